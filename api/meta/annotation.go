@@ -1,0 +1,13 @@
+package meta
+
+const (
+	// ReconcileRequestedAnnotation asks for a reconciliation now. Its value is
+	// any string that differs from the last one, by custom the time of the
+	// request in RFC 3339; status.lastHandledReconcileAt repeats it once it
+	// was honoured. It also passes the negative cache of failed exchanges.
+	ReconcileRequestedAnnotation = "lanyard.dev/reconcile-requested-at"
+
+	// Finalizer holds an object until the controller has removed its artifacts
+	// from the store.
+	Finalizer = "lanyard.dev/finalizer"
+)

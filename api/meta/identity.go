@@ -1,0 +1,42 @@
+package meta
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Identity reports whose credential a reconciler used for an object, so that
+// people can see it without reading logs. It holds names and a time and never
+// a token, a key or an assertion.
+type Identity struct {
+	// subject is who the credential was issued for: a ServiceAccount as the
+	// Kubernetes API server names it in tokens, such as
+	// "system:serviceaccount:tenant-a:tenant-a-ecr-sa", or "controller" where
+	// the controller lent its own identity.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Subject string `json:"subject"`
+
+	// provider is what issued the credential: generic, aws, azure or gcp.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Provider string `json:"provider"`
+
+	// cloudIdentity is the identity that the subject stands for at the
+	// provider. AWS: the ARN of the IAM role, such as
+	// "arn:aws:iam::123456789123:role/tenant-a-ecr". Absent where the provider
+	// has no identity of its own, or does not tell it (the controller's
+	// default credential chain).
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	CloudIdentity string `json:"cloudIdentity,omitempty"`
+
+	// expiresAt is when the credential that was used last ends, in UTC. The
+	// credential is replaced before that time. Absent where it does not
+	// expire, as with a password from a Secret.
+	//
+	// +optional
+	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
+}

@@ -1,0 +1,16 @@
+package meta
+
+// LocalReference names an object in the namespace of the object that holds the
+// reference. There is no namespace field on purpose: a tenant's input never
+// names another tenant's namespace.
+type LocalReference struct {
+	// name of the object, in the namespace of the object that refers to it.
+	// A lower-case DNS-1123 subdomain of at most 253 characters, such as
+	// "registry-pull".
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="name must be a lower-case DNS-1123 subdomain, such as registry-pull"
+	Name string `json:"name"`
+}

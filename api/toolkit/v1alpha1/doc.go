@@ -1,0 +1,7 @@
+// Package v1alpha1 holds the types of the API group toolkit.lanyard.dev,
+// version v1alpha1: sources that are fetched with a credential of the object's
+// own tenant.
+//
+// +kubebuilder:object:generate=true
+// +groupName=toolkit.lanyard.dev
+package v1alpha1
