@@ -1,0 +1,128 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Stage is the step of getting a token that failed.
+type Stage string
+
+// The stages, in the order in which they run.
+const (
+	// StageSubject covers the options of the call and finding the subject.
+	StageSubject Stage = "subject"
+	// StageIdentity covers what the subject maps to at the provider.
+	StageIdentity Stage = "identity"
+	// StageTokenRequest covers the proof: the Kubernetes TokenRequest, or what another [Prover] does.
+	StageTokenRequest Stage = "token-request"
+	// StageExchange covers the provider's security token service.
+	StageExchange Stage = "exchange"
+	// StageImpersonation covers a second exchange for another identity of the provider.
+	StageImpersonation Stage = "impersonation"
+	// StageRegistry covers the exchange for registry credentials.
+	StageRegistry Stage = "registry"
+)
+
+// Code names a failure for programs. Codes are stable; docs/errors.md has a section for each.
+type Code string
+
+// The codes. Whether a code is temporary says [Error.Temporary].
+const (
+	// CodeSubjectInvalid: no subject was named, or its name cannot be one.
+	CodeSubjectInvalid Code = "SubjectInvalid"
+	// CodeSubjectNotFound: the subject does not exist.
+	CodeSubjectNotFound Code = "SubjectNotFound"
+	// CodeSubjectReplaced: the subject was deleted and created anew while it was being proven.
+	CodeSubjectReplaced Code = "SubjectReplaced"
+	// CodeIdentityMissing: the subject does not say which cloud identity it wants.
+	CodeIdentityMissing Code = "IdentityMissing"
+	// CodeIdentityInvalid: what the subject says of its cloud identity cannot be one.
+	CodeIdentityInvalid Code = "IdentityInvalid"
+	// CodeNotGranted: the namespace is not granted the identity that it asks for.
+	CodeNotGranted Code = "NotGranted"
+	// CodeOptionUnsupported: the provider does not support an option of the call.
+	CodeOptionUnsupported Code = "OptionUnsupported"
+	// CodeOptionInvalid: an option of the call is malformed.
+	CodeOptionInvalid Code = "OptionInvalid"
+	// CodeEndpointRefused: an endpoint or registry host is none of the provider's and not allowed otherwise.
+	CodeEndpointRefused Code = "EndpointRefused"
+	// CodeRegionMissing: the region of the security token service is not known.
+	CodeRegionMissing Code = "RegionMissing"
+	// CodeAudienceRefused: a proof for this audience would be dangerous, or there is no audience.
+	CodeAudienceRefused Code = "AudienceRefused"
+	// CodeProofDenied: the caller may not have a proof of this subject.
+	CodeProofDenied Code = "ProofDenied"
+	// CodeProofInvalid: the proof that was made is not the one that was asked for.
+	CodeProofInvalid Code = "ProofInvalid"
+	// CodeTrustRefused: the cloud does not let this subject have this identity.
+	CodeTrustRefused Code = "TrustRefused"
+	// CodePermissionDenied: the identity was given, but may not do what was asked.
+	CodePermissionDenied Code = "PermissionDenied"
+	// CodeRefused: the other side refused for a reason of its own.
+	CodeRefused Code = "Refused"
+	// CodeResponseInvalid: the other side answered with something that is no credential.
+	CodeResponseInvalid Code = "ResponseInvalid"
+	// CodeThrottled: too many calls; temporary.
+	CodeThrottled Code = "Throttled"
+	// CodeUnavailable: the other side failed (HTTP 5xx); temporary.
+	CodeUnavailable Code = "Unavailable"
+	// CodeUnreachable: no answer: DNS, connection, TLS or time out; temporary.
+	CodeUnreachable Code = "Unreachable"
+)
+
+// Error is why there is no token. It never carries a token, an assertion or a response body.
+type Error struct {
+	// Stage is the step that failed.
+	Stage Stage
+	// Code is stable, for programs.
+	Code Code
+	// Fix is the next step to take, one sentence for people, without a full stop at its end.
+	Fix string
+	// RetryAfter is how long the other side asked to wait; zero when it did not.
+	RetryAfter time.Duration
+	// Err is the cause, safe to print.
+	Err error
+}
+
+// Error says the stage, the cause and the fix.
+func (e *Error) Error() string {
+	msg := fmt.Sprintf("%s: %s", e.Stage, e.Code)
+	if e.Err != nil {
+		msg = fmt.Sprintf("%s: %v", e.Stage, e.Err)
+	}
+	if e.Fix != "" {
+		msg += "; " + e.Fix
+	}
+	return msg
+}
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Temporary reports whether the same call may succeed later although nobody changes anything. What is not temporary
+// was refused: tokens got earlier under the same key are no longer served.
+func (e *Error) Temporary() bool {
+	switch e.Code {
+	case CodeThrottled, CodeUnavailable, CodeUnreachable:
+		return true
+	default:
+		return false
+	}
+}
+
+// IsTemporary reports whether err is a temporary [*Error]. Any other error is not.
+func IsTemporary(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Temporary()
+}
+
+// CodeOf is the code of the first [*Error] in err's chain, or empty.
+func CodeOf(err error) Code {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}

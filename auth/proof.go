@@ -1,0 +1,56 @@
+package auth
+
+import (
+	"context"
+	"time"
+)
+
+// AccountReader knows what subjects map to, from memory. Implementations are safe for concurrent use.
+type AccountReader interface {
+	// Lookup answers without I/O. It fails with an [*Error] of [CodeSubjectNotFound] when it does not know the subject,
+	// which may be because it has not heard of it yet.
+	Lookup(ctx context.Context, subject Subject) (Account, error)
+	// Subscribe has changed called, quickly and in order, whenever a subject's UID or attributes change or it goes.
+	Subscribe(changed func(Subject))
+}
+
+// Prover vouches for subjects. Implementations are safe for concurrent use.
+type Prover interface {
+	// Read gets the account from its source of truth, now. It fails with [CodeSubjectNotFound] when there is none.
+	Read(ctx context.Context, subject Subject) (Account, error)
+	// Prove makes evidence for the receiver that request names, that its bearer speaks for account and no other: it
+	// fails with [CodeSubjectReplaced] when the subject's UID is no longer account.UID.
+	Prove(ctx context.Context, account Account, request ProofRequest) (Proof, error)
+}
+
+// Accounts both reads and proves.
+type Accounts interface {
+	AccountReader
+	Prover
+}
+
+// ProofRequest is what a proof must say. It asks for as little as will do.
+type ProofRequest struct {
+	// Audience names the one receiver. Required.
+	Audience string
+	// Lifetime is how long the proof is to be valid; the default is [ProofLifetime].
+	Lifetime time.Duration
+}
+
+// ProofLifetime is how long a proof is valid that is exchanged at once: the least that Kubernetes issues
+// (TokenRequestSpec.expirationSeconds).
+const ProofLifetime = 600 * time.Second
+
+// Proof is signed evidence of a subject for one audience.
+type Proof struct {
+	// Token is the evidence, a JWT (RFC 7519).
+	Token Secret
+	// ExpiresAt is the exp claim, UTC.
+	ExpiresAt time.Time
+}
+
+// Exchanger gives a token for a proof: the second half of every way to a credential.
+type Exchanger interface {
+	// Exchange gets a token of exactly what request.Key says. Its errors are [*Error].
+	Exchange(ctx context.Context, proof Proof, request *Request) (Token, error)
+}
