@@ -1,0 +1,132 @@
+package endpoint
+
+import "strings"
+
+// Provider names the cloud that owns a host. Its values are the values of spec.provider.
+type Provider string
+
+// AWS is Amazon Web Services, all of its partitions.
+const AWS Provider = "aws"
+
+// Variant says which of a service's hosts in one region is meant. Its zero value is the ordinary one.
+type Variant struct {
+	// FIPS: the host uses FIPS 140 validated cryptography.
+	FIPS bool
+	// DualStack: the host has IPv6 addresses besides its IPv4 ones.
+	DualStack bool
+}
+
+// AWSPartition is a group of AWS regions with accounts, ARNs and DNS names of its own. It is comparable.
+type AWSPartition struct {
+	// ID is the partition's name in ARNs, such as "aws-cn".
+	ID string
+	// RegionPrefixes are the beginnings of its regions' names, separated by "|". A region is <prefix>-<word>-<number>, the
+	// rule of the AWS SDK's regionRegex.
+	RegionPrefixes string
+	// DNSSuffix ends the names of its IPv4 endpoints.
+	DNSSuffix string
+	// DualStackDNSSuffix ends the names of its dual-stack API endpoints.
+	DualStackDNSSuffix string
+	// RegistryDualStackSuffix ends the names of its dual-stack ECR registries.
+	RegistryDualStackSuffix string
+	// GlobalRegion is the region in which its global services run; the SDK's implicitGlobalRegion.
+	GlobalRegion string
+	// GlobalSTSHost is the host of STS that belongs to no region; empty where there is none.
+	GlobalSTSHost string
+	// STSIsFIPS: its ordinary IPv4 STS hosts are the FIPS hosts, so that it has no sts-fips ones.
+	STSIsFIPS bool
+}
+
+// AWSPartitions returns every AWS partition; the caller owns the slice.
+func AWSPartitions() []AWSPartition {
+	table := awsPartitions()
+
+	return table[:]
+}
+
+// AWSRegion is a region's name together with its partition. It is comparable; its zero value is no region.
+type AWSRegion struct {
+	// Name is the region's name in lower case, such as "eu-west-1".
+	Name string
+	// Partition is the partition that the name's form belongs to.
+	Partition AWSPartition
+}
+
+// ParseAWSRegion returns the region of that name. Every name that has the form of a partition's regions is accepted, so
+// that a region which opens tomorrow works today; a name of no partition's form is an [*Error] with ReasonRegion. Unlike
+// the SDK, which takes an unknown region for one of the partition aws, it never guesses.
+func ParseAWSRegion(name string) (AWSRegion, error) {
+	if r, ok := awsRegion(name); ok {
+		return r, nil
+	}
+
+	return AWSRegion{}, &Error{
+		What: "AWS region", Reason: ReasonRegion,
+		Detail: quote(name) + " has the form of no AWS partition's regions",
+		Fix:    `write a region such as "eu-west-1", in lower case`,
+	}
+}
+
+// STSHost is the host of the region's STS endpoint of that variant, as the AWS SDK resolves it.
+func (r AWSRegion) STSHost(v Variant) string {
+	suffix := r.Partition.DNSSuffix
+	if v.DualStack {
+		suffix = r.Partition.DualStackDNSSuffix
+	}
+
+	if v.FIPS && (v.DualStack || !r.Partition.STSIsFIPS) {
+		return "sts-fips." + r.Name + "." + suffix
+	}
+
+	return "sts." + r.Name + "." + suffix
+}
+
+// awsRegion finds the partition whose regions have the name's form.
+func awsRegion(name string) (AWSRegion, bool) {
+	for _, p := range awsPartitions() {
+		for prefix := range strings.SplitSeq(p.RegionPrefixes, "|") {
+			rest, ok := strings.CutPrefix(name, prefix+"-")
+			if !ok {
+				continue
+			}
+
+			// The word has no hyphen, so that us-gov-west-1 is not a region of the prefix us.
+			word, number, ok := strings.Cut(rest, "-")
+			if ok && all(word, isLowerOrDigit) && all(number, isDigit) && len(name) <= maxLabel {
+				return AWSRegion{Name: name, Partition: p}, true
+			}
+		}
+	}
+
+	return AWSRegion{}, false
+}
+
+// hasAWSSuffix reports whether the host ends, on a label boundary, in a suffix of any partition.
+func hasAWSSuffix(host string) bool {
+	for _, p := range awsPartitions() {
+		for _, suffix := range [...]string{p.DNSSuffix, p.DualStackDNSSuffix, p.RegistryDualStackSuffix} {
+			if strings.HasSuffix(host, "."+suffix) {
+				return true
+			}
+		}
+	}
+
+	return false
+}
+
+// isAWSAccount reports whether s is an AWS account ID: twelve digits.
+func isAWSAccount(s string) bool { return len(s) == 12 && all(s, isDigit) }
+
+// all reports whether s is not empty and each of its bytes is in the class.
+func all(s string, class func(byte) bool) bool {
+	for i := range len(s) {
+		if !class(s[i]) {
+			return false
+		}
+	}
+
+	return s != ""
+}
+
+func isDigit(c byte) bool        { return '0' <= c && c <= '9' }
+func isLowerOrDigit(c byte) bool { return isDigit(c) || 'a' <= c && c <= 'z' }

@@ -1,0 +1,174 @@
+package endpoint
+
+import (
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+const (
+	// maxInput bounds a URL or image repository, in bytes. Source: the shortest limit that common servers put on a URL.
+	maxInput = 2048
+	// maxHost and maxLabel bound a DNS name and its labels, in bytes. Source: RFC 1035 §2.3.4.
+	maxHost, maxLabel = 253, 63
+)
+
+// httpsPort is the port that a URL without one means, for every scheme of this package.
+const httpsPort = "443"
+
+// location is a URL taken apart, after every check that needs no table.
+type location struct {
+	// host is in lower case: a DNS name, or an IP address without brackets.
+	host string
+	// port is empty, or a number from 1 to 65535 without leading zeros.
+	port string
+	// path begins with "/" or is empty.
+	path string
+}
+
+// authority is host:port, the port always written out.
+func (l location) authority() string {
+	port := l.port
+	if port == "" {
+		port = httpsPort
+	}
+
+	return joinHostPort(l.host, port)
+}
+
+// joinHostPort writes an IPv6 address in brackets.
+func joinHostPort(host, port string) string {
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+
+	return host + ":" + port
+}
+
+// parseLocation takes apart a URL of exactly the given scheme. What is the kind of input, for errors.
+//
+// The characters are checked before anything is parsed, so that no two parsers can read one string differently: printable
+// ASCII only (no look-alike of another script, no case folding into ASCII, no control character), no percent sign, no backslash.
+func parseLocation(what, scheme, raw string) (location, error) {
+	refuse := func(reason Reason, detail, fix string) (location, error) {
+		return location{}, &Error{What: what, Reason: reason, Detail: detail, Fix: fix}
+	}
+
+	switch {
+	case raw == "":
+		return refuse(ReasonEmpty, "it is empty", "write a host")
+	case len(raw) > maxInput:
+		return refuse(ReasonMalformed, "it is longer than "+strconv.Itoa(maxInput)+" bytes", "shorten it")
+	}
+
+	for i, c := range raw {
+		if c <= ' ' || c >= 0x7f || c == '%' || c == '\\' {
+			return refuse(ReasonMalformed, "the character "+quote(string(c))+" at byte "+strconv.Itoa(i)+" is not allowed",
+				"write it in ASCII, without spaces, percent signs and backslashes")
+		}
+	}
+
+	given, rest, ok := strings.Cut(raw, "://")
+	if !ok || given != scheme {
+		return refuse(ReasonScheme, "its scheme is not "+scheme+"://", "write "+scheme+"://")
+	}
+
+	if strings.ContainsAny(rest, "?#") {
+		return refuse(ReasonPath, "it has a query or a fragment", "remove what follows the path")
+	}
+
+	u, err := url.Parse(raw)
+	if err != nil || u.Opaque != "" {
+		// The parser's error repeats the input, which may hold a password; so it is not wrapped.
+		return refuse(ReasonMalformed, "it is not a URL with a host", "write a host, and a path where one belongs")
+	}
+
+	if u.User != nil {
+		return refuse(ReasonCredentials, "a user or password is written into it", `remove everything up to the "@"`)
+	}
+
+	loc := location{path: u.Path}
+	if loc.host, loc.port, err = parseHostPort(what, u.Host); err != nil {
+		return location{}, err
+	}
+
+	return loc, nil
+}
+
+// parseHostPort takes apart host[:port]. The host is a DNS name, an IPv4 address or a bracketed IPv6 address without zone.
+func parseHostPort(what, s string) (host, port string, err error) {
+	refuse := func(reason Reason, detail, fix string) (string, string, error) {
+		return "", "", &Error{What: what, Reason: reason, Detail: detail, Fix: fix}
+	}
+
+	if s == "" {
+		return refuse(ReasonEmpty, "it has no host", "write a host")
+	}
+
+	host, hasPort := s, false
+	if i := strings.LastIndexByte(s, ':'); i > strings.LastIndexByte(s, ']') {
+		host, port, hasPort = s[:i], s[i+1:], true
+	}
+
+	if n, convErr := strconv.ParseUint(port, 10, 16); hasPort && (convErr != nil || n == 0 || strconv.FormatUint(n, 10) != port) {
+		return refuse(ReasonPort, "its port is not a number from 1 to 65535", "write host:port, or leave the port out")
+	}
+
+	if inner, ok := strings.CutPrefix(host, "["); ok {
+		inner, closed := strings.CutSuffix(inner, "]")
+
+		addr, addrErr := netip.ParseAddr(inner)
+		if !closed || addrErr != nil || addr.Zone() != "" || !addr.Is6() {
+			return refuse(ReasonMalformed, "what stands in brackets is not an IPv6 address without zone", "write [address]:port")
+		}
+
+		// One spelling for each address; the mapped form of an IPv4 address is that address.
+		return addr.Unmap().String(), port, nil
+	}
+
+	host = lowerASCII(host)
+	if detail := hostFault(host); detail != "" {
+		return refuse(ReasonMalformed, detail, "write the host as a DNS name: letters, digits, hyphens and dots, without a dot at its end")
+	}
+
+	return host, port, nil
+}
+
+// hostFault is what is wrong with a DNS name in lower case, or empty.
+func hostFault(host string) string {
+	switch {
+	case host == "":
+		return "its host is empty"
+	case len(host) > maxHost:
+		return "its host is longer than " + strconv.Itoa(maxHost) + " bytes"
+	case strings.HasSuffix(host, "."):
+		return "its host ends in a dot"
+	}
+
+	for label := range strings.SplitSeq(host, ".") {
+		switch {
+		case label == "":
+			return "its host has an empty label"
+		case len(label) > maxLabel:
+			return "a label of its host is longer than " + strconv.Itoa(maxLabel) + " bytes"
+		case label[0] == '-' || label[len(label)-1] == '-':
+			return "a label of its host begins or ends in a hyphen"
+		case !all(label, func(c byte) bool { return isLowerOrDigit(c) || c == '-' }):
+			return "its host has a character other than letters, digits, hyphens and dots"
+		}
+	}
+
+	return ""
+}
+
+// lowerASCII folds A-Z only: strings.ToLower would turn the Kelvin sign into a k.
+func lowerASCII(s string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+
+		return r
+	}, s)
+}

@@ -1,0 +1,158 @@
+package endpoint
+
+import "strings"
+
+const (
+	whatSTS     = "STS endpoint"
+	schemeHTTPS = "https"
+	fixSTS      = "write https://sts.<region>.amazonaws.com, or its partition's suffix in place of amazonaws.com"
+)
+
+// awsSTSAudience is the audience by which every AWS partition's STS expects to be named in a web identity token. Source:
+// Amazon EKS user guide, "IAM roles for service accounts".
+const awsSTSAudience = "sts.amazonaws.com"
+
+// STS is an endpoint of AWS STS, or one that an administrator listed. It is comparable; its zero value is no endpoint.
+type STS struct {
+	// Host is its DNS name in lower case. It is an IP address only when listed.
+	Host string
+	// Port is empty, meaning 443, unless listed with another one.
+	Port string
+	// Provider is [AWS]; empty when listed.
+	Provider Provider
+	// Partition is the ID of the partition, such as "aws-cn"; empty when listed.
+	Partition string
+	// Region is the region of the endpoint, by whose name requests to it are signed; us-east-1 for the global one, empty
+	// when listed.
+	Region string
+	// Global: it is the endpoint that belongs to no region.
+	Global bool
+	// VPCE: it is a VPC interface endpoint (AWS PrivateLink) for STS.
+	VPCE bool
+	// Listed: the host is in no table; it was accepted because an administrator listed it (see [Allowed]).
+	Listed bool
+	// Variant tells FIPS and dual-stack hosts.
+	Variant
+}
+
+// URL is the endpoint as https://host[:port].
+func (s STS) URL() string {
+	if s.Port == "" && !strings.Contains(s.Host, ":") {
+		return schemeHTTPS + "://" + s.Host
+	}
+
+	port := s.Port
+	if port == "" {
+		port = httpsPort
+	}
+
+	return schemeHTTPS + "://" + joinHostPort(s.Host, port)
+}
+
+// Audience is the audience of a proof that is sent to the endpoint. It is sts.amazonaws.com for AWS's own hosts and the
+// listed host for all others, so that what such a host receives is worth nothing at AWS.
+func (s STS) Audience() string {
+	if s.Provider == AWS {
+		return awsSTSAudience
+	}
+
+	return s.Host
+}
+
+// ParseSTS returns the STS endpoint of a URL whose host is in AWS's table: https, without user, path and query, without a
+// port other than 443. Errors are [*Error]; a host that AWS does not own has ReasonHost.
+func ParseSTS(rawURL string) (STS, error) {
+	var none Allowed
+
+	return none.ParseSTS(rawURL)
+}
+
+// ParseSTS is the package's ParseSTS, except that a host[:port] of the list is accepted too. It must be https all the same.
+func (a *Allowed) ParseSTS(rawURL string) (STS, error) {
+	loc, err := parseLocation(whatSTS, schemeHTTPS, rawURL)
+	if err != nil {
+		return STS{}, err
+	}
+
+	if loc.path != "" && loc.path != "/" {
+		return STS{}, &Error{What: whatSTS, Reason: ReasonPath, Detail: "it has a path", Fix: "remove what follows the host"}
+	}
+
+	s, err := awsSTS(loc)
+	if err != nil && a.Contains(loc.authority()) {
+		return STS{Host: loc.host, Port: nonDefault(loc.port), Listed: true}, nil
+	}
+
+	return s, err
+}
+
+// awsSTS finds the location's host among AWS STS's.
+func awsSTS(loc location) (STS, error) {
+	refuse := func(reason Reason, detail string) (STS, error) {
+		return STS{}, &Error{What: whatSTS, Reason: reason, Detail: detail, Fix: fixSTS}
+	}
+
+	host := loc.host
+	s := STS{Host: host, Provider: AWS}
+
+	for _, p := range awsPartitions() {
+		if p.GlobalSTSHost != "" && host == p.GlobalSTSHost {
+			s.Partition, s.Region, s.Global = p.ID, p.GlobalRegion, true
+		}
+	}
+
+	if !s.Global {
+		regional := host
+
+		var vpceLabel string
+		if strings.HasPrefix(host, "vpce-") {
+			vpceLabel, regional, _ = strings.Cut(host, ".")
+		}
+
+		form, rest, ok := cutForm(regional, stsForms())
+		if !ok || !hasAWSSuffix(host) {
+			return refuse(ReasonHost, quote(host)+" is not an STS host of AWS")
+		}
+
+		name, suffix, _ := strings.Cut(rest, ".")
+
+		region, ok := awsRegion(name)
+		if !ok {
+			return refuse(ReasonRegion, "the region "+quote(name)+" of its host has the form of no AWS partition's regions")
+		}
+
+		p := region.Partition
+		s.Partition, s.Region, s.Variant = p.ID, name, form.Variant
+
+		switch {
+		case vpceLabel != "" && suffix == "vpce."+p.DNSSuffix && isVPCELabel(vpceLabel, name):
+			s.VPCE = true
+		case vpceLabel == "" && suffix == p.DNSSuffix:
+			s.FIPS = s.FIPS || p.STSIsFIPS
+		case vpceLabel == "" && suffix == p.DualStackDNSSuffix:
+			s.DualStack = true
+		case vpceLabel != "":
+			return refuse(ReasonHost, quote(host)+" is not a VPC endpoint of STS in "+name)
+		default:
+			return refuse(ReasonPartition, "an STS host in "+name+" ends in "+p.DNSSuffix+" or "+p.DualStackDNSSuffix+", not in "+quote(suffix))
+		}
+	}
+
+	if loc.port != "" && loc.port != httpsPort {
+		return refuse(ReasonPort, "an STS endpoint of AWS has no port but 443")
+	}
+
+	return s, nil
+}
+
+// isVPCELabel reports whether the label is that of a VPC interface endpoint: vpce-<hex>-<id>[-<zone>], the zone being one of
+// the region's. Source: AWS PrivateLink guide, "Access an AWS service using an interface VPC endpoint".
+func isVPCELabel(label, region string) bool {
+	rest, ok := strings.CutPrefix(label, "vpce-")
+	endpointID, rest, _ := strings.Cut(rest, "-")
+	suffix, zone, zonal := strings.Cut(rest, "-")
+
+	isHex := func(c byte) bool { return isDigit(c) || 'a' <= c && c <= 'f' }
+
+	return ok && all(endpointID, isHex) && all(suffix, isLowerOrDigit) && (!zonal || strings.HasPrefix(zone, region))
+}
