@@ -1,0 +1,339 @@
+// Package cache keeps tokens for [auth.GetToken]: each is got once, refreshed before it ends, given to nobody else, and
+// dropped the moment its subject changes.
+//
+// What it promises:
+//
+//   - A hit takes no lock, does no I/O and does not allocate. It never waits for another key.
+//   - Of the callers who need one key, one exchange serves all. No lock is held while it runs, and each caller waits no
+//     longer than its own context. A tenant has at most 64 exchanges under way.
+//   - From about 80 % of its life on, a token that is used is refreshed in the background. A token with less than its
+//     floor left (the lesser of five minutes and a tenth of its life) is not given out without waiting for its refresh.
+//   - While a refresh fails for a temporary reason the old token serves until it ends; when it is refused, the token goes.
+//   - A failure is remembered, for one second at first and up to a minute, longer if the other side asked for it.
+//   - Capacity is fair: a tenant (namespace) that wants more room than there is loses its own tokens, or those of a tenant
+//     that holds more than it does; never those of one that holds less.
+//   - [Cache.Invalidate] drops all tokens of a subject, and keeps those out that were already on their way.
+package cache
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/puzpuzpuz/xsync/v4"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// Options configure a [Cache].
+type Options struct {
+	// MaxSize is how many tokens and remembered failures are kept. Zero keeps nothing: every call makes its exchange.
+	MaxSize int
+	// MaxDuration bounds how long any token is served, however long it lives. Default one hour.
+	MaxDuration time.Duration
+	// RefreshFraction is the part of a token's life after which use refreshes it, between 0 and 1. Default 0.8. Each token
+	// gets its own, up to 0.05 away, so that tokens which were issued together are not refreshed together.
+	RefreshFraction float64
+	// ExchangeTimeout bounds one exchange, whatever deadlines its callers have. Default 30 s.
+	ExchangeTimeout time.Duration
+	// ObjectMetrics counts hits and misses for every involved object: as many series as objects.
+	ObjectMetrics bool
+	// Logger hears the warning that the capacity is too small. Default: nobody.
+	Logger *slog.Logger
+}
+
+// Cache is an [auth.Cache], an [auth.Observer] and a Prometheus collector. Make it with [New].
+type Cache struct {
+	options Options
+	metrics *metrics
+
+	// tokens is what hits read, without a lock. Entries never change; a new state is a new entry.
+	tokens *xsync.Map[auth.Key, *entry]
+
+	mu       sync.Mutex // guards all writes to tokens and what follows; never held during I/O
+	subjects map[auth.Subject]*subject
+	tenants  tenants
+	warned   time.Time
+}
+
+// subject is what Invalidate must find.
+type subject struct {
+	entries map[auth.Key]*entry
+	flights map[auth.Key]*flight
+}
+
+// flight is one exchange under way.
+type flight struct {
+	key     auth.Key
+	done    chan struct{} // closed when token and err are set
+	token   auth.Token
+	err     error
+	dropped bool // the subject changed meanwhile: do not keep the token. Guarded by Cache.mu
+}
+
+var (
+	_ auth.Cache    = (*Cache)(nil)
+	_ auth.Observer = (*Cache)(nil)
+)
+
+// New makes an empty cache. Run [Cache.Run] beside it, and subscribe [Cache.Invalidate] to the accounts.
+func New(options Options) *Cache {
+	if options.MaxDuration <= 0 {
+		options.MaxDuration = time.Hour
+	}
+	if options.RefreshFraction <= 0 || options.RefreshFraction > 1 {
+		options.RefreshFraction = 0.8
+	}
+	if options.ExchangeTimeout <= 0 {
+		options.ExchangeTimeout = 30 * time.Second
+	}
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Cache{
+		options:  options,
+		metrics:  newMetrics(options.ObjectMetrics),
+		tokens:   xsync.NewMap[auth.Key, *entry](),
+		subjects: map[auth.Subject]*subject{},
+		tenants:  tenants{byName: map[string]*tenant{}},
+	}
+}
+
+// Get implements [auth.Cache].
+func (c *Cache) Get(key auth.Key, minRemaining time.Duration, involved auth.InvolvedObject) (auth.Token, bool) {
+	e, ok := c.tokens.Load(key)
+	if !ok || !e.fresh(time.Now(), minRemaining) {
+		return nil, false
+	}
+	c.metrics.hit(involved)
+	return e.token, true
+}
+
+// Fetch implements [auth.Cache].
+func (c *Cache) Fetch(ctx context.Context, key auth.Key, o auth.FetchOptions, fetch func(context.Context) (auth.Fetched, error)) (auth.Token, error) {
+	if c.options.MaxSize <= 0 {
+		ctx, cancel := context.WithTimeout(ctx, c.options.ExchangeTimeout)
+		defer cancel()
+		fetched, err := fetch(ctx)
+		c.metrics.outcome(o.InvolvedObject, err)
+		return fetched.Token, err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+
+	c.mu.Lock()
+	now := time.Now()
+	e, _ := c.tokens.Load(key)
+	if e.fresh(now, o.MinRemaining) { // another flight landed since Get
+		c.mu.Unlock()
+		c.metrics.hit(o.InvolvedObject)
+		return e.token, nil
+	}
+	f, err := c.join(ctx, key, e, now, o.RetryNow, fetch)
+	c.mu.Unlock()
+
+	if err == nil && e.servable(now, o.MinRemaining) {
+		c.metrics.hit(o.InvolvedObject) // its refresh runs behind
+		return e.token, nil
+	}
+	var token auth.Token
+	if err == nil {
+		select {
+		case <-f.done:
+			token, err = f.token, f.err
+		case <-ctx.Done():
+			token, err = nil, context.Cause(ctx)
+		}
+	}
+	if err != nil && auth.IsTemporary(err) {
+		if e, _ := c.tokens.Load(key); e.valid(time.Now()) {
+			c.metrics.hit(o.InvolvedObject)
+			return e.token, nil
+		}
+	}
+	c.metrics.outcome(o.InvolvedObject, err)
+	return token, err
+}
+
+// join gives the flight that serves key: the one under way, or a new one; or the failure that is remembered.
+func (c *Cache) join(ctx context.Context, key auth.Key, e *entry, now time.Time, retryNow bool, fetch func(context.Context) (auth.Fetched, error)) (*flight, error) {
+	s := c.subjects[key.Subject]
+	if s == nil {
+		s = &subject{entries: map[auth.Key]*entry{}, flights: map[auth.Key]*flight{}}
+		c.subjects[key.Subject] = s
+	}
+	if f := s.flights[key]; f != nil {
+		return f, nil
+	}
+	if e != nil && now.Before(e.retryAt) && !retryNow {
+		return nil, e.failure
+	}
+	t := c.tenants.get(key.Subject.Namespace())
+	if t.flights >= maxFlightsPerTenant {
+		c.forget(key.Subject, s)
+		return nil, &auth.Error{
+			Stage: auth.StageExchange, Code: auth.CodeThrottled, RetryAfter: time.Second,
+			Fix: "use fewer identities in this namespace, or find out why its exchanges are slow",
+			Err: errTooManyFlights,
+		}
+	}
+	t.flights++
+	f := &flight{key: key, done: make(chan struct{})}
+	s.flights[key] = f
+	// The flight serves others too, so it outlives this caller and has a deadline of its own.
+	go c.fly(context.WithoutCancel(ctx), f, fetch)
+	return f, nil
+}
+
+// maxFlightsPerTenant bounds what a tenant whose exchanges hang costs everybody.
+const maxFlightsPerTenant = 64
+
+var errTooManyFlights = errors.New("too many exchanges of this namespace are under way")
+
+func (c *Cache) fly(ctx context.Context, f *flight, fetch func(context.Context) (auth.Fetched, error)) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.ExchangeTimeout)
+	defer cancel()
+	fetched, err := fetch(ctx)
+	if err != nil && errors.Is(err, context.DeadlineExceeded) && auth.CodeOf(err) == "" {
+		err = &auth.Error{
+			Stage: auth.StageExchange, Code: auth.CodeUnreachable,
+			Fix: "see whether the provider can be reached from here", Err: err,
+		}
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer close(f.done)
+	f.token, f.err = fetched.Token, err
+	defer c.land(f)
+	if f.dropped {
+		return
+	}
+	s := c.subjects[f.key.Subject]
+	now := time.Now()
+	old := s.entries[f.key]
+	switch {
+	case err != nil:
+		c.put(s, old.failed(f.key, err, now))
+	case fetched.Key == f.key:
+		c.put(s, c.issued(fetched, now))
+	case old != nil:
+		// The subject is no longer what the key says; the change itself is on its way to Invalidate.
+		c.remove(old)
+	}
+}
+
+// land takes a flight off the books, once all else is written: they keep the subject and the tenant alive until then.
+func (c *Cache) land(f *flight) {
+	if s := c.subjects[f.key.Subject]; !f.dropped {
+		delete(s.flights, f.key)
+		c.forget(f.key.Subject, s)
+	}
+	t := c.tenants.get(f.key.Subject.Namespace())
+	t.flights--
+	c.tenants.forget(t)
+}
+
+// Invalidate drops everything that is kept for a subject. Exchanges under way still answer those who wait for them, but
+// are not kept, and later callers begin new ones.
+func (c *Cache) Invalidate(who auth.Subject) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.subjects[who]
+	if s == nil {
+		return
+	}
+	for _, e := range s.entries {
+		c.remove(e)
+	}
+	for _, f := range s.flights {
+		f.dropped = true
+	}
+	delete(c.subjects, who)
+}
+
+// Run removes what has ended, every minute until ctx ends, so that expired secrets do not stay in memory.
+func (c *Cache) Run(ctx context.Context) error {
+	ticker := time.NewTicker(time.Minute)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-ticker.C:
+			c.sweep(now)
+		}
+	}
+}
+
+func (c *Cache) sweep(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.subjects {
+		for _, e := range s.entries {
+			if !e.valid(now) && e.failureOver(now) {
+				c.remove(e)
+			}
+		}
+	}
+}
+
+// Len is the number of tokens that are kept and still valid.
+func (c *Cache) Len() int {
+	now, n := time.Now(), 0
+	for _, e := range c.tokens.AllRelaxed() {
+		if e.valid(now) {
+			n++
+		}
+	}
+	return n
+}
+
+// put keeps e in place of what the cache has for its key, making room if need be. Callers hold mu.
+func (c *Cache) put(s *subject, e *entry) {
+	t := c.tenants.get(e.key.Subject.Namespace())
+	if old := s.entries[e.key]; old != nil {
+		e.slot = old.slot
+		t.entries[e.slot] = e
+	} else {
+		if c.tenants.size >= c.options.MaxSize {
+			c.evict(c.tenants.victim(t, time.Now()))
+		}
+		c.tenants.add(t, e)
+	}
+	s.entries[e.key] = e
+	c.tokens.Store(e.key, e)
+}
+
+// remove is put's opposite. Callers hold mu.
+func (c *Cache) remove(e *entry) {
+	c.tokens.Delete(e.key)
+	s := c.subjects[e.key.Subject]
+	delete(s.entries, e.key)
+	c.forget(e.key.Subject, s)
+	c.tenants.remove(e)
+}
+
+func (c *Cache) evict(e *entry) {
+	now := time.Now()
+	live := e.valid(now)
+	c.remove(e)
+	if !live {
+		return
+	}
+	c.metrics.evictions.Inc()
+	if c.warned.IsZero() || now.Sub(c.warned) >= time.Hour {
+		c.warned = now
+		c.options.Logger.Warn("token cache is smaller than its working set: valid tokens are evicted and will be exchanged again; raise --token-cache-max-size",
+			"maxSize", c.options.MaxSize, "namespace", e.key.Subject.Namespace())
+	}
+}
+
+func (c *Cache) forget(who auth.Subject, s *subject) {
+	if len(s.entries) == 0 && len(s.flights) == 0 && c.subjects[who] == s {
+		delete(c.subjects, who)
+	}
+}

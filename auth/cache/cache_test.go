@@ -1,0 +1,597 @@
+package cache_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/cache"
+)
+
+// badge is a token with a number, so that tests can tell one from the next.
+type badge struct {
+	number int64
+	ends   time.Time
+}
+
+func (b *badge) GetDuration() time.Duration { return time.Until(b.ends) }
+
+// office issues badges and counts them.
+type office struct {
+	life   time.Duration
+	takes  time.Duration
+	err    error
+	issued atomic.Int64
+	calls  atomic.Int64
+}
+
+func (o *office) fetch(key auth.Key) func(context.Context) (auth.Fetched, error) {
+	return func(ctx context.Context) (auth.Fetched, error) {
+		o.calls.Add(1)
+		life, takes, err := o.life, o.takes, o.err
+		if takes > 0 {
+			timer := time.NewTimer(takes)
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				return auth.Fetched{}, context.Cause(ctx)
+			}
+		}
+		if err != nil {
+			return auth.Fetched{}, err
+		}
+		return auth.Fetched{Key: key, Token: &badge{number: o.issued.Add(1), ends: time.Now().Add(life)}}, nil
+	}
+}
+
+func keyOf(t testing.TB, namespace, name string) auth.Key {
+	t.Helper()
+	subject, err := auth.ServiceAccount(namespace, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return auth.Key{Provider: "test", Subject: subject, UID: "uid-" + name, Identity: "role"}
+}
+
+// ask does what auth.GetToken does with a cache.
+func ask(ctx context.Context, c *cache.Cache, key auth.Key, o *office, fo auth.FetchOptions) (int64, error) {
+	token, ok := c.Get(key, fo.MinRemaining, fo.InvolvedObject)
+	if !ok {
+		var err error
+		if token, err = c.Fetch(ctx, key, fo, o.fetch(key)); err != nil {
+			return 0, err
+		}
+	}
+	return token.(*badge).number, nil
+}
+
+func mustAsk(t *testing.T, c *cache.Cache, key auth.Key, o *office) int64 {
+	t.Helper()
+	n, err := ask(t.Context(), c, key, o, auth.FetchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func temporary(code auth.Code) error {
+	return &auth.Error{Stage: auth.StageExchange, Code: code, Err: errors.New("down")}
+}
+
+func refused() error {
+	return &auth.Error{Stage: auth.StageExchange, Code: auth.CodeTrustRefused, Err: errors.New("no")}
+}
+
+func TestOneExchangeServesAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := cache.New(cache.Options{MaxSize: 10})
+		o := &office{life: time.Hour, takes: 100 * time.Millisecond}
+		key := keyOf(t, "a", "sa")
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				if n := mustAsk(t, c, key, o); n != 1 {
+					t.Errorf("token %d, want the first", n)
+				}
+			})
+		}
+		wg.Wait()
+		if got := o.calls.Load(); got != 1 {
+			t.Errorf("%d exchanges for 20 callers, want 1", got)
+		}
+	})
+}
+
+func TestHitNeverWaitsForAnotherKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := cache.New(cache.Options{MaxSize: 10})
+		hot, cold := keyOf(t, "a", "hot"), keyOf(t, "a", "cold")
+		fast, slow := &office{life: time.Hour}, &office{life: time.Hour, takes: 2 * time.Second}
+		mustAsk(t, c, hot, fast)
+		var wg sync.WaitGroup
+		wg.Go(func() { mustAsk(t, c, cold, slow) })
+		synctest.Wait()
+		start := time.Now()
+		mustAsk(t, c, hot, fast)
+		if took := time.Since(start); took != 0 {
+			t.Errorf("hit waited %s for another key's exchange", took)
+		}
+		wg.Wait()
+	})
+}
+
+func TestCallersKeepTheirOwnDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := cache.New(cache.Options{MaxSize: 10})
+		o := &office{life: time.Hour, takes: 2 * time.Second}
+		key := keyOf(t, "a", "sa")
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		if _, err := ask(ctx, c, key, o, auth.FetchOptions{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v, want the caller's deadline", err)
+		}
+		if took := time.Since(start); took != 100*time.Millisecond {
+			t.Errorf("returned after %s, want 100ms", took)
+		}
+		// The exchange went on for the others.
+		if n := mustAsk(t, c, key, o); n != 1 || o.calls.Load() != 1 {
+			t.Errorf("token %d after %d exchanges, want the first of 1", n, o.calls.Load())
+		}
+	})
+}
+
+func TestExchangeHasItsOwnDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := cache.New(cache.Options{MaxSize: 10, ExchangeTimeout: 30 * time.Second})
+		o := &office{life: time.Hour, takes: time.Hour}
+		start := time.Now()
+		_, err := ask(t.Context(), c, keyOf(t, "a", "sa"), o, auth.FetchOptions{})
+		if auth.CodeOf(err) != auth.CodeUnreachable || !auth.IsTemporary(err) {
+			t.Errorf("error %v, want %s", err, auth.CodeUnreachable)
+		}
+		if took := time.Since(start); took != 30*time.Second {
+			t.Errorf("returned after %s, want 30s", took)
+		}
+	})
+}
+
+func TestRefreshAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := cache.New(cache.Options{MaxSize: 10})
+		o := &office{life: time.Hour}
+		key := keyOf(t, "a", "sa")
+		mustAsk(t, c, key, o)
+		time.Sleep(44 * time.Minute) // below 0.75 of its life
+		if n := mustAsk(t, c, key, o); n != 1 {
+			t.Fatalf("token %d before its time, want 1", n)
+		}
+		time.Sleep(8 * time.Minute) // 52 min: above 0.85, below the floor of 55
+		o.takes = time.Second
+		start := time.Now()
+		if n := mustAsk(t, c, key, o); n != 1 || time.Since(start) != 0 {
+			t.Errorf("token %d after %s, want the old one without waiting", n, time.Since(start))
+		}
+		time.Sleep(2 * time.Second)
+		if n := mustAsk(t, c, key, o); n != 2 || o.calls.Load() != 2 {
+			t.Errorf("token %d of %d, want the refreshed one", n, o.calls.Load())
+		}
+	})
+}
+
+func TestUnusedTokenIsNotRefreshed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := cache.New(cache.Options{MaxSize: 10})
+		go c.Run(t.Context())
+		o := &office{life: time.Hour}
+		mustAsk(t, c, keyOf(t, "a", "sa"), o)
+		time.Sleep(3 * time.Hour)
+		if got := o.calls.Load(); got != 1 {
+			t.Errorf("%d exchanges for a token that nobody uses", got)
+		}
+		if c.Len() != 0 {
+			t.Error("the expired token is still kept")
+		}
+	})
+}
+
+func TestFloorWaitsForRefresh(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		life, age    time.Duration
+		minRemaining time.Duration
+		want         int64
+	}{
+		{"five minutes of an hour", time.Hour, 56 * time.Minute, 0, 2},
+		{"a tenth of ten minutes", 10 * time.Minute, 9*time.Minute + time.Second, 0, 2},
+		{"above the floor", 10 * time.Minute, 7 * time.Minute, 0, 1},
+		{"the caller needs more", time.Hour, 20 * time.Minute, 41 * time.Minute, 2},
+		{"the caller needs less", time.Hour, 20 * time.Minute, 39 * time.Minute, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := cache.New(cache.Options{MaxSize: 10})
+				o := &office{life: tt.life}
+				key := keyOf(t, "a", "sa")
+				mustAsk(t, c, key, o)
+				time.Sleep(tt.age)
+				n, err := ask(t.Context(), c, key, o, auth.FetchOptions{MinRemaining: tt.minRemaining})
+				if err != nil || n != tt.want {
+					t.Errorf("token %d, %v; want %d", n, err, tt.want)
+				}
+			})
+		})
+	}
+}
+
+func TestStaleWhileValid(t *testing.T) {
+	for _, code := range []auth.Code{auth.CodeThrottled, auth.CodeUnavailable, auth.CodeUnreachable} {
+		t.Run(string(code), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := cache.New(cache.Options{MaxSize: 10})
+				o := &office{life: time.Hour}
+				key := keyOf(t, "a", "sa")
+				mustAsk(t, c, key, o)
+				o.err = temporary(code)
+				for age := 50; age < 60; age++ { // below the floor too
+					time.Sleep(time.Until(start(t).Add(time.Duration(age) * time.Minute)))
+					if n := mustAsk(t, c, key, o); n != 1 {
+						t.Fatalf("minute %d: token %d, want the still valid one", age, n)
+					}
+					synctest.Wait()
+				}
+				time.Sleep(time.Minute)
+				if _, err := ask(t.Context(), c, key, o, auth.FetchOptions{}); auth.CodeOf(err) != code {
+					t.Errorf("after its end: %v, want %s", err, code)
+				}
+				o.err = nil
+				time.Sleep(2 * time.Minute)
+				if n := mustAsk(t, c, key, o); n != 2 {
+					t.Errorf("token %d after recovery, want 2", n)
+				}
+			})
+		})
+	}
+}
+
+// start is when synctest's clock begins.
+func start(t *testing.T) time.Time {
+	t.Helper()
+	return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+}
+
+func TestRefusedRefreshDropsTheToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := cache.New(cache.Options{MaxSize: 10})
+		o := &office{life: time.Hour}
+		key := keyOf(t, "a", "sa")
+		mustAsk(t, c, key, o)
+		o.err = refused()
+		time.Sleep(52 * time.Minute)
+		mustAsk(t, c, key, o) // due: begins the refresh behind
+		synctest.Wait()
+		if _, err := ask(t.Context(), c, key, o, auth.FetchOptions{}); auth.CodeOf(err) != auth.CodeTrustRefused {
+			t.Errorf("got %v, want the refusal at once", err)
+		}
+		if c.Len() != 0 {
+			t.Error("the refused token is still kept")
+		}
+	})
+}
+
+func TestFailuresAreRememberedWithBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := cache.New(cache.Options{MaxSize: 10})
+		o := &office{err: refused()}
+		key := keyOf(t, "a", "sa")
+		var attempts []time.Duration
+		for range 600 { // ten minutes, asking every second
+			before := o.calls.Load()
+			if _, err := ask(t.Context(), c, key, o, auth.FetchOptions{}); auth.CodeOf(err) != auth.CodeTrustRefused {
+				t.Fatal(err)
+			}
+			if o.calls.Load() != before {
+				attempts = append(attempts, time.Since(start(t)))
+			}
+			time.Sleep(time.Second)
+		}
+		var gaps []string
+		for i := 1; i < 8; i++ {
+			gaps = append(gaps, (attempts[i] - attempts[i-1]).String())
+		}
+		if got, want := strings.Join(gaps, " "), "1s 2s 4s 8s 16s 32s 1m0s"; got != want {
+			t.Errorf("gaps between exchanges %s, want %s", got, want)
+		}
+		before := o.calls.Load()
+		if _, err := ask(t.Context(), c, key, o, auth.FetchOptions{RetryNow: true}); err == nil {
+			t.Fatal("no error")
+		}
+		if o.calls.Load() != before+1 {
+			t.Error("RetryNow did not pass the remembered failure")
+		}
+	})
+}
+
+func TestRetryAfterIsHonouredUpToABound(t *testing.T) {
+	for _, tt := range []struct{ asked, waits time.Duration }{
+		{5 * time.Minute, 5 * time.Minute}, {24 * time.Hour, 15 * time.Minute}, {0, time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := cache.New(cache.Options{MaxSize: 10})
+			o := &office{err: &auth.Error{Code: auth.CodeThrottled, RetryAfter: tt.asked, Err: errors.New("slow down")}}
+			key := keyOf(t, "a", "sa")
+			for _, at := range []time.Duration{0, tt.waits - time.Millisecond, tt.waits} {
+				time.Sleep(time.Until(start(t).Add(at)))
+				_, _ = ask(t.Context(), c, key, o, auth.FetchOptions{})
+				want := int64(1)
+				if at == tt.waits {
+					want = 2
+				}
+				if got := o.calls.Load(); got != want {
+					t.Errorf("Retry-After %s: %d exchanges after %s, want %d", tt.asked, got, at, want)
+				}
+			}
+		})
+	}
+}
+
+func TestMaxDurationBoundsEveryServing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := cache.New(cache.Options{MaxSize: 10, MaxDuration: 10 * time.Minute})
+		o := &office{life: 12 * time.Hour}
+		key := keyOf(t, "a", "sa")
+		mustAsk(t, c, key, o)
+		o.err = temporary(auth.CodeUnavailable)
+		time.Sleep(10 * time.Minute)
+		if _, err := ask(t.Context(), c, key, o, auth.FetchOptions{}); err == nil {
+			t.Error("a token was served beyond the maximum")
+		}
+	})
+}
+
+func TestInvalidate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := cache.New(cache.Options{MaxSize: 10})
+		o := &office{life: time.Hour}
+		mine, scoped, other := keyOf(t, "a", "sa"), keyOf(t, "a", "sa"), keyOf(t, "a", "other")
+		scoped.STSRegion = "eu-west-1"
+		for _, key := range []auth.Key{mine, scoped, other} {
+			mustAsk(t, c, key, o)
+		}
+		c.Invalidate(mine.Subject)
+		for _, tt := range []struct {
+			key  auth.Key
+			kept bool
+		}{{mine, false}, {scoped, false}, {other, true}} {
+			if _, ok := c.Get(tt.key, 0, auth.InvolvedObject{}); ok != tt.kept {
+				t.Errorf("%s kept: %t, want %t", tt.key, ok, tt.kept)
+			}
+		}
+		c.Invalidate(mine.Subject) // nothing left; must be harmless
+	})
+}
+
+func TestFlightBegunBeforeAChangeIsNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := cache.New(cache.Options{MaxSize: 10})
+		o := &office{life: time.Hour, takes: time.Second}
+		key := keyOf(t, "a", "sa")
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if n := mustAsk(t, c, key, o); n != 1 {
+				t.Errorf("the one who waited got token %d", n)
+			}
+		})
+		time.Sleep(time.Second / 2)
+		c.Invalidate(key.Subject)
+		wg.Go(func() { // begins after the change: must not join the old flight
+			if n := mustAsk(t, c, key, o); n != 2 {
+				t.Errorf("the later one got token %d, want its own", n)
+			}
+		})
+		wg.Wait()
+		if n := mustAsk(t, c, key, o); n != 2 || o.calls.Load() != 2 {
+			t.Errorf("kept token %d of %d, want the second", n, o.calls.Load())
+		}
+	})
+}
+
+func TestTokenOfAnotherKeyIsNotKept(t *testing.T) {
+	c := cache.New(cache.Options{MaxSize: 10})
+	asked, issued := keyOf(t, "a", "sa"), keyOf(t, "a", "sa")
+	issued.UID = "another"
+	o := &office{life: time.Hour}
+	if _, err := c.Fetch(t.Context(), asked, auth.FetchOptions{}, o.fetch(issued)); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []auth.Key{asked, issued} {
+		if _, ok := c.Get(key, 0, auth.InvolvedObject{}); ok {
+			t.Errorf("kept under %s", key)
+		}
+	}
+}
+
+func TestSizeZeroKeepsNothing(t *testing.T) {
+	c := cache.New(cache.Options{})
+	o := &office{life: time.Hour}
+	key := keyOf(t, "a", "sa")
+	for want := range int64(3) {
+		if n := mustAsk(t, c, key, o); n != want+1 {
+			t.Errorf("token %d, want %d", n, want+1)
+		}
+	}
+	o.err = refused()
+	for range 3 {
+		_, _ = ask(t.Context(), c, key, o, auth.FetchOptions{})
+	}
+	if got := o.calls.Load(); got != 6 {
+		t.Errorf("%d exchanges for 6 calls", got)
+	}
+	if c.Len() != 0 {
+		t.Error("something is kept")
+	}
+}
+
+func TestCapacityIsFair(t *testing.T) {
+	const capacity = 100
+	c := cache.New(cache.Options{MaxSize: capacity})
+	o := &office{life: time.Hour}
+	var quiet []auth.Key
+	for i := range 20 {
+		quiet = append(quiet, keyOf(t, "quiet", fmt.Sprintf("sa-%d", i)))
+		mustAsk(t, c, quiet[i], o)
+	}
+	for i := range 5000 { // a neighbour that wants everything
+		mustAsk(t, c, keyOf(t, "greedy", fmt.Sprintf("sa-%d", i)), o)
+	}
+	for _, key := range quiet {
+		if _, ok := c.Get(key, 0, auth.InvolvedObject{}); !ok {
+			t.Errorf("%s was evicted by another tenant", key)
+		}
+	}
+	if got := c.Len(); got != capacity {
+		t.Errorf("%d tokens kept, want %d", got, capacity)
+	}
+	// A newcomer takes its share back from the one that holds most.
+	for i := range 40 {
+		mustAsk(t, c, keyOf(t, "new", fmt.Sprintf("sa-%d", i)), o)
+	}
+	kept := 0
+	for i := range 40 {
+		if _, ok := c.Get(keyOf(t, "new", fmt.Sprintf("sa-%d", i)), 0, auth.InvolvedObject{}); ok {
+			kept++
+		}
+	}
+	if kept != 40 {
+		t.Errorf("the newcomer holds %d of its 40 tokens although a neighbour holds more", kept)
+	}
+}
+
+func TestWorkingSetTooLargeWarnsOnce(t *testing.T) {
+	var out strings.Builder
+	c := cache.New(cache.Options{MaxSize: 100, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+	o := &office{life: time.Hour}
+	const rounds, keys = 50, 120
+	for range rounds {
+		for i := range keys {
+			mustAsk(t, c, keyOf(t, "a", fmt.Sprintf("sa-%d", i)), o)
+		}
+	}
+	if rate := 1 - float64(o.calls.Load())/(rounds*keys); rate < 0.65 {
+		t.Errorf("hit rate %.2f, want at least 0.65", rate)
+	}
+	if n := strings.Count(out.String(), "working set"); n != 1 {
+		t.Errorf("%d warnings, want 1:\n%s", n, out.String())
+	}
+}
+
+func TestHangingTenantIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := cache.New(cache.Options{MaxSize: 1000})
+		hang, fine := &office{life: time.Hour, takes: time.Hour}, &office{life: time.Hour}
+		var wg sync.WaitGroup
+		var throttled atomic.Int64
+		for i := range 100 {
+			wg.Go(func() {
+				_, err := ask(t.Context(), c, keyOf(t, "hanging", fmt.Sprintf("sa-%d", i)), hang, auth.FetchOptions{})
+				if auth.CodeOf(err) == auth.CodeThrottled {
+					throttled.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		if hang.calls.Load() != 64 || throttled.Load() != 36 {
+			t.Errorf("%d exchanges under way, %d refused; want 64 and 36", hang.calls.Load(), throttled.Load())
+		}
+		mustAsk(t, c, keyOf(t, "other", "sa"), fine)
+		wg.Wait()
+		hang.takes = 0
+		time.Sleep(time.Minute)
+		mustAsk(t, c, keyOf(t, "hanging", "later"), hang)
+	})
+}
+
+func TestReadsRaceRefreshes(t *testing.T) {
+	c := cache.New(cache.Options{MaxSize: 8, MaxDuration: 2 * time.Millisecond})
+	var keys []auth.Key
+	for i := range 12 {
+		keys = append(keys, keyOf(t, fmt.Sprintf("ns-%d", i%3), fmt.Sprintf("sa-%d", i)))
+	}
+	o := &office{life: time.Hour}
+	var wg sync.WaitGroup
+	for w := range 8 {
+		wg.Go(func() {
+			for i := range 3000 {
+				key := keys[(i+w)%len(keys)]
+				switch {
+				case i%101 == 0:
+					c.Invalidate(key.Subject)
+				case i%503 == 0:
+					_ = testutil.CollectAndCount(c)
+				default:
+					if _, err := ask(t.Context(), c, key, o, auth.FetchOptions{}); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := c.Len(); got > 8 {
+		t.Errorf("%d tokens kept, more than the capacity", got)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	c := cache.New(cache.Options{MaxSize: 1, ObjectMetrics: true})
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(c)
+	o := &office{life: time.Hour}
+	object := auth.InvolvedObject{Kind: "OCIRepository", Namespace: "a", Name: "repo", Operation: "reconcile"}
+	for range 3 {
+		if _, err := ask(t.Context(), c, keyOf(t, "a", "sa"), o, auth.FetchOptions{InvolvedObject: object}); err != nil {
+			// Get takes the object too
+			t.Fatal(err)
+		}
+	}
+	mustAsk(t, c, keyOf(t, "a", "evicts"), o)
+	o.err = refused()
+	_, _ = ask(t.Context(), c, keyOf(t, "b", "sa"), o, auth.FetchOptions{})
+	want := `
+# HELP lanyard_token_cache_cached_items Valid tokens in memory.
+# TYPE lanyard_token_cache_cached_items gauge
+lanyard_token_cache_cached_items 0
+# HELP lanyard_token_cache_events_total Hits and misses, by the object on whose behalf the token was asked for.
+# TYPE lanyard_token_cache_events_total counter
+lanyard_token_cache_events_total{event="cache_hit",kind="OCIRepository",name="repo",namespace="a",operation="reconcile"} 2
+lanyard_token_cache_events_total{event="cache_miss",kind="OCIRepository",name="repo",namespace="a",operation="reconcile"} 1
+# HELP lanyard_token_cache_evictions_total Valid tokens given up because the capacity was too small.
+# TYPE lanyard_token_cache_evictions_total counter
+lanyard_token_cache_evictions_total 2
+# HELP lanyard_token_cache_requests_total Calls answered, by status: hit (from memory), miss (a token was got), failure.
+# TYPE lanyard_token_cache_requests_total counter
+lanyard_token_cache_requests_total{status="failure"} 1
+lanyard_token_cache_requests_total{status="hit"} 2
+lanyard_token_cache_requests_total{status="miss"} 2
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+	c.Forget("OCIRepository", "a", "repo")
+	if n := testutil.CollectAndCount(c, "lanyard_token_cache_events_total"); n != 0 {
+		t.Errorf("%d series of an object that is gone", n)
+	}
+}

@@ -1,0 +1,98 @@
+package cache
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// entry is what is known for one key: a token, a failure to get one, or both. It never changes once it can be read, but
+// for its slot. A nil entry knows nothing.
+type entry struct {
+	// What a hit reads comes first, so that it lies together.
+	token     auth.Token // nil: none
+	refreshAt time.Time  // from then on use refreshes the token
+	floorAt   time.Time  // from then on it is served only if its refresh fails
+	until     time.Time  // from then on it is not served at all
+
+	failure  error     // why the last attempt failed; nil: it did not
+	failures int       // in a row
+	retryAt  time.Time // the failure is the answer until then
+
+	slot int // index among its tenant's entries; guarded by Cache.mu
+	key  auth.Key
+}
+
+// issued makes the entry of a token that was got at now.
+func (c *Cache) issued(fetched auth.Fetched, now time.Time) *entry {
+	life := min(fetched.Token.GetDuration(), c.options.MaxDuration)
+	//nolint:gosec // spreads refreshes over time; not a secret.
+	fraction := min(1, c.options.RefreshFraction+(rand.Float64()-0.5)/10)
+	return &entry{
+		key:       fetched.Key,
+		token:     fetched.Token,
+		refreshAt: now.Add(time.Duration(float64(life) * fraction)),
+		floorAt:   now.Add(life - min(5*time.Minute, life/10)),
+		until:     now.Add(life),
+	}
+}
+
+const (
+	firstRetry = time.Second
+	lastRetry  = time.Minute
+	// lastRetryAfter bounds what the other side can ask for: it may be a tenant's.
+	lastRetryAfter = 15 * time.Minute
+)
+
+// failed makes the entry that follows e after a failure: a temporary one keeps the token, any other drops it.
+func (e *entry) failed(key auth.Key, err error, now time.Time) *entry {
+	next := &entry{key: key, failure: err, failures: 1}
+	if e != nil {
+		next.failures += e.failures
+		if auth.IsTemporary(err) {
+			next.token, next.refreshAt, next.floorAt, next.until = e.token, e.refreshAt, e.floorAt, e.until
+		}
+	}
+	wait := lastRetry
+	if doublings := next.failures - 1; doublings < 6 {
+		wait = min(lastRetry, firstRetry<<doublings)
+	}
+	var failure *auth.Error
+	if errors.As(err, &failure) {
+		wait = max(wait, min(lastRetryAfter, failure.RetryAfter))
+	}
+	next.retryAt = now.Add(wait)
+	if next.refreshAt.Before(next.retryAt) {
+		next.refreshAt = next.retryAt // until then a token that still serves is a plain hit
+	}
+	return next
+}
+
+// fresh reports whether the token can be served without a thought of its refresh.
+func (e *entry) fresh(now time.Time, minRemaining time.Duration) bool {
+	return e != nil && now.Before(e.refreshAt) && e.servable(now, minRemaining)
+}
+
+// servable reports whether the token can be served without waiting for its refresh.
+func (e *entry) servable(now time.Time, minRemaining time.Duration) bool {
+	if !e.valid(now) {
+		return false
+	}
+	if minRemaining > 0 {
+		return e.until.Sub(now) >= minRemaining
+	}
+	return now.Before(e.floorAt)
+}
+
+// valid reports whether there is a token that may be served at all. Both clocks must say so: the monotonic one stands
+// still while a machine sleeps, the other may be set back.
+func (e *entry) valid(now time.Time) bool {
+	return e != nil && e.token != nil && now.Before(e.until) && now.UnixNano() < e.until.UnixNano()
+}
+
+// failureOver reports whether a failure is so long ago that the next one counts as the first.
+func (e *entry) failureOver(now time.Time) bool {
+	return e.failure == nil || now.Sub(e.retryAt) > 2*lastRetry
+}
