@@ -1,0 +1,107 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// failure is the API server's refusal, or its silence, as an [auth.Error]. ctx is the call's.
+//
+// Of an answer only the API server's own Status enters the error. Anything else, such as the page of a proxy in between or
+// an answer that cannot be decoded, may hold what must not be printed.
+func (a *Accounts) failure(ctx context.Context, err error, stage auth.Stage, subject auth.Subject) *auth.Error {
+	failed := &auth.Error{Stage: stage}
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+		failed.RetryAfter = time.Duration(seconds) * time.Second
+	}
+	var status apierrors.APIStatus
+	var transport *url.Error
+	switch {
+	case errors.As(err, &status):
+		a.refusal(failed, err, status.Status(), subject)
+	case ctx.Err() != nil:
+		failed.Code = auth.CodeUnreachable
+		failed.Fix = "check that the API server answers in time"
+		failed.Err = fmt.Errorf("no answer from the API server for %s: %w", subject, context.Cause(ctx))
+	case errors.As(err, &transport):
+		failed.Code = auth.CodeUnreachable
+		failed.Fix = "check the connection to the API server"
+		failed.Err = fmt.Errorf("no answer from the API server for %s: %w", subject, transport)
+	default:
+		failed.Code = auth.CodeResponseInvalid
+		failed.Fix = "check that the API server is reached directly, or that what stands in between leaves its answers alone"
+		failed.Err = fmt.Errorf("the answer of the API server for %s cannot be read (%T)", subject, err)
+	}
+	return failed
+}
+
+func (a *Accounts) refusal(failed *auth.Error, err error, status metav1.Status, subject auth.Subject) {
+	said := fmt.Sprintf("HTTP %d %s", status.Code, status.Reason)
+	if status.Code < http.StatusInternalServerError && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		said += ": " + status.Message
+	}
+	failed.Err = fmt.Errorf("the API server refused %s: %s", subject, said)
+	switch {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		*failed = *notFound(failed.Stage, subject, "is going with its namespace")
+	case apierrors.IsNotFound(err):
+		*failed = *notFound(failed.Stage, subject, "does not exist")
+	case apierrors.IsConflict(err):
+		*failed = *replaced(subject, "before its token was requested")
+	case apierrors.IsForbidden(err):
+		failed.Code = auth.CodeProofDenied
+		failed.Fix = a.grant(failed.Stage, subject)
+	case apierrors.IsTooManyRequests(err):
+		failed.Code = auth.CodeThrottled
+		failed.Fix = "wait, or give this program a priority level of its own (FlowSchema)"
+	case apierrors.IsUnauthorized(err):
+		// It is this program that the API server does not know. That says nothing of the subject, whose tokens stay good.
+		failed.Code = auth.CodeUnavailable
+		failed.Fix = "check this program's own credentials for the API server"
+	case status.Code >= http.StatusInternalServerError:
+		failed.Code = auth.CodeUnavailable
+		failed.Fix = "check the health of the API server"
+	default:
+		failed.Code = auth.CodeRefused
+		failed.Fix = "check what admission control of the cluster says about ServiceAccounts and their tokens"
+	}
+}
+
+// grant names the RBAC rule that is missing.
+func (a *Accounts) grant(stage auth.Stage, subject auth.Subject) string {
+	verb, resource := "get", "serviceaccounts"
+	if stage == auth.StageTokenRequest {
+		verb, resource = "create", "serviceaccounts/token"
+	}
+	who := a.self
+	if who == "" {
+		who = "the ServiceAccount of this program"
+	}
+	return fmt.Sprintf("grant %q on %s in namespace %s to %s (a rule of a Role or ClusterRole)", verb, resource, subject.Namespace(), who)
+}
+
+func notFound(stage auth.Stage, subject auth.Subject, how string) *auth.Error {
+	return &auth.Error{
+		Stage: stage, Code: auth.CodeSubjectNotFound,
+		Fix: fmt.Sprintf("create ServiceAccount %s/%s", subject.Namespace(), subject.Name()),
+		Err: fmt.Errorf("%s %s", subject, how),
+	}
+}
+
+func replaced(subject auth.Subject, when string) *auth.Error {
+	return &auth.Error{
+		Stage: auth.StageTokenRequest, Code: auth.CodeSubjectReplaced,
+		Fix: "try again: the next attempt reads the new account",
+		Err: fmt.Errorf("%s was deleted and created again %s", subject, when),
+	}
+}
