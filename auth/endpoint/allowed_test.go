@@ -1,0 +1,170 @@
+package endpoint_test
+
+import (
+	"flag"
+	"io"
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+)
+
+func mustAllow(t *testing.T, entries ...string) endpoint.Allowed {
+	t.Helper()
+
+	a, err := endpoint.ParseAllowed(entries...)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return a
+}
+
+func TestAllowedContains(t *testing.T) {
+	list := mustAllow(t, "minio.example.org:9000", "STS.example.org", "127.0.0.1:5000", "[::1]:5000", "[::ffff:10.0.0.1]")
+
+	for hostport, want := range map[string]bool{
+		"minio.example.org:9000":   true,
+		"MINIO.example.org:9000":   true,
+		"minio.example.org":        false,
+		"minio.example.org:443":    false,
+		"minio.example.org:09000":  false,
+		"sts.example.org":          true,
+		"sts.example.org:443":      true,
+		"sts.example.org:80":       false,
+		"x.sts.example.org":        false,
+		"sts.example.org.":         false,
+		"sts.example.org.evil.com": false,
+		"evil.com@sts.example.org": false,
+		"127.0.0.1:5000":           true,
+		"127.0.0.1":                false,
+		"[::1]:5000":               true,
+		"[0:0::1]:5000":            true,
+		"[::1]":                    false,
+		"::1":                      false,
+		"10.0.0.1:443":             true,
+		"":                         false,
+		":443":                     false,
+	} {
+		if got := list.Contains(hostport); got != want {
+			t.Errorf("Contains(%q) = %v, want %v", hostport, got, want)
+		}
+	}
+
+	var none endpoint.Allowed
+	if none.Contains("") || none.Contains("sts.example.org") {
+		t.Error("the zero list holds something")
+	}
+}
+
+func TestParseAllowedRefuses(t *testing.T) {
+	for entry, reason := range map[string]endpoint.Reason{
+		"":                        endpoint.ReasonEmpty,
+		":443":                    endpoint.ReasonMalformed,
+		"*":                       endpoint.ReasonMalformed,
+		"*.example.org":           endpoint.ReasonMalformed,
+		"https://sts.example.org": endpoint.ReasonMalformed,
+		"sts.example.org/path":    endpoint.ReasonMalformed,
+		"user@sts.example.org":    endpoint.ReasonMalformed,
+		"sts.example.org.":        endpoint.ReasonMalformed,
+		"sts.example.org:":        endpoint.ReasonPort,
+		"sts.example.org:0":       endpoint.ReasonPort,
+		"sts.example.org:65536":   endpoint.ReasonPort,
+		"sts.example.org:+80":     endpoint.ReasonPort,
+		"sts.example.org:https":   endpoint.ReasonPort,
+		"[fe80::1%eth0]:443":      endpoint.ReasonMalformed,
+		"[127.0.0.1]:443":         endpoint.ReasonMalformed,
+		"[::1:443":                endpoint.ReasonMalformed,
+		"::1":                     endpoint.ReasonMalformed,
+		" sts.example.org":        endpoint.ReasonMalformed,
+		"st\u0455.example.org":    endpoint.ReasonMalformed,
+	} {
+		t.Run(entry, func(t *testing.T) {
+			_, err := endpoint.ParseAllowed("good.example.org", entry)
+			refused(t, err, reason)
+		})
+	}
+}
+
+func TestAllowedIsAFlag(t *testing.T) {
+	var list endpoint.Allowed
+
+	fs := flag.NewFlagSet("", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.Var(&list, "allowed-endpoint-hosts", "")
+
+	if err := fs.Parse([]string{
+		"--allowed-endpoint-hosts=b.example.org,a.example.org:80", "--allowed-endpoint-hosts=a.example.org:80", "--allowed-endpoint-hosts=",
+	}); err != nil {
+		t.Fatal(err)
+	}
+
+	const want = "a.example.org:80,b.example.org:443"
+	if got := list.String(); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+
+	if err := fs.Parse([]string{"--allowed-endpoint-hosts=c.example.org,*"}); err == nil {
+		t.Error("a wildcard was accepted")
+	}
+
+	if got := list.String(); got != want {
+		t.Errorf("a refused value changed the list to %s", got)
+	}
+
+	more, err := list.With("c.example.org")
+	if err != nil || !more.Contains("c.example.org") || list.Contains("c.example.org") {
+		t.Errorf("With: got %v, %v beside %v", more.String(), err, list.String())
+	}
+}
+
+// A listed host adds to the tables. It is never taken for AWS's, and its proof names it alone.
+func TestAllowedParses(t *testing.T) {
+	list := mustAllow(t, "minio.example.org:9000", "sts.example.org", "127.0.0.1:5000", "[::1]")
+
+	for raw, want := range map[string]endpoint.STS{
+		"https://minio.example.org:9000":  {Host: "minio.example.org", Port: "9000", Listed: true},
+		"https://sts.example.org":         {Host: "sts.example.org", Listed: true},
+		"https://Sts.example.org:443/":    {Host: "sts.example.org", Listed: true},
+		"https://[::1]":                   {Host: "::1", Listed: true},
+		"https://sts.cn-north-1.api.aws":  {},
+		"http://sts.example.org":          {},
+		"https://sts.example.org/path":    {},
+		"https://a:b@sts.example.org":     {},
+		"https://sts.example.org:8443":    {},
+		"https://evil.example.org":        {},
+		"https://sts.example.org.evil.io": {},
+	} {
+		got, err := list.ParseSTS(raw)
+		if got != want || (err == nil) != want.Listed {
+			t.Errorf("ParseSTS(%s): got %+v, %v, want %+v", raw, got, err, want)
+		}
+
+		if err == nil && got.Audience() != want.Host {
+			t.Errorf("ParseSTS(%s): got the audience %s, want the host", raw, got.Audience())
+		}
+
+		if err == nil {
+			if again, err := list.ParseSTS(got.URL()); err != nil || again != got {
+				t.Errorf("ParseSTS(%s): its URL %s parses to %+v, %v", raw, got.URL(), again, err)
+			}
+		}
+	}
+
+	aws, err := list.ParseSTS("https://sts.eu-west-1.amazonaws.com")
+	if err != nil || aws.Listed || aws.Provider != endpoint.AWS {
+		t.Errorf("got %+v, %v beside the list", aws, err)
+	}
+
+	for image, want := range map[string]endpoint.Registry{
+		"127.0.0.1:5000/app":                {Host: "127.0.0.1", Port: "5000", Listed: true},
+		"oci://minio.example.org:9000/a:v1": {Host: "minio.example.org", Port: "9000", Listed: true},
+		"minio.example.org/app":             {},
+		"127.0.0.1:5001/app":                {},
+		"public.ecr.aws.example.org/app":    {},
+	} {
+		got, err := list.ParseRegistry(image)
+		if got != want || (err == nil) != want.Listed {
+			t.Errorf("ParseRegistry(%s): got %+v, %v, want %+v", image, got, err, want)
+		}
+	}
+}

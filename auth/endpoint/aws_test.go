@@ -1,0 +1,172 @@
+package endpoint_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+)
+
+// sdkPartition is the part of the SDK's table that ours mirrors.
+type sdkPartition struct {
+	ID          string `json:"id"`
+	RegionRegex string `json:"regionRegex"`
+	Outputs     struct {
+		Name                 string `json:"name"`
+		DNSSuffix            string `json:"dnsSuffix"`
+		DualStackDNSSuffix   string `json:"dualStackDnsSuffix"`
+		ImplicitGlobalRegion string `json:"implicitGlobalRegion"`
+		SupportsFIPS         bool   `json:"supportsFIPS"`
+		SupportsDualStack    bool   `json:"supportsDualStack"`
+	} `json:"outputs"`
+	Regions map[string]json.RawMessage `json:"regions"`
+}
+
+// sdkPartitions reads the SDK's table out of its module: no package exports it.
+func sdkPartitions(t *testing.T) []sdkPartition {
+	t.Helper()
+
+	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/aws/aws-sdk-go-v2").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "internal", "endpoints", "awsrulesfn", "partitions.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var table struct {
+		Partitions []sdkPartition `json:"partitions"`
+	}
+	if err := json.Unmarshal(data, &table); err != nil {
+		t.Fatal(err)
+	}
+
+	if len(table.Partitions) == 0 {
+		t.Fatal("the SDK's table is empty")
+	}
+
+	return table.Partitions
+}
+
+// When this test fails after an update of the SDK, AWS has a new partition or has changed one: change awsdata.go.
+func TestAWSPartitionsAreTheSDKs(t *testing.T) {
+	theirs, ours := sdkPartitions(t), endpoint.AWSPartitions()
+	if len(ours) != len(theirs) {
+		t.Errorf("got %d partitions, the SDK has %d", len(ours), len(theirs))
+	}
+
+	for i, p := range theirs {
+		if i >= len(ours) {
+			t.Errorf("partition %s is missing", p.ID)
+
+			continue
+		}
+
+		// The fields that the SDK does not have are ours to keep.
+		want := ours[i]
+		want.ID = p.ID
+		want.DNSSuffix = p.Outputs.DNSSuffix
+		want.DualStackDNSSuffix = p.Outputs.DualStackDNSSuffix
+		want.GlobalRegion = p.Outputs.ImplicitGlobalRegion
+
+		if ours[i] != want {
+			t.Errorf("got %+v, the SDK has %+v", ours[i], want)
+		}
+
+		// The SDK puts alternatives, and here and there a single one, into a group.
+		regex := strings.NewReplacer("(", "", ")", "").Replace(p.RegionRegex)
+		if got := "^" + strings.ReplaceAll(ours[i].RegionPrefixes, "-", `\-`) + `\-\w+\-\d+$`; got != regex {
+			t.Errorf("%s: got regions %s, the SDK has %s", p.ID, got, regex)
+		}
+
+		// STSHost and the parsers rely on it: no partition lacks either.
+		if !p.Outputs.SupportsFIPS || !p.Outputs.SupportsDualStack {
+			t.Errorf("%s: FIPS %v, dual-stack %v", p.ID, p.Outputs.SupportsFIPS, p.Outputs.SupportsDualStack)
+		}
+	}
+}
+
+// Every region that the SDK lists is of the same partition here, and has the same STS hosts, which our parser reads back.
+func TestSTSHostsAreTheSDKs(t *testing.T) {
+	resolver := sts.NewDefaultEndpointResolverV2()
+
+	for _, p := range sdkPartitions(t) {
+		for name := range p.Regions {
+			if strings.HasSuffix(name, "-global") {
+				if _, err := endpoint.ParseAWSRegion(name); err == nil {
+					t.Errorf("%s was taken for a region", name)
+				}
+
+				continue
+			}
+
+			region, err := endpoint.ParseAWSRegion(name)
+			if err != nil || region.Name != name || region.Partition.ID != p.ID {
+				t.Errorf("%s: got %+v, %v, want partition %s", name, region, err, p.ID)
+			}
+
+			for _, v := range []endpoint.Variant{{}, {FIPS: true}, {DualStack: true}, {FIPS: true, DualStack: true}} {
+				want, err := resolver.ResolveEndpoint(t.Context(), sts.EndpointParameters{
+					Region: &name, UseFIPS: &v.FIPS, UseDualStack: &v.DualStack, UseGlobalEndpoint: aws.Bool(false),
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				host := region.STSHost(v)
+				if host != want.URI.Host {
+					t.Errorf("%s %+v: got %s, the SDK has %s", name, v, host, want.URI.Host)
+				}
+
+				parsed, err := endpoint.ParseSTS("https://" + host)
+				if err != nil || parsed.Region != name || parsed.Partition != p.ID || parsed.DualStack != v.DualStack || v.FIPS && !parsed.FIPS {
+					t.Errorf("%s %+v: reads back as %+v, %v", name, v, parsed, err)
+				}
+			}
+		}
+	}
+}
+
+func TestParseAWSRegion(t *testing.T) {
+	for name, partition := range map[string]string{
+		"eu-west-1":                            "aws",
+		"eu-new-42":                            "aws",
+		"us-gov-west-1":                        "aws-us-gov",
+		"us-iso-east-1":                        "aws-iso",
+		"us-isob-east-1":                       "aws-iso-b",
+		"eusc-de-east-1":                       "aws-eusc",
+		"cn-north-1":                           "aws-cn",
+		"":                                     "",
+		"eu":                                   "",
+		"eu-west":                              "",
+		"eu-west-":                             "",
+		"eu--1":                                "",
+		"eu-west-1-lax":                        "",
+		"eu-we.st-1":                           "",
+		"eu-west-1.evil":                       "",
+		"EU-west-1":                            "",
+		"eu-west_x-1":                          "",
+		"eusc-fr-east-1":                       "",
+		"xx-west-1":                            "",
+		"aws-global":                           "",
+		"eu-" + strings.Repeat("w", 60) + "-1": "",
+	} {
+		r, err := endpoint.ParseAWSRegion(name)
+		if r.Partition.ID != partition {
+			t.Errorf("%q: got partition %q, want %q", name, r.Partition.ID, partition)
+		}
+
+		if partition == "" {
+			refused(t, err, endpoint.ReasonRegion)
+		}
+	}
+}
