@@ -1,0 +1,88 @@
+package archive
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+)
+
+// Reason says why an archive or its ignore patterns are refused. The values are stable and meant for programs.
+type Reason string
+
+// The reasons for a refusal.
+const (
+	// ReasonPath is an entry whose name is empty, absolute, leaves the archive, is not clean UTF-8, or is too long.
+	ReasonPath Reason = "unsafe-path"
+	// ReasonLink is a hard link, or a symbolic link that is absolute or leaves the archive.
+	ReasonLink Reason = "unsafe-link"
+	// ReasonType is an entry that is neither directory, regular file nor link: a device, a fifo, a sparse file.
+	ReasonType Reason = "unsupported-type"
+	// ReasonDuplicate is a name that stands for two things: two files, or a file and a directory.
+	ReasonDuplicate Reason = "duplicate"
+	// ReasonTooLarge is an archive above Limits.MaxBytes when unpacked.
+	ReasonTooLarge Reason = "too-large"
+	// ReasonTooMany is an archive above Limits.MaxFiles.
+	ReasonTooMany Reason = "too-many-files"
+	// ReasonCorrupt is a stream that is no complete tar or gzip: truncated, damaged, or followed by other data.
+	ReasonCorrupt Reason = "corrupt"
+	// ReasonCompression is a compression other than gzip.
+	ReasonCompression Reason = "unsupported-compression"
+	// ReasonPattern is an ignore pattern that cannot be read.
+	ReasonPattern Reason = "invalid-pattern"
+)
+
+// Error is an archive that is refused.
+type Error struct {
+	// Reason is the rule that was broken.
+	Reason Reason
+	// Entry is the offending entry's name as it stands in the archive, empty when the whole archive is meant. It is a
+	// stranger's text: Error() quotes and shortens it.
+	Entry string
+	// Fix is what the publisher or the administrator can do, one sentence.
+	Fix string
+	// Err is the detail; never nil.
+	Err error
+}
+
+// Error returns the refusal in one line: entry, detail, fix.
+func (e *Error) Error() string {
+	s := "archive refused: "
+	if e.Entry != "" {
+		s += "entry " + quote(e.Entry) + ": "
+	}
+	s += e.Err.Error()
+	if e.Fix != "" {
+		s += "; " + e.Fix
+	}
+	return s
+}
+
+// Unwrap returns the detail.
+func (e *Error) Unwrap() error { return e.Err }
+
+// ReasonOf returns the Reason of the first *Error in err's chain, or "" when there is none.
+func ReasonOf(err error) Reason {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Reason
+	}
+	return ""
+}
+
+func refuse(r Reason, entry, fix, format string, args ...any) *Error {
+	return &Error{Reason: r, Entry: entry, Fix: fix, Err: fmt.Errorf(format, args...)}
+}
+
+// quote prints a stranger's text on one line and short enough for a condition.
+func quote(s string) string {
+	const limit = 120
+	if len(s) > limit {
+		cut := limit
+		for cut > 0 && !utf8.RuneStart(s[cut]) {
+			cut--
+		}
+		s = s[:cut] + "…"
+	}
+	return strconv.Quote(s)
+}

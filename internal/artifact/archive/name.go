@@ -1,0 +1,60 @@
+package archive
+
+import (
+	"path"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Bounds of a name. They keep what is remembered of an archive small, and fit every common file system.
+const (
+	maxPath    = 1024 // bytes of a whole path
+	maxSegment = 255  // bytes of one path element
+	maxDepth   = 64   // elements of a path
+)
+
+// cleanName returns the entry name in the form the output uses: relative, without "." elements, repeated or trailing
+// slashes. The root itself is ".". The error has no entry yet.
+func cleanName(raw string) (string, *Error) {
+	const fix = "publish the archive with clean relative names"
+	switch {
+	case raw == "":
+		return "", refuse(ReasonPath, raw, fix, "the name is empty")
+	case len(raw) > maxPath:
+		return "", refuse(ReasonPath, raw, fix, "the name is longer than %d bytes", maxPath)
+	case !utf8.ValidString(raw):
+		return "", refuse(ReasonPath, raw, fix, "the name is not valid UTF-8")
+	case strings.HasPrefix(raw, "/"):
+		return "", refuse(ReasonPath, raw, fix, "the name is absolute")
+	case strings.ContainsRune(raw, '\\'):
+		return "", refuse(ReasonPath, raw, fix, "the name contains a backslash, which is a separator on some systems")
+	case strings.ContainsFunc(raw, unicode.IsControl):
+		return "", refuse(ReasonPath, raw, fix, "the name contains a control character")
+	}
+	depth := 0
+	for part := range strings.SplitSeq(raw, "/") {
+		switch {
+		case part == "..":
+			return "", refuse(ReasonPath, raw, fix, `the name contains ".."`)
+		case len(part) > maxSegment:
+			return "", refuse(ReasonPath, raw, fix, "an element of the name is longer than %d bytes", maxSegment)
+		case part != "" && part != ".":
+			depth++
+		}
+	}
+	if depth > maxDepth {
+		return "", refuse(ReasonPath, raw, fix, "the name is nested deeper than %d", maxDepth)
+	}
+	return path.Clean(raw), nil
+}
+
+// staysInside reports whether a symbolic link at name, a clean name, leads to a place inside the archive. The answer is by text
+// alone; that is enough, because no link reaches the output.
+func staysInside(name, target string) bool {
+	if target == "" || strings.HasPrefix(target, "/") || strings.ContainsAny(target, "\\\x00") {
+		return false
+	}
+	resolved := path.Join(path.Dir(name), target)
+	return resolved != ".." && !strings.HasPrefix(resolved, "../")
+}

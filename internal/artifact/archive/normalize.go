@@ -1,0 +1,429 @@
+package archive
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"path"
+	"strings"
+	"time"
+)
+
+// Defaults of Limits.
+const (
+	// DefaultMaxBytes is 256 MiB.
+	DefaultMaxBytes = 256 << 20
+	// DefaultMaxFiles is 50000 entries.
+	DefaultMaxFiles = 50_000
+)
+
+// Limits bound what an archive may cost. A zero field stands for its default.
+type Limits struct {
+	// MaxBytes bounds the unpacked tar stream, headers and padding included, in bytes; both the one that is read and the
+	// one that is written. It is what stops a decompression bomb. Default DefaultMaxBytes.
+	MaxBytes int64
+	// MaxFiles bounds the number of entries plus that of the parent folders they imply. Default DefaultMaxFiles.
+	MaxFiles int
+}
+
+func (l Limits) withDefaults() Limits {
+	if l.MaxBytes <= 0 {
+		l.MaxBytes = DefaultMaxBytes
+	}
+	if l.MaxFiles <= 0 {
+		l.MaxFiles = DefaultMaxFiles
+	}
+	return l
+}
+
+// Options of Normalize. The zero value leaves nothing out and applies the default limits.
+type Options struct {
+	// Ignore leaves paths out. Entries that are left out must be safe all the same.
+	Ignore Patterns
+	// Limits bound the archive.
+	Limits Limits
+}
+
+// Summary is what an archive held.
+type Summary struct {
+	// Files is the number of regular files written.
+	Files int
+	// Dirs is the number of directory entries written.
+	Dirs int
+	// Ignored is the number of entries left out by Options.Ignore.
+	Ignored int
+	// SkippedLinks is the number of symbolic links inside the archive that were left out.
+	SkippedLinks int
+	// Bytes is the length of the written tar stream before compression.
+	Bytes int64
+}
+
+// Normalize reads a tar archive, plain or gzip, from in up to its end and writes its safe, uniform form as tar.gz to out; see
+// the package documentation for the rules. On any error what was written to out is worthless.
+//
+// A refusal is an *Error. An error of in (a broken connection, a wrong digest at the end of a verified stream) or of
+// out is returned as it is, and wins over a refusal that it may have caused: when the archive turns out damaged, the
+// rest of in is read first. Normalize gives up between two blocks when ctx ends.
+func Normalize(ctx context.Context, in io.Reader, out io.Writer, opts Options) (Summary, error) {
+	src := &source{ctx: ctx, r: in}
+	sum, err := normalize(src, out, opts)
+	if err == nil {
+		return sum, nil
+	}
+	if ReasonOf(err) == ReasonCorrupt {
+		// Damage is often only how a truncated or forged download shows; let the source speak.
+		_, _ = io.Copy(io.Discard, src)
+	}
+	if src.err != nil {
+		return Summary{}, src.err
+	}
+	return Summary{}, err
+}
+
+// Copy writes in to out unchanged and refuses what Normalize refuses. It serves those who ask for the original bytes, and has
+// Normalize's contract.
+func Copy(ctx context.Context, in io.Reader, out io.Writer, limits Limits) (Summary, error) {
+	return Normalize(ctx, io.TeeReader(in, out), io.Discard, Options{Limits: limits})
+}
+
+// source remembers the error of the reader below, so that it can be told from what decoders make of it.
+type source struct {
+	ctx context.Context //nolint:containedctx // lives for one call of Normalize
+	r   io.Reader
+	err error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	if s.err == nil {
+		s.err = context.Cause(s.ctx)
+	}
+	if s.err != nil {
+		return 0, s.err
+	}
+	n, err := s.r.Read(p)
+	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader's contract is the bare io.EOF
+		s.err = err
+	}
+	return n, err
+}
+
+// meter fails once more than left bytes have passed.
+type meter struct {
+	left int64
+	r    io.Reader
+	w    io.Writer
+}
+
+var errMeter = errors.New("limit reached")
+
+func (m *meter) Read(p []byte) (int, error) {
+	if m.left < 0 {
+		return 0, errMeter
+	}
+	// One byte more than allowed tells an archive of exactly the limit from a longer one.
+	if int64(len(p)) > m.left+1 {
+		p = p[:m.left+1]
+	}
+	n, err := m.r.Read(p)
+	m.left -= int64(n)
+	if m.left < 0 {
+		return n, errMeter
+	}
+	return n, err
+}
+
+func (m *meter) Write(p []byte) (int, error) {
+	m.left -= int64(len(p))
+	if m.left < 0 {
+		return 0, errMeter
+	}
+	return m.w.Write(p)
+}
+
+func normalize(in io.Reader, out io.Writer, opts Options) (Summary, error) {
+	limits := opts.Limits.withDefaults()
+	plain, err := decompress(in)
+	if err != nil {
+		return Summary{}, err
+	}
+	gz := gzip.NewWriter(out)
+	written := &meter{left: limits.MaxBytes, w: gz}
+	n := normalizer{
+		opts:   opts,
+		limits: limits,
+		in:     &meter{left: limits.MaxBytes, r: plain},
+		out:    tar.NewWriter(written),
+		seen:   make(map[string]kind),
+		buf:    make([]byte, 32<<10),
+	}
+	if err := n.run(); err != nil {
+		return Summary{}, n.explain(err)
+	}
+	if err := n.out.Close(); err != nil {
+		return Summary{}, n.explain(err)
+	}
+	if err := gz.Close(); err != nil {
+		return Summary{}, err
+	}
+	n.sum.Bytes = limits.MaxBytes - written.left
+	return n.sum, nil
+}
+
+// decompress looks at the first bytes, never at what the publisher calls the stream.
+func decompress(in io.Reader) (io.Reader, error) {
+	br := bufio.NewReader(in)
+	head, err := br.Peek(4)
+	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader's contract is the bare io.EOF
+		return nil, err
+	}
+	const fix = "publish the archive as tar or tar.gz"
+	switch {
+	case len(head) == 0:
+		return nil, refuse(ReasonCorrupt, "", fix, "the archive is empty")
+	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
+		gz, err := gzip.NewReader(br)
+		if err != nil {
+			return nil, refuse(ReasonCorrupt, "", fix, "gzip: %w", err)
+		}
+		return gz, nil
+	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		return nil, refuse(ReasonCompression, "", fix, "the archive is compressed with zstd")
+	case bytes.HasPrefix(head, []byte("BZh")), bytes.HasPrefix(head, []byte{0xfd, '7', 'z', 'X'}):
+		return nil, refuse(ReasonCompression, "", fix, "the archive is compressed with bzip2 or xz")
+	default:
+		return br, nil
+	}
+}
+
+// kind is what a name stands for.
+type kind byte
+
+const (
+	kindDir     kind = iota + 1 // a directory entry
+	kindImplied                 // a directory that only its content implies
+	kindFile
+	kindLink
+)
+
+type normalizer struct {
+	opts   Options
+	limits Limits
+	in     *meter
+	out    *tar.Writer
+	seen   map[string]kind
+	count  int // entries that leave no name behind
+	buf    []byte
+	sum    Summary
+}
+
+// explain turns the errors of the decoders into refusals.
+func (n *normalizer) explain(err error) error {
+	var refused *Error
+	switch {
+	case errors.As(err, &refused):
+		return err
+	case errors.Is(err, errMeter):
+		return refuse(ReasonTooLarge, "", "publish a smaller archive, or ask the administrator for a higher limit",
+			"the archive is larger than %d bytes when unpacked", n.limits.MaxBytes)
+	case errors.Is(err, tar.ErrHeader), errors.Is(err, tar.ErrFieldTooLong):
+		return refuse(ReasonCorrupt, "", "publish a valid tar archive", "%w", err)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return refuse(ReasonCorrupt, "", "publish the archive again", "the archive ends too early")
+	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader), isFlateError(err):
+		return refuse(ReasonCorrupt, "", "publish the archive again", "%w", err)
+	default:
+		return err
+	}
+}
+
+func (n *normalizer) run() error {
+	tr := tar.NewReader(n.in)
+	for {
+		hdr, err := tr.Next()
+		if err == io.EOF { //nolint:errorlint // tar.Reader's contract is the bare io.EOF
+			break
+		}
+		// cleanName judges names itself, with better words.
+		if err != nil && !errors.Is(err, tar.ErrInsecurePath) {
+			return err
+		}
+		if err := n.entry(hdr, tr); err != nil {
+			return err
+		}
+	}
+	return n.drain()
+}
+
+// drain reads what follows the end of the archive, which completes gzip's checksum and may only be padding.
+func (n *normalizer) drain() error {
+	for {
+		k, err := n.in.Read(n.buf)
+		for _, b := range n.buf[:k] {
+			if b != 0 {
+				return refuse(ReasonCorrupt, "", "publish nothing but the archive", "other data follows the archive's end")
+			}
+		}
+		if err == io.EOF { //nolint:errorlint // io.Reader's contract is the bare io.EOF
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (n *normalizer) entry(hdr *tar.Header, content io.Reader) error {
+	if hdr.Typeflag == tar.TypeXGlobalHeader {
+		// What git archive writes: a comment with the commit. It is no entry and is dropped.
+		n.count++
+		return n.checkCount()
+	}
+	name, bad := cleanName(hdr.Name)
+	if bad != nil {
+		return bad
+	}
+	if isSparse(hdr) {
+		return refuse(ReasonType, hdr.Name, "archive without --sparse", "sparse files are refused")
+	}
+	switch hdr.Typeflag {
+	case tar.TypeDir:
+		return n.dir(hdr.Name, name)
+	case tar.TypeReg:
+		return n.file(hdr, name, content)
+	case tar.TypeSymlink:
+		return n.symlink(hdr, name)
+	case tar.TypeLink:
+		return refuse(ReasonLink, hdr.Name, "archive with --hard-dereference", "hard links are refused")
+	case tar.TypeChar, tar.TypeBlock:
+		return refuse(ReasonType, hdr.Name, "remove it from the archive", "device files are refused")
+	case tar.TypeFifo:
+		return refuse(ReasonType, hdr.Name, "remove it from the archive", "fifos are refused")
+	default:
+		return refuse(ReasonType, hdr.Name, "remove it from the archive", "entries of type %q are refused", hdr.Typeflag)
+	}
+}
+
+func isSparse(hdr *tar.Header) bool {
+	if hdr.Typeflag == tar.TypeGNUSparse {
+		return true
+	}
+	for key := range hdr.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
+}
+
+// claim records that name is a k and that its parents are directories.
+func (n *normalizer) claim(raw, name string, k kind) error {
+	const fix = "publish an archive in which every name occurs once"
+	switch before := n.seen[name]; {
+	case before == 0:
+	case k == kindDir && (before == kindDir || before == kindImplied):
+	case k == before:
+		return refuse(ReasonDuplicate, raw, fix, "the name occurs twice")
+	default:
+		return refuse(ReasonDuplicate, raw, fix, "the name stands for two different things")
+	}
+	n.seen[name] = k
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		before, known := n.seen[dir]
+		if before == kindFile || before == kindLink {
+			return refuse(ReasonDuplicate, raw, fix, "its parent %s is no directory", quote(dir))
+		}
+		if known {
+			break // and so are its own parents
+		}
+		n.seen[dir] = kindImplied
+	}
+	return n.checkCount()
+}
+
+func (n *normalizer) checkCount() error {
+	if len(n.seen)+n.count > n.limits.MaxFiles {
+		return refuse(ReasonTooMany, "", "publish fewer files, or ask the administrator for a higher limit",
+			"the archive has more than %d entries", n.limits.MaxFiles)
+	}
+	return nil
+}
+
+func (n *normalizer) dir(raw, name string) error {
+	if name == "." {
+		n.count++
+		return n.checkCount()
+	}
+	repeated := n.seen[name] == kindDir
+	if repeated {
+		n.count++
+	}
+	if err := n.claim(raw, name, kindDir); err != nil {
+		return err
+	}
+	if repeated {
+		return nil
+	}
+	if n.opts.Ignore.Excludes(name, true) {
+		n.sum.Ignored++
+		return nil
+	}
+	n.sum.Dirs++
+	return n.out.WriteHeader(header(name+"/", tar.TypeDir, 0o755, 0))
+}
+
+func (n *normalizer) file(hdr *tar.Header, name string, content io.Reader) error {
+	if strings.HasSuffix(hdr.Name, "/") || name == "." {
+		return refuse(ReasonPath, hdr.Name, "publish the archive with clean relative names", "a file has a folder's name")
+	}
+	if err := n.claim(hdr.Name, name, kindFile); err != nil {
+		return err
+	}
+	if n.opts.Ignore.Excludes(name, false) {
+		n.sum.Ignored++
+		return nil // the reader skips the content
+	}
+	mode := int64(0o644)
+	if hdr.Mode&0o100 != 0 {
+		mode = 0o755
+	}
+	if err := n.out.WriteHeader(header(name, tar.TypeReg, mode, hdr.Size)); err != nil {
+		return err
+	}
+	// The plain reader and writer: no shortcut may change how the output is cut into writes.
+	if _, err := io.CopyBuffer(struct{ io.Writer }{n.out}, struct{ io.Reader }{content}, n.buf); err != nil {
+		return err
+	}
+	n.sum.Files++
+	return nil
+}
+
+func (n *normalizer) symlink(hdr *tar.Header, name string) error {
+	if !staysInside(name, hdr.Linkname) {
+		return refuse(ReasonLink, hdr.Name, "remove the link from the archive",
+			"the symbolic link to %s leaves the archive", quote(hdr.Linkname))
+	}
+	if err := n.claim(hdr.Name, name, kindLink); err != nil {
+		return err
+	}
+	if n.opts.Ignore.Excludes(name, false) {
+		n.sum.Ignored++
+	} else {
+		n.sum.SkippedLinks++
+	}
+	return nil
+}
+
+// header returns the uniform header: owner 0, epoch as time, nothing else.
+func header(name string, typeflag byte, mode, size int64) *tar.Header {
+	return &tar.Header{Typeflag: typeflag, Name: name, Mode: mode, Size: size, ModTime: time.Unix(0, 0)}
+}
+
+func isFlateError(err error) bool {
+	var corrupt flate.CorruptInputError
+	return errors.As(err, &corrupt)
+}
