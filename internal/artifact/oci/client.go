@@ -1,0 +1,253 @@
+package oci
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+)
+
+// Defaults of Limits.
+const (
+	// DefaultMaxManifestBytes is the 4 MiB that the distribution specification asks registries to accept.
+	DefaultMaxManifestBytes = 4 << 20
+	// DefaultMaxLayerBytes is 256 MiB.
+	DefaultMaxLayerBytes = 256 << 20
+	// DefaultMaxTags is 20000.
+	DefaultMaxTags = 20_000
+)
+
+// Limits bound what a registry may send. A zero field stands for its default.
+type Limits struct {
+	// MaxManifestBytes bounds a manifest or index. Default DefaultMaxManifestBytes.
+	MaxManifestBytes int64
+	// MaxLayerBytes bounds a layer as it is transferred. Default DefaultMaxLayerBytes.
+	MaxLayerBytes int64
+	// MaxTags bounds the tags that are read to find a version. Default DefaultMaxTags.
+	MaxTags int
+}
+
+func (l Limits) withDefaults() Limits {
+	if l.MaxManifestBytes <= 0 {
+		l.MaxManifestBytes = DefaultMaxManifestBytes
+	}
+	if l.MaxLayerBytes <= 0 {
+		l.MaxLayerBytes = DefaultMaxLayerBytes
+	}
+	if l.MaxTags <= 0 {
+		l.MaxTags = DefaultMaxTags
+	}
+	return l
+}
+
+// Options of a connection.
+type Options struct {
+	// Auth gives the credentials; nil means none. Use Basic for a user name and password.
+	Auth authn.Authenticator
+	// Transport carries the requests: TLS, proxy, the check of dialled addresses. Required.
+	Transport http.RoundTripper
+	// Insecure allows plain http, as spec.insecure does. Without it no request leaves without TLS, on loopback either.
+	Insecure bool
+	// Limits bound the answers.
+	Limits Limits
+}
+
+// Basic returns an Authenticator for a user name and a password, which is how cloud registries take their tokens.
+func Basic(username, password string) authn.Authenticator {
+	return &authn.Basic{Username: username, Password: password}
+}
+
+// Client reads one repository. It is safe for concurrent use and should live as long as its credentials at most.
+type Client struct {
+	repo    Repository
+	session *session
+	http    *http.Client
+	base    url.URL
+	limits  Limits
+}
+
+// Connect asks the registry how it wants to be authenticated to and does so, for reading. The error is an *Error.
+func Connect(ctx context.Context, repo Repository, opts Options) (*Client, error) {
+	if repo.IsZero() {
+		return nil, invalidURL("", "no repository is given")
+	}
+	if opts.Transport == nil {
+		return nil, errors.New("oci: Options.Transport is required")
+	}
+	target, err := repo.target(opts.Insecure)
+	if err != nil {
+		return nil, invalidURL("", "%w", err)
+	}
+	auth := opts.Auth
+	if auth == nil {
+		auth = authn.Anonymous
+	}
+	s := &session{host: repo.host, insecure: opts.Insecure, next: opts.Transport}
+	rt, err := transport.NewWithContext(ctx, target.Registry, auth,
+		transport.NewUserAgent(s, userAgent), []string{target.Scope(transport.PullScope)})
+	if err != nil {
+		return nil, s.requestError(ctx, err, targetRegistry)
+	}
+	return &Client{
+		repo:    repo,
+		session: s,
+		http:    &http.Client{Transport: rt, CheckRedirect: s.checkRedirect},
+		// The library changes the scheme where the repository is insecure and the registry has no TLS.
+		base:   url.URL{Scheme: "https", Host: target.RegistryStr(), Path: "/v2/" + target.RepositoryStr()},
+		limits: opts.Limits.withDefaults(),
+	}, nil
+}
+
+const userAgent = "lanyard"
+
+// Repository returns the repository that the client reads.
+func (c *Client) Repository() Repository { return c.repo }
+
+// send makes one request and returns the answer if its status is 200. The caller closes the body.
+func (c *Client) send(ctx context.Context, method string, u url.URL, t target, accept ...string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	if len(accept) > 0 {
+		req.Header.Set("Accept", strings.Join(accept, ", "))
+	}
+	// Otherwise net/http would accept, and undo, an encoding that is none of the content's.
+	req.Header.Set("Accept-Encoding", "identity")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.session.requestError(ctx, err, t)
+	}
+	if resp.StatusCode != http.StatusOK {
+		defer resp.Body.Close() //nolint:errcheck // read only
+		return nil, c.session.responseError(resp, t)
+	}
+	return resp, nil
+}
+
+func (c *Client) url(elements ...string) url.URL {
+	u := c.base
+	u.Path = path.Join(append([]string{u.Path}, elements...)...)
+	return u
+}
+
+// Tags returns the repository's tags in the registry's order. More than Limits.MaxTags are an *Error with CodeTooLarge.
+func (c *Client) Tags(ctx context.Context) ([]string, error) {
+	const page = 1000 // what ECR allows at most
+	var tags []string
+	next := c.url("tags", "list")
+	next.RawQuery = url.Values{"n": {strconv.Itoa(page)}}.Encode()
+	// A page may be empty or short, so pages need a bound of their own.
+	for range c.limits.MaxTags/page + 100 {
+		got, following, err := c.tagsPage(ctx, next)
+		if err != nil {
+			return nil, err
+		}
+		tags = append(tags, got...)
+		if len(tags) > c.limits.MaxTags {
+			break
+		}
+		if following == nil {
+			return tags, nil
+		}
+		next = *following
+	}
+	return nil, &Error{
+		Code: CodeTooLarge, Host: c.repo.host, Field: "spec.ref.semver",
+		Fix: "name a tag or digest, or remove old tags from the repository",
+		Err: fmt.Errorf("the repository lists more than %d tags", c.limits.MaxTags),
+	}
+}
+
+func (c *Client) tagsPage(ctx context.Context, u url.URL) ([]string, *url.URL, error) {
+	const limit = 1 << 20 // 1000 tags of 128 bytes, thrice over and more
+	resp, err := c.send(ctx, http.MethodGet, u, targetTags)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer resp.Body.Close() //nolint:errcheck // read only
+	body, err := c.readAll(ctx, resp.Body, limit, "the list of tags")
+	if err != nil {
+		return nil, nil, err
+	}
+	var list struct {
+		Tags []string `json:"tags"`
+	}
+	if err := json.Unmarshal(body, &list); err != nil {
+		return nil, nil, c.protocol("the list of tags is not JSON")
+	}
+	following, err := c.following(resp)
+	return list.Tags, following, err
+}
+
+// following reads the Link header (RFC 8288) and holds the next page to this registry and path.
+func (c *Client) following(resp *http.Response) (*url.URL, error) {
+	link := resp.Header.Get("Link")
+	if link == "" {
+		return nil, nil
+	}
+	text, _, ok := strings.Cut(strings.TrimPrefix(link, "<"), ">")
+	if !ok || !strings.HasPrefix(link, "<") {
+		return nil, c.protocol("the link to the next page of tags is malformed")
+	}
+	ref, err := url.Parse(text)
+	if err != nil {
+		return nil, c.protocol("the link to the next page of tags is malformed")
+	}
+	next := resp.Request.URL.ResolveReference(ref)
+	want := c.url("tags", "list")
+	if next.Host != want.Host || path.Clean(next.Path) != want.Path || next.User != nil {
+		return nil, c.protocol("the link to the next page of tags leads elsewhere")
+	}
+	return next, nil
+}
+
+func (c *Client) protocol(what string) *Error {
+	return &Error{Code: CodeProtocol, Host: c.repo.host, Err: errors.New(what)}
+}
+
+// readAll reads a bounded answer.
+func (c *Client) readAll(ctx context.Context, r io.Reader, limit int64, what string) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err != nil {
+		return nil, c.bodyError(ctx, err, what)
+	}
+	if int64(len(body)) > limit {
+		return nil, &Error{Code: CodeTooLarge, Host: c.repo.host, Err: fmt.Errorf("%s is longer than %d bytes", what, limit)}
+	}
+	return body, nil
+}
+
+// bodyError is an answer that began and did not end.
+func (c *Client) bodyError(ctx context.Context, err error, what string) *Error {
+	if cause := context.Cause(ctx); cause != nil {
+		return &Error{Code: CodeUnreachable, Host: c.repo.host, Err: fmt.Errorf("%s did not arrive in time: %w", what, cause)}
+	}
+	return &Error{Code: CodeTruncated, Host: c.repo.host, Err: fmt.Errorf("%s broke off: %w", what, c.session.safe(err))}
+}
+
+// isConnectionError tells lost connections, which may be tried again, from refusals such as a bad certificate.
+func isConnectionError(err error) bool {
+	var op *net.OpError
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &dns):
+		return dns.IsTemporary || dns.IsTimeout
+	case errors.As(err, &op):
+		return true
+	default:
+		return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+			errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.ECONNREFUSED)
+	}
+}

@@ -1,0 +1,289 @@
+package oci
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// Resolved is the answer to a Reference: one artifact, named by its digest.
+type Resolved struct {
+	// Tag is the tag that led to the digest, empty for a reference by digest.
+	Tag string
+	// Digest is sha256:<hex> of the manifest or index.
+	Digest string
+}
+
+// Revision returns what an object's status shows: <tag>@sha256:<hex>, or sha256:<hex> for a reference by digest.
+func (r Resolved) Revision() string {
+	if r.Tag == "" {
+		return r.Digest
+	}
+	return r.Tag + "@" + r.Digest
+}
+
+// Manifest is an artifact's manifest, verified against its digest.
+type Manifest struct {
+	// Resolved names the artifact. For an index, which is one artifact per platform, the digest is the index's.
+	Resolved
+	// Metadata are the manifest's annotations. Those beyond 16 KiB in all are left out, in the order of their keys:
+	// they go into an object's status.
+	Metadata map[string]string
+	// Layers are the layers in the manifest's order.
+	Layers []Layer
+}
+
+// Layer is a descriptor of a layer.
+type Layer struct {
+	// MediaType is the publisher's, for example application/vnd.cncf.flux.content.v1.tar+gzip.
+	MediaType string
+	// Digest is sha256:<hex> of the layer as it is transferred.
+	Digest string
+	// Size is the layer's length in bytes as it is transferred.
+	Size int64
+}
+
+// Operation says what becomes of a layer.
+type Operation string
+
+// The operations.
+const (
+	// Extract unpacks the layer, leaves out what is ignored and packs it again. It is the default.
+	Extract Operation = "extract"
+	// Copy keeps the layer's bytes.
+	Copy Operation = "copy"
+)
+
+// LayerSelector chooses one layer: an object's spec.layerSelector. The zero value is the first layer, to be extracted.
+type LayerSelector struct {
+	// MediaType chooses the first layer of this type; empty means the first layer.
+	MediaType string
+	// Operation is what becomes of it; empty means Extract.
+	Operation Operation
+}
+
+// Validate checks the selector. The error is an *Error with CodeInvalidReference.
+func (s LayerSelector) Validate() error {
+	switch s.Operation {
+	case "", Extract, Copy:
+		return nil
+	default:
+		return invalidReference("spec.layerSelector.operation", "use extract or copy", "%q is no operation", shorten(string(s.Operation)))
+	}
+}
+
+// Resolve finds the artifact that ref means and asks the registry for it, so that a missing permission shows even when the digest
+// was known before. It transfers no content if the registry answers HEAD requests properly. The error is an *Error.
+func (c *Client) Resolve(ctx context.Context, ref Reference) (Resolved, error) {
+	s, err := ref.selector()
+	if err != nil {
+		return Resolved{}, err
+	}
+	if s.match != nil {
+		tags, err := c.Tags(ctx)
+		if err != nil {
+			return Resolved{}, err
+		}
+		tag, ok := s.match.best(tags)
+		if !ok {
+			return Resolved{}, &Error{
+				Code: CodeNoMatch, Host: c.repo.host, Field: "spec.ref.semver", Fix: "push such a version or widen the range",
+				Err: fmt.Errorf("none of %d tags is a version in the range %q", len(tags), s.match.rang),
+			}
+		}
+		s.tag = tag
+	}
+	if s.digest != "" {
+		_, err := c.digest(ctx, s.digest)
+		return Resolved{Digest: s.digest}, err
+	}
+	digest, err := c.digest(ctx, s.tag)
+	return Resolved{Tag: s.tag, Digest: digest}, err
+}
+
+// digest asks which manifest stands at reference. An error of HEAD has no body and its header may be missing, so
+// anything but a good answer is asked again with GET. What HEAD answers is only believed once Fetch has
+// verified it.
+func (c *Client) digest(ctx context.Context, reference string) (string, error) {
+	resp, err := c.send(ctx, http.MethodHead, c.url("manifests", reference), targetManifest, manifestTypes()...)
+	if err == nil {
+		defer resp.Body.Close() //nolint:errcheck // no body
+		digest := resp.Header.Get("Docker-Content-Digest")
+		if checkDigest(digest) == nil {
+			return digest, nil
+		}
+	} else if code := CodeOf(err); code == CodeUnreachable || code == CodeThrottled || code == CodeServer {
+		return "", err
+	}
+	raw, err := c.manifest(ctx, reference)
+	if err != nil {
+		return "", err
+	}
+	return raw.digest, nil
+}
+
+type rawManifest struct {
+	body      []byte
+	digest    string
+	mediaType types.MediaType
+}
+
+func manifestTypes() []string {
+	return []string{
+		string(types.OCIManifestSchema1), string(types.DockerManifestSchema2),
+		string(types.OCIImageIndex), string(types.DockerManifestList),
+	}
+}
+
+// manifest fetches by tag or digest; a digest is verified.
+func (c *Client) manifest(ctx context.Context, reference string) (rawManifest, error) {
+	resp, err := c.send(ctx, http.MethodGet, c.url("manifests", reference), targetManifest, manifestTypes()...)
+	if err != nil {
+		return rawManifest{}, err
+	}
+	defer resp.Body.Close() //nolint:errcheck // read only
+	body, err := c.readAll(ctx, resp.Body, c.limits.MaxManifestBytes, "the manifest")
+	if err != nil {
+		return rawManifest{}, err
+	}
+	sum := sha256.Sum256(body)
+	m := rawManifest{body: body, digest: "sha256:" + hex.EncodeToString(sum[:])}
+	if strings.Contains(reference, ":") && m.digest != reference {
+		return rawManifest{}, &Error{
+			Code: CodeDigestMismatch, Host: c.repo.host, Fix: "push the artifact again and check what stands between here and the registry",
+			Err: fmt.Errorf("the manifest that was asked for by %s has the digest %s", reference, m.digest),
+		}
+	}
+	mediaType, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if err != nil {
+		return rawManifest{}, c.protocol("the manifest has no media type")
+	}
+	m.mediaType = types.MediaType(mediaType)
+	return m, nil
+}
+
+// Fetch reads the manifest of a resolved artifact. Of an index it takes the manifest for linux/amd64, or the first one that names no
+// platform, or the only one. The error is an *Error.
+func (c *Client) Fetch(ctx context.Context, r Resolved) (*Manifest, error) {
+	if err := checkDigest(r.Digest); err != nil {
+		return nil, invalidReference("spec.ref.digest", "", "%w", err)
+	}
+	raw, err := c.manifest(ctx, r.Digest)
+	if err != nil {
+		return nil, err
+	}
+	if raw.mediaType.IsIndex() {
+		child, err := c.child(raw.body)
+		if err != nil {
+			return nil, err
+		}
+		if raw, err = c.manifest(ctx, child); err != nil {
+			return nil, err
+		}
+	}
+	if !raw.mediaType.IsImage() {
+		return nil, c.unsupported("push it as an OCI image manifest",
+			fmt.Errorf("the artifact is of type %q", c.session.clean(string(raw.mediaType))))
+	}
+	parsed, err := v1.ParseManifest(bytes.NewReader(raw.body))
+	if err != nil {
+		return nil, c.protocol("the manifest is not valid JSON")
+	}
+	m := &Manifest{Resolved: r, Metadata: c.metadata(parsed.Annotations)}
+	for _, d := range parsed.Layers {
+		layer := Layer{MediaType: string(d.MediaType), Digest: d.Digest.String(), Size: d.Size}
+		if err := checkDigest(layer.Digest); err != nil || layer.Size < 0 {
+			return nil, c.protocol("the manifest has a layer without a valid sha256 digest and size")
+		}
+		m.Layers = append(m.Layers, layer)
+	}
+	return m, nil
+}
+
+// child chooses a manifest of an index as the library and with it Flux does.
+func (c *Client) child(index []byte) (string, error) {
+	parsed, err := v1.ParseIndexManifest(bytes.NewReader(index))
+	if err != nil {
+		return "", c.protocol("the index is not valid JSON")
+	}
+	chosen := slices.IndexFunc(parsed.Manifests, func(d v1.Descriptor) bool {
+		return d.Platform == nil || d.Platform.OS == "linux" && d.Platform.Architecture == "amd64"
+	})
+	if chosen < 0 && len(parsed.Manifests) == 1 {
+		chosen = 0
+	}
+	if chosen < 0 {
+		return "", c.unsupported("push the artifact for linux/amd64 or without a platform",
+			errors.New("the index has no manifest for linux/amd64"))
+	}
+	digest := parsed.Manifests[chosen].Digest.String()
+	if err := checkDigest(digest); err != nil {
+		return "", c.protocol("the index has a manifest without a valid sha256 digest")
+	}
+	return digest, nil
+}
+
+func (c *Client) unsupported(fix string, err error) *Error {
+	return &Error{Code: CodeUnsupportedMediaType, Host: c.repo.host, Fix: fix, Err: err}
+}
+
+// metadata bounds what a publisher can put into an object's status.
+func (c *Client) metadata(annotations map[string]string) map[string]string {
+	left := 16 << 10
+	out := make(map[string]string)
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		if left -= len(key) + len(annotations[key]); left < 0 {
+			break
+		}
+		out[key] = annotations[key]
+	}
+	return out
+}
+
+// Select returns the layer that the selector means. The error is an *Error.
+func (m *Manifest) Select(s LayerSelector) (Layer, error) {
+	if err := s.Validate(); err != nil {
+		return Layer{}, err
+	}
+	for _, layer := range m.Layers {
+		if s.MediaType != "" && layer.MediaType != s.MediaType {
+			continue
+		}
+		if strings.HasSuffix(layer.MediaType, "+zstd") {
+			return Layer{}, &Error{
+				Code: CodeUnsupportedMediaType, Fix: "push the layer as tar+gzip",
+				Err: fmt.Errorf("the layer is of type %q", shorten(layer.MediaType)),
+			}
+		}
+		return layer, nil
+	}
+	if s.MediaType == "" {
+		return Layer{}, &Error{Code: CodeUnsupportedMediaType, Err: errors.New("the artifact has no layer")}
+	}
+	return Layer{}, &Error{
+		Code: CodeUnsupportedMediaType, Field: "spec.layerSelector.mediaType", Fix: "name a media type that the artifact has",
+		Err: fmt.Errorf("the artifact has no layer of type %q; it has %s", shorten(s.MediaType), m.mediaTypes()),
+	}
+}
+
+func (m *Manifest) mediaTypes() string {
+	if len(m.Layers) == 0 {
+		return "none"
+	}
+	var list []string
+	for _, layer := range m.Layers[:min(len(m.Layers), 5)] {
+		list = append(list, fmt.Sprintf("%q", shorten(layer.MediaType)))
+	}
+	return strings.Join(list, ", ")
+}

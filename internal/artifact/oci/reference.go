@@ -1,0 +1,155 @@
+package oci
+
+import (
+	"fmt"
+	"regexp"
+
+	"github.com/Masterminds/semver/v3"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// DefaultTag is what an empty Reference stands for.
+const DefaultTag = "latest"
+
+// Reference says which artifact of a repository is wanted: an object's spec.ref. Of several fields the digest wins over the
+// range, the range over the tag; none means DefaultTag. The precedence is Flux's.
+type Reference struct {
+	// Tag is a tag's name.
+	Tag string
+	// SemVer is a range of versions (https://github.com/Masterminds/semver#checking-version-constraints); the highest
+	// tag in it is taken. Tags that are no strict semantic version, with or without a leading "v", do not count.
+	SemVer string
+	// SemVerFilter is a regular expression (RE2, not anchored) that tags must match to be considered for SemVer.
+	SemVerFilter string
+	// Digest is sha256:<64 hex digits>.
+	Digest string
+}
+
+// tagPattern is the distribution specification's <reference> as a tag.
+var tagPattern = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
+
+// maxExpression bounds ranges and filters, in bytes.
+const maxExpression = 512
+
+// Validate checks every field without asking a registry. The error is an *Error with CodeInvalidReference that names the field.
+func (r Reference) Validate() error {
+	_, err := r.selector()
+	return err
+}
+
+// selector is a parsed Reference; exactly one of digest, match, tag is set.
+type selector struct {
+	digest string
+	match  *matcher
+	tag    string
+}
+
+type matcher struct {
+	rang       string
+	constraint *semver.Constraints
+	filter     *regexp.Regexp
+}
+
+func (r Reference) selector() (selector, error) {
+	var s selector
+	if r.Digest != "" {
+		if err := checkDigest(r.Digest); err != nil {
+			return s, invalidReference("spec.ref.digest", "write it as sha256:<64 lower-case hex digits>", "%w", err)
+		}
+	}
+	m, err := r.matcher()
+	if err != nil {
+		return s, err
+	}
+	if r.Tag != "" && !tagPattern.MatchString(r.Tag) {
+		return s, invalidReference("spec.ref.tag", "give a tag alone; a digest belongs in spec.ref.digest", "%q is no tag", shorten(r.Tag))
+	}
+	switch {
+	case r.Digest != "":
+		s.digest = r.Digest
+	case m != nil:
+		s.match = m
+	case r.Tag != "":
+		s.tag = r.Tag
+	default:
+		s.tag = DefaultTag
+	}
+	return s, nil
+}
+
+func (r Reference) matcher() (*matcher, error) {
+	if r.SemVer == "" {
+		if r.SemVerFilter != "" {
+			return nil, invalidReference("spec.ref.semverFilter", "set spec.ref.semver too", "the filter applies to spec.ref.semver, which is empty")
+		}
+		return nil, nil
+	}
+	if len(r.SemVer) > maxExpression || len(r.SemVerFilter) > maxExpression {
+		return nil, invalidReference("spec.ref.semver", "shorten it", "the range or its filter is longer than %d bytes", maxExpression)
+	}
+	constraint, err := semver.NewConstraint(r.SemVer)
+	if err != nil {
+		return nil, invalidReference("spec.ref.semver", `give a range such as ">=1.2.0 <2.0.0"`, "%q is no range of versions", r.SemVer)
+	}
+	m := &matcher{rang: r.SemVer, constraint: constraint}
+	if r.SemVerFilter != "" {
+		m.filter, err = regexp.Compile(r.SemVerFilter)
+		if err != nil {
+			return nil, invalidReference("spec.ref.semverFilter", "give a regular expression in RE2's syntax", "%w", err)
+		}
+	}
+	return m, nil
+}
+
+// best returns the highest tag in the range. Equal versions are told apart by their text, so that the answer does not
+// depend on the registry's order.
+func (m *matcher) best(tags []string) (string, bool) {
+	var bestTag string
+	var bestVersion *semver.Version
+	for _, tag := range tags {
+		if m.filter != nil && !m.filter.MatchString(tag) {
+			continue
+		}
+		v, ok := parseVersion(tag)
+		if !ok || !m.constraint.Check(v) {
+			continue
+		}
+		if bestVersion != nil {
+			if c := v.Compare(bestVersion); c < 0 || c == 0 && tag < bestTag {
+				continue
+			}
+		}
+		bestTag, bestVersion = tag, v
+	}
+	return bestTag, bestVersion != nil
+}
+
+// parseVersion reads a strict semantic version with or without a leading "v", as Flux does.
+func parseVersion(tag string) (*semver.Version, bool) {
+	if len(tag) > 1 && tag[0] == 'v' {
+		tag = tag[1:]
+	}
+	v, err := semver.StrictNewVersion(tag)
+	return v, err == nil
+}
+
+// checkDigest accepts sha256 only: it is the one algorithm that every registry knows.
+func checkDigest(digest string) error {
+	if h, err := v1.NewHash(digest); err != nil || h.Algorithm != "sha256" || h.String() != digest {
+		return fmt.Errorf("%q is no sha256 digest", shorten(digest))
+	}
+	return nil
+}
+
+func invalidReference(field, fix, format string, args ...any) *Error {
+	return &Error{Code: CodeInvalidReference, Field: field, Fix: fix, Err: fmt.Errorf(format, args...)}
+}
+
+// shorten keeps a tenant's text from filling a condition.
+func shorten(s string) string {
+	const limit = 128
+	if len(s) > limit {
+		return s[:limit] + "…"
+	}
+	return s
+}
