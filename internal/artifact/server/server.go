@@ -1,0 +1,92 @@
+// Package server hands out the artifacts of a store over HTTP to those who know their URLs.
+//
+// A URL is a capability (see package store), so the server has nothing else to decide: GET and HEAD of an exact URL answer
+// with the artifact, and everything else, whatever is wrong with it, answers with one and the same 404. Nothing is
+// listed and no request is logged, because a log of URLs would be a list of keys.
+package server
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+)
+
+// Source opens artifacts by the path of their URL; *store.Store is one.
+type Source interface {
+	// ByURLPath returns the artifact and its digest, sha256:<hex>, or store.ErrNotFound.
+	ByURLPath(path string) (f *os.File, digest string, err error)
+}
+
+// New returns the handler for the artifacts of a source. Answers carry the digest as ETag, and ranges are supported. A source that
+// fails answers 503, which a client should try again.
+func New(source Source) http.Handler {
+	return &handler{source: source}
+}
+
+type handler struct {
+	source Source
+}
+
+// ServeHTTP implements http.Handler.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		refuse(w, http.StatusNotFound)
+		return
+	}
+	// One artifact has one URL: no escapes, no query.
+	if r.URL.RawPath != "" || r.URL.RawQuery != "" || r.URL.ForceQuery {
+		refuse(w, http.StatusNotFound)
+		return
+	}
+	f, digest, err := h.source.ByURLPath(r.URL.Path)
+	if errors.Is(err, store.ErrNotFound) {
+		refuse(w, http.StatusNotFound)
+		return
+	}
+	if err != nil {
+		refuse(w, http.StatusServiceUnavailable)
+		return
+	}
+	defer f.Close() //nolint:errcheck // opened for reading
+	info, err := f.Stat()
+	if err != nil {
+		refuse(w, http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "application/gzip")
+	w.Header().Set("ETag", strconv.Quote(strings.TrimPrefix(digest, "sha256:")))
+	w.Header().Set("Cache-Control", "private, no-transform")
+	http.ServeContent(w, r, "", info.ModTime(), f)
+}
+
+// refuse answers without saying why.
+func refuse(w http.ResponseWriter, status int) {
+	body := http.StatusText(status) + "\n"
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, body) // net/http leaves it out for HEAD
+}
+
+// NewHTTPServer returns a server for the handler with bounds on what a client can hold: 5 s for a request's header, 10 s for a
+// request, 5 min for an answer, 1 min between requests, 16 KiB of header. The caller listens and shuts down.
+func NewHTTPServer(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      5 * time.Minute,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		// Otherwise "OPTIONS *" would be answered without the handler.
+		DisableGeneralOptionsHandler: true,
+	}
+}

@@ -1,0 +1,98 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// Defaults of Retention, which are Flux's.
+const (
+	DefaultTTL     = 60 * time.Second
+	DefaultRecords = 2
+)
+
+// Retention says how long artifacts outlive their use, for those who read a status just before it changed. A zero field stands for
+// its default.
+type Retention struct {
+	// TTL is how long an artifact stays after a newer one has taken its place, or after its object is gone. Default DefaultTTL.
+	TTL time.Duration
+	// Records is how many artifacts an object keeps at most, the current one included. Default DefaultRecords.
+	Records int
+}
+
+func (r Retention) withDefaults() Retention {
+	if r.TTL <= 0 {
+		r.TTL = DefaultTTL
+	}
+	if r.Records <= 0 {
+		r.Records = DefaultRecords
+	}
+	return r
+}
+
+// Collected is what Collect removed.
+type Collected struct {
+	// Artifacts is their number.
+	Artifacts int
+	// Bytes is their size.
+	Bytes int64
+}
+
+// Collect removes what is no longer wanted. live says for an object, UID included, whether it exists and which digest its status
+// names, "" for none; an answer that is not certain (a cache that is not filled yet) must be true. The current artifact always
+// stays; another one, and those of an object that does not exist, stay as keep says.
+func (s *Store) Collect(ctx context.Context, live func(Object) (digest string, exists bool), keep Retention) (Collected, error) {
+	keep = keep.withDefaults()
+	var done Collected
+	err := s.each(func(o Object, _ []Stored) error {
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		current, exists := live(o)
+		got, err := s.collect(o, current, exists, keep)
+		done.Artifacts += got.Artifacts
+		done.Bytes += got.Bytes
+		return err
+	})
+	return done, err
+}
+
+func (s *Store) collect(o Object, current string, exists bool, keep Retention) (Collected, error) {
+	s.tree.Lock()
+	defer s.tree.Unlock()
+	files, err := s.files(o)
+	if err != nil {
+		return Collected{}, err
+	}
+	drop := garbage(files, current, exists, keep, time.Now())
+	freed, err := s.remove(o, drop)
+	return Collected{Artifacts: len(drop), Bytes: freed}, err
+}
+
+// garbage decides which of one object's artifacts go. An artifact's age counts from when the next newer one was stored: a
+// version that stood for a year is still in use a second after it was replaced.
+func garbage(files []Stored, current string, exists bool, keep Retention, now time.Time) []Stored {
+	files = slices.Clone(files)
+	slices.SortFunc(files, func(a, b Stored) int { return b.Time.Compare(a.Time) })
+	room := keep.Records
+	if exists && slices.ContainsFunc(files, func(f Stored) bool { return f.Digest == current }) {
+		room--
+	}
+	var drop []Stored
+	others := 0
+	for i, f := range files {
+		if exists && f.Digest == current {
+			continue
+		}
+		replaced := f.Time
+		if i > 0 {
+			replaced = files[i-1].Time
+		}
+		others++
+		if now.Sub(replaced) > keep.TTL || others > room {
+			drop = append(drop, f)
+		}
+	}
+	return drop
+}

@@ -1,0 +1,26 @@
+// Package store keeps artifacts in a folder, by digest, for the objects that made them.
+//
+// # Layout
+//
+//	<kind>/<namespace>/<name>/<uid>/<sha256>.tar.gz   artifacts
+//	.tmp/                                             what is being written; emptied by Open
+//	.key                                              the key of the URLs, unless one is handed in
+//
+// The folder is the whole state. A file appears under its final name in one step, by rename after its content is on the
+// disk, so that a process killed at any moment leaves every artifact either whole or absent. The object's UID is a
+// folder: an object that is deleted and made again under the same name begins with nothing and its predecessor's URLs
+// are dead, without a second file that could disagree.
+//
+// # URLs
+//
+// An artifact's URL is a capability (DESIGN §7a): /<kind>/<namespace>/<name>/<mac>/<sha256>.tar.gz, where mac is
+// HMAC-SHA256 over kind, namespace, name, UID and digest. Who may read the object's status knows it; nobody can derive
+// one. Another key makes every URL another one, so a new key takes effect as the objects' statuses are written again.
+//
+// # Bounds
+//
+// Options bound the whole folder and each namespace. A write that would exceed a bound, or that the disk has no room
+// for, fails with ErrFull and leaves everything as it was. Collect removes what is no longer wanted.
+//
+// One process at a time should write to a folder; several would each count only their own writes.
+package store
