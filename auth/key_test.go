@@ -1,0 +1,149 @@
+package auth_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+func serviceAccount(t testing.TB, namespace, name string) auth.Subject {
+	t.Helper()
+	subject, err := auth.ServiceAccount(namespace, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return subject
+}
+
+func list(t testing.TB, values ...string) auth.List {
+	t.Helper()
+	l, err := auth.NewList(values...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// TestKeyVectors holds the text of keys: other programs and people compare their digests.
+func TestKeyVectors(t *testing.T) {
+	sa := serviceAccount(t, "tenant-a", "puller")
+	wi, err := auth.WorkloadIdentity("tenant-a", "puller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name   string
+		key    auth.Key
+		text   string
+		digest string
+	}{
+		{
+			"controller", auth.Key{Provider: "aws", Subject: auth.Controller()},
+			"provider=aws", "81f19deba9f1fc37fc5378888af763067ba938bffedfbdfb767ac5283e5a970b",
+		},
+		{
+			"controller's registry credentials", auth.Key{Provider: "aws", Subject: auth.Controller(), Image: "eu-west-1", STSRegion: "us-east-1"},
+			"provider=aws,imageRepositoryKey=eu-west-1,stsRegion=us-east-1", "",
+		},
+		{
+			"aws", auth.Key{
+				Provider: "aws", Subject: sa, UID: "7b4e", Identity: "arn:aws:iam::123456789123:role/tenant-a",
+				Image: "eu-west-1", STSRegion: "eu-west-1",
+			},
+			"provider=aws,serviceAccountName=puller,serviceAccountNamespace=tenant-a,cloudProviderIdentity=arn:aws:iam::123456789123:role/tenant-a," +
+				"imageRepositoryKey=eu-west-1,serviceAccountUID=7b4e,stsRegion=eu-west-1", "",
+		},
+		{
+			"everything", auth.Key{
+				Provider: "p", Subject: wi, UID: "u", Identity: "i", Scopes: list(t, "s1", "s2"), Image: "r", STSEndpoint: "https://sts.example",
+				ProxyURL: "http://proxy.example:8080", Audiences: list(t, "a1", "a2"), STSRegion: "g", CADigest: "c", Signer: "k",
+			},
+			"provider=p,serviceAccountName=puller,serviceAccountNamespace=tenant-a,cloudProviderIdentity=i,scopes=s1,s2,imageRepositoryKey=r," +
+				"stsEndpoint=https://sts.example,proxyURL=http://proxy.example:8080,subjectKind=WorkloadIdentity,serviceAccountUID=u,audiences=a1,a2," +
+				"stsRegion=g,caDigest=c,signer=k", "",
+		},
+		{
+			"separators in values", auth.Key{Provider: "p", Subject: sa, Identity: "a,scopes=b%\n é", Scopes: list(t, "x,y", "z=1")},
+			"provider=p,serviceAccountName=puller,serviceAccountNamespace=tenant-a,cloudProviderIdentity=a%2Cscopes%3Db%25%0A%20%C3%A9,scopes=x%2Cy,z%3D1", "",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := tt.key.String(); got != tt.text {
+				t.Errorf("text\n got %s\nwant %s", got, tt.text)
+			}
+			if got := tt.key.Digest(); tt.digest != "" && got != tt.digest {
+				t.Errorf("digest %s, want %s", got, tt.digest)
+			}
+		})
+	}
+}
+
+// FuzzKey: two different keys never print alike.
+func FuzzKey(f *testing.F) {
+	f.Add("aws", "a", "arn", "s", "t", "img", "https://sts", "http://p", "eu", "aws", "b", "arn", "s,t", "", "img", "https://sts", "http://p", "eu")
+	f.Add("p,scopes=x", "", "", "y", "", "", "", "", "", "p", "", "", "x", "y", "", "", "", "")
+	f.Add("p", "%2C", "", "", "", "", "", "", "", "p", ",", "", "", "", "", "", "", "")
+	key := func(provider, uid, identity, scope1, scope2, image, endpoint, proxy, region string) (auth.Key, bool) {
+		var scopes []string
+		for _, s := range []string{scope1, scope2} {
+			if s != "" {
+				scopes = append(scopes, s)
+			}
+		}
+		l, err := auth.NewList(scopes...)
+		if err != nil {
+			return auth.Key{}, false
+		}
+		// Audiences print by the same code as scopes; giving them the same values would only make both keys longer.
+		return auth.Key{
+			Provider: provider, UID: uid, Identity: identity, Scopes: l, Image: image, STSEndpoint: endpoint, ProxyURL: proxy, STSRegion: region,
+			Subject: auth.Controller(),
+		}, true
+	}
+	f.Fuzz(func(t *testing.T, p1, u1, i1, s1, t1, m1, e1, x1, r1, p2, u2, i2, s2, t2, m2, e2, x2, r2 string) {
+		a, ok1 := key(p1, u1, i1, s1, t1, m1, e1, x1, r1)
+		b, ok2 := key(p2, u2, i2, s2, t2, m2, e2, x2, r2)
+		if !ok1 || !ok2 {
+			t.Fatal("a list without empty values was refused")
+		}
+		if (a == b) != (a.String() == b.String()) {
+			t.Errorf("keys equal: %t, texts equal: %t\n%s\n%s", a == b, a.String() == b.String(), a, b)
+		}
+		if strings.ContainsFunc(a.String(), func(r rune) bool { return r < ' ' || r > '~' }) {
+			t.Errorf("%q does not print", a.String())
+		}
+	})
+}
+
+func TestListRefusesEmptyValues(t *testing.T) {
+	if l, err := auth.NewList("a", ""); err == nil || !l.IsZero() {
+		t.Errorf("NewList = %v, %v", l, err)
+	}
+}
+
+func TestProxyPasswordEntersOnlyAsHash(t *testing.T) {
+	w := newWorld(t)
+	keyWith := func(proxy string) auth.Key {
+		u, err := url.Parse(proxy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, err := auth.Resolve(t.Context(), w, append(w.optionsFor(t, "a"), auth.WithProxyURL(u), auth.WithSTSEndpoint("https://sts.example"))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key
+	}
+	one, same, other := keyWith("http://u:hunter2@p:1"), keyWith("http://u:hunter2@p:1"), keyWith("http://u:hunter3@p:1")
+	if one != same {
+		t.Error("equal proxies make different keys")
+	}
+	if one == other {
+		t.Error("proxies that differ in their password make one key")
+	}
+	if strings.Contains(one.String(), "hunter2") {
+		t.Errorf("the password is in %s", one)
+	}
+}
