@@ -1,0 +1,148 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/logging"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// staticLifetime is for how long keys are taken that have no end: then the environment is asked again.
+const staticLifetime = time.Hour
+
+// NewControllerToken implements [auth.ControllerProvider] with the SDK's default chain: variables, a web identity token file
+// (IRSA), shared config, container credentials (EKS Pod Identity, ECS), instance metadata. The environment is read anew each
+// time. It refuses a credential_process, since no program is started for a credential, and whatever a tenant chose of the way.
+func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request) (auth.Token, error) {
+	if err := refuseDetour(request.Key.STSEndpoint != "", request.ProxyURL != nil); err != nil {
+		return nil, err
+	}
+	const where = "the AWS SDK's default chain"
+	loaded, err := config.LoadDefaultConfig(ctx,
+		config.WithRegion(request.Key.STSRegion),
+		config.WithHTTPClient(p.buildableClient()),
+		config.WithRetryer(newRetryer),
+		config.WithLogger(logging.Nop{}),
+	)
+	if err != nil {
+		return nil, &auth.Error{
+			Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
+			Fix: "mend the controller's AWS_ variables, shared config file or CA bundle",
+			Err: errors.New(where + " could not be set up: " + configurationFault(err)),
+		}
+	}
+	sources := sourcesOf(loaded.Credentials)
+	if slices.Contains(sources, awssdk.CredentialSourceProcess) {
+		return nil, &auth.Error{
+			Stage: auth.StageIdentity, Code: auth.CodeOptionUnsupported,
+			Fix: "give the controller's ServiceAccount a role with IRSA or EKS Pod Identity instead of credential_process",
+			Err: errors.New("the shared config has a credential_process, and no program is started for a credential"),
+		}
+	}
+	credentials, err := loaded.Credentials.Retrieve(ctx)
+	if err != nil {
+		return nil, controllerError(ctx, err, sources)
+	}
+	if !credentials.HasKeys() {
+		return nil, &auth.Error{
+			Stage: auth.StageExchange, Code: auth.CodeResponseInvalid,
+			Fix: "check the controller's AWS_ variables", Err: errors.New(where + " found a credential without keys"),
+		}
+	}
+	token := &Token{
+		AccessKeyID:     auth.NewSecret(credentials.AccessKeyID),
+		SecretAccessKey: auth.NewSecret(credentials.SecretAccessKey),
+		SessionToken:    auth.NewSecret(credentials.SessionToken),
+		ExpiresAt:       credentials.Expires.UTC(),
+	}
+	if !credentials.CanExpire {
+		token.ExpiresAt = time.Now().Add(staticLifetime).UTC()
+	}
+	return token, nil
+}
+
+// buildableClient is the provider's transport in the one form to which the SDK can add AWS_CA_BUNDLE. It keeps no connection,
+// since it is made for one call.
+func (p *Provider) buildableClient() *awshttp.BuildableClient {
+	own := p.pool.Own().Clone()
+	return awshttp.NewBuildableClient().WithTimeout(p.timeout).WithTransportOptions(func(t *http.Transport) {
+		t.Proxy, t.DialContext, t.DialTLSContext = own.Proxy, own.DialContext, own.DialTLSContext
+		t.ProxyConnectHeader, t.GetProxyConnectHeader = own.ProxyConnectHeader, own.GetProxyConnectHeader
+		t.TLSHandshakeTimeout, t.ResponseHeaderTimeout = own.TLSHandshakeTimeout, own.ResponseHeaderTimeout
+		t.MaxResponseHeaderBytes = own.MaxResponseHeaderBytes
+		t.TLSClientConfig = own.TLSClientConfig
+		if t.TLSClientConfig.RootCAs != nil {
+			// The SDK adds to the set that it finds, which all other connections use.
+			t.TLSClientConfig.RootCAs = t.TLSClientConfig.RootCAs.Clone()
+		}
+		t.TLSClientConfig.NextProtos = nil
+		t.DisableKeepAlives = true
+	})
+}
+
+// sourcesOf says where of the chain the credentials come from, the last of them first asked.
+func sourcesOf(provider awssdk.CredentialsProvider) []awssdk.CredentialSource {
+	if s, ok := provider.(awssdk.CredentialProviderSource); ok {
+		return s.ProviderSources()
+	}
+	return nil
+}
+
+// configurationFault names the configuration that cannot be used. Other texts of the SDK may hold anything.
+func configurationFault(err error) string {
+	if e, ok := errors.AsType[config.SharedConfigLoadError](err); ok {
+		return "the shared config file " + printable(e.Filename, maxName) + " cannot be read"
+	}
+	if e, ok := errors.AsType[config.SharedConfigProfileNotExistError](err); ok {
+		return "the profile " + printable(e.Profile, maxName) + " does not exist"
+	}
+	if e, ok := errors.AsType[config.SharedConfigAssumeRoleError](err); ok {
+		return "the role of profile " + printable(e.Profile, maxName) + " cannot be assumed as configured"
+	}
+	if e, ok := errors.AsType[config.CredentialRequiresARNError](err); ok {
+		return "the profile " + printable(e.Profile, maxName) + " names no role"
+	}
+	return "a setting is not valid"
+}
+
+// isCanceled reports whether the SDK itself refused to ask, as it does when AWS_EC2_METADATA_DISABLED is set.
+func isCanceled(err error) bool {
+	_, ok := errors.AsType[*smithy.CanceledError](err)
+	return ok
+}
+
+func controllerError(ctx context.Context, err error, sources []awssdk.CredentialSource) error {
+	const (
+		where = "the AWS SDK's default chain"
+		give  = "give the controller's ServiceAccount a role with IRSA or EKS Pod Identity, or name a ServiceAccount in the object"
+	)
+	f := sortFailure(ctx, err, where)
+	f.message = "" // a server of the environment wrote it, and what we sent is not known here
+	switch {
+	case f.code == auth.CodeEndpointRefused, f.code == auth.CodeThrottled, f.code == auth.CodeUnavailable:
+	case f.api == "AccessDenied" || f.api == "InvalidIdentityToken":
+		f.code, f.fix = auth.CodeTrustRefused, "check the trust policy of the role that the controller's environment names (AWS_ROLE_ARN)"
+	case slices.Contains(sources, awssdk.CredentialSourceIMDS):
+		// Instance metadata is asked last: whoever comes here has configured nothing, or runs on a node with a role.
+		f.fix = give
+		if f.code != auth.CodeUnreachable || isCanceled(err) {
+			f.code = auth.CodeIdentityMissing
+		}
+	default:
+		f.fix = "check the controller's AWS_ variables, and that the service they name can be reached"
+	}
+	stage := auth.StageExchange
+	if f.code == auth.CodeIdentityMissing {
+		stage = auth.StageIdentity
+	}
+	return f.error(stage, "the controller's own credentials")
+}

@@ -1,0 +1,31 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// NewCredentialsProvider is [auth.GetToken] for the AWS SDK: set it as aws.Config.Credentials itself, with
+// [auth.WithCache] among the options. Each call is bound by the context of the SDK's request and no other; wrapping it in
+// aws.NewCredentialsCache, as config.LoadDefaultConfig does, would keep sessions beyond a withdrawn grant.
+func NewCredentialsProvider(provider *Provider, opts ...auth.Option) awssdk.CredentialsProvider {
+	return awssdk.CredentialsProviderFunc(func(ctx context.Context) (awssdk.Credentials, error) {
+		token, err := auth.GetToken(ctx, provider, opts...)
+		if err != nil {
+			return awssdk.Credentials{}, err
+		}
+		session, ok := token.(*Token)
+		if !ok {
+			return awssdk.Credentials{}, &auth.Error{
+				Stage: auth.StageSubject, Code: auth.CodeOptionUnsupported,
+				Fix: "leave out the image repository",
+				Err: fmt.Errorf("the AWS SDK signs with a session, not with a %T", token),
+			}
+		}
+		return session.Credentials(), nil
+	})
+}

@@ -1,0 +1,154 @@
+package aws
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/aws-sdk-go-v2/service/sts/types"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// SessionDuration is what every session asks for: AWS's default, which every role permits (the least maximum that a role can
+// have is an hour). It is said aloud, because listed endpoints that are not AWS's have defaults of their own.
+const SessionDuration = time.Hour
+
+// NewTokenForServiceAccount implements [auth.Provider] with AssumeRoleWithWebIdentity, for a subject of any kind. The token
+// is a [*Token]. The proof goes to the endpoint that the request's key names and nowhere else; no redirect is followed.
+func (p *Provider) NewTokenForServiceAccount(ctx context.Context, proof auth.Proof, request *auth.Request) (auth.Token, error) {
+	x, err := p.plan(request)
+	if err != nil {
+		return nil, err
+	}
+	options := sts.Options{
+		Region:      request.Key.STSRegion,
+		Credentials: awssdk.AnonymousCredentials{},
+		HTTPClient:  p.stsClient(request, x.url),
+		Retryer:     newRetryer(),
+	}
+	if x.url != "" {
+		options.BaseEndpoint = awssdk.String(x.url)
+	}
+	answer, err := sts.New(options).AssumeRoleWithWebIdentity(ctx, &sts.AssumeRoleWithWebIdentityInput{
+		RoleArn:          awssdk.String(x.role.String()),
+		RoleSessionName:  awssdk.String(sessionName(request.Key.Subject)),
+		WebIdentityToken: awssdk.String(proof.Token.Reveal()),
+		DurationSeconds:  awssdk.Int32(int32(SessionDuration.Seconds())),
+	})
+	if err != nil {
+		return nil, exchangeError(ctx, err, x, proof, request)
+	}
+	token, err := newToken(answer.Credentials)
+	if err != nil {
+		return nil, &auth.Error{
+			Stage: auth.StageExchange, Code: auth.CodeResponseInvalid,
+			Fix: "check what answers as " + x.where(),
+			Err: fmt.Errorf("%s answered without a session: %w", x.where(), err),
+		}
+	}
+	return token, nil
+}
+
+// where names the STS for people.
+func (x plan) where() string {
+	if x.url != "" {
+		return "the STS endpoint " + x.url
+	}
+	return "AWS STS in " + x.sts.Region
+}
+
+func newToken(c *types.Credentials) (*Token, error) {
+	switch {
+	case c == nil:
+		return nil, errors.New("no credentials in it")
+	case awssdk.ToString(c.AccessKeyId) == "":
+		return nil, errors.New("no access key ID in it")
+	case awssdk.ToString(c.SecretAccessKey) == "":
+		return nil, errors.New("no secret access key in it")
+	case awssdk.ToString(c.SessionToken) == "":
+		return nil, errors.New("no session token in it")
+	case c.Expiration == nil:
+		return nil, errors.New("no expiration in it")
+	}
+	return &Token{
+		AccessKeyID:     auth.NewSecret(*c.AccessKeyId),
+		SecretAccessKey: auth.NewSecret(*c.SecretAccessKey),
+		SessionToken:    auth.NewSecret(*c.SessionToken),
+		ExpiresAt:       c.Expiration.UTC(),
+	}, nil
+}
+
+// exchangeError says what of STS's answer a person can mend.
+func exchangeError(ctx context.Context, err error, x plan, proof auth.Proof, request *auth.Request) error {
+	f := sortFailure(ctx, err, x.where(), proof.Token)
+	claims := claimsOf(proof)
+	if claims.Subject == "" {
+		claims.Subject = request.Key.Subject.String()
+	}
+	issuer := strings.TrimPrefix(claims.Issuer, "https://")
+	if issuer == "" {
+		issuer = "<issuer>"
+	}
+	audience := x.sts.Audience()
+
+	switch f.api {
+	case "AccessDenied", "AccessDeniedException":
+		f.code = auth.CodeTrustRefused
+		f.fix = fmt.Sprintf("let the trust policy of role %s allow sts:AssumeRoleWithWebIdentity to arn:%s:iam::%s:oidc-provider/%s with StringEquals %s:sub = %s and %s:aud = %s",
+			x.role, x.role.Partition, x.role.Account, issuer, issuer, claims.Subject, issuer, audience)
+	case "InvalidIdentityToken":
+		f.code = auth.CodeTrustRefused
+		f.fix = fmt.Sprintf("register %s as an IAM OIDC identity provider of account %s with audience %s, and check that its keys are those of this cluster",
+			issuer, x.role.Account, audience)
+		// STS says so of an issuer that it cannot ask just now, as well as of one that it never can.
+		if strings.Contains(f.message, "verification key") {
+			f.code = auth.CodeUnavailable
+			f.fix = fmt.Sprintf("check that STS can fetch the keys of %s from the internet", issuer)
+		}
+	case "IDPRejectedClaim":
+		f.code = auth.CodeTrustRefused
+		f.fix = fmt.Sprintf("check the claims sub = %s and aud = %s against the identity provider %s of account %s", claims.Subject, audience, issuer, x.role.Account)
+	case "IDPCommunicationError":
+		f.code = auth.CodeUnavailable
+		f.fix = fmt.Sprintf("check that STS can reach %s", issuer)
+	case "ExpiredTokenException", "ExpiredToken":
+		f.code = auth.CodeProofInvalid
+		f.message = "" // it holds the time of day
+		f.fix = "compare the clock of the API server with AWS's"
+	case "RegionDisabledException":
+		f.code = auth.CodeRefused
+		f.fix = fmt.Sprintf("activate STS in region %s for account %s, or set AWS_REGION to another one", request.Key.STSRegion, x.role.Account)
+	case "MalformedPolicyDocument", "PackedPolicyTooLarge":
+		f.code = auth.CodeRefused
+		f.fix = "check the session tags of the proof's claims (https://aws.amazon.com/tags); no session policy is sent"
+	case "ValidationError":
+		f.code = auth.CodeRefused
+		f.fix = fmt.Sprintf("check that role %s exists and permits sessions of %s", x.role, SessionDuration)
+	}
+	return f.error(auth.StageExchange, fmt.Sprintf("%s for role %s", "AssumeRoleWithWebIdentity", x.role))
+}
+
+// claims are what of a proof is shown to people.
+type claims struct {
+	Issuer  string `json:"iss"`
+	Subject string `json:"sub"`
+}
+
+// claimsOf reads a proof without verifying it: it is our own, and only its issuer and subject are shown.
+func claimsOf(proof auth.Proof) claims {
+	var c claims
+	_, rest, _ := strings.Cut(proof.Token.Reveal(), ".")
+	payload, _, _ := strings.Cut(rest, ".")
+	data, err := base64.RawURLEncoding.DecodeString(payload)
+	if err != nil || json.Unmarshal(data, &c) != nil {
+		return claims{}
+	}
+	return claims{Issuer: printable(c.Issuer, maxName), Subject: printable(c.Subject, maxName)}
+}

@@ -1,0 +1,299 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/transport"
+)
+
+const (
+	// ProviderName is the provider's name in object specs and keys.
+	ProviderName = "aws"
+	// RoleAnnotation names the role of a ServiceAccount. Source: Amazon EKS user guide, "IAM roles for service accounts".
+	RoleAnnotation = "eks.amazonaws.com/role-arn"
+	// RoleField names the role in the providerConfig of a WorkloadIdentity.
+	RoleField = "iamRoleARN"
+)
+
+// publicImage stands in [auth.Key].Image for Amazon ECR Public, whose one token is good for all of it.
+const publicImage = "public.ecr.aws"
+
+// DefaultTimeout bounds each attempt at a request when [Config].Timeout says nothing.
+const DefaultTimeout = 10 * time.Second
+
+// Config configures a [Provider]. Its zero value works for calls that name a region or an image repository.
+type Config struct {
+	// Region is the region of STS for calls that name none: the controller's AWS_REGION. Optional.
+	Region string
+	// Transport is what the connections are copies of, with the administrator's proxy and certificate authorities
+	// (AWS_CA_BUNDLE); nil for [transport.Default].
+	Transport *http.Transport
+	// AllowedEndpointHosts are STS hosts outside AWS that tenants may name, and proxies of theirs on addresses that are
+	// refused otherwise: the value of --allowed-endpoint-hosts.
+	AllowedEndpointHosts endpoint.Allowed
+	// DenyCIDRs are addresses that hosts and proxies named by tenants must not have: the value of --deny-cidrs.
+	DenyCIDRs endpoint.CIDRs
+	// Timeout bounds each attempt at a request, of which there are at most two; zero for [DefaultTimeout].
+	Timeout time.Duration
+}
+
+// Provider implements [auth.Provider], [auth.ControllerProvider] and [auth.RegistryProvider]. It is safe for concurrent use.
+type Provider struct {
+	region  string
+	timeout time.Duration
+	pool    *transport.Pool
+
+	// What tenants write is parsed on every call and seldom new.
+	roles      *memo[endpoint.RoleARN]
+	regions    *memo[endpoint.AWSRegion]
+	registries *memo[endpoint.Registry]
+	endpoints  *memo[stsEndpoint]
+}
+
+// stsEndpoint is an endpoint with its canonical URL, which is made once.
+type stsEndpoint struct {
+	endpoint.STS
+
+	url string
+}
+
+// NewProvider refuses a region that is none, and a transport that does not verify certificates.
+func NewProvider(config Config) (*Provider, error) {
+	if config.Region != "" {
+		if _, err := endpoint.ParseAWSRegion(config.Region); err != nil {
+			return nil, fmt.Errorf("AWS_REGION: %w", err)
+		}
+	}
+	if config.Timeout < 0 {
+		return nil, fmt.Errorf("timeout is %s, must not be negative", config.Timeout)
+	}
+	if config.Timeout == 0 {
+		config.Timeout = DefaultTimeout
+	}
+	guard := endpoint.Guard{DenyCIDRs: config.DenyCIDRs, AllowHosts: config.AllowedEndpointHosts}
+	pool, err := transport.NewPool(transport.Options{Base: config.Transport, Dial: guard.DialContext(transport.Dialer())})
+	if err != nil {
+		return nil, err
+	}
+	return &Provider{
+		region: config.Region, timeout: config.Timeout, pool: pool,
+		roles:      newMemo(endpoint.ParseRoleARN),
+		regions:    newMemo(endpoint.ParseAWSRegion),
+		registries: newMemo(endpoint.ParseRegistry),
+		endpoints: newMemo(func(s string) (stsEndpoint, error) {
+			sts, err := config.AllowedEndpointHosts.ParseSTS(s)
+			return stsEndpoint{sts, sts.URL()}, err
+		}),
+	}, nil
+}
+
+// Close closes idle connections.
+func (p *Provider) Close() { p.pool.Close() }
+
+// GetName implements [auth.Provider].
+func (*Provider) GetName() string { return ProviderName }
+
+// GetTarget implements [auth.Provider]. Image is the registry's region, or public.ecr.aws for Amazon ECR Public: one
+// credential is good for all registries of a region that the role may use.
+func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
+	if !options.Scopes.IsZero() {
+		return auth.Target{}, &auth.Error{
+			Stage: auth.StageSubject, Code: auth.CodeOptionUnsupported,
+			Fix: "leave out the scopes, and bound the token by the role's permission policy",
+			Err: errors.New("provider aws does not support scopes"),
+		}
+	}
+	if options.Subject.Kind() == auth.KindController {
+		if err := refuseDetour(options.STSEndpoint != "", options.ProxyURL != nil); err != nil {
+			return auth.Target{}, err
+		}
+	}
+	target := auth.Target{STSRegion: options.STSRegion}
+	if target.STSRegion != "" {
+		if _, err := p.regions.parse(target.STSRegion); err != nil {
+			return auth.Target{}, refused(auth.StageExchange, auth.CodeOptionInvalid, "STS region", err)
+		}
+	}
+	if options.STSEndpoint != "" {
+		sts, err := p.endpoints.parse(options.STSEndpoint)
+		if err != nil {
+			return auth.Target{}, refused(auth.StageExchange, auth.CodeEndpointRefused, "", err)
+		}
+		target.STSEndpoint = sts.url
+		switch {
+		case target.STSRegion == "":
+			target.STSRegion = sts.Region
+		case sts.Region != "" && !sts.Global && sts.Region != target.STSRegion:
+			return auth.Target{}, &auth.Error{
+				Stage: auth.StageExchange, Code: auth.CodeOptionInvalid,
+				Fix: "leave out the STS region, or name the endpoint of that region",
+				Err: fmt.Errorf("the STS endpoint is in region %s, the call asks for %s", sts.Region, target.STSRegion),
+			}
+		}
+	}
+	if target.STSRegion == "" {
+		target.STSRegion = p.region
+	}
+	if options.ImageRepository != "" {
+		registry, err := p.registry(options.ImageRepository)
+		if err != nil {
+			return auth.Target{}, err
+		}
+		if target.Image = registry.Region; registry.Public {
+			target.Image = publicImage
+		}
+		if target.STSRegion == "" {
+			target.STSRegion = registry.Region
+		}
+	}
+	if target.STSRegion == "" {
+		return auth.Target{}, &auth.Error{
+			Stage: auth.StageExchange, Code: auth.CodeRegionMissing,
+			Fix: "set AWS_REGION in the controller's environment, or name the STS region in the call",
+			Err: errors.New("the region of AWS STS is not known"),
+		}
+	}
+	return target, nil
+}
+
+// GetIdentity implements [auth.Provider]: the role that the ServiceAccount's annotation or the WorkloadIdentity's
+// providerConfig names.
+func (p *Provider) GetIdentity(account auth.Account) (string, error) {
+	role := account.Attributes[roleAttribute(account.Subject)]
+	if _, err := p.roles.parse(role); err != nil {
+		return "", identityError(account.Subject, role == "", err)
+	}
+	return role, nil
+}
+
+func roleAttribute(subject auth.Subject) string {
+	if subject.Kind() == auth.KindServiceAccount {
+		return RoleAnnotation
+	}
+	return RoleField
+}
+
+func identityError(subject auth.Subject, missing bool, err error) error {
+	where := fmt.Sprintf("annotation %s of ServiceAccount %s/%s", RoleAnnotation, subject.Namespace(), subject.Name())
+	if subject.Kind() != auth.KindServiceAccount {
+		where = fmt.Sprintf("providerConfig.%s of %s %s/%s", RoleField, subject.Kind(), subject.Namespace(), subject.Name())
+	}
+	if missing {
+		return &auth.Error{
+			Stage: auth.StageIdentity, Code: auth.CodeIdentityMissing,
+			Fix: fmt.Sprintf("set %s to the ARN of an IAM role", where),
+			Err: fmt.Errorf("%s/%s names no IAM role", subject.Namespace(), subject.Name()),
+		}
+	}
+	return refused(auth.StageIdentity, auth.CodeIdentityInvalid, where, err)
+}
+
+// GetAudience implements [auth.Provider]: sts.amazonaws.com for AWS's own hosts in all partitions, else the listed host, so
+// that a proof given to it is worth nothing at AWS. A request that no exchange can answer is refused here, before there is a
+// proof.
+func (p *Provider) GetAudience(_ context.Context, request *auth.Request) (string, error) {
+	x, err := p.plan(request)
+	if err != nil {
+		return "", err
+	}
+	return x.sts.Audience(), nil
+}
+
+// plan is an exchange whose parts are known to fit.
+type plan struct {
+	role endpoint.RoleARN
+	sts  endpoint.STS
+	// url is the endpoint's; empty for that which the SDK knows.
+	url string
+}
+
+func (p *Provider) plan(request *auth.Request) (plan, error) {
+	role, err := p.roles.parse(request.Key.Identity)
+	if err != nil {
+		return plan{}, identityError(request.Key.Subject, request.Key.Identity == "", err)
+	}
+	x := plan{role: role, sts: endpoint.STS{Provider: endpoint.AWS}}
+	if request.Key.STSEndpoint != "" {
+		sts, err := p.endpoints.parse(request.Key.STSEndpoint)
+		if err != nil {
+			return plan{}, refused(auth.StageExchange, auth.CodeEndpointRefused, "", err)
+		}
+		x.sts, x.url = sts.STS, sts.url
+	} else {
+		region, err := p.regions.parse(request.Key.STSRegion)
+		if err != nil {
+			return plan{}, refused(auth.StageExchange, auth.CodeOptionInvalid, "STS region", err)
+		}
+		x.sts.Region, x.sts.Partition = region.Name, region.Partition.ID
+	}
+	// A listed host is of no partition that we know.
+	if x.sts.Partition != "" && x.sts.Partition != role.Partition {
+		return plan{}, &auth.Error{
+			Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
+			Fix: fmt.Sprintf("name a role of partition %s, or set the STS region (AWS_REGION of the controller where the call names none) to one of partition %s",
+				x.sts.Partition, role.Partition),
+			Err: fmt.Errorf("role %s is of partition %s, STS region %s of partition %s", role, role.Partition, x.sts.Region, x.sts.Partition),
+		}
+	}
+	if request.ImageRepository != "" {
+		registry, err := p.registry(request.ImageRepository)
+		if err != nil {
+			return plan{}, err
+		}
+		if registry.Partition != role.Partition {
+			return plan{}, &auth.Error{
+				Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
+				Fix: "name a role of partition " + registry.Partition,
+				Err: fmt.Errorf("role %s is of partition %s, registry %s of partition %s", role, role.Partition, registry, registry.Partition),
+			}
+		}
+	}
+	return x, nil
+}
+
+// registry is the registry of an image repository. Only the host decides, so only the host is looked at.
+func (p *Provider) registry(repository string) (endpoint.Registry, error) {
+	host, _, _ := strings.Cut(repository, "/")
+	registry, err := p.registries.parse(host)
+	if err != nil {
+		return endpoint.Registry{}, refused(auth.StageRegistry, auth.CodeEndpointRefused, "", err)
+	}
+	return registry, nil
+}
+
+// refuseDetour keeps the controller's own identity off ways that a tenant chose.
+func refuseDetour(endpointChosen, proxyChosen bool) error {
+	what := ""
+	switch {
+	case endpointChosen:
+		what = "an STS endpoint"
+	case proxyChosen:
+		what = "a proxy"
+	default:
+		return nil
+	}
+	return &auth.Error{
+		Stage: auth.StageSubject, Code: auth.CodeEndpointRefused,
+		Fix: "name a ServiceAccount, or leave it out (the controller's own endpoint and proxy come from its environment)",
+		Err: fmt.Errorf("the controller's identity is not sent through %s of the call's choice", what),
+	}
+}
+
+// refused is an error of package endpoint as an [auth.Error].
+func refused(stage auth.Stage, code auth.Code, where string, err error) error {
+	fix := ""
+	if e, ok := errors.AsType[*endpoint.Error](err); ok {
+		err, fix = fmt.Errorf("%s: %s", e.What, e.Detail), e.Fix
+	}
+	if where != "" {
+		err = fmt.Errorf("%s: %w", where, err)
+	}
+	return &auth.Error{Stage: stage, Code: code, Fix: fix, Err: err}
+}

@@ -1,0 +1,140 @@
+package aws
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ecr"
+	"github.com/aws/aws-sdk-go-v2/service/ecrpublic"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+)
+
+// NewRegistryToken implements [auth.RegistryProvider] with GetAuthorizationToken of Amazon ECR, in the region and of the
+// variant (FIPS, dual-stack) of the image repository's host, or of Amazon ECR Public.
+func (p *Provider) NewRegistryToken(ctx context.Context, token auth.Token, request *auth.Request) (*auth.RegistryCredentials, error) {
+	session, ok := token.(*Token)
+	if !ok || session == nil {
+		return nil, &auth.Error{
+			Stage: auth.StageRegistry, Code: auth.CodeResponseInvalid,
+			Fix: "pass the token that this provider made",
+			Err: fmt.Errorf("registry credentials are given for an AWS session, not for a %T", token),
+		}
+	}
+	registry, err := p.registry(request.ImageRepository)
+	if err != nil {
+		return nil, err
+	}
+	var encoded *string
+	var expiresAt *time.Time
+	if registry.Public {
+		encoded, expiresAt, err = p.publicAuthorization(ctx, session, registry, request)
+	} else {
+		encoded, expiresAt, err = p.privateAuthorization(ctx, session, registry, request)
+	}
+	if err != nil {
+		return nil, registryError(ctx, err, session, registry, request)
+	}
+	credentials, err := registryCredentials(encoded, expiresAt)
+	if err != nil {
+		return nil, &auth.Error{
+			Stage: auth.StageRegistry, Code: auth.CodeResponseInvalid,
+			Fix: "check what answers as " + registryAPI(registry),
+			Err: fmt.Errorf("%s answered without credentials: %w", registryAPI(registry), err),
+		}
+	}
+	return credentials, nil
+}
+
+func (p *Provider) privateAuthorization(
+	ctx context.Context, session *Token, registry endpoint.Registry, request *auth.Request,
+) (encoded *string, expiresAt *time.Time, err error) {
+	options := ecr.Options{
+		Region: registry.Region, Credentials: session.provider(), HTTPClient: p.ownClient(request), Retryer: newRetryer(),
+	}
+	if registry.FIPS {
+		options.EndpointOptions.UseFIPSEndpoint = awssdk.FIPSEndpointStateEnabled
+	}
+	if registry.DualStack {
+		options.EndpointOptions.UseDualStackEndpoint = awssdk.DualStackEndpointStateEnabled
+	}
+	answer, err := ecr.New(options).GetAuthorizationToken(ctx, &ecr.GetAuthorizationTokenInput{})
+	if err != nil || len(answer.AuthorizationData) == 0 {
+		return nil, nil, err
+	}
+	return answer.AuthorizationData[0].AuthorizationToken, answer.AuthorizationData[0].ExpiresAt, nil
+}
+
+func (p *Provider) publicAuthorization(
+	ctx context.Context, session *Token, registry endpoint.Registry, request *auth.Request,
+) (encoded *string, expiresAt *time.Time, err error) {
+	options := ecrpublic.Options{
+		Region: registry.Region, Credentials: session.provider(), HTTPClient: p.ownClient(request), Retryer: newRetryer(),
+	}
+	if registry.DualStack {
+		options.EndpointOptions.UseDualStackEndpoint = awssdk.DualStackEndpointStateEnabled
+	}
+	answer, err := ecrpublic.New(options).GetAuthorizationToken(ctx, &ecrpublic.GetAuthorizationTokenInput{})
+	if err != nil || answer.AuthorizationData == nil {
+		return nil, nil, err
+	}
+	return answer.AuthorizationData.AuthorizationToken, answer.AuthorizationData.ExpiresAt, nil
+}
+
+// provider has the SDK sign with the session.
+func (t *Token) provider() awssdk.CredentialsProvider {
+	return awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) { return t.Credentials(), nil })
+}
+
+// registryCredentials decodes base64("<user>:<password>"). Its errors repeat nothing of it.
+func registryCredentials(encoded *string, expiresAt *time.Time) (*auth.RegistryCredentials, error) {
+	if awssdk.ToString(encoded) == "" {
+		return nil, errors.New("no authorization token in it")
+	}
+	decoded, err := base64.StdEncoding.DecodeString(*encoded)
+	if err != nil {
+		return nil, errors.New("the authorization token is not base64")
+	}
+	user, password, ok := strings.Cut(string(decoded), ":")
+	if !ok || user == "" || password == "" {
+		return nil, errors.New("the authorization token is not <user>:<password>")
+	}
+	if expiresAt == nil {
+		return nil, errors.New("no expiration in it")
+	}
+	return &auth.RegistryCredentials{Username: user, Password: auth.NewSecret(password), ExpiresAt: expiresAt.UTC()}, nil
+}
+
+func registryAPI(registry endpoint.Registry) string {
+	if registry.Public {
+		return "Amazon ECR Public"
+	}
+	return "Amazon ECR in " + registry.Region
+}
+
+func registryError(ctx context.Context, err error, session *Token, registry endpoint.Registry, request *auth.Request) error {
+	f := sortFailure(ctx, err, registryAPI(registry), session.SecretAccessKey, session.SessionToken)
+	switch f.api {
+	case "AccessDenied", "AccessDeniedException":
+		f.code = auth.CodePermissionDenied
+		identity := "role " + request.Key.Identity
+		if request.Key.Identity == "" {
+			identity = "the controller's own identity"
+		}
+		f.fix = "allow ecr:GetAuthorizationToken on resource * in the permission policy of " + identity
+		if registry.Public {
+			f.fix = "allow ecr-public:GetAuthorizationToken and sts:GetServiceBearerToken on resource * in the permission policy of " + identity
+		}
+	case "UnrecognizedClientException", "InvalidClientTokenId", "ExpiredTokenException", "InvalidSignatureException", "SignatureDoesNotMatch":
+		f.code = auth.CodeRefused
+		f.message = "" // it holds the time of day, or what was signed
+		f.fix = "check that region " + registry.Region + " is enabled for the account, and compare the controller's clock with AWS's"
+	}
+	return f.error(auth.StageRegistry, "GetAuthorizationToken")
+}
