@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app"
+	apiserveroptions "k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+
+	"github.com/lanyard-dev/lanyard/dev/controlplane/pki"
+)
+
+// clusterAudience is the second audience that the API server accepts beside the
+// issuer, the one that clusters usually have.
+const clusterAudience = "https://kubernetes.default.svc"
+
+// auditPolicy logs every request once it is answered, without bodies. A watch
+// is logged when it starts (ResponseStarted) and when it ends.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+`
+
+// newAPIServer prepares kube-apiserver on l and returns its Run.
+func newAPIServer(ctx context.Context, o options, files pki.Files, l net.Listener) (func(context.Context) error, error) {
+	if err := pki.WriteFile(files.AuditPolicy, []byte(auditPolicy)); err != nil {
+		return nil, err
+	}
+	s := apiserveroptions.NewServerRunOptions()
+	err := parse("kube-apiserver", s.Flags(), []string{
+		"--bind-address=127.0.0.1",
+		"--advertise-address=127.0.0.1",
+		// An Endpoints object must not hold a loopback address, and nothing here
+		// reaches the API server by its Service.
+		"--endpoint-reconciler-type=none",
+		"--service-cluster-ip-range=" + pki.ServiceCIDR,
+		"--etcd-servers=" + etcdEndpoint,
+		"--tls-cert-file=" + files.ServingCert,
+		"--tls-private-key-file=" + files.ServingKey,
+		"--client-ca-file=" + files.CACert,
+		"--authorization-mode=RBAC",
+
+		"--service-account-issuer=" + o.Issuer,
+		"--service-account-jwks-uri=" + o.JWKSURI,
+		"--service-account-signing-key-file=" + files.ServiceAccountKey,
+		"--service-account-key-file=" + files.ServiceAccountKey,
+		"--api-audiences=" + o.Issuer + "," + clusterAudience,
+
+		// What an aggregated API server needs to believe who the caller is.
+		"--requestheader-client-ca-file=" + files.FrontProxyCACert,
+		"--requestheader-allowed-names=" + pki.FrontProxyName,
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-uid-headers=X-Remote-Uid",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + files.FrontProxyCert,
+		"--proxy-client-key-file=" + files.FrontProxyKey,
+
+		"--audit-policy-file=" + files.AuditPolicy,
+		"--audit-log-path=" + o.AuditLog,
+		// A request is answered only once its line is written.
+		"--audit-log-mode=blocking",
+		// In MiB; 0 would rotate at 100, and readers expect one file.
+		"--audit-log-maxsize=1048576",
+
+		// Without it a stop waits up to a minute for clients to end their watches.
+		"--shutdown-watch-termination-grace-period=2s",
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.SecureServing.Listener = l
+	s.SecureServing.BindPort = l.Addr().(*net.TCPAddr).Port
+
+	if err := s.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
+		return nil, err
+	}
+	// The server's clients of itself would log the warnings it sends them.
+	rest.SetDefaultWarningHandler(rest.NoWarnings{})
+
+	completed, err := s.Complete(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(completed.Validate()...); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error { return app.Run(ctx, completed) }, nil
+}
+
+// parse reads args as a component's command line.
+func parse(name string, sets cliflag.NamedFlagSets, args []string) error {
+	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	for _, set := range sets.FlagSets {
+		fs.AddFlagSet(set)
+	}
+	return fs.Parse(args)
+}

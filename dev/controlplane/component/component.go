@@ -1,0 +1,106 @@
+// Package component runs the parts of a program side by side: each until it is
+// stopped, and none unnoticed when it ends by itself.
+package component
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+)
+
+// Component is a running part of a program.
+type Component struct {
+	name   string
+	grace  time.Duration // how long Stop waits
+	cancel context.CancelFunc
+	done   chan struct{} // closed when run has returned
+	err    error         // what run returned; read after done
+}
+
+// Start runs run in a goroutine until its context is cancelled; run should then
+// return within grace. name is for errors.
+func Start(ctx context.Context, name string, grace time.Duration, run func(context.Context) error) *Component {
+	ctx, cancel := context.WithCancel(ctx)
+	c := &Component{name: name, grace: grace, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		c.err = run(ctx)
+	}()
+	return c
+}
+
+// Stop asks the component to end and waits for it as long as its grace. A
+// component that ended by itself stops without error: FirstToEnd and WaitFor
+// report that.
+func (c *Component) Stop() error {
+	select {
+	case <-c.done:
+		c.cancel()
+		return nil
+	default:
+	}
+	c.cancel()
+	timer := time.NewTimer(c.grace)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+		if c.err != nil && !errors.Is(c.err, context.Canceled) {
+			return fmt.Errorf("stop %s: %w", c.name, c.err)
+		}
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("stop %s: still running after %s", c.name, c.grace)
+	}
+}
+
+// Failure is the error of a component that ended without being asked to. Call it
+// only on what FirstToEnd returned.
+func (c *Component) Failure() error {
+	if c.err == nil {
+		return fmt.Errorf("%s ended by itself", c.name)
+	}
+	return fmt.Errorf("%s: %w", c.name, c.err)
+}
+
+// FirstToEnd waits until a component ends and returns it, or nil once ctx ends.
+func FirstToEnd(ctx context.Context, components []*Component) *Component {
+	cases := []reflect.SelectCase{{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())}}
+	for _, c := range components {
+		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(c.done)})
+	}
+	if i, _, _ := reflect.Select(cases); i > 0 {
+		return components[i-1]
+	}
+	return nil
+}
+
+// WaitFor asks, 50 times a second, until the answer is nil. It gives up when ctx
+// ends, when a component ends, or after a minute; the error then holds the last
+// answer too.
+func WaitFor(ctx context.Context, components []*Component, ask func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	watch, failed := context.WithCancelCause(ctx)
+	go func() {
+		if c := FirstToEnd(watch, components); c != nil {
+			failed(c.Failure())
+		}
+	}()
+	defer failed(nil)
+
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := ask(watch)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-watch.Done():
+			return fmt.Errorf("%w (last answer: %w)", context.Cause(watch), err)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+// Controlplane is a Kubernetes control plane in one program, for the demo and
+// the end-to-end tests: etcd, kube-apiserver, the few controllers of
+// kube-controller-manager that an API without nodes needs, and kubectl. It is
+// made of Kubernetes' own modules, so what passes here passes against a
+// cluster; it has no nodes, no scheduler and no network, and it is not shipped.
+//
+//	controlplane serve --data-dir DIR --service-account-issuer URL
+//	controlplane kubectl --kubeconfig DIR/admin.kubeconfig get namespaces
+//
+// A link to the program that is named kubectl behaves as kubectl.
+//
+// # One process
+//
+// serve runs every component as a goroutine of one process: nothing can be
+// left behind when it is killed, and there is one log. The components'
+// commands (app.NewAPIServerCommand and its sibling) are not used, because each
+// installs the process's only signal handler and configures the process's
+// logging; their options and Run functions are, with the flags a cluster's
+// administrator would write.
+//
+// # What DIR holds
+//
+// DIR is readable by its owner only and belongs to one running serve at a time.
+// It keeps the state across restarts:
+//
+//	etcd/               the database
+//	etcd.sock           etcd's only listener: who cannot read DIR cannot reach it
+//	ca.crt, ca.key      the authority for serving and client certificates
+//	front-proxy-ca.crt  the authority that vouches for the aggregator's certificate
+//	sa.key              the RSA key that signs ServiceAccount tokens
+//	port                the port of the last start, taken again when it is free
+//	admin.kubeconfig    the administrator's access, written anew at every start
+//	audit.log           every request, level Metadata, RequestReceived omitted
+//	ready               the API server's URL; exists only while it is ready
+//
+// Authorities and sa.key are made once; all other certificates are issued at
+// every start.
+//
+// # What standard output says
+//
+// One line per step, then "ready URL" once /readyz is ok and the namespace
+// default has its ServiceAccount. Logs go to standard error.
+package main

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+
+	"go.etcd.io/etcd/server/v3/embed"
+)
+
+// etcdEndpoint is etcd's client URL: a socket in the working directory. A port
+// would be open, without authentication, to every user of the machine.
+const etcdEndpoint = "unix://etcd.sock"
+
+type etcdServer struct{ *embed.Etcd }
+
+// startEtcd starts a single-member etcd on dir and returns once it serves.
+func startEtcd(ctx context.Context, dir string) (*etcdServer, error) {
+	cfg := embed.NewConfig()
+	cfg.Name = "controlplane"
+	cfg.Dir = dir
+	cfg.LogLevel = "warn"
+	// The page cache survives the process, and nobody keeps this state across a
+	// power cut.
+	cfg.UnsafeNoFsync = true
+	// A sole member wins every election; the default of a second only delays
+	// the start.
+	cfg.TickMs, cfg.ElectionMs = 10, 100
+	// The embedded default is 0, which calls every request slow.
+	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration
+	cfg.EnableGRPCGateway = false
+	cfg.ListenClientUrls = []url.URL{{Scheme: "unix", Host: "etcd.sock"}}
+	cfg.ListenPeerUrls = nil // there are no peers
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+
+	e, err := embed.StartEtcd(cfg)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-e.Server.ReadyNotify():
+		return &etcdServer{e}, nil
+	case err := <-e.Err():
+		e.Close()
+		return nil, err
+	case <-ctx.Done():
+		e.Close()
+		return nil, context.Cause(ctx)
+	}
+}
+
+// run waits until ctx ends or etcd fails, and closes it.
+func (e *etcdServer) run(ctx context.Context) error {
+	defer e.Close()
+	select {
+	case err := <-e.Err():
+		return err
+	case <-e.Server.StopNotify():
+		return fmt.Errorf("server stopped")
+	case <-ctx.Done():
+		return nil
+	}
+}

@@ -1,0 +1,297 @@
+// Package pki makes the keys, certificates and kubeconfig files of the embedded
+// control plane. Authorities and the ServiceAccount signing key are made once
+// and kept, since everything issued under them depends on them; all other
+// certificates are issued anew by every Prepare, so none expires in use.
+package pki
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const (
+	// ServiceCIDR is the range of Service addresses. Nothing routes it.
+	ServiceCIDR = "10.0.0.0/24"
+	// FrontProxyName is the common name of the certificate with which the
+	// aggregator vouches for its callers; aggregated API servers learn it from
+	// the ConfigMap kube-system/extension-apiserver-authentication.
+	FrontProxyName = "front-proxy-client"
+	// AdminName is the user name in admin.kubeconfig; its group is
+	// system:masters, which RBAC never refuses.
+	AdminName = "kubernetes-admin"
+
+	// ControllerManagerName is the user that RBAC's default roles know.
+	controllerManagerName = "system:kube-controller-manager"
+
+	authorityLife = 10 * 365 * 24 * time.Hour
+	// One serve outlives no year; the next one issues new certificates.
+	leafLife = 365 * 24 * time.Hour
+	// Clocks of clients may be behind ours.
+	backdate = time.Hour
+)
+
+// Files are the absolute paths of what Prepare wrote.
+type Files struct {
+	// CACert is the authority for serving and client certificates.
+	CACert string
+	// ServingCert and ServingKey are kube-apiserver's own.
+	ServingCert, ServingKey string
+	// FrontProxyCACert is the authority for FrontProxyCert and nothing else: who
+	// holds a certificate of it may speak for any user.
+	FrontProxyCACert string
+	// FrontProxyCert and FrontProxyKey are the aggregator's.
+	FrontProxyCert, FrontProxyKey string
+	// ServiceAccountKey is the RSA key that signs ServiceAccount tokens.
+	ServiceAccountKey string
+	// ControllerCert and ControllerKey are kube-controller-manager's, as in
+	// ControllerKubeconfig.
+	ControllerCert, ControllerKey, ControllerKubeconfig string
+	// AdminKubeconfig is for people and tests.
+	AdminKubeconfig string
+	// AuditPolicy is where the audit policy belongs; Prepare does not write it.
+	AuditPolicy string
+}
+
+// Prepare makes what dir lacks and issues the certificates for an API server at
+// the URL server. now decides validity.
+func Prepare(dir, server string, now time.Time) (Files, error) {
+	path := func(name string) string { return filepath.Join(dir, name) }
+	f := Files{
+		CACert:               path("ca.crt"),
+		ServingCert:          path("serving.crt"),
+		ServingKey:           path("serving.key"),
+		FrontProxyCACert:     path("front-proxy-ca.crt"),
+		FrontProxyCert:       path("front-proxy.crt"),
+		FrontProxyKey:        path("front-proxy.key"),
+		ServiceAccountKey:    path("sa.key"),
+		ControllerCert:       path("controller-manager.crt"),
+		ControllerKey:        path("controller-manager.key"),
+		ControllerKubeconfig: path("controller-manager.kubeconfig"),
+		AdminKubeconfig:      path("admin.kubeconfig"),
+		AuditPolicy:          path("audit-policy.yaml"),
+	}
+	ca, err := openAuthority(f.CACert, path("ca.key"), "lanyard-controlplane-ca", now)
+	if err != nil {
+		return Files{}, err
+	}
+	frontProxyCA, err := openAuthority(f.FrontProxyCACert, path("front-proxy-ca.key"), "lanyard-front-proxy-ca", now)
+	if err != nil {
+		return Files{}, err
+	}
+	if err := ensureSigningKey(f.ServiceAccountKey); err != nil {
+		return Files{}, err
+	}
+
+	serving, err := ca.issue(servingTemplate(), now)
+	if err != nil {
+		return Files{}, err
+	}
+	frontProxy, err := frontProxyCA.issue(clientTemplate(FrontProxyName), now)
+	if err != nil {
+		return Files{}, err
+	}
+	controller, err := ca.issue(clientTemplate(controllerManagerName), now)
+	if err != nil {
+		return Files{}, err
+	}
+	admin, err := ca.issue(clientTemplate(AdminName, "system:masters"), now)
+	if err != nil {
+		return Files{}, err
+	}
+	for _, w := range []struct {
+		path string
+		data []byte
+	}{
+		{f.ServingCert, serving.cert},
+		{f.ServingKey, serving.key},
+		{f.FrontProxyCert, frontProxy.cert},
+		{f.FrontProxyKey, frontProxy.key},
+		{f.ControllerCert, controller.cert},
+		{f.ControllerKey, controller.key},
+		{f.ControllerKubeconfig, kubeconfig(server, ca.pem(), controller)},
+		{f.AdminKubeconfig, kubeconfig(server, ca.pem(), admin)},
+	} {
+		if err := WriteFile(w.path, w.data); err != nil {
+			return Files{}, err
+		}
+	}
+	return f, nil
+}
+
+// servingTemplate holds every name under which this machine and objects of the
+// cluster address the API server.
+func servingTemplate() *x509.Certificate {
+	return &x509.Certificate{
+		Subject: pkix.Name{CommonName: "kube-apiserver"},
+		DNSNames: []string{
+			"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+		},
+		// The last is the first of ServiceCIDR, which the Service kubernetes gets.
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback, net.IPv4(10, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+}
+
+// clientTemplate names a Kubernetes user (common name) and its groups
+// (organizations).
+func clientTemplate(user string, groups ...string) *x509.Certificate {
+	return &x509.Certificate{
+		Subject:     pkix.Name{CommonName: user, Organization: groups},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+}
+
+// authority signs certificates.
+type authority struct {
+	cert *x509.Certificate
+	key  crypto.Signer
+}
+
+// pair is a certificate and its key, PEM.
+type pair struct{ cert, key []byte }
+
+// openAuthority reads an authority or makes it. The certificate is written
+// last, so that its presence means that the pair is whole.
+func openAuthority(certFile, keyFile, name string, now time.Time) (*authority, error) {
+	certPEM, err := os.ReadFile(certFile)
+	if errors.Is(err, os.ErrNotExist) {
+		return makeAuthority(certFile, keyFile, name, now)
+	}
+	if err != nil {
+		return nil, err
+	}
+	keyPEM, err := os.ReadFile(keyFile)
+	if err != nil {
+		return nil, err
+	}
+	cert, err := decode(certPEM, "CERTIFICATE", x509.ParseCertificate)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", certFile, err)
+	}
+	key, err := decode(keyPEM, "EC PRIVATE KEY", x509.ParseECPrivateKey)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", keyFile, err)
+	}
+	if now.Add(leafLife).After(cert.NotAfter) {
+		return nil, fmt.Errorf("%s expires on %s, too soon to issue under: delete the data directory", certFile, cert.NotAfter.Format(time.DateOnly))
+	}
+	return &authority{cert: cert, key: key}, nil
+}
+
+func makeAuthority(certFile, keyFile, name string, now time.Time) (*authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		Subject:               pkix.Name{CommonName: name},
+		NotBefore:             now.Add(-backdate),
+		NotAfter:              now.Add(authorityLife),
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, err
+	}
+	a := &authority{cert: cert, key: key}
+	keyPEM, err := encodeKey(key)
+	if err != nil {
+		return nil, err
+	}
+	if err := WriteFile(keyFile, keyPEM); err != nil {
+		return nil, err
+	}
+	return a, WriteFile(certFile, a.pem())
+}
+
+func (a *authority) pem() []byte { return encodeCert(a.cert.Raw) }
+
+// issue signs template for a new key, valid for leafLife.
+func (a *authority) issue(template *x509.Certificate, now time.Time) (pair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return pair{}, err
+	}
+	template.NotBefore = now.Add(-backdate)
+	template.NotAfter = now.Add(leafLife)
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.BasicConstraintsValid = true
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	if err != nil {
+		return pair{}, fmt.Errorf("issue certificate for %s: %w", template.Subject, err)
+	}
+	keyPEM, err := encodeKey(key)
+	if err != nil {
+		return pair{}, err
+	}
+	return pair{cert: encodeCert(der), key: keyPEM}, nil
+}
+
+// ensureSigningKey makes the ServiceAccount signing key unless it exists. RSA,
+// because every cloud that federates accepts RS256 and not all accept more.
+func ensureSigningKey(file string) error {
+	if _, err := os.Stat(file); err == nil || !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return err
+	}
+	return WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
+}
+
+// WriteFile replaces path in one step, so that no reader sees half of it. Its
+// mode is 0600.
+func WriteFile(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+func encodeCert(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
+}
+
+func decode[T any](text []byte, kind string, parse func([]byte) (T, error)) (T, error) {
+	block, _ := pem.Decode(text)
+	if block == nil || block.Type != kind {
+		var none T
+		return none, fmt.Errorf("holds no PEM block %q", kind)
+	}
+	return parse(block.Bytes)
+}

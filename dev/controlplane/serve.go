@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/dev/controlplane/component"
+	"github.com/lanyard-dev/lanyard/dev/controlplane/pki"
+)
+
+// How long each component may take to stop: ten seconds in all.
+const (
+	controllerManagerGrace = 3 * time.Second
+	apiserverGrace         = 5 * time.Second
+	etcdGrace              = 2 * time.Second
+)
+
+// options are the flags of serve. Paths are absolute once parseFlags returns.
+type options struct {
+	// DataDir holds all state; see the package comment. Required.
+	DataDir string
+	// SecurePort is the loopback port of kube-apiserver; 0 takes the port of the
+	// last start if it is free, else any free one.
+	SecurePort int
+	// Issuer is the issuer of ServiceAccount tokens: an https URL without query
+	// and fragment (OpenID Connect Discovery 1.0 §2). Required.
+	Issuer string
+	// JWKSURI is the jwks_uri of the discovery document, an https URL.
+	// Default: Issuer + "/openid/v1/jwks".
+	JWKSURI string
+	// AuditLog is the audit log's file, appended to. Default: DataDir/audit.log.
+	AuditLog string
+	// ReadyFile exists while the control plane is ready and holds the API
+	// server's URL. Default: DataDir/ready.
+	ReadyFile string
+	// StopWithStdin ends serve when standard input ends, which also happens when
+	// the process that holds its other end is killed.
+	StopWithStdin bool
+}
+
+func parseFlags(args []string, out io.Writer) (options, error) {
+	var o options
+	fs := flag.NewFlagSet("controlplane serve", flag.ContinueOnError)
+	fs.SetOutput(out)
+	fs.StringVar(&o.DataDir, "data-dir", "", "`directory` of all state, created with mode 0700; required")
+	fs.IntVar(&o.SecurePort, "secure-port", 0, "loopback `port` of kube-apiserver; 0: the last one if it is free, else any")
+	fs.StringVar(&o.Issuer, "service-account-issuer", "", "issuer of ServiceAccount tokens, an https `URL`; required")
+	fs.StringVar(&o.JWKSURI, "service-account-jwks-uri", "", "jwks_uri of the discovery document, an https `URL` (default: the issuer's /openid/v1/jwks)")
+	fs.StringVar(&o.AuditLog, "audit-log", "", "audit log `file`, appended to (default: DIR/audit.log)")
+	fs.StringVar(&o.ReadyFile, "ready-file", "", "`file` that exists while ready and holds the server's URL (default: DIR/ready)")
+	fs.BoolVar(&o.StopWithStdin, "stop-with-stdin", false, "stop when standard input ends, and leave interrupts to its owner")
+	if err := fs.Parse(args); err != nil {
+		return options{}, err
+	}
+	if fs.NArg() > 0 {
+		return options{}, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	if o.DataDir == "" {
+		return options{}, errors.New("--data-dir is required")
+	}
+	if o.SecurePort < 0 || o.SecurePort > 65535 {
+		return options{}, fmt.Errorf("--secure-port %d is not a port: want 0 to 65535", o.SecurePort)
+	}
+	if err := checkHTTPS(o.Issuer); err != nil {
+		return options{}, fmt.Errorf("--service-account-issuer: %w", err)
+	}
+	if o.JWKSURI == "" {
+		o.JWKSURI = strings.TrimSuffix(o.Issuer, "/") + "/openid/v1/jwks"
+	}
+	if err := checkHTTPS(o.JWKSURI); err != nil {
+		return options{}, fmt.Errorf("--service-account-jwks-uri: %w", err)
+	}
+	if o.AuditLog == "" {
+		o.AuditLog = filepath.Join(o.DataDir, "audit.log")
+	}
+	if o.ReadyFile == "" {
+		o.ReadyFile = filepath.Join(o.DataDir, "ready")
+	}
+	for _, path := range []*string{&o.DataDir, &o.AuditLog, &o.ReadyFile} {
+		abs, err := filepath.Abs(*path)
+		if err != nil {
+			return options{}, fmt.Errorf("resolve %q: %w", *path, err)
+		}
+		*path = abs
+	}
+	return o, nil
+}
+
+// checkHTTPS refuses what kube-apiserver would accept and then not publish: it
+// serves no discovery for an issuer that is not https.
+func checkHTTPS(raw string) error {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return err
+	}
+	if u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return fmt.Errorf("%q must be an https URL with a host and without user, query and fragment", u.Redacted())
+	}
+	return nil
+}
+
+// untilEOF returns a context that ends with ctx or when r ends.
+func untilEOF(ctx context.Context, r io.Reader) context.Context {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		_, err := io.Copy(io.Discard, r)
+		cancel(fmt.Errorf("standard input ended: %w", errors.Join(io.EOF, err)))
+	}()
+	return ctx
+}
+
+// serve runs the control plane until ctx ends or a component fails. It returns
+// nil only if all stopped in order and in time.
+func serve(ctx context.Context, o options, out io.Writer) (err error) {
+	if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
+		return fmt.Errorf("create data directory: %w", err)
+	}
+	unlock, err := lock(filepath.Join(o.DataDir, "lock"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	// etcd's socket is named relative to it: an absolute path may exceed the
+	// 107 bytes that a socket's name can have.
+	if err := os.Chdir(o.DataDir); err != nil {
+		return err
+	}
+	if err := os.Remove(o.ReadyFile); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove stale ready file: %w", err)
+	}
+
+	listener, err := listen(ctx, o.SecurePort, filepath.Join(o.DataDir, "port"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = listener.Close() }() // closed twice after a regular stop
+	server := "https://" + listener.Addr().String()
+
+	files, err := pki.Prepare(o.DataDir, server, time.Now())
+	if err != nil {
+		return err
+	}
+	probe, err := newProbe(server, files)
+	if err != nil {
+		return err
+	}
+
+	// Components outlive ctx: they are stopped one after the other, dependents
+	// first.
+	base := context.WithoutCancel(ctx)
+	var started []*component.Component
+	defer func() {
+		for _, c := range slices.Backward(started) {
+			err = errors.Join(err, c.Stop())
+		}
+	}()
+
+	etcd, err := startEtcd(ctx, filepath.Join(o.DataDir, "etcd"))
+	if err != nil {
+		return fmt.Errorf("etcd: %w", err)
+	}
+	started = append(started, component.Start(base, "etcd", etcdGrace, etcd.run))
+	fmt.Fprintln(out, "etcd is up")
+
+	apiserver, err := newAPIServer(base, o, files, listener)
+	if err != nil {
+		return fmt.Errorf("kube-apiserver: %w", err)
+	}
+	started = append(started, component.Start(base, "kube-apiserver", apiserverGrace, apiserver))
+	if err := component.WaitFor(ctx, started, probe.healthy); err != nil {
+		return fmt.Errorf("kube-apiserver: %w", err)
+	}
+	fmt.Fprintf(out, "kube-apiserver is up at %s\n", server)
+
+	controllers, err := newControllerManager(base, files)
+	if err != nil {
+		return fmt.Errorf("kube-controller-manager: %w", err)
+	}
+	started = append(started, component.Start(base, "kube-controller-manager", controllerManagerGrace, controllers))
+	if err := component.WaitFor(ctx, started, probe.populated); err != nil {
+		return fmt.Errorf("kube-controller-manager: %w", err)
+	}
+	fmt.Fprintln(out, "kube-controller-manager is up")
+
+	if err := pki.WriteFile(o.ReadyFile, []byte(server+"\n")); err != nil {
+		return fmt.Errorf("write ready file: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.Remove(o.ReadyFile)) }()
+	fmt.Fprintf(out, "ready %s\n", server)
+
+	if failed := component.FirstToEnd(ctx, started); failed != nil {
+		return failed.Failure()
+	}
+	fmt.Fprintf(out, "stopping: %v\n", context.Cause(ctx))
+	return nil
+}
+
+// lock takes the directory for this process alone; the kernel releases it when
+// the process ends, however it ends.
+func lock(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open lock: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close() // the lock's error is the one to report
+		return nil, fmt.Errorf("%s is in use by another control plane: %w", filepath.Dir(path), err)
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// listen opens the API server's loopback listener and notes its port. Holding
+// the listener from here on is what makes a free port safe to choose.
+func listen(ctx context.Context, port int, portFile string) (net.Listener, error) {
+	var lc net.ListenConfig
+	if port == 0 {
+		if last, err := lastPort(portFile); err == nil {
+			if l, err := lc.Listen(ctx, "tcp", address(last)); err == nil {
+				return l, nil
+			}
+		}
+	}
+	l, err := lc.Listen(ctx, "tcp", address(port))
+	if err != nil {
+		return nil, fmt.Errorf("listen for kube-apiserver: %w", err)
+	}
+	_, chosen, err := net.SplitHostPort(l.Addr().String())
+	if err == nil {
+		err = pki.WriteFile(portFile, []byte(chosen+"\n"))
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("note kube-apiserver's port: %w", err), l.Close())
+	}
+	return l, nil
+}
+
+func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+func lastPort(file string) (int, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(text)))
+}
