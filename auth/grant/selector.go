@@ -1,0 +1,190 @@
+package grant
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Selector is a label selector, with the meaning of Kubernetes' LabelSelector (k8s.io/apimachinery meta/v1) except that the
+// empty one matches nothing.
+type Selector struct {
+	// MatchLabels are labels that must all be there with exactly these values.
+	MatchLabels map[string]string `json:"matchLabels,omitempty"`
+	// MatchExpressions must all hold besides.
+	MatchExpressions []Requirement `json:"matchExpressions,omitempty"`
+}
+
+// Requirement is one condition on one label.
+type Requirement struct {
+	// Key is the label's name.
+	Key string `json:"key"`
+	// Operator relates the label to Values.
+	Operator Operator `json:"operator"`
+	// Values has at least one value with [In] and [NotIn], and none with [Exists] and [DoesNotExist].
+	Values []string `json:"values,omitempty"`
+}
+
+// Operator relates a label to values.
+type Operator string
+
+const (
+	// In: the label is there with one of the values.
+	In Operator = "In"
+	// NotIn: the label is absent, or has none of the values.
+	NotIn Operator = "NotIn"
+	// Exists: the label is there.
+	Exists Operator = "Exists"
+	// DoesNotExist: the label is absent.
+	DoesNotExist Operator = "DoesNotExist"
+)
+
+// Errors of a grant that has the right shape and no meaning.
+var (
+	// ErrNamespace: a name in the list is no namespace's.
+	ErrNamespace = errors.New("not a namespace's name; there are no wildcards, {} admits every namespace")
+	// ErrOperator: the operator is unknown.
+	ErrOperator = errors.New("unknown operator; write In, NotIn, Exists or DoesNotExist")
+	// ErrValues: there are values where the operator takes none, or none where it takes some.
+	ErrValues = errors.New("wrong number of values; In and NotIn take at least one, Exists and DoesNotExist none")
+	// ErrLabel: a key or value is no label's. With NotIn, a mistyped key would match every namespace.
+	ErrLabel = errors.New("not a label's key or value")
+)
+
+// empty reports whether the selector sets no condition.
+func (s *Selector) empty() bool {
+	return len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
+}
+
+// validate returns why the selector has no meaning.
+func (s *Selector) validate() error {
+	for key, value := range s.MatchLabels {
+		if !isLabelKey(key) || !isLabelValue(value) {
+			return fmt.Errorf("matchLabels: %w: %s: %s", ErrLabel, quote(key), quote(value))
+		}
+	}
+
+	for i, r := range s.MatchExpressions {
+		if err := r.validate(); err != nil {
+			return fmt.Errorf("matchExpressions[%d]: %w", i, err)
+		}
+	}
+
+	return nil
+}
+
+func (r Requirement) validate() error {
+	if !isLabelKey(r.Key) {
+		return fmt.Errorf("key: %w: %s", ErrLabel, quote(r.Key))
+	}
+
+	switch r.Operator {
+	case In, NotIn:
+		if len(r.Values) == 0 {
+			return ErrValues
+		}
+	case Exists, DoesNotExist:
+		if len(r.Values) > 0 {
+			return ErrValues
+		}
+	default:
+		return fmt.Errorf("%w, not %s", ErrOperator, quote(string(r.Operator)))
+	}
+
+	for _, v := range r.Values {
+		if !isLabelValue(v) {
+			return fmt.Errorf("values: %w: %s", ErrLabel, quote(v))
+		}
+	}
+
+	return nil
+}
+
+// matches reports whether the labels meet every condition of a valid selector that sets one.
+func (s *Selector) matches(labels map[string]string) bool {
+	for key, want := range s.MatchLabels {
+		if got, ok := labels[key]; !ok || got != want {
+			return false
+		}
+	}
+
+	return !slices.ContainsFunc(s.MatchExpressions, func(r Requirement) bool { return !r.matches(labels) })
+}
+
+func (r Requirement) matches(labels map[string]string) bool {
+	value, ok := labels[r.Key]
+
+	switch r.Operator {
+	case In:
+		return ok && slices.Contains(r.Values, value)
+	case NotIn:
+		return !ok || !slices.Contains(r.Values, value)
+	case Exists:
+		return ok
+	case DoesNotExist:
+		return !ok
+	default:
+		return false
+	}
+}
+
+// Limits of names, in bytes. Source: Kubernetes documentation, "Labels and Selectors" and "Object Names and IDs".
+const (
+	maxName      = 63
+	maxSubdomain = 253
+)
+
+// isLabelName reports whether s is an RFC 1123 label, as a namespace's name is.
+func isLabelName(s string) bool { return len(s) <= maxName && isWord(s, isLowerOrDigit, "-") }
+
+// isLabelValue reports whether s can be a label's value, which may be empty.
+func isLabelValue(s string) bool {
+	return s == "" || len(s) <= maxName && isWord(s, isAlphanumeric, "-_.")
+}
+
+// isLabelKey reports whether s can be a label's key: a name, with a DNS subdomain and a slash before it if need be.
+func isLabelKey(s string) bool {
+	name := s
+
+	if prefix, rest, ok := strings.Cut(s, "/"); ok {
+		name = rest
+
+		if len(prefix) > maxSubdomain {
+			return false
+		}
+
+		for label := range strings.SplitSeq(prefix, ".") {
+			if !isWord(label, isLowerOrDigit, "-") {
+				return false
+			}
+		}
+	}
+
+	return name != "" && isLabelValue(name)
+}
+
+// isWord reports whether s is made of the class and of the punctuation, and neither begins nor ends in punctuation.
+func isWord(s string, class func(byte) bool, punctuation string) bool {
+	for i := range len(s) {
+		if !class(s[i]) && (i == 0 || i == len(s)-1 || strings.IndexByte(punctuation, s[i]) < 0) {
+			return false
+		}
+	}
+
+	return s != ""
+}
+
+func isLowerOrDigit(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' }
+func isAlphanumeric(c byte) bool { return isLowerOrDigit(c) || 'A' <= c && c <= 'Z' }
+
+// quote repeats input in an error: quoted and short.
+func quote(s string) string {
+	const maxQuoted = 100
+	if len(s) > maxQuoted {
+		return strconv.QuoteToASCII(s[:maxQuoted]) + "…"
+	}
+
+	return strconv.QuoteToASCII(s)
+}
