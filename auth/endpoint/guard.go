@@ -82,7 +82,7 @@ func (g Guard) DialContext(dialer *net.Dialer) func(ctx context.Context, network
 
 		// net wraps the refusal in an error whose text holds the address.
 		if refused, ok := errors.AsType[*AddressError](err); ok {
-			host, _, _ := net.SplitHostPort(address) //nolint:errcheck // what is not host:port is never resolved, so never refused
+			host, _, _ := net.SplitHostPort(address) // it did split: else nothing was resolved, and nothing refused
 
 			return nil, &AddressError{Host: host, Address: refused.Address, Kind: refused.Kind}
 		}
