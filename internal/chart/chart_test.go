@@ -1,0 +1,378 @@
+package chart_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/internal/chart"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files and the chart's README")
+
+func release(values map[string]any) chart.Release {
+	return chart.Release{Name: "lanyard", Namespace: "lanyard-system", Values: values}
+}
+
+// golden compares got with a file, or rewrites the file.
+func golden(t *testing.T, file string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s is stale: run go test ./internal/chart -update and look at the difference\n%s", file, firstDifference(got, want))
+	}
+}
+
+func firstDifference(got, want []byte) string {
+	g, w := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
+	for i := range min(len(g), len(w)) {
+		if g[i] != w[i] {
+			return "got:  " + g[i] + "\nwant: " + w[i]
+		}
+	}
+	return "one is the beginning of the other"
+}
+
+// TestRenderGolden renders the chart with each set of values in testdata.
+func TestRenderGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.values.yaml")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("only %d sets of values: %v", len(files), err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".values.yaml")
+		t.Run(name, func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var values map[string]any
+			if err := yaml.UnmarshalStrict(data, &values); err != nil {
+				t.Fatal(err)
+			}
+			got, err := chart.Render(release(values))
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, "testdata/"+name+".golden.yaml", got)
+			objects, err := chart.Objects(release(values))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fitTypes(t, objects)
+		})
+	}
+}
+
+// fitTypes decodes each object into its Go type and refuses fields that the type
+// does not have: a misspelt field would be dropped by the API server in silence.
+func fitTypes(t *testing.T, objects []*unstructured.Unstructured) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	for _, object := range objects {
+		data, err := object.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := decoder.Decode(data, nil, nil); err != nil {
+			t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+	}
+}
+
+// TestCRDsAreThoseOfConfig holds that the chart ships the CRDs that were
+// generated, byte for byte.
+func TestCRDsAreThoseOfConfig(t *testing.T) {
+	generated, shipped := os.DirFS("../../config/crd"), os.DirFS("../../charts/lanyard/files/crds")
+	names, err := fs.Glob(generated, "*.yaml")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no CRDs: %v", err)
+	}
+	copies, err := fs.Glob(shipped, "*")
+	if err != nil || strings.Join(copies, " ") != strings.Join(names, " ") {
+		t.Errorf("the chart has %v, not %v: %v", copies, names, err)
+	}
+	for _, name := range names {
+		want, err := fs.ReadFile(generated, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := fs.ReadFile(shipped, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s of the chart differs from the generated one", name)
+		}
+	}
+}
+
+// TestObjectsInOrder holds that what is applied in this order needs nothing
+// that comes later.
+func TestObjectsInOrder(t *testing.T) {
+	objects, err := chart.Objects(release(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rank := map[string]int{
+		"NetworkPolicy": 0, "ServiceAccount": 1, "CustomResourceDefinition": 2, "ClusterRole": 3,
+		"ClusterRoleBinding": 4, "Role": 5, "RoleBinding": 6, "Service": 7, "StatefulSet": 8,
+	}
+	last := 0
+	for _, object := range objects {
+		now, known := rank[object.GetKind()]
+		if !known {
+			t.Errorf("a %s is new here: say where it belongs", object.GetKind())
+		}
+		if now < last {
+			t.Errorf("%s %s comes too late", object.GetKind(), object.GetName())
+		}
+		last = now
+		namespaced := object.GetNamespace() != ""
+		cluster := strings.HasPrefix(object.GetKind(), "Cluster") || object.GetKind() == "CustomResourceDefinition"
+		if namespaced == cluster || namespaced && object.GetNamespace() != "lanyard-system" {
+			t.Errorf("%s %s is in namespace %q", object.GetKind(), object.GetName(), object.GetNamespace())
+		}
+	}
+}
+
+// rule is a rule of a Role or ClusterRole.
+type rule struct {
+	APIGroups     []string `json:"apiGroups"`
+	Resources     []string `json:"resources"`
+	ResourceNames []string `json:"resourceNames"`
+	Verbs         []string `json:"verbs"`
+}
+
+func rules(t *testing.T, object *unstructured.Unstructured) []rule {
+	t.Helper()
+	data, err := object.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var role struct {
+		Rules []rule `json:"rules"`
+	}
+	if err := yaml.Unmarshal(data, &role); err != nil {
+		t.Fatal(err)
+	}
+	return role.Rules
+}
+
+// TestControllerPermissions holds the limits that no change of the chart may
+// cross: no wildcard, no list of Secrets, no write to a workload or to RBAC.
+func TestControllerPermissions(t *testing.T) {
+	objects, err := chart.Objects(release(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writable := map[string]bool{
+		"ocirepositories": true, "ocirepositories/status": true, "serviceaccounts/token": true, "events": true, "leases": true,
+	}
+	checked := 0
+	for _, object := range objects {
+		if object.GetName() != "lanyard-controller" || !strings.HasSuffix(object.GetKind(), "Role") {
+			continue
+		}
+		for _, rule := range rules(t, object) {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					checked++
+					if strings.Contains(strings.Join(rule.APIGroups, "")+resource+verb, "*") {
+						t.Errorf("%s: wildcard in %+v", object.GetKind(), rule)
+					}
+					read := verb == "get" || verb == "list" || verb == "watch"
+					if resource == "secrets" && verb != "get" {
+						t.Errorf("%s: %s on secrets", object.GetKind(), verb)
+					}
+					if !read && !writable[resource] {
+						t.Errorf("%s: %s on %s", object.GetKind(), verb, resource)
+					}
+					if resource == "leases" && verb != "create" && len(rule.ResourceNames) == 0 {
+						t.Errorf("%s: %s on leases of any name", object.GetKind(), verb)
+					}
+				}
+			}
+		}
+	}
+	if checked == 0 {
+		t.Fatal("the controller has no permissions")
+	}
+}
+
+// TestNamespacesOnlyForSelector holds that the controller may read namespaces
+// only where a grant looks at their labels.
+func TestNamespacesOnlyForSelector(t *testing.T) {
+	for name, test := range map[string]struct {
+		grant any
+		want  bool
+	}{
+		"nobody":         {nil, false},
+		"everybody":      {map[string]any{}, false},
+		"list":           {map[string]any{"list": []any{"tenant-a"}}, false},
+		"empty selector": {map[string]any{"selector": map[string]any{}}, false},
+		"selector":       {map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"team": "a"}}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, err := chart.Objects(release(map[string]any{"identity": map[string]any{"controllerNamespaces": test.grant}}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := false
+			for _, object := range objects {
+				for _, rule := range rules(t, object) {
+					got = got || strings.Contains(strings.Join(rule.Resources, " "), "namespaces")
+				}
+			}
+			if got != test.want {
+				t.Errorf("reads namespaces: %v", got)
+			}
+		})
+	}
+}
+
+// TestGrantReachesTheController holds that the difference between nobody, an
+// empty list and everybody survives the way from the values to the flag.
+func TestGrantReachesTheController(t *testing.T) {
+	const flag = "--controller-identity-namespaces="
+	for name, test := range map[string]struct {
+		values string
+		want   string
+	}{
+		"absent":     {`{}`, ""},
+		"null":       {`identity: {controllerNamespaces: null}`, ""},
+		"everybody":  {`identity: {controllerNamespaces: {}}`, flag + `{}`},
+		"empty list": {`identity: {controllerNamespaces: {list: []}}`, flag + `{"list":[]}`},
+		"list":       {`identity: {controllerNamespaces: {list: [tenant-a, tenant-b]}}`, flag + `{"list":["tenant-a","tenant-b"]}`},
+		"selector": {
+			`identity: {controllerNamespaces: {selector: {matchLabels: {team: a}}}}`,
+			flag + `{"selector":{"matchLabels":{"team":"a"}}}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var values map[string]any
+			if err := yaml.Unmarshal([]byte(test.values), &values); err != nil {
+				t.Fatal(err)
+			}
+			objects, err := chart.Objects(release(values))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			for _, argument := range arguments(t, objects) {
+				if strings.HasPrefix(argument, flag) {
+					got = argument
+				}
+			}
+			if got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// arguments are those of the controller in the first StatefulSet.
+func arguments(t *testing.T, objects []*unstructured.Unstructured) []string {
+	t.Helper()
+	for _, object := range objects {
+		if object.GetKind() != "StatefulSet" {
+			continue
+		}
+		containers, _, err := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
+		if err != nil {
+			t.Fatal(err)
+		}
+		args, _, err := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return args
+	}
+	t.Fatal("no StatefulSet")
+	return nil
+}
+
+// TestValuesRefused holds that what the chart cannot use is refused, with the
+// name of the value, instead of being ignored.
+func TestValuesRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		values string
+		want   string
+	}{
+		"unknown value":           {`replicas: 3`, "replicas"},
+		"misspelt value":          {`tokenCache: {maxsize: 1}`, "maxsize"},
+		"removed value":           {`tokenCache: null`, "tokenCache"},
+		"number as text":          {`tokenCache: {maxSize: "10"}`, "/tokenCache/maxSize"},
+		"fraction above one":      {`tokenCache: {refreshFraction: 80}`, "/tokenCache/refreshFraction"},
+		"fraction of zero":        {`tokenCache: {refreshFraction: 0}`, "/tokenCache/refreshFraction"},
+		"duration without unit":   {`tokenCache: {maxDuration: "60"}`, "/tokenCache/maxDuration"},
+		"no concurrency":          {`reconcile: {concurrent: 0}`, "/reconcile/concurrent"},
+		"grant as text":           {`identity: {controllerNamespaces: "{}"}`, "/identity/controllerNamespaces"},
+		"grant with unknown key":  {`identity: {controllerNamespaces: {names: [a]}}`, "names"},
+		"grant of no namespace":   {`identity: {controllerNamespaces: {list: ["a/b"]}}`, "/identity/controllerNamespaces/list/0"},
+		"endpoint as URL":         {`identity: {allowedEndpointHosts: ["https://sts.example.com/"]}`, "/identity/allowedEndpointHosts/0"},
+		"endpoints in one string": {`identity: {allowedEndpointHosts: ["a.example,b.example"]}`, "/identity/allowedEndpointHosts/0"},
+		"address for a network":   {`identity: {denyCIDRs: ["10.0.0.1"]}`, "/identity/denyCIDRs/0"},
+		"flag in a region":        {`identity: {awsRegion: "eu-west-1 --x"}`, "/identity/awsRegion"},
+		"flag in a quantity":      {`artifacts: {storeMaxSize: "1Gi --x"}`, "/artifacts/storeMaxSize"},
+		"other volume":            {`artifacts: {volume: {type: HostPath}}`, "/artifacts/volume/type"},
+		"tag with a digest":       {`image: {tag: "1.0@sha256:00"}`, "/image/tag"},
+		"shard in capitals":       {`shards: [A]`, "/shards/0"},
+		"shard named headless":    {`shards: [headless]`, "/shards/0"},
+		"shard that ends headless": {
+			`shards: [a, a-headless]`, "/shards/1",
+		},
+		"shard named twice":   {`shards: [a, a]`, "/shards"},
+		"peer that is anyone": {`networkPolicy: {artifactClients: [{}]}`, "/networkPolicy/artifactClients/0"},
+		"volume named data":   {`volumes: [{name: data}]`, "/volumes/0/name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var values map[string]any
+			if err := yaml.Unmarshal([]byte(test.values), &values); err != nil {
+				t.Fatal(err)
+			}
+			_, err := chart.Render(release(values))
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			if !strings.Contains(err.Error(), test.want) {
+				t.Errorf("the error does not name %s: %v", test.want, err)
+			}
+		})
+	}
+}
+
+// TestReleaseNeedsNames holds that nothing is rendered for a namespace that
+// nobody named.
+func TestReleaseNeedsNames(t *testing.T) {
+	for _, release := range []chart.Release{{}, {Name: "lanyard"}, {Namespace: "lanyard-system"}} {
+		if _, err := chart.Render(release); err == nil {
+			t.Errorf("rendered %+v", release)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package chart_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// property is what the README needs of a JSON schema.
+type property struct {
+	Description string              `json:"description"`
+	Properties  map[string]property `json:"properties"`
+}
+
+// TestREADME holds that the table of values in the chart's README is that of
+// values.schema.json with the defaults of values.yaml, and that every value is
+// described.
+func TestREADME(t *testing.T) {
+	const dir = "../../charts/lanyard/"
+	var schema property
+	var defaults map[string]any
+	for file, into := range map[string]any{"values.schema.json": &schema, "values.yaml": &defaults} {
+		data, err := os.ReadFile(dir + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.Unmarshal(data, into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Helm's own, and not for people.
+	delete(schema.Properties, "global")
+
+	var table bytes.Buffer
+	table.WriteString("| value | default | meaning |\n|---|---|---|\n")
+	writeRows(t, &table, "", schema, defaults)
+
+	readme, err := os.ReadFile(dir + "README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin, end = "<!-- values: made from values.schema.json and values.yaml -->\n", "<!-- end of values -->\n"
+	before, rest, found := strings.Cut(string(readme), begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		t.Fatalf("README.md lacks the lines %q and %q", begin, end)
+	}
+	golden(t, dir+"README.md", []byte(before+begin+table.String()+end+after))
+}
+
+func writeRows(t *testing.T, table *bytes.Buffer, prefix string, schema property, defaults map[string]any) {
+	t.Helper()
+	names := make([]string, 0, len(schema.Properties))
+	for name := range schema.Properties {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for name := range defaults {
+		if !slices.Contains(names, name) {
+			t.Errorf("values.yaml has %s%s, values.schema.json has not", prefix, name)
+		}
+	}
+	for _, name := range names {
+		value, exists := defaults[name]
+		if !exists {
+			t.Errorf("values.schema.json has %s%s, values.yaml has not", prefix, name)
+		}
+		child := schema.Properties[name]
+		inner, isMap := value.(map[string]any)
+		if child.Description == "" && isMap {
+			writeRows(t, table, prefix+name+".", child, inner)
+			continue
+		}
+		if len(child.Description) < 10 {
+			t.Errorf("%s%s has no description", prefix, name)
+		}
+		shown, err := json.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(table, "| `%s%s` | `%s` | %s |\n", prefix, name, shown, child.Description)
+	}
+}
