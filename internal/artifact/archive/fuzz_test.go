@@ -1,0 +1,174 @@
+package archive_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
+)
+
+// FuzzNormalize holds what the package promises of whatever comes out: an extractor that follows every name and link
+// blindly writes nothing outside its folder and no more than the limit, and normalising again changes nothing.
+func FuzzNormalize(f *testing.F) {
+	limits := archive.Limits{MaxBytes: 1 << 20, MaxFiles: 100}
+	f.Add(pack(f, dir("d"), reg("d/x", "1"), link("l", "d")), "")
+	f.Add(pack(f, reg("../x", "1")), "")
+	f.Add(pack(f, link("l", ".."), reg("l/x", "1")), "")
+	f.Add(pack(f, reg(strings.Repeat("a/", 60)+"x", "1"), reg("é", "2")), "*\n!é")
+	f.Add(zip(f, pack(f, reg("a", strings.Repeat("x", 600)))), "/a")
+	f.Add(retype(pack(f, reg("x", "")), tar.TypeLink), "")
+	f.Add(oldSparseSeed(f), "")
+	f.Fuzz(func(t *testing.T, in []byte, ignore string) { holds(t, in, ignore, limits) })
+}
+
+// FuzzEntries holds the same for archives that are valid tar: a fuzzer seldom finds a header's checksum. A script has one
+// entry per line: its type, its name and its link's target, separated by NUL.
+func FuzzEntries(f *testing.F) {
+	f.Add("0d/x\x00\n5d\n2l\x00d\n0l/x", "")
+	f.Add("2a\x00b\n2b\x00..\n0a/../x", "a")
+	f.Add("0../x\n1x\x00/etc/passwd\n0./a//b\n0a", "**/b")
+	f.Add("2l\x00x/../../..\n5l/\n0l/y\nSs\n3dev", "!l")
+	f.Fuzz(func(t *testing.T, script, ignore string) {
+		var buf bytes.Buffer
+		tw := tar.NewWriter(&buf)
+		for line := range strings.SplitSeq(script, "\n") {
+			if line == "" {
+				continue
+			}
+			name, target, _ := strings.Cut(line[1:], "\x00")
+			hdr := &tar.Header{Typeflag: line[0], Name: name, Linkname: target}
+			if line[0] == tar.TypeReg {
+				hdr.Size = int64(len(line))
+			}
+			if tw.WriteHeader(hdr) != nil {
+				return
+			}
+			if hdr.Size > 0 {
+				if _, err := io.WriteString(tw, line); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := tw.Close(); err != nil {
+			t.Fatal(err)
+		}
+		holds(t, buf.Bytes(), ignore, archive.Limits{MaxBytes: 1 << 20, MaxFiles: 100})
+	})
+}
+
+func holds(t *testing.T, in []byte, ignore string, limits archive.Limits) {
+	t.Helper()
+	patterns, err := archive.ParsePatterns(ignore)
+	if err != nil {
+		patterns = archive.DefaultPatterns()
+	}
+	var out bytes.Buffer
+	if _, err := archive.Normalize(t.Context(), bytes.NewReader(in), &out, archive.Options{Ignore: patterns, Limits: limits}); err != nil {
+		if archive.ReasonOf(err) == "" {
+			t.Fatalf("an error that is no refusal: %v", err)
+		}
+		return
+	}
+	if _, err := archive.Copy(t.Context(), bytes.NewReader(in), io.Discard, limits); err != nil {
+		t.Fatalf("Copy refuses what Normalize takes: %v", err)
+	}
+	var again bytes.Buffer
+	if _, err := archive.Normalize(t.Context(), bytes.NewReader(out.Bytes()), &again, archive.Options{Ignore: patterns, Limits: limits}); err != nil {
+		t.Fatalf("the output is refused: %v", err)
+	}
+	if !bytes.Equal(out.Bytes(), again.Bytes()) {
+		t.Fatal("normalising again changes the output")
+	}
+	extract(t, out.Bytes(), limits.MaxBytes)
+}
+
+func oldSparseSeed(f *testing.F) []byte {
+	f.Helper()
+	in := pack(f, reg("s", strings.Repeat("x", 512)))
+	return retype(in, tar.TypeGNUSparse)
+}
+
+// extract is the most careless extractor there is: it joins names by text and follows links. It runs two levels below a
+// folder that it must not touch.
+func extract(t *testing.T, packed []byte, limit int64) {
+	t.Helper()
+	outside := t.TempDir()
+	root := filepath.Join(outside, "a", "root")
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	gz, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var total int64
+	tr := tar.NewReader(gz)
+	for {
+		hdr, err := tr.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := root + "/" + hdr.Name
+		switch hdr.Typeflag {
+		case tar.TypeDir:
+			err = os.MkdirAll(path, 0o755)
+		case tar.TypeReg:
+			if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
+				var body []byte
+				if body, err = io.ReadAll(tr); err == nil {
+					err = os.WriteFile(path, body, 0o644)
+				}
+				total += int64(len(body))
+			}
+		case tar.TypeSymlink:
+			err = os.Symlink(hdr.Linkname, path)
+		case tar.TypeLink:
+			err = os.Link(root+"/"+hdr.Linkname, path)
+		default:
+			t.Fatalf("entry %q of type %q", hdr.Name, hdr.Typeflag)
+		}
+		if err != nil {
+			t.Fatalf("extract %q: %v", hdr.Name, err)
+		}
+	}
+	if total > limit {
+		t.Fatalf("%d bytes extracted", total)
+	}
+	for dir, want := range map[string]string{outside: "a", filepath.Join(outside, "a"): "root"} {
+		entries, err := os.ReadDir(dir)
+		if err != nil || len(entries) != 1 || entries[0].Name() != want {
+			t.Fatalf("something was written outside: %v, %v", entries, err)
+		}
+	}
+}
+
+// FuzzPatterns holds that patterns never panic, and that a path that no pattern mentions in any way stays.
+func FuzzPatterns(f *testing.F) {
+	f.Add("a/**/b\n!c", "a/x/b", false)
+	f.Add("[a-", "a", true)
+	f.Add(`\`, "a", true)
+	f.Fuzz(func(t *testing.T, text, path string, isDir bool) {
+		p, err := archive.ParsePatterns(text)
+		if err != nil {
+			if archive.ReasonOf(err) != archive.ReasonPattern {
+				t.Fatalf("an error without its reason: %v", err)
+			}
+			return
+		}
+		p.Excludes(path, isDir)
+		// Everything that is left out must be taken in again by a last word.
+		all, err := archive.ParsePatterns(text + "\n!*")
+		if err == nil && path != "" && all.Excludes(path, isDir) {
+			t.Fatalf("%q is left out although the last pattern takes everything in", path)
+		}
+	})
+}
