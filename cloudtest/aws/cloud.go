@@ -1,0 +1,383 @@
+// Package aws is the part of the local cloud that is AWS: IAM's accounts, roles, users and policies; the Security Token Service; Elastic Container
+// Registry with its registries. It verifies what AWS verifies (tokens against their issuer's published keys, SigV4, trust and permission policies)
+// and answers with AWS's error codes, HTTP statuses and bodies.
+//
+// A [Cloud] answers requests under AWS's host names in [Cloud.ServeCall]; package cloudtest brings them there. What a role may do is asked for each
+// request anew, so a change made with [Cloud.PutRole], [Cloud.PutTrustPolicy] or [Cloud.DeleteRole] is in force at once, for live sessions too.
+package aws
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+)
+
+// issuerTimeout bounds the fetch of an issuer's documents.
+const issuerTimeout = 10 * time.Second
+
+// tokenLeeway is how far an issuer's clock may be from ours.
+const tokenLeeway = 60 * time.Second
+
+// ErrNotFound is wrapped by errors about an account, role, user, provider or repository that does not exist.
+var ErrNotFound = errors.New("not found")
+
+// Registry names one account's private registry in one region.
+type Registry struct {
+	// Account is the account's ID.
+	Account string
+	// Region is the region.
+	Region string
+}
+
+// Cloud is the local AWS. It is safe for concurrent use. Make one with [New].
+type Cloud struct {
+	faults   *fault.Set
+	verifier *oidc.Verifier
+
+	mu       sync.RWMutex // guards all below; never held during I/O
+	accounts map[string]*account
+	keys     map[string]keyOwner // long-lived access keys by ID
+	aliases  map[string]string   // public registry alias -> account ID
+	sessions sessionStore
+	tokens   tokenStore
+	registry func(Registry) http.Handler
+	public   http.Handler
+}
+
+type account struct {
+	id        string
+	partition partition
+	providers map[string]OIDCProvider // by URL
+	managed   map[string]policy.Document
+	roles     map[string]*role
+	users     map[string]*user
+	repos     map[repositoryKey]*repository
+	public    map[string]bool // names after the alias
+}
+
+// role, user and repository are immutable once stored; a change replaces them. A role's id survives replacement, not deletion.
+type role struct {
+	id, name, arn string
+	trust         policy.Document
+	policies      map[string]policy.Document
+	managed       []string
+	maxSession    int // seconds
+}
+
+type user struct {
+	id, name, arn string
+	keys          []AccessKey
+	policies      map[string]policy.Document
+}
+
+type keyOwner struct{ account, user, secret string }
+
+type repositoryKey struct{ region, name string }
+
+type repository struct {
+	key    repositoryKey
+	policy policy.Document
+}
+
+// New makes the local AWS that cfg describes. Issuers reaches the hosts of OIDC issuers; it must not reach anything else. Faults may be shared with
+// other services. The error is a [*ConfigError].
+func New(cfg Config, issuers http.RoundTripper, faults *fault.Set) (*Cloud, error) {
+	client := &http.Client{
+		Transport:     issuers,
+		Timeout:       issuerTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	c := &Cloud{
+		faults:   faults,
+		verifier: &oidc.Verifier{Client: client, Leeway: tokenLeeway},
+		accounts: map[string]*account{},
+		keys:     map[string]keyOwner{},
+		aliases:  map[string]string{},
+	}
+	for i, a := range cfg.Accounts {
+		if err := c.AddAccount(a); err != nil {
+			return nil, in("accounts["+strconv.Itoa(i)+"]", err)
+		}
+	}
+	return c, nil
+}
+
+// AddAccount adds an account with all that is in it, or nothing. The error is a [*ConfigError].
+func (c *Cloud) AddAccount(a Account) error {
+	if !policy.IsAccountID(a.ID) {
+		return invalid("id", "%q is not an account ID: give twelve digits", a.ID)
+	}
+	if a.Partition == "" {
+		a.Partition = "aws"
+	}
+	part, ok := partitionByID(a.Partition)
+	if !ok {
+		return invalid("partition", "%q is not a partition", a.Partition)
+	}
+	managed, err := parsePolicies("managedPolicies", a.ManagedPolicies)
+	if err != nil {
+		return err
+	}
+	acc := &account{
+		id: a.ID, partition: part, managed: map[string]policy.Document{},
+		providers: map[string]OIDCProvider{}, roles: map[string]*role{}, users: map[string]*user{},
+		repos: map[repositoryKey]*repository{}, public: map[string]bool{},
+	}
+	for name, doc := range managed {
+		acc.managed["arn:"+part.id+":iam::"+a.ID+":policy/"+name] = doc
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.accounts[a.ID] != nil {
+		return invalid("id", "account %s exists already", a.ID)
+	}
+	if err := c.fill(acc, a); err != nil {
+		for id, owner := range c.keys {
+			if owner.account == a.ID {
+				delete(c.keys, id)
+			}
+		}
+		return err
+	}
+	c.accounts[a.ID] = acc
+	if a.PublicRegistry != nil {
+		c.aliases[a.PublicRegistry.Alias] = a.ID
+	}
+	return nil
+}
+
+func (c *Cloud) fill(acc *account, a Account) error {
+	at := func(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
+	for i, p := range a.OIDCProviders {
+		if _, twice := acc.providers[p.URL]; twice {
+			return invalid(at("oidcProviders", i), "issuer %q is given twice", p.URL)
+		}
+		if err := acc.putProvider(p); err != nil {
+			return in(at("oidcProviders", i), err)
+		}
+	}
+	for i, r := range a.Roles {
+		if acc.roles[r.Name] != nil {
+			return invalid(at("roles", i), "role %q is given twice", r.Name)
+		}
+		if err := acc.putRole(r); err != nil {
+			return in(at("roles", i), err)
+		}
+	}
+	for i, u := range a.Users {
+		if acc.users[u.Name] != nil {
+			return invalid(at("users", i), "user %q is given twice", u.Name)
+		}
+		if err := c.putUser(acc, u); err != nil {
+			return in(at("users", i), err)
+		}
+	}
+	for i, r := range a.Repositories {
+		if acc.repos[repositoryKey{r.Region, r.Name}] != nil {
+			return invalid(at("repositories", i), "repository %q of %s is given twice", r.Name, r.Region)
+		}
+		if err := acc.putRepository(r); err != nil {
+			return in(at("repositories", i), err)
+		}
+	}
+	if a.PublicRegistry == nil {
+		return nil
+	}
+	if err := a.PublicRegistry.validate(); err != nil {
+		return in("publicRegistry", err)
+	}
+	if owner, taken := c.aliases[a.PublicRegistry.Alias]; taken {
+		return invalid("publicRegistry.alias", "%q is taken by account %s", a.PublicRegistry.Alias, owner)
+	}
+	for _, name := range a.PublicRegistry.Repositories {
+		acc.public[name] = true
+	}
+	return nil
+}
+
+func (a *account) putProvider(p OIDCProvider) error {
+	if err := p.validate(); err != nil {
+		return err
+	}
+	a.providers[p.URL] = p
+	return nil
+}
+
+func (a *account) putRole(r Role) error {
+	parsed, err := r.parse(a.id, a.partition)
+	if err != nil {
+		return err
+	}
+	for i, arn := range parsed.managed {
+		if _, ok := a.managed[arn]; !ok {
+			return invalid("managedPolicies["+strconv.Itoa(i)+"]", "account %s has no managed policy %q", a.id, arn)
+		}
+	}
+	if old := a.roles[r.Name]; old != nil {
+		parsed.id = old.id
+	} else {
+		parsed.id = newID("AROA")
+	}
+	a.roles[r.Name] = parsed
+	return nil
+}
+
+func (c *Cloud) putUser(a *account, u User) error {
+	parsed, err := u.parse(a.id, a.partition)
+	if err != nil {
+		return err
+	}
+	for i, k := range parsed.keys {
+		owner, taken := c.keys[k.ID]
+		if taken && (owner.account != a.id || owner.user != u.Name) {
+			return invalid("accessKeys["+strconv.Itoa(i)+"].id", "the access key ID is taken by another user")
+		}
+	}
+	parsed.id = newID("AIDA")
+	if old := a.users[u.Name]; old != nil {
+		parsed.id = old.id
+		c.dropKeys(old)
+	}
+	for _, k := range parsed.keys {
+		c.keys[k.ID] = keyOwner{account: a.id, user: u.Name, secret: k.Secret}
+	}
+	a.users[u.Name] = parsed
+	return nil
+}
+
+func (c *Cloud) dropKeys(u *user) {
+	for _, k := range u.keys {
+		delete(c.keys, k.ID)
+	}
+}
+
+func (a *account) putRepository(r Repository) error {
+	parsed, err := r.parse(a.partition)
+	if err != nil {
+		return err
+	}
+	a.repos[parsed.key] = parsed
+	return nil
+}
+
+// change runs f on an account under the lock.
+func (c *Cloud) change(accountID string, f func(*account) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := c.accounts[accountID]
+	if a == nil {
+		return fmt.Errorf("account %q: %w", accountID, ErrNotFound)
+	}
+	return f(a)
+}
+
+// PutOIDCProvider adds or replaces an issuer of an account.
+func (c *Cloud) PutOIDCProvider(accountID string, p OIDCProvider) error {
+	return c.change(accountID, func(a *account) error { return a.putProvider(p) })
+}
+
+// DeleteOIDCProvider removes an issuer from an account. Sessions that came of it live on, as at AWS.
+func (c *Cloud) DeleteOIDCProvider(accountID, url string) error {
+	return c.change(accountID, func(a *account) error { return remove(a.providers, url, "OIDC provider") })
+}
+
+// PutRole adds a role or replaces its policies. Live sessions follow the new permission policies; the trust policy decides about new sessions only.
+func (c *Cloud) PutRole(accountID string, r Role) error {
+	return c.change(accountID, func(a *account) error { return a.putRole(r) })
+}
+
+// PutTrustPolicy replaces a role's trust policy and nothing else. A policy that denies everybody revokes the role's trust.
+func (c *Cloud) PutTrustPolicy(accountID, roleName string, document json.RawMessage) error {
+	return c.change(accountID, func(a *account) error {
+		old := a.roles[roleName]
+		if old == nil {
+			return fmt.Errorf("role %q: %w", roleName, ErrNotFound)
+		}
+		trust, err := policy.Parse(policy.Trust, document)
+		if err != nil {
+			return &ConfigError{Field: "trustPolicy", Err: err}
+		}
+		changed := *old
+		changed.trust = trust
+		a.roles[roleName] = &changed
+		return nil
+	})
+}
+
+// DeleteRole removes a role. Its sessions may do nothing any more, even if a role of the same name is made again.
+func (c *Cloud) DeleteRole(accountID, roleName string) error {
+	return c.change(accountID, func(a *account) error { return remove(a.roles, roleName, "role") })
+}
+
+// PutUser adds or replaces a user with keys and policies.
+func (c *Cloud) PutUser(accountID string, u User) error {
+	return c.change(accountID, func(a *account) error { return c.putUser(a, u) })
+}
+
+// DeleteUser removes a user and its keys.
+func (c *Cloud) DeleteUser(accountID, userName string) error {
+	return c.change(accountID, func(a *account) error {
+		if u := a.users[userName]; u != nil {
+			c.dropKeys(u)
+		}
+		return remove(a.users, userName, "user")
+	})
+}
+
+// PutRepository adds a private repository or replaces its policy.
+func (c *Cloud) PutRepository(accountID string, r Repository) error {
+	return c.change(accountID, func(a *account) error { return a.putRepository(r) })
+}
+
+// DeleteRepository removes a private repository. What the data plane stores is not touched.
+func (c *Cloud) DeleteRepository(accountID, region, name string) error {
+	return c.change(accountID, func(a *account) error { return remove(a.repos, repositoryKey{region, name}, "repository") })
+}
+
+func remove[K comparable, V any](m map[K]V, key K, what string) error {
+	if _, ok := m[key]; !ok {
+		return fmt.Errorf("%s %v: %w", what, key, ErrNotFound)
+	}
+	delete(m, key)
+	return nil
+}
+
+// ServeRegistry hands in the data plane of the private registries: registry returns the OCI distribution handler of one registry. It gets only
+// requests that were authenticated and authorized, without the Authorization header, under the path and host that the client used. Accounts and
+// regions have registries of their own; a handler that is returned for several of them shares their content by repository name.
+func (c *Cloud) ServeRegistry(registry func(Registry) http.Handler) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.registry = registry
+}
+
+// ServePublicRegistry hands in the data plane of public.ecr.aws, on the same terms.
+func (c *Cloud) ServePublicRegistry(h http.Handler) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.public = h
+}
+
+// Owns says whether the local AWS answers for a host name: STS and ECR in every partition, region and form that AWS has; registries only of accounts
+// that exist.
+func (c *Cloud) Owns(host string) bool {
+	ep, ok := parseHost(host)
+	if !ok {
+		return false
+	}
+	if ep.account == "" {
+		return true
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	a := c.accounts[ep.account]
+	return a != nil && a.partition.id == ep.partition
+}

@@ -1,0 +1,254 @@
+package aws
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+)
+
+// Config describes the accounts of the local AWS.
+type Config struct {
+	// Accounts are the accounts. IDs are unique, as are access key IDs and public registry aliases over all of them.
+	Accounts []Account `json:"accounts,omitempty"`
+}
+
+// Account is an AWS account and what is in it.
+type Account struct {
+	// ID is the account's ID, twelve digits.
+	ID string `json:"id"`
+	// Partition is "aws" (default), "aws-cn", "aws-us-gov", "aws-eusc" or one of "aws-iso…".
+	Partition string `json:"partition,omitempty"`
+	// OIDCProviders are the issuers that the account knows.
+	OIDCProviders []OIDCProvider `json:"oidcProviders,omitempty"`
+	// ManagedPolicies are the account's managed permission policies by name. Their ARN is arn:<partition>:iam::<id>:policy/<name>.
+	ManagedPolicies map[string]json.RawMessage `json:"managedPolicies,omitempty"`
+	// Roles are the account's roles, unique by name.
+	Roles []Role `json:"roles,omitempty"`
+	// Users are the account's users, unique by name.
+	Users []User `json:"users,omitempty"`
+	// Repositories are the account's private repositories, unique by region and name.
+	Repositories []Repository `json:"repositories,omitempty"`
+	// PublicRegistry is the account's registry at public.ecr.aws, if it has one.
+	PublicRegistry *PublicRegistry `json:"publicRegistry,omitempty"`
+}
+
+// OIDCProvider is an issuer whose tokens may assume roles whose trust policies name it.
+type OIDCProvider struct {
+	// URL is the issuer, as it stands in iss: https, without port.
+	URL string `json:"url"`
+	// ClientIDs are the audiences that are accepted, at least one and at most a hundred.
+	ClientIDs []string `json:"clientIDs"`
+}
+
+// Role is an IAM role.
+type Role struct {
+	// Name is the role's name: 1 to 64 letters, digits and +=,.@_-
+	Name string `json:"name"`
+	// Path is part of the role's ARN, "/" by default. It begins and ends with a slash.
+	Path string `json:"path,omitempty"`
+	// TrustPolicy says who may assume the role: an IAM policy document.
+	TrustPolicy json.RawMessage `json:"trustPolicy"`
+	// Policies are the role's inline permission policies by name.
+	Policies map[string]json.RawMessage `json:"policies,omitempty"`
+	// ManagedPolicies are the ARNs of the account's managed policies that are attached.
+	ManagedPolicies []string `json:"managedPolicies,omitempty"`
+	// MaxSessionDuration is the longest session in seconds, 3600 (default) to 43200.
+	MaxSessionDuration int `json:"maxSessionDuration,omitempty"`
+}
+
+// User is an IAM user with long-lived keys.
+type User struct {
+	// Name is the user's name: 1 to 64 letters, digits and +=,.@_-
+	Name string `json:"name"`
+	// AccessKeys are at most two keys.
+	AccessKeys []AccessKey `json:"accessKeys,omitempty"`
+	// Policies are the user's inline permission policies by name.
+	Policies map[string]json.RawMessage `json:"policies,omitempty"`
+}
+
+// AccessKey is a long-lived key. It is worth something only in this local cloud.
+type AccessKey struct {
+	// ID is the access key ID: "AKIA" and 16 capital letters and digits.
+	ID string `json:"id"`
+	// Secret is the secret access key, at least 16 characters.
+	Secret string `json:"secret"`
+}
+
+// Repository is a private ECR repository.
+type Repository struct {
+	// Region is the repository's region.
+	Region string `json:"region"`
+	// Name is the repository's name, such as "tenant-a/app".
+	Name string `json:"name"`
+	// Policy is the repository's resource policy, if it has one. Principals of other accounts need it.
+	Policy json.RawMessage `json:"policy,omitempty"`
+}
+
+// PublicRegistry is an account's part of public.ecr.aws. Everybody may read it.
+type PublicRegistry struct {
+	// Alias is the first part of its repositories' names: public.ecr.aws/<alias>/<repository>.
+	Alias string `json:"alias"`
+	// Repositories are the names after the alias.
+	Repositories []string `json:"repositories,omitempty"`
+}
+
+// ConfigError is a configuration that cannot be.
+type ConfigError struct {
+	// Field is the path of the field at fault, such as "accounts[0].roles[1].trustPolicy".
+	Field string
+	// Err says what is wrong and what is allowed.
+	Err error
+}
+
+// Error names the field and the fix.
+func (e *ConfigError) Error() string { return "aws: " + e.Field + ": " + e.Err.Error() }
+
+// Unwrap returns what is wrong.
+func (e *ConfigError) Unwrap() error { return e.Err }
+
+func invalid(field, format string, args ...any) error {
+	return &ConfigError{Field: field, Err: fmt.Errorf(format, args...)}
+}
+
+// in puts a parent's path in front of a ConfigError's.
+func in(parent string, err error) error {
+	var c *ConfigError
+	if errors.As(err, &c) {
+		return &ConfigError{Field: strings.TrimPrefix(parent+"."+c.Field, "."), Err: c.Err}
+	}
+	return err
+}
+
+func namePattern() *regexp.Regexp { return regexp.MustCompile(`\A[\w+=,.@-]{1,64}\z`) }
+
+func repositoryPattern() *regexp.Regexp {
+	return regexp.MustCompile(`\A[a-z0-9]+(?:[._-][a-z0-9]+)*(?:/[a-z0-9]+(?:[._-][a-z0-9]+)*)*\z`)
+}
+
+func checkName(field, name string) error {
+	if !namePattern().MatchString(name) {
+		return invalid(field, "%q is not a name: give 1 to 64 letters, digits and +=,.@_-", name)
+	}
+	return nil
+}
+
+func parsePolicies(field string, docs map[string]json.RawMessage) (map[string]policy.Document, error) {
+	out := map[string]policy.Document{}
+	for name, raw := range docs {
+		at := field + "[" + strconv.Quote(name) + "]"
+		if name == "" {
+			return nil, invalid(at, "give the policy a name")
+		}
+		doc, err := policy.Parse(policy.Permissions, raw)
+		if err != nil {
+			return nil, &ConfigError{Field: at, Err: err}
+		}
+		out[name] = doc
+	}
+	return out, nil
+}
+
+func (p OIDCProvider) validate() error {
+	if _, err := oidc.ParseURL(p.URL); err != nil {
+		return &ConfigError{Field: "url", Err: err}
+	}
+	if len(p.ClientIDs) == 0 || len(p.ClientIDs) > 100 || slices.Contains(p.ClientIDs, "") {
+		return invalid("clientIDs", "give 1 to 100 audiences, none empty")
+	}
+	return nil
+}
+
+// parse checks a role and reads its policies.
+func (r Role) parse(accountID string, part partition) (*role, error) {
+	if err := checkName("name", r.Name); err != nil {
+		return nil, err
+	}
+	if r.Path == "" {
+		r.Path = "/"
+	}
+	if !strings.HasPrefix(r.Path, "/") || !strings.HasSuffix(r.Path, "/") || strings.Contains(r.Path, "//") ||
+		strings.Trim(r.Path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/+=,.@_-") != "" {
+		return nil, invalid("path", "%q must begin and end with a slash and hold letters, digits and +=,.@_-", r.Path)
+	}
+	if r.MaxSessionDuration == 0 {
+		r.MaxSessionDuration = 3600
+	}
+	if r.MaxSessionDuration < 3600 || r.MaxSessionDuration > 43200 {
+		return nil, invalid("maxSessionDuration", "give 3600 to 43200 seconds")
+	}
+	trust, err := policy.Parse(policy.Trust, r.TrustPolicy)
+	if err != nil {
+		return nil, &ConfigError{Field: "trustPolicy", Err: err}
+	}
+	policies, err := parsePolicies("policies", r.Policies)
+	if err != nil {
+		return nil, err
+	}
+	return &role{
+		name: r.Name, arn: "arn:" + part.id + ":iam::" + accountID + ":role" + r.Path + r.Name,
+		trust: trust, policies: policies, managed: slices.Clone(r.ManagedPolicies), maxSession: r.MaxSessionDuration,
+	}, nil
+}
+
+func (u User) parse(accountID string, part partition) (*user, error) {
+	if err := checkName("name", u.Name); err != nil {
+		return nil, err
+	}
+	if len(u.AccessKeys) > 2 {
+		return nil, invalid("accessKeys", "give at most two")
+	}
+	for i, k := range u.AccessKeys {
+		field := "accessKeys[" + strconv.Itoa(i) + "]."
+		if len(k.ID) != 20 || !strings.HasPrefix(k.ID, "AKIA") || strings.Trim(k.ID, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != "" {
+			return nil, invalid(field+"id", `give "AKIA" and 16 capital letters and digits`)
+		}
+		if len(k.Secret) < 16 {
+			return nil, invalid(field+"secret", "give at least 16 characters")
+		}
+	}
+	policies, err := parsePolicies("policies", u.Policies)
+	if err != nil {
+		return nil, err
+	}
+	return &user{
+		name: u.Name, arn: "arn:" + part.id + ":iam::" + accountID + ":user/" + u.Name,
+		keys: slices.Clone(u.AccessKeys), policies: policies,
+	}, nil
+}
+
+func (r Repository) parse(part partition) (*repository, error) {
+	if !slices.Contains(part.regions, r.Region) {
+		return nil, invalid("region", "%q is not a region of partition %s", r.Region, part.id)
+	}
+	if len(r.Name) < 2 || len(r.Name) > 256 || !repositoryPattern().MatchString(r.Name) {
+		return nil, invalid("name", "%q is not a repository's name: give 2 to 256 of a-z0-9, separated by ._-/", r.Name)
+	}
+	repo := &repository{key: repositoryKey{r.Region, r.Name}}
+	if len(r.Policy) > 0 {
+		doc, err := policy.Parse(policy.Resource, r.Policy)
+		if err != nil {
+			return nil, &ConfigError{Field: "policy", Err: err}
+		}
+		repo.policy = doc
+	}
+	return repo, nil
+}
+
+func (p PublicRegistry) validate() error {
+	if !repositoryPattern().MatchString(p.Alias) || strings.Contains(p.Alias, "/") {
+		return invalid("alias", "%q is not an alias: give a-z0-9, separated by ._-", p.Alias)
+	}
+	for i, name := range p.Repositories {
+		if !repositoryPattern().MatchString(name) {
+			return invalid("repositories["+strconv.Itoa(i)+"]", "%q is not a repository's name", name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package aws
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
+)
+
+// Names of AWS's services in the journal and in faults.
+const (
+	// ServiceSTS is the Security Token Service.
+	ServiceSTS = "sts"
+	// ServiceECR is the API of Elastic Container Registry.
+	ServiceECR = "ecr"
+	// ServiceECRPublic is the API of Elastic Container Registry Public.
+	ServiceECRPublic = "ecr-public"
+	// ServiceRegistry is the OCI registry of an account and region.
+	ServiceRegistry = "registry"
+	// ServicePublicRegistry is the OCI registry public.ecr.aws.
+	ServicePublicRegistry = "public-registry"
+)
+
+// partition is one of AWS's separate clouds. Source: AWS General Reference, "AWS service endpoints" and "Dual-stack endpoints". The table is this
+// module's own: an error in the library's table must not be repeated here.
+type partition struct {
+	id         string
+	suffix     string   // of hosts with IPv4 only
+	dualSuffix string   // of dual-stack API hosts
+	onSuffix   string   // of dual-stack registry hosts; empty: there are none
+	regions    []string // all regions
+	fips       []string // regions with FIPS hosts
+}
+
+func partitions() []partition {
+	return []partition{
+		{
+			id: "aws", suffix: "amazonaws.com", dualSuffix: "api.aws", onSuffix: "on.aws",
+			regions: []string{
+				"af-south-1",
+				"ap-east-1", "ap-east-2", "ap-northeast-1", "ap-northeast-2", "ap-northeast-3", "ap-south-1", "ap-south-2",
+				"ap-southeast-1", "ap-southeast-2", "ap-southeast-3", "ap-southeast-4", "ap-southeast-5", "ap-southeast-6", "ap-southeast-7",
+				"ca-central-1", "ca-west-1",
+				"eu-central-1", "eu-central-2", "eu-north-1", "eu-south-1", "eu-south-2", "eu-west-1", "eu-west-2", "eu-west-3",
+				"il-central-1", "me-central-1", "me-south-1", "mx-central-1", "sa-east-1",
+				"us-east-1", "us-east-2", "us-west-1", "us-west-2",
+			},
+			fips: []string{"us-east-1", "us-east-2", "us-west-1", "us-west-2", "ca-central-1", "ca-west-1"},
+		},
+		{
+			id: "aws-cn", suffix: "amazonaws.com.cn", dualSuffix: "api.amazonwebservices.com.cn", onSuffix: "on.amazonwebservices.com.cn",
+			regions: []string{"cn-north-1", "cn-northwest-1"},
+		},
+		{
+			id: "aws-us-gov", suffix: "amazonaws.com", dualSuffix: "api.aws", onSuffix: "on.aws",
+			regions: []string{"us-gov-east-1", "us-gov-west-1"},
+			fips:    []string{"us-gov-east-1", "us-gov-west-1"},
+		},
+		{
+			id: "aws-eusc", suffix: "amazonaws.eu", dualSuffix: "api.amazonwebservices.eu", onSuffix: "on.amazonwebservices.eu",
+			regions: []string{"eusc-de-east-1"},
+		},
+		{
+			id: "aws-iso", suffix: "c2s.ic.gov", dualSuffix: "api.aws.ic.gov",
+			regions: []string{"us-iso-east-1", "us-iso-west-1"},
+		},
+		{
+			id: "aws-iso-b", suffix: "sc2s.sgov.gov", dualSuffix: "api.aws.scloud",
+			regions: []string{"us-isob-east-1", "us-isob-west-1"},
+		},
+		{
+			id: "aws-iso-e", suffix: "cloud.adc-e.uk", dualSuffix: "api.cloud-aws.adc-e.uk",
+			regions: []string{"eu-isoe-west-1"},
+		},
+		{
+			id: "aws-iso-f", suffix: "csp.hci.ic.gov", dualSuffix: "api.aws.hci.ic.gov",
+			regions: []string{"us-isof-east-1", "us-isof-south-1"},
+		},
+	}
+}
+
+// endpoint is what a host name means.
+type endpoint struct {
+	service   string
+	partition string
+	region    string
+	account   string // of a registry
+}
+
+// parseHost says what an AWS host name, in lower case and without port, means. Only names that AWS has are accepted.
+func parseHost(host string) (endpoint, bool) {
+	switch host {
+	case "sts.amazonaws.com": // the global endpoint signs and answers as us-east-1
+		return endpoint{service: ServiceSTS, partition: "aws", region: "us-east-1"}, true
+	case "api.ecr-public.us-east-1.amazonaws.com", "ecr-public.us-east-1.api.aws":
+		return endpoint{service: ServiceECRPublic, partition: "aws", region: "us-east-1"}, true
+	case "public.ecr.aws", "ecr-public.aws.com":
+		return endpoint{service: ServicePublicRegistry, partition: "aws", region: "us-east-1"}, true
+	}
+	for _, p := range partitions() {
+		for _, form := range p.forms() {
+			rest, ok := strings.CutSuffix(host, "."+form.suffix)
+			if !ok {
+				continue
+			}
+			account := ""
+			if form.account {
+				if account, rest, ok = strings.Cut(rest, "."); !ok || !policy.IsAccountID(account) {
+					continue
+				}
+			}
+			region, ok := strings.CutPrefix(rest, form.prefix+".")
+			regions := p.regions
+			if form.fips {
+				regions = p.fips
+			}
+			if ok && slices.Contains(regions, region) {
+				return endpoint{service: form.service, partition: p.id, region: region, account: account}, true
+			}
+		}
+	}
+	return endpoint{}, false
+}
+
+// hostForm is [account.]prefix.region.suffix.
+type hostForm struct {
+	service, prefix, suffix string
+	account, fips           bool
+}
+
+func (p partition) forms() []hostForm {
+	forms := []hostForm{
+		{service: ServiceSTS, prefix: "sts", suffix: p.suffix},
+		{service: ServiceSTS, prefix: "sts", suffix: p.dualSuffix},
+		{service: ServiceSTS, prefix: "sts-fips", suffix: p.suffix, fips: true},
+		{service: ServiceSTS, prefix: "sts-fips", suffix: p.dualSuffix, fips: true},
+		{service: ServiceECR, prefix: "api.ecr", suffix: p.suffix},
+		{service: ServiceECR, prefix: "ecr", suffix: p.dualSuffix},
+		{service: ServiceECR, prefix: "api.ecr", suffix: p.dualSuffix},
+		{service: ServiceECR, prefix: "api.ecr-fips", suffix: p.suffix, fips: true},
+		{service: ServiceECR, prefix: "ecr-fips", suffix: p.dualSuffix, fips: true},
+		{service: ServiceRegistry, prefix: "dkr.ecr", suffix: p.suffix, account: true},
+		{service: ServiceRegistry, prefix: "dkr.ecr-fips", suffix: p.suffix, account: true, fips: true},
+	}
+	if p.onSuffix != "" {
+		forms = append(forms,
+			hostForm{service: ServiceRegistry, prefix: "dkr-ecr", suffix: p.onSuffix, account: true},
+			hostForm{service: ServiceRegistry, prefix: "dkr-ecr-fips", suffix: p.onSuffix, account: true, fips: true})
+	}
+	return forms
+}
+
+func partitionByID(id string) (partition, bool) {
+	all := partitions()
+	i := slices.IndexFunc(all, func(p partition) bool { return p.id == id })
+	if i < 0 {
+		return partition{}, false
+	}
+	return all[i], true
+}

@@ -1,0 +1,163 @@
+package aws
+
+import (
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
+)
+
+// params are the parameters of a Query request, and what is found wrong with them.
+type params struct {
+	values url.Values
+	errors []string
+}
+
+// readParams reads the parameters of a GET from the query and of a POST from the body. What the signature covers is what is read.
+func readParams(r *http.Request, body []byte) (*params, *apiError) {
+	raw := r.URL.RawQuery
+	switch r.Method {
+	case http.MethodGet:
+	case http.MethodPost:
+		media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+		if err != nil || media != "application/x-www-form-urlencoded" {
+			return nil, refused(http.StatusBadRequest, "MalformedInput", "Content-Type must be application/x-www-form-urlencoded")
+		}
+		if len(body) > 0 {
+			raw = string(body)
+		}
+	default:
+		return nil, refused(http.StatusMethodNotAllowed, "MethodNotAllowed", "The specified method is not allowed against this resource.")
+	}
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return nil, refused(http.StatusBadRequest, "MalformedQueryString", "The query string contains a syntax error.")
+	}
+	for _, v := range values {
+		if len(v) > 1 {
+			return nil, refused(http.StatusBadRequest, "MalformedQueryString", "Keys may not contain more than one value")
+		}
+	}
+	return &params{values: values}, nil
+}
+
+func (p *params) get(name string) string { return p.values.Get(name) }
+
+// fail notes a violated constraint in AWS's words.
+func (p *params) fail(value *string, member, constraint string) {
+	shown := "null"
+	if value != nil {
+		shown = "'" + *value + "'"
+	}
+	p.errors = append(p.errors, fmt.Sprintf("Value %s at '%s' failed to satisfy constraint: Member must %s", shown, member, constraint))
+}
+
+// limits are constraints on a text parameter.
+type limits struct {
+	required bool
+	min, max int // in characters; max 0: none
+	pattern  string
+	secret   bool // the value must not be repeated in an error
+}
+
+// text reads a parameter and checks it. The member name in errors is the parameter's with a small first letter.
+func (p *params) text(name string, l limits) string {
+	member := strings.ToLower(name[:1]) + name[1:]
+	if !p.values.Has(name) {
+		if l.required {
+			p.fail(nil, member, "not be null")
+		}
+		return ""
+	}
+	value := p.get(name)
+	shown := value
+	if l.secret {
+		shown = "****"
+	}
+	length := utf8.RuneCountInString(value)
+	if l.pattern != "" && !regexp.MustCompile(`\A(?:`+l.pattern+`)\z`).MatchString(value) {
+		p.fail(&shown, member, "satisfy regular expression pattern: "+l.pattern)
+	}
+	if length < l.min {
+		p.fail(&shown, member, "have length greater than or equal to "+strconv.Itoa(l.min))
+	}
+	if l.max > 0 && length > l.max {
+		p.fail(&shown, member, "have length less than or equal to "+strconv.Itoa(l.max))
+	}
+	return value
+}
+
+// seconds reads a number within bounds, or its default.
+func (p *params) seconds(name string, lowest, highest, otherwise int) int {
+	if !p.values.Has(name) {
+		return otherwise
+	}
+	member, value := strings.ToLower(name[:1])+name[1:], p.get(name)
+	n, err := strconv.Atoi(value)
+	switch {
+	case err != nil:
+		p.fail(&value, member, "be a number")
+	case n < lowest:
+		p.fail(&value, member, "have value greater than or equal to "+strconv.Itoa(lowest))
+	case n > highest:
+		p.fail(&value, member, "have value less than or equal to "+strconv.Itoa(highest))
+	}
+	return n
+}
+
+// list reads name.member.1, name.member.2 … with a suffix to each, at most limit of them.
+func (p *params) list(name, suffix string, limit int) []string {
+	var out []string
+	for i := 1; ; i++ {
+		key := name + ".member." + strconv.Itoa(i) + suffix
+		if !p.values.Has(key) {
+			return out
+		}
+		if i > limit {
+			p.errors = append(p.errors, fmt.Sprintf("Value at '%s%s' failed to satisfy constraint: Member must have length less than or equal to %d",
+				strings.ToLower(name[:1]), name[1:], limit))
+			return out
+		}
+		out = append(out, p.get(key))
+	}
+}
+
+// refusal is the ValidationError for what was noted, or nil.
+func (p *params) refusal() *apiError {
+	if len(p.errors) == 0 {
+		return nil
+	}
+	plural := "s"
+	if len(p.errors) == 1 {
+		plural = ""
+	}
+	return validation(fmt.Sprintf("%d validation error%s detected: %s", len(p.errors), plural, strings.Join(p.errors, "; ")))
+}
+
+func validation(message string) *apiError {
+	return refused(http.StatusBadRequest, "ValidationError", message)
+}
+
+// roleARN is a parsed arn:<partition>:iam::<account>:role/<path><name>.
+type roleARN struct{ partition, account, path, name string }
+
+func parseRoleARN(s string) (roleARN, bool) {
+	parts := strings.SplitN(s, ":", 6)
+	if len(parts) != 6 || parts[0] != "arn" || parts[2] != "iam" || parts[3] != "" || !policy.IsAccountID(parts[4]) {
+		return roleARN{}, false
+	}
+	rest, ok := strings.CutPrefix(parts[5], "role/")
+	if !ok {
+		return roleARN{}, false
+	}
+	slash := strings.LastIndexByte(rest, '/')
+	a := roleARN{partition: parts[1], account: parts[4], path: "/" + rest[:slash+1], name: rest[slash+1:]}
+	_, known := partitionByID(a.partition)
+	return a, known && namePattern().MatchString(a.name)
+}

@@ -1,0 +1,44 @@
+package policy
+
+import "strings"
+
+// glob says whether s matches the pattern, in which * stands for any bytes, none included, and ? for one byte. It takes linear space and at
+// most len(pattern)*len(s) steps, whatever a stranger writes.
+func glob(pattern, s string) bool {
+	p, i := 0, 0
+	star, mark := -1, 0 // the last * seen, and where in s its match ends for now
+	for i < len(s) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, mark = p, i
+			p++
+		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == s[i]):
+			p++
+			i++
+		case star >= 0:
+			mark++
+			p, i = star+1, mark
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[p:], "*") == ""
+}
+
+// globARN matches an ARN segment by segment, so that a * in the region does not swallow the account. A lone * matches everything.
+// Source: IAM User Guide, "Using wildcards in resource ARNs".
+func globARN(pattern, arn string) bool {
+	if pattern == "*" {
+		return true
+	}
+	p, a := strings.SplitN(pattern, ":", 6), strings.SplitN(arn, ":", 6)
+	if len(p) != 6 || len(a) != 6 {
+		return false
+	}
+	for i := range p {
+		if !glob(p[i], a[i]) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,389 @@
+// Package policy reads and evaluates IAM policy documents: trust policies of roles, permission policies of roles, users and sessions, and
+// resource policies of repositories.
+//
+// Reading is strict. What this package does not understand (an unknown element, operator or variable) is an error that names where it is; it is
+// never skipped, because a skipped condition is a wider policy. Source: IAM User Guide, "Grammar of the IAM JSON policy language" and "IAM JSON
+// policy elements".
+package policy
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxDocument bounds a document, in bytes. IAM's own limits are lower (2,048 to 10,240 by kind) but do not count white space.
+const maxDocument = 64 << 10
+
+// Kind is what a document is attached to, which decides the elements it may have.
+type Kind int
+
+const (
+	// Trust is a role's trust policy: it has principals and no resources.
+	Trust Kind = iota
+	// Permissions is an identity's policy, a managed policy or a session policy: it has resources and no principals.
+	Permissions
+	// Resource is a policy on a resource that is implied, as ECR's repository policies are: it has principals and no resources.
+	Resource
+)
+
+// Error is a document that cannot be.
+type Error struct {
+	// Path is where in the document, such as "Statement[0].Condition".
+	Path string
+	// Fix says what is wrong there and what is allowed.
+	Fix string
+}
+
+// Error names the place and the fix.
+func (e *Error) Error() string {
+	if e.Path == "" {
+		return "policy: " + e.Fix
+	}
+	return "policy: " + e.Path + ": " + e.Fix
+}
+
+func refuse(path, format string, args ...any) error {
+	return &Error{Path: path, Fix: fmt.Sprintf(format, args...)}
+}
+
+// Document is a parsed policy. Its zero value has no statement and therefore allows nothing.
+type Document struct {
+	kind       Kind
+	statements []statement
+	source     string
+}
+
+type statement struct {
+	sid        string
+	deny       bool
+	principals principals
+	actions    []string // lower case
+	resources  []string
+	conditions []condition
+}
+
+type principals struct {
+	anyone    bool
+	aws       []string
+	federated []string
+	services  []string
+}
+
+// String returns the document as it was given.
+func (d Document) String() string { return d.source }
+
+// MarshalJSON returns the document as it was given, or null for the zero value.
+func (d Document) MarshalJSON() ([]byte, error) {
+	if d.source == "" {
+		return []byte("null"), nil
+	}
+	return []byte(d.source), nil
+}
+
+// Parse reads a document of the given kind. The error is an [*Error].
+func Parse(kind Kind, data []byte) (Document, error) {
+	if len(data) > maxDocument {
+		return Document{}, refuse("", "the document is longer than %d bytes", maxDocument)
+	}
+	if err := checkJSON(data); err != nil {
+		return Document{}, err
+	}
+	top, err := object("", data, "Version", "Id", "Statement")
+	if err != nil {
+		return Document{}, err
+	}
+	var version string
+	if raw, ok := top["Version"]; ok {
+		if version, err = text("Version", raw); err != nil {
+			return Document{}, err
+		}
+	}
+	if version != "2012-10-17" && version != "2008-10-17" {
+		return Document{}, refuse("Version", `give "2012-10-17"`)
+	}
+	if raw, ok := top["Id"]; ok {
+		if _, err := text("Id", raw); err != nil {
+			return Document{}, err
+		}
+	}
+	raws, err := oneOrMore("Statement", top["Statement"])
+	if err != nil {
+		return Document{}, err
+	}
+	d := Document{kind: kind, source: string(bytes.TrimSpace(data))}
+	sids := map[string]bool{}
+	for i, raw := range raws {
+		s, err := parseStatement("Statement["+strconv.Itoa(i)+"]", kind, raw)
+		if err != nil {
+			return Document{}, err
+		}
+		if s.sid != "" && sids[s.sid] {
+			return Document{}, refuse("Statement["+strconv.Itoa(i)+"].Sid", "%q is used twice", s.sid)
+		}
+		sids[s.sid] = true
+		d.statements = append(d.statements, s)
+	}
+	return d, nil
+}
+
+func parseStatement(path string, kind Kind, raw json.RawMessage) (statement, error) {
+	allowed := []string{"Sid", "Effect", "Action", "Condition"}
+	if kind == Permissions {
+		allowed = append(allowed, "Resource")
+	} else {
+		allowed = append(allowed, "Principal")
+	}
+	fields, err := object(path, raw, allowed...)
+	if err != nil {
+		return statement{}, err
+	}
+	var s statement
+	if raw, ok := fields["Sid"]; ok {
+		if s.sid, err = text(path+".Sid", raw); err != nil {
+			return statement{}, err
+		}
+	}
+	effect, err := text(path+".Effect", fields["Effect"])
+	switch {
+	case err != nil:
+		return statement{}, err
+	case effect == "Deny":
+		s.deny = true
+	case effect != "Allow":
+		return statement{}, refuse(path+".Effect", "give Allow or Deny")
+	}
+	if s.actions, err = parseActions(path+".Action", kind, fields["Action"]); err != nil {
+		return statement{}, err
+	}
+	if kind == Permissions {
+		s.resources, err = parseResources(path+".Resource", fields["Resource"])
+	} else {
+		s.principals, err = parsePrincipals(path+".Principal", fields["Principal"])
+	}
+	if err != nil {
+		return statement{}, err
+	}
+	if raw, ok := fields["Condition"]; ok {
+		if s.conditions, err = parseConditions(path+".Condition", raw); err != nil {
+			return statement{}, err
+		}
+	}
+	return s, nil
+}
+
+func actionForm() *regexp.Regexp {
+	return regexp.MustCompile(`\A[a-z0-9-]+:[a-zA-Z0-9*?]+\z`)
+}
+
+func parseActions(path string, kind Kind, raw json.RawMessage) ([]string, error) {
+	actions, err := texts(path, raw)
+	if err != nil {
+		return nil, err
+	}
+	form := actionForm()
+	for i, a := range actions {
+		if a == "*" && kind != Trust {
+			continue
+		}
+		if !form.MatchString(a) {
+			return nil, refuse(path, "%q is not an action: write service:Operation", a)
+		}
+		if kind == Trust && !strings.HasPrefix(a, "sts:") {
+			return nil, refuse(path, "%q: a trust policy allows actions of sts only", a)
+		}
+		actions[i] = strings.ToLower(a)
+	}
+	return actions, nil
+}
+
+func parseResources(path string, raw json.RawMessage) ([]string, error) {
+	resources, err := texts(path, raw)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range resources {
+		if r == "*" {
+			continue
+		}
+		parts := strings.SplitN(r, ":", 6)
+		if len(parts) != 6 || parts[0] != "arn" || parts[5] == "" {
+			return nil, refuse(path, `%q is not an ARN: write arn:partition:service:region:account:resource, or "*"`, r)
+		}
+	}
+	return resources, nil
+}
+
+func parsePrincipals(path string, raw json.RawMessage) (principals, error) {
+	if raw == nil {
+		return principals{}, refuse(path, "is required")
+	}
+	if bytes.HasPrefix(bytes.TrimSpace(raw), []byte(`"`)) {
+		s, err := text(path, raw)
+		if err != nil || s != "*" {
+			return principals{}, refuse(path, `give "*" or an object with AWS, Federated or Service`)
+		}
+		return principals{anyone: true}, nil
+	}
+	fields, err := object(path, raw, "AWS", "Federated", "Service")
+	if err != nil {
+		return principals{}, err
+	}
+	if len(fields) == 0 {
+		return principals{}, refuse(path, "name at least one principal")
+	}
+	var p principals
+	for name, to := range map[string]*[]string{"AWS": &p.aws, "Federated": &p.federated, "Service": &p.services} {
+		raw, ok := fields[name]
+		if !ok {
+			continue
+		}
+		values, err := texts(path+"."+name, raw)
+		if err != nil {
+			return principals{}, err
+		}
+		for _, v := range values {
+			if v == "*" && name == "AWS" {
+				p.anyone = true
+				continue
+			}
+			if strings.ContainsAny(v, "*?") {
+				return principals{}, refuse(path+"."+name, "%q: wildcards are not allowed in a principal", v)
+			}
+			if name == "AWS" && !validAWSPrincipal(v) {
+				return principals{}, refuse(path+"."+name, "%q is neither an account ID nor an ARN of iam or sts", v)
+			}
+			*to = append(*to, v)
+		}
+	}
+	return p, nil
+}
+
+func validAWSPrincipal(p string) bool {
+	if IsAccountID(p) {
+		return true
+	}
+	parts := strings.SplitN(p, ":", 6)
+	return len(parts) == 6 && parts[0] == "arn" && (parts[2] == "iam" || parts[2] == "sts") && IsAccountID(parts[4]) && parts[5] != ""
+}
+
+// IsAccountID says whether s is an AWS account ID: twelve digits.
+func IsAccountID(s string) bool {
+	return len(s) == 12 && strings.Trim(s, "0123456789") == ""
+}
+
+// checkJSON demands one JSON value without duplicate keys. encoding/json would keep the last of two: whoever reads the first sees another policy.
+func checkJSON(data []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	if err := checkValue(dec, ""); err != nil {
+		return err
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return refuse("", "there is something after the end of the document")
+	}
+	return nil
+}
+
+func checkValue(dec *json.Decoder, path string) error {
+	token, err := dec.Token()
+	if err != nil {
+		return refuse(path, "the document is not JSON")
+	}
+	delim, ok := token.(json.Delim)
+	if !ok {
+		return nil
+	}
+	seen := map[string]bool{}
+	for n := 0; dec.More(); n++ {
+		inner := path + "[" + strconv.Itoa(n) + "]"
+		if delim == '{' {
+			key, err := dec.Token()
+			if err != nil {
+				return refuse(path, "the document is not JSON")
+			}
+			name, _ := key.(string)
+			if seen[name] {
+				return refuse(path, "%q stands there twice", name)
+			}
+			seen[name] = true
+			inner = strings.TrimPrefix(path+"."+name, ".")
+		}
+		if err := checkValue(dec, inner); err != nil {
+			return err
+		}
+	}
+	if _, err := dec.Token(); err != nil {
+		return refuse(path, "the document is not JSON")
+	}
+	return nil
+}
+
+// object reads a JSON object whose keys are among those allowed, in exactly that spelling.
+func object(path string, raw json.RawMessage, allowed ...string) (map[string]json.RawMessage, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
+		return nil, refuse(path, "give an object")
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if !slices.Contains(allowed, name) {
+			return nil, refuse(path, "%q is not supported here; known are %s", name, strings.Join(allowed, ", "))
+		}
+	}
+	return fields, nil
+}
+
+func text(path string, raw json.RawMessage) (string, error) {
+	var s *string
+	if len(raw) == 0 {
+		return "", refuse(path, "is required")
+	}
+	if err := json.Unmarshal(raw, &s); err != nil || s == nil {
+		return "", refuse(path, "give a string")
+	}
+	if strings.Contains(*s, "${") {
+		return "", refuse(path, "policy variables (${…}) are not supported")
+	}
+	return *s, nil
+}
+
+// oneOrMore reads a list, or a single value as a list of one. An empty list is refused.
+func oneOrMore(path string, raw json.RawMessage) ([]json.RawMessage, error) {
+	if len(raw) == 0 {
+		return nil, refuse(path, "is required")
+	}
+	if !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")) {
+		return []json.RawMessage{raw}, nil
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, refuse(path, "give a list")
+	}
+	if len(list) == 0 {
+		return nil, refuse(path, "the list is empty")
+	}
+	return list, nil
+}
+
+func texts(path string, raw json.RawMessage) ([]string, error) {
+	raws, err := oneOrMore(path, raw)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]string, len(raws))
+	for i, r := range raws {
+		if out[i], err = text(path, r); err != nil {
+			return nil, err
+		}
+		if out[i] == "" {
+			return nil, refuse(path, "an entry is empty")
+		}
+	}
+	return out, nil
+}

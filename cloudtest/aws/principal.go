@@ -1,0 +1,243 @@
+package aws
+
+import (
+	"crypto/subtle"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
+	"github.com/lanyard-dev/lanyard/cloudtest/aws/sigv4"
+)
+
+// principal is a proved caller: a session or a user. Its zero value is nobody and may do nothing.
+type principal struct {
+	account string
+	session *session // or
+	user    string
+	userID  string
+	userARN string
+}
+
+func (p principal) arn() string {
+	if p.session != nil {
+		return p.session.arn()
+	}
+	return p.userARN
+}
+
+// userid is GetCallerIdentity's UserId.
+func (p principal) id() string {
+	if p.session != nil {
+		return p.session.roleID + ":" + p.session.name
+	}
+	return p.userID
+}
+
+func (p principal) names() policy.Principal {
+	arns := []string{p.arn()}
+	if p.session != nil {
+		arns = append(arns, p.session.roleARN)
+	}
+	return policy.Principal{Account: p.account, ARNs: arns}
+}
+
+// authenticate proves the caller of an API by SigV4. Body is the request's whole body.
+func (c *Cloud) authenticate(r *http.Request, body []byte, ep endpoint, now time.Time) (principal, *apiError) {
+	sig, err := sigv4.Parse(r)
+	if err != nil {
+		return principal{}, signatureError(err)
+	}
+	who, secret, refusal := c.lookup(sig, ep, now)
+	if refusal != nil {
+		return principal{}, refusal
+	}
+	if sig.Service != ep.service {
+		return principal{}, refused(http.StatusForbidden, "SignatureDoesNotMatch", "Credential should be scoped to correct service: '"+ep.service+"'. ").
+			because("the signature is for service " + sig.Service)
+	}
+	if sig.Region != ep.region {
+		return principal{}, refused(http.StatusForbidden, "SignatureDoesNotMatch", "Credential should be scoped to a valid region. ").
+			because("the signature is for region " + sig.Region + ", the endpoint is of " + ep.region)
+	}
+	if err := sig.Verify(r, body, secret, now); err != nil {
+		return principal{}, signatureError(err)
+	}
+	if s := who.session; s != nil && !now.Before(s.expires) {
+		return principal{}, refused(http.StatusForbidden, "ExpiredToken", "The security token included in the request is expired")
+	}
+	return who, nil
+}
+
+func signatureError(err error) *apiError {
+	var e *sigv4.Error
+	if !errors.As(err, &e) {
+		return refused(http.StatusInternalServerError, "InternalFailure", "").because(err.Error())
+	}
+	switch {
+	case errors.Is(err, sigv4.ErrMissing):
+		return refused(http.StatusForbidden, "MissingAuthenticationToken", e.Message)
+	case errors.Is(err, sigv4.ErrIncomplete):
+		return refused(http.StatusBadRequest, "IncompleteSignature", e.Message)
+	default: // ErrMismatch and ErrTime, which differ in their message only
+		return refused(http.StatusForbidden, "SignatureDoesNotMatch", e.Message).because(e.Reason)
+	}
+}
+
+// lookup finds whose key signed. It proves nothing yet.
+func (c *Cloud) lookup(sig sigv4.Signature, ep endpoint, now time.Time) (principal, string, *apiError) {
+	unknown := func(reason string) (principal, string, *apiError) {
+		return principal{}, "", refused(http.StatusForbidden, "InvalidClientTokenId", "The security token included in the request is invalid.").because(reason)
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if owner, ok := c.keys[sig.AccessKeyID]; ok {
+		a := c.accounts[owner.account]
+		if a == nil || a.users[owner.user] == nil || a.partition.id != ep.partition {
+			return unknown("the access key is of another partition")
+		}
+		if sig.SecurityToken != "" {
+			return unknown("a user's key was used with a session token")
+		}
+		u := a.users[owner.user]
+		return principal{account: a.id, user: u.name, userID: u.id, userARN: u.arn}, owner.secret, nil
+	}
+	s, ok := c.sessions.get(sig.AccessKeyID)
+	if !ok {
+		return unknown("there is no such access key")
+	}
+	if subtle.ConstantTimeCompare([]byte(s.token), []byte(sig.SecurityToken)) != 1 {
+		return unknown("the session token is not the access key's")
+	}
+	if s.partition != ep.partition {
+		return unknown("the session is of another partition")
+	}
+	if c.roleOf(s) == nil && now.Before(s.expires) {
+		return unknown("the session's role was deleted")
+	}
+	return principal{account: s.account, session: s}, s.secret, nil
+}
+
+// roleOf returns a session's role, or nil if it was deleted, even if another one has its name now. The lock must be held.
+func (c *Cloud) roleOf(s *session) *role {
+	a := c.accounts[s.account]
+	if a == nil {
+		return nil
+	}
+	if r := a.roles[s.roleName]; r != nil && r.id == s.roleID {
+		return r
+	}
+	return nil
+}
+
+// verdict is what IAM says to a request.
+type verdict struct {
+	allowed bool
+	// why ends AWS's message: "because no identity-based policy allows the ecr:BatchGetImage action".
+	why string
+	// reason names the statement or condition, for the journal.
+	reason string
+}
+
+// authorize asks the caller's own policies and, if there is one, the policy of a resource that owner (an account ID) owns. A trust policy is a
+// resource policy without which nothing is allowed: mustName says so.
+// Source: IAM User Guide, "Policy evaluation logic".
+func (c *Cloud) authorize(p principal, action, resource, owner string, resourcePolicy policy.Document, mustName bool, ctx policy.Context) verdict {
+	identity, ok := c.policiesOf(p)
+	if !ok {
+		return verdict{why: "because no identity-based policy allows the " + action + " action", reason: "the role or user was deleted"}
+	}
+	if ctx == nil {
+		ctx = policy.Context{}
+	}
+	c.principalContext(p, ctx)
+	req := policy.Request{Principal: p.names(), Action: action, Resource: resource, Context: ctx}
+	own := policy.EvaluateAll(identity, req)
+	onResource := resourcePolicy.Evaluate(req)
+	inSession := policy.Decision{Effect: policy.Allow}
+	if p.session != nil && len(p.session.policies) > 0 {
+		inSession = policy.EvaluateAll(p.session.policies, req)
+	}
+	for _, d := range []struct {
+		decision policy.Decision
+		kind     string
+	}{{own, "an identity-based"}, {onResource, "a resource-based"}, {inSession, "a session"}} {
+		if d.decision.Effect == policy.Deny {
+			return verdict{why: "with an explicit deny in " + d.kind + " policy", reason: d.kind + " policy: " + d.decision.Reason}
+		}
+	}
+	no := func(kind, reason string) verdict {
+		return verdict{why: "because no " + kind + " policy allows the " + action + " action", reason: kind + " policy: " + reason}
+	}
+	resourceAllows := onResource.Effect == policy.Allow
+	switch {
+	case inSession.Effect != policy.Allow:
+		return no("session", inSession.Reason)
+	case (mustName || owner != p.account) && !resourceAllows:
+		return no("resource-based", onResource.Reason)
+	case own.Effect == policy.Allow:
+		return verdict{allowed: true}
+	case owner == p.account && resourceAllows && !onResource.ByAccount:
+		return verdict{allowed: true}
+	default:
+		return no("identity-based", own.Reason)
+	}
+}
+
+// policiesOf returns the caller's permission policies as they are now.
+func (c *Cloud) policiesOf(p principal) ([]policy.Document, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	a := c.accounts[p.account]
+	if a == nil {
+		return nil, false
+	}
+	var docs []policy.Document
+	if p.session != nil {
+		r := c.roleOf(p.session)
+		if r == nil {
+			return nil, false
+		}
+		for _, d := range r.policies {
+			docs = append(docs, d)
+		}
+		for _, arn := range r.managed {
+			docs = append(docs, a.managed[arn])
+		}
+		return docs, true
+	}
+	u := a.users[p.user]
+	if p.user == "" || u == nil || u.id != p.userID {
+		return nil, false
+	}
+	for _, d := range u.policies {
+		docs = append(docs, d)
+	}
+	return docs, true
+}
+
+// principalContext sets the condition keys that follow from the caller. Source: IAM User Guide, "AWS global condition context keys".
+func (c *Cloud) principalContext(p principal, ctx policy.Context) {
+	ctx.Set("aws:PrincipalAccount", p.account)
+	ctx.Set("aws:userid", p.id())
+	ctx.Set("aws:SecureTransport", "true")
+	ctx.Set("aws:CurrentTime", time.Now().UTC().Format(time.RFC3339))
+	if p.session == nil {
+		ctx.Set("aws:PrincipalType", "User")
+		ctx.Set("aws:PrincipalArn", p.userARN)
+		ctx.Set("aws:username", p.user)
+		return
+	}
+	ctx.Set("aws:PrincipalType", "AssumedRole")
+	ctx.Set("aws:PrincipalArn", p.session.roleARN)
+	ctx.Set("aws:TokenIssueTime", p.session.issued.UTC().Format(time.RFC3339))
+	for k, v := range p.session.tags {
+		ctx.Set("aws:PrincipalTag/"+k, v)
+	}
+	if p.session.sourceIdentity != "" {
+		ctx.Set("aws:SourceIdentity", p.session.sourceIdentity)
+	}
+	if p.session.federated != "" {
+		ctx.Set("aws:FederatedProvider", p.session.federated)
+	}
+}

@@ -1,0 +1,197 @@
+package cloudtest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+)
+
+// Admin changes and questions a cloud in another process, through the admin API at its proxy.
+type Admin struct {
+	// URL is the proxy's, as [Cloud.ProxyURL] gives it.
+	URL string
+	// Client makes the requests. It must not use a proxy. Nil means one without proxy and with the context's deadline only.
+	Client *http.Client
+}
+
+// AdminError is a request that the cloud refused.
+type AdminError struct {
+	// Status is the HTTP status.
+	Status int
+	// Message is the cloud's explanation.
+	Message string
+}
+
+// Error returns the explanation.
+func (e *AdminError) Error() string {
+	return fmt.Sprintf("local cloud: HTTP %d: %s", e.Status, e.Message)
+}
+
+// Journal returns the calls that f selects, and the totals.
+func (a *Admin) Journal(ctx context.Context, f journal.Filter) (JournalPage, error) {
+	var page JournalPage
+	err := a.call(ctx, http.MethodGet, "/journal", f.Query(), nil, &page)
+	return page, err
+}
+
+// ResetJournal forgets all calls.
+func (a *Admin) ResetJournal(ctx context.Context) error {
+	return a.call(ctx, http.MethodDelete, "/journal", nil, nil, nil)
+}
+
+// Faults returns the faults in force.
+func (a *Admin) Faults(ctx context.Context) ([]fault.Fault, error) {
+	var page faultsPage
+	err := a.call(ctx, http.MethodGet, "/faults", nil, nil, &page)
+	return page.Faults, err
+}
+
+// AddFault puts a fault in force and returns its ID.
+func (a *Admin) AddFault(ctx context.Context, f fault.Fault) (string, error) {
+	var id faultID
+	err := a.call(ctx, http.MethodPost, "/faults", nil, f, &id)
+	return id.ID, err
+}
+
+// RemoveFault ends a fault.
+func (a *Admin) RemoveFault(ctx context.Context, id string) error {
+	return a.call(ctx, http.MethodDelete, "/faults/"+url.PathEscape(id), nil, nil, nil)
+}
+
+// ClearFaults ends all faults.
+func (a *Admin) ClearFaults(ctx context.Context) error {
+	return a.call(ctx, http.MethodDelete, "/faults", nil, nil, nil)
+}
+
+// SetQuotas replaces all quotas.
+func (a *Admin) SetQuotas(ctx context.Context, quotas []fault.Quota) error {
+	return a.call(ctx, http.MethodPut, "/quotas", nil, append([]fault.Quota{}, quotas...), nil)
+}
+
+// PutIssuer serves an issuer with fixed keys.
+func (a *Admin) PutIssuer(ctx context.Context, s oidc.Static) error {
+	return a.call(ctx, http.MethodPut, "/issuers", nil, s, nil)
+}
+
+// CAPEM returns the CA's certificate.
+func (a *Admin) CAPEM(ctx context.Context) ([]byte, error) {
+	var pem []byte
+	err := a.call(ctx, http.MethodGet, "/ca.pem", nil, nil, &pem)
+	return pem, err
+}
+
+// AddAccount is [aws.Cloud.AddAccount].
+func (a *Admin) AddAccount(ctx context.Context, account aws.Account) error {
+	return a.call(ctx, http.MethodPost, "/aws/accounts", nil, account, nil)
+}
+
+// PutOIDCProvider is [aws.Cloud.PutOIDCProvider].
+func (a *Admin) PutOIDCProvider(ctx context.Context, account string, p aws.OIDCProvider) error {
+	return a.call(ctx, http.MethodPut, awsPath(account, "oidc-providers"), nil, p, nil)
+}
+
+// DeleteOIDCProvider is [aws.Cloud.DeleteOIDCProvider].
+func (a *Admin) DeleteOIDCProvider(ctx context.Context, account, issuer string) error {
+	return a.call(ctx, http.MethodDelete, awsPath(account, "oidc-providers"), url.Values{"url": {issuer}}, nil, nil)
+}
+
+// PutRole is [aws.Cloud.PutRole].
+func (a *Admin) PutRole(ctx context.Context, account string, r aws.Role) error {
+	return a.call(ctx, http.MethodPut, awsPath(account, "roles"), nil, r, nil)
+}
+
+// PutTrustPolicy is [aws.Cloud.PutTrustPolicy].
+func (a *Admin) PutTrustPolicy(ctx context.Context, account, role string, document json.RawMessage) error {
+	return a.call(ctx, http.MethodPut, awsPath(account, "trust-policy"), url.Values{"role": {role}}, document, nil)
+}
+
+// DeleteRole is [aws.Cloud.DeleteRole].
+func (a *Admin) DeleteRole(ctx context.Context, account, role string) error {
+	return a.call(ctx, http.MethodDelete, awsPath(account, "roles"), url.Values{"name": {role}}, nil, nil)
+}
+
+// PutUser is [aws.Cloud.PutUser].
+func (a *Admin) PutUser(ctx context.Context, account string, u aws.User) error {
+	return a.call(ctx, http.MethodPut, awsPath(account, "users"), nil, u, nil)
+}
+
+// DeleteUser is [aws.Cloud.DeleteUser].
+func (a *Admin) DeleteUser(ctx context.Context, account, user string) error {
+	return a.call(ctx, http.MethodDelete, awsPath(account, "users"), url.Values{"name": {user}}, nil, nil)
+}
+
+// PutRepository is [aws.Cloud.PutRepository].
+func (a *Admin) PutRepository(ctx context.Context, account string, r aws.Repository) error {
+	return a.call(ctx, http.MethodPut, awsPath(account, "repositories"), nil, r, nil)
+}
+
+// DeleteRepository is [aws.Cloud.DeleteRepository].
+func (a *Admin) DeleteRepository(ctx context.Context, account, region, name string) error {
+	return a.call(ctx, http.MethodDelete, awsPath(account, "repositories"), url.Values{"region": {region}, "name": {name}}, nil, nil)
+}
+
+func awsPath(account, what string) string {
+	return "/aws/accounts/" + url.PathEscape(account) + "/" + what
+}
+
+// call makes a request. Into is nil, a *[]byte for the raw answer, or what the answer's JSON is decoded into.
+func (a *Admin) call(ctx context.Context, method, path string, query url.Values, body, into any) error {
+	var reader io.Reader
+	if body != nil {
+		encoded, err := json.Marshal(body)
+		if err != nil {
+			return fmt.Errorf("local cloud: %w", err)
+		}
+		reader = bytes.NewReader(encoded)
+	}
+	target := strings.TrimSuffix(a.URL, "/") + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target, reader)
+	if err != nil {
+		return fmt.Errorf("local cloud: %w", err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	client := a.Client
+	if client == nil {
+		direct := &http.Transport{DisableKeepAlives: true}
+		client = &http.Client{Transport: direct}
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("local cloud: %w", err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	answer, err := io.ReadAll(res.Body)
+	if err != nil {
+		return fmt.Errorf("local cloud: %w", err)
+	}
+	if res.StatusCode != http.StatusOK {
+		refused := adminError{Error: res.Status}
+		_ = json.Unmarshal(answer, &refused) // the status remains if there is no explanation
+		return &AdminError{Status: res.StatusCode, Message: refused.Error}
+	}
+	switch into := into.(type) {
+	case nil:
+	case *[]byte:
+		*into = answer
+	default:
+		if err := json.Unmarshal(answer, into); err != nil {
+			return fmt.Errorf("local cloud: %s %s: %w", method, path, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,373 @@
+package cloudtest
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+)
+
+const (
+	handshakeTimeout = 10 * time.Second
+	headerTimeout    = 30 * time.Second
+	idleTimeout      = 2 * time.Minute
+)
+
+// ErrClosed is returned when a closed cloud is used.
+var ErrClosed = errors.New("cloudtest: the cloud is closed")
+
+// Cloud is a local cloud. It is safe for concurrent use. Make one with [New], end it with [Cloud.Close].
+type Cloud struct {
+	authority *authority
+	roots     *x509.CertPool
+	journal   *journal.Journal
+	faults    *fault.Set
+	aws       *aws.Cloud
+
+	inner  *http.Server // serves the hosts, behind TLS
+	conns  *connQueue   // what inner accepts
+	closed chan struct{}
+	once   sync.Once
+
+	mu       sync.RWMutex // guards the rest
+	handlers map[string]http.Handler
+	proxies  map[*http.Server]struct{}
+	address  string // of the first proxy
+}
+
+// New makes the local cloud that cfg describes. It answers through [Cloud.Transport] at once, and to other programs once [Cloud.Start] or
+// [Cloud.Serve] is called. The error names the field of cfg that is at fault.
+func New(cfg Config) (*Cloud, error) {
+	ca, err := newAuthority()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cloud{
+		authority: ca,
+		roots:     x509.NewCertPool(),
+		journal:   journal.New(cfg.JournalSize),
+		faults:    &fault.Set{},
+		conns:     newConnQueue(),
+		closed:    make(chan struct{}),
+		handlers:  map[string]http.Handler{},
+		proxies:   map[*http.Server]struct{}{},
+	}
+	c.roots.AddCert(ca.cert)
+	if c.aws, err = aws.New(cfg.AWS, c.Transport(), c.faults); err != nil {
+		return nil, fmt.Errorf("cloudtest: %w", err)
+	}
+	if err := c.faults.SetQuotas(cfg.Quotas); err != nil {
+		return nil, fmt.Errorf("cloudtest: %w", err)
+	}
+	for i, f := range cfg.Faults {
+		if _, err := c.faults.Add(f); err != nil {
+			return nil, fmt.Errorf("cloudtest: faults[%d]: %w", i, err)
+		}
+	}
+	for i, issuer := range cfg.Issuers {
+		if err := c.PutIssuer(issuer); err != nil {
+			return nil, fmt.Errorf("cloudtest: issuers[%d]: %w", i, err)
+		}
+	}
+	c.inner = &http.Server{
+		Handler:           http.HandlerFunc(c.serveHost),
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		ErrorLog:          log.New(io.Discard, "", 0), // what goes wrong is in the journal
+	}
+	go func() { _ = c.inner.Serve(c.conns) }()
+	return c, nil
+}
+
+// AWS is the part of the cloud that is AWS: change its roles, hand in its data planes.
+func (c *Cloud) AWS() *aws.Cloud { return c.aws }
+
+// Journal is the record of all calls.
+func (c *Cloud) Journal() *journal.Journal { return c.journal }
+
+// Faults are the faults and quotas in force.
+func (c *Cloud) Faults() *fault.Set { return c.faults }
+
+// HostError is a host name that cannot be handed to [Cloud.Handle].
+type HostError struct {
+	// Host is the name.
+	Host string
+	// Fix says what is allowed.
+	Fix string
+}
+
+// Error names the host and the fix.
+func (e *HostError) Error() string { return "cloudtest: host " + strconv.Quote(e.Host) + ": " + e.Fix }
+
+func hostPattern() *regexp.Regexp {
+	return regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)+\z`)
+}
+
+// Handle makes h answer for a host: an issuer, a data plane. The host is a DNS name in lower case with at least one dot, without port. A host that the
+// cloud answers for itself, or an IP address, is a [*HostError]. A nil h ends a former one.
+func (c *Cloud) Handle(host string, h http.Handler) error {
+	switch {
+	case len(host) > 253 || !hostPattern().MatchString(host) || net.ParseIP(host) != nil:
+		return &HostError{Host: host, Fix: "give a DNS name in lower case with at least one dot, without port"}
+	case c.aws.Owns(host):
+		return &HostError{Host: host, Fix: "the cloud answers for it itself"}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h == nil {
+		delete(c.handlers, host)
+	} else {
+		c.handlers[host] = h
+	}
+	return nil
+}
+
+// HandleIssuer makes an issuer's documents available under its host. Several issuers of one host need a handler of the caller's own.
+func (c *Cloud) HandleIssuer(i *oidc.Issuer) error { return c.Handle(i.Host(), i) }
+
+// PutIssuer serves the documents of an issuer with fixed keys under its host.
+func (c *Cloud) PutIssuer(s oidc.Static) error {
+	h, err := s.Handler()
+	if err != nil {
+		return err
+	}
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		return &HostError{Host: s.URL, Fix: "give a URL"}
+	}
+	return c.Handle(u.Host, h)
+}
+
+// knows says whether the cloud answers for a host.
+func (c *Cloud) knows(host string) bool { return c.handler(host) != nil || c.aws.Owns(host) }
+
+func (c *Cloud) handler(host string) http.Handler {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.handlers[host]
+}
+
+// CAPEM is the certificate of the cloud's authority, PEM.
+func (c *Cloud) CAPEM() []byte { return append([]byte(nil), c.authority.pem...) }
+
+// WriteCA writes [Cloud.CAPEM] to a file, for SSL_CERT_FILE and the like. The file appears whole or not at all.
+func (c *Cloud) WriteCA(path string) error {
+	tmp := path + ".tmp"
+	if err := os.WriteFile(tmp, c.authority.pem, 0o644); err != nil { //nolint:gosec // a certificate is public
+		return fmt.Errorf("cloudtest: write CA: %w", err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return fmt.Errorf("cloudtest: write CA: %w", err)
+	}
+	return nil
+}
+
+// Close ends the cloud and all its connections. It is safe to call twice.
+func (c *Cloud) Close() error {
+	c.once.Do(func() {
+		close(c.closed)
+		c.mu.Lock()
+		proxies := c.proxies
+		c.proxies = nil
+		c.mu.Unlock()
+		for p := range proxies {
+			_ = p.Close()
+		}
+		_ = c.inner.Close()
+		_ = c.conns.Close()
+	})
+	return nil
+}
+
+// serveHost answers a request to one of the hosts and records it.
+func (c *Cloud) serveHost(w http.ResponseWriter, r *http.Request) {
+	call := journal.Call{Time: time.Now(), Host: hostOnly(r.Host)}
+	rec := &recorder{ResponseWriter: w, journal: c.journal, call: &call}
+	defer func() {
+		p := recover()
+		if p != nil && call.Code == "" {
+			call.Code, call.Reason = "Dropped", "the handler gave up"
+		}
+		rec.record()
+		if p != nil {
+			panic(p)
+		}
+	}()
+	// The certificate was checked for the name in the handshake; a Host header that says another one must not pass by it. RFC 9110 §7.4.
+	if r.TLS == nil || r.TLS.ServerName != call.Host || !portIs443(r.Host) {
+		call.Service, call.Code, call.Reason = journal.ServiceProxy, "MisdirectedRequest", "the Host header is not the name of the TLS handshake"
+		http.Error(rec, call.Reason, http.StatusMisdirectedRequest)
+		return
+	}
+	if h := c.handler(call.Host); h != nil {
+		c.serveHandler(rec, r, h, &call)
+		return
+	}
+	if !c.aws.Owns(call.Host) {
+		call.Service, call.Code, call.Reason = journal.ServiceProxy, "UnknownHost", refusal(call.Host)
+		http.Error(rec, call.Reason, http.StatusMisdirectedRequest)
+		return
+	}
+	c.aws.ServeCall(rec, r, &call)
+}
+
+// serveHandler lets a handed-in handler answer, under the faults that are in force.
+func (c *Cloud) serveHandler(w http.ResponseWriter, r *http.Request, h http.Handler, call *journal.Call) {
+	call.Service, call.Operation, call.Resource = journal.ServiceHandler, r.Method, r.URL.Path
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+	default:
+		call.Operation = "" // names are not the caller's to invent
+	}
+	effect := c.faults.Take(call.Host, call.Service, call.Operation)
+	if err := effect.Wait(r.Context()); err != nil {
+		call.Code, call.Reason = "CallerGone", "the caller went away during an injected delay"
+		panic(http.ErrAbortHandler)
+	}
+	call.Fault = effect.ID
+	fail := func(status int) {
+		call.Code, call.Reason = http.StatusText(status), "an injected fault"
+		http.Error(w, http.StatusText(status), status)
+	}
+	switch effect.Kind {
+	case fault.InternalFailure:
+		fail(http.StatusInternalServerError)
+	case fault.Unavailable:
+		fail(http.StatusServiceUnavailable)
+	case fault.Throttle:
+		fail(http.StatusTooManyRequests)
+	case fault.Drop:
+		call.Code, call.Reason = "Dropped", "an injected fault closed the connection"
+		panic(http.ErrAbortHandler)
+	case fault.Malformed:
+		call.Code, call.Reason = "Malformed", "an injected fault cut the answer off"
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"`)
+	case fault.None, fault.Latency, fault.Skew, fault.Refuse:
+		h.ServeHTTP(w, r)
+	}
+}
+
+func refusal(host string) string {
+	return "host " + strconv.Quote(host) + " is not part of this local cloud"
+}
+
+// hostOnly folds a Host header to what the tables hold.
+func hostOnly(hostport string) string {
+	host := hostport
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		host = h
+	}
+	return strings.ToLower(host)
+}
+
+func portIs443(hostport string) bool {
+	_, port, err := net.SplitHostPort(hostport)
+	return err != nil || port == "443"
+}
+
+// recorder writes the call into the journal when the answer's header is written, so that who has the answer finds it in the journal.
+type recorder struct {
+	http.ResponseWriter
+
+	journal *journal.Journal
+	call    *journal.Call
+	done    bool
+}
+
+func (r *recorder) record() {
+	if !r.done {
+		r.done = true
+		r.journal.Record(*r.call)
+	}
+}
+
+// WriteHeader records the call with its status.
+func (r *recorder) WriteHeader(status int) {
+	if status >= 200 && !r.done {
+		r.call.Status = status
+		r.record()
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Write writes the header first if need be.
+func (r *recorder) Write(b []byte) (int, error) {
+	if !r.done {
+		r.WriteHeader(http.StatusOK)
+	}
+	return r.ResponseWriter.Write(b)
+}
+
+// Flush lets data planes stream.
+func (r *recorder) Flush() {
+	if !r.done {
+		r.WriteHeader(http.StatusOK)
+	}
+	_ = http.NewResponseController(r.ResponseWriter).Flush()
+}
+
+// Unwrap is for http.ResponseController.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// connQueue is a net.Listener whose connections are put in by hand.
+type connQueue struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newConnQueue() *connQueue {
+	return &connQueue{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+// put hands a connection to whoever accepts, or closes it.
+func (q *connQueue) put(ctx context.Context, conn net.Conn) {
+	select {
+	case q.conns <- conn:
+	case <-q.closed:
+		_ = conn.Close()
+	case <-ctx.Done():
+		_ = conn.Close()
+	}
+}
+
+// Accept waits for the next connection.
+func (q *connQueue) Accept() (net.Conn, error) {
+	select {
+	case conn := <-q.conns:
+		return conn, nil
+	case <-q.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends Accept.
+func (q *connQueue) Close() error {
+	q.once.Do(func() { close(q.closed) })
+	return nil
+}
+
+// Addr is a placeholder: there is no address.
+func (q *connQueue) Addr() net.Addr { return queueAddr{} }
+
+type queueAddr struct{}
+
+func (queueAddr) Network() string { return "cloudtest" }
+func (queueAddr) String() string  { return "cloudtest" }

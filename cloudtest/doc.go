@@ -1,0 +1,68 @@
+// Package cloudtest is a local cloud that verifies. Programs reach it under the clouds' real host names, over real TLS, with unmodified SDKs; it
+// checks what the real clouds check (token signatures against the issuer's published keys, trust policies, SigV4, permissions for each request) and
+// answers with their error codes and bodies. Nothing leaves the machine: a host that is not part of the cloud is refused, and the refusal recorded.
+//
+// # A world
+//
+// A [Config] describes accounts, roles and repositories; [ParseConfig] reads it from JSON. Trust and permission policies are IAM's own documents.
+//
+//	cloud, err := cloudtest.New(cloudtest.Config{AWS: aws.Config{Accounts: []aws.Account{{
+//		ID:            "123456789123",
+//		OIDCProviders: []aws.OIDCProvider{{URL: issuer.URL(), ClientIDs: []string{"sts.amazonaws.com"}}},
+//		Roles:         []aws.Role{{Name: "tenant-a-ecr", TrustPolicy: trust, Policies: map[string]json.RawMessage{"pull": pull}}},
+//		Repositories:  []aws.Repository{{Region: "eu-west-1", Name: "tenant-a/app"}},
+//	}}}})
+//	defer cloud.Close()
+//
+// Issuers and data planes are HTTP handlers, handed in:
+//
+//	cloud.HandleIssuer(issuer)                          // an oidc.Issuer, which mints tokens good and bad
+//	cloud.Handle("oidc.eks.eu-west-1.amazonaws.com", p) // or an oidc.Proxy to a kube-apiserver's documents
+//	cloud.AWS().ServeRegistry(func(aws.Registry) http.Handler { return distribution })
+//
+// # Ways in
+//
+// In process, inject [Cloud.Transport]; it needs no port and works inside a testing/synctest bubble:
+//
+//	sts.New(sts.Options{Region: "eu-west-1", HTTPClient: &http.Client{Transport: cloud.Transport()}})
+//
+// Other programs go through the proxy. [Cloud.Start] listens on loopback, and [Cloud.Env] is what they need in their environment:
+//
+//	cloud.Start(ctx)
+//	cloud.WriteCA("ca.pem")
+//	cmd := exec.CommandContext(ctx, "aws", "sts", "get-caller-identity")
+//	cmd.Env = append(os.Environ(), cloud.Env("ca.pem")...)
+//
+// # What happened, and what goes wrong
+//
+// [Cloud.Journal] has every call with its verdict and, for a refusal, the condition that failed, which the caller is not told:
+//
+//	cloud.Journal().Calls(journal.Filter{Service: "sts", Subject: "system:serviceaccount:tenant-a:tenant-a-ecr-sa"})
+//
+// [Cloud.Faults] makes services slow, failing, throttled, unreachable or wrong about the time. Roles, trust and permissions change while sessions live,
+// and are in force at once:
+//
+//	cloud.Faults().Add(fault.Fault{Service: "sts", Kind: fault.Throttle, Count: 3})
+//	cloud.AWS().DeleteRole("123456789123", "tenant-a-ecr")
+//
+// # From another process
+//
+// The proxy's own address serves an admin API in JSON, and [Admin] is its client. It is open to whoever reaches loopback, as the proxy is.
+//
+//	GET    /journal?service=&operation=&…          {"dropped":0,"totals":[…],"calls":[…]}; parameters as journal.ParseFilter reads them
+//	DELETE /journal                                forget all calls
+//	GET    /faults                                 {"faults":[…]}
+//	POST   /faults                                 a fault.Fault; answers {"id":"…"}
+//	DELETE /faults, DELETE /faults/{id}            end all faults, or one
+//	PUT    /quotas                                 a list of fault.Quota, replacing all
+//	PUT    /issuers                                an oidc.Static
+//	GET    /ca.pem                                 the CA's certificate
+//	POST   /aws/accounts                           an aws.Account
+//	PUT    /aws/accounts/{account}/oidc-providers  an aws.OIDCProvider; DELETE with ?url=
+//	PUT    /aws/accounts/{account}/roles           an aws.Role; DELETE with ?name=
+//	PUT    /aws/accounts/{account}/trust-policy    an IAM document, with ?role=
+//	PUT    /aws/accounts/{account}/users           an aws.User; DELETE with ?name=
+//	PUT    /aws/accounts/{account}/repositories    an aws.Repository; DELETE with ?region=&name=
+//
+// An error is answered with status 4xx and {"error":"…"}.
+package cloudtest

@@ -1,0 +1,35 @@
+package cloudtest
+
+// Env is what a program needs in its environment to be in the cloud, as NAME=VALUE in a fixed order. It is complete in that it overrides whatever
+// inherited variable would lead around the proxy or to other roots; append it to an inherited environment. Loopback is not proxied.
+//
+// Identity is not set: AWS_PROFILE, keys and token files are the caller's business.
+//
+// CAFile is where [Cloud.WriteCA] wrote the CA.
+func (c *Cloud) Env(caFile string) []string { return Env(c.ProxyURL(), caFile) }
+
+// Env is [Cloud.Env] for a cloud in another process. Sources: Go's net/http and crypto/x509; AWS SDKs and Tools Reference Guide; Node.js CLI options.
+func Env(proxyURL, caFile string) []string {
+	const direct = "localhost,127.0.0.1,::1"
+	return []string{
+		"HTTPS_PROXY=" + proxyURL,
+		"https_proxy=" + proxyURL,
+		"HTTP_PROXY=" + proxyURL, // so that plain http is refused and recorded, not sent out
+		"http_proxy=" + proxyURL,
+		"ALL_PROXY=" + proxyURL,
+		"all_proxy=" + proxyURL,
+		"NO_PROXY=" + direct,
+		"no_proxy=" + direct,
+		"SSL_CERT_FILE=" + caFile,
+		"AWS_CA_BUNDLE=" + caFile, // an inherited one would win over SSL_CERT_FILE
+		"REQUESTS_CA_BUNDLE=" + caFile,
+		"CURL_CA_BUNDLE=" + caFile,
+		"NODE_EXTRA_CA_CERTS=" + caFile,
+		"AWS_EC2_METADATA_DISABLED=true", // the metadata service has an IP address, no name
+		"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=true",
+		"AWS_ENDPOINT_URL=",
+		"AWS_ENDPOINT_URL_STS=",
+		"AWS_ENDPOINT_URL_ECR=",
+		"AWS_ENDPOINT_URL_ECR_PUBLIC=",
+	}
+}

@@ -1,0 +1,336 @@
+// Package fault describes what can go wrong in the local cloud on purpose: slowness, failures, throttling, lost connections, a wrong clock.
+//
+// A [Fault] matches calls by host, service and operation and lasts for a number of calls or until it is removed. A [Quota] throttles by rate.
+// The services ask [Set.Take] for each call and answer in their own protocol's shape.
+package fault
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Kind is what goes wrong.
+type Kind string
+
+const (
+	// None is no failure.
+	None Kind = ""
+	// Latency delays the answer by Delay and goes on. Every other kind may have a Delay too.
+	Latency Kind = "latency"
+	// InternalFailure answers with the service's internal error, HTTP 500.
+	InternalFailure Kind = "internal-failure"
+	// Unavailable answers with the service's unavailability, HTTP 503.
+	Unavailable Kind = "unavailable"
+	// Throttle answers as the service does to a caller that asks too often.
+	Throttle Kind = "throttle"
+	// Refuse refuses connections to the host. It matches by host only.
+	Refuse Kind = "refuse"
+	// Drop closes the connection without an answer.
+	Drop Kind = "drop"
+	// Malformed answers HTTP 200 with a body that is cut off in the middle of its syntax.
+	Malformed Kind = "malformed"
+	// Skew moves the service's clock by Skew.
+	Skew Kind = "skew"
+)
+
+func kinds() []Kind {
+	return []Kind{Latency, InternalFailure, Unavailable, Throttle, Refuse, Drop, Malformed, Skew}
+}
+
+// Fault is one thing that goes wrong. Host, Service and Operation select the calls that it hits, as they stand in the journal; an empty one
+// selects all. In JSON, durations are Go's ("1.5s", "-20m").
+type Fault struct {
+	// ID names the fault in the journal and for removal. [Set.Add] gives one if it is empty.
+	ID string
+	// Host, Service and Operation must equal the call's, unless empty.
+	Host, Service, Operation string
+	// Kind is what happens.
+	Kind Kind
+	// Delay is waited before anything else happens, unless the caller goes away first.
+	Delay time.Duration
+	// Skew is added to the service's clock. Only with Kind [Skew].
+	Skew time.Duration
+	// Count is the number of calls that are hit before the fault ends; 0 means until it is removed.
+	Count int
+}
+
+type wireFault struct {
+	ID        string `json:"id,omitempty"`
+	Host      string `json:"host,omitempty"`
+	Service   string `json:"service,omitempty"`
+	Operation string `json:"operation,omitempty"`
+	Kind      Kind   `json:"kind"`
+	Delay     string `json:"delay,omitempty"`
+	Skew      string `json:"skew,omitempty"`
+	Count     int    `json:"count,omitempty"`
+}
+
+// MarshalJSON writes durations as strings.
+func (f Fault) MarshalJSON() ([]byte, error) {
+	w := wireFault{ID: f.ID, Host: f.Host, Service: f.Service, Operation: f.Operation, Kind: f.Kind, Count: f.Count}
+	if f.Delay != 0 {
+		w.Delay = f.Delay.String()
+	}
+	if f.Skew != 0 {
+		w.Skew = f.Skew.String()
+	}
+	return json.Marshal(w)
+}
+
+// UnmarshalJSON reads durations from strings. An unknown field is an error.
+func (f *Fault) UnmarshalJSON(data []byte) error {
+	var w wireFault
+	dec := json.NewDecoder(strings.NewReader(string(data)))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&w); err != nil {
+		return fmt.Errorf("fault: %w", err)
+	}
+	out := Fault{ID: w.ID, Host: w.Host, Service: w.Service, Operation: w.Operation, Kind: w.Kind, Count: w.Count}
+	for _, d := range []struct {
+		name, text string
+		to         *time.Duration
+	}{{"delay", w.Delay, &out.Delay}, {"skew", w.Skew, &out.Skew}} {
+		if d.text == "" {
+			continue
+		}
+		v, err := time.ParseDuration(d.text)
+		if err != nil {
+			return &Error{Field: d.name, Fix: "give a duration such as 1.5s"}
+		}
+		*d.to = v
+	}
+	*f = out
+	return nil
+}
+
+// Error is a fault or quota that cannot be.
+type Error struct {
+	// Field is the field at fault, by its JSON name.
+	Field string
+	// Fix says what is allowed.
+	Fix string
+}
+
+// Error names the field and the fix.
+func (e *Error) Error() string { return "fault: " + e.Field + ": " + e.Fix }
+
+func (f Fault) validate() error {
+	switch {
+	case !slices.Contains(kinds(), f.Kind):
+		return &Error{Field: "kind", Fix: fmt.Sprintf("give one of %v", kinds())}
+	case f.Delay < 0:
+		return &Error{Field: "delay", Fix: "give a positive duration"}
+	case f.Kind == Latency && f.Delay == 0:
+		return &Error{Field: "delay", Fix: "give a positive duration for kind latency"}
+	case (f.Kind == Skew) != (f.Skew != 0):
+		return &Error{Field: "skew", Fix: "give it with kind skew, and only there"}
+	case f.Kind == Refuse && (f.Host == "" || f.Service != "" || f.Operation != ""):
+		return &Error{Field: "host", Fix: "kind refuse matches by host only: give host, leave service and operation out"}
+	case f.Count < 0:
+		return &Error{Field: "count", Fix: "give 0 or a positive number"}
+	}
+	return nil
+}
+
+func (f Fault) hits(host, service, operation string) bool {
+	return (f.Host == "" || f.Host == host) && (f.Service == "" || f.Service == service) && (f.Operation == "" || f.Operation == operation)
+}
+
+// Quota throttles calls of a service (and operation, if set) above a rate, all callers together.
+type Quota struct {
+	// Service and Operation select the calls, as they stand in the journal. Service is required.
+	Service   string `json:"service"`
+	Operation string `json:"operation,omitempty"`
+	// PerSecond is the rate that is sustained. Required, positive.
+	PerSecond float64 `json:"perSecond"`
+	// Burst is how many calls may come at once; default: PerSecond, at least 1.
+	Burst int `json:"burst,omitempty"`
+}
+
+type bucket struct {
+	Quota
+
+	tokens float64
+	filled time.Time
+}
+
+// take takes one call from the bucket at the time now and says whether there was one left.
+func (b *bucket) take(now time.Time) bool {
+	b.tokens = min(float64(b.Burst), b.tokens+now.Sub(b.filled).Seconds()*b.PerSecond)
+	b.filled = now
+	if b.tokens < 1 {
+		return false
+	}
+	b.tokens--
+	return true
+}
+
+// Effect is what the faults and quotas together do to one call.
+type Effect struct {
+	// ID is the ID of the fault that gave Kind, "quota" for a quota, and empty if Kind is None.
+	ID string
+	// Kind is how the call fails; None, if it does not. It is never Latency, Skew or Refuse.
+	Kind Kind
+	// Delay is how long to wait first.
+	Delay time.Duration
+	// Skew is what to add to the clock.
+	Skew time.Duration
+}
+
+// Wait waits for the effect's delay, or returns the context's error when the caller goes away.
+func (e Effect) Wait(ctx context.Context) error {
+	if e.Delay <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(e.Delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Set holds the faults and quotas in force. Its zero value holds none. It is safe for concurrent use.
+type Set struct {
+	mu      sync.Mutex
+	faults  []*Fault
+	buckets []*bucket
+	next    int
+}
+
+// Add puts a fault in force and returns its ID. The error is an [*Error].
+func (s *Set) Add(f Fault) (string, error) {
+	if err := f.validate(); err != nil {
+		return "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.ID == "" {
+		s.next++
+		f.ID = "fault-" + strconv.Itoa(s.next)
+	}
+	if slices.ContainsFunc(s.faults, func(other *Fault) bool { return other.ID == f.ID }) {
+		return "", &Error{Field: "id", Fix: "choose an ID that is not in use"}
+	}
+	s.faults = append(s.faults, &f)
+	return f.ID, nil
+}
+
+// Remove ends a fault and says whether it was in force.
+func (s *Set) Remove(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := len(s.faults)
+	s.faults = slices.DeleteFunc(s.faults, func(f *Fault) bool { return f.ID == id })
+	return len(s.faults) < before
+}
+
+// Clear ends all faults. Quotas stay.
+func (s *Set) Clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = nil
+}
+
+// List returns the faults in force; Count is what is left of it.
+func (s *Set) List() []Fault {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]Fault, 0, len(s.faults))
+	for _, f := range s.faults {
+		out = append(out, *f)
+	}
+	return out
+}
+
+// SetQuotas replaces all quotas; each starts full. The error is an [*Error].
+func (s *Set) SetQuotas(quotas []Quota) error {
+	buckets := make([]*bucket, 0, len(quotas))
+	for i, q := range quotas {
+		field := "quotas[" + strconv.Itoa(i) + "]."
+		switch {
+		case q.Service == "":
+			return &Error{Field: field + "service", Fix: "name the service to throttle"}
+		case !(q.PerSecond > 0): // written so that NaN is refused too
+			return &Error{Field: field + "perSecond", Fix: "give a positive rate"}
+		case q.Burst < 0:
+			return &Error{Field: field + "burst", Fix: "give 0 or a positive number"}
+		case q.Burst == 0:
+			q.Burst = max(1, int(q.PerSecond))
+		}
+		buckets = append(buckets, &bucket{Quota: q, tokens: float64(q.Burst), filled: time.Now()})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.buckets = buckets
+	return nil
+}
+
+// Take returns what happens to a call and counts it against every fault that hits it. All delays and skews add up; the fault that was added
+// first decides how the call fails, and a quota only if no fault does.
+func (s *Set) Take(host, service, operation string) Effect {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var e Effect
+	for _, f := range s.faults {
+		if f.Kind == Refuse || !f.hits(host, service, operation) {
+			continue
+		}
+		failing := f.Kind != Latency && f.Kind != Skew
+		if failing && e.Kind != None {
+			continue // its turn comes with a later call
+		}
+		e.Delay += f.Delay
+		e.Skew += f.Skew
+		if failing {
+			e.Kind, e.ID = f.Kind, f.ID
+		}
+		f.count()
+	}
+	s.sweep()
+	for _, b := range s.buckets {
+		if b.Service != service || (b.Operation != "" && b.Operation != operation) {
+			continue
+		}
+		if !b.take(time.Now()) && e.Kind == None {
+			e.Kind, e.ID = Throttle, "quota"
+		}
+	}
+	return e
+}
+
+// TakeConnect says whether a connection to host is refused, and by which fault, and counts it against that fault.
+func (s *Set) TakeConnect(host string) (id string, refused bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.faults {
+		if f.Kind == Refuse && f.Host == host {
+			f.count()
+			id = f.ID
+			s.sweep()
+			return id, true
+		}
+	}
+	return "", false
+}
+
+// count takes one call from f; -1 marks a fault that has ended.
+func (f *Fault) count() {
+	if f.Count == 1 {
+		f.Count = -1
+	} else if f.Count > 1 {
+		f.Count--
+	}
+}
+
+func (s *Set) sweep() {
+	s.faults = slices.DeleteFunc(s.faults, func(f *Fault) bool { return f.Count < 0 })
+}

@@ -1,0 +1,331 @@
+// Package journal is the local cloud's memory of what was asked of it.
+//
+// Every call is one [Call]: who asked which service for what, on whose behalf, and what the verdict was. Tests count calls with it
+// ("a hundred objects made one STS call"), and people read in [Call.Reason] what a real cloud never tells: which condition refused them.
+//
+// A journal keeps the newest calls in a ring and counts all of them in [Journal.Totals]. It holds names and verdicts only; tokens, keys,
+// signatures, passwords and bodies never enter it.
+package journal
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// DefaultSize is the number of calls that a journal keeps when no other size is asked for.
+const DefaultSize = 16384
+
+// maxField bounds what a caller can make the journal remember per field, in bytes.
+const maxField = 2048
+
+// Names of services in [Call.Service]. A cloud's own services stand beside these under that cloud's names ("sts", "ecr").
+const (
+	// ServiceProxy is the CONNECT proxy itself: what it refused, and TLS handshakes that failed.
+	ServiceProxy = "proxy"
+	// ServiceHandler is a host whose handler was handed in: an issuer, a data plane.
+	ServiceHandler = "handler"
+)
+
+// Call is one request and its verdict. Empty fields do not apply to the request.
+type Call struct {
+	// Seq numbers the calls of one journal from 1 on, without gaps.
+	Seq uint64 `json:"seq"`
+	// Time is when the request arrived, UTC.
+	Time time.Time `json:"time"`
+	// Host is the name the client asked for, without port.
+	Host string `json:"host"`
+	// Service is the service that answered: "sts", "ecr", "ecr-public", "registry", "public-registry", [ServiceHandler], [ServiceProxy].
+	Service string `json:"service"`
+	// Operation is the service's name for what was asked ("AssumeRoleWithWebIdentity", "ecr:BatchGetImage"). It is empty when the service
+	// does not know what was asked, so that callers cannot invent names.
+	Operation string `json:"operation,omitempty"`
+	// Principal is the cloud's name of the caller, an ARN at AWS. It is set once the caller has proved it.
+	Principal string `json:"principal,omitempty"`
+	// Role is the identity that the caller asks for, as it was sent: a role's ARN at AWS.
+	Role string `json:"role,omitempty"`
+	// Session is the session name that the caller chose for Role.
+	Session string `json:"session,omitempty"`
+	// Issuer is the issuer that the proof claims; it was verified only if the call was granted.
+	Issuer string `json:"issuer,omitempty"`
+	// Subject is the subject that the proof claims; it was verified only if the call was granted.
+	Subject string `json:"subject,omitempty"`
+	// Audience is the audience that the proof claims, comma-separated if it has more than one.
+	Audience string `json:"audience,omitempty"`
+	// Resource is what was asked for: a repository's ARN, a path.
+	Resource string `json:"resource,omitempty"`
+	// Code is the cloud's error code, empty if the call was granted.
+	Code string `json:"code,omitempty"`
+	// Reason says in words why the call was refused, in more detail than the caller was told.
+	Reason string `json:"reason,omitempty"`
+	// Status is the HTTP status that was sent, 0 if the connection was closed without an answer.
+	Status int `json:"status"`
+	// Fault is the ID of the injected fault that decided the answer.
+	Fault string `json:"fault,omitempty"`
+}
+
+// Granted says whether the call was answered as its caller wished.
+func (c Call) Granted() bool { return c.Code == "" && c.Status >= 200 && c.Status < 400 }
+
+// Filter selects calls. Its zero value selects all; every field that is set must match exactly.
+type Filter struct {
+	Host, Service, Operation, Principal, Role, Session, Subject, Resource, Code string
+	// After selects calls whose Seq is greater.
+	After uint64
+	// Verdict selects granted or refused calls.
+	Verdict Verdict
+}
+
+// Verdict is a coarse outcome for a [Filter].
+type Verdict string
+
+const (
+	// Any selects every call.
+	Any Verdict = ""
+	// Granted selects calls for which [Call.Granted] holds.
+	Granted Verdict = "granted"
+	// Refused selects all others.
+	Refused Verdict = "refused"
+)
+
+// Match says whether f selects c.
+func (f Filter) Match(c Call) bool {
+	for _, field := range f.fields() {
+		if *field.value != "" && *field.value != field.of(c) {
+			return false
+		}
+	}
+	switch f.Verdict {
+	case Any:
+	case Granted:
+		if !c.Granted() {
+			return false
+		}
+	case Refused:
+		if c.Granted() {
+			return false
+		}
+	default:
+		return false
+	}
+	return c.Seq > f.After
+}
+
+type filterField struct {
+	name  string
+	value *string
+	of    func(Call) string
+}
+
+// fields is the one table from which Match, Query and ParseFilter work, so that none of them can forget a field.
+func (f *Filter) fields() []filterField {
+	return []filterField{
+		{"host", &f.Host, func(c Call) string { return c.Host }},
+		{"service", &f.Service, func(c Call) string { return c.Service }},
+		{"operation", &f.Operation, func(c Call) string { return c.Operation }},
+		{"principal", &f.Principal, func(c Call) string { return c.Principal }},
+		{"role", &f.Role, func(c Call) string { return c.Role }},
+		{"session", &f.Session, func(c Call) string { return c.Session }},
+		{"subject", &f.Subject, func(c Call) string { return c.Subject }},
+		{"resource", &f.Resource, func(c Call) string { return c.Resource }},
+		{"code", &f.Code, func(c Call) string { return c.Code }},
+	}
+}
+
+// Query writes f as URL query parameters, one per field that is set, as [ParseFilter] reads them.
+func (f Filter) Query() url.Values {
+	q := url.Values{}
+	for _, field := range f.fields() {
+		if *field.value != "" {
+			q.Set(field.name, *field.value)
+		}
+	}
+	if f.After != 0 {
+		q.Set("after", strconv.FormatUint(f.After, 10))
+	}
+	if f.Verdict != Any {
+		q.Set("verdict", string(f.Verdict))
+	}
+	return q
+}
+
+// FilterError is a query parameter that [ParseFilter] refused.
+type FilterError struct {
+	// Parameter is its name.
+	Parameter string
+	// Fix says what is allowed.
+	Fix string
+}
+
+// Error names the parameter and the fix.
+func (e *FilterError) Error() string {
+	return "journal filter: " + strconv.Quote(e.Parameter) + ": " + e.Fix
+}
+
+// ParseFilter reads a filter from URL query parameters. An unknown or repeated parameter is a [*FilterError]: a filter that ignored one would
+// select more than was asked for.
+func ParseFilter(q url.Values) (Filter, error) {
+	var f Filter
+	byName := map[string]*string{}
+	names := make([]string, 0, 11)
+	for _, field := range f.fields() {
+		byName[field.name] = field.value
+		names = append(names, field.name)
+	}
+	names = append(names, "after", "verdict")
+	for name, values := range q {
+		if len(values) != 1 {
+			return Filter{}, &FilterError{Parameter: name, Fix: "give it once"}
+		}
+		value := values[0]
+		switch {
+		case byName[name] != nil:
+			*byName[name] = value
+		case name == "after":
+			n, err := strconv.ParseUint(value, 10, 64)
+			if err != nil {
+				return Filter{}, &FilterError{Parameter: name, Fix: "give the seq of a call, a decimal number"}
+			}
+			f.After = n
+		case name == "verdict":
+			f.Verdict = Verdict(value)
+			if !slices.Contains([]Verdict{Any, Granted, Refused}, f.Verdict) {
+				return Filter{}, &FilterError{Parameter: name, Fix: "give granted or refused"}
+			}
+		default:
+			return Filter{}, &FilterError{Parameter: name, Fix: "known parameters are " + strings.Join(names, ", ")}
+		}
+	}
+	return f, nil
+}
+
+// Total counts the calls of one kind since the journal began or was reset, whether or not they are still kept.
+type Total struct {
+	Service   string `json:"service"`
+	Operation string `json:"operation,omitempty"`
+	// Code is the error code, empty for granted calls.
+	Code  string `json:"code,omitempty"`
+	Count uint64 `json:"count"`
+}
+
+type totalKey struct{ service, operation, code string }
+
+// Journal records calls. It is safe for concurrent use. Make one with [New].
+type Journal struct {
+	mu      sync.Mutex
+	ring    []Call // calls in order of Seq from start on, at most cap(ring)
+	start   int
+	last    uint64
+	dropped uint64
+	totals  map[totalKey]uint64
+	changed chan struct{} // closed and replaced at every change
+}
+
+// New returns a journal that keeps the newest size calls, [DefaultSize] if size is not positive.
+func New(size int) *Journal {
+	if size <= 0 {
+		size = DefaultSize
+	}
+	return &Journal{ring: make([]Call, 0, size), totals: map[totalKey]uint64{}, changed: make(chan struct{})}
+}
+
+// Record appends a call and returns its Seq, which it assigns. Long fields are cut.
+func (j *Journal) Record(c Call) uint64 {
+	for _, s := range []*string{&c.Host, &c.Operation, &c.Principal, &c.Role, &c.Session, &c.Issuer, &c.Subject, &c.Audience, &c.Resource, &c.Reason} {
+		if len(*s) > maxField {
+			*s = strings.ToValidUTF8((*s)[:maxField], "") + "…"
+		}
+	}
+	c.Time = c.Time.UTC()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.last++
+	c.Seq = j.last
+	if len(j.ring) < cap(j.ring) {
+		j.ring = append(j.ring, c)
+	} else {
+		j.ring[j.start] = c
+		j.start = (j.start + 1) % len(j.ring)
+		j.dropped++
+	}
+	j.totals[totalKey{c.Service, c.Operation, c.Code}]++
+	close(j.changed)
+	j.changed = make(chan struct{})
+	return c.Seq
+}
+
+// Calls returns the kept calls that f selects, oldest first.
+func (j *Journal) Calls(f Filter) []Call {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.calls(f)
+}
+
+func (j *Journal) calls(f Filter) []Call {
+	var out []Call
+	for i := range j.ring {
+		if c := j.ring[(j.start+i)%len(j.ring)]; f.Match(c) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Wait returns the calls that f selects as soon as there are at least n of them, or what there is and the context's error.
+func (j *Journal) Wait(ctx context.Context, f Filter, n int) ([]Call, error) {
+	for {
+		j.mu.Lock()
+		calls, changed := j.calls(f), j.changed
+		j.mu.Unlock()
+		if len(calls) >= n {
+			return calls, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return calls, context.Cause(ctx)
+		}
+	}
+}
+
+// Totals returns the exact counts, sorted by service, operation and code.
+func (j *Journal) Totals() []Total {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	out := make([]Total, 0, len(j.totals))
+	for k, n := range j.totals {
+		out = append(out, Total{Service: k.service, Operation: k.operation, Code: k.code, Count: n})
+	}
+	slices.SortFunc(out, func(a, b Total) int {
+		return strings.Compare(a.Service+"\x00"+a.Operation+"\x00"+a.Code, b.Service+"\x00"+b.Operation+"\x00"+b.Code)
+	})
+	return out
+}
+
+// Dropped returns how many calls are no longer kept. While it is 0, [Journal.Calls] with a zero filter is complete.
+func (j *Journal) Dropped() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.dropped
+}
+
+// Last returns the Seq of the newest call, 0 if there is none. Use it as [Filter.After] to see only what follows.
+func (j *Journal) Last() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.last
+}
+
+// Reset forgets all calls and counts. Seq goes on.
+func (j *Journal) Reset() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.ring, j.start, j.dropped = j.ring[:0], 0, 0
+	clear(j.totals)
+	close(j.changed)
+	j.changed = make(chan struct{})
+}

@@ -1,0 +1,246 @@
+package oidc
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+// Paths below an issuer's own, where its documents are.
+const (
+	discoveryPath = "/.well-known/openid-configuration"
+	keysPath      = "/keys"
+)
+
+// Algorithm is the JWS algorithm of an [Issuer]'s keys. Source: RFC 7518 §3.1.
+type Algorithm string
+
+// Algorithms that issuers of the local cloud sign with.
+const (
+	RS256 Algorithm = "RS256"
+	ES256 Algorithm = "ES256"
+)
+
+// Claims are the claims of a token to be minted. A claim whose value is nil is left out.
+type Claims map[string]any
+
+type signingKey struct {
+	private crypto.Signer
+	id      string
+}
+
+// Issuer is an issuer for tests: it serves its discovery document and keys as an [http.Handler] for its host, and mints tokens, good and bad.
+// It is safe for concurrent use.
+type Issuer struct {
+	url       *url.URL
+	algorithm Algorithm
+
+	mu   sync.Mutex
+	keys []signingKey // the newest last; all are published
+}
+
+// NewIssuer makes an issuer with one new key. The URL must pass [ParseURL].
+func NewIssuer(issuer string, algorithm Algorithm) (*Issuer, error) {
+	u, err := ParseURL(issuer)
+	if err != nil {
+		return nil, err
+	}
+	key, err := newKey(algorithm)
+	if err != nil {
+		return nil, err
+	}
+	return &Issuer{url: u, algorithm: algorithm, keys: []signingKey{key}}, nil
+}
+
+func newKey(algorithm Algorithm) (signingKey, error) {
+	var private crypto.Signer
+	var err error
+	switch algorithm {
+	case RS256:
+		private, err = rsa.GenerateKey(rand.Reader, 2048)
+	case ES256:
+		private, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	default:
+		return signingKey{}, fmt.Errorf("oidc: algorithm %q: use RS256 or ES256", algorithm)
+	}
+	if err != nil {
+		return signingKey{}, fmt.Errorf("oidc: generate key: %w", err)
+	}
+	thumbprint, err := (&jose.JSONWebKey{Key: private.Public()}).Thumbprint(crypto.SHA256)
+	if err != nil {
+		return signingKey{}, fmt.Errorf("oidc: key ID: %w", err)
+	}
+	return signingKey{private: private, id: base64.RawURLEncoding.EncodeToString(thumbprint)}, nil
+}
+
+// URL is the issuer, as it stands in iss.
+func (i *Issuer) URL() string { return i.url.String() }
+
+// Host is the host for which the issuer is the handler.
+func (i *Issuer) Host() string { return i.url.Host }
+
+// Rotate begins to sign with a new key. If retire is set, the older keys are no longer published.
+func (i *Issuer) Rotate(retire bool) error {
+	key, err := newKey(i.algorithm)
+	if err != nil {
+		return err
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if retire {
+		i.keys = nil
+	}
+	i.keys = append(i.keys, key)
+	return nil
+}
+
+// Mint signs a token with the newest key. It sets iss to the issuer, iat and nbf to now and exp to an hour later; claims override these.
+func (i *Issuer) Mint(claims Claims) (string, error) {
+	i.mu.Lock()
+	key := i.keys[len(i.keys)-1]
+	i.mu.Unlock()
+	return i.sign(key, claims)
+}
+
+// Forge signs a token with a key that was never published, under the key ID of the newest one that was: only the signature tells it from a
+// minted one.
+func (i *Issuer) Forge(claims Claims) (string, error) {
+	key, err := newKey(i.algorithm)
+	if err != nil {
+		return "", err
+	}
+	i.mu.Lock()
+	key.id = i.keys[len(i.keys)-1].id
+	i.mu.Unlock()
+	return i.sign(key, claims)
+}
+
+// MintUnsigned makes a token with the algorithm "none" and an empty signature. Source: RFC 7519 §6.1.
+func (i *Issuer) MintUnsigned(claims Claims) (string, error) {
+	body, err := json.Marshal(i.complete(claims))
+	if err != nil {
+		return "", fmt.Errorf("oidc: claims: %w", err)
+	}
+	enc := base64.RawURLEncoding
+	return enc.EncodeToString([]byte(`{"alg":"none","typ":"JWT"}`)) + "." + enc.EncodeToString(body) + ".", nil
+}
+
+func (i *Issuer) complete(claims Claims) Claims {
+	now := time.Now()
+	all := Claims{"iss": i.URL(), "iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(time.Hour).Unix()}
+	maps.Copy(all, claims)
+	maps.DeleteFunc(all, func(_ string, v any) bool { return v == nil })
+	return all
+}
+
+func (i *Issuer) sign(key signingKey, claims Claims) (string, error) {
+	signer, err := jose.NewSigner(
+		jose.SigningKey{Algorithm: jose.SignatureAlgorithm(i.algorithm), Key: jose.JSONWebKey{Key: key.private, KeyID: key.id}},
+		(&jose.SignerOptions{}).WithType("JWT"))
+	if err != nil {
+		return "", fmt.Errorf("oidc: signer: %w", err)
+	}
+	raw, err := jwt.Signed(signer).Claims(map[string]any(i.complete(claims))).Serialize()
+	if err != nil {
+		return "", fmt.Errorf("oidc: sign: %w", err)
+	}
+	return raw, nil
+}
+
+// JWKS is the issuer's published key set, as JSON.
+func (i *Issuer) JWKS() []byte {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var set jose.JSONWebKeySet
+	for _, k := range i.keys {
+		set.Keys = append(set.Keys, jose.JSONWebKey{Key: k.private.Public(), KeyID: k.id, Algorithm: string(i.algorithm), Use: "sig"})
+	}
+	body, err := json.Marshal(set)
+	if err != nil {
+		panic("oidc: a public key cannot fail to marshal: " + err.Error())
+	}
+	return body
+}
+
+// ServeHTTP serves the discovery document and the keys.
+func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	serveDocuments(w, r, i.url, i.JWKS())
+}
+
+// Static is an issuer whose keys are fixed and whose private key is elsewhere. It is what a configuration file can describe.
+type Static struct {
+	// URL is the issuer, see [ParseURL].
+	URL string `json:"url"`
+	// JWKS is its public key set. Source: RFC 7517 §5.
+	JWKS json.RawMessage `json:"jwks"`
+}
+
+// Handler serves the issuer's documents. The error is a [*URLError], or says what is wrong with the keys.
+func (s Static) Handler() (http.Handler, error) {
+	u, err := ParseURL(s.URL)
+	if err != nil {
+		return nil, err
+	}
+	var set jose.JSONWebKeySet
+	if err := json.Unmarshal(s.JWKS, &set); err != nil {
+		return nil, fmt.Errorf("issuer %q: jwks: %w", s.URL, err)
+	}
+	if len(set.Keys) == 0 {
+		return nil, fmt.Errorf("issuer %q: jwks: give at least one key", s.URL)
+	}
+	for n, k := range set.Keys {
+		if !k.IsPublic() {
+			return nil, fmt.Errorf("issuer %q: jwks: keys[%d]: give public keys only", s.URL, n)
+		}
+	}
+	body, err := json.Marshal(set)
+	if err != nil {
+		return nil, fmt.Errorf("issuer %q: jwks: %w", s.URL, err)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serveDocuments(w, r, u, body) }), nil
+}
+
+func serveDocuments(w http.ResponseWriter, r *http.Request, issuer *url.URL, jwks []byte) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+		return
+	}
+	switch r.URL.Path {
+	case issuer.Path + discoveryPath:
+		writeJSON(w, discoveryDocument(issuer.String()))
+	case issuer.Path + keysPath:
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(jwks)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func discoveryDocument(issuer string) map[string]any {
+	return map[string]any{
+		"issuer":                                issuer,
+		"jwks_uri":                              issuer + keysPath,
+		"response_types_supported":              []string{"id_token"},
+		"subject_types_supported":               []string{"public"},
+		"id_token_signing_alg_values_supported": []string{"RS256", "ES256"},
+	}
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v)
+}

@@ -1,0 +1,49 @@
+// Package oidc has both sides of an OpenID Connect issuer as the local cloud needs them: a [Verifier] that judges tokens as a cloud does, by
+// fetching the issuer's discovery document and keys; and issuers to judge: [Issuer] mints tokens for tests, good and bad ones, [Static] serves
+// fixed keys, [Proxy] puts a kube-apiserver's documents under a public name.
+package oidc
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// URLError is an issuer URL that cannot be one.
+type URLError struct {
+	// URL is what was given.
+	URL string
+	// Fix says what is allowed.
+	Fix string
+}
+
+// Error names the URL and the fix.
+func (e *URLError) Error() string { return "issuer " + strconv.Quote(e.URL) + ": " + e.Fix }
+
+// ParseURL parses an issuer URL as clouds demand it: https, a host name in lower case without a port, no user, query or fragment, no trailing
+// slash, nothing escaped, and at most 255 bytes. Source: OpenID Connect Discovery 1.0 §3; AWS IAM, CreateOpenIDConnectProvider.
+func ParseURL(issuer string) (*url.URL, error) {
+	refuse := func(fix string) (*url.URL, error) { return nil, &URLError{URL: issuer, Fix: fix} }
+	u, err := url.Parse(issuer)
+	switch {
+	case err != nil:
+		return refuse("give a URL")
+	case len(issuer) > 255:
+		return refuse("give at most 255 characters")
+	case u.Scheme != "https" || u.Opaque != "":
+		return refuse("begin it with https://")
+	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.Contains(issuer, "#"):
+		return refuse("leave user, query and fragment out")
+	case u.Hostname() == "":
+		return refuse("name a host")
+	case u.Host != u.Hostname():
+		return refuse("leave the port out, clouds refuse it")
+	case u.Host != strings.ToLower(u.Host):
+		return refuse("write the host in lower case")
+	case strings.HasSuffix(u.Path, "/"):
+		return refuse("leave the trailing slash out")
+	case u.String() != issuer || u.EscapedPath() != u.Path || strings.Contains(u.Path, "//") || strings.Contains(u.Path, "/."):
+		return refuse("write the path plainly")
+	}
+	return u, nil
+}

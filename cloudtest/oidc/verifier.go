@@ -1,0 +1,198 @@
+package oidc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+// Limits on what an issuer may make a verifier read.
+const (
+	maxToken    = 20000     // bytes; AWS STS's limit on WebIdentityToken
+	maxDocument = 512 << 10 // bytes of a discovery document or key set
+	maxKeys     = 200
+)
+
+// Reasons for which a token is not accepted. [Verifier.Verify] wraps exactly one of them.
+var (
+	// ErrMalformed: not a JWT, or one whose claims or algorithm are not allowed.
+	ErrMalformed = errors.New("not an acceptable JWT")
+	// ErrUnreachable: the issuer's documents could not be fetched.
+	ErrUnreachable = errors.New("issuer unreachable")
+	// ErrIssuer: the issuer's documents name another issuer, or are not what they should be.
+	ErrIssuer = errors.New("issuer's documents do not fit")
+	// ErrKey: the issuer has no key with the token's key ID and algorithm.
+	ErrKey = errors.New("no such key at the issuer")
+	// ErrSignature: the signature is not the key's.
+	ErrSignature = errors.New("signature does not verify")
+	// ErrExpired: the token's time is over.
+	ErrExpired = errors.New("token has expired")
+	// ErrNotYetValid: the token's time has not come.
+	ErrNotYetValid = errors.New("token is not valid yet")
+)
+
+// algorithms are those that the clouds take. Symmetric ones and "none" must never be here.
+func algorithms() []jose.SignatureAlgorithm {
+	return []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512}
+}
+
+// Token is what a JWT says about itself. Only one that [Verifier.Verify] returned without an error is true.
+type Token struct {
+	// Issuer, Subject and AuthorizedParty are the claims iss, sub and azp.
+	Issuer, Subject, AuthorizedParty string
+	// Audience is the claim aud, a lone string as a list of one.
+	Audience []string
+	// Expiry, NotBefore and IssuedAt are exp, nbf and iat; zero if absent.
+	Expiry, NotBefore, IssuedAt time.Time
+	// Claims holds all claims as encoding/json decodes them.
+	Claims map[string]any
+
+	signed *jwt.JSONWebToken
+}
+
+// Read parses a JWT without verifying it. The error wraps [ErrMalformed] and says nothing of the token's content.
+func Read(raw string) (Token, error) {
+	if len(raw) > maxToken {
+		return Token{}, fmt.Errorf("%w: longer than %d bytes", ErrMalformed, maxToken)
+	}
+	signed, err := jwt.ParseSigned(raw, algorithms())
+	if err != nil {
+		return Token{}, fmt.Errorf("%w: it has no compact signature by one of %v", ErrMalformed, algorithms())
+	}
+	var std jwt.Claims
+	var azp struct {
+		AuthorizedParty string `json:"azp"`
+	}
+	all := map[string]any{}
+	if err := signed.UnsafeClaimsWithoutVerification(&std, &azp, &all); err != nil {
+		return Token{}, fmt.Errorf("%w: its claims have the wrong types", ErrMalformed)
+	}
+	t := Token{Issuer: std.Issuer, Subject: std.Subject, AuthorizedParty: azp.AuthorizedParty, Audience: std.Audience, Claims: all, signed: signed}
+	for _, d := range []struct {
+		from *jwt.NumericDate
+		to   *time.Time
+	}{{std.Expiry, &t.Expiry}, {std.NotBefore, &t.NotBefore}, {std.IssuedAt, &t.IssuedAt}} {
+		if d.from != nil {
+			*d.to = d.from.Time().UTC()
+		}
+	}
+	switch {
+	case t.Issuer == "" || t.Subject == "" || len(t.Audience) == 0:
+		return Token{}, fmt.Errorf("%w: iss, sub and aud are required", ErrMalformed)
+	case t.Expiry.IsZero():
+		return Token{}, fmt.Errorf("%w: exp is required", ErrMalformed)
+	}
+	return t, nil
+}
+
+// Verifier checks tokens against their issuer's published keys, which it fetches anew for every token.
+type Verifier struct {
+	// Client reaches the issuers. Required; it must have a timeout or be called with contexts that have one, and must not follow redirects.
+	Client *http.Client
+	// Leeway is how far the issuer's clock may be from ours, both ways. Zero is none.
+	Leeway time.Duration
+}
+
+// Verify checks that the issuer named by t is the one that its documents name, that t is signed by one of that issuer's keys, and that now is
+// within t's time. Whether the issuer, the subject and the audience are welcome is the caller's to decide. The error wraps one of this package's.
+func (v *Verifier) Verify(ctx context.Context, t Token, now time.Time) error {
+	if t.signed == nil {
+		return fmt.Errorf("%w: it was not read by Read", ErrMalformed)
+	}
+	keys, err := v.keys(ctx, t.Issuer)
+	if err != nil {
+		return err
+	}
+	if len(t.signed.Headers) != 1 || t.signed.Headers[0].KeyID == "" {
+		return fmt.Errorf("%w: the token names no key ID", ErrKey)
+	}
+	header := t.signed.Headers[0]
+	var candidates []jose.JSONWebKey
+	for _, k := range keys.Key(header.KeyID) {
+		if k.IsPublic() && (k.Use == "" || k.Use == "sig") && (k.Algorithm == "" || k.Algorithm == header.Algorithm) {
+			candidates = append(candidates, k)
+		}
+	}
+	if len(candidates) != 1 {
+		return fmt.Errorf("%w: %d keys fit the token's key ID", ErrKey, len(candidates))
+	}
+	var verified map[string]any
+	if err := t.signed.Claims(candidates[0].Key, &verified); err != nil {
+		return ErrSignature
+	}
+	switch {
+	case !now.Before(t.Expiry.Add(v.Leeway)):
+		return fmt.Errorf("%w at %s, now is %s", ErrExpired, t.Expiry.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	case !t.NotBefore.IsZero() && now.Before(t.NotBefore.Add(-v.Leeway)):
+		return fmt.Errorf("%w: not before %s, now is %s", ErrNotYetValid, t.NotBefore.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	case !t.IssuedAt.IsZero() && now.Before(t.IssuedAt.Add(-v.Leeway)):
+		return fmt.Errorf("%w: issued at %s, now is %s", ErrNotYetValid, t.IssuedAt.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// keys fetches the issuer's discovery document and then its keys. Source: OpenID Connect Discovery 1.0 §4.
+func (v *Verifier) keys(ctx context.Context, issuer string) (*jose.JSONWebKeySet, error) {
+	if _, err := ParseURL(issuer); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrIssuer, err)
+	}
+	var discovery struct {
+		Issuer  string `json:"issuer"`
+		JWKSURI string `json:"jwks_uri"`
+	}
+	if err := v.get(ctx, issuer+"/.well-known/openid-configuration", &discovery); err != nil {
+		return nil, err
+	}
+	if discovery.Issuer != issuer {
+		return nil, fmt.Errorf("%w: the discovery document of %q names the issuer %q", ErrIssuer, issuer, discovery.Issuer)
+	}
+	if !strings.HasPrefix(discovery.JWKSURI, "https://") {
+		return nil, fmt.Errorf("%w: jwks_uri %q is not https", ErrIssuer, discovery.JWKSURI)
+	}
+	var keys jose.JSONWebKeySet
+	if err := v.get(ctx, discovery.JWKSURI, &keys); err != nil {
+		return nil, err
+	}
+	if len(keys.Keys) == 0 || len(keys.Keys) > maxKeys {
+		return nil, fmt.Errorf("%w: its key set has %d keys, 1 to %d are allowed", ErrIssuer, len(keys.Keys), maxKeys)
+	}
+	return &keys, nil
+}
+
+func (v *Verifier) get(ctx context.Context, from string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrIssuer, err)
+	}
+	res, err := v.Client.Do(req)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusOK {
+		kind := ErrIssuer
+		if res.StatusCode >= http.StatusInternalServerError {
+			kind = ErrUnreachable
+		}
+		return fmt.Errorf("%w: GET %s: HTTP %d", kind, from, res.StatusCode)
+	}
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxDocument+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: GET %s: %w", ErrUnreachable, from, err)
+	case len(body) > maxDocument:
+		return fmt.Errorf("%w: %s is longer than %d bytes", ErrIssuer, from, maxDocument)
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("%w: %s is not the JSON it should be", ErrIssuer, from)
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+package cloudtest
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+)
+
+// Start listens on a free loopback port and serves the proxy in the background until ctx is done or the cloud is closed. When it returns,
+// [Cloud.ProxyURL] is known and connections are accepted.
+func (c *Cloud) Start(ctx context.Context) error {
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("cloudtest: listen: %w", err)
+	}
+	server, err := c.proxyServer(ctx, ln)
+	if err != nil {
+		_ = ln.Close()
+		return err
+	}
+	go func() { _ = c.serveProxy(ctx, server, ln) }()
+	return nil
+}
+
+// Serve serves the proxy, and the admin API beside it, on ln until ctx is done or the cloud is closed, and then returns nil. A listener that is not on
+// loopback is refused: whoever reaches the proxy can change the cloud.
+func (c *Cloud) Serve(ctx context.Context, ln net.Listener) error {
+	server, err := c.proxyServer(ctx, ln)
+	if err != nil {
+		_ = ln.Close()
+		return err
+	}
+	return c.serveProxy(ctx, server, ln)
+}
+
+func (c *Cloud) proxyServer(ctx context.Context, ln net.Listener) (*http.Server, error) {
+	addr, ok := ln.Addr().(*net.TCPAddr)
+	if !ok || !addr.IP.IsLoopback() {
+		return nil, fmt.Errorf("cloudtest: listen on a loopback address such as 127.0.0.1:0, not on %s", ln.Addr())
+	}
+	admin := c.adminHandler(addr.String())
+	server := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.Method == http.MethodConnect:
+				c.serveConnect(w, r)
+			case r.URL.Host != "":
+				c.refusePlain(w, r)
+			default:
+				admin.ServeHTTP(w, r)
+			}
+		}),
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		ErrorLog:          log.New(io.Discard, "", 0),
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.proxies == nil {
+		return nil, ErrClosed
+	}
+	c.proxies[server] = struct{}{}
+	if c.address == "" {
+		c.address = addr.String()
+	}
+	return server, nil
+}
+
+func (c *Cloud) serveProxy(ctx context.Context, server *http.Server, ln net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	err := server.Serve(ln)
+	c.mu.Lock()
+	delete(c.proxies, server)
+	c.mu.Unlock()
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("cloudtest: serve: %w", err)
+}
+
+// ProxyURL is the proxy's URL, "http://127.0.0.1:<port>"; it is empty before [Cloud.Start] or [Cloud.Serve].
+func (c *Cloud) ProxyURL() string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.address == "" {
+		return ""
+	}
+	return "http://" + c.address
+}
+
+// admit decides about a connection to hostport. It returns the host, or why not.
+func (c *Cloud) admit(hostport string) (host string, refused *journal.Call) {
+	host = hostOnly(hostport)
+	call := journal.Call{Time: time.Now(), Host: host, Service: journal.ServiceProxy, Operation: "CONNECT"}
+	switch {
+	case !c.knows(host):
+		call.Code, call.Reason, call.Status = "UnknownHost", refusal(host), http.StatusForbidden
+	case !strings.HasSuffix(hostport, ":443"):
+		call.Code, call.Reason, call.Status = "UnknownPort", "only port 443 of "+host+" is part of this local cloud", http.StatusForbidden
+	default:
+		id, refuse := c.faults.TakeConnect(host)
+		if !refuse {
+			return host, nil
+		}
+		call.Code, call.Reason, call.Status, call.Fault = "Refused", "an injected fault refuses connections to "+host, http.StatusBadGateway, id
+	}
+	return host, &call
+}
+
+// serveConnect gives a client a TLS connection to a host of the cloud.
+func (c *Cloud) serveConnect(w http.ResponseWriter, r *http.Request) {
+	host, refused := c.admit(r.Host)
+	if refused != nil {
+		c.journal.Record(*refused)
+		c.refuseConnect(w, refused)
+		return
+	}
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, "cannot tunnel", http.StatusInternalServerError)
+		return
+	}
+	if _, err := io.WriteString(conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		_ = conn.Close()
+		return
+	}
+	ctx := context.WithoutCancel(r.Context()) // the request ends here, the tunnel does not
+	go c.terminate(ctx, &bufferedConn{Conn: conn, r: buffered.Reader}, host)
+}
+
+// refuseConnect answers with the reason in the status line, because that is all that Go's and most clients show of a refused CONNECT.
+func (c *Cloud) refuseConnect(w http.ResponseWriter, call *journal.Call) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, call.Reason, call.Status)
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	line := strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, call.Reason)
+	_, _ = fmt.Fprintf(conn, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n",
+		call.Status, line, len(line)+1, line)
+}
+
+func (c *Cloud) refusePlain(w http.ResponseWriter, r *http.Request) {
+	host := hostOnly(r.URL.Host)
+	call := journal.Call{
+		Time: time.Now(), Host: host, Service: journal.ServiceProxy, Operation: "PLAIN", Code: "PlainHTTP", Status: http.StatusForbidden,
+		Reason: "plain http to " + host + " is not part of this local cloud: use https",
+	}
+	c.journal.Record(call)
+	http.Error(w, call.Reason, call.Status)
+}
+
+// terminate makes the TLS handshake under host's name and hands the connection to the inner server.
+func (c *Cloud) terminate(ctx context.Context, conn net.Conn, host string) {
+	server := tls.Server(conn, &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"http/1.1"}, // one protocol: a dropped connection is then one dropped call
+		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			if hostOnly(hello.ServerName) != host {
+				return nil, fmt.Errorf("the client asked the proxy for %q and the server for %q", host, hello.ServerName)
+			}
+			return c.authority.leaf(host)
+		},
+	})
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	if err := server.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) { // a client that changed its mind is no news
+			c.journal.Record(journal.Call{
+				Time: time.Now(), Host: host, Service: journal.ServiceProxy, Operation: "TLS", Code: "HandshakeFailed",
+				Reason: err.Error() + " (does the client trust the cloud's CA?)",
+			})
+		}
+		return
+	}
+	c.conns.put(ctx, server)
+}
+
+// bufferedConn reads first what the HTTP server had read ahead.
+type bufferedConn struct {
+	net.Conn
+
+	r *bufio.Reader
+}
+
+// Read reads from the buffer, which reads from the connection.
+func (b *bufferedConn) Read(p []byte) (int, error) { return b.r.Read(p) }

@@ -1,0 +1,54 @@
+package cloudtest
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+)
+
+// DialError is a connection that the cloud refused to a client in process.
+type DialError struct {
+	// Address is what was dialled.
+	Address string
+	// Reason says why.
+	Reason string
+}
+
+// Error names the address and the reason.
+func (e *DialError) Error() string { return "cloudtest: dial " + e.Address + ": " + e.Reason }
+
+// Transport returns a transport for use in this process. It reaches the cloud's hosts and nothing else, needs no port, no proxy and no environment, and
+// trusts the cloud's CA only. Each call returns a new one with a connection pool of its own.
+func (c *Cloud) Transport() *http.Transport {
+	return &http.Transport{
+		DialContext:           c.dial,
+		TLSClientConfig:       &tls.Config{RootCAs: c.roots, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:   handshakeTimeout,
+		IdleConnTimeout:       30 * time.Second,
+		MaxIdleConnsPerHost:   8,
+		ExpectContinueTimeout: time.Second,
+	}
+}
+
+// dial connects to a host through memory.
+func (c *Cloud) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	select {
+	case <-c.closed:
+		return nil, ErrClosed
+	default:
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("cloudtest: dial %s: %w", address, err)
+	}
+	host, refused := c.admit(address)
+	if refused != nil {
+		c.journal.Record(*refused)
+		return nil, &DialError{Address: address, Reason: refused.Reason}
+	}
+	client, server := net.Pipe()
+	go c.terminate(context.WithoutCancel(ctx), server, host)
+	return client, nil
+}
