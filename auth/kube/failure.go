@@ -15,6 +15,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
+const reachDirectly = "check that what stands between this program and the API server leaves its answers alone"
+
 // failure is the API server's refusal, or its silence, as an [auth.Error]. ctx is the call's.
 //
 // Of an answer only the API server's own Status enters the error. Anything else, such as the page of a proxy in between or
@@ -39,28 +41,20 @@ func (a *Accounts) failure(ctx context.Context, err error, stage auth.Stage, sub
 		failed.Err = fmt.Errorf("no answer from the API server for %s: %w", subject, transport)
 	default:
 		failed.Code = auth.CodeResponseInvalid
-		failed.Fix = "check that the API server is reached directly, or that what stands in between leaves its answers alone"
+		failed.Fix = reachDirectly
 		failed.Err = fmt.Errorf("the answer of the API server for %s cannot be read (%T)", subject, err)
 	}
 	return failed
 }
 
 func (a *Accounts) refusal(failed *auth.Error, err error, status metav1.Status, subject auth.Subject) {
+	foreign := apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) // no Status of the API server
 	said := fmt.Sprintf("HTTP %d %s", status.Code, status.Reason)
-	if status.Code < http.StatusInternalServerError && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+	if !foreign && status.Code < http.StatusInternalServerError {
 		said += ": " + status.Message
 	}
-	failed.Err = fmt.Errorf("the API server refused %s: %s", subject, said)
+	failed.Err = fmt.Errorf("the API server refused the call for %s: %s", subject, said)
 	switch {
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		*failed = *notFound(failed.Stage, subject, "is going with its namespace")
-	case apierrors.IsNotFound(err):
-		*failed = *notFound(failed.Stage, subject, "does not exist")
-	case apierrors.IsConflict(err):
-		*failed = *replaced(subject, "before its token was requested")
-	case apierrors.IsForbidden(err):
-		failed.Code = auth.CodeProofDenied
-		failed.Fix = a.grant(failed.Stage, subject)
 	case apierrors.IsTooManyRequests(err):
 		failed.Code = auth.CodeThrottled
 		failed.Fix = "wait, or give this program a priority level of its own (FlowSchema)"
@@ -71,6 +65,18 @@ func (a *Accounts) refusal(failed *auth.Error, err error, status metav1.Status, 
 	case status.Code >= http.StatusInternalServerError:
 		failed.Code = auth.CodeUnavailable
 		failed.Fix = "check the health of the API server"
+	case foreign:
+		failed.Code = auth.CodeResponseInvalid
+		failed.Fix = reachDirectly
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		*failed = *notFound(failed.Stage, subject, "is going with its namespace")
+	case apierrors.IsNotFound(err):
+		*failed = *notFound(failed.Stage, subject, "does not exist")
+	case apierrors.IsConflict(err):
+		*failed = *replaced(subject, "before its token was requested")
+	case apierrors.IsForbidden(err):
+		failed.Code = auth.CodeProofDenied
+		failed.Fix = a.grant(failed.Stage, subject)
 	default:
 		failed.Code = auth.CodeRefused
 		failed.Fix = "check what admission control of the cluster says about ServiceAccounts and their tokens"

@@ -92,14 +92,18 @@ func (a *Accounts) learnAudiences(ctx context.Context) error {
 	defer cancel()
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := a.client.Create(ctx, review); err != nil {
-		return a.failure(ctx, err, auth.StageTokenRequest, auth.Controller())
+		failed := a.failure(ctx, err, auth.StageSubject, auth.Controller())
+		if !failed.Temporary() {
+			failed.Fix = `grant "create" on selfsubjectreviews.authentication.k8s.io to this program, as ClusterRole system:basic-user does`
+		}
+		return failed
 	}
 	user := review.Status.UserInfo
 	namespace, name, _ := strings.Cut(strings.TrimPrefix(user.Username, "system:serviceaccount:"), ":")
 	self, err := auth.ServiceAccount(namespace, name)
 	if err != nil || self.String() != user.Username {
 		return &auth.Error{
-			Stage: auth.StageTokenRequest, Code: auth.CodeSubjectInvalid,
+			Stage: auth.StageSubject, Code: auth.CodeSubjectInvalid,
 			Fix: "run this program as a ServiceAccount",
 			Err: fmt.Errorf("this program is user %q at the API server, no ServiceAccount", user.Username),
 		}

@@ -1,0 +1,571 @@
+package kube_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/kube"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+const (
+	roleARN = "eks.amazonaws.com/role-arn"
+	roleA   = "arn:aws:iam::123456789123:role/tenant-a-ecr"
+	roleB   = "arn:aws:iam::123456789123:role/tenant-b-ecr"
+	stsAWS  = "sts.amazonaws.com"
+)
+
+func tenantA(t testing.TB) auth.Subject {
+	t.Helper()
+	subject, err := auth.ServiceAccount("tenant-a", "tenant-a-ecr-sa")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return subject
+}
+
+// newCluster has a cache that is fed by s, and starts with the test.
+func newCluster(t *testing.T, s *apiServer) cluster.Cluster {
+	t.Helper()
+	c, err := cluster.New(s.config(), func(o *cluster.Options) {
+		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+			mapper := meta.NewDefaultRESTMapper(nil)
+			mapper.Add(corev1.SchemeGroupVersion.WithKind("ServiceAccount"), meta.RESTScopeNamespace)
+			return mapper, nil
+		}
+		o.Cache = cache.Options{ByObject: kube.ByObject(kube.DefaultAnnotations())}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// newAccounts knows the accounts of s, and is in sync with it.
+func newAccounts(t *testing.T, s *apiServer, options kube.Options) *kube.Accounts {
+	t.Helper()
+	c := newCluster(t, s)
+	accounts, err := kube.FromManager(t.Context(), c, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	if !c.GetCache().WaitForCacheSync(ctx) {
+		t.Fatal("the cache does not sync")
+	}
+	return accounts
+}
+
+// eventually waits until accounts knows tenant A's account as check wants it.
+func eventually(t *testing.T, accounts *kube.Accounts, check func(auth.Account, error) bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !check(accounts.Lookup(t.Context(), tenantA(t))) {
+		if time.Now().After(deadline) {
+			account, err := accounts.Lookup(t.Context(), tenantA(t))
+			t.Fatalf("Lookup stays %+v, %v", account, err)
+		}
+		runtime.Gosched()
+	}
+}
+
+func TestLookupFollowsTheCluster(t *testing.T) {
+	s := newAPIServer(t)
+	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", map[string]string{roleARN: roleA, "kubectl.kubernetes.io/last-applied-configuration": "{}"})
+	accounts := newAccounts(t, s, kube.Options{})
+	eventually(t, accounts, func(account auth.Account, err error) bool { return err == nil })
+
+	type told struct {
+		subject auth.Subject
+		account auth.Account
+		err     error
+	}
+	changes := make(chan told, 10)
+	accounts.Subscribe(func(subject auth.Subject) {
+		account, err := accounts.Lookup(t.Context(), subject) // what a subscriber finds when it is told
+		changes <- told{subject, account, err}
+	})
+
+	account, _ := accounts.Lookup(t.Context(), tenantA(t))
+	want := auth.Account{Subject: tenantA(t), UID: "uid-1", Attributes: map[string]string{roleARN: roleA}}
+	if account.Subject != want.Subject || account.UID != want.UID || !maps.Equal(account.Attributes, want.Attributes) {
+		t.Errorf("Lookup = %+v, want %+v", account, want)
+	}
+
+	// A change of labels, or of annotations that no provider reads, is none.
+	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", map[string]string{roleARN: roleA, "note": "new"}, func(o *metav1.PartialObjectMetadata) { o.Labels = nil })
+	// These are.
+	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", map[string]string{roleARN: roleB})
+	if got := <-changes; got.err != nil || got.subject != tenantA(t) || got.account.Attributes[roleARN] != roleB {
+		t.Errorf("after re-annotation subscribers find %+v", got)
+	}
+	s.remove("tenant-a", "tenant-a-ecr-sa")
+	if got := <-changes; auth.CodeOf(got.err) != auth.CodeSubjectNotFound {
+		t.Errorf("after deletion subscribers find %+v", got)
+	}
+	s.put("tenant-a", "tenant-a-ecr-sa", "uid-2", nil)
+	eventually(t, accounts, func(account auth.Account, err error) bool { return err == nil && account.UID == "uid-2" })
+	s.put("tenant-a", "tenant-a-ecr-sa", "uid-3", nil) // deleted and created again
+	eventually(t, accounts, func(account auth.Account, err error) bool { return err == nil && account.UID == "uid-3" })
+	if got := <-changes; got.subject != tenantA(t) {
+		t.Errorf("told of %s", got.subject)
+	}
+}
+
+func TestRead(t *testing.T) {
+	s := newAPIServer(t)
+	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", map[string]string{roleARN: roleA, "note": "x"})
+	accounts := newAccounts(t, s, kube.Options{})
+
+	account, err := accounts.Read(t.Context(), tenantA(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if account.Subject != tenantA(t) || account.UID != "uid-1" || !maps.Equal(account.Attributes, map[string]string{roleARN: roleA}) {
+		t.Errorf("Read = %+v", account)
+	}
+
+	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", map[string]string{roleARN: roleA}, func(o *metav1.PartialObjectMetadata) {
+		o.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		o.Finalizers = []string{"example.com/keep"}
+	})
+	if _, err := accounts.Read(t.Context(), tenantA(t)); auth.CodeOf(err) != auth.CodeSubjectNotFound {
+		t.Errorf("Read of an account that is being deleted = %v", err)
+	}
+	eventually(t, accounts, func(_ auth.Account, err error) bool { return auth.CodeOf(err) == auth.CodeSubjectNotFound })
+}
+
+func TestProve(t *testing.T) {
+	s := newAPIServer(t)
+	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", nil)
+	accounts := newAccounts(t, s, kube.Options{})
+	s.mu.Lock()
+	s.bodies = nil
+	s.mu.Unlock()
+
+	before := time.Now()
+	account := auth.Account{Subject: tenantA(t), UID: "uid-1"}
+	proof, err := accounts.Prove(t.Context(), account, auth.ProofRequest{Audience: stsAWS})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if life := proof.ExpiresAt.Sub(before); life < 599*time.Second || life > 610*time.Second {
+		t.Errorf("the proof lives %s, want 600s", life)
+	}
+	if !strings.HasSuffix(proof.Token.Reveal(), signature) {
+		t.Error("the proof is not the token")
+	}
+	if proof, err = accounts.Prove(t.Context(), account, auth.ProofRequest{Audience: stsAWS, Lifetime: time.Hour}); err != nil {
+		t.Fatal(err)
+	} else if life := proof.ExpiresAt.Sub(before); life < 3599*time.Second {
+		t.Errorf("the proof lives %s, want 3600s", life)
+	}
+	golden(t, "tokenrequests.json", []byte(strings.Join(s.bodies, "\n")+"\n"))
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+	}
+}
+
+// The account that is proven is the account that was read, whenever it is swapped.
+func TestSwappedAccountHasNoProof(t *testing.T) {
+	for _, ignoresUID := range []bool{false, true} {
+		s := newAPIServer(t)
+		s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", map[string]string{roleARN: roleA})
+		accounts := newAccounts(t, s, kube.Options{})
+		s.ignoresUID = ignoresUID
+
+		account, err := accounts.Read(t.Context(), tenantA(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.put("tenant-a", "tenant-a-ecr-sa", "uid-2", map[string]string{roleARN: roleA}) // between read and mint
+		proof, err := accounts.Prove(t.Context(), account, auth.ProofRequest{Audience: stsAWS})
+		if auth.CodeOf(err) != auth.CodeSubjectReplaced || !proof.Token.IsZero() {
+			t.Errorf("API server ignores UID %t: Prove = %v, want %s", ignoresUID, err, auth.CodeSubjectReplaced)
+		}
+		if auth.IsTemporary(err) {
+			t.Error("tokens of an account that is gone must not be served")
+		}
+	}
+}
+
+func TestAccountSwappedWhileMinting(t *testing.T) {
+	s := newAPIServer(t)
+	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", nil)
+	accounts := newAccounts(t, s, kube.Options{})
+	s.ignoresUID = true
+	s.minting = func() { s.put("tenant-a", "tenant-a-ecr-sa", "uid-2", nil) }
+
+	_, err := accounts.Prove(t.Context(), auth.Account{Subject: tenantA(t), UID: "uid-1"}, auth.ProofRequest{Audience: stsAWS})
+	if auth.CodeOf(err) != auth.CodeSubjectReplaced {
+		t.Errorf("Prove = %v, want %s", err, auth.CodeSubjectReplaced)
+	}
+}
+
+func TestProofSaysWhatWasAsked(t *testing.T) {
+	serviceAccount := func(claims map[string]any) map[string]any {
+		return claims["kubernetes.io"].(map[string]any)["serviceaccount"].(map[string]any)
+	}
+	for name, test := range map[string]struct {
+		tamper func(claims map[string]any)
+		want   auth.Code
+	}{
+		"other subject":     {func(c map[string]any) { c["sub"] = "system:serviceaccount:tenant-b:tenant-b-ecr-sa" }, auth.CodeProofInvalid},
+		"other namespace":   {func(c map[string]any) { c["kubernetes.io"].(map[string]any)["namespace"] = "tenant-b" }, auth.CodeProofInvalid},
+		"other name":        {func(c map[string]any) { serviceAccount(c)["name"] = "tenant-b-ecr-sa" }, auth.CodeProofInvalid},
+		"other uid":         {func(c map[string]any) { serviceAccount(c)["uid"] = "uid-2" }, auth.CodeSubjectReplaced},
+		"no uid":            {func(c map[string]any) { delete(serviceAccount(c), "uid") }, auth.CodeSubjectReplaced},
+		"no kubernetes.io":  {func(c map[string]any) { delete(c, "kubernetes.io") }, auth.CodeProofInvalid},
+		"other audience":    {func(c map[string]any) { c["aud"] = []string{"sts.amazonaws.com.cn"} }, auth.CodeProofInvalid},
+		"one audience more": {func(c map[string]any) { c["aud"] = []string{stsAWS, apiAudience} }, auth.CodeProofInvalid},
+		"no audience":       {func(c map[string]any) { delete(c, "aud") }, auth.CodeProofInvalid},
+		"audience no list":  {func(c map[string]any) { c["aud"] = stsAWS }, auth.CodeProofInvalid},
+		"expired":           {func(c map[string]any) { c["exp"] = time.Now().Unix() - 1 }, auth.CodeProofInvalid},
+		"no expiry":         {func(c map[string]any) { delete(c, "exp") }, auth.CodeProofInvalid},
+		"expiry no number":  {func(c map[string]any) { c["exp"] = "tomorrow" }, auth.CodeProofInvalid},
+		"endless":           {func(c map[string]any) { c["exp"] = 1e300 }, auth.CodeProofInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newAPIServer(t)
+			s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", nil)
+			accounts := newAccounts(t, s, kube.Options{})
+			s.tamper = test.tamper
+			proof, err := accounts.Prove(t.Context(), auth.Account{Subject: tenantA(t), UID: "uid-1"}, auth.ProofRequest{Audience: stsAWS})
+			if auth.CodeOf(err) != test.want || !proof.Token.IsZero() {
+				t.Errorf("Prove = %v, want %s", err, test.want)
+			}
+			checkError(t, err)
+		})
+	}
+}
+
+// Nobody gets a token that opens the API server, and refusing it takes no call.
+func TestRefusedAudiences(t *testing.T) {
+	s := newAPIServer(t)
+	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", nil)
+	learned := newAccounts(t, s, kube.Options{})
+	told := newAccounts(t, s, kube.Options{APIAudiences: []string{"api"}})
+	calls := len(s.calls())
+	account := auth.Account{Subject: tenantA(t), UID: "uid-1"}
+	for _, test := range []struct {
+		accounts *kube.Accounts
+		audience string
+	}{{learned, ""}, {learned, apiAudience}, {learned, "k3s"}, {told, ""}, {told, "api"}} {
+		proof, err := test.accounts.Prove(t.Context(), account, auth.ProofRequest{Audience: test.audience})
+		if auth.CodeOf(err) != auth.CodeAudienceRefused || !proof.Token.IsZero() {
+			t.Errorf("audience %q: %v, want %s", test.audience, err, auth.CodeAudienceRefused)
+		}
+		checkError(t, err)
+	}
+	if got := len(s.calls()); got != calls {
+		t.Errorf("%d calls", got-calls)
+	}
+}
+
+func TestOnlyReadServiceAccountsAreProven(t *testing.T) {
+	s := newAPIServer(t)
+	accounts := newAccounts(t, s, kube.Options{})
+	workload, err := auth.WorkloadIdentity("lanyard-system", "lanyard-controller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := len(s.calls())
+	for _, account := range []auth.Account{
+		{},
+		{Subject: tenantA(t)},
+		{Subject: auth.Controller(), UID: "self-uid"},
+		{Subject: workload, UID: "self-uid"},
+	} {
+		_, err := accounts.Prove(t.Context(), account, auth.ProofRequest{Audience: stsAWS})
+		if auth.CodeOf(err) != auth.CodeSubjectInvalid {
+			t.Errorf("Prove(%+v) = %v, want %s", account, err, auth.CodeSubjectInvalid)
+		}
+		checkError(t, err)
+	}
+	for _, subject := range []auth.Subject{{}, auth.Controller(), workload} {
+		if _, err := accounts.Read(t.Context(), subject); auth.CodeOf(err) != auth.CodeSubjectInvalid {
+			t.Errorf("Read(%s) = %v, want %s", subject, err, auth.CodeSubjectInvalid)
+		}
+		if _, err := accounts.Lookup(t.Context(), subject); auth.CodeOf(err) != auth.CodeSubjectNotFound {
+			t.Errorf("Lookup(%s) = %v, want %s", subject, err, auth.CodeSubjectNotFound)
+		}
+	}
+	if got := len(s.calls()); got != calls {
+		t.Errorf("%d calls", got-calls)
+	}
+}
+
+// checkError holds for every error: an *auth.Error with stage, code and fix, and nothing secret.
+func checkError(t *testing.T, err error) {
+	t.Helper()
+	var typed *auth.Error
+	if !errors.As(err, &typed) || typed.Stage == "" || typed.Code == "" || typed.Fix == "" || typed.Err == nil {
+		t.Errorf("error has no stage, code, fix or cause: %#v", err)
+	}
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		if strings.Contains(e.Error(), signature) || strings.Contains(e.Error(), "eyJ") {
+			t.Errorf("error has a token in it: %v", e)
+		}
+	}
+}
+
+func TestAPIServerFailures(t *testing.T) {
+	status := func(err *apierrors.StatusError) func(*apiServer, http.ResponseWriter, *http.Request) {
+		return func(s *apiServer, w http.ResponseWriter, _ *http.Request) { s.refuse(w, err) }
+	}
+	page := func(code int, body string) func(*apiServer, http.ResponseWriter, *http.Request) {
+		return func(_ *apiServer, w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			w.WriteHeader(code)
+			_, _ = w.Write([]byte(body))
+		}
+	}
+	throttled := apierrors.NewTooManyRequests("too many", 7)
+	terminating := apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, "tenant-a-ecr-sa", errors.New("terminating"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	secretPage := "<html>eyJhbGciOiJSUzI1NiJ9.e30." + signature
+
+	for name, test := range map[string]struct {
+		answer     func(*apiServer, http.ResponseWriter, *http.Request)
+		want       auth.Code
+		fix        [2]string // Read's, Prove's; part of it
+		retryAfter time.Duration
+	}{
+		"forbidden": {
+			answer: status(apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, "tenant-a-ecr-sa", errors.New("no rule"))),
+			want:   auth.CodeProofDenied,
+			fix:    [2]string{`grant "get" on serviceaccounts in namespace tenant-a to ` + selfUser, `grant "create" on serviceaccounts/token in namespace tenant-a to ` + selfUser},
+		},
+		"not found": {
+			answer: status(apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, "tenant-a-ecr-sa")),
+			want:   auth.CodeSubjectNotFound,
+			fix:    [2]string{"create ServiceAccount tenant-a/tenant-a-ecr-sa", "create ServiceAccount tenant-a/tenant-a-ecr-sa"},
+		},
+		"namespace going":       {answer: status(terminating), want: auth.CodeSubjectNotFound},
+		"throttled":             {answer: status(throttled), want: auth.CodeThrottled, retryAfter: 7 * time.Second},
+		"throttled without ado": {answer: page(429, secretPage), want: auth.CodeThrottled},
+		"internal error":        {answer: status(apierrors.NewInternalError(errors.New(secretPage))), want: auth.CodeUnavailable},
+		"server timeout":        {answer: status(apierrors.NewServerTimeout(schema.GroupResource{}, "get", 3)), want: auth.CodeUnavailable, retryAfter: 3 * time.Second},
+		"bad gateway":           {answer: page(502, secretPage), want: auth.CodeUnavailable},
+		"unauthorized":          {answer: status(apierrors.NewUnauthorized("no")), want: auth.CodeUnavailable},
+		"invalid":               {answer: status(apierrors.NewInvalid(schema.GroupKind{Kind: "TokenRequest"}, "", nil)), want: auth.CodeRefused},
+		"someone else's 404":    {answer: page(404, secretPage), want: auth.CodeResponseInvalid},
+		"someone else's 403":    {answer: page(403, secretPage), want: auth.CodeResponseInvalid},
+		"a page":                {answer: page(200, secretPage), want: auth.CodeResponseInvalid},
+		"connection lost": {
+			answer: func(_ *apiServer, w http.ResponseWriter, _ *http.Request) {
+				connection, _, err := http.NewResponseController(w).Hijack()
+				if err == nil {
+					_ = connection.Close()
+				}
+			},
+			want: auth.CodeUnreachable,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newAPIServer(t)
+			accounts := newAccounts(t, s, kube.Options{})
+			s.intercept = func(w http.ResponseWriter, r *http.Request) bool {
+				if r.URL.Query().Get("watch") != "" {
+					return false
+				}
+				test.answer(s, w, r)
+				return true
+			}
+			// The client tries again for a while when a connection is lost.
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			defer cancel()
+			_, proveErr := accounts.Prove(ctx, auth.Account{Subject: tenantA(t), UID: "uid-1"}, auth.ProofRequest{Audience: stsAWS})
+			_, readErr := accounts.Read(ctx, tenantA(t))
+			for i, err := range []error{readErr, proveErr} {
+				checkError(t, err)
+				var typed *auth.Error
+				if !errors.As(err, &typed) || typed.Code != test.want || typed.RetryAfter != test.retryAfter || !strings.Contains(typed.Fix, test.fix[i]) {
+					t.Errorf("got %v (%s, retry after %s), want %s, %q, retry after %s", err, typed.Code, typed.RetryAfter, test.want, test.fix[i], test.retryAfter)
+				}
+				if want := [2]auth.Stage{auth.StageSubject, auth.StageTokenRequest}[i]; typed.Stage != want {
+					t.Errorf("stage %s, want %s", typed.Stage, want)
+				}
+			}
+		})
+	}
+}
+
+func TestAPIServerIsSilent(t *testing.T) {
+	s := newAPIServer(t)
+	accounts := newAccounts(t, s, kube.Options{})
+	s.intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Query().Get("watch") != "" {
+			return false
+		}
+		<-r.Context().Done()
+		return true
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := accounts.Read(ctx, tenantA(t))
+	checkError(t, err)
+	if auth.CodeOf(err) != auth.CodeUnreachable || !auth.IsTemporary(err) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Read = %v, want %s and the deadline", err, auth.CodeUnreachable)
+	}
+}
+
+// To learn the audiences, one token is minted, of the program's own account.
+func TestLearningTheAudiences(t *testing.T) {
+	s := newAPIServer(t)
+	newAccounts(t, s, kube.Options{})
+	calls := slices.DeleteFunc(s.calls(), func(call string) bool { return call == "GET /api/v1/serviceaccounts" })
+	want := []string{
+		"POST /apis/authentication.k8s.io/v1/selfsubjectreviews",
+		"POST /api/v1/namespaces/lanyard-system/serviceaccounts/lanyard-controller/token",
+	}
+	if !slices.Equal(calls, want) {
+		t.Errorf("calls %q, want %q", calls, want)
+	}
+	golden(t, "learning.json", []byte(strings.Join(s.bodies, "\n")+"\n"))
+}
+
+func TestLearningFails(t *testing.T) {
+	forbid := func(part string) func(*apiServer) {
+		return func(s *apiServer) {
+			s.intercept = func(w http.ResponseWriter, r *http.Request) bool {
+				if !strings.HasSuffix(r.URL.Path, part) {
+					return false
+				}
+				s.refuse(w, apierrors.NewForbidden(schema.GroupResource{Resource: part}, "", errors.New("no rule")))
+				return true
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		set  func(*apiServer)
+		want string
+	}{
+		"no ServiceAccount": {func(s *apiServer) { s.user = authenticationv1.UserInfo{Username: "kubernetes-admin"} }, "run this program as a ServiceAccount"},
+		"almost one":        {func(s *apiServer) { s.user = authenticationv1.UserInfo{Username: "lanyard-system:lanyard-controller"} }, "run this program as a ServiceAccount"},
+		"no review":         {forbid("selfsubjectreviews"), `grant "create" on selfsubjectreviews.authentication.k8s.io`},
+		"no token":          {forbid("token"), `grant "create" on serviceaccounts/token in namespace lanyard-system to ` + selfUser},
+		"no audience":       {func(s *apiServer) { s.tamper = func(c map[string]any) { c["aud"] = []string{} } }, "check that the answers to TokenRequests"},
+		"empty audience":    {func(s *apiServer) { s.tamper = func(c map[string]any) { c["aud"] = []string{""} } }, "check that the answers to TokenRequests"},
+		"another's token":   {func(s *apiServer) { s.tamper = func(c map[string]any) { c["sub"] = "x" } }, "check that the answers to TokenRequests"},
+		"replaced":          {func(s *apiServer) { s.user.UID = "old-uid" }, "try again"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newAPIServer(t)
+			test.set(s)
+			accounts, err := kube.FromManager(t.Context(), newCluster(t, s), kube.Options{})
+			if err == nil || accounts != nil {
+				t.Fatal("accounts without knowing the API server's audiences")
+			}
+			checkError(t, err)
+			for _, part := range []string{test.want, "Options.APIAudiences"} {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error %q does not say %q", err, part)
+				}
+			}
+		})
+	}
+}
+
+func TestNewAccountsNeedsItsOptions(t *testing.T) {
+	s := newAPIServer(t)
+	c := newCluster(t, s)
+	live, err := client.New(s.config(), client.Options{Mapper: c.GetRESTMapper()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := kube.Options{Informers: c.GetCache(), APIReader: live, Client: live, APIAudiences: []string{"api"}}
+	if _, err := kube.NewAccounts(t.Context(), whole); err != nil {
+		t.Fatal(err)
+	}
+	for name, without := range map[string]func(*kube.Options){
+		"Informers":    func(o *kube.Options) { o.Informers = nil },
+		"APIReader":    func(o *kube.Options) { o.APIReader = nil },
+		"Client":       func(o *kube.Options) { o.Client = nil },
+		"APIAudiences": func(o *kube.Options) { o.APIAudiences = []string{"api", ""} },
+	} {
+		options := whole
+		without(&options)
+		if _, err := kube.NewAccounts(t.Context(), options); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("without %s: %v", name, err)
+		}
+	}
+}
+
+// Accounts change while they are looked up, subscribed to and proven.
+func TestConcurrentUse(t *testing.T) {
+	s := newAPIServer(t)
+	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", map[string]string{roleARN: roleA})
+	accounts := newAccounts(t, s, kube.Options{})
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			accounts.Subscribe(func(auth.Subject) {})
+			for range 200 {
+				account, err := accounts.Lookup(t.Context(), tenantA(t))
+				if err == nil && (account.Attributes[roleARN] == "" || account.UID != "uid-1") {
+					t.Errorf("Lookup = %+v", account)
+				}
+			}
+			account, err := accounts.Read(t.Context(), tenantA(t))
+			if err != nil {
+				t.Error(err)
+			}
+			if _, err := accounts.Prove(t.Context(), account, auth.ProofRequest{Audience: stsAWS}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for i := range 50 {
+		s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", map[string]string{roleARN: []string{roleA, roleB}[i%2]})
+	}
+	wg.Wait()
+	eventually(t, accounts, func(account auth.Account, err error) bool { return err == nil && account.Attributes[roleARN] == roleB })
+}

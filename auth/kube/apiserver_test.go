@@ -1,0 +1,292 @@
+package kube_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	apiAudience = "https://kubernetes.default.svc.cluster.local"
+	selfUser    = "system:serviceaccount:lanyard-system:lanyard-controller"
+)
+
+// apiServer speaks as much of the Kubernetes API as package kube needs, and fails the test on any other request.
+type apiServer struct {
+	*httptest.Server
+	t *testing.T
+
+	mu       sync.Mutex
+	version  int
+	accounts map[string]*metav1.PartialObjectMetadata // by namespace/name
+	events   []watchEvent                             // all that ever happened
+	happened chan struct{}                            // closed and replaced on every event
+	journal  []string                                 // "METHOD path" of every request but watches
+	bodies   []string                                 // of the TokenRequests, as JSON
+
+	// Set before the first request.
+	user       authenticationv1.UserInfo
+	ignoresUID bool                                              // as API servers before 1.34
+	tamper     func(claims map[string]any)                       // changes what a token says
+	intercept  func(w http.ResponseWriter, r *http.Request) bool // answers in place of the server
+	minting    func()                                            // runs when a TokenRequest has arrived
+}
+
+type watchEvent struct {
+	Type    string                        `json:"type"`
+	Object  *metav1.PartialObjectMetadata `json:"object"`
+	version int
+}
+
+func newAPIServer(t *testing.T) *apiServer {
+	t.Helper()
+	s := &apiServer{
+		t: t, accounts: map[string]*metav1.PartialObjectMetadata{}, happened: make(chan struct{}),
+		user: authenticationv1.UserInfo{Username: selfUser, UID: "self-uid"},
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/serviceaccounts", s.listOrWatch)
+	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/serviceaccounts/{name}", s.get)
+	mux.HandleFunc("POST /api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", s.token)
+	mux.HandleFunc("POST /apis/authentication.k8s.io/v1/selfsubjectreviews", s.review)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("unexpected request %s %s", r.Method, r.URL)
+		http.NotFound(w, r)
+	})
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") == "" {
+			s.mu.Lock()
+			s.journal = append(s.journal, r.Method+" "+r.URL.Path)
+			s.mu.Unlock()
+		}
+		if s.intercept == nil || !s.intercept(w, r) {
+			mux.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(s.Close)
+	s.put("lanyard-system", "lanyard-controller", "self-uid", nil)
+	return s
+}
+
+func (s *apiServer) config() *rest.Config { return &rest.Config{Host: s.URL, QPS: -1} }
+
+func (s *apiServer) calls() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.journal)
+}
+
+// put creates or changes an account. Every account has a label and managed fields, which nobody needs.
+func (s *apiServer) put(namespace, name, uid string, annotations map[string]string, change ...func(*metav1.PartialObjectMetadata)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	object := &metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, UID: types.UID(uid), Annotations: maps.Clone(annotations),
+			Labels:        map[string]string{"app": "x"},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", Operation: "Apply"}},
+		},
+	}
+	for _, f := range change {
+		f(object)
+	}
+	what := "ADDED"
+	if last, ok := s.accounts[namespace+"/"+name]; ok {
+		what = "MODIFIED"
+		if last.UID != object.UID {
+			s.happen("DELETED", last)
+			what = "ADDED"
+		}
+	}
+	s.accounts[namespace+"/"+name] = object
+	s.happen(what, object)
+}
+
+func (s *apiServer) remove(namespace, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.happen("DELETED", s.accounts[namespace+"/"+name])
+	delete(s.accounts, namespace+"/"+name)
+}
+
+// happen is called with mu held.
+func (s *apiServer) happen(what string, object *metav1.PartialObjectMetadata) {
+	s.version++
+	object = object.DeepCopy()
+	object.ResourceVersion = strconv.Itoa(s.version)
+	if what != "DELETED" {
+		s.accounts[object.Namespace+"/"+object.Name] = object
+	}
+	s.events = append(s.events, watchEvent{what, object, s.version})
+	close(s.happened)
+	s.happened = make(chan struct{})
+}
+
+func (s *apiServer) listOrWatch(w http.ResponseWriter, r *http.Request) {
+	if !strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata") {
+		s.t.Errorf("whole ServiceAccounts are asked for: Accept %q", r.Header.Get("Accept"))
+	}
+	query := r.URL.Query()
+	if query.Get("watch") == "" {
+		s.mu.Lock()
+		list := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}}
+		list.ResourceVersion = strconv.Itoa(s.version)
+		for _, object := range s.accounts {
+			list.Items = append(list.Items, *object)
+		}
+		s.mu.Unlock()
+		s.answer(w, http.StatusOK, list)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	stream := json.NewEncoder(w)
+	seen, _ := strconv.Atoi(query.Get("resourceVersion"))
+	if query.Get("sendInitialEvents") == "true" {
+		s.mu.Lock()
+		seen = s.version
+		initial := slices.Collect(maps.Values(s.accounts))
+		s.mu.Unlock()
+		for _, object := range initial {
+			_ = stream.Encode(watchEvent{Type: "ADDED", Object: object})
+		}
+		end := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}}
+		end.ResourceVersion = strconv.Itoa(seen)
+		end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+		_ = stream.Encode(watchEvent{Type: "BOOKMARK", Object: end})
+	}
+	for {
+		w.(http.Flusher).Flush()
+		s.mu.Lock()
+		happened, events := s.happened, s.events
+		s.mu.Unlock()
+		for _, event := range events {
+			if event.version > seen {
+				_ = stream.Encode(event)
+				seen = event.version
+			}
+		}
+		w.(http.Flusher).Flush()
+		select {
+		case <-happened:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+func (s *apiServer) get(w http.ResponseWriter, r *http.Request) {
+	if !strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata") {
+		s.t.Errorf("a whole ServiceAccount is asked for: Accept %q", r.Header.Get("Accept"))
+	}
+	s.mu.Lock()
+	object, ok := s.accounts[r.PathValue("namespace")+"/"+r.PathValue("name")]
+	s.mu.Unlock()
+	if !ok {
+		s.refuse(w, errors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, r.PathValue("name")))
+		return
+	}
+	s.answer(w, http.StatusOK, object)
+}
+
+// token follows k8s.io/kubernetes pkg/registry/core/serviceaccount/storage/token.go.
+func (s *apiServer) token(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	request := &authenticationv1.TokenRequest{}
+	if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, request); err != nil {
+		s.t.Errorf("TokenRequest cannot be decoded: %v", err)
+	}
+	asJSON, _ := json.Marshal(request)
+	s.mu.Lock()
+	s.bodies = append(s.bodies, string(asJSON))
+	s.mu.Unlock()
+	if s.minting != nil {
+		s.minting()
+	}
+	namespace, name := r.PathValue("namespace"), r.PathValue("name")
+	s.mu.Lock()
+	account, ok := s.accounts[namespace+"/"+name]
+	s.mu.Unlock()
+	switch {
+	case !ok:
+		s.refuse(w, errors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, name))
+		return
+	case request.UID != "" && request.UID != account.UID && !s.ignoresUID:
+		s.refuse(w, errors.NewConflict(schema.GroupResource{Group: "authentication.k8s.io", Resource: "TokenRequest"}, name, fmt.Errorf("the UID in the token request (%s) does not match the UID of the service account (%s)", request.UID, account.UID)))
+		return
+	case *request.Spec.ExpirationSeconds < 600:
+		s.refuse(w, errors.NewInvalid(schema.GroupKind{Group: "authentication.k8s.io", Kind: "TokenRequest"}, "", nil))
+		return
+	}
+	if len(request.Spec.Audiences) == 0 {
+		request.Spec.Audiences = []string{apiAudience, "k3s"}
+	}
+	now := time.Now()
+	claims := map[string]any{
+		"iss": "https://oidc.eks.eu-west-1.amazonaws.com/id/LANYARD0000000000000000000000DE",
+		"sub": "system:serviceaccount:" + namespace + ":" + name,
+		"aud": request.Spec.Audiences,
+		"iat": now.Unix(),
+		"exp": now.Unix() + *request.Spec.ExpirationSeconds,
+		"kubernetes.io": map[string]any{
+			"namespace":      namespace,
+			"serviceaccount": map[string]any{"name": name, "uid": account.UID},
+		},
+	}
+	if s.tamper != nil {
+		s.tamper(claims)
+	}
+	request.Status.Token = jwt(claims)
+	request.Status.ExpirationTimestamp = metav1.NewTime(now.Add(time.Duration(*request.Spec.ExpirationSeconds) * time.Second))
+	request.APIVersion, request.Kind = "authentication.k8s.io/v1", "TokenRequest"
+	s.answer(w, http.StatusCreated, request)
+}
+
+func (s *apiServer) review(w http.ResponseWriter, _ *http.Request) {
+	s.answer(w, http.StatusCreated, authenticationv1.SelfSubjectReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"},
+		Status:   authenticationv1.SelfSubjectReviewStatus{UserInfo: s.user},
+	})
+}
+
+func (s *apiServer) answer(w http.ResponseWriter, code int, object any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	if err := json.NewEncoder(w).Encode(object); err != nil {
+		s.t.Error(err)
+	}
+}
+
+func (s *apiServer) refuse(w http.ResponseWriter, status *errors.StatusError) {
+	status.ErrStatus.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	s.answer(w, int(status.ErrStatus.Code), status.ErrStatus)
+}
+
+// jwt is a token in compact form with a signature that nobody here verifies.
+func jwt(claims any) string {
+	payload, err := json.Marshal(claims)
+	if err != nil {
+		panic(err)
+	}
+	return "eyJhbGciOiJSUzI1NiJ9." + base64.RawURLEncoding.EncodeToString(payload) + "." + signature
+}
+
+const signature = "c2VjcmV0LXNpZ25hdHVyZQ"
