@@ -127,7 +127,7 @@ func exchangeError(ctx context.Context, err error, x plan, proof auth.Proof, req
 		f.fix = fmt.Sprintf("activate STS in region %s for account %s, or set AWS_REGION to another one", request.Key.STSRegion, x.role.Account)
 	case "MalformedPolicyDocument", "PackedPolicyTooLarge":
 		f.code = auth.CodeRefused
-		f.fix = "check the session tags of the proof's claims (https://aws.amazon.com/tags); no session policy is sent"
+		f.fix = "check the session tags in the claim https://aws.amazon.com/tags of the proof; no session policy is sent"
 	case "ValidationError":
 		f.code = auth.CodeRefused
 		f.fix = fmt.Sprintf("check that role %s exists and permits sessions of %s", x.role, SessionDuration)

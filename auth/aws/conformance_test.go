@@ -1,0 +1,134 @@
+package aws_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/aws"
+	"github.com/lanyard-dev/lanyard/auth/cache"
+	"github.com/lanyard-dev/lanyard/auth/providertest"
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+)
+
+func TestConformance(t *testing.T) {
+	for name, subject := range map[string]func(namespace, name string) (auth.Subject, error){
+		"ServiceAccount": auth.ServiceAccount,
+		// Another Prover than the API server: nothing but the role's place may differ.
+		"WorkloadIdentity": auth.WorkloadIdentity,
+	} {
+		t.Run(name, func(t *testing.T) {
+			providertest.Run(t, func(t *testing.T) *providertest.Harness {
+				t.Helper()
+				return harness(t, subject)
+			})
+		})
+	}
+}
+
+func harness(t *testing.T, subjectOf func(namespace, name string) (auth.Subject, error)) *providertest.Harness {
+	t.Helper()
+	w := newWorld(t)
+	attribute := aws.RoleAnnotation
+	account := func(tenant string) auth.Account {
+		subject, err := subjectOf(tenant, tenant+"-ecr-sa")
+		must(t, err)
+		if subject.Kind() != auth.KindServiceAccount {
+			attribute = aws.RoleField
+		}
+		a := auth.Account{Subject: subject, UID: "7c1f4d0e-" + tenant}
+		a.Attributes = map[string]string{attribute: w.roleFor(t, tenant, subjectClaim(a))}
+		return a
+	}
+	a, b := account("tenant-a"), account("tenant-b")
+	proxy := func(user string) auth.Option {
+		u := *w.proxy
+		if user != "" {
+			u.User = url.UserPassword("tenant", user)
+		}
+		return auth.WithProxyURL(&u)
+	}
+	endpoint := auth.WithSTSEndpoint("https://sts.eu-west-1.amazonaws.com")
+	return &providertest.Harness{
+		Provider: w.aws,
+		A:        a, B: b,
+		WithIdentity: func(account auth.Account, identity string) auth.Account {
+			return withAttribute(account, attribute, identity)
+		},
+		MalformedIdentity: "arn:aws:iam::123456789123:user/tenant-a",
+		Sign: func(account auth.Account, request auth.ProofRequest, defect providertest.Defect) (string, error) {
+			claims := oidc.Claims{"sub": subjectClaim(account), "aud": []string{request.Audience}, "jti": account.UID}
+			switch defect {
+			case providertest.Expired:
+				claims["iat"], claims["nbf"] = time.Now().Add(-2*time.Hour).Unix(), time.Now().Add(-2*time.Hour).Unix()
+				claims["exp"] = time.Now().Add(-time.Hour).Unix()
+			case providertest.Forged:
+				return w.issuer.Forge(claims)
+			case providertest.WrongIssuer:
+				claims["iss"] = "https://issuer.example.org"
+			case providertest.None:
+			}
+			return w.issuer.Mint(claims)
+		},
+		NewCache: func(t *testing.T) providertest.Cache {
+			t.Helper()
+			return cache.New(cache.Options{MaxSize: 100})
+		},
+		Cloud: knobs{w},
+		Whose: w.caller,
+		Secrets: func(token auth.Token) []string {
+			c := token.(*aws.Token).Credentials()
+			return []string{c.AccessKeyID, c.SecretAccessKey, c.SessionToken}
+		},
+		ImageRepository: imageA,
+		Unsupported:     map[string]auth.Option{"scopes": auth.WithScopes("read")},
+		Variations: map[string][]auth.Option{
+			"image":                     {auth.WithImageRepository(imageA)},
+			"image in another region":   {auth.WithImageRepository(strings.Replace(imageA, region, "us-west-2", 1))},
+			"public image":              {auth.WithImageRepository("public.ecr.aws/lanyard/app")},
+			"STS region":                {auth.WithSTSRegion("eu-central-1")},
+			"STS endpoint":              {endpoint},
+			"STS endpoint elsewhere":    {auth.WithSTSEndpoint("https://sts.us-west-2.amazonaws.com")},
+			"STS endpoint and proxy":    {endpoint, proxy("")},
+			"STS endpoint, proxy, user": {endpoint, proxy("password-1")},
+			"other password":            {endpoint, proxy("password-2")},
+		},
+	}
+}
+
+// knobs turns the local cloud's for the suite.
+type knobs struct{ *world }
+
+func (k knobs) Exchanges() int { return k.exchanges() }
+
+func (k knobs) Trouble(t *testing.T, trouble providertest.Trouble) (end func()) {
+	t.Helper()
+	f := fault.Fault{Service: "sts", Operation: opSTS}
+	switch trouble {
+	case providertest.Slow:
+		f.Kind, f.Delay = fault.Latency, providertest.SlowAnswer
+	case providertest.Throttled:
+		f.Kind = fault.Throttle
+	case providertest.Failing:
+		f.Kind = fault.Unavailable
+	case providertest.Broken:
+		f.Kind = fault.Malformed
+	case providertest.Unreachable:
+		f = fault.Fault{Host: "sts.eu-west-1.amazonaws.com", Kind: fault.Refuse}
+		// A connection that stands is no test of one that cannot be made.
+		k.aws.Close()
+	}
+	return k.fault(t, f)
+}
+
+func (k knobs) Revoke(t *testing.T, account auth.Account) (restore func()) {
+	t.Helper()
+	tenant := account.Subject.Namespace()
+	must(t, k.cloud.AWS().PutTrustPolicy(accountID, tenant+"-ecr", trust("nobody")))
+	return func() {
+		must(t, k.cloud.AWS().PutTrustPolicy(accountID, tenant+"-ecr", trust(subjectClaim(account))))
+	}
+}

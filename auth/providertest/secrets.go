@@ -1,0 +1,76 @@
+package providertest
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+)
+
+// window is how much of a secret, in bytes, must not be printed.
+const window = 16
+
+// scan prints whatever the test saw, in every way, and looks for pieces of every secret that there was.
+func (b *bench) scan(t *testing.T) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	pieces := map[string]bool{}
+	for _, secret := range b.secrets {
+		for _, form := range []string{secret, hex.EncodeToString([]byte(secret)), base64.StdEncoding.EncodeToString([]byte(secret))} {
+			for i := 0; i+window <= len(form); i++ {
+				pieces[form[i:i+window]] = true
+			}
+		}
+	}
+	if len(pieces) == 0 && len(b.seen) > 0 {
+		t.Log("nothing secret was made")
+	}
+	printed := map[string]bool{}
+	for _, value := range b.seen {
+		for _, text := range prints(value) {
+			if printed[text] {
+				continue
+			}
+			printed[text] = true
+			for i := 0; i+window <= len(text); i++ {
+				if pieces[text[i:i+window]] {
+					t.Errorf("a piece of a secret is printed by a %T", value) // which piece is not said here either
+					break
+				}
+			}
+		}
+	}
+}
+
+// prints is value in every form in which programs print things, with the causes of an error each by itself.
+func prints(value any) []string {
+	if value == nil {
+		return nil
+	}
+	var texts []string
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%t"} {
+		texts = append(texts, fmt.Sprintf(verb, value))
+	}
+	if data, err := json.Marshal(value); err == nil {
+		texts = append(texts, string(data))
+	}
+	var log bytes.Buffer
+	slog.New(slog.NewTextHandler(&log, nil)).Info("value", "value", value)
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("value", "value", value)
+	texts = append(texts, strings.TrimSpace(log.String()))
+	if err, ok := value.(error); ok {
+		texts = append(texts, prints(errors.Unwrap(err))...)
+		if many, ok := value.(interface{ Unwrap() []error }); ok {
+			for _, cause := range many.Unwrap() {
+				texts = append(texts, prints(cause)...)
+			}
+		}
+	}
+	return texts
+}
