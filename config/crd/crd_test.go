@@ -134,6 +134,24 @@ func TestDefinitionsAreAccepted(t *testing.T) {
 	}
 }
 
+// TestKindsAreRegistered holds that the Go types of module api are those that
+// the definition names.
+func TestKindsAreRegistered(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	spec := read(t, ocirepositories).Spec
+	if spec.Group != v1alpha1.Group || spec.Versions[0].Name != v1alpha1.Version || spec.Names.Kind != v1alpha1.OCIRepositoryKind {
+		t.Errorf("the CRD is of %s/%s, %s", spec.Group, spec.Versions[0].Name, spec.Names.Kind)
+	}
+	for _, kind := range []string{spec.Names.Kind, spec.Names.ListKind} {
+		if !scheme.Recognizes(v1alpha1.GroupVersion().WithKind(kind)) {
+			t.Errorf("the scheme does not know %s", kind)
+		}
+	}
+}
+
 // row is one line of a truth table.
 type row struct {
 	Name     string         `json:"name"`
@@ -194,6 +212,39 @@ func TestOCIRepositoryTables(t *testing.T) {
 				t.Fatalf("refused otherwise than %s: %s\n%v", row.Field, row.Message, errs.ToAggregate())
 			})
 		}
+	}
+}
+
+// TestExamplesAreAccepted holds that the schema takes the objects of the
+// demonstration, also those whose credential is refused later.
+func TestExamplesAreAccepted(t *testing.T) {
+	a := newAdmission(t, ocirepositories)
+	files, err := filepath.Glob("../../examples/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for document := range strings.SplitSeq(string(data), "\n---\n") {
+			var object map[string]any
+			if err := yaml.UnmarshalStrict([]byte(document), &object); err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			if object["kind"] != v1alpha1.OCIRepositoryKind {
+				continue
+			}
+			seen++
+			if errs := a.admit(t.Context(), object); len(errs) > 0 {
+				t.Errorf("%s: %v", file, errs.ToAggregate())
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("no objects in examples")
 	}
 }
 
