@@ -53,15 +53,10 @@ type Cache struct {
 	tokens *xsync.Map[auth.Key, *entry]
 
 	mu       sync.Mutex // guards all writes to tokens and what follows; never held during I/O
-	subjects map[auth.Subject]*subject
+	flights  map[auth.Key]*flight
+	subjects map[auth.Subject]*entry // the first of each; entry.next leads on
 	tenants  tenants
 	warned   time.Time
-}
-
-// subject is what Invalidate must find.
-type subject struct {
-	entries map[auth.Key]*entry
-	flights map[auth.Key]*flight
 }
 
 // flight is one exchange under way.
@@ -96,7 +91,8 @@ func New(options Options) *Cache {
 		options:  options,
 		metrics:  newMetrics(options.ObjectMetrics),
 		tokens:   xsync.NewMap[auth.Key, *entry](),
-		subjects: map[auth.Subject]*subject{},
+		flights:  map[auth.Key]*flight{},
+		subjects: map[auth.Subject]*entry{},
 		tenants:  tenants{byName: map[string]*tenant{}},
 	}
 }
@@ -160,12 +156,7 @@ func (c *Cache) Fetch(ctx context.Context, key auth.Key, o auth.FetchOptions, fe
 
 // join gives the flight that serves key: the one under way, or a new one; or the failure that is remembered.
 func (c *Cache) join(ctx context.Context, key auth.Key, e *entry, now time.Time, retryNow bool, fetch func(context.Context) (auth.Fetched, error)) (*flight, error) {
-	s := c.subjects[key.Subject]
-	if s == nil {
-		s = &subject{entries: map[auth.Key]*entry{}, flights: map[auth.Key]*flight{}}
-		c.subjects[key.Subject] = s
-	}
-	if f := s.flights[key]; f != nil {
+	if f := c.flights[key]; f != nil {
 		return f, nil
 	}
 	if e != nil && now.Before(e.retryAt) && !retryNow {
@@ -173,7 +164,6 @@ func (c *Cache) join(ctx context.Context, key auth.Key, e *entry, now time.Time,
 	}
 	t := c.tenants.get(key.Subject.Namespace())
 	if t.flights >= maxFlightsPerTenant {
-		c.forget(key.Subject, s)
 		return nil, &auth.Error{
 			Stage: auth.StageExchange, Code: auth.CodeThrottled, RetryAfter: time.Second,
 			Fix: "use fewer identities in this namespace, or find out why its exchanges are slow",
@@ -182,7 +172,7 @@ func (c *Cache) join(ctx context.Context, key auth.Key, e *entry, now time.Time,
 	}
 	t.flights++
 	f := &flight{key: key, done: make(chan struct{})}
-	s.flights[key] = f
+	c.flights[key] = f
 	// The flight serves others too, so it outlives this caller and has a deadline of its own.
 	go c.fly(context.WithoutCancel(ctx), f, fetch)
 	return f, nil
@@ -208,33 +198,24 @@ func (c *Cache) fly(ctx context.Context, f *flight, fetch func(context.Context) 
 	defer c.mu.Unlock()
 	defer close(f.done)
 	f.token, f.err = fetched.Token, err
-	defer c.land(f)
+	t := c.tenants.get(f.key.Subject.Namespace())
+	t.flights--
 	if f.dropped {
+		c.tenants.forget(t)
 		return
 	}
-	s := c.subjects[f.key.Subject]
+	delete(c.flights, f.key)
 	now := time.Now()
-	old := s.entries[f.key]
+	old, _ := c.tokens.Load(f.key)
 	switch {
 	case err != nil:
-		c.put(s, old.failed(f.key, err, now))
+		c.put(old, old.failed(f.key, err, now))
 	case fetched.Key == f.key:
-		c.put(s, c.issued(fetched, now))
+		c.put(old, c.issued(fetched, now))
 	case old != nil:
 		// The subject is no longer what the key says; the change itself is on its way to Invalidate.
 		c.remove(old)
 	}
-}
-
-// land takes a flight off the books, once all else is written: they keep the subject and the tenant alive until then.
-func (c *Cache) land(f *flight) {
-	if s := c.subjects[f.key.Subject]; !f.dropped {
-		delete(s.flights, f.key)
-		c.forget(f.key.Subject, s)
-	}
-	t := c.tenants.get(f.key.Subject.Namespace())
-	t.flights--
-	c.tenants.forget(t)
 }
 
 // Invalidate drops everything that is kept for a subject. Exchanges under way still answer those who wait for them, but
@@ -242,17 +223,15 @@ func (c *Cache) land(f *flight) {
 func (c *Cache) Invalidate(who auth.Subject) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.subjects[who]
-	if s == nil {
-		return
-	}
-	for _, e := range s.entries {
+	for e := c.subjects[who]; e != nil; e = e.next {
 		c.remove(e)
 	}
-	for _, f := range s.flights {
-		f.dropped = true
+	for key, f := range c.flights {
+		if key.Subject == who {
+			f.dropped = true
+			delete(c.flights, key)
+		}
 	}
-	delete(c.subjects, who)
 }
 
 // Run removes what has ended, every minute until ctx ends, so that expired secrets do not stay in memory.
@@ -272,11 +251,9 @@ func (c *Cache) Run(ctx context.Context) error {
 func (c *Cache) sweep(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, s := range c.subjects {
-		for _, e := range s.entries {
-			if !e.valid(now) && e.failureOver(now) {
-				c.remove(e)
-			}
+	for _, e := range c.tokens.AllRelaxed() {
+		if !e.valid(now) && e.failureOver(now) {
+			c.remove(e)
 		}
 	}
 }
@@ -292,29 +269,46 @@ func (c *Cache) Len() int {
 	return n
 }
 
-// put keeps e in place of what the cache has for its key, making room if need be. Callers hold mu.
-func (c *Cache) put(s *subject, e *entry) {
+// put keeps e in place of old, or in a place of its own, making room if need be. Callers hold mu.
+func (c *Cache) put(old, e *entry) {
 	t := c.tenants.get(e.key.Subject.Namespace())
-	if old := s.entries[e.key]; old != nil {
-		e.slot = old.slot
-		t.entries[e.slot] = e
-	} else {
+	if old == nil {
+		var victim *entry
 		if c.tenants.size >= c.options.MaxSize {
-			c.evict(c.tenants.victim(t, time.Now()))
+			victim = c.tenants.victim(t, time.Now())
 		}
-		c.tenants.add(t, e)
+		c.tenants.add(t, e) // before the victim goes, which may be all that its tenant has
+		if victim != nil {
+			c.evict(victim)
+		}
+	} else {
+		c.unlink(old)
+		c.tenants.replace(t, old, e)
 	}
-	s.entries[e.key] = e
+	e.next = c.subjects[e.key.Subject]
+	c.subjects[e.key.Subject] = e
 	c.tokens.Store(e.key, e)
 }
 
 // remove is put's opposite. Callers hold mu.
 func (c *Cache) remove(e *entry) {
 	c.tokens.Delete(e.key)
-	s := c.subjects[e.key.Subject]
-	delete(s.entries, e.key)
-	c.forget(e.key.Subject, s)
+	c.unlink(e)
 	c.tenants.remove(e)
+}
+
+// unlink takes e out of its subject's list; e.next still leads on.
+func (c *Cache) unlink(e *entry) {
+	if first := c.subjects[e.key.Subject]; first != e {
+		for first.next != e {
+			first = first.next
+		}
+		first.next = e.next
+	} else if e.next != nil {
+		c.subjects[e.key.Subject] = e.next
+	} else {
+		delete(c.subjects, e.key.Subject)
+	}
 }
 
 func (c *Cache) evict(e *entry) {
@@ -329,11 +323,5 @@ func (c *Cache) evict(e *entry) {
 		c.warned = now
 		c.options.Logger.Warn("token cache is smaller than its working set: valid tokens are evicted and will be exchanged again; raise --token-cache-max-size",
 			"maxSize", c.options.MaxSize, "namespace", e.key.Subject.Namespace())
-	}
-}
-
-func (c *Cache) forget(who auth.Subject, s *subject) {
-	if len(s.entries) == 0 && len(s.flights) == 0 && c.subjects[who] == s {
-		delete(c.subjects, who)
 	}
 }

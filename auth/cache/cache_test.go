@@ -479,6 +479,19 @@ func TestCapacityIsFair(t *testing.T) {
 	}
 }
 
+// TestCapacityOfOne: making room never takes the newcomer or the ground under it.
+func TestCapacityOfOne(t *testing.T) {
+	c := cache.New(cache.Options{MaxSize: 1})
+	o := &office{life: time.Hour}
+	for i := range 50 {
+		key := keyOf(t, fmt.Sprintf("ns-%d", i%3), fmt.Sprintf("sa-%d", i))
+		mustAsk(t, c, key, o)
+		if _, ok := c.Get(key, 0, auth.InvolvedObject{}); !ok || c.Len() != 1 {
+			t.Fatalf("newcomer kept: %t, %d in all", ok, c.Len())
+		}
+	}
+}
+
 func TestWorkingSetTooLargeWarnsOnce(t *testing.T) {
 	var out strings.Builder
 	c := cache.New(cache.Options{MaxSize: 100, Logger: slog.New(slog.NewTextHandler(&out, nil))})

@@ -8,8 +8,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// entry is what is known for one key: a token, a failure to get one, or both. It never changes once it can be read, but
-// for its slot. A nil entry knows nothing.
+// entry is what is known for one key: a token, a failure to get one, or both. What a hit reads never changes.
+// A nil entry knows nothing.
 type entry struct {
 	// What a hit reads comes first, so that it lies together.
 	token     auth.Token // nil: none
@@ -21,8 +21,9 @@ type entry struct {
 	failures int       // in a row
 	retryAt  time.Time // the failure is the answer until then
 
-	slot int // index among its tenant's entries; guarded by Cache.mu
 	key  auth.Key
+	slot int    // index among its tenant's entries; guarded by Cache.mu
+	next *entry // of the same subject; guarded by Cache.mu
 }
 
 // issued makes the entry of a token that was got at now.

@@ -45,6 +45,11 @@ func (ts *tenants) add(t *tenant, e *entry) {
 	heap.Fix(&ts.bySize, t.index)
 }
 
+func (ts *tenants) replace(t *tenant, old, e *entry) {
+	e.slot = old.slot
+	t.entries[e.slot] = e
+}
+
 func (ts *tenants) remove(e *entry) {
 	t := ts.byName[e.key.Subject.Namespace()]
 	last := len(t.entries) - 1
