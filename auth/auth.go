@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 )
 
 // GetToken gets a token for the subject that the options name, at provider. With [WithImageRepository] it is
@@ -12,7 +13,8 @@ import (
 // Errors are [*Error] (never with anything secret in them), or wrap the cause of ctx's end. A cancelled caller returns
 // at once; the exchange it began goes on for the others.
 func GetToken(ctx context.Context, provider Provider, opts ...Option) (Token, error) {
-	c := call{provider: provider}
+	c := calls.Get().(*call)
+	c.provider = provider
 
 	//  1. Whose token? Nobody's is an error; the controller's only if asked for by name.
 	if err := c.options(opts); err != nil {
@@ -23,7 +25,9 @@ func GetToken(ctx context.Context, provider Provider, opts ...Option) (Token, er
 	//  4. Which cloud identity does it ask for?
 	//  5. All that is the key.
 	err := c.resolve(ctx)
-	if err != nil && CodeOf(err) != CodeSubjectNotFound {
+	// Memory may not know a subject that the source of truth has: accounts can be younger than what informers saw.
+	unknown := err != nil && CodeOf(err) == CodeSubjectNotFound
+	if err != nil && !unknown {
 		return nil, err
 	}
 	//  6. The cache answers without I/O, or has it done once for all who ask.
@@ -31,15 +35,20 @@ func GetToken(ctx context.Context, provider Provider, opts ...Option) (Token, er
 		fetched, err := c.fetch(ctx)
 		return fetched.Token, err
 	}
-	if err != nil {
-		// Memory does not know the subject, but the source of truth may: accounts are younger than what informers saw.
-		return c.Cache.Fetch(ctx, c.key, c.fetchOptions(), c.fetch)
-	}
-	if token, ok := c.Cache.Get(c.key, c.MinRemaining, c.InvolvedObject); ok {
-		return token, nil
+	if !unknown {
+		if token, ok := c.Cache.Get(c.key, c.MinRemaining, c.InvolvedObject); ok {
+			*c = call{}
+			calls.Put(c)
+			return token, nil
+		}
 	}
 	return c.Cache.Fetch(ctx, c.key, c.fetchOptions(), c.fetch)
 }
+
+// calls keeps what hits work on from being garbage. A call that fetches is not given back: its flight may outlive it.
+//
+//nolint:gochecknoglobals // a pool of zero values holds no state.
+var calls = sync.Pool{New: func() any { return new(call) }}
 
 // Resolve takes the steps of [GetToken] that need no proof and no exchange: it tells which token a call would get, from
 // memory alone. Its errors are GetToken's.

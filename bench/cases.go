@@ -1,0 +1,367 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	fluxauth "github.com/fluxcd/pkg/auth"
+	fluxcache "github.com/fluxcd/pkg/cache"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/cache"
+)
+
+// cloud is the one that both sides exchange at.
+type cloud struct {
+	pause     func(scopes string) time.Duration
+	err       error
+	exchanges atomic.Int64
+}
+
+func (c *cloud) exchange(ctx context.Context, scopes string) (*token, error) {
+	c.exchanges.Add(1)
+	if c.pause != nil {
+		timer := time.NewTimer(c.pause(scopes))
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	return &token{ends: time.Now().Add(time.Hour)}, c.err
+}
+
+type token struct{ ends time.Time }
+
+func (t *token) GetDuration() time.Duration { return time.Until(t.ends) }
+
+// side is one of the two libraries, asked for a controller token bounded to scope: the shortest way through each.
+type side func(ctx context.Context, scope string) error
+
+func ours(c *cloud, tokens *cache.Cache) side {
+	provider := ourProvider{cloud: c}
+	return func(ctx context.Context, scope string) error {
+		_, err := auth.GetToken(ctx, provider, auth.WithController(), auth.WithScopes(scope), auth.WithCache(tokens, auth.InvolvedObject{}))
+		return err
+	}
+}
+
+func flux(c *cloud, tokens *fluxcache.TokenCache) side {
+	provider := fluxProvider{cloud: c}
+	return func(ctx context.Context, scope string) error {
+		_, err := fluxauth.GetAccessToken(ctx, provider, fluxauth.WithScopes(scope), fluxauth.WithCache(*tokens, fluxcache.InvolvedObject{}))
+		return err
+	}
+}
+
+// both runs measure on either side with a cloud and a cache of its own.
+func both[T any](capacity int, prepare func() *cloud, measure func(side, *cloud) (T, error)) (our, theirs T, err error) {
+	c := prepare()
+	if our, err = measure(ours(c, cache.New(cache.Options{MaxSize: capacity})), c); err != nil {
+		return our, theirs, err
+	}
+	tokens, err := fluxcache.NewTokenCache(capacity)
+	if err != nil {
+		return our, theirs, err
+	}
+	c = prepare()
+	theirs, err = measure(flux(c, tokens), c)
+	return our, theirs, err
+}
+
+func warmGetToken(ctx context.Context, c *cluster) ([]result, error) {
+	our, err := c.ours(ctx)
+	if err != nil {
+		return nil, err
+	}
+	theirs, err := c.flux(ctx)
+	if err != nil {
+		return nil, err
+	}
+	before := c.requests.Load()
+	best := benchmark(our, theirs)
+	a, b := best[0], best[1]
+	reads := c.requests.Load() - before
+	ratio := float64(b.NsPerOp()) / float64(a.NsPerOp())
+	show := func(r testing.BenchmarkResult) string {
+		return fmt.Sprintf("%d ns, %d allocs", r.NsPerOp(), r.AllocsPerOp())
+	}
+	return []result{
+		{"warm object-level GetToken", show(a), show(b), times(ratio), ">=8x, <=2 allocs", ratio >= 8 && a.AllocsPerOp() <= 2},
+		{"API reads meanwhile", fmt.Sprint(reads), "", "", "0", reads == 0},
+	}, nil
+}
+
+func hitDuringForeignExchange(ctx context.Context, _ *cluster) ([]result, error) {
+	slowButHot := func() *cloud {
+		return &cloud{pause: func(scope string) time.Duration {
+			if scope == "hot" {
+				return 0
+			}
+			return 2 * time.Second
+		}}
+	}
+	// during runs call while the exchange of another key is under way.
+	during := func(get side, c *cloud, call func()) time.Duration {
+		began := c.exchanges.Load()
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = get(ctx, "cold") })
+		for c.exchanges.Load() == began {
+			runtime.Gosched()
+		}
+		start := time.Now()
+		call()
+		took := time.Since(start)
+		wg.Wait()
+		return took
+	}
+	hit, fluxHit, err := both(100, slowButHot, func(get side, c *cloud) (time.Duration, error) {
+		for range 2 { // the second is a hit, so that no first use is charged to the case
+			if err := get(ctx, "hot"); err != nil {
+				return 0, err
+			}
+		}
+		return during(get, c, func() { _ = get(ctx, "hot") }), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	kept, fluxKept, err := both(100, slowButHot, func(get side, c *cloud) (time.Duration, error) {
+		return during(get, c, func() {
+			ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+			defer cancel()
+			_ = get(ctx, "cold")
+		}), nil
+	})
+	return []result{
+		{"hit while another key's exchange takes 2 s", hit.String(), fluxHit.String(), times(float64(fluxHit) / float64(hit)), "<50 us", hit < 50*time.Microsecond},
+		{"caller with a 100 ms deadline, exchange 2 s", round(kept), round(fluxKept), times(float64(fluxKept) / float64(kept)), "100 ms", kept < 110*time.Millisecond},
+	}, err
+}
+
+func manyMisses(ctx context.Context, _ *cluster) ([]result, error) {
+	a, b, err := both(100,
+		func() *cloud { return &cloud{pause: func(string) time.Duration { return 100 * time.Millisecond }} },
+		func(get side, _ *cloud) (time.Duration, error) {
+			start := time.Now()
+			err := concurrently(50, func(i int) error { return get(ctx, fmt.Sprint("scope-", i)) })
+			return time.Since(start), err
+		})
+	return []result{{"50 keys miss at once, exchange 100 ms", round(a), round(b), times(float64(b) / float64(a)), "<150 ms", a < 150*time.Millisecond}}, err
+}
+
+func failingKey(ctx context.Context, _ *cluster) ([]result, error) {
+	a, b, err := both(100,
+		func() *cloud {
+			return &cloud{
+				err:   &auth.Error{Stage: auth.StageExchange, Code: auth.CodeTrustRefused, Err: errors.New("refused")},
+				pause: func(string) time.Duration { return 50 * time.Millisecond },
+			}
+		},
+		func(get side, c *cloud) (int64, error) {
+			_ = concurrently(20, func(int) error { return get(ctx, "scope") })
+			return c.exchanges.Load(), nil
+		})
+	return []result{{"20 callers, one failing key: exchanges", fmt.Sprint(a), fmt.Sprint(b), times(float64(b) / float64(a)), "1", a == 1}}, err
+}
+
+func smallCapacity(ctx context.Context, _ *cluster) ([]result, error) {
+	const keys, capacity, rounds = 120, 100, 100
+	measure := func(get side, c *cloud) (float64, error) {
+		for range rounds {
+			for i := range keys {
+				if err := get(ctx, fmt.Sprint("scope-", i)); err != nil {
+					return 0, err
+				}
+			}
+		}
+		return 100 * (1 - float64(c.exchanges.Load())/(rounds*keys)), nil
+	}
+	_, theirs, err := both(capacity, func() *cloud { return &cloud{} }, measure)
+	if err != nil {
+		return nil, err
+	}
+	var log strings.Builder
+	c := &cloud{}
+	our, err := measure(ours(c, cache.New(cache.Options{MaxSize: capacity, Logger: slog.New(slog.NewTextHandler(&log, nil))})), c)
+	warnings := strings.Count(log.String(), "level=WARN")
+	return []result{
+		{"120 keys round-robin, capacity 100: hits", fmt.Sprintf("%.0f %%", our), fmt.Sprintf("%.0f %%", theirs), "", ">=65 %", our >= 65},
+		{"warnings that the working set is too large", fmt.Sprint(warnings), "", "", "1", warnings == 1},
+	}, err
+}
+
+func manyTokens(ctx context.Context, _ *cluster) ([]result, error) {
+	const n = 100_000
+	keys := make([]auth.Key, n)
+	names := make([]string, n)
+	for i := range keys {
+		subject, err := auth.ServiceAccount(fmt.Sprintf("tenant-%d", i/100), fmt.Sprintf("sa-%d", i))
+		if err != nil {
+			return nil, err
+		}
+		keys[i] = auth.Key{
+			Provider: "aws", Subject: subject, UID: fmt.Sprintf("1b4e28ba-2fa1-11d2-883f-%012d", i),
+			Identity: fmt.Sprintf("arn:aws:iam::123456789123:role/tenant-%d", i), STSRegion: "eu-west-1",
+		}
+		names[i] = keys[i].Digest()
+	}
+	// heap is what build leaves behind, per token.
+	heap := func(build func() any) (kept any, each uint64) {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		kept = build()
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		return kept, (after.HeapAlloc - before.HeapAlloc) / n
+	}
+	session := func() *secretToken {
+		return &secretToken{token{time.Now().Add(time.Hour)}, strings.Repeat("s", 20), strings.Repeat("k", 40), strings.Repeat("t", 700)}
+	}
+	kept, each := heap(func() any {
+		c := cache.New(cache.Options{MaxSize: n})
+		for _, key := range keys {
+			_, _ = c.Fetch(ctx, key, auth.FetchOptions{}, func(context.Context) (auth.Fetched, error) {
+				return auth.Fetched{Key: key, Token: session()}, nil
+			})
+		}
+		return c
+	})
+	tokens := kept.(*cache.Cache)
+	kept, fluxEach := heap(func() any {
+		c, err := fluxcache.NewTokenCache(n)
+		if err != nil {
+			return nil
+		}
+		for _, name := range names {
+			_, _, _ = c.GetOrSet(ctx, name, func(context.Context) (fluxcache.Token, error) { return session(), nil })
+		}
+		return c
+	})
+	fluxTokens, ok := kept.(*fluxcache.TokenCache)
+	if !ok {
+		return nil, errors.New("flux refused its cache")
+	}
+	plain := make(map[auth.Key]auth.Token, n)
+	for _, key := range keys {
+		plain[key], _ = tokens.Get(key, 0, auth.InvolvedObject{})
+	}
+	if len(plain) != n || tokens.Len() != n {
+		return nil, fmt.Errorf("%d of %d tokens are kept", tokens.Len(), n)
+	}
+	// Every lookup is of another, far away key, so that no processor cache helps.
+	at := func(i int) int { return i * 7919 % n }
+	best := benchmark(func(i int) error {
+		if _, ok := tokens.Get(keys[at(i)], 0, auth.InvolvedObject{}); !ok {
+			return errors.New("miss")
+		}
+		return nil
+	}, func(i int) error {
+		if plain[keys[at(i)]] == nil {
+			return errors.New("miss")
+		}
+		return nil
+	}, func(i int) error {
+		_, hit, err := fluxTokens.GetOrSet(ctx, names[at(i)], nil)
+		if !hit {
+			return errors.New("miss")
+		}
+		return err
+	})
+	hit, bare, theirs := best[0], best[1], best[2]
+	overMap := float64(hit.NsPerOp()) / float64(bare.NsPerOp())
+	return []result{
+		{"100,000 cached tokens: bytes each", fmt.Sprint(each), fmt.Sprint(fluxEach), "", "<2048", each < 2048},
+		{
+			"100,000 cached tokens: a hit", fmt.Sprintf("%d ns", hit.NsPerOp()), fmt.Sprintf("%d ns", theirs.NsPerOp()),
+			times(float64(theirs.NsPerOp()) / float64(hit.NsPerOp())), "<=1500 ns", hit.NsPerOp() <= 1500,
+		},
+		{"the same over a bare Go map", times(overMap), "", "", "<=2x", overMap <= 2},
+	}, nil
+}
+
+type secretToken struct {
+	token
+	id, key, session string
+}
+
+func twoCores(ctx context.Context, _ *cluster) ([]result, error) {
+	var keys []string
+	for i := range 1000 {
+		keys = append(keys, fmt.Sprint("scope-", i))
+	}
+	a, b, err := both(len(keys), func() *cloud { return &cloud{} }, func(get side, _ *cloud) (float64, error) {
+		for _, key := range keys {
+			if err := get(ctx, key); err != nil {
+				return 0, err
+			}
+		}
+		rate := func(procs int) float64 {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+			r := testing.Benchmark(func(b *testing.B) {
+				b.RunParallel(func(pb *testing.PB) {
+					for i := 0; pb.Next(); i++ {
+						if err := get(ctx, keys[i%len(keys)]); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			})
+			return float64(r.N) / r.T.Seconds()
+		}
+		var one, two float64
+		for range turns {
+			one, two = max(one, rate(1)), max(two, rate(2))
+		}
+		return two / one, nil
+	})
+	return []result{{"2 cores against 1, hits", times(a), times(b), "", ">=1.7x", a >= 1.7}}, err
+}
+
+// benchmark times the runs in turn, several times, and keeps the best of each: what else the machine does then slows no
+// side more than the other.
+func benchmark(runs ...func(i int) error) []testing.BenchmarkResult {
+	best := make([]testing.BenchmarkResult, len(runs))
+	for range turns {
+		for i, run := range runs {
+			r := testing.Benchmark(func(b *testing.B) {
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					if err := run(i); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+			if best[i].N == 0 || r.NsPerOp() < best[i].NsPerOp() {
+				best[i] = r
+			}
+		}
+	}
+	return best
+}
+
+const turns = 3
+
+func concurrently(n int, run func(int) error) error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = run(i) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func times(f float64) string       { return fmt.Sprintf("%.1fx", f) }
+func round(d time.Duration) string { return d.Round(time.Millisecond).String() }

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	fluxauth "github.com/fluxcd/pkg/auth"
+	fluxaws "github.com/fluxcd/pkg/auth/aws"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/aws"
+)
+
+// ourProvider exchanges at a [cloud] and does nothing else.
+type ourProvider struct{ cloud *cloud }
+
+func (ourProvider) GetName() string                                  { return "bench" }
+func (ourProvider) GetTarget(*auth.Options) (auth.Target, error)     { return auth.Target{}, nil }
+func (ourProvider) GetIdentity(account auth.Account) (string, error) { return account.UID, nil }
+func (ourProvider) GetAudience(context.Context, *auth.Request) (string, error) {
+	return "bench", nil
+}
+
+func (p ourProvider) NewTokenForServiceAccount(ctx context.Context, _ auth.Proof, request *auth.Request) (auth.Token, error) {
+	return p.cloud.exchange(ctx, request.Key.Scopes.String())
+}
+
+func (p ourProvider) NewControllerToken(ctx context.Context, request *auth.Request) (auth.Token, error) {
+	return p.cloud.exchange(ctx, request.Key.Scopes.String())
+}
+
+// fluxProvider is its counterpart.
+type fluxProvider struct{ cloud *cloud }
+
+func (fluxProvider) GetName() string { return "bench" }
+func (fluxProvider) GetAudiences(context.Context, corev1.ServiceAccount) ([]string, error) {
+	return []string{"bench"}, nil
+}
+func (fluxProvider) GetIdentity(account corev1.ServiceAccount) (string, error) {
+	return string(account.UID), nil
+}
+
+func (p fluxProvider) NewControllerToken(ctx context.Context, opts ...fluxauth.Option) (fluxauth.Token, error) {
+	var o fluxauth.Options
+	o.Apply(opts...)
+	return p.cloud.exchange(ctx, o.Scopes[0])
+}
+
+func (p fluxProvider) NewTokenForServiceAccount(ctx context.Context, _ string, _ corev1.ServiceAccount, _ ...fluxauth.Option) (fluxauth.Token, error) {
+	return p.cloud.exchange(ctx, "")
+}
+
+// ourAWS is the real provider but for the call to AWS.
+type ourAWS struct{ *aws.Provider }
+
+func (ourAWS) NewTokenForServiceAccount(context.Context, auth.Proof, *auth.Request) (auth.Token, error) {
+	return &token{ends: time.Now().Add(time.Hour)}, nil
+}
+
+// fluxAWS is the real provider but for the call to AWS.
+type fluxAWS struct{ fluxaws.Provider }
+
+func (fluxAWS) NewTokenForServiceAccount(context.Context, string, corev1.ServiceAccount, ...fluxauth.Option) (fluxauth.Token, error) {
+	return &token{ends: time.Now().Add(time.Hour)}, nil
+}
