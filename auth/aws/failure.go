@@ -81,6 +81,8 @@ func sortFailure(ctx context.Context, err error, where string, secrets ...auth.S
 		f.code, f.fix = auth.CodeUnavailable, "wait, and see AWS's health dashboard if it goes on"
 	case status >= http.StatusBadRequest:
 		f.code, f.fix = auth.CodeRefused, "see the error code in the API reference of the service"
+	case isTimeout(err):
+		f.code, f.what, f.fix = auth.CodeUnreachable, "half an answer in time", "check that "+where+" can be reached from the controller"
 	default:
 		f.code, f.fix = auth.CodeResponseInvalid, "check what answers as "+where
 		f.what = "an answer that is none of the service's (HTTP status " + strconv.Itoa(status) + ")"
@@ -173,17 +175,21 @@ func disconnection(err error) string {
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
 		return "the other side does not speak TLS"
 	}
-	var timeout interface{ Timeout() bool }
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "the connection was refused"
-	case errors.As(err, &timeout) && timeout.Timeout():
+	case isTimeout(err):
 		return "no answer in time"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
 		return "the connection was closed"
 	default:
 		return "the connection failed"
 	}
+}
+
+func isTimeout(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // clean makes AWS's message fit for an error, or leaves it out when a piece of a secret is in it: services repeat what they

@@ -145,9 +145,8 @@ func subjectClaim(account auth.Account) string {
 
 // only is an auth.Accounts of one account.
 type only struct {
-	*world
-
 	account auth.Account
+	sign    func(auth.Account, auth.ProofRequest) (string, error)
 }
 
 func (o only) Lookup(context.Context, auth.Subject) (auth.Account, error) { return o.account, nil }
@@ -160,7 +159,7 @@ func (o only) Prove(_ context.Context, account auth.Account, request auth.ProofR
 }
 
 func (w *world) as(account auth.Account, more ...auth.Option) []auth.Option {
-	accounts := only{w, account}
+	accounts := only{account, w.sign}
 	return append([]auth.Option{auth.WithSubject(account.Subject, accounts, accounts)}, more...)
 }
 

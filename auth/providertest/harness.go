@@ -111,7 +111,7 @@ func newBench(t *testing.T, harness func(t *testing.T) *Harness) *bench {
 	t.Helper()
 	h := harness(t)
 	b := &bench{Harness: h, cache: h.NewCache(t)}
-	b.accounts = &directory{bench: b, live: map[auth.Subject]auth.Account{}, proving: make(chan struct{}, 1000)}
+	b.accounts = &directory{bench: b, live: map[auth.Subject]auth.Account{}, proving: make(chan struct{}, 1)}
 	b.accounts.put(h.A)
 	b.accounts.put(h.B)
 	t.Cleanup(func() { b.scan(t) })
@@ -191,6 +191,17 @@ func (d *directory) put(account auth.Account) {
 	d.live[account.Subject] = account
 }
 
+// spoil changes what is proven, until behave.
+func (d *directory) spoil(change func(*directory)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change(d)
+}
+
+func (d *directory) behave() {
+	d.spoil(func(d *directory) { d.defect, d.audience, d.instead = None, "", auth.Account{} })
+}
+
 // Lookup implements [auth.AccountReader].
 func (d *directory) Lookup(_ context.Context, subject auth.Subject) (auth.Account, error) {
 	d.mu.Lock()
@@ -230,6 +241,9 @@ func (d *directory) Prove(_ context.Context, account auth.Account, request auth.
 	d.bench.mu.Lock()
 	d.bench.secrets = append(d.bench.secrets, token)
 	d.bench.mu.Unlock()
-	d.proving <- struct{}{}
+	select {
+	case d.proving <- struct{}{}:
+	default: // nobody needs to hear of so many
+	}
 	return auth.Proof{Token: auth.NewSecret(token), ExpiresAt: time.Now().Add(request.Lifetime)}, nil
 }
