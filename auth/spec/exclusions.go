@@ -1,0 +1,92 @@
+package spec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// exclusion is a combination of fields that is refused whoever asks.
+type exclusion struct {
+	field   string
+	message string
+	fix     string
+	broken  func(Fields) bool
+}
+
+// exclusions are tried in order; the first that is broken is the answer. Fields.Provider is never empty here.
+func exclusions() []exclusion {
+	return []exclusion{
+		{
+			field: "spec.secretRef", message: "secretRef works only with provider generic: a cloud provider uses short-lived credentials",
+			fix:    "remove secretRef, or set provider: generic",
+			broken: func(f Fields) bool { return f.SecretRef != nil && f.Provider != Generic },
+		},
+		{
+			field: "spec.secretRef", message: "secretRef and serviceAccountName exclude each other",
+			fix:    "name one source of credentials",
+			broken: func(f Fields) bool { return f.SecretRef != nil && f.ServiceAccountName != "" },
+		},
+		{
+			field: "spec.insecure", message: "insecure works only with provider generic: a short-lived credential is never sent over an unprotected connection",
+			fix:    "remove insecure",
+			broken: func(f Fields) bool { return f.Insecure && f.Provider != Generic },
+		},
+	}
+}
+
+// knownProviders are the values of spec.provider that have a meaning, whether or not this build has it.
+func knownProviders() []string { return []string{Generic, "aws", "azure", "gcp"} }
+
+// known refuses providers that have no meaning in any build.
+func known(provider string) error {
+	if slices.Contains(knownProviders(), provider) {
+		return nil
+	}
+	return refuse(auth.CodeOptionInvalid, "spec.provider",
+		fmt.Sprintf("Unsupported value: %q", clip(provider)), "write one of "+strings.Join(knownProviders(), ", "))
+}
+
+// secretName refuses what is no name of a Secret.
+func secretName(field, name string) error {
+	const fix = "name a Secret of the object's own namespace"
+	switch {
+	case name == "":
+		return refuse(auth.CodeOptionInvalid, field+".name", "Required value: name must be a lower-case DNS-1123 subdomain", fix)
+	case !isSubdomain(name):
+		return refuse(auth.CodeOptionInvalid, field+".name", fmt.Sprintf("name must be a lower-case DNS-1123 subdomain, not %q", clip(name)), fix)
+	default:
+		return nil
+	}
+}
+
+func isLabel(s string) bool { return len(s) <= 63 && !strings.Contains(s, ".") && isSubdomain(s) }
+
+// isSubdomain reports whether s is the name of most Kubernetes objects: an RFC 1123 subdomain of at most 253 bytes.
+func isSubdomain(s string) bool {
+	if len(s) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(s, ".") {
+		if label == "" || label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+		for i := range len(label) {
+			if c := label[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// clip bounds what of a tenant's text enters an error.
+func clip(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "…"
+}
