@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,15 +42,15 @@ type admission struct {
 
 // read decodes a CRD, fills the API server's defaults in and converts it to the
 // form that the API server validates.
-func read(t testing.TB, file string) *apiextensions.CustomResourceDefinition {
-	t.Helper()
+func read(tb testing.TB, file string) *apiextensions.CustomResourceDefinition {
+	tb.Helper()
 	data, err := os.ReadFile(file)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	var v1 apiextensionsv1.CustomResourceDefinition
 	if err := yaml.UnmarshalStrict(data, &v1); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
@@ -58,25 +59,25 @@ func read(t testing.TB, file string) *apiextensions.CustomResourceDefinition {
 	v1.Status.StoredVersions = []string{v1.Spec.Versions[0].Name}
 	var crd apiextensions.CustomResourceDefinition
 	if err := scheme.Convert(&v1, &crd, nil); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return &crd
 }
 
-func newAdmission(t testing.TB, file string) *admission {
-	t.Helper()
-	crd := read(t, file)
+func newAdmission(tb testing.TB) *admission {
+	tb.Helper()
+	crd := read(tb, ocirepositories)
 	validation, err := apiextensions.GetSchemaForVersion(crd, crd.Spec.Versions[0].Name)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	structural, err := schema.NewStructural(validation.OpenAPIV3Schema)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	validator, _, err := schemavalidation.NewSchemaValidator(validation.OpenAPIV3Schema)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return &admission{
 		structural: structural,
@@ -93,11 +94,9 @@ func (a *admission) admit(ctx context.Context, object map[string]any) field.Erro
 	defaulting.Default(object, a.structural)
 	pruning.Prune(object, a.structural, true)
 	errs := schemavalidation.ValidateCustomResource(nil, object, a.schema)
-	for _, err := range errs {
-		switch err.Type {
-		case field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
-			return errs
-		}
+	blocking := []field.ErrorType{field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid}
+	if slices.ContainsFunc(errs, func(err *field.Error) bool { return slices.Contains(blocking, err.Type) }) {
+		return errs
 	}
 	violations, _ := a.rules.Validate(ctx, nil, a.structural, object, nil, celconfig.RuntimeCELCostBudget)
 	return append(errs, violations...)
@@ -182,7 +181,7 @@ func rows(t *testing.T, file string) []row {
 // TestOCIRepositoryTables compares the schema's verdicts with the table of
 // exclusions, which auth/spec obeys too, and with that of the fields' formats.
 func TestOCIRepositoryTables(t *testing.T) {
-	a := newAdmission(t, ocirepositories)
+	a := newAdmission(t)
 	for _, file := range []string{"../../auth/spec/testdata/exclusions.yaml", "testdata/formats.yaml"} {
 		seen := map[string]bool{}
 		for _, row := range rows(t, file) {
@@ -218,7 +217,7 @@ func TestOCIRepositoryTables(t *testing.T) {
 // TestExamplesAreAccepted holds that the schema takes the objects of the
 // demonstration, also those whose credential is refused later.
 func TestExamplesAreAccepted(t *testing.T) {
-	a := newAdmission(t, ocirepositories)
+	a := newAdmission(t)
 	files, err := filepath.Glob("../../examples/*.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -251,7 +250,7 @@ func TestExamplesAreAccepted(t *testing.T) {
 // TestOCIRepositoryDefaults shows what a minimal object becomes when it is stored.
 func TestOCIRepositoryDefaults(t *testing.T) {
 	object := ocirepository(map[string]any{"layerSelector": map[string]any{}, "ref": nil})
-	if errs := newAdmission(t, ocirepositories).admit(t.Context(), object); len(errs) > 0 {
+	if errs := newAdmission(t).admit(t.Context(), object); len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
 	repo := decode(t, object)
@@ -273,7 +272,7 @@ func TestOCIRepositoryDefaults(t *testing.T) {
 func TestSpecRequired(t *testing.T) {
 	object := ocirepository(nil)
 	delete(object, "spec")
-	if errs := newAdmission(t, ocirepositories).admit(t.Context(), object); len(errs) == 0 {
+	if errs := newAdmission(t).admit(t.Context(), object); len(errs) == 0 {
 		t.Fatal("accepted an object without spec")
 	}
 }
@@ -312,15 +311,15 @@ func walk(path string, s *apiextensions.JSONSchemaProps, visit func(string, *api
 	}
 }
 
-func decode(t testing.TB, object map[string]any) *v1alpha1.OCIRepository {
-	t.Helper()
+func decode(tb testing.TB, object map[string]any) *v1alpha1.OCIRepository {
+	tb.Helper()
 	data, err := json.Marshal(object)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	var repo v1alpha1.OCIRepository
 	if err := json.Unmarshal(data, &repo); err != nil {
-		t.Fatalf("accepted by the schema, but not readable: %v\n%s", err, data)
+		tb.Fatalf("accepted by the schema, but not readable: %v\n%s", err, data)
 	}
 	return &repo
 }
@@ -334,7 +333,7 @@ func FuzzAcceptedIsReadable(f *testing.F) {
 	f.Add("oci://user:password@registry.example.com/app", "999999999999h", "0.5m", "", "(")
 	f.Add("oci://[::1]:5000/app", "1h1m1s1ms", "1.5h", "-tag", `\p{Greek}`)
 	f.Add("oci://host/a//b?x=y#z", "2562047h47m16.854775807s", "1.0000000000000000000000001s", "a:b", "a{1001}")
-	a := newAdmission(f, ocirepositories)
+	a := newAdmission(f)
 	f.Fuzz(func(t *testing.T, address, interval, timeout, tag, filter string) {
 		object := ocirepository(map[string]any{
 			"url": address, "interval": interval, "timeout": timeout,
