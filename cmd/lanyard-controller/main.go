@@ -1,0 +1,217 @@
+// Command lanyard-controller fetches artifacts for Kubernetes objects, each with its own tenant's short-lived credential.
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	kubecache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/aws"
+	"github.com/lanyard-dev/lanyard/auth/cache"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/kube"
+	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/auth/transport"
+	"github.com/lanyard-dev/lanyard/internal/artifact/server"
+	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+	"github.com/lanyard-dev/lanyard/internal/controller/flags"
+	"github.com/lanyard-dev/lanyard/internal/controller/ocirepository"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "lanyard-controller:", err)
+		os.Exit(1)
+	}
+}
+
+// run is the program: flags, then what they make, then all of it until ctx ends.
+func run(ctx context.Context, args []string, env func(string) string, out io.Writer) error {
+	f, help, err := flags.Parse(args, env)
+	switch {
+	case errors.Is(err, flags.ErrHelp):
+		_, err = io.WriteString(out, help)
+		return err
+	case err != nil:
+		return err
+	case f.Version:
+		_, err = fmt.Fprintln(out, "lanyard-controller", version())
+		return err
+	}
+	handler := logHandler(f, os.Stderr)
+	log.SetLogger(logr.FromSlogHandler(handler))
+	klog.SetSlogLogger(slog.New(handler)) // client-go logs there
+
+	mgr, err := newManager(f)
+	if err != nil {
+		return err
+	}
+
+	// Identities: who asks, at which clouds, and what is remembered.
+	tokens := cache.New(cache.Options{
+		MaxSize: f.TokenCacheMaxSize, MaxDuration: f.TokenCacheMaxDuration, RefreshFraction: f.TokenCacheRefreshFraction,
+		ObjectMetrics: f.TokenCacheObjectMetrics, Logger: slog.New(handler),
+	})
+	accounts, err := kube.FromManager(ctx, mgr, kube.Options{})
+	if err != nil {
+		return err
+	}
+	accounts.Subscribe(tokens.Invalidate)
+	cloud, err := newAWS(f, env("AWS_CA_BUNDLE"))
+	if err != nil {
+		return err
+	}
+	defer cloud.Close()
+	providers := map[string]auth.Provider{cloud.GetName(): cloud}
+
+	// Artifacts: where they come from, where they lie, and who hands them out.
+	guard := endpoint.Guard{DenyCIDRs: f.DenyCIDRs, AllowHosts: f.AllowedEndpointHosts}
+	registries, err := transport.NewPool(transport.Options{Dial: guard.DialContext(transport.Dialer())})
+	if err != nil {
+		return err
+	}
+	defer registries.Close()
+	artifacts, err := store.Open(f.StoragePath, store.Options{MaxBytes: f.ArtifactStoreMaxSize})
+	if err != nil {
+		return err
+	}
+	defer artifacts.Close() //nolint:errcheck // the program ends
+	var listening net.ListenConfig
+	listener, err := listening.Listen(ctx, "tcp", f.ArtifactListenAddress)
+	if err != nil {
+		return fmt.Errorf("--artifact-listen-address: %w", err)
+	}
+
+	repositories := &ocirepository.Reconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("lanyard-controller"), Elected: mgr.Elected(),
+		Rules: rules(f, cloud, mgr.GetAPIReader()), Providers: providers, Accounts: accounts, Cache: tokens, Observer: tokens,
+		Store: artifacts, BaseURL: f.ArtifactBaseURL, Transports: registries, MaxArtifactSize: f.ArtifactMaxDecompressedSize,
+	}
+	if err := repositories.SetupWithManager(ctx, mgr, f.Concurrent); err != nil {
+		return err
+	}
+	shutdown := 10 * time.Second
+	err = errors.Join(
+		metrics.Registry.Register(tokens),
+		mgr.Add(everywhere(tokens.Run)),
+		mgr.Add(&manager.Server{Name: "artifacts", Server: server.NewHTTPServer(server.New(artifacts)), Listener: listener, ShutdownTimeout: &shutdown}),
+		mgr.Add(&ocirepository.Collector{Client: mgr.GetClient(), Store: artifacts, Log: mgr.GetLogger().WithName("collector")}),
+		mgr.AddHealthzCheck("ping", healthz.Ping),
+		mgr.AddReadyzCheck("artifacts", repositories.Ready),
+	)
+	if err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+func newManager(f flags.Flags) (manager.Manager, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", f.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("find the API server: %w; set --kubeconfig outside a cluster", err)
+	}
+	config = rest.AddUserAgent(config, "lanyard-controller/"+version())
+	config.QPS, config.Burst = 50, 100
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	objects := kube.ByObject(kube.DefaultAnnotations())
+	objects[&v1alpha1.OCIRepository{}] = kubecache.ByObject{Label: f.ShardSelector}
+	return manager.New(config, manager.Options{
+		Scheme: scheme,
+		Cache:  kubecache.Options{ByObject: objects, DefaultTransform: kubecache.TransformStripManagedFields()},
+		// Nobody's Secrets are kept in memory: each is read when an object names it.
+		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
+		Metrics:                       metricsserver.Options{BindAddress: f.MetricsAddress},
+		HealthProbeBindAddress:        f.HealthAddress,
+		LeaderElection:                f.LeaderElect,
+		LeaderElectionID:              f.LeaderElectID,
+		LeaderElectionNamespace:       f.LeaderElectNamespace,
+		LeaderElectionReleaseOnCancel: true, // nothing runs after Start returns
+	})
+}
+
+// newAWS trusts the authorities of AWS_CA_BUNDLE in place of the system's, as the AWS SDKs do.
+func newAWS(f flags.Flags, bundle string) (*aws.Provider, error) {
+	base := transport.Default()
+	if bundle != "" {
+		pem, err := os.ReadFile(bundle)
+		if err != nil {
+			return nil, fmt.Errorf("AWS_CA_BUNDLE: %w", err)
+		}
+		base.TLSClientConfig.RootCAs = x509.NewCertPool()
+		if !base.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("AWS_CA_BUNDLE: %s holds no PEM certificate", bundle)
+		}
+	}
+	return aws.NewProvider(aws.Config{
+		Region: f.AWSRegion, Transport: base, AllowedEndpointHosts: f.AllowedEndpointHosts, DenyCIDRs: f.DenyCIDRs,
+	})
+}
+
+func rules(f flags.Flags, cloud auth.Provider, live client.Reader) spec.Rules {
+	return spec.Rules{
+		Providers:            []string{cloud.GetName()},
+		ControllerNamespaces: f.ControllerIdentityNamespaces,
+		NamespaceLabels: func(ctx context.Context, name string) (map[string]string, error) {
+			namespace := &metav1.PartialObjectMetadata{}
+			namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+			err := live.Get(ctx, client.ObjectKey{Name: name}, namespace)
+			return namespace.Labels, err
+		},
+	}
+}
+
+func logHandler(f flags.Flags, w io.Writer) slog.Handler {
+	options := &slog.HandlerOptions{Level: f.LogLevel}
+	if f.LogFormat == "text" {
+		return slog.NewTextHandler(w, options)
+	}
+	return slog.NewJSONHandler(w, options)
+}
+
+// everywhere is a runnable of every replica, whether or not it reconciles.
+type everywhere func(ctx context.Context) error
+
+func (run everywhere) Start(ctx context.Context) error { return run(ctx) }
+
+// NeedLeaderElection says no.
+func (everywhere) NeedLeaderElection() bool { return false }
+
+// version is that of the module, or of its commit, which the go command builds in.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}

@@ -1,0 +1,42 @@
+package ocirepository
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Bounds of the pause after a failure.
+const (
+	firstPause = time.Second
+	lastPause  = 2 * time.Minute
+)
+
+// failures counts what failed in a row. The queue's own counting cannot be used: it knows no interval, and takes what a tenant
+// did wrong for the controller's errors.
+type failures struct {
+	mu    sync.Mutex // guards count
+	count map[types.UID]int
+}
+
+// next is the pause after another failure: twice the last one, up to the object's interval and to lastPause.
+func (f *failures) next(uid types.UID, interval time.Duration) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.count == nil {
+		f.count = map[types.UID]int{}
+	}
+	pause := min(lastPause, max(interval, firstPause))
+	if doublings := f.count[uid]; doublings < 7 {
+		pause = min(pause, firstPause<<doublings)
+	}
+	f.count[uid]++
+	return pause
+}
+
+func (f *failures) forget(uid types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.count, uid)
+}

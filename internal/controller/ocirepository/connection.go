@@ -1,0 +1,115 @@
+package ocirepository
+
+import (
+	"crypto/x509"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/lanyard-dev/lanyard/auth/transport"
+	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+)
+
+// connection carries the requests to one registry and to where it redirects. It belongs to one reconciliation, but draws on
+// connections that are kept for all. The caller closes it.
+type connection struct {
+	// registry is the host[:port] of the registry.
+	registry string
+	// bound: the credential was issued for this registry and goes nowhere else.
+	bound bool
+	pool  *transport.Pool
+	// proxy is the tenant's; nil for none.
+	proxy *url.URL
+	// certs are the tenant's; nil for none.
+	certs *certificates
+
+	mu   sync.Mutex // guards made; never held during I/O
+	made map[way]*http.Transport
+}
+
+// way is what a tenant's certificates make a transport of their own for.
+type way struct {
+	base     *http.Transport
+	registry bool
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c *connection) RoundTrip(req *http.Request) (*http.Response, error) {
+	registry := sameHost(req.URL, c.registry)
+	if c.bound && !registry && req.Header.Get("Authorization") != "" {
+		return nil, &oci.Error{
+			Code: oci.CodeProtocol, Host: c.registry,
+			Err: errors.New("it asks for the credential to be sent to another host, which is refused"),
+		}
+	}
+	// Each target is judged by itself: a redirect may leave the administrator's proxy.
+	base := c.pool.Host(req.URL)
+	if c.proxy != nil {
+		base = c.pool.Proxy(c.proxy)
+	}
+	if c.certs == nil {
+		return base.RoundTrip(req)
+	}
+	t, err := c.own(way{base, registry})
+	if err != nil {
+		return nil, err
+	}
+	return t.RoundTrip(req)
+}
+
+// own is base with the tenant's certificates. The registry is checked against the tenant's authorities alone and gets the
+// client certificate; storage that it redirects to may have a certificate of a public authority and gets none.
+func (c *connection) own(w way) (*http.Transport, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t := c.made[w]; t != nil {
+		return t, nil
+	}
+	t := w.base.Clone()
+	if len(c.certs.authorities) > 0 {
+		authorities := x509.NewCertPool()
+		if !w.registry {
+			var err error
+			if authorities, err = x509.SystemCertPool(); err != nil {
+				return nil, err
+			}
+		}
+		authorities.AppendCertsFromPEM(c.certs.authorities)
+		t.TLSClientConfig.RootCAs = authorities
+	}
+	if w.registry {
+		t.TLSClientConfig.Certificates = c.certs.client
+	}
+	if c.made == nil {
+		c.made = map[way]*http.Transport{}
+	}
+	c.made[w] = t
+	return t, nil
+}
+
+// Close closes the connections that are not kept.
+func (c *connection) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.made {
+		t.CloseIdleConnections()
+	}
+}
+
+// sameHost compares host and port, 443 and 80 standing for https and http.
+func sameHost(u *url.URL, hostport string) bool {
+	normal := func(v *url.URL) string {
+		port := v.Port()
+		switch {
+		case port != "":
+		case u.Scheme == "http":
+			port = "80"
+		default:
+			port = "443"
+		}
+		return strings.ToLower(v.Hostname()) + " " + port
+	}
+	return normal(u) == normal(&url.URL{Host: hostport})
+}

@@ -1,0 +1,99 @@
+package ocirepository
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// accountIndex finds the objects that name a ServiceAccount.
+const accountIndex = "spec.serviceAccountName"
+
+func indexAccount(o client.Object) []string {
+	if name := o.(*v1alpha1.OCIRepository).Spec.ServiceAccountName; name != "" {
+		return []string{name}
+	}
+	return nil
+}
+
+// SetupWithManager has the manager run the reconciler, with so many objects at once. Call it before the manager starts, and after the
+// token cache has subscribed to the accounts: an object is reconciled again once the cache knows of the change.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, concurrent int) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.OCIRepository{}, accountIndex, indexAccount); err != nil {
+		return fmt.Errorf("index OCIRepositories by ServiceAccount: %w", err)
+	}
+	r.tenants.most = max(1, concurrent/2)
+	return builder.ControllerManagedBy(mgr).
+		Named("ocirepository").
+		For(&v1alpha1.OCIRepository{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, requestChanged()))).
+		// A new account may be what an object has been waiting for; nobody has known anything else of it.
+		WatchesMetadata(&corev1.ServiceAccount{}, handler.EnqueueRequestsFromMapFunc(r.usersOf), builder.WithPredicates(createdOnly())).
+		// Of changes we hear when those who keep tokens have heard of them.
+		WatchesRawSource(source.Func(r.watchAccounts)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
+		Complete(r)
+}
+
+// requestChanged passes objects whose request to be reconciled has changed.
+func requestChanged() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			now := e.ObjectNew.GetAnnotations()[meta.ReconcileRequestedAnnotation]
+			return now != "" && now != e.ObjectOld.GetAnnotations()[meta.ReconcileRequestedAnnotation]
+		},
+	}
+}
+
+func createdOnly() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// watchAccounts is a source of requests: it runs when this replica begins to reconcile.
+func (r *Reconciler) watchAccounts(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	r.Accounts.Subscribe(func(subject auth.Subject) {
+		for _, request := range r.users(ctx, subject.Namespace(), subject.Name()) {
+			queue.Add(request)
+		}
+	})
+	return nil
+}
+
+func (r *Reconciler) usersOf(ctx context.Context, account client.Object) []reconcile.Request {
+	return r.users(ctx, account.GetNamespace(), account.GetName())
+}
+
+// users are the objects that name a ServiceAccount, from memory.
+func (r *Reconciler) users(ctx context.Context, namespace, name string) []reconcile.Request {
+	list := &v1alpha1.OCIRepositoryList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{accountIndex: name}); err != nil {
+		return nil // the controller is ending, or has not begun and will see every object
+	}
+	requests := make([]reconcile.Request, 0, len(list.Items))
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: list.Items[i].Name}})
+	}
+	return requests
+}
