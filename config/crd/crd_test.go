@@ -94,7 +94,9 @@ func (a *admission) admit(ctx context.Context, object map[string]any) field.Erro
 	defaulting.Default(object, a.structural)
 	pruning.Prune(object, a.structural, true)
 	errs := schemavalidation.ValidateCustomResource(nil, object, a.schema)
-	blocking := []field.ErrorType{field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid}
+	blocking := []field.ErrorType{
+		field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid,
+	}
 	if slices.ContainsFunc(errs, func(err *field.Error) bool { return slices.Contains(blocking, err.Type) }) {
 		return errs
 	}
