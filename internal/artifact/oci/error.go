@@ -219,7 +219,7 @@ func (s *session) requestError(ctx context.Context, err error, t target) *Error 
 			Err: errors.New("the authentication handshake failed: the registry or its token server sent an unusable answer"),
 		}
 	}
-	e := &Error{Code: CodeUnreachable, Host: s.host, Err: s.safe(failed.Err)}
+	e := &Error{Code: CodeUnreachable, Host: s.host, Err: fmt.Errorf("no answer: %w", s.safe(failed.Err))}
 	var authority *tls.CertificateVerificationError
 	var record tls.RecordHeaderError
 	switch {

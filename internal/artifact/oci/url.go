@@ -61,7 +61,8 @@ func ParseURL(raw string) (Repository, error) {
 	if err != nil {
 		return Repository{}, invalidURL(form, "%q is no registry host", host)
 	}
-	return Repository{host: host, repo: registry.Repo(path)}, nil
+	// Docker Hub's short names are completed once, so that equal repositories are equal values.
+	return Repository{host: host, repo: registry.Repo(registry.Repo(path).RepositoryStr())}, nil
 }
 
 func checkHost(host string) error {

@@ -1,0 +1,601 @@
+package oci_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
+	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+)
+
+// pull does all steps and returns the first error.
+func pull(ctx context.Context, n http.RoundTripper, opts oci.Options, url string, ref oci.Reference) (string, error) {
+	repo, err := oci.ParseURL(url)
+	if err != nil {
+		return "", err
+	}
+	opts.Transport = n
+	client, err := oci.Connect(ctx, repo, opts)
+	if err != nil {
+		return "", err
+	}
+	resolved, err := client.Resolve(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	manifest, err := client.Fetch(ctx, resolved)
+	if err != nil {
+		return "", err
+	}
+	layer, err := manifest.Select(oci.LayerSelector{})
+	if err != nil {
+		return "", err
+	}
+	stream, err := client.Open(ctx, layer)
+	if err != nil {
+		return "", err
+	}
+	defer stream.Close()
+	body, err := io.ReadAll(stream)
+	return string(body), err
+}
+
+func credentials() oci.Options { return oci.Options{Auth: oci.Basic(username, password)} }
+
+func TestStatusCodes(t *testing.T) {
+	for _, c := range []struct {
+		name, at, header string // at is a part of the path; header is Retry-After
+		status           int
+		registryCode     string
+		want             oci.Error
+		temporary        bool
+	}{
+		{name: "unauthorized", at: "/v2/", status: 401, want: oci.Error{Code: oci.CodeUnauthorized}},
+		{name: "denied", at: "/manifests/", status: 403, registryCode: "DENIED", want: oci.Error{Code: oci.CodeDenied, RegistryCode: "DENIED"}},
+		{name: "denied at ping", at: "/v2/", status: 403, registryCode: "DENIED", want: oci.Error{Code: oci.CodeDenied, RegistryCode: "DENIED"}},
+		{name: "denied layer", at: "/blobs/", status: 403, registryCode: "DENIED", want: oci.Error{Code: oci.CodeDenied, RegistryCode: "DENIED"}},
+		{name: "repository", at: "/manifests/", status: 404, registryCode: "NAME_UNKNOWN", want: oci.Error{Code: oci.CodeRepositoryNotFound, RegistryCode: "NAME_UNKNOWN", Field: "spec.url"}},
+		{name: "tag", at: "/manifests/", status: 404, registryCode: "MANIFEST_UNKNOWN", want: oci.Error{Code: oci.CodeTagNotFound, RegistryCode: "MANIFEST_UNKNOWN", Field: "spec.ref"}},
+		{name: "tag without code", at: "/manifests/", status: 404, want: oci.Error{Code: oci.CodeTagNotFound, Field: "spec.ref"}},
+		{name: "no registry", at: "/v2/", status: 404, want: oci.Error{Code: oci.CodeProtocol, Field: "spec.url"}},
+		{name: "layer", at: "/blobs/", status: 404, registryCode: "BLOB_UNKNOWN", want: oci.Error{Code: oci.CodeBlobNotFound, RegistryCode: "BLOB_UNKNOWN"}},
+		{name: "throttled", at: "/manifests/", status: 429, header: "7", registryCode: "TOOMANYREQUESTS", want: oci.Error{Code: oci.CodeThrottled, RetryAfter: 7 * time.Second}, temporary: true},
+		{name: "throttled at ping", at: "/v2/", status: 429, header: "8", want: oci.Error{Code: oci.CodeThrottled, RetryAfter: 8 * time.Second}, temporary: true},
+		{name: "throttled for a year", at: "/manifests/", status: 429, header: "31536000", want: oci.Error{Code: oci.CodeThrottled, RetryAfter: time.Hour}, temporary: true},
+		{name: "throttled nonsense", at: "/manifests/", status: 429, header: "soon", want: oci.Error{Code: oci.CodeThrottled}, temporary: true},
+		{name: "maintenance", at: "/blobs/", status: 503, header: "30", want: oci.Error{Code: oci.CodeServer, RetryAfter: 30 * time.Second}, temporary: true},
+		{name: "internal", at: "/manifests/", status: 500, registryCode: "UNKNOWN", want: oci.Error{Code: oci.CodeServer}, temporary: true},
+		{name: "not implemented", at: "/manifests/", status: 501, want: oci.Error{Code: oci.CodeServer}, temporary: true},
+		{name: "teapot", at: "/manifests/", status: 418, want: oci.Error{Code: oci.CodeProtocol}},
+		{name: "redirect without location", at: "/manifests/", status: 304, want: oci.Error{Code: oci.CodeProtocol}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f, _ := artifact("layer")
+			f.override = func(w http.ResponseWriter, r *http.Request) bool {
+				if !strings.Contains(r.URL.Path, c.at) || c.at == "/v2/" && r.URL.Path != "/v2/" {
+					return c.status == 401 && deny(w)
+				}
+				if c.header != "" {
+					w.Header().Set("Retry-After", c.header)
+				}
+				switch {
+				case c.status == 401:
+					deny(w)
+				case c.registryCode != "":
+					registryError(w, c.status, c.registryCode, "a message\nof two lines")
+				default:
+					w.WriteHeader(c.status)
+					if c.status != 304 {
+						_, _ = io.WriteString(w, "<html>some page of a proxy</html>")
+					}
+				}
+				return true
+			}
+			_, err := pull(t.Context(), serve(t, map[string]http.Handler{registryHost: f}), credentials(), appURL, oci.Reference{})
+			var e *oci.Error
+			if !errors.As(err, &e) {
+				t.Fatalf("got %v, want an *oci.Error", err)
+			}
+			if e.Code != c.want.Code || e.Status != c.status || e.RegistryCode != c.want.RegistryCode || e.Field != c.want.Field || e.Host != registryHost {
+				t.Errorf("got %+v (%v)", e, err)
+			}
+			if d := e.RetryAfter; d != c.want.RetryAfter {
+				t.Errorf("RetryAfter %v, want %v", d, c.want.RetryAfter)
+			}
+			if e.Temporary() != c.temporary {
+				t.Errorf("Temporary is %v", e.Temporary())
+			}
+			for _, never := range []string{"html", "a long detail", "\n"} {
+				if strings.Contains(err.Error(), never) {
+					t.Errorf("%q is shown: %v", never, err)
+				}
+			}
+			// HEAD has no body, and is not followed by GET when the registry is overloaded.
+			if c.want.RegistryCode != "" && !strings.Contains(err.Error(), c.registryCode+": a message of two lines") {
+				t.Errorf("the registry's message is missing: %v", err)
+			}
+			noSecret(t, err)
+		})
+	}
+}
+
+func deny(w http.ResponseWriter) bool {
+	w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+	w.WriteHeader(http.StatusUnauthorized)
+	return true
+}
+
+// A hiccup is not an error, and a lasting one ends after three attempts.
+func TestRetriesAreBounded(t *testing.T) {
+	for failures, want := range map[int32]oci.Code{2: "", 1000: oci.CodeServer} {
+		f, _ := artifact("layer")
+		var asked atomic.Int32
+		f.override = func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.Contains(r.URL.Path, "/blobs/") || asked.Add(1) > failures {
+				return false
+			}
+			w.WriteHeader(http.StatusBadGateway)
+			return true
+		}
+		body, err := pull(t.Context(), serve(t, map[string]http.Handler{registryHost: f}), credentials(), appURL, oci.Reference{})
+		if oci.CodeOf(err) != want || want == "" && body != "layer" {
+			t.Errorf("%d failures: %q, %v", failures, body, err)
+		}
+		if asked.Load() != 3 {
+			t.Errorf("%d failures: asked %d times", failures, asked.Load())
+		}
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// The pauses between attempts end with the context.
+func TestRetriesKeepTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		down := roundTripper(func(*http.Request) (*http.Response, error) {
+			asked++
+			return &http.Response{StatusCode: 503, Header: http.Header{}, Body: http.NoBody}, nil
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		_, err := pull(ctx, down, credentials(), appURL, oci.Reference{})
+		if oci.CodeOf(err) != oci.CodeUnreachable || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if waited := time.Since(start); waited != 250*time.Millisecond || asked != 2 {
+			t.Errorf("waited %v, asked %d times", waited, asked)
+		}
+	})
+}
+
+func TestBrokenContent(t *testing.T) {
+	const layer = "the layer's content"
+	write := func(length int, body string) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) {
+			if length >= 0 {
+				w.Header().Set("Content-Length", strconv.Itoa(length))
+			}
+			_, _ = io.WriteString(w, body)
+			if length >= 0 && length != len(body) {
+				w.(http.Flusher).Flush()
+				panic(http.ErrAbortHandler) // cuts the connection
+			}
+			if f, ok := w.(http.Flusher); ok {
+				f.Flush() // no Content-Length
+			}
+		}
+	}
+	for _, c := range []struct {
+		name, at string
+		send     func(http.ResponseWriter)
+		want     oci.Code
+	}{
+		{"layer cut off", "/blobs/", write(len(layer), layer[:5]), oci.CodeTruncated},
+		{"layer too short", "/blobs/", write(-1, layer[:5]), oci.CodeTruncated},
+		{"layer empty", "/blobs/", write(0, ""), oci.CodeTruncated},
+		{"layer too long", "/blobs/", write(-1, layer+"!"), oci.CodeDigestMismatch},
+		{"layer without end", "/blobs/", func(w http.ResponseWriter) {
+			for {
+				if _, err := w.Write(make([]byte, 4096)); err != nil {
+					return
+				}
+			}
+		}, oci.CodeDigestMismatch},
+		{"layer of other content", "/blobs/", write(-1, strings.ToUpper(layer)), oci.CodeDigestMismatch},
+		{"layer cut in a chunk", "/blobs/", func(w http.ResponseWriter) {
+			_, _ = io.WriteString(w, layer[:5])
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		}, oci.CodeTruncated},
+		{"manifest cut off", "/manifests/sha256:", write(1000, "{"), oci.CodeTruncated},
+		{"manifest of other content", "/manifests/sha256:", write(-1, "{}"), oci.CodeDigestMismatch},
+		{"manifest too large", "/manifests/sha256:", func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, 5<<20)) }, oci.CodeTooLarge},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f, _ := artifact(layer)
+			f.override = func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method == http.MethodHead || !strings.Contains(r.URL.Path, c.at) {
+					return false
+				}
+				c.send(w)
+				return true
+			}
+			n := serve(t, map[string]http.Handler{registryHost: f})
+			_, err := pull(t.Context(), n, credentials(), appURL, oci.Reference{})
+			if oci.CodeOf(err) != c.want {
+				t.Errorf("got %v, want %s", err, c.want)
+			}
+		})
+	}
+}
+
+// What the stream says of itself wins over what the archive looks like.
+func TestBrokenLayerThroughNormalize(t *testing.T) {
+	const layer = "no archive at all, but of the right digest"
+	f, digest := artifact(layer)
+	n := serve(t, map[string]http.Handler{registryHost: f})
+	client := connect(t, n, appURL, oci.Limits{})
+	open := func() error {
+		m, err := client.Fetch(t.Context(), oci.Resolved{Digest: digest})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream, err := client.Open(t.Context(), m.Layers[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stream.Close()
+		_, err = archive.Normalize(t.Context(), stream, io.Discard, archive.Options{})
+		return err
+	}
+	if err := open(); archive.ReasonOf(err) != archive.ReasonCorrupt {
+		t.Errorf("no archive: %v", err)
+	}
+	f.blobs[digestOf(layer)] = strings.ToUpper(layer)
+	if err := open(); oci.CodeOf(err) != oci.CodeDigestMismatch {
+		t.Errorf("other content: %v", err)
+	}
+	f.blobs[digestOf(layer)] = layer[:10]
+	if err := open(); oci.CodeOf(err) != oci.CodeTruncated {
+		t.Errorf("less content: %v", err)
+	}
+}
+
+func TestMalformedAnswers(t *testing.T) {
+	for name, c := range map[string]struct {
+		body, mediaType string
+		want            oci.Code
+	}{
+		"no JSON":           {"<html>", "", oci.CodeProtocol},
+		"no media type":     {"{}", " ", oci.CodeProtocol},
+		"other type":        {"{}", "text/html; charset=utf-8", oci.CodeUnsupportedMediaType},
+		"schema 1":          {"{}", "application/vnd.docker.distribution.manifest.v1+prettyjws", oci.CodeUnsupportedMediaType},
+		"negative size":     {`{"layers":[{"digest":"` + digestOf("x") + `","size":-1}]}`, "", oci.CodeProtocol},
+		"sha512 layer":      {`{"layers":[{"digest":"sha512:` + strings.Repeat("a", 128) + `","size":1}]}`, "", oci.CodeProtocol},
+		"no digest":         {`{"layers":[{"size":1}]}`, "", oci.CodeProtocol},
+		"traversing digest": {`{"layers":[{"digest":"sha256:../../x","size":1}]}`, "", oci.CodeProtocol},
+		"no layers":         {`{"layers":[]}`, "", oci.CodeUnsupportedMediaType},
+		"huge layer":        {`{"layers":[{"digest":"` + digestOf("x") + `","size":268435457}]}`, "", oci.CodeTooLarge},
+		"index no JSON":     {`[`, "application/vnd.oci.image.index.v1+json", oci.CodeProtocol},
+		"index bad digest":  {`{"manifests":[{}]}`, "application/vnd.oci.image.index.v1+json", oci.CodeProtocol},
+	} {
+		f, _ := artifact("layer")
+		f.manifests = map[string]string{"latest": c.body, digestOf(c.body): c.body}
+		if c.mediaType != "" {
+			f.types = map[string]string{digestOf(c.body): c.mediaType}
+		}
+		n := serve(t, map[string]http.Handler{registryHost: f})
+		if _, err := pull(t.Context(), n, credentials(), appURL, oci.Reference{}); oci.CodeOf(err) != c.want {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+	}
+}
+
+// HEAD may be missing or lie; what counts is the content.
+func TestHeadIsNotBelieved(t *testing.T) {
+	for name, head := range map[string]func(http.ResponseWriter){
+		"not allowed":   func(w http.ResponseWriter) { w.WriteHeader(http.StatusMethodNotAllowed) },
+		"no digest":     func(w http.ResponseWriter) {},
+		"other hash":    func(w http.ResponseWriter) { w.Header().Set("Docker-Content-Digest", "md5:00") },
+		"says gone":     func(w http.ResponseWriter) { w.WriteHeader(http.StatusNotFound) },
+		"says denied":   func(w http.ResponseWriter) { w.WriteHeader(http.StatusForbidden) },
+		"invalid bytes": func(w http.ResponseWriter) { w.Header().Set("Docker-Content-Digest", "sha256:../x") },
+	} {
+		f, digest := artifact("layer")
+		f.override = func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodHead {
+				return false
+			}
+			head(w)
+			return true
+		}
+		client := connect(t, serve(t, map[string]http.Handler{registryHost: f}), appURL, oci.Limits{})
+		got, err := client.Resolve(t.Context(), oci.Reference{})
+		if err != nil || got.Revision() != "latest@"+digest {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	f, _ := artifact("layer")
+	f.override = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodHead {
+			w.Header().Set("Docker-Content-Digest", digestOf("a lie"))
+		}
+		return r.Method == http.MethodHead
+	}
+	if _, err := pull(t.Context(), serve(t, map[string]http.Handler{registryHost: f}), credentials(), appURL, oci.Reference{}); oci.CodeOf(err) != oci.CodeTagNotFound {
+		t.Errorf("a lie: %v", err)
+	}
+}
+
+// A known digest is asked for all the same, or a withdrawn permission would go unnoticed.
+func TestResolveOfDigestAsks(t *testing.T) {
+	f, digest := artifact("layer")
+	client := connect(t, serve(t, map[string]http.Handler{registryHost: f}), appURL, oci.Limits{})
+	if _, err := client.Resolve(t.Context(), oci.Reference{Digest: digest}); err != nil {
+		t.Fatal(err)
+	}
+	f.override = func(w http.ResponseWriter, r *http.Request) bool {
+		registryError(w, http.StatusForbidden, "DENIED", "no more")
+		return true
+	}
+	if _, err := client.Resolve(t.Context(), oci.Reference{Digest: digest}); oci.CodeOf(err) != oci.CodeDenied {
+		t.Errorf("withdrawn permission: %v", err)
+	}
+}
+
+func TestSlowServers(t *testing.T) {
+	for _, at := range []string{"/v2/", "/manifests/latest", "/manifests/sha256:", "/blobs/", "body"} {
+		f, _ := artifact("layer")
+		f.override = func(w http.ResponseWriter, r *http.Request) bool {
+			switch {
+			case at == "body" && strings.Contains(r.URL.Path, "/blobs/"):
+				_, _ = io.WriteString(w, "lay")
+				w.(http.Flusher).Flush()
+			case at == "/v2/" && r.URL.Path == at, at != "/v2/" && strings.Contains(r.URL.Path, at):
+			default:
+				return false
+			}
+			<-r.Context().Done() // until the client gives up
+			return true
+		}
+		n := serve(t, map[string]http.Handler{registryHost: f})
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		_, err := pull(ctx, n, credentials(), appURL, oci.Reference{})
+		cancel()
+		if oci.CodeOf(err) != oci.CodeUnreachable || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("slow at %s: %v", at, err)
+		}
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	n := serve(t, map[string]http.Handler{registryHost: http.NotFoundHandler()})
+	_, err := pull(t.Context(), n, credentials(), "oci://nobody.example.com/a", oci.Reference{})
+	if oci.CodeOf(err) != oci.CodeUnreachable || !strings.Contains(err.Error(), "no such host") {
+		t.Errorf("no such host: %v", err)
+	}
+	n.TLSClientConfig = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	_, err = pull(t.Context(), n, credentials(), appURL, oci.Reference{})
+	var authority x509.UnknownAuthorityError
+	if oci.CodeOf(err) != oci.CodeUnreachable || !errors.As(err, &authority) || !strings.Contains(err.Error(), "spec.certSecretRef") {
+		t.Errorf("unknown CA: %v", err)
+	}
+	_, err = oci.Connect(t.Context(), repository(t, appURL), oci.Options{})
+	if err == nil {
+		t.Error("no transport")
+	}
+	_, err = oci.Connect(t.Context(), oci.Repository{}, oci.Options{Transport: n})
+	if oci.CodeOf(err) != oci.CodeInvalidURL {
+		t.Errorf("no repository: %v", err)
+	}
+	// An injected transport's own refusal stays recognisable.
+	refusal := errors.New("the address is denied")
+	_, err = pull(t.Context(), roundTripper(func(*http.Request) (*http.Response, error) { return nil, refusal }), credentials(), appURL, oci.Reference{})
+	if !errors.Is(err, refusal) {
+		t.Errorf("refused by the transport: %v", err)
+	}
+}
+
+// Blobs may lie elsewhere; credentials stay.
+func TestRedirectsCarryNoCredentials(t *testing.T) {
+	const bearer = "bearer-token-of-this-test"
+	blobs := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" || r.Header.Get("Cookie") != "" {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		_, _ = io.WriteString(w, "layer")
+	})
+	redirecting := func() *fake {
+		f, _ := artifact("layer")
+		f.override = func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.Contains(r.URL.Path, "/blobs/") {
+				return false
+			}
+			http.Redirect(w, r, "https://"+blobHost+"/bucket?X-Signature=presigned", http.StatusTemporaryRedirect)
+			return true
+		}
+		return f
+	}
+	tokens := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if u, p, _ := r.BasicAuth(); u != username || p != password || r.URL.Query().Get("scope") != "repository:team/app:pull" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(map[string]string{"token": bearer})
+	})
+	withBearer := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") != "Bearer "+bearer {
+				w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="https://%s/token",service="test"`, tokenHost))
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+	for name, handler := range map[string]http.Handler{"basic": basic(redirecting()), "bearer": withBearer(redirecting())} {
+		n := serve(t, map[string]http.Handler{registryHost: handler, blobHost: blobs, tokenHost: tokens})
+		body, err := pull(t.Context(), n, credentials(), appURL, oci.Reference{})
+		if err != nil || body != "layer" {
+			t.Errorf("%s: %q, %v", name, body, err)
+		}
+		if len(n.sent(blobHost)) != 1 {
+			t.Errorf("%s: the redirect was not followed", name)
+		}
+		for _, r := range n.sent(blobHost) {
+			if r.Header.Get("Authorization") != "" {
+				t.Errorf("%s: credentials went to %s", name, blobHost)
+			}
+		}
+		for _, r := range n.sent(registryHost) {
+			if a := r.Header.Get("Authorization"); name == "bearer" && a != "" && a != "Bearer "+bearer {
+				t.Errorf("the password went to the registry, not to the token server")
+			}
+		}
+	}
+	// An error of the other host names that host and not the signed query.
+	n := serve(t, map[string]http.Handler{registryHost: basic(redirecting()), blobHost: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+	})})
+	_, err := pull(t.Context(), n, credentials(), appURL, oci.Reference{})
+	var e *oci.Error
+	if !errors.As(err, &e) || e.Code != oci.CodeDenied || e.Host != blobHost || strings.Contains(err.Error(), "presigned") {
+		t.Errorf("expired signature: %v", err)
+	}
+	n = serve(t, map[string]http.Handler{registryHost: basic(redirecting())})
+	if _, err = pull(t.Context(), n, credentials(), appURL, oci.Reference{}); err == nil || strings.Contains(err.Error(), "presigned") {
+		t.Errorf("unreachable blob host: %v", err)
+	}
+}
+
+func TestRedirectsThatAreRefused(t *testing.T) {
+	for _, to := range []string{
+		"http://" + blobHost + "/x", "https://127.0.0.1/x", "https://10.0.0.1/x", "https://169.254.169.254/latest/meta-data",
+		"https://[::1]/x", "https://[fd00:ec2::254]/x", "https://[::ffff:10.0.0.1]/x", "https://0.0.0.0/x", "/loop", "file:///etc/passwd",
+	} {
+		for _, at := range []string{"/blobs/", "/manifests/"} {
+			f, _ := artifact("layer")
+			f.override = func(w http.ResponseWriter, r *http.Request) bool {
+				if !strings.Contains(r.URL.Path, at) && r.URL.Path != "/loop" {
+					return false
+				}
+				w.Header().Set("Location", to)
+				w.WriteHeader(http.StatusFound)
+				return true
+			}
+			n := serve(t, map[string]http.Handler{registryHost: f})
+			_, err := pull(t.Context(), n, credentials(), appURL, oci.Reference{})
+			if oci.CodeOf(err) != oci.CodeProtocol {
+				t.Errorf("%s at %s: %v", to, at, err)
+			}
+			for _, r := range n.requests {
+				if r.URL.Host != registryHost || r.URL.Scheme != "https" {
+					t.Errorf("%s was asked", r.URL)
+				}
+			}
+		}
+	}
+}
+
+// Neither a redirect nor a loopback address makes the library leave TLS.
+func TestPlainHTTPNeedsInsecure(t *testing.T) {
+	f, _ := artifact("layer")
+	plain := httptest.NewServer(basic(f))
+	defer plain.Close()
+	url := "oci://" + strings.TrimPrefix(plain.URL, "http://") + "/team/app"
+	n := &network{Transport: &http.Transport{}}
+	defer n.CloseIdleConnections()
+	_, err := pull(t.Context(), n, credentials(), url, oci.Reference{})
+	if err == nil {
+		t.Fatal("plain http was used without insecure")
+	}
+	noSecret(t, err)
+	for _, r := range n.requests {
+		if r.URL.Scheme == "http" {
+			t.Errorf("%s was asked", r.URL)
+		}
+	}
+	insecure := credentials()
+	insecure.Insecure = true
+	if body, err := pull(t.Context(), n, insecure, url, oci.Reference{}); err != nil || body != "layer" {
+		t.Errorf("insecure: %q, %v", body, err)
+	}
+
+	downgrading := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://"+registryHost+r.URL.Path, http.StatusFound)
+	})
+	n = serve(t, map[string]http.Handler{registryHost: downgrading})
+	_, err = pull(t.Context(), n, credentials(), appURL, oci.Reference{})
+	if oci.CodeOf(err) != oci.CodeProtocol {
+		t.Errorf("downgrade: %v", err)
+	}
+	for _, r := range n.requests {
+		if r.URL.Scheme == "http" {
+			t.Errorf("%s was asked", r.URL)
+		}
+	}
+}
+
+// A server that repeats what it was sent cannot make us show it.
+func TestEchoedCredentialsAreRedacted(t *testing.T) {
+	const bearer = "bearer-token-of-this-test"
+	echo := func(w http.ResponseWriter, r *http.Request) {
+		user, pass, _ := r.BasicAuth()
+		registryError(w, http.StatusForbidden, "DENIED", "you sent "+r.Header.Get("Authorization")+" "+user+" "+pass+" "+user+":"+pass)
+	}
+	challenge := func(next http.HandlerFunc) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") == "" {
+				w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="https://%s/token?secret=query",service="test"`, tokenHost))
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			next(w, r)
+		})
+	}
+	give := func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]string{"token": bearer})
+	}
+	for name, hosts := range map[string]map[string]http.Handler{
+		"basic":    {registryHost: basic(http.HandlerFunc(echo))},
+		"bearer":   {registryHost: challenge(echo), tokenHost: http.HandlerFunc(give)},
+		"exchange": {registryHost: challenge(echo), tokenHost: http.HandlerFunc(echo)},
+		"no token": {registryHost: challenge(echo), tokenHost: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_ = json.NewEncoder(w).Encode(map[string]string{"oops": r.Header.Get("Authorization")})
+		})},
+		"no JSON": {registryHost: challenge(echo), tokenHost: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, r.Header.Get("Authorization"))
+		})},
+		"realm": {registryHost: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="http://169.254.169.254/?secret=query"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		})},
+	} {
+		_, err := pull(t.Context(), serve(t, hosts), credentials(), appURL, oci.Reference{})
+		if err == nil {
+			t.Fatalf("%s: no error", name)
+		}
+		noSecret(t, err, bearer, "secret=query", "oops")
+		if name != "no token" && name != "no JSON" && name != "realm" && oci.CodeOf(err) != oci.CodeDenied {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,358 @@
+package oci_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
+	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+)
+
+const appURL = "oci://" + registryHost + "/team/app"
+
+func folder(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, body := range files {
+		file := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+// A folder goes to the real registry and comes back.
+func TestPushAndPull(t *testing.T) {
+	n := serve(t, map[string]http.Handler{registryHost: basic(distribution(t))})
+	opts := oci.Options{Auth: oci.Basic(username, password), Transport: n}
+	repo := repository(t, appURL)
+	created := time.Date(2026, 11, 21, 10, 0, 0, 0, time.FixedZone("CET", 3600))
+	pushed, err := oci.Push(t.Context(), repo, "1.0.0", oci.Artifact{
+		Path:   folder(t, map[string]string{"app.yaml": "kind: A", "photo.jpg": "x", ".git/config": "y"}),
+		Ignore: archive.DefaultPatterns(), Source: "https://example.com/repo.git", Revision: "main@sha1:0123", Created: created,
+		Annotations: map[string]string{"team": "a"},
+	}, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := connect(t, n, appURL, oci.Limits{})
+	resolved, err := client.Resolve(t.Context(), oci.Reference{Tag: "1.0.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resolved != pushed || resolved.Revision() != "1.0.0@"+pushed.Digest {
+		t.Errorf("resolved %+v, pushed %+v", resolved, pushed)
+	}
+	manifest, err := client.Fetch(t.Context(), resolved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		oci.AnnotationCreated: "2026-11-21T09:00:00Z", oci.AnnotationSource: "https://example.com/repo.git",
+		oci.AnnotationRevision: "main@sha1:0123", "team": "a",
+	}
+	if !maps.Equal(manifest.Metadata, want) {
+		t.Errorf("metadata %v, want %v", manifest.Metadata, want)
+	}
+	layer, err := manifest.Select(oci.LayerSelector{MediaType: oci.LayerMediaType})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := client.Open(t.Context(), layer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	var out bytes.Buffer
+	sum, err := archive.Normalize(t.Context(), stream, &out, archive.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum.Files != 1 || out.Len() == 0 {
+		t.Errorf("summary %+v", sum)
+	}
+
+	// What Flux's clients look for, on the wire.
+	raw := get(t, n, "https://"+registryHost+"/v2/team/app/manifests/1.0.0")
+	var wire struct {
+		MediaType string `json:"mediaType"`
+		Config    struct {
+			MediaType string `json:"mediaType"`
+		} `json:"config"`
+		Layers []struct {
+			MediaType string `json:"mediaType"`
+		} `json:"layers"`
+	}
+	if err := json.Unmarshal(raw, &wire); err != nil {
+		t.Fatal(err)
+	}
+	if wire.MediaType != "application/vnd.oci.image.manifest.v1+json" ||
+		wire.Config.MediaType != "application/vnd.cncf.flux.config.v1+json" ||
+		len(wire.Layers) != 1 || wire.Layers[0].MediaType != "application/vnd.cncf.flux.content.v1.tar+gzip" {
+		t.Errorf("manifest %s", raw)
+	}
+
+	// The packed file is the same artifact; equal content without a time has an equal digest.
+	file := filepath.Join(t.TempDir(), "app.tar.gz")
+	if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, err := oci.Push(t.Context(), repo, "1.1.0", oci.Artifact{Path: file}, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := oci.Push(t.Context(), repo, "v1.2.0-rc.1", oci.Artifact{Path: folder(t, map[string]string{"app.yaml": "kind: A"})}, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Digest != b.Digest {
+		t.Errorf("equal content, digests %s and %s", a.Digest, b.Digest)
+	}
+	for ref, want := range map[oci.Reference]string{
+		{SemVer: ">=1.0.0"}:   "1.1.0@" + a.Digest,
+		{SemVer: ">=1.0.0-0"}: "v1.2.0-rc.1@" + b.Digest,
+		{SemVer: "*-0", SemVerFilter: `-rc\.`, Tag: "1.0.0"}:       "v1.2.0-rc.1@" + b.Digest,
+		{Digest: pushed.Digest, SemVer: ">=1.0.0", Tag: "nothing"}: pushed.Digest,
+		{SemVer: "~1.0", Tag: "v1.2.0-rc.1"}:                       "1.0.0@" + pushed.Digest,
+	} {
+		got, err := client.Resolve(t.Context(), ref)
+		if err != nil || got.Revision() != want {
+			t.Errorf("%+v: %s, %v; want %s", ref, got.Revision(), err, want)
+		}
+	}
+	for ref, want := range map[oci.Reference]oci.Code{
+		{}:                                 oci.CodeTagNotFound,
+		{Tag: "none"}:                      oci.CodeTagNotFound,
+		{Digest: digestOf("nothing")}:      oci.CodeTagNotFound,
+		{SemVer: ">=2"}:                    oci.CodeNoMatch,
+		{SemVer: "*", SemVerFilter: "^x$"}: oci.CodeNoMatch,
+	} {
+		_, err := client.Resolve(t.Context(), ref)
+		if oci.CodeOf(err) != want {
+			t.Errorf("%+v: %v, want %s", ref, err, want)
+		}
+	}
+	none := connect(t, n, "oci://"+registryHost+"/team/none", oci.Limits{})
+	if _, err := none.Resolve(t.Context(), oci.Reference{SemVer: "*"}); oci.CodeOf(err) != oci.CodeRepositoryNotFound {
+		t.Errorf("missing repository: %v", err)
+	}
+	if _, err := client.Open(t.Context(), oci.Layer{Digest: digestOf("no layer"), Size: 1}); oci.CodeOf(err) != oci.CodeBlobNotFound {
+		t.Errorf("missing layer: %v", err)
+	}
+}
+
+func get(t *testing.T, n http.RoundTripper, url string) []byte {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.SetBasicAuth(username, password)
+	req.Header.Set("Accept", "application/vnd.oci.image.manifest.v1+json")
+	resp, err := n.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+func TestPushRefuses(t *testing.T) {
+	n := serve(t, map[string]http.Handler{registryHost: basic(distribution(t))})
+	good := oci.Options{Auth: oci.Basic(username, password), Transport: n}
+	bad := oci.Options{Auth: oci.Basic(username, "wrong-password"), Transport: n}
+	path := folder(t, map[string]string{"a": "1"})
+	notTar := filepath.Join(path, "a")
+	if _, err := oci.Push(t.Context(), repository(t, appURL), "a/b", oci.Artifact{Path: path}, good); oci.CodeOf(err) != oci.CodeInvalidReference {
+		t.Errorf("bad tag: %v", err)
+	}
+	if _, err := oci.Push(t.Context(), repository(t, appURL), "", oci.Artifact{Path: path}, good); oci.CodeOf(err) != oci.CodeInvalidReference {
+		t.Errorf("no tag: %v", err)
+	}
+	if _, err := oci.Push(t.Context(), repository(t, appURL), "a", oci.Artifact{Path: notTar}, good); archive.ReasonOf(err) != archive.ReasonCorrupt {
+		t.Errorf("not a tar: %v", err)
+	}
+	_, err := oci.Push(t.Context(), repository(t, appURL), "a", oci.Artifact{Path: path}, bad)
+	if oci.CodeOf(err) != oci.CodeUnauthorized {
+		t.Fatalf("wrong password: %v", err)
+	}
+	noSecret(t, err, "wrong-password")
+	leftovers, err := filepath.Glob(filepath.Join(os.TempDir(), "lanyard-push-*"))
+	if err != nil || len(leftovers) > 0 {
+		t.Errorf("temporary files stay: %v, %v", leftovers, err)
+	}
+}
+
+func TestFetchOfIndex(t *testing.T) {
+	f, child := artifact("layer")
+	index := func(entries ...string) string {
+		body := `{"schemaVersion":2,"manifests":[` + strings.Join(entries, ",") + `]}`
+		f.manifests["latest"], f.manifests[digestOf(body)] = body, body
+		f.types = map[string]string{digestOf(body): "application/vnd.oci.image.index.v1+json"}
+		return digestOf(body)
+	}
+	entry := func(digest, platform string) string {
+		return fmt.Sprintf(`{"mediaType":"application/vnd.oci.image.manifest.v1+json","size":1,"digest":%q%s}`, digest, platform)
+	}
+	other := digestOf("other")
+	n := serve(t, map[string]http.Handler{registryHost: f})
+	client := connect(t, n, appURL, oci.Limits{})
+	for name, c := range map[string]struct {
+		entries []string
+		code    oci.Code
+	}{
+		"linux/amd64": {[]string{entry(other, `,"platform":{"os":"linux","architecture":"arm64"}`), entry(child, `,"platform":{"os":"linux","architecture":"amd64"}`)}, ""},
+		"no platform": {[]string{entry(child, "")}, ""},
+		"only one":    {[]string{entry(child, `,"platform":{"os":"plan9","architecture":"mips"}`)}, ""},
+		"none fits":   {[]string{entry(child, `,"platform":{"os":"linux","architecture":"arm64"}`), entry(other, `,"platform":{"os":"plan9","architecture":"mips"}`)}, oci.CodeUnsupportedMediaType},
+		"empty":       {nil, oci.CodeUnsupportedMediaType},
+		"gone":        {[]string{entry(other, "")}, oci.CodeTagNotFound},
+	} {
+		digest := index(c.entries...)
+		resolved, err := client.Resolve(t.Context(), oci.Reference{})
+		if err != nil || resolved.Digest != digest {
+			t.Fatalf("%s: %v, %v", name, resolved, err)
+		}
+		m, err := client.Fetch(t.Context(), resolved)
+		if oci.CodeOf(err) != c.code {
+			t.Errorf("%s: %v, want %q", name, err, c.code)
+		}
+		if err == nil && (m.Digest != digest || len(m.Layers) != 1 || m.Metadata["a"] != "1") {
+			t.Errorf("%s: %+v", name, m)
+		}
+	}
+	// An index in an index is refused, not followed.
+	inner := index(entry(child, ""))
+	outer := index(entry(inner, ""))
+	f.types[inner] = "application/vnd.oci.image.index.v1+json"
+	if _, err := client.Fetch(t.Context(), oci.Resolved{Digest: outer}); oci.CodeOf(err) != oci.CodeUnsupportedMediaType {
+		t.Errorf("nested index: %v", err)
+	}
+}
+
+func TestSelect(t *testing.T) {
+	m := &oci.Manifest{Layers: []oci.Layer{{MediaType: "a", Size: 1}, {MediaType: "b", Size: 2}, {MediaType: "b", Size: 3}, {MediaType: "c+zstd"}}}
+	for _, c := range []struct {
+		selector oci.LayerSelector
+		size     int64
+		code     oci.Code
+	}{
+		{oci.LayerSelector{}, 1, ""},
+		{oci.LayerSelector{MediaType: "b", Operation: oci.Copy}, 2, ""},
+		{oci.LayerSelector{MediaType: "B"}, 0, oci.CodeUnsupportedMediaType},
+		{oci.LayerSelector{MediaType: "c+zstd"}, 0, oci.CodeUnsupportedMediaType},
+		{oci.LayerSelector{Operation: "run"}, 0, oci.CodeInvalidReference},
+	} {
+		layer, err := m.Select(c.selector)
+		if oci.CodeOf(err) != c.code || layer.Size != c.size {
+			t.Errorf("%+v: %+v, %v", c.selector, layer, err)
+		}
+	}
+	if _, err := (&oci.Manifest{}).Select(oci.LayerSelector{}); oci.CodeOf(err) != oci.CodeUnsupportedMediaType {
+		t.Errorf("no layers: %v", err)
+	}
+}
+
+func TestMetadataIsBounded(t *testing.T) {
+	f, _ := artifact("layer")
+	body := fmt.Sprintf(`{"schemaVersion":2,"layers":[],"annotations":{"a":"1","b":%q,"c":%q}}`, strings.Repeat("x", 15<<10), strings.Repeat("y", 15<<10))
+	f.manifests[digestOf(body)] = body
+	client := connect(t, serve(t, map[string]http.Handler{registryHost: f}), appURL, oci.Limits{})
+	m, err := client.Fetch(t.Context(), oci.Resolved{Digest: digestOf(body)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Metadata) != 2 || m.Metadata["c"] != "" {
+		t.Errorf("%d annotations are kept", len(m.Metadata))
+	}
+}
+
+func TestTagsArePagedAndBounded(t *testing.T) {
+	const pages = 30
+	f, digest := artifact("layer")
+	asked := 0
+	link := "/v2/team/app/tags/list?n=1000&last=%d"
+	f.override = func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/tags/list") {
+			return false
+		}
+		asked++
+		var tags []string
+		for i := range 1000 {
+			tags = append(tags, fmt.Sprintf("%d.%d.0", asked, i))
+		}
+		if asked < pages {
+			w.Header().Set("Link", "<"+fmt.Sprintf(link, asked)+`>; rel="next"`)
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"name": "team/app", "tags": tags})
+		return true
+	}
+	n := serve(t, map[string]http.Handler{registryHost: f})
+	client := connect(t, n, appURL, oci.Limits{MaxTags: 1000 * pages})
+	f.manifests["30.999.0"] = f.manifests["latest"]
+	got, err := client.Resolve(t.Context(), oci.Reference{SemVer: "*"})
+	if err != nil || got.Revision() != "30.999.0@"+digest || asked != pages {
+		t.Errorf("%v, %v after %d pages", got, err, asked)
+	}
+	asked = 0
+	_, err = connect(t, n, appURL, oci.Limits{MaxTags: 2500}).Resolve(t.Context(), oci.Reference{SemVer: "*"})
+	if oci.CodeOf(err) != oci.CodeTooLarge || asked != 3 {
+		t.Errorf("bounded: %v after %d pages", err, asked)
+	}
+	for _, link = range []string{
+		"https://evil.example.com/v2/team/app/tags/list?last=%d", "//evil.example.com/%d", "/v2/other/secret/tags/list?last=%d",
+		"https://user:pass@registry.example.com/v2/team/app/tags/list?last=%d", "%%zz%d",
+	} {
+		asked = 0
+		if _, err := client.Tags(t.Context()); oci.CodeOf(err) != oci.CodeProtocol || asked != 1 {
+			t.Errorf("%s: %v after %d pages", link, err, asked)
+		}
+	}
+}
+
+func TestTagsNeverEnd(t *testing.T) {
+	f, _ := artifact("layer")
+	asked := 0
+	f.override = func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/tags/list") {
+			return false
+		}
+		asked++
+		w.Header().Set("Link", `</v2/team/app/tags/list?last=x>; rel="next"`)
+		_, _ = io.WriteString(w, `{"tags":[]}`)
+		return true
+	}
+	client := connect(t, serve(t, map[string]http.Handler{registryHost: f}), appURL, oci.Limits{})
+	if _, err := client.Tags(t.Context()); oci.CodeOf(err) != oci.CodeTooLarge || asked > 200 {
+		t.Errorf("%v after %d pages", err, asked)
+	}
+}
+
+func TestErrorsAreTyped(t *testing.T) {
+	var e *oci.Error
+	_, err := oci.ParseURL("http://x")
+	if !errors.As(err, &e) || e.Field != "spec.url" || e.Fix == "" || e.Temporary() {
+		t.Errorf("%+v", err)
+	}
+	if oci.CodeOf(errors.New("x")) != "" {
+		t.Error("a foreign error has a code")
+	}
+}
