@@ -12,21 +12,23 @@ const memoSize = 4096
 // memo remembers what strings were parsed to. A hit does not allocate. Failures are not remembered.
 type memo[V any] struct {
 	fresh  func(string) (V, error)
-	parsed *xsync.Map[string, V]
+	parsed *xsync.Map[string, *V]
 }
 
 func newMemo[V any](fresh func(string) (V, error)) *memo[V] {
-	return &memo[V]{fresh: fresh, parsed: xsync.NewMap[string, V]()}
+	return &memo[V]{fresh: fresh, parsed: xsync.NewMap[string, *V]()}
 }
 
-func (m *memo[V]) parse(s string) (V, error) {
+// parse returns what s is; read only.
+func (m *memo[V]) parse(s string) (*V, error) {
 	if v, ok := m.parsed.Load(s); ok {
 		return v, nil
 	}
-	v, err := m.fresh(s)
+	fresh, err := m.fresh(s)
 	if err != nil {
-		return v, err
+		return nil, err
 	}
+	v := &fresh
 	if m.parsed.Size() >= memoSize {
 		m.parsed.Clear()
 	}

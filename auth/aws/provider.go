@@ -219,7 +219,7 @@ func (p *Provider) plan(request *auth.Request) (plan, error) {
 	if err != nil {
 		return plan{}, identityError(request.Key.Subject, request.Key.Identity == "", err)
 	}
-	x := plan{role: role, sts: endpoint.STS{Provider: endpoint.AWS}}
+	x := plan{role: *role, sts: endpoint.STS{Provider: endpoint.AWS}}
 	if request.Key.STSEndpoint != "" {
 		sts, err := p.endpoints.parse(request.Key.STSEndpoint)
 		if err != nil {
@@ -259,11 +259,11 @@ func (p *Provider) plan(request *auth.Request) (plan, error) {
 }
 
 // registry is the registry of an image repository. Only the host decides, so only the host is looked at.
-func (p *Provider) registry(repository string) (endpoint.Registry, error) {
+func (p *Provider) registry(repository string) (*endpoint.Registry, error) {
 	host, _, _ := strings.Cut(repository, "/")
 	registry, err := p.registries.parse(host)
 	if err != nil {
-		return endpoint.Registry{}, refused(auth.StageRegistry, auth.CodeEndpointRefused, "", err)
+		return nil, refused(auth.StageRegistry, auth.CodeEndpointRefused, "", err)
 	}
 	return registry, nil
 }

@@ -53,7 +53,7 @@ func (p *Provider) NewRegistryToken(ctx context.Context, token auth.Token, reque
 }
 
 func (p *Provider) privateAuthorization(
-	ctx context.Context, session *Token, registry endpoint.Registry, request *auth.Request,
+	ctx context.Context, session *Token, registry *endpoint.Registry, request *auth.Request,
 ) (encoded *string, expiresAt *time.Time, err error) {
 	options := ecr.Options{
 		Region: registry.Region, Credentials: session.provider(), HTTPClient: p.ownClient(request), Retryer: newRetryer(),
@@ -72,7 +72,7 @@ func (p *Provider) privateAuthorization(
 }
 
 func (p *Provider) publicAuthorization(
-	ctx context.Context, session *Token, registry endpoint.Registry, request *auth.Request,
+	ctx context.Context, session *Token, registry *endpoint.Registry, request *auth.Request,
 ) (encoded *string, expiresAt *time.Time, err error) {
 	options := ecrpublic.Options{
 		Region: registry.Region, Credentials: session.provider(), HTTPClient: p.ownClient(request), Retryer: newRetryer(),
@@ -111,14 +111,14 @@ func registryCredentials(encoded *string, expiresAt *time.Time) (*auth.RegistryC
 	return &auth.RegistryCredentials{Username: user, Password: auth.NewSecret(password), ExpiresAt: expiresAt.UTC()}, nil
 }
 
-func registryAPI(registry endpoint.Registry) string {
+func registryAPI(registry *endpoint.Registry) string {
 	if registry.Public {
 		return "Amazon ECR Public"
 	}
 	return "Amazon ECR in " + registry.Region
 }
 
-func registryError(ctx context.Context, err error, session *Token, registry endpoint.Registry, request *auth.Request) error {
+func registryError(ctx context.Context, err error, session *Token, registry *endpoint.Registry, request *auth.Request) error {
 	f := sortFailure(ctx, err, registryAPI(registry), session.SecretAccessKey, session.SessionToken)
 	switch f.api {
 	case "AccessDenied", "AccessDeniedException":

@@ -1,0 +1,9 @@
+package aws
+
+import "github.com/lanyard-dev/lanyard/auth"
+
+// Remembered is how many roles the provider remembers.
+func Remembered(p *Provider) int { return p.roles.parsed.Size() }
+
+// SessionName is the session name of a subject.
+func SessionName(subject auth.Subject) string { return sessionName(subject) }

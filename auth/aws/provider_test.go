@@ -1,0 +1,285 @@
+package aws_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/aws"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+)
+
+var (
+	_ auth.ControllerProvider = (*aws.Provider)(nil)
+	_ auth.RegistryProvider   = (*aws.Provider)(nil)
+)
+
+func newProvider(t testing.TB, config aws.Config) *aws.Provider {
+	t.Helper()
+	provider, err := aws.NewProvider(config)
+	must(t, err)
+	return provider
+}
+
+func TestGetTarget(t *testing.T) {
+	allowed, err := endpoint.ParseAllowed("sts.example.org", "minio.example.org:9000")
+	must(t, err)
+	const west = "123456789123.dkr.ecr.us-west-2.amazonaws.com/app"
+	scopes, err := auth.NewList("read")
+	must(t, err)
+	proxy := &url.URL{Scheme: "http", Host: "proxy.example.org:3128"}
+	for _, test := range []struct {
+		name    string
+		region  string // of the controller
+		options auth.Options
+		want    auth.Target
+		code    auth.Code
+		fix     string
+	}{
+		// Where the region comes from, in order.
+		{name: "nowhere", code: auth.CodeRegionMissing, fix: "AWS_REGION"},
+		{name: "resource", options: auth.Options{ImageRepository: west}, want: auth.Target{Image: "us-west-2", STSRegion: "us-west-2"}},
+		{name: "controller", region: region, options: auth.Options{ImageRepository: west}, want: auth.Target{Image: "us-west-2", STSRegion: region}},
+		{name: "call", region: region, options: auth.Options{ImageRepository: west, STSRegion: "eu-north-1"}, want: auth.Target{Image: "us-west-2", STSRegion: "eu-north-1"}},
+		{
+			name: "endpoint", region: region, options: auth.Options{STSEndpoint: "https://sts.ap-south-1.amazonaws.com"},
+			want: auth.Target{STSEndpoint: "https://sts.ap-south-1.amazonaws.com", STSRegion: "ap-south-1"},
+		},
+		{
+			name: "endpoint and call agree", options: auth.Options{STSEndpoint: "https://STS.ap-south-1.amazonaws.com:443/", STSRegion: "ap-south-1"},
+			want: auth.Target{STSEndpoint: "https://sts.ap-south-1.amazonaws.com", STSRegion: "ap-south-1"},
+		},
+		{
+			name: "endpoint and call disagree", options: auth.Options{STSEndpoint: "https://sts.ap-south-1.amazonaws.com", STSRegion: "eu-west-1"},
+			code: auth.CodeOptionInvalid, fix: "leave out the STS region",
+		},
+		{
+			name: "global endpoint", options: auth.Options{STSEndpoint: "https://sts.amazonaws.com", STSRegion: "eu-west-1"},
+			want: auth.Target{STSEndpoint: "https://sts.amazonaws.com", STSRegion: "eu-west-1"},
+		},
+		{name: "no region", options: auth.Options{STSRegion: "mars-1"}, code: auth.CodeOptionInvalid, fix: "eu-west-1"},
+
+		// Images.
+		{name: "public", region: region, options: auth.Options{ImageRepository: "public.ecr.aws/x/y"}, want: auth.Target{Image: "public.ecr.aws", STSRegion: region}},
+		{name: "public alone", options: auth.Options{ImageRepository: "public.ecr.aws/x/y"}, want: auth.Target{Image: "public.ecr.aws", STSRegion: "us-east-1"}},
+		{name: "FIPS shares the region's", options: auth.Options{ImageRepository: "123456789123.dkr.ecr-fips.us-east-1.amazonaws.com/a"}, want: auth.Target{Image: "us-east-1", STSRegion: "us-east-1"}},
+		{name: "China", options: auth.Options{ImageRepository: "123456789123.dkr.ecr.cn-north-1.amazonaws.com.cn/a"}, want: auth.Target{Image: "cn-north-1", STSRegion: "cn-north-1"}},
+		{name: "look-alike", region: region, options: auth.Options{ImageRepository: "123456789123.dkr.ecr.eu-west-1.amazonaws.com.evil.org/a"}, code: auth.CodeEndpointRefused, fix: "write "},
+		{name: "look-alike before", region: region, options: auth.Options{ImageRepository: "evil.org/123456789123.dkr.ecr.eu-west-1.amazonaws.com/a"}, code: auth.CodeEndpointRefused, fix: "write "},
+		{name: "look-alike user", region: region, options: auth.Options{ImageRepository: "123456789123.dkr.ecr.eu-west-1.amazonaws.com@evil.org/a"}, code: auth.CodeEndpointRefused, fix: "remove"},
+		{name: "listed host is no ECR", region: region, options: auth.Options{ImageRepository: "sts.example.org/a"}, code: auth.CodeEndpointRefused, fix: "write "},
+		{name: "Docker Hub", region: region, options: auth.Options{ImageRepository: "alpine"}, code: auth.CodeEndpointRefused, fix: "write "},
+
+		// Endpoints.
+		{name: "listed", region: region, options: auth.Options{STSEndpoint: "https://minio.example.org:9000"}, want: auth.Target{STSEndpoint: "https://minio.example.org:9000", STSRegion: region}},
+		{name: "listed, canonical", region: region, options: auth.Options{STSEndpoint: "https://STS.Example.ORG:443/"}, want: auth.Target{STSEndpoint: "https://sts.example.org", STSRegion: region}},
+		{name: "listed, no region", options: auth.Options{STSEndpoint: "https://minio.example.org:9000"}, code: auth.CodeRegionMissing, fix: "AWS_REGION"},
+		{name: "not listed", region: region, options: auth.Options{STSEndpoint: "https://evil.org"}, code: auth.CodeEndpointRefused, fix: "write "},
+		{name: "other port", region: region, options: auth.Options{STSEndpoint: "https://minio.example.org:9001"}, code: auth.CodeEndpointRefused, fix: "write "},
+		{name: "http", region: region, options: auth.Options{STSEndpoint: "http://sts.eu-west-1.amazonaws.com"}, code: auth.CodeEndpointRefused, fix: "https"},
+		{name: "listed, http", region: region, options: auth.Options{STSEndpoint: "http://minio.example.org:9000"}, code: auth.CodeEndpointRefused, fix: "https"},
+
+		// What is not supported, and what does not go together.
+		{name: "scopes", region: region, options: auth.Options{Scopes: scopes}, code: auth.CodeOptionUnsupported, fix: "scopes"},
+		{name: "controller", region: region, options: auth.Options{Subject: auth.Controller()}, want: auth.Target{STSRegion: region}},
+		{name: "controller elsewhere", region: region, options: auth.Options{Subject: auth.Controller(), STSEndpoint: "https://sts.example.org"}, code: auth.CodeEndpointRefused, fix: "name a ServiceAccount"},
+		{name: "controller at AWS's", region: region, options: auth.Options{Subject: auth.Controller(), STSEndpoint: "https://sts.eu-west-1.amazonaws.com"}, code: auth.CodeEndpointRefused, fix: "name a ServiceAccount"},
+		{name: "controller by proxy", region: region, options: auth.Options{Subject: auth.Controller(), ProxyURL: proxy}, code: auth.CodeEndpointRefused, fix: "name a ServiceAccount"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			provider := newProvider(t, aws.Config{Region: test.region, AllowedEndpointHosts: allowed})
+			for range 2 { // the second is from memory
+				got, err := provider.GetTarget(&test.options)
+				if auth.CodeOf(err) != test.code || (test.code == "" && err != nil) {
+					t.Fatalf("error %v, want code %q", err, test.code)
+				}
+				if got != test.want {
+					t.Errorf("%+v, want %+v", got, test.want)
+				}
+				if e, ok := errors.AsType[*auth.Error](err); ok && !strings.Contains(e.Fix, test.fix) {
+					t.Errorf("fix %q, want %q in it", e.Fix, test.fix)
+				}
+			}
+		})
+	}
+}
+
+func TestGetIdentity(t *testing.T) {
+	provider := newProvider(t, aws.Config{})
+	account := accountA(t)
+	for _, arn := range []string{roleA, "arn:aws-cn:iam::000000000001:role/path/to/R=,.@-_", "arn:aws-us-gov:iam::123456789123:role/r"} {
+		for range 2 {
+			got, err := provider.GetIdentity(withAttribute(account, aws.RoleAnnotation, arn))
+			if err != nil || got != arn {
+				t.Errorf("%s: %s, %v", arn, got, err)
+			}
+		}
+	}
+	for arn, want := range map[string]string{
+		" " + roleA:       "ARN",
+		roleA + "\n":      "character",
+		roleA + "\nx = y": "character",
+		"arn:aws:iam::123456789123:user/tenant-a":            "not a role",
+		"arn:aws:sts::123456789123:assumed-role/tenant-a/me": "not iam",
+		"arn:aws:iam::1234:role/tenant-a":                    "twelve digits",
+		"arn:aws:iam:eu-west-1:123456789123:role/tenant-a":   "names the region",
+		"arn:gcp:iam::123456789123:role/tenant-a":            "unknown",
+		"tenant-a-ecr": "six parts",
+	} {
+		_, err := provider.GetIdentity(withAttribute(account, aws.RoleAnnotation, arn))
+		e, ok := errors.AsType[*auth.Error](err)
+		if !ok || e.Stage != auth.StageIdentity || e.Code != auth.CodeIdentityInvalid || e.Fix == "" || !strings.Contains(e.Err.Error(), want) ||
+			!strings.Contains(e.Err.Error(), "annotation eks.amazonaws.com/role-arn of ServiceAccount tenant-a/tenant-a-ecr-sa") {
+			t.Errorf("%q: %v", arn, err)
+		}
+	}
+	_, err := provider.GetIdentity(auth.Account{Subject: account.Subject, UID: "1"})
+	e, ok := errors.AsType[*auth.Error](err)
+	if !ok || e.Stage != auth.StageIdentity || e.Code != auth.CodeIdentityMissing ||
+		e.Fix != "set annotation eks.amazonaws.com/role-arn of ServiceAccount tenant-a/tenant-a-ecr-sa to the ARN of an IAM role" {
+		t.Errorf("no annotation: %v", err)
+	}
+	// A WorkloadIdentity's role is in its providerConfig; an annotation is none.
+	identity, err := auth.WorkloadIdentity("tenant-a", "pull")
+	must(t, err)
+	_, err = provider.GetIdentity(auth.Account{Subject: identity, UID: "1", Attributes: map[string]string{aws.RoleAnnotation: roleA}})
+	if e, ok := errors.AsType[*auth.Error](err); !ok || e.Code != auth.CodeIdentityMissing || !strings.Contains(e.Fix, "providerConfig.iamRoleARN of WorkloadIdentity tenant-a/pull") {
+		t.Errorf("WorkloadIdentity: %v", err)
+	}
+}
+
+func TestGetAudience(t *testing.T) {
+	allowed, err := endpoint.ParseAllowed("minio.example.org:9000")
+	must(t, err)
+	provider := newProvider(t, aws.Config{AllowedEndpointHosts: allowed})
+	for _, test := range []struct {
+		role, region, endpoint, image, want string
+	}{
+		{roleA, region, "", "", "sts.amazonaws.com"},
+		{roleA, region, "https://sts.eu-west-1.amazonaws.com", "", "sts.amazonaws.com"},
+		{roleA, region, "", imageA, "sts.amazonaws.com"},
+		{"arn:aws-cn:iam::123456789123:role/r", "cn-north-1", "", "", "sts.amazonaws.com"},
+		{"arn:aws-cn:iam::123456789123:role/r", "cn-north-1", "https://sts.cn-north-1.amazonaws.com.cn", "", "sts.amazonaws.com"},
+		// A listed host gets what is worth nothing at AWS, and is of no partition.
+		{roleA, region, "https://minio.example.org:9000", "", "minio.example.org"},
+		{"arn:aws-cn:iam::123456789123:role/r", region, "https://minio.example.org:9000", "", "minio.example.org"},
+		// What cannot be is refused while there is no proof yet.
+		{roleA, region, "https://sts.cn-north-1.amazonaws.com.cn", "", ""},
+		{roleA, region, "", "123456789123.dkr.ecr.cn-north-1.amazonaws.com.cn/a", ""},
+		{"arn:aws-cn:iam::123456789123:role/r", "cn-north-1", "", "public.ecr.aws/a", ""},
+		{roleA, region, "https://evil.org", "", ""},
+		{roleA, "", "", "", ""},
+		{"", region, "", "", ""},
+	} {
+		request := &auth.Request{
+			Key:             auth.Key{Subject: accountA(t).Subject, Identity: test.role, STSRegion: test.region, STSEndpoint: test.endpoint},
+			ImageRepository: test.image,
+		}
+		got, err := provider.GetAudience(t.Context(), request)
+		if got != test.want || (err == nil) != (test.want != "") {
+			t.Errorf("%+v: audience %q, %v", test, got, err)
+		}
+		if e, ok := errors.AsType[*auth.Error](err); err != nil && (!ok || e.Fix == "") {
+			t.Errorf("%+v: no fix: %v", test, err)
+		}
+	}
+}
+
+func TestNewProviderRefuses(t *testing.T) {
+	insecure := &http.Transport{TLSClientConfig: wire(t, nil).TLSClientConfig.Clone()}
+	insecure.TLSClientConfig.InsecureSkipVerify = true
+	for name, config := range map[string]aws.Config{
+		"region":   {Region: "somewhere"},
+		"timeout":  {Timeout: -1},
+		"insecure": {Transport: insecure},
+	} {
+		if _, err := aws.NewProvider(config); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func TestTokenDoesNotPrint(t *testing.T) {
+	token := &aws.Token{
+		AccessKeyID: auth.NewSecret("ASIA-key"), SecretAccessKey: auth.NewSecret("secret-key"), SessionToken: auth.NewSecret("session-key"),
+		ExpiresAt: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC),
+	}
+	const want = "[AWS session until 2030-01-02T03:04:05Z]"
+	for _, value := range []any{token, *token, struct{ T *aws.Token }{token}, []aws.Token{*token}, map[string]any{"t": token}} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+			if text := fmt.Sprintf(verb, value); strings.Contains(text, "-key") {
+				t.Errorf("%s of %T: %s", verb, value, text)
+			}
+		}
+		data, err := json.Marshal(value)
+		must(t, err)
+		if strings.Contains(string(data), "-key") || !strings.Contains(string(data), want) {
+			t.Errorf("JSON of %T: %s", value, data)
+		}
+	}
+	if got := fmt.Sprintf("%v %#v", token, *token); got != want+" "+want {
+		t.Errorf("%s", got)
+	}
+}
+
+// A tenant that makes up strings neither fills the memory for good nor slows the others.
+func TestMemoryIsBounded(t *testing.T) {
+	provider := newProvider(t, aws.Config{})
+	for i := range 20_000 {
+		arn := fmt.Sprintf("arn:aws:iam::%012d:role/r", i)
+		if got, err := provider.GetIdentity(withAttribute(accountA(t), aws.RoleAnnotation, arn)); err != nil || got != arn {
+			t.Fatalf("%s: %s, %v", arn, got, err)
+		}
+	}
+	if n := aws.Remembered(provider); n == 0 || n > 5000 {
+		t.Errorf("%d roles are remembered", n)
+	}
+}
+
+// These run on every call, hits included.
+func TestHotPathDoesNotAllocate(t *testing.T) {
+	provider := newProvider(t, aws.Config{Region: region})
+	account := accountA(t)
+	for name, run := range map[string]func(){
+		"GetIdentity": func() { _, _ = provider.GetIdentity(account) },
+		"GetTarget":   func() { _, _ = provider.GetTarget(&auth.Options{Subject: account.Subject}) },
+		"GetTarget, everything": func() {
+			_, _ = provider.GetTarget(&auth.Options{
+				Subject: account.Subject, ImageRepository: imageA, STSRegion: region, STSEndpoint: "https://sts.eu-west-1.amazonaws.com",
+			})
+		},
+	} {
+		if n := testing.AllocsPerRun(100, run); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+func BenchmarkGetIdentity(b *testing.B) {
+	provider, account := newProvider(b, aws.Config{Region: region}), accountA(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		_, _ = provider.GetIdentity(account)
+	}
+}
+
+func BenchmarkGetTarget(b *testing.B) {
+	provider := newProvider(b, aws.Config{Region: region})
+	for name, options := range map[string]auth.Options{
+		"bare":  {Subject: accountA(b).Subject},
+		"image": {Subject: accountA(b).Subject, ImageRepository: imageA},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = provider.GetTarget(&options)
+			}
+		})
+	}
+}
