@@ -26,12 +26,12 @@ type world struct {
 
 const roleAttribute = "test/role"
 
-func newWorld(t testing.TB) *world {
-	t.Helper()
+func newWorld(tb testing.TB) *world {
+	tb.Helper()
 	w := &world{live: map[auth.Subject]auth.Account{}, memory: map[auth.Subject]auth.Account{}, proofs: map[string]auth.Account{}}
 	for _, namespace := range []string{"a", "b"} {
 		w.set(auth.Account{
-			Subject: serviceAccount(t, namespace, "sa"), UID: "uid-" + namespace, Attributes: map[string]string{roleAttribute: "role-" + namespace},
+			Subject: serviceAccount(tb, namespace, "sa"), UID: "uid-" + namespace, Attributes: map[string]string{roleAttribute: "role-" + namespace},
 		})
 	}
 	return w
@@ -41,9 +41,8 @@ func (w *world) set(account auth.Account) {
 	w.live[account.Subject], w.memory[account.Subject] = account, account
 }
 
-func (w *world) optionsFor(t testing.TB, namespace string) []auth.Option {
-	t.Helper()
-	return []auth.Option{auth.WithServiceAccount(namespace, "sa", w)}
+func (w *world) options() []auth.Option {
+	return []auth.Option{auth.WithServiceAccount("a", "sa", w)}
 }
 
 func (w *world) step(format string, args ...any) {
@@ -132,7 +131,7 @@ func (w full) NewRegistryToken(_ context.Context, token auth.Token, request *aut
 
 func TestGetTokenTakesItsSteps(t *testing.T) {
 	w := full{newWorld(t)}
-	opts := append(w.optionsFor(t, "a"), auth.WithImageRepository("host/app"), auth.WithCache(cache.New(cache.Options{MaxSize: 10}), auth.InvolvedObject{}))
+	opts := append(w.options(), auth.WithImageRepository("host/app"), auth.WithCache(cache.New(cache.Options{MaxSize: 10}), auth.InvolvedObject{}))
 	for range 2 {
 		token, err := auth.GetToken(t.Context(), w, opts...)
 		if err != nil {
@@ -151,7 +150,7 @@ func TestGetTokenTakesItsSteps(t *testing.T) {
 func TestGetTokenWithoutCacheExchangesEachTime(t *testing.T) {
 	w := full{newWorld(t)}
 	for range 2 {
-		if _, err := auth.GetToken(t.Context(), w, w.optionsFor(t, "a")...); err != nil {
+		if _, err := auth.GetToken(t.Context(), w, w.options()...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -239,7 +238,7 @@ func TestMemoryIsBehind(t *testing.T) {
 			w := full{newWorld(t)}
 			tt.change(w.world)
 			c := cache.New(cache.Options{MaxSize: 10})
-			token, err := auth.GetToken(t.Context(), w, append(w.optionsFor(t, "a"), auth.WithCache(c, auth.InvolvedObject{}))...)
+			token, err := auth.GetToken(t.Context(), w, append(w.options(), auth.WithCache(c, auth.InvolvedObject{}))...)
 			if auth.CodeOf(err) != tt.code || (err == nil) != (tt.code == "") {
 				t.Fatalf("GetToken = %v, %v; want code %q", token, err, tt.code)
 			}
@@ -305,7 +304,7 @@ func TestStagesAreObserved(t *testing.T) {
 	observer := observerFunc(func(provider string, stage auth.Stage, outcome string, _ time.Duration) {
 		seen = append(seen, fmt.Sprintf("%s %s %s", provider, stage, outcome))
 	})
-	opts := append(w.optionsFor(t, "a"), auth.WithObserver(observer), auth.WithImageRepository("host/app"))
+	opts := append(w.options(), auth.WithObserver(observer), auth.WithImageRepository("host/app"))
 	if _, err := auth.GetToken(t.Context(), w, opts...); err != nil {
 		t.Fatal(err)
 	}
@@ -349,7 +348,7 @@ func TestSecretsDoNotPrint(t *testing.T) {
 
 func BenchmarkGetToken(b *testing.B) {
 	w := full{newWorld(b)}
-	opts := append(w.optionsFor(b, "a"), auth.WithCache(cache.New(cache.Options{MaxSize: 10}), auth.InvolvedObject{}))
+	opts := append(w.options(), auth.WithCache(cache.New(cache.Options{MaxSize: 10}), auth.InvolvedObject{}))
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := auth.GetToken(b.Context(), w, opts...); err != nil {

@@ -114,14 +114,13 @@ func (e *Error) Temporary() bool {
 
 // IsTemporary reports whether err is a temporary [*Error]. Any other error is not.
 func IsTemporary(err error) bool {
-	var e *Error
-	return errors.As(err, &e) && e.Temporary()
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Temporary()
 }
 
 // CodeOf is the code of the first [*Error] in err's chain, or empty.
 func CodeOf(err error) Code {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
 	}
 	return ""

@@ -8,20 +8,20 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-func serviceAccount(t testing.TB, namespace, name string) auth.Subject {
-	t.Helper()
+func serviceAccount(tb testing.TB, namespace, name string) auth.Subject {
+	tb.Helper()
 	subject, err := auth.ServiceAccount(namespace, name)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return subject
 }
 
-func list(t testing.TB, values ...string) auth.List {
-	t.Helper()
+func list(tb testing.TB, values ...string) auth.List {
+	tb.Helper()
 	l, err := auth.NewList(values...)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return l
 }
@@ -40,15 +40,18 @@ func TestKeyVectors(t *testing.T) {
 		digest string
 	}{
 		{
-			"controller", auth.Key{Provider: "aws", Subject: auth.Controller()},
+			"controller",
+			auth.Key{Provider: "aws", Subject: auth.Controller()},
 			"provider=aws", "81f19deba9f1fc37fc5378888af763067ba938bffedfbdfb767ac5283e5a970b",
 		},
 		{
-			"controller's registry credentials", auth.Key{Provider: "aws", Subject: auth.Controller(), Image: "eu-west-1", STSRegion: "us-east-1"},
+			"controller's registry credentials",
+			auth.Key{Provider: "aws", Subject: auth.Controller(), Image: "eu-west-1", STSRegion: "us-east-1"},
 			"provider=aws,imageRepositoryKey=eu-west-1,stsRegion=us-east-1", "",
 		},
 		{
-			"aws", auth.Key{
+			"aws",
+			auth.Key{
 				Provider: "aws", Subject: sa, UID: "7b4e", Identity: "arn:aws:iam::123456789123:role/tenant-a",
 				Image: "eu-west-1", STSRegion: "eu-west-1",
 			},
@@ -56,7 +59,8 @@ func TestKeyVectors(t *testing.T) {
 				"imageRepositoryKey=eu-west-1,serviceAccountUID=7b4e,stsRegion=eu-west-1", "",
 		},
 		{
-			"everything", auth.Key{
+			"everything",
+			auth.Key{
 				Provider: "p", Subject: wi, UID: "u", Identity: "i", Scopes: list(t, "s1", "s2"), Image: "r", STSEndpoint: "https://sts.example",
 				ProxyURL: "http://proxy.example:8080", Audiences: list(t, "a1", "a2"), STSRegion: "g", CADigest: "c", Signer: "k",
 			},
@@ -65,7 +69,8 @@ func TestKeyVectors(t *testing.T) {
 				"stsRegion=g,caDigest=c,signer=k", "",
 		},
 		{
-			"separators in values", auth.Key{Provider: "p", Subject: sa, Identity: "a,scopes=b%\n é", Scopes: list(t, "x,y", "z=1")},
+			"separators in values",
+			auth.Key{Provider: "p", Subject: sa, Identity: "a,scopes=b%\n é", Scopes: list(t, "x,y", "z=1")},
 			"provider=p,serviceAccountName=puller,serviceAccountNamespace=tenant-a,cloudProviderIdentity=a%2Cscopes%3Db%25%0A%20%C3%A9,scopes=x%2Cy,z%3D1", "",
 		},
 	} {
@@ -130,7 +135,7 @@ func TestProxyPasswordEntersOnlyAsHash(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		key, err := auth.Resolve(t.Context(), w, append(w.optionsFor(t, "a"), auth.WithProxyURL(u), auth.WithSTSEndpoint("https://sts.example"))...)
+		key, err := auth.Resolve(t.Context(), w, append(w.options(), auth.WithProxyURL(u), auth.WithSTSEndpoint("https://sts.example"))...)
 		if err != nil {
 			t.Fatal(err)
 		}

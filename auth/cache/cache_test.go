@@ -56,11 +56,11 @@ func (o *office) fetch(key auth.Key) func(context.Context) (auth.Fetched, error)
 	}
 }
 
-func keyOf(t testing.TB, namespace, name string) auth.Key {
-	t.Helper()
+func keyOf(tb testing.TB, namespace, name string) auth.Key {
+	tb.Helper()
 	subject, err := auth.ServiceAccount(namespace, name)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return auth.Key{Provider: "test", Subject: subject, UID: "uid-" + name, Identity: "role"}
 }

@@ -60,8 +60,7 @@ func (e *entry) failed(key auth.Key, err error, now time.Time) *entry {
 	if doublings := next.failures - 1; doublings < 6 {
 		wait = min(lastRetry, firstRetry<<doublings)
 	}
-	var failure *auth.Error
-	if errors.As(err, &failure) {
+	if failure, ok := errors.AsType[*auth.Error](err); ok {
 		wait = max(wait, min(lastRetryAfter, failure.RetryAfter))
 	}
 	next.retryAt = now.Add(wait)

@@ -83,11 +83,12 @@ func (ts *tenants) victim(t *tenant, now time.Time) *entry {
 // bySize is a heap.Interface.
 type bySize []*tenant
 
-func (h bySize) Len() int           { return len(h) }
-func (h bySize) Less(i, j int) bool { return len(h[i].entries) > len(h[j].entries) }
-func (h bySize) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
+func (h *bySize) Len() int           { return len(*h) }
+func (h *bySize) Less(i, j int) bool { return len((*h)[i].entries) > len((*h)[j].entries) }
+func (h *bySize) Swap(i, j int) {
+	s := *h
+	s[i], s[j] = s[j], s[i]
+	s[i].index, s[j].index = i, j
 }
 
 // Push implements [heap.Interface].

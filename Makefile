@@ -1,0 +1,101 @@
+# `make` lists the targets. Everything is built into bin/ and kept there.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# Every module; those with tests; those that are linted.
+MODULES := api auth cloudtest . dev/controlplane test/e2e bench
+UNIT    := api auth cloudtest .
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+KUBE    := v1.36.3
+KUBE_LD := -s -w $(foreach p,k8s.io/component-base/version k8s.io/client-go/pkg/version,-X $(p).gitVersion=$(KUBE) -X $(p).gitMajor=1 -X $(p).gitMinor=36)
+
+# Sources that a binary is built from: it is built again only when one of them is newer.
+go_files      = $(shell find $(1) -name '*.go' -not -name '*_test.go' 2>/dev/null) $(wildcard $(addsuffix /go.mod,$(1)) $(addsuffix /go.sum,$(1)))
+PRODUCT      := $(call go_files,api auth cloudtest internal cmd charts) go.mod go.sum $(shell find charts -type f)
+CONTROLPLANE := $(call go_files,dev/controlplane)
+
+##@ Use
+.PHONY: help
+help: ## list the targets
+	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: build ## start all of it on this machine and show who may pull what (ONCE=1: end after the table)
+	@bin/lanyard up $(if $(ONCE),--once)
+
+.PHONY: build
+build: bin/lanyard bin/lanyard-controller bin/controlplane ## build all programs into bin/
+
+bin/lanyard: $(PRODUCT)
+	@echo "building $@"
+	@go build -ldflags '$(LDFLAGS)' -o $@ ./cmd/lanyard
+
+bin/lanyard-controller: $(PRODUCT)
+	@echo "building $@"
+	@go build -ldflags '$(LDFLAGS)' -o $@ ./cmd/lanyard-controller
+
+# A Kubernetes API server, etcd, controllers and kubectl in one program: some minutes, once.
+bin/controlplane: $(CONTROLPLANE)
+	@echo "building $@: Kubernetes itself, which takes some minutes on the first run"
+	@cd dev/controlplane && go build -ldflags '$(KUBE_LD)' -o ../../$@ .
+
+##@ Test
+.PHONY: test
+test: unit e2e ## run all tests: unit tests with the race detector, then e2e
+
+.PHONY: unit
+unit: ## run the unit tests of every module with the race detector
+	@for m in $(UNIT); do echo "== $$m"; (cd $$m && go test -race -shuffle=on ./...); done
+
+.PHONY: e2e
+e2e: build bin/minio ## run the black-box tests: real API server, local cloud, real registry
+	@cd test/e2e && go test -count=1 -timeout 30m ./...
+
+# MinIO's STS judges the same tokens as ours does. It is built from its module, as its makers document.
+bin/minio: test/e2e/minio/go.mod test/e2e/minio/go.sum
+	@echo "building $@: some minutes on the first run"
+	@cd test/e2e/minio && go build -o ../../../$@ github.com/minio/minio
+
+.PHONY: fuzz
+FUZZTIME ?= 10s
+fuzz: ## fuzz every target for FUZZTIME (default 10s)
+	@for m in $(UNIT); do cd $(CURDIR)/$$m; \
+	  grep -rl --include='*_test.go' '^func Fuzz' . | { if [ $$m = . ]; then grep -vE '^\./(api|auth|cloudtest|test|bench|dev)/'; else cat; fi || true; } | xargs -r -n1 dirname | sort -u | while read -r d; do \
+	    for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$d/*_test.go | sed 's/^func //'); do \
+	      echo "== $$m/$$d $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$d; done; done; done
+
+.PHONY: bench
+bench: bin/controlplane ## measure the library beside Flux's: case, ours, flux, ratio
+	@cd bench && go run . -controlplane ../bin/controlplane
+
+##@ Change
+.PHONY: generate
+generate: ## write generated files: deepcopy functions, CRDs, golden files
+	@dev/generate
+
+.PHONY: verify
+verify: ## fail when generated files or module files are stale
+	@dev/verify
+
+.PHONY: check
+check: lint verify ## what CI runs before the tests: format, lint, vet, generated files
+
+.PHONY: lint
+lint: bin/golangci-lint ## check format and style of every module
+	@for m in $(MODULES); do echo "== lint $$m"; (cd $$m && GOGC=50 $(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml --timeout 20m ./...); done
+
+.PHONY: format
+format: bin/golangci-lint ## format all Go files
+	@for m in $(MODULES); do (cd $$m && $(CURDIR)/bin/golangci-lint fmt --config $(CURDIR)/.golangci.yml ./...); done
+
+bin/golangci-lint: dev/tools/lint/go.mod
+	@echo "building $@"
+	@cd dev/tools/lint && go build -o ../../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: clean
+clean: ## remove what was built and the demonstration's state
+	@rm -rf bin .demo
