@@ -12,12 +12,14 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/chart"
+	"github.com/lanyard-dev/lanyard/internal/controller/flags"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files and the chart's README")
@@ -81,6 +83,7 @@ func TestRenderGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			fitTypes(t, objects)
+			controllerTakes(t, objects)
 		})
 	}
 }
@@ -101,6 +104,67 @@ func fitTypes(t *testing.T, objects []*unstructured.Unstructured) {
 		}
 		if _, _, err := decoder.Decode(data, nil, nil); err != nil {
 			t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+	}
+}
+
+// controllerTakes holds that every argument that the chart writes is a flag of
+// lanyard-controller, with a value that it accepts.
+func controllerTakes(t *testing.T, objects []*unstructured.Unstructured) {
+	t.Helper()
+	leases := map[string]bool{}
+	for _, args := range arguments(t, objects) {
+		parsed, _, err := flags.Parse(args, func(string) string { return "" })
+		if err != nil {
+			t.Errorf("%v: %v", args, err)
+			continue
+		}
+		if leases[parsed.LeaderElectID] {
+			t.Errorf("two shards share the lease %s", parsed.LeaderElectID)
+		}
+		leases[parsed.LeaderElectID] = true
+	}
+	for _, object := range objects {
+		for _, rule := range rules(t, object) {
+			for _, name := range rule.ResourceNames {
+				if !leases[name] {
+					t.Errorf("%s %s names the lease %s, which no shard holds", object.GetKind(), object.GetName(), name)
+				}
+				delete(leases, name)
+			}
+		}
+	}
+	for name := range leases {
+		t.Errorf("no role names the lease %s", name)
+	}
+}
+
+// TestShardsDivide holds that every object belongs to exactly one shard.
+func TestShardsDivide(t *testing.T) {
+	objects, err := chart.Objects(release(map[string]any{"shards": []any{"a", "b"}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range []labels.Set{
+		{},
+		{"team": "x"},
+		{"lanyard.dev/shard": ""},
+		{"lanyard.dev/shard": "a"},
+		{"lanyard.dev/shard": "b"},
+		{"lanyard.dev/shard": "unknown"},
+	} {
+		owners := 0
+		for _, args := range arguments(t, objects) {
+			parsed, _, err := flags.Parse(args, func(string) string { return "" })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if parsed.ShardSelector.Matches(object) {
+				owners++
+			}
+		}
+		if owners != 1 {
+			t.Errorf("an object labelled %v belongs to %d shards", object, owners)
 		}
 	}
 }
@@ -259,19 +323,19 @@ func TestNamespacesOnlyForSelector(t *testing.T) {
 // TestGrantReachesTheController holds that the difference between nobody, an
 // empty list and everybody survives the way from the values to the flag.
 func TestGrantReachesTheController(t *testing.T) {
-	const flag = "--controller-identity-namespaces="
+	const prefix = "--controller-identity-namespaces="
 	for name, test := range map[string]struct {
 		values string
 		want   string
 	}{
 		"absent":     {`{}`, ""},
 		"null":       {`identity: {controllerNamespaces: null}`, ""},
-		"everybody":  {`identity: {controllerNamespaces: {}}`, flag + `{}`},
-		"empty list": {`identity: {controllerNamespaces: {list: []}}`, flag + `{"list":[]}`},
-		"list":       {`identity: {controllerNamespaces: {list: [tenant-a, tenant-b]}}`, flag + `{"list":["tenant-a","tenant-b"]}`},
+		"everybody":  {`identity: {controllerNamespaces: {}}`, prefix + `{}`},
+		"empty list": {`identity: {controllerNamespaces: {list: []}}`, prefix + `{"list":[]}`},
+		"list":       {`identity: {controllerNamespaces: {list: [tenant-a, tenant-b]}}`, prefix + `{"list":["tenant-a","tenant-b"]}`},
 		"selector": {
 			`identity: {controllerNamespaces: {selector: {matchLabels: {team: a}}}}`,
-			flag + `{"selector":{"matchLabels":{"team":"a"}}}`,
+			prefix + `{"selector":{"matchLabels":{"team":"a"}}}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -284,8 +348,8 @@ func TestGrantReachesTheController(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := ""
-			for _, argument := range arguments(t, objects) {
-				if strings.HasPrefix(argument, flag) {
+			for _, argument := range arguments(t, objects)[0] {
+				if strings.HasPrefix(argument, prefix) {
 					got = argument
 				}
 			}
@@ -296,9 +360,10 @@ func TestGrantReachesTheController(t *testing.T) {
 	}
 }
 
-// arguments are those of the controller in the first StatefulSet.
-func arguments(t *testing.T, objects []*unstructured.Unstructured) []string {
+// arguments are those of the controller, for each shard.
+func arguments(t *testing.T, objects []*unstructured.Unstructured) [][]string {
 	t.Helper()
+	var all [][]string
 	for _, object := range objects {
 		if object.GetKind() != "StatefulSet" {
 			continue
@@ -311,10 +376,12 @@ func arguments(t *testing.T, objects []*unstructured.Unstructured) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return args
+		all = append(all, args)
 	}
-	t.Fatal("no StatefulSet")
-	return nil
+	if len(all) == 0 {
+		t.Fatal("no StatefulSet")
+	}
+	return all
 }
 
 // TestValuesRefused holds that what the chart cannot use is refused, with the
