@@ -60,9 +60,9 @@ type Store struct {
 	// create makes a file for writing; tests let it fail.
 	create func(name string) (file, error)
 
-	// tree is held while names appear (shared) or folders may go (exclusive), so that Collect never removes a folder
-	// under a Put. Only short metadata operations happen under it.
-	tree sync.RWMutex
+	// tree is held while names appear or go, so that Collect never removes a folder under a Put, and the count is exact.
+	// Nothing but short operations on names happens under it.
+	tree sync.Mutex
 
 	mu   sync.Mutex // guards the fields below; never held during I/O
 	used map[string]int64
@@ -179,6 +179,9 @@ func (s *Store) Put(ctx context.Context, o Object, write func(io.Writer) error) 
 		s.account(o.Namespace, -w.n)
 		return Stored{}, err
 	}
+	if err := s.syncDir(o.dir()); err != nil {
+		return Stored{}, err // the artifact is there, but a loss of power could take it away again
+	}
 	sum := hex.EncodeToString(w.hash.Sum(nil))
 	return Stored{
 		Path: path.Join(o.dir(), sum+fileSuffix), Digest: digestPrefix + sum, Size: w.n, Time: time.Now().UTC(),
@@ -187,14 +190,12 @@ func (s *Store) Put(ctx context.Context, o Object, write func(io.Writer) error) 
 
 // publish gives the finished file its name.
 func (s *Store) publish(o Object, tmp string, w *writer) error {
-	s.tree.RLock()
-	defer s.tree.RUnlock()
+	s.tree.Lock()
+	defer s.tree.Unlock()
 	if err := s.root.MkdirAll(o.dir(), 0o700); err != nil {
 		return fmt.Errorf("store the artifact: %w", full(err))
 	}
 	final := path.Join(o.dir(), hex.EncodeToString(w.hash.Sum(nil))+fileSuffix)
-	// Two Puts of the same content may both find no file, or both find one; the count is then off by one artifact
-	// until the next Open. It only serves the bounds.
 	before, err := s.root.Stat(final)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("store the artifact: %w", err)
@@ -205,16 +206,22 @@ func (s *Store) publish(o Object, tmp string, w *writer) error {
 	if before != nil {
 		s.account(o.Namespace, -before.Size())
 	}
-	return s.syncDir(o.dir())
+	return nil
 }
 
 // syncDir makes a rename survive a loss of power.
 func (s *Store) syncDir(dir string) error {
 	d, err := s.root.Open(dir)
-	if err != nil {
-		return fmt.Errorf("store the artifact: %w", err)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // removed meanwhile
 	}
-	return errors.Join(d.Sync(), d.Close())
+	if err != nil {
+		return fmt.Errorf("sync the artifact store: %w", err)
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("sync the artifact store: %w", full(err))
+	}
+	return nil
 }
 
 // writer counts, hashes and bounds what goes into a temporary file.
