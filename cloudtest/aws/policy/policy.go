@@ -179,7 +179,7 @@ func parseStatement(path string, kind Kind, raw json.RawMessage) (statement, err
 }
 
 func actionForm() *regexp.Regexp {
-	return regexp.MustCompile(`\A[a-z0-9-]+:[a-zA-Z0-9*?]+\z`)
+	return regexp.MustCompile(`\A[a-zA-Z0-9-]+:[a-zA-Z0-9*?]+\z`)
 }
 
 func parseActions(path string, kind Kind, raw json.RawMessage) ([]string, error) {
@@ -195,7 +195,7 @@ func parseActions(path string, kind Kind, raw json.RawMessage) ([]string, error)
 		if !form.MatchString(a) {
 			return nil, refuse(path, "%q is not an action: write service:Operation", a)
 		}
-		if kind == Trust && !strings.HasPrefix(a, "sts:") {
+		if kind == Trust && !strings.HasPrefix(strings.ToLower(a), "sts:") {
 			return nil, refuse(path, "%q: a trust policy allows actions of sts only", a)
 		}
 		actions[i] = strings.ToLower(a)
