@@ -125,9 +125,9 @@ func (a *Accounts) Lookup(_ context.Context, subject auth.Subject) (auth.Account
 	return auth.Account{Subject: subject, UID: known.uid, Attributes: known.attributes}, nil
 }
 
-// Subscribe implements [auth.AccountReader]. changed is called when an account's UID or an annotation that providers read
-// changes, and when an account goes; by then Lookup answers with what is new. It is not called when an account is first
-// seen: nobody can have known anything else of it.
+// Subscribe implements [auth.AccountReader]. changed is called when an account is created, when its UID or an annotation
+// that providers read changes, and when it goes; by then Lookup answers with what is new. It is not called for the accounts
+// that are there when the watch begins.
 func (a *Accounts) Subscribe(changed func(auth.Subject)) { a.index.subscribe(changed) }
 
 // Read implements [auth.Prover] with a live GET of the account's metadata. An account that is being deleted is gone.

@@ -137,11 +137,17 @@ func TestLookupFollowsTheCluster(t *testing.T) {
 		t.Errorf("after deletion subscribers find %+v", got)
 	}
 	s.put("tenant-a", "tenant-a-ecr-sa", "uid-2", nil)
-	eventually(t, accounts, func(account auth.Account, err error) bool { return err == nil && account.UID == "uid-2" })
+	if got := <-changes; got.err != nil || got.account.UID != "uid-2" || got.account.Attributes != nil {
+		t.Errorf("after creation subscribers find %+v", got)
+	}
 	s.put("tenant-a", "tenant-a-ecr-sa", "uid-3", nil) // deleted and created again
-	eventually(t, accounts, func(account auth.Account, err error) bool { return err == nil && account.UID == "uid-3" })
-	if got := <-changes; got.subject != tenantA(t) {
-		t.Errorf("told of %s", got.subject)
+	for got := range changes {
+		if got.subject != tenantA(t) {
+			t.Errorf("told of %s", got.subject)
+		}
+		if got.account.UID == "uid-3" {
+			break
+		}
 	}
 }
 

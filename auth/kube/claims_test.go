@@ -1,0 +1,70 @@
+package kube
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// A token passes as an account's proof only if it says so: subject, UID, one audience and an expiry in the future. No error
+// quotes the token.
+func FuzzClaims(f *testing.F) {
+	const subject, uid, audience = "system:serviceaccount:tenant-a:puller", "uid-1", "sts.amazonaws.com"
+	now := time.Now().Unix()
+	f.Add(subject, "tenant-a", "puller", uid, audience, "", now+600)
+	f.Add(subject, "tenant-a", "puller", "uid-2", audience, "", now+600)
+	f.Add(subject, "tenant-a", "puller", uid, audience, "https://kubernetes.default.svc", now+600)
+	f.Add("system:serviceaccount:tenant-a:puller ", "tenant-a", "puller", uid, audience, "", now-1)
+	account, err := auth.ServiceAccount("tenant-a", "puller")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, sub, namespace, name, gotUID, aud, more string, exp int64) {
+		audiences := []string{aud}
+		if more != "" {
+			audiences = append(audiences, more)
+		}
+		payload, err := json.Marshal(map[string]any{
+			"sub": sub, "aud": audiences, "exp": exp,
+			"kubernetes.io": map[string]any{"namespace": namespace, "serviceaccount": map[string]any{"name": name, "uid": gotUID}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		encoded := base64.RawURLEncoding.EncodeToString(payload)
+		said, err := readClaims("e30." + encoded + ".c2ln")
+		if err == nil {
+			err = said.answers(auth.Account{Subject: account, UID: uid}, audience)
+		}
+		want := sub == subject && namespace == "tenant-a" && name == "puller" && gotUID == uid && aud == audience && more == "" && exp > now
+		if passed := err == nil; passed && !want || !passed && want && exp < 1<<31 {
+			t.Errorf("%s passed: %t (%v)", payload, passed, err)
+		}
+		if err != nil && strings.Contains(err.Error(), encoded) {
+			t.Errorf("the token is in the error: %v", err)
+		}
+	})
+}
+
+// What is no ServiceAccount token at all.
+func FuzzReadClaims(f *testing.F) {
+	for _, token := range []string{"", ".", "..", "e30.e30.", "e30.bnVsbA.", "e30.W10.", "a.b.c.d", "e30.!.", "e30.eyJleHAiOjF9.", "e30.eyJleHAiOi0xfQ."} {
+		f.Add(token)
+	}
+	f.Fuzz(func(t *testing.T, token string) {
+		said, err := readClaims(token)
+		if err != nil {
+			if len(token) > 20 && strings.Contains(err.Error(), token) {
+				t.Errorf("the token is in the error: %v", err)
+			}
+			return
+		}
+		if year := said.expiresAt().Year(); year < 1970 || year > 2106 || strings.Count(token, ".") != 2 {
+			t.Errorf("%q: expires in %d", token, year)
+		}
+	})
+}
