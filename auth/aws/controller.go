@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
-	"github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/logging"
 
 	"github.com/lanyard-dev/lanyard/auth"
@@ -75,7 +75,7 @@ func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request
 func (p *Provider) buildableClient() *awshttp.BuildableClient {
 	own := p.pool.Own().Clone()
 	return awshttp.NewBuildableClient().WithTimeout(p.timeout).WithTransportOptions(func(t *http.Transport) {
-		t.Proxy, t.DialContext, t.DialTLSContext = own.Proxy, own.DialContext, own.DialTLSContext
+		t.Proxy, t.DialContext, t.DialTLSContext = noPlainProxy(own.Proxy), own.DialContext, own.DialTLSContext
 		t.ProxyConnectHeader, t.GetProxyConnectHeader = own.ProxyConnectHeader, own.GetProxyConnectHeader
 		t.TLSHandshakeTimeout, t.ResponseHeaderTimeout = own.TLSHandshakeTimeout, own.ResponseHeaderTimeout
 		t.MaxResponseHeaderBytes = own.MaxResponseHeaderBytes
@@ -87,6 +87,16 @@ func (p *Provider) buildableClient() *awshttp.BuildableClient {
 		t.TLSClientConfig.NextProtos = nil
 		t.DisableKeepAlives = true
 	})
+}
+
+// noPlainProxy keeps plain HTTP off the proxy: only the machine's own metadata services speak it, with credentials.
+func noPlainProxy(proxy func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
+	return func(request *http.Request) (*url.URL, error) {
+		if proxy == nil || request.URL.Scheme != "https" {
+			return nil, nil //nolint:nilnil // net/http's way to say that there is no proxy
+		}
+		return proxy(request)
+	}
 }
 
 // sourcesOf says where of the chain the credentials come from, the last of them first asked.
@@ -114,12 +124,6 @@ func configurationFault(err error) string {
 	return "a setting is not valid"
 }
 
-// isCanceled reports whether the SDK itself refused to ask, as it does when AWS_EC2_METADATA_DISABLED is set.
-func isCanceled(err error) bool {
-	_, ok := errors.AsType[*smithy.CanceledError](err)
-	return ok
-}
-
 func controllerError(ctx context.Context, err error, sources []awssdk.CredentialSource) error {
 	const (
 		where = "the AWS SDK's default chain"
@@ -134,14 +138,17 @@ func controllerError(ctx context.Context, err error, sources []awssdk.Credential
 	case slices.Contains(sources, awssdk.CredentialSourceIMDS):
 		// Instance metadata is asked last: whoever comes here has configured nothing, or runs on a node with a role.
 		f.fix = give
-		if f.code != auth.CodeUnreachable || isCanceled(err) {
-			f.code = auth.CodeIdentityMissing
+		if f.code != auth.CodeUnreachable {
+			f.code, f.what = auth.CodeIdentityMissing, "no identity is configured, and the node has none"
 		}
+	case f.code == auth.CodeRefused && httpStatus(err) == 0:
+		f.code, f.what = auth.CodeIdentityInvalid, "no request could be made"
+		f.fix = "check the controller's AWS_ variables, and that the token file they name is mounted"
 	default:
 		f.fix = "check the controller's AWS_ variables, and that the service they name can be reached"
 	}
 	stage := auth.StageExchange
-	if f.code == auth.CodeIdentityMissing {
+	if f.code == auth.CodeIdentityMissing || f.code == auth.CodeIdentityInvalid {
 		stage = auth.StageIdentity
 	}
 	return f.error(stage, "the controller's own credentials")

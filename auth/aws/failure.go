@@ -61,8 +61,12 @@ func sortFailure(ctx context.Context, err error, where string, secrets ...auth.S
 	if status == 0 {
 		f.code, f.what = auth.CodeUnreachable, disconnection(err)
 		f.fix = "check that " + where + " can be reached from the controller"
+		if _, sent := errors.AsType[*smithyhttp.RequestSendError](err); !sent {
+			f.code, f.what, f.fix = auth.CodeRefused, "the request could not be made", "report this as a fault of Lanyard"
+		}
 		if refused, ok := errors.AsType[*endpoint.AddressError](err); ok {
-			f.code, f.fix, f.cause = auth.CodeEndpointRefused, "", refused
+			f.code, f.what = auth.CodeEndpointRefused, "the address of "+printable(refused.Host, maxName)+" is "+refused.Kind
+			f.fix = "name a host that is reachable from outside, or have the administrator list it in --allowed-endpoint-hosts"
 		}
 		return f
 	}
@@ -118,11 +122,26 @@ func apiCode(err error) string {
 
 // httpStatus is the status of the answer; zero when there was none.
 func httpStatus(err error) int {
-	response, ok := errors.AsType[*smithyhttp.ResponseError](err)
-	if !ok || response.Response == nil || response.Response.Response == nil {
-		return 0
+	if response := responseOf(err); response != nil {
+		return response.StatusCode
 	}
-	return response.HTTPStatusCode()
+	// The client of container credentials has an error of its own.
+	var other interface {
+		smithy.APIError
+		HTTPStatusCode() int
+	}
+	if errors.As(err, &other) {
+		return other.HTTPStatusCode()
+	}
+	return 0
+}
+
+func responseOf(err error) *http.Response {
+	e, ok := errors.AsType[*smithyhttp.ResponseError](err)
+	if !ok || e.Response == nil {
+		return nil
+	}
+	return e.Response.Response
 }
 
 func isThrottle(code string, status int) bool {
@@ -134,11 +153,11 @@ func isThrottle(code string, status int) bool {
 
 // retryAfter is the answer's Retry-After header (RFC 9110 §10.2.3), in seconds or as a date.
 func retryAfter(err error) time.Duration {
-	response, ok := errors.AsType[*smithyhttp.ResponseError](err)
-	if !ok || response.Response == nil || response.Response.Response == nil {
+	response := responseOf(err)
+	if response == nil {
 		return 0
 	}
-	value := response.Response.Header.Get("Retry-After")
+	value := response.Header.Get("Retry-After")
 	wait := time.Duration(0)
 	if seconds, err := strconv.Atoi(value); err == nil {
 		wait = time.Duration(min(seconds, int(maxRetryAfter.Seconds()))) * time.Second

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -476,4 +477,9 @@ func TestExchangePerPartition(t *testing.T) {
 			t.Errorf("%s in %s: audience %q", test.role, test.region, audience)
 		}
 	}
+}
+
+// pemOf is a server's certificate in PEM.
+func pemOf(server *httptest.Server) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 }

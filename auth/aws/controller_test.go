@@ -1,0 +1,274 @@
+package aws_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/aws"
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+)
+
+// environment is that of a program without any identity; set adds to it.
+func environment(t *testing.T, set map[string]string) {
+	t.Helper()
+	for _, entry := range os.Environ() {
+		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "AWS_") {
+			t.Setenv(name, "")
+		}
+	}
+	none := filepath.Join(t.TempDir(), "none")
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("AWS_CONFIG_FILE", none)
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", none)
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	for name, value := range set {
+		t.Setenv(name, value)
+	}
+}
+
+func file(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(path, []byte(content), 0o600))
+	return path
+}
+
+func asController(w *world, t *testing.T) (auth.Token, error) {
+	t.Helper()
+	return auth.GetToken(t.Context(), w.aws, auth.WithController())
+}
+
+// irsa is the environment that EKS gives a Pod whose ServiceAccount has a role.
+func irsa(t *testing.T, w *world, trusted string) map[string]string {
+	t.Helper()
+
+	token, err := w.issuer.Mint(oidc.Claims{"sub": controllerSubject, "aud": []string{"sts.amazonaws.com"}})
+	must(t, err)
+	return map[string]string{
+		"AWS_ROLE_ARN": w.roleFor(t, "lanyard", trusted), "AWS_WEB_IDENTITY_TOKEN_FILE": file(t, token), "AWS_ROLE_SESSION_NAME": "controller",
+	}
+}
+
+const controllerSubject = "system:serviceaccount:lanyard-system:lanyard-controller"
+
+func TestControllerIRSA(t *testing.T) {
+	w := newWorld(t)
+	environment(t, irsa(t, w, controllerSubject))
+	token, err := asController(w, t)
+	must(t, err)
+	if whose, err := w.caller(t.Context(), token); err != nil || whose != "arn:aws:iam::123456789123:role/lanyard-ecr" {
+		t.Errorf("%s, %v", whose, err)
+	}
+	credentials, err := auth.GetToken(t.Context(), w.aws, auth.WithController(), auth.WithImageRepository(imageA))
+	if err != nil || credentials.(*auth.RegistryCredentials).Password.IsZero() {
+		t.Errorf("registry: %v, %v", credentials, err)
+	}
+}
+
+func TestControllerRefusedByTrust(t *testing.T) {
+	w := newWorld(t)
+	environment(t, irsa(t, w, "nobody"))
+	_, err := asController(w, t)
+	e, ok := errors.AsType[*auth.Error](err)
+	if !ok || e.Stage != auth.StageExchange || e.Code != auth.CodeTrustRefused || !strings.Contains(e.Fix, "AWS_ROLE_ARN") {
+		t.Errorf("%v", err)
+	}
+}
+
+// With AWS_CA_BUNDLE the SDK insists on a client that it can rebuild.
+func TestControllerCABundle(t *testing.T) {
+	w := newWorld(t)
+	set := irsa(t, w, controllerSubject)
+	set["AWS_CA_BUNDLE"] = file(t, string(w.cloud.CAPEM()))
+	environment(t, set)
+	trusting := w.base
+	w.base = &http.Transport{Proxy: trusting.Proxy} // knows the system's authorities only
+	w.aws = w.provider(t, aws.Config{Region: region})
+	_, err := asController(w, t)
+	must(t, err)
+	t.Setenv("AWS_CA_BUNDLE", "")
+	if _, err := asController(w, t); auth.CodeOf(err) != auth.CodeUnreachable {
+		t.Errorf("without the bundle: %v", err)
+	}
+	// Authorities that the provider has stay its own: the bundle is added to a copy.
+	w.base = &http.Transport{Proxy: trusting.Proxy, TLSClientConfig: trusting.TLSClientConfig.Clone()}
+	w.aws = w.provider(t, aws.Config{Region: region})
+	before := trusting.TLSClientConfig.RootCAs.Clone()
+	other := httptest.NewUnstartedServer(nil)
+	other.StartTLS()
+	defer other.Close()
+	t.Setenv("AWS_CA_BUNDLE", file(t, pemOf(other)))
+	_, err = asController(w, t)
+	must(t, err)
+	if !trusting.TLSClientConfig.RootCAs.Equal(before) {
+		t.Error("AWS_CA_BUNDLE was added to the authorities of all connections")
+	}
+}
+
+func TestControllerStaticKeys(t *testing.T) {
+	w := newWorld(t)
+	environment(t, map[string]string{"AWS_ACCESS_KEY_ID": "AKIA0000000000000000", "AWS_SECRET_ACCESS_KEY": "static-secret"})
+	token, err := asController(w, t)
+	must(t, err)
+	c := token.(*aws.Token).Credentials()
+	if c.AccessKeyID != "AKIA0000000000000000" || c.SecretAccessKey != "static-secret" || c.SessionToken != "" {
+		t.Error("other keys than those of the environment")
+	}
+	// Keys without an end are looked for again within the hour.
+	if d := token.GetDuration(); d <= 59*time.Minute || d > time.Hour {
+		t.Errorf("valid for %s", d)
+	}
+}
+
+func TestControllerPodIdentity(t *testing.T) {
+	w := newWorld(t)
+	agent := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/credentials" || r.Header.Get("Authorization") != "pod-token" {
+			http.Error(rw, "no", http.StatusForbidden)
+			return
+		}
+		_, _ = io.WriteString(rw, `{"AccessKeyId":"ASIAPOD","SecretAccessKey":"s","Token":"t","Expiration":"2124-01-01T00:00:00Z"}`)
+	}))
+	defer agent.Close()
+	environment(t, map[string]string{"AWS_CONTAINER_CREDENTIALS_FULL_URI": agent.URL + "/v1/credentials", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": file(t, "pod-token")})
+	token, err := asController(w, t)
+	must(t, err)
+	if c := token.(*aws.Token).Credentials(); c.AccessKeyID != "ASIAPOD" || c.Expires.Year() < 2123 {
+		t.Errorf("until %s", c.Expires)
+	}
+	t.Setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", file(t, "wrong"))
+	_, err = asController(w, t)
+	if e, ok := errors.AsType[*auth.Error](err); !ok || e.Code != auth.CodeRefused || e.Fix == "" {
+		t.Errorf("refused by the agent: %v", err)
+	}
+}
+
+// metadata is an EC2 instance metadata service.
+func metadata(t *testing.T, role string) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		const path = "/latest/meta-data/iam/security-credentials/"
+		switch {
+		case r.URL.Path == "/latest/api/token":
+			rw.Header().Set("X-Aws-Ec2-Metadata-Token-Ttl-Seconds", "21600")
+			_, _ = io.WriteString(rw, "imds-token")
+		case role != "" && r.URL.Path == path:
+			_, _ = io.WriteString(rw, role)
+		case role != "" && r.URL.Path == path+role:
+			_, _ = io.WriteString(rw, `{"Code":"Success","AccessKeyId":"ASIANODE","SecretAccessKey":"s","Token":"t","Expiration":"2124-01-01T00:00:00Z"}`)
+		default:
+			http.NotFound(rw, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestControllerInstanceMetadata(t *testing.T) {
+	w := newWorld(t) // its proxy refuses plain HTTP: metadata must not be asked through it
+	environment(t, map[string]string{"AWS_EC2_METADATA_DISABLED": "", "AWS_EC2_METADATA_SERVICE_ENDPOINT": metadata(t, "node")})
+	token, err := asController(w, t)
+	must(t, err)
+	if c := token.(*aws.Token).Credentials(); c.AccessKeyID != "ASIANODE" {
+		t.Error("other keys than those of the node")
+	}
+	for name, set := range map[string]map[string]string{
+		"no role":  {"AWS_EC2_METADATA_SERVICE_ENDPOINT": metadata(t, "")},
+		"disabled": {"AWS_EC2_METADATA_DISABLED": "true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for name, value := range set {
+				t.Setenv(name, value)
+			}
+			_, err := asController(w, t)
+			if e, ok := errors.AsType[*auth.Error](err); !ok || e.Stage != auth.StageIdentity || e.Code != auth.CodeIdentityMissing || !strings.Contains(e.Fix, "IRSA") {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	t.Run("away", func(t *testing.T) {
+		t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://127.0.0.1:1")
+		if _, err := asController(w, t); auth.CodeOf(err) != auth.CodeUnreachable || !strings.Contains(err.Error(), "IRSA") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestControllerStartsNoProgram(t *testing.T) {
+	for name, config := range map[string]string{
+		"default profile": "[default]\ncredential_process = PROGRAM\n",
+		"source profile":  "[default]\nrole_arn = arn:aws:iam::123456789123:role/r\nsource_profile = base\n[profile base]\ncredential_process = PROGRAM\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			trace := filepath.Join(t.TempDir(), "started")
+			program := filepath.Join(t.TempDir(), "program")
+			must(t, os.WriteFile(program, []byte("#!/bin/sh\ntouch "+trace+"\necho '{\"Version\":1,\"AccessKeyId\":\"a\",\"SecretAccessKey\":\"b\"}'\n"), 0o700))
+			environment(t, map[string]string{"AWS_CONFIG_FILE": file(t, strings.ReplaceAll(config, "PROGRAM", program))})
+			_, err := asController(w, t)
+			e, ok := errors.AsType[*auth.Error](err)
+			if !ok || e.Code != auth.CodeOptionUnsupported || !strings.Contains(e.Error(), "credential_process") || e.Fix == "" {
+				t.Errorf("%v", err)
+			}
+			if _, err := os.Stat(trace); !os.IsNotExist(err) {
+				t.Errorf("the program was started: %v", err)
+			}
+		})
+	}
+}
+
+func TestControllerConfigurationFaults(t *testing.T) {
+	for name, test := range map[string]struct {
+		set  map[string]string
+		text string
+	}{
+		"profile": {map[string]string{"AWS_PROFILE": "none"}, "the profile none does not exist"},
+		"bundle":  {map[string]string{"AWS_CA_BUNDLE": file(t, "no certificate")}, "a setting is not valid"},
+		"token":   {map[string]string{"AWS_ROLE_ARN": roleA, "AWS_WEB_IDENTITY_TOKEN_FILE": "/none/token"}, "the token file they name is mounted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			environment(t, test.set)
+			_, err := asController(w, t)
+			if e, ok := errors.AsType[*auth.Error](err); !ok || e.Stage != auth.StageIdentity || e.Fix == "" || !strings.Contains(e.Error(), test.text) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// The rule is held where the token is made as well as where the options are read.
+func TestControllerTakesNoDetour(t *testing.T) {
+	w := newWorld(t)
+	environment(t, irsa(t, w, controllerSubject))
+	for name, request := range map[string]*auth.Request{
+		"endpoint": {Key: auth.Key{Subject: auth.Controller(), STSRegion: region, STSEndpoint: "https://sts.eu-west-1.amazonaws.com"}},
+		"proxy":    {Key: auth.Key{Subject: auth.Controller(), STSRegion: region}, ProxyURL: &url.URL{Scheme: "http", Host: "proxy:1"}},
+	} {
+		if _, err := w.aws.NewControllerToken(t.Context(), request); auth.CodeOf(err) != auth.CodeEndpointRefused {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if n := w.exchanges(); n != 0 {
+		t.Errorf("%d exchanges", n)
+	}
+}
+
+func TestControllerRegion(t *testing.T) {
+	w := newWorld(t)
+	environment(t, irsa(t, w, controllerSubject))
+	_, err := auth.GetToken(t.Context(), w.aws, auth.WithController(), auth.WithSTSRegion("us-west-2"))
+	must(t, err)
+	if calls := w.calls("sts"); len(calls) != 1 || calls[0].Host != "sts.us-west-2.amazonaws.com" {
+		t.Errorf("%+v", calls)
+	}
+}
