@@ -1,0 +1,99 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+const (
+	// tokenLife is the life of a ServiceAccount's token, as a kubelet asks for it.
+	tokenLife = time.Hour
+	// renewAfter is when it is replaced; clients read the file again each minute.
+	renewAfter = tokenLife / 2
+	// renewRetry is the pause after a renewal that failed.
+	renewRetry = 10 * time.Second
+)
+
+// tokenFile is what a kubelet does for a Pod: a file with a ServiceAccount's token that is renewed, here with a kubeconfig
+// that names it.
+type tokenFile struct {
+	kubeconfig string
+
+	path, account string
+	world         *World
+	cancel        context.CancelFunc
+	ended         sync.WaitGroup
+}
+
+// newTokenFile writes the first token and the kubeconfig into dir and renews the token until it is closed.
+func (w *World) newTokenFile(ctx context.Context, account, dir string) (*tokenFile, error) {
+	t := &tokenFile{
+		kubeconfig: filepath.Join(dir, "kubeconfig"), path: filepath.Join(dir, "token"), account: account, world: w,
+	}
+	if err := t.renew(ctx); err != nil {
+		return nil, err
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters["local"] = &clientcmdapi.Cluster{Server: w.plane.Server(), CertificateAuthority: w.plane.CAFile()}
+	config.AuthInfos[account] = &clientcmdapi.AuthInfo{TokenFile: t.path}
+	config.Contexts["local"] = &clientcmdapi.Context{Cluster: "local", AuthInfo: account, Namespace: Namespace}
+	config.CurrentContext = "local"
+	data, err := clientcmd.Write(*config)
+	if err != nil {
+		return nil, fmt.Errorf("write the kubeconfig of %s: %w", account, err)
+	}
+	if err := writeFile(t.kubeconfig, data); err != nil {
+		return nil, fmt.Errorf("write the kubeconfig of %s: %w", account, err)
+	}
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	t.cancel = cancel
+	t.ended.Go(func() { t.run(life) })
+	return t, nil
+}
+
+func (t *tokenFile) run(ctx context.Context) {
+	wait := renewAfter
+	for {
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		if wait = renewAfter; t.renew(ctx) != nil {
+			wait = renewRetry // the token has half its life left; the controller logs what it cannot do without one
+		}
+	}
+}
+
+func (t *tokenFile) renew(ctx context.Context) error {
+	seconds := int64(tokenLife / time.Second)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	answer, err := t.world.typed.CoreV1().ServiceAccounts(Namespace).CreateToken(ctx, t.account, request, metav1.CreateOptions{FieldManager: FieldManager})
+	if err != nil {
+		return fmt.Errorf("request a token of ServiceAccount %s/%s: %w", Namespace, t.account, err)
+	}
+	if answer.Status.Token == "" {
+		return errors.New("the API server answered a TokenRequest without a token")
+	}
+	if err := writeFile(t.path, []byte(answer.Status.Token)); err != nil {
+		return fmt.Errorf("write the token of %s: %w", t.account, err)
+	}
+	return nil
+}
+
+// close ends the renewal. It is safe to call twice.
+func (t *tokenFile) close() {
+	t.cancel()
+	t.ended.Wait()
+}

@@ -1,0 +1,152 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Names in a world's folder.
+const (
+	lockName       = "lanyard.lock"
+	stateName      = "cloud.json"
+	caName         = "cloud-ca.pem"
+	clusterName    = "cluster"
+	controllerName = "controller"
+)
+
+// stopGrace is what a control plane whose owner was killed has to end: its own ten seconds and some.
+const stopGrace = 15 * time.Second
+
+var (
+	// ErrInUse says that another process runs a world in the folder.
+	ErrInUse = errors.New("in use")
+	// ErrForeign says that a folder holds files that no world made.
+	ErrForeign = errors.New("holds files that lanyard did not make")
+)
+
+// folder is a folder that belongs to this process until it is released.
+type folder struct {
+	path string
+	lock *os.File
+}
+
+// claim takes a folder and empties it of what a former world left there, which may have crashed. It never removes anything
+// from a folder that holds other files.
+func claim(ctx context.Context, path string) (*folder, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("find the folder: %w", err)
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder: %w", err)
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the folder: %w", err)
+	}
+	lockPath := filepath.Join(path, lockName)
+	if _, err := os.Lstat(lockPath); len(entries) > 0 && errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("folder %s %w; name another with --dir", path, ErrForeign)
+	}
+	lock, err := os.OpenFile(lockPath, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the folder is the caller's
+	if err != nil {
+		return nil, fmt.Errorf("open the folder's lock: %w", err)
+	}
+	f := &folder{path: path, lock: lock}
+	if err := f.take(ctx); err != nil {
+		_ = lock.Close() // the first error is the one to report
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *folder) take(ctx context.Context) error {
+	if err := flock(f.lock); err != nil {
+		owner := "another process"
+		if text, readErr := os.ReadFile(f.lock.Name()); readErr == nil && len(text) > 0 {
+			owner = "process " + strings.TrimSpace(string(text))
+		}
+		return fmt.Errorf("folder %s is %w by %s; stop that (Ctrl-C), or name another folder with --dir", f.path, ErrInUse, owner)
+	}
+	if err := f.awaitCluster(ctx); err != nil {
+		return err
+	}
+	if err := f.empty(); err != nil {
+		return err
+	}
+	if err := f.lock.Truncate(0); err != nil {
+		return fmt.Errorf("write the folder's lock: %w", err)
+	}
+	if _, err := f.lock.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0); err != nil {
+		return fmt.Errorf("write the folder's lock: %w", err)
+	}
+	return nil
+}
+
+// awaitCluster waits for the end of a control plane whose owner was killed: it stops by itself, and writes until it has.
+func (f *folder) awaitCluster(ctx context.Context) error {
+	lock, err := os.OpenFile(filepath.Join(f.path, clusterName, "lock"), os.O_RDWR, 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open the former control plane's lock: %w", err)
+	}
+	defer func() { _ = lock.Close() }()
+	ctx, cancel := context.WithTimeout(ctx, stopGrace)
+	defer cancel()
+	if err := poll(ctx, func(context.Context) (bool, error) { return flock(lock) == nil, nil }); err != nil {
+		return fmt.Errorf("folder %s is %w by a control plane that an earlier run left; end that process, or name another folder with --dir: %w",
+			f.path, ErrInUse, err)
+	}
+	return nil
+}
+
+func (f *folder) empty() error {
+	entries, err := os.ReadDir(f.path)
+	if err != nil {
+		return fmt.Errorf("read the folder: %w", err)
+	}
+	for _, e := range entries {
+		if e.Name() == lockName {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(f.path, e.Name())); err != nil {
+			return fmt.Errorf("empty the folder of the former run: %w", err)
+		}
+	}
+	return nil
+}
+
+// release gives the folder back. Its files stay, for people to read.
+func (f *folder) release() error { return f.lock.Close() }
+
+func (f *folder) join(elements ...string) string {
+	return filepath.Join(append([]string{f.path}, elements...)...)
+}
+
+// pollInterval is the pause between two looks at something on this machine.
+const pollInterval = 50 * time.Millisecond
+
+// poll asks again and again until the answer is yes, there is an error, or ctx ends, whose cause is then the error.
+func poll(ctx context.Context, ask func(context.Context) (bool, error)) error {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		if done, err := ask(ctx); done || err != nil {
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package local
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/report"
+)
+
+// patience is how long a row that is not as expected may stay unchanged before nothing more is hoped for. It is longer than
+// the controller's first retries.
+const patience = 30 * time.Second
+
+// Settle waits until every OCIRepository is as it should be, or none has changed for 30 seconds. Progress, which may be nil,
+// is called with the number of rows that are as they should be and of all, whenever it changes. It returns the rows as they
+// are then; a controller that ends is an error.
+func (w *World) Settle(ctx context.Context, progress func(settled, total int)) ([]report.Row, error) {
+	var rows []report.Row
+	var changed time.Time
+	reported := -1
+	err := w.watch(ctx, func(list *v1alpha1.OCIRepositoryList, now time.Time) bool {
+		latest := report.All(list.Items)
+		if changed.IsZero() || !reflect.DeepEqual(latest, rows) {
+			rows, changed = latest, now
+		}
+		settled := 0
+		for _, r := range rows {
+			if r.OK() {
+				settled++
+			}
+		}
+		if settled != reported && progress != nil {
+			reported = settled
+			progress(settled, len(rows))
+		}
+		return settled == len(rows) || now.Sub(changed) > patience
+	})
+	if err != nil {
+		return rows, fmt.Errorf("wait for the objects: %w", err)
+	}
+	return rows, nil
+}
+
+// Confirm asks for every OCIRepository to be reconciled once more, waits until that is done, and returns the rows as they are
+// then: what is refused must stay refused.
+func (w *World) Confirm(ctx context.Context) ([]report.Row, error) {
+	var list v1alpha1.OCIRepositoryList
+	if err := w.client.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("list the objects: %w", err)
+	}
+	request := time.Now().UTC().Format(time.RFC3339Nano)
+	for i := range list.Items {
+		o := &list.Items[i]
+		patch := client.MergeFrom(o.DeepCopy())
+		if o.Annotations == nil {
+			o.Annotations = map[string]string{}
+		}
+		o.Annotations[meta.ReconcileRequestedAnnotation] = request
+		if err := w.client.Patch(ctx, o, patch, client.FieldOwner(FieldManager)); err != nil {
+			return nil, fmt.Errorf("ask for a reconciliation of %s/%s: %w", o.Namespace, o.Name, err)
+		}
+	}
+	var rows []report.Row
+	err := w.watch(ctx, func(list *v1alpha1.OCIRepositoryList, _ time.Time) bool {
+		rows = report.All(list.Items)
+		for _, o := range list.Items {
+			if !o.Spec.Suspend && o.Status.LastHandledReconcileAt != o.Annotations[meta.ReconcileRequestedAnnotation] {
+				return false
+			}
+		}
+		return true
+	})
+	if err != nil {
+		return rows, fmt.Errorf("wait for one more reconciliation: %w", err)
+	}
+	return rows, nil
+}
+
+// watch shows the OCIRepositories again and again until look is satisfied, a part of the world ends, or ctx does.
+func (w *World) watch(ctx context.Context, look func(*v1alpha1.OCIRepositoryList, time.Time) bool) error {
+	return poll(ctx, func(ctx context.Context) (bool, error) {
+		if err := w.Err(); err != nil {
+			return false, err
+		}
+		var list v1alpha1.OCIRepositoryList
+		if err := w.client.List(ctx, &list); err != nil {
+			return false, err
+		}
+		return look(&list, time.Now()), nil
+	})
+}
+
+// Err is nil while all parts of the world run, and else how one of them ended.
+func (w *World) Err() error {
+	if err := w.plane.Err(); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.children {
+		if err := c.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckArtifacts fetches the artifact of every OCIRepository that has one from the address in its status, and compares it
+// with what the status says of it and with what was pushed. The errors of all are joined.
+func (w *World) CheckArtifacts(ctx context.Context) error {
+	var list v1alpha1.OCIRepositoryList
+	if err := w.client.List(ctx, &list); err != nil {
+		return fmt.Errorf("list the objects: %w", err)
+	}
+	client := directClient()
+	defer client.CloseIdleConnections()
+	var errs []error
+	for i := range list.Items {
+		o := &list.Items[i]
+		if o.Status.Artifact == nil {
+			continue
+		}
+		err := checkArtifact(ctx, client, o.Status.Artifact)
+		if err == nil {
+			err = w.checkRevision(o)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("artifact of %s/%s: %w", o.Namespace, o.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func checkArtifact(ctx context.Context, client *http.Client, a *v1alpha1.Artifact) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL, nil)
+	if err != nil {
+		return errors.New("status.artifact.url is not a URL") // its text is a key to the artifact
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("it cannot be fetched: %w", errors.Unwrap(err))
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("it cannot be fetched: HTTP %d", res.StatusCode)
+	}
+	hash := sha256.New()
+	size, err := io.Copy(hash, res.Body)
+	if err != nil {
+		return fmt.Errorf("it cannot be fetched: %w", err)
+	}
+	if digest := "sha256:" + hex.EncodeToString(hash.Sum(nil)); digest != a.Digest || size != a.Size {
+		return fmt.Errorf("it is %s of %d bytes, the status says %s of %d bytes", digest, size, a.Digest, a.Size)
+	}
+	return nil
+}
+
+// checkRevision compares an artifact's revision with what this world pushed under its tag, if it did.
+func (w *World) checkRevision(o *v1alpha1.OCIRepository) error {
+	if o.Spec.Ref == nil {
+		return nil
+	}
+	w.mu.Lock()
+	digest, ok := w.pushed[o.Spec.URL+":"+o.Spec.Ref.Tag]
+	w.mu.Unlock()
+	if revision := o.Status.Artifact.Revision; ok && !strings.HasSuffix(revision, "@"+digest) {
+		return fmt.Errorf("its revision is %s, but %s was pushed", revision, digest)
+	}
+	return nil
+}

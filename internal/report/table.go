@@ -1,0 +1,136 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/lanyard-dev/lanyard/examples"
+)
+
+// maxWhy is the length of the column WHY, in runes, where the table is not wide.
+const maxWhy = 96
+
+// Table writes rows as a table for people. Where it is wide, nothing is shortened.
+func Table(w io.Writer, rows []Row, wide bool) error {
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	expectations := false
+	for _, r := range rows {
+		expectations = expectations || r.Expected != ""
+	}
+	titles := []string{"NAMESPACE", "OBJECT", "IDENTITY", "RESULT"}
+	if expectations {
+		titles = append(titles, "EXPECTED")
+	}
+	line(t, append(titles, "WHY"))
+	for _, r := range rows {
+		cells := []string{r.Namespace, r.Name, r.identity(wide), r.result(wide)}
+		if expectations {
+			cells = append(cells, r.expected())
+		}
+		line(t, append(cells, r.why(wide)))
+	}
+	return t.Flush()
+}
+
+func line(w io.Writer, cells []string) {
+	for i, c := range cells {
+		cells[i] = plain(c)
+	}
+	_, _ = fmt.Fprintln(w, strings.Join(cells, "\t")) // a tabwriter reports its errors when flushed
+}
+
+// plain takes the control characters out of a text that a tenant or a registry may have written: they would move the
+// terminal's cursor or the table's cells.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == utf8.RuneError {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+func (r Row) identity(wide bool) string {
+	switch account, isAccount := strings.CutPrefix(r.Subject, "system:serviceaccount:"+r.Namespace+":"); {
+	case r.Identity != "" && wide:
+		return r.Identity + " for " + r.Subject
+	case r.Identity != "":
+		return shortARN(r.Identity)
+	case r.Subject == "":
+		return "-"
+	case wide:
+		return "none for " + r.Subject
+	case isAccount:
+		return "none for serviceaccount/" + account
+	default:
+		return "none for " + r.Subject
+	}
+}
+
+// shortARN is the resource of an ARN, "role/<name>", which tells tenants apart; anything else is returned as it is.
+func shortARN(s string) string {
+	const fields = 6 // arn:<partition>:<service>:<region>:<account>:<resource>
+	if parts := strings.SplitN(s, ":", fields); len(parts) == fields && parts[0] == "arn" {
+		return parts[fields-1]
+	}
+	return s
+}
+
+func (r Row) result(wide bool) string {
+	if r.Result != Pulled {
+		return string(r.Result)
+	}
+	if wide {
+		return string(r.Result) + " " + r.Revision
+	}
+	return string(r.Result) + " " + ShortRevision(r.Revision)
+}
+
+// ShortRevision shortens the digest in a revision to the seven digits by which people tell digests apart.
+func ShortRevision(revision string) string {
+	const digits = 7
+	tag, digest, tagged := strings.Cut(revision, "@")
+	if !tagged {
+		tag, digest = "", revision
+	}
+	if _, hex, ok := strings.Cut(digest, ":"); ok && len(hex) > digits {
+		digest = hex[:digits]
+	}
+	if tagged {
+		return tag + "@" + digest
+	}
+	return digest
+}
+
+func (r Row) expected() string {
+	switch {
+	case r.AsExpected == nil:
+		return "-"
+	case *r.AsExpected:
+		return "yes"
+	default:
+		return "NO: " + r.Expected
+	}
+}
+
+func (r Row) why(wide bool) string {
+	if r.Expected != "" && CheckExpectation(r.Expected) != nil {
+		return "annotation " + examples.ExpectAnnotation + " is neither " + ExpectPulled + " nor " + ExpectRefused + "<reason>"
+	}
+	if r.Reason == "" {
+		return "the controller has not seen it yet"
+	}
+	why := r.Reason + ": " + r.Message
+	if wide {
+		return why
+	}
+	runes := []rune(why)
+	if len(runes) > maxWhy {
+		return string(runes[:maxWhy-1]) + "…"
+	}
+	return why
+}
