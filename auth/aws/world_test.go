@@ -6,7 +6,9 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -207,4 +209,26 @@ func withAttribute(account auth.Account, name, value string) auth.Account {
 	account.Attributes = maps.Clone(account.Attributes)
 	account.Attributes[name] = value
 	return account
+}
+
+func roleWithoutPermissions(name string, trust json.RawMessage) cloudaws.Role {
+	return cloudaws.Role{Name: name, TrustPolicy: trust}
+}
+
+// splice answers a CONNECT request with a connection to address.
+func splice(ctx context.Context, rw http.ResponseWriter, address string) {
+	far, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		http.Error(rw, "no", http.StatusBadGateway)
+		return
+	}
+	defer far.Close()
+	near, _, err := http.NewResponseController(rw).Hijack()
+	if err != nil {
+		return
+	}
+	defer near.Close()
+	_, _ = io.WriteString(near, "HTTP/1.1 200 OK\r\n\r\n")
+	go func() { _, _ = io.Copy(far, near) }()
+	_, _ = io.Copy(near, far)
 }

@@ -1,0 +1,240 @@
+package transport_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/auth/transport"
+)
+
+var errRefused = errors.New("refused by the guard")
+
+// dials counts connections, or refuses them.
+type dials struct {
+	n      atomic.Int32
+	refuse bool
+}
+
+func (d *dials) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	d.n.Add(1)
+	if d.refuse {
+		return nil, errRefused
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, address)
+}
+
+func newPool(t *testing.T, options transport.Options) *transport.Pool {
+	t.Helper()
+	pool, err := transport.NewPool(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+func parse(t *testing.T, s string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func get(t *testing.T, tr *http.Transport, target string) (*http.Response, error) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := tr.RoundTrip(request)
+	if err == nil {
+		t.Cleanup(func() { _ = response.Body.Close() })
+	}
+	return response, err
+}
+
+func TestNewPoolRefuses(t *testing.T) {
+	var d dials
+	for name, options := range map[string]transport.Options{
+		"insecure": {Dial: d.dial, Base: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}},
+		"no dial":  {},
+		"size":     {Dial: d.dial, Size: -1},
+	} {
+		if _, err := transport.NewPool(options); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func TestVerificationIsAlwaysOn(t *testing.T) {
+	var d dials
+	old := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS10}}
+	for name, base := range map[string]*http.Transport{"default": nil, "bare": {}, "old": old} {
+		pool := newPool(t, transport.Options{Base: base, Dial: d.dial})
+		proxy := parse(t, "http://proxy.example.org:3128")
+		for kind, tr := range map[string]*http.Transport{"own": pool.Own(), "host": pool.Host(parse(t, "https://x.example.org")), "proxy": pool.Proxy(proxy)} {
+			c := tr.TLSClientConfig
+			if c == nil || c.InsecureSkipVerify || c.MinVersion < tls.VersionTLS12 {
+				t.Errorf("%s, %s: %+v", name, kind, c)
+			}
+		}
+	}
+	if old.TLSClientConfig.MinVersion != tls.VersionTLS10 {
+		t.Error("the base itself was changed")
+	}
+}
+
+func TestWhoDials(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	guard := &dials{refuse: true}
+	unguarded := func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("the guard was passed by")
+	}
+	base := &http.Transport{
+		DialTLSContext: unguarded, Dial: func(string, string) (net.Conn, error) { return nil, errors.New("the guard was passed by") },
+	}
+	pool := newPool(t, transport.Options{Base: base, Dial: guard.dial})
+	for name, tr := range map[string]*http.Transport{
+		"host":        pool.Host(parse(t, "https://x.example.org")),
+		"http proxy":  pool.Proxy(parse(t, "http://proxy.example.org")),
+		"https proxy": pool.Proxy(parse(t, "https://proxy.example.org")),
+	} {
+		for _, target := range []string{"https://x.example.org", "http://x.example.org"} {
+			if _, err := get(t, tr, target); !errors.Is(err, errRefused) {
+				t.Errorf("%s to %s: %v", name, target, err)
+			}
+		}
+	}
+	// The administrator's own way is not the guard's business.
+	own := newPool(t, transport.Options{Dial: guard.dial, Base: &http.Transport{}})
+	if _, err := get(t, own.Own(), server.URL); err != nil {
+		t.Error(err)
+	}
+	// Neither is the way through the administrator's proxy, which may well be on loopback.
+	proxied := newPool(t, transport.Options{Dial: guard.dial, Base: &http.Transport{Proxy: func(r *http.Request) (*url.URL, error) {
+		if r.URL.Host == "direct.example.org" {
+			return nil, nil
+		}
+		return parse(t, server.URL), nil
+	}}})
+	if _, err := get(t, proxied.Host(parse(t, "http://x.example.org")), "http://x.example.org"); err != nil {
+		t.Error(err)
+	}
+	if _, err := get(t, proxied.Host(parse(t, "http://direct.example.org")), "http://direct.example.org"); !errors.Is(err, errRefused) {
+		t.Errorf("past the administrator's proxy: %v", err)
+	}
+}
+
+// What the administrator's proxy may know, a tenant's must not.
+func TestTenantProxyGetsNothingOfOurs(t *testing.T) {
+	var got http.Header
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r.Header.Clone()
+		http.Error(w, "no", http.StatusForbidden)
+	}))
+	defer proxy.Close()
+	var d dials
+	base := &http.Transport{
+		Proxy:              http.ProxyURL(parse(t, "http://admin:password@proxy.internal")),
+		ProxyConnectHeader: http.Header{"X-Admin": {"secret"}},
+		GetProxyConnectHeader: func(context.Context, *url.URL, string) (http.Header, error) {
+			return http.Header{"X-Admin": {"secret"}}, nil
+		},
+		TLSClientConfig: &tls.Config{
+			Certificates:         []tls.Certificate{{}},
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &tls.Certificate{}, nil },
+			MinVersion:           tls.VersionTLS12,
+		},
+	}
+	pool := newPool(t, transport.Options{Base: base, Dial: d.dial})
+	theirs := parse(t, proxy.URL)
+	theirs.User = url.UserPassword("tenant", "theirs")
+	tr := pool.Proxy(theirs)
+	if _, err := get(t, tr, "https://sts.eu-west-1.amazonaws.com"); err == nil {
+		t.Fatal("the proxy refused, and there was an answer")
+	}
+	want := "Basic dGVuYW50OnRoZWlycw==" // tenant:theirs
+	if got.Get("X-Admin") != "" || got.Get("Proxy-Authorization") != want {
+		t.Errorf("the tenant's proxy was sent %v", got)
+	}
+	if c := tr.TLSClientConfig; len(c.Certificates) != 0 || c.GetClientCertificate != nil {
+		t.Error("the tenant's proxy is shown the administrator's client certificate")
+	}
+}
+
+func TestConnectionsAreKept(t *testing.T) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer proxy.Close()
+	var d dials
+	pool := newPool(t, transport.Options{Dial: d.dial})
+	for range 5 {
+		response, err := get(t, pool.Proxy(parse(t, proxy.URL)), "http://example.org")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+	}
+	if n := d.n.Load(); n != 1 {
+		t.Errorf("%d connections, want 1", n)
+	}
+	// Another password is another way: connections are not lent from one tenant to the next.
+	other := parse(t, proxy.URL)
+	other.User = url.UserPassword("tenant", "b")
+	if pool.Proxy(other) == pool.Proxy(parse(t, proxy.URL)) {
+		t.Error("two tenants of one proxy share connections")
+	}
+}
+
+func TestPoolIsBounded(t *testing.T) {
+	var d dials
+	pool := newPool(t, transport.Options{Dial: d.dial, Size: 3})
+	proxy := func(i int) *http.Transport {
+		return pool.Proxy(parse(t, fmt.Sprintf("http://proxy-%d.example.org", i)))
+	}
+	first := proxy(0)
+	proxy(1)
+	proxy(2)
+	if proxy(0) != first {
+		t.Error("a proxy has two transports")
+	}
+	second := proxy(1)
+	proxy(3) // pushes out 2, the one that was not used for longest
+	if proxy(0) != first || proxy(1) != second {
+		t.Error("the wrong one was pushed out")
+	}
+	if n := pool.Len(); n != 3 {
+		t.Errorf("%d transports, want 3", n)
+	}
+}
+
+func TestPoolConcurrently(t *testing.T) {
+	var d dials
+	pool := newPool(t, transport.Options{Dial: d.dial, Size: 2})
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for j := range 100 {
+				pool.Proxy(&url.URL{Scheme: "http", Host: fmt.Sprintf("proxy-%d:1", (i+j)%5)})
+				pool.Own()
+				pool.Host(&url.URL{Scheme: "https", Host: "x"})
+			}
+			pool.Close()
+		})
+	}
+	wg.Wait()
+	if n := pool.Len(); n > 2 {
+		t.Errorf("%d transports, want at most 2", n)
+	}
+}
