@@ -1,0 +1,312 @@
+package ocirepository
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+)
+
+func TestEveryTenantFetchesAsItself(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	w.tenant("tenant-a", roleA)
+	w.tenant("tenant-b", roleB)
+	for namespace, role := range map[string]string{"tenant-a": roleA, "tenant-b": roleB} {
+		o, result := w.reconcile(w.create(namespace, "app", nil))
+		if c := ready(o); c.Status != metav1.ConditionTrue || c.Reason != meta.ReasonSucceeded {
+			t.Fatalf("%s: Ready is %+v", namespace, c)
+		}
+		id := o.Status.Identity
+		if id == nil || id.Subject != "system:serviceaccount:"+namespace+":puller" || id.CloudIdentity != role || id.Provider != "aws" || id.ExpiresAt == nil {
+			t.Errorf("%s: identity %+v", namespace, id)
+		}
+		if got := w.served(o)["hello.txt"]; got != "hello "+namespace {
+			t.Errorf("%s is served %q", namespace, got)
+		}
+		if a := o.Status.Artifact; !strings.HasPrefix(a.Revision, "v1@sha256:") || a.Size == 0 || a.Metadata["org.opencontainers.image.revision"] != "v1" {
+			t.Errorf("%s: artifact %+v", namespace, a)
+		}
+		if d := o.Spec.Interval.Duration; result.RequeueAfter < d*95/100 || result.RequeueAfter > d*105/100 {
+			t.Errorf("%s: again after %s, want %s give or take 5 %%", namespace, result.RequeueAfter, d)
+		}
+		if o.Finalizers[0] != meta.Finalizer {
+			t.Errorf("%s: finalizers %v", namespace, o.Finalizers)
+		}
+	}
+	if told := w.told(); len(told) != 2 || !strings.HasPrefix(told[0], "Normal NewArtifact stored artifact for revision v1@sha256:") {
+		t.Errorf("events %q", told)
+	}
+}
+
+func TestUnchangedRevisionIsNeitherPulledNorWritten(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	w.tenant("tenant-a", roleA)
+	o := w.create("tenant-a", "app", nil)
+	first, _ := w.reconcile(o)
+	w.told()
+	pulls, patches := w.registry.pulls(), w.patches
+	second, _ := w.reconcile(o)
+	if got := w.registry.pulls(); got != pulls {
+		t.Errorf("%d more blobs were fetched", got-pulls)
+	}
+	if w.patches != patches || second.ResourceVersion != first.ResourceVersion {
+		t.Errorf("the status was written %d times without a change", w.patches-patches)
+	}
+	if got := w.cloud.count(); got != 1 {
+		t.Errorf("%d exchanges, want 1", got)
+	}
+	if told := w.told(); len(told) != 0 {
+		t.Errorf("events %q", told)
+	}
+}
+
+func TestManyObjectsOfOneAccountMakeOneExchange(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	w.tenant("tenant-a", roleA)
+	for i := range 10 {
+		o := w.create("tenant-a", "app-"+string(rune('a'+i)), nil)
+		for range 3 {
+			w.reconcile(o)
+		}
+	}
+	if got := w.cloud.count(); got != 1 {
+		t.Errorf("%d exchanges for 10 objects and 3 reconciliations each, want 1", got)
+	}
+}
+
+func TestMovedTagAndChangedSpecMakeANewArtifact(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	w.tenant("tenant-a", roleA)
+	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	before := o.Status.Artifact
+	w.told()
+
+	w.registry.push(t, "tenant-a/app", "v1", layerOf(t, map[string]string{"hello.txt": "moved", "notes.md": "x"}))
+	o, _ = w.reconcile(o)
+	if o.Status.Artifact.Revision == before.Revision || w.served(o)["hello.txt"] != "moved" {
+		t.Errorf("after the tag has moved: %+v", o.Status.Artifact)
+	}
+	if told := w.told(); len(told) != 1 || !strings.HasPrefix(told[0], "Normal NewArtifact") {
+		t.Errorf("events %q", told)
+	}
+
+	moved := o.Status.Artifact
+	ignore := "*.md"
+	w.edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Ignore = &ignore })
+	o, _ = w.reconcile(o)
+	if _, there := w.served(o)["notes.md"]; there || o.Status.Artifact.Revision != moved.Revision || o.Status.Artifact.Digest == moved.Digest {
+		t.Errorf("after spec.ignore has changed: %+v", o.Status.Artifact)
+	}
+
+	w.edit(o, func(o *v1alpha1.OCIRepository) {
+		o.Spec.LayerSelector = &v1alpha1.OCILayerSelector{Operation: v1alpha1.LayerCopy}
+	})
+	o, _ = w.reconcile(o)
+	if w.served(o)["notes.md"] != "x" {
+		t.Error("operation copy left something out")
+	}
+}
+
+func TestRefusalsNameTheFix(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit      func(*v1alpha1.OCIRepository)
+		setup     func(*world)
+		reason    string
+		says      string
+		stalled   bool
+		identity  string // that the status shows
+		exchanges int
+	}{
+		"ServiceAccount does not exist": {
+			edit:   func(o *v1alpha1.OCIRepository) { o.Spec.ServiceAccountName = "nobody" },
+			reason: "SubjectNotFound", says: "create ServiceAccount nobody", stalled: true,
+		},
+		"ServiceAccount without annotation": {
+			setup:  func(w *world) { w.accounts.put(w.t, "tenant-b", "puller", "uid", "") },
+			reason: "IdentityMissing", says: "annotate the ServiceAccount", stalled: true,
+		},
+		"malformed role": {
+			setup:  func(w *world) { w.accounts.put(w.t, "tenant-b", "puller", "uid", "arn:aws:iam::role/x") },
+			reason: "IdentityInvalid", says: "write role/<name>", stalled: true,
+		},
+		"other tenant's role": {
+			setup:  func(w *world) { w.accounts.put(w.t, "tenant-b", "puller", "uid", roleA) },
+			reason: "TrustRefused", says: "have the role's trust policy name the subject", exchanges: 1,
+		},
+		"other tenant's repository": {
+			edit:   func(o *v1alpha1.OCIRepository) { o.Spec.URL = "oci://" + cloudHost + "/tenant-a/app" },
+			reason: meta.ReasonRegistryRefused, says: "as role/tenant-b: registry " + cloudHost + ": HTTP 403 Forbidden: DENIED: role/tenant-b is not authorized to perform: ecr:BatchGetImage",
+			identity: roleB, exchanges: 1,
+		},
+		"host that only looks like the cloud's": {
+			edit:   func(o *v1alpha1.OCIRepository) { o.Spec.URL = "oci://cloud.example.com.evil.example/tenant-b/app" },
+			reason: "EndpointRefused", says: "name a registry of the cloud", stalled: true,
+		},
+		"no ServiceAccount and no grant": {
+			edit:   func(o *v1alpha1.OCIRepository) { o.Spec.ServiceAccountName = "" },
+			reason: "NotGranted", says: "set spec.serviceAccountName", stalled: true,
+		},
+		"provider that this build has not": {
+			edit:   func(o *v1alpha1.OCIRepository) { o.Spec.Provider = "azure" },
+			reason: meta.ReasonUnsupportedProvider, says: "use one that is: generic, aws", stalled: true,
+		},
+		"insecure with a cloud": {
+			edit:   func(o *v1alpha1.OCIRepository) { o.Spec.Insecure = true },
+			reason: meta.ReasonInvalidSpec, says: "remove insecure", stalled: true,
+		},
+		"secretRef with a cloud": {
+			edit:   func(o *v1alpha1.OCIRepository) { o.Spec.SecretRef = &meta.LocalReference{Name: "x"} },
+			reason: meta.ReasonInvalidSpec, says: "spec.secretRef", stalled: true,
+		},
+		"tag in the URL": {
+			edit:   func(o *v1alpha1.OCIRepository) { o.Spec.URL += ":v1" },
+			reason: meta.ReasonInvalidURL, says: "spec.ref.tag", stalled: true,
+		},
+		"range that is none": {
+			edit:   func(o *v1alpha1.OCIRepository) { o.Spec.Ref = &v1alpha1.OCIRepositoryRef{Semver: "newest"} },
+			reason: meta.ReasonInvalidSpec, says: "spec.ref.semver", stalled: true,
+		},
+		"interval of nothing": {
+			edit:   func(o *v1alpha1.OCIRepository) { o.Spec.Interval.Duration = 0 },
+			reason: meta.ReasonInvalidSpec, says: "spec.interval", stalled: true,
+		},
+		"tag that does not exist": {
+			edit:   func(o *v1alpha1.OCIRepository) { o.Spec.Ref.Tag = "v9" },
+			reason: meta.ReasonReferenceNotFound, says: "push this tag", identity: roleB, exchanges: 1,
+		},
+		"layer that does not exist": {
+			edit:   func(o *v1alpha1.OCIRepository) { o.Spec.LayerSelector = &v1alpha1.OCILayerSelector{MediaType: "a/b"} },
+			reason: meta.ReasonLayerNotFound, says: "spec.layerSelector.mediaType", identity: roleB, exchanges: 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, store.Options{})
+			w.tenant("tenant-a", roleA)
+			w.tenant("tenant-b", roleB)
+			if c.setup != nil {
+				c.setup(w)
+			}
+			o, result := w.reconcile(w.create("tenant-b", "app", c.edit))
+			got := ready(o)
+			if got.Status != metav1.ConditionFalse || got.Reason != c.reason || !strings.Contains(got.Message, c.says) {
+				t.Errorf("Ready is %s %s %q, want %s and %q", got.Status, got.Reason, got.Message, c.reason, c.says)
+			}
+			if stalled := result.RequeueAfter == 0; stalled != c.stalled {
+				t.Errorf("stalled is %v, want %v", stalled, c.stalled)
+			}
+			identity := ""
+			if o.Status.Identity != nil {
+				identity = o.Status.Identity.CloudIdentity
+			}
+			if identity != c.identity {
+				t.Errorf("identity %q, want %q", identity, c.identity)
+			}
+			if got := w.cloud.count(); got != c.exchanges {
+				t.Errorf("%d exchanges, want %d", got, c.exchanges)
+			}
+			if o.Status.Artifact != nil {
+				t.Errorf("artifact %+v", o.Status.Artifact)
+			}
+			if told := w.told(); len(told) != 1 || !strings.HasPrefix(told[0], "Warning "+c.reason) || strings.Contains(told[0], "s3cret") {
+				t.Errorf("events %q", told)
+			}
+			// The same again is no news.
+			w.reconcile(o)
+			if told := w.told(); len(told) != 0 {
+				t.Errorf("events of the second time %q", told)
+			}
+		})
+	}
+}
+
+func TestAccountThatChanges(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	w.tenant("tenant-a", roleA)
+	w.accounts.remove(t, "tenant-a", "puller")
+	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	if got := ready(o).Reason; got != "SubjectNotFound" {
+		t.Fatalf("without the account: %s", got)
+	}
+
+	// It is made, and memory has not heard of it: the failure that is remembered is passed, the identity shown.
+	w.accounts.put(t, "tenant-a", "puller", "uid-1", roleA)
+	w.accounts.unheard = true
+	o, _ = w.reconcile(o)
+	if got := ready(o); got.Status != metav1.ConditionTrue || o.Status.Identity.CloudIdentity != roleA {
+		t.Fatalf("once the account is there: %+v, identity %+v", got, o.Status.Identity)
+	}
+	w.accounts.unheard = false
+	w.told()
+
+	// Another role is in force at the next reconciliation, cached token or not.
+	w.reconcile(o)
+	w.accounts.put(t, "tenant-a", "puller", "uid-1", roleB)
+	o, _ = w.reconcile(o)
+	if got := ready(o).Reason; got != "TrustRefused" || o.Status.Identity != nil {
+		t.Errorf("with another role: %s, identity %+v", got, o.Status.Identity)
+	}
+	if o.Status.Artifact == nil || w.served(o)["hello.txt"] == "" {
+		t.Error("what was fetched before is gone")
+	}
+
+	// Deleted and made again, it inherits no token.
+	w.accounts.put(t, "tenant-a", "puller", "uid-1", roleA)
+	w.annotate(o, "1")
+	w.reconcile(o)
+	exchanges := w.cloud.count()
+	w.accounts.remove(t, "tenant-a", "puller")
+	w.accounts.put(t, "tenant-a", "puller", "uid-2", roleA)
+	o, _ = w.reconcile(o)
+	if got := w.cloud.count(); ready(o).Status != metav1.ConditionTrue || got != exchanges+1 {
+		t.Errorf("made again: Ready %s, %d exchanges more, want 1", ready(o).Status, got-exchanges)
+	}
+}
+
+func TestRequestPassesTheRememberedFailure(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	w.tenant("tenant-a", roleA)
+	w.cloud.set(func(c *cloud) { c.trust[roleA] = "somebody else" })
+	o, result := w.reconcile(w.create("tenant-a", "app", nil))
+	if result.RequeueAfter > 2*time.Second {
+		t.Errorf("first retry after %s", result.RequeueAfter)
+	}
+	w.cloud.set(func(c *cloud) { c.trust[roleA] = "system:serviceaccount:tenant-a:puller" })
+	o, _ = w.reconcile(o)
+	if ready(o).Reason != "TrustRefused" || w.cloud.count() != 1 {
+		t.Errorf("%s after %d exchanges: the failure was not remembered", ready(o).Reason, w.cloud.count())
+	}
+	w.annotate(o, "2026-01-01T00:00:00Z")
+	o, _ = w.reconcile(o)
+	if ready(o).Status != metav1.ConditionTrue || o.Status.LastHandledReconcileAt != "2026-01-01T00:00:00Z" {
+		t.Errorf("after the request: %+v, handled %q", ready(o), o.Status.LastHandledReconcileAt)
+	}
+	if told := w.told(); len(told) != 2 || !strings.HasPrefix(told[1], "Normal NewArtifact") {
+		t.Errorf("events %q", told)
+	}
+}
+
+func TestRepeatedFailuresBackOff(t *testing.T) {
+	var f failures
+	var got []time.Duration
+	for range 9 {
+		got = append(got, f.next("uid", 10*time.Minute))
+	}
+	if got[0] != time.Second || got[1] != 2*time.Second || got[6] != 64*time.Second || got[7] != 2*time.Minute || got[8] != 2*time.Minute {
+		t.Errorf("pauses %v", got)
+	}
+	if again := f.next("uid", 30*time.Second); again != 30*time.Second {
+		t.Errorf("with an interval of 30s: %s", again)
+	}
+	f.forget("uid")
+	if first := f.next("uid", 10*time.Minute); first != time.Second {
+		t.Errorf("after a success: %s", first)
+	}
+	if fast := f.next("other", time.Millisecond); fast != time.Second {
+		t.Errorf("with an interval of 1ms: %s", fast)
+	}
+}
