@@ -27,7 +27,7 @@ func Create(ctx context.Context, fsys fs.FS, out io.Writer, opts Options) (Summa
 		pw.CloseWithError(err)
 	}()
 	sum, err := Normalize(ctx, pr, out, Options{Limits: opts.Limits})
-	pr.CloseWithError(errWalkOver)
+	_ = pr.CloseWithError(errWalkOver)
 	<-walked
 	sum.Ignored += ignored
 	return sum, err

@@ -63,8 +63,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // ReasonOf returns the Reason of the first *Error in err's chain, or "" when there is none.
 func ReasonOf(err error) Reason {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Reason
 	}
 	return ""

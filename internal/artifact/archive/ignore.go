@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -138,9 +139,9 @@ func (p Patterns) Excludes(name string, isDir bool) bool {
 		return false
 	}
 	parts := strings.Split(name, "/")
-	for i := len(p.list) - 1; i >= 0; i-- {
-		if p.list[i].matches(parts, isDir) {
-			return !p.list[i].negated
+	for _, one := range slices.Backward(p.list) {
+		if one.matches(parts, isDir) {
+			return !one.negated
 		}
 	}
 	return false

@@ -56,12 +56,12 @@ func TestPatterns(t *testing.T) {
 			}
 			continue
 		}
-		for _, path := range strings.Fields(c.out) {
+		for path := range strings.FieldsSeq(c.out) {
 			if !p.Excludes(strings.TrimSuffix(path, "/"), strings.HasSuffix(path, "/")) {
 				t.Errorf("%q keeps %s", c.patterns, path)
 			}
 		}
-		for _, path := range strings.Fields(c.in) {
+		for path := range strings.FieldsSeq(c.in) {
 			if p.Excludes(strings.TrimSuffix(path, "/"), strings.HasSuffix(path, "/")) {
 				t.Errorf("%q leaves out %s", c.patterns, path)
 			}
@@ -71,13 +71,13 @@ func TestPatterns(t *testing.T) {
 
 func TestDefaultPatterns(t *testing.T) {
 	p := archive.DefaultPatterns()
-	for _, path := range strings.Fields(`.git/config .gitignore d/.gitattributes a.jpg d/e/f.tar.gz .github/workflows/x.yaml
+	for path := range strings.FieldsSeq(`.git/config .gitignore d/.gitattributes a.jpg d/e/f.tar.gz .github/workflows/x.yaml
 		.travis.yml d/.sops.yaml .flux.yaml x/.goreleaser.yml cloudbuild.yaml`) {
 		if !p.Excludes(path, false) {
 			t.Errorf("%s stays", path)
 		}
 	}
-	for _, path := range strings.Fields("a.yaml kustomization.yaml d/git/x .sourceignore a.tar sops.yaml") {
+	for path := range strings.FieldsSeq("a.yaml kustomization.yaml d/git/x .sourceignore a.tar sops.yaml") {
 		if p.Excludes(path, false) {
 			t.Errorf("%s is left out", path)
 		}

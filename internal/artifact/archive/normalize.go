@@ -106,7 +106,7 @@ func (s *source) Read(p []byte) (int, error) {
 		return 0, s.err
 	}
 	n, err := s.r.Read(p)
-	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader's contract is the bare io.EOF
+	if err != nil && !errors.Is(err, io.EOF) {
 		s.err = err
 	}
 	return n, err
@@ -178,7 +178,7 @@ func normalize(in io.Reader, out io.Writer, opts Options) (Summary, error) {
 func decompress(in io.Reader) (io.Reader, error) {
 	br := bufio.NewReader(in)
 	head, err := br.Peek(4)
-	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader's contract is the bare io.EOF
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	const fix = "publish the archive as tar or tar.gz"
@@ -245,7 +245,7 @@ func (n *normalizer) run() error {
 	tr := tar.NewReader(n.in)
 	for {
 		hdr, err := tr.Next()
-		if err == io.EOF { //nolint:errorlint // tar.Reader's contract is the bare io.EOF
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		// cleanName judges names itself, with better words.
@@ -268,7 +268,7 @@ func (n *normalizer) drain() error {
 				return refuse(ReasonCorrupt, "", "publish nothing but the archive", "other data follows the archive's end")
 			}
 		}
-		if err == io.EOF { //nolint:errorlint // io.Reader's contract is the bare io.EOF
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

@@ -24,7 +24,7 @@ func (c *Client) Open(ctx context.Context, layer Layer) (io.ReadCloser, error) {
 			Err: fmt.Errorf("the layer has %d bytes, more than %d", layer.Size, c.limits.MaxLayerBytes),
 		}
 	}
-	resp, err := c.send(ctx, http.MethodGet, c.url("blobs", layer.Digest), targetBlob)
+	resp, err := c.send(ctx, http.MethodGet, c.url("blobs", layer.Digest), targetBlob) //nolint:bodyclose // verified.Close does
 	if err != nil {
 		return nil, err
 	}

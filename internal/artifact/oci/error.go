@@ -108,8 +108,7 @@ func (e *Error) Temporary() bool {
 
 // CodeOf returns the Code of the first *Error in err's chain, or "" when there is none.
 func CodeOf(err error) Code {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
 	}
 	return ""
@@ -200,15 +199,13 @@ func notFound(registryCode string, t target) (c Code, field, fix string) {
 
 // requestError turns a request without a usable answer into an Error.
 func (s *session) requestError(ctx context.Context, err error, t target) *Error {
-	var own *Error
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*Error](err); ok {
 		return own
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		return &Error{Code: CodeUnreachable, Host: s.host, Err: fmt.Errorf("no answer in time: %w", cause)}
 	}
-	var answered *transport.Error
-	if errors.As(err, &answered) {
+	if answered, ok := errors.AsType[*transport.Error](err); ok {
 		return s.handshakeError(answered, t)
 	}
 	var failed *url.Error

@@ -21,8 +21,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 )
 
-// pull does all steps and returns the first error.
-func pull(ctx context.Context, n http.RoundTripper, opts oci.Options, url string, ref oci.Reference) (string, error) {
+// pull does all steps for the tag latest and returns the first error.
+func pull(ctx context.Context, n http.RoundTripper, opts oci.Options, url string) (string, error) {
 	repo, err := oci.ParseURL(url)
 	if err != nil {
 		return "", err
@@ -32,7 +32,7 @@ func pull(ctx context.Context, n http.RoundTripper, opts oci.Options, url string
 	if err != nil {
 		return "", err
 	}
-	resolved, err := client.Resolve(ctx, ref)
+	resolved, err := client.Resolve(ctx, oci.Reference{})
 	if err != nil {
 		return "", err
 	}
@@ -104,7 +104,7 @@ func TestStatusCodes(t *testing.T) {
 				}
 				return true
 			}
-			_, err := pull(t.Context(), serve(t, map[string]http.Handler{registryHost: f}), credentials(), appURL, oci.Reference{})
+			_, err := pull(t.Context(), serve(t, map[string]http.Handler{registryHost: f}), credentials(), appURL)
 			var e *oci.Error
 			if !errors.As(err, &e) {
 				t.Fatalf("got %v, want an *oci.Error", err)
@@ -150,7 +150,7 @@ func TestRetriesAreBounded(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 			return true
 		}
-		body, err := pull(t.Context(), serve(t, map[string]http.Handler{registryHost: f}), credentials(), appURL, oci.Reference{})
+		body, err := pull(t.Context(), serve(t, map[string]http.Handler{registryHost: f}), credentials(), appURL)
 		if oci.CodeOf(err) != want || want == "" && body != "layer" {
 			t.Errorf("%d failures: %q, %v", failures, body, err)
 		}
@@ -175,7 +175,7 @@ func TestRetriesKeepTheDeadline(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
 		defer cancel()
 		start := time.Now()
-		_, err := pull(ctx, down, credentials(), appURL, oci.Reference{})
+		_, err := pull(ctx, down, credentials(), appURL)
 		if oci.CodeOf(err) != oci.CodeUnreachable || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
@@ -238,7 +238,7 @@ func TestBrokenContent(t *testing.T) {
 				return true
 			}
 			n := serve(t, map[string]http.Handler{registryHost: f})
-			_, err := pull(t.Context(), n, credentials(), appURL, oci.Reference{})
+			_, err := pull(t.Context(), n, credentials(), appURL)
 			if oci.CodeOf(err) != c.want {
 				t.Errorf("got %v, want %s", err, c.want)
 			}
@@ -302,7 +302,7 @@ func TestMalformedAnswers(t *testing.T) {
 			f.types = map[string]string{digestOf(c.body): c.mediaType}
 		}
 		n := serve(t, map[string]http.Handler{registryHost: f})
-		if _, err := pull(t.Context(), n, credentials(), appURL, oci.Reference{}); oci.CodeOf(err) != c.want {
+		if _, err := pull(t.Context(), n, credentials(), appURL); oci.CodeOf(err) != c.want {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}
@@ -312,7 +312,7 @@ func TestMalformedAnswers(t *testing.T) {
 func TestHeadIsNotBelieved(t *testing.T) {
 	for name, head := range map[string]func(http.ResponseWriter){
 		"not allowed":   func(w http.ResponseWriter) { w.WriteHeader(http.StatusMethodNotAllowed) },
-		"no digest":     func(w http.ResponseWriter) {},
+		"no digest":     func(http.ResponseWriter) {},
 		"other hash":    func(w http.ResponseWriter) { w.Header().Set("Docker-Content-Digest", "md5:00") },
 		"says gone":     func(w http.ResponseWriter) { w.WriteHeader(http.StatusNotFound) },
 		"says denied":   func(w http.ResponseWriter) { w.WriteHeader(http.StatusForbidden) },
@@ -339,7 +339,7 @@ func TestHeadIsNotBelieved(t *testing.T) {
 		}
 		return r.Method == http.MethodHead
 	}
-	if _, err := pull(t.Context(), serve(t, map[string]http.Handler{registryHost: f}), credentials(), appURL, oci.Reference{}); oci.CodeOf(err) != oci.CodeTagNotFound {
+	if _, err := pull(t.Context(), serve(t, map[string]http.Handler{registryHost: f}), credentials(), appURL); oci.CodeOf(err) != oci.CodeTagNotFound {
 		t.Errorf("a lie: %v", err)
 	}
 }
@@ -351,7 +351,7 @@ func TestResolveOfDigestAsks(t *testing.T) {
 	if _, err := client.Resolve(t.Context(), oci.Reference{Digest: digest}); err != nil {
 		t.Fatal(err)
 	}
-	f.override = func(w http.ResponseWriter, r *http.Request) bool {
+	f.override = func(w http.ResponseWriter, _ *http.Request) bool {
 		registryError(w, http.StatusForbidden, "DENIED", "no more")
 		return true
 	}
@@ -377,7 +377,7 @@ func TestSlowServers(t *testing.T) {
 		}
 		n := serve(t, map[string]http.Handler{registryHost: f})
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		_, err := pull(ctx, n, credentials(), appURL, oci.Reference{})
+		_, err := pull(ctx, n, credentials(), appURL)
 		cancel()
 		if oci.CodeOf(err) != oci.CodeUnreachable || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("slow at %s: %v", at, err)
@@ -387,12 +387,12 @@ func TestSlowServers(t *testing.T) {
 
 func TestUnreachable(t *testing.T) {
 	n := serve(t, map[string]http.Handler{registryHost: http.NotFoundHandler()})
-	_, err := pull(t.Context(), n, credentials(), "oci://nobody.example.com/a", oci.Reference{})
+	_, err := pull(t.Context(), n, credentials(), "oci://nobody.example.com/a")
 	if oci.CodeOf(err) != oci.CodeUnreachable || !strings.Contains(err.Error(), "no such host") {
 		t.Errorf("no such host: %v", err)
 	}
 	n.TLSClientConfig = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
-	_, err = pull(t.Context(), n, credentials(), appURL, oci.Reference{})
+	_, err = pull(t.Context(), n, credentials(), appURL)
 	var authority x509.UnknownAuthorityError
 	if oci.CodeOf(err) != oci.CodeUnreachable || !errors.As(err, &authority) || !strings.Contains(err.Error(), "spec.certSecretRef") {
 		t.Errorf("unknown CA: %v", err)
@@ -407,7 +407,7 @@ func TestUnreachable(t *testing.T) {
 	}
 	// An injected transport's own refusal stays recognisable.
 	refusal := errors.New("the address is denied")
-	_, err = pull(t.Context(), roundTripper(func(*http.Request) (*http.Response, error) { return nil, refusal }), credentials(), appURL, oci.Reference{})
+	_, err = pull(t.Context(), roundTripper(func(*http.Request) (*http.Response, error) { return nil, refusal }), credentials(), appURL)
 	if !errors.Is(err, refusal) {
 		t.Errorf("refused by the transport: %v", err)
 	}
@@ -453,7 +453,7 @@ func TestRedirectsCarryNoCredentials(t *testing.T) {
 	}
 	for name, handler := range map[string]http.Handler{"basic": basic(redirecting()), "bearer": withBearer(redirecting())} {
 		n := serve(t, map[string]http.Handler{registryHost: handler, blobHost: blobs, tokenHost: tokens})
-		body, err := pull(t.Context(), n, credentials(), appURL, oci.Reference{})
+		body, err := pull(t.Context(), n, credentials(), appURL)
 		if err != nil || body != "layer" {
 			t.Errorf("%s: %q, %v", name, body, err)
 		}
@@ -475,13 +475,13 @@ func TestRedirectsCarryNoCredentials(t *testing.T) {
 	n := serve(t, map[string]http.Handler{registryHost: basic(redirecting()), blobHost: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 	})})
-	_, err := pull(t.Context(), n, credentials(), appURL, oci.Reference{})
+	_, err := pull(t.Context(), n, credentials(), appURL)
 	var e *oci.Error
 	if !errors.As(err, &e) || e.Code != oci.CodeDenied || e.Host != blobHost || strings.Contains(err.Error(), "presigned") {
 		t.Errorf("expired signature: %v", err)
 	}
 	n = serve(t, map[string]http.Handler{registryHost: basic(redirecting())})
-	if _, err = pull(t.Context(), n, credentials(), appURL, oci.Reference{}); err == nil || strings.Contains(err.Error(), "presigned") {
+	if _, err = pull(t.Context(), n, credentials(), appURL); err == nil || strings.Contains(err.Error(), "presigned") {
 		t.Errorf("unreachable blob host: %v", err)
 	}
 }
@@ -502,7 +502,7 @@ func TestRedirectsThatAreRefused(t *testing.T) {
 				return true
 			}
 			n := serve(t, map[string]http.Handler{registryHost: f})
-			_, err := pull(t.Context(), n, credentials(), appURL, oci.Reference{})
+			_, err := pull(t.Context(), n, credentials(), appURL)
 			if oci.CodeOf(err) != oci.CodeProtocol {
 				t.Errorf("%s at %s: %v", to, at, err)
 			}
@@ -523,7 +523,7 @@ func TestPlainHTTPNeedsInsecure(t *testing.T) {
 	url := "oci://" + strings.TrimPrefix(plain.URL, "http://") + "/team/app"
 	n := &network{Transport: &http.Transport{}}
 	defer n.CloseIdleConnections()
-	_, err := pull(t.Context(), n, credentials(), url, oci.Reference{})
+	_, err := pull(t.Context(), n, credentials(), url)
 	if err == nil {
 		t.Fatal("plain http was used without insecure")
 	}
@@ -535,7 +535,7 @@ func TestPlainHTTPNeedsInsecure(t *testing.T) {
 	}
 	insecure := credentials()
 	insecure.Insecure = true
-	if body, err := pull(t.Context(), n, insecure, url, oci.Reference{}); err != nil || body != "layer" {
+	if body, err := pull(t.Context(), n, insecure, url); err != nil || body != "layer" {
 		t.Errorf("insecure: %q, %v", body, err)
 	}
 
@@ -543,7 +543,7 @@ func TestPlainHTTPNeedsInsecure(t *testing.T) {
 		http.Redirect(w, r, "http://"+registryHost+r.URL.Path, http.StatusFound)
 	})
 	n = serve(t, map[string]http.Handler{registryHost: downgrading})
-	_, err = pull(t.Context(), n, credentials(), appURL, oci.Reference{})
+	_, err = pull(t.Context(), n, credentials(), appURL)
 	if oci.CodeOf(err) != oci.CodeProtocol {
 		t.Errorf("downgrade: %v", err)
 	}
@@ -584,12 +584,12 @@ func TestEchoedCredentialsAreRedacted(t *testing.T) {
 		"no JSON": {registryHost: challenge(echo), tokenHost: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, r.Header.Get("Authorization"))
 		})},
-		"realm": {registryHost: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		"realm": {registryHost: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="http://169.254.169.254/?secret=query"`)
 			w.WriteHeader(http.StatusUnauthorized)
 		})},
 	} {
-		_, err := pull(t.Context(), serve(t, hosts), credentials(), appURL, oci.Reference{})
+		_, err := pull(t.Context(), serve(t, hosts), credentials(), appURL)
 		if err == nil {
 			t.Fatalf("%s: no error", name)
 		}

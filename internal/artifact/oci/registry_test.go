@@ -125,7 +125,7 @@ func registryError(w http.ResponseWriter, status int, code, message string) {
 	_, _ = fmt.Fprintf(w, `{"errors":[{"code":%q,"message":%q,"detail":"a long detail"}]}`, code, message)
 }
 
-func repository(t testing.TB, url string) oci.Repository {
+func repository(t *testing.T, url string) oci.Repository {
 	t.Helper()
 	repo, err := oci.ParseURL(url)
 	if err != nil {

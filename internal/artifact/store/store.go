@@ -13,6 +13,7 @@ import (
 	"os"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -353,18 +354,24 @@ func (s *Store) Remove(o Object) error {
 // remove removes files of one object and the folders that are then empty. The caller holds tree.
 func (s *Store) remove(o Object, files []Stored) (freed int64, err error) {
 	for _, f := range files {
-		if err := s.root.Remove(f.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		// RemoveAll, because it is content if there is nothing.
+		if err := s.root.RemoveAll(f.Path); err != nil {
 			return freed, fmt.Errorf("remove the artifact: %w", err)
 		}
 		s.account(o.Namespace, -f.Size)
 		freed += f.Size
 	}
-	for dir := o.dir(); dir != "."; dir = path.Dir(dir) {
+	s.prune(o.dir())
+	return freed, nil
+}
+
+// prune removes a folder and those above it that are then empty. One that stays does no harm.
+func (s *Store) prune(dir string) {
+	for ; dir != "."; dir = path.Dir(dir) {
 		if s.root.Remove(dir) != nil {
-			break // not empty, or gone
+			return // not empty, or gone
 		}
 	}
-	return freed, nil
 }
 
 // files lists an object's artifacts; what is no artifact is not ours.
@@ -435,7 +442,7 @@ func (s *Store) descend(dir string, parts []string, fn func(Object, []Stored) er
 		if !e.IsDir() || !pattern.MatchString(e.Name()) {
 			continue
 		}
-		if err := s.descend(path.Join(dir, e.Name()), append(parts[:len(parts):len(parts)], e.Name()), fn); err != nil {
+		if err := s.descend(path.Join(dir, e.Name()), append(slices.Clip(parts), e.Name()), fn); err != nil {
 			return err
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-func open(t testing.TB, dir string, opts Options) *Store {
+func open(t *testing.T, dir string, opts Options) *Store {
 	t.Helper()
 	s, err := Open(dir, opts)
 	if err != nil {
@@ -33,7 +33,7 @@ func object(namespace, name string) Object {
 	return Object{Kind: "OCIRepository", Namespace: namespace, Name: name, UID: "11111111-2222-3333-4444-555555555555"}
 }
 
-func put(t testing.TB, s *Store, o Object, content string) Stored {
+func put(t *testing.T, s *Store, o Object, content string) Stored {
 	t.Helper()
 	stored, err := s.Put(t.Context(), o, text(content))
 	if err != nil {
@@ -55,7 +55,7 @@ func digestOf(content string) string {
 }
 
 // leftovers lists what lies in .tmp.
-func leftovers(t testing.TB, dir string) []string {
+func leftovers(t *testing.T, dir string) []string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, ".tmp", "*"))
 	if err != nil {
