@@ -40,11 +40,11 @@ const (
 	stsAWS  = "sts.amazonaws.com"
 )
 
-func tenantA(t testing.TB) auth.Subject {
-	t.Helper()
+func tenantA(tb testing.TB) auth.Subject {
+	tb.Helper()
 	subject, err := auth.ServiceAccount("tenant-a", "tenant-a-ecr-sa")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return subject
 }
@@ -106,7 +106,7 @@ func TestLookupFollowsTheCluster(t *testing.T) {
 	s := newAPIServer(t)
 	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", map[string]string{roleARN: roleA, "kubectl.kubernetes.io/last-applied-configuration": "{}"})
 	accounts := newAccounts(t, s, kube.Options{})
-	eventually(t, accounts, func(account auth.Account, err error) bool { return err == nil })
+	eventually(t, accounts, func(_ auth.Account, err error) bool { return err == nil })
 
 	type told struct {
 		subject auth.Subject

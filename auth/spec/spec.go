@@ -221,6 +221,8 @@ func lent(ctx context.Context, namespace string, rules Rules) error {
 }
 
 // Refusal says which field of an object is refused and why. It is the cause in an [*auth.Error], which has the fix.
+//
+//nolint:errname // named for what it is; the error that callers get is [*auth.Error].
 type Refusal struct {
 	// Field is the path of the field, such as spec.secretRef.
 	Field string

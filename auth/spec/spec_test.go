@@ -371,7 +371,7 @@ func FuzzResolve(f *testing.F) {
 		if cloud != (provider == "aws") || cloud == identity.Subject.IsZero() {
 			t.Errorf("%+v: %+v", fields, identity)
 		}
-		switch identity.Subject.Kind() {
+		switch kind := identity.Subject.Kind(); kind {
 		case auth.KindController:
 			if account != "" || !lent || namespace != "tenant-a" || bits&(1|2|4|8) != 0 {
 				t.Errorf("%+v has the controller's identity", fields)
@@ -379,6 +379,10 @@ func FuzzResolve(f *testing.F) {
 		case auth.KindServiceAccount:
 			if identity.Subject.Namespace() != namespace || identity.Subject.Name() != account || fields.Insecure || fields.SecretRef != nil {
 				t.Errorf("%+v: %+v", fields, identity)
+			}
+		default:
+			if cloud {
+				t.Errorf("a subject of kind %q", kind)
 			}
 		}
 		for _, name := range []string{identity.SecretName, identity.CertSecretName, identity.ProxySecretName, identity.ServiceAccountName} {
