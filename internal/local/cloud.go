@@ -50,7 +50,7 @@ type Cloud struct {
 	log    *os.File
 }
 
-// StartCloud starts a cloud that lives until ctx ends or [Cloud.Stop] is called.
+// StartCloud starts a cloud that lives until [Cloud.Stop].
 func StartCloud(ctx context.Context, o CloudOptions) (*Cloud, error) {
 	f, err := claim(ctx, o.Dir)
 	if err != nil {
@@ -69,7 +69,7 @@ func startCloud(ctx context.Context, f *folder, cfg cloudtest.Config, listen str
 		return nil, fmt.Errorf("make the local cloud: %w", err)
 	}
 	c := &Cloud{Cloud: cloud, folder: f, served: make(chan error, 1)}
-	ctx, c.cancel = context.WithCancel(ctx)
+	ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx)) // its end is in end
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.end())

@@ -27,7 +27,7 @@ type ControllerOptions struct {
 	// StatefulSet is the name of the chart's StatefulSet whose container is started. Default: lanyard-controller.
 	StatefulSet string
 	// Name tells several controllers of one world apart, in its folder. Two of one name share an artifact store, and must not
-	// run at the same time. Default: the StatefulSet's.
+	// run at the same time. Default: controller.
 	Name string
 }
 
@@ -80,7 +80,7 @@ func (w *World) StartController(ctx context.Context, o ControllerOptions) (*Cont
 		o.StatefulSet = "lanyard-controller"
 	}
 	if o.Name == "" {
-		o.Name = o.StatefulSet
+		o.Name = "controller"
 	}
 	w.mu.Lock()
 	spec, ok := w.statefulset[o.StatefulSet]
@@ -88,7 +88,7 @@ func (w *World) StartController(ctx context.Context, o ControllerOptions) (*Cont
 	if !ok {
 		return nil, fmt.Errorf("the chart has no StatefulSet %s; install it first", o.StatefulSet)
 	}
-	dir := w.folder.join(controllerName, o.Name)
+	dir := w.folder.join("controllers", o.Name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the controller's folder: %w", err)
 	}
@@ -127,6 +127,7 @@ func (w *World) StartController(ctx context.Context, o ControllerOptions) (*Cont
 	w.mu.Lock()
 	w.children = append(w.children, c)
 	w.mu.Unlock()
+	go w.note(c.done, c.Err)
 	if err := c.awaitReady(ctx); err != nil {
 		return nil, errors.Join(err, c.Stop(context.WithoutCancel(ctx)))
 	}

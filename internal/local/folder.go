@@ -14,11 +14,10 @@ import (
 
 // Names in a world's folder.
 const (
-	lockName       = "lanyard.lock"
-	stateName      = "cloud.json"
-	caName         = "cloud-ca.pem"
-	clusterName    = "cluster"
-	controllerName = "controller"
+	lockName    = "lanyard.lock"
+	stateName   = "cloud.json"
+	caName      = "cloud-ca.pem"
+	clusterName = "cluster"
 )
 
 // stopGrace is what a control plane whose owner was killed has to end: its own ten seconds and some.

@@ -72,6 +72,9 @@ type World struct {
 	client client.Client
 	typed  kubernetes.Interface
 
+	ended   chan struct{} // closed when a part has ended that should not have
+	endOnce sync.Once
+
 	mu          sync.Mutex // guards the fields below
 	statefulset map[string]container
 	children    []*Controller
@@ -114,7 +117,7 @@ func CheckBinary(path, flag string) error {
 }
 
 // Start starts a cloud and a control plane, and publishes the control plane's keys under the host of [Issuer]. When ctx ends
-// before that, everything is stopped again; later, ctx ends the cloud only, and [World.Stop] the rest.
+// before that, everything is stopped again; later, ctx has no effect, and [World.Stop] ends everything.
 func Start(ctx context.Context, o Options) (_ *World, err error) {
 	if err := CheckBinary(o.ControlPlane, "--controlplane"); err != nil {
 		return nil, err
@@ -127,7 +130,7 @@ func Start(ctx context.Context, o Options) (_ *World, err error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &World{folder: f, pushed: map[string]string{}, statefulset: map[string]container{}}
+	w := &World{folder: f, pushed: map[string]string{}, statefulset: map[string]container{}, ended: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.Stop(context.WithoutCancel(ctx)))
@@ -153,6 +156,7 @@ func Start(ctx context.Context, o Options) (_ *World, err error) {
 	if err != nil {
 		return nil, err
 	}
+	go w.note(w.plane.Done(), w.plane.Err)
 	if err := w.connect(); err != nil {
 		return nil, err
 	}
@@ -299,6 +303,17 @@ func (w *World) log(name string) (*os.File, error) {
 	w.logs = append(w.logs, f)
 	return f, nil
 }
+
+// note closes ended when a part ends in error.
+func (w *World) note(done <-chan struct{}, result func() error) {
+	<-done
+	if result() != nil {
+		w.endOnce.Do(func() { close(w.ended) })
+	}
+}
+
+// Ended is closed when the control plane or a controller has ended that was not stopped by itself; [World.Err] says why.
+func (w *World) Ended() <-chan struct{} { return w.ended }
 
 // Stop ends everything in order: controllers, control plane, cloud. Its files stay until the next start.
 func (w *World) Stop(ctx context.Context) error {

@@ -38,14 +38,14 @@ func Table(w io.Writer, rows []Row, wide bool) error {
 
 func line(w io.Writer, cells []string) {
 	for i, c := range cells {
-		cells[i] = plain(c)
+		cells[i] = Plain(c)
 	}
 	_, _ = fmt.Fprintln(w, strings.Join(cells, "\t")) // a tabwriter reports its errors when flushed
 }
 
-// plain takes the control characters out of a text that a tenant or a registry may have written: they would move the
+// Plain takes the control characters out of a text that a tenant or a registry may have written: they would move the
 // terminal's cursor or the table's cells.
-func plain(s string) string {
+func Plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == utf8.RuneError {
 			return ' '

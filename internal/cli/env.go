@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lanyard-dev/lanyard/cloudtest"
+	"github.com/lanyard-dev/lanyard/internal/local"
+)
+
+func newCloudEnv(std IO) *cobra.Command {
+	var dir string
+	c := &cobra.Command{
+		Use:   "env",
+		Short: "Print the environment that brings programs into the local cloud",
+		Long: `Print the environment that brings programs into the local cloud that runs.
+
+It overrides what would lead programs around the cloud: other proxies, other CAs, configured endpoints. It names no
+identity; that is the program's own. Loopback addresses, such as the cluster's API server, are reached directly.`,
+		Example: `  # This shell
+  eval "$(lanyard cloud env)"
+
+  # A file for docker run --env-file and the like
+  lanyard cloud env -o dotenv > cloud.env`,
+	}
+	output := outputFlag(c, formatShell, formatDotenv, formatJSON, formatYAML)
+	dirFlag(c, &dir, "folder of the lanyard up or lanyard cloud that runs")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		state, err := local.ReadCloud(c.Context(), dir)
+		if err != nil {
+			return err
+		}
+		return writeEnv(std.Out, output.value, cloudtest.Env(state.ProxyURL, state.CAFile))
+	}
+	return c
+}
+
+// writeEnv writes NAME=VALUE pairs in one of the formats shell, dotenv, json and yaml.
+func writeEnv(w io.Writer, format string, env []string) error {
+	values := map[string]string{}
+	var lines strings.Builder
+	for _, pair := range env {
+		name, value, _ := strings.Cut(pair, "=")
+		values[name] = value
+		switch format {
+		case formatShell:
+			fmt.Fprintf(&lines, "export %s=%s\n", name, shellQuote(value))
+		case formatDotenv:
+			fmt.Fprintf(&lines, "%s=%s\n", name, dotenvWord(value))
+		}
+	}
+	switch format {
+	case formatJSON:
+		return writeJSON(w, values)
+	case formatYAML:
+		return writeYAML(w, values)
+	}
+	_, err := io.WriteString(w, lines.String())
+	return err
+}
+
+// shellQuote writes a value that a POSIX shell reads back as it is (XCU §2.2.2, single quotes).
+func shellQuote(value string) string {
+	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
+}
+
+// plainCharacters need no quotes, in a shell or elsewhere.
+const plainCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=@+"
+
+// shellWord is shellQuote, without quotes where none are needed.
+func shellWord(value string) string {
+	if value != "" && strings.Trim(value, plainCharacters) == "" {
+		return value
+	}
+	return shellQuote(value)
+}
+
+// dotenvWord quotes only what needs it: not all readers of such files know quotes.
+func dotenvWord(value string) string {
+	if strings.Trim(value, plainCharacters) == "" {
+		return value
+	}
+	return strconv.Quote(value)
+}

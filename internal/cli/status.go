@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/report"
+)
+
+// statusTimeout bounds the questions to a cluster.
+const statusTimeout = 30 * time.Second
+
+func newStatus(std IO) *cobra.Command {
+	var kubeconfig, namespace string
+	var all bool
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Tell for each OCIRepository as whom it was fetched, with what result, and why",
+		Long: `Tell for each OCIRepository as whom it was fetched, with what result, and why.
+
+IDENTITY is the cloud identity that was used or, if none was granted, who asked. EXPECTED is there for objects that say
+in the annotation demo.lanyard.dev/expect what must come of them.`,
+		Example: `  # All namespaces of the cluster that kubectl talks to
+  lanyard status -A
+
+  # One tenant of the demonstration, nothing shortened
+  lanyard status -n tenant-b -o wide --kubeconfig .demo/cluster/admin.kubeconfig
+
+  # What is not fetched, for a script
+  lanyard status -A -o json | jq '.[] | select(.result != "Pulled")'`,
+	}
+	output := outputFlag(c, formatTable, formatWide, formatJSON, formatYAML)
+	c.Flags().BoolVarP(&all, "all-namespaces", "A", false, "objects of all namespaces")
+	c.Flags().StringVarP(&namespace, "namespace", "n", "", "objects of one namespace (default: the kubeconfig's)")
+	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "how to reach the cluster (default: $KUBECONFIG, else ~/.kube/config)")
+	c.MarkFlagsMutuallyExclusive("all-namespaces", "namespace")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		config := kubeconfigOf(std, kubeconfig)
+		if !all && namespace == "" {
+			var err error
+			if namespace, _, err = config.Namespace(); err != nil {
+				return fmt.Errorf("read the kubeconfig: %w; name one with --kubeconfig", err)
+			}
+		}
+		rows, err := readRows(c.Context(), config, namespace)
+		if err != nil {
+			return err
+		}
+		if len(rows) == 0 {
+			where := "in any namespace"
+			if namespace != "" {
+				where = "in namespace " + namespace + "; -A shows all namespaces"
+			}
+			_, _ = fmt.Fprintln(std.Err, "There is no OCIRepository "+where+".")
+			if output.value == formatTable || output.value == formatWide {
+				return nil
+			}
+		}
+		return writeRows(std.Out, output, rows)
+	}
+	return c
+}
+
+// kubeconfigOf finds the cluster as kubectl does, but for the environment, which is the caller's.
+func kubeconfigOf(std IO, path string) clientcmd.ClientConfig {
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: path}
+	if env := std.Env(clientcmd.RecommendedConfigPathEnvVar); env != "" {
+		rules.Precedence = filepath.SplitList(env)
+	} else if std.Home != "" {
+		rules.Precedence = []string{filepath.Join(std.Home, clientcmd.RecommendedHomeDir, clientcmd.RecommendedFileName)}
+	}
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
+}
+
+// readRows reads the rows of a namespace, or of all if it is empty.
+func readRows(ctx context.Context, config clientcmd.ClientConfig, namespace string) ([]report.Row, error) {
+	rest, err := config.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w; name one with --kubeconfig, or run lanyard up, which prints one", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	rest.Timeout = statusTimeout
+	cluster, err := client.New(rest, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", rest.Host, err)
+	}
+	var list v1alpha1.OCIRepositoryList
+	if err := cluster.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list OCIRepositories at %s: %w; is the cluster up (lanyard up), and Lanyard's chart installed", rest.Host, err)
+	}
+	return report.All(list.Items), nil
+}

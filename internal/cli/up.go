@@ -1,0 +1,183 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lanyard-dev/lanyard/examples"
+	"github.com/lanyard-dev/lanyard/internal/local"
+	"github.com/lanyard-dev/lanyard/internal/report"
+)
+
+// stopTimeout bounds the end of all parts of a world.
+const stopTimeout = 40 * time.Second
+
+// artifactTag is the tag that the examples name.
+const artifactTag = "1.0.0"
+
+type upOptions struct {
+	once                                    bool
+	dir, controlPlane, controller, examples string
+	timeout                                 time.Duration
+}
+
+func newUp(std IO) *cobra.Command {
+	var o upOptions
+	c := &cobra.Command{
+		Use:   "up",
+		Short: "Start a cluster, a local cloud and Lanyard, and show what each tenant gets",
+		Long: `Start a real Kubernetes API, a cloud that verifies, and Lanyard's controller, all on loopback; publish an artifact for
+each of two tenants; apply the examples; and print for each object as whom it was fetched, with what result, and why.
+
+The controller runs as the chart installs it: under the chart's RBAC, with the chart's arguments, as its own
+ServiceAccount. Nothing leaves the machine. The exit status is 0 only if every object is as it should be.`,
+		Example: `  # Show it and leave it running to try things out
+  lanyard up
+
+  # Show it and end, as a check
+  lanyard up --once
+
+  # Objects of your own, with the annotation demo.lanyard.dev/expect: pulled or refused:<reason>
+  lanyard up --examples ./my-manifests --dir .mine`,
+	}
+	output := outputFlag(c, formatTable, formatWide, formatJSON, formatYAML)
+	flags := c.Flags()
+	flags.BoolVar(&o.once, "once", false, "end after the table")
+	dirFlag(c, &o.dir, "folder of all files; empty, absent, or left by lanyard, which removes what it left")
+	flags.StringVar(&o.controlPlane, "controlplane", "bin/controlplane", "the embedded control plane's program")
+	flags.StringVar(&o.controller, "controller", "bin/lanyard-controller", "the controller's program")
+	flags.StringVar(&o.examples, "examples", "", "folder of manifests to apply (default: those of examples/, which are built in)")
+	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "time that all steps up to the table may take")
+	c.RunE = func(c *cobra.Command, _ []string) error { return runUp(c.Context(), std, o, output) }
+	return c
+}
+
+// errNotAsExpected is the failure of a demonstration that ran to its end.
+var errNotAsExpected = errors.New("not every object is as it should be; EXPECTED says which, and the controller's log why")
+
+func runUp(ctx context.Context, std IO, o upOptions, output *format) (err error) {
+	p := &progress{w: std.Err, terminal: std.Terminal, begin: time.Now()}
+	manifests := examples.Files()
+	if o.examples != "" {
+		manifests = os.DirFS(o.examples)
+	}
+	// Before anything is started and a former run's files are removed.
+	if err := errors.Join(local.CheckBinary(o.controlPlane, "--controlplane"), local.CheckBinary(o.controller, "--controller")); err != nil {
+		return err
+	}
+	steps, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("not done after %s (--timeout)", o.timeout))
+	defer cancel()
+	config, err := readCloudConfig("")
+	if err != nil {
+		return err
+	}
+	world, err := local.Start(steps, local.Options{
+		Dir: o.dir, ControlPlane: o.controlPlane, Cloud: config,
+		Progress: func(step string) { p.step("%s", step) },
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		p.step("stopping")
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		err = errors.Join(err, world.Stop(stopping))
+	}()
+	rows, err := demonstrate(steps, world, manifests, o, p)
+	if len(rows) > 0 {
+		p.endCount()
+		if writeErr := writeRows(std.Out, output, rows); writeErr != nil {
+			return errors.Join(err, writeErr)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	good := 0
+	for _, r := range rows {
+		if r.OK() {
+			good++
+		}
+	}
+	p.step("%d of %d objects are as they should be, and stayed so", good, len(rows))
+	var verdict error
+	if good < len(rows) {
+		verdict = errNotAsExpected
+	}
+	if o.once {
+		return verdict
+	}
+	advise(std, o, world)
+	select {
+	case <-ctx.Done():
+		return verdict
+	case <-world.Ended():
+		return errors.Join(world.Err(), verdict)
+	}
+}
+
+// demonstrate runs the steps that follow the world's start. It returns the rows as far as there are any.
+func demonstrate(ctx context.Context, world *local.World, manifests fs.FS, o upOptions, p *progress) ([]report.Row, error) {
+	if err := world.InstallChart(ctx, nil); err != nil {
+		return nil, err
+	}
+	p.step("chart is installed in namespace %s", local.Namespace)
+	controller, err := world.StartController(ctx, local.ControllerOptions{Binary: o.controller})
+	if err != nil {
+		return nil, err
+	}
+	p.step("lanyard-controller is ready, as the chart's ServiceAccount; its log is %s", filepath.Join(o.dir, filepath.Base(controller.Log)))
+	artifacts, err := examples.Artifacts()
+	if err != nil {
+		return nil, err
+	}
+	pushed, err := world.PushAll(ctx, artifacts, artifactTag)
+	if err != nil {
+		return nil, err
+	}
+	for _, push := range pushed {
+		p.step("%s:%s is pushed to ECR, as IAM user %s", push.Repository, push.Tag, local.Publisher)
+	}
+	applied, err := world.Apply(ctx, manifests)
+	if err != nil {
+		return nil, err
+	}
+	p.step("%d example objects are applied", applied)
+	rows, err := world.Settle(ctx, p.count)
+	if err != nil {
+		return rows, err
+	}
+	rows, err = world.Confirm(ctx)
+	if err != nil {
+		return rows, err
+	}
+	if err := world.CheckArtifacts(ctx); err != nil {
+		return rows, err
+	}
+	p.step("artifacts are fetched from their URLs and have the digests that were promised")
+	return rows, nil
+}
+
+// advise says what can be tried now.
+func advise(std IO, o upOptions, world *local.World) {
+	kubeconfig := shellWord(filepath.Join(o.dir, "cluster", filepath.Base(world.Kubeconfig())))
+	_, _ = fmt.Fprintf(std.Err, `
+It goes on running; its files are in %[1]s, its kubeconfig is %[2]s. In another terminal:
+
+  %[3]s kubectl --kubeconfig %[2]s get ocirepositories -A
+  %[4]s status -A --kubeconfig %[2]s
+  %[4]s cloud journal --watch%[5]s
+  eval "$(%[4]s cloud env%[5]s)"
+  tail -f %[6]s
+
+Stop it with Ctrl-C.
+`, o.dir, kubeconfig, shellWord(o.controlPlane), std.Program, dirArgument(o.dir), shellWord(filepath.Join(o.dir, "controller.log")))
+}
