@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"net/url"
 
 	"go.etcd.io/etcd/server/v3/embed"
@@ -56,7 +56,7 @@ func (e *etcdServer) run(ctx context.Context) error {
 	case err := <-e.Err():
 		return err
 	case <-e.Server.StopNotify():
-		return fmt.Errorf("server stopped")
+		return errors.New("the server stopped")
 	case <-ctx.Done():
 		return nil
 	}

@@ -2,6 +2,10 @@ module github.com/lanyard-dev/lanyard/dev/controlplane
 
 go 1.26.0
 
+// Indirect requirements stand at the versions of the product's go.mod, which are
+// newer than Kubernetes' own: with the same versions both share the build cache,
+// and a cold build compiles client-go and the like once.
+
 require (
 	github.com/spf13/pflag v1.0.10
 	go.etcd.io/etcd/server/v3 v3.6.8
