@@ -174,6 +174,9 @@ func (c *Cloud) terminate(ctx context.Context, conn net.Conn, host string) {
 	server := tls.Server(conn, &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"http/1.1"}, // one protocol: a dropped connection is then one dropped call
+		// An API's answer fits in one record, so a client has all of it once it has its header. AWS's SDK for Go needs that of a server this near: it
+		// closes the request's body when the header arrives, and net/http, if it has not yet looked for that body's end, takes the connection down.
+		DynamicRecordSizingDisabled: true,
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if hostOnly(hello.ServerName) != host {
 				return nil, fmt.Errorf("the client asked the proxy for %q and the server for %q", host, hello.ServerName)

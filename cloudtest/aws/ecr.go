@@ -124,7 +124,7 @@ func (c *Cloud) issue(t registryToken, now time.Time) (string, time.Time) {
 func (c *Cloud) issuePassword(t registryToken, now time.Time) (string, time.Time) {
 	t.expires = now.Add(tokenLife)
 	inner, err := json.Marshal(map[string]any{
-		"payload": base64.StdEncoding.EncodeToString(random(900)), "datakey": base64.StdEncoding.EncodeToString(random(180)),
+		"payload": base64.StdEncoding.EncodeToString(random(600)), "datakey": base64.StdEncoding.EncodeToString(random(180)),
 		"version": "2", "type": "DATA_KEY", "expiration": t.expires.Unix(),
 	})
 	if err != nil {

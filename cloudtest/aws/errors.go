@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"net/http"
+	"strconv"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
@@ -83,8 +84,9 @@ func writeXML(w http.ResponseWriter, status int, id string, body any) {
 	}
 	w.Header().Set("Content-Type", "text/xml")
 	w.Header().Set("X-Amzn-Requestid", id)
+	w.Header().Set("Content-Length", strconv.Itoa(len(out)))
 	w.WriteHeader(status)
-	_, _ = w.Write(append(out, '\n'))
+	_, _ = w.Write(out)
 }
 
 // json11 is the AWS JSON 1.1 protocol of ECR. Source: Smithy, "AWS JSON 1.1 protocol".
@@ -127,6 +129,7 @@ func writeJSON(w http.ResponseWriter, status int, contentType string, body any) 
 	}
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("X-Amzn-Requestid", requestID())
+	w.Header().Set("Content-Length", strconv.Itoa(len(out)))
 	w.WriteHeader(status)
 	_, _ = w.Write(out)
 }
