@@ -1,0 +1,468 @@
+package ocirepository
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+)
+
+// onBlobs answers requests for blobs in place of the registry.
+func onBlobs(answer func(w http.ResponseWriter, content []byte)) func(http.ResponseWriter, *http.Request, http.Handler) bool {
+	return func(w http.ResponseWriter, r *http.Request, inner http.Handler) bool {
+		if !strings.Contains(r.URL.Path, "/blobs/") {
+			return false
+		}
+		recorded := httptest.NewRecorder()
+		inner.ServeHTTP(recorded, r)
+		answer(w, recorded.Body.Bytes())
+		return true
+	}
+}
+
+// Whatever the registry does, what was fetched before stays served, and the object heals by itself.
+func TestRegistryFaults(t *testing.T) {
+	for name, c := range map[string]struct {
+		tamper func(http.ResponseWriter, *http.Request, http.Handler) bool
+		reason string
+		says   string
+		atMost time.Duration
+		least  time.Duration
+	}{
+		"down": {
+			tamper: func(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return true
+			},
+			reason: meta.ReasonRegistryUnreachable, says: "HTTP 503", atMost: 2 * time.Second,
+		},
+		"down, and says for how long": {
+			tamper: func(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
+				w.Header().Set("Retry-After", "300")
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return true
+			},
+			reason: meta.ReasonRegistryUnreachable, says: "HTTP 503", least: 285 * time.Second, atMost: 315 * time.Second,
+		},
+		"throttles": {
+			tamper: func(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
+				w.Header().Set("Retry-After", "60")
+				w.WriteHeader(http.StatusTooManyRequests)
+				return true
+			},
+			reason: meta.ReasonRegistryUnreachable, says: "HTTP 429", least: 57 * time.Second, atMost: 63 * time.Second,
+		},
+		"lost the repository": {
+			tamper: func(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
+				w.WriteHeader(http.StatusNotFound)
+				_, _ = w.Write([]byte(`{"errors":[{"code":"NAME_UNKNOWN","message":"no such repository"}]}`))
+				return true
+			},
+			reason: meta.ReasonRegistryRefused, says: "create the repository or correct the name", atMost: 2 * time.Second,
+		},
+		"truncates the layer": {
+			tamper: onBlobs(func(w http.ResponseWriter, content []byte) { _, _ = w.Write(content[:len(content)/2]) }),
+			reason: meta.ReasonDigestMismatch, says: "the layer ended after", atMost: 2 * time.Second,
+		},
+		"changes the layer": {
+			tamper: onBlobs(func(w http.ResponseWriter, content []byte) {
+				content[len(content)-1] ^= 1
+				_, _ = w.Write(content)
+			}),
+			reason: meta.ReasonDigestMismatch, says: "has the digest", atMost: 2 * time.Second,
+		},
+		"asks for the credential elsewhere": {
+			tamper: func(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
+				w.Header().Set("WWW-Authenticate", `Bearer realm="https://`+storageHost+`/token",service="x"`)
+				w.WriteHeader(http.StatusUnauthorized)
+				return true
+			},
+			reason: meta.ReasonRegistryRefused, says: "sent to another host, which is refused", atMost: 2 * time.Second,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, store.Options{})
+			w.tenant("tenant-a", roleA)
+			o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+			before := o.Status.Artifact
+			w.registry.push(t, "tenant-a/app", "v1", layerOf(t, map[string]string{"hello.txt": "newer"}))
+
+			w.registry.tamper(c.tamper)
+			o, result := w.reconcile(o)
+			if got := ready(o); got.Status != metav1.ConditionFalse || got.Reason != c.reason || !strings.Contains(got.Message, c.says) || strings.Contains(got.Message, "s3cret") {
+				t.Errorf("Ready is %s %s %q, want %s and %q", got.Status, got.Reason, got.Message, c.reason, c.says)
+			}
+			if result.RequeueAfter < c.least || result.RequeueAfter > c.atMost {
+				t.Errorf("again after %s, want %s to %s", result.RequeueAfter, c.least, c.atMost)
+			}
+			if o.Status.Artifact.Digest != before.Digest || w.served(o)["hello.txt"] != "hello tenant-a" {
+				t.Errorf("artifact %+v, want %+v", o.Status.Artifact, before)
+			}
+			if o.Status.Identity == nil || o.Status.Identity.CloudIdentity != roleA {
+				t.Errorf("identity %+v", o.Status.Identity)
+			}
+
+			w.registry.tamper(nil)
+			w.told()
+			if o, _ = w.reconcile(o); ready(o).Status != metav1.ConditionTrue || w.served(o)["hello.txt"] != "newer" {
+				t.Errorf("healed: %+v", ready(o))
+			}
+			if told := w.told(); len(told) != 1 || !strings.HasPrefix(told[0], "Normal NewArtifact") {
+				t.Errorf("events %q", told)
+			}
+		})
+	}
+}
+
+func TestHostileArchivesAreRefused(t *testing.T) {
+	file := func(t *testing.T, tw *tar.Writer, name string) {
+		t.Helper()
+		entry(t, tw, &tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: 1}, "x")
+	}
+	for name, fill := range map[string]func(*testing.T, *tar.Writer){
+		"parent folder": func(t *testing.T, tw *tar.Writer) { file(t, tw, "../../etc/passwd") },
+		"absolute path": func(t *testing.T, tw *tar.Writer) { file(t, tw, "/etc/passwd") },
+		"link that escapes": func(t *testing.T, tw *tar.Writer) {
+			entry(t, tw, &tar.Header{Name: "l", Typeflag: tar.TypeSymlink, Linkname: "../../x"}, "")
+		},
+		"hard link": func(t *testing.T, tw *tar.Writer) {
+			entry(t, tw, &tar.Header{Name: "l", Typeflag: tar.TypeLink, Linkname: "x"}, "")
+		},
+		"device": func(t *testing.T, tw *tar.Writer) {
+			entry(t, tw, &tar.Header{Name: "d", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3}, "")
+		},
+		"decompression bomb": func(t *testing.T, tw *tar.Writer) {
+			const n = 4 << 20 // of zeros; MaxArtifactSize is 1 MiB
+			entry(t, tw, &tar.Header{Name: "b", Typeflag: tar.TypeReg, Mode: 0o644, Size: n}, strings.Repeat("\x00", n))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, operation := range []string{v1alpha1.LayerExtract, v1alpha1.LayerCopy} {
+				w := newWorld(t, store.Options{})
+				w.tenant("tenant-a", roleA)
+				w.registry.push(t, "tenant-a/app", "bad", tarOf(t, func(tw *tar.Writer) { fill(t, tw) }))
+				o, _ := w.reconcile(w.create("tenant-a", "app", func(o *v1alpha1.OCIRepository) {
+					o.Spec.Ref.Tag = "bad"
+					o.Spec.LayerSelector = &v1alpha1.OCILayerSelector{Operation: operation}
+				}))
+				if got := ready(o); got.Reason != meta.ReasonArchiveRefused || !strings.Contains(got.Message, "archive refused") {
+					t.Errorf("%s: Ready is %+v", operation, got)
+				}
+				if w.r.Store.Size() != 0 || o.Status.Artifact != nil {
+					t.Errorf("%s: something was stored: %d bytes, %+v", operation, w.r.Store.Size(), o.Status.Artifact)
+				}
+			}
+		})
+	}
+}
+
+func TestCredentialThatTheRegistryEnded(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	w.tenant("tenant-a", roleA)
+	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	other := w.create("tenant-a", "other", nil)
+
+	// One fresh credential is got, at once, and serves the other object too.
+	w.cloud.set(func(c *cloud) { clear(c.passwords) })
+	if o, _ = w.reconcile(o); ready(o).Status != metav1.ConditionTrue || w.cloud.count() != 2 {
+		t.Errorf("%+v after %d exchanges, want 2", ready(o), w.cloud.count())
+	}
+	if other, _ = w.reconcile(other); ready(other).Status != metav1.ConditionTrue || w.cloud.count() != 2 {
+		t.Errorf("the other: %+v after %d exchanges, want 2", ready(other), w.cloud.count())
+	}
+
+	// A registry that accepts nothing is asked twice, not for ever.
+	w.registry.cloud.set(func(c *cloud) { clear(c.passwords) })
+	w.r.Providers["aws"] = forgetful{w.cloud}
+	o, result := w.reconcile(o)
+	if got := ready(o); got.Reason != meta.ReasonRegistryRefused || !strings.Contains(got.Message, "HTTP 401") || w.cloud.count() != 3 || result.RequeueAfter == 0 {
+		t.Errorf("%+v after %d exchanges, want 3", got, w.cloud.count())
+	}
+
+	// If by then the role trusts us no more, that is what people are told, and the token is gone.
+	w.r.Providers["aws"] = w.cloud
+	w.cloud.set(func(c *cloud) { clear(c.passwords); c.trust[roleA] = "nobody" })
+	if o, _ = w.reconcile(o); ready(o).Reason != string(auth.CodeTrustRefused) || o.Status.Artifact == nil {
+		t.Errorf("trust revoked: %+v", ready(o))
+	}
+}
+
+// forgetful issues passwords that no registry knows.
+type forgetful struct{ *cloud }
+
+func (f forgetful) NewRegistryToken(context.Context, auth.Token, *auth.Request) (*auth.RegistryCredentials, error) {
+	return &auth.RegistryCredentials{Username: "AWS", Password: auth.NewSecret("s3cret-unknown"), ExpiresAt: time.Now().Add(time.Hour)}, nil
+}
+
+func TestCloudThatIsDown(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	w.tenant("tenant-a", roleA)
+	down := &auth.Error{Stage: auth.StageExchange, Code: auth.CodeThrottled, Fix: "wait", RetryAfter: 5 * time.Minute, Err: errors.New("slow down")}
+	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	w.cloud.set(func(c *cloud) { c.down = down })
+	if o, _ = w.reconcile(o); ready(o).Status != metav1.ConditionTrue {
+		t.Errorf("with a token in memory: %+v", ready(o))
+	}
+	w.accounts.remove(t, "tenant-a", "puller")
+	w.accounts.put(t, "tenant-a", "puller", "uid-2", roleA) // which has no token yet
+	o, result := w.reconcile(o)
+	if ready(o).Reason != string(auth.CodeThrottled) || o.Status.Identity == nil {
+		t.Errorf("without: %+v, identity %+v", ready(o), o.Status.Identity)
+	}
+	if result.RequeueAfter < 285*time.Second {
+		t.Errorf("again after %s, asked for 5m", result.RequeueAfter)
+	}
+}
+
+func TestStoreThatIsFull(t *testing.T) {
+	w := newWorld(t, store.Options{MaxBytes: 400})
+	w.tenant("tenant-a", roleA)
+	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	if ready(o).Status != metav1.ConditionTrue {
+		t.Fatalf("the first: %+v", ready(o))
+	}
+	random := make([]byte, 2000)
+	for i := range random {
+		random[i] = byte(i*i*31 + i>>3)
+	}
+	w.registry.push(t, "tenant-a/app", "v1", layerOf(t, map[string]string{"hello.txt": string(random)}))
+	o, _ = w.reconcile(o)
+	if got := ready(o); got.Reason != meta.ReasonStorageFull || !strings.Contains(got.Message, "--artifact-store-max-size") {
+		t.Errorf("Ready is %+v", got)
+	}
+	if w.served(o)["hello.txt"] != "hello tenant-a" {
+		t.Error("the old artifact is gone")
+	}
+}
+
+// A process that is killed between store and status leaves a file that nobody names, and one that lost its volume a status
+// whose file is missing.
+func TestKilledAtAnyMoment(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	w.tenant("tenant-a", roleA)
+	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	current := o.Status.Artifact.Path
+	close(w.elected)
+	request := httptest.NewRequest(http.MethodGet, "/readyz", nil)
+
+	// The status was not written: the leftover goes, the rest stays.
+	leftover := filepath.Join(filepath.Dir(current), strings.Repeat("0", 64)+".tar.gz")
+	old := time.Now().Add(-time.Hour)
+	if err := errors.Join(os.WriteFile(filepath.Join(w.dir, leftover), []byte("x"), 0o600),
+		os.Chtimes(filepath.Join(w.dir, leftover), old, old), os.Chtimes(filepath.Join(w.dir, current), old, old)); err != nil {
+		t.Fatal(err)
+	}
+	collector := &Collector{Client: w.kube, Store: w.r.Store, Log: logr.Discard()}
+	if err := collector.collect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(w.dir, leftover)); !os.IsNotExist(err) {
+		t.Errorf("the leftover is still there: %v", err)
+	}
+	if w.served(o) == nil {
+		t.Error("the artifact is gone")
+	}
+
+	// The volume was lost: not ready, until it is fetched again.
+	if err := os.Remove(filepath.Join(w.dir, current)); err != nil {
+		t.Fatal(err)
+	}
+	restarted := w.restart()
+	if err := restarted.r.Ready(request); err == nil || !strings.Contains(err.Error(), "1 artifacts are missing") {
+		t.Errorf("ready without the artifact: %v", err)
+	}
+	o, _ = restarted.reconcile(o)
+	if restarted.served(o)["hello.txt"] != "hello tenant-a" {
+		t.Error("the artifact was not fetched again")
+	}
+	if err := restarted.r.Ready(request); err != nil {
+		t.Errorf("not ready: %v", err)
+	}
+
+	// A damaged file is found at the next start.
+	if err := os.WriteFile(filepath.Join(w.dir, current), []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	restarted = w.restart()
+	if o, _ = restarted.reconcile(o); restarted.served(o)["hello.txt"] != "hello tenant-a" {
+		t.Error("the damaged artifact was not fetched again")
+	}
+}
+
+// restart makes a reconciler that remembers nothing, on the same store and API server.
+func (w *world) restart() *world {
+	again := *w
+	again.r = &Reconciler{
+		Client: w.r.Client, Live: w.r.Live, Recorder: w.r.Recorder, Elected: w.r.Elected, Rules: w.r.Rules, Providers: w.r.Providers,
+		Accounts: w.r.Accounts, Cache: w.r.Cache, Observer: w.r.Observer, Store: w.r.Store, BaseURL: w.r.BaseURL, Transports: w.r.Transports,
+		MaxArtifactSize: w.r.MaxArtifactSize,
+	}
+	return &again
+}
+
+func TestReadyOfAReplica(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	w.tenant("tenant-a", roleA)
+	request := httptest.NewRequest(http.MethodGet, "/readyz", nil)
+	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	standby := w.restart()
+	if err := standby.r.Ready(request); err != nil {
+		t.Errorf("a standby that has everything: %v", err)
+	}
+	if err := os.Remove(filepath.Join(w.dir, o.Status.Artifact.Path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := standby.r.Ready(request); err == nil {
+		t.Error("a standby that lacks an artifact is ready")
+	}
+
+	// An object that cannot be fetched any more does not hold up the others, nor does one that is suspended.
+	close(w.elected)
+	w.cloud.set(func(c *cloud) { clear(c.roles) })
+	standby.reconcile(o)
+	if err := standby.r.Ready(request); err != nil {
+		t.Errorf("tried, and still not ready: %v", err)
+	}
+	w.edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Suspend = true })
+	if err := w.restart().r.Ready(request); err != nil {
+		t.Errorf("a suspended object holds it up: %v", err)
+	}
+}
+
+func TestSuspended(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	w.tenant("tenant-a", roleA)
+	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	exchanges := w.cloud.count()
+	w.edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Suspend = true })
+	w.annotate(o, "now")
+	w.accounts.remove(t, "tenant-a", "puller")
+	o, result := w.reconcile(o)
+	if got := ready(o); got.Reason != meta.ReasonSuspended || got.Status != metav1.ConditionTrue || result.RequeueAfter != 0 {
+		t.Errorf("Ready is %+v, again after %s", got, result.RequeueAfter)
+	}
+	if w.cloud.count() != exchanges || o.Status.LastHandledReconcileAt != "" || w.served(o) == nil {
+		t.Error("a suspended object was worked on")
+	}
+	w.accounts.put(t, "tenant-a", "puller", "uid-1", roleA)
+	w.edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Suspend = false })
+	if o, _ = w.reconcile(o); ready(o).Reason != meta.ReasonSucceeded || o.Status.LastHandledReconcileAt != "now" {
+		t.Errorf("resumed: %+v, handled %q", ready(o), o.Status.LastHandledReconcileAt)
+	}
+
+	never, _ := w.reconcile(w.create("tenant-a", "never", func(o *v1alpha1.OCIRepository) { o.Spec.Suspend = true }))
+	if got := ready(never); got.Status != metav1.ConditionFalse || got.Reason != meta.ReasonSuspended {
+		t.Errorf("suspended from the beginning: %+v", got)
+	}
+}
+
+func TestDeletedObjectLeavesNothing(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	w.tenant("tenant-a", roleA)
+	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	if err := w.kube.Delete(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	forgotten := &forgetting{TokenCache: w.r.Cache}
+	w.r.Cache = forgotten
+	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}
+	for range 2 { // the second finds nothing
+		if result, err := w.r.Reconcile(t.Context(), request); err != nil || result.RequeueAfter != 0 {
+			t.Fatalf("delete: %+v, %v", result, err)
+		}
+	}
+	if err := w.kube.Get(t.Context(), request.NamespacedName, &v1alpha1.OCIRepository{}); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("the object is still there: %v", err)
+	}
+	if w.r.Store.Size() != 0 {
+		t.Errorf("%d bytes are left in the store", w.r.Store.Size())
+	}
+	if forgotten.what != "OCIRepository/tenant-a/app" {
+		t.Errorf("forgot %q", forgotten.what)
+	}
+}
+
+type forgetting struct {
+	TokenCache
+
+	what string
+}
+
+func (f *forgetting) Forget(kind, namespace, name string) {
+	f.what += kind + "/" + namespace + "/" + name
+}
+
+func TestControllerThatEndsWritesNothing(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	w.tenant("tenant-a", roleA)
+	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	w.registry.tamper(func(http.ResponseWriter, *http.Request, http.Handler) bool { cancel(); return false })
+	w.registry.push(t, "tenant-a/app", "v1", layerOf(t, map[string]string{"hello.txt": "newer"}))
+	if _, err := w.r.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if got := w.get(o); got.ResourceVersion != o.ResourceVersion {
+		t.Errorf("status was written: %+v", ready(got))
+	}
+}
+
+func TestConflictBeginsAnew(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	w.tenant("tenant-a", roleA)
+	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	w.registry.push(t, "tenant-a/app", "v1", layerOf(t, map[string]string{"hello.txt": "newer"}))
+	w.registry.tamper(onBlobs(func(out http.ResponseWriter, content []byte) {
+		w.edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Interval.Duration = time.Hour }) // while the layer is fetched
+		_, _ = out.Write(content)
+	}))
+	result, err := w.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+	if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > 2*time.Second {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	if got := w.get(o); got.Status.ObservedGeneration != 1 || got.Status.Artifact.Digest != o.Status.Artifact.Digest {
+		t.Errorf("the status speaks of a spec that was not read: %+v", got.Status)
+	}
+	w.registry.tamper(nil)
+	if o, _ = w.reconcile(o); w.served(o)["hello.txt"] != "newer" {
+		t.Error("not fetched anew")
+	}
+}
+
+func TestOneNamespaceDoesNotTakeAllWorkers(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	w.tenant("tenant-a", roleA)
+	w.tenant("tenant-b", roleB)
+	a, b := w.create("tenant-a", "app", nil), w.create("tenant-b", "app", nil)
+	w.r.tenants.most = 1
+	if !w.r.tenants.enter("tenant-a") {
+		t.Fatal("the first may not enter")
+	}
+	result, err := w.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(a)})
+	if err != nil || result.RequeueAfter == 0 || w.cloud.count() != 0 {
+		t.Errorf("crowded: %+v, %v, %d exchanges", result, err, w.cloud.count())
+	}
+	if b, _ = w.reconcile(b); ready(b).Status != metav1.ConditionTrue {
+		t.Errorf("the other tenant waits: %+v", ready(b))
+	}
+	w.r.tenants.leave("tenant-a")
+	if a, _ = w.reconcile(a); ready(a).Status != metav1.ConditionTrue {
+		t.Errorf("afterwards: %+v", ready(a))
+	}
+}
