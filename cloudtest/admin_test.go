@@ -1,0 +1,174 @@
+package cloudtest_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lanyard-dev/lanyard/cloudtest"
+	"github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+)
+
+// TestAdmin changes a cloud only through its admin API, and asks the real SDK whether the change is in force.
+func TestAdmin(t *testing.T) {
+	ctx := t.Context()
+	w := newWorld(t)
+	transport := w.proxied(t)
+	admin := &cloudtest.Admin{URL: w.ProxyURL()}
+	try := func(role, token string) string {
+		t.Helper()
+		_, err := assume(ctx, stsClient(transport, nil), role, token)
+		return outcomeOf(err).Code
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const third = "333333333333"
+	issuer, err := oidc.NewIssuer("https://issuer.third.example/a", oidc.ES256)
+	must(err)
+	token, err := issuer.Mint(oidc.Claims{"sub": "job", "aud": audience})
+	must(err)
+	role := aws.Role{Name: "job", TrustPolicy: []byte(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"sts:AssumeRoleWithWebIdentity",
+		"Principal":{"Federated":"arn:aws:iam::` + third + `:oidc-provider/issuer.third.example/a"},
+		"Condition":{"StringEquals":{"issuer.third.example/a:sub":"job"}}}]}`)}
+	const arn = "arn:aws:iam::" + third + ":role/job"
+
+	var got []string
+	step := func() { got = append(got, try(arn, token)) }
+	step() // no account
+	must(admin.AddAccount(ctx, aws.Account{ID: third}))
+	must(admin.PutOIDCProvider(ctx, third, aws.OIDCProvider{URL: issuer.URL(), ClientIDs: []string{audience}}))
+	step() // issuer unreachable
+	must(admin.PutIssuer(ctx, oidc.Static{URL: issuer.URL(), JWKS: issuer.JWKS()}))
+	step() // no role
+	must(admin.PutRole(ctx, third, role))
+	step() // granted
+	must(admin.PutTrustPolicy(ctx, third, "job", []byte(strings.Replace(string(role.TrustPolicy), `:sub":"job"`, `:sub":"other"`, 1))))
+	step() // revoked
+	must(admin.PutRole(ctx, third, role))
+	id, err := admin.AddFault(ctx, fault.Fault{Service: "sts", Kind: fault.Throttle, Delay: time.Millisecond})
+	must(err)
+	step() // throttled
+	faults, err := admin.Faults(ctx)
+	must(err)
+	if diff := cmp.Diff([]fault.Fault{{ID: id, Service: "sts", Kind: fault.Throttle, Delay: time.Millisecond}}, faults); diff != "" {
+		t.Errorf("faults (-want +got):\n%s", diff)
+	}
+	must(admin.RemoveFault(ctx, id))
+	must(admin.SetQuotas(ctx, []fault.Quota{{Service: "sts", PerSecond: 0.001, Burst: 1}}))
+	step() // granted
+	step() // over quota
+	must(admin.SetQuotas(ctx, nil))
+	must(admin.ClearFaults(ctx))
+	must(admin.DeleteRole(ctx, third, "job"))
+	step() // no role
+	must(admin.PutRole(ctx, third, role))
+	must(admin.DeleteOIDCProvider(ctx, third, issuer.URL()))
+	step() // no provider
+	want := []string{
+		"InvalidIdentityToken", "IDPCommunicationError", "AccessDenied", "", "AccessDenied", "Throttling", "", "Throttling", "AccessDenied",
+		"InvalidIdentityToken",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+
+	must(admin.PutUser(ctx, third, aws.User{Name: "u", AccessKeys: []aws.AccessKey{{ID: "AKIATHIRDTHIRDTHIRD1", Secret: "third-secret-third-secret"}}}))
+	must(admin.DeleteUser(ctx, third, "u"))
+	must(admin.PutRepository(ctx, third, aws.Repository{Region: region, Name: "a/b"}))
+	must(admin.DeleteRepository(ctx, third, region, "a/b"))
+
+	page, err := admin.Journal(ctx, journal.Filter{Service: "sts", Role: arn, Verdict: journal.Granted})
+	must(err)
+	if len(page.Calls) != 2 || page.Calls[0].Subject != "job" || page.Dropped != 0 || page.Last != w.Journal().Last() {
+		t.Errorf("journal page %+v", page)
+	}
+	if diff := cmp.Diff(w.Journal().Totals(), page.Totals); diff != "" {
+		t.Errorf("totals (-want +got):\n%s", diff)
+	}
+	must(admin.ResetJournal(ctx))
+	if calls := w.Journal().Calls(journal.Filter{}); len(calls) != 0 {
+		t.Errorf("after reset: %+v", calls)
+	}
+	pem, err := admin.CAPEM(ctx)
+	must(err)
+	if string(pem) != string(w.CAPEM()) {
+		t.Error("another CA")
+	}
+}
+
+func TestAdminRefuses(t *testing.T) {
+	ctx := t.Context()
+	w := newWorld(t)
+	_ = w.proxied(t)
+	admin := &cloudtest.Admin{URL: w.ProxyURL()}
+	for name, tt := range map[string]struct {
+		err    error
+		status int
+		says   string
+	}{
+		"unknown account":      {admin.PutRole(ctx, "999999999999", tenantRole("x", "y")), 404, "account"},
+		"unknown role":         {admin.DeleteRole(ctx, account, "nobody"), 404, "role nobody"},
+		"unknown fault":        {admin.RemoveFault(ctx, "none"), 404, "fault"},
+		"bad trust policy":     {admin.PutTrustPolicy(ctx, account, "tenant-a-ecr", []byte(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"sts:*"}]}`)), 400, "trustPolicy: policy: Statement[0].Principal: is required"},
+		"bad fault":            {second(admin.AddFault(ctx, fault.Fault{Kind: "earthquake"})), 400, "kind: give one of"},
+		"bad quota":            {admin.SetQuotas(ctx, []fault.Quota{{Service: "sts"}}), 400, "quotas[0].perSecond"},
+		"bad provider":         {admin.PutOIDCProvider(ctx, account, aws.OIDCProvider{URL: "https://issuer.example:8443", ClientIDs: []string{"a"}}), 400, "leave the port out"},
+		"issuer on AWS's host": {admin.PutIssuer(ctx, oidc.Static{URL: "https://sts.amazonaws.com", JWKS: w.issuer.JWKS()}), 400, "answers for it itself"},
+		"issuer without keys":  {admin.PutIssuer(ctx, oidc.Static{URL: "https://issuer.example", JWKS: []byte(`{"keys":[]}`)}), 400, "at least one key"},
+	} {
+		var refusal *cloudtest.AdminError
+		if !errors.As(tt.err, &refusal) || refusal.Status != tt.status || !strings.Contains(refusal.Message, tt.says) {
+			t.Errorf("%s: %v, want HTTP %d with %q", name, tt.err, tt.status, tt.says)
+		}
+	}
+	direct := &http.Transport{}
+	defer direct.CloseIdleConnections()
+	send := func(method, path, contentType, body string, change ...func(*http.Request)) int {
+		t.Helper()
+		req, err := http.NewRequestWithContext(ctx, method, w.ProxyURL()+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", contentType)
+		for _, c := range change {
+			c(req)
+		}
+		res, err := direct.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		return res.StatusCode
+	}
+	const valid = `{"kind":"drop"}`
+	otherName := func(r *http.Request) { r.Host = "attacker.example" }
+	for name, status := range map[string]int{
+		"by another name":   send("POST", "/faults", "application/json", valid, otherName),
+		"a form":            send("POST", "/faults", "application/x-www-form-urlencoded", valid),
+		"plain text":        send("POST", "/faults", "text/plain", valid),
+		"unknown field":     send("POST", "/faults", "application/json", `{"kind":"drop","kin":"x"}`),
+		"field twice":       send("POST", "/faults", "application/json", `{"kind":"drop","kind":"drop"}`),
+		"trailing":          send("POST", "/faults", "application/json", valid+"{}"),
+		"unknown parameter": send("GET", "/journal?servce=sts", "", ""),
+		"unknown path":      send("GET", "/", "", ""),
+		"unknown method":    send("PATCH", "/faults", "application/json", valid),
+	} {
+		if status < 400 || status > 499 {
+			t.Errorf("%s: HTTP %d", name, status)
+		}
+	}
+	if faults := w.Faults().List(); len(faults) != 0 {
+		t.Errorf("faults %+v", faults)
+	}
+}
