@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // kubeconfig files may name these plugins
@@ -41,7 +42,7 @@ func main() {
 	case "serve":
 		os.Exit(run(context.Background(), os.Args[2:]))
 	case "help", "-h", "--help":
-		fmt.Fprint(os.Stdout, usage)
+		say(os.Stdout, "%s", strings.TrimSpace(usage))
 	default:
 		fmt.Fprintf(os.Stderr, "Error: unknown command %q\n%s", os.Args[1], usage)
 		os.Exit(2)

@@ -172,7 +172,7 @@ func serve(ctx context.Context, o options, out io.Writer) (err error) {
 		return fmt.Errorf("etcd: %w", err)
 	}
 	started = append(started, component.Start(base, "etcd", etcdGrace, etcd.run))
-	fmt.Fprintln(out, "etcd is up")
+	say(out, "etcd is up")
 
 	apiserver, err := newAPIServer(base, o, files, listener)
 	if err != nil {
@@ -182,7 +182,7 @@ func serve(ctx context.Context, o options, out io.Writer) (err error) {
 	if err := component.WaitFor(ctx, started, probe.healthy); err != nil {
 		return fmt.Errorf("kube-apiserver: %w", err)
 	}
-	fmt.Fprintf(out, "kube-apiserver is up at %s\n", server)
+	say(out, "kube-apiserver is up at %s", server)
 
 	controllers, err := newControllerManager(base, files)
 	if err != nil {
@@ -192,25 +192,30 @@ func serve(ctx context.Context, o options, out io.Writer) (err error) {
 	if err := component.WaitFor(ctx, started, probe.populated); err != nil {
 		return fmt.Errorf("kube-controller-manager: %w", err)
 	}
-	fmt.Fprintln(out, "kube-controller-manager is up")
+	say(out, "kube-controller-manager is up")
 
 	if err := pki.WriteFile(o.ReadyFile, []byte(server+"\n")); err != nil {
 		return fmt.Errorf("write ready file: %w", err)
 	}
-	defer func() { err = errors.Join(err, os.Remove(o.ReadyFile)) }()
-	fmt.Fprintf(out, "ready %s\n", server)
+	defer func() { err = errors.Join(err, os.Remove(o.ReadyFile)) }() //nolint:gosec // the operator's own path, a flag
+	say(out, "ready %s", server)
 
 	if failed := component.FirstToEnd(ctx, started); failed != nil {
 		return failed.Failure()
 	}
-	fmt.Fprintf(out, "stopping: %v\n", context.Cause(ctx))
+	say(out, "stopping: %v", context.Cause(ctx))
 	return nil
+}
+
+// say reports a step. Whether anybody listens changes nothing.
+func say(out io.Writer, format string, args ...any) {
+	_, _ = fmt.Fprintf(out, format+"\n", args...)
 }
 
 // lock takes the directory for this process alone; the kernel releases it when
 // the process ends, however it ends.
 func lock(path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // in the operator's own directory
 	if err != nil {
 		return nil, fmt.Errorf("open lock: %w", err)
 	}
@@ -249,7 +254,7 @@ func listen(ctx context.Context, port int, portFile string) (net.Listener, error
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 func lastPort(file string) (int, error) {
-	text, err := os.ReadFile(file)
+	text, err := os.ReadFile(file) //nolint:gosec // in the operator's own directory
 	if err != nil {
 		return 0, err
 	}

@@ -116,7 +116,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	}
 
 	life, kill := context.WithCancel(context.WithoutCancel(ctx))
-	cmd := exec.CommandContext(life, o.Binary, args...)
+	cmd := exec.CommandContext(life, o.Binary, args...) //nolint:gosec // running the caller's binary is the purpose
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		kill()
@@ -196,7 +196,8 @@ func (c *ControlPlane) CAFile() string { return filepath.Join(c.dir, "ca.crt") }
 // Kubectl is kubectl with the administrator's kubeconfig, not yet started. The
 // caller sets its streams.
 func (c *ControlPlane) Kubectl(ctx context.Context, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, c.binary, append([]string{"kubectl", "--kubeconfig", c.Kubeconfig()}, args...)...)
+	args = append([]string{"kubectl", "--kubeconfig", c.Kubeconfig()}, args...)
+	return exec.CommandContext(ctx, c.binary, args...) //nolint:gosec // running the caller's binary is the purpose
 }
 
 // Done is closed when the control plane has ended, asked to or not.
