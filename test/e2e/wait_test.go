@@ -1,0 +1,68 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+const (
+	// patience bounds a wait for something that should happen soon.
+	patience = 40 * time.Second
+	// pollEvery is the pause between two looks.
+	pollEvery = 50 * time.Millisecond
+)
+
+// eventually looks again and again until look returns nil. At the deadline the test fails with look's last error.
+func eventually(t *testing.T, what string, look func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for {
+		err := look(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			t.Fatalf("%s: not within %s: %v", what, patience, errors.Join(err, world.Err()))
+		}
+	}
+}
+
+// during looks again and again for a while; the test fails at once if look returns an error.
+func during(t *testing.T, what string, span time.Duration, look func(ctx context.Context) error) {
+	t.Helper()
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for end := time.Now().Add(span); time.Now().Before(end); {
+		if err := look(t.Context()); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		select {
+		case <-ticker.C:
+		case <-t.Context().Done():
+			t.Fatal(t.Context().Err())
+		}
+	}
+}
+
+// must is nil's opposite of an error in a test's own preparation.
+func must(t *testing.T, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+func wantf(ok bool, format string, args ...any) error {
+	if ok {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
+}
