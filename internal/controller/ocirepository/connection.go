@@ -3,11 +3,13 @@ package ocirepository
 import (
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
 
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/transport"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 )
@@ -25,8 +27,9 @@ type connection struct {
 	// certs are the tenant's; nil for none.
 	certs *certificates
 
-	mu   sync.Mutex // guards made; never held during I/O
-	made map[way]*http.Transport
+	mu      sync.Mutex // guards the fields below; never held during I/O
+	made    map[way]*http.Transport
+	refused *endpoint.AddressError // the last
 }
 
 // way is what a tenant's certificates make a transport of their own for.
@@ -38,10 +41,10 @@ type way struct {
 // RoundTrip implements http.RoundTripper.
 func (c *connection) RoundTrip(req *http.Request) (*http.Response, error) {
 	registry := sameHost(req.URL, c.registry)
-	if c.bound && !registry && req.Header.Get("Authorization") != "" {
+	if c.bound && (!registry || req.URL.Scheme != "https") && req.Header.Get("Authorization") != "" {
 		return nil, &oci.Error{
 			Code: oci.CodeProtocol, Host: c.registry,
-			Err: errors.New("it asks for the credential to be sent to another host, which is refused"),
+			Err: errors.New("it asks for the credential to be sent to another host, or without TLS, which is refused"),
 		}
 	}
 	// Each target is judged by itself: a redirect may leave the administrator's proxy.
@@ -49,14 +52,29 @@ func (c *connection) RoundTrip(req *http.Request) (*http.Response, error) {
 	if c.proxy != nil {
 		base = c.pool.Proxy(c.proxy)
 	}
-	if c.certs == nil {
-		return base.RoundTrip(req)
+	if c.certs != nil {
+		var err error
+		if base, err = c.own(way{base, registry}); err != nil {
+			return nil, err
+		}
 	}
-	t, err := c.own(way{base, registry})
-	if err != nil {
-		return nil, err
+	resp, err := base.RoundTrip(req)
+	if refused, ok := errors.AsType[*endpoint.AddressError](err); ok {
+		c.mu.Lock()
+		c.refused = refused
+		c.mu.Unlock()
 	}
-	return t.RoundTrip(req)
+	return resp, err
+}
+
+// explain gives the refusal to dial in place of err: clients of registries go on to try without TLS, and then complain of that.
+func (c *connection) explain(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil && c.refused != nil {
+		return fmt.Errorf("registry %s: %w", c.registry, c.refused)
+	}
+	return err
 }
 
 // own is base with the tenant's certificates. The registry is checked against the tenant's authorities alone and gets the

@@ -238,7 +238,7 @@ func (r *Reconciler) connect(ctx context.Context, o *v1alpha1.OCIRepository, p p
 func (r *Reconciler) pull(ctx context.Context, o *v1alpha1.OCIRepository, p plan, conn *connection, c credential) (err error) {
 	o.Status.Identity = c.identity
 	defer func() {
-		if err != nil && c.identity != nil {
+		if err = conn.explain(err); err != nil && c.identity != nil {
 			err = fmt.Errorf("as %s: %w", c.name(), err)
 		}
 	}()

@@ -93,7 +93,7 @@ func TestRegistryFaults(t *testing.T) {
 				w.WriteHeader(http.StatusUnauthorized)
 				return true
 			},
-			reason: meta.ReasonRegistryRefused, says: "sent to another host, which is refused", atMost: 2 * time.Second,
+			reason: meta.ReasonRegistryRefused, says: "sent to another host, or without TLS, which is refused", atMost: 2 * time.Second,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,458 @@
+package ocirepository
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/grant"
+	"github.com/lanyard-dev/lanyard/auth/transport"
+	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+)
+
+func (w *world) secret(namespace, name string, kind corev1.SecretType, data map[string]string) {
+	w.t.Helper()
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: kind, Data: map[string][]byte{}}
+	for key, value := range data {
+		s.Data[key] = []byte(value)
+	}
+	if err := w.kube.Create(w.t.Context(), s); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// generic makes the object one without a cloud, at a host.
+func generic(host string) func(*v1alpha1.OCIRepository) {
+	return func(o *v1alpha1.OCIRepository) {
+		o.Spec.URL = "oci://" + host + "/tenant-a/app"
+		o.Spec.Provider, o.Spec.ServiceAccountName = v1alpha1.ProviderGeneric, ""
+	}
+}
+
+const dockerConfig = `{"auths":{"https://` + passHost + `/v2/":{"username":"robot","password":"hunter2"}}}`
+
+func TestGenericCredentials(t *testing.T) {
+	for name, c := range map[string]struct {
+		setup   func(*world)
+		edit    func(*v1alpha1.OCIRepository)
+		subject string // of the identity; empty for none
+		reason  string
+		says    string
+	}{
+		"nobody, at a public registry": {edit: generic(publicHost), reason: meta.ReasonSucceeded},
+		"nobody, at one that asks":     {edit: generic(passHost), reason: meta.ReasonRegistryRefused, says: "HTTP 401"},
+		"secret": {
+			setup: func(w *world) {
+				w.secret("tenant-a", "pull", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: dockerConfig})
+			},
+			edit: func(o *v1alpha1.OCIRepository) {
+				generic(passHost)(o)
+				o.Spec.SecretRef = &meta.LocalReference{Name: "pull"}
+			},
+			subject: "secret:tenant-a:pull", reason: meta.ReasonSucceeded,
+		},
+		"secret of another namespace": {
+			setup: func(w *world) {
+				w.secret("tenant-b", "pull", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: dockerConfig})
+			},
+			edit: func(o *v1alpha1.OCIRepository) {
+				generic(passHost)(o)
+				o.Spec.SecretRef = &meta.LocalReference{Name: "pull"}
+			},
+			reason: meta.ReasonSecretRefused, says: "create it in namespace tenant-a",
+		},
+		"secret for another registry": {
+			setup: func(w *world) {
+				w.secret("tenant-a", "pull", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: `{"auths":{"other.example.com":{"username":"robot","password":"hunter2"}}}`})
+			},
+			edit: func(o *v1alpha1.OCIRepository) {
+				generic(passHost)(o)
+				o.Spec.SecretRef = &meta.LocalReference{Name: "pull"}
+			},
+			reason: meta.ReasonSecretRefused, says: "has no entry for " + passHost,
+		},
+		"secret of another type": {
+			setup: func(w *world) {
+				w.secret("tenant-a", "pull", corev1.SecretTypeOpaque, map[string]string{corev1.DockerConfigJsonKey: dockerConfig})
+			},
+			edit: func(o *v1alpha1.OCIRepository) {
+				generic(passHost)(o)
+				o.Spec.SecretRef = &meta.LocalReference{Name: "pull"}
+			},
+			reason: meta.ReasonSecretRefused, says: "it is of type",
+		},
+		"secret that cannot be read": {
+			setup: func(w *world) {
+				w.secret("tenant-a", "pull", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: `{"auths":"hunter2"}`})
+			},
+			edit: func(o *v1alpha1.OCIRepository) {
+				generic(passHost)(o)
+				o.Spec.SecretRef = &meta.LocalReference{Name: "pull"}
+			},
+			reason: meta.ReasonSecretRefused, says: "no Docker configuration",
+		},
+		"pull secrets of an account": {
+			setup: func(w *world) {
+				w.secret("tenant-a", "other", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: `{"auths":{}}`})
+				w.secret("tenant-a", "pull", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: dockerConfig})
+				w.account("tenant-a", "runner", "other", "pull")
+			},
+			edit:    func(o *v1alpha1.OCIRepository) { generic(passHost)(o); o.Spec.ServiceAccountName = "runner" },
+			subject: "system:serviceaccount:tenant-a:runner", reason: meta.ReasonSucceeded,
+		},
+		"an account without pull secrets": {
+			setup:  func(w *world) { w.account("tenant-a", "runner") },
+			edit:   func(o *v1alpha1.OCIRepository) { generic(publicHost)(o); o.Spec.ServiceAccountName = "runner" },
+			reason: meta.ReasonSucceeded,
+		},
+		"an account that does not exist": {
+			edit:   func(o *v1alpha1.OCIRepository) { generic(publicHost)(o); o.Spec.ServiceAccountName = "runner" },
+			reason: string(auth.CodeSubjectNotFound), says: "create ServiceAccount tenant-a/runner",
+		},
+		"a pull secret that does not exist": {
+			setup:  func(w *world) { w.account("tenant-a", "runner", "gone") },
+			edit:   func(o *v1alpha1.OCIRepository) { generic(publicHost)(o); o.Spec.ServiceAccountName = "runner" },
+			reason: meta.ReasonSecretRefused, says: "imagePullSecrets of ServiceAccount runner: Secret gone",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, store.Options{})
+			w.tenant("tenant-a", roleA)
+			if c.setup != nil {
+				c.setup(w)
+			}
+			o, _ := w.reconcile(w.create("tenant-a", "app", c.edit))
+			if got := ready(o); got.Reason != c.reason || !strings.Contains(got.Message, c.says) || strings.Contains(got.Message, "hunter2") {
+				t.Errorf("Ready is %s %q, want %s and %q", got.Reason, got.Message, c.reason, c.says)
+			}
+			subject := ""
+			if o.Status.Identity != nil {
+				subject = o.Status.Identity.Subject
+			}
+			if subject != c.subject {
+				t.Errorf("subject %q, want %q", subject, c.subject)
+			}
+			if w.cloud.count() != 0 {
+				t.Error("the cloud was asked")
+			}
+		})
+	}
+}
+
+func (w *world) account(namespace, name string, pullSecrets ...string) {
+	w.t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	for _, secret := range pullSecrets {
+		account.ImagePullSecrets = append(account.ImagePullSecrets, corev1.LocalObjectReference{Name: secret})
+	}
+	if err := w.kube.Create(w.t.Context(), account); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func TestPullSecretChoosesTheClosestEntry(t *testing.T) {
+	config := `{"auths":{
+		"reg.example.com":{"username":"host","password":"x"},
+		"https://reg.example.com/team":{"username":"team","password":"x"},
+		"reg.example.com/team/app2":{"username":"app2","password":"x"},
+		"reg.example.com:5000":{"username":"port","password":"x"},
+		"example.com":{"username":"parent","password":"x"},
+		"https://index.docker.io/v1/":{"auth":"aHViOng="}}}`
+	secret := &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(config)}}
+	for raw, want := range map[string]string{
+		"oci://reg.example.com/other/app":      "host",
+		"oci://REG.example.com/team/app":       "team",
+		"oci://reg.example.com/team/app2":      "app2",
+		"oci://reg.example.com/teammate/app":   "host",
+		"oci://reg.example.com:5000/team/app":  "port",
+		"oci://docker.io/library/app":          "hub",
+		"oci://evil.reg.example.com/team/app":  "",
+		"oci://reg.example.com.evil.org/a/app": "",
+	} {
+		repository, err := oci.ParseURL(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		login, err := pullSecret("spec.secretRef", secret, repository)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if login != nil {
+			config, err := login.Authorization()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = config.Username
+		}
+		if got != want {
+			t.Errorf("%s: user %q, want %q", raw, got, want)
+		}
+	}
+}
+
+func TestReadProxy(t *testing.T) {
+	for name, c := range map[string]struct {
+		data map[string]string
+		want string
+		says string
+	}{
+		"plain":              {data: map[string]string{"address": "http://proxy.example.com:3128"}, want: "http://proxy.example.com:3128"},
+		"with a slash":       {data: map[string]string{"address": "https://proxy.example.com/"}, want: "https://proxy.example.com"},
+		"user and password":  {data: map[string]string{"address": "http://p:1", "username": "u@x", "password": "s3cret/?"}, want: "http://u%40x:s3cret%2F%3F@p:1"},
+		"no address":         {data: map[string]string{"username": "u"}, says: "no key address"},
+		"no host":            {data: map[string]string{"address": "http://"}, says: "no URL with a host"},
+		"no scheme":          {data: map[string]string{"address": "proxy:3128"}, says: "no URL with a host"},
+		"socks":              {data: map[string]string{"address": "socks5://s3cret:1"}, says: "neither http nor https"},
+		"user in address":    {data: map[string]string{"address": "http://u:s3cret@p:1"}, says: "holds a user or password"},
+		"path":               {data: map[string]string{"address": "http://p:1/s3cret"}, says: "path, query or fragment"},
+		"query":              {data: map[string]string{"address": "http://p:1?s3cret"}, says: "path, query or fragment"},
+		"control characters": {data: map[string]string{"address": "http://p:1\ns3cret"}, says: "no URL with a host"},
+		"password alone":     {data: map[string]string{"address": "http://p:1", "password": "s3cret"}, says: "no username"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "proxy"}, Data: map[string][]byte{}}
+			for key, value := range c.data {
+				secret.Data[key] = []byte(value)
+			}
+			got, err := readProxy("spec.proxySecretRef", secret)
+			if c.says != "" {
+				if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "s3cret") {
+					t.Errorf("error %v, want %q", err, c.says)
+				}
+				return
+			}
+			if err != nil || got.String() != c.want {
+				t.Errorf("%v, %v, want %s", got, err, c.want)
+			}
+		})
+	}
+}
+
+// pair makes a client certificate and its key, PEM.
+func pair(t *testing.T) (certificate, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}))
+}
+
+func TestReadCertificates(t *testing.T) {
+	certificate, key := pair(t)
+	_, otherKey := pair(t)
+	for name, c := range map[string]struct {
+		data map[string]string
+		says string
+	}{
+		"authority":           {data: map[string]string{"ca.crt": certificate}},
+		"client":              {data: map[string]string{"tls.crt": certificate, "tls.key": key}},
+		"both":                {data: map[string]string{"ca.crt": certificate, "tls.crt": certificate, "tls.key": key}},
+		"nothing":             {says: "holds no certificate"},
+		"authority is none":   {data: map[string]string{"ca.crt": key}, says: "ca.crt holds no certificate"},
+		"half a pair":         {data: map[string]string{"tls.key": key}, says: "one half"},
+		"key of another pair": {data: map[string]string{"tls.crt": certificate, "tls.key": otherKey}, says: "no pair"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "tls"}, Data: map[string][]byte{}}
+			for k, v := range c.data {
+				secret.Data[k] = []byte(v)
+			}
+			_, err := readCertificates("spec.certSecretRef", secret)
+			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+				t.Errorf("error %v, want %q", err, c.says)
+			}
+		})
+	}
+}
+
+// A tenant's authorities stand for the registry alone; storage that it redirects to gets no credential and no certificate.
+func TestCertificatesOfTheTenant(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	w.tenant("tenant-a", roleA)
+	w.r.Transports = w.pool(func(base *http.Transport) { base.TLSClientConfig.RootCAs = x509.NewCertPool() }) // nobody is trusted
+	authority := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.registry.ca.Raw}))
+	unrelated, _ := pair(t)
+	w.secret("tenant-a", "right", corev1.SecretTypeOpaque, map[string]string{"ca.crt": authority})
+	w.secret("tenant-a", "wrong", corev1.SecretTypeOpaque, map[string]string{"ca.crt": unrelated})
+	named := func(name string) func(*v1alpha1.OCIRepository) {
+		return func(o *v1alpha1.OCIRepository) { o.Spec.CertSecretRef = &meta.LocalReference{Name: name} }
+	}
+	for name, c := range map[string]struct{ reason, says string }{
+		"right":   {meta.ReasonSucceeded, ""},
+		"wrong":   {meta.ReasonRegistryUnreachable, "spec.certSecretRef"},
+		"missing": {meta.ReasonSecretRefused, "does not exist"},
+	} {
+		o, _ := w.reconcile(w.create("tenant-a", name, named(name)))
+		if got := ready(o); got.Reason != c.reason || !strings.Contains(got.Message, c.says) {
+			t.Errorf("%s: %s %q, want %s and %q", name, got.Reason, got.Message, c.reason, c.says)
+		}
+	}
+
+	// Blobs elsewhere.
+	w.registry.tamper(func(out http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		if strings.Contains(r.URL.Path, "/blobs/") {
+			http.Redirect(out, r, "https://"+storageHost+r.URL.Path, http.StatusTemporaryRedirect)
+			return true
+		}
+		return false
+	})
+	if o, _ := w.reconcile(w.create("tenant-a", "redirected", named("right"))); ready(o).Status != metav1.ConditionTrue {
+		t.Errorf("redirected: %+v", ready(o))
+	}
+}
+
+// pool connects as the world's does, changed by edit.
+func (w *world) pool(edit func(*http.Transport)) *transport.Pool {
+	w.t.Helper()
+	base := w.registry.transport()
+	edit(base)
+	pool, err := transport.NewPool(transport.Options{Base: base, Dial: w.registry.dial})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(pool.Close)
+	return pool
+}
+
+// A tenant's proxy carries the exchange and the registry's requests of its own identity.
+func TestProxyOfTheTenant(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	w.tenant("tenant-a", roleA)
+	var asked []string
+	proxy := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Method+" "+r.Host)
+		out.WriteHeader(http.StatusBadGateway)
+	}))
+	t.Cleanup(proxy.Close)
+	w.registry.addresses["proxy.example.com:3128"] = proxy.Listener.Addr().String()
+	w.secret("tenant-a", "proxy", corev1.SecretTypeOpaque, map[string]string{"address": "http://proxy.example.com:3128", "username": "u", "password": "s3cret"})
+	o, _ := w.reconcile(w.create("tenant-a", "app", func(o *v1alpha1.OCIRepository) { o.Spec.ProxySecretRef = &meta.LocalReference{Name: "proxy"} }))
+	if got := ready(o); got.Reason != meta.ReasonRegistryUnreachable || strings.Contains(got.Message, "s3cret") {
+		t.Errorf("Ready is %+v", got)
+	}
+	if len(asked) == 0 || asked[0] != "CONNECT "+cloudHost+":443" {
+		t.Errorf("the proxy was asked %q", asked)
+	}
+	if got := w.cloud.proxies; len(got) != 1 || got[0] != "proxy.example.com:3128" {
+		t.Errorf("exchanges went through %q", got)
+	}
+
+	// The controller's identity goes no way that a tenant chose.
+	w.r.Rules.ControllerNamespaces = grant.Namespaces{All: true}
+	o, _ = w.reconcile(w.create("tenant-a", "lent", func(o *v1alpha1.OCIRepository) {
+		o.Spec.ServiceAccountName = ""
+		o.Spec.ProxySecretRef = &meta.LocalReference{Name: "proxy"}
+	}))
+	if got := ready(o); got.Reason != meta.ReasonInvalidSpec || !strings.Contains(got.Message, "remove spec.proxySecretRef") || len(w.cloud.proxies) != 1 {
+		t.Errorf("the controller's identity: %+v, proxies %q", got, w.cloud.proxies)
+	}
+}
+
+// Hosts that a tenant chose do not lead inside, whatever they are called.
+func TestGuardedHosts(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	var guard endpoint.Guard
+	pool, err := transport.NewPool(transport.Options{Base: w.registry.transport(), Dial: guard.DialContext(transport.Dialer())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	w.r.Transports = pool
+	for _, host := range []string{"127.0.0.1:5000", "[::1]:5000", "169.254.169.254"} {
+		o, result := w.reconcile(w.create("tenant-a", "app-"+strings.NewReplacer(".", "-", ":", "-", "[", "", "]", "").Replace(host)+"x", generic(host)))
+		if got := ready(o); got.Reason != string(auth.CodeEndpointRefused) || !strings.Contains(got.Message, "--allowed-endpoint-hosts") {
+			t.Errorf("%s: %+v", host, got)
+		}
+		if result.RequeueAfter == 0 {
+			t.Errorf("%s: a name may lead elsewhere later", host)
+		}
+	}
+}
+
+func TestConnectionKeepsTheCredential(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	c := &connection{registry: cloudHost, bound: true, pool: w.r.Transports}
+	t.Cleanup(c.Close)
+	send := func(target string, authorization string) error {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if authorization != "" {
+			req.Header.Set("Authorization", authorization)
+		}
+		resp, err := c.RoundTrip(req)
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		return err
+	}
+	for target, allowed := range map[string]bool{
+		"https://" + cloudHost + "/v2/":                    true,
+		"https://" + strings.ToUpper(cloudHost) + ":443/x": true,
+		"https://" + storageHost + "/v2/":                  false,
+		"https://" + cloudHost + ":8443/v2/":               false,
+		"http://" + cloudHost + "/v2/":                     false,
+	} {
+		if err := send(target, "Basic abc"); (oci.CodeOf(err) != oci.CodeProtocol) != allowed {
+			t.Errorf("%s: %v", target, err)
+		}
+	}
+	if err := send("https://"+storageHost+"/v2/", ""); err != nil {
+		t.Errorf("without a credential: %v", err)
+	}
+}
+
+func TestSameHost(t *testing.T) {
+	for _, c := range []struct {
+		target, hostport string
+		want             bool
+	}{
+		{"https://a.example/x", "a.example", true},
+		{"https://a.example:443/x", "a.example", true},
+		{"https://A.example/x", "a.example:443", true},
+		{"http://a.example/x", "a.example:80", true},
+		{"http://a.example:5000/x", "a.example:5000", true},
+		{"https://[::1]/x", "[::1]:443", true},
+		{"https://a.example:444/x", "a.example", false},
+		{"https://a.example.evil/x", "a.example", false},
+		{"https://b.example/x", "a.example", false},
+	} {
+		u, err := url.Parse(c.target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := sameHost(u, c.hostport); got != c.want {
+			t.Errorf("%s and %s: %v", c.target, c.hostport, got)
+		}
+	}
+}

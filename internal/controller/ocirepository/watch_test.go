@@ -1,0 +1,88 @@
+package ocirepository
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+)
+
+// A change of an account wakes the objects of its own namespace that name it, after those who keep tokens have heard of it.
+func TestAccountsWakeTheirObjects(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	w.tenant("tenant-a", roleA)
+	w.tenant("tenant-b", roleB)
+	w.create("tenant-a", "one", nil)
+	w.create("tenant-a", "two", nil)
+	w.create("tenant-a", "other", func(o *v1alpha1.OCIRepository) { o.Spec.ServiceAccountName = "other" })
+	w.create("tenant-a", "none", func(o *v1alpha1.OCIRepository) { o.Spec.ServiceAccountName = "" })
+	w.create("tenant-b", "one", nil)
+
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	t.Cleanup(queue.ShutDown)
+	tokensKnow := false
+	w.accounts.Subscribe(func(auth.Subject) { tokensKnow = true })
+	if err := w.r.watchAccounts(t.Context(), queue); err != nil {
+		t.Fatal(err)
+	}
+	w.accounts.put(t, "tenant-a", "puller", "uid-9", roleA)
+	woken := map[string]bool{}
+	for queue.Len() > 0 {
+		request, _ := queue.Get()
+		woken[request.String()] = true
+		queue.Done(request)
+	}
+	if len(woken) != 2 || !woken["tenant-a/one"] || !woken["tenant-a/two"] {
+		t.Errorf("woken: %v", woken)
+	}
+	if !tokensKnow {
+		t.Error("objects were woken before the cache knew")
+	}
+	created := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "other"}}
+	if got := w.r.usersOf(t.Context(), created); len(got) != 1 || got[0].String() != "tenant-a/other" {
+		t.Errorf("a new account wakes %v", got)
+	}
+}
+
+func TestPredicates(t *testing.T) {
+	object := func(generation int64, request string) *v1alpha1.OCIRepository {
+		o := &v1alpha1.OCIRepository{ObjectMeta: metav1.ObjectMeta{Generation: generation}}
+		if request != "" {
+			o.Annotations = map[string]string{meta.ReconcileRequestedAnnotation: request}
+		}
+		return o
+	}
+	changed := predicate.Or(predicate.Predicate(predicate.GenerationChangedPredicate{}), requestChanged())
+	for name, c := range map[string]struct {
+		before, after *v1alpha1.OCIRepository
+		want          bool
+	}{
+		"status only":       {object(1, ""), object(1, ""), false},
+		"generation":        {object(1, ""), object(2, ""), true},
+		"request":           {object(1, ""), object(1, "a"), true},
+		"another request":   {object(1, "a"), object(1, "b"), true},
+		"same request":      {object(1, "a"), object(1, "a"), false},
+		"request withdrawn": {object(1, "a"), object(1, ""), false},
+	} {
+		if got := changed.Update(event.UpdateEvent{ObjectOld: c.before, ObjectNew: c.after}); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+	if !changed.Create(event.CreateEvent{Object: object(1, "")}) {
+		t.Error("a new object is not seen")
+	}
+	account := &corev1.ServiceAccount{}
+	only := createdOnly()
+	if !only.Create(event.CreateEvent{Object: account}) || only.Update(event.UpdateEvent{ObjectOld: account, ObjectNew: account}) || only.Delete(event.DeleteEvent{Object: account}) {
+		t.Error("accounts are seen other than when they are made")
+	}
+}
