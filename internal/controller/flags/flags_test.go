@@ -1,0 +1,125 @@
+package flags_test
+
+import (
+	"errors"
+	"flag"
+	"io/fs"
+	"log/slog"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/lanyard-dev/lanyard/charts"
+	"github.com/lanyard-dev/lanyard/internal/controller/flags"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func environment(name string) string { return map[string]string{"AWS_REGION": "eu-west-1"}[name] }
+
+func nothing(string) string { return "" }
+
+const base = "--artifact-base-url=http://artifacts.example.com"
+
+func TestHelpIsGolden(t *testing.T) {
+	_, help, err := flags.Parse([]string{"--help"}, nothing)
+	if !errors.Is(err, flags.ErrHelp) {
+		t.Fatal(err)
+	}
+	const golden = "testdata/help.txt"
+	if *update {
+		if err := os.WriteFile(golden, []byte(help), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if help != string(want) {
+		t.Errorf("help has changed; look at it and run with -update:\n%s", help)
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	f, _, err := flags.Parse([]string{base + "/"}, environment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.ArtifactBaseURL != "http://artifacts.example.com" || f.ArtifactStoreMaxSize != 8<<30 || f.TokenCacheMaxSize != 10000 ||
+		f.TokenCacheMaxDuration != time.Hour || f.AWSRegion != "eu-west-1" || f.LogLevel != slog.LevelInfo || !f.ShardSelector.Empty() {
+		t.Errorf("%+v", f)
+	}
+	// Nobody is lent anything, and no host is allowed, unless somebody says so.
+	if f.ControllerIdentityNamespaces.Decide("tenant-a", nil).Allowed || f.AllowedEndpointHosts.String() != "" || f.TokenCacheObjectMetrics {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestValues(t *testing.T) {
+	f, _, err := flags.Parse([]string{
+		base, "--artifact-store-max-size=100Mi", "--artifact-max-decompressed-size=1000", "--shard-selector=lanyard.dev/shard=a",
+		`--controller-identity-namespaces={"list":["tenant-a"]}`, "--allowed-endpoint-hosts=127.0.0.1:5000,minio.example.com",
+		"--deny-cidrs=10.0.0.0/8", "--deny-cidrs=192.168.0.0/16", "--aws-region=us-east-1", "--log-level=debug", "--log-format=text",
+		"--token-cache-max-size=0", "--leader-elect",
+	}, environment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.ArtifactStoreMaxSize != 100<<20 || f.ArtifactMaxDecompressedSize != 1000 || !f.ShardSelector.Matches(labels.Set{"lanyard.dev/shard": "a"}) ||
+		f.ShardSelector.Matches(labels.Set{}) || !f.ControllerIdentityNamespaces.Decide("tenant-a", nil).Allowed ||
+		f.ControllerIdentityNamespaces.Decide("tenant-b", nil).Allowed || !f.AllowedEndpointHosts.Contains("minio.example.com:443") ||
+		f.DenyCIDRs.String() != "10.0.0.0/8,192.168.0.0/16" || f.AWSRegion != "us-east-1" || f.LogLevel != slog.LevelDebug ||
+		f.TokenCacheMaxSize != 0 || !f.LeaderElect {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestRefusalsNameTheFlag(t *testing.T) {
+	for _, args := range []string{
+		"--artifact-base-url=", "--artifact-base-url=artifacts.example.com", "--artifact-base-url=http://u:p@x", "--artifact-base-url=http://x?q",
+		"--artifact-base-url=ftp://x", "--artifact-store-max-size=-1", "--artifact-store-max-size=much", "--artifact-store-max-size=100m",
+		"--artifact-max-decompressed-size=0", "--shard-selector=a in", "--concurrent=0", "--token-cache-max-size=-1",
+		"--token-cache-max-duration=0s", "--token-cache-refresh-fraction=0", "--token-cache-refresh-fraction=1.1",
+		"--controller-identity-namespaces=a,,b", "--controller-identity-namespaces=*", "--allowed-endpoint-hosts=*.example.com",
+		"--deny-cidrs=10.0.0.1/8", "--log-level=loud", "--log-format=xml", "--leader-elect-id=", "--storage-path=",
+	} {
+		_, _, err := flags.Parse([]string{base, args}, nothing)
+		name, _, _ := strings.Cut(args, "=")
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+	if _, _, err := flags.Parse([]string{base, "extra"}, nothing); err == nil || !strings.Contains(err.Error(), `"extra"`) {
+		t.Errorf("an argument: %v", err)
+	}
+	if _, _, err := flags.Parse([]string{"--no-such-flag"}, nothing); err == nil || !strings.Contains(err.Error(), "--help") {
+		t.Errorf("an unknown flag: %v", err)
+	}
+}
+
+// The chart passes no flag that there is not.
+func TestChartKnowsTheFlags(t *testing.T) {
+	chart, err := charts.Lanyard()
+	if err != nil {
+		t.Fatal(err)
+	}
+	template, err := fs.ReadFile(chart, "templates/statefulset.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, help, _ := flags.Parse([]string{"--help"}, nothing)
+	found := regexp.MustCompile(`[" ](--[a-z-]+)`).FindAllStringSubmatch(string(template), -1)
+	if len(found) < 15 {
+		t.Fatalf("only %d flags were found in the chart", len(found))
+	}
+	for _, match := range found {
+		if !strings.Contains(help, "      "+match[1]+" ") {
+			t.Errorf("the chart passes %s, which there is not", match[1])
+		}
+	}
+}
