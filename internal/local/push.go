@@ -1,10 +1,12 @@
 package local
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -60,7 +62,7 @@ func (w *World) registryLogin(ctx context.Context) (user, password string, err e
 	service := ecr.New(ecr.Options{
 		Region:      Region,
 		Credentials: awssdk.NewCredentialsCache(credentials.NewStaticCredentialsProvider(w.key.ID, w.key.Secret, "")),
-		HTTPClient:  &http.Client{Transport: w.cloud.Transport()},
+		HTTPClient:  &http.Client{Transport: wholeBody{w.cloud.Transport()}},
 	})
 	answer, err := service.GetAuthorizationToken(ctx, &ecr.GetAuthorizationTokenInput{})
 	if err != nil {
@@ -78,6 +80,25 @@ func (w *World) registryLogin(ctx context.Context) (user, password string, err e
 		return "", "", errors.New("the token of ECR is not user:password")
 	}
 	return user, password, nil
+}
+
+// wholeBody hands net/http request bodies that it can send in one piece. Else it sends one, looks for its end afterwards, and
+// breaks the connection when the AWS SDK has closed the body in between, which it does as soon as an answer begins: an answer
+// from this process can be that fast.
+type wholeBody struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t wholeBody) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Body == nil {
+		return t.next.RoundTrip(req)
+	}
+	body, err := io.ReadAll(req.Body)
+	if err = errors.Join(err, req.Body.Close()); err != nil {
+		return nil, err
+	}
+	req = req.Clone(req.Context())
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	return t.next.RoundTrip(req)
 }
 
 // PushAll publishes each folder <tenant> of a file system as <tenant>/app with a tag, and returns what it published.

@@ -12,7 +12,7 @@ import (
 )
 
 // maxWhy is the length of the column WHY, in runes, where the table is not wide.
-const maxWhy = 96
+const maxWhy = 80
 
 // Table writes rows as a table for people. Where it is wide, nothing is shortened.
 func Table(w io.Writer, rows []Row, wide bool) error {
@@ -65,9 +65,9 @@ func (r Row) identity(wide bool) string {
 	case wide:
 		return "none for " + r.Subject
 	case isAccount:
-		return "none for serviceaccount/" + account
+		return "none (sa/" + account + ")"
 	default:
-		return "none for " + r.Subject
+		return "none (" + r.Subject + ")"
 	}
 }
 
