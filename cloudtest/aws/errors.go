@@ -114,6 +114,9 @@ func (json11) refuse(w http.ResponseWriter, call *journal.Call, e *apiError) {
 			e.status = http.StatusBadRequest
 		}
 	}
+	if e.code == "MissingAuthenticationTokenException" {
+		e.message = "Missing Authentication Token" // worded apart from STS's
+	}
 	e.note(call)
 	writeJSON(w, e.status, "application/x-amz-json-1.1", map[string]string{"__type": e.code, "message": e.message})
 }
