@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -58,6 +59,21 @@ type boundedBody struct {
 	io.Reader
 	io.Closer
 }
+
+// Read tells a connection that broke from an answer that is at fault.
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = &brokenOffError{err}
+	}
+	return n, err
+}
+
+// brokenOffError is the end of a connection in the middle of an answer.
+type brokenOffError struct{ err error }
+
+func (e *brokenOffError) Error() string { return "the answer broke off: " + e.err.Error() }
+func (e *brokenOffError) Unwrap() error { return e.err }
 
 // newRetryer repeats a request once if it did not reach AWS, or AWS failed. What AWS refused it refuses again (the SDK's own
 // retryers take a rejected proof for a passing fault), and what it throttles is for the cache to wait out.

@@ -85,8 +85,8 @@ func sortFailure(ctx context.Context, err error, where string, secrets ...auth.S
 		f.code, f.fix = auth.CodeUnavailable, "wait, and see AWS's health dashboard if it goes on"
 	case status >= http.StatusBadRequest:
 		f.code, f.fix = auth.CodeRefused, "see the error code in the API reference of the service"
-	case isTimeout(err):
-		f.code, f.what, f.fix = auth.CodeUnreachable, "half an answer in time", "check that "+where+" can be reached from the controller"
+	case brokeOff(err):
+		f.code, f.what, f.fix = auth.CodeUnreachable, "the answer broke off", "check that "+where+" can be reached from the controller"
 	default:
 		f.code, f.fix = auth.CodeResponseInvalid, "check what answers as "+where
 		f.what = "an answer that is none of the service's (HTTP status " + strconv.Itoa(status) + ")"
@@ -204,6 +204,11 @@ func disconnection(err error) string {
 	default:
 		return "the connection failed"
 	}
+}
+
+func brokeOff(err error) bool {
+	_, ok := errors.AsType[*brokenOffError](err)
+	return ok || isTimeout(err) // which http.Client puts in the place of ours
 }
 
 func isTimeout(err error) bool {

@@ -306,6 +306,19 @@ func TestSlowAnswerIsCutOff(t *testing.T) {
 	}
 }
 
+// A connection that ends in the middle is no answer; half a document is a wrong one.
+func TestAnswerThatBreaksOff(t *testing.T) {
+	provider := wired(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, goodSession[:100])
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	_, err := auth.GetToken(t.Context(), provider, asA(t)...)
+	if auth.CodeOf(err) != auth.CodeUnreachable || !strings.Contains(err.Error(), "the answer broke off") {
+		t.Errorf("%v", err)
+	}
+}
+
 func ecrAnswer(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Amz-Target") == "" {
