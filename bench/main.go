@@ -15,11 +15,15 @@ import (
 	"os"
 	"os/signal"
 	"text/tabwriter"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 func main() {
 	binary := flag.String("controlplane", "bin/controlplane", "the embedded control plane's binary")
 	flag.Parse()
+	log.SetLogger(logr.Discard()) // informers' remarks are no result
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, *binary, os.Stdout); err != nil {
