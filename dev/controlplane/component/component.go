@@ -31,6 +31,9 @@ func Start(ctx context.Context, name string, grace time.Duration, run func(conte
 	return c
 }
 
+// ErrStillRunning says that a component did not end within its grace.
+var ErrStillRunning = errors.New("still running")
+
 // Stop asks the component to end and waits for it as long as its grace. A
 // component that ended by itself stops without error: FirstToEnd and WaitFor
 // report that.
@@ -51,7 +54,7 @@ func (c *Component) Stop() error {
 		}
 		return nil
 	case <-timer.C:
-		return fmt.Errorf("stop %s: still running after %s", c.name, c.grace)
+		return fmt.Errorf("stop %s: %w after %s", c.name, ErrStillRunning, c.grace)
 	}
 }
 
