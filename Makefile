@@ -50,6 +50,7 @@ test: unit e2e ## run all tests: unit tests with the race detector, then e2e
 .PHONY: unit
 unit: ## run the unit tests of every module with the race detector
 	@for m in $(UNIT); do echo "== $$m"; (cd $$m && go test -race -shuffle=on ./...); done
+	@echo "== dev/controlplane"; cd dev/controlplane && go test -race -shuffle=on ./pki ./component # the rest is Kubernetes
 
 .PHONY: e2e
 e2e: build bin/minio ## run the black-box tests: real API server, local cloud, real registry
