@@ -13,6 +13,7 @@ import (
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ecrpublic"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
@@ -268,13 +269,25 @@ func TestPublicRegistry(t *testing.T) {
 		}
 		return "Bearer " + token.Token
 	}
+	public, err := ecrpublic.New(ecrpublic.Options{Region: "us-east-1", Credentials: pusher(), HTTPClient: client}).GetAuthorizationToken(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := bearer("Basic " + *public.AuthorizationData.AuthorizationToken)
+	if a := w.request(t, client, http.MethodPut, manifest, owner, "a tool"); a.status != http.StatusCreated {
+		t.Errorf("the owner pushes: HTTP %d %s", a.status, a.body)
+	}
 	anonymous, private := bearer(""), w.login(t, pusher())
+	if a := w.request(t, client, http.MethodGet, manifest, anonymous, ""); a.body != "a tool" {
+		t.Errorf("anybody reads: HTTP %d %s", a.status, a.body)
+	}
 	for name, tt := range map[string]struct {
 		method, url, authorization string
 		status                     int
 	}{
 		"anonymous push":                       {http.MethodPut, manifest, anonymous, 403},
-		"anonymous read of what is not there":  {http.MethodGet, manifest, anonymous, 404},
+		"anonymous read of what is not there":  {http.MethodGet, manifest + "x", anonymous, 404},
+		"private token's owner, as bearer":     {http.MethodPut, manifest, "Bearer " + strings.TrimPrefix(private, "Basic "), 400},
 		"repository that does not exist":       {http.MethodGet, base + "/v2/lanyard/none/manifests/1", anonymous, 404},
 		"basic credentials":                    {http.MethodGet, manifest, private, 400},
 		"bearer that was not issued":           {http.MethodGet, manifest, "Bearer x", 400},
