@@ -141,6 +141,14 @@ func writeJSON(w http.ResponseWriter, status int, contentType string, body any) 
 type distribution struct{}
 
 func (distribution) refuse(w http.ResponseWriter, call *journal.Call, e *apiError) {
+	switch e.code {
+	case "Throttling":
+		e.status, e.code = http.StatusTooManyRequests, "TOOMANYREQUESTS"
+	case "InternalFailure":
+		e.code = "UNKNOWN"
+	case "ServiceUnavailable":
+		e.code = "UNAVAILABLE"
+	}
 	e.note(call)
 	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
 	type one struct {

@@ -57,11 +57,7 @@ func (c *Cloud) begin(ctx context.Context, w http.ResponseWriter, p protocol, ca
 		p.refuse(w, call, refused(http.StatusServiceUnavailable, "ServiceUnavailable",
 			"The request has failed due to a temporary failure of the server."))
 	case fault.Throttle:
-		e := refused(http.StatusBadRequest, "Throttling", "Rate exceeded")
-		if _, isRegistry := p.(distribution); isRegistry {
-			e = refused(http.StatusTooManyRequests, "TOOMANYREQUESTS", "Rate exceeded")
-		}
-		p.refuse(w, call, e)
+		p.refuse(w, call, refused(http.StatusBadRequest, "Throttling", "Rate exceeded"))
 	case fault.Malformed:
 		contentType, body := p.broken()
 		call.Code, call.Reason = "Malformed", "an injected fault cut the answer off"
