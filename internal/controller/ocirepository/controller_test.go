@@ -127,15 +127,15 @@ func TestRefusalsNameTheFix(t *testing.T) {
 			reason: "SubjectNotFound", says: "create ServiceAccount nobody", stalled: true,
 		},
 		"ServiceAccount without annotation": {
-			setup:  func(w *world) { w.accounts.put(w.t, "tenant-b", "puller", "uid", "") },
+			setup:  func(w *world) { w.accounts.put(w.t, "tenant-b", "uid", "") },
 			reason: "IdentityMissing", says: "annotate the ServiceAccount", stalled: true,
 		},
 		"malformed role": {
-			setup:  func(w *world) { w.accounts.put(w.t, "tenant-b", "puller", "uid", "arn:aws:iam::role/x") },
+			setup:  func(w *world) { w.accounts.put(w.t, "tenant-b", "uid", "arn:aws:iam::role/x") },
 			reason: "IdentityInvalid", says: "write role/<name>", stalled: true,
 		},
 		"other tenant's role": {
-			setup:  func(w *world) { w.accounts.put(w.t, "tenant-b", "puller", "uid", roleA) },
+			setup:  func(w *world) { w.accounts.put(w.t, "tenant-b", "uid", roleA) },
 			reason: "TrustRefused", says: "have the role's trust policy name the subject", exchanges: 1,
 		},
 		"other tenant's repository": {
@@ -227,14 +227,14 @@ func TestRefusalsNameTheFix(t *testing.T) {
 func TestAccountThatChanges(t *testing.T) {
 	w := newWorld(t, store.Options{})
 	w.tenant("tenant-a", roleA)
-	w.accounts.remove(t, "tenant-a", "puller")
+	w.accounts.remove(t)
 	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
 	if got := ready(o).Reason; got != "SubjectNotFound" {
 		t.Fatalf("without the account: %s", got)
 	}
 
 	// It is made, and memory has not heard of it: the failure that is remembered is passed, the identity shown.
-	w.accounts.put(t, "tenant-a", "puller", "uid-1", roleA)
+	w.accounts.put(t, "tenant-a", "uid-1", roleA)
 	w.accounts.unheard = true
 	o, _ = w.reconcile(o)
 	if got := ready(o); got.Status != metav1.ConditionTrue || o.Status.Identity.CloudIdentity != roleA {
@@ -245,7 +245,7 @@ func TestAccountThatChanges(t *testing.T) {
 
 	// Another role is in force at the next reconciliation, cached token or not.
 	w.reconcile(o)
-	w.accounts.put(t, "tenant-a", "puller", "uid-1", roleB)
+	w.accounts.put(t, "tenant-a", "uid-1", roleB)
 	o, _ = w.reconcile(o)
 	if got := ready(o).Reason; got != "TrustRefused" || o.Status.Identity != nil {
 		t.Errorf("with another role: %s, identity %+v", got, o.Status.Identity)
@@ -255,12 +255,12 @@ func TestAccountThatChanges(t *testing.T) {
 	}
 
 	// Deleted and made again, it inherits no token.
-	w.accounts.put(t, "tenant-a", "puller", "uid-1", roleA)
+	w.accounts.put(t, "tenant-a", "uid-1", roleA)
 	w.annotate(o, "1")
 	w.reconcile(o)
 	exchanges := w.cloud.count()
-	w.accounts.remove(t, "tenant-a", "puller")
-	w.accounts.put(t, "tenant-a", "puller", "uid-2", roleA)
+	w.accounts.remove(t)
+	w.accounts.put(t, "tenant-a", "uid-2", roleA)
 	o, _ = w.reconcile(o)
 	if got := w.cloud.count(); ready(o).Status != metav1.ConditionTrue || got != exchanges+1 {
 		t.Errorf("made again: Ready %s, %d exchanges more, want 1", ready(o).Status, got-exchanges)

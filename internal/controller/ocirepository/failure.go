@@ -113,16 +113,15 @@ const reasonInternal = "InternalError"
 
 // credentialReason is the error's code, except for what the object's own fields say.
 func credentialReason(err error, code auth.Code) string {
-	var refused *spec.Refusal
-	if errors.As(err, &refused) {
-		switch code {
-		case auth.CodeOptionInvalid:
-			return meta.ReasonInvalidSpec
-		case auth.CodeOptionUnsupported:
-			return meta.ReasonUnsupportedProvider
-		}
+	_, refused := errors.AsType[*spec.Refusal](err)
+	switch {
+	case refused && code == auth.CodeOptionInvalid:
+		return meta.ReasonInvalidSpec
+	case refused && code == auth.CodeOptionUnsupported:
+		return meta.ReasonUnsupportedProvider
+	default:
+		return string(code)
 	}
-	return string(code)
 }
 
 func registryReason(code oci.Code) (reason string, stalled bool) {

@@ -131,32 +131,20 @@ func TestRegistryFaults(t *testing.T) {
 }
 
 func TestHostileArchivesAreRefused(t *testing.T) {
-	file := func(t *testing.T, tw *tar.Writer, name string) {
-		t.Helper()
-		entry(t, tw, &tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: 1}, "x")
-	}
-	for name, fill := range map[string]func(*testing.T, *tar.Writer){
-		"parent folder": func(t *testing.T, tw *tar.Writer) { file(t, tw, "../../etc/passwd") },
-		"absolute path": func(t *testing.T, tw *tar.Writer) { file(t, tw, "/etc/passwd") },
-		"link that escapes": func(t *testing.T, tw *tar.Writer) {
-			entry(t, tw, &tar.Header{Name: "l", Typeflag: tar.TypeSymlink, Linkname: "../../x"}, "")
-		},
-		"hard link": func(t *testing.T, tw *tar.Writer) {
-			entry(t, tw, &tar.Header{Name: "l", Typeflag: tar.TypeLink, Linkname: "x"}, "")
-		},
-		"device": func(t *testing.T, tw *tar.Writer) {
-			entry(t, tw, &tar.Header{Name: "d", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3}, "")
-		},
-		"decompression bomb": func(t *testing.T, tw *tar.Writer) {
-			const n = 4 << 20 // of zeros; MaxArtifactSize is 1 MiB
-			entry(t, tw, &tar.Header{Name: "b", Typeflag: tar.TypeReg, Mode: 0o644, Size: n}, strings.Repeat("\x00", n))
-		},
+	for name, fill := range map[string]func(tape){
+		"parent folder":     func(out tape) { out.file("../../etc/passwd", "x") },
+		"absolute path":     func(out tape) { out.file("/etc/passwd", "x") },
+		"link that escapes": func(out tape) { out.entry(&tar.Header{Name: "l", Typeflag: tar.TypeSymlink, Linkname: "../../x"}) },
+		"hard link":         func(out tape) { out.entry(&tar.Header{Name: "l", Typeflag: tar.TypeLink, Linkname: "x"}) },
+		"device":            func(out tape) { out.entry(&tar.Header{Name: "d", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3}) },
+		// 4 MiB of zeros; MaxArtifactSize is 1 MiB.
+		"decompression bomb": func(out tape) { out.file("b", strings.Repeat("\x00", 4<<20)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, operation := range []string{v1alpha1.LayerExtract, v1alpha1.LayerCopy} {
 				w := newWorld(t, store.Options{})
 				w.tenant("tenant-a", roleA)
-				w.registry.push(t, "tenant-a/app", "bad", tarOf(t, func(tw *tar.Writer) { fill(t, tw) }))
+				w.registry.push(t, "tenant-a/app", "bad", tarOf(t, fill))
 				o, _ := w.reconcile(w.create("tenant-a", "app", func(o *v1alpha1.OCIRepository) {
 					o.Spec.Ref.Tag = "bad"
 					o.Spec.LayerSelector = &v1alpha1.OCILayerSelector{Operation: operation}
@@ -219,8 +207,8 @@ func TestCloudThatIsDown(t *testing.T) {
 	if o, _ = w.reconcile(o); ready(o).Status != metav1.ConditionTrue {
 		t.Errorf("with a token in memory: %+v", ready(o))
 	}
-	w.accounts.remove(t, "tenant-a", "puller")
-	w.accounts.put(t, "tenant-a", "puller", "uid-2", roleA) // which has no token yet
+	w.accounts.remove(t)
+	w.accounts.put(t, "tenant-a", "uid-2", roleA) // which has no token yet
 	o, result := w.reconcile(o)
 	if ready(o).Reason != string(auth.CodeThrottled) || o.Status.Identity == nil {
 		t.Errorf("without: %+v, identity %+v", ready(o), o.Status.Identity)
@@ -352,7 +340,7 @@ func TestSuspended(t *testing.T) {
 	exchanges := w.cloud.count()
 	w.edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Suspend = true })
 	w.annotate(o, "now")
-	w.accounts.remove(t, "tenant-a", "puller")
+	w.accounts.remove(t)
 	o, result := w.reconcile(o)
 	if got := ready(o); got.Reason != meta.ReasonSuspended || got.Status != metav1.ConditionTrue || result.RequeueAfter != 0 {
 		t.Errorf("Ready is %+v, again after %s", got, result.RequeueAfter)
@@ -360,7 +348,7 @@ func TestSuspended(t *testing.T) {
 	if w.cloud.count() != exchanges || o.Status.LastHandledReconcileAt != "" || w.served(o) == nil {
 		t.Error("a suspended object was worked on")
 	}
-	w.accounts.put(t, "tenant-a", "puller", "uid-1", roleA)
+	w.accounts.put(t, "tenant-a", "uid-1", roleA)
 	w.edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Suspend = false })
 	if o, _ = w.reconcile(o); ready(o).Reason != meta.ReasonSucceeded || o.Status.LastHandledReconcileAt != "now" {
 		t.Errorf("resumed: %+v, handled %q", ready(o), o.Status.LastHandledReconcileAt)

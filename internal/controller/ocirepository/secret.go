@@ -26,7 +26,7 @@ const (
 	keyPrivateKey    = "tls.key"
 	keyProxyAddress  = "address"
 	keyProxyUser     = "username"
-	keyProxyPassword = "password" //nolint:gosec // the name of a key, not a password
+	keyProxyPassword = "password"
 )
 
 // secret reads one Secret of the object's namespace, live: no copy of anybody's Secrets is kept.

@@ -34,7 +34,7 @@ func TestAccountsWakeTheirObjects(t *testing.T) {
 	if err := w.r.watchAccounts(t.Context(), queue); err != nil {
 		t.Fatal(err)
 	}
-	w.accounts.put(t, "tenant-a", "puller", "uid-9", roleA)
+	w.accounts.put(t, "tenant-a", "uid-9", roleA)
 	woken := map[string]bool{}
 	for queue.Len() > 0 {
 		request, _ := queue.Get()

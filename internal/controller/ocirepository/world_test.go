@@ -124,7 +124,7 @@ func (w *world) tenant(namespace, role string) {
 		c.trust[role] = "system:serviceaccount:" + namespace + ":puller"
 		c.roles[namespace+"/app"] = role
 	})
-	w.accounts.put(w.t, namespace, "puller", "uid-"+namespace, role)
+	w.accounts.put(w.t, namespace, "uid-"+namespace, role)
 	w.registry.push(w.t, namespace+"/app", "v1", layerOf(w.t, map[string]string{"hello.txt": "hello " + namespace}))
 }
 
@@ -244,7 +244,7 @@ func (w *world) served(o *v1alpha1.OCIRepository) map[string]string {
 	if err != nil {
 		w.t.Fatalf("open the artifact: %v", err)
 	}
-	defer f.Close() //nolint:errcheck // opened for reading
+	defer f.Close()
 	gz, err := gzip.NewReader(f)
 	if err != nil {
 		w.t.Fatal(err)
@@ -274,9 +274,10 @@ type accounts struct {
 	subscribers []func(auth.Subject)
 }
 
-func (a *accounts) put(t *testing.T, namespace, name, uid, role string) {
+// put makes or changes a tenant's account, which is called puller.
+func (a *accounts) put(t *testing.T, namespace, uid, role string) {
 	t.Helper()
-	subject, err := auth.ServiceAccount(namespace, name)
+	subject, err := auth.ServiceAccount(namespace, "puller")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,9 +294,10 @@ func (a *accounts) put(t *testing.T, namespace, name, uid, role string) {
 	}
 }
 
-func (a *accounts) remove(t *testing.T, namespace, name string) {
+// remove takes tenant-a's account away.
+func (a *accounts) remove(t *testing.T) {
 	t.Helper()
-	subject, err := auth.ServiceAccount(namespace, name)
+	subject, err := auth.ServiceAccount("tenant-a", "puller")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,9 +331,11 @@ func (a *accounts) find(subject auth.Subject, unheard bool) (auth.Account, error
 func (a *accounts) Lookup(_ context.Context, s auth.Subject) (auth.Account, error) {
 	return a.find(s, a.unheard)
 }
+
 func (a *accounts) Read(_ context.Context, s auth.Subject) (auth.Account, error) {
 	return a.find(s, false)
 }
+
 func (a *accounts) Subscribe(changed func(auth.Subject)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -551,8 +555,8 @@ func unauthorized(w http.ResponseWriter) {
 	_, _ = io.WriteString(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`)
 }
 
-// push publishes a layer under a tag and returns the manifest's digest.
-func (g *registry) push(t *testing.T, repository, tag string, layer []byte) string {
+// push publishes a layer under a tag.
+func (g *registry) push(t *testing.T, repository, tag string, layer []byte) {
 	t.Helper()
 	image := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
 	image, err := mutate.AppendLayers(image, staticlayer.NewLayer(layer, "application/vnd.cncf.flux.content.v1.tar+gzip"))
@@ -570,41 +574,47 @@ func (g *registry) push(t *testing.T, repository, tag string, layer []byte) stri
 	if err := remote.Write(ref, image, remote.WithTransport(rt), remote.WithContext(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	digest, err := image.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return digest.String()
 }
 
 // layerOf packs files as tar.gz.
 func layerOf(t *testing.T, files map[string]string) []byte {
 	t.Helper()
-	return tarOf(t, func(tw *tar.Writer) {
+	return tarOf(t, func(out tape) {
 		for file, content := range files {
-			entry(t, tw, &tar.Header{Name: file, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(content))}, content)
+			out.file(file, content)
 		}
 	})
 }
 
-func tarOf(t *testing.T, fill func(*tar.Writer)) []byte {
+// tape is an archive that is being written.
+type tape struct {
+	t *testing.T
+	w *tar.Writer
+}
+
+func (p tape) file(name, content string) {
+	p.t.Helper()
+	p.entry(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(content))})
+	if _, err := io.WriteString(p.w, content); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p tape) entry(h *tar.Header) {
+	p.t.Helper()
+	if err := p.w.WriteHeader(h); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func tarOf(t *testing.T, fill func(tape)) []byte {
 	t.Helper()
 	var buf bytes.Buffer
 	gz := gzip.NewWriter(&buf)
 	tw := tar.NewWriter(gz)
-	fill(tw)
+	fill(tape{t, tw})
 	if err := errors.Join(tw.Close(), gz.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return buf.Bytes()
-}
-
-func entry(t *testing.T, tw *tar.Writer, h *tar.Header, content string) {
-	t.Helper()
-	if err := tw.WriteHeader(h); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(tw, content); err != nil {
-		t.Fatal(err)
-	}
 }
