@@ -7,7 +7,7 @@
 //
 // One call does it all and answers from a cache when it can:
 //
-//	accounts, err := kube.NewAccounts(ctx, mgr)                  // reads and proves ServiceAccounts
+//	accounts, err := kube.FromManager(ctx, mgr, kube.Options{})  // reads and proves ServiceAccounts
 //	tokens := cache.New(cache.Options{MaxSize: 10_000})
 //	accounts.Subscribe(tokens.Invalidate)                        // a changed account loses its tokens at once
 //
