@@ -110,7 +110,7 @@ func watchCalls(ctx context.Context, w io.Writer, admin *cloudtest.Admin, filter
 }
 
 // callFormat fixes the columns' widths in a table that grows, so that later lines stand under earlier ones.
-const callFormat = "%s\t%-46s\t%-64s\t%-28s\t%s\n"
+const callFormat = "%s\t%-36s\t%-52s\t%-22s\t%s\n"
 
 func writeCalls(w io.Writer, calls []journal.Call, titles bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -145,7 +145,7 @@ func callName(c journal.Call) string {
 func caller(c journal.Call) string {
 	switch {
 	case c.Principal != "":
-		return c.Principal
+		return report.ShortARN(c.Principal)
 	case c.Subject != "":
 		return c.Subject
 	default:
@@ -158,8 +158,8 @@ func about(c journal.Call) string {
 	case c.Reason != "":
 		return c.Reason
 	case c.Role != "":
-		return c.Role
+		return report.ShortARN(c.Role)
 	default:
-		return c.Resource
+		return report.ShortARN(c.Resource)
 	}
 }

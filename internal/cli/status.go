@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -83,8 +84,11 @@ func kubeconfigOf(std IO, path string) clientcmd.ClientConfig {
 // readRows reads the rows of a namespace, or of all if it is empty.
 func readRows(ctx context.Context, config clientcmd.ClientConfig, namespace string) ([]report.Row, error) {
 	rest, err := config.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, errors.New("there is no kubeconfig; name one with --kubeconfig or KUBECONFIG, or run lanyard up, which prints one")
+	}
 	if err != nil {
-		return nil, fmt.Errorf("read the kubeconfig: %w; name one with --kubeconfig, or run lanyard up, which prints one", err)
+		return nil, fmt.Errorf("read the kubeconfig: %w; name another with --kubeconfig", err)
 	}
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -99,7 +103,7 @@ func readRows(ctx context.Context, config clientcmd.ClientConfig, namespace stri
 	}
 	var list v1alpha1.OCIRepositoryList
 	if err := cluster.List(ctx, &list, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("list OCIRepositories at %s: %w; is the cluster up (lanyard up), and Lanyard's chart installed", rest.Host, err)
+		return nil, fmt.Errorf("list OCIRepositories at %s: %w; is the cluster up, and Lanyard's chart installed there? lanyard up starts one that has it", rest.Host, err)
 	}
 	return report.All(list.Items), nil
 }

@@ -68,6 +68,8 @@ type World struct {
 	key    aws.AccessKey // the publisher's
 	logs   []*os.File
 
+	issuer *http.Transport // to the API server's discovery documents
+
 	config *rest.Config // the administrator's
 	client client.Client
 	typed  kubernetes.Interface
@@ -251,8 +253,8 @@ func (w *World) publishIssuer(ctx context.Context) error {
 	if !roots.AppendCertsFromPEM(ca) {
 		return fmt.Errorf("the API server's CA %s holds no certificate", w.plane.CAFile())
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
-	handler, err := oidc.Proxy(Issuer, upstream, transport)
+	w.issuer = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	handler, err := oidc.Proxy(Issuer, upstream, w.issuer)
 	if err != nil {
 		return fmt.Errorf("publish the issuer: %w", err)
 	}
@@ -324,6 +326,11 @@ func (w *World) Stop(ctx context.Context) error {
 	var errs []error
 	for _, c := range slices.Backward(children) {
 		errs = append(errs, c.Stop(ctx))
+	}
+	if w.issuer != nil {
+		// Connections that were opened ahead and never used would keep the API server from stopping for five seconds
+		// (net/http, Server.Shutdown).
+		w.issuer.CloseIdleConnections()
 	}
 	if w.plane != nil {
 		errs = append(errs, w.plane.Stop(ctx))

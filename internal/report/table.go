@@ -43,11 +43,11 @@ func line(w io.Writer, cells []string) {
 	_, _ = fmt.Fprintln(w, strings.Join(cells, "\t")) // a tabwriter reports its errors when flushed
 }
 
-// Plain takes the control characters out of a text that a tenant or a registry may have written: they would move the
-// terminal's cursor or the table's cells.
+// Plain takes the characters that cannot be seen out of a text that a tenant or a registry may have written: they would move
+// the terminal's cursor or the table's cells, or turn the text around.
 func Plain(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == utf8.RuneError {
+		if r == utf8.RuneError || unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
 			return ' '
 		}
 		return r
@@ -59,7 +59,7 @@ func (r Row) identity(wide bool) string {
 	case r.Identity != "" && wide:
 		return r.Identity + " for " + r.Subject
 	case r.Identity != "":
-		return shortARN(r.Identity)
+		return ShortARN(r.Identity)
 	case r.Subject == "":
 		return "-"
 	case wide:
@@ -71,8 +71,8 @@ func (r Row) identity(wide bool) string {
 	}
 }
 
-// shortARN is the resource of an ARN, "role/<name>", which tells tenants apart; anything else is returned as it is.
-func shortARN(s string) string {
+// ShortARN is the resource of an ARN, "role/<name>", which tells tenants apart; anything else is returned as it is.
+func ShortARN(s string) string {
 	const fields = 6 // arn:<partition>:<service>:<region>:<account>:<resource>
 	if parts := strings.SplitN(s, ":", fields); len(parts) == fields && parts[0] == "arn" {
 		return parts[fields-1]

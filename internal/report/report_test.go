@@ -1,0 +1,241 @@
+package report_test
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/examples"
+	"github.com/lanyard-dev/lanyard/internal/report"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+const digest = "sha256:3b4c0d0e8f7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f3a2b1c"
+
+type option func(*v1alpha1.OCIRepository)
+
+// repository is an object that the controller has judged.
+func repository(namespace, name, account string, options ...option) v1alpha1.OCIRepository {
+	o := v1alpha1.OCIRepository{}
+	o.Namespace, o.Name, o.Generation = namespace, name, 1
+	o.Spec.URL = "oci://123456789123.dkr.ecr.eu-west-1.amazonaws.com/" + namespace + "/app"
+	o.Spec.ServiceAccountName = account
+	o.Status.ObservedGeneration = 1
+	for _, option := range options {
+		option(&o)
+	}
+	return o
+}
+
+func ready(status metav1.ConditionStatus, reason, message string) option {
+	return func(o *v1alpha1.OCIRepository) {
+		o.Status.Conditions = []metav1.Condition{{Type: meta.ConditionReady, Status: status, Reason: reason, Message: message}}
+	}
+}
+
+func refused(reason, message string) option { return ready(metav1.ConditionFalse, reason, message) }
+
+func artifact() option {
+	return func(o *v1alpha1.OCIRepository) {
+		o.Status.Artifact = &v1alpha1.Artifact{Revision: "1.0.0@" + digest, URL: "http://127.0.0.1/secret-capability.tar.gz"}
+	}
+}
+
+func pulled() option {
+	return func(o *v1alpha1.OCIRepository) {
+		artifact()(o)
+		ready(metav1.ConditionTrue, meta.ReasonSucceeded, "stored artifact for revision 1.0.0@"+digest)(o)
+	}
+}
+
+func as(role string) option {
+	return func(o *v1alpha1.OCIRepository) {
+		o.Status.Identity = &meta.Identity{
+			Subject:  "system:serviceaccount:" + o.Namespace + ":" + o.Spec.ServiceAccountName,
+			Provider: "aws", CloudIdentity: "arn:aws:iam::123456789123:role/" + role,
+		}
+	}
+}
+
+func expect(value string) option {
+	return func(o *v1alpha1.OCIRepository) { o.Annotations = map[string]string{examples.ExpectAnnotation: value} }
+}
+
+func generation(n int64) option { return func(o *v1alpha1.OCIRepository) { o.Generation = n } }
+func suspended() option         { return func(o *v1alpha1.OCIRepository) { o.Spec.Suspend = true } }
+
+// TestOf is the truth table of results and expectations.
+func TestOf(t *testing.T) {
+	trust := string(auth.CodeTrustRefused)
+	for name, tc := range map[string]struct {
+		options []option
+		result  report.Result
+		ok      bool
+	}{
+		"nobody has seen it":                     {result: report.Pending},
+		"it is being fetched":                    {[]option{ready(metav1.ConditionUnknown, meta.ReasonProgressing, "")}, report.Pending, false},
+		"pulled":                                 {[]option{pulled()}, report.Pulled, true},
+		"pulled, as expected":                    {[]option{pulled(), expect("pulled")}, report.Pulled, true},
+		"pulled, which should be refused":        {[]option{pulled(), expect("refused:" + trust)}, report.Pulled, false},
+		"a former spec was pulled":               {[]option{pulled(), generation(2)}, report.Pending, false},
+		"ready without an artifact":              {[]option{ready(metav1.ConditionTrue, meta.ReasonSucceeded, "")}, report.Pending, false},
+		"refused":                                {[]option{refused(trust, "no")}, report.Refused, false},
+		"refused, as expected":                   {[]option{refused(trust, "no"), expect("refused:" + trust)}, report.Refused, true},
+		"refused, which should be pulled":        {[]option{refused(trust, "no"), expect("pulled")}, report.Refused, false},
+		"refused for another reason":             {[]option{refused(meta.ReasonRegistryRefused, "no"), expect("refused:" + trust)}, report.Refused, false},
+		"refused after it got the artifact":      {[]option{artifact(), refused(trust, "no"), expect("refused:" + trust)}, report.Refused, false},
+		"refused in a former generation":         {[]option{refused(trust, "no"), expect("refused:" + trust), generation(2)}, report.Pending, false},
+		"the registry is down":                   {[]option{refused(meta.ReasonRegistryUnreachable, "")}, report.Failed, false},
+		"an accident is no refusal":              {[]option{refused("InternalError", ""), expect("refused:InternalError")}, report.Failed, false},
+		"throttling is no refusal":               {[]option{refused(string(auth.CodeThrottled), ""), expect("refused:Throttled")}, report.Failed, false},
+		"suspended":                              {[]option{pulled(), suspended()}, report.Suspended, false},
+		"an expectation that is none":            {[]option{pulled(), expect("Pulled")}, report.Pulled, false},
+		"an expectation without a reason":        {[]option{refused(trust, "no"), expect("refused:")}, report.Refused, false},
+		"an expectation of refusal for whatever": {[]option{refused(trust, "no"), expect("refused")}, report.Refused, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := repository("tenant-b", "x", "sa", tc.options...)
+			row := report.Of(&o)
+			if row.Result != tc.result || row.OK() != tc.ok {
+				t.Errorf("is %s and as it should be: %v, want %s and %v", row.Result, row.OK(), tc.result, tc.ok)
+			}
+		})
+	}
+}
+
+// TestRefusalsOfExamples holds that every reason which the examples expect counts as a refusal.
+func TestRefusalsOfExamples(t *testing.T) {
+	for _, reason := range []string{
+		meta.ReasonRegistryRefused, string(auth.CodeTrustRefused), string(auth.CodeSubjectNotFound),
+		string(auth.CodeIdentityInvalid), string(auth.CodeEndpointRefused),
+	} {
+		o := repository("tenant-b", "x", "sa", refused(reason, "no"), expect("refused:"+reason))
+		if row := report.Of(&o); !row.OK() {
+			t.Errorf("%s is %s", reason, row.Result)
+		}
+	}
+}
+
+func TestCheckExpectation(t *testing.T) {
+	for value, ok := range map[string]bool{
+		"pulled": true, "refused:TrustRefused": true, "": false, "refused": false, "refused:": false, "Pulled": false, "pulled ": false,
+	} {
+		if err := report.CheckExpectation(value); (err == nil) != ok {
+			t.Errorf("%q: %v", value, err)
+		}
+	}
+}
+
+func TestShortRevision(t *testing.T) {
+	for revision, want := range map[string]string{
+		"1.0.0@" + digest: "1.0.0@3b4c0d0",
+		digest:            "3b4c0d0",
+		"":                "",
+		"1.0.0@sha256:3b": "1.0.0@sha256:3b",
+		"odd":             "odd",
+	} {
+		if got := report.ShortRevision(revision); got != want {
+			t.Errorf("%q becomes %q, want %q", revision, got, want)
+		}
+	}
+}
+
+func rows() []report.Row {
+	return report.All([]v1alpha1.OCIRepository{
+		repository("tenant-b", "tenant-b-repo", "tenant-b-ecr-sa", pulled(), as("tenant-b-ecr"), expect("pulled")),
+		repository("tenant-b", "role-of-tenant-a", "role-of-tenant-a-sa", expect("refused:TrustRefused"),
+			refused("TrustRefused", "exchange: role arn:aws:iam::123456789123:role/tenant-a-ecr does not trust the subject; let its trust policy name it")),
+		repository("tenant-b", "repository-of-tenant-a", "tenant-b-ecr-sa", as("tenant-b-ecr"), expect("refused:RegistryRefused"),
+			refused("RegistryUnreachable", "the registry answered 503")),
+		repository("tenant-a", "tenant-a-repo", "tenant-a-ecr-sa", pulled(), as("tenant-a-ecr"), expect("pulled")),
+		repository("tenant-c", "hostile", "", refused("InvalidURL", "bad\x1b[2Jtext\tand\nmore")),
+		repository("tenant-c", "mistaken", "sa", pulled(), as("tenant-c"), expect("maybe")),
+		repository("tenant-c", "new", "sa", generation(0)),
+	})
+}
+
+func TestTable(t *testing.T) {
+	for name, wide := range map[string]bool{"table": false, "wide": true} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			if err := report.Table(&out, rows(), wide); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name+".golden", out.Bytes())
+		})
+	}
+	t.Run("without expectations", func(t *testing.T) {
+		var out bytes.Buffer
+		o := repository("tenant-a", "plain", "sa", pulled(), as("role"))
+		if err := report.Table(&out, []report.Row{report.Of(&o)}, false); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(out.String(), "EXPECTED") {
+			t.Errorf("nothing is expected, but there is a column for it:\n%s", out.String())
+		}
+	})
+}
+
+// TestCapabilityStaysInside holds that the key to an artifact is in no row.
+func TestCapabilityStaysInside(t *testing.T) {
+	var out bytes.Buffer
+	if err := report.Table(&out, rows(), true); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out.String(), "secret-capability") {
+		t.Error("the table holds status.artifact.url")
+	}
+}
+
+// FuzzTable holds that whatever tenants and registries write, a table has one line for each row and no characters that move the
+// cursor or turn text around.
+func FuzzTable(f *testing.F) {
+	f.Add("name", "account", "reason", "message", "pulled")
+	f.Add("name", "account", "reason", "txt.\u202eexe", "pulled")
+	f.Add("na\nme", "a\tb", "\x1b[31m", "\u009b2J\r\n\x00\xff", "refused:x\n")
+	f.Fuzz(func(t *testing.T, name, account, reason, message, expectation string) {
+		o := repository("tenant", name, account, refused(reason, message), expect(expectation))
+		var out bytes.Buffer
+		if err := report.Table(&out, []report.Row{report.Of(&o), report.Of(&o)}, true); err != nil {
+			t.Fatal(err)
+		}
+		if lines := strings.Count(out.String(), "\n"); lines != 3 {
+			t.Errorf("%d lines, want 3:\n%q", lines, out.String())
+		}
+		for _, r := range strings.ReplaceAll(out.String(), "\n", "") {
+			if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+				t.Fatalf("character %U in %q", r, out.String())
+			}
+		}
+	})
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("differs from %s; look at it and run with -update:\n%s", path, got)
+	}
+}
