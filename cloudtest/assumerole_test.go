@@ -140,7 +140,8 @@ func TestRoleChain(t *testing.T) {
 	}{
 		"longer than an hour": {
 			sts.AssumeRoleInput{DurationSeconds: awssdk.Int32(3601)},
-			outcome{"ValidationError", 400}, "exceeds the 1 hour session limit for roles assumed by role chaining",
+			outcome{"ValidationError", 400},
+			"exceeds the 1 hour session limit for roles assumed by role chaining",
 		},
 		"tag set anew":            {sts.AssumeRoleInput{Tags: tags("TEAM", "red")}, outcome{"ValidationError", 400}, "conflicts with a transitive tag key"},
 		"source identity changed": {sts.AssumeRoleInput{SourceIdentity: awssdk.String("bob")}, outcome{"AccessDenied", 403}, "SourceIdentity"},

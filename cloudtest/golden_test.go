@@ -57,12 +57,12 @@ func TestAnswers(t *testing.T) {
 		web := func(role, session, token string) *http.Request {
 			return form("Action", "AssumeRoleWithWebIdentity", "RoleArn", role, "RoleSessionName", session, "WebIdentityToken", token)
 		}
-		token := func(make func(oidc.Claims) (string, error), change ...string) string {
+		token := func(mint func(oidc.Claims) (string, error), change ...string) string {
 			claims := oidc.Claims{"sub": subjectA, "aud": audience}
 			for i := 0; i < len(change); i += 2 {
 				claims[change[i]] = change[i+1]
 			}
-			raw, err := make(claims)
+			raw, err := mint(claims)
 			if err != nil {
 				t.Fatal(err)
 			}

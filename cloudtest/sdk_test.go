@@ -498,6 +498,7 @@ func TestSessionPolicyNarrows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	//nolint:staticcheck // deprecated in the SDK; the wire still has it, and other clients read it.
 	if out.PackedPolicySize == nil || *out.PackedPolicySize == 0 {
 		t.Error("no packed policy size")
 	}

@@ -5,6 +5,7 @@ import "strconv"
 // Reason is why a string was refused. Its values are stable, for programs.
 type Reason string
 
+// The reasons.
 const (
 	// ReasonEmpty: there is nothing to parse.
 	ReasonEmpty Reason = "empty"
@@ -13,7 +14,7 @@ const (
 	// ReasonScheme: the URL's scheme is another than the one required.
 	ReasonScheme Reason = "scheme"
 	// ReasonCredentials: a user or password is written into the URL.
-	ReasonCredentials Reason = "embedded-credentials"
+	ReasonCredentials Reason = "embedded-credentials" //nolint:gosec // a reason, no credential.
 	// ReasonPort: a port is given where none, or another, belongs.
 	ReasonPort Reason = "port"
 	// ReasonPath: a path, query or fragment is given where none belongs.

@@ -30,6 +30,7 @@ type Requirement struct {
 // Operator relates a label to values.
 type Operator string
 
+// The operators.
 const (
 	// In: the label is there with one of the values.
 	In Operator = "In"

@@ -1,3 +1,4 @@
+//nolint:thelper // these are tests, not helpers: a failure is to name their own line
 package providertest
 
 import (

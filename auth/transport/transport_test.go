@@ -103,7 +103,9 @@ func TestWhoDials(t *testing.T) {
 		return nil, errors.New("the guard was passed by")
 	}
 	base := &http.Transport{
-		DialTLSContext: unguarded, Dial: func(string, string) (net.Conn, error) { return nil, errors.New("the guard was passed by") },
+		DialTLSContext: unguarded,
+		//nolint:staticcheck // deprecated, and used by net/http all the same when set
+		Dial: func(string, string) (net.Conn, error) { return nil, errors.New("the guard was passed by") },
 	}
 	pool := newPool(t, transport.Options{Base: base, Dial: guard.dial})
 	for name, tr := range map[string]*http.Transport{

@@ -119,8 +119,7 @@ func invalid(field, format string, args ...any) error {
 
 // in puts a parent's path in front of a ConfigError's.
 func in(parent string, err error) error {
-	var c *ConfigError
-	if errors.As(err, &c) {
+	if c, ok := errors.AsType[*ConfigError](err); ok {
 		return &ConfigError{Field: strings.TrimPrefix(parent+"."+c.Field, "."), Err: c.Err}
 	}
 	return err

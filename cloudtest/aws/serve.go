@@ -79,8 +79,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *apiError) {
 	if err == nil {
 		return body, nil
 	}
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, refused(http.StatusRequestEntityTooLarge, "RequestEntityTooLarge", "Request is too large")
 	}
 	return nil, refused(http.StatusBadRequest, "IncompleteBody", "The request body could not be read")

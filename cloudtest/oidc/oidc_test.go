@@ -203,7 +203,7 @@ func TestIssuersDocuments(t *testing.T) {
 		"unreachable":         {nil, oidc.ErrUnreachable},
 		"down":                {status(503), oidc.ErrUnreachable},
 		"not there":           {status(404), oidc.ErrIssuer},
-		"redirect":            {http.RedirectHandler("https://issuer.example/a/keys", 302), oidc.ErrIssuer},
+		"redirect":            {http.RedirectHandler("https://issuer.example/a/keys", http.StatusFound), oidc.ErrIssuer},
 		"another issuer":      {docs(strings.Replace(good, "/a", "/b", 1), string(i.JWKS())), oidc.ErrIssuer},
 		"issuer with a slash": {docs(strings.Replace(good, "/a", "/a/", 1), string(i.JWKS())), oidc.ErrIssuer},
 		"keys over http":      {docs(strings.Replace(good, "https://issuer.example/keys", "http://issuer.example/keys", 1), string(i.JWKS())), oidc.ErrIssuer},

@@ -148,8 +148,7 @@ func list(t *testing.T, dir string) []pkg {
 	cmd.Dir = filepath.Join("..", "..", dir)
 	out, err := cmd.Output()
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			t.Fatalf("go list in %s: %s", dir, exit.Stderr)
 		}
 		t.Fatal(err)

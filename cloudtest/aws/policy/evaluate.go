@@ -31,6 +31,7 @@ type Request struct {
 // Effect is what a document, or several, say to a request.
 type Effect int
 
+// The verdicts.
 const (
 	// NoMatch: no statement applies, which means no unless another document allows.
 	NoMatch Effect = iota

@@ -307,8 +307,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		doc, err := policy.Parse(policy.Permissions, data)
 		if err != nil {
-			var refusal *policy.Error
-			if !errors.As(err, &refusal) {
+			if _, ok := errors.AsType[*policy.Error](err); !ok {
 				t.Fatalf("error of type %T", err)
 			}
 			return
