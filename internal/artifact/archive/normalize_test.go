@@ -213,6 +213,7 @@ func TestNormalizeRefuses(t *testing.T) {
 		{name: "long element", in: pack(t, reg(strings.Repeat("a", 256), "")), reason: archive.ReasonPath},
 		{name: "deep path", in: pack(t, reg(strings.Repeat("a/", 64)+"x", "")), reason: archive.ReasonPath},
 		{name: "symlink out", in: pack(t, link("d/l", "../../x")), reason: archive.ReasonLink, entry: "d/l"},
+		{name: "symlink to the parent", in: pack(t, link("l", "..")), reason: archive.ReasonLink},
 		{name: "symlink absolute", in: pack(t, link("l", "/etc")), reason: archive.ReasonLink},
 		{name: "symlink backslash", in: pack(t, link("l", `..\x`)), reason: archive.ReasonLink},
 		{name: "symlink empty", in: pack(t, link("l", "")), reason: archive.ReasonLink},

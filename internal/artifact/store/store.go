@@ -411,6 +411,9 @@ func (s *Store) list(dir string) ([]fs.DirEntry, error) {
 	}
 	defer d.Close() //nolint:errcheck // opened for reading
 	entries, err := d.ReadDir(-1)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // removed after it was opened
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list the artifacts: %w", err)
 	}
