@@ -6,12 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/aws"
 	"github.com/lanyard-dev/lanyard/auth/cache"
 	"github.com/lanyard-dev/lanyard/auth/providertest"
-	"github.com/lanyard-dev/lanyard/cloudtest/fault"
-	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
 func TestConformance(t *testing.T) {

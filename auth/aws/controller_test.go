@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/aws"
-	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
 // environment is that of a program without any identity; set adds to it.
@@ -42,7 +43,8 @@ func file(t *testing.T, content string) string {
 	return path
 }
 
-func asController(w *world, t *testing.T) (auth.Token, error) {
+func asController(t *testing.T, w *world) (auth.Token, error) {
+	t.Helper()
 	t.Helper()
 	return auth.GetToken(t.Context(), w.aws, auth.WithController())
 }
@@ -63,7 +65,7 @@ const controllerSubject = "system:serviceaccount:lanyard-system:lanyard-controll
 func TestControllerIRSA(t *testing.T) {
 	w := newWorld(t)
 	environment(t, irsa(t, w, controllerSubject))
-	token, err := asController(w, t)
+	token, err := asController(t, w)
 	must(t, err)
 	if whose, err := w.caller(t.Context(), token); err != nil || whose != "arn:aws:iam::123456789123:role/lanyard-ecr" {
 		t.Errorf("%s, %v", whose, err)
@@ -77,7 +79,7 @@ func TestControllerIRSA(t *testing.T) {
 func TestControllerRefusedByTrust(t *testing.T) {
 	w := newWorld(t)
 	environment(t, irsa(t, w, "nobody"))
-	_, err := asController(w, t)
+	_, err := asController(t, w)
 	e, ok := errors.AsType[*auth.Error](err)
 	if !ok || e.Stage != auth.StageExchange || e.Code != auth.CodeTrustRefused || !strings.Contains(e.Fix, "AWS_ROLE_ARN") {
 		t.Errorf("%v", err)
@@ -93,10 +95,10 @@ func TestControllerCABundle(t *testing.T) {
 	trusting := w.base
 	w.base = &http.Transport{Proxy: trusting.Proxy} // knows the system's authorities only
 	w.aws = w.provider(t, aws.Config{Region: region})
-	_, err := asController(w, t)
+	_, err := asController(t, w)
 	must(t, err)
 	t.Setenv("AWS_CA_BUNDLE", "")
-	if _, err := asController(w, t); auth.CodeOf(err) != auth.CodeUnreachable {
+	if _, err := asController(t, w); auth.CodeOf(err) != auth.CodeUnreachable {
 		t.Errorf("without the bundle: %v", err)
 	}
 	// Authorities that the provider has stay its own: the bundle is added to a copy.
@@ -107,7 +109,7 @@ func TestControllerCABundle(t *testing.T) {
 	other.StartTLS()
 	defer other.Close()
 	t.Setenv("AWS_CA_BUNDLE", file(t, pemOf(other)))
-	_, err = asController(w, t)
+	_, err = asController(t, w)
 	must(t, err)
 	if !trusting.TLSClientConfig.RootCAs.Equal(before) {
 		t.Error("AWS_CA_BUNDLE was added to the authorities of all connections")
@@ -117,7 +119,7 @@ func TestControllerCABundle(t *testing.T) {
 func TestControllerStaticKeys(t *testing.T) {
 	w := newWorld(t)
 	environment(t, map[string]string{"AWS_ACCESS_KEY_ID": "AKIA0000000000000000", "AWS_SECRET_ACCESS_KEY": "static-secret"})
-	token, err := asController(w, t)
+	token, err := asController(t, w)
 	must(t, err)
 	c := token.(*aws.Token).Credentials()
 	if c.AccessKeyID != "AKIA0000000000000000" || c.SecretAccessKey != "static-secret" || c.SessionToken != "" {
@@ -140,13 +142,13 @@ func TestControllerPodIdentity(t *testing.T) {
 	}))
 	defer agent.Close()
 	environment(t, map[string]string{"AWS_CONTAINER_CREDENTIALS_FULL_URI": agent.URL + "/v1/credentials", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": file(t, "pod-token")})
-	token, err := asController(w, t)
+	token, err := asController(t, w)
 	must(t, err)
 	if c := token.(*aws.Token).Credentials(); c.AccessKeyID != "ASIAPOD" || c.Expires.Year() < 2123 {
 		t.Errorf("until %s", c.Expires)
 	}
 	t.Setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", file(t, "wrong"))
-	_, err = asController(w, t)
+	_, err = asController(t, w)
 	if e, ok := errors.AsType[*auth.Error](err); !ok || e.Code != auth.CodeRefused || e.Fix == "" {
 		t.Errorf("refused by the agent: %v", err)
 	}
@@ -176,7 +178,7 @@ func metadata(t *testing.T, role string) string {
 func TestControllerInstanceMetadata(t *testing.T) {
 	w := newWorld(t) // its proxy refuses plain HTTP: metadata must not be asked through it
 	environment(t, map[string]string{"AWS_EC2_METADATA_DISABLED": "", "AWS_EC2_METADATA_SERVICE_ENDPOINT": metadata(t, "node")})
-	token, err := asController(w, t)
+	token, err := asController(t, w)
 	must(t, err)
 	if c := token.(*aws.Token).Credentials(); c.AccessKeyID != "ASIANODE" {
 		t.Error("other keys than those of the node")
@@ -189,7 +191,7 @@ func TestControllerInstanceMetadata(t *testing.T) {
 			for name, value := range set {
 				t.Setenv(name, value)
 			}
-			_, err := asController(w, t)
+			_, err := asController(t, w)
 			if e, ok := errors.AsType[*auth.Error](err); !ok || e.Stage != auth.StageIdentity || e.Code != auth.CodeIdentityMissing || !strings.Contains(e.Fix, "IRSA") {
 				t.Errorf("%v", err)
 			}
@@ -197,7 +199,7 @@ func TestControllerInstanceMetadata(t *testing.T) {
 	}
 	t.Run("away", func(t *testing.T) {
 		t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://127.0.0.1:1")
-		if _, err := asController(w, t); auth.CodeOf(err) != auth.CodeUnreachable || !strings.Contains(err.Error(), "IRSA") {
+		if _, err := asController(t, w); auth.CodeOf(err) != auth.CodeUnreachable || !strings.Contains(err.Error(), "IRSA") {
 			t.Errorf("%v", err)
 		}
 	})
@@ -214,7 +216,7 @@ func TestControllerStartsNoProgram(t *testing.T) {
 			program := filepath.Join(t.TempDir(), "program")
 			must(t, os.WriteFile(program, []byte("#!/bin/sh\ntouch "+trace+"\necho '{\"Version\":1,\"AccessKeyId\":\"a\",\"SecretAccessKey\":\"b\"}'\n"), 0o700))
 			environment(t, map[string]string{"AWS_CONFIG_FILE": file(t, strings.ReplaceAll(config, "PROGRAM", program))})
-			_, err := asController(w, t)
+			_, err := asController(t, w)
 			e, ok := errors.AsType[*auth.Error](err)
 			if !ok || e.Code != auth.CodeOptionUnsupported || !strings.Contains(e.Error(), "credential_process") || e.Fix == "" {
 				t.Errorf("%v", err)
@@ -238,7 +240,7 @@ func TestControllerConfigurationFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			environment(t, test.set)
-			_, err := asController(w, t)
+			_, err := asController(t, w)
 			if e, ok := errors.AsType[*auth.Error](err); !ok || e.Stage != auth.StageIdentity || e.Fix == "" || !strings.Contains(e.Error(), test.text) {
 				t.Errorf("%v", err)
 			}

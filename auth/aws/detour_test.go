@@ -3,6 +3,7 @@ package aws_test
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -14,18 +15,18 @@ import (
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/aws"
 	"github.com/lanyard-dev/lanyard/auth/cache"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
-	"github.com/lanyard-dev/lanyard/cloudtest/fault"
-	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
 func TestTenantProxy(t *testing.T) {
 	w := newWorld(t)
-	a := w.tenant(t, "tenant-a")
+	a := w.tenantA(t)
 	// The administrator has no proxy here, so that only the tenant's leads to the cloud.
 	w.base.Proxy = nil
 	provider := w.provider(t, aws.Config{Region: region, AllowedEndpointHosts: w.allow})
@@ -34,9 +35,12 @@ func TestTenantProxy(t *testing.T) {
 	if _, ok := token.(*auth.RegistryCredentials); !ok {
 		t.Errorf("a %T", token)
 	}
-	// Through the same proxy again: the connections are kept.
-	_, err = auth.GetToken(t.Context(), provider, w.as(a, auth.WithProxyURL(w.proxy))...)
+	// Through the same proxy again: the connections are kept. An endpoint of the tenant's is reached through it as well.
+	_, err = auth.GetToken(t.Context(), provider, w.as(a, auth.WithProxyURL(w.proxy), auth.WithSTSEndpoint("https://sts.us-west-2.amazonaws.com"))...)
 	must(t, err)
+	if calls := w.calls("sts"); len(calls) != 2 || calls[1].Host != "sts.us-west-2.amazonaws.com" {
+		t.Errorf("%+v", calls)
+	}
 
 	// A proxy inside the cluster is none, whatever it is called.
 	for name, config := range map[string]aws.Config{"loopback": {Region: region}, "denied": {Region: region, DenyCIDRs: endpoint.CIDRs{netip.MustParsePrefix("127.0.0.0/8")}}} {
@@ -50,7 +54,7 @@ func TestTenantProxy(t *testing.T) {
 
 func TestTenantProxyThatLies(t *testing.T) {
 	w := newWorld(t)
-	a := w.tenant(t, "tenant-a")
+	a := w.tenantA(t)
 	var proofs atomic.Int32
 	// It terminates TLS with a certificate of its own.
 	impostor := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { proofs.Add(1) }))
@@ -73,7 +77,7 @@ func TestTenantProxyThatLies(t *testing.T) {
 // The controller's own settings decide about its endpoint; a tenant's STS endpoint is dialled with the guard.
 func TestTenantEndpoint(t *testing.T) {
 	w := newWorld(t)
-	a := w.tenant(t, "tenant-a")
+	a := w.tenantA(t)
 	_, err := auth.GetToken(t.Context(), w.aws, w.as(a, auth.WithSTSEndpoint("https://sts.us-west-2.amazonaws.com"))...)
 	must(t, err)
 	if calls := w.calls("sts"); len(calls) != 1 || calls[0].Host != "sts.us-west-2.amazonaws.com" || calls[0].Audience != "sts.amazonaws.com" {
@@ -96,6 +100,9 @@ func TestTenantEndpoint(t *testing.T) {
 	options := []auth.Option{auth.WithSubject(a.Subject, accounts, accounts), auth.WithSTSEndpoint(server.URL)}
 	w.base = server.Client().Transport.(*http.Transport).Clone()
 	w.base.Proxy = nil
+	w.base.DialContext = func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("dialled without the guard")
+	}
 	allow, err := endpoint.ParseAllowed(target.Host)
 	must(t, err)
 	_, err = auth.GetToken(t.Context(), w.provider(t, aws.Config{Region: region, AllowedEndpointHosts: allow}), options...)
@@ -134,7 +141,7 @@ func connectTo(t *testing.T, address string) *url.URL {
 
 func TestPermissionDenied(t *testing.T) {
 	w := newWorld(t)
-	a := w.tenant(t, "tenant-a")
+	a := w.tenantA(t)
 	must(t, w.cloud.AWS().PutRole(accountID, roleWithoutPermissions("tenant-a-ecr", trust(a.Subject.String()))))
 	_, err := auth.GetToken(t.Context(), w.aws, w.as(a, auth.WithImageRepository(imageA))...)
 	e, ok := errors.AsType[*auth.Error](err)
@@ -150,7 +157,7 @@ func TestPermissionDenied(t *testing.T) {
 
 func TestPublicRegistry(t *testing.T) {
 	w := newWorld(t)
-	token, err := auth.GetToken(t.Context(), w.aws, w.as(w.tenant(t, "tenant-a"), auth.WithImageRepository("public.ecr.aws/lanyard/app"))...)
+	token, err := auth.GetToken(t.Context(), w.aws, w.as(w.tenantA(t), auth.WithImageRepository("public.ecr.aws/lanyard/app"))...)
 	must(t, err)
 	if c := token.(*auth.RegistryCredentials); c.Username != "AWS" || c.Password.IsZero() || c.GetDuration() < time.Hour {
 		t.Errorf("%v", c)
@@ -165,7 +172,7 @@ func TestPublicRegistry(t *testing.T) {
 
 func TestJournalTellsWho(t *testing.T) {
 	w := newWorld(t)
-	a := w.tenant(t, "tenant-a")
+	a := w.tenantA(t)
 	_, err := auth.GetToken(t.Context(), w.aws, w.as(a, auth.WithImageRepository(imageA))...)
 	must(t, err)
 	const principal = "arn:aws:sts::123456789123:assumed-role/tenant-a-ecr/tenant-a-ecr-sa.tenant-a"
@@ -178,7 +185,7 @@ func TestJournalTellsWho(t *testing.T) {
 
 func TestCredentialsProvider(t *testing.T) {
 	w := newWorld(t)
-	a := w.tenant(t, "tenant-a")
+	a := w.tenantA(t)
 	options := w.as(a, auth.WithCache(cache.New(cache.Options{MaxSize: 10}), auth.InvolvedObject{}))
 	client := sts.New(sts.Options{Region: region, HTTPClient: &http.Client{Transport: w.base}, Credentials: aws.NewCredentialsProvider(w.aws, options...)})
 	for range 3 {

@@ -122,26 +122,27 @@ func apiCode(err error) string {
 
 // httpStatus is the status of the answer; zero when there was none.
 func httpStatus(err error) int {
-	if response := responseOf(err); response != nil {
-		return response.StatusCode
+	if status, _ := responseOf(err); status != 0 {
+		return status
 	}
-	// The client of container credentials has an error of its own.
-	var other interface {
+	type statusError interface {
 		smithy.APIError
 		HTTPStatusCode() int
 	}
-	if errors.As(err, &other) {
-		return other.HTTPStatusCode()
+	// The client of container credentials has an error of its own.
+	if e, ok := errors.AsType[statusError](err); ok {
+		return e.HTTPStatusCode()
 	}
 	return 0
 }
 
-func responseOf(err error) *http.Response {
+// responseOf is the answer that err came with, if any.
+func responseOf(err error) (status int, header http.Header) {
 	e, ok := errors.AsType[*smithyhttp.ResponseError](err)
-	if !ok || e.Response == nil {
-		return nil
+	if !ok || e.Response == nil || e.Response.Response == nil {
+		return 0, nil
 	}
-	return e.Response.Response
+	return e.Response.StatusCode, e.Response.Header
 }
 
 func isThrottle(code string, status int) bool {
@@ -153,11 +154,8 @@ func isThrottle(code string, status int) bool {
 
 // retryAfter is the answer's Retry-After header (RFC 9110 §10.2.3), in seconds or as a date.
 func retryAfter(err error) time.Duration {
-	response := responseOf(err)
-	if response == nil {
-		return 0
-	}
-	value := response.Header.Get("Retry-After")
+	_, header := responseOf(err)
+	value := header.Get("Retry-After")
 	wait := time.Duration(0)
 	if seconds, err := strconv.Atoi(value); err == nil {
 		wait = time.Duration(min(seconds, int(maxRetryAfter.Seconds()))) * time.Second

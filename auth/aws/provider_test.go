@@ -20,10 +20,10 @@ var (
 	_ auth.RegistryProvider   = (*aws.Provider)(nil)
 )
 
-func newProvider(t testing.TB, config aws.Config) *aws.Provider {
-	t.Helper()
+func newProvider(tb testing.TB, config aws.Config) *aws.Provider {
+	tb.Helper()
 	provider, err := aws.NewProvider(config)
-	must(t, err)
+	must(tb, err)
 	return provider
 }
 

@@ -88,7 +88,7 @@ func (p *Provider) publicAuthorization(
 }
 
 // provider has the SDK sign with the session.
-func (t *Token) provider() awssdk.CredentialsProvider {
+func (t Token) provider() awssdk.CredentialsProvider {
 	return awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) { return t.Credentials(), nil })
 }
 

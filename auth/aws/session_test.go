@@ -9,9 +9,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/aws"
 )
 
-func sessionNameOf(t testing.TB, subject auth.Subject, err error) string {
-	t.Helper()
-	must(t, err)
+func sessionNameOf(tb testing.TB, subject auth.Subject, err error) string {
+	tb.Helper()
+	must(tb, err)
 	return aws.SessionName(subject)
 }
 

@@ -23,10 +23,10 @@ import (
 )
 
 // wire is a transport to a server that answers under every name, for answers that no well-behaved cloud gives.
-func wire(t testing.TB, handler http.HandlerFunc) *http.Transport {
-	t.Helper()
+func wire(tb testing.TB, handler http.HandlerFunc) *http.Transport {
+	tb.Helper()
 	server := httptest.NewTLSServer(handler)
-	t.Cleanup(server.Close)
+	tb.Cleanup(server.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
 	return &http.Transport{
@@ -38,20 +38,20 @@ func wire(t testing.TB, handler http.HandlerFunc) *http.Transport {
 	}
 }
 
-func wired(t testing.TB, handler http.HandlerFunc) *aws.Provider {
-	t.Helper()
-	provider, err := aws.NewProvider(aws.Config{Region: region, Transport: wire(t, handler), Timeout: 5 * time.Second})
-	must(t, err)
-	t.Cleanup(provider.Close)
+func wired(tb testing.TB, handler http.HandlerFunc) *aws.Provider {
+	tb.Helper()
+	provider, err := aws.NewProvider(aws.Config{Region: region, Transport: wire(tb, handler), Timeout: 5 * time.Second})
+	must(tb, err)
+	tb.Cleanup(provider.Close)
 	return provider
 }
 
 const roleA = "arn:aws:iam::123456789123:role/tenant-a-ecr"
 
-func accountA(t testing.TB) auth.Account {
-	t.Helper()
+func accountA(tb testing.TB) auth.Account {
+	tb.Helper()
 	subject, err := auth.ServiceAccount("tenant-a", "tenant-a-ecr-sa")
-	must(t, err)
+	must(tb, err)
 	return auth.Account{Subject: subject, UID: "1", Attributes: map[string]string{aws.RoleAnnotation: roleA}}
 }
 
@@ -62,9 +62,9 @@ func proofA() string {
 		enc([]byte(`{"iss":"`+issuerURL+`","sub":"system:serviceaccount:tenant-a:tenant-a-ecr-sa"}`)) + "." + enc([]byte("no signature at all"))
 }
 
-func asA(t testing.TB, more ...auth.Option) []auth.Option {
-	t.Helper()
-	accounts := only{accountA(t), func(auth.Account, auth.ProofRequest) (string, error) { return proofA(), nil }}
+func asA(tb testing.TB, more ...auth.Option) []auth.Option {
+	tb.Helper()
+	accounts := only{accountA(tb), func(auth.Account, auth.ProofRequest) (string, error) { return proofA(), nil }}
 	return append([]auth.Option{auth.WithSubject(accounts.account.Subject, accounts, accounts)}, more...)
 }
 
@@ -116,16 +116,15 @@ func TestRefusalsOfSTS(t *testing.T) {
 		{"validation", stsError(400, "ValidationError", "no"), auth.CodeRefused, "ValidationError: no", "sessions of 1h0m0s"},
 		{"throttling", stsError(400, "Throttling", "Rate exceeded"), auth.CodeThrottled, "Throttling: Rate exceeded", "quota"},
 		{"throttling as 503", stsError(503, "RequestLimitExceeded", "no"), auth.CodeThrottled, "RequestLimitExceeded", "quota"},
-		{"429 of a gateway", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "slow down", 429) }, auth.CodeThrottled, "HTTP status 429", "quota"},
+		{"429 of a gateway", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "slow down", http.StatusTooManyRequests) }, auth.CodeThrottled, "HTTP status 429", "quota"},
 		{"failure", stsError(500, "InternalFailure", "oops"), auth.CodeUnavailable, "InternalFailure: oops", "wait"},
 		{"HTML", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(502)
 			_, _ = io.WriteString(w, "<html><p>oops")
 		}, auth.CodeUnavailable, "HTTP status 502", "wait"},
 		{"unheard of", stsError(418, "Teapot", "short and stout"), auth.CodeRefused, "Teapot: short and stout", "error code"},
-		{"redirect", func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "https://sts.us-east-1.amazonaws.com/", 307)
-		}, auth.CodeResponseInvalid, "307", "answers as AWS STS"},
+		{"redirect", redirect(http.StatusTemporaryRedirect), auth.CodeResponseInvalid, "307", "answers as AWS STS"},
+		{"redirect to an answer", redirect(http.StatusFound), auth.CodeResponseInvalid, "302", "answers as AWS STS"},
 		{"not XML", answer("{}"), auth.CodeResponseInvalid, "no credentials", "answers as AWS STS"},
 		{"half an answer", answer(goodSession[:len(goodSession)/2]), auth.CodeResponseInvalid, "none of the service's", "answers as AWS STS"},
 		{"empty", answer(""), auth.CodeResponseInvalid, "no credentials", "answers as AWS STS"},
@@ -158,6 +157,17 @@ func TestRefusalsOfSTS(t *testing.T) {
 				t.Errorf("the second time another text:\n%v\n%v", err, again)
 			}
 		})
+	}
+}
+
+// redirect leads to a place that would answer.
+func redirect(status int) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/elsewhere" {
+			answer(goodSession)(w, r)
+			return
+		}
+		http.Redirect(w, r, "https://sts.example.org/elsewhere", status)
 	}
 }
 

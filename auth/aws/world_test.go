@@ -17,15 +17,15 @@ import (
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
-
-	"github.com/lanyard-dev/lanyard/auth"
-	"github.com/lanyard-dev/lanyard/auth/aws"
-	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	cloudaws "github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/aws"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
 const (
@@ -46,21 +46,21 @@ type world struct {
 	allow  endpoint.Allowed
 }
 
-func newWorld(t testing.TB) *world {
-	t.Helper()
+func newWorld(tb testing.TB) *world {
+	tb.Helper()
 	cloud, err := cloudtest.New(cloudtest.Config{AWS: cloudaws.Config{Accounts: []cloudaws.Account{{
 		ID:            accountID,
 		OIDCProviders: []cloudaws.OIDCProvider{{URL: issuerURL, ClientIDs: []string{"sts.amazonaws.com"}}},
 		Repositories:  []cloudaws.Repository{{Region: region, Name: "tenant-a/app"}, {Region: region, Name: "tenant-b/app"}},
 	}}}})
-	must(t, err)
-	t.Cleanup(func() { must(t, cloud.Close()) })
+	must(tb, err)
+	tb.Cleanup(func() { must(tb, cloud.Close()) })
 	issuer, err := oidc.NewIssuer(issuerURL, oidc.ES256)
-	must(t, err)
-	must(t, cloud.HandleIssuer(issuer))
-	must(t, cloud.Start(t.Context()))
+	must(tb, err)
+	must(tb, cloud.HandleIssuer(issuer))
+	must(tb, cloud.Start(tb.Context()))
 	proxy, err := url.Parse(cloud.ProxyURL())
-	must(t, err)
+	must(tb, err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(cloud.CAPEM())
 	w := &world{cloud: cloud, issuer: issuer, proxy: proxy, base: &http.Transport{
@@ -68,31 +68,31 @@ func newWorld(t testing.TB) *world {
 	}}
 	// A proxy on loopback is nothing that a tenant may name, unless it is listed.
 	w.allow, err = endpoint.ParseAllowed(proxy.Host)
-	must(t, err)
-	w.aws = w.provider(t, aws.Config{Region: region, AllowedEndpointHosts: w.allow})
+	must(tb, err)
+	w.aws = w.provider(tb, aws.Config{Region: region, AllowedEndpointHosts: w.allow})
 	return w
 }
 
-func (w *world) provider(t testing.TB, config aws.Config) *aws.Provider {
-	t.Helper()
+func (w *world) provider(tb testing.TB, config aws.Config) *aws.Provider {
+	tb.Helper()
 	config.Transport = w.base
 	provider, err := aws.NewProvider(config)
-	must(t, err)
-	t.Cleanup(provider.Close)
+	must(tb, err)
+	tb.Cleanup(provider.Close)
 	return provider
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
+func must(tb testing.TB, err error) {
+	tb.Helper()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
 // roleFor makes the role of a tenant, which trusts subject and may use its own repository, and returns its ARN.
-func (w *world) roleFor(t testing.TB, tenant, subject string) string {
-	t.Helper()
-	must(t, w.cloud.AWS().PutRole(accountID, cloudaws.Role{
+func (w *world) roleFor(tb testing.TB, tenant, subject string) string {
+	tb.Helper()
+	must(tb, w.cloud.AWS().PutRole(accountID, cloudaws.Role{
 		Name:        tenant + "-ecr",
 		TrustPolicy: trust(subject),
 		Policies: map[string]json.RawMessage{"pull": policy(map[string]any{
@@ -120,14 +120,15 @@ func policy(statements ...map[string]any) json.RawMessage {
 	return data
 }
 
-// tenant makes a ServiceAccount with a role of its own.
-func (w *world) tenant(t testing.TB, name string) auth.Account {
-	t.Helper()
+// tenantA makes a ServiceAccount with a role of its own.
+func (w *world) tenantA(tb testing.TB) auth.Account {
+	tb.Helper()
+	const name = "tenant-a"
 	subject, err := auth.ServiceAccount(name, name+"-ecr-sa")
-	must(t, err)
+	must(tb, err)
 	return auth.Account{
 		Subject: subject, UID: "uid-of-" + name,
-		Attributes: map[string]string{aws.RoleAnnotation: w.roleFor(t, name, subject.String())},
+		Attributes: map[string]string{aws.RoleAnnotation: w.roleFor(tb, name, subject.String())},
 	}
 }
 
@@ -198,10 +199,10 @@ func (w *world) calls(service string) []journal.Call {
 	return w.cloud.Journal().Calls(journal.Filter{Service: service})
 }
 
-func (w *world) fault(t testing.TB, f fault.Fault) (end func()) {
-	t.Helper()
+func (w *world) fault(tb testing.TB, f fault.Fault) (end func()) {
+	tb.Helper()
 	id, err := w.cloud.Faults().Add(f)
-	must(t, err)
+	must(tb, err)
 	return func() { w.cloud.Faults().Remove(id) }
 }
 
