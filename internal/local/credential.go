@@ -43,7 +43,7 @@ func (w *World) newTokenFile(ctx context.Context, account, dir string) (*tokenFi
 		return nil, err
 	}
 	config := clientcmdapi.NewConfig()
-	config.Clusters["local"] = &clientcmdapi.Cluster{Server: w.plane.Server(), CertificateAuthority: w.plane.CAFile()}
+	config.Clusters["local"] = &clientcmdapi.Cluster{Server: w.server, CertificateAuthority: w.serverCA}
 	config.AuthInfos[account] = &clientcmdapi.AuthInfo{TokenFile: t.path}
 	config.Contexts["local"] = &clientcmdapi.Context{Cluster: "local", AuthInfo: account, Namespace: Namespace}
 	config.CurrentContext = "local"

@@ -68,6 +68,9 @@ type World struct {
 	key    aws.AccessKey // the publisher's
 	logs   []*os.File
 
+	server   string // the API server's URL
+	serverCA string // path of the certificate that vouches for it
+
 	issuer *http.Transport // to the API server's discovery documents
 
 	config *rest.Config // the administrator's
@@ -158,6 +161,7 @@ func Start(ctx context.Context, o Options) (_ *World, err error) {
 	if err != nil {
 		return nil, err
 	}
+	w.server, w.serverCA = w.plane.Server(), w.plane.CAFile()
 	go w.note(w.plane.Done(), w.plane.Err)
 	if err := w.connect(); err != nil {
 		return nil, err
@@ -241,17 +245,17 @@ func (w *World) publishIssuer(ctx context.Context) error {
 	if err := w.client.Create(ctx, binding, client.FieldOwner(FieldManager)); err != nil {
 		return fmt.Errorf("let everybody read the cluster's discovery documents: %w", err)
 	}
-	upstream, err := url.Parse(w.plane.Server())
+	upstream, err := url.Parse(w.server)
 	if err != nil {
 		return fmt.Errorf("read the API server's address: %w", err)
 	}
-	ca, err := os.ReadFile(w.plane.CAFile())
+	ca, err := os.ReadFile(w.serverCA)
 	if err != nil {
 		return fmt.Errorf("read the API server's CA: %w", err)
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(ca) {
-		return fmt.Errorf("the API server's CA %s holds no certificate", w.plane.CAFile())
+		return fmt.Errorf("the API server's CA %s holds no certificate", w.serverCA)
 	}
 	w.issuer = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
 	handler, err := oidc.Proxy(Issuer, upstream, w.issuer)

@@ -1,0 +1,405 @@
+package local
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/cloudtest"
+	"github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/examples"
+	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+)
+
+func TestClaim(t *testing.T) {
+	t.Run("empties what a former world left", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "new")
+		f, err := claim(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(f.join("cluster", "etcd"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.release(); err != nil {
+			t.Fatal(err)
+		}
+		if f, err = claim(t.Context(), dir); err != nil {
+			t.Fatal(err)
+		}
+		defer f.release()
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(entries) != 1 || entries[0].Name() != lockName {
+			t.Errorf("left: %v", entries)
+		}
+	})
+	t.Run("refuses a folder with other files, and keeps them", func(t *testing.T) {
+		dir := t.TempDir()
+		precious := filepath.Join(dir, "precious")
+		if err := os.WriteFile(precious, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := claim(t.Context(), dir); !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), "--dir") {
+			t.Errorf("got %v", err)
+		}
+		if read(t, precious) != "x" {
+			t.Error("changed it")
+		}
+	})
+	t.Run("refuses a folder in use, and says by whom", func(t *testing.T) {
+		dir := t.TempDir()
+		f, err := claim(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.release()
+		_, err = claim(t.Context(), dir)
+		if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "process ") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("waits for a control plane that still stops", func(t *testing.T) {
+		dir := t.TempDir()
+		f, err := claim(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.Mkdir(f.join(clusterName), 0o700), f.release()); err != nil {
+			t.Fatal(err)
+		}
+		former, err := os.Create(filepath.Join(dir, clusterName, "lock"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := flock(former); err != nil {
+			t.Fatal(err)
+		}
+		cause := errors.New("the test ends the wait")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 2*pollInterval, cause)
+		defer cancel()
+		if _, err := claim(ctx, dir); !errors.Is(err, ErrInUse) || !errors.Is(err, cause) {
+			t.Errorf("got %v", err)
+		}
+		former.Close()
+		f, err = claim(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.release()
+	})
+}
+
+func TestPublisher(t *testing.T) {
+	cfg, err := ParseCloud(examples.Cloud())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, account := range cfg.AWS.Accounts {
+		for _, user := range account.Users {
+			if len(user.AccessKeys) > 0 {
+				t.Errorf("a key of %s stands in the file", user.Name)
+			}
+		}
+	}
+	with, key, err := withPublisher(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(cfg.AWS.Accounts[0].Users[0].AccessKeys) != 0 {
+		t.Error("the caller's configuration was changed")
+	}
+	if got := with.AWS.Accounts[0].Users[0].AccessKeys; len(got) != 1 || got[0] != key {
+		t.Errorf("the publisher has %d keys", len(got))
+	}
+	_, other, err := withPublisher(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other == key {
+		t.Error("two worlds have the same key")
+	}
+	_, none, err := withPublisher(cloudtest.Config{})
+	if err != nil || none != (aws.AccessKey{}) {
+		t.Errorf("without a publisher: %v, %v", none.ID, err)
+	}
+}
+
+func TestParseCloudRefuses(t *testing.T) {
+	for name, text := range map[string]string{
+		"unknown field": "aws:\n  acounts: []\n",
+		"field twice":   "aws: {}\naws: {}\n",
+		"no YAML":       "\t",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := ParseCloud([]byte(text)); err == nil {
+				t.Error("was read")
+			}
+		})
+	}
+}
+
+// cloudWorld is a world with the demonstration's cloud and no cluster.
+func cloudWorld(t *testing.T) *World {
+	t.Helper()
+	cfg, err := ParseCloud(examples.Cloud())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, key, err := withPublisher(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := StartCloud(t.Context(), CloudOptions{Dir: t.TempDir(), Config: cfg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Stop() })
+	return &World{folder: c.folder, cloud: c, key: key, pushed: map[string]string{}}
+}
+
+// TestPush holds that artifacts get into distribution through ECR as the publisher, whole.
+func TestPush(t *testing.T) {
+	w := cloudWorld(t)
+	files, err := examples.Artifacts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pushed, err := w.PushAll(t.Context(), files, "1.0.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(pushed) != 2 || pushed[0].Repository != "tenant-a/app" || pushed[1].Repository != "tenant-b/app" {
+		t.Errorf("pushed %v", pushed)
+	}
+	put := w.cloud.Journal().Calls(journal.Filter{Operation: "ecr:PutImage", Verdict: journal.Granted})
+	if len(put) != 2 || put[0].Principal != "arn:aws:iam::"+Account+":user/"+Publisher {
+		t.Errorf("the journal has %v", put)
+	}
+
+	user, password, err := w.registryLogin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	repository, err := oci.ParseURL(repositoryURL("tenant-a/app"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := oci.Connect(t.Context(), repository, oci.Options{Auth: oci.Basic(user, password), Transport: w.cloud.Transport()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resolved, err := client.Resolve(t.Context(), oci.Reference{Tag: "1.0.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resolved.Digest != w.pushed[repositoryURL("tenant-a/app")+":1.0.0"] {
+		t.Error("the tag is not what was pushed")
+	}
+	w.key = aws.AccessKey{}
+	if _, err := w.Push(t.Context(), pushed[0]); !errors.Is(err, ErrNoPublisher) {
+		t.Errorf("without a publisher: %v", err)
+	}
+}
+
+// TestCloudState holds that other processes find a cloud while it runs, and are told when it does not.
+func TestCloudState(t *testing.T) {
+	cfg, err := ParseCloud(examples.Cloud())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if _, err := ReadCloud(t.Context(), dir); !errors.Is(err, ErrNoCloud) {
+		t.Errorf("before the start: %v", err)
+	}
+	c, err := StartCloud(t.Context(), CloudOptions{Dir: dir, Config: cfg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := ReadCloud(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state.ProxyURL != c.ProxyURL() || state.CAFile != c.CAFile() || state.PID != os.Getpid() {
+		t.Errorf("noted %+v", state)
+	}
+	if read(t, state.CAFile) != string(c.CAPEM()) {
+		t.Error("the CA's file has another CA")
+	}
+	noted := read(t, filepath.Join(dir, stateName))
+	if err := c.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadCloud(t.Context(), dir); !errors.Is(err, ErrNoCloud) {
+		t.Errorf("after the stop: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, stateName), []byte(noted), 0o600); err != nil { // as after a crash
+		t.Fatal(err)
+	}
+	if _, err := ReadCloud(t.Context(), dir); !errors.Is(err, ErrNoCloud) {
+		t.Errorf("after a crash: %v", err)
+	}
+}
+
+func TestStartCloudRefuses(t *testing.T) {
+	dir := t.TempDir()
+	for _, listen := range []string{"0.0.0.0:0", "nonsense", "127.0.0.1:99999"} {
+		if c, err := StartCloud(t.Context(), CloudOptions{Dir: dir, Listen: listen}); err == nil {
+			t.Errorf("listens on %s", listen)
+			c.Stop()
+		}
+	}
+	c, err := StartCloud(t.Context(), CloudOptions{Dir: dir}) // what was refused gave the folder back
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Stop()
+}
+
+func TestManifests(t *testing.T) {
+	files := fstest.MapFS{
+		"a.yaml":          {Data: []byte("# only a comment\n---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: sa, namespace: ns}\n")},
+		"b.yaml":          {Data: []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: ns}\n")},
+		"deeper/c.yaml":   {Data: []byte("not: read")},
+		"not-a-manifest":  {Data: []byte("\t")},
+		"cloud/cloud.yml": {Data: []byte("\t")},
+	}
+	objects, err := manifests(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, o := range objects {
+		got = append(got, o.GetKind())
+	}
+	if want := []string{"Namespace", "ServiceAccount", "ConfigMap"}; !slices.Equal(got, want) {
+		t.Errorf("are %q, want %q", got, want)
+	}
+	for name, text := range map[string]string{
+		"no kind":     "apiVersion: v1\nmetadata: {name: x}\n",
+		"no name":     "apiVersion: v1\nkind: ConfigMap\n",
+		"no YAML":     "a: b: c\n",
+		"field twice": "apiVersion: v1\nkind: ConfigMap\nkind: Secret\nmetadata: {name: x}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := manifests(fstest.MapFS{"x.yaml": {Data: []byte(text)}}); err == nil || !strings.Contains(err.Error(), "x.yaml") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	if _, err := manifests(fstest.MapFS{}); err == nil || !strings.Contains(err.Error(), "--examples") {
+		t.Errorf("without manifests: %v", err)
+	}
+	if _, err := manifests(examples.Files()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestExpect(t *testing.T) {
+	object := func(kind, value string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{}
+		o.SetKind(kind)
+		if value != "" {
+			o.SetAnnotations(map[string]string{examples.ExpectAnnotation: value})
+		}
+		return o
+	}
+	for _, tc := range []struct {
+		kind, value, want string
+		ok                bool
+	}{
+		{v1alpha1.OCIRepositoryKind, "", "pulled", true},
+		{v1alpha1.OCIRepositoryKind, "pulled", "pulled", true},
+		{v1alpha1.OCIRepositoryKind, "refused:X", "refused:X", true},
+		{v1alpha1.OCIRepositoryKind, "refuse:X", "refuse:X", false},
+		{"ConfigMap", "", "", true},
+	} {
+		o := object(tc.kind, tc.value)
+		err := expect(o)
+		if got := o.GetAnnotations()[examples.ExpectAnnotation]; (err == nil) != tc.ok || got != tc.want {
+			t.Errorf("%s with %q has %q: %v", tc.kind, tc.value, got, err)
+		}
+	}
+}
+
+func TestMerge(t *testing.T) {
+	base := map[string]any{"env": []any{1}, "identity": map[string]any{"awsRegion": "a", "denyCIDRs": 1}}
+	over := map[string]any{"env": []any{2}, "identity": map[string]any{"awsRegion": "b"}, "shards": 3}
+	want := map[string]any{"env": []any{2}, "identity": map[string]any{"awsRegion": "b", "denyCIDRs": 1}, "shards": 3}
+	if got := merge(base, over); !reflect.DeepEqual(got, want) {
+		t.Errorf("is %v", got)
+	}
+	if base["identity"].(map[string]any)["awsRegion"] != "a" {
+		t.Error("the base was changed")
+	}
+}
+
+func TestCheckRevision(t *testing.T) {
+	w := &World{pushed: map[string]string{"oci://host/app:1": "sha256:aa"}}
+	o := &v1alpha1.OCIRepository{}
+	o.Spec.URL, o.Spec.Ref = "oci://host/app", &v1alpha1.OCIRepositoryRef{Tag: "1"}
+	for revision, ok := range map[string]bool{"1@sha256:aa": true, "1@sha256:bb": false, "": false} {
+		o.Status.Artifact = &v1alpha1.Artifact{Revision: revision}
+		if err := w.checkRevision(o); (err == nil) != ok {
+			t.Errorf("%q: %v", revision, err)
+		}
+	}
+	o.Spec.Ref.Tag = "2" // of which nothing is known
+	if err := w.checkRevision(o); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCheckArtifact holds what an artifact's address must deliver, and that errors do not repeat the address, which is a key.
+func TestCheckArtifact(t *testing.T) {
+	content := []byte("content")
+	digest := fmt.Sprintf("sha256:%x", sha256.Sum256(content))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/secret.tar.gz" {
+			http.NotFound(w, r)
+			return
+		}
+		w.Write(content)
+	}))
+	defer server.Close()
+	for name, tc := range map[string]struct {
+		artifact v1alpha1.Artifact
+		want     string
+	}{
+		"good":          {v1alpha1.Artifact{URL: server.URL + "/secret.tar.gz", Digest: digest, Size: 7}, ""},
+		"other digest":  {v1alpha1.Artifact{URL: server.URL + "/secret.tar.gz", Digest: "sha256:00", Size: 7}, "the status says sha256:00"},
+		"other size":    {v1alpha1.Artifact{URL: server.URL + "/secret.tar.gz", Digest: digest, Size: 8}, "of 8 bytes"},
+		"not there":     {v1alpha1.Artifact{URL: server.URL + "/secret", Digest: digest, Size: 7}, "HTTP 404"},
+		"no URL":        {v1alpha1.Artifact{URL: "http://secret\n", Digest: digest, Size: 7}, "not a URL"},
+		"nobody serves": {v1alpha1.Artifact{URL: "http://127.0.0.1:1/secret", Digest: digest, Size: 7}, "cannot be fetched"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := checkArtifact(t.Context(), directClient(), &tc.artifact)
+			switch {
+			case tc.want == "" && err != nil:
+				t.Error(err)
+			case tc.want == "":
+			case err == nil || !strings.Contains(err.Error(), tc.want):
+				t.Errorf("got %v, want something with %q", err, tc.want)
+			case strings.Contains(err.Error(), "secret"):
+				t.Errorf("repeats the key: %v", err)
+			}
+		})
+	}
+}
