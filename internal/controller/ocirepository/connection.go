@@ -88,7 +88,11 @@ func (c *connection) own(w way) (*http.Transport, error) {
 	t := w.base.Clone()
 	if len(c.certs.authorities) > 0 {
 		authorities := x509.NewCertPool()
-		if !w.registry {
+		switch known := t.TLSClientConfig.RootCAs; {
+		case w.registry:
+		case known != nil:
+			authorities = known.Clone()
+		default:
 			var err error
 			if authorities, err = x509.SystemCertPool(); err != nil {
 				return nil, err

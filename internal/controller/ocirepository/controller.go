@@ -253,7 +253,7 @@ func (r *Reconciler) pull(ctx context.Context, o *v1alpha1.OCIRepository, p plan
 		return err
 	}
 	if upToDate(o, p, resolved.Revision()) {
-		return r.locate(o)
+		return r.name(o, o.Status.Artifact.DeepCopy())
 	}
 	manifest, err := registry.Fetch(ctx, resolved)
 	if err != nil {
@@ -282,8 +282,7 @@ func (r *Reconciler) pull(ctx context.Context, o *v1alpha1.OCIRepository, p plan
 	if old := o.Status.Artifact; old != nil && old.Digest == kept.Digest {
 		artifact.LastUpdateTime = old.LastUpdateTime // of the content, which is the same
 	}
-	o.Status.Artifact = artifact
-	return r.locate(o)
+	return r.name(o, artifact)
 }
 
 // write puts the layer into the store in the form that is asked for.
@@ -302,13 +301,14 @@ func (r *Reconciler) write(ctx context.Context, w io.Writer, registry *oci.Clien
 	return err
 }
 
-// locate sets the artifact's URL, which changes with the store's key and the controller's address too.
-func (r *Reconciler) locate(o *v1alpha1.OCIRepository) error {
-	path, err := r.Store.URLPath(owner(o), o.Status.Artifact.Digest)
+// name has the status name the artifact. Its URL changes with the store's key and the controller's address too.
+func (r *Reconciler) name(o *v1alpha1.OCIRepository, artifact *v1alpha1.Artifact) error {
+	path, err := r.Store.URLPath(owner(o), artifact.Digest)
 	if err != nil {
 		return &storeError{err}
 	}
-	o.Status.Artifact.URL = r.BaseURL + path
+	artifact.URL = r.BaseURL + path
+	o.Status.Artifact = artifact
 	return nil
 }
 
@@ -329,8 +329,6 @@ func (r *Reconciler) succeeded(ctx context.Context, before, o *v1alpha1.OCIRepos
 
 func (r *Reconciler) failed(ctx context.Context, before, o *v1alpha1.OCIRepository, cause error, stored bool) (reconcile.Result, error) {
 	f := explain(cause)
-	// What was fetched before stays, in the status as in the store.
-	o.Status.Artifact = before.Status.Artifact
 	markFailed(o, f, stored)
 	if err := r.patchStatus(ctx, before, o); err != nil {
 		return reconcile.Result{}, err

@@ -86,9 +86,9 @@ func TestMovedTagAndChangedSpecMakeANewArtifact(t *testing.T) {
 	before := o.Status.Artifact
 	w.told()
 
-	w.registry.push(t, "tenant-a/app", "v1", layerOf(t, map[string]string{"hello.txt": "moved", "notes.md": "x"}))
+	w.registry.push(t, "tenant-a/app", "v1", layerOf(t, map[string]string{"hello.txt": "moved", "notes.md": "x", "logo.png": "x"}))
 	o, _ = w.reconcile(o)
-	if o.Status.Artifact.Revision == before.Revision || w.served(o)["hello.txt"] != "moved" {
+	if _, there := w.served(o)["logo.png"]; there || o.Status.Artifact.Revision == before.Revision || w.served(o)["hello.txt"] != "moved" {
 		t.Errorf("after the tag has moved: %+v", o.Status.Artifact)
 	}
 	if told := w.told(); len(told) != 1 || !strings.HasPrefix(told[0], "Normal NewArtifact") {
@@ -109,6 +109,36 @@ func TestMovedTagAndChangedSpecMakeANewArtifact(t *testing.T) {
 	o, _ = w.reconcile(o)
 	if w.served(o)["notes.md"] != "x" {
 		t.Error("operation copy left something out")
+	}
+}
+
+// A new tag on the same content is a new revision of it, and not an update.
+func TestSameContentKeepsItsTime(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	w.tenant("tenant-a", roleA)
+	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	long := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	o.Status.Artifact.LastUpdateTime = long
+	if err := w.kube.Status().Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	w.registry.push(t, "tenant-a/app", "v2", layerOf(t, map[string]string{"hello.txt": "hello tenant-a"}))
+	w.edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Ref.Tag = "v2" })
+	o, _ = w.reconcile(o)
+	if a := o.Status.Artifact; !strings.HasPrefix(a.Revision, "v2@") || !a.LastUpdateTime.Equal(&long) {
+		t.Errorf("artifact %+v", a)
+	}
+}
+
+// The URL follows the controller's address.
+func TestURLFollowsTheAddress(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	w.tenant("tenant-a", roleA)
+	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	pulls := w.registry.pulls()
+	w.r.BaseURL = "http://elsewhere.example.com"
+	if o, _ = w.reconcile(o); !strings.HasPrefix(o.Status.Artifact.URL, "http://elsewhere.example.com/ocirepository/tenant-a/app/") || w.registry.pulls() != pulls {
+		t.Errorf("%s after %d pulls more", o.Status.Artifact.URL, w.registry.pulls()-pulls)
 	}
 }
 

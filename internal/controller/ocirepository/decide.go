@@ -116,6 +116,7 @@ func (p *plan) read(s *v1alpha1.OCIRepositorySpec) error {
 	if err := p.selector.Validate(); err != nil {
 		return err
 	}
+	p.ignore = archive.DefaultPatterns()
 	if s.Ignore != nil {
 		if p.ignore, err = archive.ParsePatterns(*s.Ignore); err != nil {
 			return &refusal{reason: meta.ReasonInvalidSpec, field: "spec.ignore", err: err}

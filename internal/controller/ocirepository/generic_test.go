@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"math/big"
@@ -246,14 +247,17 @@ func TestReadProxy(t *testing.T) {
 	}
 }
 
-// pair makes a client certificate and its key, PEM.
-func pair(t *testing.T) (certificate, key string) {
+// pair makes a self-signed certificate and its key, PEM.
+func pair(t *testing.T, hosts ...string) (certificate, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		DNSNames: hosts, IsCA: true, BasicConstraintsValid: true,
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
 		t.Fatal(err)
@@ -294,15 +298,34 @@ func TestReadCertificates(t *testing.T) {
 	}
 }
 
-// A tenant's authorities stand for the registry alone; storage that it redirects to gets no credential and no certificate.
+// A tenant's authorities stand for the registry alone: storage that it redirects to is checked as any other host, and gets no
+// credential and no certificate.
 func TestCertificatesOfTheTenant(t *testing.T) {
 	w := newWorld(t, store.Options{})
 	w.tenant("tenant-a", roleA)
-	w.r.Transports = w.pool(func(base *http.Transport) { base.TLSClientConfig.RootCAs = x509.NewCertPool() }) // nobody is trusted
+	public, publicKey := pair(t, storageHost, cloudHost)
+	w.r.Transports = w.pool(func(base *http.Transport) {
+		base.TLSClientConfig.RootCAs = x509.NewCertPool()
+		base.TLSClientConfig.RootCAs.AppendCertsFromPEM([]byte(public))
+	})
+	certificate, err := tls.X509KeyPair([]byte(public), []byte(publicKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := 0
+	elsewhere := httptest.NewUnstartedServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		shown += len(r.TLS.PeerCertificates)
+		w.registry.storage(out, r)
+	}))
+	elsewhere.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
+	elsewhere.StartTLS()
+	t.Cleanup(elsewhere.Close)
+	w.registry.addresses[storageHost+":443"] = elsewhere.Listener.Addr().String()
+
 	authority := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.registry.ca.Raw}))
-	unrelated, _ := pair(t)
-	w.secret("tenant-a", "right", corev1.SecretTypeOpaque, map[string]string{"ca.crt": authority})
-	w.secret("tenant-a", "wrong", corev1.SecretTypeOpaque, map[string]string{"ca.crt": unrelated})
+	mine, key := pair(t)
+	w.secret("tenant-a", "right", corev1.SecretTypeOpaque, map[string]string{"ca.crt": authority, "tls.crt": mine, "tls.key": key})
+	w.secret("tenant-a", "wrong", corev1.SecretTypeOpaque, map[string]string{"ca.crt": mine})
 	named := func(name string) func(*v1alpha1.OCIRepository) {
 		return func(o *v1alpha1.OCIRepository) { o.Spec.CertSecretRef = &meta.LocalReference{Name: name} }
 	}
@@ -317,16 +340,23 @@ func TestCertificatesOfTheTenant(t *testing.T) {
 		}
 	}
 
-	// Blobs elsewhere.
+	redirected := 0
 	w.registry.tamper(func(out http.ResponseWriter, r *http.Request, _ http.Handler) bool {
 		if strings.Contains(r.URL.Path, "/blobs/") {
+			redirected++
 			http.Redirect(out, r, "https://"+storageHost+r.URL.Path, http.StatusTemporaryRedirect)
 			return true
 		}
 		return false
 	})
-	if o, _ := w.reconcile(w.create("tenant-a", "redirected", named("right"))); ready(o).Status != metav1.ConditionTrue {
-		t.Errorf("redirected: %+v", ready(o))
+	if o, _ := w.reconcile(w.create("tenant-a", "redirected", named("right"))); ready(o).Status != metav1.ConditionTrue || redirected == 0 || shown != 0 {
+		t.Errorf("redirected %d times, %d certificates shown: %+v", redirected, shown, ready(o))
+	}
+
+	// What is trusted elsewhere is not trusted as the registry once the tenant has said what is.
+	w.registry.addresses[cloudHost+":443"] = elsewhere.Listener.Addr().String()
+	if o, _ := w.reconcile(w.create("tenant-a", "posing", named("right"))); ready(o).Reason != meta.ReasonRegistryUnreachable {
+		t.Errorf("another server poses as the registry: %+v", ready(o))
 	}
 }
 

@@ -26,6 +26,7 @@ func TestAccountsWakeTheirObjects(t *testing.T) {
 	w.create("tenant-a", "other", func(o *v1alpha1.OCIRepository) { o.Spec.ServiceAccountName = "other" })
 	w.create("tenant-a", "none", func(o *v1alpha1.OCIRepository) { o.Spec.ServiceAccountName = "" })
 	w.create("tenant-b", "one", nil)
+	w.create("tenant-b", "three", nil)
 
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(queue.ShutDown)
