@@ -144,7 +144,9 @@ type OCIRepositorySpec struct {
 
 	// ignore holds patterns, one per line in the format of .gitignore, of
 	// files that are left out when a layer is extracted, such as "*.md".
-	// Default: nothing is left out. It has no effect with the operation copy.
+	// Files of version control systems are always left out. Default: besides,
+	// CI configuration, pictures and archives, as Flux does; "" leaves these
+	// in. It has no effect with the operation copy.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=16384
