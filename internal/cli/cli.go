@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -38,27 +39,42 @@ type usageError struct {
 	err     error
 }
 
-func (e *usageError) Error() string { return fmt.Sprintf("%v; see %s --help", e.err, e.command) }
+func (e *usageError) Error() string {
+	return fmt.Sprintf("%s; see %s --help", strings.TrimSpace(e.err.Error()), e.command)
+}
+
 func (e *usageError) Unwrap() error { return e.err }
 
 // Run runs the command and returns the process's exit status: 0 if all was as it should be, 1 if not, 2 for a command line
 // that makes no sense. Args are without the program's name. The end of ctx stops what runs, in order.
 func Run(ctx context.Context, args []string, std IO) int {
-	root := newRoot(std)
+	root := newRoot(std) //nolint:contextcheck // cobra hands the context to each command
 	root.SetArgs(args)
 	root.SetOut(std.Out)
 	root.SetErr(std.Err)
 	err := root.ExecuteContext(ctx)
-	if err == nil {
+	var ran *runError
+	switch {
+	case err == nil:
 		return 0
+	case errors.As(err, &ran):
+		_, _ = fmt.Fprintln(std.Err, "lanyard:", ran.err) // there is nobody else to tell
+		return exitFailed
 	}
-	_, _ = fmt.Fprintln(std.Err, "lanyard:", err) // there is nobody else to tell
+	// What comes from cobra itself is about the command line.
 	var usage *usageError
-	if errors.As(err, &usage) {
-		return exitUsage
+	if !errors.As(err, &usage) {
+		usage = &usageError{root.CommandPath(), err}
 	}
-	return exitFailed
+	_, _ = fmt.Fprintln(std.Err, "lanyard:", usage)
+	return exitUsage
 }
+
+// runError is the failure of a command whose command line made sense.
+type runError struct{ err error }
+
+func (e *runError) Error() string { return e.err.Error() }
+func (e *runError) Unwrap() error { return e.err }
 
 func newRoot(std IO) *cobra.Command {
 	root := &cobra.Command{
@@ -75,25 +91,34 @@ verifies, on loopback, and tells for each object as whom it was fetched, with wh
   lanyard status -A`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
 	}
 	root.AddCommand(newUp(std), newStatus(std), newCloud(std), newVersion(std))
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return &usageError{c.CommandPath(), err} })
 	root.CompletionOptions.HiddenDefaultCmd = true
-	noArguments(root)
+	finish(root)
 	return root
 }
 
-// noArguments makes every command refuse what it would ignore.
-func noArguments(c *cobra.Command) {
-	c.Args = func(c *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return &usageError{c.CommandPath(), fmt.Errorf("unexpected argument %q", args[0])}
+// finish makes every command refuse what it would ignore, and tells its own failures from those of the command line.
+func finish(c *cobra.Command) {
+	if run := c.RunE; run != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return &usageError{c.CommandPath(), fmt.Errorf("unexpected argument %q", args[0])}
+			}
+			return nil
 		}
-		return nil
+		c.RunE = func(c *cobra.Command, args []string) error {
+			err := run(c, args)
+			var usage *usageError
+			if err == nil || errors.As(err, &usage) {
+				return err
+			}
+			return &runError{err}
+		}
 	}
 	for _, sub := range c.Commands() {
-		noArguments(sub)
+		finish(sub)
 	}
 }
 

@@ -27,8 +27,7 @@ knows no other host, so nothing leaves the machine. "lanyard up" runs it togethe
 
   # A world of your own
   lanyard cloud -f cloud.yaml --dir .cloud
-  eval "$(lanyard cloud env --dir .cloud)"
-  aws sts get-caller-identity`,
+  eval "$(lanyard cloud env --dir .cloud)"`,
 	}
 	c.Flags().StringVarP(&file, "file", "f", "", "what is in the cloud, YAML or JSON (default: the demonstration's, examples/cloud/cloud.yaml)")
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "loopback address of the proxy; port 0 is any free one")

@@ -21,8 +21,11 @@ func newCloudEnv(std IO) *cobra.Command {
 
 It overrides what would lead programs around the cloud: other proxies, other CAs, configured endpoints. It names no
 identity; that is the program's own. Loopback addresses, such as the cluster's API server, are reached directly.`,
-		Example: `  # This shell
+		Example: `  # This shell, until it ends
   eval "$(lanyard cloud env)"
+
+  # One program
+  (eval "$(lanyard cloud env)"; aws sts get-caller-identity)
 
   # A file for docker run --env-file and the like
   lanyard cloud env -o dotenv > cloud.env`,

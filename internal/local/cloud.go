@@ -148,7 +148,7 @@ var ErrNoCloud = errors.New("no local cloud runs here")
 
 // ReadCloud reads what the cloud of a folder noted, and asks it whether it is there. The error is ErrNoCloud if it is not.
 func ReadCloud(ctx context.Context, dir string) (CloudState, error) {
-	data, err := os.ReadFile(filepath.Join(dir, stateName))
+	data, err := os.ReadFile(filepath.Join(dir, stateName)) //nolint:gosec // the folder is the caller's
 	if errors.Is(err, fs.ErrNotExist) {
 		return CloudState{}, fmt.Errorf("folder %s: %w; start one with lanyard up or lanyard cloud, or name its folder with --dir", dir, ErrNoCloud)
 	}

@@ -201,7 +201,7 @@ func (c *Controller) start(ctx context.Context, binary string, args, env []strin
 	}
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.cancel = cancel
-	c.cmd = exec.CommandContext(life, binary, args...)
+	c.cmd = exec.CommandContext(life, binary, args...) //nolint:gosec // the program is the caller's choice
 	c.cmd.Env = env
 	c.cmd.Dir = filepath.Dir(c.token.kubeconfig)
 	out := io.MultiWriter(log, c.end)

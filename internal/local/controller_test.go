@@ -60,7 +60,7 @@ func fakeController(mode string) int {
 		return 9
 	}
 	asked := 0
-	go http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	go http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if asked++; asked < 3 { // not ready at once
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}

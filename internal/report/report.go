@@ -171,6 +171,7 @@ func refusal(reason string) bool {
 		auth.CodeAudienceRefused, auth.CodeProofDenied, auth.CodeProofInvalid, auth.CodeTrustRefused, auth.CodePermissionDenied,
 		auth.CodeRefused:
 		return true
+	default:
+		return false
 	}
-	return false
 }
