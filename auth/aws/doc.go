@@ -13,5 +13,5 @@
 //
 // Where a session is asked for: the STS endpoint of the call, else the endpoint that the SDK knows for the region. The region
 // is the first that is set: the call's, the endpoint's, [Config].Region, the region of the image repository's host. No
-// environment variable has a say, except on the way to the controller's own identity (the SDK's default chain).
+// AWS_ variable has a say, except on the way to the controller's own identity (the SDK's default chain).
 package aws

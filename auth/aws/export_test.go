@@ -7,3 +7,6 @@ func Remembered(p *Provider) int { return p.roles.parsed.Size() }
 
 // SessionName is the session name of a subject.
 func SessionName(subject auth.Subject) string { return sessionName(subject) }
+
+// Clean is what of a service's message gets into an error.
+func Clean(message string, secrets ...auth.Secret) string { return clean(message, secrets) }
