@@ -110,9 +110,11 @@ func runUp(ctx context.Context, std IO, o upOptions, output *format) error {
 			good++
 		}
 	}
-	p.step("%d of %d objects are as they should be, and stayed so", good, len(rows))
 	var verdict error
-	if good < len(rows) {
+	if good == len(rows) {
+		p.step("all %d objects are as they should be, and stayed so when they were reconciled again", good)
+	} else {
+		p.step("%d of %d objects are as they should be", good, len(rows))
 		verdict = errNotAsExpected
 	}
 	if o.once {
