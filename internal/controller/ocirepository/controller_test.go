@@ -1,6 +1,7 @@
 package ocirepository
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +110,40 @@ func TestMovedTagAndChangedSpecMakeANewArtifact(t *testing.T) {
 	o, _ = w.reconcile(o)
 	if w.served(o)["notes.md"] != "x" {
 		t.Error("operation copy left something out")
+	}
+}
+
+// While a generation is worked on for the first time, nobody takes the last one's result for its own.
+func TestProgressIsShown(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	w.tenant("tenant-a", roleA)
+	o := w.create("tenant-a", "app", nil)
+	var seen []metav1.Condition
+	w.registry.tamper(func(http.ResponseWriter, *http.Request, http.Handler) bool {
+		seen = w.get(o).Status.Conditions
+		return false
+	})
+	for range 2 {
+		seen = nil
+		if o, _ = w.reconcile(o); len(seen) < 2 || seen[0].Type != meta.ConditionReady || seen[0].Status != metav1.ConditionUnknown ||
+			seen[len(seen)-1].Type != meta.ConditionReconciling || seen[len(seen)-1].ObservedGeneration != o.Generation {
+			t.Errorf("generation %d, while it was fetched: %+v", o.Generation, seen)
+		}
+		w.edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Interval.Duration = time.Hour })
+	}
+}
+
+func TestRecoveryIsTold(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	w.tenant("tenant-a", roleA)
+	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	w.cloud.set(func(c *cloud) { c.roles["tenant-a/app"] = roleB })
+	o, _ = w.reconcile(o)
+	w.cloud.set(func(c *cloud) { c.roles["tenant-a/app"] = roleA })
+	w.told()
+	w.reconcile(o)
+	if told := w.told(); len(told) != 1 || !strings.HasPrefix(told[0], "Normal Succeeded stored artifact for revision") {
+		t.Errorf("events %q", told)
 	}
 }
 

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func nothing(string) string { return "" }
+
+func TestRunAnswersWithoutACluster(t *testing.T) {
+	for arg, want := range map[string]string{"--help": "Example, for a program", "--version": "lanyard-controller "} {
+		var out bytes.Buffer
+		if err := run(t.Context(), []string{arg}, nothing, &out); err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("%s: %q, %v", arg, out.String(), err)
+		}
+	}
+}
+
+func TestRunNamesWhatIsWrong(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "") // wherever the test runs
+	missing := filepath.Join(t.TempDir(), "missing")
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const base = "--artifact-base-url=http://artifacts.example.com"
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"flag":          {[]string{"--concurrent=0", base}, "--concurrent"},
+		"no cluster":    {[]string{base}, "--kubeconfig"},
+		"no kubeconfig": {[]string{base, "--kubeconfig=" + missing}, "find the API server"},
+	} {
+		var out bytes.Buffer
+		if err := run(t.Context(), c.args, nothing, &out); err == nil || !strings.Contains(err.Error(), c.want) || out.Len() > 0 {
+			t.Errorf("%s: %v, printed %q", name, err, out.String())
+		}
+	}
+}
