@@ -286,7 +286,8 @@ func (r *Reconciler) pull(ctx context.Context, o *v1alpha1.OCIRepository, p plan
 }
 
 // write puts the layer into the store in the form that is asked for.
-func (r *Reconciler) write(ctx context.Context, w io.Writer, registry *oci.Client, layer oci.Layer, p plan) error {
+func (r *Reconciler) write(ctx context.Context, w io.Writer, registry *oci.Client, layer oci.Layer, p plan) (err error) {
+	defer func() { err = nameLimit(err) }()
 	stream, err := registry.Open(ctx, layer)
 	if err != nil {
 		return err

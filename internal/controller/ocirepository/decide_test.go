@@ -162,3 +162,27 @@ func TestExplain(t *testing.T) {
 		t.Errorf("a long message has %d bytes and ends in %q", len(got.message), got.message[len(got.message)-8:])
 	}
 }
+
+func TestNameLimit(t *testing.T) {
+	for name, c := range map[string]struct {
+		err   error
+		named bool
+	}{
+		"nothing":        {nil, false},
+		"unpacked size":  {&archive.Error{Reason: archive.ReasonTooLarge, Err: errors.New("x")}, true},
+		"packed size":    {&oci.Error{Code: oci.CodeTooLarge, Err: errors.New("x")}, true},
+		"files":          {&archive.Error{Reason: archive.ReasonTooMany, Err: errors.New("x")}, false},
+		"anything else":  {&oci.Error{Code: oci.CodeTruncated, Err: errors.New("x")}, false},
+		"another reason": {errors.New("x"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := nameLimit(c.err)
+			if !errors.Is(got, c.err) {
+				t.Errorf("%v does not wrap %v", got, c.err)
+			}
+			if named := got != nil && strings.Contains(got.Error(), "--artifact-max-decompressed-size"); named != c.named {
+				t.Errorf("%v; the flag is to be named: %v", got, c.named)
+			}
+		})
+	}
+}

@@ -55,6 +55,16 @@ type storeError struct{ err error }
 func (e *storeError) Error() string { return e.err.Error() }
 func (e *storeError) Unwrap() error { return e.err }
 
+// nameLimit adds to the refusal of a layer's size which flag it comes from: neither the registry's client nor the archive's
+// reader knows.
+func nameLimit(err error) error {
+	content, isContent := errors.AsType[*archive.Error](err)
+	if isContent && content.Reason == archive.ReasonTooLarge || oci.CodeOf(err) == oci.CodeTooLarge {
+		return fmt.Errorf("%w (--artifact-max-decompressed-size)", err)
+	}
+	return err
+}
+
 // failure is an error as an object's conditions show it.
 type failure struct {
 	// reason is stable; for a credential it is the auth.Error's code.
