@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -84,7 +83,7 @@ func startMinIO(t *testing.T, claim string) *minio {
 		if err != nil {
 			return err
 		}
-		res, err := http.DefaultClient.Do(req)
+		res, err := direct.Do(req)
 		if err != nil {
 			return err
 		}
@@ -111,7 +110,7 @@ func (m *minio) putPolicy(t *testing.T, name, document string) {
 		if err := v4.NewSigner().SignHTTP(ctx, keys, req, sum, "s3", "us-east-1", time.Now()); err != nil {
 			return err
 		}
-		res, err := http.DefaultClient.Do(req)
+		res, err := direct.Do(req)
 		if err != nil {
 			return err
 		}
@@ -125,13 +124,4 @@ func (m *minio) putPolicy(t *testing.T, name, document string) {
 		}
 		return nil
 	})
-}
-
-// freeAddress is a loopback address that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, "find a free port", err)
-	defer l.Close()
-	return l.Addr().String()
 }

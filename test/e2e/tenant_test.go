@@ -124,6 +124,8 @@ func (tn *tenant) clear(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 	defer cancel()
+	// The namespace controller would come to them some seconds later.
+	must(t, "remove the objects", objects.DeleteAllOf(ctx, &v1alpha1.OCIRepository{}, client.InNamespace(tn.namespace)))
 	must(t, "remove the namespace", objects.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tn.namespace}}))
 	for {
 		var list v1alpha1.OCIRepositoryList

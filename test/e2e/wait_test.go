@@ -10,7 +10,7 @@ import (
 
 const (
 	// patience bounds a wait for something that should happen soon.
-	patience = 40 * time.Second
+	patience = 30 * time.Second
 	// pollEvery is the pause between two looks.
 	pollEvery = 50 * time.Millisecond
 )
@@ -22,15 +22,19 @@ func eventually(t *testing.T, what string, look func(ctx context.Context) error)
 	defer cancel()
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
+	var last error
 	for {
 		err := look(ctx)
 		if err == nil {
 			return
 		}
+		if ctx.Err() == nil || last == nil {
+			last = err // not what the deadline made of the last look
+		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			t.Fatalf("%s: not within %s: %v", what, patience, errors.Join(err, world.Err()))
+			t.Fatalf("%s: not within %s: %v", what, patience, errors.Join(last, world.Err()))
 		}
 	}
 }

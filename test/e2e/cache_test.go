@@ -1,0 +1,184 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/internal/local"
+)
+
+// exchanges are the sessions that a subject was granted, after a point of the journal.
+func exchanges(subject string, after uint64) []journal.Call {
+	return world.Cloud().Journal().Calls(journal.Filter{
+		Service: "sts", Operation: "AssumeRoleWithWebIdentity", Subject: subject, Verdict: journal.Granted, After: after,
+	})
+}
+
+// resolutions are the granted reads of a repository's manifests by a role, after a point of the journal.
+func resolutions(tn *tenant, role string, after uint64) []journal.Call {
+	var calls []journal.Call
+	for _, c := range world.Cloud().Journal().Calls(journal.Filter{Operation: "ecr:BatchGetImage", Verdict: journal.Granted, After: after}) {
+		if strings.HasSuffix(c.Resource, "repository/"+tn.namespace+"/app") && strings.Contains(c.Principal, ":assumed-role/"+role+"/") {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+// TestOneExchange has a hundred objects of one ServiceAccount reconciled for three intervals, and counts at the cloud.
+func TestOneExchange(t *testing.T) {
+	const count, rounds = 100, 3
+	tn := newTenant(t, "hundred")
+	tn.pushFile(t, "1.0.0", "app")
+	begin := world.Cloud().Journal().Last()
+	for i := range count {
+		o := tn.object(fmt.Sprintf("app-%02d", i))
+		o.Spec.Interval.Duration = 2 * time.Second
+		create(t, o)
+	}
+	var list v1alpha1.OCIRepositoryList
+	eventually(t, "all are pulled", func(ctx context.Context) error {
+		if err := objects.List(ctx, &list, client.InNamespace(tn.namespace)); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if err := pulled(&list.Items[i]); err != nil {
+				return fmt.Errorf("%s: %w", list.Items[i].Name, err)
+			}
+		}
+		return nil
+	})
+	// Each reconciliation asks the registry once what the tag means.
+	eventually(t, "three intervals of all", func(context.Context) error {
+		n := len(resolutions(tn, tn.namespace, begin))
+		return wantf(n >= count*(rounds+1), "the registry was asked %d times of %d", n, count*(rounds+1))
+	})
+	if calls := exchanges(tn.subject, begin); len(calls) != 1 {
+		t.Errorf("%d objects made %d sessions; want 1", count, len(calls))
+	}
+	tokens := 0
+	for _, c := range world.Cloud().Journal().Calls(journal.Filter{Service: "ecr", Operation: "GetAuthorizationToken", After: begin}) {
+		if strings.Contains(c.Principal, ":assumed-role/"+tn.namespace+"/") {
+			tokens++
+		}
+	}
+	if tokens != 1 {
+		t.Errorf("%d objects made %d tokens of ECR; want 1", count, tokens)
+	}
+	if calls := world.Cloud().Journal().Calls(journal.Filter{Service: "sts", Subject: tn.subject, Verdict: journal.Refused, After: begin}); len(calls) > 0 {
+		t.Errorf("STS refused: %+v", calls)
+	}
+}
+
+// TestAccountChanges changes what a ServiceAccount is while its tokens are kept.
+func TestAccountChanges(t *testing.T) {
+	tn := newTenant(t, "changes")
+	tn.pushFile(t, "1.0.0", "app")
+	other := tn.namespace + "-other"
+	putRole(t, other, tn.subject, tn.namespace+"/app")
+	o := tn.object("app")
+	create(t, o)
+	await(t, o, "the artifact", pulled)
+	if o.Status.Identity.CloudIdentity != tn.role {
+		t.Fatalf("it was pulled as %s; want %s", o.Status.Identity.CloudIdentity, tn.role)
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: puller}}
+
+	t.Run("annotation changed", func(t *testing.T) {
+		patch(t, account, func(a *corev1.ServiceAccount) { a.Annotations[roleAnnotation] = roleARN(other) })
+		changed := world.Cloud().Journal().Last()
+		at := request(t, o)
+		await(t, o, "the request is handled", handled(at))
+		if err := pulled(o); err != nil || o.Status.Identity.CloudIdentity != roleARN(other) {
+			t.Fatalf("the next reconciliation was as %+v, %v; want %s", o.Status.Identity, err, roleARN(other))
+		}
+		// A pull that was under way at the change may still end as the old role; none begins as it.
+		eventually(t, "pulls as the new role", func(context.Context) error {
+			n := len(resolutions(tn, other, changed))
+			return wantf(n >= 3, "there are %d", n)
+		})
+		first := resolutions(tn, other, changed)[0]
+		if late := resolutions(tn, tn.namespace, first.Seq); len(late) > 0 {
+			t.Errorf("the old role was used after the new one: %+v", late)
+		}
+		if calls := exchanges(tn.subject, changed); len(calls) != 1 || calls[0].Role != roleARN(other) {
+			t.Errorf("the change made the exchanges %+v; want one for %s", calls, roleARN(other))
+		}
+	})
+	t.Run("account deleted", func(t *testing.T) {
+		must(t, "delete the account", objects.Delete(t.Context(), account))
+		await(t, o, "the refusal", failing("SubjectNotFound", "create ServiceAccount "+tn.namespace+"/"+puller))
+		gone := world.Cloud().Journal().Last()
+		if o.Status.Identity != nil {
+			t.Errorf("status.identity is still %+v", o.Status.Identity)
+		}
+		for range 3 { // although it still has a valid token somewhere
+			at := request(t, o)
+			await(t, o, "the request is handled", handled(at))
+			must(t, "still refused", failing("SubjectNotFound")(o))
+		}
+		if calls := resolutions(tn, other, gone); len(calls) > 0 {
+			t.Errorf("the registry was read without an account: %+v", calls)
+		}
+		if o.Status.Artifact == nil {
+			t.Error("the artifact that was fetched is no longer served")
+		}
+	})
+	t.Run("account created again", func(t *testing.T) {
+		again := world.Cloud().Journal().Last()
+		tn.putAccount(t, puller, roleARN(other))
+		await(t, o, "the artifact", pulled)
+		if calls := exchanges(tn.subject, again); len(calls) != 1 {
+			t.Errorf("the new account made %d exchanges; want 1: a token of the old one must not be used", len(calls))
+		}
+	})
+	t.Run("annotation removed", func(t *testing.T) {
+		patch(t, account, func(a *corev1.ServiceAccount) { delete(a.Annotations, roleAnnotation) })
+		await(t, o, "the refusal", failing("IdentityMissing", roleAnnotation, puller))
+	})
+}
+
+// TestTrustRevoked takes a role's trust away while a token of it is kept: the token serves until its refresh, which is
+// refused and drops it. The controller of the second shard keeps no token longer than six seconds.
+func TestTrustRevoked(t *testing.T) {
+	startSecond(t, "revoked", map[string]any{"tokenCache": map[string]any{"maxDuration": "6s"}})
+	tn := newTenant(t, "revoked")
+	tn.pushFile(t, "1.0.0", "app")
+	o := tn.object("app")
+	o.Labels = inSecondShard()
+	create(t, o)
+	await(t, o, "the artifact", pulled)
+
+	revoked := world.Cloud().Journal().Last()
+	must(t, "revoke the trust", world.Cloud().AWS().PutTrustPolicy(local.Account, tn.namespace, trust("system:serviceaccount:elsewhere:puller")))
+	at := request(t, o)
+	await(t, o, "the request is handled", handled(at))
+	if err := pulled(o); err != nil {
+		t.Errorf("right after the revocation the token that is kept serves: %v", err)
+	}
+	await(t, o, "the refusal", failing("TrustRefused", tn.role, tn.subject))
+	refused := world.Cloud().Journal().Last()
+	at = request(t, o)
+	await(t, o, "the request is handled", handled(at))
+	must(t, "still refused", failing("TrustRefused")(o))
+	if calls := resolutions(tn, tn.namespace, refused); len(calls) > 0 {
+		t.Errorf("a token was used after its refresh was refused: %+v", calls)
+	}
+	if calls := exchanges(tn.subject, revoked); len(calls) > 0 {
+		t.Errorf("a revoked subject was granted %+v", calls)
+	}
+
+	tn.putRole(t)
+	at = request(t, o) // passes the failure that is remembered
+	await(t, o, "the request is handled", handled(at))
+	must(t, "pulled again at once", pulled(o))
+}

@@ -1,0 +1,80 @@
+package e2e
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+)
+
+// direct reaches this machine, whatever proxy the environment names.
+var direct = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+
+func digest(content []byte) string {
+	sum := sha256.Sum256(content)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// freeAddress is a loopback address that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l := listen(t)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, "find a free port", err)
+	return l
+}
+
+// forward hands connections to another address, and calls each for every one of them.
+func forward(t *testing.T, to string, each func()) (address string) {
+	t.Helper()
+	l := listen(t)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				if !errors.Is(err, net.ErrClosed) {
+					t.Errorf("accept: %v", err)
+				}
+				return
+			}
+			each()
+			running.Go(func() { pipe(ctx, in, to) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		cancel()
+		running.Wait()
+	})
+	return l.Addr().String()
+}
+
+// pipe copies both ways until one side ends, or ctx does.
+func pipe(ctx context.Context, in net.Conn, to string) {
+	defer in.Close()
+	out, err := (&net.Dialer{}).DialContext(ctx, "tcp", to)
+	if err != nil {
+		return
+	}
+	defer out.Close()
+	stop := context.AfterFunc(ctx, func() { _, _ = in.Close(), out.Close() })
+	defer stop()
+	var both sync.WaitGroup
+	both.Go(func() { _, _ = io.Copy(out, in); _ = out.Close() })
+	both.Go(func() { _, _ = io.Copy(in, out); _ = in.Close() })
+	both.Wait()
+}
