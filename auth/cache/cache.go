@@ -18,7 +18,9 @@ package cache
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -40,7 +42,7 @@ type Options struct {
 	ExchangeTimeout time.Duration
 	// ObjectMetrics counts hits and misses for every involved object: as many series as objects.
 	ObjectMetrics bool
-	// Logger hears the warning that the capacity is too small. Default: nobody.
+	// Logger hears the warning that the capacity is too small, and of exchanges that panicked. Default: nobody.
 	Logger *slog.Logger
 }
 
@@ -78,7 +80,7 @@ func New(options Options) *Cache {
 	if options.MaxDuration <= 0 {
 		options.MaxDuration = time.Hour
 	}
-	if options.RefreshFraction <= 0 || options.RefreshFraction > 1 {
+	if !(options.RefreshFraction > 0 && options.RefreshFraction <= 1) { // so that NaN is none either
 		options.RefreshFraction = 0.8
 	}
 	if options.ExchangeTimeout <= 0 {
@@ -183,21 +185,51 @@ const maxFlightsPerTenant = 64
 
 var errTooManyFlights = errors.New("too many exchanges of this namespace are under way")
 
+// fly makes the exchange. It is a goroutine of its own, so that a panic here would end the program for all tenants, and a
+// flight that never lands would keep its key from everybody: it lands however fetch ends.
 func (c *Cache) fly(ctx context.Context, f *flight, fetch func(context.Context) (auth.Fetched, error)) {
+	var issued *entry
+	var err error = &auth.Error{
+		Stage: auth.StageExchange, Code: auth.CodeRefused, Fix: "report this as a fault of the program; its log has the place", Err: errBroken,
+	}
+	defer func() {
+		if reason := recover(); reason != nil {
+			// The type and the place say enough: the text may hold a secret.
+			c.options.Logger.Error("an exchange panicked", "type", fmt.Sprintf("%T", reason), "key", f.key.Digest(), "stack", string(debug.Stack()))
+		}
+		c.land(f, issued, err)
+	}()
+	issued, err = c.attempt(ctx, fetch)
+}
+
+var errBroken = errors.New("the exchange broke off")
+
+// attempt calls fetch with a deadline of its own.
+func (c *Cache) attempt(ctx context.Context, fetch func(context.Context) (auth.Fetched, error)) (*entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.ExchangeTimeout)
 	defer cancel()
 	fetched, err := fetch(ctx)
-	if err != nil && errors.Is(err, context.DeadlineExceeded) && auth.CodeOf(err) == "" {
-		err = &auth.Error{
+	switch {
+	case err == nil:
+		return c.issued(fetched, time.Now()), nil
+	case errors.Is(err, context.DeadlineExceeded) && auth.CodeOf(err) == "":
+		return nil, &auth.Error{
 			Stage: auth.StageExchange, Code: auth.CodeUnreachable,
 			Fix: "see whether the provider can be reached from here", Err: err,
 		}
+	default:
+		return nil, err
 	}
+}
 
+// land answers those who wait, and keeps what the flight brought: a token, or else why there is none.
+func (c *Cache) land(f *flight, issued *entry, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer close(f.done)
-	f.token, f.err = fetched.Token, err
+	if f.err = err; err == nil {
+		f.token = issued.token
+	}
 	t := c.tenants.get(f.key.Subject.Namespace())
 	t.flights--
 	if f.dropped {
@@ -205,16 +237,17 @@ func (c *Cache) fly(ctx context.Context, f *flight, fetch func(context.Context) 
 		return
 	}
 	delete(c.flights, f.key)
-	now := time.Now()
 	old, _ := c.tokens.Load(f.key)
 	switch {
 	case err != nil:
-		c.put(old, old.failed(f.key, err, now))
-	case fetched.Key == f.key:
-		c.put(old, c.issued(fetched, now))
+		c.put(old, old.failed(f.key, err, time.Now()))
+	case issued.key == f.key:
+		c.put(old, issued)
 	case old != nil:
 		// The subject is no longer what the key says; the change itself is on its way to Invalidate.
 		c.remove(old)
+	default:
+		c.tenants.forget(t)
 	}
 }
 
@@ -285,7 +318,9 @@ func (c *Cache) put(old, e *entry) {
 		c.unlink(old)
 		c.tenants.replace(t, old, e)
 	}
-	e.next = c.subjects[e.key.Subject]
+	if e.next = c.subjects[e.key.Subject]; e.next != nil {
+		e.next.prev = e
+	}
 	c.subjects[e.key.Subject] = e
 	c.tokens.Store(e.key, e)
 }
@@ -299,14 +334,15 @@ func (c *Cache) remove(e *entry) {
 
 // unlink takes e out of its subject's list; e.next still leads on.
 func (c *Cache) unlink(e *entry) {
-	if first := c.subjects[e.key.Subject]; first != e {
-		for first.next != e {
-			first = first.next
-		}
-		first.next = e.next
-	} else if e.next != nil {
+	if e.next != nil {
+		e.next.prev = e.prev
+	}
+	switch {
+	case e.prev != nil:
+		e.prev.next = e.next
+	case e.next != nil:
 		c.subjects[e.key.Subject] = e.next
-	} else {
+	default:
 		delete(c.subjects, e.key.Subject)
 	}
 }

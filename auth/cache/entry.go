@@ -21,16 +21,16 @@ type entry struct {
 	failures int       // in a row
 	retryAt  time.Time // the failure is the answer until then
 
-	key  auth.Key
-	slot int    // index among its tenant's entries; guarded by Cache.mu
-	next *entry // of the same subject; guarded by Cache.mu
+	key        auth.Key
+	slot       int    // index among its tenant's entries; guarded by Cache.mu
+	prev, next *entry // neighbours in the list of the same subject; guarded by Cache.mu
 }
 
 // issued makes the entry of a token that was got at now.
 func (c *Cache) issued(fetched auth.Fetched, now time.Time) *entry {
 	life := min(fetched.Token.GetDuration(), c.options.MaxDuration)
 	//nolint:gosec // spreads refreshes over time; not a secret.
-	fraction := min(1, c.options.RefreshFraction+(rand.Float64()-0.5)/10)
+	fraction := max(0.01, min(1, c.options.RefreshFraction+(rand.Float64()-0.5)/10))
 	return &entry{
 		key:       fetched.Key,
 		token:     fetched.Token,

@@ -1,0 +1,62 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+type pass struct{}
+
+func (pass) GetDuration() time.Duration { return time.Hour }
+
+// Namespaces come and go: none may leave anything behind.
+func TestNothingIsKeptOfATenantWithNothing(t *testing.T) {
+	c := New(Options{MaxSize: 10})
+	for i := range 5 {
+		subject, err := auth.ServiceAccount(fmt.Sprintf("tenant-%d", i), "sa")
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Memory knew nothing of the account, so that the token is of another key and is not kept.
+		_, err = c.Fetch(t.Context(), auth.Key{Subject: subject}, auth.FetchOptions{}, func(context.Context) (auth.Fetched, error) {
+			return auth.Fetched{Key: auth.Key{Subject: subject, UID: "uid"}, Token: pass{}}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.tenants.byName) != 0 || len(c.tenants.bySize) != 0 || len(c.flights) != 0 || len(c.subjects) != 0 {
+		t.Errorf("%d tenants, %d in the heap, %d flights, %d subjects; want none",
+			len(c.tenants.byName), len(c.tenants.bySize), len(c.flights), len(c.subjects))
+	}
+}
+
+// One account can have as many keys as there are regions to name. To remove them all must not take the square of that.
+func TestSweepOfOneSubjectIsLinear(t *testing.T) {
+	const keys = 60_000
+	c := New(Options{MaxSize: keys})
+	subject, err := auth.ServiceAccount("a", "sa")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	c.mu.Lock()
+	for i := range keys {
+		c.put(nil, c.issued(auth.Fetched{Key: auth.Key{Subject: subject, Image: fmt.Sprint(i)}, Token: pass{}}, now))
+	}
+	c.mu.Unlock()
+	start := time.Now()
+	c.sweep(now.Add(2 * time.Hour))
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("the sweep of %d entries took %s", keys, took)
+	}
+	if len(c.subjects) != 0 || c.tenants.size != 0 || c.Len() != 0 {
+		t.Errorf("%d subjects and %d entries are left", len(c.subjects), c.tenants.size)
+	}
+}
