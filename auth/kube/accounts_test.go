@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -584,4 +585,22 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	wg.Wait()
 	eventually(t, accounts, func(account auth.Account, err error) bool { return err == nil && account.Attributes[roleARN] == roleB })
+}
+
+// A program whose client may not ask just now has no answer: that says nothing of the account, whose tokens stay good.
+func TestClientsOwnLimitIsTemporary(t *testing.T) {
+	s := newAPIServer(t)
+	s.limiter = flowcontrol.NewTokenBucketRateLimiter(0.001, 100)
+	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", nil)
+	accounts := newAccounts(t, s, kube.Options{})
+	for s.limiter.TryAccept() { // others have used it up
+	}
+	_, err := accounts.Read(t.Context(), tenantA(t))
+	if auth.CodeOf(err) != auth.CodeThrottled {
+		t.Errorf("Read: %v; want %s", err, auth.CodeThrottled)
+	}
+	_, err = accounts.Prove(t.Context(), auth.Account{Subject: tenantA(t), UID: "uid-1"}, auth.ProofRequest{Audience: stsAWS})
+	if auth.CodeOf(err) != auth.CodeThrottled {
+		t.Errorf("Prove: %v; want %s", err, auth.CodeThrottled)
+	}
 }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 )
 
 const (
@@ -48,6 +49,7 @@ type apiServer struct {
 	tamper     func(claims map[string]any)                       // changes what a token says
 	intercept  func(w http.ResponseWriter, r *http.Request) bool // answers in place of the server
 	minting    func()                                            // runs when a TokenRequest has arrived
+	limiter    flowcontrol.RateLimiter                           // of clients; nil for none
 }
 
 type watchEvent struct {
@@ -86,7 +88,9 @@ func newAPIServer(t *testing.T) *apiServer {
 	return s
 }
 
-func (s *apiServer) config() *rest.Config { return &rest.Config{Host: s.URL, QPS: -1} }
+func (s *apiServer) config() *rest.Config {
+	return &rest.Config{Host: s.URL, QPS: -1, RateLimiter: s.limiter}
+}
 
 func (s *apiServer) calls() []string {
 	s.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,10 @@ import (
 
 	"github.com/lanyard-dev/lanyard/auth"
 )
+
+// ownLimit is what client-go says (rest.Request) when a call would have to wait for its rate limiter beyond its deadline: it
+// says so at once, with the deadline still ahead, by an error without a type.
+const ownLimit = "client rate limiter Wait returned an error"
 
 const reachDirectly = "check that what stands between this program and the API server leaves its answers alone"
 
@@ -35,6 +40,10 @@ func (a *Accounts) failure(ctx context.Context, err error, stage auth.Stage, sub
 		failed.Code = auth.CodeUnreachable
 		failed.Fix = "check that the API server answers in time"
 		failed.Err = fmt.Errorf("no answer from the API server for %s: %w", subject, context.Cause(ctx))
+	case strings.Contains(err.Error(), ownLimit):
+		failed.Code = auth.CodeThrottled
+		failed.Fix = "raise the limit of this program's client (QPS and Burst of its rest.Config)"
+		failed.Err = fmt.Errorf("the API server was not asked for %s: this program has too many calls to make", subject)
 	case errors.As(err, &transport):
 		failed.Code = auth.CodeUnreachable
 		failed.Fix = "check the connection to the API server"
