@@ -126,7 +126,8 @@ func (tn *tenant) clear(t *testing.T) {
 	defer cancel()
 	// The namespace controller would come to them some seconds later.
 	must(t, "remove the objects", objects.DeleteAllOf(ctx, &v1alpha1.OCIRepository{}, client.InNamespace(tn.namespace)))
-	must(t, "remove the namespace", objects.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tn.namespace}}))
+	err := objects.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tn.namespace}})
+	must(t, "remove the namespace", client.IgnoreNotFound(err))
 	for {
 		var list v1alpha1.OCIRepositoryList
 		must(t, "list the objects", objects.List(ctx, &list, client.InNamespace(tn.namespace)))

@@ -1,0 +1,296 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/local"
+)
+
+// TestKilledController kills a controller again and again while it pulls what changes all the time. Whenever it is ready
+// again, each artifact that a status names is there and whole; in the end everything is as if nothing had been.
+func TestKilledController(t *testing.T) {
+	const kills, count = 6, 6
+	install(t, nil)
+	tn := newTenant(t, "killed")
+	defer tn.clear(t) // while there is a controller
+	pulls := make([]*v1alpha1.OCIRepository, count)
+	latest := make([]atomic.Value, count) // manifest digests
+	push := func(i int) {
+		latest[i].Store(tn.push(t, fmt.Sprintf("tag-%d", i), layer(t, file("noise", noise(t, 200<<10+rand.IntN(1<<20))))))
+	}
+	for i := range pulls {
+		push(i)
+		pulls[i] = tn.object(fmt.Sprintf("app-%d", i))
+		pulls[i].Labels = inSecondShard()
+		pulls[i].Spec.Ref.Tag = fmt.Sprintf("tag-%d", i)
+		create(t, pulls[i])
+	}
+	stop := make(chan struct{})
+	var pushing sync.WaitGroup
+	pushing.Go(func() {
+		for i := 0; ; i = (i + 1) % count {
+			select {
+			case <-stop:
+				return
+			default:
+				push(i)
+			}
+		}
+	})
+	// Should the test end early, the tenant must not wait for a controller that is gone.
+	finish := sync.OnceFunc(func() { close(stop); pushing.Wait() })
+	t.Cleanup(finish)
+	for range kills {
+		dropLease(t)
+		c := startReplica(t, "killed")
+		for _, o := range pulls {
+			wantConsistent(t, c, o)
+		}
+		select {
+		case <-time.After(time.Duration(200+rand.IntN(1500)) * time.Millisecond): // anywhere in its work
+		case <-t.Context().Done():
+		}
+		must(t, "kill the controller", c.Kill())
+	}
+	dropLease(t)
+	c := startReplica(t, "killed")
+	finish()
+	for i, o := range pulls {
+		digest := latest[i].Load().(string)
+		await(t, o, "the latest artifact", revision(digest))
+		await(t, o, "the present address", func(o *v1alpha1.OCIRepository) error {
+			return wantf(strings.HasPrefix(o.Status.Artifact.URL, c.ArtifactURL+"/"), "the address is another")
+		})
+		wantServed(t, o)
+	}
+	if left := files(t, "killed", ".tmp"); len(left) > 0 {
+		t.Errorf("what was being written when the controller was killed is still there: %v", left)
+	}
+	for _, o := range pulls {
+		must(t, "delete an object", objects.Delete(t.Context(), o))
+	}
+	eventually(t, "the store is empty again", func(context.Context) error {
+		left := files(t, "killed", "ocirepository")
+		return wantf(len(left) == 0, "there are %v", left)
+	})
+}
+
+// wantConsistent wants the artifact that the status names to be in a controller's store. The status may still have the
+// address of the controller that was killed; and the object may have changed meanwhile.
+func wantConsistent(t *testing.T, c *local.Controller, o *v1alpha1.OCIRepository) {
+	t.Helper()
+	must(t, "read an object", objects.Get(t.Context(), client.ObjectKeyFromObject(o), o))
+	for range 20 {
+		a := o.Status.Artifact
+		if a == nil {
+			return // not pulled yet
+		}
+		_, path, _ := strings.Cut(strings.TrimPrefix(a.URL, "http://"), "/")
+		err := fetch(t.Context(), a, c.ArtifactURL+"/"+path)
+		if err == nil {
+			return
+		}
+		must(t, "read an object", objects.Get(t.Context(), client.ObjectKeyFromObject(o), o))
+		if o.Status.Artifact != nil && o.Status.Artifact.Digest == a.Digest {
+			t.Errorf("%s has an artifact in its status that is not served: %v", o.Name, err)
+			return
+		}
+	}
+	t.Errorf("%s changes too fast to be looked at", o.Name)
+}
+
+// files are those below a folder of a controller's artifact store.
+func files(t *testing.T, controller, folder string) []string {
+	t.Helper()
+	var found []string
+	root := world.Path("controller", controller, "artifacts", folder)
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			found = append(found, filepath.Base(path))
+		}
+		if os.IsNotExist(err) {
+			return nil
+		}
+		return err
+	})
+	must(t, "list the artifact store", err)
+	return found
+}
+
+// dropLease removes the lease of the second shard: nobody releases that of a controller that was killed, and it would be
+// waited for each time.
+func dropLease(t *testing.T) {
+	t.Helper()
+	err := apiserver.CoordinationV1().Leases(local.Namespace).Delete(t.Context(), secondStatefulSet, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatalf("remove the lease: %v", err)
+	}
+}
+
+// TestReplicas runs two replicas of one shard, each with a store of its own: one reconciles. The other takes over when that
+// is killed, fetches again what it lacks, and only then says that it is ready; and back again when it is stopped.
+func TestReplicas(t *testing.T) {
+	install(t, nil)
+	dropLease(t)
+	first := startReplica(t, "replica-a")
+	awaitLeader(t, first)
+	second := startReplica(t, "replica-b")
+	tn := newTenant(t, "replicas")
+	defer tn.clear(t) // while there is a controller
+	manifest := tn.pushFile(t, "1.0.0", "app")
+	o := tn.object("app")
+	o.Labels = inSecondShard()
+	create(t, o)
+	servedBy := func(c *local.Controller) func(o *v1alpha1.OCIRepository) error {
+		return func(o *v1alpha1.OCIRepository) error {
+			if err := revision(manifest)(o); err != nil {
+				return err
+			}
+			return wantf(strings.HasPrefix(o.Status.Artifact.URL, c.ArtifactURL+"/"), "it is served by another replica")
+		}
+	}
+	await(t, o, "the artifact from the first replica", servedBy(first))
+	wantServed(t, o)
+	for range 3 {
+		at := request(t, o)
+		await(t, o, "the request is handled", handled(at))
+	}
+	if n := metric(t, second, "controller_runtime_reconcile_total"); n != 0 {
+		t.Errorf("the second replica reconciled %v times while the first one led", n)
+	}
+	if n := metric(t, first, "controller_runtime_reconcile_total"); n < 4 {
+		t.Errorf("the first replica reconciled %v times", n)
+	}
+	if code := status(t, second.HealthURL+"/readyz"); code != http.StatusInternalServerError {
+		t.Errorf("the second replica, which has no artifacts, answers HTTP %d to whether it is ready", code)
+	}
+
+	must(t, "kill the first replica", first.Kill())
+	await(t, o, "the artifact from the second replica", servedBy(second))
+	wantServed(t, o)
+	eventually(t, "the second replica is ready", func(context.Context) error {
+		code := status(t, second.HealthURL+"/readyz")
+		return wantf(code == http.StatusOK, "HTTP %d", code)
+	})
+
+	again := startReplica(t, "replica-a")
+	stopped := time.Now()
+	must(t, "stop the second replica", second.Stop(t.Context()))
+	await(t, o, "the artifact from the first replica, begun anew", servedBy(again))
+	if took := time.Since(stopped); took > 14*time.Second {
+		t.Errorf("a replica that was stopped in order kept its lease: the other took over after %s", took)
+	}
+	wantServed(t, o)
+}
+
+// awaitLeader waits until a controller has taken its shard.
+func awaitLeader(t *testing.T, c *local.Controller) {
+	t.Helper()
+	eventually(t, "the controller leads", func(context.Context) error {
+		n := metric(t, c, "leader_election_master_status")
+		return wantf(n == 1, "leader_election_master_status is %v", n)
+	})
+}
+
+func status(t *testing.T, url string) int {
+	t.Helper()
+	res := get(t, url)
+	defer res.Body.Close()
+	return res.StatusCode
+}
+
+func get(t *testing.T, url string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	must(t, "make a request", err)
+	res, err := direct.Do(req)
+	must(t, "call "+url, err)
+	return res
+}
+
+// metric is the sum of a metric's series that carry all of the labels (name="value"), 0 if there is none.
+func metric(t *testing.T, c *local.Controller, name string, labels ...string) float64 {
+	t.Helper()
+	res := get(t, c.MetricsURL+"/metrics")
+	defer res.Body.Close()
+	sum := 0.0
+	lines := bufio.NewScanner(res.Body)
+	for lines.Scan() {
+		series, value, ok := strings.Cut(lines.Text(), "} ")
+		if !ok {
+			series, value, ok = strings.Cut(lines.Text(), " ")
+		}
+		base, set, _ := strings.Cut(series, "{")
+		if !ok || base != name {
+			continue
+		}
+		matches := true
+		for _, l := range labels {
+			matches = matches && strings.Contains(set, l)
+		}
+		if matches {
+			n, err := strconv.ParseFloat(value, 64)
+			must(t, "read a metric", err)
+			sum += n
+		}
+	}
+	must(t, "read the metrics", lines.Err())
+	return sum
+}
+
+// TestNoCache keeps no tokens: every reconciliation makes its exchange.
+func TestNoCache(t *testing.T) {
+	c := startSecond(t, "no-cache", map[string]any{"tokenCache": map[string]any{"maxSize": 0}})
+	tn := newTenant(t, "no-cache")
+	tn.pushFile(t, "1.0.0", "app")
+	o := tn.object("app")
+	o.Labels = inSecondShard()
+	o.Spec.Interval.Duration = time.Hour
+	create(t, o)
+	await(t, o, "the artifact", pulled)
+	const requests = 5
+	before := len(exchanges(tn.subject, 0))
+	for range requests {
+		at := request(t, o)
+		await(t, o, "the request is handled", handled(at))
+		must(t, "the request", pulled(o))
+	}
+	if n := len(exchanges(tn.subject, 0)) - before; n != requests {
+		t.Errorf("%d reconciliations made %d exchanges", requests, n)
+	}
+	if reads := len(resolutions(tn, tn.namespace, 0)); reads < requests {
+		t.Errorf("the registry was read %d times", reads)
+	}
+	if n := metric(t, c, "lanyard_token_cache_cached_items"); n != 0 {
+		t.Errorf("lanyard_token_cache_cached_items is %v", n)
+	}
+	// The metric is there and counts with the first controller, which keeps tokens.
+	if n := metric(t, controller, "lanyard_token_cache_cached_items"); n == 0 {
+		kept := newTenant(t, "no-cache-kept")
+		kept.pushFile(t, "1.0.0", "app")
+		other := kept.object("app")
+		create(t, other)
+		await(t, other, "the artifact", pulled)
+		if n := metric(t, controller, "lanyard_token_cache_cached_items"); n == 0 {
+			t.Error("lanyard_token_cache_cached_items is 0 where tokens are kept")
+		}
+	}
+}
