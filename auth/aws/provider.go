@@ -53,7 +53,7 @@ type Provider struct {
 	// What tenants write is parsed on every call and seldom new.
 	roles      *memo[endpoint.RoleARN]
 	regions    *memo[endpoint.AWSRegion]
-	registries *memo[endpoint.Registry]
+	registries *memo[ecrRegistry]
 	endpoints  *memo[stsEndpoint]
 }
 
@@ -62,6 +62,29 @@ type stsEndpoint struct {
 	endpoint.STS
 
 	url string
+}
+
+// ecrRegistry is a registry with what of it decides its credentials, which is made once.
+type ecrRegistry struct {
+	endpoint.Registry
+
+	image string
+}
+
+func newRegistry(host string) (ecrRegistry, error) {
+	r, err := endpoint.ParseRegistry(host)
+	image := r.Region
+	if r.Public {
+		image = publicImage
+	}
+	// Each variant has an API of its own, which can fail where the others do not.
+	if r.FIPS {
+		image += "+fips"
+	}
+	if r.DualStack {
+		image += "+dual-stack"
+	}
+	return ecrRegistry{r, image}, err
 }
 
 // NewProvider refuses a region that is none, and a transport that does not verify certificates.
@@ -86,7 +109,7 @@ func NewProvider(config Config) (*Provider, error) {
 		region: config.Region, timeout: config.Timeout, pool: pool,
 		roles:      newMemo(endpoint.ParseRoleARN),
 		regions:    newMemo(endpoint.ParseAWSRegion),
-		registries: newMemo(endpoint.ParseRegistry),
+		registries: newMemo(newRegistry),
 		endpoints: newMemo(func(s string) (stsEndpoint, error) {
 			sts, err := config.AllowedEndpointHosts.ParseSTS(s)
 			return stsEndpoint{sts, sts.URL()}, err
@@ -101,7 +124,8 @@ func (p *Provider) Close() { p.pool.Close() }
 func (*Provider) GetName() string { return ProviderName }
 
 // GetTarget implements [auth.Provider]. Image is the registry's region, or public.ecr.aws for Amazon ECR Public: one
-// credential is good for all registries of a region that the role may use.
+// credential is good for all registries of a region that the role may use. "+fips" and "+dual-stack" follow where it is got
+// from the region's other APIs.
 func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	if !options.Scopes.IsZero() {
 		return auth.Target{}, &auth.Error{
@@ -146,9 +170,7 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 		if err != nil {
 			return auth.Target{}, err
 		}
-		if target.Image = registry.Region; registry.Public {
-			target.Image = publicImage
-		}
+		target.Image = registry.image
 		if target.STSRegion == "" {
 			target.STSRegion = registry.Region
 		}
@@ -251,7 +273,7 @@ func (p *Provider) plan(request *auth.Request) (plan, error) {
 			return plan{}, &auth.Error{
 				Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
 				Fix: "name a role of partition " + registry.Partition,
-				Err: fmt.Errorf("role %s is of partition %s, registry %s of partition %s", role, role.Partition, registry, registry.Partition),
+				Err: fmt.Errorf("role %s is of partition %s, registry %s of partition %s", role, role.Partition, registry.Registry, registry.Partition),
 			}
 		}
 	}
@@ -259,7 +281,7 @@ func (p *Provider) plan(request *auth.Request) (plan, error) {
 }
 
 // registry is the registry of an image repository. Only the host decides, so only the host is looked at.
-func (p *Provider) registry(repository string) (*endpoint.Registry, error) {
+func (p *Provider) registry(repository string) (*ecrRegistry, error) {
 	host, _, _ := strings.Cut(repository, "/")
 	registry, err := p.registries.parse(host)
 	if err != nil {

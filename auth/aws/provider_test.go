@@ -68,7 +68,10 @@ func TestGetTarget(t *testing.T) {
 		// Images.
 		{name: "public", region: region, options: auth.Options{ImageRepository: "public.ecr.aws/x/y"}, want: auth.Target{Image: "public.ecr.aws", STSRegion: region}},
 		{name: "public alone", options: auth.Options{ImageRepository: "public.ecr.aws/x/y"}, want: auth.Target{Image: "public.ecr.aws", STSRegion: "us-east-1"}},
-		{name: "FIPS shares the region's", options: auth.Options{ImageRepository: "123456789123.dkr.ecr-fips.us-east-1.amazonaws.com/a"}, want: auth.Target{Image: "us-east-1", STSRegion: "us-east-1"}},
+		{name: "FIPS", options: auth.Options{ImageRepository: "123456789123.dkr.ecr-fips.us-east-1.amazonaws.com/a"}, want: auth.Target{Image: "us-east-1+fips", STSRegion: "us-east-1"}},
+		{name: "dual-stack", options: auth.Options{ImageRepository: "123456789123.dkr-ecr.us-east-1.on.aws/a"}, want: auth.Target{Image: "us-east-1+dual-stack", STSRegion: "us-east-1"}},
+		{name: "FIPS, dual-stack", options: auth.Options{ImageRepository: "123456789123.dkr-ecr-fips.us-east-1.on.aws/a"}, want: auth.Target{Image: "us-east-1+fips+dual-stack", STSRegion: "us-east-1"}},
+		{name: "public, dual-stack", options: auth.Options{ImageRepository: "ecr-public.aws.com/x/y"}, want: auth.Target{Image: "public.ecr.aws+dual-stack", STSRegion: "us-east-1"}},
 		{name: "China", options: auth.Options{ImageRepository: "123456789123.dkr.ecr.cn-north-1.amazonaws.com.cn/a"}, want: auth.Target{Image: "cn-north-1", STSRegion: "cn-north-1"}},
 		{name: "look-alike", region: region, options: auth.Options{ImageRepository: "123456789123.dkr.ecr.eu-west-1.amazonaws.com.evil.org/a"}, code: auth.CodeEndpointRefused, fix: "write "},
 		{name: "look-alike before", region: region, options: auth.Options{ImageRepository: "evil.org/123456789123.dkr.ecr.eu-west-1.amazonaws.com/a"}, code: auth.CodeEndpointRefused, fix: "write "},

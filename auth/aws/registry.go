@@ -13,7 +13,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ecrpublic"
 
 	"github.com/lanyard-dev/lanyard/auth"
-	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
 // NewRegistryToken implements [auth.RegistryProvider] with GetAuthorizationToken of Amazon ECR, in the region and of the
@@ -53,7 +52,7 @@ func (p *Provider) NewRegistryToken(ctx context.Context, token auth.Token, reque
 }
 
 func (p *Provider) privateAuthorization(
-	ctx context.Context, session *Token, registry *endpoint.Registry, request *auth.Request,
+	ctx context.Context, session *Token, registry *ecrRegistry, request *auth.Request,
 ) (encoded *string, expiresAt *time.Time, err error) {
 	options := ecr.Options{
 		Region: registry.Region, Credentials: session.provider(), HTTPClient: p.ownClient(request), Retryer: newRetryer(),
@@ -72,7 +71,7 @@ func (p *Provider) privateAuthorization(
 }
 
 func (p *Provider) publicAuthorization(
-	ctx context.Context, session *Token, registry *endpoint.Registry, request *auth.Request,
+	ctx context.Context, session *Token, registry *ecrRegistry, request *auth.Request,
 ) (encoded *string, expiresAt *time.Time, err error) {
 	options := ecrpublic.Options{
 		Region: registry.Region, Credentials: session.provider(), HTTPClient: p.ownClient(request), Retryer: newRetryer(),
@@ -111,14 +110,24 @@ func registryCredentials(encoded *string, expiresAt *time.Time) (*auth.RegistryC
 	return &auth.RegistryCredentials{Username: user, Password: auth.NewSecret(password), ExpiresAt: expiresAt.UTC()}, nil
 }
 
-func registryAPI(registry *endpoint.Registry) string {
+func registryAPI(registry *ecrRegistry) string {
+	name := "Amazon ECR"
 	if registry.Public {
-		return "Amazon ECR Public"
+		name = "Amazon ECR Public"
 	}
-	return "Amazon ECR in " + registry.Region
+	if registry.FIPS {
+		name += " (FIPS)"
+	}
+	if registry.DualStack {
+		name += " (dual-stack)"
+	}
+	if !registry.Public {
+		name += " in " + registry.Region
+	}
+	return name
 }
 
-func registryError(ctx context.Context, err error, session *Token, registry *endpoint.Registry, request *auth.Request) error {
+func registryError(ctx context.Context, err error, session *Token, registry *ecrRegistry, request *auth.Request) error {
 	f := sortFailure(ctx, err, registryAPI(registry), session.SecretAccessKey, session.SessionToken)
 	switch f.api {
 	case "AccessDenied", "AccessDeniedException":

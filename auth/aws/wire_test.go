@@ -20,6 +20,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/aws"
+	"github.com/lanyard-dev/lanyard/auth/cache"
 )
 
 // wire is a transport to a server that answers under every name, for answers that no well-behaved cloud gives.
@@ -420,6 +421,34 @@ func TestRegistryHosts(t *testing.T) {
 		}
 		if credentials, ok := token.(*auth.RegistryCredentials); ok && (credentials.Username != "AWS" || credentials.Password.Reveal() != "p" || credentials.ExpiresAt.Year() != 2100) {
 			t.Errorf("%s: %+v", image, credentials)
+		}
+	}
+}
+
+// Hosts of one region may have APIs that fail apart: there is no FIPS endpoint in most regions. Whoever names such a host must
+// not spoil the region for others who share the subject, as all who are lent the controller's identity do.
+func TestHostsOfARegionFailApart(t *testing.T) {
+	environment(t, map[string]string{"AWS_ACCESS_KEY_ID": "AKIA0000000000000000", "AWS_SECRET_ACCESS_KEY": "static-secret"})
+	provider := wired(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Host != "api.ecr.eu-west-1.amazonaws.com" {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		ecrAnswer(200, `{"authorizationData":[{"authorizationToken":"QVdTOnA=","expiresAt":4102444800}]}`)(w, r)
+	})
+	tokens := cache.New(cache.Options{MaxSize: 10})
+	ask := func(host string) error {
+		_, err := auth.GetToken(t.Context(), provider, auth.WithController(), auth.WithCache(tokens, auth.InvolvedObject{}), auth.WithImageRepository(host+"/app"))
+		return err
+	}
+	for _, host := range []string{
+		"123456789123.dkr.ecr-fips.eu-west-1.amazonaws.com", "123456789123.dkr-ecr.eu-west-1.on.aws", "123456789123.dkr-ecr-fips.eu-west-1.on.aws",
+	} {
+		if err := ask(host); err == nil || !strings.Contains(err.Error(), "eu-west-1") {
+			t.Errorf("%s: %v", host, err)
+		}
+		if err := ask("123456789123.dkr.ecr.eu-west-1.amazonaws.com"); err != nil {
+			t.Errorf("after %s, the region's ordinary host: %v", host, err)
 		}
 	}
 }
