@@ -154,15 +154,31 @@ func (c *call) fetch(ctx context.Context) (Fetched, error) {
 	if err != nil {
 		return Fetched{}, err
 	}
-	if token.GetDuration() <= 0 {
-		return Fetched{}, &Error{
-			Stage: StageExchange, Code: CodeResponseInvalid,
-			Fix: "compare the clocks of this machine and of " + request.Key.Provider,
-			Err: fmt.Errorf("%s issued a token that has already expired", request.Key.Provider),
-		}
+	if err := usable(token, request.Key.Provider); err != nil {
+		return Fetched{}, err
 	}
 	// 10. The cache keeps it, if it is the one that was asked for.
 	return Fetched{Token: token, Key: request.Key}, nil
+}
+
+// usable refuses answers that are no token, or none any more.
+func usable(token Token, provider string) error {
+	switch {
+	case token == nil:
+		return &Error{
+			Stage: StageExchange, Code: CodeResponseInvalid,
+			Fix: "report this as a fault of provider " + provider,
+			Err: fmt.Errorf("%s answered without a token", provider),
+		}
+	case token.GetDuration() <= 0:
+		return &Error{
+			Stage: StageExchange, Code: CodeResponseInvalid,
+			Fix: "compare the clocks of this machine and of " + provider,
+			Err: fmt.Errorf("%s issued a token that has already expired", provider),
+		}
+	default:
+		return nil
+	}
 }
 
 func (c *call) read(ctx context.Context) (Account, error) {

@@ -356,3 +356,69 @@ func BenchmarkGetToken(b *testing.B) {
 		}
 	}
 }
+
+// careless is a provider that answers without an error and without a token.
+type careless struct {
+	full
+
+	registry bool
+}
+
+func (c careless) NewTokenForServiceAccount(ctx context.Context, proof auth.Proof, request *auth.Request) (auth.Token, error) {
+	if c.registry {
+		return c.full.NewTokenForServiceAccount(ctx, proof, request)
+	}
+	return nil, nil //nolint:nilnil // that is its fault
+}
+
+func (careless) NewRegistryToken(context.Context, auth.Token, *auth.Request) (*auth.RegistryCredentials, error) {
+	return nil, nil //nolint:nilnil // that is its fault
+}
+
+func TestProviderWithoutToken(t *testing.T) {
+	for name, registry := range map[string]bool{"session": false, "registry": true} {
+		for _, cached := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " cached ", cached), func(t *testing.T) {
+				w := careless{full{newWorld(t)}, registry}
+				opts := w.options()
+				if registry {
+					opts = append(opts, auth.WithImageRepository("host/app"))
+				}
+				if cached {
+					opts = append(opts, auth.WithCache(cache.New(cache.Options{MaxSize: 10}), auth.InvolvedObject{}))
+				}
+				token, err := auth.GetToken(t.Context(), w, opts...)
+				if token != nil || auth.CodeOf(err) != auth.CodeResponseInvalid {
+					t.Errorf("GetToken = %v, %v; want %s", token, err, auth.CodeResponseInvalid)
+				}
+			})
+		}
+	}
+}
+
+// proxied tells which proxy an exchange was sent through, and under which key.
+type proxied struct {
+	full
+
+	seen *[]string
+}
+
+func (p proxied) NewTokenForServiceAccount(ctx context.Context, proof auth.Proof, request *auth.Request) (auth.Token, error) {
+	*p.seen = append(*p.seen, request.ProxyURL.Host+" as "+request.Key.ProxyURL)
+	return p.full.NewTokenForServiceAccount(ctx, proof, request)
+}
+
+// TestProxyIsTheOneOfTheKey: an option is a value, whatever becomes of the URL that it was made from.
+func TestProxyIsTheOneOfTheKey(t *testing.T) {
+	var seen []string
+	w := proxied{full{newWorld(t)}, &seen}
+	proxy := &url.URL{Scheme: "http", Host: "first"}
+	opts := append(w.options(), auth.WithSTSEndpoint("https://sts.example.org"), auth.WithProxyURL(proxy))
+	proxy.Host = "second"
+	if _, err := auth.GetToken(t.Context(), w, opts...); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"first as http://first"}; !slices.Equal(seen, want) {
+		t.Errorf("exchanges through %q, want %q", seen, want)
+	}
+}

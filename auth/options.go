@@ -167,8 +167,9 @@ func WithProxyURL(proxy *url.URL) Option {
 			Err: errors.New("proxy URL is not an http or https URL with a host"),
 		})
 	}
-	proxyKey := hideProxyPassword(proxy)
-	return func(o *Options) { o.ProxyURL, o.proxyKey = proxy, proxyKey }
+	fixed := *proxy // the caller's may change, and the key would not
+	proxyKey := hideProxyPassword(&fixed)
+	return func(o *Options) { o.ProxyURL, o.proxyKey = &fixed, proxyKey }
 }
 
 // WithMinRemaining refuses cached tokens with less than d of life left: for work that takes that long. Without it the

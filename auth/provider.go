@@ -12,8 +12,9 @@ import (
 type Provider interface {
 	// GetName is the provider's name in object specs: aws, azure, gcp.
 	GetName() string
-	// GetTarget says what the options come to for this provider. It does no I/O; GetToken calls it every time. It refuses
-	// options that the provider does not support, endpoints that are not its own, and what it cannot resolve.
+	// GetTarget says what the options come to for this provider. It does no I/O; GetToken calls it every time, and reuses
+	// options after it. It refuses options that the provider does not support, endpoints that are not its own, and what it
+	// cannot resolve.
 	GetTarget(options *Options) (Target, error)
 	// GetIdentity is the cloud identity that account asks for (a role ARN for AWS), in canonical form, from its
 	// attributes. It does no I/O; GetToken calls it every time.
@@ -78,12 +79,14 @@ func (x exchanger) Exchange(ctx context.Context, proof Proof, request *Request) 
 		}
 		return err
 	})
-	if err != nil || request.ImageRepository == "" {
+	if err != nil || token == nil || request.ImageRepository == "" {
 		return token, err
 	}
 	err = observe(x.observer, request.Key.Provider, StageRegistry, func() error {
 		credentials, err := x.Provider.(RegistryProvider).NewRegistryToken(ctx, token, request)
-		token = credentials
+		if token = nil; credentials != nil { // else the interface would not be nil
+			token = credentials
+		}
 		return err
 	})
 	return token, err
