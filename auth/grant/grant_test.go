@@ -189,6 +189,8 @@ func TestStrictDecoding(t *testing.T) {
 		`{"selector":{"matchLabels":{"t":"a","t":"b"}}}`:                                      grant.ErrSyntax,
 		`{"selector":{"matchLabels":{"t":"a"},"x":1}}`:                                        grant.ErrSyntax,
 		`{"selector":{"matchExpressions":{}}}`:                                                grant.ErrSyntax,
+		`{"selector":{"matchExpressions":[{"key":"t","operator":"In","values":[null]}]}}`:     grant.ErrSyntax,
+		`{"selector":{"matchExpressions":[{"key":"t","operator":"NotIn","values":[null]}]}}`:  grant.ErrSyntax,
 		`{"selector":{"matchExpressions":[null]}}`:                                            grant.ErrSyntax,
 		`{"selector":{"matchExpressions":[{"Key":"t"}]}}`:                                     grant.ErrSyntax,
 		`{"selector":{"matchExpressions":[{"values":"a"}]}}`:                                  grant.ErrSyntax,

@@ -120,7 +120,7 @@ func (r *Requirement) UnmarshalJSON(data []byte) error {
 		case "operator":
 			err = decode(key, value, &read.Operator)
 		case "values":
-			err = decode(key, value, &read.Values)
+			read.Values, err = decodeValues(key, value)
 		default:
 			err = unknownKey(key)
 		}
@@ -203,6 +203,26 @@ func decodeLabels(key string, data json.RawMessage) (map[string]string, error) {
 	}
 
 	return labels, nil
+}
+
+// decodeValues reads values. A null among them is refused, as in matchLabels.
+func decodeValues(key string, data json.RawMessage) ([]string, error) {
+	var read []*string
+	if err := decode(key, data, &read); err != nil {
+		return nil, err
+	}
+
+	values := make([]string, len(read))
+
+	for i, value := range read {
+		if value == nil {
+			return nil, fmt.Errorf("%w: %s[%d] is null", ErrSyntax, key, i)
+		}
+
+		values[i] = *value
+	}
+
+	return values, nil
 }
 
 // decode reads the value of a key, and says whose it is if that fails.
