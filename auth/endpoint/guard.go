@@ -171,9 +171,9 @@ func isMetadata(addr netip.Addr) bool {
 	return false
 }
 
-// embeddedIPv4 is the IPv4 address inside an IPv6 address that names one: IPv4-compatible (RFC 4291 §2.5.5.1), NAT64 (RFC 6052,
-// and RFC 8215's local prefix in its /96 form), 6to4 (RFC 3056), ISATAP (RFC 5214 §6.1) and Teredo, whose client stands
-// inverted (RFC 4380 §4). The mapped form is not among them: it is the IPv4 address itself.
+// embeddedIPv4 is the IPv4 address inside an IPv6 address that names one: IPv4-compatible (RFC 4291 §2.5.5.1), IPv4-translated
+// (RFC 2765 §2.1), NAT64 (RFC 6052, and RFC 8215's local prefix in its /96 form), 6to4 (RFC 3056), ISATAP (RFC 5214 §6.1) and
+// Teredo, whose client stands inverted (RFC 4380 §4). The mapped form is not among them: it is the IPv4 address itself.
 func embeddedIPv4(addr netip.Addr) (netip.Addr, bool) {
 	if addr = addr.Unmap().WithZone(""); !addr.Is6() {
 		return netip.Addr{}, false
@@ -184,6 +184,7 @@ func embeddedIPv4(addr netip.Addr) (netip.Addr, bool) {
 
 	switch {
 	case binary.BigEndian.Uint64(b[:8]) == 0 && binary.BigEndian.Uint32(b[8:12]) == 0,
+		netip.MustParsePrefix("::ffff:0:0:0/96").Contains(addr),
 		netip.MustParsePrefix("64:ff9b::/96").Contains(addr),
 		netip.MustParsePrefix("64:ff9b:1::/48").Contains(addr):
 		return at(12), true

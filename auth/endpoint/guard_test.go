@@ -75,6 +75,9 @@ func TestGuardCheck(t *testing.T) {
 		"2600::5efe:a9fe:a9fe":      "of a metadata service, inside an IPv6 address",
 		"2600::200:5efe:7f00:1":     "loopback, inside an IPv6 address",
 		"2001:0:102:304::80ff:fffe": "loopback, inside an IPv6 address",
+		"::ffff:0:127.0.0.1":        "loopback, inside an IPv6 address",
+		"::ffff:0:a9fe:a9fe":        "of a metadata service, inside an IPv6 address",
+		"::ffff:0:8.8.8.8":          "",
 	} {
 		parsed, err := netip.ParseAddr(addr)
 		if err != nil {
