@@ -293,6 +293,9 @@ func TestMalformedAnswers(t *testing.T) {
 		"traversing digest": {`{"layers":[{"digest":"sha256:../../x","size":1}]}`, "", oci.CodeProtocol},
 		"no layers":         {`{"layers":[]}`, "", oci.CodeUnsupportedMediaType},
 		"huge layer":        {`{"layers":[{"digest":"` + digestOf("x") + `","size":268435457}]}`, "", oci.CodeTooLarge},
+		"countless layers":  {`{"layers":[` + strings.Repeat("{},", 1<<20) + `{}]}`, "", oci.CodeTooLarge},
+		"countless URLs":    {`{"layers":[{"urls":[` + strings.Repeat(`"",`, 1<<20) + `""]}]}`, "", oci.CodeTooLarge},
+		"countless images":  {`{"manifests":[` + strings.Repeat("{},", 1<<20) + `{}]}`, "application/vnd.oci.image.index.v1+json", oci.CodeTooLarge},
 		"index no JSON":     {`[`, "application/vnd.oci.image.index.v1+json", oci.CodeProtocol},
 		"index bad digest":  {`{"manifests":[{}]}`, "application/vnd.oci.image.index.v1+json", oci.CodeProtocol},
 	} {

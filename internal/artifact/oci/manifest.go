@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -157,6 +158,12 @@ func (c *Client) manifest(ctx context.Context, reference string) (rawManifest, e
 	if err != nil {
 		return rawManifest{}, err
 	}
+	if !fewValues(body) {
+		return rawManifest{}, &Error{
+			Code: CodeTooLarge, Host: c.repo.host, Fix: "publish an artifact with fewer layers and annotations",
+			Err: fmt.Errorf("the manifest has more than %d values", maxValues),
+		}
+	}
 	sum := sha256.Sum256(body)
 	m := rawManifest{body: body, digest: "sha256:" + hex.EncodeToString(sum[:])}
 	if strings.Contains(reference, ":") && m.digest != reference {
@@ -171,6 +178,21 @@ func (c *Client) manifest(ctx context.Context, reference string) (rawManifest, e
 	}
 	m.mediaType = types.MediaType(mediaType)
 	return m, nil
+}
+
+// maxValues bounds the JSON values of a manifest, names and brackets included. A bound on its bytes is not enough: decoded, an
+// empty layer takes a hundred times the three bytes that it is written in.
+const maxValues = 50_000
+
+// fewValues reports whether the body may be decoded. One that is no JSON may: it will not get far.
+func fewValues(body []byte) bool {
+	values := json.NewDecoder(bytes.NewReader(body))
+	for range maxValues {
+		if _, err := values.Token(); err != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // Fetch reads the manifest of a resolved artifact. Of an index it takes the manifest for linux/amd64, or the first one that names no
