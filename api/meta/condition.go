@@ -83,7 +83,8 @@ const (
 	// artifact.
 	ReasonStorageFailed = "StorageFailed"
 
-	// ReasonStorageFull says that the artifact store has reached its size
-	// limit (--artifact-store-max-size).
+	// ReasonStorageFull says that the artifact store, or the namespace's part
+	// of it, has reached its size limit (--artifact-store-max-size,
+	// --artifact-namespace-max-size).
 	ReasonStorageFull = "StorageFull"
 )

@@ -100,7 +100,7 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 		return err
 	}
 	defer registries.Close()
-	artifacts, err := store.Open(f.StoragePath, store.Options{MaxBytes: f.ArtifactStoreMaxSize})
+	artifacts, err := store.Open(f.StoragePath, store.Options{MaxBytes: f.ArtifactStoreMaxSize, MaxNamespaceBytes: f.ArtifactNamespaceMaxSize})
 	if err != nil {
 		return err
 	}

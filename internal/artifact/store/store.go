@@ -24,6 +24,8 @@ import (
 var (
 	// ErrFull is a write for which the disk, the store's bound or the namespace's bound has no room.
 	ErrFull = errors.New("the artifact store is full")
+	// ErrNamespaceFull is the ErrFull of the namespace's bound.
+	ErrNamespaceFull = fmt.Errorf("%w for this namespace", ErrFull)
 	// ErrNotFound is an artifact that is not in the store.
 	ErrNotFound = errors.New("no such artifact")
 	// ErrCorrupt is an artifact whose content is not what its name says.
@@ -151,7 +153,7 @@ func (s *Store) reserve(namespace string, n int64) error {
 		return fmt.Errorf("%w: its limit is %d bytes", ErrFull, limit)
 	}
 	if limit := s.opts.MaxNamespaceBytes; limit > 0 && s.used[namespace]+n > limit {
-		return fmt.Errorf("%w: the limit of namespace %s is %d bytes", ErrFull, namespace, limit)
+		return fmt.Errorf("%w: the limit of namespace %s is %d bytes", ErrNamespaceFull, namespace, limit)
 	}
 	s.all += n
 	s.used[namespace] += n

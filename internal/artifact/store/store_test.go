@@ -242,7 +242,7 @@ func TestBounds(t *testing.T) {
 	a, b := object("tenant-a", "app"), object("tenant-b", "app")
 	first := put(t, s, a, strings.Repeat("1", 30))
 	put(t, s, a, strings.Repeat("2", 30))
-	if _, err := s.Put(t.Context(), a, text("3")); !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "tenant-a") {
+	if _, err := s.Put(t.Context(), a, text("3")); !errors.Is(err, ErrFull) || !errors.Is(err, ErrNamespaceFull) || !strings.Contains(err.Error(), "tenant-a") {
 		t.Errorf("above the namespace's bound: %v", err)
 	}
 	// Replacing needs room for both, which is what a bound on the disk means.
@@ -250,7 +250,7 @@ func TestBounds(t *testing.T) {
 		t.Errorf("again at the bound: %v", err)
 	}
 	put(t, s, b, strings.Repeat("4", 40)) // the neighbour is not affected
-	if _, err := s.Put(t.Context(), b, text("5")); !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "100") {
+	if _, err := s.Put(t.Context(), b, text("5")); !errors.Is(err, ErrFull) || errors.Is(err, ErrNamespaceFull) || !strings.Contains(err.Error(), "100") {
 		t.Errorf("above the store's bound: %v", err)
 	}
 	if s.Size() != 100 {

@@ -27,6 +27,8 @@ type Flags struct {
 	ArtifactBaseURL string
 	// ArtifactStoreMaxSize bounds the store in bytes; 0 means that only the disk does.
 	ArtifactStoreMaxSize int64
+	// ArtifactNamespaceMaxSize bounds what one namespace has in the store, in bytes; 0 means that only the store's bound does.
+	ArtifactNamespaceMaxSize int64
 	// ArtifactMaxDecompressedSize bounds one artifact in bytes.
 	ArtifactMaxDecompressedSize int64
 
@@ -94,10 +96,11 @@ Flags:
 // the second result, or names the flag and what to write.
 func Parse(args []string, env func(string) string) (f Flags, help string, err error) {
 	var (
-		storeSize    = size(8 << 30)
-		artifactSize = size(1 << 30)
-		selector     string
-		level        string
+		storeSize     = size(8 << 30)
+		namespaceSize = size(2 << 30)
+		artifactSize  = size(1 << 30)
+		selector      string
+		level         string
 	)
 	set := pflag.NewFlagSet("lanyard-controller", pflag.ContinueOnError)
 	set.SortFlags = false
@@ -107,6 +110,7 @@ func Parse(args []string, env func(string) string) (f Flags, help string, err er
 	set.StringVar(&f.ArtifactListenAddress, "artifact-listen-address", ":9090", "where artifacts are served")
 	set.StringVar(&f.ArtifactBaseURL, "artifact-base-url", "", "URL under which clients reach --artifact-listen-address, such as http://lanyard-controller.lanyard-system.svc.cluster.local. (required)")
 	set.Var(&storeSize, "artifact-store-max-size", "bound of all artifacts together; 0 leaves it to the disk")
+	set.Var(&namespaceSize, "artifact-namespace-max-size", "bound of all artifacts of one namespace, so that no tenant fills the store; 0 leaves it to the store")
 	set.Var(&artifactSize, "artifact-max-decompressed-size", "bound of one artifact, transferred and unpacked")
 
 	set.StringVar(&f.MetricsAddress, "metrics-address", ":8080", "where Prometheus metrics are served; 0 serves none")
@@ -145,7 +149,7 @@ func Parse(args []string, env func(string) string) (f Flags, help string, err er
 	if f.Version {
 		return f, "", nil
 	}
-	f.ArtifactStoreMaxSize, f.ArtifactMaxDecompressedSize = int64(storeSize), int64(artifactSize)
+	f.ArtifactStoreMaxSize, f.ArtifactNamespaceMaxSize, f.ArtifactMaxDecompressedSize = int64(storeSize), int64(namespaceSize), int64(artifactSize)
 	if err := f.check(selector, level); err != nil {
 		return Flags{}, "", err
 	}

@@ -50,7 +50,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.ArtifactBaseURL != "http://artifacts.example.com" || f.ArtifactStoreMaxSize != 8<<30 || f.TokenCacheMaxSize != 10000 ||
+	if f.ArtifactBaseURL != "http://artifacts.example.com" || f.ArtifactStoreMaxSize != 8<<30 || f.ArtifactNamespaceMaxSize != 2<<30 || f.TokenCacheMaxSize != 10000 ||
 		f.TokenCacheMaxDuration != time.Hour || f.AWSRegion != "eu-west-1" || f.LogLevel != slog.LevelInfo || !f.ShardSelector.Empty() {
 		t.Errorf("%+v", f)
 	}
@@ -62,7 +62,7 @@ func TestDefaults(t *testing.T) {
 
 func TestValues(t *testing.T) {
 	f, _, err := flags.Parse([]string{
-		base, "--artifact-store-max-size=100Mi", "--artifact-max-decompressed-size=1000", "--shard-selector=lanyard.dev/shard=a",
+		base, "--artifact-store-max-size=100Mi", "--artifact-namespace-max-size=10Mi", "--artifact-max-decompressed-size=1000", "--shard-selector=lanyard.dev/shard=a",
 		`--controller-identity-namespaces={"list":["tenant-a"]}`, "--allowed-endpoint-hosts=127.0.0.1:5000,minio.example.com",
 		"--deny-cidrs=10.0.0.0/8", "--deny-cidrs=192.168.0.0/16", "--aws-region=us-east-1", "--log-level=debug", "--log-format=text",
 		"--token-cache-max-size=0", "--leader-elect",
@@ -70,7 +70,7 @@ func TestValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.ArtifactStoreMaxSize != 100<<20 || f.ArtifactMaxDecompressedSize != 1000 || !f.ShardSelector.Matches(labels.Set{"lanyard.dev/shard": "a"}) ||
+	if f.ArtifactStoreMaxSize != 100<<20 || f.ArtifactNamespaceMaxSize != 10<<20 || f.ArtifactMaxDecompressedSize != 1000 || !f.ShardSelector.Matches(labels.Set{"lanyard.dev/shard": "a"}) ||
 		f.ShardSelector.Matches(labels.Set{}) || !f.ControllerIdentityNamespaces.Decide("tenant-a", nil).Allowed ||
 		f.ControllerIdentityNamespaces.Decide("tenant-b", nil).Allowed || !f.AllowedEndpointHosts.Contains("minio.example.com:443") ||
 		f.DenyCIDRs.String() != "10.0.0.0/8,192.168.0.0/16" || f.AWSRegion != "us-east-1" || f.LogLevel != slog.LevelDebug ||
@@ -83,7 +83,7 @@ func TestRefusalsNameTheFlag(t *testing.T) {
 	for _, args := range []string{
 		"--artifact-base-url=", "--artifact-base-url=artifacts.example.com", "--artifact-base-url=http://u:p@x", "--artifact-base-url=http://x?q",
 		"--artifact-base-url=ftp://x", "--artifact-store-max-size=-1", "--artifact-store-max-size=much", "--artifact-store-max-size=100m",
-		"--artifact-max-decompressed-size=0", "--shard-selector=a in", "--concurrent=0", "--token-cache-max-size=-1",
+		"--artifact-namespace-max-size=-1", "--artifact-max-decompressed-size=0", "--shard-selector=a in", "--concurrent=0", "--token-cache-max-size=-1",
 		"--token-cache-max-duration=0s", "--token-cache-refresh-fraction=0", "--token-cache-refresh-fraction=1.1",
 		"--controller-identity-namespaces=a,,b", "--controller-identity-namespaces=*", "--allowed-endpoint-hosts=*.example.com",
 		"--deny-cidrs=10.0.0.1/8", "--log-level=loud", "--log-format=xml", "--leader-elect-id=", "--storage-path=",

@@ -100,8 +100,12 @@ func explain(err error) failure {
 		f.reason = string(auth.CodeEndpointRefused)
 	case errors.Is(err, store.ErrFull):
 		f.reason = meta.ReasonStorageFull
+		limit := "--artifact-store-max-size"
+		if errors.Is(err, store.ErrNamespaceFull) {
+			limit = "--artifact-namespace-max-size"
+		}
 		f.message = clip("the artifact was not stored: "+err.Error()+
-			"; have the administrator raise --artifact-store-max-size, or publish a smaller artifact", maxMessage)
+			"; have the administrator raise "+limit+", or publish a smaller artifact", maxMessage)
 	case errors.As(err, &content):
 		f.reason = meta.ReasonArchiveRefused
 	case errors.As(err, &registry):

@@ -239,6 +239,18 @@ func TestStoreThatIsFull(t *testing.T) {
 	}
 }
 
+// One tenant reaches its own bound, and the others do not notice.
+func TestNamespaceThatIsFull(t *testing.T) {
+	w := newWorld(t, store.Options{MaxBytes: 4000, MaxNamespaceBytes: 100})
+	w.tenant("tenant-a", roleA)
+	w.registry.push(t, "tenant-a/app", "v1", layerOf(t, map[string]string{"one.txt": "1", "two.txt": "22", "three.txt": "333"}))
+	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	if got := ready(o); got.Reason != meta.ReasonStorageFull || !strings.Contains(got.Message, "--artifact-namespace-max-size") ||
+		strings.Contains(got.Message, "--artifact-store-max-size") {
+		t.Errorf("Ready is %+v", got)
+	}
+}
+
 // A process that is killed between store and status leaves a file that nobody names, and one that lost its volume a status
 // whose file is missing.
 func TestKilledAtAnyMoment(t *testing.T) {
