@@ -13,8 +13,8 @@
 //
 // # URLs
 //
-// An artifact's URL is a capability (DESIGN §7a): /<kind>/<namespace>/<name>/<mac>/<sha256>.tar.gz, where mac is
-// HMAC-SHA256 over kind, namespace, name, UID and digest. Who may read the object's status knows it; nobody can derive
+// An artifact is its tenant's data, so its URL is a capability: /<kind>/<namespace>/<name>/<mac>/<sha256>.tar.gz, where mac
+// is HMAC-SHA256 over kind, namespace, name, UID and digest. Who may read the object's status knows it; nobody can derive
 // one. Another key makes every URL another one, so a new key takes effect as the objects' statuses are written again.
 //
 // # Bounds
