@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/kube"
+	"github.com/lanyard-dev/lanyard/internal/local"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,10 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-
-	"github.com/lanyard-dev/lanyard/auth"
-	"github.com/lanyard-dev/lanyard/auth/kube"
-	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
 // TestAccounts holds auth/kube against the real API server: what it learns from it, what it refuses to ask of it, and what
@@ -83,7 +82,7 @@ func TestAccounts(t *testing.T) {
 			}
 			return wantf(known.Attributes[roleAnnotation] == roleARN("another"), "it is %q", known.Attributes[roleAnnotation])
 		})
-		eventually(t, "the change is told", func(ctx context.Context) error {
+		eventually(t, "the change is told", func(context.Context) error {
 			for {
 				select {
 				case s := <-changed:

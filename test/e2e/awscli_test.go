@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,19 +14,23 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// TestAWSCommand has the unmodified aws command assume a role with a token of the API server, through the local cloud.
+// TestAWSCommand has the unmodified aws command assume a role with a token of the API server, through the local cloud, in
+// the environment that `lanyard cloud env` prints.
 func TestAWSCommand(t *testing.T) {
 	aws, err := exec.LookPath("aws")
 	if err != nil {
 		t.Fatal("the aws command is missing: apt-get install awscli")
 	}
 	a, b := newTenant(t, "awscli-a"), newTenant(t, "awscli-b")
+	printed, err := exec.CommandContext(t.Context(), binary("lanyard"), "cloud", "env", "--dir", world.Path(), "-o", "dotenv").Output()
+	must(t, "lanyard cloud env", err)
+	env := slices.Clip(strings.Fields(string(printed)))
 	tokenFile := filepath.Join(t.TempDir(), "token")
 	must(t, "write the token", os.WriteFile(tokenFile, []byte(token(t, a.namespace, puller, stsAudience)), 0o600))
 	identity := func(role string) (stdout, stderr string, err error) {
 		cmd := exec.CommandContext(t.Context(), aws, "sts", "get-caller-identity", "--query", "Arn", "--output", "text")
 		home := t.TempDir() // no profile of whoever runs the tests
-		cmd.Env = append(world.Env(),
+		cmd.Env = append(env,
 			"PATH="+os.Getenv("PATH"), "HOME="+home, "LC_ALL=C.UTF-8",
 			"AWS_WEB_IDENTITY_TOKEN_FILE="+tokenFile, "AWS_ROLE_ARN="+role, "AWS_ROLE_SESSION_NAME=awscli",
 			"AWS_REGION="+local.Region, "AWS_DEFAULT_REGION="+local.Region, "AWS_STS_REGIONAL_ENDPOINTS=regional",

@@ -12,12 +12,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
-
-	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
 // TestAdmission has the real API server judge every row of the tables that the schema's own tests use.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -11,13 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/examples"
 	"github.com/lanyard-dev/lanyard/internal/local"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // What all tests share. TestMain sets it before the first and stops it after the last.
@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 func run(m *testing.M) (code int, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	for _, name := range []string{"controlplane", "lanyard-controller", "minio"} {
+	for _, name := range []string{"controlplane", "lanyard", "lanyard-controller", "minio"} {
 		if err := local.CheckBinary(binary(name), "--"+name); err != nil {
 			return 1, fmt.Errorf("program bin/%s: %w; run `make build bin/minio` at the repository's root", name, errors.Unwrap(err))
 		}
@@ -113,9 +113,7 @@ func start(ctx context.Context, dir string) (err error) {
 // values are the chart's for this run, with further ones of a test.
 func values(further map[string]any) map[string]any {
 	all := map[string]any{"shards": []any{secondShard}}
-	for k, v := range further {
-		all[k] = v
-	}
+	maps.Copy(all, further)
 	return all
 }
 

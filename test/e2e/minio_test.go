@@ -19,7 +19,6 @@ import (
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/signer/v4"
-
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 

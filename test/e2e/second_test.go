@@ -7,9 +7,8 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/lanyard-dev/lanyard/internal/local"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // listAll lists without a selector.

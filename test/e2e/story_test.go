@@ -1,18 +1,27 @@
 package e2e
 
 import (
+	"context"
+	"encoding/json"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
-
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/examples"
 	"github.com/lanyard-dev/lanyard/internal/report"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // The demonstration's roles.
@@ -62,6 +71,16 @@ func TestStory(t *testing.T) {
 		}
 	}
 
+	t.Run("lanyard status", func(t *testing.T) {
+		cmd := exec.CommandContext(t.Context(), binary("lanyard"), "status", "-A", "-o", "json", "--kubeconfig", viewer(t))
+		out, err := cmd.Output()
+		must(t, "lanyard status", err)
+		var shown []report.Row
+		must(t, "read what lanyard status prints", json.Unmarshal(out, &shown))
+		if !reflect.DeepEqual(shown, rows) {
+			t.Errorf("lanyard status prints %+v; want %+v", shown, rows)
+		}
+	})
 	t.Run("artifacts", func(t *testing.T) { must(t, "fetch the artifacts", world.CheckArtifacts(t.Context())) })
 	t.Run("identity", func(t *testing.T) {
 		for name, role := range map[string]string{"tenant-a": roleA, "tenant-b": roleB} {
@@ -96,6 +115,29 @@ func TestStory(t *testing.T) {
 		}
 	})
 	t.Run("no secrets", func(t *testing.T) { wantNoSecrets(t) })
+}
+
+// viewer is the kubeconfig of somebody who may read Lanyard's objects in all namespaces, by the chart's role for people.
+func viewer(t *testing.T) string {
+	t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "viewer"}}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "e2e-viewer"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "lanyard-view"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name}},
+	}
+	for _, o := range []client.Object{account, binding} {
+		create(t, o)
+		t.Cleanup(func() { _ = objects.Delete(context.WithoutCancel(t.Context()), o) })
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters["e2e"] = &clientcmdapi.Cluster{Server: world.ControlPlane().Server(), CertificateAuthority: world.ControlPlane().CAFile()}
+	config.AuthInfos["viewer"] = &clientcmdapi.AuthInfo{Token: token(t, account.Namespace, account.Name)}
+	config.Contexts["e2e"] = &clientcmdapi.Context{Cluster: "e2e", AuthInfo: "viewer"}
+	config.CurrentContext = "e2e"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, "write a kubeconfig", clientcmd.WriteToFile(*config, path))
+	return path
 }
 
 // secrets are the forms of what must stand nowhere: JWTs and ECR's passwords (base64 of JSON), ECR's authorization tokens

@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -18,10 +19,9 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/lanyard-dev/lanyard/internal/local"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -165,9 +165,7 @@ func sign(t *testing.T, like string, key *rsa.PrivateKey, replace map[string]any
 	must(t, "read a token", err)
 	claims := map[string]any{}
 	must(t, "read a token's claims", parsed.UnsafeClaimsWithoutVerification(&claims))
-	for k, v := range replace {
-		claims[k] = v
-	}
+	maps.Copy(claims, replace)
 	signer, err := jose.NewSigner(jose.SigningKey{
 		Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: key, KeyID: parsed.Headers[0].KeyID},
 	}, nil)

@@ -39,23 +39,6 @@ func eventually(t *testing.T, what string, look func(ctx context.Context) error)
 	}
 }
 
-// during looks again and again for a while; the test fails at once if look returns an error.
-func during(t *testing.T, what string, span time.Duration, look func(ctx context.Context) error) {
-	t.Helper()
-	ticker := time.NewTicker(pollEvery)
-	defer ticker.Stop()
-	for end := time.Now().Add(span); time.Now().Before(end); {
-		if err := look(t.Context()); err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-		select {
-		case <-ticker.C:
-		case <-t.Context().Done():
-			t.Fatal(t.Context().Err())
-		}
-	}
-}
-
 // must is nil's opposite of an error in a test's own preparation.
 func must(t *testing.T, what string, err error) {
 	t.Helper()
