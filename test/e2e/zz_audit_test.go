@@ -81,9 +81,15 @@ const controllerUser = "system:serviceaccount:" + local.Namespace + ":lanyard-co
 // exercise has the controller do at least once what each of its permissions is for.
 func exercise(t *testing.T) {
 	t.Helper()
-	tn := newTenant(t, "audit")
 	// API servers before 1.34 do not stream lists; what the chart grants for them is used as with one of them.
-	startSecond(t, "lists", map[string]any{"env": environment("KUBE_FEATURE_WatchListClient=false")})
+	// The chart grants to read namespaces only if the controller's identity is lent by their labels.
+	startSecond(t, "audited", map[string]any{
+		"env": environment("KUBE_FEATURE_WatchListClient=false"),
+		"identity": map[string]any{
+			"controllerNamespaces": map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"e2e.lanyard.dev/lent": "yes"}}},
+		},
+	})
+	tn := newTenant(t, "audit")
 	tn.pushFile(t, "1.0.0", "app")
 	private := newRegistry(t, "audit.registry.example.com")
 	private.protect("reader", "audit-password")
@@ -96,6 +102,12 @@ func exercise(t *testing.T) {
 	create(t, o)
 	await(t, secret, "the artifact", pulled)
 	await(t, o, "the artifact", pulled)
+	borrower := tn.object("borrower")
+	borrower.Labels = inSecondShard()
+	borrower.Spec.ServiceAccountName = ""
+	create(t, borrower)
+	await(t, borrower, "the refusal", failing("NotGranted"))
+	tn.clear(t) // while there are controllers
 }
 
 // granted are the verbs that the chart grants to the controller as it is installed, one by one.
