@@ -120,7 +120,7 @@ func Parse(args []string, env func(string) string) (f Flags, help string, err er
 	set.StringVar(&f.LeaderElectNamespace, "leader-elect-namespace", "", "namespace of the lease; default the controller's own")
 	set.StringVar(&f.LeaderElectID, "leader-elect-id", "lanyard-controller", "name of the lease, one for each shard")
 	set.StringVar(&selector, "shard-selector", "", "label selector of the objects to reconcile, such as lanyard.dev/shard=a; default all")
-	set.IntVar(&f.Concurrent, "concurrent", 10, "how many objects are reconciled at once, half of them of one namespace at most")
+	set.IntVar(&f.Concurrent, "concurrent", 10, "how many objects are reconciled at once; a namespace has at most half of what others leave")
 
 	set.IntVar(&f.TokenCacheMaxSize, "token-cache-max-size", 10_000, "how many tokens are kept; 0 keeps none and exchanges for every use")
 	set.DurationVar(&f.TokenCacheMaxDuration, "token-cache-max-duration", time.Hour, "how long a token is served at most")

@@ -73,8 +73,9 @@ type Reconciler struct {
 	verified  sync.Map // store.Object -> digest that was found whole since the start
 }
 
-// crowdedPause is how long an object waits when its namespace has its share of the workers.
-const crowdedPause = 500 * time.Millisecond
+// crowdedPause is how long an object waits when its namespace has its share of the workers and nobody wakes it, as when the
+// one that was woken in its place is gone.
+const crowdedPause = time.Minute
 
 // Reconcile implements reconcile.Reconciler. An error that people can act on becomes a condition and is not returned.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -85,10 +86,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if !o.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, r.finalize(ctx, o)
 	}
-	if !r.tenants.enter(o.Namespace) {
+	if !r.tenants.enter(req) {
 		return reconcile.Result{RequeueAfter: jitter(crowdedPause)}, nil
 	}
-	defer r.tenants.leave(o.Namespace)
+	defer r.tenants.leave(req)
 	result, err := r.reconcile(ctx, o)
 	if ctx.Err() == nil {
 		r.readiness.try(o.UID)

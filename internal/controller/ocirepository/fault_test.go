@@ -450,18 +450,23 @@ func TestOneNamespaceDoesNotTakeAllWorkers(t *testing.T) {
 	w.tenant("tenant-a", roleA)
 	w.tenant("tenant-b", roleB)
 	a, b := w.create("tenant-a", "app", nil), w.create("tenant-b", "app", nil)
-	w.r.tenants.most = 1
-	if !w.r.tenants.enter("tenant-a") {
+	var woken []reconcile.Request
+	w.r.tenants.start(2, func(r reconcile.Request) { woken = append(woken, r) })
+	other := asks("tenant-a", 1)
+	if !w.r.tenants.enter(other) {
 		t.Fatal("the first may not enter")
 	}
 	result, err := w.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(a)})
-	if err != nil || result.RequeueAfter == 0 || w.cloud.count() != 0 {
+	if err != nil || result.RequeueAfter < 30*time.Second || w.cloud.count() != 0 {
 		t.Errorf("crowded: %+v, %v, %d exchanges", result, err, w.cloud.count())
 	}
 	if b, _ = w.reconcile(b); ready(b).Status != metav1.ConditionTrue {
 		t.Errorf("the other tenant waits: %+v", ready(b))
 	}
-	w.r.tenants.leave("tenant-a")
+	w.r.tenants.leave(other)
+	if len(woken) != 1 || woken[0].NamespacedName != client.ObjectKeyFromObject(a) {
+		t.Errorf("there is room, and woken is %v", woken)
+	}
 	if a, _ = w.reconcile(a); ready(a).Status != metav1.ConditionTrue {
 		t.Errorf("afterwards: %+v", ready(a))
 	}

@@ -3,6 +3,7 @@ package ocirepository
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,7 +39,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, 
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.OCIRepository{}, accountIndex, indexAccount); err != nil {
 		return fmt.Errorf("index OCIRepositories by ServiceAccount: %w", err)
 	}
-	r.tenants.most = max(1, concurrent/2)
 	return builder.ControllerManagedBy(mgr).
 		Named("ocirepository").
 		For(&v1alpha1.OCIRepository{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, requestChanged()))).
@@ -46,7 +46,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, 
 		WatchesMetadata(&corev1.ServiceAccount{}, handler.EnqueueRequestsFromMapFunc(r.usersOf), builder.WithPredicates(createdOnly())).
 		// Of changes we hear when those who keep tokens have heard of them.
 		WatchesRawSource(source.Func(r.watchAccounts)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
+		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			r.tenants.start(concurrent, queue.Add)
+			return nil
+		})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent, ReconciliationTimeout: maxTimeout + time.Minute}).
 		Complete(r)
 }
 
