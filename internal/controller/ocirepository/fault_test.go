@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -343,6 +344,35 @@ func TestReadyOfAReplica(t *testing.T) {
 	if err := w.restart().r.Ready(request); err != nil {
 		t.Errorf("a suspended object holds it up: %v", err)
 	}
+}
+
+// A tenant's slow registry must not keep everybody's artifacts from being served.
+func TestReadyDoesNotWaitForEver(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	w.tenant("tenant-a", roleA)
+	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	if err := os.Remove(filepath.Join(w.dir, o.Status.Artifact.Path)); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		elected := make(chan struct{})
+		late := &Reconciler{Client: w.kube, Store: w.r.Store, Elected: elected}
+		check := func() error { return late.Ready(httptest.NewRequest(http.MethodGet, "/readyz", nil)) }
+		for range 2 { // a standby waits as long as it has to
+			if check() == nil {
+				t.Fatal("a standby that lacks an artifact is ready")
+			}
+			time.Sleep(2 * readyWithin)
+		}
+		close(elected)
+		if check() == nil {
+			t.Error("ready before anything was tried")
+		}
+		time.Sleep(readyWithin + time.Second)
+		if err := check(); err != nil {
+			t.Errorf("not ready after %s: %v", readyWithin, err)
+		}
+	})
 }
 
 func TestSuspended(t *testing.T) {
