@@ -1,0 +1,180 @@
+package auth_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/cache"
+)
+
+// drifting is a cluster whose one account changes all the time, an informer that lags behind it, and a cloud; everything takes
+// a while that is another one each time. Version n of the account asks for role n; some versions are absences.
+type drifting struct {
+	full
+
+	subject auth.Subject
+	random  *rand.Rand
+
+	mu      sync.Mutex
+	live    int // the version at the source of truth
+	memory  int // the version that the informer has seen
+	heard   int // the version that the cache has been told of
+	deleted map[int]bool
+}
+
+func (d *drifting) version(of *int) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return *of
+}
+
+// pause takes some time, and ends with ctx.
+func (d *drifting) pause(ctx context.Context, most time.Duration) error {
+	d.mu.Lock()
+	took := time.Duration(d.random.Int64N(int64(most)))
+	d.mu.Unlock()
+	timer := time.NewTimer(took)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (d *drifting) account(version int) (auth.Account, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.deleted[version] {
+		return auth.Account{}, &auth.Error{Stage: auth.StageSubject, Code: auth.CodeSubjectNotFound, Err: errors.New("not found")}
+	}
+	uid := 0 // a new one after each absence
+	for v := range version {
+		if d.deleted[v] {
+			uid++
+		}
+	}
+	return auth.Account{
+		Subject: d.subject, UID: fmt.Sprint("uid-", uid),
+		Attributes: map[string]string{roleAttribute: fmt.Sprint("role-", version%2), "version": fmt.Sprint(version)},
+	}, nil
+}
+
+func (d *drifting) Lookup(context.Context, auth.Subject) (auth.Account, error) {
+	return d.account(d.version(&d.memory))
+}
+
+func (d *drifting) Read(ctx context.Context, _ auth.Subject) (auth.Account, error) {
+	if err := d.pause(ctx, 20*time.Millisecond); err != nil {
+		return auth.Account{}, err
+	}
+	account, err := d.account(d.version(&d.live))
+	if err != nil {
+		return auth.Account{}, err
+	}
+	return account, d.pause(ctx, 20*time.Millisecond)
+}
+
+func (d *drifting) Prove(ctx context.Context, account auth.Account, _ auth.ProofRequest) (auth.Proof, error) {
+	now, err := d.account(d.version(&d.live))
+	if err != nil {
+		return auth.Proof{}, err
+	}
+	if now.UID != account.UID {
+		return auth.Proof{}, &auth.Error{Stage: auth.StageTokenRequest, Code: auth.CodeSubjectReplaced, Err: errors.New("another UID")}
+	}
+	return auth.Proof{Token: auth.NewSecret("proof")}, d.pause(ctx, 20*time.Millisecond)
+}
+
+// versioned is a token that was issued to a version of the account.
+type versioned struct {
+	session
+
+	version int
+}
+
+func (d *drifting) NewTokenForServiceAccount(ctx context.Context, _ auth.Proof, request *auth.Request) (auth.Token, error) {
+	var version int
+	if _, err := fmt.Sscan(request.Account.Attributes["version"], &version); err != nil {
+		return nil, err
+	}
+	life := 200 * time.Millisecond // so that refreshes are among what happens
+	return &versioned{session{"", time.Now().Add(life)}, version}, d.pause(ctx, 100*time.Millisecond)
+}
+
+// TestNobodyGetsATokenOfThePast: whatever happens in which order, a call that begins after the cache has heard of a change is
+// never given a token of before it.
+func TestNobodyGetsATokenOfThePast(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &drifting{
+					full: full{newWorld(t)}, subject: serviceAccount(t, "a", "sa"), deleted: map[int]bool{},
+					random: rand.New(rand.NewPCG(seed, 0)),
+				}
+				tokens := cache.New(cache.Options{MaxSize: 10})
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				var wg sync.WaitGroup
+				wg.Go(func() { // the cluster
+					for most := 500 * time.Millisecond; d.pause(ctx, most) == nil; most = 550*time.Millisecond - most { // in pairs
+						d.mu.Lock()
+						d.live++
+						d.deleted[d.live] = d.random.IntN(4) == 0
+						d.mu.Unlock()
+					}
+				})
+				wg.Go(func() { // the informer
+					for d.pause(ctx, 20*time.Millisecond) == nil {
+						before, _ := d.Lookup(ctx, d.subject)
+						d.mu.Lock()
+						d.memory = d.live
+						d.mu.Unlock()
+						after, _ := d.Lookup(ctx, d.subject)
+						if before.UID == after.UID && before.Attributes[roleAttribute] == after.Attributes[roleAttribute] {
+							continue // nothing that matters
+						}
+						tokens.Invalidate(d.subject)
+						d.mu.Lock()
+						d.heard = d.memory
+						d.mu.Unlock()
+					}
+				})
+				var hits, calls int
+				for range 4 {
+					wg.Go(func() {
+						for d.pause(ctx, 10*time.Millisecond) == nil {
+							heard := d.version(&d.heard)
+							started := time.Now()
+							token, err := auth.GetToken(ctx, d, auth.WithSubject(d.subject, d, d), auth.WithCache(tokens, auth.InvolvedObject{}))
+							if err != nil {
+								continue // an absence, a swap, a remembered failure
+							}
+							d.mu.Lock()
+							if calls++; time.Since(started) == 0 {
+								hits++
+							}
+							d.mu.Unlock()
+							if v := token.(*versioned).version; v < heard {
+								t.Errorf("a call begun when version %d was told got a token of version %d", heard, v)
+							}
+						}
+					})
+				}
+				wg.Wait()
+				time.Sleep(time.Second) // flights outlive those who began them
+				if hits < 50 || calls-hits < 10 {
+					t.Errorf("%d hits in %d calls: the test shows nothing", hits, calls)
+				}
+			})
+		})
+	}
+}
