@@ -124,7 +124,7 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 		metrics.Registry.Register(tokens),
 		mgr.Add(everywhere(tokens.Run)),
 		mgr.Add(&manager.Server{Name: "artifacts", Server: server.NewHTTPServer(server.New(artifacts)), Listener: listener, ShutdownTimeout: &shutdown}),
-		mgr.Add(&ocirepository.Collector{Client: mgr.GetClient(), Store: artifacts, Log: mgr.GetLogger().WithName("collector")}),
+		mgr.Add(&ocirepository.Collector{Reconciler: repositories, Log: mgr.GetLogger().WithName("collector")}),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("artifacts", repositories.Ready),
 	)

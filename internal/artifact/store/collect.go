@@ -39,10 +39,10 @@ type Collected struct {
 	Bytes int64
 }
 
-// Collect removes what is no longer wanted. live says for an object, UID included, whether it exists and which digest its status
-// names, "" for none; an answer that is not certain (a cache that is not filled yet) must be true. The current artifact always
-// stays; another one, and those of an object that does not exist, stay as keep says.
-func (s *Store) Collect(ctx context.Context, live func(Object) (digest string, exists bool), keep Retention) (Collected, error) {
+// Collect removes what is no longer wanted. live says for an object, UID included, whether it exists and which digests its status
+// names or is about to name; an answer that is not certain (a cache that is not filled yet) must be true. These artifacts
+// always stay; others, and those of an object that does not exist, stay as keep says.
+func (s *Store) Collect(ctx context.Context, live func(Object) (digests []string, exists bool), keep Retention) (Collected, error) {
 	keep = keep.withDefaults()
 	var done Collected
 	err := s.each(func(o Object, _ []Stored) error {
@@ -58,7 +58,7 @@ func (s *Store) Collect(ctx context.Context, live func(Object) (digest string, e
 	return done, err
 }
 
-func (s *Store) collect(o Object, current string, exists bool, keep Retention) (Collected, error) {
+func (s *Store) collect(o Object, current []string, exists bool, keep Retention) (Collected, error) {
 	s.tree.Lock()
 	defer s.tree.Unlock()
 	files, err := s.files(o)
@@ -72,17 +72,20 @@ func (s *Store) collect(o Object, current string, exists bool, keep Retention) (
 
 // garbage decides which of one object's artifacts go. An artifact's age counts from when the next newer one was stored: a
 // version that stood for a year is still in use a second after it was replaced.
-func garbage(files []Stored, current string, exists bool, keep Retention, now time.Time) []Stored {
+func garbage(files []Stored, current []string, exists bool, keep Retention, now time.Time) []Stored {
 	files = slices.Clone(files)
 	slices.SortFunc(files, func(a, b Stored) int { return b.Time.Compare(a.Time) })
+	stays := func(f Stored) bool { return exists && slices.Contains(current, f.Digest) }
 	room := keep.Records
-	if exists && slices.ContainsFunc(files, func(f Stored) bool { return f.Digest == current }) {
-		room--
+	for _, f := range files {
+		if stays(f) {
+			room--
+		}
 	}
 	var drop []Stored
 	others := 0
 	for i, f := range files {
-		if exists && f.Digest == current {
+		if stays(f) {
 			continue
 		}
 		replaced := f.Time

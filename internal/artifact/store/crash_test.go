@@ -43,7 +43,7 @@ func writeUntilKilled(dir string) {
 		}
 		fmt.Println("stored", o.Name, stored.Digest)
 		if i%5 == 4 {
-			_, err := s.Collect(context.Background(), func(Object) (string, bool) { return "", true }, Retention{Records: 3})
+			_, err := s.Collect(context.Background(), func(Object) ([]string, bool) { return nil, true }, Retention{Records: 3})
 			if err != nil {
 				fmt.Println("error", err)
 				return

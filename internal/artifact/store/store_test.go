@@ -463,6 +463,8 @@ func TestCollect(t *testing.T) {
 		{name: "no status yet", current: "", have: []artifact{{"a", time.Second}}, want: "a"},
 		{name: "current is missing", current: "x", have: []artifact{{"a", 3}, {"b", 2}, {"c", 1}}, want: "b c"},
 		{name: "rolled back", current: "a", have: []artifact{{"b", time.Hour}, {"a", time.Second}}, want: "a b"},
+		{name: "stored, status not yet heard of", current: "a b", have: []artifact{{"a", time.Hour}, {"b", 2 * time.Minute}}, want: "a b"},
+		{name: "two current ones are all", current: "b c", have: []artifact{{"a", 3}, {"b", 2}, {"c", 1}}, want: "b c"},
 		{name: "object gone", gone: true, current: "a", have: []artifact{{"a", 2 * time.Minute}}, want: ""},
 		{name: "object unknown to an old list", gone: true, have: []artifact{{"a", time.Second}}, want: "a"},
 	} {
@@ -478,11 +480,15 @@ func TestCollect(t *testing.T) {
 				}
 			}
 			c.keep.TTL = ttl
-			done, err := s.Collect(t.Context(), func(asked Object) (string, bool) {
+			done, err := s.Collect(t.Context(), func(asked Object) ([]string, bool) {
 				if asked.UID != o.UID || asked.Kind != "ocirepository" {
 					t.Errorf("asked for %+v", asked)
 				}
-				return digestOf(c.current), !c.gone
+				var digests []string
+				for current := range strings.FieldsSeq(c.current) {
+					digests = append(digests, digestOf(current))
+				}
+				return digests, !c.gone
 			}, c.keep)
 			if err != nil {
 				t.Fatal(err)
@@ -538,7 +544,7 @@ func TestConcurrency(t *testing.T) {
 	})
 	wg.Go(func() {
 		for range 50 {
-			if _, err := s.Collect(t.Context(), func(Object) (string, bool) { return "", true }, Retention{Records: 1000}); err != nil {
+			if _, err := s.Collect(t.Context(), func(Object) ([]string, bool) { return nil, true }, Retention{Records: 1000}); err != nil {
 				t.Error(err)
 			}
 		}

@@ -17,10 +17,8 @@ const collectEvery = time.Minute
 // Collector removes artifacts that no object names any more. It is a runnable of a manager and runs where the objects are
 // reconciled.
 type Collector struct {
-	// Client reads the objects from memory.
-	Client client.Reader
-	// Store is what is looked through.
-	Store *store.Store
+	// Reconciler knows the objects, and what it has stored for them; its store is looked through.
+	Reconciler *Reconciler
 	// Log hears what was removed.
 	Log logr.Logger
 }
@@ -45,22 +43,34 @@ func (c *Collector) Start(ctx context.Context) error {
 }
 
 func (c *Collector) collect(ctx context.Context) error {
+	r := c.Reconciler
 	list := &v1alpha1.OCIRepositoryList{}
-	if err := c.Client.List(ctx, list); err != nil {
+	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
-	digests := make(map[store.Object]string, len(list.Items))
+	digests := make(map[store.Object][]string, len(list.Items))
 	for i := range list.Items {
 		o := &list.Items[i]
-		digests[owner(o)] = ""
+		digests[owner(o)] = nil
 		if o.Status.Artifact != nil {
-			digests[owner(o)] = o.Status.Artifact.Digest
+			digests[owner(o)] = []string{o.Status.Artifact.Digest}
 		}
 	}
-	done, err := c.Store.Collect(ctx, func(o store.Object) (string, bool) {
-		digest, exists := digests[o]
-		return digest, exists
+	done, err := r.Store.Collect(ctx, func(o store.Object) ([]string, bool) {
+		current, exists := digests[o]
+		// Memory may be behind: what was stored last may stand in a status that it has not heard of.
+		if last, ok := r.verified.Load(o); ok {
+			current = append(current, last.(string)) //nolint:forcetypeassert // nothing else is put there
+		}
+		return current, exists
 	}, store.Retention{})
+	// An object that went to another shard, or without its finalizer, is not reconciled a last time.
+	r.verified.Range(func(o, _ any) bool {
+		if _, exists := digests[o.(store.Object)]; !exists { //nolint:forcetypeassert // nothing else is put there
+			r.verified.Delete(o)
+		}
+		return true
+	})
 	if done.Artifacts > 0 {
 		c.Log.Info("removed artifacts that no object names", "artifacts", done.Artifacts, "bytes", done.Bytes)
 	}

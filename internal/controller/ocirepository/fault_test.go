@@ -16,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
@@ -269,7 +270,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		os.Chtimes(filepath.Join(w.dir, leftover), old, old), os.Chtimes(filepath.Join(w.dir, current), old, old)); err != nil {
 		t.Fatal(err)
 	}
-	collector := &Collector{Client: w.kube, Store: w.r.Store, Log: logr.Discard()}
+	collector := &Collector{Reconciler: w.r, Log: logr.Discard()}
 	if err := collector.collect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -303,6 +304,46 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	restarted = w.restart()
 	if o, _ = restarted.reconcile(o); restarted.served(o)["hello.txt"] != "hello tenant-a" {
 		t.Error("the damaged artifact was not fetched again")
+	}
+}
+
+// Memory may not have heard of a status that was just written. What that status names must stay all the same.
+func TestCollectorKeepsWhatMemoryHasNotHeardOf(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	w.tenant("tenant-a", roleA)
+	before, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	w.registry.push(t, "tenant-a/app", "v1", layerOf(t, map[string]string{"hello.txt": "newer"}))
+	o, _ := w.reconcile(before)
+	old := time.Now().Add(-time.Hour)
+	for _, path := range []string{before.Status.Artifact.Path, o.Status.Artifact.Path} {
+		if err := os.Chtimes(filepath.Join(w.dir, path), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	behind := interceptor.NewClient(w.kube, interceptor.Funcs{
+		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+			list.(*v1alpha1.OCIRepositoryList).Items = []v1alpha1.OCIRepository{*before}
+			return nil
+		},
+	})
+	w.r.Client = behind
+	collector := &Collector{Reconciler: w.r, Log: logr.Discard()}
+	if err := collector.collect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if w.served(o)["hello.txt"] != "newer" || w.served(before)["hello.txt"] != "hello tenant-a" {
+		t.Error("an artifact that a status names is gone")
+	}
+
+	// Nothing is remembered of an object that is not ours any more.
+	w.r.Client = interceptor.NewClient(w.kube, interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return nil },
+	})
+	if err := collector.collect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, known := w.r.verified.Load(owner(o)); known || w.r.Store.Size() != 0 {
+		t.Error("something is left of an object of another shard")
 	}
 }
 
