@@ -329,8 +329,12 @@ func TestSecretsDoNotPrint(t *testing.T) {
 	const hidden = "hunter2"
 	credentials := &auth.RegistryCredentials{Username: "AWS", Password: auth.NewSecret(hidden)}
 	proof := auth.Proof{Token: auth.NewSecret(hidden)}
+	proxy := &url.URL{Scheme: "http", User: url.UserPassword("user", hidden), Host: "proxy"}
+	request := auth.Request{ProxyURL: proxy}
+	var options auth.Options
+	auth.WithProxyURL(proxy)(&options)
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
-		for _, value := range []any{credentials, *credentials, proof, &proof, credentials.Password} {
+		for _, value := range []any{credentials, *credentials, proof, &proof, credentials.Password, request, &request, options, &options} {
 			got := fmt.Sprintf(verb, value)
 			if strings.Contains(got, hidden) || strings.Contains(got, fmt.Sprintf("%x", hidden)) {
 				t.Errorf("Sprintf(%q, %T) = %s", verb, value, got)

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"sync"
 	"time"
@@ -44,6 +45,11 @@ type Options struct {
 
 	proxyKey string
 	err      error
+}
+
+// Format prints the subject for every verb: the proxy's URL may hold a password.
+func (o Options) Format(state fmt.State, _ rune) {
+	_, _ = io.WriteString(state, "options for "+o.Subject.String())
 }
 
 // Option configures a call. Options may be built once and used for any number of calls.

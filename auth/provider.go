@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/url"
 	"time"
 )
@@ -61,6 +62,9 @@ type Request struct {
 	// ProxyURL is the HTTP proxy for the calls of this exchange; nil for the provider's own transport.
 	ProxyURL *url.URL
 }
+
+// Format prints the key for every verb: the proxy's URL may hold a password.
+func (r Request) Format(state fmt.State, _ rune) { _, _ = io.WriteString(state, r.Key.String()) }
 
 // exchanger makes a Provider an Exchanger: the security token service first, then the registry.
 type exchanger struct {
