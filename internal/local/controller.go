@@ -35,6 +35,8 @@ type ControllerOptions struct {
 type Controller struct {
 	// Log is the path of its log.
 	Log string
+	// Storage is the folder of its artifact store.
+	Storage string
 	// HealthURL, MetricsURL and ArtifactURL are where it listens, "http://127.0.0.1:<port>".
 	HealthURL, MetricsURL, ArtifactURL string
 
@@ -98,11 +100,12 @@ func (w *World) StartController(ctx context.Context, o ControllerOptions) (*Cont
 	}
 	c := &Controller{
 		Log:         w.folder.join(o.Name + ".log"),
+		Storage:     filepath.Join(dir, "artifacts"),
 		ArtifactURL: "http://" + addresses[0], MetricsURL: "http://" + addresses[1], HealthURL: "http://" + addresses[2],
 		end: &tail{}, done: make(chan struct{}),
 	}
 	args, err := adapt(spec.args, map[string]string{
-		"storage-path":            filepath.Join(dir, "artifacts"),
+		"storage-path":            c.Storage,
 		"artifact-base-url":       c.ArtifactURL,
 		"artifact-listen-address": addresses[0],
 		"metrics-address":         addresses[1],
