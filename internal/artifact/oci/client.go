@@ -94,6 +94,10 @@ func Connect(ctx context.Context, repo Repository, opts Options) (*Client, error
 		auth = authn.Anonymous
 	}
 	s := &session{host: repo.host, insecure: opts.Insecure, next: opts.Transport}
+	if config, err := authn.Authorization(ctx, auth); err == nil {
+		// Not all of them are sent as an Authorization header.
+		s.keep(config.Password, config.IdentityToken, config.RegistryToken)
+	}
 	rt, err := transport.NewWithContext(ctx, target.Registry, auth,
 		transport.NewUserAgent(s, userAgent), []string{target.Scope(transport.PullScope)})
 	if err != nil {

@@ -253,13 +253,21 @@ type safeError struct {
 func (e *safeError) Error() string { return e.text }
 func (e *safeError) Unwrap() error { return e.err }
 
+// safe leaves the addresses out of what net says: who chooses the host must not learn what it resolves to in the cluster's DNS,
+// or where that is.
 func (s *session) safe(err error) error {
+	text, prefix := err.Error(), ""
 	var op *net.OpError
-	text := err.Error()
-	if errors.As(err, &op) && op.Op == "proxyconnect" {
-		text = "the proxy cannot be reached: " + text
+	for at := err; errors.As(at, &op); at = op.Err {
+		if op.Op == "proxyconnect" {
+			prefix = "the proxy cannot be reached: "
+		}
+		text = op.Op + ": " + op.Err.Error()
 	}
-	return &safeError{text: s.clean(text), err: err}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		text = "lookup " + dns.Name + ": " + dns.Err
+	}
+	return &safeError{text: s.clean(prefix + text), err: err}
 }
 
 // clean makes a stranger's text fit for a condition: one line, short, without a credential that this session has sent.

@@ -8,14 +8,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
@@ -408,6 +413,23 @@ func TestUnreachable(t *testing.T) {
 	if oci.CodeOf(err) != oci.CodeInvalidURL {
 		t.Errorf("no repository: %v", err)
 	}
+	// What a name resolves to in the cluster, and who resolves it, is nothing for whoever chooses the name.
+	closed := &net.OpError{
+		Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 96, 0, 1), Port: 443},
+		Err: &os.SyscallError{Syscall: "connect", Err: syscall.ECONNREFUSED},
+	}
+	for want, failure := range map[string]error{
+		"dial: connect: connection refused":                         closed,
+		"the proxy cannot be reached: dial: connect: connection re": &net.OpError{Op: "proxyconnect", Net: "tcp", Err: closed},
+		"lookup registry.example.com: server misbehaving": &net.OpError{
+			Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "server misbehaving", Name: "registry.example.com", Server: "10.96.0.10:53"},
+		},
+	} {
+		_, err = pull(t.Context(), roundTripper(func(*http.Request) (*http.Response, error) { return nil, failure }), credentials(), appURL)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "10.96.") {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
 	// An injected transport's own refusal stays recognisable.
 	refusal := errors.New("the address is denied")
 	_, err = pull(t.Context(), roundTripper(func(*http.Request) (*http.Response, error) { return nil, refusal }), credentials(), appURL)
@@ -555,6 +577,25 @@ func TestPlainHTTPNeedsInsecure(t *testing.T) {
 			t.Errorf("%s was asked", r.URL)
 		}
 	}
+}
+
+// An identity token goes into a form, and a hostile token server can repeat that too.
+func TestEchoedIdentityTokenIsRedacted(t *testing.T) {
+	const token = "identity-token-of-this-test"
+	n := serve(t, map[string]http.Handler{
+		registryHost: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="https://%s/token",service="test"`, tokenHost))
+			w.WriteHeader(http.StatusUnauthorized)
+		}),
+		tokenHost: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			registryError(w, http.StatusForbidden, "DENIED", "you sent "+r.FormValue("refresh_token"))
+		}),
+	})
+	_, err := pull(t.Context(), n, oci.Options{Auth: authn.FromConfig(authn.AuthConfig{IdentityToken: token})}, appURL)
+	if oci.CodeOf(err) != oci.CodeDenied || !strings.Contains(err.Error(), "you sent [redacted]") {
+		t.Errorf("%v", err)
+	}
+	noSecret(t, err, token)
 }
 
 // A server that repeats what it was sent cannot make us show it.

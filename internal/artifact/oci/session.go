@@ -1,7 +1,6 @@
 package oci
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -96,22 +95,22 @@ func pause(ctx context.Context, d time.Duration) error {
 // remember keeps the credential of an Authorization header and, for Basic, the password in it.
 func (s *session) remember(header string) {
 	_, credential, ok := strings.Cut(header, " ")
-	if !ok || credential == "" {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if slices.Contains(s.secrets, credential) {
+	if !ok {
 		return
 	}
 	fresh := []string{credential}
 	if plain, err := base64.StdEncoding.DecodeString(credential); err == nil {
-		fresh = append(fresh, string(plain))
-		if _, password, ok := bytes.Cut(plain, []byte(":")); ok && len(password) > 0 {
-			fresh = append(fresh, string(password))
-		}
+		_, password, _ := strings.Cut(string(plain), ":")
+		fresh = append(fresh, string(plain), password)
 	}
-	// The whole before its parts: what is replaced first must not hide the rest.
+	s.keep(fresh...)
+}
+
+// keep adds secrets, the whole before its parts: what is replaced first must not hide the rest.
+func (s *session) keep(secrets ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fresh := slices.DeleteFunc(secrets, func(secret string) bool { return secret == "" || slices.Contains(s.secrets, secret) })
 	s.secrets = append(fresh, s.secrets...)
 	s.secrets = s.secrets[:min(len(s.secrets), 3*maxSecrets)]
 }
