@@ -76,7 +76,8 @@ const (
 	ReasonLayerNotFound = "LayerNotFound"
 
 	// ReasonArchiveRefused says that the layer is not a safe archive: a path
-	// that leaves the root, a device file, or more data than the limit.
+	// that leaves the root, a device file, or more data than the limit; or that
+	// the manifest or the list of tags is too long to read.
 	ReasonArchiveRefused = "ArchiveRefused"
 
 	// ReasonStorageFailed says that the artifact store could not keep the
@@ -87,4 +88,8 @@ const (
 	// of it, has reached its size limit (--artifact-store-max-size,
 	// --artifact-namespace-max-size).
 	ReasonStorageFull = "StorageFull"
+
+	// ReasonInternalError says that something failed which has no reason of its
+	// own, such as a call to the Kubernetes API. Retried.
+	ReasonInternalError = "InternalError"
 )

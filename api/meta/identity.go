@@ -8,8 +8,11 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 type Identity struct {
 	// subject is who the credential was issued for: a ServiceAccount as the
 	// Kubernetes API server names it in tokens, such as
-	// "system:serviceaccount:tenant-a:tenant-a-ecr-sa", or "controller" where
-	// the controller lent its own identity.
+	// "system:serviceaccount:tenant-a:tenant-a-ecr-sa"; or "controller" where
+	// the controller lent its own identity; or "secret:<namespace>:<name>", such
+	// as "secret:tenant-a:registry-pull", where a password was read from that
+	// Secret. For a password from a ServiceAccount's image pull secrets it is
+	// the ServiceAccount.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1

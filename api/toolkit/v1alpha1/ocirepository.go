@@ -130,15 +130,18 @@ type OCIRepositorySpec struct {
 	// material for the registry: "ca.crt" is the PEM bundle of authorities
 	// that the registry's certificate is checked against, "tls.crt" and
 	// "tls.key" are a client certificate and its key. It applies to the
-	// registry only, never to the exchange of a credential.
+	// registry only, never to the exchange of a credential. Not with the
+	// controller's own identity.
 	//
 	// +optional
 	CertSecretRef *meta.LocalReference `json:"certSecretRef,omitempty"`
 
 	// proxySecretRef names a Secret in this object's namespace that says how
-	// the registry is reached through a proxy: "address" is the proxy's URL,
-	// such as "http://proxy.example.com:3128", "username" and "password" are
-	// optional.
+	// the registry is reached through a proxy: "address" is the proxy's URL
+	// without user and password, such as "http://proxy.example.com:3128";
+	// "username" and "password" are optional keys of their own. With a cloud
+	// provider the exchange of the ServiceAccount's token goes through it too.
+	// Not with the controller's own identity.
 	//
 	// +optional
 	ProxySecretRef *meta.LocalReference `json:"proxySecretRef,omitempty"`
@@ -276,14 +279,16 @@ type OCIRepositoryStatus struct {
 	// +optional
 	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
 
-	// artifact is what was fetched last and is served now. It stays while
-	// later attempts fail.
+	// artifact is what was fetched last. It stays, and stays served, while later
+	// attempts fail. The condition ArtifactInStorage is absent when the store
+	// has lost it and it could not be fetched again.
 	//
 	// +optional
 	Artifact *Artifact `json:"artifact,omitempty"`
 
-	// identity is who the artifact was last fetched as. It is absent when no
-	// credential was used, or when none was granted.
+	// identity is whose credential the registry was last shown, whether or not
+	// it accepted it. It is absent when no credential was used, or when none was
+	// granted.
 	//
 	// +optional
 	Identity *meta.Identity `json:"identity,omitempty"`

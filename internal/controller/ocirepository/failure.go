@@ -117,13 +117,10 @@ func explain(err error) failure {
 		f.reason = meta.ReasonRegistryUnreachable
 		f.message = clip("spec.timeout has passed: "+err.Error()+"; raise spec.timeout, or find out why the answers are slow", maxMessage)
 	default:
-		f.reason = reasonInternal
+		f.reason = meta.ReasonInternalError
 	}
 	return f
 }
-
-// reasonInternal is a failure that no rule of ours foresaw.
-const reasonInternal = "InternalError"
 
 // credentialReason is the error's code, except for what the object's own fields say.
 func credentialReason(err error, code auth.Code) string {
