@@ -3,12 +3,13 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,14 +31,25 @@ func TestKilledController(t *testing.T) {
 	install(t, nil)
 	tn := newTenant(t, "killed")
 	defer tn.clear(t) // while there is a controller
+	slow := newRegistry(t, "slow.registry.example.com")
+	slow.behave(drip)
 	pulls := make([]*v1alpha1.OCIRepository, count)
 	latest := make([]atomic.Value, count) // manifest digests
 	push := func(i int) {
-		latest[i].Store(tn.push(t, fmt.Sprintf("tag-%d", i), layer(t, file("noise", noise(t, 200<<10+rand.IntN(1<<20))))))
+		tag, content := fmt.Sprintf("tag-%d", i), layer(t, file("noise", noise(t, 200<<10+rand.IntN(1<<20))))
+		if i%2 == 0 {
+			latest[i].Store(tn.push(t, tag, content))
+			return
+		}
+		manifest, _ := slow.push(t, "app", tag, content)
+		latest[i].Store(manifest)
 	}
 	for i := range pulls {
 		push(i)
 		pulls[i] = tn.object(fmt.Sprintf("app-%d", i))
+		if i%2 == 1 {
+			pulls[i] = tn.generic(fmt.Sprintf("app-%d", i), slow.url("app"))
+		}
 		pulls[i].Labels = inSecondShard()
 		pulls[i].Spec.Ref.Tag = fmt.Sprintf("tag-%d", i)
 		create(t, pulls[i])
@@ -57,6 +69,7 @@ func TestKilledController(t *testing.T) {
 	// Should the test end early, the tenant must not wait for a controller that is gone.
 	finish := sync.OnceFunc(func() { close(stop); pushing.Wait() })
 	t.Cleanup(finish)
+	writing := 0
 	for range kills {
 		dropLease(t)
 		c := startReplica(t, "killed")
@@ -68,6 +81,10 @@ func TestKilledController(t *testing.T) {
 		case <-t.Context().Done():
 		}
 		must(t, "kill the controller", c.Kill())
+		writing += len(files(t, c, ".tmp"))
+	}
+	if t.Logf("%d files were being written at the kills", writing); writing == 0 {
+		t.Error("no kill came while a file was being written: this proves nothing")
 	}
 	dropLease(t)
 	c := startReplica(t, "killed")
@@ -80,16 +97,51 @@ func TestKilledController(t *testing.T) {
 		})
 		wantServed(t, o)
 	}
-	if left := files(t, "killed", ".tmp"); len(left) > 0 {
+	if left := files(t, c, ".tmp"); len(left) > 0 {
 		t.Errorf("what was being written when the controller was killed is still there: %v", left)
+	}
+	if kept := files(t, c, "ocirepository"); len(kept) < count {
+		t.Errorf("the store has the artifacts %v", kept)
 	}
 	for _, o := range pulls {
 		must(t, "delete an object", objects.Delete(t.Context(), o))
 	}
 	eventually(t, "the store is empty again", func(context.Context) error {
-		left := files(t, "killed", "ocirepository")
+		left := files(t, c, "ocirepository")
 		return wantf(len(left) == 0, "there are %v", left)
 	})
+}
+
+// drip serves layers slowly.
+func drip(w http.ResponseWriter, r *http.Request, well http.Handler) {
+	if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/") {
+		w = dripping{w, r.Context()}
+	}
+	well.ServeHTTP(w, r)
+}
+
+type dripping struct {
+	http.ResponseWriter
+
+	ctx context.Context //nolint:containedctx // of the request that is answered
+}
+
+func (d dripping) Write(p []byte) (n int, err error) {
+	for chunk := range slices.Chunk(p, 16<<10) {
+		written, err := d.ResponseWriter.Write(chunk)
+		if n += written; err != nil {
+			return n, err
+		}
+		if err := http.NewResponseController(d.ResponseWriter).Flush(); err != nil {
+			return n, err
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-d.ctx.Done():
+			return n, d.ctx.Err()
+		}
+	}
+	return n, nil
 }
 
 // wantConsistent wants the artifact that the status names to be in a controller's store. The status may still have the
@@ -117,16 +169,15 @@ func wantConsistent(t *testing.T, c *local.Controller, o *v1alpha1.OCIRepository
 }
 
 // files are those below a folder of a controller's artifact store.
-func files(t *testing.T, controller, folder string) []string {
+func files(t *testing.T, c *local.Controller, folder string) []string {
 	t.Helper()
 	var found []string
-	root := world.Path("controller", controller, "artifacts", folder)
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join(c.Storage, folder), func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			found = append(found, filepath.Base(path))
 		}
-		if os.IsNotExist(err) {
-			return nil
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // removed meanwhile
 		}
 		return err
 	})
