@@ -4,7 +4,7 @@
 //
 //	<kind>/<namespace>/<name>/<uid>/<sha256>.tar.gz   artifacts
 //	.tmp/                                             what is being written; emptied by Open
-//	.key                                              the key of the URLs, unless one is handed in
+//	.key                                              the key of the URLs, made by Open
 //
 // The folder is the whole state. A file appears under its final name in one step, by rename after its content is on the
 // disk, so that a process killed at any moment leaves every artifact either whole or absent. The object's UID is a
@@ -15,7 +15,7 @@
 //
 // An artifact is its tenant's data, so its URL is a capability: /<kind>/<namespace>/<name>/<mac>/<sha256>.tar.gz, where mac
 // is HMAC-SHA256 over kind, namespace, name, UID and digest. Who may read the object's status knows it; nobody can derive
-// one. Another key makes every URL another one, so a new key takes effect as the objects' statuses are written again.
+// one. A folder that is lost takes its key along: the statuses are written again with other URLs.
 //
 // # Bounds
 //

@@ -74,8 +74,8 @@ func checkDigest(digest string) (string, error) {
 
 // mac is the unguessable part of an artifact's URL. Each field is preceded by its length, so that no two objects share
 // an input.
-func mac(key Key, o Object, sum string) []byte {
-	h := hmac.New(sha256.New, key.reveal())
+func mac(k key, o Object, sum string) []byte {
+	h := hmac.New(sha256.New, k.reveal())
 	for _, field := range []string{"lanyard artifact URL v1", o.Kind, o.Namespace, o.Name, o.UID, digestPrefix + sum} {
 		var length [8]byte
 		binary.BigEndian.PutUint64(length[:], uint64(len(field)))
@@ -85,6 +85,6 @@ func mac(key Key, o Object, sum string) []byte {
 	return h.Sum(nil)
 }
 
-func urlPath(key Key, o Object, sum string) string {
-	return "/" + path.Join(o.Kind, o.Namespace, o.Name, hex.EncodeToString(mac(key, o, sum)), sum+fileSuffix)
+func urlPath(k key, o Object, sum string) string {
+	return "/" + path.Join(o.Kind, o.Namespace, o.Name, hex.EncodeToString(mac(k, o, sum)), sum+fileSuffix)
 }

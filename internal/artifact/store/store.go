@@ -32,10 +32,8 @@ var (
 	ErrCorrupt = errors.New("the artifact in the store is damaged")
 )
 
-// Options of a store. The zero value bounds nothing and uses the store's own key.
+// Options of a store. The zero value bounds nothing.
 type Options struct {
-	// Key makes the URLs; the zero Key stands for one that is kept in the folder.
-	Key Key
 	// MaxBytes bounds all artifacts together, in bytes; 0 means that only the disk does.
 	MaxBytes int64
 	// MaxNamespaceBytes bounds the artifacts of one namespace, in bytes, so that a tenant cannot fill the store for the
@@ -58,7 +56,7 @@ type Stored struct {
 // Store is a folder of artifacts. It is safe for concurrent use.
 type Store struct {
 	root *os.Root
-	key  Key
+	key  key
 	opts Options
 	// create makes a file for writing; tests let it fail.
 	create func(name string) (file, error)
@@ -92,7 +90,7 @@ func Open(dir string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the artifact store: %w", err)
 	}
-	s := &Store{root: root, key: opts.Key, opts: opts, used: make(map[string]int64)}
+	s := &Store{root: root, opts: opts, used: make(map[string]int64)}
 	s.create = func(name string) (file, error) {
 		return root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	}
@@ -110,12 +108,9 @@ func (s *Store) prepare() error {
 	if err := s.root.Mkdir(tempDir, 0o700); err != nil {
 		return fmt.Errorf("prepare the artifact store: %w", err)
 	}
-	if s.key.IsZero() {
-		key, err := ownKey(s.root)
-		if err != nil {
-			return err
-		}
-		s.key = key
+	var err error
+	if s.key, err = ownKey(s.root); err != nil {
+		return err
 	}
 	return s.each(func(o Object, files []Stored) error {
 		for _, f := range files {

@@ -329,49 +329,41 @@ func TestKeys(t *testing.T) {
 	if other := path(open(t, t.TempDir(), Options{})); other == own {
 		t.Error("two stores share a key")
 	}
-	file := filepath.Join(t.TempDir(), "key")
 	raw := bytes.Repeat([]byte{7}, 32)
-	if err := os.WriteFile(file, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	key, err := ReadKey(file)
+	secret, err := newKey(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, b := path(open(t, t.TempDir(), Options{Key: key})), path(open(t, dir, Options{Key: key})); a != b || a == own {
-		t.Error("a key that is handed in is not used")
-	}
-	for _, text := range []string{fmt.Sprint(key), fmt.Sprintf("%v %+v %#v %s", key, key, key, key), fmt.Sprintf("%+v %#v", Options{Key: key}, Options{Key: key})} {
+	for _, text := range []string{fmt.Sprint(secret), fmt.Sprintf("%v %+v %#v %s", secret, secret, secret, secret), fmt.Sprintf("%+v %#v", []key{secret}, []key{secret})} {
 		if strings.Contains(text, string(raw)) || strings.Contains(text, "7, 7") || strings.Contains(text, "7 7") || strings.Contains(text, "0x7") {
 			t.Errorf("the key prints: %q", text)
 		}
 	}
-	for name, content := range map[string][]byte{"empty": nil, "short": raw[:31], "long": append(raw, '\n'), "zeros": make([]byte, 32)} {
-		if err := os.WriteFile(file, content, 0o600); err != nil {
+	for name, content := range map[string][]byte{
+		"empty": nil, "short": raw[:31], "long": append(raw, '\n'), "zeros": make([]byte, 32), "damaged": []byte("damaged"),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, ".key"), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ReadKey(file); !errors.Is(err, ErrInvalid) {
+		if _, err := Open(dir, Options{}); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := ReadKey(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("missing: %v", err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, ".key"), []byte("damaged"), 0o600); err != nil {
+}
+
+// withKey is a folder whose store has a known key.
+func withKey(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, ".key"), bytes.Repeat([]byte{1}, 32), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(dir, Options{}); !errors.Is(err, ErrInvalid) {
-		t.Errorf("damaged own key: %v", err)
-	}
+	return dir
 }
 
 // The vector fixes the format: statuses hold such URLs across upgrades.
 func TestURLVector(t *testing.T) {
-	key, err := NewKey(bytes.Repeat([]byte{1}, 32))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := open(t, t.TempDir(), Options{Key: key})
+	s := open(t, withKey(t), Options{})
 	got, err := s.URLPath(object("tenant-a", "app"), digestOf(""))
 	if err != nil {
 		t.Fatal(err)
@@ -384,7 +376,7 @@ func TestURLVector(t *testing.T) {
 
 // No two inputs may share a MAC because their fields run together.
 func TestMACIsUnambiguous(t *testing.T) {
-	key, err := NewKey(bytes.Repeat([]byte{1}, 32))
+	secret, err := newKey(bytes.Repeat([]byte{1}, 32))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -392,7 +384,7 @@ func TestMACIsUnambiguous(t *testing.T) {
 	for _, o := range []Object{
 		{"k", "ab", "c", "u"}, {"k", "a", "bc", "u"}, {"ka", "b", "c", "u"}, {"k", "a", "b", "cu"}, {"k", "a", "b-c", "u"}, {"k", "a-b", "c", "u"}, {"k", "a", "b", "c-u"},
 	} {
-		m := hex.EncodeToString(mac(key, o, strings.Repeat("0", 64)))
+		m := hex.EncodeToString(mac(secret, o, strings.Repeat("0", 64)))
 		if before, ok := seen[m]; ok {
 			t.Errorf("%+v and %+v share a MAC", before, o)
 		}
