@@ -14,7 +14,6 @@ import (
 
 	fluxauth "github.com/fluxcd/pkg/auth"
 	fluxcache "github.com/fluxcd/pkg/cache"
-
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/cache"
 )
@@ -343,6 +342,7 @@ func benchmark(runs ...func(i int) error) []testing.BenchmarkResult {
 	for range turns {
 		for i, run := range runs {
 			r := testing.Benchmark(func(b *testing.B) {
+				b.Helper()
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {
 					if err := run(i); err != nil {

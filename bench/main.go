@@ -48,7 +48,7 @@ func run(ctx context.Context, binary string, out io.Writer) error {
 	}
 	defer c.stop()
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "CASE\tOURS\tFLUX\tRATIO\tTARGET\tMET")
+	_, _ = fmt.Fprintln(table, "CASE\tOURS\tFLUX\tRATIO\tTARGET\tMET")
 	for _, measure := range []func(context.Context, *cluster) ([]result, error){
 		warmGetToken, hitDuringForeignExchange, manyMisses, failingKey, smallCapacity, manyTokens, twoCores,
 	} {
@@ -61,7 +61,7 @@ func run(ctx context.Context, binary string, out io.Writer) error {
 			if !r.met {
 				met = "NO"
 			}
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", r.name, r.ours, r.flux, r.ratio, r.target, met)
+			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", r.name, r.ours, r.flux, r.ratio, r.target, met)
 		}
 	}
 	return table.Flush()

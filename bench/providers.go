@@ -6,10 +6,9 @@ import (
 
 	fluxauth "github.com/fluxcd/pkg/auth"
 	fluxaws "github.com/fluxcd/pkg/auth/aws"
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/aws"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // ourProvider exchanges at a [cloud] and does nothing else.
@@ -37,6 +36,7 @@ func (fluxProvider) GetName() string { return "bench" }
 func (fluxProvider) GetAudiences(context.Context, corev1.ServiceAccount) ([]string, error) {
 	return []string{"bench"}, nil
 }
+
 func (fluxProvider) GetIdentity(account corev1.ServiceAccount) (string, error) {
 	return string(account.UID), nil
 }
