@@ -386,6 +386,27 @@ func TestLimits(t *testing.T) {
 	})
 }
 
+// TestNamespaceShare has one tenant want more of the artifact store than a tenant may have: its neighbour does not feel it.
+func TestNamespaceShare(t *testing.T) {
+	startSecond(t, "share", map[string]any{"artifacts": map[string]any{"namespaceMaxSize": "150Ki", "storeMaxSize": "1Mi"}})
+	greedy, neighbour := newTenant(t, "greedy"), newTenant(t, "neighbour")
+	pull := func(tn *tenant, name string) *v1alpha1.OCIRepository {
+		o := tn.object(name)
+		o.Labels = inSecondShard()
+		o.Spec.Ref.Tag = name
+		tn.push(t, name, layer(t, file("noise", noise(t, 100<<10))))
+		create(t, o)
+		return o
+	}
+	first := pull(greedy, "first")
+	await(t, first, "the artifact", pulled)
+	await(t, pull(greedy, "second"), "its share is used up", failing("StorageFull", "--artifact-namespace-max-size"))
+	theirs := pull(neighbour, "theirs")
+	await(t, theirs, "the artifact", pulled)
+	wantServed(t, first)
+	wantServed(t, theirs)
+}
+
 // fetch reads an artifact from a URL and compares it with what the status says of it.
 func fetch(ctx context.Context, a *v1alpha1.Artifact, from string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
