@@ -154,6 +154,8 @@ func (r *Reconciler) finalize(ctx context.Context, o *v1alpha1.OCIRepository) er
 		return nil
 	}
 	if err := r.Store.Remove(owner(o)); err != nil {
+		// Whoever waits for the deletion, or for the namespace's, looks at the object.
+		r.tell(o, corev1.EventTypeWarning, meta.ReasonStorageFailed, "the object stays until its artifacts are removed: "+err.Error())
 		return err
 	}
 	r.verified.Delete(owner(o))

@@ -469,6 +469,26 @@ func TestDeletedObjectLeavesNothing(t *testing.T) {
 	}
 }
 
+// The finalizer stays while there is something to clean up, and people are told what the deletion waits for.
+func TestDeletionThatHasToWaitIsTold(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	w.tenant("tenant-a", roleA)
+	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	w.told()
+	if err := errors.Join(w.kube.Delete(t.Context(), o), w.r.Store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}); err == nil {
+		t.Error("no error, and so no retry")
+	}
+	if told := strings.Join(w.told(), "\n"); !strings.Contains(told, "Warning StorageFailed the object stays") {
+		t.Errorf("told %q", told)
+	}
+	if got := w.get(o); len(got.Finalizers) != 1 {
+		t.Errorf("finalizers %v", got.Finalizers)
+	}
+}
+
 type forgetting struct {
 	TokenCache
 
