@@ -175,7 +175,8 @@ func (c *Client) Tags(ctx context.Context) ([]string, error) {
 }
 
 func (c *Client) tagsPage(ctx context.Context, u url.URL) ([]string, *url.URL, error) {
-	const limit = 1 << 20 // 1000 tags of 128 bytes, thrice over and more
+	// Some registries, distribution before v3 among them, know no pages: all tags come at once, of 128 bytes, quoted.
+	limit := int64(c.limits.MaxTags)*132 + 4<<10
 	resp, err := c.send(ctx, http.MethodGet, u, targetTags)
 	if err != nil {
 		return nil, nil, err

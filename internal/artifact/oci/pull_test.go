@@ -328,6 +328,31 @@ func TestTagsArePagedAndBounded(t *testing.T) {
 	}
 }
 
+// Registries that know no pages send all tags at once, however long.
+func TestTagsInOnePage(t *testing.T) {
+	f, digest := artifact("layer")
+	tags := make([]string, 20_000)
+	for i := range tags {
+		tags[i] = fmt.Sprintf("1.0.%d-%s", i, strings.Repeat("x", 100))
+	}
+	f.override = func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/tags/list") {
+			return false
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"name": "team/app", "tags": tags})
+		return true
+	}
+	f.manifests[tags[19_999]] = f.manifests["latest"]
+	n := serve(t, map[string]http.Handler{registryHost: f})
+	got, err := connect(t, n, appURL, oci.Limits{}).Resolve(t.Context(), oci.Reference{SemVer: ">=1.0.0-0"})
+	if err != nil || got.Revision() != tags[19_999]+"@"+digest {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := connect(t, n, appURL, oci.Limits{MaxTags: 1000}).Tags(t.Context()); oci.CodeOf(err) != oci.CodeTooLarge {
+		t.Errorf("bounded: %v", err)
+	}
+}
+
 func TestTagsNeverEnd(t *testing.T) {
 	f, _ := artifact("layer")
 	asked := 0
