@@ -64,7 +64,7 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 	case err != nil:
 		return err
 	case f.Version:
-		_, err = fmt.Fprintln(out, "lanyard-controller", version())
+		_, err = fmt.Fprintln(out, "lanyard-controller", programVersion())
 		return err
 	}
 	handler := logHandler(f, os.Stderr)
@@ -139,7 +139,7 @@ func newManager(f flags.Flags) (manager.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the API server: %w; set --kubeconfig outside a cluster", err)
 	}
-	config = rest.AddUserAgent(config, "lanyard-controller/"+version())
+	config = rest.AddUserAgent(config, "lanyard-controller/"+programVersion())
 	config.QPS, config.Burst = 50, 100
 	scheme := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
@@ -208,8 +208,14 @@ func (run everywhere) Start(ctx context.Context) error { return run(ctx) }
 // NeedLeaderElection says no.
 func (everywhere) NeedLeaderElection() bool { return false }
 
-// version is that of the module, or of its commit, which the go command builds in.
-func version() string {
+// version is set by the linker (-X main.version, see Makefile).
+var version string
+
+// programVersion is the linker's, else that of the module or its commit, which the go command builds in.
+func programVersion() string {
+	if version != "" {
+		return version
+	}
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version
 	}

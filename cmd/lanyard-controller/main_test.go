@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -39,5 +40,18 @@ func TestRunNamesWhatIsWrong(t *testing.T) {
 		if err := run(t.Context(), c.args, nothing, &out); err == nil || !strings.Contains(err.Error(), c.want) || out.Len() > 0 {
 			t.Errorf("%s: %v, printed %q", name, err, out.String())
 		}
+	}
+}
+
+// The Makefile has the linker write the version; a name that it does not find, it passes over in silence.
+func TestVersionIsTheLinkers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "controller")
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-X main.version=v1.2.3", "-o", file, ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	out, err := exec.CommandContext(t.Context(), file, "--version").Output()
+	if err != nil || string(out) != "lanyard-controller v1.2.3\n" {
+		t.Errorf("%q, %v", out, err)
 	}
 }
