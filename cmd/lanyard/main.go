@@ -32,13 +32,21 @@ func isTerminal(f *os.File) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
 }
 
+// version is set by the linker (-X main.version, see Makefile).
+//
+//nolint:gochecknoglobals // the linker knows nothing else.
+var version string
+
 func build() cli.Build {
 	b := cli.Build{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b
 	}
-	if info.Main.Version != "" {
+	switch {
+	case version != "":
+		b.Version = version
+	case info.Main.Version != "":
 		b.Version = info.Main.Version
 	}
 	for _, s := range info.Settings {
