@@ -33,8 +33,6 @@ func isTerminal(f *os.File) bool {
 }
 
 // version is set by the linker (-X main.version, see Makefile).
-//
-//nolint:gochecknoglobals // the linker knows nothing else.
 var version string
 
 func build() cli.Build {
