@@ -54,7 +54,7 @@ unit: ## run the unit tests of every module with the race detector
 
 .PHONY: e2e
 e2e: build bin/minio ## run the black-box tests: real API server, local cloud, real registry
-	@cd test/e2e && go test -count=1 -timeout 30m ./...
+	@cd test/e2e && go test -race -count=1 -timeout 30m ./...
 
 # MinIO's STS judges the same tokens as ours does. It is built from its module, as its makers document.
 bin/minio: test/e2e/minio/go.mod test/e2e/minio/go.sum
