@@ -15,7 +15,7 @@ func TestParseURL(t *testing.T) {
 		"oci://registry/a":                                                {"registry", "a"},
 		"oci://127.0.0.1:5000/a_b/c__d/e-f/g.h":                           {"127.0.0.1:5000", "a_b/c__d/e-f/g.h"},
 		"oci://[::1]:5000/a":                                              {"[::1]:5000", "a"},
-		"oci://registry.example/team/manifests/podinfo":                    {"registry.example", "team/manifests/podinfo"},
+		"oci://registry.example/team/manifests/podinfo":                   {"registry.example", "team/manifests/podinfo"},
 		"oci://docker.io/alpine":                                          {"docker.io", "library/alpine"},
 	} {
 		repo, err := oci.ParseURL(raw)
