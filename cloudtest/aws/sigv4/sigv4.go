@@ -28,7 +28,7 @@ const (
 	pastSkew   = 15 * time.Minute
 	futureSkew = 5 * time.Minute
 
-	// maxExpires is the longest life of a presigned request.
+	// maxExpires is the longest life that a presigned request may name.
 	maxExpires = 7 * 24 * time.Hour
 )
 
@@ -88,7 +88,8 @@ type Signature struct {
 	SecurityToken string
 	// Presigned is set if the signature is in the query.
 	Presigned bool
-	// Expires is how long a presigned request is good for.
+	// Expires is how long a presigned request is good for: what it says, and fifteen minutes at most, which is where every service but S3 ends it.
+	// Source: aws-iam-authenticator, pkg/token ("presigned STS urls are valid for 15 minutes after timestamp in x-amz-date").
 	Expires time.Duration
 
 	signature []byte
@@ -198,7 +199,7 @@ func parsePresigned(pairs []pair) (Signature, error) {
 		if err != nil || seconds < 0 || time.Duration(seconds) > maxExpires/time.Second {
 			return Signature{}, incomplete("X-Amz-Expires must be a number of seconds, at most 604800.")
 		}
-		s.Expires = time.Duration(seconds) * time.Second
+		s.Expires = min(s.Expires, time.Duration(seconds)*time.Second)
 	}
 	return s, s.fill(params["X-Amz-Credential"], params["X-Amz-SignedHeaders"], params["X-Amz-Signature"])
 }

@@ -148,6 +148,21 @@ func TestTimeMessages(t *testing.T) {
 	}
 }
 
+// TestPresignedLife holds that no presigned request outlives fifteen minutes, whatever it says.
+func TestPresignedLife(t *testing.T) {
+	for expires, want := range map[string]time.Duration{
+		"": 15 * time.Minute, "&X-Amz-Expires=60": time.Minute, "&X-Amz-Expires=0": 0, "&X-Amz-Expires=604800": 15 * time.Minute,
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		r.URL.RawQuery = "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=AKIDEXAMPLE/20150830/us-east-1/sts/aws4_request&X-Amz-Date=20150830T123600Z" +
+			"&X-Amz-SignedHeaders=host&X-Amz-Signature=" + strings.Repeat("0", 64) + expires
+		s, err := sigv4.Parse(r)
+		if err != nil || s.Expires != want {
+			t.Errorf("%q: good for %s, want %s (%v)", expires, s.Expires, want, err)
+		}
+	}
+}
+
 // sdkSigned is a request as the SDK signs it and as a server would see it.
 func sdkSigned(t *testing.T, ctx context.Context, method, path, query string, body []byte, header string) *http.Request {
 	t.Helper()
