@@ -143,6 +143,8 @@ func TestTokenMatrix(t *testing.T) {
 		}, outcome{"InvalidIdentityToken", 400}, "no such key"},
 		{"without subject", roleA, mint(oidc.Claims{"aud": audience}), outcome{"InvalidIdentityToken", 400}, "required"},
 		{"without expiry", roleA, mint(oidc.Claims{"sub": subjectA, "aud": audience, "exp": nil}), outcome{"InvalidIdentityToken", 400}, "exp is required"},
+		{"session tags", roleA, mint(oidc.Claims{"sub": subjectA, "aud": audience, "https://aws.amazon.com/tags": map[string]any{"principal_tags": map[string]any{"team": []string{"red"}}}}), outcome{"InvalidIdentityToken", 400}, "session tags"},
+		{"source identity", roleA, mint(oidc.Claims{"sub": subjectA, "aud": audience, "https://aws.amazon.com/source_identity": "bob"}), outcome{"InvalidIdentityToken", 400}, "source identity"},
 		{"none", roleA, func() (string, error) { return "", nil }, outcome{"ValidationError", 400}, "'webIdentityToken' failed to satisfy constraint"},
 		{"not a token", roleA, func() (string, error) { return "hello world", nil }, outcome{"InvalidIdentityToken", 400}, "not an acceptable JWT"},
 	}

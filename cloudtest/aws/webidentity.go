@@ -56,6 +56,9 @@ func (c *Cloud) assumeRoleWithWebIdentity(ctx context.Context, p *params, ep end
 		return nil, identityError("Incorrect token audience").
 			because(fmt.Sprintf("the token is for %q, the provider accepts %q", token.Audience, provider.ClientIDs))
 	}
+	if claim, ok := sessionClaim(token); ok {
+		return nil, identityError("The local cloud does not take session tags or a source identity from tokens").because("the token has the claim " + claim + ", which makes session tags or a source identity")
+	}
 	federated := federatedARN(req.role.partition, req.role.account, provider.URL)
 	role, refusal := c.trustWebIdentity(req, token, audience, federated)
 	if refusal != nil {
@@ -106,6 +109,18 @@ func audienceOf(t oidc.Token) (string, bool) {
 		return "", false
 	}
 	return t.Audience[0], true
+}
+
+// sessionClaim finds a claim for which AWS asks the trust policy for more than AssumeRoleWithWebIdentity: for sts:TagSession or sts:SetSourceIdentity.
+// Sources: IAM User Guide, "Pass session tags in AWS STS" and "Monitor and control actions taken with assumed roles".
+func sessionClaim(t oidc.Token) (string, bool) {
+	for claim := range t.Claims {
+		name, ok := strings.CutPrefix(claim, "https://aws.amazon.com/")
+		if ok && (name == "source_identity" || name == "tags" || strings.HasPrefix(name, "tags/")) {
+			return claim, true
+		}
+	}
+	return "", false
 }
 
 // trustWebIdentity asks the role's trust policy. That the role does not exist is not told.
