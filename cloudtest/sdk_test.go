@@ -3,6 +3,7 @@ package cloudtest_test
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -450,6 +451,32 @@ func TestTrustRevokedAtRunTime(t *testing.T) {
 	_, err = stsClient(w.Transport(), creds).GetCallerIdentity(t.Context(), nil)
 	if diff := cmp.Diff(outcome{"InvalidClientTokenId", 403}, outcomeOf(err)); diff != "" {
 		t.Errorf("session of a deleted and re-created role (-want +got):\n%s", diff)
+	}
+}
+
+// TestKeysOfEveryRequest holds that a deny by a condition key that AWS sets in every request denies.
+func TestKeysOfEveryRequest(t *testing.T) {
+	w := newWorld(t)
+	for _, condition := range []string{
+		`"DateGreaterThan":{"aws:CurrentTime":"2020-01-01T00:00:00Z"}`,
+		`"DateGreaterThan":{"aws:EpochTime":"1577836800"}`,
+		`"StringEquals":{"aws:RequestedRegion":"eu-west-1"}`,
+		`"Bool":{"aws:SecureTransport":"true"}`,
+	} {
+		deny := `{"Effect":"Deny","Principal":"*","Action":"sts:*","Condition":{` + condition + `}},{`
+		document := strings.Replace(string(trustPolicy(subjectA)), "{", "\x00", 1)
+		document = strings.Replace(strings.Replace(document, "{", deny, 1), "\x00", "{", 1)
+		if err := w.AWS().PutTrustPolicy(account, "tenant-a-ecr", json.RawMessage(document)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := assume(t.Context(), stsClient(w.Transport(), nil), roleA, w.mint(t, subjectA))
+		if diff := cmp.Diff(outcome{"AccessDenied", 403}, outcomeOf(err)); diff != "" {
+			t.Errorf("AssumeRoleWithWebIdentity, %s (-want +got):\n%s", condition, diff)
+		}
+		_, err = stsClient(w.Transport(), pusher()).AssumeRole(t.Context(), &sts.AssumeRoleInput{RoleArn: awssdk.String(roleA), RoleSessionName: awssdk.String("test")})
+		if last := w.Journal().Calls(journal.Filter{Operation: "AssumeRole"}); err == nil || len(last) == 0 || !strings.Contains(last[len(last)-1].Reason, "denies") {
+			t.Errorf("AssumeRole, %s: %v, %+v", condition, err, last)
+		}
 	}
 }
 

@@ -55,7 +55,7 @@ func (c *Cloud) assumeRole(who principal, p *params, ep endpoint, call *journal.
 			return nil, refusal
 		}
 	}
-	ctx := policy.Context{}
+	ctx := requestContext(ep, now)
 	ctx.Set("sts:RoleSessionName", req.name)
 	if externalID != "" {
 		ctx.Set("sts:ExternalId", externalID)

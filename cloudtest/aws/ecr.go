@@ -80,9 +80,7 @@ func (c *Cloud) getAuthorizationToken(r *http.Request, body []byte, ep endpoint,
 		actions = []string{"ecr-public:GetAuthorizationToken", "sts:GetServiceBearerToken"}
 	}
 	for _, action := range actions {
-		ctx := policy.Context{}
-		ctx.Set("aws:RequestedRegion", ep.region)
-		if v := c.authorize(who, action, "*", who.account, policy.Document{}, false, ctx); !v.allowed {
+		if v := c.authorize(who, action, "*", who.account, policy.Document{}, false, requestContext(ep, now)); !v.allowed {
 			return nil, refused(http.StatusBadRequest, "AccessDeniedException",
 				notAuthorized(who, action, "*", v)).because(v.reason)
 		}

@@ -4,6 +4,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
@@ -147,9 +148,6 @@ func (c *Cloud) authorize(p principal, action, resource, owner string, resourceP
 	if !ok {
 		return verdict{why: "because no identity-based policy allows the " + action + " action", reason: "the role or user was deleted"}
 	}
-	if ctx == nil {
-		ctx = policy.Context{}
-	}
 	c.principalContext(p, ctx)
 	req := policy.Request{Principal: p.names(), Action: action, Resource: resource, Context: ctx}
 	own := policy.EvaluateAll(identity, req)
@@ -216,12 +214,20 @@ func (c *Cloud) policiesOf(p principal) ([]policy.Document, bool) {
 	return docs, true
 }
 
+// requestContext holds the condition keys that every request has. Source: IAM User Guide, "AWS global condition context keys".
+func requestContext(ep endpoint, now time.Time) policy.Context {
+	ctx := policy.Context{}
+	ctx.Set("aws:SecureTransport", "true")
+	ctx.Set("aws:CurrentTime", now.UTC().Format(time.RFC3339))
+	ctx.Set("aws:EpochTime", strconv.FormatInt(now.Unix(), 10))
+	ctx.Set("aws:RequestedRegion", ep.region)
+	return ctx
+}
+
 // principalContext sets the condition keys that follow from the caller. Source: IAM User Guide, "AWS global condition context keys".
 func (c *Cloud) principalContext(p principal, ctx policy.Context) {
 	ctx.Set("aws:PrincipalAccount", p.account)
 	ctx.Set("aws:userid", p.id())
-	ctx.Set("aws:SecureTransport", "true")
-	ctx.Set("aws:CurrentTime", time.Now().UTC().Format(time.RFC3339))
 	if p.session == nil {
 		ctx.Set("aws:PrincipalType", "User")
 		ctx.Set("aws:PrincipalArn", p.userARN)

@@ -143,7 +143,7 @@ func (c *Cloud) serveRegistry(w http.ResponseWriter, r *http.Request, ep endpoin
 	case refusal == nil && !understood:
 		refusal = refused(http.StatusMethodNotAllowed, "UNSUPPORTED", "The operation is unsupported.")
 	case refusal == nil && !req.base:
-		refusal = c.authorizeRegistry(who, req, ep, call.Resource)
+		refusal = c.authorizeRegistry(who, req, ep, call.Resource, now)
 	}
 	if refusal != nil {
 		distribution{}.refuse(w, call, refusal)
@@ -182,7 +182,7 @@ func (c *Cloud) registryCaller(w http.ResponseWriter, r *http.Request, ep endpoi
 }
 
 // authorizeRegistry asks for each action, first of the caller's policies and the repository's and only then whether the repository exists.
-func (c *Cloud) authorizeRegistry(who principal, req registryRequest, ep endpoint, arn string) *apiError {
+func (c *Cloud) authorizeRegistry(who principal, req registryRequest, ep endpoint, arn string, now time.Time) *apiError {
 	c.mu.RLock()
 	var repo *repository
 	if a := c.accounts[ep.account]; a != nil {
@@ -194,10 +194,8 @@ func (c *Cloud) authorizeRegistry(who principal, req registryRequest, ep endpoin
 		resourcePolicy = repo.policy
 	}
 	for _, name := range req.actions {
-		ctx := policy.Context{}
-		ctx.Set("aws:RequestedRegion", ep.region)
 		action := "ecr:" + name
-		if v := c.authorize(who, action, arn, ep.account, resourcePolicy, false, ctx); !v.allowed {
+		if v := c.authorize(who, action, arn, ep.account, resourcePolicy, false, requestContext(ep, now)); !v.allowed {
 			return refused(http.StatusForbidden, "DENIED", notAuthorized(who, action, arn, v)).because(v.reason)
 		}
 	}
@@ -272,7 +270,7 @@ func (c *Cloud) servePublicRegistry(w http.ResponseWriter, r *http.Request, ep e
 		writeJSON(w, http.StatusOK, "application/json; charset=utf-8", struct{}{})
 		return
 	}
-	if refusal := c.authorizePublic(t.who, r, req, ep, call); refusal != nil {
+	if refusal := c.authorizePublic(t.who, r, req, ep, call, now); refusal != nil {
 		distribution{}.refuse(w, call, refusal)
 		return
 	}
@@ -299,7 +297,7 @@ func (c *Cloud) serveBearerToken(w http.ResponseWriter, r *http.Request, ep endp
 	writeJSON(w, http.StatusOK, "application/json; charset=utf-8", map[string]string{"token": password})
 }
 
-func (c *Cloud) authorizePublic(who principal, r *http.Request, req registryRequest, ep endpoint, call *journal.Call) *apiError {
+func (c *Cloud) authorizePublic(who principal, r *http.Request, req registryRequest, ep endpoint, call *journal.Call, now time.Time) *apiError {
 	alias, name, _ := strings.Cut(req.repository, "/")
 	c.mu.RLock()
 	owner := c.aliases[alias]
@@ -315,10 +313,8 @@ func (c *Cloud) authorizePublic(who principal, r *http.Request, req registryRequ
 			if who.account == "" {
 				return refused(http.StatusForbidden, "DENIED", "Not Authorized").because("the token is anonymous")
 			}
-			ctx := policy.Context{}
-			ctx.Set("aws:RequestedRegion", ep.region)
 			// No policy of the repository lets other accounts push: an owner other than the caller's account is refused.
-			if v := c.authorize(who, action, call.Resource, owner, policy.Document{}, false, ctx); !v.allowed {
+			if v := c.authorize(who, action, call.Resource, owner, policy.Document{}, false, requestContext(ep, now)); !v.allowed {
 				return refused(http.StatusForbidden, "DENIED", notAuthorized(who, action, call.Resource, v)).because(v.reason)
 			}
 		}

@@ -60,7 +60,7 @@ func (c *Cloud) assumeRoleWithWebIdentity(ctx context.Context, p *params, ep end
 		return nil, identityError("The local cloud does not take session tags or a source identity from tokens").because("the token has the claim " + claim + ", which makes session tags or a source identity")
 	}
 	federated := federatedARN(req.role.partition, req.role.account, provider.URL)
-	role, refusal := c.trustWebIdentity(req, token, audience, federated)
+	role, refusal := c.trustWebIdentity(req, token, audience, federated, requestContext(ep, now))
 	if refusal != nil {
 		return nil, refusal
 	}
@@ -124,7 +124,7 @@ func sessionClaim(t oidc.Token) (string, bool) {
 }
 
 // trustWebIdentity asks the role's trust policy. That the role does not exist is not told.
-func (c *Cloud) trustWebIdentity(req sessionRequest, token oidc.Token, audience, federated string) (role, *apiError) {
+func (c *Cloud) trustWebIdentity(req sessionRequest, token oidc.Token, audience, federated string, ctx policy.Context) (role, *apiError) {
 	const action = "sts:AssumeRoleWithWebIdentity"
 	denied := func(reason string) (role, *apiError) {
 		return role{}, refused(http.StatusForbidden, "AccessDenied", "Not authorized to perform "+action).because(reason)
@@ -134,7 +134,6 @@ func (c *Cloud) trustWebIdentity(req sessionRequest, token oidc.Token, audience,
 		return denied("there is no such role")
 	}
 	prefix := strings.TrimPrefix(token.Issuer, "https://")
-	ctx := policy.Context{}
 	ctx.Set(prefix+":sub", token.Subject)
 	ctx.Set(prefix+":aud", audience)
 	if token.AuthorizedParty != "" {
@@ -142,7 +141,6 @@ func (c *Cloud) trustWebIdentity(req sessionRequest, token oidc.Token, audience,
 	}
 	ctx.Set("sts:RoleSessionName", req.name)
 	ctx.Set("aws:FederatedProvider", federated)
-	ctx.Set("aws:SecureTransport", "true")
 	decision := r.trust.Evaluate(policy.Request{
 		Principal: policy.Principal{Federated: federated}, Action: action, Resource: req.arn, Context: ctx,
 	})

@@ -130,6 +130,9 @@ func parseConditions(path string, raw json.RawMessage) ([]condition, error) {
 			if !strings.Contains(key, ":") {
 				return nil, refuse(opPath, "%q is not a condition key: write prefix:name", key)
 			}
+			if !evaluated(c.key) {
+				return nil, refuse(opPath+"."+key, "this condition key is not evaluated here; a document that relies on it would be another than at AWS")
+			}
 			var err error
 			if c.values, err = conditionValues(opPath+"."+key, byKey[key]); err != nil {
 				return nil, err
@@ -143,6 +146,24 @@ func parseConditions(path string, raw json.RawMessage) ([]condition, error) {
 		}
 	}
 	return out, nil
+}
+
+// evaluated says whether a key, in lower case, has in a request here the value that it has at AWS. A key under an AWS service's own prefix that is not
+// evaluated would seem absent, and absence satisfies negated operators and IfExists and undoes a deny; keys under other prefixes are an issuer's.
+func evaluated(key string) bool {
+	prefix, _, _ := strings.Cut(key, ":")
+	switch prefix {
+	case "aws", "sts", "ecr", "ecr-public":
+	default:
+		return true
+	}
+	switch key {
+	case "aws:currenttime", "aws:epochtime", "aws:federatedprovider", "aws:principalaccount", "aws:principalarn", "aws:principaltype",
+		"aws:requestedregion", "aws:securetransport", "aws:sourceidentity", "aws:tagkeys", "aws:tokenissuetime", "aws:userid", "aws:username",
+		"sts:externalid", "sts:rolesessionname", "sts:sourceidentity", "sts:transitivetagkeys":
+		return true
+	}
+	return strings.HasPrefix(key, "aws:principaltag/") || strings.HasPrefix(key, "aws:requesttag/")
 }
 
 // conditionValues reads strings; IAM also takes bare booleans and numbers, as their text.
