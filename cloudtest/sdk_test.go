@@ -480,6 +480,25 @@ func TestKeysOfEveryRequest(t *testing.T) {
 	}
 }
 
+// TestOtherPartition holds that documents of another partition are refused, as IAM does.
+func TestOtherPartition(t *testing.T) {
+	w := newWorld(t)
+	foreign := json.RawMessage(strings.Replace(string(trustPolicy(subjectA)), "arn:aws:", "arn:aws-cn:", 1))
+	pull := json.RawMessage(strings.Replace(string(pullPolicy("a")), "arn:aws:", "arn:aws-cn:", 1))
+	resource := json.RawMessage(`{"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":{"AWS":"arn:aws-cn:iam::` + otherAccount + `:root"},"Action":"ecr:*"}}`)
+	for name, err := range map[string]error{
+		"trustPolicy":   w.AWS().PutTrustPolicy(account, "tenant-a-ecr", foreign),
+		"trustPolicy ":  w.AWS().PutRole(account, aws.Role{Name: "x", TrustPolicy: foreign}),
+		`policies["p"]`: w.AWS().PutUser(account, aws.User{Name: "x", Policies: map[string]json.RawMessage{"p": pull}}),
+		"policy":        w.AWS().PutRepository(account, aws.Repository{Region: region, Name: "xx", Policy: resource}),
+	} {
+		var refusal *aws.ConfigError
+		if !errors.As(err, &refusal) || refusal.Field != strings.TrimSpace(name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestParameters(t *testing.T) {
 	w := newWorld(t)
 	long := strings.Repeat("a", 65)

@@ -122,7 +122,7 @@ func (c *Cloud) AddAccount(a Account) error {
 	if !ok {
 		return invalid("partition", "%q is not a partition", a.Partition)
 	}
-	managed, err := parsePolicies("managedPolicies", a.ManagedPolicies)
+	managed, err := parsePolicies(part, "managedPolicies", a.ManagedPolicies)
 	if err != nil {
 		return err
 	}
@@ -301,9 +301,9 @@ func (c *Cloud) PutTrustPolicy(accountID, roleName string, document json.RawMess
 		if old == nil {
 			return fmt.Errorf("role %q: %w", roleName, ErrNotFound)
 		}
-		trust, err := policy.Parse(policy.Trust, document)
+		trust, err := parseDocument(policy.Trust, a.partition, "trustPolicy", document)
 		if err != nil {
-			return &ConfigError{Field: "trustPolicy", Err: err}
+			return err
 		}
 		changed := *old
 		changed.trust = trust

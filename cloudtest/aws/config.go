@@ -138,16 +138,28 @@ func checkName(field, name string) error {
 	return nil
 }
 
-func parsePolicies(field string, docs map[string]json.RawMessage) (map[string]policy.Document, error) {
+// parseDocument reads a document of an account in partition part.
+func parseDocument(kind policy.Kind, part partition, field string, raw json.RawMessage) (policy.Document, error) {
+	doc, err := policy.Parse(kind, raw)
+	if err == nil {
+		err = doc.CheckPartition(part.id)
+	}
+	if err != nil {
+		return policy.Document{}, &ConfigError{Field: field, Err: err}
+	}
+	return doc, nil
+}
+
+func parsePolicies(part partition, field string, docs map[string]json.RawMessage) (map[string]policy.Document, error) {
 	out := map[string]policy.Document{}
 	for name, raw := range docs {
 		at := field + "[" + strconv.Quote(name) + "]"
 		if name == "" {
 			return nil, invalid(at, "give the policy a name")
 		}
-		doc, err := policy.Parse(policy.Permissions, raw)
+		doc, err := parseDocument(policy.Permissions, part, at, raw)
 		if err != nil {
-			return nil, &ConfigError{Field: at, Err: err}
+			return nil, err
 		}
 		out[name] = doc
 	}
@@ -182,11 +194,11 @@ func (r Role) parse(accountID string, part partition) (*role, error) {
 	if r.MaxSessionDuration < 3600 || r.MaxSessionDuration > 43200 {
 		return nil, invalid("maxSessionDuration", "give 3600 to 43200 seconds")
 	}
-	trust, err := policy.Parse(policy.Trust, r.TrustPolicy)
+	trust, err := parseDocument(policy.Trust, part, "trustPolicy", r.TrustPolicy)
 	if err != nil {
-		return nil, &ConfigError{Field: "trustPolicy", Err: err}
+		return nil, err
 	}
-	policies, err := parsePolicies("policies", r.Policies)
+	policies, err := parsePolicies(part, "policies", r.Policies)
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +224,7 @@ func (u User) parse(accountID string, part partition) (*user, error) {
 			return nil, invalid(field+"secret", "give at least 16 characters")
 		}
 	}
-	policies, err := parsePolicies("policies", u.Policies)
+	policies, err := parsePolicies(part, "policies", u.Policies)
 	if err != nil {
 		return nil, err
 	}
@@ -231,9 +243,9 @@ func (r Repository) parse(part partition) (*repository, error) {
 	}
 	repo := &repository{key: repositoryKey{r.Region, r.Name}}
 	if len(r.Policy) > 0 {
-		doc, err := policy.Parse(policy.Resource, r.Policy)
+		doc, err := parseDocument(policy.Resource, part, "policy", r.Policy)
 		if err != nil {
-			return nil, &ConfigError{Field: "policy", Err: err}
+			return nil, err
 		}
 		repo.policy = doc
 	}

@@ -171,6 +171,9 @@ func (c *Cloud) sessionPolicies(s sessionRequest) ([]policy.Document, int, *apiE
 	size := 0
 	if s.policy != "" {
 		doc, err := policy.Parse(policy.Permissions, []byte(s.policy))
+		if err == nil {
+			err = doc.CheckPartition(s.role.partition)
+		}
 		if err != nil {
 			return nil, 0, refused(http.StatusBadRequest, "MalformedPolicyDocument", "The policy document is malformed: "+err.Error())
 		}

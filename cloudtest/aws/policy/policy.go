@@ -265,6 +265,26 @@ func parsePrincipals(path string, raw json.RawMessage) (principals, error) {
 	return p, nil
 }
 
+// CheckPartition refuses a document that names a principal or a resource of another partition than the one given, as IAM does: none can be there, so
+// that a statement about it would deny nobody. The error is an [*Error].
+func (d Document) CheckPartition(partition string) error {
+	for i, s := range d.statements {
+		path := "Statement[" + strconv.Itoa(i) + "]."
+		for _, named := range []struct {
+			element string
+			values  []string
+		}{{"Principal.AWS", s.principals.aws}, {"Principal.Federated", s.principals.federated}, {"Resource", s.resources}} {
+			for _, v := range named.values {
+				parts := strings.SplitN(v, ":", 3)
+				if len(parts) == 3 && parts[0] == "arn" && !glob(parts[1], partition) {
+					return refuse(path+named.element, "%q is of another partition: write arn:%s:…", v, partition)
+				}
+			}
+		}
+	}
+	return nil
+}
+
 func validAWSPrincipal(p string) bool {
 	if IsAccountID(p) {
 		return true

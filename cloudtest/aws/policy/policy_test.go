@@ -89,6 +89,32 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+// TestPartition: IAM refuses a document that names another partition; one that was stored would deny nobody.
+func TestPartition(t *testing.T) {
+	tests := []struct {
+		kind            policy.Kind
+		statement, path string
+	}{
+		{policy.Trust, `"Principal":{"AWS":"arn:aws-cn:iam::123456789123:root"}`, "Statement[0].Principal.AWS"},
+		{policy.Trust, `"Principal":{"AWS":["123456789123","arn:aws-us-gov:sts::123456789123:assumed-role/a/b"]}`, "Statement[0].Principal.AWS"},
+		{policy.Trust, `"Principal":{"Federated":"arn:aws-cn:iam::123456789123:oidc-provider/issuer.example"}`, "Statement[0].Principal.Federated"},
+		{policy.Permissions, `"Resource":["*","arn:aws-cn:ecr:*:*:*"]`, "Statement[0].Resource"},
+		{policy.Permissions, `"Resource":["*","arn:aws*:ecr:*:*:*","arn:*:ecr:*:*:*","arn:aws:ecr:*:*:*"]`, ""},
+		{policy.Resource, `"Principal":{"AWS":"arn:aws:iam::123456789123:root"}`, ""},
+		{policy.Trust, `"Principal":"*"`, ""},
+	}
+	for _, tt := range tests {
+		doc, err := policy.Parse(tt.kind, []byte(wrap(`"Effect":"Deny","Action":"sts:*",`+tt.statement)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var refusal *policy.Error
+		if err := doc.CheckPartition("aws"); errors.As(err, &refusal) != (tt.path != "") || refusal != nil && refusal.Path != tt.path {
+			t.Errorf("%s: %v, want path %q", tt.statement, err, tt.path)
+		}
+	}
+}
+
 const repo = "arn:aws:ecr:eu-west-1:123456789123:repository/tenant-a/app"
 
 func TestPermissions(t *testing.T) {
