@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -159,10 +161,31 @@ func ReadCloud(ctx context.Context, dir string) (CloudState, error) {
 	if err := json.Unmarshal(data, &s); err != nil {
 		return CloudState{}, fmt.Errorf("read the cloud's address in %s: %w", filepath.Join(dir, stateName), err)
 	}
-	if _, err := (&cloudtest.Admin{URL: s.ProxyURL}).CAPEM(ctx); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	// A port that a crashed cloud had may be another program's by now.
+	here, err := (&cloudtest.Admin{URL: s.ProxyURL}).CAPEM(ctx)
+	if err == nil {
+		err = s.checkCA(here)
+	}
+	if err != nil {
 		return CloudState{}, fmt.Errorf("folder %s: %w (it was at %s); start it again with lanyard up or lanyard cloud", dir, ErrNoCloud, s.ProxyURL)
 	}
 	return s, nil
+}
+
+// answerTimeout bounds the answer of a cloud on this machine.
+const answerTimeout = 10 * time.Second
+
+func (s CloudState) checkCA(pem []byte) error {
+	noted, err := os.ReadFile(s.CAFile)
+	if err != nil {
+		return fmt.Errorf("read the cloud's CA: %w", err)
+	}
+	if !bytes.Equal(pem, noted) {
+		return errors.New("what answers there has another CA")
+	}
+	return nil
 }
 
 func (s CloudState) write(path string) error {

@@ -90,7 +90,7 @@ func (w *World) StartController(ctx context.Context, o ControllerOptions) (*Cont
 	if !ok {
 		return nil, fmt.Errorf("the chart has no StatefulSet %s; install it first", o.StatefulSet)
 	}
-	dir := w.folder.join("controllers", o.Name)
+	dir := w.folder.join(controllersName, o.Name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the controller's folder: %w", err)
 	}

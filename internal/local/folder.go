@@ -18,6 +18,9 @@ const (
 	stateName   = "cloud.json"
 	caName      = "cloud-ca.pem"
 	clusterName = "cluster"
+
+	controllersName = "controllers"
+	artifactsName   = "artifacts"
 )
 
 // stopGrace is what a control plane whose owner was killed has to end: its own ten seconds and some.
@@ -37,7 +40,7 @@ type folder struct {
 }
 
 // claim takes a folder and empties it of what a former world left there, which may have crashed. It never removes anything
-// from a folder that holds other files.
+// from a folder that holds other files, whether or not a world ran there.
 func claim(ctx context.Context, path string) (*folder, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -108,10 +111,25 @@ func (f *folder) awaitCluster(ctx context.Context) error {
 	return nil
 }
 
+// ours says whether a world makes a file or folder of this name.
+func ours(name string) bool {
+	switch name {
+	case lockName, stateName, caName, clusterName, controllersName, artifactsName:
+		return true
+	}
+	// Logs, and what a crash left half written.
+	return strings.HasSuffix(name, ".log") || strings.HasPrefix(name, "."+stateName+"-") || name == caName+".tmp"
+}
+
 func (f *folder) empty() error {
 	entries, err := os.ReadDir(f.path)
 	if err != nil {
 		return fmt.Errorf("read the folder: %w", err)
+	}
+	for _, e := range entries {
+		if !ours(e.Name()) {
+			return fmt.Errorf("folder %s %w: %q; move that away, or name another folder with --dir", f.path, ErrForeign, e.Name())
+		}
 	}
 	for _, e := range entries {
 		if e.Name() == lockName {

@@ -107,7 +107,7 @@ func (w *World) PushAll(ctx context.Context, files fs.FS, tag string) ([]Push, e
 	if err != nil {
 		return nil, fmt.Errorf("list the artifacts: %w", err)
 	}
-	root := w.folder.join("artifacts")
+	root := w.folder.join(artifactsName)
 	if err := os.RemoveAll(root); err != nil {
 		return nil, fmt.Errorf("unpack the artifacts: %w", err)
 	}
@@ -116,7 +116,7 @@ func (w *World) PushAll(ctx context.Context, files fs.FS, tag string) ([]Push, e
 	}
 	var pushed []Push
 	for _, e := range entries {
-		p := Push{Repository: e.Name() + "/app", Tag: tag, Path: w.folder.join("artifacts", e.Name())}
+		p := Push{Repository: e.Name() + "/app", Tag: tag, Path: w.folder.join(artifactsName, e.Name())}
 		if _, err := w.Push(ctx, p); err != nil {
 			return nil, err
 		}

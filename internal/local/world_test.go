@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -62,6 +63,37 @@ func TestClaim(t *testing.T) {
 		if read(t, precious) != "x" {
 			t.Error("changed it")
 		}
+	})
+	t.Run("refuses what somebody put beside a former world's files, and keeps it", func(t *testing.T) {
+		dir := t.TempDir()
+		c, err := StartCloud(t.Context(), CloudOptions{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		precious := filepath.Join(dir, "cloud.yaml")
+		if err := os.WriteFile(precious, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if f, err := claim(t.Context(), dir); !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), "cloud.yaml") {
+			t.Errorf("got %v", err)
+			if err == nil {
+				f.release()
+			}
+		}
+		if _, err := os.Stat(precious); err != nil {
+			t.Error("removed it")
+		}
+		if err := os.Remove(precious); err != nil {
+			t.Fatal(err)
+		}
+		f, err := claim(t.Context(), dir) // the refusal gave the folder back
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.release()
 	})
 	t.Run("refuses a folder in use, and says by whom", func(t *testing.T) {
 		dir := t.TempDir()
@@ -254,6 +286,29 @@ func TestCloudState(t *testing.T) {
 	}
 	if _, err := ReadCloud(t.Context(), dir); !errors.Is(err, ErrNoCloud) {
 		t.Errorf("after a crash: %v", err)
+	}
+}
+
+// TestReadCloudOfAnother holds that what answers at a noted address must be the cloud that noted it.
+func TestReadCloudOfAnother(t *testing.T) {
+	dir := t.TempDir()
+	c, err := StartCloud(t.Context(), CloudOptions{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Stop()
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }))
+	defer other.Close()
+	state, err := ReadCloud(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state.ProxyURL = other.URL
+	if err := state.write(filepath.Join(dir, stateName)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadCloud(t.Context(), dir); !errors.Is(err, ErrNoCloud) {
+		t.Errorf("got %v", err)
 	}
 }
 
