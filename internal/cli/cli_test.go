@@ -399,6 +399,20 @@ func TestCalls(t *testing.T) {
 	golden(t, "calls.golden", out.Bytes())
 }
 
+// TestCallsWidth holds that the subject of a token that nobody verified does not push the columns of other calls off the screen.
+func TestCallsWidth(t *testing.T) {
+	var out bytes.Buffer
+	calls := []journal.Call{{Service: "sts", Subject: strings.Repeat("x", 2048), Status: 400, Code: "InvalidIdentityToken"}, {Service: "sts", Status: 200}}
+	if err := writeCalls(&out, calls, true); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		if len(line) > 300 {
+			t.Errorf("a line has %d bytes", len(line))
+		}
+	}
+}
+
 // TestProgress holds that a counter is one line on a terminal, and that every other line begins at the line's begin.
 func TestProgress(t *testing.T) {
 	for name, terminal := range map[string]bool{"terminal": true, "plain": false} {

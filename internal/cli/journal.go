@@ -109,6 +109,9 @@ func watchCalls(ctx context.Context, w io.Writer, admin *cloudtest.Admin, filter
 	}
 }
 
+// maxCell bounds what a caller can make of a column that others stand behind, in runes; the formats json and yaml shorten nothing.
+const maxCell = 80
+
 // callFormat fixes the columns' widths in a table that grows, so that later lines stand under earlier ones.
 const callFormat = "%s\t%-36s\t%-52s\t%-22s\t%s\n"
 
@@ -122,10 +125,12 @@ func writeCalls(w io.Writer, calls []journal.Call, titles bool) error {
 		if !c.Granted() {
 			verdict = strings.TrimSpace(fmt.Sprintf("%d %s", c.Status, c.Code))
 		}
-		_, _ = fmt.Fprintf(t, callFormat, c.Time.Format("15:04:05.000"), report.Plain(callName(c)), report.Plain(caller(c)), report.Plain(verdict), report.Plain(about(c)))
+		_, _ = fmt.Fprintf(t, callFormat, c.Time.Format("15:04:05.000"), cell(callName(c)), cell(caller(c)), report.Plain(verdict), report.Plain(about(c)))
 	}
 	return t.Flush()
 }
+
+func cell(s string) string { return report.Shorten(report.Plain(s), maxCell) }
 
 func callName(c journal.Call) string {
 	service := c.Service

@@ -186,6 +186,24 @@ func TestTable(t *testing.T) {
 	})
 }
 
+// TestTableWidth holds that what a tenant writes does not push the columns of others off the screen.
+func TestTableWidth(t *testing.T) {
+	long := strings.Repeat("x", 100_000)
+	for _, value := range []string{long, report.ExpectRefused + long} {
+		o := repository("tenant-c", "mistaken", "sa", pulled(), as("tenant-c"), expect(value))
+		other := repository("tenant-a", "plain", "sa", pulled(), as("role"))
+		var out bytes.Buffer
+		if err := report.Table(&out, []report.Row{report.Of(&o), report.Of(&other)}, false); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(out.String()) {
+			if len(line) > 300 {
+				t.Errorf("a line has %d bytes", len(line))
+			}
+		}
+	}
+}
+
 // TestCapabilityStaysInside holds that the key to an artifact is in no row.
 func TestCapabilityStaysInside(t *testing.T) {
 	var out bytes.Buffer

@@ -11,6 +11,9 @@ import (
 	"github.com/lanyard-dev/lanyard/examples"
 )
 
+// maxExpected is the length of the column EXPECTED, in runes, where the table is not wide. A reason that can come is shorter.
+const maxExpected = 40
+
 // maxWhy is the length of the column WHY, in runes, where the table is not wide.
 const maxWhy = 80
 
@@ -29,7 +32,7 @@ func Table(w io.Writer, rows []Row, wide bool) error {
 	for _, r := range rows {
 		cells := []string{r.Namespace, r.Name, r.identity(wide), r.result(wide)}
 		if expectations {
-			cells = append(cells, r.expected())
+			cells = append(cells, r.expected(wide))
 		}
 		line(t, append(cells, r.why(wide)))
 	}
@@ -106,14 +109,16 @@ func ShortRevision(revision string) string {
 	return digest
 }
 
-func (r Row) expected() string {
+func (r Row) expected(wide bool) string {
 	switch {
 	case r.AsExpected == nil:
 		return "-"
 	case *r.AsExpected:
 		return "yes"
-	default:
+	case wide:
 		return "NO: " + r.Expected
+	default:
+		return Shorten("NO: "+r.Expected, maxExpected)
 	}
 }
 
@@ -128,9 +133,13 @@ func (r Row) why(wide bool) string {
 	if wide {
 		return why
 	}
-	runes := []rune(why)
-	if len(runes) > maxWhy {
-		return string(runes[:maxWhy-1]) + "…"
+	return Shorten(why, maxWhy)
+}
+
+// Shorten cuts a text to at most n runes, the last of which then is an ellipsis.
+func Shorten(s string, n int) string {
+	if runes := []rune(s); len(runes) > n {
+		return string(runes[:n-1]) + "…"
 	}
-	return why
+	return s
 }
