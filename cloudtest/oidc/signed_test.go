@@ -1,0 +1,73 @@
+package oidc_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+)
+
+// TestSignedOddities holds that a token that its issuer did sign, but that two readers could read in two ways, is not accepted, and that neither is
+// one whose key the issuer published with its private part.
+func TestSignedOddities(t *testing.T) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const issuer = "https://issuer.example"
+	h := func(key jose.JSONWebKey) hosts {
+		mux := http.NewServeMux()
+		mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":"%s/keys"}`, issuer, issuer)
+		})
+		mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
+			_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key}})
+		})
+		return hosts{"issuer.example": mux}
+	}
+	public := h(jose.JSONWebKey{Key: private.Public(), KeyID: "k"})
+	exp := time.Now().Add(time.Hour).Unix()
+	for name, tt := range map[string]struct {
+		hosts           hosts
+		headers, claims string
+		want            error
+	}{
+		"good":               {public, "", `"sub":"s"`, nil},
+		"subject twice":      {public, "", `"sub":"s","sub":"t"`, oidc.ErrMalformed},
+		"subject's case":     {public, "", `"Sub":"s"`, oidc.ErrMalformed},
+		"expiry twice":       {public, "", fmt.Sprintf(`"sub":"s","exp":%d`, exp+1), oidc.ErrMalformed},
+		"subject as a list":  {public, "", `"sub":["s"]`, oidc.ErrMalformed},
+		"subject is null":    {public, "", `"sub":null`, oidc.ErrMalformed},
+		"critical extension": {public, "x", `"sub":"s"`, oidc.ErrSignature},
+		"private key":        {h(jose.JSONWebKey{Key: private, KeyID: "k"}), "", `"sub":"s"`, oidc.ErrKey},
+	} {
+		o := (&jose.SignerOptions{}).WithHeader("kid", "k")
+		if tt.headers != "" {
+			o = o.WithCritical(tt.headers).WithHeader(jose.HeaderKey(tt.headers), true)
+		}
+		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: private}, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		signed, err := signer.Sign(fmt.Appendf(nil, `{"iss":%q,"aud":"a","exp":%d,%s}`, issuer, exp, tt.claims))
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := signed.CompactSerialize()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := verify(t, tt.hosts, raw); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", name, err, tt.want)
+		}
+	}
+}
