@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -210,7 +211,11 @@ func (c *call) prove(ctx context.Context, request *Request) (Proof, error) {
 				Err: fmt.Errorf("provider %s names no audience", request.Key.Provider),
 			}
 		}
-		proof, err = c.Prover.Prove(ctx, request.Account, ProofRequest{Audience: audience, Lifetime: ProofLifetime})
+		asked := ProofRequest{Audience: audience, Lifetime: ProofLifetime}
+		if p, ok := c.provider.(ProofProvider); ok {
+			asked.Lifetime = cmp.Or(p.GetProofLifetime(request), ProofLifetime)
+		}
+		proof, err = c.Prover.Prove(ctx, request.Account, asked)
 		return err
 	})
 	return proof, err

@@ -41,6 +41,13 @@ type RegistryProvider interface {
 	NewRegistryToken(ctx context.Context, token Token, request *Request) (*RegistryCredentials, error)
 }
 
+// ProofProvider is a [Provider] some of whose tokens cannot outlive the proof they were issued for.
+type ProofProvider interface {
+	Provider
+	// GetProofLifetime is how long the proof of this request must be valid; zero means [ProofLifetime].
+	GetProofLifetime(request *Request) time.Duration
+}
+
 // Target is the part of a [Key] that comes from the options.
 type Target struct {
 	// Image is the part of the image repository that decides the credentials; empty when no repository was asked for.

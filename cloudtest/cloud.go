@@ -39,6 +39,7 @@ type Cloud struct {
 	journal   *journal.Journal
 	faults    *fault.Set
 	aws       *aws.Cloud
+	parts     []part // all clouds
 
 	inner  *http.Server // serves the hosts, behind TLS
 	conns  *connQueue   // what inner accepts
@@ -72,6 +73,7 @@ func New(cfg Config) (*Cloud, error) {
 	if c.aws, err = aws.New(cfg.AWS, c.Transport(), c.faults); err != nil {
 		return nil, fmt.Errorf("cloudtest: %w", err)
 	}
+	c.parts = []part{c.aws}
 	if err := c.faults.SetQuotas(cfg.Quotas); err != nil {
 		return nil, fmt.Errorf("cloudtest: %w", err)
 	}
@@ -125,7 +127,7 @@ func (c *Cloud) Handle(host string, h http.Handler) error {
 	switch {
 	case len(host) > 253 || !hostPattern().MatchString(host) || net.ParseIP(host) != nil:
 		return &HostError{Host: host, Fix: "give a DNS name in lower case with at least one dot, without port"}
-	case c.aws.Owns(host):
+	case c.owner(host) != nil:
 		return &HostError{Host: host, Fix: "the cloud answers for it itself"}
 	}
 	c.mu.Lock()
@@ -154,8 +156,26 @@ func (c *Cloud) PutIssuer(s oidc.Static) error {
 	return c.Handle(u.Host, h)
 }
 
+// part is one of the clouds.
+type part interface {
+	// Owns says whether the part answers for a host, a DNS name in lower case without port.
+	Owns(host string) bool
+	// ServeCall answers a request to such a host and fills in what the journal is to say, before it writes the answer.
+	ServeCall(w http.ResponseWriter, r *http.Request, call *journal.Call)
+}
+
+// owner is the part that answers for a host, or nil.
+func (c *Cloud) owner(host string) part {
+	for _, p := range c.parts {
+		if p.Owns(host) {
+			return p
+		}
+	}
+	return nil
+}
+
 // knows says whether the cloud answers for a host.
-func (c *Cloud) knows(host string) bool { return c.handler(host) != nil || c.aws.Owns(host) }
+func (c *Cloud) knows(host string) bool { return c.handler(host) != nil || c.owner(host) != nil }
 
 func (c *Cloud) handler(host string) http.Handler {
 	c.mu.RLock()
@@ -219,12 +239,13 @@ func (c *Cloud) serveHost(w http.ResponseWriter, r *http.Request) {
 		c.serveHandler(rec, r, h, &call)
 		return
 	}
-	if !c.aws.Owns(call.Host) {
+	owner := c.owner(call.Host)
+	if owner == nil {
 		call.Service, call.Code, call.Reason = journal.ServiceProxy, "UnknownHost", refusal(call.Host)
 		http.Error(rec, call.Reason, http.StatusMisdirectedRequest)
 		return
 	}
-	c.aws.ServeCall(rec, r, &call)
+	owner.ServeCall(rec, r, &call)
 }
 
 // serveHandler lets a handed-in handler answer, under the faults that are in force.
