@@ -70,6 +70,10 @@ fuzz: ## fuzz every target for FUZZTIME inputs (50000x) or seconds (30s)
 bench: bin/controlplane ## measure the library beside Flux's: case, ours, flux, ratio
 	@cd bench && go run . -controlplane ../bin/controlplane
 
+.PHONY: scale
+scale: build ## measure one controller with 100, 1,000 and 10,000 objects (half an hour and more)
+	@cd bench && go run ./scale -controlplane ../bin/controlplane -controller ../bin/lanyard-controller
+
 ##@ Change
 .PHONY: generate
 generate: ## write generated files: deepcopy functions, CRDs, golden files
