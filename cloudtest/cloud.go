@@ -263,6 +263,9 @@ func (c *Cloud) serveHandler(w http.ResponseWriter, r *http.Request, h http.Hand
 	}
 	call.Fault = effect.ID
 	fail := func(status int) {
+		if after := effect.RetryAfterHeader(); after != "" {
+			w.Header().Set("Retry-After", after)
+		}
 		call.Code, call.Reason = http.StatusText(status), "an injected fault"
 		http.Error(w, http.StatusText(status), status)
 	}

@@ -56,6 +56,8 @@ type Fault struct {
 	Delay time.Duration
 	// Skew is added to the service's clock. Only with Kind [Skew].
 	Skew time.Duration
+	// RetryAfter is how long the answer asks the caller to wait, in whole seconds; none if 0. Only with Kind [Throttle] or [Unavailable].
+	RetryAfter time.Duration
 	// Count is the number of calls that are hit before the fault ends; 0 means until it is removed.
 	Count int
 }
@@ -68,7 +70,9 @@ type wireFault struct {
 	Kind      Kind   `json:"kind"`
 	Delay     string `json:"delay,omitempty"`
 	Skew      string `json:"skew,omitempty"`
-	Count     int    `json:"count,omitempty"`
+	// RetryAfter is a duration, not a number of seconds as in the header.
+	RetryAfter string `json:"retryAfter,omitempty"`
+	Count      int    `json:"count,omitempty"`
 }
 
 // MarshalJSON writes durations as strings.
@@ -79,6 +83,9 @@ func (f Fault) MarshalJSON() ([]byte, error) {
 	}
 	if f.Skew != 0 {
 		w.Skew = f.Skew.String()
+	}
+	if f.RetryAfter != 0 {
+		w.RetryAfter = f.RetryAfter.String()
 	}
 	return json.Marshal(w)
 }
@@ -92,10 +99,22 @@ func (f *Fault) UnmarshalJSON(data []byte) error {
 		return fmt.Errorf("fault: %w", err)
 	}
 	out := Fault{ID: w.ID, Host: w.Host, Service: w.Service, Operation: w.Operation, Kind: w.Kind, Count: w.Count}
-	for _, d := range []struct {
-		name, text string
-		to         *time.Duration
-	}{{"delay", w.Delay, &out.Delay}, {"skew", w.Skew, &out.Skew}} {
+	err := parseDurations(
+		durationField{"delay", w.Delay, &out.Delay}, durationField{"skew", w.Skew, &out.Skew}, durationField{"retryAfter", w.RetryAfter, &out.RetryAfter})
+	if err != nil {
+		return err
+	}
+	*f = out
+	return nil
+}
+
+type durationField struct {
+	name, text string
+	to         *time.Duration
+}
+
+func parseDurations(fields ...durationField) error {
+	for _, d := range fields {
 		if d.text == "" {
 			continue
 		}
@@ -105,7 +124,6 @@ func (f *Fault) UnmarshalJSON(data []byte) error {
 		}
 		*d.to = v
 	}
-	*f = out
 	return nil
 }
 
@@ -132,11 +150,16 @@ func (f Fault) validate() error {
 		return &Error{Field: "skew", Fix: "give it with kind skew, and only there"}
 	case f.Kind == Refuse && (f.Host == "" || f.Service != "" || f.Operation != ""):
 		return &Error{Field: "host", Fix: "kind refuse matches by host only: give host, leave service and operation out"}
+	case !validRetryAfter(f.RetryAfter) || (f.RetryAfter != 0 && f.Kind != Throttle && f.Kind != Unavailable):
+		return &Error{Field: "retryAfter", Fix: "give whole seconds, and only with kind throttle or unavailable"}
 	case f.Count < 0:
 		return &Error{Field: "count", Fix: "give 0 or a positive number"}
 	}
 	return nil
 }
+
+// validRetryAfter says whether a header can say it. Source: RFC 9110 §10.2.3, delay-seconds.
+func validRetryAfter(d time.Duration) bool { return d >= 0 && d%time.Second == 0 }
 
 func (f Fault) hits(host, service, operation string) bool {
 	return (f.Host == "" || f.Host == host) && (f.Service == "" || f.Service == service) && (f.Operation == "" || f.Operation == operation)
@@ -151,6 +174,42 @@ type Quota struct {
 	PerSecond float64 `json:"perSecond"`
 	// Burst is how many calls may come at once; default: PerSecond, at least 1.
 	Burst int `json:"burst,omitempty"`
+	// RetryAfter is how long the answer to a call above the rate asks its caller to wait, in whole seconds; none if 0.
+	RetryAfter time.Duration `json:"-"`
+}
+
+// wireQuota is a Quota without methods, and its duration as text.
+type wireQuota struct {
+	plainQuota
+
+	RetryAfter string `json:"retryAfter,omitempty"`
+}
+
+type plainQuota Quota
+
+// MarshalJSON writes the duration as a string.
+func (q Quota) MarshalJSON() ([]byte, error) {
+	w := wireQuota{plainQuota: plainQuota(q)}
+	if q.RetryAfter != 0 {
+		w.RetryAfter = q.RetryAfter.String()
+	}
+	return json.Marshal(w)
+}
+
+// UnmarshalJSON reads the duration from a string. An unknown field is an error.
+func (q *Quota) UnmarshalJSON(data []byte) error {
+	var w wireQuota
+	dec := json.NewDecoder(strings.NewReader(string(data)))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&w); err != nil {
+		return fmt.Errorf("quota: %w", err)
+	}
+	out := Quota(w.plainQuota)
+	if err := parseDurations(durationField{"retryAfter", w.RetryAfter, &out.RetryAfter}); err != nil {
+		return err
+	}
+	*q = out
+	return nil
 }
 
 type bucket struct {
@@ -181,6 +240,16 @@ type Effect struct {
 	Delay time.Duration
 	// Skew is what to add to the clock.
 	Skew time.Duration
+	// RetryAfter is how long the answer asks the caller to wait; 0 if it does not say.
+	RetryAfter time.Duration
+}
+
+// RetryAfterHeader is the value of the header Retry-After, in seconds; empty if the answer has none. Source: RFC 9110 §10.2.3.
+func (e Effect) RetryAfterHeader() string {
+	if e.RetryAfter <= 0 {
+		return ""
+	}
+	return strconv.FormatInt(int64(e.RetryAfter/time.Second), 10)
 }
 
 // Wait waits for the effect's delay, or returns the context's error when the caller goes away.
@@ -261,6 +330,8 @@ func (s *Set) SetQuotas(quotas []Quota) error {
 			return &Error{Field: field + "service", Fix: "name the service to throttle"}
 		case !(q.PerSecond > 0): // written so that NaN is refused too
 			return &Error{Field: field + "perSecond", Fix: "give a positive rate"}
+		case !validRetryAfter(q.RetryAfter):
+			return &Error{Field: field + "retryAfter", Fix: "give whole seconds"}
 		case q.Burst < 0:
 			return &Error{Field: field + "burst", Fix: "give 0 or a positive number"}
 		case q.Burst == 0:
@@ -291,7 +362,7 @@ func (s *Set) Take(host, service, operation string) Effect {
 		e.Delay += f.Delay
 		e.Skew += f.Skew
 		if failing {
-			e.Kind, e.ID = f.Kind, f.ID
+			e.Kind, e.ID, e.RetryAfter = f.Kind, f.ID, f.RetryAfter
 		}
 		f.count()
 	}
@@ -301,7 +372,7 @@ func (s *Set) Take(host, service, operation string) Effect {
 			continue
 		}
 		if !b.take(time.Now()) && e.Kind == None {
-			e.Kind, e.ID = Throttle, "quota"
+			e.Kind, e.ID, e.RetryAfter = Throttle, "quota", b.RetryAfter
 		}
 	}
 	return e

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +22,11 @@ func TestAddRefuses(t *testing.T) {
 		"skew":  {{Kind: fault.Skew}, {Kind: fault.Drop, Skew: 1}},
 		"host":  {{Kind: fault.Refuse}, {Kind: fault.Refuse, Host: "h", Service: "sts"}, {Kind: fault.Refuse, Host: "h", Operation: "o"}},
 		"count": {{Kind: fault.Drop, Count: -1}},
+		"retryAfter": {
+			{Kind: fault.Throttle, RetryAfter: -time.Second},
+			{Kind: fault.Throttle, RetryAfter: time.Millisecond},
+			{Kind: fault.Drop, RetryAfter: time.Second},
+		},
 	} {
 		for _, f := range faults {
 			var s fault.Set
@@ -37,7 +43,7 @@ func TestAddRefuses(t *testing.T) {
 	if _, err := s.Add(fault.Fault{ID: "a", Kind: fault.Drop}); err == nil {
 		t.Error("an ID was given twice")
 	}
-	for _, q := range []fault.Quota{{PerSecond: 1}, {Service: "sts"}, {Service: "sts", PerSecond: -1}, {Service: "sts", PerSecond: math.NaN()}, {Service: "sts", PerSecond: 1, Burst: -1}} {
+	for _, q := range []fault.Quota{{PerSecond: 1}, {Service: "sts"}, {Service: "sts", PerSecond: -1}, {Service: "sts", PerSecond: math.NaN()}, {Service: "sts", PerSecond: 1, Burst: -1}, {Service: "sts", PerSecond: 1, RetryAfter: 1}} {
 		var refusal *fault.Error
 		if err := s.SetQuotas([]fault.Quota{q}); !errors.As(err, &refusal) {
 			t.Errorf("%+v: %v", q, err)
@@ -143,6 +149,43 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(f, back); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	var s fault.Set
+	var f fault.Fault
+	if err := json.Unmarshal([]byte(`{"service":"entra","kind":"throttle","retryAfter":"7s","count":1}`), &f); err != nil {
+		t.Fatal(err)
+	}
+	var q fault.Quota
+	if err := json.Unmarshal([]byte(`{"service":"entra","perSecond":0.001,"burst":1,"retryAfter":"1m0s"}`), &q); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []any{f, q} {
+		written, err := json.Marshal(v)
+		if err != nil || !strings.Contains(string(written), `"retryAfter":"`) {
+			t.Errorf("%s: %v", written, err)
+		}
+	}
+	for _, bad := range []string{`{"service":"a","perSecond":1,"retryAfter":"soon"}`, `{"service":"a","perSecond":1,"retryafterwards":"1s"}`} {
+		if err := json.Unmarshal([]byte(bad), new(fault.Quota)); err == nil {
+			t.Errorf("%s was read", bad)
+		}
+	}
+	if _, err := s.Add(f); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SetQuotas([]fault.Quota{q}); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for range 3 {
+		e := s.Take("h", "entra", "o")
+		got = append(got, e.ID+" "+e.RetryAfterHeader())
+	}
+	if diff := cmp.Diff([]string{"fault-1 7", "quota 60", "quota 60"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -160,14 +160,23 @@ func (i *Issuer) sign(key signingKey, claims Claims) (string, error) {
 	return raw, nil
 }
 
-// JWKS is the issuer's published key set, as JSON.
-func (i *Issuer) JWKS() []byte {
+func (i *Issuer) keySet() *jose.JSONWebKeySet {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	var set jose.JSONWebKeySet
 	for _, k := range i.keys {
 		set.Keys = append(set.Keys, jose.JSONWebKey{Key: k.private.Public(), KeyID: k.id, Algorithm: string(i.algorithm), Use: "sig"})
 	}
+	return &set
+}
+
+// CheckSignature checks that t is signed by one of the keys that the issuer publishes, for a service that is issuer and receiver in one. Issuer and
+// time are the caller's to check. The error wraps [ErrKey], [ErrSignature] or [ErrMalformed].
+func (i *Issuer) CheckSignature(t Token) error { return t.checkSignature(i.keySet()) }
+
+// JWKS is the issuer's published key set, as JSON.
+func (i *Issuer) JWKS() []byte {
+	set := i.keySet()
 	body, err := json.Marshal(set)
 	if err != nil {
 		panic("oidc: a public key cannot fail to marshal: " + err.Error())

@@ -71,3 +71,61 @@ func TestSignedOddities(t *testing.T) {
 		}
 	}
 }
+
+// TestIssuerChecksItsOwn holds that an issuer knows its own signatures, also of a key that was rotated away from, and nobody else's.
+func TestIssuerChecksItsOwn(t *testing.T) {
+	issuer, err := oidc.NewIssuer("https://issuer.example", oidc.RS256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := oidc.NewIssuer("https://issuer.example", oidc.ES256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := oidc.Claims{"sub": "s", "aud": "a"}
+	read := func(mint func(oidc.Claims) (string, error)) oidc.Token {
+		t.Helper()
+		raw, err := mint(claims)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token, err := oidc.Read(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	own := read(issuer.Mint)
+	if own.Algorithm != "RS256" {
+		t.Errorf("algorithm %q", own.Algorithm)
+	}
+	if err := issuer.Rotate(false); err != nil {
+		t.Fatal(err)
+	}
+	if err := issuer.CheckSignature(own); err != nil {
+		t.Errorf("own token: %v", err)
+	}
+	for name, tt := range map[string]struct {
+		token oidc.Token
+		want  error
+	}{
+		"forged":      {read(issuer.Forge), oidc.ErrSignature},
+		"another's":   {read(other.Mint), oidc.ErrKey},
+		"none at all": {oidc.Token{}, oidc.ErrMalformed},
+	} {
+		if err := issuer.CheckSignature(tt.token); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", name, err, tt.want)
+		}
+	}
+	if err := issuer.Rotate(true); err != nil {
+		t.Fatal(err)
+	}
+	if err := issuer.CheckSignature(own); !errors.Is(err, oidc.ErrKey) {
+		t.Errorf("with a retired key: %v", err)
+	}
+	for offset, want := range map[time.Duration]error{0: nil, 61 * time.Minute: oidc.ErrExpired, -6 * time.Minute: oidc.ErrNotYetValid} {
+		if err := own.CheckTime(time.Now().Add(offset), time.Second); !errors.Is(err, want) {
+			t.Errorf("after %s: %v", offset, err)
+		}
+	}
+}

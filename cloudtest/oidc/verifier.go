@@ -54,6 +54,8 @@ type Token struct {
 	Expiry, NotBefore, IssuedAt time.Time
 	// Claims holds all claims as encoding/json decodes them.
 	Claims map[string]any
+	// Algorithm is the JWS algorithm of the signature, such as "RS256". Source: RFC 7518 §3.1.
+	Algorithm string
 
 	signed *jwt.JSONWebToken
 }
@@ -76,6 +78,9 @@ func Read(raw string) (Token, error) {
 		return Token{}, fmt.Errorf("%w: its claims have the wrong types", ErrMalformed)
 	}
 	t := Token{Issuer: std.Issuer, Subject: std.Subject, AuthorizedParty: azp.AuthorizedParty, Audience: std.Audience, Claims: all, signed: signed}
+	if len(signed.Headers) == 1 {
+		t.Algorithm = signed.Headers[0].Algorithm
+	}
 	for _, d := range []struct {
 		from *jwt.NumericDate
 		to   *time.Time
@@ -111,6 +116,17 @@ func (v *Verifier) Verify(ctx context.Context, t Token, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	if err := t.checkSignature(keys); err != nil {
+		return err
+	}
+	return t.CheckTime(now, v.Leeway)
+}
+
+// checkSignature checks that t is signed by one of keys.
+func (t Token) checkSignature(keys *jose.JSONWebKeySet) error {
+	if t.signed == nil {
+		return fmt.Errorf("%w: it was not read by Read", ErrMalformed)
+	}
 	if len(t.signed.Headers) != 1 || t.signed.Headers[0].KeyID == "" {
 		return fmt.Errorf("%w: the token names no key ID", ErrKey)
 	}
@@ -128,12 +144,17 @@ func (v *Verifier) Verify(ctx context.Context, t Token, now time.Time) error {
 	if err := t.signed.Claims(candidates[0].Key, &verified); err != nil {
 		return ErrSignature
 	}
+	return nil
+}
+
+// CheckTime checks that now is within t's time, give or take leeway. The error wraps [ErrExpired] or [ErrNotYetValid].
+func (t Token) CheckTime(now time.Time, leeway time.Duration) error {
 	switch {
-	case !now.Before(t.Expiry.Add(v.Leeway)):
+	case !now.Before(t.Expiry.Add(leeway)):
 		return fmt.Errorf("%w at %s, now is %s", ErrExpired, t.Expiry.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
-	case !t.NotBefore.IsZero() && now.Before(t.NotBefore.Add(-v.Leeway)):
+	case !t.NotBefore.IsZero() && now.Before(t.NotBefore.Add(-leeway)):
 		return fmt.Errorf("%w: not before %s, now is %s", ErrNotYetValid, t.NotBefore.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
-	case !t.IssuedAt.IsZero() && now.Before(t.IssuedAt.Add(-v.Leeway)):
+	case !t.IssuedAt.IsZero() && now.Before(t.IssuedAt.Add(-leeway)):
 		return fmt.Errorf("%w: issued at %s, now is %s", ErrNotYetValid, t.IssuedAt.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	}
 	return nil
