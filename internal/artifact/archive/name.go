@@ -14,6 +14,16 @@ const (
 	maxDepth   = 64   // elements of a path
 )
 
+// CleanName is what Normalize makes of an entry's name, for those who must know before there is an archive. The error is an
+// *Error with ReasonPath.
+func CleanName(raw string) (string, error) {
+	name, bad := cleanName(raw)
+	if bad != nil {
+		return "", bad
+	}
+	return name, nil
+}
+
 // cleanName returns the entry name in the form the output uses: relative, without "." elements, repeated or trailing
 // slashes. The root itself is ".". The error has no entry yet.
 func cleanName(raw string) (string, *Error) {

@@ -1,0 +1,130 @@
+// Package azblob reads containers of Azure Blob Storage through Azure's own client. It looks for no credentials and no
+// configuration but what it is given.
+package azblob
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/bucket"
+)
+
+// Options of a container.
+type Options struct {
+	// Container is its name. Required.
+	Container string
+	// Endpoint is the host[:port] of the storage account. Required.
+	Endpoint string
+	// Credential gives bearer tokens; it is asked at each request. Nil: the container is read without one.
+	Credential azcore.TokenCredential
+	// Transport carries the requests: TLS, proxy, the check of dialled addresses. Required.
+	Transport http.RoundTripper
+}
+
+type storage struct {
+	client *container.Client
+	host   string
+}
+
+// New returns the container as a [bucket.Storage]. It makes no request.
+func New(opts Options) (bucket.Storage, error) {
+	switch {
+	case opts.Container == "", opts.Endpoint == "":
+		return nil, errors.New("azblob: container and endpoint are required")
+	case opts.Transport == nil:
+		return nil, errors.New("azblob: Options.Transport is required")
+	}
+	address := (&url.URL{Scheme: "https", Host: opts.Endpoint, Path: "/" + opts.Container}).String()
+	options := &container.ClientOptions{ClientOptions: policy.ClientOptions{
+		Transport: bucket.NewClient(opts.Transport, false),
+		Retry:     policy.RetryOptions{MaxRetries: -1},
+		Telemetry: policy.TelemetryOptions{Disabled: true},
+	}}
+	var client *container.Client
+	var err error
+	if opts.Credential == nil {
+		client, err = container.NewClientWithNoCredential(address, options)
+	} else {
+		client, err = container.NewClient(address, credential{opts.Credential}, options)
+	}
+	if err != nil {
+		return nil, errors.New("azblob: the container's address cannot be used")
+	}
+	return &storage{client: client, host: opts.Endpoint}, nil
+}
+
+// credential lets errors of the credential be told from those of the service.
+type credential struct{ azcore.TokenCredential }
+
+// GetToken implements [azcore.TokenCredential].
+func (c credential) GetToken(ctx context.Context, opts policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	token, err := c.TokenCredential.GetToken(ctx, opts)
+	if err != nil {
+		return azcore.AccessToken{}, &bucket.CredentialError{Err: err}
+	}
+	return token, nil
+}
+
+// List implements [bucket.Storage].
+func (s *storage) List(ctx context.Context, prefix string) iter.Seq2[bucket.Object, error] {
+	return func(yield func(bucket.Object, error) bool) {
+		options := &container.ListBlobsFlatOptions{}
+		if prefix != "" {
+			options.Prefix = &prefix
+		}
+		pages := s.client.NewListBlobsFlatPager(options)
+		for pages.More() {
+			page, err := pages.NextPage(ctx)
+			if err == nil && page.Segment == nil {
+				err = errors.New("a page without a list")
+			}
+			if err != nil {
+				yield(bucket.Object{}, bucket.Explain(ctx, s.host, err))
+				return
+			}
+			for _, item := range page.Segment.BlobItems {
+				if !yield(object(item), nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// object is an item of a listing; what the service left out is empty, and refused by whoever reads the listing.
+func object(item *container.BlobItem) bucket.Object {
+	var o bucket.Object
+	if item.Name != nil {
+		o.Key = *item.Name
+	}
+	if p := item.Properties; p != nil {
+		if p.ETag != nil {
+			o.Version = string(*p.ETag)
+		}
+		if p.ContentLength != nil {
+			o.Size = *p.ContentLength
+		}
+	}
+	return o
+}
+
+// Open implements [bucket.Storage].
+func (s *storage) Open(ctx context.Context, o bucket.Object) (io.ReadCloser, error) {
+	version := azcore.ETag(o.Version)
+	out, err := s.client.NewBlobClient(o.Key).DownloadStream(bucket.Content(ctx), &blob.DownloadStreamOptions{
+		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &version}},
+	})
+	if err != nil {
+		return nil, bucket.Explain(ctx, s.host, err)
+	}
+	return out.Body, nil
+}

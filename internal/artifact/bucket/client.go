@@ -1,0 +1,144 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"time"
+)
+
+// Bounds of a client's patience. A wait also ends with its context.
+const (
+	maxAttempts  = 3
+	firstBackoff = 100 * time.Millisecond
+)
+
+// maxPage bounds an answer that is no object's content, in bytes: a thousand keys of 1024 bytes, every byte escaped, and what
+// stands around them.
+const maxPage = 16 << 20
+
+// NewClient is what a cloud's client sends its requests with: through next, by https unless insecure. Requests are repeated here and
+// nowhere else, answers that are no success become an [*Error] before the cloud's client sees them, redirects are among them,
+// and no answer is longer than a page of a listing but for what [Content] asks for. It has no timeout but its contexts'.
+func NewClient(next http.RoundTripper, insecure bool) *http.Client {
+	return &http.Client{
+		Transport:     &session{next: next, insecure: insecure},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+type contentKey struct{}
+
+// Content marks the requests for the content of objects, which bound their answers themselves.
+func Content(ctx context.Context) context.Context {
+	return context.WithValue(ctx, contentKey{}, true)
+}
+
+// session holds what must be true of every request, whichever cloud's client makes it.
+type session struct {
+	next     http.RoundTripper
+	insecure bool
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
+	host := req.URL.Host
+	if req.URL.Scheme != "https" && !s.insecure {
+		return nil, &Error{Code: CodeProtocol, Host: host, Fix: "use https, or set spec.insecure", Err: errors.New("a request without TLS is refused")}
+	}
+	if req.Method != http.MethodGet && req.Method != http.MethodHead {
+		return nil, &Error{Code: CodeProtocol, Host: host, Err: errors.New("a request that is no reading is refused")}
+	}
+	if req.Header.Get("Accept-Encoding") == "" {
+		// Otherwise net/http would accept, and undo, an encoding that is the object's own.
+		req = req.Clone(req.Context())
+		req.Header.Set("Accept-Encoding", "identity")
+	}
+	backoff := firstBackoff
+	for attempt := 1; ; attempt++ {
+		resp, err := s.send(req)
+		if err == nil {
+			return resp, nil
+		}
+		if attempt == maxAttempts || !again(req.Context(), err) {
+			return nil, err
+		}
+		if err := pause(req.Context(), backoff+rand.N(backoff/4)); err != nil { //nolint:gosec // jitter, not a secret
+			return nil, connectionError(req.Context(), host, err)
+		}
+		backoff *= 3
+	}
+}
+
+// send makes one request. Its errors are [*Error].
+func (s *session) send(req *http.Request) (*http.Response, error) {
+	resp, err := s.next.RoundTrip(req)
+	if err != nil {
+		return nil, connectionError(req.Context(), req.URL.Host, err)
+	}
+	content, _ := req.Context().Value(contentKey{}).(bool)
+	if resp.StatusCode != http.StatusOK {
+		defer resp.Body.Close() //nolint:errcheck // read only
+		e := answerError(resp)
+		if content && (e.Code == CodeNotFound || e.Code == CodeChanged) {
+			e.Code, e.Field, e.Fix = CodeChanged, "", ""
+			e.Err = fmt.Errorf("it has changed since it was listed: %w", e.Err)
+		}
+		return nil, e
+	}
+	if !content {
+		resp.Body = &bounded{ReadCloser: resp.Body, host: req.URL.Host, left: maxPage}
+	}
+	return resp, nil
+}
+
+// again reports whether another attempt is worth its time. A service that names a pause is left alone for it, by whoever knows
+// what else there is to do.
+func again(ctx context.Context, err error) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.RetryAfter > 0 {
+		return false
+	}
+	switch e.Code {
+	case CodeServer, CodeThrottled:
+		return true
+	case CodeUnreachable:
+		return isConnectionError(err)
+	default:
+		return false
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// bounded is a body that fails after too much of it.
+type bounded struct {
+	io.ReadCloser
+
+	host string
+	left int64
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, &Error{Code: CodeTooLarge, Host: b.host, Err: fmt.Errorf("a page of the listing is longer than %d bytes", int64(maxPage))}
+	}
+	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}

@@ -1,0 +1,26 @@
+// Package bucket makes one archive of the objects of a bucket, whoever serves it.
+//
+//	index, err := bucket.List(ctx, storage, source, opts)   // keys and versions; no object is fetched
+//	if index.Revision() == known { return }                 // nothing has changed
+//	done, err := bucket.Write(ctx, storage, index, previous, out, opts.Limits)
+//
+// [Storage] is what differs between clouds; the packages below have one each, through the cloud's own client. What does not
+// differ is here: how requests leave ([NewClient]), what their failures mean ([Error]), and what becomes of the objects.
+//
+// # Index and revision
+//
+// An [Index] is the sorted list of an archive's objects with their versions, as a text. Its SHA-256 is the revision. Whoever keeps
+// the text under that digest beside the archive has all that is needed to fetch only what changed, after a restart too:
+// entry i of the archive is line i of its index. If either is lost, everything is fetched again.
+//
+// # Bounds
+//
+// Memory is the index of at most [DefaultMaxObjects] objects, plus a fixed piece of at most [Concurrency] objects: an object's
+// size does not matter. An object that changes after it was listed is not fetched, because its version is a condition of the
+// request; the next attempt lists it anew.
+//
+// # Names
+//
+// Keys are names of strangers, and archive's rules for names hold for them. They are judged before anything is fetched, those
+// that patterns leave out included.
+package bucket

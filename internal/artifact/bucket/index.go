@@ -1,0 +1,275 @@
+package bucket
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
+)
+
+const (
+	// DefaultMaxObjects is 100000 objects in one artifact.
+	DefaultMaxObjects = 100_000
+	// maxListed bounds the objects that are looked at, those that patterns leave out included: 1000 pages of 1000.
+	maxListed = 1_000_000
+	// maxIndex bounds the keys and versions of an index, in bytes; it is what bounds memory where keys are long.
+	maxIndex = 32 << 20
+	// maxVersion bounds a version, in bytes. Entity tags have about 40.
+	maxVersion = 256
+)
+
+// Limits bound what a bucket may cost. A zero field stands for its default.
+type Limits struct {
+	// MaxBytes bounds the unpacked archive, in bytes. Default archive.DefaultMaxBytes.
+	MaxBytes int64
+	// MaxObjects bounds the objects of the archive. Default DefaultMaxObjects.
+	MaxObjects int
+}
+
+func (l Limits) withDefaults() Limits {
+	if l.MaxBytes <= 0 {
+		l.MaxBytes = archive.DefaultMaxBytes
+	}
+	if l.MaxObjects <= 0 {
+		l.MaxObjects = DefaultMaxObjects
+	}
+	return l
+}
+
+// Options of List.
+type Options struct {
+	// Prefix selects objects by the beginning of their keys.
+	Prefix string
+	// Ignore leaves objects out. Their names must be safe all the same.
+	Ignore archive.Patterns
+	// Limits bound the archive.
+	Limits Limits
+}
+
+// entry is one object that the archive will have.
+type entry struct {
+	name string // of the file in the archive: the clean key
+	Object
+}
+
+// Index is what an archive will have, sorted by name. It is immutable.
+type Index struct {
+	source   string
+	entries  []entry
+	revision string
+	// Ignored is the number of objects that were left out.
+	Ignored int
+}
+
+// List makes the index of a bucket's objects. Source names the bucket: versions of another source are never compared with
+// those of this one. Errors are [*Error], [*archive.Error] for a key that cannot be a file's name, or of the credentials.
+func List(ctx context.Context, storage Storage, source string, opts Options) (*Index, error) {
+	l := lister{opts: opts, limits: opts.Limits.withDefaults(), index: &Index{source: source}}
+	for object, err := range storage.List(ctx, opts.Prefix) {
+		if err != nil {
+			return nil, err
+		}
+		if err := l.add(object); err != nil {
+			return nil, err
+		}
+	}
+	return l.finish()
+}
+
+type lister struct {
+	opts   Options
+	limits Limits
+	index  *Index
+	listed int
+	size   int   // of the index
+	bytes  int64 // of the archive
+}
+
+func (l *lister) add(o Object) error {
+	if l.listed++; l.listed > maxListed {
+		return tooLarge("more than %d objects have the prefix", maxListed)
+	}
+	if !strings.HasPrefix(o.Key, l.opts.Prefix) {
+		return unusable("it lists objects that do not have the prefix")
+	}
+	if o.Size < 0 {
+		return unusable("it lists an object of a negative size")
+	}
+	if o.Version == "" || len(o.Version) > maxVersion || !utf8.ValidString(o.Version) || strings.ContainsFunc(o.Version, unicode.IsControl) {
+		return unusable("it lists objects without a usable entity tag")
+	}
+	name, err := archive.CleanName(o.Key)
+	if err != nil {
+		return rename(err)
+	}
+	if strings.HasSuffix(o.Key, "/") || name == "." {
+		if o.Size == 0 {
+			return nil // what tools make to show a folder
+		}
+		return rename(&archive.Error{Reason: archive.ReasonPath, Entry: o.Key, Err: errors.New("an object with content has a folder's name")})
+	}
+	if l.opts.Ignore.Excludes(name, false) {
+		l.index.Ignored++
+		return nil
+	}
+	if name == o.Key {
+		name = o.Key // one string, not two
+	}
+	l.index.entries = append(l.index.entries, entry{name, o})
+	if len(l.index.entries) > l.limits.MaxObjects {
+		return tooLarge("the bucket has more than %d objects", l.limits.MaxObjects)
+	}
+	if l.size += len(o.Key) + len(o.Version); l.size > maxIndex {
+		return tooLarge("the keys and entity tags are longer than %d bytes together", maxIndex)
+	}
+	const block = 512 // of tar
+	if o.Size > l.limits.MaxBytes {
+		return l.tooMany()
+	}
+	if l.bytes += block + (o.Size+block-1)/block*block; l.bytes > l.limits.MaxBytes {
+		return l.tooMany()
+	}
+	return nil
+}
+
+func (l *lister) tooMany() error {
+	return tooLarge("the objects make an archive larger than %d bytes", l.limits.MaxBytes)
+}
+
+// finish sorts, looks for names that exclude each other, and computes the revision.
+func (l *lister) finish() (*Index, error) {
+	x := l.index
+	slices.SortFunc(x.entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	for i, e := range x.entries {
+		if i > 0 && x.entries[i-1].name == e.name {
+			return nil, rename(&archive.Error{
+				Reason: archive.ReasonDuplicate, Entry: e.Key,
+				Err: fmt.Errorf("it and %s are the same file", quote(x.entries[i-1].Key)),
+			})
+		}
+		for at := strings.LastIndexByte(e.name, '/'); at > 0; at = strings.LastIndexByte(e.name[:at], '/') {
+			if x.has(e.name[:at]) {
+				return nil, rename(&archive.Error{
+					Reason: archive.ReasonDuplicate, Entry: e.Key, Err: fmt.Errorf("its folder %s is an object too", quote(e.name[:at])),
+				})
+			}
+		}
+	}
+	h := sha256.New()
+	if err := x.Encode(h); err != nil {
+		return nil, err
+	}
+	x.revision = "sha256:" + hex.EncodeToString(h.Sum(nil))
+	return x, nil
+}
+
+func (x *Index) has(name string) bool {
+	_, found := slices.BinarySearchFunc(x.entries, name, func(e entry, name string) int { return strings.Compare(e.name, name) })
+	return found
+}
+
+// Revision is the digest of what Encode writes, as sha256:<hex>. Equal revisions are equal archives.
+func (x *Index) Revision() string { return x.revision }
+
+// Len is the number of objects.
+func (x *Index) Len() int { return len(x.entries) }
+
+// Encode writes the index as a text: a line with the source, then one line per object, with its version, its size and its key,
+// separated by tabs. None of them has a control character.
+func (x *Index) Encode(w io.Writer) error {
+	buffered := bufio.NewWriter(w)
+	line := []byte(header(x.source))
+	for _, e := range x.entries {
+		_, _ = buffered.Write(line) // Flush has the error
+		line = append(line[:0], e.Version...)
+		line = append(line, '\t')
+		line = strconv.AppendInt(line, e.Size, 10)
+		line = append(line, '\t')
+		line = append(line, e.Key...)
+		line = append(line, '\n')
+	}
+	_, _ = buffered.Write(line)
+	return buffered.Flush()
+}
+
+func header(source string) string { return "lanyard bucket index 1\t" + strconv.Quote(source) + "\n" }
+
+// decoder reads what Encode wrote, line by line: it need not fit into memory beside another one.
+type decoder struct {
+	lines *bufio.Scanner
+}
+
+// maxLine bounds a line of an index: archive's longest name, a version and a number.
+const maxLine = 2 << 10
+
+// newDecoder is nil for an index of another source, of which nothing is known.
+func newDecoder(r io.Reader, source string) *decoder {
+	lines := bufio.NewScanner(r)
+	// The source is a bucket's name and a prefix, quoted.
+	lines.Buffer(make([]byte, 4<<10), 16<<10)
+	if !lines.Scan() || lines.Text()+"\n" != header(source) {
+		return nil
+	}
+	return &decoder{lines}
+}
+
+// next is the next entry, or io.EOF.
+func (d *decoder) next() (entry, error) {
+	if !d.lines.Scan() {
+		if err := d.lines.Err(); err != nil {
+			return entry{}, err
+		}
+		return entry{}, io.EOF
+	}
+	version, rest, ok := strings.Cut(d.lines.Text(), "\t")
+	size, key, also := strings.Cut(rest, "\t")
+	n, err := strconv.ParseInt(size, 10, 64)
+	if !ok || !also || err != nil || len(key) > maxLine {
+		return entry{}, errors.New("the index has a malformed line")
+	}
+	name, err := archive.CleanName(key)
+	if err != nil {
+		return entry{}, err
+	}
+	return entry{name, Object{Key: key, Version: version, Size: n}}, nil
+}
+
+func tooLarge(format string, limit any) error {
+	return &Error{
+		Code: CodeTooLarge, Field: "spec.prefix", Fix: "select fewer objects with spec.prefix, or leave some out with spec.ignore",
+		Err: fmt.Errorf(format, limit),
+	}
+}
+
+func unusable(what string) error {
+	return &Error{
+		Code: CodeProtocol, Field: "spec.endpoint", Fix: "check that the endpoint serves buckets of this provider", Err: errors.New(what),
+	}
+}
+
+// rename says of a refused name what the bucket's owner can do.
+func rename(err error) error {
+	if refused, ok := errors.AsType[*archive.Error](err); ok {
+		refused.Fix = "rename the object, or leave it out with spec.prefix"
+	}
+	return err
+}
+
+// quote prints a stranger's text on one line and short enough for a condition.
+func quote(s string) string {
+	const limit = 120
+	if len(s) > limit {
+		s = strings.ToValidUTF8(s[:limit], "") + "…"
+	}
+	return strconv.Quote(s)
+}
