@@ -140,7 +140,7 @@ func newManager(f flags.Flags) (manager.Manager, error) {
 		return nil, fmt.Errorf("find the API server: %w; set --kubeconfig outside a cluster", err)
 	}
 	config = rest.AddUserAgent(config, "lanyard-controller/"+programVersion())
-	config.QPS, config.Burst = 50, 100
+	config.QPS = -1 // workers bound what is under way, and the API server's priority and fairness the rate
 	scheme := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, err
