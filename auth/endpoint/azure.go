@@ -1,0 +1,379 @@
+package endpoint
+
+import "strings"
+
+// Azure is Microsoft Azure, all of its clouds.
+const Azure Provider = "azure"
+
+const (
+	whatACR       = "image repository"
+	whatBlob      = "blob endpoint"
+	whatAuthority = "authority of Microsoft Entra"
+)
+
+// AzureCloud is one cloud of Microsoft Azure: its hosts, and the names by which its services expect to be called in tokens. A
+// cloud's tokens are worth nothing in another one. It is comparable; its zero value is no cloud.
+type AzureCloud struct {
+	// Name is the cloud's name in Azure's tools, such as "AzurePublicCloud".
+	Name string
+	// Authority is Microsoft Entra's security token service, as https://host[:port].
+	Authority string
+	// TokenExchangeAudience is the audience of a proof that is given to the authority.
+	TokenExchangeAudience string
+	// ResourceManager is the endpoint of Azure Resource Manager, as https://host[:port].
+	ResourceManager string
+	// ResourceManagerAudience is the resource that a token for Azure Resource Manager names.
+	ResourceManagerAudience string
+	// RegistrySuffix ends the names of its container registries; empty where there are none.
+	RegistrySuffix string
+	// RegistryAudience is the resource that a token for its container registries names.
+	RegistryAudience string
+	// RegistriesMayLackAudience: the cloud may not know RegistryAudience, and its registries then take tokens for Azure
+	// Resource Manager. It is so in clouds that an administrator describes, whose age is not known.
+	RegistriesMayLackAudience bool
+	// StorageSuffix ends the names of its storage accounts, after "blob."; empty where there are none.
+	StorageSuffix string
+	// StorageAudience is the resource that a token for its storage accounts names.
+	StorageAudience string
+	// KeyVaultSuffix ends the names of its key vaults; empty where there are none.
+	KeyVaultSuffix string
+	// KeyVaultAudience is the resource that a token for its key vaults names.
+	KeyVaultAudience string
+	// EventHubsAudience is the resource that a token for its event hubs names.
+	EventHubsAudience string
+}
+
+// AzureClouds returns every Azure cloud of the table, the public one first; the caller owns the slice.
+func AzureClouds() []AzureCloud {
+	table := azureClouds()
+
+	return table[:]
+}
+
+// AzurePublic is the cloud that is meant where none is named.
+func AzurePublic() AzureCloud { return azureClouds()[0] }
+
+// IsZero reports whether c is no cloud.
+func (c AzureCloud) IsZero() bool { return c == AzureCloud{} }
+
+// ParseAzureAuthority returns the cloud whose authority has that URL: the value of AZURE_AUTHORITY_HOST, which Azure's workload
+// identity webhook sets in every cloud. Errors are [*Error]; a host of no cloud has ReasonHost.
+func ParseAzureAuthority(rawURL string) (AzureCloud, error) {
+	loc, err := parseRoot(whatAuthority, rawURL)
+	if err != nil {
+		return AzureCloud{}, err
+	}
+
+	if c, ok := cloudOfAuthority(loc.host); ok && nonDefault(loc.port) == "" {
+		return c, nil
+	}
+
+	return AzureCloud{}, &Error{
+		What: whatAuthority, Reason: ReasonHost,
+		Detail: quote(loc.host) + " is the authority of no Azure cloud",
+		Fix:    "write https://login.microsoftonline.com or its counterpart, or describe the cloud in a file (AZURE_ENVIRONMENT_FILEPATH)",
+	}
+}
+
+func cloudOfAuthority(host string) (AzureCloud, bool) {
+	name := ""
+
+	for _, a := range azureAuthorities() {
+		if host == a.host {
+			name = a.cloud
+		}
+	}
+
+	for _, c := range azureClouds() {
+		if c.Name == name || c.Authority == schemeHTTPS+"://"+host {
+			return c, true
+		}
+	}
+
+	return AzureCloud{}, false
+}
+
+// parseRoot takes apart an https URL that names a host and no more.
+func parseRoot(what, rawURL string) (location, error) {
+	loc, err := parseLocation(what, schemeHTTPS, rawURL)
+	if err != nil {
+		return location{}, err
+	}
+
+	if loc.path != "" && loc.path != "/" {
+		return location{}, &Error{What: what, Reason: ReasonPath, Detail: "it has a path", Fix: "remove what follows the host"}
+	}
+
+	return loc, nil
+}
+
+// root is the location as https://host[:port].
+func (l location) root() string {
+	if nonDefault(l.port) == "" && !strings.Contains(l.host, ":") {
+		return schemeHTTPS + "://" + l.host
+	}
+
+	return schemeHTTPS + "://" + l.authority()
+}
+
+// ACR is an image repository of Azure Container Registry. It is comparable; its zero value is no repository.
+type ACR struct {
+	// Host is the login server's DNS name in lower case. It has no port.
+	Host string
+	// Name is the first label of the host: the registry's name, followed by "-" and a hash where the registry has one.
+	Name string
+	// Region is the region of a regional endpoint; empty for the registry's global one.
+	Region string
+	// Cloud is the name of the cloud that owns the host.
+	Cloud string
+	// Repository is the path after the host; empty when there is none.
+	Repository string
+}
+
+// String is host[/repository].
+func (r ACR) String() string {
+	if r.Repository == "" {
+		return r.Host
+	}
+
+	return r.Host + "/" + r.Repository
+}
+
+// ParseACR returns the repository of an image repository, host[/path] or oci://host[/path], whose host is a login server of
+// Azure Container Registry in a cloud of the table. Upper-case letters of the host count as lower-case ones. Errors are
+// [*Error]; a host that no cloud owns, a look-alike included, has ReasonHost.
+//
+// Login servers are <registry>.azurecr.io and <registry>.<region>.geo.azurecr.io. A dedicated data endpoint,
+// <registry>.<region>.data.azurecr.io, gives layers to those whom the login server sends there, and no tokens: it is refused.
+// Source: Azure Container Registry, "Endpoint reference".
+//
+// Unlike AWS's, the path is judged too, by the rules of the OCI distribution specification: it becomes part of what a token is
+// asked for.
+func ParseACR(image string) (ACR, error) {
+	return parseACR(image, AzureClouds())
+}
+
+// ParseACR is the package's ParseACR for the registries of this cloud alone. A registry of another cloud has ReasonPartition.
+func (c AzureCloud) ParseACR(image string) (ACR, error) {
+	r, err := parseACR(image, []AzureCloud{c})
+	if err == nil {
+		return r, nil
+	}
+
+	if other, otherErr := ParseACR(image); otherErr == nil {
+		return ACR{}, &Error{
+			What: whatACR, Reason: ReasonPartition,
+			Detail: quote(other.Host) + " is a registry of " + other.Cloud + ", not of " + c.Name,
+			Fix:    "name a registry of " + c.Name + ", or set the controller's AZURE_AUTHORITY_HOST to the other cloud's",
+		}
+	}
+
+	return ACR{}, err
+}
+
+func parseACR(image string, clouds []AzureCloud) (ACR, error) {
+	raw := image
+	if raw != "" && !strings.Contains(raw, "://") {
+		raw = schemeOCI + "://" + raw
+	}
+
+	loc, err := parseLocation(whatACR, schemeOCI, raw)
+	if err != nil {
+		return ACR{}, err
+	}
+
+	for _, c := range clouds {
+		if labels, ok := cutAzureSuffix(loc.host, c.RegistrySuffix); ok {
+			return acrOf(loc, labels, c)
+		}
+	}
+
+	return ACR{}, &Error{
+		What: whatACR, Reason: ReasonHost,
+		Detail: quote(loc.host) + " is not a registry host of " + azureNames(clouds),
+		Fix:    fixACR(clouds[0]),
+	}
+}
+
+// acrOf judges a host that ends in the cloud's suffix, by the labels before it.
+func acrOf(loc location, labels []string, c AzureCloud) (ACR, error) {
+	refuse := func(reason Reason, detail, fix string) (ACR, error) {
+		return ACR{}, &Error{What: whatACR, Reason: reason, Detail: detail, Fix: fix}
+	}
+
+	r := ACR{Host: loc.host, Name: labels[0], Cloud: c.Name, Repository: strings.TrimPrefix(loc.path, "/")}
+
+	regional := len(labels) == 3 && all(labels[1], isLowerOrDigit)
+
+	switch {
+	case len(labels) == 1:
+	case regional && labels[2] == "geo":
+		r.Region = labels[1]
+	case regional && labels[2] == "data":
+		return refuse(ReasonHost, quote(loc.host)+" is a data endpoint, which gives no tokens",
+			"write the login server, "+labels[0]+"."+c.RegistrySuffix)
+	default:
+		return refuse(ReasonHost, quote(loc.host)+" is not a login server of Azure Container Registry", fixACR(c))
+	}
+
+	switch {
+	case !isACRName(r.Name):
+		return refuse(ReasonName, "the registry name "+quote(r.Name)+" is not 5 to 50 letters and digits, with or without the suffix -<hash>", fixACR(c))
+	case loc.port != "":
+		return refuse(ReasonPort, "a registry of Azure is named without a port", "remove the port")
+	case r.Repository != "" && !isRepository(r.Repository), r.Repository == "" && loc.path != "":
+		return refuse(ReasonPath, "its path is not the name of a repository",
+			"write lower-case letters, digits and separators (. _ - /), without tag and digest")
+	}
+
+	return r, nil
+}
+
+func fixACR(c AzureCloud) string {
+	if c.RegistrySuffix == "" {
+		return "name the suffix of the cloud's registries (containerRegistryDNSSuffix) in the file of AZURE_ENVIRONMENT_FILEPATH"
+	}
+
+	return "write <registry>." + c.RegistrySuffix + "/<repository>"
+}
+
+func azureNames(clouds []AzureCloud) string {
+	if len(clouds) == 1 {
+		return clouds[0].Name
+	}
+
+	return "Azure"
+}
+
+// cutAzureSuffix returns the labels before the suffix, if the host ends in it on a label boundary.
+func cutAzureSuffix(host, suffix string) ([]string, bool) {
+	if suffix == "" {
+		return nil, false
+	}
+
+	rest, ok := strings.CutSuffix(host, "."+suffix)
+
+	return strings.Split(rest, "."), ok
+}
+
+// isACRName reports whether the label is a registry's: 5 to 50 letters and digits, then "-" and a hash where the registry was made
+// with a domain name label scope. Source: Azure Container Registry REST API, Registries - Create (registryName,
+// autoGeneratedDomainNameLabelScope).
+func isACRName(label string) bool {
+	name, hash, hashed := strings.Cut(label, "-")
+
+	return len(name) >= 5 && len(name) <= 50 && all(name, isLowerOrDigit) && (!hashed || all(hash, isLowerOrDigit))
+}
+
+// maxRepository bounds a repository's name, in bytes. Source: the limit that distribution has for host and path together.
+const maxRepository = 255
+
+// isRepository reports whether the path is a repository's name: components of lower-case letters and digits, with one separator
+// between two words (".", "_", "__" or hyphens). Source: OCI distribution specification, "Pulling manifests".
+func isRepository(path string) bool {
+	inWord := func(r rune) bool { return r < 0x80 && isLowerOrDigit(byte(r)) }
+	between := func(r rune) bool { return !inWord(r) }
+
+	for component := range strings.SplitSeq(path, "/") {
+		for first := true; component != "" || first; first = false {
+			rest := component
+
+			if !first {
+				rest = strings.TrimLeftFunc(component, between)
+				if !isSeparator(strings.TrimSuffix(component, rest)) {
+					return false
+				}
+			}
+
+			component = strings.TrimLeftFunc(rest, inWord)
+			if component == rest {
+				return false // no word
+			}
+		}
+	}
+
+	return len(path) <= maxRepository
+}
+
+func isSeparator(s string) bool {
+	return s == "." || s == "_" || s == "__" || s != "" && strings.Trim(s, "-") == ""
+}
+
+// BlobEndpoint is the blob endpoint of an Azure storage account. It is comparable; its zero value is no endpoint.
+type BlobEndpoint struct {
+	// Host is its DNS name in lower case. It has no port.
+	Host string
+	// Account is the storage account's name.
+	Account string
+	// Cloud is the name of the cloud that owns the host.
+	Cloud string
+}
+
+// URL is the endpoint as https://host.
+func (b BlobEndpoint) URL() string { return schemeHTTPS + "://" + b.Host }
+
+// ParseBlobEndpoint returns the blob endpoint of a URL whose host is in a cloud of the table: https, without user, path and
+// query, without a port other than 443. Errors are [*Error]; a host that no cloud owns has ReasonHost.
+//
+// Endpoints are <account>.blob.core.windows.net, with "-secondary" after the account for the second region of an account that
+// has one, and, in the public cloud, <account>.z<number>.blob.storage.azure.net. Source: Azure Storage, "Storage account overview".
+func ParseBlobEndpoint(rawURL string) (BlobEndpoint, error) {
+	return parseBlobEndpoint(rawURL, AzureClouds())
+}
+
+// ParseBlobEndpoint is the package's ParseBlobEndpoint for the storage accounts of this cloud alone.
+func (c AzureCloud) ParseBlobEndpoint(rawURL string) (BlobEndpoint, error) {
+	return parseBlobEndpoint(rawURL, []AzureCloud{c})
+}
+
+func parseBlobEndpoint(rawURL string, clouds []AzureCloud) (BlobEndpoint, error) {
+	loc, err := parseRoot(whatBlob, rawURL)
+	if err != nil {
+		return BlobEndpoint{}, err
+	}
+
+	for _, c := range clouds {
+		account, ok := blobAccount(loc.host, c)
+		if !ok {
+			continue
+		}
+
+		if nonDefault(loc.port) != "" {
+			return BlobEndpoint{}, &Error{
+				What: whatBlob, Reason: ReasonPort, Detail: "a blob endpoint of Azure has no port but 443", Fix: "remove the port",
+			}
+		}
+
+		return BlobEndpoint{Host: loc.host, Account: account, Cloud: c.Name}, nil
+	}
+
+	return BlobEndpoint{}, &Error{
+		What: whatBlob, Reason: ReasonHost,
+		Detail: quote(loc.host) + " is not a blob endpoint of " + azureNames(clouds),
+		Fix:    "write https://<account>.blob." + clouds[0].StorageSuffix,
+	}
+}
+
+// blobZones is the suffix of accounts with DNS zone endpoints, which only the public cloud has. Source: Azure Storage, "Storage
+// account overview", "Azure DNS zone endpoints".
+const blobZones = "blob.storage.azure.net"
+
+func blobAccount(host string, c AzureCloud) (string, bool) {
+	labels, ok := []string(nil), false
+	if c.StorageSuffix != "" {
+		labels, ok = cutAzureSuffix(host, "blob."+c.StorageSuffix)
+	}
+
+	if zoned, isZoned := cutAzureSuffix(host, blobZones); isZoned && c.Name == AzurePublic().Name && len(zoned) == 2 {
+		zone, isZone := strings.CutPrefix(zoned[1], "z")
+		labels, ok = zoned[:1], isZone && len(zone) <= 2 && all(zone, isDigit)
+	}
+
+	if !ok || len(labels) != 1 {
+		return "", false
+	}
+
+	account := strings.TrimSuffix(labels[0], "-secondary")
+
+	return account, len(account) >= 3 && len(account) <= 24 && all(account, isLowerOrDigit)
+}

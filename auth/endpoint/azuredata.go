@@ -1,0 +1,66 @@
+package endpoint
+
+// azureClouds is the table of Azure clouds. Sources: go-autorest (autorest/azure/environments.go) and azcore (sdk/azcore/cloud)
+// for hosts and audiences; Microsoft Entra, "Workload identity federation", for the audience of a proof in each cloud; Azure SDK
+// ("Do not require audience", azure-sdk-for-net 34785) for the registries' one audience in all clouds; Azure Event Hubs and Azure
+// Storage, "Authorize access with Microsoft Entra ID", for theirs.
+//
+// The cloud in Germany was closed in October 2021, so that neither it nor azurecr.de is here.
+func azureClouds() [3]AzureCloud {
+	return [...]AzureCloud{
+		{
+			Name:                    "AzurePublicCloud",
+			Authority:               "https://login.microsoftonline.com",
+			TokenExchangeAudience:   "api://AzureADTokenExchange",
+			ResourceManager:         "https://management.azure.com",
+			ResourceManagerAudience: "https://management.azure.com",
+			RegistrySuffix:          "azurecr.io",
+			RegistryAudience:        "https://containerregistry.azure.net",
+			StorageSuffix:           "core.windows.net",
+			StorageAudience:         "https://storage.azure.com",
+			KeyVaultSuffix:          "vault.azure.net",
+			KeyVaultAudience:        "https://vault.azure.net",
+			EventHubsAudience:       "https://eventhubs.azure.net",
+		},
+		{
+			Name:                    "AzureUSGovernmentCloud",
+			Authority:               "https://login.microsoftonline.us",
+			TokenExchangeAudience:   "api://AzureADTokenExchangeUSGov",
+			ResourceManager:         "https://management.usgovcloudapi.net",
+			ResourceManagerAudience: "https://management.usgovcloudapi.net",
+			RegistrySuffix:          "azurecr.us",
+			RegistryAudience:        "https://containerregistry.azure.net",
+			StorageSuffix:           "core.usgovcloudapi.net",
+			StorageAudience:         "https://storage.azure.com",
+			KeyVaultSuffix:          "vault.usgovcloudapi.net",
+			KeyVaultAudience:        "https://vault.usgovcloudapi.net",
+			EventHubsAudience:       "https://eventhubs.azure.net",
+		},
+		{
+			Name:                    "AzureChinaCloud",
+			Authority:               "https://login.chinacloudapi.cn",
+			TokenExchangeAudience:   "api://AzureADTokenExchangeChina",
+			ResourceManager:         "https://management.chinacloudapi.cn",
+			ResourceManagerAudience: "https://management.chinacloudapi.cn",
+			RegistrySuffix:          "azurecr.cn",
+			RegistryAudience:        "https://containerregistry.azure.net",
+			StorageSuffix:           "core.chinacloudapi.cn",
+			StorageAudience:         "https://storage.azure.com",
+			KeyVaultSuffix:          "vault.azure.cn",
+			KeyVaultAudience:        "https://vault.azure.cn",
+			EventHubsAudience:       "https://eventhubs.azure.net",
+		},
+	}
+}
+
+// azureAuthorities are further hosts of the clouds' authorities, which programs find in AZURE_AUTHORITY_HOST. Source: the
+// instance metadata of Microsoft Entra (login.microsoftonline.com/common/discovery/instance).
+func azureAuthorities() []struct{ host, cloud string } {
+	return []struct{ host, cloud string }{
+		{"login.windows.net", "AzurePublicCloud"},
+		{"login.microsoft.com", "AzurePublicCloud"},
+		{"sts.windows.net", "AzurePublicCloud"},
+		{"login.usgovcloudapi.net", "AzureUSGovernmentCloud"},
+		{"login.partner.microsoftonline.cn", "AzureChinaCloud"},
+	}
+}

@@ -1,0 +1,140 @@
+package endpoint
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+const whatEnvironment = "Azure environment"
+
+// notAvailable is what a file says of a service that the cloud does not have (go-autorest's NotAvailable).
+const notAvailable = "N/A"
+
+// azureEnvironment is the part of the file that AZURE_ENVIRONMENT_FILEPATH names which we use; other programs use more of it.
+// Source: go-autorest, autorest/azure.Environment. The field tokenExchangeAudience is our own.
+type azureEnvironment struct {
+	Name                       string `json:"name"`
+	ActiveDirectoryEndpoint    string `json:"activeDirectoryEndpoint"`
+	ResourceManagerEndpoint    string `json:"resourceManagerEndpoint"`
+	TokenAudience              string `json:"tokenAudience"`
+	TokenExchangeAudience      string `json:"tokenExchangeAudience"`
+	ContainerRegistryDNSSuffix string `json:"containerRegistryDNSSuffix"`
+	StorageEndpointSuffix      string `json:"storageEndpointSuffix"`
+	KeyVaultDNSSuffix          string `json:"keyVaultDNSSuffix"`
+	ResourceIdentifiers        struct {
+		KeyVault string `json:"keyVault"`
+		Storage  string `json:"storage"`
+	} `json:"resourceIdentifiers"`
+}
+
+// ParseAzureEnvironment returns the cloud that the file of AZURE_ENVIRONMENT_FILEPATH describes, in the JSON of go-autorest:
+// activeDirectoryEndpoint and resourceManagerEndpoint, both https://host, are required. Left out, tokenAudience is the latter,
+// and the names of services are those of the public cloud. "N/A" counts as left out, and unknown fields do not matter.
+//
+// The field tokenExchangeAudience, which is not go-autorest's, is the audience of a proof; left out, it is that of the cloud to
+// which the authority belongs, or the public cloud's. Errors are [*Error] and name the field.
+func ParseAzureEnvironment(data []byte) (AzureCloud, error) {
+	var e azureEnvironment
+	if err := json.Unmarshal(data, &e); err != nil {
+		// The parser's error repeats the input.
+		return AzureCloud{}, &Error{
+			What: whatEnvironment, Reason: ReasonMalformed, Detail: "it is not a JSON object whose values are text",
+			Fix: "write the file in the format of go-autorest's azure.Environment",
+		}
+	}
+
+	authority, err := parseRoot(whatEnvironment+" (activeDirectoryEndpoint)", e.ActiveDirectoryEndpoint)
+	if err != nil {
+		return AzureCloud{}, err
+	}
+
+	manager, err := parseRoot(whatEnvironment+" (resourceManagerEndpoint)", e.ResourceManagerEndpoint)
+	if err != nil {
+		return AzureCloud{}, err
+	}
+
+	public := AzurePublic()
+	c := AzureCloud{
+		Name: "AzureStackCloud", Authority: authority.root(), ResourceManager: manager.root(), ResourceManagerAudience: manager.root(),
+		TokenExchangeAudience: public.TokenExchangeAudience,
+		RegistryAudience:      public.RegistryAudience, RegistriesMayLackAudience: true,
+		StorageAudience: public.StorageAudience, EventHubsAudience: public.EventHubsAudience,
+	}
+
+	if known, ok := cloudOfAuthority(authority.host); ok {
+		c.TokenExchangeAudience = known.TokenExchangeAudience
+	}
+
+	for _, field := range []struct {
+		name, value string
+		to          *string
+		parse       func(what, value string) (string, error)
+	}{
+		{"name", e.Name, &c.Name, parseCloudName},
+		{"containerRegistryDNSSuffix", e.ContainerRegistryDNSSuffix, &c.RegistrySuffix, parseSuffix},
+		{"storageEndpointSuffix", e.StorageEndpointSuffix, &c.StorageSuffix, parseSuffix},
+		{"keyVaultDNSSuffix", e.KeyVaultDNSSuffix, &c.KeyVaultSuffix, parseSuffix},
+		{"tokenAudience", e.TokenAudience, &c.ResourceManagerAudience, parseResource},
+		{"tokenExchangeAudience", e.TokenExchangeAudience, &c.TokenExchangeAudience, parseResource},
+		{"resourceIdentifiers.keyVault", e.ResourceIdentifiers.KeyVault, &c.KeyVaultAudience, parseResource},
+		{"resourceIdentifiers.storage", e.ResourceIdentifiers.Storage, &c.StorageAudience, parseResource},
+	} {
+		if field.value == "" || field.value == notAvailable {
+			continue
+		}
+
+		if *field.to, err = field.parse(whatEnvironment+" ("+field.name+")", field.value); err != nil {
+			return AzureCloud{}, err
+		}
+	}
+
+	if c.KeyVaultAudience == "" && c.KeyVaultSuffix != "" {
+		c.KeyVaultAudience = schemeHTTPS + "://" + c.KeyVaultSuffix
+	}
+
+	return c, nil
+}
+
+func parseCloudName(what, name string) (string, error) {
+	if len(name) > maxLabel || !all(name, func(c byte) bool { return isLowerOrDigit(c|0x20) || c == '-' || c == '_' }) {
+		return "", &Error{
+			What: what, Reason: ReasonName, Detail: quote(name) + " is not a name of letters, digits, hyphens and underscores",
+			Fix: "write a name such as AzureStackCloud",
+		}
+	}
+
+	return name, nil
+}
+
+// parseSuffix returns a DNS name of at least two labels, so that nobody takes a whole top-level domain for a cloud.
+func parseSuffix(what, suffix string) (string, error) {
+	host, port, err := parseHostPort(what, suffix)
+	if err != nil {
+		return "", err
+	}
+
+	if last := host[strings.LastIndexByte(host, '.')+1:]; port != "" || strings.Contains(host, ":") || all(last, isDigit) || last == host {
+		return "", &Error{
+			What: what, Reason: ReasonMalformed, Detail: quote(suffix) + " is not a DNS name of two labels or more",
+			Fix: "write a suffix such as azurecr.example.com, without a leading dot",
+		}
+	}
+
+	return host, nil
+}
+
+// parseResource returns the name of a resource in Microsoft Entra, a URI of https or api, without the slash that tokens for it do
+// not need.
+func parseResource(what, uri string) (string, error) {
+	scheme, _, _ := strings.Cut(uri, "://")
+	if scheme != "api" {
+		scheme = schemeHTTPS
+	}
+
+	// The host of api://AzureADTokenExchange has capital letters, which count.
+	if _, err := parseLocation(what, scheme, uri); err != nil {
+		return "", err
+	}
+
+	return strings.TrimSuffix(uri, "/"), nil
+}
