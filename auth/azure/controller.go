@@ -1,0 +1,205 @@
+package azure
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"sync"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// NewControllerToken implements [auth.ControllerProvider] with the first identity that the environment has: a client secret or
+// certificate (AZURE_CLIENT_SECRET, AZURE_CLIENT_CERTIFICATE_PATH), a workload identity (AZURE_FEDERATED_TOKEN_FILE), the managed
+// identity of the host. The environment is read anew each time, and no program is started for a credential: the Azure CLI, the
+// Azure Developer CLI and PowerShell are never asked. It refuses whatever a tenant chose of the way.
+func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request) (auth.Token, error) {
+	if request.ProxyURL != nil {
+		return nil, refuseDetour()
+	}
+	scope := p.scope(request.Key)
+	token, code, err := p.controllerToken(ctx, scope)
+	if fallback := ResourceManagerScope(p.cloud); request.Key.Image != "" && code == noResource && p.cloud.RegistriesMayLackAudience && scope != fallback {
+		token, _, err = p.controllerToken(ctx, fallback)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return token, nil
+}
+
+// controllerToken asks for one scope. The code is Entra's, when it refused.
+func (p *Provider) controllerToken(ctx context.Context, scope string) (*Token, aadsts, error) {
+	wire := &recorder{RoundTripper: p.environmentTransport()}
+	source, err := p.environment(p.client(wire))
+	if err != nil {
+		// The SDK's error holds paths and what stands in files.
+		return nil, 0, &auth.Error{
+			Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid, Fix: source.mend,
+			Err: errors.New(source.name + " of the controller's environment cannot be used"),
+		}
+	}
+	got, err := source.credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{scope}})
+	if err != nil {
+		f, code := wire.failure(ctx, source)
+		stage := auth.StageExchange
+		if f.code == auth.CodeIdentityMissing || f.code == auth.CodeIdentityInvalid {
+			stage = auth.StageIdentity
+		}
+		return nil, code, f.error(stage, "the controller's own token")
+	}
+	if got.Token == "" || got.ExpiresOn.IsZero() {
+		return nil, 0, invalid(source.where, errors.New("no token with an end in it")).error(auth.StageExchange, "the controller's own token")
+	}
+	return &Token{Secret: auth.NewSecret(got.Token), ExpiresAt: got.ExpiresOn.UTC()}, 0, nil
+}
+
+// source is an identity of the environment.
+type source struct {
+	credential azcore.TokenCredential
+	// name and where name it and who is asked for its token, and mend says how it is set up, for people.
+	name, where, mend string
+	// managed: the host's own service is asked and not Microsoft Entra.
+	managed bool
+}
+
+// environment finds the identity of the environment. With an error, the source has its words all the same.
+func (p *Provider) environment(client *http.Client) (source, error) {
+	options := azcore.ClientOptions{
+		Cloud:     cloud.Configuration{ActiveDirectoryAuthorityHost: p.cloud.Authority},
+		Transport: client,
+		// The cache decides when to ask again.
+		Retry:     policy.RetryOptions{MaxRetries: -1},
+		Telemetry: policy.TelemetryOptions{Disabled: true},
+	}
+	// Instance discovery asks the public cloud whether an authority is one. Ours is known.
+	const known = true
+	switch env := os.Getenv; { //nolint:forbidigo // the controller's own identity is what its environment says, and nothing else is read.
+	case env("AZURE_CLIENT_SECRET") != "", env("AZURE_CLIENT_CERTIFICATE_PATH") != "":
+		s := source{
+			name: "the client secret or certificate", where: p.where(),
+			mend: "check AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET or AZURE_CLIENT_CERTIFICATE_PATH of the controller",
+		}
+		credential, err := azidentity.NewEnvironmentCredential(&azidentity.EnvironmentCredentialOptions{ClientOptions: options, DisableInstanceDiscovery: known})
+		s.credential = credential
+		return s, err
+	case env("AZURE_FEDERATED_TOKEN_FILE") != "":
+		s := source{
+			name: "the workload identity", where: p.where(),
+			mend: "check AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_FEDERATED_TOKEN_FILE of the controller, and the federated credential for its ServiceAccount",
+		}
+		credential, err := azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
+			ClientOptions: options, DisableInstanceDiscovery: known, TenantID: p.tenant,
+		})
+		s.credential = credential
+		return s, err
+	default:
+		s := source{
+			name: "the managed identity", where: "the host's identity endpoint", managed: true,
+			mend: "give the controller's ServiceAccount a workload identity (AZURE_FEDERATED_TOKEN_FILE), or name a ServiceAccount in the object",
+		}
+		managed := &azidentity.ManagedIdentityCredentialOptions{ClientOptions: options}
+		if id := env("AZURE_CLIENT_ID"); id != "" {
+			managed.ID = azidentity.ClientID(id)
+		}
+		credential, err := azidentity.NewManagedIdentityCredential(managed)
+		s.credential = credential
+		return s, err
+	}
+}
+
+// environmentTransport is the provider's own transport. It keeps no connection, since it is made for one call.
+func (p *Provider) environmentTransport() *http.Transport {
+	t := p.pool.Own().Clone()
+	t.Proxy = noPlainProxy(t.Proxy)
+	t.DisableKeepAlives = true
+	return t
+}
+
+// noPlainProxy keeps plain HTTP off the proxy: only the machine's own metadata services speak it, with credentials.
+func noPlainProxy(proxy func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
+	return func(request *http.Request) (*url.URL, error) {
+		if proxy == nil || request.URL.Scheme != "https" {
+			return nil, nil //nolint:nilnil // net/http's way to say that there is no proxy
+		}
+		return proxy(request)
+	}
+}
+
+// recorder keeps what the last request ended with. The SDK's errors have only the text of it, with the body of the answer.
+type recorder struct {
+	http.RoundTripper
+
+	mu    sync.Mutex // never held during I/O
+	asked bool
+	got   answer
+	err   error
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := r.RoundTripper.RoundTrip(request)
+	var got answer
+	if err == nil {
+		got, err = read(response)
+		_ = response.Body.Close()
+		response.Body = io.NopCloser(bytes.NewReader(got.body))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked, r.got, r.err = true, got, err
+	if err != nil {
+		return nil, err
+	}
+	return response, nil
+}
+
+// failure is why the source gave no token. The code is Entra's, when it refused.
+func (r *recorder) failure(ctx context.Context, s source) (failure, aadsts) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.err != nil || !r.asked && ctx.Err() != nil:
+		f := unanswered(ctx, r.err, s.where)
+		if s.managed {
+			// It is asked last: whoever comes here has configured nothing, or runs on a host with an identity.
+			f.fix = s.mend
+		}
+		return f, 0
+	case !r.asked:
+		return failure{where: s.where, code: auth.CodeIdentityInvalid, what: "no request could be made", fix: s.mend}, 0
+	case r.got.status == http.StatusOK:
+		return invalid(s.where, errors.New("it is not the JSON of a token answer")), 0
+	case s.managed:
+		return r.got.managedFailure(s), 0
+	}
+	f, code := r.got.entraFailure(s.where)
+	if code.isTrust() || code == assertionTime {
+		f.fix = s.mend
+	}
+	return f, code
+}
+
+// managedFailure is the failure of a call to the host's identity endpoint. Source: Microsoft Entra, "How to use managed identities
+// on an Azure VM to acquire an access token", "Error handling".
+func (a answer) managedFailure(s source) failure {
+	f := a.refusal(s.where)
+	switch a.status {
+	case http.StatusBadRequest:
+		f.code, f.what, f.fix = auth.CodeIdentityMissing, "no identity is configured, and the host has none of that name", s.mend
+	case http.StatusNotFound, http.StatusGone:
+		f.code, f.what, f.fix = auth.CodeUnavailable, "the endpoint is being updated", "wait, and "+s.mend+" if it goes on"
+	case http.StatusUnauthorized, http.StatusForbidden:
+		f.code, f.what, f.fix = auth.CodeRefused, "the host does not let the controller ask", s.mend
+	}
+	return f
+}

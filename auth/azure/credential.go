@@ -1,0 +1,82 @@
+package azure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// tokenCredential implements [azcore.TokenCredential].
+type tokenCredential struct {
+	provider *Provider
+	opts     []auth.Option
+}
+
+// NewTokenCredential is [auth.GetToken] for the Azure SDK, with [auth.WithCache] among the options. Each call is bound by the
+// context of the SDK's request, and is for the scope that the SDK's client asks for. A client keeps its token until shortly
+// before the end: make a new client, which costs nothing, wherever a withdrawn grant is to be noticed.
+//
+// What the provider does not do is an error: a claims challenge (continuous access evaluation) asks for a new sign-in, which a
+// proof cannot give, and another tenant than the identity's is another identity.
+func NewTokenCredential(provider *Provider, opts ...auth.Option) azcore.TokenCredential {
+	return &tokenCredential{provider, slices.Clone(opts)}
+}
+
+// GetToken implements [azcore.TokenCredential].
+func (c *tokenCredential) GetToken(ctx context.Context, options policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	// EnableCAE says what the client could handle, and asks for nothing.
+	if options.Claims != "" {
+		return azcore.AccessToken{}, &auth.Error{
+			Stage: auth.StageExchange, Code: auth.CodeOptionUnsupported,
+			Fix: "see the sign-in logs of Microsoft Entra for why the resource refused the token",
+			Err: errors.New("the resource withdrew the token (a claims challenge), and a proof answers no challenge"),
+		}
+	}
+	if len(options.Scopes) == 0 {
+		return azcore.AccessToken{}, scopeError("the Azure SDK asks for no scope", "name the scope of the resource")
+	}
+	opts := append(slices.Clone(c.opts), auth.WithScopes(options.Scopes...))
+	if err := c.sameTenant(ctx, options.TenantID, opts); err != nil {
+		return azcore.AccessToken{}, err
+	}
+	token, err := auth.GetToken(ctx, c.provider, opts...)
+	if err != nil {
+		return azcore.AccessToken{}, err
+	}
+	bearer, ok := token.(*Token)
+	if !ok {
+		return azcore.AccessToken{}, &auth.Error{
+			Stage: auth.StageSubject, Code: auth.CodeOptionUnsupported,
+			Fix: "leave out the image repository",
+			Err: fmt.Errorf("the Azure SDK sends a token of Microsoft Entra, not a %T", token),
+		}
+	}
+	return azcore.AccessToken{Token: bearer.Secret.Reveal(), ExpiresOn: bearer.ExpiresAt}, nil
+}
+
+// sameTenant refuses a tenant that is not the identity's.
+func (c *tokenCredential) sameTenant(ctx context.Context, tenant string, opts []auth.Option) error {
+	if tenant == "" {
+		return nil
+	}
+	key, err := auth.Resolve(ctx, c.provider, opts...)
+	if err != nil {
+		return err
+	}
+	own := c.provider.tenantOf(&auth.Request{Key: key})
+	if strings.EqualFold(own, tenant) {
+		return nil
+	}
+	return &auth.Error{
+		Stage: auth.StageIdentity, Code: auth.CodeOptionUnsupported,
+		Fix: "use a resource of the identity's own tenant, or name an application of the other one",
+		Err: fmt.Errorf("the resource asks for a token of tenant %q, the identity is of tenant %q", printable(tenant, maxQuoted), own),
+	}
+}

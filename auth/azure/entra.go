@@ -1,0 +1,208 @@
+package azure
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// maxLifetime bounds expires_in. Source: Microsoft identity platform, "Configurable token lifetimes" (a day at the most, and 28
+// hours where continuous access evaluation is in force).
+const maxLifetime = 28 * time.Hour
+
+// entraToken reads a token answer (RFC 6749 §5.1) to a question that was asked at that time. Its errors repeat nothing of it.
+func entraToken(body []byte, asked time.Time) (*Token, error) {
+	var got struct {
+		TokenType   string `json:"token_type"`
+		AccessToken string `json:"access_token"`
+		ExpiresIn   *int64 `json:"expires_in"`
+	}
+	switch err := json.Unmarshal(body, &got); {
+	case err != nil:
+		return nil, errors.New("it is not the JSON of a token answer")
+	case got.AccessToken == "":
+		return nil, errors.New("no access token in it")
+	case !strings.EqualFold(got.TokenType, "Bearer"):
+		return nil, errors.New("the token is not a bearer token")
+	case got.ExpiresIn == nil:
+		return nil, errors.New("no expires_in in it")
+	case *got.ExpiresIn <= 0 || *got.ExpiresIn > int64(maxLifetime.Seconds()):
+		return nil, errors.New("its expires_in is not a life of a token")
+	}
+	return &Token{Secret: auth.NewSecret(got.AccessToken), ExpiresAt: asked.Add(time.Duration(*got.ExpiresIn) * time.Second).UTC()}, nil
+}
+
+// aadsts is an error code of Microsoft Entra's security token service; zero when there is none. Source of the codes and their
+// meanings: Microsoft Entra, "Authentication and authorization error codes", and Azure Workload Identity, "Troubleshooting".
+type aadsts int
+
+const (
+	noApplication         aadsts = 700016
+	applicationDisabled   aadsts = 7000112
+	noTenant              aadsts = 90002
+	tenantMalformed       aadsts = 900023
+	noCredentials         aadsts = 70025
+	noMatch               aadsts = 70021
+	noIssuer              aadsts = 700211
+	noAudience            aadsts = 700212
+	noSubject             aadsts = 700213
+	noSubjectExactly      aadsts = 7002138
+	noSubjectPattern      aadsts = 7002137
+	assertionTime         aadsts = 700024
+	assertionInvalid      aadsts = 50013
+	assertionSignature    aadsts = 700027
+	assertionAudience     aadsts = 700023
+	assertionMalformed    aadsts = 50027
+	secretWrong           aadsts = 7000215
+	secretExpired         aadsts = 7000222
+	noResource            aadsts = 500011
+	resourceInvalid       aadsts = 650057
+	scopeInvalid          aadsts = 70011
+	scopeOfUsers          aadsts = 1002012
+	blockedByPolicy       aadsts = 53003
+	notAssigned           aadsts = 501051
+	transientFault        aadsts = 90033
+	tenantThrottled       aadsts = 90055
+	requestLoop           aadsts = 50196
+	issuerUnreachable     aadsts = 50166
+	issuerKeysUnreachable aadsts = 5002723
+)
+
+// maxFederated is how many federated credentials an application has at the most. Source: Microsoft Graph, "Create
+// federatedIdentityCredential".
+const maxFederated = 20
+
+// errorCode reads the AADSTS code and the OAuth error (RFC 6749 §5.2) of an answer; ok is false when it is none of Entra's.
+func (a answer) errorCode() (code aadsts, oauth string, ok bool) {
+	var got struct {
+		Error       string `json:"error"`
+		Description string `json:"error_description"`
+		Codes       []int  `json:"error_codes"`
+	}
+	if json.Unmarshal(a.body, &got) != nil || got.Error == "" {
+		return 0, "", false
+	}
+	if len(got.Codes) > 0 {
+		code = aadsts(got.Codes[0])
+	} else if digits, found := strings.CutPrefix(got.Description, "AADSTS"); found {
+		digits, _, _ = strings.Cut(digits, ":")
+		number, _ := strconv.Atoi(digits)
+		code = aadsts(number)
+	}
+	return code, oauthError(got.Error), true
+}
+
+// oauthError is an error of RFC 6749, which is a word; anything else is not repeated.
+func oauthError(s string) string {
+	if len(s) > 40 || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz_") != "" {
+		return "an unknown error"
+	}
+	return s
+}
+
+// entraFailure is the failure of a token request, with the code and the words of its AADSTS code. The fix is for who knows more.
+func (a answer) entraFailure(where string) (failure, aadsts) {
+	f := a.refusal(where)
+	code, oauth, ok := a.errorCode()
+	if !ok || a.status == http.StatusOK {
+		return f, 0
+	}
+	f.what = oauth
+	if code != 0 {
+		f.what = fmt.Sprintf("AADSTS%d (%s)", code, oauth)
+	}
+	if meaning := code.meaning(); meaning != "" {
+		f.what += ": " + meaning
+	}
+	switch {
+	case f.code == auth.CodeThrottled, f.code == auth.CodeUnavailable:
+	case code == tenantThrottled, code == requestLoop:
+		f.code, f.fix = auth.CodeThrottled, "wait: "+where+" is asked too often"
+	case code == transientFault, code == issuerUnreachable, code == issuerKeysUnreachable, oauth == "temporarily_unavailable":
+		f.code, f.fix = auth.CodeUnavailable, "wait, and see status.azure.com if it goes on"
+	case code.isTrust():
+		f.code = auth.CodeTrustRefused
+	case code == assertionTime:
+		f.code = auth.CodeProofInvalid
+	case code == blockedByPolicy, code == notAssigned:
+		f.code = auth.CodePermissionDenied
+	default:
+		f.code = auth.CodeRefused
+	}
+	if f.code != auth.CodeThrottled && f.code != auth.CodeUnavailable {
+		f.fix = "see RFC 6749, section 5.2"
+		if code != 0 {
+			f.fix = fmt.Sprintf("see https://login.microsoftonline.com/error?code=%d", code)
+		}
+	}
+	return f, code
+}
+
+// isTrust reports whether Entra does not let the subject be the application.
+func (c aadsts) isTrust() bool {
+	switch c {
+	case noApplication, applicationDisabled, noTenant, tenantMalformed, noCredentials, noMatch, noIssuer, noAudience, noSubject, noSubjectExactly,
+		noSubjectPattern, assertionInvalid, assertionSignature, assertionAudience, assertionMalformed, secretWrong, secretExpired:
+		return true
+	default:
+		return false
+	}
+}
+
+// meaning is what a code says, in words of our own.
+func (c aadsts) meaning() string {
+	switch c {
+	case noApplication:
+		return "the tenant has no such application"
+	case applicationDisabled:
+		return "the application is disabled"
+	case noTenant, tenantMalformed:
+		return "there is no such tenant in this cloud"
+	case noCredentials:
+		return "the application has no federated credential"
+	case noMatch:
+		return "no federated credential matches the proof"
+	case noIssuer:
+		return "no federated credential has the proof's issuer"
+	case noAudience:
+		return "no federated credential has the proof's audience"
+	case noSubject, noSubjectPattern:
+		return "no federated credential has the proof's subject"
+	case noSubjectExactly:
+		return "a federated credential has the proof's subject in other letters: capitals count"
+	case assertionTime:
+		return "the proof is not valid at this time"
+	case assertionInvalid, assertionSignature:
+		return "the proof's signature cannot be verified with the issuer's keys"
+	case assertionAudience:
+		return "the proof is for another audience"
+	case assertionMalformed:
+		return "the proof is malformed"
+	case secretWrong:
+		return "the client secret is not the application's"
+	case secretExpired:
+		return "the client secret has expired"
+	case noResource, resourceInvalid:
+		return "the tenant does not know the resource"
+	case scopeInvalid, scopeOfUsers:
+		return "the scope is not one for applications"
+	case blockedByPolicy:
+		return "a conditional access policy blocks the application"
+	case notAssigned:
+		return "the application is not assigned to a role of the resource"
+	case transientFault:
+		return "a fault that passes"
+	case tenantThrottled, requestLoop:
+		return "too many requests"
+	case issuerUnreachable, issuerKeysUnreachable:
+		return "the issuer's keys cannot be fetched"
+	default:
+		return ""
+	}
+}

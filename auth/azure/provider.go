@@ -1,0 +1,183 @@
+package azure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/transport"
+)
+
+// ProviderName is the provider's name in object specs and keys.
+const ProviderName = "azure"
+
+// DefaultTimeout bounds each attempt at a request when [Config].Timeout says nothing.
+const DefaultTimeout = 10 * time.Second
+
+// Config configures a [Provider]. Its zero value works, in the public cloud, for subjects that name their tenant.
+type Config struct {
+	// TenantID is the Microsoft Entra tenant of subjects that name none, a GUID: the controller's AZURE_TENANT_ID. Optional.
+	TenantID string
+	// Cloud is the cloud of all calls; zero for the public one. See [endpoint.ParseAzureAuthority] for the controller's
+	// AZURE_AUTHORITY_HOST and [endpoint.ParseAzureEnvironment] for the file of its AZURE_ENVIRONMENT_FILEPATH.
+	Cloud endpoint.AzureCloud
+	// Transport is what the connections are copies of, with the administrator's proxy and certificate authorities; nil for
+	// [transport.Default].
+	Transport *http.Transport
+	// AllowedEndpointHosts are proxies of tenants on addresses that are refused otherwise: the value of --allowed-endpoint-hosts.
+	AllowedEndpointHosts endpoint.Allowed
+	// DenyCIDRs are addresses that proxies named by tenants must not have: the value of --deny-cidrs.
+	DenyCIDRs endpoint.CIDRs
+	// Timeout bounds each attempt at a request, of which there are at most two; zero for [DefaultTimeout].
+	Timeout time.Duration
+}
+
+// Provider implements [auth.Provider], [auth.ControllerProvider] and [auth.RegistryProvider]. It is safe for concurrent use.
+type Provider struct {
+	tenant  string
+	cloud   endpoint.AzureCloud
+	timeout time.Duration
+	pool    *transport.Pool
+
+	// What tenants write is parsed on every call and seldom new.
+	identities *memo[named, identity]
+	images     *memo[string, image]
+	scopes     *memo[string, string] // to the resource
+}
+
+// image is an image repository with its text, which is made once.
+type image struct {
+	endpoint.ACR
+
+	text string
+}
+
+// NewProvider refuses a tenant that is no GUID, a cloud without an authority, and a transport that does not verify certificates.
+func NewProvider(config Config) (*Provider, error) {
+	if config.TenantID != "" {
+		tenant, err := parseGUID(config.TenantID)
+		if err != nil {
+			return nil, fmt.Errorf("AZURE_TENANT_ID: %w", err)
+		}
+		config.TenantID = tenant
+	}
+	if config.Cloud.IsZero() {
+		config.Cloud = endpoint.AzurePublic()
+	}
+	if c := config.Cloud; !strings.HasPrefix(c.Authority, "https://") || c.TokenExchangeAudience == "" || c.ResourceManagerAudience == "" || c.RegistryAudience == "" {
+		return nil, errors.New("the Azure cloud is incomplete; take one of endpoint.AzureClouds or make it with endpoint.ParseAzureEnvironment")
+	}
+	if config.Timeout < 0 {
+		return nil, fmt.Errorf("timeout is %s, must not be negative", config.Timeout)
+	}
+	if config.Timeout == 0 {
+		config.Timeout = DefaultTimeout
+	}
+	guard := endpoint.Guard{DenyCIDRs: config.DenyCIDRs, AllowHosts: config.AllowedEndpointHosts}
+	pool, err := transport.NewPool(transport.Options{Base: config.Transport, Dial: guard.DialContext(transport.Dialer())})
+	if err != nil {
+		return nil, err
+	}
+	return &Provider{
+		tenant: config.TenantID, cloud: config.Cloud, timeout: config.Timeout, pool: pool,
+		identities: newMemo(newIdentity),
+		scopes:     newMemo(parseScope),
+		images: newMemo(func(s string) (image, error) {
+			acr, err := config.Cloud.ParseACR(s)
+			return image{acr, acr.String()}, err
+		}),
+	}, nil
+}
+
+// Close closes idle connections.
+func (p *Provider) Close() { p.pool.Close() }
+
+// GetName implements [auth.Provider].
+func (*Provider) GetName() string { return ProviderName }
+
+// GetTarget implements [auth.Provider]. Image is the registry's host and the repository, since credentials are for one
+// repository.
+func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
+	switch {
+	case options.STSEndpoint != "":
+		return auth.Target{}, unsupported("an STS endpoint", "leave out the STS endpoint: the authority of Microsoft Entra is the controller's (AZURE_AUTHORITY_HOST)")
+	case options.STSRegion != "":
+		return auth.Target{}, unsupported("an STS region", "leave out the STS region: Microsoft Entra has none")
+	case options.Subject.Kind() == auth.KindController && options.ProxyURL != nil:
+		return auth.Target{}, refuseDetour()
+	case options.ImageRepository == "":
+		return auth.Target{}, p.checkScopes(options.Scopes)
+	case !options.Scopes.IsZero():
+		return auth.Target{}, scopeError("registry credentials have a scope of their own", "leave out the scopes, or the image repository")
+	}
+	image, err := p.image(options.ImageRepository)
+	if err != nil {
+		return auth.Target{}, err
+	}
+	return auth.Target{Image: image.text}, nil
+}
+
+func (p *Provider) image(repository string) (*image, error) {
+	image, err := p.images.parse(repository)
+	if err != nil {
+		return nil, refused(auth.StageRegistry, auth.CodeEndpointRefused, err)
+	}
+	if image.Repository == "" {
+		return nil, &auth.Error{
+			Stage: auth.StageRegistry, Code: auth.CodeOptionInvalid,
+			Fix: "name the repository too, as " + image.Host + "/<repository>",
+			Err: errors.New("credentials of Azure Container Registry are for one repository, and none is named"),
+		}
+	}
+	return image, nil
+}
+
+// GetAudience implements [auth.Provider]: the token exchange audience of the cloud, so that a proof given to one cloud is worth
+// nothing in another. A request that no exchange can answer is refused here, before there is a proof.
+func (p *Provider) GetAudience(_ context.Context, request *auth.Request) (string, error) {
+	if _, err := p.subject(request); err != nil {
+		return "", err
+	}
+	return p.cloud.TokenExchangeAudience, nil
+}
+
+// subject is the identity of a request.
+func (p *Provider) subject(request *auth.Request) (identity, error) {
+	id, err := parseIdentity(request.Key.Identity)
+	if err != nil {
+		n := named{}
+		n.tenant, n.client, _ = strings.Cut(request.Key.Identity, "/")
+		return identity{}, identityError(request.Key.Subject, n, err)
+	}
+	return id, nil
+}
+
+// refuseDetour keeps the controller's own identity off ways that a tenant chose.
+func refuseDetour() error {
+	return &auth.Error{
+		Stage: auth.StageSubject, Code: auth.CodeEndpointRefused,
+		Fix: "name a ServiceAccount, or leave out the proxy (the controller's own comes from its environment)",
+		Err: errors.New("the controller's identity is not sent through a proxy of the call's choice"),
+	}
+}
+
+func unsupported(what, fix string) error {
+	return &auth.Error{
+		Stage: auth.StageSubject, Code: auth.CodeOptionUnsupported, Fix: fix,
+		Err: errors.New("provider azure does not support " + what),
+	}
+}
+
+// refused is an error of package endpoint as an [auth.Error].
+func refused(stage auth.Stage, code auth.Code, err error) error {
+	fix := ""
+	if e, ok := errors.AsType[*endpoint.Error](err); ok {
+		err, fix = fmt.Errorf("%s: %s", e.What, e.Detail), e.Fix
+	}
+	return &auth.Error{Stage: stage, Code: code, Fix: fix, Err: err}
+}

@@ -1,0 +1,137 @@
+package azure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// registryUser is the user whose password is a token of the registry. Source: Azure Container Registry, "Authenticate with a
+// registry" (az acr login --expose-token).
+const registryUser = "00000000-0000-0000-0000-000000000000"
+
+// registryActions are what credentials let their holder do in the repository, as far as the identity may: pull, and list tags.
+// Source: Azure Container Registry, "Permissions and role assignments overview".
+const registryActions = "pull,metadata_read"
+
+// NewRegistryToken implements [auth.RegistryProvider]: the registry exchanges the token of Microsoft Entra for a refresh token,
+// which is good for all that the identity may do in the registry, and that at once for an access token to pull from one
+// repository. Both are asked of the image repository's host. The password is the access token. Source: Azure Container Registry,
+// "Integration with Azure Active Directory" (github.com/Azure/acr/blob/main/docs/AAD-OAuth.md).
+func (p *Provider) NewRegistryToken(ctx context.Context, token auth.Token, request *auth.Request) (*auth.RegistryCredentials, error) {
+	entra, ok := token.(*Token)
+	if !ok || entra == nil {
+		return nil, &auth.Error{
+			Stage: auth.StageRegistry, Code: auth.CodeResponseInvalid,
+			Fix: "pass the token that this provider made",
+			Err: fmt.Errorf("registry credentials are given for a token of Microsoft Entra, not for a %T", token),
+		}
+	}
+	image, err := p.image(request.ImageRepository)
+	if err != nil {
+		return nil, err
+	}
+	form := url.Values{"grant_type": {"access_token"}, "service": {image.Host}, "access_token": {entra.Secret.Reveal()}}
+	if tenant := p.tenantOf(request); tenant != "" {
+		form.Set("tenant", tenant)
+	}
+	refresh, err := p.registryToken(ctx, request, image, "exchange", "refresh_token", form)
+	if err != nil {
+		return nil, err
+	}
+	access, err := p.registryToken(ctx, request, image, "token", "access_token", url.Values{
+		"grant_type": {"refresh_token"}, "service": {image.Host},
+		"scope": {"repository:" + image.Repository + ":" + registryActions}, "refresh_token": {refresh.Secret.Reveal()},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &auth.RegistryCredentials{Username: registryUser, Password: access.Secret, ExpiresAt: access.ExpiresAt}, nil
+}
+
+// tenantOf is the tenant of the identity that a request is for; empty when the controller's is not known.
+func (p *Provider) tenantOf(request *auth.Request) string {
+	if id, err := parseIdentity(request.Key.Identity); err == nil {
+		return id.tenant
+	}
+	return p.tenant
+}
+
+// registryToken has one of the registry's tokens, which the field of its answer holds.
+func (p *Provider) registryToken(ctx context.Context, request *auth.Request, image *image, operation, field string, form url.Values) (*Token, error) {
+	where := "registry " + image.Host
+	asked := time.Now()
+	got, err := p.post(ctx, request, "https://"+image.Host+"/oauth2/"+operation, form)
+	if err != nil {
+		return nil, unanswered(ctx, err, where).error(auth.StageRegistry, operation)
+	}
+	if got.status != http.StatusOK {
+		return nil, got.registryFailure(where, image, request).error(auth.StageRegistry, operation)
+	}
+	token, err := registryAnswer(got.body, field, asked)
+	if err != nil {
+		return nil, invalid(where, err).error(auth.StageRegistry, operation)
+	}
+	return token, nil
+}
+
+// registryAnswer reads a token answer of the registry to a question that was asked at that time. The token's life is in its
+// claims: exp and iat (RFC 7519 §4.1), both by the registry's clock, so that ours does not matter. Its errors repeat nothing of it.
+func registryAnswer(body []byte, field string, asked time.Time) (*Token, error) {
+	var answer map[string]json.RawMessage
+	if json.Unmarshal(body, &answer) != nil {
+		return nil, errors.New("it is not the JSON of a token answer")
+	}
+	var token string
+	if json.Unmarshal(answer[field], &token) != nil || token == "" {
+		return nil, errors.New("no " + field + " in it")
+	}
+	var life struct {
+		Begin *float64 `json:"iat"`
+		End   *float64 `json:"exp"`
+	}
+	switch {
+	case !payload(token, &life):
+		return nil, errors.New("its " + field + " is not a JWT")
+	case life.End == nil:
+		return nil, errors.New("its " + field + " has no expiry (exp)")
+	}
+	ends := time.Unix(int64(min(*life.End, 1<<40)), 0)
+	if life.Begin != nil {
+		ends = asked.Add(time.Duration(min(*life.End-*life.Begin, maxLifetime.Seconds())) * time.Second)
+	}
+	if !ends.After(asked) {
+		return nil, errors.New("its " + field + " has already expired")
+	}
+	return &Token{Secret: auth.NewSecret(token), ExpiresAt: ends.UTC()}, nil
+}
+
+// registryFailure is the failure of a call to the registry. What it refuses is always the identity: there is nothing else.
+func (a answer) registryFailure(where string, image *image, request *auth.Request) failure {
+	f := a.refusal(where)
+	if f.code == auth.CodeThrottled || f.code == auth.CodeUnavailable || !json.Valid(a.body) {
+		return f
+	}
+	identity := "the controller's own identity"
+	if id, err := parseIdentity(request.Key.Identity); err == nil {
+		identity = "application " + id.client
+	}
+	f.what = fmt.Sprintf("HTTP status %d", a.status)
+	switch a.status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		f.code = auth.CodePermissionDenied
+		f.fix = fmt.Sprintf("assign %s the role AcrPull at registry %s (Container Registry Repository Reader, with repository %s among its conditions, where the registry permits by repository)",
+			identity, image.Name, image.Repository)
+	case http.StatusNotFound:
+		f.code, f.fix = auth.CodeRefused, "check that registry "+image.Host+" exists"
+	default:
+		f.code, f.fix = auth.CodeRefused, "check that registry "+image.Host+" is of the tenant of "+identity
+	}
+	return f
+}

@@ -1,0 +1,99 @@
+package azure
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+)
+
+// defaultSuffix makes a scope of a resource: all that the identity has been granted there. Microsoft Entra gives applications
+// tokens for no other scope. Source: Microsoft identity platform, "Scopes and permissions", "The .default scope".
+const defaultSuffix = "/.default"
+
+// DevOpsScope is the scope of Azure DevOps Services, which are in the public cloud alone. Source: Azure DevOps, "Use service
+// principals and managed identities".
+const DevOpsScope = "499b84ac-1321-427f-aa17-267ca6975798" + defaultSuffix
+
+// ResourceManagerScope is the scope of Azure Resource Manager in a cloud, and that of calls which name no scope.
+func ResourceManagerScope(cloud endpoint.AzureCloud) string {
+	return scopeOf(cloud.ResourceManagerAudience)
+}
+
+// RegistryScope is the scope of Azure Container Registry in a cloud.
+func RegistryScope(cloud endpoint.AzureCloud) string { return scopeOf(cloud.RegistryAudience) }
+
+// BlobScope is the scope of Azure Storage in a cloud.
+func BlobScope(cloud endpoint.AzureCloud) string { return scopeOf(cloud.StorageAudience) }
+
+// KeyVaultScope is the scope of Azure Key Vault in a cloud; empty where the cloud has none.
+func KeyVaultScope(cloud endpoint.AzureCloud) string { return scopeOf(cloud.KeyVaultAudience) }
+
+// EventHubsScope is the scope of Azure Event Hubs in a cloud.
+func EventHubsScope(cloud endpoint.AzureCloud) string { return scopeOf(cloud.EventHubsAudience) }
+
+func scopeOf(resource string) string {
+	if resource == "" {
+		return ""
+	}
+	return resource + defaultSuffix
+}
+
+// maxScope bounds a scope, in bytes. Source: the limit of an application ID URI, and what follows it.
+const maxScope = 255 + len(defaultSuffix)
+
+// checkScopes refuses scopes of which no one token can be made.
+func (p *Provider) checkScopes(scopes auth.List) error {
+	if scopes.IsZero() {
+		return nil
+	}
+	// A scope has nothing in it that a list escapes, so that one alone is its own text.
+	scope := scopes.String()
+	if _, err := p.scopes.parse(scope); err == nil {
+		return nil
+	} else if !strings.Contains(scope, ",") {
+		return scopeError(fmt.Sprintf("scope %q %v", printable(scope, maxQuoted), err),
+			"name a resource and /.default, such as "+ResourceManagerScope(p.cloud))
+	}
+	return scopeError("a token of Microsoft Entra is for one resource", "ask for one scope, and make a call for each")
+}
+
+func scopeError(what, fix string) error {
+	return &auth.Error{Stage: auth.StageSubject, Code: auth.CodeOptionInvalid, Fix: fix, Err: errors.New(what)}
+}
+
+// parseScope takes a scope apart. A resource is a GUID, or a URI of https or api.
+func parseScope(scope string) (resource string, err error) {
+	resource, ok := strings.CutSuffix(scope, defaultSuffix)
+	switch {
+	case !ok:
+		return "", errors.New("does not end in " + defaultSuffix)
+	case len(scope) > maxScope:
+		return "", errors.New("is too long")
+	case strings.ContainsAny(scope, "%,\\\"'<>^`{|}"):
+		return "", errors.New("has a character that no resource has")
+	}
+	if guid, err := parseGUID(resource); err == nil {
+		return guid, nil
+	}
+	u, err := url.Parse(resource)
+	if err != nil || (u.Scheme != "https" && u.Scheme != "api") || u.Host == "" || u.User != nil || strings.ContainsAny(resource, "?#") {
+		return "", errors.New("is for nothing that is a resource")
+	}
+	return resource, nil
+}
+
+// scope is what the token of a request is asked for.
+func (p *Provider) scope(key auth.Key) string {
+	switch {
+	case key.Image != "":
+		return RegistryScope(p.cloud)
+	case key.Scopes.IsZero():
+		return ResourceManagerScope(p.cloud)
+	default:
+		return key.Scopes.String()
+	}
+}

@@ -1,0 +1,30 @@
+package azure
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// Token is an access token of Microsoft Entra for one resource. It does not print, not with any fmt verb, in JSON or in a log.
+type Token struct {
+	// Secret is the bearer token (RFC 6750).
+	Secret auth.Secret
+	// ExpiresAt is the end of the token, UTC; source: expires_in of the token answer (RFC 6749 §5.1).
+	ExpiresAt time.Time
+}
+
+// GetDuration implements [auth.Token].
+func (t Token) GetDuration() time.Duration { return time.Until(t.ExpiresAt) }
+
+// String says when the token ends, and no more.
+func (t Token) String() string {
+	return "[Azure token until " + t.ExpiresAt.UTC().Format(time.RFC3339) + "]"
+}
+
+// Format is String for every verb.
+func (t Token) Format(state fmt.State, _ rune) { _, _ = state.Write([]byte(t.String())) }
+
+// MarshalText is String, so that JSON, YAML and structured logs hide the token too.
+func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
