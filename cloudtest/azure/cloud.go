@@ -1,0 +1,280 @@
+// Package azure is the part of the local cloud that is Azure: Entra ID with applications and their federated credentials; container registries with
+// their token service; blob storage behind role assignments; the instance metadata service. It verifies what Azure verifies (assertions against their
+// issuer's published keys, access tokens, role assignments) and answers with Azure's error codes, HTTP statuses and bodies.
+//
+// A [Cloud] answers requests under Azure's host names in [Cloud.ServeCall]; package cloudtest brings them there. What an application may do is asked
+// when Azure asks: for a registry when it issues an access token, for a blob at each request. So a registry's access token outlives a role
+// assignment that was withdrawn, for its own life at most, as at Azure.
+package azure
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+)
+
+// issuerTimeout bounds the fetch of an issuer's documents.
+const issuerTimeout = 10 * time.Second
+
+// tokenLeeway is how far the clocks of issuers and receivers of tokens may be apart: five minutes, both for assertions at Entra ID and for its access
+// tokens at resources. Source: Microsoft.IdentityModel.Tokens, TokenValidationParameters.DefaultClockSkew (300 seconds), which these services use.
+const tokenLeeway = 5 * time.Minute
+
+// ErrNotFound is wrapped by errors about a tenant, application, credential, registry or account that does not exist.
+var ErrNotFound = errors.New("not found")
+
+// Cloud is the local Azure. It is safe for concurrent use. Make one with [New].
+type Cloud struct {
+	faults       *fault.Set
+	verifier     *oidc.Verifier
+	environments []*Environment
+	entraKeys    func() *oidc.Issuer // signs Entra's access tokens
+	registryKeys func() *oidc.Issuer // signs the registries' tokens
+	dataKey      []byte              // signs links to data endpoints
+
+	mu       sync.RWMutex // guards all below; never held during I/O
+	tenants  map[string]*tenant
+	domains  map[string]*tenant
+	identity *ManagedIdentity
+}
+
+// tenant is guarded by the cloud's lock, except for what never changes.
+type tenant struct {
+	id          string
+	environment *Environment
+	domains     []string
+	apps        map[string]*application // by client ID
+}
+
+// application is immutable once stored; a change replaces it. Its object ID survives replacement, not deletion.
+type application struct {
+	clientID, objectID string
+	credentials        []FederatedCredential
+}
+
+// New makes the local Azure that cfg describes. Issuers reaches the hosts of OIDC issuers; it must not reach anything else. Faults may be shared with
+// other services. The error is a [*ConfigError].
+func New(cfg Config, issuers http.RoundTripper, faults *fault.Set) (*Cloud, error) {
+	client := &http.Client{
+		Transport:     issuers,
+		Timeout:       issuerTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	c := &Cloud{
+		faults:       faults,
+		verifier:     &oidc.Verifier{Client: client, Leeway: tokenLeeway},
+		entraKeys:    sync.OnceValue(newKeys),
+		registryKeys: sync.OnceValue(newKeys),
+		dataKey:      random(32),
+		tenants:      map[string]*tenant{},
+		domains:      map[string]*tenant{},
+	}
+	if err := c.addEnvironments(cfg.Environments); err != nil {
+		return nil, err
+	}
+	for i, t := range cfg.Tenants {
+		if err := c.AddTenant(t); err != nil {
+			return nil, in(at("tenants", i), err)
+		}
+	}
+	if cfg.ManagedIdentity != nil {
+		if err := c.SetManagedIdentity(*cfg.ManagedIdentity); err != nil {
+			return nil, in("managedIdentity", err)
+		}
+	}
+	return c, nil
+}
+
+// addEnvironments puts the private clouds beside the built-in ones; no host may be of two.
+func (c *Cloud) addEnvironments(private []Environment) error {
+	hosts := map[string]string{}
+	for i, e := range slices.Concat(environments(), private) {
+		field := at("environments", i-len(environments()))
+		if err := e.validate(); err != nil {
+			return in(field, err)
+		}
+		if c.environment(e.Name) != nil {
+			return invalid(field+".name", "%q is the name of another environment", e.Name)
+		}
+		for _, h := range slices.Concat(e.AuthorityHosts, []string{e.RegistrySuffix, e.StorageSuffix}) {
+			if other, taken := hosts[h]; taken {
+				return invalid(field, "%q belongs to %s already", h, other)
+			}
+			hosts[h] = e.Name
+		}
+		c.environments = append(c.environments, &e)
+	}
+	return nil
+}
+
+// environment finds an environment by name.
+func (c *Cloud) environment(name string) *Environment {
+	i := slices.IndexFunc(c.environments, func(e *Environment) bool { return e.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return c.environments[i]
+}
+
+// AddTenant adds a tenant with all that is in it, or nothing. The error is a [*ConfigError].
+func (c *Cloud) AddTenant(cfg Tenant) error {
+	if err := checkUUID("id", cfg.ID); err != nil {
+		return err
+	}
+	if cfg.Environment == "" {
+		cfg.Environment = AzureCloud
+	}
+	e := c.environment(cfg.Environment)
+	if e == nil {
+		return invalid("environment", "%q is not an environment", cfg.Environment)
+	}
+	t := &tenant{id: cfg.ID, environment: e, domains: slices.Clone(cfg.Domains), apps: map[string]*application{}}
+	for i, a := range cfg.Applications {
+		if t.apps[a.ClientID] != nil {
+			return invalid(at("applications", i), "application %s is given twice", a.ClientID)
+		}
+		if err := t.putApplication(a); err != nil {
+			return in(at("applications", i), err)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tenants[t.id] != nil {
+		return invalid("id", "tenant %s exists already", t.id)
+	}
+	for i, d := range t.domains {
+		if len(d) > maxHost || !hostPattern().MatchString(d) {
+			return invalid(at("domains", i), "%q is not a DNS name in lower case with at least one dot", d)
+		}
+		if other := c.domains[d]; other != nil {
+			return invalid(at("domains", i), "%q belongs to tenant %s", d, other.id)
+		}
+	}
+	c.tenants[t.id] = t
+	for _, d := range t.domains {
+		c.domains[d] = t
+	}
+	return nil
+}
+
+func (t *tenant) putApplication(a Application) error {
+	parsed, err := a.parse(t.environment)
+	if err != nil {
+		return err
+	}
+	old := t.apps[a.ClientID]
+	switch {
+	case old != nil && parsed.objectID != "" && parsed.objectID != old.objectID:
+		return invalid("objectID", "application %s has another one: it cannot change", a.ClientID)
+	case old != nil:
+		parsed.objectID = old.objectID
+	case parsed.objectID == "":
+		parsed.objectID = newUUID()
+	}
+	t.apps[a.ClientID] = parsed
+	return nil
+}
+
+// change runs f on a tenant under the lock.
+func (c *Cloud) change(tenantID string, f func(*tenant) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.tenants[tenantID]
+	if t == nil {
+		return fmt.Errorf("tenant %q: %w", tenantID, ErrNotFound)
+	}
+	return f(t)
+}
+
+// changeApplication replaces an application by what f makes of a copy, under the lock.
+func (c *Cloud) changeApplication(tenantID, clientID string, f func(*tenant, *application) error) error {
+	return c.change(tenantID, func(t *tenant) error {
+		old := t.apps[clientID]
+		if old == nil {
+			return fmt.Errorf("application %q: %w", clientID, ErrNotFound)
+		}
+		changed := *old
+		changed.credentials = slices.Clone(old.credentials)
+		if err := f(t, &changed); err != nil {
+			return err
+		}
+		t.apps[clientID] = &changed
+		return nil
+	})
+}
+
+// PutApplication adds an application or replaces its federated credentials. Access tokens that it has live on, as at Azure.
+func (c *Cloud) PutApplication(tenantID string, a Application) error {
+	return c.change(tenantID, func(t *tenant) error { return t.putApplication(a) })
+}
+
+// DeleteApplication removes an application. Its tokens may do nothing any more, even if one with the same client ID is made again.
+func (c *Cloud) DeleteApplication(tenantID, clientID string) error {
+	return c.change(tenantID, func(t *tenant) error { return remove(t.apps, clientID, "application") })
+}
+
+// PutFederatedCredential adds a federated credential to an application, or replaces the one of its name. The twenty-first is refused.
+func (c *Cloud) PutFederatedCredential(tenantID, clientID string, f FederatedCredential) error {
+	return c.changeApplication(tenantID, clientID, func(t *tenant, a *application) error {
+		complete, err := f.complete(t.environment)
+		if err != nil {
+			return err
+		}
+		a.credentials = slices.DeleteFunc(a.credentials, func(old FederatedCredential) bool { return old.Name == f.Name })
+		a.credentials = append(a.credentials, complete)
+		return checkCredentials(a.credentials)
+	})
+}
+
+// DeleteFederatedCredential removes a federated credential: the external identity can no longer become the application.
+func (c *Cloud) DeleteFederatedCredential(tenantID, clientID, name string) error {
+	return c.changeApplication(tenantID, clientID, func(_ *tenant, a *application) error {
+		before := len(a.credentials)
+		a.credentials = slices.DeleteFunc(a.credentials, func(old FederatedCredential) bool { return old.Name == name })
+		if len(a.credentials) == before {
+			return fmt.Errorf("federated credential %q: %w", name, ErrNotFound)
+		}
+		return nil
+	})
+}
+
+// SetManagedIdentity says what the instance metadata service gives tokens for, from now on.
+func (c *Cloud) SetManagedIdentity(m ManagedIdentity) error {
+	if err := m.validate(); err != nil {
+		return err
+	}
+	m.ClientIDs = slices.Clone(m.ClientIDs)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.tenants[m.Tenant]
+	if t == nil {
+		return invalid("tenant", "there is no tenant %s", m.Tenant)
+	}
+	for i, id := range m.ClientIDs {
+		if t.apps[id] == nil {
+			return invalid(at("clientIDs", i), "tenant %s has no application %s", m.Tenant, id)
+		}
+	}
+	c.identity = &m
+	return nil
+}
+
+func remove[K comparable, V any](m map[K]V, key K, what string) error {
+	if _, ok := m[key]; !ok {
+		return fmt.Errorf("%s %v: %w", what, key, ErrNotFound)
+	}
+	delete(m, key)
+	return nil
+}
+
+// Owns says whether the local Azure answers for a host name: Entra ID in every cloud, and registries and storage accounts that exist.
+func (c *Cloud) Owns(host string) bool {
+	_, ok := c.parseHost(host)
+	return ok
+}

@@ -1,0 +1,213 @@
+package azure
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Limits of federated credentials. Sources: Microsoft Learn, "Important considerations and restrictions for federated identity credentials";
+// Microsoft Graph, federatedIdentityCredential resource type.
+const (
+	maxFederatedCredentials = 20  // per application or managed identity
+	maxCredentialField      = 600 // characters of issuer, subject and audience
+)
+
+// maxHost is the length of a DNS name in bytes. Source: RFC 1035 §2.3.4.
+const maxHost = 253
+
+// Config describes the tenants of the local Azure.
+type Config struct {
+	// Environments are private clouds, besides the three that Azure has.
+	Environments []Environment `json:"environments,omitempty"`
+	// Tenants are the tenants. IDs and domains are unique.
+	Tenants []Tenant `json:"tenants,omitempty"`
+	// ManagedIdentity is what the instance metadata service gives tokens for; without it there is no such service.
+	ManagedIdentity *ManagedIdentity `json:"managedIdentity,omitempty"`
+}
+
+// Tenant is a directory of Entra ID and what its subscriptions hold.
+type Tenant struct {
+	// ID is the tenant's ID, a UUID in lower case.
+	ID string `json:"id"`
+	// Environment is the cloud that the tenant is in, [AzureCloud] by default.
+	Environment string `json:"environment,omitempty"`
+	// Domains are verified domain names, by which the tenant can be called too.
+	Domains []string `json:"domains,omitempty"`
+	// Applications are app registrations and user-assigned managed identities, unique by client ID.
+	Applications []Application `json:"applications,omitempty"`
+}
+
+// Application is an app registration with its service principal, or a user-assigned managed identity. It has no secrets or certificates: federated
+// credentials are the only way to be it, besides the instance metadata service.
+type Application struct {
+	// ClientID is the application's ID, a UUID in lower case.
+	ClientID string `json:"clientID"`
+	// ObjectID is the ID of its service principal, a UUID in lower case; by default a new one. It survives changes of the application.
+	ObjectID string `json:"objectID,omitempty"`
+	// FederatedCredentials say whose tokens are taken for the application, at most twenty, unique by name and by issuer and subject.
+	FederatedCredentials []FederatedCredential `json:"federatedCredentials,omitempty"`
+}
+
+// FederatedCredential is a federated identity credential: an external identity that may act as the application. All three of issuer, subject and
+// audience must equal the token's, letter by letter.
+type FederatedCredential struct {
+	// Name is the credential's name: 3 to 120 letters, digits, dashes and underscores, the first a letter or digit.
+	Name string `json:"name"`
+	// Issuer is the claim iss, an https URL of at most 600 characters.
+	Issuer string `json:"issuer"`
+	// Subject is the claim sub, at most 600 characters.
+	Subject string `json:"subject"`
+	// Audience is the claim aud. It is the environment's by default, api://AzureADTokenExchange in the public cloud.
+	Audience string `json:"audience,omitempty"`
+}
+
+// ManagedIdentity is the identity of the machine that the instance metadata service pretends to run on.
+type ManagedIdentity struct {
+	// Tenant is the ID of the tenant of all identities.
+	Tenant string `json:"tenant"`
+	// ClientIDs are the applications that are assigned to the machine. The first is given to who names none.
+	ClientIDs []string `json:"clientIDs"`
+}
+
+// ConfigError is a configuration that cannot be.
+type ConfigError struct {
+	// Field is the path of the field at fault, such as "tenants[0].applications[1].clientID".
+	Field string
+	// Err says what is wrong and what is allowed.
+	Err error
+}
+
+// Error names the field and the fix.
+func (e *ConfigError) Error() string { return "azure: " + e.Field + ": " + e.Err.Error() }
+
+// Unwrap returns what is wrong.
+func (e *ConfigError) Unwrap() error { return e.Err }
+
+func invalid(field, format string, args ...any) error {
+	return &ConfigError{Field: field, Err: fmt.Errorf(format, args...)}
+}
+
+// in puts a parent's path in front of a ConfigError's.
+func in(parent string, err error) error {
+	if c, ok := errors.AsType[*ConfigError](err); ok {
+		return &ConfigError{Field: strings.TrimSuffix(parent+"."+c.Field, "."), Err: c.Err}
+	}
+	return err
+}
+
+func at(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
+
+// indexed is the paths of a list's n members.
+func indexed(field string, n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = at(field, i)
+	}
+	return out
+}
+
+func uuidPattern() *regexp.Regexp {
+	return regexp.MustCompile(`\A[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\z`)
+}
+
+func hostPattern() *regexp.Regexp {
+	return regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)+\z`)
+}
+
+func credentialNamePattern() *regexp.Regexp {
+	return regexp.MustCompile(`\A[A-Za-z0-9][A-Za-z0-9_-]{2,119}\z`)
+}
+
+func checkUUID(field, id string) error {
+	if !uuidPattern().MatchString(id) {
+		return invalid(field, "%q is not an ID: give a UUID in lower case", id)
+	}
+	return nil
+}
+
+// complete checks a credential and fills in its audience.
+func (f FederatedCredential) complete(e *Environment) (FederatedCredential, error) {
+	if f.Audience == "" {
+		f.Audience = e.ExchangeAudience
+	}
+	if !credentialNamePattern().MatchString(f.Name) {
+		return f, invalid("name", "%q is invalid: give 3 to 120 letters, digits, dashes and underscores, the first a letter or digit", f.Name)
+	}
+	for _, field := range []struct{ name, value string }{{"issuer", f.Issuer}, {"subject", f.Subject}, {"audience", f.Audience}} {
+		switch {
+		case field.value == "":
+			return f, invalid(field.name, "it is required")
+		case len([]rune(field.value)) > maxCredentialField:
+			return f, invalid(field.name, "give at most %d characters", maxCredentialField)
+		case strings.TrimSpace(field.value) != field.value:
+			return f, invalid(field.name, "leave white space at its ends out: no token would match")
+		}
+	}
+	if u, err := url.Parse(f.Issuer); err != nil || u.Scheme != "https" || u.Host == "" {
+		return f, invalid("issuer", "%q is not an https URL", f.Issuer)
+	}
+	return f, nil
+}
+
+// checkCredentials checks what holds between the credentials of an application. Source: Microsoft Learn, "Important considerations and restrictions
+// for federated identity credentials".
+func checkCredentials(all []FederatedCredential) error {
+	if len(all) > maxFederatedCredentials {
+		return invalid("federatedCredentials", "an application has at most %d, these are %d", maxFederatedCredentials, len(all))
+	}
+	for i, f := range all {
+		for _, other := range all[:i] {
+			switch {
+			case other.Name == f.Name:
+				return invalid(at("federatedCredentials", i), "the name %q is given twice", f.Name)
+			case other.Issuer == f.Issuer && other.Subject == f.Subject:
+				return invalid(at("federatedCredentials", i), "issuer and subject combination already exists: %q has it", other.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// parse checks an application.
+func (a Application) parse(e *Environment) (*application, error) {
+	if err := checkUUID("clientID", a.ClientID); err != nil {
+		return nil, err
+	}
+	if a.ObjectID != "" {
+		if err := checkUUID("objectID", a.ObjectID); err != nil {
+			return nil, err
+		}
+	}
+	app := &application{clientID: a.ClientID, objectID: a.ObjectID}
+	for i, f := range a.FederatedCredentials {
+		complete, err := f.complete(e)
+		if err != nil {
+			return nil, in(at("federatedCredentials", i), err)
+		}
+		app.credentials = append(app.credentials, complete)
+	}
+	return app, checkCredentials(app.credentials)
+}
+
+func (m ManagedIdentity) validate() error {
+	if err := checkUUID("tenant", m.Tenant); err != nil {
+		return err
+	}
+	if len(m.ClientIDs) == 0 {
+		return invalid("clientIDs", "give at least one application")
+	}
+	for i, id := range m.ClientIDs {
+		if err := checkUUID(at("clientIDs", i), id); err != nil {
+			return err
+		}
+		if slices.Contains(m.ClientIDs[:i], id) {
+			return invalid(at("clientIDs", i), "it is given twice")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package azure
+
+import (
+	"slices"
+	"strings"
+)
+
+// Names of the clouds that Azure has, as `az cloud list` gives them.
+const (
+	// AzureCloud is the public cloud.
+	AzureCloud = "AzureCloud"
+	// AzureUSGovernment is the cloud of the government of the USA.
+	AzureUSGovernment = "AzureUSGovernment"
+	// AzureChinaCloud is the cloud that 21Vianet operates in China.
+	AzureChinaCloud = "AzureChinaCloud"
+)
+
+// Environment is one of Azure's separate clouds: what its services are called, and which names its tokens carry. Three are built in; a private one
+// is described in [Config]. All hosts and suffixes are DNS names in lower case.
+type Environment struct {
+	// Name names the environment in [Tenant].
+	Name string `json:"name"`
+	// AuthorityHosts are the hosts of Entra ID. The first is the one that its documents name.
+	AuthorityHosts []string `json:"authorityHosts"`
+	// IssuerHost is the host in the claim iss of access tokens, https://<host>/<tenant>/.
+	IssuerHost string `json:"issuerHost"`
+	// ExchangeAudience is the audience that federated credentials have unless they say otherwise.
+	ExchangeAudience string `json:"exchangeAudience"`
+	// ResourceManagers are the resources by which Azure Resource Manager is known, without a trailing slash.
+	ResourceManagers []string `json:"resourceManagers"`
+	// Resources are the further resources for which there are tokens, without a trailing slash: URLs or application IDs.
+	Resources []string `json:"resources,omitempty"`
+	// RegistrySuffix is the domain of container registries, such as "azurecr.io".
+	RegistrySuffix string `json:"registrySuffix"`
+	// StorageSuffix is the domain of storage endpoints, such as "core.windows.net".
+	StorageSuffix string `json:"storageSuffix"`
+}
+
+// Resources that are called the same in every cloud. Sources: Azure SDKs' cloud configurations of azcontainerregistry; Microsoft Learn, "Authorize
+// access to blobs using Microsoft Entra ID" and "Authenticate an application with Microsoft Entra ID to access Event Hubs resources".
+const (
+	resourceRegistry  = "https://containerregistry.azure.net"
+	resourceStorage   = "https://storage.azure.com"
+	resourceEventHubs = "https://eventhubs.azure.net"
+	resourceDevOps    = "499b84ac-1321-427f-aa17-267ca6975798" // Azure DevOps is in the public cloud only
+)
+
+// environments are the clouds that Azure has. Sources: Microsoft Learn, "Microsoft Entra authentication and national clouds", "Azure Government vs.
+// public: endpoints", "Azure China: developer guide", "Workload identity federation: considerations" (audiences). The table is this module's own: an
+// error in the library's table must not be repeated here.
+func environments() []Environment {
+	return []Environment{
+		{
+			Name:             AzureCloud,
+			AuthorityHosts:   []string{"login.microsoftonline.com", "login.windows.net", "login.microsoft.com", "sts.windows.net"},
+			IssuerHost:       "sts.windows.net",
+			ExchangeAudience: "api://AzureADTokenExchange",
+			ResourceManagers: []string{"https://management.azure.com", "https://management.core.windows.net"},
+			Resources:        []string{resourceRegistry, resourceStorage, resourceEventHubs, resourceDevOps, "https://vault.azure.net"},
+			RegistrySuffix:   "azurecr.io",
+			StorageSuffix:    "core.windows.net",
+		},
+		{
+			Name:             AzureUSGovernment,
+			AuthorityHosts:   []string{"login.microsoftonline.us", "login.usgovcloudapi.net"},
+			IssuerHost:       "sts.windows.net",
+			ExchangeAudience: "api://AzureADTokenExchangeUSGov",
+			ResourceManagers: []string{"https://management.usgovcloudapi.net", "https://management.core.usgovcloudapi.net"},
+			Resources:        []string{resourceRegistry, resourceStorage, resourceEventHubs, "https://vault.usgovcloudapi.net"},
+			RegistrySuffix:   "azurecr.us",
+			StorageSuffix:    "core.usgovcloudapi.net",
+		},
+		{
+			Name:             AzureChinaCloud,
+			AuthorityHosts:   []string{"login.partner.microsoftonline.cn", "login.chinacloudapi.cn"},
+			IssuerHost:       "sts.chinacloudapi.cn",
+			ExchangeAudience: "api://AzureADTokenExchangeChina",
+			ResourceManagers: []string{"https://management.chinacloudapi.cn", "https://management.core.chinacloudapi.cn"},
+			Resources:        []string{resourceRegistry, resourceStorage, resourceEventHubs, "https://vault.azure.cn"},
+			RegistrySuffix:   "azurecr.cn",
+			StorageSuffix:    "core.chinacloudapi.cn",
+		},
+	}
+}
+
+// authority is the host that the environment's documents name.
+func (e *Environment) authority() string { return e.AuthorityHosts[0] }
+
+// issuer is the claim iss of access tokens for a tenant. Source: Microsoft Learn, "Access tokens in the Microsoft identity platform", version 1.0.
+func (e *Environment) issuer(tenant string) string { return "https://" + e.IssuerHost + "/" + tenant + "/" }
+
+// isResource says whether there are tokens for a resource, one trailing slash apart, besides those of storage accounts.
+func (e *Environment) isResource(resource string) bool {
+	plain := strings.TrimSuffix(resource, "/")
+	return slices.Contains(e.Resources, plain) || slices.Contains(e.ResourceManagers, plain)
+}
+
+// isResourceManager says whether an audience is Azure Resource Manager's.
+func (e *Environment) isResourceManager(audience string) bool {
+	return slices.Contains(e.ResourceManagers, strings.TrimSuffix(audience, "/"))
+}
+
+func (e Environment) validate() error {
+	switch {
+	case e.Name == "":
+		return invalid("name", "give the environment a name")
+	case len(e.AuthorityHosts) == 0:
+		return invalid("authorityHosts", "give at least one host")
+	case e.ExchangeAudience == "":
+		return invalid("exchangeAudience", "give the audience of federated credentials, such as api://AzureADTokenExchange")
+	case len(e.ResourceManagers) == 0:
+		return invalid("resourceManagers", "give at least one resource, such as https://management.example")
+	}
+	hosts := append([]string{e.IssuerHost, e.RegistrySuffix, e.StorageSuffix}, e.AuthorityHosts...)
+	for i, field := range append([]string{"issuerHost", "registrySuffix", "storageSuffix"}, indexed("authorityHosts", len(e.AuthorityHosts))...) {
+		if len(hosts[i]) > maxHost || !hostPattern().MatchString(hosts[i]) {
+			return invalid(field, "%q is not a DNS name in lower case with at least one dot", hosts[i])
+		}
+	}
+	resources := slices.Concat(e.ResourceManagers, e.Resources)
+	for i, field := range slices.Concat(indexed("resourceManagers", len(e.ResourceManagers)), indexed("resources", len(e.Resources))) {
+		if resources[i] == "" || strings.HasSuffix(resources[i], "/") || strings.ContainsAny(resources[i], " \t\r\n") {
+			return invalid(field, "%q is not a resource: give a URL or an application ID, without a trailing slash", resources[i])
+		}
+	}
+	return nil
+}

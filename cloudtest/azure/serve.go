@@ -1,0 +1,100 @@
+package azure
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+)
+
+// maxForm bounds a form that is posted to a token service, in bytes.
+const maxForm = 256 << 10
+
+// ServeCall answers a request to a host that [Cloud.Owns] and fills in what the journal is to say about it, before it writes the answer. Recording the
+// call is the caller's. It panics with [http.ErrAbortHandler] to drop the connection when a fault says so.
+func (c *Cloud) ServeCall(w http.ResponseWriter, r *http.Request, call *journal.Call) {
+	ep, ok := c.parseHost(strings.ToLower(call.Host))
+	if !ok {
+		call.Code, call.Reason = "UnknownHost", "not a host of Azure"
+		http.Error(w, call.Reason, http.StatusMisdirectedRequest)
+		return
+	}
+	call.Service = ep.service
+	c.serveEntra(w, r, ep.environment, call)
+}
+
+// begin applies the faults that hit the call. It returns the service's time, and false if the answer was given or the connection must end.
+func (c *Cloud) begin(ctx context.Context, w http.ResponseWriter, p protocol, call *journal.Call) (time.Time, bool) {
+	effect := c.faults.Take(call.Host, call.Service, call.Operation)
+	if err := effect.Wait(ctx); err != nil {
+		call.Code, call.Reason = "CallerGone", "the caller went away during an injected delay"
+		panic(http.ErrAbortHandler)
+	}
+	now := time.Now().Add(effect.Skew)
+	if effect.Skew != 0 {
+		w.Header().Set("Date", now.UTC().Format(http.TimeFormat))
+	}
+	call.Fault = effect.ID
+	switch effect.Kind {
+	case fault.InternalFailure, fault.Unavailable, fault.Throttle:
+		if after := effect.RetryAfterHeader(); after != "" {
+			w.Header().Set("Retry-After", after)
+		}
+		p.refuse(w, call, p.faulted(effect.Kind).because("an injected fault"))
+	case fault.Malformed:
+		contentType, body := p.broken()
+		call.Code, call.Reason = "Malformed", "an injected fault cut the answer off"
+		w.Header().Set("Content-Type", contentType)
+		w.WriteHeader(http.StatusOK)
+		_, _ = io.WriteString(w, body)
+	case fault.Drop:
+		call.Code, call.Reason = "Dropped", "an injected fault closed the connection"
+		panic(http.ErrAbortHandler)
+	case fault.None, fault.Latency, fault.Refuse, fault.Skew:
+		return now, true
+	}
+	return now, false
+}
+
+// errForm is a posted form that cannot be read in one way only.
+var errForm = errors.New("the form cannot be read")
+
+// readForm reads a form that was posted. A parameter that stands twice is an error that names it, except for those in repeated.
+func readForm(w http.ResponseWriter, r *http.Request, repeated ...string) (url.Values, error) {
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || media != "application/x-www-form-urlencoded" {
+		return url.Values{}, nil // as if nothing had been sent: what is missing is then named
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxForm))
+	if err != nil {
+		return nil, errForm
+	}
+	return readValues(string(body), repeated...)
+}
+
+func readValues(encoded string, repeated ...string) (url.Values, error) {
+	values, err := url.ParseQuery(encoded)
+	if err != nil {
+		return nil, errForm
+	}
+	for name, v := range values {
+		if len(v) > 1 && !slices.Contains(repeated, name) {
+			return nil, &twiceError{name: name}
+		}
+	}
+	return values, nil
+}
+
+
+// twiceError is a parameter that stands twice.
+type twiceError struct{ name string }
+
+func (e *twiceError) Error() string { return "the parameter " + strings.ToValidUTF8(e.name, "?") + " stands there twice" }

@@ -1,0 +1,98 @@
+package azure
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+)
+
+// Lives of the tokens that Entra ID issues. Sources: Microsoft Learn, "Configurable token lifetimes" (60 to 90 minutes, of which the local Entra takes
+// the shortest, so that clients that expect more are found out), and "Managed identities: frequently asked questions" (24 hours).
+const (
+	// EntraTokenLife is how long an access token lives that was got with a client assertion.
+	EntraTokenLife = time.Hour
+	// ManagedTokenLife is how long an access token of a managed identity lives.
+	ManagedTokenLife = 24 * time.Hour
+)
+
+// newKeys makes the keys of a token service. The issuer's own URL is not used: each token says its own iss.
+func newKeys() *oidc.Issuer {
+	i, err := oidc.NewIssuer("https://sts.windows.net", oidc.RS256)
+	if err != nil {
+		panic("azure: a key cannot fail to be made: " + err.Error())
+	}
+	return i
+}
+
+// mint signs claims.
+func mint(keys *oidc.Issuer, claims oidc.Claims) string {
+	raw, err := keys.Mint(claims)
+	if err != nil {
+		panic("azure: a token cannot fail to be signed: " + err.Error())
+	}
+	return raw
+}
+
+// accessToken is a proved access token of Entra ID for an application.
+type accessToken struct {
+	tenant   *tenant
+	app      *application
+	audience string
+	subject  string // the service principal's object ID
+}
+
+// principal is Entra's name of the caller as the journal has it.
+func principalName(t *tenant, a *application) string { return a.clientID + "@" + t.id }
+
+// issueAccessToken makes an access token for an application, version 1.0, as the resources of this cloud ask for it. Source: Microsoft Learn, "Access
+// token claims reference".
+func (c *Cloud) issueAccessToken(t *tenant, app *application, resource string, now time.Time, life time.Duration) string {
+	issuer := t.environment.issuer(t.id)
+	return mint(c.entraKeys(), oidc.Claims{
+		"aud": resource, "iss": issuer, "idp": issuer,
+		"iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(life).Unix(),
+		"appid": app.clientID, "appidacr": "2", // 2: by a certificate or an assertion
+		"idtyp": "app", "oid": app.objectID, "sub": app.objectID, "tid": t.id,
+		"uti": base64.RawURLEncoding.EncodeToString(random(16)), "ver": "1.0",
+	})
+}
+
+// errPrincipal is an access token of nobody.
+var errPrincipal = errors.New("its application is not in the directory")
+
+// readAccessToken proves an access token. Whether its audience and tenant are the resource's is the caller's to check. The error wraps one of package
+// oidc's, or errPrincipal.
+func (c *Cloud) readAccessToken(raw string, now time.Time) (accessToken, error) {
+	token, err := oidc.Read(raw)
+	if err != nil {
+		return accessToken{}, err //nolint:wrapcheck // its package says enough
+	}
+	if err := c.entraKeys().CheckSignature(token); err != nil {
+		return accessToken{}, err //nolint:wrapcheck // its package says enough
+	}
+	tenantID, _ := token.Claims["tid"].(string)
+	clientID, _ := token.Claims["appid"].(string)
+	c.mu.RLock()
+	t := c.tenants[tenantID]
+	var app *application
+	if t != nil {
+		app = t.apps[clientID]
+	}
+	c.mu.RUnlock()
+	switch {
+	case t == nil || token.Issuer != t.environment.issuer(t.id):
+		return accessToken{}, fmt.Errorf("%w: no tenant issues as %q", oidc.ErrIssuer, token.Issuer)
+	case len(token.Audience) != 1:
+		return accessToken{}, fmt.Errorf("%w: it has %d audiences", oidc.ErrMalformed, len(token.Audience))
+	}
+	if err := token.CheckTime(now, tokenLeeway); err != nil {
+		return accessToken{}, err //nolint:wrapcheck // its package says enough
+	}
+	if app == nil || app.objectID != token.Subject {
+		return accessToken{}, errPrincipal
+	}
+	return accessToken{tenant: t, app: app, audience: token.Audience[0], subject: token.Subject}, nil
+}
