@@ -18,7 +18,9 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
@@ -39,6 +41,8 @@ type Cloud struct {
 	journal   *journal.Journal
 	faults    *fault.Set
 	aws       *aws.Cloud
+	azure     *azure.Cloud
+	gcp       *gcp.Cloud
 	parts     []part // all clouds
 
 	inner  *http.Server // serves the hosts, behind TLS
@@ -73,7 +77,13 @@ func New(cfg Config) (*Cloud, error) {
 	if c.aws, err = aws.New(cfg.AWS, c.Transport(), c.faults); err != nil {
 		return nil, fmt.Errorf("cloudtest: %w", err)
 	}
-	c.parts = []part{c.aws}
+	if c.azure, err = azure.New(cfg.Azure, c.Transport(), c.faults); err != nil {
+		return nil, fmt.Errorf("cloudtest: %w", err)
+	}
+	if c.gcp, err = gcp.New(cfg.GCP, c.Transport(), c.faults); err != nil {
+		return nil, fmt.Errorf("cloudtest: %w", err)
+	}
+	c.parts = []part{c.aws, c.azure, c.gcp}
 	if err := c.faults.SetQuotas(cfg.Quotas); err != nil {
 		return nil, fmt.Errorf("cloudtest: %w", err)
 	}
@@ -88,7 +98,7 @@ func New(cfg Config) (*Cloud, error) {
 		}
 	}
 	c.inner = &http.Server{
-		Handler:           http.HandlerFunc(c.serveHost),
+		Handler:           http.HandlerFunc(c.serveInner),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		ErrorLog:          log.New(io.Discard, "", 0), // what goes wrong is in the journal
@@ -99,6 +109,12 @@ func New(cfg Config) (*Cloud, error) {
 
 // AWS is the part of the cloud that is AWS: change its roles, hand in its data planes.
 func (c *Cloud) AWS() *aws.Cloud { return c.aws }
+
+// Azure is the part of the cloud that is Azure: change its tenants, hand in its data planes.
+func (c *Cloud) Azure() *azure.Cloud { return c.azure }
+
+// GCP is the part of the cloud that is Google Cloud: change its projects, hand in its data planes.
+func (c *Cloud) GCP() *gcp.Cloud { return c.gcp }
 
 // Journal is the record of all calls.
 func (c *Cloud) Journal() *journal.Journal { return c.journal }
@@ -215,8 +231,8 @@ func (c *Cloud) Close() error {
 	return nil
 }
 
-// serveHost answers a request to one of the hosts and records it.
-func (c *Cloud) serveHost(w http.ResponseWriter, r *http.Request) {
+// record lets serve answer a request and records the call.
+func (c *Cloud) record(w http.ResponseWriter, r *http.Request, serve func(http.ResponseWriter, *http.Request, *journal.Call)) {
 	call := journal.Call{Time: time.Now(), Host: hostOnly(r.Host)}
 	rec := &recorder{ResponseWriter: w, journal: c.journal, call: &call}
 	defer func() {
@@ -229,23 +245,37 @@ func (c *Cloud) serveHost(w http.ResponseWriter, r *http.Request) {
 			panic(p)
 		}
 	}()
+	serve(rec, r, &call)
+}
+
+// serveInner answers a request that came through the proxy or through [Cloud.Transport]. Only the metadata server speaks plain HTTP.
+func (c *Cloud) serveInner(w http.ResponseWriter, r *http.Request) {
+	if r.TLS == nil {
+		c.record(w, r, c.gcp.ServeMetadata)
+		return
+	}
+	c.record(w, r, c.serveHost)
+}
+
+// serveHost answers a request to one of the hosts.
+func (c *Cloud) serveHost(w http.ResponseWriter, r *http.Request, call *journal.Call) {
 	// The certificate was checked for the name in the handshake; a Host header that says another one must not pass by it. RFC 9110 §7.4.
-	if r.TLS == nil || r.TLS.ServerName != call.Host || !portIs443(r.Host) {
+	if r.TLS.ServerName != call.Host || !portIs443(r.Host) {
 		call.Service, call.Code, call.Reason = journal.ServiceProxy, "MisdirectedRequest", "the Host header is not the name of the TLS handshake"
-		http.Error(rec, call.Reason, http.StatusMisdirectedRequest)
+		http.Error(w, call.Reason, http.StatusMisdirectedRequest)
 		return
 	}
 	if h := c.handler(call.Host); h != nil {
-		c.serveHandler(rec, r, h, &call)
+		c.serveHandler(w, r, h, call)
 		return
 	}
 	owner := c.owner(call.Host)
 	if owner == nil {
 		call.Service, call.Code, call.Reason = journal.ServiceProxy, "UnknownHost", refusal(call.Host)
-		http.Error(rec, call.Reason, http.StatusMisdirectedRequest)
+		http.Error(w, call.Reason, http.StatusMisdirectedRequest)
 		return
 	}
-	owner.ServeCall(rec, r, &call)
+	owner.ServeCall(w, r, call)
 }
 
 // serveHandler lets a handed-in handler answer, under the faults that are in force.

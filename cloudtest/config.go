@@ -8,7 +8,9 @@ import (
 	"io"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
@@ -16,6 +18,10 @@ import (
 type Config struct {
 	// AWS is the part that is AWS.
 	AWS aws.Config `json:"aws"`
+	// Azure is the part that is Azure.
+	Azure azure.Config `json:"azure"`
+	// GCP is the part that is Google Cloud.
+	GCP gcp.Config `json:"gcp"`
 	// Issuers are OIDC issuers with fixed keys. Issuers that live in the process are handed in with [Cloud.Handle] instead.
 	Issuers []oidc.Static `json:"issuers,omitempty"`
 	// Quotas throttle services by rate.

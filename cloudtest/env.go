@@ -1,12 +1,21 @@
 package cloudtest
 
+import "strings"
+
 // Env is what a program needs in its environment to be in the cloud, as NAME=VALUE in a fixed order. It is complete in that it overrides whatever
-// inherited variable would lead around the proxy or to other roots; append it to an inherited environment. Loopback is not proxied.
+// inherited variable would lead around the proxy or to other roots; append it to an inherited environment. Loopback is not proxied. If there is a
+// metadata server, GCE_METADATA_HOST names the proxy's own address, where it answers.
 //
 // Identity is not set: AWS_PROFILE, keys and token files are the caller's business.
 //
 // CAFile is where [Cloud.WriteCA] wrote the CA.
-func (c *Cloud) Env(caFile string) []string { return Env(c.ProxyURL(), caFile) }
+func (c *Cloud) Env(caFile string) []string {
+	env := Env(c.ProxyURL(), caFile)
+	if c.gcp.HasMetadata() {
+		env = append(env, "GCE_METADATA_HOST="+strings.TrimPrefix(c.ProxyURL(), "http://"))
+	}
+	return env
+}
 
 // Env is [Cloud.Env] for a cloud in another process. Sources: Go's net/http and crypto/x509; AWS SDKs and Tools Reference Guide; Node.js CLI options.
 func Env(proxyURL, caFile string) []string {

@@ -57,6 +57,8 @@ func (c *Cloud) proxyServer(ctx context.Context, ln net.Listener) (*http.Server,
 				c.serveConnect(w, r)
 			case r.URL.Host != "":
 				c.refusePlain(w, r)
+			case c.gcp.IsMetadata(r): // clients find it here by GCE_METADATA_HOST
+				c.record(w, r, c.gcp.ServeMetadata)
 			default:
 				admin.ServeHTTP(w, r)
 			}
@@ -101,14 +103,14 @@ func (c *Cloud) ProxyURL() string {
 	return "http://" + c.address
 }
 
-// admit decides about a connection to hostport. It returns the host, or why not.
-func (c *Cloud) admit(hostport string) (host string, refused *journal.Call) {
+// admit decides about a connection to hostport, which is TLS on port 443 unless it is plain. It returns the host, or why not.
+func (c *Cloud) admit(hostport string, plain bool) (host string, refused *journal.Call) {
 	host = hostOnly(hostport)
 	call := journal.Call{Time: time.Now(), Host: host, Service: journal.ServiceProxy, Operation: "CONNECT"}
 	switch {
-	case !c.knows(host):
+	case !plain && !c.knows(host):
 		call.Code, call.Reason, call.Status = "UnknownHost", refusal(host), http.StatusForbidden
-	case !strings.HasSuffix(hostport, ":443"):
+	case !plain && !strings.HasSuffix(hostport, ":443"):
 		call.Code, call.Reason, call.Status = "UnknownPort", "only port 443 of "+host+" is part of this local cloud", http.StatusForbidden
 	default:
 		id, refuse := c.faults.TakeConnect(host)
@@ -122,7 +124,7 @@ func (c *Cloud) admit(hostport string) (host string, refused *journal.Call) {
 
 // serveConnect gives a client a TLS connection to a host of the cloud.
 func (c *Cloud) serveConnect(w http.ResponseWriter, r *http.Request) {
-	host, refused := c.admit(r.Host)
+	host, refused := c.admit(r.Host, false)
 	if refused != nil {
 		c.journal.Record(*refused)
 		c.refuseConnect(w, refused)

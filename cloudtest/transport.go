@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
 )
 
 // DialError is a connection that the cloud refused to a client in process.
@@ -21,7 +23,8 @@ type DialError struct {
 func (e *DialError) Error() string { return "cloudtest: dial " + e.Address + ": " + e.Reason }
 
 // Transport returns a transport for use in this process. It reaches the cloud's hosts and nothing else, needs no port, no proxy and no environment, and
-// trusts the cloud's CA only. Each call returns a new one with a connection pool of its own.
+// trusts the cloud's CA only. It reaches the metadata server, if there is one, as http://metadata.google.internal too. Each call returns a new one with a
+// connection pool of its own.
 func (c *Cloud) Transport() *http.Transport {
 	return &http.Transport{
 		DialContext:           c.dial,
@@ -43,12 +46,17 @@ func (c *Cloud) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("cloudtest: dial %s: %w", address, err)
 	}
-	host, refused := c.admit(address)
+	plain := address == gcp.MetadataHost+":80" && c.gcp.HasMetadata()
+	host, refused := c.admit(address, plain)
 	if refused != nil {
 		c.journal.Record(*refused)
 		return nil, &DialError{Address: address, Reason: refused.Reason}
 	}
 	client, server := net.Pipe()
+	if plain {
+		go c.conns.put(context.WithoutCancel(ctx), server)
+		return client, nil
+	}
 	go c.terminate(context.WithoutCancel(ctx), server, host)
 	return client, nil
 }

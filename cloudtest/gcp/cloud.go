@@ -1,0 +1,402 @@
+// Package gcp is the part of the local cloud that is Google Cloud: projects with their workload identity pools, GKE clusters, service accounts and IAM
+// policies; the Security Token Service; the IAM Service Account Credentials API; the metadata server; Artifact Registry; Cloud Storage. It verifies what
+// Google Cloud verifies (tokens against their issuer's keys, attribute mappings and conditions, IAM bindings) and answers with its error codes, HTTP
+// statuses and bodies.
+//
+// A [Cloud] answers requests under Google's host names in [Cloud.ServeCall], and as a metadata server in [Cloud.ServeMetadata]; package cloudtest brings
+// them there. What a principal may do is asked for each request anew, so a change is in force at once, for live access tokens too.
+package gcp
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+)
+
+// issuerTimeout bounds the fetch of an issuer's documents.
+const issuerTimeout = 10 * time.Second
+
+// tokenLeeway is how far an issuer's clock may be from ours.
+const tokenLeeway = 60 * time.Second
+
+// ErrNotFound is wrapped by errors about something that does not exist.
+var ErrNotFound = errors.New("not found")
+
+// Cloud is the local Google Cloud. It is safe for concurrent use. Make one with [New].
+type Cloud struct {
+	faults   *fault.Set
+	verifier *oidc.Verifier
+	google   func() (*oidc.Issuer, error) // signs identity tokens; made when first asked for
+
+	mu       sync.RWMutex        // guards all below; never held during I/O
+	projects map[string]*project // by ID
+	numbers  map[string]*project
+	accounts map[string]*account // by address, over all projects
+	buckets  map[string]*bucket  // over all projects
+	metadata *Metadata
+	tokens   tokenStore
+}
+
+type project struct {
+	id, number, universe string
+	policy               policy
+	pools                map[string]*pool
+	clusters             map[string]*cluster // by URL
+	repos                map[repositoryKey]*repository
+}
+
+// pool, cluster, account, repository and bucket are immutable once stored; a change replaces them. A pool's serial and an account's uniqueID survive
+// replacement, not deletion.
+type pool struct {
+	id, serial string
+	disabled   bool
+	providers  map[string]*provider
+}
+
+type cluster struct {
+	url, issuer string
+	keys        *oidc.KeySet
+}
+
+type account struct {
+	email, uniqueID, project string
+	policy                   policy
+}
+
+type repositoryKey struct{ location, name string }
+
+type repository struct {
+	key    repositoryKey
+	policy policy
+}
+
+type bucket struct {
+	name, project string
+	policy        policy
+}
+
+// New makes the local Google Cloud that cfg describes. Issuers reaches the hosts of OIDC issuers; it must not reach anything else. Faults may be shared
+// with other services. The error is a [*ConfigError].
+func New(cfg Config, issuers http.RoundTripper, faults *fault.Set) (*Cloud, error) {
+	client := &http.Client{
+		Transport:     issuers,
+		Timeout:       issuerTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	c := &Cloud{
+		faults:   faults,
+		verifier: &oidc.Verifier{Client: client, Leeway: tokenLeeway},
+		google:   sync.OnceValues(func() (*oidc.Issuer, error) { return oidc.NewIssuer("https://"+issuerHost, oidc.RS256) }),
+		projects: map[string]*project{},
+		numbers:  map[string]*project{},
+		accounts: map[string]*account{},
+		buckets:  map[string]*bucket{},
+	}
+	for i, p := range cfg.Projects {
+		if err := c.AddProject(p); err != nil {
+			return nil, in(at("projects", i), err)
+		}
+	}
+	if cfg.Metadata != nil {
+		if err := c.PutMetadata(*cfg.Metadata); err != nil {
+			return nil, in("metadata", err)
+		}
+	}
+	return c, nil
+}
+
+// AddProject adds a project with all that is in it, or nothing. The error is a [*ConfigError].
+func (c *Cloud) AddProject(config Project) error {
+	if err := config.check(); err != nil {
+		return err
+	}
+	p := &project{
+		id: config.ID, number: config.Number, universe: config.UniverseDomain,
+		pools: map[string]*pool{}, clusters: map[string]*cluster{}, repos: map[repositoryKey]*repository{},
+	}
+	if p.universe == "" {
+		p.universe = DefaultUniverse
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.projects[p.id] != nil:
+		return invalid("id", "project %s exists already", p.id)
+	case c.numbers[p.number] != nil:
+		return invalid("number", "project number %s exists already", p.number)
+	}
+	if err := c.fill(p, config); err != nil {
+		c.empty(p)
+		return err
+	}
+	c.projects[p.id], c.numbers[p.number] = p, p
+	return nil
+}
+
+func (c *Cloud) fill(p *project, config Project) error {
+	var err error
+	if p.policy, err = parseBindings(config.Bindings, ofProject); err != nil {
+		return err
+	}
+	for i, x := range config.Pools {
+		if p.pools[x.ID] != nil {
+			return invalid(at("pools", i), "pool %q is given twice", x.ID)
+		}
+		if err := p.putPool(x); err != nil {
+			return in(at("pools", i), err)
+		}
+	}
+	for i, x := range config.Clusters {
+		if p.clusters[clusterURL(p.id, x.Location, x.Name)] != nil {
+			return invalid(at("clusters", i), "cluster %q of %s is given twice", x.Name, x.Location)
+		}
+		if err := p.putCluster(x); err != nil {
+			return in(at("clusters", i), err)
+		}
+	}
+	for i, x := range config.ServiceAccounts {
+		if c.accounts[x.Email] != nil {
+			return invalid(at("serviceAccounts", i), "service account %q is given twice", x.Email)
+		}
+		if err := c.putAccount(p, x); err != nil {
+			return in(at("serviceAccounts", i), err)
+		}
+	}
+	for i, x := range config.Repositories {
+		if p.repos[repositoryKey{x.Location, x.Name}] != nil {
+			return invalid(at("repositories", i), "repository %q of %s is given twice", x.Name, x.Location)
+		}
+		if err := p.putRepository(x); err != nil {
+			return in(at("repositories", i), err)
+		}
+	}
+	for i, x := range config.Buckets {
+		if c.buckets[x.Name] != nil {
+			return invalid(at("buckets", i), "bucket %q exists already", x.Name)
+		}
+		if err := c.putBucket(p, x); err != nil {
+			return in(at("buckets", i), err)
+		}
+	}
+	return nil
+}
+
+// empty removes what fill put outside the project.
+func (c *Cloud) empty(p *project) {
+	for email, a := range c.accounts {
+		if a.project == p.id {
+			delete(c.accounts, email)
+		}
+	}
+	for name, b := range c.buckets {
+		if b.project == p.id {
+			delete(c.buckets, name)
+		}
+	}
+}
+
+func (p *project) putPool(config Pool) error {
+	parsed, err := config.parse()
+	if err != nil {
+		return err
+	}
+	parsed.serial = randomText(16)
+	if old := p.pools[config.ID]; old != nil {
+		parsed.serial = old.serial
+	}
+	p.pools[config.ID] = parsed
+	return nil
+}
+
+func (p *project) putCluster(config Cluster) error {
+	parsed, err := config.parse(p.id)
+	if err != nil {
+		return err
+	}
+	p.clusters[parsed.url] = parsed
+	return nil
+}
+
+func (c *Cloud) putAccount(p *project, config ServiceAccount) error {
+	parsed, err := config.parse(p)
+	if err != nil {
+		return err
+	}
+	old := c.accounts[config.Email]
+	switch {
+	case old != nil && parsed.uniqueID == "":
+		parsed.uniqueID = old.uniqueID
+	case parsed.uniqueID == "":
+		parsed.uniqueID = newUniqueID()
+	}
+	for _, other := range c.accounts {
+		if other.uniqueID == parsed.uniqueID && other.email != parsed.email {
+			return invalid("uniqueID", "%q is %s's", parsed.uniqueID, other.email)
+		}
+	}
+	c.accounts[config.Email] = parsed
+	return nil
+}
+
+func (p *project) putRepository(config Repository) error {
+	parsed, err := config.parse()
+	if err != nil {
+		return err
+	}
+	p.repos[parsed.key] = parsed
+	return nil
+}
+
+func (c *Cloud) putBucket(p *project, config Bucket) error {
+	parsed, err := config.parse(p.id)
+	if err != nil {
+		return err
+	}
+	if old := c.buckets[config.Name]; old != nil && old.project != p.id {
+		return invalid("name", "bucket %q is of project %s", config.Name, old.project)
+	}
+	c.buckets[config.Name] = parsed
+	return nil
+}
+
+// change runs f on a project under the lock.
+func (c *Cloud) change(projectID string, f func(*project) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.projects[projectID]
+	if p == nil {
+		return fmt.Errorf("project %q: %w", projectID, ErrNotFound)
+	}
+	return f(p)
+}
+
+// PutBindings replaces a project's own IAM policy.
+func (c *Cloud) PutBindings(projectID string, bindings []Binding) error {
+	return c.change(projectID, func(p *project) error {
+		parsed, err := parseBindings(bindings, ofProject)
+		if err != nil {
+			return err
+		}
+		p.policy = parsed
+		return nil
+	})
+}
+
+// PutPool adds or replaces a workload identity pool with its providers.
+func (c *Cloud) PutPool(projectID string, x Pool) error {
+	return c.change(projectID, func(p *project) error { return p.putPool(x) })
+}
+
+// DeletePool removes a workload identity pool. Tokens that came of it end, even if a pool of the same ID is made again.
+func (c *Cloud) DeletePool(projectID, poolID string) error {
+	return c.change(projectID, func(p *project) error { return remove(p.pools, poolID, "pool") })
+}
+
+// PutCluster adds or replaces a GKE cluster.
+func (c *Cloud) PutCluster(projectID string, x Cluster) error {
+	return c.change(projectID, func(p *project) error { return p.putCluster(x) })
+}
+
+// DeleteCluster removes a GKE cluster. Access tokens that came of it live on.
+func (c *Cloud) DeleteCluster(projectID, location, name string) error {
+	return c.change(projectID, func(p *project) error { return remove(p.clusters, clusterURL(p.id, location, name), "cluster") })
+}
+
+// PutServiceAccount adds a service account or replaces its policy.
+func (c *Cloud) PutServiceAccount(projectID string, x ServiceAccount) error {
+	return c.change(projectID, func(p *project) error { return c.putAccount(p, x) })
+}
+
+// DeleteServiceAccount removes a service account. Its tokens end, and no binding names it any more, even if one of the same address is made again.
+func (c *Cloud) DeleteServiceAccount(projectID, email string) error {
+	return c.change(projectID, func(p *project) error {
+		a := c.accounts[email]
+		if a == nil || a.project != p.id {
+			return fmt.Errorf("service account %s: %w", email, ErrNotFound)
+		}
+		delete(c.accounts, email)
+		c.forget("serviceAccount:" + email)
+		return nil
+	})
+}
+
+// forget removes a member from all policies.
+func (c *Cloud) forget(member string) {
+	for email, old := range c.accounts {
+		changed := *old
+		changed.policy = old.policy.without(member)
+		c.accounts[email] = &changed
+	}
+	for name, old := range c.buckets {
+		changed := *old
+		changed.policy = old.policy.without(member)
+		c.buckets[name] = &changed
+	}
+	for _, p := range c.projects {
+		p.policy = p.policy.without(member)
+		for key, old := range p.repos {
+			p.repos[key] = &repository{key: key, policy: old.policy.without(member)}
+		}
+	}
+}
+
+// PutRepository adds a repository of Artifact Registry or replaces its policy.
+func (c *Cloud) PutRepository(projectID string, x Repository) error {
+	return c.change(projectID, func(p *project) error { return p.putRepository(x) })
+}
+
+// DeleteRepository removes a repository. What the data plane stores is not touched.
+func (c *Cloud) DeleteRepository(projectID, location, name string) error {
+	return c.change(projectID, func(p *project) error { return remove(p.repos, repositoryKey{location, name}, "repository") })
+}
+
+// PutBucket adds a bucket or replaces its policy. The data plane must have it too.
+func (c *Cloud) PutBucket(projectID string, x Bucket) error {
+	return c.change(projectID, func(p *project) error { return c.putBucket(p, x) })
+}
+
+// DeleteBucket removes a bucket. What the data plane stores is not touched.
+func (c *Cloud) DeleteBucket(projectID, name string) error {
+	return c.change(projectID, func(p *project) error {
+		if b := c.buckets[name]; b == nil || b.project != p.id {
+			return fmt.Errorf("bucket %s: %w", name, ErrNotFound)
+		}
+		delete(c.buckets, name)
+		return nil
+	})
+}
+
+func remove[K comparable, V any](m map[K]V, key K, what string) error {
+	if _, ok := m[key]; !ok {
+		return fmt.Errorf("%s %v: %w", what, key, ErrNotFound)
+	}
+	delete(m, key)
+	return nil
+}
+
+// Owns says whether the local Google Cloud answers for a host name: its APIs in the public universe and in every universe that a project is in, its
+// registries in all their locations, and Google's own issuer.
+func (c *Cloud) Owns(host string) bool {
+	_, ok := c.endpoint(host)
+	return ok
+}
+
+func (c *Cloud) endpoint(host string) (endpoint, bool) { return parseHost(host, c.universes()) }
+
+func (c *Cloud) universes() []string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	out := []string{DefaultUniverse}
+	for _, p := range c.projects {
+		if !slices.Contains(out, p.universe) {
+			out = append(out, p.universe)
+		}
+	}
+	return out
+}

@@ -1,0 +1,406 @@
+package gcp
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/gcp/cel"
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+)
+
+// Config describes the projects of the local Google Cloud.
+type Config struct {
+	// Projects are the projects. IDs and numbers are unique, as are bucket names over all of them.
+	Projects []Project `json:"projects,omitempty"`
+	// Metadata is the metadata server that the cloud's clients find, if there is one.
+	Metadata *Metadata `json:"metadata,omitempty"`
+}
+
+// Project is a project and what is in it.
+type Project struct {
+	// ID is the project's ID: "my-org-project", or "example.com:project" for a domain-scoped one.
+	ID string `json:"id"`
+	// Number is the project's number, decimal.
+	Number string `json:"number"`
+	// UniverseDomain is the universe that the project is in, "googleapis.com" by default. Universes know nothing of each other.
+	UniverseDomain string `json:"universeDomain,omitempty"`
+	// Bindings are the project's IAM policy. All of the project's resources inherit it.
+	Bindings []Binding `json:"bindings,omitempty"`
+	// Pools are the project's workload identity pools, unique by ID.
+	Pools []Pool `json:"pools,omitempty"`
+	// Clusters are GKE clusters, unique by location and name. Their tokens are taken by the pool <id>.svc.id.goog, which every project has.
+	Clusters []Cluster `json:"clusters,omitempty"`
+	// ServiceAccounts are the project's service accounts, unique by address.
+	ServiceAccounts []ServiceAccount `json:"serviceAccounts,omitempty"`
+	// Repositories are repositories of Artifact Registry, unique by location and name.
+	Repositories []Repository `json:"repositories,omitempty"`
+	// Buckets are buckets of Cloud Storage.
+	Buckets []Bucket `json:"buckets,omitempty"`
+}
+
+// Binding gives a role to members. Source: IAM API, Binding. Conditions are not evaluated, so there is no field for one.
+type Binding struct {
+	// Role is a predefined role, "roles/storage.objectViewer". One that the local cloud asks nothing of is refused.
+	Role string `json:"role"`
+	// Members are "serviceAccount:<address>", "serviceAccount:<project>.svc.id.goog[<namespace>/<name>]",
+	// "principal://iam.googleapis.com/…/subject/…", "principalSet://iam.googleapis.com/…", "allUsers" or "allAuthenticatedUsers", which has service
+	// accounts and nobody who is federated.
+	Members []string `json:"members"`
+}
+
+// Pool is a workload identity pool.
+type Pool struct {
+	// ID is the pool's ID: 4 to 32 small letters, digits and hyphens, not beginning with "gcp-".
+	ID string `json:"id"`
+	// Disabled ends exchanges and the use of tokens that came of former ones.
+	Disabled bool `json:"disabled,omitempty"`
+	// Providers are the pool's providers, unique by ID.
+	Providers []Provider `json:"providers,omitempty"`
+}
+
+// Provider is an OIDC provider of a pool. Source: IAM API, projects.locations.workloadIdentityPools.providers.
+type Provider struct {
+	// ID is the provider's ID, of the same form as the pool's.
+	ID string `json:"id"`
+	// IssuerURI is the issuer, as it stands in iss.
+	IssuerURI string `json:"issuerURI"`
+	// AllowedAudiences are the audiences of tokens that are taken, at most ten of at most 256 characters. Default: the provider's full resource name,
+	// with and without "https:" before it.
+	AllowedAudiences []string `json:"allowedAudiences,omitempty"`
+	// JWKS are the issuer's keys if they were uploaded; otherwise they are found through the issuer's discovery document.
+	JWKS json.RawMessage `json:"jwks,omitempty"`
+	// AttributeMapping says how the token's claims become google.subject (required) and attribute.<name>, in the part of CEL that package cel has.
+	AttributeMapping map[string]string `json:"attributeMapping"`
+	// AttributeCondition must be true of a token, if there is one. It sees assertion, google.subject and attribute.<name>.
+	AttributeCondition string `json:"attributeCondition,omitempty"`
+	// Disabled ends exchanges. Tokens that came of former ones go on.
+	Disabled bool `json:"disabled,omitempty"`
+}
+
+// Cluster is a GKE cluster with Workload Identity Federation.
+type Cluster struct {
+	// Location is the cluster's region or zone.
+	Location string `json:"location"`
+	// Name is the cluster's name.
+	Name string `json:"name"`
+	// Issuer is what stands in iss of the cluster's tokens. Default, and always so at GKE:
+	// https://container.googleapis.com/v1/projects/<project>/locations/<location>/clusters/<name>. A control plane that runs locally signs as another one.
+	Issuer string `json:"issuer,omitempty"`
+	// JWKS are the cluster's keys; if absent, they are found through the issuer's discovery document.
+	JWKS json.RawMessage `json:"jwks,omitempty"`
+}
+
+// ServiceAccount is an IAM service account.
+type ServiceAccount struct {
+	// Email is its address, of one of its project's forms: <name>@<project>.iam.gserviceaccount.com, <number>-compute@developer.gserviceaccount.com or
+	// <project>@appspot.gserviceaccount.com.
+	Email string `json:"email"`
+	// UniqueID is its ID, 21 digits; default: a random one.
+	UniqueID string `json:"uniqueID,omitempty"`
+	// Bindings are its IAM policy: who may be it.
+	Bindings []Binding `json:"bindings,omitempty"`
+}
+
+// Repository is a Docker repository of Artifact Registry.
+type Repository struct {
+	// Location is a region or "us", "europe", "asia".
+	Location string `json:"location"`
+	// Name is the repository's name; "gcr.io", "us.gcr.io", "eu.gcr.io" and "asia.gcr.io" are what those hosts serve.
+	Name string `json:"name"`
+	// Bindings are its IAM policy.
+	Bindings []Binding `json:"bindings,omitempty"`
+}
+
+// Bucket is a bucket of Cloud Storage.
+type Bucket struct {
+	// Name is the bucket's name, unique over all projects.
+	Name string `json:"name"`
+	// Bindings are its IAM policy.
+	Bindings []Binding `json:"bindings,omitempty"`
+}
+
+// Metadata describes the metadata server and the workload that asks it: as on GKE if there is a cluster, else as on a virtual machine.
+type Metadata struct {
+	// Project is the ID of the project.
+	Project string `json:"project"`
+	// ClusterLocation and ClusterName are the GKE cluster's, both or none.
+	ClusterLocation string `json:"clusterLocation,omitempty"`
+	ClusterName     string `json:"clusterName,omitempty"`
+	// KubernetesServiceAccount is the workload's, "<namespace>/<name>". Only with a cluster.
+	KubernetesServiceAccount string `json:"kubernetesServiceAccount,omitempty"`
+	// ServiceAccount is the address of the service account that the workload is. With KubernetesServiceAccount it is the annotation iam.gke.io/gcp-service-account,
+	// and the KubernetesServiceAccount must be allowed to be it; without either, there are no tokens.
+	ServiceAccount string `json:"serviceAccount,omitempty"`
+	// Scopes are the tokens' scopes; default: https://www.googleapis.com/auth/cloud-platform.
+	Scopes []string `json:"scopes,omitempty"`
+}
+
+// ConfigError is a field of a configuration that cannot be.
+type ConfigError struct {
+	// Field is the path of the field, as in JSON.
+	Field string
+	// Problem says what is wrong and what is allowed.
+	Problem string
+}
+
+// Error names the field and the problem.
+func (e *ConfigError) Error() string { return "gcp: " + e.Field + ": " + e.Problem }
+
+func invalid(field, format string, args ...any) error {
+	return &ConfigError{Field: field, Problem: fmt.Sprintf(format, args...)}
+}
+
+// in puts an error's field below another one.
+func in(field string, err error) error {
+	var e *ConfigError
+	if errors.As(err, &e) {
+		return &ConfigError{Field: field + "." + e.Field, Problem: e.Problem}
+	}
+	return &ConfigError{Field: field, Problem: err.Error()}
+}
+
+func at(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
+
+// kind is what a policy belongs to.
+type kind int
+
+const (
+	ofProject kind = iota
+	ofBucket
+	ofOther
+)
+
+func parseBindings(bindings []Binding, of kind) (policy, error) {
+	for i, b := range bindings {
+		field := at("bindings", i)
+		if _, known := permissionsOf(b.Role); !known {
+			return nil, invalid(field+".role", "%q is not a role that the local cloud evaluates", b.Role)
+		}
+		if of != ofBucket && strings.HasPrefix(b.Role, rolePrefixLegacyBucket) {
+			return nil, invalid(field+".role", "%q can be given on buckets only", b.Role)
+		}
+		if len(b.Members) == 0 {
+			return nil, invalid(field+".members", "name at least one")
+		}
+		for n, m := range b.Members {
+			if problem := checkMember(m); problem != "" {
+				return nil, invalid(field+"."+at("members", n), "%q: %s", m, problem)
+			}
+			if of == ofProject && (m == allUsers || m == allAuthenticatedUsers) {
+				return nil, invalid(field+"."+at("members", n), "%s can be given on single resources, not on a project", m)
+			}
+		}
+	}
+	return policy(bindings), nil
+}
+
+func (p Project) check() error {
+	switch {
+	case !projectPattern().MatchString(p.ID):
+		return invalid("id", "%q is not a project ID", p.ID)
+	case !numberPattern().MatchString(p.Number):
+		return invalid("number", "%q is not a project number: give decimal digits", p.Number)
+	case p.UniverseDomain != "" && !universePattern().MatchString(p.UniverseDomain):
+		return invalid("universeDomain", "%q is not a DNS name in lower case", p.UniverseDomain)
+	}
+	return nil
+}
+
+func universePattern() *regexp.Regexp {
+	return regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)+\z`)
+}
+
+// Limits of a provider. Sources: IAM API, providers; IAM, "Quotas and limits".
+const (
+	maxAudiences      = 10
+	maxAudience       = 256  // characters
+	maxMappings       = 50   // of attribute.<name>
+	maxMapping        = 2048 // characters of an expression
+	maxCondition      = 4096 // characters
+	maxSubject        = 127  // bytes of google.subject
+	maxAttributeBytes = 8192 // of all mapped attributes
+)
+
+// mapping is one entry of an attribute mapping.
+type mapping struct {
+	target string // google.subject or attribute.<name>
+	expr   cel.Expr
+}
+
+// provider is a parsed [Provider]. It is immutable.
+type provider struct {
+	Provider
+
+	keys      *oidc.KeySet // uploaded ones
+	mappings  []mapping    // google.subject first
+	condition *cel.Expr
+}
+
+func (p Provider) parse() (*provider, error) {
+	out := &provider{Provider: p}
+	if !poolPattern().MatchString(p.ID) || strings.HasPrefix(p.ID, "gcp-") {
+		return nil, invalid("id", "%q is not a provider ID: give 4 to 32 small letters, digits and hyphens, not beginning with gcp-", p.ID)
+	}
+	if len(p.AllowedAudiences) > maxAudiences {
+		return nil, invalid("allowedAudiences", "give at most %d", maxAudiences)
+	}
+	for i, a := range p.AllowedAudiences {
+		if n := utf8.RuneCountInString(a); n == 0 || n > maxAudience {
+			return nil, invalid(at("allowedAudiences", i), "give 1 to %d characters", maxAudience)
+		}
+	}
+	keys, err := parseIssuer("issuerURI", p.IssuerURI, p.JWKS)
+	if err != nil {
+		return nil, err
+	}
+	out.keys = keys
+	if out.mappings, err = parseMappings(p.AttributeMapping); err != nil {
+		return nil, err
+	}
+	if p.AttributeCondition == "" {
+		return out, nil
+	}
+	if utf8.RuneCountInString(p.AttributeCondition) > maxCondition {
+		return nil, invalid("attributeCondition", "give at most %d characters", maxCondition)
+	}
+	condition, err := cel.Compile(p.AttributeCondition, "assertion", "google", "attribute")
+	if err != nil {
+		return nil, invalid("attributeCondition", "%s", err)
+	}
+	out.condition = &condition
+	return out, nil
+}
+
+// parseIssuer checks an issuer and reads its uploaded keys, if there are any.
+func parseIssuer(field, issuer string, jwks json.RawMessage) (*oidc.KeySet, error) {
+	if _, err := oidc.ParseURL(issuer); err != nil {
+		return nil, invalid(field, "%s", err)
+	}
+	if len(jwks) == 0 {
+		return nil, nil
+	}
+	keys, err := oidc.ParseKeys(jwks)
+	if err != nil {
+		return nil, invalid("jwks", "%s", err)
+	}
+	return &keys, nil
+}
+
+func attributePattern() *regexp.Regexp { return regexp.MustCompile(`\Aattribute\.[a-z0-9_]{1,100}\z`) }
+
+func parseMappings(texts map[string]string) ([]mapping, error) {
+	const subject = "google.subject"
+	if texts[subject] == "" {
+		return nil, invalid("attributeMapping", "map %s, for example to assertion.sub", subject)
+	}
+	if len(texts)-1 > maxMappings {
+		return nil, invalid("attributeMapping", "give at most %d attributes", maxMappings)
+	}
+	var out []mapping
+	for target, text := range texts {
+		field := "attributeMapping[" + strconv.Quote(target) + "]"
+		if target != subject && !attributePattern().MatchString(target) {
+			return nil, invalid(field, "the local cloud maps %s and attribute.<name> with small letters, digits and underscores", subject)
+		}
+		if utf8.RuneCountInString(text) > maxMapping {
+			return nil, invalid(field, "give at most %d characters", maxMapping)
+		}
+		expr, err := cel.Compile(text, "assertion")
+		if err != nil {
+			return nil, invalid(field, "%s", err)
+		}
+		m := mapping{target: target, expr: expr}
+		if target == subject {
+			out = append([]mapping{m}, out...)
+		} else {
+			out = append(out, m)
+		}
+	}
+	return out, nil
+}
+
+func (p Pool) parse() (*pool, error) {
+	if !poolPattern().MatchString(p.ID) || strings.HasPrefix(p.ID, "gcp-") {
+		return nil, invalid("id", "%q is not a pool ID: give 4 to 32 small letters, digits and hyphens, not beginning with gcp-", p.ID)
+	}
+	out := &pool{id: p.ID, disabled: p.Disabled, providers: map[string]*provider{}}
+	for i, config := range p.Providers {
+		if out.providers[config.ID] != nil {
+			return nil, invalid(at("providers", i), "provider %q is given twice", config.ID)
+		}
+		parsed, err := config.parse()
+		if err != nil {
+			return nil, in(at("providers", i), err)
+		}
+		out.providers[config.ID] = parsed
+	}
+	return out, nil
+}
+
+func (c Cluster) parse(projectID string) (*cluster, error) {
+	switch {
+	case !locationPattern().MatchString(c.Location):
+		return nil, invalid("location", "%q is not a region or zone", c.Location)
+	case !clusterPattern().MatchString(c.Name):
+		return nil, invalid("name", "%q is not the name of a cluster", c.Name)
+	}
+	out := &cluster{url: clusterURL(projectID, c.Location, c.Name), issuer: c.Issuer}
+	if out.issuer == "" {
+		out.issuer = out.url
+	}
+	keys, err := parseIssuer("issuer", out.issuer, c.JWKS)
+	if err != nil {
+		return nil, err
+	}
+	out.keys = keys
+	return out, nil
+}
+
+func (s ServiceAccount) parse(p *project) (*account, error) {
+	switch {
+	case !isAddress(s.Email, p.id, p.number):
+		return nil, invalid("email", "%q is no address of project %s: give <name of 6 to 30>@%s%s, %s%s or %s%s", s.Email, p.id,
+			addressForm(p.id), userAccounts, p.number, computeAccounts, addressForm(p.id), appEngineAccounts)
+	case s.UniqueID != "" && !uniqueIDPattern().MatchString(s.UniqueID):
+		return nil, invalid("uniqueID", "%q is not a unique ID: give 21 digits", s.UniqueID)
+	}
+	bindings, err := parseBindings(s.Bindings, ofOther)
+	if err != nil {
+		return nil, err
+	}
+	return &account{email: s.Email, uniqueID: s.UniqueID, project: p.id, policy: bindings}, nil
+}
+
+func (r Repository) parse() (*repository, error) {
+	_, known := parseHost(r.Location+"-docker.pkg.dev", nil)
+	switch {
+	case !known:
+		return nil, invalid("location", "%q is not a location of Artifact Registry", r.Location)
+	case !repositoryPattern().MatchString(r.Name):
+		return nil, invalid("name", "%q is not the name of a repository", r.Name)
+	}
+	if location, gcr := containerRegistryHosts()[r.Name]; gcr && location != r.Location {
+		return nil, invalid("location", "what %s serves is in %q", r.Name, location)
+	}
+	bindings, err := parseBindings(r.Bindings, ofOther)
+	if err != nil {
+		return nil, err
+	}
+	return &repository{key: repositoryKey{r.Location, r.Name}, policy: bindings}, nil
+}
+
+func (b Bucket) parse(projectID string) (*bucket, error) {
+	if !bucketPattern().MatchString(b.Name) {
+		return nil, invalid("name", "%q is not the name of a bucket", b.Name)
+	}
+	bindings, err := parseBindings(b.Bindings, ofBucket)
+	if err != nil {
+		return nil, err
+	}
+	return &bucket{name: b.Name, project: projectID, policy: bindings}, nil
+}

@@ -1,0 +1,98 @@
+package gcp
+
+import (
+	"slices"
+	"strings"
+)
+
+// Names of Google Cloud's services in the journal and in faults. They stand beside other clouds' names, so none of them is "sts" or "registry".
+const (
+	// ServiceSTS is the Security Token Service.
+	ServiceSTS = "gcp-sts"
+	// ServiceIAMCredentials is the IAM Service Account Credentials API.
+	ServiceIAMCredentials = "iamcredentials"
+	// ServiceMetadata is the metadata server of a GKE node or a virtual machine.
+	ServiceMetadata = "metadata"
+	// ServiceAccounts is Google's own OIDC issuer, which signs the metadata server's identity tokens.
+	ServiceAccounts = "google-accounts"
+	// ServiceRegistry is Artifact Registry under its Docker hosts, gcr.io included.
+	ServiceRegistry = "gar"
+	// ServiceStorage is Cloud Storage.
+	ServiceStorage = "gcs"
+)
+
+// DefaultUniverse is the universe domain of the public Google Cloud.
+const DefaultUniverse = "googleapis.com"
+
+// issuerHost is the host of Google's own OIDC issuer.
+const issuerHost = "accounts.google.com"
+
+// regions are Google Cloud's regions. Source: Google Cloud, "Cloud locations" and "Artifact Registry: repository locations". The table is this module's
+// own: an error in the library's table must not be repeated here.
+func regions() []string {
+	return []string{
+		"africa-south1",
+		"asia-east1", "asia-east2", "asia-northeast1", "asia-northeast2", "asia-northeast3", "asia-south1", "asia-south2",
+		"asia-southeast1", "asia-southeast2", "asia-southeast3", "australia-southeast1", "australia-southeast2",
+		"europe-central2", "europe-north1", "europe-north2", "europe-southwest1", "europe-west1", "europe-west2", "europe-west3", "europe-west4",
+		"europe-west6", "europe-west8", "europe-west9", "europe-west10", "europe-west12",
+		"me-central1", "me-central2", "me-west1",
+		"northamerica-northeast1", "northamerica-northeast2", "northamerica-south1", "southamerica-east1", "southamerica-west1",
+		"us-central1", "us-east1", "us-east4", "us-east5", "us-south1", "us-west1", "us-west2", "us-west3", "us-west4",
+	}
+}
+
+// multiRegions are the other places where Artifact Registry has repositories.
+func multiRegions() []string { return []string{"asia", "europe", "us"} }
+
+// containerRegistryHosts are the hosts of the former Container Registry and the location where Artifact Registry keeps their content, in a repository that
+// is named as the host. Source: Artifact Registry, "Transition to repositories with gcr.io domain support".
+func containerRegistryHosts() map[string]string {
+	return map[string]string{"gcr.io": "us", "us.gcr.io": "us", "eu.gcr.io": "europe", "asia.gcr.io": "asia"}
+}
+
+// endpoint is what a host name means.
+type endpoint struct {
+	service  string
+	universe string
+	location string // of a registry
+	gcr      string // the repository that a registry's host stands for, of gcr.io's hosts only
+	bucket   string // of a host <bucket>.storage.googleapis.com
+}
+
+// parseHost says what a host name of Google Cloud, in lower case and without port, means. Universes are the universe domains in which there are projects.
+// Only names that Google Cloud has are accepted.
+func parseHost(host string, universes []string) (endpoint, bool) {
+	if host == issuerHost {
+		return endpoint{service: ServiceAccounts, universe: DefaultUniverse}, true
+	}
+	if location, ok := containerRegistryHosts()[host]; ok {
+		return endpoint{service: ServiceRegistry, universe: DefaultUniverse, location: location, gcr: host}, true
+	}
+	if location, ok := strings.CutSuffix(host, "-docker.pkg.dev"); ok {
+		known := slices.Contains(regions(), location) || slices.Contains(multiRegions(), location)
+		return endpoint{service: ServiceRegistry, universe: DefaultUniverse, location: location}, known
+	}
+	if rest, ok := strings.CutSuffix(host, ".rep."+DefaultUniverse); ok {
+		region, ok := strings.CutPrefix(rest, "sts.")
+		return endpoint{service: ServiceSTS, universe: DefaultUniverse}, ok && slices.Contains(regions(), region)
+	}
+	for _, universe := range universes {
+		rest, ok := strings.CutSuffix(host, "."+universe)
+		if !ok {
+			continue
+		}
+		switch rest {
+		case "sts":
+			return endpoint{service: ServiceSTS, universe: universe}, true
+		case "iamcredentials":
+			return endpoint{service: ServiceIAMCredentials, universe: universe}, true
+		case "storage":
+			return endpoint{service: ServiceStorage, universe: universe}, true
+		}
+		if bucket, ok := strings.CutSuffix(rest, ".storage"); ok && bucketPattern().MatchString(bucket) && !strings.Contains(bucket, ".") {
+			return endpoint{service: ServiceStorage, universe: universe, bucket: bucket}, true
+		}
+	}
+	return endpoint{}, false
+}

@@ -1,0 +1,168 @@
+package gcp
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Host of the names of workload identity pools; it is the same in every universe. Source: IAM, "Principal identifiers".
+const iamHost = "iam.googleapis.com"
+
+// workloadPool ends the name of a project's own GKE workload identity pool.
+const workloadPool = ".svc.id.goog"
+
+// Domains of service accounts' addresses. Source: IAM, "Types of service accounts".
+const (
+	userAccounts      = ".iam.gserviceaccount.com"
+	computeAccounts   = "-compute@developer.gserviceaccount.com"
+	appEngineAccounts = "@appspot.gserviceaccount.com"
+)
+
+// projectPattern is a project ID, with the domain of a domain-scoped one or the prefix of another universe before the colon. Source: Resource Manager,
+// "Creating and managing projects".
+func projectPattern() *regexp.Regexp {
+	return regexp.MustCompile(`\A(?:[a-z](?:[a-z0-9.-]{0,61}[a-z0-9])?:)?[a-z][a-z0-9-]{4,28}[a-z0-9]\z`)
+}
+
+func numberPattern() *regexp.Regexp { return regexp.MustCompile(`\A[1-9][0-9]{0,18}\z`) }
+
+// poolPattern is a pool's or a provider's ID. Source: IAM API, projects.locations.workloadIdentityPools.create.
+func poolPattern() *regexp.Regexp { return regexp.MustCompile(`\A[a-z][a-z0-9-]{3,31}\z`) }
+
+func accountPattern() *regexp.Regexp { return regexp.MustCompile(`\A[a-z][a-z0-9-]{4,28}[a-z0-9]\z`) }
+
+func uniqueIDPattern() *regexp.Regexp { return regexp.MustCompile(`\A[0-9]{21}\z`) }
+
+// clusterPattern is a GKE cluster's name. Source: GKE API, Cluster.name.
+func clusterPattern() *regexp.Regexp {
+	return regexp.MustCompile(`\A[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?\z`)
+}
+
+// locationPattern is a region or a zone.
+func locationPattern() *regexp.Regexp {
+	return regexp.MustCompile(`\A[a-z]+-[a-z]+[0-9]+(?:-[a-z])?\z`)
+}
+
+// kubernetesPattern is a namespace or a ServiceAccount's name. Source: RFC 1123 §2.1 as Kubernetes reads it.
+func kubernetesPattern() *regexp.Regexp {
+	return regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?\z`)
+}
+
+// bucketPattern is a bucket's name. Source: Cloud Storage, "About Cloud Storage buckets: bucket names".
+func bucketPattern() *regexp.Regexp {
+	return regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9._-]{1,61}[a-z0-9])\z`)
+}
+
+// repositoryPattern is the name of a repository of Artifact Registry; gcr.io's have dots.
+func repositoryPattern() *regexp.Regexp {
+	return regexp.MustCompile(`\A(?:[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?|(?:(?:us|eu|asia)\.)?gcr\.io)\z`)
+}
+
+// addressForm is a project ID as it stands in an address: "example.com:project" is "project.example.com".
+func addressForm(projectID string) string {
+	if domain, name, ok := strings.Cut(projectID, ":"); ok {
+		return name + "." + domain
+	}
+	return projectID
+}
+
+// isAddress says whether an address can be a service account of a project.
+func isAddress(email, projectID, number string) bool {
+	if email == number+computeAccounts || email == addressForm(projectID)+appEngineAccounts {
+		return true
+	}
+	name, ok := strings.CutSuffix(email, "@"+addressForm(projectID)+userAccounts)
+	return ok && accountPattern().MatchString(name)
+}
+
+// poolName is a pool's resource name.
+func poolName(number, pool string) string {
+	return "projects/" + number + "/locations/global/workloadIdentityPools/" + pool
+}
+
+// providerName is a provider's resource name.
+func providerName(number, pool, provider string) string {
+	return poolName(number, pool) + "/providers/" + provider
+}
+
+// parseProviderName splits a provider's resource name.
+func parseProviderName(name string) (number, pool, provider string, ok bool) {
+	parts := strings.Split(name, "/")
+	if len(parts) != 8 {
+		return "", "", "", false
+	}
+	number, pool, provider = parts[1], parts[5], parts[7]
+	return number, pool, provider, name == providerName(number, pool, provider) &&
+		numberPattern().MatchString(number) && poolPattern().MatchString(pool) && poolPattern().MatchString(provider)
+}
+
+// clusterURL is a GKE cluster's name as STS and principals have it, and its issuer unless another one is configured.
+func clusterURL(projectID, location, name string) string {
+	return "https://container.googleapis.com/v1/projects/" + projectID + "/locations/" + location + "/clusters/" + name
+}
+
+// parseSubject splits the sub of a Kubernetes token.
+func parseSubject(sub string) (namespace, name string, ok bool) {
+	rest, ok := strings.CutPrefix(sub, "system:serviceaccount:")
+	if !ok {
+		return "", "", false
+	}
+	namespace, name, ok = strings.Cut(rest, ":")
+	return namespace, name, ok && kubernetesPattern().MatchString(namespace) && kubernetesPattern().MatchString(name)
+}
+
+// Principals that are no one in particular. Source: IAM, "Principal identifiers".
+const (
+	allUsers              = "allUsers"
+	allAuthenticatedUsers = "allAuthenticatedUsers"
+)
+
+// checkMember says what is wrong with a binding's member, or "".
+func checkMember(member string) string {
+	if member == allUsers || member == allAuthenticatedUsers {
+		return ""
+	}
+	if email, ok := strings.CutPrefix(member, "serviceAccount:"); ok {
+		return checkAccountMember(email)
+	}
+	kind, rest, ok := strings.Cut(member, "://"+iamHost+"/projects/")
+	if !ok || (kind != "principal" && kind != "principalSet") {
+		return "the local cloud knows serviceAccount:, principal:// and principalSet:// of " + iamHost + ", " + allUsers + " and " + allAuthenticatedUsers
+	}
+	number, rest, _ := strings.Cut(rest, "/")
+	rest, ok = strings.CutPrefix(rest, "locations/global/workloadIdentityPools/")
+	if !ok || !numberPattern().MatchString(number) {
+		return "write it as " + kind + "://" + iamHost + "/projects/<number>/locations/global/workloadIdentityPools/<pool>/…; the number, not the ID"
+	}
+	pool, which, _ := strings.Cut(rest, "/")
+	if project, gke := strings.CutSuffix(pool, workloadPool); !poolPattern().MatchString(pool) && (!gke || !projectPattern().MatchString(project)) {
+		return "it names no pool"
+	}
+	what, value, _ := strings.Cut(which, "/")
+	switch {
+	case kind == "principal" && (what == "subject" || what == "kubernetes.serviceaccount.uid") && value != "":
+	case kind == "principalSet" && which == "*":
+	case kind == "principalSet" && (strings.HasPrefix(what, "attribute.") || what == "namespace" || what == "kubernetes.cluster") && value != "":
+	default:
+		return "it ends neither in one of principal's subject/… and kubernetes.serviceaccount.uid/… nor of principalSet's *, attribute.<name>/…, namespace/… " +
+			"and kubernetes.cluster/…"
+	}
+	return ""
+}
+
+func checkAccountMember(email string) string {
+	if pool, account, ok := strings.Cut(email, "["); ok {
+		project, gke := strings.CutSuffix(pool, workloadPool)
+		account, closed := strings.CutSuffix(account, "]")
+		namespace, name, two := strings.Cut(account, "/")
+		if !gke || !closed || !two || !projectPattern().MatchString(project) || !kubernetesPattern().MatchString(namespace) || !kubernetesPattern().MatchString(name) {
+			return "write it as serviceAccount:<project>" + workloadPool + "[<namespace>/<name>]"
+		}
+		return ""
+	}
+	name, domain, ok := strings.Cut(email, "@")
+	if !ok || name == "" || (domain != "developer.gserviceaccount.com" && domain != "appspot.gserviceaccount.com" && !strings.HasSuffix(domain, userAccounts)) {
+		return "it is not the address of a service account"
+	}
+	return ""
+}

@@ -1,0 +1,93 @@
+package gcp
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"math/big"
+	"time"
+)
+
+// maxTokenLife is the longest life of an access token. Source: IAM, "Access tokens: lifetimes"; the organization policy that allows more is not here.
+const maxTokenLife = time.Hour
+
+// keepExpired is how long an expired token is remembered, so that its user hears "expired" and not "unknown".
+const keepExpired = time.Hour
+
+// Prefixes of access tokens, as Google gives them out. Nobody may read more into them.
+const (
+	prefixFederated = "ya29.d."
+	prefixAccount   = "ya29.c."
+	prefixRegistry  = "AJAD5v"
+)
+
+// Scopes that the local cloud looks at. Source: Google, "OAuth 2.0 Scopes for Google APIs".
+const (
+	scopePrefix        = "https://www.googleapis.com/auth/"
+	scopeCloudPlatform = scopePrefix + "cloud-platform"
+	scopeCloudReadOnly = scopePrefix + "cloud-platform.read-only"
+	scopeIAM           = scopePrefix + "iam"
+	scopeStorageRead   = scopePrefix + "devstorage.read_only"
+	scopeStorageWrite  = scopePrefix + "devstorage.read_write"
+	scopeStorageFull   = scopePrefix + "devstorage.full_control"
+)
+
+// accessToken is what is remembered of a token that was given out. It is immutable.
+type accessToken struct {
+	who     principal
+	scopes  []string
+	expires time.Time
+	// registry is the host for which it is a registry's own token; empty for access tokens.
+	registry string
+}
+
+// tokenStore holds tokens by their hash. Its zero value is empty. It is not safe for concurrent use.
+type tokenStore struct {
+	entries map[[sha256.Size]byte]accessToken
+	sweepAt int // the size at which expired tokens are looked for
+}
+
+func (s *tokenStore) put(token string, t accessToken, now time.Time) {
+	if s.entries == nil {
+		s.entries, s.sweepAt = map[[sha256.Size]byte]accessToken{}, 1024
+	}
+	if len(s.entries) >= s.sweepAt {
+		for k, old := range s.entries {
+			if old.expires.Add(keepExpired).Before(now) {
+				delete(s.entries, k)
+			}
+		}
+		s.sweepAt = max(1024, 2*len(s.entries))
+	}
+	s.entries[sha256.Sum256([]byte(token))] = t
+}
+
+func (s *tokenStore) get(token string) (accessToken, bool) {
+	t, ok := s.entries[sha256.Sum256([]byte(token))]
+	return t, ok
+}
+
+// issue gives out a token.
+func (c *Cloud) issue(prefix string, t accessToken, now time.Time) string {
+	token := prefix + randomText(192)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tokens.put(token, t, now)
+	return token
+}
+
+func randomText(bytes int) string {
+	b := make([]byte, bytes)
+	_, _ = rand.Read(b) // never fails
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// newUniqueID makes a service account's ID: 21 digits that begin with 1, as Google's do.
+func newUniqueID() string {
+	limit := new(big.Int).Exp(big.NewInt(10), big.NewInt(20), nil)
+	n, err := rand.Int(rand.Reader, limit)
+	if err != nil {
+		panic("gcp: randomness cannot fail: " + err.Error())
+	}
+	return n.Add(n, limit).String()
+}
