@@ -2,7 +2,6 @@ package oci
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"path"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -24,8 +22,13 @@ const (
 	DefaultMaxManifestBytes = 4 << 20
 	// DefaultMaxLayerBytes is 256 MiB.
 	DefaultMaxLayerBytes = 256 << 20
-	// DefaultMaxTags is 20000.
-	DefaultMaxTags = 20_000
+	// DefaultMaxTags is 100000, twice what the largest repositories are known to have.
+	DefaultMaxTags = 100_000
+	// DefaultMaxTagPages is 2000: DefaultMaxTags in pages of 50, which are Quay's.
+	DefaultMaxTagPages = 2_000
+	// DefaultMaxTagBytes is 64 MiB. Google's registries send all tags in one answer, each beside a description of its image
+	// of about 500 bytes.
+	DefaultMaxTagBytes = 64 << 20
 )
 
 // Limits bound what a registry may send. A zero field stands for its default.
@@ -34,8 +37,12 @@ type Limits struct {
 	MaxManifestBytes int64
 	// MaxLayerBytes bounds a layer as it is transferred. Default DefaultMaxLayerBytes.
 	MaxLayerBytes int64
-	// MaxTags bounds the tags that are read to find a version. Default DefaultMaxTags.
+	// MaxTags bounds the tags of a repository. Default DefaultMaxTags.
 	MaxTags int
+	// MaxTagPages bounds the answers that a list of tags comes in. Default DefaultMaxTagPages.
+	MaxTagPages int
+	// MaxTagBytes bounds these answers together. Default DefaultMaxTagBytes.
+	MaxTagBytes int64
 }
 
 func (l Limits) withDefaults() Limits {
@@ -47,6 +54,12 @@ func (l Limits) withDefaults() Limits {
 	}
 	if l.MaxTags <= 0 {
 		l.MaxTags = DefaultMaxTags
+	}
+	if l.MaxTagPages <= 0 {
+		l.MaxTagPages = DefaultMaxTagPages
+	}
+	if l.MaxTagBytes <= 0 {
+		l.MaxTagBytes = DefaultMaxTagBytes
 	}
 	return l
 }
@@ -80,20 +93,20 @@ type Client struct {
 // Connect asks the registry how it wants to be authenticated to and does so, for reading. The error is an *Error.
 func Connect(ctx context.Context, repo Repository, opts Options) (*Client, error) {
 	if repo.IsZero() {
-		return nil, invalidURL("", "no repository is given")
+		return nil, invalidRepository(fieldURL, "", "no repository is given")
 	}
 	if opts.Transport == nil {
 		return nil, errors.New("oci: Options.Transport is required")
 	}
 	target, err := repo.target(opts.Insecure)
 	if err != nil {
-		return nil, invalidURL("", "%w", err)
+		return nil, invalidRepository(repo.field, "", "%w", err)
 	}
 	auth := opts.Auth
 	if auth == nil {
 		auth = authn.Anonymous
 	}
-	s := &session{host: repo.host, insecure: opts.Insecure, next: opts.Transport}
+	s := &session{field: repo.field, host: repo.host, insecure: opts.Insecure, next: opts.Transport}
 	if config, err := authn.Authorization(ctx, auth); err == nil {
 		// Not all of them are sent as an Authorization header.
 		s.keep(config.Password, config.IdentityToken, config.RegistryToken)
@@ -144,78 +157,6 @@ func (c *Client) url(elements ...string) url.URL {
 	u := c.base
 	u.Path = path.Join(append([]string{u.Path}, elements...)...)
 	return u
-}
-
-// Tags returns the repository's tags in the registry's order. More than Limits.MaxTags are an *Error with CodeTooLarge.
-func (c *Client) Tags(ctx context.Context) ([]string, error) {
-	const page = 1000 // what ECR allows at most
-	var tags []string
-	next := c.url("tags", "list")
-	next.RawQuery = url.Values{"n": {strconv.Itoa(page)}}.Encode()
-	// A page may be empty or short, so pages need a bound of their own.
-	for range c.limits.MaxTags/page + 100 {
-		got, following, err := c.tagsPage(ctx, next)
-		if err != nil {
-			return nil, err
-		}
-		tags = append(tags, got...)
-		if len(tags) > c.limits.MaxTags {
-			break
-		}
-		if following == nil {
-			return tags, nil
-		}
-		next = *following
-	}
-	return nil, &Error{
-		Code: CodeTooLarge, Host: c.repo.host, Field: "spec.ref.semver",
-		Fix: "name a tag or digest, or remove old tags from the repository",
-		Err: fmt.Errorf("the repository lists more than %d tags", c.limits.MaxTags),
-	}
-}
-
-func (c *Client) tagsPage(ctx context.Context, u url.URL) ([]string, *url.URL, error) {
-	// Some registries, distribution before v3 among them, know no pages: all tags come at once, of 128 bytes, quoted.
-	limit := int64(c.limits.MaxTags)*132 + 4<<10
-	resp, err := c.send(ctx, http.MethodGet, u, targetTags)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer resp.Body.Close() //nolint:errcheck // read only
-	body, err := c.readAll(ctx, resp.Body, limit, "the list of tags")
-	if err != nil {
-		return nil, nil, err
-	}
-	var list struct {
-		Tags []string `json:"tags"`
-	}
-	if err := json.Unmarshal(body, &list); err != nil {
-		return nil, nil, c.protocol("the list of tags is not JSON")
-	}
-	following, err := c.following(resp)
-	return list.Tags, following, err
-}
-
-// following reads the Link header (RFC 8288) and holds the next page to this registry and path.
-func (c *Client) following(resp *http.Response) (*url.URL, error) {
-	link := resp.Header.Get("Link")
-	if link == "" {
-		return nil, nil
-	}
-	text, _, ok := strings.Cut(strings.TrimPrefix(link, "<"), ">")
-	if !ok || !strings.HasPrefix(link, "<") {
-		return nil, c.protocol("the link to the next page of tags is malformed")
-	}
-	ref, err := url.Parse(text)
-	if err != nil {
-		return nil, c.protocol("the link to the next page of tags is malformed")
-	}
-	next := resp.Request.URL.ResolveReference(ref)
-	want := c.url("tags", "list")
-	if next.Host != want.Host || path.Clean(next.Path) != want.Path || next.User != nil {
-		return nil, c.protocol("the link to the next page of tags leads elsewhere")
-	}
-	return next, nil
 }
 
 func (c *Client) protocol(what string) *Error {

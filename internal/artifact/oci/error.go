@@ -22,9 +22,9 @@ type Code string
 
 // The codes of an Error.
 const (
-	// CodeInvalidURL is a spec.url that names no repository.
+	// CodeInvalidURL is a spec.url or spec.image that names no repository.
 	CodeInvalidURL Code = "invalid-url"
-	// CodeInvalidReference is a spec.ref or spec.layerSelector that cannot be understood.
+	// CodeInvalidReference is a spec.ref, spec.layerSelector or spec.exclusionList that cannot be understood.
 	CodeInvalidReference Code = "invalid-reference"
 	// CodeUnreachable is a registry that gives no answer: DNS, TCP, TLS, proxy, deadline.
 	CodeUnreachable Code = "unreachable"
@@ -60,7 +60,7 @@ const (
 type Error struct {
 	// Code is what failed.
 	Code Code
-	// Field is the object's field that must change ("spec.url"), empty when none must.
+	// Field is the object's field that must change ("spec.url", "spec.image"), empty when none must.
 	Field string
 	// Host is the host[:port] that answered or should have, empty when none was asked.
 	Host string
@@ -175,7 +175,7 @@ func (s *session) statusError(host string, status int, diagnostics []diagnostic,
 	case status == http.StatusTooManyRequests || e.RegistryCode == "TOOMANYREQUESTS":
 		e.Code = CodeThrottled
 	case status == http.StatusNotFound:
-		e.Code, e.Field, e.Fix = notFound(e.RegistryCode, t)
+		e.Code, e.Field, e.Fix = s.notFound(e.RegistryCode, t)
 	case status >= 500 || status == http.StatusRequestTimeout:
 		e.Code = CodeServer
 	default:
@@ -184,16 +184,16 @@ func (s *session) statusError(host string, status int, diagnostics []diagnostic,
 	return e
 }
 
-func notFound(registryCode string, t target) (c Code, field, fix string) {
+func (s *session) notFound(registryCode string, t target) (c Code, field, fix string) {
 	switch {
 	case registryCode == "NAME_UNKNOWN" || t == targetTags:
-		return CodeRepositoryNotFound, "spec.url", "create the repository or correct the name"
+		return CodeRepositoryNotFound, s.field, "create the repository or correct the name"
 	case registryCode == "BLOB_UNKNOWN" || t == targetBlob:
 		return CodeBlobNotFound, "", "push the artifact again"
 	case t == targetManifest:
 		return CodeTagNotFound, "spec.ref", "push this tag or digest, or correct the reference"
 	default:
-		return CodeProtocol, "spec.url", "check that the host is an OCI registry"
+		return CodeProtocol, s.field, "check that the host is an OCI registry"
 	}
 }
 
@@ -212,7 +212,7 @@ func (s *session) requestError(ctx context.Context, err error, t target) *Error 
 	if !errors.As(err, &failed) {
 		// The text of other errors of the handshake can hold an answer's body.
 		return &Error{
-			Code: CodeProtocol, Host: s.host, Field: "spec.url", Fix: "check that the host is an OCI registry",
+			Code: CodeProtocol, Host: s.host, Field: s.field, Fix: "check that the host is an OCI registry",
 			Err: errors.New("the authentication handshake failed: the registry or its token server sent an unusable answer"),
 		}
 	}

@@ -92,18 +92,9 @@ func (c *Client) Resolve(ctx context.Context, ref Reference) (Resolved, error) {
 		return Resolved{}, err
 	}
 	if s.match != nil {
-		tags, err := c.Tags(ctx)
-		if err != nil {
+		if s.tag, err = c.version(ctx, s.match); err != nil {
 			return Resolved{}, err
 		}
-		tag, ok := s.match.best(tags)
-		if !ok {
-			return Resolved{}, &Error{
-				Code: CodeNoMatch, Host: c.repo.host, Field: "spec.ref.semver", Fix: "push such a version or widen the range",
-				Err: fmt.Errorf("none of %d tags is a version in the range %q", len(tags), s.match.rang),
-			}
-		}
-		s.tag = tag
 	}
 	if s.digest != "" {
 		_, err := c.digest(ctx, s.digest)
@@ -111,6 +102,28 @@ func (c *Client) Resolve(ctx context.Context, ref Reference) (Resolved, error) {
 	}
 	digest, err := c.digest(ctx, s.tag)
 	return Resolved{Tag: s.tag, Digest: digest}, err
+}
+
+// version is the highest tag that matches.
+func (c *Client) version(ctx context.Context, m *matcher) (string, error) {
+	const field = "spec.ref.semver"
+	highest := m.highest()
+	for tag, err := range c.Tags(ctx) {
+		if err != nil {
+			if e, ok := errors.AsType[*Error](err); ok && e.Code == CodeTooLarge {
+				e.Field, e.Fix = field, "name a tag or digest, or remove old tags from the repository"
+			}
+			return "", err
+		}
+		highest.consider(tag)
+	}
+	if highest.version == nil {
+		return "", &Error{
+			Code: CodeNoMatch, Host: c.repo.host, Field: field, Fix: "push such a version or widen the range",
+			Err: fmt.Errorf("none of %d tags is a version in the range %q", highest.considered, m.rang),
+		}
+	}
+	return highest.tag, nil
 }
 
 // digest asks which manifest stands at reference. An error of HEAD has no body and its header may be missing, so

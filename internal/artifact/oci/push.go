@@ -57,7 +57,7 @@ type Artifact struct {
 // temporary file first. Errors of the registry are *Error, those of the content archive.Error.
 func Push(ctx context.Context, repo Repository, tag string, artifact Artifact, opts Options) (Resolved, error) {
 	if repo.IsZero() {
-		return Resolved{}, invalidURL("", "no repository is given")
+		return Resolved{}, invalidRepository(fieldURL, "", "no repository is given")
 	}
 	if opts.Transport == nil {
 		return Resolved{}, errors.New("oci: Options.Transport is required")
@@ -70,7 +70,7 @@ func Push(ctx context.Context, repo Repository, tag string, artifact Artifact, o
 	}
 	target, err := repo.target(opts.Insecure)
 	if err != nil {
-		return Resolved{}, invalidURL("", "%w", err)
+		return Resolved{}, invalidRepository(repo.field, "", "%w", err)
 	}
 	file, cleanup, err := content(ctx, artifact)
 	if err != nil {
@@ -89,7 +89,7 @@ func Push(ctx context.Context, repo Repository, tag string, artifact Artifact, o
 	if auth == nil {
 		auth = authn.Anonymous
 	}
-	s := &session{host: repo.host, insecure: opts.Insecure, next: opts.Transport}
+	s := &session{field: repo.field, host: repo.host, insecure: opts.Insecure, next: opts.Transport}
 	err = remote.Write(target.Tag(tag), image,
 		remote.WithContext(ctx), remote.WithAuth(auth), remote.WithTransport(s), remote.WithUserAgent(userAgent),
 		// Reads are repeated by the session; this repeats uploads.

@@ -93,35 +93,40 @@ func (r Reference) matcher() (*matcher, error) {
 	}
 	m := &matcher{rang: r.SemVer, constraint: constraint}
 	if r.SemVerFilter != "" {
-		m.filter, err = regexp.Compile(r.SemVerFilter)
-		if err != nil {
-			return nil, invalidReference("spec.ref.semverFilter", "give a regular expression in RE2's syntax", "%w", err)
+		if m.filter, err = parseFilter("spec.ref.semverFilter", r.SemVerFilter); err != nil {
+			return nil, err
 		}
 	}
 	return m, nil
 }
 
-// best returns the highest tag in the range. Equal versions are told apart by their text, so that the answer does not
-// depend on the registry's order.
-func (m *matcher) best(tags []string) (string, bool) {
-	var bestTag string
-	var bestVersion *semver.Version
-	for _, tag := range tags {
-		if m.filter != nil && !m.filter.MatchString(tag) {
-			continue
-		}
-		v, ok := parseVersion(tag)
-		if !ok || !m.constraint.Check(v) {
-			continue
-		}
-		if bestVersion != nil {
-			if c := v.Compare(bestVersion); c < 0 || c == 0 && tag < bestTag {
-				continue
-			}
-		}
-		bestTag, bestVersion = tag, v
+// highest is the highest version of a range among the tags that were considered so far.
+type highest struct {
+	matcher    *matcher
+	considered int
+	tag        string
+	version    *semver.Version // nil for none
+}
+
+func (m *matcher) highest() *highest { return &highest{matcher: m} }
+
+// consider takes the tag if none that came before is higher. Equal versions are told apart by their text, so that the answer does
+// not depend on the registry's order.
+func (h *highest) consider(tag string) {
+	h.considered++
+	if h.matcher.filter != nil && !h.matcher.filter.MatchString(tag) {
+		return
 	}
-	return bestTag, bestVersion != nil
+	v, ok := parseVersion(tag)
+	if !ok || !h.matcher.constraint.Check(v) {
+		return
+	}
+	if h.version != nil {
+		if c := v.Compare(h.version); c < 0 || c == 0 && tag < h.tag {
+			return
+		}
+	}
+	h.tag, h.version = tag, v
 }
 
 // parseVersion reads a strict semantic version with or without a leading "v", as Flux does.

@@ -27,6 +27,7 @@ const (
 // handshake included: https unless the repository is insecure, bounded retries, and knowledge of the credentials that were
 // sent, so that no text which a server echoes can reveal them.
 type session struct {
+	field    string // of the object, that names the repository
 	host     string
 	insecure bool
 	next     http.RoundTripper

@@ -14,8 +14,9 @@ import (
 
 // Repository is a repository in a registry. It is parsed once and comparable; its zero value is no repository.
 type Repository struct {
-	host string
-	repo name.Repository
+	field string // of the object, that names it
+	host  string
+	repo  name.Repository
 }
 
 // repositoryPattern is the distribution specification's <name>.
@@ -24,45 +25,86 @@ var repositoryPattern = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/
 // hostPattern is a DNS name; addresses are parsed.
 var hostPattern = regexp.MustCompile(`^([a-z0-9]|[a-z0-9][a-z0-9-]{0,61}[a-z0-9])(\.([a-z0-9]|[a-z0-9][a-z0-9-]{0,61}[a-z0-9]))*$`)
 
-// ParseURL reads an object's spec.url, oci://host[:port]/repository. Tag and digest, user, query and fragment are refused.
+// The fields of objects that name a repository.
+const (
+	fieldURL   = "spec.url"
+	fieldImage = "spec.image"
+)
+
+// spelling is how one kind of object writes a repository down.
+type spelling struct {
+	field  string
+	scheme string // before the host; empty for none
+	form   string // what is right, for people
+	tag    string // where a tag belongs
+	digest string // where a digest belongs
+}
+
+// ParseURL reads an OCIRepository's spec.url, oci://host[:port]/repository. Tag and digest, user, query and fragment are refused.
 // The error is an *Error with CodeInvalidURL.
 func ParseURL(raw string) (Repository, error) {
-	const form = "write it as oci://host/repository"
-	if len(raw) > 1024 {
-		return Repository{}, invalidURL(form, "the URL is longer than 1024 bytes")
+	return spelling{
+		field: fieldURL, scheme: "oci://", form: "write it as oci://host/repository",
+		tag: "move the tag to spec.ref.tag", digest: "move the digest to spec.ref.digest",
+	}.parse(raw)
+}
+
+// ParseImage reads an ImageRepository's spec.image, host[:port]/repository. Scheme, tag and digest are refused. So is a first part
+// that need not be a host, as in "team/app": nothing is completed to Docker Hub's. The error is an *Error with CodeInvalidURL.
+func ParseImage(raw string) (Repository, error) {
+	s := spelling{
+		field: fieldImage, form: "write it as host/repository, such as registry.example.com/team/app",
+		tag: "name the repository alone: all its tags are listed", digest: "name the repository alone",
 	}
-	rest, ok := strings.CutPrefix(raw, "oci://")
+	if strings.Contains(raw, "://") {
+		return Repository{}, s.invalid(s.form, "the image has a scheme")
+	}
+	if host, _, _ := strings.Cut(raw, "/"); host != "localhost" && !strings.ContainsAny(host, ".:") {
+		return Repository{}, s.invalid(s.form, "the image does not begin with a registry's host")
+	}
+	return s.parse(raw)
+}
+
+func (s spelling) parse(raw string) (Repository, error) {
+	if len(raw) > 1024 {
+		return Repository{}, s.invalid(s.form, "it is longer than 1024 bytes")
+	}
+	rest, ok := strings.CutPrefix(raw, s.scheme)
 	if !ok {
-		return Repository{}, invalidURL(form, "the URL does not begin with oci://")
+		return Repository{}, s.invalid(s.form, "it does not begin with %s", s.scheme)
 	}
 	if strings.ContainsAny(rest, "?#") {
-		return Repository{}, invalidURL(form, "the URL has a query or a fragment")
+		return Repository{}, s.invalid(s.form, "it has a query or a fragment")
 	}
 	authority, path, _ := strings.Cut(rest, "/")
 	if strings.Contains(authority, "@") {
 		// Not quoted: there may be a password in it.
-		return Repository{}, invalidURL("put credentials into the Secret of spec.secretRef", "the URL has user information")
+		return Repository{}, s.invalid("put credentials into the Secret of spec.secretRef", "it has user information")
 	}
 	host := strings.ToLower(authority)
 	if err := checkHost(host); err != nil {
-		return Repository{}, invalidURL(form, "%w", err)
+		return Repository{}, s.invalid(s.form, "%w", err)
 	}
 	switch {
 	case path == "":
-		return Repository{}, invalidURL(form, "the URL names no repository")
+		return Repository{}, s.invalid(s.form, "it names no repository")
 	case strings.Contains(path, "@"):
-		return Repository{}, invalidURL("move the digest to spec.ref.digest", "the URL has a digest")
+		return Repository{}, s.invalid(s.digest, "it has a digest")
 	case strings.Contains(path, ":"):
-		return Repository{}, invalidURL("move the tag to spec.ref.tag", "the URL has a tag")
+		return Repository{}, s.invalid(s.tag, "it has a tag")
 	case len(path) > 255 || !repositoryPattern.MatchString(path):
-		return Repository{}, invalidURL(form, "%q is no repository name", path)
+		return Repository{}, s.invalid(s.form, "%q is no repository name", path)
 	}
 	registry, err := name.NewRegistry(host, name.StrictValidation)
 	if err != nil {
-		return Repository{}, invalidURL(form, "%q is no registry host", host)
+		return Repository{}, s.invalid(s.form, "%q is no registry host", host)
 	}
 	// Docker Hub's short names are completed once, so that equal repositories are equal values.
-	return Repository{host: host, repo: registry.Repo(registry.Repo(path).RepositoryStr())}, nil
+	return Repository{field: s.field, host: host, repo: registry.Repo(registry.Repo(path).RepositoryStr())}, nil
+}
+
+func (s spelling) invalid(fix, format string, args ...any) *Error {
+	return invalidRepository(s.field, fix, format, args...)
 }
 
 func checkHost(host string) error {
@@ -87,8 +129,8 @@ func checkHost(host string) error {
 	return nil
 }
 
-func invalidURL(fix, format string, args ...any) *Error {
-	return &Error{Code: CodeInvalidURL, Field: "spec.url", Fix: fix, Err: fmt.Errorf(format, args...)}
+func invalidRepository(field, fix, format string, args ...any) *Error {
+	return &Error{Code: CodeInvalidURL, Field: field, Fix: fix, Err: fmt.Errorf(format, args...)}
 }
 
 // Host is the registry's host[:port] in lower case as the URL gives it; what credentials are chosen by.
@@ -96,6 +138,15 @@ func (r Repository) Host() string { return r.host }
 
 // Name is the repository's name in the registry, such as "team/app".
 func (r Repository) Name() string { return r.repo.RepositoryStr() }
+
+// Image returns the repository's full name, host/repository with Docker Hub's own host and "library/" filled in, such as
+// "index.docker.io/library/alpine".
+func (r Repository) Image() string {
+	if r.IsZero() {
+		return ""
+	}
+	return r.repo.Name()
+}
 
 // String returns the URL, oci://host/repository.
 func (r Repository) String() string {

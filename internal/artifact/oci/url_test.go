@@ -1,6 +1,7 @@
 package oci_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
@@ -76,6 +77,84 @@ func TestParseURL(t *testing.T) {
 	}
 	if (oci.Repository{}).String() != "" {
 		t.Error("the zero repository prints")
+	}
+}
+
+func TestParseImage(t *testing.T) {
+	for raw, want := range map[string][3]string{
+		"123456789123.dkr.ecr.eu-west-1.amazonaws.com/tenant-a/app": {
+			"123456789123.dkr.ecr.eu-west-1.amazonaws.com", "tenant-a/app", "123456789123.dkr.ecr.eu-west-1.amazonaws.com/tenant-a/app",
+		},
+		"Registry.Example:5000/a":  {"registry.example:5000", "a", "registry.example:5000/a"},
+		"registry:5000/a":          {"registry:5000", "a", "registry:5000/a"},
+		"localhost/a/b":            {"localhost", "a/b", "localhost/a/b"},
+		"[::1]:5000/a":             {"[::1]:5000", "a", "[::1]:5000/a"},
+		"docker.io/alpine":         {"docker.io", "library/alpine", "index.docker.io/library/alpine"},
+		"docker.io/library/alpine": {"docker.io", "library/alpine", "index.docker.io/library/alpine"},
+	} {
+		repo, err := oci.ParseImage(raw)
+		if err != nil || repo.Host() != want[0] || repo.Name() != want[1] || repo.Image() != want[2] {
+			t.Errorf("%s: %q %q %q, %v", raw, repo.Host(), repo.Name(), repo.Image(), err)
+		}
+	}
+	long := strings.Repeat("a", 256)
+	for raw, text := range map[string]string{
+		"":                                      "does not begin with a registry's host",
+		"alpine":                                "does not begin with a registry's host",
+		"team/app":                              "does not begin with a registry's host",
+		"oci://registry.example/a":              "scheme",
+		"https://registry.example/a":            "scheme",
+		"registry.example":                      "no repository",
+		"registry.example/":                     "no repository",
+		"registry.example/a:1.0":                "it has a tag",
+		"registry.example:5000/a:1.0":           "it has a tag",
+		"registry.example/a@" + digestOf("x"):   "it has a digest",
+		"u:p4ssw0rd@registry.example/a":         "spec.secretRef",
+		"registry.example/A":                    "no repository name",
+		"registry.example/../a":                 "no repository name",
+		"registry.example/a?x=1":                "query",
+		"registry.example/" + long:              "no repository name",
+		"../a":                                  "no host",
+		"registry..example/a":                   "no host",
+		"registry.example:0/a":                  "no port",
+		"registry.example/" + long + "/" + long: "no repository name",
+	} {
+		repo, err := oci.ParseImage(raw)
+		if oci.CodeOf(err) != oci.CodeInvalidURL || !repo.IsZero() {
+			t.Errorf("%q: %v, %v", raw, repo, err)
+			continue
+		}
+		if !strings.HasPrefix(err.Error(), "spec.image: ") || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), "p4ssw0rd") {
+			t.Errorf("%q: %v; want %q", raw, err, text)
+		}
+	}
+}
+
+// The registry's refusals name the field that an object of this kind has.
+func TestErrorsNameTheFieldOfTheRepository(t *testing.T) {
+	nothing := &fake{override: func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/v2/" {
+			registryError(w, http.StatusNotFound, "NAME_UNKNOWN", "no such repository")
+			return true
+		}
+		return false
+	}}
+	n := serve(t, map[string]http.Handler{registryHost: nothing})
+	byURL, byImage := repository(t, appURL), func() oci.Repository {
+		repo, err := oci.ParseImage(registryHost + "/team/app")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return repo
+	}()
+	for repo, field := range map[oci.Repository]string{byURL: "spec.url", byImage: "spec.image"} {
+		client, err := oci.Connect(t.Context(), repo, oci.Options{Transport: n})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Scan(t.Context(), oci.Exclusions{}); oci.CodeOf(err) != oci.CodeRepositoryNotFound || !strings.HasPrefix(err.Error(), field+": ") {
+			t.Errorf("%v, want one that begins with %s", err, field)
+		}
 	}
 }
 

@@ -1,0 +1,39 @@
+package oci
+
+import (
+	"regexp"
+	"regexp/syntax"
+)
+
+// maxInstructions bounds the regular expressions of one object together, in instructions of the program that they are compiled to.
+// Matching takes time in proportion to it, and a few characters may stand for thousands: `\pL{999}`. An ordinary expression
+// has ten to fifty.
+const maxInstructions = 2_000
+
+// parseFilter reads a regular expression in RE2's syntax. The error is an *Error with CodeInvalidReference.
+func parseFilter(field, expression string) (*regexp.Regexp, error) {
+	left := maxInstructions
+	return compile(field, expression, &left)
+}
+
+// compile takes the expression's instructions from those that are left.
+func compile(field, expression string, left *int) (*regexp.Regexp, error) {
+	const fix = "give a regular expression in RE2's syntax"
+	parsed, err := syntax.Parse(expression, syntax.Perl)
+	if err != nil {
+		return nil, invalidReference(field, fix, "%w", err)
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return nil, invalidReference(field, fix, "%w", err)
+	}
+	if *left -= len(program.Inst); *left < 0 {
+		return nil, invalidReference(field, "repeat less, or name fewer alternatives",
+			"the expressions are too large: they come to more than %d instructions", maxInstructions)
+	}
+	filter, err := regexp.Compile(expression)
+	if err != nil {
+		return nil, invalidReference(field, fix, "%w", err)
+	}
+	return filter, nil
+}

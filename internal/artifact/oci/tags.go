@@ -1,0 +1,321 @@
+package oci
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// Bounds of a list of tags besides those of Limits.
+const (
+	// tagsPerPage is what is asked for at once. Amazon ECR refuses to be asked for more, and Azure's registry sends no more.
+	tagsPerPage = 1000
+	// maxEmptyPages is how many pages in a row may come without a tag. One may: the last, or one whose tags are gone.
+	maxEmptyPages = 10
+	// maxToken is the longest string of a page, in bytes. A tag has 128.
+	maxToken = 64 << 10
+	// maxDepth is how deep the values of a page may nest. Google's registries need four levels.
+	maxDepth = 32
+	// maxLink is the longest link to a next page, in bytes. That of Amazon ECR has some hundreds.
+	maxLink = 8 << 10
+)
+
+// Tags streams the repository's tags in the registry's order, page after page, in memory that does not grow with their number.
+// The sequence ends with the first error, an *Error: CodeTooLarge where the list is longer than the limits, CodeProtocol where it
+// leads back to a page that was read, has too many pages without a tag, leads to another place or holds what is no tag,
+// CodeUnreachable where ctx ends before the list. A tag may come twice if the repository changes meanwhile.
+func (c *Client) Tags(ctx context.Context) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		l := &listing{client: c, bytes: c.limits.MaxTagBytes, asked: map[[sha256.Size]byte]struct{}{}, yield: yield}
+		if err := l.run(ctx); err != nil && !errors.Is(err, errStopped) {
+			yield("", err)
+		}
+	}
+}
+
+// errStopped ends a listing that nobody listens to any more.
+var errStopped = errors.New("stopped")
+
+// listing is a list of tags that is being read.
+type listing struct {
+	client *Client
+	yield  func(string, error) bool
+	bytes  int64                          // that may still come
+	tags   int                            // that came
+	empty  int                            // pages in a row without a tag
+	asked  map[[sha256.Size]byte]struct{} // digests of the queries that were sent
+}
+
+func (l *listing) run(ctx context.Context) error {
+	query := url.Values{"n": {strconv.Itoa(tagsPerPage)}}.Encode()
+	for {
+		sum := sha256.Sum256([]byte(query))
+		if _, asked := l.asked[sum]; asked {
+			return l.client.protocol("the list of tags leads back to a page that was read before")
+		}
+		if len(l.asked) == l.client.limits.MaxTagPages {
+			return l.tooLarge("comes in more than %d pages", l.client.limits.MaxTagPages)
+		}
+		l.asked[sum] = struct{}{}
+		next, err := l.page(ctx, query)
+		if err != nil || next == "" {
+			return err
+		}
+		query = next
+	}
+}
+
+// page passes the tags of one page on and returns the query of the next, empty for none.
+func (l *listing) page(ctx context.Context, query string) (string, error) {
+	u := l.client.url("tags", "list")
+	u.RawQuery = query
+	resp, err := l.client.send(ctx, http.MethodGet, u, targetTags)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close() //nolint:errcheck // read only
+	before := l.tags
+	if err := l.read(ctx, resp.Body); err != nil {
+		return "", err
+	}
+	if l.tags > before {
+		l.empty = 0
+	} else if l.empty++; l.empty > maxEmptyPages {
+		return "", l.client.protocol(fmt.Sprintf("the list of tags has more than %d pages in a row without a tag", maxEmptyPages))
+	}
+	return l.client.following(resp)
+}
+
+// read decodes {"name": …, "tags": […]} while it arrives. What else is in a page is skipped: Google's registries describe every
+// image there.
+func (l *listing) read(ctx context.Context, body io.Reader) error {
+	metered := &meter{next: body, left: l.bytes}
+	values := json.NewDecoder(metered)
+	metered.decoded = values.InputOffset
+	err := l.decode(ctx, values)
+	l.bytes = metered.left
+	switch {
+	case !errors.Is(err, errNoList):
+		return err
+	case errors.Is(metered.err, errTooLong):
+		return l.tooLarge("has more than %d bytes", l.client.limits.MaxTagBytes)
+	case errors.Is(metered.err, errLongToken):
+		return l.client.protocol(fmt.Sprintf("the list of tags holds a value of more than %d bytes", maxToken))
+	case metered.err != nil:
+		return l.client.bodyError(ctx, metered.err, "the list of tags")
+	default:
+		return l.client.protocol("the list of tags is not the JSON that it should be")
+	}
+}
+
+// errNoList is a page that is no list of tags.
+var errNoList = errors.New("no list of tags")
+
+func (l *listing) decode(ctx context.Context, values *json.Decoder) error {
+	if err := expect(values, json.Delim('{')); err != nil {
+		return err
+	}
+	known := false
+	for values.More() {
+		key, err := values.Token()
+		if err != nil {
+			return errNoList
+		}
+		switch key {
+		case "tags":
+			known, err = true, l.array(ctx, values)
+		case "name":
+			known, err = true, skip(values)
+		default:
+			err = skip(values)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := expect(values, json.Delim('}')); err != nil || !known {
+		return errNoList
+	}
+	if _, err := values.Token(); !errors.Is(err, io.EOF) {
+		return errNoList
+	}
+	return nil
+}
+
+// array passes on the tags of one array. Null stands for an empty one.
+func (l *listing) array(ctx context.Context, values *json.Decoder) error {
+	start, err := values.Token()
+	switch {
+	case err != nil:
+		return errNoList
+	case start == nil:
+		return nil
+	case start != json.Delim('['):
+		return errNoList
+	}
+	for values.More() {
+		value, err := values.Token()
+		if err != nil {
+			return errNoList
+		}
+		tag, ok := value.(string)
+		switch {
+		case !ok:
+			return errNoList
+		case !tagPattern.MatchString(tag):
+			return l.client.protocol("the list of tags holds something that is no tag")
+		case l.tags == l.client.limits.MaxTags:
+			return l.tooLarge("has more than %d tags", l.client.limits.MaxTags)
+		case ctx.Err() != nil:
+			return l.client.bodyError(ctx, ctx.Err(), "the list of tags")
+		}
+		l.tags++
+		if !l.yield(tag, nil) {
+			return errStopped
+		}
+	}
+	return expect(values, json.Delim(']'))
+}
+
+// expect reads one delimiter.
+func expect(values *json.Decoder, want json.Delim) error {
+	if got, err := values.Token(); err != nil || got != want {
+		return errNoList
+	}
+	return nil
+}
+
+// skip reads one value of any kind.
+func skip(values *json.Decoder) error {
+	for depth := 0; ; {
+		token, err := values.Token()
+		if err != nil || depth > maxDepth {
+			return errNoList
+		}
+		switch token {
+		case json.Delim('{'), json.Delim('['):
+			depth++
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+		}
+		if depth == 0 {
+			return nil
+		}
+	}
+}
+
+// Ends of a meter.
+var (
+	errTooLong   = errors.New("too many bytes")
+	errLongToken = errors.New("a value is too long")
+)
+
+// meter bounds what a decoder reads, in all and for one value: the decoder keeps a value whole in memory.
+type meter struct {
+	next    io.Reader
+	left    int64
+	decoded func() int64 // how far the decoder has come, in bytes
+	read    int64
+	err     error // why it ended, unless in good order
+}
+
+func (m *meter) Read(p []byte) (int, error) {
+	switch {
+	case m.err != nil:
+		return 0, m.err
+	case m.read-m.decoded() > maxToken:
+		// Asked for more, the decoder has used up what it has, and that was no whole value.
+		m.err = errLongToken
+		return 0, m.err
+	case m.left < 0:
+		m.err = errTooLong
+		return 0, m.err
+	}
+	// One byte more than may come tells the end from what is too long.
+	n, err := m.next.Read(p[:min(int64(len(p)), m.left+1)])
+	m.left -= int64(n)
+	m.read += int64(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		m.err = err
+	}
+	return n, err
+}
+
+func (l *listing) tooLarge(format string, args ...any) *Error {
+	return &Error{
+		Code: CodeTooLarge, Host: l.client.repo.host, Field: l.client.repo.field, Fix: "remove old tags from the repository",
+		Err: fmt.Errorf("the list of tags "+format, args...),
+	}
+}
+
+// following reads the Link headers (RFC 8288) and returns the query of the next page, empty for none. The link must lead to this
+// registry and this list. Of it only the query is used: registries behind a proxy that ends TLS write http there.
+func (c *Client) following(resp *http.Response) (string, error) {
+	const malformed = "the link to the next page of tags is malformed"
+	target, ok := nextLink(resp.Header.Values("Link"))
+	switch {
+	case !ok:
+		return "", c.protocol(malformed)
+	case target == "":
+		return "", nil
+	case len(target) > maxLink:
+		return "", c.protocol(fmt.Sprintf("the link to the next page of tags has more than %d bytes", maxLink))
+	}
+	ref, err := url.Parse(target)
+	if err != nil {
+		return "", c.protocol(malformed)
+	}
+	next := resp.Request.URL.ResolveReference(ref)
+	want := c.url("tags", "list")
+	if next.Host != want.Host || path.Clean(next.Path) != want.Path || next.User != nil {
+		return "", c.protocol("the link to the next page of tags leads elsewhere")
+	}
+	if next.RawQuery == "" {
+		return "", c.protocol("the link to the next page of tags leads to the first")
+	}
+	return next.RawQuery, nil
+}
+
+// nextLink returns the target of the link whose relation is next, or that names none, as some registries write it. Empty means
+// that there is no such link, false that the header is malformed.
+func nextLink(headers []string) (string, bool) {
+	for _, header := range headers {
+		for rest := strings.TrimSpace(header); rest != ""; {
+			target, after, ok := strings.Cut(strings.TrimPrefix(rest, "<"), ">")
+			if !ok || !strings.HasPrefix(rest, "<") {
+				return "", false
+			}
+			// A comma ends a link unless it is quoted; the parameters of these links quote nothing that has one.
+			parameters, others, _ := strings.Cut(after, ",")
+			if isNext(parameters) {
+				return target, target != ""
+			}
+			rest = strings.TrimSpace(others)
+		}
+	}
+	return "", true
+}
+
+func isNext(parameters string) bool {
+	relation := "next"
+	for parameter := range strings.SplitSeq(parameters, ";") {
+		if name, value, _ := strings.Cut(strings.TrimSpace(parameter), "="); strings.EqualFold(name, "rel") {
+			relation = strings.Trim(strings.TrimSpace(value), `"`)
+		}
+	}
+	for r := range strings.FieldsSeq(relation) {
+		if strings.EqualFold(r, "next") {
+			return true
+		}
+	}
+	return false
+}
