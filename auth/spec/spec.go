@@ -82,6 +82,9 @@ type Identity struct {
 	Insecure bool
 }
 
+// Minted reports whether the credential is a short-lived one that is issued to Subject.
+func (i Identity) Minted() bool { return !i.Subject.IsZero() }
+
 // Option is the subject as an option of [auth.GetToken]; accounts know and prove it. It is for identities from a cloud: with
 // any other, GetToken refuses the zero subject.
 func (i Identity) Option(accounts auth.Accounts) auth.Option {

@@ -42,6 +42,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 	"github.com/lanyard-dev/lanyard/internal/controller/flags"
 	"github.com/lanyard-dev/lanyard/internal/controller/ocirepository"
+	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
 
 func main() {
@@ -111,12 +112,15 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 		return fmt.Errorf("--artifact-listen-address: %w", err)
 	}
 
-	repositories := &ocirepository.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("lanyard-controller"), Elected: mgr.Elected(),
-		Rules: rules(f, cloud, mgr.GetAPIReader()), Providers: providers, Accounts: accounts, Cache: tokens, Observer: tokens,
-		Store: artifacts, BaseURL: f.ArtifactBaseURL, Transports: registries, MaxArtifactSize: f.ArtifactMaxDecompressedSize,
+	kept := &source.Artifacts{Store: artifacts, BaseURL: f.ArtifactBaseURL, Elected: mgr.Elected()}
+	access := &source.Access{
+		Live: mgr.GetAPIReader(), Providers: providers, Accounts: accounts, Cache: tokens, Observer: tokens, Transports: registries,
 	}
-	if err := repositories.SetupWithManager(ctx, mgr, f.Concurrent); err != nil {
+	shared := &source.Shared{
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("lanyard-controller"), Rules: rules(f, cloud, mgr.GetAPIReader()),
+		Accounts: accounts, Metrics: tokens, Artifacts: kept, Workers: &source.Workers{},
+	}
+	if err := ocirepository.New(shared, access, f.ArtifactMaxDecompressedSize).SetupWithManager(ctx, mgr, f.Concurrent); err != nil {
 		return err
 	}
 	shutdown := 10 * time.Second
@@ -124,9 +128,9 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 		metrics.Registry.Register(tokens),
 		mgr.Add(everywhere(tokens.Run)),
 		mgr.Add(&manager.Server{Name: "artifacts", Server: server.NewHTTPServer(server.New(artifacts)), Listener: listener, ShutdownTimeout: &shutdown}),
-		mgr.Add(&ocirepository.Collector{Reconciler: repositories, Log: mgr.GetLogger().WithName("collector")}),
+		mgr.Add(&source.Collector{Artifacts: kept, Log: mgr.GetLogger().WithName("collector")}),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
-		mgr.AddReadyzCheck("artifacts", repositories.Ready),
+		mgr.AddReadyzCheck("artifacts", kept.Ready),
 	)
 	if err != nil {
 		return err

@@ -258,26 +258,7 @@ type OCILayerSelector struct {
 
 // OCIRepositoryStatus says what was fetched last, as whom, and what went wrong.
 type OCIRepositoryStatus struct {
-	// observedGeneration is the metadata.generation that the conditions speak
-	// of.
-	//
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-
-	// conditions tell the state of the object: Ready always; Reconciling,
-	// Stalled and ArtifactInStorage while they hold.
-	//
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
-
-	// lastHandledReconcileAt repeats the value of the annotation
-	// lanyard.dev/reconcile-requested-at that was honoured last.
-	//
-	// +optional
-	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
+	meta.Status `json:",inline"`
 
 	// artifact is what was fetched last. It stays, and stays served, while later
 	// attempts fail. The condition ArtifactInStorage is absent when the store
@@ -285,13 +266,6 @@ type OCIRepositoryStatus struct {
 	//
 	// +optional
 	Artifact *Artifact `json:"artifact,omitempty"`
-
-	// identity is whose credential the registry was last shown, whether or not
-	// it accepted it. It is absent when no credential was used, or when none was
-	// granted.
-	//
-	// +optional
-	Identity *meta.Identity `json:"identity,omitempty"`
 
 	// observedIgnore is the spec.ignore that the artifact was made with; a
 	// difference makes the artifact anew.

@@ -171,7 +171,7 @@ func TestURLFollowsTheAddress(t *testing.T) {
 	w.tenant("tenant-a", roleA)
 	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
 	pulls := w.registry.pulls()
-	w.r.BaseURL = "http://elsewhere.example.com"
+	w.shared.Artifacts.BaseURL = "http://elsewhere.example.com"
 	if o, _ = w.reconcile(o); !strings.HasPrefix(o.Status.Artifact.URL, "http://elsewhere.example.com/ocirepository/tenant-a/app/") || w.registry.pulls() != pulls {
 		t.Errorf("%s after %d pulls more", o.Status.Artifact.URL, w.registry.pulls()-pulls)
 	}
@@ -352,26 +352,5 @@ func TestRequestPassesTheRememberedFailure(t *testing.T) {
 	}
 	if told := w.told(); len(told) != 2 || !strings.HasPrefix(told[1], "Normal NewArtifact") {
 		t.Errorf("events %q", told)
-	}
-}
-
-func TestRepeatedFailuresBackOff(t *testing.T) {
-	var f failures
-	var got []time.Duration
-	for range 9 {
-		got = append(got, f.next("uid", 10*time.Minute))
-	}
-	if got[0] != time.Second || got[1] != 2*time.Second || got[6] != 64*time.Second || got[7] != 2*time.Minute || got[8] != 2*time.Minute {
-		t.Errorf("pauses %v", got)
-	}
-	if again := f.next("uid", 30*time.Second); again != 30*time.Second {
-		t.Errorf("with an interval of 30s: %s", again)
-	}
-	f.forget("uid")
-	if first := f.next("uid", 10*time.Minute); first != time.Second {
-		t.Errorf("after a success: %s", first)
-	}
-	if fast := f.next("other", time.Millisecond); fast != time.Second {
-		t.Errorf("with an interval of 1ms: %s", fast)
 	}
 }

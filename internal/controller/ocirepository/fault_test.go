@@ -10,10 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -23,6 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
 
 // onBlobs answers requests for blobs in place of the registry.
@@ -154,8 +153,8 @@ func TestHostileArchivesAreRefused(t *testing.T) {
 				if got := ready(o); got.Reason != meta.ReasonArchiveRefused || !strings.Contains(got.Message, "archive refused") {
 					t.Errorf("%s: Ready is %+v", operation, got)
 				}
-				if w.r.Store.Size() != 0 || o.Status.Artifact != nil {
-					t.Errorf("%s: something was stored: %d bytes, %+v", operation, w.r.Store.Size(), o.Status.Artifact)
+				if w.shared.Artifacts.Store.Size() != 0 || o.Status.Artifact != nil {
+					t.Errorf("%s: something was stored: %d bytes, %+v", operation, w.shared.Artifacts.Store.Size(), o.Status.Artifact)
 				}
 			}
 		})
@@ -179,14 +178,14 @@ func TestCredentialThatTheRegistryEnded(t *testing.T) {
 
 	// A registry that accepts nothing is asked twice, not for ever.
 	w.registry.cloud.set(func(c *cloud) { clear(c.passwords) })
-	w.r.Providers["aws"] = forgetful{w.cloud}
+	w.access.Providers["aws"] = forgetful{w.cloud}
 	o, result := w.reconcile(o)
 	if got := ready(o); got.Reason != meta.ReasonRegistryRefused || !strings.Contains(got.Message, "HTTP 401") || w.cloud.count() != 3 || result.RequeueAfter == 0 {
 		t.Errorf("%+v after %d exchanges, want 3", got, w.cloud.count())
 	}
 
 	// If by then the role trusts us no more, that is what people are told, and the token is gone.
-	w.r.Providers["aws"] = w.cloud
+	w.access.Providers["aws"] = w.cloud
 	w.cloud.set(func(c *cloud) { clear(c.passwords); c.trust[roleA] = "nobody" })
 	if o, _ = w.reconcile(o); ready(o).Reason != string(auth.CodeTrustRefused) || o.Status.Artifact == nil {
 		t.Errorf("trust revoked: %+v", ready(o))
@@ -270,8 +269,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		os.Chtimes(filepath.Join(w.dir, leftover), old, old), os.Chtimes(filepath.Join(w.dir, current), old, old)); err != nil {
 		t.Fatal(err)
 	}
-	collector := &Collector{Reconciler: w.r, Log: logr.Discard()}
-	if err := collector.collect(t.Context()); err != nil {
+	if _, err := w.shared.Artifacts.Collect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(w.dir, leftover)); !os.IsNotExist(err) {
@@ -286,14 +284,14 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		t.Fatal(err)
 	}
 	restarted := w.restart()
-	if err := restarted.r.Ready(request); err == nil || !strings.Contains(err.Error(), "1 artifacts are missing") {
+	if err := restarted.shared.Artifacts.Ready(request); err == nil || !strings.Contains(err.Error(), "1 artifacts are missing") {
 		t.Errorf("ready without the artifact: %v", err)
 	}
 	o, _ = restarted.reconcile(o)
 	if restarted.served(o)["hello.txt"] != "hello tenant-a" {
 		t.Error("the artifact was not fetched again")
 	}
-	if err := restarted.r.Ready(request); err != nil {
+	if err := restarted.shared.Artifacts.Ready(request); err != nil {
 		t.Errorf("not ready: %v", err)
 	}
 
@@ -326,9 +324,8 @@ func TestCollectorKeepsWhatMemoryHasNotHeardOf(t *testing.T) {
 			return nil
 		},
 	})
-	w.r.Client = behind
-	collector := &Collector{Reconciler: w.r, Log: logr.Discard()}
-	if err := collector.collect(t.Context()); err != nil {
+	w.shared.Client = behind
+	if _, err := w.shared.Artifacts.Collect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if w.served(o)["hello.txt"] != "newer" || w.served(before)["hello.txt"] != "hello tenant-a" {
@@ -336,13 +333,13 @@ func TestCollectorKeepsWhatMemoryHasNotHeardOf(t *testing.T) {
 	}
 
 	// Nothing is remembered of an object that is not ours any more.
-	w.r.Client = interceptor.NewClient(w.kube, interceptor.Funcs{
+	w.shared.Client = interceptor.NewClient(w.kube, interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return nil },
 	})
-	if err := collector.collect(t.Context()); err != nil {
+	if _, err := w.shared.Artifacts.Collect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, known := w.r.verified.Load(owner(o)); known || w.r.Store.Size() != 0 {
+	if w.shared.Artifacts.Store.Size() != 0 {
 		t.Error("something is left of an object of another shard")
 	}
 }
@@ -350,11 +347,10 @@ func TestCollectorKeepsWhatMemoryHasNotHeardOf(t *testing.T) {
 // restart makes a reconciler that remembers nothing, on the same store and API server.
 func (w *world) restart() *world {
 	again := *w
-	again.r = &Reconciler{
-		Client: w.r.Client, Live: w.r.Live, Recorder: w.r.Recorder, Elected: w.r.Elected, Rules: w.r.Rules, Providers: w.r.Providers,
-		Accounts: w.r.Accounts, Cache: w.r.Cache, Observer: w.r.Observer, Store: w.r.Store, BaseURL: w.r.BaseURL, Transports: w.r.Transports,
-		MaxArtifactSize: w.r.MaxArtifactSize,
-	}
+	shared := *w.shared
+	was := shared.Artifacts
+	shared.Artifacts = &source.Artifacts{Store: was.Store, BaseURL: was.BaseURL, Elected: was.Elected}
+	again.shared, again.r = &shared, New(&shared, w.access, 1<<20)
 	return &again
 }
 
@@ -364,13 +360,13 @@ func TestReadyOfAReplica(t *testing.T) {
 	request := httptest.NewRequest(http.MethodGet, "/readyz", nil)
 	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
 	standby := w.restart()
-	if err := standby.r.Ready(request); err != nil {
+	if err := standby.shared.Artifacts.Ready(request); err != nil {
 		t.Errorf("a standby that has everything: %v", err)
 	}
 	if err := os.Remove(filepath.Join(w.dir, o.Status.Artifact.Path)); err != nil {
 		t.Fatal(err)
 	}
-	if err := standby.r.Ready(request); err == nil {
+	if err := standby.shared.Artifacts.Ready(request); err == nil {
 		t.Error("a standby that lacks an artifact is ready")
 	}
 
@@ -378,42 +374,13 @@ func TestReadyOfAReplica(t *testing.T) {
 	close(w.elected)
 	w.cloud.set(func(c *cloud) { clear(c.roles) })
 	standby.reconcile(o)
-	if err := standby.r.Ready(request); err != nil {
+	if err := standby.shared.Artifacts.Ready(request); err != nil {
 		t.Errorf("tried, and still not ready: %v", err)
 	}
 	w.edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Suspend = true })
-	if err := w.restart().r.Ready(request); err != nil {
+	if err := w.restart().shared.Artifacts.Ready(request); err != nil {
 		t.Errorf("a suspended object holds it up: %v", err)
 	}
-}
-
-// A tenant's slow registry must not keep everybody's artifacts from being served.
-func TestReadyDoesNotWaitForEver(t *testing.T) {
-	w := newWorld(t, store.Options{})
-	w.tenant("tenant-a", roleA)
-	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
-	if err := os.Remove(filepath.Join(w.dir, o.Status.Artifact.Path)); err != nil {
-		t.Fatal(err)
-	}
-	synctest.Test(t, func(t *testing.T) {
-		elected := make(chan struct{})
-		late := &Reconciler{Client: w.kube, Store: w.r.Store, Elected: elected}
-		check := func() error { return late.Ready(httptest.NewRequest(http.MethodGet, "/readyz", nil)) }
-		for range 2 { // a standby waits as long as it has to
-			if check() == nil {
-				t.Fatal("a standby that lacks an artifact is ready")
-			}
-			time.Sleep(2 * readyWithin)
-		}
-		close(elected)
-		if check() == nil {
-			t.Error("ready before anything was tried")
-		}
-		time.Sleep(readyWithin + time.Second)
-		if err := check(); err != nil {
-			t.Errorf("not ready after %s: %v", readyWithin, err)
-		}
-	})
 }
 
 func TestSuspended(t *testing.T) {
@@ -450,8 +417,8 @@ func TestDeletedObjectLeavesNothing(t *testing.T) {
 	if err := w.kube.Delete(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	forgotten := &forgetting{TokenCache: w.r.Cache}
-	w.r.Cache = forgotten
+	forgotten := &forgetting{}
+	w.shared.Metrics = forgotten
 	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}
 	for range 2 { // the second finds nothing
 		if result, err := w.r.Reconcile(t.Context(), request); err != nil || result.RequeueAfter != 0 {
@@ -461,8 +428,8 @@ func TestDeletedObjectLeavesNothing(t *testing.T) {
 	if err := w.kube.Get(t.Context(), request.NamespacedName, &v1alpha1.OCIRepository{}); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("the object is still there: %v", err)
 	}
-	if w.r.Store.Size() != 0 {
-		t.Errorf("%d bytes are left in the store", w.r.Store.Size())
+	if w.shared.Artifacts.Store.Size() != 0 {
+		t.Errorf("%d bytes are left in the store", w.shared.Artifacts.Store.Size())
 	}
 	if forgotten.what != "OCIRepository/tenant-a/app" {
 		t.Errorf("forgot %q", forgotten.what)
@@ -475,7 +442,7 @@ func TestDeletionThatHasToWaitIsTold(t *testing.T) {
 	w.tenant("tenant-a", roleA)
 	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
 	w.told()
-	if err := errors.Join(w.kube.Delete(t.Context(), o), w.r.Store.Close()); err != nil {
+	if err := errors.Join(w.kube.Delete(t.Context(), o), w.shared.Artifacts.Store.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}); err == nil {
@@ -489,11 +456,7 @@ func TestDeletionThatHasToWaitIsTold(t *testing.T) {
 	}
 }
 
-type forgetting struct {
-	TokenCache
-
-	what string
-}
+type forgetting struct{ what string }
 
 func (f *forgetting) Forget(kind, namespace, name string) {
 	f.what += kind + "/" + namespace + "/" + name
@@ -533,32 +496,5 @@ func TestConflictBeginsAnew(t *testing.T) {
 	w.registry.tamper(nil)
 	if o, _ = w.reconcile(o); w.served(o)["hello.txt"] != "newer" {
 		t.Error("not fetched anew")
-	}
-}
-
-func TestOneNamespaceDoesNotTakeAllWorkers(t *testing.T) {
-	w := newWorld(t, store.Options{})
-	w.tenant("tenant-a", roleA)
-	w.tenant("tenant-b", roleB)
-	a, b := w.create("tenant-a", "app", nil), w.create("tenant-b", "app", nil)
-	var woken []reconcile.Request
-	w.r.tenants.start(2, func(r reconcile.Request) { woken = append(woken, r) })
-	other := asks("tenant-a", 1)
-	if !w.r.tenants.enter(other) {
-		t.Fatal("the first may not enter")
-	}
-	result, err := w.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(a)})
-	if err != nil || result.RequeueAfter < 30*time.Second || w.cloud.count() != 0 {
-		t.Errorf("crowded: %+v, %v, %d exchanges", result, err, w.cloud.count())
-	}
-	if b, _ = w.reconcile(b); ready(b).Status != metav1.ConditionTrue {
-		t.Errorf("the other tenant waits: %+v", ready(b))
-	}
-	w.r.tenants.leave(other)
-	if len(woken) != 1 || woken[0].NamespacedName != client.ObjectKeyFromObject(a) {
-		t.Errorf("there is room, and woken is %v", woken)
-	}
-	if a, _ = w.reconcile(a); ready(a).Status != metav1.ConditionTrue {
-		t.Errorf("afterwards: %+v", ready(a))
 	}
 }

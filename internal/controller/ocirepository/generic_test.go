@@ -10,7 +10,6 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +23,6 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/grant"
 	"github.com/lanyard-dev/lanyard/auth/transport"
-	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 )
 
@@ -168,85 +166,6 @@ func (w *world) account(namespace, name string, pullSecrets ...string) {
 	}
 }
 
-func TestPullSecretChoosesTheClosestEntry(t *testing.T) {
-	config := `{"auths":{
-		"reg.example.com":{"username":"host","password":"x"},
-		"https://reg.example.com/team":{"username":"team","password":"x"},
-		"reg.example.com/team/app2":{"username":"app2","password":"x"},
-		"reg.example.com:5000":{"username":"port","password":"x"},
-		"example.com":{"username":"parent","password":"x"},
-		"https://index.docker.io/v1/":{"auth":"aHViOng="}}}`
-	secret := &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(config)}}
-	for raw, want := range map[string]string{
-		"oci://reg.example.com/other/app":      "host",
-		"oci://REG.example.com/team/app":       "team",
-		"oci://reg.example.com/team/app2":      "app2",
-		"oci://reg.example.com/teammate/app":   "host",
-		"oci://reg.example.com:5000/team/app":  "port",
-		"oci://docker.io/library/app":          "hub",
-		"oci://evil.reg.example.com/team/app":  "",
-		"oci://reg.example.com.evil.org/a/app": "",
-	} {
-		repository, err := oci.ParseURL(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
-		login, err := pullSecret("spec.secretRef", secret, repository)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := ""
-		if login != nil {
-			config, err := login.Authorization()
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = config.Username
-		}
-		if got != want {
-			t.Errorf("%s: user %q, want %q", raw, got, want)
-		}
-	}
-}
-
-func TestReadProxy(t *testing.T) {
-	for name, c := range map[string]struct {
-		data map[string]string
-		want string
-		says string
-	}{
-		"plain":              {data: map[string]string{"address": "http://proxy.example.com:3128"}, want: "http://proxy.example.com:3128"},
-		"with a slash":       {data: map[string]string{"address": "https://proxy.example.com/"}, want: "https://proxy.example.com"},
-		"user and password":  {data: map[string]string{"address": "http://p:1", "username": "u@x", "password": "s3cret/?"}, want: "http://u%40x:s3cret%2F%3F@p:1"},
-		"no address":         {data: map[string]string{"username": "u"}, says: "no key address"},
-		"no host":            {data: map[string]string{"address": "http://"}, says: "no URL with a host"},
-		"no scheme":          {data: map[string]string{"address": "proxy:3128"}, says: "no URL with a host"},
-		"socks":              {data: map[string]string{"address": "socks5://s3cret:1"}, says: "neither http nor https"},
-		"user in address":    {data: map[string]string{"address": "http://u:s3cret@p:1"}, says: "holds a user or password"},
-		"path":               {data: map[string]string{"address": "http://p:1/s3cret"}, says: "path, query or fragment"},
-		"query":              {data: map[string]string{"address": "http://p:1?s3cret"}, says: "path, query or fragment"},
-		"control characters": {data: map[string]string{"address": "http://p:1\ns3cret"}, says: "no URL with a host"},
-		"password alone":     {data: map[string]string{"address": "http://p:1", "password": "s3cret"}, says: "no username"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "proxy"}, Data: map[string][]byte{}}
-			for key, value := range c.data {
-				secret.Data[key] = []byte(value)
-			}
-			got, err := readProxy("spec.proxySecretRef", secret)
-			if c.says != "" {
-				if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "s3cret") {
-					t.Errorf("error %v, want %q", err, c.says)
-				}
-				return
-			}
-			if err != nil || got.String() != c.want {
-				t.Errorf("%v, %v, want %s", got, err, c.want)
-			}
-		})
-	}
-}
-
 // pair makes a self-signed certificate and its key, PEM.
 func pair(t *testing.T, hosts ...string) (certificate, key string) {
 	t.Helper()
@@ -270,41 +189,13 @@ func pair(t *testing.T, hosts ...string) (certificate, key string) {
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}))
 }
 
-func TestReadCertificates(t *testing.T) {
-	certificate, key := pair(t)
-	_, otherKey := pair(t)
-	for name, c := range map[string]struct {
-		data map[string]string
-		says string
-	}{
-		"authority":           {data: map[string]string{"ca.crt": certificate}},
-		"client":              {data: map[string]string{"tls.crt": certificate, "tls.key": key}},
-		"both":                {data: map[string]string{"ca.crt": certificate, "tls.crt": certificate, "tls.key": key}},
-		"nothing":             {says: "holds no certificate"},
-		"authority is none":   {data: map[string]string{"ca.crt": key}, says: "ca.crt holds no certificate"},
-		"half a pair":         {data: map[string]string{"tls.key": key}, says: "one half"},
-		"key of another pair": {data: map[string]string{"tls.crt": certificate, "tls.key": otherKey}, says: "no pair"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "tls"}, Data: map[string][]byte{}}
-			for k, v := range c.data {
-				secret.Data[k] = []byte(v)
-			}
-			_, err := readCertificates("spec.certSecretRef", secret)
-			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
-				t.Errorf("error %v, want %q", err, c.says)
-			}
-		})
-	}
-}
-
 // A tenant's authorities stand for the registry alone: storage that it redirects to is checked as any other host, and gets no
 // credential and no certificate.
 func TestCertificatesOfTheTenant(t *testing.T) {
 	w := newWorld(t, store.Options{})
 	w.tenant("tenant-a", roleA)
 	public, publicKey := pair(t, storageHost, cloudHost)
-	w.r.Transports = w.pool(func(base *http.Transport) {
+	w.access.Transports = w.pool(func(base *http.Transport) {
 		base.TLSClientConfig.RootCAs = x509.NewCertPool()
 		base.TLSClientConfig.RootCAs.AppendCertsFromPEM([]byte(public))
 	})
@@ -397,7 +288,7 @@ func TestProxyOfTheTenant(t *testing.T) {
 	}
 
 	// The controller's identity goes no way that a tenant chose.
-	w.r.Rules.ControllerNamespaces = grant.Namespaces{All: true}
+	w.shared.Rules.ControllerNamespaces = grant.Namespaces{All: true}
 	o, _ = w.reconcile(w.create("tenant-a", "lent", func(o *v1alpha1.OCIRepository) {
 		o.Spec.ServiceAccountName = ""
 		o.Spec.ProxySecretRef = &meta.LocalReference{Name: "proxy"}
@@ -416,7 +307,7 @@ func TestGuardedHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	w.r.Transports = pool
+	w.access.Transports = pool
 	for _, host := range []string{"127.0.0.1:5000", "[::1]:5000", "169.254.169.254"} {
 		o, result := w.reconcile(w.create("tenant-a", "app-"+strings.NewReplacer(".", "-", ":", "-", "[", "", "]", "").Replace(host)+"x", generic(host)))
 		if got := ready(o); got.Reason != string(auth.CodeEndpointRefused) || !strings.Contains(got.Message, "--allowed-endpoint-hosts") {
@@ -424,65 +315,6 @@ func TestGuardedHosts(t *testing.T) {
 		}
 		if result.RequeueAfter == 0 {
 			t.Errorf("%s: a name may lead elsewhere later", host)
-		}
-	}
-}
-
-func TestConnectionKeepsTheCredential(t *testing.T) {
-	w := newWorld(t, store.Options{})
-	c := &connection{registry: cloudHost, bound: true, pool: w.r.Transports}
-	t.Cleanup(c.Close)
-	send := func(target string, authorization string) error {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if authorization != "" {
-			req.Header.Set("Authorization", authorization)
-		}
-		resp, err := c.RoundTrip(req)
-		if err == nil {
-			_ = resp.Body.Close()
-		}
-		return err
-	}
-	for target, allowed := range map[string]bool{
-		"https://" + cloudHost + "/v2/":                    true,
-		"https://" + strings.ToUpper(cloudHost) + ":443/x": true,
-		"https://" + storageHost + "/v2/":                  false,
-		"https://" + cloudHost + ":8443/v2/":               false,
-		"http://" + cloudHost + "/v2/":                     false,
-	} {
-		if err := send(target, "Basic abc"); (oci.CodeOf(err) != oci.CodeProtocol) != allowed {
-			t.Errorf("%s: %v", target, err)
-		}
-	}
-	if err := send("https://"+storageHost+"/v2/", ""); err != nil {
-		t.Errorf("without a credential: %v", err)
-	}
-}
-
-func TestSameHost(t *testing.T) {
-	for _, c := range []struct {
-		target, hostport string
-		want             bool
-	}{
-		{"https://a.example/x", "a.example", true},
-		{"https://a.example:443/x", "a.example", true},
-		{"https://A.example/x", "a.example:443", true},
-		{"http://a.example/x", "a.example:80", true},
-		{"http://a.example:5000/x", "a.example:5000", true},
-		{"https://[::1]/x", "[::1]:443", true},
-		{"https://a.example:444/x", "a.example", false},
-		{"https://a.example.evil/x", "a.example", false},
-		{"https://b.example/x", "a.example", false},
-	} {
-		u, err := url.Parse(c.target)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := sameHost(u, c.hostport); got != c.want {
-			t.Errorf("%s and %s: %v", c.target, c.hostport, got)
 		}
 	}
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	k8stypes "k8s.io/apimachinery/pkg/types"
@@ -47,6 +48,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/auth/transport"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
 
 // Hosts of the tests' network, under the names of httptest's certificate.
@@ -66,12 +68,14 @@ const (
 type world struct {
 	t        *testing.T
 	r        *Reconciler
+	shared   *source.Shared
+	access   *source.Access
 	kube     client.WithWatch
 	patches  int // of statuses
 	events   *events.FakeRecorder
 	cloud    *cloud
 	accounts *accounts
-	registry *registry
+	registry *registryServer
 	elected  chan struct{}
 	dir      string
 }
@@ -89,7 +93,6 @@ func newWorld(t *testing.T, storeOptions store.Options) *world {
 	}
 	w.kube = fake.NewClientBuilder().WithScheme(scheme).
 		WithStatusSubresource(&v1alpha1.OCIRepository{}).
-		WithIndex(&v1alpha1.OCIRepository{}, accountIndex, indexAccount).
 		WithInterceptorFuncs(interceptor.Funcs{
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 				w.patches++
@@ -109,12 +112,15 @@ func newWorld(t *testing.T, storeOptions store.Options) *world {
 	t.Cleanup(pool.Close)
 	tokens := cache.New(cache.Options{MaxSize: 100})
 	w.accounts.Subscribe(tokens.Invalidate)
-	w.r = &Reconciler{
-		Client: w.kube, Live: w.kube, Recorder: w.events, Elected: w.elected,
-		Rules: spec.Rules{Providers: []string{"aws"}}, Providers: map[string]auth.Provider{"aws": w.cloud},
-		Accounts: w.accounts, Cache: tokens, Observer: tokens,
-		Store: artifacts, BaseURL: "http://artifacts.example.com", Transports: pool, MaxArtifactSize: 1 << 20,
+	w.access = &source.Access{
+		Live: w.kube, Providers: map[string]auth.Provider{"aws": w.cloud}, Accounts: w.accounts, Cache: tokens, Observer: tokens, Transports: pool,
 	}
+	w.shared = &source.Shared{
+		Client: w.kube, Recorder: w.events, Rules: spec.Rules{Providers: []string{"aws"}}, Accounts: w.accounts, Metrics: tokens,
+		Artifacts: &source.Artifacts{Store: artifacts, BaseURL: "http://artifacts.example.com", Elected: w.elected},
+		Workers:   &source.Workers{},
+	}
+	w.r = New(w.shared, w.access, 1<<20)
 	return w
 }
 
@@ -219,9 +225,22 @@ func (w *world) holds(o *v1alpha1.OCIRepository, result reconcile.Result) {
 		w.t.Errorf("observedGeneration %d, want %d", o.Status.ObservedGeneration, o.Generation)
 	}
 	_, inStorage := conditions[meta.ConditionArtifactInStorage]
-	if has := o.Status.Artifact != nil && w.r.Store.Verify(w.t.Context(), owner(o), o.Status.Artifact.Digest) == nil; has != inStorage {
+	if has := o.Status.Artifact != nil && w.shared.Artifacts.Store.Verify(w.t.Context(), owner(o), o.Status.Artifact.Digest) == nil; has != inStorage {
 		w.t.Errorf("ArtifactInStorage is %v, the store says %v", inStorage, has)
 	}
+}
+
+// ready is the condition Ready, or its zero.
+func ready(o *v1alpha1.OCIRepository) metav1.Condition {
+	if c := apimeta.FindStatusCondition(o.Status.Conditions, meta.ConditionReady); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+// owner is the object as the store knows it.
+func owner(o *v1alpha1.OCIRepository) store.Object {
+	return store.Object{Kind: "ocirepository", Namespace: o.Namespace, Name: o.Name, UID: string(o.UID)}
 }
 
 // told returns the events since the last call.
@@ -240,7 +259,7 @@ func (w *world) told() []string {
 // served reads the artifact by its path in the store.
 func (w *world) served(o *v1alpha1.OCIRepository) map[string]string {
 	w.t.Helper()
-	f, _, err := w.r.Store.ByURLPath(strings.TrimPrefix(o.Status.Artifact.URL, w.r.BaseURL))
+	f, _, err := w.shared.Artifacts.Store.ByURLPath(strings.TrimPrefix(o.Status.Artifact.URL, w.shared.Artifacts.BaseURL))
 	if err != nil {
 		w.t.Fatalf("open the artifact: %v", err)
 	}
@@ -428,8 +447,8 @@ func (c *cloud) NewRegistryToken(_ context.Context, token auth.Token, _ *auth.Re
 	return &auth.RegistryCredentials{Username: "AWS", Password: auth.NewSecret(password), ExpiresAt: time.Now().Add(30 * time.Minute)}, nil
 }
 
-// registry is the distribution project's own, behind doors that differ by host.
-type registry struct {
+// registryServer is the distribution project's own, behind doors that differ by host.
+type registryServer struct {
 	cloud     *cloud
 	inner     http.Handler
 	roots     *x509.CertPool
@@ -441,7 +460,7 @@ type registry struct {
 	tampered func(http.ResponseWriter, *http.Request, http.Handler) bool
 }
 
-func newRegistry(t *testing.T, c *cloud) *registry {
+func newRegistry(t *testing.T, c *cloud) *registryServer {
 	t.Helper()
 	logrus.SetOutput(io.Discard)
 	config := &configuration.Configuration{Storage: configuration.Storage{
@@ -451,7 +470,7 @@ func newRegistry(t *testing.T, c *cloud) *registry {
 	config.HTTP.Secret = "for one test"
 	config.Log.Level = "panic"
 	config.Log.AccessLog.Disabled = true
-	g := &registry{cloud: c, inner: handlers.NewApp(t.Context(), config), roots: x509.NewCertPool(), addresses: map[string]string{}}
+	g := &registryServer{cloud: c, inner: handlers.NewApp(t.Context(), config), roots: x509.NewCertPool(), addresses: map[string]string{}}
 	for host, door := range map[string]http.Handler{
 		cloudHost: http.HandlerFunc(g.askCloud), passHost: http.HandlerFunc(g.askPassword), publicHost: g.inner, storageHost: http.HandlerFunc(g.storage),
 	} {
@@ -466,14 +485,14 @@ func newRegistry(t *testing.T, c *cloud) *registry {
 	return g
 }
 
-func (g *registry) transport() *http.Transport {
+func (g *registryServer) transport() *http.Transport {
 	t := transport.Default()
 	t.Proxy = nil
 	t.TLSClientConfig = &tls.Config{RootCAs: g.roots, MinVersion: tls.VersionTLS12}
 	return t
 }
 
-func (g *registry) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (g *registryServer) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	to, ok := g.addresses[address]
 	if !ok {
 		return nil, &net.DNSError{Err: "no such host", Name: address, IsNotFound: true}
@@ -481,19 +500,19 @@ func (g *registry) dial(ctx context.Context, network, address string) (net.Conn,
 	return (&net.Dialer{}).DialContext(ctx, network, to)
 }
 
-func (g *registry) tamper(f func(http.ResponseWriter, *http.Request, http.Handler) bool) {
+func (g *registryServer) tamper(f func(http.ResponseWriter, *http.Request, http.Handler) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.tampered = f
 }
 
-func (g *registry) pulls() int {
+func (g *registryServer) pulls() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.blobs
 }
 
-func (g *registry) serve(w http.ResponseWriter, r *http.Request) {
+func (g *registryServer) serve(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
 	if strings.Contains(r.URL.Path, "/blobs/") {
 		g.blobs++
@@ -503,14 +522,14 @@ func (g *registry) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // tampers reports whether the test answered in place of the registry.
-func (g *registry) tampers(w http.ResponseWriter, r *http.Request) bool {
+func (g *registryServer) tampers(w http.ResponseWriter, r *http.Request) bool {
 	g.mu.Lock()
 	tampered := g.tampered
 	g.mu.Unlock()
 	return tampered != nil && tampered(w, r, g.inner)
 }
 
-func (g *registry) askCloud(w http.ResponseWriter, r *http.Request) {
+func (g *registryServer) askCloud(w http.ResponseWriter, r *http.Request) {
 	if g.tampers(w, r) {
 		return
 	}
@@ -533,7 +552,7 @@ func (g *registry) askCloud(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (g *registry) askPassword(w http.ResponseWriter, r *http.Request) {
+func (g *registryServer) askPassword(w http.ResponseWriter, r *http.Request) {
 	if user, password, _ := r.BasicAuth(); user != "robot" || password != "hunter2" {
 		unauthorized(w)
 		return
@@ -541,7 +560,7 @@ func (g *registry) askPassword(w http.ResponseWriter, r *http.Request) {
 	g.serve(w, r)
 }
 
-func (g *registry) storage(w http.ResponseWriter, r *http.Request) {
+func (g *registryServer) storage(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "" {
 		w.WriteHeader(http.StatusTeapot) // a credential that came too far
 		return
@@ -556,7 +575,7 @@ func unauthorized(w http.ResponseWriter) {
 }
 
 // push publishes a layer under a tag.
-func (g *registry) push(t *testing.T, repository, tag string, layer []byte) {
+func (g *registryServer) push(t *testing.T, repository, tag string, layer []byte) {
 	t.Helper()
 	image := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
 	image, err := mutate.AppendLayers(image, staticlayer.NewLayer(layer, "application/vnd.cncf.flux.content.v1.tar+gzip"))

@@ -1,4 +1,4 @@
-package ocirepository
+package source
 
 import (
 	"testing"
@@ -13,14 +13,11 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
-	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 )
 
 // A change of an account wakes the objects of its own namespace that name it, after those who keep tokens have heard of it.
 func TestAccountsWakeTheirObjects(t *testing.T) {
-	w := newWorld(t, store.Options{})
-	w.tenant("tenant-a", roleA)
-	w.tenant("tenant-b", roleB)
+	w := newWorld(t)
 	w.create("tenant-a", "one", nil)
 	w.create("tenant-a", "two", nil)
 	w.create("tenant-a", "other", func(o *v1alpha1.OCIRepository) { o.Spec.ServiceAccountName = "other" })
@@ -35,7 +32,7 @@ func TestAccountsWakeTheirObjects(t *testing.T) {
 	if err := w.r.watchAccounts(t.Context(), queue); err != nil {
 		t.Fatal(err)
 	}
-	w.accounts.put(t, "tenant-a", "uid-9", roleA)
+	w.accounts.change(t, "tenant-a", "puller")
 	woken := map[string]bool{}
 	for queue.Len() > 0 {
 		request, _ := queue.Get()

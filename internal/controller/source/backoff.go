@@ -1,4 +1,4 @@
-package ocirepository
+package source
 
 import (
 	"sync"

@@ -1,4 +1,4 @@
-package ocirepository
+package source
 
 import (
 	"crypto/x509"
@@ -11,15 +11,14 @@ import (
 
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/transport"
-	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 )
 
-// connection carries the requests to one registry and to where it redirects. It belongs to one reconciliation, but draws on
-// connections that are kept for all. The caller closes it.
-type connection struct {
-	// registry is the host[:port] of the registry.
-	registry string
-	// bound: the credential was issued for this registry and goes nowhere else.
+// Connection carries the requests to one host and to where it redirects. It belongs to one reconciliation, but draws on
+// connections that are kept for all. [Access.Connect] makes it; the caller closes it.
+type Connection struct {
+	// host is the host[:port] that the object names.
+	host string
+	// bound: the credential was issued for this host and goes nowhere else.
 	bound bool
 	pool  *transport.Pool
 	// proxy is the tenant's; nil for none.
@@ -34,18 +33,28 @@ type connection struct {
 
 // way is what a tenant's certificates make a transport of their own for.
 type way struct {
-	base     *http.Transport
-	registry bool
+	base *http.Transport
+	home bool // to the host itself
 }
 
-// RoundTrip implements http.RoundTripper.
-func (c *connection) RoundTrip(req *http.Request) (*http.Response, error) {
-	registry := sameHost(req.URL, c.registry)
-	if c.bound && (!registry || req.URL.Scheme != "https") && req.Header.Get("Authorization") != "" {
-		return nil, &oci.Error{
-			Code: oci.CodeProtocol, Host: c.registry,
-			Err: errors.New("it asks for the credential to be sent to another host, or without TLS, which is refused"),
-		}
+// DetourError is a request that would have carried a credential elsewhere than to the host that it is for.
+type DetourError struct {
+	// Host is the host[:port] that the credential is for.
+	Host string
+}
+
+func (e *DetourError) Error() string {
+	return e.Host + " asks for the credential to be sent to another host, or without TLS, which is refused"
+}
+
+// Bound reports whether the credential was issued for the host and goes nowhere else.
+func (c *Connection) Bound() bool { return c.bound }
+
+// RoundTrip implements http.RoundTripper. Its error may be a [*DetourError].
+func (c *Connection) RoundTrip(req *http.Request) (*http.Response, error) {
+	home := sameHost(req.URL, c.host)
+	if c.bound && (!home || req.URL.Scheme != "https") && req.Header.Get("Authorization") != "" {
+		return nil, &DetourError{c.host}
 	}
 	// Each target is judged by itself: a redirect may leave the administrator's proxy.
 	base := c.pool.Host(req.URL)
@@ -54,7 +63,7 @@ func (c *connection) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if c.certs != nil {
 		var err error
-		if base, err = c.own(way{base, registry}); err != nil {
+		if base, err = c.own(way{base, home}); err != nil {
 			return nil, err
 		}
 	}
@@ -67,19 +76,19 @@ func (c *connection) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// explain gives the refusal to dial in place of err: clients of registries go on to try without TLS, and then complain of that.
-func (c *connection) explain(err error) error {
+// Explain gives the refusal to dial in place of err: clients go on to try without TLS, or once more, and then complain of that.
+func (c *Connection) Explain(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil && c.refused != nil {
-		return fmt.Errorf("registry %s: %w", c.registry, c.refused)
+		return fmt.Errorf("%s: %w", c.host, c.refused)
 	}
 	return err
 }
 
-// own is base with the tenant's certificates. The registry is checked against the tenant's authorities alone and gets the
+// own is base with the tenant's certificates. The host is checked against the tenant's authorities alone and gets the
 // client certificate; storage that it redirects to may have a certificate of a public authority and gets none.
-func (c *connection) own(w way) (*http.Transport, error) {
+func (c *Connection) own(w way) (*http.Transport, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if t := c.made[w]; t != nil {
@@ -89,7 +98,7 @@ func (c *connection) own(w way) (*http.Transport, error) {
 	if len(c.certs.authorities) > 0 {
 		authorities := x509.NewCertPool()
 		switch known := t.TLSClientConfig.RootCAs; {
-		case w.registry:
+		case w.home:
 		case known != nil:
 			authorities = known.Clone()
 		default:
@@ -101,7 +110,7 @@ func (c *connection) own(w way) (*http.Transport, error) {
 		authorities.AppendCertsFromPEM(c.certs.authorities)
 		t.TLSClientConfig.RootCAs = authorities
 	}
-	if w.registry {
+	if w.home {
 		t.TLSClientConfig.Certificates = c.certs.client
 	}
 	if c.made == nil {
@@ -112,7 +121,7 @@ func (c *connection) own(w way) (*http.Transport, error) {
 }
 
 // Close closes the connections that are not kept.
-func (c *connection) Close() {
+func (c *Connection) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, t := range c.made {

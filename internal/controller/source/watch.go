@@ -1,12 +1,14 @@
-package ocirepository
+package source
 
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,15 +21,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
-	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
 // accountIndex finds the objects that name a ServiceAccount.
 const accountIndex = "spec.serviceAccountName"
 
-func indexAccount(o client.Object) []string {
-	if name := o.(*v1alpha1.OCIRepository).Spec.ServiceAccountName; name != "" {
+// indexAccount is the value of an object in accountIndex.
+func (r *Reconciler[O, P]) indexAccount(o client.Object) []string {
+	if name := r.kind.View(o.(O)).Fields.ServiceAccountName; name != "" { //nolint:forcetypeassert // the index is of this kind
 		return []string{name}
 	}
 	return nil
@@ -35,19 +37,20 @@ func indexAccount(o client.Object) []string {
 
 // SetupWithManager has the manager run the reconciler, with so many objects at once. Call it before the manager starts, and after the
 // token cache has subscribed to the accounts: an object is reconciled again once the cache knows of the change.
-func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, concurrent int) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.OCIRepository{}, accountIndex, indexAccount); err != nil {
-		return fmt.Errorf("index OCIRepositories by ServiceAccount: %w", err)
+func (r *Reconciler[O, P]) SetupWithManager(ctx context.Context, mgr manager.Manager, concurrent int) error {
+	empty, _ := r.kind.Empty()
+	if err := mgr.GetFieldIndexer().IndexField(ctx, empty, accountIndex, r.indexAccount); err != nil {
+		return fmt.Errorf("index objects of kind %s by ServiceAccount: %w", r.name, err)
 	}
 	return builder.ControllerManagedBy(mgr).
-		Named("ocirepository").
-		For(&v1alpha1.OCIRepository{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, requestChanged()))).
+		Named(strings.ToLower(r.name)).
+		For(empty, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, requestChanged()))).
 		// A new account may be what an object has been waiting for; nobody has known anything else of it.
 		WatchesMetadata(&corev1.ServiceAccount{}, handler.EnqueueRequestsFromMapFunc(r.usersOf), builder.WithPredicates(createdOnly())).
 		// Of changes we hear when those who keep tokens have heard of them.
 		WatchesRawSource(source.Func(r.watchAccounts)).
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-			r.tenants.start(concurrent, queue.Add)
+			r.shared.Workers.start(r.name, concurrent, queue.Add)
 			return nil
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent, ReconciliationTimeout: maxTimeout + time.Minute}).
@@ -76,8 +79,8 @@ func createdOnly() predicate.Predicate {
 }
 
 // watchAccounts is a source of requests: it runs when this replica begins to reconcile.
-func (r *Reconciler) watchAccounts(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	r.Accounts.Subscribe(func(subject auth.Subject) {
+func (r *Reconciler[O, P]) watchAccounts(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	r.shared.Accounts.Subscribe(func(subject auth.Subject) {
 		for _, request := range r.users(ctx, subject.Namespace(), subject.Name()) {
 			queue.Add(request)
 		}
@@ -85,19 +88,30 @@ func (r *Reconciler) watchAccounts(ctx context.Context, queue workqueue.TypedRat
 	return nil
 }
 
-func (r *Reconciler) usersOf(ctx context.Context, account client.Object) []reconcile.Request {
+func (r *Reconciler[O, P]) usersOf(ctx context.Context, account client.Object) []reconcile.Request {
 	return r.users(ctx, account.GetNamespace(), account.GetName())
 }
 
 // users are the objects that name a ServiceAccount, from memory.
-func (r *Reconciler) users(ctx context.Context, namespace, name string) []reconcile.Request {
-	list := &v1alpha1.OCIRepositoryList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{accountIndex: name}); err != nil {
+func (r *Reconciler[O, P]) users(ctx context.Context, namespace, name string) []reconcile.Request {
+	var requests []reconcile.Request
+	err := r.each(ctx, func(o O) {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+	}, client.InNamespace(namespace), client.MatchingFields{accountIndex: name})
+	if err != nil {
 		return nil // the controller is ending, or has not begun and will see every object
 	}
-	requests := make([]reconcile.Request, 0, len(list.Items))
-	for i := range list.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: list.Items[i].Name}})
-	}
 	return requests
+}
+
+// each shows the objects of the kind, from memory. They must not be changed.
+func (r *Reconciler[O, P]) each(ctx context.Context, show func(O), options ...client.ListOption) error {
+	_, list := r.kind.Empty()
+	if err := r.shared.Client.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		return err
+	}
+	return apimeta.EachListItem(list, func(o runtime.Object) error {
+		show(o.(O)) //nolint:forcetypeassert // the list is of this kind
+		return nil
+	})
 }

@@ -1,0 +1,81 @@
+package ocirepository
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
+	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/controller/source"
+)
+
+// Fetch implements source.Kind: it makes the status name the artifact that the plan asks for.
+func (k kind) Fetch(ctx context.Context, o *v1alpha1.OCIRepository, p plan, call source.Call) error {
+	err := k.registries.Ask(ctx, call, &o.Status.Status, p.repository, func(ctx context.Context, registry *oci.Client) error {
+		artifact, err := k.pull(ctx, o, p, call, registry)
+		if err == nil {
+			o.Status.Artifact = artifact
+		}
+		return err
+	})
+	if err == nil {
+		o.Status.ObservedIgnore, o.Status.ObservedLayerSelector = o.Spec.Ignore, o.Spec.LayerSelector
+	}
+	return err
+}
+
+// pull asks the registry for the revision and stores what is new.
+func (k kind) pull(ctx context.Context, o *v1alpha1.OCIRepository, p plan, call source.Call, registry *oci.Client) (*v1alpha1.Artifact, error) {
+	resolved, err := registry.Resolve(ctx, p.reference)
+	if err != nil {
+		return nil, err
+	}
+	if upToDate(o, p, resolved.Revision()) {
+		return k.artifacts.Renew(call.Owner, o.Status.Artifact)
+	}
+	manifest, err := registry.Fetch(ctx, resolved)
+	if err != nil {
+		return nil, err
+	}
+	layer, err := manifest.Select(p.selector)
+	if err != nil {
+		return nil, err
+	}
+	artifact, err := k.artifacts.Put(ctx, call.Owner, o.Status.Artifact, resolved.Revision(), func(w io.Writer) error {
+		return nameLimit(k.write(ctx, w, registry, layer, p))
+	})
+	if err != nil {
+		return nil, err
+	}
+	artifact.Metadata = manifest.Metadata
+	return artifact, nil
+}
+
+// write puts the layer into the store in the form that is asked for.
+func (k kind) write(ctx context.Context, w io.Writer, registry *oci.Client, layer oci.Layer, p plan) error {
+	stream, err := registry.Open(ctx, layer)
+	if err != nil {
+		return err
+	}
+	defer stream.Close() //nolint:errcheck // read only
+	limits := archive.Limits{MaxBytes: k.maxSize}
+	if p.selector.Operation == oci.Copy {
+		_, err = archive.Copy(ctx, stream, w, limits)
+	} else {
+		_, err = archive.Normalize(ctx, stream, w, archive.Options{Ignore: p.ignore, Limits: limits})
+	}
+	return err
+}
+
+// nameLimit adds to the refusal of a layer's size which flag it comes from: neither the registry's client nor the archive's
+// reader knows.
+func nameLimit(err error) error {
+	content, isContent := errors.AsType[*archive.Error](err)
+	if isContent && content.Reason == archive.ReasonTooLarge || oci.CodeOf(err) == oci.CodeTooLarge {
+		return fmt.Errorf("%w (--artifact-max-decompressed-size)", err)
+	}
+	return err
+}

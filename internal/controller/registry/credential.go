@@ -1,0 +1,125 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/controller/source"
+)
+
+// credential is what the registry is shown.
+type credential struct {
+	login    authn.Authenticator // nil for none
+	identity *meta.Identity      // nil for none
+}
+
+// name is the identity as errors name it.
+func (c credential) name() string {
+	if c.identity.CloudIdentity != "" {
+		return c.identity.CloudIdentity
+	}
+	return c.identity.Subject
+}
+
+// credential gets what the call's identity comes to. With minRemaining a minted credential lives at least so long.
+func (r Registries) credential(
+	ctx context.Context, call source.Call, conn *source.Connection, repository oci.Repository, minRemaining time.Duration,
+) (credential, error) {
+	switch call.Identity.Source {
+	case spec.Anonymous:
+		return credential{}, nil
+	case spec.StaticSecret:
+		return r.fromSecret(ctx, call, repository)
+	case spec.PullSecrets:
+		return r.fromPullSecrets(ctx, call, repository)
+	case spec.Cloud:
+		return r.mint(ctx, call, conn, repository, minRemaining)
+	default:
+		return credential{}, fmt.Errorf("unknown source of credentials %q", call.Identity.Source)
+	}
+}
+
+// mint gets a short-lived credential.
+func (r Registries) mint(
+	ctx context.Context, call source.Call, conn *source.Connection, repository oci.Repository, minRemaining time.Duration,
+) (credential, error) {
+	token, identity, err := r.Access.Token(ctx, call, conn,
+		auth.WithImageRepository(repository.Host()+"/"+repository.Name()), auth.WithMinRemaining(minRemaining))
+	if err != nil {
+		return credential{}, err
+	}
+	login, ok := token.(*auth.RegistryCredentials)
+	if !ok {
+		return credential{}, fmt.Errorf("provider %s issued a %T instead of registry credentials", call.Identity.Provider, token)
+	}
+	return credential{oci.Basic(login.Username, login.Password.Reveal()), identity}, nil
+}
+
+// fromSecret reads spec.secretRef.
+func (r Registries) fromSecret(ctx context.Context, call source.Call, repository oci.Repository) (credential, error) {
+	const field = "spec.secretRef"
+	namespace, name := call.Object.Namespace, call.Identity.SecretName
+	secret, err := r.Access.Secret(ctx, field, namespace, name)
+	if err != nil {
+		return credential{}, err
+	}
+	login, err := pullSecret(field, secret, repository)
+	if err != nil {
+		return credential{}, err
+	}
+	if login == nil {
+		return credential{}, &source.SecretError{
+			Field: field, Name: name, Fix: "add the registry with kubectl create secret docker-registry --docker-server=" + repository.Host(),
+			Err: fmt.Errorf("has no entry for %s", repository.Host()),
+		}
+	}
+	return credential{login, static("secret:" + namespace + ":" + name)}, nil
+}
+
+// fromPullSecrets reads the imagePullSecrets of a ServiceAccount, of which the first with an entry for the repository counts.
+// None means that the repository is asked without credentials, as a Pod of that account would.
+func (r Registries) fromPullSecrets(ctx context.Context, call source.Call, repository oci.Repository) (credential, error) {
+	namespace, account := call.Object.Namespace, call.Identity.ServiceAccountName
+	serviceAccount := &corev1.ServiceAccount{}
+	err := r.Access.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: account}, serviceAccount)
+	if apierrors.IsNotFound(err) {
+		return credential{}, &auth.Error{
+			Stage: auth.StageSubject, Code: auth.CodeSubjectNotFound,
+			Fix: fmt.Sprintf("create ServiceAccount %s/%s", namespace, account),
+			Err: fmt.Errorf("ServiceAccount %s/%s does not exist", namespace, account),
+		}
+	}
+	if err != nil {
+		return credential{}, fmt.Errorf("read ServiceAccount %s/%s: %w", namespace, account, err)
+	}
+	for _, reference := range serviceAccount.ImagePullSecrets {
+		field := "imagePullSecrets of ServiceAccount " + account
+		secret, err := r.Access.Secret(ctx, field, namespace, reference.Name)
+		if err != nil {
+			return credential{}, err
+		}
+		login, err := pullSecret(field, secret, repository)
+		if err != nil {
+			return credential{}, err
+		}
+		if login != nil {
+			return credential{login, static("system:serviceaccount:" + namespace + ":" + account)}, nil
+		}
+	}
+	return credential{}, nil
+}
+
+// static is the identity behind a stored password, of which nobody tells us more.
+func static(subject string) *meta.Identity {
+	return &meta.Identity{Subject: subject, Provider: spec.Generic}
+}

@@ -1,0 +1,50 @@
+package registry
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+)
+
+func TestPullSecretChoosesTheClosestEntry(t *testing.T) {
+	config := `{"auths":{
+		"reg.example.com":{"username":"host","password":"x"},
+		"https://reg.example.com/team":{"username":"team","password":"x"},
+		"reg.example.com/team/app2":{"username":"app2","password":"x"},
+		"reg.example.com:5000":{"username":"port","password":"x"},
+		"example.com":{"username":"parent","password":"x"},
+		"https://index.docker.io/v1/":{"auth":"aHViOng="}}}`
+	secret := &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(config)}}
+	for raw, want := range map[string]string{
+		"oci://reg.example.com/other/app":      "host",
+		"oci://REG.example.com/team/app":       "team",
+		"oci://reg.example.com/team/app2":      "app2",
+		"oci://reg.example.com/teammate/app":   "host",
+		"oci://reg.example.com:5000/team/app":  "port",
+		"oci://docker.io/library/app":          "hub",
+		"oci://evil.reg.example.com/team/app":  "",
+		"oci://reg.example.com.evil.org/a/app": "",
+	} {
+		repository, err := oci.ParseURL(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		login, err := pullSecret("spec.secretRef", secret, repository)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if login != nil {
+			config, err := login.Authorization()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = config.Username
+		}
+		if got != want {
+			t.Errorf("%s: user %q, want %q", raw, got, want)
+		}
+	}
+}

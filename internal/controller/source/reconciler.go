@@ -1,0 +1,243 @@
+package source
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+)
+
+// Shared is what the reconcilers of one controller share. All fields are required.
+type Shared struct {
+	// Client reads the sources from memory and patches them and their status.
+	Client client.Client
+	// Recorder tells people.
+	Recorder events.EventRecorder
+	// Rules turn an object's identity fields into an identity or a refusal.
+	Rules spec.Rules
+	// Accounts tell when a ServiceAccount changes.
+	Accounts auth.Accounts
+	// Metrics are kept for objects.
+	Metrics Metrics
+	// Artifacts are the store, and who has something in it.
+	Artifacts *Artifacts
+	// Workers are shared fairly between namespaces.
+	Workers *Workers
+}
+
+// Metrics are kept for objects; *cache.Cache is one.
+type Metrics interface {
+	// Forget removes those of an object that is gone.
+	Forget(kind, namespace, name string)
+}
+
+// Reconciler reconciles the sources of one kind.
+type Reconciler[O client.Object, P any] struct {
+	shared   *Shared
+	name     string // of the kind
+	kind     Kind[O, P]
+	failures failures
+}
+
+// New makes the reconciler of the kind with that name, such as OCIRepository, and has the shared artifacts know its objects.
+func New[O client.Object, P any](shared *Shared, name string, kind Kind[O, P]) *Reconciler[O, P] {
+	r := &Reconciler[O, P]{shared: shared, name: name, kind: kind}
+	shared.Artifacts.register(r)
+	return r
+}
+
+// crowdedPause is how long an object waits when its namespace has its share of the workers and nobody wakes it, as when the
+// one that was woken in its place is gone.
+const crowdedPause = time.Minute
+
+// Reconcile implements reconcile.Reconciler. An error that people can act on becomes a condition and is not returned.
+func (r *Reconciler[O, P]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	o, _ := r.kind.Empty()
+	if err := r.shared.Client.Get(ctx, req.NamespacedName, o); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !o.GetDeletionTimestamp().IsZero() {
+		return reconcile.Result{}, r.finalize(ctx, o)
+	}
+	work := task{r.name, req}
+	if !r.shared.Workers.enter(work) {
+		return reconcile.Result{RequeueAfter: jitter(crowdedPause)}, nil
+	}
+	defer r.shared.Workers.leave(work)
+	result, err := r.reconcile(ctx, o)
+	if ctx.Err() == nil {
+		r.shared.Artifacts.try(r.owner(o))
+	}
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: jitter(time.Second)}, nil // the object changed meanwhile: begin anew
+	}
+	return result, client.IgnoreNotFound(err)
+}
+
+func (r *Reconciler[O, P]) reconcile(ctx context.Context, o O) (reconcile.Result, error) {
+	if err := r.hold(ctx, o); err != nil {
+		return reconcile.Result{}, err
+	}
+	view := r.kind.View(o)
+	stored := r.shared.Artifacts.stored(ctx, r.owner(o), view.Artifact)
+	if view.Suspend {
+		before := clone(o)
+		markSuspended(o, view, stored)
+		r.failures.forget(o.GetUID())
+		return reconcile.Result{}, r.patchStatus(ctx, before, o)
+	}
+	work, refusal := r.decide(ctx, o, view, stored)
+	if refusal == nil && o.GetGeneration() != view.Status.ObservedGeneration {
+		before := clone(o)
+		markProgressing(o, view.Status)
+		if err := r.patchStatus(ctx, before, o); err != nil {
+			return reconcile.Result{}, err
+		}
+		view = r.kind.View(o)
+	}
+
+	before := clone(o)
+	view.Status.LastHandledReconcileAt = requested(o)
+	err := refusal
+	if refusal == nil {
+		err = work(ctx)
+	} else {
+		view.Status.Identity = nil
+	}
+	if ctx.Err() != nil {
+		return reconcile.Result{}, ctx.Err() // the controller is ending; what was stored is found again or collected
+	}
+	if err != nil {
+		return r.failed(ctx, before, o, err, stored)
+	}
+	return r.succeeded(ctx, before, o)
+}
+
+// decide says what is to be done for an object that is not suspended, or why nothing can be.
+func (r *Reconciler[O, P]) decide(ctx context.Context, o O, view View, stored bool) (work func(context.Context) error, refusal error) {
+	limit, err := view.limit()
+	if err != nil {
+		return nil, err
+	}
+	plan, err := r.kind.Decide(o, stored)
+	if err != nil {
+		return nil, err
+	}
+	identity, err := spec.Resolve(ctx, view.Fields, r.shared.Rules)
+	if err != nil {
+		return nil, err
+	}
+	call := Call{
+		Object:   auth.InvolvedObject{Kind: r.name, Namespace: o.GetNamespace(), Name: o.GetName(), Operation: "reconcile"},
+		Owner:    r.owner(o),
+		Identity: identity,
+		RetryNow: retryNow(o, view.Status),
+	}
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		return r.kind.Fetch(ctx, o, plan, call)
+	}, nil
+}
+
+// hold adds the finalizer before there is anything to clean up.
+func (r *Reconciler[O, P]) hold(ctx context.Context, o O) error {
+	before := clone(o)
+	if !controllerutil.AddFinalizer(o, meta.Finalizer) {
+		return nil
+	}
+	return r.shared.Client.Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// finalize removes what was kept for the object and lets it go.
+func (r *Reconciler[O, P]) finalize(ctx context.Context, o O) error {
+	before := clone(o)
+	if !controllerutil.RemoveFinalizer(o, meta.Finalizer) {
+		return nil
+	}
+	if err := r.shared.Artifacts.remove(r.owner(o)); err != nil {
+		// Whoever waits for the deletion, or for the namespace's, looks at the object.
+		r.tell(o, corev1.EventTypeWarning, meta.ReasonStorageFailed, "the object stays until its artifacts are removed: "+err.Error())
+		return err
+	}
+	r.failures.forget(o.GetUID())
+	r.shared.Metrics.Forget(r.name, o.GetNamespace(), o.GetName())
+	err := r.shared.Client.Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	return client.IgnoreNotFound(err)
+}
+
+func (r *Reconciler[O, P]) succeeded(ctx context.Context, before, o O) (reconcile.Result, error) {
+	was, is := r.kind.View(before), r.kind.View(o)
+	markReady(o, is)
+	r.failures.forget(o.GetUID())
+	if err := r.patchStatus(ctx, before, o); err != nil {
+		return reconcile.Result{}, err
+	}
+	switch message := ready(is.Status).Message; {
+	case is.Artifact != nil && (was.Artifact == nil || was.Artifact.Revision != is.Artifact.Revision || was.Artifact.Digest != is.Artifact.Digest):
+		r.tell(o, corev1.EventTypeNormal, "NewArtifact", message)
+	case ready(was.Status).Status == metav1.ConditionFalse:
+		r.tell(o, corev1.EventTypeNormal, meta.ReasonSucceeded, message)
+	}
+	return reconcile.Result{RequeueAfter: jitter(is.Interval.Duration)}, nil
+}
+
+func (r *Reconciler[O, P]) failed(ctx context.Context, before, o O, cause error, stored bool) (reconcile.Result, error) {
+	f := explain(cause, r.kind.Explain)
+	view := r.kind.View(o)
+	markFailed(o, view, f, stored)
+	if err := r.patchStatus(ctx, before, o); err != nil {
+		return reconcile.Result{}, err
+	}
+	log.FromContext(ctx).Info("not fetched", "reason", f.Reason, "stalled", f.Stalled, "message", f.Message)
+	was, is := ready(r.kind.View(before).Status), ready(view.Status)
+	if was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message {
+		r.tell(o, corev1.EventTypeWarning, f.Reason, f.Message)
+	}
+	if f.Stalled {
+		r.failures.forget(o.GetUID())
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{RequeueAfter: jitter(max(f.RetryAfter, r.failures.next(o.GetUID(), view.Interval.Duration)))}, nil
+}
+
+// patchStatus writes the status if it differs; nothing else of the object is changed here. The patch holds only if nobody has
+// changed the object meanwhile: a status speaks of the spec that was read.
+func (r *Reconciler[O, P]) patchStatus(ctx context.Context, before, o O) error {
+	if equality.Semantic.DeepEqual(before, o) {
+		return nil
+	}
+	return r.shared.Client.Status().Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+func (r *Reconciler[O, P]) tell(o O, kind, reason, message string) {
+	r.shared.Recorder.Eventf(o, nil, kind, reason, "Fetch", "%s", clip(message, maxNote))
+}
+
+// owner is the object as the store knows it.
+func (r *Reconciler[O, P]) owner(o O) store.Object {
+	return store.Object{Kind: strings.ToLower(r.name), Namespace: o.GetNamespace(), Name: o.GetName(), UID: string(o.GetUID())}
+}
+
+func clone[O client.Object](o O) O { return o.DeepCopyObject().(O) } //nolint:forcetypeassert // a copy is of the same type
+
+// jitter spreads a pause by a twentieth either way, so that objects made together do not stay together.
+func jitter(d time.Duration) time.Duration {
+	//nolint:gosec // spreads load; not a secret.
+	return d + time.Duration((rand.Float64()-0.5)/10*float64(d))
+}
