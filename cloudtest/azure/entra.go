@@ -216,7 +216,9 @@ func readScope(scope string) (string, *refusal) {
 }
 
 // isResource says whether a tenant has a resource for which there are tokens.
-func (c *Cloud) isResource(t *tenant, resource string) bool { return t.environment.isResource(resource) }
+func (c *Cloud) isResource(t *tenant, resource string) bool {
+	return t.environment.isResource(resource)
+}
 
 // authenticateClient proves that the caller may be the application.
 func (c *Cloud) authenticateClient(ctx context.Context, form url.Values, app *application, call *journal.Call, now time.Time) *refusal {

@@ -87,7 +87,9 @@ func environments() []Environment {
 func (e *Environment) authority() string { return e.AuthorityHosts[0] }
 
 // issuer is the claim iss of access tokens for a tenant. Source: Microsoft Learn, "Access tokens in the Microsoft identity platform", version 1.0.
-func (e *Environment) issuer(tenant string) string { return "https://" + e.IssuerHost + "/" + tenant + "/" }
+func (e *Environment) issuer(tenant string) string {
+	return "https://" + e.IssuerHost + "/" + tenant + "/"
+}
 
 // isResource says whether there are tokens for a resource, one trailing slash apart, besides those of storage accounts.
 func (e *Environment) isResource(resource string) bool {

@@ -93,8 +93,9 @@ func readValues(encoded string, repeated ...string) (url.Values, error) {
 	return values, nil
 }
 
-
 // twiceError is a parameter that stands twice.
 type twiceError struct{ name string }
 
-func (e *twiceError) Error() string { return "the parameter " + strings.ToValidUTF8(e.name, "?") + " stands there twice" }
+func (e *twiceError) Error() string {
+	return "the parameter " + strings.ToValidUTF8(e.name, "?") + " stands there twice"
+}
