@@ -129,6 +129,12 @@ func (c *Cloud) handleAWS(handle func(string, func(*http.Request) (any, error)))
 		q := r.URL.Query()
 		return struct{}{}, c.aws.DeleteRepository(r.PathValue("account"), q.Get("region"), q.Get("name"))
 	})
+	handle("PUT"+in+"/buckets", withBody(func(r *http.Request, b aws.Bucket) (any, error) {
+		return struct{}{}, c.aws.PutBucket(r.PathValue("account"), b)
+	}))
+	handle("DELETE"+in+"/buckets", func(r *http.Request) (any, error) {
+		return struct{}{}, c.aws.DeleteBucket(r.PathValue("account"), r.URL.Query().Get("name"))
+	})
 }
 
 // withBody reads the request's JSON strictly.

@@ -87,6 +87,8 @@ func TestAdmin(t *testing.T) {
 	must(admin.DeleteUser(ctx, third, "u"))
 	must(admin.PutRepository(ctx, third, aws.Repository{Region: region, Name: "a/b"}))
 	must(admin.DeleteRepository(ctx, third, region, "a/b"))
+	must(admin.PutBucket(ctx, third, aws.Bucket{Region: region, Name: "third-bucket"}))
+	must(admin.DeleteBucket(ctx, third, "third-bucket"))
 
 	page, err := admin.Journal(ctx, journal.Filter{Service: "sts", Role: arn, Verdict: journal.Granted})
 	must(err)

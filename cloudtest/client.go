@@ -140,6 +140,16 @@ func (a *Admin) DeleteRepository(ctx context.Context, account, region, name stri
 	return a.call(ctx, http.MethodDelete, awsPath(account, "repositories"), url.Values{"region": {region}, "name": {name}}, nil, nil)
 }
 
+// PutBucket is [aws.Cloud.PutBucket].
+func (a *Admin) PutBucket(ctx context.Context, account string, b aws.Bucket) error {
+	return a.call(ctx, http.MethodPut, awsPath(account, "buckets"), nil, b, nil)
+}
+
+// DeleteBucket is [aws.Cloud.DeleteBucket].
+func (a *Admin) DeleteBucket(ctx context.Context, account, name string) error {
+	return a.call(ctx, http.MethodDelete, awsPath(account, "buckets"), url.Values{"name": {name}}, nil, nil)
+}
+
 func awsPath(account, what string) string {
 	return "/aws/accounts/" + url.PathEscape(account) + "/" + what
 }

@@ -33,6 +33,8 @@ func mask(s string) string {
 		`(AROA|ASIA|AIDA)[A-Z2-7]{16,17}`:                              "$1…",
 		`(<SecretAccessKey>|<SessionToken>)[^<]+`:                      "$1…",
 		`("authorizationToken":"|"token":")[^"]+`:                      "$1…",
+		`<RequestId>[0-9A-F]{16}<`:                                     "<RequestId>REQUEST-ID<",
+		`<HostId>[^<]+<`:                                               "<HostId>HOST-ID<",
 	} {
 		s = regexp.MustCompile(pattern).ReplaceAllString(s, with)
 	}
@@ -42,7 +44,7 @@ func mask(s string) string {
 // TestAnswers holds every kind of answer, byte for byte, against golden files: what leaves the process is reviewed.
 func TestAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w, _ := s3World(t)
 		client := w.client()
 		defer client.CloseIdleConnections()
 		w.push(t, client, registryHost, "tenant-a/app")
@@ -92,7 +94,35 @@ func TestAnswers(t *testing.T) {
 			}
 			return r
 		}
+		tenantS3, err := w.assume(t, roleS3, subjectA).Retrieve(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		object := func(creds awssdk.Credentials, target string) *http.Request {
+			r := newRequest(t, http.MethodGet, "https://"+target, "", "")
+			if creds.HasKeys() {
+				r.Header.Set("X-Amz-Content-Sha256", "UNSIGNED-PAYLOAD")
+				signS3(t, r, creds)
+			}
+			return r
+		}
+		otherToken := tenantS3
+		otherToken.SessionToken = tenant.SessionToken
+		const s3Host = "s3.eu-west-1.amazonaws.com/"
 		tests := map[string]*http.Request{
+			"s3-object":                          object(tenantS3, s3Host+bucketA+"/secret"),
+			"s3-no-object":                       object(tenantS3, s3Host+bucketA+"/none"),
+			"s3-other-tenant":                    object(tenantS3, s3Host+bucketB+"/secret"),
+			"s3-other-account":                   object(tenantS3, s3Host+bucketOther+"/secret"),
+			"s3-no-bucket":                       object(tenantS3, s3Host+"none-bucket/secret"),
+			"s3-other-region":                    object(tenantS3, s3Host+bucketUS+"/secret"),
+			"s3-wrong-region":                    object(tenantS3, bucketUS+".s3.us-east-1.amazonaws.com/secret"),
+			"s3-unsigned":                        object(awssdk.Credentials{}, s3Host+bucketA+"/secret"),
+			"s3-unknown-key":                     object(unknown, s3Host+bucketA+"/secret"),
+			"s3-wrong-secret":                    object(forged, s3Host+bucketA+"/secret"),
+			"s3-wrong-token":                     object(otherToken, s3Host+bucketA+"/secret"),
+			"s3-location":                        object(user, s3Host+bucketA+"?location="),
+			"s3-unsupported":                     object(user, s3Host+bucketA+"?acl="),
 			"sts-web-identity":                   web(roleA, "test", token(w.issuer.Mint)),
 			"sts-web-identity-other-tenant":      web(roleB, "test", token(w.issuer.Mint)),
 			"sts-web-identity-wrong-audience":    web(roleA, "test", token(w.issuer.Mint, "aud", "other")),
@@ -137,7 +167,7 @@ func TestAnswers(t *testing.T) {
 			}
 			var dump strings.Builder
 			fmt.Fprintf(&dump, "HTTP %d\n", res.StatusCode)
-			for _, h := range []string{"Content-Type", "Www-Authenticate", "Docker-Distribution-Api-Version"} {
+			for _, h := range []string{"Content-Type", "Www-Authenticate", "Docker-Distribution-Api-Version", "X-Amz-Bucket-Region"} {
 				if v := res.Header.Get(h); v != "" {
 					fmt.Fprintf(&dump, "%s: %s\n", h, v)
 				}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lanyard-dev/lanyard/cloudtest"
@@ -37,8 +38,12 @@ func TestJournalHasNoSecrets(t *testing.T) {
 	}
 	_ = w.request(t, client, http.MethodGet, issuerURL+"/keys?secret=parameter", "Bearer "+good, "")
 	secrets["query"] = "secret=parameter"
+	for _, style := range []func(*s3.Options){func(*s3.Options) {}, pathStyle} {
+		_, _ = getObject("some-bucket", "key")(t, s3Client(w.Transport(), static(out.Credentials), style))
+		_, _ = putObject("some-bucket", "key", "secret=parameter")(t, s3Client(w.Transport(), pusher(), style))
+	}
 	calls := w.Journal().Calls(journal.Filter{})
-	if len(calls) < 10 {
+	if len(calls) < 14 {
 		t.Fatalf("only %d calls", len(calls))
 	}
 	told, err := json.Marshal(calls)

@@ -1,5 +1,5 @@
 // Package aws is the part of the local cloud that is AWS: IAM's accounts, roles, users and policies; the Security Token Service; Elastic Container
-// Registry with its registries. It verifies what AWS verifies (tokens against their issuer's published keys, SigV4, trust and permission policies)
+// Registry with its registries; S3. It verifies what AWS verifies (tokens against their issuer's published keys, SigV4, trust and permission policies)
 // and answers with AWS's error codes, HTTP statuses and bodies.
 //
 // A [Cloud] answers requests under AWS's host names in [Cloud.ServeCall]; package cloudtest brings them there. What a role may do is asked for each
@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strconv"
 	"sync"
@@ -26,7 +27,7 @@ const issuerTimeout = 10 * time.Second
 // tokenLeeway is how far an issuer's clock may be from ours.
 const tokenLeeway = 60 * time.Second
 
-// ErrNotFound is wrapped by errors about an account, role, user, provider or repository that does not exist.
+// ErrNotFound is wrapped by errors about an account, role, user, provider, repository or bucket that does not exist.
 var ErrNotFound = errors.New("not found")
 
 // Registry names one account's private registry in one region.
@@ -46,10 +47,12 @@ type Cloud struct {
 	accounts map[string]*account
 	keys     map[string]keyOwner // long-lived access keys by ID
 	aliases  map[string]string   // public registry alias -> account ID
+	buckets  map[string]*bucket  // by name
 	sessions sessionStore
 	tokens   tokenStore
 	registry func(Registry) http.Handler
 	public   http.Handler
+	objects  http.Handler
 }
 
 type account struct {
@@ -63,7 +66,7 @@ type account struct {
 	public    map[string]bool // names after the alias
 }
 
-// role, user and repository are immutable once stored; a change replaces them. A role's id survives replacement, not deletion.
+// role, user, repository and bucket are immutable once stored; a change replaces them. A role's id survives replacement, not deletion.
 type role struct {
 	id, name, arn string
 	trust         policy.Document
@@ -87,6 +90,15 @@ type repository struct {
 	policy policy.Document
 }
 
+type bucket struct {
+	account      string
+	partition    partition
+	region, name string
+	policy       policy.Document
+}
+
+func (b *bucket) arn() string { return "arn:" + b.partition.id + ":s3:::" + b.name }
+
 // New makes the local AWS that cfg describes. Issuers reaches the hosts of OIDC issuers; it must not reach anything else. Faults may be shared with
 // other services. The error is a [*ConfigError].
 func New(cfg Config, issuers http.RoundTripper, faults *fault.Set) (*Cloud, error) {
@@ -101,6 +113,7 @@ func New(cfg Config, issuers http.RoundTripper, faults *fault.Set) (*Cloud, erro
 		accounts: map[string]*account{},
 		keys:     map[string]keyOwner{},
 		aliases:  map[string]string{},
+		buckets:  map[string]*bucket{},
 	}
 	for i, a := range cfg.Accounts {
 		if err := c.AddAccount(a); err != nil {
@@ -145,6 +158,7 @@ func (c *Cloud) AddAccount(a Account) error {
 				delete(c.keys, id)
 			}
 		}
+		maps.DeleteFunc(c.buckets, func(_ string, b *bucket) bool { return b.account == a.ID })
 		return err
 	}
 	c.accounts[a.ID] = acc
@@ -186,6 +200,14 @@ func (c *Cloud) fill(acc *account, a Account) error {
 		}
 		if err := acc.putRepository(r); err != nil {
 			return in(at("repositories", i), err)
+		}
+	}
+	for i, b := range a.Buckets {
+		if old := c.buckets[b.Name]; old != nil && old.account == a.ID {
+			return invalid(at("buckets", i), "bucket %q is given twice", b.Name)
+		}
+		if err := c.putBucket(acc, b); err != nil {
+			return in(at("buckets", i), err)
 		}
 	}
 	if a.PublicRegistry == nil {
@@ -268,6 +290,22 @@ func (a *account) putRepository(r Repository) error {
 	return nil
 }
 
+func (c *Cloud) putBucket(a *account, b Bucket) error {
+	parsed, err := b.parse(a.id, a.partition)
+	if err != nil {
+		return err
+	}
+	old := c.buckets[b.Name]
+	switch {
+	case old != nil && old.account != a.id:
+		return invalid("name", "bucket %q is account %s's", b.Name, old.account)
+	case old != nil && old.region != b.Region:
+		return invalid("region", "bucket %q is in %s, and buckets do not move", b.Name, old.region)
+	}
+	c.buckets[b.Name] = parsed
+	return nil
+}
+
 // change runs f on an account under the lock.
 func (c *Cloud) change(accountID string, f func(*account) error) error {
 	c.mu.Lock()
@@ -342,6 +380,22 @@ func (c *Cloud) DeleteRepository(accountID, region, name string) error {
 	return c.change(accountID, func(a *account) error { return remove(a.repos, repositoryKey{region, name}, "repository") })
 }
 
+// PutBucket adds an S3 bucket or replaces its policy.
+func (c *Cloud) PutBucket(accountID string, b Bucket) error {
+	return c.change(accountID, func(a *account) error { return c.putBucket(a, b) })
+}
+
+// DeleteBucket removes an S3 bucket. What the data plane stores is not touched.
+func (c *Cloud) DeleteBucket(accountID, name string) error {
+	return c.change(accountID, func(*account) error {
+		if b := c.buckets[name]; b == nil || b.account != accountID {
+			return fmt.Errorf("bucket %q: %w", name, ErrNotFound)
+		}
+		delete(c.buckets, name)
+		return nil
+	})
+}
+
 func remove[K comparable, V any](m map[K]V, key K, what string) error {
 	if _, ok := m[key]; !ok {
 		return fmt.Errorf("%s %v: %w", what, key, ErrNotFound)
@@ -366,8 +420,16 @@ func (c *Cloud) ServePublicRegistry(h http.Handler) {
 	c.public = h
 }
 
-// Owns says whether the local AWS answers for a host name: STS and ECR in every partition, region and form that AWS has; registries only of accounts
-// that exist.
+// ServeS3 hands in the data plane of S3. It gets only requests that were authenticated and authorized, without credentials, addressed by path
+// ("/bucket/key") whatever the client did, and with the plain content: chunks and checksums were checked and taken off.
+func (c *Cloud) ServeS3(h http.Handler) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.objects = h
+}
+
+// Owns says whether the local AWS answers for a host name: STS, ECR and S3 in every partition, region and form that AWS has; registries only of
+// accounts that exist. Hosts of buckets that do not exist are S3's too, as at AWS.
 func (c *Cloud) Owns(host string) bool {
 	ep, ok := parseHost(host)
 	if !ok {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -15,7 +16,7 @@ import (
 
 // Config describes the accounts of the local AWS.
 type Config struct {
-	// Accounts are the accounts. IDs are unique, as are access key IDs and public registry aliases over all of them.
+	// Accounts are the accounts. IDs are unique, as are access key IDs, public registry aliases and buckets' names over all of them.
 	Accounts []Account `json:"accounts,omitempty"`
 }
 
@@ -37,6 +38,8 @@ type Account struct {
 	Repositories []Repository `json:"repositories,omitempty"`
 	// PublicRegistry is the account's registry at public.ecr.aws, if it has one.
 	PublicRegistry *PublicRegistry `json:"publicRegistry,omitempty"`
+	// Buckets are the account's S3 buckets.
+	Buckets []Bucket `json:"buckets,omitempty"`
 }
 
 // OIDCProvider is an issuer whose tokens may assume roles whose trust policies name it.
@@ -99,6 +102,16 @@ type PublicRegistry struct {
 	Repositories []string `json:"repositories,omitempty"`
 }
 
+// Bucket is an S3 bucket. It is never public, as AWS makes buckets since 2023: without a signature nobody may do anything.
+type Bucket struct {
+	// Region is the bucket's region.
+	Region string `json:"region"`
+	// Name is the bucket's name: 3 to 63 of a-z0-9.-
+	Name string `json:"name"`
+	// Policy is the bucket's policy, if it has one. Principals of other accounts need it.
+	Policy json.RawMessage `json:"policy,omitempty"`
+}
+
 // ConfigError is a configuration that cannot be.
 type ConfigError struct {
 	// Field is the path of the field at fault, such as "accounts[0].roles[1].trustPolicy".
@@ -129,6 +142,24 @@ func namePattern() *regexp.Regexp { return regexp.MustCompile(`\A[\w+=,.@-]{1,64
 
 func repositoryPattern() *regexp.Regexp {
 	return regexp.MustCompile(`\A[a-z0-9]+(?:[._-][a-z0-9]+)*(?:/[a-z0-9]+(?:[._-][a-z0-9]+)*)*\z`)
+}
+
+// isBucketName says whether S3 lets a bucket have that name. Source: Amazon S3 User Guide, "General purpose bucket naming rules".
+func isBucketName(name string) bool {
+	if _, err := netip.ParseAddr(name); err == nil {
+		return false
+	}
+	for _, reserved := range []string{"xn--", "sthree-", "amzn-s3-demo-"} {
+		if strings.HasPrefix(name, reserved) {
+			return false
+		}
+	}
+	for _, reserved := range []string{"-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3"} {
+		if strings.HasSuffix(name, reserved) {
+			return false
+		}
+	}
+	return regexp.MustCompile(`\A[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]\z`).MatchString(name) && !strings.Contains(name, "..")
 }
 
 func checkName(field, name string) error {
@@ -250,6 +281,30 @@ func (r Repository) parse(part partition) (*repository, error) {
 		repo.policy = doc
 	}
 	return repo, nil
+}
+
+// parse checks a bucket of an account and reads its policy.
+func (b Bucket) parse(accountID string, part partition) (*bucket, error) {
+	if !slices.Contains(part.regions, b.Region) {
+		return nil, invalid("region", "%q is not a region of partition %s", b.Region, part.id)
+	}
+	if !isBucketName(b.Name) {
+		return nil, invalid("name", "%q is not a bucket's name: give 3 to 63 of a-z0-9.-, beginning and ending with a letter or digit", b.Name)
+	}
+	parsed := &bucket{account: accountID, partition: part, region: b.Region, name: b.Name}
+	if len(b.Policy) > 0 {
+		doc, err := parseDocument(policy.Bucket, part, "policy", b.Policy)
+		if err == nil {
+			if err = doc.CheckBucket(parsed.arn()); err != nil {
+				err = &ConfigError{Field: "policy", Err: err}
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		parsed.policy = doc
+	}
+	return parsed, nil
 }
 
 func (p PublicRegistry) validate() error {

@@ -16,6 +16,7 @@ type apiError struct {
 	code    string
 	message string
 	reason  string // for the journal only; may say what AWS does not
+	details []detail
 }
 
 func refused(status int, code, message string) *apiError {

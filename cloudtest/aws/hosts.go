@@ -19,9 +19,12 @@ const (
 	ServiceRegistry = "registry"
 	// ServicePublicRegistry is the OCI registry public.ecr.aws.
 	ServicePublicRegistry = "public-registry"
+	// ServiceS3 is Simple Storage Service.
+	ServiceS3 = "s3"
 )
 
-// partition is one of AWS's separate clouds. Source: AWS General Reference, "AWS service endpoints" and "Dual-stack endpoints". The table is this
+// partition is one of AWS's separate clouds. Sources: AWS General Reference, "AWS service endpoints", "Dual-stack endpoints" and "Amazon S3 endpoints
+// and quotas". The table is this
 // module's own: an error in the library's table must not be repeated here.
 type partition struct {
 	id         string
@@ -85,6 +88,8 @@ type endpoint struct {
 	partition string
 	region    string
 	account   string // of a registry
+	bucket    string // that an S3 host has as its first label, if it has one
+	global    bool   // the legacy global endpoint of S3, whose virtual hosts are in their buckets' regions
 }
 
 // parseHost says what an AWS host name, in lower case and without port, means. Only names that AWS has are accepted.
@@ -96,6 +101,11 @@ func parseHost(host string) (endpoint, bool) {
 		return endpoint{service: ServiceECRPublic, partition: "aws", region: "us-east-1"}, true
 	case "public.ecr.aws", "ecr-public.aws.com":
 		return endpoint{service: ServicePublicRegistry, partition: "aws", region: "us-east-1"}, true
+	case "s3.amazonaws.com":
+		return endpoint{service: ServiceS3, partition: "aws", region: "us-east-1", global: true}, true
+	}
+	if bucket, ok := strings.CutSuffix(host, ".s3.amazonaws.com"); ok && isBucketLabel(bucket) {
+		return endpoint{service: ServiceS3, partition: "aws", region: "us-east-1", bucket: bucket, global: true}, true
 	}
 	for _, p := range partitions() {
 		for _, form := range p.forms() {
@@ -103,11 +113,14 @@ func parseHost(host string) (endpoint, bool) {
 			if !ok {
 				continue
 			}
-			account := ""
+			account, bucket := "", ""
 			if form.account {
 				if account, rest, ok = strings.Cut(rest, "."); !ok || !policy.IsAccountID(account) {
 					continue
 				}
+			}
+			if first, after, ok := strings.Cut(rest, "."); form.service == ServiceS3 && ok && strings.HasPrefix(after, form.prefix+".") && isBucketLabel(first) {
+				bucket, rest = first, after
 			}
 			region, ok := strings.CutPrefix(rest, form.prefix+".")
 			regions := p.regions
@@ -115,14 +128,14 @@ func parseHost(host string) (endpoint, bool) {
 				regions = p.fips
 			}
 			if ok && slices.Contains(regions, region) {
-				return endpoint{service: form.service, partition: p.id, region: region, account: account}, true
+				return endpoint{service: form.service, partition: p.id, region: region, account: account, bucket: bucket}, true
 			}
 		}
 	}
 	return endpoint{}, false
 }
 
-// hostForm is [account.]prefix.region.suffix.
+// hostForm is [account.|bucket.]prefix.region.suffix.
 type hostForm struct {
 	service, prefix, suffix string
 	account, fips           bool
@@ -141,6 +154,10 @@ func (p partition) forms() []hostForm {
 		{service: ServiceECR, prefix: "ecr-fips", suffix: p.dualSuffix, fips: true},
 		{service: ServiceRegistry, prefix: "dkr.ecr", suffix: p.suffix, account: true},
 		{service: ServiceRegistry, prefix: "dkr.ecr-fips", suffix: p.suffix, account: true, fips: true},
+		{service: ServiceS3, prefix: "s3", suffix: p.suffix},
+		{service: ServiceS3, prefix: "s3.dualstack", suffix: p.suffix},
+		{service: ServiceS3, prefix: "s3-fips", suffix: p.suffix, fips: true},
+		{service: ServiceS3, prefix: "s3-fips.dualstack", suffix: p.suffix, fips: true},
 	}
 	if p.onSuffix != "" {
 		forms = append(forms,
@@ -149,6 +166,10 @@ func (p partition) forms() []hostForm {
 	}
 	return forms
 }
+
+// isBucketLabel says whether a bucket's name can stand in front of an endpoint. Those with dots cannot: S3's certificates are for one label.
+// Source: Amazon S3 User Guide, "General purpose bucket naming rules".
+func isBucketLabel(name string) bool { return isBucketName(name) && !strings.Contains(name, ".") }
 
 func partitionByID(id string) (partition, bool) {
 	all := partitions()

@@ -4,39 +4,86 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ecr"
 	"github.com/aws/aws-sdk-go-v2/service/ecrpublic"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	smithyendpoints "github.com/aws/smithy-go/endpoints"
 )
 
 func TestParseHost(t *testing.T) {
+	at := func(service, partition, region string) endpoint {
+		return endpoint{service: service, partition: partition, region: region}
+	}
+	registry := func(partition, region string) endpoint {
+		return endpoint{service: ServiceRegistry, partition: partition, region: region, account: "123456789123"}
+	}
+	bucket := func(partition, region string) endpoint {
+		return endpoint{service: ServiceS3, partition: partition, region: region, bucket: "tenant-a"}
+	}
+	global := func(bucket string) endpoint {
+		return endpoint{service: ServiceS3, partition: "aws", region: "us-east-1", bucket: bucket, global: true}
+	}
 	tests := []struct {
 		host string
 		want endpoint
 	}{
-		{"sts.amazonaws.com", endpoint{ServiceSTS, "aws", "us-east-1", ""}},
-		{"sts.eu-west-1.amazonaws.com", endpoint{ServiceSTS, "aws", "eu-west-1", ""}},
-		{"sts.eu-west-1.api.aws", endpoint{ServiceSTS, "aws", "eu-west-1", ""}},
-		{"sts-fips.us-east-1.amazonaws.com", endpoint{ServiceSTS, "aws", "us-east-1", ""}},
-		{"sts.cn-north-1.amazonaws.com.cn", endpoint{ServiceSTS, "aws-cn", "cn-north-1", ""}},
-		{"sts.us-gov-west-1.amazonaws.com", endpoint{ServiceSTS, "aws-us-gov", "us-gov-west-1", ""}},
-		{"sts.eusc-de-east-1.amazonaws.eu", endpoint{ServiceSTS, "aws-eusc", "eusc-de-east-1", ""}},
-		{"sts.us-iso-east-1.c2s.ic.gov", endpoint{ServiceSTS, "aws-iso", "us-iso-east-1", ""}},
-		{"api.ecr.eu-west-1.amazonaws.com", endpoint{ServiceECR, "aws", "eu-west-1", ""}},
-		{"ecr.eu-west-1.api.aws", endpoint{ServiceECR, "aws", "eu-west-1", ""}},
-		{"api.ecr-fips.us-gov-east-1.amazonaws.com", endpoint{ServiceECR, "aws-us-gov", "us-gov-east-1", ""}},
-		{"api.ecr-public.us-east-1.amazonaws.com", endpoint{ServiceECRPublic, "aws", "us-east-1", ""}},
-		{"public.ecr.aws", endpoint{ServicePublicRegistry, "aws", "us-east-1", ""}},
-		{"123456789123.dkr.ecr.eu-west-1.amazonaws.com", endpoint{ServiceRegistry, "aws", "eu-west-1", "123456789123"}},
-		{"123456789123.dkr.ecr-fips.us-east-2.amazonaws.com", endpoint{ServiceRegistry, "aws", "us-east-2", "123456789123"}},
-		{"123456789123.dkr-ecr.eu-west-1.on.aws", endpoint{ServiceRegistry, "aws", "eu-west-1", "123456789123"}},
-		{"123456789123.dkr-ecr-fips.us-west-2.on.aws", endpoint{ServiceRegistry, "aws", "us-west-2", "123456789123"}},
-		{"123456789123.dkr.ecr.cn-northwest-1.amazonaws.com.cn", endpoint{ServiceRegistry, "aws-cn", "cn-northwest-1", "123456789123"}},
-		{"123456789123.dkr.ecr.eusc-de-east-1.amazonaws.eu", endpoint{ServiceRegistry, "aws-eusc", "eusc-de-east-1", "123456789123"}},
+		{"sts.amazonaws.com", at(ServiceSTS, "aws", "us-east-1")},
+		{"sts.eu-west-1.amazonaws.com", at(ServiceSTS, "aws", "eu-west-1")},
+		{"sts.eu-west-1.api.aws", at(ServiceSTS, "aws", "eu-west-1")},
+		{"sts-fips.us-east-1.amazonaws.com", at(ServiceSTS, "aws", "us-east-1")},
+		{"sts.cn-north-1.amazonaws.com.cn", at(ServiceSTS, "aws-cn", "cn-north-1")},
+		{"sts.us-gov-west-1.amazonaws.com", at(ServiceSTS, "aws-us-gov", "us-gov-west-1")},
+		{"sts.eusc-de-east-1.amazonaws.eu", at(ServiceSTS, "aws-eusc", "eusc-de-east-1")},
+		{"sts.us-iso-east-1.c2s.ic.gov", at(ServiceSTS, "aws-iso", "us-iso-east-1")},
+		{"api.ecr.eu-west-1.amazonaws.com", at(ServiceECR, "aws", "eu-west-1")},
+		{"ecr.eu-west-1.api.aws", at(ServiceECR, "aws", "eu-west-1")},
+		{"api.ecr-fips.us-gov-east-1.amazonaws.com", at(ServiceECR, "aws-us-gov", "us-gov-east-1")},
+		{"api.ecr-public.us-east-1.amazonaws.com", at(ServiceECRPublic, "aws", "us-east-1")},
+		{"public.ecr.aws", at(ServicePublicRegistry, "aws", "us-east-1")},
+		{"123456789123.dkr.ecr.eu-west-1.amazonaws.com", registry("aws", "eu-west-1")},
+		{"123456789123.dkr.ecr-fips.us-east-2.amazonaws.com", registry("aws", "us-east-2")},
+		{"123456789123.dkr-ecr.eu-west-1.on.aws", registry("aws", "eu-west-1")},
+		{"123456789123.dkr-ecr-fips.us-west-2.on.aws", registry("aws", "us-west-2")},
+		{"123456789123.dkr.ecr.cn-northwest-1.amazonaws.com.cn", registry("aws-cn", "cn-northwest-1")},
+		{"123456789123.dkr.ecr.eusc-de-east-1.amazonaws.eu", registry("aws-eusc", "eusc-de-east-1")},
+		{"s3.amazonaws.com", global("")},
+		{"tenant-a.s3.amazonaws.com", global("tenant-a")},
+		{"eu-west-1.s3.amazonaws.com", global("eu-west-1")},
+		{"s3.us-east-1.amazonaws.com", at(ServiceS3, "aws", "us-east-1")},
+		{"s3.eu-west-1.amazonaws.com", at(ServiceS3, "aws", "eu-west-1")},
+		{"s3.dualstack.eu-west-1.amazonaws.com", at(ServiceS3, "aws", "eu-west-1")},
+		{"s3-fips.us-west-2.amazonaws.com", at(ServiceS3, "aws", "us-west-2")},
+		{"s3-fips.dualstack.us-gov-west-1.amazonaws.com", at(ServiceS3, "aws-us-gov", "us-gov-west-1")},
+		{"s3.cn-north-1.amazonaws.com.cn", at(ServiceS3, "aws-cn", "cn-north-1")},
+		{"tenant-a.s3.eu-west-1.amazonaws.com", bucket("aws", "eu-west-1")},
+		{"tenant-a.s3.dualstack.eu-west-1.amazonaws.com", bucket("aws", "eu-west-1")},
+		{"tenant-a.s3-fips.us-east-1.amazonaws.com", bucket("aws", "us-east-1")},
+		{"tenant-a.s3.us-gov-east-1.amazonaws.com", bucket("aws-us-gov", "us-gov-east-1")},
+		{"tenant-a.s3.cn-northwest-1.amazonaws.com.cn", bucket("aws-cn", "cn-northwest-1")},
+		{"tenant-a.s3.eusc-de-east-1.amazonaws.eu", bucket("aws-eusc", "eusc-de-east-1")},
+
+		{"s3.amazonaws.com.cn", endpoint{}},
+		{"tenant-a.s3.amazonaws.com.cn", endpoint{}},
+		{"s3.xx-west-1.amazonaws.com", endpoint{}},
+		{"s3-fips.eu-west-1.amazonaws.com", endpoint{}},
+		{"s3-website.eu-west-1.amazonaws.com", endpoint{}},
+		{"s3-accelerate.amazonaws.com", endpoint{}},
+		{"s3.dualstack.amazonaws.com", endpoint{}},
+		{"s3.eu-west-1.api.aws", endpoint{}},
+		{"a.b.s3.eu-west-1.amazonaws.com", endpoint{}},
+		{"ab.s3.eu-west-1.amazonaws.com", endpoint{}},
+		{"tenant_a.s3.eu-west-1.amazonaws.com", endpoint{}},
+		{"-tenant.s3.eu-west-1.amazonaws.com", endpoint{}},
+		{".s3.eu-west-1.amazonaws.com", endpoint{}},
+		{"tenant-a.s3.eu-west-1.amazonaws.com.attacker.example", endpoint{}},
+		{"tenant-a.s3-eu-west-1.amazonaws.com", endpoint{}},
+		{"tenant-a.s3.sts.eu-west-1.amazonaws.com", endpoint{}},
+		{"tenant-a.sts.eu-west-1.amazonaws.com", endpoint{}},
 
 		{"", endpoint{}},
 		{"amazonaws.com", endpoint{}},
@@ -99,8 +146,15 @@ func TestHostsOfTheSDK(t *testing.T) {
 					e, err = ecrpublic.NewDefaultEndpointResolverV2().ResolveEndpoint(t.Context(), ecrpublic.EndpointParameters{Region: r, UseDualStack: dual, UseFIPS: fips})
 					add(ServiceECRPublic, e, err)
 				}
+				for _, b := range []*string{nil, awssdk.String("tenant-a")} {
+					e, err = s3.NewDefaultEndpointResolverV2().ResolveEndpoint(t.Context(), s3.EndpointParameters{Region: r, UseDualStack: dual, UseFIPS: fips, Bucket: b})
+					add(ServiceS3, e, err)
+				}
 				for _, h := range hosts {
 					want := endpoint{service: h.service, partition: part.id, region: region}
+					if strings.HasPrefix(h.uri.Host, "tenant-a.") {
+						want.bucket = "tenant-a"
+					}
 					if got, ok := parseHost(h.uri.Host); !ok || got != want {
 						t.Errorf("%s: %q is %+v, %t; want %+v", name, h.uri.Host, got, ok, want)
 					}
@@ -115,6 +169,7 @@ func FuzzParseHost(f *testing.F) {
 	f.Add("sts.eu-west-1.amazonaws.com")
 	f.Add("123456789123.dkr-ecr.eu-west-1.on.aws")
 	f.Add("123456789123.dkr.ecr.eu-west-1.amazonaws.com.attacker.example")
+	f.Add("tenant-a.s3.dualstack.eu-west-1.amazonaws.com")
 	f.Fuzz(func(t *testing.T, host string) {
 		ep, ok := parseHost(host)
 		if !ok {
@@ -124,11 +179,12 @@ func FuzzParseHost(f *testing.F) {
 			return
 		}
 		part, known := partitionByID(ep.partition)
-		if !known || ep.service == "" || ep.region == "" || (ep.service == ServiceRegistry) != (ep.account != "") {
+		if !known || ep.service == "" || ep.region == "" || (ep.service == ServiceRegistry) != (ep.account != "") ||
+			!strings.HasPrefix(host, ep.bucket) || (ep.bucket != "" && ep.service != ServiceS3) {
 			t.Errorf("%q: %+v", host, ep)
 		}
 		for _, other := range []string{"x" + host, "x." + host, host + "x", host + ".", host + ".x", host + ":443"} {
-			if _, ok := parseHost(other); ok {
+			if got, ok := parseHost(other); ok && (ep.bucket == "" || got.bucket != "x"+ep.bucket) { // that is another bucket
 				t.Errorf("%q is accepted beside %q", other, host)
 			}
 		}

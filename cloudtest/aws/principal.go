@@ -3,6 +3,7 @@ package aws
 import (
 	"crypto/subtle"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -49,9 +50,9 @@ func (c *Cloud) authenticate(r *http.Request, body []byte, ep endpoint, now time
 	if err != nil {
 		return principal{}, signatureError(err)
 	}
-	who, secret, refusal := c.lookup(sig, ep, now)
-	if refusal != nil {
-		return principal{}, refusal
+	who, secret, err := c.lookup(sig, ep, now)
+	if err != nil {
+		return principal{}, refused(http.StatusForbidden, "InvalidClientTokenId", "The security token included in the request is invalid.").because(err.Error())
 	}
 	if sig.Service != ep.service {
 		return principal{}, refused(http.StatusForbidden, "SignatureDoesNotMatch", "Credential should be scoped to correct service: '"+ep.service+"'. ").
@@ -85,36 +86,42 @@ func signatureError(err error) *apiError {
 	}
 }
 
-// lookup finds whose key signed. It proves nothing yet.
-func (c *Cloud) lookup(sig sigv4.Signature, ep endpoint, now time.Time) (principal, string, *apiError) {
-	unknown := func(reason string) (principal, string, *apiError) {
-		return principal{}, "", refused(http.StatusForbidden, "InvalidClientTokenId", "The security token included in the request is invalid.").because(reason)
+// errKey and errSessionToken are why a signature is nobody's.
+var (
+	errKey          = errors.New("unknown access key")
+	errSessionToken = errors.New("wrong session token")
+)
+
+// lookup finds whose key signed. It proves nothing yet. The error wraps errKey or errSessionToken.
+func (c *Cloud) lookup(sig sigv4.Signature, ep endpoint, now time.Time) (principal, string, error) {
+	unknown := func(kind error, reason string) (principal, string, error) {
+		return principal{}, "", fmt.Errorf("%w: %s", kind, reason)
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if owner, ok := c.keys[sig.AccessKeyID]; ok {
 		a := c.accounts[owner.account]
 		if a == nil || a.users[owner.user] == nil || a.partition.id != ep.partition {
-			return unknown("the access key is of another partition")
+			return unknown(errKey, "the access key is of another partition")
 		}
 		if sig.SecurityToken != "" {
-			return unknown("a user's key was used with a session token")
+			return unknown(errSessionToken, "a user's key was used with a session token")
 		}
 		u := a.users[owner.user]
 		return principal{account: a.id, user: u.name, userID: u.id, userARN: u.arn}, owner.secret, nil
 	}
 	s, ok := c.sessions.get(sig.AccessKeyID)
-	if !ok {
-		return unknown("there is no such access key")
-	}
-	if subtle.ConstantTimeCompare([]byte(s.token), []byte(sig.SecurityToken)) != 1 {
-		return unknown("the session token is not the access key's")
-	}
-	if s.partition != ep.partition {
-		return unknown("the session is of another partition")
-	}
-	if c.roleOf(s) == nil && now.Before(s.expires) {
-		return unknown("the session's role was deleted")
+	switch {
+	case !ok:
+		return unknown(errKey, "there is no such access key")
+	case sig.SecurityToken == "":
+		return unknown(errKey, "the session token is missing")
+	case subtle.ConstantTimeCompare([]byte(s.token), []byte(sig.SecurityToken)) != 1:
+		return unknown(errSessionToken, "the session token is not the access key's")
+	case s.partition != ep.partition:
+		return unknown(errKey, "the session is of another partition")
+	case c.roleOf(s) == nil && now.Before(s.expires):
+		return unknown(errKey, "the session's role was deleted")
 	}
 	return principal{account: s.account, session: s}, s.secret, nil
 }

@@ -34,6 +34,8 @@ func (c *Cloud) ServeCall(w http.ResponseWriter, r *http.Request, call *journal.
 		c.serveRegistry(w, r, ep, call)
 	case ServicePublicRegistry:
 		c.servePublicRegistry(w, r, ep, call)
+	case ServiceS3:
+		c.serveS3(w, r, ep, call)
 	}
 }
 

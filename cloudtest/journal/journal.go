@@ -39,7 +39,7 @@ type Call struct {
 	Time time.Time `json:"time"`
 	// Host is the name the client asked for, without port.
 	Host string `json:"host"`
-	// Service is the service that answered: "sts", "ecr", "ecr-public", "registry", "public-registry", [ServiceHandler], [ServiceProxy].
+	// Service is the service that answered: "sts", "ecr", "ecr-public", "registry", "public-registry", "s3", [ServiceHandler], [ServiceProxy].
 	Service string `json:"service"`
 	// Operation is the service's name for what was asked ("AssumeRoleWithWebIdentity", "ecr:BatchGetImage"). It is empty when the service
 	// does not know what was asked, so that callers cannot invent names.

@@ -153,14 +153,14 @@ func parseConditions(path string, raw json.RawMessage) ([]condition, error) {
 func evaluated(key string) bool {
 	prefix, _, _ := strings.Cut(key, ":")
 	switch prefix {
-	case "aws", "sts", "ecr", "ecr-public":
+	case "aws", "sts", "ecr", "ecr-public", "s3":
 	default:
 		return true
 	}
 	switch key {
 	case "aws:currenttime", "aws:epochtime", "aws:federatedprovider", "aws:principalaccount", "aws:principalarn", "aws:principaltype",
 		"aws:requestedregion", "aws:securetransport", "aws:sourceidentity", "aws:tagkeys", "aws:tokenissuetime", "aws:userid", "aws:username",
-		"sts:externalid", "sts:rolesessionname", "sts:sourceidentity", "sts:transitivetagkeys":
+		"s3:delimiter", "s3:prefix", "sts:externalid", "sts:rolesessionname", "sts:sourceidentity", "sts:transitivetagkeys":
 		return true
 	}
 	return strings.HasPrefix(key, "aws:principaltag/") || strings.HasPrefix(key, "aws:requesttag/")

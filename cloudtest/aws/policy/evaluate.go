@@ -22,7 +22,7 @@ type Request struct {
 	Principal Principal
 	// Action is service:Operation.
 	Action string
-	// Resource is the ARN of what is acted on. Trust and resource policies do not look at it.
+	// Resource is the ARN of what is acted on. Trust policies and repositories' policies do not look at it.
 	Resource string
 	// Context holds the condition keys.
 	Context Context
@@ -103,8 +103,11 @@ func (s statement) concerns(kind Kind, r Request) (named, matched bool) {
 	if action == "" || !slices.ContainsFunc(s.actions, func(p string) bool { return glob(p, action) }) {
 		return false, false
 	}
-	if kind == Permissions {
-		return true, slices.ContainsFunc(s.resources, func(p string) bool { return r.Resource != "" && globARN(p, r.Resource) })
+	if kind.hasResources() && !slices.ContainsFunc(s.resources, func(p string) bool { return r.Resource != "" && globARN(p, r.Resource) }) {
+		return false, false
+	}
+	if !kind.hasPrincipals() {
+		return true, true
 	}
 	return s.principals.match(r.Principal, s.deny)
 }

@@ -1,5 +1,5 @@
 // Package policy reads and evaluates IAM policy documents: trust policies of roles, permission policies of roles, users and sessions, and
-// resource policies of repositories.
+// resource policies of repositories and buckets.
 //
 // Reading is strict. What this package does not understand (an unknown element, operator or variable) is an error that names where it is; it is
 // never skipped, because a skipped condition is a wider policy. Source: IAM User Guide, "Grammar of the IAM JSON policy language" and "IAM JSON
@@ -31,7 +31,13 @@ const (
 	Permissions
 	// Resource is a policy on a resource that is implied, as ECR's repository policies are: it has principals and no resources.
 	Resource
+	// Bucket is a policy on an S3 bucket: it has principals, and as resources the bucket and objects in it.
+	Bucket
 )
+
+// hasPrincipals and hasResources say which elements a document of the kind must have; the others it must not have.
+func (k Kind) hasPrincipals() bool { return k != Permissions }
+func (k Kind) hasResources() bool  { return k == Permissions || k == Bucket }
 
 // Error is a document that cannot be.
 type Error struct {
@@ -135,9 +141,10 @@ func Parse(kind Kind, data []byte) (Document, error) {
 
 func parseStatement(path string, kind Kind, raw json.RawMessage) (statement, error) {
 	allowed := []string{"Sid", "Effect", "Action", "Condition"}
-	if kind == Permissions {
+	if kind.hasResources() {
 		allowed = append(allowed, "Resource")
-	} else {
+	}
+	if kind.hasPrincipals() {
 		allowed = append(allowed, "Principal")
 	}
 	fields, err := object(path, raw, allowed...)
@@ -162,13 +169,15 @@ func parseStatement(path string, kind Kind, raw json.RawMessage) (statement, err
 	if s.actions, err = parseActions(path+".Action", kind, fields["Action"]); err != nil {
 		return statement{}, err
 	}
-	if kind == Permissions {
-		s.resources, err = parseResources(path+".Resource", fields["Resource"])
-	} else {
-		s.principals, err = parsePrincipals(path+".Principal", fields["Principal"])
+	if kind.hasResources() {
+		if s.resources, err = parseResources(path+".Resource", fields["Resource"]); err != nil {
+			return statement{}, err
+		}
 	}
-	if err != nil {
-		return statement{}, err
+	if kind.hasPrincipals() {
+		if s.principals, err = parsePrincipals(path+".Principal", fields["Principal"]); err != nil {
+			return statement{}, err
+		}
 	}
 	if raw, ok := fields["Condition"]; ok {
 		if s.conditions, err = parseConditions(path+".Condition", raw); err != nil {
@@ -197,6 +206,9 @@ func parseActions(path string, kind Kind, raw json.RawMessage) ([]string, error)
 		}
 		if kind == Trust && !strings.HasPrefix(strings.ToLower(a), "sts:") {
 			return nil, refuse(path, "%q: a trust policy allows actions of sts only", a)
+		}
+		if kind == Bucket && !strings.HasPrefix(strings.ToLower(a), "s3:") {
+			return nil, refuse(path, "%q: a bucket's policy is about actions of s3 only", a)
 		}
 		actions[i] = strings.ToLower(a)
 	}
@@ -279,6 +291,18 @@ func (d Document) CheckPartition(partition string) error {
 				if len(parts) == 3 && parts[0] == "arn" && !glob(parts[1], partition) {
 					return refuse(path+named.element, "%q is of another partition: write arn:%s:…", v, partition)
 				}
+			}
+		}
+	}
+	return nil
+}
+
+// CheckBucket refuses a document with a resource that is neither the bucket of that ARN nor an object in it, as S3 does. The error is an [*Error].
+func (d Document) CheckBucket(arn string) error {
+	for i, s := range d.statements {
+		for _, r := range s.resources {
+			if r != arn && !strings.HasPrefix(r, arn+"/") {
+				return refuse("Statement["+strconv.Itoa(i)+"].Resource", "%q is not of this bucket: write %s or %s/…", r, arn, arn)
 			}
 		}
 	}

@@ -68,6 +68,10 @@ func TestParseRefuses(t *testing.T) {
 		{"trust without principal", policy.Trust, wrap(`"Effect":"Allow","Action":"sts:AssumeRole"`), "Statement[0].Principal"},
 		{"trust for another service", policy.Trust, wrap(`"Effect":"Allow","Principal":"*","Action":"ecr:*"`), "Statement[0].Action"},
 		{"trust for everything", policy.Trust, wrap(`"Effect":"Allow","Principal":"*","Action":"*"`), "Statement[0].Action"},
+		{"bucket without principal", policy.Bucket, wrap(`"Effect":"Allow","Action":"s3:*","Resource":"*"`), "Statement[0].Principal"},
+		{"bucket without resource", policy.Bucket, wrap(`"Effect":"Allow","Principal":"*","Action":"s3:*"`), "Statement[0].Resource"},
+		{"bucket of another service", policy.Bucket, wrap(`"Effect":"Allow","Principal":"*","Action":"ecr:*","Resource":"*"`), "Statement[0].Action"},
+		{"S3's key that is not evaluated", policy.Permissions, wrap(allowAll + `,"Condition":{"StringNotEquals":{"s3:ExistingObjectTag/a":"b"}}`), "Statement[0].Condition.StringNotEquals.s3:ExistingObjectTag/a"},
 		{"NotPrincipal", policy.Trust, wrap(`"Effect":"Allow","NotPrincipal":"*","Action":"sts:AssumeRole"`), "Statement[0]"},
 		{"principal of unknown type", policy.Trust, wrap(`"Effect":"Allow","Principal":{"Everyone":"*"},"Action":"sts:AssumeRole"`), "Statement[0].Principal"},
 		{"no principal at all", policy.Trust, wrap(`"Effect":"Allow","Principal":{},"Action":"sts:AssumeRole"`), "Statement[0].Principal"},
@@ -288,6 +292,38 @@ func TestZeroValuesGrantNothing(t *testing.T) {
 	}
 	if got := policy.EvaluateAll(nil, policy.Request{Action: "ecr:BatchGetImage", Resource: repo}); got.Effect != policy.NoMatch {
 		t.Errorf("no documents: %s", got.Effect)
+	}
+}
+
+// TestBucketPolicies: such a policy asks for principal and resource both.
+func TestBucketPolicies(t *testing.T) {
+	const object = "arn:aws:s3:::my-bucket/a"
+	doc, err := policy.Parse(policy.Bucket, []byte(wrap(`"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::123456789123:role/a"},"Action":"s3:GetObject","Resource":"arn:aws:s3:::my-bucket/*"`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := func(name string) policy.Principal {
+		return policy.Principal{Account: "123456789123", ARNs: []string{"arn:aws:iam::123456789123:role/" + name}}
+	}
+	for name, tt := range map[string]struct {
+		request policy.Request
+		want    policy.Effect
+	}{
+		"both":             {policy.Request{Principal: role("a"), Action: "s3:GetObject", Resource: object}, policy.Allow},
+		"another role":     {policy.Request{Principal: role("b"), Action: "s3:GetObject", Resource: object}, policy.NoMatch},
+		"the bucket":       {policy.Request{Principal: role("a"), Action: "s3:GetObject", Resource: "arn:aws:s3:::my-bucket"}, policy.NoMatch},
+		"another bucket":   {policy.Request{Principal: role("a"), Action: "s3:GetObject", Resource: "arn:aws:s3:::my-bucketb/a"}, policy.NoMatch},
+		"another action":   {policy.Request{Principal: role("a"), Action: "s3:PutObject", Resource: object}, policy.NoMatch},
+		"without resource": {policy.Request{Principal: role("a"), Action: "s3:GetObject"}, policy.NoMatch},
+	} {
+		if got := doc.Evaluate(tt.request); got.Effect != tt.want {
+			t.Errorf("%s: %s (%s), want %s", name, got.Effect, got.Reason, tt.want)
+		}
+	}
+	for bucket, want := range map[string]bool{"my-bucket": true, "my-bucke": false, "my-bucketb": false} {
+		if err := doc.CheckBucket("arn:aws:s3:::" + bucket); (err == nil) != want {
+			t.Errorf("policy of %s: %v", bucket, err)
+		}
 	}
 }
 

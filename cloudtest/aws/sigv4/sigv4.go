@@ -1,5 +1,6 @@
 // Package sigv4 verifies AWS Signature Version 4 on incoming requests, in the Authorization header and in presigned queries. It is written from
-// the documented algorithm and shares no code with any SDK, so that it checks signers rather than agreeing with them.
+// the documented algorithm and shares no code with any SDK, so that it checks signers rather than agreeing with them. S3 has rules of its own for
+// paths, lives and contents: [Signature.VerifyS3].
 //
 // Source: AWS General Reference / IAM User Guide, "Create a signed AWS API request" and "Elements of an AWS API request signature".
 package sigv4
@@ -30,6 +31,9 @@ const (
 
 	// maxExpires is the longest life that a presigned request may name.
 	maxExpires = 7 * 24 * time.Hour
+
+	// serviceS3 is the service in the credential scope of requests to S3.
+	serviceS3 = "s3"
 )
 
 // Kinds of refusal. [Parse] and [Signature.Verify] return an [*Error] that wraps exactly one.
@@ -88,7 +92,7 @@ type Signature struct {
 	SecurityToken string
 	// Presigned is set if the signature is in the query.
 	Presigned bool
-	// Expires is how long a presigned request is good for: what it says, and fifteen minutes at most, which is where every service but S3 ends it.
+	// Expires is how long a presigned request is good for: what it says, and for every service but S3 fifteen minutes at most.
 	// Source: aws-iam-authenticator, pkg/token ("presigned STS urls are valid for 15 minutes after timestamp in x-amz-date").
 	Expires time.Duration
 
@@ -194,14 +198,22 @@ func parsePresigned(pairs []pair) (Signature, error) {
 	if s.Time, err = time.Parse(timeForm, params["X-Amz-Date"]); err != nil {
 		return Signature{}, incomplete("X-Amz-Date must be in ISO-8601 'basic format'.")
 	}
-	if e, ok := params["X-Amz-Expires"]; ok {
-		seconds, err := strconv.Atoi(e)
-		if err != nil || seconds < 0 || time.Duration(seconds) > maxExpires/time.Second {
-			return Signature{}, incomplete("X-Amz-Expires must be a number of seconds, at most 604800.")
-		}
+	if err := s.fill(params["X-Amz-Credential"], params["X-Amz-SignedHeaders"], params["X-Amz-Signature"]); err != nil {
+		return Signature{}, err
+	}
+	e, ok := params["X-Amz-Expires"]
+	switch seconds, err := strconv.Atoi(e); {
+	case !ok && s.Service == serviceS3:
+		return Signature{}, incomplete("AWS query-string parameters must include 'X-Amz-Expires'.")
+	case !ok:
+	case err != nil || seconds < 0 || time.Duration(seconds) > maxExpires/time.Second:
+		return Signature{}, incomplete("X-Amz-Expires must be a number of seconds, at most 604800.")
+	case s.Service == serviceS3:
+		s.Expires = time.Duration(seconds) * time.Second
+	default:
 		s.Expires = min(s.Expires, time.Duration(seconds)*time.Second)
 	}
-	return s, s.fill(params["X-Amz-Credential"], params["X-Amz-SignedHeaders"], params["X-Amz-Signature"])
+	return s, nil
 }
 
 // fill sets what both forms of a signature share.
@@ -234,6 +246,15 @@ func (s Signature) Verify(r *http.Request, body []byte, secret string, now time.
 	if err := s.checkTime(now); err != nil {
 		return err
 	}
+	hash := sum(body)
+	if claimed := r.Header.Get("X-Amz-Content-Sha256"); claimed != "" && claimed != hash {
+		return mismatch("x-amz-content-sha256 is not the body's")
+	}
+	return s.verify(r, canonicalPath(r.URL), hash, secret)
+}
+
+// verify checks the signature itself, over a path and a payload hash in their canonical forms.
+func (s Signature) verify(r *http.Request, path, payloadHash, secret string) error {
 	if !slices.Contains(s.SignedHeaders, "host") {
 		return mismatch("the host is not among the signed headers")
 	}
@@ -243,19 +264,19 @@ func (s Signature) Verify(r *http.Request, body []byte, secret string, now time.
 			return mismatch("header %s is not signed", lower)
 		}
 	}
-	sum := sha256.Sum256(body)
-	hash := hex.EncodeToString(sum[:])
-	if claimed := r.Header.Get("X-Amz-Content-Sha256"); claimed != "" && claimed != hash {
-		return mismatch("x-amz-content-sha256 is not the body's")
-	}
-	canonical, err := s.canonicalRequest(r, hash)
+	canonical, err := s.canonicalRequest(r, path, payloadHash)
 	if err != nil {
 		return err
 	}
-	if !hmac.Equal(s.signature, s.sign(secret, canonical)) {
+	if !hmac.Equal(s.signature, s.sign(secret, algorithm, sum([]byte(canonical)))) {
 		return mismatch("another secret, or another request than was signed")
 	}
 	return nil
+}
+
+func sum(data []byte) string {
+	h := sha256.Sum256(data)
+	return hex.EncodeToString(h[:])
 }
 
 func (s Signature) checkTime(now time.Time) error {
@@ -274,8 +295,8 @@ func (s Signature) checkTime(now time.Time) error {
 	return nil
 }
 
-// sign derives the signing key and signs the string to sign.
-func (s Signature) sign(secret, canonical string) []byte {
+// sign derives the signing key and signs a string that begins with kind, time and scope and goes on with rest.
+func (s Signature) sign(secret, kind string, rest ...string) []byte {
 	mac := func(key []byte, data string) []byte {
 		h := hmac.New(sha256.New, key)
 		h.Write([]byte(data))
@@ -285,14 +306,13 @@ func (s Signature) sign(secret, canonical string) []byte {
 	for _, part := range []string{s.Date, s.Region, s.Service, terminator} {
 		key = mac(key, part)
 	}
-	sum := sha256.Sum256([]byte(canonical))
 	scope := strings.Join([]string{s.Date, s.Region, s.Service, terminator}, "/")
-	return mac(key, strings.Join([]string{algorithm, s.Time.Format(timeForm), scope, hex.EncodeToString(sum[:])}, "\n"))
+	return mac(key, strings.Join(append([]string{kind, s.Time.Format(timeForm), scope}, rest...), "\n"))
 }
 
-func (s Signature) canonicalRequest(r *http.Request, payloadHash string) (string, error) {
+func (s Signature) canonicalRequest(r *http.Request, path, payloadHash string) (string, error) {
 	var b strings.Builder
-	b.WriteString(r.Method + "\n" + canonicalPath(r.URL) + "\n" + s.query + "\n")
+	b.WriteString(r.Method + "\n" + path + "\n" + s.query + "\n")
 	for _, name := range s.SignedHeaders {
 		var values []string
 		switch name {

@@ -1,0 +1,148 @@
+package aws
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxKey bounds an object's key, in bytes. Source: Amazon S3 User Guide, "Naming Amazon S3 objects".
+const maxKey = 1024
+
+// s3Operation is a kind of request to S3 and the permission that it takes. Sources: Amazon S3 API Reference, "Actions"; Service Authorization Reference,
+// "Actions, resources, and condition keys for Amazon S3". What is not listed, S3's other operations among it, is not allowed.
+type s3Operation struct {
+	name     string
+	action   string // without the service prefix
+	method   string
+	onObject bool
+	marker   string   // the query parameter that selects the operation; empty: none
+	params   []string // further query parameters that it may have
+}
+
+const (
+	opGetObject         = "GetObject"
+	opHeadObject        = "HeadObject"
+	opHeadBucket        = "HeadBucket"
+	opGetBucketLocation = "GetBucketLocation"
+	opListObjects       = "ListObjects"
+	opListObjectsV2     = "ListObjectsV2"
+	actionListBucket    = "ListBucket"
+	actionPutObject     = "PutObject"
+)
+
+func s3Operations() []s3Operation {
+	const get, head, put, post, del = http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost, http.MethodDelete
+	listing := []string{"prefix", "delimiter", "max-keys", "encoding-type"}
+	return []s3Operation{
+		{opHeadBucket, actionListBucket, head, false, "", nil},
+		{opGetBucketLocation, "GetBucketLocation", get, false, "location", nil},
+		{opListObjectsV2, actionListBucket, get, false, "list-type", append(listing, "continuation-token", "start-after", "fetch-owner")},
+		{opListObjects, actionListBucket, get, false, "", append(listing, "marker")},
+		{opGetObject, "GetObject", get, true, "", nil},
+		{opHeadObject, "GetObject", head, true, "", nil},
+		{"PutObject", actionPutObject, put, true, "", nil},
+		{"DeleteObject", "DeleteObject", del, true, "", nil},
+		{"CreateMultipartUpload", actionPutObject, post, true, "uploads", nil},
+		{"UploadPart", actionPutObject, put, true, "uploadId", []string{"partNumber"}},
+		{"CompleteMultipartUpload", actionPutObject, post, true, "uploadId", nil},
+		{"AbortMultipartUpload", "AbortMultipartUpload", del, true, "uploadId", nil},
+		{"ListParts", "ListMultipartUploadParts", get, true, "uploadId", []string{"max-parts", "part-number-marker", "encoding-type"}},
+	}
+}
+
+// s3Request is what a request asks of which bucket and object.
+type s3Request struct {
+	s3Operation
+
+	bucket, key string
+}
+
+// readS3Request reads a request to a host that has the bucket in it, or not (bucket is empty). The bucket is set even if the rest is refused.
+func readS3Request(r *http.Request, bucket string) (s3Request, *apiError) {
+	req := s3Request{bucket: bucket, key: strings.TrimPrefix(r.URL.Path, "/")}
+	if bucket == "" {
+		req.bucket, req.key, _ = strings.Cut(req.key, "/")
+	}
+	// Two readings of one path would be two objects: the handler that is handed in must see the object that was judged. S3 itself takes keys with
+	// empty or dotted segments; they are refused here because servers in front of a store tidy them away.
+	if !strings.HasPrefix(r.URL.Path, "/") || (req.bucket == "" && req.key != "") || strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f") || !plainKey(req.key) {
+		return req, refused(http.StatusBadRequest, "InvalidURI", "Couldn't parse the specified URI.")
+	}
+	if len(req.key) > maxKey {
+		return req, refused(http.StatusBadRequest, "KeyTooLongError", "Your key is too long")
+	}
+	if req.bucket != "" && !isBucketName(req.bucket) {
+		return req, refused(http.StatusBadRequest, "InvalidBucketName", "The specified bucket is not valid.")
+	}
+	query := r.URL.Query()
+	for _, values := range query {
+		if len(values) > 1 {
+			return req, refused(http.StatusBadRequest, "InvalidArgument", "A query parameter stands twice.")
+		}
+	}
+	for _, op := range s3Operations() {
+		if req.bucket != "" && op.is(r.Method, req.key != "", query) {
+			req.s3Operation = op
+			if r.ContentLength < 0 && r.Header.Get("X-Amz-Decoded-Content-Length") == "" {
+				return req, refused(http.StatusLengthRequired, "MissingContentLength", "You must provide the Content-Length HTTP header.")
+			}
+			return req, checkS3Headers(r.Header)
+		}
+	}
+	return req, refused(http.StatusNotImplemented, "NotImplemented", "A header you provided implies functionality that is not implemented").
+		because("the local cloud has no such operation of S3, or not with these parameters")
+}
+
+func plainKey(key string) bool {
+	if key == "" {
+		return true
+	}
+	segments := strings.Split(strings.TrimSuffix(key, "/"), "/") // a folder's marker ends with a slash
+	bad := slices.ContainsFunc(segments, func(s string) bool { return s == "" || s == "." || s == ".." })
+	return !bad && utf8.ValidString(key) && !strings.ContainsRune(key, 0)
+}
+
+// is says whether a request is of this operation: nothing in its query asks for more.
+func (o s3Operation) is(method string, onObject bool, query url.Values) bool {
+	if method != o.method || onObject != o.onObject || (o.marker != "" && !query.Has(o.marker)) {
+		return false
+	}
+	for name := range query {
+		if name != o.marker && name != "x-id" && !slices.Contains(o.params, name) && !slices.Contains(signatureParams(), name) {
+			return false
+		}
+	}
+	return true
+}
+
+// signatureParams are the query parameters of a presigned request. Of the headers that S3 takes as parameters too, only those without effect are here.
+func signatureParams() []string {
+	return []string{
+		"X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-SignedHeaders", "X-Amz-Signature", "X-Amz-Security-Token",
+		"X-Amz-Checksum-Mode", "x-amz-checksum-mode",
+	}
+}
+
+// checkS3Headers refuses headers that change what a request does: copies, access lists, tags, locks, other people's keys.
+func checkS3Headers(h http.Header) *apiError {
+	for name := range h {
+		lower := strings.ToLower(name)
+		if !strings.HasPrefix(lower, "x-amz-") || strings.HasPrefix(lower, "x-amz-meta-") {
+			continue
+		}
+		switch lower {
+		case "x-amz-date", "x-amz-content-sha256", "x-amz-security-token", "x-amz-user-agent", "x-amz-expected-bucket-owner", "x-amz-storage-class",
+			"x-amz-trailer", "x-amz-decoded-content-length", "x-amz-sdk-checksum-algorithm", "x-amz-checksum-algorithm", "x-amz-checksum-mode",
+			"x-amz-checksum-type":
+		default:
+			if !slices.Contains(checksumHeaders(), lower) {
+				return refused(http.StatusNotImplemented, "NotImplemented", "A header you provided implies functionality that is not implemented").
+					with("Header", lower)
+			}
+		}
+	}
+	return nil
+}

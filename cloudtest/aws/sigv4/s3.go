@@ -1,0 +1,70 @@
+package sigv4
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"time"
+)
+
+// What X-Amz-Content-Sha256 may say instead of a hash. Source: Amazon S3 API Reference, "Authenticating Requests: Using the Authorization Header".
+const (
+	unsignedPayload   = "UNSIGNED-PAYLOAD"
+	unsignedTrailer   = "STREAMING-UNSIGNED-PAYLOAD-TRAILER"
+	signedChunks      = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"
+	signedWithTrailer = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER"
+)
+
+// ContentError is a request to S3 whose signature is right, and whose content is not what it says.
+type ContentError struct {
+	// Code is S3's code.
+	Code string
+	// Message is S3's wording. It repeats nothing of the content.
+	Message string
+}
+
+// Error returns code and message.
+func (e *ContentError) Error() string { return e.Code + ": " + e.Message }
+
+func hashForm() *regexp.Regexp { return regexp.MustCompile(`\A[0-9a-f]{64}\z`) }
+
+// VerifyS3 is [Signature.Verify] by the rules of S3: the path is signed as it is, and the content may be left out of the signature, or come in chunks
+// with signatures of their own. It returns the content without the chunks' framing, and what followed it as trailers. A presigned request leaves its
+// content out. The error is an [*Error] or a [*ContentError].
+func (s Signature) VerifyS3(r *http.Request, body []byte, secret string, now time.Time) (content []byte, trailer http.Header, err error) {
+	if err := s.checkTime(now); err != nil {
+		return nil, nil, err
+	}
+	claimed := r.Header.Get("X-Amz-Content-Sha256")
+	if claimed == "" && s.Presigned {
+		claimed = unsignedPayload
+	}
+	switch {
+	case claimed == "":
+		return nil, nil, &ContentError{"InvalidRequest", "Missing required header for this request: x-amz-content-sha256"}
+	case claimed == unsignedPayload, claimed == unsignedTrailer, claimed == signedChunks, claimed == signedWithTrailer, hashForm().MatchString(claimed):
+	default:
+		return nil, nil, &ContentError{"InvalidArgument", fmt.Sprintf(
+			"x-amz-content-sha256 must be %s, %s, %s, %s or a valid sha256 value.", unsignedPayload, unsignedTrailer, signedChunks, signedWithTrailer)}
+	}
+	if err := s.verify(r, encode(r.URL.Path, true), claimed, secret); err != nil {
+		return nil, nil, err
+	}
+	c := chunks{rest: body, declared: r.Header.Get("X-Amz-Decoded-Content-Length")}
+	switch claimed {
+	case unsignedPayload:
+		return body, nil, nil
+	case unsignedTrailer:
+		c.trailers = trailerNames(r)
+	case signedChunks:
+		c.signer, c.previous = s.chunkSigner(secret), s.signature
+	case signedWithTrailer:
+		c.signer, c.previous, c.trailers = s.chunkSigner(secret), s.signature, trailerNames(r)
+	default:
+		if sum(body) != claimed {
+			return nil, nil, &ContentError{"XAmzContentSHA256Mismatch", "The provided 'x-amz-content-sha256' header does not match what was computed."}
+		}
+		return body, nil, nil
+	}
+	return c.read()
+}
