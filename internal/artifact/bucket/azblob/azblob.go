@@ -24,7 +24,7 @@ type Options struct {
 	Container string
 	// Endpoint is the host[:port] of the storage account. Required.
 	Endpoint string
-	// Credential gives bearer tokens; it is asked at each request. Nil: the container is read without one.
+	// Credential gives bearer tokens; it is asked again when one ends. Nil: the container is read without one.
 	Credential azcore.TokenCredential
 	// Transport carries the requests: TLS, proxy, the check of dialled addresses. Required.
 	Transport http.RoundTripper

@@ -44,12 +44,14 @@ func New(ctx context.Context, opts Options) (bucket.Storage, error) {
 	case opts.Transport == nil:
 		return nil, errors.New("gcs: Options.Transport is required")
 	}
-	http := bucket.NewClient(opts.Transport, false)
+	own := bucket.NewClient(opts.Transport, false)
 	if opts.Tokens != nil {
-		http.Transport = &bearer{tokens: opts.Tokens, next: http.Transport}
+		own.Transport = &bearer{tokens: opts.Tokens, next: own.Transport}
 	}
 	client, err := storage.NewClient(ctx,
-		option.WithHTTPClient(http), // and with it no search for credentials
+		option.WithHTTPClient(own),
+		// Without it, the client looks for credentials in files and at the metadata server, although it has no use for them.
+		option.WithoutAuthentication(),
 		option.WithEndpoint((&url.URL{Scheme: "https", Host: opts.Endpoint, Path: "/storage/v1/"}).String()),
 		option.WithTelemetryDisabled(),
 		storage.WithJSONReads(),

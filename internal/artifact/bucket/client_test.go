@@ -1,0 +1,258 @@
+package bucket_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/bucket"
+)
+
+// asked makes one request of a client whose service answers with the handlers in turn, the last one again and again.
+func asked(t *testing.T, ctx context.Context, answers ...http.HandlerFunc) (body string, requests int, err error) {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := answers[min(requests, len(answers)-1)]
+		requests++
+		answer(w, r)
+	}))
+	defer server.Close()
+	body, err = get(ctx, bucket.NewClient(server.Client().Transport, false), server.URL)
+	return body, requests, err
+}
+
+func get(ctx context.Context, client *http.Client, address string) (body string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", bucket.Explain(ctx, "the-endpoint", err)
+	}
+	defer resp.Body.Close()
+	read, err := io.ReadAll(resp.Body)
+	return string(read), err
+}
+
+func status(code int, body string, headers ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i < len(headers); i += 2 {
+			w.Header().Set(headers[i], headers[i+1])
+		}
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+func TestRefusalsMeanTheSameWithEveryService(t *testing.T) {
+	const secret = "the-secret-in-the-body"
+	s3 := func(code string) string {
+		return `<?xml version="1.0"?><Error><Code>` + code + `</Code><Message>` + secret + `</Message></Error>`
+	}
+	gcs := func(reason string) string {
+		return `{"error":{"code":403,"message":"` + secret + `","errors":[{"reason":"` + reason + `","message":"` + secret + `"}]}}`
+	}
+	for name, test := range map[string]struct {
+		answer   http.HandlerFunc
+		content  bool
+		code     bucket.Code
+		text     string
+		requests int
+	}{
+		"S3: no bucket":         {status(404, s3("NoSuchBucket")), false, bucket.CodeNotFound, "spec.bucketName: endpoint", 1},
+		"S3: denied":            {status(403, s3("AccessDenied")), false, bucket.CodeForbidden, "grant this identity", 1},
+		"S3: unknown key":       {status(403, s3("InvalidAccessKeyId")), false, bucket.CodeUnauthorized, "InvalidAccessKeyId", 1},
+		"S3: wrong secret":      {status(403, s3("SignatureDoesNotMatch")), false, bucket.CodeUnauthorized, "credential", 1},
+		"S3: expired":           {status(400, s3("ExpiredToken")), false, bucket.CodeUnauthorized, "expired", 1},
+		"S3: clock":             {status(403, s3("RequestTimeTooSkewed")), false, bucket.CodeUnauthorized, "clock", 1},
+		"S3: slow down":         {status(503, s3("SlowDown")), false, bucket.CodeThrottled, "SlowDown", 3},
+		"S3: other region":      {status(301, s3("PermanentRedirect"), "x-amz-bucket-region", "eu-north-1", "Location", "https://evil.example"), false, bucket.CodeProtocol, "set it to eu-north-1", 1},
+		"S3: region of a liar":  {status(301, s3("PermanentRedirect"), "x-amz-bucket-region", secret+" <b>"), false, bucket.CodeProtocol, "spec.region to the bucket's region", 1},
+		"S3: object gone":       {status(404, s3("NoSuchKey")), true, bucket.CodeChanged, "changed since it was listed", 1},
+		"S3: object changed":    {status(412, s3("PreconditionFailed")), true, bucket.CodeChanged, "changed since it was listed", 1},
+		"S3: archived":          {status(403, s3("InvalidObjectState")), true, bucket.CodeForbidden, "restore", 1},
+		"Azure: no container":   {status(404, secret, "x-ms-error-code", "ContainerNotFound"), false, bucket.CodeNotFound, "ContainerNotFound", 1},
+		"Azure: no role":        {status(403, secret, "x-ms-error-code", "AuthorizationPermissionMismatch"), false, bucket.CodeForbidden, "grant", 1},
+		"Azure: bad token":      {status(401, secret, "x-ms-error-code", "InvalidAuthenticationInfo"), false, bucket.CodeUnauthorized, "credential", 1},
+		"Azure: no public":      {status(409, secret, "x-ms-error-code", "PublicAccessNotPermitted"), false, bucket.CodeForbidden, "grant", 1},
+		"Azure: busy":           {status(503, secret, "x-ms-error-code", "ServerBusy"), false, bucket.CodeThrottled, "ServerBusy", 3},
+		"Azure: changed":        {status(412, secret, "x-ms-error-code", "ConditionNotMet"), true, bucket.CodeChanged, "changed", 1},
+		"GCS: no bucket":        {status(404, gcs("notFound")), false, bucket.CodeNotFound, "create the bucket", 1},
+		"GCS: object gone":      {status(404, gcs("notFound")), true, bucket.CodeChanged, "changed", 1},
+		"GCS: forbidden":        {status(403, gcs("forbidden")), false, bucket.CodeForbidden, "grant", 1},
+		"GCS: anonymous":        {status(401, gcs("required")), false, bucket.CodeUnauthorized, "credential", 1},
+		"GCS: throttled":        {status(429, gcs("rateLimitExceeded")), false, bucket.CodeThrottled, "rateLimitExceeded", 3},
+		"unknown word":          {status(403, s3(secret)), false, bucket.CodeForbidden, "HTTP 403 Forbidden; grant", 1},
+		"HTML":                  {status(200+203, "<html>"+secret), false, bucket.CodeForbidden, "HTTP 403", 1},
+		"nothing":               {status(401, ""), false, bucket.CodeUnauthorized, "HTTP 401", 1},
+		"teapot":                {status(418, secret), false, bucket.CodeProtocol, "HTTP 418", 1},
+		"no content":            {status(204, ""), false, bucket.CodeProtocol, "HTTP 204", 1},
+		"part of the content":   {status(206, secret), true, bucket.CodeProtocol, "HTTP 206", 1},
+		"redirect":              {status(302, "", "Location", "https://evil.example/"), false, bucket.CodeProtocol, "redirects are not followed", 1},
+		"500":                   {status(500, secret), false, bucket.CodeServer, "HTTP 500", 3},
+		"502":                   {status(502, secret), true, bucket.CodeServer, "HTTP 502", 3},
+		"500 with a pause":      {status(500, secret, "Retry-After", "7"), false, bucket.CodeServer, "HTTP 500", 1},
+		"throttled with pause":  {status(429, secret, "Retry-After", "7"), false, bucket.CodeThrottled, "HTTP 429", 1},
+		"connection that drops": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, false, bucket.CodeUnreachable, "no answer", 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			if test.content {
+				ctx = bucket.Content(ctx)
+			}
+			_, requests, err := asked(t, ctx, test.answer)
+			if bucket.CodeOf(err) != test.code || !strings.Contains(err.Error(), test.text) {
+				t.Errorf("%v, want %s with %q", err, test.code, test.text)
+			}
+			if strings.Contains(err.Error(), secret) {
+				t.Errorf("%v holds the answer's body", err)
+			}
+			if requests != test.requests {
+				t.Errorf("%d requests, want %d", requests, test.requests)
+			}
+			e, _ := errors.AsType[*bucket.Error](err)
+			if want := strings.Contains(name, "pause"); want != (e.RetryAfter == 7*time.Second) {
+				t.Errorf("pause %s", e.RetryAfter)
+			}
+			if e.Temporary() != (test.code == bucket.CodeThrottled || test.code == bucket.CodeServer || test.code == bucket.CodeUnreachable || test.code == bucket.CodeChanged) {
+				t.Errorf("temporary: %t", e.Temporary())
+			}
+		})
+	}
+}
+
+func TestPassingFailureIsTriedAgain(t *testing.T) {
+	body, requests, err := asked(t, t.Context(), status(503, ""), status(500, ""), status(200, "at last"))
+	if body != "at last" || requests != 3 || err != nil {
+		t.Errorf("%q after %d, %v", body, requests, err)
+	}
+}
+
+func TestRetryAfterIsBounded(t *testing.T) {
+	for header, want := range map[string]time.Duration{
+		"": 0, "5": 5 * time.Second, "0": 0, "-5": 0, "999999999": time.Hour, "soon": 0,
+		"Wed, 21 Oct 2015 07:28:00 GMT": 0, "Wed, 21 Oct 2099 07:28:00 GMT": time.Hour,
+	} {
+		_, _, err := asked(t, t.Context(), status(429, "", "Retry-After", header))
+		if e, _ := errors.AsType[*bucket.Error](err); e.RetryAfter != want {
+			t.Errorf("%q: %s, want %s", header, e.RetryAfter, want)
+		}
+	}
+}
+
+func TestPagesAreBoundedAndContentIsNot(t *testing.T) {
+	endless := func(w http.ResponseWriter, _ *http.Request) {
+		page := make([]byte, 1<<20)
+		for range 20 {
+			if _, err := w.Write(page); err != nil {
+				return
+			}
+		}
+	}
+	if body, _, err := asked(t, t.Context(), endless); bucket.CodeOf(err) != bucket.CodeTooLarge || len(body) != 16<<20 {
+		t.Errorf("%d bytes, %v", len(body), err)
+	}
+	if body, _, err := asked(t, bucket.Content(t.Context()), endless); err != nil || len(body) != 20<<20 {
+		t.Errorf("%d bytes, %v", len(body), err)
+	}
+}
+
+func TestContentIsNotDecoded(t *testing.T) {
+	_, _, err := asked(t, t.Context(), func(w http.ResponseWriter, r *http.Request) {
+		if got := r.Header.Get("Accept-Encoding"); got != "identity" {
+			t.Errorf("Accept-Encoding %q", got)
+		}
+		w.WriteHeader(http.StatusOK)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRequestsThatMustNotLeave(t *testing.T) {
+	touched := false
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { touched = true }))
+	defer server.Close()
+	if _, err := get(t.Context(), bucket.NewClient(server.Client().Transport, false), server.URL); bucket.CodeOf(err) != bucket.CodeProtocol || touched {
+		t.Errorf("plain http: %v, touched %t", err, touched)
+	}
+	if _, err := get(t.Context(), bucket.NewClient(server.Client().Transport, true), server.URL); err != nil || !touched {
+		t.Errorf("plain http, insecure: %v, touched %t", err, touched)
+	}
+	touched = false
+	resp, err := bucket.NewClient(server.Client().Transport, true).Post(server.URL, "text/plain", strings.NewReader("x"))
+	if err == nil {
+		resp.Body.Close()
+	}
+	if bucket.CodeOf(err) != bucket.CodeProtocol || touched {
+		t.Errorf("writing: %v, touched %t", err, touched)
+	}
+}
+
+type dial func() error
+
+func (d dial) RoundTrip(*http.Request) (*http.Response, error) { return nil, d() }
+
+func TestConnectionsThatFail(t *testing.T) {
+	refusal := errors.New("address 10.1.2.3 is refused")
+	for name, test := range map[string]struct {
+		err      error
+		text     string
+		requests int
+	}{
+		"refused":      {&net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 1, 2, 3)}, Err: errors.New("connection refused")}, "dial: connection refused", 3},
+		"no name":      {&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "x.example", Server: "10.1.2.3:53", IsNotFound: true}}, "lookup x.example: no such host", 1},
+		"proxy":        {&net.OpError{Op: "proxyconnect", Err: &net.OpError{Op: "dial", Err: errors.New("connection refused")}}, "the proxy cannot be reached", 3},
+		"authority":    {&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, "spec.certSecretRef", 1},
+		"no TLS":       {errors.New("http: server gave HTTP response to HTTPS client"), "spec.insecure", 1},
+		"control text": {&url.Error{Op: "Get", URL: "https://x/?sig=abc", Err: errors.New("bad\nthing " + strings.Repeat("x", 1000))}, "bad thing", 1},
+		"guard":        {&net.OpError{Op: "dial", Err: refusal}, "", 3},
+	} {
+		requests := 0
+		client := bucket.NewClient(dial(func() error { requests++; return test.err }), false)
+		_, err := get(t.Context(), client, "https://endpoint.example/")
+		if bucket.CodeOf(err) != bucket.CodeUnreachable || !strings.Contains(err.Error(), test.text) || requests != test.requests {
+			t.Errorf("%s: %v after %d", name, err, requests)
+		}
+		if !errors.Is(err, test.err) {
+			t.Errorf("%s: the cause is lost", name)
+		}
+		if text := err.Error(); name != "guard" && strings.Contains(text, "10.1.2.3") || strings.ContainsAny(text, "\n") || len(text) > 500 || strings.Contains(text, "sig=") {
+			t.Errorf("%s: %q", name, text)
+		}
+	}
+}
+
+func TestContextEndsTheRetries(t *testing.T) {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 150*time.Millisecond, errors.New("enough"))
+	defer cancel()
+	begun := time.Now()
+	client := bucket.NewClient(dial(func() error { return io.ErrUnexpectedEOF }), false)
+	_, err := get(ctx, client, "https://endpoint.example/")
+	if took := time.Since(begun); took > time.Second || bucket.CodeOf(err) != bucket.CodeUnreachable || !strings.Contains(err.Error(), "enough") {
+		t.Errorf("%v after %s", err, took)
+	}
+}
+
+func TestCredentialErrorsPassThrough(t *testing.T) {
+	cause := errors.New("the role's trust policy does not name the account")
+	if err := bucket.Explain(t.Context(), "host", errors.Join(errors.New("sdk noise"), &bucket.CredentialError{Err: cause})); err != cause { //nolint:errorlint // the very error
+		t.Error(err)
+	}
+	if err := bucket.Explain(t.Context(), "host", errors.New("a body with secrets")); bucket.CodeOf(err) != bucket.CodeProtocol || strings.Contains(err.Error(), "secrets") {
+		t.Error(err)
+	}
+	if err := bucket.Explain(t.Context(), "host", nil); err != nil {
+		t.Error(err)
+	}
+}
