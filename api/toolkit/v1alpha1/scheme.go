@@ -21,7 +21,11 @@ func GroupVersion() schema.GroupVersion {
 // already knows one of the kinds by another Go type.
 func AddToScheme(s *runtime.Scheme) error {
 	builder := runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
-		s.AddKnownTypes(GroupVersion(), &OCIRepository{}, &OCIRepositoryList{})
+		s.AddKnownTypes(GroupVersion(),
+			&Bucket{}, &BucketList{},
+			&ImageRepository{}, &ImageRepositoryList{},
+			&OCIRepository{}, &OCIRepositoryList{},
+		)
 		metav1.AddToGroupVersion(s, GroupVersion())
 		return nil
 	})
