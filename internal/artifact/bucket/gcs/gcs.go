@@ -54,7 +54,6 @@ func New(ctx context.Context, opts Options) (bucket.Storage, error) {
 		option.WithoutAuthentication(),
 		option.WithEndpoint((&url.URL{Scheme: "https", Host: opts.Endpoint, Path: "/storage/v1/"}).String()),
 		option.WithTelemetryDisabled(),
-		storage.WithJSONReads(),
 	)
 	if err != nil {
 		return nil, errors.New("gcs: the client cannot be made")
