@@ -3,6 +3,7 @@ package azure
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -140,7 +141,7 @@ type recorder struct {
 	http.RoundTripper
 
 	mu    sync.Mutex // never held during I/O
-	asked bool
+	asked string     // the method; empty when there was no request
 	got   answer
 	err   error
 }
@@ -156,7 +157,7 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.asked, r.got, r.err = true, got, err
+	r.asked, r.got, r.err = request.Method, got, err
 	if err != nil {
 		return nil, err
 	}
@@ -167,16 +168,18 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 func (r *recorder) failure(ctx context.Context, s source) (failure, aadsts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// Before it asks for a token, the SDK gets the authority's discovery document.
+	discovered := r.asked == http.MethodGet && !s.managed && r.got.status == http.StatusOK && json.Valid(r.got.body)
 	switch {
-	case r.err != nil || !r.asked && ctx.Err() != nil:
+	case r.err != nil || r.asked == "" && ctx.Err() != nil:
 		f := unanswered(ctx, r.err, s.where)
 		if s.managed {
 			// It is asked last: whoever comes here has configured nothing, or runs on a host with an identity.
 			f.fix = s.mend
 		}
 		return f, 0
-	case !r.asked:
-		return failure{where: s.where, code: auth.CodeIdentityInvalid, what: "no request could be made", fix: s.mend}, 0
+	case r.asked == "", discovered:
+		return failure{where: s.where, code: auth.CodeIdentityInvalid, what: "no token could be asked for", fix: s.mend}, 0
 	case r.got.status == http.StatusOK:
 		return invalid(s.where, errors.New("it is not the JSON of a token answer")), 0
 	case s.managed:

@@ -102,9 +102,9 @@ func registryAnswer(body []byte, field string, asked time.Time) (*Token, error) 
 	case life.End == nil:
 		return nil, errors.New("its " + field + " has no expiry (exp)")
 	}
-	ends := time.Unix(int64(min(*life.End, 1<<40)), 0)
+	ends := time.Unix(int64(max(0, min(*life.End, 1<<40))), 0)
 	if life.Begin != nil {
-		ends = asked.Add(time.Duration(min(*life.End-*life.Begin, maxLifetime.Seconds())) * time.Second)
+		ends = asked.Add(time.Duration(max(0, min(*life.End-*life.Begin, maxLifetime.Seconds()))) * time.Second)
 	}
 	if !ends.After(asked) {
 		return nil, errors.New("its " + field + " has already expired")

@@ -1,0 +1,417 @@
+package azure_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/azure"
+	"github.com/lanyard-dev/lanyard/auth/cache"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+)
+
+// environment is that of a program without any identity; set adds to it.
+func environment(t *testing.T, set map[string]string) {
+	t.Helper()
+	for _, entry := range os.Environ() {
+		name, _, _ := strings.Cut(entry, "=")
+		for _, prefix := range []string{"AZURE_", "IDENTITY_", "MSI_", "IMDS_"} {
+			if strings.HasPrefix(name, prefix) {
+				t.Setenv(name, "")
+			}
+		}
+	}
+	// Programs that could be asked are found first here, and leave a trace.
+	programs := t.TempDir()
+	for _, name := range []string{"az", "azd", "pwsh", "powershell"} {
+		must(t, os.WriteFile(filepath.Join(programs, name), []byte("#!/bin/sh\ntouch "+filepath.Join(programs, "started")+"\n"), 0o700))
+	}
+	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))
+	t.Cleanup(func() {
+		if _, err := os.Stat(filepath.Join(programs, "started")); !os.IsNotExist(err) {
+			t.Errorf("a program was started: %v", err)
+		}
+	})
+	for name, value := range set {
+		t.Setenv(name, value)
+	}
+}
+
+func file(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(path, []byte(content), 0o600))
+	return path
+}
+
+// host is what a controller's environment talks to: Microsoft Entra and the identity endpoint of the host.
+type host struct {
+	mu    sync.Mutex
+	asked []string
+	form  url.Values
+	entra http.HandlerFunc // answers token requests
+	imds  http.HandlerFunc
+}
+
+func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_ = r.ParseForm()
+	h.asked = append(h.asked, r.Host+r.URL.Path)
+	switch {
+	case r.TLS == nil:
+		h.imds(w, r)
+	case strings.HasSuffix(r.URL.Path, "/.well-known/openid-configuration"):
+		base := "https://" + r.Host + strings.TrimSuffix(r.URL.Path, "/v2.0/.well-known/openid-configuration")
+		fmt.Fprintf(w, `{"issuer":%q,"authorization_endpoint":%q,"token_endpoint":%q}`, base+"/v2.0", base+"/oauth2/v2.0/authorize", base+"/oauth2/v2.0/token")
+	default:
+		h.form = r.PostForm
+		h.entra(w, r)
+	}
+}
+
+// provider reaches the host under every name, with TLS and without.
+func (h *host) provider(t *testing.T, config azure.Config) *azure.Provider {
+	t.Helper()
+	config.Transport = wire(t, h.ServeHTTP)
+	plain := httptest.NewServer(h)
+	t.Cleanup(plain.Close)
+	secure := config.Transport.DialContext
+	config.Transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if strings.HasSuffix(address, ":80") {
+			return (&net.Dialer{}).DialContext(ctx, network, plain.Listener.Addr().String())
+		}
+		return secure(ctx, network, address)
+	}
+	// Whatever is asked through it is an error: metadata must not be.
+	config.Transport.Proxy = func(r *http.Request) (*url.URL, error) {
+		if r.URL.Scheme != "https" {
+			return nil, errors.New("plain HTTP is sent to the proxy")
+		}
+		return nil, nil
+	}
+	return newProvider(t, config)
+}
+
+func newHost() *host {
+	return &host{entra: says(goodToken), imds: func(w http.ResponseWriter, _ *http.Request) { http.NotFound(w, nil) }}
+}
+
+func asController(t *testing.T, provider *azure.Provider, opts ...auth.Option) (*azure.Token, error) {
+	t.Helper()
+	token, err := auth.GetToken(t.Context(), provider, append(opts, auth.WithController())...)
+	if err != nil {
+		return nil, err
+	}
+	return token.(*azure.Token), nil
+}
+
+func TestControllerWorkloadIdentity(t *testing.T) {
+	for i, want := range []string{"login.microsoftonline.com", "login.microsoftonline.us", "login.chinacloudapi.cn"} {
+		environment(t, map[string]string{
+			"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_FEDERATED_TOKEN_FILE": file(t, "the-controllers-proof"),
+			// The provider's cloud decides, and not what else stands in the environment.
+			"AZURE_AUTHORITY_HOST": "https://login.evil.example",
+		})
+		h := newHost()
+		cloud := endpoint.AzureClouds()[i]
+		token, err := asController(t, h.provider(t, azure.Config{Cloud: cloud, TenantID: tenantID}), auth.WithScopes(azure.BlobScope(cloud)))
+		must(t, err)
+		if left := token.GetDuration(); token.Secret.Reveal() != "entra-access-token-0123456789" || left > time.Hour || left < 59*time.Minute {
+			t.Errorf("%v", token)
+		}
+		if h.form.Get("client_assertion") != "the-controllers-proof" || !strings.Contains(h.form.Get("scope"), "https://storage.azure.com/.default") || h.form.Get("client_id") != clientA {
+			t.Errorf("%v", h.form)
+		}
+		// No instance discovery: nobody else's authority is asked whether this one is one.
+		for _, asked := range h.asked {
+			if !strings.HasPrefix(asked, want+"/"+tenantID+"/") {
+				t.Errorf("asked %s", asked)
+			}
+		}
+	}
+}
+
+func TestControllerSecret(t *testing.T) {
+	environment(t, map[string]string{
+		"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_CLIENT_SECRET": "client-secret",
+		"AZURE_FEDERATED_TOKEN_FILE": file(t, "the-controllers-proof"), // comes after it
+	})
+	h := newHost()
+	_, err := asController(t, h.provider(t, azure.Config{}))
+	must(t, err)
+	if h.form.Get("client_secret") != "client-secret" || !strings.Contains(h.form.Get("scope"), "https://management.azure.com/.default") {
+		t.Errorf("%v", h.form)
+	}
+}
+
+func TestControllerCertificate(t *testing.T) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	must(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "controller"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	must(t, err)
+	encoded, err := x509.MarshalPKCS8PrivateKey(key)
+	must(t, err)
+	both := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})) + string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}))
+	environment(t, map[string]string{"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_CLIENT_CERTIFICATE_PATH": file(t, both)})
+	h := newHost()
+	_, err = asController(t, h.provider(t, azure.Config{}))
+	must(t, err)
+	if strings.Count(h.form.Get("client_assertion"), ".") != 2 {
+		t.Errorf("%v", h.form)
+	}
+	// What is in the file is not told.
+	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	encoded, err = x509.MarshalPKCS8PrivateKey(other)
+	must(t, err)
+	secret := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}))
+	path := file(t, secret)
+	t.Setenv("AZURE_CLIENT_CERTIFICATE_PATH", path)
+	_, err = asController(t, h.provider(t, azure.Config{}))
+	e, ok := errors.AsType[*auth.Error](err)
+	if !ok || e.Code != auth.CodeIdentityInvalid || e.Stage != auth.StageIdentity || !strings.Contains(e.Fix, "AZURE_CLIENT_CERTIFICATE_PATH") || strings.Contains(e.Error(), path) {
+		t.Errorf("%v", err)
+	}
+}
+
+// managedToken is an answer of the identity endpoint for one client, whose tokens the SDK keeps per process.
+func managedToken(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Metadata") != "true" || r.URL.Query().Get("client_id") == "" {
+		http.Error(w, "no", http.StatusBadRequest)
+		return
+	}
+	fmt.Fprintf(w, `{"access_token":"token-of-the-host","expires_in":"3600","expires_on":"%d","resource":%q,"token_type":"Bearer","client_id":"x"}`,
+		time.Now().Add(time.Hour).Unix(), r.URL.Query().Get("resource"))
+}
+
+func TestControllerManagedIdentity(t *testing.T) {
+	environment(t, map[string]string{"AZURE_CLIENT_ID": "00000000-0000-0000-0000-000000000001"})
+	h := newHost()
+	h.imds = managedToken
+	token, err := asController(t, h.provider(t, azure.Config{}), auth.WithScopes("https://vault.azure.net/.default"))
+	must(t, err)
+	if left := token.GetDuration(); token.Secret.Reveal() != "token-of-the-host" || left > time.Hour || left < 59*time.Minute {
+		t.Errorf("%v", token)
+	}
+	if len(h.asked) != 1 || h.asked[0] != "169.254.169.254/metadata/identity/oauth2/token" {
+		t.Errorf("%v", h.asked)
+	}
+}
+
+func TestControllerRefusals(t *testing.T) {
+	proof := map[string]string{"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_FEDERATED_TOKEN_FILE": file(t, "the-controllers-proof")}
+	managed := 0
+	host := func() map[string]string {
+		managed++
+		return map[string]string{"AZURE_CLIENT_ID": fmt.Sprintf("00000000-0000-0000-0001-%012d", managed)}
+	}
+	answer := func(status int, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "9")
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, body)
+		}
+	}
+	for _, test := range []struct {
+		name        string
+		set         map[string]string
+		entra, imds http.HandlerFunc
+		stage       auth.Stage
+		code        auth.Code
+		text        string
+	}{
+		{"trust", proof, entraError(401, 700213, "no"), nil, auth.StageExchange, auth.CodeTrustRefused, "the federated credential for its ServiceAccount"},
+		{"clock", proof, entraError(401, 700024, "no"), nil, auth.StageExchange, auth.CodeProofInvalid, "AZURE_FEDERATED_TOKEN_FILE"},
+		{"secret", map[string]string{"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_CLIENT_SECRET": "client-secret"}, entraError(401, 7000215, "client-secret"), nil, auth.StageExchange, auth.CodeTrustRefused, "AZURE_CLIENT_SECRET"},
+		{"throttled", proof, answer(429, `{"error":"x"}`), nil, auth.StageExchange, auth.CodeThrottled, "asked too often"},
+		{"failing", proof, answer(503, "oops"), nil, auth.StageExchange, auth.CodeUnavailable, "HTTP status 503"},
+		{"HTML", proof, answer(200, "<html>"), nil, auth.StageExchange, auth.CodeResponseInvalid, "not the JSON of a token answer"},
+		{"redirect", proof, func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://evil.example", http.StatusFound)
+		}, nil, auth.StageExchange, auth.CodeResponseInvalid, "302"},
+		{"hanging up", proof, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, nil, auth.StageExchange, auth.CodeUnreachable, "the connection was closed"},
+		{"no token file", map[string]string{"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_FEDERATED_TOKEN_FILE": "/none/token"}, nil, nil, auth.StageIdentity, auth.CodeIdentityInvalid, "AZURE_FEDERATED_TOKEN_FILE"},
+		{"no client", map[string]string{"AZURE_FEDERATED_TOKEN_FILE": "/none/token", "AZURE_TENANT_ID": tenantID}, nil, nil, auth.StageIdentity, auth.CodeIdentityInvalid, "AZURE_CLIENT_ID"},
+		{"no tenant", map[string]string{"AZURE_CLIENT_SECRET": "client-secret", "AZURE_CLIENT_ID": clientA}, nil, nil, auth.StageIdentity, auth.CodeIdentityInvalid, "AZURE_TENANT_ID"},
+		{"no identity", host(), nil, answer(400, `{"error":"invalid_request","error_description":"Identity not found"}`), auth.StageIdentity, auth.CodeIdentityMissing, "no identity is configured"},
+		{"metadata as HTML", host(), nil, answer(200, "<html>"), auth.StageExchange, auth.CodeResponseInvalid, "not the JSON of a token answer"},
+		{"metadata throttled", host(), nil, answer(429, "{}"), auth.StageExchange, auth.CodeThrottled, "asked too often"},
+		{"metadata updating", host(), nil, answer(404, "{}"), auth.StageExchange, auth.CodeUnavailable, "being updated"},
+		{"metadata forbidden", host(), nil, answer(403, "unreachable"), auth.StageExchange, auth.CodeRefused, "does not let"},
+		{"metadata hangs up", host(), nil, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, auth.StageExchange, auth.CodeUnreachable, "give the controller's ServiceAccount a workload identity"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			environment(t, test.set)
+			h := newHost()
+			if test.entra != nil {
+				h.entra = test.entra
+			}
+			if test.imds != nil {
+				h.imds = test.imds
+			}
+			provider := h.provider(t, azure.Config{})
+			_, err := asController(t, provider)
+			_, again := asController(t, provider)
+			e, ok := errors.AsType[*auth.Error](err)
+			if !ok || e.Stage != test.stage || e.Code != test.code || !strings.Contains(e.Error(), test.text) || e.Fix == "" || strings.ContainsAny(e.Error(), "\n") {
+				t.Errorf("%v, want %s, %s", err, test.stage, test.code)
+			}
+			for _, hidden := range []string{"client-secret", "the-controllers-proof", "aka.ms", "Trace"} {
+				if strings.Contains(fmt.Sprint(err), hidden) {
+					t.Errorf("%s is told: %v", hidden, err)
+				}
+			}
+			if again == nil || again.Error() != err.Error() {
+				t.Errorf("the same failure, two texts:\n%v\n%v", err, again)
+			}
+			if e.Code == auth.CodeThrottled && e.RetryAfter != 9*time.Second {
+				t.Errorf("retry after %s", e.RetryAfter)
+			}
+		})
+	}
+}
+
+func TestControllerMetadataIsAway(t *testing.T) {
+	environment(t, map[string]string{"AZURE_CLIENT_ID": "00000000-0000-0000-0002-000000000001"})
+	stop := make(chan struct{})
+	defer close(stop)
+	h := newHost()
+	h.imds = func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-stop:
+		case <-r.Context().Done():
+		}
+	}
+	provider := h.provider(t, azure.Config{Timeout: 50 * time.Millisecond})
+	started := time.Now()
+	_, err := asController(t, provider)
+	if e, ok := errors.AsType[*auth.Error](err); !ok || e.Code != auth.CodeUnreachable || !strings.Contains(e.Error(), "no answer in time") || time.Since(started) > 5*time.Second {
+		t.Errorf("%v after %s", err, time.Since(started))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := auth.GetToken(ctx, provider, auth.WithController()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+}
+
+// The rule is held where the token is made as well as where the options are read.
+func TestControllerTakesNoDetour(t *testing.T) {
+	h := newHost()
+	environment(t, map[string]string{"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_FEDERATED_TOKEN_FILE": file(t, "x")})
+	request := &auth.Request{Key: auth.Key{Subject: auth.Controller()}, ProxyURL: &url.URL{Scheme: "http", Host: "proxy:1"}}
+	if _, err := h.provider(t, azure.Config{}).NewControllerToken(t.Context(), request); auth.CodeOf(err) != auth.CodeEndpointRefused || len(h.asked) != 0 {
+		t.Errorf("%v, asked %v", err, h.asked)
+	}
+}
+
+func TestControllerRegistry(t *testing.T) {
+	environment(t, map[string]string{"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_FEDERATED_TOKEN_FILE": file(t, "the-controllers-proof")})
+	h := newHost()
+	h.entra = func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.Host, "login.") {
+			says(goodToken)(w, r)
+			return
+		}
+		fmt.Fprintf(w, `{"refresh_token":%q,"access_token":%q}`, jwt(`{"iat":1,"exp":3601}`), jwt(`{"iat":1,"exp":3601}`))
+	}
+	token, err := auth.GetToken(t.Context(), h.provider(t, azure.Config{}), auth.WithController(), auth.WithImageRepository(imageA))
+	if err != nil || token.(*auth.RegistryCredentials).Password.IsZero() || h.form.Get("scope") != "repository:tenant-a/app:pull,metadata_read" {
+		t.Errorf("%v, %v, %v", token, err, h.form)
+	}
+}
+
+func TestTokenCredential(t *testing.T) {
+	var requests atomic.Int32
+	var scope atomic.Value
+	provider := wired(t, func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		scope.Store(r.PostFormValue("scope"))
+		says(goodToken)(w, r)
+	})
+	credential := azure.NewTokenCredential(provider, asA(t, auth.WithCache(cache.New(cache.Options{MaxSize: 10}), auth.InvolvedObject{}))...)
+	blob := policy.TokenRequestOptions{Scopes: []string{"https://storage.azure.com/.default"}, EnableCAE: true}
+	for range 3 {
+		got, err := credential.GetToken(t.Context(), blob)
+		must(t, err)
+		if left := time.Until(got.ExpiresOn); got.Token != "entra-access-token-0123456789" || left > time.Hour || left < 59*time.Minute {
+			t.Errorf("until %s", got.ExpiresOn)
+		}
+	}
+	if requests.Load() != 1 || scope.Load() != "https://storage.azure.com/.default" {
+		t.Errorf("%d requests, the last for %v", requests.Load(), scope.Load())
+	}
+	// Another scope is another token, and the identity's own tenant may be named.
+	_, err := credential.GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{"https://vault.azure.net/.default"}, TenantID: strings.ToUpper(tenantID)})
+	must(t, err)
+	if requests.Load() != 2 || scope.Load() != "https://vault.azure.net/.default" {
+		t.Errorf("%d requests, the last for %v", requests.Load(), scope.Load())
+	}
+	for name, test := range map[string]struct {
+		options policy.TokenRequestOptions
+		code    auth.Code
+	}{
+		"challenge":  {policy.TokenRequestOptions{Scopes: blob.Scopes, Claims: `{"access_token":{}}`, EnableCAE: true}, auth.CodeOptionUnsupported},
+		"tenant":     {policy.TokenRequestOptions{Scopes: blob.Scopes, TenantID: "11111111-2222-3333-4444-555555555555"}, auth.CodeOptionUnsupported},
+		"no scope":   {policy.TokenRequestOptions{}, auth.CodeOptionInvalid},
+		"two scopes": {policy.TokenRequestOptions{Scopes: []string{"https://storage.azure.com/.default", azure.DevOpsScope}}, auth.CodeOptionInvalid},
+		"empty":      {policy.TokenRequestOptions{Scopes: []string{""}}, auth.CodeOptionInvalid},
+	} {
+		if _, err := credential.GetToken(t.Context(), test.options); auth.CodeOf(err) != test.code {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := azure.NewTokenCredential(provider, asA(t, auth.WithImageRepository(imageA))...).GetToken(t.Context(), blob); auth.CodeOf(err) != auth.CodeOptionInvalid {
+		t.Errorf("with an image repository: %v", err)
+	}
+	if _, err := azure.NewTokenCredential(provider).GetToken(t.Context(), blob); auth.CodeOf(err) != auth.CodeSubjectInvalid {
+		t.Errorf("for nobody: %v", err)
+	}
+	if n := requests.Load(); n != 2 {
+		t.Errorf("%d requests, want 2", n)
+	}
+}
+
+// It is the caller's context that counts, not that of whoever made the credential.
+func TestTokenCredentialContext(t *testing.T) {
+	stop := make(chan struct{})
+	defer close(stop)
+	provider := wired(t, func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-stop:
+		case <-r.Context().Done():
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	started := time.Now()
+	_, err := azure.NewTokenCredential(provider, asA(t)...).GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{azure.DevOpsScope}})
+	if !errors.Is(err, context.DeadlineExceeded) || time.Since(started) > time.Second {
+		t.Errorf("%v after %s", err, time.Since(started))
+	}
+}

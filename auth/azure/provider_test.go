@@ -1,0 +1,374 @@
+package azure_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/azure"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+)
+
+var (
+	_ auth.ControllerProvider = (*azure.Provider)(nil)
+	_ auth.RegistryProvider   = (*azure.Provider)(nil)
+)
+
+const (
+	tenantID = "72f988bf-86f1-41af-91ab-2d7cd011db47"
+	clientA  = "d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08"
+	imageA   = "contoso.azurecr.io/tenant-a/app"
+)
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func newProvider(tb testing.TB, config azure.Config) *azure.Provider {
+	tb.Helper()
+	provider, err := azure.NewProvider(config)
+	must(tb, err)
+	tb.Cleanup(provider.Close)
+	return provider
+}
+
+func accountA(tb testing.TB) auth.Account {
+	tb.Helper()
+	subject, err := auth.ServiceAccount("tenant-a", "puller")
+	must(tb, err)
+	return auth.Account{Subject: subject, UID: "7b4e", Attributes: map[string]string{
+		"azure.workload.identity/client-id": clientA, "azure.workload.identity/tenant-id": tenantID,
+	}}
+}
+
+func withAttribute(account auth.Account, name, value string) auth.Account {
+	account.Attributes = maps.Clone(account.Attributes)
+	account.Attributes[name] = value
+	return account
+}
+
+func list(tb testing.TB, values ...string) auth.List {
+	tb.Helper()
+	l, err := auth.NewList(values...)
+	must(tb, err)
+	return l
+}
+
+func TestGetTarget(t *testing.T) {
+	proxy := &url.URL{Scheme: "http", Host: "proxy.example.org:3128"}
+	for _, test := range []struct {
+		name    string
+		options auth.Options
+		want    auth.Target
+		code    auth.Code
+		fix     string
+	}{
+		{name: "bare"},
+		{name: "proxy", options: auth.Options{ProxyURL: proxy}},
+
+		// Images.
+		{name: "image", options: auth.Options{ImageRepository: imageA}, want: auth.Target{Image: imageA}},
+		{name: "image, canonical", options: auth.Options{ImageRepository: "Contoso.AzureCR.io/tenant-a/app"}, want: auth.Target{Image: imageA}},
+		{
+			name: "regional image", options: auth.Options{ImageRepository: "contoso.eastus.geo.azurecr.io/app"},
+			want: auth.Target{Image: "contoso.eastus.geo.azurecr.io/app"},
+		},
+		{name: "registry alone", options: auth.Options{ImageRepository: "contoso.azurecr.io"}, code: auth.CodeOptionInvalid, fix: "contoso.azurecr.io/<repository>"},
+		{name: "data endpoint", options: auth.Options{ImageRepository: "contoso.eastus.data.azurecr.io/a"}, code: auth.CodeEndpointRefused, fix: "contoso.azurecr.io"},
+		{name: "look-alike", options: auth.Options{ImageRepository: "contoso.azurecr.io.evil.org/a"}, code: auth.CodeEndpointRefused, fix: "write "},
+		{name: "look-alike before", options: auth.Options{ImageRepository: "evil.org/contoso.azurecr.io/a"}, code: auth.CodeEndpointRefused, fix: "write "},
+		{name: "look-alike user", options: auth.Options{ImageRepository: "contoso.azurecr.io@evil.org/a"}, code: auth.CodeEndpointRefused, fix: "remove"},
+		{name: "other cloud", options: auth.Options{ImageRepository: "contoso.azurecr.cn/a"}, code: auth.CodeEndpointRefused, fix: "AZURE_AUTHORITY_HOST"},
+		{name: "Docker Hub", options: auth.Options{ImageRepository: "alpine"}, code: auth.CodeEndpointRefused, fix: "write "},
+
+		// Scopes.
+		{name: "scope", options: auth.Options{Scopes: list(t, "https://storage.azure.com/.default")}},
+		{name: "scope of DevOps", options: auth.Options{Scopes: list(t, azure.DevOpsScope)}},
+		{name: "scope of an API", options: auth.Options{Scopes: list(t, "api://d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08/.default")}},
+		{name: "scope of ARM, as its SDK says it", options: auth.Options{Scopes: list(t, "https://management.core.windows.net//.default")}},
+		{name: "two scopes", options: auth.Options{Scopes: list(t, "https://storage.azure.com/.default", azure.DevOpsScope)}, code: auth.CodeOptionInvalid, fix: "one scope"},
+		{name: "scope of a user", options: auth.Options{Scopes: list(t, "https://storage.azure.com/user_impersonation")}, code: auth.CodeOptionInvalid, fix: "/.default"},
+		{name: "scope that is two", options: auth.Options{Scopes: list(t, "https://storage.azure.com/.default offline_access/.default")}, code: auth.CodeOptionInvalid, fix: "/.default"},
+		{name: "scope with a comma", options: auth.Options{Scopes: list(t, "https://storage.azure.com,x/.default")}, code: auth.CodeOptionInvalid, fix: "/.default"},
+		{name: "scope with a parameter", options: auth.Options{Scopes: list(t, "https://a.example/?x=y/.default")}, code: auth.CodeOptionInvalid, fix: "/.default"},
+		{name: "scope over lines", options: auth.Options{Scopes: list(t, "https://a.example/\n/.default")}, code: auth.CodeOptionInvalid, fix: "/.default"},
+		{name: "scope of nothing", options: auth.Options{Scopes: list(t, "/.default")}, code: auth.CodeOptionInvalid, fix: "/.default"},
+		{name: "scope without TLS", options: auth.Options{Scopes: list(t, "http://storage.azure.com/.default")}, code: auth.CodeOptionInvalid, fix: "/.default"},
+		{name: "scope with a user", options: auth.Options{Scopes: list(t, "https://u:p@storage.azure.com/.default")}, code: auth.CodeOptionInvalid, fix: "/.default"},
+		{name: "long scope", options: auth.Options{Scopes: list(t, "https://"+strings.Repeat("a", 300)+"/.default")}, code: auth.CodeOptionInvalid, fix: "/.default"},
+		{name: "scope and image", options: auth.Options{Scopes: list(t, azure.DevOpsScope), ImageRepository: imageA}, code: auth.CodeOptionInvalid, fix: "leave out the scopes"},
+
+		// What is not supported, and what does not go together.
+		{name: "STS region", options: auth.Options{STSRegion: "westeurope"}, code: auth.CodeOptionUnsupported, fix: "leave out the STS region"},
+		{name: "STS endpoint", options: auth.Options{STSEndpoint: "https://login.microsoftonline.com"}, code: auth.CodeOptionUnsupported, fix: "AZURE_AUTHORITY_HOST"},
+		{name: "controller", options: auth.Options{Subject: auth.Controller()}},
+		{name: "controller by proxy", options: auth.Options{Subject: auth.Controller(), ProxyURL: proxy}, code: auth.CodeEndpointRefused, fix: "name a ServiceAccount"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			provider := newProvider(t, azure.Config{})
+			for range 2 { // the second is from memory
+				got, err := provider.GetTarget(&test.options)
+				if auth.CodeOf(err) != test.code || (test.code == "" && err != nil) {
+					t.Fatalf("error %v, want code %q", err, test.code)
+				}
+				if got != test.want {
+					t.Errorf("%+v, want %+v", got, test.want)
+				}
+				if e, ok := errors.AsType[*auth.Error](err); ok && (!strings.Contains(e.Fix, test.fix) || strings.ContainsAny(e.Error(), "\n")) {
+					t.Errorf("fix %q, want %q in it", e.Fix, test.fix)
+				}
+			}
+		})
+	}
+}
+
+func TestGetIdentity(t *testing.T) {
+	account := accountA(t)
+	const want = tenantID + "/" + clientA
+	provider := newProvider(t, azure.Config{})
+	for name, account := range map[string]auth.Account{
+		"as it is":   account,
+		"upper case": withAttribute(withAttribute(account, azure.ClientAnnotation, strings.ToUpper(clientA)), azure.TenantAnnotation, strings.ToUpper(tenantID)),
+	} {
+		for range 2 {
+			if got, err := provider.GetIdentity(account); err != nil || got != want {
+				t.Errorf("%s: %s, %v", name, got, err)
+			}
+		}
+	}
+	for _, id := range []string{
+		"common", "organizations", "consumers", "contoso.onmicrosoft.com", " " + tenantID, tenantID + "\n", "{" + tenantID + "}", strings.ReplaceAll(tenantID, "-", ""),
+		tenantID[:35], tenantID + "0", strings.Replace(tenantID, "7", "g", 1), strings.Replace(tenantID, "-", "7", 1), "7-f988bf86f1-41af-91ab-2d7cd011db47", "../" + tenantID[3:],
+		tenantID[:35] + "\u00e9", "\u212a" + tenantID[3:],
+	} {
+		for _, annotation := range []string{azure.ClientAnnotation, azure.TenantAnnotation} {
+			_, err := provider.GetIdentity(withAttribute(account, annotation, id))
+			e, ok := errors.AsType[*auth.Error](err)
+			if !ok || e.Stage != auth.StageIdentity || e.Code != auth.CodeIdentityInvalid || e.Fix == "" || strings.ContainsAny(e.Error(), "\n\u00e9") ||
+				!strings.Contains(e.Err.Error(), "annotation "+annotation+" of ServiceAccount tenant-a/puller") {
+				t.Errorf("%s %q: %v", annotation, id, err)
+			}
+		}
+	}
+}
+
+func TestGetIdentityDefaultTenant(t *testing.T) {
+	account := accountA(t)
+	delete(account.Attributes, azure.TenantAnnotation)
+	const want = "11111111-2222-3333-4444-aaaaaaaaaaaa/" + clientA
+	provider := newProvider(t, azure.Config{TenantID: "11111111-2222-3333-4444-AAAAAAAAAAAA"})
+	if got, err := provider.GetIdentity(account); err != nil || got != want {
+		t.Errorf("%s, %v", got, err)
+	}
+	// The annotation is before the default.
+	if got, err := provider.GetIdentity(accountA(t)); err != nil || got != tenantID+"/"+clientA {
+		t.Errorf("%s, %v", got, err)
+	}
+	_, err := newProvider(t, azure.Config{}).GetIdentity(account)
+	e, ok := errors.AsType[*auth.Error](err)
+	if !ok || e.Code != auth.CodeIdentityMissing ||
+		e.Fix != "set annotation azure.workload.identity/tenant-id of ServiceAccount tenant-a/puller to the ID of the application's tenant, or AZURE_TENANT_ID in the controller's environment" {
+		t.Errorf("neither: %v", err)
+	}
+	_, err = provider.GetIdentity(auth.Account{Subject: account.Subject, UID: "1"})
+	if e, ok := errors.AsType[*auth.Error](err); !ok || e.Code != auth.CodeIdentityMissing ||
+		e.Fix != "set annotation azure.workload.identity/client-id of ServiceAccount tenant-a/puller to the client ID of a Microsoft Entra application or managed identity" {
+		t.Errorf("no client: %v", err)
+	}
+}
+
+// A WorkloadIdentity's fields are in its providerConfig; an annotation is none.
+func TestGetIdentityOfWorkloadIdentity(t *testing.T) {
+	provider := newProvider(t, azure.Config{})
+	subject, err := auth.WorkloadIdentity("tenant-a", "pull")
+	must(t, err)
+	got, err := provider.GetIdentity(auth.Account{Subject: subject, UID: "1", Attributes: map[string]string{"clientID": clientA, "tenantID": tenantID}})
+	if err != nil || got != tenantID+"/"+clientA {
+		t.Errorf("%s, %v", got, err)
+	}
+	_, err = provider.GetIdentity(auth.Account{Subject: subject, UID: "1", Attributes: accountA(t).Attributes})
+	if e, ok := errors.AsType[*auth.Error](err); !ok || e.Code != auth.CodeIdentityMissing || !strings.Contains(e.Fix, "providerConfig.clientID of WorkloadIdentity tenant-a/pull") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestGetAudience(t *testing.T) {
+	for i, want := range []string{"api://AzureADTokenExchange", "api://AzureADTokenExchangeUSGov", "api://AzureADTokenExchangeChina"} {
+		provider := newProvider(t, azure.Config{Cloud: endpoint.AzureClouds()[i]})
+		request := &auth.Request{Key: auth.Key{Subject: accountA(t).Subject, Identity: tenantID + "/" + clientA}}
+		if got, err := provider.GetAudience(t.Context(), request); err != nil || got != want {
+			t.Errorf("%q, %v, want %q", got, err, want)
+		}
+		// What cannot be is refused while there is no proof yet.
+		for _, identity := range []string{"", tenantID, "common/" + clientA, tenantID + "/" + clientA + "/x"} {
+			request.Key.Identity = identity
+			if got, err := provider.GetAudience(t.Context(), request); got != "" || auth.CodeOf(err) == "" {
+				t.Errorf("%q: %q, %v", identity, got, err)
+			}
+		}
+	}
+}
+
+func TestNewProviderRefuses(t *testing.T) {
+	insecure := &http.Transport{TLSClientConfig: wire(t, nil).TLSClientConfig.Clone()}
+	insecure.TLSClientConfig.InsecureSkipVerify = true
+	plain := endpoint.AzurePublic()
+	plain.Authority = "http://login.example.org"
+	for name, config := range map[string]azure.Config{
+		"tenant":        {TenantID: "contoso.onmicrosoft.com"},
+		"timeout":       {Timeout: -1},
+		"insecure":      {Transport: insecure},
+		"half a cloud":  {Cloud: endpoint.AzureCloud{Name: "mine"}},
+		"without TLS":   {Cloud: plain},
+		"many tenants'": {TenantID: "common"},
+	} {
+		if _, err := azure.NewProvider(config); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+// TestKeyVectors holds the text of keys: other programs and people compare their digests.
+func TestKeyVectors(t *testing.T) {
+	provider := newProvider(t, azure.Config{})
+	accounts := only{account: accountA(t)}
+	tenant := auth.WithSubject(accounts.account.Subject, accounts, accounts)
+	const account = "provider=azure,serviceAccountName=puller,serviceAccountNamespace=tenant-a,cloudProviderIdentity=72f988bf-86f1-41af-91ab-2d7cd011db47/d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08"
+	proxy := &url.URL{Scheme: "http", Host: "proxy.example.org:3128"}
+	for _, test := range []struct {
+		name         string
+		opts         []auth.Option
+		text, digest string
+	}{
+		{"controller", []auth.Option{auth.WithController()}, "provider=azure", "1fa64d66a9b51dc107e26b835e96243981e8f1de1d421627e75a9c1c5306c2a8"},
+		{
+			"controller's registry credentials", []auth.Option{auth.WithController(), auth.WithImageRepository(imageA)},
+			"provider=azure,imageRepositoryKey=contoso.azurecr.io/tenant-a/app", "",
+		},
+		{"account", []auth.Option{tenant}, account + ",serviceAccountUID=7b4e", ""},
+		{
+			"scope", []auth.Option{tenant, auth.WithScopes(azure.DevOpsScope)},
+			account + ",scopes=499b84ac-1321-427f-aa17-267ca6975798/.default,serviceAccountUID=7b4e", "",
+		},
+		{"image", []auth.Option{tenant, auth.WithImageRepository(imageA)}, account + ",imageRepositoryKey=contoso.azurecr.io/tenant-a/app,serviceAccountUID=7b4e", ""},
+		// A proxy sees only TLS on the way to Microsoft Entra.
+		{"proxy", []auth.Option{tenant, auth.WithProxyURL(proxy)}, account + ",serviceAccountUID=7b4e", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			key, err := auth.Resolve(t.Context(), provider, test.opts...)
+			must(t, err)
+			if got := key.String(); got != test.text {
+				t.Errorf("text\n got %s\nwant %s", got, test.text)
+			}
+			if got := key.Digest(); test.digest != "" && got != test.digest {
+				t.Errorf("digest %s, want %s", got, test.digest)
+			}
+		})
+	}
+}
+
+func TestTokenDoesNotPrint(t *testing.T) {
+	token := &azure.Token{Secret: auth.NewSecret("bearer-key"), ExpiresAt: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)}
+	const want = "[Azure token until 2030-01-02T03:04:05Z]"
+	for _, value := range []any{token, *token, struct{ T *azure.Token }{token}, []azure.Token{*token}, map[string]any{"t": token}} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+			if text := fmt.Sprintf(verb, value); strings.Contains(text, "-key") {
+				t.Errorf("%s of %T: %s", verb, value, text)
+			}
+		}
+		data, err := json.Marshal(value)
+		must(t, err)
+		if strings.Contains(string(data), "-key") || !strings.Contains(string(data), want) {
+			t.Errorf("JSON of %T: %s", value, data)
+		}
+	}
+	if got := fmt.Sprintf("%v %#v", token, *token); got != want+" "+want {
+		t.Errorf("%s", got)
+	}
+}
+
+// A tenant that makes up strings neither fills the memory for good nor slows the others.
+func TestMemoryIsBounded(t *testing.T) {
+	provider := newProvider(t, azure.Config{})
+	for i := range 20_000 {
+		client := fmt.Sprintf("%s%08x", clientA[:28], i)
+		if got, err := provider.GetIdentity(withAttribute(accountA(t), azure.ClientAnnotation, client)); err != nil || got != tenantID+"/"+client {
+			t.Fatalf("%s: %s, %v", client, got, err)
+		}
+	}
+	if n := azure.Remembered(provider); n == 0 || n > 5000 {
+		t.Errorf("%d identities are remembered", n)
+	}
+}
+
+// These run on every call, hits included.
+func TestHotPathDoesNotAllocate(t *testing.T) {
+	provider := newProvider(t, azure.Config{TenantID: tenantID})
+	account := accountA(t)
+	scopes := list(t, azure.DevOpsScope)
+	for name, run := range map[string]func(){
+		"GetIdentity":      func() { _, _ = provider.GetIdentity(account) },
+		"GetTarget":        func() { _, _ = provider.GetTarget(&auth.Options{Subject: account.Subject}) },
+		"GetTarget, image": func() { _, _ = provider.GetTarget(&auth.Options{Subject: account.Subject, ImageRepository: imageA}) },
+		"GetTarget, scope": func() { _, _ = provider.GetTarget(&auth.Options{Subject: account.Subject, Scopes: scopes}) },
+	} {
+		if n := testing.AllocsPerRun(100, run); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+// FuzzGetIdentity: what is accepted is two GUIDs in one spelling, whatever the annotations say.
+func FuzzGetIdentity(f *testing.F) {
+	f.Add(tenantID, clientA)
+	f.Add("common", clientA)
+	f.Add(strings.ToUpper(tenantID), " "+clientA)
+	f.Add("", "")
+	f.Add(tenantID+"/"+clientA, clientA)
+	provider, err := azure.NewProvider(azure.Config{})
+	must(f, err)
+	f.Fuzz(func(t *testing.T, tenant, client string) {
+		account := withAttribute(withAttribute(accountA(t), azure.TenantAnnotation, tenant), azure.ClientAnnotation, client)
+		got, err := provider.GetIdentity(account)
+		if err != nil {
+			if text := err.Error(); got != "" || len(text) > 1000 || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
+				t.Errorf("%q: %s", got, text)
+			}
+			return
+		}
+		if got != strings.ToLower(tenant+"/"+client) || len(got) != 73 || strings.Trim(got, "0123456789abcdef-/") != "" || strings.Count(got, "/") != 1 {
+			t.Errorf("%q and %q are %q", tenant, client, got)
+		}
+	})
+}
+
+// FuzzScopes: what is accepted is one resource and /.default, and changes nothing of the form that is sent.
+func FuzzScopes(f *testing.F) {
+	for _, seed := range []string{azure.DevOpsScope, "https://storage.azure.com/.default", "api://x/.default", "https://a b/.default", "a,b/.default", "/.default", "https://u@h/.default"} {
+		f.Add(seed)
+	}
+	provider, err := azure.NewProvider(azure.Config{})
+	must(f, err)
+	f.Fuzz(func(t *testing.T, scope string) {
+		scopes, err := auth.NewList(scope)
+		if err != nil {
+			return
+		}
+		if _, err := provider.GetTarget(&auth.Options{Scopes: scopes}); err != nil {
+			return
+		}
+		if scopes.String() != scope || !strings.HasSuffix(scope, "/.default") || strings.ContainsAny(scope, " ,=&?#%\\\"\n") || len(scope) > 300 {
+			t.Errorf("%q is accepted, and sent as %q", scope, scopes)
+		}
+	})
+}

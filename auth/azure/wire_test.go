@@ -1,0 +1,627 @@
+package azure_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/azure"
+	"github.com/lanyard-dev/lanyard/auth/cache"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+)
+
+// wire is a transport to a server that answers under every name, for answers that no well-behaved cloud gives.
+func wire(tb testing.TB, handler http.HandlerFunc) *http.Transport {
+	tb.Helper()
+	server := httptest.NewTLSServer(handler)
+	tb.Cleanup(server.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	return &http.Transport{
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
+		},
+		// The name in the server's certificate, whatever host is asked for.
+		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "example.com", MinVersion: tls.VersionTLS12},
+	}
+}
+
+func wired(tb testing.TB, handler http.HandlerFunc) *azure.Provider {
+	tb.Helper()
+	return newProvider(tb, azure.Config{Transport: wire(tb, handler), Timeout: 5 * time.Second})
+}
+
+// only is an auth.Accounts of one account.
+type only struct {
+	account auth.Account
+	sign    func(auth.Account, auth.ProofRequest) (string, error)
+}
+
+func (o only) Lookup(context.Context, auth.Subject) (auth.Account, error) { return o.account, nil }
+func (o only) Read(context.Context, auth.Subject) (auth.Account, error)   { return o.account, nil }
+func (only) Subscribe(func(auth.Subject))                                 {}
+
+func (o only) Prove(_ context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
+	token, err := o.sign(account, request)
+	return auth.Proof{Token: auth.NewSecret(token), ExpiresAt: time.Now().Add(request.Lifetime)}, err
+}
+
+const issuerURL = "https://oidc.example.org/cluster"
+
+// jwt is a token with a signature that is none; nobody here verifies it.
+func jwt(claims string) string {
+	enc := base64.RawURLEncoding.EncodeToString
+	return enc([]byte(`{"alg":"ES256"}`)) + "." + enc([]byte(claims)) + "." + enc([]byte("no signature at all"))
+}
+
+func proofA() string {
+	return jwt(`{"iss":"` + issuerURL + `","sub":"system:serviceaccount:tenant-a:puller"}`)
+}
+
+func asA(tb testing.TB, more ...auth.Option) []auth.Option {
+	tb.Helper()
+	accounts := only{accountA(tb), func(auth.Account, auth.ProofRequest) (string, error) { return proofA(), nil }}
+	return append([]auth.Option{auth.WithSubject(accounts.account.Subject, accounts, accounts)}, more...)
+}
+
+// entraError is an error answer of Microsoft Entra: its text has IDs and times that are never twice the same.
+func entraError(status, code int, text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json; charset=utf-8")
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"error": "invalid_client", "error_codes": []int{code}, "timestamp": time.Now().String(), "trace_id": fmt.Sprint(time.Now().UnixNano()),
+			"error_description": fmt.Sprintf("AADSTS%d: %s Trace ID: %d", code, text, time.Now().UnixNano()),
+			"error_uri":         "https://login.microsoftonline.com/error",
+		})
+	}
+}
+
+const goodToken = `{"token_type":"Bearer","expires_in":3599,"ext_expires_in":3599,"access_token":"entra-access-token-0123456789"}`
+
+func says(body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }
+}
+
+func TestRefusalsOfEntra(t *testing.T) {
+	const (
+		asked = "Microsoft Entra at login.microsoftonline.com, token for application " + clientA + " of tenant " + tenantID + ": "
+		add   = "add a federated credential with issuer " + issuerURL + ", subject system:serviceaccount:tenant-a:puller and audience api://AzureADTokenExchange to application " + clientA
+	)
+	status := func(status int, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, body)
+		}
+	}
+	for _, test := range []struct {
+		name    string
+		handler http.HandlerFunc
+		code    auth.Code
+		text    string // the cause, or the end of it
+		fix     string
+	}{
+		{"subject", entraError(401, 700213, "no"), auth.CodeTrustRefused, asked + "AADSTS700213 (invalid_client): no federated credential has the proof's subject", add},
+		{"issuer", entraError(401, 700211, "no"), auth.CodeTrustRefused, "no federated credential has the proof's issuer", add},
+		{"audience", entraError(401, 700212, "no"), auth.CodeTrustRefused, "no federated credential has the proof's audience", "at most 20"},
+		{"letters", entraError(401, 7002138, "no"), auth.CodeTrustRefused, "capitals count", add},
+		{"no match", entraError(401, 70021, "no"), auth.CodeTrustRefused, "no federated credential matches the proof", add},
+		{"none at all", entraError(401, 70025, "no"), auth.CodeTrustRefused, "the application has no federated credential", add},
+		{"application", entraError(400, 700016, "no"), auth.CodeTrustRefused, "the tenant has no such application", "annotation azure.workload.identity/client-id of ServiceAccount tenant-a/puller"},
+		{"disabled", entraError(401, 7000112, "no"), auth.CodeTrustRefused, "the application is disabled", "enable application " + clientA},
+		{"tenant", entraError(400, 90002, "no"), auth.CodeTrustRefused, "there is no such tenant in this cloud", "AZURE_TENANT_ID"},
+		{"clock", entraError(401, 700024, "Current time: 1"), auth.CodeProofInvalid, "the proof is not valid at this time", "the clock of the cluster's API server, which dates the proof, with that of Microsoft Entra"},
+		{"signature", entraError(401, 50013, "no"), auth.CodeTrustRefused, "cannot be verified with the issuer's keys", "the keys of " + issuerURL},
+		{"resource", entraError(400, 500011, "no"), auth.CodeRefused, "the tenant does not know the resource", "scope https://management.azure.com/.default is one of AzurePublicCloud"},
+		{"policy", entraError(400, 53003, "no"), auth.CodePermissionDenied, "a conditional access policy blocks the application", "exempt application"},
+		{"passing", entraError(400, 90033, "no"), auth.CodeUnavailable, "a fault that passes", "wait"},
+		{"unheard of", entraError(400, 424242, "short and stout"), auth.CodeRefused, asked + "AADSTS424242 (invalid_client)", "https://login.microsoftonline.com/error?code=424242"},
+		{"without codes", status(400, `{"error":"invalid_client","error_description":"AADSTS700213: no"}`), auth.CodeTrustRefused, "AADSTS700213 (invalid_client): no federated credential has the proof's subject", add},
+		{"of OAuth alone", status(400, `{"error":"invalid_request"}`), auth.CodeRefused, asked + "invalid_request", "RFC 6749"},
+		{"with markup", status(400, `{"error":"<b>\ninvalid"}`), auth.CodeRefused, asked + "an unknown error", "RFC 6749"},
+		{"throttling", entraError(429, 90055, "no"), auth.CodeThrottled, "AADSTS90055 (invalid_client): too many requests", "wait"},
+		{"throttling as 400", entraError(400, 50196, "no"), auth.CodeThrottled, "too many requests", "wait"},
+		{"429 of a gateway", status(429, "slow down"), auth.CodeThrottled, "HTTP status 429", "wait"},
+		{"failure", entraError(503, 90033, "oops"), auth.CodeUnavailable, "a fault that passes", "wait"},
+		{"HTML of a gateway", status(502, "<html><p>oops"), auth.CodeUnavailable, "HTTP status 502", "wait"},
+		{"HTML", status(403, "<html><p>blocked"), auth.CodeResponseInvalid, "an answer that is none of the service's (HTTP status 403)", "answers as Microsoft Entra"},
+		{"HTML as an answer", says("<html><p>welcome"), auth.CodeResponseInvalid, "it is not the JSON of a token answer", "answers as Microsoft Entra"},
+		{"redirect", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://evil.example/", http.StatusTemporaryRedirect)
+		}, auth.CodeResponseInvalid, "(HTTP status 307)", "answers as Microsoft Entra"},
+		{"half an answer", says(goodToken[:60]), auth.CodeResponseInvalid, "it is not the JSON of a token answer", "answers as Microsoft Entra"},
+		{"too long", says(strings.Repeat(" ", 2<<20) + goodToken), auth.CodeResponseInvalid, "the answer is too long", "answers as Microsoft Entra"},
+
+		// Answers that lack something, or say what cannot be.
+		{"nothing", says(`{}`), auth.CodeResponseInvalid, "no access token in it", "answers as"},
+		{"no type", says(`{"expires_in":3599,"access_token":"t"}`), auth.CodeResponseInvalid, "not a bearer token", "answers as"},
+		{"proof of possession", says(`{"token_type":"pop","expires_in":3599,"access_token":"t"}`), auth.CodeResponseInvalid, "not a bearer token", "answers as"},
+		{"no end", says(`{"token_type":"Bearer","access_token":"t"}`), auth.CodeResponseInvalid, "no expires_in in it", "answers as"},
+		{"ended", says(`{"token_type":"Bearer","expires_in":0,"access_token":"t"}`), auth.CodeResponseInvalid, "not a life of a token", "answers as"},
+		{"ended long ago", says(`{"token_type":"Bearer","expires_in":-3600,"access_token":"t"}`), auth.CodeResponseInvalid, "not a life of a token", "answers as"},
+		{"for ever", says(`{"token_type":"Bearer","expires_in":9223372036854775807,"access_token":"t"}`), auth.CodeResponseInvalid, "not a life of a token", "answers as"},
+		{"beyond", says(`{"token_type":"Bearer","expires_in":1e300,"access_token":"t"}`), auth.CodeResponseInvalid, "it is not the JSON of a token answer", "answers as"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			provider := wired(t, test.handler)
+			token, err := auth.GetToken(t.Context(), provider, asA(t)...)
+			_, again := auth.GetToken(t.Context(), provider, asA(t)...)
+			e, ok := errors.AsType[*auth.Error](err)
+			if !ok || token != nil || e.Stage != auth.StageExchange || e.Code != test.code {
+				t.Fatalf("%v, %v, want code %s", token, err, test.code)
+			}
+			if !strings.HasSuffix(e.Err.Error(), test.text) || !strings.HasPrefix(e.Err.Error(), asked) || !strings.Contains(e.Fix, test.fix) || strings.HasSuffix(e.Fix, ".") {
+				t.Errorf("cause %q, fix %q", e.Err, e.Fix)
+			}
+			if again == nil || again.Error() != err.Error() {
+				t.Errorf("the same failure, two texts:\n%v\n%v", err, again)
+			}
+		})
+	}
+}
+
+func TestExchangeRequest(t *testing.T) {
+	for _, cloud := range endpoint.AzureClouds() {
+		for name, test := range map[string]struct {
+			opts  []auth.Option
+			scope string
+		}{
+			"default": {nil, cloud.ResourceManager + "/.default"},
+			"scope":   {[]auth.Option{auth.WithScopes(azure.BlobScope(cloud))}, "https://storage.azure.com/.default"},
+		} {
+			t.Run(cloud.Name+" "+name, func(t *testing.T) {
+				var host, path string
+				var form url.Values
+				provider := newProvider(t, azure.Config{Cloud: cloud, Transport: wire(t, func(w http.ResponseWriter, r *http.Request) {
+					must(t, r.ParseForm())
+					host, path, form = r.Host, r.Method+" "+r.URL.String(), r.PostForm
+					says(goodToken)(w, r)
+				})})
+				before := time.Now()
+				got, err := auth.GetToken(t.Context(), provider, asA(t, test.opts...)...)
+				must(t, err)
+				if want := strings.TrimPrefix(cloud.Authority, "https://"); host != want || path != "POST /"+tenantID+"/oauth2/v2.0/token" {
+					t.Errorf("%s %s", host, path)
+				}
+				want := url.Values{
+					"grant_type": {"client_credentials"}, "client_id": {clientA}, "scope": {test.scope}, "client_assertion": {proofA()},
+					"client_assertion_type": {"urn:ietf:params:oauth:client-assertion-type:jwt-bearer"},
+				}
+				if form.Encode() != want.Encode() {
+					t.Errorf("got  %s\nwant %s", form.Encode(), want.Encode())
+				}
+				token := got.(*azure.Token)
+				ends := token.ExpiresAt.Sub(before.Add(3599 * time.Second))
+				if token.Secret.Reveal() != "entra-access-token-0123456789" || token.ExpiresAt.Location() != time.UTC || ends < 0 || ends > 5*time.Second {
+					t.Errorf("%v", token)
+				}
+			})
+		}
+	}
+}
+
+func TestScopes(t *testing.T) {
+	for i, want := range [][5]string{
+		{"https://management.azure.com/.default", "https://containerregistry.azure.net/.default", "https://storage.azure.com/.default", "https://vault.azure.net/.default", "https://eventhubs.azure.net/.default"},
+		{"https://management.usgovcloudapi.net/.default", "https://containerregistry.azure.net/.default", "https://storage.azure.com/.default", "https://vault.usgovcloudapi.net/.default", "https://eventhubs.azure.net/.default"},
+		{"https://management.chinacloudapi.cn/.default", "https://containerregistry.azure.net/.default", "https://storage.azure.com/.default", "https://vault.azure.cn/.default", "https://eventhubs.azure.net/.default"},
+	} {
+		c := endpoint.AzureClouds()[i]
+		if got := [5]string{azure.ResourceManagerScope(c), azure.RegistryScope(c), azure.BlobScope(c), azure.KeyVaultScope(c), azure.EventHubsScope(c)}; got != want {
+			t.Errorf("%s: %v", c.Name, got)
+		}
+	}
+	if azure.DevOpsScope != "499b84ac-1321-427f-aa17-267ca6975798/.default" || azure.KeyVaultScope(endpoint.AzureCloud{}) != "" {
+		t.Error(azure.DevOpsScope)
+	}
+}
+
+func TestRetriesAreFew(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		handler http.HandlerFunc
+		want    int32
+	}{
+		{"refused", entraError(401, 700213, "no"), 1},
+		{"throttled", entraError(429, 90055, "no"), 1},
+		{"failing", entraError(503, 90033, "no"), 2},
+		{"failing for a while", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Retry-After", "30")
+			entraError(503, 90033, "no")(w, r)
+		}, 1},
+		{"hanging up", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var requests atomic.Int32
+			provider := wired(t, func(w http.ResponseWriter, r *http.Request) {
+				requests.Add(1)
+				test.handler(w, r)
+			})
+			_, _ = auth.GetToken(t.Context(), provider, asA(t)...)
+			if got := requests.Load(); got != test.want {
+				t.Errorf("%d requests, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+func TestFaultThatPasses(t *testing.T) {
+	var requests atomic.Int32
+	provider := wired(t, func(w http.ResponseWriter, r *http.Request) {
+		if requests.Add(1) == 1 {
+			entraError(503, 90033, "no")(w, r)
+			return
+		}
+		must(t, r.ParseForm())
+		if r.PostForm.Get("client_assertion") != proofA() {
+			t.Error("the second request is not the first")
+		}
+		says(goodToken)(w, r)
+	})
+	_, err := auth.GetToken(t.Context(), provider, asA(t)...)
+	must(t, err)
+}
+
+func TestRetryAfter(t *testing.T) {
+	for header, want := range map[string][2]time.Duration{
+		"":        {0, 0},
+		"7":       {7 * time.Second, 7 * time.Second},
+		"-1":      {0, 0},
+		"soon":    {0, 0},
+		"9999999": {15 * time.Minute, 15 * time.Minute},
+		time.Now().Add(time.Minute).UTC().Format(http.TimeFormat): {50 * time.Second, time.Minute},
+		"Mon, 02 Jan 2006 15:04:05 GMT":                           {0, 0},
+	} {
+		provider := wired(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Retry-After", header)
+			entraError(429, 90055, "no")(w, r)
+		})
+		_, err := auth.GetToken(t.Context(), provider, asA(t)...)
+		e, ok := errors.AsType[*auth.Error](err)
+		if !ok || e.Code != auth.CodeThrottled || e.RetryAfter < want[0] || e.RetryAfter > want[1] {
+			t.Errorf("Retry-After %q: %v, want between %v", header, err, want)
+		}
+	}
+}
+
+// Microsoft Entra may repeat what it was sent; the error must not.
+func TestErrorsRepeatNothing(t *testing.T) {
+	for _, code := range []int{700213, 424242, 0} {
+		provider := wired(t, entraError(400, code, "bad token "+proofA()+"\n<b>\x01"))
+		_, err := auth.GetToken(t.Context(), provider, asA(t)...)
+		text := fmt.Sprintf("%v %+v", err, errors.Unwrap(err))
+		if strings.Contains(text, proofA()[40:60]) || strings.ContainsAny(text, "\n\x01<") || strings.Contains(text, "Trace") || len(text) > 2000 {
+			t.Errorf("%d: %s", code, text)
+		}
+	}
+}
+
+func TestDisconnections(t *testing.T) {
+	closed, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	must(t, closed.Close())
+	good := wire(t, says(goodToken))
+	for _, test := range []struct {
+		name  string
+		spoil func(*http.Transport)
+		text  string
+	}{
+		{"name", func(tr *http.Transport) {
+			tr.DialContext = func(context.Context, string, string) (net.Conn, error) {
+				return nil, &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "10.0.0.7", IsNotFound: true}}
+			}
+		}, "the host's name does not exist"},
+		{"resolver", func(tr *http.Transport) {
+			tr.DialContext = func(context.Context, string, string) (net.Conn, error) {
+				return nil, &net.DNSError{Err: "server misbehaving", Server: "10.0.0.10:53"}
+			}
+		}, "the host's name could not be resolved"},
+		{"refused", func(tr *http.Transport) {
+			tr.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, network, closed.Addr().String())
+			}
+		}, "the connection was refused"},
+		{"authority", func(tr *http.Transport) { tr.TLSClientConfig.RootCAs = x509.NewCertPool() }, "the certificate is signed by an unknown authority"},
+		{"host", func(tr *http.Transport) { tr.TLSClientConfig.ServerName = "" }, "the certificate is for another host"},
+		{"time", func(tr *http.Transport) {
+			tr.TLSClientConfig.Time = func() time.Time { return time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC) }
+		}, "the certificate has expired or is not yet valid"},
+		{"proxy", func(tr *http.Transport) {
+			tr.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "proxy.internal:3128", User: url.UserPassword("me", "proxy-password")})
+			tr.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, network, closed.Addr().String())
+			}
+		}, "the proxy: the connection was refused"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			base := good.Clone()
+			test.spoil(base)
+			_, err = auth.GetToken(t.Context(), newProvider(t, azure.Config{Transport: base}), asA(t)...)
+			e, ok := errors.AsType[*auth.Error](err)
+			if !ok || e.Code != auth.CodeUnreachable || !strings.HasSuffix(e.Err.Error(), test.text) {
+				t.Errorf("%v, want code Unreachable and %q", err, test.text)
+			}
+			for _, hidden := range []string{"10.0.0", "127.0.0.1", "proxy-password", "proxy.internal"} {
+				if strings.Contains(fmt.Sprintf("%v", err), hidden) {
+					t.Errorf("%q is told: %v", hidden, err)
+				}
+			}
+		})
+	}
+}
+
+func TestSlowAnswerIsCutOff(t *testing.T) {
+	stop := make(chan struct{})
+	defer close(stop)
+	provider := newProvider(t, azure.Config{Timeout: 50 * time.Millisecond, Transport: wire(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		<-stop
+	})})
+	_, err := auth.GetToken(t.Context(), provider, asA(t)...)
+	if e, ok := errors.AsType[*auth.Error](err); !ok || !e.Temporary() {
+		t.Errorf("%v, want a temporary error", err)
+	}
+}
+
+func TestAnswerThatBreaksOff(t *testing.T) {
+	provider := wired(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, goodToken[:60])
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	_, err := auth.GetToken(t.Context(), provider, asA(t)...)
+	if auth.CodeOf(err) != auth.CodeUnreachable || !strings.Contains(err.Error(), "the answer broke off") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A tenant's proxy is asked for everything, and one inside the cluster is none.
+func TestTenantProxy(t *testing.T) {
+	var mu sync.Mutex
+	var asked []string
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		asked = append(asked, r.Method+" "+r.Host)
+		http.Error(w, "no", http.StatusForbidden)
+	}))
+	defer proxy.Close()
+	u, err := url.Parse(proxy.URL)
+	must(t, err)
+	allow, err := endpoint.ParseAllowed(u.Host)
+	must(t, err)
+	opts := asA(t, auth.WithProxyURL(u))
+	_, err = auth.GetToken(t.Context(), newProvider(t, azure.Config{AllowedEndpointHosts: allow}), opts...)
+	if auth.CodeOf(err) != auth.CodeUnreachable || len(asked) == 0 || asked[0] != "CONNECT login.microsoftonline.com:443" {
+		t.Errorf("%v, %v", err, asked)
+	}
+	before := len(asked)
+	_, err = auth.GetToken(t.Context(), newProvider(t, azure.Config{}), opts...)
+	e, ok := errors.AsType[*auth.Error](err)
+	if !ok || e.Code != auth.CodeEndpointRefused || e.Temporary() || !strings.Contains(e.Fix, "--allowed-endpoint-hosts") || len(asked) != before {
+		t.Errorf("%v", err)
+	}
+}
+
+// registryWire answers as Microsoft Entra, and as a registry.
+func registryWire(tb testing.TB, config azure.Config, registry http.HandlerFunc) *azure.Provider {
+	tb.Helper()
+	config.Transport = wire(tb, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.Host, "login.") {
+			says(goodToken)(w, r)
+			return
+		}
+		registry(w, r)
+	})
+	return newProvider(tb, config)
+}
+
+func TestRegistryExchange(t *testing.T) {
+	now := time.Now()
+	refresh := jwt(fmt.Sprintf(`{"iat":%d,"exp":%d,"grant_type":"refresh_token"}`, now.Unix(), now.Add(3*time.Hour).Unix()))
+	access := jwt(fmt.Sprintf(`{"iat":%d,"exp":%d,"grant_type":"access_token"}`, now.Unix(), now.Add(75*time.Minute).Unix()))
+	for _, skew := range []time.Duration{0, 5 * time.Minute, -5 * time.Minute} {
+		var asked []string
+		access := access
+		if skew != 0 {
+			access = jwt(fmt.Sprintf(`{"iat":%d,"exp":%d}`, now.Add(skew).Unix(), now.Add(skew+75*time.Minute).Unix()))
+		}
+		provider := registryWire(t, azure.Config{}, func(w http.ResponseWriter, r *http.Request) {
+			must(t, r.ParseForm())
+			asked = append(asked, r.Method+" https://"+r.Host+r.URL.String()+" "+r.PostForm.Encode())
+			if r.URL.Path == "/oauth2/exchange" {
+				fmt.Fprintf(w, `{"refresh_token":%q}`, refresh)
+				return
+			}
+			fmt.Fprintf(w, `{"access_token":%q}`, access)
+		})
+		token, err := auth.GetToken(t.Context(), provider, asA(t, auth.WithImageRepository("Contoso.azurecr.io/tenant-a/app"))...)
+		must(t, err)
+		got := token.(*auth.RegistryCredentials)
+		if got.Username != "00000000-0000-0000-0000-000000000000" || got.Password.Reveal() != access {
+			t.Errorf("%+v", got)
+		}
+		// The registry's clock, and not ours, says how long it is.
+		if left := got.GetDuration(); left > 75*time.Minute || left < 74*time.Minute {
+			t.Errorf("skew %s: %s left", skew, left)
+		}
+		want := []string{
+			"POST https://contoso.azurecr.io/oauth2/exchange " + url.Values{
+				"grant_type": {"access_token"}, "service": {"contoso.azurecr.io"}, "tenant": {tenantID}, "access_token": {"entra-access-token-0123456789"},
+			}.Encode(),
+			"POST https://contoso.azurecr.io/oauth2/token " + url.Values{
+				"grant_type": {"refresh_token"}, "service": {"contoso.azurecr.io"}, "scope": {"repository:tenant-a/app:pull,metadata_read"}, "refresh_token": {refresh},
+			}.Encode(),
+		}
+		if strings.Join(asked, "\n") != strings.Join(want, "\n") {
+			t.Errorf("got  %q\nwant %q", asked, want)
+		}
+	}
+}
+
+func TestRefusalsOfRegistry(t *testing.T) {
+	now := time.Now()
+	life := fmt.Sprintf(`"iat":%d,"exp":%d`, now.Unix(), now.Add(time.Hour).Unix())
+	answers := func(exchange, token string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			body := token
+			if r.URL.Path == "/oauth2/exchange" {
+				body = exchange
+			}
+			if status, text, ok := strings.Cut(body, " "); ok && len(status) == 3 {
+				code := map[string]int{"400": 400, "401": 401, "403": 403, "404": 404, "429": 429, "503": 503}[status]
+				w.Header().Set("Retry-After", "7")
+				w.WriteHeader(code)
+				body = text
+			}
+			_, _ = io.WriteString(w, body)
+		}
+	}
+	refreshed := `{"refresh_token":"` + jwt(`{`+life+`}`) + `"}`
+	const unauthorized = `401 {"errors":[{"code":"UNAUTHORIZED","message":"authentication required, visit https://aka.ms/acr/authorization entra-access-token-0123456789"}]}`
+	for _, test := range []struct {
+		name            string
+		exchange, token string
+		code            auth.Code
+		text, fix       string
+	}{
+		{"permission", unauthorized, "", auth.CodePermissionDenied, "registry contoso.azurecr.io, exchange: HTTP status 401", "assign application " + clientA + " the role AcrPull at registry contoso"},
+		{"permission in the repository", refreshed, strings.Replace(unauthorized, "401", "403", 1), auth.CodePermissionDenied, "token: HTTP status 403", "repository tenant-a/app"},
+		{"none such", `404 {"errors":[]}`, "", auth.CodeRefused, "HTTP status 404", "check that registry contoso.azurecr.io exists"},
+		{"malformed", `400 {"errors":[]}`, "", auth.CodeRefused, "HTTP status 400", "tenant of application"},
+		{"throttled", `429 {}`, "", auth.CodeThrottled, "HTTP status 429", "wait"},
+		{"failing", `503 oops`, "", auth.CodeUnavailable, "HTTP status 503", "wait"},
+		{"HTML", `403 <html>`, "", auth.CodeResponseInvalid, "none of the service's", "answers as registry contoso.azurecr.io"},
+		{"HTML as an answer", `<html>`, "", auth.CodeResponseInvalid, "not the JSON of a token answer", "answers as"},
+		{"no token", `{}`, "", auth.CodeResponseInvalid, "no refresh_token in it", "answers as"},
+		{"no string", `{"refresh_token":1}`, "", auth.CodeResponseInvalid, "no refresh_token in it", "answers as"},
+		{"no JWT", `{"refresh_token":"opaque"}`, "", auth.CodeResponseInvalid, "its refresh_token is not a JWT", "answers as"},
+		{"no exp", `{"refresh_token":"` + jwt(`{"iat":1}`) + `"}`, "", auth.CodeResponseInvalid, "its refresh_token has no expiry (exp)", "answers as"},
+		{"no exp in the second", refreshed, `{"access_token":"` + jwt(`{"sub":"x"}`) + `"}`, auth.CodeResponseInvalid, "its access_token has no expiry (exp)", "answers as"},
+		{"the first for the second", refreshed, refreshed, auth.CodeResponseInvalid, "no access_token in it", "answers as"},
+		{"expired", refreshed, `{"access_token":"` + jwt(`{"exp":1700000000}`) + `"}`, auth.CodeResponseInvalid, "has already expired", "answers as"},
+		{"ends before it begins", refreshed, `{"access_token":"` + jwt(`{"iat":2,"exp":1}`) + `"}`, auth.CodeResponseInvalid, "has already expired", "answers as"},
+		{"ends never", refreshed, `{"access_token":"` + jwt(`{"iat":2,"exp":-1e308}`) + `"}`, auth.CodeResponseInvalid, "has already expired", "answers as"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			provider := registryWire(t, azure.Config{}, answers(test.exchange, test.token))
+			_, err := auth.GetToken(t.Context(), provider, asA(t, auth.WithImageRepository(imageA))...)
+			e, ok := errors.AsType[*auth.Error](err)
+			if !ok || e.Stage != auth.StageRegistry || e.Code != test.code || !strings.Contains(e.Err.Error(), test.text) || !strings.Contains(e.Fix, test.fix) {
+				t.Errorf("%v", err)
+			}
+			if strings.Contains(fmt.Sprint(err), "entra-access") {
+				t.Errorf("a token is told: %v", err)
+			}
+			if e.Temporary() && e.RetryAfter != 7*time.Second {
+				t.Errorf("retry after %s", e.RetryAfter)
+			}
+		})
+	}
+}
+
+// A registry token of times that no clock has is bounded, and without iat its end is what exp says.
+func TestRegistryTokenLife(t *testing.T) {
+	now := time.Now()
+	for claims, want := range map[string]time.Duration{
+		`{"iat":1,"exp":9e18}`:                               28 * time.Hour,
+		fmt.Sprintf(`{"exp":%d}`, now.Add(time.Hour).Unix()): time.Hour,
+	} {
+		provider := registryWire(t, azure.Config{}, func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, `{"refresh_token":%q,"access_token":%q}`, jwt(claims), jwt(claims))
+		})
+		token, err := auth.GetToken(t.Context(), provider, asA(t, auth.WithImageRepository(imageA))...)
+		must(t, err)
+		if left := token.GetDuration(); left > want || left < want-time.Minute {
+			t.Errorf("%s: %s left, want %s", claims, left, want)
+		}
+	}
+}
+
+// Registries of a cloud that an administrator described may know no audience of their own; those of the table's do.
+func TestRegistryAudience(t *testing.T) {
+	custom, err := endpoint.ParseAzureEnvironment([]byte(`{"activeDirectoryEndpoint":"https://login.example.gov","resourceManagerEndpoint":"https://arm.example.gov","containerRegistryDNSSuffix":"azurecr.example.gov"}`))
+	must(t, err)
+	const own, manager = "https://containerregistry.azure.net/.default", "https://arm.example.gov/.default"
+	for _, test := range []struct {
+		name   string
+		cloud  endpoint.AzureCloud
+		image  string
+		knows  string
+		scopes []string
+		fails  bool
+	}{
+		{"public", endpoint.AzurePublic(), imageA, own, []string{own}, false},
+		{"public without", endpoint.AzurePublic(), imageA, "", []string{own}, true},
+		{"custom", custom, "contoso.azurecr.example.gov/app", own, []string{own}, false},
+		{"custom without", custom, "contoso.azurecr.example.gov/app", manager, []string{own, manager}, false},
+		{"custom without either", custom, "contoso.azurecr.example.gov/app", "", []string{own, manager}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var scopes []string
+			provider := newProvider(t, azure.Config{Cloud: test.cloud, Transport: wire(t, func(w http.ResponseWriter, r *http.Request) {
+				if !strings.HasPrefix(r.Host, "login.") {
+					token := jwt(fmt.Sprintf(`{"iat":1,"exp":%d}`, 3601))
+					fmt.Fprintf(w, `{"refresh_token":%q,"access_token":%q}`, token, token)
+					return
+				}
+				scope := r.PostFormValue("scope")
+				scopes = append(scopes, scope)
+				if scope != test.knows {
+					entraError(400, 500011, "no")(w, r)
+					return
+				}
+				says(goodToken)(w, r)
+			})})
+			_, err := auth.GetToken(t.Context(), provider, asA(t, auth.WithImageRepository(test.image))...)
+			if (err != nil) != test.fails || strings.Join(scopes, " ") != strings.Join(test.scopes, " ") {
+				t.Errorf("%v, asked for %v", err, scopes)
+			}
+		})
+	}
+}
+
+func TestOnlyItsOwnTokens(t *testing.T) {
+	provider := newProvider(t, azure.Config{})
+	request := &auth.Request{ImageRepository: imageA}
+	for _, token := range []auth.Token{nil, (*azure.Token)(nil), &auth.RegistryCredentials{}} {
+		if _, err := provider.NewRegistryToken(t.Context(), token, request); auth.CodeOf(err) != auth.CodeResponseInvalid {
+			t.Errorf("%T: %v", token, err)
+		}
+	}
+}
+
+// Retry-After is honoured by the cache: the next call asks nobody.
+func TestThrottledTenantWaits(t *testing.T) {
+	var requests atomic.Int32
+	provider := wired(t, func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		w.Header().Set("Retry-After", "60")
+		entraError(429, 90055, "no")(w, r)
+	})
+	tokens := cache.New(cache.Options{MaxSize: 10})
+	for range 3 {
+		if _, err := auth.GetToken(t.Context(), provider, asA(t, auth.WithCache(tokens, auth.InvolvedObject{}))...); auth.CodeOf(err) != auth.CodeThrottled {
+			t.Errorf("%v", err)
+		}
+	}
+	if n := requests.Load(); n != 1 {
+		t.Errorf("%d requests, want 1", n)
+	}
+}
