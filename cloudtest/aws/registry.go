@@ -8,101 +8,60 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/oci"
 )
 
 // bearerOfPublic marks tokens that public.ecr.aws gave for an authorization token; neither serves in the other's place.
 const bearerOfPublic = ServicePublicRegistry + " bearer"
 
-// registryRequest is what a path of the OCI Distribution API asks for.
+// registryRequest is what a request to a registry asks for.
 type registryRequest struct {
 	repository string
 	actions    []string // of ECR, without the service prefix; all are needed
 	base       bool     // GET /v2/, which only asks who is there
 }
 
-// readRegistryRequest maps a request to ECR's actions. Sources: OCI Distribution Specification v1.1, "Endpoints"; ECR User Guide, "Required permissions
-// for pushing and pulling images". What it does not know is not allowed.
+// readRegistryRequest maps a request to ECR's actions. Source: ECR User Guide, "Required permissions for pushing and pulling images". What it does not
+// know is not allowed.
 func readRegistryRequest(r *http.Request) (registryRequest, bool) {
-	rest, ok := strings.CutPrefix(r.URL.Path, "/v2/")
-	read := r.Method == http.MethodGet || r.Method == http.MethodHead
-	if r.URL.Path == "/v2" || rest == "" {
-		return registryRequest{base: true}, read && (ok || r.URL.Path == "/v2")
+	req := oci.Read(r)
+	if req.Kind == oci.Ping {
+		return registryRequest{base: true}, true
 	}
-	// Two readings of one path would be two repositories: the handler that is handed in must see the path that was judged.
-	if !ok || r.URL.EscapedPath() != r.URL.Path || strings.Contains(rest, "//") {
+	actions := registryActions(req.Kind)
+	if len(actions) == 0 || !repositoryPattern().MatchString(req.Repository) {
 		return registryRequest{}, false
 	}
-	allow := func(repository string, actions ...string) (registryRequest, bool) {
-		return registryRequest{repository: repository, actions: actions}, len(actions) > 0 && repositoryPattern().MatchString(repository)
-	}
-	if name, ok := strings.CutSuffix(rest, "/tags/list"); ok {
-		if read {
-			return allow(name, "ListImages")
-		}
-		return registryRequest{}, false
-	}
-	if name, upload, ok := cutLast(rest, "/blobs/uploads/"); ok || strings.HasSuffix(rest, "/blobs/uploads") {
-		if !ok {
-			name = strings.TrimSuffix(rest, "/blobs/uploads")
-		}
-		return allow(name, uploadActions(r, upload)...)
-	}
-	name, what, reference, ok := cutReference(rest)
-	switch {
-	case !ok:
-		return registryRequest{}, false
-	case what == "manifests" && read:
-		return allow(name, "BatchGetImage")
-	case what == "manifests" && r.Method == http.MethodPut:
-		return allow(name, "PutImage")
-	case what == "manifests" && r.Method == http.MethodDelete:
-		return allow(name, "BatchDeleteImage")
-	case what == "blobs" && r.Method == http.MethodHead && strings.Contains(reference, ":"):
-		return allow(name, "BatchCheckLayerAvailability")
-	case what == "blobs" && r.Method == http.MethodGet && strings.Contains(reference, ":"):
-		return allow(name, "GetDownloadUrlForLayer")
-	case what == "referrers" && read:
-		return allow(name, "ListImageReferrers")
-	}
-	return registryRequest{}, false
+	return registryRequest{repository: req.Repository, actions: actions}, true
 }
 
-func uploadActions(r *http.Request, upload string) []string {
-	switch {
-	case upload == "" && r.Method == http.MethodPost && r.URL.Query().Has("digest"):
-		return []string{"InitiateLayerUpload", "UploadLayerPart", "CompleteLayerUpload"}
-	case upload == "" && r.Method == http.MethodPost:
+func registryActions(k oci.Kind) []string {
+	switch k {
+	case oci.PullManifest:
+		return []string{"BatchGetImage"}
+	case oci.PushManifest:
+		return []string{"PutImage"}
+	case oci.DeleteManifest:
+		return []string{"BatchDeleteImage"}
+	case oci.CheckBlob:
+		return []string{"BatchCheckLayerAvailability"}
+	case oci.PullBlob:
+		return []string{"GetDownloadUrlForLayer"}
+	case oci.StartUpload:
 		return []string{"InitiateLayerUpload"}
-	case upload == "":
-		return nil
-	case r.Method == http.MethodPatch, r.Method == http.MethodGet, r.Method == http.MethodDelete:
+	case oci.PushBlob:
+		return []string{"InitiateLayerUpload", "UploadLayerPart", "CompleteLayerUpload"}
+	case oci.ContinueUpload:
 		return []string{"UploadLayerPart"}
-	case r.Method == http.MethodPut:
+	case oci.FinishUpload:
 		return []string{"UploadLayerPart", "CompleteLayerUpload"}
+	case oci.ListTags:
+		return []string{"ListImages"}
+	case oci.ListReferrers:
+		return []string{"ListImageReferrers"}
+	case oci.Unknown, oci.Ping:
 	}
 	return nil
-}
-
-func cutLast(s, sep string) (before, after string, ok bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return "", "", false
-	}
-	return s[:i], s[i+len(sep):], !strings.Contains(s[i+len(sep):], "/")
-}
-
-// cutReference splits <name>/<manifests|blobs|referrers>/<reference>.
-func cutReference(rest string) (name, what, reference string, ok bool) {
-	slash := strings.LastIndexByte(rest, '/')
-	if slash < 0 || slash == len(rest)-1 {
-		return "", "", "", false
-	}
-	reference, rest = rest[slash+1:], rest[:slash]
-	slash = strings.LastIndexByte(rest, '/')
-	if slash < 0 {
-		return "", "", "", false
-	}
-	return rest[:slash], rest[slash+1:], reference, true
 }
 
 // operation names the request in the journal by its first action.
@@ -206,26 +165,13 @@ func (c *Cloud) authorizeRegistry(who principal, req registryRequest, ep endpoin
 	return nil
 }
 
-// forward passes an authorized request to a data plane.
+// forward passes an authorized request to a data plane. ECR declines mounts too, unless it was configured otherwise.
 func forward(w http.ResponseWriter, r *http.Request, h http.Handler, call *journal.Call) {
 	if h == nil {
 		distribution{}.refuse(w, call, refused(http.StatusServiceUnavailable, "UNAVAILABLE", "no data plane was handed in for this registry"))
 		return
 	}
-	out := r.Clone(r.Context())
-	out.Header.Del("Authorization") // a data plane has no business with it
-	for _, name := range []string{"Forwarded", "X-Forwarded-Host", "X-Forwarded-For"} {
-		out.Header.Del(name)
-	}
-	out.Header.Set("X-Forwarded-Proto", "https") // so that upload locations are https
-	// A mount would read another repository than was judged. Registries may decline one, and ECR does unless it was configured: the client uploads.
-	if q := out.URL.Query(); q.Has("mount") || q.Has("from") {
-		q.Del("mount")
-		q.Del("from")
-		out.URL.RawQuery = q.Encode()
-		out.RequestURI = out.URL.RequestURI()
-	}
-	h.ServeHTTP(w, out)
+	oci.Forward(w, r, h)
 }
 
 // servePublicRegistry serves public.ecr.aws: everybody may read with a bearer token, an anonymous one included; pushing needs permission.

@@ -1,0 +1,161 @@
+// Package oci reads what requests to an OCI registry ask for, so that each cloud can put its own permissions to it, and passes those that were allowed to a
+// data plane. Source: OCI Distribution Specification v1.1, "Endpoints".
+package oci
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+)
+
+// Kind is what is asked of a registry.
+type Kind int
+
+// What may be asked of a registry. What is not here is [Unknown], and nobody may do it.
+const (
+	Unknown        Kind = iota
+	Ping                // GET /v2/: who is there
+	PullManifest        // GET or HEAD
+	PushManifest        // PUT
+	DeleteManifest      // DELETE
+	CheckBlob           // HEAD
+	PullBlob            // GET
+	StartUpload         // POST, to be continued
+	PushBlob            // POST of a whole blob
+	ContinueUpload      // PATCH, and GET or DELETE of an upload
+	FinishUpload        // PUT
+	ListTags            // GET
+	ListReferrers       // GET
+)
+
+// Reads says whether what is asked for changes nothing.
+func (k Kind) Reads() bool {
+	switch k {
+	case Ping, PullManifest, CheckBlob, PullBlob, ListTags, ListReferrers:
+		return true
+	case Unknown, PushManifest, DeleteManifest, StartUpload, PushBlob, ContinueUpload, FinishUpload:
+	}
+	return false
+}
+
+// Request is what a request asks for.
+type Request struct {
+	Kind Kind
+	// Repository is the name between /v2/ and what is asked of it; empty for [Ping] and [Unknown]. It has one reading only.
+	Repository string
+}
+
+// namePattern is a repository's name. Source: OCI Distribution Specification v1.1, "Pulling manifests".
+func namePattern() *regexp.Regexp {
+	return regexp.MustCompile(`\A[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*\z`)
+}
+
+// maxName bounds a repository's name, in bytes.
+const maxName = 255
+
+// Read says what a request asks for.
+func Read(r *http.Request) Request {
+	rest, ok := strings.CutPrefix(r.URL.Path, "/v2/")
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	if reads && (r.URL.Path == "/v2" || r.URL.Path == "/v2/") {
+		return Request{Kind: Ping}
+	}
+	// Two readings of one path would be two repositories: the data plane must see the path that was judged.
+	if !ok || r.URL.EscapedPath() != r.URL.Path || strings.Contains(rest, "//") {
+		return Request{}
+	}
+	name, kind := split(r, rest, reads)
+	if kind == Unknown || len(name) > maxName || !namePattern().MatchString(name) {
+		return Request{}
+	}
+	return Request{Kind: kind, Repository: name}
+}
+
+// split takes what is asked off the end of a path; what is left is the repository.
+func split(r *http.Request, rest string, reads bool) (name string, kind Kind) {
+	if name, ok := strings.CutSuffix(rest, "/tags/list"); ok {
+		if reads {
+			return name, ListTags
+		}
+		return "", Unknown
+	}
+	if name, upload, ok := cutLast(rest, "/blobs/uploads/"); ok || strings.HasSuffix(rest, "/blobs/uploads") {
+		if !ok {
+			name = strings.TrimSuffix(rest, "/blobs/uploads")
+		}
+		return name, uploadKind(r, upload)
+	}
+	name, what, reference, ok := cutReference(rest)
+	digest := strings.Contains(reference, ":")
+	switch {
+	case !ok:
+	case what == "manifests" && reads:
+		return name, PullManifest
+	case what == "manifests" && r.Method == http.MethodPut:
+		return name, PushManifest
+	case what == "manifests" && r.Method == http.MethodDelete:
+		return name, DeleteManifest
+	case what == "blobs" && r.Method == http.MethodHead && digest:
+		return name, CheckBlob
+	case what == "blobs" && r.Method == http.MethodGet && digest:
+		return name, PullBlob
+	case what == "referrers" && reads:
+		return name, ListReferrers
+	}
+	return "", Unknown
+}
+
+func uploadKind(r *http.Request, upload string) Kind {
+	switch {
+	case upload == "" && r.Method == http.MethodPost && r.URL.Query().Has("digest"):
+		return PushBlob
+	case upload == "" && r.Method == http.MethodPost:
+		return StartUpload
+	case upload == "":
+		return Unknown
+	case r.Method == http.MethodPatch, r.Method == http.MethodGet, r.Method == http.MethodDelete:
+		return ContinueUpload
+	case r.Method == http.MethodPut:
+		return FinishUpload
+	}
+	return Unknown
+}
+
+func cutLast(s, sep string) (before, after string, ok bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return "", "", false
+	}
+	return s[:i], s[i+len(sep):], !strings.Contains(s[i+len(sep):], "/")
+}
+
+// cutReference splits <name>/<manifests|blobs|referrers>/<reference>.
+func cutReference(rest string) (name, what, reference string, ok bool) {
+	slash := strings.LastIndexByte(rest, '/')
+	if slash < 0 || slash == len(rest)-1 {
+		return "", "", "", false
+	}
+	reference, rest = rest[slash+1:], rest[:slash]
+	slash = strings.LastIndexByte(rest, '/')
+	if slash < 0 {
+		return "", "", "", false
+	}
+	return rest[:slash], rest[slash+1:], reference, true
+}
+
+// Forward passes an allowed request to a data plane, under the path and host that the client used and without its credentials.
+func Forward(w http.ResponseWriter, r *http.Request, plane http.Handler) {
+	out := r.Clone(r.Context())
+	for _, name := range []string{"Authorization", "Forwarded", "X-Forwarded-Host", "X-Forwarded-For"} {
+		out.Header.Del(name) // a data plane has no business with them
+	}
+	out.Header.Set("X-Forwarded-Proto", "https") // so that upload locations are https
+	// A mount would read another repository than was judged. Registries may decline one: the client uploads.
+	if q := out.URL.Query(); q.Has("mount") || q.Has("from") {
+		q.Del("mount")
+		q.Del("from")
+		out.URL.RawQuery = q.Encode()
+		out.RequestURI = out.URL.RequestURI()
+	}
+	plane.ServeHTTP(w, out)
+}

@@ -1,0 +1,67 @@
+package oci_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/oci"
+)
+
+func TestRead(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("0", 64)
+	for request, want := range map[string]oci.Request{
+		"GET /v2":                       {Kind: oci.Ping},
+		"HEAD /v2/":                     {Kind: oci.Ping},
+		"GET /v2/p/r/app/manifests/1.0": {Kind: oci.PullManifest, Repository: "p/r/app"},
+		"GET /v2/example.com/p/r/app/manifests/1.0":              {Kind: oci.PullManifest, Repository: "example.com/p/r/app"},
+		"PUT /v2/p/r/app/manifests/1.0":                          {Kind: oci.PushManifest, Repository: "p/r/app"},
+		"DELETE /v2/p/r/app/manifests/1.0":                       {Kind: oci.DeleteManifest, Repository: "p/r/app"},
+		"HEAD /v2/p/r/app/blobs/" + digest:                       {Kind: oci.CheckBlob, Repository: "p/r/app"},
+		"GET /v2/p/r/app/blobs/" + digest:                        {Kind: oci.PullBlob, Repository: "p/r/app"},
+		"POST /v2/p/r/app/blobs/uploads/":                        {Kind: oci.StartUpload, Repository: "p/r/app"},
+		"POST /v2/p/r/app/blobs/uploads/?digest=x":               {Kind: oci.PushBlob, Repository: "p/r/app"},
+		"PATCH /v2/p/r/app/blobs/uploads/u":                      {Kind: oci.ContinueUpload, Repository: "p/r/app"},
+		"PUT /v2/p/r/app/blobs/uploads/u":                        {Kind: oci.FinishUpload, Repository: "p/r/app"},
+		"GET /v2/p/r/app/tags/list":                              {Kind: oci.ListTags, Repository: "p/r/app"},
+		"GET /v2/p/r/app/referrers/" + digest:                    {Kind: oci.ListReferrers, Repository: "p/r/app"},
+		"GET /v2/p/manifests/x/manifests/1.0":                    {Kind: oci.PullManifest, Repository: "p/manifests/x"},
+		"POST /v2/":                                              {},
+		"GET /v2x":                                               {},
+		"GET /v2/_catalog":                                       {},
+		"GET /v2/p/../q/manifests/1":                             {},
+		"GET /v2/p//q/manifests/1":                               {},
+		"GET /v2/p%2Fq/manifests/1":                              {},
+		"GET /v2/" + strings.Repeat("a/", 128) + "b/manifests/1": {},
+	} {
+		method, target, _ := strings.Cut(request, " ")
+		if got := oci.Read(httptest.NewRequestWithContext(t.Context(), method, target, nil)); got != want {
+			t.Errorf("%s: %+v, want %+v", request, got, want)
+		}
+	}
+}
+
+// TestForward: a data plane sees no credentials, and no other repository than the judged one.
+func TestForward(t *testing.T) {
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v2/a/blobs/uploads/?mount=sha256:0&from=b&x=y", nil)
+	for _, name := range []string{"Authorization", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host"} {
+		r.Header.Set(name, "x")
+	}
+	oci.Forward(httptest.NewRecorder(), r, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if len(r.Header) != 1 || r.Header.Get("X-Forwarded-Proto") != "https" || r.RequestURI != "/v2/a/blobs/uploads/?x=y" {
+			t.Errorf("%s %v", r.RequestURI, r.Header)
+		}
+	}))
+}
+
+func TestReads(t *testing.T) {
+	for kind, want := range map[oci.Kind]bool{
+		oci.Unknown: false, oci.Ping: true, oci.PullManifest: true, oci.PushManifest: false, oci.DeleteManifest: false, oci.CheckBlob: true, oci.PullBlob: true,
+		oci.StartUpload: false, oci.PushBlob: false, oci.ContinueUpload: false, oci.FinishUpload: false, oci.ListTags: true, oci.ListReferrers: true,
+	} {
+		if got := kind.Reads(); got != want {
+			t.Errorf("%d: %t", kind, got)
+		}
+	}
+}
