@@ -34,8 +34,38 @@ func exclusions() []exclusion {
 			fix:    "remove insecure",
 			broken: func(f Fields) bool { return f.Insecure && f.Provider != Generic },
 		},
+		{
+			field: "spec.insecure", message: "insecure and sts exclude each other: a short-lived credential is never sent over an unprotected connection",
+			fix:    "remove insecure",
+			broken: func(f Fields) bool { return f.Insecure && f.STS != nil },
+		},
+		{
+			field: "spec.sts", message: "sts works only with the providers generic and aws",
+			fix:    "remove sts",
+			broken: func(f Fields) bool { return f.STS != nil && f.Provider != Generic && f.Provider != stsAWS },
+		},
+		{
+			field: fieldAccount, message: "serviceAccountName with provider generic needs sts",
+			fix: "name in sts.endpoint where the account's token is exchanged, or set provider to the bucket's cloud",
+			broken: func(f Fields) bool {
+				return f.ServiceAccountName != "" && f.Provider == Generic && f.STS == nil && !f.PullSecrets
+			},
+		},
+		{
+			field: "spec.sts", message: "sts with provider generic needs serviceAccountName",
+			fix:    "name the ServiceAccount whose token is exchanged, or remove sts",
+			broken: func(f Fields) bool { return f.STS != nil && f.Provider == Generic && f.ServiceAccountName == "" },
+		},
+		{
+			field: "spec.sts.endpoint", message: "Required value: endpoint is the URL of the service",
+			fix:    "write https://<host>, or remove sts",
+			broken: func(f Fields) bool { return f.STS != nil && f.STS.Endpoint == "" },
+		},
 	}
 }
+
+// stsAWS is the protocol of AWS STS, AssumeRoleWithWebIdentity, and the provider that speaks it.
+const stsAWS = "aws"
 
 // knownProviders are the values of spec.provider that have a meaning, whether or not this build has it.
 func knownProviders() []string { return []string{Generic, "aws", "azure", "gcp"} }
@@ -47,6 +77,19 @@ func known(provider string) error {
 	}
 	return refuse(auth.CodeOptionInvalid, "spec.provider",
 		fmt.Sprintf("Unsupported value: %q", clip(provider)), "write one of "+strings.Join(knownProviders(), ", "))
+}
+
+// knownSTS refuses protocols that nobody speaks.
+func knownSTS(service *TokenService) error {
+	const field = "spec.sts.provider"
+	switch {
+	case service == nil || service.Provider == stsAWS:
+		return nil
+	case service.Provider == "":
+		return refuse(auth.CodeOptionInvalid, field, "Required value: provider is the service's protocol", "write "+stsAWS)
+	default:
+		return refuse(auth.CodeOptionInvalid, field, fmt.Sprintf("Unsupported value: %q", clip(service.Provider)), "write "+stsAWS)
+	}
 }
 
 // secretName refuses what is no name of a Secret.

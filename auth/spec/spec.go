@@ -11,6 +11,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/grant"
 )
 
+// fieldAccount is the field that names a ServiceAccount.
+const fieldAccount = "spec.serviceAccountName"
+
 // Generic is the provider of static credentials, and of none.
 const Generic = "generic"
 
@@ -22,6 +25,11 @@ type Fields struct {
 	Provider string
 	// ServiceAccountName is spec.serviceAccountName; empty when none is named.
 	ServiceAccountName string
+	// PullSecrets says that the kind names images: with [Generic], the image pull secrets of ServiceAccountName are used. Without
+	// it, an account has no meaning with Generic unless STS is set.
+	PullSecrets bool
+	// STS is spec.sts; nil when the field is absent.
+	STS *TokenService
 	// SecretRef is the name in spec.secretRef; nil when the field is absent.
 	SecretRef *string
 	// CertSecretRef is the name in spec.certSecretRef; nil when the field is absent.
@@ -32,10 +40,27 @@ type Fields struct {
 	Insecure bool
 }
 
+// TokenService is spec.sts: where a ServiceAccount's token is exchanged for a session.
+type TokenService struct {
+	// Provider is the protocol, AWS ("aws") being the only one. Required.
+	Provider string
+	// Endpoint is the service's URL. Whether a proof may be sent there is for the provider to judge. Required.
+	Endpoint string
+}
+
 // Rules are what the administrator of this controller decided.
 type Rules struct {
 	// Providers are the names of the clouds that this controller can ask for tokens.
 	Providers []string
+	// DefaultServiceAccount is the account, in the object's own namespace, of objects with a cloud's provider that name none
+	// (--default-service-account). Empty for none. It never stands for an account whose pull secrets are used.
+	DefaultServiceAccount string
+	// RequireServiceAccount refuses objects with a cloud's provider that have no account, neither named nor by default, whatever
+	// ControllerNamespaces says (--require-service-account-for-provider-auth).
+	RequireServiceAccount bool
+	// ControllerOnly refuses accounts: objects have the controller's identity or none
+	// (--feature-gates=ObjectLevelWorkloadIdentity=false).
+	ControllerOnly bool
 	// ControllerNamespaces are the namespaces that the controller's own identity is lent to
 	// (--controller-identity-namespaces). Its zero value is nobody.
 	ControllerNamespaces grant.Namespaces
@@ -57,6 +82,9 @@ const (
 	PullSecrets Source = "pull-secrets"
 	// Cloud: a short-lived token for Subject from Provider.
 	Cloud Source = "cloud"
+	// STS: a short-lived session for Subject from the service at STSEndpoint, which speaks Provider's protocol and is of no
+	// cloud. What it opens is no cloud's either.
+	STS Source = "sts"
 )
 
 // Identity is whose credential an object gets, and what may be used on the way. All names are checked DNS subdomains and
@@ -66,8 +94,12 @@ type Identity struct {
 	Source Source
 	// Provider is Generic, or one of Rules.Providers.
 	Provider string
-	// Subject is whom the token is for; zero unless Source is Cloud.
+	// Subject is whom the token is for; zero unless Source is Cloud or STS.
 	Subject auth.Subject
+	// Defaulted says that the object does not name Subject: Rules.DefaultServiceAccount does.
+	Defaulted bool
+	// STSEndpoint is the token service that the object chose; empty for the provider's own. Never with the controller's identity.
+	STSEndpoint string
 	// ServiceAccountName is set when Source is PullSecrets.
 	ServiceAccountName string
 	// SecretName is set when Source is StaticSecret.
@@ -78,20 +110,26 @@ type Identity struct {
 	// ProxySecretName is the Secret with the proxy for the resource. For an exchange too, which is the tenant's own: it is
 	// always empty with the controller's identity. Empty for none.
 	ProxySecretName string
-	// Insecure allows plain HTTP. It is never set when Source is Cloud.
+	// Insecure allows plain HTTP. It is never set with a credential that is minted.
 	Insecure bool
 }
 
 // Minted reports whether the credential is a short-lived one that is issued to Subject.
 func (i Identity) Minted() bool { return !i.Subject.IsZero() }
 
-// Option is the subject as an option of [auth.GetToken]; accounts know and prove it. It is for identities from a cloud: with
-// any other, GetToken refuses the zero subject.
+// Option is the subject, and the token service that the object chose, as an option of [auth.GetToken]; accounts know and prove
+// the subject. It is for credentials that are minted: with any other, GetToken refuses the zero subject.
 func (i Identity) Option(accounts auth.Accounts) auth.Option {
 	if i.Subject.Kind() == auth.KindController {
 		return auth.WithController()
 	}
-	return auth.WithSubject(i.Subject, accounts, accounts)
+	subject, endpoint := auth.WithSubject(i.Subject, accounts, accounts), auth.WithSTSEndpoint(i.STSEndpoint)
+	return func(o *auth.Options) {
+		subject(o)
+		if i.STSEndpoint != "" {
+			endpoint(o)
+		}
+	}
 }
 
 // Resolve says whose credential the object gets. The error is an [*auth.Error] with a [*Refusal] in its chain, or, when the
@@ -101,6 +139,9 @@ func Resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) 
 		fields.Provider = Generic
 	}
 	if err := known(fields.Provider); err != nil {
+		return Identity{}, err
+	}
+	if err := knownSTS(fields.STS); err != nil {
 		return Identity{}, err
 	}
 	for _, x := range exclusions() {
@@ -133,9 +174,8 @@ func Resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) 
 	switch {
 	case fields.Provider != Generic:
 		identity.Source = Cloud
-		if identity.Subject, err = cloudSubject(ctx, fields, rules, account); err != nil {
-			return Identity{}, err
-		}
+	case fields.STS != nil:
+		identity.Source, identity.Provider = STS, fields.STS.Provider
 	case fields.SecretRef != nil:
 		identity.Source = StaticSecret
 	case !account.IsZero():
@@ -143,7 +183,26 @@ func Resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) 
 	default:
 		identity.Source = Anonymous
 	}
+	if identity.Source != Cloud && identity.Source != STS {
+		return identity, nil
+	}
+	if fields.STS != nil {
+		identity.STSEndpoint = fields.STS.Endpoint
+	}
+	identity.Subject, identity.Defaulted, err = subjectOf(ctx, identity.Provider, fields, rules, account)
+	if err != nil {
+		return Identity{}, err
+	}
 	return identity, nil
+}
+
+// AccountName is the ServiceAccount, in the object's own namespace, that an object depends on: a change of it may change what
+// becomes of the object. Empty for none.
+func (r Rules) AccountName(fields Fields) string {
+	if fields.ServiceAccountName == "" && fields.Provider != Generic && fields.Provider != "" {
+		return r.DefaultServiceAccount
+	}
+	return fields.ServiceAccountName
 }
 
 // accountOf is the ServiceAccount that the object names, or the zero subject.
@@ -157,40 +216,70 @@ func accountOf(fields Fields) (auth.Subject, error) {
 	}
 	account, err := auth.ServiceAccount(fields.Namespace, fields.ServiceAccountName)
 	if err != nil {
-		return auth.Subject{}, refuse(auth.CodeSubjectInvalid, "spec.serviceAccountName",
+		return auth.Subject{}, refuse(auth.CodeSubjectInvalid, fieldAccount,
 			fmt.Sprintf("serviceAccountName must be a lower-case DNS-1123 subdomain, not %q", clip(fields.ServiceAccountName)),
 			"name a ServiceAccount of the object's own namespace")
 	}
 	return account, nil
 }
 
-// cloudSubject is whom a cloud's token is for. Here, and nowhere else, an absent serviceAccountName becomes the controller:
-// only where a grant admits the namespace, and on no way that the tenant chose.
-func cloudSubject(ctx context.Context, fields Fields, rules Rules, account auth.Subject) (auth.Subject, error) {
-	if !slices.Contains(rules.Providers, fields.Provider) {
+// subjectOf is whom a minted credential is for: the account that the object names, else the default one, else the controller.
+// Here, and nowhere else, an absent serviceAccountName becomes another identity: an account of the object's own namespace, or
+// the controller's, which is lent only where a grant admits the namespace, and on no way that the tenant chose.
+func subjectOf(
+	ctx context.Context, provider string, fields Fields, rules Rules, account auth.Subject,
+) (subject auth.Subject, defaulted bool, err error) {
+	if !slices.Contains(rules.Providers, provider) {
 		supported := append([]string{Generic}, rules.Providers...)
-		return auth.Subject{}, refuse(auth.CodeOptionUnsupported, "spec.provider",
-			fmt.Sprintf("provider %q is not supported by this build of the controller", fields.Provider),
+		return auth.Subject{}, false, refuse(auth.CodeOptionUnsupported, "spec.provider",
+			fmt.Sprintf("provider %q is not supported by this build of the controller", provider),
 			"use one that is: "+strings.Join(supported, ", "))
 	}
-	if !account.IsZero() {
-		return account, nil
-	}
-	if err := lent(ctx, fields.Namespace, rules); err != nil {
-		return auth.Subject{}, err
-	}
-	chosen := func(field string) error {
-		return refuse(auth.CodeOptionInvalid, field, "the controller's identity is not used over a connection that the object chooses",
-			"set spec.serviceAccountName, or remove "+field)
+	if account.IsZero() && rules.DefaultServiceAccount != "" {
+		if account, err = auth.ServiceAccount(fields.Namespace, rules.DefaultServiceAccount); err != nil {
+			return auth.Subject{}, false, refuse(auth.CodeSubjectInvalid, fieldAccount,
+				"no ServiceAccount is named, and --default-service-account is no name of one",
+				"set spec.serviceAccountName, or have the administrator correct --default-service-account")
+		}
+		defaulted = true
 	}
 	switch {
-	case fields.CertSecretRef != nil:
-		return auth.Subject{}, chosen("spec.certSecretRef")
-	case fields.ProxySecretRef != nil:
-		return auth.Subject{}, chosen("spec.proxySecretRef")
-	default:
-		return auth.Controller(), nil
+	case !account.IsZero() && rules.ControllerOnly:
+		return auth.Subject{}, false, refuse(auth.CodeNotGranted, fieldAccount,
+			"the feature gate ObjectLevelWorkloadIdentity is off: no object has an identity of its own",
+			"have the administrator set --feature-gates=ObjectLevelWorkloadIdentity=true")
+	case !account.IsZero():
+		return account, defaulted, nil
+	case rules.RequireServiceAccount:
+		return auth.Subject{}, false, refuse(auth.CodeNotGranted, fieldAccount,
+			"no ServiceAccount is named, which --require-service-account-for-provider-auth demands",
+			"set spec.serviceAccountName, or have the administrator set --default-service-account")
 	}
+	if err := lent(ctx, fields.Namespace, rules); err != nil {
+		return auth.Subject{}, false, err
+	}
+	if err := chosenWay(fields); err != nil {
+		return auth.Subject{}, false, err
+	}
+	return auth.Controller(), false, nil
+}
+
+// chosenWay refuses the controller's identity where the object chooses who receives its proof or carries it.
+func chosenWay(fields Fields) error {
+	for _, field := range []struct {
+		name string
+		set  bool
+	}{
+		{"spec.certSecretRef", fields.CertSecretRef != nil},
+		{"spec.proxySecretRef", fields.ProxySecretRef != nil},
+		{"spec.sts", fields.STS != nil},
+	} {
+		if field.set {
+			return refuse(auth.CodeOptionInvalid, field.name, "the controller's identity is not used over a connection that the object chooses",
+				"set spec.serviceAccountName, or remove "+field.name)
+		}
+	}
+	return nil
 }
 
 // lent refuses namespaces that the controller's identity is not lent to.
@@ -215,7 +304,7 @@ func lent(ctx context.Context, namespace string, rules Rules) error {
 		Stage: auth.StageSubject, Code: auth.CodeNotGranted,
 		Fix: "set spec.serviceAccountName, or have the administrator admit the namespace with --controller-identity-namespaces",
 		Err: &Refusal{
-			Field: "spec.serviceAccountName",
+			Field: fieldAccount,
 			Message: fmt.Sprintf("no ServiceAccount is named, and the controller's identity is not lent to namespace %s: %s",
 				namespace, decision.Link),
 			passing: selected,

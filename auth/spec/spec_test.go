@@ -20,7 +20,7 @@ import (
 // everything is a controller that can do all, for everybody.
 var everything = spec.Rules{Providers: []string{"aws", "azure", "gcp"}, ControllerNamespaces: grant.Namespaces{All: true}}
 
-// The truth table that the schema of OCIRepository follows too (config/crd).
+// The truth table that the schemas of all kinds follow too (config/crd).
 func TestExclusions(t *testing.T) {
 	data, err := os.ReadFile("testdata/exclusions.yaml")
 	if err != nil {
@@ -29,6 +29,7 @@ func TestExclusions(t *testing.T) {
 	var table struct {
 		Rows []struct {
 			Name     string          `json:"name"`
+			Kinds    []string        `json:"kinds"`
 			Spec     json.RawMessage `json:"spec"`
 			Accepted bool            `json:"accepted"`
 			Field    string          `json:"field"`
@@ -42,6 +43,8 @@ func TestExclusions(t *testing.T) {
 	absent := []string{"account name empty", "empty provider"}
 	for _, row := range table.Rows {
 		t.Run(row.Name, func(t *testing.T) {
+			// A Bucket's accounts have no pull secrets.
+			bucket := slices.Equal(row.Kinds, []string{"Bucket"})
 			var written struct {
 				Provider           string                 `json:"provider"`
 				ServiceAccountName string                 `json:"serviceAccountName"`
@@ -49,12 +52,14 @@ func TestExclusions(t *testing.T) {
 				CertSecretRef      *struct{ Name string } `json:"certSecretRef"`
 				ProxySecretRef     *struct{ Name string } `json:"proxySecretRef"`
 				Insecure           bool                   `json:"insecure"`
+				STS                *spec.TokenService     `json:"sts"`
 			}
 			if err := yaml.UnmarshalStrict(row.Spec, &written); err != nil {
 				t.Fatal(err)
 			}
 			fields := spec.Fields{
 				Namespace: "tenant-a", Provider: written.Provider, ServiceAccountName: written.ServiceAccountName, Insecure: written.Insecure,
+				PullSecrets: !bucket, STS: written.STS,
 			}
 			rules := everything
 			if written.ServiceAccountName == "" && (written.CertSecretRef != nil || written.ProxySecretRef != nil) && written.Provider != "" {
@@ -70,6 +75,13 @@ func TestExclusions(t *testing.T) {
 				fields.ProxySecretRef = &written.ProxySecretRef.Name
 			}
 			identity, err := spec.Resolve(t.Context(), fields, rules)
+			if row.Kinds == nil { // of all kinds, and pull secrets make no difference
+				fields.PullSecrets = false
+				other, otherErr := spec.Resolve(t.Context(), fields, rules)
+				if other != identity || (err == nil) != (otherErr == nil) {
+					t.Errorf("without pull secrets: %+v, %v; with: %+v, %v", other, otherErr, identity, err)
+				}
+			}
 			if i := slices.Index(absent, row.Name); i >= 0 {
 				absent = slices.Delete(absent, i, i+1)
 				if row.Accepted || err != nil {
@@ -123,6 +135,7 @@ func TestIdentities(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	service := &spec.TokenService{Provider: "aws", Endpoint: "https://minio.example.com"}
 	for title, test := range map[string]struct {
 		fields spec.Fields
 		want   spec.Identity
@@ -136,7 +149,7 @@ func TestIdentities(t *testing.T) {
 			spec.Identity{Source: spec.StaticSecret, Provider: "generic", SecretName: "pull", CertSecretName: "ca", ProxySecretName: "proxy", Insecure: true},
 		},
 		"pull secrets": {
-			spec.Fields{Namespace: "tenant-a", ServiceAccountName: "puller"},
+			spec.Fields{Namespace: "tenant-a", ServiceAccountName: "puller", PullSecrets: true},
 			spec.Identity{Source: spec.PullSecrets, Provider: "generic", ServiceAccountName: "puller"},
 		},
 		"account": {
@@ -146,6 +159,14 @@ func TestIdentities(t *testing.T) {
 		"controller": {
 			spec.Fields{Namespace: "tenant-a", Provider: "aws"},
 			spec.Identity{Source: spec.Cloud, Provider: "aws", Subject: auth.Controller()},
+		},
+		"token service of a cloud": {
+			spec.Fields{Namespace: "tenant-a", Provider: "aws", ServiceAccountName: "puller", STS: service},
+			spec.Identity{Source: spec.Cloud, Provider: "aws", Subject: account, STSEndpoint: service.Endpoint},
+		},
+		"token service of nobody": {
+			spec.Fields{Namespace: "tenant-a", ServiceAccountName: "puller", STS: service, ProxySecretRef: name("proxy")},
+			spec.Identity{Source: spec.STS, Provider: "aws", Subject: account, STSEndpoint: service.Endpoint, ProxySecretName: "proxy"},
 		},
 	} {
 		got, err := spec.Resolve(t.Context(), test.fields, everything)
@@ -220,6 +241,20 @@ func TestRules(t *testing.T) {
 			fields: spec.Fields{Namespace: "tenant-a", Provider: "aws", CertSecretRef: name("ca")}, rules: everything,
 			code: auth.CodeOptionInvalid, field: "spec.certSecretRef", fix: []string{"remove spec.certSecretRef"}, terminal: true,
 		},
+		"the controller at a tenant's token service": {
+			fields: spec.Fields{Namespace: "tenant-a", Provider: "aws", STS: &spec.TokenService{Provider: "aws", Endpoint: "https://minio.example.com"}}, rules: everything,
+			code: auth.CodeOptionInvalid, field: "spec.sts", fix: []string{"remove spec.sts"}, terminal: true,
+		},
+		"a token service whose protocol is not built in": {
+			fields: spec.Fields{Namespace: "tenant-a", ServiceAccountName: "puller", STS: &spec.TokenService{Provider: "aws", Endpoint: "https://minio.example.com"}},
+			rules:  spec.Rules{Providers: []string{"gcp"}},
+			code:   auth.CodeOptionUnsupported, field: "spec.provider", fix: []string{"generic, gcp"}, terminal: true,
+		},
+		"a default that is no name": {
+			fields: spec.Fields{Namespace: "tenant-a", Provider: "aws"},
+			rules:  spec.Rules{Providers: []string{"aws"}, DefaultServiceAccount: "tenant-b/puller", ControllerNamespaces: grant.Namespaces{All: true}},
+			code:   auth.CodeSubjectInvalid, field: "spec.serviceAccountName", fix: []string{"--default-service-account"}, terminal: true,
+		},
 		"azure is not built in": {
 			fields: spec.Fields{Namespace: "tenant-a", Provider: "azure", ServiceAccountName: "puller"}, rules: spec.Rules{Providers: []string{"aws"}},
 			code: auth.CodeOptionUnsupported, field: "spec.provider", fix: []string{"generic, aws"}, terminal: true,
@@ -268,6 +303,113 @@ func TestRules(t *testing.T) {
 	identity, err := spec.Resolve(t.Context(), spec.Fields{Namespace: "tenant-a", Provider: "aws"}, rules)
 	if identity != (spec.Identity{}) || !errors.Is(err, errLabels) || !auth.IsTemporary(err) || spec.Terminal(err) {
 		t.Errorf("labels unreadable: %+v, %v", identity, err)
+	}
+}
+
+// Whose identity an object with a cloud's provider has: one row for each combination of what the object names and what the
+// administrator has set.
+func TestWhoseIdentity(t *testing.T) {
+	const table = `
+		account  default  require  gate  grant   whose
+		-        -        -        on    -       refused: --controller-identity-namespaces
+		-        -        -        on    lent    controller
+		-        -        -        off   -       refused: --controller-identity-namespaces
+		-        -        -        off   lent    controller
+		-        -        require  on    -       refused: --require-service-account-for-provider-auth
+		-        -        require  on    lent    refused: --require-service-account-for-provider-auth
+		-        -        require  off   -       refused: --require-service-account-for-provider-auth
+		-        -        require  off   lent    refused: --require-service-account-for-provider-auth
+		-        default  -        on    -       tenant-a/default
+		-        default  -        on    lent    tenant-a/default
+		-        default  -        off   -       refused: ObjectLevelWorkloadIdentity
+		-        default  -        off   lent    refused: ObjectLevelWorkloadIdentity
+		-        default  require  on    -       tenant-a/default
+		-        default  require  on    lent    tenant-a/default
+		-        default  require  off   -       refused: ObjectLevelWorkloadIdentity
+		-        default  require  off   lent    refused: ObjectLevelWorkloadIdentity
+		puller   -        -        on    -       tenant-a/puller
+		puller   -        -        on    lent    tenant-a/puller
+		puller   -        -        off   -       refused: ObjectLevelWorkloadIdentity
+		puller   -        -        off   lent    refused: ObjectLevelWorkloadIdentity
+		puller   -        require  on    -       tenant-a/puller
+		puller   -        require  on    lent    tenant-a/puller
+		puller   -        require  off   -       refused: ObjectLevelWorkloadIdentity
+		puller   -        require  off   lent    refused: ObjectLevelWorkloadIdentity
+		puller   default  -        on    -       tenant-a/puller
+		puller   default  -        on    lent    tenant-a/puller
+		puller   default  -        off   -       refused: ObjectLevelWorkloadIdentity
+		puller   default  -        off   lent    refused: ObjectLevelWorkloadIdentity
+		puller   default  require  on    -       tenant-a/puller
+		puller   default  require  on    lent    tenant-a/puller
+		puller   default  require  off   -       refused: ObjectLevelWorkloadIdentity
+		puller   default  require  off   lent    refused: ObjectLevelWorkloadIdentity`
+	rows := strings.Split(strings.TrimSpace(table), "\n")[1:]
+	seen := map[string]bool{}
+	pull := "pull"
+	for _, row := range rows {
+		cells := strings.Fields(row)
+		title := strings.Join(cells[:5], " ")
+		if seen[title] {
+			t.Fatalf("two rows for %s", title)
+		}
+		seen[title] = true
+		or := func(cell, value string) string {
+			if cell == "-" {
+				return ""
+			}
+			return value
+		}
+		fields := spec.Fields{Namespace: "tenant-a", Provider: "aws", ServiceAccountName: or(cells[0], "puller")}
+		rules := spec.Rules{
+			Providers: []string{"aws"}, DefaultServiceAccount: or(cells[1], "default"), RequireServiceAccount: cells[2] == "require",
+			ControllerOnly: cells[3] == "off",
+		}
+		if cells[4] == "lent" {
+			rules.ControllerNamespaces = grant.Namespaces{All: true}
+		}
+		identity, err := spec.Resolve(t.Context(), fields, rules)
+		if cells[5] == "refused:" {
+			checkRefusal(t, identity, err)
+			if !strings.Contains(err.Error(), cells[6]) || !spec.Terminal(err) || auth.CodeOf(err) != auth.CodeNotGranted {
+				t.Errorf("%s: %v, want %s named and stalled", title, err, cells[6])
+			}
+			continue
+		}
+		whose := identity.Subject.Namespace() + "/" + identity.Subject.Name()
+		if identity.Subject.Kind() == auth.KindController {
+			whose = "controller"
+		}
+		if err != nil || whose != cells[5] || identity.Defaulted != (whose == "tenant-a/default") {
+			t.Errorf("%s: %+v, %v", title, identity, err)
+		}
+		// The default is nobody's where no cloud is asked.
+		for name, fields := range map[string]spec.Fields{
+			"anonymous":    {Namespace: "tenant-a"},
+			"secret":       {Namespace: "tenant-a", SecretRef: &pull},
+			"pull secrets": {Namespace: "tenant-a", ServiceAccountName: "puller", PullSecrets: true},
+		} {
+			identity, err := spec.Resolve(t.Context(), fields, rules)
+			if err != nil || identity.Minted() || identity.ServiceAccountName != fields.ServiceAccountName || rules.AccountName(fields) != fields.ServiceAccountName {
+				t.Errorf("%s, %s: %+v, %v", title, name, identity, err)
+			}
+		}
+	}
+	if len(seen) != 32 {
+		t.Errorf("the table has %d rows, want one for each of 32 combinations", len(seen))
+	}
+}
+
+// Who depends on which account.
+func TestAccountName(t *testing.T) {
+	rules := spec.Rules{DefaultServiceAccount: "default"}
+	for want, fields := range map[string]spec.Fields{
+		"puller":  {Provider: "aws", ServiceAccountName: "puller"},
+		"default": {Provider: "gcp"},
+		"":        {Provider: "generic"},
+	} {
+		if got := rules.AccountName(fields); got != want {
+			t.Errorf("%+v depends on %q", fields, got)
+		}
 	}
 }
 
@@ -334,20 +476,39 @@ func TestOption(t *testing.T) {
 		if options.Subject != subject {
 			t.Errorf("subject %s, want %s", options.Subject, subject)
 		}
+		if options.STSEndpoint != "" {
+			t.Errorf("%s: token service %q", subject, options.STSEndpoint)
+		}
 		if proven := options.Prover != nil; proven != (subject != auth.Controller()) {
 			t.Errorf("%s: a prover is there: %t", subject, proven)
 		}
 	}
 }
 
+func TestOptionNamesTheTokenService(t *testing.T) {
+	account, err := auth.ServiceAccount("tenant-a", "puller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var options auth.Options
+	spec.Identity{Subject: account, STSEndpoint: "https://minio.example.com"}.Option(nobody{})(&options)
+	if options.Subject != account || options.STSEndpoint != "https://minio.example.com" {
+		t.Errorf("%s at %q", options.Subject, options.STSEndpoint)
+	}
+}
+
 // Whatever a tenant writes, it gets its own namespace's accounts, or the controller's identity where it is lent.
 func FuzzResolve(f *testing.F) {
-	f.Add("tenant-a", "aws", "puller", "", "", "", uint8(0))
-	f.Add("tenant-a", "aws", "", "", "", "", uint8(16))
-	f.Add("tenant-a", "generic", "", "pull", "ca", "proxy", uint8(1|2|4|8))
-	f.Add("tenant-a", "aws", "tenant-b/puller", "../x", "", "a\nb", uint8(15))
-	f.Fuzz(func(t *testing.T, namespace, provider, account, secret, cert, proxy string, bits uint8) {
-		fields := spec.Fields{Namespace: namespace, Provider: provider, ServiceAccountName: account, Insecure: bits&8 != 0}
+	f.Add("tenant-a", "aws", "puller", "", "", "", "", "", uint16(0))
+	f.Add("tenant-a", "aws", "", "", "", "", "", "", uint16(16))
+	f.Add("tenant-a", "generic", "", "pull", "ca", "proxy", "", "", uint16(1|2|4|8))
+	f.Add("tenant-a", "aws", "tenant-b/puller", "../x", "", "a\nb", "", "", uint16(15))
+	f.Add("tenant-a", "generic", "puller", "", "", "", "aws", "https://minio.example.com", uint16(32))
+	f.Add("tenant-a", "aws", "", "", "", "", "aws", "https://minio.example.com", uint16(16|32|64))
+	f.Fuzz(func(t *testing.T, namespace, provider, account, secret, cert, proxy, service, endpoint string, bits uint16) {
+		fields := spec.Fields{
+			Namespace: namespace, Provider: provider, ServiceAccountName: account, Insecure: bits&8 != 0, PullSecrets: bits&512 != 0,
+		}
 		if bits&1 != 0 {
 			fields.SecretRef = &secret
 		}
@@ -357,31 +518,44 @@ func FuzzResolve(f *testing.F) {
 		if bits&4 != 0 {
 			fields.ProxySecretRef = &proxy
 		}
-		rules := spec.Rules{Providers: []string{"aws"}}
+		if bits&32 != 0 {
+			fields.STS = &spec.TokenService{Provider: service, Endpoint: endpoint}
+		}
+		rules := spec.Rules{Providers: []string{"aws"}, RequireServiceAccount: bits&128 != 0, ControllerOnly: bits&256 != 0}
 		lent := bits&16 != 0
 		if lent {
 			rules.ControllerNamespaces = grant.Namespaces{List: []string{"tenant-a"}}
+		}
+		name := account
+		if bits&64 != 0 {
+			rules.DefaultServiceAccount = "default"
+			if account == "" {
+				name = "default"
+			}
 		}
 		identity, err := spec.Resolve(t.Context(), fields, rules)
 		if err != nil {
 			checkRefusal(t, identity, err)
 			return
 		}
-		cloud := identity.Source == spec.Cloud
-		if cloud != (provider == "aws") || cloud == identity.Subject.IsZero() {
+		minted := identity.Minted()
+		if minted != (provider == "aws" || fields.STS != nil) || minted != (identity.Source == spec.Cloud || identity.Source == spec.STS) {
 			t.Errorf("%+v: %+v", fields, identity)
+		}
+		if (identity.STSEndpoint != "") != (fields.STS != nil) {
+			t.Errorf("%+v: token service %q", fields, identity.STSEndpoint)
 		}
 		switch kind := identity.Subject.Kind(); kind {
 		case auth.KindController:
-			if account != "" || !lent || namespace != "tenant-a" || bits&(1|2|4|8) != 0 {
+			if name != "" || !lent || namespace != "tenant-a" || bits&(1|2|4|8|32|128) != 0 {
 				t.Errorf("%+v has the controller's identity", fields)
 			}
 		case auth.KindServiceAccount:
-			if identity.Subject.Namespace() != namespace || identity.Subject.Name() != account || fields.Insecure || fields.SecretRef != nil {
+			if identity.Subject.Namespace() != namespace || identity.Subject.Name() != name || fields.Insecure || fields.SecretRef != nil || rules.ControllerOnly {
 				t.Errorf("%+v: %+v", fields, identity)
 			}
 		default:
-			if cloud {
+			if minted {
 				t.Errorf("a subject of kind %q", kind)
 			}
 		}
