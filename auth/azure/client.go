@@ -40,7 +40,7 @@ func (p *Provider) post(ctx context.Context, request *auth.Request, target strin
 	if request.ProxyURL != nil {
 		t = p.pool.Proxy(request.ProxyURL)
 	}
-	client := p.client(t)
+	client := newClient(t)
 	got, err := p.attempt(ctx, client, target, form)
 	if !passing(got, err) {
 		return got, err
@@ -62,6 +62,8 @@ func passing(got answer, err error) bool {
 }
 
 func (p *Provider) attempt(ctx context.Context, client *http.Client, target string, form url.Values) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, strings.NewReader(form.Encode()))
 	if err != nil {
 		return answer{}, err
@@ -72,7 +74,7 @@ func (p *Provider) attempt(ctx context.Context, client *http.Client, target stri
 	if err != nil {
 		return answer{}, err
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	return read(response)
 }
 
@@ -88,10 +90,9 @@ func read(response *http.Response) (answer, error) {
 	return answer{response.StatusCode, response.Header, body}, nil
 }
 
-func (p *Provider) client(t http.RoundTripper) *http.Client {
+func newClient(t http.RoundTripper) *http.Client {
 	return &http.Client{
 		Transport: t,
-		Timeout:   p.timeout,
 		// A redirect would take the proof, or a token, to a host that nobody judged.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
@@ -40,8 +41,8 @@ func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request
 
 // controllerToken asks for one scope. The code is Entra's, when it refused.
 func (p *Provider) controllerToken(ctx context.Context, scope string) (*Token, aadsts, error) {
-	wire := &recorder{RoundTripper: p.environmentTransport()}
-	source, err := p.environment(p.client(wire))
+	wire := &recorder{RoundTripper: p.environmentTransport(), timeout: p.timeout}
+	source, err := p.environment(newClient(wire))
 	if err != nil {
 		// The SDK's error holds paths and what stands in files.
 		return nil, 0, &auth.Error{
@@ -140,6 +141,8 @@ func noPlainProxy(proxy func(*http.Request) (*url.URL, error)) func(*http.Reques
 type recorder struct {
 	http.RoundTripper
 
+	timeout time.Duration // of each request
+
 	mu    sync.Mutex // never held during I/O
 	asked string     // the method; empty when there was no request
 	got   answer
@@ -148,7 +151,9 @@ type recorder struct {
 
 // RoundTrip implements [http.RoundTripper].
 func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := r.RoundTripper.RoundTrip(request)
+	ctx, cancel := context.WithTimeout(request.Context(), r.timeout)
+	defer cancel()
+	response, err := r.RoundTripper.RoundTrip(request.WithContext(ctx))
 	var got answer
 	if err == nil {
 		got, err = read(response)

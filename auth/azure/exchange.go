@@ -78,7 +78,7 @@ func (p *Provider) fix(code aadsts, proof auth.Proof, request *auth.Request, id 
 	if c.Issuer == "" {
 		c.Issuer = "<issuer>"
 	}
-	federated := fmt.Sprintf("add a federated credential with issuer %s, subject %s and audience %s to application %s", c.Issuer, c.Subject, p.cloud.TokenExchangeAudience, id.client)
+	federated := fmt.Sprintf("add a federated credential with issuer %s, subject %s and audience %s to application %s", c.Issuer, c.Subject, p.cloud.ProofAudience, id.client)
 	switch code {
 	case noCredentials:
 		return federated
@@ -95,7 +95,7 @@ func (p *Provider) fix(code aadsts, proof auth.Proof, request *auth.Request, id 
 	case assertionInvalid, assertionSignature, issuerUnreachable, issuerKeysUnreachable:
 		return fmt.Sprintf("check that the keys of %s are those of this cluster, and that Microsoft Entra can fetch them from the internet", c.Issuer)
 	case assertionAudience:
-		return "give the federated credential of application " + id.client + " the audience " + p.cloud.TokenExchangeAudience
+		return "give the federated credential of application " + id.client + " the audience " + p.cloud.ProofAudience
 	case noResource, resourceInvalid, scopeInvalid, scopeOfUsers:
 		return fmt.Sprintf("check that the resource of scope %s is one of %s and used in tenant %s", scope, p.cloud.Name, id.tenant)
 	case blockedByPolicy:

@@ -69,7 +69,7 @@ func NewProvider(config Config) (*Provider, error) {
 	if config.Cloud.IsZero() {
 		config.Cloud = endpoint.AzurePublic()
 	}
-	if c := config.Cloud; !strings.HasPrefix(c.Authority, "https://") || c.TokenExchangeAudience == "" || c.ResourceManagerAudience == "" || c.RegistryAudience == "" {
+	if c := config.Cloud; !strings.HasPrefix(c.Authority, "https://") || c.ProofAudience == "" || c.ResourceManagerAudience == "" || c.RegistryAudience == "" {
 		return nil, errors.New("the Azure cloud is incomplete; take one of endpoint.AzureClouds or make it with endpoint.ParseAzureEnvironment")
 	}
 	if config.Timeout < 0 {
@@ -143,7 +143,7 @@ func (p *Provider) GetAudience(_ context.Context, request *auth.Request) (string
 	if _, err := p.subject(request); err != nil {
 		return "", err
 	}
-	return p.cloud.TokenExchangeAudience, nil
+	return p.cloud.ProofAudience, nil
 }
 
 // subject is the identity of a request.

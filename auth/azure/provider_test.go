@@ -252,12 +252,14 @@ func TestKeyVectors(t *testing.T) {
 	}{
 		{"controller", []auth.Option{auth.WithController()}, "provider=azure", "1fa64d66a9b51dc107e26b835e96243981e8f1de1d421627e75a9c1c5306c2a8"},
 		{
-			"controller's registry credentials", []auth.Option{auth.WithController(), auth.WithImageRepository(imageA)},
+			"controller's registry credentials",
+			[]auth.Option{auth.WithController(), auth.WithImageRepository(imageA)},
 			"provider=azure,imageRepositoryKey=contoso.azurecr.io/tenant-a/app", "",
 		},
 		{"account", []auth.Option{tenant}, account + ",serviceAccountUID=7b4e", ""},
 		{
-			"scope", []auth.Option{tenant, auth.WithScopes(azure.DevOpsScope)},
+			"scope",
+			[]auth.Option{tenant, auth.WithScopes(azure.DevOpsScope)},
 			account + ",scopes=499b84ac-1321-427f-aa17-267ca6975798/.default,serviceAccountUID=7b4e", "",
 		},
 		{"image", []auth.Option{tenant, auth.WithImageRepository(imageA)}, account + ",imageRepositoryKey=contoso.azurecr.io/tenant-a/app,serviceAccountUID=7b4e", ""},

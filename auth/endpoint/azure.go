@@ -18,8 +18,8 @@ type AzureCloud struct {
 	Name string
 	// Authority is Microsoft Entra's security token service, as https://host[:port].
 	Authority string
-	// TokenExchangeAudience is the audience of a proof that is given to the authority.
-	TokenExchangeAudience string
+	// ProofAudience is the audience of a proof that is given to the authority.
+	ProofAudience string
 	// ResourceManager is the endpoint of Azure Resource Manager, as https://host[:port].
 	ResourceManager string
 	// ResourceManagerAudience is the resource that a token for Azure Resource Manager names.
@@ -271,7 +271,7 @@ const maxRepository = 255
 // isRepository reports whether the path is a repository's name: components of lower-case letters and digits, with one separator
 // between two words (".", "_", "__" or hyphens). Source: OCI distribution specification, "Pulling manifests".
 func isRepository(path string) bool {
-	inWord := func(r rune) bool { return r < 0x80 && isLowerOrDigit(byte(r)) }
+	inWord := func(r rune) bool { return '0' <= r && r <= '9' || 'a' <= r && r <= 'z' }
 	between := func(r rune) bool { return !inWord(r) }
 
 	for component := range strings.SplitSeq(path, "/") {

@@ -265,7 +265,7 @@ func TestParseAzureEnvironment(t *testing.T) {
 	want := endpoint.AzureCloud{
 		Name:                    "AzureStackCloud",
 		Authority:               "https://login.local.azurestack.external",
-		TokenExchangeAudience:   "api://AzureADTokenExchange",
+		ProofAudience:           "api://AzureADTokenExchange",
 		ResourceManager:         "https://management.local.azurestack.external",
 		ResourceManagerAudience: "https://management.azurestack.onmicrosoft.com/4de154de-f8a8-4017-af41-df619da68155",
 		RegistrySuffix:          "azurecr.local.azurestack.external", RegistryAudience: "https://containerregistry.azure.net", RegistriesMayLackAudience: true,
@@ -278,12 +278,12 @@ func TestParseAzureEnvironment(t *testing.T) {
 	}
 
 	least, err := endpoint.ParseAzureEnvironment([]byte(`{"activeDirectoryEndpoint":"https://login.microsoftonline.us","resourceManagerEndpoint":"https://arm.example.gov:8443/"}`))
-	if err != nil || least.TokenExchangeAudience != "api://AzureADTokenExchangeUSGov" || least.ResourceManagerAudience != "https://arm.example.gov:8443" || least.RegistrySuffix != "" {
+	if err != nil || least.ProofAudience != "api://AzureADTokenExchangeUSGov" || least.ResourceManagerAudience != "https://arm.example.gov:8443" || least.RegistrySuffix != "" {
 		t.Errorf("got %+v, %v", least, err)
 	}
 
-	own, err := endpoint.ParseAzureEnvironment([]byte(`{"activeDirectoryEndpoint":"https://login.example.gov","resourceManagerEndpoint":"https://arm.example.gov","tokenExchangeAudience":"api://AzureADTokenExchangeUSNat"}`))
-	if err != nil || own.TokenExchangeAudience != "api://AzureADTokenExchangeUSNat" {
+	own, err := endpoint.ParseAzureEnvironment([]byte(`{"activeDirectoryEndpoint":"https://login.example.gov","resourceManagerEndpoint":"https://arm.example.gov","federatedCredentialAudience":"api://AzureADTokenExchangeUSNat"}`))
+	if err != nil || own.ProofAudience != "api://AzureADTokenExchangeUSNat" {
 		t.Errorf("got %+v, %v", own, err)
 	}
 }
@@ -312,7 +312,7 @@ func TestParseAzureEnvironmentRefuses(t *testing.T) {
 		{`{` + required + `,"storageEndpointSuffix":"*.example"}`, endpoint.ReasonMalformed, "storageEndpointSuffix"},
 		{`{` + required + `,"tokenAudience":"http://arm.example.gov"}`, endpoint.ReasonScheme, "tokenAudience"},
 		{`{` + required + `,"tokenAudience":"https://arm.example.gov?x=y"}`, endpoint.ReasonPath, "tokenAudience"},
-		{`{` + required + `,"tokenExchangeAudience":"kubernetes"}`, endpoint.ReasonScheme, "tokenExchangeAudience"},
+		{`{` + required + `,"federatedCredentialAudience":"kubernetes"}`, endpoint.ReasonScheme, "federatedCredentialAudience"},
 		{`{` + required + `,"name":"a\nb"}`, endpoint.ReasonName, "name"},
 	} {
 		t.Run(tt.file, func(t *testing.T) {
@@ -331,7 +331,7 @@ func TestAzureCloudsAreComplete(t *testing.T) {
 	seen := map[string]bool{}
 
 	for _, c := range endpoint.AzureClouds() {
-		for _, own := range []string{c.Name, c.Authority, c.TokenExchangeAudience, c.ResourceManager, c.RegistrySuffix, c.StorageSuffix, c.KeyVaultSuffix} {
+		for _, own := range []string{c.Name, c.Authority, c.ProofAudience, c.ResourceManager, c.RegistrySuffix, c.StorageSuffix, c.KeyVaultSuffix} {
 			if own == "" || seen[own] {
 				t.Errorf("%s: %q is empty or of two clouds", c.Name, own)
 			}

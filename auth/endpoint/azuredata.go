@@ -11,7 +11,7 @@ func azureClouds() [3]AzureCloud {
 		{
 			Name:                    "AzurePublicCloud",
 			Authority:               "https://login.microsoftonline.com",
-			TokenExchangeAudience:   "api://AzureADTokenExchange",
+			ProofAudience:           "api://AzureADTokenExchange",
 			ResourceManager:         "https://management.azure.com",
 			ResourceManagerAudience: "https://management.azure.com",
 			RegistrySuffix:          "azurecr.io",
@@ -25,7 +25,7 @@ func azureClouds() [3]AzureCloud {
 		{
 			Name:                    "AzureUSGovernmentCloud",
 			Authority:               "https://login.microsoftonline.us",
-			TokenExchangeAudience:   "api://AzureADTokenExchangeUSGov",
+			ProofAudience:           "api://AzureADTokenExchangeUSGov",
 			ResourceManager:         "https://management.usgovcloudapi.net",
 			ResourceManagerAudience: "https://management.usgovcloudapi.net",
 			RegistrySuffix:          "azurecr.us",
@@ -39,7 +39,7 @@ func azureClouds() [3]AzureCloud {
 		{
 			Name:                    "AzureChinaCloud",
 			Authority:               "https://login.chinacloudapi.cn",
-			TokenExchangeAudience:   "api://AzureADTokenExchangeChina",
+			ProofAudience:           "api://AzureADTokenExchangeChina",
 			ResourceManager:         "https://management.chinacloudapi.cn",
 			ResourceManagerAudience: "https://management.chinacloudapi.cn",
 			RegistrySuffix:          "azurecr.cn",

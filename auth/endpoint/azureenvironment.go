@@ -11,13 +11,13 @@ const whatEnvironment = "Azure environment"
 const notAvailable = "N/A"
 
 // azureEnvironment is the part of the file that AZURE_ENVIRONMENT_FILEPATH names which we use; other programs use more of it.
-// Source: go-autorest, autorest/azure.Environment. The field tokenExchangeAudience is our own.
+// Source: go-autorest, autorest/azure.Environment. The field federatedCredentialAudience is our own.
 type azureEnvironment struct {
 	Name                       string `json:"name"`
 	ActiveDirectoryEndpoint    string `json:"activeDirectoryEndpoint"`
 	ResourceManagerEndpoint    string `json:"resourceManagerEndpoint"`
 	TokenAudience              string `json:"tokenAudience"`
-	TokenExchangeAudience      string `json:"tokenExchangeAudience"`
+	ProofAudience              string `json:"federatedCredentialAudience"`
 	ContainerRegistryDNSSuffix string `json:"containerRegistryDNSSuffix"`
 	StorageEndpointSuffix      string `json:"storageEndpointSuffix"`
 	KeyVaultDNSSuffix          string `json:"keyVaultDNSSuffix"`
@@ -31,7 +31,7 @@ type azureEnvironment struct {
 // activeDirectoryEndpoint and resourceManagerEndpoint, both https://host, are required. Left out, tokenAudience is the latter,
 // and the names of services are those of the public cloud. "N/A" counts as left out, and unknown fields do not matter.
 //
-// The field tokenExchangeAudience, which is not go-autorest's, is the audience of a proof; left out, it is that of the cloud to
+// The field federatedCredentialAudience, which is not go-autorest's, is the audience of a proof; left out, it is that of the cloud to
 // which the authority belongs, or the public cloud's. Errors are [*Error] and name the field.
 func ParseAzureEnvironment(data []byte) (AzureCloud, error) {
 	var e azureEnvironment
@@ -56,13 +56,13 @@ func ParseAzureEnvironment(data []byte) (AzureCloud, error) {
 	public := AzurePublic()
 	c := AzureCloud{
 		Name: "AzureStackCloud", Authority: authority.root(), ResourceManager: manager.root(), ResourceManagerAudience: manager.root(),
-		TokenExchangeAudience: public.TokenExchangeAudience,
-		RegistryAudience:      public.RegistryAudience, RegistriesMayLackAudience: true,
+		ProofAudience:    public.ProofAudience,
+		RegistryAudience: public.RegistryAudience, RegistriesMayLackAudience: true,
 		StorageAudience: public.StorageAudience, EventHubsAudience: public.EventHubsAudience,
 	}
 
 	if known, ok := cloudOfAuthority(authority.host); ok {
-		c.TokenExchangeAudience = known.TokenExchangeAudience
+		c.ProofAudience = known.ProofAudience
 	}
 
 	for _, field := range []struct {
@@ -75,7 +75,7 @@ func ParseAzureEnvironment(data []byte) (AzureCloud, error) {
 		{"storageEndpointSuffix", e.StorageEndpointSuffix, &c.StorageSuffix, parseSuffix},
 		{"keyVaultDNSSuffix", e.KeyVaultDNSSuffix, &c.KeyVaultSuffix, parseSuffix},
 		{"tokenAudience", e.TokenAudience, &c.ResourceManagerAudience, parseResource},
-		{"tokenExchangeAudience", e.TokenExchangeAudience, &c.TokenExchangeAudience, parseResource},
+		{"federatedCredentialAudience", e.ProofAudience, &c.ProofAudience, parseResource},
 		{"resourceIdentifiers.keyVault", e.ResourceIdentifiers.KeyVault, &c.KeyVaultAudience, parseResource},
 		{"resourceIdentifiers.storage", e.ResourceIdentifiers.Storage, &c.StorageAudience, parseResource},
 	} {
