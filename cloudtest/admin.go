@@ -10,6 +10,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
@@ -49,7 +50,7 @@ func (c *Cloud) adminHandler(address string) http.Handler {
 			answer, err := f(r)
 			if err != nil {
 				status := http.StatusBadRequest
-				if errors.Is(err, aws.ErrNotFound) {
+				if errors.Is(err, aws.ErrNotFound) || errors.Is(err, gcp.ErrNotFound) {
 					status = http.StatusNotFound
 				}
 				writeAdmin(w, status, adminError{err.Error()})
@@ -88,6 +89,7 @@ func (c *Cloud) adminHandler(address string) http.Handler {
 		_, _ = w.Write(c.authority.pem)
 	})
 	c.handleAWS(handle)
+	c.handleGCP(handle)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// A page in a browser can make requests to loopback, under a name of its own or without JSON; neither may change the cloud.
 		if r.Host != address {
@@ -135,6 +137,48 @@ func (c *Cloud) handleAWS(handle func(string, func(*http.Request) (any, error)))
 	handle("DELETE"+in+"/buckets", func(r *http.Request) (any, error) {
 		return struct{}{}, c.aws.DeleteBucket(r.PathValue("account"), r.URL.Query().Get("name"))
 	})
+}
+
+func (c *Cloud) handleGCP(handle func(string, func(*http.Request) (any, error))) {
+	const in = " /gcp/projects/{project}"
+	handle("POST /gcp/projects", withBody(func(_ *http.Request, p gcp.Project) (any, error) { return struct{}{}, c.gcp.AddProject(p) }))
+	handle("PUT"+in+"/bindings", withBody(func(r *http.Request, b []gcp.Binding) (any, error) {
+		return struct{}{}, c.gcp.PutBindings(r.PathValue("project"), b)
+	}))
+	handle("PUT"+in+"/pools", withBody(func(r *http.Request, p gcp.Pool) (any, error) {
+		return struct{}{}, c.gcp.PutPool(r.PathValue("project"), p)
+	}))
+	handle("DELETE"+in+"/pools", func(r *http.Request) (any, error) {
+		return struct{}{}, c.gcp.DeletePool(r.PathValue("project"), r.URL.Query().Get("id"))
+	})
+	handle("PUT"+in+"/clusters", withBody(func(r *http.Request, x gcp.Cluster) (any, error) {
+		return struct{}{}, c.gcp.PutCluster(r.PathValue("project"), x)
+	}))
+	handle("DELETE"+in+"/clusters", func(r *http.Request) (any, error) {
+		q := r.URL.Query()
+		return struct{}{}, c.gcp.DeleteCluster(r.PathValue("project"), q.Get("location"), q.Get("name"))
+	})
+	handle("PUT"+in+"/service-accounts", withBody(func(r *http.Request, s gcp.ServiceAccount) (any, error) {
+		return struct{}{}, c.gcp.PutServiceAccount(r.PathValue("project"), s)
+	}))
+	handle("DELETE"+in+"/service-accounts", func(r *http.Request) (any, error) {
+		return struct{}{}, c.gcp.DeleteServiceAccount(r.PathValue("project"), r.URL.Query().Get("email"))
+	})
+	handle("PUT"+in+"/repositories", withBody(func(r *http.Request, repo gcp.Repository) (any, error) {
+		return struct{}{}, c.gcp.PutRepository(r.PathValue("project"), repo)
+	}))
+	handle("DELETE"+in+"/repositories", func(r *http.Request) (any, error) {
+		q := r.URL.Query()
+		return struct{}{}, c.gcp.DeleteRepository(r.PathValue("project"), q.Get("location"), q.Get("name"))
+	})
+	handle("PUT"+in+"/buckets", withBody(func(r *http.Request, b gcp.Bucket) (any, error) {
+		return struct{}{}, c.gcp.PutBucket(r.PathValue("project"), b)
+	}))
+	handle("DELETE"+in+"/buckets", func(r *http.Request) (any, error) {
+		return struct{}{}, c.gcp.DeleteBucket(r.PathValue("project"), r.URL.Query().Get("name"))
+	})
+	handle("PUT /gcp/metadata", withBody(func(_ *http.Request, m gcp.Metadata) (any, error) { return struct{}{}, c.gcp.PutMetadata(m) }))
+	handle("DELETE /gcp/metadata", func(*http.Request) (any, error) { c.gcp.DeleteMetadata(); return struct{}{}, nil })
 }
 
 // withBody reads the request's JSON strictly.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
@@ -152,6 +153,80 @@ func (a *Admin) DeleteBucket(ctx context.Context, account, name string) error {
 
 func awsPath(account, what string) string {
 	return "/aws/accounts/" + url.PathEscape(account) + "/" + what
+}
+
+// AddProject is [gcp.Cloud.AddProject].
+func (a *Admin) AddProject(ctx context.Context, p gcp.Project) error {
+	return a.call(ctx, http.MethodPost, "/gcp/projects", nil, p, nil)
+}
+
+// PutBindings is [gcp.Cloud.PutBindings].
+func (a *Admin) PutBindings(ctx context.Context, project string, bindings []gcp.Binding) error {
+	return a.call(ctx, http.MethodPut, gcpPath(project, "bindings"), nil, append([]gcp.Binding{}, bindings...), nil)
+}
+
+// PutPool is [gcp.Cloud.PutPool].
+func (a *Admin) PutPool(ctx context.Context, project string, p gcp.Pool) error {
+	return a.call(ctx, http.MethodPut, gcpPath(project, "pools"), nil, p, nil)
+}
+
+// DeletePool is [gcp.Cloud.DeletePool].
+func (a *Admin) DeletePool(ctx context.Context, project, pool string) error {
+	return a.call(ctx, http.MethodDelete, gcpPath(project, "pools"), url.Values{"id": {pool}}, nil, nil)
+}
+
+// PutCluster is [gcp.Cloud.PutCluster].
+func (a *Admin) PutCluster(ctx context.Context, project string, c gcp.Cluster) error {
+	return a.call(ctx, http.MethodPut, gcpPath(project, "clusters"), nil, c, nil)
+}
+
+// DeleteCluster is [gcp.Cloud.DeleteCluster].
+func (a *Admin) DeleteCluster(ctx context.Context, project, location, name string) error {
+	return a.call(ctx, http.MethodDelete, gcpPath(project, "clusters"), url.Values{"location": {location}, "name": {name}}, nil, nil)
+}
+
+// PutServiceAccount is [gcp.Cloud.PutServiceAccount].
+func (a *Admin) PutServiceAccount(ctx context.Context, project string, s gcp.ServiceAccount) error {
+	return a.call(ctx, http.MethodPut, gcpPath(project, "service-accounts"), nil, s, nil)
+}
+
+// DeleteServiceAccount is [gcp.Cloud.DeleteServiceAccount].
+func (a *Admin) DeleteServiceAccount(ctx context.Context, project, email string) error {
+	return a.call(ctx, http.MethodDelete, gcpPath(project, "service-accounts"), url.Values{"email": {email}}, nil, nil)
+}
+
+// PutArtifactRepository is [gcp.Cloud.PutRepository].
+func (a *Admin) PutArtifactRepository(ctx context.Context, project string, r gcp.Repository) error {
+	return a.call(ctx, http.MethodPut, gcpPath(project, "repositories"), nil, r, nil)
+}
+
+// DeleteArtifactRepository is [gcp.Cloud.DeleteRepository].
+func (a *Admin) DeleteArtifactRepository(ctx context.Context, project, location, name string) error {
+	return a.call(ctx, http.MethodDelete, gcpPath(project, "repositories"), url.Values{"location": {location}, "name": {name}}, nil, nil)
+}
+
+// PutStorageBucket is [gcp.Cloud.PutBucket].
+func (a *Admin) PutStorageBucket(ctx context.Context, project string, b gcp.Bucket) error {
+	return a.call(ctx, http.MethodPut, gcpPath(project, "buckets"), nil, b, nil)
+}
+
+// DeleteStorageBucket is [gcp.Cloud.DeleteBucket].
+func (a *Admin) DeleteStorageBucket(ctx context.Context, project, name string) error {
+	return a.call(ctx, http.MethodDelete, gcpPath(project, "buckets"), url.Values{"name": {name}}, nil, nil)
+}
+
+// PutMetadata is [gcp.Cloud.PutMetadata].
+func (a *Admin) PutMetadata(ctx context.Context, m gcp.Metadata) error {
+	return a.call(ctx, http.MethodPut, "/gcp/metadata", nil, m, nil)
+}
+
+// DeleteMetadata is [gcp.Cloud.DeleteMetadata].
+func (a *Admin) DeleteMetadata(ctx context.Context) error {
+	return a.call(ctx, http.MethodDelete, "/gcp/metadata", nil, nil, nil)
+}
+
+func gcpPath(project, what string) string {
+	return "/gcp/projects/" + url.PathEscape(project) + "/" + what
 }
 
 // call makes a request. Into is nil, a *[]byte for the raw answer, or what the answer's JSON is decoded into.

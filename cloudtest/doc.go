@@ -19,6 +19,7 @@
 //	cloud.HandleIssuer(issuer)                          // an oidc.Issuer, which mints tokens good and bad
 //	cloud.Handle("oidc.eks.eu-west-1.amazonaws.com", p) // or an oidc.Proxy to a kube-apiserver's documents
 //	cloud.AWS().ServeRegistry(func(aws.Registry) http.Handler { return distribution })
+//	cloud.GCP().ServeStorage(storage)                   // what the clouds verify is not the data planes' business
 //
 // # Ways in
 //
@@ -63,6 +64,16 @@
 //	PUT    /aws/accounts/{account}/trust-policy    an IAM document, with ?role=
 //	PUT    /aws/accounts/{account}/users           an aws.User; DELETE with ?name=
 //	PUT    /aws/accounts/{account}/repositories    an aws.Repository; DELETE with ?region=&name=
+//	POST   /gcp/projects                           a gcp.Project
+//	PUT    /gcp/projects/{project}/bindings        a list of gcp.Binding
+//	PUT    /gcp/projects/{project}/pools           a gcp.Pool; DELETE with ?id=
+//	PUT    /gcp/projects/{project}/clusters        a gcp.Cluster; DELETE with ?location=&name=
+//	PUT    /gcp/projects/{project}/service-accounts a gcp.ServiceAccount; DELETE with ?email=
+//	PUT    /gcp/projects/{project}/repositories    a gcp.Repository; DELETE with ?location=&name=
+//	PUT    /gcp/projects/{project}/buckets         a gcp.Bucket; DELETE with ?name=
+//	PUT    /gcp/metadata                           a gcp.Metadata; DELETE
+//
+// The same address is the metadata server of Google Cloud, if the configuration has one, for clients that have it in GCE_METADATA_HOST.
 //
 // An error is answered with status 4xx and {"error":"…"}.
 package cloudtest

@@ -41,6 +41,8 @@ type Cloud struct {
 	buckets  map[string]*bucket  // over all projects
 	metadata *Metadata
 	tokens   tokenStore
+	registry func(Registry) http.Handler
+	storage  http.Handler
 }
 
 type project struct {

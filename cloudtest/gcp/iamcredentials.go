@@ -68,7 +68,7 @@ func (c *Cloud) authenticate(r *http.Request, universe, method string, now time.
 		return principal{}, refused(http.StatusUnauthorized, codeUnauthenticated, "Request is missing required authentication credential. "+expected).
 			detail(infoMissing, metadata...).because(errNoCredentials.Error())
 	}
-	token, err := c.redeem(raw, universe, now)
+	token, err := c.redeem(raw, universe, "", now)
 	if err != nil {
 		info := infoBad
 		if errors.Is(err, errExpired) {

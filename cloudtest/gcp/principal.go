@@ -57,13 +57,13 @@ var (
 	errEnded         = errors.New("the token's principal was deleted or disabled")
 )
 
-// redeem finds out whose a token is. Its principal must still be.
-func (c *Cloud) redeem(token, universe string, now time.Time) (accessToken, error) {
+// redeem finds out whose a token is: an access token, or the own one of a registry that is named. Its principal must still be.
+func (c *Cloud) redeem(token, universe, registry string, now time.Time) (accessToken, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	t, ok := c.tokens.get(token)
 	switch {
-	case !ok:
+	case !ok || t.registry != registry:
 		return accessToken{}, errBadToken
 	case t.who.universe != universe:
 		return accessToken{}, fmt.Errorf("%w: it is of the universe %s", errBadToken, t.who.universe)

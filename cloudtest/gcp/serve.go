@@ -32,8 +32,10 @@ func (c *Cloud) ServeCall(w http.ResponseWriter, r *http.Request, call *journal.
 		c.serveIAMCredentials(w, r, ep, call)
 	case ServiceAccounts:
 		c.serveAccounts(w, r, call)
-	default:
-		page{}.refuse(w, call, notFound())
+	case ServiceRegistry:
+		c.serveRegistry(w, r, ep, call)
+	case ServiceStorage:
+		c.serveStorage(w, r, ep, call)
 	}
 }
 

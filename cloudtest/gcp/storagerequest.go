@@ -1,0 +1,147 @@
+package gcp
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// storageRequest is what a request to Cloud Storage asks for. One without a permission is not understood, and nobody may make it.
+type storageRequest struct {
+	xml            bool
+	bucket, object string
+	permission     string
+}
+
+// resource is the full name of what is asked for. Source: Cloud Storage, "IAM conditions: resource names".
+func (q storageRequest) resource() string {
+	name := "projects/_/buckets/" + q.bucket
+	if q.object != "" {
+		name += "/objects/" + q.object
+	}
+	return name
+}
+
+func (q storageRequest) protocol() protocol {
+	if q.xml {
+		return storageXML{}
+	}
+	return storageJSON{}
+}
+
+// readStorage reads a request to one of the two APIs. What it does not know is not allowed, above all whatever has a data plane read another bucket or
+// do something else than the method says.
+func readStorage(r *http.Request, ep endpoint) storageRequest {
+	escaped := strings.TrimPrefix(r.URL.EscapedPath(), "/")
+	var segments []string
+	for s := range strings.SplitSeq(escaped, "/") {
+		plain, err := url.PathUnescape(s)
+		if err != nil || !onePath(plain) {
+			return storageRequest{xml: !isJSONPath(escaped)}
+		}
+		segments = append(segments, plain)
+	}
+	if r.Header.Get("X-Http-Method-Override") != "" || r.Header.Get("X-Goog-Copy-Source") != "" || r.Header.Get("X-Amz-Copy-Source") != "" {
+		return storageRequest{xml: !isJSONPath(escaped)}
+	}
+	if ep.bucket == "" && isJSONPath(escaped) {
+		return readJSONStorage(r, segments)
+	}
+	if ep.bucket != "" {
+		segments = append([]string{ep.bucket}, segments...)
+	}
+	return readXMLStorage(r, segments)
+}
+
+// onePath says whether no reading of a segment leaves it: data planes clean paths, some after decoding them.
+func onePath(segment string) bool {
+	for part := range strings.SplitSeq(segment, "/") {
+		if part == "." || part == ".." {
+			return false
+		}
+	}
+	return !strings.ContainsRune(segment, 0)
+}
+
+func isJSONPath(escaped string) bool {
+	for _, prefix := range []string{"storage/v1/", "download/storage/v1/", "upload/storage/v1/", "resumable/upload/storage/v1/", "batch/"} {
+		if strings.HasPrefix(escaped, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// readJSONStorage reads b/<bucket>, b/<bucket>/o and b/<bucket>/o/<object>, after the API's prefix. Source: Cloud Storage JSON API, "Resource summary".
+func readJSONStorage(r *http.Request, segments []string) storageRequest {
+	at := slices.Index(segments, "b")
+	if at < 0 || at+1 >= len(segments) || !bucketPattern().MatchString(segments[at+1]) {
+		return storageRequest{}
+	}
+	prefix, rest := strings.Join(segments[:at], "/"), segments[at+2:]
+	q := storageRequest{bucket: segments[at+1]}
+	if len(rest) == 2 && rest[0] == "o" && rest[1] != "" {
+		q.object = rest[1]
+	}
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	folder := len(rest) == 1 && rest[0] == "o"
+	switch {
+	case prefix == "storage/v1" && len(rest) == 0 && reads:
+		q.permission = permBucketGet
+	case prefix == "storage/v1" && folder && reads:
+		q.permission = permObjectList
+	case (prefix == "storage/v1" || prefix == "download/storage/v1") && q.object != "" && reads:
+		q.permission = permObjectGet
+	case prefix == "storage/v1" && q.object != "" && r.Method == http.MethodDelete:
+		q.permission = permObjectDelete
+	case prefix == "storage/v1" && q.object != "" && (r.Method == http.MethodPatch || r.Method == http.MethodPut):
+		q.permission = permObjectUpdate
+	case (prefix == "upload/storage/v1" || prefix == "resumable/upload/storage/v1") && folder && (r.Method == http.MethodPost || r.Method == http.MethodPut):
+		q.permission = permObjectCreate
+	default:
+		return storageRequest{}
+	}
+	return q
+}
+
+// xmlParameters are those of the XML API that do not ask for a subresource. Source: Cloud Storage XML API, "GET Bucket (List Objects)" and "GET Object".
+func xmlParameters() []string {
+	return []string{
+		"prefix", "delimiter", "marker", "max-keys", "list-type", "continuation-token", "start-after", "encoding-type", "fetch-owner", "versions",
+		"generation", "userProject", "response-content-type", "response-content-disposition",
+	}
+}
+
+// readXMLStorage reads <bucket> and <bucket>/<object>.
+func readXMLStorage(r *http.Request, segments []string) storageRequest {
+	q := storageRequest{xml: true, bucket: segments[0], object: strings.Join(segments[1:], "/")}
+	if !bucketPattern().MatchString(q.bucket) {
+		return storageRequest{xml: true}
+	}
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	for name := range values {
+		if err != nil || !slices.Contains(xmlParameters(), name) {
+			return storageRequest{xml: true}
+		}
+	}
+	switch {
+	case err != nil:
+		return storageRequest{xml: true}
+	case q.object == "" && r.Method == http.MethodGet:
+		q.permission = permObjectList
+	case q.object == "" && r.Method == http.MethodHead:
+		q.permission = permBucketGet
+	case q.object == "":
+		return storageRequest{xml: true}
+	case r.Method == http.MethodGet, r.Method == http.MethodHead:
+		q.permission = permObjectGet
+	case r.Method == http.MethodPut:
+		q.permission = permObjectCreate
+	case r.Method == http.MethodDelete:
+		q.permission = permObjectDelete
+	default:
+		return storageRequest{xml: true}
+	}
+	return q
+}
