@@ -1,0 +1,238 @@
+package gcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/google"
+	"golang.org/x/oauth2/google/externalaccount"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/remote"
+)
+
+const (
+	// credentialsVariable names the controller's credentials file. Source: Google Cloud, "How Application Default Credentials works".
+	credentialsVariable = "GOOGLE_APPLICATION_CREDENTIALS" //nolint:gosec // a name, no credential
+	// maxCredentials bounds a credentials file, in bytes.
+	maxCredentials = 1 << 20
+	// maxNested bounds how deep credentials files hold others.
+	maxNested = 8
+	// giveIdentity is what to do when the controller has none.
+	giveIdentity = "give the controller's ServiceAccount an identity with Workload Identity Federation for GKE, or set " + credentialsVariable +
+		", or name a ServiceAccount in the object"
+	// controllerOperation names the call for people.
+	controllerOperation = "the controller's own token"
+)
+
+// NewControllerToken implements [auth.ControllerProvider] with Application Default Credentials: the file that
+// GOOGLE_APPLICATION_CREDENTIALS names, the file that gcloud writes (~/.config/gcloud/application_default_credentials.json), the
+// metadata server. The environment is read anew each time. It refuses an executable credential source, since no program is started
+// for a credential, and whatever a tenant chose of the way.
+func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request) (auth.Token, error) {
+	if request.ProxyURL != nil {
+		return nil, refuseDetour()
+	}
+	wanted, err := scopes(request.Key.Scopes)
+	if err != nil {
+		return nil, err
+	}
+	path, data, err := readCredentials()
+	if err != nil {
+		return nil, fileError(path, errors.New("it cannot be read"))
+	}
+	if path == "" {
+		return orNil(p.metadata.token(ctx, wanted))
+	}
+	return orNil(p.tokenOfFile(ctx, path, data, wanted))
+}
+
+// readCredentials finds the credentials file. The path is empty when there is none.
+func readCredentials() (path string, data []byte, err error) {
+	path = os.Getenv(credentialsVariable) //nolint:forbidigo // where the controller's own identity stands
+	if path != "" {
+		data, err = readFile(path)
+		return path, data, err
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", nil, nil //nolint:nilerr // without a home there is no file in it
+	}
+	path = filepath.Join(home, ".config", "gcloud", "application_default_credentials.json")
+	data, err = readFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil, nil
+	}
+	return path, data, err
+}
+
+func readFile(path string) ([]byte, error) {
+	file, err := os.Open(path) //nolint:gosec // the administrator's own
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	data, err := io.ReadAll(io.LimitReader(file, maxCredentials+1))
+	if err == nil && len(data) > maxCredentials {
+		err = errors.New("too long")
+	}
+	return data, err
+}
+
+func fileError(path string, err error) error {
+	return &auth.Error{
+		Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
+		Fix: "mend the controller's credentials file, or leave it out and use Workload Identity Federation for GKE",
+		Err: fmt.Errorf("the credentials file %s: %w", remote.Printable(path, remote.MaxName), err),
+	}
+}
+
+// credentialsFile is what of a credentials file is looked at. Names and shapes are those that package google decodes, so that both
+// read one file alike.
+type credentialsFile struct {
+	Type              string                           `json:"type"`
+	UniverseDomain    string                           `json:"universe_domain"`
+	CredentialSource  externalaccount.CredentialSource `json:"credential_source"`
+	SourceCredentials *credentialsFile                 `json:"source_credentials"`
+	// Web and Installed begin a sign-in of people, which package google takes for credentials whatever the type says.
+	Web       json.RawMessage `json:"web"`
+	Installed json.RawMessage `json:"installed"`
+}
+
+// types are those of credentials that a program can use by itself. Source: package google, CredentialsType.
+func types() []google.CredentialsType {
+	return []google.CredentialsType{google.ServiceAccount, google.AuthorizedUser, google.ExternalAccount, google.ImpersonatedServiceAccount}
+}
+
+// check refuses credentials that would start a program, and those of another universe.
+func (f *credentialsFile) check(universe string) error {
+	domain := f.UniverseDomain
+	if domain == "" {
+		domain = "googleapis.com"
+	}
+	switch {
+	case f.Web != nil || f.Installed != nil:
+		return errors.New("it is for signing in people")
+	case !slices.Contains(types(), google.CredentialsType(f.Type)):
+		return errors.New("its type " + remote.Printable(f.Type, remote.MaxName) + " is not supported")
+	case domain != universe:
+		return errors.New("it is of universe " + remote.Printable(domain, remote.MaxName) + ", the controller of " + universe)
+	}
+	depth := 0
+	for ; f != nil; f = f.SourceCredentials {
+		if depth++; depth > maxNested {
+			return errors.New("it holds too many others")
+		}
+		if f.CredentialSource.Executable != nil {
+			return errExecutable
+		}
+	}
+	return nil
+}
+
+// errExecutable is why a file with an executable source is refused.
+var errExecutable = errors.New("it has an executable credential source, and no program is started for a credential")
+
+// tokenOfFile asks whom the file names for a token.
+func (p *Provider) tokenOfFile(ctx context.Context, path string, data []byte, wanted []string) (*Token, error) {
+	var file credentialsFile
+	if json.Unmarshal(data, &file) != nil {
+		return nil, fileError(path, errNotJSON)
+	}
+	if err := file.check(p.universe.Domain); err != nil {
+		refusal := fileError(path, err)
+		if e, ok := errors.AsType[*auth.Error](refusal); ok && errors.Is(err, errExecutable) {
+			e.Code, e.Fix = auth.CodeOptionUnsupported, "name a file or a URL as credential_source, or use Workload Identity Federation for GKE"
+		}
+		return nil, refusal
+	}
+	wire := &recorder{next: p.environmentTransport()}
+	ctx = context.WithValue(ctx, oauth2.HTTPClient, remote.NewClient(wire, p.timeout))
+	credentials, err := google.CredentialsFromJSONWithTypeAndParams(ctx, data, google.CredentialsType(file.Type), google.CredentialsParams{Scopes: wanted})
+	if err != nil {
+		// The SDK's error holds what stands in the file.
+		return nil, fileError(path, errors.New("it cannot be used"))
+	}
+	got, err := credentials.TokenSource.Token()
+	if err != nil {
+		return nil, wire.failure(ctx, path)
+	}
+	if !isBearer(got.AccessToken) || got.Expiry.IsZero() {
+		return nil, remote.Invalid(wire.where(), errors.New("no access token with an end in it")).Error(auth.StageExchange, controllerOperation)
+	}
+	return &Token{Secret: auth.NewSecret(got.AccessToken), ExpiresAt: got.Expiry.UTC()}, nil
+}
+
+// environmentTransport is the provider's own, for addresses that an administrator wrote. Plain HTTP is kept off the proxy: only the
+// machine's own services speak it, with credentials. It keeps no connection, since it is made for one call.
+func (p *Provider) environmentTransport() http.RoundTripper {
+	t := p.pool.Own().Clone()
+	t.DisableKeepAlives = true
+	if proxy := t.Proxy; proxy != nil {
+		t.Proxy = func(request *http.Request) (*url.URL, error) {
+			if request.URL.Scheme != "https" {
+				return nil, nil //nolint:nilnil // net/http's way to say that there is no proxy
+			}
+			return proxy(request)
+		}
+	}
+	return t
+}
+
+// recorder remembers how the last request went. What went wrong is told by it: the SDK's own texts hold whole answers.
+type recorder struct {
+	next http.RoundTripper
+
+	mu     sync.Mutex
+	host   string
+	answer remote.Answer // without body
+	err    error
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := r.next.RoundTrip(request)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.host, r.err, r.answer = request.URL.Hostname(), err, remote.Answer{}
+	if err == nil {
+		r.answer = remote.Answer{Status: response.StatusCode, Header: response.Header}
+	}
+	return response, err
+}
+
+// where names for people whom the last request went to.
+func (r *recorder) where() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return remote.Printable(r.host, remote.MaxName)
+}
+
+// failure is why the file at path led to no token.
+func (r *recorder) failure(ctx context.Context, path string) error {
+	where := r.where()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case context.Cause(ctx) != nil || r.err != nil:
+		return remote.Unanswered(ctx, r.err, where).Error(auth.StageExchange, controllerOperation)
+	case r.answer.Status == 0:
+		return fileError(path, errors.New("no request could be made with it"))
+	}
+	f := r.answer.Refusal(where, health)
+	if s := r.answer.Status; s >= http.StatusBadRequest && f.Code == auth.CodeResponseInvalid {
+		f.Code, f.What = auth.CodeTrustRefused, fmt.Sprintf("HTTP status %d", s)
+		f.Fix = "check the identity that the credentials file " + remote.Printable(path, remote.MaxName) + " names, and who may be it"
+	}
+	return f.Error(auth.StageExchange, controllerOperation)
+}

@@ -1,0 +1,194 @@
+package gcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/remote"
+)
+
+const (
+	// tokenLifetime is the longest life of a token that no policy of the organization needs to allow, and the life that every proof and
+	// every service account's token is asked for. Source: IAM, "Quotas and limits".
+	tokenLifetime = time.Hour
+	// maxExpiresIn bounds what is believed of a token's life: the most that an organization's policy can allow. Source: IAM, "Create
+	// short-lived credentials for a service account".
+	maxExpiresIn = 12 * time.Hour
+	// impersonationScope is all that a token can do which is only there to get another one. Source: IAM Service Account Credentials API,
+	// generateAccessToken, "Authorization scopes".
+	impersonationScope = "https://www.googleapis.com/auth/iam"
+	// tokenType is the only type of token that is given out. Source: RFC 6750.
+	tokenType = "Bearer"
+	// health is where people see how the services are.
+	health = "status.cloud.google.com"
+)
+
+// Parameters of a token exchange. Sources: RFC 8693 §2.1 and §3; Security Token Service API, v1.token.
+const (
+	grantTypeExchange = "urn:ietf:params:oauth:grant-type:token-exchange"
+	typeAccessToken   = "urn:ietf:params:oauth:token-type:access_token" //nolint:gosec // a name, no credential
+	typeJWT           = "urn:ietf:params:oauth:token-type:jwt"
+)
+
+// NewTokenForServiceAccount implements [auth.Provider] with a token exchange (RFC 8693) at the universe's Security Token Service, and
+// generateAccessToken of IAM Credentials if the identity names a service account. The token is a [*Token].
+func (p *Provider) NewTokenForServiceAccount(ctx context.Context, proof auth.Proof, request *auth.Request) (auth.Token, error) {
+	x, err := p.plan(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := scopes(request.Key.Scopes)
+	if err != nil {
+		return nil, err
+	}
+	if x.account.Email == "" {
+		return orNil(p.federate(ctx, x, proof, request, wanted))
+	}
+	federated, err := p.federate(ctx, x, proof, request, []string{impersonationScope})
+	if err != nil {
+		return nil, err
+	}
+	return orNil(p.impersonate(ctx, x, federated, proof, request, wanted))
+}
+
+// orNil keeps a nil token from becoming an interface that is none.
+func orNil(token *Token, err error) (auth.Token, error) {
+	if err != nil {
+		return nil, err
+	}
+	return token, nil
+}
+
+// federate exchanges the proof for a token of the subject itself.
+func (p *Provider) federate(ctx context.Context, x plan, proof auth.Proof, request *auth.Request, wanted []string) (*Token, error) {
+	const operation = "token exchange"
+	where := p.universe.APIHost("sts")
+	form := url.Values{
+		"grant_type":           {grantTypeExchange},
+		"audience":             {x.audience},
+		"scope":                {strings.Join(wanted, " ")},
+		"requested_token_type": {typeAccessToken},
+		"subject_token_type":   {typeJWT},
+		"subject_token":        {proof.Token.Reveal()},
+	}.Encode()
+	started := time.Now()
+	answer, err := remote.Call(ctx, p.ownClient(request), func(ctx context.Context) (*http.Request, error) {
+		return newPost(ctx, "https://"+where+"/v1/token", "application/x-www-form-urlencoded", form)
+	})
+	if err != nil {
+		return nil, remote.Unanswered(ctx, err, where).Error(auth.StageExchange, operation)
+	}
+	if answer.Status != http.StatusOK {
+		return nil, p.exchangeFailure(answer, where, x, proof, request).Error(auth.StageExchange, operation)
+	}
+	token, err := parseToken(answer.Body, started)
+	if err != nil {
+		return nil, remote.Invalid(where, err).Error(auth.StageExchange, operation)
+	}
+	return token, nil
+}
+
+// impersonate exchanges the subject's token for one of the service account.
+func (p *Provider) impersonate(ctx context.Context, x plan, federated *Token, proof auth.Proof, request *auth.Request, wanted []string) (*Token, error) {
+	operation := "generateAccessToken for " + x.account.Email
+	where := p.universe.APIHost("iamcredentials")
+	body, err := json.Marshal(struct {
+		Scope    []string `json:"scope"`
+		Lifetime string   `json:"lifetime"`
+	}{wanted, "3600s"})
+	if err != nil {
+		return nil, remote.Invalid(where, err).Error(auth.StageImpersonation, operation)
+	}
+	started := time.Now()
+	answer, err := remote.Call(ctx, p.ownClient(request), func(ctx context.Context) (*http.Request, error) {
+		post, err := newPost(ctx, "https://"+where+"/v1/projects/-/serviceAccounts/"+x.account.Email+":generateAccessToken", "application/json", string(body))
+		if err == nil {
+			post.Header.Set("Authorization", tokenType+" "+federated.Secret.Reveal())
+		}
+		return post, err
+	})
+	if err != nil {
+		return nil, remote.Unanswered(ctx, err, where).Error(auth.StageImpersonation, operation)
+	}
+	if answer.Status != http.StatusOK {
+		return nil, p.impersonationFailure(answer, where, x, proof, request).Error(auth.StageImpersonation, operation)
+	}
+	token, err := parseAccountToken(answer.Body, started)
+	if err != nil {
+		return nil, remote.Invalid(where, err).Error(auth.StageImpersonation, operation)
+	}
+	return token, nil
+}
+
+func newPost(ctx context.Context, target, contentType, body string) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", contentType)
+	request.Header.Set("Accept", "application/json")
+	return request, nil
+}
+
+// errNotJSON is an answer that is no document of the service's.
+var errNotJSON = errors.New("it is not JSON of the expected form")
+
+// parseToken reads the answer of a token exchange (RFC 8693 §2.2.1), or the metadata server's of the same form, to a question that
+// was put at started. Its errors repeat nothing of it.
+func parseToken(body []byte, started time.Time) (*Token, error) {
+	var answer struct {
+		AccessToken     string `json:"access_token"`
+		IssuedTokenType string `json:"issued_token_type"`
+		TokenType       string `json:"token_type"`
+		ExpiresIn       int64  `json:"expires_in"` // seconds
+	}
+	if json.Unmarshal(body, &answer) != nil {
+		return nil, errNotJSON
+	}
+	switch {
+	case !isBearer(answer.AccessToken):
+		return nil, errors.New("no access_token in it")
+	case answer.IssuedTokenType != "" && answer.IssuedTokenType != typeAccessToken:
+		return nil, errors.New("its issued_token_type is not access_token")
+	case !strings.EqualFold(answer.TokenType, tokenType):
+		return nil, errors.New("its token_type is not Bearer")
+	case answer.ExpiresIn <= 0:
+		return nil, errors.New("no expires_in in it")
+	}
+	life := min(time.Duration(min(answer.ExpiresIn, int64(maxExpiresIn/time.Second)))*time.Second, maxExpiresIn)
+	return &Token{Secret: auth.NewSecret(answer.AccessToken), ExpiresAt: started.Add(life).UTC()}, nil
+}
+
+// parseAccountToken reads the answer of generateAccessToken. The token ends by Google's clock, but never later than it can by ours: a
+// clock that is behind would keep it beyond its end. Its errors repeat nothing of the answer.
+func parseAccountToken(body []byte, started time.Time) (*Token, error) {
+	var answer struct {
+		AccessToken string    `json:"accessToken"`
+		ExpireTime  time.Time `json:"expireTime"`
+	}
+	if json.Unmarshal(body, &answer) != nil {
+		return nil, errNotJSON
+	}
+	switch {
+	case !isBearer(answer.AccessToken):
+		return nil, errors.New("no accessToken in it")
+	case answer.ExpireTime.IsZero():
+		return nil, errors.New("no expireTime in it")
+	}
+	expires := answer.ExpireTime
+	if latest := started.Add(tokenLifetime); expires.After(latest) {
+		expires = latest
+	}
+	return &Token{Secret: auth.NewSecret(answer.AccessToken), ExpiresAt: expires.UTC()}, nil
+}
+
+// isBearer reports whether s can stand in an Authorization header: printable ASCII without spaces. Source: RFC 6750 §2.1.
+func isBearer(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+}

@@ -1,0 +1,199 @@
+package gcp
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/remote"
+)
+
+// problem is what a service says of a refusal. Only its codes are shown, and only those of the expected form; its text is read, never
+// repeated.
+type problem struct {
+	// code is OAuth's (RFC 6749 §5.2), or the name of a google.rpc.Code.
+	code string
+	// reason is that of a google.rpc.ErrorInfo; empty when there is none.
+	reason string
+	text   string
+}
+
+func parseProblem(body []byte) problem {
+	var answer struct {
+		Error       json.RawMessage `json:"error"`
+		Description string          `json:"error_description"`
+	}
+	if json.Unmarshal(body, &answer) != nil {
+		return problem{}
+	}
+	var code string
+	if json.Unmarshal(answer.Error, &code) == nil {
+		return problem{code: codeOf(code), text: answer.Description}
+	}
+	var status struct {
+		Message string `json:"message"`
+		Status  string `json:"status"`
+		Details []struct {
+			Reason string `json:"reason"`
+		} `json:"details"`
+	}
+	if json.Unmarshal(answer.Error, &status) != nil {
+		return problem{}
+	}
+	p := problem{code: codeOf(status.Status), text: status.Message}
+	for _, detail := range status.Details {
+		if p.reason == "" {
+			p.reason = codeOf(detail.Reason)
+		}
+	}
+	return p
+}
+
+// codeOf is s if it has the form of a code: at most 64 letters and underscores.
+func codeOf(s string) string {
+	if len(s) > 64 || strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '_' }) {
+		return ""
+	}
+	return s
+}
+
+// what names the refusal for people.
+func (p problem) what() string {
+	if p.reason != "" {
+		return p.code + " (" + p.reason + ")"
+	}
+	return p.code
+}
+
+// mine reports whether the answer is a refusal that the service reasons about, and not one of HTTP's in general.
+func mine(answer remote.Answer, p problem) bool {
+	return p.code != "" && answer.Status >= http.StatusBadRequest && answer.Status < http.StatusInternalServerError &&
+		answer.Status != http.StatusTooManyRequests
+}
+
+// exchangeFailure says what of the Security Token Service's refusal a person can mend.
+func (p *Provider) exchangeFailure(answer remote.Answer, where string, x plan, proof auth.Proof, request *auth.Request) remote.Failure {
+	f := answer.Refusal(where, health)
+	said := parseProblem(answer.Body)
+	if !mine(answer, said) {
+		return f
+	}
+	trust := p.trustOf(x)
+	claims := claimsOf(proof, request)
+	f.Code, f.What = auth.CodeRefused, said.what()
+	switch said.code {
+	case "invalid_grant":
+		f.Code = auth.CodeTrustRefused
+		switch {
+		case strings.Contains(said.text, "issuer in ID Token"):
+			f.What += ": the issuer is another one"
+			f.Fix = fmt.Sprintf("let %s trust issuer %s", trust, claims.Issuer)
+		case strings.Contains(said.text, "audience in ID Token"):
+			f.What += ": the audience is another one"
+			f.Fix = fmt.Sprintf("let %s allow audience %s, or no list of audiences at all", trust, x.proofAudience)
+		case strings.Contains(said.text, "stale to sign-in"), strings.Contains(said.text, "expired"):
+			f.Code = auth.CodeProofInvalid
+			f.What += ": the proof is not valid at this time"
+			f.Fix = "compare the clock of the API server with Google's"
+		case strings.Contains(said.text, "signature"):
+			f.What += ": the signature is not of the issuer's keys"
+			f.Fix = fmt.Sprintf("upload the current keys of issuer %s to %s, if keys were uploaded; else check what answers as the issuer", claims.Issuer, trust)
+		case strings.Contains(said.text, "connecting to the given credential's issuer"):
+			// It says so of an issuer that it cannot ask just now, as well as of keys that were uploaded and are others.
+			f.Code = auth.CodeUnavailable
+			f.What += ": the issuer's keys are not there"
+			f.Fix = fmt.Sprintf("check that Google can fetch the keys of issuer %s from the internet, or upload the current ones to %s", claims.Issuer, trust)
+		default:
+			f.Fix = fmt.Sprintf("check the claims iss = %s, sub = %s and aud = %s against %s", claims.Issuer, claims.Subject, x.proofAudience, trust)
+		}
+	case "unauthorized_client", "access_denied":
+		f.Code = auth.CodeTrustRefused
+		f.Fix = fmt.Sprintf("let the attribute condition of %s admit sub = %s", trust, claims.Subject)
+	case "invalid_target":
+		f.Code = auth.CodeTrustRefused
+		f.Fix = fmt.Sprintf("check that %s exists and is enabled", trust)
+	case "invalid_scope":
+		f.Code = auth.CodeOptionInvalid
+		f.Fix = "name scopes that Google has, or leave them out"
+	default:
+		f.Fix = fmt.Sprintf("check the attribute mapping of %s for sub = %s (google.subject has at most 127 bytes)", trust, claims.Subject)
+	}
+	return f
+}
+
+// impersonationFailure says what of IAM's refusal a person can mend.
+func (p *Provider) impersonationFailure(answer remote.Answer, where string, x plan, proof auth.Proof, request *auth.Request) remote.Failure {
+	f := answer.Refusal(where, health)
+	said := parseProblem(answer.Body)
+	if !mine(answer, said) {
+		return f
+	}
+	f.Code, f.What = auth.CodeRefused, said.what()
+	f.Fix = "see the reason in the API reference of IAM Credentials"
+	switch said.code {
+	case "PERMISSION_DENIED":
+		f.Code = auth.CodeTrustRefused
+		f.Fix = fmt.Sprintf("grant roles/iam.workloadIdentityUser on %s to %s", x.account.Email, p.principalOf(x, proof, request))
+		if said.reason == "SERVICE_DISABLED" {
+			f.Code = auth.CodeRefused
+			f.Fix = fmt.Sprintf("enable iamcredentials.googleapis.com in the project of %s", x.account.Email)
+		}
+	case "NOT_FOUND":
+		f.Code = auth.CodeTrustRefused
+		f.Fix = fmt.Sprintf("create service account %s, or name another one", x.account.Email)
+	case "INVALID_ARGUMENT":
+		f.Fix = fmt.Sprintf("check that the scopes are Google's, and that %s exists", x.account.Email)
+		if !request.Key.Scopes.IsZero() {
+			f.Code = auth.CodeOptionInvalid
+		}
+	case "FAILED_PRECONDITION":
+		f.Fix = fmt.Sprintf("check that service account %s is enabled", x.account.Email)
+	case "UNAUTHENTICATED":
+		f.Fix = "compare the controller's clock with Google's"
+	}
+	return f
+}
+
+// trustOf names for people who decides about the proof.
+func (p *Provider) trustOf(x plan) string {
+	if x.hasProvider() {
+		return "workload identity provider " + x.provider.String()
+	}
+	return fmt.Sprintf("workload identity pool %s of cluster %s in %s", p.universe.WorkloadPool(x.cluster.Project), x.cluster.Name, x.cluster.Location)
+}
+
+// principalOf is how IAM policies name the subject, where attributes are mapped as usual (google.subject = assertion.sub).
+func (p *Provider) principalOf(x plan, proof auth.Proof, request *auth.Request) string {
+	if x.hasProvider() {
+		return x.provider.Principal(claimsOf(proof, request).Subject)
+	}
+	return x.cluster.Principal(p.universe, request.Key.Subject.Namespace(), request.Key.Subject.Name())
+}
+
+// claims are what of a proof is shown to people.
+type claims struct {
+	Issuer  string `json:"iss"`
+	Subject string `json:"sub"`
+}
+
+// claimsOf reads a proof without verifying it: it is our own, and only its issuer and subject are shown.
+func claimsOf(proof auth.Proof, request *auth.Request) claims {
+	var c claims
+	_, rest, _ := strings.Cut(proof.Token.Reveal(), ".")
+	payload, _, _ := strings.Cut(rest, ".")
+	data, err := base64.RawURLEncoding.DecodeString(payload)
+	if err != nil || json.Unmarshal(data, &c) != nil {
+		c = claims{}
+	}
+	c.Issuer, c.Subject = remote.Printable(c.Issuer, remote.MaxName), remote.Printable(c.Subject, remote.MaxName)
+	if c.Issuer == "" {
+		c.Issuer = "<issuer>"
+	}
+	if c.Subject == "" {
+		c.Subject = request.Key.Subject.String()
+	}
+	return c
+}

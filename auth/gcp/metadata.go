@@ -1,0 +1,211 @@
+package gcp
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/internal/remote"
+)
+
+// DefaultMetadataHost is the metadata server's address when [Config].MetadataHost says nothing. Source: Compute Engine, "About VM
+// metadata".
+const DefaultMetadataHost = "169.254.169.254"
+
+const (
+	// metadataPatience bounds the questions about the cluster, together. The server is on the same node.
+	metadataPatience = 5 * time.Second
+	// metadataRetry is how long a failure to ask about the cluster stands, so that a thousand accounts ask once.
+	metadataRetry = 5 * time.Second
+	// metadataConnect bounds a connection to the server.
+	metadataConnect = 2 * time.Second
+	// metadataServer names the server for people.
+	metadataServer = "the metadata server"
+	// flavor is the header that tells the metadata server, and who means it, from anybody else.
+	flavor, flavorGoogle = "Metadata-Flavor", "Google"
+)
+
+// metadata asks the metadata server of the machine. What it says of the cluster does not change while the program runs, so it is
+// asked once, when it is first needed: elsewhere than on GKE there may be no such server.
+type metadata struct {
+	client *http.Client
+	root   string
+	retry  time.Duration
+
+	mu   sync.Mutex // never held during I/O
+	last *inquiry
+}
+
+// inquiry is one attempt to learn the cluster. Its result may be read when done is closed.
+type inquiry struct {
+	done    chan struct{}
+	cluster endpoint.GKECluster
+	failure *remote.Failure
+	ended   time.Time
+}
+
+func newMetadata(host string, timeout time.Duration) (*metadata, error) {
+	if host == "" {
+		host = DefaultMetadataHost
+	}
+	root, err := url.Parse("http://" + host + "/computeMetadata/v1/")
+	if err != nil || root.Host != host || root.User != nil || root.Hostname() == "" {
+		return nil, fmt.Errorf("GCE_METADATA_HOST: %q is not host[:port]", host)
+	}
+	t := &http.Transport{
+		// No proxy: the server is the machine's own, and gives out credentials in plain text.
+		DialContext:            (&net.Dialer{Timeout: metadataConnect}).DialContext,
+		IdleConnTimeout:        time.Minute,
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+	return &metadata{client: remote.NewClient(t, timeout), root: root.String(), retry: metadataRetry}, nil
+}
+
+// gke is the cluster that the program runs in. Who waits keeps his own deadline.
+func (m *metadata) gke(ctx context.Context, subject auth.Subject) (endpoint.GKECluster, error) {
+	m.mu.Lock()
+	q := m.last
+	if q == nil || q.stale(m.retry) {
+		q = &inquiry{done: make(chan struct{})}
+		m.last = q
+		go m.inquire(context.WithoutCancel(ctx), q)
+	}
+	m.mu.Unlock()
+	var failure *remote.Failure
+	select {
+	case <-q.done:
+		if q.failure == nil {
+			return q.cluster, nil
+		}
+		failure = q.failure
+	case <-ctx.Done():
+		unanswered := remote.Unanswered(ctx, ctx.Err(), metadataServer)
+		failure = &unanswered
+	}
+	f := *failure
+	_, provider := attributeNames(subject)
+	f.Fix = "outside GKE set " + attributeOf(subject, provider) + " to the resource name of a workload identity provider; on GKE " + f.Fix
+	return endpoint.GKECluster{}, f.Error(auth.StageIdentity, "the GKE cluster")
+}
+
+// stale reports whether the inquiry failed long enough ago.
+func (q *inquiry) stale(retry time.Duration) bool {
+	select {
+	case <-q.done:
+		return q.failure != nil && time.Since(q.ended) > retry
+	default:
+		return false
+	}
+}
+
+func (m *metadata) inquire(ctx context.Context, q *inquiry) {
+	ctx, cancel := context.WithTimeout(ctx, metadataPatience)
+	defer cancel()
+	defer close(q.done)
+	q.cluster, q.failure = m.cluster(ctx)
+	q.ended = time.Now()
+}
+
+func (m *metadata) cluster(ctx context.Context) (endpoint.GKECluster, *remote.Failure) {
+	var c endpoint.GKECluster
+	for _, item := range []struct {
+		path     string
+		to       *string
+		optional bool
+	}{
+		{path: "project/project-id", to: &c.Project},
+		{path: "instance/attributes/cluster-location", to: &c.Location},
+		{path: "instance/attributes/cluster-name", to: &c.Name},
+		// It makes for better advice only.
+		{path: "project/numeric-project-id", to: &c.ProjectNumber, optional: true},
+	} {
+		answer, failure := m.get(ctx, item.path)
+		switch {
+		case failure == nil && answer.Status == http.StatusOK:
+			*item.to = strings.TrimSpace(string(answer.Body))
+		case item.optional:
+		case failure != nil:
+			return endpoint.GKECluster{}, failure
+		case answer.Status == http.StatusNotFound:
+			return endpoint.GKECluster{}, &remote.Failure{
+				Where: metadataServer, Code: auth.CodeIdentityMissing, What: "this is a machine of Google Cloud, but no GKE cluster",
+				Fix: "check that the cluster has Workload Identity Federation",
+			}
+		default:
+			refusal := answer.Refusal(metadataServer, "the node")
+			return endpoint.GKECluster{}, &refusal
+		}
+	}
+	if err := c.Check(); err != nil {
+		return endpoint.GKECluster{}, &remote.Failure{
+			Where: metadataServer, Code: auth.CodeResponseInvalid, What: err.Error(), Fix: "check what answers as " + metadataServer,
+		}
+	}
+	return c, nil
+}
+
+// get asks for one item. The answer is the metadata server's own, whatever its status.
+func (m *metadata) get(ctx context.Context, path string) (remote.Answer, *remote.Failure) {
+	answer, err := remote.Try(ctx, m.client, func(ctx context.Context) (*http.Request, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.root+path, nil)
+		if err == nil {
+			request.Header.Set(flavor, flavorGoogle)
+		}
+		return request, err
+	})
+	if err != nil {
+		f := remote.Unanswered(ctx, err, metadataServer)
+		f.Cause = nil // the end of the inquiry is not that of any call
+		return remote.Answer{}, &f
+	}
+	if answer.Header.Get(flavor) != flavorGoogle {
+		f := remote.Failure{
+			Where: metadataServer, Code: auth.CodeResponseInvalid, What: "an answer that is not the metadata server's",
+			Fix: "check what answers as " + metadataServer,
+		}
+		return remote.Answer{}, &f
+	}
+	return answer, nil
+}
+
+// token is an access token of the identity that the machine, or on GKE the Pod, has.
+func (m *metadata) token(ctx context.Context, scopes []string) (*Token, error) {
+	const operation = "the controller's own token"
+	started := time.Now()
+	query := url.Values{"scopes": {strings.Join(scopes, ",")}}
+	answer, failure := m.get(ctx, "instance/service-accounts/default/token?"+query.Encode())
+	if failure != nil {
+		f := *failure
+		f.Fix = giveIdentity
+		f.Cause = context.Cause(ctx)
+		return nil, f.Error(auth.StageIdentity, operation)
+	}
+	switch answer.Status {
+	case http.StatusOK:
+	case http.StatusNotFound:
+		f := remote.Failure{
+			Where: metadataServer, Code: auth.CodeIdentityMissing, What: "no identity is configured, and the node has none", Fix: giveIdentity,
+		}
+		return nil, f.Error(auth.StageIdentity, operation)
+	case http.StatusForbidden:
+		f := remote.Failure{
+			Where: metadataServer, Code: auth.CodeTrustRefused, What: "HTTP status 403",
+			Fix: "grant roles/iam.workloadIdentityUser to the controller's ServiceAccount on the service account that it is annotated with",
+		}
+		return nil, f.Error(auth.StageExchange, operation)
+	default:
+		return nil, answer.Refusal(metadataServer, "the node").Error(auth.StageExchange, operation)
+	}
+	token, err := parseToken(answer.Body, started)
+	if err != nil {
+		return nil, remote.Invalid(metadataServer, err).Error(auth.StageExchange, operation)
+	}
+	return token, nil
+}

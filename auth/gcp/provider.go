@@ -1,0 +1,238 @@
+package gcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/internal/memo"
+	"github.com/lanyard-dev/lanyard/auth/internal/remote"
+	"github.com/lanyard-dev/lanyard/auth/transport"
+)
+
+// ProviderName is the provider's name in object specs and keys.
+const ProviderName = "gcp"
+
+// DefaultScope is the scope of tokens when a call names none: all that the roles of the identity allow. It is the one scope that
+// every API of Google Cloud takes, and roles are where permissions belong. Source: Compute Engine, "Service accounts: access scopes".
+const DefaultScope = "https://www.googleapis.com/auth/cloud-platform"
+
+// image stands in [auth.Key].Image for all registries: which one it is does not change the credentials.
+const image = "gcp"
+
+// DefaultTimeout bounds each attempt at a request when [Config].Timeout says nothing.
+const DefaultTimeout = 10 * time.Second
+
+// Config configures a [Provider]. Its zero value is right for the public Google Cloud.
+type Config struct {
+	// UniverseDomain is the domain of the universe whose services give the tokens: the controller's GOOGLE_CLOUD_UNIVERSE_DOMAIN. Empty
+	// for googleapis.com.
+	UniverseDomain string
+	// MetadataHost is host[:port] of the metadata server: the controller's GCE_METADATA_HOST. Empty for [DefaultMetadataHost]. It is
+	// spoken to in plain HTTP, directly, whatever the Transport's proxy.
+	MetadataHost string
+	// Transport is what the connections are copies of, with the administrator's proxy and certificate authorities; nil for
+	// [transport.Default].
+	Transport *http.Transport
+	// AllowedEndpointHosts are proxies of tenants' on addresses that are refused otherwise: the value of --allowed-endpoint-hosts.
+	AllowedEndpointHosts endpoint.Allowed
+	// DenyCIDRs are addresses that proxies named by tenants must not have: the value of --deny-cidrs.
+	DenyCIDRs endpoint.CIDRs
+	// Timeout bounds each attempt at a request, of which there are at most two; zero for [DefaultTimeout].
+	Timeout time.Duration
+}
+
+// Provider implements [auth.Provider], [auth.ControllerProvider], [auth.RegistryProvider] and [auth.ProofProvider]. It is safe for
+// concurrent use.
+type Provider struct {
+	universe endpoint.GCPUniverse
+	timeout  time.Duration
+	pool     *transport.Pool
+	metadata *metadata
+
+	// What tenants write is parsed on every call and seldom new.
+	identities *memo.Memo[claim, identity]
+	keys       *memo.Memo[string, identity]
+	registries *memo.Memo[string, endpoint.Registry]
+}
+
+// NewProvider refuses a universe and a metadata host that are none, and a transport that does not verify certificates.
+func NewProvider(config Config) (*Provider, error) {
+	if config.UniverseDomain == "" {
+		config.UniverseDomain = endpoint.GCPUniverses()[0].Domain
+	}
+	universe, err := endpoint.ParseGCPUniverse(config.UniverseDomain)
+	if err != nil {
+		return nil, fmt.Errorf("GOOGLE_CLOUD_UNIVERSE_DOMAIN: %w", err)
+	}
+	if config.Timeout < 0 {
+		return nil, fmt.Errorf("timeout is %s, must not be negative", config.Timeout)
+	}
+	if config.Timeout == 0 {
+		config.Timeout = DefaultTimeout
+	}
+	metadata, err := newMetadata(config.MetadataHost, config.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	guard := endpoint.Guard{DenyCIDRs: config.DenyCIDRs, AllowHosts: config.AllowedEndpointHosts}
+	pool, err := transport.NewPool(transport.Options{Base: config.Transport, Dial: guard.DialContext(transport.Dialer())})
+	if err != nil {
+		return nil, err
+	}
+	return &Provider{
+		universe: universe, timeout: config.Timeout, pool: pool, metadata: metadata,
+		identities: memo.New(func(c claim) (identity, error) { return parseClaim(c, universe) }),
+		keys:       memo.New(func(s string) (identity, error) { return parseIdentity(s, universe) }),
+		registries: memo.New(endpoint.ParseGAR),
+	}, nil
+}
+
+// Close closes idle connections.
+func (p *Provider) Close() {
+	p.pool.Close()
+	p.metadata.client.CloseIdleConnections()
+}
+
+// GetName implements [auth.Provider].
+func (*Provider) GetName() string { return ProviderName }
+
+// GetTarget implements [auth.Provider]. Image is gcp for each registry of the universe: one access token is good for all of them.
+func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
+	switch {
+	case options.STSEndpoint != "":
+		return auth.Target{}, unsupported("an STS endpoint", "leave out the STS endpoint: the universe decides it")
+	case options.STSRegion != "":
+		return auth.Target{}, unsupported("an STS region", "leave out the STS region: Google Cloud's tokens belong to none")
+	}
+	if options.Subject.Kind() == auth.KindController && options.ProxyURL != nil {
+		return auth.Target{}, refuseDetour()
+	}
+	if !options.Scopes.IsZero() {
+		if err := checkScopes(options.Scopes); err != nil {
+			return auth.Target{}, err
+		}
+	}
+	if options.ImageRepository == "" {
+		return auth.Target{}, nil
+	}
+	if err := p.checkRegistry(options.ImageRepository); err != nil {
+		return auth.Target{}, err
+	}
+	return auth.Target{Image: image}, nil
+}
+
+func unsupported(what, fix string) error {
+	return &auth.Error{
+		Stage: auth.StageSubject, Code: auth.CodeOptionUnsupported, Fix: fix,
+		Err: errors.New("provider gcp does not support " + what),
+	}
+}
+
+// refuseDetour keeps the controller's own identity off ways that a tenant chose.
+func refuseDetour() error {
+	return &auth.Error{
+		Stage: auth.StageSubject, Code: auth.CodeEndpointRefused,
+		Fix: "name a ServiceAccount, or leave out the proxy (the controller's own comes from its environment)",
+		Err: errors.New("the controller's identity is not sent through a proxy of the call's choice"),
+	}
+}
+
+// checkRegistry refuses an image repository whose host is not Artifact Registry's in this universe. Only the host decides, so only
+// the host is looked at.
+func (p *Provider) checkRegistry(repository string) error {
+	host, _, _ := strings.Cut(repository, "/")
+	registry, err := p.registries.Parse(host)
+	if err != nil {
+		return refused(auth.StageRegistry, auth.CodeEndpointRefused, "", err)
+	}
+	if registry.Partition != p.universe.Domain {
+		return &auth.Error{
+			Stage: auth.StageRegistry, Code: auth.CodeEndpointRefused,
+			Fix: "name a repository of universe " + p.universe.Domain,
+			Err: fmt.Errorf("registry %s is of universe %s, the controller of %s", registry, registry.Partition, p.universe.Domain),
+		}
+	}
+	return nil
+}
+
+// GetAudience implements [auth.Provider]: the name of the workload identity provider, or of the pool of the GKE cluster that this is.
+// A request that no exchange can answer is refused here, before there is a proof.
+func (p *Provider) GetAudience(ctx context.Context, request *auth.Request) (string, error) {
+	x, err := p.plan(ctx, request)
+	if err != nil {
+		return "", err
+	}
+	return x.proofAudience, nil
+}
+
+// GetProofLifetime implements [auth.ProofProvider]: a token of the subject itself ends with its proof, so the proof lives as long as
+// a token can.
+func (p *Provider) GetProofLifetime(request *auth.Request) time.Duration {
+	if id, err := p.keys.Parse(request.Key.Identity); err == nil && id.account.Email == "" {
+		return tokenLifetime
+	}
+	return 0
+}
+
+// plan is an exchange whose parts are known to fit.
+type plan struct {
+	identity
+
+	// cluster is the GKE cluster whose pool takes the proof; zero with a provider.
+	cluster endpoint.GKECluster
+	// proofAudience is the receiver that the proof names, audience what the Security Token Service calls it.
+	proofAudience, audience string
+}
+
+func (p *Provider) plan(ctx context.Context, request *auth.Request) (plan, error) {
+	subject := request.Key.Subject
+	id, err := p.keys.Parse(request.Key.Identity)
+	if err != nil {
+		return plan{}, refused(auth.StageIdentity, auth.CodeIdentityInvalid, "the identity of "+subject.String(), err)
+	}
+	if request.ImageRepository != "" {
+		if err := p.checkRegistry(request.ImageRepository); err != nil {
+			return plan{}, err
+		}
+	}
+	x := plan{identity: *id}
+	if x.hasProvider() {
+		x.proofAudience, x.audience = x.provider.Audience(), x.provider.FullName()
+		return x, nil
+	}
+	if subject.Kind() != auth.KindServiceAccount {
+		return plan{}, providerMissing(subject)
+	}
+	if x.cluster, err = p.metadata.gke(ctx, subject); err != nil {
+		return plan{}, err
+	}
+	x.proofAudience, x.audience = p.universe.WorkloadPool(x.cluster.Project), x.cluster.FullName(p.universe)
+	return x, nil
+}
+
+// ownClient is the HTTP client to Google's endpoints, through the proxy of the request if it has one.
+func (p *Provider) ownClient(request *auth.Request) *http.Client {
+	t := p.pool.Own()
+	if request.ProxyURL != nil {
+		t = p.pool.Proxy(request.ProxyURL)
+	}
+	return remote.NewClient(t, p.timeout)
+}
+
+// refused is an error of package endpoint as an [auth.Error].
+func refused(stage auth.Stage, code auth.Code, where string, err error) error {
+	fix := ""
+	if e, ok := errors.AsType[*endpoint.Error](err); ok {
+		err, fix = fmt.Errorf("%s: %s", e.What, e.Detail), e.Fix
+	}
+	if where != "" {
+		err = fmt.Errorf("%s: %w", where, err)
+	}
+	return &auth.Error{Stage: stage, Code: code, Fix: fix, Err: err}
+}

@@ -1,0 +1,28 @@
+package gcp
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// registryUser is the user name with which Artifact Registry takes an access token as a password. Source: Artifact Registry,
+// "Configure authentication to Artifact Registry for Docker: access token".
+const registryUser = "oauth2accesstoken"
+
+// NewRegistryToken implements [auth.RegistryProvider] without a further exchange: the access token is the password.
+func (p *Provider) NewRegistryToken(_ context.Context, token auth.Token, request *auth.Request) (*auth.RegistryCredentials, error) {
+	access, ok := token.(*Token)
+	if !ok || access == nil {
+		return nil, &auth.Error{
+			Stage: auth.StageRegistry, Code: auth.CodeResponseInvalid,
+			Fix: "pass the token that this provider made",
+			Err: fmt.Errorf("registry credentials are given for a token of Google Cloud, not for a %T", token),
+		}
+	}
+	if err := p.checkRegistry(request.ImageRepository); err != nil {
+		return nil, err
+	}
+	return &auth.RegistryCredentials{Username: registryUser, Password: access.Secret, ExpiresAt: access.ExpiresAt}, nil
+}

@@ -1,0 +1,41 @@
+package gcp
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/oauth2"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// tokenSource is an [oauth2.TokenSource].
+type tokenSource struct {
+	ctx      context.Context //nolint:containedctx // oauth2.TokenSource has no other place for it
+	provider *Provider
+	opts     []auth.Option
+}
+
+// NewTokenSource is [auth.GetToken] for Google's clients (option.WithTokenSource), with [auth.WithCache] among the options. It keeps
+// no token: every Token asks GetToken anew. An [oauth2.TokenSource] has no context of its own, so ctx bounds all calls: make a source
+// for each piece of work. What wraps it in oauth2.ReuseTokenSource keeps tokens until they expire, beyond a withdrawn grant.
+func NewTokenSource(ctx context.Context, provider *Provider, opts ...auth.Option) oauth2.TokenSource {
+	return &tokenSource{ctx, provider, opts}
+}
+
+// Token implements [oauth2.TokenSource].
+func (s *tokenSource) Token() (*oauth2.Token, error) {
+	token, err := auth.GetToken(s.ctx, s.provider, s.opts...)
+	if err != nil {
+		return nil, err
+	}
+	access, ok := token.(*Token)
+	if !ok {
+		return nil, &auth.Error{
+			Stage: auth.StageSubject, Code: auth.CodeOptionUnsupported,
+			Fix: "leave out the image repository",
+			Err: fmt.Errorf("Google's clients take an access token, not a %T", token), //nolint:staticcheck // a name
+		}
+	}
+	return access.OAuth2(), nil
+}

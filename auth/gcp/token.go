@@ -1,0 +1,37 @@
+package gcp
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/oauth2"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// Token is an access token of Google Cloud. It does not print, not with any fmt verb, in JSON or in a log.
+type Token struct {
+	// Secret is the bearer token (RFC 6750).
+	Secret auth.Secret
+	// ExpiresAt is the end of the token, UTC; source: expires_in of the Security Token Service, expireTime of IAM Credentials.
+	ExpiresAt time.Time
+}
+
+// GetDuration implements [auth.Token].
+func (t Token) GetDuration() time.Duration { return time.Until(t.ExpiresAt) }
+
+// OAuth2 is the token in the form that Google's clients take.
+func (t Token) OAuth2() *oauth2.Token {
+	return &oauth2.Token{AccessToken: t.Secret.Reveal(), TokenType: tokenType, Expiry: t.ExpiresAt}
+}
+
+// String says when the token ends, and no more.
+func (t Token) String() string {
+	return "[Google Cloud token until " + t.ExpiresAt.UTC().Format(time.RFC3339) + "]"
+}
+
+// Format is String for every verb.
+func (t Token) Format(state fmt.State, _ rune) { _, _ = state.Write([]byte(t.String())) }
+
+// MarshalText is String, so that JSON, YAML and structured logs hide the token too.
+func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
