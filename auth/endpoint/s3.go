@@ -1,0 +1,153 @@
+package endpoint
+
+import "strings"
+
+const (
+	whatS3 = "S3 endpoint"
+	fixS3  = "write s3.<region>.amazonaws.com, or its partition's suffix in place of amazonaws.com"
+)
+
+// s3GlobalHost is the host of S3 that belongs to no region; it is us-east-1's and sends others away.
+const s3GlobalHost = "s3.amazonaws.com"
+
+// S3 is an endpoint of Amazon S3, or one that an administrator listed. It is comparable; its zero value is no endpoint.
+type S3 struct {
+	// Host is its DNS name in lower case. It is an IP address only when listed.
+	Host string
+	// Port is empty, meaning 443, unless listed with another one.
+	Port string
+	// Partition is the ID of the partition, such as "aws-cn"; empty when listed.
+	Partition string
+	// Region is the region of the endpoint, by whose name requests to it are signed; us-east-1 for the global one, empty when
+	// listed.
+	Region string
+	// Global: it is the endpoint that belongs to no region.
+	Global bool
+	// Listed: the host is in no table; it was accepted because an administrator listed it (see [Allowed]).
+	Listed bool
+	// Variant tells FIPS and dual-stack hosts.
+	Variant
+}
+
+// String is the endpoint as host[:port].
+func (s S3) String() string {
+	if s.Port == "" && !strings.Contains(s.Host, ":") {
+		return s.Host
+	}
+
+	port := s.Port
+	if port == "" {
+		port = httpsPort
+	}
+
+	return joinHostPort(s.Host, port)
+}
+
+// BucketHost is the host[:port] that requests for the bucket go to: virtual-hosted where one label takes the bucket's name, so that
+// AWS's certificates cover it, else the endpoint's own. Other services than AWS's get their endpoint's own.
+func (s S3) BucketHost(bucket string) string {
+	if s.Listed || strings.Contains(bucket, ".") || bucket == "" {
+		return s.String()
+	}
+
+	return bucket + "." + s.String()
+}
+
+// ParseS3 returns the endpoint of host or https://host, if the host is S3's own in one of the partitions: regional, dual-stack,
+// FIPS or global. Errors are [*Error]; a host that AWS does not own has ReasonHost, and so have hosts that begin with a
+// bucket's name, which belongs elsewhere.
+//
+// Interface endpoints (AWS PrivateLink), accelerated ones and those of access points and directory buckets are not among them.
+// Source: AWS General Reference, "Amazon S3 endpoints and quotas", and the AWS SDK's own rules for S3.
+func ParseS3(endpoint string) (S3, error) {
+	var none Allowed
+
+	return none.ParseS3(endpoint)
+}
+
+// ParseS3 is the package's ParseS3, except that a host[:port] of the list is accepted too.
+func (a *Allowed) ParseS3(endpoint string) (S3, error) {
+	raw := endpoint
+	if raw != "" && !strings.Contains(raw, "://") {
+		raw = schemeHTTPS + "://" + raw
+	}
+
+	loc, err := parseRoot(whatS3, raw)
+	if err != nil {
+		return S3{}, err
+	}
+
+	s, err := awsS3(loc)
+	if err != nil && a.Contains(loc.authority()) {
+		return S3{Host: loc.host, Port: nonDefault(loc.port), Listed: true}, nil
+	}
+
+	return s, err
+}
+
+// S3Host is the host of the region's S3 endpoint of that variant, as the AWS SDK resolves it.
+func (r AWSRegion) S3Host(v Variant) string {
+	for _, f := range s3Forms() {
+		if f.Variant == v {
+			return f.prefix + r.Name + "." + r.Partition.DNSSuffix
+		}
+	}
+
+	return "" // there is a form for each variant
+}
+
+// awsS3 finds the location's host among S3's.
+func awsS3(loc location) (S3, error) {
+	refuse := func(reason Reason, detail, fix string) (S3, error) {
+		return S3{}, &Error{What: whatS3, Reason: reason, Detail: detail, Fix: fix}
+	}
+
+	s, ok := s3Host(loc.host)
+	if !ok {
+		for _, rest, more := strings.Cut(loc.host, "."); more; _, rest, more = strings.Cut(rest, ".") {
+			if _, ok := s3Host(rest); ok {
+				return refuse(ReasonHost, quote(loc.host)+" has a bucket's name before the endpoint", "write "+rest+", and the bucket's name in its own field")
+			}
+		}
+
+		return refuse(ReasonHost, quote(loc.host)+" is not an endpoint of Amazon S3", fixS3)
+	}
+
+	if nonDefault(loc.port) != "" {
+		return refuse(ReasonPort, "an S3 endpoint of AWS has no port but 443", "remove the port")
+	}
+
+	return s, nil
+}
+
+// s3Host finds the host in the table.
+func s3Host(host string) (S3, bool) {
+	if host == s3GlobalHost {
+		return S3{Host: host, Partition: "aws", Region: "us-east-1", Global: true}, true
+	}
+
+	form, rest, ok := cutForm(host, s3Forms())
+	if !ok {
+		return S3{}, false
+	}
+
+	name, suffix, _ := strings.Cut(rest, ".")
+
+	region, ok := awsRegion(name)
+	if !ok || suffix != region.Partition.DNSSuffix {
+		return S3{}, false
+	}
+
+	return S3{Host: host, Partition: region.Partition.ID, Region: name, Variant: form.Variant}, true
+}
+
+// s3Forms are what stands before the region in the host of an S3 endpoint. Unlike other services', dual-stack hosts have the
+// suffix of the others. Source: Amazon S3 user guide, "Using dual-stack endpoints", and the AWS SDK's own rules for S3.
+func s3Forms() []hostForm {
+	return []hostForm{
+		{prefix: "s3.dualstack.", Variant: Variant{DualStack: true}},
+		{prefix: "s3-fips.dualstack.", Variant: Variant{FIPS: true, DualStack: true}},
+		{prefix: "s3-fips.", Variant: Variant{FIPS: true}},
+		{prefix: "s3."},
+	}
+}
