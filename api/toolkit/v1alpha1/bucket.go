@@ -236,26 +236,7 @@ type BucketSTS struct {
 
 // BucketStatus says what was fetched last, as whom, and what went wrong.
 type BucketStatus struct {
-	// observedGeneration is the metadata.generation that the conditions speak
-	// of.
-	//
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-
-	// conditions tell the state of the object: Ready always; Reconciling,
-	// Stalled and ArtifactInStorage while they hold.
-	//
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
-
-	// lastHandledReconcileAt repeats the value of the annotation
-	// lanyard.dev/reconcile-requested-at that was honoured last.
-	//
-	// +optional
-	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
+	meta.Status `json:",inline"`
 
 	// artifact is what was fetched last. It stays, and stays served, while later
 	// attempts fail. The condition ArtifactInStorage is absent when the store
@@ -263,13 +244,6 @@ type BucketStatus struct {
 	//
 	// +optional
 	Artifact *Artifact `json:"artifact,omitempty"`
-
-	// identity is whose credential the endpoint was last shown, whether or not
-	// it accepted it. It is absent when no credential was used, or when none was
-	// granted.
-	//
-	// +optional
-	Identity *meta.Identity `json:"identity,omitempty"`
 
 	// observedIgnore is the spec.ignore that the artifact was made with; a
 	// difference makes the artifact anew.
