@@ -31,8 +31,16 @@ type Harness struct {
 	NewCache func(t *testing.T) Cache
 	// Cloud is the local cloud.
 	Cloud Cloud
-	// Whose asks the cloud for the identity that token is for, in the form that Provider.GetIdentity has.
+	// Whose asks the cloud whom token is for, in the form that Principal has.
 	Whose func(ctx context.Context, token auth.Token) (string, error)
+	// Principal is the cloud's name of whom a token of account is for; nil where that is what Provider.GetIdentity says.
+	Principal func(account auth.Account) (string, error)
+	// TrustStage is the stage in which the cloud refuses an identity to a subject; empty for [auth.StageExchange].
+	TrustStage auth.Stage
+	// IdentityOptional: an account without an identity is a principal of the cloud too.
+	IdentityOptional bool
+	// Direct: A and B are principals of the cloud themselves, so that neither has an identity which the other could claim.
+	Direct bool
 	// Secrets are the secret parts of a token of the provider's own type.
 	Secrets func(token auth.Token) []string
 	// ImageRepository is one that both tenants can get registry credentials for; empty if the provider has none.
@@ -110,6 +118,12 @@ type bench struct {
 func newBench(t *testing.T, harness func(t *testing.T) *Harness) *bench {
 	t.Helper()
 	h := harness(t)
+	if h.Principal == nil {
+		h.Principal = h.Provider.GetIdentity
+	}
+	if h.TrustStage == "" {
+		h.TrustStage = auth.StageExchange
+	}
 	b := &bench{Harness: h, cache: h.NewCache(t)}
 	b.accounts = &directory{bench: b, live: map[auth.Subject]auth.Account{}, proving: make(chan struct{}, 1)}
 	b.accounts.put(h.A)
@@ -156,10 +170,10 @@ func (b *bench) mustGet(t *testing.T, opts ...auth.Option) auth.Token {
 	return token
 }
 
-// belongs checks at the cloud that token is for account's identity.
+// belongs checks at the cloud that token is for account.
 func (b *bench) belongs(t *testing.T, token auth.Token, account auth.Account) {
 	t.Helper()
-	want, err := b.Provider.GetIdentity(account)
+	want, err := b.Principal(account)
 	if err != nil {
 		t.Fatal(err)
 	}

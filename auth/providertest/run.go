@@ -69,6 +69,9 @@ func tenantsNeverShare(t *testing.T, b *bench) {
 	tokenB := b.mustGet(t, b.with(b.B, b.cached()...)...)
 	b.belongs(t, tokenA, b.A)
 	b.belongs(t, tokenB, b.B)
+	if b.Direct {
+		return
+	}
 
 	// B claims A's identity while A's token for it is in the cache.
 	identity, err := b.Provider.GetIdentity(b.A)
@@ -197,21 +200,27 @@ func errorsExplain(t *testing.T, b *bench) {
 			return func() { b.accounts.put(b.A) }
 		}
 	}
-	for _, test := range []struct {
+	type errorCase struct {
 		name  string
 		begin func() (end func())
 		stage auth.Stage
 		code  auth.Code
-	}{
-		{"no identity", account(b.WithIdentity(b.A, "")), auth.StageIdentity, auth.CodeIdentityMissing},
+	}
+	tests := []errorCase{
 		{"malformed identity", account(b.WithIdentity(b.A, b.MalformedIdentity)), auth.StageIdentity, auth.CodeIdentityInvalid},
-		{"another's identity", account(b.WithIdentity(b.A, identityB)), auth.StageExchange, auth.CodeTrustRefused},
-		{"trust withdrawn", func() func() { return b.Cloud.Revoke(t, b.A) }, auth.StageExchange, auth.CodeTrustRefused},
+		{"trust withdrawn", func() func() { return b.Cloud.Revoke(t, b.A) }, b.TrustStage, auth.CodeTrustRefused},
 		{"throttled", trouble(Throttled), auth.StageExchange, auth.CodeThrottled},
 		{"failing", trouble(Failing), auth.StageExchange, auth.CodeUnavailable},
 		{"broken", trouble(Broken), auth.StageExchange, auth.CodeResponseInvalid},
 		{"unreachable", trouble(Unreachable), auth.StageExchange, auth.CodeUnreachable},
-	} {
+	}
+	if !b.IdentityOptional {
+		tests = append(tests, errorCase{"no identity", account(b.WithIdentity(b.A, "")), auth.StageIdentity, auth.CodeIdentityMissing})
+	}
+	if !b.Direct {
+		tests = append(tests, errorCase{"another's identity", account(b.WithIdentity(b.A, identityB)), b.TrustStage, auth.CodeTrustRefused})
+	}
+	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			end := test.begin()
 			_, first := b.get(t.Context(), b.with(b.A)...)
@@ -333,6 +342,9 @@ func keys(t *testing.T, b *bench) {
 	recreated.UID += "-2"
 	b.accounts.put(recreated)
 	add("A created again", resolve(b.with(b.A)...))
+	if b.Direct {
+		return
+	}
 	identity, err := b.Provider.GetIdentity(b.B)
 	if err != nil {
 		t.Fatal(err)
