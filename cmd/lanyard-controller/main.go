@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -31,8 +30,6 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
-	"github.com/lanyard-dev/lanyard/auth"
-	"github.com/lanyard-dev/lanyard/auth/aws"
 	"github.com/lanyard-dev/lanyard/auth/cache"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/kube"
@@ -87,12 +84,11 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 		return err
 	}
 	accounts.Subscribe(tokens.Invalidate)
-	cloud, err := newAWS(f, env("AWS_CA_BUNDLE"))
+	providers, err := newClouds(f, env)
 	if err != nil {
 		return err
 	}
-	defer cloud.Close()
-	providers := map[string]auth.Provider{cloud.GetName(): cloud}
+	defer providers.Close()
 
 	// Artifacts: where they come from, where they lie, and who hands them out.
 	guard := endpoint.Guard{DenyCIDRs: f.DenyCIDRs, AllowHosts: f.AllowedEndpointHosts}
@@ -114,10 +110,10 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 
 	kept := &source.Artifacts{Store: artifacts, BaseURL: f.ArtifactBaseURL, Elected: mgr.Elected()}
 	access := &source.Access{
-		Live: mgr.GetAPIReader(), Providers: providers, Accounts: accounts, Cache: tokens, Observer: tokens, Transports: registries,
+		Live: mgr.GetAPIReader(), Providers: providers.byName(), Accounts: accounts, Cache: tokens, Observer: tokens, Transports: registries,
 	}
 	shared := &source.Shared{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("lanyard-controller"), Rules: rules(f, cloud, mgr.GetAPIReader()),
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("lanyard-controller"), Rules: rules(f, providers.names(), mgr.GetAPIReader()),
 		Accounts: accounts, Metrics: tokens, Artifacts: kept, Workers: &source.Workers{},
 	}
 	if err := ocirepository.New(shared, access, f.ArtifactMaxDecompressedSize).SetupWithManager(ctx, mgr, f.Concurrent); err != nil {
@@ -165,28 +161,13 @@ func newManager(f flags.Flags) (manager.Manager, error) {
 	})
 }
 
-// newAWS trusts the authorities of AWS_CA_BUNDLE in place of the system's, as the AWS SDKs do.
-func newAWS(f flags.Flags, bundle string) (*aws.Provider, error) {
-	base := transport.Default()
-	if bundle != "" {
-		pem, err := os.ReadFile(bundle) //nolint:gosec // the administrator's path
-		if err != nil {
-			return nil, fmt.Errorf("AWS_CA_BUNDLE: %w", err)
-		}
-		base.TLSClientConfig.RootCAs = x509.NewCertPool()
-		if !base.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("AWS_CA_BUNDLE: %s holds no PEM certificate", bundle)
-		}
-	}
-	return aws.NewProvider(aws.Config{
-		Region: f.AWSRegion, Transport: base, AllowedEndpointHosts: f.AllowedEndpointHosts, DenyCIDRs: f.DenyCIDRs,
-	})
-}
-
-func rules(f flags.Flags, cloud auth.Provider, live client.Reader) spec.Rules {
+func rules(f flags.Flags, providers []string, live client.Reader) spec.Rules {
 	return spec.Rules{
-		Providers:            []string{cloud.GetName()},
-		ControllerNamespaces: f.ControllerIdentityNamespaces,
+		Providers:             providers,
+		DefaultServiceAccount: f.DefaultServiceAccount,
+		RequireServiceAccount: f.RequireServiceAccount,
+		ControllerOnly:        !f.FeatureGates.ObjectLevelWorkloadIdentity,
+		ControllerNamespaces:  f.ControllerIdentityNamespaces,
 		NamespaceLabels: func(ctx context.Context, name string) (map[string]string, error) {
 			namespace := &metav1.PartialObjectMetadata{}
 			namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))

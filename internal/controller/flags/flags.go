@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/grant"
@@ -45,7 +46,7 @@ type Flags struct {
 	LeaderElectID string
 	// ShardSelector selects the objects that this controller reconciles.
 	ShardSelector labels.Selector
-	// Concurrent is how many objects are reconciled at once.
+	// Concurrent is how many objects of each kind are reconciled at once.
 	Concurrent int
 
 	// TokenCacheMaxSize is how many tokens are kept; 0 keeps none.
@@ -57,6 +58,13 @@ type Flags struct {
 	// TokenCacheObjectMetrics counts hits and misses for every object.
 	TokenCacheObjectMetrics bool
 
+	// DefaultServiceAccount is the account of objects with a cloud's provider that name none, in the object's namespace; empty for
+	// none.
+	DefaultServiceAccount string
+	// RequireServiceAccount refuses objects with a cloud's provider that have no account.
+	RequireServiceAccount bool
+	// FeatureGates switch features.
+	FeatureGates Gates
 	// ControllerIdentityNamespaces may use the controller's own identity.
 	ControllerIdentityNamespaces grant.Namespaces
 	// AllowedEndpointHosts are hosts outside the clouds' tables that tenants may name.
@@ -120,13 +128,17 @@ func Parse(args []string, env func(string) string) (f Flags, help string, err er
 	set.StringVar(&f.LeaderElectNamespace, "leader-elect-namespace", "", "namespace of the lease; default the controller's own")
 	set.StringVar(&f.LeaderElectID, "leader-elect-id", "lanyard-controller", "name of the lease, one for each shard")
 	set.StringVar(&selector, "shard-selector", "", "label selector of the objects to reconcile, such as lanyard.dev/shard=a; default all")
-	set.IntVar(&f.Concurrent, "concurrent", 10, "how many objects are reconciled at once; a namespace has at most half of what others leave")
+	set.IntVar(&f.Concurrent, "concurrent", 10, "how many objects of each kind are reconciled at once; a namespace has at most half of what others leave, over all kinds")
 
 	set.IntVar(&f.TokenCacheMaxSize, "token-cache-max-size", 10_000, "how many tokens are kept; 0 keeps none and exchanges for every use")
 	set.DurationVar(&f.TokenCacheMaxDuration, "token-cache-max-duration", time.Hour, "how long a token is served at most")
 	set.Float64Var(&f.TokenCacheRefreshFraction, "token-cache-refresh-fraction", 0.8, "part of a token's life after which use refreshes it")
 	set.BoolVar(&f.TokenCacheObjectMetrics, "token-cache-object-metrics", false, "count hits and misses for every object: as many series as objects")
 
+	set.StringVar(&f.DefaultServiceAccount, "default-service-account", "", "account, in the object's own namespace, of objects with a cloud's provider that name none; default none")
+	set.BoolVar(&f.RequireServiceAccount, "require-service-account-for-provider-auth", false, "refuse objects with a cloud's provider that have no account, whomever --controller-identity-namespaces admits")
+	f.FeatureGates = defaultGates()
+	set.Var(&f.FeatureGates, "feature-gates", "features to switch, as name=true,name=false")
 	set.Var(&f.ControllerIdentityNamespaces, "controller-identity-namespaces", `namespaces whose objects may use the controller's own identity: a,b or a grant such as {"list":["a"]}; default nobody`)
 	set.Var(&f.AllowedEndpointHosts, "allowed-endpoint-hosts", "hosts outside the clouds' tables that tenants may name; exact, without wildcards")
 	set.Var(&f.DenyCIDRs, "deny-cidrs", "addresses that hosts named by tenants must not have, besides loopback, link-local and metadata services")
@@ -182,6 +194,10 @@ func (f *Flags) check(selector, level string) (err error) {
 		return fmt.Errorf("--token-cache-max-duration: %s is no time; to keep nothing set --token-cache-max-size=0", f.TokenCacheMaxDuration)
 	case f.TokenCacheRefreshFraction <= 0 || f.TokenCacheRefreshFraction > 1:
 		return fmt.Errorf("--token-cache-refresh-fraction: %v is not above 0 and at most 1", f.TokenCacheRefreshFraction)
+	case f.DefaultServiceAccount != "" && len(validation.IsDNS1123Subdomain(f.DefaultServiceAccount)) > 0:
+		return fmt.Errorf("--default-service-account: %q is no name of a ServiceAccount; the namespace is the object's", f.DefaultServiceAccount)
+	case f.DefaultServiceAccount != "" && !f.FeatureGates.ObjectLevelWorkloadIdentity:
+		return errors.New("--default-service-account: it needs --feature-gates=ObjectLevelWorkloadIdentity=true")
 	case f.LeaderElectID == "":
 		return errors.New("--leader-elect-id: name a lease")
 	}

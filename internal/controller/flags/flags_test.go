@@ -54,6 +54,9 @@ func TestDefaults(t *testing.T) {
 		f.TokenCacheMaxDuration != time.Hour || f.AWSRegion != "eu-west-1" || f.LogLevel != slog.LevelInfo || !f.ShardSelector.Empty() {
 		t.Errorf("%+v", f)
 	}
+	if f.DefaultServiceAccount != "" || f.RequireServiceAccount || !f.FeatureGates.ObjectLevelWorkloadIdentity {
+		t.Errorf("%+v", f)
+	}
 	// Nobody is lent anything, and no host is allowed, unless somebody says so.
 	if f.ControllerIdentityNamespaces.Decide("tenant-a", nil).Allowed || f.AllowedEndpointHosts.String() != "" || f.TokenCacheObjectMetrics {
 		t.Errorf("%+v", f)
@@ -65,7 +68,8 @@ func TestValues(t *testing.T) {
 		base, "--artifact-store-max-size=100Mi", "--artifact-namespace-max-size=10Mi", "--artifact-max-decompressed-size=1000", "--shard-selector=lanyard.dev/shard=a",
 		`--controller-identity-namespaces={"list":["tenant-a"]}`, "--allowed-endpoint-hosts=127.0.0.1:5000,minio.example.com",
 		"--deny-cidrs=10.0.0.0/8", "--deny-cidrs=192.168.0.0/16", "--aws-region=us-east-1", "--log-level=debug", "--log-format=text",
-		"--token-cache-max-size=0", "--leader-elect",
+		"--token-cache-max-size=0", "--leader-elect", "--default-service-account=cloud.identity", "--require-service-account-for-provider-auth",
+		"--feature-gates=ObjectLevelWorkloadIdentity=false,ObjectLevelWorkloadIdentity=true",
 	}, environment)
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +78,8 @@ func TestValues(t *testing.T) {
 		f.ShardSelector.Matches(labels.Set{}) || !f.ControllerIdentityNamespaces.Decide("tenant-a", nil).Allowed ||
 		f.ControllerIdentityNamespaces.Decide("tenant-b", nil).Allowed || !f.AllowedEndpointHosts.Contains("minio.example.com:443") ||
 		f.DenyCIDRs.String() != "10.0.0.0/8,192.168.0.0/16" || f.AWSRegion != "us-east-1" || f.LogLevel != slog.LevelDebug ||
-		f.TokenCacheMaxSize != 0 || !f.LeaderElect {
+		f.TokenCacheMaxSize != 0 || !f.LeaderElect || f.DefaultServiceAccount != "cloud.identity" || !f.RequireServiceAccount ||
+		!f.FeatureGates.ObjectLevelWorkloadIdentity {
 		t.Errorf("%+v", f)
 	}
 }
@@ -87,12 +92,22 @@ func TestRefusalsNameTheFlag(t *testing.T) {
 		"--token-cache-max-duration=0s", "--token-cache-refresh-fraction=0", "--token-cache-refresh-fraction=1.1",
 		"--controller-identity-namespaces=a,,b", "--controller-identity-namespaces=*", "--allowed-endpoint-hosts=*.example.com",
 		"--deny-cidrs=10.0.0.1/8", "--log-level=loud", "--log-format=xml", "--leader-elect-id=", "--storage-path=",
+		"--default-service-account=tenant-a/puller", "--default-service-account=Puller", "--require-service-account-for-provider-auth=perhaps",
+		"--feature-gates=", "--feature-gates=ObjectLevelWorkloadIdentity", "--feature-gates=ObjectLevelWorkloadIdentity=maybe",
 	} {
 		_, _, err := flags.Parse([]string{base, args}, nothing)
 		name, _, _ := strings.Cut(args, "=")
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", args, err)
 		}
+	}
+	_, _, err := flags.Parse([]string{base, "--feature-gates=ObjectLevelWorkloadIdentity=false,Unknown=true"}, nothing)
+	if err == nil || !strings.Contains(err.Error(), `"Unknown"; there are: ObjectLevelWorkloadIdentity`) {
+		t.Errorf("an unknown gate: %v", err)
+	}
+	_, _, err = flags.Parse([]string{base, "--feature-gates=ObjectLevelWorkloadIdentity=false", "--default-service-account=puller"}, nothing)
+	if err == nil || !strings.Contains(err.Error(), "--default-service-account") {
+		t.Errorf("a default that nobody may have: %v", err)
 	}
 	if _, _, err := flags.Parse([]string{base, "extra"}, nothing); err == nil || !strings.Contains(err.Error(), `"extra"`) {
 		t.Errorf("an argument: %v", err)

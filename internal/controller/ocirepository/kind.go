@@ -41,7 +41,7 @@ func (kind) Empty() (*v1alpha1.OCIRepository, client.ObjectList) {
 func (kind) View(o *v1alpha1.OCIRepository) source.View {
 	v := source.View{
 		Fields: spec.Fields{
-			Namespace: o.Namespace, Provider: o.Spec.Provider, ServiceAccountName: o.Spec.ServiceAccountName,
+			Namespace: o.Namespace, Provider: o.Spec.Provider, ServiceAccountName: o.Spec.ServiceAccountName, PullSecrets: true,
 			SecretRef: source.NameOf(o.Spec.SecretRef), CertSecretRef: source.NameOf(o.Spec.CertSecretRef), ProxySecretRef: source.NameOf(o.Spec.ProxySecretRef),
 			Insecure: o.Spec.Insecure,
 		},

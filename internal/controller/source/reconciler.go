@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -151,8 +152,16 @@ func (r *Reconciler[O, P]) decide(ctx context.Context, o O, view View, stored bo
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		return r.kind.Fetch(ctx, o, plan, call)
+		return nameDefault(identity, r.kind.Fetch(ctx, o, plan, call))
 	}, nil
+}
+
+// nameDefault says where an account came from that does not exist, or says nothing of a cloud identity: the object does not name it.
+func nameDefault(identity spec.Identity, err error) error {
+	if code := auth.CodeOf(err); identity.Defaulted && (code == auth.CodeSubjectNotFound || code == auth.CodeIdentityMissing) {
+		return fmt.Errorf("spec.serviceAccountName is not set, so --default-service-account counts: %w", err)
+	}
+	return err
 }
 
 // hold adds the finalizer before there is anything to clean up.

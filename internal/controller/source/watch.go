@@ -24,12 +24,12 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// accountIndex finds the objects that name a ServiceAccount.
+// accountIndex finds the objects that depend on a ServiceAccount: that name it, or whose default it is.
 const accountIndex = "spec.serviceAccountName"
 
-// indexAccount is the value of an object in accountIndex.
 func (r *Reconciler[O, P]) indexAccount(o client.Object) []string {
-	if name := r.kind.View(o.(O)).Fields.ServiceAccountName; name != "" { //nolint:forcetypeassert // the index is of this kind
+	fields := r.kind.View(o.(O)).Fields //nolint:forcetypeassert // the index is of this kind
+	if name := r.shared.Rules.AccountName(fields); name != "" {
 		return []string{name}
 	}
 	return nil
@@ -92,7 +92,7 @@ func (r *Reconciler[O, P]) usersOf(ctx context.Context, account client.Object) [
 	return r.users(ctx, account.GetNamespace(), account.GetName())
 }
 
-// users are the objects that name a ServiceAccount, from memory.
+// users are the objects that depend on a ServiceAccount, from memory.
 func (r *Reconciler[O, P]) users(ctx context.Context, namespace, name string) []reconcile.Request {
 	var requests []reconcile.Request
 	err := r.each(ctx, func(o O) {

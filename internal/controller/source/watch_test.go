@@ -51,6 +51,20 @@ func TestAccountsWakeTheirObjects(t *testing.T) {
 	}
 }
 
+// Objects that name no account wait for the default one.
+func TestDefaultAccountWakesItsObjects(t *testing.T) {
+	w := newWorld(t)
+	w.shared.Rules.DefaultServiceAccount = "default"
+	w.create("tenant-a", "unnamed", func(o *v1alpha1.OCIRepository) { o.Spec.ServiceAccountName = "" })
+	w.create("tenant-a", "named", nil)
+	w.create("tenant-a", "generic", func(o *v1alpha1.OCIRepository) { o.Spec.Provider, o.Spec.ServiceAccountName = "generic", "" })
+	w.create("tenant-b", "unnamed", func(o *v1alpha1.OCIRepository) { o.Spec.ServiceAccountName = "" })
+	created := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "default"}}
+	if got := w.r.usersOf(t.Context(), created); len(got) != 1 || got[0].String() != "tenant-a/unnamed" {
+		t.Errorf("it wakes %v", got)
+	}
+}
+
 func TestPredicates(t *testing.T) {
 	object := func(generation int64, request string) *v1alpha1.OCIRepository {
 		o := &v1alpha1.OCIRepository{ObjectMeta: metav1.ObjectMeta{Generation: generation}}
