@@ -43,35 +43,38 @@ func entraToken(body []byte, asked time.Time) (*Token, error) {
 type aadsts int
 
 const (
-	noApplication         aadsts = 700016
-	applicationDisabled   aadsts = 7000112
-	noTenant              aadsts = 90002
-	tenantMalformed       aadsts = 900023
-	noCredentials         aadsts = 70025
-	noMatch               aadsts = 70021
-	noIssuer              aadsts = 700211
-	noAudience            aadsts = 700212
-	noSubject             aadsts = 700213
-	noSubjectExactly      aadsts = 7002138
-	noSubjectPattern      aadsts = 7002137
-	assertionTime         aadsts = 700024
-	assertionInvalid      aadsts = 50013
-	assertionSignature    aadsts = 700027
-	assertionAudience     aadsts = 700023
-	assertionMalformed    aadsts = 50027
-	secretWrong           aadsts = 7000215
-	secretExpired         aadsts = 7000222
-	noResource            aadsts = 500011
-	resourceInvalid       aadsts = 650057
-	scopeInvalid          aadsts = 70011
-	scopeOfUsers          aadsts = 1002012
-	blockedByPolicy       aadsts = 53003
-	notAssigned           aadsts = 501051
-	transientFault        aadsts = 90033
-	tenantThrottled       aadsts = 90055
-	requestLoop           aadsts = 50196
-	issuerUnreachable     aadsts = 50166
-	issuerKeysUnreachable aadsts = 5002723
+	noApplication       aadsts = 700016
+	applicationDisabled aadsts = 7000112
+	noTenant            aadsts = 90002
+	tenantMalformed     aadsts = 900023
+	noCredentials       aadsts = 70025
+	noMatch             aadsts = 70021
+	noIssuer            aadsts = 700211
+	noAudience          aadsts = 700212
+	noSubject           aadsts = 700213
+	noSubjectExactly    aadsts = 7002138
+	noSubjectPattern    aadsts = 7002137
+	assertionTime       aadsts = 700024
+	assertionInvalid    aadsts = 50013
+	assertionSignature  aadsts = 700027
+	assertionAudience   aadsts = 700023
+	assertionMalformed  aadsts = 50027
+	assertionAlgorithm  aadsts = 5002738
+	assertionLife       aadsts = 70023
+	issuerIsEntra       aadsts = 700222
+	secretWrong         aadsts = 7000215
+	secretExpired       aadsts = 7000222
+	noResource          aadsts = 500011
+	resourceInvalid     aadsts = 650057
+	scopeInvalid        aadsts = 70011
+	scopeOfUsers        aadsts = 1002012
+	blockedByPolicy     aadsts = 53003
+	notAssigned         aadsts = 501051
+	transientFault      aadsts = 90033
+	tenantThrottled     aadsts = 90055
+	requestLoop         aadsts = 50196
+	issuerUnreachable   aadsts = 50166
+	issuerInvalid       aadsts = 501661
 )
 
 // maxFederated is how many federated credentials an application has at the most. Source: Microsoft Graph, "Create
@@ -124,11 +127,11 @@ func (a answer) entraFailure(where string) (failure, aadsts) {
 	case f.code == auth.CodeThrottled, f.code == auth.CodeUnavailable:
 	case code == tenantThrottled, code == requestLoop:
 		f.code, f.fix = auth.CodeThrottled, "wait: "+where+" is asked too often"
-	case code == transientFault, code == issuerUnreachable, code == issuerKeysUnreachable, oauth == "temporarily_unavailable":
+	case code == transientFault, code == issuerUnreachable, oauth == "temporarily_unavailable":
 		f.code, f.fix = auth.CodeUnavailable, "wait, and see status.azure.com if it goes on"
 	case code.isTrust():
 		f.code = auth.CodeTrustRefused
-	case code == assertionTime:
+	case code == assertionTime, code == assertionMalformed, code == assertionAlgorithm, code == assertionLife:
 		f.code = auth.CodeProofInvalid
 	case code == blockedByPolicy, code == notAssigned:
 		f.code = auth.CodePermissionDenied
@@ -148,7 +151,7 @@ func (a answer) entraFailure(where string) (failure, aadsts) {
 func (c aadsts) isTrust() bool {
 	switch c {
 	case noApplication, applicationDisabled, noTenant, tenantMalformed, noCredentials, noMatch, noIssuer, noAudience, noSubject, noSubjectExactly,
-		noSubjectPattern, assertionInvalid, assertionSignature, assertionAudience, assertionMalformed, secretWrong, secretExpired:
+		noSubjectPattern, issuerIsEntra, issuerInvalid, assertionInvalid, assertionSignature, assertionAudience, secretWrong, secretExpired:
 		return true
 	default:
 		return false
@@ -184,6 +187,12 @@ func (c aadsts) meaning() string {
 		return "the proof is for another audience"
 	case assertionMalformed:
 		return "the proof is malformed"
+	case assertionAlgorithm:
+		return "the proof is not signed with RSA"
+	case assertionLife:
+		return "the proof is valid for more than a day"
+	case issuerIsEntra:
+		return "the proof is a token of Microsoft Entra itself"
 	case secretWrong:
 		return "the client secret is not the application's"
 	case secretExpired:
@@ -200,8 +209,10 @@ func (c aadsts) meaning() string {
 		return "a fault that passes"
 	case tenantThrottled, requestLoop:
 		return "too many requests"
-	case issuerUnreachable, issuerKeysUnreachable:
+	case issuerUnreachable:
 		return "the issuer's keys cannot be fetched"
+	case issuerInvalid:
+		return "what the issuer publishes is not its own"
 	default:
 		return ""
 	}

@@ -92,8 +92,12 @@ func (p *Provider) fix(code aadsts, proof auth.Proof, request *auth.Request, id 
 		return fmt.Sprintf("check %s, or AZURE_TENANT_ID of the controller where it is not set, and that the tenant is of %s", place(subject, tenantField), p.cloud.Name)
 	case assertionTime:
 		return "compare the clock of the cluster's API server, which dates the proof, with that of Microsoft Entra: they differ by more than five minutes"
-	case assertionInvalid, assertionSignature, issuerUnreachable, issuerKeysUnreachable:
+	case assertionInvalid, assertionSignature, issuerUnreachable, issuerInvalid:
 		return fmt.Sprintf("check that the keys of %s are those of this cluster, and that Microsoft Entra can fetch them from the internet", c.Issuer)
+	case assertionAlgorithm:
+		return "have " + c.Issuer + " sign with an RSA key (RS256): Microsoft Entra verifies no other proof"
+	case assertionMalformed, assertionLife:
+		return "check how " + c.Issuer + " makes its tokens"
 	case assertionAudience:
 		return "give the federated credential of application " + id.client + " the audience " + p.cloud.ProofAudience
 	case noResource, resourceInvalid, scopeInvalid, scopeOfUsers:

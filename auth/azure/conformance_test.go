@@ -1,0 +1,127 @@
+package azure_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/azure"
+	"github.com/lanyard-dev/lanyard/auth/cache"
+	"github.com/lanyard-dev/lanyard/auth/providertest"
+)
+
+func TestConformance(t *testing.T) {
+	for name, subject := range map[string]func(namespace, name string) (auth.Subject, error){
+		"ServiceAccount": auth.ServiceAccount,
+		// Another Prover than the API server: nothing but the fields' place may differ.
+		"WorkloadIdentity": auth.WorkloadIdentity,
+	} {
+		t.Run(name, func(t *testing.T) {
+			providertest.Run(t, func(t *testing.T) *providertest.Harness {
+				t.Helper()
+				return harness(t, subject)
+			})
+		})
+	}
+}
+
+func harness(t *testing.T, subjectOf func(namespace, name string) (auth.Subject, error)) *providertest.Harness {
+	t.Helper()
+	w := newWorld(t)
+	clientAttribute, tenantAttribute := azure.ClientAnnotation, azure.TenantAnnotation
+	account := func(tenant, client string) auth.Account {
+		subject, err := subjectOf(tenant, "puller")
+		must(t, err)
+		if subject.Kind() != auth.KindServiceAccount {
+			clientAttribute, tenantAttribute = azure.ClientField, azure.TenantField
+		}
+		a := auth.Account{Subject: subject, UID: "7c1f4d0e-" + tenant}
+		a.Attributes = map[string]string{clientAttribute: client, tenantAttribute: tenantID}
+		w.trust(t, client, subjectClaim(a))
+		return a
+	}
+	a, b := account("tenant-a", clientA), account("tenant-b", clientB)
+	return &providertest.Harness{
+		Provider: w.azure,
+		A:        a, B: b,
+		WithIdentity: func(account auth.Account, identity string) auth.Account {
+			if tenant, client, ok := cutIdentity(identity); ok {
+				return withAttribute(withAttribute(account, clientAttribute, client), tenantAttribute, tenant)
+			}
+			return withAttribute(account, clientAttribute, identity)
+		},
+		MalformedIdentity: "tenant-a",
+		Sign: func(account auth.Account, request auth.ProofRequest, defect providertest.Defect) (string, error) {
+			claims := oidc.Claims{"sub": subjectClaim(account), "aud": []string{request.Audience}, "jti": account.UID}
+			switch defect {
+			case providertest.Expired:
+				claims["iat"], claims["nbf"] = time.Now().Add(-2*time.Hour).Unix(), time.Now().Add(-2*time.Hour).Unix()
+				claims["exp"] = time.Now().Add(-time.Hour).Unix()
+			case providertest.Forged:
+				return w.issuer.Forge(claims)
+			case providertest.WrongIssuer:
+				claims["iss"] = "https://issuer.example.org"
+			case providertest.None:
+			}
+			return w.issuer.Mint(claims)
+		},
+		NewCache: func(t *testing.T) providertest.Cache {
+			t.Helper()
+			return cache.New(cache.Options{MaxSize: 100})
+		},
+		Cloud:           knobs{w},
+		Whose:           w.caller,
+		Secrets:         func(token auth.Token) []string { return []string{token.(*azure.Token).Secret.Reveal()} },
+		ImageRepository: sharedImage,
+		Unsupported: map[string]auth.Option{
+			"STS region":   auth.WithSTSRegion("westeurope"),
+			"STS endpoint": auth.WithSTSEndpoint("https://login.microsoftonline.com"),
+		},
+		Variations: map[string][]auth.Option{
+			"scope":                      {auth.WithScopes("https://storage.azure.com/.default")},
+			"scope of DevOps":            {auth.WithScopes(azure.DevOpsScope)},
+			"image":                      {auth.WithImageRepository(sharedImage)},
+			"image in the same registry": {auth.WithImageRepository(sharedImage + "2")},
+			"image in another registry":  {auth.WithImageRepository("fabrikam.azurecr.io/shared/app")},
+			"image at one region":        {auth.WithImageRepository("fabrikam.westeurope.geo.azurecr.io/shared/app")},
+		},
+	}
+}
+
+// knobs turns the local cloud's for the suite.
+type knobs struct{ *world }
+
+func (k knobs) Exchanges() int { return k.exchanges() }
+
+func (k knobs) Trouble(t *testing.T, trouble providertest.Trouble) (end func()) {
+	t.Helper()
+	f := fault.Fault{Service: "entra", Operation: "Token"}
+	switch trouble {
+	case providertest.Slow:
+		f.Kind, f.Delay = fault.Latency, providertest.SlowAnswer
+	case providertest.Throttled:
+		f.Kind = fault.Throttle
+	case providertest.Failing:
+		f.Kind = fault.Unavailable
+	case providertest.Broken:
+		f.Kind = fault.Malformed
+	case providertest.Unreachable:
+		f = fault.Fault{Host: "login.microsoftonline.com", Kind: fault.Refuse}
+		// A connection that stands is no test of one that cannot be made.
+		k.azure.Close()
+	}
+	return k.fault(t, f)
+}
+
+func (k knobs) Revoke(t *testing.T, account auth.Account) (restore func()) {
+	t.Helper()
+	client := clientA
+	if account.Subject.Namespace() == "tenant-b" {
+		client = clientB
+	}
+	k.trust(t, client, "nobody")
+	return func() { k.trust(t, client, subjectClaim(account)) }
+}
