@@ -3,6 +3,7 @@
 // # Layout
 //
 //	<kind>/<namespace>/<name>/<uid>/<sha256>.tar.gz   artifacts
+//	<kind>/<namespace>/<name>/<uid>/<sha256>.note     what its maker remembers of an artifact
 //	.tmp/                                             what is being written; emptied by Open
 //	.key                                              the key of the URLs, made by Open
 //

@@ -20,11 +20,7 @@ func (s *Store) Open(o Object, digest string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := s.root.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, ErrNotFound
-	}
-	return f, err
+	return s.open(name)
 }
 
 // ByURLPath opens the artifact that a URL's path from URLPath means and returns its digest. Every path that is not exactly such a

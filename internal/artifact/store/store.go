@@ -51,6 +51,8 @@ type Stored struct {
 	Size int64
 	// Time is when it was stored last, UTC.
 	Time time.Time
+
+	note int64 // the length of its note
 }
 
 // Store is a folder of artifacts. It is safe for concurrent use.
@@ -114,7 +116,7 @@ func (s *Store) prepare() error {
 	}
 	return s.each(func(o Object, files []Stored) error {
 		for _, f := range files {
-			s.account(o.Namespace, f.Size)
+			s.account(o.Namespace, f.Size+f.note)
 		}
 		return nil
 	})
@@ -351,12 +353,17 @@ func (s *Store) Remove(o Object) error {
 // remove removes files of one object and the folders that are then empty. The caller holds tree.
 func (s *Store) remove(o Object, files []Stored) (freed int64, err error) {
 	for _, f := range files {
-		// RemoveAll, because it is content if there is nothing.
+		// RemoveAll, because it is content if there is nothing. The note goes first: none is left without its artifact.
+		note := strings.TrimSuffix(f.Path, fileSuffix) + noteSuffix
+		if err := s.root.RemoveAll(note); err != nil {
+			return freed, fmt.Errorf("remove the artifact's note: %w", err)
+		}
+		s.account(o.Namespace, -f.note)
 		if err := s.root.RemoveAll(f.Path); err != nil {
-			return freed, fmt.Errorf("remove the artifact: %w", err)
+			return freed + f.note, fmt.Errorf("remove the artifact: %w", err)
 		}
 		s.account(o.Namespace, -f.Size)
-		freed += f.Size
+		freed += f.Size + f.note
 	}
 	s.prune(o.dir())
 	return freed, nil
@@ -392,6 +399,7 @@ func (s *Store) files(o Object) ([]Stored, error) {
 		}
 		out = append(out, Stored{
 			Path: path.Join(o.dir(), e.Name()), Digest: digestPrefix + sum, Size: info.Size(), Time: info.ModTime().UTC(),
+			note: s.noteSize(o, sum),
 		})
 	}
 	return out, nil
