@@ -35,7 +35,7 @@ func annotate(t *testing.T, s *Store, o Object, digest, content string) {
 func TestNotesStayWithTheirArtifact(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, Options{})
-	o := object("tenant-a", "app")
+	o := Object{Kind: "Bucket", Namespace: "tenant-a", Name: "app", UID: "11111111-2222-3333-4444-555555555555"}
 	if err := s.Annotate(t.Context(), o, digestOf("one"), text("note")); !errors.Is(err, ErrNotFound) || s.Size() != 0 {
 		t.Errorf("a note of nothing: %v, %d bytes", err, s.Size())
 	}
@@ -77,7 +77,7 @@ func TestNotesStayWithTheirArtifact(t *testing.T) {
 	if err := s.Remove(o); err != nil || s.Size() != 0 {
 		t.Errorf("removed: %v, %d bytes", err, s.Size())
 	}
-	if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) != 0 {
+	if left, err := filepath.Glob(filepath.Join(dir, "bucket*")); err != nil || len(left) != 0 {
 		t.Errorf("left: %q, %v", left, err)
 	}
 	if _, err := s.Open(o, digestOf("two")); !errors.Is(err, ErrNotFound) {
