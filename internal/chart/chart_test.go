@@ -256,6 +256,7 @@ func TestControllerPermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	writable := map[string]bool{
+		"buckets": true, "buckets/status": true, "imagerepositories": true, "imagerepositories/status": true,
 		"ocirepositories": true, "ocirepositories/status": true, "serviceaccounts/token": true, "events": true, "leases": true,
 	}
 	checked := 0
