@@ -10,6 +10,7 @@ package azure
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -38,10 +39,12 @@ type Cloud struct {
 	registryKeys func() *oidc.Issuer // signs the registries' tokens
 	dataKey      []byte              // signs links to data endpoints
 
-	mu       sync.RWMutex // guards all below; never held during I/O
-	tenants  map[string]*tenant
-	domains  map[string]*tenant
-	identity *ManagedIdentity
+	mu            sync.RWMutex // guards all below; never held during I/O
+	tenants       map[string]*tenant
+	domains       map[string]*tenant
+	identity      *ManagedIdentity
+	registries    map[string]*registry // by each of their hosts
+	registryPlane func(Registry) http.Handler
 }
 
 // tenant is guarded by the cloud's lock, except for what never changes.
@@ -74,6 +77,7 @@ func New(cfg Config, issuers http.RoundTripper, faults *fault.Set) (*Cloud, erro
 		dataKey:      random(32),
 		tenants:      map[string]*tenant{},
 		domains:      map[string]*tenant{},
+		registries:   map[string]*registry{},
 	}
 	if err := c.addEnvironments(cfg.Environments); err != nil {
 		return nil, err
@@ -156,11 +160,26 @@ func (c *Cloud) AddTenant(cfg Tenant) error {
 			return invalid(at("domains", i), "%q belongs to tenant %s", d, other.id)
 		}
 	}
+	for i, r := range cfg.Registries {
+		if other := c.registries[r.Name+"."+e.RegistrySuffix]; other != nil && other.tenant == t {
+			c.dropTenant(t)
+			return invalid(at("registries", i), "registry %q is given twice", r.Name)
+		}
+		if err := c.putRegistry(t, r); err != nil {
+			c.dropTenant(t)
+			return in(at("registries", i), err)
+		}
+	}
 	c.tenants[t.id] = t
 	for _, d := range t.domains {
 		c.domains[d] = t
 	}
 	return nil
+}
+
+// dropTenant takes back what a tenant put under the hosts.
+func (c *Cloud) dropTenant(t *tenant) {
+	maps.DeleteFunc(c.registries, func(_ string, r *registry) bool { return r.tenant == t })
 }
 
 func (t *tenant) putApplication(a Application) error {

@@ -6,6 +6,10 @@ import "slices"
 const (
 	// ServiceEntra is Entra ID, the directory and token service.
 	ServiceEntra = "entra"
+	// ServiceRegistryTokens is the token service of a container registry, at its own host.
+	ServiceRegistryTokens = "acr"
+	// ServiceRegistry is the OCI API of a container registry, and its data endpoints.
+	ServiceRegistry = "acr-registry"
 	// ServiceIMDS is the instance metadata service, of which there is the part that gives tokens of managed identities.
 	ServiceIMDS = "imds"
 )
@@ -13,7 +17,9 @@ const (
 // endpoint is what a host name means.
 type endpoint struct {
 	service     string
-	environment *Environment
+	environment *Environment // of Entra ID
+	registry    *registry
+	data        bool // the host is one of the registry's data endpoints
 }
 
 // parseHost says what a host name, in lower case and without port, means. Only names that Azure has are accepted.
@@ -22,6 +28,11 @@ func (c *Cloud) parseHost(host string) (endpoint, bool) {
 		if slices.Contains(e.AuthorityHosts, host) {
 			return endpoint{service: ServiceEntra, environment: e}, true
 		}
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if r := c.registries[host]; r != nil {
+		return endpoint{service: ServiceRegistry, registry: r, data: host != r.Host}, true
 	}
 	return endpoint{}, false
 }

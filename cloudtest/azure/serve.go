@@ -27,8 +27,20 @@ func (c *Cloud) ServeCall(w http.ResponseWriter, r *http.Request, call *journal.
 		http.Error(w, call.Reason, http.StatusMisdirectedRequest)
 		return
 	}
+	if ep.service == ServiceRegistry && !ep.data && strings.HasPrefix(r.URL.Path, "/oauth2/") {
+		ep.service = ServiceRegistryTokens
+	}
 	call.Service = ep.service
-	c.serveEntra(w, r, ep.environment, call)
+	switch {
+	case ep.service == ServiceEntra:
+		c.serveEntra(w, r, ep.environment, call)
+	case ep.service == ServiceRegistryTokens:
+		c.serveRegistryTokens(w, r, ep.registry, call)
+	case ep.data:
+		c.serveData(w, r, ep.registry, call)
+	default:
+		c.serveRegistry(w, r, ep.registry, call)
+	}
 }
 
 // begin applies the faults that hit the call. It returns the service's time, and false if the answer was given or the connection must end.

@@ -1,10 +1,12 @@
 package azure_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,6 +43,9 @@ type world struct {
 
 	issuer *oidc.Issuer // that the applications know
 	rogue  *oidc.Issuer // that they do not
+
+	mu     sync.Mutex
+	stores map[string]*plane // data planes by host
 }
 
 // application is one that a ServiceAccount may be.
@@ -59,15 +64,42 @@ func worldConfig() azure.Config {
 			{
 				ID: directory, Domains: []string{"contoso.onmicrosoft.com"},
 				Applications: []azure.Application{application(clientA, subjectA), application(clientB, subjectB), application(pusher, subjectPusher), {ClientID: bare}},
+				Registries: []azure.RegistryConfig{
+					{Name: "contoso", RoleAssignments: []azure.RegistryRole{
+						{ClientID: clientA, Role: "AcrPull"}, {ClientID: pusher, Role: "AcrPush"}, {ClientID: pusher, Role: "AcrDelete"},
+					}},
+					{Name: "shared", ABAC: true, RefuseARMTokens: true, DataEndpoints: []string{"westeurope", "northeurope"}, RoleAssignments: []azure.RegistryRole{
+						{ClientID: clientA, Role: "Container Registry Repository Reader", RepositoryPrefix: "tenant-a/"},
+						{ClientID: clientB, Role: "Container Registry Repository Reader", Repository: "tenant-b/app"},
+						{ClientID: pusher, Role: "Container Registry Repository Contributor"},
+						{ClientID: pusher, Role: "Container Registry Repository Catalog Lister"},
+					}},
+				},
 			},
-			{ID: otherDirectory, Applications: []azure.Application{application(clientA, subjectA)}},
-			{ID: usDirectory, Environment: azure.AzureUSGovernment, Applications: []azure.Application{application(clientA, subjectA)}},
+			{
+				ID: otherDirectory, Applications: []azure.Application{application(clientA, subjectA)},
+				Registries: []azure.RegistryConfig{{Name: "fabrikam", RoleAssignments: []azure.RegistryRole{{ClientID: clientA, Role: "AcrPull"}}}},
+			},
+			{ID: usDirectory, Environment: azure.AzureUSGovernment, Applications: []azure.Application{application(clientA, subjectA)},
+				Registries: []azure.RegistryConfig{{Name: "contoso", RoleAssignments: []azure.RegistryRole{{ClientID: clientA, Role: "AcrPull"}}}}},
 			{ID: chinaDirectory, Environment: azure.AzureChinaCloud, Applications: []azure.Application{application(clientA, subjectA)}},
 			{ID: ownDirectory, Environment: "Own", Applications: []azure.Application{application(clientA, subjectA)}},
 		},
 		ManagedIdentity: &azure.ManagedIdentity{Tenant: directory, ClientIDs: []string{clientA, clientB}},
 	}
 }
+
+// issuers are made once: keys of RSA take their time.
+var issuers = sync.OnceValues(func() (known, rogue *oidc.Issuer) {
+	var err error
+	if known, err = oidc.NewIssuer(issuerURL, oidc.RS256); err != nil {
+		panic(err)
+	}
+	if rogue, err = oidc.NewIssuer("https://issuer.tenant-b.example", oidc.RS256); err != nil {
+		panic(err)
+	}
+	return known, rogue
+})
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
@@ -76,20 +108,14 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	w := &world{Cloud: c}
-	for _, i := range []struct {
-		url string
-		to  **oidc.Issuer
-	}{{issuerURL, &w.issuer}, {"https://issuer.tenant-b.example", &w.rogue}} {
-		issuer, err := oidc.NewIssuer(i.url, oidc.RS256)
-		if err != nil {
-			t.Fatal(err)
-		}
+	w := &world{Cloud: c, stores: map[string]*plane{}}
+	w.issuer, w.rogue = issuers()
+	for _, issuer := range []*oidc.Issuer{w.issuer, w.rogue} {
 		if err := c.HandleIssuer(issuer); err != nil {
 			t.Fatal(err)
 		}
-		*i.to = issuer
 	}
+	c.Azure().ServeRegistry(func(r azure.Registry) http.Handler { return w.planes(r.Host) })
 	return w
 }
 
@@ -106,6 +132,64 @@ func (w *world) client() *http.Client {
 	return &http.Client{
 		Transport: w.Transport(), Timeout: 30 * time.Second,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// entra gets an access token with the SDK.
+func (w *world) entra(t *testing.T, client, subject, resource string) string {
+	t.Helper()
+	token, err := assert(t.Context(), w.Transport(), "https://login.microsoftonline.com/", directory, client, w.mint(t, subject, audience), resource+"/.default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token.Token
+}
+
+// planes is the data plane of a host.
+func (w *world) planes(host string) *plane {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stores[host] == nil {
+		w.stores[host] = &plane{content: map[string][]byte{}}
+	}
+	return w.stores[host]
+}
+
+// plane is a store in memory, by path. It fails on a request that still carries credentials.
+type plane struct {
+	mu      sync.Mutex
+	content map[string][]byte
+}
+
+func (p *plane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Authorization") != "" || r.URL.Query().Has("mount") || r.URL.Query().Has("sig") {
+		http.Error(w, "a data plane got what is not for it", http.StatusTeapot)
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch r.Method {
+	case http.MethodPut:
+		p.content[r.URL.Path] = body
+		w.WriteHeader(http.StatusCreated)
+	case http.MethodDelete:
+		delete(p.content, r.URL.Path)
+		w.WriteHeader(http.StatusAccepted)
+	case http.MethodPost:
+		w.Header().Set("Location", r.Header.Get("X-Forwarded-Proto")+"://"+r.Host+r.URL.Path+"upload-1")
+		w.WriteHeader(http.StatusAccepted)
+	default:
+		content, ok := p.content[r.URL.Path]
+		if !ok {
+			http.Error(w, "not here", http.StatusNotFound)
+			return
+		}
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 	}
 }
 

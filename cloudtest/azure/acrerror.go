@@ -1,0 +1,97 @@
+package azure
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/distribution"
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+)
+
+// authenticationRequired is what registries say to whoever may not. Source: answers that users of Azure/acr made public.
+const authenticationRequired = "authentication required, visit https://aka.ms/acr/authorization for more information."
+
+// registryProtocol is how registries and their token service answer. Source: OCI Distribution Specification v1.1, "Error Codes".
+type registryProtocol struct{}
+
+type registryError struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Detail  any    `json:"detail,omitempty"`
+}
+
+// wants is what was asked for, as the member detail names it.
+type wants struct {
+	Type   string
+	Name   string
+	Action string
+}
+
+func wanted(all []access) []wants {
+	var out []wants
+	for _, a := range all {
+		for _, action := range a.Actions {
+			out = append(out, wants{Type: a.Type, Name: a.Name, Action: action})
+		}
+	}
+	return out
+}
+
+func unauthorized(all []access) *refusal {
+	e := &refusal{status: http.StatusUnauthorized, code: "UNAUTHORIZED", message: authenticationRequired}
+	if len(all) > 0 {
+		e.detail = wanted(all)
+	}
+	return e
+}
+
+func (registryProtocol) refuse(w http.ResponseWriter, call *journal.Call, e *refusal) {
+	e.note(call)
+	w.Header().Set("X-Ms-Correlation-Request-Id", newUUID())
+	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
+	writeJSON(w, e.status, "application/json; charset=utf-8", map[string][]registryError{"errors": {{e.code, e.message, e.detail}}})
+}
+
+func (registryProtocol) faulted(kind fault.Kind) *refusal {
+	switch kind {
+	case fault.Throttle:
+		return &refusal{status: http.StatusTooManyRequests, code: "TOOMANYREQUESTS", message: "too many requests"}
+	case fault.Unavailable:
+		return &refusal{status: http.StatusServiceUnavailable, code: "UNAVAILABLE", message: "service unavailable"}
+	default:
+		return &refusal{status: http.StatusInternalServerError, code: "UNKNOWN", message: "unknown error"}
+	}
+}
+
+func (registryProtocol) broken() (contentType, body string) {
+	return "application/json; charset=utf-8", `{"refresh_token":"eyJ`
+}
+
+// challenge sends a client to the registry's token service, and says what to ask there. Source: RFC 6750 §3; Azure/acr, "AAD-OAuth.md".
+func challenge(w http.ResponseWriter, r *registry, ask []access, problem string) {
+	value := `Bearer realm="https://` + r.Host + `/oauth2/token",service="` + r.Host + `"`
+	if len(ask) > 0 {
+		scopes := make([]string, len(ask))
+		for i, a := range ask {
+			scopes[i] = a.Type + ":" + a.Name + ":" + strings.Join(a.Actions, ",")
+		}
+		value += `,scope="` + strings.Join(scopes, " ") + `"`
+	}
+	if problem != "" {
+		value += `,error="` + problem + `"`
+	}
+	w.Header().Set("Www-Authenticate", value)
+}
+
+// needs is the access that a request asks for.
+func needs(q distribution.Request) []access {
+	switch q.Operation {
+	case distribution.Ping:
+		return nil
+	case distribution.Catalog:
+		return []access{{Type: "registry", Name: "catalog", Actions: []string{actionCatalog}}}
+	default:
+		return []access{{Type: "repository", Name: q.Repository, Actions: []string{actionOf(q.Operation)}}}
+	}
+}

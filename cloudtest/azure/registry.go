@@ -1,0 +1,260 @@
+package azure
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/distribution"
+)
+
+// Registry names a container registry.
+type Registry struct {
+	// Tenant is the ID of the tenant that it belongs to.
+	Tenant string
+	// Name is its name.
+	Name string
+	// Host is its login server, such as "contoso.azurecr.io".
+	Host string
+}
+
+// RegistryConfig describes a container registry. Repositories come into being when something is pushed.
+type RegistryConfig struct {
+	// Name is the registry's name: 5 to 50 small letters and digits, and for one with a domain name label, a dash and 16 more.
+	Name string `json:"name"`
+	// RoleAssignments say what applications of the registry's tenant may do.
+	RoleAssignments []RegistryRole `json:"roleAssignments,omitempty"`
+	// ABAC is the role assignment mode "RBAC Registry + ABAC Repository Permissions": other roles count, and they can be narrowed to repositories.
+	ABAC bool `json:"abac,omitempty"`
+	// RefuseARMTokens is azureADAuthenticationAsArmPolicy "disabled": only access tokens for registries are taken, not ones for Azure Resource Manager.
+	RefuseARMTokens bool `json:"refuseARMTokens,omitempty"`
+	// DataEndpoints are the regions of the registry's dedicated data endpoints <name>.<region>.data.azurecr.io. If there are any, blobs are read from the
+	// first.
+	DataEndpoints []string `json:"dataEndpoints,omitempty"`
+}
+
+// RegistryRole is the assignment of a role on a registry.
+type RegistryRole struct {
+	// ClientID is the application that may.
+	ClientID string `json:"clientID"`
+	// Role is the role's name: AcrPull, AcrPush or AcrDelete; with ABAC "Container Registry Repository Reader", "… Writer", "… Contributor" or "Container
+	// Registry Repository Catalog Lister".
+	Role string `json:"role"`
+	// Repository narrows the role to one repository: the condition repositories:name StringEqualsIgnoreCase. Only with ABAC.
+	Repository string `json:"repository,omitempty"`
+	// RepositoryPrefix narrows the role to repositories that begin with it, such as "team-a/": StringStartsWithIgnoreCase. Only with ABAC.
+	RepositoryPrefix string `json:"repositoryPrefix,omitempty"`
+}
+
+// Actions of a registry's scopes. Source: Azure/acr, "AAD-OAuth.md"; Microsoft Learn, "Azure Container Registry scope maps".
+const (
+	actionPull          = "pull"
+	actionPush          = "push"
+	actionDelete        = "delete"
+	actionReadMetadata  = "metadata_read"
+	actionWriteMetadata = "metadata_write"
+	actionCatalog       = "*" // of registry:catalog
+)
+
+// repositoryActions are all actions on a repository.
+func repositoryActions() []string {
+	return []string{actionPull, actionPush, actionDelete, actionReadMetadata, actionWriteMetadata}
+}
+
+// registryRole is what a role allows.
+type registryRole struct {
+	actions []string // on repositories
+	catalog bool
+	abac    bool // the mode in which the role counts
+}
+
+// registryRoles are the built-in roles. Source: Microsoft Learn, "Azure Container Registry built-in roles directory reference".
+func registryRoles() map[string]registryRole {
+	read := []string{actionPull, actionReadMetadata}
+	write := append(slices.Clone(read), actionPush, actionWriteMetadata)
+	return map[string]registryRole{
+		"AcrPull":                              {actions: read, catalog: true},
+		"AcrPush":                              {actions: write, catalog: true},
+		"AcrDelete":                            {actions: []string{actionDelete}},
+		"Container Registry Repository Reader": {actions: read, abac: true},
+		"Container Registry Repository Writer": {actions: write, abac: true},
+		"Container Registry Repository Contributor":    {actions: append(slices.Clone(write), actionDelete), abac: true},
+		"Container Registry Repository Catalog Lister": {catalog: true, abac: true},
+	}
+}
+
+// registry is immutable once stored; a change replaces it.
+type registry struct {
+	Registry
+
+	tenant      *tenant
+	assignments []RegistryRole
+	refuseARM   bool
+	regions     []string
+}
+
+// registryNamePattern is what stands before the domain. Source: Microsoft Learn, "Naming rules for Azure resources" and "Domain name label scope".
+func registryNamePattern() *regexp.Regexp {
+	return regexp.MustCompile(`\A[a-z0-9]{5,50}(?:-[a-z0-9]{16})?\z`)
+}
+
+func regionPattern() *regexp.Regexp { return regexp.MustCompile(`\A[a-z]{2,30}[0-9]{0,2}\z`) }
+
+// parse checks a registry of a tenant.
+func (r RegistryConfig) parse(t *tenant) (*registry, error) {
+	if !registryNamePattern().MatchString(r.Name) {
+		return nil, invalid("name", "%q is not a registry's name: give 5 to 50 small letters and digits", r.Name)
+	}
+	for i, a := range r.RoleAssignments {
+		if err := a.validate(r.ABAC); err != nil {
+			return nil, in(at("roleAssignments", i), err)
+		}
+	}
+	for i, region := range r.DataEndpoints {
+		if !regionPattern().MatchString(region) || slices.Contains(r.DataEndpoints[:i], region) {
+			return nil, invalid(at("dataEndpoints", i), "%q is not another region: give one such as westeurope", region)
+		}
+	}
+	return &registry{
+		Registry: Registry{Tenant: t.id, Name: r.Name, Host: r.Name + "." + t.environment.RegistrySuffix},
+		tenant:   t, assignments: slices.Clone(r.RoleAssignments), refuseARM: r.RefuseARMTokens, regions: slices.Clone(r.DataEndpoints),
+	}, nil
+}
+
+func (a RegistryRole) validate(abac bool) error {
+	if err := checkUUID("clientID", a.ClientID); err != nil {
+		return err
+	}
+	role, ok := registryRoles()[a.Role]
+	narrowed := a.Repository != "" || a.RepositoryPrefix != ""
+	switch {
+	case !ok:
+		return invalid("role", "%q is not a role of registries", a.Role)
+	case role.abac != abac:
+		return invalid("role", "%q does not count in a registry with abac %t", a.Role, abac)
+	case a.Repository != "" && a.RepositoryPrefix != "":
+		return invalid("repositoryPrefix", "give it or repository, not both")
+	case narrowed && !abac:
+		return invalid("repository", "only registries with abac narrow roles to repositories")
+	case narrowed && role.catalog:
+		return invalid("repository", "%q cannot be narrowed to repositories", a.Role)
+	}
+	return nil
+}
+
+// covers says whether an assignment is for a repository.
+func (a RegistryRole) covers(repository string) bool {
+	switch {
+	case a.Repository != "":
+		return strings.EqualFold(a.Repository, repository)
+	case a.RepositoryPrefix != "":
+		n := len(a.RepositoryPrefix)
+		return len(repository) >= n && strings.EqualFold(a.RepositoryPrefix, repository[:n])
+	}
+	return true
+}
+
+// isAssigned says whether an application has any role on the registry.
+func (r *registry) isAssigned(clientID string) bool {
+	return slices.ContainsFunc(r.assignments, func(a RegistryRole) bool { return a.ClientID == clientID })
+}
+
+// allows says whether an application may do something: an action on a repository, or list the catalog if the repository is empty.
+func (r *registry) allows(clientID, repository, action string) bool {
+	roles := registryRoles()
+	return slices.ContainsFunc(r.assignments, func(a RegistryRole) bool {
+		role := roles[a.Role]
+		if a.ClientID != clientID {
+			return false
+		}
+		if repository == "" {
+			return role.catalog && action == actionCatalog
+		}
+		return slices.Contains(role.actions, action) && a.covers(repository)
+	})
+}
+
+// dataHost is the host of a dedicated data endpoint.
+func (r *registry) dataHost(region string) string {
+	return r.Name + "." + region + ".data." + r.tenant.environment.RegistrySuffix
+}
+
+// hosts are all hosts that the registry answers under.
+func (r *registry) hosts() []string {
+	hosts := []string{r.Host}
+	for _, region := range r.regions {
+		hosts = append(hosts, r.dataHost(region))
+	}
+	return hosts
+}
+
+// PutRegistry adds a registry to a tenant or replaces its settings. What the data plane stores is not touched.
+func (c *Cloud) PutRegistry(tenantID string, r RegistryConfig) error {
+	return c.change(tenantID, func(t *tenant) error { return c.putRegistry(t, r) })
+}
+
+func (c *Cloud) putRegistry(t *tenant, r RegistryConfig) error {
+	parsed, err := r.parse(t)
+	if err != nil {
+		return err
+	}
+	old := c.registries[parsed.Host]
+	if old != nil && old.tenant != t {
+		return invalid("name", "%q belongs to tenant %s", r.Name, old.tenant.id)
+	}
+	c.dropRegistry(old)
+	for _, h := range parsed.hosts() {
+		c.registries[h] = parsed
+	}
+	return nil
+}
+
+func (c *Cloud) dropRegistry(r *registry) {
+	if r == nil {
+		return
+	}
+	for _, h := range r.hosts() {
+		delete(c.registries, h)
+	}
+}
+
+// DeleteRegistry removes a registry. What the data plane stores is not touched.
+func (c *Cloud) DeleteRegistry(tenantID, name string) error {
+	return c.change(tenantID, func(t *tenant) error {
+		r := c.registries[name+"."+t.environment.RegistrySuffix]
+		if r == nil || r.tenant != t || r.Name != name {
+			return fmt.Errorf("registry %q: %w", name, ErrNotFound)
+		}
+		c.dropRegistry(r)
+		return nil
+	})
+}
+
+// ServeRegistry hands in the data plane of the registries: plane returns the OCI distribution handler of one registry. It gets only requests that were
+// authenticated and authorized, without the Authorization header, under the path and host that the client used; what is read from a data endpoint
+// comes under the data endpoint's host. A handler that is returned for several registries shares their content by repository name.
+func (c *Cloud) ServeRegistry(plane func(Registry) http.Handler) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.registryPlane = plane
+}
+
+// actionOf is the action that an operation needs.
+func actionOf(o distribution.Operation) string {
+	switch o {
+	case distribution.Catalog:
+		return actionCatalog
+	case distribution.ListTags:
+		return actionReadMetadata
+	case distribution.ListReferrers, distribution.ReadManifest, distribution.StatBlob, distribution.ReadBlob:
+		return actionPull
+	case distribution.WriteManifest, distribution.StartUpload, distribution.UploadBlob, distribution.ContinueUpload, distribution.FinishUpload:
+		return actionPush
+	case distribution.DeleteManifest:
+		return actionDelete
+	case distribution.Ping:
+	}
+	return ""
+}
