@@ -82,7 +82,8 @@ func (p *Provider) registryToken(ctx context.Context, request *auth.Request, ima
 }
 
 // registryAnswer reads a token answer of the registry to a question that was asked at that time. The token's life is in its
-// claims: exp and iat (RFC 7519 §4.1), both by the registry's clock, so that ours does not matter. Its errors repeat nothing of it.
+// claims: exp, and iat where it stands there (RFC 7519 §4.1). Both are by the registry's clock, so that ours does not matter. Its
+// errors repeat nothing of the answer.
 func registryAnswer(body []byte, field string, asked time.Time) (*Token, error) {
 	var answer map[string]json.RawMessage
 	if json.Unmarshal(body, &answer) != nil {
@@ -92,24 +93,25 @@ func registryAnswer(body []byte, field string, asked time.Time) (*Token, error) 
 	if json.Unmarshal(answer[field], &token) != nil || token == "" {
 		return nil, errors.New("no " + field + " in it")
 	}
-	var life struct {
+	var claims struct {
 		Begin *float64 `json:"iat"`
 		End   *float64 `json:"exp"`
 	}
 	switch {
-	case !payload(token, &life):
+	case !payload(token, &claims):
 		return nil, errors.New("its " + field + " is not a JWT")
-	case life.End == nil:
+	case claims.End == nil:
 		return nil, errors.New("its " + field + " has no expiry (exp)")
 	}
-	ends := time.Unix(int64(max(0, min(*life.End, 1<<40))), 0)
-	if life.Begin != nil {
-		ends = asked.Add(time.Duration(max(0, min(*life.End-*life.Begin, maxLifetime.Seconds()))) * time.Second)
+	life := *claims.End - float64(asked.Unix())
+	if claims.Begin != nil {
+		life = *claims.End - *claims.Begin
 	}
-	if !ends.After(asked) {
+	if life < 1 {
 		return nil, errors.New("its " + field + " has already expired")
 	}
-	return &Token{Secret: auth.NewSecret(token), ExpiresAt: ends.UTC()}, nil
+	life = min(life, maxLifetime.Seconds())
+	return &Token{Secret: auth.NewSecret(token), ExpiresAt: asked.Add(time.Duration(life) * time.Second).UTC()}, nil
 }
 
 // registryFailure is the failure of a call to the registry. What it refuses is always the identity: there is nothing else.

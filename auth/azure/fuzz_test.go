@@ -1,0 +1,89 @@
+package azure_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/azure"
+)
+
+// usable fails unless token is one that ends after it was asked for and within 28 hours, or err one short line that says nothing of
+// the answer.
+func usable(t *testing.T, body []byte, token *azure.Token, err error, asked time.Time) {
+	t.Helper()
+	if (token == nil) == (err == nil) {
+		t.Fatalf("%v and %v", token, err)
+	}
+	if err != nil {
+		if text := err.Error(); len(text) > 200 || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
+			t.Errorf("%q: %s", body, text)
+		}
+		return
+	}
+	if life := token.ExpiresAt.Sub(asked); token.Secret.IsZero() || life <= 0 || life > 28*time.Hour || token.ExpiresAt.Location() != time.UTC {
+		t.Errorf("%q is %v, for %s", body, token, life)
+	}
+}
+
+// FuzzEntraToken: whatever answers as Microsoft Entra, what is taken has an end, and errors say nothing of it.
+func FuzzEntraToken(f *testing.F) {
+	for _, seed := range []string{
+		goodToken, `{}`, `[]`, `null`, `{"token_type":"Bearer","access_token":"t"}`, `{"token_type":"bearer","access_token":"t","expires_in":9223372036854775807}`,
+		`{"token_type":"Bearer","access_token":"t","expires_in":-1}`, `{"token_type":"Bearer","access_token":"t","expires_in":"3599"}`, `<html>`, "",
+	} {
+		f.Add([]byte(seed))
+	}
+	asked := time.Unix(1_800_000_000, 0)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		token, err := azure.EntraToken(body, asked)
+		usable(t, body, token, err, asked)
+	})
+}
+
+// FuzzRegistryAnswer: whatever answers as a registry, what is taken has an end, and errors say nothing of it. Claims are given
+// apart, since no fuzzer writes base64.
+func FuzzRegistryAnswer(f *testing.F) {
+	f.Add([]byte(`{"refresh_token":"opaque"}`), "")
+	f.Add([]byte(`<html>`), "")
+	for _, claims := range []string{
+		`{"iat":1800000000,"exp":1800003600}`, `{"exp":1800003600}`, `{"iat":1}`, `{"exp":1e308,"iat":-1e308}`, `{"exp":-1e308}`, `{"exp":1e300}`, `{"exp":"x"}`, `[]`, `{"exp":null}`,
+	} {
+		f.Add([]byte(nil), claims)
+	}
+	asked := time.Unix(1_800_000_000, 0)
+	f.Fuzz(func(t *testing.T, body []byte, claims string) {
+		if claims != "" {
+			body = []byte(`{"refresh_token":"` + jwt(claims) + `"}`)
+		}
+		token, err := azure.RegistryAnswer(body, "refresh_token", asked)
+		usable(t, body, token, err, asked)
+	})
+}
+
+// FuzzRefusal: whatever answers as Microsoft Entra, the error has a code, a fix and one short line, with nothing of the body but
+// numbers and a word.
+func FuzzRefusal(f *testing.F) {
+	f.Add(401, []byte(`{"error":"invalid_client","error_codes":[700213],"error_description":"AADSTS700213: secret"}`))
+	f.Add(400, []byte(`{"error":"<b>","error_description":"AADSTS99999999999999999999: x"}`))
+	f.Add(400, []byte(`{"error":"invalid_request","error_codes":[-1]}`))
+	f.Add(503, []byte(`<html>`))
+	f.Add(307, []byte(``))
+	f.Fuzz(func(t *testing.T, status int, body []byte) {
+		if status < 100 || status > 999 || status == 200 {
+			return
+		}
+		err := azure.Refusal(status, body)
+		e, ok := err.(*auth.Error) //nolint:errorlint // it is made here
+		if !ok || e.Code == "" || e.Err == nil {
+			t.Fatalf("%v", err)
+		}
+		if text := err.Error(); len(text) > 500 || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
+			t.Errorf("%q: %s", body, text)
+		}
+		if e.Fix == "" {
+			t.Errorf("%q: no fix: %v", body, err)
+		}
+	})
+}
