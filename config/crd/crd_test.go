@@ -29,9 +29,46 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 )
 
-const ocirepositories = "toolkit.lanyard.dev_ocirepositories.yaml"
+// kind is a CRD, and how a test makes a valid object of it with the fields of
+// spec besides.
+type kind struct {
+	file    string
+	name    string
+	minimal map[string]any // spec
+}
+
+func ocirepositories() kind {
+	return kind{"toolkit.lanyard.dev_ocirepositories.yaml", v1alpha1.OCIRepositoryKind, map[string]any{
+		"url": "oci://123456789123.dkr.ecr.eu-west-1.amazonaws.com/tenant-a/app", "interval": "5m",
+	}}
+}
+
+func imagerepositories() kind {
+	return kind{"toolkit.lanyard.dev_imagerepositories.yaml", v1alpha1.ImageRepositoryKind, map[string]any{
+		"image": "123456789123.dkr.ecr.eu-west-1.amazonaws.com/tenant-a/app", "interval": "5m",
+	}}
+}
+
+func buckets() kind {
+	return kind{"toolkit.lanyard.dev_buckets.yaml", v1alpha1.BucketKind, map[string]any{
+		"bucketName": "tenant-a-config", "endpoint": "s3.eu-west-1.amazonaws.com", "interval": "5m",
+	}}
+}
+
+// object is a valid object with the fields of spec besides.
+func (k kind) object(spec map[string]any) map[string]any {
+	full := maps.Clone(k.minimal)
+	maps.Copy(full, spec)
+	return map[string]any{
+		"apiVersion": "toolkit.lanyard.dev/v1alpha1",
+		"kind":       k.name,
+		"metadata":   map[string]any{"name": "tenant-a-repo", "namespace": "tenant-a"},
+		"spec":       full,
+	}
+}
 
 // admission judges objects of one kind as the API server does on create.
 type admission struct {
@@ -64,9 +101,9 @@ func read(tb testing.TB, file string) *apiextensions.CustomResourceDefinition {
 	return &crd
 }
 
-func newAdmission(tb testing.TB) *admission {
+func newAdmission(tb testing.TB, k kind) *admission {
 	tb.Helper()
-	crd := read(tb, ocirepositories)
+	crd := read(tb, k.file)
 	validation, err := apiextensions.GetSchemaForVersion(crd, crd.Spec.Versions[0].Name)
 	if err != nil {
 		tb.Fatal(err)
@@ -104,21 +141,6 @@ func (a *admission) admit(ctx context.Context, object map[string]any) field.Erro
 	return append(errs, violations...)
 }
 
-// ocirepository is a valid object with the fields of spec besides.
-func ocirepository(spec map[string]any) map[string]any {
-	full := map[string]any{
-		"url":      "oci://123456789123.dkr.ecr.eu-west-1.amazonaws.com/tenant-a/app",
-		"interval": "5m",
-	}
-	maps.Copy(full, spec)
-	return map[string]any{
-		"apiVersion": "toolkit.lanyard.dev/v1alpha1",
-		"kind":       "OCIRepository",
-		"metadata":   map[string]any{"name": "tenant-a-repo", "namespace": "tenant-a"},
-		"spec":       full,
-	}
-}
-
 // TestDefinitionsAreAccepted holds that an API server takes the CRDs: their
 // schemas are structural and their rules compile and stay within the cost limit.
 func TestDefinitionsAreAccepted(t *testing.T) {
@@ -136,19 +158,25 @@ func TestDefinitionsAreAccepted(t *testing.T) {
 }
 
 // TestKindsAreRegistered holds that the Go types of module api are those that
-// the definition names.
+// the definitions name.
 func TestKindsAreRegistered(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	spec := read(t, ocirepositories).Spec
-	if spec.Group != v1alpha1.Group || spec.Versions[0].Name != v1alpha1.Version || spec.Names.Kind != v1alpha1.OCIRepositoryKind {
-		t.Errorf("the CRD is of %s/%s, %s", spec.Group, spec.Versions[0].Name, spec.Names.Kind)
+	files, err := filepath.Glob("toolkit.lanyard.dev_*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no CRDs here: %v", err)
 	}
-	for _, kind := range []string{spec.Names.Kind, spec.Names.ListKind} {
-		if !scheme.Recognizes(v1alpha1.GroupVersion().WithKind(kind)) {
-			t.Errorf("the scheme does not know %s", kind)
+	for _, file := range files {
+		spec := read(t, file).Spec
+		if spec.Group != v1alpha1.Group || spec.Versions[0].Name != v1alpha1.Version {
+			t.Errorf("%s is of %s/%s", file, spec.Group, spec.Versions[0].Name)
+		}
+		for _, kind := range []string{spec.Names.Kind, spec.Names.ListKind} {
+			if !scheme.Recognizes(v1alpha1.GroupVersion().WithKind(kind)) {
+				t.Errorf("the scheme does not know %s", kind)
+			}
 		}
 	}
 }
@@ -156,6 +184,7 @@ func TestKindsAreRegistered(t *testing.T) {
 // row is one line of a truth table.
 type row struct {
 	Name     string         `json:"name"`
+	Kinds    []string       `json:"kinds"`
 	Spec     map[string]any `json:"spec"`
 	Accepted bool           `json:"accepted"`
 	Field    string         `json:"field"`
@@ -183,16 +212,37 @@ func rows(t *testing.T, file string) []row {
 // TestOCIRepositoryTables compares the schema's verdicts with the table of
 // exclusions, which auth/spec obeys too, and with that of the fields' formats.
 func TestOCIRepositoryTables(t *testing.T) {
-	a := newAdmission(t)
-	for _, file := range []string{"../../auth/spec/testdata/exclusions.yaml", "testdata/formats.yaml"} {
+	agree(t, ocirepositories(), "../../auth/spec/testdata/exclusions.yaml", "testdata/formats.yaml")
+}
+
+// TestImageRepositoryTables does the same for images. Their identity fields have
+// the rules of an OCIRepository's.
+func TestImageRepositoryTables(t *testing.T) {
+	agree(t, imagerepositories(), "../../auth/spec/testdata/exclusions.yaml", "testdata/images.yaml")
+}
+
+// TestBucketTables does the same for buckets, with the token service that they
+// may name.
+func TestBucketTables(t *testing.T) {
+	agree(t, buckets(), "../../auth/spec/testdata/exclusions.yaml")
+}
+
+// agree compares the verdicts of a kind's schema with those of tables.
+func agree(t *testing.T, k kind, tables ...string) {
+	t.Helper()
+	a := newAdmission(t, k)
+	for _, file := range tables {
 		seen := map[string]bool{}
 		for _, row := range rows(t, file) {
+			if row.Kinds != nil && !slices.Contains(row.Kinds, k.name) {
+				continue
+			}
 			t.Run(filepath.Base(file)+"/"+row.Name, func(t *testing.T) {
 				if seen[row.Name] {
 					t.Fatal("the table has two rows of this name")
 				}
 				seen[row.Name] = true
-				errs := a.admit(t.Context(), ocirepository(row.Spec))
+				errs := a.admit(t.Context(), k.object(row.Spec))
 				if row.Accepted {
 					if len(errs) > 0 {
 						t.Fatalf("refused: %v", errs.ToAggregate())
@@ -219,7 +269,7 @@ func TestOCIRepositoryTables(t *testing.T) {
 // TestExamplesAreAccepted holds that the schema takes the objects of the
 // demonstration, also those whose credential is refused later.
 func TestExamplesAreAccepted(t *testing.T) {
-	a := newAdmission(t)
+	a := newAdmission(t, ocirepositories())
 	files, err := filepath.Glob("../../examples/*.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -251,11 +301,11 @@ func TestExamplesAreAccepted(t *testing.T) {
 
 // TestOCIRepositoryDefaults shows what a minimal object becomes when it is stored.
 func TestOCIRepositoryDefaults(t *testing.T) {
-	object := ocirepository(map[string]any{"layerSelector": map[string]any{}, "ref": nil})
-	if errs := newAdmission(t).admit(t.Context(), object); len(errs) > 0 {
+	object := ocirepositories().object(map[string]any{"layerSelector": map[string]any{}, "ref": nil})
+	if errs := newAdmission(t, ocirepositories()).admit(t.Context(), object); len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
-	repo := decode(t, object)
+	repo := decode[v1alpha1.OCIRepository](t, object)
 	if got := repo.Spec.Provider; got != v1alpha1.ProviderGeneric {
 		t.Errorf("provider is %q", got)
 	}
@@ -270,35 +320,83 @@ func TestOCIRepositoryDefaults(t *testing.T) {
 	}
 }
 
+// TestImageRepositoryDefaults does the same. An exclusionList that is empty on
+// purpose stays empty, also when Go has written it.
+func TestImageRepositoryDefaults(t *testing.T) {
+	a := newAdmission(t, imagerepositories())
+	for what, c := range map[string]struct {
+		spec map[string]any
+		want []string
+	}{
+		"absent": {nil, []string{v1alpha1.DefaultTagExclusion}},
+		"null":   {map[string]any{"exclusionList": nil}, []string{v1alpha1.DefaultTagExclusion}},
+		"empty":  {map[string]any{"exclusionList": []any{}}, []string{}},
+	} {
+		object := imagerepositories().object(c.spec)
+		if errs := a.admit(t.Context(), object); len(errs) > 0 {
+			t.Fatal(errs.ToAggregate())
+		}
+		image := decode[v1alpha1.ImageRepository](t, object)
+		if got := image.Spec.ExclusionList; !slices.Equal(got, c.want) || got == nil {
+			t.Errorf("%s: exclusionList is %#v", what, got)
+		}
+		if image.Spec.Provider != v1alpha1.ProviderGeneric || image.Spec.Timeout == nil || image.Spec.Timeout.Duration != time.Minute {
+			t.Errorf("%s: %+v", what, image.Spec)
+		}
+		written, err := json.Marshal(image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var again map[string]any
+		if err := json.Unmarshal(written, &again); err != nil {
+			t.Fatal(err)
+		}
+		if errs := a.admit(t.Context(), again); len(errs) > 0 {
+			t.Errorf("%s: %v", what, errs.ToAggregate())
+		}
+		if got := decode[v1alpha1.ImageRepository](t, again).Spec.ExclusionList; !slices.Equal(got, c.want) {
+			t.Errorf("%s: written again, exclusionList is %#v", what, got)
+		}
+	}
+}
+
 // TestSpecRequired holds that an object without spec is refused, not defaulted.
 func TestSpecRequired(t *testing.T) {
-	object := ocirepository(nil)
-	delete(object, "spec")
-	if errs := newAdmission(t).admit(t.Context(), object); len(errs) == 0 {
-		t.Fatal("accepted an object without spec")
+	for _, k := range []kind{ocirepositories(), imagerepositories()} {
+		object := k.object(nil)
+		delete(object, "spec")
+		if errs := newAdmission(t, k).admit(t.Context(), object); len(errs) == 0 {
+			t.Errorf("%s: accepted an object without spec", k.name)
+		}
 	}
 }
 
 // TestEveryFieldIsDescribed holds that kubectl explain has something to say on
 // every field of ours, and that every string a tenant writes has a limit.
 func TestEveryFieldIsDescribed(t *testing.T) {
-	crd := read(t, ocirepositories)
-	validation, err := apiextensions.GetSchemaForVersion(crd, crd.Spec.Versions[0].Name)
-	if err != nil {
-		t.Fatal(err)
+	files, err := filepath.Glob("*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no CRDs here: %v", err)
 	}
-	root := validation.OpenAPIV3Schema
-	for _, name := range []string{"spec", "status"} {
-		part := root.Properties[name]
-		walk(name, &part, func(path string, s *apiextensions.JSONSchemaProps) {
-			if len(s.Description) < 20 {
-				t.Errorf("%s: description %q says too little", path, s.Description)
-			}
-			bounded := s.MaxLength != nil || len(s.Enum) > 0
-			if name == "spec" && s.Type == "string" && !bounded {
-				t.Errorf("%s: a string without maxLength", path)
-			}
-		})
+	for _, file := range files {
+		crd := read(t, file)
+		validation, err := apiextensions.GetSchemaForVersion(crd, crd.Spec.Versions[0].Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		root := validation.OpenAPIV3Schema
+		for _, name := range []string{"spec", "status"} {
+			part := root.Properties[name]
+			walk(name, &part, func(path string, s *apiextensions.JSONSchemaProps) {
+				if len(s.Description) < 20 && !strings.HasSuffix(path, "[]") {
+					t.Errorf("%s: %s: description %q says too little", file, path, s.Description)
+				}
+				bounded := s.MaxLength != nil || len(s.Enum) > 0
+				if name == "spec" && s.Type == "string" && !bounded {
+					t.Errorf("%s: %s: a string without maxLength", file, path)
+				}
+			})
+		}
 	}
 }
 
@@ -313,17 +411,17 @@ func walk(path string, s *apiextensions.JSONSchemaProps, visit func(string, *api
 	}
 }
 
-func decode(tb testing.TB, object map[string]any) *v1alpha1.OCIRepository {
+func decode[T any](tb testing.TB, object map[string]any) *T {
 	tb.Helper()
 	data, err := json.Marshal(object)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	var repo v1alpha1.OCIRepository
-	if err := json.Unmarshal(data, &repo); err != nil {
+	var decoded T
+	if err := json.Unmarshal(data, &decoded); err != nil {
 		tb.Fatalf("accepted by the schema, but not readable: %v\n%s", err, data)
 	}
-	return &repo
+	return &decoded
 }
 
 // FuzzAcceptedIsReadable: whatever the schema accepts, the controller can
@@ -335,16 +433,16 @@ func FuzzAcceptedIsReadable(f *testing.F) {
 	f.Add("oci://user:password@registry.example.com/app", "999999999999h", "0.5m", "", "(")
 	f.Add("oci://[::1]:5000/app", "1h1m1s1ms", "1.5h", "-tag", `\p{Greek}`)
 	f.Add("oci://host/a//b?x=y#z", "2562047h47m16.854775807s", "1.0000000000000000000000001s", "a:b", "a{1001}")
-	a := newAdmission(f)
+	a := newAdmission(f, ocirepositories())
 	f.Fuzz(func(t *testing.T, address, interval, timeout, tag, filter string) {
-		object := ocirepository(map[string]any{
+		object := ocirepositories().object(map[string]any{
 			"url": address, "interval": interval, "timeout": timeout,
 			"ref": map[string]any{"tag": tag, "semver": "*", "semverFilter": filter},
 		})
 		if errs := a.admit(t.Context(), object); len(errs) > 0 {
 			return
 		}
-		spec := decode(t, object).Spec
+		spec := decode[v1alpha1.OCIRepository](t, object).Spec
 		if d := spec.Interval.Duration; d < time.Second || d > 8760*time.Hour {
 			t.Errorf("interval %q is %v", interval, d)
 		}
@@ -365,6 +463,38 @@ func FuzzAcceptedIsReadable(f *testing.F) {
 		}
 		if strings.Contains(u.Path, ":") || strings.Contains(u.Path, "..") || strings.Contains(u.Path, "//") {
 			t.Errorf("url %q has the path %q", spec.URL, u.Path)
+		}
+	})
+}
+
+// FuzzAcceptedImageIsReadable does the same for images, whose exclusions are
+// read by the controller's own rules too.
+func FuzzAcceptedImageIsReadable(f *testing.F) {
+	f.Add("registry.example.com:5000/team/app", "5m", "60s", `^.*\.sig$`)
+	f.Add("docker.io/library/alpine", "1h30m", "1.5m", "")
+	f.Add("user:password@registry.example.com/app", "999999999999h", "0.5m", "(")
+	f.Add("[::1]:5000/app", "1h1m1s1ms", "1.5h", `\pL{999}\pL{999}\pL{999}`)
+	f.Add("alpine", "5m", "60s", "a{1001}")
+	a := newAdmission(f, imagerepositories())
+	f.Fuzz(func(t *testing.T, image, interval, timeout, exclusion string) {
+		object := imagerepositories().object(map[string]any{
+			"image": image, "interval": interval, "timeout": timeout, "exclusionList": []any{exclusion},
+		})
+		if errs := a.admit(t.Context(), object); len(errs) > 0 {
+			return
+		}
+		spec := decode[v1alpha1.ImageRepository](t, object).Spec
+		if d := spec.Interval.Duration; d < time.Second || d > 8760*time.Hour {
+			t.Errorf("interval %q is %v", interval, d)
+		}
+		// What the schema takes and the controller does not is a host that only
+		// looks like one, a repository that is too long, and expressions that
+		// grow too large.
+		if repo, err := oci.ParseImage(spec.Image); err == nil && !strings.HasSuffix(strings.ToLower(spec.Image), strings.TrimPrefix(repo.Name(), "library/")) {
+			t.Errorf("image %q is %s", spec.Image, repo)
+		}
+		if _, err := oci.ParseExclusions(spec.ExclusionList); err != nil && !strings.Contains(err.Error(), "too large") {
+			t.Errorf("exclusion %q: %v", exclusion, err)
 		}
 	})
 }

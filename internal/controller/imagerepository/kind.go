@@ -1,0 +1,52 @@
+package imagerepository
+
+import (
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/internal/controller/registry"
+	"github.com/lanyard-dev/lanyard/internal/controller/source"
+)
+
+// Reconciler scans the repositories of ImageRepositories.
+type Reconciler = source.Reconciler[*v1alpha1.ImageRepository, plan]
+
+// New makes a reconciler.
+func New(shared *source.Shared, access *source.Access) *Reconciler {
+	return source.New(shared, v1alpha1.ImageRepositoryKind, kind{registry.Registries{Access: access}})
+}
+
+// kind implements source.Kind.
+type kind struct {
+	registries registry.Registries
+}
+
+var _ source.Kind[*v1alpha1.ImageRepository, plan] = kind{}
+
+// Empty implements source.Kind.
+func (kind) Empty() (*v1alpha1.ImageRepository, client.ObjectList) {
+	return &v1alpha1.ImageRepository{}, &v1alpha1.ImageRepositoryList{}
+}
+
+// View implements source.Kind.
+func (kind) View(o *v1alpha1.ImageRepository) source.View {
+	v := source.View{
+		Fields: spec.Fields{
+			Namespace: o.Namespace, Provider: o.Spec.Provider, ServiceAccountName: o.Spec.ServiceAccountName,
+			SecretRef: source.NameOf(o.Spec.SecretRef), CertSecretRef: source.NameOf(o.Spec.CertSecretRef), ProxySecretRef: source.NameOf(o.Spec.ProxySecretRef),
+			Insecure: o.Spec.Insecure, PullSecrets: true,
+		},
+		Suspend: o.Spec.Suspend, Interval: o.Spec.Interval, Timeout: o.Spec.Timeout,
+		Status: &o.Status.Status,
+	}
+	if scan := o.Status.LastScanResult; scan != nil {
+		v.Found = fmt.Sprintf("found %d tags of %s", scan.TagCount, o.Status.CanonicalImageName)
+	}
+	return v
+}
+
+// Explain implements source.Kind.
+func (kind) Explain(err error) (source.Failure, bool) { return registry.Explain(err) }

@@ -1,0 +1,54 @@
+package imagerepository
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/controller/source"
+)
+
+// plan is a spec that is understood.
+type plan struct {
+	repository oci.Repository
+	// list is what exclusions were read from.
+	list       []string
+	exclusions oci.Exclusions
+}
+
+// Decide implements source.Kind.
+func (kind) Decide(o *v1alpha1.ImageRepository, _ bool) (plan, error) {
+	p := plan{list: o.Spec.ExclusionList}
+	if p.list == nil {
+		p.list = []string{v1alpha1.DefaultTagExclusion} // stored before the schema had its default
+	}
+	var err error
+	if p.repository, err = oci.ParseImage(o.Spec.Image); err != nil {
+		return plan{}, err
+	}
+	if p.exclusions, err = oci.ParseExclusions(p.list); err != nil {
+		return plan{}, err
+	}
+	return p, nil
+}
+
+// Fetch implements source.Kind: it makes the status say which tags there are.
+func (k kind) Fetch(ctx context.Context, o *v1alpha1.ImageRepository, p plan, call source.Call) error {
+	var scan oci.Scan
+	err := k.registries.Ask(ctx, call, &o.Status.Status, p.repository, func(ctx context.Context, registry *oci.Client) (err error) {
+		scan, err = registry.Scan(ctx, p.exclusions)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	o.Status.CanonicalImageName = p.repository.Image()
+	o.Status.ObservedExclusionList = p.list
+	o.Status.LastScanResult = &v1alpha1.ScanResult{
+		TagCount: scan.Tags, ScanTime: metav1.NewTime(time.Now().UTC().Truncate(time.Second)), Revision: scan.Revision, LatestTags: scan.Latest,
+	}
+	return nil
+}

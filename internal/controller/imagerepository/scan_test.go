@@ -1,0 +1,367 @@
+package imagerepository
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+)
+
+func revisionOf(tags ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(tags, "\n") + "\n"))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// D1's Story 1 for tags: a tenant's account lists its own repository, as the role that it is mapped to.
+func TestTagsAreScannedAsTheTenant(t *testing.T) {
+	w := newWorld(t)
+	w.tenant("tenant-a", "1.0.0", "1.1.0", "latest", "sha256-0a.sig")
+	o, result := w.reconcile(w.create("tenant-a", "app", nil))
+
+	w.wants(o, metav1.ConditionTrue, meta.ReasonSucceeded, "found 3 tags of cloud.example.com/tenant-a/app", false)
+	scan := o.Status.LastScanResult
+	if scan == nil || scan.TagCount != 3 || scan.Revision != revisionOf("1.0.0", "1.1.0", "latest") ||
+		!slices.Equal(scan.LatestTags, []string{"latest", "1.1.0", "1.0.0"}) || time.Since(scan.ScanTime.Time) > time.Minute {
+		t.Errorf("%+v", scan)
+	}
+	if o.Status.CanonicalImageName != "cloud.example.com/tenant-a/app" || !slices.Equal(o.Status.ObservedExclusionList, []string{v1alpha1.DefaultTagExclusion}) {
+		t.Errorf("%+v", o.Status)
+	}
+	if id := o.Status.Identity; id == nil || id.Subject != "system:serviceaccount:tenant-a:puller" || id.CloudIdentity != "role/tenant-a" || id.ExpiresAt == nil {
+		t.Errorf("identity %+v", id)
+	}
+	if result.RequeueAfter < 9*time.Minute || result.RequeueAfter > 11*time.Minute {
+		t.Errorf("again after %s", result.RequeueAfter)
+	}
+
+	// The revision tells a new tag, and nothing else.
+	same, _ := w.reconcile(o)
+	w.registry.tags["tenant-a/app"] = []string{"1.0.0", "1.1.0", "1.2.0", "latest"}
+	more, _ := w.reconcile(o)
+	if same.Status.LastScanResult.Revision != scan.Revision || more.Status.LastScanResult.Revision == scan.Revision || more.Status.LastScanResult.TagCount != 4 {
+		t.Errorf("%+v, then %+v", same.Status.LastScanResult, more.Status.LastScanResult)
+	}
+	if w.cloud.exchanges != 1 {
+		t.Errorf("%d exchanges for three scans", w.cloud.exchanges)
+	}
+}
+
+func TestManyTagsLeaveASmallStatus(t *testing.T) {
+	w := newWorld(t)
+	tags := make([]string, 5000)
+	for i := range tags {
+		tags[i] = fmt.Sprintf("1.%04d.0", i)
+	}
+	w.tenant("tenant-a", tags...)
+	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	scan := o.Status.LastScanResult
+	if scan == nil || scan.TagCount != 5000 || len(scan.LatestTags) != 10 || scan.LatestTags[0] != "1.4999.0" || w.registry.pages() != 100 {
+		t.Errorf("%+v in %d pages", scan, w.registry.pages())
+	}
+}
+
+// Refusals: the reason is stable, the message names the fix, and what was found before stays.
+func TestRefusals(t *testing.T) {
+	for what, c := range map[string]struct {
+		edit    func(*v1alpha1.ImageRepository)
+		reason  string
+		message string
+		stalled bool
+		quiet   bool // no registry is asked for tags
+	}{
+		"another tenant's repository": {
+			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.Image = cloudHost + "/tenant-b/app" },
+			reason: meta.ReasonRegistryRefused, message: "as role/tenant-a: registry cloud.example.com: HTTP 403 Forbidden: DENIED", quiet: true,
+		},
+		"a repository that does not exist": {
+			edit: func(o *v1alpha1.ImageRepository) {
+				o.Spec.Image, o.Spec.Provider, o.Spec.ServiceAccountName = publicHost+"/tenant-a/none", "generic", ""
+			},
+			reason: meta.ReasonRegistryRefused, message: "spec.image: registry public.example.com: HTTP 404",
+		},
+		"an account that the role does not trust": {
+			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.ServiceAccountName = "other" },
+			reason: "TrustRefused", message: "does not trust system:serviceaccount:tenant-a:other", quiet: true,
+		},
+		"a host that is not the cloud's": {
+			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.Image = publicHost + "/tenant-a/app" },
+			reason: "EndpointRefused", message: "name a registry of the cloud", stalled: true, quiet: true,
+		},
+		"a cloud without an account": {
+			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.ServiceAccountName = "" },
+			reason: "NotGranted", message: "set spec.serviceAccountName", stalled: true, quiet: true,
+		},
+		"a cloud that this build does not have": {
+			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.Provider = "gcp" },
+			reason: meta.ReasonUnsupportedProvider, message: "spec.provider", stalled: true, quiet: true,
+		},
+		"a scheme": {
+			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.Image = "oci://" + cloudHost + "/tenant-a/app" },
+			reason: meta.ReasonInvalidURL, message: "spec.image: the image has a scheme", stalled: true, quiet: true,
+		},
+		"a tag": {
+			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.Image += ":1.0.0" },
+			reason: meta.ReasonInvalidURL, message: "spec.image: it has a tag", stalled: true, quiet: true,
+		},
+		"a short name": {
+			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.Image = "library/alpine" },
+			reason: meta.ReasonInvalidURL, message: "registry's host", stalled: true, quiet: true,
+		},
+		"an exclusion that is no expression": {
+			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.ExclusionList = []string{"ok", "("} },
+			reason: meta.ReasonInvalidSpec, message: "spec.exclusionList[1]: ", stalled: true, quiet: true,
+		},
+		"exclusions that are too many": {
+			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.ExclusionList = slices.Repeat([]string{"x"}, 26) },
+			reason: meta.ReasonInvalidSpec, message: "spec.exclusionList: there are more than 25", stalled: true, quiet: true,
+		},
+		"an interval out of bounds": {
+			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.Interval.Duration = time.Millisecond },
+			reason: meta.ReasonInvalidSpec, message: "spec.interval", stalled: true, quiet: true,
+		},
+		"a secret with a cloud": {
+			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.SecretRef = &meta.LocalReference{Name: "pull"} },
+			reason: meta.ReasonInvalidSpec, message: "spec.secretRef", stalled: true, quiet: true,
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t)
+			w.tenant("tenant-a", "1.0.0")
+			w.tenant("tenant-b", "2.0.0")
+			o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+			found, pages := o.Status.LastScanResult, w.registry.pages()
+			w.edit(o, c.edit)
+			o, result := w.reconcile(o)
+			w.wants(o, metav1.ConditionFalse, c.reason, c.message, c.stalled)
+			if kept := o.Status.LastScanResult; kept == nil || kept.Revision != found.Revision || o.Status.CanonicalImageName != "cloud.example.com/tenant-a/app" {
+				t.Errorf("what was found before is %+v of %s", kept, o.Status.CanonicalImageName)
+			}
+			if (result.RequeueAfter == 0) != c.stalled {
+				t.Errorf("again after %s", result.RequeueAfter)
+			}
+			if asked := w.registry.pages() - pages; c.quiet && asked > 0 {
+				t.Errorf("%d lists were asked for", asked)
+			}
+		})
+	}
+}
+
+func TestExclusions(t *testing.T) {
+	for what, c := range map[string]struct {
+		list     []string
+		observed []string
+		tags     int
+	}{
+		"absent, as in objects older than the default": {nil, []string{v1alpha1.DefaultTagExclusion}, 3},
+		"empty":                 {[]string{}, nil, 4},
+		"all":                   {[]string{"."}, []string{"."}, 0},
+		"several, not anchored": {[]string{"rc", `^v?0\.`}, []string{"rc", `^v?0\.`}, 2},
+	} {
+		w := newWorld(t)
+		w.tenant("tenant-a", "0.9.0", "1.0.0", "1.1.0-rc1", "sha256-0a.sig")
+		o, _ := w.reconcile(w.create("tenant-a", "app", func(o *v1alpha1.ImageRepository) { o.Spec.ExclusionList = c.list }))
+		if scan := o.Status.LastScanResult; scan == nil || scan.TagCount != c.tags || !slices.Equal(o.Status.ObservedExclusionList, c.observed) {
+			t.Errorf("%s: %+v with %q", what, scan, o.Status.ObservedExclusionList)
+		}
+	}
+}
+
+// With provider generic: no password, the Secret's, and that of the account's image pull secrets.
+func TestGeneric(t *testing.T) {
+	docker := func(password string) map[string][]byte {
+		return map[string][]byte{corev1.DockerConfigJsonKey: fmt.Appendf(nil, `{"auths":{%q:{"username":"robot","password":%q}}}`, passHost, password)}
+	}
+	for what, c := range map[string]struct {
+		edit    func(*v1alpha1.ImageRepository)
+		reason  string
+		message string
+		subject string
+	}{
+		"nobody": {
+			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.Image = publicHost + "/tenant-a/app" },
+			reason: meta.ReasonSucceeded, message: "found 1 tags",
+		},
+		"a secret": {
+			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.SecretRef = &meta.LocalReference{Name: "pull"} },
+			reason: meta.ReasonSucceeded, message: "found 1 tags", subject: "secret:tenant-a:pull",
+		},
+		"image pull secrets": {
+			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.ServiceAccountName = "runner" },
+			reason: meta.ReasonSucceeded, message: "found 1 tags", subject: "system:serviceaccount:tenant-a:runner",
+		},
+		"no password where one is needed": {
+			reason: meta.ReasonRegistryRefused, message: "HTTP 401",
+		},
+		"a wrong password": {
+			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.SecretRef = &meta.LocalReference{Name: "wrong"} },
+			reason: meta.ReasonRegistryRefused, message: "as secret:tenant-a:wrong: registry pass.example.com: HTTP 401", subject: "secret:tenant-a:wrong",
+		},
+		"no such secret": {
+			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.SecretRef = &meta.LocalReference{Name: "gone"} },
+			reason: meta.ReasonSecretRefused, message: "spec.secretRef: Secret gone: does not exist",
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t)
+			w.registry.tags["tenant-a/app"] = []string{"1.0.0"}
+			for _, o := range []*corev1.Secret{
+				{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "pull"}, Type: corev1.SecretTypeDockerConfigJson, Data: docker("hunter2")},
+				{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "wrong"}, Type: corev1.SecretTypeDockerConfigJson, Data: docker("hunter2-of-yesterday")},
+			} {
+				if err := w.kube.Create(t.Context(), o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := w.kube.Create(t.Context(), &corev1.ServiceAccount{
+				ObjectMeta:       metav1.ObjectMeta{Namespace: "tenant-a", Name: "runner"},
+				ImagePullSecrets: []corev1.LocalObjectReference{{Name: "pull"}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o, _ := w.reconcile(w.create("tenant-a", "app", func(o *v1alpha1.ImageRepository) {
+				o.Spec.Image, o.Spec.Provider, o.Spec.ServiceAccountName = passHost+"/tenant-a/app", "generic", ""
+				if c.edit != nil {
+					c.edit(o)
+				}
+			}))
+			status := metav1.ConditionFalse
+			if c.reason == meta.ReasonSucceeded {
+				status = metav1.ConditionTrue
+			}
+			w.wants(o, status, c.reason, c.message, false)
+			subject := ""
+			if o.Status.Identity != nil {
+				subject = o.Status.Identity.Subject
+			}
+			if subject != c.subject {
+				t.Errorf("asked as %q, want %q", subject, c.subject)
+			}
+		})
+	}
+}
+
+// A registry whose list never ends, or that says to wait, costs its own object a reason and nobody else anything.
+func TestHostileRegistries(t *testing.T) {
+	for what, c := range map[string]struct {
+		answer  func(w http.ResponseWriter, r *http.Request) bool
+		reason  string
+		message string
+		after   time.Duration // at least
+		most    int           // pages
+	}{
+		"a circle": {
+			answer: func(w http.ResponseWriter, r *http.Request) bool {
+				w.Header().Set("Link", "<"+r.URL.Path+`?last=x>; rel="next"`)
+				_, _ = io.WriteString(w, `{"tags":["a"]}`)
+				return true
+			},
+			reason: meta.ReasonRegistryRefused, message: "leads back to a page that was read before", most: 2,
+		},
+		"ever new tags": {
+			answer: func(w http.ResponseWriter, r *http.Request) bool {
+				n := 0
+				_, _ = fmt.Sscanf(r.URL.Query().Get("last"), "%d", &n)
+				w.Header().Set("Link", fmt.Sprintf(`<%s?last=%d>; rel="next"`, r.URL.Path, n+1))
+				var tags []string
+				for i := range 2000 {
+					tags = append(tags, fmt.Sprintf(`"%d.%d"`, n, i))
+				}
+				_, _ = io.WriteString(w, `{"tags":[`+strings.Join(tags, ",")+`]}`)
+				return true
+			},
+			reason: meta.ReasonArchiveRefused, message: "more than 100000 tags; remove old tags", most: 51,
+		},
+		"a link to a host of the attacker's": {
+			answer: func(w http.ResponseWriter, _ *http.Request) bool {
+				w.Header().Set("Link", `<https://evil.example.com/v2/tenant-a/app/tags/list?last=x>; rel="next"`)
+				_, _ = io.WriteString(w, `{"tags":["a"]}`)
+				return true
+			},
+			reason: meta.ReasonRegistryRefused, message: "leads elsewhere", most: 1,
+		},
+		"a pause": {
+			answer: func(w http.ResponseWriter, _ *http.Request) bool {
+				w.Header().Set("Retry-After", "300")
+				refuse(w, http.StatusTooManyRequests, "TOOMANYREQUESTS", "rate exceeded")
+				return true
+			},
+			reason: meta.ReasonRegistryUnreachable, message: "HTTP 429", after: 280 * time.Second, most: 1,
+		},
+		"silence": {
+			answer: func(_ http.ResponseWriter, r *http.Request) bool {
+				<-r.Context().Done()
+				return true
+			},
+			reason: meta.ReasonRegistryUnreachable, message: "no answer in time", most: 1,
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t)
+			w.tenant("tenant-a", "1.0.0")
+			o, _ := w.reconcile(w.create("tenant-a", "app", func(o *v1alpha1.ImageRepository) {
+				o.Spec.Timeout = &metav1.Duration{Duration: 3 * time.Second}
+			}))
+			found, pages := o.Status.LastScanResult, w.registry.pages()
+			w.registry.answer(c.answer)
+			o, result := w.reconcile(o)
+			w.wants(o, metav1.ConditionFalse, c.reason, c.message, false)
+			if result.RequeueAfter < c.after || result.RequeueAfter == 0 {
+				t.Errorf("again after %s, want at least %s", result.RequeueAfter, c.after)
+			}
+			if asked := w.registry.pages() - pages; asked > c.most {
+				t.Errorf("%d pages, want at most %d", asked, c.most)
+			}
+			if o.Status.LastScanResult.Revision != found.Revision {
+				t.Errorf("what was found before is gone: %+v", o.Status.LastScanResult)
+			}
+			w.registry.answer(nil)
+			o, _ = w.reconcile(o)
+			w.wants(o, metav1.ConditionTrue, meta.ReasonSucceeded, "found 1 tags", false)
+		})
+	}
+}
+
+func TestSuspend(t *testing.T) {
+	w := newWorld(t)
+	w.tenant("tenant-a", "1.0.0")
+	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	pages := w.registry.pages()
+	w.edit(o, func(o *v1alpha1.ImageRepository) { o.Spec.Suspend = true })
+	o, result := w.reconcile(o)
+	w.wants(o, metav1.ConditionTrue, meta.ReasonSuspended, "found 1 tags", false)
+	if result.RequeueAfter != 0 || w.registry.pages() != pages || o.Status.LastScanResult == nil {
+		t.Errorf("again after %s, %d pages, %+v", result.RequeueAfter, w.registry.pages()-pages, o.Status.LastScanResult)
+	}
+	never, _ := w.reconcile(w.create("tenant-a", "never", func(o *v1alpha1.ImageRepository) { o.Spec.Suspend = true }))
+	w.wants(never, metav1.ConditionFalse, meta.ReasonSuspended, "nothing from before", false)
+}
+
+func TestDeletedObjectsGo(t *testing.T) {
+	w := newWorld(t)
+	w.tenant("tenant-a", "1.0.0")
+	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	if err := w.kube.Delete(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}); err != nil {
+		t.Fatal(err)
+	}
+	list := &v1alpha1.ImageRepositoryList{}
+	if err := w.kube.List(t.Context(), list); err != nil || len(list.Items) != 0 {
+		t.Errorf("%d objects are left, %v", len(list.Items), err)
+	}
+}
