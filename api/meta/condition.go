@@ -68,6 +68,19 @@ const (
 	// credential or the repository (401, 403, 404).
 	ReasonRegistryRefused = "RegistryRefused"
 
+	// ReasonBucketUnreachable says that the service of a bucket did not answer
+	// in time, answered with a 5xx status, or asked for a pause.
+	ReasonBucketUnreachable = "BucketUnreachable"
+
+	// ReasonBucketRefused says that the service of a bucket answered, and
+	// refused the credential or the bucket (401, 403, 404), or that no object is
+	// there to fetch.
+	ReasonBucketRefused = "BucketRefused"
+
+	// ReasonBucketChanged says that an object changed after it was listed and
+	// before it was read.
+	ReasonBucketChanged = "BucketChanged"
+
 	// ReasonDigestMismatch says that the content is not what its digest
 	// promises: truncated, or changed on the way.
 	ReasonDigestMismatch = "DigestMismatch"

@@ -23,7 +23,8 @@ type Artifact struct {
 
 	// revision names the upstream state that was fetched: "<tag>@<digest>"
 	// where a tag was resolved, else "<digest>", such as
-	// "1.2.0@sha256:3b4c…". The digest is that of the OCI manifest.
+	// "1.2.0@sha256:3b4c…". The digest is that of the OCI manifest, or, of a
+	// Bucket, of the list of its objects and their versions.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1

@@ -244,13 +244,6 @@ type BucketStatus struct {
 	//
 	// +optional
 	Artifact *Artifact `json:"artifact,omitempty"`
-
-	// observedIgnore is the spec.ignore that the artifact was made with; a
-	// difference makes the artifact anew.
-	//
-	// +optional
-	// +kubebuilder:validation:MaxLength=16384
-	ObservedIgnore *string `json:"observedIgnore,omitempty"`
 }
 
 // BucketList is a list of Bucket objects.

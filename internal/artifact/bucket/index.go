@@ -132,18 +132,22 @@ func (l *lister) add(o Object) error {
 	if l.size += len(o.Key) + len(o.Version); l.size > maxIndex {
 		return tooLarge("the keys and entity tags are longer than %d bytes together", maxIndex)
 	}
-	const block = 512 // of tar
+	const block = 512 // of tar: a header, and content that is filled up
 	if o.Size > l.limits.MaxBytes {
-		return l.tooMany()
+		return l.tooLarge()
 	}
 	if l.bytes += block + (o.Size+block-1)/block*block; l.bytes > l.limits.MaxBytes {
-		return l.tooMany()
+		return l.tooLarge()
 	}
 	return nil
 }
 
-func (l *lister) tooMany() error {
-	return tooLarge("the objects make an archive larger than %d bytes", l.limits.MaxBytes)
+// tooLarge is what archive would say of the whole, before anything is fetched.
+func (l *lister) tooLarge() error {
+	return &archive.Error{
+		Reason: archive.ReasonTooLarge, Fix: fixFewer + ", or ask the administrator for a higher limit",
+		Err: fmt.Errorf("the objects make an archive larger than %d bytes", l.limits.MaxBytes),
+	}
 }
 
 // finish sorts, looks for names that exclude each other, and computes the revision.
@@ -244,9 +248,11 @@ func (d *decoder) next() (entry, error) {
 	return entry{name, Object{Key: key, Version: version, Size: n}}, nil
 }
 
+const fixFewer = "select fewer objects with spec.prefix, or leave some out with spec.ignore"
+
 func tooLarge(format string, limit any) error {
 	return &Error{
-		Code: CodeTooLarge, Field: "spec.prefix", Fix: "select fewer objects with spec.prefix, or leave some out with spec.ignore",
+		Code: CodeTooLarge, Field: "spec.prefix", Fix: fixFewer,
 		Err: fmt.Errorf(format, limit),
 	}
 }

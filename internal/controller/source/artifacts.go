@@ -91,6 +91,19 @@ func (a *Artifacts) Put(
 	return a.Renew(owner, artifact)
 }
 
+// Annotate keeps beside the artifact what the kind must remember of it; see store.Annotate. An error of write is returned as it is.
+func (a *Artifacts) Annotate(ctx context.Context, owner store.Object, artifact *v1alpha1.Artifact, write func(io.Writer) error) error {
+	var source error
+	err := a.Store.Annotate(ctx, owner, artifact.Digest, func(w io.Writer) error {
+		source = write(w)
+		return source
+	})
+	if err != nil && source == nil {
+		return &storeError{err}
+	}
+	return err
+}
+
 // Renew is the artifact with the URL that it has today, which changes with the store's key and the controller's address.
 func (a *Artifacts) Renew(owner store.Object, artifact *v1alpha1.Artifact) (*v1alpha1.Artifact, error) {
 	path, err := a.Store.URLPath(owner, artifact.Digest)

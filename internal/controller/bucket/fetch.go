@@ -1,0 +1,208 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
+	"github.com/lanyard-dev/lanyard/internal/artifact/bucket"
+	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+	"github.com/lanyard-dev/lanyard/internal/controller/source"
+)
+
+// Fetch implements source.Kind: it makes the status name the artifact that the plan asks for. Who it was fetched as stands in the
+// status even if the service refuses.
+func (k kind) Fetch(ctx context.Context, o *v1alpha1.Bucket, p plan, call source.Call) error {
+	if p.service == nil {
+		return fmt.Errorf("provider %q is in the rules and has no service", o.Spec.Provider)
+	}
+	conn, err := k.access.Connect(ctx, call, p.place.Host)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	c, err := k.credential(ctx, call, conn, p, 0)
+	if err != nil {
+		if !auth.IsTemporary(err) {
+			o.Status.Identity = nil // it was refused
+		}
+		return err
+	}
+	err = k.attempt(ctx, o, p, call, conn, c)
+	if bucket.CodeOf(err) == bucket.CodeUnauthorized && conn.Bound() {
+		// The service may have ended the credential early. One that lives longer than this one is another.
+		if c, err = k.credential(ctx, call, conn, p, time.Until(c.identity.ExpiresAt.Time)+time.Second); err != nil {
+			return err
+		}
+		err = k.attempt(ctx, o, p, call, conn, c)
+	}
+	return err
+}
+
+// attempt fetches as c.
+func (k kind) attempt(ctx context.Context, o *v1alpha1.Bucket, p plan, call source.Call, conn *source.Connection, c credential) error {
+	o.Status.Identity = c.identity
+	storage, err := p.service.Open(ctx, Request{
+		Place: p.place, Bucket: p.bucket, Insecure: call.Identity.Insecure, Transport: conn, Mint: c.mint, Keys: c.keys,
+	})
+	if err != nil {
+		return err
+	}
+	artifact, err := k.pull(ctx, o, p, call, storage)
+	if err == nil {
+		o.Status.Artifact = artifact
+		return nil
+	}
+	err = nameLimit(conn.Explain(err))
+	if c.identity != nil {
+		err = fmt.Errorf("as %s: %w", c.name(), err)
+	}
+	return err
+}
+
+// pull lists the bucket, and stores an artifact if it differs from the one in the status.
+func (k kind) pull(ctx context.Context, o *v1alpha1.Bucket, p plan, call source.Call, storage bucket.Storage) (*v1alpha1.Artifact, error) {
+	index, err := bucket.List(ctx, storage, p.source, bucket.Options{Prefix: p.prefix, Ignore: p.ignore, Limits: k.limits})
+	if err != nil {
+		return nil, err
+	}
+	if index.Len() == 0 {
+		// Whoever applies an artifact and removes what is no longer in it would remove everything.
+		return nil, &bucket.Error{
+			Code: bucket.CodeNotFound, Field: "spec.prefix", Fix: "correct spec.prefix and spec.ignore, or put objects into the bucket",
+			Err: fmt.Errorf("there is no object to fetch; %d are left out by spec.ignore", index.Ignored),
+		}
+	}
+	if p.stored && o.Status.Artifact != nil && o.Status.Artifact.Revision == index.Revision() {
+		return k.artifacts.Renew(call.Owner, o.Status.Artifact)
+	}
+	artifact, err := k.update(ctx, o, p, call, storage, index)
+	if err != nil {
+		return nil, err
+	}
+	return artifact, k.artifacts.Annotate(ctx, call.Owner, artifact, index.Encode)
+}
+
+// update makes the artifact, out of the one in the status as far as that is still current.
+func (k kind) update(
+	ctx context.Context, o *v1alpha1.Bucket, p plan, call source.Call, storage bucket.Storage, index *bucket.Index,
+) (*v1alpha1.Artifact, error) {
+	if p.stored && o.Status.Artifact != nil {
+		previous, closePrevious, err := k.previous(call.Owner, o.Status.Artifact.Digest)
+		if err == nil {
+			defer closePrevious()
+			artifact, err := k.write(ctx, o, call, storage, index, previous)
+			if !errors.Is(err, bucket.ErrPrevious) {
+				return artifact, err
+			}
+		}
+		log.FromContext(ctx).Info("the artifact in the store cannot be updated, and is fetched whole", "digest", o.Status.Artifact.Digest)
+	}
+	return k.write(ctx, o, call, storage, index, nil)
+}
+
+// previous opens an artifact and its index.
+func (k kind) previous(owner store.Object, digest string) (previous *bucket.Previous, closeAll func(), err error) {
+	index, err := k.artifacts.Store.Note(owner, digest)
+	if err != nil {
+		return nil, nil, err
+	}
+	content, err := k.artifacts.Store.Open(owner, digest)
+	if err != nil {
+		_ = index.Close()
+		return nil, nil, err
+	}
+	return &bucket.Previous{Index: index, Archive: content}, func() {
+		_ = index.Close()
+		_ = content.Close()
+	}, nil
+}
+
+func (k kind) write(
+	ctx context.Context, o *v1alpha1.Bucket, call source.Call, storage bucket.Storage, index *bucket.Index, previous *bucket.Previous,
+) (*v1alpha1.Artifact, error) {
+	return k.artifacts.Put(ctx, call.Owner, o.Status.Artifact, index.Revision(), func(w io.Writer) error {
+		done, err := bucket.Write(ctx, storage, index, previous, w, k.limits)
+		if err == nil {
+			log.FromContext(ctx).Info("fetched", "objects", done.Fetched, "unchanged", done.Kept)
+		}
+		return err
+	})
+}
+
+// nameLimit adds to the refusal of a bucket's size which flag it comes from: the reader of buckets does not know.
+func nameLimit(err error) error {
+	if archive.ReasonOf(err) == archive.ReasonTooLarge {
+		return fmt.Errorf("%w (--artifact-max-decompressed-size)", err)
+	}
+	return err
+}
+
+// credential is what the service is shown.
+type credential struct {
+	mint     []auth.Option  // of auth.GetToken; nil when it is not minted
+	keys     *Keys          // nil for none
+	identity *meta.Identity // nil for none
+}
+
+// name is the identity as errors name it.
+func (c credential) name() string {
+	if c.identity.CloudIdentity != "" {
+		return c.identity.CloudIdentity
+	}
+	return c.identity.Subject
+}
+
+// Keys of the Secret that spec.secretRef names, which are Flux's.
+const (
+	keyAccess = "accesskey"
+	keySecret = "secretkey" //nolint:gosec // a name, no secret
+)
+
+// credential gets what the call's identity comes to. With minRemaining a minted credential lives at least so long.
+func (k kind) credential(ctx context.Context, call source.Call, conn *source.Connection, p plan, minRemaining time.Duration) (credential, error) {
+	switch call.Identity.Source {
+	case spec.Anonymous:
+		return credential{}, nil
+	case spec.StaticSecret:
+		return k.fromSecret(ctx, call)
+	case spec.Cloud, spec.STS:
+		more := append([]auth.Option{auth.WithMinRemaining(minRemaining)}, p.place.Token...)
+		_, identity, err := k.access.Token(ctx, call, conn, more...)
+		if err != nil {
+			return credential{}, err
+		}
+		return credential{mint: append(k.access.Options(call, conn), more...), identity: identity}, nil
+	default:
+		return credential{}, fmt.Errorf("credentials of the source %q are none of a bucket's", call.Identity.Source)
+	}
+}
+
+// fromSecret reads spec.secretRef.
+func (k kind) fromSecret(ctx context.Context, call source.Call) (credential, error) {
+	const field = "spec.secretRef"
+	namespace, name := call.Object.Namespace, call.Identity.SecretName
+	secret, err := k.access.Secret(ctx, field, namespace, name)
+	if err != nil {
+		return credential{}, err
+	}
+	access, key := string(secret.Data[keyAccess]), secret.Data[keySecret]
+	if access == "" || len(key) == 0 {
+		return credential{}, &source.SecretError{
+			Field: field, Name: name, Fix: "set " + keyAccess + " and " + keySecret, Err: errors.New("it lacks the keys of a user"),
+		}
+	}
+	return credential{
+		keys:     &Keys{Access: access, Secret: auth.NewSecret(string(key))},
+		identity: &meta.Identity{Subject: "secret:" + namespace + ":" + name, Provider: v1alpha1.ProviderGeneric},
+	}, nil
+}
