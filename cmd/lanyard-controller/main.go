@@ -38,6 +38,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/server"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 	"github.com/lanyard-dev/lanyard/internal/controller/flags"
+	"github.com/lanyard-dev/lanyard/internal/controller/imagerepository"
 	"github.com/lanyard-dev/lanyard/internal/controller/ocirepository"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
@@ -116,7 +117,11 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("lanyard-controller"), Rules: rules(f, providers.names(), mgr.GetAPIReader()),
 		Accounts: accounts, Metrics: tokens, Artifacts: kept, Workers: &source.Workers{},
 	}
-	if err := ocirepository.New(shared, access, f.ArtifactMaxDecompressedSize).SetupWithManager(ctx, mgr, f.Concurrent); err != nil {
+	err = errors.Join(
+		ocirepository.New(shared, access, f.ArtifactMaxDecompressedSize).SetupWithManager(ctx, mgr, f.Concurrent),
+		imagerepository.New(shared, access).SetupWithManager(ctx, mgr, f.Concurrent),
+	)
+	if err != nil {
 		return err
 	}
 	shutdown := 10 * time.Second
@@ -146,7 +151,9 @@ func newManager(f flags.Flags) (manager.Manager, error) {
 		return nil, err
 	}
 	objects := kube.ByObject(kube.DefaultAnnotations())
-	objects[&v1alpha1.OCIRepository{}] = kubecache.ByObject{Label: f.ShardSelector}
+	for _, kind := range []client.Object{&v1alpha1.ImageRepository{}, &v1alpha1.OCIRepository{}} {
+		objects[kind] = kubecache.ByObject{Label: f.ShardSelector}
+	}
 	return manager.New(config, manager.Options{
 		Scheme: scheme,
 		Cache:  kubecache.Options{ByObject: objects, DefaultTransform: kubecache.TransformStripManagedFields()},
