@@ -9,7 +9,8 @@
 //   - From about 80 % of its life on, a token that is used is refreshed in the background. A token with less than its
 //     floor left (the lesser of five minutes and a tenth of its life) is not given out without waiting for its refresh.
 //   - While a refresh fails for a temporary reason the old token serves until it ends; when it is refused, the token goes.
-//   - A failure is remembered, for one second at first and up to a minute, longer if the other side asked for it.
+//   - A failure is remembered, for one second at first and up to a minute, longer if the other side asked for it. Who passes it
+//     ([auth.WithRetryNow]) waits until two seconds have gone by since.
 //   - Capacity is fair: a tenant (namespace) that wants more room than there is loses its own tokens, or those of a tenant
 //     that holds more than it does; never those of one that holds less.
 //   - [Cache.Invalidate] drops all tokens of a subject, and keeps those out that were already on their way.
@@ -175,8 +176,12 @@ func (c *Cache) join(ctx context.Context, key auth.Key, e *entry, now time.Time,
 	t.flights++
 	f := &flight{key: key, done: make(chan struct{})}
 	c.flights[key] = f
+	var pause time.Duration
+	if retryNow && e != nil && e.failure != nil {
+		pause = e.failedAt.Add(retryFloor).Sub(now)
+	}
 	// The flight serves others too, so it outlives this caller and has a deadline of its own.
-	go c.fly(context.WithoutCancel(ctx), f, fetch)
+	go c.fly(context.WithoutCancel(ctx), f, pause, fetch)
 	return f, nil
 }
 
@@ -185,9 +190,9 @@ const maxFlightsPerTenant = 64
 
 var errTooManyFlights = errors.New("too many exchanges of this namespace are under way")
 
-// fly makes the exchange. It is a goroutine of its own, so that a panic here would end the program for all tenants, and a
+// fly makes the exchange, after a pause if it is not zero or less. It is a goroutine of its own, so that a panic here would end the program for all tenants, and a
 // flight that never lands would keep its key from everybody: it lands however fetch ends.
-func (c *Cache) fly(ctx context.Context, f *flight, fetch func(context.Context) (auth.Fetched, error)) {
+func (c *Cache) fly(ctx context.Context, f *flight, pause time.Duration, fetch func(context.Context) (auth.Fetched, error)) {
 	var issued *entry
 	var err error = &auth.Error{
 		Stage: auth.StageExchange, Code: auth.CodeRefused, Fix: "report this as a fault of the program; its log has the place", Err: errBroken,
@@ -199,6 +204,9 @@ func (c *Cache) fly(ctx context.Context, f *flight, fetch func(context.Context) 
 		}
 		c.land(f, issued, err)
 	}()
+	if pause > 0 {
+		<-time.After(pause) // ctx has no end; the exchange's begins with it
+	}
 	issued, err = c.attempt(ctx, fetch)
 }
 

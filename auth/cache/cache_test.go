@@ -324,6 +324,44 @@ func TestFailuresAreRememberedWithBackoff(t *testing.T) {
 	})
 }
 
+// Whoever asks for a retry gets one, but not as often as it asks.
+func TestRetryNowHasAPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := cache.New(cache.Options{MaxSize: 10})
+		o := &office{err: refused()}
+		key := keyOf(t, "a", "sa")
+		begun := start(t)
+		for range 100 { // many objects of one account, each as often as it can
+			var asked sync.WaitGroup
+			for range 10 {
+				asked.Go(func() {
+					if _, err := ask(t.Context(), c, key, o, auth.FetchOptions{RetryNow: true}); auth.CodeOf(err) != auth.CodeTrustRefused {
+						t.Error(err)
+					}
+				})
+			}
+			asked.Wait()
+		}
+		if calls, took := o.calls.Load(), time.Since(begun); calls < 100 || took != time.Duration(calls-1)*2*time.Second {
+			t.Errorf("%d exchanges in %s, want them two seconds apart", calls, took)
+		}
+		// What is mended is found mended within the pause.
+		o.err, o.life = nil, time.Hour
+		if _, err := ask(t.Context(), c, key, o, auth.FetchOptions{RetryNow: true}); err != nil {
+			t.Error(err)
+		}
+		// A caller's own deadline holds while it waits.
+		other := &office{err: refused()}
+		_, _ = ask(t.Context(), c, keyOf(t, "a", "other"), other, auth.FetchOptions{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := ask(ctx, c, keyOf(t, "a", "other"), other, auth.FetchOptions{RetryNow: true}); !errors.Is(err, context.DeadlineExceeded) || other.calls.Load() != 1 {
+			t.Errorf("%v after %d exchanges", err, other.calls.Load())
+		}
+		time.Sleep(2 * time.Second) // until the exchange that it began has ended
+	})
+}
+
 func TestRetryAfterIsHonouredUpToABound(t *testing.T) {
 	for _, tt := range []struct{ asked, waits time.Duration }{
 		{5 * time.Minute, 5 * time.Minute}, {24 * time.Hour, 15 * time.Minute}, {0, time.Second},

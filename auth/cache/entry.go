@@ -19,6 +19,7 @@ type entry struct {
 
 	failure  error     // why the last attempt failed; nil: it did not
 	failures int       // in a row
+	failedAt time.Time // when the last one was
 	retryAt  time.Time // the failure is the answer until then
 
 	key        auth.Key
@@ -43,13 +44,15 @@ func (c *Cache) issued(fetched auth.Fetched, now time.Time) *entry {
 const (
 	firstRetry = time.Second
 	lastRetry  = time.Minute
+	// retryFloor is the pause after a failure that nobody passes: who may change an object may ask for attempts without end.
+	retryFloor = 2 * time.Second
 	// lastRetryAfter bounds what the other side can ask for: it may be a tenant's.
 	lastRetryAfter = 15 * time.Minute
 )
 
 // failed makes the entry that follows e after a failure: a temporary one keeps the token, any other drops it.
 func (e *entry) failed(key auth.Key, err error, now time.Time) *entry {
-	next := &entry{key: key, failure: err, failures: 1}
+	next := &entry{key: key, failure: err, failures: 1, failedAt: now}
 	if e != nil {
 		next.failures += e.failures
 		if auth.IsTemporary(err) {
