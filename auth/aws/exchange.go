@@ -17,7 +17,8 @@ import (
 )
 
 // SessionDuration is what every session asks for: AWS's default, which every role permits (the least maximum that a role can
-// have is an hour). It is said aloud, because listed endpoints that are not AWS's have defaults of their own.
+// have is an hour). It is said aloud, because listed endpoints that are not AWS's have defaults of their own; MinIO's is the
+// proof's remaining life, which would be minutes.
 const SessionDuration = time.Hour
 
 // NewTokenForServiceAccount implements [auth.Provider] with AssumeRoleWithWebIdentity, for a subject of any kind. The token
@@ -37,13 +38,13 @@ func (p *Provider) NewTokenForServiceAccount(ctx context.Context, proof auth.Pro
 		options.BaseEndpoint = awssdk.String(x.url)
 	}
 	answer, err := sts.New(options).AssumeRoleWithWebIdentity(ctx, &sts.AssumeRoleWithWebIdentityInput{
-		RoleArn:          awssdk.String(x.role.String()),
+		RoleArn:          awssdk.String(x.role.String()), // empty for none: the SDK refuses to leave it out
 		RoleSessionName:  awssdk.String(sessionName(request.Key.Subject)),
 		WebIdentityToken: awssdk.String(proof.Token.Reveal()),
 		DurationSeconds:  awssdk.Int32(int32(SessionDuration.Seconds())),
 	})
 	if err != nil {
-		return nil, exchangeError(ctx, err, x, proof, request)
+		return nil, x.failure(ctx, err, proof, request)
 	}
 	token, err := newToken(answer.Credentials)
 	if err != nil {
@@ -85,13 +86,27 @@ func newToken(c *types.Credentials) (*Token, error) {
 	}, nil
 }
 
-// exchangeError says what of STS's answer a person can mend.
-func exchangeError(ctx context.Context, err error, x plan, proof auth.Proof, request *auth.Request) error {
+// failure says what of the answer a person can mend.
+func (x plan) failure(ctx context.Context, err error, proof auth.Proof, request *auth.Request) error {
 	f := sortFailure(ctx, err, x.where(), proof.Token)
-	claims := claimsOf(proof)
-	if claims.Subject == "" {
-		claims.Subject = request.Key.Subject.String()
+	c := claimsOf(proof)
+	if c.Subject == "" {
+		c.Subject = request.Key.Subject.String()
 	}
+	if x.sts.Listed {
+		x.explainStore(&f, c, request)
+	} else {
+		x.explainAWS(&f, c, request)
+	}
+	operation := "AssumeRoleWithWebIdentity without a role"
+	if x.role != (role{}) {
+		operation = "AssumeRoleWithWebIdentity for role " + x.role.String()
+	}
+	return f.error(auth.StageExchange, operation)
+}
+
+// explainAWS reads the codes of AWS STS. Source: AWS STS API reference, AssumeRoleWithWebIdentity, "Errors".
+func (x plan) explainAWS(f *failure, claims claims, request *auth.Request) {
 	issuer := strings.TrimPrefix(claims.Issuer, "https://")
 	if issuer == "" {
 		issuer = "<issuer>"
@@ -132,7 +147,6 @@ func exchangeError(ctx context.Context, err error, x plan, proof auth.Proof, req
 		f.code = auth.CodeRefused
 		f.fix = fmt.Sprintf("check that role %s exists and permits sessions of %s", x.role, SessionDuration)
 	}
-	return f.error(auth.StageExchange, fmt.Sprintf("%s for role %s", "AssumeRoleWithWebIdentity", x.role))
 }
 
 // claims are what of a proof is shown to people.

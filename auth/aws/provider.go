@@ -51,7 +51,7 @@ type Provider struct {
 	pool    *transport.Pool
 
 	// What tenants write is parsed on every call and seldom new.
-	roles      *memo[endpoint.RoleARN]
+	roles      *memo[role]
 	regions    *memo[endpoint.AWSRegion]
 	registries *memo[ecrRegistry]
 	endpoints  *memo[stsEndpoint]
@@ -107,7 +107,7 @@ func NewProvider(config Config) (*Provider, error) {
 	}
 	return &Provider{
 		region: config.Region, timeout: config.Timeout, pool: pool,
-		roles:      newMemo(endpoint.ParseRoleARN),
+		roles:      newMemo(parseRole),
 		regions:    newMemo(endpoint.ParseAWSRegion),
 		registries: newMemo(newRegistry),
 		endpoints: newMemo(func(s string) (stsEndpoint, error) {
@@ -145,12 +145,13 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 			return auth.Target{}, refused(auth.StageExchange, auth.CodeOptionInvalid, "STS region", err)
 		}
 	}
+	listed := false // and so has no region but what the call says
 	if options.STSEndpoint != "" {
 		sts, err := p.endpoints.parse(options.STSEndpoint)
 		if err != nil {
 			return auth.Target{}, refused(auth.StageExchange, auth.CodeEndpointRefused, "", err)
 		}
-		target.STSEndpoint = sts.url
+		target.STSEndpoint, listed = sts.url, sts.Listed
 		switch {
 		case target.STSRegion == "":
 			target.STSRegion = sts.Region
@@ -162,7 +163,7 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 			}
 		}
 	}
-	if target.STSRegion == "" {
+	if target.STSRegion == "" && !listed {
 		target.STSRegion = p.region
 	}
 	if options.ImageRepository != "" {
@@ -171,11 +172,11 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 			return auth.Target{}, err
 		}
 		target.Image = registry.image
-		if target.STSRegion == "" {
+		if target.STSRegion == "" && !listed {
 			target.STSRegion = registry.Region
 		}
 	}
-	if target.STSRegion == "" {
+	if target.STSRegion == "" && !listed {
 		return auth.Target{}, &auth.Error{
 			Stage: auth.StageExchange, Code: auth.CodeRegionMissing,
 			Fix: "set AWS_REGION in the controller's environment, or name the STS region in the call",
@@ -183,38 +184,6 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 		}
 	}
 	return target, nil
-}
-
-// GetIdentity implements [auth.Provider]: the role that the ServiceAccount's annotation or the WorkloadIdentity's
-// providerConfig names.
-func (p *Provider) GetIdentity(account auth.Account) (string, error) {
-	role := account.Attributes[roleAttribute(account.Subject)]
-	if _, err := p.roles.parse(role); err != nil {
-		return "", identityError(account.Subject, role == "", err)
-	}
-	return role, nil
-}
-
-func roleAttribute(subject auth.Subject) string {
-	if subject.Kind() == auth.KindServiceAccount {
-		return RoleAnnotation
-	}
-	return RoleField
-}
-
-func identityError(subject auth.Subject, missing bool, err error) error {
-	where := fmt.Sprintf("annotation %s of ServiceAccount %s/%s", RoleAnnotation, subject.Namespace(), subject.Name())
-	if subject.Kind() != auth.KindServiceAccount {
-		where = fmt.Sprintf("providerConfig.%s of %s %s/%s", RoleField, subject.Kind(), subject.Namespace(), subject.Name())
-	}
-	if missing {
-		return &auth.Error{
-			Stage: auth.StageIdentity, Code: auth.CodeIdentityMissing,
-			Fix: fmt.Sprintf("set %s to the ARN of an IAM role", where),
-			Err: fmt.Errorf("%s/%s names no IAM role", subject.Namespace(), subject.Name()),
-		}
-	}
-	return refused(auth.StageIdentity, auth.CodeIdentityInvalid, where, err)
 }
 
 // GetAudience implements [auth.Provider]: sts.amazonaws.com for AWS's own hosts in all partitions, else the listed host, so
@@ -230,18 +199,15 @@ func (p *Provider) GetAudience(_ context.Context, request *auth.Request) (string
 
 // plan is an exchange whose parts are known to fit.
 type plan struct {
-	role endpoint.RoleARN
+	// role is the identity; zero for none, which a listed endpoint may take.
+	role role
 	sts  endpoint.STS
 	// url is the endpoint's; empty for that which the SDK knows.
 	url string
 }
 
 func (p *Provider) plan(request *auth.Request) (plan, error) {
-	role, err := p.roles.parse(request.Key.Identity)
-	if err != nil {
-		return plan{}, identityError(request.Key.Subject, request.Key.Identity == "", err)
-	}
-	x := plan{role: *role, sts: endpoint.STS{Provider: endpoint.AWS}}
+	x := plan{sts: endpoint.STS{Provider: endpoint.AWS}}
 	if request.Key.STSEndpoint != "" {
 		sts, err := p.endpoints.parse(request.Key.STSEndpoint)
 		if err != nil {
@@ -255,6 +221,11 @@ func (p *Provider) plan(request *auth.Request) (plan, error) {
 		}
 		x.sts.Region, x.sts.Partition = region.Name, region.Partition.ID
 	}
+	role, err := p.roleFor(request, x.sts)
+	if err != nil {
+		return plan{}, err
+	}
+	x.role = role
 	// A listed host is of no partition that we know.
 	if x.sts.Partition != "" && x.sts.Partition != role.Partition {
 		return plan{}, &auth.Error{

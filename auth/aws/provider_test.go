@@ -80,9 +80,12 @@ func TestGetTarget(t *testing.T) {
 		{name: "Docker Hub", region: region, options: auth.Options{ImageRepository: "alpine"}, code: auth.CodeEndpointRefused, fix: "write "},
 
 		// Endpoints.
-		{name: "listed", region: region, options: auth.Options{STSEndpoint: "https://minio.example.org:9000"}, want: auth.Target{STSEndpoint: "https://minio.example.org:9000", STSRegion: region}},
-		{name: "listed, canonical", region: region, options: auth.Options{STSEndpoint: "https://STS.Example.ORG:443/"}, want: auth.Target{STSEndpoint: "https://sts.example.org", STSRegion: region}},
-		{name: "listed, no region", options: auth.Options{STSEndpoint: "https://minio.example.org:9000"}, code: auth.CodeRegionMissing, fix: "AWS_REGION"},
+		{name: "listed", region: region, options: auth.Options{STSEndpoint: "https://minio.example.org:9000"}, want: auth.Target{STSEndpoint: "https://minio.example.org:9000"}},
+		{name: "listed, canonical", region: region, options: auth.Options{STSEndpoint: "https://STS.Example.ORG:443/"}, want: auth.Target{STSEndpoint: "https://sts.example.org"}},
+		// It has no region of its own, and the controller's is not its business.
+		{name: "listed, no region", options: auth.Options{STSEndpoint: "https://minio.example.org:9000"}, want: auth.Target{STSEndpoint: "https://minio.example.org:9000"}},
+		{name: "listed, region of the call", region: region, options: auth.Options{STSEndpoint: "https://minio.example.org:9000", STSRegion: "us-east-1"}, want: auth.Target{STSEndpoint: "https://minio.example.org:9000", STSRegion: "us-east-1"}},
+		{name: "listed, image", region: region, options: auth.Options{STSEndpoint: "https://sts.example.org", ImageRepository: west}, want: auth.Target{STSEndpoint: "https://sts.example.org", Image: "us-west-2"}},
 		{name: "not listed", region: region, options: auth.Options{STSEndpoint: "https://evil.org"}, code: auth.CodeEndpointRefused, fix: "write "},
 		{name: "other port", region: region, options: auth.Options{STSEndpoint: "https://minio.example.org:9001"}, code: auth.CodeEndpointRefused, fix: "write "},
 		{name: "http", region: region, options: auth.Options{STSEndpoint: "http://sts.eu-west-1.amazonaws.com"}, code: auth.CodeEndpointRefused, fix: "https"},
@@ -116,7 +119,10 @@ func TestGetTarget(t *testing.T) {
 func TestGetIdentity(t *testing.T) {
 	provider := newProvider(t, aws.Config{})
 	account := accountA(t)
-	for _, arn := range []string{roleA, "arn:aws-cn:iam::000000000001:role/path/to/R=,.@-_", "arn:aws-us-gov:iam::123456789123:role/r"} {
+	for _, arn := range []string{
+		roleA, "arn:aws-cn:iam::000000000001:role/path/to/R=,.@-_", "arn:aws-us-gov:iam::123456789123:role/r",
+		"arn:minio:iam:::role/nOybJqMNzNmroqEKq5D0EUsRZw0", "arn:aws:iam:::role/S3Access", // of stores
+	} {
 		for range 2 {
 			got, err := provider.GetIdentity(withAttribute(account, aws.RoleAnnotation, arn))
 			if err != nil || got != arn {
@@ -133,7 +139,9 @@ func TestGetIdentity(t *testing.T) {
 		"arn:aws:iam::1234:role/tenant-a":                    "twelve digits",
 		"arn:aws:iam:eu-west-1:123456789123:role/tenant-a":   "names the region",
 		"arn:gcp:iam::123456789123:role/tenant-a":            "unknown",
-		"tenant-a-ecr": "six parts",
+		"arn:minio:iam::123456789123:role/tenant-a":          "a store has none",
+		"arn:minio:iam:::user/tenant-a":                      "not a role",
+		"tenant-a-ecr":                                       "six parts",
 	} {
 		_, err := provider.GetIdentity(withAttribute(account, aws.RoleAnnotation, arn))
 		e, ok := errors.AsType[*auth.Error](err)
@@ -142,16 +150,27 @@ func TestGetIdentity(t *testing.T) {
 			t.Errorf("%q: %v", arn, err)
 		}
 	}
-	_, err := provider.GetIdentity(auth.Account{Subject: account.Subject, UID: "1"})
-	e, ok := errors.AsType[*auth.Error](err)
-	if !ok || e.Stage != auth.StageIdentity || e.Code != auth.CodeIdentityMissing ||
-		e.Fix != "set annotation eks.amazonaws.com/role-arn of ServiceAccount tenant-a/tenant-a-ecr-sa to the ARN of an IAM role" {
-		t.Errorf("no annotation: %v", err)
+	const fix = "set annotation eks.amazonaws.com/role-arn of ServiceAccount tenant-a/tenant-a-ecr-sa to the ARN of an IAM role"
+	_, err := provider.GetIdentity(withAttribute(account, aws.RoleAnnotation, ""))
+	if e, ok := errors.AsType[*auth.Error](err); !ok || e.Stage != auth.StageIdentity || e.Code != auth.CodeIdentityMissing || e.Fix != fix {
+		t.Errorf("empty annotation: %v", err)
+	}
+	// Without an annotation there is no role, which a store may take and AWS does not.
+	if got, err := provider.GetIdentity(auth.Account{Subject: account.Subject, UID: "1"}); got != "" || err != nil {
+		t.Errorf("no annotation: %q, %v", got, err)
+	}
+	_, err = provider.GetAudience(t.Context(), &auth.Request{Key: auth.Key{Subject: account.Subject, STSRegion: region}})
+	if e, ok := errors.AsType[*auth.Error](err); !ok || e.Stage != auth.StageIdentity || e.Code != auth.CodeIdentityMissing || e.Fix != fix {
+		t.Errorf("no annotation, at AWS: %v", err)
 	}
 	// A WorkloadIdentity's role is in its providerConfig; an annotation is none.
 	identity, err := auth.WorkloadIdentity("tenant-a", "pull")
 	must(t, err)
-	_, err = provider.GetIdentity(auth.Account{Subject: identity, UID: "1", Attributes: map[string]string{aws.RoleAnnotation: roleA}})
+	got, err := provider.GetIdentity(auth.Account{Subject: identity, UID: "1", Attributes: map[string]string{aws.RoleAnnotation: roleA}})
+	if got != "" || err != nil {
+		t.Errorf("WorkloadIdentity: %q, %v", got, err)
+	}
+	_, err = provider.GetAudience(t.Context(), &auth.Request{Key: auth.Key{Subject: identity, STSRegion: region}})
 	if e, ok := errors.AsType[*auth.Error](err); !ok || e.Code != auth.CodeIdentityMissing || !strings.Contains(e.Fix, "providerConfig.iamRoleARN of WorkloadIdentity tenant-a/pull") {
 		t.Errorf("WorkloadIdentity: %v", err)
 	}
@@ -172,6 +191,18 @@ func TestGetAudience(t *testing.T) {
 		// A listed host gets what is worth nothing at AWS, and is of no partition.
 		{roleA, region, "https://minio.example.org:9000", "", "minio.example.org"},
 		{"arn:aws-cn:iam::123456789123:role/r", region, "https://minio.example.org:9000", "", "minio.example.org"},
+		// A store's role, and none, are for a listed host only, and for no registry of AWS.
+		{"arn:minio:iam:::role/r", "", "https://minio.example.org:9000", "", "minio.example.org"},
+		{"arn:aws:iam:::role/r", "", "https://minio.example.org:9000", "", "minio.example.org"},
+		{"", "", "https://minio.example.org:9000", "", "minio.example.org"},
+		{"arn:minio:iam:::role/r", region, "", "", ""},
+		{"arn:aws:iam:::role/r", region, "", "", ""},
+		{"arn:minio:iam:::role/r", region, "https://sts.eu-west-1.amazonaws.com", "", ""},
+		{"", region, "https://sts.eu-west-1.amazonaws.com", "", ""},
+		{"arn:minio:iam:::role/r", "", "https://minio.example.org:9000", imageA, ""},
+		{"arn:aws:iam:::role/r", "", "https://minio.example.org:9000", imageA, ""},
+		{"", "", "https://minio.example.org:9000", imageA, ""},
+		{roleA, "", "https://minio.example.org:9000", imageA, "minio.example.org"},
 		// What cannot be is refused while there is no proof yet.
 		{roleA, region, "https://sts.cn-north-1.amazonaws.com.cn", "", ""},
 		{roleA, region, "", "123456789123.dkr.ecr.cn-north-1.amazonaws.com.cn/a", ""},
