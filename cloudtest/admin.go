@@ -84,6 +84,7 @@ func (c *Cloud) adminHandler(address string) http.Handler {
 	})
 	handle("PUT /quotas", withBody(func(_ *http.Request, q []fault.Quota) (any, error) { return struct{}{}, c.faults.SetQuotas(q) }))
 	handle("PUT /issuers", withBody(func(_ *http.Request, s oidc.Static) (any, error) { return struct{}{}, c.PutIssuer(s) }))
+	handle("GET /env", func(r *http.Request) (any, error) { return c.Env(r.URL.Query().Get("ca")), nil })
 	mux.HandleFunc("GET /ca.pem", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/x-pem-file")
 		_, _ = w.Write(c.authority.pem)

@@ -91,6 +91,13 @@ func (a *Admin) CAPEM(ctx context.Context) ([]byte, error) {
 	return pem, err
 }
 
+// Env is [Cloud.Env]; caFile is where the CA is written.
+func (a *Admin) Env(ctx context.Context, caFile string) ([]string, error) {
+	var env []string
+	err := a.call(ctx, http.MethodGet, "/env", url.Values{"ca": {caFile}}, nil, &env)
+	return env, err
+}
+
 // AddAccount is [aws.Cloud.AddAccount].
 func (a *Admin) AddAccount(ctx context.Context, account aws.Account) error {
 	return a.call(ctx, http.MethodPost, "/aws/accounts", nil, account, nil)

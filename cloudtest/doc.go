@@ -58,6 +58,7 @@
 //	PUT    /quotas                                 a list of fault.Quota, replacing all
 //	PUT    /issuers                                an oidc.Static
 //	GET    /ca.pem                                 the CA's certificate
+//	GET    /env?ca=                                the environment as Cloud.Env has it, for a CA in that file
 //	POST   /aws/accounts                           an aws.Account
 //	PUT    /aws/accounts/{account}/oidc-providers  an aws.OIDCProvider; DELETE with ?url=
 //	PUT    /aws/accounts/{account}/roles           an aws.Role; DELETE with ?name=
@@ -68,7 +69,7 @@
 //	PUT    /gcp/projects/{project}/bindings        a list of gcp.Binding
 //	PUT    /gcp/projects/{project}/pools           a gcp.Pool; DELETE with ?id=
 //	PUT    /gcp/projects/{project}/clusters        a gcp.Cluster; DELETE with ?location=&name=
-//	PUT    /gcp/projects/{project}/service-accounts a gcp.ServiceAccount; DELETE with ?email=
+//	PUT    /gcp/projects/{project}/service-accounts  a gcp.ServiceAccount; DELETE with ?email=
 //	PUT    /gcp/projects/{project}/repositories    a gcp.Repository; DELETE with ?location=&name=
 //	PUT    /gcp/projects/{project}/buckets         a gcp.Bucket; DELETE with ?name=
 //	PUT    /gcp/metadata                           a gcp.Metadata; DELETE
