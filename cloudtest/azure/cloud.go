@@ -45,6 +45,8 @@ type Cloud struct {
 	identity      *ManagedIdentity
 	registries    map[string]*registry // by each of their hosts
 	registryPlane func(Registry) http.Handler
+	accounts      map[string]*storageAccount // by host
+	blobPlane     func(StorageAccount) http.Handler
 }
 
 // tenant is guarded by the cloud's lock, except for what never changes.
@@ -78,6 +80,7 @@ func New(cfg Config, issuers http.RoundTripper, faults *fault.Set) (*Cloud, erro
 		tenants:      map[string]*tenant{},
 		domains:      map[string]*tenant{},
 		registries:   map[string]*registry{},
+		accounts:     map[string]*storageAccount{},
 	}
 	if err := c.addEnvironments(cfg.Environments); err != nil {
 		return nil, err
@@ -160,15 +163,9 @@ func (c *Cloud) AddTenant(cfg Tenant) error {
 			return invalid(at("domains", i), "%q belongs to tenant %s", d, other.id)
 		}
 	}
-	for i, r := range cfg.Registries {
-		if other := c.registries[r.Name+"."+e.RegistrySuffix]; other != nil && other.tenant == t {
-			c.dropTenant(t)
-			return invalid(at("registries", i), "registry %q is given twice", r.Name)
-		}
-		if err := c.putRegistry(t, r); err != nil {
-			c.dropTenant(t)
-			return in(at("registries", i), err)
-		}
+	if err := c.fill(t, cfg); err != nil {
+		c.dropTenant(t)
+		return err
 	}
 	c.tenants[t.id] = t
 	for _, d := range t.domains {
@@ -177,9 +174,31 @@ func (c *Cloud) AddTenant(cfg Tenant) error {
 	return nil
 }
 
+// fill puts a new tenant's registries and storage accounts under their hosts.
+func (c *Cloud) fill(t *tenant, cfg Tenant) error {
+	for i, r := range cfg.Registries {
+		if other := c.registries[r.Name+"."+t.environment.RegistrySuffix]; other != nil && other.tenant == t {
+			return invalid(at("registries", i), "registry %q is given twice", r.Name)
+		}
+		if err := c.putRegistry(t, r); err != nil {
+			return in(at("registries", i), err)
+		}
+	}
+	for i, s := range cfg.StorageAccounts {
+		if other := c.accounts[blobHost(s.Name, t.environment)]; other != nil && other.tenant == t {
+			return invalid(at("storageAccounts", i), "storage account %q is given twice", s.Name)
+		}
+		if err := c.putStorageAccount(t, s); err != nil {
+			return in(at("storageAccounts", i), err)
+		}
+	}
+	return nil
+}
+
 // dropTenant takes back what a tenant put under the hosts.
 func (c *Cloud) dropTenant(t *tenant) {
 	maps.DeleteFunc(c.registries, func(_ string, r *registry) bool { return r.tenant == t })
+	maps.DeleteFunc(c.accounts, func(_ string, s *storageAccount) bool { return s.tenant == t })
 }
 
 func (t *tenant) putApplication(a Application) error {

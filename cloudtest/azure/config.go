@@ -24,7 +24,7 @@ const maxHost = 253
 type Config struct {
 	// Environments are private clouds, besides the three that Azure has.
 	Environments []Environment `json:"environments,omitempty"`
-	// Tenants are the tenants. IDs and domains are unique, as are names of registries in their environment.
+	// Tenants are the tenants. IDs and domains are unique, as are names of registries and storage accounts in their environment.
 	Tenants []Tenant `json:"tenants,omitempty"`
 	// ManagedIdentity is what the instance metadata service gives tokens for; without it there is no such service.
 	ManagedIdentity *ManagedIdentity `json:"managedIdentity,omitempty"`
@@ -42,6 +42,8 @@ type Tenant struct {
 	Applications []Application `json:"applications,omitempty"`
 	// Registries are container registries, unique by name.
 	Registries []RegistryConfig `json:"registries,omitempty"`
+	// StorageAccounts are storage accounts, unique by name.
+	StorageAccounts []StorageAccountConfig `json:"storageAccounts,omitempty"`
 }
 
 // Application is an app registration with its service principal, or a user-assigned managed identity. It has no secrets or certificates: federated

@@ -217,7 +217,14 @@ func readScope(scope string) (string, *refusal) {
 
 // isResource says whether a tenant has a resource for which there are tokens.
 func (c *Cloud) isResource(t *tenant, resource string) bool {
-	return t.environment.isResource(resource)
+	if t.environment.isResource(resource) {
+		return true
+	}
+	host, ok := strings.CutPrefix(strings.TrimSuffix(resource, "/"), "https://")
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	s := c.accounts[host]
+	return ok && s != nil && s.tenant.environment == t.environment
 }
 
 // authenticateClient proves that the caller may be the application.

@@ -10,6 +10,8 @@ const (
 	ServiceRegistryTokens = "acr"
 	// ServiceRegistry is the OCI API of a container registry, and its data endpoints.
 	ServiceRegistry = "acr-registry"
+	// ServiceBlob is the blob endpoint of a storage account.
+	ServiceBlob = "blob"
 	// ServiceIMDS is the instance metadata service, of which there is the part that gives tokens of managed identities.
 	ServiceIMDS = "imds"
 )
@@ -19,6 +21,7 @@ type endpoint struct {
 	service     string
 	environment *Environment // of Entra ID
 	registry    *registry
+	account     *storageAccount
 	data        bool // the host is one of the registry's data endpoints
 }
 
@@ -33,6 +36,9 @@ func (c *Cloud) parseHost(host string) (endpoint, bool) {
 	defer c.mu.RUnlock()
 	if r := c.registries[host]; r != nil {
 		return endpoint{service: ServiceRegistry, registry: r, data: host != r.Host}, true
+	}
+	if s := c.accounts[host]; s != nil {
+		return endpoint{service: ServiceBlob, account: s}, true
 	}
 	return endpoint{}, false
 }

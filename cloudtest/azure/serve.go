@@ -36,6 +36,8 @@ func (c *Cloud) ServeCall(w http.ResponseWriter, r *http.Request, call *journal.
 		c.serveEntra(w, r, ep.environment, call)
 	case ep.service == ServiceRegistryTokens:
 		c.serveRegistryTokens(w, r, ep.registry, call)
+	case ep.service == ServiceBlob:
+		c.serveBlob(w, r, ep.account, call)
 	case ep.data:
 		c.serveData(w, r, ep.registry, call)
 	default:

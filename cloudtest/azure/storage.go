@@ -1,0 +1,140 @@
+package azure
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+)
+
+// StorageAccount names a storage account.
+type StorageAccount struct {
+	// Tenant is the ID of the tenant that it belongs to.
+	Tenant string
+	// Name is its name.
+	Name string
+	// Host is its blob endpoint, such as "contoso.blob.core.windows.net".
+	Host string
+}
+
+// StorageAccountConfig describes a storage account. It takes access tokens of Entra ID only: no account keys, no shared access signatures, nobody without
+// a token. Containers come into being when they are created.
+type StorageAccountConfig struct {
+	// Name is the account's name: 3 to 24 small letters and digits.
+	Name string `json:"name"`
+	// RoleAssignments say what applications of the account's tenant may do.
+	RoleAssignments []StorageRole `json:"roleAssignments,omitempty"`
+}
+
+// StorageRole is the assignment of a role on a storage account or one of its containers.
+type StorageRole struct {
+	// ClientID is the application that may.
+	ClientID string `json:"clientID"`
+	// Role is the role's name: "Storage Blob Data Reader", "Storage Blob Data Contributor" or "Storage Blob Data Owner".
+	Role string `json:"role"`
+	// Container is the container that the role is assigned on; empty for the whole account.
+	Container string `json:"container,omitempty"`
+}
+
+// Permissions on blobs, coarser than Azure's data actions. Source: Microsoft Learn, "Permissions for calling data operations" of Azure Storage.
+const (
+	permitRead  = "read"
+	permitWrite = "write" // deleting too
+)
+
+// storageRoles are the built-in roles for blobs. Source: Microsoft Learn, "Azure built-in roles for Storage".
+func storageRoles() map[string][]string {
+	return map[string][]string{
+		"Storage Blob Data Reader":      {permitRead},
+		"Storage Blob Data Contributor": {permitRead, permitWrite},
+		"Storage Blob Data Owner":       {permitRead, permitWrite},
+	}
+}
+
+// storageAccount is immutable once stored; a change replaces it.
+type storageAccount struct {
+	StorageAccount
+
+	tenant      *tenant
+	assignments []StorageRole
+}
+
+func accountPattern() *regexp.Regexp { return regexp.MustCompile(`\A[a-z0-9]{3,24}\z`) }
+
+// containerPattern is a container's name, of which three are Azure's own. Source: Microsoft Learn, "Naming and referencing containers, blobs, and metadata".
+func containerPattern() *regexp.Regexp {
+	return regexp.MustCompile(`\A(?:[a-z0-9](?:-?[a-z0-9]){2,62}|\$root|\$web|\$logs)\z`)
+}
+
+func isContainer(name string) bool { return len(name) <= 63 && containerPattern().MatchString(name) }
+
+// parse checks a storage account of a tenant.
+func (s StorageAccountConfig) parse(t *tenant) (*storageAccount, error) {
+	if !accountPattern().MatchString(s.Name) {
+		return nil, invalid("name", "%q is not a storage account's name: give 3 to 24 small letters and digits", s.Name)
+	}
+	for i, a := range s.RoleAssignments {
+		field := at("roleAssignments", i)
+		if err := checkUUID(field+".clientID", a.ClientID); err != nil {
+			return nil, err
+		}
+		if storageRoles()[a.Role] == nil {
+			return nil, invalid(field+".role", "%q is not a role for blobs", a.Role)
+		}
+		if a.Container != "" && !isContainer(a.Container) {
+			return nil, invalid(field+".container", "%q is not a container's name", a.Container)
+		}
+	}
+	return &storageAccount{
+		StorageAccount: StorageAccount{Tenant: t.id, Name: s.Name, Host: blobHost(s.Name, t.environment)},
+		tenant:         t, assignments: slices.Clone(s.RoleAssignments),
+	}, nil
+}
+
+func blobHost(account string, e *Environment) string { return account + ".blob." + e.StorageSuffix }
+
+// allows says whether an application may read or write in a container, or in the account as a whole if the container is empty.
+func (s *storageAccount) allows(clientID, container, permission string) bool {
+	return slices.ContainsFunc(s.assignments, func(a StorageRole) bool {
+		return a.ClientID == clientID && (a.Container == "" || a.Container == container) && slices.Contains(storageRoles()[a.Role], permission)
+	})
+}
+
+// PutStorageAccount adds a storage account to a tenant or replaces its role assignments, which are in force at once. What the data plane stores is not
+// touched.
+func (c *Cloud) PutStorageAccount(tenantID string, s StorageAccountConfig) error {
+	return c.change(tenantID, func(t *tenant) error { return c.putStorageAccount(t, s) })
+}
+
+func (c *Cloud) putStorageAccount(t *tenant, s StorageAccountConfig) error {
+	parsed, err := s.parse(t)
+	if err != nil {
+		return err
+	}
+	if old := c.accounts[parsed.Host]; old != nil && old.tenant != t {
+		return invalid("name", "%q belongs to tenant %s", s.Name, old.tenant.id)
+	}
+	c.accounts[parsed.Host] = parsed
+	return nil
+}
+
+// DeleteStorageAccount removes a storage account. What the data plane stores is not touched.
+func (c *Cloud) DeleteStorageAccount(tenantID, name string) error {
+	return c.change(tenantID, func(t *tenant) error {
+		host := blobHost(name, t.environment)
+		if s := c.accounts[host]; s == nil || s.tenant != t {
+			return fmt.Errorf("storage account %q: %w", name, ErrNotFound)
+		}
+		delete(c.accounts, host)
+		return nil
+	})
+}
+
+// ServeBlob hands in the data plane of the storage accounts: plane returns the handler of one account's blob endpoint. It gets only requests that were
+// authenticated and authorized, without the Authorization header, under the path and host that the client used. A plane that wants credentials of its own
+// is reached through a handler that adds them.
+func (c *Cloud) ServeBlob(plane func(StorageAccount) http.Handler) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.blobPlane = plane
+}
