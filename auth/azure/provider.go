@@ -97,6 +97,9 @@ func NewProvider(config Config) (*Provider, error) {
 // Close closes idle connections.
 func (p *Provider) Close() { p.pool.Close() }
 
+// Cloud is the cloud of all calls: what a credential is given to must be of it.
+func (p *Provider) Cloud() endpoint.AzureCloud { return p.cloud }
+
 // GetName implements [auth.Provider].
 func (*Provider) GetName() string { return ProviderName }
 

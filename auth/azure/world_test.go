@@ -152,11 +152,47 @@ const registry = "contosocontosocontosocontosocontosocontosocontoso1"
 // sharedImage is a repository that both tenants may pull from.
 const sharedImage = registry + ".azurecr.io/shared/app"
 
+// tenants of the other clouds.
+const (
+	govTenantID    = "22222222-86f1-41af-91ab-2d7cd011db47"
+	chinaTenantID  = "33333333-86f1-41af-91ab-2d7cd011db47"
+	customTenantID = "44444444-86f1-41af-91ab-2d7cd011db47"
+)
+
 func worldConfig() cloudazure.Config {
+	pull := func(clients ...string) (roles []cloudazure.RegistryRole) {
+		for _, client := range clients {
+			roles = append(roles, cloudazure.RegistryRole{ClientID: client, Role: "AcrPull"})
+		}
+		return roles
+	}
+	trusting := application(clientA, "system:serviceaccount:tenant-a:puller")
+	registries := []cloudazure.RegistryConfig{{Name: "contoso", RoleAssignments: pull(clientA), RefuseARMTokens: true}}
 	return cloudazure.Config{
-		Tenants: []cloudazure.Tenant{{ID: tenantID, Applications: []cloudazure.Application{
-			application(clientA, "nobody"), application(clientB, "nobody"), application(clientC, "nobody"),
-		}}},
+		Environments: []cloudazure.Environment{{
+			// An old one: its registries have no audience of their own.
+			Name: "Own", AuthorityHosts: []string{"login.azure.example"}, IssuerHost: "sts.azure.example", ExchangeAudience: "api://OwnTokenExchange",
+			ResourceManagers: []string{"https://management.azure.example"}, RegistrySuffix: "registry.azure.example", StorageSuffix: "storage.azure.example",
+		}},
+		Tenants: []cloudazure.Tenant{
+			{
+				ID: tenantID,
+				Applications: []cloudazure.Application{
+					trusting, application(clientB, "system:serviceaccount:tenant-b:puller"), application(clientC, controllerSubject),
+				},
+				Registries: []cloudazure.RegistryConfig{
+					{Name: registry, RoleAssignments: pull(clientA, clientB)},
+					{Name: "contoso", ABAC: true, RefuseARMTokens: true, RoleAssignments: []cloudazure.RegistryRole{
+						{ClientID: clientA, Role: "Container Registry Repository Writer", RepositoryPrefix: "tenant-a/"},
+						{ClientID: clientB, Role: "Container Registry Repository Reader", RepositoryPrefix: "tenant-b/"},
+						{ClientID: clientC, Role: "Container Registry Repository Reader"},
+					}},
+				},
+			},
+			{ID: govTenantID, Environment: cloudazure.AzureUSGovernment, Applications: []cloudazure.Application{trusting}, Registries: registries},
+			{ID: chinaTenantID, Environment: cloudazure.AzureChinaCloud, Applications: []cloudazure.Application{trusting}, Registries: registries},
+			{ID: customTenantID, Environment: "Own", Applications: []cloudazure.Application{trusting}, Registries: []cloudazure.RegistryConfig{{Name: "contoso", RoleAssignments: pull(clientA)}}},
+		},
 	}
 }
 
