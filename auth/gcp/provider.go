@@ -99,6 +99,9 @@ func (p *Provider) Close() {
 	p.metadata.client.CloseIdleConnections()
 }
 
+// Universe is the one whose services give the tokens: what a token is given to must be of it.
+func (p *Provider) Universe() endpoint.GCPUniverse { return p.universe }
+
 // GetName implements [auth.Provider].
 func (*Provider) GetName() string { return ProviderName }
 

@@ -37,6 +37,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/transport"
 	"github.com/lanyard-dev/lanyard/internal/artifact/server"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+	"github.com/lanyard-dev/lanyard/internal/controller/bucket"
 	"github.com/lanyard-dev/lanyard/internal/controller/flags"
 	"github.com/lanyard-dev/lanyard/internal/controller/imagerepository"
 	"github.com/lanyard-dev/lanyard/internal/controller/ocirepository"
@@ -120,6 +121,7 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 	err = errors.Join(
 		ocirepository.New(shared, access, f.ArtifactMaxDecompressedSize).SetupWithManager(ctx, mgr, f.Concurrent),
 		imagerepository.New(shared, access).SetupWithManager(ctx, mgr, f.Concurrent),
+		bucket.New(shared, access, providers.buckets(f), f.ArtifactMaxDecompressedSize).SetupWithManager(ctx, mgr, f.Concurrent),
 	)
 	if err != nil {
 		return err
@@ -151,7 +153,7 @@ func newManager(f flags.Flags) (manager.Manager, error) {
 		return nil, err
 	}
 	objects := kube.ByObject(kube.DefaultAnnotations())
-	for _, kind := range []client.Object{&v1alpha1.ImageRepository{}, &v1alpha1.OCIRepository{}} {
+	for _, kind := range []client.Object{&v1alpha1.Bucket{}, &v1alpha1.ImageRepository{}, &v1alpha1.OCIRepository{}} {
 		objects[kind] = kubecache.ByObject{Label: f.ShardSelector}
 	}
 	return manager.New(config, manager.Options{

@@ -26,6 +26,8 @@ type Options struct {
 	Endpoint string
 	// Credential gives bearer tokens; it is asked again when one ends. Nil: the container is read without one.
 	Credential azcore.TokenCredential
+	// Audience is the resource that tokens are asked for, such as https://storage.azure.com, which is the default.
+	Audience string
 	// Transport carries the requests: TLS, proxy, the check of dialled addresses. Required.
 	Transport http.RoundTripper
 }
@@ -44,11 +46,14 @@ func New(opts Options) (bucket.Storage, error) {
 		return nil, errors.New("azblob: Options.Transport is required")
 	}
 	address := (&url.URL{Scheme: "https", Host: opts.Endpoint, Path: "/" + opts.Container}).String()
-	options := &container.ClientOptions{ClientOptions: policy.ClientOptions{
-		Transport: bucket.NewClient(opts.Transport, false),
-		Retry:     policy.RetryOptions{MaxRetries: -1},
-		Telemetry: policy.TelemetryOptions{Disabled: true},
-	}}
+	options := &container.ClientOptions{
+		Audience: opts.Audience,
+		ClientOptions: policy.ClientOptions{
+			Transport: bucket.NewClient(opts.Transport, false),
+			Retry:     policy.RetryOptions{MaxRetries: -1},
+			Telemetry: policy.TelemetryOptions{Disabled: true},
+		},
+	}
 	var client *container.Client
 	var err error
 	if opts.Credential == nil {

@@ -175,6 +175,14 @@ func TestListsEveryPage(t *testing.T) {
 	}
 }
 
+func TestTokensAreForTheAudience(t *testing.T) {
+	c := &credential{token: "token-of-tenant-a"}
+	storage := open(t, azblob.Options{Credential: c, Audience: "https://storage.cloud.example", Transport: serve(t, &service{page: 1})})
+	if _, err := list(t, storage, ""); err != nil || !slices.Equal(c.scopes, []string{"https://storage.cloud.example/.default"}) {
+		t.Errorf("scopes %q, %v", c.scopes, err)
+	}
+}
+
 func TestOpensWhatWasListed(t *testing.T) {
 	const key = "a b+c%/ü?#.yaml"
 	s := &service{objects: map[string]string{key: "content"}, page: 10}
