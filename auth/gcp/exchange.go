@@ -47,6 +47,9 @@ func (p *Provider) NewTokenForServiceAccount(ctx context.Context, proof auth.Pro
 	if err != nil {
 		return nil, err
 	}
+	if err := checkProof(proof, request); err != nil {
+		return nil, err
+	}
 	if x.account.Email == "" {
 		return orNil(p.federate(ctx, x, proof, request, wanted))
 	}
@@ -55,6 +58,21 @@ func (p *Provider) NewTokenForServiceAccount(ctx context.Context, proof auth.Pro
 		return nil, err
 	}
 	return orNil(p.impersonate(ctx, x, federated, proof, request, wanted))
+}
+
+// checkProof refuses a proof of another subject: where the subject is the principal, Google gives whoever is proven a token.
+func checkProof(proof auth.Proof, request *auth.Request) error {
+	want := request.Key.Subject.String()
+	got := claimsOf(proof).Subject
+	// The sub of a WorkloadIdentity goes on with its UID; no name has a colon.
+	if got == want || strings.HasPrefix(got, want+":") {
+		return nil
+	}
+	return &auth.Error{
+		Stage: auth.StageExchange, Code: auth.CodeProofInvalid,
+		Fix: "have the Prover vouch for the subject that it is asked for",
+		Err: errors.New("the proof is not of " + want),
+	}
 }
 
 // orNil keeps a nil token from becoming an interface that is none.
@@ -85,7 +103,7 @@ func (p *Provider) federate(ctx context.Context, x plan, proof auth.Proof, reque
 		return nil, remote.Unanswered(ctx, err, where).Error(auth.StageExchange, operation)
 	}
 	if answer.Status != http.StatusOK {
-		return nil, p.exchangeFailure(answer, where, x, proof, request).Error(auth.StageExchange, operation)
+		return nil, p.exchangeFailure(answer, where, x, proof).Error(auth.StageExchange, operation)
 	}
 	token, err := parseToken(answer.Body, started)
 	if err != nil {

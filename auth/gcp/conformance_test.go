@@ -1,0 +1,183 @@
+package gcp_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/cache"
+	"github.com/lanyard-dev/lanyard/auth/gcp"
+	"github.com/lanyard-dev/lanyard/auth/providertest"
+)
+
+// mode is one way to a token.
+type mode struct {
+	subject   func(namespace, name string) (auth.Subject, error)
+	elsewhere bool // than on GKE: with a workload identity provider
+	direct    bool // the subject is the principal
+}
+
+func TestConformance(t *testing.T) {
+	for name, m := range map[string]mode{
+		"GKE, service account":                    {subject: auth.ServiceAccount},
+		"GKE, direct":                             {subject: auth.ServiceAccount, direct: true},
+		"provider, service account":               {subject: auth.ServiceAccount, elsewhere: true},
+		"provider, direct":                        {subject: auth.ServiceAccount, elsewhere: true, direct: true},
+		"WorkloadIdentity with a service account": {subject: auth.WorkloadIdentity, elsewhere: true},
+		"WorkloadIdentity, direct":                {subject: auth.WorkloadIdentity, elsewhere: true, direct: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			providertest.Run(t, func(t *testing.T) *providertest.Harness {
+				t.Helper()
+				return m.harness(t)
+			})
+		})
+	}
+}
+
+func (m mode) harness(t *testing.T) *providertest.Harness {
+	t.Helper()
+	w := newWorld(t)
+	account := func(tenant string) auth.Account {
+		subject, err := m.subject(tenant, tenant+"-gcs-sa")
+		must(t, err)
+		a := auth.Account{Subject: subject, UID: "7c1f4d0e-" + tenant}
+		identity := ""
+		if m.elsewhere {
+			identity = providerName
+		}
+		if !m.direct {
+			email := w.accountFor(t, tenant, principal(a, m.elsewhere))
+			if identity = email; m.elsewhere {
+				identity = providerName + "/serviceAccounts/" + email
+			}
+		}
+		return withIdentity(a, identity)
+	}
+	harness := &providertest.Harness{
+		Provider: w.gcp,
+		A:        account("tenant-a"), B: account("tenant-b"),
+		WithIdentity:      withIdentity,
+		MalformedIdentity: "tenant-a@" + projectID + ".iam.gserviceaccount.com.evil.example",
+		// A WorkloadIdentity always needs a provider.
+		IdentityOptional: !m.elsewhere || isServiceAccount(t, m), Direct: m.direct,
+		Sign: func(account auth.Account, request auth.ProofRequest, defect providertest.Defect) (string, error) {
+			claims := oidc.Claims{"sub": subjectClaim(account), "aud": []string{request.Audience}, "jti": account.UID}
+			switch defect {
+			case providertest.Expired:
+				claims["iat"], claims["nbf"] = time.Now().Add(-2*time.Hour).Unix(), time.Now().Add(-2*time.Hour).Unix()
+				claims["exp"] = time.Now().Add(-time.Hour).Unix()
+			case providertest.Forged:
+				return w.issuer.Forge(claims)
+			case providertest.WrongIssuer:
+				claims["iss"] = "https://issuer.example.org"
+			case providertest.None:
+			}
+			return w.issuer.Mint(claims)
+		},
+		NewCache: func(t *testing.T) providertest.Cache {
+			t.Helper()
+			return cache.New(cache.Options{MaxSize: 100})
+		},
+		Cloud: knobs{w, m},
+		Whose: w.whose,
+		Principal: func(account auth.Account) (string, error) {
+			if m.direct {
+				return principal(account, m.elsewhere), nil
+			}
+			identity, err := w.gcp.GetIdentity(account)
+			return "serviceAccount:" + identity[strings.LastIndex(identity, "/")+1:], err
+		},
+		Secrets:         func(token auth.Token) []string { return []string{token.(*gcp.Token).Secret.Reveal()} },
+		ImageRepository: imageA,
+		Unsupported: map[string]auth.Option{
+			"STS endpoint": auth.WithSTSEndpoint("https://sts.googleapis.com"),
+			"STS region":   auth.WithSTSRegion(location),
+		},
+		Variations: map[string][]auth.Option{
+			"image":            {auth.WithImageRepository(imageA)},
+			"scope":            {auth.WithScopes("https://www.googleapis.com/auth/devstorage.read_only")},
+			"two scopes":       {auth.WithScopes("https://www.googleapis.com/auth/devstorage.read_only", "https://www.googleapis.com/auth/pubsub")},
+			"scope and image":  {auth.WithScopes("https://www.googleapis.com/auth/devstorage.read_only"), auth.WithImageRepository(imageA)},
+			"the other scopes": {auth.WithScopes("https://www.googleapis.com/auth/pubsub")},
+		},
+	}
+	if !m.direct {
+		harness.TrustStage = auth.StageImpersonation
+	}
+	return harness
+}
+
+func isServiceAccount(t *testing.T, m mode) bool {
+	t.Helper()
+	subject, err := m.subject("a", "a")
+	must(t, err)
+	return subject.Kind() == auth.KindServiceAccount
+}
+
+// withIdentity writes an identity in its canonical form into the account's attributes.
+func withIdentity(account auth.Account, identity string) auth.Account {
+	accountName, providerAttribute := gcp.ServiceAccountAnnotation, gcp.ProviderAnnotation
+	if account.Subject.Kind() != auth.KindServiceAccount {
+		accountName, providerAttribute = gcp.ServiceAccountField, gcp.ProviderField
+	}
+	provider, email, both := strings.Cut(identity, "/serviceAccounts/")
+	if !both && strings.Contains(identity, "@") {
+		provider, email = "", identity
+		if account.Subject.Kind() != auth.KindServiceAccount {
+			provider = providerName // so that it is the address which is at fault
+		}
+	}
+	return withAttribute(withAttribute(account, accountName, email), providerAttribute, provider)
+}
+
+// knobs turns the local cloud's for the suite.
+type knobs struct {
+	*world
+
+	mode mode
+}
+
+func (k knobs) Exchanges() int { return k.exchanges() }
+
+func (k knobs) Trouble(t *testing.T, trouble providertest.Trouble) (end func()) {
+	t.Helper()
+	f := fault.Fault{Service: cloudgcp.ServiceSTS, Operation: opSTS}
+	switch trouble {
+	case providertest.Slow:
+		f.Kind, f.Delay = fault.Latency, providertest.SlowAnswer
+	case providertest.Throttled:
+		f.Kind = fault.Throttle
+	case providertest.Failing:
+		f.Kind = fault.Unavailable
+	case providertest.Broken:
+		f.Kind = fault.Malformed
+	case providertest.Unreachable:
+		f = fault.Fault{Host: "sts.googleapis.com", Kind: fault.Refuse}
+		// A connection that stands is no test of one that cannot be made.
+		k.gcp.Close()
+	}
+	return k.fault(t, f)
+}
+
+// Revoke takes away what the account's tokens rest on: the service account's policy, else the provider or the cluster itself.
+func (k knobs) Revoke(t *testing.T, account auth.Account) (restore func()) {
+	t.Helper()
+	cloud := k.cloud.GCP()
+	switch namespace := account.Subject.Namespace(); {
+	case !k.mode.direct:
+		k.accountFor(t, namespace)
+		return func() { k.accountFor(t, namespace, principal(account, k.mode.elsewhere)) }
+	case k.mode.elsewhere:
+		must(t, cloud.PutPool(projectID, pool(true)))
+		return func() { must(t, cloud.PutPool(projectID, pool(false))) }
+	default:
+		must(t, cloud.DeleteCluster(projectID, location, clusterName))
+		return func() { must(t, cloud.PutCluster(projectID, cluster())) }
+	}
+}
