@@ -34,24 +34,29 @@ func (q storageRequest) protocol() protocol {
 // do something else than the method says.
 func readStorage(r *http.Request, ep endpoint) storageRequest {
 	escaped := strings.TrimPrefix(r.URL.EscapedPath(), "/")
-	var segments []string
-	for s := range strings.SplitSeq(escaped, "/") {
-		plain, err := url.PathUnescape(s)
-		if err != nil || !onePath(plain) {
-			return storageRequest{xml: !isJSONPath(escaped)}
+	xml := ep.bucket != "" || !isJSONPath(escaped)
+	segments := strings.Split(escaped, "/") // only an object's may be escaped
+	for _, s := range segments {
+		if plain, err := url.PathUnescape(s); err != nil || !onePath(plain) {
+			return storageRequest{xml: xml}
 		}
-		segments = append(segments, plain)
 	}
 	if r.Header.Get("X-Http-Method-Override") != "" || r.Header.Get("X-Goog-Copy-Source") != "" || r.Header.Get("X-Amz-Copy-Source") != "" {
-		return storageRequest{xml: !isJSONPath(escaped)}
+		return storageRequest{xml: xml}
 	}
-	if ep.bucket == "" && isJSONPath(escaped) {
+	if !xml {
 		return readJSONStorage(r, segments)
 	}
 	if ep.bucket != "" {
 		segments = append([]string{ep.bucket}, segments...)
 	}
 	return readXMLStorage(r, segments)
+}
+
+// unescape undoes the escapes of a path that was found to be good.
+func unescape(path string) string {
+	plain, _ := url.PathUnescape(path)
+	return plain
 }
 
 // onePath says whether no reading of a segment leaves it: data planes clean paths, some after decoding them.
@@ -82,7 +87,7 @@ func readJSONStorage(r *http.Request, segments []string) storageRequest {
 	prefix, rest := strings.Join(segments[:at], "/"), segments[at+2:]
 	q := storageRequest{bucket: segments[at+1]}
 	if len(rest) == 2 && rest[0] == "o" && rest[1] != "" {
-		q.object = rest[1]
+		q.object = unescape(rest[1])
 	}
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	folder := len(rest) == 1 && rest[0] == "o"
@@ -115,7 +120,7 @@ func xmlParameters() []string {
 
 // readXMLStorage reads <bucket> and <bucket>/<object>.
 func readXMLStorage(r *http.Request, segments []string) storageRequest {
-	q := storageRequest{xml: true, bucket: segments[0], object: strings.Join(segments[1:], "/")}
+	q := storageRequest{xml: true, bucket: segments[0], object: unescape(strings.Join(segments[1:], "/"))}
 	if !bucketPattern().MatchString(q.bucket) {
 		return storageRequest{xml: true}
 	}
