@@ -51,32 +51,59 @@ func objects(t *testing.T, file string) []runtime.Object {
 	}
 }
 
+// fetches is an object that fetches: its namespace and name, the account that it names, and what must come of it.
+type fetches struct{ kind, namespace, name, account, provider, expect string }
+
+func fetchersOf(all []runtime.Object) []fetches {
+	var found []fetches
+	for _, object := range all {
+		var f fetches
+		switch o := object.(type) {
+		case *v1alpha1.OCIRepository:
+			f = fetches{kind: v1alpha1.OCIRepositoryKind, account: o.Spec.ServiceAccountName, provider: o.Spec.Provider}
+		case *v1alpha1.Bucket:
+			f = fetches{kind: v1alpha1.BucketKind, account: o.Spec.ServiceAccountName, provider: o.Spec.Provider}
+		case *v1alpha1.ImageRepository:
+			f = fetches{kind: v1alpha1.ImageRepositoryKind, account: o.Spec.ServiceAccountName, provider: o.Spec.Provider}
+		default:
+			continue
+		}
+		o := object.(metav1.Object)
+		f.namespace, f.name = o.GetNamespace(), o.GetName()
+		if f.expect = o.GetAnnotations()[examples.ExpectAnnotation]; f.expect == "" {
+			f.expect = "pulled"
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
 // TestExpectations holds that each object says what must come of it, with a
-// reason that the controller gives, and that the two files hold what their names
+// reason that the controller gives, and that the files hold what their names
 // say.
 func TestExpectations(t *testing.T) {
+	refused := func(reason string) string { return "refused:" + reason }
 	wanted := map[string][]string{
-		"tenants.yaml": {"pulled", "pulled"},
+		"aws.yaml":   {"aws pulled", "aws pulled"},
+		"azure.yaml": {"azure pulled", "azure pulled", "azure pulled"},
+		"gcp.yaml":   {"gcp pulled", "gcp pulled", "gcp pulled"},
 		"refusals.yaml": {
-			"refused:" + meta.ReasonRegistryRefused,
-			"refused:" + string(auth.CodeTrustRefused),
-			"refused:" + string(auth.CodeSubjectNotFound),
-			"refused:" + string(auth.CodeIdentityInvalid),
-			"refused:" + string(auth.CodeEndpointRefused),
+			"aws " + refused(meta.ReasonRegistryRefused),
+			"aws " + refused(string(auth.CodeTrustRefused)),
+			"aws " + refused(string(auth.CodeSubjectNotFound)),
+			"aws " + refused(string(auth.CodeIdentityInvalid)),
+			"aws " + refused(string(auth.CodeEndpointRefused)),
+			"azure " + refused(meta.ReasonRegistryRefused),
+			"azure " + refused(string(auth.CodeTrustRefused)),
+			"gcp " + refused(meta.ReasonBucketRefused),
+			"gcp " + refused(string(auth.CodeTrustRefused)),
+			"gcp " + refused(meta.ReasonBucketRefused),
 		},
 	}
 	for file, want := range wanted {
 		var got []string
-		for _, object := range objects(t, file) {
-			repo, ok := object.(*v1alpha1.OCIRepository)
-			if !ok {
-				continue
-			}
-			expect, ok := repo.Annotations[examples.ExpectAnnotation]
-			if !ok {
-				expect = "pulled"
-			}
-			got = append(got, expect)
+		for _, f := range fetchersOf(objects(t, file)) {
+			got = append(got, f.provider+" "+f.expect)
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s expects %v, want %v", file, got, want)
@@ -86,15 +113,22 @@ func TestExpectations(t *testing.T) {
 
 // TestAccounts holds that every object's account is there, in its namespace, but
 // for the one that is missing on purpose; a typing error would else refuse for a
-// reason that nobody meant.
+// reason that nobody meant. An account says who it is at the cloud, unless the
+// object is one of those for which it is itself.
 func TestAccounts(t *testing.T) {
-	accounts, namespaces := map[string]string{}, map[string]bool{}
-	all := slices.Concat(objects(t, "namespaces.yaml"), objects(t, "tenants.yaml"), objects(t, "refusals.yaml"))
-	names := map[string]bool{}
+	identity := map[string]string{
+		"aws": "eks.amazonaws.com/role-arn", "azure": "azure.workload.identity/client-id", "gcp": "iam.gke.io/gcp-service-account",
+	}
+	direct := []string{"tenant-a/tenant-a-direct", "tenant-b/direct-bucket-of-tenant-a"}
+	accounts, namespaces, names := map[string]map[string]string{}, map[string]bool{}, map[string]bool{}
+	var all []runtime.Object
+	for _, file := range []string{"namespaces.yaml", "aws.yaml", "azure.yaml", "gcp.yaml", "refusals.yaml"} {
+		all = append(all, objects(t, file)...)
+	}
 	for _, object := range all {
 		switch o := object.(type) {
 		case *corev1.ServiceAccount:
-			accounts[o.Namespace+"/"+o.Name] = o.Annotations["eks.amazonaws.com/role-arn"]
+			accounts[o.Namespace+"/"+o.Name] = o.Annotations
 		case *corev1.Namespace:
 			namespaces[o.Name] = true
 		}
@@ -105,21 +139,18 @@ func TestAccounts(t *testing.T) {
 		}
 		names[name] = true
 	}
-	for _, object := range all {
-		repo, ok := object.(*v1alpha1.OCIRepository)
-		if !ok {
-			continue
+	for _, f := range fetchersOf(all) {
+		if !namespaces[f.namespace] {
+			t.Errorf("%s is in namespace %s, which nobody makes", f.name, f.namespace)
 		}
-		if !namespaces[repo.Namespace] {
-			t.Errorf("%s is in namespace %s, which nobody makes", repo.Name, repo.Namespace)
-		}
-		role, found := accounts[repo.Namespace+"/"+repo.Spec.ServiceAccountName]
-		missing := strings.HasSuffix(repo.Annotations[examples.ExpectAnnotation], string(auth.CodeSubjectNotFound))
+		annotations, found := accounts[f.namespace+"/"+f.account]
+		missing := strings.HasSuffix(f.expect, string(auth.CodeSubjectNotFound))
 		if found == missing {
-			t.Errorf("%s: its account is there: %v, missing on purpose: %v", repo.Name, found, missing)
+			t.Errorf("%s: its account is there: %v, missing on purpose: %v", f.name, found, missing)
 		}
-		if found && role == "" {
-			t.Errorf("%s: its account names no role", repo.Name)
+		named := annotations[identity[f.provider]] != ""
+		if found && named == slices.Contains(direct, f.namespace+"/"+f.name) {
+			t.Errorf("%s: its account names an identity: %v", f.name, named)
 		}
 	}
 }

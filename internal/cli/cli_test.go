@@ -161,13 +161,13 @@ func TestUpRefuses(t *testing.T) {
 	}
 }
 
-// api is an API server with OCIRepositories and nothing else.
+// api is an API server with OCIRepositories, and nothing of the other kinds.
 func api(t *testing.T) (kubeconfig string) {
 	t.Helper()
 	answers := map[string]string{
 		"/api":                               `{"kind":"APIVersions","versions":["v1"]}`,
 		"/apis":                              `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"toolkit.lanyard.dev","versions":[{"groupVersion":"toolkit.lanyard.dev/v1alpha1","version":"v1alpha1"}],"preferredVersion":{"groupVersion":"toolkit.lanyard.dev/v1alpha1","version":"v1alpha1"}}]}`,
-		"/apis/toolkit.lanyard.dev/v1alpha1": `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"toolkit.lanyard.dev/v1alpha1","resources":[{"name":"ocirepositories","singularName":"ocirepository","namespaced":true,"kind":"OCIRepository","verbs":["list"]}]}`,
+		"/apis/toolkit.lanyard.dev/v1alpha1": `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"toolkit.lanyard.dev/v1alpha1","resources":[{"name":"ocirepositories","singularName":"ocirepository","namespaced":true,"kind":"OCIRepository","verbs":["list"]},{"name":"buckets","singularName":"bucket","namespaced":true,"kind":"Bucket","verbs":["list"]},{"name":"imagerepositories","singularName":"imagerepository","namespaced":true,"kind":"ImageRepository","verbs":["list"]}]}`,
 		"/apis/toolkit.lanyard.dev/v1alpha1/namespaces/empty/ocirepositories": `{"kind":"OCIRepositoryList","apiVersion":"toolkit.lanyard.dev/v1alpha1","items":[]}`,
 	}
 	for path, file := range map[string]string{"": "all.yaml", "/namespaces/tenant-b": "tenant-b.yaml"} {
@@ -184,6 +184,11 @@ func api(t *testing.T) (kubeconfig string) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		answer, ok := answers[strings.TrimSuffix(r.URL.Path, "/")]
+		for plural, kind := range map[string]string{"buckets": "BucketList", "imagerepositories": "ImageRepositoryList"} {
+			if strings.HasSuffix(r.URL.Path, "/"+plural) {
+				answer, ok = `{"kind":"`+kind+`","apiVersion":"toolkit.lanyard.dev/v1alpha1","items":[]}`, true
+			}
+		}
 		if !ok {
 			w.WriteHeader(http.StatusNotFound)
 		}

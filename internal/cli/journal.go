@@ -150,7 +150,7 @@ func callName(c journal.Call) string {
 func caller(c journal.Call) string {
 	switch {
 	case c.Principal != "":
-		return report.ShortARN(c.Principal)
+		return report.Short(c.Principal)
 	case c.Subject != "":
 		return c.Subject
 	default:
@@ -163,8 +163,8 @@ func about(c journal.Call) string {
 	case c.Reason != "":
 		return c.Reason
 	case c.Role != "":
-		return report.ShortARN(c.Role)
+		return report.Short(c.Role)
 	default:
-		return report.ShortARN(c.Resource)
+		return report.Short(c.Resource)
 	}
 }

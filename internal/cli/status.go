@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,8 +25,8 @@ func newStatus(std IO) *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Tell for each OCIRepository as whom it was fetched, with what result, and why",
-		Long: `Tell for each OCIRepository as whom it was fetched, with what result, and why.
+		Short: "Tell for each object that fetches as whom it did, with what result, and why",
+		Long: `Tell for each object that fetches as whom it did, with what result, and why.
 
 IDENTITY is the cloud identity that was used or, if none was granted, who asked. EXPECTED is there for objects that say
 in the annotation demo.lanyard.dev/expect what must come of them.`,
@@ -60,7 +61,8 @@ in the annotation demo.lanyard.dev/expect what must come of them.`,
 			if namespace != "" {
 				where = "in namespace " + namespace + "; -A shows all namespaces"
 			}
-			_, _ = fmt.Fprintln(std.Err, "There is no OCIRepository "+where+".")
+			kinds := strings.Join(report.Kinds(), ", ")
+			_, _ = fmt.Fprintln(std.Err, "There is no "+kinds+" "+where+".")
 			if output.value == formatTable || output.value == formatWide {
 				return nil
 			}
@@ -101,9 +103,9 @@ func readRows(ctx context.Context, config clientcmd.ClientConfig, namespace stri
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", rest.Host, err)
 	}
-	var list v1alpha1.OCIRepositoryList
-	if err := cluster.List(ctx, &list, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("list OCIRepositories at %s: %w; is the cluster up, and Lanyard's chart installed there? lanyard up starts one that has it", rest.Host, err)
+	objects, err := report.List(ctx, cluster, namespace)
+	if err != nil {
+		return nil, fmt.Errorf("at %s: %w; is the cluster up, and Lanyard's chart installed there? lanyard up starts one that has it", rest.Host, err)
 	}
-	return report.All(list.Items), nil
+	return report.All(objects), nil
 }

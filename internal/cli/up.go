@@ -151,6 +151,7 @@ func demonstrate(ctx context.Context, world *local.World, manifests fs.FS, o upO
 	for _, push := range pushed {
 		p.step("%s:%s is pushed to ECR, as IAM user %s", push.Repository, push.Tag, local.Publisher)
 	}
+	p.step("the same lies in Azure's registry and in Google's buckets")
 	applied, err := world.Apply(ctx, manifests)
 	if err != nil {
 		return nil, err
@@ -177,7 +178,7 @@ func advise(std IO, o upOptions, world *local.World) {
 	_, _ = fmt.Fprintf(std.Err, `
 It goes on running; its files are in %[1]s, its kubeconfig is %[2]s. In another terminal:
 
-  %[3]s kubectl --kubeconfig %[2]s get ocirepositories -A
+  %[3]s kubectl --kubeconfig %[2]s get lanyard -A
   %[4]s status -A --kubeconfig %[2]s
   %[4]s cloud journal --watch%[5]s
   eval "$(%[4]s cloud env%[5]s)"

@@ -23,7 +23,7 @@ import (
 )
 
 // Apply applies the manifests at the root of a file system (*.yaml) on the server's side as the administrator, namespaces
-// first. OCIRepositories that do not say what must come of them are marked as expected to be pulled. It returns how many
+// first. Objects that fetch and do not say what must come of them are marked as expected to be pulled. It returns how many
 // objects it applied.
 func (w *World) Apply(ctx context.Context, files fs.FS) (int, error) {
 	objects, err := manifests(files)
@@ -99,7 +99,7 @@ func decode(data []byte) ([]*unstructured.Unstructured, error) {
 
 // expect writes down what must come of an object, so that it can be read off the cluster.
 func expect(o *unstructured.Unstructured) error {
-	if o.GetKind() != v1alpha1.OCIRepositoryKind {
+	if !slices.Contains(report.Kinds(), o.GetKind()) || o.GroupVersionKind().Group != v1alpha1.GroupVersion().Group {
 		return nil
 	}
 	annotations := o.GetAnnotations()
@@ -111,7 +111,7 @@ func expect(o *unstructured.Unstructured) error {
 	}
 	o.SetAnnotations(annotations)
 	if err := report.CheckExpectation(annotations[examples.ExpectAnnotation]); err != nil {
-		return fmt.Errorf("OCIRepository %s/%s: %w", o.GetNamespace(), o.GetName(), err)
+		return fmt.Errorf("%s %s/%s: %w", o.GetKind(), o.GetNamespace(), o.GetName(), err)
 	}
 	return nil
 }

@@ -42,11 +42,12 @@ type CloudOptions struct {
 	Listen string
 }
 
-// Cloud is a running local cloud with registries behind it.
+// Cloud is a running local cloud with registries and buckets behind it.
 type Cloud struct {
 	*cloudtest.Cloud
 
 	folder *folder
+	planes *planes
 	cancel context.CancelFunc
 	served chan error
 	log    *os.File
@@ -81,7 +82,9 @@ func startCloud(ctx context.Context, f *folder, cfg cloudtest.Config, listen str
 	if err != nil {
 		return nil, fmt.Errorf("open the registry's log: %w", err)
 	}
-	c.AWS().ServeRegistry(newRegistries(ctx, c.log).handler)
+	if c.planes, err = newPlanes(cloud, cfg, newRegistries(ctx, c.log)); err != nil {
+		return nil, err
+	}
 	if listen == "" {
 		listen = "127.0.0.1:0"
 	}

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -114,7 +115,7 @@ func (w *World) StartController(ctx context.Context, o ControllerOptions) (*Cont
 	if err != nil {
 		return nil, err
 	}
-	env, err := environment(spec.env)
+	env, err := environment(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -164,19 +165,35 @@ func adapt(args []string, values map[string]string) ([]string, error) {
 	return out, nil
 }
 
-// environment is a container's environment as a process has it. What only a kubelet could fill in is an error.
-func environment(vars []corev1.EnvVar) ([]string, error) {
-	env := make([]string, 0, len(vars))
-	for _, v := range vars {
+// environment is a container's environment as a process has it. What only a kubelet could fill in is an error, but for the
+// container's own limits.
+func environment(c container) ([]string, error) {
+	env := make([]string, 0, len(c.env))
+	for _, v := range c.env {
+		value := v.Value
 		if v.ValueFrom != nil {
-			return nil, fmt.Errorf("the chart takes environment variable %s from elsewhere (valueFrom), which needs a kubelet", v.Name)
+			limit, ok := limitOf(c, v.ValueFrom)
+			if !ok {
+				return nil, fmt.Errorf("the chart takes environment variable %s from elsewhere (valueFrom), which needs a kubelet", v.Name)
+			}
+			value = limit
 		}
-		if strings.Contains(v.Value, "$(") {
+		if strings.Contains(value, "$(") {
 			return nil, fmt.Errorf("the chart's environment variable %s refers to another, which needs a kubelet", v.Name)
 		}
-		env = append(env, v.Name+"="+v.Value)
+		env = append(env, v.Name+"="+value)
 	}
 	return env, nil
+}
+
+// limitOf is a limit of the container itself, in bytes or cores. Source: Kubernetes, "Downward API", fields of containers.
+func limitOf(c container, from *corev1.EnvVarSource) (string, bool) {
+	if from.ResourceFieldRef == nil || !from.ResourceFieldRef.Divisor.IsZero() {
+		return "", false
+	}
+	name, ok := strings.CutPrefix(from.ResourceFieldRef.Resource, "limits.")
+	limit, set := c.limits[corev1.ResourceName(name)]
+	return strconv.FormatInt(limit.Value(), 10), ok && set
 }
 
 // freeAddresses finds loopback addresses that nobody listens on.

@@ -20,6 +20,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
@@ -185,7 +186,7 @@ func TestStartController(t *testing.T) {
 		t.Errorf("was not asked to stop:\n%s", log)
 	}
 	lines := strings.Split(log, "\n")
-	if want := "env " + modeVar + "=obedient EMPTY="; lines[1] != want {
+	if want := "env GOMEMLIMIT=1073741824 " + modeVar + "=obedient EMPTY="; lines[1] != want {
 		t.Errorf("has %q in its environment, want %q", lines[1], want)
 	}
 	args := strings.Fields(lines[0])[1:]
@@ -311,12 +312,22 @@ func TestAdapt(t *testing.T) {
 }
 
 func TestEnvironment(t *testing.T) {
-	got, err := environment([]corev1.EnvVar{{Name: "A", Value: "1=2"}, {Name: "B"}})
-	if err != nil || !slices.Equal(got, []string{"A=1=2", "B="}) {
+	limit := func(resource string) *corev1.EnvVarSource {
+		return &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: resource}}
+	}
+	limits := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
+	got, err := environment(container{
+		env:    []corev1.EnvVar{{Name: "A", Value: "1=2"}, {Name: "B"}, {Name: "GOMEMLIMIT", ValueFrom: limit("limits.memory")}},
+		limits: limits,
+	})
+	if err != nil || !slices.Equal(got, []string{"A=1=2", "B=", "GOMEMLIMIT=1073741824"}) {
 		t.Errorf("got %q, %v", got, err)
 	}
-	for _, v := range []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{}}, {Name: "B", Value: "$(A)"}} {
-		if got, err := environment([]corev1.EnvVar{v}); err == nil {
+	for _, v := range []corev1.EnvVar{
+		{Name: "A", ValueFrom: &corev1.EnvVarSource{}}, {Name: "B", Value: "$(A)"}, {Name: "C", ValueFrom: limit("limits.cpu")},
+		{Name: "D", ValueFrom: limit("requests.memory")},
+	} {
+		if got, err := environment(container{env: []corev1.EnvVar{v}, limits: limits}); err == nil {
 			t.Errorf("%s gives %q", v.Name, got)
 		}
 	}

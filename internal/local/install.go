@@ -17,8 +17,9 @@ import (
 
 // container is what the chart says of a controller's container.
 type container struct {
-	args []string
-	env  []corev1.EnvVar
+	args   []string
+	env    []corev1.EnvVar
+	limits corev1.ResourceList
 	// account is the ServiceAccount that the container runs as.
 	account string
 }
@@ -66,6 +67,7 @@ func (w *World) values() map[string]any {
 		name, value, _ := strings.Cut(variable, "=")
 		env = append(env, map[string]any{"name": name, "value": value})
 	}
+	env = append(env, map[string]any{"name": "AZURE_TENANT_ID", "value": AzureTenant})
 	return map[string]any{"env": env, "identity": map[string]any{"awsRegion": Region}}
 }
 
@@ -91,7 +93,7 @@ func controllerOf(o *unstructured.Unstructured) (container, error) {
 	pod := set.Spec.Template.Spec
 	for _, c := range pod.Containers {
 		if c.Name == "controller" {
-			return container{args: c.Args, env: c.Env, account: pod.ServiceAccountName}, nil
+			return container{args: c.Args, env: c.Env, limits: c.Resources.Limits, account: pod.ServiceAccountName}, nil
 		}
 	}
 	return container{}, fmt.Errorf("StatefulSet %s of the chart has no container controller", o.GetName())

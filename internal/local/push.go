@@ -101,7 +101,8 @@ func (t wholeBody) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(req)
 }
 
-// PushAll publishes each folder <tenant> of a file system as <tenant>/app with a tag, and returns what it published.
+// PushAll publishes each folder <tenant> of a file system as <tenant>/app with a tag at Amazon ECR, and returns what it published. The same
+// lies then in Azure's registries and, as single files, in the tenant's buckets at Google.
 func (w *World) PushAll(ctx context.Context, files fs.FS, tag string) ([]Push, error) {
 	entries, err := fs.ReadDir(files, ".")
 	if err != nil {
@@ -118,6 +119,12 @@ func (w *World) PushAll(ctx context.Context, files fs.FS, tag string) ([]Push, e
 	for _, e := range entries {
 		p := Push{Repository: e.Name() + "/app", Tag: tag, Path: w.folder.join(artifactsName, e.Name())}
 		if _, err := w.Push(ctx, p); err != nil {
+			return nil, err
+		}
+		if err := w.cloud.planes.push(ctx, p); err != nil {
+			return nil, err
+		}
+		if err := w.cloud.planes.put(e.Name(), os.DirFS(p.Path)); err != nil {
 			return nil, err
 		}
 		pushed = append(pushed, p)

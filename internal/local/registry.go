@@ -10,31 +10,29 @@ import (
 	"github.com/distribution/distribution/v3/registry/handlers"
 	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory" // the storage below
 	"github.com/sirupsen/logrus"
-
-	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 )
 
 // registries are the data planes of a cloud's registries: distribution (github.com/distribution/distribution), one for each
-// account and region, in memory. Who may do what there the cloud decides, before a request reaches them.
+// registry, in memory. Who may do what there the cloud decides, before a request reaches them.
 type registries struct {
 	ctx context.Context //nolint:containedctx // the life of the registries, which are made at their first request
 
 	mu   sync.Mutex // guards made
-	made map[aws.Registry]http.Handler
+	made map[string]http.Handler
 }
 
 // newRegistries returns data planes that live until ctx ends. Log receives what distribution logs, which it does for the
 // whole process.
 func newRegistries(ctx context.Context, log io.Writer) *registries {
 	logrus.SetOutput(log)
-	return &registries{ctx: ctx, made: map[aws.Registry]http.Handler{}}
+	return &registries{ctx: ctx, made: map[string]http.Handler{}}
 }
 
-// handler is the data plane of one registry.
-func (r *registries) handler(registry aws.Registry) http.Handler {
+// handler is the data plane of the registry of that name.
+func (r *registries) handler(name string) http.Handler {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h := r.made[registry]
+	h := r.made[name]
 	if h == nil {
 		cfg := &configuration.Configuration{Storage: configuration.Storage{
 			"inmemory":    configuration.Parameters{},
@@ -43,7 +41,7 @@ func (r *registries) handler(registry aws.Registry) http.Handler {
 		cfg.HTTP.RelativeURLs = true
 		cfg.Log.AccessLog.Disabled = true // the cloud's journal has every request
 		h = handlers.NewApp(r.ctx, cfg)
-		r.made[registry] = h
+		r.made[name] = h
 	}
 	return h
 }

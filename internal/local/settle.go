@@ -9,9 +9,11 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
@@ -23,15 +25,15 @@ import (
 // the controller's first retries.
 const patience = 30 * time.Second
 
-// Settle waits until every OCIRepository is as it should be, or none has changed for 30 seconds. Progress, which may be nil,
+// Settle waits until every object that fetches is as it should be, or none has changed for 30 seconds. Progress, which may be nil,
 // is called with the number of rows that are as they should be and of all, whenever it changes. It returns the rows as they
 // are then; a controller that ends is an error.
 func (w *World) Settle(ctx context.Context, progress func(settled, total int)) ([]report.Row, error) {
 	var rows []report.Row
 	var changed time.Time
 	reported := -1
-	err := w.watch(ctx, func(list *v1alpha1.OCIRepositoryList, now time.Time) bool {
-		latest := report.All(list.Items)
+	err := w.watch(ctx, func(objects []report.Object, now time.Time) bool {
+		latest := report.All(objects)
 		if changed.IsZero() || !reflect.DeepEqual(latest, rows) {
 			rows, changed = latest, now
 		}
@@ -53,34 +55,26 @@ func (w *World) Settle(ctx context.Context, progress func(settled, total int)) (
 	return rows, nil
 }
 
-// Confirm asks for every OCIRepository to be reconciled once more, waits until that is done, and returns the rows as they are
-// then: what is refused must stay refused.
+// Confirm asks for every object that fetches to be reconciled once more, waits until that is done, and returns the rows as they
+// are then: what is refused must stay refused.
 func (w *World) Confirm(ctx context.Context) ([]report.Row, error) {
-	var list v1alpha1.OCIRepositoryList
-	if err := w.client.List(ctx, &list); err != nil {
-		return nil, fmt.Errorf("list the objects: %w", err)
+	objects, err := report.List(ctx, w.client, "")
+	if err != nil {
+		return nil, err
 	}
 	request := time.Now().UTC().Format(time.RFC3339Nano)
-	for i := range list.Items {
-		o := &list.Items[i]
-		patch := client.MergeFrom(o.DeepCopy())
-		if o.Annotations == nil {
-			o.Annotations = map[string]string{}
-		}
-		o.Annotations[meta.ReconcileRequestedAnnotation] = request
-		if err := w.client.Patch(ctx, o, patch, client.FieldOwner(FieldManager)); err != nil {
-			return nil, fmt.Errorf("ask for a reconciliation of %s/%s: %w", o.Namespace, o.Name, err)
+	for _, o := range objects {
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, meta.ReconcileRequestedAnnotation, request)
+		if err := w.client.Patch(ctx, o.Object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldManager)); err != nil {
+			return nil, fmt.Errorf("ask for a reconciliation of %s %s/%s: %w", o.Kind, o.GetNamespace(), o.GetName(), err)
 		}
 	}
 	var rows []report.Row
-	err := w.watch(ctx, func(list *v1alpha1.OCIRepositoryList, _ time.Time) bool {
-		rows = report.All(list.Items)
-		for _, o := range list.Items {
-			if !o.Spec.Suspend && o.Status.LastHandledReconcileAt != o.Annotations[meta.ReconcileRequestedAnnotation] {
-				return false
-			}
-		}
-		return true
+	err = w.watch(ctx, func(objects []report.Object, _ time.Time) bool {
+		rows = report.All(objects)
+		return !slices.ContainsFunc(objects, func(o report.Object) bool {
+			return !o.Suspended && o.Handled != o.GetAnnotations()[meta.ReconcileRequestedAnnotation]
+		})
 	})
 	if err != nil {
 		return rows, fmt.Errorf("wait for one more reconciliation: %w", err)
@@ -88,17 +82,17 @@ func (w *World) Confirm(ctx context.Context) ([]report.Row, error) {
 	return rows, nil
 }
 
-// watch shows the OCIRepositories again and again until look is satisfied, a part of the world ends, or ctx does.
-func (w *World) watch(ctx context.Context, look func(*v1alpha1.OCIRepositoryList, time.Time) bool) error {
+// watch shows the objects again and again until look is satisfied, a part of the world ends, or ctx does.
+func (w *World) watch(ctx context.Context, look func([]report.Object, time.Time) bool) error {
 	return poll(ctx, func(ctx context.Context) (bool, error) {
 		if err := w.Err(); err != nil {
 			return false, err
 		}
-		var list v1alpha1.OCIRepositoryList
-		if err := w.client.List(ctx, &list); err != nil {
+		objects, err := report.List(ctx, w.client, "")
+		if err != nil {
 			return false, err
 		}
-		return look(&list, time.Now()), nil
+		return look(objects, time.Now()), nil
 	})
 }
 
@@ -117,27 +111,26 @@ func (w *World) Err() error {
 	return nil
 }
 
-// CheckArtifacts fetches the artifact of every OCIRepository that has one from the address in its status, and compares it
-// with what the status says of it and with what was pushed. The errors of all are joined.
+// CheckArtifacts fetches the artifact of every object that has one from the address in its status, and compares it with what
+// the status says of it and, for an OCIRepository, with what was pushed. The errors of all are joined.
 func (w *World) CheckArtifacts(ctx context.Context) error {
-	var list v1alpha1.OCIRepositoryList
-	if err := w.client.List(ctx, &list); err != nil {
-		return fmt.Errorf("list the objects: %w", err)
+	objects, err := report.List(ctx, w.client, "")
+	if err != nil {
+		return err
 	}
 	client := directClient()
 	defer client.CloseIdleConnections()
 	var errs []error
-	for i := range list.Items {
-		o := &list.Items[i]
-		if o.Status.Artifact == nil {
+	for _, o := range objects {
+		if o.Artifact == nil {
 			continue
 		}
-		err := checkArtifact(ctx, client, o.Status.Artifact)
-		if err == nil {
-			err = w.checkRevision(o)
+		err := checkArtifact(ctx, client, o.Artifact)
+		if repository, ok := o.Object.(*v1alpha1.OCIRepository); ok && err == nil {
+			err = w.checkRevision(repository)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("artifact of %s/%s: %w", o.Namespace, o.Name, err))
+			errs = append(errs, fmt.Errorf("artifact of %s %s/%s: %w", o.Kind, o.GetNamespace(), o.GetName(), err))
 		}
 	}
 	return errors.Join(errs...)

@@ -40,6 +40,8 @@ const (
 	Account = "123456789123"
 	// Region is its region.
 	Region = "eu-west-1"
+	// AzureTenant is the Azure tenant of ServiceAccounts that name none: the controller's AZURE_TENANT_ID.
+	AzureTenant = "72f988bf-86f1-41af-91ab-2d7cd011db47"
 	// Publisher is the IAM user with whose permissions [World.Push] publishes.
 	Publisher = "publisher"
 	// Namespace is where the chart is installed.

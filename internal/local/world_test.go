@@ -369,6 +369,7 @@ func TestManifests(t *testing.T) {
 func TestExpect(t *testing.T) {
 	object := func(kind, value string) *unstructured.Unstructured {
 		o := &unstructured.Unstructured{}
+		o.SetAPIVersion(v1alpha1.GroupVersion().String())
 		o.SetKind(kind)
 		if value != "" {
 			o.SetAnnotations(map[string]string{examples.ExpectAnnotation: value})
@@ -383,6 +384,8 @@ func TestExpect(t *testing.T) {
 		{v1alpha1.OCIRepositoryKind, "pulled", "pulled", true},
 		{v1alpha1.OCIRepositoryKind, "refused:X", "refused:X", true},
 		{v1alpha1.OCIRepositoryKind, "refuse:X", "refuse:X", false},
+		{v1alpha1.BucketKind, "", "pulled", true},
+		{v1alpha1.ImageRepositoryKind, "refuse:X", "refuse:X", false},
 		{"ConfigMap", "", "", true},
 	} {
 		o := object(tc.kind, tc.value)

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
-	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/examples"
 )
@@ -24,6 +23,8 @@ type Result string
 const (
 	// Pulled: the artifact that the spec asks for is served.
 	Pulled Result = "Pulled"
+	// Scanned: the image that the spec names was scanned.
+	Scanned Result = "Scanned"
 	// Refused: somebody said no, for good or until something is changed.
 	Refused Result = "Refused"
 	// Failed: it did not work, and nobody refused it: a registry that is down, a tag that is not there.
@@ -36,20 +37,24 @@ const (
 
 // Row is what came of one object. It leaves out status.artifact.url, which is a key to the artifact.
 type Row struct {
-	// Namespace and Name are the object's.
+	// Namespace, Kind and Name are the object's.
 	Namespace string `json:"namespace"`
+	Kind      string `json:"kind"`
 	Name      string `json:"name"`
-	// URL is what was to be fetched: spec.url.
-	URL string `json:"url"`
+	// Source is what was to be fetched: a repository's URL, a bucket with its endpoint, an image.
+	Source string `json:"source"`
 	// Subject is whose credential was used or, if none was, asked for, as tokens name it:
 	// "system:serviceaccount:<namespace>:<name>", or "controller". Empty where the object asks for none.
 	Subject string `json:"subject,omitempty"`
-	// Identity is the cloud identity that was used, for AWS a role's ARN. Empty if none was granted.
+	// Identity is the cloud identity that was used: for AWS a role's ARN, for Azure the tenant and the client ID, for Google a service
+	// account or a principal. Empty if none was granted.
 	Identity string `json:"identity,omitempty"`
 	// Result is what came of it.
 	Result Result `json:"result"`
 	// Revision is the artifact that is served, "<tag>@<digest>" or "<digest>". It stays while later attempts fail.
 	Revision string `json:"revision,omitempty"`
+	// Tags is how many tags the last scan found; absent where nothing was scanned.
+	Tags *int `json:"tags,omitempty"`
 	// Reason and Message are those of the condition Ready.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
@@ -60,25 +65,32 @@ type Row struct {
 }
 
 // Of makes an object's row.
-func Of(o *v1alpha1.OCIRepository) Row {
-	ready := readyOf(o)
+func Of(o Object) Row {
+	ready := apimeta.FindStatusCondition(o.Conditions, meta.ConditionReady)
+	if ready == nil {
+		ready = &metav1.Condition{}
+	}
 	row := Row{
-		Namespace: o.Namespace,
-		Name:      o.Name,
-		URL:       o.Spec.URL,
+		Namespace: o.GetNamespace(),
+		Kind:      o.Kind,
+		Name:      o.GetName(),
+		Source:    o.Source,
 		Result:    result(o, ready),
 		Reason:    ready.Reason,
 		Message:   ready.Message,
-		Expected:  o.Annotations[examples.ExpectAnnotation],
+		Expected:  o.GetAnnotations()[examples.ExpectAnnotation],
 	}
-	if name := o.Spec.ServiceAccountName; name != "" {
-		row.Subject = "system:serviceaccount:" + o.Namespace + ":" + name
+	if o.Account != "" {
+		row.Subject = "system:serviceaccount:" + o.GetNamespace() + ":" + o.Account
 	}
-	if id := o.Status.Identity; id != nil {
+	if id := o.Identity; id != nil {
 		row.Subject, row.Identity = id.Subject, id.CloudIdentity
 	}
-	if a := o.Status.Artifact; a != nil {
-		row.Revision = a.Revision
+	if o.Artifact != nil {
+		row.Revision = o.Artifact.Revision
+	}
+	if o.Scan != nil {
+		row.Tags = &o.Scan.TagCount
 	}
 	if row.Expected != "" {
 		met := row.meets(row.Expected)
@@ -87,21 +99,21 @@ func Of(o *v1alpha1.OCIRepository) Row {
 	return row
 }
 
-// All makes the rows of objects, sorted by namespace and name.
-func All(objects []v1alpha1.OCIRepository) []Row {
+// All makes the rows of objects, sorted by namespace, kind and name.
+func All(objects []Object) []Row {
 	rows := make([]Row, 0, len(objects))
-	for i := range objects {
-		rows = append(rows, Of(&objects[i]))
+	for _, o := range objects {
+		rows = append(rows, Of(o))
 	}
 	slices.SortFunc(rows, func(a, b Row) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 	})
 	return rows
 }
 
 // Values of the annotation demo.lanyard.dev/expect.
 const (
-	// ExpectPulled expects the artifact.
+	// ExpectPulled expects the artifact, or the scan.
 	ExpectPulled = "pulled"
 	// ExpectRefused expects, with a reason behind it, to be refused for that reason and to have no artifact.
 	ExpectRefused = "refused:"
@@ -119,36 +131,34 @@ func CheckExpectation(value string) error {
 // meets says whether the row is as expected. What is no expectation is never met.
 func (r Row) meets(expected string) bool {
 	if expected == ExpectPulled {
-		return r.Result == Pulled
+		return r.done()
 	}
 	reason, ok := strings.CutPrefix(expected, ExpectRefused)
 	// An object that got the artifact first and was refused later was not refused.
-	return ok && reason != "" && r.Result == Refused && r.Reason == reason && r.Revision == ""
+	return ok && reason != "" && r.Result == Refused && r.Reason == reason && r.Revision == "" && r.Tags == nil
 }
 
-// OK says whether the row is as expected; where nothing is expected, whether the artifact is served.
+// done says whether the object has got what it asks for.
+func (r Row) done() bool { return r.Result == Pulled || r.Result == Scanned }
+
+// OK says whether the row is as expected; where nothing is expected, whether the object has got what it asks for.
 func (r Row) OK() bool {
 	if r.AsExpected != nil {
 		return *r.AsExpected
 	}
-	return r.Result == Pulled
+	return r.done()
 }
 
-func readyOf(o *v1alpha1.OCIRepository) metav1.Condition {
-	if c := apimeta.FindStatusCondition(o.Status.Conditions, meta.ConditionReady); c != nil {
-		return *c
-	}
-	return metav1.Condition{}
-}
-
-func result(o *v1alpha1.OCIRepository, ready metav1.Condition) Result {
+func result(o Object, ready *metav1.Condition) Result {
 	switch {
-	case o.Spec.Suspend:
+	case o.Suspended:
 		return Suspended
-	case o.Status.ObservedGeneration != o.Generation:
+	case o.Observed != o.GetGeneration():
 		return Pending
-	case ready.Status == metav1.ConditionTrue && o.Status.Artifact != nil:
+	case ready.Status == metav1.ConditionTrue && o.Artifact != nil:
 		return Pulled
+	case ready.Status == metav1.ConditionTrue && o.Scan != nil:
+		return Scanned
 	case ready.Status != metav1.ConditionFalse:
 		return Pending
 	case refusal(ready.Reason):

@@ -105,7 +105,7 @@ func TestOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := repository("tenant-b", "x", "sa", tc.options...)
-			row := report.Of(&o)
+			row := report.Of(report.OfOCIRepository(&o))
 			if row.Result != tc.result || row.OK() != tc.ok {
 				t.Errorf("is %s and as it should be: %v, want %s and %v", row.Result, row.OK(), tc.result, tc.ok)
 			}
@@ -120,7 +120,7 @@ func TestRefusalsOfExamples(t *testing.T) {
 		string(auth.CodeIdentityInvalid), string(auth.CodeEndpointRefused),
 	} {
 		o := repository("tenant-b", "x", "sa", refused(reason, "no"), expect("refused:"+reason))
-		if row := report.Of(&o); !row.OK() {
+		if row := report.Of(report.OfOCIRepository(&o)); !row.OK() {
 			t.Errorf("%s is %s", reason, row.Result)
 		}
 	}
@@ -151,7 +151,8 @@ func TestShortRevision(t *testing.T) {
 }
 
 func rows() []report.Row {
-	return report.All([]v1alpha1.OCIRepository{
+	objects := []report.Object{}
+	for _, o := range []v1alpha1.OCIRepository{
 		repository("tenant-b", "tenant-b-repo", "tenant-b-ecr-sa", pulled(), as("tenant-b-ecr"), expect("pulled")),
 		repository("tenant-b", "role-of-tenant-a", "role-of-tenant-a-sa", expect("refused:TrustRefused"),
 			refused("TrustRefused", "exchange: role arn:aws:iam::123456789123:role/tenant-a-ecr does not trust the subject; let its trust policy name it")),
@@ -161,7 +162,42 @@ func rows() []report.Row {
 		repository("tenant-c", "hostile", "", refused("InvalidURL", "bad\x1b[2Jtext\tand\nmore")),
 		repository("tenant-c", "mistaken", "sa", pulled(), as("tenant-c"), expect("maybe")),
 		repository("tenant-c", "new", "sa", generation(0)),
-	})
+	} {
+		objects = append(objects, report.OfOCIRepository(&o))
+	}
+	bucket := v1alpha1.Bucket{}
+	bucket.Namespace, bucket.Name = "tenant-a", "manifests"
+	bucket.Spec.BucketName, bucket.Spec.Endpoint = "tenant-a", "storage.googleapis.com"
+	bucket.Status.Identity = &meta.Identity{Subject: "system:serviceaccount:tenant-a:sa", Provider: "gcp", CloudIdentity: "tenant-a@my-project.iam.gserviceaccount.com"}
+	bucket.Status.Artifact = &v1alpha1.Artifact{Revision: digest}
+	bucket.Status.Conditions = succeeded("stored artifact for revision " + digest)
+	image := v1alpha1.ImageRepository{}
+	image.Namespace, image.Name, image.Spec.Image = "tenant-a", "app", "lanyard.azurecr.io/tenant-a/app"
+	image.Status.Identity = &meta.Identity{Subject: "system:serviceaccount:tenant-a:sa", Provider: "azure", CloudIdentity: "72f988bf-86f1-41af-91ab-2d7cd011db47/d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08"}
+	image.Status.LastScanResult = &v1alpha1.ScanResult{TagCount: 3}
+	image.Status.Conditions = succeeded("found 3 tags")
+	image.Annotations = map[string]string{examples.ExpectAnnotation: "pulled"}
+	return report.All(append(objects, report.OfBucket(&bucket), report.OfImageRepository(&image)))
+}
+
+func succeeded(message string) []metav1.Condition {
+	return []metav1.Condition{{Type: meta.ConditionReady, Status: metav1.ConditionTrue, Reason: meta.ReasonSucceeded, Message: message}}
+}
+
+func TestShort(t *testing.T) {
+	for identity, want := range map[string]string{
+		"arn:aws:iam::123456789123:role/tenant-a-ecr":                                                                      "role/tenant-a-ecr",
+		"72f988bf-86f1-41af-91ab-2d7cd011db47/d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08":                                        "d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08",
+		"tenant-a-bucket@my-org-project.iam.gserviceaccount.com":                                                           "tenant-a-bucket@my-org-project",
+		"123456789-compute@developer.gserviceaccount.com":                                                                  "123456789-compute@developer.gserviceaccount.com",
+		"principal://iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p.svc.id.goog/subject/ns/a/sa/b": "ns/a/sa/b",
+		"odd/even": "odd/even",
+		"":         "",
+	} {
+		if got := report.Short(identity); got != want {
+			t.Errorf("%q becomes %q, want %q", identity, got, want)
+		}
+	}
 }
 
 func TestTable(t *testing.T) {
@@ -177,7 +213,7 @@ func TestTable(t *testing.T) {
 	t.Run("without expectations", func(t *testing.T) {
 		var out bytes.Buffer
 		o := repository("tenant-a", "plain", "sa", pulled(), as("role"))
-		if err := report.Table(&out, []report.Row{report.Of(&o)}, false); err != nil {
+		if err := report.Table(&out, []report.Row{report.Of(report.OfOCIRepository(&o))}, false); err != nil {
 			t.Fatal(err)
 		}
 		if strings.Contains(out.String(), "EXPECTED") {
@@ -193,7 +229,7 @@ func TestTableWidth(t *testing.T) {
 		o := repository("tenant-c", "mistaken", "sa", pulled(), as("tenant-c"), expect(value))
 		other := repository("tenant-a", "plain", "sa", pulled(), as("role"))
 		var out bytes.Buffer
-		if err := report.Table(&out, []report.Row{report.Of(&o), report.Of(&other)}, false); err != nil {
+		if err := report.Table(&out, []report.Row{report.Of(report.OfOCIRepository(&o)), report.Of(report.OfOCIRepository(&other))}, false); err != nil {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(out.String()) {
@@ -224,7 +260,7 @@ func FuzzTable(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name, account, reason, message, expectation string) {
 		o := repository("tenant", name, account, refused(reason, message), expect(expectation))
 		var out bytes.Buffer
-		if err := report.Table(&out, []report.Row{report.Of(&o), report.Of(&o)}, true); err != nil {
+		if err := report.Table(&out, []report.Row{report.Of(report.OfOCIRepository(&o)), report.Of(report.OfOCIRepository(&o))}, true); err != nil {
 			t.Fatal(err)
 		}
 		if lines := strings.Count(out.String(), "\n"); lines != 3 {

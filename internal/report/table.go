@@ -30,7 +30,7 @@ func Table(w io.Writer, rows []Row, wide bool) error {
 	}
 	line(t, append(titles, "WHY"))
 	for _, r := range rows {
-		cells := []string{r.Namespace, r.Name, r.identity(wide), r.result(wide)}
+		cells := []string{r.Namespace, r.object(), r.identity(wide), r.result(wide)}
 		if expectations {
 			cells = append(cells, r.expected(wide))
 		}
@@ -57,12 +57,15 @@ func Plain(s string) string {
 	}, s)
 }
 
+// object is the object as kubectl names it.
+func (r Row) object() string { return strings.ToLower(r.Kind) + "/" + r.Name }
+
 func (r Row) identity(wide bool) string {
 	switch account, isAccount := strings.CutPrefix(r.Subject, "system:serviceaccount:"+r.Namespace+":"); {
 	case r.Identity != "" && wide:
 		return r.Identity + " for " + r.Subject
 	case r.Identity != "":
-		return ShortARN(r.Identity)
+		return Short(r.Identity)
 	case r.Subject == "":
 		return "-"
 	case wide:
@@ -74,23 +77,37 @@ func (r Row) identity(wide bool) string {
 	}
 }
 
-// ShortARN is the resource of an ARN, "role/<name>", which tells tenants apart; anything else is returned as it is.
-func ShortARN(s string) string {
-	const fields = 6 // arn:<partition>:<service>:<region>:<account>:<resource>
-	if parts := strings.SplitN(s, ":", fields); len(parts) == fields && parts[0] == "arn" {
-		return parts[fields-1]
+// Short is the part of an identity by which people tell tenants apart: the resource of an ARN ("role/<name>"), the client ID of
+// Azure's tenant and client, a Google service account without its domain, the subject of a principal. Anything else is returned
+// as it is.
+func Short(identity string) string {
+	const (
+		arnFields = 6  // arn:<partition>:<service>:<region>:<account>:<resource>
+		guid      = 36 // RFC 9562 §4
+	)
+	if parts := strings.SplitN(identity, ":", arnFields); len(parts) == arnFields && parts[0] == "arn" {
+		return parts[arnFields-1]
 	}
-	return s
+	if tenant, client, ok := strings.Cut(identity, "/"); ok && len(tenant) == guid && len(client) == guid {
+		return client
+	}
+	if _, subject, ok := strings.Cut(identity, "/subject/"); ok && strings.HasPrefix(identity, "principal://") {
+		return subject
+	}
+	return strings.TrimSuffix(identity, ".iam.gserviceaccount.com")
 }
 
 func (r Row) result(wide bool) string {
-	if r.Result != Pulled {
+	switch {
+	case r.Result == Scanned && r.Tags != nil:
+		return fmt.Sprintf("%s %d tags", r.Result, *r.Tags)
+	case r.Result != Pulled:
 		return string(r.Result)
-	}
-	if wide {
+	case wide:
 		return string(r.Result) + " " + r.Revision
+	default:
+		return string(r.Result) + " " + ShortRevision(r.Revision)
 	}
-	return string(r.Result) + " " + ShortRevision(r.Revision)
 }
 
 // ShortRevision shortens the digest in a revision to the seven digits by which people tell digests apart.

@@ -1,0 +1,123 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"strings"
+
+	"github.com/fsouza/fake-gcs-server/fakestorage"
+
+	"github.com/lanyard-dev/lanyard/cloudtest"
+	"github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/cloudtest/azure"
+	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
+	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+)
+
+// planes are the data planes behind a cloud's checks: what its registries and buckets hold.
+type planes struct {
+	registries *registries
+	storage    *fakestorage.Server
+	buckets    []string // of Google Cloud Storage
+	azure      []string // hosts of Azure's registries
+}
+
+// newPlanes makes empty data planes and hands them to the cloud.
+func newPlanes(cloud *cloudtest.Cloud, cfg cloudtest.Config, registries *registries) (*planes, error) {
+	p := &planes{registries: registries}
+	var err error
+	// No listener: it is asked through its handler only, by the cloud.
+	if p.storage, err = fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true}); err != nil {
+		return nil, fmt.Errorf("make the storage of Google Cloud: %w", err)
+	}
+	for _, project := range cfg.GCP.Projects {
+		for _, bucket := range project.Buckets {
+			p.buckets = append(p.buckets, bucket.Name)
+			p.storage.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: bucket.Name})
+		}
+	}
+	for _, tenant := range cfg.Azure.Tenants {
+		for _, registry := range tenant.Registries {
+			p.azure = append(p.azure, registry.Name+".azurecr.io")
+		}
+	}
+	cloud.AWS().ServeRegistry(func(r aws.Registry) http.Handler { return registries.handler("aws " + r.Account + " " + r.Region) })
+	cloud.Azure().ServeRegistry(func(r azure.Registry) http.Handler { return registries.handler("azure " + r.Host) })
+	cloud.GCP().ServeRegistry(func(r gcp.Registry) http.Handler { return registries.handler("gcp " + r.Host) })
+	cloud.GCP().ServeStorage(p.storage.HTTPHandler())
+	return p, nil
+}
+
+// put has a tenant's files lie in each of its buckets, which are those whose name begins with the tenant's and a dash.
+func (p *planes) put(tenant string, files fs.FS) error {
+	for _, bucket := range p.buckets {
+		if !strings.HasPrefix(bucket, tenant+"-") {
+			continue
+		}
+		err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			content, err := fs.ReadFile(files, name)
+			if err != nil {
+				return err
+			}
+			p.storage.CreateObject(fakestorage.Object{
+				ObjectAttrs: fakestorage.ObjectAttrs{BucketName: bucket, Name: name}, Content: content,
+			})
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("fill bucket %s: %w", bucket, err)
+		}
+	}
+	return nil
+}
+
+// push puts an artifact into Azure's registries, behind the cloud's checks: nobody of the demonstration publishes there.
+func (p *planes) push(ctx context.Context, push Push) error {
+	for _, host := range p.azure {
+		repository, err := oci.ParseURL("oci://" + host + "/" + push.Repository)
+		if err != nil {
+			return err
+		}
+		plane := inProcess{p.registries.handler("azure " + host)}
+		if _, err := oci.Push(ctx, repository, push.Tag, oci.Artifact{Path: push.Path}, oci.Options{Transport: plane}); err != nil {
+			return fmt.Errorf("put %s:%s into %s: %w", push.Repository, push.Tag, host, err)
+		}
+	}
+	return nil
+}
+
+// inProcess asks a handler without a connection.
+type inProcess struct{ handler http.Handler }
+
+// RoundTrip implements http.RoundTripper.
+func (t inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
+	served := req.Clone(req.Context())
+	if served.Body == nil {
+		served.Body = http.NoBody
+	}
+	served.RequestURI, served.Host = req.URL.RequestURI(), req.URL.Host
+	answer := &answer{header: http.Header{}, status: http.StatusOK}
+	t.handler.ServeHTTP(answer, served)
+	return &http.Response{
+		Status: http.StatusText(answer.status), StatusCode: answer.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: answer.header, Body: io.NopCloser(&answer.body), ContentLength: int64(answer.body.Len()), Request: req,
+	}, nil
+}
+
+// answer keeps what a handler answers. It implements http.ResponseWriter.
+type answer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (a *answer) Header() http.Header         { return a.header }
+func (a *answer) WriteHeader(status int)      { a.status = status }
+func (a *answer) Write(p []byte) (int, error) { return a.body.Write(p) }
