@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
@@ -50,7 +51,7 @@ func (c *Cloud) adminHandler(address string) http.Handler {
 			answer, err := f(r)
 			if err != nil {
 				status := http.StatusBadRequest
-				if errors.Is(err, aws.ErrNotFound) || errors.Is(err, gcp.ErrNotFound) {
+				if errors.Is(err, aws.ErrNotFound) || errors.Is(err, azure.ErrNotFound) || errors.Is(err, gcp.ErrNotFound) {
 					status = http.StatusNotFound
 				}
 				writeAdmin(w, status, adminError{err.Error()})
@@ -90,6 +91,7 @@ func (c *Cloud) adminHandler(address string) http.Handler {
 		_, _ = w.Write(c.authority.pem)
 	})
 	c.handleAWS(handle)
+	c.handleAzure(handle)
 	c.handleGCP(handle)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// A page in a browser can make requests to loopback, under a name of its own or without JSON; neither may change the cloud.

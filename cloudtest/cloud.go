@@ -248,13 +248,16 @@ func (c *Cloud) record(w http.ResponseWriter, r *http.Request, serve func(http.R
 	serve(rec, r, &call)
 }
 
-// serveInner answers a request that came through the proxy or through [Cloud.Transport]. Only the metadata server speaks plain HTTP.
+// serveInner answers a request that came through the proxy or through [Cloud.Transport]. Only metadata servers speak plain HTTP.
 func (c *Cloud) serveInner(w http.ResponseWriter, r *http.Request) {
-	if r.TLS == nil {
+	switch {
+	case r.TLS != nil:
+		c.record(w, r, c.serveHost)
+	case hostOnly(r.Host) == azure.MetadataHost:
+		c.record(w, r, c.azure.ServeMetadata)
+	default:
 		c.record(w, r, c.gcp.ServeMetadata)
-		return
 	}
-	c.record(w, r, c.serveHost)
 }
 
 // serveHost answers a request to one of the hosts.

@@ -65,6 +65,12 @@
 //	PUT    /aws/accounts/{account}/trust-policy    an IAM document, with ?role=
 //	PUT    /aws/accounts/{account}/users           an aws.User; DELETE with ?name=
 //	PUT    /aws/accounts/{account}/repositories    an aws.Repository; DELETE with ?region=&name=
+//	POST   /azure/tenants                          an azure.Tenant
+//	PUT    /azure/tenants/{tenant}/applications    an azure.Application; DELETE with ?client-id=
+//	PUT    /azure/tenants/{tenant}/federated-credentials  an azure.FederatedCredential, with ?client-id=; DELETE with ?client-id=&name=
+//	PUT    /azure/tenants/{tenant}/registries      an azure.RegistryConfig; DELETE with ?name=
+//	PUT    /azure/tenants/{tenant}/storage-accounts  an azure.StorageAccountConfig; DELETE with ?name=
+//	PUT    /azure/managed-identity                 an azure.ManagedIdentity
 //	POST   /gcp/projects                           a gcp.Project
 //	PUT    /gcp/projects/{project}/bindings        a list of gcp.Binding
 //	PUT    /gcp/projects/{project}/pools           a gcp.Pool; DELETE with ?id=
@@ -74,7 +80,8 @@
 //	PUT    /gcp/projects/{project}/buckets         a gcp.Bucket; DELETE with ?name=
 //	PUT    /gcp/metadata                           a gcp.Metadata; DELETE
 //
-// The same address is the metadata server of Google Cloud, if the configuration has one, for clients that have it in GCE_METADATA_HOST.
+// The same address is the metadata server of Google Cloud and of Azure, if the configuration has one, for clients that have it in GCE_METADATA_HOST or
+// AZURE_POD_IDENTITY_AUTHORITY_HOST. Clients that know Azure's by its address only, as the SDK for Go does, reach it through the proxy.
 //
 // An error is answered with status 4xx and {"error":"…"}.
 package cloudtest

@@ -4,7 +4,7 @@ import "strings"
 
 // Env is what a program needs in its environment to be in the cloud, as NAME=VALUE in a fixed order. It is complete in that it overrides whatever
 // inherited variable would lead around the proxy or to other roots; append it to an inherited environment. Loopback is not proxied. If there is a
-// metadata server, GCE_METADATA_HOST names the proxy's own address, where it answers.
+// metadata server, GCE_METADATA_HOST or AZURE_POD_IDENTITY_AUTHORITY_HOST names the proxy's own address, where it answers.
 //
 // Identity is not set: AWS_PROFILE, keys and token files are the caller's business.
 //
@@ -14,10 +14,14 @@ func (c *Cloud) Env(caFile string) []string {
 	if c.gcp.HasMetadata() {
 		env = append(env, "GCE_METADATA_HOST="+strings.TrimPrefix(c.ProxyURL(), "http://"))
 	}
+	if c.azure.HasMetadata() {
+		env = append(env, "AZURE_POD_IDENTITY_AUTHORITY_HOST="+c.ProxyURL())
+	}
 	return env
 }
 
-// Env is [Cloud.Env] for a cloud in another process. Sources: Go's net/http and crypto/x509; AWS SDKs and Tools Reference Guide; Node.js CLI options.
+// Env is [Cloud.Env] for a cloud in another process. Sources: Go's net/http and crypto/x509; AWS SDKs and Tools Reference Guide; Node.js CLI
+// options; Azure Identity, managed identity sources.
 func Env(proxyURL, caFile string) []string {
 	const direct = "localhost,127.0.0.1,::1"
 	return []string{
@@ -40,5 +44,8 @@ func Env(proxyURL, caFile string) []string {
 		"AWS_ENDPOINT_URL_STS=",
 		"AWS_ENDPOINT_URL_ECR=",
 		"AWS_ENDPOINT_URL_ECR_PUBLIC=",
+		"IDENTITY_ENDPOINT=", // Azure's other sources of managed identities are on loopback
+		"IMDS_ENDPOINT=",
+		"MSI_ENDPOINT=",
 	}
 }

@@ -55,6 +55,8 @@ func (c *Cloud) proxyServer(ctx context.Context, ln net.Listener) (*http.Server,
 			switch {
 			case r.Method == http.MethodConnect:
 				c.serveConnect(w, r)
+			case c.azure.IsMetadata(r): // at its address, or here by AZURE_POD_IDENTITY_AUTHORITY_HOST
+				c.record(w, r, c.azure.ServeMetadata)
 			case r.URL.Host != "":
 				c.refusePlain(w, r)
 			case c.gcp.IsMetadata(r): // clients find it here by GCE_METADATA_HOST

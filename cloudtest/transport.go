@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
 )
 
@@ -23,7 +24,8 @@ type DialError struct {
 func (e *DialError) Error() string { return "cloudtest: dial " + e.Address + ": " + e.Reason }
 
 // Transport returns a transport for use in this process. It reaches the cloud's hosts and nothing else, needs no port, no proxy and no environment, and
-// trusts the cloud's CA only. It reaches the metadata server, if there is one, as http://metadata.google.internal too. Each call returns a new one with a
+// trusts the cloud's CA only. It reaches the metadata servers, if there are any, as http://metadata.google.internal and
+// http://169.254.169.254 too. Each call returns a new one with a
 // connection pool of its own.
 func (c *Cloud) Transport() *http.Transport {
 	return &http.Transport{
@@ -46,7 +48,7 @@ func (c *Cloud) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("cloudtest: dial %s: %w", address, err)
 	}
-	plain := address == gcp.MetadataHost+":80" && c.gcp.HasMetadata()
+	plain := (address == gcp.MetadataHost+":80" && c.gcp.HasMetadata()) || (address == azure.MetadataHost+":80" && c.azure.HasMetadata())
 	host, refused := c.admit(address, plain)
 	if refused != nil {
 		c.journal.Record(*refused)
