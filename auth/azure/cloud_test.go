@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -159,9 +160,7 @@ func TestProofsThatEntraDoesNotTake(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			accounts := only{account, func(account auth.Account, request auth.ProofRequest) (string, error) {
 				claims := oidc.Claims{"sub": subjectClaim(account), "aud": []string{request.Audience}}
-				for claim, value := range test.claims {
-					claims[claim] = value
-				}
+				maps.Copy(claims, test.claims)
 				return test.mint(claims)
 			}}
 			_, err := auth.GetToken(t.Context(), w.azure, auth.WithSubject(account.Subject, accounts, accounts))

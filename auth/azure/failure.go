@@ -148,8 +148,6 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-func asField(err error) (*fieldError, bool) { return errors.AsType[*fieldError](err) }
-
 // printable makes one line of printable ASCII of at most that many bytes.
 func printable(s string, most int) string {
 	s = strings.Map(func(r rune) rune {

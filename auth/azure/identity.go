@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -14,9 +15,9 @@ const (
 	// TenantAnnotation names the Microsoft Entra tenant of that application, a GUID; without it, [Config].TenantID does. Source:
 	// as above.
 	TenantAnnotation = "azure.workload.identity/tenant-id"
-	// ClientField and TenantField name the same in the providerConfig of a WorkloadIdentity.
+	// ClientField names the application (client) ID in the providerConfig of a WorkloadIdentity.
 	ClientField = "clientID"
-	// TenantField see ClientField.
+	// TenantField names the tenant of that application there; without it, [Config].TenantID does.
 	TenantField = "tenantID"
 )
 
@@ -133,7 +134,7 @@ func identityError(subject auth.Subject, n named, err error) error {
 		return missing(tenantField, "Microsoft Entra tenant", "to the ID of the application's tenant, or AZURE_TENANT_ID in the controller's environment")
 	}
 	wrong := clientField
-	if e, ok := asField(err); ok {
+	if e, ok := errors.AsType[*fieldError](err); ok {
 		wrong = e.field
 	}
 	return &auth.Error{
