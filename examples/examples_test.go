@@ -93,7 +93,7 @@ func TestExpectations(t *testing.T) {
 			"aws " + refused(string(auth.CodeSubjectNotFound)),
 			"aws " + refused(string(auth.CodeIdentityInvalid)),
 			"aws " + refused(string(auth.CodeEndpointRefused)),
-			"azure " + refused(meta.ReasonRegistryRefused),
+			"azure " + refused(string(auth.CodePermissionDenied)),
 			"azure " + refused(string(auth.CodeTrustRefused)),
 			"gcp " + refused(meta.ReasonBucketRefused),
 			"gcp " + refused(string(auth.CodeTrustRefused)),

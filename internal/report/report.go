@@ -47,7 +47,7 @@ type Row struct {
 	// "system:serviceaccount:<namespace>:<name>", or "controller". Empty where the object asks for none.
 	Subject string `json:"subject,omitempty"`
 	// Identity is the cloud identity that was used: for AWS a role's ARN, for Azure the tenant and the client ID, for Google a service
-	// account or a principal. Empty if none was granted.
+	// account. It is the subject itself where that was let in. Empty if none was granted.
 	Identity string `json:"identity,omitempty"`
 	// Result is what came of it.
 	Result Result `json:"result"`
@@ -84,7 +84,8 @@ func Of(o Object) Row {
 		row.Subject = "system:serviceaccount:" + o.GetNamespace() + ":" + o.Account
 	}
 	if id := o.Identity; id != nil {
-		row.Subject, row.Identity = id.Subject, id.CloudIdentity
+		// Where no identity stands between, the subject itself was let in.
+		row.Subject, row.Identity = id.Subject, cmp.Or(id.CloudIdentity, id.Subject)
 	}
 	if o.Artifact != nil {
 		row.Revision = o.Artifact.Revision
@@ -172,7 +173,7 @@ func result(o Object, ready *metav1.Condition) Result {
 func refusal(reason string) bool {
 	switch reason {
 	case meta.ReasonInvalidSpec, meta.ReasonUnsupportedProvider, meta.ReasonInvalidURL, meta.ReasonSecretRefused,
-		meta.ReasonRegistryRefused, meta.ReasonArchiveRefused:
+		meta.ReasonRegistryRefused, meta.ReasonBucketRefused, meta.ReasonArchiveRefused:
 		return true
 	}
 	switch auth.Code(reason) {

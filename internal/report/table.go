@@ -62,6 +62,10 @@ func (r Row) object() string { return strings.ToLower(r.Kind) + "/" + r.Name }
 
 func (r Row) identity(wide bool) string {
 	switch account, isAccount := strings.CutPrefix(r.Subject, "system:serviceaccount:"+r.Namespace+":"); {
+	case r.Identity == r.Subject && r.Identity != "" && isAccount && !wide:
+		return "sa/" + account
+	case r.Identity == r.Subject && r.Identity != "":
+		return r.Identity
 	case r.Identity != "" && wide:
 		return r.Identity + " for " + r.Subject
 	case r.Identity != "":
