@@ -176,12 +176,12 @@ func (k kind) credential(ctx context.Context, call source.Call, conn *source.Con
 	case spec.StaticSecret:
 		return k.fromSecret(ctx, call)
 	case spec.Cloud, spec.STS:
-		more := append([]auth.Option{auth.WithMinRemaining(minRemaining)}, p.place.Token...)
-		_, identity, err := k.access.Token(ctx, call, conn, more...)
+		_, identity, err := k.access.Token(ctx, call, conn, append([]auth.Option{auth.WithMinRemaining(minRemaining)}, p.place.Token...)...)
 		if err != nil {
 			return credential{}, err
 		}
-		return credential{mint: append(k.access.Options(call, conn), more...), identity: identity}, nil
+		// The cache has it now, and gives it to the service's client for each of its requests.
+		return credential{mint: append(k.access.Options(call, conn), p.place.Token...), identity: identity}, nil
 	default:
 		return credential{}, fmt.Errorf("credentials of the source %q are none of a bucket's", call.Identity.Source)
 	}

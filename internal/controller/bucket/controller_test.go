@@ -1,0 +1,311 @@
+package bucket
+
+import (
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+func TestBucketIsFetchedAsTheTenant(t *testing.T) {
+	w := newWorld(t)
+	w.tenant("tenant-a")
+	o, result := w.wants(w.create("tenant-a", nil), meta.ReasonSucceeded, "stored artifact for revision sha256:")
+	want := map[string]string{"hello.txt": "hello tenant-a", "deploy/app.yaml": "kind: App"}
+	if got := w.served(o); !maps.Equal(got, want) {
+		t.Errorf("served %q", got)
+	}
+	if id := o.Status.Identity; id == nil || id.Subject != "system:serviceaccount:tenant-a:reader" || id.CloudIdentity != "role/tenant-a" || id.Provider != "aws" || id.ExpiresAt == nil {
+		t.Errorf("identity %+v", id)
+	}
+	if d := result.RequeueAfter; d < 9*time.Minute || d > 11*time.Minute {
+		t.Errorf("again after %s", d)
+	}
+	if got := w.service.fetches(); !slices.Equal(got, []string{"deploy/app.yaml", "hello.txt"}) {
+		t.Errorf("fetched %q", got)
+	}
+	if w.cloud.exchanges != 1 {
+		t.Errorf("%d exchanges", w.cloud.exchanges)
+	}
+	// Nothing has changed.
+	again, _ := w.wants(o, meta.ReasonSucceeded, "")
+	if got := w.service.fetches(); len(got) != 0 || again.Status.Artifact.Digest != o.Status.Artifact.Digest || w.cloud.exchanges != 1 {
+		t.Errorf("fetched %q, %d exchanges", got, w.cloud.exchanges)
+	}
+}
+
+// D1's Story 3: neither the other tenant's bucket, nor the other's identity.
+func TestNobodyReadsTheOthersBucket(t *testing.T) {
+	w := newWorld(t)
+	w.tenant("tenant-a")
+	w.tenant("tenant-b")
+	o, _ := w.wants(w.create("tenant-b", func(s *v1alpha1.BucketSpec) { s.BucketName = "tenant-a" }), meta.ReasonBucketRefused, "as role/tenant-b: ")
+	if o.Status.Artifact != nil || o.Status.Identity == nil || o.Status.Identity.CloudIdentity != "role/tenant-b" {
+		t.Errorf("%+v", o.Status)
+	}
+	w.account("tenant-a", "role/tenant-b")
+	o, _ = w.wants(w.create("tenant-a", nil), string(auth.CodeTrustRefused), "role/tenant-b does not trust it")
+	if o.Status.Artifact != nil || o.Status.Identity != nil {
+		t.Errorf("%+v", o.Status)
+	}
+	if got := w.service.fetches(); len(got) != 0 {
+		t.Errorf("fetched %q", got)
+	}
+}
+
+func TestOnlyWhatChangedIsFetched(t *testing.T) {
+	w := newWorld(t)
+	w.tenant("tenant-a")
+	o, _ := w.wants(w.create("tenant-a", nil), meta.ReasonSucceeded, "")
+	w.service.fetches()
+
+	w.service.put("tenant-a", "deploy/app.yaml", "kind: Other")
+	w.service.put("tenant-a", "new.txt", "new")
+	o, _ = w.wants(o, meta.ReasonSucceeded, "")
+	want := map[string]string{"hello.txt": "hello tenant-a", "deploy/app.yaml": "kind: Other", "new.txt": "new"}
+	if got := w.served(o); !maps.Equal(got, want) {
+		t.Errorf("served %q", got)
+	}
+	if got := w.service.fetches(); !slices.Equal(got, []string{"deploy/app.yaml", "new.txt"}) {
+		t.Errorf("fetched %q", got)
+	}
+
+	// After a restart too.
+	w.start()
+	w.service.remove("tenant-a", "hello.txt")
+	w.service.put("tenant-a", "new.txt", "newer")
+	o, _ = w.wants(o, meta.ReasonSucceeded, "")
+	want = map[string]string{"deploy/app.yaml": "kind: Other", "new.txt": "newer"}
+	if got := w.served(o); !maps.Equal(got, want) {
+		t.Errorf("served %q", got)
+	}
+	if got := w.service.fetches(); !slices.Equal(got, []string{"new.txt"}) {
+		t.Errorf("fetched %q", got)
+	}
+
+	// What is left out changes the artifact, and needs no object that is there already.
+	ignore := "/new.txt\n"
+	w.edit(o, func(s *v1alpha1.BucketSpec) { s.Ignore = &ignore })
+	o, _ = w.wants(o, meta.ReasonSucceeded, "")
+	want = map[string]string{"deploy/app.yaml": "kind: Other", "deploy/logo.png": "a picture"}
+	if got := w.served(o); !maps.Equal(got, want) {
+		t.Errorf("served %q", got)
+	}
+	if got := w.service.fetches(); !slices.Equal(got, []string{"deploy/logo.png"}) {
+		t.Errorf("fetched %q", got)
+	}
+}
+
+// What lies in the store is checked at the start, and while it is used.
+func TestDamagedStoreIsFetchedWhole(t *testing.T) {
+	for name, damage := range map[string]func(t *testing.T, w *world, file string){
+		"no note": func(t *testing.T, w *world, file string) {
+			if err := os.Remove(strings.TrimSuffix(file, ".tar.gz") + ".note"); err != nil {
+				t.Error(err)
+			}
+		},
+		"a note of something else": func(t *testing.T, w *world, file string) {
+			if err := os.WriteFile(strings.TrimSuffix(file, ".tar.gz")+".note", []byte("something else"), 0o600); err != nil {
+				t.Error(err)
+			}
+		},
+		"the archive is damaged while the controller runs": func(t *testing.T, w *world, file string) {
+			if err := os.WriteFile(file, []byte("damaged"), 0o600); err != nil {
+				t.Error(err)
+			}
+		},
+		"the archive is damaged before a start": func(t *testing.T, w *world, file string) {
+			if err := os.WriteFile(file, []byte("damaged"), 0o600); err != nil {
+				t.Error(err)
+			}
+			w.start()
+		},
+		"the volume is lost": func(_ *testing.T, w *world, _ string) {
+			w.dir = w.t.TempDir()
+			w.start()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.tenant("tenant-a")
+			o, _ := w.wants(w.create("tenant-a", nil), meta.ReasonSucceeded, "")
+			w.service.fetches()
+			damage(t, w, filepath.Join(w.dir, filepath.FromSlash(o.Status.Artifact.Path)))
+			w.service.put("tenant-a", "hello.txt", "changed")
+			o, _ = w.wants(o, meta.ReasonSucceeded, "")
+			if got := w.served(o); !maps.Equal(got, map[string]string{"hello.txt": "changed", "deploy/app.yaml": "kind: App"}) {
+				t.Errorf("served %q", got)
+			}
+			if got := w.service.fetches(); !slices.Contains(got, "deploy/app.yaml") {
+				t.Errorf("fetched %q", got)
+			}
+		})
+	}
+}
+
+func TestGenericBuckets(t *testing.T) {
+	w := newWorld(t)
+	w.tenant("tenant-a")
+	w.service.put("public", "a", "1")
+	w.secret("tenant-a", "keys", map[string]string{"accesskey": "USERtenant-a", "secretkey": "s3cret"})
+	w.secret("tenant-a", "wrong", map[string]string{"accesskey": "USERtenant-b", "secretkey": "s3cret"})
+	w.secret("tenant-a", "empty", map[string]string{"accesskey": "USERtenant-a"})
+	o := w.create("tenant-a", func(s *v1alpha1.BucketSpec) {
+		s.Provider, s.ServiceAccountName, s.Endpoint = "generic", "", minioHost
+		s.SecretRef = &meta.LocalReference{Name: "keys"}
+	})
+	got, _ := w.wants(o, meta.ReasonSucceeded, "")
+	if id := got.Status.Identity; id == nil || id.Subject != "secret:tenant-a:keys" || id.Provider != "generic" {
+		t.Errorf("identity %+v", id)
+	}
+	with := func(change func(*v1alpha1.BucketSpec), reason, message string) *v1alpha1.Bucket {
+		t.Helper()
+		w.edit(o, change)
+		got, _ := w.wants(o, reason, message)
+		return got
+	}
+	with(func(s *v1alpha1.BucketSpec) { s.SecretRef.Name = "wrong" }, meta.ReasonBucketRefused, "as secret:tenant-a:wrong: ")
+	with(func(s *v1alpha1.BucketSpec) { s.SecretRef.Name = "empty" }, meta.ReasonSecretRefused, "set accesskey and secretkey")
+	with(func(s *v1alpha1.BucketSpec) { s.SecretRef.Name = "none" }, meta.ReasonSecretRefused, "does not exist")
+	with(func(s *v1alpha1.BucketSpec) { s.SecretRef = nil }, meta.ReasonBucketRefused, "AccessDenied")
+	if got := with(func(s *v1alpha1.BucketSpec) { s.BucketName = "public" }, meta.ReasonSucceeded, ""); got.Status.Identity != nil {
+		t.Errorf("identity %+v", got.Status.Identity)
+	}
+	with(func(s *v1alpha1.BucketSpec) { s.ServiceAccountName = "reader" }, meta.ReasonInvalidSpec, "needs sts")
+	if !w.stalled(o) {
+		t.Error("not stalled")
+	}
+	got = with(func(s *v1alpha1.BucketSpec) {
+		s.BucketName, s.STS = "tenant-a", &v1alpha1.BucketSTS{Provider: "aws", Endpoint: stsURL}
+	}, meta.ReasonSucceeded, "")
+	if id := got.Status.Identity; id == nil || id.Subject != "system:serviceaccount:tenant-a:reader" || id.CloudIdentity != "role/tenant-a" {
+		t.Errorf("identity %+v", id)
+	}
+	if !slices.Equal(w.cloud.endpoints, []string{stsURL}) {
+		t.Errorf("exchanges at %q", w.cloud.endpoints)
+	}
+	with(func(s *v1alpha1.BucketSpec) { s.Insecure = true }, meta.ReasonInvalidSpec, "insecure and sts")
+	with(func(s *v1alpha1.BucketSpec) {
+		s.STS, s.ServiceAccountName, s.BucketName, s.Endpoint = nil, "", "public", plainHost
+	}, meta.ReasonSucceeded, "")
+	with(func(s *v1alpha1.BucketSpec) { s.Insecure = false }, meta.ReasonBucketUnreachable, "no answer")
+}
+
+// A tenant's session goes to no host that is not the cloud's.
+func TestForeignEndpointIsRefusedBeforeAnExchange(t *testing.T) {
+	w := newWorld(t)
+	w.tenant("tenant-a")
+	o := w.create("tenant-a", func(s *v1alpha1.BucketSpec) { s.Endpoint = "s3.example.com.evil.example" })
+	w.wants(o, string(auth.CodeEndpointRefused), "spec.endpoint")
+	if !w.stalled(o) || w.cloud.exchanges != 0 {
+		t.Errorf("stalled %t, %d exchanges", w.stalled(o), w.cloud.exchanges)
+	}
+	w.edit(o, func(s *v1alpha1.BucketSpec) { s.Provider, s.Endpoint = "gcp", "" })
+	w.wants(o, meta.ReasonUnsupportedProvider, "gcp")
+}
+
+func TestCredentialThatEndedEarlyIsReplaced(t *testing.T) {
+	w := newWorld(t)
+	w.tenant("tenant-a")
+	o, _ := w.wants(w.create("tenant-a", nil), meta.ReasonSucceeded, "")
+	w.cloud.mu.Lock()
+	delete(w.cloud.keys, "AKID1")
+	w.cloud.mu.Unlock()
+	w.service.tamper(func(rw http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.Header.Get("Authorization"), "AKID1/") {
+			rw.Header().Set("Tampered", "yes")
+			refuse(rw, http.StatusBadRequest, "ExpiredToken")
+		}
+	})
+	w.wants(o, meta.ReasonSucceeded, "")
+	if w.cloud.exchanges != 2 {
+		t.Errorf("%d exchanges", w.cloud.exchanges)
+	}
+}
+
+func TestFailuresKeepTheArtifact(t *testing.T) {
+	w := newWorld(t)
+	w.tenant("tenant-a")
+	o, _ := w.wants(w.create("tenant-a", nil), meta.ReasonSucceeded, "")
+	artifact := o.Status.Artifact
+	fails := func(reason, message string) (after time.Duration) {
+		t.Helper()
+		got, result := w.wants(o, reason, message)
+		if got.Status.Artifact == nil || got.Status.Artifact.Digest != artifact.Digest || w.stalled(o) {
+			t.Errorf("artifact %+v, stalled %t", got.Status.Artifact, w.stalled(o))
+		}
+		return result.RequeueAfter
+	}
+	answer := func(status int, code string, headers ...string) {
+		w.service.tamper(func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set("Tampered", "yes")
+			for i := 0; i < len(headers); i += 2 {
+				rw.Header().Set(headers[i], headers[i+1])
+			}
+			refuse(rw, status, code)
+		})
+	}
+	answer(404, "NoSuchBucket")
+	fails(meta.ReasonBucketRefused, "spec.bucketName")
+	answer(503, "SlowDown", "Retry-After", "600")
+	if after := fails(meta.ReasonBucketUnreachable, "SlowDown"); after < 9*time.Minute {
+		t.Errorf("again after %s", after)
+	}
+	answer(301, "PermanentRedirect", "x-amz-bucket-region", "eu-north-1")
+	fails(meta.ReasonBucketRefused, "set it to eu-north-1")
+	answer(500, "")
+	fails(meta.ReasonBucketUnreachable, "HTTP 500")
+
+	w.service.tamper(func(rw http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "racing.txt") {
+			rw.Header().Set("Tampered", "yes")
+			refuse(rw, http.StatusPreconditionFailed, "PreconditionFailed")
+		}
+	})
+	w.service.put("tenant-a", "racing.txt", "x")
+	fails(meta.ReasonBucketChanged, `"racing.txt"`)
+	w.service.tamper(nil)
+	w.service.remove("tenant-a", "racing.txt")
+
+	w.service.put("tenant-a", "large.bin", strings.Repeat("x", 1<<20))
+	fails(meta.ReasonArchiveRefused, "--artifact-max-decompressed-size")
+	w.service.remove("tenant-a", "large.bin")
+
+	w.service.put("tenant-a", "a/../../x", "x")
+	fails(meta.ReasonArchiveRefused, "rename the object")
+	w.service.remove("tenant-a", "a/../../x")
+
+	// An empty artifact would have everything removed that was made of the last.
+	w.edit(o, func(s *v1alpha1.BucketSpec) { s.Prefix = "deplyo/" })
+	fails(meta.ReasonBucketRefused, "spec.prefix")
+	w.edit(o, func(s *v1alpha1.BucketSpec) { s.Prefix = "deploy/" })
+	got, _ := w.wants(o, meta.ReasonSucceeded, "")
+	if files := w.served(got); !maps.Equal(files, map[string]string{"deploy/app.yaml": "kind: App"}) {
+		t.Errorf("served %q", files)
+	}
+}
+
+func TestSlowServiceEndsWithTheTimeout(t *testing.T) {
+	w := newWorld(t)
+	w.tenant("tenant-a")
+	o := w.create("tenant-a", func(s *v1alpha1.BucketSpec) { s.Timeout = &metav1.Duration{Duration: time.Second} })
+	w.service.tamper(func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Tampered", "yes")
+		<-r.Context().Done()
+	})
+	begun := time.Now()
+	w.wants(o, meta.ReasonBucketUnreachable, "no answer in time")
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
