@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -129,6 +130,7 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 	shutdown := 10 * time.Second
 	err = errors.Join(
 		metrics.Registry.Register(tokens),
+		metrics.Registry.Register(storeSize(artifacts)),
 		mgr.Add(everywhere(tokens.Run)),
 		mgr.Add(&manager.Server{Name: "artifacts", Server: server.NewHTTPServer(server.New(artifacts)), Listener: listener, ShutdownTimeout: &shutdown}),
 		mgr.Add(&source.Collector{Artifacts: kept, Log: mgr.GetLogger().WithName("collector")}),
@@ -192,6 +194,13 @@ func logHandler(f flags.Flags, w io.Writer) slog.Handler {
 		return slog.NewTextHandler(w, options)
 	}
 	return slog.NewJSONHandler(w, options)
+}
+
+// storeSize is the size of the artifact store as a metric. Nothing in it is of a tenant's choice.
+func storeSize(artifacts *store.Store) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "lanyard_artifact_store_bytes", Help: "Bytes of all artifacts in the artifact store.",
+	}, func() float64 { return float64(artifacts.Size()) })
 }
 
 // everywhere is a runnable of every replica, whether or not it reconciles.

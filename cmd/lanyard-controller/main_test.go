@@ -2,11 +2,16 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 )
 
 func nothing(string) string { return "" }
@@ -40,6 +45,25 @@ func TestRunNamesWhatIsWrong(t *testing.T) {
 		if err := run(t.Context(), c.args, nothing, &out); err == nil || !strings.Contains(err.Error(), c.want) || out.Len() > 0 {
 			t.Errorf("%s: %v, printed %q", name, err, out.String())
 		}
+	}
+}
+
+func TestStoreSize(t *testing.T) {
+	artifacts, err := store.Open(t.TempDir(), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer artifacts.Close()
+	size := storeSize(artifacts)
+	if got := testutil.ToFloat64(size); got != 0 {
+		t.Errorf("empty: %v", got)
+	}
+	owner := store.Object{Kind: "bucket", Namespace: "tenant-a", Name: "app", UID: "uid"}
+	if _, err := artifacts.Put(t.Context(), owner, func(w io.Writer) error { _, err := w.Write([]byte("hello")); return err }); err != nil {
+		t.Fatal(err)
+	}
+	if got := testutil.ToFloat64(size); got != 5 {
+		t.Errorf("with five bytes: %v", got)
 	}
 }
 
