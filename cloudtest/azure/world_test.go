@@ -75,6 +75,13 @@ func worldConfig() azure.Config {
 						{ClientID: pusher, Role: "Container Registry Repository Catalog Lister"},
 					}},
 				},
+				StorageAccounts: []azure.StorageAccountConfig{
+					{Name: "artifacts", RoleAssignments: []azure.StorageRole{
+						{ClientID: clientA, Role: "Storage Blob Data Reader", Container: "tenant-a"},
+						{ClientID: clientB, Role: "Storage Blob Data Contributor", Container: "tenant-b"},
+						{ClientID: pusher, Role: "Storage Blob Data Contributor"},
+					}},
+				},
 			},
 			{
 				ID: otherDirectory, Applications: []azure.Application{application(clientA, subjectA)},
@@ -115,6 +122,7 @@ func newWorld(t *testing.T) *world {
 			t.Fatal(err)
 		}
 	}
+	c.Azure().ServeBlob(func(a azure.StorageAccount) http.Handler { return w.planes(a.Host) })
 	c.Azure().ServeRegistry(func(r azure.Registry) http.Handler { return w.planes(r.Host) })
 	return w
 }

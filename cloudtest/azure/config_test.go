@@ -1,0 +1,255 @@
+package azure_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lanyard-dev/lanyard/cloudtest"
+	"github.com/lanyard-dev/lanyard/cloudtest/azure"
+)
+
+func TestConfigRoundTrip(t *testing.T) {
+	want, err := json.Marshal(cloudtest.Config{Azure: worldConfig()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := cloudtest.ParseConfig(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := json.Marshal(parsed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func credential(name, issuer, subject string) azure.FederatedCredential {
+	return azure.FederatedCredential{Name: name, Issuer: issuer, Subject: subject}
+}
+
+// credentials are n good ones.
+func credentials(n int) []azure.FederatedCredential {
+	out := make([]azure.FederatedCredential, n)
+	for i := range out {
+		out[i] = credential(fmt.Sprintf("credential-%d", i), issuerURL, fmt.Sprintf("subject-%d", i))
+	}
+	return out
+}
+
+func TestNewRefuses(t *testing.T) {
+	first := func(change func(*azure.Tenant)) func(*azure.Config) {
+		return func(c *azure.Config) { change(&c.Tenants[0]) }
+	}
+	creds := func(list ...azure.FederatedCredential) func(*azure.Config) {
+		return first(func(t *azure.Tenant) { t.Applications[0].FederatedCredentials = list })
+	}
+	registry := func(change func(*azure.RegistryConfig)) func(*azure.Config) {
+		return first(func(t *azure.Tenant) { change(&t.Registries[1]) })
+	}
+	role := func(r azure.RegistryRole) func(*azure.Config) {
+		return registry(func(c *azure.RegistryConfig) { c.RoleAssignments[0] = r })
+	}
+	account := func(change func(*azure.StorageAccountConfig)) func(*azure.Config) {
+		return first(func(t *azure.Tenant) { change(&t.StorageAccounts[0]) })
+	}
+	own := func(change func(*azure.Environment)) func(*azure.Config) {
+		return func(c *azure.Config) { change(&c.Environments[0]) }
+	}
+	const reader = "Container Registry Repository Reader"
+	for _, tt := range []struct {
+		name  string
+		spoil func(*azure.Config)
+		field string
+	}{
+		{"tenant ID", first(func(t *azure.Tenant) { t.ID = "contoso" }), "tenants[0].id"},
+		{"tenant ID in capitals", first(func(t *azure.Tenant) { t.ID = strings.ToUpper(directory) }), "tenants[0].id"},
+		{"tenant twice", first(func(t *azure.Tenant) { t.ID = otherDirectory; t.Registries = nil; t.StorageAccounts = nil }), "tenants[1].id"},
+		{"environment", first(func(t *azure.Tenant) { t.Environment = "AzureMarsCloud" }), "tenants[0].environment"},
+		{"domain", first(func(t *azure.Tenant) { t.Domains = []string{"Contoso"} }), "tenants[0].domains[0]"},
+		{"domain of another", func(c *azure.Config) { c.Tenants[1].Domains = c.Tenants[0].Domains }, "tenants[1].domains[0]"},
+		{"client ID", first(func(t *azure.Tenant) { t.Applications[0].ClientID = "a" }), "tenants[0].applications[0].clientID"},
+		{"object ID", first(func(t *azure.Tenant) { t.Applications[0].ObjectID = "a" }), "tenants[0].applications[0].objectID"},
+		{"application twice", first(func(t *azure.Tenant) { t.Applications[1].ClientID = clientA }), "tenants[0].applications[1]"},
+		{"twenty-one credentials", creds(credentials(21)...), "tenants[0].applications[0].federatedCredentials"},
+		{"credential name", creds(credential("-a-", issuerURL, "s")), "tenants[0].applications[0].federatedCredentials[0].name"},
+		{"short credential name", creds(credential("ab", issuerURL, "s")), "tenants[0].applications[0].federatedCredentials[0].name"},
+		{"long credential name", creds(credential(strings.Repeat("a", 121), issuerURL, "s")), "tenants[0].applications[0].federatedCredentials[0].name"},
+		{"credential name twice", creds(credential("abc", issuerURL, "s"), credential("abc", issuerURL, "t")), "tenants[0].applications[0].federatedCredentials[1]"},
+		{"issuer and subject twice", creds(credential("abc", issuerURL, "s"), credential("abd", issuerURL, "s")), "tenants[0].applications[0].federatedCredentials[1]"},
+		{"no issuer", creds(credential("abc", "", "s")), "tenants[0].applications[0].federatedCredentials[0].issuer"},
+		{"issuer with http", creds(credential("abc", "http://issuer.example", "s")), "tenants[0].applications[0].federatedCredentials[0].issuer"},
+		{"issuer with white space", creds(credential("abc", issuerURL+" ", "s")), "tenants[0].applications[0].federatedCredentials[0].issuer"},
+		{"long issuer", creds(credential("abc", "https://i.example/"+strings.Repeat("a", 600), "s")), "tenants[0].applications[0].federatedCredentials[0].issuer"},
+		{"no subject", creds(credential("abc", issuerURL, "")), "tenants[0].applications[0].federatedCredentials[0].subject"},
+		{"long subject", creds(credential("abc", issuerURL, strings.Repeat("ä", 601))), "tenants[0].applications[0].federatedCredentials[0].subject"},
+		{"registry name", registry(func(r *azure.RegistryConfig) { r.Name = "Shared" }), "tenants[0].registries[1].name"},
+		{"registry twice", registry(func(r *azure.RegistryConfig) { r.Name = "contoso"; r.ABAC = false; r.RoleAssignments = nil }), "tenants[0].registries[1]"},
+		{"registry of another", func(c *azure.Config) { c.Tenants[1].Registries[0].Name = "contoso" }, "tenants[1].registries[0].name"},
+		{"data endpoint", registry(func(r *azure.RegistryConfig) { r.DataEndpoints = []string{"west.europe"} }), "tenants[0].registries[1].dataEndpoints[0]"},
+		{"role", role(azure.RegistryRole{ClientID: clientA, Role: "Owner"}), "tenants[0].registries[1].roleAssignments[0].role"},
+		{"role of the other mode", role(azure.RegistryRole{ClientID: clientA, Role: "AcrPull"}), "tenants[0].registries[1].roleAssignments[0].role"},
+		{"role of nobody", role(azure.RegistryRole{Role: reader}), "tenants[0].registries[1].roleAssignments[0].clientID"},
+		{"two conditions", role(azure.RegistryRole{ClientID: clientA, Role: reader, Repository: "a", RepositoryPrefix: "a"}), "tenants[0].registries[1].roleAssignments[0].repositoryPrefix"},
+		{"catalog with a condition", role(azure.RegistryRole{ClientID: clientA, Role: "Container Registry Repository Catalog Lister", Repository: "a"}), "tenants[0].registries[1].roleAssignments[0].repository"},
+		{"condition without the mode", first(func(t *azure.Tenant) { t.Registries[0].RoleAssignments[0].Repository = "a" }), "tenants[0].registries[0].roleAssignments[0].repository"},
+		{"account name", account(func(a *azure.StorageAccountConfig) { a.Name = "arti-facts" }), "tenants[0].storageAccounts[0].name"},
+		{"account twice", first(func(t *azure.Tenant) { t.StorageAccounts = append(t.StorageAccounts, t.StorageAccounts[0]) }), "tenants[0].storageAccounts[1]"},
+		{"account of another", func(c *azure.Config) { c.Tenants[1].StorageAccounts = c.Tenants[0].StorageAccounts }, "tenants[1].storageAccounts[0].name"},
+		{"role on blobs", account(func(a *azure.StorageAccountConfig) { a.RoleAssignments[0].Role = "Reader" }), "tenants[0].storageAccounts[0].roleAssignments[0].role"},
+		{"role of nobody on blobs", account(func(a *azure.StorageAccountConfig) { a.RoleAssignments[0].ClientID = "" }), "tenants[0].storageAccounts[0].roleAssignments[0].clientID"},
+		{"container", account(func(a *azure.StorageAccountConfig) { a.RoleAssignments[0].Container = "a--b" }), "tenants[0].storageAccounts[0].roleAssignments[0].container"},
+		{"environment without name", own(func(e *azure.Environment) { e.Name = "" }), "environments[0].name"},
+		{"environment twice", own(func(e *azure.Environment) { e.Name = azure.AzureCloud }), "environments[0].name"},
+		{"environment on Azure's host", own(func(e *azure.Environment) { e.AuthorityHosts = []string{"login.microsoftonline.com"} }), "environments[0]"},
+		{"environment without authority", own(func(e *azure.Environment) { e.AuthorityHosts = nil }), "environments[0].authorityHosts"},
+		{"authority with a port", own(func(e *azure.Environment) { e.AuthorityHosts = []string{"login.azure.example:8443"} }), "environments[0].authorityHosts[0]"},
+		{"registry suffix", own(func(e *azure.Environment) { e.RegistrySuffix = "io" }), "environments[0].registrySuffix"},
+		{"no audience", own(func(e *azure.Environment) { e.ExchangeAudience = "" }), "environments[0].exchangeAudience"},
+		{"no resource manager", own(func(e *azure.Environment) { e.ResourceManagers = nil }), "environments[0].resourceManagers"},
+		{"resource with a slash", own(func(e *azure.Environment) { e.Resources = []string{"https://a.example/"} }), "environments[0].resources[0]"},
+		{"identity of no tenant", func(c *azure.Config) { c.ManagedIdentity.Tenant = bare }, "managedIdentity.tenant"},
+		{"identity of no application", func(c *azure.Config) { c.ManagedIdentity.ClientIDs = []string{otherDirectory} }, "managedIdentity.clientIDs[0]"},
+		{"identity twice", func(c *azure.Config) { c.ManagedIdentity.ClientIDs = []string{clientA, clientA} }, "managedIdentity.clientIDs[1]"},
+		{"no identity", func(c *azure.Config) { c.ManagedIdentity.ClientIDs = nil }, "managedIdentity.clientIDs"},
+	} {
+		cfg := worldConfig()
+		tt.spoil(&cfg)
+		c, err := cloudtest.New(cloudtest.Config{Azure: cfg})
+		refusal, ok := errors.AsType[*azure.ConfigError](err)
+		if !ok || refusal.Field != tt.field || refusal.Err == nil {
+			t.Errorf("%s: %v, want field %s", tt.name, err, tt.field)
+		}
+		if c != nil {
+			_ = c.Close()
+		}
+	}
+}
+
+// TestTwentyCredentials: an application takes twenty, a change of one of them, and never the twenty-first.
+func TestTwentyCredentials(t *testing.T) {
+	w := newWorld(t)
+	a := w.Azure()
+	if err := a.PutApplication(directory, azure.Application{ClientID: clientA, FederatedCredentials: credentials(20)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.PutFederatedCredential(directory, clientA, credential("another", issuerURL, subjectA)); err == nil || !strings.Contains(err.Error(), "at most 20") {
+		t.Errorf("the twenty-first: %v", err)
+	}
+	if err := a.PutFederatedCredential(directory, clientA, credential("credential-7", issuerURL, subjectA)); err != nil {
+		t.Errorf("a change: %v", err)
+	}
+	get := func() error {
+		_, err := assert(t.Context(), w.Transport(), "https://login.microsoftonline.com/", directory, clientA, w.mint(t, subjectA, audience), storageScope)
+		return err
+	}
+	if err := get(); err != nil {
+		t.Error(err)
+	}
+	if err := a.DeleteFederatedCredential(directory, clientA, "credential-7"); err != nil {
+		t.Fatal(err)
+	}
+	if got := entraOutcomeOf(t, get()); got.Code != 700213 {
+		t.Errorf("after its deletion: %+v", got)
+	}
+	for name, err := range map[string]error{
+		"credential":       a.DeleteFederatedCredential(directory, clientA, "credential-7"),
+		"application":      a.DeleteApplication(directory, directory),
+		"its credentials":  a.PutFederatedCredential(directory, directory, credential("abc", issuerURL, "s")),
+		"tenant":           a.PutApplication(bare, application(clientA, subjectA)),
+		"registry":         a.DeleteRegistry(directory, "absent"),
+		"another tenant's": a.DeleteRegistry(otherDirectory, "contoso"),
+		"storage account":  a.DeleteStorageAccount(directory, "absent"),
+	} {
+		if !errors.Is(err, azure.ErrNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := a.PutApplication(directory, azure.Application{ClientID: clientA, ObjectID: bare}); err == nil {
+		t.Error("an object ID changed")
+	}
+	if err := a.DeleteRegistry(directory, "shared"); err != nil || a.Owns(shared) || a.Owns("shared.westeurope.data.azurecr.io") {
+		t.Errorf("a deleted registry: %v", err)
+	}
+	if err := a.DeleteStorageAccount(directory, "artifacts"); err != nil || a.Owns(artifacts) {
+		t.Errorf("a deleted storage account: %v", err)
+	}
+}
+
+// TestAddTenantLeavesNothing: a tenant that is refused leaves no host behind.
+func TestAddTenantLeavesNothing(t *testing.T) {
+	w := newWorld(t)
+	err := w.Azure().AddTenant(azure.Tenant{
+		ID: bare, Registries: []azure.RegistryConfig{{Name: "newone"}}, StorageAccounts: []azure.StorageAccountConfig{{Name: "newone"}, {Name: "x"}},
+	})
+	if err == nil || w.Azure().Owns("newone.azurecr.io") || w.Azure().Owns("newone.blob.core.windows.net") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestAdmin changes the cloud from another process, and asks whether the change is in force.
+func TestAdmin(t *testing.T) {
+	ctx := t.Context()
+	w := newWorld(t)
+	transport := w.proxied(t)
+	admin := &cloudtest.Admin{URL: w.ProxyURL()}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const fresh = "55555555-86f1-41af-91ab-2d7cd011db47"
+	var got []int
+	step := func() {
+		_, err := assert(ctx, transport, "https://login.microsoftonline.com/", fresh, clientA, w.mint(t, subjectA, audience), storageScope)
+		if err != nil && strings.Contains(err.Error(), "openid-configuration") {
+			got = append(got, 90002)
+			return
+		}
+		got = append(got, entraOutcomeOf(t, err).Code)
+	}
+	step() // no tenant
+	must(admin.AddTenant(ctx, azure.Tenant{ID: fresh}))
+	step() // no application
+	must(admin.PutApplication(ctx, fresh, azure.Application{ClientID: clientA}))
+	step() // no credentials
+	must(admin.PutFederatedCredential(ctx, fresh, clientA, credential("cluster", issuerURL, subjectA)))
+	step() // granted
+	must(admin.DeleteFederatedCredential(ctx, fresh, clientA, "cluster"))
+	step() // no credentials
+	must(admin.DeleteApplication(ctx, fresh, clientA))
+	step() // no application
+	if diff := cmp.Diff([]int{90002, 700016, 70025, 0, 70025, 700016}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	must(admin.PutRegistry(ctx, fresh, azure.RegistryConfig{Name: "newone"}))
+	must(admin.PutStorageAccount(ctx, fresh, azure.StorageAccountConfig{Name: "newone"}))
+	if !w.Azure().Owns("newone.azurecr.io") || !w.Azure().Owns("newone.blob.core.windows.net") {
+		t.Error("not added")
+	}
+	must(admin.DeleteRegistry(ctx, fresh, "newone"))
+	must(admin.DeleteStorageAccount(ctx, fresh, "newone"))
+	if w.Azure().Owns("newone.azurecr.io") || w.Azure().Owns("newone.blob.core.windows.net") {
+		t.Error("not deleted")
+	}
+	must(admin.SetManagedIdentity(ctx, azure.ManagedIdentity{Tenant: directory, ClientIDs: []string{pusher}}))
+	for name, tt := range map[string]struct {
+		err    error
+		status int
+	}{
+		"unknown tenant": {admin.PutApplication(ctx, bare, azure.Application{ClientID: clientA}), 404},
+		"bad name":       {admin.PutRegistry(ctx, fresh, azure.RegistryConfig{Name: "x"}), 400},
+	} {
+		if refusal, ok := errors.AsType[*cloudtest.AdminError](tt.err); !ok || refusal.Status != tt.status {
+			t.Errorf("%s: %v", name, tt.err)
+		}
+	}
+}
