@@ -224,7 +224,7 @@ func TestImageRepositoryTables(t *testing.T) {
 // TestBucketTables does the same for buckets, with the token service that they
 // may name.
 func TestBucketTables(t *testing.T) {
-	agree(t, buckets(), "../../auth/spec/testdata/exclusions.yaml")
+	agree(t, buckets(), "../../auth/spec/testdata/exclusions.yaml", "testdata/buckets.yaml")
 }
 
 // agree compares the verdicts of a kind's schema with those of tables.

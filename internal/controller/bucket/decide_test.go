@@ -1,0 +1,112 @@
+package bucket
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+)
+
+// anywhere is a service that takes every spec.
+type anywhere struct{ signing }
+
+func (anywhere) Locate(spec v1alpha1.BucketSpec) (Place, error) {
+	return Place{Endpoint: spec.Endpoint, Host: spec.Endpoint}, nil
+}
+
+func everywhere() kind {
+	return kind{services: map[string]Service{"generic": anywhere{}, "aws": anywhere{}, "azure": anywhere{}, "gcp": anywhere{}}}
+}
+
+// The schema's rules are held here again, because objects are stored before rules are, and around them.
+func TestFormatsAreTheSchemas(t *testing.T) {
+	data, err := os.ReadFile("../../../config/crd/testdata/buckets.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table struct {
+		Rows []struct {
+			Name     string
+			Spec     map[string]any
+			Accepted bool
+			Field    string
+		}
+	}
+	if err := yaml.Unmarshal(data, &table); err != nil {
+		t.Fatal(err)
+	}
+	if len(table.Rows) < 30 {
+		t.Fatalf("only %d rows", len(table.Rows))
+	}
+	for _, row := range table.Rows {
+		if _, ok := row.Spec["sts"]; ok {
+			continue // the provider's to judge
+		}
+		spec := v1alpha1.BucketSpec{BucketName: "tenant-a", Endpoint: "minio.example.com"}
+		if endpoint, ok := row.Spec["endpoint"]; ok && endpoint == nil {
+			spec.Endpoint = ""
+		}
+		raw, err := json.Marshal(row.Spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(raw, &spec); err != nil {
+			t.Fatal(err)
+		}
+		_, err = everywhere().Decide(&v1alpha1.Bucket{Spec: spec}, false)
+		if (err == nil) != row.Accepted || err != nil && !strings.HasPrefix(err.Error(), row.Field+": ") {
+			t.Errorf("%s: %v", row.Name, err)
+		}
+	}
+}
+
+func TestDecide(t *testing.T) {
+	ok := v1alpha1.BucketSpec{BucketName: "tenant-a", Endpoint: "minio.example.com", Prefix: "a/"}
+	for name, test := range map[string]struct {
+		edit func(*v1alpha1.BucketSpec)
+		says string
+	}{
+		"a bad pattern":   {func(s *v1alpha1.BucketSpec) { s.Ignore = new("[") }, "spec.ignore"},
+		"a long prefix":   {func(s *v1alpha1.BucketSpec) { s.Prefix = strings.Repeat("x", 1025) }, "spec.prefix"},
+		"a long endpoint": {func(s *v1alpha1.BucketSpec) { s.Endpoint = strings.Repeat("x", 260) }, "spec.endpoint"},
+		"a long name":     {func(s *v1alpha1.BucketSpec) { s.BucketName = strings.Repeat("x", 223) }, "spec.bucketName"},
+		"nothing wrong":   {func(*v1alpha1.BucketSpec) {}, ""},
+	} {
+		spec := ok
+		test.edit(&spec)
+		p, err := everywhere().Decide(&v1alpha1.Bucket{Spec: spec}, true)
+		if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil && (!p.stored || p.source != `generic minio.example.com tenant-a "a/"`) {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+}
+
+// FuzzDecide: a spec that is decided names one bucket at one host, whatever a tenant writes.
+func FuzzDecide(f *testing.F) {
+	f.Add("aws", "tenant-a", "s3.eu-west-1.amazonaws.com", "eu-west-1", "a/", "*.md")
+	f.Add("", "../x", "https://evil.example/", "", "../", "[")
+	f.Add("azure", "$web", "a.blob.core.windows.net:443", "x", "\x00", "")
+	f.Fuzz(func(t *testing.T, provider, name, endpoint, region, prefix, ignore string) {
+		o := &v1alpha1.Bucket{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a"}, Spec: v1alpha1.BucketSpec{
+			Provider: provider, BucketName: name, Endpoint: endpoint, Region: region, Prefix: prefix, Ignore: &ignore,
+		}}
+		p, err := everywhere().Decide(o, false)
+		if err != nil {
+			return
+		}
+		if strings.ContainsAny(p.bucket, "/\\?#%@:\n\x00 ") || strings.ContainsAny(endpoint, "/\\?#%@\n\x00 ") || strings.ContainsAny(region, "/\n ") {
+			t.Errorf("%+v is decided", o.Spec)
+		}
+		if p.bucket == "" || p.bucket == "." || p.bucket == ".." {
+			t.Errorf("bucket %q", p.bucket)
+		}
+	})
+}
