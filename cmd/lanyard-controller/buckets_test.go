@@ -1,0 +1,148 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/internal/controller/bucket"
+	"github.com/lanyard-dev/lanyard/internal/controller/flags"
+)
+
+// A cloud's credential goes to a cloud's host and to no other.
+func TestBucketsAreLocated(t *testing.T) {
+	allowed, err := endpoint.ParseAllowed("s3.internal.example:9000", "blob.internal.example", "storage.internal.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type spec = v1alpha1.BucketSpec
+	for name, test := range map[string]struct {
+		region string // the controller's
+		spec   spec
+		want   bucket.Place // Token aside
+		minted int          // options of a token
+		code   auth.Code    // refused
+		says   string
+	}{
+		"generic": {
+			spec: spec{Provider: "generic", Endpoint: "minio.example.com:9000"},
+			want: bucket.Place{Endpoint: "minio.example.com:9000", Host: "minio.example.com:9000", Region: "us-east-1"},
+		},
+		"generic with a region": {
+			spec: spec{Provider: "generic", Endpoint: "minio.example.com", Region: "garage"},
+			want: bucket.Place{Endpoint: "minio.example.com", Host: "minio.example.com", Region: "garage"},
+		},
+		"aws by the region": {
+			spec: spec{Provider: "aws", Region: "eu-west-1"}, minted: 1,
+			want: bucket.Place{Endpoint: "s3.eu-west-1.amazonaws.com", Host: "tenant-a.s3.eu-west-1.amazonaws.com", Region: "eu-west-1"},
+		},
+		"aws in China": {
+			spec: spec{Provider: "aws", Region: "cn-north-1"}, minted: 1,
+			want: bucket.Place{Endpoint: "s3.cn-north-1.amazonaws.com.cn", Host: "tenant-a.s3.cn-north-1.amazonaws.com.cn", Region: "cn-north-1"},
+		},
+		"aws by the controller's region": {
+			region: "eu-north-1", spec: spec{Provider: "aws"},
+			want: bucket.Place{Endpoint: "s3.eu-north-1.amazonaws.com", Host: "tenant-a.s3.eu-north-1.amazonaws.com", Region: "eu-north-1"},
+		},
+		"aws by the endpoint": {
+			region: "eu-north-1", spec: spec{Provider: "aws", Endpoint: "s3.dualstack.us-east-2.amazonaws.com"},
+			want: bucket.Place{Endpoint: "s3.dualstack.us-east-2.amazonaws.com", Host: "tenant-a.s3.dualstack.us-east-2.amazonaws.com", Region: "us-east-2"},
+		},
+		"aws, global": {
+			spec: spec{Provider: "aws", Endpoint: "s3.amazonaws.com", Region: "us-east-1"}, minted: 1,
+			want: bucket.Place{Endpoint: "s3.amazonaws.com", Host: "tenant-a.s3.amazonaws.com", Region: "us-east-1"},
+		},
+		"aws with another STS": {
+			spec: spec{Provider: "aws", Region: "eu-west-1", STS: &v1alpha1.BucketSTS{Provider: "aws", Endpoint: "https://sts.amazonaws.com"}},
+			want: bucket.Place{Endpoint: "s3.eu-west-1.amazonaws.com", Host: "tenant-a.s3.eu-west-1.amazonaws.com", Region: "eu-west-1"},
+		},
+		"aws with a dot in the bucket's name": {
+			spec: spec{Provider: "aws", BucketName: "tenant.a", Region: "eu-west-1"}, minted: 1,
+			want: bucket.Place{Endpoint: "s3.eu-west-1.amazonaws.com", Host: "s3.eu-west-1.amazonaws.com", Region: "eu-west-1"},
+		},
+		"aws, listed": {
+			spec: spec{Provider: "aws", Endpoint: "s3.internal.example:9000", Region: "eu-west-1"}, minted: 1,
+			want: bucket.Place{Endpoint: "s3.internal.example:9000", Host: "s3.internal.example:9000", Region: "eu-west-1"},
+		},
+		"aws without a region":     {spec: spec{Provider: "aws"}, code: auth.CodeRegionMissing, says: "set spec.region"},
+		"aws in no region":         {spec: spec{Provider: "aws", Region: "nowhere"}, says: "spec.region"},
+		"aws in two regions":       {spec: spec{Provider: "aws", Endpoint: "s3.eu-west-1.amazonaws.com", Region: "us-east-1"}, says: "spec.region"},
+		"aws elsewhere":            {spec: spec{Provider: "aws", Endpoint: "minio.example.com:9000"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
+		"aws's look-alike":         {spec: spec{Provider: "aws", Endpoint: "s3.eu-west-1.amazonaws.com.evil.example"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
+		"aws's bucket in the host": {spec: spec{Provider: "aws", Endpoint: "tenant-b.s3.eu-west-1.amazonaws.com"}, code: auth.CodeEndpointRefused, says: "write s3.eu-west-1.amazonaws.com"},
+		"azure": {
+			spec: spec{Provider: "azure", Endpoint: "contoso.blob.core.windows.net"}, minted: 1,
+			want: bucket.Place{Endpoint: "contoso.blob.core.windows.net", Host: "contoso.blob.core.windows.net"},
+		},
+		"azure of another cloud": {spec: spec{Provider: "azure", Endpoint: "contoso.blob.core.chinacloudapi.cn"}, code: auth.CodeEndpointRefused, says: "write <account>.blob.core.windows.net"},
+		"azure's look-alike":     {spec: spec{Provider: "azure", Endpoint: "contoso.blob.core.windows.net.evil.example"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
+		// A token is good wherever it is shown, so that no list of hosts helps.
+		"azure, listed": {spec: spec{Provider: "azure", Endpoint: "blob.internal.example"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
+		"gcp": {
+			spec: spec{Provider: "gcp"}, minted: 1,
+			want: bucket.Place{Endpoint: "storage.googleapis.com", Host: "storage.googleapis.com"},
+		},
+		"gcp by the endpoint": {
+			spec: spec{Provider: "gcp", Endpoint: "storage.me-central2.rep.googleapis.com"}, minted: 1,
+			want: bucket.Place{Endpoint: "storage.me-central2.rep.googleapis.com", Host: "storage.me-central2.rep.googleapis.com"},
+		},
+		"gcp of another universe": {spec: spec{Provider: "gcp", Endpoint: "storage.s3nsapis.fr"}, code: auth.CodeEndpointRefused, says: "universe googleapis.com"},
+		"gcp's look-alike":        {spec: spec{Provider: "gcp", Endpoint: "storage.googleapis.com.evil.example"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
+		"gcp, listed":             {spec: spec{Provider: "gcp", Endpoint: "storage.internal.example"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := flags.Flags{AWSRegion: test.region, AllowedEndpointHosts: allowed}
+			c, err := newClouds(f, func(string) string { return "" })
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if test.spec.BucketName == "" {
+				test.spec.BucketName = "tenant-a"
+			}
+			service := c.buckets(f)[test.spec.Provider]
+			place, err := service.Locate(test.spec)
+			if test.says != "" {
+				if err == nil || auth.CodeOf(err) != test.code || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "https://") {
+					t.Errorf("%+v, %v", place, err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(place.Token) != test.minted {
+				t.Errorf("%d options of a token", len(place.Token))
+			}
+			got := place
+			if got.Token = nil; got.Endpoint != test.want.Endpoint || got.Host != test.want.Host || got.Region != test.want.Region {
+				t.Errorf("%+v, want %+v", got, test.want)
+			}
+			// Where a request goes is where the place says, whoever makes it.
+			way := &wire{}
+			opened, err := service.Open(t.Context(), bucket.Request{Place: place, Bucket: test.spec.BucketName, Transport: way})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, err := range opened.List(t.Context(), "") {
+				if err == nil {
+					t.Error("it lists objects")
+				}
+			}
+			if len(way.hosts) == 0 || way.hosts[0] != place.Host {
+				t.Errorf("asked %q, want %s", way.hosts, place.Host)
+			}
+		})
+	}
+}
+
+// wire remembers who was asked, and gives no answer.
+type wire struct{ hosts []string }
+
+func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	w.hosts = append(w.hosts, r.URL.Host)
+	return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Header: http.Header{}, Request: r}, nil
+}
