@@ -94,7 +94,7 @@ func (p *Provider) exchangeFailure(answer remote.Answer, where string, x plan, p
 		case strings.Contains(said.text, "audience in ID Token"):
 			f.What += ": the audience is another one"
 			f.Fix = fmt.Sprintf("let %s allow audience %s, or no list of audiences at all", trust, x.proofAudience)
-		case strings.Contains(said.text, "stale to sign-in"), strings.Contains(said.text, "expired"):
+		case strings.Contains(said.text, "ID Token issued at"): // "… is stale to sign-in" and the like
 			f.Code = auth.CodeProofInvalid
 			f.What += ": the proof is not valid at this time"
 			f.Fix = "compare the clock of the API server with Google's"
@@ -106,6 +106,9 @@ func (p *Provider) exchangeFailure(answer remote.Answer, where string, x plan, p
 			f.Code = auth.CodeUnavailable
 			f.What += ": the issuer's keys are not there"
 			f.Fix = fmt.Sprintf("check that Google can fetch the keys of issuer %s from the internet, or upload the current ones to %s", claims.Issuer, trust)
+		case strings.Contains(said.text, "mapped attribute"), strings.Contains(said.text, "attribute mapping"):
+			f.What += ": the attribute mapping fails"
+			f.Fix = mendMapping(trust, claims)
 		default:
 			f.Fix = fmt.Sprintf("check the claims iss = %s, sub = %s and aud = %s against %s", claims.Issuer, claims.Subject, x.proofAudience, trust)
 		}
@@ -119,9 +122,13 @@ func (p *Provider) exchangeFailure(answer remote.Answer, where string, x plan, p
 		f.Code = auth.CodeOptionInvalid
 		f.Fix = "name scopes that Google has, or leave them out"
 	default:
-		f.Fix = fmt.Sprintf("check the attribute mapping of %s for sub = %s (google.subject has at most 127 bytes)", trust, claims.Subject)
+		f.Fix = mendMapping(trust, claims)
 	}
 	return f
+}
+
+func mendMapping(trust string, c claims) string {
+	return fmt.Sprintf("check the attribute mapping of %s for sub = %s (google.subject has at most 127 bytes)", trust, c.Subject)
 }
 
 // impersonationFailure says what of IAM's refusal a person can mend.

@@ -113,7 +113,9 @@ func must(tb testing.TB, err error) {
 }
 
 // emailOf is the address of a tenant's service account.
-func emailOf(tenant string) string { return tenant + "-bucket@" + projectID + ".iam.gserviceaccount.com" }
+func emailOf(tenant string) string {
+	return tenant + "-bucket@" + projectID + ".iam.gserviceaccount.com"
+}
 
 // accountFor makes the service account of a tenant, which trusts members, and returns its address.
 func (w *world) accountFor(tb testing.TB, tenant string, members ...string) string {

@@ -1,0 +1,69 @@
+package gcp_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth/gcp"
+)
+
+// FuzzIdentity: an exchange sees only the key, so the text in it must lead to the very identity that the subject named.
+func FuzzIdentity(f *testing.F) {
+	f.Add("", "")
+	f.Add(emailA, "")
+	f.Add("", "https://iam.googleapis.com/"+providerName)
+	f.Add(emailA, providerName)
+	f.Add("a@b/serviceAccounts/c", "x@y")
+	f.Add("tenant-a@p.example.com.iam.gserviceaccount.com", "//iam.googleapis.com/"+providerName)
+	f.Fuzz(func(t *testing.T, account, provider string) {
+		said, read, same, err := gcp.Identity(account, provider)
+		if said == "" && err != nil {
+			return
+		}
+		if err != nil || !same || said != read {
+			t.Fatalf("%q, %q: key %q leads to %q, %v", account, provider, said, read, err)
+		}
+		if strings.Trim(said, "abcdefghijklmnopqrstuvwxyzIPA0123456789-./@") != "" {
+			t.Fatalf("%q, %q: key %q", account, provider, said)
+		}
+	})
+}
+
+// FuzzWhat: whatever a service writes, an error shows nothing but codes of it.
+func FuzzWhat(f *testing.F) {
+	f.Add([]byte(`{"error":"invalid_grant","error_description":"x"}`))
+	f.Add([]byte(`{"error":{"code":403,"status":"PERMISSION_DENIED","details":[{"reason":"IAM_PERMISSION_DENIED"}]}}`))
+	f.Add([]byte(`{"error":"ya29.token\n"}`))
+	f.Add([]byte(`<html>`))
+	form := regexp.MustCompile(`\A[A-Za-z_]{0,64}( \([A-Za-z_]{1,64}\))?\z`)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if what := gcp.What(body); !form.MatchString(what) {
+			t.Fatalf("%q shows %q", body, what)
+		}
+	})
+}
+
+// FuzzTokens: what is taken for a token can stand in a header, and has an end that is believable.
+func FuzzTokens(f *testing.F) {
+	f.Add([]byte(goodToken))
+	f.Add([]byte(goodAccountToken()))
+	f.Add([]byte(`{"access_token":"a","token_type":"bearer","expires_in":9223372036854775807}`))
+	f.Add([]byte(`{"accessToken":"a","expireTime":"9999-12-31T23:59:59Z"}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		started := time.Now()
+		token, err := gcp.ParseToken(body, started)
+		most := 12 * time.Hour
+		if err != nil {
+			if token, err = gcp.ParseAccountToken(body, started); err != nil {
+				return
+			}
+			most = time.Hour
+		}
+		secret := token.Secret.Reveal()
+		if secret == "" || strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' }) || token.ExpiresAt.After(started.Add(most)) {
+			t.Fatalf("%q: taken for a token until %s", body, token.ExpiresAt)
+		}
+	})
+}

@@ -1,0 +1,292 @@
+package gcp_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/gcp"
+)
+
+// serveMetadata is a metadata server's address.
+func serveMetadata(tb testing.TB, handler http.HandlerFunc) string {
+	tb.Helper()
+	server := httptest.NewServer(handler)
+	tb.Cleanup(server.Close)
+	target, err := url.Parse(server.URL)
+	must(tb, err)
+	return target.Host
+}
+
+// metadataServer has the items and no other.
+func metadataServer(tb testing.TB, items map[string]string) string {
+	tb.Helper()
+	return serveMetadata(tb, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Metadata-Flavor") != "Google" {
+			http.Error(w, "no", http.StatusForbidden)
+			return
+		}
+		w.Header().Set("Metadata-Flavor", "Google")
+		value, ok := items[strings.TrimPrefix(r.URL.Path, "/computeMetadata/v1/")]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = io.WriteString(w, value)
+	})
+}
+
+// clusterItems are a GKE cluster's, with one of them changed, or taken away if value is empty.
+func clusterItems(path, value string) map[string]string {
+	items := map[string]string{
+		"project/project-id": projectID, "project/numeric-project-id": projectNumber,
+		"instance/attributes/cluster-location": location, "instance/attributes/cluster-name": clusterName,
+	}
+	if items[path] = value; value == "" {
+		delete(items, path)
+	}
+	return items
+}
+
+func audience(ctx context.Context, tb testing.TB, provider *gcp.Provider) (string, error) {
+	tb.Helper()
+	return provider.GetAudience(ctx, &auth.Request{Key: auth.Key{Subject: tenant(tb, "tenant-a").Subject}})
+}
+
+const setAnnotation = "outside GKE set annotation gcp.lanyard.dev/workload-identity-provider of ServiceAccount tenant-a/tenant-a-gcs-sa"
+
+func TestMetadata(t *testing.T) {
+	for name, items := range map[string]map[string]string{
+		"GKE":                   clusterItems("", ""),
+		"without the number":    clusterItems("project/numeric-project-id", ""),
+		"with line ends":        clusterItems("project/project-id", projectID+"\n"),
+		"in a zone":             clusterItems("instance/attributes/cluster-location", "europe-west1-b"),
+		"domain-scoped project": clusterItems("project/project-id", "example.com:p"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := audience(t.Context(), t, newProvider(t, gcp.Config{MetadataHost: metadataServer(t, items)}))
+			if want := strings.TrimSpace(items["project/project-id"]) + ".svc.id.goog"; err != nil || got != want {
+				t.Errorf("%s, %v, want %s", got, err, want)
+			}
+		})
+	}
+}
+
+func TestMetadataRefusals(t *testing.T) {
+	google := func(status int, body string) string {
+		return serveMetadata(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Metadata-Flavor", "Google")
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, body)
+		})
+	}
+	for _, test := range []struct {
+		name, host string
+		code       auth.Code
+		text       string
+	}{
+		{"nobody listens", nowhere(t), auth.CodeUnreachable, "the connection was refused"},
+		{"a captive portal", serveMetadata(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>sign in") }), auth.CodeResponseInvalid, "not the metadata server's"},
+		{"a portal that redirects", serveMetadata(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://portal/", http.StatusFound) }), auth.CodeResponseInvalid, "not the metadata server's"},
+		{"another flavor", serveMetadata(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Metadata-Flavor", "Acme")
+			_, _ = io.WriteString(w, projectID)
+		}), auth.CodeResponseInvalid, "not the metadata server's"},
+		{"HTML of the right flavor", google(200, "<!DOCTYPE html>\n<html>"), auth.CodeResponseInvalid, "not a project ID"},
+		{"failing", google(503, ""), auth.CodeUnavailable, "HTTP status 503"},
+		{"forbidden", google(403, "no"), auth.CodeResponseInvalid, "HTTP status 403"},
+		{"too much", google(200, strings.Repeat("a", 2<<20)), auth.CodeResponseInvalid, "too long"},
+		{"hangs up", serveMetadata(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }), auth.CodeUnreachable, "the connection was closed"},
+		{"no cluster", metadataServer(t, clusterItems("instance/attributes/cluster-name", "")), auth.CodeIdentityMissing, "no GKE cluster"},
+		{"no location", metadataServer(t, clusterItems("instance/attributes/cluster-location", "")), auth.CodeIdentityMissing, "no GKE cluster"},
+		{"project", metadataServer(t, clusterItems("project/project-id", "p/../q")), auth.CodeResponseInvalid, "not a project ID"},
+		{"number", metadataServer(t, clusterItems("project/numeric-project-id", "x")), auth.CodeResponseInvalid, "not a number"},
+		{"location", metadataServer(t, clusterItems("instance/attributes/cluster-location", "here")), auth.CodeResponseInvalid, "neither a region nor a zone"},
+		{"name", metadataServer(t, clusterItems("instance/attributes/cluster-name", "a:b")), auth.CodeResponseInvalid, "not a cluster's"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := audience(t.Context(), t, newProvider(t, gcp.Config{MetadataHost: test.host}))
+			wants{auth.StageIdentity, test.code, test.text, setAnnotation}.check(t, err)
+			if strings.Contains(err.Error(), "127.0.0.1") || strings.ContainsAny(err.Error(), "\n") {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// A server that does not answer costs a caller no more than his own patience, and nobody more than a few seconds.
+func TestMetadataSlow(t *testing.T) {
+	stop := make(chan struct{})
+	host := serveMetadata(t, func(http.ResponseWriter, *http.Request) { <-stop })
+	t.Cleanup(func() { close(stop) })
+	provider := newProvider(t, gcp.Config{MetadataHost: host})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	started := time.Now()
+	_, err := audience(ctx, t, provider)
+	if took := time.Since(started); !errors.Is(err, context.DeadlineExceeded) || took > 2*time.Second {
+		t.Errorf("%v after %s", err, took)
+	}
+	wants{auth.StageIdentity, auth.CodeUnreachable, "no answer in time", setAnnotation}.check(t, err)
+	_, err = audience(t.Context(), t, provider)
+	if took := time.Since(started); took > 8*time.Second {
+		t.Errorf("an answer after %s", took)
+	}
+	wants{auth.StageIdentity, auth.CodeUnreachable, "no answer in time", setAnnotation}.check(t, err)
+	if errors.Is(err, context.DeadlineExceeded) {
+		t.Error("the end of the inquiry is taken for that of the caller's context")
+	}
+}
+
+func TestMetadataIsAskedOnce(t *testing.T) {
+	var asked atomic.Int32
+	items := clusterItems("", "")
+	var broken atomic.Bool
+	release := make(chan struct{})
+	host := serveMetadata(t, func(w http.ResponseWriter, r *http.Request) {
+		<-release
+		w.Header().Set("Metadata-Flavor", "Google")
+		path := strings.TrimPrefix(r.URL.Path, "/computeMetadata/v1/")
+		if path == "project/project-id" {
+			asked.Add(1)
+		}
+		if broken.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_, _ = io.WriteString(w, items[path])
+	})
+	provider := newProvider(t, gcp.Config{MetadataHost: host})
+	if asked.Load() != 0 {
+		t.Error("the metadata server is asked at the start")
+	}
+	gcp.RetryMetadata(provider, time.Hour)
+	// Who gives up does not end the inquiry for the others.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := audience(ctx, t, provider); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	broken.Store(true)
+	close(release)
+	all := func() (failed int) {
+		var wg sync.WaitGroup
+		var failures atomic.Int32
+		for range 50 {
+			wg.Go(func() {
+				if got, err := audience(t.Context(), t, provider); err != nil || got != gkePool {
+					failures.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		return int(failures.Load())
+	}
+	if n := all(); n != 50 || asked.Load() != 1 {
+		t.Errorf("%d failed, asked %d times; want 50, once", n, asked.Load())
+	}
+	// A failure does not stand for ever.
+	broken.Store(false)
+	gcp.RetryMetadata(provider, 0)
+	for range 2 {
+		if n := all(); n != 0 || asked.Load() != 2 {
+			t.Errorf("%d failed, asked %d times; want 0, twice", n, asked.Load())
+		}
+	}
+}
+
+// The metadata server is on the machine: a proxy would be asked for its credentials in plain text.
+func TestMetadataPassesTheProxy(t *testing.T) {
+	base := wire(t, answer(200, goodToken))
+	base.Proxy = func(r *http.Request) (*url.URL, error) {
+		if r.URL.Scheme == "http" {
+			t.Errorf("%s is asked through the proxy", r.URL.Host)
+		}
+		return nil, nil
+	}
+	provider := newProvider(t, gcp.Config{Transport: base, MetadataHost: metadataServer(t, clusterItems("", ""))})
+	account := tenant(t, "tenant-a")
+	accounts := only{account, func(auth.Account, auth.ProofRequest) (string, error) { return proofA(), nil }}
+	_, err := auth.GetToken(t.Context(), provider, auth.WithSubject(account.Subject, accounts, accounts))
+	must(t, err)
+}
+
+// Advice on GKE names the principal as IAM does, by the project's number if the server tells it.
+func TestAdviceOnGKE(t *testing.T) {
+	denied := then(rpcError(403, "PERMISSION_DENIED", "IAM_PERMISSION_DENIED", "no"))
+	for number, member := range map[string]string{
+		projectNumber: pools + gkePool + "/subject/ns/tenant-a/sa/tenant-a-gcs-sa",
+		"":            "serviceAccount:" + gkePool + "[tenant-a/tenant-a-gcs-sa]",
+	} {
+		host := metadataServer(t, clusterItems("project/numeric-project-id", number))
+		account := withAttribute(tenant(t, "tenant-a"), gcp.ServiceAccountAnnotation, emailA)
+		accounts := only{account, func(auth.Account, auth.ProofRequest) (string, error) { return proofA(), nil }}
+		as := auth.WithSubject(account.Subject, accounts, accounts)
+		_, err := auth.GetToken(t.Context(), newProvider(t, gcp.Config{Transport: wire(t, denied), MetadataHost: host}), as)
+		wants{auth.StageImpersonation, auth.CodeTrustRefused, "PERMISSION_DENIED", "grant roles/iam.workloadIdentityUser on " + emailA + " to " + member}.check(t, err)
+		_, err = auth.GetToken(t.Context(), newProvider(t, gcp.Config{Transport: wire(t, oauthError("invalid_target", "no")), MetadataHost: host}), as)
+		wants{auth.StageExchange, auth.CodeTrustRefused, "invalid_target", "check that workload identity pool " + gkePool + " of cluster tenants in europe-west1 exists"}.check(t, err)
+	}
+}
+
+// With a provider the metadata server has no say, wherever the controller runs.
+func TestProviderNeedsNoMetadata(t *testing.T) {
+	w := newWorld(t)
+	a := withAttribute(tenant(t, "tenant-a"), gcp.ProviderAnnotation, providerName)
+	_, err := auth.GetToken(t.Context(), w.gcp, w.as(a)...)
+	must(t, err)
+	if calls := w.calls(cloudgcp.ServiceMetadata); len(calls) != 0 {
+		t.Errorf("%d questions to the metadata server", len(calls))
+	}
+	// On GKE it is asked when it is first needed, and never again.
+	for range 3 {
+		_, err := auth.GetToken(t.Context(), w.gcp, w.as(tenant(t, "tenant-a"))...)
+		must(t, err)
+	}
+	if calls := w.calls(cloudgcp.ServiceMetadata); len(calls) != 4 {
+		t.Errorf("%d questions to the metadata server, want 4", len(calls))
+	}
+}
+
+// Clocks of the cloud that are a few minutes off: what cannot be proven is said so, what can be is not lengthened.
+func TestClockSkew(t *testing.T) {
+	for name, direct := range map[string]bool{"direct": true, "service account": false} {
+		for _, skew := range []time.Duration{-5 * time.Minute, 5 * time.Minute} {
+			t.Run(name+", "+skew.String(), func(t *testing.T) {
+				w := newWorld(t)
+				a := w.tenantA(t)
+				if direct {
+					a = withAttribute(a, gcp.ServiceAccountAnnotation, "")
+				}
+				for _, service := range []string{cloudgcp.ServiceSTS, cloudgcp.ServiceIAMCredentials} {
+					defer w.fault(t, fault.Fault{Service: service, Kind: fault.Skew, Skew: skew})()
+				}
+				token, err := auth.GetToken(t.Context(), w.gcp, w.as(a)...)
+				if skew < 0 { // the proof is not valid yet
+					wants{auth.StageExchange, auth.CodeProofInvalid, "not valid at this time", "clock"}.check(t, err)
+					return
+				}
+				must(t, err)
+				// Google's clock is ahead: it ends a token before ours would.
+				most := time.Hour
+				if direct {
+					most -= skew // with the proof
+				}
+				if d := token.GetDuration(); d > most || d < most-time.Minute {
+					t.Errorf("valid for %s, want %s", d, most)
+				}
+			})
+		}
+	}
+}
