@@ -2,6 +2,7 @@ package cloudtest_test
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -96,10 +97,7 @@ func TestGCPExchangeRefusals(t *testing.T) {
 	}
 	good := clusterClaims(ksaA)
 	with := func(base oidc.Claims, pairs ...any) oidc.Claims {
-		out := oidc.Claims{}
-		for k, v := range base {
-			out[k] = v
-		}
+		out := maps.Clone(base)
 		for i := 0; i < len(pairs); i += 2 {
 			out[pairs[i].(string)] = pairs[i+1]
 		}
@@ -453,7 +451,9 @@ func TestGCPFaults(t *testing.T) {
 		},
 		gcp.ServiceMetadata: metadata,
 		gcp.ServiceRegistry: func() *http.Request { return newRequest(t, http.MethodGet, "https://gcr.io/v2/", "", "") },
-		gcp.ServiceStorage:  func() *http.Request { return newRequest(t, http.MethodGet, "https://storage.googleapis.com/storage/v1/b/x/o", "", "") },
+		gcp.ServiceStorage: func() *http.Request {
+			return newRequest(t, http.MethodGet, "https://storage.googleapis.com/storage/v1/b/x/o", "", "")
+		},
 	}
 	for service, call := range calls {
 		for kind, want := range map[fault.Kind]int{fault.Throttle: 429, fault.Unavailable: 503, fault.InternalFailure: 500, fault.Malformed: 200} {

@@ -157,8 +157,7 @@ func invalid(field, format string, args ...any) error {
 
 // in puts an error's field below another one.
 func in(field string, err error) error {
-	var e *ConfigError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*ConfigError](err); ok {
 		return &ConfigError{Field: field + "." + e.Field, Problem: e.Problem}
 	}
 	return &ConfigError{Field: field, Problem: err.Error()}

@@ -198,7 +198,7 @@ func writeText(w http.ResponseWriter, text string) {
 	w.Header().Set("Content-Type", "application/text")
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(http.StatusOK)
-	_, _ = w.Write([]byte(text)) //nolint:gosec // plain text that a configuration checked
+	_, _ = w.Write([]byte(text))
 }
 
 // workload is who asks the metadata server.

@@ -4,8 +4,8 @@ import "slices"
 
 // Permissions that the local cloud asks for.
 const (
-	permAccessToken        = "iam.serviceAccounts.getAccessToken"
-	permIDToken            = "iam.serviceAccounts.getOpenIdToken"
+	permAccessToken        = "iam.serviceAccounts.getAccessToken" //nolint:gosec // the name of a permission
+	permIDToken            = "iam.serviceAccounts.getOpenIdToken" //nolint:gosec // the name of a permission
 	permDelegate           = "iam.serviceAccounts.implicitDelegation"
 	permDownload           = "artifactregistry.repositories.downloadArtifacts"
 	permUpload             = "artifactregistry.repositories.uploadArtifacts"

@@ -60,9 +60,9 @@ type storageXML struct{}
 
 type xmlError struct {
 	XMLName xml.Name `xml:"Error"`
-	Code    string
-	Message string
-	Details string `xml:",omitempty"`
+	Code    string   `xml:"Code"`
+	Message string   `xml:"Message"`
+	Details string   `xml:"Details,omitempty"`
 }
 
 func (storageXML) refuse(w http.ResponseWriter, call *journal.Call, e *apiError) {
@@ -91,7 +91,7 @@ func (storageXML) refuse(w http.ResponseWriter, call *journal.Call, e *apiError)
 	w.Header().Set("Content-Type", "application/xml; charset=UTF-8")
 	w.Header().Set("Content-Length", strconv.Itoa(len(out)))
 	w.WriteHeader(e.status)
-	_, _ = w.Write(out) //nolint:gosec // encoding/xml escapes what a caller sent
+	_, _ = w.Write(out)
 }
 
 func (storageXML) broken() (contentType, body string) {

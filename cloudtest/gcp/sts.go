@@ -19,9 +19,9 @@ const opExchangeToken = "ExchangeToken"
 // URNs of token exchange. Source: RFC 8693 §2.1 and §3; Security Token Service API, v1.token.
 const (
 	grantExchange   = "urn:ietf:params:oauth:grant-type:token-exchange"
-	typeAccessToken = "urn:ietf:params:oauth:token-type:access_token"
+	typeAccessToken = "urn:ietf:params:oauth:token-type:access_token" //nolint:gosec // a name
 	typeJWT         = "urn:ietf:params:oauth:token-type:jwt"
-	typeIDToken     = "urn:ietf:params:oauth:token-type:id_token"
+	typeIDToken     = "urn:ietf:params:oauth:token-type:id_token" //nolint:gosec // a name
 )
 
 // OAuth's error codes, as STS uses them.

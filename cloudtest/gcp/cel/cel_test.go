@@ -11,13 +11,13 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp/cel"
 )
 
-func variables(t testing.TB) map[string]any {
-	t.Helper()
+func variables(tb testing.TB) map[string]any {
+	tb.Helper()
 	out := map[string]any{}
 	const text = `{"assertion":{"sub":"system:serviceaccount:tenant-a:sa","n":3,"yes":true,"aud":["a","b"],
 		"kubernetes.io":{"namespace":"tenant-a","serviceaccount":{"name":"sa"}}},"google":{"subject":"s"},"attribute":{"ns":"tenant-a"}}`
 	if err := json.Unmarshal([]byte(text), &out); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return out
 }

@@ -1,0 +1,121 @@
+package gcp
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+)
+
+// strange is a cloud whose names and issuer a stranger can guess, but not sign for.
+func strange(tb testing.TB) *Cloud {
+	tb.Helper()
+	issuer, err := oidc.NewIssuer("https://issuer.example", oidc.ES256)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c, err := New(Config{Projects: []Project{{
+		ID: "my-org-project", Number: "1",
+		Clusters:     []Cluster{{Location: "us-east1", Name: "c", Issuer: issuer.URL(), JWKS: issuer.JWKS()}},
+		Repositories: []Repository{{Location: "us", Name: "r"}},
+		Buckets:      []Bucket{{Name: "bucket"}},
+	}}}, http.DefaultTransport, &fault.Set{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	fail := func(http.ResponseWriter, *http.Request) { panic("a data plane was reached") }
+	c.ServeStorage(http.HandlerFunc(fail))
+	c.ServeRegistry(func(Registry) http.Handler { return http.HandlerFunc(fail) })
+	return c
+}
+
+// FuzzExchange: whatever is sent to STS without a proof is refused in OAuth's words, with a reason in the journal and no principal.
+func FuzzExchange(f *testing.F) {
+	const token = "eyJhbGciOiJFUzI1NiIsImtpZCI6ImsifQ.eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlIn0.c2ln"
+	const form = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange&requested_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Aaccess_token" +
+		"&subject_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Ajwt&scope=x&subject_token=" + token + "&audience="
+	f.Add("application/x-www-form-urlencoded", form+"identitynamespace%3Amy-org-project.svc.id.goog%3Ahttps%3A%2F%2Fcontainer.googleapis.com%2Fv1%2Fprojects%2Fmy-org-project%2Flocations%2Fus-east1%2Fclusters%2Fc")
+	f.Add("application/x-www-form-urlencoded", form+"%2F%2Fiam.googleapis.com%2Fprojects%2F1%2Flocations%2Fglobal%2FworkloadIdentityPools%2Fpool%2Fproviders%2Fprovider")
+	f.Add("application/json", `{"grantType":"urn:ietf:params:oauth:grant-type:token-exchange","audience":"//iam.googleapis.com/","subjectToken":"x"}`)
+	c := strange(f)
+	f.Fuzz(func(t *testing.T, contentType, body string) {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "https://sts.googleapis.com/v1/token", strings.NewReader(body))
+		r.Header.Set("Content-Type", contentType)
+		w, call := httptest.NewRecorder(), journal.Call{Host: "sts.googleapis.com"}
+		c.ServeCall(w, r, &call)
+		var answer struct {
+			Error       string `json:"error"`
+			Description string `json:"error_description"`
+			AccessToken string `json:"access_token"`
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+			t.Fatalf("%v in %s", err, w.Body)
+		}
+		if w.Code < 400 || w.Code >= 500 || answer.Error == "" || answer.Description == "" || answer.AccessToken != "" {
+			t.Errorf("HTTP %d %s", w.Code, w.Body)
+		}
+		if call.Code != answer.Error || call.Reason == "" || call.Principal != "" {
+			t.Errorf("journal has %+v", call)
+		}
+	})
+}
+
+// FuzzStrangers: who has no credentials that were given out reaches no data plane, whatever the path and the Authorization header.
+func FuzzStrangers(f *testing.F) {
+	for _, authorization := range []string{"", "Bearer x", "Basic b2F1dGgyYWNjZXNzdG9rZW46eA==", "Bearer ", "Basic x", "GOOG4-RSA-SHA256 Credential=x"} {
+		for _, target := range []string{"/v2/my-org-project/r/app/manifests/1", "/v2/token?scope=repository:my-org-project/r/app:pull", "/storage/v1/b/bucket/o/a%2Fb", "/bucket/a", "/v2/"} {
+			f.Add(target, authorization, http.MethodGet)
+		}
+	}
+	c := strange(f)
+	f.Fuzz(func(t *testing.T, target, authorization, method string) {
+		for _, host := range []string{"us-docker.pkg.dev", "gcr.io", "storage.googleapis.com", "bucket.storage.googleapis.com", "iamcredentials.googleapis.com"} {
+			r, err := http.NewRequestWithContext(t.Context(), method, "https://"+host+"/"+strings.TrimPrefix(target, "/"), http.NoBody)
+			if err != nil {
+				return
+			}
+			r.Header.Set("Authorization", authorization)
+			w, call := httptest.NewRecorder(), journal.Call{Host: host}
+			c.ServeCall(w, r, &call)
+			granted := w.Code < 400
+			anonymousToken := call.Operation == opRegistryToken && call.Resource == "" // says that its bearer is nobody
+			if granted && !anonymousToken || call.Principal != "" || (call.Code == "") != granted {
+				t.Errorf("%s %s with %q: HTTP %d, journal has %+v", method, r.URL, authorization, w.Code, call)
+			}
+		}
+	})
+}
+
+// FuzzPlace: a repository that a name is read as stands at the name's beginning.
+func FuzzPlace(f *testing.F) {
+	for _, name := range []string{"my-org-project/r/app", "example.com/project/r/a/b", "my-org-project/app"} {
+		f.Add(name, false)
+		f.Add(name, true)
+	}
+	f.Fuzz(func(t *testing.T, name string, gcr bool) {
+		ep := endpoint{location: "us"}
+		if gcr {
+			ep.gcr = "gcr.io"
+		}
+		p, ok := readPlace(name, ep)
+		if !ok {
+			return
+		}
+		domain, project, scoped := strings.Cut(p.project, ":")
+		prefix := p.project
+		if scoped {
+			prefix = domain + "/" + project
+		}
+		if !gcr {
+			prefix += "/" + p.repository
+		}
+		if image, found := strings.CutPrefix(name, prefix+"/"); !found || image == "" {
+			t.Errorf("%q is read as %+v", name, p)
+		}
+	})
+}
