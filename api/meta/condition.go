@@ -21,6 +21,12 @@ const (
 	// ConditionArtifactInStorage is True while the artifact that the status
 	// names lies in the artifact store and is served.
 	ConditionArtifactInStorage = "ArtifactInStorage"
+
+	// ConditionExternalArtifactPublished is True while Flux's ExternalArtifact
+	// of the object's name offers the artifact that the status names, False
+	// while it cannot, Unknown until that was tried. It is absent where nothing
+	// is published (spec.externalArtifact), and nothing that was is left.
+	ConditionExternalArtifactPublished = "ExternalArtifactPublished"
 )
 
 // Condition reasons that do not come from a credential. A refused or failed
@@ -48,8 +54,8 @@ const (
 	// not exchange credentials with spec.provider. Terminal.
 	ReasonUnsupportedProvider = "UnsupportedProvider"
 
-	// ReasonInvalidURL says that spec.url is no repository address that the
-	// provider can serve. Terminal.
+	// ReasonInvalidURL says that spec.url, or spec.image, is no repository
+	// address that the provider can serve. Terminal.
 	ReasonInvalidURL = "InvalidURL"
 
 	// ReasonSecretRefused says that a Secret named in the spec is missing, of
@@ -101,6 +107,16 @@ const (
 	// of it, has reached its size limit (--artifact-store-max-size,
 	// --artifact-namespace-max-size).
 	ReasonStorageFull = "StorageFull"
+
+	// ReasonExternalArtifactRefused says that an ExternalArtifact of the
+	// object's name exists which was not made for the object. It is left as it
+	// is.
+	ReasonExternalArtifactRefused = "ExternalArtifactRefused"
+
+	// ReasonExternalArtifactUnavailable says that ExternalArtifacts cannot be
+	// written: the cluster does not have the kind, the controller lacks the
+	// right, or the last one is still being deleted.
+	ReasonExternalArtifactUnavailable = "ExternalArtifactUnavailable"
 
 	// ReasonInternalError says that something failed which has no reason of its
 	// own, such as a call to the Kubernetes API. Retried.

@@ -28,9 +28,12 @@ type Identity struct {
 
 	// cloudIdentity is the identity that the subject stands for at the
 	// provider. AWS: the ARN of the IAM role, such as
-	// "arn:aws:iam::123456789123:role/tenant-a-ecr". Absent where the provider
-	// has no identity of its own, or does not tell it (the controller's
-	// default credential chain).
+	// "arn:aws:iam::123456789123:role/tenant-a-ecr". Azure: tenant and client ID
+	// of the application, as "<tenant>/<client>". GCP: the address of the
+	// service account, or the name of the workload identity provider, or both
+	// as "<provider>/serviceAccounts/<address>". Absent where the subject is
+	// itself the principal (GKE without a service account), and where the
+	// provider does not tell (the controller's default credential chain).
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048

@@ -39,6 +39,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/server"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 	"github.com/lanyard-dev/lanyard/internal/controller/bucket"
+	"github.com/lanyard-dev/lanyard/internal/controller/externalartifact"
 	"github.com/lanyard-dev/lanyard/internal/controller/flags"
 	"github.com/lanyard-dev/lanyard/internal/controller/imagerepository"
 	"github.com/lanyard-dev/lanyard/internal/controller/ocirepository"
@@ -118,6 +119,7 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 	shared := &source.Shared{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("lanyard-controller"), Rules: rules(f, providers.names(), mgr.GetAPIReader()),
 		Accounts: accounts, Metrics: tokens, Artifacts: kept, Workers: &source.Workers{},
+		External: &externalartifact.Publisher{Client: mgr.GetClient()},
 	}
 	err = errors.Join(
 		ocirepository.New(shared, access, f.ArtifactMaxDecompressedSize).SetupWithManager(ctx, mgr, f.Concurrent),
@@ -169,6 +171,10 @@ func newManager(f flags.Flags) (manager.Manager, error) {
 		LeaderElectionID:              f.LeaderElectID,
 		LeaderElectionNamespace:       f.LeaderElectNamespace,
 		LeaderElectionReleaseOnCancel: true, // nothing runs after Start returns
+		// The lease keeps rollouts apart. An API server that is slow for a while is no reason to begin anew with all objects.
+		LeaseDuration: new(35 * time.Second),
+		RenewDeadline: new(30 * time.Second),
+		RetryPeriod:   new(5 * time.Second),
 	})
 }
 

@@ -143,7 +143,8 @@ type BucketSpec struct {
 	// the Google service account, "azure.workload.identity/client-id" the
 	// application. A lower-case DNS-1123 subdomain, such as "tenant-a-s3-sa".
 	// Default: none, and then a cloud provider is refused unless the controller's
-	// administrator has lent this namespace an identity.
+	// administrator has set a default account, or has lent this namespace an
+	// identity.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -205,6 +206,17 @@ type BucketSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('30m')",message="timeout must be a duration from 1s to 30m, such as 60s"
 	// +kubebuilder:default="60s"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	// externalArtifact also publishes the artifact to Flux, as an
+	// ExternalArtifact (source.toolkit.fluxcd.io/v1) of this object's name in
+	// its namespace, which Flux's Kustomizations and HelmReleases can name as
+	// their source. An ExternalArtifact of that name which was not made for
+	// this object is left alone, and this object is not Ready then. Switched
+	// off, the ExternalArtifact is deleted. It takes Flux 2.7 or newer, and the
+	// value flux.externalArtifacts of Lanyard's chart. Default: false.
+	//
+	// +optional
+	ExternalArtifact bool `json:"externalArtifact,omitempty"`
 
 	// suspend stops reconciliation while it is true; what was fetched last stays
 	// served. Default: false.

@@ -83,13 +83,19 @@ type ImageRepositorySpec struct {
 	Provider string `json:"provider,omitempty"`
 
 	// serviceAccountName names a ServiceAccount in this object's namespace.
-	// With a cloud provider the registry is asked as the cloud identity that
-	// this account is mapped to; for AWS the account's annotation
-	// "eks.amazonaws.com/role-arn" names the role. With provider generic the
-	// account's imagePullSecrets are used. A lower-case DNS-1123 subdomain,
-	// such as "tenant-a-ecr-sa". Default: none, and then a cloud provider is
-	// refused unless the controller's administrator has lent this namespace an
-	// identity.
+	// With a cloud provider the registry is asked as the cloud identity that this
+	// account is mapped to by its annotations: for aws
+	// "eks.amazonaws.com/role-arn" names the role; for azure
+	// "azure.workload.identity/client-id" names the application, and
+	// "azure.workload.identity/tenant-id" its tenant where that is not the
+	// controller's; for gcp "iam.gke.io/gcp-service-account" names the service
+	// account, without which the account itself is the principal, and
+	// "gcp.lanyard.dev/workload-identity-provider" the provider that trusts a
+	// cluster outside GKE. With provider generic the account's
+	// imagePullSecrets are used. A lower-case DNS-1123 subdomain, such as
+	// "tenant-a-ecr-sa". Default: none, and then a cloud provider is refused
+	// unless the controller's administrator has set a default account, or has
+	// lent this namespace an identity.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1

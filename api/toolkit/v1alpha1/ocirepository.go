@@ -105,13 +105,19 @@ type OCIRepositorySpec struct {
 	Provider string `json:"provider,omitempty"`
 
 	// serviceAccountName names a ServiceAccount in this object's namespace.
-	// With a cloud provider the artifact is fetched as the cloud identity that
-	// this account is mapped to; for AWS the account's annotation
-	// "eks.amazonaws.com/role-arn" names the role. With provider generic the
-	// account's imagePullSecrets are used. A lower-case DNS-1123 subdomain,
-	// such as "tenant-a-ecr-sa". Default: none, and then a cloud provider is
-	// refused unless the controller's administrator has lent this namespace an
-	// identity.
+	// With a cloud provider the artifact is fetched as the cloud identity that this
+	// account is mapped to by its annotations: for aws
+	// "eks.amazonaws.com/role-arn" names the role; for azure
+	// "azure.workload.identity/client-id" names the application, and
+	// "azure.workload.identity/tenant-id" its tenant where that is not the
+	// controller's; for gcp "iam.gke.io/gcp-service-account" names the service
+	// account, without which the account itself is the principal, and
+	// "gcp.lanyard.dev/workload-identity-provider" the provider that trusts a
+	// cluster outside GKE. With provider generic the account's
+	// imagePullSecrets are used. A lower-case DNS-1123 subdomain, such as
+	// "tenant-a-ecr-sa". Default: none, and then a cloud provider is refused
+	// unless the controller's administrator has set a default account, or has
+	// lent this namespace an identity.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -185,6 +191,17 @@ type OCIRepositorySpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('30m')",message="timeout must be a duration from 1s to 30m, such as 60s"
 	// +kubebuilder:default="60s"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	// externalArtifact also publishes the artifact to Flux, as an
+	// ExternalArtifact (source.toolkit.fluxcd.io/v1) of this object's name in
+	// its namespace, which Flux's Kustomizations and HelmReleases can name as
+	// their source. An ExternalArtifact of that name which was not made for
+	// this object is left alone, and this object is not Ready then. Switched
+	// off, the ExternalArtifact is deleted. It takes Flux 2.7 or newer, and the
+	// value flux.externalArtifacts of Lanyard's chart. Default: false.
+	//
+	// +optional
+	ExternalArtifact bool `json:"externalArtifact,omitempty"`
 
 	// suspend stops reconciliation while it is true; what was fetched last
 	// stays served. Default: false.

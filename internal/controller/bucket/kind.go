@@ -48,7 +48,7 @@ func (kind) View(o *v1alpha1.Bucket) source.View {
 			Insecure: o.Spec.Insecure,
 		},
 		Suspend: o.Spec.Suspend, Interval: o.Spec.Interval, Timeout: o.Spec.Timeout,
-		Status: &o.Status.Status, Artifact: o.Status.Artifact,
+		Status: &o.Status.Status, Artifact: o.Status.Artifact, Publish: o.Spec.ExternalArtifact,
 	}
 	if sts := o.Spec.STS; sts != nil {
 		v.Fields.STS = &spec.TokenService{Provider: sts.Provider, Endpoint: sts.Endpoint}

@@ -98,8 +98,11 @@ func common(err error) (Failure, bool) {
 		address  *endpoint.AddressError
 		content  *archive.Error
 		storage  *storeError
+		external *publishError
 	)
 	switch {
+	case errors.As(err, &external):
+		return external.failure(), true
 	case errors.As(err, &refused):
 		return Failure{Reason: meta.ReasonInvalidSpec, Stalled: true}, true
 	case errors.As(err, &secret):

@@ -46,6 +46,8 @@ type View struct {
 	Status *meta.Status
 	// Artifact is the one in the status; nil for none, and always with kinds that keep none.
 	Artifact *v1alpha1.Artifact
+	// Publish is spec.externalArtifact; always false with kinds that keep no artifact.
+	Publish bool
 	// Found says in a few words what the status has to offer, such as "stored artifact for revision 1.2.0"; empty when it has
 	// nothing. It is the message of the condition Ready.
 	Found string

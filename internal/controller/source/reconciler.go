@@ -21,6 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+	"github.com/lanyard-dev/lanyard/internal/controller/externalartifact"
 )
 
 // Shared is what the reconcilers of one controller share. All fields are required.
@@ -39,6 +40,8 @@ type Shared struct {
 	Artifacts *Artifacts
 	// Workers are shared fairly between namespaces.
 	Workers *Workers
+	// External publishes artifacts to Flux.
+	External *externalartifact.Publisher
 }
 
 // Metrics are kept for objects; *cache.Cache is one.
@@ -103,16 +106,18 @@ func (r *Reconciler[O, P]) reconcile(ctx context.Context, o O) (reconcile.Result
 		return reconcile.Result{}, r.patchStatus(ctx, before, o)
 	}
 	work, refusal := r.decide(ctx, o, view, stored)
+	before := clone(o)
 	if refusal == nil && o.GetGeneration() != view.Status.ObservedGeneration {
-		before := clone(o)
 		markProgressing(o, view.Status)
-		if err := r.patchStatus(ctx, before, o); err != nil {
-			return reconcile.Result{}, err
-		}
-		view = r.kind.View(o)
+	}
+	if view.Publish && !published(view.Status) {
+		markUnpublished(o, view.Status)
+	}
+	if err := r.patchStatus(ctx, before, o); err != nil {
+		return reconcile.Result{}, err
 	}
 
-	before := clone(o)
+	before, view = clone(o), r.kind.View(o)
 	view.Status.LastHandledReconcileAt = requested(o)
 	err := refusal
 	if refusal == nil {
@@ -123,8 +128,12 @@ func (r *Reconciler[O, P]) reconcile(ctx context.Context, o O) (reconcile.Result
 	if ctx.Err() != nil {
 		return reconcile.Result{}, ctx.Err() // the controller is ending; what was stored is found again or collected
 	}
+	fetched := err == nil
+	if unpublished := r.publish(ctx, o, err); fetched {
+		err = unpublished
+	}
 	if err != nil {
-		return r.failed(ctx, before, o, err, stored)
+		return r.failed(ctx, before, o, err, stored || fetched && r.kind.View(o).Artifact != nil)
 	}
 	return r.succeeded(ctx, before, o)
 }

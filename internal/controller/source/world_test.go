@@ -19,6 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+	"github.com/lanyard-dev/lanyard/internal/controller/externalartifact"
 )
 
 // world is the frame around a kind that fetches nothing, over a fake API server and a real store.
@@ -46,7 +47,7 @@ func (*still) View(o *v1alpha1.OCIRepository) View {
 	return View{
 		Fields:  spec.Fields{Namespace: o.Namespace, Provider: o.Spec.Provider, ServiceAccountName: o.Spec.ServiceAccountName},
 		Suspend: o.Spec.Suspend, Interval: o.Spec.Interval, Timeout: o.Spec.Timeout, Status: &o.Status.Status, Artifact: o.Status.Artifact,
-		Found: o.Status.LastHandledReconcileAt,
+		Publish: o.Spec.ExternalArtifact, Found: o.Status.LastHandledReconcileAt,
 	}
 }
 
@@ -89,9 +90,12 @@ func newWorld(t *testing.T) *world {
 		Workers:   &Workers{},
 	}
 	w.r = New(w.shared, v1alpha1.OCIRepositoryKind, w.kind)
-	w.kube = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.OCIRepository{}).
+	flux := externalArtifact()
+	scheme.AddKnownTypeWithName(flux.GroupVersionKind(), flux)
+	w.kube = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.OCIRepository{}, flux).
 		WithIndex(&v1alpha1.OCIRepository{}, accountIndex, w.r.indexAccount).Build()
 	w.shared.Client = w.kube
+	w.shared.External = &externalartifact.Publisher{Client: w.kube}
 	return w
 }
 

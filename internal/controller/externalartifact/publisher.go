@@ -1,0 +1,147 @@
+package externalartifact
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+)
+
+// Publisher writes ExternalArtifacts.
+type Publisher struct {
+	// Client reads and writes them at the API server: unstructured objects must not come from memory. Required.
+	Client client.Client
+}
+
+// Error is an ExternalArtifact that is not written.
+type Error struct {
+	// Reason is that of the source's condition: meta.ReasonExternalArtifactRefused or meta.ReasonExternalArtifactUnavailable.
+	Reason string
+	// Fix is what a person can do, one sentence.
+	Fix string
+	// Err is the detail; never nil.
+	Err error
+}
+
+// Error returns detail and fix.
+func (e *Error) Error() string { return e.Err.Error() + "; " + e.Fix }
+
+// Unwrap returns the detail.
+func (e *Error) Unwrap() error { return e.Err }
+
+// attempts bound how often a change is begun anew because somebody else was faster.
+const attempts = 3
+
+// Publish has the source's ExternalArtifact offer the artifact, and makes it if there is none. It writes only what differs. The
+// error is an *Error, or one of the API server.
+func (p *Publisher) Publish(ctx context.Context, s Source, offer Offer) error {
+	return persist(func() error { return p.publish(ctx, s, offer) })
+}
+
+// Withdraw deletes the source's ExternalArtifact. Where there is none, or another's, nothing is to be done.
+func (p *Publisher) Withdraw(ctx context.Context, s Source) error {
+	return persist(func() error { return p.withdraw(ctx, s) })
+}
+
+// persist begins anew when somebody else was faster.
+func persist(change func() error) error {
+	for left := attempts; ; left-- {
+		err := change()
+		if left == 1 || !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+}
+
+func (p *Publisher) publish(ctx context.Context, s Source, offer Offer) error {
+	o, err := p.get(ctx, s)
+	switch {
+	case apierrors.IsNotFound(err):
+		o = s.fresh()
+		if err := p.Client.Create(ctx, o); err != nil {
+			return explain(s, err)
+		}
+	case err != nil:
+		return explain(s, err)
+	case !s.owns(o):
+		return &Error{
+			Reason: meta.ReasonExternalArtifactRefused,
+			Fix:    "delete or rename it, rename this object, or set spec.externalArtifact to false",
+			Err:    fmt.Errorf("ExternalArtifact %s/%s exists and was not made for this object", s.Namespace, s.Name),
+		}
+	case o.GetDeletionTimestamp() != nil:
+		return &Error{
+			Reason: meta.ReasonExternalArtifactUnavailable,
+			Fix:    "see which of its finalizers holds it",
+			Err:    fmt.Errorf("ExternalArtifact %s/%s is being deleted", s.Namespace, s.Name),
+		}
+	}
+	err = p.patch(o, func() { s.describe(o) }, func(patch client.Patch) error { return p.Client.Patch(ctx, o, patch) })
+	if err == nil {
+		err = p.patch(o, func() { s.offer(o, offer) }, func(patch client.Patch) error { return p.Client.Status().Patch(ctx, o, patch) })
+	}
+	return explain(s, err)
+}
+
+// patch changes the object and writes the difference, if there is one and nobody else was faster: what was read is what is changed.
+func (*Publisher) patch(o *unstructured.Unstructured, change func(), write func(client.Patch) error) error {
+	before := o.DeepCopy()
+	change()
+	if equality.Semantic.DeepEqual(before.Object, o.Object) {
+		return nil
+	}
+	return write(client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+func (p *Publisher) withdraw(ctx context.Context, s Source) error {
+	o, err := p.get(ctx, s)
+	switch {
+	case apierrors.IsNotFound(err), apimeta.IsNoMatchError(err):
+		return nil
+	case err != nil:
+		return explain(s, err)
+	case !s.owns(o), o.GetDeletionTimestamp() != nil:
+		return nil
+	}
+	// Only the object that was judged.
+	uid, seen := o.GetUID(), o.GetResourceVersion()
+	err = p.Client.Delete(ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &seen})
+	return explain(s, client.IgnoreNotFound(err))
+}
+
+func (p *Publisher) get(ctx context.Context, s Source) (*unstructured.Unstructured, error) {
+	o := empty()
+	err := p.Client.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: s.Name}, o)
+	return o, err
+}
+
+// explain says what an API server's refusal means here. A conflict stays one.
+func explain(s Source, err error) error {
+	switch {
+	case err == nil || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err):
+		return err
+	case apimeta.IsNoMatchError(err), apierrors.IsNotFound(err):
+		// Not found is also what a server says of a kind that was removed.
+		return &Error{
+			Reason: meta.ReasonExternalArtifactUnavailable,
+			Fix:    "install Flux 2.7 or newer, or set spec.externalArtifact to false",
+			Err:    fmt.Errorf("the cluster has no %s.%s of version %s: its CustomResourceDefinition is Flux's", resource, group, version),
+		}
+	case apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return &Error{
+			Reason: meta.ReasonExternalArtifactUnavailable,
+			Fix:    "have the administrator set flux.externalArtifacts in the Helm chart, or set spec.externalArtifact to false",
+			Err:    errors.New("the controller may not write " + resource + "." + group),
+		}
+	default:
+		return fmt.Errorf("write ExternalArtifact %s/%s: %w", s.Namespace, s.Name, err)
+	}
+}

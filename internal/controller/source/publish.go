@@ -1,0 +1,84 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/internal/controller/externalartifact"
+)
+
+// publish has the object's ExternalArtifact offer what the status names, or takes back what was published before, and says in the
+// condition how that went. failed is why nothing was fetched, nil when something was.
+func (r *Reconciler[O, P]) publish(ctx context.Context, o O, failed error) error {
+	view := r.kind.View(o)
+	source := externalartifact.Source{Kind: r.name, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
+	var err error
+	switch {
+	case view.Publish && view.Artifact == nil:
+		markUnpublished(o, view.Status)
+		return nil
+	case view.Publish:
+		offer := externalartifact.Offer{Artifact: view.Artifact}
+		if failed != nil {
+			offer.Failed = explain(failed, r.kind.Explain).Reason
+		}
+		err = r.shared.External.Publish(ctx, source, offer)
+	case published(view.Status):
+		if err = r.shared.External.Withdraw(ctx, source); err == nil {
+			unset(view.Status, meta.ConditionExternalArtifactPublished)
+			return nil
+		}
+	default:
+		return nil
+	}
+	if err != nil {
+		err = &publishError{err: err, interval: view.Interval.Duration}
+	}
+	markPublished(o, view, err)
+	return err
+}
+
+// publishError is an artifact that is stored and not published.
+type publishError struct {
+	err      error
+	interval time.Duration // of the object
+}
+
+func (e *publishError) Error() string { return e.err.Error() }
+func (e *publishError) Unwrap() error { return e.err }
+
+// failure explains the error. Nobody tells us when the cluster, the controller's rights or another's object change, so these are
+// looked at once per interval.
+func (e *publishError) failure() Failure {
+	if refused, ok := errors.AsType[*externalartifact.Error](e.err); ok {
+		return Failure{Reason: refused.Reason, RetryAfter: e.interval}
+	}
+	return Failure{Reason: meta.ReasonInternalError}
+}
+
+// published reports whether there may be an ExternalArtifact of the object: the condition is written before it is made.
+func published(status *meta.Status) bool {
+	return apimeta.FindStatusCondition(status.Conditions, meta.ConditionExternalArtifactPublished) != nil
+}
+
+// markUnpublished says that nothing was published yet.
+func markUnpublished(o client.Object, status *meta.Status) {
+	set(o, status, meta.ConditionExternalArtifactPublished, metav1.ConditionUnknown, meta.ReasonProgressing, "no artifact was published yet")
+}
+
+// markPublished says what the ExternalArtifact offers, or what is in the way.
+func markPublished(o client.Object, v View, err error) {
+	if err != nil {
+		f := explain(err, func(error) (Failure, bool) { return Failure{}, false })
+		set(o, v.Status, meta.ConditionExternalArtifactPublished, metav1.ConditionFalse, f.Reason, f.Message)
+		return
+	}
+	set(o, v.Status, meta.ConditionExternalArtifactPublished, metav1.ConditionTrue, meta.ReasonSucceeded,
+		"ExternalArtifact "+o.GetName()+" offers revision "+v.Artifact.Revision)
+}
