@@ -17,22 +17,26 @@ const (
 	opRefreshToken   = "GetAccessToken"
 	opLoginToken     = "GetAccessTokenFromLogin"
 	nullUser         = "00000000-0000-0000-0000-000000000000" // the user whose password is a token
-	pathExchange     = "/oauth2/exchange"
-	pathToken        = "/oauth2/token"
 	tokenNotAccepted = "token validation failed"
 )
+
+// registryTokenOperation is what a method and path ask of a registry's token service; empty for what it does not have.
+func registryTokenOperation(method, path string) string {
+	switch method + " " + path {
+	case "POST /oauth2/exchange":
+		return opExchange
+	case "POST /oauth2/token":
+		return opRefreshToken
+	case "GET /oauth2/token":
+		return opLoginToken
+	}
+	return ""
+}
 
 // serveRegistryTokens is a registry's token service. Source: Azure/acr, "AAD-OAuth.md" and "Token-BasicAuth.md".
 func (c *Cloud) serveRegistryTokens(w http.ResponseWriter, r *http.Request, reg *registry, call *journal.Call) {
 	call.Resource = reg.Host
-	switch {
-	case r.URL.Path == pathExchange && r.Method == http.MethodPost:
-		call.Operation = opExchange
-	case r.URL.Path == pathToken && r.Method == http.MethodPost:
-		call.Operation = opRefreshToken
-	case r.URL.Path == pathToken && r.Method == http.MethodGet:
-		call.Operation = opLoginToken
-	}
+	call.Operation = registryTokenOperation(r.Method, r.URL.Path)
 	p := registryProtocol{}
 	now, ok := c.begin(r.Context(), w, p, call)
 	if !ok {
@@ -55,7 +59,7 @@ func (c *Cloud) serveRegistryTokens(w http.ResponseWriter, r *http.Request, reg 
 		return
 	}
 	w.Header().Set("X-Ms-Correlation-Request-Id", newUUID())
-	writeJSON(w, http.StatusOK, "application/json; charset=utf-8", answer)
+	writeJSON(w, http.StatusOK, answer)
 }
 
 type refreshResponse struct {

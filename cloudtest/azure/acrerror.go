@@ -50,7 +50,7 @@ func (registryProtocol) refuse(w http.ResponseWriter, call *journal.Call, e *ref
 	e.note(call)
 	w.Header().Set("X-Ms-Correlation-Request-Id", newUUID())
 	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
-	writeJSON(w, e.status, "application/json; charset=utf-8", map[string][]registryError{"errors": {{e.code, e.message, e.detail}}})
+	writeJSON(w, e.status, map[string][]registryError{"errors": {{e.code, e.message, e.detail}}})
 }
 
 func (registryProtocol) faulted(kind fault.Kind) *refusal {

@@ -54,7 +54,7 @@ func (c *Cloud) serveRegistry(w http.ResponseWriter, r *http.Request, reg *regis
 		p.refuse(w, call, &refusal{status: http.StatusMethodNotAllowed, code: "UNSUPPORTED", message: "The operation is unsupported."})
 	case req.Operation == distribution.Ping:
 		w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
-		writeJSON(w, http.StatusOK, "application/json; charset=utf-8", struct{}{})
+		writeJSON(w, http.StatusOK, struct{}{})
 	case !covers(who.access, ask):
 		challenge(w, reg, ask, "insufficient_scope")
 		p.refuse(w, call, unauthorized(ask).because("the access token does not allow it"))

@@ -146,6 +146,6 @@ func assertionError(err error, token oidc.Token, app *application, now time.Time
 }
 
 func badSignature(app *application, reason string) *refusal {
-	return badClient(700027, "Client assertion failed signature validation. [Reason - %s, "+
+	return badClient(700027, "Client assertion contains an invalid signature. [Reason - %s, "+
 		"Please visit the Azure Portal, Graph Explorer or directly use MS Graph to see configured keys for app Id '%s'].", reason, app.clientID)
 }

@@ -113,7 +113,7 @@ func readBlobPath(r *http.Request) (container, blob string, ok bool) {
 		return "", "", path == ""
 	}
 	if blob == "" && !strings.HasSuffix(path, "/") && r.URL.Query().Get("restype") != "container" {
-		return container, "", true // a blob of the root container: its name may be any
+		return container, "", !strings.Contains(strings.TrimPrefix(r.URL.Path, "/"), "/") // a blob of the root container, whose names have no slash
 	}
 	return container, blob, isContainer(container)
 }

@@ -149,6 +149,7 @@ func TestBlobAuthorization(t *testing.T) {
 		{"delete with a reader's role", "DELETE", "/tenant-a/app.tar.gz", a, 403, mismatch},
 		{"list the account with a container's role", "GET", "/?comp=list", a, 403, mismatch},
 		{"blob in the root container", "GET", "/tenant-a", a, 403, mismatch},
+		{"other tenant's blob as one of the root container", "GET", "/tenant-b%2Fapp.tar.gz", all, 400, "InvalidUri"},
 		{"out of the container", "GET", "/tenant-a/../tenant-b/app.tar.gz", a, 400, "InvalidUri"},
 		{"out of the container, escaped", "GET", "/tenant-a/%2e%2e/tenant-b/app.tar.gz", a, 400, "InvalidUri"},
 		{"out of the container, escaped slash", "GET", "/tenant-a/x%2F..%2F..%2Ftenant-b/app.tar.gz", a, 400, "InvalidUri"},

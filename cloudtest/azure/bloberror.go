@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"bytes"
 	"encoding/xml"
 	"net/http"
 	"time"
@@ -51,6 +52,7 @@ func (blobProtocol) refuse(w http.ResponseWriter, call *journal.Call, e *refusal
 	if err != nil {
 		panic("azure: an answer cannot fail to marshal: " + err.Error())
 	}
+	out = bytes.ReplaceAll(out, []byte("&#xA;"), []byte("\n")) // as Azure writes line breaks
 	w.Header().Set("Server", "Windows-Azure-Blob/1.0 Microsoft-HTTPAPI/2.0")
 	w.Header().Set("X-Ms-Request-Id", id)
 	w.Header().Set("X-Ms-Error-Code", e.code)

@@ -70,7 +70,7 @@ func (c *Cloud) serveEntra(w http.ResponseWriter, r *http.Request, e *Environmen
 		w.Header().Set("Cache-Control", "no-store, no-cache")
 		w.Header().Set("Pragma", "no-cache")
 	}
-	writeJSON(w, http.StatusOK, "application/json; charset=utf-8", answer)
+	writeJSON(w, http.StatusOK, answer)
 }
 
 // tenant finds a tenant of an environment by ID or domain.

@@ -67,7 +67,7 @@ func (p entraProtocol) refuse(w http.ResponseWriter, call *journal.Call, e *refu
 	number, _ := strconv.Atoi(strings.TrimPrefix(e.code, "AADSTS"))
 	trace, timestamp := newUUID(), p.now().UTC().Format("2006-01-02 15:04:05Z")
 	w.Header().Set("X-Ms-Request-Id", trace)
-	writeJSON(w, e.status, "application/json; charset=utf-8", entraError{
+	writeJSON(w, e.status, entraError{
 		Error:            e.oauth,
 		ErrorDescription: e.code + ": " + e.message + " Trace ID: " + trace + " Correlation ID: " + p.correlation + " Timestamp: " + timestamp,
 		ErrorCodes:       []int{number}, Timestamp: timestamp, TraceID: trace, CorrelationID: p.correlation,

@@ -57,7 +57,7 @@ func metadataRefusal(status int, oauth, message string) *refusal {
 func (metadataProtocol) refuse(w http.ResponseWriter, call *journal.Call, e *refusal) {
 	e.note(call)
 	w.Header().Set("Server", "IMDS/150.870.65.1854")
-	writeJSON(w, e.status, "application/json; charset=utf-8", metadataError{e.oauth, e.message})
+	writeJSON(w, e.status, metadataError{e.oauth, e.message})
 }
 
 func (metadataProtocol) faulted(kind fault.Kind) *refusal {
@@ -104,7 +104,7 @@ func (c *Cloud) ServeMetadata(w http.ResponseWriter, r *http.Request, call *jour
 		return
 	}
 	w.Header().Set("Server", "IMDS/150.870.65.1854")
-	writeJSON(w, http.StatusOK, "application/json; charset=utf-8", answer)
+	writeJSON(w, http.StatusOK, answer)
 }
 
 func apiVersionPattern() *regexp.Regexp {

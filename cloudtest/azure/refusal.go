@@ -45,12 +45,12 @@ type protocol interface {
 }
 
 // writeJSON answers with JSON, whole and at once.
-func writeJSON(w http.ResponseWriter, status int, contentType string, body any) {
+func writeJSON(w http.ResponseWriter, status int, body any) {
 	out, err := json.Marshal(body)
 	if err != nil {
 		panic("azure: an answer cannot fail to marshal: " + err.Error())
 	}
-	write(w, status, contentType, out)
+	write(w, status, "application/json; charset=utf-8", out)
 }
 
 func write(w http.ResponseWriter, status int, contentType string, body []byte) {

@@ -83,8 +83,7 @@ var errForm = errors.New("the form cannot be read")
 
 // readForm reads a form that was posted. A parameter that stands twice is an error that names it, except for those in repeated.
 func readForm(w http.ResponseWriter, r *http.Request, repeated ...string) (url.Values, error) {
-	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || media != "application/x-www-form-urlencoded" {
+	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media != "application/x-www-form-urlencoded" {
 		return url.Values{}, nil // as if nothing had been sent: what is missing is then named
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxForm))

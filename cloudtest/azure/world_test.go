@@ -87,8 +87,10 @@ func worldConfig() azure.Config {
 				ID: otherDirectory, Applications: []azure.Application{application(clientA, subjectA)},
 				Registries: []azure.RegistryConfig{{Name: "fabrikam", RoleAssignments: []azure.RegistryRole{{ClientID: clientA, Role: "AcrPull"}}}},
 			},
-			{ID: usDirectory, Environment: azure.AzureUSGovernment, Applications: []azure.Application{application(clientA, subjectA)},
-				Registries: []azure.RegistryConfig{{Name: "contoso", RoleAssignments: []azure.RegistryRole{{ClientID: clientA, Role: "AcrPull"}}}}},
+			{
+				ID: usDirectory, Environment: azure.AzureUSGovernment, Applications: []azure.Application{application(clientA, subjectA)},
+				Registries: []azure.RegistryConfig{{Name: "contoso", RoleAssignments: []azure.RegistryRole{{ClientID: clientA, Role: "AcrPull"}}}},
+			},
 			{ID: chinaDirectory, Environment: azure.AzureChinaCloud, Applications: []azure.Application{application(clientA, subjectA)}},
 			{ID: ownDirectory, Environment: "Own", Applications: []azure.Application{application(clientA, subjectA)}},
 		},
@@ -207,7 +209,7 @@ func verifyWith(keys []byte, raw string) error {
 	if err := json.Unmarshal(keys, &set); err != nil {
 		return err
 	}
-	signed, err := jose.ParseSigned(raw, []jose.SignatureAlgorithm{jose.RS256})
+	signed, err := jose.ParseSignedCompact(raw, []jose.SignatureAlgorithm{jose.RS256})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,148 @@
+package azure
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+)
+
+const (
+	fuzzTenant = "72f988bf-86f1-41af-91ab-2d7cd011db47"
+	fuzzClient = "d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08"
+)
+
+// refuseAll is an internet on which no issuer answers.
+type refuseAll struct{}
+
+func (refuseAll) RoundTrip(*http.Request) (*http.Response, error) { return nil, http.ErrHandlerTimeout }
+
+// FuzzTokenForm holds that no form gets a token whose assertion no issuer signed; that every answer is a refusal as Entra ID words it, whatever the
+// form's bytes are; and that the assertion is nowhere in it nor in the journal.
+func FuzzTokenForm(f *testing.F) {
+	c, err := New(Config{Tenants: []Tenant{{ID: fuzzTenant, Applications: []Application{{
+		ClientID: fuzzClient, FederatedCredentials: []FederatedCredential{{Name: "cluster", Issuer: "https://issuer.example", Subject: "s"}},
+	}}}}}, refuseAll{}, &fault.Set{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	const unsigned = "eyJhbGciOiJSUzI1NiIsImtpZCI6ImsifQ.eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlIiwic3ViIjoicyIsImF1ZCI6ImFwaTovL0F6dXJlQURUb2tlbkV4Y2hhbmdlIiwiZXhwIjo0MDAwMDAwMDAwLCJpYXQiOjQwMDAwMDAwMDB9.c2lnbmF0dXJl"
+	form := url.Values{
+		"grant_type": {"client_credentials"}, "client_id": {fuzzClient}, "scope": {"https://storage.azure.com/.default"}, "client_assertion": {unsigned},
+		"client_assertion_type": {assertionType},
+	}
+	f.Add(fuzzTenant, form.Encode())
+	f.Add("common", "grant_type=password")
+	f.Add(fuzzTenant, "client_assertion=a&client_assertion=b;c=%zz")
+	f.Add("../x'y\x00", "scope=%00'<>\"&client_id=é")
+	f.Fuzz(func(t *testing.T, tenantName, body string) {
+		r := httptest.NewRequest(http.MethodPost, "https://login.microsoftonline.com/", strings.NewReader(body))
+		r.URL.Path = "/" + strings.ReplaceAll(tenantName, "/", "") + "/oauth2/v2.0/token"
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		call := journal.Call{Host: "login.microsoftonline.com"}
+		w := httptest.NewRecorder()
+		c.ServeCall(w, r, &call)
+		var answer entraError
+		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+			t.Fatalf("%q: %v", w.Body, err)
+		}
+		if w.Code < 400 || w.Code > 499 || len(answer.ErrorCodes) != 1 || call.Principal != "" || call.Granted() {
+			t.Errorf("HTTP %d %s, %+v", w.Code, w.Body, call)
+		}
+		if code := "AADSTS" + strconv.Itoa(answer.ErrorCodes[0]); code != call.Code || !strings.HasPrefix(answer.ErrorDescription, code+": ") {
+			t.Errorf("code %s, journal %s, description %s", code, call.Code, answer.ErrorDescription)
+		}
+		values, err := url.ParseQuery(body)
+		assertion := values.Get("client_assertion")
+		if err != nil || len(assertion) < 24 || strings.Contains(values.Get("client_id")+values.Get("scope")+tenantName, assertion) {
+			return
+		}
+		if said := answer.ErrorDescription + call.Reason + call.Resource; strings.Contains(said, assertion) {
+			t.Errorf("the assertion %q is in %s", assertion, said)
+		}
+	})
+}
+
+// FuzzScope holds that a scope names one resource, which stands in it letter by letter before /.default.
+func FuzzScope(f *testing.F) {
+	for _, s := range []string{"https://storage.azure.com/.default", "a/.default b/.default", "openid", "/.default", "a//.default openid profile", "\x00"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, scope string) {
+		resource, no := readScope(scope)
+		if (resource == "") != (no != nil) {
+			t.Fatalf("%q: %q, %+v", scope, resource, no)
+		}
+		if no == nil && (!slices.Contains(strings.Fields(scope), resource+"/.default") || strings.ContainsAny(resource, " \t\n")) {
+			t.Errorf("%q: %q", scope, resource)
+		}
+	})
+}
+
+// FuzzRegistryScopes holds that a tenant's application gets access to what its role is narrowed to and to nothing else, whatever it asks for.
+func FuzzRegistryScopes(f *testing.F) {
+	for _, s := range []string{"repository:tenant-a/app:pull", "repository:tenant-a/../b:pull", "registry:catalog:*", "repository:*:*", "repository:tenant-b/app:pull,push", "::", "repository:tenant-a/x:*:y"} {
+		f.Add(s)
+	}
+	reg := &registry{assignments: []RegistryRole{{ClientID: fuzzClient, Role: "Container Registry Repository Reader", RepositoryPrefix: "tenant-a/"}}}
+	who := registryToken{app: &application{clientID: fuzzClient}, grant: grantRefresh}
+	f.Fuzz(func(t *testing.T, scope string) {
+		ask, err := readScopes([]string{scope})
+		if err != nil {
+			return
+		}
+		for _, a := range reg.granted(who, ask) {
+			if a.Type != "repository" || !strings.HasPrefix(a.Name, "tenant-a/") || path.Clean(a.Name) != a.Name || !strings.Contains(scope, a.Name) || len(a.Actions) == 0 {
+				t.Errorf("%q: %+v", scope, a)
+			}
+			for _, action := range a.Actions {
+				if action != actionPull && action != actionReadMetadata {
+					t.Errorf("%q: %+v", scope, a)
+				}
+			}
+		}
+	})
+}
+
+// FuzzBlobPath holds that the container that is judged is the one that a path leads to, also for a data plane that cleans paths.
+func FuzzBlobPath(f *testing.F) {
+	for _, s := range []string{"/", "/tenant-a/b", "/tenant-a/x%2F..%2F..%2Ftenant-b/c", "/tenant%2Da/b", "/tenant-a?restype=container&comp=list", "/a//b", "//a/b", "/$root/x", "/tenant-a/%5C..%5Cx"} {
+		f.Add(http.MethodGet, s)
+	}
+	f.Fuzz(func(t *testing.T, method, target string) {
+		u, err := url.ParseRequestURI(target)
+		if err != nil || !strings.HasPrefix(target, "/") {
+			return
+		}
+		req, no := readBlobRequest(&http.Request{Method: method, URL: u, Header: http.Header{}})
+		if no != nil {
+			return
+		}
+		read := method == http.MethodGet || method == http.MethodHead
+		if (req.permission == permitRead) != read || req.operation == "" {
+			t.Errorf("%s %s: %+v", method, target, req)
+		}
+		clean := path.Clean(u.Path)
+		first, rest, _ := strings.Cut(strings.TrimPrefix(clean, "/"), "/")
+		switch {
+		case req.container == "":
+			if clean != "/" {
+				t.Errorf("%s %s: the account, but it leads to %s", method, target, clean)
+			}
+		case req.container == rootContainer:
+			if rest != "" && first != rootContainer {
+				t.Errorf("%s %s: the root container, but it leads to %s", method, target, clean)
+			}
+		case first != req.container || !isContainer(first):
+			t.Errorf("%s %s: %s, but it leads to %s", method, target, req.container, clean)
+		}
+	})
+}
