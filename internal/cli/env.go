@@ -37,7 +37,11 @@ identity; that is the program's own. Loopback addresses, such as the cluster's A
 		if err != nil {
 			return err
 		}
-		return writeEnv(std.Out, output.value, cloudtest.Env(state.ProxyURL, state.CAFile))
+		env, err := (&cloudtest.Admin{URL: state.ProxyURL}).Env(c.Context(), state.CAFile)
+		if err != nil {
+			return fmt.Errorf("ask the local cloud for its environment: %w", err)
+		}
+		return writeEnv(std.Out, output.value, env)
 	}
 	return c
 }
