@@ -21,6 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/gcp"
 	"github.com/lanyard-dev/lanyard/auth/grant"
+	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/auth/transport"
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	cloudazure "github.com/lanyard-dev/lanyard/cloudtest/azure"
@@ -273,32 +274,41 @@ func TestControllerAtAzureAndGoogleCloud(t *testing.T) {
 	lent := grant.Namespaces{List: []string{"tenant-a"}}
 	for name, c := range map[string]struct {
 		namespace, account string
-		edit               func(*cloudWorld)
+		lockdown           func(*spec.Rules)
 		reason, says       string
 		subject            string
 	}{
-		"lent": {"tenant-a", "", func(w *cloudWorld) { w.shared.Rules.ControllerNamespaces = lent }, meta.ReasonSucceeded, "", "controller"},
-		"lent to others": {"tenant-b", "", func(w *cloudWorld) { w.shared.Rules.ControllerNamespaces = lent },
-			string(auth.CodeNotGranted), "--controller-identity-namespaces", ""},
-		"accounts are required": {"tenant-a", "", func(w *cloudWorld) {
-			w.shared.Rules.ControllerNamespaces, w.shared.Rules.RequireServiceAccount = lent, true
-		}, string(auth.CodeNotGranted), "--require-service-account-for-provider-auth", ""},
-		"by default": {"tenant-a", "", func(w *cloudWorld) {
-			w.shared.Rules.ControllerNamespaces, w.shared.Rules.DefaultServiceAccount = lent, "puller"
-		}, meta.ReasonSucceeded, "", "system:serviceaccount:tenant-a:puller"},
-		"default that is missing": {"tenant-a", "", func(w *cloudWorld) {
-			w.shared.Rules.ControllerNamespaces, w.shared.Rules.DefaultServiceAccount = lent, "missing"
-		}, string(auth.CodeSubjectNotFound), "--default-service-account", ""},
-		"the gate is off": {"tenant-a", "puller", func(w *cloudWorld) {
-			w.shared.Rules.ControllerNamespaces, w.shared.Rules.ControllerOnly = lent, true
-		}, string(auth.CodeNotGranted), "ObjectLevelWorkloadIdentity", ""},
+		"lent": {
+			namespace: "tenant-a", lockdown: func(r *spec.Rules) { r.ControllerNamespaces = lent },
+			reason: meta.ReasonSucceeded, subject: "controller",
+		},
+		"lent to others": {
+			namespace: "tenant-b", lockdown: func(r *spec.Rules) { r.ControllerNamespaces = lent },
+			reason: string(auth.CodeNotGranted), says: "--controller-identity-namespaces",
+		},
+		"accounts are required": {
+			namespace: "tenant-a", lockdown: func(r *spec.Rules) { r.ControllerNamespaces, r.RequireServiceAccount = lent, true },
+			reason: string(auth.CodeNotGranted), says: "--require-service-account-for-provider-auth",
+		},
+		"by default": {
+			namespace: "tenant-a", lockdown: func(r *spec.Rules) { r.ControllerNamespaces, r.DefaultServiceAccount = lent, "puller" },
+			reason: meta.ReasonSucceeded, subject: "system:serviceaccount:tenant-a:puller",
+		},
+		"default that is missing": {
+			namespace: "tenant-a", lockdown: func(r *spec.Rules) { r.ControllerNamespaces, r.DefaultServiceAccount = lent, "missing" },
+			reason: string(auth.CodeSubjectNotFound), says: "--default-service-account",
+		},
+		"the gate is off": {
+			namespace: "tenant-a", account: "puller", lockdown: func(r *spec.Rules) { r.ControllerNamespaces, r.ControllerOnly = lent, true },
+			reason: string(auth.CodeNotGranted), says: "ObjectLevelWorkloadIdentity",
+		},
 	} {
 		for provider, image := range map[string]string{"azure": acr + "/tenant-a/app", "gcp": gar + "/tenant-a/app"} {
 			t.Run(name+"/"+provider, func(t *testing.T) {
 				w := newCloudWorld(t)
 				w.beController()
 				w.account("tenant-a", map[string]string{azure.ClientAnnotation: clientOfA, gcp.ServiceAccountAnnotation: emailOfA})
-				c.edit(w)
+				c.lockdown(&w.shared.Rules)
 				o, result := w.reconcile(w.create(c.namespace, "app", func(o *v1alpha1.OCIRepository) {
 					o.Spec.URL, o.Spec.Provider, o.Spec.ServiceAccountName = "oci://"+image, provider, c.account
 				}))
