@@ -1,0 +1,139 @@
+package dataplane
+
+import (
+	"bufio"
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/node"
+)
+
+// startTimeout bounds the start of a program.
+const startTimeout = time.Minute
+
+// Azurite is Azurite's blob service, a program of its own, with some storage accounts in memory.
+type Azurite struct {
+	url      *url.URL
+	accounts map[string]url.Values // to the parameters of a shared access signature for all of it
+	cancel   context.CancelFunc
+	ended    chan struct{} // closed when it has ended
+}
+
+// StartAzurite starts it with these accounts. It ends when it is closed, or this process ends.
+func StartAzurite(ctx context.Context, accounts ...string) (*Azurite, error) {
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	a := &Azurite{accounts: map[string]url.Values{}, cancel: cancel, ended: make(chan struct{})}
+	var keys []string
+	for _, name := range accounts {
+		key := make([]byte, 64)
+		_, _ = rand.Read(key) // never fails
+		keys = append(keys, name+":"+base64.StdEncoding.EncodeToString(key))
+		a.accounts[name] = sharedAccess(name, key)
+	}
+	cmd, err := node.Command(running, node.Azurite, "--inMemoryPersistence", "--blobHost", "127.0.0.1", "--blobPort", "0",
+		"--skipApiVersionCheck", "--disableTelemetry", "--silent")
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	cmd.Env = append(os.Environ(), "AZURITE_ACCOUNTS="+strings.Join(keys, ";"))
+	if err := a.start(ctx, cmd); err != nil {
+		cancel()
+		return nil, fmt.Errorf("start Azurite: %w", err)
+	}
+	return a, nil
+}
+
+// start waits until the program says where it listens.
+func (a *Azurite) start(ctx context.Context, cmd *exec.Cmd) error {
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	found := make(chan string, 1)
+	said := new(strings.Builder)
+	go func() {
+		listening := regexp.MustCompile(`listens on (http://[0-9.:]+)`)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if at := listening.FindStringSubmatch(lines.Text()); at != nil {
+				found <- at[1]
+				break
+			}
+			said.WriteString(lines.Text() + "\n")
+		}
+		_, _ = io.Copy(io.Discard, out)
+		_ = cmd.Wait() // it is killed in the end
+		close(a.ended)
+	}()
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	select {
+	case at := <-found:
+		a.url, err = url.Parse(at)
+		return err
+	case <-a.ended:
+		return fmt.Errorf("it ended with %s: %s", cmd.ProcessState, said)
+	case <-ctx.Done():
+		a.Close()
+		return ctx.Err()
+	}
+}
+
+// Close ends it.
+func (a *Azurite) Close() {
+	a.cancel()
+	<-a.ended
+}
+
+// Blob is the blob endpoint of an account, nil for one that there is not: what ServeBlob of the local cloud wants. It gives to each request the
+// signature without which Azurite answers nothing.
+func (a *Azurite) Blob(account string) http.Handler {
+	signature, ok := a.accounts[account]
+	if !ok {
+		return nil
+	}
+	return &httputil.ReverseProxy{
+		Transport: &http.Transport{DisableCompression: true}, // no proxy
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(a.url)
+			r.Out.Host = account + ".blob.core.windows.net" // by which Azurite knows the account
+			query := r.In.URL.RawQuery
+			if query != "" {
+				query += "&"
+			}
+			r.Out.URL.RawQuery = query + signature.Encode()
+		},
+	}
+}
+
+// sharedAccess is a shared access signature of an account for everything of its blob service. Source: Microsoft Learn, "Create an account SAS", in the form
+// of version 2020-08-04.
+func sharedAccess(account string, key []byte) url.Values {
+	const version = "2020-08-04"
+	v := url.Values{
+		"sv": {version}, "ss": {"b"}, "srt": {"sco"}, "sp": {"rwdlacup"}, "se": {time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)},
+	}
+	mac := hmac.New(sha256.New, key)
+	_, _ = io.WriteString(mac, strings.Join([]string{
+		account, v.Get("sp"), v.Get("ss"), v.Get("srt"), "", v.Get("se"), "", "", version, "",
+	}, "\n"))
+	v.Set("sig", base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	return v
+}

@@ -1,0 +1,20 @@
+package dataplane
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+)
+
+// S3 is gofakes3 with these buckets, in memory, addressed by path: what ServeS3 of the local cloud wants.
+func S3(buckets ...string) (http.Handler, error) {
+	store := s3mem.New()
+	for _, name := range buckets {
+		if err := store.CreateBucket(name); err != nil {
+			return nil, fmt.Errorf("make bucket %s: %w", name, err)
+		}
+	}
+	return gofakes3.New(store, gofakes3.WithoutVersioning()).Server(), nil
+}

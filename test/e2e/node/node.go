@@ -1,0 +1,76 @@
+// Package node runs what the end-to-end tests take from npm: the clouds' official clients for Node, which know nothing of this project, and Azurite.
+// The packages and their versions are those of package-lock.json; `npm ci` in this folder installs them.
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// Scripts that print a [Token].
+const (
+	// AzureIdentity is @azure/identity with its WorkloadIdentityCredential.
+	AzureIdentity = "azure-token.mjs"
+	// GoogleAuthLibrary is google-auth-library with an external_account.
+	GoogleAuthLibrary = "google-token.mjs"
+)
+
+// Azurite is Azurite's blob service.
+const Azurite = "node_modules/azurite/dist/src/blob/main.js"
+
+// Token is what a script says of the token that it got, or did not get.
+type Token struct {
+	// OK says whether there is a token.
+	OK bool `json:"ok"`
+	// ExpiresOn is the token's end.
+	ExpiresOn time.Time `json:"expiresOn"`
+	// Code is the cloud's error code: "AADSTS70021", "invalid_grant", "PERMISSION_DENIED".
+	Code string `json:"code"`
+	// Message is the client's own text.
+	Message string `json:"message"`
+}
+
+// GetToken runs a script for a scope, with exactly these environment variables. The error is about the run; a refusal is in the token.
+func GetToken(ctx context.Context, script, scope string, env []string) (Token, error) {
+	cmd, err := Command(ctx, script, scope)
+	if err != nil {
+		return Token{}, err
+	}
+	cmd.Env = env
+	out, err := cmd.Output()
+	if err != nil {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			return Token{}, fmt.Errorf("%s: %w: %s", script, err, exit.Stderr)
+		}
+		return Token{}, fmt.Errorf("%s: %w", script, err)
+	}
+	var token Token
+	if err := json.Unmarshal(out, &token); err != nil {
+		return Token{}, fmt.Errorf("%s printed %q: %w", script, out, err)
+	}
+	return token, nil
+}
+
+// Command is Node with a script of this folder. It ends with this process.
+func Command(ctx context.Context, script string, args ...string) (*exec.Cmd, error) {
+	program, err := exec.LookPath("node")
+	if err != nil {
+		return nil, fmt.Errorf("the end-to-end tests need Node 20 or later: %w", err)
+	}
+	_, file, _, _ := runtime.Caller(0)
+	dir := filepath.Dir(file)
+	if _, err := os.Stat(filepath.Join(dir, "node_modules", ".package-lock.json")); err != nil {
+		return nil, fmt.Errorf("the packages of npm are missing; run `npm ci` in %s: %w", dir, err)
+	}
+	cmd := exec.CommandContext(ctx, program, append([]string{filepath.Join(dir, script)}, args...)...) //nolint:gosec // scripts of this folder
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd, nil
+}
