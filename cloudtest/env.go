@@ -44,6 +44,7 @@ func Env(proxyURL, caFile string) []string {
 		"AWS_ENDPOINT_URL_STS=",
 		"AWS_ENDPOINT_URL_ECR=",
 		"AWS_ENDPOINT_URL_ECR_PUBLIC=",
+		"AWS_ENDPOINT_URL_S3=",
 		"IDENTITY_ENDPOINT=", // Azure's other sources of managed identities are on loopback
 		"IMDS_ENDPOINT=",
 		"MSI_ENDPOINT=",
