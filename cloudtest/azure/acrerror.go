@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/distribution"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
@@ -85,13 +84,12 @@ func challenge(w http.ResponseWriter, r *registry, ask []access, problem string)
 }
 
 // needs is the access that a request asks for.
-func needs(q distribution.Request) []access {
-	switch q.Operation {
-	case distribution.Ping:
-		return nil
-	case distribution.Catalog:
+func needs(q registryRequest) []access {
+	switch {
+	case q.repository != "":
+		return []access{{Type: "repository", Name: q.repository, Actions: []string{q.action}}}
+	case q.action == actionCatalog:
 		return []access{{Type: "registry", Name: "catalog", Actions: []string{actionCatalog}}}
-	default:
-		return []access{{Type: "repository", Name: q.Repository, Actions: []string{actionOf(q.Operation)}}}
 	}
+	return nil
 }

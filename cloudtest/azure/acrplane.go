@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/distribution"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/oci"
 )
 
 // dataLinkLife is how long a link to a data endpoint works. Source: the links that registries give out, which end after twenty minutes.
@@ -19,12 +19,11 @@ const dataLinkLife = 20 * time.Minute
 
 // serveRegistry is a registry's OCI API: behind an access token that allows the repository and the action.
 func (c *Cloud) serveRegistry(w http.ResponseWriter, r *http.Request, reg *registry, call *journal.Call) {
-	req, understood := distribution.Read(r)
+	req, understood := readRegistryRequest(r)
 	if understood {
-		call.Operation = string(req.Operation)
-		call.Resource = reg.Host
-		if req.Repository != "" {
-			call.Resource += "/" + req.Repository
+		call.Operation, call.Resource = req.operation, reg.Host
+		if req.repository != "" {
+			call.Resource += "/" + req.repository
 		}
 	}
 	p := registryProtocol{}
@@ -52,7 +51,7 @@ func (c *Cloud) serveRegistry(w http.ResponseWriter, r *http.Request, reg *regis
 	switch {
 	case !understood:
 		p.refuse(w, call, &refusal{status: http.StatusMethodNotAllowed, code: "UNSUPPORTED", message: "The operation is unsupported."})
-	case req.Operation == distribution.Ping:
+	case req.action == "": // ping
 		w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
 		writeJSON(w, http.StatusOK, struct{}{})
 	case !covers(who.access, ask):
@@ -83,19 +82,18 @@ func bearer(r *http.Request) (string, bool) {
 }
 
 // forwardRegistry passes an allowed request to the data plane, or for a blob sends the client to the data endpoint.
-func (c *Cloud) forwardRegistry(w http.ResponseWriter, r *http.Request, reg *registry, req distribution.Request, call *journal.Call, now time.Time) {
+func (c *Cloud) forwardRegistry(w http.ResponseWriter, r *http.Request, reg *registry, req registryRequest, call *journal.Call, now time.Time) {
 	plane := c.planeOf(reg)
 	if plane == nil {
 		registryProtocol{}.refuse(w, call, &refusal{status: http.StatusServiceUnavailable, code: "UNAVAILABLE", message: "no data plane was handed in for this registry"})
 		return
 	}
-	out := distribution.Cleared(r)
-	if req.Operation == distribution.ReadBlob && len(reg.regions) > 0 && exists(plane, out) {
+	if req.operation == opPullBlob && len(reg.regions) > 0 && exists(plane, r) {
 		w.Header().Set("Location", c.dataLink(reg, r.URL.Path, now))
 		w.WriteHeader(http.StatusTemporaryRedirect)
 		return
 	}
-	plane.ServeHTTP(w, out)
+	oci.Forward(w, r, plane)
 }
 
 func (c *Cloud) planeOf(reg *registry) http.Handler {
@@ -114,7 +112,7 @@ func exists(plane http.Handler, r *http.Request) bool {
 	head.Method = http.MethodHead
 	head.Body = http.NoBody
 	var status statusWriter
-	plane.ServeHTTP(&status, head)
+	oci.Forward(&status, head, plane)
 	return status.status == http.StatusOK || status.status == 0
 }
 
@@ -157,10 +155,8 @@ func (c *Cloud) signLink(host, path, end string) string {
 
 // serveData is a dedicated data endpoint: blob storage that takes signed links and nothing else.
 func (c *Cloud) serveData(w http.ResponseWriter, r *http.Request, reg *registry, call *journal.Call) {
-	req, understood := distribution.Read(r)
-	if understood && req.Operation == distribution.ReadBlob {
-		call.Operation = string(req.Operation)
-		call.Resource = reg.Host + "/" + req.Repository
+	if req, understood := readRegistryRequest(r); understood && req.operation == opPullBlob {
+		call.Operation, call.Resource = req.operation, reg.Host+"/"+req.repository
 	}
 	p := blobProtocol{}
 	now, ok := c.begin(r.Context(), w, p, call)
@@ -183,9 +179,9 @@ func (c *Cloud) serveData(w http.ResponseWriter, r *http.Request, reg *registry,
 			p.refuse(w, call, blobRefusal(http.StatusServiceUnavailable, "ServerBusy").because("no data plane was handed in for this registry"))
 			return
 		}
-		out := distribution.Cleared(r)
-		out.URL.RawQuery = ""
+		out := r.Clone(r.Context())
+		out.URL.RawQuery = "" // the signature is not the plane's business either
 		out.RequestURI = out.URL.RequestURI()
-		plane.ServeHTTP(w, out)
+		oci.Forward(w, out, plane)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/distribution"
+	"github.com/lanyard-dev/lanyard/cloudtest/oci"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
@@ -58,7 +58,7 @@ func readScopes(scopes []string) ([]access, error) {
 		switch {
 		case a.Type == "registry" && a.Name == "catalog" && slices.Contains(actions, actionCatalog):
 			a.Actions = []string{actionCatalog}
-		case a.Type == "repository" && distribution.IsName(a.Name):
+		case a.Type == "repository" && oci.IsName(a.Name):
 			a.Actions = slices.DeleteFunc(repositoryActions(), func(known string) bool {
 				return !slices.Contains(actions, known) && !slices.Contains(actions, "*")
 			})

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/distribution"
+	"github.com/lanyard-dev/lanyard/cloudtest/oci"
 )
 
 // Registry names a container registry.
@@ -241,20 +241,44 @@ func (c *Cloud) ServeRegistry(plane func(Registry) http.Handler) {
 	c.registryPlane = plane
 }
 
-// actionOf is the action that an operation needs.
-func actionOf(o distribution.Operation) string {
-	switch o {
-	case distribution.Catalog:
-		return actionCatalog
-	case distribution.ListTags:
-		return actionReadMetadata
-	case distribution.ListReferrers, distribution.ReadManifest, distribution.StatBlob, distribution.ReadBlob:
-		return actionPull
-	case distribution.WriteManifest, distribution.StartUpload, distribution.UploadBlob, distribution.ContinueUpload, distribution.FinishUpload:
-		return actionPush
-	case distribution.DeleteManifest:
-		return actionDelete
-	case distribution.Ping:
-	}
-	return ""
+// registryRequest is what a request asks of a registry.
+type registryRequest struct {
+	operation  string
+	repository string // empty for ping and catalog
+	action     string // that is needed; empty for ping
 }
+
+// readRegistryRequest maps a request to an action of registry scopes. What it does not know is not allowed.
+func readRegistryRequest(r *http.Request) (registryRequest, bool) {
+	if r.URL.Path == "/v2/_catalog" {
+		return registryRequest{operation: "ListRepositories", action: actionCatalog}, r.Method == http.MethodGet
+	}
+	read := oci.Read(r)
+	req := registryRequest{repository: read.Repository}
+	switch read.Kind {
+	case oci.Unknown:
+		return registryRequest{}, false
+	case oci.Ping:
+		req.operation = "Ping"
+	case oci.ListTags:
+		req.operation, req.action = "ListTags", actionReadMetadata
+	case oci.ListReferrers:
+		req.operation, req.action = "ListReferrers", actionPull
+	case oci.PullManifest:
+		req.operation, req.action = "PullManifest", actionPull
+	case oci.CheckBlob:
+		req.operation, req.action = "CheckBlob", actionPull
+	case oci.PullBlob:
+		req.operation, req.action = opPullBlob, actionPull
+	case oci.PushManifest:
+		req.operation, req.action = "PushManifest", actionPush
+	case oci.StartUpload, oci.PushBlob, oci.ContinueUpload, oci.FinishUpload:
+		req.operation, req.action = "PushBlob", actionPush
+	case oci.DeleteManifest:
+		req.operation, req.action = "DeleteManifest", actionDelete
+	}
+	return req, true
+}
+
+// opPullBlob is the operation that data endpoints have too.
+const opPullBlob = "PullBlob"

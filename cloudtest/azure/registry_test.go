@@ -317,7 +317,7 @@ func TestRegistryDataPlane(t *testing.T) {
 			t.Errorf("%s: HTTP %d %q %s, want %d %q", tt.name, res.StatusCode, res.Header.Get("Www-Authenticate"), body, tt.status, tt.challenge)
 		}
 	}
-	if calls := w.Journal().Calls(journal.Filter{Service: azure.ServiceRegistry, Operation: "ReadManifest", Verdict: journal.Granted}); len(calls) != 2 ||
+	if calls := w.Journal().Calls(journal.Filter{Service: azure.ServiceRegistry, Operation: "PullManifest", Verdict: journal.Granted}); len(calls) != 2 ||
 		calls[0].Principal != clientA+"@"+directory || calls[0].Resource != shared+"/tenant-a/app" {
 		t.Errorf("journal %+v", calls)
 	}

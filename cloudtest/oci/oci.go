@@ -53,6 +53,9 @@ func namePattern() *regexp.Regexp {
 // maxName bounds a repository's name, in bytes.
 const maxName = 255
 
+// IsName says whether a repository can have a name.
+func IsName(name string) bool { return len(name) <= maxName && namePattern().MatchString(name) }
+
 // Read says what a request asks for.
 func Read(r *http.Request) Request {
 	rest, ok := strings.CutPrefix(r.URL.Path, "/v2/")
@@ -64,8 +67,11 @@ func Read(r *http.Request) Request {
 	if !ok || r.URL.EscapedPath() != r.URL.Path || strings.Contains(rest, "//") {
 		return Request{}
 	}
+	if last := rest[strings.LastIndexByte(rest, '/')+1:]; last == "." || last == ".." { // it would lead elsewhere
+		return Request{}
+	}
 	name, kind := split(r, rest, reads)
-	if kind == Unknown || len(name) > maxName || !namePattern().MatchString(name) {
+	if kind == Unknown || !IsName(name) {
 		return Request{}
 	}
 	return Request{Kind: kind, Repository: name}

@@ -3,6 +3,8 @@ package oci_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,6 +33,8 @@ func TestRead(t *testing.T) {
 		"GET /v2x":                                               {},
 		"GET /v2/_catalog":                                       {},
 		"GET /v2/p/../q/manifests/1":                             {},
+		"GET /v2/p/manifests/..":                                 {},
+		"PATCH /v2/p/blobs/uploads/..":                           {},
 		"GET /v2/p//q/manifests/1":                               {},
 		"GET /v2/p%2Fq/manifests/1":                              {},
 		"GET /v2/" + strings.Repeat("a/", 128) + "b/manifests/1": {},
@@ -64,4 +68,27 @@ func TestReads(t *testing.T) {
 			t.Errorf("%d: %t", kind, got)
 		}
 	}
+}
+
+// FuzzRead holds that a repository that was judged is the one that stands in the path, letter by letter, and cannot be left through it.
+func FuzzRead(f *testing.F) {
+	for _, path := range []string{"/v2/", "/v2/a/b/manifests/1", "/v2/a/blobs/uploads/x", "/v2/a%2f../b/tags/list", "/v2/a/manifests/../../b/manifests/1"} {
+		f.Add(http.MethodGet, path)
+	}
+	f.Fuzz(func(t *testing.T, method, path string) {
+		u, err := url.ParseRequestURI(path)
+		if err != nil {
+			return
+		}
+		got := oci.Read(&http.Request{Method: method, URL: u})
+		if (got.Repository == "") != (got.Kind == oci.Unknown || got.Kind == oci.Ping) {
+			t.Errorf("%s %s: %+v", method, path, got)
+		}
+		if got.Repository == "" {
+			return
+		}
+		if !oci.IsName(got.Repository) || !strings.HasPrefix(u.EscapedPath(), "/v2/"+got.Repository+"/") || slices.Contains(strings.Split(u.EscapedPath(), "/"), "..") {
+			t.Errorf("%s %s: %+v", method, path, got)
+		}
+	})
 }
