@@ -20,8 +20,7 @@ func (c *Cloud) Env(caFile string) []string {
 	return env
 }
 
-// Env is [Cloud.Env] for a cloud in another process. Sources: Go's net/http and crypto/x509; AWS SDKs and Tools Reference Guide; Node.js CLI
-// options; Azure Identity, managed identity sources.
+// Env is [Cloud.Env] for a cloud in another process. Sources: Go's net/http and crypto/x509; AWS SDKs and Tools Reference Guide; Node.js CLI options.
 func Env(proxyURL, caFile string) []string {
 	const direct = "localhost,127.0.0.1,::1"
 	return []string{
@@ -45,8 +44,5 @@ func Env(proxyURL, caFile string) []string {
 		"AWS_ENDPOINT_URL_ECR=",
 		"AWS_ENDPOINT_URL_ECR_PUBLIC=",
 		"AWS_ENDPOINT_URL_S3=",
-		"IDENTITY_ENDPOINT=", // Azure's other sources of managed identities are on loopback
-		"IMDS_ENDPOINT=",
-		"MSI_ENDPOINT=",
 	}
 }
