@@ -90,7 +90,7 @@ type metadataToken struct {
 // ServeMetadata answers a request for which [Cloud.IsMetadata] holds, on the terms of [Cloud.ServeCall].
 func (c *Cloud) ServeMetadata(w http.ResponseWriter, r *http.Request, call *journal.Call) {
 	call.Service = ServiceIMDS
-	if r.URL.Path == metadataPath {
+	if strings.TrimSuffix(r.URL.Path, "/") == metadataPath { // MSAL for Node appends a slash to it
 		call.Operation = opManaged
 	}
 	p := metadataProtocol{}

@@ -129,6 +129,7 @@ func TestMetadata(t *testing.T) {
 		want               string
 	}{
 		{"good", "GET", path + query, nil, "200 " + clientA + " Bearer 86399"},
+		{"good, as MSAL for Node asks", "GET", path + "/" + query, nil, "200 " + clientA + " Bearer 86399"},
 		{"good, in capitals", "GET", path + query + "&client_id=" + strings.ToUpper(clientB), nil, "200 " + clientB + " Bearer 86399"},
 		{"without header", "GET", path + query, []string{"Metadata", "no"}, "400 bad_request_102 Required metadata header not specified"},
 		{"through a forwarding server", "GET", path + query, []string{"X-Forwarded-For", "10.0.0.1"}, "400 invalid_request Request contains the header X-Forwarded-For"},
