@@ -75,7 +75,7 @@ func TestParseS3(t *testing.T) {
 		{endpoint: "s3.eu-west-1.amazonaws.com:9000", reason: endpoint.ReasonPort},
 		{endpoint: "http://s3.eu-west-1.amazonaws.com", reason: endpoint.ReasonScheme},
 		{endpoint: "s3%2eeu-west-1.amazonaws.com", reason: endpoint.ReasonMalformed},
-		{endpoint: "ѕ3.eu-west-1.amazonaws.com", reason: endpoint.ReasonMalformed}, //nolint:asciicheck // a Cyrillic look-alike
+		{endpoint: "ѕ3.eu-west-1.amazonaws.com", reason: endpoint.ReasonMalformed}, // a Cyrillic look-alike
 		{endpoint: "169.254.169.254", reason: endpoint.ReasonHost},
 		{endpoint: "", reason: endpoint.ReasonEmpty},
 	} {

@@ -29,10 +29,11 @@ type fake struct {
 	// listErr ends the listing.
 	listErr error
 
+	open atomic.Int64 // bodies that are not closed
+
 	mu     sync.Mutex
 	opened map[string]int
-	open   atomic.Int64 // bodies that are not closed
-	most   atomic.Int64
+	most   int64 // of open
 }
 
 // bucketOf is a fake with objects "key=content"; the content is the version too.
@@ -83,8 +84,9 @@ func (f *fake) Open(ctx context.Context, o bucket.Object) (io.ReadCloser, error)
 		body = io.NopCloser(io.LimitReader(zeros{}, o.Size))
 	}
 	now := f.open.Add(1)
-	for most := f.most.Load(); now > most && !f.most.CompareAndSwap(most, now); most = f.most.Load() {
-	}
+	f.mu.Lock()
+	f.most = max(f.most, now)
+	f.mu.Unlock()
 	return &closing{Reader: body, f: f}, nil
 }
 

@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"archive/tar"
+	"bufio"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -39,21 +40,39 @@ func Write(ctx context.Context, storage Storage, index *Index, previous *Previou
 	w := &writer{index: index}
 	items := plan(ctx, storage, index, previous)
 	pr, pw := io.Pipe()
-	written := make(chan struct{})
+	failed, written := make(chan error, 1), make(chan struct{})
 	go func() {
 		defer close(written)
-		pw.CloseWithError(w.write(ctx, items, previous, pw))
+		err := w.write(ctx, items, previous, pw)
+		if err != nil {
+			// Through the pipe goes only that there was one: a connection's io.EOF would look like the archive's end.
+			failed <- err
+			err = errWriter
+		}
+		pw.CloseWithError(err)
 	}()
 	// Each object may imply a folder or more; archive counts them too.
 	_, err := archive.Normalize(ctx, pr, out, archive.Options{Limits: archive.Limits{MaxBytes: limits.MaxBytes, MaxFiles: 2 * limits.MaxObjects}})
+	if err != nil {
+		select {
+		case err = <-failed:
+		default: // archive refused it, or out failed
+		}
+	}
 	cancel()
-	_ = pr.CloseWithError(context.Canceled)
+	_ = pr.CloseWithError(errUnwanted)
 	<-written
 	for item := range items {
 		item.discard()
 	}
 	return w.done, err
 }
+
+// What goes through the pipe in place of errors.
+var (
+	errWriter   = errors.New("the archive could not be written")
+	errUnwanted = errors.New("the archive is no longer wanted")
+)
 
 type writer struct {
 	index *Index
@@ -62,7 +81,9 @@ type writer struct {
 
 // write writes the plain archive.
 func (w *writer) write(ctx context.Context, items <-chan item, previous *Previous, out io.Writer) error {
-	tw := tar.NewWriter(out)
+	// Small objects are many, and each write to the pipe wakes the other side.
+	buffered := bufio.NewWriterSize(out, 64<<10)
+	tw := tar.NewWriter(buffered)
 	var old *kept
 	for it := range items {
 		if it.err != nil {
@@ -98,12 +119,16 @@ func (w *writer) write(ctx context.Context, items <-chan item, previous *Previou
 	if err := context.Cause(ctx); err != nil {
 		return err // the plan may have ended early
 	}
-	return tw.Close()
+	if err := tw.Close(); err != nil {
+		return err
+	}
+	return buffered.Flush()
 }
 
 // kept reads the files of a previous archive that are still current, forwards only.
 type kept struct {
 	files *tar.Reader
+	buf   []byte
 	err   error
 }
 
@@ -112,7 +137,7 @@ func newKept(r io.Reader) *kept {
 	if err != nil {
 		return &kept{err: err}
 	}
-	return &kept{files: tar.NewReader(plain)}
+	return &kept{files: tar.NewReader(plain), buf: make([]byte, 32<<10)}
 }
 
 func (k *kept) copy(out io.Writer, e entry) error {
@@ -125,16 +150,11 @@ func (k *kept) copy(out io.Writer, e entry) error {
 			k.err = errors.New("a file has another size than the index says")
 			break
 		}
-		// A short file is an error of the archive to be written, which knows how much is missing.
 		source := &reader{r: k.files}
-		if _, err := io.Copy(out, source); err != nil && source.err == nil {
-			return err
+		_, err := io.CopyBuffer(struct{ io.Writer }{out}, source, k.buf)
+		if k.err = source.err; k.err == nil {
+			return err // of out, or none
 		}
-		if source.err != nil {
-			k.err = source.err
-			break
-		}
-		return nil
 	}
 	return fmt.Errorf("%w: %w", ErrPrevious, k.err)
 }

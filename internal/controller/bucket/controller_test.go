@@ -108,31 +108,22 @@ func TestOnlyWhatChangedIsFetched(t *testing.T) {
 
 // What lies in the store is checked at the start, and while it is used.
 func TestDamagedStoreIsFetchedWhole(t *testing.T) {
-	for name, damage := range map[string]func(t *testing.T, w *world, file string){
-		"no note": func(t *testing.T, w *world, file string) {
-			if err := os.Remove(strings.TrimSuffix(file, ".tar.gz") + ".note"); err != nil {
-				t.Error(err)
-			}
+	for name, damage := range map[string]func(w *world, archive, note string) error{
+		"no note": func(_ *world, _, note string) error { return os.Remove(note) },
+		"a note of something else": func(_ *world, _, note string) error {
+			return os.WriteFile(note, []byte("something else"), 0o600)
 		},
-		"a note of something else": func(t *testing.T, w *world, file string) {
-			if err := os.WriteFile(strings.TrimSuffix(file, ".tar.gz")+".note", []byte("something else"), 0o600); err != nil {
-				t.Error(err)
-			}
+		"the archive is damaged while the controller runs": func(_ *world, archive, _ string) error {
+			return os.WriteFile(archive, []byte("damaged"), 0o600)
 		},
-		"the archive is damaged while the controller runs": func(t *testing.T, w *world, file string) {
-			if err := os.WriteFile(file, []byte("damaged"), 0o600); err != nil {
-				t.Error(err)
-			}
+		"the archive is damaged before a start": func(w *world, archive, _ string) error {
+			defer w.start()
+			return os.WriteFile(archive, []byte("damaged"), 0o600)
 		},
-		"the archive is damaged before a start": func(t *testing.T, w *world, file string) {
-			if err := os.WriteFile(file, []byte("damaged"), 0o600); err != nil {
-				t.Error(err)
-			}
-			w.start()
-		},
-		"the volume is lost": func(_ *testing.T, w *world, _ string) {
+		"the volume is lost": func(w *world, _, _ string) error {
 			w.dir = w.t.TempDir()
 			w.start()
+			return nil
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +131,10 @@ func TestDamagedStoreIsFetchedWhole(t *testing.T) {
 			w.tenant("tenant-a")
 			o, _ := w.wants(w.create("tenant-a", nil), meta.ReasonSucceeded, "")
 			w.service.fetches()
-			damage(t, w, filepath.Join(w.dir, filepath.FromSlash(o.Status.Artifact.Path)))
+			file := filepath.Join(w.dir, filepath.FromSlash(o.Status.Artifact.Path))
+			if err := damage(w, file, strings.TrimSuffix(file, ".tar.gz")+".note"); err != nil {
+				t.Fatal(err)
+			}
 			w.service.put("tenant-a", "hello.txt", "changed")
 			o, _ = w.wants(o, meta.ReasonSucceeded, "")
 			if got := w.served(o); !maps.Equal(got, map[string]string{"hello.txt": "changed", "deploy/app.yaml": "kind: App"}) {

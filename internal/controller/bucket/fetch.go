@@ -165,7 +165,7 @@ func (c credential) name() string {
 // Keys of the Secret that spec.secretRef names, which are Flux's.
 const (
 	keyAccess = "accesskey"
-	keySecret = "secretkey" //nolint:gosec // a name, no secret
+	keySecret = "secretkey"
 )
 
 // credential gets what the call's identity comes to. With minRemaining a minted credential lives at least so long.

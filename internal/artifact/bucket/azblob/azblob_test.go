@@ -156,8 +156,10 @@ func TestListsEveryPage(t *testing.T) {
 	storage := open(t, azblob.Options{Credential: c, Transport: serve(t, s)})
 	got, err := list(t, storage, "")
 	want := []bucket.Object{
-		{Key: "a b+c%/ü&<.yaml", Version: etag("1"), Size: 1}, {Key: "d", Version: etag("22"), Size: 2},
-		{Key: "e/f", Version: etag("333"), Size: 3}, {Key: "z", Version: etag("")},
+		{Key: "a b+c%/ü&<.yaml", Version: etag("1"), Size: 1},
+		{Key: "d", Version: etag("22"), Size: 2},
+		{Key: "e/f", Version: etag("333"), Size: 3},
+		{Key: "z", Version: etag("")},
 	}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%+v, %v", got, err)

@@ -147,8 +147,11 @@ func TestListsEveryPage(t *testing.T) {
 		storage := open(t, s3.Options{Bucket: "tenant-a", Endpoint: "s3.example.com", Region: "us-east-1", PathStyle: true, Credentials: keys(), Transport: serve(t, s)})
 		got, err := list(t, storage, "")
 		want := []bucket.Object{
-			{Key: "a b+c%/ü&<.yaml", Version: etag("1"), Size: 1}, {Key: "d", Version: etag("22"), Size: 2},
-			{Key: "e/", Version: etag("")}, {Key: "e/f", Version: etag("333"), Size: 3}, {Key: "z", Version: etag("4"), Size: 1},
+			{Key: "a b+c%/ü&<.yaml", Version: etag("1"), Size: 1},
+			{Key: "d", Version: etag("22"), Size: 2},
+			{Key: "e/", Version: etag("")},
+			{Key: "e/f", Version: etag("333"), Size: 3},
+			{Key: "z", Version: etag("4"), Size: 1},
 		}
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("raw %t: %+v, %v", raw, got, err)
