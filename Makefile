@@ -5,8 +5,8 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 
 # Every module; those with tests; those that are linted.
-MODULES := api auth cloudtest . dev/controlplane test/e2e bench
-UNIT    := api auth cloudtest .
+MODULES := api auth cloudtest . dev/controlplane test/flux test/e2e bench
+UNIT    := api auth cloudtest . test/flux
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 

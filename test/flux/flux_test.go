@@ -1,0 +1,246 @@
+package flux
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fluxcd/pkg/http/fetch"
+	fluxtar "github.com/fluxcd/pkg/tar"
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
+	"github.com/lanyard-dev/lanyard/internal/artifact/server"
+	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+	"github.com/lanyard-dev/lanyard/internal/controller/externalartifact"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+// world is the part of Lanyard that Flux meets: the artifact store, its server, and the publisher.
+type world struct {
+	t      *testing.T
+	kube   client.Client
+	store  *store.Store
+	server *httptest.Server
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t}
+	scheme := runtime.NewScheme()
+	if err := sourcev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	w.kube = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&sourcev1.ExternalArtifact{}).Build()
+	var err error
+	if w.store, err = store.Open(t.TempDir(), store.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.store.Close() })
+	w.server = httptest.NewServer(server.New(w.store))
+	t.Cleanup(w.server.Close)
+	return w
+}
+
+func owner() store.Object {
+	return store.Object{Kind: "ocirepository", Namespace: "tenant-a", Name: "app", UID: "uid-1"}
+}
+
+// publish stores what write writes, and publishes it.
+func (w *world) publish(revision string, write func(io.Writer) error) {
+	w.t.Helper()
+	kept, err := w.store.Put(w.t.Context(), owner(), write)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	path, err := w.store.URLPath(owner(), kept.Digest)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	publisher := externalartifact.Publisher{Client: w.kube}
+	err = publisher.Publish(w.t.Context(),
+		externalartifact.Source{Kind: v1alpha1.OCIRepositoryKind, Namespace: "tenant-a", Name: "app", UID: "uid-1"},
+		externalartifact.Offer{Artifact: &v1alpha1.Artifact{
+			URL: w.server.URL + path, Path: kept.Path, Revision: revision, Digest: kept.Digest, Size: kept.Size,
+			LastUpdateTime: metav1.NewTime(kept.Time.Truncate(time.Second)), Metadata: map[string]string{"org.opencontainers.image.revision": "main"},
+		}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// read is what Flux knows of the artifact.
+func (w *world) read() *sourcev1.ExternalArtifact {
+	w.t.Helper()
+	ea := &sourcev1.ExternalArtifact{}
+	if err := w.kube.Get(w.t.Context(), client.ObjectKey{Namespace: "tenant-a", Name: "app"}, ea); err != nil {
+		w.t.Fatal(err)
+	}
+	return ea
+}
+
+// consume fetches as kustomize-controller does, and returns the files that it gets.
+func (w *world) consume(url, digest string) (map[string]string, error) {
+	w.t.Helper()
+	dir := w.t.TempDir()
+	fetcher := fetch.New(
+		fetch.WithRetries(0),
+		fetch.WithMaxDownloadSize(fluxtar.UnlimitedUntarSize),
+		fetch.WithUntar(fluxtar.WithMaxUntarSize(fluxtar.UnlimitedUntarSize)),
+	)
+	if err := fetcher.FetchWithContext(w.t.Context(), url, digest, dir); err != nil {
+		return nil, err
+	}
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		files[filepath.ToSlash(name)] = string(content)
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return files, nil
+}
+
+const revision = "1.2.0@sha256:3b4c28c09c10d0af2aec5b5d9e2c1d7cd6c1f9d6d51d4d9cb9c8d4a7a0d8f1f0"
+
+// TestFluxReadsWhatIsPublished: the object fits Flux's own type, and says what Flux asks of a source.
+func TestFluxReadsWhatIsPublished(t *testing.T) {
+	w := newWorld(t)
+	w.publish(revision, normalized(t, map[string]string{"kustomization.yaml": "resources: []"}))
+	ea := w.read()
+	var source sourcev1.Source = ea
+	artifact := source.GetArtifact()
+	switch ref := ea.Spec.SourceRef; {
+	case artifact == nil || !artifact.HasRevision(revision) || artifact.HasRevision("1.2.0@sha256:00"):
+		t.Errorf("artifact %+v", artifact)
+	case artifact.Size == nil || *artifact.Size <= 0 || artifact.LastUpdateTime.IsZero() || artifact.Metadata["org.opencontainers.image.revision"] != "main":
+		t.Errorf("artifact %+v", artifact)
+	case ref == nil || ref.APIVersion != "toolkit.lanyard.dev/v1alpha1" || ref.Kind != "OCIRepository" || ref.Name != "app" || ref.Namespace != "":
+		t.Errorf("sourceRef %+v", ref)
+	case len(ea.GetConditions()) != 1 || ea.GetConditions()[0].Type != "Ready" || ea.GetConditions()[0].Status != metav1.ConditionTrue || ea.GetConditions()[0].Reason != "Succeeded":
+		t.Errorf("conditions %+v", ea.GetConditions())
+	}
+}
+
+// TestFluxFetchesWhatIsPublished: Flux's fetcher accepts the URL, the digest and the archive, and finds the files at its root.
+func TestFluxFetchesWhatIsPublished(t *testing.T) {
+	long := strings.Repeat("long-", 40) + "name.yaml"
+	want := map[string]string{
+		"kustomization.yaml":           "resources: [deploy/app.yaml]",
+		"deploy/app.yaml":              "kind: Deployment",
+		"deploy/with space.yaml":       "a",
+		"deploy/ünïcode.yaml":          "b",
+		"deploy/dots..in..name":        "c",
+		".hidden/file":                 "d",
+		"empty":                        "",
+		"large":                        strings.Repeat("0123456789abcdef", 1<<16),
+		"a/b/c/d/e/f/g/h/i/j/k/l.yaml": "deep",
+		"deploy/" + long:               "e",
+	}
+	for what, write := range map[string]func(io.Writer) error{
+		"as it is normalised from a layer": normalized(t, want),
+		"as it is made from objects":       made(t, want),
+		"as it is copied from a layer": func(out io.Writer) error {
+			_, err := archive.Copy(t.Context(), bytes.NewReader(layer(t, want)), out, archive.Limits{})
+			return err
+		},
+	} {
+		w := newWorld(t)
+		w.publish(revision, write)
+		artifact := w.read().GetArtifact()
+		got, err := w.consume(artifact.URL, artifact.Digest)
+		if err != nil || !maps.Equal(got, want) {
+			t.Errorf("%s: %d files of %d, %v", what, len(got), len(want), err)
+		}
+	}
+}
+
+// TestFluxRefusesWhatIsNotPublished: the digest is what Flux verifies, and an artifact that is gone has Flux try again.
+func TestFluxRefusesWhatIsNotPublished(t *testing.T) {
+	w := newWorld(t)
+	w.publish(revision, normalized(t, map[string]string{"a": "1"}))
+	before := w.read().GetArtifact().DeepCopy()
+	w.publish("1.3.0"+revision[5:], normalized(t, map[string]string{"a": "2"}))
+	after := w.read().GetArtifact()
+	if after.URL == before.URL || after.Digest == before.Digest || after.HasRevision(revision) {
+		t.Fatalf("%+v, then %+v", before, after)
+	}
+	if _, err := w.consume(after.URL, before.Digest); err == nil {
+		t.Error("fetched with another digest")
+	}
+	if err := w.store.Remove(owner()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.consume(after.URL, after.Digest); !errors.Is(err, fetch.ErrFileNotFound) {
+		t.Errorf("an artifact that is gone: %v", err)
+	}
+}
+
+// layer packs files as publishers of layers do.
+func layer(t *testing.T, files map[string]string) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	zip := gzip.NewWriter(&buf)
+	out := tar.NewWriter(zip)
+	for name, content := range files {
+		err := out.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o640, Uid: 1000, Size: int64(len(content)), ModTime: time.Now()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(out, content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(out.Close(), zip.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+// normalized rewrites a layer as an OCIRepository does.
+func normalized(t *testing.T, files map[string]string) func(io.Writer) error {
+	t.Helper()
+	content := layer(t, files)
+	return func(out io.Writer) error {
+		_, err := archive.Normalize(t.Context(), bytes.NewReader(content), out, archive.Options{})
+		return err
+	}
+}
+
+// made packs a folder.
+func made(t *testing.T, files map[string]string) func(io.Writer) error {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func(out io.Writer) error {
+		_, err := archive.Create(t.Context(), os.DirFS(dir), out, archive.Options{})
+		return err
+	}
+}
