@@ -1,10 +1,12 @@
 // Command bench measures Lanyard's library beside Flux's, in one run, on the same real API server:
 //
 //	bench --controlplane ../bin/controlplane
+//	bench --sizes
 //
 // Both sides read ServiceAccounts from informers and parse their annotations with their own AWS provider; only the call to
 // the cloud is replaced, by the same pause on both sides. It prints one line a case: ours, Flux's, the ratio, and what we
-// set out to reach. It is no test: a busy machine must not fail a build.
+// set out to reach. It is no test: a busy machine must not fail a build. Then it prints how large programs are that use either
+// library; --sizes prints that alone. It runs in its module's folder.
 package main
 
 import (
@@ -22,11 +24,12 @@ import (
 
 func main() {
 	binary := flag.String("controlplane", "bin/controlplane", "the embedded control plane's binary")
+	onlySizes := flag.Bool("sizes", false, "print only how large programs are that use either library")
 	flag.Parse()
 	log.SetLogger(logr.Discard()) // informers' remarks are no result
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *binary, os.Stdout); err != nil {
+	if err := run(ctx, *binary, *onlySizes, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -41,7 +44,17 @@ type result struct {
 	met        bool
 }
 
-func run(ctx context.Context, binary string, out io.Writer) error {
+func run(ctx context.Context, binary string, onlySizes bool, out io.Writer) error {
+	if !onlySizes {
+		if err := measureCases(ctx, binary, out); err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintln(out)
+	}
+	return sizes(ctx, out)
+}
+
+func measureCases(ctx context.Context, binary string, out io.Writer) error {
 	c, err := startCluster(ctx, binary)
 	if err != nil {
 		return err
