@@ -535,8 +535,8 @@ func FuzzKeys(f *testing.F) {
 			return
 		}
 		for _, file := range all.files(t) {
-			name, _, _ := strings.Cut(file, "=")
-			if name != path.Clean(name) && !strings.Contains(name, "=") || strings.HasPrefix(name, "../") || strings.HasPrefix(name, "/") {
+			name := file[:strings.LastIndexByte(file, '=')] // no content has one
+			if name != path.Clean(name) || strings.HasPrefix(name, "../") || strings.HasPrefix(name, "/") {
 				t.Errorf("%q has the file %q", keys, name)
 			}
 		}
