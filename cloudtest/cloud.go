@@ -246,6 +246,9 @@ func (c *Cloud) record(w http.ResponseWriter, r *http.Request, serve func(http.R
 		}
 	}()
 	serve(rec, r, &call)
+	if !rec.done {
+		call.Status = http.StatusOK // which net/http writes for a handler that wrote nothing
+	}
 }
 
 // serveInner answers a request that came through the proxy or through [Cloud.Transport]. Only metadata servers speak plain HTTP.

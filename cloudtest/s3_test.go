@@ -69,8 +69,7 @@ func (o *objects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case key == "":
 		o.list(w, bucket, r.URL.Query().Get("prefix"))
 	case r.Method == http.MethodPut:
-		o.content[r.URL.Path] = string(body)
-		w.WriteHeader(http.StatusOK)
+		o.content[r.URL.Path] = string(body) // and nothing to say, which means yes
 	case r.Method == http.MethodDelete:
 		delete(o.content, r.URL.Path)
 		w.WriteHeader(http.StatusNoContent)
