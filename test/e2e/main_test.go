@@ -14,6 +14,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
 	"github.com/lanyard-dev/lanyard/examples"
 	"github.com/lanyard-dev/lanyard/internal/local"
 	"k8s.io/client-go/kubernetes"
@@ -123,6 +124,9 @@ const (
 	publisherSecret = "worth-something-only-in-this-local-cloud"
 )
 
+// e2eBucket is the tests' bucket at Google, which is nobody's until it is lent.
+const e2eBucket = "e2e-manifests"
+
 // cloudConfig is the demonstration's cloud and what the tests need besides.
 func cloudConfig() (cloudtest.Config, error) {
 	cfg, err := local.ParseCloud(examples.Cloud())
@@ -138,6 +142,11 @@ func cloudConfig() (cloudtest.Config, error) {
 		Name: "e2e-publisher", AccessKeys: []aws.AccessKey{{ID: publisherKey, Secret: publisherSecret}},
 		Policies: policies(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"ecr:*","Resource":"*"}]}`),
 	})
+	project := &cfg.GCP.Projects[0]
+	if project.ID != googleProject {
+		return cfg, fmt.Errorf("the demonstration's project is %s, not %s", project.ID, googleProject)
+	}
+	project.Buckets = append(project.Buckets, gcp.Bucket{Name: e2eBucket})
 	return cfg, nil
 }
 

@@ -8,30 +8,66 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/examples"
+	"github.com/lanyard-dev/lanyard/internal/local"
 	"github.com/lanyard-dev/lanyard/internal/report"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The demonstration's roles.
+// The demonstration's tenants at Azure and Google Cloud, and its roles at AWS.
+const (
+	applicationA = "d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08"
+	applicationB = "4a7272f9-f186-41af-9f84-6a92e32d7cd0"
+	accountA     = "tenant-a-bucket@" + googleProject + ".iam.gserviceaccount.com"
+	accountB     = "tenant-b-bucket@" + googleProject + ".iam.gserviceaccount.com"
+)
+
 var (
 	roleA = roleARN("tenant-a-ecr")
 	roleB = roleARN("tenant-b-ecr")
 )
 
-// TestStory is Story 1 of the design with what tenant B may try besides: examples/ as it stands in the repository.
+// asWhom are the objects that must be fetched: of which ServiceAccount, and as which cloud identity. The one without an
+// identity is its ServiceAccount itself at the cloud.
+var asWhom = map[string]struct{ provider, account, identity string }{
+	"tenant-a-repo":   {"aws", "tenant-a-ecr-sa", roleA},
+	"tenant-b-repo":   {"aws", "tenant-b-ecr-sa", roleB},
+	"tenant-a-acr":    {"azure", "tenant-a-acr-sa", local.AzureTenant + "/" + applicationA},
+	"tenant-b-acr":    {"azure", "tenant-b-acr-sa", local.AzureTenant + "/" + applicationB},
+	"tenant-b-app":    {"azure", "tenant-b-acr-sa", local.AzureTenant + "/" + applicationB},
+	"tenant-a-bucket": {"gcp", "tenant-a-gcs-sa", accountA},
+	"tenant-b-bucket": {"gcp", "tenant-b-gcs-sa", accountB},
+	"tenant-a-direct": {"gcp", "tenant-a-direct-sa", ""},
+}
+
+// fixes are the objects that must be refused, and what each message must name besides the reason: what to do, and where.
+var fixes = map[string][]string{
+	"repository-of-tenant-a":      {roleB, "tenant-a/app", "ecr:BatchGetImage"},
+	"role-of-tenant-a":            {roleA, "system:serviceaccount:tenant-b:role-of-tenant-a-sa", "trust policy"},
+	"missing-account":             {"create ServiceAccount tenant-b/tenant-a-ecr-sa"},
+	"malformed-role":              {roleAnnotation, "tenant-b/malformed-role-sa", "twelve digits"},
+	"registry-lookalike":          {"amazonaws.com.evil.example", "<account>.dkr.ecr.<region>.amazonaws.com/<repository>"},
+	"acr-of-tenant-a":             {applicationB, "lanyarddemo", "tenant-a/app", "Container Registry Repository Reader"},
+	"application-of-tenant-a":     {applicationA, "AADSTS700213", local.Issuer, "subject system:serviceaccount:tenant-b:application-of-tenant-a-sa", azureAudience},
+	"bucket-of-tenant-a":          {accountB, "storage.googleapis.com", "list the bucket", "read its objects"},
+	"service-account-of-tenant-a": {accountA, "roles/iam.workloadIdentityUser", googlePrincipal("tenant-b", "service-account-of-tenant-a-sa")},
+	"direct-bucket-of-tenant-a":   {"system:serviceaccount:tenant-b:tenant-a-direct-sa", "list the bucket", "read its objects"},
+}
+
+// TestStory is Stories 1, 3 and 5 of the design and an Azure counterpart, with what tenant B may try besides: examples/ as it
+// stands in the repository.
 func TestStory(t *testing.T) {
+	begin := world.Cloud().Journal().Last()
 	artifacts, err := examples.Artifacts()
 	must(t, "read the artifacts", err)
 	_, err = world.PushAll(t.Context(), artifacts, "1.0.0")
@@ -45,30 +81,22 @@ func TestStory(t *testing.T) {
 	must(t, "wait for the examples", err)
 	t.Cleanup(func() { (&tenant{namespace: "tenant-a"}).clear(t); (&tenant{namespace: "tenant-b"}).clear(t) })
 
-	found := map[string]report.Row{}
 	for _, row := range rows {
-		found[row.Name] = row
 		if !row.OK() {
 			t.Errorf("%s/%s: want %s, it is %s %s: %s", row.Namespace, row.Name, row.Expected, row.Result, row.Reason, row.Message)
 		}
-	}
-	// What each message must name besides the reason: what to do, and where.
-	fixes := map[string][]string{
-		"repository-of-tenant-a": {roleB, "tenant-a/app", "ecr:BatchGetImage"},
-		"role-of-tenant-a":       {roleA, "system:serviceaccount:tenant-b:role-of-tenant-a-sa", "trust policy"},
-		"missing-account":        {"create ServiceAccount tenant-b/tenant-a-ecr-sa"},
-		"malformed-role":         {roleAnnotation, "tenant-b/malformed-role-sa", "twelve digits"},
-		"registry-lookalike":     {"amazonaws.com.evil.example", "<account>.dkr.ecr.<region>.amazonaws.com/<repository>"},
-	}
-	if len(rows) != len(fixes)+2 {
-		t.Errorf("there are %d rows; want %d", len(rows), len(fixes)+2)
-	}
-	for name, words := range fixes {
+		words, refused := fixes[row.Name]
+		if _, fetched := asWhom[row.Name]; fetched == refused {
+			t.Errorf("these tests do not know what must come of %s %s/%s", row.Kind, row.Namespace, row.Name)
+		}
 		for _, word := range words {
-			if !strings.Contains(found[name].Message, word) {
-				t.Errorf("the message of %s does not say %q: %s", name, word, found[name].Message)
+			if !strings.Contains(row.Message, word) {
+				t.Errorf("the message of %s does not say %q: %s", row.Name, word, row.Message)
 			}
 		}
+	}
+	if len(rows) != len(asWhom)+len(fixes) {
+		t.Errorf("there are %d rows; want %d", len(rows), len(asWhom)+len(fixes))
 	}
 
 	t.Run("lanyard status", func(t *testing.T) {
@@ -83,45 +111,110 @@ func TestStory(t *testing.T) {
 	})
 	t.Run("artifacts", func(t *testing.T) { must(t, "fetch the artifacts", world.CheckArtifacts(t.Context())) })
 	t.Run("identity", func(t *testing.T) {
-		for name, role := range map[string]string{"tenant-a": roleA, "tenant-b": roleB} {
-			var o v1alpha1.OCIRepository
-			must(t, "read an object", objects.Get(t.Context(), types.NamespacedName{Namespace: name, Name: name + "-repo"}, &o))
-			subject := "system:serviceaccount:" + name + ":" + name + "-ecr-sa"
-			if id := o.Status.Identity; id == nil || id.Subject != subject || id.Provider != "aws" || id.CloudIdentity != role || !id.ExpiresAt.After(o.CreationTimestamp.Time) {
-				t.Errorf("status.identity of %s is %+v; want %s as %s", o.Name, id, subject, role)
+		all, err := report.List(t.Context(), objects, "")
+		must(t, "list the objects", err)
+		for _, o := range all {
+			want, fetched := asWhom[o.GetName()]
+			if !fetched {
+				continue
 			}
-			calls := world.Cloud().Journal().Calls(journal.Filter{Service: "sts", Subject: subject, Verdict: journal.Granted})
-			// Account and object come at once: a token that was got before the controller's memory knows of the account is
-			// not kept.
-			if len(calls) == 0 || len(calls) > 2 {
-				t.Errorf("STS was asked %d times for %s", len(calls), subject)
-			}
-			for _, call := range calls {
-				if call.Role != role || call.Audience != stsAudience {
-					t.Errorf("STS was asked for %s: %+v; want a session of %s", subject, call, role)
-				}
+			subject := "system:serviceaccount:" + o.GetNamespace() + ":" + want.account
+			if id := o.Identity; id == nil || id.Subject != subject || id.Provider != want.provider || id.CloudIdentity != want.identity ||
+				!id.ExpiresAt.After(o.GetCreationTimestamp().Time) {
+				t.Errorf("status.identity of %s is %+v; want %s as %q", o.GetName(), id, subject, want.identity)
 			}
 		}
 	})
-	t.Run("journal", func(t *testing.T) {
-		for _, call := range world.Cloud().Journal().Calls(journal.Filter{Role: roleA, Verdict: journal.Granted}) {
-			if call.Subject != "system:serviceaccount:tenant-a:tenant-a-ecr-sa" {
-				t.Errorf("%s was granted tenant A's role: %+v", call.Subject, call)
-			}
-		}
-		if calls := world.Cloud().Journal().Calls(journal.Filter{Role: roleA, Subject: "system:serviceaccount:tenant-b:role-of-tenant-a-sa", Code: "AccessDenied"}); len(calls) == 0 {
-			t.Error("STS was not asked for tenant A's role with tenant B's token")
-		}
-		for _, call := range world.Cloud().Journal().Calls(journal.Filter{Verdict: journal.Granted}) {
-			if strings.Contains(call.Principal, "/tenant-b-ecr/") && strings.Contains(call.Resource, "tenant-a/") {
-				t.Errorf("tenant B's role got at tenant A's repository: %+v", call)
-			}
-		}
-		if calls := world.Cloud().Journal().Calls(journal.Filter{Host: registryHost + ".evil.example"}); len(calls) != 0 {
-			t.Errorf("the host that only looks like ECR was called: %+v", calls)
-		}
-	})
+	t.Run("journal", func(t *testing.T) { judgeStory(t, world.Cloud().Journal().Calls(journal.Filter{After: begin})) })
 	t.Run("no secrets", func(t *testing.T) { wantNoSecrets(t) })
+}
+
+// judgeStory holds what the clouds saw of the examples.
+func judgeStory(t *testing.T, calls []journal.Call) {
+	t.Helper()
+	// Who may be each identity, and what all of them may touch.
+	const subjects = "system:serviceaccount:"
+	owners := map[string][]string{
+		roleA:        {subjects + "tenant-a:tenant-a-ecr-sa"},
+		roleB:        {subjects + "tenant-b:tenant-b-ecr-sa"},
+		applicationA: {subjects + "tenant-a:tenant-a-acr-sa"},
+		applicationB: {subjects + "tenant-b:tenant-b-acr-sa"},
+		accountA:     {googlePrincipal("tenant-a", "tenant-a-gcs-sa")},
+		accountB:     {googlePrincipal("tenant-b", "tenant-b-gcs-sa")},
+	}
+	session := func(role string) string { return "arn:aws:sts::" + local.Account + ":assumed-role/" + role + "/" }
+	readers := map[string][]string{
+		"tenant-a": {session("tenant-a-ecr"), applicationA + "@", "serviceAccount:" + accountA, googlePrincipal("tenant-a", "tenant-a-direct-sa")},
+		"tenant-b": {session("tenant-b-ecr"), applicationB + "@", "serviceAccount:" + accountB},
+	}
+	granted, refused, read, sessions := map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}
+	for _, call := range calls {
+		if owner, known := owners[call.Role]; known {
+			asking := call.Subject // at AWS and Entra, which take proofs; IAM Credentials takes a principal's token
+			if call.Service == "iamcredentials" {
+				asking = call.Principal
+			}
+			switch {
+			case !call.Granted():
+				refused[call.Role+" "+call.Code]++
+			case !slices.Contains(owner, asking):
+				t.Errorf("%s was granted %s: %+v", asking, call.Role, call)
+			default:
+				granted[call.Role]++
+			}
+		}
+		for tenant, principals := range readers {
+			theirs := strings.Contains(call.Resource, tenant+"/app") || strings.Contains(call.Resource, "/buckets/"+tenant+"-")
+			if !theirs || !call.Granted() || strings.HasSuffix(call.Principal, ":user/"+local.Publisher) {
+				continue
+			}
+			i := slices.IndexFunc(principals, func(p string) bool { return strings.HasPrefix(call.Principal, p) })
+			if i < 0 {
+				t.Errorf("%q got at what is %s's: %+v", call.Principal, tenant, call)
+				continue
+			}
+			read[principals[i]]++
+		}
+		if call.Granted() && call.Service == "sts" && call.Subject != "" {
+			sessions[call.Subject]++
+		}
+		if call.Host == registryHost+".evil.example" {
+			t.Errorf("the host that only looks like ECR was called: %+v", call)
+		}
+	}
+	for identity := range owners {
+		if granted[identity] == 0 {
+			t.Errorf("nobody was ever granted %s: the journal is not read right", identity)
+		}
+	}
+	for _, principals := range readers {
+		for _, p := range principals {
+			if read[p] == 0 {
+				t.Errorf("%s never read what is its own: the journal is not read right", p)
+			}
+		}
+	}
+	for _, attempt := range []string{roleA + " AccessDenied", applicationA + " AADSTS700213", accountA + " PERMISSION_DENIED"} {
+		if refused[attempt] == 0 {
+			t.Errorf("the cloud did not refuse %s", attempt)
+		}
+	}
+	// Account and object come at once: a token that was got before the controller's memory knows of the account is not kept.
+	for subject, n := range sessions {
+		if n > 2 {
+			t.Errorf("%s was granted %d sessions", subject, n)
+		}
+	}
+
+	direct := googlePrincipal("tenant-a", "tenant-a-direct-sa")
+	if !slices.ContainsFunc(calls, func(c journal.Call) bool {
+		return c.Service == "gcp-sts" && c.Principal == direct && c.Subject == subjects+"tenant-a:tenant-a-direct-sa" && c.Granted()
+	}) {
+		t.Errorf("Google's STS did not take the ServiceAccount for %s", direct)
+	}
+	if slices.ContainsFunc(calls, func(c journal.Call) bool { return c.Service == "iamcredentials" && c.Principal == direct }) {
+		t.Error("the ServiceAccount that is a principal itself asked for another identity")
+	}
 }
 
 // viewer is the kubeconfig of somebody who may read Lanyard's objects in all namespaces, by the chart's role for people.
@@ -148,8 +241,9 @@ func viewer(t *testing.T) string {
 }
 
 // secrets are the forms of what must stand nowhere: JWTs and ECR's passwords (base64 of JSON), ECR's authorization tokens
-// (base64 of "AWS:"), session and user keys, and the part of an artifact's URL that makes it a key to the artifact.
-var secrets = regexp.MustCompile(`eyJ[A-Za-z0-9_-]{10}|QVdTO[A-Za-z0-9+/]{10}|A[SK]IA[A-Z0-9]{16}|/ocirepository/[^/ ]+/[^/ ]+/[0-9a-f]{64}/`)
+// (base64 of "AWS:"), session and user keys, Google's access tokens, and the part of an artifact's URL that makes it a key to
+// the artifact.
+var secrets = regexp.MustCompile(`eyJ[A-Za-z0-9_-]{10}|QVdTO[A-Za-z0-9+/]{10}|A[SK]IA[A-Z0-9]{16}|ya29\.|/(ocirepository|bucket)/[^/ ]+/[^/ ]+/[0-9a-f]{64}/`)
 
 // wantNoSecrets looks at everything that people read: all logs of the world, events, and conditions.
 func wantNoSecrets(t *testing.T) {
@@ -179,11 +273,11 @@ func wantNoSecrets(t *testing.T) {
 	for _, e := range events.Items {
 		look("event "+e.Namespace+"/"+e.Name, e.Note)
 	}
-	var list v1alpha1.OCIRepositoryList
-	must(t, "list the objects", objects.List(t.Context(), &list, client.InNamespace("")))
-	for _, o := range list.Items {
-		for _, c := range o.Status.Conditions {
-			look("condition "+c.Type+" of "+o.Namespace+"/"+o.Name, c.Message)
+	all, err := report.List(t.Context(), objects, "")
+	must(t, "list the objects", err)
+	for _, o := range all {
+		for _, c := range o.Conditions {
+			look("condition "+c.Type+" of "+o.Kind+" "+o.GetNamespace()+"/"+o.GetName(), c.Message)
 		}
 	}
 }

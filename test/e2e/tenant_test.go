@@ -29,6 +29,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/local"
+	"github.com/lanyard-dev/lanyard/internal/report"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -124,18 +125,20 @@ func (tn *tenant) clear(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 	defer cancel()
 	// The namespace controller would come to them some seconds later.
-	must(t, "remove the objects", objects.DeleteAllOf(ctx, &v1alpha1.OCIRepository{}, client.InNamespace(tn.namespace)))
+	for _, kind := range []client.Object{&v1alpha1.OCIRepository{}, &v1alpha1.Bucket{}, &v1alpha1.ImageRepository{}} {
+		must(t, "remove the objects", objects.DeleteAllOf(ctx, kind, client.InNamespace(tn.namespace)))
+	}
 	err := objects.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tn.namespace}})
 	must(t, "remove the namespace", client.IgnoreNotFound(err))
 	for {
-		var list v1alpha1.OCIRepositoryList
-		must(t, "list the objects", objects.List(ctx, &list, client.InNamespace(tn.namespace)))
-		if len(list.Items) == 0 {
+		left, err := report.List(ctx, objects, tn.namespace)
+		must(t, "list the objects", err)
+		if len(left) == 0 {
 			return
 		}
 		select {
 		case <-ctx.Done():
-			t.Errorf("%d objects of namespace %s are still there: their finalizer was not removed", len(list.Items), tn.namespace)
+			t.Errorf("%d objects of namespace %s are still there: their finalizer was not removed", len(left), tn.namespace)
 			return
 		case <-time.After(pollEvery):
 		}
@@ -289,14 +292,20 @@ func digestOf(t *testing.T, i v1.Image) string {
 	return digest.String()
 }
 
+// publish publishes a layer at a repository, whatever is in it, and returns the manifest's digest.
+func publish(t *testing.T, url, tag string, content []byte, login authn.Authenticator) string {
+	t.Helper()
+	reference, err := name.ParseReference(strings.TrimPrefix(url, "oci://") + ":" + tag)
+	must(t, "name a reference", err)
+	made := image(t, content)
+	must(t, "push", remote.Write(reference, made, remote.WithContext(t.Context()), remote.WithAuth(login), remote.WithTransport(world.Cloud().Transport())))
+	return digestOf(t, made)
+}
+
 // push publishes a layer at the tenant's repository, whatever is in it, and returns the manifest's digest.
 func (tn *tenant) push(t *testing.T, tag string, content []byte) string {
 	t.Helper()
-	reference, err := name.ParseReference(strings.TrimPrefix(tn.url, "oci://") + ":" + tag)
-	must(t, "name a reference", err)
-	made := image(t, content)
-	must(t, "push", remote.Write(reference, made, remote.WithContext(t.Context()), remote.WithAuth(publisher(t)), remote.WithTransport(world.Cloud().Transport())))
-	return digestOf(t, made)
+	return publish(t, tn.url, tag, content, publisher(t))
 }
 
 // pushFile publishes one file with some content.

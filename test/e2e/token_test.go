@@ -1,17 +1,14 @@
 package e2e
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
-	"encoding/xml"
 	"flag"
 	"fmt"
-	"io"
 	"maps"
-	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -19,53 +16,109 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
-	"github.com/lanyard-dev/lanyard/internal/local"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestTokenMatrix gives the same tokens of the API server to the local cloud's STS and to MinIO's, and holds both columns of
-// verdicts. They differ in one row: MinIO does not compare the issuer, since all its issuers' keys are in one pool.
+// minioTakes are the tokens that MinIO takes and no cloud does, and why.
+var minioTakes = map[string]string{
+	"wrong issuer": "all its issuers' keys are in one pool",
+	"endless":      "its session ends by itself",
+}
+
+// TestTokenMatrix gives the same kinds of tokens of the API server to each cloud, and to MinIO's STS, which is not ours: AWS
+// agrees with it, except for what MinIO takes.
 func TestTokenMatrix(t *testing.T) {
 	a, b := newTenant(t, "matrix-a"), newTenant(t, "matrix-b")
+	application := a.atAzure(t)
+	account := a.atGoogle(t)
+	lend(t, googlePrincipal(a.namespace, puller))
 	// MinIO knows no trust policies: its rule is that a claim names a policy. Only tenant A's subject is one.
 	minio := startMinIO(t, "sub")
 	minio.putPolicy(t, a.subject, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["s3:ListAllMyBuckets"],"Resource":["arn:aws:s3:::*"]}]}`)
 
-	good := token(t, a.namespace, puller, stsAudience)
-	theirs := readKey(t)
-	matrix := []struct{ name, token string }{
-		{"good", good},
-		{"other tenant", token(t, b.namespace, puller, stsAudience)},
-		{"wrong audience", token(t, a.namespace, puller, "vault.example.com")},
-		{"expired", sign(t, good, theirs, map[string]any{"exp": time.Now().Add(-time.Hour).Unix(), "iat": time.Now().Add(-2 * time.Hour).Unix(), "nbf": time.Now().Add(-2 * time.Hour).Unix()})},
-		{"forged", sign(t, good, newKey(t), nil)},
-		{"wrong issuer", sign(t, good, theirs, map[string]any{"iss": "https://issuer.example.com"})},
-		{"none", ""},
+	theirs, mine := readKey(t), newKey(t)
+	like := func(audience string, key *rsa.PrivateKey, replace map[string]any) string {
+		return sign(t, token(t, a.namespace, puller, audience), key, replace)
 	}
-	var got strings.Builder
-	fmt.Fprintf(&got, "%-15s %-35s %s\n", "token", "local cloud", "MinIO")
-	for _, row := range matrix {
-		ours := assume(t, cloudClient(), stsURL, a.role, row.token)
-		others := assume(t, direct, minio.url, a.role, row.token)
-		note := others.message // its code is the same for every refusal
-		if ours.granted() != others.granted() {
-			note = "(differs: MinIO does not check the issuer)"
-			if row.name != "wrong issuer" {
-				t.Errorf("%s: the local cloud says %s, MinIO says %s", row.name, ours, others)
+	in := func(d time.Duration) int64 { return time.Now().Add(d).Unix() }
+	rows := []struct {
+		name  string
+		token func(audience string) string
+	}{
+		{"good", func(audience string) string { return token(t, a.namespace, puller, audience) }},
+		{"other tenant", func(audience string) string { return token(t, b.namespace, puller, audience) }},
+		{"wrong audience", func(string) string { return token(t, a.namespace, puller, "vault.example.com") }},
+		{"expired", func(audience string) string {
+			return like(audience, theirs, map[string]any{"exp": in(-time.Hour), "iat": in(-2 * time.Hour), "nbf": in(-2 * time.Hour)})
+		}},
+		{"not yet valid", func(audience string) string {
+			return like(audience, theirs, map[string]any{"exp": in(time.Hour), "iat": in(10 * time.Minute), "nbf": in(10 * time.Minute)})
+		}},
+		{"endless", func(audience string) string { return like(audience, theirs, map[string]any{"exp": nil}) }},
+		{"forged", func(audience string) string { return like(audience, mine, nil) }},
+		{"wrong issuer", func(audience string) string {
+			return like(audience, theirs, map[string]any{"iss": "https://issuer.example.com"})
+		}},
+		{"none", func(string) string { return "" }},
+	}
+	columns := []struct {
+		name, audience string
+		judge          func(token string) verdict
+	}{
+		{"AWS STS", stsAudience, func(token string) verdict { return assume(t, cloudClient(), stsURL, a.role, token) }},
+		{"MinIO", stsAudience, func(token string) verdict { return assume(t, direct, minio.url, a.role, token) }},
+		{"Microsoft Entra", azureAudience, func(token string) verdict {
+			_, v := entraToken(t, application, token)
+			return v
+		}},
+		// Google's STS takes whoever the cluster vouches for; what that one may do is asked where he goes with its token.
+		{"Google, as a service account", googlePool, func(token string) verdict {
+			federated, v := googleToken(t, token)
+			if v.granted() {
+				_, v = impersonate(t, account, federated)
+			}
+			return v
+		}},
+		{"Google, as itself", googlePool, func(token string) verdict {
+			federated, v := googleToken(t, token)
+			if v.granted() {
+				v = listBucket(t, e2eBucket, federated)
+			}
+			return v
+		}},
+	}
+
+	var got, said strings.Builder
+	write := func(cells []string) {
+		got.WriteString(strings.TrimSpace(fmt.Sprintf("%-15s %-34s %-34s %-25s %-30s %s", cells[0], cells[1], cells[2], cells[3], cells[4], cells[5])) + "\n")
+	}
+	header := []string{"token"}
+	for _, column := range columns {
+		header = append(header, column.name)
+	}
+	write(header)
+	for _, row := range rows {
+		cells, verdicts := []string{row.name}, map[string]verdict{}
+		for _, column := range columns {
+			v := column.judge(row.token(column.audience))
+			cells, verdicts[column.name] = append(cells, v.String()), v
+		}
+		write(cells)
+		for name, v := range verdicts {
+			if v.granted() != (row.name == "good" || name == "MinIO" && minioTakes[row.name] != "") {
+				t.Errorf("%s: %s says %s", row.name, name, v)
 			}
 		}
-		got.WriteString(strings.TrimSpace(fmt.Sprintf("%-15s %-35s %-35s %s", row.name, ours, others, note)) + "\n")
+		if others := verdicts["MinIO"]; row.name != "good" { // its code is the same for every refusal
+			words := cmp.Or(others.message, "(granted: "+minioTakes[row.name]+")")
+			fmt.Fprintf(&said, "%-15s %s\n", row.name, words)
+		}
 	}
-	golden(t, "testdata/token-matrix.golden", got.String())
+	golden(t, "testdata/token-matrix.golden", got.String()+"\nMinIO's words:\n"+said.String())
 }
-
-// stsURL is the local cloud's STS.
-const stsURL = "https://sts." + local.Region + ".amazonaws.com/"
-
-func cloudClient() *http.Client { return &http.Client{Transport: world.Cloud().Transport()} }
 
 // golden compares with a file, or writes it.
 func golden(t *testing.T, path, got string) {
@@ -78,49 +131,6 @@ func golden(t *testing.T, path, got string) {
 	if got != string(want) {
 		t.Errorf("%s differs (go test -update writes it):\n--- want\n%s--- got\n%s", path, want, got)
 	}
-}
-
-// verdict is what an STS says of a token.
-type verdict struct {
-	status  int
-	code    string // empty if granted
-	message string // for people
-}
-
-func (v verdict) granted() bool { return v.status == http.StatusOK && v.code == "" }
-
-func (v verdict) String() string {
-	if v.granted() {
-		return "granted"
-	}
-	return fmt.Sprintf("refused %d %s", v.status, v.code)
-}
-
-// assume calls AssumeRoleWithWebIdentity as any client does. Source: AWS STS API Reference, which MinIO follows.
-func assume(t *testing.T, client *http.Client, endpoint, role, token string) verdict {
-	t.Helper()
-	form := url.Values{
-		"Action": {"AssumeRoleWithWebIdentity"}, "Version": {"2011-06-15"},
-		"RoleArn": {role}, "RoleSessionName": {"matrix"}, "DurationSeconds": {"900"}, "WebIdentityToken": {token},
-	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, endpoint, strings.NewReader(form.Encode()))
-	must(t, "make a request", err)
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	res, err := client.Do(req)
-	must(t, "call "+endpoint, err)
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	must(t, "read the answer", err)
-	var answer struct {
-		Session string `xml:"AssumeRoleWithWebIdentityResult>Credentials>SessionToken"`
-		Code    string `xml:"Error>Code"`
-		Message string `xml:"Error>Message"`
-	}
-	must(t, "read the answer", xml.Unmarshal(body, &answer))
-	if (answer.Session == "") == (answer.Code == "") {
-		t.Fatalf("%s answered neither with a session nor with an error, or with both: HTTP %d", endpoint, res.StatusCode)
-	}
-	return verdict{status: res.StatusCode, code: answer.Code, message: answer.Message}
 }
 
 // token is a token of the API server for a ServiceAccount.
@@ -158,7 +168,7 @@ func newKey(t *testing.T) *rsa.PrivateKey {
 	return key
 }
 
-// sign makes a token like another one, under its key ID, with a key and with some claims replaced.
+// sign makes a token like another one, under its key ID, with a key and with some claims replaced, or left out if they are nil.
 func sign(t *testing.T, like string, key *rsa.PrivateKey, replace map[string]any) string {
 	t.Helper()
 	parsed, err := jwt.ParseSigned(like, []jose.SignatureAlgorithm{jose.RS256})
@@ -166,6 +176,7 @@ func sign(t *testing.T, like string, key *rsa.PrivateKey, replace map[string]any
 	claims := map[string]any{}
 	must(t, "read a token's claims", parsed.UnsafeClaimsWithoutVerification(&claims))
 	maps.Copy(claims, replace)
+	maps.DeleteFunc(claims, func(_ string, value any) bool { return value == nil })
 	signer, err := jose.NewSigner(jose.SigningKey{
 		Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: key, KeyID: parsed.Headers[0].KeyID},
 	}, nil)

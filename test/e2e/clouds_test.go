@@ -1,0 +1,147 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/cloudtest/azure"
+	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
+	"github.com/lanyard-dev/lanyard/internal/local"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+)
+
+// Annotations that map a ServiceAccount to an identity. Sources: Microsoft Entra Workload ID, "Service account annotations";
+// GKE, "Authenticate to Google Cloud APIs from GKE workloads"; docs/deviations.md.
+const (
+	clientAnnotation   = "azure.workload.identity/client-id"
+	accountAnnotation  = "iam.gke.io/gcp-service-account"
+	providerAnnotation = "gcp.lanyard.dev/workload-identity-provider"
+)
+
+const (
+	// azureAudience is the audience of tokens for Microsoft Entra.
+	azureAudience = "api://AzureADTokenExchange"
+	// googleProject is the demonstration's project, and googlePool the pool of its clusters, which is the audience of tokens too.
+	googleProject = "my-org-project"
+	googlePool    = googleProject + ".svc.id.goog"
+	// googleAudience names the demonstration's cluster to Google's STS. Source: GKE, "About Workload Identity Federation for GKE".
+	googleAudience = "identitynamespace:" + googlePool + ":https://container.googleapis.com/v1/projects/" + googleProject + "/locations/" + googleRegion + "/clusters/lanyard"
+	googleScope    = "https://www.googleapis.com/auth/cloud-platform"
+	googleRegion   = "europe-west1"
+	googleIAM      = "principal://iam.googleapis.com/projects/987654321098/locations/global/workloadIdentityPools/"
+)
+
+// googlePrincipal is how Google's policies name a ServiceAccount of the demonstration's cluster. Source: IAM, "Principal
+// identifiers".
+func googlePrincipal(namespace, account string) string {
+	return googleIAM + googlePool + "/subject/ns/" + namespace + "/sa/" + account
+}
+
+// atAzure makes an application that trusts the tenant's ServiceAccount, maps the account to it, and makes a registry where the
+// application may push and pull. It returns the application's client ID.
+func (tn *tenant) atAzure(t *testing.T) (application string) {
+	t.Helper()
+	application = string(uuid.NewUUID())
+	must(t, "make an application", world.Cloud().Azure().PutApplication(local.AzureTenant, azure.Application{
+		ClientID:             application,
+		FederatedCredentials: []azure.FederatedCredential{{Name: tn.namespace, Issuer: local.Issuer, Subject: tn.subject}},
+	}))
+	must(t, "make a registry", world.Cloud().Azure().PutRegistry(local.AzureTenant, azure.RegistryConfig{
+		Name: tn.azureRegistry(), RoleAssignments: []azure.RegistryRole{{ClientID: application, Role: "AcrPush"}},
+	}))
+	tn.annotate(t, clientAnnotation, application)
+	return application
+}
+
+// azureRegistry is the name of the tenant's registry at Azure, which has letters and digits only.
+func (tn *tenant) azureRegistry() string { return strings.ReplaceAll(tn.namespace, "-", "") }
+
+// azureObject is an OCIRepository of the tenant that pulls from its registry at Azure as its ServiceAccount.
+func (tn *tenant) azureObject(name string) *v1alpha1.OCIRepository {
+	o := tn.object(name)
+	o.Spec.Provider, o.Spec.URL = v1alpha1.ProviderAzure, "oci://"+tn.azureRegistry()+".azurecr.io/app"
+	return o
+}
+
+// pushToAzure publishes one file there, as the tenant's application.
+func (tn *tenant) pushToAzure(t *testing.T, application, tag string) string {
+	t.Helper()
+	host := tn.azureRegistry() + ".azurecr.io"
+	access, v := entraToken(t, application, token(t, tn.namespace, puller, azureAudience))
+	if !v.granted() {
+		t.Fatalf("Entra says of the tenant's own application: %s", v)
+	}
+	// The user whose password is a token. Source: Azure/acr, "Token-BasicAuth.md".
+	login := &authn.Basic{Username: "00000000-0000-0000-0000-000000000000", Password: registryLogin(t, host, access)}
+	return publish(t, "oci://"+host+"/app", tag, layer(t, file("app.yaml", tn.namespace)), login)
+}
+
+// atGoogle makes a service account that the tenant's ServiceAccount may be, maps the one to the other, and makes a repository
+// where it may push and pull. It returns the service account's address.
+func (tn *tenant) atGoogle(t *testing.T) (account string) {
+	t.Helper()
+	account = tn.namespace + "@" + googleProject + ".iam.gserviceaccount.com"
+	must(t, "make a service account", world.Cloud().GCP().PutServiceAccount(googleProject, gcp.ServiceAccount{
+		Email: account,
+		Bindings: []gcp.Binding{{
+			Role: "roles/iam.workloadIdentityUser", Members: []string{"serviceAccount:" + googlePool + "[" + tn.namespace + "/" + puller + "]"},
+		}},
+	}))
+	must(t, "make a repository", world.Cloud().GCP().PutRepository(googleProject, gcp.Repository{
+		Location: googleRegion, Name: tn.namespace,
+		Bindings: []gcp.Binding{{Role: "roles/artifactregistry.writer", Members: []string{"serviceAccount:" + account}}},
+	}))
+	tn.annotate(t, accountAnnotation, account)
+	return account
+}
+
+// googleObject is an OCIRepository of the tenant that pulls from its repository at Google as its ServiceAccount.
+func (tn *tenant) googleObject(name string) *v1alpha1.OCIRepository {
+	o := tn.object(name)
+	o.Spec.Provider, o.Spec.URL = v1alpha1.ProviderGCP, tn.googleURL()
+	return o
+}
+
+func (tn *tenant) googleURL() string {
+	return "oci://" + googleRegion + "-docker.pkg.dev/" + googleProject + "/" + tn.namespace + "/app"
+}
+
+// pushToGoogle publishes one file there, as the tenant's service account.
+func (tn *tenant) pushToGoogle(t *testing.T, account, tag string) string {
+	t.Helper()
+	federated, v := googleToken(t, token(t, tn.namespace, puller, googlePool))
+	if v.granted() {
+		federated, v = impersonate(t, account, federated)
+	}
+	if !v.granted() {
+		t.Fatalf("Google says of the tenant's own service account: %s", v)
+	}
+	login := &authn.Basic{Username: "oauth2accesstoken", Password: federated}
+	return publish(t, tn.googleURL(), tag, layer(t, file("app.yaml", tn.namespace)), login)
+}
+
+// lend says who may list and read the tests' bucket at Google, and nobody else from now on.
+func lend(t *testing.T, members ...string) {
+	t.Helper()
+	bucket := gcp.Bucket{Name: e2eBucket}
+	if len(members) > 0 {
+		bucket.Bindings = []gcp.Binding{{Role: "roles/storage.objectAdmin", Members: members}}
+	}
+	must(t, "lend the bucket", world.Cloud().GCP().PutBucket(googleProject, bucket))
+}
+
+// annotate writes an annotation of the tenant's ServiceAccount; an empty value removes it.
+func (tn *tenant) annotate(t *testing.T, key, value string) {
+	t.Helper()
+	patch(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: puller}}, func(a *corev1.ServiceAccount) {
+		if value == "" {
+			delete(a.Annotations, key)
+			return
+		}
+		a.Annotations[key] = value
+	})
+}
