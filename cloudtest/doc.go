@@ -4,7 +4,7 @@
 //
 // # A world
 //
-// A [Config] describes accounts, roles and repositories; [ParseConfig] reads it from JSON. Trust and permission policies are IAM's own documents;
+// A [Config] describes accounts, roles, repositories and buckets; [ParseConfig] reads it from JSON. Trust and permission policies are IAM's own documents;
 // Azure has tenants with applications and their federated credentials, and role assignments on registries and storage accounts.
 //
 //	cloud, err := cloudtest.New(cloudtest.Config{AWS: aws.Config{Accounts: []aws.Account{{
@@ -20,6 +20,7 @@
 //	cloud.HandleIssuer(issuer)                          // an oidc.Issuer, which mints tokens good and bad
 //	cloud.Handle("oidc.eks.eu-west-1.amazonaws.com", p) // or an oidc.Proxy to a kube-apiserver's documents
 //	cloud.AWS().ServeRegistry(func(aws.Registry) http.Handler { return distribution })
+//	cloud.AWS().ServeS3(objects)                        // addressed by path, without credentials and framing
 //	cloud.Azure().ServeBlob(func(azure.StorageAccount) http.Handler { return blobs })
 //	cloud.GCP().ServeStorage(storage)                   // what the clouds verify is not the data planes' business
 //
