@@ -53,13 +53,19 @@ unit: ## run the unit tests of every module with the race detector
 	@echo "== dev/controlplane"; cd dev/controlplane && go test -race -shuffle=on ./pki ./component # the rest is Kubernetes
 
 .PHONY: e2e
-e2e: build bin/minio ## run the black-box tests: real API server, local cloud, real registry
+e2e: build bin/minio test/e2e/node/node_modules/.package-lock.json ## run the black-box tests: real API server, local cloud, real registry
 	@cd test/e2e && go test -race -count=1 -timeout 30m ./...
 
 # MinIO's STS judges the same tokens as ours does. It is built from its module, as its makers document.
 bin/minio: test/e2e/minio/go.mod test/e2e/minio/go.sum
 	@echo "building $@: some minutes on the first run"
 	@cd test/e2e/minio && go build -o ../../../$@ github.com/minio/minio
+
+# The clouds' official clients for Node, and Azurite. npm writes this file last.
+test/e2e/node/node_modules/.package-lock.json: test/e2e/node/package-lock.json
+	@echo "installing npm packages into test/e2e/node"
+	@cd test/e2e/node && npm ci --no-audit --no-fund --prefer-offline --loglevel=error
+	@touch $@
 
 .PHONY: fuzz
 FUZZTIME ?= 50000x
