@@ -1,9 +1,7 @@
 package meta
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 // Identity reports whose credential a reconciler used for an object, so that
-// people can see it without reading logs. It holds names and a time and never
+// people can see it without reading logs. It holds names and never
 // a token, a key or an assertion.
 type Identity struct {
 	// subject is who the credential was issued for: a ServiceAccount as the
@@ -38,11 +36,4 @@ type Identity struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	CloudIdentity string `json:"cloudIdentity,omitempty"`
-
-	// expiresAt is when the credential that was used last ends, in UTC. The
-	// credential is replaced before that time. Absent where it does not
-	// expire, as with a password from a Secret.
-	//
-	// +optional
-	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 }

@@ -40,7 +40,7 @@ func (k kind) Fetch(ctx context.Context, o *v1alpha1.Bucket, p plan, call source
 	err = k.attempt(ctx, o, p, call, conn, c)
 	if bucket.CodeOf(err) == bucket.CodeUnauthorized && conn.Bound() {
 		// The service may have ended the credential early. One that lives longer than this one is another.
-		if c, err = k.credential(ctx, call, conn, p, time.Until(c.identity.ExpiresAt.Time)+time.Second); err != nil {
+		if c, err = k.credential(ctx, call, conn, p, source.Another(c.token)); err != nil {
 			return err
 		}
 		err = k.attempt(ctx, o, p, call, conn, c)
@@ -152,6 +152,7 @@ type credential struct {
 	mint     []auth.Option  // of auth.GetToken; nil when it is not minted
 	keys     *Keys          // nil for none
 	identity *meta.Identity // nil for none
+	token    auth.Token     // nil unless it was minted
 }
 
 // name is the identity as errors name it.
@@ -176,12 +177,12 @@ func (k kind) credential(ctx context.Context, call source.Call, conn *source.Con
 	case spec.StaticSecret:
 		return k.fromSecret(ctx, call)
 	case spec.Cloud, spec.STS:
-		_, identity, err := k.access.Token(ctx, call, conn, append([]auth.Option{auth.WithMinRemaining(minRemaining)}, p.place.Token...)...)
+		token, identity, err := k.access.Token(ctx, call, conn, append([]auth.Option{auth.WithMinRemaining(minRemaining)}, p.place.Token...)...)
 		if err != nil {
 			return credential{}, err
 		}
 		// The cache has it now, and gives it to the service's client for each of its requests.
-		return credential{mint: append(k.access.Options(call, conn), p.place.Token...), identity: identity}, nil
+		return credential{mint: append(k.access.Options(call, conn), p.place.Token...), identity: identity, token: token}, nil
 	default:
 		return credential{}, fmt.Errorf("credentials of the source %q are none of a bucket's", call.Identity.Source)
 	}

@@ -21,6 +21,7 @@ import (
 type credential struct {
 	login    authn.Authenticator // nil for none
 	identity *meta.Identity      // nil for none
+	token    auth.Token          // nil unless it was minted
 }
 
 // name is the identity as errors name it.
@@ -62,7 +63,7 @@ func (r Registries) mint(
 	if !ok {
 		return credential{}, fmt.Errorf("provider %s issued a %T instead of registry credentials", call.Identity.Provider, token)
 	}
-	return credential{oci.Basic(login.Username, login.Password.Reveal()), identity}, nil
+	return credential{oci.Basic(login.Username, login.Password.Reveal()), identity, token}, nil
 }
 
 // fromSecret reads spec.secretRef.
@@ -83,7 +84,7 @@ func (r Registries) fromSecret(ctx context.Context, call source.Call, repository
 			Err: fmt.Errorf("has no entry for %s", repository.Host()),
 		}
 	}
-	return credential{login, static("secret:" + namespace + ":" + name)}, nil
+	return credential{login: login, identity: static("secret:" + namespace + ":" + name)}, nil
 }
 
 // fromPullSecrets reads the imagePullSecrets of a ServiceAccount, of which the first with an entry for the repository counts.
@@ -113,7 +114,7 @@ func (r Registries) fromPullSecrets(ctx context.Context, call source.Call, repos
 			return credential{}, err
 		}
 		if login != nil {
-			return credential{login, static("system:serviceaccount:" + namespace + ":" + account)}, nil
+			return credential{login: login, identity: static("system:serviceaccount:" + namespace + ":" + account)}, nil
 		}
 	}
 	return credential{}, nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/auth"
@@ -49,7 +48,7 @@ func (r Registries) Ask(
 	err = attempt()
 	if oci.CodeOf(err) == oci.CodeUnauthorized && conn.Bound() {
 		// The registry may have ended the credential early. One that lives longer than this one is another.
-		if c, err = r.credential(ctx, call, conn, repository, time.Until(c.identity.ExpiresAt.Time)+time.Second); err != nil {
+		if c, err = r.credential(ctx, call, conn, repository, source.Another(c.token)); err != nil {
 			return err
 		}
 		err = attempt()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
@@ -94,20 +93,15 @@ func (a *Access) Token(ctx context.Context, call Call, conn *Connection, more ..
 	if err != nil {
 		return nil, nil, late(err)
 	}
-	expires := metav1.NewTime(expiry(token).UTC().Truncate(time.Second))
 	return token, &meta.Identity{
 		Subject: call.Identity.Subject.String(), Provider: call.Identity.Provider,
-		CloudIdentity: a.cloudIdentity(ctx, provider, call.Identity.Subject, options), ExpiresAt: &expires,
+		CloudIdentity: a.cloudIdentity(ctx, provider, call.Identity.Subject, options),
 	}, nil
 }
 
-// expiry is when the token ends.
-func expiry(token auth.Token) time.Time {
-	if registry, ok := token.(*auth.RegistryCredentials); ok {
-		return registry.ExpiresAt
-	}
-	return time.Now().Add(token.GetDuration())
-}
+// Another is how long a token must live to be another one than this: what [Access.Token] is asked for, with
+// [auth.WithMinRemaining], when a service has ended this one early.
+func Another(token auth.Token) time.Duration { return token.GetDuration() + time.Second }
 
 // late says what an end of ctx within [auth.GetToken] means.
 func late(err error) error {
