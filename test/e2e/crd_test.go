@@ -19,45 +19,63 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestAdmission has the real API server judge every row of the tables that the schema's own tests use.
+// TestAdmission has the real API server judge every row of the tables that the schemas' own tests use.
 func TestAdmission(t *testing.T) {
 	tn := newTenant(t, "admission")
-	for _, path := range []string{"../../auth/spec/testdata/exclusions.yaml", "../../config/crd/testdata/formats.yaml"} {
-		data, err := os.ReadFile(path)
-		must(t, "read a table", err)
-		var table struct {
-			Rows []struct {
-				Name           string
-				Spec           map[string]any
-				Accepted       bool
-				Field, Message string
+	for kind, c := range map[string]struct {
+		minimal map[string]any
+		formats string
+	}{
+		v1alpha1.OCIRepositoryKind:   {map[string]any{"url": tn.url, "interval": "5m"}, "formats.yaml"},
+		v1alpha1.ImageRepositoryKind: {map[string]any{"image": strings.TrimPrefix(tn.url, "oci://"), "interval": "5m"}, "images.yaml"},
+	} {
+		for _, path := range []string{"../../auth/spec/testdata/exclusions.yaml", "../../config/crd/testdata/" + c.formats} {
+			admit(t, tn, kind, c.minimal, path)
+		}
+	}
+}
+
+// admit has the rows of one table judged that are about the kind.
+func admit(t *testing.T, tn *tenant, kind string, minimal map[string]any, path string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	must(t, "read a table", err)
+	var table struct {
+		Rows []struct {
+			Name           string
+			Kinds          []string
+			Spec           map[string]any
+			Accepted       bool
+			Field, Message string
+		}
+	}
+	must(t, "read a table", yaml.Unmarshal(data, &table))
+	refused := 0
+	for _, row := range table.Rows {
+		if row.Kinds != nil && !slices.Contains(row.Kinds, kind) {
+			continue
+		}
+		t.Run(kind+"/"+filepath.Base(path)+"/"+row.Name, func(t *testing.T) {
+			spec := maps.Clone(minimal)
+			maps.Copy(spec, row.Spec)
+			o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+			o.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind(kind))
+			o.SetNamespace(tn.namespace)
+			o.SetName("row")
+			err := objects.Create(t.Context(), o, client.DryRunAll)
+			switch {
+			case row.Accepted:
+				must(t, "an accepted row", err)
+			case !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), row.Field) || !strings.Contains(err.Error(), row.Message):
+				t.Errorf("the API server says %v; want %s: %s", err, row.Field, row.Message)
 			}
+		})
+		if !row.Accepted {
+			refused++
 		}
-		must(t, "read a table", yaml.Unmarshal(data, &table))
-		refused := 0
-		for _, row := range table.Rows {
-			t.Run(filepath.Base(path)+"/"+row.Name, func(t *testing.T) {
-				spec := map[string]any{"url": tn.url, "interval": "5m"}
-				maps.Copy(spec, row.Spec)
-				o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
-				o.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind(v1alpha1.OCIRepositoryKind))
-				o.SetNamespace(tn.namespace)
-				o.SetName("row")
-				err := objects.Create(t.Context(), o, client.DryRunAll)
-				switch {
-				case row.Accepted:
-					must(t, "an accepted row", err)
-				case !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), row.Field) || !strings.Contains(err.Error(), row.Message):
-					t.Errorf("the API server says %v; want %s: %s", err, row.Field, row.Message)
-				}
-			})
-			if !row.Accepted {
-				refused++
-			}
-		}
-		if refused == 0 {
-			t.Errorf("%s has no row that is refused", path)
-		}
+	}
+	if refused == 0 {
+		t.Errorf("%s has no row that is refused", path)
 	}
 }
 

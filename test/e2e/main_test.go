@@ -113,7 +113,7 @@ func start(ctx context.Context, dir string) (err error) {
 
 // values are the chart's for this run, with further ones of a test.
 func values(further map[string]any) map[string]any {
-	all := map[string]any{"shards": []any{secondShard}}
+	all := map[string]any{"shards": []any{secondShard}, "flux": map[string]any{"externalArtifacts": true}}
 	maps.Copy(all, further)
 	return all
 }

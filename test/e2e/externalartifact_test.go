@@ -1,0 +1,144 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// fluxDefinition is Flux's own.
+const fluxDefinition = "../../internal/controller/externalartifact/testdata/source.toolkit.fluxcd.io_externalartifacts.yaml"
+
+// TestExternalArtifact publishes to Flux, first in a cluster that has no Flux.
+func TestExternalArtifact(t *testing.T) {
+	tn := newTenant(t, "external")
+	first := tn.pushFile(t, "1.0.0", "first")
+	o := tn.object("app")
+	o.Spec.ExternalArtifact = true
+	create(t, o)
+	t.Run("without Flux", func(t *testing.T) {
+		await(t, o, "what is missing", failing(meta.ReasonExternalArtifactUnavailable, "externalartifacts.source.toolkit.fluxcd.io", "install Flux"))
+		if o.Status.Artifact == nil {
+			t.Fatal("the artifact is not kept meanwhile")
+		}
+		wantServed(t, o)
+	})
+	t.Run("once Flux is there", func(t *testing.T) {
+		installFlux(t)
+		await(t, o, "the artifact", revision(first))
+		wantOffered(t, o)
+		o := externalArtifact(o)
+		must(t, "read the ExternalArtifact", objects.Get(t.Context(), client.ObjectKeyFromObject(o), o))
+		if owner := metav1.GetControllerOf(o); owner == nil || owner.Kind != v1alpha1.OCIRepositoryKind || owner.Name != "app" {
+			t.Errorf("its controller is %+v", owner)
+		}
+	})
+	t.Run("a new revision", func(t *testing.T) {
+		second := tn.pushFile(t, "1.0.0", "second")
+		await(t, o, "the artifact", revision(second))
+		wantOffered(t, o)
+	})
+	t.Run("corrected", func(t *testing.T) {
+		external := externalArtifact(o)
+		must(t, "read the ExternalArtifact", objects.Get(t.Context(), client.ObjectKeyFromObject(o), external))
+		must(t, "change it", unstructured.SetNestedField(external.Object, "http://elsewhere.example.com/x.tar.gz", "status", "artifact", "url"))
+		must(t, "change it", objects.Status().Update(t.Context(), external))
+		must(t, "read the ExternalArtifact", objects.Get(t.Context(), client.ObjectKeyFromObject(o), external))
+		must(t, "change it", unstructured.SetNestedField(external.Object, "other", "spec", "sourceRef", "name"))
+		must(t, "change it", objects.Update(t.Context(), external))
+		wantOffered(t, o)
+	})
+	t.Run("another's", func(t *testing.T) {
+		theirs := tn.object("theirs")
+		theirs.Spec.ExternalArtifact = true
+		external := externalArtifact(theirs)
+		external.SetLabels(map[string]string{"app.kubernetes.io/managed-by": "lanyard"})
+		create(t, external)
+		create(t, theirs)
+		await(t, theirs, "the refusal", failing(meta.ReasonExternalArtifactRefused, "external/theirs exists and was not made for this object"))
+		patch(t, theirs, func(o *v1alpha1.OCIRepository) { o.Spec.ExternalArtifact = false })
+		await(t, theirs, "the artifact", pulled)
+		before := external.GetResourceVersion()
+		must(t, "read the ExternalArtifact", objects.Get(t.Context(), client.ObjectKeyFromObject(external), external))
+		if external.GetResourceVersion() != before {
+			t.Errorf("it was changed: %v", external.Object)
+		}
+	})
+	t.Run("switched off", func(t *testing.T) {
+		patch(t, o, func(o *v1alpha1.OCIRepository) { o.Spec.ExternalArtifact = false })
+		eventually(t, "the ExternalArtifact goes", func(ctx context.Context) error {
+			err := objects.Get(ctx, client.ObjectKeyFromObject(o), externalArtifact(o))
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return errors.Join(err, wantf(false, "it is there"))
+		})
+		await(t, o, "no condition for it", func(o *v1alpha1.OCIRepository) error {
+			c := apimeta.FindStatusCondition(o.Status.Conditions, meta.ConditionExternalArtifactPublished)
+			return wantf(c == nil, "it is %+v", c)
+		})
+	})
+}
+
+// installFlux installs the kind, and waits until the API server serves it.
+func installFlux(t *testing.T) {
+	t.Helper()
+	data, err := os.ReadFile(fluxDefinition)
+	must(t, "read Flux's definition", err)
+	definition := &unstructured.Unstructured{}
+	must(t, "read Flux's definition", yaml.Unmarshal(data, &definition.Object))
+	create(t, definition)
+	kind := &unstructured.UnstructuredList{}
+	kind.SetGroupVersionKind(fluxKind())
+	eventually(t, "the kind is served", func(ctx context.Context) error { return objects.List(ctx, kind) })
+}
+
+func fluxKind() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "source.toolkit.fluxcd.io", Version: "v1", Kind: "ExternalArtifact"}
+}
+
+// externalArtifact is the one of an object, without content.
+func externalArtifact(o *v1alpha1.OCIRepository) *unstructured.Unstructured {
+	external := &unstructured.Unstructured{}
+	external.SetGroupVersionKind(fluxKind())
+	external.SetNamespace(o.Namespace)
+	external.SetName(o.Name)
+	return external
+}
+
+// wantOffered wants the ExternalArtifact to name what the object does, and that to be served.
+func wantOffered(t *testing.T, o *v1alpha1.OCIRepository) {
+	t.Helper()
+	var offered v1alpha1.Artifact
+	eventually(t, "the ExternalArtifact offers the artifact", func(ctx context.Context) error {
+		external := externalArtifact(o)
+		err := errors.Join(objects.Get(ctx, client.ObjectKeyFromObject(o), o), objects.Get(ctx, client.ObjectKeyFromObject(o), external))
+		if err != nil {
+			return err
+		}
+		artifact, _, err := unstructured.NestedMap(external.Object, "status", "artifact")
+		if err != nil {
+			return err
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(artifact, &offered); err != nil {
+			return err
+		}
+		ref, _, _ := unstructured.NestedStringMap(external.Object, "spec", "sourceRef")
+		want := o.Status.Artifact
+		return wantf(offered.URL == want.URL && offered.Digest == want.Digest && offered.Revision == want.Revision && offered.Size == want.Size &&
+			ref["kind"] == v1alpha1.OCIRepositoryKind && ref["name"] == o.Name, "it offers %+v of %v, the object %+v", offered, ref, want)
+	})
+	must(t, "fetch what is offered", fetch(t.Context(), &offered, offered.URL))
+}
