@@ -229,9 +229,9 @@ func serveDocuments(w http.ResponseWriter, r *http.Request, issuer *url.URL, jwk
 		return
 	}
 	switch r.URL.Path {
-	case issuer.Path + discoveryPath:
+	case documentURL(issuer.Path, discoveryPath):
 		writeJSON(w, discoveryDocument(issuer.String()))
-	case issuer.Path + keysPath:
+	case documentURL(issuer.Path, keysPath):
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(jwks)
 	default:
@@ -242,7 +242,7 @@ func serveDocuments(w http.ResponseWriter, r *http.Request, issuer *url.URL, jwk
 func discoveryDocument(issuer string) map[string]any {
 	return map[string]any{
 		"issuer":                                issuer,
-		"jwks_uri":                              issuer + keysPath,
+		"jwks_uri":                              documentURL(issuer, keysPath),
 		"response_types_supported":              []string{"id_token"},
 		"subject_types_supported":               []string{"public"},
 		"id_token_signing_alg_values_supported": []string{"RS256", "ES256"},

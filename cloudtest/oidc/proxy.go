@@ -40,13 +40,13 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var document any
 	var err error
 	switch r.URL.Path {
-	case p.issuer.Path + discoveryPath:
+	case documentURL(p.issuer.Path, discoveryPath):
 		var fields map[string]any
 		if err = p.fetch(r, kubeDiscoveryPath, &fields); err == nil {
-			fields["jwks_uri"] = p.issuer.String() + keysPath
+			fields["jwks_uri"] = documentURL(p.issuer.String(), keysPath)
 			document = fields
 		}
-	case p.issuer.Path + keysPath:
+	case documentURL(p.issuer.Path, keysPath):
 		var keys json.RawMessage
 		err = p.fetch(r, kubeKeysPath, &keys)
 		document = keys

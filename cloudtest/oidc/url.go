@@ -20,8 +20,9 @@ type URLError struct {
 // Error names the URL and the fix.
 func (e *URLError) Error() string { return "issuer " + strconv.Quote(e.URL) + ": " + e.Fix }
 
-// ParseURL parses an issuer URL as clouds demand it: https, a host name in lower case without a port, no user, query or fragment, no trailing
-// slash, nothing escaped, and at most 255 bytes. Source: OpenID Connect Discovery 1.0 §3; AWS IAM, CreateOpenIDConnectProvider.
+// ParseURL parses an issuer URL as clouds demand it: https, a host name in lower case without a port, no user, query or fragment, nothing escaped, and at
+// most 255 bytes. It may end in one slash, as those of AKS do (https://<region>.oic.prod-aks.azure.com/<tenant>/<cluster>/): the slash is part of the name,
+// and clouds compare names letter by letter. Source: OpenID Connect Discovery 1.0 §3; AWS IAM, CreateOpenIDConnectProvider.
 func ParseURL(issuer string) (*url.URL, error) {
 	refuse := func(fix string) (*url.URL, error) { return nil, &URLError{URL: issuer, Fix: fix} }
 	u, err := url.Parse(issuer)
@@ -40,10 +41,11 @@ func ParseURL(issuer string) (*url.URL, error) {
 		return refuse("leave the port out, clouds refuse it")
 	case u.Host != strings.ToLower(u.Host):
 		return refuse("write the host in lower case")
-	case strings.HasSuffix(u.Path, "/"):
-		return refuse("leave the trailing slash out")
 	case u.String() != issuer || u.EscapedPath() != u.Path || strings.Contains(u.Path, "//") || strings.Contains(u.Path, "/."):
 		return refuse("write the path plainly")
 	}
 	return u, nil
 }
+
+// documentURL is where an issuer has a document: below its name, of which a trailing slash is left out. Source: OpenID Connect Discovery 1.0 §4.
+func documentURL(issuer, path string) string { return strings.TrimSuffix(issuer, "/") + path }

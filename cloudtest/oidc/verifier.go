@@ -197,7 +197,7 @@ func (v *Verifier) keys(ctx context.Context, issuer string) (*jose.JSONWebKeySet
 		Issuer  string `json:"issuer"`
 		JWKSURI string `json:"jwks_uri"`
 	}
-	if err := v.get(ctx, issuer+"/.well-known/openid-configuration", &discovery); err != nil {
+	if err := v.get(ctx, documentURL(issuer, discoveryPath), &discovery); err != nil {
 		return nil, err
 	}
 	if discovery.Issuer != issuer {

@@ -1,0 +1,44 @@
+package oidc_test
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+)
+
+// TestSlashedIssuer: AKS's issuers end in a slash. It is part of the name, and not doubled in the addresses of the documents.
+func TestSlashedIssuer(t *testing.T) {
+	const slashed = "https://westeurope.oic.prod-aks.azure.com/tenant/cluster/"
+	i := newIssuer(t, slashed, oidc.RS256)
+	static, err := oidc.Static{URL: slashed, JWKS: i.JWKS()}.Handler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	apiserver := http.NewServeMux()
+	apiserver.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"issuer":"` + slashed + `","jwks_uri":"https://10.0.0.1/openid/v1/jwks"}`))
+	})
+	apiserver.HandleFunc("GET /openid/v1/jwks", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(i.JWKS()) })
+	proxy, err := oidc.Proxy(slashed, &url.URL{Scheme: "https", Host: "127.0.0.1"}, hosts{"127.0.0.1": apiserver})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mint := func(issuer string) string {
+		raw, err := i.Mint(oidc.Claims{"iss": issuer, "sub": "s", "aud": "a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return raw
+	}
+	for name, h := range map[string]http.Handler{"issuer": i, "static": static, "proxy": proxy} {
+		if err := verify(t, hosts{i.Host(): h}, mint(slashed)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := verify(t, hosts{i.Host(): h}, mint(slashed[:len(slashed)-1])); !errors.Is(err, oidc.ErrIssuer) {
+			t.Errorf("%s: a token without the slash in its issuer: %v", name, err)
+		}
+	}
+}
