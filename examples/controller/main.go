@@ -4,16 +4,20 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	kubecache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lanyard-dev/lanyard/auth"
@@ -30,11 +34,15 @@ func main() {
 }
 
 func run(ctx context.Context) error {
+	ctrl.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, nil)))
 	config, err := ctrl.GetConfig()
 	if err != nil {
 		return err
 	}
-	mgr, err := manager.New(config, manager.Options{Cache: kubecache.Options{ByObject: kube.ByObject(kube.DefaultAnnotations())}})
+	mgr, err := manager.New(config, manager.Options{
+		Cache:   kubecache.Options{ByObject: kube.ByObject(kube.DefaultAnnotations())},
+		Metrics: server.Options{BindAddress: "0"}, // none
+	})
 	if err != nil {
 		return err
 	}
@@ -60,13 +68,22 @@ func run(ctx context.Context) error {
 			auth.WithCache(tokens, auth.InvolvedObject{Kind: "ConfigMap", Namespace: r.Namespace, Name: r.Name}))
 		answer, err := sts.New(sts.Options{Region: os.Getenv("AWS_REGION"), Credentials: identity}).GetCallerIdentity(ctx, nil)
 		before := client.MergeFrom(object.DeepCopy())
-		if object.Data["identity"] = "none: " + fmt.Sprint(err); err == nil {
+		refused, ok := errors.AsType[*auth.Error](err)
+		switch {
+		case err == nil:
 			object.Data["identity"] = awssdk.ToString(answer.Arn)
+		case ok && !auth.IsTemporary(err):
+			object.Data["identity"] = "none: " + refused.Error() // which says what to do
+		default:
+			return reconcile.Result{}, err // tried again, at a slowing pace
 		}
 		return reconcile.Result{}, mgr.GetClient().Patch(ctx, object, before)
 	}
-	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return tokens.Run(ctx) })); err != nil {
+	if err := mgr.Add(manager.RunnableFunc(tokens.Run)); err != nil {
 		return err
 	}
-	return ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(whoami))
+	if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(whoami)); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
 }

@@ -20,7 +20,8 @@ func TestNodeClients(t *testing.T) {
 	accountA, accountB := a.atGoogle(t), b.atGoogle(t)
 	begin := world.Cloud().Journal().Last()
 
-	azure := func(application string) func(t *testing.T, tokenFile string) (script, scope string, env []string) {
+	type client func(t *testing.T, tokenFile string) (script, scope string, env []string)
+	azure := func(application string) client {
 		return func(_ *testing.T, tokenFile string) (string, string, []string) {
 			return node.AzureIdentity, "https://storage.azure.com/.default", []string{
 				"AZURE_CLIENT_ID=" + application, "AZURE_TENANT_ID=" + local.AzureTenant, "AZURE_FEDERATED_TOKEN_FILE=" + tokenFile,
@@ -28,8 +29,9 @@ func TestNodeClients(t *testing.T) {
 			}
 		}
 	}
-	google := func(account string) func(t *testing.T, tokenFile string) (script, scope string, env []string) {
+	google := func(account string) client {
 		return func(t *testing.T, tokenFile string) (string, string, []string) {
+			t.Helper()
 			external := map[string]any{ // Source: google.aip.dev/auth/4117
 				"type": "external_account", "audience": googleAudience, "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
 				"token_url": "https://sts.googleapis.com/v1/token", "credential_source": map[string]any{"file": tokenFile},
@@ -46,7 +48,7 @@ func TestNodeClients(t *testing.T) {
 	}
 	tests := []struct {
 		name     string
-		client   func(t *testing.T, tokenFile string) (script, scope string, env []string)
+		client   client
 		audience string
 		code     string // of the refusal; empty for a token
 	}{

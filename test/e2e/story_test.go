@@ -119,7 +119,8 @@ func TestStory(t *testing.T) {
 				continue
 			}
 			subject := "system:serviceaccount:" + o.GetNamespace() + ":" + want.account
-			if id := o.Identity; id == nil || id.Subject != subject || id.Provider != want.provider || id.CloudIdentity != want.identity {
+			if id := o.Identity; id == nil || id.Subject != subject || id.Provider != want.provider || id.CloudIdentity != want.identity ||
+				!id.ExpiresAt.After(o.GetCreationTimestamp().Time) {
 				t.Errorf("status.identity of %s is %+v; want %s as %q", o.GetName(), id, subject, want.identity)
 			}
 		}
@@ -229,10 +230,16 @@ func viewer(t *testing.T) string {
 		create(t, o)
 		t.Cleanup(func() { _ = objects.Delete(context.WithoutCancel(t.Context()), o) })
 	}
+	return kubeconfig(t, account.Namespace, account.Name)
+}
+
+// kubeconfig is a file with which a program is a ServiceAccount.
+func kubeconfig(t *testing.T, namespace, account string) string {
+	t.Helper()
 	config := clientcmdapi.NewConfig()
 	config.Clusters["e2e"] = &clientcmdapi.Cluster{Server: world.ControlPlane().Server(), CertificateAuthority: world.ControlPlane().CAFile()}
-	config.AuthInfos["viewer"] = &clientcmdapi.AuthInfo{Token: token(t, account.Namespace, account.Name)}
-	config.Contexts["e2e"] = &clientcmdapi.Context{Cluster: "e2e", AuthInfo: "viewer"}
+	config.AuthInfos[account] = &clientcmdapi.AuthInfo{Token: token(t, namespace, account)}
+	config.Contexts["e2e"] = &clientcmdapi.Context{Cluster: "e2e", AuthInfo: account}
 	config.CurrentContext = "e2e"
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, "write a kubeconfig", clientcmd.WriteToFile(*config, path))
