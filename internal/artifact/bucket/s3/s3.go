@@ -89,9 +89,17 @@ func (s *storage) List(ctx context.Context, prefix string) iter.Seq2[bucket.Obje
 			Bucket: &s.bucket, Prefix: &prefix,
 			// XML cannot hold all characters of a key.
 			EncodingType: types.EncodingTypeUrl,
-		}, func(o *s3.ListObjectsV2PaginatorOptions) { o.StopOnDuplicateToken = true })
-		for pages.HasMorePages() {
+		})
+		for last := ""; pages.HasMorePages(); {
 			page, err := pages.NextPage(ctx)
+			if err == nil && aws.ToBool(page.IsTruncated) {
+				// The client takes a listing without a way on for its end, and half a bucket would pass for the whole.
+				next := aws.ToString(page.NextContinuationToken)
+				if next == "" || next == last {
+					err = errors.New("a page that is not the last leads nowhere")
+				}
+				last = next
+			}
 			if err != nil {
 				yield(bucket.Object{}, bucket.Explain(ctx, s.host, err))
 				return

@@ -267,17 +267,24 @@ func (html) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, "<html><body>secret & more</body>")
 }
 
-// A service that gives the same page for ever is left.
-func TestPagesThatRepeatEnd(t *testing.T) {
-	requests := 0
-	storage := open(t, s3.Options{
-		Bucket: "tenant-a", Endpoint: "s3.example.com", Region: "us-east-1", PathStyle: true,
-		Transport: serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			requests++
-			_, _ = io.WriteString(w, `<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>x</NextContinuationToken></ListBucketResult>`)
-		})),
-	})
-	if got, err := list(t, storage, ""); len(got) != 0 || err != nil || requests > 3 {
-		t.Errorf("%v, %v after %d requests", got, err, requests)
+// A listing that does not get to its end is no listing: what it lacks would pass for deleted.
+func TestPagesThatLeadNowhereAreAnError(t *testing.T) {
+	const object = `<Contents><Key>a</Key><ETag>"1"</ETag><Size>1</Size></Contents>`
+	for name, next := range map[string]string{
+		"the same page for ever": "<NextContinuationToken>x</NextContinuationToken>",
+		"an empty token":         "<NextContinuationToken></NextContinuationToken>",
+		"no token":               "",
+	} {
+		requests := 0
+		storage := open(t, s3.Options{
+			Bucket: "tenant-a", Endpoint: "s3.example.com", Region: "us-east-1", PathStyle: true,
+			Transport: serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				requests++
+				_, _ = io.WriteString(w, `<ListBucketResult><IsTruncated>true</IsTruncated>`+object+next+`</ListBucketResult>`)
+			})),
+		})
+		if got, err := list(t, storage, ""); bucket.CodeOf(err) != bucket.CodeProtocol || requests > 2 {
+			t.Errorf("%s: %v, %v after %d requests", name, got, err, requests)
+		}
 	}
 }
