@@ -305,10 +305,12 @@ func TestCloudStorage(t *testing.T) {
 			}
 		})
 	}
-	for name, value := range map[string]string{"X-Http-Method-Override": "DELETE", "X-Goog-Copy-Source": "/tenant-a-bucket/a"} {
+	for name, values := range map[string][]string{
+		"X-Http-Method-Override": {"DELETE"}, "X-Goog-Copy-Source": {"", "/tenant-a-bucket/a"}, "X_Goog_Copy_Source": {"/tenant-a-bucket/a"},
+	} {
 		r := newRequest(t, http.MethodPut, host+"/tenant-b-bucket/a", "", "")
 		r.Header.Set("Authorization", "Bearer "+asB)
-		r.Header.Set(name, value)
+		r.Header[name] = values
 		if a := w.do(t, r); a.status != http.StatusBadRequest {
 			t.Errorf("%s: HTTP %d %s", name, a.status, a.body)
 		}

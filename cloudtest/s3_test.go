@@ -47,7 +47,7 @@ type objects struct {
 
 func (o *objects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for name := range r.Header {
-		if name == "Authorization" || name == "X-Amz-Security-Token" || name == "X-Amz-Content-Sha256" || name == "X-Amz-Trailer" {
+		if name == "Authorization" || strings.HasPrefix(name, "X-Minio-") || strings.HasPrefix(name, "X-Http-") || name == "X-Amz-Security-Token" || name == "X-Amz-Content-Sha256" || name == "X-Amz-Trailer" {
 			http.Error(w, "a data plane got "+name, http.StatusTeapot)
 			return
 		}
@@ -508,6 +508,10 @@ func TestRawS3(t *testing.T) {
 		{"several deletions", "POST", own + "?delete=", "<Delete/>", nil, 501, "NotImplemented"},
 		{"another method", "PATCH", own + "secret", "", nil, 501, "NotImplemented"},
 		{"new bucket", "PUT", host + "new-bucket", "", nil, 501, "NotImplemented"},
+		{"a store's own header", "DELETE", own + "x", "", func(r *http.Request) { r.Header.Set("X-Minio-Force-Delete", "true") }, 204, ""},
+		{"method in a header", "GET", own + "secret", "", func(r *http.Request) { r.Header.Set("X-Http-Method-Override", "DELETE") }, 200, ""},
+		{"archive to be unpacked", "PUT", own + "x", "tar", func(r *http.Request) { r.Header.Set("X-Amz-Meta-Snowball-Auto-Extract", "true") }, 501, "NotImplemented"},
+		{"metadata", "PUT", own + "described", "hello", func(r *http.Request) { r.Header.Set("X-Amz-Meta-A_b", "c") }, 200, ""},
 		{"no length", "PUT", own + "x", "hello", func(r *http.Request) { r.ContentLength, r.Body = -1, io.NopCloser(io.MultiReader(r.Body)) }, 411, "MissingContentLength"},
 		{"for another service", "GET", own + "secret", "", func(r *http.Request) { r.Header.Set("Test-Service", "sts") }, 400, "AuthorizationHeaderMalformed"},
 		{"by a slow clock", "GET", own + "secret", "", func(r *http.Request) { r.Header.Set("Test-Skew", "-16m") }, 403, "RequestTimeTooSkewed"},

@@ -14,6 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/sigv4"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/plane"
 )
 
 // maxContent bounds an upload in bytes. Contents are read whole, so that what is stored is what was verified; S3's own bound is 5 GiB.
@@ -234,13 +235,13 @@ func (l location) MarshalXML(e *xml.Encoder, _ xml.StartElement) error {
 // forwardS3 passes an authorized request to the data plane, addressed by path, without credentials and framing.
 func (c *Cloud) forwardS3(w http.ResponseWriter, r *http.Request, s *s3Call, call *journal.Call) {
 	c.mu.RLock()
-	plane := c.objects
+	h := c.objects
 	c.mu.RUnlock()
-	if plane == nil {
+	if h == nil {
 		restXML{}.refuse(w, call, refused(http.StatusServiceUnavailable, "ServiceUnavailable", "").because("no data plane was handed in for S3"))
 		return
 	}
-	out := r.Clone(r.Context())
+	out := plane.Request(r)
 	query := r.URL.Query()
 	for _, name := range append(signatureParams(), "x-id") {
 		query.Del(name)
@@ -250,11 +251,10 @@ func (c *Cloud) forwardS3(w http.ResponseWriter, r *http.Request, s *s3Call, cal
 		out.URL.Path += "/" + s.key
 	}
 	out.RequestURI = out.URL.RequestURI()
-	for _, name := range []string{
-		"Authorization", "X-Amz-Security-Token", "X-Amz-Content-Sha256", "X-Amz-Date", "X-Amz-Trailer", "X-Amz-Decoded-Content-Length",
-		"X-Amz-Expected-Bucket-Owner", "Content-Encoding",
-	} {
-		out.Header.Del(name)
+	for name := range out.Header {
+		if !forS3Plane(strings.ToLower(name)) {
+			delete(out.Header, name)
+		}
 	}
 	if encoding := plainEncoding(r.Header.Values("Content-Encoding")); encoding != "" {
 		out.Header.Set("Content-Encoding", encoding)
@@ -267,7 +267,7 @@ func (c *Cloud) forwardS3(w http.ResponseWriter, r *http.Request, s *s3Call, cal
 			w = &discreet{ResponseWriter: w, call: call, refusal: refusal}
 		}
 	}
-	plane.ServeHTTP(w, out)
+	h.ServeHTTP(w, out)
 }
 
 // plainEncoding is Content-Encoding without the chunks' framing.

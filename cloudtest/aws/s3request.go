@@ -126,11 +126,29 @@ func signatureParams() []string {
 	}
 }
 
-// checkS3Headers refuses headers that change what a request does: copies, access lists, tags, locks, other people's keys.
+// snowballPrefix begins the headers by which S3-compatible stores unpack an upload into objects of other keys. Source: AWS Snowball Edge Developer Guide,
+// "Batching small files".
+const snowballPrefix = "x-amz-meta-snowball-"
+
+// forS3Plane says whether a data plane gets a header, in small letters, of a request that was allowed: those of HTTP that S3 knows, and of S3's own those that
+// speak of the object. A store's own headers, some of which delete whole folders, are never passed on. Source: Amazon S3 API Reference, "Common request headers".
+func forS3Plane(name string) bool {
+	switch name {
+	case "accept", "accept-encoding", "cache-control", "content-disposition", "content-language", "content-length", "content-md5", "content-type", "date", "expires",
+		"if-match", "if-modified-since", "if-none-match", "if-unmodified-since", "range", "user-agent", "x-forwarded-proto":
+		return true
+	case "x-amz-content-sha256", "x-amz-date", "x-amz-decoded-content-length", "x-amz-expected-bucket-owner", "x-amz-security-token", "x-amz-trailer":
+		return false // credentials and framing, which end here
+	}
+	return strings.HasPrefix(name, "x-amz-")
+}
+
+// checkS3Headers refuses headers that change what a request does: copies, access lists, tags, locks, other people's keys, archives to be unpacked.
 func checkS3Headers(h http.Header) *apiError {
 	for name := range h {
 		lower := strings.ToLower(name)
-		if !strings.HasPrefix(lower, "x-amz-") || strings.HasPrefix(lower, "x-amz-meta-") {
+		switch {
+		case !strings.HasPrefix(lower, "x-amz-"), strings.HasPrefix(lower, "x-amz-meta-") && !strings.HasPrefix(lower, snowballPrefix):
 			continue
 		}
 		switch lower {

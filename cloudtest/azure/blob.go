@@ -3,6 +3,7 @@ package azure
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/plane"
 )
 
 // Versions of the storage API in x-ms-version, which order as text. Source: Microsoft Learn, "Authorize with Microsoft Entra ID" of Azure Storage.
@@ -37,9 +39,12 @@ type blobRequest struct {
 func readBlobRequest(r *http.Request) (blobRequest, *refusal) {
 	unsupported := blobRefusal(http.StatusMethodNotAllowed, "UnsupportedHttpVerb").because("the local cloud does not have the operation")
 	container, blob, ok := readBlobPath(r)
-	q := r.URL.Query()
-	if !ok || len(q["comp"]) > 1 || len(q["restype"]) > 1 {
+	if !ok {
 		return blobRequest{}, blobRefusal(http.StatusBadRequest, "InvalidUri")
+	}
+	q, no := readBlobQuery(r.URL.RawQuery)
+	if no != nil {
+		return blobRequest{}, no
 	}
 	comp, restype := q.Get("comp"), q.Get("restype")
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
@@ -57,10 +62,33 @@ func readBlobRequest(r *http.Request) (blobRequest, *refusal) {
 	case blob == "": // a path of one part without restype is a blob in the root container
 		container = rootContainer
 	}
-	if r.Header.Get("X-Ms-Copy-Source") != "" {
+	if plane.Has(r.Header, "X-Ms-Copy-Source") {
 		return blobRequest{}, blobRefusal(http.StatusForbidden, "CannotVerifyCopySource").because("the local cloud does not copy blobs")
 	}
 	return withPermission(blobOperation(r.Method, comp, read), container, read, unsupported)
+}
+
+// blobParameters are the query parameters of the operations that the local cloud has. Source: Microsoft Learn, "Blob Storage REST API".
+func blobParameters() []string {
+	return []string{
+		"comp", "restype", "timeout", "prefix", "delimiter", "marker", "maxresults", "include", "showonly", "startfrom", "snapshot", "prevsnapshot", "versionid",
+		"blockid", "blocklisttype", "api-version",
+	}
+}
+
+// readBlobQuery reads parameters that have one reading only: each is known, in small letters, and stands once. Azure does not mind how they are written;
+// a data plane that does not either must not find an operation that was not judged.
+func readBlobQuery(raw string) (url.Values, *refusal) {
+	q, err := readValues(raw)
+	if err != nil {
+		return nil, blobRefusal(http.StatusBadRequest, "InvalidQueryParameterValue").because("the query cannot be read in one way only")
+	}
+	for name := range q {
+		if !q.Has("sig") && !slices.Contains(blobParameters(), name) { // one with a signature in its query is refused for that
+			return nil, blobRefusal(http.StatusBadRequest, "UnsupportedQueryParameter").because("the local cloud does not have the query parameter " + printable(name))
+		}
+	}
+	return q, nil
 }
 
 func withPermission(operation, container string, read bool, unsupported *refusal) (blobRequest, *refusal) {
@@ -112,8 +140,8 @@ func readBlobPath(r *http.Request) (container, blob string, ok bool) {
 	if container == "" {
 		return "", "", path == ""
 	}
-	if blob == "" && !strings.HasSuffix(path, "/") && r.URL.Query().Get("restype") != "container" {
-		return container, "", !strings.Contains(strings.TrimPrefix(r.URL.Path, "/"), "/") // a blob of the root container, whose names have no slash
+	if blob == "" && r.URL.Query().Get("restype") != "container" { // a blob of the root container, whose names have no slash
+		return container, "", !strings.Contains(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	}
 	return container, blob, isContainer(container)
 }
@@ -144,22 +172,18 @@ func (c *Cloud) serveBlob(w http.ResponseWriter, r *http.Request, account *stora
 		return
 	}
 	c.mu.RLock()
-	plane := c.blobPlane
+	handlers := c.blobPlane
 	c.mu.RUnlock()
 	var h http.Handler
-	if plane != nil {
-		h = plane(account.StorageAccount)
+	if handlers != nil {
+		h = handlers(account.StorageAccount)
 	}
 	if h == nil {
 		p.refuse(w, call, blobRefusal(http.StatusServiceUnavailable, "ServerBusy").because("no data plane was handed in for this account"))
 		return
 	}
-	out := r.Clone(r.Context())
-	for _, name := range []string{"Authorization", "Forwarded", "X-Forwarded-Host", "X-Forwarded-For"} {
-		out.Header.Del(name) // a data plane has no business with it
-	}
 	w.Header().Del("X-Ms-Version") // the plane's to say
-	h.ServeHTTP(w, out)
+	h.ServeHTTP(w, plane.Request(r))
 }
 
 // blobCaller proves the caller of a storage account.

@@ -154,7 +154,11 @@ func TestBlobAuthorization(t *testing.T) {
 		{"out of the container, escaped", "GET", "/tenant-a/%2e%2e/tenant-b/app.tar.gz", a, 400, "InvalidUri"},
 		{"out of the container, escaped slash", "GET", "/tenant-a/x%2F..%2F..%2Ftenant-b/app.tar.gz", a, 400, "InvalidUri"},
 		{"escaped container", "GET", "/tenant%2Da/app.tar.gz", a, 400, "InvalidUri"},
-		{"two kinds of resource", "GET", "/tenant-a?restype=container&restype=service&comp=list", a, 400, "InvalidUri"},
+		{"two kinds of resource", "GET", "/tenant-a?restype=container&restype=service&comp=list", a, 400, "InvalidQueryParameterValue"},
+		{"operation in capitals", "PUT", "/tenant-b?restype=container&Comp=acl", b, 400, "UnsupportedQueryParameter"},
+		{"a query of two readings", "GET", "/tenant-a?restype=container;comp=list", a, 400, "InvalidQueryParameterValue"},
+		{"container with a slash, without restype", "GET", "/tenant-a/", all, 400, "InvalidUri"},
+		{"list own container with a slash", "GET", "/tenant-a/?restype=container&comp=list&prefix=a&include=metadata&maxresults=5", a, 200, ""},
 		{"no container", "GET", "//app.tar.gz", a, 400, "InvalidUri"},
 		{"batch", "POST", "/?comp=batch", all, 405, "UnsupportedHttpVerb"},
 		{"delegation key", "POST", "/?restype=service&comp=userdelegationkey", all, 405, "UnsupportedHttpVerb"},
@@ -174,6 +178,17 @@ func TestBlobAuthorization(t *testing.T) {
 	}
 	if got, _ := w.blob(t, client, http.MethodPut, "/tenant-b/copy", b, "X-Ms-Copy-Source", "https://"+artifacts+"/tenant-a/app.tar.gz"); got.Code != "CannotVerifyCopySource" {
 		t.Errorf("copy: %+v", got)
+	}
+	for spelling, values := range map[string][]string{"X-Ms-Copy-Source": {"", "https://" + artifacts + "/tenant-a/app.tar.gz"}, "X_Ms_Copy_Source": {"x"}} {
+		r := newRequest(t, http.MethodPut, "https://"+artifacts+"/tenant-b/copy", "", "")
+		r.Header = http.Header{"Authorization": {"Bearer " + b}, "X-Ms-Version": {"2024-11-04"}, spelling: values}
+		res, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body := readAll(t, res); res.StatusCode != http.StatusForbidden || !strings.Contains(body, "CannotVerifyCopySource") {
+			t.Errorf("copy by %s %q: HTTP %d %s", spelling, values, res.StatusCode, body)
+		}
 	}
 	calls := w.Journal().Calls(journal.Filter{Service: azure.ServiceBlob, Principal: clientA + "@" + directory, Resource: artifacts + "/tenant-b/app.tar.gz"})
 	if len(calls) != 1 || calls[0].Granted() || !strings.Contains(calls[0].Reason, "no role assignment") || calls[0].Audience != storageResource {

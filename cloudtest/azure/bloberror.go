@@ -23,11 +23,13 @@ func blobMessages() map[string]string {
 		"InternalError":                      "Server encountered an internal error. Please try again after some time.",
 		"InvalidAuthenticationInfo":          seeHeader,
 		"InvalidHeaderValue":                 "The value for one of the HTTP headers is not in the correct format.",
+		"InvalidQueryParameterValue":         "Value for one of the query parameters specified in the request URI is invalid.",
 		"InvalidUri":                         "The requested URI does not represent any resource on the server.",
 		"KeyBasedAuthenticationNotPermitted": "Key based authentication is not permitted on this storage account.",
 		"NoAuthenticationInformation":        seeHeader,
 		"PublicAccessNotPermitted":           "Public access is not permitted on this storage account.",
 		"ServerBusy":                         "The server is busy.",
+		"UnsupportedQueryParameter":          "One of the query parameters specified in the request URI is not supported.",
 		"UnsupportedHttpVerb":                "The resource doesn't support specified Http Verb.",
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/plane"
 )
 
 // ServeStorage hands in the data plane of Cloud Storage, which must have the buckets too. It gets only requests that were allowed, without the
@@ -149,11 +150,7 @@ func (h *hidingWriter) Write(b []byte) (int, error) {
 
 // forwardStorage passes an allowed request to the data plane.
 func forwardStorage(w http.ResponseWriter, r *http.Request, ep endpoint, h http.Handler) {
-	out := r.Clone(r.Context())
-	for _, name := range []string{"Authorization", "Forwarded", "X-Forwarded-Host", "X-Forwarded-For"} {
-		out.Header.Del(name) // a data plane has no business with them
-	}
-	out.Header.Set("X-Forwarded-Proto", "https")
+	out := plane.Request(r)
 	out.Host = "storage." + ep.universe
 	if ep.bucket != "" {
 		escaped := "/" + ep.bucket + out.URL.EscapedPath()

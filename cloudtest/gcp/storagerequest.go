@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/plane"
 )
 
 // storageRequest is what a request to Cloud Storage asks for. One without a permission is not understood, and nobody may make it.
@@ -41,8 +43,10 @@ func readStorage(r *http.Request, ep endpoint) storageRequest {
 			return storageRequest{xml: xml}
 		}
 	}
-	if r.Header.Get("X-Http-Method-Override") != "" || r.Header.Get("X-Goog-Copy-Source") != "" || r.Header.Get("X-Amz-Copy-Source") != "" {
-		return storageRequest{xml: xml}
+	for _, name := range []string{"X-Http-Method-Override", "X-Goog-Copy-Source", "X-Amz-Copy-Source"} {
+		if plane.Has(r.Header, name) {
+			return storageRequest{xml: xml}
+		}
 	}
 	if !xml {
 		return readJSONStorage(r, segments)

@@ -3,9 +3,13 @@
 package oci
 
 import (
+	"mime"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strings"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/plane"
 )
 
 // Kind is what is asked of a registry.
@@ -65,6 +69,10 @@ func Read(r *http.Request) Request {
 	}
 	// Two readings of one path would be two repositories: the data plane must see the path that was judged.
 	if !ok || r.URL.EscapedPath() != r.URL.Path || strings.Contains(rest, "//") {
+		return Request{}
+	}
+	// A query that is read in two ways could hide a mount from one reader, see [Forward].
+	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
 		return Request{}
 	}
 	if last := rest[strings.LastIndexByte(rest, '/')+1:]; last == "." || last == ".." { // it would lead elsewhere
@@ -149,19 +157,27 @@ func cutReference(rest string) (name, what, reference string, ok bool) {
 	return rest[:slash], rest[slash+1:], reference, true
 }
 
-// Forward passes an allowed request to a data plane, under the path and host that the client used and without its credentials.
-func Forward(w http.ResponseWriter, r *http.Request, plane http.Handler) {
-	out := r.Clone(r.Context())
-	for _, name := range []string{"Authorization", "Forwarded", "X-Forwarded-Host", "X-Forwarded-For"} {
-		out.Header.Del(name) // a data plane has no business with them
-	}
-	out.Header.Set("X-Forwarded-Proto", "https") // so that upload locations are https
-	// A mount would read another repository than was judged. Registries may decline one: the client uploads.
+// Forward passes an allowed request to a data plane, under the path and host that the client used and without its credentials. A mount would read another
+// repository than was judged; registries may decline one, and the client uploads. So neither the query nor a form in the body asks for one any more: servers
+// that read parameters from both would take it from there.
+func Forward(w http.ResponseWriter, r *http.Request, to http.Handler) {
+	out := plane.Request(r)
 	if q := out.URL.Query(); q.Has("mount") || q.Has("from") {
 		q.Del("mount")
 		q.Del("from")
 		out.URL.RawQuery = q.Encode()
 		out.RequestURI = out.URL.RequestURI()
 	}
-	plane.ServeHTTP(w, out)
+	if media, _, err := mime.ParseMediaType(out.Header.Get("Content-Type")); err != nil || !isManifest(media) {
+		out.Header.Del("Content-Type")
+		if out.ContentLength != 0 {
+			out.Header.Set("Content-Type", "application/octet-stream")
+		}
+	}
+	to.ServeHTTP(w, out)
+}
+
+// isManifest says whether a body can be a manifest, whose media type is its registry's business. Everything else is bytes.
+func isManifest(media string) bool {
+	return strings.HasPrefix(media, "application/vnd.") || media == "application/json"
 }

@@ -37,6 +37,8 @@ func TestRead(t *testing.T) {
 		"PATCH /v2/p/blobs/uploads/..":                           {},
 		"GET /v2/p//q/manifests/1":                               {},
 		"GET /v2/p%2Fq/manifests/1":                              {},
+		"POST /v2/p/blobs/uploads/?mount=x;from=q":               {},
+		"POST /v2/p/blobs/uploads/?mount=x&from=q&%zz":           {},
 		"GET /v2/" + strings.Repeat("a/", 128) + "b/manifests/1": {},
 	} {
 		method, target, _ := strings.Cut(request, " ")
@@ -46,17 +48,33 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestForward: a data plane sees no credentials, and no other repository than the judged one.
+// TestForward: a data plane hears of no credentials and of no mount, wherever it looks for parameters.
 func TestForward(t *testing.T) {
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v2/a/blobs/uploads/?mount=sha256:0&from=b&x=y", nil)
-	for _, name := range []string{"Authorization", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host"} {
-		r.Header.Set(name, "x")
-	}
-	oci.Forward(httptest.NewRecorder(), r, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if len(r.Header) != 1 || r.Header.Get("X-Forwarded-Proto") != "https" || r.RequestURI != "/v2/a/blobs/uploads/?x=y" {
-			t.Errorf("%s %v", r.RequestURI, r.Header)
+	const form = "mount=sha256:0&from=b"
+	for _, tt := range []struct {
+		name, target, contentType, body, uri, passed string
+	}{
+		{"mount", "/v2/a/blobs/uploads/?" + form + "&x=y", "", "", "/v2/a/blobs/uploads/?x=y", ""},
+		{"mount in a form", "/v2/a/blobs/uploads/", "application/x-www-form-urlencoded", form, "/v2/a/blobs/uploads/", "application/octet-stream"},
+		{"mount in a multipart form", "/v2/a/blobs/uploads/", "multipart/form-data; boundary=b",
+			"--b\r\nContent-Disposition: form-data; name=\"mount\"\r\n\r\nx\r\n--b--\r\n", "/v2/a/blobs/uploads/", "application/octet-stream"},
+		{"blob", "/v2/a/blobs/uploads/?digest=sha256:0", "application/octet-stream", "x", "/v2/a/blobs/uploads/?digest=sha256:0", "application/octet-stream"},
+		{"manifest", "/v2/a/manifests/1", "application/vnd.oci.image.manifest.v1+json", "{}", "/v2/a/manifests/1", "application/vnd.oci.image.manifest.v1+json"},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, tt.target, strings.NewReader(tt.body))
+		r.Header.Set("Authorization", "x")
+		if tt.contentType != "" {
+			r.Header.Set("Content-Type", tt.contentType)
 		}
-	}))
+		oci.Forward(httptest.NewRecorder(), r, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if r.FormValue("mount") != "" || r.FormValue("from") != "" || r.Header.Get("Authorization") != "" {
+				t.Errorf("%s: %v %v", tt.name, r.Form, r.Header)
+			}
+			if r.RequestURI != tt.uri || r.Header.Get("Content-Type") != tt.passed {
+				t.Errorf("%s: %s %v", tt.name, r.RequestURI, r.Header)
+			}
+		}))
+	}
 }
 
 func TestReads(t *testing.T) {
@@ -72,7 +90,7 @@ func TestReads(t *testing.T) {
 
 // FuzzRead holds that a repository that was judged is the one that stands in the path, letter by letter, and cannot be left through it.
 func FuzzRead(f *testing.F) {
-	for _, path := range []string{"/v2/", "/v2/a/b/manifests/1", "/v2/a/blobs/uploads/x", "/v2/a%2f../b/tags/list", "/v2/a/manifests/../../b/manifests/1"} {
+	for _, path := range []string{"/v2/", "/v2/a/b/manifests/1", "/v2/a/blobs/uploads/x", "/v2/a%2f../b/tags/list", "/v2/a/manifests/../../b/manifests/1", "/v2/a/blobs/uploads/?mount=b;from=c"} {
 		f.Add(http.MethodGet, path)
 	}
 	f.Fuzz(func(t *testing.T, method, path string) {

@@ -1,0 +1,41 @@
+package plane_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/plane"
+)
+
+// TestRequest: what could make another request of it stays behind, in every spelling; the client's own request is not touched.
+func TestRequest(t *testing.T) {
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "https://a.example/b/c%20d?e=f", nil)
+	r.Header = http.Header{
+		"Authorization": {"x"}, "Proxy-Authorization": {"x"}, "Cookie": {"x"}, "Connection": {"x"}, "Forwarded": {"x"}, "X-Forwarded-Host": {"x"},
+		"X-Forwarded-Prefix": {"x"}, "X-Forwarded-Proto": {"http"}, "X-Http-Method-Override": {"DELETE"}, "X-HTTP-METHOD": {"DELETE"}, "X_http_method_override": {"DELETE"},
+		"X-Original-Url": {"/other"}, "X_original_url": {"/other"}, "Content-Type": {"text/plain"}, "Range": {"bytes=0-1"}, "X-Amz-Meta-A_b": {"x"},
+	}
+	before := r.Header.Clone()
+	out := plane.Request(r)
+	want := http.Header{"Content-Type": {"text/plain"}, "Range": {"bytes=0-1"}, "X-Amz-Meta-A_b": {"x"}, "X-Forwarded-Proto": {"https"}}
+	if diff := cmp.Diff(want, out.Header); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(before, r.Header); diff != "" {
+		t.Errorf("the client's request was changed (-want +got):\n%s", diff)
+	}
+	if out.URL.String() != r.URL.String() || out.Host != r.Host || out.RequestURI != r.RequestURI || out.Method != r.Method {
+		t.Errorf("got %s %s%s", out.Method, out.Host, out.RequestURI)
+	}
+}
+
+func TestHas(t *testing.T) {
+	for name, want := range map[string]bool{"X-Copy-Source": true, "x-copy-source": true, "X_Copy_Source": true, "X-Copy-Sources": false} {
+		if got := plane.Has(http.Header{name: {""}}, "X-Copy-Source"); got != want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
