@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net/url"
 	"strings"
 )
 
@@ -105,6 +106,18 @@ func NewList(values ...string) (List, error) {
 // IsZero reports whether the list is empty.
 func (l List) IsZero() bool { return l.encoded == "" }
 
+// Values are what the list was made of.
+func (l List) Values() []string {
+	if l.IsZero() {
+		return nil
+	}
+	values := strings.Split(l.encoded, ",")
+	for i, v := range values {
+		values[i] = unescape(v)
+	}
+	return values
+}
+
 // String is the list with its values percent-encoded and joined by commas.
 func (l List) String() string { return l.encoded }
 
@@ -130,4 +143,13 @@ func escape(s string) string {
 		}
 	}
 	return b.String()
+}
+
+// unescape is escape's opposite.
+func unescape(s string) string {
+	plain, err := url.PathUnescape(s)
+	if err != nil {
+		return s // escape makes no such text
+	}
+	return plain
 }

@@ -2,6 +2,7 @@ package auth_test
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -150,5 +151,25 @@ func TestProxyPasswordEntersOnlyAsHash(t *testing.T) {
 	}
 	if strings.Contains(one.String(), "hunter2") {
 		t.Errorf("the password is in %s", one)
+	}
+}
+
+func FuzzListValues(f *testing.F) {
+	f.Add("a", "b,c=%2C")
+	f.Add("\x00", "\xff %")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		list, err := auth.NewList(a, b)
+		if (err != nil) != (a == "" || b == "") {
+			t.Fatalf("%q, %q: %v", a, b, err)
+		}
+		if got := list.Values(); err == nil && !slices.Equal(got, []string{a, b}) {
+			t.Errorf("%q, %q became %q", a, b, got)
+		}
+	})
+}
+
+func TestListValues(t *testing.T) {
+	if got := (auth.List{}).Values(); got != nil {
+		t.Errorf("the empty list has %q", got)
 	}
 }

@@ -4,14 +4,11 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/lanyard-dev/lanyard/cloudtest/fault"
-	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/aws"
 	"github.com/lanyard-dev/lanyard/auth/cache"
+	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 	"github.com/lanyard-dev/lanyard/auth/providertest"
 )
 
@@ -36,17 +33,17 @@ func harness(t *testing.T, subjectOf func(namespace, name string) (auth.Subject,
 	attribute := aws.RoleAnnotation
 	account := func(tenant string) auth.Account {
 		subject, err := subjectOf(tenant, tenant+"-ecr-sa")
-		must(t, err)
+		rig.Must(t, err)
 		if subject.Kind() != auth.KindServiceAccount {
 			attribute = aws.RoleField
 		}
 		a := auth.Account{Subject: subject, UID: "7c1f4d0e-" + tenant}
-		a.Attributes = map[string]string{attribute: w.roleFor(t, tenant, subjectClaim(a))}
+		a.Attributes = map[string]string{attribute: w.roleFor(t, tenant, rig.SubjectClaim(a))}
 		return a
 	}
 	a, b := account("tenant-a"), account("tenant-b")
 	proxy := func(user string) auth.Option {
-		u := *w.proxy
+		u := *w.Proxy
 		if user != "" {
 			u.User = url.UserPassword("tenant", user)
 		}
@@ -57,23 +54,10 @@ func harness(t *testing.T, subjectOf func(namespace, name string) (auth.Subject,
 		Provider: w.aws,
 		A:        a, B: b,
 		WithIdentity: func(account auth.Account, identity string) auth.Account {
-			return withAttribute(account, attribute, identity)
+			return rig.WithAttribute(account, attribute, identity)
 		},
 		MalformedIdentity: "arn:aws:iam::123456789123:user/tenant-a",
-		Sign: func(account auth.Account, request auth.ProofRequest, defect providertest.Defect) (string, error) {
-			claims := oidc.Claims{"sub": subjectClaim(account), "aud": []string{request.Audience}, "jti": account.UID}
-			switch defect {
-			case providertest.Expired:
-				claims["iat"], claims["nbf"] = time.Now().Add(-2*time.Hour).Unix(), time.Now().Add(-2*time.Hour).Unix()
-				claims["exp"] = time.Now().Add(-time.Hour).Unix()
-			case providertest.Forged:
-				return w.issuer.Forge(claims)
-			case providertest.WrongIssuer:
-				claims["iss"] = "https://issuer.example.org"
-			case providertest.None:
-			}
-			return w.issuer.Mint(claims)
-		},
+		Sign:              w.SignBadly,
 		NewCache: func(t *testing.T) providertest.Cache {
 			t.Helper()
 			return cache.New(cache.Options{MaxSize: 100})
@@ -108,29 +92,18 @@ func (k knobs) Exchanges() int { return k.exchanges() }
 
 func (k knobs) Trouble(t *testing.T, trouble providertest.Trouble) (end func()) {
 	t.Helper()
-	f := fault.Fault{Service: "sts", Operation: opSTS}
-	switch trouble {
-	case providertest.Slow:
-		f.Kind, f.Delay = fault.Latency, providertest.SlowAnswer
-	case providertest.Throttled:
-		f.Kind = fault.Throttle
-	case providertest.Failing:
-		f.Kind = fault.Unavailable
-	case providertest.Broken:
-		f.Kind = fault.Malformed
-	case providertest.Unreachable:
-		f = fault.Fault{Host: "sts.eu-west-1.amazonaws.com", Kind: fault.Refuse}
+	if trouble == providertest.Unreachable {
 		// A connection that stands is no test of one that cannot be made.
 		k.aws.Close()
 	}
-	return k.fault(t, f)
+	return k.Rig.Trouble(t, trouble, "sts", opSTS, "sts.eu-west-1.amazonaws.com")
 }
 
 func (k knobs) Revoke(t *testing.T, account auth.Account) (restore func()) {
 	t.Helper()
 	tenant := account.Subject.Namespace()
-	must(t, k.cloud.AWS().PutTrustPolicy(accountID, tenant+"-ecr", trust("nobody")))
+	rig.Must(t, k.Cloud.AWS().PutTrustPolicy(accountID, tenant+"-ecr", trust("nobody")))
 	return func() {
-		must(t, k.cloud.AWS().PutTrustPolicy(accountID, tenant+"-ecr", trust(subjectClaim(account))))
+		rig.Must(t, k.Cloud.AWS().PutTrustPolicy(accountID, tenant+"-ecr", trust(rig.SubjectClaim(account))))
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"slices"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/aws/smithy-go/logging"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
 // staticLifetime is for how long keys are taken that have no end: then the environment is asked again.
@@ -73,9 +73,9 @@ func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request
 // buildableClient is the provider's transport in the one form to which the SDK can add AWS_CA_BUNDLE. It keeps no connection,
 // since it is made for one call.
 func (p *Provider) buildableClient() *awshttp.BuildableClient {
-	own := p.pool.Own().Clone()
+	own := p.pool.Environment()
 	return awshttp.NewBuildableClient().WithTimeout(p.timeout).WithTransportOptions(func(t *http.Transport) {
-		t.Proxy, t.DialContext, t.DialTLSContext = noPlainProxy(own.Proxy), own.DialContext, own.DialTLSContext
+		t.Proxy, t.DialContext, t.DialTLSContext = own.Proxy, own.DialContext, own.DialTLSContext
 		t.ProxyConnectHeader, t.GetProxyConnectHeader = own.ProxyConnectHeader, own.GetProxyConnectHeader
 		t.TLSHandshakeTimeout, t.ResponseHeaderTimeout = own.TLSHandshakeTimeout, own.ResponseHeaderTimeout
 		t.MaxResponseHeaderBytes = own.MaxResponseHeaderBytes
@@ -85,18 +85,8 @@ func (p *Provider) buildableClient() *awshttp.BuildableClient {
 			t.TLSClientConfig.RootCAs = t.TLSClientConfig.RootCAs.Clone()
 		}
 		t.TLSClientConfig.NextProtos = nil
-		t.DisableKeepAlives = true
+		t.DisableKeepAlives = own.DisableKeepAlives
 	})
-}
-
-// noPlainProxy keeps plain HTTP off the proxy: only the machine's own metadata services speak it, with credentials.
-func noPlainProxy(proxy func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
-	return func(request *http.Request) (*url.URL, error) {
-		if proxy == nil || request.URL.Scheme != "https" {
-			return nil, nil //nolint:nilnil // net/http's way to say that there is no proxy
-		}
-		return proxy(request)
-	}
 }
 
 // sourcesOf says where of the chain the credentials come from, the last of them first asked.
@@ -110,16 +100,16 @@ func sourcesOf(provider awssdk.CredentialsProvider) []awssdk.CredentialSource {
 // configurationFault names the configuration that cannot be used. Other texts of the SDK may hold anything.
 func configurationFault(err error) string {
 	if e, ok := errors.AsType[config.SharedConfigLoadError](err); ok {
-		return "the shared config file " + printable(e.Filename, maxName) + " cannot be read"
+		return "the shared config file " + remote.Printable(e.Filename, remote.MaxName) + " cannot be read"
 	}
 	if e, ok := errors.AsType[config.SharedConfigProfileNotExistError](err); ok {
-		return "the profile " + printable(e.Profile, maxName) + " does not exist"
+		return "the profile " + remote.Printable(e.Profile, remote.MaxName) + " does not exist"
 	}
 	if e, ok := errors.AsType[config.SharedConfigAssumeRoleError](err); ok {
-		return "the role of profile " + printable(e.Profile, maxName) + " cannot be assumed as configured"
+		return "the role of profile " + remote.Printable(e.Profile, remote.MaxName) + " cannot be assumed as configured"
 	}
 	if e, ok := errors.AsType[config.CredentialRequiresARNError](err); ok {
-		return "the profile " + printable(e.Profile, maxName) + " names no role"
+		return "the profile " + remote.Printable(e.Profile, remote.MaxName) + " names no role"
 	}
 	return "a setting is not valid"
 }
@@ -130,25 +120,26 @@ func controllerError(ctx context.Context, err error, sources []awssdk.Credential
 		give  = "give the controller's ServiceAccount a role with IRSA or EKS Pod Identity, or name a ServiceAccount in the object"
 	)
 	f := sortFailure(ctx, err, where)
+	status, _ := responseOf(err)
 	f.message = "" // a server of the environment wrote it, and what we sent is not known here
 	switch {
-	case f.code == auth.CodeEndpointRefused, f.code == auth.CodeThrottled, f.code == auth.CodeUnavailable:
+	case f.Code == auth.CodeEndpointRefused, f.Code == auth.CodeThrottled, f.Code == auth.CodeUnavailable:
 	case f.api == "AccessDenied" || f.api == "InvalidIdentityToken":
-		f.code, f.fix = auth.CodeTrustRefused, "check the trust policy of the role that the controller's environment names (AWS_ROLE_ARN)"
+		f.Code, f.Fix = auth.CodeTrustRefused, "check the trust policy of the role that the controller's environment names (AWS_ROLE_ARN)"
 	case slices.Contains(sources, awssdk.CredentialSourceIMDS):
 		// Instance metadata is asked last: whoever comes here has configured nothing, or runs on a node with a role.
-		f.fix = give
-		if f.code != auth.CodeUnreachable {
-			f.code, f.what = auth.CodeIdentityMissing, "no identity is configured, and the node has none"
+		f.Fix = give
+		if f.Code != auth.CodeUnreachable {
+			f.Code, f.What = auth.CodeIdentityMissing, "no identity is configured, and the node has none"
 		}
-	case f.code == auth.CodeRefused && httpStatus(err) == 0:
-		f.code, f.what = auth.CodeIdentityInvalid, "no request could be made"
-		f.fix = "check the controller's AWS_ variables, and that the token file they name is mounted"
+	case f.Code == auth.CodeRefused && status == 0:
+		f.Code, f.What = auth.CodeIdentityInvalid, "no request could be made"
+		f.Fix = "check the controller's AWS_ variables, and that the token file they name is mounted"
 	default:
-		f.fix = "check the controller's AWS_ variables, and that the service they name can be reached"
+		f.Fix = "check the controller's AWS_ variables, and that the service they name can be reached"
 	}
 	stage := auth.StageExchange
-	if f.code == auth.CodeIdentityMissing || f.code == auth.CodeIdentityInvalid {
+	if f.Code == auth.CodeIdentityMissing || f.Code == auth.CodeIdentityInvalid {
 		stage = auth.StageIdentity
 	}
 	return f.error(stage, "the controller's own credentials")

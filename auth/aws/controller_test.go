@@ -16,6 +16,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/aws"
+	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 )
 
 // environment is that of a program without any identity; set adds to it.
@@ -39,7 +40,7 @@ func environment(t *testing.T, set map[string]string) {
 func file(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
-	must(t, os.WriteFile(path, []byte(content), 0o600))
+	rig.Must(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -53,8 +54,8 @@ func asController(t *testing.T, w *world) (auth.Token, error) {
 func irsa(t *testing.T, w *world, trusted string) map[string]string {
 	t.Helper()
 
-	token, err := w.issuer.Mint(oidc.Claims{"sub": controllerSubject, "aud": []string{"sts.amazonaws.com"}})
-	must(t, err)
+	token, err := w.Issuer.Mint(oidc.Claims{"sub": controllerSubject, "aud": []string{"sts.amazonaws.com"}})
+	rig.Must(t, err)
 	return map[string]string{
 		"AWS_ROLE_ARN": w.roleFor(t, "lanyard", trusted), "AWS_WEB_IDENTITY_TOKEN_FILE": file(t, token), "AWS_ROLE_SESSION_NAME": "controller",
 	}
@@ -66,7 +67,7 @@ func TestControllerIRSA(t *testing.T) {
 	w := newWorld(t)
 	environment(t, irsa(t, w, controllerSubject))
 	token, err := asController(t, w)
-	must(t, err)
+	rig.Must(t, err)
 	if whose, err := w.caller(t.Context(), token); err != nil || whose != "arn:aws:iam::123456789123:role/lanyard-ecr" {
 		t.Errorf("%s, %v", whose, err)
 	}
@@ -90,19 +91,19 @@ func TestControllerRefusedByTrust(t *testing.T) {
 func TestControllerCABundle(t *testing.T) {
 	w := newWorld(t)
 	set := irsa(t, w, controllerSubject)
-	set["AWS_CA_BUNDLE"] = file(t, string(w.cloud.CAPEM()))
+	set["AWS_CA_BUNDLE"] = file(t, string(w.Cloud.CAPEM()))
 	environment(t, set)
-	trusting := w.base
-	w.base = &http.Transport{Proxy: trusting.Proxy} // knows the system's authorities only
+	trusting := w.Base
+	w.Base = &http.Transport{Proxy: trusting.Proxy} // knows the system's authorities only
 	w.aws = w.provider(t, aws.Config{Region: region})
 	_, err := asController(t, w)
-	must(t, err)
+	rig.Must(t, err)
 	t.Setenv("AWS_CA_BUNDLE", "")
 	if _, err := asController(t, w); auth.CodeOf(err) != auth.CodeUnreachable {
 		t.Errorf("without the bundle: %v", err)
 	}
 	// Authorities that the provider has stay its own: the bundle is added to a copy.
-	w.base = &http.Transport{Proxy: trusting.Proxy, TLSClientConfig: trusting.TLSClientConfig.Clone()}
+	w.Base = &http.Transport{Proxy: trusting.Proxy, TLSClientConfig: trusting.TLSClientConfig.Clone()}
 	w.aws = w.provider(t, aws.Config{Region: region})
 	before := trusting.TLSClientConfig.RootCAs.Clone()
 	other := httptest.NewUnstartedServer(nil)
@@ -110,7 +111,7 @@ func TestControllerCABundle(t *testing.T) {
 	defer other.Close()
 	t.Setenv("AWS_CA_BUNDLE", file(t, pemOf(other)))
 	_, err = asController(t, w)
-	must(t, err)
+	rig.Must(t, err)
 	if !trusting.TLSClientConfig.RootCAs.Equal(before) {
 		t.Error("AWS_CA_BUNDLE was added to the authorities of all connections")
 	}
@@ -120,7 +121,7 @@ func TestControllerStaticKeys(t *testing.T) {
 	w := newWorld(t)
 	environment(t, map[string]string{"AWS_ACCESS_KEY_ID": "AKIA0000000000000000", "AWS_SECRET_ACCESS_KEY": "static-secret"})
 	token, err := asController(t, w)
-	must(t, err)
+	rig.Must(t, err)
 	c := token.(*aws.Token).Credentials()
 	if c.AccessKeyID != "AKIA0000000000000000" || c.SecretAccessKey != "static-secret" || c.SessionToken != "" {
 		t.Error("other keys than those of the environment")
@@ -143,7 +144,7 @@ func TestControllerPodIdentity(t *testing.T) {
 	defer agent.Close()
 	environment(t, map[string]string{"AWS_CONTAINER_CREDENTIALS_FULL_URI": agent.URL + "/v1/credentials", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": file(t, "pod-token")})
 	token, err := asController(t, w)
-	must(t, err)
+	rig.Must(t, err)
 	if c := token.(*aws.Token).Credentials(); c.AccessKeyID != "ASIAPOD" || c.Expires.Year() < 2123 {
 		t.Errorf("until %s", c.Expires)
 	}
@@ -179,7 +180,7 @@ func TestControllerInstanceMetadata(t *testing.T) {
 	w := newWorld(t) // its proxy refuses plain HTTP: metadata must not be asked through it
 	environment(t, map[string]string{"AWS_EC2_METADATA_DISABLED": "", "AWS_EC2_METADATA_SERVICE_ENDPOINT": metadata(t, "node")})
 	token, err := asController(t, w)
-	must(t, err)
+	rig.Must(t, err)
 	if c := token.(*aws.Token).Credentials(); c.AccessKeyID != "ASIANODE" {
 		t.Error("other keys than those of the node")
 	}
@@ -214,7 +215,7 @@ func TestControllerStartsNoProgram(t *testing.T) {
 			w := newWorld(t)
 			trace := filepath.Join(t.TempDir(), "started")
 			program := filepath.Join(t.TempDir(), "program")
-			must(t, os.WriteFile(program, []byte("#!/bin/sh\ntouch "+trace+"\necho '{\"Version\":1,\"AccessKeyId\":\"a\",\"SecretAccessKey\":\"b\"}'\n"), 0o700))
+			rig.Must(t, os.WriteFile(program, []byte("#!/bin/sh\ntouch "+trace+"\necho '{\"Version\":1,\"AccessKeyId\":\"a\",\"SecretAccessKey\":\"b\"}'\n"), 0o700))
 			environment(t, map[string]string{"AWS_CONFIG_FILE": file(t, strings.ReplaceAll(config, "PROGRAM", program))})
 			_, err := asController(t, w)
 			e, ok := errors.AsType[*auth.Error](err)
@@ -269,8 +270,8 @@ func TestControllerRegion(t *testing.T) {
 	w := newWorld(t)
 	environment(t, irsa(t, w, controllerSubject))
 	_, err := auth.GetToken(t.Context(), w.aws, auth.WithController(), auth.WithSTSRegion("us-west-2"))
-	must(t, err)
-	if calls := w.calls("sts"); len(calls) != 1 || calls[0].Host != "sts.us-west-2.amazonaws.com" {
+	rig.Must(t, err)
+	if calls := w.Calls("sts"); len(calls) != 1 || calls[0].Host != "sts.us-west-2.amazonaws.com" {
 		t.Errorf("%+v", calls)
 	}
 }

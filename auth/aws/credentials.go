@@ -2,11 +2,11 @@ package aws
 
 import (
 	"context"
-	"fmt"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
 )
 
 // NewCredentialsProvider is [auth.GetToken] for the AWS SDK: set it as aws.Config.Credentials itself, with
@@ -20,11 +20,7 @@ func NewCredentialsProvider(provider *Provider, opts ...auth.Option) awssdk.Cred
 		}
 		session, ok := token.(*Token)
 		if !ok {
-			return awssdk.Credentials{}, &auth.Error{
-				Stage: auth.StageSubject, Code: auth.CodeOptionUnsupported,
-				Fix: "leave out the image repository",
-				Err: fmt.Errorf("the AWS SDK signs with a session, not with a %T", token),
-			}
+			return awssdk.Credentials{}, refusal.NotForSDK("a session", token)
 		}
 		return session.Credentials(), nil
 	})

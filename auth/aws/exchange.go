@@ -2,8 +2,6 @@ package aws
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts/types"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
 // SessionDuration is what every session asks for: AWS's default, which every role permits (the least maximum that a role can
@@ -48,11 +47,7 @@ func (p *Provider) NewTokenForServiceAccount(ctx context.Context, proof auth.Pro
 	}
 	token, err := newToken(answer.Credentials)
 	if err != nil {
-		return nil, &auth.Error{
-			Stage: auth.StageExchange, Code: auth.CodeResponseInvalid,
-			Fix: "check what answers as " + x.where(),
-			Err: fmt.Errorf("%s answered without a session: %w", x.where(), err),
-		}
+		return nil, remote.Invalid(x.where(), "a session", err).Error(auth.StageExchange, x.operation())
 	}
 	return token, nil
 }
@@ -89,80 +84,60 @@ func newToken(c *types.Credentials) (*Token, error) {
 // failure says what of the answer a person can mend.
 func (x plan) failure(ctx context.Context, err error, proof auth.Proof, request *auth.Request) error {
 	f := sortFailure(ctx, err, x.where(), proof.Token)
-	c := claimsOf(proof)
-	if c.Subject == "" {
-		c.Subject = request.Key.Subject.String()
-	}
+	c := remote.ClaimsOf(proof).Shown(request.Key.Subject)
 	if x.sts.Listed {
 		x.explainStore(&f, c, request)
 	} else {
 		x.explainAWS(&f, c, request)
 	}
-	operation := "AssumeRoleWithWebIdentity without a role"
-	if x.role != (role{}) {
-		operation = "AssumeRoleWithWebIdentity for role " + x.role.String()
+	return f.error(auth.StageExchange, x.operation())
+}
+
+// operation names the call for people.
+func (x plan) operation() string {
+	if x.role == (role{}) {
+		return "AssumeRoleWithWebIdentity without a role"
 	}
-	return f.error(auth.StageExchange, operation)
+	return "AssumeRoleWithWebIdentity for role " + x.role.String()
 }
 
 // explainAWS reads the codes of AWS STS. Source: AWS STS API reference, AssumeRoleWithWebIdentity, "Errors".
-func (x plan) explainAWS(f *failure, claims claims, request *auth.Request) {
+func (x plan) explainAWS(f *failure, claims remote.Claims, request *auth.Request) {
 	issuer := strings.TrimPrefix(claims.Issuer, "https://")
-	if issuer == "" {
-		issuer = "<issuer>"
-	}
 	audience := x.sts.Audience()
 
 	switch f.api {
 	case "AccessDenied", "AccessDeniedException":
-		f.code = auth.CodeTrustRefused
-		f.fix = fmt.Sprintf("let the trust policy of role %s allow sts:AssumeRoleWithWebIdentity to arn:%s:iam::%s:oidc-provider/%s with StringEquals %s:sub = %s and %s:aud = %s",
+		f.Code = auth.CodeTrustRefused
+		f.Fix = fmt.Sprintf("let the trust policy of role %s allow sts:AssumeRoleWithWebIdentity to arn:%s:iam::%s:oidc-provider/%s with StringEquals %s:sub = %s and %s:aud = %s",
 			x.role, x.role.Partition, x.role.Account, issuer, issuer, claims.Subject, issuer, audience)
 	case "InvalidIdentityToken":
-		f.code = auth.CodeTrustRefused
-		f.fix = fmt.Sprintf("register %s as an IAM OIDC identity provider of account %s with audience %s, and check that its keys are those of this cluster",
+		f.Code = auth.CodeTrustRefused
+		f.Fix = fmt.Sprintf("register %s as an IAM OIDC identity provider of account %s with audience %s, and check that its keys are those of this cluster",
 			issuer, x.role.Account, audience)
 		// STS says so of an issuer that it cannot ask just now, as well as of one that it never can.
 		if strings.Contains(f.message, "verification key") {
-			f.code = auth.CodeUnavailable
-			f.fix = fmt.Sprintf("check that STS can fetch the keys of %s from the internet", issuer)
+			f.Code = auth.CodeUnavailable
+			f.Fix = fmt.Sprintf("check that STS can fetch the keys of %s from the internet", issuer)
 		}
 	case "IDPRejectedClaim":
-		f.code = auth.CodeTrustRefused
-		f.fix = fmt.Sprintf("check the claims sub = %s and aud = %s against the identity provider %s of account %s", claims.Subject, audience, issuer, x.role.Account)
+		f.Code = auth.CodeTrustRefused
+		f.Fix = fmt.Sprintf("check the claims sub = %s and aud = %s against the identity provider %s of account %s", claims.Subject, audience, issuer, x.role.Account)
 	case "IDPCommunicationError":
-		f.code = auth.CodeUnavailable
-		f.fix = fmt.Sprintf("check that STS can reach %s", issuer)
+		f.Code = auth.CodeUnavailable
+		f.Fix = fmt.Sprintf("check that STS can reach %s", issuer)
 	case "ExpiredTokenException", "ExpiredToken":
-		f.code = auth.CodeProofInvalid
+		f.Code = auth.CodeProofInvalid
 		f.message = "" // it holds the time of day
-		f.fix = "compare the clock of the API server with AWS's"
+		f.Fix = "compare the clock of the API server with AWS's"
 	case "RegionDisabledException":
-		f.code = auth.CodeRefused
-		f.fix = fmt.Sprintf("activate STS in region %s for account %s, or set AWS_REGION to another one", request.Key.STSRegion, x.role.Account)
+		f.Code = auth.CodeRefused
+		f.Fix = fmt.Sprintf("activate STS in region %s for account %s, or set AWS_REGION to another one", request.Key.STSRegion, x.role.Account)
 	case "MalformedPolicyDocument", "PackedPolicyTooLarge":
-		f.code = auth.CodeRefused
-		f.fix = "check the session tags in the claim https://aws.amazon.com/tags of the proof; no session policy is sent"
+		f.Code = auth.CodeRefused
+		f.Fix = "check the session tags in the claim https://aws.amazon.com/tags of the proof; no session policy is sent"
 	case "ValidationError":
-		f.code = auth.CodeRefused
-		f.fix = fmt.Sprintf("check that role %s exists and permits sessions of %s", x.role, SessionDuration)
+		f.Code = auth.CodeRefused
+		f.Fix = fmt.Sprintf("check that role %s exists and permits sessions of %s", x.role, SessionDuration)
 	}
-}
-
-// claims are what of a proof is shown to people.
-type claims struct {
-	Issuer  string `json:"iss"`
-	Subject string `json:"sub"`
-}
-
-// claimsOf reads a proof without verifying it: it is our own, and only its issuer and subject are shown.
-func claimsOf(proof auth.Proof) claims {
-	var c claims
-	_, rest, _ := strings.Cut(proof.Token.Reveal(), ".")
-	payload, _, _ := strings.Cut(rest, ".")
-	data, err := base64.RawURLEncoding.DecodeString(payload)
-	if err != nil || json.Unmarshal(data, &c) != nil {
-		return claims{}
-	}
-	return claims{Issuer: printable(c.Issuer, maxName), Subject: printable(c.Subject, maxName)}
 }

@@ -3,7 +3,7 @@ package aws
 import "github.com/lanyard-dev/lanyard/auth"
 
 // Remembered is how many roles the provider remembers.
-func Remembered(p *Provider) int { return p.roles.parsed.Size() }
+func Remembered(p *Provider) int { return p.roles.Len() }
 
 // SessionName is the session name of a subject.
 func SessionName(subject auth.Subject) string { return sessionName(subject) }

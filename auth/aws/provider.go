@@ -10,6 +10,8 @@ import (
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/internal/memo"
+	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
 	"github.com/lanyard-dev/lanyard/auth/transport"
 )
 
@@ -51,10 +53,10 @@ type Provider struct {
 	pool    *transport.Pool
 
 	// What tenants write is parsed on every call and seldom new.
-	roles      *memo[role]
-	regions    *memo[endpoint.AWSRegion]
-	registries *memo[ecrRegistry]
-	endpoints  *memo[stsEndpoint]
+	roles      *memo.Memo[string, role]
+	regions    *memo.Memo[string, endpoint.AWSRegion]
+	registries *memo.Memo[string, ecrRegistry]
+	endpoints  *memo.Memo[string, stsEndpoint]
 }
 
 // stsEndpoint is an endpoint with its canonical URL, which is made once.
@@ -107,10 +109,10 @@ func NewProvider(config Config) (*Provider, error) {
 	}
 	return &Provider{
 		region: config.Region, timeout: config.Timeout, pool: pool,
-		roles:      newMemo(parseRole),
-		regions:    newMemo(endpoint.ParseAWSRegion),
-		registries: newMemo(newRegistry),
-		endpoints: newMemo(func(s string) (stsEndpoint, error) {
+		roles:      memo.New(parseRole),
+		regions:    memo.New(endpoint.ParseAWSRegion),
+		registries: memo.New(newRegistry),
+		endpoints: memo.New(func(s string) (stsEndpoint, error) {
 			sts, err := config.AllowedEndpointHosts.ParseSTS(s)
 			return stsEndpoint{sts, sts.URL()}, err
 		}),
@@ -128,11 +130,7 @@ func (*Provider) GetName() string { return ProviderName }
 // from the region's other APIs.
 func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	if !options.Scopes.IsZero() {
-		return auth.Target{}, &auth.Error{
-			Stage: auth.StageSubject, Code: auth.CodeOptionUnsupported,
-			Fix: "leave out the scopes, and bound the token by the role's permission policy",
-			Err: errors.New("provider aws does not support scopes"),
-		}
+		return auth.Target{}, refusal.Unsupported(ProviderName, "scopes", "leave out the scopes, and bound the token by the role's permission policy")
 	}
 	if options.Subject.Kind() == auth.KindController {
 		if err := refuseDetour(options.STSEndpoint != "", options.ProxyURL != nil); err != nil {
@@ -141,15 +139,15 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	}
 	target := auth.Target{STSRegion: options.STSRegion}
 	if target.STSRegion != "" {
-		if _, err := p.regions.parse(target.STSRegion); err != nil {
-			return auth.Target{}, refused(auth.StageExchange, auth.CodeOptionInvalid, "STS region", err)
+		if _, err := p.regions.Parse(target.STSRegion); err != nil {
+			return auth.Target{}, refusal.Of(auth.StageExchange, auth.CodeOptionInvalid, "STS region", err)
 		}
 	}
 	listed := false // and so has no region but what the call says
 	if options.STSEndpoint != "" {
-		sts, err := p.endpoints.parse(options.STSEndpoint)
+		sts, err := p.endpoints.Parse(options.STSEndpoint)
 		if err != nil {
-			return auth.Target{}, refused(auth.StageExchange, auth.CodeEndpointRefused, "", err)
+			return auth.Target{}, refusal.Of(auth.StageExchange, auth.CodeEndpointRefused, "", err)
 		}
 		target.STSEndpoint, listed = sts.url, sts.Listed
 		switch {
@@ -209,15 +207,15 @@ type plan struct {
 func (p *Provider) plan(request *auth.Request) (plan, error) {
 	x := plan{sts: endpoint.STS{Provider: endpoint.AWS}}
 	if request.Key.STSEndpoint != "" {
-		sts, err := p.endpoints.parse(request.Key.STSEndpoint)
+		sts, err := p.endpoints.Parse(request.Key.STSEndpoint)
 		if err != nil {
-			return plan{}, refused(auth.StageExchange, auth.CodeEndpointRefused, "", err)
+			return plan{}, refusal.Of(auth.StageExchange, auth.CodeEndpointRefused, "", err)
 		}
 		x.sts, x.url = sts.STS, sts.url
 	} else {
-		region, err := p.regions.parse(request.Key.STSRegion)
+		region, err := p.regions.Parse(request.Key.STSRegion)
 		if err != nil {
-			return plan{}, refused(auth.StageExchange, auth.CodeOptionInvalid, "STS region", err)
+			return plan{}, refusal.Of(auth.StageExchange, auth.CodeOptionInvalid, "STS region", err)
 		}
 		x.sts.Region, x.sts.Partition = region.Name, region.Partition.ID
 	}
@@ -254,39 +252,21 @@ func (p *Provider) plan(request *auth.Request) (plan, error) {
 // registry is the registry of an image repository. Only the host decides, so only the host is looked at.
 func (p *Provider) registry(repository string) (*ecrRegistry, error) {
 	host, _, _ := strings.Cut(repository, "/")
-	registry, err := p.registries.parse(host)
+	registry, err := p.registries.Parse(host)
 	if err != nil {
-		return nil, refused(auth.StageRegistry, auth.CodeEndpointRefused, "", err)
+		return nil, refusal.Of(auth.StageRegistry, auth.CodeEndpointRefused, "", err)
 	}
 	return registry, nil
 }
 
 // refuseDetour keeps the controller's own identity off ways that a tenant chose.
 func refuseDetour(endpointChosen, proxyChosen bool) error {
-	what := ""
 	switch {
 	case endpointChosen:
-		what = "an STS endpoint"
+		return refusal.Detour("STS endpoint")
 	case proxyChosen:
-		what = "a proxy"
+		return refusal.Detour("proxy")
 	default:
 		return nil
 	}
-	return &auth.Error{
-		Stage: auth.StageSubject, Code: auth.CodeEndpointRefused,
-		Fix: "name a ServiceAccount, or leave it out (the controller's own endpoint and proxy come from its environment)",
-		Err: fmt.Errorf("the controller's identity is not sent through %s of the call's choice", what),
-	}
-}
-
-// refused is an error of package endpoint as an [auth.Error].
-func refused(stage auth.Stage, code auth.Code, where string, err error) error {
-	fix := ""
-	if e, ok := errors.AsType[*endpoint.Error](err); ok {
-		err, fix = fmt.Errorf("%s: %s", e.What, e.Detail), e.Fix
-	}
-	if where != "" {
-		err = fmt.Errorf("%s: %w", where, err)
-	}
-	return &auth.Error{Stage: stage, Code: code, Fix: fix, Err: err}
 }

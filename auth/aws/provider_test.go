@@ -1,10 +1,8 @@
 package aws_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -13,6 +11,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/aws"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 )
 
 var (
@@ -23,16 +22,16 @@ var (
 func newProvider(tb testing.TB, config aws.Config) *aws.Provider {
 	tb.Helper()
 	provider, err := aws.NewProvider(config)
-	must(tb, err)
+	rig.Must(tb, err)
 	return provider
 }
 
 func TestGetTarget(t *testing.T) {
 	allowed, err := endpoint.ParseAllowed("sts.example.org", "minio.example.org:9000")
-	must(t, err)
+	rig.Must(t, err)
 	const west = "123456789123.dkr.ecr.us-west-2.amazonaws.com/app"
 	scopes, err := auth.NewList("read")
-	must(t, err)
+	rig.Must(t, err)
 	proxy := &url.URL{Scheme: "http", Host: "proxy.example.org:3128"}
 	for _, test := range []struct {
 		name    string
@@ -124,7 +123,7 @@ func TestGetIdentity(t *testing.T) {
 		"arn:minio:iam:::role/nOybJqMNzNmroqEKq5D0EUsRZw0", "arn:aws:iam:::role/S3Access", // of stores
 	} {
 		for range 2 {
-			got, err := provider.GetIdentity(withAttribute(account, aws.RoleAnnotation, arn))
+			got, err := provider.GetIdentity(rig.WithAttribute(account, aws.RoleAnnotation, arn))
 			if err != nil || got != arn {
 				t.Errorf("%s: %s, %v", arn, got, err)
 			}
@@ -143,7 +142,7 @@ func TestGetIdentity(t *testing.T) {
 		"arn:minio:iam:::user/tenant-a":                      "not a role",
 		"tenant-a-ecr":                                       "six parts",
 	} {
-		_, err := provider.GetIdentity(withAttribute(account, aws.RoleAnnotation, arn))
+		_, err := provider.GetIdentity(rig.WithAttribute(account, aws.RoleAnnotation, arn))
 		e, ok := errors.AsType[*auth.Error](err)
 		if !ok || e.Stage != auth.StageIdentity || e.Code != auth.CodeIdentityInvalid || e.Fix == "" || !strings.Contains(e.Err.Error(), want) ||
 			!strings.Contains(e.Err.Error(), "annotation eks.amazonaws.com/role-arn of ServiceAccount tenant-a/tenant-a-ecr-sa") {
@@ -151,7 +150,7 @@ func TestGetIdentity(t *testing.T) {
 		}
 	}
 	const fix = "set annotation eks.amazonaws.com/role-arn of ServiceAccount tenant-a/tenant-a-ecr-sa to the ARN of an IAM role"
-	_, err := provider.GetIdentity(withAttribute(account, aws.RoleAnnotation, ""))
+	_, err := provider.GetIdentity(auth.Account{Subject: account.Subject, UID: "1", Attributes: map[string]string{aws.RoleAnnotation: ""}})
 	if e, ok := errors.AsType[*auth.Error](err); !ok || e.Stage != auth.StageIdentity || e.Code != auth.CodeIdentityMissing || e.Fix != fix {
 		t.Errorf("empty annotation: %v", err)
 	}
@@ -165,7 +164,7 @@ func TestGetIdentity(t *testing.T) {
 	}
 	// A WorkloadIdentity's role is in its providerConfig; an annotation is none.
 	identity, err := auth.WorkloadIdentity("tenant-a", "pull")
-	must(t, err)
+	rig.Must(t, err)
 	got, err := provider.GetIdentity(auth.Account{Subject: identity, UID: "1", Attributes: map[string]string{aws.RoleAnnotation: roleA}})
 	if got != "" || err != nil {
 		t.Errorf("WorkloadIdentity: %q, %v", got, err)
@@ -178,7 +177,7 @@ func TestGetIdentity(t *testing.T) {
 
 func TestGetAudience(t *testing.T) {
 	allowed, err := endpoint.ParseAllowed("minio.example.org:9000")
-	must(t, err)
+	rig.Must(t, err)
 	provider := newProvider(t, aws.Config{AllowedEndpointHosts: allowed})
 	for _, test := range []struct {
 		role, region, endpoint, image, want string
@@ -226,12 +225,10 @@ func TestGetAudience(t *testing.T) {
 }
 
 func TestNewProviderRefuses(t *testing.T) {
-	insecure := &http.Transport{TLSClientConfig: wire(t, nil).TLSClientConfig.Clone()}
-	insecure.TLSClientConfig.InsecureSkipVerify = true
 	for name, config := range map[string]aws.Config{
 		"region":   {Region: "somewhere"},
 		"timeout":  {Timeout: -1},
-		"insecure": {Transport: insecure},
+		"insecure": {Transport: rig.Insecure(t)},
 	} {
 		if _, err := aws.NewProvider(config); err == nil {
 			t.Errorf("%s: accepted", name)
@@ -244,22 +241,7 @@ func TestTokenDoesNotPrint(t *testing.T) {
 		AccessKeyID: auth.NewSecret("ASIA-key"), SecretAccessKey: auth.NewSecret("secret-key"), SessionToken: auth.NewSecret("session-key"),
 		ExpiresAt: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC),
 	}
-	const want = "[AWS session until 2030-01-02T03:04:05Z]"
-	for _, value := range []any{token, *token, struct{ T *aws.Token }{token}, []aws.Token{*token}, map[string]any{"t": token}} {
-		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
-			if text := fmt.Sprintf(verb, value); strings.Contains(text, "-key") {
-				t.Errorf("%s of %T: %s", verb, value, text)
-			}
-		}
-		data, err := json.Marshal(value)
-		must(t, err)
-		if strings.Contains(string(data), "-key") || !strings.Contains(string(data), want) {
-			t.Errorf("JSON of %T: %s", value, data)
-		}
-	}
-	if got := fmt.Sprintf("%v %#v", token, *token); got != want+" "+want {
-		t.Errorf("%s", got)
-	}
+	rig.DoesNotPrint(t, token, "-key", "[AWS session until 2030-01-02T03:04:05Z]")
 }
 
 // A tenant that makes up strings neither fills the memory for good nor slows the others.
@@ -267,7 +249,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	provider := newProvider(t, aws.Config{})
 	for i := range 20_000 {
 		arn := fmt.Sprintf("arn:aws:iam::%012d:role/r", i)
-		if got, err := provider.GetIdentity(withAttribute(accountA(t), aws.RoleAnnotation, arn)); err != nil || got != arn {
+		if got, err := provider.GetIdentity(rig.WithAttribute(accountA(t), aws.RoleAnnotation, arn)); err != nil || got != arn {
 			t.Fatalf("%s: %s, %v", arn, got, err)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -13,18 +12,19 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ecrpublic"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
+	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
+
+// opRegistry names the call for people.
+const opRegistry = "GetAuthorizationToken"
 
 // NewRegistryToken implements [auth.RegistryProvider] with GetAuthorizationToken of Amazon ECR, in the region and of the
 // variant (FIPS, dual-stack) of the image repository's host, or of Amazon ECR Public.
 func (p *Provider) NewRegistryToken(ctx context.Context, token auth.Token, request *auth.Request) (*auth.RegistryCredentials, error) {
 	session, ok := token.(*Token)
 	if !ok || session == nil {
-		return nil, &auth.Error{
-			Stage: auth.StageRegistry, Code: auth.CodeResponseInvalid,
-			Fix: "pass the token that this provider made",
-			Err: fmt.Errorf("registry credentials are given for an AWS session, not for a %T", token),
-		}
+		return nil, refusal.ForeignToken("an AWS session", token)
 	}
 	registry, err := p.registry(request.ImageRepository)
 	if err != nil {
@@ -42,11 +42,7 @@ func (p *Provider) NewRegistryToken(ctx context.Context, token auth.Token, reque
 	}
 	credentials, err := registryCredentials(encoded, expiresAt)
 	if err != nil {
-		return nil, &auth.Error{
-			Stage: auth.StageRegistry, Code: auth.CodeResponseInvalid,
-			Fix: "check what answers as " + registryAPI(registry),
-			Err: fmt.Errorf("%s answered without credentials: %w", registryAPI(registry), err),
-		}
+		return nil, remote.Invalid(registryAPI(registry), "credentials", err).Error(auth.StageRegistry, opRegistry)
 	}
 	return credentials, nil
 }
@@ -131,19 +127,19 @@ func registryError(ctx context.Context, err error, session *Token, registry *ecr
 	f := sortFailure(ctx, err, registryAPI(registry), session.SecretAccessKey, session.SessionToken)
 	switch f.api {
 	case "AccessDenied", "AccessDeniedException":
-		f.code = auth.CodePermissionDenied
+		f.Code = auth.CodePermissionDenied
 		identity := "role " + request.Key.Identity
 		if request.Key.Identity == "" {
 			identity = "the controller's own identity"
 		}
-		f.fix = "allow ecr:GetAuthorizationToken on resource * in the permission policy of " + identity
+		f.Fix = "allow ecr:GetAuthorizationToken on resource * in the permission policy of " + identity
 		if registry.Public {
-			f.fix = "allow ecr-public:GetAuthorizationToken and sts:GetServiceBearerToken on resource * in the permission policy of " + identity
+			f.Fix = "allow ecr-public:GetAuthorizationToken and sts:GetServiceBearerToken on resource * in the permission policy of " + identity
 		}
 	case "UnrecognizedClientException", "InvalidClientTokenId", "ExpiredTokenException", "InvalidSignatureException", "SignatureDoesNotMatch":
-		f.code = auth.CodeRefused
+		f.Code = auth.CodeRefused
 		f.message = "" // it holds the time of day, or what was signed
-		f.fix = "check that region " + registry.Region + " is enabled for the account, and compare the controller's clock with AWS's"
+		f.Fix = "check that region " + registry.Region + " is enabled for the account, and compare the controller's clock with AWS's"
 	}
-	return f.error(auth.StageRegistry, "GetAuthorizationToken")
+	return f.error(auth.StageRegistry, opRegistry)
 }

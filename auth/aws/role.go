@@ -1,12 +1,11 @@
 package aws
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/internal/attribute"
 )
 
 // role is a role that a subject names: one of AWS or, in text alone, one of an S3-compatible store. Its zero value is none.
@@ -37,16 +36,28 @@ func parseRole(arn string) (role, error) {
 	return role{}, err
 }
 
+// roleAttribute is where subjects name their role.
+func roleAttribute() attribute.Attribute {
+	return attribute.Attribute{Annotation: RoleAnnotation, Field: RoleField}
+}
+
+func roleMissing(subject auth.Subject) error {
+	return roleAttribute().Missing(subject, "IAM role", "the ARN of an IAM role")
+}
+
 // GetIdentity implements [auth.Provider]: the role that the ServiceAccount's annotation or the WorkloadIdentity's
 // providerConfig names. Which one will do is the endpoint's matter, which is not known here: a subject without a role has the
 // empty identity, and it or a store's role is refused at AWS before there is a proof, by [Provider.GetAudience].
 func (p *Provider) GetIdentity(account auth.Account) (string, error) {
-	arn, named := account.Attributes[roleAttribute(account.Subject)]
-	if !named {
+	arn, named := roleAttribute().Of(account)
+	switch {
+	case !named:
 		return "", nil
+	case arn == "":
+		return "", roleMissing(account.Subject)
 	}
-	if _, err := p.roles.parse(arn); err != nil {
-		return "", identityError(account.Subject, arn == "", err)
+	if _, err := p.roles.Parse(arn); err != nil {
+		return "", roleAttribute().Invalid(account.Subject, err)
 	}
 	return arn, nil
 }
@@ -58,41 +69,16 @@ func (p *Provider) roleFor(request *auth.Request, sts endpoint.STS) (role, error
 	mustBeAWS := !sts.Listed || request.ImageRepository != ""
 	if arn == "" {
 		if mustBeAWS {
-			return role{}, identityError(subject, true, nil)
+			return role{}, roleMissing(subject)
 		}
 		return role{}, nil
 	}
-	r, err := p.roles.parse(arn)
+	r, err := p.roles.Parse(arn)
 	if err == nil && mustBeAWS && !r.isAWS() {
 		_, err = endpoint.ParseRoleARN(arn) // which says why it is none
 	}
 	if err != nil {
-		return role{}, identityError(subject, false, err)
+		return role{}, roleAttribute().Invalid(subject, err)
 	}
 	return *r, nil
-}
-
-func roleAttribute(subject auth.Subject) string {
-	if subject.Kind() == auth.KindServiceAccount {
-		return RoleAnnotation
-	}
-	return RoleField
-}
-
-func roleAt(subject auth.Subject) string {
-	if subject.Kind() == auth.KindServiceAccount {
-		return fmt.Sprintf("annotation %s of ServiceAccount %s/%s", RoleAnnotation, subject.Namespace(), subject.Name())
-	}
-	return fmt.Sprintf("providerConfig.%s of %s %s/%s", RoleField, subject.Kind(), subject.Namespace(), subject.Name())
-}
-
-func identityError(subject auth.Subject, missing bool, err error) error {
-	if missing {
-		return &auth.Error{
-			Stage: auth.StageIdentity, Code: auth.CodeIdentityMissing,
-			Fix: fmt.Sprintf("set %s to the ARN of an IAM role", roleAt(subject)),
-			Err: errors.New(subject.Namespace() + "/" + subject.Name() + " names no IAM role"),
-		}
-	}
-	return refused(auth.StageIdentity, auth.CodeIdentityInvalid, roleAt(subject), err)
 }

@@ -7,11 +7,12 @@ import (
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/aws"
+	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 )
 
 func sessionNameOf(tb testing.TB, subject auth.Subject, err error) string {
 	tb.Helper()
-	must(tb, err)
+	rig.Must(tb, err)
 	return aws.SessionName(subject)
 }
 

@@ -4,35 +4,32 @@ import (
 	"fmt"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
 // explainStore reads the codes of a listed endpoint: the security token service of an S3-compatible store, such as MinIO or
 // Ceph. It has no accounts, and fewer codes than AWS: MinIO says InvalidParameterValue of all that is wrong with a token.
 // Sources: MinIO, docs/sts/web-identity.md; Ceph Object Gateway, "STS in Ceph".
-func (x plan) explainStore(f *failure, claims claims, request *auth.Request) {
-	issuer := claims.Issuer
-	if issuer == "" {
-		issuer = "the cluster's issuer"
-	}
-	trust := fmt.Sprintf("have %s trust the issuer %s with the audience (client ID) %s", x.where(), issuer, x.sts.Audience())
+func (x plan) explainStore(f *failure, claims remote.Claims, request *auth.Request) {
+	trust := fmt.Sprintf("have %s trust the issuer %s with the audience (client ID) %s", x.where(), claims.Issuer, x.sts.Audience())
 	if x.role == (role{}) {
-		trust += fmt.Sprintf(" and map the claims of %s to a policy, or name a role in %s", claims.Subject, roleAt(request.Key.Subject))
+		trust += fmt.Sprintf(" and map the claims of %s to a policy, or name a role in %s", claims.Subject, roleAttribute().At(request.Key.Subject))
 	} else {
 		trust += fmt.Sprintf(" for role %s and subject %s", x.role, claims.Subject)
 	}
 
 	switch f.api {
 	case "AccessDenied", "AccessDeniedException", "InvalidParameterValue", "InvalidIdentityToken", "IDPRejectedClaim":
-		f.code, f.fix = auth.CodeTrustRefused, trust
+		f.Code, f.Fix = auth.CodeTrustRefused, trust
 	case "MissingParameter", "InvalidArgument", "ValidationError":
-		f.code = auth.CodeRefused
-		f.fix = fmt.Sprintf("name a role of the store in %s", roleAt(request.Key.Subject))
+		f.Code = auth.CodeRefused
+		f.Fix = fmt.Sprintf("name a role of the store in %s", roleAttribute().At(request.Key.Subject))
 	case "ExpiredToken", "ExpiredTokenException": // MinIO's own words for it: "expired or is not valid"
-		f.code = auth.CodeProofInvalid
+		f.Code = auth.CodeProofInvalid
 		f.message = "" // it may hold the time of day
-		f.fix = "compare the clock of the API server with that of " + x.where()
+		f.Fix = "compare the clock of the API server with that of " + x.where()
 	}
-	if f.code == auth.CodeUnavailable {
-		f.fix = "wait, and see the log of " + x.where() + " if it goes on"
+	if f.Code == auth.CodeUnavailable {
+		f.Fix = "wait, and see the log of " + x.where() + " if it goes on"
 	}
 }

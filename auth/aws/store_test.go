@@ -22,6 +22,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/aws"
 	"github.com/lanyard-dev/lanyard/auth/cache"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 )
 
 const minioRole = "arn:minio:iam:::role/nOybJqMNzNmroqEKq5D0EUsRZw0"
@@ -95,16 +96,16 @@ func (m *minio) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func storeWorld(t *testing.T) (*world, *minio, *aws.Provider, string) {
 	t.Helper()
 	w := newWorld(t)
-	m := &minio{verifier: &oidc.Verifier{Client: &http.Client{Transport: w.cloud.Transport()}, Leeway: time.Minute}}
+	m := &minio{verifier: &oidc.Verifier{Client: &http.Client{Transport: w.Cloud.Transport()}, Leeway: time.Minute}}
 	server := httptest.NewTLSServer(m)
 	t.Cleanup(server.Close)
 	target, err := url.Parse(server.URL)
-	must(t, err)
+	rig.Must(t, err)
 	allow, err := endpoint.ParseAllowed(target.Host)
-	must(t, err)
-	w.base = server.Client().Transport.(*http.Transport).Clone()
-	w.base.Proxy = nil
-	w.base.DialContext = func(context.Context, string, string) (net.Conn, error) {
+	rig.Must(t, err)
+	w.Base = server.Client().Transport.(*http.Transport).Clone()
+	w.Base.Proxy = nil
+	w.Base.DialContext = func(context.Context, string, string) (net.Conn, error) {
 		return nil, errors.New("dialled without the guard")
 	}
 	return w, m, w.provider(t, aws.Config{AllowedEndpointHosts: allow}), server.URL
@@ -113,9 +114,9 @@ func storeWorld(t *testing.T) (*world, *minio, *aws.Provider, string) {
 // signAs signs with changes of the claims.
 func (w *world) signAs(change oidc.Claims) func(auth.Account, auth.ProofRequest) (string, error) {
 	return func(account auth.Account, request auth.ProofRequest) (string, error) {
-		claims := oidc.Claims{"sub": subjectClaim(account), "aud": []string{request.Audience}, "exp": time.Now().Add(request.Lifetime).Unix()}
+		claims := oidc.Claims{"sub": rig.SubjectClaim(account), "aud": []string{request.Audience}, "exp": time.Now().Add(request.Lifetime).Unix()}
 		maps.Copy(claims, change)
-		return w.issuer.Mint(claims)
+		return w.Issuer.Mint(claims)
 	}
 }
 
@@ -135,11 +136,11 @@ func TestStore(t *testing.T) {
 		text    string // of the cause
 		fix     string
 	}{
-		{name: "role of the store", account: withAttribute(account, aws.RoleAnnotation, minioRole), sign: w.sign, role: minioRole},
+		{name: "role of the store", account: rig.WithAttribute(account, aws.RoleAnnotation, minioRole), sign: w.Sign, role: minioRole},
 		{name: "no role, policy by claim", claims: true, account: none, sign: policyClaim, role: ""},
 		{name: "role of AWS, policy by claim", claims: true, account: account, sign: policyClaim, role: roleA},
 		{
-			name: "no role, no claim", claims: true, account: none, sign: w.sign, code: auth.CodeTrustRefused,
+			name: "no role, no claim", claims: true, account: none, sign: w.Sign, code: auth.CodeTrustRefused,
 			text: "AssumeRoleWithWebIdentity without a role: InvalidParameterValue: policy claim missing from the JWT token",
 			fix: "have the STS endpoint " + url + " trust the issuer " + issuerURL + " with the audience (client ID) 127.0.0.1 and map the claims of " +
 				"system:serviceaccount:tenant-a:tenant-a-ecr-sa to a policy, or name a role in annotation eks.amazonaws.com/role-arn of ServiceAccount tenant-a/tenant-a-ecr-sa",
@@ -149,35 +150,35 @@ func TestStore(t *testing.T) {
 			text: "dummy-internal does not exist", fix: "or name a role in annotation",
 		},
 		{
-			name: "another role", account: withAttribute(account, aws.RoleAnnotation, minioRole+"x"), sign: w.sign, role: minioRole + "x", code: auth.CodeTrustRefused,
+			name: "another role", account: rig.WithAttribute(account, aws.RoleAnnotation, minioRole+"x"), sign: w.Sign, role: minioRole + "x", code: auth.CodeTrustRefused,
 			text: "for role " + minioRole + "x: InvalidParameterValue: Error processing RoleArn parameter",
 			fix:  "for role " + minioRole + "x and subject system:serviceaccount:tenant-a:tenant-a-ecr-sa",
 		},
 		{
-			name: "wrong audience", account: withAttribute(account, aws.RoleAnnotation, minioRole), sign: w.signAs(oidc.Claims{"aud": "sts.amazonaws.com"}),
+			name: "wrong audience", account: rig.WithAttribute(account, aws.RoleAnnotation, minioRole), sign: w.signAs(oidc.Claims{"aud": "sts.amazonaws.com"}),
 			role: minioRole, code: auth.CodeTrustRefused, text: "must match configured OpenID Client ID", fix: "with the audience (client ID) 127.0.0.1",
 		},
 		{
-			name: "expired", account: withAttribute(account, aws.RoleAnnotation, minioRole), sign: w.signAs(oidc.Claims{"exp": time.Now().Add(-time.Hour).Unix()}),
+			name: "expired", account: rig.WithAttribute(account, aws.RoleAnnotation, minioRole), sign: w.signAs(oidc.Claims{"exp": time.Now().Add(-time.Hour).Unix()}),
 			role: minioRole, code: auth.CodeTrustRefused, text: "expired", fix: "trust the issuer",
 		},
 		{
-			name: "forged", account: withAttribute(account, aws.RoleAnnotation, minioRole),
+			name: "forged", account: rig.WithAttribute(account, aws.RoleAnnotation, minioRole),
 			sign: func(account auth.Account, request auth.ProofRequest) (string, error) {
-				return w.issuer.Forge(oidc.Claims{"sub": subjectClaim(account), "aud": request.Audience})
+				return w.Issuer.Forge(oidc.Claims{"sub": rig.SubjectClaim(account), "aud": request.Audience})
 			},
 			role: minioRole, code: auth.CodeTrustRefused, text: "InvalidParameterValue", fix: "trust the issuer",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m.claims, m.asked = test.claims, nil
-			accounts := only{test.account, test.sign}
-			token, err := auth.GetToken(t.Context(), provider, auth.WithSubject(account.Subject, accounts, accounts), auth.WithSTSEndpoint(url))
+			subject := rig.Subject(test.account, test.sign)
+			token, err := auth.GetToken(t.Context(), provider, subject, auth.WithSTSEndpoint(url))
 			if len(m.asked) != 1 || m.asked[0].Get("RoleArn") != test.role || m.asked[0].Get("DurationSeconds") != "3600" {
 				t.Fatalf("the store was asked %d times: %v", len(m.asked), err)
 			}
 			if test.code == "" {
-				must(t, err)
+				rig.Must(t, err)
 				if life := token.GetDuration(); life < 59*time.Minute || life > time.Hour {
 					t.Errorf("a session of %s", life)
 				}
@@ -195,8 +196,8 @@ func TestStore(t *testing.T) {
 func TestStoreFails(t *testing.T) {
 	w, m, provider, url := storeWorld(t)
 	m.down = "STSIAMNotInitialized"
-	accounts := only{withAttribute(accountA(t), aws.RoleAnnotation, minioRole), w.sign}
-	_, err := auth.GetToken(t.Context(), provider, auth.WithSubject(accounts.account.Subject, accounts, accounts), auth.WithSTSEndpoint(url))
+	subject := rig.Subject(rig.WithAttribute(accountA(t), aws.RoleAnnotation, minioRole), w.Sign)
+	_, err := auth.GetToken(t.Context(), provider, subject, auth.WithSTSEndpoint(url))
 	e, ok := errors.AsType[*auth.Error](err)
 	if !ok || e.Code != auth.CodeUnavailable || !e.Temporary() || e.Fix != "wait, and see the log of the STS endpoint "+url+" if it goes on" {
 		t.Errorf("%v", err)
@@ -209,18 +210,18 @@ func TestStoresRolesAreNoneAtAWS(t *testing.T) {
 	account := accountA(t)
 	for name, a := range map[string]auth.Account{
 		"none":     {Subject: account.Subject, UID: account.UID},
-		"MinIO's":  withAttribute(account, aws.RoleAnnotation, minioRole),
-		"Ceph's":   withAttribute(account, aws.RoleAnnotation, "arn:aws:iam:::role/tenant-a-ecr"),
-		"anything": withAttribute(account, aws.RoleAnnotation, ""),
+		"MinIO's":  rig.WithAttribute(account, aws.RoleAnnotation, minioRole),
+		"Ceph's":   rig.WithAttribute(account, aws.RoleAnnotation, "arn:aws:iam:::role/tenant-a-ecr"),
+		"anything": rig.WithAttribute(account, aws.RoleAnnotation, ""),
 	} {
 		proofs := 0
-		accounts := only{a, func(account auth.Account, request auth.ProofRequest) (string, error) {
+		subject := rig.Subject(a, func(account auth.Account, request auth.ProofRequest) (string, error) {
 			proofs++
-			return w.sign(account, request)
-		}}
+			return w.Sign(account, request)
+		})
 		kept := cache.New(cache.Options{MaxSize: 10})
 		for _, option := range []auth.Option{auth.WithImageRepository(imageA), auth.WithSTSEndpoint("https://sts.eu-west-1.amazonaws.com"), auth.WithCache(kept, auth.InvolvedObject{})} {
-			token, err := auth.GetToken(t.Context(), w.aws, auth.WithSubject(account.Subject, accounts, accounts), option)
+			token, err := auth.GetToken(t.Context(), w.aws, subject, option)
 			e, ok := errors.AsType[*auth.Error](err)
 			if !ok || e.Stage != auth.StageIdentity || token != nil || !strings.Contains(e.Error(), "annotation eks.amazonaws.com/role-arn of ServiceAccount tenant-a/tenant-a-ecr-sa") {
 				t.Errorf("%s: %v", name, err)

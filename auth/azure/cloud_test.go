@@ -3,15 +3,10 @@ package azure_test
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"maps"
-	"net"
 	"net/http"
-	"net/http/httptest"
-	"net/netip"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/azure"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 )
 
 const controllerSubject = "system:serviceaccount:lanyard-system:lanyard-controller"
@@ -31,7 +27,7 @@ const controllerSubject = "system:serviceaccount:lanyard-system:lanyard-controll
 func tenantB(tb testing.TB) auth.Account {
 	tb.Helper()
 	subject, err := auth.ServiceAccount("tenant-b", "puller")
-	must(tb, err)
+	rig.Must(tb, err)
 	return auth.Account{Subject: subject, UID: "8c5f", Attributes: map[string]string{azure.ClientAnnotation: clientB, azure.TenantAnnotation: tenantID}}
 }
 
@@ -42,7 +38,7 @@ const custom = `{"name":"Own","activeDirectoryEndpoint":"https://login.azure.exa
 func TestEveryCloudEndToEnd(t *testing.T) {
 	w := newWorld(t)
 	own, err := endpoint.ParseAzureEnvironment([]byte(custom))
-	must(t, err)
+	rig.Must(t, err)
 	clouds := append(endpoint.AzureClouds(), own)
 	tenants := []string{tenantID, govTenantID, chinaTenantID, customTenantID}
 	for i, cloud := range clouds {
@@ -55,22 +51,22 @@ func TestEveryCloudEndToEnd(t *testing.T) {
 				"ARM":     {auth.WithScopes(azure.ResourceManagerScope(cloud))},
 				"image":   {auth.WithImageRepository("contoso." + cloud.RegistrySuffix + "/tenant-a/app")},
 			} {
-				token, err := auth.GetToken(t.Context(), provider, w.as(account, opts...)...)
+				token, err := auth.GetToken(t.Context(), provider, w.As(account, opts...)...)
 				if err != nil || token.GetDuration() <= 0 {
 					t.Errorf("%s: %v, %v", name, token, err)
 				}
 			}
 			// A tenant of another cloud is none of this one's, and its proof is worth nothing here.
 			account.Attributes[azure.TenantAnnotation] = tenants[(i+1)%len(tenants)]
-			if _, err := auth.GetToken(t.Context(), provider, w.as(account)...); auth.CodeOf(err) != auth.CodeTrustRefused || !strings.Contains(err.Error(), "AADSTS90002") {
+			if _, err := auth.GetToken(t.Context(), provider, w.As(account)...); auth.CodeOf(err) != auth.CodeTrustRefused || !strings.Contains(err.Error(), "AADSTS90002") {
 				t.Errorf("another cloud's tenant: %v", err)
 			}
 			account.Attributes[azure.TenantAnnotation] = tenants[i]
-			accounts := only{account, func(account auth.Account, request auth.ProofRequest) (string, error) {
+			subject := rig.Subject(account, func(account auth.Account, request auth.ProofRequest) (string, error) {
 				request.Audience = clouds[(i+1)%len(clouds)].ProofAudience
-				return w.sign(account, request)
-			}}
-			_, err := auth.GetToken(t.Context(), provider, auth.WithSubject(account.Subject, accounts, accounts))
+				return w.Sign(account, request)
+			})
+			_, err := auth.GetToken(t.Context(), provider, subject)
 			if auth.CodeOf(err) != auth.CodeTrustRefused || !strings.Contains(err.Error(), "AADSTS700212") || !strings.Contains(err.Error(), "audience "+cloud.ProofAudience) {
 				t.Errorf("another cloud's proof: %v", err)
 			}
@@ -83,10 +79,10 @@ func (w *world) allows(t *testing.T, credentials *auth.RegistryCredentials, host
 	t.Helper()
 	target := "https://" + host + "/oauth2/token?" + url.Values{"service": {host}, "scope": {scope}}.Encode()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
-	must(t, err)
+	rig.Must(t, err)
 	request.SetBasicAuth(credentials.Username, credentials.Password.Reveal())
-	response, err := (&http.Client{Transport: w.base}).Do(request)
-	must(t, err)
+	response, err := (&http.Client{Transport: w.Base}).Do(request)
+	rig.Must(t, err)
 	defer response.Body.Close()
 	if response.StatusCode == http.StatusUnauthorized {
 		return false
@@ -94,11 +90,11 @@ func (w *world) allows(t *testing.T, credentials *auth.RegistryCredentials, host
 	var answer struct {
 		Token string `json:"access_token"`
 	}
-	must(t, json.NewDecoder(response.Body).Decode(&answer))
+	rig.Must(t, json.NewDecoder(response.Body).Decode(&answer))
 	token, err := oidc.Read(answer.Token)
-	must(t, err)
+	rig.Must(t, err)
 	granted, err := json.Marshal(token.Claims["access"])
-	must(t, err)
+	rig.Must(t, err)
 	_, name, _ := strings.Cut(scope, ":")
 	name, action, _ := strings.Cut(name, ":")
 	return strings.Contains(string(granted), `"`+name+`"`) && strings.Contains(string(granted), `"`+action+`"`)
@@ -107,8 +103,8 @@ func (w *world) allows(t *testing.T, credentials *auth.RegistryCredentials, host
 // The identity may write to all of tenant-a/; the credentials only pull, and from the one repository.
 func TestCredentialsAreForOneRepository(t *testing.T) {
 	w := newWorld(t)
-	token, err := auth.GetToken(t.Context(), w.azure, w.as(accountA(t), auth.WithImageRepository(imageA))...)
-	must(t, err)
+	token, err := auth.GetToken(t.Context(), w.azure, w.As(accountA(t), auth.WithImageRepository(imageA))...)
+	rig.Must(t, err)
 	credentials := token.(*auth.RegistryCredentials)
 	for scope, want := range map[string]bool{
 		"repository:tenant-a/app:pull":          true,
@@ -127,7 +123,7 @@ func TestCredentialsAreForOneRepository(t *testing.T) {
 
 func TestAnotherTenantsRepository(t *testing.T) {
 	w := newWorld(t)
-	_, err := auth.GetToken(t.Context(), w.azure, w.as(tenantB(t), auth.WithImageRepository(imageA))...)
+	_, err := auth.GetToken(t.Context(), w.azure, w.As(tenantB(t), auth.WithImageRepository(imageA))...)
 	e, ok := errors.AsType[*auth.Error](err)
 	if !ok || e.Stage != auth.StageRegistry || e.Code != auth.CodePermissionDenied || !strings.Contains(e.Fix, "application "+clientB) || !strings.Contains(e.Fix, "repository tenant-a/app") {
 		t.Errorf("%v", err)
@@ -135,7 +131,7 @@ func TestAnotherTenantsRepository(t *testing.T) {
 	// And the own account with the other's identity.
 	thief := tenantB(t)
 	thief.Attributes[azure.ClientAnnotation] = clientA
-	_, err = auth.GetToken(t.Context(), w.azure, w.as(thief, auth.WithImageRepository(imageA))...)
+	_, err = auth.GetToken(t.Context(), w.azure, w.As(thief, auth.WithImageRepository(imageA))...)
 	if auth.CodeOf(err) != auth.CodeTrustRefused || !strings.Contains(err.Error(), "subject system:serviceaccount:tenant-b:puller and audience api://AzureADTokenExchange to application "+clientA) {
 		t.Errorf("%v", err)
 	}
@@ -144,8 +140,8 @@ func TestAnotherTenantsRepository(t *testing.T) {
 func TestProofsThatEntraDoesNotTake(t *testing.T) {
 	w := newWorld(t)
 	curves, err := oidc.NewIssuer("https://curves.example", oidc.ES256)
-	must(t, err)
-	must(t, w.cloud.HandleIssuer(curves))
+	rig.Must(t, err)
+	rig.Must(t, w.Cloud.HandleIssuer(curves))
 	account := accountA(t)
 	for name, test := range map[string]struct {
 		claims oidc.Claims
@@ -154,16 +150,16 @@ func TestProofsThatEntraDoesNotTake(t *testing.T) {
 		fix    string
 	}{
 		"elliptic curves": {oidc.Claims{}, curves.Mint, auth.CodeProofInvalid, "RS256"},
-		"letters":         {oidc.Claims{"sub": "system:serviceaccount:Tenant-A:puller"}, w.issuer.Mint, auth.CodeTrustRefused, "letter by letter"},
-		"no such issuer":  {oidc.Claims{"iss": issuerURL + "/"}, w.issuer.Mint, auth.CodeTrustRefused, "issuer " + issuerURL + "/,"},
+		"letters":         {oidc.Claims{"sub": "system:serviceaccount:Tenant-A:puller"}, w.Issuer.Mint, auth.CodeTrustRefused, "letter by letter"},
+		"no such issuer":  {oidc.Claims{"iss": issuerURL + "/"}, w.Issuer.Mint, auth.CodeTrustRefused, "issuer " + issuerURL + "/,"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			accounts := only{account, func(account auth.Account, request auth.ProofRequest) (string, error) {
-				claims := oidc.Claims{"sub": subjectClaim(account), "aud": []string{request.Audience}}
+			subject := rig.Subject(account, func(account auth.Account, request auth.ProofRequest) (string, error) {
+				claims := oidc.Claims{"sub": rig.SubjectClaim(account), "aud": []string{request.Audience}}
 				maps.Copy(claims, test.claims)
 				return test.mint(claims)
-			}}
-			_, err := auth.GetToken(t.Context(), w.azure, auth.WithSubject(account.Subject, accounts, accounts))
+			})
+			_, err := auth.GetToken(t.Context(), w.azure, subject)
 			e, ok := errors.AsType[*auth.Error](err)
 			if !ok || e.Code != test.code || !strings.Contains(e.Fix, test.fix) {
 				t.Errorf("%v", err)
@@ -180,8 +176,8 @@ func TestTwentyCredentials(t *testing.T) {
 		name := "other-" + string(rune('a'+i))
 		full.FederatedCredentials = append(full.FederatedCredentials, cloudazure.FederatedCredential{Name: name, Issuer: issuerURL, Subject: "system:serviceaccount:" + name + ":sa"})
 	}
-	must(t, w.cloud.Azure().PutApplication(tenantID, full))
-	_, err := auth.GetToken(t.Context(), w.azure, w.as(accountA(t))...)
+	rig.Must(t, w.Cloud.Azure().PutApplication(tenantID, full))
+	_, err := auth.GetToken(t.Context(), w.azure, w.As(accountA(t))...)
 	if auth.CodeOf(err) != auth.CodeTrustRefused || !strings.Contains(err.Error(), "an application has at most 20") {
 		t.Errorf("%v", err)
 	}
@@ -191,14 +187,14 @@ func TestTwentyCredentials(t *testing.T) {
 func TestClockSkew(t *testing.T) {
 	w := newWorld(t)
 	for _, skew := range []time.Duration{-270 * time.Second, 270 * time.Second} {
-		end := w.fault(t, fault.Fault{Service: "entra", Kind: fault.Skew, Skew: skew})
-		if token, err := auth.GetToken(t.Context(), w.azure, w.as(accountA(t))...); err != nil || token.GetDuration().Minutes() < 59 {
+		end := w.Fault(t, fault.Fault{Service: "entra", Kind: fault.Skew, Skew: skew})
+		if token, err := auth.GetToken(t.Context(), w.azure, w.As(accountA(t))...); err != nil || token.GetDuration().Minutes() < 59 {
 			t.Errorf("%s: %v, %v", skew, token, err)
 		}
 		end()
 	}
-	defer w.fault(t, fault.Fault{Service: "entra", Kind: fault.Skew, Skew: 30 * time.Minute})()
-	_, err := auth.GetToken(t.Context(), w.azure, w.as(accountA(t))...)
+	defer w.Fault(t, fault.Fault{Service: "entra", Kind: fault.Skew, Skew: 30 * time.Minute})()
+	_, err := auth.GetToken(t.Context(), w.azure, w.As(accountA(t))...)
 	if auth.CodeOf(err) != auth.CodeProofInvalid || !strings.Contains(err.Error(), "the clock of the cluster's API server, which dates the proof, with that of Microsoft Entra") {
 		t.Errorf("%v", err)
 	}
@@ -210,8 +206,8 @@ func TestRegistryTroubles(t *testing.T) {
 		fault.Throttle: auth.CodeThrottled, fault.Unavailable: auth.CodeUnavailable, fault.InternalFailure: auth.CodeUnavailable,
 		fault.Malformed: auth.CodeResponseInvalid, fault.Drop: auth.CodeUnreachable,
 	} {
-		end := w.fault(t, fault.Fault{Service: "acr", Kind: kind})
-		_, err := auth.GetToken(t.Context(), w.azure, w.as(accountA(t), auth.WithImageRepository(imageA))...)
+		end := w.Fault(t, fault.Fault{Service: "acr", Kind: kind})
+		_, err := auth.GetToken(t.Context(), w.azure, w.As(accountA(t), auth.WithImageRepository(imageA))...)
 		e, ok := errors.AsType[*auth.Error](err)
 		if !ok || e.Code != want || e.Stage != auth.StageRegistry || e.Fix == "" {
 			t.Errorf("%s: %v, want %s", kind, err, want)
@@ -220,75 +216,24 @@ func TestRegistryTroubles(t *testing.T) {
 	}
 }
 
-func TestProxyOfTheTenant(t *testing.T) {
+func TestTenantProxies(t *testing.T) {
 	w := newWorld(t)
-	// The administrator has no proxy here, so that only the tenant's leads to the cloud.
-	w.base.Proxy = nil
-	provider := w.provider(t, azure.Config{AllowedEndpointHosts: w.allow})
-	_, err := auth.GetToken(t.Context(), provider, w.as(accountA(t), auth.WithProxyURL(w.proxy), auth.WithImageRepository(imageA))...)
-	must(t, err)
-	for name, config := range map[string]azure.Config{"loopback": {}, "denied": {DenyCIDRs: endpoint.CIDRs{netip.MustParsePrefix("127.0.0.0/8")}}} {
-		_, err = auth.GetToken(t.Context(), w.provider(t, config), w.as(accountA(t), auth.WithProxyURL(w.proxy))...)
-		e, ok := errors.AsType[*auth.Error](err)
-		if !ok || e.Code != auth.CodeEndpointRefused || e.Temporary() || !strings.Contains(e.Fix, "--allowed-endpoint-hosts") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-func TestProxyThatLies(t *testing.T) {
-	w := newWorld(t)
-	var proofs atomic.Int32
-	// It answers in the place of Microsoft Entra, with a certificate of its own.
-	impostor := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { proofs.Add(1) }))
-	defer impostor.Close()
-	target, err := url.Parse(impostor.URL)
-	must(t, err)
-	proxy := connectTo(t, target.Host)
-	allow, err := endpoint.ParseAllowed(proxy.Host)
-	must(t, err)
-	_, err = auth.GetToken(t.Context(), w.provider(t, azure.Config{AllowedEndpointHosts: allow}), w.as(accountA(t), auth.WithProxyURL(proxy))...)
-	if auth.CodeOf(err) != auth.CodeUnreachable || !strings.Contains(err.Error(), "the certificate is") {
-		t.Errorf("%v", err)
-	}
-	if proofs.Load() != 0 {
-		t.Error("the proof reached the impostor")
-	}
-}
-
-// connectTo is a proxy that leads to address, whatever is asked for.
-func connectTo(t *testing.T, address string) *url.URL {
-	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		far, err := (&net.Dialer{}).DialContext(r.Context(), "tcp", address)
-		if err != nil {
-			http.Error(rw, "no", http.StatusBadGateway)
-			return
-		}
-		defer far.Close()
-		near, _, err := http.NewResponseController(rw).Hijack()
-		if err != nil {
-			return
-		}
-		defer near.Close()
-		_, _ = io.WriteString(near, "HTTP/1.1 200 OK\r\n\r\n")
-		go func() { _, _ = io.Copy(far, near) }()
-		_, _ = io.Copy(near, far)
-	}))
-	t.Cleanup(server.Close)
-	proxy, err := url.Parse(server.URL)
-	must(t, err)
-	return proxy
+	w.TenantProxies(t, func(t *testing.T, allow endpoint.Allowed, deny endpoint.CIDRs, opts ...auth.Option) error {
+		t.Helper()
+		provider := w.provider(t, azure.Config{AllowedEndpointHosts: allow, DenyCIDRs: deny})
+		_, err := auth.GetToken(t.Context(), provider, w.As(accountA(t), append(opts, auth.WithImageRepository(imageA))...)...)
+		return err
+	})
 }
 
 func TestControllerAtTheCloud(t *testing.T) {
 	w := newWorld(t)
-	proof, err := w.issuer.Mint(oidc.Claims{"sub": controllerSubject, "aud": []string{"api://AzureADTokenExchange"}})
-	must(t, err)
+	proof, err := w.Issuer.Mint(oidc.Claims{"sub": controllerSubject, "aud": []string{"api://AzureADTokenExchange"}})
+	rig.Must(t, err)
 	environment(t, map[string]string{"AZURE_CLIENT_ID": clientC, "AZURE_TENANT_ID": tenantID, "AZURE_FEDERATED_TOKEN_FILE": file(t, proof)})
 	provider := w.provider(t, azure.Config{TenantID: tenantID})
 	token, err := auth.GetToken(t.Context(), provider, auth.WithController())
-	must(t, err)
+	rig.Must(t, err)
 	if whose, err := w.caller(t.Context(), token); err != nil || whose != tenantID+"/"+clientC {
 		t.Errorf("%s, %v", whose, err)
 	}
@@ -296,7 +241,7 @@ func TestControllerAtTheCloud(t *testing.T) {
 	if err != nil || credentials.(*auth.RegistryCredentials).Password.IsZero() {
 		t.Errorf("registry: %v, %v", credentials, err)
 	}
-	must(t, w.cloud.Azure().PutApplication(tenantID, application(clientC, "nobody")))
+	rig.Must(t, w.Cloud.Azure().PutApplication(tenantID, application(clientC, "nobody")))
 	_, err = auth.GetToken(t.Context(), provider, auth.WithController())
 	e, ok := errors.AsType[*auth.Error](err)
 	if !ok || e.Code != auth.CodeTrustRefused || !strings.Contains(e.Fix, "AZURE_FEDERATED_TOKEN_FILE") {
@@ -306,9 +251,9 @@ func TestControllerAtTheCloud(t *testing.T) {
 
 func TestJournalTellsWho(t *testing.T) {
 	w := newWorld(t)
-	_, err := auth.GetToken(t.Context(), w.azure, w.as(accountA(t), auth.WithImageRepository(imageA))...)
-	must(t, err)
-	calls := w.cloud.Journal().Calls(journal.Filter{})
+	_, err := auth.GetToken(t.Context(), w.azure, w.As(accountA(t), auth.WithImageRepository(imageA))...)
+	rig.Must(t, err)
+	calls := w.Cloud.Journal().Calls(journal.Filter{})
 	var operations []string
 	for _, call := range calls {
 		if call.Service == "entra" || call.Service == "acr" {

@@ -2,14 +2,11 @@ package azure_test
 
 import (
 	"testing"
-	"time"
-
-	"github.com/lanyard-dev/lanyard/cloudtest/fault"
-	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/azure"
 	"github.com/lanyard-dev/lanyard/auth/cache"
+	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 	"github.com/lanyard-dev/lanyard/auth/providertest"
 )
 
@@ -34,13 +31,13 @@ func harness(t *testing.T, subjectOf func(namespace, name string) (auth.Subject,
 	clientAttribute, tenantAttribute := azure.ClientAnnotation, azure.TenantAnnotation
 	account := func(tenant, client string) auth.Account {
 		subject, err := subjectOf(tenant, "puller")
-		must(t, err)
+		rig.Must(t, err)
 		if subject.Kind() != auth.KindServiceAccount {
 			clientAttribute, tenantAttribute = azure.ClientField, azure.TenantField
 		}
 		a := auth.Account{Subject: subject, UID: "7c1f4d0e-" + tenant}
 		a.Attributes = map[string]string{clientAttribute: client, tenantAttribute: tenantID}
-		w.trust(t, client, subjectClaim(a))
+		w.trust(t, client, rig.SubjectClaim(a))
 		return a
 	}
 	a, b := account("tenant-a", clientA), account("tenant-b", clientB)
@@ -49,25 +46,12 @@ func harness(t *testing.T, subjectOf func(namespace, name string) (auth.Subject,
 		A:        a, B: b,
 		WithIdentity: func(account auth.Account, identity string) auth.Account {
 			if tenant, client, ok := cutIdentity(identity); ok {
-				return withAttribute(withAttribute(account, clientAttribute, client), tenantAttribute, tenant)
+				return rig.WithAttribute(rig.WithAttribute(account, clientAttribute, client), tenantAttribute, tenant)
 			}
-			return withAttribute(account, clientAttribute, identity)
+			return rig.WithAttribute(account, clientAttribute, identity)
 		},
 		MalformedIdentity: "tenant-a",
-		Sign: func(account auth.Account, request auth.ProofRequest, defect providertest.Defect) (string, error) {
-			claims := oidc.Claims{"sub": subjectClaim(account), "aud": []string{request.Audience}, "jti": account.UID}
-			switch defect {
-			case providertest.Expired:
-				claims["iat"], claims["nbf"] = time.Now().Add(-2*time.Hour).Unix(), time.Now().Add(-2*time.Hour).Unix()
-				claims["exp"] = time.Now().Add(-time.Hour).Unix()
-			case providertest.Forged:
-				return w.issuer.Forge(claims)
-			case providertest.WrongIssuer:
-				claims["iss"] = "https://issuer.example.org"
-			case providertest.None:
-			}
-			return w.issuer.Mint(claims)
-		},
+		Sign:              w.SignBadly,
 		NewCache: func(t *testing.T) providertest.Cache {
 			t.Helper()
 			return cache.New(cache.Options{MaxSize: 100})
@@ -98,22 +82,11 @@ func (k knobs) Exchanges() int { return k.exchanges() }
 
 func (k knobs) Trouble(t *testing.T, trouble providertest.Trouble) (end func()) {
 	t.Helper()
-	f := fault.Fault{Service: "entra", Operation: "Token"}
-	switch trouble {
-	case providertest.Slow:
-		f.Kind, f.Delay = fault.Latency, providertest.SlowAnswer
-	case providertest.Throttled:
-		f.Kind = fault.Throttle
-	case providertest.Failing:
-		f.Kind = fault.Unavailable
-	case providertest.Broken:
-		f.Kind = fault.Malformed
-	case providertest.Unreachable:
-		f = fault.Fault{Host: "login.microsoftonline.com", Kind: fault.Refuse}
+	if trouble == providertest.Unreachable {
 		// A connection that stands is no test of one that cannot be made.
 		k.azure.Close()
 	}
-	return k.fault(t, f)
+	return k.Rig.Trouble(t, trouble, "entra", "Token", "login.microsoftonline.com")
 }
 
 func (k knobs) Revoke(t *testing.T, account auth.Account) (restore func()) {
@@ -123,5 +96,5 @@ func (k knobs) Revoke(t *testing.T, account auth.Account) (restore func()) {
 		client = clientB
 	}
 	k.trust(t, client, "nobody")
-	return func() { k.trust(t, client, subjectClaim(account)) }
+	return func() { k.trust(t, client, rig.SubjectClaim(account)) }
 }

@@ -1,16 +1,11 @@
 package azure
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
-	"net/url"
 	"os"
-	"sync"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
@@ -18,6 +13,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
+	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
 // NewControllerToken implements [auth.ControllerProvider] with the first identity that the environment has: a client secret or
@@ -26,7 +23,7 @@ import (
 // Azure Developer CLI and PowerShell are never asked. It refuses whatever a tenant chose of the way.
 func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request) (auth.Token, error) {
 	if request.ProxyURL != nil {
-		return nil, refuseDetour()
+		return nil, refusal.Detour("proxy")
 	}
 	scope := p.scope(request.Key)
 	token, code, err := p.controllerToken(ctx, scope)
@@ -41,8 +38,8 @@ func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request
 
 // controllerToken asks for one scope. The code is Entra's, when it refused.
 func (p *Provider) controllerToken(ctx context.Context, scope string) (*Token, aadsts, error) {
-	wire := &recorder{RoundTripper: p.environmentTransport(), timeout: p.timeout}
-	source, err := p.environment(newClient(wire))
+	wire := remote.NewRecorder(ctx, p.pool.Environment())
+	source, err := p.environment(remote.NewClient(wire, p.timeout))
 	if err != nil {
 		// The SDK's error holds paths and what stands in files.
 		return nil, 0, &auth.Error{
@@ -52,15 +49,15 @@ func (p *Provider) controllerToken(ctx context.Context, scope string) (*Token, a
 	}
 	got, err := source.credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{scope}})
 	if err != nil {
-		f, code := wire.failure(ctx, source)
+		f, code := source.failure(ctx, wire.Last())
 		stage := auth.StageExchange
-		if f.code == auth.CodeIdentityMissing || f.code == auth.CodeIdentityInvalid {
+		if f.Code == auth.CodeIdentityMissing || f.Code == auth.CodeIdentityInvalid {
 			stage = auth.StageIdentity
 		}
-		return nil, code, f.error(stage, "the controller's own token")
+		return nil, code, f.Error(stage, "the controller's own token")
 	}
 	if got.Token == "" || got.ExpiresOn.IsZero() {
-		return nil, 0, invalid(source.where, errors.New("no token with an end in it")).error(auth.StageExchange, "the controller's own token")
+		return nil, 0, remote.Invalid(source.where, "a token", errors.New("no token with an end in it")).Error(auth.StageExchange, "the controller's own token")
 	}
 	return &Token{Secret: auth.NewSecret(got.Token), ExpiresAt: got.ExpiresOn.UTC()}, 0, nil
 }
@@ -119,95 +116,45 @@ func (p *Provider) environment(client *http.Client) (source, error) {
 	}
 }
 
-// environmentTransport is the provider's own transport. It keeps no connection, since it is made for one call.
-func (p *Provider) environmentTransport() *http.Transport {
-	t := p.pool.Own().Clone()
-	t.Proxy = noPlainProxy(t.Proxy)
-	t.DisableKeepAlives = true
-	return t
-}
-
-// noPlainProxy keeps plain HTTP off the proxy: only the machine's own metadata services speak it, with credentials.
-func noPlainProxy(proxy func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
-	return func(request *http.Request) (*url.URL, error) {
-		if proxy == nil || request.URL.Scheme != "https" {
-			return nil, nil //nolint:nilnil // net/http's way to say that there is no proxy
-		}
-		return proxy(request)
-	}
-}
-
-// recorder keeps what the last request ended with. The SDK's errors have only the text of it, with the body of the answer.
-type recorder struct {
-	http.RoundTripper
-
-	timeout time.Duration // of each request
-
-	mu    sync.Mutex // never held during I/O
-	asked string     // the method; empty when there was no request
-	got   answer
-	err   error
-}
-
-// RoundTrip implements [http.RoundTripper].
-func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
-	ctx, cancel := context.WithTimeout(request.Context(), r.timeout)
-	defer cancel()
-	response, err := r.RoundTripper.RoundTrip(request.WithContext(ctx))
-	var got answer
-	if err == nil {
-		got, err = read(response)
-		_ = response.Body.Close()
-		response.Body = io.NopCloser(bytes.NewReader(got.body))
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.asked, r.got, r.err = request.Method, got, err
-	if err != nil {
-		return nil, err
-	}
-	return response, nil
-}
-
-// failure is why the source gave no token. The code is Entra's, when it refused.
-func (r *recorder) failure(ctx context.Context, s source) (failure, aadsts) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// failure is why the source gave no token: its SDK's errors are texts with whole answers in them, so that the last request tells.
+// The code is Entra's, when it refused.
+func (s source) failure(ctx context.Context, last remote.Exchange) (remote.Failure, aadsts) {
+	got := last.Answer
 	// Before it asks for a token, the SDK gets the authority's discovery document.
-	discovered := r.asked == http.MethodGet && !s.managed && r.got.status == http.StatusOK && json.Valid(r.got.body)
+	discovered := last.Method == http.MethodGet && !s.managed && got.Status == http.StatusOK && json.Valid(got.Body)
 	switch {
-	case r.err != nil || r.asked == "" && ctx.Err() != nil:
-		f := unanswered(ctx, r.err, s.where)
+	case last.Err != nil || last.Method == "" && ctx.Err() != nil:
+		f := remote.Unanswered(ctx, last.Err, s.where)
 		if s.managed {
 			// It is asked last: whoever comes here has configured nothing, or runs on a host with an identity.
-			f.fix = s.mend
+			f.Fix = s.mend
 		}
 		return f, 0
-	case r.asked == "", discovered:
-		return failure{where: s.where, code: auth.CodeIdentityInvalid, what: "no token could be asked for", fix: s.mend}, 0
-	case r.got.status == http.StatusOK:
-		return invalid(s.where, errors.New("it is not the JSON of a token answer")), 0
+	case last.Method == "", discovered:
+		return remote.Failure{Where: s.where, Code: auth.CodeIdentityInvalid, What: "no token could be asked for", Fix: s.mend}, 0
+	case got.Status == http.StatusOK:
+		return remote.Invalid(s.where, "a token", errors.New("it is not the JSON of a token answer")), 0
 	case s.managed:
-		return r.got.managedFailure(s), 0
+		return s.managedFailure(got), 0
 	}
-	f, code := r.got.entraFailure(s.where)
+	f, code := entraFailure(got, s.where)
 	if code.isTrust() || code == assertionTime {
-		f.fix = s.mend
+		f.Fix = s.mend
 	}
 	return f, code
 }
 
 // managedFailure is the failure of a call to the host's identity endpoint. Source: Microsoft Entra, "How to use managed identities
 // on an Azure VM to acquire an access token", "Error handling".
-func (a answer) managedFailure(s source) failure {
-	f := a.refusal(s.where)
-	switch a.status {
+func (s source) managedFailure(a remote.Answer) remote.Failure {
+	f := a.Refusal(s.where, "the host")
+	switch a.Status {
 	case http.StatusBadRequest:
-		f.code, f.what, f.fix = auth.CodeIdentityMissing, "no identity is configured, and the host has none of that name", s.mend
+		f.Code, f.What, f.Fix = auth.CodeIdentityMissing, "no identity is configured, and the host has none of that name", s.mend
 	case http.StatusNotFound, http.StatusGone:
-		f.code, f.what, f.fix = auth.CodeUnavailable, "the endpoint is being updated", "wait, and "+s.mend+" if it goes on"
+		f.Code, f.What, f.Fix = auth.CodeUnavailable, "the endpoint is being updated", "wait, and "+s.mend+" if it goes on"
 	case http.StatusUnauthorized, http.StatusForbidden:
-		f.code, f.what, f.fix = auth.CodeRefused, "the host does not let the controller ask", s.mend
+		f.Code, f.What, f.Fix = auth.CodeRefused, "the host does not let the controller ask", s.mend
 	}
 	return f
 }

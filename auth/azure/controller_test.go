@@ -31,6 +31,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/azure"
 	"github.com/lanyard-dev/lanyard/auth/cache"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 )
 
 // environment is that of a program without any identity; set adds to it.
@@ -47,7 +48,7 @@ func environment(t *testing.T, set map[string]string) {
 	// Programs that could be asked are found first here, and leave a trace.
 	programs := t.TempDir()
 	for _, name := range []string{"az", "azd", "pwsh", "powershell"} {
-		must(t, os.WriteFile(filepath.Join(programs, name), []byte("#!/bin/sh\ntouch "+filepath.Join(programs, "started")+"\n"), 0o700))
+		rig.Must(t, os.WriteFile(filepath.Join(programs, name), []byte("#!/bin/sh\ntouch "+filepath.Join(programs, "started")+"\n"), 0o700))
 	}
 	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))
 	t.Cleanup(func() {
@@ -63,7 +64,7 @@ func environment(t *testing.T, set map[string]string) {
 func file(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
-	must(t, os.WriteFile(path, []byte(content), 0o600))
+	rig.Must(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -96,7 +97,7 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // provider reaches the host under every name, with TLS and without.
 func (h *host) provider(t *testing.T, config azure.Config) *azure.Provider {
 	t.Helper()
-	config.Transport = wire(t, h.ServeHTTP)
+	config.Transport = rig.Wire(t, h.ServeHTTP)
 	plain := httptest.NewServer(h)
 	t.Cleanup(plain.Close)
 	secure := config.Transport.DialContext
@@ -139,7 +140,7 @@ func TestControllerWorkloadIdentity(t *testing.T) {
 		h := newHost()
 		cloud := endpoint.AzureClouds()[i]
 		token, err := asController(t, h.provider(t, azure.Config{Cloud: cloud, TenantID: tenantID}), auth.WithScopes(azure.BlobScope(cloud)))
-		must(t, err)
+		rig.Must(t, err)
 		if left := token.GetDuration(); token.Secret.Reveal() != "entra-access-token-0123456789" || left > time.Hour || left < 59*time.Minute {
 			t.Errorf("%v", token)
 		}
@@ -162,7 +163,7 @@ func TestControllerSecret(t *testing.T) {
 	})
 	h := newHost()
 	_, err := asController(t, h.provider(t, azure.Config{}))
-	must(t, err)
+	rig.Must(t, err)
 	if h.form.Get("client_secret") != "client-secret" || !strings.Contains(h.form.Get("scope"), "https://management.azure.com/.default") {
 		t.Errorf("%v", h.form)
 	}
@@ -170,25 +171,25 @@ func TestControllerSecret(t *testing.T) {
 
 func TestControllerCertificate(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	must(t, err)
+	rig.Must(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "controller"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	must(t, err)
+	rig.Must(t, err)
 	encoded, err := x509.MarshalPKCS8PrivateKey(key)
-	must(t, err)
+	rig.Must(t, err)
 	both := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})) + string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}))
 	environment(t, map[string]string{"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_CLIENT_CERTIFICATE_PATH": file(t, both)})
 	h := newHost()
 	_, err = asController(t, h.provider(t, azure.Config{}))
-	must(t, err)
+	rig.Must(t, err)
 	if strings.Count(h.form.Get("client_assertion"), ".") != 2 {
 		t.Errorf("%v", h.form)
 	}
 	// What is in the file is not told.
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	rig.Must(t, err)
 	encoded, err = x509.MarshalPKCS8PrivateKey(other)
-	must(t, err)
+	rig.Must(t, err)
 	secret := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}))
 	path := file(t, secret)
 	t.Setenv("AZURE_CLIENT_CERTIFICATE_PATH", path)
@@ -214,7 +215,7 @@ func TestControllerManagedIdentity(t *testing.T) {
 	h := newHost()
 	h.imds = managedToken
 	token, err := asController(t, h.provider(t, azure.Config{}), auth.WithScopes("https://vault.azure.net/.default"))
-	must(t, err)
+	rig.Must(t, err)
 	if left := token.GetDuration(); token.Secret.Reveal() != "token-of-the-host" || left > time.Hour || left < 59*time.Minute {
 		t.Errorf("%v", token)
 	}
@@ -338,7 +339,7 @@ func TestControllerRegistry(t *testing.T) {
 			says(goodToken)(w, r)
 			return
 		}
-		fmt.Fprintf(w, `{"refresh_token":%q,"access_token":%q}`, jwt(`{"iat":1,"exp":3601}`), jwt(`{"iat":1,"exp":3601}`))
+		fmt.Fprintf(w, `{"refresh_token":%q,"access_token":%q}`, rig.JWT(`{"iat":1,"exp":3601}`), rig.JWT(`{"iat":1,"exp":3601}`))
 	}
 	token, err := auth.GetToken(t.Context(), h.provider(t, azure.Config{}), auth.WithController(), auth.WithImageRepository(imageA))
 	if err != nil || token.(*auth.RegistryCredentials).Password.IsZero() || h.form.Get("scope") != "repository:tenant-a/app:pull,metadata_read" {
@@ -358,7 +359,7 @@ func TestTokenCredential(t *testing.T) {
 	blob := policy.TokenRequestOptions{Scopes: []string{"https://storage.azure.com/.default"}, EnableCAE: true}
 	for range 3 {
 		got, err := credential.GetToken(t.Context(), blob)
-		must(t, err)
+		rig.Must(t, err)
 		if left := time.Until(got.ExpiresOn); got.Token != "entra-access-token-0123456789" || left > time.Hour || left < 59*time.Minute {
 			t.Errorf("until %s", got.ExpiresOn)
 		}
@@ -368,7 +369,7 @@ func TestTokenCredential(t *testing.T) {
 	}
 	// Another scope is another token, and the identity's own tenant may be named.
 	_, err := credential.GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{"https://vault.azure.net/.default"}, TenantID: strings.ToUpper(tenantID)})
-	must(t, err)
+	rig.Must(t, err)
 	if requests.Load() != 2 || scope.Load() != "https://vault.azure.net/.default" {
 		t.Errorf("%d requests, the last for %v", requests.Load(), scope.Load())
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
+	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
 // tokenCredential implements [azcore.TokenCredential].
@@ -52,11 +54,7 @@ func (c *tokenCredential) GetToken(ctx context.Context, options policy.TokenRequ
 	}
 	bearer, ok := token.(*Token)
 	if !ok {
-		return azcore.AccessToken{}, &auth.Error{
-			Stage: auth.StageSubject, Code: auth.CodeOptionUnsupported,
-			Fix: "leave out the image repository",
-			Err: fmt.Errorf("the Azure SDK sends a token of Microsoft Entra, not a %T", token),
-		}
+		return azcore.AccessToken{}, refusal.NotForSDK("a token of Microsoft Entra", token)
 	}
 	return azcore.AccessToken{Token: bearer.Secret.Reveal(), ExpiresOn: bearer.ExpiresAt}, nil
 }
@@ -77,6 +75,6 @@ func (c *tokenCredential) sameTenant(ctx context.Context, tenant string, opts []
 	return &auth.Error{
 		Stage: auth.StageIdentity, Code: auth.CodeOptionUnsupported,
 		Fix: "use a resource of the identity's own tenant, or name an application of the other one",
-		Err: fmt.Errorf("the resource asks for a token of tenant %q, the identity is of tenant %q", printable(tenant, maxQuoted), own),
+		Err: fmt.Errorf("the resource asks for a token of tenant %q, the identity is of tenant %q", remote.Printable(tenant, remote.MaxQuoted), own),
 	}
 }

@@ -10,7 +10,11 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
+
+// health is where people see how the services are.
+const health = "status.azure.com"
 
 // maxLifetime bounds expires_in. Source: Microsoft identity platform, "Configurable token lifetimes" (a day at the most, and 28
 // hours where continuous access evaluation is in force).
@@ -81,14 +85,14 @@ const (
 // federatedIdentityCredential".
 const maxFederated = 20
 
-// errorCode reads the AADSTS code and the OAuth error (RFC 6749 §5.2) of an answer; ok is false when it is none of Entra's.
-func (a answer) errorCode() (code aadsts, oauth string, ok bool) {
+// errorCode reads the AADSTS code and the OAuth error (RFC 6749 §5.2) of an answer's body; ok is false when it is none of Entra's.
+func errorCode(body []byte) (code aadsts, oauth string, ok bool) {
 	var got struct {
 		Error       string `json:"error"`
 		Description string `json:"error_description"`
 		Codes       []int  `json:"error_codes"`
 	}
-	if json.Unmarshal(a.body, &got) != nil || got.Error == "" {
+	if json.Unmarshal(body, &got) != nil || got.Error == "" {
 		return 0, "", false
 	}
 	if len(got.Codes) > 0 {
@@ -110,38 +114,38 @@ func oauthError(s string) string {
 }
 
 // entraFailure is the failure of a token request, with the code and the words of its AADSTS code. The fix is for who knows more.
-func (a answer) entraFailure(where string) (failure, aadsts) {
-	f := a.refusal(where)
-	code, oauth, ok := a.errorCode()
-	if !ok || a.status == http.StatusOK {
+func entraFailure(a remote.Answer, where string) (remote.Failure, aadsts) {
+	f := a.Refusal(where, health)
+	code, oauth, ok := errorCode(a.Body)
+	if !ok || a.Status == http.StatusOK {
 		return f, 0
 	}
-	f.what = oauth
+	f.What = oauth
 	if code != 0 {
-		f.what = fmt.Sprintf("AADSTS%d (%s)", code, oauth)
+		f.What = fmt.Sprintf("AADSTS%d (%s)", code, oauth)
 	}
 	if meaning := code.meaning(); meaning != "" {
-		f.what += ": " + meaning
+		f.What += ": " + meaning
 	}
 	switch {
-	case f.code == auth.CodeThrottled, f.code == auth.CodeUnavailable:
+	case f.Code == auth.CodeThrottled, f.Code == auth.CodeUnavailable:
 	case code == tenantThrottled, code == requestLoop:
-		f.code, f.fix = auth.CodeThrottled, "wait: "+where+" is asked too often"
+		f.Code, f.Fix = auth.CodeThrottled, remote.WaitForQuota(where)
 	case code == transientFault, code == issuerUnreachable, oauth == "temporarily_unavailable":
-		f.code, f.fix = auth.CodeUnavailable, "wait, and see status.azure.com if it goes on"
+		f.Code, f.Fix = auth.CodeUnavailable, "wait, and see "+health+" if it goes on"
 	case code.isTrust():
-		f.code = auth.CodeTrustRefused
+		f.Code = auth.CodeTrustRefused
 	case code == assertionTime, code == assertionMalformed, code == assertionAlgorithm, code == assertionLife:
-		f.code = auth.CodeProofInvalid
+		f.Code = auth.CodeProofInvalid
 	case code == blockedByPolicy, code == notAssigned:
-		f.code = auth.CodePermissionDenied
+		f.Code = auth.CodePermissionDenied
 	default:
-		f.code = auth.CodeRefused
+		f.Code = auth.CodeRefused
 	}
-	if f.code != auth.CodeThrottled && f.code != auth.CodeUnavailable {
-		f.fix = "see RFC 6749, section 5.2"
+	if f.Code != auth.CodeThrottled && f.Code != auth.CodeUnavailable {
+		f.Fix = "see RFC 6749, section 5.2"
 		if code != 0 {
-			f.fix = fmt.Sprintf("see https://login.microsoftonline.com/error?code=%d", code)
+			f.Fix = fmt.Sprintf("see https://login.microsoftonline.com/error?code=%d", code)
 		}
 	}
 	return f, code

@@ -2,8 +2,6 @@ package azure
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -11,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
 // assertionType says that a client assertion is a JWT. Source: RFC 7523 §2.2.
@@ -47,18 +46,18 @@ func (p *Provider) exchange(ctx context.Context, proof auth.Proof, request *auth
 		"client_assertion":      {proof.Token.Reveal()},
 	})
 	if err != nil {
-		return nil, 0, unanswered(ctx, err, p.where()).error(auth.StageExchange, operation)
+		return nil, 0, remote.Unanswered(ctx, err, p.where()).Error(auth.StageExchange, operation)
 	}
-	if got.status != http.StatusOK {
-		f, code := got.entraFailure(p.where())
+	if got.Status != http.StatusOK {
+		f, code := entraFailure(got, p.where())
 		if fix := p.fix(code, proof, request, id, scope); fix != "" {
-			f.fix = fix
+			f.Fix = fix
 		}
-		return nil, code, f.error(auth.StageExchange, operation)
+		return nil, code, f.Error(auth.StageExchange, operation)
 	}
-	token, err := entraToken(got.body, asked)
+	token, err := entraToken(got.Body, asked)
 	if err != nil {
-		return nil, 0, invalid(p.where(), err).error(auth.StageExchange, operation)
+		return nil, 0, remote.Invalid(p.where(), "a token", err).Error(auth.StageExchange, operation)
 	}
 	return token, 0, nil
 }
@@ -71,13 +70,7 @@ func (p *Provider) where() string {
 // fix says what of Entra's refusal a person can mend; empty where we know no better.
 func (p *Provider) fix(code aadsts, proof auth.Proof, request *auth.Request, id identity, scope string) string {
 	subject := request.Key.Subject
-	c := claimsOf(proof)
-	if c.Subject == "" {
-		c.Subject = subject.String()
-	}
-	if c.Issuer == "" {
-		c.Issuer = "<issuer>"
-	}
+	c := remote.ClaimsOf(proof).Shown(subject)
 	federated := fmt.Sprintf("add a federated credential with issuer %s, subject %s and audience %s to application %s", c.Issuer, c.Subject, p.cloud.ProofAudience, id.client)
 	switch code {
 	case noCredentials:
@@ -85,11 +78,11 @@ func (p *Provider) fix(code aadsts, proof auth.Proof, request *auth.Request, id 
 	case noMatch, noIssuer, noAudience, noSubject, noSubjectExactly, noSubjectPattern:
 		return fmt.Sprintf("%s (each is compared letter by letter, slashes at the end included; an application has at most %d)", federated, maxFederated)
 	case noApplication:
-		return fmt.Sprintf("check that %s is the client ID of an application or managed identity of tenant %s", place(subject, clientField), id.tenant)
+		return fmt.Sprintf("check that %s is the client ID of an application or managed identity of tenant %s", clientAttribute().At(subject), id.tenant)
 	case applicationDisabled:
 		return fmt.Sprintf("enable application %s in tenant %s", id.client, id.tenant)
 	case noTenant, tenantMalformed:
-		return fmt.Sprintf("check %s, or AZURE_TENANT_ID of the controller where it is not set, and that the tenant is of %s", place(subject, tenantField), p.cloud.Name)
+		return fmt.Sprintf("check %s, or AZURE_TENANT_ID of the controller where it is not set, and that the tenant is of %s", tenantAttribute().At(subject), p.cloud.Name)
 	case assertionTime:
 		return "compare the clock of the cluster's API server, which dates the proof, with that of Microsoft Entra: they differ by more than five minutes"
 	case assertionInvalid, assertionSignature, issuerUnreachable, issuerInvalid:
@@ -109,27 +102,4 @@ func (p *Provider) fix(code aadsts, proof auth.Proof, request *auth.Request, id 
 	default:
 		return ""
 	}
-}
-
-// claims are what of a proof is shown to people.
-type claims struct {
-	Issuer  string `json:"iss"`
-	Subject string `json:"sub"`
-}
-
-// claimsOf reads a proof without verifying it: it is our own, and only its issuer and subject are shown.
-func claimsOf(proof auth.Proof) claims {
-	var c claims
-	if !payload(proof.Token.Reveal(), &c) {
-		return claims{}
-	}
-	return claims{Issuer: printable(c.Issuer, maxName), Subject: printable(c.Subject, maxName)}
-}
-
-// payload reads the claims of a JWT (RFC 7519) without verifying it.
-func payload(token string, claims any) bool {
-	_, rest, _ := strings.Cut(token, ".")
-	encoded, _, ok := strings.Cut(rest, ".")
-	data, err := base64.RawURLEncoding.DecodeString(encoded)
-	return ok && err == nil && json.Unmarshal(data, claims) == nil
 }

@@ -4,10 +4,11 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
 // Remembered is how many identities the provider remembers.
-func Remembered(p *Provider) int { return p.identities.parsed.Size() }
+func Remembered(p *Provider) int { return p.identities.Len() }
 
 // EntraToken reads a token answer of Microsoft Entra.
 func EntraToken(body []byte, asked time.Time) (*Token, error) { return entraToken(body, asked) }
@@ -19,6 +20,6 @@ func RegistryAnswer(body []byte, field string, asked time.Time) (*Token, error) 
 
 // Refusal is the failure that an answer of Microsoft Entra comes to.
 func Refusal(status int, body []byte) error {
-	f, _ := answer{status: status, body: body}.entraFailure("Microsoft Entra")
-	return f.error(auth.StageExchange, "token")
+	f, _ := entraFailure(remote.Answer{Status: status, Body: body}, "Microsoft Entra")
+	return f.Error(auth.StageExchange, "token")
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/azure"
+	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 )
 
 // usable fails unless token is one that ends after it was asked for and within 28 hours, or err one short line that says nothing of
@@ -55,7 +56,7 @@ func FuzzRegistryAnswer(f *testing.F) {
 	asked := time.Unix(1_800_000_000, 0)
 	f.Fuzz(func(t *testing.T, body []byte, claims string) {
 		if claims != "" {
-			body = []byte(`{"refresh_token":"` + jwt(claims) + `"}`)
+			body = []byte(`{"refresh_token":"` + rig.JWT(claims) + `"}`)
 		}
 		token, err := azure.RegistryAnswer(body, "refresh_token", asked)
 		usable(t, body, token, err, asked)

@@ -1,11 +1,13 @@
 package azure
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/internal/attribute"
+	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
 const (
@@ -34,11 +36,11 @@ type identity struct {
 func newIdentity(n named) (identity, error) {
 	tenant, err := parseGUID(n.tenant)
 	if err != nil {
-		return identity{}, &fieldError{tenantField, err}
+		return identity{}, &attribute.Error{Attribute: tenantAttribute(), Err: err}
 	}
 	client, err := parseGUID(n.client)
 	if err != nil {
-		return identity{}, &fieldError{clientField, err}
+		return identity{}, &attribute.Error{Attribute: clientAttribute(), Err: err}
 	}
 	return identity{tenant: tenant, client: client, text: tenant + "/" + client}, nil
 }
@@ -49,70 +51,47 @@ func parseIdentity(text string) (identity, error) {
 	return newIdentity(named{tenant, client})
 }
 
-// field is one of the two that make an identity.
-type field int
-
-const (
-	clientField field = iota
-	tenantField
-)
-
-// fieldError is what is wrong with a field.
-type fieldError struct {
-	field field
-	err   error
+func clientAttribute() attribute.Attribute {
+	return attribute.Attribute{Annotation: ClientAnnotation, Field: ClientField}
 }
 
-func (e *fieldError) Error() string { return e.err.Error() }
-func (e *fieldError) Unwrap() error { return e.err }
+func tenantAttribute() attribute.Attribute {
+	return attribute.Attribute{Annotation: TenantAnnotation, Field: TenantField}
+}
 
 // parseGUID returns a GUID in lower case: 32 hexadecimal digits in groups of 8, 4, 4, 4 and 12 (RFC 9562 §4). Nothing else names a
 // tenant here: the words common, organizations and consumers mean tenants of the other side's choice, and a domain can change
 // hands.
 func parseGUID(s string) (string, error) {
 	const form = "00000000-0000-0000-0000-000000000000"
+	refuse := func() (string, error) {
+		return "", &endpoint.Error{
+			What: "ID", Reason: endpoint.ReasonMalformed, Detail: fmt.Sprintf("%q is not a GUID", remote.Printable(s, remote.MaxQuoted)),
+			Fix: "write the ID as " + form + ", in hexadecimal digits",
+		}
+	}
 	if len(s) != len(form) {
-		return "", fmt.Errorf("%q is not a GUID", printable(s, maxQuoted))
+		return refuse()
 	}
 	for i := range len(s) {
 		c := s[i] | 0x20
 		if hex := '0' <= s[i] && s[i] <= '9' || 'a' <= c && c <= 'f'; hex == (form[i] == '-') || !hex && s[i] != '-' {
-			return "", fmt.Errorf("%q is not a GUID", printable(s, maxQuoted))
+			return refuse()
 		}
 	}
 	return strings.ToLower(s), nil
 }
 
-// attribute is the name under which subjects of that kind keep a field.
-func attribute(subject auth.Subject, f field) string {
-	switch {
-	case subject.Kind() != auth.KindServiceAccount && f == tenantField:
-		return TenantField
-	case subject.Kind() != auth.KindServiceAccount:
-		return ClientField
-	case f == tenantField:
-		return TenantAnnotation
-	default:
-		return ClientAnnotation
-	}
-}
-
-// place says where a subject keeps a field, for people.
-func place(subject auth.Subject, f field) string {
-	if subject.Kind() == auth.KindServiceAccount {
-		return fmt.Sprintf("annotation %s of ServiceAccount %s/%s", attribute(subject, f), subject.Namespace(), subject.Name())
-	}
-	return fmt.Sprintf("providerConfig.%s of %s %s/%s", attribute(subject, f), subject.Kind(), subject.Namespace(), subject.Name())
-}
-
 // GetIdentity implements [auth.Provider]: <tenant-id>/<client-id> in lower case, of the application that the ServiceAccount's
 // annotations or the WorkloadIdentity's providerConfig name.
 func (p *Provider) GetIdentity(account auth.Account) (string, error) {
-	n := named{account.Attributes[attribute(account.Subject, tenantField)], account.Attributes[attribute(account.Subject, clientField)]}
+	var n named
+	n.tenant, _ = tenantAttribute().Of(account)
+	n.client, _ = clientAttribute().Of(account)
 	if n.tenant == "" {
 		n.tenant = p.tenant
 	}
-	id, err := p.identities.parse(n)
+	id, err := p.identities.Parse(n)
 	if err != nil {
 		return "", identityError(account.Subject, n, err)
 	}
@@ -120,26 +99,12 @@ func (p *Provider) GetIdentity(account auth.Account) (string, error) {
 }
 
 func identityError(subject auth.Subject, n named, err error) error {
-	missing := func(f field, what, fix string) error {
-		return &auth.Error{
-			Stage: auth.StageIdentity, Code: auth.CodeIdentityMissing,
-			Fix: "set " + place(subject, f) + " " + fix,
-			Err: fmt.Errorf("%s/%s names no %s", subject.Namespace(), subject.Name(), what),
-		}
-	}
 	switch {
 	case n.client == "":
-		return missing(clientField, "Azure application", "to the client ID of a Microsoft Entra application or managed identity")
+		return clientAttribute().Missing(subject, "Azure application", "the client ID of a Microsoft Entra application or managed identity")
 	case n.tenant == "":
-		return missing(tenantField, "Microsoft Entra tenant", "to the ID of the application's tenant, or AZURE_TENANT_ID in the controller's environment")
-	}
-	wrong := clientField
-	if e, ok := errors.AsType[*fieldError](err); ok {
-		wrong = e.field
-	}
-	return &auth.Error{
-		Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
-		Fix: "write the ID as 00000000-0000-0000-0000-000000000000, in hexadecimal digits",
-		Err: fmt.Errorf("%s: %w", place(subject, wrong), err),
+		return tenantAttribute().Missing(subject, "Microsoft Entra tenant", "the ID of the application's tenant, or AZURE_TENANT_ID in the controller's environment")
+	default:
+		return clientAttribute().Invalid(subject, err)
 	}
 }

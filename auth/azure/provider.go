@@ -10,6 +10,8 @@ import (
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/internal/memo"
+	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
 	"github.com/lanyard-dev/lanyard/auth/transport"
 )
 
@@ -45,9 +47,9 @@ type Provider struct {
 	pool    *transport.Pool
 
 	// What tenants write is parsed on every call and seldom new.
-	identities *memo[named, identity]
-	images     *memo[string, image]
-	scopes     *memo[string, string] // to the resource
+	identities *memo.Memo[named, identity]
+	images     *memo.Memo[string, image]
+	scopes     *memo.Memo[auth.List, string] // each the one in its list
 }
 
 // image is an image repository with its text, which is made once.
@@ -85,9 +87,9 @@ func NewProvider(config Config) (*Provider, error) {
 	}
 	return &Provider{
 		tenant: config.TenantID, cloud: config.Cloud, timeout: config.Timeout, pool: pool,
-		identities: newMemo(newIdentity),
-		scopes:     newMemo(parseScope),
-		images: newMemo(func(s string) (image, error) {
+		identities: memo.New(newIdentity),
+		scopes:     memo.New(parseScopes),
+		images: memo.New(func(s string) (image, error) {
 			acr, err := config.Cloud.ParseACR(s)
 			return image{acr, acr.String()}, err
 		}),
@@ -108,11 +110,11 @@ func (*Provider) GetName() string { return ProviderName }
 func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	switch {
 	case options.STSEndpoint != "":
-		return auth.Target{}, unsupported("an STS endpoint", "leave out the STS endpoint: the authority of Microsoft Entra is the controller's (AZURE_AUTHORITY_HOST)")
+		return auth.Target{}, refusal.Unsupported(ProviderName, "an STS endpoint", "leave out the STS endpoint: the authority of Microsoft Entra is the controller's (AZURE_AUTHORITY_HOST)")
 	case options.STSRegion != "":
-		return auth.Target{}, unsupported("an STS region", "leave out the STS region: Microsoft Entra has none")
+		return auth.Target{}, refusal.Unsupported(ProviderName, "an STS region", "leave out the STS region: Microsoft Entra has none")
 	case options.Subject.Kind() == auth.KindController && options.ProxyURL != nil:
-		return auth.Target{}, refuseDetour()
+		return auth.Target{}, refusal.Detour("proxy")
 	case options.ImageRepository == "":
 		return auth.Target{}, p.checkScopes(options.Scopes)
 	case !options.Scopes.IsZero():
@@ -126,9 +128,9 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 }
 
 func (p *Provider) image(repository string) (*image, error) {
-	image, err := p.images.parse(repository)
+	image, err := p.images.Parse(repository)
 	if err != nil {
-		return nil, refused(auth.StageRegistry, auth.CodeEndpointRefused, err)
+		return nil, refusal.Of(auth.StageRegistry, auth.CodeEndpointRefused, "", err)
 	}
 	if image.Repository == "" {
 		return nil, &auth.Error{
@@ -158,29 +160,4 @@ func (p *Provider) subject(request *auth.Request) (identity, error) {
 		return identity{}, identityError(request.Key.Subject, n, err)
 	}
 	return id, nil
-}
-
-// refuseDetour keeps the controller's own identity off ways that a tenant chose.
-func refuseDetour() error {
-	return &auth.Error{
-		Stage: auth.StageSubject, Code: auth.CodeEndpointRefused,
-		Fix: "name a ServiceAccount, or leave out the proxy (the controller's own comes from its environment)",
-		Err: errors.New("the controller's identity is not sent through a proxy of the call's choice"),
-	}
-}
-
-func unsupported(what, fix string) error {
-	return &auth.Error{
-		Stage: auth.StageSubject, Code: auth.CodeOptionUnsupported, Fix: fix,
-		Err: errors.New("provider azure does not support " + what),
-	}
-}
-
-// refused is an error of package endpoint as an [auth.Error].
-func refused(stage auth.Stage, code auth.Code, err error) error {
-	fix := ""
-	if e, ok := errors.AsType[*endpoint.Error](err); ok {
-		err, fix = fmt.Errorf("%s: %s", e.What, e.Detail), e.Fix
-	}
-	return &auth.Error{Stage: stage, Code: code, Fix: fix, Err: err}
 }

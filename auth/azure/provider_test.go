@@ -1,11 +1,8 @@
 package azure_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -14,6 +11,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/azure"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 )
 
 var (
@@ -27,17 +25,10 @@ const (
 	imageA   = "contoso.azurecr.io/tenant-a/app"
 )
 
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
-
 func newProvider(tb testing.TB, config azure.Config) *azure.Provider {
 	tb.Helper()
 	provider, err := azure.NewProvider(config)
-	must(tb, err)
+	rig.Must(tb, err)
 	tb.Cleanup(provider.Close)
 	return provider
 }
@@ -45,22 +36,16 @@ func newProvider(tb testing.TB, config azure.Config) *azure.Provider {
 func accountA(tb testing.TB) auth.Account {
 	tb.Helper()
 	subject, err := auth.ServiceAccount("tenant-a", "puller")
-	must(tb, err)
+	rig.Must(tb, err)
 	return auth.Account{Subject: subject, UID: "7b4e", Attributes: map[string]string{
 		"azure.workload.identity/client-id": clientA, "azure.workload.identity/tenant-id": tenantID,
 	}}
 }
 
-func withAttribute(account auth.Account, name, value string) auth.Account {
-	account.Attributes = maps.Clone(account.Attributes)
-	account.Attributes[name] = value
-	return account
-}
-
 func list(tb testing.TB, values ...string) auth.List {
 	tb.Helper()
 	l, err := auth.NewList(values...)
-	must(tb, err)
+	rig.Must(tb, err)
 	return l
 }
 
@@ -138,7 +123,7 @@ func TestGetIdentity(t *testing.T) {
 	provider := newProvider(t, azure.Config{})
 	for name, account := range map[string]auth.Account{
 		"as it is":   account,
-		"upper case": withAttribute(withAttribute(account, azure.ClientAnnotation, strings.ToUpper(clientA)), azure.TenantAnnotation, strings.ToUpper(tenantID)),
+		"upper case": rig.WithAttribute(rig.WithAttribute(account, azure.ClientAnnotation, strings.ToUpper(clientA)), azure.TenantAnnotation, strings.ToUpper(tenantID)),
 	} {
 		for range 2 {
 			if got, err := provider.GetIdentity(account); err != nil || got != want {
@@ -152,7 +137,7 @@ func TestGetIdentity(t *testing.T) {
 		tenantID[:35] + "\u00e9", "\u212a" + tenantID[3:],
 	} {
 		for _, annotation := range []string{azure.ClientAnnotation, azure.TenantAnnotation} {
-			_, err := provider.GetIdentity(withAttribute(account, annotation, id))
+			_, err := provider.GetIdentity(rig.WithAttribute(account, annotation, id))
 			e, ok := errors.AsType[*auth.Error](err)
 			if !ok || e.Stage != auth.StageIdentity || e.Code != auth.CodeIdentityInvalid || e.Fix == "" || strings.ContainsAny(e.Error(), "\n\u00e9") ||
 				!strings.Contains(e.Err.Error(), "annotation "+annotation+" of ServiceAccount tenant-a/puller") {
@@ -191,7 +176,7 @@ func TestGetIdentityDefaultTenant(t *testing.T) {
 func TestGetIdentityOfWorkloadIdentity(t *testing.T) {
 	provider := newProvider(t, azure.Config{})
 	subject, err := auth.WorkloadIdentity("tenant-a", "pull")
-	must(t, err)
+	rig.Must(t, err)
 	got, err := provider.GetIdentity(auth.Account{Subject: subject, UID: "1", Attributes: map[string]string{"clientID": clientA, "tenantID": tenantID}})
 	if err != nil || got != tenantID+"/"+clientA {
 		t.Errorf("%s, %v", got, err)
@@ -220,14 +205,12 @@ func TestGetAudience(t *testing.T) {
 }
 
 func TestNewProviderRefuses(t *testing.T) {
-	insecure := &http.Transport{TLSClientConfig: wire(t, nil).TLSClientConfig.Clone()}
-	insecure.TLSClientConfig.InsecureSkipVerify = true
 	plain := endpoint.AzurePublic()
 	plain.Authority = "http://login.example.org"
 	for name, config := range map[string]azure.Config{
 		"tenant":        {TenantID: "contoso.onmicrosoft.com"},
 		"timeout":       {Timeout: -1},
-		"insecure":      {Transport: insecure},
+		"insecure":      {Transport: rig.Insecure(t)},
 		"half a cloud":  {Cloud: endpoint.AzureCloud{Name: "mine"}},
 		"without TLS":   {Cloud: plain},
 		"many tenants'": {TenantID: "common"},
@@ -241,8 +224,7 @@ func TestNewProviderRefuses(t *testing.T) {
 // TestKeyVectors holds the text of keys: other programs and people compare their digests.
 func TestKeyVectors(t *testing.T) {
 	provider := newProvider(t, azure.Config{})
-	accounts := only{account: accountA(t)}
-	tenant := auth.WithSubject(accounts.account.Subject, accounts, accounts)
+	tenant := rig.Subject(accountA(t), nil)
 	const account = "provider=azure,serviceAccountName=puller,serviceAccountNamespace=tenant-a,cloudProviderIdentity=72f988bf-86f1-41af-91ab-2d7cd011db47/d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08"
 	proxy := &url.URL{Scheme: "http", Host: "proxy.example.org:3128"}
 	for _, test := range []struct {
@@ -268,7 +250,7 @@ func TestKeyVectors(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			key, err := auth.Resolve(t.Context(), provider, test.opts...)
-			must(t, err)
+			rig.Must(t, err)
 			if got := key.String(); got != test.text {
 				t.Errorf("text\n got %s\nwant %s", got, test.text)
 			}
@@ -281,22 +263,7 @@ func TestKeyVectors(t *testing.T) {
 
 func TestTokenDoesNotPrint(t *testing.T) {
 	token := &azure.Token{Secret: auth.NewSecret("bearer-key"), ExpiresAt: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)}
-	const want = "[Azure token until 2030-01-02T03:04:05Z]"
-	for _, value := range []any{token, *token, struct{ T *azure.Token }{token}, []azure.Token{*token}, map[string]any{"t": token}} {
-		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
-			if text := fmt.Sprintf(verb, value); strings.Contains(text, "-key") {
-				t.Errorf("%s of %T: %s", verb, value, text)
-			}
-		}
-		data, err := json.Marshal(value)
-		must(t, err)
-		if strings.Contains(string(data), "-key") || !strings.Contains(string(data), want) {
-			t.Errorf("JSON of %T: %s", value, data)
-		}
-	}
-	if got := fmt.Sprintf("%v %#v", token, *token); got != want+" "+want {
-		t.Errorf("%s", got)
-	}
+	rig.DoesNotPrint(t, token, "-key", "[Azure token until 2030-01-02T03:04:05Z]")
 }
 
 // A tenant that makes up strings neither fills the memory for good nor slows the others.
@@ -304,7 +271,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	provider := newProvider(t, azure.Config{})
 	for i := range 20_000 {
 		client := fmt.Sprintf("%s%08x", clientA[:28], i)
-		if got, err := provider.GetIdentity(withAttribute(accountA(t), azure.ClientAnnotation, client)); err != nil || got != tenantID+"/"+client {
+		if got, err := provider.GetIdentity(rig.WithAttribute(accountA(t), azure.ClientAnnotation, client)); err != nil || got != tenantID+"/"+client {
 			t.Fatalf("%s: %s, %v", client, got, err)
 		}
 	}
@@ -338,9 +305,9 @@ func FuzzGetIdentity(f *testing.F) {
 	f.Add("", "")
 	f.Add(tenantID+"/"+clientA, clientA)
 	provider, err := azure.NewProvider(azure.Config{})
-	must(f, err)
+	rig.Must(f, err)
 	f.Fuzz(func(t *testing.T, tenant, client string) {
-		account := withAttribute(withAttribute(accountA(t), azure.TenantAnnotation, tenant), azure.ClientAnnotation, client)
+		account := rig.WithAttribute(rig.WithAttribute(accountA(t), azure.TenantAnnotation, tenant), azure.ClientAnnotation, client)
 		got, err := provider.GetIdentity(account)
 		if err != nil {
 			if text := err.Error(); got != "" || len(text) > 1000 || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
@@ -360,7 +327,7 @@ func FuzzScopes(f *testing.F) {
 		f.Add(seed)
 	}
 	provider, err := azure.NewProvider(azure.Config{})
-	must(f, err)
+	rig.Must(f, err)
 	f.Fuzz(func(t *testing.T, scope string) {
 		scopes, err := auth.NewList(scope)
 		if err != nil {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
+	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
 // registryUser is the user whose password is a token of the registry. Source: Azure Container Registry, "Authenticate with a
@@ -27,11 +29,7 @@ const registryActions = "pull,metadata_read"
 func (p *Provider) NewRegistryToken(ctx context.Context, token auth.Token, request *auth.Request) (*auth.RegistryCredentials, error) {
 	entra, ok := token.(*Token)
 	if !ok || entra == nil {
-		return nil, &auth.Error{
-			Stage: auth.StageRegistry, Code: auth.CodeResponseInvalid,
-			Fix: "pass the token that this provider made",
-			Err: fmt.Errorf("registry credentials are given for a token of Microsoft Entra, not for a %T", token),
-		}
+		return nil, refusal.ForeignToken("a token of Microsoft Entra", token)
 	}
 	image, err := p.image(request.ImageRepository)
 	if err != nil {
@@ -69,14 +67,14 @@ func (p *Provider) registryToken(ctx context.Context, request *auth.Request, ima
 	asked := time.Now()
 	got, err := p.post(ctx, request, "https://"+image.Host+"/oauth2/"+operation, form)
 	if err != nil {
-		return nil, unanswered(ctx, err, where).error(auth.StageRegistry, operation)
+		return nil, remote.Unanswered(ctx, err, where).Error(auth.StageRegistry, operation)
 	}
-	if got.status != http.StatusOK {
-		return nil, got.registryFailure(where, image, request).error(auth.StageRegistry, operation)
+	if got.Status != http.StatusOK {
+		return nil, registryFailure(got, where, image, request).Error(auth.StageRegistry, operation)
 	}
-	token, err := registryAnswer(got.body, field, asked)
+	token, err := registryAnswer(got.Body, field, asked)
 	if err != nil {
-		return nil, invalid(where, err).error(auth.StageRegistry, operation)
+		return nil, remote.Invalid(where, "a token", err).Error(auth.StageRegistry, operation)
 	}
 	return token, nil
 }
@@ -98,7 +96,7 @@ func registryAnswer(body []byte, field string, asked time.Time) (*Token, error) 
 		End   *float64 `json:"exp"`
 	}
 	switch {
-	case !payload(token, &claims):
+	case !remote.Payload(token, &claims):
 		return nil, errors.New("its " + field + " is not a JWT")
 	case claims.End == nil:
 		return nil, errors.New("its " + field + " has no expiry (exp)")
@@ -115,25 +113,25 @@ func registryAnswer(body []byte, field string, asked time.Time) (*Token, error) 
 }
 
 // registryFailure is the failure of a call to the registry. What it refuses is always the identity: there is nothing else.
-func (a answer) registryFailure(where string, image *image, request *auth.Request) failure {
-	f := a.refusal(where)
-	if f.code == auth.CodeThrottled || f.code == auth.CodeUnavailable || !json.Valid(a.body) {
+func registryFailure(a remote.Answer, where string, image *image, request *auth.Request) remote.Failure {
+	f := a.Refusal(where, health)
+	if f.Code == auth.CodeThrottled || f.Code == auth.CodeUnavailable || !json.Valid(a.Body) {
 		return f
 	}
 	identity := "the controller's own identity"
 	if id, err := parseIdentity(request.Key.Identity); err == nil {
 		identity = "application " + id.client
 	}
-	f.what = fmt.Sprintf("HTTP status %d", a.status)
-	switch a.status {
+	f.What = fmt.Sprintf("HTTP status %d", a.Status)
+	switch a.Status {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		f.code = auth.CodePermissionDenied
-		f.fix = fmt.Sprintf("assign %s the role AcrPull at registry %s (Container Registry Repository Reader, with repository %s among its conditions, where the registry permits by repository)",
+		f.Code = auth.CodePermissionDenied
+		f.Fix = fmt.Sprintf("assign %s the role AcrPull at registry %s (Container Registry Repository Reader, with repository %s among its conditions, where the registry permits by repository)",
 			identity, image.Name, image.Repository)
 	case http.StatusNotFound:
-		f.code, f.fix = auth.CodeRefused, "check that registry "+image.Host+" exists"
+		f.Code, f.Fix = auth.CodeRefused, "check that registry "+image.Host+" exists"
 	default:
-		f.code, f.fix = auth.CodeRefused, "check that registry "+image.Host+" is of the tenant of "+identity
+		f.Code, f.Fix = auth.CodeRefused, "check that registry "+image.Host+" is of the tenant of "+identity
 	}
 	return f
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
 // defaultSuffix makes a scope of a resource: all that the identity has been granted there. Microsoft Entra gives applications
@@ -50,40 +51,51 @@ func (p *Provider) checkScopes(scopes auth.List) error {
 	if scopes.IsZero() {
 		return nil
 	}
-	// A scope has nothing in it that a list escapes, so that one alone is its own text.
-	scope := scopes.String()
-	if _, err := p.scopes.parse(scope); err == nil {
+	_, err := p.scopes.Parse(scopes)
+	if err == nil {
 		return nil
-	} else if !strings.Contains(scope, ",") {
-		return scopeError(fmt.Sprintf("scope %q %v", printable(scope, maxQuoted), err),
-			"name a resource and /.default, such as "+ResourceManagerScope(p.cloud))
 	}
-	return scopeError("a token of Microsoft Entra is for one resource", "ask for one scope, and make a call for each")
+	if errors.Is(err, errSeveral) {
+		return scopeError("a token of Microsoft Entra is for one resource", "ask for one scope, and make a call for each")
+	}
+	return scopeError(fmt.Sprintf("scope %q %v", remote.Printable(scopes.Values()[0], remote.MaxQuoted), err),
+		"name a resource and /.default, such as "+ResourceManagerScope(p.cloud))
+}
+
+var errSeveral = errors.New("there are several")
+
+// parseScopes is the one scope in a list.
+func parseScopes(scopes auth.List) (string, error) {
+	values := scopes.Values()
+	if len(values) != 1 {
+		return "", errSeveral
+	}
+	return values[0], checkScope(values[0])
 }
 
 func scopeError(what, fix string) error {
 	return &auth.Error{Stage: auth.StageSubject, Code: auth.CodeOptionInvalid, Fix: fix, Err: errors.New(what)}
 }
 
-// parseScope takes a scope apart. A resource is a GUID, or a URI of https or api.
-func parseScope(scope string) (resource string, err error) {
+// checkScope refuses what is no scope of a resource: a GUID, or a URI of https or api.
+func checkScope(scope string) error {
 	resource, ok := strings.CutSuffix(scope, defaultSuffix)
 	switch {
 	case !ok:
-		return "", errors.New("does not end in " + defaultSuffix)
+		return errors.New("does not end in " + defaultSuffix)
 	case len(scope) > maxScope:
-		return "", errors.New("is too long")
-	case strings.ContainsAny(scope, "%,\\\"'<>^`{|}"):
-		return "", errors.New("has a character that no resource has")
+		return errors.New("is too long")
+	case strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("%,\\\"'<>^`{|}", r) }):
+		return errors.New("has a character that no resource has")
 	}
-	if guid, err := parseGUID(resource); err == nil {
-		return guid, nil
+	if _, err := parseGUID(resource); err == nil {
+		return nil
 	}
 	u, err := url.Parse(resource)
 	if err != nil || (u.Scheme != "https" && u.Scheme != "api") || u.Host == "" || u.User != nil || strings.ContainsAny(resource, "?#") {
-		return "", errors.New("is for nothing that is a resource")
+		return errors.New("is for nothing that is a resource")
 	}
-	return resource, nil
+	return nil
 }
 
 // scope is what the token of a request is asked for.
@@ -94,6 +106,6 @@ func (p *Provider) scope(key auth.Key) string {
 	case key.Scopes.IsZero():
 		return ResourceManagerScope(p.cloud)
 	default:
-		return key.Scopes.String()
+		return key.Scopes.Values()[0] // the only one: GetTarget let no other through
 	}
 }

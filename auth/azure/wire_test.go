@@ -1,15 +1,10 @@
 package azure_test
 
 import (
-	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -23,60 +18,24 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/azure"
 	"github.com/lanyard-dev/lanyard/auth/cache"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 )
-
-// wire is a transport to a server that answers under every name, for answers that no well-behaved cloud gives.
-func wire(tb testing.TB, handler http.HandlerFunc) *http.Transport {
-	tb.Helper()
-	server := httptest.NewTLSServer(handler)
-	tb.Cleanup(server.Close)
-	roots := x509.NewCertPool()
-	roots.AddCert(server.Certificate())
-	return &http.Transport{
-		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
-		},
-		// The name in the server's certificate, whatever host is asked for.
-		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "example.com", MinVersion: tls.VersionTLS12},
-	}
-}
 
 func wired(tb testing.TB, handler http.HandlerFunc) *azure.Provider {
 	tb.Helper()
-	return newProvider(tb, azure.Config{Transport: wire(tb, handler), Timeout: 5 * time.Second})
-}
-
-// only is an auth.Accounts of one account.
-type only struct {
-	account auth.Account
-	sign    func(auth.Account, auth.ProofRequest) (string, error)
-}
-
-func (o only) Lookup(context.Context, auth.Subject) (auth.Account, error) { return o.account, nil }
-func (o only) Read(context.Context, auth.Subject) (auth.Account, error)   { return o.account, nil }
-func (only) Subscribe(func(auth.Subject))                                 {}
-
-func (o only) Prove(_ context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
-	token, err := o.sign(account, request)
-	return auth.Proof{Token: auth.NewSecret(token), ExpiresAt: time.Now().Add(request.Lifetime)}, err
+	return newProvider(tb, azure.Config{Transport: rig.Wire(tb, handler), Timeout: 5 * time.Second})
 }
 
 const issuerURL = "https://oidc.example.org/cluster"
 
-// jwt is a token with a signature that is none; nobody here verifies it.
-func jwt(claims string) string {
-	enc := base64.RawURLEncoding.EncodeToString
-	return enc([]byte(`{"alg":"ES256"}`)) + "." + enc([]byte(claims)) + "." + enc([]byte("no signature at all"))
-}
-
 func proofA() string {
-	return jwt(`{"iss":"` + issuerURL + `","sub":"system:serviceaccount:tenant-a:puller"}`)
+	return rig.JWT(`{"iss":"` + issuerURL + `","sub":"system:serviceaccount:tenant-a:puller"}`)
 }
 
 func asA(tb testing.TB, more ...auth.Option) []auth.Option {
 	tb.Helper()
-	accounts := only{accountA(tb), func(auth.Account, auth.ProofRequest) (string, error) { return proofA(), nil }}
-	return append([]auth.Option{auth.WithSubject(accounts.account.Subject, accounts, accounts)}, more...)
+	subject := rig.Subject(accountA(tb), rig.Proof(proofA()))
+	return append([]auth.Option{subject}, more...)
 }
 
 // entraError is an error answer of Microsoft Entra: its text has IDs and times that are never twice the same.
@@ -192,14 +151,14 @@ func TestExchangeRequest(t *testing.T) {
 			t.Run(cloud.Name+" "+name, func(t *testing.T) {
 				var host, path string
 				var form url.Values
-				provider := newProvider(t, azure.Config{Cloud: cloud, Transport: wire(t, func(w http.ResponseWriter, r *http.Request) {
-					must(t, r.ParseForm())
+				provider := newProvider(t, azure.Config{Cloud: cloud, Transport: rig.Wire(t, func(w http.ResponseWriter, r *http.Request) {
+					rig.Must(t, r.ParseForm())
 					host, path, form = r.Host, r.Method+" "+r.URL.String(), r.PostForm
 					says(goodToken)(w, r)
 				})})
 				before := time.Now()
 				got, err := auth.GetToken(t.Context(), provider, asA(t, test.opts...)...)
-				must(t, err)
+				rig.Must(t, err)
 				if want := strings.TrimPrefix(cloud.Authority, "https://"); host != want || path != "POST /"+tenantID+"/oauth2/v2.0/token" {
 					t.Errorf("%s %s", host, path)
 				}
@@ -237,32 +196,18 @@ func TestScopes(t *testing.T) {
 }
 
 func TestRetriesAreFew(t *testing.T) {
-	for _, test := range []struct {
-		name    string
-		handler http.HandlerFunc
-		want    int32
-	}{
-		{"refused", entraError(401, 700213, "no"), 1},
-		{"throttled", entraError(429, 90055, "no"), 1},
-		{"failing", entraError(503, 90033, "no"), 2},
-		{"failing for a while", func(w http.ResponseWriter, r *http.Request) {
+	rig.Attempts(t, func(t *testing.T, handler http.HandlerFunc) {
+		t.Helper()
+		_, _ = auth.GetToken(t.Context(), wired(t, handler), asA(t)...)
+	},
+		rig.Attempt{Name: "refused", Handler: entraError(401, 700213, "no"), Requests: 1},
+		rig.Attempt{Name: "throttled", Handler: entraError(429, 90055, "no"), Requests: 1},
+		rig.Attempt{Name: "failing", Handler: entraError(503, 90033, "no"), Requests: 2},
+		rig.Attempt{Name: "failing for a while", Handler: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Retry-After", "30")
 			entraError(503, 90033, "no")(w, r)
-		}, 1},
-		{"hanging up", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 2},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			var requests atomic.Int32
-			provider := wired(t, func(w http.ResponseWriter, r *http.Request) {
-				requests.Add(1)
-				test.handler(w, r)
-			})
-			_, _ = auth.GetToken(t.Context(), provider, asA(t)...)
-			if got := requests.Load(); got != test.want {
-				t.Errorf("%d requests, want %d", got, test.want)
-			}
-		})
-	}
+		}, Requests: 1},
+	)
 }
 
 func TestFaultThatPasses(t *testing.T) {
@@ -272,36 +217,26 @@ func TestFaultThatPasses(t *testing.T) {
 			entraError(503, 90033, "no")(w, r)
 			return
 		}
-		must(t, r.ParseForm())
+		rig.Must(t, r.ParseForm())
 		if r.PostForm.Get("client_assertion") != proofA() {
 			t.Error("the second request is not the first")
 		}
 		says(goodToken)(w, r)
 	})
 	_, err := auth.GetToken(t.Context(), provider, asA(t)...)
-	must(t, err)
+	rig.Must(t, err)
 }
 
 func TestRetryAfter(t *testing.T) {
-	for header, want := range map[string][2]time.Duration{
-		"":        {0, 0},
-		"7":       {7 * time.Second, 7 * time.Second},
-		"-1":      {0, 0},
-		"soon":    {0, 0},
-		"9999999": {15 * time.Minute, 15 * time.Minute},
-		time.Now().Add(time.Minute).UTC().Format(http.TimeFormat): {50 * time.Second, time.Minute},
-		"Mon, 02 Jan 2006 15:04:05 GMT":                           {0, 0},
-	} {
+	rig.RetryAfter(t, func(t *testing.T, header string) error {
+		t.Helper()
 		provider := wired(t, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Retry-After", header)
 			entraError(429, 90055, "no")(w, r)
 		})
 		_, err := auth.GetToken(t.Context(), provider, asA(t)...)
-		e, ok := errors.AsType[*auth.Error](err)
-		if !ok || e.Code != auth.CodeThrottled || e.RetryAfter < want[0] || e.RetryAfter > want[1] {
-			t.Errorf("Retry-After %q: %v, want between %v", header, err, want)
-		}
-	}
+		return err
+	})
 }
 
 // Microsoft Entra may repeat what it was sent; the error must not.
@@ -317,63 +252,17 @@ func TestErrorsRepeatNothing(t *testing.T) {
 }
 
 func TestDisconnections(t *testing.T) {
-	closed, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
-	must(t, closed.Close())
-	good := wire(t, says(goodToken))
-	for _, test := range []struct {
-		name  string
-		spoil func(*http.Transport)
-		text  string
-	}{
-		{"name", func(tr *http.Transport) {
-			tr.DialContext = func(context.Context, string, string) (net.Conn, error) {
-				return nil, &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "10.0.0.7", IsNotFound: true}}
-			}
-		}, "the host's name does not exist"},
-		{"resolver", func(tr *http.Transport) {
-			tr.DialContext = func(context.Context, string, string) (net.Conn, error) {
-				return nil, &net.DNSError{Err: "server misbehaving", Server: "10.0.0.10:53"}
-			}
-		}, "the host's name could not be resolved"},
-		{"refused", func(tr *http.Transport) {
-			tr.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
-				return (&net.Dialer{}).DialContext(ctx, network, closed.Addr().String())
-			}
-		}, "the connection was refused"},
-		{"authority", func(tr *http.Transport) { tr.TLSClientConfig.RootCAs = x509.NewCertPool() }, "the certificate is signed by an unknown authority"},
-		{"host", func(tr *http.Transport) { tr.TLSClientConfig.ServerName = "" }, "the certificate is for another host"},
-		{"time", func(tr *http.Transport) {
-			tr.TLSClientConfig.Time = func() time.Time { return time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC) }
-		}, "the certificate has expired or is not yet valid"},
-		{"proxy", func(tr *http.Transport) {
-			tr.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "proxy.internal:3128", User: url.UserPassword("me", "proxy-password")})
-			tr.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
-				return (&net.Dialer{}).DialContext(ctx, network, closed.Addr().String())
-			}
-		}, "the proxy: the connection was refused"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			base := good.Clone()
-			test.spoil(base)
-			_, err = auth.GetToken(t.Context(), newProvider(t, azure.Config{Transport: base}), asA(t)...)
-			e, ok := errors.AsType[*auth.Error](err)
-			if !ok || e.Code != auth.CodeUnreachable || !strings.HasSuffix(e.Err.Error(), test.text) {
-				t.Errorf("%v, want code Unreachable and %q", err, test.text)
-			}
-			for _, hidden := range []string{"10.0.0", "127.0.0.1", "proxy-password", "proxy.internal"} {
-				if strings.Contains(fmt.Sprintf("%v", err), hidden) {
-					t.Errorf("%q is told: %v", hidden, err)
-				}
-			}
-		})
-	}
+	rig.Disconnections(t, rig.Wire(t, says(goodToken)), func(t *testing.T, base *http.Transport) error {
+		t.Helper()
+		_, err := auth.GetToken(t.Context(), newProvider(t, azure.Config{Transport: base}), asA(t)...)
+		return err
+	})
 }
 
 func TestSlowAnswerIsCutOff(t *testing.T) {
 	stop := make(chan struct{})
 	defer close(stop)
-	provider := newProvider(t, azure.Config{Timeout: 50 * time.Millisecond, Transport: wire(t, func(w http.ResponseWriter, _ *http.Request) {
+	provider := newProvider(t, azure.Config{Timeout: 50 * time.Millisecond, Transport: rig.Wire(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusOK)
 		_ = http.NewResponseController(w).Flush()
 		<-stop
@@ -408,9 +297,9 @@ func TestTenantProxy(t *testing.T) {
 	}))
 	defer proxy.Close()
 	u, err := url.Parse(proxy.URL)
-	must(t, err)
+	rig.Must(t, err)
 	allow, err := endpoint.ParseAllowed(u.Host)
-	must(t, err)
+	rig.Must(t, err)
 	opts := asA(t, auth.WithProxyURL(u))
 	_, err = auth.GetToken(t.Context(), newProvider(t, azure.Config{AllowedEndpointHosts: allow}), opts...)
 	if auth.CodeOf(err) != auth.CodeUnreachable || len(asked) == 0 || asked[0] != "CONNECT login.microsoftonline.com:443" {
@@ -427,7 +316,7 @@ func TestTenantProxy(t *testing.T) {
 // registryWire answers as Microsoft Entra, and as a registry.
 func registryWire(tb testing.TB, config azure.Config, registry http.HandlerFunc) *azure.Provider {
 	tb.Helper()
-	config.Transport = wire(tb, func(w http.ResponseWriter, r *http.Request) {
+	config.Transport = rig.Wire(tb, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.Host, "login.") {
 			says(goodToken)(w, r)
 			return
@@ -439,16 +328,16 @@ func registryWire(tb testing.TB, config azure.Config, registry http.HandlerFunc)
 
 func TestRegistryExchange(t *testing.T) {
 	now := time.Now()
-	refresh := jwt(fmt.Sprintf(`{"iat":%d,"exp":%d,"grant_type":"refresh_token"}`, now.Unix(), now.Add(3*time.Hour).Unix()))
-	access := jwt(fmt.Sprintf(`{"iat":%d,"exp":%d,"grant_type":"access_token"}`, now.Unix(), now.Add(75*time.Minute).Unix()))
+	refresh := rig.JWT(fmt.Sprintf(`{"iat":%d,"exp":%d,"grant_type":"refresh_token"}`, now.Unix(), now.Add(3*time.Hour).Unix()))
+	access := rig.JWT(fmt.Sprintf(`{"iat":%d,"exp":%d,"grant_type":"access_token"}`, now.Unix(), now.Add(75*time.Minute).Unix()))
 	for _, skew := range []time.Duration{0, 5 * time.Minute, -5 * time.Minute} {
 		var asked []string
 		access := access
 		if skew != 0 {
-			access = jwt(fmt.Sprintf(`{"iat":%d,"exp":%d}`, now.Add(skew).Unix(), now.Add(skew+75*time.Minute).Unix()))
+			access = rig.JWT(fmt.Sprintf(`{"iat":%d,"exp":%d}`, now.Add(skew).Unix(), now.Add(skew+75*time.Minute).Unix()))
 		}
 		provider := registryWire(t, azure.Config{}, func(w http.ResponseWriter, r *http.Request) {
-			must(t, r.ParseForm())
+			rig.Must(t, r.ParseForm())
 			asked = append(asked, r.Method+" https://"+r.Host+r.URL.String()+" "+r.PostForm.Encode())
 			if r.URL.Path == "/oauth2/exchange" {
 				fmt.Fprintf(w, `{"refresh_token":%q}`, refresh)
@@ -457,7 +346,7 @@ func TestRegistryExchange(t *testing.T) {
 			fmt.Fprintf(w, `{"access_token":%q}`, access)
 		})
 		token, err := auth.GetToken(t.Context(), provider, asA(t, auth.WithImageRepository("Contoso.azurecr.io/tenant-a/app"))...)
-		must(t, err)
+		rig.Must(t, err)
 		got := token.(*auth.RegistryCredentials)
 		if got.Username != "00000000-0000-0000-0000-000000000000" || got.Password.Reveal() != access {
 			t.Errorf("%+v", got)
@@ -498,7 +387,7 @@ func TestRefusalsOfRegistry(t *testing.T) {
 			_, _ = io.WriteString(w, body)
 		}
 	}
-	refreshed := `{"refresh_token":"` + jwt(`{`+life+`}`) + `"}`
+	refreshed := `{"refresh_token":"` + rig.JWT(`{`+life+`}`) + `"}`
 	const unauthorized = `401 {"errors":[{"code":"UNAUTHORIZED","message":"authentication required, visit https://aka.ms/acr/authorization entra-access-token-0123456789"}]}`
 	for _, test := range []struct {
 		name            string
@@ -517,12 +406,12 @@ func TestRefusalsOfRegistry(t *testing.T) {
 		{"no token", `{}`, "", auth.CodeResponseInvalid, "no refresh_token in it", "answers as"},
 		{"no string", `{"refresh_token":1}`, "", auth.CodeResponseInvalid, "no refresh_token in it", "answers as"},
 		{"no JWT", `{"refresh_token":"opaque"}`, "", auth.CodeResponseInvalid, "its refresh_token is not a JWT", "answers as"},
-		{"no exp", `{"refresh_token":"` + jwt(`{"iat":1}`) + `"}`, "", auth.CodeResponseInvalid, "its refresh_token has no expiry (exp)", "answers as"},
-		{"no exp in the second", refreshed, `{"access_token":"` + jwt(`{"sub":"x"}`) + `"}`, auth.CodeResponseInvalid, "its access_token has no expiry (exp)", "answers as"},
+		{"no exp", `{"refresh_token":"` + rig.JWT(`{"iat":1}`) + `"}`, "", auth.CodeResponseInvalid, "its refresh_token has no expiry (exp)", "answers as"},
+		{"no exp in the second", refreshed, `{"access_token":"` + rig.JWT(`{"sub":"x"}`) + `"}`, auth.CodeResponseInvalid, "its access_token has no expiry (exp)", "answers as"},
 		{"the first for the second", refreshed, refreshed, auth.CodeResponseInvalid, "no access_token in it", "answers as"},
-		{"expired", refreshed, `{"access_token":"` + jwt(`{"exp":1700000000}`) + `"}`, auth.CodeResponseInvalid, "has already expired", "answers as"},
-		{"ends before it begins", refreshed, `{"access_token":"` + jwt(`{"iat":2,"exp":1}`) + `"}`, auth.CodeResponseInvalid, "has already expired", "answers as"},
-		{"ends never", refreshed, `{"access_token":"` + jwt(`{"iat":2,"exp":-1e308}`) + `"}`, auth.CodeResponseInvalid, "has already expired", "answers as"},
+		{"expired", refreshed, `{"access_token":"` + rig.JWT(`{"exp":1700000000}`) + `"}`, auth.CodeResponseInvalid, "has already expired", "answers as"},
+		{"ends before it begins", refreshed, `{"access_token":"` + rig.JWT(`{"iat":2,"exp":1}`) + `"}`, auth.CodeResponseInvalid, "has already expired", "answers as"},
+		{"ends never", refreshed, `{"access_token":"` + rig.JWT(`{"iat":2,"exp":-1e308}`) + `"}`, auth.CodeResponseInvalid, "has already expired", "answers as"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			provider := registryWire(t, azure.Config{}, answers(test.exchange, test.token))
@@ -549,10 +438,10 @@ func TestRegistryTokenLife(t *testing.T) {
 		fmt.Sprintf(`{"exp":%d}`, now.Add(time.Hour).Unix()): time.Hour,
 	} {
 		provider := registryWire(t, azure.Config{}, func(w http.ResponseWriter, _ *http.Request) {
-			fmt.Fprintf(w, `{"refresh_token":%q,"access_token":%q}`, jwt(claims), jwt(claims))
+			fmt.Fprintf(w, `{"refresh_token":%q,"access_token":%q}`, rig.JWT(claims), rig.JWT(claims))
 		})
 		token, err := auth.GetToken(t.Context(), provider, asA(t, auth.WithImageRepository(imageA))...)
-		must(t, err)
+		rig.Must(t, err)
 		if left := token.GetDuration(); left > want || left < want-time.Minute {
 			t.Errorf("%s: %s left, want %s", claims, left, want)
 		}
@@ -562,7 +451,7 @@ func TestRegistryTokenLife(t *testing.T) {
 // Registries of a cloud that an administrator described may know no audience of their own; those of the table's do.
 func TestRegistryAudience(t *testing.T) {
 	custom, err := endpoint.ParseAzureEnvironment([]byte(`{"activeDirectoryEndpoint":"https://login.example.gov","resourceManagerEndpoint":"https://arm.example.gov","containerRegistryDNSSuffix":"azurecr.example.gov"}`))
-	must(t, err)
+	rig.Must(t, err)
 	const own, manager = "https://containerregistry.azure.net/.default", "https://arm.example.gov/.default"
 	for _, test := range []struct {
 		name   string
@@ -580,9 +469,9 @@ func TestRegistryAudience(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var scopes []string
-			provider := newProvider(t, azure.Config{Cloud: test.cloud, Transport: wire(t, func(w http.ResponseWriter, r *http.Request) {
+			provider := newProvider(t, azure.Config{Cloud: test.cloud, Transport: rig.Wire(t, func(w http.ResponseWriter, r *http.Request) {
 				if !strings.HasPrefix(r.Host, "login.") {
-					token := jwt(fmt.Sprintf(`{"iat":1,"exp":%d}`, 3601))
+					token := rig.JWT(fmt.Sprintf(`{"iat":1,"exp":%d}`, 3601))
 					fmt.Fprintf(w, `{"refresh_token":%q,"access_token":%q}`, token, token)
 					return
 				}

@@ -2,24 +2,20 @@ package azure_test
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	cloudazure "github.com/lanyard-dev/lanyard/cloudtest/azure"
-	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/azure"
-	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 )
 
 const (
@@ -30,70 +26,33 @@ const (
 
 // world is a local Azure and a provider that reaches it through a proxy under Azure's own names.
 type world struct {
-	cloud  *cloudtest.Cloud
-	issuer *oidc.Issuer
-	proxy  *url.URL
-	base   *http.Transport
-	azure  *azure.Provider
-	allow  endpoint.Allowed
+	*rig.Rig
+
+	azure *azure.Provider
 }
 
 func newWorld(tb testing.TB) *world {
 	tb.Helper()
-	cloud, err := cloudtest.New(cloudtest.Config{Azure: worldConfig()})
-	must(tb, err)
-	tb.Cleanup(func() { must(tb, cloud.Close()) })
-	issuer, err := oidc.NewIssuer(issuerURL, oidc.RS256) // Microsoft Entra verifies nothing else
-	must(tb, err)
-	must(tb, cloud.HandleIssuer(issuer))
-	must(tb, cloud.Start(tb.Context()))
-	proxy, err := url.Parse(cloud.ProxyURL())
-	must(tb, err)
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(cloud.CAPEM())
-	w := &world{cloud: cloud, issuer: issuer, proxy: proxy, base: &http.Transport{
-		Proxy: http.ProxyURL(proxy), TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
-	}}
-	// A proxy on loopback is nothing that a tenant may name, unless it is listed.
-	w.allow, err = endpoint.ParseAllowed(proxy.Host)
-	must(tb, err)
-	w.azure = w.provider(tb, azure.Config{AllowedEndpointHosts: w.allow})
+	// Microsoft Entra verifies nothing but RSA.
+	w := &world{Rig: rig.New(tb, cloudtest.Config{Azure: worldConfig()}, issuerURL, oidc.RS256)}
+	w.azure = w.provider(tb, azure.Config{AllowedEndpointHosts: w.Allow})
 	return w
 }
 
 func (w *world) provider(tb testing.TB, config azure.Config) *azure.Provider {
 	tb.Helper()
-	config.Transport = w.base
+	config.Transport = w.Base
 	return newProvider(tb, config)
 }
 
 // trust makes subject the one ServiceAccount that may be the application.
 func (w *world) trust(tb testing.TB, client, subject string) {
 	tb.Helper()
-	must(tb, w.cloud.Azure().PutApplication(tenantID, application(client, subject)))
+	rig.Must(tb, w.Cloud.Azure().PutApplication(tenantID, application(client, subject)))
 }
 
 func application(client, subject string) cloudazure.Application {
 	return cloudazure.Application{ClientID: client, FederatedCredentials: []cloudazure.FederatedCredential{{Name: "cluster", Issuer: issuerURL, Subject: subject}}}
-}
-
-func (w *world) sign(account auth.Account, request auth.ProofRequest) (string, error) {
-	return w.issuer.Mint(oidc.Claims{
-		"sub": subjectClaim(account), "aud": []string{request.Audience}, "exp": time.Now().Add(request.Lifetime).Unix(), "jti": account.UID,
-	})
-}
-
-// subjectClaim is the sub claim that the account's issuer would write: a WorkloadIdentity's holds its UID.
-func subjectClaim(account auth.Account) string {
-	if account.Subject.Kind() == auth.KindServiceAccount {
-		return account.Subject.String()
-	}
-	return account.Subject.String() + ":" + account.UID
-}
-
-func (w *world) as(account auth.Account, more ...auth.Option) []auth.Option {
-	accounts := only{account, w.sign}
-	return append([]auth.Option{auth.WithSubject(account.Subject, accounts, accounts)}, more...)
 }
 
 // caller is whom a token is for, as Microsoft Entra signed it.
@@ -106,7 +65,7 @@ func (w *world) caller(ctx context.Context, token auth.Token) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	response, err := (&http.Client{Transport: w.base}).Do(request)
+	response, err := (&http.Client{Transport: w.Base}).Do(request)
 	if err != nil {
 		return "", err
 	}
@@ -129,22 +88,7 @@ func (w *world) caller(ctx context.Context, token auth.Token) (string, error) {
 	return fmt.Sprintf("%v/%v", read.Claims["tid"], read.Claims["appid"]), nil
 }
 
-func (w *world) exchanges() int {
-	n := 0
-	for _, total := range w.cloud.Journal().Totals() {
-		if total.Service == "entra" && total.Operation == "Token" {
-			n += int(total.Count)
-		}
-	}
-	return n
-}
-
-func (w *world) fault(tb testing.TB, f fault.Fault) (end func()) {
-	tb.Helper()
-	id, err := w.cloud.Faults().Add(f)
-	must(tb, err)
-	return func() { w.cloud.Faults().Remove(id) }
-}
+func (w *world) exchanges() int { return w.Count("entra", "Token") }
 
 // registry is as long a name as a registry can have, so that "x" before it makes no other registry.
 const registry = "contosocontosocontosocontosocontosocontosocontoso1"

@@ -3,15 +3,13 @@ package gcp_test
 import (
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
-	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/cache"
 	"github.com/lanyard-dev/lanyard/auth/gcp"
+	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 	"github.com/lanyard-dev/lanyard/auth/providertest"
 )
 
@@ -45,7 +43,7 @@ func (m mode) harness(t *testing.T) *providertest.Harness {
 	w := newWorld(t)
 	account := func(tenant string) auth.Account {
 		subject, err := m.subject(tenant, tenant+"-gcs-sa")
-		must(t, err)
+		rig.Must(t, err)
 		a := auth.Account{Subject: subject, UID: "7c1f4d0e-" + tenant}
 		identity := ""
 		if m.elsewhere {
@@ -66,20 +64,7 @@ func (m mode) harness(t *testing.T) *providertest.Harness {
 		MalformedIdentity: "tenant-a@" + projectID + ".iam.gserviceaccount.com.evil.example",
 		// A WorkloadIdentity always needs a provider.
 		IdentityOptional: !m.elsewhere || isServiceAccount(t, m), Direct: m.direct,
-		Sign: func(account auth.Account, request auth.ProofRequest, defect providertest.Defect) (string, error) {
-			claims := oidc.Claims{"sub": subjectClaim(account), "aud": []string{request.Audience}, "jti": account.UID}
-			switch defect {
-			case providertest.Expired:
-				claims["iat"], claims["nbf"] = time.Now().Add(-2*time.Hour).Unix(), time.Now().Add(-2*time.Hour).Unix()
-				claims["exp"] = time.Now().Add(-time.Hour).Unix()
-			case providertest.Forged:
-				return w.issuer.Forge(claims)
-			case providertest.WrongIssuer:
-				claims["iss"] = "https://issuer.example.org"
-			case providertest.None:
-			}
-			return w.issuer.Mint(claims)
-		},
+		Sign: w.SignBadly,
 		NewCache: func(t *testing.T) providertest.Cache {
 			t.Helper()
 			return cache.New(cache.Options{MaxSize: 100})
@@ -116,7 +101,7 @@ func (m mode) harness(t *testing.T) *providertest.Harness {
 func isServiceAccount(t *testing.T, m mode) bool {
 	t.Helper()
 	subject, err := m.subject("a", "a")
-	must(t, err)
+	rig.Must(t, err)
 	return subject.Kind() == auth.KindServiceAccount
 }
 
@@ -133,7 +118,7 @@ func withIdentity(account auth.Account, identity string) auth.Account {
 			provider = providerName // so that it is the address which is at fault
 		}
 	}
-	return withAttribute(withAttribute(account, accountName, email), providerAttribute, provider)
+	return rig.WithAttribute(rig.WithAttribute(account, accountName, email), providerAttribute, provider)
 }
 
 // knobs turns the local cloud's for the suite.
@@ -147,37 +132,26 @@ func (k knobs) Exchanges() int { return k.exchanges() }
 
 func (k knobs) Trouble(t *testing.T, trouble providertest.Trouble) (end func()) {
 	t.Helper()
-	f := fault.Fault{Service: cloudgcp.ServiceSTS, Operation: opSTS}
-	switch trouble {
-	case providertest.Slow:
-		f.Kind, f.Delay = fault.Latency, providertest.SlowAnswer
-	case providertest.Throttled:
-		f.Kind = fault.Throttle
-	case providertest.Failing:
-		f.Kind = fault.Unavailable
-	case providertest.Broken:
-		f.Kind = fault.Malformed
-	case providertest.Unreachable:
-		f = fault.Fault{Host: "sts.googleapis.com", Kind: fault.Refuse}
+	if trouble == providertest.Unreachable {
 		// A connection that stands is no test of one that cannot be made.
 		k.gcp.Close()
 	}
-	return k.fault(t, f)
+	return k.Rig.Trouble(t, trouble, cloudgcp.ServiceSTS, opSTS, "sts.googleapis.com")
 }
 
 // Revoke takes away what the account's tokens rest on: the service account's policy, else the provider or the cluster itself.
 func (k knobs) Revoke(t *testing.T, account auth.Account) (restore func()) {
 	t.Helper()
-	cloud := k.cloud.GCP()
+	cloud := k.Cloud.GCP()
 	switch namespace := account.Subject.Namespace(); {
 	case !k.mode.direct:
 		k.accountFor(t, namespace)
 		return func() { k.accountFor(t, namespace, principal(account, k.mode.elsewhere)) }
 	case k.mode.elsewhere:
-		must(t, cloud.PutPool(projectID, pool(true)))
-		return func() { must(t, cloud.PutPool(projectID, pool(false))) }
+		rig.Must(t, cloud.PutPool(projectID, pool(true)))
+		return func() { rig.Must(t, cloud.PutPool(projectID, pool(false))) }
 	default:
-		must(t, cloud.DeleteCluster(projectID, location, clusterName))
-		return func() { must(t, cloud.PutCluster(projectID, cluster())) }
+		rig.Must(t, cloud.DeleteCluster(projectID, location, clusterName))
+		return func() { rig.Must(t, cloud.PutCluster(projectID, cluster())) }
 	}
 }

@@ -7,17 +7,16 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/google"
 	"golang.org/x/oauth2/google/externalaccount"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
@@ -41,9 +40,9 @@ const (
 // for a credential, and whatever a tenant chose of the way.
 func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request) (auth.Token, error) {
 	if request.ProxyURL != nil {
-		return nil, refuseDetour()
+		return nil, refusal.Detour("proxy")
 	}
-	wanted, err := scopes(request.Key.Scopes)
+	wanted, err := p.scopes.Parse(request.Key.Scopes)
 	if err != nil {
 		return nil, err
 	}
@@ -52,9 +51,9 @@ func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request
 		return nil, fileError(path, errors.New("it cannot be read"))
 	}
 	if path == "" {
-		return orNil(p.metadata.token(ctx, wanted))
+		return orNil(p.metadata.token(ctx, *wanted))
 	}
-	return orNil(p.tokenOfFile(ctx, path, data, wanted))
+	return orNil(p.tokenOfFile(ctx, path, data, *wanted))
 }
 
 // readCredentials finds the credentials file. The path is empty when there is none.
@@ -156,7 +155,7 @@ func (p *Provider) tokenOfFile(ctx context.Context, path string, data []byte, wa
 		}
 		return nil, refusal
 	}
-	wire := &recorder{next: p.environmentTransport()}
+	wire := remote.NewRecorder(ctx, p.pool.Environment())
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, remote.NewClient(wire, p.timeout))
 	credentials, err := google.CredentialsFromJSONWithTypeAndParams(ctx, data, google.CredentialsType(file.Type), google.CredentialsParams{Scopes: wanted})
 	if err != nil {
@@ -165,72 +164,28 @@ func (p *Provider) tokenOfFile(ctx context.Context, path string, data []byte, wa
 	}
 	got, err := credentials.TokenSource.Token()
 	if err != nil {
-		return nil, wire.failure(ctx, path)
+		return nil, fileFailure(ctx, path, wire.Last())
 	}
 	if !isBearer(got.AccessToken) || got.Expiry.IsZero() {
-		return nil, remote.Invalid(wire.where(), errors.New("no access token with an end in it")).Error(auth.StageExchange, controllerOperation)
+		return nil, remote.Invalid(hostOf(wire.Last()), "a token", errors.New("no access token with an end in it")).Error(auth.StageExchange, controllerOperation)
 	}
 	return &Token{Secret: auth.NewSecret(got.AccessToken), ExpiresAt: got.Expiry.UTC()}, nil
 }
 
-// environmentTransport is the provider's own, for addresses that an administrator wrote. Plain HTTP is kept off the proxy: only the
-// machine's own services speak it, with credentials. It keeps no connection, since it is made for one call.
-func (p *Provider) environmentTransport() http.RoundTripper {
-	t := p.pool.Own().Clone()
-	t.DisableKeepAlives = true
-	if proxy := t.Proxy; proxy != nil {
-		t.Proxy = func(request *http.Request) (*url.URL, error) {
-			if request.URL.Scheme != "https" {
-				return nil, nil //nolint:nilnil // net/http's way to say that there is no proxy
-			}
-			return proxy(request)
-		}
-	}
-	return t
-}
+// hostOf names for people whom a request went to.
+func hostOf(x remote.Exchange) string { return remote.Printable(x.Host, remote.MaxName) }
 
-// recorder remembers how the last request went. What went wrong is told by it: the SDK's own texts hold whole answers.
-type recorder struct {
-	next http.RoundTripper
-
-	mu     sync.Mutex
-	host   string
-	answer remote.Answer // without body
-	err    error
-}
-
-// RoundTrip implements [http.RoundTripper].
-func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := r.next.RoundTrip(request)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.host, r.err, r.answer = request.URL.Hostname(), err, remote.Answer{}
-	if err == nil {
-		r.answer = remote.Answer{Status: response.StatusCode, Header: response.Header}
-	}
-	return response, err
-}
-
-// where names for people whom the last request went to.
-func (r *recorder) where() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return remote.Printable(r.host, remote.MaxName)
-}
-
-// failure is why the file at path led to no token.
-func (r *recorder) failure(ctx context.Context, path string) error {
-	where := r.where()
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// fileFailure is why the file at path led to no token, which the last request tells: the SDK's own texts hold whole answers.
+func fileFailure(ctx context.Context, path string, last remote.Exchange) error {
+	where := hostOf(last)
 	switch {
-	case context.Cause(ctx) != nil || r.err != nil:
-		return remote.Unanswered(ctx, r.err, where).Error(auth.StageExchange, controllerOperation)
-	case r.answer.Status == 0:
+	case context.Cause(ctx) != nil || last.Err != nil:
+		return remote.Unanswered(ctx, last.Err, where).Error(auth.StageExchange, controllerOperation)
+	case last.Method == "":
 		return fileError(path, errors.New("no request could be made with it"))
 	}
-	f := r.answer.Refusal(where, health)
-	if s := r.answer.Status; s >= http.StatusBadRequest && f.Code == auth.CodeResponseInvalid {
+	f := last.Answer.Refusal(where, health)
+	if s := last.Answer.Status; s >= http.StatusBadRequest && f.Code == auth.CodeResponseInvalid {
 		f.Code, f.What = auth.CodeTrustRefused, fmt.Sprintf("HTTP status %d", s)
 		f.Fix = "check the identity that the credentials file " + remote.Printable(path, remote.MaxName) + " names, and who may be it"
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/gcp"
+	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 )
 
 // environment is that of a program without any identity but what the file says; without a file if content is empty.
@@ -42,7 +43,7 @@ func environment(t *testing.T, content string) (path string) {
 func file(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "credentials.json")
-	must(t, os.WriteFile(path, []byte(content), 0o600))
+	rig.Must(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -54,15 +55,15 @@ func asController(t *testing.T, provider *gcp.Provider, more ...auth.Option) (au
 func document(t *testing.T, fields map[string]any) string {
 	t.Helper()
 	data, err := json.Marshal(fields)
-	must(t, err)
+	rig.Must(t, err)
 	return string(data)
 }
 
 // federated is a credentials file as gcloud writes it, whose proof is in a file.
 func federated(t *testing.T, w *world, more map[string]any) string {
 	t.Helper()
-	proof, err := w.issuer.Mint(oidc.Claims{"sub": controllerSubject, "aud": []string{"https://iam.googleapis.com/" + providerName}})
-	must(t, err)
+	proof, err := w.Issuer.Mint(oidc.Claims{"sub": controllerSubject, "aud": []string{"https://iam.googleapis.com/" + providerName}})
+	rig.Must(t, err)
 	fields := map[string]any{
 		"type": "external_account", "audience": "//iam.googleapis.com/" + providerName,
 		"subject_token_type": "urn:ietf:params:oauth:token-type:jwt", "token_url": "https://sts.googleapis.com/v1/token",
@@ -78,21 +79,21 @@ func TestControllerFromMetadata(t *testing.T) {
 	w := newWorld(t)
 	environment(t, "")
 	token, err := asController(t, w.gcp)
-	must(t, err)
+	rig.Must(t, err)
 	if whose, err := w.whose(t.Context(), token); err != nil || whose != "serviceAccount:"+controllerAccount {
 		t.Errorf("%s, %v", whose, err)
 	}
 	credentials, err := asController(t, w.gcp, auth.WithImageRepository(imageA))
-	must(t, err)
+	rig.Must(t, err)
 	if c, ok := credentials.(*auth.RegistryCredentials); !ok || c.Username != "oauth2accesstoken" || c.Password.IsZero() {
 		t.Errorf("registry: %v", credentials)
 	}
 	// On GKE the identity of the Pod's ServiceAccount, with the scopes that are asked for.
-	must(t, w.cloud.GCP().PutMetadata(cloudgcp.Metadata{
+	rig.Must(t, w.Cloud.GCP().PutMetadata(cloudgcp.Metadata{
 		Project: projectID, ClusterLocation: location, ClusterName: clusterName, KubernetesServiceAccount: "lanyard-system/lanyard-controller",
 	}))
 	token, err = asController(t, w.gcp)
-	must(t, err)
+	rig.Must(t, err)
 	if whose, err := w.whose(t.Context(), token); err != nil || whose != pools+gkePool+"/subject/ns/lanyard-system/sa/lanyard-controller" {
 		t.Errorf("%s, %v", whose, err)
 	}
@@ -103,7 +104,7 @@ func TestControllerWithoutIdentity(t *testing.T) {
 		host string
 		want wants
 	}{
-		"no metadata server": {nowhere(t), wants{auth.StageIdentity, auth.CodeUnreachable, "the connection was refused", "Workload Identity Federation for GKE"}},
+		"no metadata server": {rig.Nowhere(t), wants{auth.StageIdentity, auth.CodeUnreachable, "the connection was refused", "Workload Identity Federation for GKE"}},
 		"a machine without one": {
 			metadataServer(t, clusterItems("", "")),
 			wants{auth.StageIdentity, auth.CodeIdentityMissing, "the node has none", "GOOGLE_APPLICATION_CREDENTIALS"},
@@ -144,7 +145,7 @@ func TestControllerFederated(t *testing.T) {
 	w := newWorld(t)
 	environment(t, federated(t, w, nil))
 	token, err := asController(t, w.gcp)
-	must(t, err)
+	rig.Must(t, err)
 	if whose, err := w.whose(t.Context(), token); err != nil || whose != pools+"tenants/subject/"+controllerSubject {
 		t.Errorf("%s, %v", whose, err)
 	}
@@ -158,10 +159,10 @@ func TestControllerFederated(t *testing.T) {
 	content := federated(t, w, map[string]any{"service_account_impersonation_url": impersonation})
 	environment(t, "")
 	folder := filepath.Join(os.Getenv("HOME"), ".config", "gcloud")
-	must(t, os.MkdirAll(folder, 0o700))
-	must(t, os.WriteFile(filepath.Join(folder, "application_default_credentials.json"), []byte(content), 0o600))
+	rig.Must(t, os.MkdirAll(folder, 0o700))
+	rig.Must(t, os.WriteFile(filepath.Join(folder, "application_default_credentials.json"), []byte(content), 0o600))
 	token, err = asController(t, w.gcp)
-	must(t, err)
+	rig.Must(t, err)
 	if whose, err := w.whose(t.Context(), token); err != nil || whose != "serviceAccount:"+emailOf("lanyard") {
 		t.Errorf("%s, %v", whose, err)
 	}
@@ -172,9 +173,9 @@ func TestControllerFederated(t *testing.T) {
 
 func TestControllerKey(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	must(t, err)
+	rig.Must(t, err)
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
-	must(t, err)
+	rig.Must(t, err)
 	private := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}))
 	environment(t, document(t, map[string]any{
 		"type": "service_account", "client_email": emailA, "private_key_id": "1", "private_key": private, "token_uri": "https://oauth2.googleapis.com/token",
@@ -185,7 +186,7 @@ func TestControllerKey(t *testing.T) {
 		answer(200, `{"access_token":"`+accountTokenA+`","token_type":"Bearer","expires_in":3599}`)(w, r)
 	})
 	token, err := asController(t, provider)
-	must(t, err)
+	rig.Must(t, err)
 	if asked != "oauth2.googleapis.com/token" || token.(*gcp.Token).Secret.Reveal() != accountTokenA {
 		t.Errorf("asked %s", asked)
 	}
@@ -205,11 +206,11 @@ func TestControllerKey(t *testing.T) {
 func TestControllerStartsNoProgram(t *testing.T) {
 	trace := filepath.Join(t.TempDir(), "started")
 	program := filepath.Join(t.TempDir(), "program")
-	must(t, os.WriteFile(program, []byte("#!/bin/sh\ntouch "+trace+"\n"), 0o700))
+	rig.Must(t, os.WriteFile(program, []byte("#!/bin/sh\ntouch "+trace+"\n"), 0o700))
 	w := newWorld(t)
 	executable := map[string]any{"executable": map[string]any{"command": program}}
 	inner := map[string]any{}
-	must(t, json.Unmarshal([]byte(federated(t, w, map[string]any{"credential_source": executable})), &inner))
+	rig.Must(t, json.Unmarshal([]byte(federated(t, w, map[string]any{"credential_source": executable})), &inner))
 	for name, content := range map[string]string{
 		"source":                  federated(t, w, map[string]any{"credential_source": executable}),
 		"source with a file too":  federated(t, w, map[string]any{"credential_source": map[string]any{"file": "/x", "executable": map[string]any{"command": program}}}),
@@ -276,7 +277,7 @@ func TestControllerTakesNoDetour(t *testing.T) {
 	if n := w.exchanges(); n != 0 {
 		t.Errorf("%d exchanges", n)
 	}
-	_, err := asController(t, w.gcp, auth.WithProxyURL(w.proxy))
+	_, err := asController(t, w.gcp, auth.WithProxyURL(w.Proxy))
 	if e, ok := errors.AsType[*auth.Error](err); !ok || e.Code != auth.CodeEndpointRefused || e.Fix == "" {
 		t.Errorf("%v", err)
 	}

@@ -43,7 +43,7 @@ func (p *Provider) NewTokenForServiceAccount(ctx context.Context, proof auth.Pro
 	if err != nil {
 		return nil, err
 	}
-	wanted, err := scopes(request.Key.Scopes)
+	wanted, err := p.scopes.Parse(request.Key.Scopes)
 	if err != nil {
 		return nil, err
 	}
@@ -51,19 +51,19 @@ func (p *Provider) NewTokenForServiceAccount(ctx context.Context, proof auth.Pro
 		return nil, err
 	}
 	if x.account.Email == "" {
-		return orNil(p.federate(ctx, x, proof, request, wanted))
+		return orNil(p.federate(ctx, x, proof, request, *wanted))
 	}
 	federated, err := p.federate(ctx, x, proof, request, []string{impersonationScope})
 	if err != nil {
 		return nil, err
 	}
-	return orNil(p.impersonate(ctx, x, federated, proof, request, wanted))
+	return orNil(p.impersonate(ctx, x, federated, proof, request, *wanted))
 }
 
 // checkProof refuses a proof of another subject: where the subject is the principal, Google gives whoever is proven a token.
 func checkProof(proof auth.Proof, request *auth.Request) error {
 	want := request.Key.Subject.String()
-	got := claimsOf(proof).Subject
+	got := remote.ClaimsOf(proof).Subject
 	// The sub of a WorkloadIdentity goes on with its UID; no name has a colon.
 	if got == want || strings.HasPrefix(got, want+":") {
 		return nil
@@ -103,11 +103,11 @@ func (p *Provider) federate(ctx context.Context, x plan, proof auth.Proof, reque
 		return nil, remote.Unanswered(ctx, err, where).Error(auth.StageExchange, operation)
 	}
 	if answer.Status != http.StatusOK {
-		return nil, p.exchangeFailure(answer, where, x, proof).Error(auth.StageExchange, operation)
+		return nil, p.exchangeFailure(answer, where, x, proof, request).Error(auth.StageExchange, operation)
 	}
 	token, err := parseToken(answer.Body, started)
 	if err != nil {
-		return nil, remote.Invalid(where, err).Error(auth.StageExchange, operation)
+		return nil, remote.Invalid(where, "a token", err).Error(auth.StageExchange, operation)
 	}
 	return token, nil
 }
@@ -121,7 +121,7 @@ func (p *Provider) impersonate(ctx context.Context, x plan, federated *Token, pr
 		Lifetime string   `json:"lifetime"`
 	}{wanted, "3600s"})
 	if err != nil {
-		return nil, remote.Invalid(where, err).Error(auth.StageImpersonation, operation)
+		return nil, remote.Invalid(where, "a token", err).Error(auth.StageImpersonation, operation)
 	}
 	started := time.Now()
 	answer, err := remote.Call(ctx, p.ownClient(request), func(ctx context.Context) (*http.Request, error) {
@@ -139,7 +139,7 @@ func (p *Provider) impersonate(ctx context.Context, x plan, federated *Token, pr
 	}
 	token, err := parseAccountToken(answer.Body, started)
 	if err != nil {
-		return nil, remote.Invalid(where, err).Error(auth.StageImpersonation, operation)
+		return nil, remote.Invalid(where, "a token", err).Error(auth.StageImpersonation, operation)
 	}
 	return token, nil
 }

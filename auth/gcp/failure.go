@@ -1,7 +1,6 @@
 package gcp
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -75,14 +74,14 @@ func mine(answer remote.Answer, p problem) bool {
 }
 
 // exchangeFailure says what of the Security Token Service's refusal a person can mend.
-func (p *Provider) exchangeFailure(answer remote.Answer, where string, x plan, proof auth.Proof) remote.Failure {
+func (p *Provider) exchangeFailure(answer remote.Answer, where string, x plan, proof auth.Proof, request *auth.Request) remote.Failure {
 	f := answer.Refusal(where, health)
 	said := parseProblem(answer.Body)
 	if !mine(answer, said) {
 		return f
 	}
 	trust := p.trustOf(x)
-	claims := claimsOf(proof).shown()
+	claims := remote.ClaimsOf(proof).Shown(request.Key.Subject)
 	f.Code, f.What = auth.CodeRefused, said.what()
 	switch said.code {
 	case "invalid_grant":
@@ -127,7 +126,7 @@ func (p *Provider) exchangeFailure(answer remote.Answer, where string, x plan, p
 	return f
 }
 
-func mendMapping(trust string, c claims) string {
+func mendMapping(trust string, c remote.Claims) string {
 	return fmt.Sprintf("check the attribute mapping of %s for sub = %s (google.subject has at most 127 bytes)", trust, c.Subject)
 }
 
@@ -175,34 +174,7 @@ func (p *Provider) trustOf(x plan) string {
 // principalOf is how IAM policies name the subject, where attributes are mapped as usual (google.subject = assertion.sub).
 func (p *Provider) principalOf(x plan, proof auth.Proof, request *auth.Request) string {
 	if x.hasProvider() {
-		return x.provider.Principal(claimsOf(proof).shown().Subject)
+		return x.provider.Principal(remote.ClaimsOf(proof).Shown(request.Key.Subject).Subject)
 	}
 	return x.cluster.Principal(p.universe, request.Key.Subject.Namespace(), request.Key.Subject.Name())
-}
-
-// claims are what of a proof is looked at.
-type claims struct {
-	Issuer  string `json:"iss"`
-	Subject string `json:"sub"`
-}
-
-// claimsOf reads a proof without verifying it: it is our own.
-func claimsOf(proof auth.Proof) claims {
-	var c claims
-	_, rest, _ := strings.Cut(proof.Token.Reveal(), ".")
-	payload, _, _ := strings.Cut(rest, ".")
-	data, err := base64.RawURLEncoding.DecodeString(payload)
-	if err != nil || json.Unmarshal(data, &c) != nil {
-		return claims{}
-	}
-	return c
-}
-
-// shown are the claims in a form for people.
-func (c claims) shown() claims {
-	c.Issuer, c.Subject = remote.Printable(c.Issuer, remote.MaxName), remote.Printable(c.Subject, remote.MaxName)
-	if c.Issuer == "" {
-		c.Issuer = "<issuer>"
-	}
-	return c
 }

@@ -1,12 +1,11 @@
 package gcp
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/internal/attribute"
 )
 
 const (
@@ -42,22 +41,21 @@ const accountSegment = "/serviceAccounts/"
 
 func (i identity) hasProvider() bool { return i.provider != endpoint.GCPWorkloadProvider{} }
 
-// fieldError is a fault of one part of a claim.
-type fieldError struct {
-	account bool // else the provider's
-	err     error
+func accountAttribute() attribute.Attribute {
+	return attribute.Attribute{Annotation: ServiceAccountAnnotation, Field: ServiceAccountField}
 }
 
-func (e *fieldError) Error() string { return e.err.Error() }
-func (e *fieldError) Unwrap() error { return e.err }
+func providerAttribute() attribute.Attribute {
+	return attribute.Attribute{Annotation: ProviderAnnotation, Field: ProviderField}
+}
 
-// parseClaim parses what a subject says, for a universe. An error is a [*fieldError].
+// parseClaim parses what a subject says, for a universe. An error is an [*attribute.Error].
 func parseClaim(c claim, universe endpoint.GCPUniverse) (identity, error) {
 	var id identity
 	var err error
 	if c.provider != "" {
 		if id.provider, err = endpoint.ParseGCPWorkloadProvider(c.provider); err != nil {
-			return identity{}, &fieldError{err: err}
+			return identity{}, &attribute.Error{Attribute: providerAttribute(), Err: err}
 		}
 		id.text = id.provider.String()
 	}
@@ -65,10 +63,10 @@ func parseClaim(c claim, universe endpoint.GCPUniverse) (identity, error) {
 		return id, nil
 	}
 	if id.account, err = endpoint.ParseGCPServiceAccount(c.account); err != nil {
-		return identity{}, &fieldError{account: true, err: err}
+		return identity{}, &attribute.Error{Attribute: accountAttribute(), Err: err}
 	}
 	if id.account.Universe != universe.Domain {
-		return identity{}, &fieldError{account: true, err: &endpoint.Error{
+		return identity{}, &attribute.Error{Attribute: accountAttribute(), Err: &endpoint.Error{
 			What: "service account", Reason: endpoint.ReasonPartition,
 			Detail: id.account.Email + " is of universe " + id.account.Universe + ", the controller of " + universe.Domain,
 			Fix:    "name a service account of universe " + universe.Domain,
@@ -96,61 +94,31 @@ func parseIdentity(text string, universe endpoint.GCPUniverse) (identity, error)
 //	<workload identity provider's resource name>
 //	<workload identity provider's resource name>/serviceAccounts/<service account's address>
 func (p *Provider) GetIdentity(account auth.Account) (string, error) {
-	accountName, providerName := attributeNames(account.Subject)
 	var c claim
 	var hasAccount, hasProvider bool
-	c.account, hasAccount = account.Attributes[accountName]
-	c.provider, hasProvider = account.Attributes[providerName]
+	c.account, hasAccount = accountAttribute().Of(account)
+	c.provider, hasProvider = providerAttribute().Of(account)
 	switch {
 	case hasAccount && c.account == "":
-		return "", identityError(account.Subject, accountName, errEmpty, "remove it, or name a service account")
+		return "", accountAttribute().Invalid(account.Subject, empty("service account"))
 	case hasProvider && c.provider == "":
-		return "", identityError(account.Subject, providerName, errEmpty, "remove it, or name a workload identity provider")
+		return "", providerAttribute().Invalid(account.Subject, empty("workload identity provider"))
 	case !hasProvider && account.Subject.Kind() != auth.KindServiceAccount:
 		return "", providerMissing(account.Subject)
 	}
 	id, err := p.identities.Parse(c)
-	if err == nil {
-		return id.text, nil
+	if err != nil {
+		return "", providerAttribute().Invalid(account.Subject, err)
 	}
-	name := providerName
-	if e, ok := errors.AsType[*fieldError](err); ok && e.account {
-		name = accountName
-	}
-	return "", refused(auth.StageIdentity, auth.CodeIdentityInvalid, attributeOf(account.Subject, name), err)
+	return id.text, nil
 }
 
-// errEmpty is what is wrong with an attribute that is there and says nothing: whoever wrote it meant something.
-var errEmpty = errors.New("it is empty")
-
-func attributeNames(subject auth.Subject) (account, provider string) {
-	if subject.Kind() == auth.KindServiceAccount {
-		return ServiceAccountAnnotation, ProviderAnnotation
-	}
-	return ServiceAccountField, ProviderField
-}
-
-// attributeOf names an attribute of the subject for people.
-func attributeOf(subject auth.Subject, name string) string {
-	if subject.Kind() == auth.KindServiceAccount {
-		return fmt.Sprintf("annotation %s of ServiceAccount %s/%s", name, subject.Namespace(), subject.Name())
-	}
-	return fmt.Sprintf("providerConfig.%s of %s %s/%s", name, subject.Kind(), subject.Namespace(), subject.Name())
-}
-
-func identityError(subject auth.Subject, name string, err error, fix string) error {
-	return &auth.Error{
-		Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid, Fix: fix,
-		Err: fmt.Errorf("%s: %w", attributeOf(subject, name), err),
-	}
+// empty is what is wrong with an attribute that is there and says nothing: whoever wrote it meant something.
+func empty(what string) error {
+	return &endpoint.Error{What: what, Reason: endpoint.ReasonEmpty, Detail: "it is empty", Fix: "remove it, or name a " + what}
 }
 
 // providerMissing says that a subject needs a workload identity provider and names none.
 func providerMissing(subject auth.Subject) error {
-	_, name := attributeNames(subject)
-	return &auth.Error{
-		Stage: auth.StageIdentity, Code: auth.CodeIdentityMissing,
-		Fix: fmt.Sprintf("set %s to the resource name of a workload identity provider", attributeOf(subject, name)),
-		Err: fmt.Errorf("%s/%s names no workload identity provider", subject.Namespace(), subject.Name()),
-	}
+	return providerAttribute().Missing(subject, "workload identity provider", "the resource name of a workload identity provider")
 }

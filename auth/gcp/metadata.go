@@ -90,8 +90,7 @@ func (m *metadata) gke(ctx context.Context, subject auth.Subject) (endpoint.GKEC
 		failure = &unanswered
 	}
 	f := *failure
-	_, provider := attributeNames(subject)
-	f.Fix = "outside GKE set " + attributeOf(subject, provider) + " to the resource name of a workload identity provider; on GKE " + f.Fix
+	f.Fix = "outside GKE set " + providerAttribute().At(subject) + " to the resource name of a workload identity provider; on GKE " + f.Fix
 	return endpoint.GKECluster{}, f.Error(auth.StageIdentity, "the GKE cluster")
 }
 
@@ -205,7 +204,7 @@ func (m *metadata) token(ctx context.Context, scopes []string) (*Token, error) {
 	}
 	token, err := parseToken(answer.Body, started)
 	if err != nil {
-		return nil, remote.Invalid(metadataServer, err).Error(auth.StageExchange, operation)
+		return nil, remote.Invalid(metadataServer, "a token", err).Error(auth.StageExchange, operation)
 	}
 	return token, nil
 }

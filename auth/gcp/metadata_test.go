@@ -18,6 +18,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/gcp"
+	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 )
 
 // serveMetadata is a metadata server's address.
@@ -26,7 +27,7 @@ func serveMetadata(tb testing.TB, handler http.HandlerFunc) string {
 	server := httptest.NewServer(handler)
 	tb.Cleanup(server.Close)
 	target, err := url.Parse(server.URL)
-	must(tb, err)
+	rig.Must(tb, err)
 	return target.Host
 }
 
@@ -97,7 +98,7 @@ func TestMetadataRefusals(t *testing.T) {
 		code       auth.Code
 		text       string
 	}{
-		{"nobody listens", nowhere(t), auth.CodeUnreachable, "the connection was refused"},
+		{"nobody listens", rig.Nowhere(t), auth.CodeUnreachable, "the connection was refused"},
 		{"a captive portal", serveMetadata(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>sign in") }), auth.CodeResponseInvalid, "not the metadata server's"},
 		{"a portal that redirects", serveMetadata(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://portal/", http.StatusFound) }), auth.CodeResponseInvalid, "not the metadata server's"},
 		{"another flavor", serveMetadata(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -208,7 +209,7 @@ func TestMetadataIsAskedOnce(t *testing.T) {
 
 // The metadata server is on the machine: a proxy would be asked for its credentials in plain text.
 func TestMetadataPassesTheProxy(t *testing.T) {
-	base := wire(t, answer(200, goodToken))
+	base := rig.Wire(t, answer(200, goodToken))
 	base.Proxy = func(r *http.Request) (*url.URL, error) {
 		if r.URL.Scheme == "http" {
 			t.Errorf("%s is asked through the proxy", r.URL.Host)
@@ -217,9 +218,9 @@ func TestMetadataPassesTheProxy(t *testing.T) {
 	}
 	provider := newProvider(t, gcp.Config{Transport: base, MetadataHost: metadataServer(t, clusterItems("", ""))})
 	account := tenant(t, "tenant-a")
-	accounts := only{account, func(auth.Account, auth.ProofRequest) (string, error) { return proofA(), nil }}
-	_, err := auth.GetToken(t.Context(), provider, auth.WithSubject(account.Subject, accounts, accounts))
-	must(t, err)
+	subject := rig.Subject(account, rig.Proof(proofA()))
+	_, err := auth.GetToken(t.Context(), provider, subject)
+	rig.Must(t, err)
 }
 
 // Advice on GKE names the principal as IAM does, by the project's number if the server tells it.
@@ -230,12 +231,12 @@ func TestAdviceOnGKE(t *testing.T) {
 		"":            "serviceAccount:" + gkePool + "[tenant-a/tenant-a-gcs-sa]",
 	} {
 		host := metadataServer(t, clusterItems("project/numeric-project-id", number))
-		account := withAttribute(tenant(t, "tenant-a"), gcp.ServiceAccountAnnotation, emailA)
-		accounts := only{account, func(auth.Account, auth.ProofRequest) (string, error) { return proofA(), nil }}
-		as := auth.WithSubject(account.Subject, accounts, accounts)
-		_, err := auth.GetToken(t.Context(), newProvider(t, gcp.Config{Transport: wire(t, denied), MetadataHost: host}), as)
+		account := rig.WithAttribute(tenant(t, "tenant-a"), gcp.ServiceAccountAnnotation, emailA)
+		subject := rig.Subject(account, rig.Proof(proofA()))
+		as := subject
+		_, err := auth.GetToken(t.Context(), newProvider(t, gcp.Config{Transport: rig.Wire(t, denied), MetadataHost: host}), as)
 		wants{auth.StageImpersonation, auth.CodeTrustRefused, "PERMISSION_DENIED", "grant roles/iam.workloadIdentityUser on " + emailA + " to " + member}.check(t, err)
-		_, err = auth.GetToken(t.Context(), newProvider(t, gcp.Config{Transport: wire(t, oauthError("invalid_target", "no")), MetadataHost: host}), as)
+		_, err = auth.GetToken(t.Context(), newProvider(t, gcp.Config{Transport: rig.Wire(t, oauthError("invalid_target", "no")), MetadataHost: host}), as)
 		wants{auth.StageExchange, auth.CodeTrustRefused, "invalid_target", "check that workload identity pool " + gkePool + " of cluster tenants in europe-west1 exists"}.check(t, err)
 	}
 }
@@ -243,18 +244,18 @@ func TestAdviceOnGKE(t *testing.T) {
 // With a provider the metadata server has no say, wherever the controller runs.
 func TestProviderNeedsNoMetadata(t *testing.T) {
 	w := newWorld(t)
-	a := withAttribute(tenant(t, "tenant-a"), gcp.ProviderAnnotation, providerName)
-	_, err := auth.GetToken(t.Context(), w.gcp, w.as(a)...)
-	must(t, err)
-	if calls := w.calls(cloudgcp.ServiceMetadata); len(calls) != 0 {
+	a := rig.WithAttribute(tenant(t, "tenant-a"), gcp.ProviderAnnotation, providerName)
+	_, err := auth.GetToken(t.Context(), w.gcp, w.As(a)...)
+	rig.Must(t, err)
+	if calls := w.Calls(cloudgcp.ServiceMetadata); len(calls) != 0 {
 		t.Errorf("%d questions to the metadata server", len(calls))
 	}
 	// On GKE it is asked when it is first needed, and never again.
 	for range 3 {
-		_, err := auth.GetToken(t.Context(), w.gcp, w.as(tenant(t, "tenant-a"))...)
-		must(t, err)
+		_, err := auth.GetToken(t.Context(), w.gcp, w.As(tenant(t, "tenant-a"))...)
+		rig.Must(t, err)
 	}
-	if calls := w.calls(cloudgcp.ServiceMetadata); len(calls) != 4 {
+	if calls := w.Calls(cloudgcp.ServiceMetadata); len(calls) != 4 {
 		t.Errorf("%d questions to the metadata server, want 4", len(calls))
 	}
 }
@@ -267,17 +268,17 @@ func TestClockSkew(t *testing.T) {
 				w := newWorld(t)
 				a := w.tenantA(t)
 				if direct {
-					a = withAttribute(a, gcp.ServiceAccountAnnotation, "")
+					a = rig.WithAttribute(a, gcp.ServiceAccountAnnotation, "")
 				}
 				for _, service := range []string{cloudgcp.ServiceSTS, cloudgcp.ServiceIAMCredentials} {
-					defer w.fault(t, fault.Fault{Service: service, Kind: fault.Skew, Skew: skew})()
+					defer w.Fault(t, fault.Fault{Service: service, Kind: fault.Skew, Skew: skew})()
 				}
-				token, err := auth.GetToken(t.Context(), w.gcp, w.as(a)...)
+				token, err := auth.GetToken(t.Context(), w.gcp, w.As(a)...)
 				if skew < 0 { // the proof is not valid yet
 					wants{auth.StageExchange, auth.CodeProofInvalid, "not valid at this time", "clock"}.check(t, err)
 					return
 				}
-				must(t, err)
+				rig.Must(t, err)
 				// Google's clock is ahead: it ends a token before ours would.
 				most := time.Hour
 				if direct {

@@ -2,7 +2,6 @@ package gcp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/internal/memo"
+	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 	"github.com/lanyard-dev/lanyard/auth/transport"
 )
@@ -59,6 +59,7 @@ type Provider struct {
 	identities *memo.Memo[claim, identity]
 	keys       *memo.Memo[string, identity]
 	registries *memo.Memo[string, endpoint.Registry]
+	scopes     *memo.Memo[auth.List, []string]
 }
 
 // NewProvider refuses a universe and a metadata host that are none, and a transport that does not verify certificates.
@@ -90,6 +91,7 @@ func NewProvider(config Config) (*Provider, error) {
 		identities: memo.New(func(c claim) (identity, error) { return parseClaim(c, universe) }),
 		keys:       memo.New(func(s string) (identity, error) { return parseIdentity(s, universe) }),
 		registries: memo.New(endpoint.ParseGAR),
+		scopes:     memo.New(parseScopes),
 	}, nil
 }
 
@@ -109,15 +111,15 @@ func (*Provider) GetName() string { return ProviderName }
 func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	switch {
 	case options.STSEndpoint != "":
-		return auth.Target{}, unsupported("an STS endpoint", "leave out the STS endpoint: the universe decides it")
+		return auth.Target{}, refusal.Unsupported(ProviderName, "an STS endpoint", "leave out the STS endpoint: the universe decides it")
 	case options.STSRegion != "":
-		return auth.Target{}, unsupported("an STS region", "leave out the STS region: Google Cloud's tokens belong to none")
+		return auth.Target{}, refusal.Unsupported(ProviderName, "an STS region", "leave out the STS region: Google Cloud's tokens belong to none")
 	}
 	if options.Subject.Kind() == auth.KindController && options.ProxyURL != nil {
-		return auth.Target{}, refuseDetour()
+		return auth.Target{}, refusal.Detour("proxy")
 	}
 	if !options.Scopes.IsZero() {
-		if err := checkScopes(options.Scopes); err != nil {
+		if _, err := p.scopes.Parse(options.Scopes); err != nil {
 			return auth.Target{}, err
 		}
 	}
@@ -130,29 +132,13 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	return auth.Target{Image: image}, nil
 }
 
-func unsupported(what, fix string) error {
-	return &auth.Error{
-		Stage: auth.StageSubject, Code: auth.CodeOptionUnsupported, Fix: fix,
-		Err: errors.New("provider gcp does not support " + what),
-	}
-}
-
-// refuseDetour keeps the controller's own identity off ways that a tenant chose.
-func refuseDetour() error {
-	return &auth.Error{
-		Stage: auth.StageSubject, Code: auth.CodeEndpointRefused,
-		Fix: "name a ServiceAccount, or leave out the proxy (the controller's own comes from its environment)",
-		Err: errors.New("the controller's identity is not sent through a proxy of the call's choice"),
-	}
-}
-
 // checkRegistry refuses an image repository whose host is not Artifact Registry's in this universe. Only the host decides, so only
 // the host is looked at.
 func (p *Provider) checkRegistry(repository string) error {
 	host, _, _ := strings.Cut(repository, "/")
 	registry, err := p.registries.Parse(host)
 	if err != nil {
-		return refused(auth.StageRegistry, auth.CodeEndpointRefused, "", err)
+		return refusal.Of(auth.StageRegistry, auth.CodeEndpointRefused, "", err)
 	}
 	if registry.Partition != p.universe.Domain {
 		return &auth.Error{
@@ -197,7 +183,7 @@ func (p *Provider) plan(ctx context.Context, request *auth.Request) (plan, error
 	subject := request.Key.Subject
 	id, err := p.keys.Parse(request.Key.Identity)
 	if err != nil {
-		return plan{}, refused(auth.StageIdentity, auth.CodeIdentityInvalid, "the identity of "+subject.String(), err)
+		return plan{}, refusal.Of(auth.StageIdentity, auth.CodeIdentityInvalid, "the identity of "+subject.String(), err)
 	}
 	if request.ImageRepository != "" {
 		if err := p.checkRegistry(request.ImageRepository); err != nil {
@@ -221,21 +207,5 @@ func (p *Provider) plan(ctx context.Context, request *auth.Request) (plan, error
 
 // ownClient is the HTTP client to Google's endpoints, through the proxy of the request if it has one.
 func (p *Provider) ownClient(request *auth.Request) *http.Client {
-	t := p.pool.Own()
-	if request.ProxyURL != nil {
-		t = p.pool.Proxy(request.ProxyURL)
-	}
-	return remote.NewClient(t, p.timeout)
-}
-
-// refused is an error of package endpoint as an [auth.Error].
-func refused(stage auth.Stage, code auth.Code, where string, err error) error {
-	fix := ""
-	if e, ok := errors.AsType[*endpoint.Error](err); ok {
-		err, fix = fmt.Errorf("%s: %s", e.What, e.Detail), e.Fix
-	}
-	if where != "" {
-		err = fmt.Errorf("%s: %w", where, err)
-	}
-	return &auth.Error{Stage: stage, Code: code, Fix: fix, Err: err}
+	return remote.NewClient(p.pool.Via(request.ProxyURL), p.timeout)
 }

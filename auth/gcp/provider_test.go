@@ -1,10 +1,8 @@
 package gcp_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/gcp"
+	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 )
 
 var (
@@ -25,7 +24,7 @@ const emailA = "tenant-a-bucket@" + projectID + ".iam.gserviceaccount.com"
 func newProvider(tb testing.TB, config gcp.Config) *gcp.Provider {
 	tb.Helper()
 	provider, err := gcp.NewProvider(config)
-	must(tb, err)
+	rig.Must(tb, err)
 	tb.Cleanup(provider.Close)
 	return provider
 }
@@ -33,7 +32,7 @@ func newProvider(tb testing.TB, config gcp.Config) *gcp.Provider {
 func list(tb testing.TB, values ...string) auth.List {
 	tb.Helper()
 	l, err := auth.NewList(values...)
-	must(tb, err)
+	rig.Must(tb, err)
 	return l
 }
 
@@ -91,7 +90,7 @@ func TestGetTarget(t *testing.T) {
 func TestGetIdentity(t *testing.T) {
 	account := tenant(t, "tenant-a")
 	workload, err := auth.WorkloadIdentity("tenant-a", "reader")
-	must(t, err)
+	rig.Must(t, err)
 	const scoped, compute, appEngine = "tenant-a@p.example.com.iam.gserviceaccount.com", "12-compute@developer.gserviceaccount.com", "p@appspot.gserviceaccount.com"
 	for _, test := range []struct {
 		universe, account, provider string
@@ -109,14 +108,14 @@ func TestGetIdentity(t *testing.T) {
 		{"s3nsapis.fr", "tenant-a@p.s3ns.iam.gserviceaccount.com", providerName, providerName + "/serviceAccounts/tenant-a@p.s3ns.iam.gserviceaccount.com"},
 	} {
 		provider := newProvider(t, gcp.Config{UniverseDomain: test.universe})
-		a := withAttribute(withAttribute(account, gcp.ServiceAccountAnnotation, test.account), gcp.ProviderAnnotation, test.provider)
+		a := rig.WithAttribute(rig.WithAttribute(account, gcp.ServiceAccountAnnotation, test.account), gcp.ProviderAnnotation, test.provider)
 		for range 2 {
 			if got, err := provider.GetIdentity(a); err != nil || got != test.want {
 				t.Errorf("%+v: %q, %v", test, got, err)
 			}
 		}
 		// What a WorkloadIdentity says stands in its providerConfig; annotations of one say nothing.
-		b := withAttribute(withAttribute(auth.Account{Subject: workload, UID: "1"}, gcp.ServiceAccountField, test.account), gcp.ProviderField, test.provider)
+		b := rig.WithAttribute(rig.WithAttribute(auth.Account{Subject: workload, UID: "1"}, gcp.ServiceAccountField, test.account), gcp.ProviderField, test.provider)
 		got, err := provider.GetIdentity(b)
 		if test.provider == "" {
 			e, ok := errors.AsType[*auth.Error](err)
@@ -204,9 +203,9 @@ func TestKeys(t *testing.T) {
 		// The proxy sees only TLS on the way to Google.
 		{options: []auth.Option{auth.WithProxyURL(&url.URL{Scheme: "http", Host: "proxy:1"})}, want: prefix + uid},
 	} {
-		account := withAttribute(withAttribute(tenant(t, "tenant-a"), gcp.ServiceAccountAnnotation, test.account), gcp.ProviderAnnotation, test.provider)
-		accounts := only{account, nil}
-		key, err := auth.Resolve(t.Context(), provider, append(test.options, auth.WithSubject(account.Subject, accounts, accounts))...)
+		account := rig.WithAttribute(rig.WithAttribute(tenant(t, "tenant-a"), gcp.ServiceAccountAnnotation, test.account), gcp.ProviderAnnotation, test.provider)
+		subject := rig.Subject(account, nil)
+		key, err := auth.Resolve(t.Context(), provider, append(test.options, subject)...)
 		if err != nil || key.String() != test.want || len(key.Digest()) != sha {
 			t.Errorf("%s, %v\nwant %s", key, err, test.want)
 		}
@@ -221,7 +220,7 @@ func TestGetAudience(t *testing.T) {
 	w := newWorld(t)
 	subject := tenant(t, "tenant-a").Subject
 	workload, err := auth.WorkloadIdentity("tenant-a", "reader")
-	must(t, err)
+	rig.Must(t, err)
 	for _, test := range []struct {
 		subject         auth.Subject
 		identity, image string
@@ -257,12 +256,10 @@ func TestGetAudience(t *testing.T) {
 }
 
 func TestNewProviderRefuses(t *testing.T) {
-	insecure := &http.Transport{TLSClientConfig: wire(t, nil).TLSClientConfig.Clone()}
-	insecure.TLSClientConfig.InsecureSkipVerify = true
 	for name, config := range map[string]gcp.Config{
 		"universe":        {UniverseDomain: "evil.example"},
 		"timeout":         {Timeout: -1},
-		"insecure":        {Transport: insecure},
+		"insecure":        {Transport: rig.Insecure(t)},
 		"metadata URL":    {MetadataHost: "http://169.254.169.254"},
 		"metadata path":   {MetadataHost: "169.254.169.254/x"},
 		"metadata user":   {MetadataHost: "me@169.254.169.254"},
@@ -282,19 +279,7 @@ func TestNewProviderRefuses(t *testing.T) {
 
 func TestTokenDoesNotPrint(t *testing.T) {
 	token := &gcp.Token{Secret: auth.NewSecret("ya29-secret"), ExpiresAt: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)}
-	const want = "[Google Cloud token until 2030-01-02T03:04:05Z]"
-	for _, value := range []any{token, *token, struct{ T *gcp.Token }{token}, []gcp.Token{*token}, map[string]any{"t": token}} {
-		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
-			if text := fmt.Sprintf(verb, value); strings.Contains(text, "secret") || strings.Contains(text, fmt.Sprintf("%x", "secret")) {
-				t.Errorf("%s of %T: %s", verb, value, text)
-			}
-		}
-		data, err := json.Marshal(value)
-		must(t, err)
-		if strings.Contains(string(data), "secret") || !strings.Contains(string(data), want) {
-			t.Errorf("JSON of %T: %s", value, data)
-		}
-	}
+	rig.DoesNotPrint(t, token, "-secret", "[Google Cloud token until 2030-01-02T03:04:05Z]")
 	if o := token.OAuth2(); o.AccessToken != "ya29-secret" || o.TokenType != "Bearer" || !o.Expiry.Equal(token.ExpiresAt) {
 		t.Error("OAuth2 is another token")
 	}
@@ -305,7 +290,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	provider := newProvider(t, gcp.Config{})
 	for i := range 20_000 {
 		email := fmt.Sprintf("tenant-%d@p.iam.gserviceaccount.com", i)
-		if got, err := provider.GetIdentity(withAttribute(tenant(t, "tenant-a"), gcp.ServiceAccountAnnotation, email)); err != nil || got != email {
+		if got, err := provider.GetIdentity(rig.WithAttribute(tenant(t, "tenant-a"), gcp.ServiceAccountAnnotation, email)); err != nil || got != email {
 			t.Fatalf("%s: %s, %v", email, got, err)
 		}
 	}
@@ -317,7 +302,7 @@ func TestMemoryIsBounded(t *testing.T) {
 // These run on every call, hits included.
 func TestHotPathDoesNotAllocate(t *testing.T) {
 	provider := newProvider(t, gcp.Config{})
-	account := withAttribute(withAttribute(tenant(t, "tenant-a"), gcp.ServiceAccountAnnotation, emailA), gcp.ProviderAnnotation, providerName)
+	account := rig.WithAttribute(rig.WithAttribute(tenant(t, "tenant-a"), gcp.ServiceAccountAnnotation, emailA), gcp.ProviderAnnotation, providerName)
 	for name, run := range map[string]func(){
 		"GetIdentity":              func() { _, _ = provider.GetIdentity(account) },
 		"GetTarget":                func() { _, _ = provider.GetTarget(&auth.Options{Subject: account.Subject}) },

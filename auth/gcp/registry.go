@@ -2,9 +2,9 @@ package gcp
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
 )
 
 // registryUser is the user name with which Artifact Registry takes an access token as a password. Source: Artifact Registry,
@@ -15,11 +15,7 @@ const registryUser = "oauth2accesstoken"
 func (p *Provider) NewRegistryToken(_ context.Context, token auth.Token, request *auth.Request) (*auth.RegistryCredentials, error) {
 	access, ok := token.(*Token)
 	if !ok || access == nil {
-		return nil, &auth.Error{
-			Stage: auth.StageRegistry, Code: auth.CodeResponseInvalid,
-			Fix: "pass the token that this provider made",
-			Err: fmt.Errorf("registry credentials are given for a token of Google Cloud, not for a %T", token),
-		}
+		return nil, refusal.ForeignToken("a token of Google Cloud", token)
 	}
 	if err := p.checkRegistry(request.ImageRepository); err != nil {
 		return nil, err

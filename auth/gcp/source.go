@@ -2,11 +2,11 @@ package gcp
 
 import (
 	"context"
-	"fmt"
 
 	"golang.org/x/oauth2"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
 )
 
 // tokenSource is an [oauth2.TokenSource].
@@ -31,11 +31,7 @@ func (s *tokenSource) Token() (*oauth2.Token, error) {
 	}
 	access, ok := token.(*Token)
 	if !ok {
-		return nil, &auth.Error{
-			Stage: auth.StageSubject, Code: auth.CodeOptionUnsupported,
-			Fix: "leave out the image repository",
-			Err: fmt.Errorf("Google's clients take an access token, not a %T", token), //nolint:staticcheck // a name
-		}
+		return nil, refusal.NotForSDK("an access token", token)
 	}
 	return access.OAuth2(), nil
 }

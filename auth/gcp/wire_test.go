@@ -1,55 +1,25 @@
 package gcp_test
 
 import (
-	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/gcp"
+	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 )
-
-// wire is a transport to a server that answers under every name, for answers that no well-behaved cloud gives.
-func wire(tb testing.TB, handler http.HandlerFunc) *http.Transport {
-	tb.Helper()
-	server := httptest.NewTLSServer(handler)
-	tb.Cleanup(server.Close)
-	roots := x509.NewCertPool()
-	roots.AddCert(server.Certificate())
-	return &http.Transport{
-		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
-		},
-		// The name in the server's certificate, whatever host is asked for.
-		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "example.com", MinVersion: tls.VersionTLS12},
-	}
-}
 
 func wired(tb testing.TB, handler http.HandlerFunc) *gcp.Provider {
 	tb.Helper()
-	return newProvider(tb, gcp.Config{Transport: wire(tb, handler), Timeout: 5 * time.Second, MetadataHost: nowhere(tb)})
-}
-
-// nowhere is an address where nobody listens.
-func nowhere(tb testing.TB) string {
-	tb.Helper()
-	closed, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	must(tb, err)
-	must(tb, closed.Close())
-	return closed.Addr().String()
+	return newProvider(tb, gcp.Config{Transport: rig.Wire(tb, handler), Timeout: 5 * time.Second, MetadataHost: rig.Nowhere(tb)})
 }
 
 const (
@@ -66,16 +36,15 @@ func goodAccountToken() string {
 
 // proofA is a token of the demo's issuer with a signature that is none; nobody here verifies it.
 func proofA() string {
-	enc := base64.RawURLEncoding.EncodeToString
-	return enc([]byte(`{"alg":"ES256"}`)) + "." + enc([]byte(`{"iss":"`+issuerURL+`","sub":"`+subA+`"}`)) + "." + enc([]byte("no signature at all"))
+	return rig.JWT(`{"iss":"` + issuerURL + `","sub":"` + subA + `"}`)
 }
 
 // asA asks for tenant A, through a workload identity provider, as the service account if there is one.
 func asA(tb testing.TB, email string, more ...auth.Option) []auth.Option {
 	tb.Helper()
-	account := withAttribute(withAttribute(tenant(tb, "tenant-a"), gcp.ProviderAnnotation, providerName), gcp.ServiceAccountAnnotation, email)
-	accounts := only{account, func(auth.Account, auth.ProofRequest) (string, error) { return proofA(), nil }}
-	return append([]auth.Option{auth.WithSubject(account.Subject, accounts, accounts)}, more...)
+	account := rig.WithAttribute(rig.WithAttribute(tenant(tb, "tenant-a"), gcp.ProviderAnnotation, providerName), gcp.ServiceAccountAnnotation, email)
+	subject := rig.Subject(account, rig.Proof(proofA()))
+	return append([]auth.Option{subject}, more...)
 }
 
 func answer(status int, body string) http.HandlerFunc {
@@ -266,7 +235,7 @@ func TestExchangeRequest(t *testing.T) {
 	provider := wired(t, func(w http.ResponseWriter, r *http.Request) {
 		c := call{host: r.Host, path: r.URL.Path, authorization: r.Header.Get("Authorization")}
 		if r.URL.Path == "/v1/token" {
-			must(t, r.ParseForm())
+			rig.Must(t, r.ParseForm())
 			c.form = r.PostForm
 			answer(200, goodToken)(w, r)
 		} else {
@@ -301,7 +270,7 @@ func TestExchangeRequest(t *testing.T) {
 	} {
 		calls = nil
 		token, err := auth.GetToken(t.Context(), provider, asA(t, test.email, test.options...)...)
-		must(t, err)
+		rig.Must(t, err)
 		if got := token.(*gcp.Token); got.Secret.Reveal() != test.token || got.GetDuration() > time.Hour || got.GetDuration() < 59*time.Minute {
 			t.Errorf("%+v: another token, or valid for %s", test, got.GetDuration())
 		}
@@ -338,17 +307,17 @@ func TestExchangePerUniverse(t *testing.T) {
 		"project/project-id": "s3ns:p", "project/numeric-project-id": "7",
 		"instance/attributes/cluster-location": "u-france-east1", "instance/attributes/cluster-name": "c",
 	})
-	provider := newProvider(t, gcp.Config{Transport: wire(t, handler), UniverseDomain: "s3nsapis.fr", MetadataHost: server})
+	provider := newProvider(t, gcp.Config{Transport: rig.Wire(t, handler), UniverseDomain: "s3nsapis.fr", MetadataHost: server})
 	_, err := auth.GetToken(t.Context(), provider, asA(t, email)...)
-	must(t, err)
-	account := withAttribute(tenant(t, "tenant-a"), gcp.ServiceAccountAnnotation, email)
+	rig.Must(t, err)
+	account := rig.WithAttribute(tenant(t, "tenant-a"), gcp.ServiceAccountAnnotation, email)
 	var proofAudience string
-	accounts := only{account, func(_ auth.Account, request auth.ProofRequest) (string, error) {
+	subject := rig.Subject(account, func(_ auth.Account, request auth.ProofRequest) (string, error) {
 		proofAudience = request.Audience
 		return proofA(), nil
-	}}
-	_, err = auth.GetToken(t.Context(), provider, auth.WithSubject(account.Subject, accounts, accounts))
-	must(t, err)
+	})
+	_, err = auth.GetToken(t.Context(), provider, subject)
+	rig.Must(t, err)
 	if got := strings.Join(hosts, " "); got != "sts.s3nsapis.fr iamcredentials.s3nsapis.fr sts.s3nsapis.fr iamcredentials.s3nsapis.fr" {
 		t.Errorf("asked %s", got)
 	}
@@ -359,55 +328,35 @@ func TestExchangePerUniverse(t *testing.T) {
 }
 
 func TestRetriesAreFew(t *testing.T) {
-	for _, test := range []struct {
-		name    string
-		handler http.HandlerFunc
-		want    int32
-	}{
-		{"refused", oauthError("invalid_grant", "no"), 1},
-		{"throttled", rpcError(429, "RESOURCE_EXHAUSTED", "", "no"), 1},
-		{"failing", rpcError(503, "UNAVAILABLE", "", "no"), 2},
-		{"failing for a while", func(w http.ResponseWriter, r *http.Request) {
+	rig.Attempts(t, func(t *testing.T, handler http.HandlerFunc) {
+		t.Helper()
+		_, _ = auth.GetToken(t.Context(), wired(t, handler), asA(t, "")...)
+	},
+		rig.Attempt{Name: "refused", Handler: oauthError("invalid_grant", "no"), Requests: 1},
+		rig.Attempt{Name: "throttled", Handler: rpcError(429, "RESOURCE_EXHAUSTED", "", "no"), Requests: 1},
+		rig.Attempt{Name: "failing", Handler: rpcError(503, "UNAVAILABLE", "", "no"), Requests: 2},
+		rig.Attempt{Name: "failing for a while", Handler: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Retry-After", "60")
 			rpcError(503, "UNAVAILABLE", "", "no")(w, r)
-		}, 1},
-		{"hanging up", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 2},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			var requests atomic.Int32
-			provider := wired(t, func(w http.ResponseWriter, r *http.Request) {
-				requests.Add(1)
-				test.handler(w, r)
-			})
-			_, _ = auth.GetToken(t.Context(), provider, asA(t, "")...)
-			if got := requests.Load(); got != test.want {
-				t.Errorf("%d requests, want %d", got, test.want)
-			}
-		})
-	}
+		}, Requests: 1},
+	)
 }
 
 func TestRetryAfter(t *testing.T) {
-	for header, want := range map[string][2]time.Duration{
-		"":        {0, 0},
-		"7":       {7 * time.Second, 7 * time.Second},
-		"-1":      {0, 0},
-		"soon":    {0, 0},
-		"9999999": {15 * time.Minute, 15 * time.Minute},
-		time.Now().Add(time.Minute).UTC().Format(http.TimeFormat): {50 * time.Second, time.Minute},
-		"Mon, 02 Jan 2006 15:04:05 GMT":                           {0, 0},
-	} {
-		throttle := func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Retry-After", header)
-			rpcError(429, "RESOURCE_EXHAUSTED", "RATE_LIMIT_EXCEEDED", "no")(w, r)
-		}
-		for stage, handler := range map[auth.Stage]http.HandlerFunc{auth.StageExchange: throttle, auth.StageImpersonation: then(throttle)} {
-			_, err := auth.GetToken(t.Context(), wired(t, handler), asA(t, emailA)...)
-			e, ok := errors.AsType[*auth.Error](err)
-			if !ok || e.Stage != stage || e.Code != auth.CodeThrottled || e.RetryAfter < want[0] || e.RetryAfter > want[1] {
-				t.Errorf("Retry-After %q: %v, want between %v", header, err, want)
+	for _, stage := range []auth.Stage{auth.StageExchange, auth.StageImpersonation} {
+		rig.RetryAfter(t, func(t *testing.T, header string) error {
+			t.Helper()
+			throttle := func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Retry-After", header)
+				rpcError(429, "RESOURCE_EXHAUSTED", "RATE_LIMIT_EXCEEDED", "no")(w, r)
 			}
-		}
+			if stage == auth.StageImpersonation {
+				throttle = then(throttle)
+			}
+			_, err := auth.GetToken(t.Context(), wired(t, throttle), asA(t, emailA)...)
+			wants{stage, auth.CodeThrottled, "429", "quota"}.check(t, err)
+			return err
+		})
 	}
 }
 
@@ -418,14 +367,14 @@ func TestEndOfToken(t *testing.T) {
 	} {
 		body := `{"accessToken":"` + accountTokenA + `","expireTime":"` + time.Now().Add(time.Hour+ahead).UTC().Format(time.RFC3339Nano) + `"}`
 		token, err := auth.GetToken(t.Context(), wired(t, then(answer(200, body))), asA(t, emailA)...)
-		must(t, err)
+		rig.Must(t, err)
 		if d := token.GetDuration(); d > want || d < want-10*time.Second {
 			t.Errorf("Google's clock %s ahead: valid for %s, want %s", ahead, d, want)
 		}
 	}
 	for seconds, want := range map[string]time.Duration{"60": time.Minute, "43200": 12 * time.Hour, "999999999999999999": 12 * time.Hour} {
 		token, err := auth.GetToken(t.Context(), wired(t, answer(200, strings.Replace(goodToken, "3599", seconds, 1))), asA(t, "")...)
-		must(t, err)
+		rig.Must(t, err)
 		if d := token.GetDuration(); d > want || d < want-10*time.Second {
 			t.Errorf("expires_in %s: valid for %s, want %s", seconds, d, want)
 		}
@@ -443,9 +392,9 @@ func TestProofOfAnother(t *testing.T) {
 		"no JWT":         "token",
 		"nothing at all": "",
 	} {
-		account := withAttribute(tenant(t, "tenant-a"), gcp.ProviderAnnotation, providerName)
-		accounts := only{account, func(auth.Account, auth.ProofRequest) (string, error) { return proof, nil }}
-		_, err := auth.GetToken(t.Context(), provider, auth.WithSubject(account.Subject, accounts, accounts))
+		account := rig.WithAttribute(tenant(t, "tenant-a"), gcp.ProviderAnnotation, providerName)
+		subject := rig.Subject(account, rig.Proof(proof))
+		_, err := auth.GetToken(t.Context(), provider, subject)
 		if e, ok := errors.AsType[*auth.Error](err); !ok || e.Stage != auth.StageExchange || e.Code != auth.CodeProofInvalid || e.Fix == "" {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -453,58 +402,17 @@ func TestProofOfAnother(t *testing.T) {
 }
 
 func TestDisconnections(t *testing.T) {
-	closed := nowhere(t)
-	good := wire(t, answer(200, goodToken))
-	toClosed := func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, closed)
-	}
-	for _, test := range []struct {
-		name  string
-		spoil func(*http.Transport)
-		text  string
-	}{
-		{"name", func(tr *http.Transport) {
-			tr.DialContext = func(context.Context, string, string) (net.Conn, error) {
-				return nil, &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "10.0.0.7", IsNotFound: true}}
-			}
-		}, "the host's name does not exist"},
-		{"resolver", func(tr *http.Transport) {
-			tr.DialContext = func(context.Context, string, string) (net.Conn, error) {
-				return nil, &net.DNSError{Err: "server misbehaving", Server: "10.0.0.10:53"}
-			}
-		}, "the host's name could not be resolved"},
-		{"refused", func(tr *http.Transport) { tr.DialContext = toClosed }, "the connection was refused"},
-		{"authority", func(tr *http.Transport) { tr.TLSClientConfig.RootCAs = x509.NewCertPool() }, "the certificate is signed by an unknown authority"},
-		{"host", func(tr *http.Transport) { tr.TLSClientConfig.ServerName = "" }, "the certificate is for another host"},
-		{"time", func(tr *http.Transport) {
-			tr.TLSClientConfig.Time = func() time.Time { return time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC) }
-		}, "the certificate has expired or is not yet valid"},
-		{"proxy", func(tr *http.Transport) {
-			tr.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "proxy.internal:3128", User: url.UserPassword("me", "proxy-password")})
-			tr.DialContext = toClosed
-		}, "the proxy: the connection was refused"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			base := good.Clone()
-			test.spoil(base)
-			_, err := auth.GetToken(t.Context(), newProvider(t, gcp.Config{Transport: base}), asA(t, "")...)
-			e, ok := errors.AsType[*auth.Error](err)
-			if !ok || e.Code != auth.CodeUnreachable || !strings.HasSuffix(e.Err.Error(), test.text) {
-				t.Errorf("%v, want code Unreachable and %q", err, test.text)
-			}
-			for _, hidden := range []string{"10.0.0", "127.0.0.1", "proxy-password", "proxy.internal"} {
-				if strings.Contains(fmt.Sprintf("%v", err), hidden) {
-					t.Errorf("%q is told: %v", hidden, err)
-				}
-			}
-		})
-	}
+	rig.Disconnections(t, rig.Wire(t, answer(200, goodToken)), func(t *testing.T, base *http.Transport) error {
+		t.Helper()
+		_, err := auth.GetToken(t.Context(), newProvider(t, gcp.Config{Transport: base}), asA(t, "")...)
+		return err
+	})
 }
 
 func TestAnswerThatDoesNotEnd(t *testing.T) {
 	stop := make(chan struct{})
 	defer close(stop)
-	slow := newProvider(t, gcp.Config{Timeout: 50 * time.Millisecond, Transport: wire(t, func(w http.ResponseWriter, _ *http.Request) {
+	slow := newProvider(t, gcp.Config{Timeout: 50 * time.Millisecond, Transport: rig.Wire(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusOK)
 		_ = http.NewResponseController(w).Flush()
 		<-stop

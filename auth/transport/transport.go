@@ -130,6 +130,30 @@ func (p *Pool) Host(target *url.URL) *http.Transport {
 	return p.direct
 }
 
+// Via is the transport to the cloud's own hosts through the proxy that a tenant chose; [Pool.Own] where that is nil.
+func (p *Pool) Via(proxy *url.URL) *http.Transport {
+	if proxy == nil {
+		return p.base
+	}
+	return p.Proxy(proxy)
+}
+
+// Environment is a new transport to what the program's own environment names, for one call: it keeps no connection. Plain HTTP is
+// kept off the proxy, since only the machine's own metadata services speak it, with credentials.
+func (p *Pool) Environment() *http.Transport {
+	t := clone(p.base)
+	t.DisableKeepAlives = true
+	if proxy := t.Proxy; proxy != nil {
+		t.Proxy = func(request *http.Request) (*url.URL, error) {
+			if request.URL.Scheme != "https" {
+				return nil, nil //nolint:nilnil // net/http's way to say that there is no proxy
+			}
+			return proxy(request)
+		}
+	}
+	return t
+}
+
 // Proxy is the transport through an http or https proxy that a tenant chose. The administrator's own proxy settings, their
 // credentials and client certificates do not reach it.
 func (p *Pool) Proxy(proxy *url.URL) *http.Transport {

@@ -240,3 +240,35 @@ func TestPoolConcurrently(t *testing.T) {
 		t.Errorf("%d transports, want at most 2", n)
 	}
 }
+
+func TestEnvironment(t *testing.T) {
+	base := transport.Default()
+	base.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "proxy.example:3128"})
+	pool, err := transport.NewPool(transport.Options{Base: base, Dial: (&net.Dialer{}).DialContext})
+	if err != nil {
+		t.Fatal(err)
+	}
+	environment := pool.Environment()
+	for target, want := range map[string]string{"http://169.254.169.254/latest": "", "https://sts.amazonaws.com": "proxy.example:3128"} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if proxy, err := environment.Proxy(request); err != nil {
+			t.Error(err)
+		} else if proxy != nil {
+			got = proxy.Host
+		}
+		if got != want {
+			t.Errorf("%s goes through %q, want %q", target, got, want)
+		}
+	}
+	if environment == pool.Own() || !environment.DisableKeepAlives || pool.Own().DisableKeepAlives {
+		t.Error("the environment's transport is the pool's own")
+	}
+	tenant := &url.URL{Scheme: "http", Host: "tenant.example:3128"}
+	if pool.Via(nil) != pool.Own() || pool.Via(tenant) != pool.Proxy(tenant) {
+		t.Error("Via leads elsewhere than Own and Proxy")
+	}
+}

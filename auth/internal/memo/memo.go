@@ -1,7 +1,11 @@
 // Package memo remembers what tenants' texts were parsed to: they are parsed on every call and seldom new.
 package memo
 
-import "github.com/puzpuzpuz/xsync/v4"
+import (
+	"strings"
+
+	"github.com/puzpuzpuz/xsync/v4"
+)
 
 // Size bounds each memo; beyond it, it begins anew, so that no tenant fills it for good.
 const Size = 4096
@@ -22,6 +26,7 @@ func (m *Memo[K, V]) Parse(key K) (*V, error) {
 	if v, ok := m.parsed.Load(key); ok {
 		return v, nil
 	}
+	key = own(key)
 	fresh, err := m.fresh(key)
 	if err != nil {
 		return nil, err
@@ -32,6 +37,14 @@ func (m *Memo[K, V]) Parse(key K) (*V, error) {
 	}
 	m.parsed.Store(key, v)
 	return v, nil
+}
+
+// own is a text that keeps no longer one, of which it is a part, in memory.
+func own[K comparable](key K) K {
+	if text, ok := any(&key).(*string); ok {
+		*text = strings.Clone(*text)
+	}
+	return key
 }
 
 // Len is how many keys are remembered.

@@ -3,7 +3,9 @@ package memo_test
 import (
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/lanyard-dev/lanyard/auth/internal/memo"
 )
@@ -40,5 +42,18 @@ func TestMemo(t *testing.T) {
 	}
 	if n := m.Len(); n == 0 || n > memo.Size {
 		t.Errorf("%d keys are remembered", n)
+	}
+}
+
+// A text that is a part of a longer one must not keep all of it.
+func TestKeysAreCopies(t *testing.T) {
+	long := strings.Repeat("x", 1<<10)
+	var kept string
+	m := memo.New(func(s string) (string, error) {
+		kept = s
+		return s, nil
+	})
+	if _, err := m.Parse(long[:8]); err != nil || unsafe.StringData(kept) == unsafe.StringData(long) {
+		t.Errorf("the whole text is kept, %v", err)
 	}
 }

@@ -11,47 +11,42 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-const (
-	// maxBody bounds an answer, in bytes. Tokens are a few kilobytes.
-	maxBody = 1 << 20
-	// pause is the longest wait before a request is made once more.
-	pause = 200 * time.Millisecond
-)
+// Pause is the longest wait before a request is made once more.
+const Pause = 200 * time.Millisecond
 
-// Answer is what the other side said, read whole.
-type Answer struct {
-	// Status is the HTTP status.
-	Status int
-	// Header is the answer's.
-	Header http.Header
-	// Body is at most 1 MiB.
-	Body []byte
-}
-
-// errBrokenOff is the end of a connection, and errTooLong the end of our patience, in the middle of an answer.
-var (
-	errBrokenOff = errors.New("the answer broke off")
-	errTooLong   = errors.New("the answer is too long")
-)
-
-// NewClient is an HTTP client whose every request ends after timeout.
+// NewClient is an HTTP client whose every request ends after timeout, and whose answers are read whole before anybody sees them.
 func NewClient(t http.RoundTripper, timeout time.Duration) *http.Client {
 	return &http.Client{
-		Transport: t,
+		Transport: whole{t},
 		Timeout:   timeout,
 		// A redirect would take a proof, or a token, to a host that nobody judged.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
+// whole makes an answer that breaks off, or does not end, an error of the request.
+type whole struct{ next http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (w whole) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := w.next.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := read(response); err != nil {
+		return nil, err
+	}
+	return response, nil
+}
+
 // Call makes the request that build makes. One that nobody answered, or that the other side failed at (HTTP 5xx), is made once
 // more; what it refused it refuses again, and what it throttles is for the cache to wait out.
 func Call(ctx context.Context, client *http.Client, build func(context.Context) (*http.Request, error)) (Answer, error) {
 	got, err := Try(ctx, client, build)
-	if !passing(got, err) {
+	if err != nil && !Passing(err) || err == nil && !got.passing() {
 		return got, err
 	}
-	timer := time.NewTimer(rand.N(pause)) //nolint:gosec // jitter is no secret.
+	timer := time.NewTimer(rand.N(Pause)) //nolint:gosec // jitter is no secret.
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -72,21 +67,17 @@ func Try(ctx context.Context, client *http.Client, build func(context.Context) (
 		return Answer{}, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody+1))
-	switch {
-	case err != nil:
-		return Answer{}, errBrokenOff
-	case len(body) > maxBody:
-		return Answer{}, errTooLong
-	}
-	return Answer{response.StatusCode, response.Header, body}, nil
+	body, err := io.ReadAll(response.Body) // from memory
+	return Answer{response.StatusCode, response.Header, body}, err
 }
 
-// passing reports whether a fault may have passed a moment later.
-func passing(got Answer, err error) bool {
-	if err != nil {
-		_, refused := errors.AsType[*endpoint.AddressError](err)
-		return !refused && !errors.Is(err, errBrokenOff) && !errors.Is(err, errTooLong) && !isTimeout(err)
-	}
-	return got.Status >= http.StatusInternalServerError && got.Header.Get("Retry-After") == ""
+// Passing reports whether a request without an answer may have one a moment later.
+func Passing(err error) bool {
+	_, refused := errors.AsType[*endpoint.AddressError](err)
+	return !refused && !errors.Is(err, errBrokenOff) && !errors.Is(err, errTooLong) && !isTimeout(err)
+}
+
+// passing reports whether the other side's fault may have passed a moment later.
+func (a Answer) passing() bool {
+	return a.Status >= http.StatusInternalServerError && a.Header.Get("Retry-After") == ""
 }

@@ -21,8 +21,8 @@ import (
 const (
 	// MaxName bounds a name in an error, in bytes.
 	MaxName = 253
-	// maxRetryAfter bounds how long an answer can ask us to wait.
-	maxRetryAfter = 15 * time.Minute
+	// MaxQuoted bounds what an error repeats of its input, in bytes.
+	MaxQuoted = 80
 )
 
 // Failure is why a call ended without what it was for.
@@ -56,12 +56,12 @@ func Unanswered(ctx context.Context, err error, where string) Failure {
 	case cause != nil:
 		f.What, f.Cause = "no answer in time", cause
 	case errors.Is(err, errTooLong):
-		f.Code, f.What, f.Fix = auth.CodeResponseInvalid, err.Error(), checkWhatAnswers(where)
+		f.Code, f.What, f.Fix = auth.CodeResponseInvalid, errTooLong.Error(), checkWhatAnswers(where)
 	case errors.Is(err, errBrokenOff):
-		f.What = err.Error()
+		f.What = errBrokenOff.Error()
 	case isRefused:
 		f.Code, f.What = auth.CodeEndpointRefused, "the address of "+Printable(refused.Host, MaxName)+" is "+refused.Kind
-		f.Fix = "name a proxy that is reachable from outside, or have the administrator list it in --allowed-endpoint-hosts"
+		f.Fix = "name a host or proxy that is reachable from outside, or have the administrator list it in --allowed-endpoint-hosts"
 	default:
 		f.What = disconnection(err)
 	}
@@ -71,10 +71,10 @@ func Unanswered(ctx context.Context, err error, where string) Failure {
 // Refusal is the failure of a call to where whose answer is no success, as far as HTTP says. Health names where people see how the
 // service is.
 func (a Answer) Refusal(where, health string) Failure {
-	f := Failure{Where: where, What: "HTTP status " + strconv.Itoa(a.Status), RetryAfter: a.retryAfter()}
+	f := Failure{Where: where, What: "HTTP status " + strconv.Itoa(a.Status), RetryAfter: a.RetryAfter()}
 	switch {
 	case a.Status == http.StatusTooManyRequests:
-		f.Code, f.Fix = auth.CodeThrottled, "wait, or raise the request quota of "+where
+		f.Code, f.Fix = auth.CodeThrottled, WaitForQuota(where)
 	case a.Status >= http.StatusInternalServerError:
 		f.Code, f.Fix = auth.CodeUnavailable, "wait, and see "+health+" if it goes on"
 	default:
@@ -84,24 +84,15 @@ func (a Answer) Refusal(where, health string) Failure {
 	return f
 }
 
-// Invalid is the failure of a call to where whose answer should be a token, and is none because of err.
-func Invalid(where string, err error) Failure {
-	return Failure{Where: where, Code: auth.CodeResponseInvalid, What: "an answer without a token: " + err.Error(), Fix: checkWhatAnswers(where)}
+// Invalid is the failure of a call to where whose answer should hold wanted, such as "a token", and does not because of err.
+func Invalid(where, wanted string, err error) Failure {
+	return Failure{Where: where, Code: auth.CodeResponseInvalid, What: "an answer without " + wanted + ": " + err.Error(), Fix: checkWhatAnswers(where)}
 }
+
+// WaitForQuota is what to do about throttling.
+func WaitForQuota(where string) string { return "wait: " + where + " is asked too often for its quota" }
 
 func checkWhatAnswers(where string) string { return "check what answers as " + where }
-
-// retryAfter is the Retry-After header (RFC 9110 §10.2.3), in seconds or as a date.
-func (a Answer) retryAfter() time.Duration {
-	value := a.Header.Get("Retry-After")
-	wait := time.Duration(0)
-	if seconds, err := strconv.Atoi(value); err == nil {
-		wait = time.Duration(min(seconds, int(maxRetryAfter.Seconds()))) * time.Second
-	} else if date, err := http.ParseTime(value); err == nil {
-		wait = time.Until(date)
-	}
-	return min(max(wait, 0), maxRetryAfter)
-}
 
 // disconnection says why there was no answer, in words that are the same each time and tell no address: who chooses a host must not
 // learn what it resolves to.

@@ -1,0 +1,47 @@
+package remote
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// maxClaim bounds a claim in an error, in bytes: the sub of a WorkloadIdentity with the longest names and its UID is shorter.
+const maxClaim = 512
+
+// Claims are what of a proof is looked at.
+type Claims struct {
+	Issuer  string `json:"iss"`
+	Subject string `json:"sub"`
+}
+
+// ClaimsOf reads a proof without verifying it: it is our own. They are empty where it is no JWT.
+func ClaimsOf(proof auth.Proof) Claims {
+	var c Claims
+	if !Payload(proof.Token.Reveal(), &c) {
+		return Claims{}
+	}
+	return c
+}
+
+// Shown are the claims of subject's proof in a form for people, who are told what to trust.
+func (c Claims) Shown(subject auth.Subject) Claims {
+	c.Issuer, c.Subject = Printable(c.Issuer, maxClaim), Printable(c.Subject, maxClaim)
+	if c.Issuer == "" {
+		c.Issuer = "<issuer>"
+	}
+	if c.Subject == "" {
+		c.Subject = subject.String()
+	}
+	return c
+}
+
+// Payload reads the claims of a JWT (RFC 7519) without verifying it.
+func Payload(token string, claims any) bool {
+	_, rest, _ := strings.Cut(token, ".")
+	encoded, _, ok := strings.Cut(rest, ".")
+	data, err := base64.RawURLEncoding.DecodeString(encoded)
+	return ok && err == nil && json.Unmarshal(data, claims) == nil
+}

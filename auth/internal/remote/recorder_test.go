@@ -1,0 +1,108 @@
+package remote_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/remote"
+)
+
+func TestRecorder(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/never":
+			<-r.Context().Done()
+		case "/long":
+			_, _ = io.WriteString(w, strings.Repeat("a", 2<<20))
+		default:
+			w.WriteHeader(http.StatusTeapot)
+			_, _ = io.WriteString(w, "short and stout")
+		}
+	}))
+	defer server.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	recorder := remote.NewRecorder(ctx, http.DefaultTransport)
+	client := remote.NewClient(recorder, time.Minute)
+	if got := recorder.Last(); got.Method != "" {
+		t.Errorf("before any request: %+v", got)
+	}
+	response, err := client.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, err := io.ReadAll(response.Body)
+	got := recorder.Last()
+	if err != nil || string(seen) != "short and stout" || got.Method != "GET" || got.Host != "127.0.0.1" || got.Answer.Status != http.StatusTeapot || string(got.Answer.Body) != string(seen) || got.Err != nil {
+		t.Errorf("%q, %v, recorded %+v", seen, err, got)
+	}
+	if _, err := client.Post(server.URL+"/long", "", nil); err == nil {
+		t.Error("an answer without end was read")
+	}
+	if got := recorder.Last(); got.Method != "POST" || remote.Passing(got.Err) {
+		t.Errorf("%+v", got)
+	}
+	// An SDK that passes no context on must not outlive its caller.
+	time.AfterFunc(20*time.Millisecond, cancel)
+	started := time.Now()
+	if _, err := client.Get(server.URL + "/never"); err == nil || time.Since(started) > 10*time.Second {
+		t.Errorf("%v after %s", err, time.Since(started))
+	}
+	if got := recorder.Last(); got.Err == nil || got.Answer.Status != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	for value, want := range map[string]time.Duration{
+		"": 0, "0": 0, "7": 7 * time.Second, "-1": 0, "soon": 0, "1.5": 0, " 7": 0, "9999999": 15 * time.Minute,
+		// What would overflow on the way to nanoseconds, or does not fit at all.
+		"9223372036854775807": 15 * time.Minute, "-9223372036854775807": 0, "99999999999999999999": 0, "18446744074": 15 * time.Minute,
+		"Mon, 02 Jan 2006 15:04:05 GMT": 0, "Fri, 31 Dec 9999 23:59:59 GMT": 15 * time.Minute,
+	} {
+		if got := (remote.Answer{Header: http.Header{"Retry-After": {value}}}).RetryAfter(); got != want {
+			t.Errorf("%q: %s, want %s", value, got, want)
+		}
+	}
+	if got := (remote.Answer{}).RetryAfter(); got != 0 {
+		t.Errorf("no header: %s", got)
+	}
+}
+
+func TestClaims(t *testing.T) {
+	subject, err := auth.ServiceAccount(strings.Repeat("n", 63), strings.Repeat("a", 253))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for token, want := range map[string]remote.Claims{
+		"":          {},
+		"a":         {},
+		"a.b":       {},
+		"a.e30":     {}, // two parts
+		"a.e30.":    {},
+		"a.!.c":     {},
+		"a.e30=.c":  {},
+		"a.W10.c":   {}, // []
+		"a.bnVsbA.": {}, // null
+		"a.eyJpc3MiOiJodHRwczovL2kiLCJzdWIiOiJzIn0.c": {Issuer: "https://i", Subject: "s"},
+	} {
+		if got := remote.ClaimsOf(auth.Proof{Token: auth.NewSecret(token)}); got != want {
+			t.Errorf("%q: %+v, want %+v", token, got, want)
+		}
+	}
+	// What people are to copy is shown whole, however long Kubernetes lets it be, and nothing else is.
+	if got := (remote.Claims{Subject: subject.String()}).Shown(auth.Subject{}); got.Subject != subject.String() || got.Issuer != "<issuer>" {
+		t.Errorf("%+v", got)
+	}
+	if got := (remote.Claims{}).Shown(subject); got.Subject != subject.String() {
+		t.Errorf("%+v", got)
+	}
+	if got := (remote.Claims{Issuer: "a\nb" + strings.Repeat("x", 1000)}).Shown(subject); len(got.Issuer) > 520 || strings.Contains(got.Issuer, "\n") {
+		t.Errorf("%+v", got)
+	}
+}
