@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/local"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +29,7 @@ func TestAdmission(t *testing.T) {
 	}{
 		v1alpha1.OCIRepositoryKind:   {map[string]any{"url": tn.url, "interval": "5m"}, "formats.yaml"},
 		v1alpha1.ImageRepositoryKind: {map[string]any{"image": strings.TrimPrefix(tn.url, "oci://"), "interval": "5m"}, "images.yaml"},
+		v1alpha1.BucketKind:          {map[string]any{"bucketName": "tenant-a", "endpoint": "s3." + local.Region + ".amazonaws.com", "interval": "5m"}, "buckets.yaml"},
 	} {
 		for _, path := range []string{"../../auth/spec/testdata/exclusions.yaml", "../../config/crd/testdata/" + c.formats} {
 			admit(t, tn, kind, c.minimal, path)
