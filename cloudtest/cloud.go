@@ -271,17 +271,17 @@ func (c *Cloud) serveHost(w http.ResponseWriter, r *http.Request, call *journal.
 		http.Error(w, call.Reason, http.StatusMisdirectedRequest)
 		return
 	}
+	// The clouds come first: a registry may have been made under a host after a handler was handed in for it, and a handler checks nothing.
+	if owner := c.owner(call.Host); owner != nil {
+		owner.ServeCall(w, r, call)
+		return
+	}
 	if h := c.handler(call.Host); h != nil {
 		c.serveHandler(w, r, h, call)
 		return
 	}
-	owner := c.owner(call.Host)
-	if owner == nil {
-		call.Service, call.Code, call.Reason = journal.ServiceProxy, "UnknownHost", refusal(call.Host)
-		http.Error(w, call.Reason, http.StatusMisdirectedRequest)
-		return
-	}
-	owner.ServeCall(w, r, call)
+	call.Service, call.Code, call.Reason = journal.ServiceProxy, "UnknownHost", refusal(call.Host)
+	http.Error(w, call.Reason, http.StatusMisdirectedRequest)
 }
 
 // serveHandler lets a handed-in handler answer, under the faults that are in force.
@@ -292,37 +292,31 @@ func (c *Cloud) serveHandler(w http.ResponseWriter, r *http.Request, h http.Hand
 	default:
 		call.Operation = "" // names are not the caller's to invent
 	}
-	effect := c.faults.Take(call.Host, call.Service, call.Operation)
-	if err := effect.Wait(r.Context()); err != nil {
-		call.Code, call.Reason = "CallerGone", "the caller went away during an injected delay"
-		panic(http.ErrAbortHandler)
-	}
-	call.Fault = effect.ID
-	fail := func(status int) {
-		if after := effect.RetryAfterHeader(); after != "" {
-			w.Header().Set("Retry-After", after)
-		}
-		call.Code, call.Reason = http.StatusText(status), "an injected fault"
-		http.Error(w, http.StatusText(status), status)
-	}
-	switch effect.Kind {
-	case fault.InternalFailure:
-		fail(http.StatusInternalServerError)
-	case fault.Unavailable:
-		fail(http.StatusServiceUnavailable)
-	case fault.Throttle:
-		fail(http.StatusTooManyRequests)
-	case fault.Drop:
-		call.Code, call.Reason = "Dropped", "an injected fault closed the connection"
-		panic(http.ErrAbortHandler)
-	case fault.Malformed:
-		call.Code, call.Reason = "Malformed", "an injected fault cut the answer off"
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"`)
-	case fault.None, fault.Latency, fault.Skew, fault.Refuse:
+	if _, ok := c.faults.Begin(r.Context(), w, call, plainFaults{}); ok {
 		h.ServeHTTP(w, r)
 	}
 }
+
+// plainFaults is how handed-in handlers go wrong: in no protocol but HTTP.
+type plainFaults struct{}
+
+// Fail implements [fault.Protocol].
+func (plainFaults) Fail(w http.ResponseWriter, call *journal.Call, kind fault.Kind) {
+	var status int
+	switch kind {
+	case fault.Unavailable:
+		status = http.StatusServiceUnavailable
+	case fault.Throttle:
+		status = http.StatusTooManyRequests
+	default:
+		status = http.StatusInternalServerError
+	}
+	call.Code, call.Reason = http.StatusText(status), "an injected fault"
+	http.Error(w, http.StatusText(status), status)
+}
+
+// Broken implements [fault.Protocol].
+func (plainFaults) Broken() (contentType, body string) { return "application/json", `{"` }
 
 func refusal(host string) string {
 	return "host " + strconv.Quote(host) + " is not part of this local cloud"

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
@@ -97,6 +98,33 @@ func TestRegistryFaults(t *testing.T) {
 
 func statusAndMessage(a answer) string {
 	return strconv.Itoa(a.status) + " " + a.message()
+}
+
+// TestHandlerDoesNotOutrankCloud: a handler that was handed in for a host before the cloud had one of that name no longer answers, as it checks nothing.
+func TestHandlerDoesNotOutrankCloud(t *testing.T) {
+	w := newWorld(t)
+	const host = "latecomer.azurecr.io"
+	if err := w.Handle(host, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })); err != nil {
+		t.Fatal(err)
+	}
+	status := func() int {
+		res, err := w.client().Do(newRequest(t, http.MethodGet, "https://"+host+"/v2/", "", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = readAll(t, res)
+		return res.StatusCode
+	}
+	if got := status(); got != http.StatusTeapot {
+		t.Errorf("the handler: HTTP %d", got)
+	}
+	tenant := azure.Tenant{ID: "72f988bf-86f1-41af-91ab-2d7cd011db47", Registries: []azure.RegistryConfig{{Name: "latecomer"}}}
+	if err := w.Azure().AddTenant(tenant); err != nil {
+		t.Fatal(err)
+	}
+	if got := status(); got != http.StatusUnauthorized {
+		t.Errorf("the registry: HTTP %d", got)
+	}
 }
 
 // TestManySessions: sessions that ended long ago are forgotten, those that ended lately are told from those that never were.

@@ -39,41 +39,30 @@ func (c *Cloud) ServeCall(w http.ResponseWriter, r *http.Request, call *journal.
 	}
 }
 
-// begin applies the faults that hit the call. It returns the service's time, and false if the answer was given or the connection must end.
+// begin applies the faults that hit the call. It returns the service's time, and false if the answer was given.
 func (c *Cloud) begin(ctx context.Context, w http.ResponseWriter, p protocol, call *journal.Call) (time.Time, bool) {
-	effect := c.faults.Take(call.Host, call.Service, call.Operation)
-	if err := effect.Wait(ctx); err != nil {
-		refused(0, "CallerGone", "the caller went away during an injected delay").note(call)
-		panic(http.ErrAbortHandler)
-	}
-	now := time.Now().Add(effect.Skew)
-	if effect.Skew != 0 {
-		w.Header().Set("Date", now.UTC().Format(http.TimeFormat)) // SDKs correct their clock by it
-	}
-	call.Fault = effect.ID
-	switch effect.Kind {
-	case fault.InternalFailure:
-		p.refuse(w, call, refused(http.StatusInternalServerError, "InternalFailure",
-			"The request processing has failed because of an unknown error, exception or failure."))
-	case fault.Unavailable:
-		p.refuse(w, call, refused(http.StatusServiceUnavailable, "ServiceUnavailable",
-			"The request has failed due to a temporary failure of the server."))
-	case fault.Throttle:
-		p.refuse(w, call, refused(http.StatusBadRequest, "Throttling", "Rate exceeded"))
-	case fault.Malformed:
-		contentType, body := p.broken()
-		call.Code, call.Reason = "Malformed", "an injected fault cut the answer off"
-		w.Header().Set("Content-Type", contentType)
-		w.WriteHeader(http.StatusOK)
-		_, _ = io.WriteString(w, body)
-	case fault.Drop:
-		call.Code, call.Reason = "Dropped", "an injected fault closed the connection"
-		panic(http.ErrAbortHandler)
-	case fault.None, fault.Latency, fault.Refuse, fault.Skew:
-		return now, true
-	}
-	return now, false
+	return c.faults.Begin(ctx, w, call, faulty{p})
 }
+
+// faulty is a protocol in the eyes of package fault.
+type faulty struct{ protocol }
+
+// Fail implements [fault.Protocol].
+func (f faulty) Fail(w http.ResponseWriter, call *journal.Call, kind fault.Kind) {
+	var e *apiError
+	switch kind {
+	case fault.Throttle:
+		e = refused(http.StatusBadRequest, "Throttling", "Rate exceeded")
+	case fault.Unavailable:
+		e = refused(http.StatusServiceUnavailable, "ServiceUnavailable", "The request has failed due to a temporary failure of the server.")
+	default:
+		e = refused(http.StatusInternalServerError, "InternalFailure", "The request processing has failed because of an unknown error, exception or failure.")
+	}
+	f.refuse(w, call, e.because("an injected fault"))
+}
+
+// Broken implements [fault.Protocol].
+func (f faulty) Broken() (contentType, body string) { return f.broken() }
 
 // readBody reads a whole API request.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *apiError) {

@@ -45,38 +45,21 @@ func (c *Cloud) ServeCall(w http.ResponseWriter, r *http.Request, call *journal.
 	}
 }
 
-// begin applies the faults that hit the call. It returns the service's time, and false if the answer was given or the connection must end.
+// begin applies the faults that hit the call. It returns the service's time, and false if the answer was given.
 func (c *Cloud) begin(ctx context.Context, w http.ResponseWriter, p protocol, call *journal.Call) (time.Time, bool) {
-	effect := c.faults.Take(call.Host, call.Service, call.Operation)
-	if err := effect.Wait(ctx); err != nil {
-		call.Code, call.Reason = "CallerGone", "the caller went away during an injected delay"
-		panic(http.ErrAbortHandler)
-	}
-	now := time.Now().Add(effect.Skew)
-	if effect.Skew != 0 {
-		w.Header().Set("Date", now.UTC().Format(http.TimeFormat))
-	}
-	call.Fault = effect.ID
-	switch effect.Kind {
-	case fault.InternalFailure, fault.Unavailable, fault.Throttle:
-		if after := effect.RetryAfterHeader(); after != "" {
-			w.Header().Set("Retry-After", after)
-		}
-		p.refuse(w, call, p.faulted(effect.Kind).because("an injected fault"))
-	case fault.Malformed:
-		contentType, body := p.broken()
-		call.Code, call.Reason = "Malformed", "an injected fault cut the answer off"
-		w.Header().Set("Content-Type", contentType)
-		w.WriteHeader(http.StatusOK)
-		_, _ = io.WriteString(w, body)
-	case fault.Drop:
-		call.Code, call.Reason = "Dropped", "an injected fault closed the connection"
-		panic(http.ErrAbortHandler)
-	case fault.None, fault.Latency, fault.Refuse, fault.Skew:
-		return now, true
-	}
-	return now, false
+	return c.faults.Begin(ctx, w, call, faulty{p})
 }
+
+// faulty is a protocol in the eyes of package fault.
+type faulty struct{ protocol }
+
+// Fail implements [fault.Protocol].
+func (f faulty) Fail(w http.ResponseWriter, call *journal.Call, kind fault.Kind) {
+	f.refuse(w, call, f.faulted(kind).because("an injected fault"))
+}
+
+// Broken implements [fault.Protocol].
+func (f faulty) Broken() (contentType, body string) { return f.broken() }
 
 // errForm is a posted form that cannot be read in one way only.
 var errForm = errors.New("the form cannot be read")

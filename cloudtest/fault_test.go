@@ -1,0 +1,172 @@
+package cloudtest_test
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/cloudtest"
+	"github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/cloudtest/azure"
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+)
+
+// serviceCall is a call of a service, which need not be granted.
+type serviceCall struct {
+	service, operation string
+	method, target     string
+	header             []string
+}
+
+// serviceCalls are calls of all services of all clouds, of each under every kind of host and in every protocol that it has.
+func serviceCalls() []serviceCall {
+	const form = "application/x-www-form-urlencoded"
+	return []serviceCall{
+		{aws.ServiceSTS, "GetCallerIdentity", "POST", "https://sts.amazonaws.com/?Action=GetCallerIdentity&Version=2011-06-15", []string{"Content-Type", form}},
+		{aws.ServiceECR, "GetAuthorizationToken", "POST", "https://api.ecr." + region + ".amazonaws.com/", []string{
+			"Content-Type", "application/x-amz-json-1.1", "X-Amz-Target", "AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken",
+		}},
+		{aws.ServiceECRPublic, "GetAuthorizationToken", "POST", "https://api.ecr-public.us-east-1.amazonaws.com/", []string{
+			"Content-Type", "application/x-amz-json-1.1", "X-Amz-Target", "SpencerFrontendService.GetAuthorizationToken",
+		}},
+		{aws.ServiceRegistry, "Ping", "GET", "https://" + registryHost + "/v2/", nil},
+		{aws.ServicePublicRegistry, "Ping", "GET", "https://public.ecr.aws/v2/", nil},
+		{aws.ServiceS3, "GetObject", "GET", "https://s3.eu-west-1.amazonaws.com/some-bucket/key", nil},
+		{azure.ServiceEntra, "Token", "POST", "https://login.microsoftonline.com/common/oauth2/v2.0/token", []string{"Content-Type", form}},
+		{azure.ServiceRegistryTokens, "Exchange", "POST", "https://contoso.azurecr.io/oauth2/exchange", []string{"Content-Type", form}},
+		{azure.ServiceRegistry, "Ping", "GET", "https://contoso.azurecr.io/v2/", nil},
+		{azure.ServiceRegistry, "PullBlob", "GET", "https://contoso.westeurope.data.azurecr.io/v2/a/blobs/sha256:0", nil},
+		{azure.ServiceBlob, "ReadBlob", "GET", "https://artifacts.blob.core.windows.net/tenant-a/b", nil},
+		{azure.ServiceIMDS, "ManagedIdentityToken", "GET", "http://169.254.169.254/metadata/identity/oauth2/token", nil},
+		{gcp.ServiceSTS, "ExchangeToken", "POST", "https://sts.googleapis.com/v1/token", []string{"Content-Type", form}},
+		{gcp.ServiceIAMCredentials, "GenerateAccessToken", "POST", "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/x:generateAccessToken", nil},
+		{gcp.ServiceMetadata, "project/project-id", "GET", "http://metadata.google.internal/computeMetadata/v1/project/project-id", nil},
+		{gcp.ServiceAccounts, "GetDocument", "GET", "https://accounts.google.com/.well-known/openid-configuration", nil},
+		{gcp.ServiceRegistry, "Ping", "GET", "https://" + dockerHost + "/v2/", nil},
+		{gcp.ServiceStorage, "storage.objects.list", "GET", "https://storage.googleapis.com/storage/v1/b/some-bucket/o", nil},
+		{gcp.ServiceStorage, "storage.objects.get", "GET", "https://storage.googleapis.com/some-bucket/key", nil},
+		{journal.ServiceHandler, "GET", "GET", clusterIssuer + "/keys", nil},
+	}
+}
+
+func newFaultyCloud(t *testing.T) *cloudtest.Cloud {
+	t.Helper()
+	config := gcpConfig()
+	const directory, client = "72f988bf-86f1-41af-91ab-2d7cd011db47", "d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08"
+	config.AWS = worldConfig().AWS
+	config.Azure = azure.Config{
+		Tenants: []azure.Tenant{{
+			ID: directory, Applications: []azure.Application{{ClientID: client}},
+			Registries: []azure.RegistryConfig{{Name: "contoso", DataEndpoints: []string{"westeurope"}}}, StorageAccounts: []azure.StorageAccountConfig{{Name: "artifacts"}},
+		}},
+		ManagedIdentity: &azure.ManagedIdentity{Tenant: directory, ClientIDs: []string{client}},
+	}
+	c, err := cloudtest.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	issuer, err := oidc.NewIssuer(clusterIssuer, oidc.ES256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.HandleIssuer(issuer); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// do makes the call over a connection of its own. It returns the answer's status, 0 if there is none.
+func (s serviceCall) do(t *testing.T, c *cloudtest.Cloud) (status int, header http.Header, body string) {
+	t.Helper()
+	transport := c.Transport()
+	defer transport.CloseIdleConnections()
+	r := newRequest(t, s.method, s.target, "", "")
+	for i := 0; i < len(s.header); i += 2 {
+		r.Header.Set(s.header[i], s.header[i+1])
+	}
+	res, err := transport.RoundTrip(r)
+	if err != nil {
+		return 0, http.Header{}, err.Error()
+	}
+	return res.StatusCode, res.Header, readAll(t, res)
+}
+
+// TestFaultsOfAllServices: every kind of fault works at every service, for its operation only, and the journal says so.
+func TestFaultsOfAllServices(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFaultyCloud(t)
+		for _, s := range serviceCalls() {
+			if status, _, body := s.do(t, c); status == 0 {
+				t.Fatalf("%s %s, without a fault: %s", s.service, s.target, body)
+			}
+			for kind, statuses := range map[fault.Kind][]int{
+				fault.Throttle: {400, 429, 503}, fault.Unavailable: {503}, fault.InternalFailure: {500}, fault.Malformed: {200}, fault.Drop: {0},
+			} {
+				f := fault.Fault{Service: s.service, Operation: s.operation, Kind: kind, Delay: time.Minute}
+				if kind == fault.Throttle || kind == fault.Unavailable {
+					f.RetryAfter = 7 * time.Second
+				}
+				id, err := c.Faults().Add(f)
+				if err != nil {
+					t.Fatal(err)
+				}
+				start := time.Now()
+				status, header, body := s.do(t, c)
+				c.Faults().Remove(id)
+				call := c.Journal().Calls(journal.Filter{After: c.Journal().Last() - 1})[0]
+				if !slices.Contains(statuses, status) || time.Since(start) < time.Minute || (header.Get("Retry-After") == "7") != (f.RetryAfter != 0) {
+					t.Errorf("%s %s, %s: HTTP %d %v %s", s.service, s.target, kind, status, header, body)
+				}
+				if kind == fault.Malformed && whole(header.Get("Content-Type"), body) {
+					t.Errorf("%s %s, %s: %q", s.service, s.target, kind, body)
+				}
+				if call.Service != s.service || call.Operation != s.operation || call.Status != status || call.Fault != id || call.Granted() ||
+					!strings.Contains(call.Reason, "an injected fault") {
+					t.Errorf("%s %s, %s: journal %+v", s.service, s.target, kind, call)
+				}
+			}
+			for _, f := range []fault.Fault{{Service: s.service, Kind: fault.Skew, Skew: 2 * time.Hour}, {Service: s.service, Operation: "Other", Kind: fault.Drop}} {
+				if _, err := c.Faults().Add(f); err != nil {
+					t.Fatal(err)
+				}
+			}
+			status, header, body := s.do(t, c)
+			if date, err := http.ParseTime(header.Get("Date")); err != nil || date.Sub(time.Now()).Round(time.Minute) != 2*time.Hour {
+				t.Errorf("%s %s, skewed: HTTP %d %v %s", s.service, s.target, status, header, body)
+			}
+			c.Faults().Clear()
+			host := newRequest(t, http.MethodGet, s.target, "", "").URL.Hostname()
+			if _, err := c.Faults().Add(fault.Fault{Host: host, Kind: fault.Refuse}); err != nil {
+				t.Fatal(err)
+			}
+			if status, _, body := s.do(t, c); status != 0 || !strings.Contains(body, "an injected fault refuses connections") {
+				t.Errorf("%s %s, refused: HTTP %d %s", s.service, s.target, status, body)
+			}
+			c.Faults().Clear()
+		}
+	})
+}
+
+// whole says whether an answer is one to its end.
+func whole(contentType, body string) bool {
+	if strings.Contains(contentType, "json") {
+		return json.Valid([]byte(body))
+	}
+	decoder := xml.NewDecoder(strings.NewReader(strings.TrimPrefix(body, "\uFEFF")))
+	for {
+		if _, err := decoder.Token(); err != nil {
+			return errors.Is(err, io.EOF)
+		}
+	}
+}
