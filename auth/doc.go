@@ -18,7 +18,9 @@
 //	)
 //
 // The package knows no Kubernetes client and no cloud SDK: [AccountReader] and [Prover] say what a subject is and vouch
-// for it (package auth/kube makes both from a manager), a [Provider] exchanges the proof (package auth/aws).
+// for it (package auth/kube makes both from a manager), a [Provider] exchanges the proof. Packages auth/aws, auth/azure and
+// auth/gcp are the providers; a program links the SDKs of those that it imports, and no others. Each has an adapter by which
+// its cloud's SDK makes the same call: aws.NewCredentialsProvider, azure.NewTokenCredential, gcp.NewTokenSource.
 //
 // Everything fails closed. A subject is never implied: leaving it out is an error, and the controller's own identity is
 // asked for by name, [WithController]. Failures are an [*Error] with a stage, a stable code and the next step to take.

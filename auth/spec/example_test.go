@@ -1,0 +1,40 @@
+package spec_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/lanyard-dev/lanyard/auth/grant"
+	"github.com/lanyard-dev/lanyard/auth/spec"
+)
+
+// Whose credential three objects of a tenant get, in a controller that lends its own identity to namespace platform alone.
+func ExampleResolve() {
+	rules := spec.Rules{Providers: []string{"aws", "azure", "gcp"}, ControllerNamespaces: grant.Namespaces{List: []string{"platform"}}}
+	secret := "keys"
+	for _, fields := range []spec.Fields{
+		{Namespace: "tenant-a", Provider: "aws", ServiceAccountName: "puller"},
+		{Namespace: "tenant-a", Provider: "generic", SecretRef: &secret},
+		{Namespace: "platform", Provider: "gcp"},
+		{Namespace: "tenant-a", Provider: "gcp"},
+		{Namespace: "tenant-a", Provider: "aws", ServiceAccountName: "puller", SecretRef: &secret},
+	} {
+		identity, err := spec.Resolve(context.Background(), fields, rules)
+		var refusal *spec.Refusal
+		switch {
+		case errors.As(err, &refusal):
+			fmt.Println("refused:", refusal.Field)
+		case identity.Minted():
+			fmt.Println(identity.Source, identity.Subject) // auth.GetToken(ctx, provider, identity.Option(accounts))
+		default:
+			fmt.Println(identity.Source, identity.SecretName)
+		}
+	}
+	// Output:
+	// cloud system:serviceaccount:tenant-a:puller
+	// static-secret keys
+	// cloud controller
+	// refused: spec.serviceAccountName
+	// refused: spec.secretRef
+}
