@@ -324,7 +324,9 @@ func TestEnvironment(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 	for _, v := range []corev1.EnvVar{
-		{Name: "A", ValueFrom: &corev1.EnvVarSource{}}, {Name: "B", Value: "$(A)"}, {Name: "C", ValueFrom: limit("limits.cpu")},
+		{Name: "A", ValueFrom: &corev1.EnvVarSource{}},
+		{Name: "B", Value: "$(A)"},
+		{Name: "C", ValueFrom: limit("limits.cpu")},
 		{Name: "D", ValueFrom: limit("requests.memory")},
 	} {
 		if got, err := environment(container{env: []corev1.EnvVar{v}, limits: limits}); err == nil {
