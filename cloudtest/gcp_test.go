@@ -124,6 +124,8 @@ func TestGCPExchangeRefusals(t *testing.T) {
 		{"SAML", form(gkeAudience, mint(good), "subject_token_type", "urn:ietf:params:oauth:token-type:saml2"), "invalid_request", "subject_token_type"},
 		{"no token", form(gkeAudience, ""), "invalid_request", "subject_token"},
 		{"no scope", form(gkeAudience, mint(good), "scope", ""), "invalid_scope", "scope"},
+		{"blank scope", form(gkeAudience, mint(good), "scope", "  "), "invalid_scope", "scope"},
+		{"scope that is none", form(gkeAudience, mint(good), "scope", scopeAll+" cloud-platform"), "invalid_scope", "Invalid OAuth scope"},
 		{"unknown parameter", form(gkeAudience, mint(good), "actor_token", "x"), "invalid_request", "not known"},
 		{"parameter twice", url.Values{"audience": {gkeAudience, gkeAudience}}, "invalid_request", "twice"},
 		{"parameter in both spellings", form(gkeAudience, mint(good), "subjectToken", "x"), "invalid_request", "twice"},
@@ -295,6 +297,8 @@ func TestGCPAccessTokenRequests(t *testing.T) {
 		{"delegate without its path", "-/serviceAccounts/" + accountA + ":generateAccessToken", `{"scope":["` + scopeAll + `"],"delegates":["` + controller + `"]}`, token, 400, "INVALID_ARGUMENT"},
 		{"not JSON", "-/serviceAccounts/" + accountA + ":generateAccessToken", `scope=x`, token, 400, "INVALID_ARGUMENT"},
 		{"token of a narrow scope", "-/serviceAccounts/" + accountA + ":generateAccessToken", `{"scope":["` + scopeAll + `"]}`, narrow, 403, "ACCESS_TOKEN_SCOPE_INSUFFICIENT"},
+		{"misspelt field", "-/serviceAccounts/" + accountA + ":generateAccessToken", `{"scope":["` + scopeAll + `"],"lifeTime":"600s"}`, token, 400, "Unknown name"},
+		{"field in capitals", "-/serviceAccounts/" + accountA + ":generateAccessToken", `{"SCOPE":["` + scopeAll + `"]}`, token, 400, "Unknown name"},
 		{"another method", "-/serviceAccounts/" + accountA + ":signJwt", `{}`, token, 404, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -431,6 +435,70 @@ func TestGCPUniverses(t *testing.T) {
 		if got := w.GCP().Owns(host); got != want {
 			t.Errorf("%s: %t", host, got)
 		}
+	}
+}
+
+// TestGCPOtherUniverse: in Cloud de Confiance, names are formed in another way: of the pool, of accounts, of clusters, of registries and of what is in them.
+func TestGCPOtherUniverse(t *testing.T) {
+	const (
+		id      = "s3ns:sovereign-project"
+		pool    = "sovereign-project.s3ns.svc.id.goog"
+		cluster = "https://container.s3nsapis.fr/v1/projects/" + id + "/locations/u-france-east1/clusters/tenants"
+		good    = "identitynamespace:" + pool + ":" + cluster
+		robot   = "tenant-a-bucket@sovereign-project.s3ns.iam.gserviceaccount.com"
+		compute = "999999999999-compute@developer.s3ns-system.iam.gserviceaccount.com"
+		image   = "/v2/s3ns/sovereign-project/tenant-a/app/manifests/1"
+	)
+	w := newGCPWorld(t)
+	w.withData(t)
+	granted := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	w.GCP().ServeStorage(granted)
+	w.GCP().ServeRegistry(func(gcp.Registry) http.Handler { return granted })
+	err := w.GCP().AddProject(gcp.Project{
+		ID: id, Number: "999999999999", UniverseDomain: "s3nsapis.fr",
+		Clusters: []gcp.Cluster{{Location: "u-france-east1", Name: "tenants", Issuer: clusterIssuer}},
+		ServiceAccounts: []gcp.ServiceAccount{
+			{Email: robot, Bindings: bind("roles/iam.workloadIdentityUser", "serviceAccount:"+pool+"[tenant-a/tenant-a-bucket-sa]")}, {Email: compute},
+		},
+		Repositories: []gcp.Repository{{Location: "u-france-east1", Name: "tenant-a", Bindings: bind("roles/artifactregistry.reader", "serviceAccount:"+robot)}},
+		Buckets:      []gcp.Bucket{{Name: "sovereign-bucket", Bindings: bind("roles/storage.objectViewer", "serviceAccount:"+robot)}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exchange := func(host, audience, aud string) gcpAnswer {
+		token := must(t)(w.cluster.Mint(oidc.Claims{"sub": ksaA, "aud": aud}))
+		return w.do(t, newRequest(t, http.MethodPost, "https://"+host+"/v1/token", "application/x-www-form-urlencoded", exchangeForm(audience, token).Encode()))
+	}
+	for _, tt := range []struct{ name, host, audience, aud, code string }{
+		{"names of the universe", "sts.s3nsapis.fr", good, pool, ""},
+		{"public universe", "sts.googleapis.com", good, pool, "invalid_request"},
+		{"pool as in the public universe", "sts.s3nsapis.fr", "identitynamespace:" + id + ".svc.id.goog:" + cluster, id + ".svc.id.goog", "invalid_target"},
+		{"cluster as in the public universe", "sts.s3nsapis.fr", strings.Replace(good, "s3nsapis.fr", "googleapis.com", 1), pool, "invalid_request"},
+		{"proof for a pool of the public universe", "sts.s3nsapis.fr", good, id + ".svc.id.goog", "invalid_grant"},
+		{"public project", "sts.s3nsapis.fr", strings.Replace(gkeAudience, "googleapis.com", "s3nsapis.fr", 1), gkePool, "invalid_target"},
+	} {
+		if a := exchange(tt.host, tt.audience, tt.aud); a.text(t, "error") != tt.code {
+			t.Errorf("%s: HTTP %d %s", tt.name, a.status, a.body)
+		}
+	}
+	r := newRequest(t, http.MethodPost, "https://iamcredentials.s3nsapis.fr/v1/projects/-/serviceAccounts/"+robot+":generateAccessToken", "application/json", `{"scope":["`+scopeAll+`"]}`)
+	r.Header.Set("Authorization", "Bearer "+exchange("sts.s3nsapis.fr", good, pool).text(t, "access_token"))
+	token := "Bearer " + w.do(t, r).text(t, "accessToken")
+	for target, want := range map[string]int{
+		"https://u-france-east1-docker.s3nsregistry.fr" + image:                          http.StatusOK,
+		"https://u-france-east1-docker.s3nsregistry.fr/v2/" + imageOpen + "/manifests/1": http.StatusNotFound, // of the public universe
+		"https://" + dockerHost + image:                                                  http.StatusUnauthorized,
+		"https://storage.s3nsapis.fr/sovereign-bucket/a":                                 http.StatusOK,
+		"https://storage.s3nsapis.fr/open.bucket/a":                                      http.StatusNotFound,
+		"https://storage.googleapis.com/sovereign-bucket/a":                              http.StatusUnauthorized,
+	} {
+		if a := w.get(t, target, token); a.status != want {
+			t.Errorf("%s: HTTP %d %s, want %d", target, a.status, a.body, want)
+		}
+	}
+	if w.GCP().Owns("u-germany-northeast1-docker.pkg-berlin-build0.goog") || w.GCP().Owns("us-docker.s3nsregistry.fr") {
+		t.Error("hosts are answered for that are of no universe here, or of no location")
 	}
 }
 

@@ -155,7 +155,7 @@ func (c *Cloud) fill(p *project, config Project) error {
 		}
 	}
 	for i, x := range config.Clusters {
-		if p.clusters[clusterURL(p.id, x.Location, x.Name)] != nil {
+		if p.clusters[clusterURL(p.universe, p.id, x.Location, x.Name)] != nil {
 			return invalid(at("clusters", i), "cluster %q of %s is given twice", x.Name, x.Location)
 		}
 		if err := p.putCluster(x); err != nil {
@@ -217,7 +217,7 @@ func (p *project) putPool(config Pool) error {
 }
 
 func (p *project) putCluster(config Cluster) error {
-	parsed, err := config.parse(p.id)
+	parsed, err := config.parse(p.universe, p.id)
 	if err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ func (c *Cloud) putAccount(p *project, config ServiceAccount) error {
 }
 
 func (p *project) putRepository(config Repository) error {
-	parsed, err := config.parse()
+	parsed, err := config.parse(p.universe)
 	if err != nil {
 		return err
 	}
@@ -307,7 +307,9 @@ func (c *Cloud) PutCluster(projectID string, x Cluster) error {
 
 // DeleteCluster removes a GKE cluster. Access tokens that came of it live on.
 func (c *Cloud) DeleteCluster(projectID, location, name string) error {
-	return c.change(projectID, func(p *project) error { return remove(p.clusters, clusterURL(p.id, location, name), "cluster") })
+	return c.change(projectID, func(p *project) error {
+		return remove(p.clusters, clusterURL(p.universe, p.id, location, name), "cluster")
+	})
 }
 
 // PutServiceAccount adds a service account or replaces its policy.

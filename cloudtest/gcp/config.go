@@ -33,7 +33,8 @@ type Project struct {
 	Bindings []Binding `json:"bindings,omitempty"`
 	// Pools are the project's workload identity pools, unique by ID.
 	Pools []Pool `json:"pools,omitempty"`
-	// Clusters are GKE clusters, unique by location and name. Their tokens are taken by the pool <id>.svc.id.goog, which every project has.
+	// Clusters are GKE clusters, unique by location and name. Their tokens are taken by the pool <id>.svc.id.goog, which every project has; in other
+	// universes than the public one, <name>.<prefix>.svc.id.goog of a project <prefix>:<name>.
 	Clusters []Cluster `json:"clusters,omitempty"`
 	// ServiceAccounts are the project's service accounts, unique by address.
 	ServiceAccounts []ServiceAccount `json:"serviceAccounts,omitempty"`
@@ -89,7 +90,7 @@ type Cluster struct {
 	// Name is the cluster's name.
 	Name string `json:"name"`
 	// Issuer is what stands in iss of the cluster's tokens. Default, and always so at GKE:
-	// https://container.googleapis.com/v1/projects/<project>/locations/<location>/clusters/<name>. A control plane that runs locally signs as another one.
+	// https://container.<universe domain>/v1/projects/<project>/locations/<location>/clusters/<name>. A control plane that runs locally signs as another one.
 	Issuer string `json:"issuer,omitempty"`
 	// JWKS are the cluster's keys; if absent, they are found through the issuer's discovery document.
 	JWKS json.RawMessage `json:"jwks,omitempty"`
@@ -341,14 +342,14 @@ func (p Pool) parse() (*pool, error) {
 	return out, nil
 }
 
-func (c Cluster) parse(projectID string) (*cluster, error) {
+func (c Cluster) parse(universe, projectID string) (*cluster, error) {
 	switch {
 	case !locationPattern().MatchString(c.Location):
 		return nil, invalid("location", "%q is not a region or zone", c.Location)
 	case !clusterPattern().MatchString(c.Name):
 		return nil, invalid("name", "%q is not the name of a cluster", c.Name)
 	}
-	out := &cluster{url: clusterURL(projectID, c.Location, c.Name), issuer: c.Issuer}
+	out := &cluster{url: clusterURL(universe, projectID, c.Location, c.Name), issuer: c.Issuer}
 	if out.issuer == "" {
 		out.issuer = out.url
 	}
@@ -375,11 +376,10 @@ func (s ServiceAccount) parse(p *project) (*account, error) {
 	return &account{email: s.Email, uniqueID: s.UniqueID, project: p.id, policy: bindings}, nil
 }
 
-func (r Repository) parse() (*repository, error) {
-	_, known := parseHost(r.Location+"-docker.pkg.dev", nil)
+func (r Repository) parse(universe string) (*repository, error) {
 	switch {
-	case !known:
-		return nil, invalid("location", "%q is not a location of Artifact Registry", r.Location)
+	case !hasRepositories(universe, r.Location):
+		return nil, invalid("location", "%q is not a location of Artifact Registry in the universe %s", r.Location, universe)
 	case !repositoryPattern().MatchString(r.Name):
 		return nil, invalid("name", "%q is not the name of a repository", r.Name)
 	}
@@ -394,7 +394,7 @@ func (r Repository) parse() (*repository, error) {
 }
 
 func (b Bucket) parse(projectID string) (*bucket, error) {
-	if !bucketPattern().MatchString(b.Name) {
+	if !isBucketName(b.Name) {
 		return nil, invalid("name", "%q is not the name of a bucket", b.Name)
 	}
 	bindings, err := parseBindings(b.Bindings, ofBucket)

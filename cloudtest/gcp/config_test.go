@@ -138,6 +138,10 @@ func TestConfigRefusals(t *testing.T) {
 		{"gcr.io elsewhere", "projects[0].repositories[0].location", func(c *Config) { c.Projects[0].Repositories[0].Location = "europe" }},
 		{"repository", "projects[0].repositories[0].name", func(c *Config) { c.Projects[0].Repositories[0].Name = "A/B" }},
 		{"bucket", "projects[0].buckets[0].name", func(c *Config) { c.Projects[0].Buckets[0].Name = "A" }},
+		{"bucket like a path of the API", "projects[0].buckets[0].name", func(c *Config) { c.Projects[0].Buckets[0].Name = "storage" }},
+		{"bucket of Google", "projects[0].buckets[0].name", func(c *Config) { c.Projects[0].Buckets[0].Name = "my-google-bucket" }},
+		{"bucket like an address", "projects[0].buckets[0].name", func(c *Config) { c.Projects[0].Buckets[0].Name = "127.0.0.1" }},
+		{"location of another universe", "projects[0].repositories[0].location", func(c *Config) { c.Projects[0].Repositories[0].Location = "u-france-east1" }},
 		{"bucket of two projects", "projects[1].buckets[0]", func(c *Config) {
 			c.Projects = append(c.Projects, Project{ID: "other-project", Number: "1", Buckets: []Bucket{{Name: "tenant-a"}}})
 		}},

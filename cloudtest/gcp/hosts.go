@@ -21,9 +21,6 @@ const (
 	ServiceStorage = "gcs"
 )
 
-// DefaultUniverse is the universe domain of the public Google Cloud.
-const DefaultUniverse = "googleapis.com"
-
 // issuerHost is the host of Google's own OIDC issuer.
 const issuerHost = "accounts.google.com"
 
@@ -69,13 +66,13 @@ func parseHost(host string, universes []string) (endpoint, bool) {
 	if location, ok := containerRegistryHosts()[host]; ok {
 		return endpoint{service: ServiceRegistry, universe: DefaultUniverse, location: location, gcr: host}, true
 	}
-	if location, ok := strings.CutSuffix(host, "-docker.pkg.dev"); ok {
-		known := slices.Contains(regions(), location) || slices.Contains(multiRegions(), location)
-		return endpoint{service: ServiceRegistry, universe: DefaultUniverse, location: location}, known
+	if ep, ok := parseRegistryHost(host); ok {
+		return ep, ep.universe == DefaultUniverse || slices.Contains(universes, ep.universe)
 	}
-	if rest, ok := strings.CutSuffix(host, ".rep."+DefaultUniverse); ok {
-		region, ok := strings.CutPrefix(rest, "sts.")
-		return endpoint{service: ServiceSTS, universe: DefaultUniverse}, ok && slices.Contains(regions(), region)
+	if rest, ok := strings.CutSuffix(host, ".rep."+DefaultUniverse); ok { // does not leave its region
+		api, region, _ := strings.Cut(rest, ".")
+		service := map[string]string{"sts": ServiceSTS, "storage": ServiceStorage}[api]
+		return endpoint{service: service, universe: DefaultUniverse}, service != "" && slices.Contains(regions(), region)
 	}
 	for _, universe := range universes {
 		rest, ok := strings.CutSuffix(host, "."+universe)
@@ -90,7 +87,7 @@ func parseHost(host string, universes []string) (endpoint, bool) {
 		case "storage":
 			return endpoint{service: ServiceStorage, universe: universe}, true
 		}
-		if bucket, ok := strings.CutSuffix(rest, ".storage"); ok && bucketPattern().MatchString(bucket) && !strings.Contains(bucket, ".") {
+		if bucket, ok := strings.CutSuffix(rest, ".storage"); ok && isBucketName(bucket) && !strings.Contains(bucket, ".") {
 			return endpoint{service: ServiceStorage, universe: universe, bucket: bucket}, true
 		}
 	}

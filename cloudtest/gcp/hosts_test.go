@@ -41,37 +41,47 @@ func TestHosts(t *testing.T) {
 		"eu.gcr.io":                              {service: ServiceRegistry, universe: public, location: "europe", gcr: "eu.gcr.io"},
 		"asia.gcr.io":                            {service: ServiceRegistry, universe: public, location: "asia", gcr: "asia.gcr.io"},
 
-		"sts.googleapis.com.example":                    {},
-		"sts.example.googleapis.com":                    {},
-		"sts-googleapis.com":                            {},
-		"xsts.googleapis.com":                           {},
-		"sts.mars-central1.rep.googleapis.com":          {},
-		"sts.us.rep.googleapis.com":                     {},
-		"sts.us-central1.rep.apis-sovereign.example":    {},
-		"iamcredentials.us-central1.rep.googleapis.com": {},
-		"sts.apis-other.example":                        {},
-		"googleapis.com":                                {},
-		"www.googleapis.com":                            {},
-		"compute.googleapis.com":                        {},
-		"a.b.storage.googleapis.com":                    {},
-		"-.storage.googleapis.com":                      {},
-		"pkg.dev":                                       {},
-		"docker.pkg.dev":                                {},
-		"-docker.pkg.dev":                               {},
-		"eu-docker.pkg.dev":                             {},
-		"mars-docker.pkg.dev":                           {},
-		"us-central1-python.pkg.dev":                    {},
-		"us-central1.docker.pkg.dev":                    {},
-		"us-central1-docker.pkg.dev.example":            {},
-		"evil-us-central1-docker.pkg.dev":               {},
-		"us-central1-docker-pkg.dev":                    {},
-		"x.gcr.io":                                      {},
-		"europe.gcr.io":                                 {},
-		"gcr.io.example":                                {},
-		"xgcr.io":                                       {},
-		"mirror.gcr.io":                                 {},
-		"metadata.google.internal":                      {},
-		"":                                              {},
+		"storage.europe-west1.rep.googleapis.com":        {service: ServiceStorage, universe: public},
+		"docker.europe-west1.rep.pkg.dev":                registry("europe-west1"),
+		"u-france-east1-docker.s3nsregistry.fr":          {}, // no project is there
+		"docker.us.rep.pkg.dev":                          {},
+		"docker.mars-central1.rep.pkg.dev":               {},
+		"x-docker.europe-west1.rep.pkg.dev":              {},
+		"storage.mars-central1.rep.googleapis.com":       {},
+		"tenant.storage.europe-west1.rep.googleapis.com": {},
+		"storage.storage.googleapis.com":                 {},
+		"googleb.storage.googleapis.com":                 {},
+		"sts.googleapis.com.example":                     {},
+		"sts.example.googleapis.com":                     {},
+		"sts-googleapis.com":                             {},
+		"xsts.googleapis.com":                            {},
+		"sts.mars-central1.rep.googleapis.com":           {},
+		"sts.us.rep.googleapis.com":                      {},
+		"sts.us-central1.rep.apis-sovereign.example":     {},
+		"iamcredentials.us-central1.rep.googleapis.com":  {},
+		"sts.apis-other.example":                         {},
+		"googleapis.com":                                 {},
+		"www.googleapis.com":                             {},
+		"compute.googleapis.com":                         {},
+		"a.b.storage.googleapis.com":                     {},
+		"-.storage.googleapis.com":                       {},
+		"pkg.dev":                                        {},
+		"docker.pkg.dev":                                 {},
+		"-docker.pkg.dev":                                {},
+		"eu-docker.pkg.dev":                              {},
+		"mars-docker.pkg.dev":                            {},
+		"us-central1-python.pkg.dev":                     {},
+		"us-central1.docker.pkg.dev":                     {},
+		"us-central1-docker.pkg.dev.example":             {},
+		"evil-us-central1-docker.pkg.dev":                {},
+		"us-central1-docker-pkg.dev":                     {},
+		"x.gcr.io":                                       {},
+		"europe.gcr.io":                                  {},
+		"gcr.io.example":                                 {},
+		"xgcr.io":                                        {},
+		"mirror.gcr.io":                                  {},
+		"metadata.google.internal":                       {},
+		"":                                               {},
 	} {
 		got, ok := parseHost(host, []string{public, sovereign})
 		if ok != (want != endpoint{}) || (ok && got != want) {
@@ -82,7 +92,7 @@ func TestHosts(t *testing.T) {
 
 // FuzzHosts: a host that is taken is one of the table's: its parts, put together again, are the host.
 func FuzzHosts(f *testing.F) {
-	for _, host := range []string{"sts.googleapis.com", "sts.us-east1.rep.googleapis.com", "us-docker.pkg.dev", "eu.gcr.io", "b.storage.googleapis.com", "accounts.google.com"} {
+	for _, host := range []string{"sts.googleapis.com", "sts.us-east1.rep.googleapis.com", "us-docker.pkg.dev", "eu.gcr.io", "bucket.storage.googleapis.com", "docker.us-east1.rep.pkg.dev", "storage.us-east1.rep.googleapis.com", "accounts.google.com"} {
 		f.Add(host)
 	}
 	f.Fuzz(func(t *testing.T, host string) {
@@ -101,8 +111,11 @@ func FuzzHosts(f *testing.F) {
 			again = []string{"iamcredentials." + DefaultUniverse}
 		case ServiceStorage:
 			again = []string{strings.TrimPrefix(ep.bucket+".storage."+DefaultUniverse, ".")}
+			for _, region := range regions() {
+				again = append(again, "storage."+region+".rep."+DefaultUniverse)
+			}
 		case ServiceRegistry:
-			again = []string{ep.gcr, ep.location + "-docker.pkg.dev"}
+			again = []string{ep.gcr, ep.location + "-docker.pkg.dev", "docker." + ep.location + ".rep.pkg.dev"}
 		case ServiceAccounts:
 			again = []string{issuerHost}
 		}

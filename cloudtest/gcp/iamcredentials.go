@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -92,6 +93,22 @@ type accessTokenRequest struct {
 	Delegates []string `json:"delegates"`
 }
 
+// readAccessTokenRequest reads a body, in which no field may stand that the API does not have.
+func readAccessTokenRequest(r *http.Request, body []byte) (accessTokenRequest, *apiError) {
+	var q accessTokenRequest
+	var fields map[string]json.RawMessage
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || media != "application/json" || json.Unmarshal(body, &fields) != nil || json.Unmarshal(body, &q) != nil {
+		return q, refused(http.StatusBadRequest, codeInvalid, "Invalid JSON payload received.")
+	}
+	for name := range fields {
+		if name != "scope" && name != "lifetime" && name != "delegates" {
+			return q, refused(http.StatusBadRequest, codeInvalid, "Invalid JSON payload received. Unknown name "+strconv.Quote(name)+": Cannot find field.")
+		}
+	}
+	return q, nil
+}
+
 func (q accessTokenRequest) check(projectID string) (time.Duration, *apiError) {
 	argument := func(reason string) *apiError {
 		return refused(http.StatusBadRequest, codeInvalid, "Request contains an invalid argument.").because(reason)
@@ -101,8 +118,8 @@ func (q accessTokenRequest) check(projectID string) (time.Duration, *apiError) {
 		return 0, argument("the project in the path must be -")
 	case len(q.Scope) == 0:
 		return 0, argument("scope is required")
-	case slices.ContainsFunc(q.Scope, func(s string) bool { return !strings.HasPrefix(s, "https://") || strings.ContainsAny(s, " \t\n") }):
-		return 0, argument("a scope is not a URL")
+	case slices.ContainsFunc(q.Scope, isNoScope):
+		return 0, argument("a scope is not one of Google's")
 	case len(q.Delegates) > maxDelegates:
 		return 0, argument("there are too many delegates")
 	case q.Lifetime == "":
@@ -120,9 +137,9 @@ func (q accessTokenRequest) check(projectID string) (time.Duration, *apiError) {
 
 func (c *Cloud) generateAccessToken(r *http.Request, who principal, projectID, name string, body []byte, now time.Time) (string, time.Time, *apiError) {
 	no := func(refusal *apiError) (string, time.Time, *apiError) { return "", time.Time{}, refusal }
-	var q accessTokenRequest
-	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" || json.Unmarshal(body, &q) != nil {
-		return no(refused(http.StatusBadRequest, codeInvalid, "Invalid JSON payload received."))
+	q, refusal := readAccessTokenRequest(r, body)
+	if refusal != nil {
+		return no(refusal)
 	}
 	life, refusal := q.check(projectID)
 	if refusal != nil {

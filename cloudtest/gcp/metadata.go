@@ -48,7 +48,7 @@ func (c *Cloud) checkMetadata(m Metadata) error {
 		return invalid("project", "there is no project %q", m.Project)
 	case (m.ClusterName == "") != (m.ClusterLocation == ""):
 		return invalid("clusterName", "give it and clusterLocation, or none of them")
-	case m.ClusterName != "" && pr.clusters[clusterURL(pr.id, m.ClusterLocation, m.ClusterName)] == nil:
+	case m.ClusterName != "" && pr.clusters[clusterURL(pr.universe, pr.id, m.ClusterLocation, m.ClusterName)] == nil:
 		return invalid("clusterName", "project %s has no cluster %q in %s", pr.id, m.ClusterName, m.ClusterLocation)
 	case m.KubernetesServiceAccount != "" && m.ClusterName == "":
 		return invalid("kubernetesServiceAccount", "give it with a cluster only")
@@ -136,7 +136,7 @@ func (c *Cloud) metadataTree(m *Metadata) map[string]string {
 	}
 	email := m.ServiceAccount
 	if email == "" && m.KubernetesServiceAccount != "" {
-		email = pr.id + workloadPool
+		email = kubernetesPool(pr.id, pr.universe)
 	}
 	if email != "" {
 		tree[defaultAccount+"email"] = email
@@ -214,7 +214,7 @@ func (c *Cloud) workload(m *Metadata) (principal, *apiError) {
 	c.mu.RUnlock()
 	if m.KubernetesServiceAccount != "" {
 		token := oidc.Token{Subject: "system:serviceaccount:" + strings.Replace(m.KubernetesServiceAccount, "/", ":", 1)}
-		who, refusal = kubernetesPrincipal(token, pr.number, pr.id+workloadPool, clusterURL(pr.id, m.ClusterLocation, m.ClusterName))
+		who, refusal = kubernetesPrincipal(token, pr.number, kubernetesPool(pr.id, pr.universe), clusterURL(pr.universe, pr.id, m.ClusterLocation, m.ClusterName))
 		who.universe = pr.universe
 		if refusal == nil && m.ServiceAccount != "" {
 			who, refusal = c.impersonate(who, []string{m.ServiceAccount})

@@ -1,7 +1,9 @@
 package gcp
 
 import (
+	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -24,6 +26,11 @@ func projectPattern() *regexp.Regexp {
 	return regexp.MustCompile(`\A(?:[a-z](?:[a-z0-9.-]{0,61}[a-z0-9])?:)?[a-z][a-z0-9-]{4,28}[a-z0-9]\z`)
 }
 
+// kubernetesPoolPattern is a project's own GKE workload identity pool without its ending: a project ID, or <project>.<prefix> of another universe.
+func kubernetesPoolPattern() *regexp.Regexp {
+	return regexp.MustCompile(`\A(?:(?:[a-z](?:[a-z0-9.-]{0,61}[a-z0-9])?:)?[a-z][a-z0-9-]{4,28}[a-z0-9]|[a-z][a-z0-9-]{4,28}[a-z0-9]\.[a-z][a-z0-9-]{0,30})\z`)
+}
+
 func numberPattern() *regexp.Regexp { return regexp.MustCompile(`\A[1-9][0-9]{0,18}\z`) }
 
 // poolPattern is a pool's or a provider's ID. Source: IAM API, projects.locations.workloadIdentityPools.create.
@@ -38,9 +45,9 @@ func clusterPattern() *regexp.Regexp {
 	return regexp.MustCompile(`\A[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?\z`)
 }
 
-// locationPattern is a region or a zone.
+// locationPattern is a region or a zone; those of other universes than the public one begin with "u-".
 func locationPattern() *regexp.Regexp {
-	return regexp.MustCompile(`\A[a-z]+-[a-z]+[0-9]+(?:-[a-z])?\z`)
+	return regexp.MustCompile(`\A(?:u-)?[a-z]+-[a-z]+[0-9]+(?:-[a-z])?\z`)
 }
 
 // kubernetesPattern is a namespace or a ServiceAccount's name. Source: RFC 1123 §2.1 as Kubernetes reads it.
@@ -48,7 +55,16 @@ func kubernetesPattern() *regexp.Regexp {
 	return regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?\z`)
 }
 
-// bucketPattern is a bucket's name. Source: Cloud Storage, "About Cloud Storage buckets: bucket names".
+// isBucketName says whether a bucket can have a name. Names with which the paths of the JSON API begin are none here: /storage/v1/b/… would be an object of the
+// bucket "storage" to one reader and another bucket to the other. Source: Cloud Storage, "About Cloud Storage buckets: bucket names".
+func isBucketName(name string) bool {
+	if _, err := netip.ParseAddr(name); err == nil {
+		return false
+	}
+	reserved := slices.Contains([]string{"storage", "download", "upload", "resumable", "batch"}, name)
+	return !reserved && bucketPattern().MatchString(name) && !strings.Contains(name, "..") && !strings.HasPrefix(name, "goog") && !strings.Contains(name, "google")
+}
+
 func bucketPattern() *regexp.Regexp {
 	return regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9._-]{1,61}[a-z0-9])\z`)
 }
@@ -66,9 +82,13 @@ func addressForm(projectID string) string {
 	return projectID
 }
 
-// isAddress says whether an address can be a service account of a project.
+// isAddress says whether an address can be a service account of a project. A prefix of another universe stands in the domain of its Compute Engine accounts.
+// Source: Cloud de Confiance by S3NS, "Key differences".
 func isAddress(email, projectID, number string) bool {
 	if email == number+computeAccounts || email == addressForm(projectID)+appEngineAccounts {
+		return true
+	}
+	if prefix, _, ok := strings.Cut(projectID, ":"); ok && !strings.Contains(prefix, ".") && email == number+"-compute@developer."+prefix+"-system"+userAccounts {
 		return true
 	}
 	name, ok := strings.CutSuffix(email, "@"+addressForm(projectID)+userAccounts)
@@ -94,11 +114,6 @@ func parseProviderName(name string) (number, pool, provider string, ok bool) {
 	number, pool, provider = parts[1], parts[5], parts[7]
 	return number, pool, provider, name == providerName(number, pool, provider) &&
 		numberPattern().MatchString(number) && poolPattern().MatchString(pool) && poolPattern().MatchString(provider)
-}
-
-// clusterURL is a GKE cluster's name as STS and principals have it, and its issuer unless another one is configured.
-func clusterURL(projectID, location, name string) string {
-	return "https://container.googleapis.com/v1/projects/" + projectID + "/locations/" + location + "/clusters/" + name
 }
 
 // parseSubject splits the sub of a Kubernetes token.
@@ -135,7 +150,7 @@ func checkMember(member string) string {
 		return "write it as " + kind + "://" + iamHost + "/projects/<number>/locations/global/workloadIdentityPools/<pool>/…; the number, not the ID"
 	}
 	pool, which, _ := strings.Cut(rest, "/")
-	if project, gke := strings.CutSuffix(pool, workloadPool); !poolPattern().MatchString(pool) && (!gke || !projectPattern().MatchString(project)) {
+	if project, gke := strings.CutSuffix(pool, workloadPool); !poolPattern().MatchString(pool) && (!gke || !kubernetesPoolPattern().MatchString(project)) {
 		return "it names no pool"
 	}
 	what, value, _ := strings.Cut(which, "/")
@@ -155,7 +170,7 @@ func checkAccountMember(email string) string {
 		project, gke := strings.CutSuffix(pool, workloadPool)
 		account, closed := strings.CutSuffix(account, "]")
 		namespace, name, two := strings.Cut(account, "/")
-		if !gke || !closed || !two || !projectPattern().MatchString(project) || !kubernetesPattern().MatchString(namespace) || !kubernetesPattern().MatchString(name) {
+		if !gke || !closed || !two || !kubernetesPoolPattern().MatchString(project) || !kubernetesPattern().MatchString(namespace) || !kubernetesPattern().MatchString(name) {
 			return "write it as serviceAccount:<project>" + workloadPool + "[<namespace>/<name>]"
 		}
 		return ""

@@ -63,11 +63,11 @@ func (p place) resource() string {
 	return "projects/" + p.project + "/locations/" + p.location + "/repositories/" + p.repository
 }
 
-// readPlace splits what stands before the image's name: <project>/<repository>, or <project> under gcr.io's hosts, where a domain-scoped project is
-// <domain>/<name>. Source: Artifact Registry, "Repository and image names".
+// readPlace splits what stands before the image's name: <project>/<repository>, or <project> under gcr.io's hosts. The colon of a project's ID is a slash there:
+// of a domain-scoped one, and of all that are in other universes than the public one. Source: Artifact Registry, "Repository and image names".
 func readPlace(name string, ep endpoint) (place, bool) {
 	project, rest, ok := strings.Cut(name, "/")
-	if strings.Contains(project, ".") {
+	if strings.Contains(project, ".") || ep.universe != DefaultUniverse {
 		var scoped string
 		if scoped, rest, ok = strings.Cut(rest, "/"); ok {
 			project += ":" + scoped

@@ -85,7 +85,7 @@ func isJSONPath(escaped string) bool {
 // readJSONStorage reads b/<bucket>, b/<bucket>/o and b/<bucket>/o/<object>, after the API's prefix. Source: Cloud Storage JSON API, "Resource summary".
 func readJSONStorage(r *http.Request, segments []string) storageRequest {
 	at := slices.Index(segments, "b")
-	if at < 0 || at+1 >= len(segments) || !bucketPattern().MatchString(segments[at+1]) {
+	if at < 0 || at+1 >= len(segments) || !isBucketName(segments[at+1]) {
 		return storageRequest{}
 	}
 	prefix, rest := strings.Join(segments[:at], "/"), segments[at+2:]
@@ -125,7 +125,7 @@ func xmlParameters() []string {
 // readXMLStorage reads <bucket> and <bucket>/<object>.
 func readXMLStorage(r *http.Request, segments []string) storageRequest {
 	q := storageRequest{xml: true, bucket: segments[0], object: unescape(strings.Join(segments[1:], "/"))}
-	if !bucketPattern().MatchString(q.bucket) {
+	if !isBucketName(q.bucket) {
 		return storageRequest{xml: true}
 	}
 	values, err := url.ParseQuery(r.URL.RawQuery)

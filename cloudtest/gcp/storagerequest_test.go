@@ -42,6 +42,10 @@ func TestReadStorage(t *testing.T) {
 		"GET /bucket?policy":                                 {xml: true},
 		"GET /bucket/./a":                                    {xml: true},
 		"GET //bucket/a":                                     {xml: true},
+		"GET /storage/x":                                     {xml: true},
+		"GET /upload":                                        {xml: true},
+		"GET /%73torage/v1/b/bucket/o/a":                     {xml: true},
+		"GET /storage/v1/b/google-bucket/o/a":                {},
 	} {
 		method, target, _ := strings.Cut(request, " ")
 		if got := readStorage(httptest.NewRequestWithContext(t.Context(), method, target, nil), host); got != want {

@@ -156,8 +156,10 @@ func (c *Cloud) exchangeToken(r *http.Request, q exchangeRequest, ep endpoint, c
 		return nil, badRequest("Invalid value for \"subject_token_type\".").because("the local cloud takes " + typeJWT + " and " + typeIDToken)
 	case q.subjectToken == "":
 		return nil, badRequest("Missing required parameter: subject_token.")
-	case q.scope == "":
+	case len(strings.Fields(q.scope)) == 0:
 		return nil, refused(http.StatusBadRequest, invalidScope, "Missing required parameter: scope.")
+	case slices.ContainsFunc(strings.Fields(q.scope), isNoScope):
+		return nil, refused(http.StatusBadRequest, invalidScope, "Invalid OAuth scope or ID token audience provided.").because("a scope is not one of Google's")
 	}
 	t, refusal := c.target(q.audience, ep.universe)
 	if refusal != nil {
@@ -233,20 +235,26 @@ func (c *Cloud) target(audience, universe string) (target, *apiError) {
 	}, nil
 }
 
-// clusterTarget finds a GKE cluster by <project>.svc.id.goog:<cluster URL>. Source: GKE, "About Workload Identity Federation for GKE".
+// clusterTarget finds a GKE cluster by <pool>:<cluster URL>. Source: GKE, "About Workload Identity Federation for GKE".
 func (c *Cloud) clusterTarget(rest, universe string) (target, *apiError) {
-	projectID, url, ok := strings.Cut(rest, workloadPool+":")
-	if !ok || !projectPattern().MatchString(projectID) || !strings.HasPrefix(url, "https://container.googleapis.com/v1/") {
+	name, url, ok := strings.Cut(rest, workloadPool+":")
+	if !ok || !kubernetesPoolPattern().MatchString(name) || !strings.HasPrefix(url, containerService(universe)) {
 		return target{}, badAudience()
 	}
-	pr := c.projects[projectID]
+	pool := name + workloadPool
+	var pr *project
+	for _, p := range c.projects {
+		if p.universe == universe && kubernetesPool(p.id, universe) == pool {
+			pr = p
+		}
+	}
 	switch {
-	case pr == nil || pr.universe != universe:
+	case pr == nil:
 		return target{}, badTarget("there is no such project in this universe")
 	case pr.clusters[url] == nil:
 		return target{}, badTarget("the pool knows no such cluster")
 	}
-	cl, pool, number := pr.clusters[url], projectID+workloadPool, pr.number
+	cl, number := pr.clusters[url], pr.number
 	return target{
 		issuer: cl.issuer, audiences: []string{pool}, keys: cl.keys,
 		identify: func(t oidc.Token) (principal, *apiError) { return kubernetesPrincipal(t, number, pool, url) },

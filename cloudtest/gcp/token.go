@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"math/big"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -31,6 +33,14 @@ const (
 	scopeStorageWrite  = scopePrefix + "devstorage.read_write"
 	scopeStorageFull   = scopePrefix + "devstorage.full_control"
 )
+
+// isNoScope says that a text cannot be a scope: neither a URL nor one of OpenID Connect's.
+func isNoScope(scope string) bool {
+	if slices.Contains([]string{"openid", "email", "profile"}, scope) {
+		return false
+	}
+	return !strings.HasPrefix(scope, "https://") || strings.ContainsAny(scope, " \t\r\n")
+}
 
 // accessToken is what is remembered of a token that was given out. It is immutable.
 type accessToken struct {

@@ -1,0 +1,67 @@
+package gcp
+
+import (
+	"slices"
+	"strings"
+)
+
+// DefaultUniverse is the universe domain of the public Google Cloud.
+const DefaultUniverse = "googleapis.com"
+
+// registryUniverse is where a universe has its registries.
+type registryUniverse struct {
+	domain   string   // of the universe
+	registry string   // domain of the registries' hosts
+	regions  []string // where there are repositories, besides multi-regions
+}
+
+// registryUniverses are the universes whose registries are known; one that is made up for a test has none. Sources: of the public one, see regions; Cloud de
+// Confiance by S3NS, "Key differences" and "Artifact Registry: differences"; of the one in Germany, GoogleCloudPlatform/buildpacks, pkg/tpc. The table is this
+// module's own: an error in the library's table must not be repeated here.
+func registryUniverses() []registryUniverse {
+	return []registryUniverse{
+		{domain: DefaultUniverse, registry: "pkg.dev", regions: regions()},
+		{domain: "s3nsapis.fr", registry: "s3nsregistry.fr", regions: []string{"u-france-east1"}},
+		{domain: "apis-berlin-build0.goog", registry: "pkg-berlin-build0.goog", regions: []string{"u-germany-northeast1"}},
+	}
+}
+
+// hasRepositories says whether Artifact Registry has repositories in a location of a universe.
+func hasRepositories(universe, location string) bool {
+	return slices.ContainsFunc(registryUniverses(), func(u registryUniverse) bool {
+		return u.domain == universe && (slices.Contains(u.regions, location) || (universe == DefaultUniverse && slices.Contains(multiRegions(), location)))
+	})
+}
+
+// parseRegistryHost reads <location>-docker.<domain>, and docker.<region>.rep.pkg.dev, which does not leave its region.
+func parseRegistryHost(host string) (endpoint, bool) {
+	for _, u := range registryUniverses() {
+		location, ok := strings.CutSuffix(host, "-docker."+u.registry)
+		if !ok && u.domain == DefaultUniverse {
+			rest, prefixed := strings.CutPrefix(host, "docker.")
+			location, ok = strings.CutSuffix(rest, ".rep."+u.registry)
+			ok = ok && prefixed && !slices.Contains(multiRegions(), location)
+		}
+		if ok {
+			return endpoint{service: ServiceRegistry, universe: u.domain, location: location}, hasRepositories(u.domain, location)
+		}
+	}
+	return endpoint{}, false
+}
+
+// kubernetesPool is the workload identity pool of a project's GKE clusters. In other universes than the public one, a project's prefix stands behind its name
+// there, as in the addresses of its accounts. Sources: GKE, "About Workload Identity Federation for GKE"; Cloud de Confiance by S3NS, "GKE: differences".
+func kubernetesPool(projectID, universe string) string {
+	if universe != DefaultUniverse {
+		return addressForm(projectID) + workloadPool
+	}
+	return projectID + workloadPool
+}
+
+// containerService is what names of GKE clusters begin with in a universe.
+func containerService(universe string) string { return "https://container." + universe + "/v1/" }
+
+// clusterURL is a GKE cluster's name as STS and principals have it, and its issuer unless another one is configured.
+func clusterURL(universe, projectID, location, name string) string {
+	return containerService(universe) + "projects/" + projectID + "/locations/" + location + "/clusters/" + name
+}
