@@ -1,0 +1,130 @@
+package e2e
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/internal/local"
+)
+
+// TestMetadataServer runs a controller that finds no metadata server, as outside GKE. An object of an account without a workload
+// identity provider is told what to do; it does that, and later the server is there.
+func TestMetadataServer(t *testing.T) {
+	const pool = "e2e-cluster"
+	startSecond(t, "no-metadata", nil)
+	end := inject(t, fault.Fault{Service: gcp.ServiceMetadata, Kind: fault.Drop})
+	tn := newTenant(t, "no-metadata")
+	account := tn.atGoogle(t)
+	manifest := tn.pushToGoogle(t, account, "1.0.0")
+	o := tn.googleObject("app")
+	o.Labels = inSecondShard()
+	create(t, o)
+	await(t, o, "the failure", failing("Unreachable", "the metadata server", "outside GKE set", providerAnnotation, tn.namespace+"/"+puller))
+
+	must(t, "make a pool", world.Cloud().GCP().PutPool(googleProject, gcp.Pool{ID: pool, Providers: []gcp.Provider{{
+		ID: "cluster", IssuerURI: local.Issuer, AttributeMapping: map[string]string{"google.subject": "assertion.sub"},
+	}}}))
+	must(t, "let the pool's principal be the service account", world.Cloud().GCP().PutServiceAccount(googleProject, gcp.ServiceAccount{
+		Email: account, Bindings: []gcp.Binding{{Role: "roles/iam.workloadIdentityUser", Members: []string{
+			googleIAM + pool + "/subject/" + tn.subject, "serviceAccount:" + googlePool + "[" + tn.namespace + "/" + puller + "]",
+		}}},
+	}))
+	tn.annotate(t, providerAnnotation, "projects/987654321098/locations/global/workloadIdentityPools/"+pool+"/providers/cluster")
+	await(t, o, "the artifact, by way of the provider", revision(manifest))
+
+	end()
+	before := world.Cloud().Journal().Last()
+	tn.annotate(t, providerAnnotation, "")
+	await(t, o, "the artifact, by way of the cluster's own pool", func(o *v1alpha1.OCIRepository) error {
+		calls := world.Cloud().Journal().Calls(journal.Filter{
+			Service: gcp.ServiceIAMCredentials, Principal: googlePrincipal(tn.namespace, puller), Verdict: journal.Granted, After: before,
+		})
+		if len(calls) == 0 {
+			return errors.New("no principal of that pool was the service account yet")
+		}
+		return revision(manifest)(o)
+	})
+}
+
+// TestThrottledExchange has Entra and Google's STS ask for a pause.
+func TestThrottledExchange(t *testing.T) {
+	const pause = 3 * time.Second
+	tn := newTenant(t, "throttled")
+	manifests := map[*v1alpha1.OCIRepository]string{
+		tn.azureObject("azure"):   tn.pushToAzure(t, tn.atAzure(t), "1.0.0"),
+		tn.googleObject("google"): tn.pushToGoogle(t, tn.atGoogle(t), "1.0.0"),
+	}
+	begin := world.Cloud().Journal().Last()
+	exchanges := []journal.Filter{{Service: "entra", Operation: "Token", After: begin}, {Service: gcp.ServiceSTS, Operation: "ExchangeToken", After: begin}}
+	for _, f := range exchanges {
+		inject(t, fault.Fault{Service: f.Service, Operation: f.Operation, Kind: fault.Throttle, RetryAfter: pause, Count: 1})
+	}
+	for o := range manifests {
+		create(t, o)
+	}
+	for o := range manifests {
+		await(t, o, "the failure", failing("Throttled", "exchange", "wait"))
+	}
+	for o, manifest := range manifests {
+		await(t, o, "the artifact", revision(manifest))
+	}
+	for _, f := range exchanges {
+		calls := world.Cloud().Journal().Calls(f)
+		if len(calls) < 2 || calls[0].Granted() || !calls[1].Granted() {
+			t.Fatalf("%s was asked: %+v; want a refusal and then a token", f.Service, calls)
+		}
+		// The controller spreads its pauses by 5 %.
+		if waited := calls[1].Time.Sub(calls[0].Time); waited < pause*94/100 {
+			t.Errorf("%s was asked again after %s; it had asked for %s", f.Service, waited, pause)
+		}
+	}
+}
+
+// TestClocks moves the clocks of all clouds away from the cluster's. What a cloud takes of that works; what it refuses is told.
+func TestClocks(t *testing.T) {
+	const azure, google, amazon = "azure", "google", "amazon"
+	tests := []struct {
+		name    string
+		skew    time.Duration
+		refused map[string]func(o *v1alpha1.OCIRepository) error
+	}{
+		{"ahead", 5 * time.Minute, nil},
+		// AWS and Google do not take what will be issued in five minutes; Entra does.
+		{"behind", -5 * time.Minute, map[string]func(o *v1alpha1.OCIRepository) error{
+			amazon: failing("TrustRefused", "IDPRejectedClaim", "the clock of the API server"),
+			google: failing("ProofInvalid", "invalid_grant", "the clock of the API server"),
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tn := newTenant(t, "clocks-"+tt.name)
+			manifests := map[string]string{
+				amazon: tn.pushFile(t, "1.0.0", tn.namespace),
+				azure:  tn.pushToAzure(t, tn.atAzure(t), "1.0.0"),
+				google: tn.pushToGoogle(t, tn.atGoogle(t), "1.0.0"),
+			}
+			pulls := []*v1alpha1.OCIRepository{tn.object(amazon), tn.azureObject(azure), tn.googleObject(google)}
+			end := inject(t, fault.Fault{Kind: fault.Skew, Skew: tt.skew})
+			for _, o := range pulls {
+				create(t, o)
+			}
+			for _, o := range pulls {
+				want := tt.refused[o.Name]
+				if want == nil {
+					want = revision(manifests[o.Name])
+				}
+				await(t, o, "what comes of it", want)
+			}
+			end()
+			for _, o := range pulls {
+				request(t, o)
+				await(t, o, "the artifact, once the clocks agree", revision(manifests[o.Name]))
+			}
+		})
+	}
+}

@@ -1,0 +1,67 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+)
+
+// TestLockdown runs controllers under the flags that say whose identity an object has that names none, and whether it may name
+// one. What is refused is not tried again, and the message names the flag.
+func TestLockdown(t *testing.T) {
+	const fallback = "fallback"
+	stalled := func(words ...string) func(o *v1alpha1.OCIRepository) error {
+		return func(o *v1alpha1.OCIRepository) error {
+			if err := failing("NotGranted", words...)(o); err != nil {
+				return err
+			}
+			return wantf(apimeta.IsStatusConditionTrue(o.Status.Conditions, meta.ConditionStalled), "it is not stalled: %+v", o.Status.Conditions)
+		}
+	}
+	// defaulted has a ServiceAccount of the default's name; bare has none of it.
+	type objects struct{ bare, named, defaulted *v1alpha1.OCIRepository }
+	tests := []struct {
+		name   string
+		values map[string]any
+		await  func(t *testing.T, o objects)
+	}{
+		{"required", map[string]any{"identity": map[string]any{"requireServiceAccount": true}}, func(t *testing.T, o objects) {
+			t.Helper()
+			await(t, o.bare, "the refusal", stalled("--require-service-account-for-provider-auth", "spec.serviceAccountName"))
+			await(t, o.named, "the artifact", pulled)
+		}},
+		{"gate-off", map[string]any{"featureGates": map[string]any{"ObjectLevelWorkloadIdentity": false}}, func(t *testing.T, o objects) {
+			t.Helper()
+			await(t, o.named, "the refusal", stalled("ObjectLevelWorkloadIdentity", "spec.serviceAccountName"))
+			await(t, o.bare, "the refusal", stalled("--controller-identity-namespaces"))
+		}},
+		{"default", map[string]any{"identity": map[string]any{"defaultServiceAccount": fallback}}, func(t *testing.T, o objects) {
+			t.Helper()
+			await(t, o.bare, "the refusal", failing("SubjectNotFound", o.bare.Namespace+"/"+fallback))
+			await(t, o.named, "the artifact", pulled)
+			await(t, o.defaulted, "the artifact", pulled)
+			if id := o.defaulted.Status.Identity; id == nil || id.Subject != "system:serviceaccount:"+o.defaulted.Namespace+":"+fallback {
+				t.Errorf("it was pulled as %+v; want its namespace's account %s", id, fallback)
+			}
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			startSecond(t, "lockdown-"+tt.name, tt.values)
+			tn, with := newTenant(t, "lockdown-"+tt.name), newTenant(t, "lockdown-with-"+tt.name)
+			putRole(t, with.namespace+"-"+fallback, "system:serviceaccount:"+with.namespace+":"+fallback, with.namespace+"/app")
+			with.putAccount(t, fallback, roleARN(with.namespace+"-"+fallback))
+			object := func(tn *tenant, name, account string) *v1alpha1.OCIRepository {
+				o := tn.object(name)
+				o.Labels, o.Spec.ServiceAccountName = inSecondShard(), account
+				create(t, o)
+				return o
+			}
+			tn.pushFile(t, "1.0.0", "app")
+			with.pushFile(t, "1.0.0", "app")
+			tt.await(t, objects{object(tn, "bare", ""), object(tn, "named", puller), object(with, "defaulted", "")})
+		})
+	}
+}
