@@ -122,7 +122,8 @@ func (x plan) explainAWS(f *failure, claims remote.Claims, request *auth.Request
 		}
 	case "IDPRejectedClaim":
 		f.Code = auth.CodeTrustRefused
-		f.Fix = fmt.Sprintf("check the claims sub = %s and aud = %s against the identity provider %s of account %s, and the clock of the API server against AWS's", claims.Subject, audience, issuer, x.role.Account)
+		f.Fix = fmt.Sprintf("check the claims sub = %s and aud = %s against the identity provider %s of account %s, and the clock of the API server against AWS's",
+			claims.Subject, audience, issuer, x.role.Account)
 	case "IDPCommunicationError":
 		f.Code = auth.CodeUnavailable
 		f.Fix = fmt.Sprintf("check that STS can reach %s", issuer)
