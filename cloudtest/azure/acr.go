@@ -151,19 +151,21 @@ func (c *Cloud) postedToken(w http.ResponseWriter, r *http.Request, reg *registr
 	if no != nil {
 		return nil, no
 	}
-	raw := ""
 	switch form.Get("grant_type") {
 	case "refresh_token":
-		raw = form.Get("refresh_token")
+		return c.registryAccess(form.Get("refresh_token"), []string{grantRefresh}, form["scope"], reg, call, now)
 	case "password":
+		raw := ""
 		if form.Get("username") == nullUser {
 			raw = form.Get("password")
 		}
-	default:
-		return nil, badRegistryRequest("grant_type must be refresh_token or password")
+		return c.registryAccess(raw, passwords(), form["scope"], reg, call, now)
 	}
-	return c.registryAccess(raw, form["scope"], reg, call, now)
+	return nil, badRegistryRequest("grant_type must be refresh_token or password")
 }
+
+// passwords are the kinds of tokens that are a password of the null user. Source: Azure/acr, "Token-BasicAuth.md".
+func passwords() []string { return []string{grantRefresh, grantAccess} }
 
 // loginToken gives an access token for a token that is the password of the null user.
 func (c *Cloud) loginToken(r *http.Request, reg *registry, call *journal.Call, now time.Time) (any, *refusal) {
@@ -178,30 +180,34 @@ func (c *Cloud) loginToken(r *http.Request, reg *registry, call *journal.Call, n
 	if !ok || user != nullUser {
 		password = ""
 	}
-	return c.registryAccess(password, query["scope"], reg, call, now)
+	return c.registryAccess(password, passwords(), query["scope"], reg, call, now)
 }
 
-// registryAccess gives an access token for what of the scopes its bearer may do. Nothing of what was asked for is a refusal.
-func (c *Cloud) registryAccess(raw string, scopes []string, reg *registry, call *journal.Call, now time.Time) (any, *refusal) {
+// registryAccess gives an access token, for a token of one of the kinds, for what of the scopes its bearer may do. Nothing of what was asked for is a refusal.
+func (c *Cloud) registryAccess(raw string, kinds, scopes []string, reg *registry, call *journal.Call, now time.Time) (any, *refusal) {
 	ask, err := readScopes(scopes)
 	if err != nil {
 		return nil, badRegistryRequest(err.Error())
 	}
 	call.Resource = strings.Join(scopes, " ")
 	if raw == "" {
-		return nil, unauthorized(ask).because("no token of the user " + nullUser + " was sent")
+		return nil, unauthorized(ask).because("no token was sent, or none as the password of " + nullUser)
 	}
 	who, err := c.readRegistryToken(reg, raw, now)
 	if err != nil {
 		return nil, unauthorized(ask).because(err.Error())
 	}
-	if who.grant != grantRefresh && who.grant != grantAccess {
-		return nil, unauthorized(ask).because("the token is of no known kind")
+	if !slices.Contains(kinds, who.grant) {
+		return nil, unauthorized(ask).because("the token is of the kind " + printable(who.grant))
 	}
 	call.Principal = principalName(reg.tenant, who.app)
 	got := reg.granted(who, ask)
 	if len(scopes) > 0 && len(got) == 0 {
 		return nil, unauthorized(ask).because("no role assignment allows any of it")
 	}
-	return accessResponse{c.issueRegistryAccess(reg, who.app, got, now)}, nil
+	ends := now.Add(RegistryAccessLife)
+	if who.grant == grantAccess && who.ends.Before(ends) {
+		ends = who.ends // an access token does not renew itself
+	}
+	return accessResponse{c.issueRegistryAccess(reg, who.app, got, now, ends)}, nil
 }

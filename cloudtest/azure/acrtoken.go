@@ -100,6 +100,7 @@ type registryToken struct {
 	app    *application
 	grant  string
 	access []access
+	ends   time.Time
 }
 
 type permissions struct {
@@ -109,23 +110,23 @@ type permissions struct {
 
 // issueRefreshToken makes a refresh token of a registry.
 func (c *Cloud) issueRefreshToken(r *registry, app *application, now time.Time) string {
-	claims := registryClaims(r, app, now, RegistryRefreshLife, grantRefresh)
+	claims := registryClaims(r, app, now, now.Add(RegistryRefreshLife), grantRefresh)
 	claims["tenant"] = r.tenant.id
 	claims["permissions"] = permissions{Actions: []string{"read", "write", "delete"}, NotActions: []string{}}
 	return mint(c.registryKeys(), claims)
 }
 
 // issueRegistryAccess makes an access token of a registry.
-func (c *Cloud) issueRegistryAccess(r *registry, app *application, all []access, now time.Time) string {
-	claims := registryClaims(r, app, now, RegistryAccessLife, grantAccess)
+func (c *Cloud) issueRegistryAccess(r *registry, app *application, all []access, now, ends time.Time) string {
+	claims := registryClaims(r, app, now, ends, grantAccess)
 	claims["access"] = all
 	return mint(c.registryKeys(), claims)
 }
 
-func registryClaims(r *registry, app *application, now time.Time, life time.Duration, grant string) oidc.Claims {
+func registryClaims(r *registry, app *application, now, ends time.Time, grant string) oidc.Claims {
 	return oidc.Claims{
 		"jti": newUUID(), "iss": registryIssuer, "aud": r.Host, "sub": app.objectID, "appid": app.clientID, "version": "1.0", "grant_type": grant,
-		"iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(life).Unix(), "roles": []string{},
+		"iat": now.Unix(), "nbf": now.Unix(), "exp": ends.Unix(), "roles": []string{},
 	}
 }
 
@@ -153,7 +154,7 @@ func (c *Cloud) readRegistryToken(r *registry, raw string, now time.Time) (regis
 	if app == nil || app.objectID != token.Subject {
 		return registryToken{}, errPrincipal
 	}
-	out := registryToken{app: app}
+	out := registryToken{app: app, ends: token.Expiry}
 	out.grant, _ = token.Claims["grant_type"].(string)
 	if out.grant == grantAccess {
 		encoded, err := json.Marshal(token.Claims["access"])

@@ -215,6 +215,10 @@ func TestRegistryAccessTokens(t *testing.T) {
 			}
 		}
 	}
+	renewed := url.Values{"grant_type": {"refresh_token"}, "service": {shared}, "scope": {"repository:tenant-a/app:pull"}, "refresh_token": {narrow}}
+	if got := w.ask(t, client, newRequest(t, http.MethodPost, "https://"+shared+"/oauth2/token", formType, renewed.Encode())); got.Status != 401 || got.Token != "" {
+		t.Errorf("an access token as refresh token: %+v", got)
+	}
 	other := newRequest(t, http.MethodGet, "https://"+shared+"/oauth2/token?service="+shared+"&scope=repository:tenant-a/app:pull", "", "")
 	other.SetBasicAuth("someone", a)
 	if got := w.ask(t, client, other); got.Status != 401 {
@@ -384,6 +388,7 @@ func TestRegistryTokensEnd(t *testing.T) {
 		access := w.access(t, client, contoso, refresh, "repository:a/b:pull").Token
 		w.store(t, contoso, "/v2/a/b/manifests/1", "m")
 		var got []string
+		var again string // made from access, shortly before its end
 		start := time.Now()
 		for _, at := range []time.Duration{64 * time.Minute, 66 * time.Minute, 74 * time.Minute, 75 * time.Minute, 179 * time.Minute, 180 * time.Minute} {
 			time.Sleep(time.Until(start.Add(at)))
@@ -391,6 +396,15 @@ func TestRegistryTokensEnd(t *testing.T) {
 			r.Header.Set("Authorization", "Bearer "+access)
 			got = append(got, fmt.Sprint(at, " ", w.exchange(t, client, contoso, "access_token", token.Token).Status, " ",
 				w.access(t, client, contoso, refresh, "repository:a/b:pull").Status, " ", w.ask(t, client, r).Status))
+			if at == 74*time.Minute {
+				again = w.access(t, client, contoso, access, "repository:a/b:pull").Token
+			}
+			if at == 75*time.Minute {
+				r.Header.Set("Authorization", "Bearer "+again)
+				if status := w.ask(t, client, r).Status; again == "" || status != http.StatusUnauthorized {
+					t.Errorf("an access token outlives the one that it was made from: HTTP %d", status)
+				}
+			}
 		}
 		want := []string{"1h4m0s 200 200 200", "1h6m0s 401 200 200", "1h14m0s 401 200 200", "1h15m0s 401 200 401", "2h59m0s 401 200 401", "3h0m0s 401 401 401"}
 		if diff := cmp.Diff(want, got); diff != "" {
