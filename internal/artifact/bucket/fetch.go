@@ -40,7 +40,7 @@ func plan(ctx context.Context, storage Storage, index *Index, previous *Previous
 	slots := make(chan struct{}, Concurrency)
 	go func() {
 		defer close(items)
-		old := newCursor(index.source, previous)
+		old := newCursor(index, previous)
 		for at, e := range index.entries {
 			it := item{at: at}
 			current, err := old.has(e)
@@ -77,11 +77,11 @@ type cursor struct {
 	ended bool
 }
 
-func newCursor(source string, previous *Previous) *cursor {
+func newCursor(index *Index, previous *Previous) *cursor {
 	if previous == nil {
 		return &cursor{}
 	}
-	return &cursor{lines: newDecoder(previous.Index, source)}
+	return &cursor{lines: newDecoder(previous.Index, index.header())}
 }
 
 // has reports whether the previous index has the same object. Entries are asked for in ascending order.

@@ -22,8 +22,8 @@ const (
 	DefaultMaxObjects = 100_000
 	// maxListed bounds the objects that are looked at, those that patterns leave out included: 1000 pages of 1000.
 	maxListed = 1_000_000
-	// maxIndex bounds the keys and versions of an index, in bytes; it is what bounds memory where keys are long.
-	maxIndex = 32 << 20
+	// maxIndex bounds the keys, names and versions of an index, in bytes; it is what bounds memory where keys are long.
+	maxIndex = 16 << 20
 	// maxVersion bounds a version, in bytes. Entity tags have about 40.
 	maxVersion = 256
 )
@@ -48,6 +48,9 @@ func (l Limits) withDefaults() Limits {
 
 // Options of List.
 type Options struct {
+	// Reader says as whom, and on which way, the objects are read, in any words. What another reader has read is never taken for
+	// current: this one may be shown versions of objects that it may not read.
+	Reader string
 	// Prefix selects objects by the beginning of their keys.
 	Prefix string
 	// Ignore leaves objects out. Their names must be safe all the same.
@@ -65,6 +68,7 @@ type entry struct {
 // Index is what an archive will have, sorted by name. It is immutable.
 type Index struct {
 	source   string
+	reader   string
 	entries  []entry
 	revision string
 	// Ignored is the number of objects that were left out.
@@ -74,7 +78,7 @@ type Index struct {
 // List makes the index of a bucket's objects. Source names the bucket: versions of another source are never compared with
 // those of this one. Errors are [*Error], [*archive.Error] for a key that cannot be a file's name, or of the credentials.
 func List(ctx context.Context, storage Storage, source string, opts Options) (*Index, error) {
-	l := lister{opts: opts, limits: opts.Limits.withDefaults(), index: &Index{source: source}}
+	l := lister{opts: opts, limits: opts.Limits.withDefaults(), index: &Index{source: source, reader: opts.Reader}}
 	for object, err := range storage.List(ctx, opts.Prefix) {
 		if err != nil {
 			return nil, err
@@ -124,6 +128,8 @@ func (l *lister) add(o Object) error {
 	}
 	if name == o.Key {
 		name = o.Key // one string, not two
+	} else {
+		l.size += len(name)
 	}
 	l.index.entries = append(l.index.entries, entry{name, o})
 	if len(l.index.entries) > l.limits.MaxObjects {
@@ -170,7 +176,7 @@ func (l *lister) finish() (*Index, error) {
 		}
 	}
 	h := sha256.New()
-	if err := x.Encode(h); err != nil {
+	if err := x.encode(h, header(x.source, "")); err != nil {
 		return nil, err
 	}
 	x.revision = "sha256:" + hex.EncodeToString(h.Sum(nil))
@@ -182,17 +188,22 @@ func (x *Index) has(name string) bool {
 	return found
 }
 
-// Revision is the digest of what Encode writes, as sha256:<hex>. Equal revisions are equal archives.
+// Revision is the digest of the source and of all objects with their versions, as sha256:<hex>. Equal revisions are equal archives.
 func (x *Index) Revision() string { return x.revision }
+
+// Continues reports whether an index that Encode wrote is of the same source and the same reader as this one.
+func (x *Index) Continues(previous io.Reader) bool { return newDecoder(previous, x.header()) != nil }
 
 // Len is the number of objects.
 func (x *Index) Len() int { return len(x.entries) }
 
-// Encode writes the index as a text: a line with the source, then one line per object, with its version, its size and its key,
-// separated by tabs. None of them has a control character.
-func (x *Index) Encode(w io.Writer) error {
+// Encode writes the index as a text: a line with the source and a digest of the reader, then one line per object, with its version,
+// its size and its key, separated by tabs. None of them has a control character.
+func (x *Index) Encode(w io.Writer) error { return x.encode(w, x.header()) }
+
+func (x *Index) encode(w io.Writer, first string) error {
 	buffered := bufio.NewWriter(w)
-	line := []byte(header(x.source))
+	line := []byte(first)
 	for _, e := range x.entries {
 		_, _ = buffered.Write(line) // Flush has the error
 		line = append(line[:0], e.Version...)
@@ -206,7 +217,15 @@ func (x *Index) Encode(w io.Writer) error {
 	return buffered.Flush()
 }
 
-func header(source string) string { return "lanyard bucket index 1\t" + strconv.Quote(source) + "\n" }
+func header(source, reader string) string {
+	return "lanyard bucket index 1\t" + strconv.Quote(source) + "\t" + reader + "\n"
+}
+
+// header has a digest of the reader: its names are for nobody who finds the file.
+func (x *Index) header() string {
+	reader := sha256.Sum256([]byte(x.reader))
+	return header(x.source, hex.EncodeToString(reader[:]))
+}
 
 // decoder reads what Encode wrote, line by line: it need not fit into memory beside another one.
 type decoder struct {
@@ -216,12 +235,12 @@ type decoder struct {
 // maxLine bounds a line of an index: archive's longest name, a version and a number.
 const maxLine = 2 << 10
 
-// newDecoder is nil for an index of another source, of which nothing is known.
-func newDecoder(r io.Reader, source string) *decoder {
+// newDecoder is nil for an index that does not begin with the first line, of which nothing is known.
+func newDecoder(r io.Reader, first string) *decoder {
 	lines := bufio.NewScanner(r)
 	// The source is a bucket's name and a prefix, quoted.
 	lines.Buffer(make([]byte, 4<<10), 16<<10)
-	if !lines.Scan() || lines.Text()+"\n" != header(source) {
+	if !lines.Scan() || lines.Text()+"\n" != first {
 		return nil
 	}
 	return &decoder{lines}

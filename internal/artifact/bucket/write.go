@@ -119,6 +119,11 @@ func (w *writer) write(ctx context.Context, items <-chan item, previous *Previou
 	if err := context.Cause(ctx); err != nil {
 		return err // the plan may have ended early
 	}
+	if old != nil {
+		if err := old.check(); err != nil {
+			return err
+		}
+	}
 	if err := tw.Close(); err != nil {
 		return err
 	}
@@ -127,6 +132,7 @@ func (w *writer) write(ctx context.Context, items <-chan item, previous *Previou
 
 // kept reads the files of a previous archive that are still current, forwards only.
 type kept struct {
+	plain *gzip.Reader
 	files *tar.Reader
 	buf   []byte
 	err   error
@@ -137,7 +143,7 @@ func newKept(r io.Reader) *kept {
 	if err != nil {
 		return &kept{err: err}
 	}
-	return &kept{files: tar.NewReader(plain), buf: make([]byte, 32<<10)}
+	return &kept{plain: plain, files: tar.NewReader(plain), buf: make([]byte, 32<<10)}
 }
 
 func (k *kept) copy(out io.Writer, e entry) error {
@@ -157,6 +163,14 @@ func (k *kept) copy(out io.Writer, e entry) error {
 		}
 	}
 	return fmt.Errorf("%w: %w", ErrPrevious, k.err)
+}
+
+// check reads what is left: the checksum, which only shows at the end, is of everything that was taken.
+func (k *kept) check() error {
+	if _, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, k.plain, k.buf); err != nil {
+		return fmt.Errorf("%w: %w", ErrPrevious, err)
+	}
+	return nil
 }
 
 // reader remembers the error of what is read, to tell it from one of what is written.

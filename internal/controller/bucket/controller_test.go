@@ -106,6 +106,56 @@ func TestOnlyWhatChangedIsFetched(t *testing.T) {
 	}
 }
 
+// An identity that may list a bucket and not read it gets nothing of what another one has read, and no readiness for it.
+func TestWhatAnotherIdentityReadIsReadAnew(t *testing.T) {
+	w := newWorld(t)
+	w.tenant("tenant-a")
+	o, _ := w.wants(w.create("tenant-a", nil), meta.ReasonSucceeded, "")
+	artifact := o.Status.Artifact
+	w.service.fetches()
+	w.cloud.mu.Lock()
+	w.cloud.trust["role/lister"] = "system:serviceaccount:tenant-a:reader"
+	w.cloud.mu.Unlock()
+	w.account("tenant-a", "role/lister")
+	w.service.tamper(func(rw http.ResponseWriter, r *http.Request) {
+		if w.service.user(r) == "lister" && r.URL.Path == "/tenant-a" {
+			rw.Header().Set("Tampered", "yes")
+			w.service.list(rw, "tenant-a", "")
+		}
+	})
+	o, _ = w.wants(o, meta.ReasonBucketRefused, "as role/lister: ")
+	if o.Status.Artifact.Digest != artifact.Digest {
+		t.Errorf("artifact %+v", o.Status.Artifact)
+	}
+	// Nor of what changed: the rest would be the other's.
+	w.service.put("tenant-a", "new.txt", "new")
+	w.wants(o, meta.ReasonBucketRefused, "as role/lister: ")
+
+	w.service.remove("tenant-a", "new.txt")
+	w.account("tenant-a", "role/tenant-a")
+	o, _ = w.wants(o, meta.ReasonSucceeded, "")
+	if got := w.service.fetches(); len(got) != 0 || o.Status.Artifact.Digest != artifact.Digest {
+		t.Errorf("fetched %q, artifact %+v", got, o.Status.Artifact)
+	}
+}
+
+// Content that came by plain HTTP may be anybody's: it is not kept when the connection is mended.
+func TestWhatCameWithoutTLSIsReadAnew(t *testing.T) {
+	w := newWorld(t)
+	w.service.put("public", "a", "1")
+	o := w.create("tenant-a", func(s *v1alpha1.BucketSpec) {
+		s.Provider, s.ServiceAccountName, s.Endpoint, s.BucketName, s.Insecure = "generic", "", minioHost, "public", true
+	})
+	w.service.addresses[minioHost+":80"] = w.service.addresses[plainHost] // the same service, without TLS
+	o, _ = w.wants(o, meta.ReasonSucceeded, "")
+	w.service.fetches()
+	w.edit(o, func(s *v1alpha1.BucketSpec) { s.Insecure = false })
+	w.wants(o, meta.ReasonSucceeded, "")
+	if got := w.service.fetches(); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("fetched %q", got)
+	}
+}
+
 // What lies in the store is checked at the start, and while it is used.
 func TestDamagedStoreIsFetchedWhole(t *testing.T) {
 	for name, damage := range map[string]func(w *world, archive, note string) error{

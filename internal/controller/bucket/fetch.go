@@ -57,7 +57,7 @@ func (k kind) attempt(ctx context.Context, o *v1alpha1.Bucket, p plan, call sour
 	if err != nil {
 		return err
 	}
-	artifact, err := k.pull(ctx, o, p, call, storage)
+	artifact, err := k.pull(ctx, o, p, call, c, storage)
 	if err == nil {
 		o.Status.Artifact = artifact
 		return nil
@@ -69,9 +69,13 @@ func (k kind) attempt(ctx context.Context, o *v1alpha1.Bucket, p plan, call sour
 	return err
 }
 
-// pull lists the bucket, and stores an artifact if it differs from the one in the status.
-func (k kind) pull(ctx context.Context, o *v1alpha1.Bucket, p plan, call source.Call, storage bucket.Storage) (*v1alpha1.Artifact, error) {
-	index, err := bucket.List(ctx, storage, p.source, bucket.Options{Prefix: p.prefix, Ignore: p.ignore, Limits: k.limits})
+// pull lists the bucket, and stores an artifact if it differs from the one in the status, or if that was read as somebody else.
+func (k kind) pull(
+	ctx context.Context, o *v1alpha1.Bucket, p plan, call source.Call, c credential, storage bucket.Storage,
+) (*v1alpha1.Artifact, error) {
+	index, err := bucket.List(ctx, storage, p.source, bucket.Options{
+		Reader: c.reader(call.Identity), Prefix: p.prefix, Ignore: p.ignore, Limits: k.limits,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +86,7 @@ func (k kind) pull(ctx context.Context, o *v1alpha1.Bucket, p plan, call source.
 			Err: fmt.Errorf("there is no object to fetch; %d are left out by spec.ignore", index.Ignored),
 		}
 	}
-	if p.stored && o.Status.Artifact != nil && o.Status.Artifact.Revision == index.Revision() {
+	if p.stored && o.Status.Artifact != nil && o.Status.Artifact.Revision == index.Revision() && k.continues(call.Owner, o.Status.Artifact, index) {
 		return k.artifacts.Renew(call.Owner, o.Status.Artifact)
 	}
 	artifact, err := k.update(ctx, o, p, call, storage, index)
@@ -90,6 +94,16 @@ func (k kind) pull(ctx context.Context, o *v1alpha1.Bucket, p plan, call source.
 		return nil, err
 	}
 	return artifact, k.artifacts.Annotate(ctx, call.Owner, artifact, index.Encode)
+}
+
+// continues reports whether the artifact was read as the same identity as the index, on the same way.
+func (k kind) continues(owner store.Object, artifact *v1alpha1.Artifact, index *bucket.Index) bool {
+	note, err := k.artifacts.Store.Note(owner, artifact.Digest)
+	if err != nil {
+		return false
+	}
+	defer note.Close() //nolint:errcheck // read only
+	return index.Continues(note)
 }
 
 // update makes the artifact, out of the one in the status as far as that is still current.
@@ -161,6 +175,19 @@ func (c credential) name() string {
 		return c.identity.CloudIdentity
 	}
 	return c.identity.Subject
+}
+
+// reader says as whom objects are read with the credential, and on which way: what came by plain HTTP, or through a proxy, may be
+// anybody's. A session's or a password's renewal makes no other reader.
+func (c credential) reader(identity spec.Identity) string {
+	reader := fmt.Sprintf("%q %t %q %q", identity.STSEndpoint, identity.Insecure, identity.CertSecretName, identity.ProxySecretName)
+	if c.identity != nil {
+		reader += fmt.Sprintf(" %q %q %q", c.identity.Provider, c.identity.Subject, c.identity.CloudIdentity)
+	}
+	if c.keys != nil {
+		reader += fmt.Sprintf(" %q", c.keys.Access)
+	}
+	return reader
 }
 
 // Keys of the Secret that spec.secretRef names, which are Flux's.
