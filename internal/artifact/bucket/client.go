@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"time"
@@ -15,10 +14,6 @@ const (
 	maxAttempts  = 3
 	firstBackoff = 100 * time.Millisecond
 )
-
-// maxPage bounds an answer that is no object's content, in bytes: a thousand keys of 1024 bytes, every byte escaped, and what
-// stands around them.
-const maxPage = 16 << 20
 
 // NewClient is what a cloud's client sends its requests with: through next, by https unless insecure. Requests are repeated here and
 // nowhere else, answers that are no success become an [*Error] before the cloud's client sees them, redirects are among them,
@@ -90,7 +85,7 @@ func (s *session) send(req *http.Request) (*http.Response, error) {
 		return nil, e
 	}
 	if !content {
-		resp.Body = &bounded{ReadCloser: resp.Body, host: req.URL.Host, left: maxPage}
+		resp.Body = newPage(resp.Body, req.URL.Host)
 	}
 	return resp, nil
 }
@@ -124,21 +119,4 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// bounded is a body that fails after too much of it.
-type bounded struct {
-	io.ReadCloser
-
-	host string
-	left int64
-}
-
-func (b *bounded) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		return 0, &Error{Code: CodeTooLarge, Host: b.host, Err: fmt.Errorf("a page of the listing is longer than %d bytes", int64(maxPage))}
-	}
-	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
-	b.left -= int64(n)
-	return n, err
 }

@@ -159,11 +159,36 @@ func TestPagesAreBoundedAndContentIsNot(t *testing.T) {
 			}
 		}
 	}
-	if body, _, err := asked(t, t.Context(), endless); bucket.CodeOf(err) != bucket.CodeTooLarge || len(body) != 16<<20 {
+	if body, _, err := asked(t, t.Context(), endless); bucket.CodeOf(err) != bucket.CodeTooLarge || len(body) != 8<<20 {
 		t.Errorf("%d bytes, %v", len(body), err)
 	}
 	if body, _, err := asked(t, bucket.Content(t.Context()), endless); err != nil || len(body) != 20<<20 {
 		t.Errorf("%d bytes, %v", len(body), err)
+	}
+}
+
+// A page is bounded by what a client makes of it, too.
+func TestPartsOfPagesAreBounded(t *testing.T) {
+	object := `<Contents>` + strings.Repeat(`<Owner><ID>x</ID></Owner>`, 10) + `</Contents>`
+	for name, test := range map[string]struct {
+		page    string
+		refused bool
+	}{
+		"a thousand objects of S3":             {strings.Repeat(object, 1000), false},
+		"a hundred thousand empty objects":     {`<ListBucketResult>` + strings.Repeat(`<Contents/>`, 100_000), true},
+		"quotes hide no tags":                  {`<a>"` + strings.Repeat(`<Contents/>`, 100_000), true},
+		"a thousand objects of Google":         {`{"items":[` + strings.Repeat(`{"name":"a\"{[,{[,","metadata":{"a":"b"},"generation":"1"},`, 1000), false},
+		"ten thousand empty objects of Google": {`{"items":[` + strings.Repeat(`{},`, 10_000), true},
+		"a name of braces":                     {`{"items":[{"name":"` + strings.Repeat(`{,[`, 100_000), false},
+		"a name that ends":                     {`{"items":[{"name":"\\",` + strings.Repeat(`{},`, 10_000), true},
+	} {
+		_, _, err := asked(t, t.Context(), status(http.StatusOK, test.page))
+		if refused := bucket.CodeOf(err) == bucket.CodeTooLarge; refused != test.refused || !refused && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, _, err := asked(t, bucket.Content(t.Context()), status(http.StatusOK, test.page)); err != nil {
+			t.Errorf("%s as an object's content: %v", name, err)
+		}
 	}
 }
 

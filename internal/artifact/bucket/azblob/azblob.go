@@ -12,6 +12,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
@@ -79,10 +80,13 @@ func (c credential) GetToken(ctx context.Context, opts policy.TokenRequestOption
 	return token, nil
 }
 
+// perPage is how many blobs a page of a listing may have; Azure would send 5000.
+const perPage = 1000
+
 // List implements [bucket.Storage].
 func (s *storage) List(ctx context.Context, prefix string) iter.Seq2[bucket.Object, error] {
 	return func(yield func(bucket.Object, error) bool) {
-		options := &container.ListBlobsFlatOptions{}
+		options := &container.ListBlobsFlatOptions{MaxResults: to.Ptr(int32(perPage))}
 		if prefix != "" {
 			options.Prefix = &prefix
 		}
@@ -97,12 +101,20 @@ func (s *storage) List(ctx context.Context, prefix string) iter.Seq2[bucket.Obje
 				return
 			}
 			for _, item := range page.Segment.BlobItems {
+				if isDirectory(item) {
+					continue
+				}
 				if !yield(object(item), nil) {
 					return
 				}
 			}
 		}
 	}
+}
+
+// isDirectory reports whether the item is no blob: accounts with a hierarchical namespace list their directories too.
+func isDirectory(item *container.BlobItem) bool {
+	return item.Properties != nil && item.Properties.ResourceType != nil && *item.Properties.ResourceType == "directory"
 }
 
 // object is an item of a listing; what the service left out is empty, and refused by whoever reads the listing.

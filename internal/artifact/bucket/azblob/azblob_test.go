@@ -177,6 +177,22 @@ func TestListsEveryPage(t *testing.T) {
 	}
 }
 
+// Accounts with a hierarchical namespace list directories, which are no objects.
+func TestDirectoriesAreNoObjects(t *testing.T) {
+	storage := open(t, azblob.Options{Transport: serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if n := r.URL.Query().Get("maxresults"); n != "1000" {
+			t.Errorf("maxresults %q", n)
+		}
+		_, _ = io.WriteString(w, `<EnumerationResults><Blobs>`+
+			`<Blob><Name>d</Name><Properties><Etag>1</Etag><Content-Length>0</Content-Length><ResourceType>directory</ResourceType></Properties></Blob>`+
+			`<Blob><Name>d/a</Name><Properties><Etag>2</Etag><Content-Length>3</Content-Length><ResourceType>file</ResourceType></Properties></Blob>`+
+			`</Blobs></EnumerationResults>`)
+	}))})
+	if got, err := list(t, storage, ""); err != nil || !slices.Equal(got, []bucket.Object{{Key: "d/a", Version: "2", Size: 3}}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 func TestTokensAreForTheAudience(t *testing.T) {
 	c := &credential{token: "token-of-tenant-a"}
 	storage := open(t, azblob.Options{Credential: c, Audience: "https://storage.cloud.example", Transport: serve(t, &service{page: 1})})

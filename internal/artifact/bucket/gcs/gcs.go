@@ -92,6 +92,9 @@ func (s *bucketStorage) List(ctx context.Context, prefix string) iter.Seq2[bucke
 			if errors.Is(err, iterator.Done) {
 				return
 			}
+			if err == nil && o == nil {
+				err = errors.New("a listing with null for an object")
+			}
 			if err != nil {
 				yield(bucket.Object{}, bucket.Explain(ctx, s.host, err))
 				return

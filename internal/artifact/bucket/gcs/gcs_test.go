@@ -170,6 +170,31 @@ func TestNobodyIsAskedForCredentials(t *testing.T) {
 	}
 }
 
+// Whoever answers in Google's place may send what Google does not.
+func TestHostileListingsAreRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		items string
+		code  bucket.Code
+	}{
+		"null":            {`null`, bucket.CodeProtocol},
+		"empty objects":   {`{}` + strings.Repeat(`,{}`, 2_000_000), bucket.CodeTooLarge},
+		"nulls":           {`null` + strings.Repeat(`,null`, 1_000_000), bucket.CodeTooLarge},
+		"a long name":     {`{"name":"` + strings.Repeat("x", 20<<20) + `"}`, bucket.CodeTooLarge},
+		"no JSON":         {`{`, bucket.CodeProtocol},
+		"a negative size": {`{"name":"a","size":"-1x"}`, bucket.CodeProtocol},
+	} {
+		t.Run(name, func(t *testing.T) {
+			storage := open(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, `{"items":[`+test.items+`]}`)
+			})), "tenant-a", nil)
+			if got, err := list(t, storage, ""); bucket.CodeOf(err) != test.code || len(got) > 0 {
+				t.Errorf("%d objects, %v", len(got), err)
+			}
+		})
+	}
+}
+
 func TestErrorsAreTyped(t *testing.T) {
 	s := newService(t)
 	transport := serve(t, s)

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -125,6 +126,11 @@ func (s *storage) Open(ctx context.Context, o bucket.Object) (io.ReadCloser, err
 	out, err := s.client.GetObject(bucket.Content(ctx), &s3.GetObjectInput{Bucket: &s.bucket, Key: &o.Key, IfMatch: &o.Version})
 	if err != nil {
 		return nil, bucket.Explain(ctx, s.host, err)
+	}
+	if got := aws.ToString(out.ETag); got != "" && strings.Trim(got, `"`) != strings.Trim(o.Version, `"`) {
+		// Not every service knows If-Match; nor do all put the same quotes.
+		_ = out.Body.Close()
+		return nil, &bucket.Error{Code: bucket.CodeChanged, Host: s.host, Err: errors.New("it has changed since it was listed")}
 	}
 	return out.Body, nil
 }

@@ -192,6 +192,29 @@ func TestOpensWhatWasListed(t *testing.T) {
 	}
 }
 
+// Some services do not know the condition and send what they have.
+func TestChangedObjectIsRefusedWithoutTheServicesHelp(t *testing.T) {
+	answer := map[string]string{"a": `"2"`, "b": `1`, "c": ""}
+	storage := open(t, s3.Options{
+		Bucket: "tenant-a", Endpoint: "s3.example.com", Region: "us-east-1", PathStyle: true,
+		Transport: serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if etag := answer[strings.TrimPrefix(r.URL.Path, "/tenant-a/")]; etag != "" {
+				w.Header().Set("ETag", etag)
+			}
+			_, _ = io.WriteString(w, "content")
+		})),
+	})
+	for key, want := range map[string]bucket.Code{"a": bucket.CodeChanged, "b": "", "c": ""} {
+		body, err := storage.Open(t.Context(), bucket.Object{Key: key, Version: `"1"`, Size: 7})
+		if bucket.CodeOf(err) != want {
+			t.Errorf("%s: %v", key, err)
+		}
+		if err == nil {
+			_ = body.Close()
+		}
+	}
+}
+
 func TestRequestsAreSignedWithWhatIsGivenAndNothingElse(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIDENVIRONMENT")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
