@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,8 +15,11 @@ import (
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/local"
+	"github.com/lanyard-dev/lanyard/internal/report"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -107,6 +111,35 @@ func exercise(t *testing.T) {
 	borrower.Spec.ServiceAccountName = ""
 	create(t, borrower)
 	await(t, borrower, "the refusal", failing("NotGranted"))
+	installFlux(t)
+	offered := tn.object("offered")
+	offered.Spec.ExternalArtifact = true
+	create(t, offered)
+	await(t, offered, "the artifact", pulled)
+	wantOffered(t, offered)
+	misdirect(t, offered)
+	wantOffered(t, offered)
+	patch(t, offered, func(o *v1alpha1.OCIRepository) { o.Spec.ExternalArtifact = false })
+	wantWithdrawn(t, offered)
+	create(t, tn.image("tags"))
+	create(t, &v1alpha1.Bucket{
+		ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: "files"},
+		Spec: v1alpha1.BucketSpec{
+			BucketName: e2eBucket, Provider: v1alpha1.ProviderGCP, ServiceAccountName: puller, Interval: metav1.Duration{Duration: interval},
+		},
+	})
+	eventually(t, "all kinds of objects are judged", func(ctx context.Context) error {
+		all, err := report.List(ctx, objects, tn.namespace)
+		if err != nil {
+			return err
+		}
+		for _, row := range report.All(all) {
+			if row.Result == report.Pending {
+				return fmt.Errorf("%s %s is pending", row.Kind, row.Name)
+			}
+		}
+		return nil
+	})
 	tn.clear(t) // while there are controllers
 }
 
