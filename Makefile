@@ -15,7 +15,7 @@ KUBE_LD := -s -w $(foreach p,k8s.io/component-base/version k8s.io/client-go/pkg/
 
 # Sources that a binary is built from: it is built again only when one of them is newer.
 go_files      = $(shell find $(1) -name '*.go' -not -name '*_test.go' 2>/dev/null) $(wildcard $(addsuffix /go.mod,$(1)) $(addsuffix /go.sum,$(1)))
-PRODUCT      := $(call go_files,api auth cloudtest internal cmd charts) go.mod go.sum $(shell find charts -type f)
+PRODUCT      := $(call go_files,api auth cloudtest internal cmd charts) go.mod go.sum $(shell find charts examples -type f)
 CONTROLPLANE := $(call go_files,dev/controlplane)
 
 ##@ Use
