@@ -38,7 +38,7 @@ func strange(tb testing.TB) *Cloud {
 func FuzzExchange(f *testing.F) {
 	const token = "eyJhbGciOiJFUzI1NiIsImtpZCI6ImsifQ.eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlIn0.c2ln"
 	const form = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange&requested_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Aaccess_token" +
-		"&subject_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Ajwt&scope=x&subject_token=" + token + "&audience="
+		"&subject_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Ajwt&scope=https%3A%2F%2Fwww.googleapis.com%2Fauth%2Fcloud-platform&subject_token=" + token + "&audience="
 	f.Add("application/x-www-form-urlencoded", form+"identitynamespace%3Amy-org-project.svc.id.goog%3Ahttps%3A%2F%2Fcontainer.googleapis.com%2Fv1%2Fprojects%2Fmy-org-project%2Flocations%2Fus-east1%2Fclusters%2Fc")
 	f.Add("application/x-www-form-urlencoded", form+"%2F%2Fiam.googleapis.com%2Fprojects%2F1%2Flocations%2Fglobal%2FworkloadIdentityPools%2Fpool%2Fproviders%2Fprovider")
 	f.Add("application/json", `{"grantType":"urn:ietf:params:oauth:grant-type:token-exchange","audience":"//iam.googleapis.com/","subjectToken":"x"}`)
@@ -94,13 +94,14 @@ func FuzzStrangers(f *testing.F) {
 // FuzzPlace: a repository that a name is read as stands at the name's beginning.
 func FuzzPlace(f *testing.F) {
 	for _, name := range []string{"my-org-project/r/app", "example.com/project/r/a/b", "my-org-project/app"} {
-		f.Add(name, false)
-		f.Add(name, true)
+		f.Add(name, "us-docker.pkg.dev")
+		f.Add(name, "gcr.io")
+		f.Add(name, "u-france-east1-docker.s3nsregistry.fr")
 	}
-	f.Fuzz(func(t *testing.T, name string, gcr bool) {
-		ep := endpoint{location: "us"}
-		if gcr {
-			ep.gcr = "gcr.io"
+	f.Fuzz(func(t *testing.T, name, host string) {
+		ep, known := parseHost(host, []string{DefaultUniverse, "s3nsapis.fr"})
+		if !known || ep.service != ServiceRegistry {
+			return
 		}
 		p, ok := readPlace(name, ep)
 		if !ok {
@@ -111,7 +112,7 @@ func FuzzPlace(f *testing.F) {
 		if scoped {
 			prefix = domain + "/" + project
 		}
-		if !gcr {
+		if ep.gcr == "" {
 			prefix += "/" + p.repository
 		}
 		if image, found := strings.CutPrefix(name, prefix+"/"); !found || image == "" {

@@ -9,9 +9,9 @@ import (
 )
 
 // keptBack says which headers are not passed on: those that are the cloud's business, and those by which servers let a client
-// change the method, host or path of a request.
+// change the method, host or path of a request, or have it read another object. Clouds refuse copies by their own header; that of another one must not serve.
 func keptBack(name string) bool {
-	return strings.HasPrefix(name, "X-Forwarded-") || slices.Contains([]string{
+	return strings.HasPrefix(name, "X-Forwarded-") || strings.HasSuffix(name, "-Copy-Source") || slices.Contains([]string{
 		"Authorization", "Proxy-Authorization", "Cookie", "Connection", "Forwarded", "X-Real-Ip", "X-Host", "X-Original-Host", "X-Original-Method", "X-Original-Url",
 		"X-Rewrite-Url", "X-Http-Method", "X-Http-Method-Override", "X-Method-Override",
 	}, name)

@@ -16,7 +16,7 @@ func TestRequest(t *testing.T) {
 	r.Header = http.Header{
 		"Authorization": {"x"}, "Proxy-Authorization": {"x"}, "Cookie": {"x"}, "Connection": {"x"}, "Forwarded": {"x"}, "X-Forwarded-Host": {"x"},
 		"X-Forwarded-Prefix": {"x"}, "X-Forwarded-Proto": {"http"}, "X-Http-Method-Override": {"DELETE"}, "X-HTTP-METHOD": {"DELETE"}, "X_http_method_override": {"DELETE"},
-		"X-Original-Url": {"/other"}, "X_original_url": {"/other"}, "Content-Type": {"text/plain"}, "Range": {"bytes=0-1"}, "X-Amz-Meta-A_b": {"x"},
+		"X-Original-Url": {"/other"}, "X_original_url": {"/other"}, "X-Amz-Copy-Source": {"/b/c"}, "Content-Type": {"text/plain"}, "Range": {"bytes=0-1"}, "X-Amz-Meta-A_b": {"x"},
 	}
 	before := r.Header.Clone()
 	out := plane.Request(r)
