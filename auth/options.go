@@ -186,7 +186,7 @@ func WithMinRemaining(d time.Duration) Option {
 
 // WithRetryNow makes the exchange even if it failed a moment ago. Use it when somebody changed something: the failure
 // that is remembered may be over. A cache may let the call wait some seconds first: that somebody may be a tenant who does
-// nothing else.
+// nothing else. A wait that the other side asked for (Retry-After) is not passed: it concerns all tenants.
 func WithRetryNow() Option {
 	return func(o *Options) { o.RetryNow = true }
 }

@@ -6,12 +6,14 @@ import (
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/lease"
 	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
 )
 
 // NewCredentialsProvider is [auth.GetToken] for the AWS SDK: set it as aws.Config.Credentials itself, with
-// [auth.WithCache] among the options. Each call is bound by the context of the SDK's request and no other; wrapping it in
-// aws.NewCredentialsCache, as config.LoadDefaultConfig does, would keep sessions beyond a withdrawn grant.
+// [auth.WithCache] among the options. Each call is bound by the context of the SDK's request and no other. Where something
+// keeps the credentials, as aws.NewCredentialsCache does (and with it config.LoadDefaultConfig), it asks again after a minute: they
+// say that they end then, so that none is used for long after its grant is withdrawn.
 func NewCredentialsProvider(provider *Provider, opts ...auth.Option) awssdk.CredentialsProvider {
 	return awssdk.CredentialsProviderFunc(func(ctx context.Context) (awssdk.Credentials, error) {
 		token, err := auth.GetToken(ctx, provider, opts...)
@@ -22,6 +24,8 @@ func NewCredentialsProvider(provider *Provider, opts ...auth.Option) awssdk.Cred
 		if !ok {
 			return awssdk.Credentials{}, refusal.NotForSDK("a session", token)
 		}
-		return session.Credentials(), nil
+		credentials := session.Credentials()
+		credentials.Expires = lease.Until(credentials.Expires)
+		return credentials, nil
 	})
 }

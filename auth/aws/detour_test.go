@@ -160,13 +160,19 @@ func TestCredentialsProvider(t *testing.T) {
 		t.Errorf("%d exchanges, want 1", n)
 	}
 
+	// What the SDK keeps it asks for again soon, although the session lasts.
+	kept, err := aws.NewCredentialsProvider(w.aws, options...).Retrieve(t.Context())
+	if left := time.Until(kept.Expires); err != nil || !kept.CanExpire || left > time.Minute || left < 50*time.Second {
+		t.Errorf("%v, to be asked for again in %s", err, left)
+	}
+
 	// It is the caller's context that counts, not that of whoever made it.
 	end := w.Fault(t, fault.Fault{Service: "sts", Operation: opSTS, Kind: fault.Latency, Delay: 2 * time.Second})
 	defer end()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	started := time.Now()
-	_, err := aws.NewCredentialsProvider(w.aws, w.As(a)...).Retrieve(ctx)
+	_, err = aws.NewCredentialsProvider(w.aws, w.As(a)...).Retrieve(ctx)
 	if !errors.Is(err, context.DeadlineExceeded) || time.Since(started) > time.Second {
 		t.Errorf("%v after %s", err, time.Since(started))
 	}

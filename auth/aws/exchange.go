@@ -36,6 +36,7 @@ func (p *Provider) NewTokenForServiceAccount(ctx context.Context, proof auth.Pro
 	if x.url != "" {
 		options.BaseEndpoint = awssdk.String(x.url)
 	}
+	asked := time.Now()
 	answer, err := sts.New(options).AssumeRoleWithWebIdentity(ctx, &sts.AssumeRoleWithWebIdentityInput{
 		RoleArn:          awssdk.String(x.role.String()), // empty for none: the SDK refuses to leave it out
 		RoleSessionName:  awssdk.String(sessionName(request.Key.Subject)),
@@ -45,7 +46,7 @@ func (p *Provider) NewTokenForServiceAccount(ctx context.Context, proof auth.Pro
 	if err != nil {
 		return nil, x.failure(ctx, err, proof, request)
 	}
-	token, err := newToken(answer.Credentials)
+	token, err := newToken(answer.Credentials, asked)
 	if err != nil {
 		return nil, remote.Invalid(x.where(), "a session", err).Error(auth.StageExchange, x.operation())
 	}
@@ -60,7 +61,9 @@ func (x plan) where() string {
 	return "AWS STS in " + x.sts.Region
 }
 
-func newToken(c *types.Credentials) (*Token, error) {
+// newToken is the session in an answer to a question that was put at asked. It ends by AWS's clock, but never later than it can by
+// ours: a clock that is behind would keep it beyond its end.
+func newToken(c *types.Credentials, asked time.Time) (*Token, error) {
 	switch {
 	case c == nil:
 		return nil, errors.New("no credentials in it")
@@ -73,11 +76,15 @@ func newToken(c *types.Credentials) (*Token, error) {
 	case c.Expiration == nil:
 		return nil, errors.New("no expiration in it")
 	}
+	ends := *c.Expiration
+	if latest := asked.Add(SessionDuration); ends.After(latest) {
+		ends = latest
+	}
 	return &Token{
 		AccessKeyID:     auth.NewSecret(*c.AccessKeyId),
 		SecretAccessKey: auth.NewSecret(*c.SecretAccessKey),
 		SessionToken:    auth.NewSecret(*c.SessionToken),
-		ExpiresAt:       c.Expiration.UTC(),
+		ExpiresAt:       ends.UTC(),
 	}, nil
 }
 

@@ -106,6 +106,9 @@ func isThrottle(code string, status int) bool {
 // clean makes AWS's message fit for an error, or leaves it out when a piece of a secret is in it: services repeat what they
 // were sent (SignatureDoesNotMatch repeats the session token).
 func clean(message string, secrets []auth.Secret) string {
+	if longest := 2 * maxMessage; len(message) > longest {
+		message = message[:longest] // it is for the other side to choose, and looked through for every piece
+	}
 	for _, secret := range secrets {
 		if holdsPiece(message, secret.Reveal()) {
 			return ""

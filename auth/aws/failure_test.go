@@ -3,10 +3,25 @@ package aws_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/aws"
 )
+
+// The longest message that fits into an answer is looked through for the longest secret at once: it is the other side's choice.
+func TestCleanIsQuick(t *testing.T) {
+	secret, message := auth.NewSecret(strings.Repeat("0123456789abcdef", 4096)), strings.Repeat("z", 1<<20)
+	started := time.Now()
+	for range 20 {
+		if got := aws.Clean(message, secret); len(got) == 0 || len(got) > 303 {
+			t.Errorf("%d bytes", len(got))
+		}
+	}
+	if took := time.Since(started); took > 2*time.Second {
+		t.Errorf("20 messages took %s", took)
+	}
+}
 
 // FuzzClean: whatever a service writes around whatever piece of a secret, the error is one short printable line without it.
 func FuzzClean(f *testing.F) {

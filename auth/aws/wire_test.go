@@ -392,8 +392,23 @@ func TestExchangeRequest(t *testing.T) {
 	}
 	credentials := token.(*aws.Token).Credentials()
 	if credentials.AccessKeyID != "ASIA0000000000000000" || credentials.SecretAccessKey != "secret-access-key-0123456789" ||
-		credentials.SessionToken != "session-token-0123456789" || !credentials.CanExpire || credentials.Expires.Year() != 2124 {
+		credentials.SessionToken != "session-token-0123456789" || !credentials.CanExpire {
 		t.Error("the session is not the one that was issued")
+	}
+}
+
+// A clock that is behind must not make a session live longer than AWS lets it, nor one that is ahead.
+func TestEndOfSession(t *testing.T) {
+	for ahead, want := range map[time.Duration]time.Duration{
+		0: time.Hour, 5 * time.Minute: time.Hour, -5 * time.Minute: 55 * time.Minute, 24 * time.Hour: time.Hour,
+	} {
+		ends := time.Now().Add(time.Hour + ahead).UTC().Format(time.RFC3339Nano)
+		provider := wired(t, answer(strings.Replace(goodSession, "2124-01-01T00:00:00Z", ends, 1)))
+		token, err := auth.GetToken(t.Context(), provider, asA(t)...)
+		rig.Must(t, err)
+		if d := token.GetDuration(); d > want || d < want-10*time.Second {
+			t.Errorf("AWS's clock %s ahead: valid for %s, want %s", ahead, d, want)
+		}
 	}
 }
 

@@ -25,7 +25,10 @@ func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request
 	if request.ProxyURL != nil {
 		return nil, refusal.Detour("proxy")
 	}
-	scope := p.scope(request.Key)
+	scope, err := p.scope(request.Key)
+	if err != nil {
+		return nil, err
+	}
 	token, code, err := p.controllerToken(ctx, scope)
 	if fallback := ResourceManagerScope(p.cloud); request.Key.Image != "" && code == noResource && p.cloud.RegistriesMayLackAudience && scope != fallback {
 		token, _, err = p.controllerToken(ctx, fallback)

@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/lease"
 	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
@@ -22,8 +23,8 @@ type tokenCredential struct {
 }
 
 // NewTokenCredential is [auth.GetToken] for the Azure SDK, with [auth.WithCache] among the options. Each call is bound by the
-// context of the SDK's request, and is for the scope that the SDK's client asks for. A client keeps its token until shortly
-// before the end: make a new client, which costs nothing, wherever a withdrawn grant is to be noticed.
+// context of the SDK's request, and is for the scope that the SDK's client asks for. A client keeps its token until the end, which
+// the credential says is in a minute, whatever the token's own is: so that none is used for long after its grant is withdrawn.
 //
 // What the provider does not do is an error: a claims challenge (continuous access evaluation) asks for a new sign-in, which a
 // proof cannot give, and another tenant than the identity's is another identity.
@@ -56,7 +57,7 @@ func (c *tokenCredential) GetToken(ctx context.Context, options policy.TokenRequ
 	if !ok {
 		return azcore.AccessToken{}, refusal.NotForSDK("a token of Microsoft Entra", token)
 	}
-	return azcore.AccessToken{Token: bearer.Secret.Reveal(), ExpiresOn: bearer.ExpiresAt}, nil
+	return azcore.AccessToken{Token: bearer.Secret.Reveal(), ExpiresOn: lease.Until(bearer.ExpiresAt)}, nil
 }
 
 // sameTenant refuses a tenant that is not the identity's.

@@ -23,7 +23,10 @@ func (p *Provider) NewTokenForServiceAccount(ctx context.Context, proof auth.Pro
 	if err != nil {
 		return nil, err
 	}
-	scope := p.scope(request.Key)
+	scope, err := p.scope(request.Key)
+	if err != nil {
+		return nil, err
+	}
 	token, code, err := p.exchange(ctx, proof, request, id, scope)
 	if fallback := ResourceManagerScope(p.cloud); request.Key.Image != "" && code == noResource && p.cloud.RegistriesMayLackAudience && scope != fallback {
 		token, _, err = p.exchange(ctx, proof, request, id, fallback)

@@ -41,10 +41,12 @@ type Config struct {
 
 // Provider implements [auth.Provider], [auth.ControllerProvider] and [auth.RegistryProvider]. It is safe for concurrent use.
 type Provider struct {
-	tenant  string
-	cloud   endpoint.AzureCloud
-	timeout time.Duration
-	pool    *transport.Pool
+	tenant string
+	cloud  endpoint.AzureCloud
+	// elsewhere is the authority of another cloud than the public one; empty there.
+	elsewhere string
+	timeout   time.Duration
+	pool      *transport.Pool
 
 	// What tenants write is parsed on every call and seldom new.
 	identities *memo.Memo[named, identity]
@@ -85,8 +87,12 @@ func NewProvider(config Config) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
+	elsewhere := ""
+	if config.Cloud != endpoint.AzurePublic() {
+		elsewhere = config.Cloud.Authority
+	}
 	return &Provider{
-		tenant: config.TenantID, cloud: config.Cloud, timeout: config.Timeout, pool: pool,
+		tenant: config.TenantID, cloud: config.Cloud, elsewhere: elsewhere, timeout: config.Timeout, pool: pool,
 		identities: memo.New(newIdentity),
 		scopes:     memo.New(parseScopes),
 		images: memo.New(func(s string) (image, error) {
@@ -106,7 +112,7 @@ func (p *Provider) Cloud() endpoint.AzureCloud { return p.cloud }
 func (*Provider) GetName() string { return ProviderName }
 
 // GetTarget implements [auth.Provider]. Image is the registry's host and the repository, since credentials are for one
-// repository.
+// repository. STSEndpoint is the authority of another cloud than the public one, so that two clouds' tokens never meet in a cache.
 func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	switch {
 	case options.STSEndpoint != "":
@@ -115,16 +121,23 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 		return auth.Target{}, refusal.Unsupported(ProviderName, "an STS region", "leave out the STS region: Microsoft Entra has none")
 	case options.Subject.Kind() == auth.KindController && options.ProxyURL != nil:
 		return auth.Target{}, refusal.Detour("proxy")
-	case options.ImageRepository == "":
-		return auth.Target{}, p.checkScopes(options.Scopes)
-	case !options.Scopes.IsZero():
+	case options.ImageRepository != "" && !options.Scopes.IsZero():
 		return auth.Target{}, scopeError("registry credentials have a scope of their own", "leave out the scopes, or the image repository")
 	}
-	image, err := p.image(options.ImageRepository)
-	if err != nil {
-		return auth.Target{}, err
+	target := auth.Target{STSEndpoint: p.elsewhere}
+	if !options.Scopes.IsZero() {
+		if _, err := p.oneScope(options.Scopes); err != nil {
+			return auth.Target{}, err
+		}
 	}
-	return auth.Target{Image: image.text}, nil
+	if options.ImageRepository != "" {
+		image, err := p.image(options.ImageRepository)
+		if err != nil {
+			return auth.Target{}, err
+		}
+		target.Image = image.text
+	}
+	return target, nil
 }
 
 func (p *Provider) image(repository string) (*image, error) {

@@ -341,3 +341,20 @@ func FuzzScopes(f *testing.F) {
 		}
 	})
 }
+
+// A program may serve two clouds with one cache: the tokens of one are not given to the other.
+func TestCloudsShareNoKey(t *testing.T) {
+	own, err := endpoint.ParseAzureEnvironment([]byte(custom))
+	rig.Must(t, err)
+	seen := map[auth.Key]string{}
+	for _, cloud := range append(endpoint.AzureClouds(), own) {
+		for _, opts := range [][]auth.Option{nil, {auth.WithScopes(azure.BlobScope(cloud))}} {
+			key, err := auth.Resolve(t.Context(), newProvider(t, azure.Config{Cloud: cloud}), asA(t, opts...)...)
+			rig.Must(t, err)
+			if other, ok := seen[key]; ok {
+				t.Errorf("%s and %s share %s", cloud.Name, other, key)
+			}
+			seen[key] = cloud.Name
+		}
+	}
+}

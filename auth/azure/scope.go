@@ -46,19 +46,16 @@ func scopeOf(resource string) string {
 // maxScope bounds a scope, in bytes. Source: the limit of an application ID URI, and what follows it.
 const maxScope = 255 + len(defaultSuffix)
 
-// checkScopes refuses scopes of which no one token can be made.
-func (p *Provider) checkScopes(scopes auth.List) error {
-	if scopes.IsZero() {
-		return nil
+// oneScope refuses scopes of which no one token can be made.
+func (p *Provider) oneScope(scopes auth.List) (string, error) {
+	scope, err := p.scopes.Parse(scopes)
+	switch {
+	case err == nil:
+		return *scope, nil
+	case errors.Is(err, errSeveral):
+		return "", scopeError("a token of Microsoft Entra is for one resource", "ask for one scope, and make a call for each")
 	}
-	_, err := p.scopes.Parse(scopes)
-	if err == nil {
-		return nil
-	}
-	if errors.Is(err, errSeveral) {
-		return scopeError("a token of Microsoft Entra is for one resource", "ask for one scope, and make a call for each")
-	}
-	return scopeError(fmt.Sprintf("scope %q %v", remote.Printable(scopes.Values()[0], remote.MaxQuoted), err),
+	return "", scopeError(fmt.Sprintf("scope %q %v", remote.Printable(scopes.Values()[0], remote.MaxQuoted), err),
 		"name a resource and /.default, such as "+ResourceManagerScope(p.cloud))
 }
 
@@ -99,13 +96,13 @@ func checkScope(scope string) error {
 }
 
 // scope is what the token of a request is asked for.
-func (p *Provider) scope(key auth.Key) string {
+func (p *Provider) scope(key auth.Key) (string, error) {
 	switch {
 	case key.Image != "":
-		return RegistryScope(p.cloud)
+		return RegistryScope(p.cloud), nil
 	case key.Scopes.IsZero():
-		return ResourceManagerScope(p.cloud)
+		return ResourceManagerScope(p.cloud), nil
 	default:
-		return key.Scopes.Values()[0] // the only one: GetTarget let no other through
+		return p.oneScope(key.Scopes)
 	}
 }

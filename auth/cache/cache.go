@@ -10,7 +10,7 @@
 //     floor left (the lesser of five minutes and a tenth of its life) is not given out without waiting for its refresh.
 //   - While a refresh fails for a temporary reason the old token serves until it ends; when it is refused, the token goes.
 //   - A failure is remembered, for one second at first and up to a minute, longer if the other side asked for it. Who passes it
-//     ([auth.WithRetryNow]) waits until two seconds have gone by since.
+//     ([auth.WithRetryNow]) waits until two seconds have gone by since, and cannot pass a wait that the other side asked for.
 //   - Capacity is fair: a tenant (namespace) that wants more room than there is loses its own tokens, or those of a tenant
 //     that holds more than it does; never those of one that holds less.
 //   - [Cache.Invalidate] drops all tokens of a subject, and keeps those out that were already on their way.
@@ -162,7 +162,7 @@ func (c *Cache) join(ctx context.Context, key auth.Key, e *entry, now time.Time,
 	if f := c.flights[key]; f != nil {
 		return f, nil
 	}
-	if e != nil && now.Before(e.retryAt) && !retryNow {
+	if e != nil && now.Before(e.retryAt) && (!retryNow || now.Before(e.heldBack)) {
 		return nil, e.failure
 	}
 	t := c.tenants.get(key.Subject.Namespace())
@@ -190,8 +190,8 @@ const maxFlightsPerTenant = 64
 
 var errTooManyFlights = errors.New("too many exchanges of this namespace are under way")
 
-// fly makes the exchange, after a pause if it is not zero or less. It is a goroutine of its own, so that a panic here would end the program for all tenants, and a
-// flight that never lands would keep its key from everybody: it lands however fetch ends.
+// fly makes the exchange, after a pause if it is not zero or less. It is a goroutine of its own, so that a panic here would end
+// the program for all tenants, and a flight that never lands would keep its key from everybody: it lands however fetch ends.
 func (c *Cache) fly(ctx context.Context, f *flight, pause time.Duration, fetch func(context.Context) (auth.Fetched, error)) {
 	var issued *entry
 	var err error = &auth.Error{

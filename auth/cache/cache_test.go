@@ -362,6 +362,31 @@ func TestRetryNowHasAPace(t *testing.T) {
 	})
 }
 
+// A cloud that throttles throttles all tenants: none of them may go on asking because it changes an object all the time.
+func TestRetryNowDoesNotPassRetryAfter(t *testing.T) {
+	for code, held := range map[auth.Code]bool{auth.CodeThrottled: true, auth.CodeUnavailable: true, auth.CodeTrustRefused: false} {
+		synctest.Test(t, func(t *testing.T) {
+			c := cache.New(cache.Options{MaxSize: 10})
+			o := &office{err: &auth.Error{Code: code, RetryAfter: time.Minute, Err: errors.New("slow down")}}
+			key := keyOf(t, "a", "sa")
+			begun := start(t)
+			for time.Since(begun) < time.Minute {
+				if _, err := ask(t.Context(), c, key, o, auth.FetchOptions{RetryNow: true}); auth.CodeOf(err) != code {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+			}
+			if calls := o.calls.Load(); (calls == 1) != held {
+				t.Errorf("%s: %d exchanges within the minute", code, calls)
+			}
+			o.err, o.life = nil, time.Hour
+			if _, err := ask(t.Context(), c, key, o, auth.FetchOptions{RetryNow: true}); err != nil {
+				t.Errorf("%s: after the minute: %v", code, err)
+			}
+		})
+	}
+}
+
 func TestRetryAfterIsHonouredUpToABound(t *testing.T) {
 	for _, tt := range []struct{ asked, waits time.Duration }{
 		{5 * time.Minute, 5 * time.Minute}, {24 * time.Hour, 15 * time.Minute}, {0, time.Second},

@@ -21,6 +21,7 @@ type entry struct {
 	failures int       // in a row
 	failedAt time.Time // when the last one was
 	retryAt  time.Time // the failure is the answer until then
+	heldBack time.Time // until then the other side asked to be left alone: the failure is the answer whoever asks
 
 	key        auth.Key
 	slot       int    // index among its tenant's entries; guarded by Cache.mu
@@ -63,8 +64,12 @@ func (e *entry) failed(key auth.Key, err error, now time.Time) *entry {
 	if doublings := next.failures - 1; doublings < 6 {
 		wait = min(lastRetry, firstRetry<<doublings)
 	}
-	if failure, ok := errors.AsType[*auth.Error](err); ok {
-		wait = max(wait, min(lastRetryAfter, failure.RetryAfter))
+	if failure, ok := errors.AsType[*auth.Error](err); ok && failure.RetryAfter > 0 {
+		asked := min(lastRetryAfter, failure.RetryAfter)
+		wait = max(wait, asked)
+		if failure.Temporary() { // what is refused may be mended here, and the other side not know
+			next.heldBack = now.Add(asked)
+		}
 	}
 	next.retryAt = now.Add(wait)
 	if next.refreshAt.Before(next.retryAt) {

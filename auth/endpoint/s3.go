@@ -44,9 +44,9 @@ func (s S3) String() string {
 }
 
 // BucketHost is the host[:port] that requests for the bucket go to: virtual-hosted where one label takes the bucket's name, so that
-// AWS's certificates cover it, else the endpoint's own. Other services than AWS's get their endpoint's own.
+// AWS's certificates cover it, else the endpoint's own, whatever the name is. Other services than AWS's get their endpoint's own.
 func (s S3) BucketHost(bucket string) string {
-	if s.Listed || strings.Contains(bucket, ".") || bucket == "" {
+	if s.Listed || len(bucket) > maxLabel || !all(bucket, func(c byte) bool { return isLowerOrDigit(c) || c == '-' }) {
 		return s.String()
 	}
 

@@ -117,6 +117,12 @@ func TestBucketHost(t *testing.T) {
 		{"s3.dualstack.eu-west-1.amazonaws.com:443", "tenant-a", "tenant-a.s3.dualstack.eu-west-1.amazonaws.com"},
 		// AWS's certificates cover one label.
 		{"s3.eu-west-1.amazonaws.com", "tenant.a", "s3.eu-west-1.amazonaws.com"},
+		// What is no label does not lead elsewhere.
+		{"s3.eu-west-1.amazonaws.com", "", "s3.eu-west-1.amazonaws.com"},
+		{"s3.eu-west-1.amazonaws.com", "evil.example/", "s3.eu-west-1.amazonaws.com"},
+		{"s3.eu-west-1.amazonaws.com", "evil:443#", "s3.eu-west-1.amazonaws.com"},
+		{"s3.eu-west-1.amazonaws.com", "me@evil", "s3.eu-west-1.amazonaws.com"},
+		{"s3.eu-west-1.amazonaws.com", strings.Repeat("a", 64), "s3.eu-west-1.amazonaws.com"},
 		{"minio.example.com:9000", "tenant-a", "minio.example.com:9000"},
 		{"[fd00::1]", "tenant-a", "[fd00::1]:443"},
 	} {

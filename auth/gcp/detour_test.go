@@ -65,8 +65,12 @@ func TestTokenSource(t *testing.T) {
 	}
 	// It keeps no token of its own: what the cache drops is gone.
 	tokens.Invalidate(a.Subject)
-	_, err := source.Token()
+	kept, err := source.Token()
 	rig.Must(t, err)
+	// What wraps it keeps a token for a minute at the most, although the token lasts.
+	if left := time.Until(kept.Expiry); left > time.Minute || left < 50*time.Second {
+		t.Errorf("to be asked for again in %s", left)
+	}
 	if n := w.exchanges(); n != 2 {
 		t.Errorf("%d exchanges, want 2", n)
 	}

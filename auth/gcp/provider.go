@@ -51,9 +51,11 @@ type Config struct {
 // concurrent use.
 type Provider struct {
 	universe endpoint.GCPUniverse
-	timeout  time.Duration
-	pool     *transport.Pool
-	metadata *metadata
+	// elsewhere is the Security Token Service's URL in another universe than the public one; empty there.
+	elsewhere string
+	timeout   time.Duration
+	pool      *transport.Pool
+	metadata  *metadata
 
 	// What tenants write is parsed on every call and seldom new.
 	identities *memo.Memo[claim, identity]
@@ -86,8 +88,12 @@ func NewProvider(config Config) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
+	elsewhere := ""
+	if universe != endpoint.GCPUniverses()[0] {
+		elsewhere = "https://" + universe.APIHost("sts")
+	}
 	return &Provider{
-		universe: universe, timeout: config.Timeout, pool: pool, metadata: metadata,
+		universe: universe, elsewhere: elsewhere, timeout: config.Timeout, pool: pool, metadata: metadata,
 		identities: memo.New(func(c claim) (identity, error) { return parseClaim(c, universe) }),
 		keys:       memo.New(func(s string) (identity, error) { return parseIdentity(s, universe) }),
 		registries: memo.New(endpoint.ParseGAR),
@@ -108,6 +114,8 @@ func (p *Provider) Universe() endpoint.GCPUniverse { return p.universe }
 func (*Provider) GetName() string { return ProviderName }
 
 // GetTarget implements [auth.Provider]. Image is gcp for each registry of the universe: one access token is good for all of them.
+// STSEndpoint is the Security Token Service of another universe than the public one, so that two universes' tokens never meet in a
+// cache.
 func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	switch {
 	case options.STSEndpoint != "":
@@ -123,13 +131,14 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 			return auth.Target{}, err
 		}
 	}
-	if options.ImageRepository == "" {
-		return auth.Target{}, nil
+	target := auth.Target{STSEndpoint: p.elsewhere}
+	if options.ImageRepository != "" {
+		if err := p.checkRegistry(options.ImageRepository); err != nil {
+			return auth.Target{}, err
+		}
+		target.Image = image
 	}
-	if err := p.checkRegistry(options.ImageRepository); err != nil {
-		return auth.Target{}, err
-	}
-	return auth.Target{Image: image}, nil
+	return target, nil
 }
 
 // checkRegistry refuses an image repository whose host is not Artifact Registry's in this universe. Only the host decides, so only

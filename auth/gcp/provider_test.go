@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/gcp"
 	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 )
@@ -52,7 +53,7 @@ func TestGetTarget(t *testing.T) {
 		{name: "registry alone", options: auth.Options{ImageRepository: "us-docker.pkg.dev"}, want: auth.Target{Image: "gcp"}},
 		{name: "gcr.io", options: auth.Options{ImageRepository: "eu.gcr.io/p/app"}, want: auth.Target{Image: "gcp"}},
 		{name: "that stays in its region", options: auth.Options{ImageRepository: "docker.me-central2.rep.pkg.dev/p/r/app"}, want: auth.Target{Image: "gcp"}},
-		{name: "another universe", universe: s3ns, options: auth.Options{ImageRepository: "u-france-east1-docker.s3nsregistry.fr/s3ns/p/r/app"}, want: auth.Target{Image: "gcp"}},
+		{name: "another universe", universe: s3ns, options: auth.Options{ImageRepository: "u-france-east1-docker.s3nsregistry.fr/s3ns/p/r/app"}, want: auth.Target{Image: "gcp", STSEndpoint: "https://sts.s3nsapis.fr"}},
 		{name: "a universe's that is not the controller's", universe: s3ns, options: auth.Options{ImageRepository: imageA}, code: auth.CodeEndpointRefused, fix: "universe s3nsapis.fr"},
 		{name: "the other way round", options: auth.Options{ImageRepository: "u-france-east1-docker.s3nsregistry.fr/s3ns/p"}, code: auth.CodeEndpointRefused, fix: "universe googleapis.com"},
 		{name: "look-alike", options: auth.Options{ImageRepository: "gcr.io.evil.example/p/app"}, code: auth.CodeEndpointRefused, fix: "write "},
@@ -311,5 +312,30 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 		if n := testing.AllocsPerRun(100, run); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
+	}
+}
+
+// A program may serve two universes with one cache: the tokens of one are not given to the other.
+func TestUniversesShareNoKey(t *testing.T) {
+	seen := map[auth.Key]string{}
+	for _, universe := range endpoint.GCPUniverses() {
+		account := rig.WithAttribute(tenant(t, "tenant-a"), gcp.ProviderAnnotation, providerName)
+		key, err := auth.Resolve(t.Context(), newProvider(t, gcp.Config{UniverseDomain: universe.Domain}), rig.Subject(account, nil))
+		rig.Must(t, err)
+		if other, ok := seen[key]; ok {
+			t.Errorf("%s and %s share %s", universe.Domain, other, key)
+		}
+		seen[key] = universe.Domain
+	}
+}
+
+// With scopes too: a hit parses nothing.
+func TestScopesDoNotAllocate(t *testing.T) {
+	provider := newProvider(t, gcp.Config{})
+	scopes, err := auth.NewList("https://www.googleapis.com/auth/devstorage.read_only", "https://www.googleapis.com/auth/pubsub")
+	rig.Must(t, err)
+	options := auth.Options{Subject: tenant(t, "tenant-a").Subject, Scopes: scopes}
+	if n := testing.AllocsPerRun(100, func() { _, _ = provider.GetTarget(&options) }); n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }

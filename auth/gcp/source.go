@@ -6,6 +6,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/lease"
 	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
 )
 
@@ -16,9 +17,12 @@ type tokenSource struct {
 	opts     []auth.Option
 }
 
-// NewTokenSource is [auth.GetToken] for Google's clients (option.WithTokenSource), with [auth.WithCache] among the options. It keeps
-// no token: every Token asks GetToken anew. An [oauth2.TokenSource] has no context of its own, so ctx bounds all calls: make a source
-// for each piece of work. What wraps it in oauth2.ReuseTokenSource keeps tokens until they expire, beyond a withdrawn grant.
+// NewTokenSource is [auth.GetToken] for Google's clients, with [auth.WithCache] among the options. It keeps no token: every Token asks
+// GetToken anew. What wraps it in oauth2.ReuseTokenSource, as option.WithTokenSource does, keeps a token until its end, which the source
+// says is in a minute, whatever the token's own is: so that none is used for long after its grant is withdrawn. An [oauth2.Transport]
+// in option.WithHTTPClient asks at each request.
+//
+// An [oauth2.TokenSource] has no context of its own, so ctx bounds all calls: make a source for each piece of work.
 func NewTokenSource(ctx context.Context, provider *Provider, opts ...auth.Option) oauth2.TokenSource {
 	return &tokenSource{ctx, provider, opts}
 }
@@ -33,5 +37,7 @@ func (s *tokenSource) Token() (*oauth2.Token, error) {
 	if !ok {
 		return nil, refusal.NotForSDK("an access token", token)
 	}
-	return access.OAuth2(), nil
+	forSDK := access.OAuth2()
+	forSDK.Expiry = lease.Until(forSDK.Expiry)
+	return forSDK, nil
 }

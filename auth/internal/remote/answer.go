@@ -37,6 +37,8 @@ func read(response *http.Response) (Answer, error) {
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody+1))
 	switch {
+	case err != nil && isTimeout(err):
+		return Answer{}, err
 	case err != nil:
 		return Answer{}, errBrokenOff
 	case len(body) > maxBody:

@@ -17,19 +17,24 @@ const Pause = 200 * time.Millisecond
 // NewClient is an HTTP client whose every request ends after timeout, and whose answers are read whole before anybody sees them.
 func NewClient(t http.RoundTripper, timeout time.Duration) *http.Client {
 	return &http.Client{
-		Transport: whole{t},
-		Timeout:   timeout,
+		Transport: whole{t, timeout},
 		// A redirect would take a proof, or a token, to a host that nobody judged.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-// whole makes an answer that breaks off, or does not end, an error of the request.
-type whole struct{ next http.RoundTripper }
+// whole makes an answer that breaks off, does not end or takes too long an error of the request. [http.Client] has a timeout too,
+// but makes it look like a cancellation by the caller to all transports but its own.
+type whole struct {
+	next    http.RoundTripper
+	timeout time.Duration
+}
 
 // RoundTrip implements [http.RoundTripper].
 func (w whole) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := w.next.RoundTrip(request)
+	ctx, cancel := context.WithTimeout(request.Context(), w.timeout)
+	defer cancel() // the answer is read by then
+	response, err := w.next.RoundTrip(request.WithContext(ctx))
 	if err != nil {
 		return nil, err
 	}

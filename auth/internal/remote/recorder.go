@@ -49,9 +49,6 @@ func (r *Recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err == nil {
 		x.Answer, err = read(response)
 	}
-	if err != nil && request.Context().Err() != nil {
-		err = context.DeadlineExceeded // net/http calls the end of a client's patience a cancellation
-	}
 	x.Err = err
 	r.mu.Lock()
 	defer r.mu.Unlock()
