@@ -21,9 +21,6 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// issuerTimeout bounds the fetch of an issuer's documents.
-const issuerTimeout = 10 * time.Second
-
 // tokenLeeway is how far an issuer's clock may be from ours.
 const tokenLeeway = 60 * time.Second
 
@@ -102,14 +99,9 @@ func (b *bucket) arn() string { return "arn:" + b.partition.id + ":s3:::" + b.na
 // New makes the local AWS that cfg describes. Issuers reaches the hosts of OIDC issuers; it must not reach anything else. Faults may be shared with
 // other services. The error is a [*ConfigError].
 func New(cfg Config, issuers http.RoundTripper, faults *fault.Set) (*Cloud, error) {
-	client := &http.Client{
-		Transport:     issuers,
-		Timeout:       issuerTimeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
 	c := &Cloud{
 		faults:   faults,
-		verifier: &oidc.Verifier{Client: client, Leeway: tokenLeeway},
+		verifier: oidc.NewVerifier(issuers, tokenLeeway),
 		accounts: map[string]*account{},
 		keys:     map[string]keyOwner{},
 		aliases:  map[string]string{},

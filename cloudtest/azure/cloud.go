@@ -20,9 +20,6 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// issuerTimeout bounds the fetch of an issuer's documents.
-const issuerTimeout = 10 * time.Second
-
 // tokenLeeway is how far the clocks of issuers and receivers of tokens may be apart: five minutes, both for assertions at Entra ID and for its access
 // tokens at resources. Source: Microsoft.IdentityModel.Tokens, TokenValidationParameters.DefaultClockSkew (300 seconds), which these services use.
 const tokenLeeway = 5 * time.Minute
@@ -66,14 +63,9 @@ type application struct {
 // New makes the local Azure that cfg describes. Issuers reaches the hosts of OIDC issuers; it must not reach anything else. Faults may be shared with
 // other services. The error is a [*ConfigError].
 func New(cfg Config, issuers http.RoundTripper, faults *fault.Set) (*Cloud, error) {
-	client := &http.Client{
-		Transport:     issuers,
-		Timeout:       issuerTimeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
 	c := &Cloud{
 		faults:       faults,
-		verifier:     &oidc.Verifier{Client: client, Leeway: tokenLeeway},
+		verifier:     oidc.NewVerifier(issuers, tokenLeeway),
 		entraKeys:    sync.OnceValue(newKeys),
 		registryKeys: sync.OnceValue(newKeys),
 		dataKey:      random(32),

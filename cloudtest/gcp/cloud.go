@@ -19,9 +19,6 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// issuerTimeout bounds the fetch of an issuer's documents.
-const issuerTimeout = 10 * time.Second
-
 // tokenLeeway is how far an issuer's clock may be from ours.
 const tokenLeeway = 60 * time.Second
 
@@ -86,14 +83,9 @@ type bucket struct {
 // New makes the local Google Cloud that cfg describes. Issuers reaches the hosts of OIDC issuers; it must not reach anything else. Faults may be shared
 // with other services. The error is a [*ConfigError].
 func New(cfg Config, issuers http.RoundTripper, faults *fault.Set) (*Cloud, error) {
-	client := &http.Client{
-		Transport:     issuers,
-		Timeout:       issuerTimeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
 	c := &Cloud{
 		faults:   faults,
-		verifier: &oidc.Verifier{Client: client, Leeway: tokenLeeway},
+		verifier: oidc.NewVerifier(issuers, tokenLeeway),
 		google:   sync.OnceValues(func() (*oidc.Issuer, error) { return oidc.NewIssuer("https://"+issuerHost, oidc.RS256) }),
 		projects: map[string]*project{},
 		numbers:  map[string]*project{},

@@ -39,15 +39,14 @@ type Call struct {
 	Time time.Time `json:"time"`
 	// Host is the name the client asked for, without port.
 	Host string `json:"host"`
-	// Service is the service that answered: "sts", "ecr", "ecr-public", "registry", "public-registry", "s3", "entra", "acr", [ServiceHandler],
-	// [ServiceProxy]; the names are in each cloud's package.
+	// Service is the service that answered, such as "sts", "entra" or "gcs": a constant Service… of a cloud's package, [ServiceHandler] or [ServiceProxy].
 	Service string `json:"service"`
 	// Operation is the service's name for what was asked ("AssumeRoleWithWebIdentity", "ecr:BatchGetImage"). It is empty when the service
 	// does not know what was asked, so that callers cannot invent names.
 	Operation string `json:"operation,omitempty"`
-	// Principal is the cloud's name of the caller: an ARN at AWS, <client ID>@<tenant ID> at Azure. It is set once the caller has proved it.
+	// Principal is the cloud's name of the caller: an ARN at AWS, <client ID>@<tenant ID> at Azure, a member of IAM bindings at Google Cloud. It is set once the caller has proved it.
 	Principal string `json:"principal,omitempty"`
-	// Role is the identity that the caller asks for, as it was sent: a role's ARN at AWS, a client ID at Azure.
+	// Role is the identity that the caller asks for, as it was sent: a role's ARN at AWS, a client ID at Azure, a service account at Google Cloud.
 	Role string `json:"role,omitempty"`
 	// Session is the session name that the caller chose for Role.
 	Session string `json:"session,omitempty"`

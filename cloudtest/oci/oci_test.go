@@ -51,13 +51,13 @@ func TestRead(t *testing.T) {
 // TestForward: a data plane hears of no credentials and of no mount, wherever it looks for parameters.
 func TestForward(t *testing.T) {
 	const form = "mount=sha256:0&from=b"
+	const multipart = "--b\r\nContent-Disposition: form-data; name=\"mount\"\r\n\r\nx\r\n--b--\r\n"
 	for _, tt := range []struct {
 		name, target, contentType, body, uri, passed string
 	}{
 		{"mount", "/v2/a/blobs/uploads/?" + form + "&x=y", "", "", "/v2/a/blobs/uploads/?x=y", ""},
 		{"mount in a form", "/v2/a/blobs/uploads/", "application/x-www-form-urlencoded", form, "/v2/a/blobs/uploads/", "application/octet-stream"},
-		{"mount in a multipart form", "/v2/a/blobs/uploads/", "multipart/form-data; boundary=b",
-			"--b\r\nContent-Disposition: form-data; name=\"mount\"\r\n\r\nx\r\n--b--\r\n", "/v2/a/blobs/uploads/", "application/octet-stream"},
+		{"mount in a multipart form", "/v2/a/blobs/uploads/", "multipart/form-data; boundary=b", multipart, "/v2/a/blobs/uploads/", "application/octet-stream"},
 		{"blob", "/v2/a/blobs/uploads/?digest=sha256:0", "application/octet-stream", "x", "/v2/a/blobs/uploads/?digest=sha256:0", "application/octet-stream"},
 		{"manifest", "/v2/a/manifests/1", "application/vnd.oci.image.manifest.v1+json", "{}", "/v2/a/manifests/1", "application/vnd.oci.image.manifest.v1+json"},
 	} {

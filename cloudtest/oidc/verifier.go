@@ -106,6 +106,21 @@ type Verifier struct {
 	Leeway time.Duration
 }
 
+// issuerTimeout bounds the fetch of one of an issuer's documents.
+const issuerTimeout = 10 * time.Second
+
+// NewVerifier makes a verifier whose issuers are reached through transport, which must not reach anything else.
+func NewVerifier(transport http.RoundTripper, leeway time.Duration) *Verifier {
+	return &Verifier{
+		Client: &http.Client{
+			Transport:     transport,
+			Timeout:       issuerTimeout,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		Leeway: leeway,
+	}
+}
+
 // Verify checks that the issuer named by t is the one that its documents name, that t is signed by one of that issuer's keys, and that now is
 // within t's time. Whether the issuer, the subject and the audience are welcome is the caller's to decide. The error wraps one of this package's.
 func (v *Verifier) Verify(ctx context.Context, t Token, now time.Time) error {
