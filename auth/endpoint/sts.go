@@ -5,7 +5,7 @@ import "strings"
 const (
 	whatSTS     = "STS endpoint"
 	schemeHTTPS = "https"
-	fixSTS      = "write https://sts.<region>.amazonaws.com, or its partition's suffix in place of amazonaws.com"
+	fixSTS      = "write https://sts.<region>.amazonaws.com, or its partition's suffix in place of amazonaws.com, or have the administrator list another service in --allowed-endpoint-hosts"
 )
 
 // awsSTSAudience is the audience by which every AWS partition's STS expects to be named in a web identity token. Source:

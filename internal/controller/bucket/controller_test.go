@@ -348,7 +348,7 @@ func TestSlowServiceEndsWithTheTimeout(t *testing.T) {
 		<-r.Context().Done()
 	})
 	begun := time.Now()
-	w.wants(o, meta.ReasonBucketUnreachable, "no answer in time")
+	w.wants(o, meta.ReasonBucketUnreachable, "raise spec.timeout")
 	if took := time.Since(begun); took > 5*time.Second {
 		t.Errorf("it took %s", took)
 	}

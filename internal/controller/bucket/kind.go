@@ -48,7 +48,7 @@ func (kind) View(o *v1alpha1.Bucket) source.View {
 			Insecure: o.Spec.Insecure,
 		},
 		Suspend: o.Spec.Suspend, Interval: o.Spec.Interval, Timeout: o.Spec.Timeout,
-		Status: &o.Status.Status, Artifact: o.Status.Artifact, Publish: o.Spec.ExternalArtifact,
+		Status: &o.Status.Status, Stores: true, Artifact: o.Status.Artifact, Publish: o.Spec.ExternalArtifact,
 	}
 	if sts := o.Spec.STS; sts != nil {
 		v.Fields.STS = &spec.TokenService{Provider: sts.Provider, Endpoint: sts.Endpoint}
@@ -61,11 +61,11 @@ func (kind) View(o *v1alpha1.Bucket) source.View {
 
 // Explain implements source.Kind.
 func (kind) Explain(err error) (source.Failure, bool) {
-	if failed, ok := errors.AsType[*bucket.Error](err); ok {
-		return source.Failure{Reason: reasonOf(failed.Code), RetryAfter: failed.RetryAfter}, true
-	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return source.TimedOut(meta.ReasonBucketUnreachable, err), true
+	}
+	if failed, ok := errors.AsType[*bucket.Error](err); ok {
+		return source.Failure{Reason: reasonOf(failed.Code), RetryAfter: failed.RetryAfter}, true
 	}
 	return source.Failure{}, false
 }
