@@ -7,7 +7,7 @@ const (
 	// was honoured. It also passes the negative cache of failed exchanges.
 	ReconcileRequestedAnnotation = "lanyard.dev/reconcile-requested-at"
 
-	// Finalizer holds an object until the controller has removed its artifacts
-	// from the store.
+	// Finalizer holds an object of a kind that has artifacts until the
+	// controller has removed these from the store.
 	Finalizer = "lanyard.dev/finalizer"
 )

@@ -1,6 +1,7 @@
 package imagerepository
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -262,6 +263,7 @@ func TestHostileRegistries(t *testing.T) {
 		message string
 		after   time.Duration // at least
 		most    int           // pages
+		timeout time.Duration // of the object while the registry is hostile; zero for one that no load of the machine reaches
 	}{
 		"a circle": {
 			answer: func(w http.ResponseWriter, r *http.Request) bool {
@@ -306,15 +308,17 @@ func TestHostileRegistries(t *testing.T) {
 				<-r.Context().Done()
 				return true
 			},
-			reason: meta.ReasonRegistryUnreachable, message: "no answer in time", most: 1,
+			reason: meta.ReasonRegistryUnreachable, message: "no answer in time", most: 1, timeout: 2 * time.Second,
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			w := newWorld(t)
 			w.tenant("tenant-a", "1.0.0")
-			o, _ := w.reconcile(w.create("tenant-a", "app", func(o *v1alpha1.ImageRepository) {
-				o.Spec.Timeout = &metav1.Duration{Duration: 3 * time.Second}
-			}))
+			o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+			patience := func(d time.Duration) {
+				w.edit(o, func(o *v1alpha1.ImageRepository) { o.Spec.Timeout = &metav1.Duration{Duration: d} })
+			}
+			patience(cmp.Or(c.timeout, 5*time.Minute))
 			found, pages := o.Status.LastScanResult, w.registry.pages()
 			w.registry.answer(c.answer)
 			o, result := w.reconcile(o)
@@ -329,6 +333,7 @@ func TestHostileRegistries(t *testing.T) {
 				t.Errorf("what was found before is gone: %+v", o.Status.LastScanResult)
 			}
 			w.registry.answer(nil)
+			patience(5 * time.Minute)
 			o, _ = w.reconcile(o)
 			w.wants(o, metav1.ConditionTrue, meta.ReasonSucceeded, "found 1 tags", false)
 		})
@@ -354,6 +359,9 @@ func TestDeletedObjectsGo(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a", "1.0.0")
 	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	if len(o.Finalizers) != 0 {
+		t.Errorf("nothing is kept of it, and %q hold it", o.Finalizers)
+	}
 	if err := w.kube.Delete(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}

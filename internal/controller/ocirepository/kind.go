@@ -46,7 +46,7 @@ func (kind) View(o *v1alpha1.OCIRepository) source.View {
 			Insecure: o.Spec.Insecure,
 		},
 		Suspend: o.Spec.Suspend, Interval: o.Spec.Interval, Timeout: o.Spec.Timeout,
-		Status: &o.Status.Status, Artifact: o.Status.Artifact, Publish: o.Spec.ExternalArtifact,
+		Status: &o.Status.Status, Stores: true, Artifact: o.Status.Artifact, Publish: o.Spec.ExternalArtifact,
 	}
 	if v.Artifact != nil {
 		v.Found = "stored artifact for revision " + v.Artifact.Revision

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Bounds of the pause after a failure.
@@ -17,26 +17,26 @@ const (
 // did wrong for the controller's errors.
 type failures struct {
 	mu    sync.Mutex // guards count
-	count map[types.UID]int
+	count map[client.ObjectKey]int
 }
 
 // next is the pause after another failure: twice the last one, up to the object's interval and to lastPause.
-func (f *failures) next(uid types.UID, interval time.Duration) time.Duration {
+func (f *failures) next(object client.ObjectKey, interval time.Duration) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.count == nil {
-		f.count = map[types.UID]int{}
+		f.count = map[client.ObjectKey]int{}
 	}
 	pause := min(lastPause, max(interval, firstPause))
-	if doublings := f.count[uid]; doublings < 7 {
+	if doublings := f.count[object]; doublings < 7 {
 		pause = min(pause, firstPause<<doublings)
 	}
-	f.count[uid]++
+	f.count[object]++
 	return pause
 }
 
-func (f *failures) forget(uid types.UID) {
+func (f *failures) forget(object client.ObjectKey) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.count, uid)
+	delete(f.count, object)
 }

@@ -44,6 +44,8 @@ type View struct {
 	Timeout *metav1.Duration
 	// Status is the object's own, for reading and writing.
 	Status *meta.Status
+	// Stores says that the kind keeps artifacts, which must be removed with the object.
+	Stores bool
 	// Artifact is the one in the status; nil for none, and always with kinds that keep none.
 	Artifact *v1alpha1.Artifact
 	// Publish is spec.externalArtifact; always false with kinds that keep no artifact.

@@ -72,8 +72,11 @@ const crowdedPause = time.Minute
 // Reconcile implements reconcile.Reconciler. An error that people can act on becomes a condition and is not returned.
 func (r *Reconciler[O, P]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	o, _ := r.kind.Empty()
-	if err := r.shared.Client.Get(ctx, req.NamespacedName, o); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	if err := r.shared.Client.Get(ctx, req.NamespacedName, o); apierrors.IsNotFound(err) {
+		r.forget(req.NamespacedName) // it is gone, or another shard's
+		return reconcile.Result{}, nil
+	} else if err != nil {
+		return reconcile.Result{}, err
 	}
 	if !o.GetDeletionTimestamp().IsZero() {
 		return reconcile.Result{}, r.finalize(ctx, o)
@@ -102,7 +105,7 @@ func (r *Reconciler[O, P]) reconcile(ctx context.Context, o O) (reconcile.Result
 	if view.Suspend {
 		before := clone(o)
 		markSuspended(o, view, stored)
-		r.failures.forget(o.GetUID())
+		r.failures.forget(client.ObjectKeyFromObject(o))
 		return reconcile.Result{}, r.patchStatus(ctx, before, o)
 	}
 	work, refusal := r.decide(ctx, o, view, stored)
@@ -173,10 +176,11 @@ func nameDefault(identity spec.Identity, err error) error {
 	return err
 }
 
-// hold adds the finalizer before there is anything to clean up.
+// hold adds the finalizer before there is anything to clean up. Kinds of which nothing is kept have none: neither a broken store nor a
+// controller that was removed keeps their objects.
 func (r *Reconciler[O, P]) hold(ctx context.Context, o O) error {
 	before := clone(o)
-	if !controllerutil.AddFinalizer(o, meta.Finalizer) {
+	if !r.kind.View(o).Stores || !controllerutil.AddFinalizer(o, meta.Finalizer) {
 		return nil
 	}
 	return r.shared.Client.Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
@@ -193,16 +197,20 @@ func (r *Reconciler[O, P]) finalize(ctx context.Context, o O) error {
 		r.tell(o, corev1.EventTypeWarning, meta.ReasonStorageFailed, "the object stays until its artifacts are removed: "+err.Error())
 		return err
 	}
-	r.failures.forget(o.GetUID())
-	r.shared.Metrics.Forget(r.name, o.GetNamespace(), o.GetName())
 	err := r.shared.Client.Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	return client.IgnoreNotFound(err)
+}
+
+// forget removes what is remembered of an object.
+func (r *Reconciler[O, P]) forget(object client.ObjectKey) {
+	r.failures.forget(object)
+	r.shared.Metrics.Forget(r.name, object.Namespace, object.Name)
 }
 
 func (r *Reconciler[O, P]) succeeded(ctx context.Context, before, o O) (reconcile.Result, error) {
 	was, is := r.kind.View(before), r.kind.View(o)
 	markReady(o, is)
-	r.failures.forget(o.GetUID())
+	r.failures.forget(client.ObjectKeyFromObject(o))
 	if err := r.patchStatus(ctx, before, o); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -228,10 +236,10 @@ func (r *Reconciler[O, P]) failed(ctx context.Context, before, o O, cause error,
 		r.tell(o, corev1.EventTypeWarning, f.Reason, f.Message)
 	}
 	if f.Stalled {
-		r.failures.forget(o.GetUID())
+		r.failures.forget(client.ObjectKeyFromObject(o))
 		return reconcile.Result{}, nil
 	}
-	return reconcile.Result{RequeueAfter: jitter(max(f.RetryAfter, r.failures.next(o.GetUID(), view.Interval.Duration)))}, nil
+	return reconcile.Result{RequeueAfter: jitter(max(f.RetryAfter, r.failures.next(client.ObjectKeyFromObject(o), view.Interval.Duration)))}, nil
 }
 
 // patchStatus writes the status if it differs; nothing else of the object is changed here. The patch holds only if nobody has

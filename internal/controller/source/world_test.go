@@ -46,7 +46,7 @@ func (*still) Empty() (*v1alpha1.OCIRepository, client.ObjectList) {
 func (*still) View(o *v1alpha1.OCIRepository) View {
 	return View{
 		Fields:  spec.Fields{Namespace: o.Namespace, Provider: o.Spec.Provider, ServiceAccountName: o.Spec.ServiceAccountName},
-		Suspend: o.Spec.Suspend, Interval: o.Spec.Interval, Timeout: o.Spec.Timeout, Status: &o.Status.Status, Artifact: o.Status.Artifact,
+		Suspend: o.Spec.Suspend, Interval: o.Spec.Interval, Timeout: o.Spec.Timeout, Status: &o.Status.Status, Stores: true, Artifact: o.Status.Artifact,
 		Publish: o.Spec.ExternalArtifact, Found: o.Status.LastHandledReconcileAt,
 	}
 }
