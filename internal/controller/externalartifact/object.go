@@ -83,12 +83,17 @@ func (s Source) describe(o *unstructured.Unstructured) {
 
 // owns reports whether the ExternalArtifact was made for this very source.
 func (s Source) owns(o *unstructured.Unstructured) bool {
+	return s.owned(o) && metav1.GetControllerOf(o).UID == s.UID && s.UID != ""
+}
+
+// owned reports whether the ExternalArtifact was made for a source of this kind and name: this one, or one that is gone.
+func (s Source) owned(o *unstructured.Unstructured) bool {
 	owner := metav1.GetControllerOf(o)
 	if owner == nil {
 		return false
 	}
 	gv, err := schema.ParseGroupVersion(owner.APIVersion)
-	return err == nil && gv.Group == v1alpha1.Group && owner.Kind == s.Kind && owner.Name == s.Name && owner.UID == s.UID && s.UID != ""
+	return err == nil && gv.Group == v1alpha1.Group && owner.Kind == s.Kind && owner.Name == s.Name
 }
 
 // offer writes the status that Flux reads. A condition that says the same keeps its time.

@@ -25,6 +25,8 @@ type Publisher struct {
 type Error struct {
 	// Reason is that of the source's condition: meta.ReasonExternalArtifactRefused or meta.ReasonExternalArtifactUnavailable.
 	Reason string
+	// Passing says that the obstacle goes by itself, within moments as a rule. Nobody tells us when another one goes.
+	Passing bool
 	// Fix is what a person can do, one sentence.
 	Fix string
 	// Err is the detail; never nil.
@@ -46,7 +48,8 @@ func (p *Publisher) Publish(ctx context.Context, s Source, offer Offer) error {
 	return persist(func() error { return p.publish(ctx, s, offer) })
 }
 
-// Withdraw deletes the source's ExternalArtifact. Where there is none, or another's, nothing is to be done.
+// Withdraw deletes the source's ExternalArtifact. Where there is none, or another's, nothing is to be done. The error is an *Error
+// where the controller has no right to look, or one of the API server.
 func (p *Publisher) Withdraw(ctx context.Context, s Source) error {
 	return persist(func() error { return p.withdraw(ctx, s) })
 }
@@ -71,6 +74,13 @@ func (p *Publisher) publish(ctx context.Context, s Source, offer Offer) error {
 		}
 	case err != nil:
 		return explain(s, err)
+	case s.owned(o) && !s.owns(o):
+		return &Error{
+			Reason:  meta.ReasonExternalArtifactUnavailable,
+			Passing: true,
+			Fix:     "wait for the cluster's garbage collector, or delete it",
+			Err:     fmt.Errorf("ExternalArtifact %s/%s was made for an earlier %s of this name", s.Namespace, s.Name, s.Kind),
+		}
 	case !s.owns(o):
 		return &Error{
 			Reason: meta.ReasonExternalArtifactRefused,
@@ -79,9 +89,10 @@ func (p *Publisher) publish(ctx context.Context, s Source, offer Offer) error {
 		}
 	case o.GetDeletionTimestamp() != nil:
 		return &Error{
-			Reason: meta.ReasonExternalArtifactUnavailable,
-			Fix:    "see which of its finalizers holds it",
-			Err:    fmt.Errorf("ExternalArtifact %s/%s is being deleted", s.Namespace, s.Name),
+			Reason:  meta.ReasonExternalArtifactUnavailable,
+			Passing: true,
+			Fix:     "see which of its finalizers holds it",
+			Err:     fmt.Errorf("ExternalArtifact %s/%s is being deleted", s.Namespace, s.Name),
 		}
 	}
 	err = p.patch(o, func() { s.describe(o) }, func(patch client.Patch) error { return p.Client.Patch(ctx, o, patch) })
@@ -107,14 +118,23 @@ func (p *Publisher) withdraw(ctx context.Context, s Source) error {
 	case apierrors.IsNotFound(err), apimeta.IsNoMatchError(err):
 		return nil
 	case err != nil:
-		return explain(s, err)
+		return s.left(explain(s, err))
 	case !s.owns(o), o.GetDeletionTimestamp() != nil:
 		return nil
 	}
 	// Only the object that was judged.
 	uid, seen := o.GetUID(), o.GetResourceVersion()
 	err = p.Client.Delete(ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &seen})
-	return explain(s, client.IgnoreNotFound(err))
+	return s.left(explain(s, client.IgnoreNotFound(err)))
+}
+
+// left is the error with the fix of an ExternalArtifact that is no longer asked for: to ask for none would be no news.
+func (s Source) left(err error) error {
+	if refused, ok := errors.AsType[*Error](err); ok {
+		refused.Fix = "have the administrator set flux.externalArtifacts in the Helm chart until it is gone, or delete ExternalArtifact " +
+			s.Namespace + "/" + s.Name + " if there is one"
+	}
+	return err
 }
 
 func (p *Publisher) get(ctx context.Context, s Source) (*unstructured.Unstructured, error) {

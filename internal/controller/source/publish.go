@@ -41,6 +41,9 @@ func (r *Reconciler[O, P]) publish(ctx context.Context, o O, failed error) error
 		err = &publishError{err: err, interval: view.Interval.Duration}
 	}
 	markPublished(o, view, err)
+	if _, lacking := errors.AsType[*externalartifact.Error](err); lacking && !view.Publish {
+		return nil // the spec asks for none, and without the right to look there may be none: the condition says so
+	}
 	return err
 }
 
@@ -56,10 +59,15 @@ func (e *publishError) Unwrap() error { return e.err }
 // failure explains the error. Nobody tells us when the cluster, the controller's rights or another's object change, so these are
 // looked at once per interval.
 func (e *publishError) failure() Failure {
-	if refused, ok := errors.AsType[*externalartifact.Error](e.err); ok {
+	refused, ok := errors.AsType[*externalartifact.Error](e.err)
+	switch {
+	case !ok:
+		return Failure{Reason: meta.ReasonInternalError}
+	case refused.Passing:
+		return Failure{Reason: refused.Reason}
+	default:
 		return Failure{Reason: refused.Reason, RetryAfter: e.interval}
 	}
-	return Failure{Reason: meta.ReasonInternalError}
 }
 
 // published reports whether there may be an ExternalArtifact of the object: the condition is written before it is made.

@@ -233,6 +233,44 @@ func TestNoExternalArtifacts(t *testing.T) {
 	w.wants(o, meta.ConditionReady, metav1.ConditionTrue, meta.ReasonSucceeded, "")
 }
 
+// Who asked for what the controller may not write, and asks no more, has what the spec asks for. What may be left is told.
+func TestWithoutTheRightNothingIsTakenBack(t *testing.T) {
+	w := newWorld(t)
+	w.finds("v1")
+	allowed := false
+	w.shared.External = &externalartifact.Publisher{Client: interceptor.NewClient(w.kube, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if !allowed {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "externalartifacts"}, key.Name, errors.New("RBAC"))
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	})}
+	o := w.publishing()
+	w.reconcile(o)
+	w.wants(o, meta.ConditionReady, metav1.ConditionFalse, meta.ReasonExternalArtifactUnavailable, "or set spec.externalArtifact to false")
+	w.edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.ExternalArtifact = false })
+	w.reconcile(o)
+	w.wants(o, meta.ConditionReady, metav1.ConditionTrue, meta.ReasonSucceeded, "")
+	w.wants(o, meta.ConditionExternalArtifactPublished, metav1.ConditionFalse, meta.ReasonExternalArtifactUnavailable, "delete ExternalArtifact tenant-a/app if there is one")
+	allowed = true
+	w.reconcile(o)
+	w.wants(o, meta.ConditionExternalArtifactPublished, "", "", "")
+}
+
+// What was published for an object of the same name that is gone is the garbage collector's, which is a matter of moments.
+func TestLeftoversAreLookedAtSoon(t *testing.T) {
+	w := newWorld(t)
+	w.finds("v1")
+	o := w.publishing()
+	w.reconcile(o)
+	w.edit(o, func(o *v1alpha1.OCIRepository) { o.UID = "made-again" })
+	if result := w.reconcile(o); result.RequeueAfter > 5*time.Second {
+		t.Errorf("again after %s", result.RequeueAfter)
+	}
+	w.wants(o, meta.ConditionReady, metav1.ConditionFalse, meta.ReasonExternalArtifactUnavailable, "was made for an earlier OCIRepository")
+}
+
 // An API server that fails is no reason to wait for the interval.
 func TestPublicationIsRetried(t *testing.T) {
 	w := newWorld(t)
