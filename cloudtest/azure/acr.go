@@ -87,8 +87,8 @@ func checkService(form url.Values, reg *registry) *refusal {
 	switch service := form.Get("service"); {
 	case service == "":
 		return badRegistryRequest("service is required")
-	case service != reg.Host:
-		return badRegistryRequest("service must be " + reg.Host)
+	case service != reg.endpoint:
+		return badRegistryRequest("service must be " + reg.endpoint)
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func (registryProtocol) broken() (contentType, body string) {
 
 // challenge sends a client to the registry's token service, and says what to ask there. Source: RFC 6750 §3; Azure/acr, "AAD-OAuth.md".
 func challenge(w http.ResponseWriter, r *registry, ask []access, problem string) {
-	value := `Bearer realm="https://` + r.Host + `/oauth2/token",service="` + r.Host + `"`
+	value := `Bearer realm="https://` + r.endpoint + `/oauth2/token",service="` + r.endpoint + `"`
 	if len(ask) > 0 {
 		scopes := make([]string, len(ask))
 		for i, a := range ask {

@@ -125,7 +125,7 @@ func (c *Cloud) issueRegistryAccess(r *registry, app *application, all []access,
 
 func registryClaims(r *registry, app *application, now, ends time.Time, grant string) oidc.Claims {
 	return oidc.Claims{
-		"jti": newUUID(), "iss": registryIssuer, "aud": r.Host, "sub": app.objectID, "appid": app.clientID, "version": "1.0", "grant_type": grant,
+		"jti": newUUID(), "iss": registryIssuer, "aud": r.endpoint, "sub": app.objectID, "appid": app.clientID, "version": "1.0", "grant_type": grant,
 		"iat": now.Unix(), "nbf": now.Unix(), "exp": ends.Unix(), "roles": []string{},
 	}
 }
@@ -141,7 +141,7 @@ func (c *Cloud) readRegistryToken(r *registry, raw string, now time.Time) (regis
 	if err := c.registryKeys().CheckSignature(token); err != nil {
 		return registryToken{}, err //nolint:wrapcheck // its package says enough
 	}
-	if token.Issuer != registryIssuer || !slices.Equal(token.Audience, []string{r.Host}) {
+	if token.Issuer != registryIssuer || !slices.Equal(token.Audience, []string{r.endpoint}) {
 		return registryToken{}, fmt.Errorf("%w: it is for %q", errRegistryToken, token.Audience)
 	}
 	if err := token.CheckTime(now, 0); err != nil {

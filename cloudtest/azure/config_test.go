@@ -93,6 +93,7 @@ func TestNewRefuses(t *testing.T) {
 		{"registry name", registry(func(r *azure.RegistryConfig) { r.Name = "Shared" }), "tenants[0].registries[1].name"},
 		{"registry twice", registry(func(r *azure.RegistryConfig) { r.Name = "contoso"; r.ABAC = false; r.RoleAssignments = nil }), "tenants[0].registries[1]"},
 		{"registry of another", func(c *azure.Config) { c.Tenants[1].Registries[0].Name = "contoso" }, "tenants[1].registries[0].name"},
+		{"regional endpoint", registry(func(r *azure.RegistryConfig) { r.RegionalEndpoints = []string{"westeurope", "westeurope"} }), "tenants[0].registries[1].regionalEndpoints[1]"},
 		{"data endpoint", registry(func(r *azure.RegistryConfig) { r.DataEndpoints = []string{"west.europe"} }), "tenants[0].registries[1].dataEndpoints[0]"},
 		{"role", role(azure.RegistryRole{ClientID: clientA, Role: "Owner"}), "tenants[0].registries[1].roleAssignments[0].role"},
 		{"role of the other mode", role(azure.RegistryRole{ClientID: clientA, Role: "AcrPull"}), "tenants[0].registries[1].roleAssignments[0].role"},

@@ -35,7 +35,7 @@ func (c *Cloud) parseHost(host string) (endpoint, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if r := c.registries[host]; r != nil {
-		return endpoint{service: ServiceRegistry, registry: r, data: host != r.Host}, true
+		return endpoint{service: ServiceRegistry, registry: r, data: host != r.endpoint}, true
 	}
 	if s := c.accounts[host]; s != nil {
 		return endpoint{service: ServiceBlob, account: s}, true

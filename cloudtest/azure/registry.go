@@ -2,6 +2,7 @@ package azure
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -33,6 +34,9 @@ type RegistryConfig struct {
 	// DataEndpoints are the regions of the registry's dedicated data endpoints <name>.<region>.data.azurecr.io. If there are any, blobs are read from the
 	// first.
 	DataEndpoints []string `json:"dataEndpoints,omitempty"`
+	// RegionalEndpoints are the regions of the registry's regional endpoints <name>.<region>.geo.azurecr.io: login servers of their own, which take no tokens of
+	// each other's. Source: Microsoft Learn, "Azure Container Registry endpoint reference".
+	RegionalEndpoints []string `json:"regionalEndpoints,omitempty"`
 }
 
 // RegistryRole is the assignment of a role on a registry.
@@ -89,10 +93,12 @@ func registryRoles() map[string]registryRole {
 type registry struct {
 	Registry
 
+	endpoint    string // the login server that a request came to: Host, or a regional endpoint
 	tenant      *tenant
 	assignments []RegistryRole
 	refuseARM   bool
-	regions     []string
+	regions     []string // of data endpoints
+	geo         []string // of regional endpoints
 }
 
 // registryNamePattern is what stands before the domain. Source: Microsoft Learn, "Naming rules for Azure resources" and "Domain name label scope".
@@ -112,15 +118,27 @@ func (r RegistryConfig) parse(t *tenant) (*registry, error) {
 			return nil, in(at("roleAssignments", i), err)
 		}
 	}
-	for i, region := range r.DataEndpoints {
-		if !regionPattern().MatchString(region) || slices.Contains(r.DataEndpoints[:i], region) {
-			return nil, invalid(at("dataEndpoints", i), "%q is not another region: give one such as westeurope", region)
+	if err := checkRegions("dataEndpoints", r.DataEndpoints); err != nil {
+		return nil, err
+	}
+	if err := checkRegions("regionalEndpoints", r.RegionalEndpoints); err != nil {
+		return nil, err
+	}
+	host := r.Name + "." + t.environment.RegistrySuffix
+	return &registry{
+		Registry: Registry{Tenant: t.id, Name: r.Name, Host: host}, endpoint: host,
+		tenant: t, assignments: slices.Clone(r.RoleAssignments), refuseARM: r.RefuseARMTokens,
+		regions: slices.Clone(r.DataEndpoints), geo: slices.Clone(r.RegionalEndpoints),
+	}, nil
+}
+
+func checkRegions(field string, regions []string) error {
+	for i, region := range regions {
+		if !regionPattern().MatchString(region) || slices.Contains(regions[:i], region) {
+			return invalid(at(field, i), "%q is not another region: give one such as westeurope", region)
 		}
 	}
-	return &registry{
-		Registry: Registry{Tenant: t.id, Name: r.Name, Host: r.Name + "." + t.environment.RegistrySuffix},
-		tenant:   t, assignments: slices.Clone(r.RoleAssignments), refuseARM: r.RefuseARMTokens, regions: slices.Clone(r.DataEndpoints),
-	}, nil
+	return nil
 }
 
 func (a RegistryRole) validate(abac bool) error {
@@ -181,11 +199,16 @@ func (r *registry) dataHost(region string) string {
 	return r.Name + "." + region + ".data." + r.tenant.environment.RegistrySuffix
 }
 
-// hosts are all hosts that the registry answers under.
-func (r *registry) hosts() []string {
-	hosts := []string{r.Host}
+// hosts are all hosts that the registry answers under, each with the registry as it is there.
+func (r *registry) hosts() map[string]*registry {
+	hosts := map[string]*registry{r.Host: r}
 	for _, region := range r.regions {
-		hosts = append(hosts, r.dataHost(region))
+		hosts[r.dataHost(region)] = r
+	}
+	for _, region := range r.geo {
+		there := *r
+		there.endpoint = r.Name + "." + region + ".geo." + r.tenant.environment.RegistrySuffix
+		hosts[there.endpoint] = &there
 	}
 	return hosts
 }
@@ -205,9 +228,7 @@ func (c *Cloud) putRegistry(t *tenant, r RegistryConfig) error {
 		return invalid("name", "%q belongs to tenant %s", r.Name, old.tenant.id)
 	}
 	c.dropRegistry(old)
-	for _, h := range parsed.hosts() {
-		c.registries[h] = parsed
-	}
+	maps.Copy(c.registries, parsed.hosts())
 	return nil
 }
 
@@ -215,8 +236,8 @@ func (c *Cloud) dropRegistry(r *registry) {
 	if r == nil {
 		return
 	}
-	for _, h := range r.hosts() {
-		delete(c.registries, h)
+	for host := range r.hosts() {
+		delete(c.registries, host)
 	}
 }
 

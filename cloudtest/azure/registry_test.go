@@ -413,6 +413,49 @@ func TestRegistryTokensEnd(t *testing.T) {
 	})
 }
 
+// TestRegionalEndpoints: a registry's regional endpoint is a login server of its own, with the registry's roles and content, and without its tokens.
+func TestRegionalEndpoints(t *testing.T) {
+	w := newWorld(t)
+	client := w.client()
+	const regional = "contoso.westeurope.geo.azurecr.io"
+	put := func(regions ...string) {
+		t.Helper()
+		config := azure.RegistryConfig{Name: "contoso", RoleAssignments: []azure.RegistryRole{{ClientID: clientA, Role: "AcrPull"}}, RegionalEndpoints: regions}
+		if err := w.Azure().PutRegistry(directory, config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("westeurope", "northeurope")
+	w.store(t, contoso, "/v2/a/b/manifests/1", "m")
+	aad := w.entra(t, clientA, subjectA, registryResource)
+	here, there := w.exchange(t, client, contoso, "access_token", aad).Token, w.exchange(t, client, regional, "access_token", aad).Token
+	const scope = "repository:a/b:pull"
+	pull := func(host, token string) int {
+		t.Helper()
+		r := newRequest(t, http.MethodGet, "https://"+host+"/v2/a/b/manifests/1", "", "")
+		r.Header.Set("Authorization", "Bearer "+token)
+		return w.ask(t, client, r).Status
+	}
+	access := w.access(t, client, regional, there, scope).Token
+	for name, got := range map[string][2]int{
+		"its own refresh token":               {w.access(t, client, regional, there, scope).Status, 200},
+		"the login server's refresh token":    {w.access(t, client, regional, here, scope).Status, 401},
+		"its refresh token elsewhere":         {w.access(t, client, contoso, there, scope).Status, 401},
+		"another region's":                    {w.access(t, client, "contoso.northeurope.geo.azurecr.io", there, scope).Status, 401},
+		"its own access token":                {pull(regional, access), 200},
+		"its access token elsewhere":          {pull(contoso, access), 401},
+		"the login server's access token":     {pull(regional, w.access(t, client, contoso, here, scope).Token), 401},
+		"exchange for another service's name": {w.exchange(t, client, regional, "access_token", aad, "service", contoso).Status, 400},
+	} {
+		if got[0] != got[1] {
+			t.Errorf("%s: HTTP %d, want %d", name, got[0], got[1])
+		}
+	}
+	if put(); w.Azure().Owns(regional) {
+		t.Error("a regional endpoint that was taken away still answers")
+	}
+}
+
 func TestRegistryFaults(t *testing.T) {
 	w := newWorld(t)
 	client := w.client()
