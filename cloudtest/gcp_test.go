@@ -247,6 +247,11 @@ func TestGCPTokenLives(t *testing.T) {
 				t.Errorf("a proof of %d s: %s", life, a.body)
 			}
 		}
+		ended := clusterClaims(ksaA)
+		ended["iat"], ended["exp"] = time.Now().Unix()-600, time.Now().Unix()-1
+		if a := w.exchange(t, exchangeForm(gkeAudience, must(t)(w.cluster.Mint(ended)))); a.text(t, "error") != "invalid_grant" {
+			t.Errorf("a proof that ended a second ago: HTTP %d %s", a.status, a.body)
+		}
 		token := w.federated(t, ksaA)
 		short := w.impersonate(t, token, accountA, `{"scope":["`+scopeAll+`"],"lifetime":"600s"}`)
 		if got, want := short.text(t, "expireTime"), time.Now().Add(10*time.Minute).UTC().Format(time.RFC3339); got != want {

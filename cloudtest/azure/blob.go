@@ -65,6 +65,9 @@ func readBlobRequest(r *http.Request) (blobRequest, *refusal) {
 	if plane.Has(r.Header, "X-Ms-Copy-Source") {
 		return blobRequest{}, blobRefusal(http.StatusForbidden, "CannotVerifyCopySource").because("the local cloud does not copy blobs")
 	}
+	if !read && q.Has("versionid") {
+		return blobRequest{}, unsupported // versions are deleted with a permission of their own
+	}
 	return withPermission(blobOperation(r.Method, comp, read), container, read, unsupported)
 }
 

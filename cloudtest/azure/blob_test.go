@@ -167,6 +167,7 @@ func TestBlobAuthorization(t *testing.T) {
 		{"write own blob", "PUT", "/tenant-b/new", b, 201, ""},
 		{"write a block of own blob", "PUT", "/tenant-b/new?comp=block&blockid=AAAA", b, 201, ""},
 		{"delete own blob", "DELETE", "/tenant-b/new", b, 202, ""},
+		{"delete a version of own blob", "DELETE", "/tenant-b/new?versionid=2024-01-01T00:00:00.0000000Z", b, 405, "UnsupportedHttpVerb"},
 		{"create own container", "PUT", "/tenant-b?restype=container", b, 201, ""},
 		{"create another container", "PUT", "/tenant-c?restype=container", b, 403, mismatch},
 		{"list the account", "GET", "/?comp=list", all, 200, ""},

@@ -286,6 +286,8 @@ func (c *Cloud) verify(r *http.Request, t target, token oidc.Token, now time.Tim
 		return tokenError(err, token)
 	}
 	switch {
+	case !now.Before(token.Expiry): // within the leeway: what it could be exchanged for would have ended too
+		return tokenError(oidc.ErrExpired, token)
 	case token.IssuedAt.IsZero():
 		return refused(http.StatusBadRequest, invalidGrant, "The ID Token has no 'iat' claim.")
 	case token.Expiry.Sub(token.IssuedAt) >= maxProofLife:
