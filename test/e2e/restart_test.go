@@ -234,6 +234,7 @@ func TestReplicas(t *testing.T) {
 	}
 
 	must(t, "kill the first replica", first.Kill())
+	dropLease(t)
 	await(t, o, "the artifact from the second replica", servedBy(second))
 	wantServed(t, o)
 	eventually(t, "the second replica is ready", func(context.Context) error {
