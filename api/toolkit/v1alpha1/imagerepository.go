@@ -29,7 +29,7 @@ const DefaultTagExclusion = `^.*\.sig$`
 // +kubebuilder:printcolumn:name="Identity",type=string,JSONPath=`.status.identity.cloudIdentity`,description="Cloud identity that was used"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since the object was created"
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What happened last, and how to fix it"
-// +kubebuilder:printcolumn:name="Scanned",type=date,JSONPath=`.status.lastScanResult.scanTime`,description="Time since the last scan that succeeded",priority=1
+// +kubebuilder:printcolumn:name="Changed",type=date,JSONPath=`.status.lastScanResult.scanTime`,description="Time since a scan found other tags than the one before",priority=1
 type ImageRepository struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -202,7 +202,7 @@ type ImageRepositoryStatus struct {
 	ObservedExclusionList []string `json:"observedExclusionList,omitempty"`
 
 	// lastScanResult is what the last scan that succeeded found. It stays while
-	// later scans fail.
+	// later scans fail, and as it is while they find the same.
 	//
 	// +optional
 	LastScanResult *ScanResult `json:"lastScanResult,omitempty"`
@@ -216,7 +216,8 @@ type ScanResult struct {
 	// +kubebuilder:validation:Minimum=0
 	TagCount int `json:"tagCount"`
 
-	// scanTime is when the tags were listed, in UTC.
+	// scanTime is when a scan first found these tags, in UTC. Scans that find
+	// the same do not change it: an object at rest is not written.
 	//
 	// +required
 	ScanTime metav1.Time `json:"scanTime"`

@@ -42,6 +42,9 @@ func TestBucketIsFetchedAsTheTenant(t *testing.T) {
 	if got := w.service.fetches(); len(got) != 0 || again.Status.Artifact.Digest != o.Status.Artifact.Digest || w.cloud.exchanges != 1 {
 		t.Errorf("fetched %q, %d exchanges", got, w.cloud.exchanges)
 	}
+	if again.ResourceVersion != o.ResourceVersion {
+		t.Errorf("written: %+v, then %+v", o.Status, again.Status)
+	}
 }
 
 // D1's Story 3: neither the other tenant's bucket, nor the other's identity.

@@ -45,10 +45,14 @@ func (k kind) Fetch(ctx context.Context, o *v1alpha1.ImageRepository, p plan, ca
 	if err != nil {
 		return err
 	}
-	o.Status.CanonicalImageName = p.repository.Image()
-	o.Status.ObservedExclusionList = p.list
-	o.Status.LastScanResult = &v1alpha1.ScanResult{
+	found := &v1alpha1.ScanResult{
 		TagCount: scan.Tags, ScanTime: metav1.NewTime(time.Now().UTC().Truncate(time.Second)), Revision: scan.Revision, LatestTags: scan.Latest,
 	}
+	image, last := p.repository.Image(), o.Status.LastScanResult
+	if last != nil && last.Revision == found.Revision && o.Status.CanonicalImageName == image {
+		// Otherwise every scan of every object would be a write to the cluster's database, and news to all that watch.
+		found.ScanTime = last.ScanTime
+	}
+	o.Status.CanonicalImageName, o.Status.ObservedExclusionList, o.Status.LastScanResult = image, p.list, found
 	return nil
 }

@@ -60,6 +60,30 @@ func TestTagsAreScannedAsTheTenant(t *testing.T) {
 	}
 }
 
+// A scan that finds what is known costs the cluster no write. One of another repository is news, even with the same tags.
+func TestObjectsAtRestAreNotWritten(t *testing.T) {
+	w := newWorld(t)
+	w.tenant("tenant-a", "1.0.0")
+	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	earlier := metav1.NewTime(time.Now().Add(-time.Hour).UTC().Truncate(time.Second))
+	o.Status.LastScanResult.ScanTime = earlier
+	if err := w.kube.Status().Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	written := o.ResourceVersion
+	o, _ = w.reconcile(o)
+	if o.ResourceVersion != written || !o.Status.LastScanResult.ScanTime.Equal(&earlier) {
+		t.Errorf("written: %+v", o.Status)
+	}
+	w.edit(o, func(o *v1alpha1.ImageRepository) {
+		o.Spec.Image, o.Spec.Provider, o.Spec.ServiceAccountName = publicHost+"/tenant-a/app", "generic", ""
+	})
+	o, _ = w.reconcile(o)
+	if o.Status.LastScanResult == nil || time.Since(o.Status.LastScanResult.ScanTime.Time) > time.Minute {
+		t.Errorf("%+v", o.Status)
+	}
+}
+
 func TestManyTagsLeaveASmallStatus(t *testing.T) {
 	w := newWorld(t)
 	tags := make([]string, 5000)
