@@ -29,7 +29,9 @@ type page struct {
 	xml             bool
 }
 
-func newPage(body io.ReadCloser, host string) *page { return &page{ReadCloser: body, host: host, left: maxPage} }
+func newPage(body io.ReadCloser, host string) *page {
+	return &page{ReadCloser: body, host: host, left: maxPage}
+}
 
 // Read implements io.Reader.
 func (p *page) Read(b []byte) (int, error) {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
@@ -86,7 +85,7 @@ const perPage = 1000
 // List implements [bucket.Storage].
 func (s *storage) List(ctx context.Context, prefix string) iter.Seq2[bucket.Object, error] {
 	return func(yield func(bucket.Object, error) bool) {
-		options := &container.ListBlobsFlatOptions{MaxResults: to.Ptr(int32(perPage))}
+		options := &container.ListBlobsFlatOptions{MaxResults: new(int32(perPage))}
 		if prefix != "" {
 			options.Prefix = &prefix
 		}
