@@ -24,6 +24,9 @@
 //	cloud.Azure().ServeBlob(func(azure.StorageAccount) http.Handler { return blobs })
 //	cloud.GCP().ServeStorage(storage)                   // what the clouds verify is not the data planes' business
 //
+// A data plane gets only requests that were allowed, without credentials, and without what would make another request of them: mounts, sources of copies,
+// and headers by which servers change a method or a path. A handler for a host that a cloud answers for itself is refused, or no longer asked.
+//
 // # Ways in
 //
 // In process, inject [Cloud.Transport]; it needs no port and works inside a testing/synctest bubble:
