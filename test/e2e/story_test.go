@@ -59,9 +59,9 @@ var fixes = map[string][]string{
 	"registry-lookalike":          {"amazonaws.com.evil.example", "<account>.dkr.ecr.<region>.amazonaws.com/<repository>"},
 	"acr-of-tenant-a":             {applicationB, "lanyarddemo", "tenant-a/app", "Container Registry Repository Reader"},
 	"application-of-tenant-a":     {applicationA, "AADSTS700213", local.Issuer, "subject system:serviceaccount:tenant-b:application-of-tenant-a-sa", azureAudience},
-	"bucket-of-tenant-a":          {accountB, "storage.googleapis.com", "list the bucket", "read its objects"},
+	"bucket-of-tenant-a":          {accountB, "bucket tenant-a-manifests", "storage.googleapis.com", "roles/storage.objectViewer"},
 	"service-account-of-tenant-a": {accountA, "roles/iam.workloadIdentityUser", googlePrincipal("tenant-b", "service-account-of-tenant-a-sa")},
-	"direct-bucket-of-tenant-a":   {"system:serviceaccount:tenant-b:tenant-a-direct-sa", "list the bucket", "read its objects"},
+	"direct-bucket-of-tenant-a":   {"system:serviceaccount:tenant-b:tenant-a-direct-sa", "bucket tenant-a-direct", "roles/storage.objectViewer"},
 }
 
 // TestStory is Stories 1, 3 and 5 of the design and an Azure counterpart, with what tenant B may try besides: examples/ as it

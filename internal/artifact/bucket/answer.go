@@ -43,9 +43,12 @@ func meaningOf(serviceCode string) (meaning, bool) {
 		return meaning{CodeUnauthorized, fixCredential}, true
 	case "RequestTimeTooSkewed":
 		return meaning{CodeUnauthorized, "set the clocks of the controller and of the endpoint"}, true
-	case "AccessDenied", "AllAccessDisabled", "AccountProblem", "InsufficientAccountPermissions",
-		"AuthorizationFailure", "AuthorizationPermissionMismatch", "PublicAccessNotPermitted", "forbidden":
-		return meaning{CodeForbidden, fixGrant}, true
+	case "AccessDenied", "AllAccessDisabled", "AccountProblem":
+		return meaning{CodeForbidden, fixGrant + " (s3:ListBucket, s3:GetObject)"}, true
+	case "InsufficientAccountPermissions", "AuthorizationFailure", "AuthorizationPermissionMismatch", "PublicAccessNotPermitted":
+		return meaning{CodeForbidden, fixGrant + " (Storage Blob Data Reader)"}, true
+	case "forbidden":
+		return meaning{CodeForbidden, fixGrant + " (roles/storage.objectViewer)"}, true
 	case "AuthorizationSourceIPMismatch":
 		return meaning{CodeForbidden, "admit the controller's address in the account's firewall"}, true
 	case "SlowDown", "RequestLimitExceeded", "ServerBusy", "rateLimitExceeded", "userRateLimitExceeded":

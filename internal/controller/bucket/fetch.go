@@ -62,7 +62,7 @@ func (k kind) attempt(ctx context.Context, o *v1alpha1.Bucket, p plan, call sour
 		o.Status.Artifact = artifact
 		return nil
 	}
-	err = nameLimit(conn.Explain(err))
+	err = fmt.Errorf("bucket %s: %w", p.bucket, nameLimit(conn.Explain(err)))
 	if c.identity != nil {
 		err = fmt.Errorf("as %s: %w", c.name(), err)
 	}
