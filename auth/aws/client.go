@@ -15,7 +15,7 @@ import (
 func (p *Provider) stsClient(request *auth.Request, chosen string) awssdk.HTTPClient {
 	if request.ProxyURL == nil && chosen != "" {
 		if target, err := url.Parse(chosen); err == nil {
-			return remote.NewClient(p.pool.Host(target), p.timeout)
+			return p.calls.Host(target)
 		}
 	}
 	return p.ownClient(request)
@@ -23,7 +23,7 @@ func (p *Provider) stsClient(request *auth.Request, chosen string) awssdk.HTTPCl
 
 // ownClient is the HTTP client to AWS's own endpoints, through the proxy of the request if it has one.
 func (p *Provider) ownClient(request *auth.Request) awssdk.HTTPClient {
-	return remote.NewClient(p.pool.Via(request.ProxyURL), p.timeout)
+	return p.calls.Via(request.ProxyURL)
 }
 
 // newRetryer repeats a request once if it did not reach AWS, or AWS failed. What AWS refused it refuses again (the SDK's own

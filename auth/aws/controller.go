@@ -73,8 +73,8 @@ func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request
 // buildableClient is the provider's transport in the one form to which the SDK can add AWS_CA_BUNDLE. It keeps no connection,
 // since it is made for one call.
 func (p *Provider) buildableClient() *awshttp.BuildableClient {
-	own := p.pool.Environment()
-	return awshttp.NewBuildableClient().WithTimeout(p.timeout).WithTransportOptions(func(t *http.Transport) {
+	own := p.calls.Environment()
+	return awshttp.NewBuildableClient().WithTimeout(p.calls.Timeout()).WithTransportOptions(func(t *http.Transport) {
 		t.Proxy, t.DialContext, t.DialTLSContext = own.Proxy, own.DialContext, own.DialTLSContext
 		t.ProxyConnectHeader, t.GetProxyConnectHeader = own.ProxyConnectHeader, own.GetProxyConnectHeader
 		t.TLSHandshakeTimeout, t.ResponseHeaderTimeout = own.TLSHandshakeTimeout, own.ResponseHeaderTimeout

@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/internal/memo"
 	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
-	"github.com/lanyard-dev/lanyard/auth/transport"
+	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
 const (
@@ -35,7 +36,7 @@ type Config struct {
 	// Region is the region of STS for calls that name none: the controller's AWS_REGION. Optional.
 	Region string
 	// Transport is what the connections are copies of, with the administrator's proxy and certificate authorities
-	// (AWS_CA_BUNDLE); nil for [transport.Default].
+	// (AWS_CA_BUNDLE); nil for auth/transport's Default.
 	Transport *http.Transport
 	// AllowedEndpointHosts are STS hosts outside AWS that tenants may name, and proxies of theirs on addresses that are
 	// refused otherwise: the value of --allowed-endpoint-hosts.
@@ -48,9 +49,8 @@ type Config struct {
 
 // Provider implements [auth.Provider], [auth.ControllerProvider] and [auth.RegistryProvider]. It is safe for concurrent use.
 type Provider struct {
-	region  string
-	timeout time.Duration
-	pool    *transport.Pool
+	region string
+	calls  *remote.Caller
 
 	// What tenants write is parsed on every call and seldom new.
 	roles      *memo.Memo[string, role]
@@ -96,19 +96,15 @@ func NewProvider(config Config) (*Provider, error) {
 			return nil, fmt.Errorf("AWS_REGION: %w", err)
 		}
 	}
-	if config.Timeout < 0 {
-		return nil, fmt.Errorf("timeout is %s, must not be negative", config.Timeout)
-	}
-	if config.Timeout == 0 {
-		config.Timeout = DefaultTimeout
-	}
-	guard := endpoint.Guard{DenyCIDRs: config.DenyCIDRs, AllowHosts: config.AllowedEndpointHosts}
-	pool, err := transport.NewPool(transport.Options{Base: config.Transport, Dial: guard.DialContext(transport.Dialer())})
+	calls, err := remote.NewCaller(remote.Settings{
+		Transport: config.Transport, AllowedEndpointHosts: config.AllowedEndpointHosts, DenyCIDRs: config.DenyCIDRs,
+		Timeout: cmp.Or(config.Timeout, DefaultTimeout),
+	})
 	if err != nil {
 		return nil, err
 	}
 	return &Provider{
-		region: config.Region, timeout: config.Timeout, pool: pool,
+		region: config.Region, calls: calls,
 		roles:      memo.New(parseRole),
 		regions:    memo.New(endpoint.ParseAWSRegion),
 		registries: memo.New(newRegistry),
@@ -120,7 +116,7 @@ func NewProvider(config Config) (*Provider, error) {
 }
 
 // Close closes idle connections.
-func (p *Provider) Close() { p.pool.Close() }
+func (p *Provider) Close() { p.calls.Close() }
 
 // GetName implements [auth.Provider].
 func (*Provider) GetName() string { return ProviderName }

@@ -12,8 +12,7 @@ import (
 
 // post sends a form, through the proxy of the request if it has one.
 func (p *Provider) post(ctx context.Context, request *auth.Request, target string, form url.Values) (remote.Answer, error) {
-	client := remote.NewClient(p.pool.Via(request.ProxyURL), p.timeout)
-	return remote.Call(ctx, client, func(ctx context.Context) (*http.Request, error) {
+	return remote.Call(ctx, p.calls.Via(request.ProxyURL), func(ctx context.Context) (*http.Request, error) {
 		post, err := http.NewRequestWithContext(ctx, http.MethodPost, target, strings.NewReader(form.Encode()))
 		if err != nil {
 			return nil, err

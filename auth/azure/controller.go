@@ -41,8 +41,8 @@ func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request
 
 // controllerToken asks for one scope. The code is Entra's, when it refused.
 func (p *Provider) controllerToken(ctx context.Context, scope string) (*Token, aadsts, error) {
-	wire := remote.NewRecorder(ctx, p.pool.Environment())
-	source, err := p.environment(remote.NewClient(wire, p.timeout))
+	wire := remote.NewRecorder(ctx, p.calls.Environment())
+	source, err := p.environment(remote.NewClient(wire, p.calls.Timeout()))
 	if err != nil {
 		// The SDK's error holds paths and what stands in files.
 		return nil, 0, &auth.Error{

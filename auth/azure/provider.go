@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/internal/memo"
 	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
-	"github.com/lanyard-dev/lanyard/auth/transport"
+	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
 // ProviderName is the provider's name in object specs and keys.
@@ -29,7 +30,7 @@ type Config struct {
 	// AZURE_AUTHORITY_HOST and [endpoint.ParseAzureEnvironment] for the file of its AZURE_ENVIRONMENT_FILEPATH.
 	Cloud endpoint.AzureCloud
 	// Transport is what the connections are copies of, with the administrator's proxy and certificate authorities; nil for
-	// [transport.Default].
+	// auth/transport's Default.
 	Transport *http.Transport
 	// AllowedEndpointHosts are proxies of tenants on addresses that are refused otherwise: the value of --allowed-endpoint-hosts.
 	AllowedEndpointHosts endpoint.Allowed
@@ -45,8 +46,7 @@ type Provider struct {
 	cloud  endpoint.AzureCloud
 	// elsewhere is the authority of another cloud than the public one; empty there.
 	elsewhere string
-	timeout   time.Duration
-	pool      *transport.Pool
+	calls     *remote.Caller
 
 	// What tenants write is parsed on every call and seldom new.
 	identities *memo.Memo[named, identity]
@@ -76,14 +76,10 @@ func NewProvider(config Config) (*Provider, error) {
 	if c := config.Cloud; !strings.HasPrefix(c.Authority, "https://") || c.ProofAudience == "" || c.ResourceManagerAudience == "" || c.RegistryAudience == "" {
 		return nil, errors.New("the Azure cloud is incomplete; take one of endpoint.AzureClouds or make it with endpoint.ParseAzureEnvironment")
 	}
-	if config.Timeout < 0 {
-		return nil, fmt.Errorf("timeout is %s, must not be negative", config.Timeout)
-	}
-	if config.Timeout == 0 {
-		config.Timeout = DefaultTimeout
-	}
-	guard := endpoint.Guard{DenyCIDRs: config.DenyCIDRs, AllowHosts: config.AllowedEndpointHosts}
-	pool, err := transport.NewPool(transport.Options{Base: config.Transport, Dial: guard.DialContext(transport.Dialer())})
+	calls, err := remote.NewCaller(remote.Settings{
+		Transport: config.Transport, AllowedEndpointHosts: config.AllowedEndpointHosts, DenyCIDRs: config.DenyCIDRs,
+		Timeout: cmp.Or(config.Timeout, DefaultTimeout),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +88,7 @@ func NewProvider(config Config) (*Provider, error) {
 		elsewhere = config.Cloud.Authority
 	}
 	return &Provider{
-		tenant: config.TenantID, cloud: config.Cloud, elsewhere: elsewhere, timeout: config.Timeout, pool: pool,
+		tenant: config.TenantID, cloud: config.Cloud, elsewhere: elsewhere, calls: calls,
 		identities: memo.New(newIdentity),
 		scopes:     memo.New(parseScopes),
 		images: memo.New(func(s string) (image, error) {
@@ -103,7 +99,7 @@ func NewProvider(config Config) (*Provider, error) {
 }
 
 // Close closes idle connections.
-func (p *Provider) Close() { p.pool.Close() }
+func (p *Provider) Close() { p.calls.Close() }
 
 // Cloud is the cloud of all calls: what a credential is given to must be of it.
 func (p *Provider) Cloud() endpoint.AzureCloud { return p.cloud }

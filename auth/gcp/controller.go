@@ -155,8 +155,8 @@ func (p *Provider) tokenOfFile(ctx context.Context, path string, data []byte, wa
 		}
 		return nil, refusal
 	}
-	wire := remote.NewRecorder(ctx, p.pool.Environment())
-	ctx = context.WithValue(ctx, oauth2.HTTPClient, remote.NewClient(wire, p.timeout))
+	wire := remote.NewRecorder(ctx, p.calls.Environment())
+	ctx = context.WithValue(ctx, oauth2.HTTPClient, remote.NewClient(wire, p.calls.Timeout()))
 	credentials, err := google.CredentialsFromJSONWithTypeAndParams(ctx, data, google.CredentialsType(file.Type), google.CredentialsParams{Scopes: wanted})
 	if err != nil {
 		// The SDK's error holds what stands in the file.

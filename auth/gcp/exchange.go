@@ -96,7 +96,7 @@ func (p *Provider) federate(ctx context.Context, x plan, proof auth.Proof, reque
 		"subject_token":        {proof.Token.Reveal()},
 	}.Encode()
 	started := time.Now()
-	answer, err := remote.Call(ctx, p.ownClient(request), func(ctx context.Context) (*http.Request, error) {
+	answer, err := remote.Call(ctx, p.calls.Via(request.ProxyURL), func(ctx context.Context) (*http.Request, error) {
 		return newPost(ctx, "https://"+where+"/v1/token", "application/x-www-form-urlencoded", form)
 	})
 	if err != nil {
@@ -124,7 +124,7 @@ func (p *Provider) impersonate(ctx context.Context, x plan, federated *Token, pr
 		return nil, remote.Invalid(where, "a token", err).Error(auth.StageImpersonation, operation)
 	}
 	started := time.Now()
-	answer, err := remote.Call(ctx, p.ownClient(request), func(ctx context.Context) (*http.Request, error) {
+	answer, err := remote.Call(ctx, p.calls.Via(request.ProxyURL), func(ctx context.Context) (*http.Request, error) {
 		post, err := newPost(ctx, "https://"+where+"/v1/projects/-/serviceAccounts/"+x.account.Email+":generateAccessToken", "application/json", string(body))
 		if err == nil {
 			post.Header.Set("Authorization", tokenType+" "+federated.Secret.Reveal())

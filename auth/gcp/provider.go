@@ -1,6 +1,7 @@
 package gcp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -12,7 +13,6 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/memo"
 	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
-	"github.com/lanyard-dev/lanyard/auth/transport"
 )
 
 // ProviderName is the provider's name in object specs and keys.
@@ -37,7 +37,7 @@ type Config struct {
 	// spoken to in plain HTTP, directly, whatever the Transport's proxy.
 	MetadataHost string
 	// Transport is what the connections are copies of, with the administrator's proxy and certificate authorities; nil for
-	// [transport.Default].
+	// auth/transport's Default.
 	Transport *http.Transport
 	// AllowedEndpointHosts are proxies of tenants' on addresses that are refused otherwise: the value of --allowed-endpoint-hosts.
 	AllowedEndpointHosts endpoint.Allowed
@@ -53,8 +53,7 @@ type Provider struct {
 	universe endpoint.GCPUniverse
 	// elsewhere is the Security Token Service's URL in another universe than the public one; empty there.
 	elsewhere string
-	timeout   time.Duration
-	pool      *transport.Pool
+	calls     *remote.Caller
 	metadata  *metadata
 
 	// What tenants write is parsed on every call and seldom new.
@@ -73,18 +72,14 @@ func NewProvider(config Config) (*Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("GOOGLE_CLOUD_UNIVERSE_DOMAIN: %w", err)
 	}
-	if config.Timeout < 0 {
-		return nil, fmt.Errorf("timeout is %s, must not be negative", config.Timeout)
-	}
-	if config.Timeout == 0 {
-		config.Timeout = DefaultTimeout
-	}
-	metadata, err := newMetadata(config.MetadataHost, config.Timeout)
+	calls, err := remote.NewCaller(remote.Settings{
+		Transport: config.Transport, AllowedEndpointHosts: config.AllowedEndpointHosts, DenyCIDRs: config.DenyCIDRs,
+		Timeout: cmp.Or(config.Timeout, DefaultTimeout),
+	})
 	if err != nil {
 		return nil, err
 	}
-	guard := endpoint.Guard{DenyCIDRs: config.DenyCIDRs, AllowHosts: config.AllowedEndpointHosts}
-	pool, err := transport.NewPool(transport.Options{Base: config.Transport, Dial: guard.DialContext(transport.Dialer())})
+	metadata, err := newMetadata(config.MetadataHost, calls.Timeout())
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +88,7 @@ func NewProvider(config Config) (*Provider, error) {
 		elsewhere = "https://" + universe.APIHost("sts")
 	}
 	return &Provider{
-		universe: universe, elsewhere: elsewhere, timeout: config.Timeout, pool: pool, metadata: metadata,
+		universe: universe, elsewhere: elsewhere, calls: calls, metadata: metadata,
 		identities: memo.New(func(c claim) (identity, error) { return parseClaim(c, universe) }),
 		keys:       memo.New(func(s string) (identity, error) { return parseIdentity(s, universe) }),
 		registries: memo.New(endpoint.ParseGAR),
@@ -103,7 +98,7 @@ func NewProvider(config Config) (*Provider, error) {
 
 // Close closes idle connections.
 func (p *Provider) Close() {
-	p.pool.Close()
+	p.calls.Close()
 	p.metadata.client.CloseIdleConnections()
 }
 
@@ -212,9 +207,4 @@ func (p *Provider) plan(ctx context.Context, request *auth.Request) (plan, error
 	}
 	x.proofAudience, x.audience = p.universe.WorkloadPool(x.cluster.Project), x.cluster.FullName(p.universe)
 	return x, nil
-}
-
-// ownClient is the HTTP client to Google's endpoints, through the proxy of the request if it has one.
-func (p *Provider) ownClient(request *auth.Request) *http.Client {
-	return remote.NewClient(p.pool.Via(request.ProxyURL), p.timeout)
 }

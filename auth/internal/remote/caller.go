@@ -1,0 +1,57 @@
+package remote
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/transport"
+)
+
+// Settings are what an administrator says of a provider's calls.
+type Settings struct {
+	// Transport is what the connections are copies of; nil for [transport.Default].
+	Transport *http.Transport
+	// AllowedEndpointHosts may have addresses that are refused otherwise.
+	AllowedEndpointHosts endpoint.Allowed
+	// DenyCIDRs are addresses that what tenants chose must not have.
+	DenyCIDRs endpoint.CIDRs
+	// Timeout bounds each request. Required.
+	Timeout time.Duration
+}
+
+// Caller has the connections of a provider. It is safe for concurrent use.
+type Caller struct {
+	pool    *transport.Pool
+	timeout time.Duration
+}
+
+// NewCaller refuses a timeout that is none, and a transport that does not verify certificates.
+func NewCaller(s Settings) (*Caller, error) {
+	if s.Timeout <= 0 {
+		return nil, fmt.Errorf("timeout is %s, must not be negative", s.Timeout)
+	}
+	guard := endpoint.Guard{DenyCIDRs: s.DenyCIDRs, AllowHosts: s.AllowedEndpointHosts}
+	pool, err := transport.NewPool(transport.Options{Base: s.Transport, Dial: guard.DialContext(transport.Dialer())})
+	if err != nil {
+		return nil, err
+	}
+	return &Caller{pool, s.Timeout}, nil
+}
+
+// Timeout bounds each request.
+func (c *Caller) Timeout() time.Duration { return c.timeout }
+
+// Via is the client to the cloud's own hosts, through the proxy that a tenant chose unless it is nil.
+func (c *Caller) Via(proxy *url.URL) *http.Client { return NewClient(c.pool.Via(proxy), c.timeout) }
+
+// Host is the client to a host that a tenant chose.
+func (c *Caller) Host(target *url.URL) *http.Client { return NewClient(c.pool.Host(target), c.timeout) }
+
+// Environment is a new transport to what the program's own environment names, for one call.
+func (c *Caller) Environment() *http.Transport { return c.pool.Environment() }
+
+// Close closes idle connections.
+func (c *Caller) Close() { c.pool.Close() }
