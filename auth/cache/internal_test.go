@@ -59,12 +59,12 @@ func TestSweepOfOneSubjectIsLinear(t *testing.T) {
 		}
 		return took
 	}
-	// Sixteen times as much takes sixteen times as long, and not 256 times. The best of some, since machines that test are busy.
+	// 32 times as much takes about 32 times as long, and not 1024 times. The best of some, since machines that test are busy.
 	few, many := time.Hour, time.Hour
 	for range 3 {
-		few, many = min(few, sweep(2000)), min(many, sweep(32_000))
+		few, many = min(few, sweep(2000)), min(many, sweep(64_000))
 	}
-	if many > 64*few {
-		t.Errorf("2000 entries took %s, 32000 took %s", few, many)
+	if many > 400*few {
+		t.Errorf("2000 entries took %s, 64000 took %s", few, many)
 	}
 }
