@@ -19,12 +19,15 @@ import (
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
 // minio is a running MinIO server that knows the cluster as an OpenID provider.
 type minio struct {
-	url string // ends with a slash
+	url    string // ends with a slash
+	client *http.Client
 }
 
 const (
@@ -32,20 +35,37 @@ const (
 	minioPassword = "worth-something-only-here"
 )
 
+// minioConfig is what differs between the servers of tests.
+type minioConfig struct {
+	// claim is the claim of a token that names the policy of a session.
+	claim string
+	// audience is that of the tokens that are taken.
+	audience string
+	// authority vouches for the server's certificate. Nil: it speaks plain HTTP.
+	authority *authority
+}
+
 // startMinIO starts MinIO as an unmodified program in the local cloud: it reads the cluster's discovery document under the
-// issuer's real name, through the cloud's proxy and with the cloud's CA. The claim names the policy of a session.
-func startMinIO(t *testing.T, claim string) *minio {
+// issuer's real name, through the cloud's proxy and with the cloud's CA.
+func startMinIO(t *testing.T, config minioConfig) *minio {
 	t.Helper()
 	dir := t.TempDir()
-	authorities := filepath.Join(dir, "certs", "CAs")
-	must(t, "make a folder", os.MkdirAll(authorities, 0o700))
-	must(t, "write the CA", os.WriteFile(filepath.Join(authorities, "cloud.crt"), world.Cloud().CAPEM(), 0o600))
+	certs := filepath.Join(dir, "certs")
+	must(t, "make a folder", os.MkdirAll(filepath.Join(certs, "CAs"), 0o700))
+	must(t, "write the CA", os.WriteFile(filepath.Join(certs, "CAs", "cloud.crt"), world.Cloud().CAPEM(), 0o600))
 	address := freeAddress(t)
+	m := &minio{url: "http://" + address + "/", client: direct}
+	if config.authority != nil {
+		certificate, key := config.authority.issue(t)
+		must(t, "write a certificate", os.WriteFile(filepath.Join(certs, "public.crt"), certificate, 0o600))
+		must(t, "write a key", os.WriteFile(filepath.Join(certs, "private.key"), key, 0o600))
+		m.url, m.client = "https://"+address+"/", config.authority.client()
+	}
 	log, err := os.Create(filepath.Join(dir, "minio.log"))
 	must(t, "open a log", err)
 
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	cmd := exec.CommandContext(ctx, binary("minio"), "server", "--address", address, "--certs-dir", filepath.Join(dir, "certs"), filepath.Join(dir, "data"))
+	cmd := exec.CommandContext(ctx, binary("minio"), "server", "--address", address, "--certs-dir", certs, filepath.Join(dir, "data"))
 	cmd.Env = append(world.Env(),
 		"HOME="+dir,
 		"MINIO_ROOT_USER="+minioUser,
@@ -53,8 +73,8 @@ func startMinIO(t *testing.T, claim string) *minio {
 		"MINIO_BROWSER=off",
 		"MINIO_UPDATE=off",
 		"MINIO_IDENTITY_OPENID_CONFIG_URL="+local.Issuer+"/.well-known/openid-configuration",
-		"MINIO_IDENTITY_OPENID_CLIENT_ID="+stsAudience,
-		"MINIO_IDENTITY_OPENID_CLAIM_NAME="+claim,
+		"MINIO_IDENTITY_OPENID_CLIENT_ID="+config.audience,
+		"MINIO_IDENTITY_OPENID_CLAIM_NAME="+config.claim,
 	)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -70,7 +90,6 @@ func startMinIO(t *testing.T, claim string) *minio {
 		}
 		_ = log.Close()
 	})
-	m := &minio{url: "http://" + address + "/"}
 	eventually(t, "MinIO's start", func(ctx context.Context) error {
 		select {
 		case err := <-ended:
@@ -82,7 +101,7 @@ func startMinIO(t *testing.T, claim string) *minio {
 		if err != nil {
 			return err
 		}
-		res, err := direct.Do(req)
+		res, err := m.client.Do(req)
 		if err != nil {
 			return err
 		}
@@ -90,6 +109,33 @@ func startMinIO(t *testing.T, claim string) *minio {
 		return wantf(res.StatusCode == http.StatusOK, "HTTP %d", res.StatusCode)
 	})
 	return m
+}
+
+// host is the server's host:port.
+func (m *minio) host(t *testing.T) string {
+	t.Helper()
+	u, err := url.Parse(m.url)
+	must(t, "read a URL", err)
+	return u.Host
+}
+
+// root is S3's own client, as the server's first user.
+func (m *minio) root() *s3.Client {
+	return s3.New(s3.Options{
+		BaseEndpoint: &m.url, Region: "us-east-1", UsePathStyle: true, HTTPClient: m.client,
+		Credentials: credentials.NewStaticCredentialsProvider(minioUser, minioPassword, ""),
+	})
+}
+
+// putBucket makes a bucket with objects in it.
+func (m *minio) putBucket(t *testing.T, name string, files map[string]string) {
+	t.Helper()
+	_, err := m.root().CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &name})
+	must(t, "make a bucket at MinIO", err)
+	for key, content := range files {
+		_, err := m.root().PutObject(t.Context(), &s3.PutObjectInput{Bucket: &name, Key: &key, Body: strings.NewReader(content)})
+		must(t, "put an object into MinIO", err)
+	}
 }
 
 // putPolicy makes a policy with MinIO's admin API, which is signed as S3 is.
@@ -109,7 +155,7 @@ func (m *minio) putPolicy(t *testing.T, name, document string) {
 		if err := v4.NewSigner().SignHTTP(ctx, keys, req, sum, "s3", "us-east-1", time.Now()); err != nil {
 			return err
 		}
-		res, err := direct.Do(req)
+		res, err := m.client.Do(req)
 		if err != nil {
 			return err
 		}

@@ -2,7 +2,9 @@ package e2e
 
 import (
 	"context"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,12 +41,16 @@ func install(t *testing.T, further map[string]any) {
 	})
 }
 
-// environment is the value env of the chart: the cloud's variables and further ones, NAME=VALUE.
+// environment is the value env of the chart: the cloud's variables and further ones, NAME=VALUE, which replace the cloud's.
 func environment(further ...string) []any {
-	var env []any
+	variables := map[string]string{}
 	for _, variable := range append(world.Env(), further...) {
 		name, value, _ := strings.Cut(variable, "=")
-		env = append(env, map[string]any{"name": name, "value": value})
+		variables[name] = value
+	}
+	var env []any
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		env = append(env, map[string]any{"name": name, "value": variables[name]})
 	}
 	return env
 }

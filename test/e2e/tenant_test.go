@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -178,9 +179,15 @@ func patch[T client.Object](t *testing.T, o T, change func(o T)) {
 }
 
 // await waits until an object is as a test wants it, and reads it into o.
-func await(t *testing.T, o *v1alpha1.OCIRepository, what string, want func(o *v1alpha1.OCIRepository) error) {
+func await[T client.Object](t *testing.T, o T, what string, want func(o T) error) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%s/%s: %s", o.Namespace, o.Name, what), func(ctx context.Context) error {
+	awaitWithin(t, patience, o, what, want)
+}
+
+// awaitWithin is await for what takes longer.
+func awaitWithin[T client.Object](t *testing.T, limit time.Duration, o T, what string, want func(o T) error) {
+	t.Helper()
+	within(t, limit, fmt.Sprintf("%s/%s: %s", o.GetNamespace(), o.GetName(), what), func(ctx context.Context) error {
 		if err := objects.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
 			return err
 		}
@@ -214,29 +221,33 @@ func revision(digest string) func(o *v1alpha1.OCIRepository) error {
 
 // failing wants Ready=False with a reason, and a message that holds all of the words.
 func failing(reason string, words ...string) func(o *v1alpha1.OCIRepository) error {
-	return func(o *v1alpha1.OCIRepository) error {
-		c := ready(o)
-		if c.Status != metav1.ConditionFalse || c.Reason != reason {
-			return fmt.Errorf("Ready=%s %s: %s; want False %s", c.Status, c.Reason, c.Message, reason)
-		}
-		for _, w := range words {
-			if !strings.Contains(c.Message, w) {
-				return fmt.Errorf("the message of %s does not say %q: %s", reason, w, c.Message)
-			}
-		}
-		return nil
+	return func(o *v1alpha1.OCIRepository) error { return failed(ready(o), reason, words...) }
+}
+
+// failed wants a condition to be False with a reason, and a message that holds all of the words.
+func failed(c metav1.Condition, reason string, words ...string) error {
+	if c.Status != metav1.ConditionFalse || c.Reason != reason {
+		return fmt.Errorf("%s=%s %s: %s; want False %s", c.Type, c.Status, c.Reason, c.Message, reason)
 	}
+	for _, w := range words {
+		if !strings.Contains(c.Message, w) {
+			return fmt.Errorf("the message of %s does not say %q: %s", reason, w, c.Message)
+		}
+	}
+	return nil
 }
 
 // request asks for a reconciliation now and returns the request's name.
-func request(t *testing.T, o *v1alpha1.OCIRepository) string {
+func request(t *testing.T, o client.Object) string {
 	t.Helper()
 	at := time.Now().UTC().Format(time.RFC3339Nano)
-	patch(t, o, func(o *v1alpha1.OCIRepository) {
-		if o.Annotations == nil {
-			o.Annotations = map[string]string{}
+	patch(t, o, func(o client.Object) {
+		annotations := maps.Clone(o.GetAnnotations())
+		if annotations == nil {
+			annotations = map[string]string{}
 		}
-		o.Annotations[meta.ReconcileRequestedAnnotation] = at
+		annotations[meta.ReconcileRequestedAnnotation] = at
+		o.SetAnnotations(annotations)
 	})
 	return at
 }

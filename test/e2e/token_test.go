@@ -36,7 +36,7 @@ func TestTokenMatrix(t *testing.T) {
 	account := a.atGoogle(t)
 	lend(t, googlePrincipal(a.namespace, puller))
 	// MinIO knows no trust policies: its rule is that a claim names a policy. Only tenant A's subject is one.
-	minio := startMinIO(t, "sub")
+	minio := startMinIO(t, minioConfig{claim: "sub", audience: stsAudience})
 	minio.putPolicy(t, a.subject, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["s3:ListAllMyBuckets"],"Resource":["arn:aws:s3:::*"]}]}`)
 
 	theirs, mine := readKey(t), newKey(t)

@@ -18,7 +18,13 @@ const (
 // eventually looks again and again until look returns nil. At the deadline the test fails with look's last error.
 func eventually(t *testing.T, what string, look func(ctx context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	within(t, patience, what, look)
+}
+
+// within is eventually for what takes longer.
+func within(t *testing.T, limit time.Duration, what string, look func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
@@ -34,7 +40,7 @@ func eventually(t *testing.T, what string, look func(ctx context.Context) error)
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			t.Fatalf("%s: not within %s: %v", what, patience, errors.Join(last, world.Err()))
+			t.Fatalf("%s: not within %s: %v", what, limit, errors.Join(last, world.Err()))
 		}
 	}
 }

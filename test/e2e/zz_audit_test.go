@@ -187,7 +187,7 @@ type auditUser struct {
 	Groups   []string
 }
 
-type objectRef struct{ APIGroup, Resource, Subresource string }
+type objectRef struct{ APIGroup, Resource, Subresource, Namespace string }
 
 // grant is a permission in the words of kubectl auth can-i.
 func (o objectRef) grant(verb string) string {

@@ -1,0 +1,92 @@
+package e2e
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// authority is a certificate authority that no program trusts by itself, as a company has one for its own servers.
+type authority struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+	pem         []byte
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, "make a key", err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "e2e authority"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	must(t, "make a certificate", err)
+	certificate, err := x509.ParseCertificate(der)
+	must(t, "read a certificate", err)
+	return &authority{certificate, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+}
+
+// issue makes a certificate for a server on this machine, and its key, PEM.
+func (a *authority) issue(t *testing.T) (certificate, key []byte) {
+	t.Helper()
+	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, "make a key", err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), NotBefore: a.certificate.NotBefore, NotAfter: a.certificate.NotAfter,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, &own.PublicKey, a.key)
+	must(t, "make a certificate", err)
+	encoded, err := x509.MarshalPKCS8PrivateKey(own)
+	must(t, "write a key", err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
+}
+
+// client reaches servers on this machine that the authority vouches for.
+func (a *authority) client() *http.Client {
+	roots := x509.NewCertPool()
+	roots.AddCert(a.certificate)
+	return &http.Client{
+		Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}},
+		Timeout:   direct.Timeout,
+	}
+}
+
+// serve starts an HTTPS server on this machine, and returns its host:port.
+func (a *authority) serve(t *testing.T, h http.Handler) (address string) {
+	t.Helper()
+	certificate, err := tls.X509KeyPair(a.issue(t))
+	must(t, "read a certificate", err)
+	l := listen(t)
+	server := &http.Server{Handler: h, TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}, ReadHeaderTimeout: patience}
+	ended := make(chan error, 1)
+	go func() { ended <- server.ServeTLS(l, "", "") }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		<-ended
+	})
+	return l.Addr().String()
+}
+
+// trusted is the environment of a controller whose administrator trusts the authority besides the cloud's.
+func (a *authority) trusted(t *testing.T) []any {
+	t.Helper()
+	bundle := filepath.Join(t.TempDir(), "ca.pem")
+	must(t, "write the CAs", os.WriteFile(bundle, bytes.Join([][]byte{world.Cloud().CAPEM(), a.pem}, nil), 0o600))
+	return environment("SSL_CERT_FILE="+bundle, "AWS_CA_BUNDLE="+bundle)
+}

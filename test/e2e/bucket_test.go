@@ -1,0 +1,277 @@
+package e2e
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// bucket is a Bucket of the tenant at a cloud that it reads as its ServiceAccount.
+func (tn *tenant) bucket(name, provider, bucketName string) *v1alpha1.Bucket {
+	return &v1alpha1.Bucket{
+		ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: name},
+		Spec: v1alpha1.BucketSpec{
+			BucketName: bucketName, Interval: metav1.Duration{Duration: interval}, Provider: provider, ServiceAccountName: puller,
+		},
+	}
+}
+
+func bucketReady(o *v1alpha1.Bucket) metav1.Condition {
+	if c := apimeta.FindStatusCondition(o.Status.Conditions, meta.ConditionReady); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+// fetched wants the artifact of the present spec.
+func fetched(o *v1alpha1.Bucket) error {
+	c := bucketReady(o)
+	return wantf(c.Status == metav1.ConditionTrue && o.Status.ObservedGeneration == o.Generation && o.Status.Artifact != nil,
+		"it is not fetched: Ready=%s %s: %s", c.Status, c.Reason, c.Message)
+}
+
+// unfetched wants Ready=False of the present spec with a reason, and a message that holds all of the words.
+func unfetched(reason string, words ...string) func(o *v1alpha1.Bucket) error {
+	return func(o *v1alpha1.Bucket) error {
+		if err := failed(bucketReady(o), reason, words...); err != nil {
+			return err
+		}
+		return wantf(o.Status.ObservedGeneration == o.Generation, "generation %d is observed", o.Status.ObservedGeneration)
+	}
+}
+
+// again has a Bucket reconciled once more, and reads it.
+func again(t *testing.T, o *v1alpha1.Bucket) {
+	t.Helper()
+	at := request(t, o)
+	await(t, o, "the request is handled", func(o *v1alpha1.Bucket) error {
+		return wantf(o.Status.LastHandledReconcileAt == at, "lastHandledReconcileAt is %q, not %q", o.Status.LastHandledReconcileAt, at)
+	})
+}
+
+// holding wants an artifact with exactly these files.
+func holding(t *testing.T, want map[string]string) func(o *v1alpha1.Bucket) error {
+	t.Helper()
+	return func(o *v1alpha1.Bucket) error {
+		if err := fetched(o); err != nil {
+			return err
+		}
+		got, err := contents(t, o.Status.Artifact)
+		if err != nil {
+			return err
+		}
+		return wantf(maps.Equal(got, want), "its files are %.500q, not %.500q", got, want)
+	}
+}
+
+// contents are the files of an artifact, which is compared with what the status says of it.
+func contents(t *testing.T, a *v1alpha1.Artifact) (map[string]string, error) {
+	t.Helper()
+	if err := fetch(t.Context(), a, a.URL); err != nil {
+		return nil, err
+	}
+	res := get(t, a.URL)
+	defer res.Body.Close()
+	plain, err := gzip.NewReader(res.Body)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]string{}
+	for archive := tar.NewReader(plain); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return files, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		content, err := io.ReadAll(archive)
+		if err != nil {
+			return nil, err
+		}
+		if header.Typeflag == tar.TypeReg {
+			files[strings.TrimPrefix(header.Name, "./")] = string(content)
+		}
+	}
+}
+
+// some are a few files, different for each name.
+func some(name string) map[string]string {
+	return map[string]string{"app.yaml": "app of " + name, "config/settings.yaml": "settings of " + name, "config/ünï & co.yaml": name}
+}
+
+// putInto asks a data plane itself, behind the cloud's checks.
+func putInto(t *testing.T, plane http.Handler, target, content string, header http.Header) {
+	t.Helper()
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodPut, target, strings.NewReader(content))
+	maps.Copy(req.Header, header)
+	req.Header.Set("Content-Length", strconv.Itoa(len(content))) // as a server would have it
+	res := httptest.NewRecorder()
+	plane.ServeHTTP(res, req)
+	if res.Code != http.StatusOK && res.Code != http.StatusCreated {
+		t.Fatalf("put %s: HTTP %d: %s", target, res.Code, res.Body)
+	}
+}
+
+// google is the tests' bucket at Google, as somebody who may write to it.
+type google struct{ token string }
+
+func (g google) put(t *testing.T, key, content string) {
+	t.Helper()
+	status, body := call(t, cloudClient(), http.MethodPost,
+		"https://storage.googleapis.com/upload/storage/v1/b/"+e2eBucket+"/o?uploadType=media&name="+url.QueryEscape(key), "text/plain", []byte(content), g.token)
+	if status != http.StatusOK {
+		t.Fatalf("put %s: HTTP %d: %s", key, status, body)
+	}
+}
+
+func (g google) remove(t *testing.T, key string) {
+	t.Helper()
+	status, body := call(t, cloudClient(), http.MethodDelete, "https://storage.googleapis.com/storage/v1/b/"+e2eBucket+"/o/"+url.PathEscape(key), "", nil, g.token)
+	if status != http.StatusNoContent && status != http.StatusOK {
+		t.Fatalf("delete %s: HTTP %d: %s", key, status, body)
+	}
+}
+
+// reads counts the objects and the listings that a principal was given after a point of the journal.
+func (google) reads(principal string, after uint64) (objects, listings int) {
+	granted := func(operation string) int {
+		return len(world.Cloud().Journal().Calls(journal.Filter{
+			Service: "gcs", Operation: operation, Principal: principal, Verdict: journal.Granted, After: after,
+		}))
+	}
+	return granted("storage.objects.get"), granted("storage.objects.list")
+}
+
+// TestBucketChanges changes a bucket at Google, and counts what is fetched: nothing but what has changed, whatever happens to
+// the controller meanwhile.
+func TestBucketChanges(t *testing.T) {
+	const count = 20
+	install(t, nil)
+	first := startReplica(t, "bucket-changes")
+	tn := newTenant(t, "bucket-changes")
+	tn.annotate(t, roleAnnotation, "")
+	defer tn.clear(t) // while there is a controller
+	principal := googlePrincipal(tn.namespace, puller)
+	lend(t, principal)
+	t.Cleanup(func() { lend(t) })
+	access, v := googleToken(t, token(t, tn.namespace, puller, googlePool))
+	if !v.granted() {
+		t.Fatalf("Google's STS says: %s", v)
+	}
+	store := google{access}
+	files := map[string]string{}
+	put := func(name, content string) {
+		files[name] = content
+		store.put(t, "clusters/"+name, content)
+	}
+	for i := range count {
+		put(fmt.Sprintf("app-%02d.yaml", i), fmt.Sprintf("content %d\n", i))
+	}
+	put("large.bin", noise(t, 3<<20)) // longer than what is read ahead of an object
+	store.put(t, "elsewhere/app.yaml", "not of the prefix")
+	whole := func() map[string]string {
+		keyed := map[string]string{}
+		for name, content := range files {
+			keyed["clusters/"+name] = content
+		}
+		return keyed
+	}
+	o := tn.bucket("app", v1alpha1.ProviderGCP, e2eBucket)
+	o.Labels = inSecondShard()
+	o.Spec.Prefix = "clusters/"
+	o.Spec.Interval.Duration = time.Hour // each reconciliation is asked for
+	create(t, o)
+	await(t, o, "the objects", holding(t, whole()))
+	// step has the object reconciled, and wants it to fetch so many objects and to have a new revision, or the old one.
+	step := func(t *testing.T, fetches int, renewed bool) {
+		t.Helper()
+		begin, before := world.Cloud().Journal().Last(), o.Status.Artifact.Revision
+		again(t, o)
+		must(t, "the objects", holding(t, whole())(o))
+		objects, listings := store.reads(principal, begin)
+		if objects != fetches || listings == 0 {
+			t.Errorf("%d objects were fetched after %d listings; want %d", objects, listings, fetches)
+		}
+		if (o.Status.Artifact.Revision != before) != renewed {
+			t.Errorf("the revision was %s and is %s", before, o.Status.Artifact.Revision)
+		}
+	}
+	t.Run("nothing", func(t *testing.T) { step(t, 0, false) })
+	t.Run("one object", func(t *testing.T) {
+		put("app-07.yaml", "changed")
+		step(t, 1, true)
+	})
+	t.Run("a new object and the large one", func(t *testing.T) {
+		put("another.yaml", "another")
+		put("large.bin", noise(t, 2<<20))
+		step(t, 2, true)
+	})
+	t.Run("an object of another prefix", func(t *testing.T) {
+		store.put(t, "elsewhere/more.yaml", "more")
+		step(t, 0, false)
+	})
+	t.Run("an object is deleted", func(t *testing.T) {
+		store.remove(t, "clusters/app-03.yaml")
+		delete(files, "app-03.yaml")
+		step(t, 0, true)
+	})
+	begin := world.Cloud().Journal().Last()
+	must(t, "stop the controller", first.Stop(t.Context()))
+	second := startReplica(t, "bucket-changes")
+	t.Run("the controller is restarted", func(t *testing.T) {
+		await(t, o, "the address of the new controller", func(o *v1alpha1.Bucket) error {
+			return wantf(strings.HasPrefix(o.Status.Artifact.URL, second.ArtifactURL+"/"), "it is another")
+		})
+		put("app-11.yaml", "changed after the restart")
+		step(t, 1, true)
+		if objects, _ := store.reads(principal, begin); objects != 1 {
+			t.Errorf("%d objects were fetched since the old controller ended; want 1", objects)
+		}
+	})
+	t.Run("everything is deleted", func(t *testing.T) {
+		for name := range files {
+			store.remove(t, "clusters/"+name)
+		}
+		again(t, o)
+		must(t, "the refusal", unfetched("BucketRefused", "spec.prefix")(o))
+		must(t, "the last artifact is kept", fetch(t.Context(), o.Status.Artifact, o.Status.Artifact.URL))
+	})
+}
+
+// secret makes a Secret in the tenant's namespace.
+func (tn *tenant) secret(t *testing.T, name string, data map[string]string) *meta.LocalReference {
+	t.Helper()
+	create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: name}, StringData: data})
+	return &meta.LocalReference{Name: name}
+}
+
+// ca refers to the tenant's Secret of certificate authorities.
+func (*tenant) ca() *meta.LocalReference { return &meta.LocalReference{Name: "ca"} }
+
+// statements are a policy of several statements.
+func statements(all ...string) string {
+	var b bytes.Buffer
+	b.WriteString(`{"Version":"2012-10-17","Statement":[`)
+	b.WriteString(strings.Join(all, ","))
+	b.WriteString("]}")
+	return b.String()
+}
