@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -62,7 +61,7 @@ func TestLibrary(t *testing.T) {
 		})
 	}
 	for _, e := range auditLog(t) {
-		if e.User.Username == user && e.ResponseStatus.Code == http.StatusForbidden {
+		if e.User.Username == user && e.refused() {
 			t.Errorf("docs/library.md names too few permissions: %s %s", e.Verb, e.RequestURI)
 		}
 	}
