@@ -584,3 +584,35 @@ func FuzzKeys(f *testing.F) {
 		}
 	})
 }
+
+// panicking is a body that breaks its client.
+type panicking struct{ after int64 }
+
+func (p *panicking) Read(b []byte) (int, error) {
+	if p.after <= 0 {
+		panic("s3cret")
+	}
+	n := min(int64(len(b)), p.after)
+	p.after -= n
+	return int(n), nil
+}
+
+// TestPanickingClient holds that an answer which makes a cloud's client panic ends one fetch and not the program.
+func TestPanickingClient(t *testing.T) {
+	for name, after := range map[string]int64{"in the first piece": 0, "later": 2 << 20} {
+		t.Run(name, func(t *testing.T) {
+			s := &fake{
+				objects: []bucket.Object{{Key: "a", Version: "1", Size: 4 << 20}},
+				body:    func(string, int) (io.ReadCloser, error) { return io.NopCloser(&panicking{after}), nil },
+			}
+			index, err := bucket.List(t.Context(), s, "source", bucket.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = bucket.Write(t.Context(), s, index, nil, io.Discard, bucket.Limits{})
+			if err == nil || !strings.Contains(err.Error(), "panicked") || strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}

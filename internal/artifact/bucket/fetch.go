@@ -140,9 +140,19 @@ func fetch(ctx context.Context, storage Storage, o Object, slots <-chan struct{}
 	return p
 }
 
+// errPanicked says nothing of what was thrown, which may hold anything.
+var errPanicked = errors.New("the client of the service panicked on its answer; report this as a fault of lanyard-controller")
+
 // read reads the first piece. An answer that broke off can be asked for again: the client has tried only until it began.
 func (p *pending) read(ctx context.Context, storage Storage) (broke bool, err error) {
 	o := p.object
+	defer func() {
+		// A client of somebody else's runs here on answers that a tenant chose, and nobody above this goroutine would keep a panic
+		// from ending the program.
+		if recover() != nil {
+			broke, err = false, fmt.Errorf("object %s: %w", quote(o.Key), errPanicked)
+		}
+	}()
 	body, err := storage.Open(ctx, o)
 	if err != nil {
 		return false, fmt.Errorf("object %s: %w", quote(o.Key), err)

@@ -43,7 +43,7 @@ func Write(ctx context.Context, storage Storage, index *Index, previous *Previou
 	failed, written := make(chan error, 1), make(chan struct{})
 	go func() {
 		defer close(written)
-		err := w.write(ctx, items, previous, pw)
+		err := w.guarded(ctx, items, previous, pw)
 		if err != nil {
 			// Through the pipe goes only that there was one: a connection's io.EOF would look like the archive's end.
 			failed <- err
@@ -66,6 +66,16 @@ func Write(ctx context.Context, storage Storage, index *Index, previous *Previou
 		item.discard()
 	}
 	return w.done, err
+}
+
+// guarded is write, which reads what clients of somebody else's hand out; see [pending.read].
+func (w *writer) guarded(ctx context.Context, items <-chan item, previous *Previous, out io.Writer) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = errPanicked
+		}
+	}()
+	return w.write(ctx, items, previous, out)
 }
 
 // What goes through the pipe in place of errors.
