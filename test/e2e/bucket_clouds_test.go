@@ -12,10 +12,11 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/internal/local"
-	"github.com/lanyard-dev/lanyard/test/e2e/dataplane"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/dataplane"
 )
 
 // bucketRole makes a role that a ServiceAccount of the tenant may assume, with statements of a policy.

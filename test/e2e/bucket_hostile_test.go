@@ -339,4 +339,3 @@ func crowded(t *testing.T, c *local.Controller, rest float64, store *hostileStor
 		t.Errorf("the controller's memory grew by %.0f MiB; want %d at most", (peak-rest)/mebi, memoryBound/mebi)
 	}
 }
-

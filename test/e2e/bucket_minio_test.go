@@ -157,4 +157,3 @@ func proofs(t *testing.T, namespace string) int {
 	}
 	return n
 }
-

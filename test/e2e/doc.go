@@ -4,7 +4,8 @@
 // namespaces, cloud identities and repositories of its own in it.
 //
 // The programs are those in bin/; `make e2e` builds them first. The same tokens are judged by MinIO's STS, and used by the
-// clouds' own clients: the aws command, and the SDKs of Azure and Google for Node.
+// clouds' own clients: the aws command, and the SDKs of Azure and Google for Node. Buckets are MinIO's, and those of gofakes3,
+// Azurite and fake-gcs-server behind the local cloud's checks.
 //
 // The tests run one after the other, in the order of their files: what some of them do (a service that is down) is felt by all
 // objects of the world, and the last one reads the API server's audit log of the whole run.
