@@ -104,7 +104,7 @@ func Short(identity string) string {
 func (r Row) result(wide bool) string {
 	switch {
 	case r.Result == Scanned && r.Tags != nil:
-		return fmt.Sprintf("%s %d tags", r.Result, *r.Tags)
+		return fmt.Sprintf("%s, tags: %d", r.Result, *r.Tags)
 	case r.Result != Pulled:
 		return string(r.Result)
 	case wide:

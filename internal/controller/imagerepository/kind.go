@@ -43,7 +43,7 @@ func (kind) View(o *v1alpha1.ImageRepository) source.View {
 		Status: &o.Status.Status,
 	}
 	if scan := o.Status.LastScanResult; scan != nil {
-		v.Found = fmt.Sprintf("found %d tags of %s", scan.TagCount, o.Status.CanonicalImageName)
+		v.Found = fmt.Sprintf("tags of %s: %d", o.Status.CanonicalImageName, scan.TagCount)
 	}
 	return v
 }

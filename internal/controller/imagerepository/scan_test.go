@@ -32,7 +32,7 @@ func TestTagsAreScannedAsTheTenant(t *testing.T) {
 	w.tenant("tenant-a", "1.0.0", "1.1.0", "latest", "sha256-0a.sig")
 	o, result := w.reconcile(w.create("tenant-a", "app", nil))
 
-	w.wants(o, metav1.ConditionTrue, meta.ReasonSucceeded, "found 3 tags of cloud.example.com/tenant-a/app", false)
+	w.wants(o, metav1.ConditionTrue, meta.ReasonSucceeded, "tags of cloud.example.com/tenant-a/app: 3", false)
 	scan := o.Status.LastScanResult
 	if scan == nil || scan.TagCount != 3 || scan.Revision != revisionOf("1.0.0", "1.1.0", "latest") ||
 		!slices.Equal(scan.LatestTags, []string{"latest", "1.1.0", "1.0.0"}) || time.Since(scan.ScanTime.Time) > time.Minute {
