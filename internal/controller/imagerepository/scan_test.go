@@ -217,15 +217,15 @@ func TestGeneric(t *testing.T) {
 	}{
 		"nobody": {
 			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.Image = publicHost + "/tenant-a/app" },
-			reason: meta.ReasonSucceeded, message: "found 1 tags",
+			reason: meta.ReasonSucceeded, message: ": 1",
 		},
 		"a secret": {
 			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.SecretRef = &meta.LocalReference{Name: "pull"} },
-			reason: meta.ReasonSucceeded, message: "found 1 tags", subject: "secret:tenant-a:pull",
+			reason: meta.ReasonSucceeded, message: ": 1", subject: "secret:tenant-a:pull",
 		},
 		"image pull secrets": {
 			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.ServiceAccountName = "runner" },
-			reason: meta.ReasonSucceeded, message: "found 1 tags", subject: "system:serviceaccount:tenant-a:runner",
+			reason: meta.ReasonSucceeded, message: ": 1", subject: "system:serviceaccount:tenant-a:runner",
 		},
 		"no password where one is needed": {
 			reason: meta.ReasonRegistryRefused, message: "HTTP 401",
@@ -359,7 +359,7 @@ func TestHostileRegistries(t *testing.T) {
 			w.registry.answer(nil)
 			patience(5 * time.Minute)
 			o, _ = w.reconcile(o)
-			w.wants(o, metav1.ConditionTrue, meta.ReasonSucceeded, "found 1 tags", false)
+			w.wants(o, metav1.ConditionTrue, meta.ReasonSucceeded, ": 1", false)
 		})
 	}
 }
@@ -371,7 +371,7 @@ func TestSuspend(t *testing.T) {
 	pages := w.registry.pages()
 	w.edit(o, func(o *v1alpha1.ImageRepository) { o.Spec.Suspend = true })
 	o, result := w.reconcile(o)
-	w.wants(o, metav1.ConditionTrue, meta.ReasonSuspended, "found 1 tags", false)
+	w.wants(o, metav1.ConditionTrue, meta.ReasonSuspended, ": 1", false)
 	if result.RequeueAfter != 0 || w.registry.pages() != pages || o.Status.LastScanResult == nil {
 		t.Errorf("again after %s, %d pages, %+v", result.RequeueAfter, w.registry.pages()-pages, o.Status.LastScanResult)
 	}
