@@ -8,14 +8,12 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/retry"
 )
 
-// Bounds of what is read of a refusal.
-const (
-	maxErrorBody  = 64 << 10
-	maxRetryAfter = time.Hour
-)
+// maxErrorBody bounds what is read of a refusal, in bytes.
+const maxErrorBody = 64 << 10
 
 // meaning is what a service's own error code says more precisely than the HTTP status.
 type meaning struct {
@@ -83,7 +81,7 @@ func answerError(resp *http.Response) *Error {
 		e.Field = "spec.bucketName"
 	}
 	if e.Code == CodeThrottled || e.Code == CodeServer {
-		e.RetryAfter = retryAfter(resp.Header.Get("Retry-After"))
+		e.RetryAfter = retry.After(resp.Header.Get("Retry-After"))
 	}
 	e.Err = errors.New(detail)
 	return e
@@ -141,20 +139,4 @@ func errorCode(resp *http.Response) string {
 // isRegion keeps a header's text out of errors unless it looks like a region.
 func isRegion(s string) bool {
 	return s != "" && len(s) <= 32 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
-}
-
-// retryAfter reads the header's seconds or date (RFC 9110 §10.2.3); 0 when there is none.
-func retryAfter(header string) time.Duration {
-	if header == "" {
-		return 0
-	}
-	d, err := time.ParseDuration(strings.TrimSpace(header) + "s")
-	if err != nil {
-		when, err := http.ParseTime(header)
-		if err != nil {
-			return 0
-		}
-		d = time.Until(when)
-	}
-	return min(max(d, 0), maxRetryAfter)
 }

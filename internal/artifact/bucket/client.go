@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"time"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/retry"
 )
 
 // Bounds of a client's patience. A wait also ends with its context.
@@ -61,7 +63,7 @@ func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
 		if attempt == maxAttempts || !again(req.Context(), err) {
 			return nil, err
 		}
-		if err := pause(req.Context(), backoff+rand.N(backoff/4)); err != nil { //nolint:gosec // jitter, not a secret
+		if err := retry.Pause(req.Context(), backoff+rand.N(backoff/4)); err != nil { //nolint:gosec // jitter, not a secret
 			return nil, connectionError(req.Context(), host, err)
 		}
 		backoff *= 3
@@ -104,19 +106,8 @@ func again(ctx context.Context, err error) bool {
 	case CodeServer, CodeThrottled:
 		return true
 	case CodeUnreachable:
-		return isConnectionError(err)
+		return retry.Lost(err)
 	default:
 		return false
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }

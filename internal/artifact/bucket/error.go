@@ -5,11 +5,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"strings"
-	"syscall"
 	"time"
 	"unicode"
 )
@@ -186,19 +184,4 @@ func withoutAddresses(err error) string {
 		text = strings.ToValidUTF8(text[:maxDetail], "") + "…"
 	}
 	return text
-}
-
-// isConnectionError tells lost connections, which may be tried again, from refusals such as a bad certificate.
-func isConnectionError(err error) bool {
-	var op *net.OpError
-	var dns *net.DNSError
-	switch {
-	case errors.As(err, &dns):
-		return dns.IsTemporary || dns.IsTimeout
-	case errors.As(err, &op):
-		return true
-	default:
-		return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-			errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.ECONNREFUSED)
-	}
 }

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"path"
 	"strings"
-	"syscall"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
@@ -181,19 +179,4 @@ func (c *Client) bodyError(ctx context.Context, err error, what string) *Error {
 		return &Error{Code: CodeUnreachable, Host: c.repo.host, Err: fmt.Errorf("%s did not arrive in time: %w", what, cause)}
 	}
 	return &Error{Code: CodeTruncated, Host: c.repo.host, Err: fmt.Errorf("%s broke off: %w", what, c.session.safe(err))}
-}
-
-// isConnectionError tells lost connections, which may be tried again, from refusals such as a bad certificate.
-func isConnectionError(err error) bool {
-	var op *net.OpError
-	var dns *net.DNSError
-	switch {
-	case errors.As(err, &dns):
-		return dns.IsTemporary || dns.IsTimeout
-	case errors.As(err, &op):
-		return true
-	default:
-		return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-			errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.ECONNREFUSED)
-	}
 }

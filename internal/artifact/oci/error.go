@@ -15,6 +15,8 @@ import (
 	"unicode"
 
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/retry"
 )
 
 // Code says what failed. The values are stable and meant for programs.
@@ -116,9 +118,8 @@ func CodeOf(err error) Code {
 
 // Bounds of what is taken over from an answer.
 const (
-	maxErrorBody  = 64 << 10
-	maxMessage    = 300 // bytes of the registry's message that are shown
-	maxRetryAfter = time.Hour
+	maxErrorBody = 64 << 10
+	maxMessage   = 300 // bytes of the registry's message that are shown
 )
 
 // target is what a request asked for; it tells the meanings of 404 apart.
@@ -151,7 +152,7 @@ func (s *session) responseError(resp *http.Response, t target) *Error {
 	}
 	e := s.statusError(host, resp.StatusCode, body.Errors, t)
 	if e.Code == CodeThrottled || e.Code == CodeServer {
-		e.RetryAfter = retryAfter(resp.Header.Get("Retry-After"))
+		e.RetryAfter = retry.After(resp.Header.Get("Retry-After"))
 	}
 	return e
 }
@@ -284,20 +285,4 @@ func (s *session) clean(text string) string {
 		text = strings.ToValidUTF8(text[:maxMessage], "") + "…"
 	}
 	return text
-}
-
-// retryAfter reads the header's seconds or date (RFC 9110 §10.2.3); 0 when there is none.
-func retryAfter(header string) time.Duration {
-	if header == "" {
-		return 0
-	}
-	d, err := time.ParseDuration(strings.TrimSpace(header) + "s")
-	if err != nil {
-		when, err := http.ParseTime(header)
-		if err != nil {
-			return 0
-		}
-		d = time.Until(when)
-	}
-	return min(max(d, 0), maxRetryAfter)
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/retry"
 )
 
 // Bounds of a session's patience. A wait also ends with its context.
@@ -54,7 +56,7 @@ func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
 			_, _ = io.CopyN(io.Discard, resp.Body, maxErrorBody) // lets the connection be used again
 			_ = resp.Body.Close()
 		}
-		if err := pause(req.Context(), backoff+rand.N(backoff/4)); err != nil { //nolint:gosec // jitter, not a secret
+		if err := retry.Pause(req.Context(), backoff+rand.N(backoff/4)); err != nil { //nolint:gosec // jitter, not a secret
 			return nil, err
 		}
 		backoff *= 3
@@ -71,7 +73,7 @@ func repeatable(req *http.Request) bool {
 func transient(ctx context.Context, resp *http.Response, err error) bool {
 	if err != nil {
 		var refused *Error
-		return ctx.Err() == nil && !errors.As(err, &refused) && isConnectionError(err)
+		return ctx.Err() == nil && !errors.As(err, &refused) && retry.Lost(err)
 	}
 	switch resp.StatusCode {
 	case http.StatusRequestTimeout, http.StatusInternalServerError, http.StatusBadGateway,
@@ -79,17 +81,6 @@ func transient(ctx context.Context, resp *http.Response, err error) bool {
 		return resp.Header.Get("Retry-After") == ""
 	default:
 		return false
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 
@@ -130,7 +121,7 @@ func (s *session) note(resp *http.Response) {
 	if resp == nil {
 		return
 	}
-	after := retryAfter(resp.Header.Get("Retry-After"))
+	after := retry.After(resp.Header.Get("Retry-After"))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.retryAfter = after
