@@ -332,7 +332,7 @@ func TestHostileRegistries(t *testing.T) {
 				<-r.Context().Done()
 				return true
 			},
-			reason: meta.ReasonRegistryUnreachable, message: "no answer in time", most: 1, timeout: 2 * time.Second,
+			reason: meta.ReasonRegistryUnreachable, message: "raise spec.timeout", most: 1, timeout: 2 * time.Second,
 		},
 	} {
 		t.Run(what, func(t *testing.T) {

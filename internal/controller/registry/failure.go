@@ -11,12 +11,12 @@ import (
 
 // Explain knows the failures of registries (source.Kind).
 func Explain(err error) (source.Failure, bool) {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return source.TimedOut(meta.ReasonRegistryUnreachable, err), true
+	}
 	if failed, ok := errors.AsType[*oci.Error](err); ok {
 		reason, stalled := reasonOf(failed.Code)
 		return source.Failure{Reason: reason, Stalled: stalled, RetryAfter: failed.RetryAfter}, true
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return source.TimedOut(meta.ReasonRegistryUnreachable, err), true
 	}
 	return source.Failure{}, false
 }
