@@ -110,7 +110,7 @@ func (b awsBuckets) Locate(spec v1alpha1.BucketSpec) (bucket.Place, error) {
 	if region == "" {
 		region = genericRegion // of a listed host
 	}
-	place := bucket.Place{Endpoint: s.String(), Host: s.BucketHost(spec.BucketName), Region: region}
+	place := bucket.Place{Endpoint: s.String(), Host: s.BucketHost(spec.BucketName), Region: region, Listed: s.Listed}
 	if b.region == "" && spec.STS == nil {
 		place.Token = []auth.Option{auth.WithSTSRegion(region)}
 	}

@@ -25,6 +25,10 @@ func (k kind) Fetch(ctx context.Context, o *v1alpha1.Bucket, p plan, call source
 	if p.service == nil {
 		return fmt.Errorf("provider %q is in the rules and has no service", o.Spec.Provider)
 	}
+	if err := checkLent(call, p.place); err != nil {
+		o.Status.Identity = nil // it was refused
+		return err
+	}
 	conn, err := k.access.Connect(ctx, call, p.place.Host)
 	if err != nil {
 		return err
@@ -46,6 +50,19 @@ func (k kind) Fetch(ctx context.Context, o *v1alpha1.Bucket, p plan, call source
 		err = k.attempt(ctx, o, p, call, conn, c)
 	}
 	return err
+}
+
+// checkLent keeps the controller's identity, which is only lent to the tenant, off hosts that are no cloud's: what is signed there
+// holds the session's token.
+func checkLent(call source.Call, place Place) error {
+	if !place.Listed || call.Identity.Subject.Kind() != auth.KindController {
+		return nil
+	}
+	return &auth.Error{
+		Stage: auth.StageExchange, Code: auth.CodeEndpointRefused,
+		Fix: "set spec.serviceAccountName, or leave out spec.endpoint",
+		Err: errors.New("spec.endpoint: it is none of Amazon S3's, and the controller's identity is shown to no other"),
+	}
 }
 
 // attempt fetches as c.

@@ -26,6 +26,9 @@ type Place struct {
 	Host string
 	// Region is the bucket's; empty where the service knows none.
 	Region string
+	// Listed: the endpoint is in no table of the cloud's, but an administrator lets tenants name it. The controller's own identity is
+	// never shown there.
+	Listed bool
 	// Token says what a token for the bucket is asked with, besides whose it is.
 	Token []auth.Option
 }
