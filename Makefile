@@ -10,7 +10,7 @@ UNIT    := api auth cloudtest . test/flux
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-KUBE    := v1.36.3
+KUBE    := v1.36.4
 KUBE_LD := -s -w $(foreach p,k8s.io/component-base/version k8s.io/client-go/pkg/version,-X $(p).gitVersion=$(KUBE) -X $(p).gitMajor=1 -X $(p).gitMinor=36)
 
 # Sources that a binary is built from: it is built again only when one of them is newer.
