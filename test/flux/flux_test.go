@@ -4,9 +4,13 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"maps"
 	"net/http/httptest"
 	"os"
@@ -20,6 +24,7 @@ import (
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
+	"github.com/lanyard-dev/lanyard/internal/artifact/bucket"
 	"github.com/lanyard-dev/lanyard/internal/artifact/server"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 	"github.com/lanyard-dev/lanyard/internal/controller/externalartifact"
@@ -161,7 +166,10 @@ func TestFluxFetchesWhatIsPublished(t *testing.T) {
 	}
 	for what, write := range map[string]func(io.Writer) error{
 		"as it is normalised from a layer": normalized(t, want),
-		"as it is made from objects":       made(t, want),
+		"as it is made of a bucket":        made(t, want),
+		"as it is made of a bucket that has changed": changed(t, want, map[string]string{
+			"kustomization.yaml": "resources: []", "deploy/app.yaml": "kind: Deployment", "large": want["large"], "removed.yaml": "f",
+		}),
 		"as it is copied from a layer": func(out io.Writer) error {
 			_, err := archive.Copy(t.Context(), bytes.NewReader(layer(t, want)), out, archive.Limits{})
 			return err
@@ -229,18 +237,56 @@ func normalized(t *testing.T, files map[string]string) func(io.Writer) error {
 	}
 }
 
-// made packs a folder.
-func made(t *testing.T, files map[string]string) func(io.Writer) error {
-	t.Helper()
-	dir := t.TempDir()
-	for name, content := range files {
-		path := filepath.Join(dir, filepath.FromSlash(name))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o600)); err != nil {
-			t.Fatal(err)
+// objects are a bucket in memory: contents by key. A content is its own version.
+type objects map[string]string
+
+func (o objects) List(_ context.Context, prefix string) iter.Seq2[bucket.Object, error] {
+	return func(yield func(bucket.Object, error) bool) {
+		for key, content := range o {
+			listed := bucket.Object{Key: key, Version: fmt.Sprintf("%x", sha256.Sum256([]byte(content))), Size: int64(len(content))}
+			if strings.HasPrefix(key, prefix) && !yield(listed, nil) {
+				return
+			}
 		}
 	}
+}
+
+func (o objects) Open(_ context.Context, object bucket.Object) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader(o[object.Key])), nil
+}
+
+func (o objects) index(t *testing.T) *bucket.Index {
+	t.Helper()
+	index, err := bucket.List(t.Context(), o, "flux", bucket.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return index
+}
+
+// made makes an artifact of a bucket as a Bucket does at first.
+func made(t *testing.T, files objects) func(io.Writer) error {
+	t.Helper()
+	index := files.index(t)
 	return func(out io.Writer) error {
-		_, err := archive.Create(t.Context(), os.DirFS(dir), out, archive.Options{})
+		_, err := bucket.Write(t.Context(), files, index, nil, out, bucket.Limits{})
+		return err
+	}
+}
+
+// changed makes it as a Bucket does afterwards: what is the same in the former artifact is taken from there.
+func changed(t *testing.T, files, former objects) func(io.Writer) error {
+	t.Helper()
+	var text, archived bytes.Buffer
+	if err := errors.Join(former.index(t).Encode(&text), made(t, former)(&archived)); err != nil {
+		t.Fatal(err)
+	}
+	index := files.index(t)
+	return func(out io.Writer) error {
+		done, err := bucket.Write(t.Context(), files, index, &bucket.Previous{Index: &text, Archive: &archived}, out, bucket.Limits{})
+		if err == nil && (done.Kept == 0 || done.Fetched == 0) {
+			t.Errorf("%+v: nothing is merged", done)
+		}
 		return err
 	}
 }
