@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"syscall"
 	"time"
 
@@ -38,6 +40,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/transport"
 	"github.com/lanyard-dev/lanyard/internal/artifact/server"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+	"github.com/lanyard-dev/lanyard/internal/clouds"
 	"github.com/lanyard-dev/lanyard/internal/controller/bucket"
 	"github.com/lanyard-dev/lanyard/internal/controller/externalartifact"
 	"github.com/lanyard-dev/lanyard/internal/controller/flags"
@@ -88,11 +91,14 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 		return err
 	}
 	accounts.Subscribe(tokens.Invalidate)
-	providers, err := newClouds(f, env)
+	served, err := clouds.New(clouds.Config{
+		AWSRegion: f.AWSRegion, AllowedEndpointHosts: f.AllowedEndpointHosts, DenyCIDRs: f.DenyCIDRs, Env: env,
+	})
 	if err != nil {
 		return err
 	}
-	defer providers.Close()
+	defer served.Close()
+	providers := served.Providers()
 
 	// Artifacts: where they come from, where they lie, and who hands them out.
 	guard := endpoint.Guard{DenyCIDRs: f.DenyCIDRs, AllowHosts: f.AllowedEndpointHosts}
@@ -114,17 +120,17 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 
 	kept := &source.Artifacts{Store: artifacts, BaseURL: f.ArtifactBaseURL, Elected: mgr.Elected()}
 	access := &source.Access{
-		Live: mgr.GetAPIReader(), Providers: providers.byName(), Accounts: accounts, Cache: tokens, Observer: tokens, Transports: registries,
+		Live: mgr.GetAPIReader(), Providers: providers, Accounts: accounts, Cache: tokens, Observer: tokens, Transports: registries,
 	}
 	shared := &source.Shared{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("lanyard-controller"), Rules: rules(f, providers.names(), mgr.GetAPIReader()),
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("lanyard-controller"), Rules: rules(f, slices.Sorted(maps.Keys(providers)), mgr.GetAPIReader()),
 		Accounts: accounts, Metrics: tokens, Artifacts: kept, Workers: &source.Workers{},
 		External: &externalartifact.Publisher{Client: mgr.GetClient()},
 	}
 	err = errors.Join(
 		ocirepository.New(shared, access, f.ArtifactMaxDecompressedSize).SetupWithManager(ctx, mgr, f.Concurrent),
 		imagerepository.New(shared, access).SetupWithManager(ctx, mgr, f.Concurrent),
-		bucket.New(shared, access, providers.buckets(f), f.ArtifactMaxDecompressedSize).SetupWithManager(ctx, mgr, f.Concurrent),
+		bucket.New(shared, access, served.Buckets(), f.ArtifactMaxDecompressedSize).SetupWithManager(ctx, mgr, f.Concurrent),
 	)
 	if err != nil {
 		return err

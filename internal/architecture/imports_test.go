@@ -93,6 +93,11 @@ var rules = []rule{
 		deny: slices.Concat([]string{module + "/auth/aws", module + "/auth/azure", module + "/auth/gcp"}, awsSDK, azureSDK, googleSDK),
 	},
 	{
+		name: "the controller's program is wiring: what it knows of clouds is in internal/clouds",
+		dir:  ".", from: "/cmd/lanyard-controller", direct: true,
+		deny: slices.Concat([]string{module + "/auth/aws", module + "/auth/azure", module + "/auth/gcp"}, awsSDK, azureSDK, googleSDK),
+	},
+	{
 		name: "artifacts know neither Kubernetes objects nor credentials' origin",
 		dir:  ".", from: "/internal/artifact/...", direct: true,
 		deny: []string{module + "/auth/", module + "/api/", "k8s.io/", "sigs.k8s.io/controller-runtime/"},

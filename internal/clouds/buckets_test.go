@@ -1,15 +1,16 @@
-package main
+package clouds_test
 
 import (
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/internal/clouds"
 	"github.com/lanyard-dev/lanyard/internal/controller/bucket"
-	"github.com/lanyard-dev/lanyard/internal/controller/flags"
 )
 
 // A cloud's credential goes to a cloud's host and to no other.
@@ -65,7 +66,11 @@ func TestBucketsAreLocated(t *testing.T) {
 		},
 		"aws, listed": {
 			spec: spec{Provider: "aws", Endpoint: "s3.internal.example:9000", Region: "eu-west-1"}, minted: 1,
-			want: bucket.Place{Endpoint: "s3.internal.example:9000", Host: "s3.internal.example:9000", Region: "eu-west-1"},
+			want: bucket.Place{Endpoint: "s3.internal.example:9000", Host: "s3.internal.example:9000", Region: "eu-west-1", Listed: true},
+		},
+		"aws, listed, without a region": {
+			spec: spec{Provider: "aws", Endpoint: "s3.internal.example:9000"}, minted: 1,
+			want: bucket.Place{Endpoint: "s3.internal.example:9000", Host: "s3.internal.example:9000", Region: "us-east-1", Listed: true},
 		},
 		"aws without a region":     {spec: spec{Provider: "aws"}, code: auth.CodeRegionMissing, says: "set spec.region"},
 		"aws in no region":         {spec: spec{Provider: "aws", Region: "nowhere"}, says: "spec.region"},
@@ -94,16 +99,11 @@ func TestBucketsAreLocated(t *testing.T) {
 		"gcp, listed":             {spec: spec{Provider: "gcp", Endpoint: "storage.internal.example"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := flags.Flags{AWSRegion: test.region, AllowedEndpointHosts: allowed}
-			c, err := newClouds(f, func(string) string { return "" })
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
+			c := open(t, clouds.Config{AWSRegion: test.region, AllowedEndpointHosts: allowed})
 			if test.spec.BucketName == "" {
 				test.spec.BucketName = "tenant-a"
 			}
-			service := c.buckets(f)[test.spec.Provider]
+			service := c.Buckets()[test.spec.Provider]
 			place, err := service.Locate(test.spec)
 			if test.says != "" {
 				if err == nil || auth.CodeOf(err) != test.code || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "https://") {
@@ -118,7 +118,7 @@ func TestBucketsAreLocated(t *testing.T) {
 				t.Errorf("%d options of a token", len(place.Token))
 			}
 			got := place
-			if got.Token = nil; got.Endpoint != test.want.Endpoint || got.Host != test.want.Host || got.Region != test.want.Region {
+			if got.Token = nil; !reflect.DeepEqual(got, test.want) {
 				t.Errorf("%+v, want %+v", got, test.want)
 			}
 			// Where a request goes is where the place says, whoever makes it.
