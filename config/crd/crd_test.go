@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	schemavalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
@@ -57,6 +59,8 @@ func buckets() kind {
 		"bucketName": "tenant-a-config", "endpoint": "s3.eu-west-1.amazonaws.com", "interval": "5m",
 	}}
 }
+
+func kinds() []kind { return []kind{ocirepositories(), imagerepositories(), buckets()} }
 
 // object is a valid object with the fields of spec besides.
 func (k kind) object(spec map[string]any) map[string]any {
@@ -266,15 +270,18 @@ func agree(t *testing.T, k kind, tables ...string) {
 	}
 }
 
-// TestExamplesAreAccepted holds that the schema takes the objects of the
+// TestExamplesAreAccepted holds that the schemas take the objects of the
 // demonstration, also those whose credential is refused later.
 func TestExamplesAreAccepted(t *testing.T) {
-	a := newAdmission(t, ocirepositories())
+	admissions := map[any]*admission{} // by what an object's kind says
+	for _, k := range kinds() {
+		admissions[k.name] = newAdmission(t, k)
+	}
 	files, err := filepath.Glob("../../examples/*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := 0
+	seen := map[any]int{}
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		if err != nil {
@@ -285,17 +292,24 @@ func TestExamplesAreAccepted(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte(document), &object); err != nil {
 				t.Fatalf("%s: %v", file, err)
 			}
-			if object["kind"] != v1alpha1.OCIRepositoryKind {
+			if object["apiVersion"] != v1alpha1.GroupVersion().String() {
 				continue
 			}
-			seen++
+			a := admissions[object["kind"]]
+			if a == nil {
+				t.Errorf("%s: nobody knows the kind %v", file, object["kind"])
+				continue
+			}
+			seen[object["kind"]]++
 			if errs := a.admit(t.Context(), object); len(errs) > 0 {
 				t.Errorf("%s: %v", file, errs.ToAggregate())
 			}
 		}
 	}
-	if seen == 0 {
-		t.Error("no objects in examples")
+	for kind := range admissions {
+		if seen[kind] == 0 {
+			t.Errorf("no %v in examples", kind)
+		}
 	}
 }
 
@@ -360,9 +374,25 @@ func TestImageRepositoryDefaults(t *testing.T) {
 	}
 }
 
+// TestBucketDefaults does the same for buckets. What is absent stays absent
+// where the controller, and not the schema, knows the default.
+func TestBucketDefaults(t *testing.T) {
+	object := buckets().object(nil)
+	if errs := newAdmission(t, buckets()).admit(t.Context(), object); len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	want := v1alpha1.BucketSpec{
+		BucketName: "tenant-a-config", Endpoint: "s3.eu-west-1.amazonaws.com", Interval: metav1.Duration{Duration: 5 * time.Minute},
+		Provider: v1alpha1.ProviderGeneric, Timeout: &metav1.Duration{Duration: time.Minute},
+	}
+	if got := decode[v1alpha1.Bucket](t, object).Spec; !reflect.DeepEqual(got, want) {
+		t.Errorf("it is stored as %+v; want %+v", got, want)
+	}
+}
+
 // TestSpecRequired holds that an object without spec is refused, not defaulted.
 func TestSpecRequired(t *testing.T) {
-	for _, k := range []kind{ocirepositories(), imagerepositories()} {
+	for _, k := range kinds() {
 		object := k.object(nil)
 		delete(object, "spec")
 		if errs := newAdmission(t, k).admit(t.Context(), object); len(errs) == 0 {
@@ -495,6 +525,51 @@ func FuzzAcceptedImageIsReadable(f *testing.F) {
 		}
 		if _, err := oci.ParseExclusions(spec.ExclusionList); err != nil && !strings.Contains(err.Error(), "too large") {
 			t.Errorf("exclusion %q: %v", exclusion, err)
+		}
+	})
+}
+
+// FuzzAcceptedBucketIsReadable does the same for buckets. Their endpoints are
+// a host, and a port at most.
+func FuzzAcceptedBucketIsReadable(f *testing.F) {
+	f.Add("tenant-a", "minio.example.com:9000", "eu-west-1", "clusters/a/", "https://minio.example.com:9000", "5m", "60s")
+	f.Add("$web", "[fd00::1]:9000", "EU_West_1", "\x00", "https://minio.example.com/", "1h1m1s1ms", "1.5m")
+	f.Add("tenant/../b", "user:password@minio.example.com", "eu/west", "", "https://sts.amazonaws.com@evil.example", "999999999999h", "0.5m")
+	f.Add("a%2Fb", "host?x=y#z", "a\nb", "../", "http://minio.example.com", "2562047h47m16.854775807s", "1.0000000000000000000000001s")
+	a := newAdmission(f, buckets())
+	f.Fuzz(func(t *testing.T, name, endpoint, region, prefix, sts, interval, timeout string) {
+		object := buckets().object(map[string]any{
+			"bucketName": name, "endpoint": endpoint, "region": region, "prefix": prefix, "interval": interval, "timeout": timeout,
+			"serviceAccountName": "reader", "sts": map[string]any{"provider": "aws", "endpoint": sts},
+		})
+		if errs := a.admit(t.Context(), object); len(errs) > 0 {
+			return
+		}
+		spec := decode[v1alpha1.Bucket](t, object).Spec
+		if d := spec.Interval.Duration; d < time.Second || d > 8760*time.Hour {
+			t.Errorf("interval %q is %v", interval, d)
+		}
+		if d := spec.Timeout.Duration; d < time.Second || d > 30*time.Minute {
+			t.Errorf("timeout %q is %v", timeout, d)
+		}
+		// A name is one segment of a path, and a region one label of a host.
+		if strings.Trim(spec.BucketName, ".") == "" || strings.ContainsAny(spec.BucketName, "/\\%?#@: \n") {
+			t.Errorf("bucketName %q", spec.BucketName)
+		}
+		if strings.ContainsAny(spec.Region, "./\\%?#@: \n") {
+			t.Errorf("region %q", spec.Region)
+		}
+		for _, address := range []string{"https://" + spec.Endpoint, spec.STS.Endpoint} {
+			u, err := url.Parse(address)
+			if err != nil {
+				if strings.Contains(address, "[") { // as in the URL of an OCIRepository
+					continue
+				}
+				t.Fatalf("endpoint %q: %v", address, err)
+			}
+			if strings.TrimSuffix(address, "/") != "https://"+u.Host || u.Hostname() == "" || u.User != nil {
+				t.Errorf("endpoint %q is %#v", address, u)
+			}
 		}
 	})
 }
