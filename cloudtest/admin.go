@@ -9,11 +9,11 @@ import (
 	"net/http"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
-	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
 // maxAdminBody bounds a request to the admin API, in bytes.
@@ -41,6 +41,8 @@ type faultID struct {
 
 type adminError struct {
 	Error string `json:"error"`
+	// Field is that of a [setting.Error].
+	Field string `json:"field,omitempty"`
 }
 
 // adminHandler serves the admin API for a proxy that listens on address.
@@ -50,11 +52,14 @@ func (c *Cloud) adminHandler(address string) http.Handler {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			answer, err := f(r)
 			if err != nil {
-				status := http.StatusBadRequest
-				if errors.Is(err, aws.ErrNotFound) || errors.Is(err, azure.ErrNotFound) || errors.Is(err, gcp.ErrNotFound) {
+				status, refused := http.StatusBadRequest, adminError{Error: err.Error()}
+				if errors.Is(err, setting.ErrNotFound) {
 					status = http.StatusNotFound
 				}
-				writeAdmin(w, status, adminError{err.Error()})
+				if e, ok := errors.AsType[*setting.Error](err); ok {
+					refused.Field = e.Field
+				}
+				writeAdmin(w, status, refused)
 				return
 			}
 			writeAdmin(w, http.StatusOK, answer)
@@ -79,7 +84,7 @@ func (c *Cloud) adminHandler(address string) http.Handler {
 	handle("DELETE /faults", func(*http.Request) (any, error) { c.faults.Clear(); return struct{}{}, nil })
 	handle("DELETE /faults/{id}", func(r *http.Request) (any, error) {
 		if !c.faults.Remove(r.PathValue("id")) {
-			return nil, fmt.Errorf("fault %q: %w", r.PathValue("id"), aws.ErrNotFound)
+			return nil, setting.NotFound("fault", r.PathValue("id"))
 		}
 		return struct{}{}, nil
 	})
@@ -96,7 +101,7 @@ func (c *Cloud) adminHandler(address string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// A page in a browser can make requests to loopback, under a name of its own or without JSON; neither may change the cloud.
 		if r.Host != address {
-			writeAdmin(w, http.StatusForbidden, adminError{"the admin API answers to " + address + " only"})
+			writeAdmin(w, http.StatusForbidden, adminError{Error: "the admin API answers to " + address + " only"})
 			return
 		}
 		mux.ServeHTTP(w, r)

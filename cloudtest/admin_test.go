@@ -14,6 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
 // TestAdmin changes a cloud only through its admin API, and asks the real SDK whether the change is in force.
@@ -120,7 +121,7 @@ func TestAdminRefuses(t *testing.T) {
 		says   string
 	}{
 		"unknown account":      {admin.PutRole(ctx, "999999999999", tenantRole("x", "y")), 404, "account"},
-		"unknown role":         {admin.DeleteRole(ctx, account, "nobody"), 404, "role nobody"},
+		"unknown role":         {admin.DeleteRole(ctx, account, "nobody"), 404, `role "nobody"`},
 		"unknown fault":        {admin.RemoveFault(ctx, "none"), 404, "fault"},
 		"bad trust policy":     {admin.PutTrustPolicy(ctx, account, "tenant-a-ecr", []byte(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"sts:*"}]}`)), 400, "trustPolicy: policy: Statement[0].Principal: is required"},
 		"bad fault":            {second(admin.AddFault(ctx, fault.Fault{Kind: "earthquake"})), 400, "kind: give one of"},
@@ -132,6 +133,13 @@ func TestAdminRefuses(t *testing.T) {
 		var refusal *cloudtest.AdminError
 		if !errors.As(tt.err, &refusal) || refusal.Status != tt.status || !strings.Contains(refusal.Message, tt.says) {
 			t.Errorf("%s: %v, want HTTP %d with %q", name, tt.err, tt.status, tt.says)
+		}
+		if errors.Is(tt.err, setting.ErrNotFound) != (tt.status == http.StatusNotFound) {
+			t.Errorf("%s: %v is wrong about what exists", name, tt.err)
+		}
+		// A field says the same here and there.
+		if e, ok := errors.AsType[*setting.Error](tt.err); ok == (tt.status == http.StatusNotFound) || (ok && !strings.Contains(refusal.Message, e.Error())) {
+			t.Errorf("%s: %v holds %v", name, tt.err, e)
 		}
 	}
 	direct := &http.Transport{}

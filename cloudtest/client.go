@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
 // Admin changes and questions a cloud in another process, through the admin API at its proxy.
@@ -25,17 +27,32 @@ type Admin struct {
 	Client *http.Client
 }
 
-// AdminError is a request that the cloud refused.
+// AdminError is a request that the cloud refused. It wraps what the change would have returned in the cloud's own process: [setting.ErrNotFound], or a
+// [*setting.Error] that names the field.
 type AdminError struct {
 	// Status is the HTTP status.
 	Status int
 	// Message is the cloud's explanation.
 	Message string
+	// Field is the field at fault, as in [setting.Error]; empty if it was not a field's.
+	Field string
 }
 
 // Error returns the explanation.
 func (e *AdminError) Error() string {
 	return fmt.Sprintf("local cloud: HTTP %d: %s", e.Status, e.Message)
+}
+
+// Unwrap returns what the change would have returned in the cloud's own process.
+func (e *AdminError) Unwrap() error {
+	switch {
+	case e.Status == http.StatusNotFound:
+		return setting.ErrNotFound
+	case e.Field != "":
+		_, problem, _ := strings.Cut(e.Message, e.Field+": ")
+		return &setting.Error{Field: e.Field, Err: errors.New(problem)}
+	}
+	return nil
 }
 
 // Journal returns the calls that f selects, and the totals.
@@ -274,7 +291,7 @@ func (a *Admin) call(ctx context.Context, method, path string, query url.Values,
 	if res.StatusCode != http.StatusOK {
 		refused := adminError{Error: res.Status}
 		_ = json.Unmarshal(answer, &refused) // the status remains if there is no explanation
-		return &AdminError{Status: res.StatusCode, Message: refused.Error}
+		return &AdminError{Status: res.StatusCode, Message: refused.Error, Field: refused.Field}
 	}
 	switch into := into.(type) {
 	case nil:

@@ -23,6 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
 const (
@@ -57,7 +58,7 @@ type Cloud struct {
 }
 
 // New makes the local cloud that cfg describes. It answers through [Cloud.Transport] at once, and to other programs once [Cloud.Start] or
-// [Cloud.Serve] is called. The error names the field of cfg that is at fault.
+// [Cloud.Serve] is called. The error wraps a [*setting.Error], which names the field of cfg that is at fault.
 func New(cfg Config) (*Cloud, error) {
 	ca, err := newAuthority()
 	if err != nil {
@@ -74,28 +75,8 @@ func New(cfg Config) (*Cloud, error) {
 		proxies:   map[*http.Server]struct{}{},
 	}
 	c.roots.AddCert(ca.cert)
-	if c.aws, err = aws.New(cfg.AWS, c.Transport(), c.faults); err != nil {
+	if err := c.configure(cfg); err != nil {
 		return nil, fmt.Errorf("cloudtest: %w", err)
-	}
-	if c.azure, err = azure.New(cfg.Azure, c.Transport(), c.faults); err != nil {
-		return nil, fmt.Errorf("cloudtest: %w", err)
-	}
-	if c.gcp, err = gcp.New(cfg.GCP, c.Transport(), c.faults); err != nil {
-		return nil, fmt.Errorf("cloudtest: %w", err)
-	}
-	c.parts = []part{c.aws, c.azure, c.gcp}
-	if err := c.faults.SetQuotas(cfg.Quotas); err != nil {
-		return nil, fmt.Errorf("cloudtest: %w", err)
-	}
-	for i, f := range cfg.Faults {
-		if _, err := c.faults.Add(f); err != nil {
-			return nil, fmt.Errorf("cloudtest: faults[%d]: %w", i, err)
-		}
-	}
-	for i, issuer := range cfg.Issuers {
-		if err := c.PutIssuer(issuer); err != nil {
-			return nil, fmt.Errorf("cloudtest: issuers[%d]: %w", i, err)
-		}
 	}
 	c.inner = &http.Server{
 		Handler:           http.HandlerFunc(c.serveInner),
@@ -105,6 +86,34 @@ func New(cfg Config) (*Cloud, error) {
 	}
 	go func() { _ = c.inner.Serve(c.conns) }()
 	return c, nil
+}
+
+func (c *Cloud) configure(cfg Config) error {
+	var err error
+	if c.aws, err = aws.New(cfg.AWS, c.Transport(), c.faults); err != nil {
+		return setting.In("aws", err)
+	}
+	if c.azure, err = azure.New(cfg.Azure, c.Transport(), c.faults); err != nil {
+		return setting.In("azure", err)
+	}
+	if c.gcp, err = gcp.New(cfg.GCP, c.Transport(), c.faults); err != nil {
+		return setting.In("gcp", err)
+	}
+	c.parts = []part{c.aws, c.azure, c.gcp}
+	if err := c.faults.SetQuotas(cfg.Quotas); err != nil {
+		return err
+	}
+	for i, f := range cfg.Faults {
+		if _, err := c.faults.Add(f); err != nil {
+			return setting.In(setting.At("faults", i), err)
+		}
+	}
+	for i, issuer := range cfg.Issuers {
+		if err := c.PutIssuer(issuer); err != nil {
+			return setting.In(setting.At("issuers", i), err)
+		}
+	}
+	return nil
 }
 
 // AWS is the part of the cloud that is AWS: change its roles, hand in its data planes.
@@ -159,7 +168,7 @@ func (c *Cloud) Handle(host string, h http.Handler) error {
 // HandleIssuer makes an issuer's documents available under its host. Several issuers of one host need a handler of the caller's own.
 func (c *Cloud) HandleIssuer(i *oidc.Issuer) error { return c.Handle(i.Host(), i) }
 
-// PutIssuer serves the documents of an issuer with fixed keys under its host.
+// PutIssuer serves the documents of an issuer with fixed keys under its host. The error is a [*setting.Error].
 func (c *Cloud) PutIssuer(s oidc.Static) error {
 	h, err := s.Handler()
 	if err != nil {
@@ -167,9 +176,12 @@ func (c *Cloud) PutIssuer(s oidc.Static) error {
 	}
 	u, err := url.Parse(s.URL)
 	if err != nil {
-		return &HostError{Host: s.URL, Fix: "give a URL"}
+		return setting.Invalid("url", "give a URL")
 	}
-	return c.Handle(u.Host, h)
+	if err := c.Handle(u.Host, h); err != nil {
+		return setting.In("url", err)
+	}
+	return nil
 }
 
 // part is one of the clouds.

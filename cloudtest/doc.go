@@ -52,6 +52,12 @@
 //	cloud.Faults().Add(fault.Fault{Service: "sts", Kind: fault.Throttle, Count: 3})
 //	cloud.AWS().DeleteRole("123456789123", "tenant-a-ecr")
 //
+// # What cannot be
+//
+// A setting that no such cloud would have is a [*setting.Error], which names its field by its path in JSON; nothing is changed then. What a change is of
+// (an account, a tenant, a project, or what is to be deleted) may not exist: the error wraps [setting.ErrNotFound]. Every Add, Put, Set and Delete of the
+// three clouds returns one of the two, in this process and through [Admin] alike.
+//
 // # From another process
 //
 // The proxy's own address serves an admin API in JSON, and [Admin] is its client. It is open to whoever reaches loopback, as the proxy is.
@@ -89,5 +95,5 @@
 // The same address is the metadata server of Google Cloud and of Azure, if the configuration has one, for clients that have it in GCE_METADATA_HOST or
 // AZURE_POD_IDENTITY_AUTHORITY_HOST. Clients that know Azure's by its address only, as the SDK for Go does, reach it through the proxy.
 //
-// An error is answered with status 4xx and {"error":"…"}.
+// An error is answered with status 4xx and {"error":"…","field":"…"}: 404 for what does not exist, the field if one is at fault.
 package cloudtest

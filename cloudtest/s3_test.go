@@ -27,6 +27,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
 const (
@@ -635,11 +636,11 @@ func TestBucketsOfTheConfiguration(t *testing.T) {
 		"policy without principal":   {account, aws.Bucket{Name: bucketA, Region: region, Policy: document(statement("Allow", `"s3:*"`, "arn:aws:s3:::"+bucketA, ""))}, "policy"},
 	} {
 		err := w.AWS().PutBucket(tt.account, tt.bucket)
-		if refusal := (*aws.ConfigError)(nil); !errors.As(err, &refusal) || refusal.Field != tt.field {
+		if refusal := (*setting.Error)(nil); !errors.As(err, &refusal) || refusal.Field != tt.field {
 			t.Errorf("%s: %v, want field %s", name, err, tt.field)
 		}
 	}
-	if err := w.AWS().DeleteBucket(otherAccount, bucketA); !errors.Is(err, aws.ErrNotFound) {
+	if err := w.AWS().DeleteBucket(otherAccount, bucketA); !errors.Is(err, setting.ErrNotFound) {
 		t.Errorf("delete another account's: %v", err)
 	}
 	if err := w.AWS().DeleteBucket(account, bucketA); err != nil {

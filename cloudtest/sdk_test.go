@@ -26,6 +26,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
 // outcome is what a client of the real SDK sees: an error code and its HTTP status, or "" and 0.
@@ -492,7 +493,7 @@ func TestOtherPartition(t *testing.T) {
 		`policies["p"]`: w.AWS().PutUser(account, aws.User{Name: "x", Policies: map[string]json.RawMessage{"p": pull}}),
 		"policy":        w.AWS().PutRepository(account, aws.Repository{Region: region, Name: "xx", Policy: resource}),
 	} {
-		var refusal *aws.ConfigError
+		var refusal *setting.Error
 		if !errors.As(err, &refusal) || refusal.Field != strings.TrimSpace(name) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -4,28 +4,25 @@
 //
 // A [Cloud] answers requests under AWS's host names in [Cloud.ServeCall]; package cloudtest brings them there. What a role may do is asked for each
 // request anew, so a change made with [Cloud.PutRole], [Cloud.PutTrustPolicy] or [Cloud.DeleteRole] is in force at once, for live sessions too.
+//
+// Every change returns a [*setting.Error] for a setting that cannot be made, or an error that wraps [setting.ErrNotFound] for what does not exist.
 package aws
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
 // tokenLeeway is how far an issuer's clock may be from ours.
 const tokenLeeway = 60 * time.Second
-
-// ErrNotFound is wrapped by errors about an account, role, user, provider, repository or bucket that does not exist.
-var ErrNotFound = errors.New("not found")
 
 // Registry names one account's private registry in one region.
 type Registry struct {
@@ -82,6 +79,9 @@ type keyOwner struct{ account, user, secret string }
 
 type repositoryKey struct{ region, name string }
 
+// String is how a refusal names it.
+func (k repositoryKey) String() string { return k.region + "/" + k.name }
+
 type repository struct {
 	key    repositoryKey
 	policy policy.Document
@@ -97,7 +97,7 @@ type bucket struct {
 func (b *bucket) arn() string { return "arn:" + b.partition.id + ":s3:::" + b.name }
 
 // New makes the local AWS that cfg describes. Issuers reaches the hosts of OIDC issuers; it must not reach anything else. Faults may be shared with
-// other services. The error is a [*ConfigError].
+// other services. The error is a [*setting.Error].
 func New(cfg Config, issuers http.RoundTripper, faults *fault.Set) (*Cloud, error) {
 	c := &Cloud{
 		faults:   faults,
@@ -109,23 +109,23 @@ func New(cfg Config, issuers http.RoundTripper, faults *fault.Set) (*Cloud, erro
 	}
 	for i, a := range cfg.Accounts {
 		if err := c.AddAccount(a); err != nil {
-			return nil, in("accounts["+strconv.Itoa(i)+"]", err)
+			return nil, setting.In(setting.At("accounts", i), err)
 		}
 	}
 	return c, nil
 }
 
-// AddAccount adds an account with all that is in it, or nothing. The error is a [*ConfigError].
+// AddAccount adds an account with all that is in it, or nothing. The error is a [*setting.Error].
 func (c *Cloud) AddAccount(a Account) error {
 	if !policy.IsAccountID(a.ID) {
-		return invalid("id", "%q is not an account ID: give twelve digits", a.ID)
+		return setting.Invalid("id", "%q is not an account ID: give twelve digits", a.ID)
 	}
 	if a.Partition == "" {
 		a.Partition = "aws"
 	}
 	part, ok := partitionByID(a.Partition)
 	if !ok {
-		return invalid("partition", "%q is not a partition", a.Partition)
+		return setting.Invalid("partition", "%q is not a partition", a.Partition)
 	}
 	managed, err := parsePolicies(part, "managedPolicies", a.ManagedPolicies)
 	if err != nil {
@@ -142,7 +142,7 @@ func (c *Cloud) AddAccount(a Account) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.accounts[a.ID] != nil {
-		return invalid("id", "account %s exists already", a.ID)
+		return setting.Invalid("id", "account %s exists already", a.ID)
 	}
 	if err := c.fill(acc, a); err != nil {
 		for id, owner := range c.keys {
@@ -161,55 +161,54 @@ func (c *Cloud) AddAccount(a Account) error {
 }
 
 func (c *Cloud) fill(acc *account, a Account) error {
-	at := func(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
 	for i, p := range a.OIDCProviders {
 		if _, twice := acc.providers[p.URL]; twice {
-			return invalid(at("oidcProviders", i), "issuer %q is given twice", p.URL)
+			return setting.Invalid(setting.At("oidcProviders", i), "issuer %q is given twice", p.URL)
 		}
 		if err := acc.putProvider(p); err != nil {
-			return in(at("oidcProviders", i), err)
+			return setting.In(setting.At("oidcProviders", i), err)
 		}
 	}
 	for i, r := range a.Roles {
 		if acc.roles[r.Name] != nil {
-			return invalid(at("roles", i), "role %q is given twice", r.Name)
+			return setting.Invalid(setting.At("roles", i), "role %q is given twice", r.Name)
 		}
 		if err := acc.putRole(r); err != nil {
-			return in(at("roles", i), err)
+			return setting.In(setting.At("roles", i), err)
 		}
 	}
 	for i, u := range a.Users {
 		if acc.users[u.Name] != nil {
-			return invalid(at("users", i), "user %q is given twice", u.Name)
+			return setting.Invalid(setting.At("users", i), "user %q is given twice", u.Name)
 		}
 		if err := c.putUser(acc, u); err != nil {
-			return in(at("users", i), err)
+			return setting.In(setting.At("users", i), err)
 		}
 	}
 	for i, r := range a.Repositories {
 		if acc.repos[repositoryKey{r.Region, r.Name}] != nil {
-			return invalid(at("repositories", i), "repository %q of %s is given twice", r.Name, r.Region)
+			return setting.Invalid(setting.At("repositories", i), "repository %q of %s is given twice", r.Name, r.Region)
 		}
 		if err := acc.putRepository(r); err != nil {
-			return in(at("repositories", i), err)
+			return setting.In(setting.At("repositories", i), err)
 		}
 	}
 	for i, b := range a.Buckets {
 		if old := c.buckets[b.Name]; old != nil && old.account == a.ID {
-			return invalid(at("buckets", i), "bucket %q is given twice", b.Name)
+			return setting.Invalid(setting.At("buckets", i), "bucket %q is given twice", b.Name)
 		}
 		if err := c.putBucket(acc, b); err != nil {
-			return in(at("buckets", i), err)
+			return setting.In(setting.At("buckets", i), err)
 		}
 	}
 	if a.PublicRegistry == nil {
 		return nil
 	}
 	if err := a.PublicRegistry.validate(); err != nil {
-		return in("publicRegistry", err)
+		return setting.In("publicRegistry", err)
 	}
 	if owner, taken := c.aliases[a.PublicRegistry.Alias]; taken {
-		return invalid("publicRegistry.alias", "%q is taken by account %s", a.PublicRegistry.Alias, owner)
+		return setting.Invalid("publicRegistry.alias", "%q is taken by account %s", a.PublicRegistry.Alias, owner)
 	}
 	for _, name := range a.PublicRegistry.Repositories {
 		acc.public[name] = true
@@ -232,7 +231,7 @@ func (a *account) putRole(r Role) error {
 	}
 	for i, arn := range parsed.managed {
 		if _, ok := a.managed[arn]; !ok {
-			return invalid("managedPolicies["+strconv.Itoa(i)+"]", "account %s has no managed policy %q", a.id, arn)
+			return setting.Invalid(setting.At("managedPolicies", i), "account %s has no managed policy %q", a.id, arn)
 		}
 	}
 	if old := a.roles[r.Name]; old != nil {
@@ -252,7 +251,7 @@ func (c *Cloud) putUser(a *account, u User) error {
 	for i, k := range parsed.keys {
 		owner, taken := c.keys[k.ID]
 		if taken && (owner.account != a.id || owner.user != u.Name) {
-			return invalid("accessKeys["+strconv.Itoa(i)+"].id", "the access key ID is taken by another user")
+			return setting.Invalid(setting.At("accessKeys", i)+".id", "the access key ID is taken by another user")
 		}
 	}
 	parsed.id = newID("AIDA")
@@ -290,9 +289,9 @@ func (c *Cloud) putBucket(a *account, b Bucket) error {
 	old := c.buckets[b.Name]
 	switch {
 	case old != nil && old.account != a.id:
-		return invalid("name", "bucket %q is account %s's", b.Name, old.account)
+		return setting.Invalid("name", "bucket %q is account %s's", b.Name, old.account)
 	case old != nil && old.region != b.Region:
-		return invalid("region", "bucket %q is in %s, and buckets do not move", b.Name, old.region)
+		return setting.Invalid("region", "bucket %q is in %s, and buckets do not move", b.Name, old.region)
 	}
 	c.buckets[b.Name] = parsed
 	return nil
@@ -304,7 +303,7 @@ func (c *Cloud) change(accountID string, f func(*account) error) error {
 	defer c.mu.Unlock()
 	a := c.accounts[accountID]
 	if a == nil {
-		return fmt.Errorf("account %q: %w", accountID, ErrNotFound)
+		return setting.NotFound("account", accountID)
 	}
 	return f(a)
 }
@@ -316,7 +315,7 @@ func (c *Cloud) PutOIDCProvider(accountID string, p OIDCProvider) error {
 
 // DeleteOIDCProvider removes an issuer from an account. Sessions that came of it live on, as at AWS.
 func (c *Cloud) DeleteOIDCProvider(accountID, url string) error {
-	return c.change(accountID, func(a *account) error { return remove(a.providers, url, "OIDC provider") })
+	return c.change(accountID, func(a *account) error { return setting.Remove(a.providers, url, "OIDC provider") })
 }
 
 // PutRole adds a role or replaces its policies. Live sessions follow the new permission policies; the trust policy decides about new sessions only.
@@ -329,7 +328,7 @@ func (c *Cloud) PutTrustPolicy(accountID, roleName string, document json.RawMess
 	return c.change(accountID, func(a *account) error {
 		old := a.roles[roleName]
 		if old == nil {
-			return fmt.Errorf("role %q: %w", roleName, ErrNotFound)
+			return setting.NotFound("role", roleName)
 		}
 		trust, err := parseDocument(policy.Trust, a.partition, "trustPolicy", document)
 		if err != nil {
@@ -344,7 +343,7 @@ func (c *Cloud) PutTrustPolicy(accountID, roleName string, document json.RawMess
 
 // DeleteRole removes a role. Its sessions may do nothing any more, even if a role of the same name is made again.
 func (c *Cloud) DeleteRole(accountID, roleName string) error {
-	return c.change(accountID, func(a *account) error { return remove(a.roles, roleName, "role") })
+	return c.change(accountID, func(a *account) error { return setting.Remove(a.roles, roleName, "role") })
 }
 
 // PutUser adds or replaces a user with keys and policies.
@@ -358,7 +357,7 @@ func (c *Cloud) DeleteUser(accountID, userName string) error {
 		if u := a.users[userName]; u != nil {
 			c.dropKeys(u)
 		}
-		return remove(a.users, userName, "user")
+		return setting.Remove(a.users, userName, "user")
 	})
 }
 
@@ -369,7 +368,7 @@ func (c *Cloud) PutRepository(accountID string, r Repository) error {
 
 // DeleteRepository removes a private repository. What the data plane stores is not touched.
 func (c *Cloud) DeleteRepository(accountID, region, name string) error {
-	return c.change(accountID, func(a *account) error { return remove(a.repos, repositoryKey{region, name}, "repository") })
+	return c.change(accountID, func(a *account) error { return setting.Remove(a.repos, repositoryKey{region, name}, "repository") })
 }
 
 // PutBucket adds an S3 bucket or replaces its policy.
@@ -381,19 +380,11 @@ func (c *Cloud) PutBucket(accountID string, b Bucket) error {
 func (c *Cloud) DeleteBucket(accountID, name string) error {
 	return c.change(accountID, func(*account) error {
 		if b := c.buckets[name]; b == nil || b.account != accountID {
-			return fmt.Errorf("bucket %q: %w", name, ErrNotFound)
+			return setting.NotFound("bucket", name)
 		}
 		delete(c.buckets, name)
 		return nil
 	})
-}
-
-func remove[K comparable, V any](m map[K]V, key K, what string) error {
-	if _, ok := m[key]; !ok {
-		return fmt.Errorf("%s %v: %w", what, key, ErrNotFound)
-	}
-	delete(m, key)
-	return nil
 }
 
 // ServeRegistry hands in the data plane of the private registries: registry returns the OCI distribution handler of one registry. It gets only

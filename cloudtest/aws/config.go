@@ -2,16 +2,14 @@ package aws
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"net/netip"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
 // Config describes the accounts of the local AWS.
@@ -112,32 +110,6 @@ type Bucket struct {
 	Policy json.RawMessage `json:"policy,omitempty"`
 }
 
-// ConfigError is a configuration that cannot be.
-type ConfigError struct {
-	// Field is the path of the field at fault, such as "accounts[0].roles[1].trustPolicy".
-	Field string
-	// Err says what is wrong and what is allowed.
-	Err error
-}
-
-// Error names the field and the fix.
-func (e *ConfigError) Error() string { return "aws: " + e.Field + ": " + e.Err.Error() }
-
-// Unwrap returns what is wrong.
-func (e *ConfigError) Unwrap() error { return e.Err }
-
-func invalid(field, format string, args ...any) error {
-	return &ConfigError{Field: field, Err: fmt.Errorf(format, args...)}
-}
-
-// in puts a parent's path in front of a ConfigError's.
-func in(parent string, err error) error {
-	if c, ok := errors.AsType[*ConfigError](err); ok {
-		return &ConfigError{Field: strings.TrimPrefix(parent+"."+c.Field, "."), Err: c.Err}
-	}
-	return err
-}
-
 func namePattern() *regexp.Regexp { return regexp.MustCompile(`\A[\w+=,.@-]{1,64}\z`) }
 
 func repositoryPattern() *regexp.Regexp {
@@ -164,7 +136,7 @@ func isBucketName(name string) bool {
 
 func checkName(field, name string) error {
 	if !namePattern().MatchString(name) {
-		return invalid(field, "%q is not a name: give 1 to 64 letters, digits and +=,.@_-", name)
+		return setting.Invalid(field, "%q is not a name: give 1 to 64 letters, digits and +=,.@_-", name)
 	}
 	return nil
 }
@@ -176,7 +148,7 @@ func parseDocument(kind policy.Kind, part partition, field string, raw json.RawM
 		err = doc.CheckPartition(part.id)
 	}
 	if err != nil {
-		return policy.Document{}, &ConfigError{Field: field, Err: err}
+		return policy.Document{}, &setting.Error{Field: field, Err: err}
 	}
 	return doc, nil
 }
@@ -184,9 +156,9 @@ func parseDocument(kind policy.Kind, part partition, field string, raw json.RawM
 func parsePolicies(part partition, field string, docs map[string]json.RawMessage) (map[string]policy.Document, error) {
 	out := map[string]policy.Document{}
 	for name, raw := range docs {
-		at := field + "[" + strconv.Quote(name) + "]"
+		at := setting.Of(field, name)
 		if name == "" {
-			return nil, invalid(at, "give the policy a name")
+			return nil, setting.Invalid(at, "give the policy a name")
 		}
 		doc, err := parseDocument(policy.Permissions, part, at, raw)
 		if err != nil {
@@ -199,10 +171,10 @@ func parsePolicies(part partition, field string, docs map[string]json.RawMessage
 
 func (p OIDCProvider) validate() error {
 	if _, err := oidc.ParseURL(p.URL); err != nil {
-		return &ConfigError{Field: "url", Err: err}
+		return &setting.Error{Field: "url", Err: err}
 	}
 	if len(p.ClientIDs) == 0 || len(p.ClientIDs) > 100 || slices.Contains(p.ClientIDs, "") {
-		return invalid("clientIDs", "give 1 to 100 audiences, none empty")
+		return setting.Invalid("clientIDs", "give 1 to 100 audiences, none empty")
 	}
 	return nil
 }
@@ -217,13 +189,13 @@ func (r Role) parse(accountID string, part partition) (*role, error) {
 	}
 	if !strings.HasPrefix(r.Path, "/") || !strings.HasSuffix(r.Path, "/") || strings.Contains(r.Path, "//") ||
 		strings.Trim(r.Path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/+=,.@_-") != "" {
-		return nil, invalid("path", "%q must begin and end with a slash and hold letters, digits and +=,.@_-", r.Path)
+		return nil, setting.Invalid("path", "%q must begin and end with a slash and hold letters, digits and +=,.@_-", r.Path)
 	}
 	if r.MaxSessionDuration == 0 {
 		r.MaxSessionDuration = 3600
 	}
 	if r.MaxSessionDuration < 3600 || r.MaxSessionDuration > 43200 {
-		return nil, invalid("maxSessionDuration", "give 3600 to 43200 seconds")
+		return nil, setting.Invalid("maxSessionDuration", "give 3600 to 43200 seconds")
 	}
 	trust, err := parseDocument(policy.Trust, part, "trustPolicy", r.TrustPolicy)
 	if err != nil {
@@ -244,15 +216,15 @@ func (u User) parse(accountID string, part partition) (*user, error) {
 		return nil, err
 	}
 	if len(u.AccessKeys) > 2 {
-		return nil, invalid("accessKeys", "give at most two")
+		return nil, setting.Invalid("accessKeys", "give at most two")
 	}
 	for i, k := range u.AccessKeys {
-		field := "accessKeys[" + strconv.Itoa(i) + "]."
+		field := setting.At("accessKeys", i)
 		if len(k.ID) != 20 || !strings.HasPrefix(k.ID, "AKIA") || strings.Trim(k.ID, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != "" {
-			return nil, invalid(field+"id", `give "AKIA" and 16 capital letters and digits`)
+			return nil, setting.Invalid(field+".id", `give "AKIA" and 16 capital letters and digits`)
 		}
 		if len(k.Secret) < 16 {
-			return nil, invalid(field+"secret", "give at least 16 characters")
+			return nil, setting.Invalid(field+".secret", "give at least 16 characters")
 		}
 	}
 	policies, err := parsePolicies(part, "policies", u.Policies)
@@ -267,10 +239,10 @@ func (u User) parse(accountID string, part partition) (*user, error) {
 
 func (r Repository) parse(part partition) (*repository, error) {
 	if !slices.Contains(part.regions, r.Region) {
-		return nil, invalid("region", "%q is not a region of partition %s", r.Region, part.id)
+		return nil, setting.Invalid("region", "%q is not a region of partition %s", r.Region, part.id)
 	}
 	if len(r.Name) < 2 || len(r.Name) > 256 || !repositoryPattern().MatchString(r.Name) {
-		return nil, invalid("name", "%q is not a repository's name: give 2 to 256 of a-z0-9, separated by ._-/", r.Name)
+		return nil, setting.Invalid("name", "%q is not a repository's name: give 2 to 256 of a-z0-9, separated by ._-/", r.Name)
 	}
 	repo := &repository{key: repositoryKey{r.Region, r.Name}}
 	if len(r.Policy) > 0 {
@@ -286,17 +258,17 @@ func (r Repository) parse(part partition) (*repository, error) {
 // parse checks a bucket of an account and reads its policy.
 func (b Bucket) parse(accountID string, part partition) (*bucket, error) {
 	if !slices.Contains(part.regions, b.Region) {
-		return nil, invalid("region", "%q is not a region of partition %s", b.Region, part.id)
+		return nil, setting.Invalid("region", "%q is not a region of partition %s", b.Region, part.id)
 	}
 	if !isBucketName(b.Name) {
-		return nil, invalid("name", "%q is not a bucket's name: give 3 to 63 of a-z0-9.-, beginning and ending with a letter or digit", b.Name)
+		return nil, setting.Invalid("name", "%q is not a bucket's name: give 3 to 63 of a-z0-9.-, beginning and ending with a letter or digit", b.Name)
 	}
 	parsed := &bucket{account: accountID, partition: part, region: b.Region, name: b.Name}
 	if len(b.Policy) > 0 {
 		doc, err := parseDocument(policy.Bucket, part, "policy", b.Policy)
 		if err == nil {
 			if err = doc.CheckBucket(parsed.arn()); err != nil {
-				err = &ConfigError{Field: "policy", Err: err}
+				err = &setting.Error{Field: "policy", Err: err}
 			}
 		}
 		if err != nil {
@@ -309,11 +281,11 @@ func (b Bucket) parse(accountID string, part partition) (*bucket, error) {
 
 func (p PublicRegistry) validate() error {
 	if !repositoryPattern().MatchString(p.Alias) || strings.Contains(p.Alias, "/") {
-		return invalid("alias", "%q is not an alias: give a-z0-9, separated by ._-", p.Alias)
+		return setting.Invalid("alias", "%q is not an alias: give a-z0-9, separated by ._-", p.Alias)
 	}
 	for i, name := range p.Repositories {
 		if !repositoryPattern().MatchString(name) {
-			return invalid("repositories["+strconv.Itoa(i)+"]", "%q is not a repository's name", name)
+			return setting.Invalid(setting.At("repositories", i), "%q is not a repository's name", name)
 		}
 	}
 	return nil

@@ -5,11 +5,11 @@
 // A [Cloud] answers requests under Azure's host names in [Cloud.ServeCall]; package cloudtest brings them there. What an application may do is asked
 // when Azure asks: for a registry when it issues an access token, for a blob at each request. So a registry's access token outlives a role
 // assignment that was withdrawn, for its own life at most, as at Azure.
+//
+// Every change returns a [*setting.Error] for a setting that cannot be made, or an error that wraps [setting.ErrNotFound] for what does not exist.
 package azure
 
 import (
-	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -18,14 +18,12 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
 // tokenLeeway is how far the clocks of issuers and receivers of tokens may be apart: five minutes, both for assertions at Entra ID and for its access
 // tokens at resources. Source: Microsoft.IdentityModel.Tokens, TokenValidationParameters.DefaultClockSkew (300 seconds), which these services use.
 const tokenLeeway = 5 * time.Minute
-
-// ErrNotFound is wrapped by errors about a tenant, application, credential, registry or account that does not exist.
-var ErrNotFound = errors.New("not found")
 
 // Cloud is the local Azure. It is safe for concurrent use. Make one with [New].
 type Cloud struct {
@@ -61,7 +59,7 @@ type application struct {
 }
 
 // New makes the local Azure that cfg describes. Issuers reaches the hosts of OIDC issuers; it must not reach anything else. Faults may be shared with
-// other services. The error is a [*ConfigError].
+// other services. The error is a [*setting.Error].
 func New(cfg Config, issuers http.RoundTripper, faults *fault.Set) (*Cloud, error) {
 	c := &Cloud{
 		faults:       faults,
@@ -79,12 +77,12 @@ func New(cfg Config, issuers http.RoundTripper, faults *fault.Set) (*Cloud, erro
 	}
 	for i, t := range cfg.Tenants {
 		if err := c.AddTenant(t); err != nil {
-			return nil, in(at("tenants", i), err)
+			return nil, setting.In(setting.At("tenants", i), err)
 		}
 	}
 	if cfg.ManagedIdentity != nil {
 		if err := c.SetManagedIdentity(*cfg.ManagedIdentity); err != nil {
-			return nil, in("managedIdentity", err)
+			return nil, setting.In("managedIdentity", err)
 		}
 	}
 	return c, nil
@@ -94,16 +92,16 @@ func New(cfg Config, issuers http.RoundTripper, faults *fault.Set) (*Cloud, erro
 func (c *Cloud) addEnvironments(private []Environment) error {
 	hosts := map[string]string{}
 	for i, e := range slices.Concat(environments(), private) {
-		field := at("environments", i-len(environments()))
+		field := setting.At("environments", i-len(environments()))
 		if err := e.validate(); err != nil {
-			return in(field, err)
+			return setting.In(field, err)
 		}
 		if c.environment(e.Name) != nil {
-			return invalid(field+".name", "%q is the name of another environment", e.Name)
+			return setting.Invalid(field+".name", "%q is the name of another environment", e.Name)
 		}
 		for _, h := range slices.Concat(e.AuthorityHosts, []string{e.RegistrySuffix, e.StorageSuffix}) {
 			if other, taken := hosts[h]; taken {
-				return invalid(field, "%q belongs to %s already", h, other)
+				return setting.Invalid(field, "%q belongs to %s already", h, other)
 			}
 			hosts[h] = e.Name
 		}
@@ -121,7 +119,7 @@ func (c *Cloud) environment(name string) *Environment {
 	return c.environments[i]
 }
 
-// AddTenant adds a tenant with all that is in it, or nothing. The error is a [*ConfigError].
+// AddTenant adds a tenant with all that is in it, or nothing. The error is a [*setting.Error].
 func (c *Cloud) AddTenant(cfg Tenant) error {
 	if err := checkUUID("id", cfg.ID); err != nil {
 		return err
@@ -131,28 +129,28 @@ func (c *Cloud) AddTenant(cfg Tenant) error {
 	}
 	e := c.environment(cfg.Environment)
 	if e == nil {
-		return invalid("environment", "%q is not an environment", cfg.Environment)
+		return setting.Invalid("environment", "%q is not an environment", cfg.Environment)
 	}
 	t := &tenant{id: cfg.ID, environment: e, domains: slices.Clone(cfg.Domains), apps: map[string]*application{}}
 	for i, a := range cfg.Applications {
 		if t.apps[a.ClientID] != nil {
-			return invalid(at("applications", i), "application %s is given twice", a.ClientID)
+			return setting.Invalid(setting.At("applications", i), "application %s is given twice", a.ClientID)
 		}
 		if err := t.putApplication(a); err != nil {
-			return in(at("applications", i), err)
+			return setting.In(setting.At("applications", i), err)
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.tenants[t.id] != nil {
-		return invalid("id", "tenant %s exists already", t.id)
+		return setting.Invalid("id", "tenant %s exists already", t.id)
 	}
 	for i, d := range t.domains {
 		if len(d) > maxHost || !hostPattern().MatchString(d) {
-			return invalid(at("domains", i), "%q is not a DNS name in lower case with at least one dot", d)
+			return setting.Invalid(setting.At("domains", i), "%q is not a DNS name in lower case with at least one dot", d)
 		}
 		if other := c.domains[d]; other != nil {
-			return invalid(at("domains", i), "%q belongs to tenant %s", d, other.id)
+			return setting.Invalid(setting.At("domains", i), "%q belongs to tenant %s", d, other.id)
 		}
 	}
 	if err := c.fill(t, cfg); err != nil {
@@ -170,18 +168,18 @@ func (c *Cloud) AddTenant(cfg Tenant) error {
 func (c *Cloud) fill(t *tenant, cfg Tenant) error {
 	for i, r := range cfg.Registries {
 		if other := c.registries[r.Name+"."+t.environment.RegistrySuffix]; other != nil && other.tenant == t {
-			return invalid(at("registries", i), "registry %q is given twice", r.Name)
+			return setting.Invalid(setting.At("registries", i), "registry %q is given twice", r.Name)
 		}
 		if err := c.putRegistry(t, r); err != nil {
-			return in(at("registries", i), err)
+			return setting.In(setting.At("registries", i), err)
 		}
 	}
 	for i, s := range cfg.StorageAccounts {
 		if other := c.accounts[blobHost(s.Name, t.environment)]; other != nil && other.tenant == t {
-			return invalid(at("storageAccounts", i), "storage account %q is given twice", s.Name)
+			return setting.Invalid(setting.At("storageAccounts", i), "storage account %q is given twice", s.Name)
 		}
 		if err := c.putStorageAccount(t, s); err != nil {
-			return in(at("storageAccounts", i), err)
+			return setting.In(setting.At("storageAccounts", i), err)
 		}
 	}
 	return nil
@@ -201,7 +199,7 @@ func (t *tenant) putApplication(a Application) error {
 	old := t.apps[a.ClientID]
 	switch {
 	case old != nil && parsed.objectID != "" && parsed.objectID != old.objectID:
-		return invalid("objectID", "application %s has another one: it cannot change", a.ClientID)
+		return setting.Invalid("objectID", "application %s has another one: it cannot change", a.ClientID)
 	case old != nil:
 		parsed.objectID = old.objectID
 	case parsed.objectID == "":
@@ -217,7 +215,7 @@ func (c *Cloud) change(tenantID string, f func(*tenant) error) error {
 	defer c.mu.Unlock()
 	t := c.tenants[tenantID]
 	if t == nil {
-		return fmt.Errorf("tenant %q: %w", tenantID, ErrNotFound)
+		return setting.NotFound("tenant", tenantID)
 	}
 	return f(t)
 }
@@ -227,7 +225,7 @@ func (c *Cloud) changeApplication(tenantID, clientID string, f func(*tenant, *ap
 	return c.change(tenantID, func(t *tenant) error {
 		old := t.apps[clientID]
 		if old == nil {
-			return fmt.Errorf("application %q: %w", clientID, ErrNotFound)
+			return setting.NotFound("application", clientID)
 		}
 		changed := *old
 		changed.credentials = slices.Clone(old.credentials)
@@ -246,7 +244,7 @@ func (c *Cloud) PutApplication(tenantID string, a Application) error {
 
 // DeleteApplication removes an application. Its tokens may do nothing any more, even if one with the same client ID is made again.
 func (c *Cloud) DeleteApplication(tenantID, clientID string) error {
-	return c.change(tenantID, func(t *tenant) error { return remove(t.apps, clientID, "application") })
+	return c.change(tenantID, func(t *tenant) error { return setting.Remove(t.apps, clientID, "application") })
 }
 
 // PutFederatedCredential adds a federated credential to an application, or replaces the one of its name. The twenty-first is refused.
@@ -268,7 +266,7 @@ func (c *Cloud) DeleteFederatedCredential(tenantID, clientID, name string) error
 		before := len(a.credentials)
 		a.credentials = slices.DeleteFunc(a.credentials, func(old FederatedCredential) bool { return old.Name == name })
 		if len(a.credentials) == before {
-			return fmt.Errorf("federated credential %q: %w", name, ErrNotFound)
+			return setting.NotFound("federated credential", name)
 		}
 		return nil
 	})
@@ -284,22 +282,14 @@ func (c *Cloud) SetManagedIdentity(m ManagedIdentity) error {
 	defer c.mu.Unlock()
 	t := c.tenants[m.Tenant]
 	if t == nil {
-		return invalid("tenant", "there is no tenant %s", m.Tenant)
+		return setting.Invalid("tenant", "there is no tenant %s", m.Tenant)
 	}
 	for i, id := range m.ClientIDs {
 		if t.apps[id] == nil {
-			return invalid(at("clientIDs", i), "tenant %s has no application %s", m.Tenant, id)
+			return setting.Invalid(setting.At("clientIDs", i), "tenant %s has no application %s", m.Tenant, id)
 		}
 	}
 	c.identity = &m
-	return nil
-}
-
-func remove[K comparable, V any](m map[K]V, key K, what string) error {
-	if _, ok := m[key]; !ok {
-		return fmt.Errorf("%s %v: %w", what, key, ErrNotFound)
-	}
-	delete(m, key)
 	return nil
 }
 

@@ -1,13 +1,12 @@
 package azure
 
 import (
-	"errors"
-	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
 // Limits of federated credentials. Sources: Microsoft Learn, "Important considerations and restrictions for federated identity credentials";
@@ -78,39 +77,11 @@ type ManagedIdentity struct {
 	ClientIDs []string `json:"clientIDs"`
 }
 
-// ConfigError is a configuration that cannot be.
-type ConfigError struct {
-	// Field is the path of the field at fault, such as "tenants[0].applications[1].clientID".
-	Field string
-	// Err says what is wrong and what is allowed.
-	Err error
-}
-
-// Error names the field and the fix.
-func (e *ConfigError) Error() string { return "azure: " + e.Field + ": " + e.Err.Error() }
-
-// Unwrap returns what is wrong.
-func (e *ConfigError) Unwrap() error { return e.Err }
-
-func invalid(field, format string, args ...any) error {
-	return &ConfigError{Field: field, Err: fmt.Errorf(format, args...)}
-}
-
-// in puts a parent's path in front of a ConfigError's.
-func in(parent string, err error) error {
-	if c, ok := errors.AsType[*ConfigError](err); ok {
-		return &ConfigError{Field: strings.TrimSuffix(parent+"."+c.Field, "."), Err: c.Err}
-	}
-	return err
-}
-
-func at(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
-
 // indexed is the paths of a list's n members.
 func indexed(field string, n int) []string {
 	out := make([]string, n)
 	for i := range out {
-		out[i] = at(field, i)
+		out[i] = setting.At(field, i)
 	}
 	return out
 }
@@ -129,7 +100,7 @@ func credentialNamePattern() *regexp.Regexp {
 
 func checkUUID(field, id string) error {
 	if !uuidPattern().MatchString(id) {
-		return invalid(field, "%q is not an ID: give a UUID in lower case", id)
+		return setting.Invalid(field, "%q is not an ID: give a UUID in lower case", id)
 	}
 	return nil
 }
@@ -140,20 +111,20 @@ func (f FederatedCredential) complete(e *Environment) (FederatedCredential, erro
 		f.Audience = e.ExchangeAudience
 	}
 	if !credentialNamePattern().MatchString(f.Name) {
-		return f, invalid("name", "%q is invalid: give 3 to 120 letters, digits, dashes and underscores, the first a letter or digit", f.Name)
+		return f, setting.Invalid("name", "%q is invalid: give 3 to 120 letters, digits, dashes and underscores, the first a letter or digit", f.Name)
 	}
 	for _, field := range []struct{ name, value string }{{"issuer", f.Issuer}, {"subject", f.Subject}, {"audience", f.Audience}} {
 		switch {
 		case field.value == "":
-			return f, invalid(field.name, "it is required")
+			return f, setting.Invalid(field.name, "it is required")
 		case len([]rune(field.value)) > maxCredentialField:
-			return f, invalid(field.name, "give at most %d characters", maxCredentialField)
+			return f, setting.Invalid(field.name, "give at most %d characters", maxCredentialField)
 		case strings.TrimSpace(field.value) != field.value:
-			return f, invalid(field.name, "leave white space at its ends out: no token would match")
+			return f, setting.Invalid(field.name, "leave white space at its ends out: no token would match")
 		}
 	}
 	if u, err := url.Parse(f.Issuer); err != nil || u.Scheme != "https" || u.Host == "" {
-		return f, invalid("issuer", "%q is not an https URL", f.Issuer)
+		return f, setting.Invalid("issuer", "%q is not an https URL", f.Issuer)
 	}
 	return f, nil
 }
@@ -162,15 +133,15 @@ func (f FederatedCredential) complete(e *Environment) (FederatedCredential, erro
 // for federated identity credentials".
 func checkCredentials(all []FederatedCredential) error {
 	if len(all) > maxFederatedCredentials {
-		return invalid("federatedCredentials", "an application has at most %d, these are %d", maxFederatedCredentials, len(all))
+		return setting.Invalid("federatedCredentials", "an application has at most %d, these are %d", maxFederatedCredentials, len(all))
 	}
 	for i, f := range all {
 		for _, other := range all[:i] {
 			switch {
 			case other.Name == f.Name:
-				return invalid(at("federatedCredentials", i), "the name %q is given twice", f.Name)
+				return setting.Invalid(setting.At("federatedCredentials", i), "the name %q is given twice", f.Name)
 			case other.Issuer == f.Issuer && other.Subject == f.Subject:
-				return invalid(at("federatedCredentials", i), "issuer and subject combination already exists: %q has it", other.Name)
+				return setting.Invalid(setting.At("federatedCredentials", i), "issuer and subject combination already exists: %q has it", other.Name)
 			}
 		}
 	}
@@ -191,7 +162,7 @@ func (a Application) parse(e *Environment) (*application, error) {
 	for i, f := range a.FederatedCredentials {
 		complete, err := f.complete(e)
 		if err != nil {
-			return nil, in(at("federatedCredentials", i), err)
+			return nil, setting.In(setting.At("federatedCredentials", i), err)
 		}
 		app.credentials = append(app.credentials, complete)
 	}
@@ -203,14 +174,14 @@ func (m ManagedIdentity) validate() error {
 		return err
 	}
 	if len(m.ClientIDs) == 0 {
-		return invalid("clientIDs", "give at least one application")
+		return setting.Invalid("clientIDs", "give at least one application")
 	}
 	for i, id := range m.ClientIDs {
-		if err := checkUUID(at("clientIDs", i), id); err != nil {
+		if err := checkUUID(setting.At("clientIDs", i), id); err != nil {
 			return err
 		}
 		if slices.Contains(m.ClientIDs[:i], id) {
-			return invalid(at("clientIDs", i), "it is given twice")
+			return setting.Invalid(setting.At("clientIDs", i), "it is given twice")
 		}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
 func TestConfigRoundTrip(t *testing.T) {
@@ -69,62 +70,62 @@ func TestNewRefuses(t *testing.T) {
 		spoil func(*azure.Config)
 		field string
 	}{
-		{"tenant ID", first(func(t *azure.Tenant) { t.ID = "contoso" }), "tenants[0].id"},
-		{"tenant ID in capitals", first(func(t *azure.Tenant) { t.ID = strings.ToUpper(directory) }), "tenants[0].id"},
-		{"tenant twice", first(func(t *azure.Tenant) { t.ID = otherDirectory; t.Registries = nil; t.StorageAccounts = nil }), "tenants[1].id"},
-		{"environment", first(func(t *azure.Tenant) { t.Environment = "AzureMarsCloud" }), "tenants[0].environment"},
-		{"domain", first(func(t *azure.Tenant) { t.Domains = []string{"Contoso"} }), "tenants[0].domains[0]"},
-		{"domain of another", func(c *azure.Config) { c.Tenants[1].Domains = c.Tenants[0].Domains }, "tenants[1].domains[0]"},
-		{"client ID", first(func(t *azure.Tenant) { t.Applications[0].ClientID = "a" }), "tenants[0].applications[0].clientID"},
-		{"object ID", first(func(t *azure.Tenant) { t.Applications[0].ObjectID = "a" }), "tenants[0].applications[0].objectID"},
-		{"application twice", first(func(t *azure.Tenant) { t.Applications[1].ClientID = clientA }), "tenants[0].applications[1]"},
-		{"twenty-one credentials", creds(credentials(21)...), "tenants[0].applications[0].federatedCredentials"},
-		{"credential name", creds(credential("-a-", issuerURL, "s")), "tenants[0].applications[0].federatedCredentials[0].name"},
-		{"short credential name", creds(credential("ab", issuerURL, "s")), "tenants[0].applications[0].federatedCredentials[0].name"},
-		{"long credential name", creds(credential(strings.Repeat("a", 121), issuerURL, "s")), "tenants[0].applications[0].federatedCredentials[0].name"},
-		{"credential name twice", creds(credential("abc", issuerURL, "s"), credential("abc", issuerURL, "t")), "tenants[0].applications[0].federatedCredentials[1]"},
-		{"issuer and subject twice", creds(credential("abc", issuerURL, "s"), credential("abd", issuerURL, "s")), "tenants[0].applications[0].federatedCredentials[1]"},
-		{"no issuer", creds(credential("abc", "", "s")), "tenants[0].applications[0].federatedCredentials[0].issuer"},
-		{"issuer with http", creds(credential("abc", "http://issuer.example", "s")), "tenants[0].applications[0].federatedCredentials[0].issuer"},
-		{"issuer with white space", creds(credential("abc", issuerURL+" ", "s")), "tenants[0].applications[0].federatedCredentials[0].issuer"},
-		{"long issuer", creds(credential("abc", "https://i.example/"+strings.Repeat("a", 600), "s")), "tenants[0].applications[0].federatedCredentials[0].issuer"},
-		{"no subject", creds(credential("abc", issuerURL, "")), "tenants[0].applications[0].federatedCredentials[0].subject"},
-		{"long subject", creds(credential("abc", issuerURL, strings.Repeat("ä", 601))), "tenants[0].applications[0].federatedCredentials[0].subject"},
-		{"registry name", registry(func(r *azure.RegistryConfig) { r.Name = "Shared" }), "tenants[0].registries[1].name"},
-		{"registry twice", registry(func(r *azure.RegistryConfig) { r.Name = "contoso"; r.ABAC = false; r.RoleAssignments = nil }), "tenants[0].registries[1]"},
-		{"registry of another", func(c *azure.Config) { c.Tenants[1].Registries[0].Name = "contoso" }, "tenants[1].registries[0].name"},
-		{"regional endpoint", registry(func(r *azure.RegistryConfig) { r.RegionalEndpoints = []string{"westeurope", "westeurope"} }), "tenants[0].registries[1].regionalEndpoints[1]"},
-		{"data endpoint", registry(func(r *azure.RegistryConfig) { r.DataEndpoints = []string{"west.europe"} }), "tenants[0].registries[1].dataEndpoints[0]"},
-		{"role", role(azure.RegistryRole{ClientID: clientA, Role: "Owner"}), "tenants[0].registries[1].roleAssignments[0].role"},
-		{"role of the other mode", role(azure.RegistryRole{ClientID: clientA, Role: "AcrPull"}), "tenants[0].registries[1].roleAssignments[0].role"},
-		{"role of nobody", role(azure.RegistryRole{Role: reader}), "tenants[0].registries[1].roleAssignments[0].clientID"},
-		{"two conditions", role(azure.RegistryRole{ClientID: clientA, Role: reader, Repository: "a", RepositoryPrefix: "a"}), "tenants[0].registries[1].roleAssignments[0].repositoryPrefix"},
-		{"catalog with a condition", role(azure.RegistryRole{ClientID: clientA, Role: "Container Registry Repository Catalog Lister", Repository: "a"}), "tenants[0].registries[1].roleAssignments[0].repository"},
-		{"condition without the mode", first(func(t *azure.Tenant) { t.Registries[0].RoleAssignments[0].Repository = "a" }), "tenants[0].registries[0].roleAssignments[0].repository"},
-		{"account name", account(func(a *azure.StorageAccountConfig) { a.Name = "arti-facts" }), "tenants[0].storageAccounts[0].name"},
-		{"account twice", first(func(t *azure.Tenant) { t.StorageAccounts = append(t.StorageAccounts, t.StorageAccounts[0]) }), "tenants[0].storageAccounts[1]"},
-		{"account of another", func(c *azure.Config) { c.Tenants[1].StorageAccounts = c.Tenants[0].StorageAccounts }, "tenants[1].storageAccounts[0].name"},
-		{"role on blobs", account(func(a *azure.StorageAccountConfig) { a.RoleAssignments[0].Role = "Reader" }), "tenants[0].storageAccounts[0].roleAssignments[0].role"},
-		{"role of nobody on blobs", account(func(a *azure.StorageAccountConfig) { a.RoleAssignments[0].ClientID = "" }), "tenants[0].storageAccounts[0].roleAssignments[0].clientID"},
-		{"container", account(func(a *azure.StorageAccountConfig) { a.RoleAssignments[0].Container = "a--b" }), "tenants[0].storageAccounts[0].roleAssignments[0].container"},
-		{"environment without name", own(func(e *azure.Environment) { e.Name = "" }), "environments[0].name"},
-		{"environment twice", own(func(e *azure.Environment) { e.Name = azure.AzureCloud }), "environments[0].name"},
-		{"environment on Azure's host", own(func(e *azure.Environment) { e.AuthorityHosts = []string{"login.microsoftonline.com"} }), "environments[0]"},
-		{"environment without authority", own(func(e *azure.Environment) { e.AuthorityHosts = nil }), "environments[0].authorityHosts"},
-		{"authority with a port", own(func(e *azure.Environment) { e.AuthorityHosts = []string{"login.azure.example:8443"} }), "environments[0].authorityHosts[0]"},
-		{"registry suffix", own(func(e *azure.Environment) { e.RegistrySuffix = "io" }), "environments[0].registrySuffix"},
-		{"no audience", own(func(e *azure.Environment) { e.ExchangeAudience = "" }), "environments[0].exchangeAudience"},
-		{"no resource manager", own(func(e *azure.Environment) { e.ResourceManagers = nil }), "environments[0].resourceManagers"},
-		{"resource with a slash", own(func(e *azure.Environment) { e.Resources = []string{"https://a.example/"} }), "environments[0].resources[0]"},
-		{"identity of no tenant", func(c *azure.Config) { c.ManagedIdentity.Tenant = bare }, "managedIdentity.tenant"},
-		{"identity of no application", func(c *azure.Config) { c.ManagedIdentity.ClientIDs = []string{otherDirectory} }, "managedIdentity.clientIDs[0]"},
-		{"identity twice", func(c *azure.Config) { c.ManagedIdentity.ClientIDs = []string{clientA, clientA} }, "managedIdentity.clientIDs[1]"},
-		{"no identity", func(c *azure.Config) { c.ManagedIdentity.ClientIDs = nil }, "managedIdentity.clientIDs"},
+		{"tenant ID", first(func(t *azure.Tenant) { t.ID = "contoso" }), "azure.tenants[0].id"},
+		{"tenant ID in capitals", first(func(t *azure.Tenant) { t.ID = strings.ToUpper(directory) }), "azure.tenants[0].id"},
+		{"tenant twice", first(func(t *azure.Tenant) { t.ID = otherDirectory; t.Registries = nil; t.StorageAccounts = nil }), "azure.tenants[1].id"},
+		{"environment", first(func(t *azure.Tenant) { t.Environment = "AzureMarsCloud" }), "azure.tenants[0].environment"},
+		{"domain", first(func(t *azure.Tenant) { t.Domains = []string{"Contoso"} }), "azure.tenants[0].domains[0]"},
+		{"domain of another", func(c *azure.Config) { c.Tenants[1].Domains = c.Tenants[0].Domains }, "azure.tenants[1].domains[0]"},
+		{"client ID", first(func(t *azure.Tenant) { t.Applications[0].ClientID = "a" }), "azure.tenants[0].applications[0].clientID"},
+		{"object ID", first(func(t *azure.Tenant) { t.Applications[0].ObjectID = "a" }), "azure.tenants[0].applications[0].objectID"},
+		{"application twice", first(func(t *azure.Tenant) { t.Applications[1].ClientID = clientA }), "azure.tenants[0].applications[1]"},
+		{"twenty-one credentials", creds(credentials(21)...), "azure.tenants[0].applications[0].federatedCredentials"},
+		{"credential name", creds(credential("-a-", issuerURL, "s")), "azure.tenants[0].applications[0].federatedCredentials[0].name"},
+		{"short credential name", creds(credential("ab", issuerURL, "s")), "azure.tenants[0].applications[0].federatedCredentials[0].name"},
+		{"long credential name", creds(credential(strings.Repeat("a", 121), issuerURL, "s")), "azure.tenants[0].applications[0].federatedCredentials[0].name"},
+		{"credential name twice", creds(credential("abc", issuerURL, "s"), credential("abc", issuerURL, "t")), "azure.tenants[0].applications[0].federatedCredentials[1]"},
+		{"issuer and subject twice", creds(credential("abc", issuerURL, "s"), credential("abd", issuerURL, "s")), "azure.tenants[0].applications[0].federatedCredentials[1]"},
+		{"no issuer", creds(credential("abc", "", "s")), "azure.tenants[0].applications[0].federatedCredentials[0].issuer"},
+		{"issuer with http", creds(credential("abc", "http://issuer.example", "s")), "azure.tenants[0].applications[0].federatedCredentials[0].issuer"},
+		{"issuer with white space", creds(credential("abc", issuerURL+" ", "s")), "azure.tenants[0].applications[0].federatedCredentials[0].issuer"},
+		{"long issuer", creds(credential("abc", "https://i.example/"+strings.Repeat("a", 600), "s")), "azure.tenants[0].applications[0].federatedCredentials[0].issuer"},
+		{"no subject", creds(credential("abc", issuerURL, "")), "azure.tenants[0].applications[0].federatedCredentials[0].subject"},
+		{"long subject", creds(credential("abc", issuerURL, strings.Repeat("ä", 601))), "azure.tenants[0].applications[0].federatedCredentials[0].subject"},
+		{"registry name", registry(func(r *azure.RegistryConfig) { r.Name = "Shared" }), "azure.tenants[0].registries[1].name"},
+		{"registry twice", registry(func(r *azure.RegistryConfig) { r.Name = "contoso"; r.ABAC = false; r.RoleAssignments = nil }), "azure.tenants[0].registries[1]"},
+		{"registry of another", func(c *azure.Config) { c.Tenants[1].Registries[0].Name = "contoso" }, "azure.tenants[1].registries[0].name"},
+		{"regional endpoint", registry(func(r *azure.RegistryConfig) { r.RegionalEndpoints = []string{"westeurope", "westeurope"} }), "azure.tenants[0].registries[1].regionalEndpoints[1]"},
+		{"data endpoint", registry(func(r *azure.RegistryConfig) { r.DataEndpoints = []string{"west.europe"} }), "azure.tenants[0].registries[1].dataEndpoints[0]"},
+		{"role", role(azure.RegistryRole{ClientID: clientA, Role: "Owner"}), "azure.tenants[0].registries[1].roleAssignments[0].role"},
+		{"role of the other mode", role(azure.RegistryRole{ClientID: clientA, Role: "AcrPull"}), "azure.tenants[0].registries[1].roleAssignments[0].role"},
+		{"role of nobody", role(azure.RegistryRole{Role: reader}), "azure.tenants[0].registries[1].roleAssignments[0].clientID"},
+		{"two conditions", role(azure.RegistryRole{ClientID: clientA, Role: reader, Repository: "a", RepositoryPrefix: "a"}), "azure.tenants[0].registries[1].roleAssignments[0].repositoryPrefix"},
+		{"catalog with a condition", role(azure.RegistryRole{ClientID: clientA, Role: "Container Registry Repository Catalog Lister", Repository: "a"}), "azure.tenants[0].registries[1].roleAssignments[0].repository"},
+		{"condition without the mode", first(func(t *azure.Tenant) { t.Registries[0].RoleAssignments[0].Repository = "a" }), "azure.tenants[0].registries[0].roleAssignments[0].repository"},
+		{"account name", account(func(a *azure.StorageAccountConfig) { a.Name = "arti-facts" }), "azure.tenants[0].storageAccounts[0].name"},
+		{"account twice", first(func(t *azure.Tenant) { t.StorageAccounts = append(t.StorageAccounts, t.StorageAccounts[0]) }), "azure.tenants[0].storageAccounts[1]"},
+		{"account of another", func(c *azure.Config) { c.Tenants[1].StorageAccounts = c.Tenants[0].StorageAccounts }, "azure.tenants[1].storageAccounts[0].name"},
+		{"role on blobs", account(func(a *azure.StorageAccountConfig) { a.RoleAssignments[0].Role = "Reader" }), "azure.tenants[0].storageAccounts[0].roleAssignments[0].role"},
+		{"role of nobody on blobs", account(func(a *azure.StorageAccountConfig) { a.RoleAssignments[0].ClientID = "" }), "azure.tenants[0].storageAccounts[0].roleAssignments[0].clientID"},
+		{"container", account(func(a *azure.StorageAccountConfig) { a.RoleAssignments[0].Container = "a--b" }), "azure.tenants[0].storageAccounts[0].roleAssignments[0].container"},
+		{"environment without name", own(func(e *azure.Environment) { e.Name = "" }), "azure.environments[0].name"},
+		{"environment twice", own(func(e *azure.Environment) { e.Name = azure.AzureCloud }), "azure.environments[0].name"},
+		{"environment on Azure's host", own(func(e *azure.Environment) { e.AuthorityHosts = []string{"login.microsoftonline.com"} }), "azure.environments[0]"},
+		{"environment without authority", own(func(e *azure.Environment) { e.AuthorityHosts = nil }), "azure.environments[0].authorityHosts"},
+		{"authority with a port", own(func(e *azure.Environment) { e.AuthorityHosts = []string{"login.azure.example:8443"} }), "azure.environments[0].authorityHosts[0]"},
+		{"registry suffix", own(func(e *azure.Environment) { e.RegistrySuffix = "io" }), "azure.environments[0].registrySuffix"},
+		{"no audience", own(func(e *azure.Environment) { e.ExchangeAudience = "" }), "azure.environments[0].exchangeAudience"},
+		{"no resource manager", own(func(e *azure.Environment) { e.ResourceManagers = nil }), "azure.environments[0].resourceManagers"},
+		{"resource with a slash", own(func(e *azure.Environment) { e.Resources = []string{"https://a.example/"} }), "azure.environments[0].resources[0]"},
+		{"identity of no tenant", func(c *azure.Config) { c.ManagedIdentity.Tenant = bare }, "azure.managedIdentity.tenant"},
+		{"identity of no application", func(c *azure.Config) { c.ManagedIdentity.ClientIDs = []string{otherDirectory} }, "azure.managedIdentity.clientIDs[0]"},
+		{"identity twice", func(c *azure.Config) { c.ManagedIdentity.ClientIDs = []string{clientA, clientA} }, "azure.managedIdentity.clientIDs[1]"},
+		{"no identity", func(c *azure.Config) { c.ManagedIdentity.ClientIDs = nil }, "azure.managedIdentity.clientIDs"},
 	} {
 		cfg := worldConfig()
 		tt.spoil(&cfg)
 		c, err := cloudtest.New(cloudtest.Config{Azure: cfg})
-		refusal, ok := errors.AsType[*azure.ConfigError](err)
+		refusal, ok := errors.AsType[*setting.Error](err)
 		if !ok || refusal.Field != tt.field || refusal.Err == nil {
 			t.Errorf("%s: %v, want field %s", tt.name, err, tt.field)
 		}
@@ -169,7 +170,7 @@ func TestTwentyCredentials(t *testing.T) {
 		"another tenant's": a.DeleteRegistry(otherDirectory, "contoso"),
 		"storage account":  a.DeleteStorageAccount(directory, "absent"),
 	} {
-		if !errors.Is(err, azure.ErrNotFound) {
+		if !errors.Is(err, setting.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -3,6 +3,8 @@ package azure
 import (
 	"slices"
 	"strings"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
 // Names of the clouds that Azure has, as `az cloud list` gives them.
@@ -105,24 +107,24 @@ func (e *Environment) isResourceManager(audience string) bool {
 func (e Environment) validate() error {
 	switch {
 	case e.Name == "":
-		return invalid("name", "give the environment a name")
+		return setting.Invalid("name", "give the environment a name")
 	case len(e.AuthorityHosts) == 0:
-		return invalid("authorityHosts", "give at least one host")
+		return setting.Invalid("authorityHosts", "give at least one host")
 	case e.ExchangeAudience == "":
-		return invalid("exchangeAudience", "give the audience of federated credentials, such as api://AzureADTokenExchange")
+		return setting.Invalid("exchangeAudience", "give the audience of federated credentials, such as api://AzureADTokenExchange")
 	case len(e.ResourceManagers) == 0:
-		return invalid("resourceManagers", "give at least one resource, such as https://management.example")
+		return setting.Invalid("resourceManagers", "give at least one resource, such as https://management.example")
 	}
 	hosts := append([]string{e.IssuerHost, e.RegistrySuffix, e.StorageSuffix}, e.AuthorityHosts...)
 	for i, field := range append([]string{"issuerHost", "registrySuffix", "storageSuffix"}, indexed("authorityHosts", len(e.AuthorityHosts))...) {
 		if len(hosts[i]) > maxHost || !hostPattern().MatchString(hosts[i]) {
-			return invalid(field, "%q is not a DNS name in lower case with at least one dot", hosts[i])
+			return setting.Invalid(field, "%q is not a DNS name in lower case with at least one dot", hosts[i])
 		}
 	}
 	resources := slices.Concat(e.ResourceManagers, e.Resources)
 	for i, field := range slices.Concat(indexed("resourceManagers", len(e.ResourceManagers)), indexed("resources", len(e.Resources))) {
 		if resources[i] == "" || strings.HasSuffix(resources[i], "/") || strings.ContainsAny(resources[i], " \t\r\n") {
-			return invalid(field, "%q is not a resource: give a URL or an application ID, without a trailing slash", resources[i])
+			return setting.Invalid(field, "%q is not a resource: give a URL or an application ID, without a trailing slash", resources[i])
 		}
 	}
 	return nil

@@ -1,7 +1,6 @@
 package azure
 
 import (
-	"fmt"
 	"maps"
 	"net/http"
 	"regexp"
@@ -9,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/oci"
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
 // Registry names a container registry.
@@ -111,11 +111,11 @@ func regionPattern() *regexp.Regexp { return regexp.MustCompile(`\A[a-z]{2,30}[0
 // parse checks a registry of a tenant.
 func (r RegistryConfig) parse(t *tenant) (*registry, error) {
 	if !registryNamePattern().MatchString(r.Name) {
-		return nil, invalid("name", "%q is not a registry's name: give 5 to 50 small letters and digits", r.Name)
+		return nil, setting.Invalid("name", "%q is not a registry's name: give 5 to 50 small letters and digits", r.Name)
 	}
 	for i, a := range r.RoleAssignments {
 		if err := a.validate(r.ABAC); err != nil {
-			return nil, in(at("roleAssignments", i), err)
+			return nil, setting.In(setting.At("roleAssignments", i), err)
 		}
 	}
 	if err := checkRegions("dataEndpoints", r.DataEndpoints); err != nil {
@@ -135,7 +135,7 @@ func (r RegistryConfig) parse(t *tenant) (*registry, error) {
 func checkRegions(field string, regions []string) error {
 	for i, region := range regions {
 		if !regionPattern().MatchString(region) || slices.Contains(regions[:i], region) {
-			return invalid(at(field, i), "%q is not another region: give one such as westeurope", region)
+			return setting.Invalid(setting.At(field, i), "%q is not another region: give one such as westeurope", region)
 		}
 	}
 	return nil
@@ -149,15 +149,15 @@ func (a RegistryRole) validate(abac bool) error {
 	narrowed := a.Repository != "" || a.RepositoryPrefix != ""
 	switch {
 	case !ok:
-		return invalid("role", "%q is not a role of registries", a.Role)
+		return setting.Invalid("role", "%q is not a role of registries", a.Role)
 	case role.abac != abac:
-		return invalid("role", "%q does not count in a registry with abac %t", a.Role, abac)
+		return setting.Invalid("role", "%q does not count in a registry with abac %t", a.Role, abac)
 	case a.Repository != "" && a.RepositoryPrefix != "":
-		return invalid("repositoryPrefix", "give it or repository, not both")
+		return setting.Invalid("repositoryPrefix", "give it or repository, not both")
 	case narrowed && !abac:
-		return invalid("repository", "only registries with abac narrow roles to repositories")
+		return setting.Invalid("repository", "only registries with abac narrow roles to repositories")
 	case narrowed && role.catalog:
-		return invalid("repository", "%q cannot be narrowed to repositories", a.Role)
+		return setting.Invalid("repository", "%q cannot be narrowed to repositories", a.Role)
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func (c *Cloud) putRegistry(t *tenant, r RegistryConfig) error {
 	}
 	old := c.registries[parsed.Host]
 	if old != nil && old.tenant != t {
-		return invalid("name", "%q belongs to tenant %s", r.Name, old.tenant.id)
+		return setting.Invalid("name", "%q belongs to tenant %s", r.Name, old.tenant.id)
 	}
 	c.dropRegistry(old)
 	maps.Copy(c.registries, parsed.hosts())
@@ -246,7 +246,7 @@ func (c *Cloud) DeleteRegistry(tenantID, name string) error {
 	return c.change(tenantID, func(t *tenant) error {
 		r := c.registries[name+"."+t.environment.RegistrySuffix]
 		if r == nil || r.tenant != t || r.Name != name {
-			return fmt.Errorf("registry %q: %w", name, ErrNotFound)
+			return setting.NotFound("registry", name)
 		}
 		c.dropRegistry(r)
 		return nil

@@ -1,10 +1,11 @@
 package azure
 
 import (
-	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
 // StorageAccount names a storage account.
@@ -71,18 +72,18 @@ func isContainer(name string) bool { return len(name) <= 63 && containerPattern(
 // parse checks a storage account of a tenant.
 func (s StorageAccountConfig) parse(t *tenant) (*storageAccount, error) {
 	if !accountPattern().MatchString(s.Name) {
-		return nil, invalid("name", "%q is not a storage account's name: give 3 to 24 small letters and digits", s.Name)
+		return nil, setting.Invalid("name", "%q is not a storage account's name: give 3 to 24 small letters and digits", s.Name)
 	}
 	for i, a := range s.RoleAssignments {
-		field := at("roleAssignments", i)
+		field := setting.At("roleAssignments", i)
 		if err := checkUUID(field+".clientID", a.ClientID); err != nil {
 			return nil, err
 		}
 		if storageRoles()[a.Role] == nil {
-			return nil, invalid(field+".role", "%q is not a role for blobs", a.Role)
+			return nil, setting.Invalid(field+".role", "%q is not a role for blobs", a.Role)
 		}
 		if a.Container != "" && !isContainer(a.Container) {
-			return nil, invalid(field+".container", "%q is not a container's name", a.Container)
+			return nil, setting.Invalid(field+".container", "%q is not a container's name", a.Container)
 		}
 	}
 	return &storageAccount{
@@ -112,7 +113,7 @@ func (c *Cloud) putStorageAccount(t *tenant, s StorageAccountConfig) error {
 		return err
 	}
 	if old := c.accounts[parsed.Host]; old != nil && old.tenant != t {
-		return invalid("name", "%q belongs to tenant %s", s.Name, old.tenant.id)
+		return setting.Invalid("name", "%q belongs to tenant %s", s.Name, old.tenant.id)
 	}
 	c.accounts[parsed.Host] = parsed
 	return nil
@@ -123,7 +124,7 @@ func (c *Cloud) DeleteStorageAccount(tenantID, name string) error {
 	return c.change(tenantID, func(t *tenant) error {
 		host := blobHost(name, t.environment)
 		if s := c.accounts[host]; s == nil || s.tenant != t {
-			return fmt.Errorf("storage account %q: %w", name, ErrNotFound)
+			return setting.NotFound("storage account", name)
 		}
 		delete(c.accounts, host)
 		return nil

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
 // Kind is what goes wrong.
@@ -120,40 +122,29 @@ func parseDurations(fields ...durationField) error {
 		}
 		v, err := time.ParseDuration(d.text)
 		if err != nil {
-			return &Error{Field: d.name, Fix: "give a duration such as 1.5s"}
+			return setting.Invalid(d.name, "give a duration such as 1.5s")
 		}
 		*d.to = v
 	}
 	return nil
 }
 
-// Error is a fault or quota that cannot be.
-type Error struct {
-	// Field is the field at fault, by its JSON name.
-	Field string
-	// Fix says what is allowed.
-	Fix string
-}
-
-// Error names the field and the fix.
-func (e *Error) Error() string { return "fault: " + e.Field + ": " + e.Fix }
-
 func (f Fault) validate() error {
 	switch {
 	case !slices.Contains(kinds(), f.Kind):
-		return &Error{Field: "kind", Fix: fmt.Sprintf("give one of %v", kinds())}
+		return setting.Invalid("kind", "give one of %v", kinds())
 	case f.Delay < 0:
-		return &Error{Field: "delay", Fix: "give a positive duration"}
+		return setting.Invalid("delay", "give a positive duration")
 	case f.Kind == Latency && f.Delay == 0:
-		return &Error{Field: "delay", Fix: "give a positive duration for kind latency"}
+		return setting.Invalid("delay", "give a positive duration for kind latency")
 	case (f.Kind == Skew) != (f.Skew != 0):
-		return &Error{Field: "skew", Fix: "give it with kind skew, and only there"}
+		return setting.Invalid("skew", "give it with kind skew, and only there")
 	case f.Kind == Refuse && (f.Host == "" || f.Service != "" || f.Operation != ""):
-		return &Error{Field: "host", Fix: "kind refuse matches by host only: give host, leave service and operation out"}
+		return setting.Invalid("host", "kind refuse matches by host only: give host, leave service and operation out")
 	case !validRetryAfter(f.RetryAfter) || (f.RetryAfter != 0 && f.Kind != Throttle && f.Kind != Unavailable):
-		return &Error{Field: "retryAfter", Fix: "give whole seconds, and only with kind throttle or unavailable"}
+		return setting.Invalid("retryAfter", "give whole seconds, and only with kind throttle or unavailable")
 	case f.Count < 0:
-		return &Error{Field: "count", Fix: "give 0 or a positive number"}
+		return setting.Invalid("count", "give 0 or a positive number")
 	}
 	return nil
 }
@@ -275,7 +266,7 @@ type Set struct {
 	next    int
 }
 
-// Add puts a fault in force and returns its ID. The error is an [*Error].
+// Add puts a fault in force and returns its ID. The error is an [*setting.Error].
 func (s *Set) Add(f Fault) (string, error) {
 	if err := f.validate(); err != nil {
 		return "", err
@@ -287,7 +278,7 @@ func (s *Set) Add(f Fault) (string, error) {
 		f.ID = "fault-" + strconv.Itoa(s.next)
 	}
 	if slices.ContainsFunc(s.faults, func(other *Fault) bool { return other.ID == f.ID }) {
-		return "", &Error{Field: "id", Fix: "choose an ID that is not in use"}
+		return "", setting.Invalid("id", "choose an ID that is not in use")
 	}
 	s.faults = append(s.faults, &f)
 	return f.ID, nil
@@ -320,20 +311,20 @@ func (s *Set) List() []Fault {
 	return out
 }
 
-// SetQuotas replaces all quotas; each starts full. The error is an [*Error].
+// SetQuotas replaces all quotas; each starts full. The error is an [*setting.Error].
 func (s *Set) SetQuotas(quotas []Quota) error {
 	buckets := make([]*bucket, 0, len(quotas))
 	for i, q := range quotas {
-		field := "quotas[" + strconv.Itoa(i) + "]."
+		field := setting.At("quotas", i)
 		switch {
 		case q.Service == "":
-			return &Error{Field: field + "service", Fix: "name the service to throttle"}
+			return setting.Invalid(field+".service", "name the service to throttle")
 		case !(q.PerSecond > 0): // written so that NaN is refused too
-			return &Error{Field: field + "perSecond", Fix: "give a positive rate"}
+			return setting.Invalid(field+".perSecond", "give a positive rate")
 		case !validRetryAfter(q.RetryAfter):
-			return &Error{Field: field + "retryAfter", Fix: "give whole seconds"}
+			return setting.Invalid(field+".retryAfter", "give whole seconds")
 		case q.Burst < 0:
-			return &Error{Field: field + "burst", Fix: "give 0 or a positive number"}
+			return setting.Invalid(field+".burst", "give 0 or a positive number")
 		case q.Burst == 0:
 			q.Burst = max(1, int(q.PerSecond))
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
 func TestAddRefuses(t *testing.T) {
@@ -30,8 +31,8 @@ func TestAddRefuses(t *testing.T) {
 	} {
 		for _, f := range faults {
 			var s fault.Set
-			var refusal *fault.Error
-			if _, err := s.Add(f); !errors.As(err, &refusal) || refusal.Field != field || refusal.Fix == "" {
+			var refusal *setting.Error
+			if _, err := s.Add(f); !errors.As(err, &refusal) || refusal.Field != field || refusal.Err.Error() == "" {
 				t.Errorf("%+v: %v, want field %s", f, err, field)
 			}
 		}
@@ -44,7 +45,7 @@ func TestAddRefuses(t *testing.T) {
 		t.Error("an ID was given twice")
 	}
 	for _, q := range []fault.Quota{{PerSecond: 1}, {Service: "sts"}, {Service: "sts", PerSecond: -1}, {Service: "sts", PerSecond: math.NaN()}, {Service: "sts", PerSecond: 1, Burst: -1}, {Service: "sts", PerSecond: 1, RetryAfter: 1}} {
-		var refusal *fault.Error
+		var refusal *setting.Error
 		if err := s.SetQuotas([]fault.Quota{q}); !errors.As(err, &refusal) {
 			t.Errorf("%+v: %v", q, err)
 		}

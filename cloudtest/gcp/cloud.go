@@ -5,11 +5,11 @@
 //
 // A [Cloud] answers requests under Google's host names in [Cloud.ServeCall], and as a metadata server in [Cloud.ServeMetadata]; package cloudtest brings
 // them there. What a principal may do is asked for each request anew, so a change is in force at once, for live access tokens too.
+//
+// Every change returns a [*setting.Error] for a setting that cannot be made, or an error that wraps [setting.ErrNotFound] for what does not exist.
 package gcp
 
 import (
-	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -17,13 +17,11 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
 // tokenLeeway is how far an issuer's clock may be from ours.
 const tokenLeeway = 60 * time.Second
-
-// ErrNotFound is wrapped by errors about something that does not exist.
-var ErrNotFound = errors.New("not found")
 
 // Cloud is the local Google Cloud. It is safe for concurrent use. Make one with [New].
 type Cloud struct {
@@ -70,6 +68,9 @@ type account struct {
 
 type repositoryKey struct{ location, name string }
 
+// String is how a refusal names it.
+func (k repositoryKey) String() string { return k.location + "/" + k.name }
+
 type repository struct {
 	key    repositoryKey
 	policy policy
@@ -81,7 +82,7 @@ type bucket struct {
 }
 
 // New makes the local Google Cloud that cfg describes. Issuers reaches the hosts of OIDC issuers; it must not reach anything else. Faults may be shared
-// with other services. The error is a [*ConfigError].
+// with other services. The error is a [*setting.Error].
 func New(cfg Config, issuers http.RoundTripper, faults *fault.Set) (*Cloud, error) {
 	c := &Cloud{
 		faults:   faults,
@@ -94,18 +95,18 @@ func New(cfg Config, issuers http.RoundTripper, faults *fault.Set) (*Cloud, erro
 	}
 	for i, p := range cfg.Projects {
 		if err := c.AddProject(p); err != nil {
-			return nil, in(at("projects", i), err)
+			return nil, setting.In(setting.At("projects", i), err)
 		}
 	}
 	if cfg.Metadata != nil {
 		if err := c.PutMetadata(*cfg.Metadata); err != nil {
-			return nil, in("metadata", err)
+			return nil, setting.In("metadata", err)
 		}
 	}
 	return c, nil
 }
 
-// AddProject adds a project with all that is in it, or nothing. The error is a [*ConfigError].
+// AddProject adds a project with all that is in it, or nothing. The error is a [*setting.Error].
 func (c *Cloud) AddProject(config Project) error {
 	if err := config.check(); err != nil {
 		return err
@@ -121,9 +122,9 @@ func (c *Cloud) AddProject(config Project) error {
 	defer c.mu.Unlock()
 	switch {
 	case c.projects[p.id] != nil:
-		return invalid("id", "project %s exists already", p.id)
+		return setting.Invalid("id", "project %s exists already", p.id)
 	case c.numbers[p.number] != nil:
-		return invalid("number", "project number %s exists already", p.number)
+		return setting.Invalid("number", "project number %s exists already", p.number)
 	}
 	if err := c.fill(p, config); err != nil {
 		c.empty(p)
@@ -140,42 +141,42 @@ func (c *Cloud) fill(p *project, config Project) error {
 	}
 	for i, x := range config.Pools {
 		if p.pools[x.ID] != nil {
-			return invalid(at("pools", i), "pool %q is given twice", x.ID)
+			return setting.Invalid(setting.At("pools", i), "pool %q is given twice", x.ID)
 		}
 		if err := p.putPool(x); err != nil {
-			return in(at("pools", i), err)
+			return setting.In(setting.At("pools", i), err)
 		}
 	}
 	for i, x := range config.Clusters {
 		if p.clusters[clusterURL(p.universe, p.id, x.Location, x.Name)] != nil {
-			return invalid(at("clusters", i), "cluster %q of %s is given twice", x.Name, x.Location)
+			return setting.Invalid(setting.At("clusters", i), "cluster %q of %s is given twice", x.Name, x.Location)
 		}
 		if err := p.putCluster(x); err != nil {
-			return in(at("clusters", i), err)
+			return setting.In(setting.At("clusters", i), err)
 		}
 	}
 	for i, x := range config.ServiceAccounts {
 		if c.accounts[x.Email] != nil {
-			return invalid(at("serviceAccounts", i), "service account %q is given twice", x.Email)
+			return setting.Invalid(setting.At("serviceAccounts", i), "service account %q is given twice", x.Email)
 		}
 		if err := c.putAccount(p, x); err != nil {
-			return in(at("serviceAccounts", i), err)
+			return setting.In(setting.At("serviceAccounts", i), err)
 		}
 	}
 	for i, x := range config.Repositories {
 		if p.repos[repositoryKey{x.Location, x.Name}] != nil {
-			return invalid(at("repositories", i), "repository %q of %s is given twice", x.Name, x.Location)
+			return setting.Invalid(setting.At("repositories", i), "repository %q of %s is given twice", x.Name, x.Location)
 		}
 		if err := p.putRepository(x); err != nil {
-			return in(at("repositories", i), err)
+			return setting.In(setting.At("repositories", i), err)
 		}
 	}
 	for i, x := range config.Buckets {
 		if c.buckets[x.Name] != nil {
-			return invalid(at("buckets", i), "bucket %q exists already", x.Name)
+			return setting.Invalid(setting.At("buckets", i), "bucket %q exists already", x.Name)
 		}
 		if err := c.putBucket(p, x); err != nil {
-			return in(at("buckets", i), err)
+			return setting.In(setting.At("buckets", i), err)
 		}
 	}
 	return nil
@@ -231,7 +232,7 @@ func (c *Cloud) putAccount(p *project, config ServiceAccount) error {
 	}
 	for _, other := range c.accounts {
 		if other.uniqueID == parsed.uniqueID && other.email != parsed.email {
-			return invalid("uniqueID", "%q is %s's", parsed.uniqueID, other.email)
+			return setting.Invalid("uniqueID", "%q is %s's", parsed.uniqueID, other.email)
 		}
 	}
 	c.accounts[config.Email] = parsed
@@ -253,7 +254,7 @@ func (c *Cloud) putBucket(p *project, config Bucket) error {
 		return err
 	}
 	if old := c.buckets[config.Name]; old != nil && old.project != p.id {
-		return invalid("name", "bucket %q is of project %s", config.Name, old.project)
+		return setting.Invalid("name", "bucket %q is of project %s", config.Name, old.project)
 	}
 	c.buckets[config.Name] = parsed
 	return nil
@@ -265,7 +266,7 @@ func (c *Cloud) change(projectID string, f func(*project) error) error {
 	defer c.mu.Unlock()
 	p := c.projects[projectID]
 	if p == nil {
-		return fmt.Errorf("project %q: %w", projectID, ErrNotFound)
+		return setting.NotFound("project", projectID)
 	}
 	return f(p)
 }
@@ -289,7 +290,7 @@ func (c *Cloud) PutPool(projectID string, x Pool) error {
 
 // DeletePool removes a workload identity pool. Tokens that came of it end, even if a pool of the same ID is made again.
 func (c *Cloud) DeletePool(projectID, poolID string) error {
-	return c.change(projectID, func(p *project) error { return remove(p.pools, poolID, "pool") })
+	return c.change(projectID, func(p *project) error { return setting.Remove(p.pools, poolID, "pool") })
 }
 
 // PutCluster adds or replaces a GKE cluster.
@@ -300,7 +301,7 @@ func (c *Cloud) PutCluster(projectID string, x Cluster) error {
 // DeleteCluster removes a GKE cluster. Access tokens that came of it live on.
 func (c *Cloud) DeleteCluster(projectID, location, name string) error {
 	return c.change(projectID, func(p *project) error {
-		return remove(p.clusters, clusterURL(p.universe, p.id, location, name), "cluster")
+		return setting.Remove(p.clusters, clusterURL(p.universe, p.id, location, name), "cluster")
 	})
 }
 
@@ -314,7 +315,7 @@ func (c *Cloud) DeleteServiceAccount(projectID, email string) error {
 	return c.change(projectID, func(p *project) error {
 		a := c.accounts[email]
 		if a == nil || a.project != p.id {
-			return fmt.Errorf("service account %s: %w", email, ErrNotFound)
+			return setting.NotFound("service account", email)
 		}
 		delete(c.accounts, email)
 		c.forget("serviceAccount:" + email)
@@ -349,7 +350,7 @@ func (c *Cloud) PutRepository(projectID string, x Repository) error {
 
 // DeleteRepository removes a repository. What the data plane stores is not touched.
 func (c *Cloud) DeleteRepository(projectID, location, name string) error {
-	return c.change(projectID, func(p *project) error { return remove(p.repos, repositoryKey{location, name}, "repository") })
+	return c.change(projectID, func(p *project) error { return setting.Remove(p.repos, repositoryKey{location, name}, "repository") })
 }
 
 // PutBucket adds a bucket or replaces its policy. The data plane must have it too.
@@ -361,19 +362,11 @@ func (c *Cloud) PutBucket(projectID string, x Bucket) error {
 func (c *Cloud) DeleteBucket(projectID, name string) error {
 	return c.change(projectID, func(p *project) error {
 		if b := c.buckets[name]; b == nil || b.project != p.id {
-			return fmt.Errorf("bucket %s: %w", name, ErrNotFound)
+			return setting.NotFound("bucket", name)
 		}
 		delete(c.buckets, name)
 		return nil
 	})
-}
-
-func remove[K comparable, V any](m map[K]V, key K, what string) error {
-	if _, ok := m[key]; !ok {
-		return fmt.Errorf("%s %v: %w", what, key, ErrNotFound)
-	}
-	delete(m, key)
-	return nil
 }
 
 // Owns says whether the local Google Cloud answers for a host name: its APIs in the public universe and in every universe that a project is in, its

@@ -2,15 +2,13 @@ package gcp
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp/cel"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
 // Config describes the projects of the local Google Cloud.
@@ -141,31 +139,6 @@ type Metadata struct {
 	Scopes []string `json:"scopes,omitempty"`
 }
 
-// ConfigError is a field of a configuration that cannot be.
-type ConfigError struct {
-	// Field is the path of the field, as in JSON.
-	Field string
-	// Problem says what is wrong and what is allowed.
-	Problem string
-}
-
-// Error names the field and the problem.
-func (e *ConfigError) Error() string { return "gcp: " + e.Field + ": " + e.Problem }
-
-func invalid(field, format string, args ...any) error {
-	return &ConfigError{Field: field, Problem: fmt.Sprintf(format, args...)}
-}
-
-// in puts an error's field below another one.
-func in(field string, err error) error {
-	if e, ok := errors.AsType[*ConfigError](err); ok {
-		return &ConfigError{Field: field + "." + e.Field, Problem: e.Problem}
-	}
-	return &ConfigError{Field: field, Problem: err.Error()}
-}
-
-func at(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
-
 // kind is what a policy belongs to.
 type kind int
 
@@ -177,22 +150,22 @@ const (
 
 func parseBindings(bindings []Binding, of kind) (policy, error) {
 	for i, b := range bindings {
-		field := at("bindings", i)
+		field := setting.At("bindings", i)
 		if _, known := permissionsOf(b.Role); !known {
-			return nil, invalid(field+".role", "%q is not a role that the local cloud evaluates", b.Role)
+			return nil, setting.Invalid(field+".role", "%q is not a role that the local cloud evaluates", b.Role)
 		}
 		if of != ofBucket && strings.HasPrefix(b.Role, rolePrefixLegacyBucket) {
-			return nil, invalid(field+".role", "%q can be given on buckets only", b.Role)
+			return nil, setting.Invalid(field+".role", "%q can be given on buckets only", b.Role)
 		}
 		if len(b.Members) == 0 {
-			return nil, invalid(field+".members", "name at least one")
+			return nil, setting.Invalid(field+".members", "name at least one")
 		}
 		for n, m := range b.Members {
 			if problem := checkMember(m); problem != "" {
-				return nil, invalid(field+"."+at("members", n), "%q: %s", m, problem)
+				return nil, setting.Invalid(field+"."+setting.At("members", n), "%q: %s", m, problem)
 			}
 			if of == ofProject && (m == allUsers || m == allAuthenticatedUsers) {
-				return nil, invalid(field+"."+at("members", n), "%s can be given on single resources, not on a project", m)
+				return nil, setting.Invalid(field+"."+setting.At("members", n), "%s can be given on single resources, not on a project", m)
 			}
 		}
 	}
@@ -202,11 +175,11 @@ func parseBindings(bindings []Binding, of kind) (policy, error) {
 func (p Project) check() error {
 	switch {
 	case !projectPattern().MatchString(p.ID):
-		return invalid("id", "%q is not a project ID", p.ID)
+		return setting.Invalid("id", "%q is not a project ID", p.ID)
 	case !numberPattern().MatchString(p.Number):
-		return invalid("number", "%q is not a project number: give decimal digits", p.Number)
+		return setting.Invalid("number", "%q is not a project number: give decimal digits", p.Number)
 	case p.UniverseDomain != "" && !universePattern().MatchString(p.UniverseDomain):
-		return invalid("universeDomain", "%q is not a DNS name in lower case", p.UniverseDomain)
+		return setting.Invalid("universeDomain", "%q is not a DNS name in lower case", p.UniverseDomain)
 	}
 	return nil
 }
@@ -244,14 +217,14 @@ type provider struct {
 func (p Provider) parse() (*provider, error) {
 	out := &provider{Provider: p}
 	if !poolPattern().MatchString(p.ID) || strings.HasPrefix(p.ID, "gcp-") {
-		return nil, invalid("id", "%q is not a provider ID: give 4 to 32 small letters, digits and hyphens, not beginning with gcp-", p.ID)
+		return nil, setting.Invalid("id", "%q is not a provider ID: give 4 to 32 small letters, digits and hyphens, not beginning with gcp-", p.ID)
 	}
 	if len(p.AllowedAudiences) > maxAudiences {
-		return nil, invalid("allowedAudiences", "give at most %d", maxAudiences)
+		return nil, setting.Invalid("allowedAudiences", "give at most %d", maxAudiences)
 	}
 	for i, a := range p.AllowedAudiences {
 		if n := utf8.RuneCountInString(a); n == 0 || n > maxAudience {
-			return nil, invalid(at("allowedAudiences", i), "give 1 to %d characters", maxAudience)
+			return nil, setting.Invalid(setting.At("allowedAudiences", i), "give 1 to %d characters", maxAudience)
 		}
 	}
 	keys, err := parseIssuer("issuerURI", p.IssuerURI, p.JWKS)
@@ -266,11 +239,11 @@ func (p Provider) parse() (*provider, error) {
 		return out, nil
 	}
 	if utf8.RuneCountInString(p.AttributeCondition) > maxCondition {
-		return nil, invalid("attributeCondition", "give at most %d characters", maxCondition)
+		return nil, setting.Invalid("attributeCondition", "give at most %d characters", maxCondition)
 	}
 	condition, err := cel.Compile(p.AttributeCondition, "assertion", "google", "attribute")
 	if err != nil {
-		return nil, invalid("attributeCondition", "%s", err)
+		return nil, setting.Invalid("attributeCondition", "%w", err)
 	}
 	out.condition = &condition
 	return out, nil
@@ -279,14 +252,14 @@ func (p Provider) parse() (*provider, error) {
 // parseIssuer checks an issuer and reads its uploaded keys, if there are any.
 func parseIssuer(field, issuer string, jwks json.RawMessage) (*oidc.KeySet, error) {
 	if _, err := oidc.ParseURL(issuer); err != nil {
-		return nil, invalid(field, "%s", err)
+		return nil, setting.Invalid(field, "%w", err)
 	}
 	if len(jwks) == 0 {
 		return nil, nil
 	}
 	keys, err := oidc.ParseKeys(jwks)
 	if err != nil {
-		return nil, invalid("jwks", "%s", err)
+		return nil, setting.Invalid("jwks", "%w", err)
 	}
 	return &keys, nil
 }
@@ -296,23 +269,23 @@ func attributePattern() *regexp.Regexp { return regexp.MustCompile(`\Aattribute\
 func parseMappings(texts map[string]string) ([]mapping, error) {
 	const subject = "google.subject"
 	if texts[subject] == "" {
-		return nil, invalid("attributeMapping", "map %s, for example to assertion.sub", subject)
+		return nil, setting.Invalid("attributeMapping", "map %s, for example to assertion.sub", subject)
 	}
 	if len(texts)-1 > maxMappings {
-		return nil, invalid("attributeMapping", "give at most %d attributes", maxMappings)
+		return nil, setting.Invalid("attributeMapping", "give at most %d attributes", maxMappings)
 	}
 	var out []mapping
 	for target, text := range texts {
-		field := "attributeMapping[" + strconv.Quote(target) + "]"
+		field := setting.Of("attributeMapping", target)
 		if target != subject && !attributePattern().MatchString(target) {
-			return nil, invalid(field, "the local cloud maps %s and attribute.<name> with small letters, digits and underscores", subject)
+			return nil, setting.Invalid(field, "the local cloud maps %s and attribute.<name> with small letters, digits and underscores", subject)
 		}
 		if utf8.RuneCountInString(text) > maxMapping {
-			return nil, invalid(field, "give at most %d characters", maxMapping)
+			return nil, setting.Invalid(field, "give at most %d characters", maxMapping)
 		}
 		expr, err := cel.Compile(text, "assertion")
 		if err != nil {
-			return nil, invalid(field, "%s", err)
+			return nil, setting.Invalid(field, "%w", err)
 		}
 		m := mapping{target: target, expr: expr}
 		if target == subject {
@@ -326,16 +299,16 @@ func parseMappings(texts map[string]string) ([]mapping, error) {
 
 func (p Pool) parse() (*pool, error) {
 	if !poolPattern().MatchString(p.ID) || strings.HasPrefix(p.ID, "gcp-") {
-		return nil, invalid("id", "%q is not a pool ID: give 4 to 32 small letters, digits and hyphens, not beginning with gcp-", p.ID)
+		return nil, setting.Invalid("id", "%q is not a pool ID: give 4 to 32 small letters, digits and hyphens, not beginning with gcp-", p.ID)
 	}
 	out := &pool{id: p.ID, disabled: p.Disabled, providers: map[string]*provider{}}
 	for i, config := range p.Providers {
 		if out.providers[config.ID] != nil {
-			return nil, invalid(at("providers", i), "provider %q is given twice", config.ID)
+			return nil, setting.Invalid(setting.At("providers", i), "provider %q is given twice", config.ID)
 		}
 		parsed, err := config.parse()
 		if err != nil {
-			return nil, in(at("providers", i), err)
+			return nil, setting.In(setting.At("providers", i), err)
 		}
 		out.providers[config.ID] = parsed
 	}
@@ -345,9 +318,9 @@ func (p Pool) parse() (*pool, error) {
 func (c Cluster) parse(universe, projectID string) (*cluster, error) {
 	switch {
 	case !locationPattern().MatchString(c.Location):
-		return nil, invalid("location", "%q is not a region or zone", c.Location)
+		return nil, setting.Invalid("location", "%q is not a region or zone", c.Location)
 	case !clusterPattern().MatchString(c.Name):
-		return nil, invalid("name", "%q is not the name of a cluster", c.Name)
+		return nil, setting.Invalid("name", "%q is not the name of a cluster", c.Name)
 	}
 	out := &cluster{url: clusterURL(universe, projectID, c.Location, c.Name), issuer: c.Issuer}
 	if out.issuer == "" {
@@ -364,10 +337,10 @@ func (c Cluster) parse(universe, projectID string) (*cluster, error) {
 func (s ServiceAccount) parse(p *project) (*account, error) {
 	switch {
 	case !isAddress(s.Email, p.id, p.number):
-		return nil, invalid("email", "%q is no address of project %s: give <name of 6 to 30>@%s%s, %s%s or %s%s", s.Email, p.id,
+		return nil, setting.Invalid("email", "%q is no address of project %s: give <name of 6 to 30>@%s%s, %s%s or %s%s", s.Email, p.id,
 			addressForm(p.id), userAccounts, p.number, computeAccounts, addressForm(p.id), appEngineAccounts)
 	case s.UniqueID != "" && !uniqueIDPattern().MatchString(s.UniqueID):
-		return nil, invalid("uniqueID", "%q is not a unique ID: give 21 digits", s.UniqueID)
+		return nil, setting.Invalid("uniqueID", "%q is not a unique ID: give 21 digits", s.UniqueID)
 	}
 	bindings, err := parseBindings(s.Bindings, ofOther)
 	if err != nil {
@@ -379,12 +352,12 @@ func (s ServiceAccount) parse(p *project) (*account, error) {
 func (r Repository) parse(universe string) (*repository, error) {
 	switch {
 	case !hasRepositories(universe, r.Location):
-		return nil, invalid("location", "%q is not a location of Artifact Registry in the universe %s", r.Location, universe)
+		return nil, setting.Invalid("location", "%q is not a location of Artifact Registry in the universe %s", r.Location, universe)
 	case !repositoryPattern().MatchString(r.Name):
-		return nil, invalid("name", "%q is not the name of a repository", r.Name)
+		return nil, setting.Invalid("name", "%q is not the name of a repository", r.Name)
 	}
 	if location, gcr := containerRegistryHosts()[r.Name]; gcr && location != r.Location {
-		return nil, invalid("location", "what %s serves is in %q", r.Name, location)
+		return nil, setting.Invalid("location", "what %s serves is in %q", r.Name, location)
 	}
 	bindings, err := parseBindings(r.Bindings, ofOther)
 	if err != nil {
@@ -395,7 +368,7 @@ func (r Repository) parse(universe string) (*repository, error) {
 
 func (b Bucket) parse(projectID string) (*bucket, error) {
 	if !isBucketName(b.Name) {
-		return nil, invalid("name", "%q is not the name of a bucket", b.Name)
+		return nil, setting.Invalid("name", "%q is not the name of a bucket", b.Name)
 	}
 	bindings, err := parseBindings(b.Bindings, ofBucket)
 	if err != nil {

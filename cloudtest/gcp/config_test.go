@@ -9,6 +9,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
 func TestMembers(t *testing.T) {
@@ -156,7 +157,7 @@ func TestConfigRefusals(t *testing.T) {
 			c := valid()
 			tt.change(&c)
 			_, err := New(c, http.DefaultTransport, &fault.Set{})
-			var refused *ConfigError
+			var refused *setting.Error
 			switch {
 			case tt.field == "" && err != nil:
 				t.Error(err)
@@ -178,7 +179,7 @@ func TestChangesOfNothing(t *testing.T) {
 		"cluster": c.DeleteCluster("my-org-project", "us-east1", "x"), "account": c.DeleteServiceAccount("my-org-project", "x"),
 		"repository": c.DeleteRepository("my-org-project", "us", "x"), "bucket": c.DeleteBucket("my-org-project", "x"),
 	} {
-		if !errors.Is(err, ErrNotFound) {
+		if !errors.Is(err, setting.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

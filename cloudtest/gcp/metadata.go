@@ -11,6 +11,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
 // MetadataHost is the name of the metadata server, to which clients speak plain HTTP unless GCE_METADATA_HOST names another one.
@@ -26,7 +27,7 @@ const (
 	pathIdentity   = defaultAccount + "identity"
 )
 
-// PutMetadata begins to answer as a metadata server, or changes what it tells. The error is a [*ConfigError].
+// PutMetadata begins to answer as a metadata server, or changes what it tells. The error is a [*setting.Error].
 func (c *Cloud) PutMetadata(m Metadata) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,17 +46,17 @@ func (c *Cloud) checkMetadata(m Metadata) error {
 	namespace, name, _ := strings.Cut(m.KubernetesServiceAccount, "/")
 	switch {
 	case pr == nil:
-		return invalid("project", "there is no project %q", m.Project)
+		return setting.Invalid("project", "there is no project %q", m.Project)
 	case (m.ClusterName == "") != (m.ClusterLocation == ""):
-		return invalid("clusterName", "give it and clusterLocation, or none of them")
+		return setting.Invalid("clusterName", "give it and clusterLocation, or none of them")
 	case m.ClusterName != "" && pr.clusters[clusterURL(pr.universe, pr.id, m.ClusterLocation, m.ClusterName)] == nil:
-		return invalid("clusterName", "project %s has no cluster %q in %s", pr.id, m.ClusterName, m.ClusterLocation)
+		return setting.Invalid("clusterName", "project %s has no cluster %q in %s", pr.id, m.ClusterName, m.ClusterLocation)
 	case m.KubernetesServiceAccount != "" && m.ClusterName == "":
-		return invalid("kubernetesServiceAccount", "give it with a cluster only")
+		return setting.Invalid("kubernetesServiceAccount", "give it with a cluster only")
 	case m.KubernetesServiceAccount != "" && (!kubernetesPattern().MatchString(namespace) || !kubernetesPattern().MatchString(name)):
-		return invalid("kubernetesServiceAccount", "write it as <namespace>/<name>")
+		return setting.Invalid("kubernetesServiceAccount", "write it as <namespace>/<name>")
 	case m.ServiceAccount != "" && m.KubernetesServiceAccount == "" && c.findAccount(m.ServiceAccount, pr.universe) == nil:
-		return invalid("serviceAccount", "there is no service account %q", m.ServiceAccount)
+		return setting.Invalid("serviceAccount", "there is no service account %q", m.ServiceAccount)
 	}
 	return nil
 }

@@ -17,6 +17,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
 // Paths below an issuer's own, where its documents are.
@@ -197,27 +199,27 @@ type Static struct {
 	JWKS json.RawMessage `json:"jwks"`
 }
 
-// Handler serves the issuer's documents. The error is a [*URLError], or says what is wrong with the keys.
+// Handler serves the issuer's documents. The error is a [*setting.Error].
 func (s Static) Handler() (http.Handler, error) {
 	u, err := ParseURL(s.URL)
 	if err != nil {
-		return nil, err
+		return nil, setting.In("url", err)
 	}
 	var set jose.JSONWebKeySet
 	if err := json.Unmarshal(s.JWKS, &set); err != nil {
-		return nil, fmt.Errorf("issuer %q: jwks: %w", s.URL, err)
+		return nil, setting.In("jwks", err)
 	}
 	if len(set.Keys) == 0 {
-		return nil, fmt.Errorf("issuer %q: jwks: give at least one key", s.URL)
+		return nil, setting.Invalid("jwks", "give at least one key")
 	}
 	for n, k := range set.Keys {
 		if !k.IsPublic() {
-			return nil, fmt.Errorf("issuer %q: jwks: keys[%d]: give public keys only", s.URL, n)
+			return nil, setting.Invalid("jwks."+setting.At("keys", n), "give public keys only")
 		}
 	}
 	body, err := json.Marshal(set)
 	if err != nil {
-		return nil, fmt.Errorf("issuer %q: jwks: %w", s.URL, err)
+		return nil, setting.In("jwks", err)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serveDocuments(w, r, u, body) }), nil
 }

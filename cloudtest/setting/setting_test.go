@@ -1,0 +1,40 @@
+package setting_test
+
+import (
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
+)
+
+// TestPath: a field is called by its path in the JSON that was given, however deep.
+func TestPath(t *testing.T) {
+	deep := setting.Invalid(setting.Of("policies", `a"b`), "%w", io.EOF)
+	for want, err := range map[string]error{
+		`policies["a\"b"]: EOF`:                           deep,
+		`aws.accounts[0].roles[12].policies["a\"b"]: EOF`: setting.In("aws", setting.In(setting.At("accounts", 0), setting.In(setting.At("roles", 12), deep))),
+		"issuers[1]: EOF":                                 setting.In(setting.At("issuers", 1), io.EOF),
+	} {
+		if err.Error() != want || !errors.Is(err, io.EOF) {
+			t.Errorf("%v, want %s", err, want)
+		}
+		if _, ok := errors.AsType[*setting.Error](err); !ok {
+			t.Errorf("%T", err)
+		}
+	}
+	if err := setting.In("aws", nil); err != nil {
+		t.Errorf("no error became %v", err)
+	}
+}
+
+func TestRemove(t *testing.T) {
+	roles := map[string]int{"a": 1}
+	if err := setting.Remove(roles, "a", "role"); err != nil || len(roles) != 0 {
+		t.Error(err, roles)
+	}
+	err := setting.Remove(roles, "a", "role")
+	if !errors.Is(err, setting.ErrNotFound) || err.Error() != `role "a": not found` {
+		t.Error(err)
+	}
+}
