@@ -103,6 +103,10 @@ var rules = []rule{
 		deny: []string{module + "/auth/", module + "/api/", "k8s.io/", "sigs.k8s.io/controller-runtime/"},
 	},
 	{
+		name: "what tests know of sources is linked into no program",
+		dir:  ".", from: "/cmd/...", deny: []string{module + "/internal/controller/source/sourcetest"},
+	},
+	{
 		name: "programs are not imported",
 		dir:  ".", from: "/internal/...", deny: []string{module + "/cmd/"},
 	},
