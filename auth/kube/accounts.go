@@ -43,7 +43,7 @@ type Options struct {
 	// set, --service-account-issuer). No proof is made for any of them. Default: learned once, from a token without
 	// audience of the program's own ServiceAccount.
 	APIAudiences []string
-	// Annotations are those that providers read. Default: [DefaultAnnotations].
+	// Annotations are those that providers read; give [ByObject] the same. Default: [DefaultAnnotations].
 	Annotations Annotations
 }
 
@@ -116,13 +116,14 @@ func NewAccounts(ctx context.Context, options Options) (*Accounts, error) {
 	return a, nil
 }
 
-// Lookup implements [auth.AccountReader]. It takes no lock and does not allocate.
+// Lookup implements [auth.AccountReader]. It takes no lock and does not allocate. Like Read, it refuses an account with an annotation
+// of more than [MaxAnnotation] bytes.
 func (a *Accounts) Lookup(_ context.Context, subject auth.Subject) (auth.Account, error) {
 	known, ok := a.index.records.Load(subject)
 	if !ok {
 		return auth.Account{}, notFound(auth.StageSubject, subject, "is not known")
 	}
-	return auth.Account{Subject: subject, UID: known.uid, Attributes: known.attributes}, nil
+	return known.account(subject)
 }
 
 // Subscribe implements [auth.AccountReader]. changed is called when an account is created, when its UID or an annotation
@@ -145,11 +146,7 @@ func (a *Accounts) Read(ctx context.Context, subject auth.Subject) (auth.Account
 	if object.DeletionTimestamp != nil {
 		return auth.Account{}, notFound(auth.StageSubject, subject, "is being deleted")
 	}
-	return auth.Account{
-		Subject:    subject,
-		UID:        string(object.UID),
-		Attributes: a.index.annotations.keep(object.Annotations),
-	}, nil
+	return a.index.annotations.record(object).account(subject)
 }
 
 // newClient makes a client that answers nothing from memory and needs no discovery. It is our own because a manager's

@@ -50,8 +50,8 @@ func tenantA(tb testing.TB) auth.Subject {
 	return subject
 }
 
-// newCluster has a cache that is fed by s, and starts with the test.
-func newCluster(t *testing.T, s *apiServer) cluster.Cluster {
+// newCluster has a cache that is fed by s.
+func newCluster(t *testing.T, s *apiServer, annotations kube.Annotations) cluster.Cluster {
 	t.Helper()
 	c, err := cluster.New(s.config(), func(o *cluster.Options) {
 		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
@@ -59,7 +59,7 @@ func newCluster(t *testing.T, s *apiServer) cluster.Cluster {
 			mapper.Add(corev1.SchemeGroupVersion.WithKind("ServiceAccount"), meta.RESTScopeNamespace)
 			return mapper, nil
 		}
-		o.Cache = cache.Options{ByObject: kube.ByObject(kube.DefaultAnnotations())}
+		o.Cache = cache.Options{ByObject: kube.ByObject(annotations)}
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +70,10 @@ func newCluster(t *testing.T, s *apiServer) cluster.Cluster {
 // newAccounts knows the accounts of s, and is in sync with it.
 func newAccounts(t *testing.T, s *apiServer, options kube.Options) *kube.Accounts {
 	t.Helper()
-	c := newCluster(t, s)
+	if options.Annotations == nil {
+		options.Annotations = kube.DefaultAnnotations()
+	}
+	c := newCluster(t, s, options.Annotations)
 	accounts, err := kube.FromManager(t.Context(), c, options)
 	if err != nil {
 		t.Fatal(err)
@@ -517,7 +520,7 @@ func TestLearningFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newAPIServer(t)
 			test.set(s)
-			accounts, err := kube.FromManager(t.Context(), newCluster(t, s), kube.Options{})
+			accounts, err := kube.FromManager(t.Context(), newCluster(t, s, kube.DefaultAnnotations()), kube.Options{})
 			if err == nil || accounts != nil {
 				t.Fatal("accounts without knowing the API server's audiences")
 			}
@@ -533,7 +536,7 @@ func TestLearningFails(t *testing.T) {
 
 func TestNewAccountsNeedsItsOptions(t *testing.T) {
 	s := newAPIServer(t)
-	c := newCluster(t, s)
+	c := newCluster(t, s, kube.DefaultAnnotations())
 	live, err := client.New(s.config(), client.Options{Mapper: c.GetRESTMapper()})
 	if err != nil {
 		t.Fatal(err)

@@ -41,7 +41,8 @@ func ExampleDefaultAnnotations() {
 	}
 	// Output:
 	// eks.amazonaws.com/role-arn
-	// azure.workload.identity/*
+	// azure.workload.identity/client-id
+	// azure.workload.identity/tenant-id
 	// iam.gke.io/gcp-service-account
-	// gcp.lanyard.dev/*
+	// gcp.lanyard.dev/workload-identity-provider
 }

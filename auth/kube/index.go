@@ -2,94 +2,34 @@ package kube
 
 import (
 	"maps"
-	"slices"
-	"strings"
 	"sync"
 
 	"github.com/puzpuzpuz/xsync/v4"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/auth"
 )
-
-// Annotations are the keys of the ServiceAccount annotations that providers read. A key that ends in "/*" stands for all
-// keys with that prefix.
-type Annotations []string
-
-// DefaultAnnotations are the annotations by which accounts are mapped to identities of AWS, Azure and GCP.
-func DefaultAnnotations() Annotations {
-	return Annotations{
-		"eks.amazonaws.com/role-arn",
-		"azure.workload.identity/*",
-		"iam.gke.io/gcp-service-account",
-		"gcp.lanyard.dev/*",
-	}
-}
-
-func (a Annotations) has(key string) bool {
-	return slices.ContainsFunc(a, func(known string) bool {
-		if prefix, ok := strings.CutSuffix(known, "*"); ok && strings.HasSuffix(prefix, "/") {
-			return strings.HasPrefix(key, prefix)
-		}
-		return key == known
-	})
-}
-
-// keep is annotations without what no provider reads: annotations itself when that is all of it, nil when nothing is left.
-func (a Annotations) keep(annotations map[string]string) map[string]string {
-	kept := 0
-	for key := range annotations {
-		if a.has(key) {
-			kept++
-		}
-	}
-	switch kept {
-	case 0:
-		return nil
-	case len(annotations):
-		return annotations
-	}
-	result := make(map[string]string, kept)
-	for key, value := range annotations {
-		if a.has(key) {
-			result[key] = value
-		}
-	}
-	return result
-}
-
-// ByObject is for [cache.Options]: it makes a manager's cache keep of the metadata of ServiceAccounts only what [Accounts]
-// need, less than 1 KiB per account. ServiceAccounts that the program caches whole, by their Go type, stay whole.
-func ByObject(annotations Annotations) map[client.Object]cache.ByObject {
-	return map[client.Object]cache.ByObject{
-		&corev1.ServiceAccount{}: {Transform: annotations.transform},
-	}
-}
-
-func (a Annotations) transform(object any) (any, error) {
-	full, ok := object.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return object, nil
-	}
-	full.ObjectMeta = metav1.ObjectMeta{
-		Name:              full.Name,
-		Namespace:         full.Namespace,
-		UID:               full.UID,
-		ResourceVersion:   full.ResourceVersion, // by which informers tell a change from a resync
-		DeletionTimestamp: full.DeletionTimestamp,
-		Annotations:       a.keep(full.Annotations),
-	}
-	return full, nil
-}
 
 // record is what memory holds of an account besides its subject, which is the key.
 type record struct {
 	uid        string
 	attributes map[string]string // shared with the informer's object, never written
+	tooLong    string            // the annotation for which the account is refused; empty for none
+}
+
+// record makes a record of an account's metadata.
+func (a Annotations) record(account *metav1.PartialObjectMetadata) record {
+	kept := a.keep(account.Annotations)
+	return record{uid: string(account.UID), attributes: kept, tooLong: a.tooLong(kept)}
+}
+
+// account is what a record says of its subject.
+func (r record) account(subject auth.Subject) (auth.Account, error) {
+	if r.tooLong != "" {
+		return auth.Account{}, annotationTooLong(subject, r.tooLong)
+	}
+	return auth.Account{Subject: subject, UID: r.uid, Attributes: r.attributes}, nil
 }
 
 // index is the memory of accounts, and the event handler that feeds it.
@@ -147,7 +87,7 @@ func (x *index) set(object any, initially bool) {
 	if err != nil {
 		return // nobody can ask for it either
 	}
-	next := record{uid: string(current.UID), attributes: x.annotations.keep(current.Annotations)}
+	next := x.annotations.record(current)
 	last, known := x.records.Load(subject)
 	if known && last.uid == next.uid && maps.Equal(last.attributes, next.attributes) {
 		return

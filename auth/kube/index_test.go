@@ -2,9 +2,7 @@ package kube
 
 import (
 	"fmt"
-	"maps"
 	goruntime "runtime"
-	"slices"
 	"testing"
 	"time"
 
@@ -95,56 +93,6 @@ func TestIndex(t *testing.T) {
 				t.Errorf("memory holds %q, want %q", state(), test.want)
 			}
 		})
-	}
-}
-
-func TestAnnotations(t *testing.T) {
-	all := map[string]string{
-		roleARN: "a", "eks.amazonaws.com/role-arnx": "b", "azure.workload.identity/client-id": "c", "azure.workload.identityx/d": "d",
-		"iam.gke.io/gcp-service-account": "e", "gcp.lanyard.dev/provider": "f", "kubectl.kubernetes.io/last-applied-configuration": "{}", "*": "g",
-	}
-	want := []string{"azure.workload.identity/client-id", roleARN, "gcp.lanyard.dev/provider", "iam.gke.io/gcp-service-account"}
-	if got := slices.Sorted(maps.Keys(DefaultAnnotations().keep(all))); !slices.Equal(got, want) {
-		t.Errorf("kept %q, want %q", got, want)
-	}
-	if got := (Annotations{"*", "x"}).keep(map[string]string{"a/b": "", "y": ""}); got != nil {
-		t.Errorf("kept %q", got)
-	}
-	if len(all) != 8 {
-		t.Error("the object's own annotations were changed")
-	}
-}
-
-func TestTransform(t *testing.T) {
-	var transform toolscache.TransformFunc
-	for of, by := range ByObject(DefaultAnnotations()) {
-		if _, ok := of.(*corev1.ServiceAccount); ok {
-			transform = by.Transform
-		}
-	}
-	if transform == nil {
-		t.Fatal("no transform of ServiceAccounts")
-	}
-	full := object("uid-1", map[string]string{roleARN: "a", "note": "x"})
-	full.ResourceVersion = "7"
-	full.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
-	want := full.DeepCopy()
-	want.Annotations = map[string]string{roleARN: "a"}
-	full.Labels = map[string]string{"app": "x"}
-	full.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
-	full.OwnerReferences = []metav1.OwnerReference{{Name: "x"}}
-	got, err := transform(full)
-	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("kept %v, %v, want %v", got, err, want)
-	}
-
-	// Programs that cache whole accounts need them whole.
-	whole := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "x"}}, ImagePullSecrets: []corev1.LocalObjectReference{{Name: "pull"}}}
-	if got, err := transform(whole); err != nil || got.(*corev1.ServiceAccount).Labels["app"] != "x" || len(whole.ImagePullSecrets) != 1 {
-		t.Errorf("%v, %v", got, err)
-	}
-	if got, err := transform("tombstone"); err != nil || got != "tombstone" {
-		t.Errorf("%v, %v", got, err)
 	}
 }
 
