@@ -52,6 +52,7 @@ func (tn *tenant) atAzure(t *testing.T) (application string) {
 	}))
 	must(t, "make a registry", world.Cloud().Azure().PutRegistry(local.AzureTenant, azure.RegistryConfig{
 		Name: tn.azureRegistry(), RoleAssignments: []azure.RegistryRole{{ClientID: application, Role: "AcrPush"}},
+		DataEndpoints: []string{"westeurope"},
 	}))
 	tn.annotate(t, clientAnnotation, application)
 	return application

@@ -64,6 +64,9 @@ var fixes = map[string][]string{
 	"direct-bucket-of-tenant-a":   {"system:serviceaccount:tenant-b:tenant-a-direct-sa", "bucket tenant-a-direct", "roles/storage.objectViewer"},
 }
 
+// dataHost is where the demonstration's registry at Azure has its layers read.
+const dataHost = "lanyarddemo.westeurope.data.azurecr.io"
+
 // TestStory is Stories 1, 3 and 5 of the design and an Azure counterpart, with what tenant B may try besides: examples/ as it
 // stands in the repository.
 func TestStory(t *testing.T) {
@@ -147,7 +150,16 @@ func judgeStory(t *testing.T, calls []journal.Call) {
 		"tenant-b": {session("tenant-b-ecr"), applicationB + "@", "serviceAccount:" + accountB},
 	}
 	granted, refused, read, sessions := map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}
+	layers := map[string]int{}
 	for _, call := range calls {
+		if call.Host == dataHost {
+			// It refuses whoever shows more than a link that the registry gave him.
+			if !call.Granted() {
+				t.Errorf("the registry's data endpoint refused: %+v", call)
+			}
+			layers[call.Resource]++
+			continue
+		}
 		if owner, known := owners[call.Role]; known {
 			asking := call.Subject // at AWS and Entra, which take proofs; IAM Credentials takes a principal's token
 			if call.Service == "iamcredentials" {
@@ -191,6 +203,11 @@ func judgeStory(t *testing.T, calls []journal.Call) {
 			if read[p] == 0 {
 				t.Errorf("%s never read what is its own: the journal is not read right", p)
 			}
+		}
+	}
+	for tenant := range readers {
+		if repository := "lanyarddemo.azurecr.io/" + tenant + "/app"; layers[repository] == 0 {
+			t.Errorf("no layer of %s was read at the registry's data endpoint: %v", repository, layers)
 		}
 	}
 	for _, attempt := range []string{roleA + " AccessDenied", applicationA + " AADSTS700213", accountA + " PERMISSION_DENIED"} {
