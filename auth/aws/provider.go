@@ -41,7 +41,8 @@ type Config struct {
 	// AllowedEndpointHosts are STS hosts outside AWS that tenants may name, and proxies of theirs on addresses that are
 	// refused otherwise: the value of --allowed-endpoint-hosts.
 	AllowedEndpointHosts endpoint.Allowed
-	// DenyCIDRs are addresses that hosts and proxies named by tenants must not have: the value of --deny-cidrs.
+	// DenyCIDRs are addresses that hosts and proxies named by tenants must not have: the value of --deny-cidrs. The zero value is the
+	// private ranges (endpoint.PrivateCIDRs).
 	DenyCIDRs endpoint.CIDRs
 	// Timeout bounds each attempt at a request, of which there are at most two; zero for [DefaultTimeout].
 	Timeout time.Duration

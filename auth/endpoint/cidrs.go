@@ -2,27 +2,52 @@ package endpoint
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 )
 
 const whatCIDR = "denied CIDR"
 
-// CIDRs is a set of address ranges, the value of --deny-cidrs. The zero value holds no address. It is a flag's value
-// (flag.Value, pflag.Value).
-type CIDRs []netip.Prefix
+// CIDRs are ranges of addresses that what a tenant chose must not have, the value of --deny-cidrs. The zero value is the default,
+// [PrivateCIDRs]; what is set takes its place, even if that is no range at all. It is a flag's value (flag.Value, pflag.Value).
+type CIDRs struct {
+	ranges []netip.Prefix
+	// given: ranges stands in place of the default.
+	given bool
+}
+
+// PrivateCIDRs is the default of --deny-cidrs: the ranges in which clusters have their pods, services and nodes. It equals the zero
+// CIDRs. Sources: RFC 1918 (10/8, 172.16/12, 192.168/16), RFC 6598 (100.64/10, carriers' and many clusters' own) and RFC 4193 (fc00::/7).
+func PrivateCIDRs() CIDRs {
+	return CIDRs{ranges: []netip.Prefix{
+		netip.MustParsePrefix("10.0.0.0/8"),
+		netip.MustParsePrefix("172.16.0.0/12"),
+		netip.MustParsePrefix("192.168.0.0/16"),
+		netip.MustParsePrefix("100.64.0.0/10"),
+		netip.MustParsePrefix("fc00::/7"),
+	}}
+}
+
+// ParseCIDRs returns the set of the ranges, without the default; with none, the set that holds no address. Errors are [*Error].
+func ParseCIDRs(ranges ...string) (CIDRs, error) {
+	c := CIDRs{given: true}
+	for _, r := range ranges {
+		p, err := parseCIDR(r)
+		if err != nil {
+			return CIDRs{}, err
+		}
+		c.ranges = append(c.ranges, p)
+	}
+	return c, nil
+}
 
 // Contains reports whether the address is in one of the ranges. An IPv4 address and its IPv6-mapped form are the same
 // address, in the ranges as well, and a zone does not matter.
 func (c *CIDRs) Contains(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
-
-	for _, p := range *c {
-		if p.Contains(addr) || addr.Is4() && p.Contains(netip.AddrFrom16(addr.As16())) {
-			return true
-		}
-	}
-
-	return false
+	return slices.ContainsFunc(c.list(), func(p netip.Prefix) bool {
+		return p.Contains(addr) || addr.Is4() && p.Contains(netip.AddrFrom16(addr.As16()))
+	})
 }
 
 // String is the ranges separated by commas, as Set reads them.
@@ -30,49 +55,57 @@ func (c *CIDRs) String() string {
 	if c == nil {
 		return ""
 	}
-
-	list := make([]string, len(*c))
-	for i, p := range *c {
+	list := make([]string, len(c.list()))
+	for i, p := range c.list() {
 		list[i] = p.String()
 	}
-
 	return strings.Join(list, ",")
 }
 
-// Set adds ranges that are separated by commas, so that the flag may be repeated. Errors are [*Error]. A range with host
-// bits, such as 10.1.2.3/8, is refused: it is as likely to be meant as one address as as a range.
+// Set adds ranges that are separated by commas, so that the flag may be repeated; the first takes the place of the default. Errors
+// are [*Error]. A range with host bits, such as 10.1.2.3/8, is refused: it is as likely to be meant as one address as as a range.
 func (c *CIDRs) Set(list string) error {
-	if list == "" {
-		return nil
+	var entries []string
+	if list != "" {
+		entries = strings.Split(list, ",")
 	}
-
-	next := append(CIDRs(nil), *c...)
-
-	for entry := range strings.SplitSeq(list, ",") {
-		p, err := netip.ParsePrefix(entry)
-
-		switch {
-		case err != nil:
-			return &Error{
-				What: whatCIDR, Reason: ReasonMalformed,
-				Detail: quote(entry) + " is not a range of addresses",
-				Fix:    "write <address>/<bits>, such as 10.0.0.0/8",
-			}
-		case p != p.Masked():
-			return &Error{
-				What: whatCIDR, Reason: ReasonMalformed,
-				Detail: quote(entry) + " has address bits beyond its prefix",
-				Fix:    "write " + p.Masked().String() + ", or " + netip.PrefixFrom(p.Addr(), p.Addr().BitLen()).String() + " for the one address",
-			}
-		}
-
-		next = append(next, p)
+	more, err := ParseCIDRs(entries...)
+	if err != nil {
+		return err
 	}
-
-	*c = next
-
+	if c.given {
+		more.ranges = slices.Concat(c.ranges, more.ranges)
+	}
+	*c = more
 	return nil
 }
 
 // Type is the value's name in a command's help.
 func (c *CIDRs) Type() string { return "cidr,…" }
+
+func (c *CIDRs) list() []netip.Prefix {
+	if c.given {
+		return c.ranges
+	}
+	return PrivateCIDRs().ranges
+}
+
+func parseCIDR(entry string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(entry)
+	switch {
+	case err != nil:
+		return netip.Prefix{}, &Error{
+			What: whatCIDR, Reason: ReasonMalformed,
+			Detail: quote(entry) + " is not a range of addresses",
+			Fix:    "write <address>/<bits>, such as 10.0.0.0/8",
+		}
+	case p != p.Masked():
+		return netip.Prefix{}, &Error{
+			What: whatCIDR, Reason: ReasonMalformed,
+			Detail: quote(entry) + " has address bits beyond its prefix",
+			Fix:    "write " + p.Masked().String() + ", or " + netip.PrefixFrom(p.Addr(), p.Addr().BitLen()).String() + " for the one address",
+		}
+	default:
+		return p, nil
+	}
+}

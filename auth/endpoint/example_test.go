@@ -1,9 +1,10 @@
 package endpoint_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"net/netip"
+	"net"
 
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
@@ -63,14 +64,16 @@ func ExampleAllowed() {
 
 // A name says nothing about the address behind it, which is judged when it is dialled.
 func ExampleGuard() {
-	guard := endpoint.Guard{DenyCIDRs: endpoint.CIDRs{netip.MustParsePrefix("10.96.0.0/12")}}
-	for _, address := range []string{"127.0.0.1", "169.254.169.254", "10.96.0.1", "10.1.2.3", "::ffff:127.0.0.1"} {
-		fmt.Println(address, guard.Check(netip.MustParseAddr(address)) == nil)
+	dial := endpoint.Guard{}.DialContext(&net.Dialer{})
+	for _, address := range []string{"127.0.0.1:443", "169.254.169.254:80", "10.96.0.1:443", "[::ffff:10.96.0.1]:443"} {
+		_, err := dial(context.Background(), "tcp", address)
+		if refused, ok := errors.AsType[*endpoint.AddressError](err); ok {
+			fmt.Println(refused.Host, refused.Kind)
+		}
 	}
 	// Output:
-	// 127.0.0.1 false
-	// 169.254.169.254 false
-	// 10.96.0.1 false
-	// 10.1.2.3 true
-	// ::ffff:127.0.0.1 false
+	// 127.0.0.1 loopback
+	// 169.254.169.254 of a metadata service
+	// 10.96.0.1 in --deny-cidrs
+	// ::ffff:10.96.0.1 in --deny-cidrs
 }

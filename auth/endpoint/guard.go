@@ -20,29 +20,33 @@ type AddressError struct {
 	Kind string
 }
 
-// Error says what was refused and which flags decide it.
+// Error says what was refused and which flag decides it.
 func (e *AddressError) Error() string {
 	subject := "the address"
 	if e.Host != "" {
 		subject = "the address of " + quote(e.Host)
 	}
-
 	return "connection refused: " + subject + " is " + e.Kind +
-		"; name a host that is reachable from outside, or have the administrator list it in --allowed-endpoint-hosts"
+		"; name a host that is reachable from outside, or have the administrator list it as host:port in --allowed-endpoint-hosts"
 }
 
 // Guard keeps connections to hosts that a tenant chose away from the cluster's insides. It judges the very address that is
 // about to be connected to, after name resolution and for each attempt, so that a name cannot resolve to one address when it
 // is checked and to another when it is used (DNS rebinding). Redirects pass it as well, since each is dialled.
 //
-// Refused are unspecified, loopback, link-local, multicast and broadcast addresses, the clouds' metadata services,
-// DenyCIDRs, and each of these inside an IPv6 address that embeds an IPv4 one. Private ranges are not refused by
-// themselves: registries and VPC endpoints live there.
+// Refused are unspecified, loopback, link-local, multicast and broadcast addresses, the clouds' metadata services and
+// DenyCIDRs, by default the private ranges, and each of these inside an IPv6 address that embeds an IPv4 one. Two ways lead past it:
+//
+//   - A host:port of AllowHosts may have any address.
+//   - Registries, buckets and security token services of the clouds' tables, at port 443, may have addresses of DenyCIDRs: private
+//     links give them such, and no tenant decides what their names resolve to. Interface endpoints of AWS
+//     (….vpce.amazonaws.com), whose owners do decide it, are not among them. All other refusals hold for the clouds' hosts too.
 //
 // A guard sees where the connection goes, not what is said on it: behind an HTTP proxy it judges the proxy's address, and
-// the proxy has to judge the target's. A proxy on a refused address, such as one on loopback, belongs to AllowHosts.
+// the proxy has to judge the target's. A proxy that a tenant names is a host like others, and belongs to AllowHosts where it has a
+// private address; the administrator's own is never dialled through a guard (see auth/transport).
 type Guard struct {
-	// DenyCIDRs are ranges refused besides, the value of --deny-cidrs.
+	// DenyCIDRs are ranges refused besides, the value of --deny-cidrs; the zero value is [PrivateCIDRs].
 	DenyCIDRs CIDRs
 	// AllowHosts are host:port pairs, as dialled, that may resolve to anything: the value of --allowed-endpoint-hosts.
 	AllowHosts Allowed
@@ -51,82 +55,81 @@ type Guard struct {
 // DialContext returns a dial function for http.Transport.DialContext that dials with a copy of the dialer and refuses with
 // an [*AddressError]. A nil dialer is the zero one; controls that it already has run after the guard.
 func (g Guard) DialContext(dialer *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
-	var plain net.Dialer
-	if dialer != nil {
-		plain = *dialer
+	if dialer == nil {
+		dialer = &net.Dialer{}
 	}
-
-	guarded := plain
-	guarded.Control = nil
-	guarded.ControlContext = func(ctx context.Context, network, address string, c syscall.RawConn) error {
-		if err := g.Control(network, address, c); err != nil {
-			return err
-		}
-
-		switch {
-		case plain.ControlContext != nil:
-			return plain.ControlContext(ctx, network, address, c)
-		case plain.Control != nil:
-			return plain.Control(network, address, c)
-		default:
-			return nil
-		}
-	}
-
+	plain, tenants, clouds := *dialer, guarded(*dialer, g.DenyCIDRs), guarded(*dialer, CIDRs{given: true})
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if g.AllowHosts.Contains(address) {
 			return plain.DialContext(ctx, network, address)
 		}
-
-		conn, err := guarded.DialContext(ctx, network, address)
-
+		host, port, _ := net.SplitHostPort(address) // what cannot be split is not resolved either
+		guarded, absolute := &tenants, address
+		if isCloudHost(address) {
+			// Without the dot, a Service of the cluster could be found under the name, through the resolver's search domains.
+			guarded, absolute = &clouds, host+".:"+port
+		}
+		conn, err := guarded.DialContext(ctx, network, absolute)
 		// net wraps the refusal in an error whose text holds the address.
 		if refused, ok := errors.AsType[*AddressError](err); ok {
-			host, _, _ := net.SplitHostPort(address) // it did split: else nothing was resolved, and nothing refused
-
 			return nil, &AddressError{Host: host, Address: refused.Address, Kind: refused.Kind}
 		}
-
 		return conn, err
 	}
 }
 
-// Control is a net.Dialer.Control that refuses with an [*AddressError]. It sees the address alone, so that AllowHosts has no
-// say; use it where no host is excepted, and DialContext elsewhere.
-func (g Guard) Control(network, address string, _ syscall.RawConn) error {
+// guarded is the dialer with a control before its own, which refuses with an [*AddressError].
+func guarded(dialer net.Dialer, deny CIDRs) net.Dialer {
+	own, plain := dialer.ControlContext, dialer.Control
+	dialer.Control = nil
+	dialer.ControlContext = func(ctx context.Context, network, address string, c syscall.RawConn) error {
+		if err := check(network, address, &deny); err != nil {
+			return err
+		}
+		switch {
+		case own != nil:
+			return own(ctx, network, address, c)
+		case plain != nil:
+			return plain(network, address, c)
+		default:
+			return nil
+		}
+	}
+	return dialer
+}
+
+// check refuses what is not the address of a TCP port, and the addresses that a guard refuses.
+func check(network, address string, deny *CIDRs) error {
 	switch network {
 	case "tcp", "tcp4", "tcp6":
 	default:
 		return &AddressError{Kind: "not of TCP"}
 	}
-
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return &AddressError{Kind: "not an IP address"}
 	}
-
-	return g.Check(ap.Addr())
+	if kind := refusedAs(ap.Addr(), deny); kind != "" {
+		return &AddressError{Address: ap.Addr(), Kind: kind}
+	}
+	return nil
 }
 
-// Check returns an [*AddressError] when the address is refused.
-func (g Guard) Check(addr netip.Addr) error {
-	kind := addressKind(addr)
-	if kind == "" && g.DenyCIDRs.Contains(addr) {
-		kind = "in --deny-cidrs"
+// refusedAs is why an address is refused, or empty.
+func refusedAs(addr netip.Addr, deny *CIDRs) string {
+	if kind := addressKind(addr); kind != "" {
+		return kind
 	}
-
-	if kind != "" {
-		return &AddressError{Address: addr, Kind: kind}
+	if deny.Contains(addr) {
+		return "in --deny-cidrs"
 	}
-
 	// A network that translates these addresses connects to the IPv4 address inside.
 	if inner, ok := embeddedIPv4(addr); ok {
-		if refused, isRefused := errors.AsType[*AddressError](g.Check(inner)); isRefused {
-			return &AddressError{Address: addr, Kind: refused.Kind + ", inside an IPv6 address"}
+		if kind := refusedAs(inner, deny); kind != "" {
+			return kind + ", inside an IPv6 address"
 		}
 	}
-
-	return nil
+	return ""
 }
 
 // addressKind is why an address is refused everywhere, or empty.

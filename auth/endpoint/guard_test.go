@@ -19,75 +19,137 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-func TestGuardCheck(t *testing.T) {
-	guard := endpoint.Guard{DenyCIDRs: mustCIDRs(t, "10.0.0.0/8,fd12::/16,::ffff:192.168.0.0/112")}
+// judge dials the address through the guard. No packet leaves: what the guard lets pass ends in the dialer's own control, as nil.
+func judge(t *testing.T, guard endpoint.Guard, network, address string) error {
+	t.Helper()
+	return judgeResolved(t, guard, nil, network, address)
+}
 
-	for addr, kind := range map[string]string{
-		"52.94.133.131":    "",
-		"2600:1f14::1":     "",
-		"172.16.0.1":       "",
-		"192.169.0.1":      "",
-		"fd13::1":          "",
-		"::ffff:8.8.8.8":   "",
-		"64:ff9b::808:808": "",
-
-		"127.0.0.1":          "loopback",
-		"127.255.255.254":    "loopback",
-		"::1":                "loopback",
-		"::ffff:127.0.0.1":   "loopback",
-		"0.0.0.0":            "unspecified",
-		"::":                 "unspecified",
-		"::ffff:0.0.0.0":     "unspecified",
-		"0.1.2.3":            "of this network only",
-		"255.255.255.255":    "of this network only",
-		"fec0::1":            "of this network only",
-		"169.254.1.1":        "link-local",
-		"fe80::1":            "link-local",
-		"fe80::1%eth0":       "link-local",
-		"224.0.0.1":          "multicast",
-		"239.255.255.250":    "multicast",
-		"ff02::1":            "multicast",
-		"ff02::1%eth0":       "multicast",
-		"169.254.169.254":    "of a metadata service",
-		"169.254.170.2":      "of a metadata service",
-		"169.254.170.23":     "of a metadata service",
-		"::ffff:a9fe:a9fe":   "of a metadata service",
-		"fd00:ec2::254":      "of a metadata service",
-		"fd00:ec2::23":       "of a metadata service",
-		"fd00:ec2::254%eth0": "of a metadata service",
-		"fd20:ce::254":       "of a metadata service",
-		"168.63.129.16":      "of a metadata service",
-		"100.100.100.200":    "of a metadata service",
-
-		"10.1.2.3":                  "in --deny-cidrs",
-		"::ffff:10.1.2.3":           "in --deny-cidrs",
-		"fd12::1":                   "in --deny-cidrs",
-		"fd12::1%eth0":              "in --deny-cidrs",
-		"192.168.3.4":               "in --deny-cidrs",
-		"::ffff:192.168.3.4":        "in --deny-cidrs",
-		"64:ff9b::7f00:1":           "loopback, inside an IPv6 address",
-		"64:ff9b::a9fe:a9fe":        "of a metadata service, inside an IPv6 address",
-		"64:ff9b:1::a9fe:a9fe":      "of a metadata service, inside an IPv6 address",
-		"::a9fe:a9fe":               "of a metadata service, inside an IPv6 address",
-		"::10.1.2.3":                "in --deny-cidrs, inside an IPv6 address",
-		"2002:7f00:1::1":            "loopback, inside an IPv6 address",
-		"2002:a01:203::1":           "in --deny-cidrs, inside an IPv6 address",
-		"2600::5efe:a9fe:a9fe":      "of a metadata service, inside an IPv6 address",
-		"2600::200:5efe:7f00:1":     "loopback, inside an IPv6 address",
-		"2001:0:102:304::80ff:fffe": "loopback, inside an IPv6 address",
-		"::ffff:0:127.0.0.1":        "loopback, inside an IPv6 address",
-		"::ffff:0:a9fe:a9fe":        "of a metadata service, inside an IPv6 address",
-		"::ffff:0:8.8.8.8":          "",
-	} {
-		parsed, err := netip.ParseAddr(addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		checkKind(t, addr, guard.Check(parsed), kind)
+func judgeResolved(t *testing.T, guard endpoint.Guard, dns *net.Resolver, network, address string) error {
+	t.Helper()
+	errPassed := errors.New("the guard let it pass")
+	dial := guard.DialContext(&net.Dialer{Resolver: dns, Control: func(string, string, syscall.RawConn) error { return errPassed }})
+	conn, err := dial(t.Context(), network, address)
+	if err == nil {
+		conn.Close()
+		t.Fatalf("%s: connected", address)
 	}
+	if errors.Is(err, errPassed) {
+		return nil
+	}
+	return err
+}
 
-	checkKind(t, "the zero address", guard.Check(netip.Addr{}), "unspecified")
+func TestGuardAddresses(t *testing.T) {
+	listed := endpoint.Guard{DenyCIDRs: mustCIDRs(t, "10.0.0.0/8,fd12::/16,::ffff:192.168.0.0/112")}
+	open := endpoint.Guard{DenyCIDRs: mustCIDRs(t, "")}
+	for _, tt := range []struct {
+		guard endpoint.Guard
+		kinds map[string]string
+	}{
+		{endpoint.Guard{}, map[string]string{
+			"52.94.133.131":    "",
+			"2600:1f14::1":     "",
+			"::ffff:8.8.8.8":   "",
+			"64:ff9b::808:808": "",
+			"9.255.255.255":    "",
+			"11.0.0.0":         "",
+			"172.15.255.255":   "",
+			"172.32.0.0":       "",
+			"192.167.255.255":  "",
+			"192.169.0.1":      "",
+			"100.63.255.255":   "",
+			"100.128.0.0":      "",
+			"fbff::1":          "",
+
+			"10.0.0.1":             "in --deny-cidrs",
+			"10.255.255.255":       "in --deny-cidrs",
+			"172.16.0.1":           "in --deny-cidrs",
+			"172.31.255.255":       "in --deny-cidrs",
+			"192.168.0.1":          "in --deny-cidrs",
+			"100.64.0.1":           "in --deny-cidrs",
+			"100.127.255.255":      "in --deny-cidrs",
+			"fc00::1":              "in --deny-cidrs",
+			"fdff:ffff::1":         "in --deny-cidrs",
+			"::ffff:10.96.0.1":     "in --deny-cidrs",
+			"::ffff:100.64.0.1":    "in --deny-cidrs",
+			"64:ff9b::a60:1":       "in --deny-cidrs, inside an IPv6 address",
+			"64:ff9b::ac10:1":      "in --deny-cidrs, inside an IPv6 address",
+			"64:ff9b:1::c0a8:1":    "in --deny-cidrs, inside an IPv6 address",
+			"64:ff9b::6440:1":      "in --deny-cidrs, inside an IPv6 address",
+			"2002:a60:1::1":        "in --deny-cidrs, inside an IPv6 address",
+			"2600::5efe:a60:1":     "in --deny-cidrs, inside an IPv6 address",
+			"::ffff:0:192.168.0.1": "in --deny-cidrs, inside an IPv6 address",
+			"::172.16.0.1":         "in --deny-cidrs, inside an IPv6 address",
+
+			"127.0.0.1":          "loopback",
+			"127.255.255.254":    "loopback",
+			"::1":                "loopback",
+			"::ffff:127.0.0.1":   "loopback",
+			"0.0.0.0":            "unspecified",
+			"::":                 "unspecified",
+			"::ffff:0.0.0.0":     "unspecified",
+			"0.1.2.3":            "of this network only",
+			"255.255.255.255":    "of this network only",
+			"fec0::1":            "of this network only",
+			"169.254.1.1":        "link-local",
+			"fe80::1":            "link-local",
+			"fe80::1%lo":         "link-local",
+			"224.0.0.1":          "multicast",
+			"239.255.255.250":    "multicast",
+			"ff02::1":            "multicast",
+			"ff02::1%lo":         "multicast",
+			"169.254.169.254":    "of a metadata service",
+			"169.254.170.2":      "of a metadata service",
+			"169.254.170.23":     "of a metadata service",
+			"::ffff:a9fe:a9fe":   "of a metadata service",
+			"fd00:ec2::254":      "of a metadata service",
+			"fd00:ec2::23":       "of a metadata service",
+			"fd00:ec2::254%lo":   "of a metadata service",
+			"fd20:ce::254":       "of a metadata service",
+			"168.63.129.16":      "of a metadata service",
+			"100.100.100.200":    "of a metadata service",
+			"::ffff:0:8.8.8.8":   "",
+			"2001:0:808:808::1":  "",
+			"2600::1:2:5efe:a60": "",
+		}},
+		{listed, map[string]string{
+			"172.16.0.1":         "",
+			"100.64.0.1":         "",
+			"fd13::1":            "",
+			"10.1.2.3":           "in --deny-cidrs",
+			"::ffff:10.1.2.3":    "in --deny-cidrs",
+			"fd12::1":            "in --deny-cidrs",
+			"fd12::1%lo":         "in --deny-cidrs",
+			"192.168.3.4":        "in --deny-cidrs",
+			"::10.1.2.3":         "in --deny-cidrs, inside an IPv6 address",
+			"2002:a01:203::1":    "in --deny-cidrs, inside an IPv6 address",
+			"::ffff:192.168.0.1": "in --deny-cidrs",
+		}},
+		// Whatever the administrator opens, these stay shut.
+		{open, map[string]string{
+			"10.1.2.3":                  "",
+			"fd12::1":                   "",
+			"64:ff9b::a60:1":            "",
+			"127.0.0.1":                 "loopback",
+			"169.254.169.254":           "of a metadata service",
+			"fd00:ec2::254":             "of a metadata service",
+			"64:ff9b::7f00:1":           "loopback, inside an IPv6 address",
+			"64:ff9b::a9fe:a9fe":        "of a metadata service, inside an IPv6 address",
+			"64:ff9b:1::a9fe:a9fe":      "of a metadata service, inside an IPv6 address",
+			"::a9fe:a9fe":               "of a metadata service, inside an IPv6 address",
+			"2002:7f00:1::1":            "loopback, inside an IPv6 address",
+			"2600::5efe:a9fe:a9fe":      "of a metadata service, inside an IPv6 address",
+			"2600::200:5efe:7f00:1":     "loopback, inside an IPv6 address",
+			"2001:0:102:304::80ff:fffe": "loopback, inside an IPv6 address",
+			"::ffff:0:127.0.0.1":        "loopback, inside an IPv6 address",
+			"::ffff:0:a9fe:a9fe":        "of a metadata service, inside an IPv6 address",
+		}},
+	} {
+		for addr, kind := range tt.kinds {
+			checkKind(t, addr+" with "+tt.guard.DenyCIDRs.String(), judge(t, tt.guard, "tcp", net.JoinHostPort(addr, "443")), kind)
+		}
+	}
 }
 
 // checkKind fails the test unless err is an *endpoint.AddressError of that kind, or nil where kind is empty.
@@ -108,20 +170,136 @@ func checkKind(t *testing.T, what string, err error, kind string) {
 	}
 }
 
-func TestGuardControl(t *testing.T) {
-	var guard endpoint.Guard
-
+func TestGuardDialsTCPAlone(t *testing.T) {
 	for _, tt := range []struct{ network, address, kind string }{
 		{"tcp4", "52.94.133.131:443", ""},
 		{"tcp6", "[2600:1f14::1]:443", ""},
 		{"tcp6", "[::1]:443", "loopback"},
-		{"tcp6", "[fe80::1%eth0]:443", "link-local"},
-		{"tcp", "sts.amazonaws.com:443", "not an IP address"},
-		{"tcp", "", "not an IP address"},
 		{"udp4", "52.94.133.131:443", "not of TCP"},
 		{"unix", "/var/run/docker.sock", "not of TCP"},
 	} {
-		checkKind(t, tt.network+" "+tt.address, guard.Control(tt.network, tt.address, nil), tt.kind)
+		checkKind(t, tt.network+" "+tt.address, judge(t, endpoint.Guard{}, tt.network, tt.address), tt.kind)
+	}
+}
+
+// Private links give the clouds' hosts private addresses. Nothing else gets past the private ranges under a cloud's name, and the
+// clouds' hosts get past nothing but those.
+func TestGuardKnowsTheCloudsHosts(t *testing.T) {
+	for _, private := range []string{"10.1.2.3", "fd12::3"} {
+		dns := resolver(t, func(string) []string { return []string{private} })
+		for _, address := range []string{
+			"sts.amazonaws.com:443",
+			"STS.eu-west-1.amazonaws.com:443",
+			"sts.cn-north-1.amazonaws.com.cn:443",
+			"sts-fips.us-east-1.amazonaws.com:443",
+			"sts.eu-west-1.api.aws:443",
+			"123456789123.dkr.ecr.eu-west-1.amazonaws.com:443",
+			"123456789123.dkr-ecr.eu-west-1.on.aws:443",
+			"public.ecr.aws:443",
+			"s3.eu-west-1.amazonaws.com:443",
+			"s3.amazonaws.com:443",
+			"s3.dualstack.eu-west-1.amazonaws.com:443",
+			"prod-eu-west-1-starport-layer-bucket.s3.eu-west-1.amazonaws.com:443", // where ECR's layers are
+			"my.bucket.s3-fips.us-gov-west-1.amazonaws.com:443",
+			"bucket.s3.amazonaws.com:443",
+			"contoso.azurecr.io:443",
+			"contoso.westeurope.geo.azurecr.io:443",
+			"contoso.westeurope.data.azurecr.io:443",
+			"contoso.azurecr.cn:443",
+			"account.blob.core.windows.net:443",
+			"account.z12.blob.storage.azure.net:443",
+			"europe-west1-docker.pkg.dev:443",
+			"docker.europe-west1.rep.pkg.dev:443",
+			"eu.gcr.io:443",
+			"storage.googleapis.com:443",
+		} {
+			checkKind(t, address, judgeResolved(t, endpoint.Guard{}, dns, "tcp", address), "")
+		}
+		for _, address := range []string{
+			// Anybody's, under names that look like a cloud's.
+			"sts.eu-west-1.amazonaws.com.example.org:443",
+			"sts.eu-west-1.api.aws.example.org:443",
+			"xsts.amazonaws.com:443",
+			"s3.example.amazonaws.com:443",
+			"bucket.s3.eu-west-1.amazonaws.com.example.org:443",
+			"contoso.azurecr.io.example.org:443",
+			"contoso.example.data.azurecr.io.example.org:443",
+			"europe-west1-docker.pkg.dev.example.org:443",
+			"storage.googleapis.com.example.org:443",
+			// Names under the clouds' domains whose address somebody else than the cloud decides.
+			"vpce-0123456789abcdef0-abcdefgh.sts.eu-west-1.vpce.amazonaws.com:443",
+			"bucket.vpce-0123456789abcdef0-abcdefgh.s3.eu-west-1.vpce.amazonaws.com:443",
+			"internal-mine-1234567890.eu-west-1.elb.amazonaws.com:443",
+			"ec2-10-1-2-3.eu-west-1.compute.amazonaws.com:443",
+			"mine.execute-api.eu-west-1.amazonaws.com:443",
+			"mine.westeurope.cloudapp.azure.com:443",
+			"mine.azurewebsites.net:443",
+			"a.b.c.azurecr.io:443",
+			"a.westeurope.data.azurecr.io:443",
+			"mine.run.app:443",
+			"mine.appspot.com:443",
+			"mine.storage.googleapis.com:443",
+			// The clouds' hosts, elsewhere than at their port.
+			"sts.eu-west-1.amazonaws.com:80",
+			"s3.eu-west-1.amazonaws.com:8443",
+			"contoso.azurecr.io:22",
+			// Longer than the name of any bucket.
+			strings.Repeat("a", 32) + "." + strings.Repeat("b", 31) + ".s3.eu-west-1.amazonaws.com:443",
+			// Hosts of no cloud.
+			"registry.default.svc.cluster.local:443",
+			"registry.default:443",
+			"example.org:443",
+		} {
+			checkKind(t, address, judgeResolved(t, endpoint.Guard{}, dns, "tcp", address), "in --deny-cidrs")
+		}
+	}
+	for inside, kind := range map[string]string{
+		"127.0.0.1": "loopback", "169.254.169.254": "of a metadata service", "169.254.1.1": "link-local",
+		"64:ff9b::a9fe:a9fe": "of a metadata service, inside an IPv6 address",
+	} {
+		dns := resolver(t, func(string) []string { return []string{inside} })
+		for _, address := range []string{"sts.eu-west-1.amazonaws.com:443", "contoso.azurecr.io:443", "storage.googleapis.com:443"} {
+			err := judgeResolved(t, endpoint.Guard{}, dns, "tcp", address)
+			checkKind(t, address+" at "+inside, err, kind)
+			if refusal, ok := errors.AsType[*endpoint.AddressError](err); ok && refusal.Host+":443" != address {
+				t.Errorf("%s: the error names %s", address, refusal.Host)
+			}
+		}
+	}
+}
+
+// In a Pod, names with few dots are tried under the cluster's domains first: a tenant whose namespace is called aws could answer for
+// public.ecr.aws. A name with a dot at its end is tried as it is.
+func TestGuardLooksCloudsUpByFullName(t *testing.T) {
+	dns := resolver(t, func(string) []string { return nil })
+	for address, want := range map[string]string{
+		"public.ecr.aws:443":   "public.ecr.aws.",
+		"registry.example:443": "registry.example",
+		"public.ecr.aws:8443":  "public.ecr.aws",
+	} {
+		err := judgeResolved(t, endpoint.Guard{}, dns, "tcp", address)
+		if e, ok := errors.AsType[*net.DNSError](err); !ok || e.Name != want {
+			t.Errorf("%s: %v, want a look-up of %s", address, err, want)
+		}
+	}
+}
+
+// The text says what decides, and where the way out is.
+func TestAddressErrorNamesTheFlags(t *testing.T) {
+	dns := resolver(t, func(string) []string { return []string{"10.1.2.3"} })
+	err := judgeResolved(t, endpoint.Guard{}, dns, "tcp", "registry.corp.example:5000")
+	const want = `connection refused: the address of "registry.corp.example" is in --deny-cidrs; name a host that is reachable from outside, ` +
+		"or have the administrator list it as host:port in --allowed-endpoint-hosts"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v", err)
+	}
+	// Both ways out are ways out.
+	for name, guard := range map[string]endpoint.Guard{
+		"listed":  {AllowHosts: mustAllow(t, "registry.corp.example:5000")},
+		"allowed": {DenyCIDRs: mustCIDRs(t, "10.96.0.0/12")},
+		"open":    {DenyCIDRs: mustCIDRs(t, "")},
+	} {
+		checkKind(t, name, judgeResolved(t, guard, dns, "tcp", "registry.corp.example:5000"), "")
 	}
 }
 
@@ -381,23 +559,33 @@ func mustCIDRs(t *testing.T, list string) endpoint.CIDRs {
 }
 
 func TestCIDRsIsAFlag(t *testing.T) {
-	c := mustCIDRs(t, "10.0.0.0/8,192.0.2.1/32")
-
-	if err := c.Set(""); err != nil {
-		t.Error(err)
+	const private = "10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,100.64.0.0/10,fc00::/7"
+	var c endpoint.CIDRs
+	if p := endpoint.PrivateCIDRs(); c.String() != private || p.String() != private {
+		t.Errorf("the default is %s", c.String())
 	}
-
-	if err := c.Set("fd00::/8"); err != nil {
-		t.Error(err)
-	}
-
-	const want = "10.0.0.0/8,192.0.2.1/32,fd00::/8"
-
 	for _, list := range []string{"10.0.0.0", "10.0.0.1/8", "10.0.0.0/33", "fd00::1/8", "a", "10.0.0.0/8,", " 10.0.0.0/8", "fe80::1%eth0/64"} {
 		refused(t, c.Set(list), endpoint.ReasonMalformed)
 	}
-
-	if c.String() != want {
-		t.Errorf("got %s, want %s", c.String(), want)
+	if c.String() != private {
+		t.Errorf("a refused value changed the default to %s", c.String())
+	}
+	// The first takes the default's place, and the others add to it.
+	for _, step := range []struct{ set, want string }{
+		{"10.0.0.0/8,192.0.2.1/32", "10.0.0.0/8,192.0.2.1/32"},
+		{"", "10.0.0.0/8,192.0.2.1/32"},
+		{"fd00::/8", "10.0.0.0/8,192.0.2.1/32,fd00::/8"},
+	} {
+		if err := c.Set(step.set); err != nil || c.String() != step.want {
+			t.Errorf("after %q: %s, %v, want %s", step.set, c.String(), err, step.want)
+		}
+	}
+	// Nothing is something else than the default.
+	nothing, more := endpoint.PrivateCIDRs(), endpoint.PrivateCIDRs()
+	if err := nothing.Set(""); err != nil || nothing.String() != "" || nothing.Contains(netip.MustParseAddr("10.0.0.1")) {
+		t.Errorf("after nothing was set: %s, %v", nothing.String(), err)
+	}
+	if err := more.Set("192.0.2.1/32"); err != nil || more.String() != "192.0.2.1/32" {
+		t.Errorf("after one was set: %s, %v", more.String(), err)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -130,7 +129,10 @@ func TestDeniedAddressesAreRefused(t *testing.T) {
 		gcp.ProviderAnnotation:       "projects/123456789/locations/global/workloadIdentityPools/pool/providers/cluster",
 		gcp.ServiceAccountAnnotation: "puller@project.iam.gserviceaccount.com",
 	}}
-	denied := endpoint.CIDRs{netip.MustParsePrefix("192.0.2.0/24")}
+	denied, err := endpoint.ParseCIDRs("192.0.2.0/24")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name := range open(t, clouds.Config{}).Providers() {
 		ask := func(config clouds.Config) error {
 			config.AWSRegion = "eu-west-1"

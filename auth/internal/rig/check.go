@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -141,15 +140,16 @@ type Asker func(t *testing.T, allow endpoint.Allowed, deny endpoint.CIDRs, opts 
 func (r *Rig) TenantProxies(t *testing.T, ask Asker) {
 	t.Helper()
 	r.Base.Proxy = nil
-	if err := ask(t, r.Allow, nil, auth.WithProxyURL(r.Proxy)); err != nil {
+	if err := ask(t, r.Allow, endpoint.CIDRs{}, auth.WithProxyURL(r.Proxy)); err != nil {
 		t.Errorf("a listed proxy: %v", err)
 	}
 	// A proxy inside the cluster is none, whatever it is called.
-	for name, deny := range map[string]endpoint.CIDRs{"loopback": nil, "denied": {netip.MustParsePrefix("127.0.0.0/8")}} {
-		err := ask(t, endpoint.Allowed{}, deny, auth.WithProxyURL(r.Proxy))
+	private := &url.URL{Scheme: "http", Host: "10.96.0.1:3128"}
+	for proxy, want := range map[*url.URL]string{r.Proxy: "loopback", private: "in --deny-cidrs"} {
+		err := ask(t, endpoint.Allowed{}, endpoint.CIDRs{}, auth.WithProxyURL(proxy))
 		e, ok := errors.AsType[*auth.Error](err)
-		if !ok || e.Code != auth.CodeEndpointRefused || e.Temporary() || !strings.Contains(e.Fix, "--allowed-endpoint-hosts") {
-			t.Errorf("%s: %v", name, err)
+		if !ok || e.Code != auth.CodeEndpointRefused || e.Temporary() || !strings.Contains(e.Error(), want) || !strings.Contains(e.Fix, "--allowed-endpoint-hosts") {
+			t.Errorf("%s: %v", proxy.Host, err)
 		}
 	}
 	var proofs atomic.Int32
@@ -159,7 +159,7 @@ func (r *Rig) TenantProxies(t *testing.T, ask Asker) {
 	liar := ConnectTo(t, impostor.Listener.Addr().String())
 	allow, err := endpoint.ParseAllowed(liar.Host)
 	Must(t, err)
-	err = ask(t, allow, nil, auth.WithProxyURL(liar))
+	err = ask(t, allow, endpoint.CIDRs{}, auth.WithProxyURL(liar))
 	if auth.CodeOf(err) != auth.CodeUnreachable || !strings.Contains(err.Error(), "the certificate is") {
 		t.Errorf("a proxy that lies: %v", err)
 	}
