@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -162,13 +163,9 @@ func newManager(f flags.Flags) (manager.Manager, error) {
 	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
-	objects := kube.ByObject(kube.DefaultAnnotations())
-	for _, kind := range []client.Object{&v1alpha1.Bucket{}, &v1alpha1.ImageRepository{}, &v1alpha1.OCIRepository{}} {
-		objects[kind] = kubecache.ByObject{Label: f.ShardSelector}
-	}
 	return manager.New(config, manager.Options{
 		Scheme: scheme,
-		Cache:  kubecache.Options{ByObject: objects, DefaultTransform: kubecache.TransformStripManagedFields()},
+		Cache:  memory(f.ShardSelector),
 		// Nobody's Secrets are kept in memory: each is read when an object names it.
 		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 		Metrics:                       metricsserver.Options{BindAddress: f.MetricsAddress},
@@ -182,6 +179,15 @@ func newManager(f flags.Flags) (manager.Manager, error) {
 		RenewDeadline: new(30 * time.Second),
 		RetryPeriod:   new(5 * time.Second),
 	})
+}
+
+// memory is what the manager keeps of the cluster: of the shard's objects, and of everybody's accounts, what is read of them.
+func memory(shard labels.Selector) kubecache.Options {
+	objects := kube.ByObject(kube.DefaultAnnotations())
+	for _, kind := range []client.Object{&v1alpha1.Bucket{}, &v1alpha1.ImageRepository{}, &v1alpha1.OCIRepository{}} {
+		objects[kind] = kubecache.ByObject{Label: shard, Transform: source.Remember}
+	}
+	return kubecache.Options{ByObject: objects, DefaultTransform: kubecache.TransformStripManagedFields()}
 }
 
 func rules(f flags.Flags, providers []string, live client.Reader) spec.Rules {

@@ -6,11 +6,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	kubecache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 )
 
@@ -45,6 +51,39 @@ func TestRunNamesWhatIsWrong(t *testing.T) {
 		if err := run(t.Context(), c.args, nothing, &out); err == nil || !strings.Contains(err.Error(), c.want) || out.Len() > 0 {
 			t.Errorf("%s: %v, printed %q", name, err, out.String())
 		}
+	}
+}
+
+// Nothing that a tenant attaches to an object is kept in memory, whatever its kind, and nothing of another shard's.
+func TestMemoryIsOfWhatIsRead(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	shard := labels.SelectorFromSet(labels.Set{"lanyard.dev/shard": "a"})
+	kept := map[reflect.Type]kubecache.ByObject{}
+	for o, by := range memory(shard).ByObject {
+		kept[reflect.TypeOf(o).Elem()] = by
+	}
+	kinds := 0
+	for name, kind := range scheme.KnownTypes(v1alpha1.GroupVersion()) {
+		o, ok := reflect.New(kind).Interface().(client.Object)
+		if !ok {
+			continue // a list, or options of a call
+		}
+		kinds++
+		by := kept[kind]
+		if by.Transform == nil || by.Label == nil || by.Label.String() != shard.String() {
+			t.Errorf("of %s all is kept, or of all shards: %+v", name, by)
+			continue
+		}
+		o.SetAnnotations(map[string]string{"note": "x"})
+		if _, err := by.Transform(o); err != nil || len(o.GetAnnotations()) > 0 {
+			t.Errorf("of %s is kept: %v, %v", name, o.GetAnnotations(), err)
+		}
+	}
+	if kinds < 3 {
+		t.Errorf("only %d kinds", kinds)
 	}
 }
 
