@@ -206,14 +206,18 @@ func TestExclusions(t *testing.T) {
 
 // With provider generic: no password, the Secret's, and that of the account's image pull secrets.
 func TestGeneric(t *testing.T) {
+	entries := func(password string) string {
+		return fmt.Sprintf(`{%q:{"username":"robot","password":%q}}`, passHost, password)
+	}
 	docker := func(password string) map[string][]byte {
-		return map[string][]byte{corev1.DockerConfigJsonKey: fmt.Appendf(nil, `{"auths":{%q:{"username":"robot","password":%q}}}`, passHost, password)}
+		return map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":` + entries(password) + `}`)}
 	}
 	for what, c := range map[string]struct {
 		edit    func(*v1alpha1.ImageRepository)
 		reason  string
 		message string
 		subject string
+		pull    []string // image pull secrets of the account "runner"
 	}{
 		"nobody": {
 			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.Image = publicHost + "/tenant-a/app" },
@@ -225,7 +229,24 @@ func TestGeneric(t *testing.T) {
 		},
 		"image pull secrets": {
 			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.ServiceAccountName = "runner" },
-			reason: meta.ReasonSucceeded, message: ": 1", subject: "system:serviceaccount:tenant-a:runner",
+			reason: meta.ReasonSucceeded, message: ": 1", subject: "system:serviceaccount:tenant-a:runner", pull: []string{"pull"},
+		},
+		"image pull secrets, one of them missing": {
+			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.ServiceAccountName = "runner" },
+			reason: meta.ReasonSucceeded, message: ": 1", subject: "system:serviceaccount:tenant-a:runner", pull: []string{"gone", "pull"},
+		},
+		"image pull secrets of the older type": {
+			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.ServiceAccountName = "runner" },
+			reason: meta.ReasonSucceeded, message: ": 1", subject: "system:serviceaccount:tenant-a:runner", pull: []string{"old"},
+		},
+		"the same image pull secret many times": {
+			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.ServiceAccountName = "runner" },
+			reason: meta.ReasonSucceeded, message: ": 1", subject: "system:serviceaccount:tenant-a:runner", pull: slices.Repeat([]string{"pull"}, 17),
+		},
+		"too many image pull secrets": {
+			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.ServiceAccountName = "runner" },
+			reason: meta.ReasonSecretRefused, message: "imagePullSecrets of ServiceAccount tenant-a/runner: there are more than 16",
+			pull: strings.Split("abcdefghijklmnopq", ""),
 		},
 		"no password where one is needed": {
 			reason: meta.ReasonRegistryRefused, message: "HTTP 401",
@@ -245,16 +266,20 @@ func TestGeneric(t *testing.T) {
 			for _, o := range []*corev1.Secret{
 				{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "pull"}, Type: corev1.SecretTypeDockerConfigJson, Data: docker("hunter2")},
 				{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "wrong"}, Type: corev1.SecretTypeDockerConfigJson, Data: docker("hunter2-of-yesterday")},
+				{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "old"}, Type: corev1.SecretTypeDockercfg,
+					Data: map[string][]byte{corev1.DockerConfigKey: []byte(entries("hunter2"))},
+				},
 			} {
 				if err := w.kube.Create(t.Context(), o); err != nil {
 					t.Fatal(err)
 				}
 			}
-			err := w.kube.Create(t.Context(), &corev1.ServiceAccount{
-				ObjectMeta:       metav1.ObjectMeta{Namespace: "tenant-a", Name: "runner"},
-				ImagePullSecrets: []corev1.LocalObjectReference{{Name: "pull"}},
-			})
-			if err != nil {
+			runner := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "runner"}}
+			for _, name := range c.pull {
+				runner.ImagePullSecrets = append(runner.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
+			}
+			if err := w.kube.Create(t.Context(), runner); err != nil {
 				t.Fatal(err)
 			}
 			o, _ := w.reconcile(w.create("tenant-a", "app", func(o *v1alpha1.ImageRepository) {

@@ -10,6 +10,7 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,7 +46,10 @@ func generic(host string) func(*v1alpha1.OCIRepository) {
 	}
 }
 
-const dockerConfig = `{"auths":{"https://` + passHost + `/v2/":{"username":"robot","password":"hunter2"}}}`
+const (
+	dockerEntries = `{"https://` + passHost + `/v2/":{"username":"robot","password":"hunter2"}}`
+	dockerConfig  = `{"auths":` + dockerEntries + `}`
+)
 
 func TestGenericCredentials(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -116,6 +120,35 @@ func TestGenericCredentials(t *testing.T) {
 			edit:    func(o *v1alpha1.OCIRepository) { generic(passHost)(o); o.Spec.ServiceAccountName = "runner" },
 			subject: "system:serviceaccount:tenant-a:runner", reason: meta.ReasonSucceeded,
 		},
+		"pull secrets of an account, one of them missing": {
+			setup: func(w *world) {
+				w.secret("tenant-a", "pull", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: dockerConfig})
+				w.account("tenant-a", "runner", "gone", "pull")
+			},
+			edit:    func(o *v1alpha1.OCIRepository) { generic(passHost)(o); o.Spec.ServiceAccountName = "runner" },
+			subject: "system:serviceaccount:tenant-a:runner", reason: meta.ReasonSucceeded,
+		},
+		"pull secrets of the older type": {
+			setup: func(w *world) {
+				w.secret("tenant-a", "pull", corev1.SecretTypeDockercfg, map[string]string{corev1.DockerConfigKey: dockerEntries})
+				w.account("tenant-a", "runner", "pull")
+			},
+			edit:    func(o *v1alpha1.OCIRepository) { generic(passHost)(o); o.Spec.ServiceAccountName = "runner" },
+			subject: "system:serviceaccount:tenant-a:runner", reason: meta.ReasonSucceeded,
+		},
+		"the same pull secret many times": {
+			setup: func(w *world) {
+				w.secret("tenant-a", "pull", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: dockerConfig})
+				w.account("tenant-a", "runner", slices.Repeat([]string{"pull"}, 17)...)
+			},
+			edit:    func(o *v1alpha1.OCIRepository) { generic(passHost)(o); o.Spec.ServiceAccountName = "runner" },
+			subject: "system:serviceaccount:tenant-a:runner", reason: meta.ReasonSucceeded,
+		},
+		"too many pull secrets": {
+			setup:  func(w *world) { w.account("tenant-a", "runner", strings.Split("abcdefghijklmnopq", "")...) },
+			edit:   func(o *v1alpha1.OCIRepository) { generic(passHost)(o); o.Spec.ServiceAccountName = "runner" },
+			reason: meta.ReasonSecretRefused, says: "imagePullSecrets of ServiceAccount tenant-a/runner: there are more than 16",
+		},
 		"an account without pull secrets": {
 			setup:  func(w *world) { w.account("tenant-a", "runner") },
 			edit:   func(o *v1alpha1.OCIRepository) { generic(publicHost)(o); o.Spec.ServiceAccountName = "runner" },
@@ -128,7 +161,7 @@ func TestGenericCredentials(t *testing.T) {
 		"a pull secret that does not exist": {
 			setup:  func(w *world) { w.account("tenant-a", "runner", "gone") },
 			edit:   func(o *v1alpha1.OCIRepository) { generic(publicHost)(o); o.Spec.ServiceAccountName = "runner" },
-			reason: meta.ReasonSecretRefused, says: "imagePullSecrets of ServiceAccount runner: Secret gone",
+			reason: meta.ReasonSecretRefused, says: `imagePullSecrets of ServiceAccount tenant-a/runner: none has an entry for public.example.com, and some cannot be used: "gone" (does not exist)`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

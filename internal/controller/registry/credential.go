@@ -6,9 +6,6 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/auth"
@@ -74,50 +71,17 @@ func (r Registries) fromSecret(ctx context.Context, call source.Call, repository
 	if err != nil {
 		return credential{}, err
 	}
-	login, err := pullSecret(field, secret, repository)
+	login, err := pullSecret(secret, repository)
 	if err != nil {
-		return credential{}, err
+		return credential{}, &source.SecretError{Field: field, Name: name, Fix: fixPullSecret, Err: err}
 	}
 	if login == nil {
 		return credential{}, &source.SecretError{
-			Field: field, Name: name, Fix: "add the registry with kubectl create secret docker-registry --docker-server=" + repository.Host(),
-			Err: fmt.Errorf("has no entry for %s", repository.Host()),
+			Field: field, Name: name, Fix: fixPullSecret + " --docker-server=" + repository.Host(),
+			Err: fmt.Errorf("it has no entry for %s", repository.Host()),
 		}
 	}
 	return credential{login: login, identity: static("secret:" + namespace + ":" + name)}, nil
-}
-
-// fromPullSecrets reads the imagePullSecrets of a ServiceAccount, of which the first with an entry for the repository counts.
-// None means that the repository is asked without credentials, as a Pod of that account would.
-func (r Registries) fromPullSecrets(ctx context.Context, call source.Call, repository oci.Repository) (credential, error) {
-	namespace, account := call.Object.Namespace, call.Identity.ServiceAccountName
-	serviceAccount := &corev1.ServiceAccount{}
-	err := r.Access.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: account}, serviceAccount)
-	if apierrors.IsNotFound(err) {
-		return credential{}, &auth.Error{
-			Stage: auth.StageSubject, Code: auth.CodeSubjectNotFound,
-			Fix: fmt.Sprintf("create ServiceAccount %s/%s", namespace, account),
-			Err: fmt.Errorf("ServiceAccount %s/%s does not exist", namespace, account),
-		}
-	}
-	if err != nil {
-		return credential{}, fmt.Errorf("read ServiceAccount %s/%s: %w", namespace, account, err)
-	}
-	for _, reference := range serviceAccount.ImagePullSecrets {
-		field := "imagePullSecrets of ServiceAccount " + account
-		secret, err := r.Access.Secret(ctx, field, namespace, reference.Name)
-		if err != nil {
-			return credential{}, err
-		}
-		login, err := pullSecret(field, secret, repository)
-		if err != nil {
-			return credential{}, err
-		}
-		if login != nil {
-			return credential{login: login, identity: static("system:serviceaccount:" + namespace + ":" + account)}, nil
-		}
-	}
-	return credential{}, nil
 }
 
 // static is the identity behind a stored password, of which nobody tells us more.

@@ -14,6 +14,9 @@ func Explain(err error) (source.Failure, bool) {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return source.TimedOut(meta.ReasonRegistryUnreachable, err), true
 	}
+	if _, ok := errors.AsType[*PullSecretsError](err); ok {
+		return source.Failure{Reason: meta.ReasonSecretRefused}, true
+	}
 	if failed, ok := errors.AsType[*oci.Error](err); ok {
 		reason, stalled := reasonOf(failed.Code)
 		return source.Failure{Reason: reason, Stalled: stalled, RetryAfter: failed.RetryAfter}, true

@@ -9,36 +9,51 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
-	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
 
-// pullSecret finds the credentials for a repository in a Secret of type kubernetes.io/dockerconfigjson. Nil means that it has
-// none for it.
-func pullSecret(field string, secret *corev1.Secret, repository oci.Repository) (authn.Authenticator, error) {
-	refused := func(fix string, format string, args ...any) (authn.Authenticator, error) {
-		return nil, &source.SecretError{Field: field, Name: secret.Name, Fix: fix, Err: fmt.Errorf(format, args...)}
-	}
-	const fix = "make it with kubectl create secret docker-registry"
-	if secret.Type != corev1.SecretTypeDockerConfigJson {
-		return refused(fix, "it is of type %q, not %s", secret.Type, corev1.SecretTypeDockerConfigJson)
-	}
-	var config struct {
-		Auths map[string]authn.AuthConfig `json:"auths"`
-	}
-	if err := json.Unmarshal(secret.Data[corev1.DockerConfigJsonKey], &config); err != nil {
-		// The decoder's error may quote what it could not decode.
-		return refused(fix, "its key %s is no Docker configuration", corev1.DockerConfigJsonKey)
+// fixPullSecret is what to do about a Secret that is none for a registry.
+const fixPullSecret = "make it with kubectl create secret docker-registry"
+
+// pullSecret finds the credentials for a repository in a Secret with a Docker configuration. Nil means that it has none for it.
+// The error says why the Secret is no such one.
+func pullSecret(secret *corev1.Secret, repository oci.Repository) (authn.Authenticator, error) {
+	entries, err := entriesOf(secret)
+	if err != nil {
+		return nil, err
 	}
 	want := registryName(repository.Host()) + "/" + repository.Name()
 	var found authn.Authenticator
 	longest := -1
-	for key, entry := range config.Auths {
+	for key, entry := range entries {
 		place := configPlace(key)
 		if (place == want || strings.HasPrefix(want, place+"/")) && len(place) > longest {
 			found, longest = authn.FromConfig(entry), len(place)
 		}
 	}
 	return found, nil
+}
+
+// entriesOf reads the two types of Secrets that a kubelet knows. The older one, which OpenShift makes for every ServiceAccount, holds
+// the entries alone.
+func entriesOf(secret *corev1.Secret) (map[string]authn.AuthConfig, error) {
+	var config struct {
+		Auths map[string]authn.AuthConfig `json:"auths"`
+	}
+	var key string
+	var into any
+	switch secret.Type {
+	case corev1.SecretTypeDockerConfigJson:
+		key, into = corev1.DockerConfigJsonKey, &config
+	case corev1.SecretTypeDockercfg:
+		key, into = corev1.DockerConfigKey, &config.Auths
+	default:
+		return nil, fmt.Errorf("it is of type %q, neither %s nor %s", secret.Type, corev1.SecretTypeDockerConfigJson, corev1.SecretTypeDockercfg)
+	}
+	if err := json.Unmarshal(secret.Data[key], into); err != nil {
+		// The decoder's error may quote what it could not decode.
+		return nil, fmt.Errorf("its key %s is no Docker configuration", key)
+	}
+	return config.Auths, nil
 }
 
 // configPlace is a key of a Docker configuration as host[:port][/path]. Keys are also written as URLs of the registry's API.

@@ -9,14 +9,17 @@ import (
 )
 
 func TestPullSecretChoosesTheClosestEntry(t *testing.T) {
-	config := `{"auths":{
+	entries := `{
 		"reg.example.com":{"username":"host","password":"x"},
 		"https://reg.example.com/team":{"username":"team","password":"x"},
 		"reg.example.com/team/app2":{"username":"app2","password":"x"},
 		"reg.example.com:5000":{"username":"port","password":"x"},
 		"example.com":{"username":"parent","password":"x"},
-		"https://index.docker.io/v1/":{"auth":"aHViOng="}}}`
-	secret := &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(config)}}
+		"https://index.docker.io/v1/":{"auth":"aHViOng="}}`
+	secrets := []*corev1.Secret{
+		{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":` + entries + `}`)}},
+		{Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{corev1.DockerConfigKey: []byte(entries)}},
+	}
 	for raw, want := range map[string]string{
 		"oci://reg.example.com/other/app":      "host",
 		"oci://REG.example.com/team/app":       "team",
@@ -31,20 +34,22 @@ func TestPullSecretChoosesTheClosestEntry(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		login, err := pullSecret("spec.secretRef", secret, repository)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := ""
-		if login != nil {
-			config, err := login.Authorization()
+		for _, secret := range secrets {
+			login, err := pullSecret(secret, repository)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got = config.Username
-		}
-		if got != want {
-			t.Errorf("%s: user %q, want %q", raw, got, want)
+			got := ""
+			if login != nil {
+				config, err := login.Authorization()
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = config.Username
+			}
+			if got != want {
+				t.Errorf("%s, %s: user %q, want %q", secret.Type, raw, got, want)
+			}
 		}
 	}
 }
