@@ -83,12 +83,19 @@ func parseGUID(s string) (string, error) {
 }
 
 // GetIdentity implements [auth.Provider]: <tenant-id>/<client-id> in lower case, of the application that the ServiceAccount's
-// annotations or the WorkloadIdentity's providerConfig name.
+// annotations or the WorkloadIdentity's providerConfig name. One that is there and empty is no ID: only where the subject does not
+// name a tenant at all is it [Config].TenantID.
 func (p *Provider) GetIdentity(account auth.Account) (string, error) {
 	var n named
-	n.tenant, _ = tenantAttribute().Of(account)
-	n.client, _ = clientAttribute().Of(account)
-	if n.tenant == "" {
+	var hasTenant, hasClient bool
+	n.tenant, hasTenant = tenantAttribute().Of(account)
+	n.client, hasClient = clientAttribute().Of(account)
+	switch {
+	case hasTenant && n.tenant == "":
+		return "", tenantAttribute().Invalid(account.Subject, attribute.Empty("tenant ID"))
+	case hasClient && n.client == "":
+		return "", clientAttribute().Invalid(account.Subject, attribute.Empty("client ID"))
+	case !hasTenant:
 		n.tenant = p.tenant
 	}
 	id, err := p.identities.Parse(n)

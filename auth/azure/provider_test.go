@@ -120,7 +120,8 @@ func TestGetTarget(t *testing.T) {
 func TestGetIdentity(t *testing.T) {
 	account := accountA(t)
 	const want = tenantID + "/" + clientA
-	provider := newProvider(t, azure.Config{})
+	// The controller's tenant stands in for none that is malformed or empty.
+	provider := newProvider(t, azure.Config{TenantID: "11111111-2222-3333-4444-555555555555"})
 	for name, account := range map[string]auth.Account{
 		"as it is":   account,
 		"upper case": rig.WithAttribute(rig.WithAttribute(account, azure.ClientAnnotation, strings.ToUpper(clientA)), azure.TenantAnnotation, strings.ToUpper(tenantID)),
@@ -132,12 +133,14 @@ func TestGetIdentity(t *testing.T) {
 		}
 	}
 	for _, id := range []string{
-		"common", "organizations", "consumers", "contoso.onmicrosoft.com", " " + tenantID, tenantID + "\n", "{" + tenantID + "}", strings.ReplaceAll(tenantID, "-", ""),
+		"", "common", "organizations", "consumers", "contoso.onmicrosoft.com", " " + tenantID, tenantID + "\n", "{" + tenantID + "}", strings.ReplaceAll(tenantID, "-", ""),
 		tenantID[:35], tenantID + "0", strings.Replace(tenantID, "7", "g", 1), strings.Replace(tenantID, "-", "7", 1), "7-f988bf86f1-41af-91ab-2d7cd011db47", "../" + tenantID[3:],
 		tenantID[:35] + "\u00e9", "\u212a" + tenantID[3:],
 	} {
 		for _, annotation := range []string{azure.ClientAnnotation, azure.TenantAnnotation} {
-			_, err := provider.GetIdentity(rig.WithAttribute(account, annotation, id))
+			account := accountA(t)
+			account.Attributes[annotation] = id
+			_, err := provider.GetIdentity(account)
 			e, ok := errors.AsType[*auth.Error](err)
 			if !ok || e.Stage != auth.StageIdentity || e.Code != auth.CodeIdentityInvalid || e.Fix == "" || strings.ContainsAny(e.Error(), "\n\u00e9") ||
 				!strings.Contains(e.Err.Error(), "annotation "+annotation+" of ServiceAccount tenant-a/puller") {
@@ -297,17 +300,21 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// FuzzGetIdentity: what is accepted is two GUIDs in one spelling, whatever the annotations say.
+// FuzzGetIdentity: what is accepted is the two GUIDs of the annotations in one spelling, whatever they say; the controller's tenant is
+// not used for one that is there.
 func FuzzGetIdentity(f *testing.F) {
 	f.Add(tenantID, clientA)
 	f.Add("common", clientA)
 	f.Add(strings.ToUpper(tenantID), " "+clientA)
 	f.Add("", "")
+	f.Add("", clientA)
+	f.Add(tenantID, "")
 	f.Add(tenantID+"/"+clientA, clientA)
-	provider, err := azure.NewProvider(azure.Config{})
+	provider, err := azure.NewProvider(azure.Config{TenantID: "11111111-2222-3333-4444-555555555555"})
 	rig.Must(f, err)
 	f.Fuzz(func(t *testing.T, tenant, client string) {
-		account := rig.WithAttribute(rig.WithAttribute(accountA(t), azure.TenantAnnotation, tenant), azure.ClientAnnotation, client)
+		account := accountA(t)
+		account.Attributes[azure.TenantAnnotation], account.Attributes[azure.ClientAnnotation] = tenant, client
 		got, err := provider.GetIdentity(account)
 		if err != nil {
 			if text := err.Error(); got != "" || len(text) > 1000 || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {

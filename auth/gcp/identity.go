@@ -100,9 +100,9 @@ func (p *Provider) GetIdentity(account auth.Account) (string, error) {
 	c.provider, hasProvider = providerAttribute().Of(account)
 	switch {
 	case hasAccount && c.account == "":
-		return "", accountAttribute().Invalid(account.Subject, empty("service account"))
+		return "", accountAttribute().Invalid(account.Subject, attribute.Empty("service account"))
 	case hasProvider && c.provider == "":
-		return "", providerAttribute().Invalid(account.Subject, empty("workload identity provider"))
+		return "", providerAttribute().Invalid(account.Subject, attribute.Empty("workload identity provider"))
 	case !hasProvider && account.Subject.Kind() != auth.KindServiceAccount:
 		return "", providerMissing(account.Subject)
 	}
@@ -111,11 +111,6 @@ func (p *Provider) GetIdentity(account auth.Account) (string, error) {
 		return "", providerAttribute().Invalid(account.Subject, err)
 	}
 	return id.text, nil
-}
-
-// empty is what is wrong with an attribute that is there and says nothing: whoever wrote it meant something.
-func empty(what string) error {
-	return &endpoint.Error{What: what, Reason: endpoint.ReasonEmpty, Detail: "it is empty", Fix: "remove it, or name a " + what}
 }
 
 // providerMissing says that a subject needs a workload identity provider and names none.

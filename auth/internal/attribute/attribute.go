@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
 )
 
@@ -54,6 +55,12 @@ func (a Attribute) Invalid(subject auth.Subject, err error) error {
 		a, err = e.Attribute, e.Err
 	}
 	return refusal.Of(auth.StageIdentity, auth.CodeIdentityInvalid, a.At(subject), err)
+}
+
+// Empty is what is wrong with an attribute that is there and says nothing: whoever wrote it meant something. What is the thing that it
+// should name, such as "tenant ID".
+func Empty(what string) error {
+	return &endpoint.Error{What: what, Reason: endpoint.ReasonEmpty, Detail: "it is empty", Fix: "remove it, or name a " + what}
 }
 
 // Error is what is wrong with one of several attributes.
