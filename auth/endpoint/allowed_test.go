@@ -168,3 +168,40 @@ func TestAllowedParses(t *testing.T) {
 		}
 	}
 }
+
+// A listed store is not S3: it has no region, takes buckets' names in the path, and is known for what it is.
+func TestAllowedParsesS3(t *testing.T) {
+	list := mustAllow(t, "minio.example.org:9000", "store.example.org", "[::1]:9000")
+	for raw, want := range map[string]struct {
+		s3   endpoint.S3
+		text string
+	}{
+		"minio.example.org:9000":         {endpoint.S3{Host: "minio.example.org", Port: "9000", Listed: true}, "minio.example.org:9000"},
+		"https://Minio.example.org:9000": {endpoint.S3{Host: "minio.example.org", Port: "9000", Listed: true}, "minio.example.org:9000"},
+		"store.example.org":              {endpoint.S3{Host: "store.example.org", Listed: true}, "store.example.org"},
+		"https://store.example.org:443/": {endpoint.S3{Host: "store.example.org", Listed: true}, "store.example.org"},
+		"[::1]:9000":                     {endpoint.S3{Host: "::1", Port: "9000", Listed: true}, "[::1]:9000"},
+		"minio.example.org":              {},
+		"store.example.org:9000":         {},
+		"http://store.example.org":       {},
+		"store.example.org/bucket":       {},
+		"bucket.store.example.org":       {},
+		"a:b@store.example.org":          {},
+		"store.example.org.evil.io":      {},
+	} {
+		got, err := list.ParseS3(raw)
+		if got != want.s3 || (err == nil) != want.s3.Listed {
+			t.Errorf("ParseS3(%s): got %+v, %v, want %+v", raw, got, err, want.s3)
+		}
+		if err == nil && (got.String() != want.text || got.BucketHost("bucket") != want.text) {
+			t.Errorf("ParseS3(%s): %s, and %s for a bucket, want %s for both", raw, got, got.BucketHost("bucket"), want.text)
+		}
+		if _, err := endpoint.ParseS3(raw); err == nil {
+			t.Errorf("ParseS3(%s): accepted without a list", raw)
+		}
+	}
+	aws, err := list.ParseS3("s3.eu-west-1.amazonaws.com")
+	if err != nil || aws.Listed || aws.Region != "eu-west-1" {
+		t.Errorf("got %+v, %v beside the list", aws, err)
+	}
+}
