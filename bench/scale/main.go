@@ -31,18 +31,23 @@ type settings struct {
 	interval time.Duration
 	// tokenLife is --token-cache-max-duration: it makes refreshes come in minutes instead of an hour.
 	tokenLife time.Duration
-	// window is how long the controller is watched at rest.
+	// refreshes is how often each token becomes due in the window.
+	refreshes int
+	// window is how long the controller is watched at rest: as long as the refreshes take.
 	window time.Duration
 }
+
+// due is the age at which a token in use is got anew: four fifths of its life.
+func (s *settings) due() time.Duration { return s.tokenLife * 4 / 5 }
 
 func main() {
 	var s settings
 	flag.StringVar(&s.controlPlane, "controlplane", "bin/controlplane", "the embedded control plane's program")
 	flag.StringVar(&s.controller, "controller", "bin/lanyard-controller", "the controller's program")
 	sizes := flag.String("objects", "100,1000,10000", "numbers of objects, one run each")
-	flag.DurationVar(&s.interval, "interval", 5*time.Minute, "interval of each object")
-	flag.DurationVar(&s.tokenLife, "token-life", 2*time.Minute, "time after which a token is got anew at the latest")
-	flag.DurationVar(&s.window, "window", 5*time.Minute, "time for which the controller is watched at rest")
+	flag.DurationVar(&s.interval, "interval", time.Minute, "interval of each object")
+	flag.DurationVar(&s.tokenLife, "token-life", 5*time.Minute, "time after which a token is got anew at the latest")
+	flag.IntVar(&s.refreshes, "refreshes", 2, "how often each token becomes due while the controller is watched at rest")
 	flag.Parse()
 	log.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -65,9 +70,13 @@ func (s *settings) parse(sizes string) error {
 		}
 		s.sizes = append(s.sizes, n)
 	}
-	if s.window < s.tokenLife {
-		return errors.New("--window is shorter than --token-life: no refresh would be seen")
+	if s.interval > s.tokenLife-s.due() {
+		return errors.New("--interval is longer than a fifth of --token-life: tokens would end unused, and refreshes could not be counted")
 	}
+	if s.refreshes < 1 {
+		return errors.New("--refreshes is less than 1: nothing would be counted")
+	}
+	s.window = time.Duration(s.refreshes) * s.due()
 	return nil
 }
 
@@ -107,11 +116,10 @@ func table(w io.Writer, s settings, results []result) error {
 		return (r.cpu / time.Duration(max(1, r.reconciliations))).Round(10 * time.Microsecond).String()
 	})
 	row("at rest: calls to the Kubernetes API per minute", func(r result) string { return fmt.Sprintf("%.1f", r.api/r.window.Minutes()) })
-	row("… of them two for each exchange (read the account, request its token)", func(r result) string { return fmt.Sprintf("%.1f", r.apiForTokens/r.window.Minutes()) })
-	row("at rest: exchanges at AWS STS per identity and token life", func(r result) string {
-		return fmt.Sprintf("%.2f", r.exchanges/float64(r.identities)/(r.window.Seconds()/s.tokenLife.Seconds()))
-	})
-	row("at rest: tokens got for each one needed", func(r result) string { return fmt.Sprintf("%.3f", r.exchanges/r.needed) })
+	row("… of them for proofs (read an account, request its token)", func(r result) string { return fmt.Sprintf("%.1f", r.apiForTokens/r.window.Minutes()) })
+	row("at rest: exchanges at AWS STS", func(r result) string { return fmt.Sprintf("%.0f", r.exchanges) })
+	row("at rest: exchanges that were due", func(r result) string { return fmt.Sprintf("%.0f", r.needed) })
+	row("at rest: exchanges for each one due", func(r result) string { return fmt.Sprintf("%.3f", r.perNeeded()) })
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -30,7 +31,9 @@ const (
 	repository           = "tenant-a/app"
 	tag                  = "1.0.0"
 	// startTimeout bounds the time until all objects are pulled.
-	startTimeout = 20 * time.Minute
+	startTimeout = 30 * time.Minute
+	// scrapeTimeout bounds one reading of metrics.
+	scrapeTimeout = 30 * time.Second
 )
 
 // result is one run.
@@ -44,9 +47,21 @@ type result struct {
 	cpu             time.Duration
 	reconciliations float64
 	api             float64 // calls to the Kubernetes API
-	apiForTokens    float64 // of them those that an exchange needs
+	apiForTokens    float64 // of them those for proofs: reads of a ServiceAccount and requests for its token
 	exchanges       float64 // at AWS STS
-	needed          float64 // exchanges, if each identity is refreshed exactly when its token is due
+	needed          float64 // exchanges, if each identity's token is got anew exactly when it is due
+}
+
+// perNeeded is 1 where each identity's token was got anew exactly when it was due, and never otherwise.
+func (r result) perNeeded() float64 { return r.exchanges / r.needed }
+
+// check fails when the cache did not do what the table is to show. Tokens are got anew when they are next used after
+// they became due, a little later than that, so that slightly less than one is expected.
+func (r result) check() error {
+	if ratio := r.perNeeded(); ratio < 0.85 || ratio > 1.02 {
+		return fmt.Errorf("%d objects: %.0f exchanges where %.0f were due", r.objects, r.exchanges, r.needed)
+	}
+	return nil
 }
 
 func measure(ctx context.Context, s settings, n int, progress io.Writer) (_ result, err error) {
@@ -102,7 +117,14 @@ func measure(ctx context.Context, s settings, n int, progress io.Writer) (_ resu
 		return result{}, err
 	}
 	r := result{objects: n, identities: accounts, start: time.Since(begin), window: s.window}
-	started, err := scrape(ctx, controller.MetricsURL)
+	own := http.Client{Transport: &http.Transport{}, Timeout: scrapeTimeout} // no proxy
+	defer own.CloseIdleConnections()
+	admin, err := rest.HTTPClientFor(world.Config())
+	if err != nil {
+		return result{}, err
+	}
+	defer admin.CloseIdleConnections()
+	started, err := scrape(ctx, &own, controller.MetricsURL)
 	if err != nil {
 		return result{}, err
 	}
@@ -113,7 +135,11 @@ func measure(ctx context.Context, s settings, n int, progress io.Writer) (_ resu
 	if err := sleep(ctx, s.interval); err != nil {
 		return result{}, err
 	}
-	before, err := scrape(ctx, controller.MetricsURL)
+	before, err := scrape(ctx, &own, controller.MetricsURL)
+	if err != nil {
+		return result{}, err
+	}
+	serverBefore, err := scrape(ctx, admin, world.Config().Host)
 	if err != nil {
 		return result{}, err
 	}
@@ -121,18 +147,22 @@ func measure(ctx context.Context, s settings, n int, progress io.Writer) (_ resu
 	if err := sleep(ctx, s.window); err != nil {
 		return result{}, err
 	}
-	after, err := scrape(ctx, controller.MetricsURL)
+	after, err := scrape(ctx, &own, controller.MetricsURL)
+	if err != nil {
+		return result{}, err
+	}
+	serverAfter, err := scrape(ctx, admin, world.Config().Host)
 	if err != nil {
 		return result{}, err
 	}
 	r.exchanges = exchanges(world) - exchanged
-	r.needed = float64(accounts) * s.window.Seconds() / (0.8 * s.tokenLife.Seconds())
+	r.needed = float64(accounts) * s.window.Seconds() / s.due().Seconds()
 	r.resident, r.heap = after.sum("process_resident_memory_bytes"), after.sum("go_memstats_heap_inuse_bytes")
 	r.cpu = time.Duration((after.sum("process_cpu_seconds_total") - before.sum("process_cpu_seconds_total")) * float64(time.Second))
 	r.reconciliations = after.sum("controller_runtime_reconcile_total") - before.sum("controller_runtime_reconcile_total")
 	r.api = after.sum("rest_client_requests_total") - before.sum("rest_client_requests_total")
-	r.apiForTokens = 2 * r.exchanges
-	return r, nil
+	r.apiForTokens = serverAfter.proofs() - serverBefore.proofs()
+	return r, r.check()
 }
 
 // names are where the i-th account lives. Ten accounts share a namespace.
@@ -249,19 +279,22 @@ func exchanges(world *local.World) float64 {
 // samples are metrics in Prometheus' text format, a line each.
 type samples []string
 
-// sum adds up all series of a metric.
-func (s samples) sum(metric string) float64 {
+// sum adds up the series of a metric that have all of these labels, each written name="value".
+func (s samples) sum(metric string, labels ...string) float64 {
 	total := 0.0
+series:
 	for _, line := range s {
-		name, rest, _ := strings.Cut(line, " ")
-		if base, _, labelled := strings.Cut(name, "{"); labelled {
-			name = base
-			if i := strings.LastIndexByte(line, '}'); i >= 0 {
-				rest = strings.TrimSpace(line[i+1:])
+		rest, found := strings.CutPrefix(line, metric)
+		if !found || rest == "" || rest[0] != '{' && rest[0] != ' ' {
+			continue
+		}
+		for _, label := range labels {
+			if !strings.Contains(rest, "{"+label) && !strings.Contains(rest, ","+label) {
+				continue series
 			}
 		}
-		if name != metric {
-			continue
+		if i := strings.LastIndexByte(rest, '}'); i >= 0 {
+			rest = rest[i+1:]
 		}
 		if value, err := strconv.ParseFloat(strings.Fields(rest)[0], 64); err == nil {
 			total += value
@@ -270,14 +303,19 @@ func (s samples) sum(metric string) float64 {
 	return total
 }
 
-func scrape(ctx context.Context, base string) (samples, error) {
+// proofs are the calls that the API server counted for proofs: each exchange reads the account and requests its token.
+func (s samples) proofs() float64 {
+	const requests, accounts = "apiserver_request_total", `resource="serviceaccounts"`
+	return s.sum(requests, accounts, `subresource=""`, `verb="GET"`) + s.sum(requests, accounts, `subresource="token"`, `verb="POST"`)
+}
+
+// scrape reads a server's metrics.
+func scrape(ctx context.Context, c *http.Client, base string) (samples, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/metrics", nil)
 	if err != nil {
 		return nil, err
 	}
-	transport := &http.Transport{} // no proxy
-	defer transport.CloseIdleConnections()
-	res, err := (&http.Client{Transport: transport, Timeout: 30 * time.Second}).Do(req)
+	res, err := c.Do(req)
 	if err != nil {
 		return nil, err
 	}
