@@ -294,7 +294,7 @@ func TestSuspendedObjectsStayPublished(t *testing.T) {
 	o := w.publishing()
 	w.reconcile(o)
 	w.edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Suspend, o.Spec.ExternalArtifact = true, false })
-	w.reconcile(o)
+	w.attempt(o)
 	if got := w.offered(o); got["revision"] != "v1" {
 		t.Errorf("offered %v", got)
 	}

@@ -42,6 +42,8 @@ type Shared struct {
 	Workers *Workers
 	// External publishes artifacts to Flux.
 	External *externalartifact.Publisher
+
+	notices notices // of all kinds
 }
 
 // Metrics are kept for objects; *cache.Cache is one.
@@ -105,7 +107,7 @@ func (r *Reconciler[O, P]) reconcile(ctx context.Context, o O) (reconcile.Result
 	if view.Suspend {
 		before := clone(o)
 		markSuspended(o, view, stored)
-		r.failures.forget(client.ObjectKeyFromObject(o))
+		r.failures.over(client.ObjectKeyFromObject(o))
 		return reconcile.Result{}, r.patchStatus(ctx, before, o)
 	}
 	work, refusal := r.decide(ctx, o, view, stored)
@@ -210,7 +212,7 @@ func (r *Reconciler[O, P]) forget(object client.ObjectKey) {
 func (r *Reconciler[O, P]) succeeded(ctx context.Context, before, o O) (reconcile.Result, error) {
 	was, is := r.kind.View(before), r.kind.View(o)
 	markReady(o, is)
-	r.failures.forget(client.ObjectKeyFromObject(o))
+	r.failures.over(client.ObjectKeyFromObject(o))
 	if err := r.patchStatus(ctx, before, o); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -232,27 +234,46 @@ func (r *Reconciler[O, P]) failed(ctx context.Context, before, o O, cause error,
 	}
 	log.FromContext(ctx).Info("not fetched", "reason", f.Reason, "stalled", f.Stalled, "message", f.Message)
 	was, is := ready(r.kind.View(before).Status), ready(view.Status)
-	if was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message {
+	if was.Status != is.Status || was.Reason != is.Reason { // other words alone are no news
 		r.tell(o, corev1.EventTypeWarning, f.Reason, f.Message)
 	}
 	if f.Stalled {
-		r.failures.forget(client.ObjectKeyFromObject(o))
+		r.failures.over(client.ObjectKeyFromObject(o))
 		return reconcile.Result{}, nil
 	}
-	return reconcile.Result{RequeueAfter: jitter(max(f.RetryAfter, r.failures.next(client.ObjectKeyFromObject(o), view.Interval.Duration)))}, nil
+	return reconcile.Result{RequeueAfter: jitter(max(f.RetryAfter, r.failures.next(client.ObjectKeyFromObject(o))))}, nil
 }
 
-// patchStatus writes the status if it differs; nothing else of the object is changed here. The patch holds only if nobody has
-// changed the object meanwhile: a status speaks of the spec that was read.
+// patchStatus writes the status if it differs; nothing else of the object is changed here. Other words alone are written seldom. The
+// patch holds only if nobody has changed the object meanwhile: a status speaks of the spec that was read.
 func (r *Reconciler[O, P]) patchStatus(ctx context.Context, before, o O) error {
-	if equality.Semantic.DeepEqual(before, o) {
+	key := client.ObjectKeyFromObject(o)
+	if equality.Semantic.DeepEqual(before, o) || r.failures.fresh(key) && r.reworded(before, o) {
 		return nil
 	}
-	return r.shared.Client.Status().Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err := r.shared.Client.Status().Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err == nil {
+		r.failures.wrote(key)
+	}
+	return err
 }
 
+// reworded reports whether nothing differs but messages of conditions.
+func (r *Reconciler[O, P]) reworded(before, o O) bool {
+	before, o = clone(before), clone(o)
+	for _, status := range []*meta.Status{r.kind.View(before).Status, r.kind.View(o).Status} {
+		for i := range status.Conditions {
+			status.Conditions[i].Message = ""
+		}
+	}
+	return equality.Semantic.DeepEqual(before, o)
+}
+
+// tell makes an event, if the object and its namespace have not made too many.
 func (r *Reconciler[O, P]) tell(o O, kind, reason, message string) {
-	r.shared.Recorder.Eventf(o, nil, kind, reason, "Fetch", "%s", clip(message, maxNote))
+	if r.shared.notices.take(r.owner(o)) {
+		r.shared.Recorder.Eventf(o, nil, kind, reason, "Fetch", "%s", clip(message, maxNote))
+	}
 }
 
 // owner is the object as the store knows it.

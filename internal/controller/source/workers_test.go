@@ -122,7 +122,7 @@ func TestOneNamespaceDoesNotTakeAllWorkers(t *testing.T) {
 	if !w.shared.Workers.enter(other) {
 		t.Fatal("the first may not enter")
 	}
-	if result := w.reconcile(a); result.RequeueAfter < 30*time.Second || len(w.kind.fetched) != 0 {
+	if result := w.attempt(a); result.RequeueAfter < 30*time.Second || len(w.kind.fetched) != 0 {
 		t.Errorf("crowded: %+v, fetched %v", result, w.kind.fetched)
 	}
 	if w.reconcile(b); !slices.Equal(w.kind.fetched, []string{"b"}) {

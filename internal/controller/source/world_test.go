@@ -20,6 +20,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 	"github.com/lanyard-dev/lanyard/internal/controller/externalartifact"
+	"github.com/lanyard-dev/lanyard/internal/controller/source/sourcetest"
 )
 
 // world is the frame around a kind that fetches nothing, over a fake API server and a real store.
@@ -116,8 +117,18 @@ func (w *world) create(namespace, name string, edit func(*v1alpha1.OCIRepository
 	return o
 }
 
-// reconcile runs once.
+// reconcile runs once, and checks what must hold of every object that a worker had time for.
 func (w *world) reconcile(o *v1alpha1.OCIRepository) reconcile.Result {
+	w.t.Helper()
+	result := w.attempt(o)
+	got := w.get(o)
+	stored := got.Status.Artifact != nil && w.shared.Artifacts.Store.Verify(w.t.Context(), w.r.owner(got), got.Status.Artifact.Digest) == nil
+	sourcetest.Holds(w.t, got, sourcetest.View{Status: got.Status.Status, Suspended: got.Spec.Suspend, Stored: stored}, result)
+	return result
+}
+
+// attempt runs once, whatever comes of it.
+func (w *world) attempt(o *v1alpha1.OCIRepository) reconcile.Result {
 	w.t.Helper()
 	result, err := w.r.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
 	if err != nil {
