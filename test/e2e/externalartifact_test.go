@@ -74,6 +74,35 @@ func TestExternalArtifact(t *testing.T) {
 			t.Errorf("it was changed: %v", external.Object)
 		}
 	})
+	t.Run("a Bucket's", func(t *testing.T) {
+		lend(t, googlePrincipal(tn.namespace, puller))
+		t.Cleanup(func() { lend(t) })
+		access, v := googleToken(t, token(t, tn.namespace, puller, googlePool))
+		if !v.granted() {
+			t.Fatalf("Google's STS says: %s", v)
+		}
+		store := google{access}
+		store.put(t, "external/app.yaml", "first")
+		defer store.remove(t, "external/app.yaml")
+		b := tn.bucket("files", v1alpha1.ProviderGCP, e2eBucket)
+		b.Spec.Prefix, b.Spec.ExternalArtifact = "external/", true
+		create(t, b)
+		await(t, b, "the objects", holding(t, map[string]string{"external/app.yaml": "first"}))
+		wantOffered(t, b)
+		store.put(t, "external/app.yaml", "second")
+		await(t, b, "the change", holding(t, map[string]string{"external/app.yaml": "second"}))
+		wantOffered(t, b)
+		// Two kinds may have objects of one name. Whose ExternalArtifact is there keeps it.
+		namesake := tn.bucket(o.Name, v1alpha1.ProviderGCP, e2eBucket)
+		namesake.Spec.Prefix, namesake.Spec.ExternalArtifact = "external/", true
+		create(t, namesake)
+		await(t, namesake, "the refusal", unfetched(meta.ReasonExternalArtifactRefused, "external/app exists and was not made for this object"))
+		wantOffered(t, o)
+		patch(t, namesake, func(b *v1alpha1.Bucket) { b.Spec.ExternalArtifact = false })
+		await(t, namesake, "the objects", fetched)
+		patch(t, b, func(b *v1alpha1.Bucket) { b.Spec.ExternalArtifact = false })
+		wantWithdrawn(t, b)
+	})
 	t.Run("switched off", func(t *testing.T) {
 		patch(t, o, func(o *v1alpha1.OCIRepository) { o.Spec.ExternalArtifact = false })
 		wantWithdrawn(t, o)
@@ -85,7 +114,7 @@ func TestExternalArtifact(t *testing.T) {
 }
 
 // misdirect has somebody change what the object's ExternalArtifact says it is of.
-func misdirect(t *testing.T, o *v1alpha1.OCIRepository) {
+func misdirect(t *testing.T, o client.Object) {
 	t.Helper()
 	external := externalArtifact(o)
 	must(t, "read the ExternalArtifact", objects.Get(t.Context(), client.ObjectKeyFromObject(o), external))
@@ -94,7 +123,7 @@ func misdirect(t *testing.T, o *v1alpha1.OCIRepository) {
 }
 
 // wantWithdrawn wants the object's ExternalArtifact to be no more.
-func wantWithdrawn(t *testing.T, o *v1alpha1.OCIRepository) {
+func wantWithdrawn(t *testing.T, o client.Object) {
 	t.Helper()
 	eventually(t, "the ExternalArtifact goes", func(ctx context.Context) error {
 		err := objects.Get(ctx, client.ObjectKeyFromObject(o), externalArtifact(o))
@@ -125,16 +154,16 @@ func fluxKind() schema.GroupVersionKind {
 }
 
 // externalArtifact is the one of an object, without content.
-func externalArtifact(o *v1alpha1.OCIRepository) *unstructured.Unstructured {
+func externalArtifact(o client.Object) *unstructured.Unstructured {
 	external := &unstructured.Unstructured{}
 	external.SetGroupVersionKind(fluxKind())
-	external.SetNamespace(o.Namespace)
-	external.SetName(o.Name)
+	external.SetNamespace(o.GetNamespace())
+	external.SetName(o.GetName())
 	return external
 }
 
 // wantOffered wants the ExternalArtifact to name what the object does, and that to be served.
-func wantOffered(t *testing.T, o *v1alpha1.OCIRepository) {
+func wantOffered(t *testing.T, o client.Object) {
 	t.Helper()
 	var offered v1alpha1.Artifact
 	eventually(t, "the ExternalArtifact offers the artifact", func(ctx context.Context) error {
@@ -151,9 +180,23 @@ func wantOffered(t *testing.T, o *v1alpha1.OCIRepository) {
 			return err
 		}
 		ref, _, _ := unstructured.NestedStringMap(external.Object, "spec", "sourceRef")
-		want := o.Status.Artifact
-		return wantf(offered.URL == want.URL && offered.Digest == want.Digest && offered.Revision == want.Revision && offered.Size == want.Size &&
-			ref["kind"] == v1alpha1.OCIRepositoryKind && ref["name"] == o.Name, "it offers %+v of %v, the object %+v", offered, ref, want)
+		kind, want := source(t, o)
+		return wantf(want != nil && offered.URL == want.URL && offered.Digest == want.Digest && offered.Revision == want.Revision && offered.Size == want.Size &&
+			ref["apiVersion"] == v1alpha1.GroupVersion().String() && ref["kind"] == kind && ref["name"] == o.GetName(),
+			"it offers %+v of %v, the %s %+v", offered, ref, kind, want)
 	})
 	must(t, "fetch what is offered", fetch(t.Context(), &offered, offered.URL))
+}
+
+// source is an object's kind and its artifact.
+func source(t *testing.T, o client.Object) (kind string, artifact *v1alpha1.Artifact) {
+	t.Helper()
+	switch o := o.(type) {
+	case *v1alpha1.OCIRepository:
+		return v1alpha1.OCIRepositoryKind, o.Status.Artifact
+	case *v1alpha1.Bucket:
+		return v1alpha1.BucketKind, o.Status.Artifact
+	}
+	t.Fatalf("a %T has no artifact", o)
+	return "", nil
 }
