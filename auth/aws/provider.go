@@ -33,7 +33,8 @@ const DefaultTimeout = 10 * time.Second
 
 // Config configures a [Provider]. Its zero value works for calls that name a region or an image repository.
 type Config struct {
-	// Region is the region of STS for calls that name none: the controller's AWS_REGION. Optional.
+	// Region is the region of STS for calls that name none, nor a registry of another partition: the controller's AWS_REGION.
+	// Optional.
 	Region string
 	// Transport is what the connections are copies of, with the administrator's proxy and certificate authorities
 	// (AWS_CA_BUNDLE); nil for auth/transport's Default.
@@ -50,7 +51,7 @@ type Config struct {
 
 // Provider implements [auth.Provider], [auth.ControllerProvider] and [auth.RegistryProvider]. It is safe for concurrent use.
 type Provider struct {
-	region string
+	region endpoint.AWSRegion // the controller's own; zero for none
 	calls  *remote.Caller
 
 	// What tenants write is parsed on every call and seldom new.
@@ -90,10 +91,12 @@ func newRegistry(host string) (ecrRegistry, error) {
 	return ecrRegistry{r, image}, err
 }
 
-// NewProvider refuses a region that is none, and a transport that does not verify certificates.
+// NewProvider refuses an invalid region or timeout, and a transport that does not verify certificates.
 func NewProvider(config Config) (*Provider, error) {
+	var region endpoint.AWSRegion
 	if config.Region != "" {
-		if _, err := endpoint.ParseAWSRegion(config.Region); err != nil {
+		var err error
+		if region, err = endpoint.ParseAWSRegion(config.Region); err != nil {
 			return nil, fmt.Errorf("AWS_REGION: %w", err)
 		}
 	}
@@ -105,7 +108,7 @@ func NewProvider(config Config) (*Provider, error) {
 		return nil, err
 	}
 	return &Provider{
-		region: config.Region, calls: calls,
+		region: region, calls: calls,
 		roles:      memo.New(parseRole),
 		regions:    memo.New(endpoint.ParseAWSRegion),
 		registries: memo.New(newRegistry),
@@ -134,51 +137,63 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 			return auth.Target{}, err
 		}
 	}
-	target := auth.Target{STSRegion: options.STSRegion}
-	if target.STSRegion != "" {
-		if _, err := p.regions.Parse(target.STSRegion); err != nil {
+	if options.STSRegion != "" {
+		if _, err := p.regions.Parse(options.STSRegion); err != nil {
 			return auth.Target{}, refusal.Of(auth.StageExchange, auth.CodeOptionInvalid, "STS region", err)
 		}
 	}
-	listed := false // and so has no region but what the call says
+	var (
+		sts      stsEndpoint
+		registry ecrRegistry
+	)
 	if options.STSEndpoint != "" {
-		sts, err := p.endpoints.Parse(options.STSEndpoint)
+		known, err := p.endpoints.Parse(options.STSEndpoint)
 		if err != nil {
 			return auth.Target{}, refusal.Of(auth.StageExchange, auth.CodeEndpointRefused, "", err)
 		}
-		target.STSEndpoint, listed = sts.url, sts.Listed
-		switch {
-		case target.STSRegion == "":
-			target.STSRegion = sts.Region
-		case sts.Region != "" && !sts.Global && sts.Region != target.STSRegion:
-			return auth.Target{}, &auth.Error{
-				Stage: auth.StageExchange, Code: auth.CodeOptionInvalid,
-				Fix: "leave out the STS region, or name the endpoint of that region",
-				Err: fmt.Errorf("the STS endpoint is in region %s, the call asks for %s", sts.Region, target.STSRegion),
-			}
-		}
-	}
-	if target.STSRegion == "" && !listed {
-		target.STSRegion = p.region
+		sts = *known
 	}
 	if options.ImageRepository != "" {
-		registry, err := p.registry(options.ImageRepository)
+		known, err := p.registry(options.ImageRepository)
 		if err != nil {
 			return auth.Target{}, err
 		}
-		target.Image = registry.image
-		if target.STSRegion == "" && !listed {
-			target.STSRegion = registry.Region
+		registry = *known
+	}
+	region, err := p.stsRegion(options.STSRegion, sts.STS, registry.Registry)
+	if err != nil {
+		return auth.Target{}, err
+	}
+	return auth.Target{Image: registry.image, STSEndpoint: sts.url, STSRegion: region}, nil
+}
+
+// stsRegion is the region of STS, the first that is known: that of the call (option), of the endpoint, of the controller (AWS_REGION),
+// of the registry. The controller's counts only within the registry's partition: a role of one partition is unknown to STS in
+// another. A listed endpoint has no region but the call's.
+func (p *Provider) stsRegion(option string, sts endpoint.STS, registry endpoint.Registry) (string, error) {
+	if option != "" && sts.Region != "" && !sts.Global && option != sts.Region {
+		return "", &auth.Error{
+			Stage: auth.StageExchange, Code: auth.CodeOptionInvalid,
+			Fix: "leave out the STS region, or name the endpoint of that region",
+			Err: fmt.Errorf("the STS endpoint is in region %s, the call asks for %s", sts.Region, option),
 		}
 	}
-	if target.STSRegion == "" && !listed {
-		return auth.Target{}, &auth.Error{
+	if sts.Listed {
+		return option, nil
+	}
+	own := p.region.Name
+	if registry.Partition != "" && registry.Partition != p.region.Partition.ID {
+		own = ""
+	}
+	region := cmp.Or(option, sts.Region, own, registry.Region)
+	if region == "" {
+		return "", &auth.Error{
 			Stage: auth.StageExchange, Code: auth.CodeRegionMissing,
 			Fix: "set AWS_REGION in the controller's environment, or name the STS region in the call",
 			Err: errors.New("the region of AWS STS is not known"),
 		}
 	}
-	return target, nil
+	return region, nil
 }
 
 // GetAudience implements [auth.Provider]: sts.amazonaws.com for AWS's own hosts in all partitions, else the listed host, so

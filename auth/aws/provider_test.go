@@ -29,7 +29,11 @@ func newProvider(tb testing.TB, config aws.Config) *aws.Provider {
 func TestGetTarget(t *testing.T) {
 	allowed, err := endpoint.ParseAllowed("sts.example.org", "minio.example.org:9000")
 	rig.Must(t, err)
-	const west = "123456789123.dkr.ecr.us-west-2.amazonaws.com/app"
+	const (
+		west  = "123456789123.dkr.ecr.us-west-2.amazonaws.com/app"
+		china = "123456789123.dkr.ecr.cn-north-1.amazonaws.com.cn/app"
+		gov   = "123456789123.dkr.ecr.us-gov-west-1.amazonaws.com/app"
+	)
 	scopes, err := auth.NewList("read")
 	rig.Must(t, err)
 	proxy := &url.URL{Scheme: "http", Host: "proxy.example.org:3128"}
@@ -61,6 +65,16 @@ func TestGetTarget(t *testing.T) {
 		{
 			name: "global endpoint", options: auth.Options{STSEndpoint: "https://sts.amazonaws.com", STSRegion: "eu-west-1"},
 			want: auth.Target{STSEndpoint: "https://sts.amazonaws.com", STSRegion: "eu-west-1"},
+		},
+		// Within its partition: STS elsewhere knows no role that the registry's partition has.
+		{name: "registry in China", region: region, options: auth.Options{ImageRepository: china}, want: auth.Target{Image: "cn-north-1", STSRegion: "cn-north-1"}},
+		{name: "registry in GovCloud", region: region, options: auth.Options{ImageRepository: gov}, want: auth.Target{Image: "us-gov-west-1", STSRegion: "us-gov-west-1"}},
+		{name: "public registry, from China", region: "cn-north-1", options: auth.Options{ImageRepository: "public.ecr.aws/x/y"}, want: auth.Target{Image: "public.ecr.aws", STSRegion: "us-east-1"}},
+		{name: "both in China", region: "cn-northwest-1", options: auth.Options{ImageRepository: china}, want: auth.Target{Image: "cn-north-1", STSRegion: "cn-northwest-1"}},
+		{name: "registry in China, call", region: region, options: auth.Options{ImageRepository: china, STSRegion: "cn-northwest-1"}, want: auth.Target{Image: "cn-north-1", STSRegion: "cn-northwest-1"}},
+		{
+			name: "registry in China, endpoint", region: region, options: auth.Options{ImageRepository: china, STSEndpoint: "https://sts.cn-northwest-1.amazonaws.com.cn"},
+			want: auth.Target{Image: "cn-north-1", STSEndpoint: "https://sts.cn-northwest-1.amazonaws.com.cn", STSRegion: "cn-northwest-1"},
 		},
 		{name: "no region", options: auth.Options{STSRegion: "mars-1"}, code: auth.CodeOptionInvalid, fix: "eu-west-1"},
 
