@@ -65,7 +65,7 @@ func (kind) Explain(err error) (source.Failure, bool) {
 		return source.TimedOut(meta.ReasonBucketUnreachable, err), true
 	}
 	if failed, ok := errors.AsType[*bucket.Error](err); ok {
-		return source.Failure{Reason: reasonOf(failed.Code), RetryAfter: failed.RetryAfter}, true
+		return source.Failure{Reason: reasonOf(failed.Code), RetryAfter: failed.RetryAfter, AtInterval: failed.Code == bucket.CodeTooLarge}, true
 	}
 	return source.Failure{}, false
 }

@@ -18,29 +18,30 @@ func Explain(err error) (source.Failure, bool) {
 		return source.Failure{Reason: meta.ReasonSecretRefused}, true
 	}
 	if failed, ok := errors.AsType[*oci.Error](err); ok {
-		reason, stalled := reasonOf(failed.Code)
-		return source.Failure{Reason: reason, Stalled: stalled, RetryAfter: failed.RetryAfter}, true
+		f := failure(failed.Code)
+		f.RetryAfter = failed.RetryAfter
+		return f, true
 	}
 	return source.Failure{}, false
 }
 
-func reasonOf(code oci.Code) (reason string, stalled bool) {
+func failure(code oci.Code) source.Failure {
 	switch code {
 	case oci.CodeInvalidURL:
-		return meta.ReasonInvalidURL, true
+		return source.Failure{Reason: meta.ReasonInvalidURL, Stalled: true}
 	case oci.CodeInvalidReference:
-		return meta.ReasonInvalidSpec, true
+		return source.Failure{Reason: meta.ReasonInvalidSpec, Stalled: true}
 	case oci.CodeUnreachable, oci.CodeThrottled, oci.CodeServer:
-		return meta.ReasonRegistryUnreachable, false
+		return source.Failure{Reason: meta.ReasonRegistryUnreachable}
 	case oci.CodeTagNotFound, oci.CodeNoMatch:
-		return meta.ReasonReferenceNotFound, false
+		return source.Failure{Reason: meta.ReasonReferenceNotFound, AtInterval: true}
 	case oci.CodeDigestMismatch, oci.CodeTruncated:
-		return meta.ReasonDigestMismatch, false
+		return source.Failure{Reason: meta.ReasonDigestMismatch}
 	case oci.CodeUnsupportedMediaType:
-		return meta.ReasonLayerNotFound, false
+		return source.Failure{Reason: meta.ReasonLayerNotFound, AtInterval: true}
 	case oci.CodeTooLarge:
-		return meta.ReasonArchiveRefused, false
+		return source.Failure{Reason: meta.ReasonArchiveRefused, AtInterval: true}
 	default: // 401, 403, 404, and what is no registry
-		return meta.ReasonRegistryRefused, false
+		return source.Failure{Reason: meta.ReasonRegistryRefused}
 	}
 }

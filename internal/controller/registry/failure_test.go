@@ -20,29 +20,30 @@ func TestExplain(t *testing.T) {
 		reason  string
 		stalled bool
 		after   time.Duration
+		seldom  bool // at the interval
 	}{
-		"401":           {registry(oci.CodeUnauthorized), "RegistryRefused", false, time.Minute},
-		"403":           {registry(oci.CodeDenied), "RegistryRefused", false, time.Minute},
-		"no repository": {registry(oci.CodeRepositoryNotFound), "RegistryRefused", false, time.Minute},
-		"no blob":       {registry(oci.CodeBlobNotFound), "RegistryRefused", false, time.Minute},
-		"no registry":   {registry(oci.CodeProtocol), "RegistryRefused", false, time.Minute},
-		"a new code":    {registry("new"), "RegistryRefused", false, time.Minute},
-		"no tag":        {registry(oci.CodeTagNotFound), "ReferenceNotFound", false, time.Minute},
-		"no version":    {registry(oci.CodeNoMatch), "ReferenceNotFound", false, time.Minute},
-		"unreachable":   {registry(oci.CodeUnreachable), "RegistryUnreachable", false, time.Minute},
-		"throttled":     {registry(oci.CodeThrottled), "RegistryUnreachable", false, time.Minute},
-		"5xx":           {registry(oci.CodeServer), "RegistryUnreachable", false, time.Minute},
-		"digest":        {registry(oci.CodeDigestMismatch), "DigestMismatch", false, time.Minute},
-		"truncated":     {registry(oci.CodeTruncated), "DigestMismatch", false, time.Minute},
-		"layer":         {registry(oci.CodeUnsupportedMediaType), "LayerNotFound", false, time.Minute},
-		"large layer":   {registry(oci.CodeTooLarge), "ArchiveRefused", false, time.Minute},
-		"URL":           {registry(oci.CodeInvalidURL), "InvalidURL", true, time.Minute},
-		"reference":     {registry(oci.CodeInvalidReference), "InvalidSpec", true, time.Minute},
-		"timeout":       {fmt.Errorf("x: %w", context.DeadlineExceeded), "RegistryUnreachable", false, 0},
+		"401":           {registry(oci.CodeUnauthorized), "RegistryRefused", false, time.Minute, false},
+		"403":           {registry(oci.CodeDenied), "RegistryRefused", false, time.Minute, false},
+		"no repository": {registry(oci.CodeRepositoryNotFound), "RegistryRefused", false, time.Minute, false},
+		"no blob":       {registry(oci.CodeBlobNotFound), "RegistryRefused", false, time.Minute, false},
+		"no registry":   {registry(oci.CodeProtocol), "RegistryRefused", false, time.Minute, false},
+		"a new code":    {registry("new"), "RegistryRefused", false, time.Minute, false},
+		"no tag":        {registry(oci.CodeTagNotFound), "ReferenceNotFound", false, time.Minute, true},
+		"no version":    {registry(oci.CodeNoMatch), "ReferenceNotFound", false, time.Minute, true},
+		"unreachable":   {registry(oci.CodeUnreachable), "RegistryUnreachable", false, time.Minute, false},
+		"throttled":     {registry(oci.CodeThrottled), "RegistryUnreachable", false, time.Minute, false},
+		"5xx":           {registry(oci.CodeServer), "RegistryUnreachable", false, time.Minute, false},
+		"digest":        {registry(oci.CodeDigestMismatch), "DigestMismatch", false, time.Minute, false},
+		"truncated":     {registry(oci.CodeTruncated), "DigestMismatch", false, time.Minute, false},
+		"layer":         {registry(oci.CodeUnsupportedMediaType), "LayerNotFound", false, time.Minute, true},
+		"large layer":   {registry(oci.CodeTooLarge), "ArchiveRefused", false, time.Minute, true},
+		"URL":           {registry(oci.CodeInvalidURL), "InvalidURL", true, time.Minute, false},
+		"reference":     {registry(oci.CodeInvalidReference), "InvalidSpec", true, time.Minute, false},
+		"timeout":       {fmt.Errorf("x: %w", context.DeadlineExceeded), "RegistryUnreachable", false, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, known := Explain(c.err)
-			if !known || got.Reason != c.reason || got.Stalled != c.stalled || got.RetryAfter != c.after {
+			if !known || got.Reason != c.reason || got.Stalled != c.stalled || got.RetryAfter != c.after || got.AtInterval != c.seldom {
 				t.Errorf("%+v, %v, want %+v", got, known, c)
 			}
 			if got.Message != "" && !strings.Contains(got.Message, c.err.Error()) {

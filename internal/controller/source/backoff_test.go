@@ -16,6 +16,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 )
 
 func TestRepeatedFailuresBackOff(t *testing.T) {
@@ -147,4 +148,41 @@ func TestEventsAreBounded(t *testing.T) {
 			t.Errorf("who is quiet is remembered: %v", w.shared.notices.objects)
 		}
 	})
+}
+
+// What a retry cannot heal is fetched again no more often than what is well, and at once when somebody asks.
+func TestWhatDoesNotDoIsLookedForAtTheInterval(t *testing.T) {
+	w := newWorld(t)
+	refused := fmt.Errorf("x: %w", &archive.Error{Reason: archive.ReasonTooLarge, Err: errors.New("900 MiB")})
+	w.kind.fetch = func(*v1alpha1.OCIRepository, Call) error { return refused }
+	o := w.create("tenant-a", "app", func(o *v1alpha1.OCIRepository) { o.Spec.Interval = metav1.Duration{Duration: 24 * time.Hour} })
+	for range 3 {
+		if again := w.reconcile(o).RequeueAfter; again < 22*time.Hour {
+			t.Errorf("again after %s, want the interval of a day", again)
+		}
+	}
+	w.kind.fetch = func(*v1alpha1.OCIRepository, Call) error { return errOdd }
+	if again := w.reconcile(o).RequeueAfter; again > time.Minute {
+		t.Errorf("another failure: again after %s", again)
+	}
+
+	short := w.create("tenant-a", "short", func(o *v1alpha1.OCIRepository) { o.Spec.Interval = metav1.Duration{Duration: time.Second} })
+	w.kind.fetch = func(*v1alpha1.OCIRepository, Call) error { return refused }
+	for range 7 {
+		w.reconcile(short)
+	}
+	if again := w.reconcile(short).RequeueAfter; again < lastPause*9/10 {
+		t.Errorf("with an interval of a second: again after %s", again)
+	}
+}
+
+// A pause that the other side asks for is not cut short.
+func TestAPauseIsKept(t *testing.T) {
+	w := newWorld(t)
+	o := w.create("tenant-a", "app", nil)
+	for range 100 {
+		if got := w.r.pause(o, Failure{RetryAfter: time.Hour}); got != time.Hour {
+			t.Fatalf("again after %s, asked for was an hour", got)
+		}
+	}
 }

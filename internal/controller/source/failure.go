@@ -25,6 +25,9 @@ type Failure struct {
 	Stalled bool
 	// RetryAfter is the pause that the other side asked for, zero for none.
 	RetryAfter time.Duration
+	// AtInterval: it is what was found that does not do, and looked for again when the next would be looked for: at the interval,
+	// or when somebody changes the object or asks for it.
+	AtInterval bool
 }
 
 // refusal is a spec that is not carried out, whatever the world answers.
@@ -122,7 +125,7 @@ func common(err error) (Failure, bool) {
 				"; have the administrator raise " + limit + ", or publish a smaller artifact",
 		}, true
 	case errors.As(err, &content):
-		return Failure{Reason: meta.ReasonArchiveRefused}, true
+		return Failure{Reason: meta.ReasonArchiveRefused, AtInterval: true}, true
 	case errors.As(err, &storage):
 		return Failure{Reason: meta.ReasonStorageFailed}, true
 	default:

@@ -3,7 +3,6 @@ package source
 import (
 	"context"
 	"errors"
-	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,7 +37,7 @@ func (r *Reconciler[O, P]) publish(ctx context.Context, o O, failed error) error
 		return nil
 	}
 	if err != nil {
-		err = &publishError{err: err, interval: view.Interval.Duration}
+		err = &publishError{err}
 	}
 	markPublished(o, view, err)
 	if _, lacking := errors.AsType[*externalartifact.Error](err); lacking && !view.Publish {
@@ -48,10 +47,7 @@ func (r *Reconciler[O, P]) publish(ctx context.Context, o O, failed error) error
 }
 
 // publishError is an artifact that is stored and not published.
-type publishError struct {
-	err      error
-	interval time.Duration // of the object
-}
+type publishError struct{ err error }
 
 func (e *publishError) Error() string { return e.err.Error() }
 func (e *publishError) Unwrap() error { return e.err }
@@ -60,14 +56,10 @@ func (e *publishError) Unwrap() error { return e.err }
 // looked at once per interval.
 func (e *publishError) failure() Failure {
 	refused, ok := errors.AsType[*externalartifact.Error](e.err)
-	switch {
-	case !ok:
+	if !ok {
 		return Failure{Reason: meta.ReasonInternalError}
-	case refused.Passing:
-		return Failure{Reason: refused.Reason}
-	default:
-		return Failure{Reason: refused.Reason, RetryAfter: e.interval}
 	}
+	return Failure{Reason: refused.Reason, AtInterval: !refused.Passing}
 }
 
 // published reports whether there may be an ExternalArtifact of the object: the condition is written before it is made.

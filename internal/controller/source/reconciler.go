@@ -241,7 +241,16 @@ func (r *Reconciler[O, P]) failed(ctx context.Context, before, o O, cause error,
 		r.failures.over(client.ObjectKeyFromObject(o))
 		return reconcile.Result{}, nil
 	}
-	return reconcile.Result{RequeueAfter: jitter(max(f.RetryAfter, r.failures.next(client.ObjectKeyFromObject(o))))}, nil
+	return reconcile.Result{RequeueAfter: r.pause(o, f)}, nil
+}
+
+// pause is how long a failure waits to be repeated. A pause that was asked for is not cut short.
+func (r *Reconciler[O, P]) pause(o O, f Failure) time.Duration {
+	pause := r.failures.next(client.ObjectKeyFromObject(o))
+	if f.AtInterval {
+		pause = max(pause, r.kind.View(o).Interval.Duration)
+	}
+	return max(f.RetryAfter, jitter(pause))
 }
 
 // patchStatus writes the status if it differs; nothing else of the object is changed here. Other words alone are written seldom. The
