@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +20,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/golden"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
@@ -157,6 +161,42 @@ func TestFaultsOfAllServices(t *testing.T) {
 		}
 	})
 }
+
+// TestFaultAnswers holds how each service words what goes wrong against golden files.
+func TestFaultAnswers(t *testing.T) {
+	files := golden.Files{Dir: filepath.Join("testdata", "faults"), Update: *update, Mask: func(s string) string { return changing.ReplaceAllString(s, "${2}…") }}
+	synctest.Test(t, func(t *testing.T) {
+		c := newFaultyCloud(t)
+		transport := c.Transport()
+		defer transport.CloseIdleConnections()
+		for _, kind := range []fault.Kind{fault.Throttle, fault.Unavailable, fault.InternalFailure, fault.Malformed} {
+			f := fault.Fault{Kind: kind}
+			if kind == fault.Throttle {
+				f.RetryAfter = 5 * time.Second
+			}
+			id, err := c.Faults().Add(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range serviceCalls() {
+				r := newRequest(t, s.method, s.target, "", "")
+				for i := 0; i < len(s.header); i += 2 {
+					r.Header.Set(s.header[i], s.header[i+1])
+				}
+				res, err := transport.RoundTrip(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				files.Answer(t, fmt.Sprintf("%s-%s-%s", s.service, strings.NewReplacer("/", "-", ".", "-").Replace(s.operation), kind), res)
+			}
+			c.Faults().Remove(id)
+		}
+	})
+	files.Complete(t)
+}
+
+// changing is what differs from answer to answer: IDs and times.
+var changing = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|20[0-9-]{8}[T ][0-9:.]+Z|(<RequestId>|<HostId>)[^<]+`)
 
 // whole says whether an answer is one to its end.
 func whole(contentType, body string) bool {

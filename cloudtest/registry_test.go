@@ -290,6 +290,8 @@ func TestPublicRegistry(t *testing.T) {
 		"private token's owner, as bearer":     {http.MethodPut, manifest, "Bearer " + strings.TrimPrefix(private, "Basic "), 400},
 		"repository that does not exist":       {http.MethodGet, base + "/v2/lanyard/none/manifests/1", anonymous, 404},
 		"basic credentials":                    {http.MethodGet, manifest, private, 400},
+		"scheme in small letters":              {http.MethodGet, manifest, strings.Replace(anonymous, "Bearer", "bearer", 1), 200},
+		"bearer with two tokens":               {http.MethodGet, manifest, anonymous + " x", 400},
 		"bearer that was not issued":           {http.MethodGet, manifest, "Bearer x", 400},
 		"private token at the token endpoint":  {http.MethodGet, base + "/token/", private, 400},
 		"private token in place of the bearer": {http.MethodGet, manifest, strings.Replace(private, "Basic", "Bearer", 1), 400},

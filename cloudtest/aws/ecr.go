@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 // tokenLife is how long an ECR authorization token lives, whatever is left of the session that asked for it. Source: ECR API Reference,
@@ -122,7 +122,7 @@ func (c *Cloud) issue(t registryToken, now time.Time) (string, time.Time) {
 func (c *Cloud) issuePassword(t registryToken, now time.Time) (string, time.Time) {
 	t.expires = now.Add(tokenLife)
 	inner, err := json.Marshal(map[string]any{
-		"payload": base64.StdEncoding.EncodeToString(random(600)), "datakey": base64.StdEncoding.EncodeToString(random(180)),
+		"payload": base64.StdEncoding.EncodeToString(wire.Random(600)), "datakey": base64.StdEncoding.EncodeToString(wire.Random(180)),
 		"version": "2", "type": "DATA_KEY", "expiration": t.expires.Unix(),
 	})
 	if err != nil {
@@ -160,8 +160,4 @@ func (c *Cloud) redeem(password, service, region string, now time.Time) (registr
 func basicToken(r *http.Request) (string, bool) {
 	user, password, ok := r.BasicAuth()
 	return password, ok && user == "AWS" && password != ""
-}
-
-func bearerToken(r *http.Request) (string, bool) {
-	return strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 }

@@ -1,13 +1,13 @@
 package aws
 
 import (
-	"encoding/hex"
 	"encoding/json"
 	"encoding/xml"
 	"net/http"
-	"strconv"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 // apiError is a refusal as AWS words it. Code is the Query protocol's; the JSON protocol has names of its own for some.
@@ -33,21 +33,22 @@ func (e *apiError) note(call *journal.Call) {
 	call.Code, call.Reason = e.code, e.reason
 }
 
-// requestID makes a random UUID, as AWS marks each answer.
-func requestID() string {
-	b := random(16)
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	h := hex.EncodeToString(b)
-	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
-}
-
 // protocol is how a service puts its answers.
 type protocol interface {
 	// refuse writes an error answer and notes it in call, under the code that the caller sees.
 	refuse(w http.ResponseWriter, call *journal.Call, e *apiError)
+	// faulted is the service's own answer to an injected fault: InternalFailure, Unavailable or Throttle.
+	faulted(kind fault.Kind) *apiError
 	// broken is the beginning of a granted answer, cut off.
 	broken() (contentType, body string)
 }
+
+// What AWS says when it fails. Source: AWS STS API Reference, "Common Error Types".
+const (
+	rateExceeded     = "Rate exceeded"
+	temporaryFailure = "The request has failed due to a temporary failure of the server."
+	unknownFailure   = "The request processing has failed because of an unknown error, exception or failure."
+)
 
 // queryXML is the AWS Query protocol of STS. Source: Smithy, "AWS query protocol".
 type queryXML struct{}
@@ -65,7 +66,7 @@ type xmlError struct {
 
 func (queryXML) refuse(w http.ResponseWriter, call *journal.Call, e *apiError) {
 	e.note(call)
-	body := xmlError{Xmlns: stsNamespace, RequestID: requestID()}
+	body := xmlError{Xmlns: stsNamespace, RequestID: wire.UUID()}
 	body.Error.Type = "Sender"
 	if e.status >= 500 {
 		body.Error.Type = "Receiver"
@@ -74,26 +75,30 @@ func (queryXML) refuse(w http.ResponseWriter, call *journal.Call, e *apiError) {
 	writeXML(w, e.status, body.RequestID, body)
 }
 
+func (queryXML) faulted(kind fault.Kind) *apiError {
+	switch kind {
+	case fault.Throttle:
+		return refused(http.StatusBadRequest, "Throttling", rateExceeded)
+	case fault.Unavailable:
+		return refused(http.StatusServiceUnavailable, "ServiceUnavailable", temporaryFailure)
+	default:
+		return refused(http.StatusInternalServerError, "InternalFailure", unknownFailure)
+	}
+}
+
 func (queryXML) broken() (contentType, body string) {
 	return "text/xml", `<AssumeRoleWithWebIdentityResponse xmlns="` + stsNamespace + `"><AssumeRoleWithWebIdentityResult><Cred`
 }
 
 func writeXML(w http.ResponseWriter, status int, id string, body any) {
-	out, err := xml.MarshalIndent(body, "", "  ")
-	if err != nil {
-		panic("aws: an answer cannot fail to marshal: " + err.Error())
-	}
-	w.Header().Set("Content-Type", "text/xml")
 	w.Header().Set("X-Amzn-Requestid", id)
-	w.Header().Set("Content-Length", strconv.Itoa(len(out)))
-	w.WriteHeader(status)
-	_, _ = w.Write(out) //nolint:gosec // encoding/xml escapes what a caller sent.
+	wire.Write(w, status, "text/xml", wire.Must(xml.MarshalIndent(body, "", "  ")))
 }
 
 // json11 is the AWS JSON 1.1 protocol of ECR. Source: Smithy, "AWS JSON 1.1 protocol".
 type json11 struct{}
 
-// jsonCodes translates the codes that every service shares. All of them but server errors are HTTP 400.
+// jsonCodes are the protocol's names for refusals of a caller that every API shares. All of them are HTTP 400.
 func jsonCodes() map[string]string {
 	return map[string]string{
 		"MissingAuthenticationToken": "MissingAuthenticationTokenException",
@@ -102,18 +107,12 @@ func jsonCodes() map[string]string {
 		"InvalidClientTokenId":       "UnrecognizedClientException",
 		"ExpiredToken":               "ExpiredTokenException",
 		"AccessDenied":               "AccessDeniedException",
-		"Throttling":                 "ThrottlingException",
-		"InternalFailure":            "ServerException",
-		"ServiceUnavailable":         "ServiceUnavailableException",
 	}
 }
 
 func (json11) refuse(w http.ResponseWriter, call *journal.Call, e *apiError) {
 	if code, ok := jsonCodes()[e.code]; ok {
-		e.code = code
-		if e.status < 500 {
-			e.status = http.StatusBadRequest
-		}
+		e.status, e.code = http.StatusBadRequest, code
 	}
 	if e.code == "MissingAuthenticationTokenException" {
 		e.message = "Missing Authentication Token" // worded apart from STS's
@@ -122,34 +121,30 @@ func (json11) refuse(w http.ResponseWriter, call *journal.Call, e *apiError) {
 	writeJSON(w, e.status, "application/x-amz-json-1.1", map[string]string{"__type": e.code, "message": e.message})
 }
 
+func (json11) faulted(kind fault.Kind) *apiError {
+	switch kind {
+	case fault.Throttle:
+		return refused(http.StatusBadRequest, "ThrottlingException", rateExceeded)
+	case fault.Unavailable:
+		return refused(http.StatusServiceUnavailable, "ServiceUnavailableException", temporaryFailure)
+	default:
+		return refused(http.StatusInternalServerError, "ServerException", unknownFailure)
+	}
+}
+
 func (json11) broken() (contentType, body string) {
 	return "application/x-amz-json-1.1", `{"authorizationData":[{"authorizationTok`
 }
 
 func writeJSON(w http.ResponseWriter, status int, contentType string, body any) {
-	out, err := json.Marshal(body)
-	if err != nil {
-		panic("aws: an answer cannot fail to marshal: " + err.Error())
-	}
-	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("X-Amzn-Requestid", requestID())
-	w.Header().Set("Content-Length", strconv.Itoa(len(out)))
-	w.WriteHeader(status)
-	_, _ = w.Write(out)
+	w.Header().Set("X-Amzn-Requestid", wire.UUID())
+	wire.Write(w, status, contentType, wire.Must(json.Marshal(body)))
 }
 
 // distribution is the protocol of registries. Source: OCI Distribution Specification v1.1, "Error Codes".
 type distribution struct{}
 
 func (distribution) refuse(w http.ResponseWriter, call *journal.Call, e *apiError) {
-	switch e.code {
-	case "Throttling":
-		e.status, e.code = http.StatusTooManyRequests, "TOOMANYREQUESTS"
-	case "InternalFailure":
-		e.code = "UNKNOWN"
-	case "ServiceUnavailable":
-		e.code = "UNAVAILABLE"
-	}
 	e.note(call)
 	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
 	type one struct {
@@ -157,6 +152,17 @@ func (distribution) refuse(w http.ResponseWriter, call *journal.Call, e *apiErro
 		Message string `json:"message"`
 	}
 	writeJSON(w, e.status, "application/json; charset=utf-8", map[string][]one{"errors": {{e.code, e.message}}})
+}
+
+func (distribution) faulted(kind fault.Kind) *apiError {
+	switch kind {
+	case fault.Throttle:
+		return refused(http.StatusTooManyRequests, "TOOMANYREQUESTS", rateExceeded)
+	case fault.Unavailable:
+		return refused(http.StatusServiceUnavailable, "UNAVAILABLE", temporaryFailure)
+	default:
+		return refused(http.StatusInternalServerError, "UNKNOWN", unknownFailure)
+	}
 }
 
 func (distribution) broken() (contentType, body string) {

@@ -74,7 +74,7 @@ func (c *Cloud) authenticate(r *http.Request, body []byte, ep endpoint, now time
 func signatureError(err error) *apiError {
 	var e *sigv4.Error
 	if !errors.As(err, &e) {
-		return refused(http.StatusInternalServerError, "InternalFailure", "").because(err.Error())
+		return refused(http.StatusForbidden, "SignatureDoesNotMatch", "The request signature cannot be verified.").because(err.Error())
 	}
 	switch {
 	case errors.Is(err, sigv4.ErrMissing):

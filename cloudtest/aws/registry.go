@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oci"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 // bearerOfPublic marks tokens that public.ecr.aws gave for an authorization token; neither serves in the other's place.
@@ -168,7 +170,7 @@ func (c *Cloud) authorizeRegistry(who principal, req registryRequest, ep endpoin
 // forward passes an authorized request to a data plane. ECR declines mounts too, unless it was configured otherwise.
 func forward(w http.ResponseWriter, r *http.Request, h http.Handler, call *journal.Call) {
 	if h == nil {
-		distribution{}.refuse(w, call, refused(http.StatusServiceUnavailable, "UNAVAILABLE", "no data plane was handed in for this registry"))
+		distribution{}.refuse(w, call, distribution{}.faulted(fault.Unavailable).because("no data plane was handed in for this registry"))
 		return
 	}
 	oci.Forward(w, r, h)
@@ -193,7 +195,7 @@ func (c *Cloud) servePublicRegistry(w http.ResponseWriter, r *http.Request, ep e
 	if !ok {
 		return
 	}
-	bearer, ok := bearerToken(r)
+	bearer, ok := wire.Bearer(r)
 	if !ok && r.Header.Get("Authorization") == "" {
 		w.Header().Set("Www-Authenticate", `Bearer realm="https://`+r.Host+`/token/",service="`+r.Host+`",scope="aws"`)
 		distribution{}.refuse(w, call, refused(http.StatusUnauthorized, "UNAUTHORIZED", "Not Authorized").because(errNoCredentials.Error()))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/sigv4"
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/plane"
 )
@@ -238,7 +239,7 @@ func (c *Cloud) forwardS3(w http.ResponseWriter, r *http.Request, s *s3Call, cal
 	h := c.objects
 	c.mu.RUnlock()
 	if h == nil {
-		restXML{}.refuse(w, call, refused(http.StatusServiceUnavailable, "ServiceUnavailable", "").because("no data plane was handed in for S3"))
+		restXML{}.refuse(w, call, restXML{}.faulted(fault.Unavailable).because("no data plane was handed in for S3"))
 		return
 	}
 	out := plane.Request(r)

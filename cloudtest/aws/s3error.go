@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 // restXML is S3's protocol. Source: Amazon S3 API Reference, "Error responses".
@@ -35,20 +37,23 @@ type restError struct {
 }
 
 func (restXML) refuse(w http.ResponseWriter, call *journal.Call, e *apiError) {
-	switch e.code {
-	case "Throttling":
-		e.status, e.code, e.message = http.StatusServiceUnavailable, "SlowDown", "Please reduce your request rate."
-	case "InternalFailure":
-		e.code, e.message = "InternalError", "We encountered an internal error. Please try again."
-	case "ServiceUnavailable":
-		e.message = "Service is unable to handle request."
-	}
 	e.note(call)
-	w.Header().Del("Content-Length") // a data plane may have set it for another answer
 	writeRestXML(w, e.status, restError{
 		Code: e.code, Message: e.message, Details: e.details,
 		RequestID: w.Header().Get("X-Amz-Request-Id"), HostID: w.Header().Get("X-Amz-Id-2"),
 	})
+}
+
+// faulted implements [protocol]. Source: Amazon S3 API Reference, "List of error codes".
+func (restXML) faulted(kind fault.Kind) *apiError {
+	switch kind {
+	case fault.Throttle:
+		return refused(http.StatusServiceUnavailable, "SlowDown", "Please reduce your request rate.")
+	case fault.Unavailable:
+		return refused(http.StatusServiceUnavailable, "ServiceUnavailable", "Service is unable to handle request.")
+	default:
+		return refused(http.StatusInternalServerError, "InternalError", "We encountered an internal error. Please try again.")
+	}
 }
 
 func (restXML) broken() (contentType, body string) {
@@ -56,17 +61,11 @@ func (restXML) broken() (contentType, body string) {
 }
 
 func writeRestXML(w http.ResponseWriter, status int, body any) {
-	out, err := xml.Marshal(body)
-	if err != nil {
-		panic("aws: an answer cannot fail to marshal: " + err.Error())
-	}
-	w.Header().Set("Content-Type", "application/xml")
-	w.WriteHeader(status)
-	_, _ = w.Write(append([]byte(xml.Header), out...)) // encoding/xml escapes what a caller sent
+	wire.Write(w, status, "application/xml", append([]byte(xml.Header), wire.Must(xml.Marshal(body))...))
 }
 
 // markS3 gives an answer its IDs.
 func markS3(w http.ResponseWriter) {
-	w.Header().Set("X-Amz-Request-Id", strings.ToUpper(strings.ReplaceAll(requestID(), "-", "")[:16]))
-	w.Header().Set("X-Amz-Id-2", base64.StdEncoding.EncodeToString(random(56)))
+	w.Header().Set("X-Amz-Request-Id", strings.ToUpper(strings.ReplaceAll(wire.UUID(), "-", "")[:16]))
+	w.Header().Set("X-Amz-Id-2", base64.StdEncoding.EncodeToString(wire.Random(56)))
 }

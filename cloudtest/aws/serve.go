@@ -49,16 +49,7 @@ type faulty struct{ protocol }
 
 // Fail implements [fault.Protocol].
 func (f faulty) Fail(w http.ResponseWriter, call *journal.Call, kind fault.Kind) {
-	var e *apiError
-	switch kind {
-	case fault.Throttle:
-		e = refused(http.StatusBadRequest, "Throttling", "Rate exceeded")
-	case fault.Unavailable:
-		e = refused(http.StatusServiceUnavailable, "ServiceUnavailable", "The request has failed due to a temporary failure of the server.")
-	default:
-		e = refused(http.StatusInternalServerError, "InternalFailure", "The request processing has failed because of an unknown error, exception or failure.")
-	}
-	f.refuse(w, call, e.because("an injected fault"))
+	f.refuse(w, call, f.faulted(kind).because("an injected fault"))
 }
 
 // Broken implements [fault.Protocol].

@@ -1,12 +1,12 @@
 package aws
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 // keepExpired is how long an expired session or token is remembered, so that its user hears "expired" and not "unknown".
@@ -80,17 +80,11 @@ type registryToken struct {
 // newID makes an AWS unique ID: a prefix for its kind and 17 random capital letters and digits. Source: IAM User Guide, "Unique identifiers".
 func newID(prefix string) string {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
-	raw := random(17)
+	raw := wire.Random(17)
 	for i, b := range raw {
 		raw[i] = alphabet[int(b)%len(alphabet)]
 	}
 	return prefix + string(raw)
 }
 
-func random(n int) []byte {
-	b := make([]byte, n)
-	_, _ = rand.Read(b) // never fails
-	return b
-}
-
-func newSecret(bytes int) string { return base64.StdEncoding.EncodeToString(random(bytes)) }
+func newSecret(bytes int) string { return base64.StdEncoding.EncodeToString(wire.Random(bytes)) }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 const stsVersion = "2011-06-15"
@@ -65,7 +66,7 @@ func (c *Cloud) serveSTS(w http.ResponseWriter, r *http.Request, ep endpoint, ca
 		return
 	}
 	var answer any
-	id := requestID()
+	id := wire.UUID()
 	switch call.Operation {
 	case opAssumeRoleWithWebIdentity:
 		answer, refusal = c.assumeRoleWithWebIdentity(r.Context(), p, ep, call, now, id)

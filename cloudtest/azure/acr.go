@@ -9,6 +9,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 // Operations of a registry's token service.
@@ -58,7 +59,7 @@ func (c *Cloud) serveRegistryTokens(w http.ResponseWriter, r *http.Request, reg 
 		p.refuse(w, call, no)
 		return
 	}
-	w.Header().Set("X-Ms-Correlation-Request-Id", newUUID())
+	w.Header().Set("X-Ms-Correlation-Request-Id", wire.UUID())
 	writeJSON(w, http.StatusOK, answer)
 }
 

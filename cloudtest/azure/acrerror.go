@@ -6,6 +6,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 // authenticationRequired is what registries say to whoever may not. Source: answers that users of Azure/acr made public.
@@ -47,7 +48,7 @@ func unauthorized(all []access) *refusal {
 
 func (registryProtocol) refuse(w http.ResponseWriter, call *journal.Call, e *refusal) {
 	e.note(call)
-	w.Header().Set("X-Ms-Correlation-Request-Id", newUUID())
+	w.Header().Set("X-Ms-Correlation-Request-Id", wire.UUID())
 	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
 	writeJSON(w, e.status, map[string][]registryError{"errors": {{e.code, e.message, e.detail}}})
 }

@@ -7,11 +7,12 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oci"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 // dataLinkLife is how long a link to a data endpoint works. Source: the links that registries give out, which end after twenty minutes.
@@ -32,7 +33,7 @@ func (c *Cloud) serveRegistry(w http.ResponseWriter, r *http.Request, reg *regis
 		return
 	}
 	ask := needs(req)
-	raw, ok := bearer(r)
+	raw, ok := wire.Bearer(r)
 	if !ok {
 		challenge(w, reg, ask, "")
 		p.refuse(w, call, unauthorized(ask).because("no bearer token was sent"))
@@ -75,17 +76,11 @@ func covers(all, ask []access) bool {
 	return true
 }
 
-// bearer is the token of an Authorization header.
-func bearer(r *http.Request) (string, bool) {
-	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
-	return token, ok && strings.EqualFold(scheme, "Bearer") && token != "" && len(r.Header["Authorization"]) == 1
-}
-
 // forwardRegistry passes an allowed request to the data plane, or for a blob sends the client to the data endpoint.
 func (c *Cloud) forwardRegistry(w http.ResponseWriter, r *http.Request, reg *registry, req registryRequest, call *journal.Call, now time.Time) {
 	plane := c.planeOf(reg)
 	if plane == nil {
-		registryProtocol{}.refuse(w, call, &refusal{status: http.StatusServiceUnavailable, code: "UNAVAILABLE", message: "no data plane was handed in for this registry"})
+		registryProtocol{}.refuse(w, call, registryProtocol{}.faulted(fault.Unavailable).because("no data plane was handed in for this registry"))
 		return
 	}
 	if req.operation == opPullBlob && len(reg.regions) > 0 && exists(plane, r) {
@@ -176,7 +171,7 @@ func (c *Cloud) serveData(w http.ResponseWriter, r *http.Request, reg *registry,
 	default:
 		plane := c.planeOf(reg)
 		if plane == nil {
-			p.refuse(w, call, blobRefusal(http.StatusServiceUnavailable, "ServerBusy").because("no data plane was handed in for this registry"))
+			p.refuse(w, call, p.faulted(fault.Unavailable).because("no data plane was handed in for this registry"))
 			return
 		}
 		out := r.Clone(r.Context())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/oci"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 // Lives of the tokens that registries issue. Sources: Microsoft Learn, "Authenticate with Azure Container Registry" (three hours); the example tokens of
@@ -125,7 +126,7 @@ func (c *Cloud) issueRegistryAccess(r *registry, app *application, all []access,
 
 func registryClaims(r *registry, app *application, now, ends time.Time, grant string) oidc.Claims {
 	return oidc.Claims{
-		"jti": newUUID(), "iss": registryIssuer, "aud": r.endpoint, "sub": app.objectID, "appid": app.clientID, "version": "1.0", "grant_type": grant,
+		"jti": wire.UUID(), "iss": registryIssuer, "aud": r.endpoint, "sub": app.objectID, "appid": app.clientID, "version": "1.0", "grant_type": grant,
 		"iat": now.Unix(), "nbf": now.Unix(), "exp": ends.Unix(), "roles": []string{},
 	}
 }

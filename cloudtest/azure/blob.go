@@ -9,9 +9,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 	"github.com/lanyard-dev/lanyard/cloudtest/plane"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 // Versions of the storage API in x-ms-version, which order as text. Source: Microsoft Learn, "Authorize with Microsoft Entra ID" of Azure Storage.
@@ -182,7 +184,7 @@ func (c *Cloud) serveBlob(w http.ResponseWriter, r *http.Request, account *stora
 		h = handlers(account.StorageAccount)
 	}
 	if h == nil {
-		p.refuse(w, call, blobRefusal(http.StatusServiceUnavailable, "ServerBusy").because("no data plane was handed in for this account"))
+		p.refuse(w, call, p.faulted(fault.Unavailable).because("no data plane was handed in for this account"))
 		return
 	}
 	w.Header().Del("X-Ms-Version") // the plane's to say
@@ -195,7 +197,7 @@ func (c *Cloud) blobCaller(w http.ResponseWriter, r *http.Request, account *stor
 	if version != "" && !versionPattern().MatchString(version) {
 		return accessToken{}, blobRefusal(http.StatusBadRequest, "InvalidHeaderValue").because("x-ms-version is not a version")
 	}
-	raw, isBearer := bearer(r)
+	raw, isBearer := wire.Bearer(r)
 	scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	switch {
 	case r.URL.Query().Has("sig"):

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 // blobProtocol is how blob storage answers. Source: Microsoft Learn, "Status and error codes" of Azure Storage.
@@ -47,18 +48,14 @@ type blobError struct {
 
 func (blobProtocol) refuse(w http.ResponseWriter, call *journal.Call, e *refusal) {
 	e.note(call)
-	id := newUUID()
+	id := wire.UUID()
 	body := blobError{Code: e.code, Message: e.message + "\nRequestId:" + id + "\nTime:" + time.Now().UTC().Format("2006-01-02T15:04:05.0000000Z")}
 	body.Detail, _ = e.detail.(string)
-	out, err := xml.Marshal(body)
-	if err != nil {
-		panic("azure: an answer cannot fail to marshal: " + err.Error())
-	}
-	out = bytes.ReplaceAll(out, []byte("&#xA;"), []byte("\n")) // as Azure writes line breaks
+	out := bytes.ReplaceAll(wire.Must(xml.Marshal(body)), []byte("&#xA;"), []byte("\n")) // as Azure writes line breaks
 	w.Header().Set("Server", "Windows-Azure-Blob/1.0 Microsoft-HTTPAPI/2.0")
 	w.Header().Set("X-Ms-Request-Id", id)
 	w.Header().Set("X-Ms-Error-Code", e.code)
-	write(w, e.status, "application/xml", append([]byte("\uFEFF"+`<?xml version="1.0" encoding="utf-8"?>`), out...))
+	wire.Write(w, e.status, "application/xml", append([]byte("\uFEFF"+`<?xml version="1.0" encoding="utf-8"?>`), out...))
 }
 
 func (blobProtocol) faulted(kind fault.Kind) *refusal {

@@ -19,6 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 // tokenLeeway is how far the clocks of issuers and receivers of tokens may be apart: five minutes, both for assertions at Entra ID and for its access
@@ -66,7 +67,7 @@ func New(cfg Config, issuers http.RoundTripper, faults *fault.Set) (*Cloud, erro
 		verifier:     oidc.NewVerifier(issuers, tokenLeeway),
 		entraKeys:    sync.OnceValue(newKeys),
 		registryKeys: sync.OnceValue(newKeys),
-		dataKey:      random(32),
+		dataKey:      wire.Random(32),
 		tenants:      map[string]*tenant{},
 		domains:      map[string]*tenant{},
 		registries:   map[string]*registry{},
@@ -203,7 +204,7 @@ func (t *tenant) putApplication(a Application) error {
 	case old != nil:
 		parsed.objectID = old.objectID
 	case parsed.objectID == "":
-		parsed.objectID = newUUID()
+		parsed.objectID = wire.UUID()
 	}
 	t.apps[a.ClientID] = parsed
 	return nil

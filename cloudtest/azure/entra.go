@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 // Operations of Entra ID.
@@ -65,7 +66,7 @@ func (c *Cloud) serveEntra(w http.ResponseWriter, r *http.Request, e *Environmen
 		p.refuse(w, call, no)
 		return
 	}
-	w.Header().Set("X-Ms-Request-Id", newUUID())
+	w.Header().Set("X-Ms-Request-Id", wire.UUID())
 	if operation == opToken {
 		w.Header().Set("Cache-Control", "no-store, no-cache")
 		w.Header().Set("Pragma", "no-cache")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 // aadsts is a refusal of Entra ID by number. Sources: Microsoft Learn, "Microsoft Entra authentication and authorization error codes", and for what that
@@ -41,7 +42,7 @@ func correlationPattern() *regexp.Regexp {
 func newEntraProtocol(e *Environment, r *http.Request) entraProtocol {
 	correlation := r.Header.Get("Client-Request-Id")
 	if !correlationPattern().MatchString(correlation) {
-		correlation = newUUID()
+		correlation = wire.UUID()
 	}
 	return entraProtocol{environment: e, correlation: strings.ToLower(correlation), now: time.Now}
 }
@@ -61,11 +62,11 @@ func (p entraProtocol) refuse(w http.ResponseWriter, call *journal.Call, e *refu
 	w.Header().Set("Cache-Control", "no-store, no-cache")
 	w.Header().Set("Pragma", "no-cache")
 	if e.status == http.StatusTooManyRequests { // its front door answers, not the token service
-		write(w, e.status, "text/plain; charset=utf-8", []byte(e.message))
+		wire.Write(w, e.status, "text/plain; charset=utf-8", []byte(e.message))
 		return
 	}
 	number, _ := strconv.Atoi(strings.TrimPrefix(e.code, "AADSTS"))
-	trace, timestamp := newUUID(), p.now().UTC().Format("2006-01-02 15:04:05Z")
+	trace, timestamp := wire.UUID(), p.now().UTC().Format("2006-01-02 15:04:05Z")
 	w.Header().Set("X-Ms-Request-Id", trace)
 	writeJSON(w, e.status, entraError{
 		Error:            e.oauth,

@@ -1,14 +1,12 @@
 package azure
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"net/http"
-	"strconv"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 // refusal is a no as Azure words it.
@@ -46,30 +44,5 @@ type protocol interface {
 
 // writeJSON answers with JSON, whole and at once.
 func writeJSON(w http.ResponseWriter, status int, body any) {
-	out, err := json.Marshal(body)
-	if err != nil {
-		panic("azure: an answer cannot fail to marshal: " + err.Error())
-	}
-	write(w, status, "application/json; charset=utf-8", out)
-}
-
-func write(w http.ResponseWriter, status int, contentType string, body []byte) {
-	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
-	_, _ = w.Write(body) //nolint:gosec // encoders escape what a caller sent
-}
-
-// newUUID makes a random UUID, version 4. Source: RFC 9562 §5.4.
-func newUUID() string {
-	b := random(16)
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	h := hex.EncodeToString(b)
-	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
-}
-
-func random(n int) []byte {
-	b := make([]byte, n)
-	_, _ = rand.Read(b) // never fails
-	return b
+	wire.Write(w, status, "application/json; charset=utf-8", wire.Must(json.Marshal(body)))
 }

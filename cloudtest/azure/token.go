@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 // Lives of the tokens that Entra ID issues. Sources: Microsoft Learn, "Configurable token lifetimes" (60 to 90 minutes, of which the local Entra takes
@@ -56,7 +57,7 @@ func (c *Cloud) issueAccessToken(t *tenant, app *application, resource string, n
 		"iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(life).Unix(),
 		"appid": app.clientID, "appidacr": "2", // 2: by a certificate or an assertion
 		"idtyp": "app", "oid": app.objectID, "sub": app.objectID, "tid": t.id,
-		"uti": base64.RawURLEncoding.EncodeToString(random(16)), "ver": "1.0",
+		"uti": base64.RawURLEncoding.EncodeToString(wire.Random(16)), "ver": "1.0",
 	})
 }
 

@@ -5,7 +5,9 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 // apiError is a refusal as Google Cloud words it.
@@ -17,6 +19,8 @@ type apiError struct {
 	// info is the reason of google.rpc.ErrorInfo, with its metadata; empty for none.
 	info     string
 	metadata map[string]string
+	// frontEnd says that Google's front end answers, not the API behind it: in google.rpc.Status whatever the API speaks.
+	frontEnd bool
 	// reason is for the journal only; it may say what Google does not.
 	reason string
 }
@@ -46,6 +50,8 @@ func (e *apiError) note(call *journal.Call) { call.Code, call.Reason = e.code, e
 type protocol interface {
 	// refuse writes an error answer and notes it in call, under the code that the caller sees.
 	refuse(w http.ResponseWriter, call *journal.Call, e *apiError)
+	// faulted is the service's own answer to an injected fault: InternalFailure, Unavailable or Throttle.
+	faulted(kind fault.Kind) *apiError
 	// broken is the beginning of a granted answer, cut off.
 	broken() (contentType, body string)
 }
@@ -53,37 +59,28 @@ type protocol interface {
 const jsonType = "application/json; charset=UTF-8"
 
 func writeJSON(w http.ResponseWriter, status int, contentType string, body any) {
-	out, err := json.MarshalIndent(body, "", "  ")
-	if err != nil {
-		panic("gcp: an answer cannot fail to marshal: " + err.Error())
-	}
-	out = append(out, '\n')
-	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("Content-Length", strconv.Itoa(len(out)))
-	w.WriteHeader(status)
-	_, _ = w.Write(out)
+	wire.Write(w, status, contentType, append(wire.Must(json.MarshalIndent(body, "", "  ")), '\n'))
 }
 
 // oauth is the protocol of STS. Source: RFC 6749 §5.2, RFC 8693 §2.2.2.
 type oauth struct{}
 
 func (oauth) refuse(w http.ResponseWriter, call *journal.Call, e *apiError) {
-	switch e.status {
-	case http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusTooManyRequests: // not OAuth's: the front end answers
+	if e.frontEnd {
 		rpc{}.refuse(w, call, e)
 		return
 	}
 	e.note(call)
-	out, err := json.Marshal(struct {
+	wire.Write(w, e.status, jsonType, wire.Must(json.Marshal(struct {
 		Error       string `json:"error"`
 		Description string `json:"error_description"`
-	}{e.code, e.message})
-	if err != nil {
-		panic("gcp: an answer cannot fail to marshal: " + err.Error())
-	}
-	w.Header().Set("Content-Type", jsonType)
-	w.WriteHeader(e.status)
-	_, _ = w.Write(out)
+	}{e.code, e.message})))
+}
+
+func (oauth) faulted(kind fault.Kind) *apiError {
+	e := rpc{}.faulted(kind)
+	e.frontEnd = true
+	return e
 }
 
 func (oauth) broken() (contentType, body string) { return jsonType, `{"access_token":"ya29.d.` }
@@ -125,6 +122,17 @@ func (rpc) refuse(w http.ResponseWriter, call *journal.Call, e *apiError) {
 	writeJSON(w, e.status, jsonType, map[string]status{"error": s})
 }
 
+func (rpc) faulted(kind fault.Kind) *apiError {
+	switch kind {
+	case fault.Throttle:
+		return refused(http.StatusTooManyRequests, codeExhausted, saysExhausted).detail(infoRate)
+	case fault.Unavailable:
+		return refused(http.StatusServiceUnavailable, codeUnavailable, saysUnavailable)
+	default:
+		return refused(http.StatusInternalServerError, codeInternal, saysInternal)
+	}
+}
+
 func (rpc) broken() (contentType, body string) { return jsonType, "{\n  \"accessToken\": \"ya29.c." }
 
 // Codes of google.rpc.Code that are used in several places.
@@ -136,6 +144,13 @@ const (
 	codeExhausted       = "RESOURCE_EXHAUSTED"
 	codeUnavailable     = "UNAVAILABLE"
 	codeInternal        = "INTERNAL"
+)
+
+// What Google says when it fails. Source: Google Cloud APIs, "Errors: handling errors".
+const (
+	saysExhausted   = "Resource has been exhausted (e.g. check quota)."
+	saysUnavailable = "The service is currently unavailable."
+	saysInternal    = "Internal error encountered."
 )
 
 // Reasons of google.rpc.ErrorInfo. Source: Google, google.api.ErrorReason.
@@ -159,10 +174,10 @@ type page struct{}
 
 func (page) refuse(w http.ResponseWriter, call *journal.Call, e *apiError) {
 	e.note(call)
-	w.Header().Set("Content-Type", "text/html; charset=UTF-8")
-	w.WriteHeader(e.status)
-	_, _ = w.Write([]byte(htmlPage(e.status, http.StatusText(e.status), e.message)))
+	wire.Write(w, e.status, "text/html; charset=UTF-8", []byte(htmlPage(e.status, http.StatusText(e.status), e.message)))
 }
+
+func (page) faulted(kind fault.Kind) *apiError { return rpc{}.faulted(kind) } // in its words
 
 func (page) broken() (contentType, body string) {
 	return "text/html; charset=UTF-8", "<!DOCTYPE html>\n<html lang=en>\n  <title>Sign in to the network</title>\n  <form action=\"/log"

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 const opGenerateAccessToken = "GenerateAccessToken"
@@ -64,7 +65,7 @@ func (c *Cloud) authenticate(r *http.Request, universe, method string, now time.
 	const expected = "Expected OAuth 2 access token, login cookie or other valid authentication credential. " +
 		"See https://developers.google.com/identity/sign-in/web/devconsole-project."
 	metadata := []string{"service", "iamcredentials." + universe, "method", method}
-	raw, ok := bearer(r)
+	raw, ok := wire.Bearer(r)
 	if !ok {
 		return principal{}, refused(http.StatusUnauthorized, codeUnauthenticated, "Request is missing required authentication credential. "+expected).
 			detail(infoMissing, metadata...).because(errNoCredentials.Error())

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
@@ -294,7 +295,7 @@ func (c *Cloud) serveIdentityToken(w http.ResponseWriter, r *http.Request, m *Me
 		token, err = google.Mint(claims)
 	}
 	if err != nil {
-		page{}.refuse(w, call, refused(http.StatusInternalServerError, codeInternal, "Internal error encountered.").because(err.Error()))
+		page{}.refuse(w, call, page{}.faulted(fault.InternalFailure).because(err.Error()))
 		return
 	}
 	w.Header().Set("Content-Type", "text/html")
@@ -310,7 +311,7 @@ func (c *Cloud) serveAccounts(w http.ResponseWriter, r *http.Request, call *jour
 	}
 	google, err := c.google()
 	if err != nil {
-		page{}.refuse(w, call, refused(http.StatusInternalServerError, codeInternal, "Internal error encountered.").because(err.Error()))
+		page{}.refuse(w, call, page{}.faulted(fault.InternalFailure).because(err.Error()))
 		return
 	}
 	call.Resource = (&url.URL{Path: r.URL.Path}).EscapedPath()

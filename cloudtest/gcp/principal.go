@@ -3,7 +3,6 @@ package gcp
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 )
@@ -91,12 +90,6 @@ func (c *Cloud) lives(p principal) bool {
 		return pool != nil && pool.serial == p.serial && !pool.disabled
 	}
 	return true
-}
-
-// bearer reads the token of an Authorization header. Source: RFC 6750 §2.1.
-func bearer(r *http.Request) (string, bool) {
-	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
-	return token, ok && strings.EqualFold(scheme, "Bearer") && token != "" && len(r.Header["Authorization"]) == 1
 }
 
 // allowed says whether a principal may do something, by the resource's own policy or its project's. The lock must be held.

@@ -7,8 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oci"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 // Registry names one registry host.
@@ -36,12 +38,6 @@ const (
 )
 
 func (distribution) refuse(w http.ResponseWriter, call *journal.Call, e *apiError) {
-	switch e.code {
-	case codeExhausted:
-		e.code = "TOOMANYREQUESTS"
-	case codeInternal:
-		e.code = "UNKNOWN"
-	}
 	e.note(call)
 	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
 	type one struct {
@@ -49,6 +45,17 @@ func (distribution) refuse(w http.ResponseWriter, call *journal.Call, e *apiErro
 		Message string `json:"message"`
 	}
 	writeJSON(w, e.status, "application/json", map[string][]one{"errors": {{e.code, e.message}}})
+}
+
+func (distribution) faulted(kind fault.Kind) *apiError {
+	switch kind {
+	case fault.Throttle:
+		return refused(http.StatusTooManyRequests, "TOOMANYREQUESTS", saysExhausted)
+	case fault.Unavailable:
+		return refused(http.StatusServiceUnavailable, "UNAVAILABLE", saysUnavailable)
+	default:
+		return refused(http.StatusInternalServerError, "UNKNOWN", saysInternal)
+	}
 }
 
 func (distribution) broken() (contentType, body string) {
@@ -144,7 +151,7 @@ func (c *Cloud) serveRegistry(w http.ResponseWriter, r *http.Request, ep endpoin
 		h = plane(Registry{Host: call.Host})
 	}
 	if h == nil {
-		distribution{}.refuse(w, call, refused(http.StatusServiceUnavailable, codeUnavailable, "no data plane was handed in for this registry"))
+		distribution{}.refuse(w, call, distribution{}.faulted(fault.Unavailable).because("no data plane was handed in for this registry"))
 		return
 	}
 	oci.Forward(w, r, h)
@@ -167,7 +174,7 @@ func (c *Cloud) registryCaller(r *http.Request, ep endpoint, host string, now ti
 	if r.Header.Get("Authorization") == "" {
 		return accessToken{who: principal{universe: ep.universe}}, nil
 	}
-	raw, ok := bearer(r)
+	raw, ok := wire.Bearer(r)
 	if ok {
 		if t, err := c.redeem(raw, ep.universe, host, now); err == nil {
 			return t, nil

@@ -49,16 +49,7 @@ type faulty struct{ protocol }
 
 // Fail implements [fault.Protocol].
 func (f faulty) Fail(w http.ResponseWriter, call *journal.Call, kind fault.Kind) {
-	var e *apiError
-	switch kind {
-	case fault.Throttle:
-		e = refused(http.StatusTooManyRequests, codeExhausted, "Resource has been exhausted (e.g. check quota).").detail(infoRate)
-	case fault.Unavailable:
-		e = refused(http.StatusServiceUnavailable, codeUnavailable, "The service is currently unavailable.")
-	default:
-		e = refused(http.StatusInternalServerError, codeInternal, "Internal error encountered.")
-	}
-	f.refuse(w, call, e.because("an injected fault"))
+	f.refuse(w, call, f.faulted(kind).because("an injected fault"))
 }
 
 // Broken implements [fault.Protocol].

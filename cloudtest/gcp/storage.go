@@ -6,8 +6,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/plane"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 // ServeStorage hands in the data plane of Cloud Storage, which must have the buckets too. It gets only requests that were allowed, without the
@@ -49,7 +51,7 @@ func (c *Cloud) serveStorage(w http.ResponseWriter, r *http.Request, ep endpoint
 	h := c.storage
 	c.mu.RUnlock()
 	if h == nil {
-		protocol.refuse(w, call, refused(http.StatusServiceUnavailable, codeUnavailable, "no data plane was handed in for Cloud Storage"))
+		protocol.refuse(w, call, protocol.faulted(fault.Unavailable).because("no data plane was handed in for Cloud Storage"))
 		return
 	}
 	if req.permission == permObjectGet && !lists {
@@ -65,7 +67,7 @@ func (c *Cloud) storageCaller(r *http.Request, ep endpoint, now time.Time) (acce
 	if r.Header.Get("Authorization") == "" {
 		return accessToken{who: principal{universe: ep.universe}}, nil
 	}
-	raw, ok := bearer(r)
+	raw, ok := wire.Bearer(r)
 	if !ok {
 		return accessToken{}, errNoCredentials
 	}

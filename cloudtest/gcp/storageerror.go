@@ -3,9 +3,10 @@ package gcp
 import (
 	"encoding/xml"
 	"net/http"
-	"strconv"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 // Codes of Cloud Storage's refusals: reasons of the JSON API, which the XML API words otherwise.
@@ -14,6 +15,8 @@ const (
 	storageBadToken  = "authError"
 	storageNotFound  = "notFound"
 	storageNoBucket  = "NoSuchBucket"
+	storageRate      = "rateLimitExceeded"
+	storageBackend   = "backendError"
 )
 
 // storageJSON is the JSON API's protocol. Source: Cloud Storage JSON API, "HTTP status and error codes for JSON".
@@ -22,10 +25,8 @@ type storageJSON struct{}
 func (storageJSON) refuse(w http.ResponseWriter, call *journal.Call, e *apiError) {
 	domain := "global"
 	switch {
-	case e.code == codeExhausted:
-		domain, e.code = "usageLimits", "rateLimitExceeded"
-	case e.code == codeUnavailable || e.code == codeInternal:
-		e.code = "backendError"
+	case e.code == storageRate:
+		domain = "usageLimits"
 	case e.code == storageNoBucket:
 		e.code = storageNotFound
 	case e.code == storageForbidden && e.status == http.StatusUnauthorized:
@@ -51,6 +52,17 @@ func (storageJSON) refuse(w http.ResponseWriter, call *journal.Call, e *apiError
 	}{e.status, e.message, []one{detail}}})
 }
 
+func (storageJSON) faulted(kind fault.Kind) *apiError {
+	switch kind {
+	case fault.Throttle:
+		return refused(http.StatusTooManyRequests, storageRate, saysExhausted)
+	case fault.Unavailable:
+		return refused(http.StatusServiceUnavailable, storageBackend, saysUnavailable)
+	default:
+		return refused(http.StatusInternalServerError, storageBackend, saysInternal)
+	}
+}
+
 func (storageJSON) broken() (contentType, body string) {
 	return jsonType, "{\n  \"kind\": \"storage#objects\",\n  \"items\": [\n    {\n      \"na"
 }
@@ -74,24 +86,21 @@ func (storageXML) refuse(w http.ResponseWriter, call *journal.Call, e *apiError)
 		body.Code, body.Message = "AuthenticationRequired", "Authentication required."
 	case storageNotFound:
 		e.status, body.Code, body.Message = http.StatusBadRequest, "InvalidArgument", "Invalid argument."
-	case codeExhausted:
-		body.Code, body.Message = "SlowDown", "Please reduce your request rate."
-	case codeUnavailable:
-		body.Code = "ServiceUnavailable"
-	case codeInternal:
-		body.Code, body.Message = "InternalError", "We encountered an internal error. Please try again."
 	}
 	e.code = body.Code
 	e.note(call)
-	out, err := xml.Marshal(body)
-	if err != nil {
-		panic("gcp: an answer cannot fail to marshal: " + err.Error())
+	wire.Write(w, e.status, "application/xml; charset=UTF-8", append([]byte("<?xml version='1.0' encoding='UTF-8'?>"), wire.Must(xml.Marshal(body))...))
+}
+
+func (storageXML) faulted(kind fault.Kind) *apiError {
+	switch kind {
+	case fault.Throttle:
+		return refused(http.StatusTooManyRequests, "SlowDown", "Please reduce your request rate.")
+	case fault.Unavailable:
+		return refused(http.StatusServiceUnavailable, "ServiceUnavailable", saysUnavailable)
+	default:
+		return refused(http.StatusInternalServerError, "InternalError", "We encountered an internal error. Please try again.")
 	}
-	out = append([]byte("<?xml version='1.0' encoding='UTF-8'?>"), out...)
-	w.Header().Set("Content-Type", "application/xml; charset=UTF-8")
-	w.Header().Set("Content-Length", strconv.Itoa(len(out)))
-	w.WriteHeader(e.status)
-	_, _ = w.Write(out)
 }
 
 func (storageXML) broken() (contentType, body string) {

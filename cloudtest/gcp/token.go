@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 // maxTokenLife is the longest life of an access token. Source: IAM, "Access tokens: lifetimes"; the organization policy that allows more is not here.
@@ -87,9 +89,7 @@ func (c *Cloud) issue(prefix string, t accessToken, now time.Time) string {
 }
 
 func randomText(bytes int) string {
-	b := make([]byte, bytes)
-	_, _ = rand.Read(b) // never fails
-	return base64.RawURLEncoding.EncodeToString(b)
+	return base64.RawURLEncoding.EncodeToString(wire.Random(bytes))
 }
 
 // newUniqueID makes a service account's ID: 21 digits that begin with 1, as Google's do.

@@ -1,0 +1,56 @@
+// Package wire is what the clouds have in common on the wire: how a bearer token is read, and how an answer is put together and sent. What stands in an
+// answer is each cloud's own.
+package wire
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// Bearer reads the token of a request's one Authorization header. The scheme may be written in any case; a header that is repeated, or a token that is empty
+// or has spaces, is none. Sources: RFC 6750 §2.1; RFC 9110 §11.1 and §11.6.2.
+func Bearer(r *http.Request) (token string, ok bool) {
+	all := r.Header["Authorization"]
+	if len(all) != 1 {
+		return "", false
+	}
+	scheme, token, _ := strings.Cut(all[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") || token == "" || strings.Contains(token, " ") {
+		return "", false
+	}
+	return token, true
+}
+
+// Must is the outcome of an encoder for an answer of the cloud's own making, which cannot fail; if it does, it panics.
+func Must(encoded []byte, err error) []byte {
+	if err != nil {
+		panic("cloudtest: an answer cannot fail to be encoded: " + err.Error())
+	}
+	return encoded
+}
+
+// Write sends an answer whole, with its length. Encoders have escaped in it what a caller sent.
+func Write(w http.ResponseWriter, status int, contentType string, body []byte) {
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) //nolint:gosec // see above
+}
+
+// Random makes n random bytes.
+func Random(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails
+	return b
+}
+
+// UUID makes a random UUID, version 4. Source: RFC 9562 §5.4.
+func UUID() string {
+	b := Random(16)
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	h := hex.EncodeToString(b)
+	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+}
