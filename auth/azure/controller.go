@@ -7,20 +7,19 @@ import (
 	"net/http"
 	"os"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// NewControllerToken implements [auth.ControllerProvider] with the first identity that the environment has: a client secret or
-// certificate (AZURE_CLIENT_SECRET, AZURE_CLIENT_CERTIFICATE_PATH), a workload identity (AZURE_FEDERATED_TOKEN_FILE), the managed
-// identity of the host. The environment is read anew each time, and no program is started for a credential: the Azure CLI, the
-// Azure Developer CLI and PowerShell are never asked. It refuses whatever a tenant chose of the way.
+// NewControllerToken implements [auth.ControllerProvider] with the one identity that the environment is set up for: a client secret or
+// certificate (AZURE_CLIENT_SECRET, AZURE_CLIENT_CERTIFICATE_PATH), else a workload identity (AZURE_FEDERATED_TOKEN_FILE). The managed
+// identity of the host, which every Pod there shares, is only used where AZURE_TOKEN_CREDENTIALS asks for it, with
+// ManagedIdentityCredential: on AKS an identity that is half set up would become the host's otherwise. AZURE_CLIENT_ID says which one
+// if it has several. The environment is read anew each time, and no program is started for a credential: the Azure CLI, the Azure
+// Developer CLI and PowerShell are never asked. It refuses whatever a tenant chose of the way.
 func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request) (auth.Token, error) {
 	if request.ProxyURL != nil {
 		return nil, refusal.Detour("proxy")
@@ -30,7 +29,7 @@ func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request
 		return nil, err
 	}
 	token, code, err := p.controllerToken(ctx, scope)
-	if fallback := ResourceManagerScope(p.cloud); request.Key.Image != "" && code == noResource && p.cloud.RegistriesMayLackAudience && scope != fallback {
+	if fallback, ok := p.registryFallback(request.Key, scope, code); ok {
 		token, _, err = p.controllerToken(ctx, fallback)
 	}
 	if err != nil {
@@ -41,8 +40,12 @@ func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request
 
 // controllerToken asks for one scope. The code is Entra's, when it refused.
 func (p *Provider) controllerToken(ctx context.Context, scope string) (*Token, aadsts, error) {
+	name, err := credentialName(os.Getenv) //nolint:forbidigo // the controller's own identity is what its environment says
+	if err != nil {
+		return nil, 0, err
+	}
 	wire := remote.NewRecorder(ctx, p.calls.Environment())
-	source, err := p.environment(remote.NewClient(wire, p.calls.Timeout()))
+	source, err := p.source(name, remote.NewClient(wire, p.calls.Timeout()))
 	if err != nil {
 		// The SDK's error holds paths and what stands in files.
 		return nil, 0, &auth.Error{
@@ -65,60 +68,6 @@ func (p *Provider) controllerToken(ctx context.Context, scope string) (*Token, a
 	return &Token{Secret: auth.NewSecret(got.Token), ExpiresAt: got.ExpiresOn.UTC()}, 0, nil
 }
 
-// source is an identity of the environment.
-type source struct {
-	credential azcore.TokenCredential
-	// name and where name it and who is asked for its token, and mend says how it is set up, for people.
-	name, where, mend string
-	// managed: the host's own service is asked and not Microsoft Entra.
-	managed bool
-}
-
-// environment finds the identity of the environment. With an error, the source has its words all the same.
-func (p *Provider) environment(client *http.Client) (source, error) {
-	options := azcore.ClientOptions{
-		Cloud:     cloud.Configuration{ActiveDirectoryAuthorityHost: p.cloud.Authority},
-		Transport: client,
-		// The cache decides when to ask again.
-		Retry:     policy.RetryOptions{MaxRetries: -1},
-		Telemetry: policy.TelemetryOptions{Disabled: true},
-	}
-	// Instance discovery asks the public cloud whether an authority is one. Ours is known.
-	const known = true
-	switch env := os.Getenv; { //nolint:forbidigo // the controller's own identity is what its environment says, and nothing else is read.
-	case env("AZURE_CLIENT_SECRET") != "", env("AZURE_CLIENT_CERTIFICATE_PATH") != "":
-		s := source{
-			name: "the client secret or certificate", where: p.where(),
-			mend: "check AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET or AZURE_CLIENT_CERTIFICATE_PATH of the controller",
-		}
-		credential, err := azidentity.NewEnvironmentCredential(&azidentity.EnvironmentCredentialOptions{ClientOptions: options, DisableInstanceDiscovery: known})
-		s.credential = credential
-		return s, err
-	case env("AZURE_FEDERATED_TOKEN_FILE") != "":
-		s := source{
-			name: "the workload identity", where: p.where(),
-			mend: "check AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_FEDERATED_TOKEN_FILE of the controller, and the federated credential for its ServiceAccount",
-		}
-		credential, err := azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
-			ClientOptions: options, DisableInstanceDiscovery: known, TenantID: p.tenant,
-		})
-		s.credential = credential
-		return s, err
-	default:
-		s := source{
-			name: "the managed identity", where: "the host's identity endpoint", managed: true,
-			mend: "give the controller's ServiceAccount a workload identity (AZURE_FEDERATED_TOKEN_FILE), or name a ServiceAccount in the object",
-		}
-		managed := &azidentity.ManagedIdentityCredentialOptions{ClientOptions: options}
-		if id := env("AZURE_CLIENT_ID"); id != "" {
-			managed.ID = azidentity.ClientID(id)
-		}
-		credential, err := azidentity.NewManagedIdentityCredential(managed)
-		s.credential = credential
-		return s, err
-	}
-}
-
 // failure is why the source gave no token: its SDK's errors are texts with whole answers in them, so that the last request tells.
 // The code is Entra's, when it refused.
 func (s source) failure(ctx context.Context, last remote.Exchange) (remote.Failure, aadsts) {
@@ -129,7 +78,6 @@ func (s source) failure(ctx context.Context, last remote.Exchange) (remote.Failu
 	case last.Err != nil || last.Method == "" && ctx.Err() != nil:
 		f := remote.Unanswered(ctx, last.Err, s.where)
 		if s.managed {
-			// It is asked last: whoever comes here has configured nothing, or runs on a host with an identity.
 			f.Fix = s.mend
 		}
 		return f, 0
@@ -153,7 +101,7 @@ func (s source) managedFailure(a remote.Answer) remote.Failure {
 	f := a.Refusal(s.where, "the host")
 	switch a.Status {
 	case http.StatusBadRequest:
-		f.Code, f.What, f.Fix = auth.CodeIdentityMissing, "no identity is configured, and the host has none of that name", s.mend
+		f.Code, f.What, f.Fix = auth.CodeIdentityMissing, "the host has no such identity", s.mend
 	case http.StatusNotFound, http.StatusGone:
 		f.Code, f.What, f.Fix = auth.CodeUnavailable, "the endpoint is being updated", "wait, and "+s.mend+" if it goes on"
 	case http.StatusUnauthorized, http.StatusForbidden:

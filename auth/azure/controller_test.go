@@ -211,7 +211,7 @@ func managedToken(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestControllerManagedIdentity(t *testing.T) {
-	environment(t, map[string]string{"AZURE_CLIENT_ID": "00000000-0000-0000-0000-000000000001"})
+	environment(t, map[string]string{"AZURE_CLIENT_ID": "00000000-0000-0000-0000-000000000001", "AZURE_TOKEN_CREDENTIALS": "ManagedIdentityCredential"})
 	h := newHost()
 	h.imds = managedToken
 	token, err := asController(t, h.provider(t, azure.Config{}), auth.WithScopes("https://vault.azure.net/.default"))
@@ -224,12 +224,65 @@ func TestControllerManagedIdentity(t *testing.T) {
 	}
 }
 
+// On AKS, an identity that is half set up must not become the node's: nothing but its name leads to the managed identity.
+func TestControllerIsNotTheHost(t *testing.T) {
+	secret := map[string]string{"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_CLIENT_SECRET": "client-secret"}
+	proof := map[string]string{"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_FEDERATED_TOKEN_FILE": file(t, "the-controllers-proof")}
+	everything := map[string]string{"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_CLIENT_SECRET": "client-secret", "AZURE_FEDERATED_TOKEN_FILE": file(t, "the-controllers-proof")}
+	for name, test := range map[string]struct {
+		set   map[string]string
+		named string
+		asked string // who has the form; empty for nobody
+		code  auth.Code
+		text  string
+	}{
+		"nothing":                  {code: auth.CodeIdentityMissing, text: `label its Pod azure.workload.identity/use: "true"`},
+		"a Pod without the label":  {set: map[string]string{"AZURE_TENANT_ID": tenantID}, code: auth.CodeIdentityMissing, text: "AZURE_FEDERATED_TOKEN_FILE is not set"},
+		"a client":                 {set: map[string]string{"AZURE_CLIENT_ID": clientA}, code: auth.CodeIdentityMissing, text: "AZURE_TOKEN_CREDENTIALS=ManagedIdentityCredential"},
+		"the workload identity":    {set: everything, named: "WorkloadIdentityCredential", asked: "client_assertion"},
+		"in other letters":         {set: everything, named: "workloadidentitycredential", asked: "client_assertion"},
+		"the secret":               {set: everything, named: "EnvironmentCredential", asked: "client_secret"},
+		"no file":                  {set: secret, named: "WorkloadIdentityCredential", code: auth.CodeIdentityInvalid, text: "AZURE_FEDERATED_TOKEN_FILE"},
+		"no secret":                {set: proof, named: "EnvironmentCredential", code: auth.CodeIdentityInvalid, text: "AZURE_CLIENT_SECRET"},
+		"a password":               {set: map[string]string{"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_USERNAME": "me", "AZURE_PASSWORD": "x"}, named: "EnvironmentCredential", code: auth.CodeIdentityInvalid, text: "AZURE_CLIENT_SECRET"},
+		"several":                  {set: everything, named: "prod", code: auth.CodeOptionUnsupported, text: "or remove it"},
+		"a program":                {set: everything, named: "AzureCLICredential", code: auth.CodeOptionUnsupported, text: "or remove it"},
+		"something with a newline": {set: everything, named: "prod\n", code: auth.CodeOptionUnsupported, text: "or remove it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			environment(t, test.set)
+			t.Setenv("AZURE_TOKEN_CREDENTIALS", test.named)
+			h := newHost()
+			h.imds = managedToken
+			_, err := asController(t, h.provider(t, azure.Config{}))
+			for _, asked := range h.asked {
+				if strings.HasPrefix(asked, "169.254.") {
+					t.Errorf("asked %s", asked)
+				}
+			}
+			if test.asked != "" {
+				if err != nil || h.form.Get(test.asked) == "" {
+					t.Errorf("%v, %v", err, h.form)
+				}
+				return
+			}
+			e, ok := errors.AsType[*auth.Error](err)
+			if !ok || e.Stage != auth.StageIdentity || e.Code != test.code || !strings.Contains(e.Error(), test.text) || e.Fix == "" || strings.ContainsAny(e.Error(), "\n") {
+				t.Errorf("%v, want %s", err, test.code)
+			}
+			if len(h.asked) != 0 {
+				t.Errorf("asked %v", h.asked)
+			}
+		})
+	}
+}
+
 func TestControllerRefusals(t *testing.T) {
 	proof := map[string]string{"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_FEDERATED_TOKEN_FILE": file(t, "the-controllers-proof")}
 	managed := 0
 	host := func() map[string]string {
 		managed++
-		return map[string]string{"AZURE_CLIENT_ID": fmt.Sprintf("00000000-0000-0000-0001-%012d", managed)}
+		return map[string]string{"AZURE_CLIENT_ID": fmt.Sprintf("00000000-0000-0000-0001-%012d", managed), "AZURE_TOKEN_CREDENTIALS": "ManagedIdentityCredential"}
 	}
 	answer := func(status int, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -259,12 +312,12 @@ func TestControllerRefusals(t *testing.T) {
 		{"no token file", map[string]string{"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_FEDERATED_TOKEN_FILE": "/none/token"}, nil, nil, auth.StageIdentity, auth.CodeIdentityInvalid, "AZURE_FEDERATED_TOKEN_FILE"},
 		{"no client", map[string]string{"AZURE_FEDERATED_TOKEN_FILE": "/none/token", "AZURE_TENANT_ID": tenantID}, nil, nil, auth.StageIdentity, auth.CodeIdentityInvalid, "AZURE_CLIENT_ID"},
 		{"no tenant", map[string]string{"AZURE_CLIENT_SECRET": "client-secret", "AZURE_CLIENT_ID": clientA}, nil, nil, auth.StageIdentity, auth.CodeIdentityInvalid, "AZURE_TENANT_ID"},
-		{"no identity", host(), nil, answer(400, `{"error":"invalid_request","error_description":"Identity not found"}`), auth.StageIdentity, auth.CodeIdentityMissing, "no identity is configured"},
+		{"no identity", host(), nil, answer(400, `{"error":"invalid_request","error_description":"Identity not found"}`), auth.StageIdentity, auth.CodeIdentityMissing, "the host has no such identity"},
 		{"metadata as HTML", host(), nil, answer(200, "<html>"), auth.StageExchange, auth.CodeResponseInvalid, "not the JSON of a token answer"},
 		{"metadata throttled", host(), nil, answer(429, "{}"), auth.StageExchange, auth.CodeThrottled, "asked too often"},
 		{"metadata updating", host(), nil, answer(404, "{}"), auth.StageExchange, auth.CodeUnavailable, "being updated"},
 		{"metadata forbidden", host(), nil, answer(403, "unreachable"), auth.StageExchange, auth.CodeRefused, "does not let"},
-		{"metadata hangs up", host(), nil, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, auth.StageExchange, auth.CodeUnreachable, "give the controller's ServiceAccount a workload identity"},
+		{"metadata hangs up", host(), nil, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, auth.StageExchange, auth.CodeUnreachable, "AZURE_CLIENT_ID of the controller says which"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			environment(t, test.set)
@@ -298,7 +351,7 @@ func TestControllerRefusals(t *testing.T) {
 }
 
 func TestControllerMetadataIsAway(t *testing.T) {
-	environment(t, map[string]string{"AZURE_CLIENT_ID": "00000000-0000-0000-0002-000000000001"})
+	environment(t, map[string]string{"AZURE_CLIENT_ID": "00000000-0000-0000-0002-000000000001", "AZURE_TOKEN_CREDENTIALS": "ManagedIdentityCredential"})
 	stop := make(chan struct{})
 	defer close(stop)
 	h := newHost()

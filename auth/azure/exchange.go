@@ -28,7 +28,7 @@ func (p *Provider) NewTokenForServiceAccount(ctx context.Context, proof auth.Pro
 		return nil, err
 	}
 	token, code, err := p.exchange(ctx, proof, request, id, scope)
-	if fallback := ResourceManagerScope(p.cloud); request.Key.Image != "" && code == noResource && p.cloud.RegistriesMayLackAudience && scope != fallback {
+	if fallback, ok := p.registryFallback(request.Key, scope, code); ok {
 		token, _, err = p.exchange(ctx, proof, request, id, fallback)
 	}
 	if err != nil {

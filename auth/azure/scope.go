@@ -106,3 +106,10 @@ func (p *Provider) scope(key auth.Key) (string, error) {
 		return p.oneScope(key.Scopes)
 	}
 }
+
+// registryFallback is the scope to ask for after Microsoft Entra refused a registry's with that code: in a cloud whose registries may
+// have no audience of their own, they take a token for Azure Resource Manager.
+func (p *Provider) registryFallback(key auth.Key, scope string, code aadsts) (fallback string, ok bool) {
+	fallback = ResourceManagerScope(p.cloud)
+	return fallback, key.Image != "" && code == noResource && p.cloud.RegistriesMayLackAudience && scope != fallback
+}

@@ -36,8 +36,9 @@ const (
 
 // NewControllerToken implements [auth.ControllerProvider] with Application Default Credentials: the file that
 // GOOGLE_APPLICATION_CREDENTIALS names, the file that gcloud writes (~/.config/gcloud/application_default_credentials.json), the
-// metadata server. The environment is read anew each time. It refuses an executable credential source, since no program is started
-// for a credential, and whatever a tenant chose of the way.
+// metadata server. On GKE that server answers for the Pod, once its node pool has Workload Identity Federation; until then it answers
+// for the node, in the same way, so that nothing here can tell. The environment is read anew each time. It refuses an executable
+// credential source, since no program is started for a credential, and whatever a tenant chose of the way.
 func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request) (auth.Token, error) {
 	if request.ProxyURL != nil {
 		return nil, refusal.Detour("proxy")

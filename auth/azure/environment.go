@@ -1,0 +1,120 @@
+package azure
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/remote"
+)
+
+// credentialsVariable names the credential to use, by the name of its type in the Azure SDKs. Source: package azidentity,
+// DefaultAzureCredential, "Selecting credentials".
+const credentialsVariable = "AZURE_TOKEN_CREDENTIALS"
+
+// The credentials that [credentialsVariable] may name here.
+const (
+	environmentCredential      = "EnvironmentCredential"
+	workloadIdentityCredential = "WorkloadIdentityCredential"
+	managedIdentityCredential  = "ManagedIdentityCredential"
+)
+
+// giveIdentity is what to do when the controller has none. Source of the label: Azure Workload Identity, "Labels and annotations".
+const giveIdentity = `annotate the controller's ServiceAccount with ` + ClientAnnotation + ` and label its Pod azure.workload.identity/use: "true", ` +
+	`or set ` + credentialsVariable + `=` + managedIdentityCredential + ` in its environment to be the managed identity of the host, ` +
+	`or name a ServiceAccount in the object`
+
+// credentialName is the credential that the environment is set up for: the one that it names, or the first whose variables it has.
+// Nothing leads to the managed identity but its name.
+func credentialName(env func(string) string) (string, error) {
+	application := env("AZURE_CLIENT_SECRET") != "" || env("AZURE_CLIENT_CERTIFICATE_PATH") != ""
+	switch named := env(credentialsVariable); {
+	case strings.EqualFold(named, managedIdentityCredential):
+		return managedIdentityCredential, nil
+	case strings.EqualFold(named, workloadIdentityCredential), named == "" && !application && env("AZURE_FEDERATED_TOKEN_FILE") != "":
+		return workloadIdentityCredential, nil
+	case application && (named == "" || strings.EqualFold(named, environmentCredential)):
+		return environmentCredential, nil
+	case named == "":
+		return "", &auth.Error{
+			Stage: auth.StageIdentity, Code: auth.CodeIdentityMissing, Fix: giveIdentity,
+			Err: errors.New("the controller's environment has no identity of Microsoft Entra: AZURE_FEDERATED_TOKEN_FILE is not set"),
+		}
+	case strings.EqualFold(named, environmentCredential):
+		return "", &auth.Error{
+			Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
+			Fix: "set AZURE_CLIENT_SECRET or AZURE_CLIENT_CERTIFICATE_PATH of the controller, or remove " + credentialsVariable,
+			Err: errors.New(credentialsVariable + " names a client secret or certificate, and the controller's environment has neither"),
+		}
+	default:
+		// One identity, and never whichever of several answers.
+		return "", &auth.Error{
+			Stage: auth.StageIdentity, Code: auth.CodeOptionUnsupported,
+			Fix: "set " + credentialsVariable + " of the controller to " + environmentCredential + ", " + workloadIdentityCredential + " or " + managedIdentityCredential + ", or remove it",
+			Err: fmt.Errorf("%s is %q, which is not one credential of a program", credentialsVariable, remote.Printable(named, remote.MaxName)),
+		}
+	}
+}
+
+// source is an identity of the environment.
+type source struct {
+	credential azcore.TokenCredential
+	// name and where name it and who is asked for its token, and mend says how it is set up, for people.
+	name, where, mend string
+	// managed: the host's own service is asked and not Microsoft Entra.
+	managed bool
+}
+
+// source makes the credential of that name. With an error, the source has its words all the same.
+func (p *Provider) source(name string, client *http.Client) (source, error) {
+	options := azcore.ClientOptions{
+		Cloud:     cloud.Configuration{ActiveDirectoryAuthorityHost: p.cloud.Authority},
+		Transport: client,
+		// The cache decides when to ask again.
+		Retry:     policy.RetryOptions{MaxRetries: -1},
+		Telemetry: policy.TelemetryOptions{Disabled: true},
+	}
+	// Instance discovery asks the public cloud whether an authority is one. Ours is known.
+	const known = true
+	switch name {
+	case environmentCredential:
+		s := source{
+			name: "the client secret or certificate", where: p.where(),
+			mend: "check AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET or AZURE_CLIENT_CERTIFICATE_PATH of the controller",
+		}
+		credential, err := azidentity.NewEnvironmentCredential(&azidentity.EnvironmentCredentialOptions{ClientOptions: options, DisableInstanceDiscovery: known})
+		s.credential = credential
+		return s, err
+	case workloadIdentityCredential:
+		s := source{
+			name: "the workload identity", where: p.where(),
+			mend: "check AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_FEDERATED_TOKEN_FILE of the controller, and the federated credential for its ServiceAccount",
+		}
+		credential, err := azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
+			ClientOptions: options, DisableInstanceDiscovery: known, TenantID: p.tenant,
+		})
+		s.credential = credential
+		return s, err
+	default:
+		s := source{
+			name: "the managed identity", where: "the host's identity endpoint", managed: true,
+			mend: "check that the host has the managed identity (AZURE_CLIENT_ID of the controller says which), or remove " + credentialsVariable +
+				" and give the controller's ServiceAccount a workload identity",
+		}
+		managed := &azidentity.ManagedIdentityCredentialOptions{ClientOptions: options}
+		if id := os.Getenv("AZURE_CLIENT_ID"); id != "" { //nolint:forbidigo // as above
+			managed.ID = azidentity.ClientID(id)
+		}
+		credential, err := azidentity.NewManagedIdentityCredential(managed)
+		s.credential = credential
+		return s, err
+	}
+}
