@@ -313,6 +313,10 @@ func TestFailuresKeepTheArtifact(t *testing.T) {
 	answer(500, "")
 	fails(meta.ReasonBucketUnreachable, "HTTP 500")
 
+	w.service.put("tenant-a", "large.bin", strings.Repeat("x", 1<<20))
+	fails(meta.ReasonArchiveRefused, "--artifact-max-decompressed-size")
+	w.service.remove("tenant-a", "large.bin")
+
 	w.service.tamper(func(rw http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "racing.txt") {
 			rw.Header().Set("Tampered", "yes")
@@ -323,10 +327,6 @@ func TestFailuresKeepTheArtifact(t *testing.T) {
 	fails(meta.ReasonBucketChanged, `"racing.txt"`)
 	w.service.tamper(nil)
 	w.service.remove("tenant-a", "racing.txt")
-
-	w.service.put("tenant-a", "large.bin", strings.Repeat("x", 1<<20))
-	fails(meta.ReasonArchiveRefused, "--artifact-max-decompressed-size")
-	w.service.remove("tenant-a", "large.bin")
 
 	w.service.put("tenant-a", "a/../../x", "x")
 	fails(meta.ReasonArchiveRefused, "rename the object")
