@@ -117,7 +117,7 @@ func TestBucketAtMinIO(t *testing.T) {
 		{"no policy", exchanging(c.atMinIO(t, m, "own", a.namespace), puller), unfetched("TrustRefused", "audience (client ID) 127.0.0.1", c.subject)},
 		{"no account", exchanging(b.atMinIO(t, m, "missing", b.namespace), "nobody"), unfetched("SubjectNotFound", "nobody")},
 		{"static keys", keys(a.atMinIO(t, m, "keys", a.namespace), minioPassword), holding(t, some(a.namespace))},
-		{"wrong static keys", keys(a.atMinIO(t, m, "wrong-keys", a.namespace), "wrong-secret-of-the-test"), unfetched("BucketRefused", "SignatureDoesNotMatch")},
+		{"wrong static keys", keys(a.atMinIO(t, m, "wrong-keys", a.namespace), secretMark+"wrong"), unfetched("BucketRefused", "SignatureDoesNotMatch")},
 		{"half of static keys", incomplete, unfetched("SecretRefused", "spec.secretRef", "secretkey")},
 		{"a public bucket, as nobody", a.atMinIO(t, m, "public", "minio-public"), holding(t, some("minio-public"))},
 		{"a private bucket, as nobody", a.atMinIO(t, m, "private", a.namespace), unfetched("BucketRefused", "AccessDenied")},

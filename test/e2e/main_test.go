@@ -121,7 +121,7 @@ func values(further map[string]any) map[string]any {
 // The key with which the tests publish what `lanyard` itself would refuse to.
 const (
 	publisherKey    = "AKIAE2EPUBLISHERE2EP"
-	publisherSecret = "worth-something-only-in-this-local-cloud"
+	publisherSecret = secretMark + "of-the-publisher"
 )
 
 // e2eBucket is the tests' bucket at Google, which is nobody's until it is lent.

@@ -32,7 +32,7 @@ type minio struct {
 
 const (
 	minioUser     = "e2e-root"
-	minioPassword = "worth-something-only-here"
+	minioPassword = secretMark + "of-minio"
 )
 
 // minioConfig is what differs between the servers of tests.

@@ -47,7 +47,7 @@ func newDistribution(t *testing.T, host, user, password string) {
 // TestPullSecrets pulls from a registry with users of its own, with Secrets as Pods do: one that the object names, and those
 // of its ServiceAccount. Nobody else's.
 func TestPullSecrets(t *testing.T) {
-	const user, password = "robot", "pull-secret-of-the-test"
+	const user, password = "robot", secretMark + "of-the-robot"
 	private := &foreignRegistry{host: "harbor.registry.example.com", user: user, password: password}
 	newDistribution(t, private.host, user, password)
 	url := private.url("team/app")
@@ -56,7 +56,7 @@ func TestPullSecrets(t *testing.T) {
 
 	tn, other := newTenant(t, "pull-secrets"), newTenant(t, "pull-secrets-other")
 	private.putLogin(t, tn.namespace, "login")
-	(&foreignRegistry{host: private.host, user: user, password: "another"}).putLogin(t, tn.namespace, "wrong")
+	(&foreignRegistry{host: private.host, user: user, password: secretMark + "wrong"}).putLogin(t, tn.namespace, "wrong")
 	(&foreignRegistry{host: "elsewhere.registry.example.com", user: user, password: password}).putLogin(t, tn.namespace, "elsewhere")
 	account := func(name string, secrets ...string) {
 		a := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: name}}

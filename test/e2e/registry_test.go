@@ -107,7 +107,7 @@ func (r *foreignRegistry) putLogin(t *testing.T, namespace, name string) {
 func TestStaticSecret(t *testing.T) {
 	tn := newTenant(t, "static")
 	private := newRegistry(t, "private.registry.example.com")
-	private.protect("reader", "static-password-of-the-test")
+	private.protect("reader", secretMark+"of-the-reader")
 	manifest, _ := private.push(t, "team/app", "1.0.0", layer(t, file("app.yaml", "app")))
 	o := tn.generic("app", private.url("team/app"))
 	o.Spec.SecretRef = &meta.LocalReference{Name: "login"}
@@ -118,11 +118,8 @@ func TestStaticSecret(t *testing.T) {
 	if id := o.Status.Identity; id == nil || id.Provider != v1alpha1.ProviderGeneric || !strings.Contains(id.Subject, "login") {
 		t.Errorf("status.identity is %+v; want the Secret", id)
 	}
-	private.protect("reader", "another-password")
+	private.protect("reader", secretMark+"another")
 	at := request(t, o)
 	await(t, o, "the request is handled", handled(at))
 	must(t, "the password is refused", failing("RegistryRefused", private.host)(o))
-	if strings.Contains(ready(o).Message, "static-password-of-the-test") {
-		t.Error("the message holds the password")
-	}
 }

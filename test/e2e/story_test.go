@@ -3,11 +3,9 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -260,48 +258,6 @@ func kubeconfig(t *testing.T, namespace, account string) string {
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, "write a kubeconfig", clientcmd.WriteToFile(*config, path))
 	return path
-}
-
-// secrets are the forms of what must stand nowhere: JWTs and ECR's passwords (base64 of JSON), ECR's authorization tokens
-// (base64 of "AWS:"), session and user keys, Google's access tokens, and the part of an artifact's URL that makes it a key to
-// the artifact.
-var secrets = regexp.MustCompile(`eyJ[A-Za-z0-9_-]{10}|QVdTO[A-Za-z0-9+/]{10}|A[SK]IA[A-Z0-9]{16}|ya29\.|/(ocirepository|bucket)/[^/ ]+/[^/ ]+/[0-9a-f]{64}/`)
-
-// wantNoSecrets looks at everything that people read: all logs of the world, events, and conditions.
-func wantNoSecrets(t *testing.T) {
-	t.Helper()
-	if jwt := token(t, "default", "default", stsAudience); !secrets.MatchString(jwt) {
-		t.Fatal("the pattern of secrets does not know a token of the API server")
-	}
-	look := func(where, text string) {
-		if at := secrets.FindStringIndex(text); at != nil {
-			t.Errorf("%s holds a secret after %q", where, text[max(0, at[0]-80):at[0]+4])
-		}
-	}
-	logs := controllerLogs(t)
-	if len(logs) == 0 {
-		t.Fatal("there is no log of a controller")
-	}
-	for _, path := range logs {
-		text, err := os.ReadFile(path)
-		must(t, "read a log", err)
-		look(path, string(text))
-	}
-	events, err := apiserver.EventsV1().Events("").List(t.Context(), listAll)
-	must(t, "list events", err)
-	if len(events.Items) == 0 {
-		t.Error("there are no events")
-	}
-	for _, e := range events.Items {
-		look("event "+e.Namespace+"/"+e.Name, e.Note)
-	}
-	all, err := report.List(t.Context(), objects, "")
-	must(t, "list the objects", err)
-	for _, o := range all {
-		for _, c := range o.Conditions {
-			look("condition "+c.Type+" of "+o.Kind+" "+o.GetNamespace()+"/"+o.GetName(), c.Message)
-		}
-	}
 }
 
 // TestReconcileRequest asks for a reconciliation of an object whose interval is far away.

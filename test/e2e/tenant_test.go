@@ -120,11 +120,13 @@ func (tn *tenant) putAccount(t *testing.T, name, role string) {
 	must(t, "make a ServiceAccount", objects.Create(t.Context(), account))
 }
 
-// clear removes the tenant's objects and waits for the controller to let them go, so that they trouble no other test.
+// clear looks for secrets in what became of the tenant's objects, removes them, and waits for the controller to let them go, so
+// that they trouble no other test.
 func (tn *tenant) clear(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 	defer cancel()
+	wantNoSecretsIn(ctx, t, tn.namespace)
 	// The namespace controller would come to them some seconds later.
 	for _, kind := range []client.Object{&v1alpha1.OCIRepository{}, &v1alpha1.Bucket{}, &v1alpha1.ImageRepository{}} {
 		must(t, "remove the objects", objects.DeleteAllOf(ctx, kind, client.InNamespace(tn.namespace)))
