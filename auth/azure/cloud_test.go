@@ -33,7 +33,8 @@ func tenantB(tb testing.TB) auth.Account {
 
 // custom is the cloud Own, as its administrator's file describes it.
 const custom = `{"name":"Own","activeDirectoryEndpoint":"https://login.azure.example","resourceManagerEndpoint":"https://management.azure.example",
-	"federatedCredentialAudience":"api://OwnTokenExchange","containerRegistryDNSSuffix":"registry.azure.example"}`
+	"federatedCredentialAudience":"api://OwnTokenExchange","containerRegistryDNSSuffix":"registry.azure.example",
+	"resourceIdentifiers":{"keyVault":"https://vault.azure.example","storage":"https://storage.azure.example"}}`
 
 func TestEveryCloudEndToEnd(t *testing.T) {
 	w := newWorld(t)
@@ -46,15 +47,37 @@ func TestEveryCloudEndToEnd(t *testing.T) {
 			provider := w.provider(t, azure.Config{Cloud: cloud, TenantID: tenants[i]})
 			account := accountA(t)
 			delete(account.Attributes, azure.TenantAnnotation)
-			for name, opts := range map[string][]auth.Option{
-				"default": nil,
-				"ARM":     {auth.WithScopes(azure.ResourceManagerScope(cloud))},
-				"image":   {auth.WithImageRepository("contoso." + cloud.RegistrySuffix + "/tenant-a/app")},
+			for name, test := range map[string]struct {
+				opts     []auth.Option
+				audience string // of the token; empty for registry credentials
+			}{
+				"default":    {nil, cloud.ResourceManagerAudience},
+				"ARM":        {[]auth.Option{auth.WithScopes(azure.ResourceManagerScope(cloud))}, cloud.ResourceManagerAudience},
+				"Blob":       {[]auth.Option{auth.WithScopes(azure.BlobScope(cloud))}, cloud.StorageAudience},
+				"Key Vault":  {[]auth.Option{auth.WithScopes(azure.KeyVaultScope(cloud))}, cloud.KeyVaultAudience},
+				"Event Hubs": {[]auth.Option{auth.WithScopes(azure.EventHubsScope(cloud))}, cloud.EventHubsAudience},
+				"image":      {[]auth.Option{auth.WithImageRepository("contoso." + cloud.RegistrySuffix + "/tenant-a/app")}, ""},
 			} {
-				token, err := auth.GetToken(t.Context(), provider, w.As(account, opts...)...)
+				token, err := auth.GetToken(t.Context(), provider, w.As(account, test.opts...)...)
 				if err != nil || token.GetDuration() <= 0 {
 					t.Errorf("%s: %v, %v", name, token, err)
+					continue
 				}
+				if _, registry := token.(*auth.RegistryCredentials); registry != (test.audience == "") {
+					t.Errorf("%s: a %T", name, token)
+				} else if !registry && audienceOf(t, token) != test.audience {
+					t.Errorf("%s: a token for %s, want %s", name, audienceOf(t, token), test.audience)
+				}
+			}
+			// Azure DevOps is in the public cloud alone.
+			devops, err := auth.GetToken(t.Context(), provider, w.As(account, auth.WithScopes(azure.DevOpsScope))...)
+			switch {
+			case cloud != endpoint.AzurePublic():
+				if auth.CodeOf(err) != auth.CodeRefused || !strings.Contains(err.Error(), "AADSTS500011") {
+					t.Errorf("Azure DevOps: %v, %v", devops, err)
+				}
+			case err != nil || audienceOf(t, devops)+"/.default" != azure.DevOpsScope:
+				t.Errorf("Azure DevOps: %v, %v", devops, err)
 			}
 			// A tenant of another cloud is none of this one's, and its proof is worth nothing here.
 			account.Attributes[azure.TenantAnnotation] = tenants[(i+1)%len(tenants)]
@@ -66,12 +89,21 @@ func TestEveryCloudEndToEnd(t *testing.T) {
 				request.Audience = clouds[(i+1)%len(clouds)].ProofAudience
 				return w.Sign(account, request)
 			})
-			_, err := auth.GetToken(t.Context(), provider, subject)
+			_, err = auth.GetToken(t.Context(), provider, subject)
 			if auth.CodeOf(err) != auth.CodeTrustRefused || !strings.Contains(err.Error(), "AADSTS700212") || !strings.Contains(err.Error(), "audience "+cloud.ProofAudience) {
 				t.Errorf("another cloud's proof: %v", err)
 			}
 		})
 	}
+}
+
+// audienceOf is the one resource that a token of Microsoft Entra is for.
+func audienceOf(t *testing.T, token auth.Token) string {
+	t.Helper()
+	read, err := oidc.Read(token.(*azure.Token).Secret.Reveal())
+	rig.Must(t, err)
+	audience, _ := read.Claims["aud"].(string)
+	return audience
 }
 
 // allows asks the registry whether a password is good for a scope.

@@ -18,7 +18,7 @@ import (
 
 // credentialsVariable names the credential to use, by the name of its type in the Azure SDKs. Source: package azidentity,
 // DefaultAzureCredential, "Selecting credentials".
-const credentialsVariable = "AZURE_TOKEN_CREDENTIALS"
+const credentialsVariable = "AZURE_TOKEN_CREDENTIALS" //nolint:gosec // a name, no credential
 
 // The credentials that [credentialsVariable] may name here.
 const (

@@ -117,6 +117,7 @@ func worldConfig() cloudazure.Config {
 			// An old one: its registries have no audience of their own.
 			Name: "Own", AuthorityHosts: []string{"login.azure.example"}, IssuerHost: "sts.azure.example", ExchangeAudience: "api://OwnTokenExchange",
 			ResourceManagers: []string{"https://management.azure.example"}, RegistrySuffix: "registry.azure.example", StorageSuffix: "storage.azure.example",
+			Resources: []string{"https://storage.azure.example", "https://vault.azure.example", "https://eventhubs.azure.net"},
 		}},
 		Tenants: []cloudazure.Tenant{
 			{
