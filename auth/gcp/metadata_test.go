@@ -157,12 +157,12 @@ func TestMetadataIsAskedOnce(t *testing.T) {
 	var broken atomic.Bool
 	release := make(chan struct{})
 	host := serveMetadata(t, func(w http.ResponseWriter, r *http.Request) {
-		<-release
-		w.Header().Set("Metadata-Flavor", "Google")
 		path := strings.TrimPrefix(r.URL.Path, "/computeMetadata/v1/")
 		if path == "project/project-id" {
 			asked.Add(1)
 		}
+		<-release
+		w.Header().Set("Metadata-Flavor", "Google")
 		if broken.Load() {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
