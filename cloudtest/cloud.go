@@ -142,15 +142,13 @@ type HostError struct {
 // Error names the host and the fix.
 func (e *HostError) Error() string { return "cloudtest: host " + strconv.Quote(e.Host) + ": " + e.Fix }
 
-func hostPattern() *regexp.Regexp {
-	return regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)+\z`)
-}
+var hostPattern = regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)+\z`)
 
 // Handle makes h answer for a host: an issuer, a data plane. The host is a DNS name in lower case with at least one dot, without port. A host that the
 // cloud answers for itself, or an IP address, is a [*HostError]. A nil h ends a former one.
 func (c *Cloud) Handle(host string, h http.Handler) error {
 	switch {
-	case len(host) > 253 || !hostPattern().MatchString(host) || net.ParseIP(host) != nil:
+	case len(host) > 253 || !hostPattern.MatchString(host) || net.ParseIP(host) != nil:
 		return &HostError{Host: host, Fix: "give a DNS name in lower case with at least one dot, without port"}
 	case c.owner(host) != nil:
 		return &HostError{Host: host, Fix: "the cloud answers for it itself"}

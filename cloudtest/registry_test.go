@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ecrpublic"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
@@ -320,5 +322,25 @@ func TestJournalOfARead(t *testing.T) {
 	}}
 	if diff := cmp.Diff(want, calls); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// BenchmarkRegistryRequest is one request for a manifest, from its headers to the data plane.
+func BenchmarkRegistryRequest(b *testing.B) {
+	c, err := cloudtest.New(worldConfig())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	c.AWS().ServeRegistry(func(aws.Registry) http.Handler { return http.NotFoundHandler() })
+	out, err := ecrClient(c.Transport(), pusher()).GetAuthorizationToken(b.Context(), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := httptest.NewRequestWithContext(b.Context(), http.MethodGet, "https://"+registryHost+"/v2/tenant-a/app/manifests/1.0.0", nil)
+	r.Header.Set("Authorization", "Basic "+*out.AuthorizationData[0].AuthorizationToken)
+	b.ReportAllocs()
+	for b.Loop() {
+		c.AWS().ServeCall(httptest.NewRecorder(), r, &journal.Call{Host: registryHost})
 	}
 }

@@ -33,8 +33,8 @@ const (
 // assumeRole gives a proved caller a session of another role. Source: AWS STS API Reference, AssumeRole.
 func (c *Cloud) assumeRole(who principal, p *params, ep endpoint, call *journal.Call, now time.Time, id string) (any, *apiError) {
 	req := readSessionRequest(p, call)
-	externalID := p.text("ExternalId", limits{min: 2, max: 1224, pattern: `[\w+=,.@:\/-]*`})
-	source := p.text("SourceIdentity", limits{min: 2, max: 64, pattern: `[\w+=,.@-]*`})
+	externalID := p.text("ExternalId", limits{min: 2, max: 1224, pattern: externalIDPattern})
+	source := p.text("SourceIdentity", limits{min: 2, max: 64, pattern: sessionPattern})
 	keys, values := p.list("Tags", ".Key", maxTags), p.list("Tags", ".Value", maxTags)
 	transitive := p.list("TransitiveTagKeys", "", maxTags)
 	for _, unsupported := range []string{"SerialNumber", "TokenCode", "ProvidedContexts.member.1.ProviderArn"} {

@@ -110,11 +110,11 @@ type Bucket struct {
 	Policy json.RawMessage `json:"policy,omitempty"`
 }
 
-func namePattern() *regexp.Regexp { return regexp.MustCompile(`\A[\w+=,.@-]{1,64}\z`) }
+var namePattern = regexp.MustCompile(`\A[\w+=,.@-]{1,64}\z`)
 
-func repositoryPattern() *regexp.Regexp {
-	return regexp.MustCompile(`\A[a-z0-9]+(?:[._-][a-z0-9]+)*(?:/[a-z0-9]+(?:[._-][a-z0-9]+)*)*\z`)
-}
+var repositoryPattern = regexp.MustCompile(`\A[a-z0-9]+(?:[._-][a-z0-9]+)*(?:/[a-z0-9]+(?:[._-][a-z0-9]+)*)*\z`)
+
+var bucketPattern = regexp.MustCompile(`\A[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]\z`)
 
 // isBucketName says whether S3 lets a bucket have that name. Source: Amazon S3 User Guide, "General purpose bucket naming rules".
 func isBucketName(name string) bool {
@@ -131,11 +131,11 @@ func isBucketName(name string) bool {
 			return false
 		}
 	}
-	return regexp.MustCompile(`\A[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]\z`).MatchString(name) && !strings.Contains(name, "..")
+	return bucketPattern.MatchString(name) && !strings.Contains(name, "..")
 }
 
 func checkName(field, name string) error {
-	if !namePattern().MatchString(name) {
+	if !namePattern.MatchString(name) {
 		return setting.Invalid(field, "%q is not a name: give 1 to 64 letters, digits and +=,.@_-", name)
 	}
 	return nil
@@ -241,7 +241,7 @@ func (r Repository) parse(part partition) (*repository, error) {
 	if !slices.Contains(part.regions, r.Region) {
 		return nil, setting.Invalid("region", "%q is not a region of partition %s", r.Region, part.id)
 	}
-	if len(r.Name) < 2 || len(r.Name) > 256 || !repositoryPattern().MatchString(r.Name) {
+	if len(r.Name) < 2 || len(r.Name) > 256 || !repositoryPattern.MatchString(r.Name) {
 		return nil, setting.Invalid("name", "%q is not a repository's name: give 2 to 256 of a-z0-9, separated by ._-/", r.Name)
 	}
 	repo := &repository{key: repositoryKey{r.Region, r.Name}}
@@ -280,11 +280,11 @@ func (b Bucket) parse(accountID string, part partition) (*bucket, error) {
 }
 
 func (p PublicRegistry) validate() error {
-	if !repositoryPattern().MatchString(p.Alias) || strings.Contains(p.Alias, "/") {
+	if !repositoryPattern.MatchString(p.Alias) || strings.Contains(p.Alias, "/") {
 		return setting.Invalid("alias", "%q is not an alias: give a-z0-9, separated by ._-", p.Alias)
 	}
 	for i, name := range p.Repositories {
-		if !repositoryPattern().MatchString(name) {
+		if !repositoryPattern.MatchString(name) {
 			return setting.Invalid(setting.At("repositories", i), "%q is not a repository's name", name)
 		}
 	}

@@ -61,10 +61,16 @@ func (p *params) fail(value *string, member, constraint string) {
 // limits are constraints on a text parameter.
 type limits struct {
 	required bool
-	min, max int // in characters; max 0: none
-	pattern  string
-	secret   bool // the value must not be repeated in an error
+	min, max int            // in characters; max 0: none
+	pattern  *regexp.Regexp // of the whole value
+	secret   bool           // the value must not be repeated in an error
 }
+
+// What names and IDs of sessions may hold. Source: AWS STS API Reference, AssumeRole.
+var (
+	sessionPattern    = regexp.MustCompile(`\A[\w+=,.@-]*\z`)
+	externalIDPattern = regexp.MustCompile(`\A[\w+=,.@:\/-]*\z`)
+)
 
 // text reads a parameter and checks it. The member name in errors is the parameter's with a small first letter.
 func (p *params) text(name string, l limits) string {
@@ -81,8 +87,8 @@ func (p *params) text(name string, l limits) string {
 		shown = "****"
 	}
 	length := utf8.RuneCountInString(value)
-	if l.pattern != "" && !regexp.MustCompile(`\A(?:`+l.pattern+`)\z`).MatchString(value) {
-		p.fail(&shown, member, "satisfy regular expression pattern: "+l.pattern)
+	if l.pattern != nil && !l.pattern.MatchString(value) {
+		p.fail(&shown, member, "satisfy regular expression pattern: "+strings.TrimSuffix(strings.TrimPrefix(l.pattern.String(), `\A`), `\z`))
 	}
 	if length < l.min {
 		p.fail(&shown, member, "have length greater than or equal to "+strconv.Itoa(l.min))
@@ -159,5 +165,5 @@ func parseRoleARN(s string) (roleARN, bool) {
 	slash := strings.LastIndexByte(rest, '/')
 	a := roleARN{partition: parts[1], account: parts[4], path: "/" + rest[:slash+1], name: rest[slash+1:]}
 	_, known := partitionByID(a.partition)
-	return a, known && namePattern().MatchString(a.name)
+	return a, known && namePattern.MatchString(a.name)
 }

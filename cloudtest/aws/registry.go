@@ -31,7 +31,7 @@ func readRegistryRequest(r *http.Request) (registryRequest, bool) {
 		return registryRequest{base: true}, true
 	}
 	actions := registryActions(req.Kind)
-	if len(actions) == 0 || !repositoryPattern().MatchString(req.Repository) {
+	if len(actions) == 0 || !repositoryPattern.MatchString(req.Repository) {
 		return registryRequest{}, false
 	}
 	return registryRequest{repository: req.Repository, actions: actions}, true

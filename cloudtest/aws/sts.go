@@ -127,7 +127,7 @@ type sessionRequest struct {
 func readSessionRequest(p *params, call *journal.Call) sessionRequest {
 	s := sessionRequest{
 		arn:      p.text("RoleArn", limits{required: true, min: 20, max: 2048}),
-		name:     p.text("RoleSessionName", limits{required: true, min: 2, max: 64, pattern: `[\w+=,.@-]*`}),
+		name:     p.text("RoleSessionName", limits{required: true, min: 2, max: 64, pattern: sessionPattern}),
 		duration: p.seconds("DurationSeconds", minDuration, maxDuration, defaultDuration),
 		policy:   p.text("Policy", limits{min: 1, max: maxSessionPolicy}),
 		arns:     p.list("PolicyArns", ".arn", 10),

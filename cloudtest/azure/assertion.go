@@ -53,7 +53,7 @@ func malformedAssertion(reason string) *refusal {
 	return badRequest(50027, "JWT token is invalid or malformed.").because(reason)
 }
 
-func algorithmPattern() *regexp.Regexp { return regexp.MustCompile(`\A[A-Za-z0-9]{1,16}\z`) }
+var algorithmPattern = regexp.MustCompile(`\A[A-Za-z0-9]{1,16}\z`)
 
 // declaredAlgorithm reads the algorithm from a token's header, whether or not the token is one that this module reads.
 func declaredAlgorithm(raw string) (string, bool) {
@@ -71,7 +71,7 @@ func declaredAlgorithm(raw string) (string, bool) {
 	if err := json.Unmarshal(header, &fields); err != nil {
 		return "", false
 	}
-	return fields.Algorithm, algorithmPattern().MatchString(fields.Algorithm)
+	return fields.Algorithm, algorithmPattern.MatchString(fields.Algorithm)
 }
 
 // matchCredential looks for a federated credential that is the token's, letter by letter. It asks in the order of Entra's codes: issuer, audience, subject.

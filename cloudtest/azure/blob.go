@@ -22,9 +22,8 @@ const (
 	versionChallenge = "2019-12-12" // the first that answers with 401 and says where to get a token
 )
 
-func versionPattern() *regexp.Regexp {
-	return regexp.MustCompile(`\A20[0-9]{2}-[01][0-9]-[0-3][0-9]\z`)
-}
+// versionPattern is the form of all versions of APIs: a day.
+var versionPattern = regexp.MustCompile(`\A20[0-9]{2}-[01][0-9]-[0-3][0-9]\z`)
 
 // rootContainer holds the blobs whose path names no container.
 const rootContainer = "$root"
@@ -194,7 +193,7 @@ func (c *Cloud) serveBlob(w http.ResponseWriter, r *http.Request, account *stora
 // blobCaller proves the caller of a storage account.
 func (c *Cloud) blobCaller(w http.ResponseWriter, r *http.Request, account *storageAccount, call *journal.Call, now time.Time) (accessToken, *refusal) {
 	version := r.Header.Get("X-Ms-Version")
-	if version != "" && !versionPattern().MatchString(version) {
+	if version != "" && !versionPattern.MatchString(version) {
 		return accessToken{}, blobRefusal(http.StatusBadRequest, "InvalidHeaderValue").because("x-ms-version is not a version")
 	}
 	raw, isBearer := wire.Bearer(r)

@@ -147,7 +147,7 @@ func (c *Cloud) AddTenant(cfg Tenant) error {
 		return setting.Invalid("id", "tenant %s exists already", t.id)
 	}
 	for i, d := range t.domains {
-		if len(d) > maxHost || !hostPattern().MatchString(d) {
+		if len(d) > maxHost || !hostPattern.MatchString(d) {
 			return setting.Invalid(setting.At("domains", i), "%q is not a DNS name in lower case with at least one dot", d)
 		}
 		if other := c.domains[d]; other != nil {

@@ -86,20 +86,14 @@ func indexed(field string, n int) []string {
 	return out
 }
 
-func uuidPattern() *regexp.Regexp {
-	return regexp.MustCompile(`\A[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\z`)
-}
+var uuidPattern = regexp.MustCompile(`\A[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\z`)
 
-func hostPattern() *regexp.Regexp {
-	return regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)+\z`)
-}
+var hostPattern = regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)+\z`)
 
-func credentialNamePattern() *regexp.Regexp {
-	return regexp.MustCompile(`\A[A-Za-z0-9][A-Za-z0-9_-]{2,119}\z`)
-}
+var credentialNamePattern = regexp.MustCompile(`\A[A-Za-z0-9][A-Za-z0-9_-]{2,119}\z`)
 
 func checkUUID(field, id string) error {
-	if !uuidPattern().MatchString(id) {
+	if !uuidPattern.MatchString(id) {
 		return setting.Invalid(field, "%q is not an ID: give a UUID in lower case", id)
 	}
 	return nil
@@ -110,7 +104,7 @@ func (f FederatedCredential) complete(e *Environment) (FederatedCredential, erro
 	if f.Audience == "" {
 		f.Audience = e.ExchangeAudience
 	}
-	if !credentialNamePattern().MatchString(f.Name) {
+	if !credentialNamePattern.MatchString(f.Name) {
 		return f, setting.Invalid("name", "%q is invalid: give 3 to 120 letters, digits, dashes and underscores, the first a letter or digit", f.Name)
 	}
 	for _, field := range []struct{ name, value string }{{"issuer", f.Issuer}, {"subject", f.Subject}, {"audience", f.Audience}} {

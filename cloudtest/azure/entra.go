@@ -90,7 +90,7 @@ func (c *Cloud) tenant(e *Environment, name string) (*tenant, *refusal) {
 	switch {
 	case t != nil && t.environment == e:
 		return t, nil
-	case !uuidPattern().MatchString(name) && (len(name) > maxHost || !hostPattern().MatchString(name)):
+	case !uuidPattern.MatchString(name) && (len(name) > maxHost || !hostPattern.MatchString(name)):
 		return nil, badRequest(900023, "Specified tenant identifier '%s' is neither a valid DNS name, nor a valid external domain.", printable(name))
 	}
 	no := badRequest(90002, "Tenant '%s' not found. Check to make sure you have the correct tenant ID and are signing into the correct cloud. "+

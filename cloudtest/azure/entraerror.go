@@ -35,13 +35,11 @@ type entraProtocol struct {
 	now         func() time.Time
 }
 
-func correlationPattern() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)\A[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\z`)
-}
+var correlationPattern = regexp.MustCompile(`(?i)\A[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\z`)
 
 func newEntraProtocol(e *Environment, r *http.Request) entraProtocol {
 	correlation := r.Header.Get("Client-Request-Id")
-	if !correlationPattern().MatchString(correlation) {
+	if !correlationPattern.MatchString(correlation) {
 		correlation = wire.UUID()
 	}
 	return entraProtocol{environment: e, correlation: strings.ToLower(correlation), now: time.Now}

@@ -117,7 +117,7 @@ func (e Environment) validate() error {
 	}
 	hosts := append([]string{e.IssuerHost, e.RegistrySuffix, e.StorageSuffix}, e.AuthorityHosts...)
 	for i, field := range append([]string{"issuerHost", "registrySuffix", "storageSuffix"}, indexed("authorityHosts", len(e.AuthorityHosts))...) {
-		if len(hosts[i]) > maxHost || !hostPattern().MatchString(hosts[i]) {
+		if len(hosts[i]) > maxHost || !hostPattern.MatchString(hosts[i]) {
 			return setting.Invalid(field, "%q is not a DNS name in lower case with at least one dot", hosts[i])
 		}
 	}

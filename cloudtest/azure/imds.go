@@ -4,7 +4,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -107,10 +106,6 @@ func (c *Cloud) ServeMetadata(w http.ResponseWriter, r *http.Request, call *jour
 	writeJSON(w, http.StatusOK, answer)
 }
 
-func apiVersionPattern() *regexp.Regexp {
-	return regexp.MustCompile(`\A20[0-9]{2}-[01][0-9]-[0-3][0-9]\z`)
-}
-
 // firstManagedVersion is the first version of the API that gives tokens. Versions order as text.
 const firstManagedVersion = "2018-02-01"
 
@@ -134,7 +129,7 @@ func (c *Cloud) managedToken(r *http.Request, call *journal.Call, now time.Time)
 		return badQuery(printable(err.Error()))
 	case version == "":
 		return badQuery("Required query variable 'api-version' is missing")
-	case !apiVersionPattern().MatchString(version) || version < firstManagedVersion:
+	case !versionPattern.MatchString(version) || version < firstManagedVersion:
 		return badQuery("Invalid api-version")
 	case resource == "":
 		return badQuery("Required query variable 'resource' is missing")

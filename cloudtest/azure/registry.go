@@ -102,15 +102,13 @@ type registry struct {
 }
 
 // registryNamePattern is what stands before the domain. Source: Microsoft Learn, "Naming rules for Azure resources" and "Domain name label scope".
-func registryNamePattern() *regexp.Regexp {
-	return regexp.MustCompile(`\A[a-z0-9]{5,50}(?:-[a-z0-9]{16})?\z`)
-}
+var registryNamePattern = regexp.MustCompile(`\A[a-z0-9]{5,50}(?:-[a-z0-9]{16})?\z`)
 
-func regionPattern() *regexp.Regexp { return regexp.MustCompile(`\A[a-z]{2,30}[0-9]{0,2}\z`) }
+var regionPattern = regexp.MustCompile(`\A[a-z]{2,30}[0-9]{0,2}\z`)
 
 // parse checks a registry of a tenant.
 func (r RegistryConfig) parse(t *tenant) (*registry, error) {
-	if !registryNamePattern().MatchString(r.Name) {
+	if !registryNamePattern.MatchString(r.Name) {
 		return nil, setting.Invalid("name", "%q is not a registry's name: give 5 to 50 small letters and digits", r.Name)
 	}
 	for i, a := range r.RoleAssignments {
@@ -134,7 +132,7 @@ func (r RegistryConfig) parse(t *tenant) (*registry, error) {
 
 func checkRegions(field string, regions []string) error {
 	for i, region := range regions {
-		if !regionPattern().MatchString(region) || slices.Contains(regions[:i], region) {
+		if !regionPattern.MatchString(region) || slices.Contains(regions[:i], region) {
 			return setting.Invalid(setting.At(field, i), "%q is not another region: give one such as westeurope", region)
 		}
 	}

@@ -60,18 +60,16 @@ type storageAccount struct {
 	assignments []StorageRole
 }
 
-func accountPattern() *regexp.Regexp { return regexp.MustCompile(`\A[a-z0-9]{3,24}\z`) }
+var accountPattern = regexp.MustCompile(`\A[a-z0-9]{3,24}\z`)
 
 // containerPattern is a container's name, of which three are Azure's own. Source: Microsoft Learn, "Naming and referencing containers, blobs, and metadata".
-func containerPattern() *regexp.Regexp {
-	return regexp.MustCompile(`\A(?:[a-z0-9](?:-?[a-z0-9]){2,62}|\$root|\$web|\$logs)\z`)
-}
+var containerPattern = regexp.MustCompile(`\A(?:[a-z0-9](?:-?[a-z0-9]){2,62}|\$root|\$web|\$logs)\z`)
 
-func isContainer(name string) bool { return len(name) <= 63 && containerPattern().MatchString(name) }
+func isContainer(name string) bool { return len(name) <= 63 && containerPattern.MatchString(name) }
 
 // parse checks a storage account of a tenant.
 func (s StorageAccountConfig) parse(t *tenant) (*storageAccount, error) {
-	if !accountPattern().MatchString(s.Name) {
+	if !accountPattern.MatchString(s.Name) {
 		return nil, setting.Invalid("name", "%q is not a storage account's name: give 3 to 24 small letters and digits", s.Name)
 	}
 	for i, a := range s.RoleAssignments {

@@ -174,19 +174,17 @@ func parseBindings(bindings []Binding, of kind) (policy, error) {
 
 func (p Project) check() error {
 	switch {
-	case !projectPattern().MatchString(p.ID):
+	case !projectPattern.MatchString(p.ID):
 		return setting.Invalid("id", "%q is not a project ID", p.ID)
-	case !numberPattern().MatchString(p.Number):
+	case !numberPattern.MatchString(p.Number):
 		return setting.Invalid("number", "%q is not a project number: give decimal digits", p.Number)
-	case p.UniverseDomain != "" && !universePattern().MatchString(p.UniverseDomain):
+	case p.UniverseDomain != "" && !universePattern.MatchString(p.UniverseDomain):
 		return setting.Invalid("universeDomain", "%q is not a DNS name in lower case", p.UniverseDomain)
 	}
 	return nil
 }
 
-func universePattern() *regexp.Regexp {
-	return regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)+\z`)
-}
+var universePattern = regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)+\z`)
 
 // Limits of a provider. Sources: IAM API, providers; IAM, "Quotas and limits".
 const (
@@ -216,7 +214,7 @@ type provider struct {
 
 func (p Provider) parse() (*provider, error) {
 	out := &provider{Provider: p}
-	if !poolPattern().MatchString(p.ID) || strings.HasPrefix(p.ID, "gcp-") {
+	if !poolPattern.MatchString(p.ID) || strings.HasPrefix(p.ID, "gcp-") {
 		return nil, setting.Invalid("id", "%q is not a provider ID: give 4 to 32 small letters, digits and hyphens, not beginning with gcp-", p.ID)
 	}
 	if len(p.AllowedAudiences) > maxAudiences {
@@ -264,7 +262,7 @@ func parseIssuer(field, issuer string, jwks json.RawMessage) (*oidc.KeySet, erro
 	return &keys, nil
 }
 
-func attributePattern() *regexp.Regexp { return regexp.MustCompile(`\Aattribute\.[a-z0-9_]{1,100}\z`) }
+var attributePattern = regexp.MustCompile(`\Aattribute\.[a-z0-9_]{1,100}\z`)
 
 func parseMappings(texts map[string]string) ([]mapping, error) {
 	const subject = "google.subject"
@@ -277,7 +275,7 @@ func parseMappings(texts map[string]string) ([]mapping, error) {
 	var out []mapping
 	for target, text := range texts {
 		field := setting.Of("attributeMapping", target)
-		if target != subject && !attributePattern().MatchString(target) {
+		if target != subject && !attributePattern.MatchString(target) {
 			return nil, setting.Invalid(field, "the local cloud maps %s and attribute.<name> with small letters, digits and underscores", subject)
 		}
 		if utf8.RuneCountInString(text) > maxMapping {
@@ -298,7 +296,7 @@ func parseMappings(texts map[string]string) ([]mapping, error) {
 }
 
 func (p Pool) parse() (*pool, error) {
-	if !poolPattern().MatchString(p.ID) || strings.HasPrefix(p.ID, "gcp-") {
+	if !poolPattern.MatchString(p.ID) || strings.HasPrefix(p.ID, "gcp-") {
 		return nil, setting.Invalid("id", "%q is not a pool ID: give 4 to 32 small letters, digits and hyphens, not beginning with gcp-", p.ID)
 	}
 	out := &pool{id: p.ID, disabled: p.Disabled, providers: map[string]*provider{}}
@@ -317,9 +315,9 @@ func (p Pool) parse() (*pool, error) {
 
 func (c Cluster) parse(universe, projectID string) (*cluster, error) {
 	switch {
-	case !locationPattern().MatchString(c.Location):
+	case !locationPattern.MatchString(c.Location):
 		return nil, setting.Invalid("location", "%q is not a region or zone", c.Location)
-	case !clusterPattern().MatchString(c.Name):
+	case !clusterPattern.MatchString(c.Name):
 		return nil, setting.Invalid("name", "%q is not the name of a cluster", c.Name)
 	}
 	out := &cluster{url: clusterURL(universe, projectID, c.Location, c.Name), issuer: c.Issuer}
@@ -339,7 +337,7 @@ func (s ServiceAccount) parse(p *project) (*account, error) {
 	case !isAddress(s.Email, p.id, p.number):
 		return nil, setting.Invalid("email", "%q is no address of project %s: give <name of 6 to 30>@%s%s, %s%s or %s%s", s.Email, p.id,
 			addressForm(p.id), userAccounts, p.number, computeAccounts, addressForm(p.id), appEngineAccounts)
-	case s.UniqueID != "" && !uniqueIDPattern().MatchString(s.UniqueID):
+	case s.UniqueID != "" && !uniqueIDPattern.MatchString(s.UniqueID):
 		return nil, setting.Invalid("uniqueID", "%q is not a unique ID: give 21 digits", s.UniqueID)
 	}
 	bindings, err := parseBindings(s.Bindings, ofOther)
@@ -353,7 +351,7 @@ func (r Repository) parse(universe string) (*repository, error) {
 	switch {
 	case !hasRepositories(universe, r.Location):
 		return nil, setting.Invalid("location", "%q is not a location of Artifact Registry in the universe %s", r.Location, universe)
-	case !repositoryPattern().MatchString(r.Name):
+	case !repositoryPattern.MatchString(r.Name):
 		return nil, setting.Invalid("name", "%q is not the name of a repository", r.Name)
 	}
 	if location, gcr := containerRegistryHosts()[r.Name]; gcr && location != r.Location {

@@ -85,7 +85,7 @@ func (c *Cloud) authenticate(r *http.Request, universe, method string, now time.
 	return token.who, nil
 }
 
-func lifetimePattern() *regexp.Regexp { return regexp.MustCompile(`\A[0-9]{1,9}(?:\.[0-9]{1,9})?s\z`) }
+var lifetimePattern = regexp.MustCompile(`\A[0-9]{1,9}(?:\.[0-9]{1,9})?s\z`)
 
 // accessTokenRequest is the body of GenerateAccessToken. Source: IAM Service Account Credentials API, generateAccessToken.
 type accessTokenRequest struct {
@@ -125,7 +125,7 @@ func (q accessTokenRequest) check(projectID string) (time.Duration, *apiError) {
 		return 0, argument("there are too many delegates")
 	case q.Lifetime == "":
 		return maxTokenLife, nil
-	case !lifetimePattern().MatchString(q.Lifetime):
+	case !lifetimePattern.MatchString(q.Lifetime):
 		return 0, refused(http.StatusBadRequest, codeInvalid, "Invalid value at 'lifetime' (type.googleapis.com/google.protobuf.Duration)").
 			because("lifetime is not a number of seconds that ends in s")
 	}

@@ -54,7 +54,7 @@ func (c *Cloud) checkMetadata(m Metadata) error {
 		return setting.Invalid("clusterName", "project %s has no cluster %q in %s", pr.id, m.ClusterName, m.ClusterLocation)
 	case m.KubernetesServiceAccount != "" && m.ClusterName == "":
 		return setting.Invalid("kubernetesServiceAccount", "give it with a cluster only")
-	case m.KubernetesServiceAccount != "" && (!kubernetesPattern().MatchString(namespace) || !kubernetesPattern().MatchString(name)):
+	case m.KubernetesServiceAccount != "" && (!kubernetesPattern.MatchString(namespace) || !kubernetesPattern.MatchString(name)):
 		return setting.Invalid("kubernetesServiceAccount", "write it as <namespace>/<name>")
 	case m.ServiceAccount != "" && m.KubernetesServiceAccount == "" && c.findAccount(m.ServiceAccount, pr.universe) == nil:
 		return setting.Invalid("serviceAccount", "there is no service account %q", m.ServiceAccount)

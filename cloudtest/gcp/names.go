@@ -22,38 +22,28 @@ const (
 
 // projectPattern is a project ID, with the domain of a domain-scoped one or the prefix of another universe before the colon. Source: Resource Manager,
 // "Creating and managing projects".
-func projectPattern() *regexp.Regexp {
-	return regexp.MustCompile(`\A(?:[a-z](?:[a-z0-9.-]{0,61}[a-z0-9])?:)?[a-z][a-z0-9-]{4,28}[a-z0-9]\z`)
-}
+var projectPattern = regexp.MustCompile(`\A(?:[a-z](?:[a-z0-9.-]{0,61}[a-z0-9])?:)?[a-z][a-z0-9-]{4,28}[a-z0-9]\z`)
 
 // kubernetesPoolPattern is a project's own GKE workload identity pool without its ending: a project ID, or <project>.<prefix> of another universe.
-func kubernetesPoolPattern() *regexp.Regexp {
-	return regexp.MustCompile(`\A(?:(?:[a-z](?:[a-z0-9.-]{0,61}[a-z0-9])?:)?[a-z][a-z0-9-]{4,28}[a-z0-9]|[a-z][a-z0-9-]{4,28}[a-z0-9]\.[a-z][a-z0-9-]{0,30})\z`)
-}
+var kubernetesPoolPattern = regexp.MustCompile(`\A(?:(?:[a-z](?:[a-z0-9.-]{0,61}[a-z0-9])?:)?[a-z][a-z0-9-]{4,28}[a-z0-9]|[a-z][a-z0-9-]{4,28}[a-z0-9]\.[a-z][a-z0-9-]{0,30})\z`)
 
-func numberPattern() *regexp.Regexp { return regexp.MustCompile(`\A[1-9][0-9]{0,18}\z`) }
+var numberPattern = regexp.MustCompile(`\A[1-9][0-9]{0,18}\z`)
 
 // poolPattern is a pool's or a provider's ID. Source: IAM API, projects.locations.workloadIdentityPools.create.
-func poolPattern() *regexp.Regexp { return regexp.MustCompile(`\A[a-z][a-z0-9-]{3,31}\z`) }
+var poolPattern = regexp.MustCompile(`\A[a-z][a-z0-9-]{3,31}\z`)
 
-func accountPattern() *regexp.Regexp { return regexp.MustCompile(`\A[a-z][a-z0-9-]{4,28}[a-z0-9]\z`) }
+var accountPattern = regexp.MustCompile(`\A[a-z][a-z0-9-]{4,28}[a-z0-9]\z`)
 
-func uniqueIDPattern() *regexp.Regexp { return regexp.MustCompile(`\A[0-9]{21}\z`) }
+var uniqueIDPattern = regexp.MustCompile(`\A[0-9]{21}\z`)
 
 // clusterPattern is a GKE cluster's name. Source: GKE API, Cluster.name.
-func clusterPattern() *regexp.Regexp {
-	return regexp.MustCompile(`\A[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?\z`)
-}
+var clusterPattern = regexp.MustCompile(`\A[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?\z`)
 
 // locationPattern is a region or a zone; those of other universes than the public one begin with "u-".
-func locationPattern() *regexp.Regexp {
-	return regexp.MustCompile(`\A(?:u-)?[a-z]+-[a-z]+[0-9]+(?:-[a-z])?\z`)
-}
+var locationPattern = regexp.MustCompile(`\A(?:u-)?[a-z]+-[a-z]+[0-9]+(?:-[a-z])?\z`)
 
 // kubernetesPattern is a namespace or a ServiceAccount's name. Source: RFC 1123 §2.1 as Kubernetes reads it.
-func kubernetesPattern() *regexp.Regexp {
-	return regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?\z`)
-}
+var kubernetesPattern = regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?\z`)
 
 // isBucketName says whether a bucket can have a name. Names with which the paths of the JSON API begin are none here: /storage/v1/b/… would be an object of the
 // bucket "storage" to one reader and another bucket to the other. Source: Cloud Storage, "About Cloud Storage buckets: bucket names".
@@ -62,17 +52,13 @@ func isBucketName(name string) bool {
 		return false
 	}
 	reserved := slices.Contains([]string{"storage", "download", "upload", "resumable", "batch"}, name)
-	return !reserved && bucketPattern().MatchString(name) && !strings.Contains(name, "..") && !strings.HasPrefix(name, "goog") && !strings.Contains(name, "google")
+	return !reserved && bucketPattern.MatchString(name) && !strings.Contains(name, "..") && !strings.HasPrefix(name, "goog") && !strings.Contains(name, "google")
 }
 
-func bucketPattern() *regexp.Regexp {
-	return regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9._-]{1,61}[a-z0-9])\z`)
-}
+var bucketPattern = regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9._-]{1,61}[a-z0-9])\z`)
 
 // repositoryPattern is the name of a repository of Artifact Registry; gcr.io's have dots.
-func repositoryPattern() *regexp.Regexp {
-	return regexp.MustCompile(`\A(?:[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?|(?:(?:us|eu|asia)\.)?gcr\.io)\z`)
-}
+var repositoryPattern = regexp.MustCompile(`\A(?:[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?|(?:(?:us|eu|asia)\.)?gcr\.io)\z`)
 
 // addressForm is a project ID as it stands in an address: "example.com:project" is "project.example.com".
 func addressForm(projectID string) string {
@@ -92,7 +78,7 @@ func isAddress(email, projectID, number string) bool {
 		return true
 	}
 	name, ok := strings.CutSuffix(email, "@"+addressForm(projectID)+userAccounts)
-	return ok && accountPattern().MatchString(name)
+	return ok && accountPattern.MatchString(name)
 }
 
 // poolName is a pool's resource name.
@@ -113,7 +99,7 @@ func parseProviderName(name string) (number, pool, provider string, ok bool) {
 	}
 	number, pool, provider = parts[1], parts[5], parts[7]
 	return number, pool, provider, name == providerName(number, pool, provider) &&
-		numberPattern().MatchString(number) && poolPattern().MatchString(pool) && poolPattern().MatchString(provider)
+		numberPattern.MatchString(number) && poolPattern.MatchString(pool) && poolPattern.MatchString(provider)
 }
 
 // parseSubject splits the sub of a Kubernetes token.
@@ -123,7 +109,7 @@ func parseSubject(sub string) (namespace, name string, ok bool) {
 		return "", "", false
 	}
 	namespace, name, ok = strings.Cut(rest, ":")
-	return namespace, name, ok && kubernetesPattern().MatchString(namespace) && kubernetesPattern().MatchString(name)
+	return namespace, name, ok && kubernetesPattern.MatchString(namespace) && kubernetesPattern.MatchString(name)
 }
 
 // Principals that are no one in particular. Source: IAM, "Principal identifiers".
@@ -146,11 +132,11 @@ func checkMember(member string) string {
 	}
 	number, rest, _ := strings.Cut(rest, "/")
 	rest, ok = strings.CutPrefix(rest, "locations/global/workloadIdentityPools/")
-	if !ok || !numberPattern().MatchString(number) {
+	if !ok || !numberPattern.MatchString(number) {
 		return "write it as " + kind + "://" + iamHost + "/projects/<number>/locations/global/workloadIdentityPools/<pool>/…; the number, not the ID"
 	}
 	pool, which, _ := strings.Cut(rest, "/")
-	if project, gke := strings.CutSuffix(pool, workloadPool); !poolPattern().MatchString(pool) && (!gke || !kubernetesPoolPattern().MatchString(project)) {
+	if project, gke := strings.CutSuffix(pool, workloadPool); !poolPattern.MatchString(pool) && (!gke || !kubernetesPoolPattern.MatchString(project)) {
 		return "it names no pool"
 	}
 	what, value, _ := strings.Cut(which, "/")
@@ -170,7 +156,7 @@ func checkAccountMember(email string) string {
 		project, gke := strings.CutSuffix(pool, workloadPool)
 		account, closed := strings.CutSuffix(account, "]")
 		namespace, name, two := strings.Cut(account, "/")
-		if !gke || !closed || !two || !kubernetesPoolPattern().MatchString(project) || !kubernetesPattern().MatchString(namespace) || !kubernetesPattern().MatchString(name) {
+		if !gke || !closed || !two || !kubernetesPoolPattern.MatchString(project) || !kubernetesPattern.MatchString(namespace) || !kubernetesPattern.MatchString(name) {
 			return "write it as serviceAccount:<project>" + workloadPool + "[<namespace>/<name>]"
 		}
 		return ""

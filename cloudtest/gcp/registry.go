@@ -84,7 +84,7 @@ func readPlace(name string, ep endpoint) (place, bool) {
 	if ok && ep.gcr == "" {
 		p.repository, rest, ok = strings.Cut(rest, "/")
 	}
-	return p, ok && rest != "" && oci.IsName(name) && projectPattern().MatchString(p.project) && repositoryPattern().MatchString(p.repository)
+	return p, ok && rest != "" && oci.IsName(name) && projectPattern.MatchString(p.project) && repositoryPattern.MatchString(p.repository)
 }
 
 // permissionFor is what Artifact Registry asks for. Source: Artifact Registry, "Roles and permissions".

@@ -238,7 +238,7 @@ func (c *Cloud) target(audience, universe string) (target, *apiError) {
 // clusterTarget finds a GKE cluster by <pool>:<cluster URL>. Source: GKE, "About Workload Identity Federation for GKE".
 func (c *Cloud) clusterTarget(rest, universe string) (target, *apiError) {
 	name, url, ok := strings.Cut(rest, workloadPool+":")
-	if !ok || !kubernetesPoolPattern().MatchString(name) || !strings.HasPrefix(url, containerService(universe)) {
+	if !ok || !kubernetesPoolPattern.MatchString(name) || !strings.HasPrefix(url, containerService(universe)) {
 		return target{}, badAudience()
 	}
 	pool := name + workloadPool

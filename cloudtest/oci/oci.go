@@ -50,15 +50,13 @@ type Request struct {
 }
 
 // namePattern is a repository's name. Source: OCI Distribution Specification v1.1, "Pulling manifests".
-func namePattern() *regexp.Regexp {
-	return regexp.MustCompile(`\A[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*\z`)
-}
+var namePattern = regexp.MustCompile(`\A[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*\z`)
 
 // maxName bounds a repository's name, in bytes.
 const maxName = 255
 
 // IsName says whether a repository can have a name.
-func IsName(name string) bool { return len(name) <= maxName && namePattern().MatchString(name) }
+func IsName(name string) bool { return len(name) <= maxName && namePattern.MatchString(name) }
 
 // Read says what a request asks for.
 func Read(r *http.Request) Request {

@@ -187,16 +187,14 @@ func parseStatement(path string, kind Kind, raw json.RawMessage) (statement, err
 	return s, nil
 }
 
-func actionForm() *regexp.Regexp {
-	return regexp.MustCompile(`\A[a-zA-Z0-9-]+:[a-zA-Z0-9*?]+\z`)
-}
+var actionForm = regexp.MustCompile(`\A[a-zA-Z0-9-]+:[a-zA-Z0-9*?]+\z`)
 
 func parseActions(path string, kind Kind, raw json.RawMessage) ([]string, error) {
 	actions, err := texts(path, raw)
 	if err != nil {
 		return nil, err
 	}
-	form := actionForm()
+	form := actionForm
 	for i, a := range actions {
 		if a == "*" && kind != Trust {
 			continue

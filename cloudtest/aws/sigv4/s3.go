@@ -26,7 +26,7 @@ type ContentError struct {
 // Error returns code and message.
 func (e *ContentError) Error() string { return e.Code + ": " + e.Message }
 
-func hashForm() *regexp.Regexp { return regexp.MustCompile(`\A[0-9a-f]{64}\z`) }
+var hashForm = regexp.MustCompile(`\A[0-9a-f]{64}\z`)
 
 // VerifyS3 is [Signature.Verify] by the rules of S3: the path is signed as it is, and the content may be left out of the signature, or come in chunks
 // with signatures of their own. It returns the content without the chunks' framing, and what followed it as trailers. A presigned request leaves its
@@ -42,7 +42,7 @@ func (s Signature) VerifyS3(r *http.Request, body []byte, secret string, now tim
 	switch {
 	case claimed == "":
 		return nil, nil, &ContentError{"InvalidRequest", "Missing required header for this request: x-amz-content-sha256"}
-	case claimed == unsignedPayload, claimed == unsignedTrailer, claimed == signedChunks, claimed == signedWithTrailer, hashForm().MatchString(claimed):
+	case claimed == unsignedPayload, claimed == unsignedTrailer, claimed == signedChunks, claimed == signedWithTrailer, hashForm.MatchString(claimed):
 	default:
 		return nil, nil, &ContentError{"InvalidArgument", fmt.Sprintf(
 			"x-amz-content-sha256 must be %s, %s, %s, %s or a valid sha256 value.", unsignedPayload, unsignedTrailer, signedChunks, signedWithTrailer)}
