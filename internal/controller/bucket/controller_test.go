@@ -313,6 +313,7 @@ func TestFailuresKeepTheArtifact(t *testing.T) {
 	answer(500, "")
 	fails(meta.ReasonBucketUnreachable, "HTTP 500")
 
+	w.service.tamper(nil)
 	w.service.put("tenant-a", "large.bin", strings.Repeat("x", 1<<20))
 	fails(meta.ReasonArchiveRefused, "--artifact-max-decompressed-size")
 	w.service.remove("tenant-a", "large.bin")
