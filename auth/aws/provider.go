@@ -76,7 +76,7 @@ type ecrRegistry struct {
 }
 
 func newRegistry(host string) (ecrRegistry, error) {
-	r, err := endpoint.ParseRegistry(host)
+	r, err := endpoint.ParseECR(host)
 	image := r.Region
 	if r.Public {
 		image = publicImage

@@ -154,19 +154,6 @@ func TestAllowedParses(t *testing.T) {
 	if err != nil || aws.Listed || aws.Provider != endpoint.AWS {
 		t.Errorf("got %+v, %v beside the list", aws, err)
 	}
-
-	for image, want := range map[string]endpoint.Registry{
-		"127.0.0.1:5000/app":                {Host: "127.0.0.1", Port: "5000", Listed: true},
-		"oci://minio.example.org:9000/a:v1": {Host: "minio.example.org", Port: "9000", Listed: true},
-		"minio.example.org/app":             {},
-		"127.0.0.1:5001/app":                {},
-		"public.ecr.aws.example.org/app":    {},
-	} {
-		got, err := list.ParseRegistry(image)
-		if got != want || (err == nil) != want.Listed {
-			t.Errorf("ParseRegistry(%s): got %+v, %v, want %+v", image, got, err, want)
-		}
-	}
 }
 
 // A listed store is not S3: it has no region, takes buckets' names in the path, and is known for what it is.

@@ -67,20 +67,6 @@ func ParseAWSRegion(name string) (AWSRegion, error) {
 	}
 }
 
-// STSHost is the host of the region's STS endpoint of that variant, as the AWS SDK resolves it.
-func (r AWSRegion) STSHost(v Variant) string {
-	suffix := r.Partition.DNSSuffix
-	if v.DualStack {
-		suffix = r.Partition.DualStackDNSSuffix
-	}
-
-	if v.FIPS && (v.DualStack || !r.Partition.STSIsFIPS) {
-		return "sts-fips." + r.Name + "." + suffix
-	}
-
-	return "sts." + r.Name + "." + suffix
-}
-
 // awsRegion finds the partition whose regions have the name's form.
 func awsRegion(name string) (AWSRegion, bool) {
 	for _, p := range awsPartitions() {

@@ -6,7 +6,6 @@ import "strings"
 const Azure Provider = "azure"
 
 const (
-	whatACR       = "image repository"
 	whatBlob      = "blob endpoint"
 	whatAuthority = "authority of Microsoft Entra"
 )
@@ -64,7 +63,7 @@ func ParseAzureAuthority(rawURL string) (AzureCloud, error) {
 		return AzureCloud{}, err
 	}
 
-	if c, ok := cloudOfAuthority(loc.host); ok && nonDefault(loc.port) == "" {
+	if c, ok := cloudOfAuthority(loc.host); ok && loc.ownPort() == "" {
 		return c, nil
 	}
 
@@ -91,29 +90,6 @@ func cloudOfAuthority(host string) (AzureCloud, bool) {
 	}
 
 	return AzureCloud{}, false
-}
-
-// parseRoot takes apart an https URL that names a host and no more.
-func parseRoot(what, rawURL string) (location, error) {
-	loc, err := parseLocation(what, schemeHTTPS, rawURL)
-	if err != nil {
-		return location{}, err
-	}
-
-	if loc.path != "" && loc.path != "/" {
-		return location{}, &Error{What: what, Reason: ReasonPath, Detail: "it has a path", Fix: "remove what follows the host"}
-	}
-
-	return loc, nil
-}
-
-// root is the location as https://host[:port].
-func (l location) root() string {
-	if nonDefault(l.port) == "" && !strings.Contains(l.host, ":") {
-		return schemeHTTPS + "://" + l.host
-	}
-
-	return schemeHTTPS + "://" + l.authority()
 }
 
 // ACR is an image repository of Azure Container Registry. It is comparable; its zero value is no repository.
@@ -162,7 +138,7 @@ func (c AzureCloud) ParseACR(image string) (ACR, error) {
 
 	if other, otherErr := ParseACR(image); otherErr == nil {
 		return ACR{}, &Error{
-			What: whatACR, Reason: ReasonPartition,
+			What: whatRepository, Reason: ReasonPartition,
 			Detail: quote(other.Host) + " is a registry of " + other.Cloud + ", not of " + c.Name,
 			Fix:    "name a registry of " + c.Name + ", or set the controller's AZURE_AUTHORITY_HOST to the other cloud's",
 		}
@@ -172,12 +148,7 @@ func (c AzureCloud) ParseACR(image string) (ACR, error) {
 }
 
 func parseACR(image string, clouds []AzureCloud) (ACR, error) {
-	raw := image
-	if raw != "" && !strings.Contains(raw, "://") {
-		raw = schemeOCI + "://" + raw
-	}
-
-	loc, err := parseLocation(whatACR, schemeOCI, raw)
+	loc, err := parseRepository(image)
 	if err != nil {
 		return ACR{}, err
 	}
@@ -189,7 +160,7 @@ func parseACR(image string, clouds []AzureCloud) (ACR, error) {
 	}
 
 	return ACR{}, &Error{
-		What: whatACR, Reason: ReasonHost,
+		What: whatRepository, Reason: ReasonHost,
 		Detail: quote(loc.host) + " is not a registry host of " + azureNames(clouds),
 		Fix:    fixACR(clouds[0]),
 	}
@@ -198,7 +169,7 @@ func parseACR(image string, clouds []AzureCloud) (ACR, error) {
 // acrOf judges a host that ends in the cloud's suffix, by the labels before it.
 func acrOf(loc location, labels []string, c AzureCloud) (ACR, error) {
 	refuse := func(reason Reason, detail, fix string) (ACR, error) {
-		return ACR{}, &Error{What: whatACR, Reason: reason, Detail: detail, Fix: fix}
+		return ACR{}, &Error{What: whatRepository, Reason: reason, Detail: detail, Fix: fix}
 	}
 
 	r := ACR{Host: loc.host, Name: labels[0], Cloud: c.Name, Repository: strings.TrimPrefix(loc.path, "/")}
@@ -312,22 +283,22 @@ type BlobEndpoint struct {
 // URL is the endpoint as https://host.
 func (b BlobEndpoint) URL() string { return schemeHTTPS + "://" + b.Host }
 
-// ParseBlobEndpoint returns the blob endpoint of a URL whose host is in a cloud of the table: https, without user, path and
-// query, without a port other than 443. Errors are [*Error]; a host that no cloud owns has ReasonHost.
+// ParseBlobEndpoint returns the blob endpoint of host or https://host, whose host is in a cloud of the table. Errors are [*Error]; a
+// host that no cloud owns has ReasonHost.
 //
 // Endpoints are <account>.blob.core.windows.net, with "-secondary" after the account for the second region of an account that
 // has one, and, in the public cloud, <account>.z<number>.blob.storage.azure.net. Source: Azure Storage, "Storage account overview".
-func ParseBlobEndpoint(rawURL string) (BlobEndpoint, error) {
-	return parseBlobEndpoint(rawURL, AzureClouds())
+func ParseBlobEndpoint(endpoint string) (BlobEndpoint, error) {
+	return parseBlobEndpoint(endpoint, AzureClouds())
 }
 
 // ParseBlobEndpoint is the package's ParseBlobEndpoint for the storage accounts of this cloud alone.
-func (c AzureCloud) ParseBlobEndpoint(rawURL string) (BlobEndpoint, error) {
-	return parseBlobEndpoint(rawURL, []AzureCloud{c})
+func (c AzureCloud) ParseBlobEndpoint(endpoint string) (BlobEndpoint, error) {
+	return parseBlobEndpoint(endpoint, []AzureCloud{c})
 }
 
-func parseBlobEndpoint(rawURL string, clouds []AzureCloud) (BlobEndpoint, error) {
-	loc, err := parseRoot(whatBlob, rawURL)
+func parseBlobEndpoint(endpoint string, clouds []AzureCloud) (BlobEndpoint, error) {
+	loc, err := parseHost(whatBlob, endpoint)
 	if err != nil {
 		return BlobEndpoint{}, err
 	}
@@ -338,7 +309,7 @@ func parseBlobEndpoint(rawURL string, clouds []AzureCloud) (BlobEndpoint, error)
 			continue
 		}
 
-		if nonDefault(loc.port) != "" {
+		if loc.ownPort() != "" {
 			return BlobEndpoint{}, &Error{
 				What: whatBlob, Reason: ReasonPort, Detail: "a blob endpoint of Azure has no port but 443", Fix: "remove the port",
 			}
@@ -350,7 +321,7 @@ func parseBlobEndpoint(rawURL string, clouds []AzureCloud) (BlobEndpoint, error)
 	return BlobEndpoint{}, &Error{
 		What: whatBlob, Reason: ReasonHost,
 		Detail: quote(loc.host) + " is not a blob endpoint of " + azureNames(clouds),
-		Fix:    "write https://<account>.blob." + clouds[0].StorageSuffix,
+		Fix:    "write <account>.blob." + clouds[0].StorageSuffix,
 	}
 }
 

@@ -165,6 +165,10 @@ func TestParseBlobEndpoint(t *testing.T) {
 		reason        endpoint.Reason
 	}{
 		{url: "https://contoso.blob.core.windows.net", account: "contoso", name: "AzurePublicCloud"},
+		{url: "contoso.blob.core.windows.net", account: "contoso", name: "AzurePublicCloud"},
+		{url: "contoso.blob.core.windows.net:443", account: "contoso", name: "AzurePublicCloud"},
+		{url: "contoso.blob.core.windows.net:80", reason: endpoint.ReasonPort},
+		{url: "http://contoso.blob.core.windows.net", reason: endpoint.ReasonScheme},
 		{url: "https://contoso.blob.core.windows.net/", account: "contoso", name: "AzurePublicCloud"},
 		{url: "https://Contoso.blob.core.windows.net:443", account: "contoso", name: "AzurePublicCloud"},
 		{url: "https://contoso-secondary.blob.core.windows.net", account: "contoso", name: "AzurePublicCloud"},

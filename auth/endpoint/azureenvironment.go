@@ -55,7 +55,7 @@ func ParseAzureEnvironment(data []byte) (AzureCloud, error) {
 
 	public := AzurePublic()
 	c := AzureCloud{
-		Name: "AzureStackCloud", Authority: authority.root(), ResourceManager: manager.root(), ResourceManagerAudience: manager.root(),
+		Name: "AzureStackCloud", Authority: authority.url(), ResourceManager: manager.url(), ResourceManagerAudience: manager.url(),
 		ProofAudience:    public.ProofAudience,
 		RegistryAudience: public.RegistryAudience, RegistriesMayLackAudience: true,
 		StorageAudience: public.StorageAudience, EventHubsAudience: public.EventHubsAudience,

@@ -16,18 +16,20 @@ func isCloudHost(hostport string) bool {
 	if err != nil || port != httpsPort {
 		return false
 	}
-	parsers := []func() error{
-		func() error { _, err := ParseRegistry(host); return err },
+	refusals := [...]func() error{
+		func() error { _, err := ParseECR(host); return err },
 		func() error { _, err := ParseACR(host); return err },
 		func() error { _, err := ParseGAR(host); return err },
+		func() error { _, err := ParseBlobEndpoint(host); return err },
 		func() error { _, err := ParseGCS(host); return err },
-		func() error { _, err := ParseBlobEndpoint(schemeHTTPS + "://" + host); return err },
+		func() error { _, err := stsHost(host); return err },
 	}
-	if slices.ContainsFunc(parsers, func(parse func() error) bool { return parse() == nil }) {
-		return true
+	for _, refusal := range refusals {
+		if refusal() == nil {
+			return !isInterfaceEndpoint(host)
+		}
 	}
-	sts, err := ParseSTS(schemeHTTPS + "://" + host)
-	return err == nil && !sts.VPCE || isS3Address(host) || isACRData(host)
+	return isS3Address(host) || isACRData(host)
 }
 
 // maxBucket bounds the name of a bucket of S3, in bytes. Source: Amazon S3 user guide, "Bucket naming rules".

@@ -10,12 +10,12 @@ import (
 )
 
 // A registry is its cloud's, or it is refused: hosts are compared with tables, label by label.
-func ExampleParseRegistry() {
+func ExampleParseECR() {
 	for _, image := range []string{
 		"oci://123456789123.dkr.ecr.eu-west-1.amazonaws.com/tenant-a/app",
 		"123456789123.dkr.ecr.eu-west-1.amazonaws.com.example.org/tenant-a/app",
 	} {
-		registry, err := endpoint.ParseRegistry(image)
+		registry, err := endpoint.ParseECR(image)
 		if e, ok := errors.AsType[*endpoint.Error](err); ok {
 			fmt.Println(e.Reason)
 			continue

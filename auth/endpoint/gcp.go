@@ -6,7 +6,6 @@ import "strings"
 const GCP Provider = "gcp"
 
 const (
-	whatGAR = "image repository"
 	fixGAR  = "write <location>-docker.pkg.dev/<project>/<repository>/<image>, or gcr.io, us.gcr.io, eu.gcr.io or asia.gcr.io in place of the host"
 	whatGCS = "bucket endpoint"
 	fixGCS  = "write storage.googleapis.com, or its universe's domain in place of googleapis.com"
@@ -75,18 +74,13 @@ func (u GCPUniverse) WorkloadPool(project string) string {
 //
 // Only the host is judged: the path's grammar is the reference parser's business.
 func ParseGAR(image string) (Registry, error) {
-	raw := image
-	if raw != "" && !strings.Contains(raw, "://") {
-		raw = schemeOCI + "://" + raw
-	}
-
-	loc, err := parseLocation(whatGAR, schemeOCI, raw)
+	loc, err := parseRepository(image)
 	if err != nil {
 		return Registry{}, err
 	}
 
 	refuse := func(reason Reason, detail string) (Registry, error) {
-		return Registry{}, &Error{What: whatGAR, Reason: reason, Detail: detail, Fix: fixGAR}
+		return Registry{}, &Error{What: whatRepository, Reason: reason, Detail: detail, Fix: fixGAR}
 	}
 
 	universe, location := garHost(loc.host)
@@ -150,12 +144,7 @@ func (g GCS) URL() string { return schemeHTTPS + "://" + g.Host }
 // are [*Error]; other hosts have ReasonHost, <bucket>.storage.googleapis.com included. No list of allowed hosts is consulted: an
 // access token is good for all that its identity may do, whoever it is shown to.
 func ParseGCS(endpoint string) (GCS, error) {
-	raw := endpoint
-	if raw != "" && !strings.Contains(raw, "://") {
-		raw = schemeHTTPS + "://" + raw
-	}
-
-	loc, err := parseLocation(whatGCS, schemeHTTPS, raw)
+	loc, err := parseHost(whatGCS, endpoint)
 	if err != nil {
 		return GCS{}, err
 	}
@@ -182,9 +171,7 @@ func ParseGCS(endpoint string) (GCS, error) {
 	switch {
 	case g.Universe == "":
 		return refuse(ReasonHost, quote(loc.host)+" is not a host of Google Cloud Storage")
-	case loc.path != "" && loc.path != "/":
-		return refuse(ReasonPath, "it has a path")
-	case loc.port != "" && loc.port != httpsPort:
+	case loc.ownPort() != "":
 		return refuse(ReasonPort, "Google Cloud Storage has no port but 443")
 	}
 

@@ -1,6 +1,8 @@
 package endpoint
 
 import (
+	"cmp"
+	"net"
 	"net/netip"
 	"net/url"
 	"strconv"
@@ -17,6 +19,13 @@ const (
 // httpsPort is the port that a URL without one means, for every scheme of this package.
 const httpsPort = "443"
 
+const (
+	schemeHTTPS = "https"
+	schemeOCI   = "oci"
+	// whatRepository is what all clouds' registries are named in.
+	whatRepository = "image repository"
+)
+
 // location is a URL taken apart, after every check that needs no table.
 type location struct {
 	// host is in lower case: a DNS name, or an IP address without brackets.
@@ -27,23 +36,66 @@ type location struct {
 	path string
 }
 
-// authority is host:port, the port always written out.
-func (l location) authority() string {
-	port := l.port
-	if port == "" {
-		port = httpsPort
-	}
-
-	return joinHostPort(l.host, port)
+// String is host[:port], the port only where it is another than that which leaving it out means.
+func (l location) String() string {
+	return strings.TrimSuffix(l.authority(), ":"+httpsPort)
 }
 
-// joinHostPort writes an IPv6 address in brackets.
-func joinHostPort(host, port string) string {
-	if strings.Contains(host, ":") {
-		host = "[" + host + "]"
-	}
+// authority is host:port, the port always written out.
+func (l location) authority() string { return net.JoinHostPort(l.host, cmp.Or(l.port, httpsPort)) }
 
-	return host + ":" + port
+// ownPort is the port, or empty where it is the one that leaving it out means.
+func (l location) ownPort() string {
+	if l.port == httpsPort {
+		return ""
+	}
+	return l.port
+}
+
+// url is https://host[:port].
+func (l location) url() string { return schemeHTTPS + "://" + l.String() }
+
+// parseRepository takes apart an image repository, host[:port][/path] or oci://host[:port][/path].
+func parseRepository(repository string) (location, error) {
+	return parseOptional(whatRepository, schemeOCI, repository)
+}
+
+// parseHost takes apart host[:port] or https://host[:port].
+func parseHost(what, endpoint string) (location, error) {
+	loc, err := parseOptional(what, schemeHTTPS, endpoint)
+	if err != nil {
+		return location{}, err
+	}
+	return loc.root(what)
+}
+
+// parseRoot takes apart https://host[:port].
+func parseRoot(what, rawURL string) (location, error) {
+	loc, err := parseLocation(what, schemeHTTPS, rawURL)
+	if err != nil {
+		return location{}, err
+	}
+	return loc.root(what)
+}
+
+// root is the location, if it names a host and no more.
+func (l location) root(what string) (location, error) {
+	if l.path != "" && l.path != "/" {
+		return location{}, &Error{What: what, Reason: ReasonPath, Detail: "it has a path", Fix: "remove what follows the host"}
+	}
+	return l, nil
+}
+
+// parseOptional takes apart a URL of exactly the given scheme, which may be left out.
+func parseOptional(what, scheme, raw string) (location, error) {
+	given, _, found := strings.Cut(raw, "://")
+	switch {
+	case raw != "" && !found:
+		raw = scheme + "://" + raw
+	case found && given != scheme:
+		return location{}, &Error{What: what, Reason: ReasonScheme, Detail: "its scheme is not " + scheme, Fix: "leave the scheme out"}
+	}
+	return parseLocation(what, scheme, raw)
 }
 
 // parseLocation takes apart a URL of exactly the given scheme. What is the kind of input, for errors.

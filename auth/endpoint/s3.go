@@ -31,16 +31,7 @@ type S3 struct {
 
 // String is the endpoint as host[:port].
 func (s S3) String() string {
-	if s.Port == "" && !strings.Contains(s.Host, ":") {
-		return s.Host
-	}
-
-	port := s.Port
-	if port == "" {
-		port = httpsPort
-	}
-
-	return joinHostPort(s.Host, port)
+	return location{host: s.Host, port: s.Port}.String()
 }
 
 // BucketHost is the host[:port] that requests for the bucket go to: virtual-hosted where one label takes the bucket's name, so that
@@ -67,19 +58,14 @@ func ParseS3(endpoint string) (S3, error) {
 
 // ParseS3 is the package's ParseS3, except that a host[:port] of the list is accepted too.
 func (a *Allowed) ParseS3(endpoint string) (S3, error) {
-	raw := endpoint
-	if raw != "" && !strings.Contains(raw, "://") {
-		raw = schemeHTTPS + "://" + raw
-	}
-
-	loc, err := parseRoot(whatS3, raw)
+	loc, err := parseHost(whatS3, endpoint)
 	if err != nil {
 		return S3{}, err
 	}
 
 	s, err := awsS3(loc)
 	if err != nil && a.Contains(loc.authority()) {
-		return S3{Host: loc.host, Port: nonDefault(loc.port), Listed: true}, nil
+		return S3{Host: loc.host, Port: loc.ownPort(), Listed: true}, nil
 	}
 
 	return s, err
@@ -113,7 +99,7 @@ func awsS3(loc location) (S3, error) {
 		return refuse(ReasonHost, quote(loc.host)+" is not an endpoint of Amazon S3", fixS3)
 	}
 
-	if nonDefault(loc.port) != "" {
+	if loc.ownPort() != "" {
 		return refuse(ReasonPort, "an S3 endpoint of AWS has no port but 443", "remove the port")
 	}
 

@@ -124,7 +124,7 @@ func TestBucketHost(t *testing.T) {
 		{"s3.eu-west-1.amazonaws.com", "me@evil", "s3.eu-west-1.amazonaws.com"},
 		{"s3.eu-west-1.amazonaws.com", strings.Repeat("a", 64), "s3.eu-west-1.amazonaws.com"},
 		{"minio.example.com:9000", "tenant-a", "minio.example.com:9000"},
-		{"[fd00::1]", "tenant-a", "[fd00::1]:443"},
+		{"[fd00::1]", "tenant-a", "[fd00::1]"},
 	} {
 		s, err := allowed.ParseS3(tt.endpoint)
 		if err != nil || s.BucketHost(tt.bucket) != tt.want {

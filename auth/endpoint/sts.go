@@ -3,9 +3,8 @@ package endpoint
 import "strings"
 
 const (
-	whatSTS     = "STS endpoint"
-	schemeHTTPS = "https"
-	fixSTS      = "write https://sts.<region>.amazonaws.com, or its partition's suffix in place of amazonaws.com, or have the administrator list another service in --allowed-endpoint-hosts"
+	whatSTS = "STS endpoint"
+	fixSTS  = "write https://sts.<region>.amazonaws.com, or its partition's suffix in place of amazonaws.com, or have the administrator list another service in --allowed-endpoint-hosts"
 )
 
 // awsSTSAudience is the audience by which every AWS partition's STS expects to be named in a web identity token. Source:
@@ -27,8 +26,6 @@ type STS struct {
 	Region string
 	// Global: it is the endpoint that belongs to no region.
 	Global bool
-	// VPCE: it is a VPC interface endpoint (AWS PrivateLink) for STS.
-	VPCE bool
 	// Listed: the host is in no table; it was accepted because an administrator listed it (see [Allowed]).
 	Listed bool
 	// Variant tells FIPS and dual-stack hosts.
@@ -37,16 +34,7 @@ type STS struct {
 
 // URL is the endpoint as https://host[:port].
 func (s STS) URL() string {
-	if s.Port == "" && !strings.Contains(s.Host, ":") {
-		return schemeHTTPS + "://" + s.Host
-	}
-
-	port := s.Port
-	if port == "" {
-		port = httpsPort
-	}
-
-	return schemeHTTPS + "://" + joinHostPort(s.Host, port)
+	return location{host: s.Host, port: s.Port}.url()
 }
 
 // Audience is the audience of a proof that is sent to the endpoint. It is sts.amazonaws.com for AWS's own hosts and the
@@ -69,81 +57,70 @@ func ParseSTS(rawURL string) (STS, error) {
 
 // ParseSTS is the package's ParseSTS, except that a host[:port] of the list is accepted too. It must be https all the same.
 func (a *Allowed) ParseSTS(rawURL string) (STS, error) {
-	loc, err := parseLocation(whatSTS, schemeHTTPS, rawURL)
+	loc, err := parseRoot(whatSTS, rawURL)
 	if err != nil {
 		return STS{}, err
 	}
-
-	if loc.path != "" && loc.path != "/" {
-		return STS{}, &Error{What: whatSTS, Reason: ReasonPath, Detail: "it has a path", Fix: "remove what follows the host"}
-	}
-
 	s, err := awsSTS(loc)
 	if err != nil && a.Contains(loc.authority()) {
-		return STS{Host: loc.host, Port: nonDefault(loc.port), Listed: true}, nil
+		return STS{Host: loc.host, Port: loc.ownPort(), Listed: true}, nil
 	}
-
 	return s, err
 }
 
 // awsSTS finds the location's host among AWS STS's.
 func awsSTS(loc location) (STS, error) {
+	s, err := stsHost(loc.host)
+	if err == nil && loc.ownPort() != "" {
+		err = &Error{What: whatSTS, Reason: ReasonPort, Detail: "an STS endpoint of AWS has no port but 443", Fix: fixSTS}
+	}
+	if err != nil {
+		return STS{}, err
+	}
+	return s, nil
+}
+
+// stsHost finds the host in the tables.
+func stsHost(host string) (STS, error) {
 	refuse := func(reason Reason, detail string) (STS, error) {
 		return STS{}, &Error{What: whatSTS, Reason: reason, Detail: detail, Fix: fixSTS}
 	}
-
-	host := loc.host
-	s := STS{Host: host, Provider: AWS}
-
 	for _, p := range awsPartitions() {
 		if p.GlobalSTSHost != "" && host == p.GlobalSTSHost {
-			s.Partition, s.Region, s.Global = p.ID, p.GlobalRegion, true
+			return STS{Host: host, Provider: AWS, Partition: p.ID, Region: p.GlobalRegion, Global: true}, nil
 		}
 	}
-
-	if !s.Global {
-		regional := host
-
-		var vpceLabel string
-		if strings.HasPrefix(host, "vpce-") {
-			vpceLabel, regional, _ = strings.Cut(host, ".")
-		}
-
-		form, rest, ok := cutForm(regional, stsForms())
-		if !ok || !hasAWSSuffix(host) {
-			return refuse(ReasonHost, quote(host)+" is not an STS host of AWS")
-		}
-
-		name, suffix, _ := strings.Cut(rest, ".")
-
-		region, ok := awsRegion(name)
-		if !ok {
-			return refuse(ReasonRegion, "the region "+quote(name)+" of its host has the form of no AWS partition's regions")
-		}
-
-		p := region.Partition
-		s.Partition, s.Region, s.Variant = p.ID, name, form.Variant
-
-		switch {
-		case vpceLabel != "" && suffix == "vpce."+p.DNSSuffix && isVPCELabel(vpceLabel, name):
-			s.VPCE = true
-		case vpceLabel == "" && suffix == p.DNSSuffix:
-			s.FIPS = s.FIPS || p.STSIsFIPS
-		case vpceLabel == "" && suffix == p.DualStackDNSSuffix:
-			s.DualStack = true
-		case vpceLabel != "":
-			return refuse(ReasonHost, quote(host)+" is not a VPC endpoint of STS in "+name)
-		default:
-			return refuse(ReasonPartition, "an STS host in "+name+" ends in "+p.DNSSuffix+" or "+p.DualStackDNSSuffix+", not in "+quote(suffix))
-		}
+	label, regional := "", host
+	if isInterfaceEndpoint(host) {
+		label, regional, _ = strings.Cut(host, ".")
 	}
-
-	if loc.port != "" && loc.port != httpsPort {
-		return refuse(ReasonPort, "an STS endpoint of AWS has no port but 443")
+	form, rest, ok := cutForm(regional, stsForms())
+	if !ok || !hasAWSSuffix(host) {
+		return refuse(ReasonHost, quote(host)+" is not an STS host of AWS")
 	}
-
+	name, suffix, _ := strings.Cut(rest, ".")
+	region, ok := awsRegion(name)
+	if !ok {
+		return refuse(ReasonRegion, "the region "+quote(name)+" of its host has the form of no AWS partition's regions")
+	}
+	p := region.Partition
+	s := STS{Host: host, Provider: AWS, Partition: p.ID, Region: name, Variant: form.Variant}
+	switch {
+	case label != "" && suffix == "vpce."+p.DNSSuffix && isVPCELabel(label, name):
+	case label == "" && suffix == p.DNSSuffix:
+		s.FIPS = s.FIPS || p.STSIsFIPS
+	case label == "" && suffix == p.DualStackDNSSuffix:
+		s.DualStack = true
+	case label != "":
+		return refuse(ReasonHost, quote(host)+" is not a VPC endpoint of STS in "+name)
+	default:
+		return refuse(ReasonPartition, "an STS host in "+name+" ends in "+p.DNSSuffix+" or "+p.DualStackDNSSuffix+", not in "+quote(suffix))
+	}
 	return s, nil
 }
+
+// isInterfaceEndpoint reports whether the host has the form of a VPC interface endpoint's (AWS PrivateLink).
+func isInterfaceEndpoint(host string) bool { return strings.HasPrefix(host, "vpce-") }
 
 // isVPCELabel reports whether the label is that of a VPC interface endpoint: vpce-<hex>-<id>[-<zone>], the zone being one of
 // the region's. Source: AWS PrivateLink guide, "Access an AWS service using an interface VPC endpoint".

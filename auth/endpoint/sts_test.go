@@ -15,7 +15,7 @@ func TestParseSTS(t *testing.T) {
 	for _, tt := range []struct {
 		url               string
 		partition, region string
-		global, vpce      bool
+		global            bool
 		variant           endpoint.Variant
 		reason            endpoint.Reason
 	}{
@@ -38,11 +38,11 @@ func TestParseSTS(t *testing.T) {
 		{url: "https://sts.us-gov-west-1.amazonaws.com", partition: "aws-us-gov", region: "us-gov-west-1", variant: fips},
 		{
 			url:       "https://vpce-002b7cc8966426bc6-njisq19r.sts.us-east-1.vpce.amazonaws.com",
-			partition: "aws", region: "us-east-1", vpce: true,
+			partition: "aws", region: "us-east-1",
 		},
 		{
 			url:       "https://vpce-002b7cc8966426bc6-njisq19r-us-east-1a.sts.us-east-1.vpce.amazonaws.com",
-			partition: "aws", region: "us-east-1", vpce: true,
+			partition: "aws", region: "us-east-1",
 		},
 		{url: "https://stss.amazonaws.com", reason: endpoint.ReasonHost},
 		{url: "https://sts.amazonaws.example.com", reason: endpoint.ReasonHost},
@@ -63,15 +63,15 @@ func TestParseSTS(t *testing.T) {
 		{url: "https://sts.us-isof-south-1.csp.hci.ic.gov", partition: "aws-iso-f", region: "us-isof-south-1"},
 		{
 			url:       "https://vpce-002b7cc8966426bc6-njisq19r.sts.cn-north-1.vpce.amazonaws.com.cn",
-			partition: "aws-cn", region: "cn-north-1", vpce: true,
+			partition: "aws-cn", region: "cn-north-1",
 		},
 		{
 			url:       "https://vpce-002b7cc8966426bc6-njisq19r.sts-fips.us-east-1.vpce.amazonaws.com",
-			partition: "aws", region: "us-east-1", vpce: true, variant: fips,
+			partition: "aws", region: "us-east-1", variant: fips,
 		},
 		{
 			url:       "https://vpce-002b7cc8966426bc6-njisq19r-us-west-2-lax-1a.sts.us-west-2.vpce.amazonaws.com",
-			partition: "aws", region: "us-west-2", vpce: true,
+			partition: "aws", region: "us-west-2",
 		},
 		{url: "https://sts.us-east-1.amazonaws.com/", partition: "aws", region: "us-east-1"},
 		{url: "https://STS.us-east-1.amazonaws.com:443", partition: "aws", region: "us-east-1"},
@@ -137,7 +137,7 @@ func TestParseSTS(t *testing.T) {
 			host := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(strings.TrimPrefix(tt.url, "https://")), "/"), ":443")
 			want := endpoint.STS{
 				Host: host, Provider: endpoint.AWS, Partition: tt.partition, Region: tt.region,
-				Global: tt.global, VPCE: tt.vpce, Variant: tt.variant,
+				Global: tt.global, Variant: tt.variant,
 			}
 
 			if got != want {

@@ -26,7 +26,7 @@ func refused(t *testing.T, err error, want endpoint.Reason) {
 	}
 }
 
-func TestParseRegistry(t *testing.T) {
+func TestParseECR(t *testing.T) {
 	fips := endpoint.Variant{FIPS: true}
 	dual := endpoint.Variant{DualStack: true}
 	both := endpoint.Variant{FIPS: true, DualStack: true}
@@ -198,7 +198,7 @@ func TestParseRegistry(t *testing.T) {
 		{image: strings.Repeat("a", 64) + ".aws/foo", reason: endpoint.ReasonMalformed},
 	} {
 		t.Run(tt.image, func(t *testing.T) {
-			got, err := endpoint.ParseRegistry(tt.image)
+			got, err := endpoint.ParseECR(tt.image)
 			if got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
@@ -241,7 +241,7 @@ func isPlainHost(host string) bool {
 		})
 }
 
-func FuzzParseRegistry(f *testing.F) {
+func FuzzParseECR(f *testing.F) {
 	for _, seed := range []string{
 		"012345678901.dkr.ecr.us-east-1.amazonaws.com/foo:v1",
 		"oci://012345678901.dkr-ecr-fips.us-gov-west-1.on.aws/foo@sha256:00",
@@ -252,7 +252,7 @@ func FuzzParseRegistry(f *testing.F) {
 	}
 
 	f.Fuzz(func(t *testing.T, image string) {
-		r, err := endpoint.ParseRegistry(image)
+		r, err := endpoint.ParseECR(image)
 		if err != nil {
 			if r != (endpoint.Registry{}) {
 				t.Fatalf("%q: refused, yet a registry %+v", image, r)
@@ -261,7 +261,7 @@ func FuzzParseRegistry(f *testing.F) {
 			return
 		}
 
-		if !isPlainHost(r.Host) || !endsInTable(r.Host) || r.Port != "" || r.Listed {
+		if !isPlainHost(r.Host) || !endsInTable(r.Host) {
 			t.Fatalf("%q: accepted as %+v", image, r)
 		}
 
@@ -275,7 +275,7 @@ func FuzzParseRegistry(f *testing.F) {
 			t.Fatalf("%q: accepted as %q, but reads as %q", image, r.Host, host)
 		}
 
-		if again, err := endpoint.ParseRegistry(r.String()); err != nil || again != r {
+		if again, err := endpoint.ParseECR(r.String()); err != nil || again != r {
 			t.Fatalf("%q: parses to %+v, its host to %+v, %v", image, r, again, err)
 		}
 	})

@@ -1,0 +1,92 @@
+package endpoint
+
+import "strings"
+
+const fixECR = "write <account>.dkr.ecr.<region>.amazonaws.com/<repository>, its partition's suffix in place of amazonaws.com, or public.ecr.aws/<repository>"
+
+// Registry is a container registry of a cloud, by [ParseECR] or [ParseGAR]. It is comparable; its zero value is no registry.
+type Registry struct {
+	// Host is the registry's DNS name in lower case. It has no port.
+	Host string
+	// Provider is the cloud that owns the host.
+	Provider Provider
+	// Partition is the ID of the cloud's partition, such as "aws-cn".
+	Partition string
+	// Account is the account that owns the registry, twelve digits for AWS; empty for a public registry.
+	Account string
+	// Region is the region of the registry, and the region whose API mints its tokens.
+	Region string
+	// Public: it is the cloud's public registry (Amazon ECR Public), which has an API and tokens of its own.
+	Public bool
+	// Variant tells FIPS and dual-stack hosts.
+	Variant
+}
+
+// String is the registry's host.
+func (r Registry) String() string { return r.Host }
+
+// ParseECR returns the registry of an image repository, host[/path] or oci://host[/path], whose host is Amazon ECR's in one of the
+// partitions. Upper-case letters of the host count as lower-case ones. Errors are [*Error]; a host that AWS does not own, a
+// look-alike included, has ReasonHost.
+//
+// Only the host is judged: the path's grammar is the reference parser's business.
+func ParseECR(image string) (Registry, error) {
+	loc, err := parseRepository(image)
+	if err != nil {
+		return Registry{}, err
+	}
+	r, err := ecrHost(loc.host)
+	if err == nil && loc.port != "" {
+		err = &Error{What: whatRepository, Reason: ReasonPort, Detail: "a registry of AWS is named without a port", Fix: fixECR}
+	}
+	if err != nil {
+		return Registry{}, err
+	}
+	return r, nil
+}
+
+// ecrHost finds the host among ECR's.
+func ecrHost(host string) (Registry, error) {
+	refuse := func(reason Reason, detail string) (Registry, error) {
+		return Registry{}, &Error{What: whatRepository, Reason: reason, Detail: detail, Fix: fixECR}
+	}
+	for _, p := range awsPublicRegistries() {
+		if host == p.host {
+			return Registry{
+				Host: host, Provider: AWS, Partition: p.partition, Region: p.region, Public: true, Variant: Variant{DualStack: p.dualStack},
+			}, nil
+		}
+	}
+	account, rest, _ := strings.Cut(host, ".")
+	form, rest, ok := cutForm(rest, ecrForms())
+	if !ok || !hasAWSSuffix(host) {
+		return refuse(ReasonHost, quote(host)+" is not a registry host of AWS")
+	}
+	name, suffix, _ := strings.Cut(rest, ".")
+	region, ok := awsRegion(name)
+	if !ok {
+		return refuse(ReasonRegion, "the region "+quote(name)+" of its host has the form of no AWS partition's regions")
+	}
+	want := region.Partition.DNSSuffix
+	if form.DualStack {
+		want = region.Partition.RegistryDualStackSuffix
+	}
+	switch {
+	case suffix != want:
+		return refuse(ReasonPartition, "a registry host in "+name+" ends in "+want+", not in "+quote(suffix))
+	case !isAWSAccount(account):
+		return refuse(ReasonAccount, "the account "+quote(account)+" of its host is not twelve digits")
+	}
+	return Registry{Host: host, Provider: AWS, Account: account, Region: name, Partition: region.Partition.ID, Variant: form.Variant}, nil
+}
+
+// cutForm removes the form that the host begins with.
+func cutForm(host string, forms []hostForm) (hostForm, string, bool) {
+	for _, f := range forms {
+		if rest, ok := strings.CutPrefix(host, f.prefix); ok {
+			return f, rest, true
+		}
+	}
+
+	return hostForm{}, "", false
+}
