@@ -118,6 +118,11 @@ const (
 	// right, or the last one is still being deleted.
 	ReasonExternalArtifactUnavailable = "ExternalArtifactUnavailable"
 
+	// ReasonControllerForbidden says that the Kubernetes API does not let the
+	// controller do what the object needs, such as reading a Secret of its
+	// namespace. The message names the rule that is missing. Retried.
+	ReasonControllerForbidden = "ControllerForbidden"
+
 	// ReasonInternalError says that something failed which has no reason of its
 	// own, such as a call to the Kubernetes API. Retried.
 	ReasonInternalError = "InternalError"

@@ -7,6 +7,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
@@ -70,6 +72,32 @@ func (e *SecretError) Error() string {
 
 func (e *SecretError) Unwrap() error { return e.Err }
 
+// ForbiddenError is a call that the Kubernetes API does not let the controller make. It holds nothing of the API server's words, which
+// are for the administrator.
+type ForbiddenError struct {
+	// Verb and Resource are those of the rule that is missing, such as get and secrets.
+	Verb, Resource string
+	// Namespace is where it is missing; empty for what is in no namespace.
+	Namespace string
+}
+
+// Forbidden is a [*ForbiddenError] if err says that the controller may not do this, and err otherwise.
+func Forbidden(err error, verb, resource, namespace string) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	return &ForbiddenError{Verb: verb, Resource: resource, Namespace: namespace}
+}
+
+func (e *ForbiddenError) Error() string {
+	where := ""
+	if e.Namespace != "" {
+		where = " in namespace " + e.Namespace
+	}
+	return fmt.Sprintf("the Kubernetes API does not let the controller %s %s%s; have the cluster's administrator grant %q on %s%s to the controller's ServiceAccount",
+		e.Verb, e.Resource, where, e.Verb, e.Resource, where)
+}
+
 // storeError is a failure of the artifact store, told apart from those of what is written to it.
 type storeError struct{ err error }
 
@@ -102,8 +130,11 @@ func common(err error) (Failure, bool) {
 		content  *archive.Error
 		storage  *storeError
 		external *publishError
+		lacking  *ForbiddenError
 	)
 	switch {
+	case errors.As(err, &lacking):
+		return Failure{Reason: meta.ReasonControllerForbidden}, true
 	case errors.As(err, &external):
 		return external.failure(), true
 	case errors.As(err, &refused):

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
@@ -17,6 +20,10 @@ func TestExplain(t *testing.T) {
 	identity := func(code auth.Code) error {
 		return &auth.Error{Stage: auth.StageExchange, Code: code, Fix: "do this", Err: errors.New("x")}
 	}
+	identityOf := func(err error) error {
+		return &auth.Error{Stage: auth.StageSubject, Code: auth.CodeUnavailable, Fix: "do this", Err: err}
+	}
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "x", errors.New("User \"system:serviceaccount:lanyard:controller\" cannot get it"))
 	for name, c := range map[string]struct {
 		err     error
 		reason  string
@@ -30,6 +37,8 @@ func TestExplain(t *testing.T) {
 		"full while reading":   {fmt.Errorf("%w: x", store.ErrFull), "StorageFull", false, 0, false},
 		"disk":                 {&storeError{errors.New("input/output error")}, "StorageFailed", false, 0, false},
 		"secret":               {&SecretError{"spec.secretRef", "x", "make it", errors.New("does not exist")}, "SecretRefused", false, 0, false},
+		"forbidden":            {fmt.Errorf("read Secret x: %w", Forbidden(forbidden, "get", "secrets", "tenant-a")), "ControllerForbidden", false, 0, false},
+		"forbidden meanwhile":  {identityOf(Forbidden(forbidden, "get", "namespaces", "")), "ControllerForbidden", false, 0, false},
 		"a kind's own":         {fmt.Errorf("x: %w", errOdd), "Odd", false, 0, false},
 		"refused":              {Invalid("spec.x", "write y", "%d is none", 7), "InvalidSpec", true, 0, false},
 		"anything":             {errors.New("x"), "InternalError", false, 0, false},
@@ -55,5 +64,25 @@ func TestExplain(t *testing.T) {
 	}
 	if got := explain(errors.New(strings.Repeat("ä", 5000)), (&still{}).Explain); len(got.Message) > maxMessage || !strings.HasSuffix(got.Message, "ä…") {
 		t.Errorf("a long message has %d bytes and ends in %q", len(got.Message), got.Message[len(got.Message)-8:])
+	}
+}
+
+// The missing rule is named, and nothing of what the API server said.
+func TestForbidden(t *testing.T) {
+	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "x", errors.New("details for the administrator"))
+	for namespace, want := range map[string]string{
+		"tenant-a": `the Kubernetes API does not let the controller get secrets in namespace tenant-a; ` +
+			`have the cluster's administrator grant "get" on secrets in namespace tenant-a to the controller's ServiceAccount`,
+		"": `the Kubernetes API does not let the controller get secrets; have the cluster's administrator grant "get" on secrets to the controller's ServiceAccount`,
+	} {
+		if got := Forbidden(refused, "get", "secrets", namespace).Error(); got != want {
+			t.Errorf("it says %q, want %q", got, want)
+		}
+	}
+	if err := Forbidden(errOdd, "get", "secrets", "tenant-a"); err != errOdd { //nolint:errorlint // the very error
+		t.Errorf("another error becomes %v", err)
+	}
+	if Forbidden(nil, "get", "secrets", "tenant-a") != nil {
+		t.Error("success becomes an error")
 	}
 }
