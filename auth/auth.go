@@ -151,7 +151,7 @@ func (c *call) fetch(ctx context.Context) (Fetched, error) {
 		}
 	}
 	//  8. The proof is exchanged for a token, 9. and the token for registry credentials if an image asks for them.
-	token, err := exchanger{c.provider, c.Observer}.Exchange(ctx, proof, request)
+	token, err := c.exchange(ctx, proof, request)
 	if err != nil {
 		return Fetched{}, err
 	}
@@ -219,4 +219,28 @@ func (c *call) prove(ctx context.Context, request *Request) (Proof, error) {
 		return err
 	})
 	return proof, err
+}
+
+// exchange gets a token of exactly what request.Key says: from the security token service first, then from the registry.
+func (c *call) exchange(ctx context.Context, proof Proof, request *Request) (Token, error) {
+	var token Token
+	err := observe(c.Observer, request.Key.Provider, StageExchange, func() (err error) {
+		if c.Subject.Kind() == KindController {
+			token, err = c.provider.(ControllerProvider).NewControllerToken(ctx, request)
+		} else {
+			token, err = c.provider.NewTokenForServiceAccount(ctx, proof, request)
+		}
+		return err
+	})
+	if err != nil || token == nil || request.ImageRepository == "" {
+		return token, err
+	}
+	err = observe(c.Observer, request.Key.Provider, StageRegistry, func() error {
+		credentials, err := c.provider.(RegistryProvider).NewRegistryToken(ctx, token, request)
+		if token = nil; credentials != nil { // else the interface would not be nil
+			token = credentials
+		}
+		return err
+	})
+	return token, err
 }

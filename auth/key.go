@@ -9,7 +9,7 @@ import (
 )
 
 // Key says which token: two calls share one exactly when their keys are equal. Every input that changes what is issued
-// is a field, so a new input cannot be forgotten: what an [Exchanger] is to honour must be here. The reason for each
+// is a field, so a new input cannot be forgotten: what an exchange is to honour must be here. The reason for each
 // field stands beside it. Keys are comparable; nothing in them is secret.
 type Key struct {
 	// Provider is the provider's name: tokens of two clouds never meet.

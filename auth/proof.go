@@ -48,9 +48,3 @@ type Proof struct {
 	// ExpiresAt is the exp claim, UTC.
 	ExpiresAt time.Time
 }
-
-// Exchanger gives a token for a proof: the second half of every way to a credential.
-type Exchanger interface {
-	// Exchange gets a token of exactly what request.Key says. Its errors are [*Error].
-	Exchange(ctx context.Context, proof Proof, request *Request) (Token, error)
-}

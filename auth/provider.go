@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Provider is one cloud. The names are those of the multi-tenant workload identity design; together its methods are an
-// [Exchanger], plus what must be known before there is anything to exchange. Implementations are safe for concurrent use.
+// Provider is one cloud: what must be known before there is anything to exchange, and the exchange of a proof for a token. The names
+// are those of the multi-tenant workload identity design. Implementations are safe for concurrent use.
 type Provider interface {
 	// GetName is the provider's name in object specs: aws, azure, gcp.
 	GetName() string
@@ -72,36 +72,6 @@ type Request struct {
 
 // Format prints the key for every verb: the proxy's URL may hold a password.
 func (r Request) Format(state fmt.State, _ rune) { _, _ = io.WriteString(state, r.Key.String()) }
-
-// exchanger makes a Provider an Exchanger: the security token service first, then the registry.
-type exchanger struct {
-	Provider
-	observer Observer
-}
-
-// Exchange implements [Exchanger].
-func (x exchanger) Exchange(ctx context.Context, proof Proof, request *Request) (Token, error) {
-	var token Token
-	err := observe(x.observer, request.Key.Provider, StageExchange, func() (err error) {
-		if request.Key.Subject.Kind() == KindController {
-			token, err = x.Provider.(ControllerProvider).NewControllerToken(ctx, request)
-		} else {
-			token, err = x.NewTokenForServiceAccount(ctx, proof, request)
-		}
-		return err
-	})
-	if err != nil || token == nil || request.ImageRepository == "" {
-		return token, err
-	}
-	err = observe(x.observer, request.Key.Provider, StageRegistry, func() error {
-		credentials, err := x.Provider.(RegistryProvider).NewRegistryToken(ctx, token, request)
-		if token = nil; credentials != nil { // else the interface would not be nil
-			token = credentials
-		}
-		return err
-	})
-	return token, err
-}
 
 // supports refuses, before anything is done, what the provider has no capability for.
 func supports(provider Provider, o *Options) error {

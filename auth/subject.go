@@ -41,18 +41,18 @@ func WorkloadIdentity(namespace, name string) (Subject, error) {
 }
 
 func namespaced(kind Kind, namespace, name string) (Subject, error) {
-	if !isLabel(namespace) {
+	if !IsLabel(namespace) {
 		return Subject{}, &Error{
 			Stage: StageSubject, Code: CodeSubjectInvalid,
 			Fix: fmt.Sprintf("name the namespace of the %s (a lower-case DNS label of at most 63 characters)", kind),
-			Err: fmt.Errorf("namespace %q of %s %q is not a DNS label", clip(namespace), kind, clip(name)),
+			Err: fmt.Errorf("namespace %.80q of %s %.80q is not a DNS label", namespace, kind, name),
 		}
 	}
-	if len(name) > 253 || !isSubdomain(name) {
+	if !IsSubdomain(name) {
 		return Subject{}, &Error{
 			Stage: StageSubject, Code: CodeSubjectInvalid,
 			Fix: fmt.Sprintf("set the name of a %s in namespace %s (a lower-case DNS subdomain of at most 253 characters)", kind, namespace),
-			Err: fmt.Errorf("%s name %q is not a DNS subdomain", kind, clip(name)),
+			Err: fmt.Errorf("%s name %.80q is not a DNS subdomain", kind, name),
 		}
 	}
 	return Subject{kind: kind, namespace: namespace, name: name}, nil
@@ -95,35 +95,4 @@ type Account struct {
 	// the annotations of a ServiceAccount, the providerConfig of a WorkloadIdentity. They are written by the tenant
 	// and therefore never trusted: the cloud decides. Read only; shared between callers.
 	Attributes map[string]string
-}
-
-func isLabel(s string) bool {
-	return len(s) <= 63 && !strings.Contains(s, ".") && isSubdomain(s)
-}
-
-func isSubdomain(s string) bool {
-	if s == "" {
-		return false
-	}
-	for label := range strings.SplitSeq(s, ".") {
-		if label == "" || len(label) > 253 || label[0] == '-' || label[len(label)-1] == '-' {
-			return false
-		}
-		for i := range len(label) {
-			c := label[i]
-			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// clip bounds what of a tenant's text enters an error.
-func clip(s string) string {
-	const most = 80
-	if len(s) <= most {
-		return s
-	}
-	return s[:most] + "…"
 }

@@ -76,7 +76,7 @@ func known(provider string) error {
 		return nil
 	}
 	return refuse(auth.CodeOptionInvalid, "spec.provider",
-		fmt.Sprintf("Unsupported value: %q", clip(provider)), "write one of "+strings.Join(knownProviders(), ", "))
+		fmt.Sprintf("Unsupported value: %.80q", provider), "write one of "+strings.Join(knownProviders(), ", "))
 }
 
 // knownSTS refuses protocols that nobody speaks.
@@ -88,7 +88,7 @@ func knownSTS(service *TokenService) error {
 	case service.Provider == "":
 		return refuse(auth.CodeOptionInvalid, field, "Required value: provider is the service's protocol", "write "+stsAWS)
 	default:
-		return refuse(auth.CodeOptionInvalid, field, fmt.Sprintf("Unsupported value: %q", clip(service.Provider)), "write "+stsAWS)
+		return refuse(auth.CodeOptionInvalid, field, fmt.Sprintf("Unsupported value: %.80q", service.Provider), "write "+stsAWS)
 	}
 }
 
@@ -98,38 +98,9 @@ func secretName(field, name string) error {
 	switch {
 	case name == "":
 		return refuse(auth.CodeOptionInvalid, field+".name", "Required value: name must be a lower-case DNS-1123 subdomain", fix)
-	case !isSubdomain(name):
-		return refuse(auth.CodeOptionInvalid, field+".name", fmt.Sprintf("name must be a lower-case DNS-1123 subdomain, not %q", clip(name)), fix)
+	case !auth.IsSubdomain(name):
+		return refuse(auth.CodeOptionInvalid, field+".name", fmt.Sprintf("name must be a lower-case DNS-1123 subdomain, not %.80q", name), fix)
 	default:
 		return nil
 	}
-}
-
-func isLabel(s string) bool { return len(s) <= 63 && !strings.Contains(s, ".") && isSubdomain(s) }
-
-// isSubdomain reports whether s is the name of most Kubernetes objects: an RFC 1123 subdomain of at most 253 bytes.
-func isSubdomain(s string) bool {
-	if len(s) > 253 {
-		return false
-	}
-	for label := range strings.SplitSeq(s, ".") {
-		if label == "" || label[0] == '-' || label[len(label)-1] == '-' {
-			return false
-		}
-		for i := range len(label) {
-			if c := label[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// clip bounds what of a tenant's text enters an error.
-func clip(s string) string {
-	const most = 80
-	if len(s) <= most {
-		return s
-	}
-	return s[:most] + "…"
 }

@@ -207,9 +207,9 @@ func (r Rules) AccountName(fields Fields) string {
 
 // accountOf is the ServiceAccount that the object names, or the zero subject.
 func accountOf(fields Fields) (auth.Subject, error) {
-	if !isLabel(fields.Namespace) {
+	if !auth.IsLabel(fields.Namespace) {
 		return auth.Subject{}, refuse(auth.CodeSubjectInvalid, "metadata.namespace",
-			fmt.Sprintf("Invalid value: %q", clip(fields.Namespace)), "create the object in a namespace")
+			fmt.Sprintf("Invalid value: %.80q", fields.Namespace), "create the object in a namespace")
 	}
 	if fields.ServiceAccountName == "" {
 		return auth.Subject{}, nil
@@ -217,7 +217,7 @@ func accountOf(fields Fields) (auth.Subject, error) {
 	account, err := auth.ServiceAccount(fields.Namespace, fields.ServiceAccountName)
 	if err != nil {
 		return auth.Subject{}, refuse(auth.CodeSubjectInvalid, fieldAccount,
-			fmt.Sprintf("serviceAccountName must be a lower-case DNS-1123 subdomain, not %q", clip(fields.ServiceAccountName)),
+			fmt.Sprintf("serviceAccountName must be a lower-case DNS-1123 subdomain, not %.80q", fields.ServiceAccountName),
 			"name a ServiceAccount of the object's own namespace")
 	}
 	return account, nil
