@@ -166,16 +166,16 @@ func (c *Cache) join(ctx context.Context, key auth.Key, e *entry, now time.Time,
 		return nil, e.failure
 	}
 	t := c.tenants.get(key.Subject.Namespace())
-	if t.flights >= maxFlightsPerTenant {
+	if len(t.flights) >= maxFlightsPerTenant {
 		return nil, &auth.Error{
 			Stage: auth.StageExchange, Code: auth.CodeThrottled, RetryAfter: time.Second,
 			Fix: "use fewer identities in this namespace, or find out why its exchanges are slow",
 			Err: errTooManyFlights,
 		}
 	}
-	t.flights++
 	f := &flight{key: key, done: make(chan struct{})}
 	c.flights[key] = f
+	t.flights[f] = struct{}{}
 	var pause time.Duration
 	if retryNow && e != nil && e.failure != nil {
 		pause = e.failedAt.Add(retryFloor).Sub(now)
@@ -239,7 +239,7 @@ func (c *Cache) land(f *flight, issued *entry, err error) {
 		f.token = issued.token
 	}
 	t := c.tenants.get(f.key.Subject.Namespace())
-	t.flights--
+	delete(t.flights, f)
 	if f.dropped {
 		c.tenants.forget(t)
 		return
@@ -260,17 +260,22 @@ func (c *Cache) land(f *flight, issued *entry, err error) {
 }
 
 // Invalidate drops everything that is kept for a subject. Exchanges under way still answer those who wait for them, but
-// are not kept, and later callers begin new ones.
+// are not kept, and later callers begin new ones. It does no I/O, and looks only at what is the subject's own, and at the exchanges of
+// its tenant: it may run where the news of all subjects come by, such as in an informer's handler.
 func (c *Cache) Invalidate(who auth.Subject) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for e := c.subjects[who]; e != nil; e = e.next {
 		c.remove(e)
 	}
-	for key, f := range c.flights {
-		if key.Subject == who {
+	t := c.tenants.byName[who.Namespace()]
+	if t == nil {
+		return
+	}
+	for f := range t.flights {
+		if f.key.Subject == who && !f.dropped { // the key of one that was dropped before may be another's by now
 			f.dropped = true
-			delete(c.flights, key)
+			delete(c.flights, f.key)
 		}
 	}
 }

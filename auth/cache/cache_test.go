@@ -471,6 +471,32 @@ func TestFlightBegunBeforeAChangeIsNotKept(t *testing.T) {
 	})
 }
 
+// An account that changes again and again: no token of an earlier state is kept, and a neighbour's is.
+func TestChangesWhileFlightsAreUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := cache.New(cache.Options{MaxSize: 10})
+		mine, theirs := &office{life: time.Hour, takes: 10 * time.Second}, &office{life: time.Hour, takes: 10 * time.Second}
+		key, neighbour := keyOf(t, "a", "sa"), keyOf(t, "a", "other")
+		var wg sync.WaitGroup
+		wg.Go(func() { mustAsk(t, c, neighbour, theirs) })
+		for range 3 {
+			wg.Go(func() { mustAsk(t, c, key, mine) })
+			time.Sleep(time.Second)
+			c.Invalidate(key.Subject)
+		}
+		wg.Wait()
+		if _, ok := c.Get(key, 0, auth.InvolvedObject{}); ok || mine.calls.Load() != 3 {
+			t.Errorf("kept: %t, after %d exchanges; want none of three", ok, mine.calls.Load())
+		}
+		if _, ok := c.Get(neighbour, 0, auth.InvolvedObject{}); !ok {
+			t.Error("the neighbour's token went too")
+		}
+		if n := mustAsk(t, c, key, mine); n != 4 {
+			t.Errorf("token %d, want a new one", n)
+		}
+	})
+}
+
 func TestTokenOfAnotherKeyIsNotKept(t *testing.T) {
 	c := cache.New(cache.Options{MaxSize: 10})
 	asked, issued := keyOf(t, "a", "sa"), keyOf(t, "a", "sa")

@@ -68,3 +68,51 @@ func TestSweepOfOneSubjectIsLinear(t *testing.T) {
 		t.Errorf("2000 entries took %s, 64000 took %s", few, many)
 	}
 }
+
+// BenchmarkInvalidate: what a change of one account costs everybody who waits for the lock, while other tenants have 10,000 tokens and
+// 10,000 exchanges under way.
+func BenchmarkInvalidate(b *testing.B) {
+	const others = 10_000
+	c := New(Options{MaxSize: 2 * others})
+	end := make(chan struct{})
+	defer close(end)
+	hang := func(context.Context) (auth.Fetched, error) {
+		<-end
+		return auth.Fetched{}, context.Canceled
+	}
+	subjectOf := func(namespace string) auth.Subject {
+		subject, err := auth.ServiceAccount(namespace, "sa")
+		if err != nil {
+			b.Fatal(err)
+		}
+		return subject
+	}
+	fill := func(subject auth.Subject, n int) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for i := range n {
+			c.put(nil, c.issued(auth.Fetched{Key: auth.Key{Subject: subject, Image: fmt.Sprint(i)}, Token: pass{}}, time.Now()))
+			if i < maxFlightsPerTenant {
+				if _, err := c.join(b.Context(), auth.Key{Subject: subject, STSRegion: fmt.Sprint(i)}, nil, time.Now(), false, hang); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	}
+	for i := range others / maxFlightsPerTenant {
+		fill(subjectOf(fmt.Sprintf("other-%d", i)), maxFlightsPerTenant)
+	}
+	for _, own := range []int{0, 1, 1000} {
+		b.Run(fmt.Sprintf("own=%d", own), func(b *testing.B) {
+			round := 0
+			for b.Loop() {
+				b.StopTimer()
+				round++
+				subject := subjectOf(fmt.Sprintf("own-%d-%d", own, round)) // its flights are still under way in the next round
+				fill(subject, own)
+				b.StartTimer()
+				c.Invalidate(subject)
+			}
+		})
+	}
+}

@@ -10,8 +10,8 @@ import (
 type tenant struct {
 	name    string
 	entries []*entry
-	flights int
-	index   int // in tenants.bySize
+	flights map[*flight]struct{} // those under way, dropped ones too
+	index   int                  // in tenants.bySize
 }
 
 // tenants shares the capacity out.
@@ -24,7 +24,7 @@ type tenants struct {
 func (ts *tenants) get(name string) *tenant {
 	t := ts.byName[name]
 	if t == nil {
-		t = &tenant{name: name}
+		t = &tenant{name: name, flights: map[*flight]struct{}{}}
 		ts.byName[name] = t
 		heap.Push(&ts.bySize, t)
 	}
@@ -32,7 +32,7 @@ func (ts *tenants) get(name string) *tenant {
 }
 
 func (ts *tenants) forget(t *tenant) {
-	if len(t.entries) == 0 && t.flights == 0 {
+	if len(t.entries) == 0 && len(t.flights) == 0 {
 		delete(ts.byName, t.name)
 		heap.Remove(&ts.bySize, t.index)
 	}
