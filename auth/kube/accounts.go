@@ -129,6 +129,10 @@ func (a *Accounts) Lookup(_ context.Context, subject auth.Subject) (auth.Account
 // Subscribe implements [auth.AccountReader]. changed is called when an account is created, when its UID or an annotation
 // that providers read changes, and when it goes; by then Lookup answers with what is new. It is not called for the accounts
 // that are there when the watch begins.
+//
+// All subscribers hear of one change after the other, in the order in which they subscribed, from the one goroutine that follows the
+// watch: changed must return at once, without I/O, and leave work to a queue, or everybody hears of later changes late. Subscribe what
+// keeps tokens first (the Invalidate of package auth/cache), so that nobody who hears of a change finds a token from before it.
 func (a *Accounts) Subscribe(changed func(auth.Subject)) { a.index.subscribe(changed) }
 
 // Read implements [auth.Prover] with a live GET of the account's metadata. An account that is being deleted is gone.

@@ -107,7 +107,8 @@ func (x *index) remove(namespace, name string) {
 	x.tell(subject) // even if it was not known: a live read may have known it
 }
 
-// tell runs after the change of records: who is told must find the new state.
+// tell runs after the change of records: whoever is told must find the new state. It runs in the informer's goroutine, so that the
+// account's tokens are gone before the next change is heard; [Accounts.Subscribe] says what that asks of subscribers.
 func (x *index) tell(subject auth.Subject) {
 	x.mu.RLock()
 	subscribers := x.subscribers

@@ -77,8 +77,11 @@ func TestIndex(t *testing.T) {
 				a.index.OnAdd(test.first, true)
 			}
 			told := 0
-			for range 2 {
+			for i := range 2 {
 				a.Subscribe(func(changed auth.Subject) {
+					if told%2 != i {
+						t.Errorf("subscriber %d is told out of turn", i)
+					}
 					told++
 					if changed != subject || state() != test.want {
 						t.Errorf("told of %s while memory holds %q", changed, state())
