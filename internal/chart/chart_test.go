@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -126,6 +127,9 @@ func controllerTakes(t *testing.T, objects []*unstructured.Unstructured) {
 	}
 	for _, object := range objects {
 		for _, rule := range rules(t, object) {
+			if !slices.Contains(rule.Resources, "leases") {
+				continue
+			}
 			for _, name := range rule.ResourceNames {
 				if !leases[name] {
 					t.Errorf("%s %s names the lease %s, which no shard holds", object.GetKind(), object.GetName(), name)
@@ -261,7 +265,7 @@ func TestControllerPermissions(t *testing.T) {
 	}
 	checked := 0
 	for _, object := range objects {
-		if object.GetName() != "lanyard-controller" || !strings.HasSuffix(object.GetKind(), "Role") {
+		if !strings.HasPrefix(object.GetName(), "lanyard-controller") || !strings.HasSuffix(object.GetKind(), "Role") {
 			continue
 		}
 		for _, rule := range rules(t, object) {
@@ -287,6 +291,67 @@ func TestControllerPermissions(t *testing.T) {
 	}
 	if checked == 0 {
 		t.Fatal("the controller has no permissions")
+	}
+}
+
+// TestTenantNamespaces holds that what the controller may do as a tenant it may do
+// in the namespaces that are named and in no other, but for its own token.
+func TestTenantNamespaces(t *testing.T) {
+	const everywhere = "everywhere"
+	for name, test := range map[string]struct {
+		namespaces any
+		want       []string
+	}{
+		"absent": {nil, []string{everywhere}},
+		"none":   {[]any{}, nil},
+		"two":    {[]any{"tenant-a", "tenant-b"}, []string{"tenant-a", "tenant-b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, err := chart.Objects(release(map[string]any{
+				"rbac": map[string]any{"tenantNamespaces": test.namespaces}, "flux": map[string]any{"externalArtifacts": true},
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			// The roles by kind and name, and where each of them is bound.
+			roles, bound := map[string][]rule{}, map[string][]string{}
+			for _, object := range objects {
+				switch kind := object.GetKind(); kind {
+				case "Role", "ClusterRole":
+					roles[kind+"/"+object.GetName()] = rules(t, object)
+				case "RoleBinding", "ClusterRoleBinding":
+					of, _, err := unstructured.NestedStringMap(object.Object, "roleRef")
+					if err != nil {
+						t.Fatal(err)
+					}
+					where := object.GetNamespace()
+					if kind == "ClusterRoleBinding" {
+						where = everywhere
+					}
+					role := of["kind"] + "/" + of["name"]
+					bound[role] = append(bound[role], where)
+				}
+			}
+			for role, rules := range roles {
+				for _, rule := range rules {
+					if slices.Contains(rule.Resources, "serviceaccounts/token") && slices.Equal(rule.ResourceNames, []string{"lanyard-controller"}) {
+						if role != "Role/lanyard-controller" || !slices.Equal(bound[role], []string{"lanyard-system"}) {
+							t.Errorf("the controller's own token is asked for under %s in %v", role, bound[role])
+						}
+						continue
+					}
+					for _, resource := range rule.Resources {
+						tenants := resource == "secrets" || resource == "serviceaccounts/token" || strings.HasPrefix(resource, "externalartifacts")
+						if tenants && !slices.Equal(bound[role], test.want) {
+							t.Errorf("%s of %s: in %v, want %v", resource, role, bound[role], test.want)
+						}
+					}
+				}
+			}
+			if !slices.Equal(bound["ClusterRole/lanyard-controller"], []string{everywhere}) {
+				t.Errorf("objects and accounts are known in %v", bound["ClusterRole/lanyard-controller"])
+			}
+		})
 	}
 }
 

@@ -103,13 +103,15 @@ func thirdParty(t *testing.T, namespace string) *kube.Accounts {
 	t.Helper()
 	const name = "third-party"
 	create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: namespace + "-" + name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "lanyard-controller"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
+	for _, role := range []string{"lanyard-controller", "lanyard-controller-tenant"} {
+		binding := &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: namespace + "-" + role},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
+		}
+		create(t, binding)
+		t.Cleanup(func() { _ = objects.Delete(context.WithoutCancel(t.Context()), binding) })
 	}
-	create(t, binding)
-	t.Cleanup(func() { _ = objects.Delete(context.WithoutCancel(t.Context()), binding) })
 
 	admin := world.Config()
 	config := rest.AnonymousClientConfig(admin)
