@@ -37,6 +37,7 @@ func Create(ctx context.Context, fsys fs.FS, out io.Writer, opts Options) (Summa
 var errWalkOver = errors.New("the archive is no longer wanted")
 
 func walk(ctx context.Context, fsys fs.FS, tw *tar.Writer, ignore Patterns, ignored *int) error {
+	matcher := ignore.Matcher()
 	return fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -47,7 +48,11 @@ func walk(ctx context.Context, fsys fs.FS, tw *tar.Writer, ignore Patterns, igno
 		if name == "." {
 			return nil
 		}
-		if ignore.Excludes(name, d.IsDir()) {
+		excluded, err := matcher.Excludes(name, d.IsDir())
+		if err != nil {
+			return err
+		}
+		if excluded {
 			*ignored++
 			if d.IsDir() && !ignore.negates() {
 				return fs.SkipDir

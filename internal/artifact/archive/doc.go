@@ -13,6 +13,13 @@
 // what Flux does with every link. A link that is absolute or that leaves the archive is refused: nobody publishes
 // one by accident. Hard links are always refused, because leaving one out would lose a file's content.
 //
+// # Copies
+//
+// Copy keeps the published bytes, and so must refuse what Normalize leaves out: links of any kind, setuid, setgid and sticky
+// bits, extended attributes but those of macOS, and global records other than a comment. It also refuses headers that programs
+// understand in different ways, such as two paths for one entry: what was judged must be what is unpacked. Owners, times and the
+// other permission bits stay as they are.
+//
 // # Reproducibility
 //
 // Entries keep their order. Owner, times, extended attributes and all permission bits but "executable by its owner"

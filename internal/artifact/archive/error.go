@@ -14,10 +14,13 @@ type Reason string
 const (
 	// ReasonPath is an entry whose name is empty, absolute, leaves the archive, is not clean UTF-8, or is too long.
 	ReasonPath Reason = "unsafe-path"
-	// ReasonLink is a hard link, or a symbolic link that is absolute or leaves the archive.
+	// ReasonLink is a hard link, or a symbolic link that is absolute or leaves the archive. For Copy it is any link.
 	ReasonLink Reason = "unsafe-link"
 	// ReasonType is an entry that is neither directory, regular file nor link: a device, a fifo, a sparse file.
 	ReasonType Reason = "unsupported-type"
+	// ReasonHeader is a header that cannot be kept as it is: special permission bits, extended attributes, global records, or what
+	// programs read in different ways. Only Copy refuses it.
+	ReasonHeader Reason = "unsafe-header"
 	// ReasonDuplicate is a name that stands for two things: two files, or a file and a directory.
 	ReasonDuplicate Reason = "duplicate"
 	// ReasonTooLarge is an archive above Limits.MaxBytes when unpacked.
@@ -28,7 +31,7 @@ const (
 	ReasonCorrupt Reason = "corrupt"
 	// ReasonCompression is a compression other than gzip.
 	ReasonCompression Reason = "unsupported-compression"
-	// ReasonPattern is an ignore pattern that cannot be read.
+	// ReasonPattern is an ignore pattern that cannot be read, or patterns that take too long.
 	ReasonPattern Reason = "invalid-pattern"
 )
 

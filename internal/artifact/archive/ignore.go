@@ -1,15 +1,17 @@
 package archive
 
 import (
-	"slices"
+	"math/bits"
 	"strings"
 	"unicode/utf8"
 )
 
-// Bounds of a tenant's patterns: each entry of an archive is matched against each of them.
+// Bounds of a tenant's patterns: each entry of an archive is matched against each of them. What that may cost is bounded by
+// Matcher.
 const (
 	maxPatternBytes = 16 << 10
 	maxPatterns     = 500
+	maxElements     = 63 // of one pattern: as many bits as a state has, but for the one that means its end
 )
 
 // Flux's default exclusions, as its documentation lists them ("Default exclusions" of GitRepository and OCIRepository).
@@ -47,9 +49,11 @@ type Patterns struct {
 	list []pattern
 }
 
+// pattern is one line.
 type pattern struct {
-	segments []string // path elements; "**" stands for any number of them
-	anchored bool     // matches from the root, not at any depth
+	elements []glob // of the path; nil is "**", any number of them
+	first    uint64 // the state at the root
+	anchored bool   // matches from the root, not at any depth
 	dirOnly  bool
 	negated  bool
 }
@@ -114,184 +118,56 @@ func parseLine(line string) (p pattern, ok bool, reason string) {
 		return p, false, ""
 	}
 	p.anchored = strings.Contains(line, "/")
-	line = strings.TrimPrefix(line, "/")
-	p.segments = strings.Split(line, "/")
-	for i, s := range p.segments {
-		if s == "**" && p.anchored {
+	elements := strings.Split(strings.TrimPrefix(line, "/"), "/")
+	for i, text := range elements {
+		if text == "**" && p.anchored {
+			if i == 0 || elements[i-1] != text {
+				p.elements = append(p.elements, nil)
+			}
 			continue
 		}
-		if reason := checkGlob(s); reason != "" {
+		g, reason := newGlob(text)
+		if reason != "" {
 			return pattern{}, false, reason
 		}
-		p.segments[i] = s
+		p.elements = append(p.elements, g)
 	}
 	// "a/**" means everything inside a, not a itself.
-	if p.anchored && p.segments[len(p.segments)-1] == "**" {
-		p.segments = append(p.segments, "*")
+	if p.elements[len(p.elements)-1] == nil {
+		anything, _ := newGlob("*") // which is one
+		p.elements = append(p.elements, anything)
 	}
+	if len(p.elements) > maxElements {
+		return pattern{}, false, "the pattern is deeper than any path"
+	}
+	p.first = p.state(0)
 	return p, true, ""
 }
 
-// Excludes reports whether the clean path name is left out. A directory's own exclusion is its entry's; what it holds is
-// asked for separately.
-func (p Patterns) Excludes(name string, isDir bool) bool {
-	if len(p.list) == 0 {
-		return false
+// state is the state of a path that has got as far as the element: bit i stands for element i, the one behind the last for the
+// pattern's end. "**" may also be nothing.
+func (p pattern) state(element int) uint64 {
+	s := uint64(1) << element
+	if element < len(p.elements) && p.elements[element] == nil {
+		s |= 1 << (element + 1)
 	}
-	parts := strings.Split(name, "/")
-	for _, one := range slices.Backward(p.list) {
-		if one.matches(parts, isDir) {
-			return !one.negated
-		}
-	}
-	return false
+	return s
 }
 
-// matches reports whether the pattern matches the path or one of its parents.
-func (p pattern) matches(parts []string, isDir bool) bool {
-	for n := 1; n <= len(parts); n++ {
-		if p.dirOnly && n == len(parts) && !isDir {
-			continue
-		}
-		if p.anchored {
-			if matchSegments(p.segments, parts[:n]) {
-				return true
-			}
-		} else if matchGlob(p.segments[0], parts[n-1]) {
-			return true
-		}
+// next goes from a folder, whose state is given and which the pattern does not match, to what has the name in it. It returns the
+// state there, and whether the pattern matches; what that costs is taken from steps.
+func (p pattern) next(state uint64, name string, steps *int) (next uint64, matches bool) {
+	*steps--
+	if !p.anchored {
+		return 0, p.elements[0].match(name, steps)
 	}
-	return false
-}
-
-// matchSegments matches whole paths. It goes back to the last "**" only, which bounds it to pattern × path.
-func matchSegments(pat, parts []string) bool {
-	p, s := 0, 0
-	star, mark := -1, 0
-	for s < len(parts) {
-		switch {
-		case p < len(pat) && pat[p] == "**":
-			star, mark = p, s
-			p++
-		case p < len(pat) && matchGlob(pat[p], parts[s]):
-			p++
-			s++
-		case star >= 0:
-			mark++
-			p, s = star+1, mark
-		default:
-			return false
+	for ; state != 0; state &= state - 1 {
+		i := bits.TrailingZeros64(state)
+		if p.elements[i] == nil {
+			next |= p.state(i)
+		} else if p.elements[i].match(name, steps) {
+			next |= p.state(i + 1)
 		}
 	}
-	for p < len(pat) && pat[p] == "**" {
-		p++
-	}
-	return p == len(pat)
-}
-
-// matchGlob matches one path element against *, ?, [...] and \x. It goes back to the last "*" only, which bounds it to
-// pattern × name, whatever a tenant writes.
-func matchGlob(pat, name string) bool {
-	p, s := 0, 0
-	star, mark := -1, 0
-	for s < len(name) {
-		if p < len(pat) && pat[p] == '*' {
-			star, mark = p, s
-			p++
-			continue
-		}
-		if p < len(pat) {
-			r, size := utf8.DecodeRuneInString(name[s:])
-			if next, ok := matchOne(pat[p:], r); ok {
-				p += next
-				s += size
-				continue
-			}
-		}
-		if star < 0 {
-			return false
-		}
-		_, size := utf8.DecodeRuneInString(name[mark:])
-		mark += size
-		p, s = star+1, mark
-	}
-	for p < len(pat) && pat[p] == '*' {
-		p++
-	}
-	return p == len(pat)
-}
-
-// matchOne matches the pattern's first element, which is not "*", against one rune and returns its length in bytes. The
-// pattern has passed checkGlob.
-func matchOne(pat string, r rune) (int, bool) {
-	switch pat[0] {
-	case '?':
-		return 1, true
-	case '[':
-		return matchClass(pat, r)
-	case '\\':
-		want, size := utf8.DecodeRuneInString(pat[1:])
-		return 1 + size, want == r
-	default:
-		want, size := utf8.DecodeRuneInString(pat)
-		return size, want == r
-	}
-}
-
-// matchClass matches a bracket expression such as [a-z] or [!0-9].
-func matchClass(pat string, r rune) (int, bool) {
-	i := 1
-	negated := false
-	if i < len(pat) && (pat[i] == '!' || pat[i] == '^') {
-		negated = true
-		i++
-	}
-	found := false
-	for first := true; i < len(pat); first = false {
-		if pat[i] == ']' && !first {
-			return i + 1, found != negated
-		}
-		lo, n := classRune(pat[i:])
-		i += n
-		hi := lo
-		if i+1 < len(pat) && pat[i] == '-' && pat[i+1] != ']' {
-			hi, n = classRune(pat[i+1:])
-			i += 1 + n
-		}
-		if lo <= r && r <= hi {
-			found = true
-		}
-	}
-	return 0, false
-}
-
-func classRune(pat string) (rune, int) {
-	if pat[0] == '\\' && len(pat) > 1 {
-		r, n := utf8.DecodeRuneInString(pat[1:])
-		return r, n + 1
-	}
-	return utf8.DecodeRuneInString(pat)
-}
-
-// checkGlob returns why a path element cannot be a pattern, or "".
-func checkGlob(pat string) string {
-	for i := 0; i < len(pat); {
-		switch pat[i] {
-		case '\\':
-			if i+1 == len(pat) {
-				return `the pattern ends in a single "\"`
-			}
-			_, n := utf8.DecodeRuneInString(pat[i+1:])
-			i += 1 + n
-		case '[':
-			n, _ := matchClass(pat[i:], 0)
-			if n == 0 {
-				return `a "[" is not closed`
-			}
-			i += n
-		default:
-			i++
-		}
-	}
-	return ""
+	return next, next>>len(p.elements)&1 == 1
 }

@@ -1,11 +1,24 @@
 package archive_test
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 )
+
+// excludes asks for one path of an archive.
+func excludes(t *testing.T, p archive.Patterns, name string, isDir bool) bool {
+	t.Helper()
+	excluded, err := p.Matcher().Excludes(name, isDir)
+	if err != nil {
+		t.Errorf("%q: %v", name, err)
+	}
+	return excluded
+}
 
 func TestPatterns(t *testing.T) {
 	cases := []struct {
@@ -51,18 +64,18 @@ func TestPatterns(t *testing.T) {
 			continue
 		}
 		if c.patterns == `a\ ` {
-			if !p.Excludes("a ", false) || p.Excludes("a", false) {
+			if !excludes(t, p, "a ", false) || excludes(t, p, "a", false) {
 				t.Error("an escaped trailing space")
 			}
 			continue
 		}
 		for path := range strings.FieldsSeq(c.out) {
-			if !p.Excludes(strings.TrimSuffix(path, "/"), strings.HasSuffix(path, "/")) {
+			if !excludes(t, p, strings.TrimSuffix(path, "/"), strings.HasSuffix(path, "/")) {
 				t.Errorf("%q keeps %s", c.patterns, path)
 			}
 		}
 		for path := range strings.FieldsSeq(c.in) {
-			if p.Excludes(strings.TrimSuffix(path, "/"), strings.HasSuffix(path, "/")) {
+			if excludes(t, p, strings.TrimSuffix(path, "/"), strings.HasSuffix(path, "/")) {
 				t.Errorf("%q leaves out %s", c.patterns, path)
 			}
 		}
@@ -73,16 +86,16 @@ func TestDefaultPatterns(t *testing.T) {
 	p := archive.DefaultPatterns()
 	for path := range strings.FieldsSeq(`.git/config .gitignore d/.gitattributes a.jpg d/e/f.tar.gz .github/workflows/x.yaml
 		.travis.yml d/.sops.yaml .flux.yaml x/.goreleaser.yml cloudbuild.yaml`) {
-		if !p.Excludes(path, false) {
+		if !excludes(t, p, path, false) {
 			t.Errorf("%s stays", path)
 		}
 	}
 	for path := range strings.FieldsSeq("a.yaml kustomization.yaml d/git/x .sourceignore a.tar sops.yaml") {
-		if p.Excludes(path, false) {
+		if excludes(t, p, path, false) {
 			t.Errorf("%s is left out", path)
 		}
 	}
-	if (archive.Patterns{}).Excludes(".git", true) {
+	if excludes(t, archive.Patterns{}, ".git", true) {
 		t.Error("no patterns leave something out")
 	}
 }
@@ -97,6 +110,7 @@ func TestParsePatternsRefuses(t *testing.T) {
 		"ok\nok\nd/[a-":                "line 3",
 		"a\x00b":                       "line 1",
 		strings.Repeat("*", 100) + "[": "line 1",
+		strings.Repeat("a/", 64) + "b": "deeper",
 	} {
 		_, err := archive.ParsePatterns(text)
 		if archive.ReasonOf(err) != archive.ReasonPattern || !strings.Contains(err.Error(), want) {
@@ -105,13 +119,114 @@ func TestParsePatternsRefuses(t *testing.T) {
 	}
 }
 
-// A tenant's pattern must not cost more than pattern times name.
-func TestPatternsAreNotExponential(t *testing.T) {
-	p, err := archive.ParsePatterns(strings.Repeat("*a", 120) + "b\n" + strings.Repeat("**/a/", 60) + "b")
+// What is remembered of folders must not change what is decided: each path alone, and all of them in any order.
+func TestMatcherRemembersFolders(t *testing.T) {
+	p, err := archive.ParsePatterns("*.md\n/a/**/x\n!/a/b/keep\nc/\n!c/*.txt\n**/d/*/e\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Excludes(strings.Repeat("a", 255)+"/"+strings.TrimSuffix(strings.Repeat("a/", 60), "/"), false) {
-		t.Error("matched")
+	var paths []string
+	names := []string{"a", "b", "c", "d", "e", "x", "keep", "n.md", "n.txt"}
+	for _, first := range names {
+		for _, second := range names {
+			for _, third := range names {
+				paths = append(paths, first, first+"/"+second+"/"+third, first+"/"+second)
+			}
+		}
 	}
+	for seed := range uint64(20) {
+		m := p.Matcher()
+		order := rand.New(rand.NewPCG(seed, 0)).Perm(len(paths))
+		if seed == 0 {
+			slices.Sort(order)
+		}
+		for i, at := range order {
+			isDir := i%3 == 0
+			if got, err := m.Excludes(paths[at], isDir); err != nil || got != excludes(t, p, paths[at], isDir) {
+				t.Fatalf("%s (folder: %t): %t, %v", paths[at], isDir, got, err)
+			}
+		}
+	}
+}
+
+// hostilePatterns are as many as spec.ignore may hold, and each begins to match hostilePath in each of its folders.
+func hostilePatterns(tb testing.TB) archive.Patterns {
+	tb.Helper()
+	var text strings.Builder
+	for i := range 409 {
+		text.WriteString("**/*aaaab/*aaaab/*aaaab/*aaaab/*aaaab/" + string(rune('a'+i%26)) + "\n")
+	}
+	p, err := archive.ParsePatterns(text.String())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+// hostilePath is a path of 64 elements.
+func hostilePath(i int) string {
+	return fmt.Sprintf("%014x/", i) + strings.Repeat("aaaaaaaaaaaaab/", 62) + "aaaaaaaaaaaaac"
+}
+
+// Patterns that take too long are refused, and few paths are enough to know.
+func TestPatternsAreBounded(t *testing.T) {
+	m := hostilePatterns(t).Matcher()
+	for i := range 50_000 {
+		excluded, err := m.Excludes(hostilePath(i), false)
+		if err == nil {
+			continue
+		}
+		if archive.ReasonOf(err) != archive.ReasonPattern || !strings.Contains(err.Error(), "spec.ignore") || excluded {
+			t.Errorf("%t, %v", excluded, err)
+		}
+		if _, again := m.Excludes("a", false); again == nil {
+			t.Error("a refusal is forgotten")
+		}
+		return
+	}
+	t.Error("matched to the end")
+}
+
+// What people write never takes too long, for as many paths as there may be.
+func TestManyOrdinaryPatternsAreTaken(t *testing.T) {
+	var text strings.Builder
+	for i := range 490 {
+		fmt.Fprintf(&text, "*.suffix%d\n", i)
+	}
+	p, err := archive.ParsePatterns(text.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := p.Matcher()
+	for i := range 50_000 {
+		if excluded, err := m.Excludes(fmt.Sprintf("apps/team-%d/some-service/values-%d.yaml", i/100, i), false); excluded || err != nil {
+			t.Fatalf("path %d: %t, %v", i, excluded, err)
+		}
+	}
+}
+
+func BenchmarkPatterns(b *testing.B) {
+	b.Run("hostile", func(b *testing.B) {
+		p := hostilePatterns(b)
+		name := hostilePath(0)
+		for b.Loop() {
+			if _, err := p.Matcher().Excludes(name, false); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("default", func(b *testing.B) {
+		m := archive.DefaultPatterns().Matcher()
+		names := make([]string, 1000)
+		for i := range names {
+			names[i] = fmt.Sprintf("apps/team-%d/some-service/values-%d.yaml", i/100, i)
+		}
+		i := 0
+		for b.Loop() {
+			if _, err := m.Excludes(names[i%len(names)], false); err != nil {
+				b.Fatal(err)
+			}
+			i++
+		}
+	})
 }

@@ -59,8 +59,9 @@ func cleanName(raw string) (string, *Error) {
 	return path.Clean(raw), nil
 }
 
-// staysInside reports whether a symbolic link at name, a clean name, leads to a place inside the archive. The answer is by text
-// alone; that is enough, because no link reaches the output.
+// staysInside reports whether a symbolic link at name, a clean name, means a place inside the archive. The answer is by text alone,
+// where a file system would follow a link before a ".."; it tells a mistake from a link that is merely left out, and nothing that it
+// admits reaches an output.
 func staysInside(name, target string) bool {
 	if target == "" || strings.HasPrefix(target, "/") || strings.ContainsAny(target, "\\\x00") {
 		return false

@@ -68,27 +68,11 @@ type Summary struct {
 //
 // A refusal is an *Error. An error of in (a broken connection, a wrong digest at the end of a verified stream) or of
 // out is returned as it is, and wins over a refusal that it may have caused: when the archive turns out damaged, the
-// rest of in is read first. Normalize gives up between two blocks when ctx ends.
+// rest of in is read first. Normalize gives up between two blocks or entries when ctx ends.
 func Normalize(ctx context.Context, in io.Reader, out io.Writer, opts Options) (Summary, error) {
-	src := &source{ctx: ctx, r: in}
-	sum, err := normalize(src, out, opts)
-	if err == nil {
-		return sum, nil
-	}
-	if ReasonOf(err) == ReasonCorrupt {
-		// Damage is often only how a truncated or forged download shows; let the source speak.
-		_, _ = io.Copy(io.Discard, src)
-	}
-	if src.err != nil {
-		return Summary{}, src.err
-	}
-	return Summary{}, err
-}
-
-// Copy writes in to out unchanged and refuses what Normalize refuses. It serves those who ask for the original bytes, and has
-// Normalize's contract.
-func Copy(ctx context.Context, in io.Reader, out io.Writer, limits Limits) (Summary, error) {
-	return Normalize(ctx, io.TeeReader(in, out), io.Discard, Options{Limits: limits})
+	zip := gzip.NewWriter(out)
+	n := newNormalizer(zip, opts)
+	return n.read(ctx, in, zip.Close)
 }
 
 // source remembers the error of the reader below, so that it can be told from what decoders make of it.
@@ -145,35 +129,6 @@ func (m *meter) Write(p []byte) (int, error) {
 	return m.w.Write(p)
 }
 
-func normalize(in io.Reader, out io.Writer, opts Options) (Summary, error) {
-	limits := opts.Limits.withDefaults()
-	plain, err := decompress(in)
-	if err != nil {
-		return Summary{}, err
-	}
-	gz := gzip.NewWriter(out)
-	written := &meter{left: limits.MaxBytes, w: gz}
-	n := normalizer{
-		opts:   opts,
-		limits: limits,
-		in:     &meter{left: limits.MaxBytes, r: plain},
-		out:    tar.NewWriter(written),
-		seen:   make(map[string]kind),
-		buf:    make([]byte, 32<<10),
-	}
-	if err := n.run(); err != nil {
-		return Summary{}, n.explain(err)
-	}
-	if err := n.out.Close(); err != nil {
-		return Summary{}, n.explain(err)
-	}
-	if err := gz.Close(); err != nil {
-		return Summary{}, err
-	}
-	n.sum.Bytes = limits.MaxBytes - written.left
-	return n.sum, nil
-}
-
 // decompress looks at the first bytes, never at what the publisher calls the stream.
 func decompress(in io.Reader) (io.Reader, error) {
 	br := bufio.NewReader(in)
@@ -211,14 +166,55 @@ const (
 )
 
 type normalizer struct {
-	opts   Options
-	limits Limits
-	in     *meter
-	out    *tar.Writer
-	seen   map[string]kind
-	count  int // entries that leave no name behind
-	buf    []byte
-	sum    Summary
+	limits   Limits
+	matcher  *Matcher
+	verbatim *verbatim // nil unless the archive is kept as it is
+	in       *meter
+	written  *meter
+	out      *tar.Writer
+	seen     map[string]kind
+	count    int // entries that leave no name behind
+	buf      []byte
+	sum      Summary
+}
+
+// newNormalizer writes the archive's form to out.
+func newNormalizer(out io.Writer, opts Options) *normalizer {
+	limits := opts.Limits.withDefaults()
+	written := &meter{left: limits.MaxBytes, w: out}
+	return &normalizer{
+		limits:  limits,
+		matcher: opts.Ignore.Matcher(),
+		written: written,
+		out:     tar.NewWriter(written),
+		seen:    make(map[string]kind),
+		buf:     make([]byte, 32<<10),
+	}
+}
+
+// read reads the whole archive and closes what it is written to.
+func (n *normalizer) read(ctx context.Context, in io.Reader, closeOut func() error) (Summary, error) {
+	src := &source{ctx: ctx, r: in}
+	err := n.archive(ctx, src)
+	if err == nil {
+		err = n.out.Close()
+	}
+	if err == nil {
+		err = closeOut()
+	}
+	if err == nil {
+		n.sum.Bytes = n.limits.MaxBytes - n.written.left
+		return n.sum, nil
+	}
+	err = n.explain(err)
+	if ReasonOf(err) == ReasonCorrupt {
+		// Damage is often only how a truncated or forged download shows; let the source speak.
+		_, _ = io.Copy(io.Discard, src)
+	}
+	if src.err != nil {
+		return Summary{}, src.err
+	}
+	return Summary{}, err
 }
 
 // explain turns the errors of the decoders into refusals.
@@ -241,9 +237,21 @@ func (n *normalizer) explain(err error) error {
 	}
 }
 
-func (n *normalizer) run() error {
-	tr := tar.NewReader(n.in)
+func (n *normalizer) archive(ctx context.Context, in io.Reader) error {
+	plain, err := decompress(in)
+	if err != nil {
+		return err
+	}
+	n.in = &meter{left: n.limits.MaxBytes, r: plain}
+	var entries io.Reader = n.in
+	if n.verbatim != nil {
+		entries = io.TeeReader(entries, n.verbatim)
+	}
+	tr := tar.NewReader(entries)
 	for {
+		if cause := context.Cause(ctx); cause != nil {
+			return cause // a block that was read holds many small entries
+		}
 		hdr, err := tr.Next()
 		if errors.Is(err, io.EOF) {
 			break
@@ -254,6 +262,11 @@ func (n *normalizer) run() error {
 		}
 		if err := n.entry(hdr, tr); err != nil {
 			return err
+		}
+		if n.verbatim != nil {
+			if err := n.verbatim.check(hdr); err != nil {
+				return err
+			}
 		}
 	}
 	return n.drain()
@@ -368,9 +381,8 @@ func (n *normalizer) dir(raw, name string) error {
 	if repeated {
 		return nil
 	}
-	if n.opts.Ignore.Excludes(name, true) {
-		n.sum.Ignored++
-		return nil
+	if excluded, err := n.excludes(name, true); excluded || err != nil {
+		return err
 	}
 	n.sum.Dirs++
 	return n.out.WriteHeader(header(name+"/", tar.TypeDir, 0o755, 0))
@@ -383,9 +395,8 @@ func (n *normalizer) file(hdr *tar.Header, name string, content io.Reader) error
 	if err := n.claim(hdr.Name, name, kindFile); err != nil {
 		return err
 	}
-	if n.opts.Ignore.Excludes(name, false) {
-		n.sum.Ignored++
-		return nil // the reader skips the content
+	if excluded, err := n.excludes(name, false); excluded || err != nil {
+		return err // the reader skips the content
 	}
 	mode := int64(0o644)
 	if hdr.Mode&0o100 != 0 {
@@ -410,12 +421,20 @@ func (n *normalizer) symlink(hdr *tar.Header, name string) error {
 	if err := n.claim(hdr.Name, name, kindLink); err != nil {
 		return err
 	}
-	if n.opts.Ignore.Excludes(name, false) {
-		n.sum.Ignored++
-	} else {
-		n.sum.SkippedLinks++
+	if excluded, err := n.excludes(name, false); excluded || err != nil {
+		return err
 	}
+	n.sum.SkippedLinks++
 	return nil
+}
+
+// excludes asks the patterns, and counts.
+func (n *normalizer) excludes(name string, isDir bool) (bool, error) {
+	excluded, err := n.matcher.Excludes(name, isDir)
+	if excluded {
+		n.sum.Ignored++
+	}
+	return excluded, err
 }
 
 // header returns the uniform header: owner 0, epoch as time, nothing else.

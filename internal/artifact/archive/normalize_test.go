@@ -273,8 +273,9 @@ func TestNormalizeRefuses(t *testing.T) {
 			if strings.ContainsAny(err.Error(), "\n\x1b") || len(err.Error()) > 500 {
 				t.Errorf("the text is not fit for a condition: %q", err)
 			}
-			// Copy must judge alike.
-			if _, err := archive.Copy(t.Context(), bytes.NewReader(c.in), io.Discard, c.limits); archive.ReasonOf(err) != c.reason {
+			// Copy must judge alike, but that it refuses any link.
+			_, err = archive.Copy(t.Context(), bytes.NewReader(c.in), io.Discard, c.limits)
+			if reason := archive.ReasonOf(err); reason != c.reason && reason != archive.ReasonLink {
 				t.Errorf("Copy says %v", err)
 			}
 			// What is ignored must be safe all the same.
@@ -404,20 +405,35 @@ func TestNormalizePassesForeignErrors(t *testing.T) {
 	}
 }
 
+// asked is a context that ends when it has been asked so many times.
+type asked struct {
+	context.Context //nolint:containedctx // it is one
+
+	left int
+}
+
+func (a *asked) Err() error {
+	if a.left--; a.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A thousand entries may have come with one read.
+func TestNormalizeEndsBetweenEntries(t *testing.T) {
+	var many []entry
+	for i := range 1000 {
+		many = append(many, reg("f"+itoa(i), ""))
+	}
+	ctx := &asked{t.Context(), 500}
+	if _, err := archive.Normalize(ctx, bytes.NewReader(zip(t, pack(t, many...))), io.Discard, archive.Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
 type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
-
-func TestCopyKeepsBytes(t *testing.T) {
-	in := append(zip(t, pack(t, reg("a", "1"))), []byte{}...)
-	var out bytes.Buffer
-	if _, err := archive.Copy(t.Context(), bytes.NewReader(in), &out, archive.Limits{}); err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(out.Bytes(), in) {
-		t.Error("the bytes changed")
-	}
-}
 
 // A bomb of 16 MiB must not cost memory.
 func TestNormalizeStreams(t *testing.T) {

@@ -285,6 +285,28 @@ func TestListingThatNeverEndsIsRefused(t *testing.T) {
 	}
 }
 
+// A page that has come is not read to its end.
+func TestListingEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := bucket.List(ctx, &endless{}, "", bucket.Options{Ignore: patterns(t, "*.md")}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// Patterns that take too long for the keys are refused, and the refusal names them.
+func TestPatternsThatTakeTooLong(t *testing.T) {
+	ignore := patterns(t, strings.Repeat("**/*a?a/*a?a/*a?a/*a?a/c\n", 490))
+	s := &fake{}
+	for i := range 5000 {
+		s.objects = append(s.objects, bucket.Object{Key: fmt.Sprintf("%d/", i) + strings.Repeat("aaaaaaaaaaa/", 60) + "b", Version: "1"})
+	}
+	_, err := bucket.List(t.Context(), s, "", bucket.Options{Ignore: ignore})
+	if archive.ReasonOf(err) != archive.ReasonPattern || !strings.Contains(err.Error(), "spec.ignore") {
+		t.Error(err)
+	}
+}
+
 // endless lists objects that are all ignored, for ever.
 type endless struct{ fake }
 

@@ -78,10 +78,15 @@ type Index struct {
 // List makes the index of a bucket's objects. Source names the bucket: versions of another source are never compared with
 // those of this one. Errors are [*Error], [*archive.Error] for a key that cannot be a file's name, or of the credentials.
 func List(ctx context.Context, storage Storage, source string, opts Options) (*Index, error) {
-	l := lister{opts: opts, limits: opts.Limits.withDefaults(), index: &Index{source: source, reader: opts.Reader}}
+	l := lister{
+		opts: opts, matcher: opts.Ignore.Matcher(), limits: opts.Limits.withDefaults(), index: &Index{source: source, reader: opts.Reader},
+	}
 	for object, err := range storage.List(ctx, opts.Prefix) {
 		if err != nil {
 			return nil, err
+		}
+		if err := context.Cause(ctx); err != nil {
+			return nil, err // a page that has come holds many objects
 		}
 		if err := l.add(object); err != nil {
 			return nil, err
@@ -91,12 +96,13 @@ func List(ctx context.Context, storage Storage, source string, opts Options) (*I
 }
 
 type lister struct {
-	opts   Options
-	limits Limits
-	index  *Index
-	listed int
-	size   int   // of the index
-	bytes  int64 // of the archive
+	opts    Options
+	matcher *archive.Matcher
+	limits  Limits
+	index   *Index
+	listed  int
+	size    int   // of the index
+	bytes   int64 // of the archive
 }
 
 func (l *lister) add(o Object) error {
@@ -122,7 +128,11 @@ func (l *lister) add(o Object) error {
 		}
 		return rename(&archive.Error{Reason: archive.ReasonPath, Entry: o.Key, Err: errors.New("an object with content has a folder's name")})
 	}
-	if l.opts.Ignore.Excludes(name, false) {
+	excluded, err := l.matcher.Excludes(name, false)
+	if err != nil {
+		return err
+	}
+	if excluded {
 		l.index.Ignored++
 		return nil
 	}

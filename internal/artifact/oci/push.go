@@ -36,7 +36,7 @@ const (
 
 // Artifact is what Push publishes.
 type Artifact struct {
-	// Path is a folder, which is packed with archive.Create, or a tar.gz file, which must pass archive.Copy's rules.
+	// Path is a folder, which is packed with archive.Create, or a tar.gz file, which archive.Normalize must take.
 	Path string
 	// Ignore leaves files of a folder out; a file is published as it is.
 	Ignore archive.Patterns
@@ -112,7 +112,7 @@ func content(ctx context.Context, artifact Artifact) (file string, cleanup func(
 			return "", nil, err
 		}
 		defer f.Close() //nolint:errcheck // opened for reading
-		_, err = archive.Copy(ctx, f, io.Discard, artifact.Limits)
+		_, err = archive.Normalize(ctx, f, io.Discard, archive.Options{Limits: artifact.Limits})
 		return artifact.Path, func() {}, err
 	}
 	tmp, err := os.CreateTemp("", "lanyard-push-*.tar.gz")

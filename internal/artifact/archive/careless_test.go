@@ -1,0 +1,231 @@
+package archive_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// unpacked is what a reader makes of an entry.
+type unpacked struct {
+	kind       byte
+	name, link string
+	mode       int64
+	body       string
+}
+
+// plain is an archive without its compression.
+func plain(t *testing.T, packed []byte) []byte {
+	t.Helper()
+	if !bytes.HasPrefix(packed, []byte{0x1f, 0x8b}) {
+		return packed
+	}
+	gz, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := io.ReadAll(gz)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// careful reads with archive/tar.
+func careful(t *testing.T, packed []byte) []unpacked {
+	t.Helper()
+	var out []unpacked
+	tr := tar.NewReader(bytes.NewReader(plain(t, packed)))
+	for {
+		hdr, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if hdr.Typeflag == tar.TypeXGlobalHeader {
+			continue
+		}
+		body, err := io.ReadAll(tr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, unpacked{hdr.Typeflag, path.Clean(hdr.Name), hdr.Linkname, hdr.Mode, string(body)})
+	}
+}
+
+// careless reads as programs do that differ from archive/tar wherever one can: the prefix of a name counts in every format, global
+// records and the first of two extensions win, a size in a record counts, a number ends at its first NUL, and a folder has no
+// content. It ends where it understands nothing.
+func careless(t *testing.T, packed []byte) []unpacked {
+	t.Helper()
+	rest := plain(t, packed)
+	take := func(n int64) []byte {
+		n = min(max(n, 0), int64(len(rest)))
+		head := rest[:n]
+		rest = rest[min((n+511)/512*512, int64(len(rest))):]
+		return head
+	}
+	text := func(b []byte) string { s, _, _ := strings.Cut(string(b), "\x00"); return s }
+	number := func(b []byte) int64 {
+		n, _ := strconv.ParseInt(strings.TrimSpace(text(b)), 8, 64)
+		return n
+	}
+	var out []unpacked
+	global, records := map[string]string{}, map[string]string{}
+	for len(rest) >= 512 && rest[0]|rest[156] != 0 {
+		h := take(512)
+		kind, size := h[156], number(h[124:136])
+		switch kind {
+		case tar.TypeXHeader, tar.TypeXGlobalHeader:
+			fresh := recordsOf(string(take(size)))
+			if kind == tar.TypeXGlobalHeader {
+				maps.Copy(global, fresh)
+			} else {
+				maps.Copy(fresh, records)
+				records = fresh
+			}
+			continue
+		case tar.TypeGNULongName, tar.TypeGNULongLink:
+			key := map[byte]string{tar.TypeGNULongName: "path", tar.TypeGNULongLink: "linkpath"}[kind]
+			if value := text(take(size)); records[key] == "" {
+				records[key] = value
+			}
+			continue
+		}
+		e := unpacked{kind: kind, name: text(h[:100]), link: text(h[157:257]), mode: number(h[100:108])}
+		if prefix := text(h[345:500]); prefix != "" {
+			e.name = prefix + "/" + e.name
+		}
+		for _, these := range []map[string]string{global, records} {
+			for key, value := range these {
+				switch key {
+				case "path":
+					e.name = value
+				case "linkpath":
+					e.link, e.kind = value, tar.TypeLink
+				case "size":
+					size, _ = strconv.ParseInt(value, 10, 64)
+				case "SCHILY.xattr.security.capability", "LIBARCHIVE.xattr.security.capability":
+					e.mode |= 0o4000 // which it is as good as
+				}
+			}
+		}
+		if e.kind == 0 {
+			e.kind = tar.TypeReg
+			if strings.HasSuffix(e.name, "/") {
+				e.kind = tar.TypeDir
+			}
+		}
+		if e.kind == tar.TypeReg {
+			e.body = string(take(size))
+		}
+		e.name = path.Clean(e.name)
+		out = append(out, e)
+		records = map[string]string{}
+	}
+	return out
+}
+
+// recordsOf reads records, the first of a name counting.
+func recordsOf(text string) map[string]string {
+	out := map[string]string{}
+	for text != "" {
+		digits, _, _ := strings.Cut(text, " ")
+		n, err := strconv.Atoi(digits)
+		if err != nil || n <= len(digits) || n > len(text) {
+			return out
+		}
+		key, value, _ := strings.Cut(strings.TrimSuffix(text[len(digits)+1:n], "\n"), "=")
+		if _, known := out[key]; !known {
+			out[key] = value
+		}
+		text = text[n:]
+	}
+	return out
+}
+
+// harmless fails if an archive that is handed on could harm whoever unpacks it: what the most careless extractor there is makes of
+// it stays in its folder, has no link and no special permission, and is what a careful reader sees.
+func harmless(t *testing.T, packed []byte, limit int64) {
+	t.Helper()
+	entries := careless(t, packed)
+	if want := careful(t, packed); !slices.Equal(entries, want) {
+		t.Fatalf("programs differ:\n%+v\n%+v", entries, want)
+	}
+	// Two levels below a folder that it must not touch.
+	outside := t.TempDir()
+	root := filepath.Join(outside, "a", "root")
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var total int64
+	for _, e := range entries {
+		if err := e.extract(root); err != nil {
+			t.Fatalf("extract %q: %v", e.name, err)
+		}
+		total += int64(len(e.body))
+	}
+	if total > limit {
+		t.Fatalf("%d bytes extracted", total)
+	}
+	for dir, want := range map[string]string{outside: "a", filepath.Join(outside, "a"): "root"} {
+		entries, err := os.ReadDir(dir)
+		if err != nil || len(entries) != 1 || entries[0].Name() != want {
+			t.Fatalf("something was written outside: %v, %v", entries, err)
+		}
+	}
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && info.Mode()&(fs.ModeSymlink|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky) != 0 {
+			t.Fatalf("%s is %s", name, info.Mode())
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// extract joins names by text and lets the system follow links.
+func (e unpacked) extract(root string) error {
+	name := root + "/" + e.name
+	switch e.kind {
+	case tar.TypeDir:
+		if err := os.MkdirAll(name, 0o755); err != nil {
+			return err
+		}
+	case tar.TypeReg:
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(e.body), 0o644)); err != nil {
+			return err
+		}
+	case tar.TypeSymlink:
+		return os.Symlink(e.link, name)
+	case tar.TypeLink:
+		return os.Link(root+"/"+e.link, name)
+	default:
+		return errors.New("an entry of another type")
+	}
+	mode := fs.FileMode(0o700) | fs.FileMode(e.mode&0o777)
+	for bit, means := range map[int64]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
+		if e.mode&bit != 0 {
+			mode |= means
+		}
+	}
+	return os.Chmod(name, mode)
+}

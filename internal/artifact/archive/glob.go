@@ -1,0 +1,198 @@
+package archive
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// glob is a pattern of one path element: what stands before, between and behind its "*", in this order. One piece is a
+// pattern without "*".
+type glob []piece
+
+// piece is a part of a glob without "*".
+type piece struct {
+	text string
+	// runes is how many runes a text with ?, [...] or \x matches; -1 for a text that means itself.
+	runes int
+}
+
+// newGlob reads a pattern or says why it is none.
+func newGlob(text string) (g glob, reason string) {
+	begin := 0
+	for at := 0; at < len(text); {
+		if text[at] == '*' {
+			// "**" within an element is "*".
+			if g == nil || begin < at {
+				g = append(g, newPiece(text[begin:at]))
+			}
+			at++
+			begin = at
+			continue
+		}
+		n, reason := elementLen(text[at:])
+		if reason != "" {
+			return nil, reason
+		}
+		at += n
+	}
+	return append(g, newPiece(text[begin:])), ""
+}
+
+// elementLen is the length in bytes of a pattern's first element, which is not "*".
+func elementLen(pat string) (n int, reason string) {
+	switch pat[0] {
+	case '\\':
+		if len(pat) == 1 {
+			return 0, `the pattern ends in a single "\"`
+		}
+		_, n := utf8.DecodeRuneInString(pat[1:])
+		return 1 + n, ""
+	case '[':
+		if n, _ := matchClass(pat, 0); n > 0 {
+			return n, ""
+		}
+		return 0, `a "[" is not closed`
+	default:
+		_, n := utf8.DecodeRuneInString(pat)
+		return n, ""
+	}
+}
+
+func newPiece(text string) piece {
+	if !strings.ContainsAny(text, `?[\`) {
+		return piece{text: text, runes: -1}
+	}
+	p := piece{text: text}
+	for at := 0; at < len(text); p.runes++ {
+		n, _ := elementLen(text[at:]) // newGlob has asked
+		at += n
+	}
+	return p
+}
+
+// match reports whether the glob is the path element's, and takes what that costs from steps. Each piece between two "*" is
+// taken where it comes first: what it leaves to those behind it is the most.
+func (g glob) match(name string, steps *int) bool {
+	*steps--
+	n, ok := g[0].begins(name, steps)
+	if !ok || len(g) == 1 {
+		return ok && n == len(name)
+	}
+	name = name[n:]
+	if n, ok = g[len(g)-1].ends(name, steps); !ok {
+		return false
+	}
+	name = name[:len(name)-n]
+	for _, p := range g[1 : len(g)-1] {
+		if n, ok = p.within(name, steps); !ok {
+			return false
+		}
+		name = name[n:]
+	}
+	return true
+}
+
+// begins reports whether name begins with the piece, and with how many bytes.
+func (p piece) begins(name string, steps *int) (int, bool) {
+	if p.runes < 0 {
+		return len(p.text), strings.HasPrefix(name, p.text)
+	}
+	at := 0
+	for pat := p.text; pat != ""; {
+		if at == len(name) {
+			return 0, false
+		}
+		r, size := utf8.DecodeRuneInString(name[at:])
+		n, ok := matchOne(pat, r)
+		if *steps -= max(n, 1); !ok {
+			return 0, false
+		}
+		pat, at = pat[n:], at+size
+	}
+	return at, true
+}
+
+// ends reports whether name ends in the piece, and in how many bytes.
+func (p piece) ends(name string, steps *int) (int, bool) {
+	if p.runes < 0 {
+		return len(p.text), strings.HasSuffix(name, p.text)
+	}
+	at := len(name)
+	for range p.runes {
+		_, size := utf8.DecodeLastRuneInString(name[:at])
+		if size == 0 {
+			return 0, false
+		}
+		at -= size
+	}
+	*steps -= p.runes
+	return p.begins(name[at:], steps)
+}
+
+// within finds the piece and returns where it ends.
+func (p piece) within(name string, steps *int) (int, bool) {
+	if p.runes < 0 {
+		*steps -= len(name)
+		at := strings.Index(name, p.text)
+		return at + len(p.text), at >= 0
+	}
+	for at := 0; at < len(name); {
+		if n, ok := p.begins(name[at:], steps); ok {
+			return at + n, true
+		}
+		_, size := utf8.DecodeRuneInString(name[at:])
+		at += size
+	}
+	return 0, false
+}
+
+// matchOne matches the pattern's first element, which is not "*", against one rune and returns its length in bytes.
+func matchOne(pat string, r rune) (int, bool) {
+	switch pat[0] {
+	case '?':
+		return 1, true
+	case '[':
+		return matchClass(pat, r)
+	case '\\':
+		want, size := utf8.DecodeRuneInString(pat[1:])
+		return 1 + size, want == r
+	default:
+		want, size := utf8.DecodeRuneInString(pat)
+		return size, want == r
+	}
+}
+
+// matchClass matches a bracket expression such as [a-z] or [!0-9]. Its length is 0 for one that is not closed.
+func matchClass(pat string, r rune) (int, bool) {
+	i := 1
+	negated := false
+	if i < len(pat) && (pat[i] == '!' || pat[i] == '^') {
+		negated = true
+		i++
+	}
+	found := false
+	for first := true; i < len(pat); first = false {
+		if pat[i] == ']' && !first {
+			return i + 1, found != negated
+		}
+		lo, n := classRune(pat[i:])
+		i += n
+		hi := lo
+		if i+1 < len(pat) && pat[i] == '-' && pat[i+1] != ']' {
+			hi, n = classRune(pat[i+1:])
+			i += 1 + n
+		}
+		if lo <= r && r <= hi {
+			found = true
+		}
+	}
+	return 0, false
+}
+
+func classRune(pat string) (rune, int) {
+	if pat[0] == '\\' && len(pat) > 1 {
+		r, n := utf8.DecodeRuneInString(pat[1:])
+		return r, n + 1
+	}
+	return utf8.DecodeRuneInString(pat)
+}

@@ -1,0 +1,182 @@
+package archive
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Copy writes in to out unchanged and refuses what Normalize refuses, any link, and whatever a header may hold that Normalize leaves
+// out and that is no matter of taste; see the package documentation. It has Normalize's contract. Ignored and SkippedLinks of
+// the summary are 0, and Bytes is what Normalize would have written.
+func Copy(ctx context.Context, in io.Reader, out io.Writer, limits Limits) (Summary, error) {
+	n := newNormalizer(io.Discard, Options{Limits: limits})
+	n.verbatim = &verbatim{}
+	return n.read(ctx, io.TeeReader(in, out), func() error { return nil })
+}
+
+const (
+	blockSize = 512
+	// maxRecords bounds the records before an entry, in bytes. They hold a path of maxPath, and some numbers.
+	maxRecords = 64 << 10
+)
+
+const (
+	fixHeader   = "archive it with tar --format=ustar, or have it extracted (operation: extract), which writes headers anew"
+	fixLinkKept = "remove the link, or have the archive extracted (operation: extract), which leaves it out"
+)
+
+// verbatim judges what is kept as it was published. What archive/tar understands is not enough there: others will read the same
+// bytes, and where programs differ, one is shown a harmless archive and another one that is not. So it follows the headers
+// themselves as they pass, and refuses what can be understood in two ways.
+type verbatim struct {
+	block    [blockSize]byte
+	have     int    // bytes of block
+	skip     int64  // bytes until the next header
+	kind     byte   // the type of the last header
+	extended bool   // a header has passed that extends the next one
+	records  []byte // of an extended header
+	missing  int    // bytes of records
+	ended    bool   // by a block of zeros; what may follow is judged by drain
+	odd      string // what is wrong
+}
+
+// check judges an entry that was read, after its headers have passed.
+func (v *verbatim) check(hdr *tar.Header) error {
+	switch {
+	case hdr.Typeflag == tar.TypeSymlink:
+		return refuse(ReasonLink, hdr.Name, fixLinkKept, "a link is not kept")
+	case hdr.Linkname != "":
+		return refuse(ReasonLink, hdr.Name, fixLinkKept, "the entry has a link's target")
+	case hdr.Mode&0o7000 != 0 && hdr.Typeflag != tar.TypeXGlobalHeader:
+		return refuse(ReasonHeader, hdr.Name, "take them away with chmod a-s,-t, or have the archive extracted (operation: extract)",
+			"setuid, setgid and sticky bits are not kept")
+	case hdr.Typeflag == tar.TypeDir && hdr.Size != 0:
+		return refuse(ReasonHeader, hdr.Name, fixHeader, "a folder has content")
+	case v.odd != "":
+		return refuse(ReasonHeader, hdr.Name, fixHeader, "%s", v.odd)
+	default:
+		return nil
+	}
+}
+
+// Write follows the stream. It never fails: check says what is wrong, if archive/tar takes the header for one.
+func (v *verbatim) Write(p []byte) (int, error) {
+	n := len(p)
+	for len(p) > 0 && !v.ended && v.odd == "" {
+		if v.skip > 0 {
+			k := int(min(v.skip, int64(len(p))))
+			v.content(p[:k])
+			p, v.skip = p[k:], v.skip-int64(k)
+			continue
+		}
+		k := copy(v.block[v.have:], p)
+		p, v.have = p[k:], v.have+k
+		if v.have == blockSize {
+			v.have = 0
+			v.odd = v.header()
+		}
+	}
+	return n, nil
+}
+
+// content keeps what belongs to the records.
+func (v *verbatim) content(p []byte) {
+	if v.missing == 0 {
+		return
+	}
+	p = p[:min(v.missing, len(p))]
+	v.records, v.missing = append(v.records, p...), v.missing-len(p)
+	if v.missing == 0 {
+		v.odd = oddRecords(string(v.records), v.kind == tar.TypeXGlobalHeader)
+		v.records = v.records[:0]
+	}
+}
+
+// octal is a number that all programs read alike: digits, after spaces and before spaces or zeros.
+var octal = regexp.MustCompile(`^ *[0-7]+[ \x00]*$|^\x00*$`)
+
+// header reads a block and says what is odd about it.
+func (v *verbatim) header() string {
+	if v.block == [blockSize]byte{} {
+		v.ended = true
+		return ""
+	}
+	// IEEE Std 1003.1, pax, "ustar Interchange Format": name, mode, size, type, and what is a prefix of the name only there.
+	mode, sizeField, kind := v.block[100:108], v.block[124:136], v.block[156]
+	unused := v.block[345:]
+	if bytes.Equal(v.block[257:265], []byte("ustar\x0000")) {
+		unused = v.block[500:]
+	}
+	switch {
+	case !isZero(unused):
+		return "the header has more than its format, which programs understand in different ways"
+	case !octal.Match(mode) || !octal.Match(sizeField):
+		return "the header has a number that programs understand in different ways"
+	}
+	size, err := strconv.ParseInt(strings.Trim(string(sizeField), " \x00"), 8, 64)
+	if err != nil && !isZero(sizeField) {
+		return "the header has a number that programs understand in different ways"
+	}
+	v.skip = (size + blockSize - 1) / blockSize * blockSize
+	switch v.kind = kind; {
+	case kind == tar.TypeGNULongLink:
+		return "the entry has a link's target"
+	case kind != tar.TypeXHeader && kind != tar.TypeXGlobalHeader && kind != tar.TypeGNULongName:
+		v.extended = false
+		return ""
+	case v.extended:
+		return "two headers extend the same entry"
+	case size > maxRecords:
+		return "the records of an entry are too long"
+	}
+	v.extended = kind != tar.TypeXGlobalHeader
+	if kind != tar.TypeGNULongName { // whose name ends at its first NUL for everyone
+		v.missing = int(size)
+	}
+	return ""
+}
+
+func isZero(b []byte) bool { return !slices.ContainsFunc(b, func(c byte) bool { return c != 0 }) }
+
+// oddRecords says what is odd about the records of an extended header (IEEE Std 1003.1, pax, "pax Extended Header").
+func oddRecords(text string, global bool) string {
+	var known []string
+	for text != "" {
+		digits, _, _ := strings.Cut(text, " ")
+		n, err := strconv.Atoi(digits)
+		if err != nil || strconv.Itoa(n) != digits || n <= len(digits)+1 || n > len(text) || text[n-1] != '\n' {
+			return "a record is malformed"
+		}
+		key, value, _ := strings.Cut(text[len(digits)+1:n-1], "=")
+		switch {
+		case value == "":
+			return "a record has no value"
+		case slices.Contains(known, key):
+			return "a record occurs twice"
+		case global && key != "comment":
+			return "global records are not kept"
+		case !isKept(key):
+			return "the record " + quote(key) + " is not kept"
+		}
+		known = append(known, key)
+		text = text[n:]
+	}
+	return ""
+}
+
+// isKept knows the records that harm nobody: names, owners and times. Those of a size, of a character set, of a link's target, of
+// access lists and of capabilities are not among them.
+func isKept(key string) bool {
+	switch key {
+	case "path", "uid", "gid", "uname", "gname", "mtime", "atime", "ctime", "comment", "LIBARCHIVE.creationtime":
+		return true
+	}
+	// What tar of macOS writes.
+	return strings.HasPrefix(key, "LIBARCHIVE.xattr.com.apple.") || strings.HasPrefix(key, "SCHILY.xattr.com.apple.")
+}
