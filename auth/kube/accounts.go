@@ -103,7 +103,7 @@ func NewAccounts(ctx context.Context, options Options) (*Accounts, error) {
 	}
 	if len(a.apiAudiences) == 0 {
 		if err := a.learnAudiences(ctx); err != nil {
-			return nil, fmt.Errorf("learn which audiences the API server accepts: %w; or set them yourself (Options.APIAudiences)", err)
+			return nil, fmt.Errorf("learn which audiences the API server accepts, with a token of this program's own account: %w; a program that knows them may name them instead (kube.Options.APIAudiences)", err)
 		}
 	}
 	informer, err := options.Informers.GetInformer(ctx, metadata(), cache.BlockUntilSynced(false))

@@ -401,7 +401,10 @@ func TestAPIServerFailures(t *testing.T) {
 		"forbidden": {
 			answer: status(apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, "tenant-a-ecr-sa", errors.New("no rule"))),
 			want:   auth.CodeProofDenied,
-			fix:    [2]string{`grant "get" on serviceaccounts in namespace tenant-a to ` + selfUser, `grant "create" on serviceaccounts/token in namespace tenant-a to ` + selfUser},
+			fix: [2]string{
+				`grant "get" on serviceaccounts in namespace tenant-a to ` + selfUser + ": bind it to a Role with this rule there (RoleBinding), or to a ClusterRole (ClusterRoleBinding)",
+				`grant "create" on serviceaccounts/token in namespace tenant-a to ` + selfUser + ": bind it to a Role with this rule there (RoleBinding), or to a ClusterRole (ClusterRoleBinding)",
+			},
 		},
 		"not found": {
 			answer: status(apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, "tenant-a-ecr-sa")),
@@ -493,6 +496,9 @@ func TestLearningTheAudiences(t *testing.T) {
 }
 
 func TestLearningFails(t *testing.T) {
+	tampered := func(claim string, value any) func(*apiServer) {
+		return func(s *apiServer) { s.tamper = func(claims map[string]any) { claims[claim] = value } }
+	}
 	forbid := func(part string) func(*apiServer) {
 		return func(s *apiServer) {
 			s.intercept = func(w http.ResponseWriter, r *http.Request) bool {
@@ -506,16 +512,26 @@ func TestLearningFails(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		set  func(*apiServer)
+		code auth.Code
 		want string
 	}{
-		"no ServiceAccount": {func(s *apiServer) { s.user = authenticationv1.UserInfo{Username: "kubernetes-admin"} }, "run this program as a ServiceAccount"},
-		"almost one":        {func(s *apiServer) { s.user = authenticationv1.UserInfo{Username: "lanyard-system:lanyard-controller"} }, "run this program as a ServiceAccount"},
-		"no review":         {forbid("selfsubjectreviews"), `grant "create" on selfsubjectreviews.authentication.k8s.io`},
-		"no token":          {forbid("token"), `grant "create" on serviceaccounts/token in namespace lanyard-system to ` + selfUser},
-		"no audience":       {func(s *apiServer) { s.tamper = func(c map[string]any) { c["aud"] = []string{} } }, "check that the answers to TokenRequests"},
-		"empty audience":    {func(s *apiServer) { s.tamper = func(c map[string]any) { c["aud"] = []string{""} } }, "check that the answers to TokenRequests"},
-		"another's token":   {func(s *apiServer) { s.tamper = func(c map[string]any) { c["sub"] = "x" } }, "check that the answers to TokenRequests"},
-		"replaced":          {func(s *apiServer) { s.user.UID = "old-uid" }, "try again"},
+		"no ServiceAccount": {
+			func(s *apiServer) { s.user = authenticationv1.UserInfo{Username: "kubernetes-admin"} },
+			auth.CodeSubjectInvalid, "run this program as a ServiceAccount",
+		},
+		"almost one": {
+			func(s *apiServer) { s.user = authenticationv1.UserInfo{Username: "lanyard-system:lanyard-controller"} },
+			auth.CodeSubjectInvalid, "run this program as a ServiceAccount",
+		},
+		"no review": {forbid("selfsubjectreviews"), auth.CodeProofDenied, `grant "create" on selfsubjectreviews.authentication.k8s.io`},
+		"no token": {
+			forbid("token"), auth.CodeProofDenied,
+			`grant "create" on serviceaccounts/token in namespace lanyard-system to ` + selfUser + ": bind it to a Role with this rule there (RoleBinding)",
+		},
+		"no audience":     {tampered("aud", []string{}), auth.CodeProofInvalid, "check that the answers to TokenRequests"},
+		"empty audience":  {tampered("aud", []string{""}), auth.CodeProofInvalid, "check that the answers to TokenRequests"},
+		"another's token": {tampered("sub", "x"), auth.CodeProofInvalid, "check that the answers to TokenRequests"},
+		"replaced":        {func(s *apiServer) { s.user.UID = "old-uid" }, auth.CodeSubjectReplaced, "try again"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newAPIServer(t)
@@ -525,12 +541,33 @@ func TestLearningFails(t *testing.T) {
 				t.Fatal("accounts without knowing the API server's audiences")
 			}
 			checkError(t, err)
-			for _, part := range []string{test.want, "Options.APIAudiences"} {
+			if auth.CodeOf(err) != test.code {
+				t.Errorf("%v, want %s", err, test.code)
+			}
+			for _, part := range []string{test.want, "with a token of this program's own account", "kube.Options.APIAudiences"} {
 				if !strings.Contains(err.Error(), part) {
 					t.Errorf("error %q does not say %q", err, part)
 				}
 			}
 		})
+	}
+}
+
+// A program that names the audiences itself needs no token of its own, and nobody asks who it is.
+func TestForbiddenWithoutAName(t *testing.T) {
+	s := newAPIServer(t)
+	accounts := newAccounts(t, s, kube.Options{APIAudiences: []string{"api"}})
+	s.intercept = func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/token") {
+			return false
+		}
+		s.refuse(w, apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, "tenant-a-ecr-sa", errors.New("no rule")))
+		return true
+	}
+	_, err := accounts.Prove(t.Context(), auth.Account{Subject: tenantA(t), UID: "uid-1"}, auth.ProofRequest{Audience: stsAWS})
+	checkError(t, err)
+	if auth.CodeOf(err) != auth.CodeProofDenied || !strings.Contains(err.Error(), `grant "create" on serviceaccounts/token in namespace tenant-a to the ServiceAccount of this program: `) {
+		t.Errorf("%v", err)
 	}
 }
 

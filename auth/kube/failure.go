@@ -92,7 +92,7 @@ func (a *Accounts) refusal(failed *auth.Error, err error, status metav1.Status, 
 	}
 }
 
-// grant names the RBAC rule that is missing.
+// grant names the RBAC rule that is missing, and what gives it to this program.
 func (a *Accounts) grant(stage auth.Stage, subject auth.Subject) string {
 	verb, resource := "get", "serviceaccounts"
 	if stage == auth.StageTokenRequest {
@@ -102,7 +102,8 @@ func (a *Accounts) grant(stage auth.Stage, subject auth.Subject) string {
 	if who == "" {
 		who = "the ServiceAccount of this program"
 	}
-	return fmt.Sprintf("grant %q on %s in namespace %s to %s (a rule of a Role or ClusterRole)", verb, resource, subject.Namespace(), who)
+	return fmt.Sprintf("grant %q on %s in namespace %s to %s: bind it to a Role with this rule there (RoleBinding), or to a ClusterRole (ClusterRoleBinding)",
+		verb, resource, subject.Namespace(), who)
 }
 
 func notFound(stage auth.Stage, subject auth.Subject, how string) *auth.Error {

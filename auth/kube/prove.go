@@ -86,7 +86,8 @@ func (a *Accounts) mint(ctx context.Context, account auth.Account, audiences []s
 }
 
 // learnAudiences asks the API server for a token of this program's own account, for whatever audiences the API server has
-// by default: these are the ones it accepts. The token is not kept.
+// by default: these are the ones it accepts. The token is not kept. It takes "create" on serviceaccounts/token in the program's own
+// namespace, which rules for the namespaces of tenants alone do not give.
 func (a *Accounts) learnAudiences(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*callTimeout)
 	defer cancel()
