@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,7 +44,8 @@ type Shared struct {
 	// External publishes artifacts to Flux.
 	External *externalartifact.Publisher
 
-	notices notices // of all kinds
+	notices notices    // of all kinds
+	kinds   []observed // fixed before the manager starts
 }
 
 // Metrics are kept for objects; *cache.Cache is one.
@@ -58,12 +60,14 @@ type Reconciler[O client.Object, P any] struct {
 	name     string // of the kind
 	kind     Kind[O, P]
 	failures failures
+	took     *prometheus.HistogramVec // of fetches, by outcome
 }
 
 // New makes the reconciler of the kind with that name, such as OCIRepository, and has the shared artifacts know its objects.
 func New[O client.Object, P any](shared *Shared, name string, kind Kind[O, P]) *Reconciler[O, P] {
-	r := &Reconciler[O, P]{shared: shared, name: name, kind: kind}
+	r := &Reconciler[O, P]{shared: shared, name: name, kind: kind, took: newDurations(name)}
 	shared.Artifacts.register(r)
+	shared.kinds = append(shared.kinds, r)
 	return r
 }
 
@@ -126,7 +130,7 @@ func (r *Reconciler[O, P]) reconcile(ctx context.Context, o O) (reconcile.Result
 	view.Status.LastHandledReconcileAt = requested(o)
 	err := refusal
 	if refusal == nil {
-		err = work(ctx)
+		err = r.time(func() error { return work(ctx) })
 	} else {
 		view.Status.Identity = nil
 	}
@@ -232,10 +236,13 @@ func (r *Reconciler[O, P]) failed(ctx context.Context, before, o O, cause error,
 	if err := r.patchStatus(ctx, before, o); err != nil {
 		return reconcile.Result{}, err
 	}
-	log.FromContext(ctx).Info("not fetched", "reason", f.Reason, "stalled", f.Stalled, "message", f.Message)
+	words := []any{"reason", f.Reason, "stalled", f.Stalled, "message", f.Message}
 	was, is := ready(r.kind.View(before).Status), ready(view.Status)
-	if was.Status != is.Status || was.Reason != is.Reason { // other words alone are no news
+	if was.Status != is.Status || was.Reason != is.Reason {
+		log.FromContext(ctx).Error(nil, "not fetched", words...) // an error, so that no level of the log hides all of it
 		r.tell(o, corev1.EventTypeWarning, f.Reason, f.Message)
+	} else { // other words alone are no news
+		log.FromContext(ctx).Info("still not fetched", words...)
 	}
 	if f.Stalled {
 		r.failures.over(client.ObjectKeyFromObject(o))
