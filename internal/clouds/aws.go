@@ -80,7 +80,9 @@ func (b awsBuckets) Locate(spec v1alpha1.BucketSpec) (bucket.Place, error) {
 		region = genericRegion // of a listed host
 	}
 	place := bucket.Place{Endpoint: s.String(), Host: s.BucketHost(spec.BucketName), Region: region, Listed: s.Listed}
-	if b.region == "" && spec.STS == nil {
+	// The controller's own region serves every bucket of its partition; a session of one partition is nothing in another.
+	own, err := endpoint.ParseAWSRegion(b.region)
+	if alien := s.Partition != "" && s.Partition != own.Partition.ID; spec.STS == nil && (err != nil || alien) {
 		place.Token = []auth.Option{auth.WithSTSRegion(region)}
 	}
 	return place, nil

@@ -58,7 +58,7 @@ type azureBuckets struct{ provider *azure.Provider }
 
 // Locate implements bucket.Service.
 func (b azureBuckets) Locate(spec v1alpha1.BucketSpec) (bucket.Place, error) {
-	blob, err := b.provider.Cloud().ParseBlobEndpoint("https://" + spec.Endpoint)
+	blob, err := b.provider.Cloud().ParseBlobEndpoint(spec.Endpoint)
 	if err != nil {
 		return bucket.Place{}, refused(err)
 	}

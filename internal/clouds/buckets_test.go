@@ -44,6 +44,14 @@ func TestBucketsAreLocated(t *testing.T) {
 			spec: spec{Provider: "aws", Region: "cn-north-1"}, minted: 1,
 			want: bucket.Place{Endpoint: "s3.cn-north-1.amazonaws.com.cn", Host: "tenant-a.s3.cn-north-1.amazonaws.com.cn", Region: "cn-north-1"},
 		},
+		"aws in China, of a controller elsewhere": {
+			region: "eu-north-1", spec: spec{Provider: "aws", Region: "cn-north-1"}, minted: 1,
+			want: bucket.Place{Endpoint: "s3.cn-north-1.amazonaws.com.cn", Host: "tenant-a.s3.cn-north-1.amazonaws.com.cn", Region: "cn-north-1"},
+		},
+		"aws, listed, of a controller with a region": {
+			region: "eu-north-1", spec: spec{Provider: "aws", Endpoint: "s3.internal.example:9000"},
+			want: bucket.Place{Endpoint: "s3.internal.example:9000", Host: "s3.internal.example:9000", Region: "us-east-1", Listed: true},
+		},
 		"aws by the controller's region": {
 			region: "eu-north-1", spec: spec{Provider: "aws"},
 			want: bucket.Place{Endpoint: "s3.eu-north-1.amazonaws.com", Host: "tenant-a.s3.eu-north-1.amazonaws.com", Region: "eu-north-1"},

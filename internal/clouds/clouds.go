@@ -4,7 +4,6 @@ package clouds
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
@@ -76,11 +75,11 @@ func (c *Clouds) Close() {
 	}
 }
 
-// refused is an endpoint to which no credential goes, with the fix of package endpoint; spec.endpoint has no scheme.
+// refused is an endpoint to which no credential goes, with the fix of package endpoint.
 func refused(err error) error {
 	e := &auth.Error{Stage: auth.StageExchange, Code: auth.CodeEndpointRefused, Err: err}
 	if parsed, ok := errors.AsType[*endpoint.Error](err); ok {
-		e.Fix, e.Err = strings.ReplaceAll(parsed.Fix, "https://", ""), errors.New("spec.endpoint: "+parsed.Detail)
+		e.Fix, e.Err = parsed.Fix, errors.New("spec.endpoint: "+parsed.Detail)
 	}
 	return e
 }
