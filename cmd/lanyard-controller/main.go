@@ -140,6 +140,7 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 	err = errors.Join(
 		metrics.Registry.Register(tokens),
 		metrics.Registry.Register(storeSize(artifacts)),
+		metrics.Registry.Register(source.NewObjectMetrics(shared)),
 		mgr.Add(everywhere(tokens.Run)),
 		mgr.Add(&manager.Server{Name: "artifacts", Server: server.NewHTTPServer(server.New(artifacts)), Listener: listener, ShutdownTimeout: &shutdown}),
 		mgr.Add(&source.Collector{Artifacts: kept, Log: mgr.GetLogger().WithName("collector")}),
@@ -201,7 +202,7 @@ func rules(f flags.Flags, providers []string, live client.Reader) spec.Rules {
 			namespace := &metav1.PartialObjectMetadata{}
 			namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 			err := live.Get(ctx, client.ObjectKey{Name: name}, namespace)
-			return namespace.Labels, err
+			return namespace.Labels, source.Forbidden(err, "get", "namespaces", "")
 		},
 	}
 }
