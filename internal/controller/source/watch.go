@@ -78,14 +78,34 @@ func createdOnly() predicate.Predicate {
 	}
 }
 
-// watchAccounts is a source of requests: it runs when this replica begins to reconcile.
+// watchAccounts is a source of requests: it runs when this replica begins to reconcile. Whoever hears of changes has all others wait
+// that hear of them, those who keep tokens among them, and an account may have many objects and change often. So its name is put aside,
+// once however often it changes, and its objects are found later.
 func (r *Reconciler[O, P]) watchAccounts(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	r.shared.Accounts.Subscribe(func(subject auth.Subject) {
-		for _, request := range r.users(ctx, subject.Namespace(), subject.Name()) {
-			queue.Add(request)
-		}
-	})
+	changed := workqueue.NewTyped[auth.Subject]()
+	context.AfterFunc(ctx, changed.ShutDown)
+	r.shared.Accounts.Subscribe(changed.Add)
+	go r.wakeUsers(ctx, changed, queue.Add)
 	return nil
+}
+
+// wakeUsers wakes the objects of the accounts, until ctx ends. It works for a tenth of the time at the most.
+func (r *Reconciler[O, P]) wakeUsers(ctx context.Context, changed workqueue.TypedInterface[auth.Subject], wake func(reconcile.Request)) {
+	for {
+		subject, ended := changed.Get()
+		if ended {
+			return
+		}
+		began := time.Now()
+		for _, request := range r.users(ctx, subject.Namespace(), subject.Name()) {
+			wake(request)
+		}
+		changed.Done(subject)
+		select {
+		case <-ctx.Done():
+		case <-time.After(9 * time.Since(began)):
+		}
+	}
 }
 
 func (r *Reconciler[O, P]) usersOf(ctx context.Context, account client.Object) []reconcile.Request {

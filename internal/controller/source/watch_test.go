@@ -1,11 +1,16 @@
 package source
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -17,6 +22,10 @@ import (
 
 // A change of an account wakes the objects of its own namespace that name it, after those who keep tokens have heard of it.
 func TestAccountsWakeTheirObjects(t *testing.T) {
+	synctest.Test(t, accountsWakeTheirObjects)
+}
+
+func accountsWakeTheirObjects(t *testing.T) {
 	w := newWorld(t)
 	w.create("tenant-a", "one", nil)
 	w.create("tenant-a", "two", nil)
@@ -33,6 +42,7 @@ func TestAccountsWakeTheirObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.accounts.change(t, "tenant-a", "puller")
+	synctest.Wait()
 	woken := map[string]bool{}
 	for queue.Len() > 0 {
 		request, _ := queue.Get()
@@ -43,12 +53,61 @@ func TestAccountsWakeTheirObjects(t *testing.T) {
 		t.Errorf("woken: %v", woken)
 	}
 	if !tokensKnow {
-		t.Error("objects were woken before the cache knew")
+		t.Error("objects were woken and the cache does not know")
 	}
 	created := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "other"}}
 	if got := w.r.usersOf(t.Context(), created); len(got) != 1 || got[0].String() != "tenant-a/other" {
 		t.Errorf("a new account wakes %v", got)
 	}
+}
+
+// However many objects an account has and however often it changes, nobody's tokens outlive what they stand on because of it.
+func TestManyObjectsKeepNobodyWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.create("tenant-a", "one", nil)
+		w.create("tenant-b", "one", nil)
+		lists := 0
+		w.shared.Client = interceptor.NewClient(w.kube, interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				lists++
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-time.After(time.Second):
+					return c.List(ctx, list, opts...)
+				}
+			},
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		defer queue.ShutDown()
+		if err := w.r.watchAccounts(ctx, queue); err != nil {
+			t.Fatal(err)
+		}
+		invalidated := 0
+		w.accounts.Subscribe(func(auth.Subject) { invalidated++ })
+		began := time.Now()
+		for range 1000 {
+			w.accounts.change(t, "tenant-a", "puller")
+			w.accounts.change(t, "tenant-b", "puller")
+		}
+		if took := time.Since(began); took > 0 || invalidated != 2000 {
+			t.Errorf("%d of 2000 changes were told within %s", invalidated, took)
+		}
+		time.Sleep(time.Minute)
+		if lists < 2 || lists > 3 || queue.Len() != 2 { // one may have been under way
+			t.Errorf("%d lists, %d objects woken", lists, queue.Len())
+		}
+		for range 100 {
+			w.accounts.change(t, "tenant-a", "puller")
+			time.Sleep(time.Second)
+		}
+		if lists > 14 {
+			t.Errorf("%d lists of a second each in 100 seconds", lists)
+		}
+		stop() // and the goroutine ends, or the test never does
+	})
 }
 
 // Objects that name no account wait for the default one.
