@@ -102,12 +102,11 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 	providers := served.Providers()
 
 	// Artifacts: where they come from, where they lie, and who hands them out.
-	guard := endpoint.Guard{DenyCIDRs: f.DenyCIDRs, AllowHosts: f.AllowedEndpointHosts}
-	registries, err := transport.NewPool(transport.Options{Dial: guard.DialContext(transport.Dialer())})
+	hosts, err := connections(f)
 	if err != nil {
 		return err
 	}
-	defer registries.Close()
+	defer hosts.Close()
 	artifacts, err := store.Open(f.StoragePath, store.Options{MaxBytes: f.ArtifactStoreMaxSize, MaxNamespaceBytes: f.ArtifactNamespaceMaxSize})
 	if err != nil {
 		return err
@@ -121,7 +120,7 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 
 	kept := &source.Artifacts{Store: artifacts, BaseURL: f.ArtifactBaseURL, Elected: mgr.Elected()}
 	access := &source.Access{
-		Live: mgr.GetAPIReader(), Providers: providers, Accounts: accounts, Cache: tokens, Observer: tokens, Transports: registries,
+		Live: mgr.GetAPIReader(), Providers: providers, Accounts: accounts, Cache: tokens, Observer: tokens, Transports: hosts,
 	}
 	shared := &source.Shared{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("lanyard-controller"), Rules: rules(f, slices.Sorted(maps.Keys(providers)), mgr.GetAPIReader()),
@@ -180,6 +179,12 @@ func newManager(f flags.Flags) (manager.Manager, error) {
 		RenewDeadline: new(30 * time.Second),
 		RetryPeriod:   new(5 * time.Second),
 	})
+}
+
+// connections lead to what tenants name, through the administrator's proxy where the environment has one.
+func connections(f flags.Flags) (*transport.Pool, error) {
+	guard := endpoint.Guard{DenyCIDRs: f.DenyCIDRs, AllowHosts: f.AllowedEndpointHosts}
+	return transport.NewPool(transport.Options{Dial: guard.DialContext(transport.Dialer())})
 }
 
 // memory is what the manager keeps of the cluster: of the shard's objects, and of everybody's accounts, what is read of them.

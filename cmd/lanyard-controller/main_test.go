@@ -2,13 +2,18 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"io"
+	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/labels"
@@ -17,10 +22,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+	"github.com/lanyard-dev/lanyard/internal/controller/flags"
 )
 
 func nothing(string) string { return "" }
+
+const base = "--artifact-base-url=http://artifacts.example.com"
 
 func TestRunAnswersWithoutACluster(t *testing.T) {
 	for arg, want := range map[string]string{"--help": "Example, for a program", "--version": "lanyard-controller "} {
@@ -38,7 +47,6 @@ func TestRunNamesWhatIsWrong(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const base = "--artifact-base-url=http://artifacts.example.com"
 	for name, c := range map[string]struct {
 		args []string
 		want string
@@ -51,6 +59,55 @@ func TestRunNamesWhatIsWrong(t *testing.T) {
 		if err := run(t.Context(), c.args, nothing, &out); err == nil || !strings.Contains(err.Error(), c.want) || out.Len() > 0 {
 			t.Errorf("%s: %v, printed %q", name, err, out.String())
 		}
+	}
+}
+
+// What the flags say of addresses is said to every connection to a host that a tenant names, and to every proxy.
+func TestConnectionsAreGuarded(t *testing.T) {
+	const host = "192.0.2.1:5000" // of a documentation network (RFC 5737): nobody is there
+	for name, c := range map[string]struct {
+		flag   string
+		target string
+		want   string // kind of the refusal; empty for none
+	}{
+		"private by default": {"--log-level=info", "10.96.0.1:443", "in --deny-cidrs"},
+		"denied":             {"--deny-cidrs=192.0.2.0/24", host, "in --deny-cidrs"},
+		"loopback":           {"--deny-cidrs=", "127.0.0.1:1", "loopback"},
+		"listed":             {"--allowed-endpoint-hosts=127.0.0.1:1", "127.0.0.1:1", ""},
+		"neither":            {"--deny-cidrs=", host, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, _, err := flags.Parse([]string{base, c.flag}, nothing)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pool, err := connections(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer pool.Close()
+			target := &url.URL{Scheme: "http", Host: c.target}
+			for way, transport := range map[string]http.RoundTripper{"host": pool.Host(target), "proxy": pool.Proxy(target)} {
+				// A dial that is not refused would wait for an answer: this one has no time for it.
+				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+				defer cancel()
+				request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				response, err := transport.RoundTrip(request)
+				if err == nil {
+					_ = response.Body.Close()
+				}
+				kind := ""
+				if refused, ok := errors.AsType[*endpoint.AddressError](err); ok {
+					kind = refused.Kind
+				}
+				if err == nil || kind != c.want {
+					t.Errorf("%s: refused as %q (%v), want %q", way, kind, err, c.want)
+				}
+			}
+		})
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/internal/chart"
 	"github.com/lanyard-dev/lanyard/internal/controller/flags"
 )
@@ -423,6 +424,31 @@ func TestGrantReachesTheController(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// TestDeniedNetworksReachTheController holds that nothing said, nothing denied and
+// some denied are three things.
+func TestDeniedNetworksReachTheController(t *testing.T) {
+	private := endpoint.PrivateCIDRs()
+	for values, want := range map[string]string{
+		`{}`:                          private.String(),
+		`identity: {denyCIDRs: null}`: private.String(),
+		`identity: {denyCIDRs: []}`:   "",
+		`identity: {denyCIDRs: [10.0.0.0/8, "fd00::/8"]}`: "10.0.0.0/8,fd00::/8",
+	} {
+		var parsed map[string]any
+		if err := yaml.Unmarshal([]byte(values), &parsed); err != nil {
+			t.Fatal(err)
+		}
+		objects, err := chart.Objects(release(parsed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, _, err := flags.Parse(arguments(t, objects)[0], func(string) string { return "" })
+		if err != nil || f.DenyCIDRs.String() != want {
+			t.Errorf("%s: %q, %v; want %q", values, &f.DenyCIDRs, err, want)
+		}
 	}
 }
 

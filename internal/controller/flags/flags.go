@@ -69,9 +69,11 @@ type Flags struct {
 	ControllerIdentityNamespaces grant.Namespaces
 	// AllowedEndpointHosts are hosts outside the clouds' tables that tenants may name.
 	AllowedEndpointHosts endpoint.Allowed
-	// DenyCIDRs are addresses that hosts named by tenants must not have.
+	// DenyCIDRs are addresses that hosts named by tenants must not have, unless they are listed or the clouds' own; the private ranges
+	// by default.
 	DenyCIDRs endpoint.CIDRs
-	// AWSRegion is the region of AWS STS for objects whose registry names none.
+	// AWSRegion is the region of AWS STS, unless an object's endpoint or the partition of its registry or bucket decides, and of Buckets
+	// that name neither region nor endpoint; empty for none.
 	AWSRegion string
 
 	// LogLevel is the least severe level that is logged.
@@ -140,9 +142,9 @@ func Parse(args []string, env func(string) string) (f Flags, help string, err er
 	f.FeatureGates = defaultGates()
 	set.Var(&f.FeatureGates, "feature-gates", "features to switch, as name=true,name=false")
 	set.Var(&f.ControllerIdentityNamespaces, "controller-identity-namespaces", `namespaces whose objects may use the controller's own identity: a,b or a grant such as {"list":["a"]}; default nobody`)
-	set.Var(&f.AllowedEndpointHosts, "allowed-endpoint-hosts", "hosts outside the clouds' tables that tenants may name; exact, without wildcards")
-	set.Var(&f.DenyCIDRs, "deny-cidrs", "addresses that hosts named by tenants must not have, besides loopback, link-local and metadata services")
-	set.StringVar(&f.AWSRegion, "aws-region", env("AWS_REGION"), "region of AWS STS where the registry's host names none; default $AWS_REGION")
+	set.Var(&f.AllowedEndpointHosts, "allowed-endpoint-hosts", "hosts outside the clouds' tables that tenants may name, whatever their addresses; exact, without wildcards")
+	set.Var(&f.DenyCIDRs, "deny-cidrs", "networks that hosts named by tenants must not be in, unless they are listed above or a cloud's own; what is set takes the default's place, and --deny-cidrs= leaves only what is always refused: loopback, link-local and metadata services")
+	set.StringVar(&f.AWSRegion, "aws-region", env("AWS_REGION"), "region of AWS STS, but for objects that name an endpoint of another and for registries and buckets of another partition; also of Buckets that name neither region nor endpoint; default $AWS_REGION")
 
 	set.StringVar(&level, "log-level", "info", "least severe level that is logged: debug, info, warn or error")
 	set.StringVar(&f.LogFormat, "log-format", "json", "json or text")

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/charts"
 	"github.com/lanyard-dev/lanyard/internal/controller/flags"
 )
@@ -58,6 +59,9 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	// Nobody is lent anything, and no host is allowed, unless somebody says so.
+	if private := endpoint.PrivateCIDRs(); f.DenyCIDRs.String() != private.String() {
+		t.Errorf("tenants may name hosts in all but %s", &f.DenyCIDRs)
+	}
 	if f.ControllerIdentityNamespaces.Decide("tenant-a", nil).Allowed || f.AllowedEndpointHosts.String() != "" || f.TokenCacheObjectMetrics {
 		t.Errorf("%+v", f)
 	}
@@ -81,6 +85,20 @@ func TestValues(t *testing.T) {
 		f.TokenCacheMaxSize != 0 || !f.LeaderElect || f.DefaultServiceAccount != "cloud.identity" || !f.RequireServiceAccount ||
 		!f.FeatureGates.ObjectLevelWorkloadIdentity {
 		t.Errorf("%+v", f)
+	}
+}
+
+// Who needs hosts of private addresses takes the default away: in whole, or by naming what else is refused.
+func TestDeniedNetworksReplaceTheDefault(t *testing.T) {
+	for want, args := range map[string][]string{
+		"":                          {"--deny-cidrs="},
+		"10.0.0.0/8":                {"--deny-cidrs=10.0.0.0/8"},
+		"10.0.0.0/8,192.168.0.0/16": {"--deny-cidrs=10.0.0.0/8,192.168.0.0/16"},
+	} {
+		f, _, err := flags.Parse(append(args, base), nothing)
+		if err != nil || f.DenyCIDRs.String() != want {
+			t.Errorf("%v: %q, %v", args, &f.DenyCIDRs, err)
+		}
 	}
 }
 
