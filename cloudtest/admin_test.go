@@ -12,22 +12,18 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// TestAdmin changes a cloud only through its admin API, and asks the real SDK whether the change is in force.
+// TestAdmin changes a cloud only through its admin API, and asks STS whether the change is in force.
 func TestAdmin(t *testing.T) {
 	ctx := t.Context()
-	w := newWorld(t)
-	transport := w.proxied(t)
+	w := rig.NewWorld(t)
+	transport := w.Proxied(t)
 	admin := &cloudtest.Admin{URL: w.ProxyURL()}
-	try := func(role, token string) string {
-		t.Helper()
-		_, err := assume(ctx, stsClient(transport, nil), role, token)
-		return outcomeOf(err).Code
-	}
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -45,7 +41,7 @@ func TestAdmin(t *testing.T) {
 	const arn = "arn:aws:iam::" + third + ":role/job"
 
 	var got []string
-	step := func() { got = append(got, try(arn, token)) }
+	step := func() { got = append(got, w.Assume(t, transport, arn, token)) }
 	step() // no account
 	must(admin.AddAccount(ctx, aws.Account{ID: third}))
 	must(admin.PutOIDCProvider(ctx, third, aws.OIDCProvider{URL: issuer.URL(), ClientIDs: []string{audience}}))
@@ -112,22 +108,22 @@ func TestAdmin(t *testing.T) {
 
 func TestAdminRefuses(t *testing.T) {
 	ctx := t.Context()
-	w := newWorld(t)
-	_ = w.proxied(t)
+	w := rig.NewWorld(t)
+	_ = w.Proxied(t)
 	admin := &cloudtest.Admin{URL: w.ProxyURL()}
 	for name, tt := range map[string]struct {
 		err    error
 		status int
 		says   string
 	}{
-		"unknown account":      {admin.PutRole(ctx, "999999999999", tenantRole("x", "y")), 404, "account"},
+		"unknown account":      {admin.PutRole(ctx, "999999999999", rig.TenantRole("x", "y")), 404, "account"},
 		"unknown role":         {admin.DeleteRole(ctx, account, "nobody"), 404, `role "nobody"`},
 		"unknown fault":        {admin.RemoveFault(ctx, "none"), 404, "fault"},
 		"bad trust policy":     {admin.PutTrustPolicy(ctx, account, "tenant-a-ecr", []byte(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"sts:*"}]}`)), 400, "trustPolicy: policy: Statement[0].Principal: is required"},
 		"bad fault":            {second(admin.AddFault(ctx, fault.Fault{Kind: "earthquake"})), 400, "kind: give one of"},
 		"bad quota":            {admin.SetQuotas(ctx, []fault.Quota{{Service: "sts"}}), 400, "quotas[0].perSecond"},
 		"bad provider":         {admin.PutOIDCProvider(ctx, account, aws.OIDCProvider{URL: "https://issuer.example:8443", ClientIDs: []string{"a"}}), 400, "leave the port out"},
-		"issuer on AWS's host": {admin.PutIssuer(ctx, oidc.Static{URL: "https://sts.amazonaws.com", JWKS: w.issuer.JWKS()}), 400, "answers for it itself"},
+		"issuer on AWS's host": {admin.PutIssuer(ctx, oidc.Static{URL: "https://sts.amazonaws.com", JWKS: w.Issuer.JWKS()}), 400, "answers for it itself"},
 		"issuer without keys":  {admin.PutIssuer(ctx, oidc.Static{URL: "https://issuer.example", JWKS: []byte(`{"keys":[]}`)}), 400, "at least one key"},
 	} {
 		var refusal *cloudtest.AdminError
@@ -182,3 +178,5 @@ func TestAdminRefuses(t *testing.T) {
 		t.Errorf("faults %+v", faults)
 	}
 }
+
+func second[T any](_ T, err error) error { return err }

@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ecr"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
@@ -65,7 +66,7 @@ func child(ctx context.Context) error {
 }
 
 func TestUnmodifiedProgram(t *testing.T) {
-	w := newWorld(t)
+	w := rig.NewWorld(t)
 	if err := w.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func TestUnmodifiedProgram(t *testing.T) {
 	if err := w.WriteCA(ca); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(token, []byte(w.mint(t, subjectA)), 0o600); err != nil {
+	if err := os.WriteFile(token, []byte(w.Mint(t, subjectA)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	exe, err := os.Executable()

@@ -10,11 +10,12 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
 func TestConfigRoundTrip(t *testing.T) {
-	want := worldConfig()
+	want := rig.AWSConfig()
 	data, err := json.Marshal(want)
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +89,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			cfg := worldConfig()
+			cfg := rig.AWSConfig()
 			tt.spoil(&cfg.AWS.Accounts[0])
 			_, err := cloudtest.New(cfg)
 			var refusal *setting.Error
@@ -98,7 +99,7 @@ func TestNewRefuses(t *testing.T) {
 			if refusal.Field != tt.field {
 				t.Errorf("field %q, want %q: %v", refusal.Field, tt.field, err)
 			}
-			if strings.Contains(err.Error(), pusherSecret) {
+			if strings.Contains(err.Error(), rig.PusherSecret) {
 				t.Error("the error has a secret")
 			}
 		})
@@ -107,7 +108,7 @@ func TestNewRefuses(t *testing.T) {
 
 // FuzzParseConfig: a configuration that is read can be written and read again without a change.
 func FuzzParseConfig(f *testing.F) {
-	world, err := json.Marshal(worldConfig())
+	world, err := json.Marshal(rig.AWSConfig())
 	if err != nil {
 		f.Fatal(err)
 	}

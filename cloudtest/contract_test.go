@@ -45,7 +45,7 @@ func TestEveryChangeSaysWhatIsWrong(t *testing.T) {
 			for i := range args {
 				args[i] = reflect.Zero(method.Type().In(i))
 			}
-			err, _ := method.Call(args)[0].Interface().(error)
+			err, _ := reflect.TypeAssert[error](method.Call(args)[0])
 			refused, named := errors.AsType[*setting.Error](err)
 			if named == errors.Is(err, setting.ErrNotFound) || (named && refused.Field == "") {
 				t.Errorf("%s().%s: %v", cloud, name, err)

@@ -20,7 +20,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
-	"github.com/lanyard-dev/lanyard/cloudtest/internal/golden"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
@@ -65,9 +65,8 @@ func serviceCalls() []serviceCall {
 
 func newFaultyCloud(t *testing.T) *cloudtest.Cloud {
 	t.Helper()
-	config := gcpConfig()
+	config := rig.AWSConfig()
 	const directory, client = "72f988bf-86f1-41af-91ab-2d7cd011db47", "d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08"
-	config.AWS = worldConfig().AWS
 	config.Azure = azure.Config{
 		Tenants: []azure.Tenant{{
 			ID: directory, Applications: []azure.Application{{ClientID: client}},
@@ -75,6 +74,7 @@ func newFaultyCloud(t *testing.T) *cloudtest.Cloud {
 		}},
 		ManagedIdentity: &azure.ManagedIdentity{Tenant: directory, ClientIDs: []string{client}},
 	}
+	config.GCP = gcp.Config{Projects: []gcp.Project{{ID: projectID, Number: projectNumber}}, Metadata: &gcp.Metadata{Project: projectID}}
 	c, err := cloudtest.New(config)
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func (s serviceCall) do(t *testing.T, c *cloudtest.Cloud) (status int, header ht
 	t.Helper()
 	transport := c.Transport()
 	defer transport.CloseIdleConnections()
-	r := newRequest(t, s.method, s.target, "", "")
+	r := rig.NewRequest(t, s.method, s.target, "", "")
 	for i := 0; i < len(s.header); i += 2 {
 		r.Header.Set(s.header[i], s.header[i+1])
 	}
@@ -103,7 +103,7 @@ func (s serviceCall) do(t *testing.T, c *cloudtest.Cloud) (status int, header ht
 	if err != nil {
 		return 0, http.Header{}, err.Error()
 	}
-	return res.StatusCode, res.Header, readAll(t, res)
+	return res.StatusCode, res.Header, rig.ReadAll(t, res)
 }
 
 // TestFaultsOfAllServices: every kind of fault works at every service, for its operation only, and the journal says so.
@@ -150,7 +150,7 @@ func TestFaultsOfAllServices(t *testing.T) {
 				t.Errorf("%s %s, skewed: HTTP %d %v %s", s.service, s.target, status, header, body)
 			}
 			c.Faults().Clear()
-			host := newRequest(t, http.MethodGet, s.target, "", "").URL.Hostname()
+			host := rig.NewRequest(t, http.MethodGet, s.target, "", "").URL.Hostname()
 			if _, err := c.Faults().Add(fault.Fault{Host: host, Kind: fault.Refuse}); err != nil {
 				t.Fatal(err)
 			}
@@ -164,7 +164,7 @@ func TestFaultsOfAllServices(t *testing.T) {
 
 // TestFaultAnswers holds how each service words what goes wrong against golden files.
 func TestFaultAnswers(t *testing.T) {
-	files := golden.Files{Dir: filepath.Join("testdata", "faults"), Update: *update, Mask: func(s string) string { return changing.ReplaceAllString(s, "${2}…") }}
+	files := rig.Golden{Dir: filepath.Join("testdata", "faults"), Update: *update, Mask: func(s string) string { return changing.ReplaceAllString(s, "${2}…") }}
 	synctest.Test(t, func(t *testing.T) {
 		c := newFaultyCloud(t)
 		transport := c.Transport()
@@ -179,7 +179,7 @@ func TestFaultAnswers(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, s := range serviceCalls() {
-				r := newRequest(t, s.method, s.target, "", "")
+				r := rig.NewRequest(t, s.method, s.target, "", "")
 				for i := 0; i < len(s.header); i += 2 {
 					r.Header.Set(s.header[i], s.header[i+1])
 				}

@@ -12,6 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
@@ -52,11 +53,11 @@ func TestSlashedIssuer(t *testing.T) {
 	}
 	httpClient := &http.Client{Transport: c.Transport(), Timeout: 30 * time.Second}
 	post := func(target string, form url.Values) int {
-		res, err := httpClient.Do(newRequest(t, http.MethodPost, target, "application/x-www-form-urlencoded", form.Encode()))
+		res, err := httpClient.Do(rig.NewRequest(t, http.MethodPost, target, "application/x-www-form-urlencoded", form.Encode()))
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = readAll(t, res)
+		_ = rig.ReadAll(t, res)
 		return res.StatusCode
 	}
 	for cloud, ask := range map[string]func(mint func(audience string) string) int{
@@ -77,7 +78,11 @@ func TestSlashedIssuer(t *testing.T) {
 	} {
 		for iss, granted := range map[string]bool{slashed: true, slashed[:len(slashed)-1]: false, slashed + "/": false} {
 			status := ask(func(audience string) string {
-				return must(t)(issuer.Mint(oidc.Claims{"iss": iss, "sub": subjectA, "aud": audience}))
+				raw, err := issuer.Mint(oidc.Claims{"iss": iss, "sub": subjectA, "aud": audience})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return raw
 			})
 			if (status == http.StatusOK) != granted {
 				t.Errorf("%s, issuer %s: HTTP %d", cloud, iss, status)

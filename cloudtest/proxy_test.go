@@ -12,13 +12,12 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lanyard-dev/lanyard/cloudtest"
-	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/azure"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
@@ -42,8 +41,8 @@ func get(t *testing.T, transport http.RoundTripper, target string, change ...fun
 }
 
 func TestOnlyTheCloudIsReachable(t *testing.T) {
-	w := newWorld(t)
-	ways := map[string]*http.Transport{"in process": w.Transport(), "through the proxy": w.proxied(t)}
+	w := rig.NewWorld(t)
+	ways := map[string]*http.Transport{"in process": w.Transport(), "through the proxy": w.Proxied(t)}
 	for way, transport := range ways {
 		for target, code := range map[string]string{
 			"https://example.org/":                                         "UnknownHost",
@@ -77,8 +76,8 @@ func TestOnlyTheCloudIsReachable(t *testing.T) {
 }
 
 func TestHostHeaderMustBeTheHandshakes(t *testing.T) {
-	w := newWorld(t)
-	for name, transport := range map[string]http.RoundTripper{"in process": w.Transport(), "through the proxy": w.proxied(t)} {
+	w := rig.NewWorld(t)
+	for name, transport := range map[string]http.RoundTripper{"in process": w.Transport(), "through the proxy": w.Proxied(t)} {
 		for _, host := range []string{"sts.eu-west-1.amazonaws.com", "example.org", "oidc.eks.eu-west-1.amazonaws.com:8443"} {
 			status, body, err := get(t, transport, issuerURL+"/keys", func(r *http.Request) { r.Host = host })
 			if err != nil || status != http.StatusMisdirectedRequest {
@@ -92,7 +91,7 @@ func TestHostHeaderMustBeTheHandshakes(t *testing.T) {
 }
 
 // dialProxy opens a tunnel by hand.
-func dialProxy(t *testing.T, w *world, host string) net.Conn {
+func dialProxy(t *testing.T, w *rig.World, host string) net.Conn {
 	t.Helper()
 	proxy, err := url.Parse(w.ProxyURL())
 	if err != nil {
@@ -116,8 +115,8 @@ func dialProxy(t *testing.T, w *world, host string) net.Conn {
 }
 
 func TestHandshake(t *testing.T) {
-	w := newWorld(t)
-	_ = w.proxied(t)
+	w := rig.NewWorld(t)
+	_ = w.Proxied(t)
 	const host = "sts.eu-west-1.amazonaws.com"
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(w.CAPEM()) {
@@ -147,7 +146,7 @@ func TestHandshake(t *testing.T) {
 }
 
 func TestServeRefusesTheNetwork(t *testing.T) {
-	w := newWorld(t)
+	w := rig.NewWorld(t)
 	var lc net.ListenConfig
 	ln, err := lc.Listen(t.Context(), "tcp", "0.0.0.0:0")
 	if err != nil {
@@ -159,7 +158,7 @@ func TestServeRefusesTheNetwork(t *testing.T) {
 }
 
 func TestServeEndsWithItsContext(t *testing.T) {
-	w := newWorld(t)
+	w := rig.NewWorld(t)
 	var lc net.ListenConfig
 	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -175,7 +174,7 @@ func TestServeEndsWithItsContext(t *testing.T) {
 }
 
 func TestClosedCloud(t *testing.T) {
-	w := newWorld(t)
+	w := rig.NewWorld(t)
 	transport := w.Transport()
 	if status, _, err := get(t, transport, issuerURL+"/keys"); status != 200 {
 		t.Fatal(err)
@@ -193,7 +192,7 @@ func TestClosedCloud(t *testing.T) {
 }
 
 func TestHandleRefuses(t *testing.T) {
-	w := newWorld(t)
+	w := rig.NewWorld(t)
 	for _, host := range []string{
 		"", "localhost", "UPPER.example", "issuer.example:443", "https://issuer.example", "*.example", "a..example", "-a.example", "127.0.0.1", "[::1]",
 		"sts.amazonaws.com", registryHost, strings.Repeat("a.", 130) + "example",
@@ -217,171 +216,29 @@ func TestHandleRefuses(t *testing.T) {
 	}
 }
 
-func TestFaults(t *testing.T) {
-	const sts, ecr = "sts.eu-west-1.amazonaws.com", "api.ecr.eu-west-1.amazonaws.com"
-	tests := []struct {
-		name    string
-		fault   fault.Fault
-		sts     outcome
-		ecr     outcome
-		message string // part of STS's error
-	}{
-		{"internal failure", fault.Fault{Kind: fault.InternalFailure}, outcome{"InternalFailure", 500}, outcome{"ServerException", 500}, ""},
-		{"unavailable", fault.Fault{Kind: fault.Unavailable}, outcome{"ServiceUnavailable", 503}, outcome{"ServiceUnavailableException", 503}, ""},
-		{"throttled", fault.Fault{Kind: fault.Throttle}, outcome{"Throttling", 400}, outcome{"ThrottlingException", 400}, "Rate exceeded"},
-		{"one service", fault.Fault{Kind: fault.Throttle, Service: "ecr"}, outcome{}, outcome{"ThrottlingException", 400}, ""},
-		{"one operation", fault.Fault{Kind: fault.Throttle, Operation: "GetCallerIdentity"}, outcome{"Throttling", 400}, outcome{}, ""},
-		{"one host", fault.Fault{Kind: fault.Throttle, Host: sts}, outcome{"Throttling", 400}, outcome{}, ""},
-		{"another host", fault.Fault{Kind: fault.Throttle, Host: "sts.eu-west-2.amazonaws.com"}, outcome{}, outcome{}, ""},
+// TestHandlerDoesNotOutrankCloud: a handler that was handed in for a host before the cloud had one of that name no longer answers, as it checks nothing.
+func TestHandlerDoesNotOutrankCloud(t *testing.T) {
+	w := rig.NewWorld(t)
+	const host = "latecomer.azurecr.io"
+	if err := w.Handle(host, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })); err != nil {
+		t.Fatal(err)
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t)
-			id, err := w.Faults().Add(tt.fault)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = stsClient(w.Transport(), pusher()).GetCallerIdentity(t.Context(), nil)
-			if diff := cmp.Diff(tt.sts, outcomeOf(err)); diff != "" {
-				t.Errorf("STS (-want +got):\n%s", diff)
-			}
-			if tt.message != "" && !strings.Contains(err.Error(), tt.message) {
-				t.Errorf("STS says %v", err)
-			}
-			_, err = ecrClient(w.Transport(), pusher()).GetAuthorizationToken(t.Context(), nil)
-			if diff := cmp.Diff(tt.ecr, outcomeOf(err)); diff != "" {
-				t.Errorf("ECR (-want +got):\n%s", diff)
-			}
-			for _, c := range w.Journal().Calls(journal.Filter{}) {
-				if (c.Fault == id) != (c.Code != "") {
-					t.Errorf("journal says %+v", c)
-				}
-			}
-			w.Faults().Clear()
-			if _, err := stsClient(w.Transport(), pusher()).GetCallerIdentity(t.Context(), nil); err != nil {
-				t.Errorf("after the fault: %v", err)
-			}
-		})
+	status := func() int {
+		res, err := w.Client().Do(rig.NewRequest(t, http.MethodGet, "https://"+host+"/v2/", "", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = rig.ReadAll(t, res)
+		return res.StatusCode
 	}
-	t.Run("dropped", func(t *testing.T) {
-		w := newWorld(t)
-		if _, err := w.Faults().Add(fault.Fault{Kind: fault.Drop, Count: 1}); err != nil {
-			t.Fatal(err)
-		}
-		transport := w.Transport()
-		if _, err := stsClient(transport, pusher()).GetCallerIdentity(t.Context(), nil); !strings.Contains(fmt.Sprint(err), "EOF") {
-			t.Errorf("got %v", err)
-		}
-		if _, err := stsClient(transport, pusher()).GetCallerIdentity(t.Context(), nil); err != nil {
-			t.Errorf("second call: %v", err)
-		}
-		calls := w.Journal().Calls(journal.Filter{})
-		if len(calls) != 2 || calls[0].Code != "Dropped" || calls[0].Status != 0 || calls[1].Code != "" {
-			t.Errorf("journal has %+v", calls)
-		}
-	})
-	t.Run("malformed", func(t *testing.T) {
-		w := newWorld(t)
-		if _, err := w.Faults().Add(fault.Fault{Kind: fault.Malformed}); err != nil {
-			t.Fatal(err)
-		}
-		for name, err := range map[string]error{
-			"STS": second(assume(t.Context(), stsClient(w.Transport(), nil), roleA, w.mint(t, subjectA))),
-			"ECR": second(ecrClient(w.Transport(), pusher()).GetAuthorizationToken(t.Context(), nil)),
-		} {
-			if err == nil || !strings.Contains(err.Error(), "deserialization") {
-				t.Errorf("%s: %v", name, err)
-			}
-		}
-	})
-	t.Run("refused", func(t *testing.T) {
-		w := newWorld(t)
-		if _, err := w.Faults().Add(fault.Fault{Kind: fault.Refuse, Host: ecr}); err != nil {
-			t.Fatal(err)
-		}
-		for _, transport := range []*http.Transport{w.Transport(), w.proxied(t)} {
-			if _, err := ecrClient(transport, pusher()).GetAuthorizationToken(t.Context(), nil); !strings.Contains(fmt.Sprint(err), "refuses connections to "+ecr) {
-				t.Errorf("got %v", err)
-			}
-			if _, err := stsClient(transport, pusher()).GetCallerIdentity(t.Context(), nil); err != nil {
-				t.Errorf("another host: %v", err)
-			}
-		}
-	})
-	t.Run("issuer down", func(t *testing.T) {
-		w := newWorld(t)
-		for _, tt := range []struct {
-			fault fault.Fault
-			want  string
-		}{
-			{fault.Fault{Kind: fault.Refuse, Host: "oidc.eks.eu-west-1.amazonaws.com", Count: 1}, "IDPCommunicationError"},
-			{fault.Fault{Kind: fault.Drop, Host: "oidc.eks.eu-west-1.amazonaws.com", Count: 2}, "IDPCommunicationError"}, // net/http tries twice
-			{fault.Fault{Kind: fault.Unavailable, Host: "oidc.eks.eu-west-1.amazonaws.com", Count: 1}, "IDPCommunicationError"},
-			{fault.Fault{Kind: fault.Malformed, Host: "oidc.eks.eu-west-1.amazonaws.com", Count: 1}, "InvalidIdentityToken"},
-		} {
-			w.Faults().Clear()
-			if _, err := w.Faults().Add(tt.fault); err != nil {
-				t.Fatal(err)
-			}
-			_, err := assume(t.Context(), stsClient(w.Transport(), nil), roleA, w.mint(t, subjectA))
-			if diff := cmp.Diff(outcome{tt.want, 400}, outcomeOf(err)); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", tt.fault.Kind, diff)
-			}
-		}
-	})
-}
-
-func second[T any](_ T, err error) error { return err }
-
-func TestLatencyHonoursTheCaller(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		if _, err := w.Faults().Add(fault.Fault{Service: "sts", Kind: fault.Latency, Delay: 2 * time.Second}); err != nil {
-			t.Fatal(err)
-		}
-		transport := w.Transport()
-		defer transport.CloseIdleConnections()
-		start := time.Now()
-		if _, err := stsClient(transport, pusher()).GetCallerIdentity(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
-		if d := time.Since(start); d != 2*time.Second {
-			t.Errorf("answered after %s, want 2s", d)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := stsClient(transport, pusher()).GetCallerIdentity(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
-		}
-		calls, err := w.Journal().Wait(t.Context(), journal.Filter{Code: "CallerGone"}, 1)
-		if err != nil || time.Since(start) >= 4*time.Second {
-			t.Errorf("the cloud went on waiting for a caller that had gone: %+v, %v", calls, err)
-		}
-	})
-}
-
-func TestQuota(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		if err := w.Faults().SetQuotas([]fault.Quota{{Service: "sts", PerSecond: 2, Burst: 3}}); err != nil {
-			t.Fatal(err)
-		}
-		transport := w.Transport()
-		defer transport.CloseIdleConnections()
-		var codes []string
-		call := func() {
-			_, err := stsClient(transport, pusher()).GetCallerIdentity(t.Context(), nil)
-			codes = append(codes, outcomeOf(err).Code)
-		}
-		for range 4 {
-			call()
-		}
-		time.Sleep(500 * time.Millisecond)
-		call()
-		call()
-		want := []string{"", "", "", "Throttling", "", "Throttling"}
-		if diff := cmp.Diff(want, codes); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
-	})
+	if got := status(); got != http.StatusTeapot {
+		t.Errorf("the handler: HTTP %d", got)
+	}
+	tenant := azure.Tenant{ID: "72f988bf-86f1-41af-91ab-2d7cd011db47", Registries: []azure.RegistryConfig{{Name: "latecomer"}}}
+	if err := w.Azure().AddTenant(tenant); err != nil {
+		t.Fatal(err)
+	}
+	if got := status(); got != http.StatusUnauthorized {
+		t.Errorf("the registry: HTTP %d", got)
+	}
 }

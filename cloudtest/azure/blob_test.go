@@ -14,6 +14,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
@@ -34,7 +35,7 @@ type blobAnswer struct {
 
 func (w *world) blob(t *testing.T, client *http.Client, method, path, token string, header ...string) (blobAnswer, http.Header) {
 	t.Helper()
-	r := newRequest(t, method, "https://"+artifacts+path, "", "")
+	r := rig.NewRequest(t, method, "https://"+artifacts+path, "", "")
 	r.Header.Set("X-Ms-Version", storageVersion)
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
@@ -49,7 +50,7 @@ func (w *world) blob(t *testing.T, client *http.Client, method, path, token stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	body := readAll(t, res)
+	body := rig.ReadAll(t, res)
 	a := blobAnswer{Status: res.StatusCode, Code: res.Header.Get("X-Ms-Error-Code")}
 	var parsed struct {
 		Code   string
@@ -181,13 +182,13 @@ func TestBlobAuthorization(t *testing.T) {
 		t.Errorf("copy: %+v", got)
 	}
 	for spelling, values := range map[string][]string{"X-Ms-Copy-Source": {"", "https://" + artifacts + "/tenant-a/app.tar.gz"}, "X_Ms_Copy_Source": {"x"}} {
-		r := newRequest(t, http.MethodPut, "https://"+artifacts+"/tenant-b/copy", "", "")
+		r := rig.NewRequest(t, http.MethodPut, "https://"+artifacts+"/tenant-b/copy", "", "")
 		r.Header = http.Header{"Authorization": {"Bearer " + b}, "X-Ms-Version": {"2024-11-04"}, spelling: values}
 		res, err := client.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if body := readAll(t, res); res.StatusCode != http.StatusForbidden || !strings.Contains(body, "CannotVerifyCopySource") {
+		if body := rig.ReadAll(t, res); res.StatusCode != http.StatusForbidden || !strings.Contains(body, "CannotVerifyCopySource") {
 			t.Errorf("copy by %s %q: HTTP %d %s", spelling, values, res.StatusCode, body)
 		}
 	}
@@ -265,11 +266,11 @@ func TestDiscoveryRefuses(t *testing.T) {
 		"https://login.microsoftonline.com/" + directory + "/oauth2/authorize":                        "404 AADSTS90023",
 		"https://login.microsoftonline.com/" + directory + "/oauth2/v2.0/token":                       "400 AADSTS900561",
 	} {
-		res, err := client.Do(newRequest(t, http.MethodGet, target, "", ""))
+		res, err := client.Do(rig.NewRequest(t, http.MethodGet, target, "", ""))
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = readAll(t, res)
+		_ = rig.ReadAll(t, res)
 		if got := fmt.Sprint(res.StatusCode, " ", w.last(t).Code); got != want {
 			t.Errorf("%s: %s, want %s", target, got, want)
 		}

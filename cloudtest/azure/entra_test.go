@@ -22,6 +22,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
@@ -284,11 +285,11 @@ func TestEntraPublishedKeys(t *testing.T) {
 	client := w.client()
 	get := func(target string, into any) {
 		t.Helper()
-		res, err := client.Do(newRequest(t, http.MethodGet, target, "", ""))
+		res, err := client.Do(rig.NewRequest(t, http.MethodGet, target, "", ""))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if body := readAll(t, res); res.StatusCode != 200 || json.Unmarshal([]byte(body), into) != nil {
+		if body := rig.ReadAll(t, res); res.StatusCode != 200 || json.Unmarshal([]byte(body), into) != nil {
 			t.Fatalf("%s: HTTP %d %s", target, res.StatusCode, body)
 		}
 	}
@@ -376,11 +377,11 @@ func TestEntraThrottles(t *testing.T) {
 	}.Encode()
 	var got []string
 	for range 3 {
-		res, err := client.Do(newRequest(t, http.MethodPost, "https://login.microsoftonline.com/"+directory+"/oauth2/v2.0/token", "application/x-www-form-urlencoded", form))
+		res, err := client.Do(rig.NewRequest(t, http.MethodPost, "https://login.microsoftonline.com/"+directory+"/oauth2/v2.0/token", "application/x-www-form-urlencoded", form))
 		if err != nil {
 			t.Fatal(err)
 		}
-		body := readAll(t, res)
+		body := rig.ReadAll(t, res)
 		if res.StatusCode == 200 {
 			body = "a token"
 		}

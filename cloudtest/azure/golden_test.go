@@ -5,19 +5,16 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
@@ -73,7 +70,7 @@ func TestAnswers(t *testing.T) {
 			return raw
 		}
 		post := func(tenant, form string) *http.Request {
-			return newRequest(t, http.MethodPost, authority+tenant+"/oauth2/v2.0/token", formType, form)
+			return rig.NewRequest(t, http.MethodPost, authority+tenant+"/oauth2/v2.0/token", formType, form)
 		}
 		good := token(w.issuer.Mint)
 		entra := func(resource string) string {
@@ -85,7 +82,7 @@ func TestAnswers(t *testing.T) {
 			return got.Token
 		}
 		get := func(target, token string, header ...string) *http.Request {
-			r := newRequest(t, http.MethodGet, target, "", "")
+			r := rig.NewRequest(t, http.MethodGet, target, "", "")
 			if token != "" {
 				r.Header.Set("Authorization", "Bearer "+token)
 			}
@@ -95,11 +92,11 @@ func TestAnswers(t *testing.T) {
 			return r
 		}
 		exchange := func(token string) *http.Request {
-			return newRequest(t, http.MethodPost, "https://"+shared+"/oauth2/exchange", formType,
+			return rig.NewRequest(t, http.MethodPost, "https://"+shared+"/oauth2/exchange", formType,
 				url.Values{"grant_type": {"access_token"}, "service": {shared}, "tenant": {directory}, "access_token": {token}}.Encode())
 		}
 		scoped := func(refresh, scope string) *http.Request {
-			return newRequest(t, http.MethodPost, "https://"+shared+"/oauth2/token", formType,
+			return rig.NewRequest(t, http.MethodPost, "https://"+shared+"/oauth2/token", formType,
 				url.Values{"grant_type": {"refresh_token"}, "service": {shared}, "scope": {scope}, "refresh_token": {refresh}}.Encode())
 		}
 		aad, storage := entra(registryResource), entra(storageResource)
@@ -130,7 +127,7 @@ func TestAnswers(t *testing.T) {
 			"entra-other-assertion-type":      post(directory, tokenForm(good, "client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:saml2-bearer")),
 			"entra-secret":                    post(directory, tokenForm(good, "client_secret", "hunter2")),
 			"entra-parameter-twice":           post(directory, tokenForm(good)+"&client_id="+clientB),
-			"entra-not-a-form":                newRequest(t, http.MethodPost, authority+directory+"/oauth2/v2.0/token", "application/json", "{}"),
+			"entra-not-a-form":                rig.NewRequest(t, http.MethodPost, authority+directory+"/oauth2/v2.0/token", "application/json", "{}"),
 			"entra-other-subject":             post(directory, tokenForm(token(w.issuer.Mint, "sub", subjectB))),
 			"entra-subject-in-another-case":   post(directory, tokenForm(token(w.issuer.Mint, "sub", strings.ToUpper(subjectA)))),
 			"entra-other-audience":            post(directory, tokenForm(token(w.issuer.Mint, "aud", "other"))),
@@ -177,36 +174,14 @@ func TestAnswers(t *testing.T) {
 			"imds-unknown-identity":           get(metadata+"&client_id="+pusher, "", "Metadata", "true"),
 		}
 		faulty := map[string]string{"entra-token": azure.ServiceEntra, "acr-token": azure.ServiceRegistryTokens, "blob-nobody": azure.ServiceBlob, "imds-token": azure.ServiceIMDS}
-		var names []string
+		files := rig.Golden{Dir: filepath.Join("testdata", "answers"), Update: *update, Mask: mask}
 		check := func(name string, r *http.Request) {
 			t.Helper()
-			names = append(names, name+".golden")
 			res, err := client.Do(r)
 			if err != nil {
 				t.Fatal(err)
 			}
-			var dump strings.Builder
-			fmt.Fprintf(&dump, "HTTP %d\n", res.StatusCode)
-			for _, h := range []string{"Content-Type", "Www-Authenticate", "Docker-Distribution-Api-Version", "Location", "Retry-After", "X-Ms-Error-Code", "X-Ms-Version", "Cache-Control"} {
-				if v := res.Header.Get(h); v != "" {
-					fmt.Fprintf(&dump, "%s: %s\n", h, v)
-				}
-			}
-			got := mask(dump.String() + "\n" + strings.TrimSuffix(readAll(t, res), "\n") + "\n")
-			path := filepath.Join("testdata", "answers", name+".golden")
-			if *update {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", name, diff)
-			}
+			files.Answer(t, name, res)
 		}
 		for name, r := range tests {
 			check(name, r)
@@ -227,15 +202,7 @@ func TestAnswers(t *testing.T) {
 				check(service+"-"+suffix, r)
 			}
 		}
-		entries, err := os.ReadDir(filepath.Join("testdata", "answers"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range entries {
-			if !slices.Contains(names, e.Name()) {
-				t.Errorf("golden file %s belongs to no test", e.Name())
-			}
-		}
+		files.Complete(t)
 	})
 }
 
@@ -258,20 +225,20 @@ func TestNoSecrets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if body := readAll(t, res); res.StatusCode >= 400 {
+		if body := rig.ReadAll(t, res); res.StatusCode >= 400 {
 			fmt.Fprintln(&said, body, res.Header)
 		}
 	}
 	const tokens = "https://login.microsoftonline.com/" + directory + "/oauth2/v2.0/token"
 	for _, form := range []string{tokenForm(good), tokenForm(bad), tokenForm(good, "client_secret", "hunter2-hunter2"), tokenForm(storage), tokenForm(good) + "&client_assertion=" + bad} {
-		send(newRequest(t, http.MethodPost, tokens, formType, form))
+		send(rig.NewRequest(t, http.MethodPost, tokens, formType, form))
 	}
 	w.exchange(t, client, contoso, "access_token", storage)
 	w.exchange(t, client, contoso, "access_token", good)
 	w.access(t, client, contoso, refresh, "repository:a/b:pull")
 	w.access(t, client, shared, good, "repository:a/b:pull")
 	for _, token := range []string{good, aad, refresh, access} {
-		r := newRequest(t, http.MethodGet, "https://"+shared+"/v2/tenant-b/app/manifests/1", "", "")
+		r := rig.NewRequest(t, http.MethodGet, "https://"+shared+"/v2/tenant-b/app/manifests/1", "", "")
 		r.Header.Set("Authorization", "Bearer "+token)
 		send(r)
 		w.blob(t, client, http.MethodGet, "/tenant-b/x", token)

@@ -16,6 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
@@ -101,7 +102,7 @@ func TestMetadata(t *testing.T) {
 	defer direct.CloseIdleConnections()
 	ask := func(method, path string, header ...string) string {
 		t.Helper()
-		r := newRequest(t, method, host+path, "", "")
+		r := rig.NewRequest(t, method, host+path, "", "")
 		r.Header.Set("Metadata", "true")
 		for i := 0; i < len(header); i += 2 {
 			r.Header.Set(header[i], header[i+1])
@@ -117,7 +118,7 @@ func TestMetadata(t *testing.T) {
 			TokenType        string `json:"token_type"`
 			ExpiresIn        string `json:"expires_in"`
 		}
-		if err := json.Unmarshal([]byte(readAll(t, res)), &body); err != nil {
+		if err := json.Unmarshal([]byte(rig.ReadAll(t, res)), &body); err != nil {
 			t.Fatal(err)
 		}
 		return strings.Join(strings.Fields(fmt.Sprint(res.StatusCode, " ", body.Error, " ", body.ErrorDescription, " ", body.ClientID, " ", body.TokenType, " ", body.ExpiresIn)), " ")
@@ -185,10 +186,10 @@ func TestNoMetadata(t *testing.T) {
 		"through the proxy": {proxied, "http://" + azure.MetadataHost + path},
 		"at the proxy":      {direct, w.ProxyURL() + path},
 	} {
-		r := newRequest(t, http.MethodGet, tt.target, "", "")
+		r := rig.NewRequest(t, http.MethodGet, tt.target, "", "")
 		r.Header.Set("Metadata", "true")
 		if res, err := tt.transport.RoundTrip(r); err == nil {
-			if body := readAll(t, res); res.StatusCode < 400 {
+			if body := rig.ReadAll(t, res); res.StatusCode < 400 {
 				t.Errorf("%s: HTTP %d %s", name, res.StatusCode, body)
 			}
 		}

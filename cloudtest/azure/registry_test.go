@@ -14,6 +14,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
@@ -46,7 +47,7 @@ func (w *world) ask(t *testing.T, client *http.Client, r *http.Request) answer {
 		AccessToken  string `json:"access_token"`
 		Errors       []struct{ Code string }
 	}
-	text := readAll(t, res)
+	text := rig.ReadAll(t, res)
 	_ = json.Unmarshal([]byte(text), &body) // what is not JSON has neither
 	a := answer{Status: res.StatusCode, Token: body.RefreshToken + body.AccessToken}
 	if len(body.Errors) > 0 {
@@ -61,13 +62,13 @@ func (w *world) exchange(t *testing.T, client *http.Client, host string, change 
 	for i := 0; i < len(change); i += 2 {
 		form.Set(change[i], change[i+1])
 	}
-	return w.ask(t, client, newRequest(t, http.MethodPost, "https://"+host+"/oauth2/exchange", formType, form.Encode()))
+	return w.ask(t, client, rig.NewRequest(t, http.MethodPost, "https://"+host+"/oauth2/exchange", formType, form.Encode()))
 }
 
 // access gets an access token as container runtimes do.
 func (w *world) access(t *testing.T, client *http.Client, host, password string, scopes ...string) answer {
 	t.Helper()
-	r := newRequest(t, http.MethodGet, "https://"+host+"/oauth2/token?"+url.Values{"service": {host}, "scope": scopes}.Encode(), "", "")
+	r := rig.NewRequest(t, http.MethodGet, "https://"+host+"/oauth2/token?"+url.Values{"service": {host}, "scope": scopes}.Encode(), "", "")
 	r.SetBasicAuth(nullUser, password)
 	return w.ask(t, client, r)
 }
@@ -191,7 +192,7 @@ func TestRegistryAccessTokens(t *testing.T) {
 				if tt.password != narrow {
 					form = url.Values{"grant_type": {"refresh_token"}, "service": {tt.host}, "scope": tt.scopes, "refresh_token": {tt.password}}
 				}
-				got = w.ask(t, client, newRequest(t, http.MethodPost, "https://"+tt.host+"/oauth2/token", formType, form.Encode()))
+				got = w.ask(t, client, rig.NewRequest(t, http.MethodPost, "https://"+tt.host+"/oauth2/token", formType, form.Encode()))
 			} else {
 				got = w.access(t, client, tt.host, tt.password, tt.scopes...)
 			}
@@ -216,10 +217,10 @@ func TestRegistryAccessTokens(t *testing.T) {
 		}
 	}
 	renewed := url.Values{"grant_type": {"refresh_token"}, "service": {shared}, "scope": {"repository:tenant-a/app:pull"}, "refresh_token": {narrow}}
-	if got := w.ask(t, client, newRequest(t, http.MethodPost, "https://"+shared+"/oauth2/token", formType, renewed.Encode())); got.Status != 401 || got.Token != "" {
+	if got := w.ask(t, client, rig.NewRequest(t, http.MethodPost, "https://"+shared+"/oauth2/token", formType, renewed.Encode())); got.Status != 401 || got.Token != "" {
 		t.Errorf("an access token as refresh token: %+v", got)
 	}
-	other := newRequest(t, http.MethodGet, "https://"+shared+"/oauth2/token?service="+shared+"&scope=repository:tenant-a/app:pull", "", "")
+	other := rig.NewRequest(t, http.MethodGet, "https://"+shared+"/oauth2/token?service="+shared+"&scope=repository:tenant-a/app:pull", "", "")
 	other.SetBasicAuth("someone", a)
 	if got := w.ask(t, client, other); got.Status != 401 {
 		t.Errorf("another user: %+v", got)
@@ -257,7 +258,7 @@ func TestRegistryDataPlane(t *testing.T) {
 	metadata := token(clientA, subjectA, "repository:tenant-a/app:metadata_read")
 	send := func(method, path, bearer, body string) (*http.Response, string) {
 		t.Helper()
-		r := newRequest(t, method, "https://"+shared+path, "", body)
+		r := rig.NewRequest(t, method, "https://"+shared+path, "", body)
 		if bearer != "" {
 			r.Header.Set("Authorization", "Bearer "+bearer)
 		}
@@ -265,7 +266,7 @@ func TestRegistryDataPlane(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return res, readAll(t, res)
+		return res, rig.ReadAll(t, res)
 	}
 	const manifest, blob = "/v2/tenant-a/app/manifests/1.0.0", "/v2/tenant-a/app/blobs/" + blobDigest
 	for _, path := range []string{manifest, blob, "/v2/tenant-a/app/tags/list", "/v2/_catalog"} { // the plane stores by path, so tests fill it with PUT where it goes
@@ -334,7 +335,7 @@ func TestRegistryDataPlane(t *testing.T) {
 	}
 	follow := func(target, authorization string) string {
 		t.Helper()
-		r := newRequest(t, http.MethodGet, target, "", "")
+		r := rig.NewRequest(t, http.MethodGet, target, "", "")
 		if authorization != "" {
 			r.Header.Set("Authorization", authorization)
 		}
@@ -342,7 +343,7 @@ func TestRegistryDataPlane(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return fmt.Sprint(res.StatusCode, " ", strings.TrimPrefix(readAll(t, res), "\uFEFF"))
+		return fmt.Sprint(res.StatusCode, " ", strings.TrimPrefix(rig.ReadAll(t, res), "\uFEFF"))
 	}
 	if got := follow(link.String(), ""); got != "200 a layer" {
 		t.Errorf("the link: %s", got)
@@ -392,7 +393,7 @@ func TestRegistryTokensEnd(t *testing.T) {
 		start := time.Now()
 		for _, at := range []time.Duration{64 * time.Minute, 66 * time.Minute, 74 * time.Minute, 75 * time.Minute, 179 * time.Minute, 180 * time.Minute} {
 			time.Sleep(time.Until(start.Add(at)))
-			r := newRequest(t, http.MethodGet, "https://"+contoso+"/v2/a/b/manifests/1", "", "")
+			r := rig.NewRequest(t, http.MethodGet, "https://"+contoso+"/v2/a/b/manifests/1", "", "")
 			r.Header.Set("Authorization", "Bearer "+access)
 			got = append(got, fmt.Sprint(at, " ", w.exchange(t, client, contoso, "access_token", token.Token).Status, " ",
 				w.access(t, client, contoso, refresh, "repository:a/b:pull").Status, " ", w.ask(t, client, r).Status))
@@ -432,7 +433,7 @@ func TestRegionalEndpoints(t *testing.T) {
 	const scope = "repository:a/b:pull"
 	pull := func(host, token string) int {
 		t.Helper()
-		r := newRequest(t, http.MethodGet, "https://"+host+"/v2/a/b/manifests/1", "", "")
+		r := rig.NewRequest(t, http.MethodGet, "https://"+host+"/v2/a/b/manifests/1", "", "")
 		r.Header.Set("Authorization", "Bearer "+token)
 		return w.ask(t, client, r).Status
 	}

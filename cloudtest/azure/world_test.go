@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -215,26 +214,4 @@ func verifyWith(keys []byte, raw string) error {
 	}
 	_, err = signed.Verify(&set)
 	return err
-}
-
-func newRequest(t *testing.T, method, target, contentType, body string) *http.Request {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if contentType != "" {
-		r.Header.Set("Content-Type", contentType)
-	}
-	return r
-}
-
-func readAll(t *testing.T, res *http.Response) string {
-	t.Helper()
-	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(body)
 }

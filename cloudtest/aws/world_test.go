@@ -1,0 +1,32 @@
+package aws_test
+
+import (
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
+)
+
+const (
+	account      = rig.Account
+	otherAccount = rig.OtherAccount
+	region       = rig.Region
+	issuerURL    = rig.IssuerURL
+	audience     = rig.Audience
+	registryHost = rig.RegistryHost
+
+	subjectA = rig.SubjectA
+	subjectB = rig.SubjectB
+	roleA    = rig.RoleA
+	roleB    = rig.RoleB
+
+	pusherKey    = rig.PusherKey
+	pusherSecret = rig.PusherSecret
+)
+
+// world is the rig's cloud, for which sdk_test.go and registry_test.go have clients.
+type world struct{ *rig.World }
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	return &world{rig.NewWorld(t)}
+}

@@ -1,0 +1,89 @@
+package rig
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Golden are files that hold answers of the local cloud, byte for byte: what leaves the process is reviewed.
+type Golden struct {
+	// Dir is their folder. It holds nothing else.
+	Dir string
+	// Update writes the files instead of reading them.
+	Update bool
+	// Mask hides what differs from run to run.
+	Mask func(string) string
+
+	seen []string
+}
+
+// Answer holds an answer's status, headers and body against the file of a name, and closes the body. Of the headers, Date and Content-Length are left out,
+// and of those that name the request anew each time the value.
+func (f *Golden) Answer(t *testing.T, name string, res *http.Response) {
+	t.Helper()
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dump strings.Builder
+	fmt.Fprintf(&dump, "HTTP %d\n", res.StatusCode)
+	for _, h := range slices.Sorted(maps.Keys(res.Header)) {
+		switch h {
+		case "Date", "Content-Length":
+		case "X-Amz-Id-2", "X-Amz-Request-Id", "X-Amzn-Requestid", "X-Ms-Request-Id", "X-Ms-Correlation-Request-Id":
+			fmt.Fprintf(&dump, "%s: …\n", h)
+		default:
+			fmt.Fprintf(&dump, "%s: %s\n", h, strings.Join(res.Header[h], ", "))
+		}
+	}
+	fmt.Fprintf(&dump, "\n%s\n", strings.TrimSuffix(string(body), "\n"))
+	f.Text(t, name, dump.String())
+}
+
+// Text holds a text against the file of a name.
+func (f *Golden) Text(t *testing.T, name, got string) {
+	t.Helper()
+	if slices.Contains(f.seen, name+".golden") {
+		t.Errorf("%s names two answers", name)
+	}
+	f.seen = append(f.seen, name+".golden")
+	if f.Mask != nil {
+		got = f.Mask(got)
+	}
+	path := filepath.Join(f.Dir, name+".golden")
+	if f.Update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil { //nolint:gosec // a file of the repository
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path) //nolint:gosec // a file of the repository
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(want) != got {
+		t.Errorf("%s\n--- want\n%s--- got\n%s", path, want, got)
+	}
+}
+
+// Complete fails the test for each file that belongs to no answer.
+func (f *Golden) Complete(t *testing.T) {
+	t.Helper()
+	entries, err := os.ReadDir(f.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !slices.Contains(f.seen, e.Name()) {
+			t.Errorf("golden file %s belongs to no test", filepath.Join(f.Dir, e.Name()))
+		}
+	}
+}

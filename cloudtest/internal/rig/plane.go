@@ -1,0 +1,67 @@
+package rig
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Plane is a registry in memory: blobs and manifests by path, uploads in one piece. It fails on a request that still carries credentials.
+type Plane struct {
+	mu      sync.Mutex
+	content map[string][]byte
+}
+
+// NewPlane is empty.
+func NewPlane() *Plane { return &Plane{content: map[string][]byte{}} }
+
+// Put stores content under a path.
+func (p *Plane) Put(path, content string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.content[path] = []byte(content)
+}
+
+// ServeHTTP stores and serves.
+func (p *Plane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Authorization") != "" {
+		http.Error(w, "a data plane got credentials", http.StatusTeapot)
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	repository, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v2/"), "/blobs/")
+	switch {
+	case r.Method == http.MethodPost:
+		if r.URL.Query().Has("mount") {
+			http.Error(w, "a data plane was asked to mount", http.StatusTeapot)
+			return
+		}
+		w.Header().Set("Location", r.Header.Get("X-Forwarded-Proto")+"://"+r.Host+r.URL.Path+"upload-1")
+		w.WriteHeader(http.StatusAccepted)
+	case r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/blobs/uploads/"):
+		sum := sha256.Sum256(body)
+		p.content["/v2/"+repository+"/blobs/sha256:"+hex.EncodeToString(sum[:])] = body
+		w.WriteHeader(http.StatusCreated)
+	case r.Method == http.MethodPut:
+		p.content[r.URL.Path] = body
+		w.WriteHeader(http.StatusCreated)
+	default:
+		content, ok := p.content[r.URL.Path]
+		if !ok {
+			http.Error(w, `{"errors":[{"code":"MANIFEST_UNKNOWN","message":"unknown"}]}`, http.StatusNotFound)
+			return
+		}
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+	}
+}
