@@ -1,0 +1,83 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/cloudtest/azure"
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/internal/local"
+)
+
+// TestPermissionWithdrawn takes permissions away at the clouds while credentials of them are kept: the next reconciliation is
+// refused. Amazon ECR asks for the role's permission at each request. A registry at Azure is shown the access token that is kept
+// for one to pull with, and asks for the role assignment then; the token itself, with the permissions in it, serves whoever has
+// stolen it until it ends.
+func TestPermissionWithdrawn(t *testing.T) {
+	tn := newTenant(t, "withdrawn")
+	tn.pushFile(t, "1.0.0", "app")
+	application := tn.atAzure(t)
+	tn.pushToAzure(t, application, "1.0.0")
+	host := tn.azureRegistry() + ".azurecr.io"
+	tn.awaitKnown(t) // before, tokens are not kept
+	amazon, entra := tn.object("amazon"), tn.azureObject("azure")
+	create(t, amazon)
+	create(t, entra)
+	await(t, amazon, "the artifact", pulled)
+	await(t, entra, "the artifact", pulled)
+	logins := func(operation string, verdict journal.Verdict, after uint64) int {
+		return len(world.Cloud().Journal().Calls(journal.Filter{Host: host, Operation: operation, Verdict: verdict, After: after}))
+	}
+	eventually(t, "an access token is kept", func(context.Context) error {
+		before := world.Cloud().Journal().Last()
+		at := request(t, entra)
+		await(t, entra, "the request is handled", handled(at))
+		return wantf(logins("Exchange", journal.Any, before) == 0, "it logs in again")
+	})
+	stolen := tn.registryAccess(t, application, host)
+	steal := func() (status int) {
+		status, _ = call(t, cloudClient(), http.MethodGet, "https://"+host+"/v2/app/tags/list", "", nil, stolen)
+		return status
+	}
+
+	must(t, "withdraw the role's policy", world.Cloud().AWS().PutRole(local.Account, aws.Role{Name: tn.namespace, TrustPolicy: trust(tn.subject)}))
+	must(t, "withdraw the role assignment", world.Cloud().Azure().PutRegistry(local.AzureTenant, azure.RegistryConfig{Name: tn.azureRegistry()}))
+	withdrawn := world.Cloud().Journal().Last()
+	await(t, amazon, "the refusal", failing("RegistryRefused", tn.role, "ecr:BatchGetImage"))
+	await(t, entra, "the refusal", failing("PermissionDenied", application, "AcrPull"))
+	if calls := resolutions(tn, tn.namespace, withdrawn); len(calls) > 0 {
+		t.Errorf("Amazon ECR answered after the policy was withdrawn: %+v", calls)
+	}
+	if logins("GetAccessTokenFromLogin", journal.Refused, withdrawn) == 0 {
+		t.Error("the registry never refused the token that was kept")
+	}
+	for _, c := range world.Cloud().Journal().Calls(journal.Filter{Service: azure.ServiceRegistry, Verdict: journal.Granted, After: withdrawn}) {
+		if strings.HasPrefix(c.Host, tn.azureRegistry()+".") {
+			t.Errorf("the registry answered after the assignment was withdrawn: %+v", c)
+		}
+	}
+	if status := steal(); status != http.StatusOK {
+		t.Errorf("a stolen access token is answered with HTTP %d; docs/security.md says that it serves until it ends", status)
+	}
+}
+
+// registryAccess is an access token of a registry to pull the repository app, as whoever has the tenant's application has it.
+func (tn *tenant) registryAccess(t *testing.T, application, host string) string {
+	t.Helper()
+	access, v := entraToken(t, application, token(t, tn.namespace, puller, azureAudience))
+	if !v.granted() {
+		t.Fatalf("Entra says of the tenant's own application: %s", v)
+	}
+	form := url.Values{"grant_type": {"refresh_token"}, "service": {host}, "scope": {"repository:app:pull"}, "refresh_token": {registryLogin(t, host, access)}}
+	_, body := call(t, cloudClient(), http.MethodPost, "https://"+host+"/oauth2/token", "application/x-www-form-urlencoded", []byte(form.Encode()), "")
+	var answer struct {
+		Token string `json:"access_token"`
+	}
+	must(t, "read the registry's answer", json.Unmarshal(body, &answer))
+	return answer.Token
+}
