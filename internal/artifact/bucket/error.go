@@ -2,14 +2,12 @@ package bucket
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"strings"
 	"time"
-	"unicode"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/disconnection"
 )
 
 // Code says what failed. The values are stable and meant for programs.
@@ -76,16 +74,6 @@ func (e *Error) Error() string {
 // Unwrap returns the detail.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Temporary reports whether the same request may succeed later without anybody changing anything.
-func (e *Error) Temporary() bool {
-	switch e.Code {
-	case CodeUnreachable, CodeThrottled, CodeServer, CodeChanged:
-		return true
-	default:
-		return false
-	}
-}
-
 // CodeOf returns the Code of the first *Error in err's chain, or "" when there is none.
 func CodeOf(err error) Code {
 	if e, ok := errors.AsType[*Error](err); ok {
@@ -133,55 +121,8 @@ func connectionError(ctx context.Context, host string, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return &Error{Code: CodeUnreachable, Host: host, Err: fmt.Errorf("no answer in time: %w", cause)}
 	}
-	e := &Error{Code: CodeUnreachable, Host: host, Err: &safeError{text: "no answer: " + withoutAddresses(err), err: err}}
-	var authority *tls.CertificateVerificationError
-	var record tls.RecordHeaderError
-	switch {
-	case errors.As(err, &authority):
-		e.Fix = "set spec.certSecretRef to the endpoint's CA, or correct the endpoint's certificate"
-	case errors.As(err, &record) || strings.Contains(err.Error(), "HTTP response to HTTPS client"):
-		e.Fix = "the endpoint does not speak TLS: give it a certificate, or set spec.insecure"
+	return &Error{
+		Code: CodeUnreachable, Host: host, Fix: disconnection.Fix(err, "endpoint"),
+		Err: fmt.Errorf("no answer: %w", disconnection.Hide(err)),
 	}
-	return e
-}
-
-// safeError shows a cleaned text and keeps the chain for errors.Is and errors.As.
-type safeError struct {
-	text string
-	err  error
-}
-
-func (e *safeError) Error() string { return e.text }
-func (e *safeError) Unwrap() error { return e.err }
-
-// maxDetail bounds what is shown of a failed connection, in bytes.
-const maxDetail = 300
-
-// withoutAddresses leaves out what net says of addresses: who chooses the host must not learn what it resolves to in the
-// cluster's DNS.
-func withoutAddresses(err error) string {
-	text, prefix := err.Error(), ""
-	if failed, ok := errors.AsType[*url.Error](err); ok {
-		text = failed.Err.Error()
-	}
-	var op *net.OpError
-	for at := err; errors.As(at, &op); at = op.Err {
-		if op.Op == "proxyconnect" {
-			prefix = "the proxy cannot be reached: "
-		}
-		text = op.Op + ": " + op.Err.Error()
-	}
-	if dns, ok := errors.AsType[*net.DNSError](err); ok {
-		text = "lookup " + dns.Name + ": " + dns.Err
-	}
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(prefix+text, " "))
-	if len(text) > maxDetail {
-		text = strings.ToValidUTF8(text[:maxDetail], "") + "…"
-	}
-	return text
 }

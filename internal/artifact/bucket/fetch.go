@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/disconnection"
 )
 
 const (
@@ -225,7 +227,7 @@ func changed(o Object) error {
 func broken(o Object, err error) error {
 	e := &Error{Code: CodeUnreachable, Err: fmt.Errorf("the content of object %s broke off", quote(o.Key))}
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		e.Err = fmt.Errorf("%w: %w", e.Err, &safeError{text: withoutAddresses(err), err: err})
+		e.Err = fmt.Errorf("%w: %w", e.Err, disconnection.Hide(err))
 	}
 	return e
 }

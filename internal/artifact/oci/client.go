@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/disconnection"
 )
 
 // Defaults of Limits.
@@ -178,5 +180,5 @@ func (c *Client) bodyError(ctx context.Context, err error, what string) *Error {
 	if cause := context.Cause(ctx); cause != nil {
 		return &Error{Code: CodeUnreachable, Host: c.repo.host, Err: fmt.Errorf("%s did not arrive in time: %w", what, cause)}
 	}
-	return &Error{Code: CodeTruncated, Host: c.repo.host, Err: fmt.Errorf("%s broke off: %w", what, c.session.safe(err))}
+	return &Error{Code: CodeTruncated, Host: c.repo.host, Err: fmt.Errorf("%s broke off: %w", what, disconnection.Hide(err))}
 }

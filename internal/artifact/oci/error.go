@@ -2,12 +2,10 @@ package oci
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
+	"github.com/lanyard-dev/lanyard/internal/artifact/disconnection"
 	"github.com/lanyard-dev/lanyard/internal/artifact/retry"
 )
 
@@ -97,16 +96,6 @@ func (e *Error) Error() string {
 
 // Unwrap returns the detail.
 func (e *Error) Unwrap() error { return e.Err }
-
-// Temporary reports whether the same request may succeed later without anybody changing anything.
-func (e *Error) Temporary() bool {
-	switch e.Code {
-	case CodeUnreachable, CodeThrottled, CodeServer, CodeTruncated:
-		return true
-	default:
-		return false
-	}
-}
 
 // CodeOf returns the Code of the first *Error in err's chain, or "" when there is none.
 func CodeOf(err error) Code {
@@ -217,16 +206,10 @@ func (s *session) requestError(ctx context.Context, err error, t target) *Error 
 			Err: errors.New("the authentication handshake failed: the registry or its token server sent an unusable answer"),
 		}
 	}
-	e := &Error{Code: CodeUnreachable, Host: s.host, Err: fmt.Errorf("no answer: %w", s.safe(failed.Err))}
-	var authority *tls.CertificateVerificationError
-	var record tls.RecordHeaderError
-	switch {
-	case errors.As(err, &authority):
-		e.Fix = "set spec.certSecretRef to the registry's CA, or correct the registry's certificate"
-	case errors.As(err, &record) || strings.Contains(failed.Err.Error(), "HTTP response to HTTPS client"):
-		e.Fix = "the registry does not speak TLS: give it a certificate, or set spec.insecure"
+	return &Error{
+		Code: CodeUnreachable, Host: s.host, Fix: disconnection.Fix(err, "registry"),
+		Err: fmt.Errorf("no answer: %w", disconnection.Hide(failed.Err)),
 	}
-	return e
 }
 
 func (s *session) handshakeError(answered *transport.Error, t target) *Error {
@@ -243,32 +226,6 @@ func (s *session) handshakeError(answered *transport.Error, t target) *Error {
 		e.RetryAfter = s.lastRetryAfter()
 	}
 	return e
-}
-
-// safeError shows a cleaned text and keeps the chain for errors.Is and errors.As.
-type safeError struct {
-	text string
-	err  error
-}
-
-func (e *safeError) Error() string { return e.text }
-func (e *safeError) Unwrap() error { return e.err }
-
-// safe leaves the addresses out of what net says: who chooses the host must not learn what it resolves to in the cluster's DNS,
-// or where that is.
-func (s *session) safe(err error) error {
-	text, prefix := err.Error(), ""
-	var op *net.OpError
-	for at := err; errors.As(at, &op); at = op.Err {
-		if op.Op == "proxyconnect" {
-			prefix = "the proxy cannot be reached: "
-		}
-		text = op.Op + ": " + op.Err.Error()
-	}
-	if dns, ok := errors.AsType[*net.DNSError](err); ok {
-		text = "lookup " + dns.Name + ": " + dns.Err
-	}
-	return &safeError{text: s.clean(prefix + text), err: err}
 }
 
 // clean makes a stranger's text fit for a condition: one line, short, without a credential that this session has sent.

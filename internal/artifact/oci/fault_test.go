@@ -66,7 +66,6 @@ func TestStatusCodes(t *testing.T) {
 		status           int
 		registryCode     string
 		want             oci.Error
-		temporary        bool
 	}{
 		{name: "unauthorized", at: "/v2/", status: 401, want: oci.Error{Code: oci.CodeUnauthorized}},
 		{name: "denied", at: "/manifests/", status: 403, registryCode: "DENIED", want: oci.Error{Code: oci.CodeDenied, RegistryCode: "DENIED"}},
@@ -77,13 +76,13 @@ func TestStatusCodes(t *testing.T) {
 		{name: "tag without code", at: "/manifests/", status: 404, want: oci.Error{Code: oci.CodeTagNotFound, Field: "spec.ref"}},
 		{name: "no registry", at: "/v2/", status: 404, want: oci.Error{Code: oci.CodeProtocol, Field: "spec.url"}},
 		{name: "layer", at: "/blobs/", status: 404, registryCode: "BLOB_UNKNOWN", want: oci.Error{Code: oci.CodeBlobNotFound, RegistryCode: "BLOB_UNKNOWN"}},
-		{name: "throttled", at: "/manifests/", status: 429, header: "7", registryCode: "TOOMANYREQUESTS", want: oci.Error{Code: oci.CodeThrottled, RetryAfter: 7 * time.Second}, temporary: true},
-		{name: "throttled at ping", at: "/v2/", status: 429, header: "8", want: oci.Error{Code: oci.CodeThrottled, RetryAfter: 8 * time.Second}, temporary: true},
-		{name: "throttled for a year", at: "/manifests/", status: 429, header: "31536000", want: oci.Error{Code: oci.CodeThrottled, RetryAfter: time.Hour}, temporary: true},
-		{name: "throttled nonsense", at: "/manifests/", status: 429, header: "soon", want: oci.Error{Code: oci.CodeThrottled}, temporary: true},
-		{name: "maintenance", at: "/blobs/", status: 503, header: "30", want: oci.Error{Code: oci.CodeServer, RetryAfter: 30 * time.Second}, temporary: true},
-		{name: "internal", at: "/manifests/", status: 500, registryCode: "UNKNOWN", want: oci.Error{Code: oci.CodeServer}, temporary: true},
-		{name: "not implemented", at: "/manifests/", status: 501, want: oci.Error{Code: oci.CodeServer}, temporary: true},
+		{name: "throttled", at: "/manifests/", status: 429, header: "7", registryCode: "TOOMANYREQUESTS", want: oci.Error{Code: oci.CodeThrottled, RetryAfter: 7 * time.Second}},
+		{name: "throttled at ping", at: "/v2/", status: 429, header: "8", want: oci.Error{Code: oci.CodeThrottled, RetryAfter: 8 * time.Second}},
+		{name: "throttled for a year", at: "/manifests/", status: 429, header: "31536000", want: oci.Error{Code: oci.CodeThrottled, RetryAfter: time.Hour}},
+		{name: "throttled nonsense", at: "/manifests/", status: 429, header: "soon", want: oci.Error{Code: oci.CodeThrottled}},
+		{name: "maintenance", at: "/blobs/", status: 503, header: "30", want: oci.Error{Code: oci.CodeServer, RetryAfter: 30 * time.Second}},
+		{name: "internal", at: "/manifests/", status: 500, registryCode: "UNKNOWN", want: oci.Error{Code: oci.CodeServer}},
+		{name: "not implemented", at: "/manifests/", status: 501, want: oci.Error{Code: oci.CodeServer}},
 		{name: "teapot", at: "/manifests/", status: 418, want: oci.Error{Code: oci.CodeProtocol}},
 		{name: "redirect without location", at: "/manifests/", status: 304, want: oci.Error{Code: oci.CodeProtocol}},
 	} {
@@ -119,9 +118,6 @@ func TestStatusCodes(t *testing.T) {
 			}
 			if d := e.RetryAfter; d != c.want.RetryAfter {
 				t.Errorf("RetryAfter %v, want %v", d, c.want.RetryAfter)
-			}
-			if e.Temporary() != c.temporary {
-				t.Errorf("Temporary is %v", e.Temporary())
 			}
 			for _, never := range []string{"html", "a long detail", "\n"} {
 				if strings.Contains(err.Error(), never) {
@@ -419,9 +415,12 @@ func TestUnreachable(t *testing.T) {
 		Err: &os.SyscallError{Syscall: "connect", Err: syscall.ECONNREFUSED},
 	}
 	for want, failure := range map[string]error{
-		"dial: connect: connection refused":                         closed,
-		"the proxy cannot be reached: dial: connect: connection re": &net.OpError{Op: "proxyconnect", Net: "tcp", Err: closed},
-		"lookup registry.example.com: server misbehaving": &net.OpError{
+		"the connection was refused":                              closed,
+		"the proxy cannot be reached: the connection was refused": &net.OpError{Op: "proxyconnect", Net: "tcp", Err: closed},
+		"the certificate is for another host": &tls.CertificateVerificationError{Err: x509.HostnameError{
+			Certificate: &x509.Certificate{DNSNames: []string{"10.96.0.1.kubernetes.default.svc"}}, Host: "registry.example.com",
+		}},
+		"the host's name could not be resolved": &net.OpError{
 			Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "server misbehaving", Name: "registry.example.com", Server: "10.96.0.10:53"},
 		},
 	} {
