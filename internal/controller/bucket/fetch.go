@@ -9,7 +9,6 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/spec"
@@ -34,22 +33,12 @@ func (k kind) Fetch(ctx context.Context, o *v1alpha1.Bucket, p plan, call source
 		return err
 	}
 	defer conn.Close()
-	c, err := k.credential(ctx, call, conn, p, 0)
-	if err != nil {
-		if !auth.IsTemporary(err) {
-			o.Status.Identity = nil // it was refused
-		}
-		return err
-	}
-	err = k.attempt(ctx, o, p, call, conn, c)
-	if bucket.CodeOf(err) == bucket.CodeUnauthorized && conn.Bound() {
-		// The service may have ended the credential early. One that lives longer than this one is another.
-		if c, err = k.credential(ctx, call, conn, p, source.Another(c.token)); err != nil {
-			return err
-		}
-		err = k.attempt(ctx, o, p, call, conn, c)
-	}
-	return err
+	return source.Use(k.access, conn, &o.Status.Status,
+		func(minRemaining time.Duration) (credential, error) {
+			return k.credential(ctx, call, conn, p, minRemaining)
+		},
+		func(c credential) error { return k.attempt(ctx, o, p, call, conn, c) },
+		func(err error) bool { return bucket.CodeOf(err) == bucket.CodeUnauthorized })
 }
 
 // checkLent keeps the controller's identity, which is only lent to the tenant, off hosts that are no cloud's: what is signed there
@@ -67,7 +56,6 @@ func checkLent(call source.Call, place Place) error {
 
 // attempt fetches as c.
 func (k kind) attempt(ctx context.Context, o *v1alpha1.Bucket, p plan, call source.Call, conn *source.Connection, c credential) error {
-	o.Status.Identity = c.identity
 	storage, err := p.service.Open(ctx, Request{
 		Place: p.place, Bucket: p.bucket, Insecure: call.Identity.Insecure, Transport: conn, Mint: c.mint, Keys: c.keys,
 	})
@@ -75,15 +63,11 @@ func (k kind) attempt(ctx context.Context, o *v1alpha1.Bucket, p plan, call sour
 		return err
 	}
 	artifact, err := k.pull(ctx, o, p, call, c, storage)
-	if err == nil {
-		o.Status.Artifact = artifact
-		return nil
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", p.bucket, nameLimit(err))
 	}
-	err = fmt.Errorf("bucket %s: %w", p.bucket, nameLimit(conn.Explain(err)))
-	if c.identity != nil {
-		err = fmt.Errorf("as %s: %w", c.name(), err)
-	}
-	return err
+	o.Status.Artifact = artifact
+	return nil
 }
 
 // pull lists the bucket, and stores an artifact if it differs from the one in the status, or if that was read as somebody else.
@@ -180,26 +164,18 @@ func nameLimit(err error) error {
 
 // credential is what the service is shown.
 type credential struct {
-	mint     []auth.Option  // of auth.GetToken; nil when it is not minted
-	keys     *Keys          // nil for none
-	identity *meta.Identity // nil for none
-	token    auth.Token     // nil unless it was minted
-}
+	source.Login
 
-// name is the identity as errors name it.
-func (c credential) name() string {
-	if c.identity.CloudIdentity != "" {
-		return c.identity.CloudIdentity
-	}
-	return c.identity.Subject
+	mint []auth.Option // of auth.GetToken; nil when it is not minted
+	keys *Keys         // nil for none
 }
 
 // reader says as whom objects are read with the credential, and on which way: what came by plain HTTP, or through a proxy, may be
 // anybody's. A session's or a password's renewal makes no other reader.
 func (c credential) reader(identity spec.Identity) string {
 	reader := fmt.Sprintf("%q %t %q %q", identity.STSEndpoint, identity.Insecure, identity.CertSecretName, identity.ProxySecretName)
-	if c.identity != nil {
-		reader += fmt.Sprintf(" %q %q %q", c.identity.Provider, c.identity.Subject, c.identity.CloudIdentity)
+	if c.Identity != nil {
+		reader += fmt.Sprintf(" %q %q %q", c.Identity.Provider, c.Identity.Subject, c.Identity.CloudIdentity)
 	}
 	if c.keys != nil {
 		reader += fmt.Sprintf(" %q", c.keys.Access)
@@ -221,12 +197,12 @@ func (k kind) credential(ctx context.Context, call source.Call, conn *source.Con
 	case spec.StaticSecret:
 		return k.fromSecret(ctx, call)
 	case spec.Cloud, spec.STS:
-		token, identity, err := k.access.Token(ctx, call, conn, append([]auth.Option{auth.WithMinRemaining(minRemaining)}, p.place.Token...)...)
+		login, err := k.access.Mint(ctx, call, conn, append([]auth.Option{auth.WithMinRemaining(minRemaining)}, p.place.Token...)...)
 		if err != nil {
 			return credential{}, err
 		}
 		// The cache has it now, and gives it to the service's client for each of its requests.
-		return credential{mint: append(k.access.Options(call, conn), p.place.Token...), identity: identity, token: token}, nil
+		return credential{Login: login, mint: append(k.access.Options(call, conn), p.place.Token...)}, nil
 	default:
 		return credential{}, fmt.Errorf("credentials of the source %q are none of a bucket's", call.Identity.Source)
 	}
@@ -246,8 +222,5 @@ func (k kind) fromSecret(ctx context.Context, call source.Call) (credential, err
 			Field: field, Name: name, Fix: "set " + keyAccess + " and " + keySecret, Err: errors.New("it lacks the keys of a user"),
 		}
 	}
-	return credential{
-		keys:     &Keys{Access: access, Secret: auth.NewSecret(string(key))},
-		identity: &meta.Identity{Subject: "secret:" + namespace + ":" + name, Provider: v1alpha1.ProviderGeneric},
-	}, nil
+	return credential{Login: source.StoredIn(namespace, name), keys: &Keys{Access: access, Secret: auth.NewSecret(string(key))}}, nil
 }

@@ -26,6 +26,7 @@ import (
 	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+	"github.com/lanyard-dev/lanyard/internal/controller/source/sourcetest"
 )
 
 const (
@@ -53,7 +54,7 @@ type cloudWorld struct {
 
 // signed are accounts whose proofs a cluster's issuer signs.
 type signed struct {
-	*accounts
+	*sourcetest.Accounts
 
 	issuer *oidc.Issuer
 }
@@ -160,13 +161,7 @@ func gcpConfig() cloudgcp.Config {
 // account makes or changes a tenant's account, which is called puller.
 func (w *cloudWorld) account(namespace string, annotations map[string]string) {
 	w.t.Helper()
-	subject, err := auth.ServiceAccount(namespace, "puller")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.accounts.mu.Lock()
-	defer w.accounts.mu.Unlock()
-	w.accounts.known[subject] = auth.Account{Subject: subject, UID: "uid-of-" + namespace, Attributes: annotations}
+	w.accounts.Put(w.t, namespace, "puller", "uid-of-"+namespace, annotations)
 }
 
 // exchanges counts the tokens that clouds were asked for.

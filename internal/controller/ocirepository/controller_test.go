@@ -58,7 +58,7 @@ func TestUnchangedRevisionIsNeitherPulledNorWritten(t *testing.T) {
 	if w.patches != patches || second.ResourceVersion != first.ResourceVersion {
 		t.Errorf("the status was written %d times without a change", w.patches-patches)
 	}
-	if got := w.cloud.count(); got != 1 {
+	if got := len(w.cloud.Exchanges()); got != 1 {
 		t.Errorf("%d exchanges, want 1", got)
 	}
 	if told := w.told(); len(told) != 0 {
@@ -75,7 +75,7 @@ func TestManyObjectsOfOneAccountMakeOneExchange(t *testing.T) {
 			w.reconcile(o)
 		}
 	}
-	if got := w.cloud.count(); got != 1 {
+	if got := len(w.cloud.Exchanges()); got != 1 {
 		t.Errorf("%d exchanges for 10 objects and 3 reconciliations each, want 1", got)
 	}
 }
@@ -137,9 +137,9 @@ func TestRecoveryIsTold(t *testing.T) {
 	w := newWorld(t, store.Options{})
 	w.tenant("tenant-a", roleA)
 	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
-	w.cloud.set(func(c *cloud) { c.roles["tenant-a/app"] = roleB })
+	w.registry.grant("tenant-a/app", roleB)
 	o, _ = w.reconcile(o)
-	w.cloud.set(func(c *cloud) { c.roles["tenant-a/app"] = roleA })
+	w.registry.grant("tenant-a/app", roleA)
 	w.told()
 	w.reconcile(o)
 	if told := w.told(); len(told) != 1 || !strings.HasPrefix(told[0], "Normal Succeeded stored artifact for revision") {
@@ -192,15 +192,15 @@ func TestRefusalsNameTheFix(t *testing.T) {
 			reason: "SubjectNotFound", says: "create ServiceAccount nobody", stalled: true,
 		},
 		"ServiceAccount without annotation": {
-			setup:  func(w *world) { w.accounts.put(w.t, "tenant-b", "uid", "") },
+			setup:  func(w *world) { w.account("tenant-b", "uid", "") },
 			reason: "IdentityMissing", says: "annotate the ServiceAccount", stalled: true,
 		},
 		"malformed role": {
-			setup:  func(w *world) { w.accounts.put(w.t, "tenant-b", "uid", "arn:aws:iam::role/x") },
+			setup:  func(w *world) { w.account("tenant-b", "uid", "arn:aws:iam::role/x") },
 			reason: "IdentityInvalid", says: "write role/<name>", stalled: true,
 		},
 		"other tenant's role": {
-			setup:  func(w *world) { w.accounts.put(w.t, "tenant-b", "uid", roleA) },
+			setup:  func(w *world) { w.account("tenant-b", "uid", roleA) },
 			reason: "TrustRefused", says: "have the role's trust policy name the subject", exchanges: 1,
 		},
 		"other tenant's repository": {
@@ -271,7 +271,7 @@ func TestRefusalsNameTheFix(t *testing.T) {
 			if identity != c.identity {
 				t.Errorf("identity %q, want %q", identity, c.identity)
 			}
-			if got := w.cloud.count(); got != c.exchanges {
+			if got := len(w.cloud.Exchanges()); got != c.exchanges {
 				t.Errorf("%d exchanges, want %d", got, c.exchanges)
 			}
 			if o.Status.Artifact != nil {
@@ -292,25 +292,25 @@ func TestRefusalsNameTheFix(t *testing.T) {
 func TestAccountThatChanges(t *testing.T) {
 	w := newWorld(t, store.Options{})
 	w.tenant("tenant-a", roleA)
-	w.accounts.remove(t)
+	w.accounts.Remove(t, "tenant-a", "puller")
 	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
 	if got := ready(o).Reason; got != "SubjectNotFound" {
 		t.Fatalf("without the account: %s", got)
 	}
 
 	// It is made, and memory has not heard of it: the failure that is remembered is passed, the identity shown.
-	w.accounts.put(t, "tenant-a", "uid-1", roleA)
-	w.accounts.unheard = true
+	w.account("tenant-a", "uid-1", roleA)
+	w.accounts.Unheard(true)
 	o, _ = w.reconcile(o)
 	if got := ready(o); got.Status != metav1.ConditionTrue || o.Status.Identity.CloudIdentity != roleA {
 		t.Fatalf("once the account is there: %+v, identity %+v", got, o.Status.Identity)
 	}
-	w.accounts.unheard = false
+	w.accounts.Unheard(false)
 	w.told()
 
 	// Another role is in force at the next reconciliation, cached token or not.
 	w.reconcile(o)
-	w.accounts.put(t, "tenant-a", "uid-1", roleB)
+	w.account("tenant-a", "uid-1", roleB)
 	o, _ = w.reconcile(o)
 	if got := ready(o).Reason; got != "TrustRefused" || o.Status.Identity != nil {
 		t.Errorf("with another role: %s, identity %+v", got, o.Status.Identity)
@@ -320,14 +320,14 @@ func TestAccountThatChanges(t *testing.T) {
 	}
 
 	// Deleted and made again, it inherits no token.
-	w.accounts.put(t, "tenant-a", "uid-1", roleA)
+	w.account("tenant-a", "uid-1", roleA)
 	w.annotate(o, "1")
 	w.reconcile(o)
-	exchanges := w.cloud.count()
-	w.accounts.remove(t)
-	w.accounts.put(t, "tenant-a", "uid-2", roleA)
+	exchanges := len(w.cloud.Exchanges())
+	w.accounts.Remove(t, "tenant-a", "puller")
+	w.account("tenant-a", "uid-2", roleA)
 	o, _ = w.reconcile(o)
-	if got := w.cloud.count(); ready(o).Status != metav1.ConditionTrue || got != exchanges+1 {
+	if got := len(w.cloud.Exchanges()); ready(o).Status != metav1.ConditionTrue || got != exchanges+1 {
 		t.Errorf("made again: Ready %s, %d exchanges more, want 1", ready(o).Status, got-exchanges)
 	}
 }
@@ -335,15 +335,15 @@ func TestAccountThatChanges(t *testing.T) {
 func TestRequestPassesTheRememberedFailure(t *testing.T) {
 	w := newWorld(t, store.Options{})
 	w.tenant("tenant-a", roleA)
-	w.cloud.set(func(c *cloud) { c.trust[roleA] = "somebody else" })
+	w.cloud.Trust(roleA, "somebody else")
 	o, result := w.reconcile(w.create("tenant-a", "app", nil))
 	if result.RequeueAfter > 2*time.Second {
 		t.Errorf("first retry after %s", result.RequeueAfter)
 	}
-	w.cloud.set(func(c *cloud) { c.trust[roleA] = "system:serviceaccount:tenant-a:puller" })
+	w.cloud.Trust(roleA, "system:serviceaccount:tenant-a:puller")
 	o, _ = w.reconcile(o)
-	if ready(o).Reason != "TrustRefused" || w.cloud.count() != 1 {
-		t.Errorf("%s after %d exchanges: the failure was not remembered", ready(o).Reason, w.cloud.count())
+	if ready(o).Reason != "TrustRefused" || len(w.cloud.Exchanges()) != 1 {
+		t.Errorf("%s after %d exchanges: the failure was not remembered", ready(o).Reason, len(w.cloud.Exchanges()))
 	}
 	w.annotate(o, "2026-01-01T00:00:00Z")
 	o, _ = w.reconcile(o)

@@ -168,35 +168,36 @@ func TestCredentialThatTheRegistryEnded(t *testing.T) {
 	other := w.create("tenant-a", "other", nil)
 
 	// One fresh credential is got, at once, and serves the other object too.
-	w.cloud.set(func(c *cloud) { clear(c.passwords) })
-	if o, _ = w.reconcile(o); ready(o).Status != metav1.ConditionTrue || w.cloud.count() != 2 {
-		t.Errorf("%+v after %d exchanges, want 2", ready(o), w.cloud.count())
+	w.cloud.Revoke()
+	if o, _ = w.reconcile(o); ready(o).Status != metav1.ConditionTrue || len(w.cloud.Exchanges()) != 2 {
+		t.Errorf("%+v after %d exchanges, want 2", ready(o), len(w.cloud.Exchanges()))
 	}
-	if other, _ = w.reconcile(other); ready(other).Status != metav1.ConditionTrue || w.cloud.count() != 2 {
-		t.Errorf("the other: %+v after %d exchanges, want 2", ready(other), w.cloud.count())
-	}
-
-	// A registry that accepts nothing is asked twice, not for ever.
-	w.registry.cloud.set(func(c *cloud) { clear(c.passwords) })
-	w.access.Providers["aws"] = forgetful{w.cloud}
-	o, result := w.reconcile(o)
-	if got := ready(o); got.Reason != meta.ReasonRegistryRefused || !strings.Contains(got.Message, "HTTP 401") || w.cloud.count() != 3 || result.RequeueAfter == 0 {
-		t.Errorf("%+v after %d exchanges, want 3", got, w.cloud.count())
+	if other, _ = w.reconcile(other); ready(other).Status != metav1.ConditionTrue || len(w.cloud.Exchanges()) != 2 {
+		t.Errorf("the other: %+v after %d exchanges, want 2", ready(other), len(w.cloud.Exchanges()))
 	}
 
-	// If by then the role trusts us no more, that is what people are told, and the token is gone.
-	w.access.Providers["aws"] = w.cloud
-	w.cloud.set(func(c *cloud) { clear(c.passwords); c.trust[roleA] = "nobody" })
-	if o, _ = w.reconcile(o); ready(o).Reason != string(auth.CodeTrustRefused) || o.Status.Artifact == nil {
-		t.Errorf("trust revoked: %+v", ready(o))
+	// One that accepts nothing has no exchange made again for as often as it is asked.
+	w.cloud.Revoke()
+	for range 5 {
+		if o, _ = w.reconcile(o); ready(o).Reason != meta.ReasonRegistryRefused || !strings.Contains(ready(o).Message, "as "+roleA+": ") {
+			t.Errorf("%+v", ready(o))
+		}
+	}
+	if n := len(w.cloud.Exchanges()); n != 2 || !strings.Contains(ready(o).Message, "HTTP 401") {
+		t.Errorf("%d exchanges, want 2: %+v", n, ready(o))
 	}
 }
 
-// forgetful issues passwords that no registry knows.
-type forgetful struct{ *cloud }
-
-func (f forgetful) NewRegistryToken(context.Context, auth.Token, *auth.Request) (*auth.RegistryCredentials, error) {
-	return &auth.RegistryCredentials{Username: "AWS", Password: auth.NewSecret("s3cret-unknown"), ExpiresAt: time.Now().Add(time.Hour)}, nil
+// If by then the role trusts us no more, that is what people are told, and the token is gone.
+func TestCredentialThatTheRegistryEndedAndTheCloudToo(t *testing.T) {
+	w := newWorld(t, store.Options{})
+	w.tenant("tenant-a", roleA)
+	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	w.cloud.Revoke()
+	w.cloud.Trust(roleA, "nobody")
+	if o, _ = w.reconcile(o); ready(o).Reason != string(auth.CodeTrustRefused) || o.Status.Artifact == nil || o.Status.Identity != nil {
+		t.Errorf("trust revoked: %+v, identity %+v", ready(o), o.Status.Identity)
+	}
 }
 
 func TestCloudThatIsDown(t *testing.T) {
@@ -204,12 +205,12 @@ func TestCloudThatIsDown(t *testing.T) {
 	w.tenant("tenant-a", roleA)
 	down := &auth.Error{Stage: auth.StageExchange, Code: auth.CodeThrottled, Fix: "wait", RetryAfter: 5 * time.Minute, Err: errors.New("slow down")}
 	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
-	w.cloud.set(func(c *cloud) { c.down = down })
+	w.cloud.Fail(down)
 	if o, _ = w.reconcile(o); ready(o).Status != metav1.ConditionTrue {
 		t.Errorf("with a token in memory: %+v", ready(o))
 	}
-	w.accounts.remove(t)
-	w.accounts.put(t, "tenant-a", "uid-2", roleA) // which has no token yet
+	w.accounts.Remove(t, "tenant-a", "puller")
+	w.account("tenant-a", "uid-2", roleA) // which has no token yet
 	o, result := w.reconcile(o)
 	if ready(o).Reason != string(auth.CodeThrottled) || o.Status.Identity == nil {
 		t.Errorf("without: %+v, identity %+v", ready(o), o.Status.Identity)
@@ -346,11 +347,12 @@ func TestCollectorKeepsWhatMemoryHasNotHeardOf(t *testing.T) {
 
 // restart makes a reconciler that remembers nothing, on the same store and API server.
 func (w *world) restart() *world {
-	again := *w
-	shared := *w.shared
-	was := shared.Artifacts
-	shared.Artifacts = &source.Artifacts{Store: was.Store, BaseURL: was.BaseURL, Elected: was.Elected}
-	again.shared, again.r = &shared, New(&shared, w.access, 1<<20)
+	again, was := *w, w.shared
+	again.shared = &source.Shared{
+		Client: was.Client, Recorder: was.Recorder, Rules: was.Rules, Accounts: was.Accounts, Metrics: was.Metrics, Workers: was.Workers,
+		Artifacts: &source.Artifacts{Store: was.Artifacts.Store, BaseURL: was.Artifacts.BaseURL, Elected: was.Artifacts.Elected},
+	}
+	again.r = New(again.shared, w.access, 1<<20)
 	return &again
 }
 
@@ -372,7 +374,7 @@ func TestReadyOfAReplica(t *testing.T) {
 
 	// An object that cannot be fetched any more does not hold up the others, nor does one that is suspended.
 	close(w.elected)
-	w.cloud.set(func(c *cloud) { clear(c.roles) })
+	w.registry.grant("tenant-a/app", "")
 	standby.reconcile(o)
 	if err := standby.shared.Artifacts.Ready(request); err != nil {
 		t.Errorf("tried, and still not ready: %v", err)
@@ -387,18 +389,18 @@ func TestSuspended(t *testing.T) {
 	w := newWorld(t, store.Options{})
 	w.tenant("tenant-a", roleA)
 	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
-	exchanges := w.cloud.count()
+	exchanges := len(w.cloud.Exchanges())
 	w.edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Suspend = true })
 	w.annotate(o, "now")
-	w.accounts.remove(t)
+	w.accounts.Remove(t, "tenant-a", "puller")
 	o, result := w.reconcile(o)
 	if got := ready(o); got.Reason != meta.ReasonSuspended || got.Status != metav1.ConditionTrue || result.RequeueAfter != 0 {
 		t.Errorf("Ready is %+v, again after %s", got, result.RequeueAfter)
 	}
-	if w.cloud.count() != exchanges || o.Status.LastHandledReconcileAt != "" || w.served(o) == nil {
+	if len(w.cloud.Exchanges()) != exchanges || o.Status.LastHandledReconcileAt != "" || w.served(o) == nil {
 		t.Error("a suspended object was worked on")
 	}
-	w.accounts.put(t, "tenant-a", "uid-1", roleA)
+	w.account("tenant-a", "uid-1", roleA)
 	w.edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Suspend = false })
 	if o, _ = w.reconcile(o); ready(o).Reason != meta.ReasonSucceeded || o.Status.LastHandledReconcileAt != "now" {
 		t.Errorf("resumed: %+v, handled %q", ready(o), o.Status.LastHandledReconcileAt)

@@ -1,19 +1,13 @@
 package ocirepository
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,17 +19,18 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/grant"
 	"github.com/lanyard-dev/lanyard/auth/transport"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+	"github.com/lanyard-dev/lanyard/internal/controller/source/sourcetest"
 )
 
 func (w *world) secret(namespace, name string, kind corev1.SecretType, data map[string]string) {
 	w.t.Helper()
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: kind, Data: map[string][]byte{}}
-	for key, value := range data {
-		s.Data[key] = []byte(value)
-	}
-	if err := w.kube.Create(w.t.Context(), s); err != nil {
-		w.t.Fatal(err)
-	}
+	sourcetest.CreateSecret(w.t, w.kube, namespace, name, kind, data)
+}
+
+// runner makes the ServiceAccount tenant-a/runner.
+func (w *world) runner(pullSecrets ...string) {
+	w.t.Helper()
+	sourcetest.CreateAccount(w.t, w.kube, "tenant-a", "runner", pullSecrets...)
 }
 
 // generic makes the object one without a cloud, at a host.
@@ -115,7 +110,7 @@ func TestGenericCredentials(t *testing.T) {
 			setup: func(w *world) {
 				w.secret("tenant-a", "other", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: `{"auths":{}}`})
 				w.secret("tenant-a", "pull", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: dockerConfig})
-				w.account("tenant-a", "runner", "other", "pull")
+				w.runner("other", "pull")
 			},
 			edit:    func(o *v1alpha1.OCIRepository) { generic(passHost)(o); o.Spec.ServiceAccountName = "runner" },
 			subject: "system:serviceaccount:tenant-a:runner", reason: meta.ReasonSucceeded,
@@ -123,7 +118,7 @@ func TestGenericCredentials(t *testing.T) {
 		"pull secrets of an account, one of them missing": {
 			setup: func(w *world) {
 				w.secret("tenant-a", "pull", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: dockerConfig})
-				w.account("tenant-a", "runner", "gone", "pull")
+				w.runner("gone", "pull")
 			},
 			edit:    func(o *v1alpha1.OCIRepository) { generic(passHost)(o); o.Spec.ServiceAccountName = "runner" },
 			subject: "system:serviceaccount:tenant-a:runner", reason: meta.ReasonSucceeded,
@@ -131,7 +126,7 @@ func TestGenericCredentials(t *testing.T) {
 		"pull secrets of the older type": {
 			setup: func(w *world) {
 				w.secret("tenant-a", "pull", corev1.SecretTypeDockercfg, map[string]string{corev1.DockerConfigKey: dockerEntries})
-				w.account("tenant-a", "runner", "pull")
+				w.runner("pull")
 			},
 			edit:    func(o *v1alpha1.OCIRepository) { generic(passHost)(o); o.Spec.ServiceAccountName = "runner" },
 			subject: "system:serviceaccount:tenant-a:runner", reason: meta.ReasonSucceeded,
@@ -139,18 +134,18 @@ func TestGenericCredentials(t *testing.T) {
 		"the same pull secret many times": {
 			setup: func(w *world) {
 				w.secret("tenant-a", "pull", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: dockerConfig})
-				w.account("tenant-a", "runner", slices.Repeat([]string{"pull"}, 17)...)
+				w.runner(slices.Repeat([]string{"pull"}, 17)...)
 			},
 			edit:    func(o *v1alpha1.OCIRepository) { generic(passHost)(o); o.Spec.ServiceAccountName = "runner" },
 			subject: "system:serviceaccount:tenant-a:runner", reason: meta.ReasonSucceeded,
 		},
 		"too many pull secrets": {
-			setup:  func(w *world) { w.account("tenant-a", "runner", strings.Split("abcdefghijklmnopq", "")...) },
+			setup:  func(w *world) { w.runner(strings.Split("abcdefghijklmnopq", "")...) },
 			edit:   func(o *v1alpha1.OCIRepository) { generic(passHost)(o); o.Spec.ServiceAccountName = "runner" },
 			reason: meta.ReasonSecretRefused, says: "imagePullSecrets of ServiceAccount tenant-a/runner: there are more than 16",
 		},
 		"an account without pull secrets": {
-			setup:  func(w *world) { w.account("tenant-a", "runner") },
+			setup:  func(w *world) { w.runner() },
 			edit:   func(o *v1alpha1.OCIRepository) { generic(publicHost)(o); o.Spec.ServiceAccountName = "runner" },
 			reason: meta.ReasonSucceeded,
 		},
@@ -159,7 +154,7 @@ func TestGenericCredentials(t *testing.T) {
 			reason: string(auth.CodeSubjectNotFound), says: "create ServiceAccount tenant-a/runner",
 		},
 		"a pull secret that does not exist": {
-			setup:  func(w *world) { w.account("tenant-a", "runner", "gone") },
+			setup:  func(w *world) { w.runner("gone") },
 			edit:   func(o *v1alpha1.OCIRepository) { generic(publicHost)(o); o.Spec.ServiceAccountName = "runner" },
 			reason: meta.ReasonSecretRefused, says: `imagePullSecrets of ServiceAccount tenant-a/runner: none has an entry for public.example.com, and some cannot be used: "gone" (does not exist)`,
 		},
@@ -181,45 +176,11 @@ func TestGenericCredentials(t *testing.T) {
 			if subject != c.subject {
 				t.Errorf("subject %q, want %q", subject, c.subject)
 			}
-			if w.cloud.count() != 0 {
+			if len(w.cloud.Exchanges()) != 0 {
 				t.Error("the cloud was asked")
 			}
 		})
 	}
-}
-
-func (w *world) account(namespace, name string, pullSecrets ...string) {
-	w.t.Helper()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	for _, secret := range pullSecrets {
-		account.ImagePullSecrets = append(account.ImagePullSecrets, corev1.LocalObjectReference{Name: secret})
-	}
-	if err := w.kube.Create(w.t.Context(), account); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-// pair makes a self-signed certificate and its key, PEM.
-func pair(t *testing.T, hosts ...string) (certificate, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		DNSNames: hosts, IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
-		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}))
 }
 
 // A tenant's authorities stand for the registry alone: storage that it redirects to is checked as any other host, and gets no
@@ -227,11 +188,10 @@ func pair(t *testing.T, hosts ...string) (certificate, key string) {
 func TestCertificatesOfTheTenant(t *testing.T) {
 	w := newWorld(t, store.Options{})
 	w.tenant("tenant-a", roleA)
-	public, publicKey := pair(t, storageHost, cloudHost)
-	w.access.Transports = w.pool(func(base *http.Transport) {
-		base.TLSClientConfig.RootCAs = x509.NewCertPool()
-		base.TLSClientConfig.RootCAs.AppendCertsFromPEM([]byte(public))
-	})
+	public, publicKey := sourcetest.Pair(t, storageHost, cloudHost)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(public))
+	w.access.Transports = w.registry.network.Pool(t, roots)
 	certificate, err := tls.X509KeyPair([]byte(public), []byte(publicKey))
 	if err != nil {
 		t.Fatal(err)
@@ -244,11 +204,10 @@ func TestCertificatesOfTheTenant(t *testing.T) {
 	elsewhere.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS12}
 	elsewhere.StartTLS()
 	t.Cleanup(elsewhere.Close)
-	w.registry.addresses[storageHost+":443"] = elsewhere.Listener.Addr().String()
+	w.registry.network.Addresses[storageHost+":443"] = elsewhere.Listener.Addr().String()
 
-	authority := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.registry.ca.Raw}))
-	mine, key := pair(t)
-	w.secret("tenant-a", "right", corev1.SecretTypeOpaque, map[string]string{"ca.crt": authority, "tls.crt": mine, "tls.key": key})
+	mine, key := sourcetest.Pair(t)
+	w.secret("tenant-a", "right", corev1.SecretTypeOpaque, map[string]string{"ca.crt": w.registry.network.CA, "tls.crt": mine, "tls.key": key})
 	w.secret("tenant-a", "wrong", corev1.SecretTypeOpaque, map[string]string{"ca.crt": mine})
 	named := func(name string) func(*v1alpha1.OCIRepository) {
 		return func(o *v1alpha1.OCIRepository) { o.Spec.CertSecretRef = &meta.LocalReference{Name: name} }
@@ -278,46 +237,35 @@ func TestCertificatesOfTheTenant(t *testing.T) {
 	}
 
 	// What is trusted elsewhere is not trusted as the registry once the tenant has said what is.
-	w.registry.addresses[cloudHost+":443"] = elsewhere.Listener.Addr().String()
+	w.registry.network.Addresses[cloudHost+":443"] = elsewhere.Listener.Addr().String()
 	if o, _ := w.reconcile(w.create("tenant-a", "posing", named("right"))); ready(o).Reason != meta.ReasonRegistryUnreachable {
 		t.Errorf("another server poses as the registry: %+v", ready(o))
 	}
-}
-
-// pool connects as the world's does, changed by edit.
-func (w *world) pool(edit func(*http.Transport)) *transport.Pool {
-	w.t.Helper()
-	base := w.registry.transport()
-	edit(base)
-	pool, err := transport.NewPool(transport.Options{Base: base, Dial: w.registry.dial})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(pool.Close)
-	return pool
 }
 
 // A tenant's proxy carries the exchange and the registry's requests of its own identity.
 func TestProxyOfTheTenant(t *testing.T) {
 	w := newWorld(t, store.Options{})
 	w.tenant("tenant-a", roleA)
-	var asked []string
-	proxy := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
-		asked = append(asked, r.Method+" "+r.Host)
-		out.WriteHeader(http.StatusBadGateway)
-	}))
-	t.Cleanup(proxy.Close)
-	w.registry.addresses["proxy.example.com:3128"] = proxy.Listener.Addr().String()
+	proxy := w.registry.network.ServeProxy(t, "proxy.example.com:3128")
+	w.registry.network.Dialed()
 	w.secret("tenant-a", "proxy", corev1.SecretTypeOpaque, map[string]string{"address": "http://proxy.example.com:3128", "username": "u", "password": "s3cret"})
 	o, _ := w.reconcile(w.create("tenant-a", "app", func(o *v1alpha1.OCIRepository) { o.Spec.ProxySecretRef = &meta.LocalReference{Name: "proxy"} }))
-	if got := ready(o); got.Reason != meta.ReasonRegistryUnreachable || strings.Contains(got.Message, "s3cret") {
+	if got := ready(o); got.Reason != meta.ReasonSucceeded {
 		t.Errorf("Ready is %+v", got)
 	}
-	if len(asked) == 0 || asked[0] != "CONNECT "+cloudHost+":443" {
-		t.Errorf("the proxy was asked %q", asked)
+	if got := proxy.Tunnels(); !slices.Equal(got, []string{cloudHost + ":443"}) {
+		t.Errorf("the proxy was asked for %q", got)
 	}
-	if got := w.cloud.proxies; len(got) != 1 || got[0] != "proxy.example.com:3128" {
-		t.Errorf("exchanges went through %q", got)
+	if got := w.registry.network.Dialed(); !slices.Equal(got, []string{"proxy.example.com:3128"}) {
+		t.Errorf("%q were called", got)
+	}
+	if got := w.cloud.Exchanges(); len(got) != 1 || got[0].Proxy != "proxy.example.com:3128" {
+		t.Errorf("exchanges %+v", got)
+	}
+	delete(w.registry.network.Addresses, cloudHost+":443")
+	if o, _ = w.reconcile(o); ready(o).Reason != meta.ReasonRegistryUnreachable || strings.Contains(ready(o).Message, "s3cret") {
+		t.Errorf("through a proxy that does not reach it: %+v", ready(o))
 	}
 
 	// The controller's identity goes no way that a tenant chose.
@@ -326,8 +274,8 @@ func TestProxyOfTheTenant(t *testing.T) {
 		o.Spec.ServiceAccountName = ""
 		o.Spec.ProxySecretRef = &meta.LocalReference{Name: "proxy"}
 	}))
-	if got := ready(o); got.Reason != meta.ReasonInvalidSpec || !strings.Contains(got.Message, "remove spec.proxySecretRef") || len(w.cloud.proxies) != 1 {
-		t.Errorf("the controller's identity: %+v, proxies %q", got, w.cloud.proxies)
+	if got := ready(o); got.Reason != meta.ReasonInvalidSpec || !strings.Contains(got.Message, "remove spec.proxySecretRef") || len(w.cloud.Exchanges()) != 1 {
+		t.Errorf("the controller's identity: %+v, exchanges %+v", got, w.cloud.Exchanges())
 	}
 }
 
@@ -335,7 +283,7 @@ func TestProxyOfTheTenant(t *testing.T) {
 func TestGuardedHosts(t *testing.T) {
 	w := newWorld(t, store.Options{})
 	var guard endpoint.Guard
-	pool, err := transport.NewPool(transport.Options{Base: w.registry.transport(), Dial: guard.DialContext(transport.Dialer())})
+	pool, err := transport.NewPool(transport.Options{Base: w.registry.network.Transport(), Dial: guard.DialContext(transport.Dialer())})
 	if err != nil {
 		t.Fatal(err)
 	}

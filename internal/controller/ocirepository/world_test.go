@@ -5,15 +5,10 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"log"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -30,14 +25,11 @@ import (
 	staticlayer "github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/sirupsen/logrus"
-	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	k8stypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -46,9 +38,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/cache"
 	"github.com/lanyard-dev/lanyard/auth/spec"
-	"github.com/lanyard-dev/lanyard/auth/transport"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
+	"github.com/lanyard-dev/lanyard/internal/controller/source/sourcetest"
 )
 
 // Hosts of the tests' network, under the names of httptest's certificate.
@@ -73,8 +65,8 @@ type world struct {
 	kube     client.WithWatch
 	patches  int // of statuses
 	events   *events.FakeRecorder
-	cloud    *cloud
-	accounts *accounts
+	cloud    *sourcetest.Cloud
+	accounts *sourcetest.Accounts
 	registry *registryServer
 	elected  chan struct{}
 	dir      string
@@ -82,42 +74,31 @@ type world struct {
 
 func newWorld(t *testing.T, storeOptions store.Options) *world {
 	t.Helper()
-	w := &world{t: t, events: events.NewFakeRecorder(100), elected: make(chan struct{}), dir: t.TempDir()}
-	w.cloud = &cloud{trust: map[string]string{}, roles: map[string]string{}}
-	w.accounts = &accounts{known: map[auth.Subject]auth.Account{}}
-	w.registry = newRegistry(t, w.cloud)
-
-	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
+	w := &world{
+		t: t, events: events.NewFakeRecorder(100), elected: make(chan struct{}), dir: t.TempDir(),
+		cloud: sourcetest.NewCloud(cloudHost), accounts: &sourcetest.Accounts{},
 	}
-	w.kube = fake.NewClientBuilder().WithScheme(scheme).
-		WithStatusSubresource(&v1alpha1.OCIRepository{}).
-		WithInterceptorFuncs(interceptor.Funcs{
-			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-				w.patches++
-				return c.SubResource(sub).Patch(ctx, o, p, opts...)
-			},
-		}).Build()
-
+	w.registry = newRegistry(t, w.cloud)
+	w.kube = sourcetest.NewKube(t, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			w.patches++
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+	})
 	artifacts, err := store.Open(w.dir, storeOptions)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = artifacts.Close() })
-	pool, err := transport.NewPool(transport.Options{Base: w.registry.transport(), Dial: w.registry.dial})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
 	tokens := cache.New(cache.Options{MaxSize: 100})
 	w.accounts.Subscribe(tokens.Invalidate)
 	w.access = &source.Access{
-		Live: w.kube, Providers: map[string]auth.Provider{"aws": w.cloud}, Accounts: w.accounts, Cache: tokens, Observer: tokens, Transports: pool,
+		Live: w.kube, Providers: map[string]auth.Provider{"aws": w.cloud}, Accounts: w.accounts, Cache: tokens, Observer: tokens,
+		Transports: w.registry.network.Pool(t, nil),
 	}
 	w.shared = &source.Shared{
 		Client: w.kube, Recorder: w.events, Rules: spec.Rules{Providers: []string{"aws"}}, Accounts: w.accounts, Metrics: tokens,
-		Artifacts: &source.Artifacts{Store: artifacts, BaseURL: "http://artifacts.example.com", Elected: w.elected},
+		Artifacts: &source.Artifacts{Store: artifacts, BaseURL: sourcetest.BaseURL, Elected: w.elected},
 		Workers:   &source.Workers{},
 	}
 	w.r = New(w.shared, w.access, 1<<20)
@@ -126,12 +107,17 @@ func newWorld(t *testing.T, storeOptions store.Options) *world {
 
 // tenant makes a namespace with an account, its role and a repository that only the role may read.
 func (w *world) tenant(namespace, role string) {
-	w.cloud.set(func(c *cloud) {
-		c.trust[role] = "system:serviceaccount:" + namespace + ":puller"
-		c.roles[namespace+"/app"] = role
-	})
-	w.accounts.put(w.t, namespace, "uid-"+namespace, role)
+	w.t.Helper()
+	w.cloud.Trust(role, "system:serviceaccount:"+namespace+":puller")
+	w.registry.grant(namespace+"/app", role)
+	w.account(namespace, "uid-"+namespace, role)
 	w.registry.push(w.t, namespace+"/app", "v1", layerOf(w.t, map[string]string{"hello.txt": "hello " + namespace}))
+}
+
+// account makes or changes a tenant's account, which is called puller.
+func (w *world) account(namespace, uid, role string) {
+	w.t.Helper()
+	w.accounts.Put(w.t, namespace, "puller", uid, map[string]string{"role": role})
 }
 
 // create stores an object that fetches the tenant's repository, as edit changes it.
@@ -147,30 +133,19 @@ func (w *world) create(namespace, name string, edit func(*v1alpha1.OCIRepository
 	if edit != nil {
 		edit(o)
 	}
-	if err := w.kube.Create(w.t.Context(), o); err != nil {
-		w.t.Fatal(err)
-	}
+	sourcetest.Create(w.t, w.kube, o)
 	return o
 }
 
 func (w *world) get(o *v1alpha1.OCIRepository) *v1alpha1.OCIRepository {
 	w.t.Helper()
-	got := &v1alpha1.OCIRepository{}
-	if err := w.kube.Get(w.t.Context(), client.ObjectKeyFromObject(o), got); err != nil {
-		w.t.Fatal(err)
-	}
-	return got
+	return sourcetest.Get(w.t, w.kube, o)
 }
 
 // edit changes an object as a user does, who makes a new generation.
 func (w *world) edit(o *v1alpha1.OCIRepository, change func(*v1alpha1.OCIRepository)) {
 	w.t.Helper()
-	got := w.get(o)
-	change(got)
-	got.Generation++
-	if err := w.kube.Update(w.t.Context(), got); err != nil {
-		w.t.Fatal(err)
-	}
+	sourcetest.Edit(w.t, w.kube, o, change)
 }
 
 func (w *world) annotate(o *v1alpha1.OCIRepository, request string) {
@@ -190,44 +165,9 @@ func (w *world) reconcile(o *v1alpha1.OCIRepository) (*v1alpha1.OCIRepository, r
 		w.t.Fatalf("reconcile: %v", err)
 	}
 	got := w.get(o)
-	w.holds(got, result)
+	stored := got.Status.Artifact != nil && w.shared.Artifacts.Store.Verify(w.t.Context(), owner(got), got.Status.Artifact.Digest) == nil
+	sourcetest.Holds(w.t, got, sourcetest.View{Status: got.Status.Status, Suspended: got.Spec.Suspend, Stored: stored}, result)
 	return got, result
-}
-
-// holds checks kstatus' rules, and that status and store agree.
-func (w *world) holds(o *v1alpha1.OCIRepository, result reconcile.Result) {
-	w.t.Helper()
-	conditions := map[string]metav1.Condition{}
-	for _, c := range o.Status.Conditions {
-		conditions[c.Type] = c
-		if c.ObservedGeneration != o.Generation {
-			w.t.Errorf("condition %s speaks of generation %d, the object is of %d", c.Type, c.ObservedGeneration, o.Generation)
-		}
-	}
-	_, reconciling := conditions[meta.ConditionReconciling]
-	_, stalled := conditions[meta.ConditionStalled]
-	isReady := conditions[meta.ConditionReady]
-	switch {
-	case isReady.Status == "":
-		w.t.Errorf("no condition Ready: %+v", o.Status.Conditions)
-	case isReady.Status == metav1.ConditionUnknown:
-		w.t.Errorf("Ready is Unknown after a reconciliation: %+v", isReady)
-	case reconciling && stalled:
-		w.t.Error("both Reconciling and Stalled")
-	case isReady.Status == metav1.ConditionTrue && (reconciling || stalled):
-		w.t.Error("Ready, and Reconciling or Stalled")
-	case stalled && result.RequeueAfter != 0:
-		w.t.Errorf("stalled, and tried again after %s", result.RequeueAfter)
-	case !stalled && !o.Spec.Suspend && result.RequeueAfter <= 0:
-		w.t.Error("neither stalled nor tried again")
-	}
-	if o.Status.ObservedGeneration != o.Generation {
-		w.t.Errorf("observedGeneration %d, want %d", o.Status.ObservedGeneration, o.Generation)
-	}
-	_, inStorage := conditions[meta.ConditionArtifactInStorage]
-	if has := o.Status.Artifact != nil && w.shared.Artifacts.Store.Verify(w.t.Context(), owner(o), o.Status.Artifact.Digest) == nil; has != inStorage {
-		w.t.Errorf("ArtifactInStorage is %v, the store says %v", inStorage, has)
-	}
 }
 
 // ready is the condition Ready, or its zero.
@@ -256,211 +196,25 @@ func (w *world) told() []string {
 	}
 }
 
-// served reads the artifact by its path in the store.
+// served reads the artifact by its URL.
 func (w *world) served(o *v1alpha1.OCIRepository) map[string]string {
 	w.t.Helper()
-	f, _, err := w.shared.Artifacts.Store.ByURLPath(strings.TrimPrefix(o.Status.Artifact.URL, w.shared.Artifacts.BaseURL))
-	if err != nil {
-		w.t.Fatalf("open the artifact: %v", err)
-	}
-	defer f.Close()
-	gz, err := gzip.NewReader(f)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	files := map[string]string{}
-	for tr := tar.NewReader(gz); ; {
-		h, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			return files
-		}
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		content, err := io.ReadAll(tr)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		files[h.Name] = string(content)
-	}
-}
-
-// accounts are ServiceAccounts without an API server.
-type accounts struct {
-	mu          sync.Mutex
-	known       map[auth.Subject]auth.Account
-	unheard     bool // memory knows nothing yet
-	subscribers []func(auth.Subject)
-}
-
-// put makes or changes a tenant's account, which is called puller.
-func (a *accounts) put(t *testing.T, namespace, uid, role string) {
-	t.Helper()
-	subject, err := auth.ServiceAccount(namespace, "puller")
-	if err != nil {
-		t.Fatal(err)
-	}
-	account := auth.Account{Subject: subject, UID: uid, Attributes: map[string]string{}}
-	if role != "" {
-		account.Attributes["role"] = role
-	}
-	a.mu.Lock()
-	_, known := a.known[subject]
-	a.known[subject] = account
-	a.mu.Unlock()
-	if known {
-		a.tell(subject)
-	}
-}
-
-// remove takes tenant-a's account away.
-func (a *accounts) remove(t *testing.T) {
-	t.Helper()
-	subject, err := auth.ServiceAccount("tenant-a", "puller")
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.mu.Lock()
-	delete(a.known, subject)
-	a.mu.Unlock()
-	a.tell(subject)
-}
-
-func (a *accounts) tell(subject auth.Subject) {
-	a.mu.Lock()
-	subscribers := a.subscribers
-	a.mu.Unlock()
-	for _, changed := range subscribers {
-		changed(subject)
-	}
-}
-
-func (a *accounts) find(subject auth.Subject, unheard bool) (auth.Account, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	account, ok := a.known[subject]
-	if !ok || unheard {
-		return auth.Account{}, &auth.Error{
-			Stage: auth.StageSubject, Code: auth.CodeSubjectNotFound, Fix: "create ServiceAccount " + subject.Name(), Err: errors.New("does not exist"),
-		}
-	}
-	return account, nil
-}
-
-func (a *accounts) Lookup(_ context.Context, s auth.Subject) (auth.Account, error) {
-	return a.find(s, a.unheard)
-}
-
-func (a *accounts) Read(_ context.Context, s auth.Subject) (auth.Account, error) {
-	return a.find(s, false)
-}
-
-func (a *accounts) Subscribe(changed func(auth.Subject)) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.subscribers = append(a.subscribers, changed)
-}
-
-func (a *accounts) Prove(_ context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
-	return auth.Proof{Token: auth.NewSecret(account.Subject.String() + " for " + request.Audience), ExpiresAt: time.Now().Add(request.Lifetime)}, nil
-}
-
-// cloud is a provider whose roles trust one subject each.
-type cloud struct {
-	mu        sync.Mutex
-	trust     map[string]string // role -> subject
-	roles     map[string]string // repository -> role that may read it
-	passwords map[string]string // password -> role
-	exchanges int
-	proxies   []string // of the exchanges
-	down      error
-}
-
-func (c *cloud) set(change func(*cloud)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	change(c)
-}
-
-func (c *cloud) count() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.exchanges
-}
-
-func (c *cloud) GetName() string { return "aws" }
-
-func (c *cloud) GetTarget(o *auth.Options) (auth.Target, error) {
-	host, _, _ := strings.Cut(o.ImageRepository, "/")
-	if host != cloudHost {
-		return auth.Target{}, &auth.Error{
-			Stage: auth.StageRegistry, Code: auth.CodeEndpointRefused, Fix: "name a registry of the cloud", Err: fmt.Errorf("%q is none", host),
-		}
-	}
-	return auth.Target{Image: host}, nil
-}
-
-func (c *cloud) GetIdentity(a auth.Account) (string, error) {
-	switch role := a.Attributes["role"]; {
-	case role == "":
-		return "", &auth.Error{Stage: auth.StageIdentity, Code: auth.CodeIdentityMissing, Fix: "annotate the ServiceAccount", Err: errors.New("no role")}
-	case !strings.HasPrefix(role, "role/"):
-		return "", &auth.Error{Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid, Fix: "write role/<name>", Err: errors.New("no ARN")}
-	default:
-		return role, nil
-	}
-}
-
-func (c *cloud) GetAudience(context.Context, *auth.Request) (string, error) { return "sts", nil }
-
-type session struct{ role string }
-
-func (*session) GetDuration() time.Duration { return time.Hour }
-
-func (c *cloud) NewTokenForServiceAccount(_ context.Context, proof auth.Proof, request *auth.Request) (auth.Token, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.exchanges++
-	if request.ProxyURL != nil {
-		c.proxies = append(c.proxies, request.ProxyURL.Host)
-	}
-	if c.down != nil {
-		return nil, c.down
-	}
-	if role := request.Key.Identity; c.trust[role]+" for sts" != proof.Token.Reveal() {
-		return nil, &auth.Error{
-			Stage: auth.StageExchange, Code: auth.CodeTrustRefused, Fix: "have the role's trust policy name the subject",
-			Err: fmt.Errorf("%s does not trust %s", role, request.Key.Subject),
-		}
-	}
-	return &session{request.Key.Identity}, nil
-}
-
-func (c *cloud) NewRegistryToken(_ context.Context, token auth.Token, _ *auth.Request) (*auth.RegistryCredentials, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	password := fmt.Sprintf("s3cret-%d", c.exchanges)
-	if c.passwords == nil {
-		c.passwords = map[string]string{}
-	}
-	c.passwords[password] = token.(*session).role
-	return &auth.RegistryCredentials{Username: "AWS", Password: auth.NewSecret(password), ExpiresAt: time.Now().Add(30 * time.Minute)}, nil
+	return sourcetest.Served(w.t, w.shared.Artifacts.Store, o.Status.Artifact)
 }
 
 // registryServer is the distribution project's own, behind doors that differ by host.
 type registryServer struct {
-	cloud     *cloud
-	inner     http.Handler
-	roots     *x509.CertPool
-	ca        *x509.Certificate
-	addresses map[string]string // host:port -> address
+	cloud   *sourcetest.Cloud
+	inner   http.Handler
+	network *sourcetest.Network
 
 	mu       sync.Mutex
-	blobs    int // fetched
+	roles    map[string]string // repository -> role that may read it
+	blobs    int               // fetched
 	tampered func(http.ResponseWriter, *http.Request, http.Handler) bool
 }
 
-func newRegistry(t *testing.T, c *cloud) *registryServer {
+func newRegistry(t *testing.T, c *sourcetest.Cloud) *registryServer {
 	t.Helper()
 	logrus.SetOutput(io.Discard)
 	config := &configuration.Configuration{Storage: configuration.Storage{
@@ -470,34 +224,18 @@ func newRegistry(t *testing.T, c *cloud) *registryServer {
 	config.HTTP.Secret = "for one test"
 	config.Log.Level = "panic"
 	config.Log.AccessLog.Disabled = true
-	g := &registryServer{cloud: c, inner: handlers.NewApp(t.Context(), config), roots: x509.NewCertPool(), addresses: map[string]string{}}
-	for host, door := range map[string]http.Handler{
+	g := &registryServer{cloud: c, inner: handlers.NewApp(t.Context(), config), roles: map[string]string{}}
+	g.network = sourcetest.NewNetwork(t, map[string]http.Handler{
 		cloudHost: http.HandlerFunc(g.askCloud), passHost: http.HandlerFunc(g.askPassword), publicHost: g.inner, storageHost: http.HandlerFunc(g.storage),
-	} {
-		server := httptest.NewUnstartedServer(door)
-		server.Config.ErrorLog = log.New(io.Discard, "", 0)
-		server.StartTLS()
-		t.Cleanup(server.Close)
-		g.ca = server.Certificate()
-		g.roots.AddCert(g.ca)
-		g.addresses[host+":443"] = server.Listener.Addr().String()
-	}
+	})
 	return g
 }
 
-func (g *registryServer) transport() *http.Transport {
-	t := transport.Default()
-	t.Proxy = nil
-	t.TLSClientConfig = &tls.Config{RootCAs: g.roots, MinVersion: tls.VersionTLS12}
-	return t
-}
-
-func (g *registryServer) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	to, ok := g.addresses[address]
-	if !ok {
-		return nil, &net.DNSError{Err: "no such host", Name: address, IsNotFound: true}
-	}
-	return (&net.Dialer{}).DialContext(ctx, network, to)
+// grant lets a role read a repository, and no other role any more.
+func (g *registryServer) grant(repository, role string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.roles[repository] = role
 }
 
 func (g *registryServer) tamper(f func(http.ResponseWriter, *http.Request, http.Handler) bool) {
@@ -534,13 +272,13 @@ func (g *registryServer) askCloud(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_, password, _ := r.BasicAuth()
-	g.cloud.mu.Lock()
-	role, known := g.cloud.passwords[password]
+	role, known := g.cloud.Holder(password)
 	repository, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v2/"), "/manifests/")
 	repository, _, _ = strings.Cut(repository, "/blobs/")
 	repository, _, _ = strings.Cut(repository, "/tags/")
-	allowed := repository == "" || g.cloud.roles[repository] == role
-	g.cloud.mu.Unlock()
+	g.mu.Lock()
+	allowed := repository == "" || g.roles[repository] == role
+	g.mu.Unlock()
 	switch {
 	case !known:
 		unauthorized(w)
@@ -587,8 +325,8 @@ func (g *registryServer) push(t *testing.T, repository, tag string, layer []byte
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt := g.transport()
-	rt.DialContext = g.dial
+	rt := g.network.Transport()
+	rt.DialContext = g.network.Dial
 	defer rt.CloseIdleConnections()
 	if err := remote.Write(ref, image, remote.WithTransport(rt), remote.WithContext(t.Context())); err != nil {
 		t.Fatal(err)

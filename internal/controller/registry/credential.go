@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 
-	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
@@ -16,17 +15,9 @@ import (
 
 // credential is what the registry is shown.
 type credential struct {
-	login    authn.Authenticator // nil for none
-	identity *meta.Identity      // nil for none
-	token    auth.Token          // nil unless it was minted
-}
+	source.Login
 
-// name is the identity as errors name it.
-func (c credential) name() string {
-	if c.identity.CloudIdentity != "" {
-		return c.identity.CloudIdentity
-	}
-	return c.identity.Subject
+	basic authn.Authenticator // nil for none
 }
 
 // credential gets what the call's identity comes to. With minRemaining a minted credential lives at least so long.
@@ -51,16 +42,16 @@ func (r Registries) credential(
 func (r Registries) mint(
 	ctx context.Context, call source.Call, conn *source.Connection, repository oci.Repository, minRemaining time.Duration,
 ) (credential, error) {
-	token, identity, err := r.Access.Token(ctx, call, conn,
+	login, err := r.Access.Mint(ctx, call, conn,
 		auth.WithImageRepository(repository.Host()+"/"+repository.Name()), auth.WithMinRemaining(minRemaining))
 	if err != nil {
 		return credential{}, err
 	}
-	login, ok := token.(*auth.RegistryCredentials)
+	issued, ok := login.Token.(*auth.RegistryCredentials)
 	if !ok {
-		return credential{}, fmt.Errorf("provider %s issued a %T instead of registry credentials", call.Identity.Provider, token)
+		return credential{}, fmt.Errorf("provider %s issued a %T instead of registry credentials", call.Identity.Provider, login.Token)
 	}
-	return credential{oci.Basic(login.Username, login.Password.Reveal()), identity, token}, nil
+	return credential{login, oci.Basic(issued.Username, issued.Password.Reveal())}, nil
 }
 
 // fromSecret reads spec.secretRef.
@@ -71,20 +62,15 @@ func (r Registries) fromSecret(ctx context.Context, call source.Call, repository
 	if err != nil {
 		return credential{}, err
 	}
-	login, err := pullSecret(secret, repository)
+	basic, err := pullSecret(secret, repository)
 	if err != nil {
-		return credential{}, &source.SecretError{Field: field, Name: name, Fix: fixPullSecret, Err: err}
+		return credential{}, &source.SecretError{Field: field, Name: name, Fix: dockerRegistryFix, Err: err}
 	}
-	if login == nil {
+	if basic == nil {
 		return credential{}, &source.SecretError{
-			Field: field, Name: name, Fix: fixPullSecret + " --docker-server=" + repository.Host(),
+			Field: field, Name: name, Fix: dockerRegistryFix + " --docker-server=" + repository.Host(),
 			Err: fmt.Errorf("it has no entry for %s", repository.Host()),
 		}
 	}
-	return credential{login: login, identity: static("secret:" + namespace + ":" + name)}, nil
-}
-
-// static is the identity behind a stored password, of which nobody tells us more.
-func static(subject string) *meta.Identity {
-	return &meta.Identity{Subject: subject, Provider: spec.Generic}
+	return credential{source.StoredIn(namespace, name), basic}, nil
 }

@@ -48,7 +48,7 @@ func (r Registries) fromPullSecrets(ctx context.Context, call source.Call, repos
 	}
 	var skipped []string
 	for _, name := range names {
-		login, err := r.fromPullSecret(ctx, namespace, name, repository)
+		basic, err := r.fromPullSecret(ctx, namespace, name, repository)
 		if unfit, ok := errors.AsType[*source.SecretError](err); ok {
 			skipped = append(skipped, fmt.Sprintf("%q (%v)", name, unfit.Err))
 			continue
@@ -56,8 +56,8 @@ func (r Registries) fromPullSecrets(ctx context.Context, call source.Call, repos
 		if err != nil {
 			return credential{}, err
 		}
-		if login != nil {
-			return credential{login: login, identity: static("system:serviceaccount:" + namespace + ":" + account)}, nil
+		if basic != nil {
+			return credential{source.Stored("system:serviceaccount:" + namespace + ":" + account), basic}, nil
 		}
 	}
 	if len(skipped) > 0 {
@@ -111,9 +111,9 @@ func (r Registries) fromPullSecret(ctx context.Context, namespace, name string, 
 	if err != nil {
 		return nil, err
 	}
-	login, err := pullSecret(secret, repository)
+	basic, err := pullSecret(secret, repository)
 	if err != nil {
-		return nil, &source.SecretError{Field: field, Name: name, Fix: fixPullSecret, Err: err}
+		return nil, &source.SecretError{Field: field, Name: name, Fix: dockerRegistryFix, Err: err}
 	}
-	return login, nil
+	return basic, nil
 }

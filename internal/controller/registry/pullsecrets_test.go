@@ -108,14 +108,14 @@ func TestPullSecretsOfAnAccount(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.user == "" {
-				if got.login != nil || got.identity != nil {
+				if got.basic != nil || got.Identity != nil {
 					t.Errorf("%+v", got)
 				}
 				return
 			}
-			config, err := got.login.Authorization()
-			if err != nil || config.Username != c.user || config.Password != "hunter2" || got.identity.Subject != "system:serviceaccount:tenant-a:runner" {
-				t.Errorf("user %q as %+v, %v", config.Username, got.identity, err)
+			config, err := got.basic.Authorization()
+			if err != nil || config.Username != c.user || config.Password != "hunter2" || got.Identity.Subject != "system:serviceaccount:tenant-a:runner" {
+				t.Errorf("user %q as %+v, %v", config.Username, got.Identity, err)
 			}
 		})
 	}

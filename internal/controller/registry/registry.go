@@ -3,11 +3,10 @@ package registry
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
-	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
@@ -20,8 +19,7 @@ type Registries struct {
 	Limits oci.Limits
 }
 
-// Ask connects to the repository as the call's identity and has work use the connection. Who that is stands in the status, even
-// if the registry refuses. work runs a second time when the registry has ended a minted credential early.
+// Ask connects to the repository as the call's identity and has work use the connection, with the promises of [source.Use].
 func (r Registries) Ask(
 	ctx context.Context, call source.Call, status *meta.Status, repository oci.Repository, work func(context.Context, *oci.Client) error,
 ) error {
@@ -30,42 +28,20 @@ func (r Registries) Ask(
 		return err
 	}
 	defer conn.Close()
-	c, err := r.credential(ctx, call, conn, repository, 0)
-	if err != nil {
-		if !auth.IsTemporary(err) {
-			status.Identity = nil // it was refused
-		}
-		return err
-	}
-	attempt := func() error {
-		status.Identity = c.identity
-		err := conn.Explain(r.attempt(ctx, call, conn, repository, c, work))
-		if err != nil && c.identity != nil {
-			err = fmt.Errorf("as %s: %w", c.name(), err)
-		}
-		return err
-	}
-	err = attempt()
-	if oci.CodeOf(err) == oci.CodeUnauthorized && conn.Bound() {
-		// The registry may have ended the credential early. One that lives longer than this one is another.
-		if c, err = r.credential(ctx, call, conn, repository, source.Another(c.token)); err != nil {
-			return err
-		}
-		err = attempt()
-	}
-	return err
-}
-
-func (r Registries) attempt(
-	ctx context.Context, call source.Call, conn *source.Connection, repository oci.Repository, c credential, work func(context.Context, *oci.Client) error,
-) error {
-	client, err := oci.Connect(ctx, repository, oci.Options{
-		Auth: c.login, Transport: wire{conn}, Insecure: call.Identity.Insecure, Limits: r.Limits,
-	})
-	if err != nil {
-		return err
-	}
-	return work(ctx, client)
+	return source.Use(r.Access, conn, status,
+		func(minRemaining time.Duration) (credential, error) {
+			return r.credential(ctx, call, conn, repository, minRemaining)
+		},
+		func(c credential) error {
+			client, err := oci.Connect(ctx, repository, oci.Options{
+				Auth: c.basic, Transport: wire{conn}, Insecure: call.Identity.Insecure, Limits: r.Limits,
+			})
+			if err != nil {
+				return err
+			}
+			return work(ctx, client)
+		},
+		func(err error) bool { return oci.CodeOf(err) == oci.CodeUnauthorized })
 }
 
 // wire tells the registry's client what a detour is: an answer that the registry must not give.

@@ -11,8 +11,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 )
 
-// fixPullSecret is what to do about a Secret that is none for a registry.
-const fixPullSecret = "make it with kubectl create secret docker-registry"
+// dockerRegistryFix is what to do about a Secret that is none for a registry.
+const dockerRegistryFix = "make it with kubectl create secret docker-registry"
 
 // pullSecret finds the credentials for a repository in a Secret with a Docker configuration. Nil means that it has none for it.
 // The error says why the Secret is no such one.

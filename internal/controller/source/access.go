@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -13,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/transport"
 )
 
-// Access is how sources reach what they name, each as its own tenant: Secrets, connections and credentials. All fields are
-// required.
+// Access is how sources reach what they name, each as its own tenant: Secrets, connections and credentials. All fields that are
+// exported are required.
 type Access struct {
 	// Live reads Secrets and ServiceAccounts, one by one and never from memory.
 	Live client.Reader
@@ -28,6 +27,8 @@ type Access struct {
 	Observer auth.Observer
 	// Transports connect to what tenants name. Their dial function must refuse the addresses that tenants may not reach.
 	Transports *transport.Pool
+
+	ended endings
 }
 
 // Connect prepares the way to the host[:port] that the object names, with the object's proxy and certificates.
@@ -82,26 +83,25 @@ func (a *Access) Options(call Call, conn *Connection) []auth.Option {
 	return options
 }
 
-// Token mints the call's credential, and says as whom for the object's status. Besides its errors are auth.GetToken's.
-func (a *Access) Token(ctx context.Context, call Call, conn *Connection, more ...auth.Option) (auth.Token, *meta.Identity, error) {
+// Mint gets the call's credential from its provider, and says as whom. Besides its errors are auth.GetToken's.
+func (a *Access) Mint(ctx context.Context, call Call, conn *Connection, more ...auth.Option) (Login, error) {
 	provider, err := a.Provider(call)
 	if err != nil {
-		return nil, nil, err
+		return Login{}, err
 	}
 	options := append(a.Options(call, conn), more...)
 	token, err := auth.GetToken(ctx, provider, options...)
 	if err != nil {
-		return nil, nil, late(err)
+		return Login{}, late(err)
 	}
-	return token, &meta.Identity{
-		Subject: call.Identity.Subject.String(), Provider: call.Identity.Provider,
-		CloudIdentity: a.cloudIdentity(ctx, provider, call.Identity.Subject, options),
-	}, nil
+	login := Login{Token: token, Identity: &meta.Identity{Subject: call.Identity.Subject.String(), Provider: call.Identity.Provider}}
+	if key, err := auth.Resolve(ctx, provider, options...); err == nil {
+		login.key, login.Identity.CloudIdentity = key, key.Identity
+	} else {
+		login.Identity.CloudIdentity = a.cloudIdentity(ctx, provider, call.Identity.Subject)
+	}
+	return login, nil
 }
-
-// Another is how long a token must live to be another one than this: what [Access.Token] is asked for, with
-// [auth.WithMinRemaining], when a service has ended this one early.
-func Another(token auth.Token) time.Duration { return token.GetDuration() + time.Second }
 
 // late says what an end of ctx within [auth.GetToken] means.
 func late(err error) error {
@@ -115,13 +115,8 @@ func late(err error) error {
 	}
 }
 
-// cloudIdentity is the identity that a token was just got for, or empty where the provider does not tell.
-func (a *Access) cloudIdentity(ctx context.Context, provider auth.Provider, subject auth.Subject, options []auth.Option) string {
-	key, err := auth.Resolve(ctx, provider, options...)
-	if err == nil {
-		return key.Identity
-	}
-	// Memory has not heard of the account yet.
+// cloudIdentity is the identity of a subject that memory has not heard of yet, or empty where the provider does not tell.
+func (a *Access) cloudIdentity(ctx context.Context, provider auth.Provider, subject auth.Subject) string {
 	account, err := a.Accounts.Read(ctx, subject)
 	if err != nil {
 		return ""

@@ -47,9 +47,6 @@ func (e *DetourError) Error() string {
 	return e.Host + " asks for the credential to be sent to another host, or without TLS, which is refused"
 }
 
-// Bound reports whether the credential was issued for the host and goes nowhere else.
-func (c *Connection) Bound() bool { return c.bound }
-
 // RoundTrip implements http.RoundTripper. Its error may be a [*DetourError].
 func (c *Connection) RoundTrip(req *http.Request) (*http.Response, error) {
 	home := sameHost(req.URL, c.host)
