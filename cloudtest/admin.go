@@ -8,9 +8,7 @@ import (
 	"mime"
 	"net/http"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
-	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
@@ -48,8 +46,24 @@ type adminError struct {
 // adminHandler serves the admin API for a proxy that listens on address.
 func (c *Cloud) adminHandler(address string) http.Handler {
 	mux := http.NewServeMux()
+	for pattern, h := range c.adminRoutes() {
+		mux.Handle(pattern, h)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// A page in a browser can make requests to loopback, under a name of its own or without JSON; neither may change the cloud.
+		if r.Host != address {
+			writeAdmin(w, http.StatusForbidden, adminError{Error: "the admin API answers to " + address + " only"})
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// adminRoutes are the admin API by the patterns of [http.ServeMux]. The package's documentation lists them.
+func (c *Cloud) adminRoutes() map[string]http.Handler {
+	routes := map[string]http.Handler{}
 	handle := func(pattern string, f func(r *http.Request) (any, error)) {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		routes[pattern] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			answer, err := f(r)
 			if err != nil {
 				status, refused := http.StatusBadRequest, adminError{Error: err.Error()}
@@ -91,102 +105,14 @@ func (c *Cloud) adminHandler(address string) http.Handler {
 	handle("PUT /quotas", withBody(func(_ *http.Request, q []fault.Quota) (any, error) { return struct{}{}, c.faults.SetQuotas(q) }))
 	handle("PUT /issuers", withBody(func(_ *http.Request, s oidc.Static) (any, error) { return struct{}{}, c.PutIssuer(s) }))
 	handle("GET /env", func(r *http.Request) (any, error) { return c.Env(r.URL.Query().Get("ca")), nil })
-	mux.HandleFunc("GET /ca.pem", func(w http.ResponseWriter, _ *http.Request) {
+	routes["GET /ca.pem"] = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/x-pem-file")
 		_, _ = w.Write(c.authority.pem)
 	})
 	c.handleAWS(handle)
 	c.handleAzure(handle)
 	c.handleGCP(handle)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// A page in a browser can make requests to loopback, under a name of its own or without JSON; neither may change the cloud.
-		if r.Host != address {
-			writeAdmin(w, http.StatusForbidden, adminError{Error: "the admin API answers to " + address + " only"})
-			return
-		}
-		mux.ServeHTTP(w, r)
-	})
-}
-
-func (c *Cloud) handleAWS(handle func(string, func(*http.Request) (any, error))) {
-	const in = " /aws/accounts/{account}"
-	handle("POST /aws/accounts", withBody(func(_ *http.Request, a aws.Account) (any, error) { return struct{}{}, c.aws.AddAccount(a) }))
-	handle("PUT"+in+"/oidc-providers", withBody(func(r *http.Request, p aws.OIDCProvider) (any, error) {
-		return struct{}{}, c.aws.PutOIDCProvider(r.PathValue("account"), p)
-	}))
-	handle("DELETE"+in+"/oidc-providers", func(r *http.Request) (any, error) {
-		return struct{}{}, c.aws.DeleteOIDCProvider(r.PathValue("account"), r.URL.Query().Get("url"))
-	})
-	handle("PUT"+in+"/roles", withBody(func(r *http.Request, role aws.Role) (any, error) {
-		return struct{}{}, c.aws.PutRole(r.PathValue("account"), role)
-	}))
-	handle("DELETE"+in+"/roles", func(r *http.Request) (any, error) {
-		return struct{}{}, c.aws.DeleteRole(r.PathValue("account"), r.URL.Query().Get("name"))
-	})
-	handle("PUT"+in+"/trust-policy", withBody(func(r *http.Request, document json.RawMessage) (any, error) {
-		return struct{}{}, c.aws.PutTrustPolicy(r.PathValue("account"), r.URL.Query().Get("role"), document)
-	}))
-	handle("PUT"+in+"/users", withBody(func(r *http.Request, u aws.User) (any, error) {
-		return struct{}{}, c.aws.PutUser(r.PathValue("account"), u)
-	}))
-	handle("DELETE"+in+"/users", func(r *http.Request) (any, error) {
-		return struct{}{}, c.aws.DeleteUser(r.PathValue("account"), r.URL.Query().Get("name"))
-	})
-	handle("PUT"+in+"/repositories", withBody(func(r *http.Request, repo aws.Repository) (any, error) {
-		return struct{}{}, c.aws.PutRepository(r.PathValue("account"), repo)
-	}))
-	handle("DELETE"+in+"/repositories", func(r *http.Request) (any, error) {
-		q := r.URL.Query()
-		return struct{}{}, c.aws.DeleteRepository(r.PathValue("account"), q.Get("region"), q.Get("name"))
-	})
-	handle("PUT"+in+"/buckets", withBody(func(r *http.Request, b aws.Bucket) (any, error) {
-		return struct{}{}, c.aws.PutBucket(r.PathValue("account"), b)
-	}))
-	handle("DELETE"+in+"/buckets", func(r *http.Request) (any, error) {
-		return struct{}{}, c.aws.DeleteBucket(r.PathValue("account"), r.URL.Query().Get("name"))
-	})
-}
-
-func (c *Cloud) handleGCP(handle func(string, func(*http.Request) (any, error))) {
-	const in = " /gcp/projects/{project}"
-	handle("POST /gcp/projects", withBody(func(_ *http.Request, p gcp.Project) (any, error) { return struct{}{}, c.gcp.AddProject(p) }))
-	handle("PUT"+in+"/bindings", withBody(func(r *http.Request, b []gcp.Binding) (any, error) {
-		return struct{}{}, c.gcp.PutBindings(r.PathValue("project"), b)
-	}))
-	handle("PUT"+in+"/pools", withBody(func(r *http.Request, p gcp.Pool) (any, error) {
-		return struct{}{}, c.gcp.PutPool(r.PathValue("project"), p)
-	}))
-	handle("DELETE"+in+"/pools", func(r *http.Request) (any, error) {
-		return struct{}{}, c.gcp.DeletePool(r.PathValue("project"), r.URL.Query().Get("id"))
-	})
-	handle("PUT"+in+"/clusters", withBody(func(r *http.Request, x gcp.Cluster) (any, error) {
-		return struct{}{}, c.gcp.PutCluster(r.PathValue("project"), x)
-	}))
-	handle("DELETE"+in+"/clusters", func(r *http.Request) (any, error) {
-		q := r.URL.Query()
-		return struct{}{}, c.gcp.DeleteCluster(r.PathValue("project"), q.Get("location"), q.Get("name"))
-	})
-	handle("PUT"+in+"/service-accounts", withBody(func(r *http.Request, s gcp.ServiceAccount) (any, error) {
-		return struct{}{}, c.gcp.PutServiceAccount(r.PathValue("project"), s)
-	}))
-	handle("DELETE"+in+"/service-accounts", func(r *http.Request) (any, error) {
-		return struct{}{}, c.gcp.DeleteServiceAccount(r.PathValue("project"), r.URL.Query().Get("email"))
-	})
-	handle("PUT"+in+"/repositories", withBody(func(r *http.Request, repo gcp.Repository) (any, error) {
-		return struct{}{}, c.gcp.PutRepository(r.PathValue("project"), repo)
-	}))
-	handle("DELETE"+in+"/repositories", func(r *http.Request) (any, error) {
-		q := r.URL.Query()
-		return struct{}{}, c.gcp.DeleteRepository(r.PathValue("project"), q.Get("location"), q.Get("name"))
-	})
-	handle("PUT"+in+"/buckets", withBody(func(r *http.Request, b gcp.Bucket) (any, error) {
-		return struct{}{}, c.gcp.PutBucket(r.PathValue("project"), b)
-	}))
-	handle("DELETE"+in+"/buckets", func(r *http.Request) (any, error) {
-		return struct{}{}, c.gcp.DeleteBucket(r.PathValue("project"), r.URL.Query().Get("name"))
-	})
-	handle("PUT /gcp/metadata", withBody(func(_ *http.Request, m gcp.Metadata) (any, error) { return struct{}{}, c.gcp.PutMetadata(m) }))
-	handle("DELETE /gcp/metadata", func(*http.Request) (any, error) { c.gcp.DeleteMetadata(); return struct{}{}, nil })
+	return routes
 }
 
 // withBody reads the request's JSON strictly.

@@ -43,16 +43,16 @@ func TestAdmin(t *testing.T) {
 	var got []string
 	step := func() { got = append(got, w.Assume(t, transport, arn, token)) }
 	step() // no account
-	must(admin.AddAccount(ctx, aws.Account{ID: third}))
-	must(admin.PutOIDCProvider(ctx, third, aws.OIDCProvider{URL: issuer.URL(), ClientIDs: []string{audience}}))
+	must(admin.AWS().AddAccount(ctx, aws.Account{ID: third}))
+	must(admin.AWS().PutOIDCProvider(ctx, third, aws.OIDCProvider{URL: issuer.URL(), ClientIDs: []string{audience}}))
 	step() // issuer unreachable
 	must(admin.PutIssuer(ctx, oidc.Static{URL: issuer.URL(), JWKS: issuer.JWKS()}))
 	step() // no role
-	must(admin.PutRole(ctx, third, role))
+	must(admin.AWS().PutRole(ctx, third, role))
 	step() // granted
-	must(admin.PutTrustPolicy(ctx, third, "job", []byte(strings.Replace(string(role.TrustPolicy), `:sub":"job"`, `:sub":"other"`, 1))))
+	must(admin.AWS().PutTrustPolicy(ctx, third, "job", []byte(strings.Replace(string(role.TrustPolicy), `:sub":"job"`, `:sub":"other"`, 1))))
 	step() // revoked
-	must(admin.PutRole(ctx, third, role))
+	must(admin.AWS().PutRole(ctx, third, role))
 	id, err := admin.AddFault(ctx, fault.Fault{Service: "sts", Kind: fault.Throttle, Delay: time.Millisecond})
 	must(err)
 	step() // throttled
@@ -67,10 +67,10 @@ func TestAdmin(t *testing.T) {
 	step() // over quota
 	must(admin.SetQuotas(ctx, nil))
 	must(admin.ClearFaults(ctx))
-	must(admin.DeleteRole(ctx, third, "job"))
+	must(admin.AWS().DeleteRole(ctx, third, "job"))
 	step() // no role
-	must(admin.PutRole(ctx, third, role))
-	must(admin.DeleteOIDCProvider(ctx, third, issuer.URL()))
+	must(admin.AWS().PutRole(ctx, third, role))
+	must(admin.AWS().DeleteOIDCProvider(ctx, third, issuer.URL()))
 	step() // no provider
 	want := []string{
 		"InvalidIdentityToken", "IDPCommunicationError", "AccessDenied", "", "AccessDenied", "Throttling", "", "Throttling", "AccessDenied",
@@ -80,12 +80,12 @@ func TestAdmin(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 
-	must(admin.PutUser(ctx, third, aws.User{Name: "u", AccessKeys: []aws.AccessKey{{ID: "AKIATHIRDTHIRDTHIRD1", Secret: "third-secret-third-secret"}}}))
-	must(admin.DeleteUser(ctx, third, "u"))
-	must(admin.PutRepository(ctx, third, aws.Repository{Region: region, Name: "a/b"}))
-	must(admin.DeleteRepository(ctx, third, region, "a/b"))
-	must(admin.PutBucket(ctx, third, aws.Bucket{Region: region, Name: "third-bucket"}))
-	must(admin.DeleteBucket(ctx, third, "third-bucket"))
+	must(admin.AWS().PutUser(ctx, third, aws.User{Name: "u", AccessKeys: []aws.AccessKey{{ID: "AKIATHIRDTHIRDTHIRD1", Secret: "third-secret-third-secret"}}}))
+	must(admin.AWS().DeleteUser(ctx, third, "u"))
+	must(admin.AWS().PutRepository(ctx, third, aws.Repository{Region: region, Name: "a/b"}))
+	must(admin.AWS().DeleteRepository(ctx, third, region, "a/b"))
+	must(admin.AWS().PutBucket(ctx, third, aws.Bucket{Region: region, Name: "third-bucket"}))
+	must(admin.AWS().DeleteBucket(ctx, third, "third-bucket"))
 
 	page, err := admin.Journal(ctx, journal.Filter{Service: "sts", Role: arn, Verdict: journal.Granted})
 	must(err)
@@ -116,13 +116,13 @@ func TestAdminRefuses(t *testing.T) {
 		status int
 		says   string
 	}{
-		"unknown account":      {admin.PutRole(ctx, "999999999999", rig.TenantRole("x", "y")), 404, "account"},
-		"unknown role":         {admin.DeleteRole(ctx, account, "nobody"), 404, `role "nobody"`},
+		"unknown account":      {admin.AWS().PutRole(ctx, "999999999999", rig.TenantRole("x", "y")), 404, "account"},
+		"unknown role":         {admin.AWS().DeleteRole(ctx, account, "nobody"), 404, `role "nobody"`},
 		"unknown fault":        {admin.RemoveFault(ctx, "none"), 404, "fault"},
-		"bad trust policy":     {admin.PutTrustPolicy(ctx, account, "tenant-a-ecr", []byte(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"sts:*"}]}`)), 400, "trustPolicy: policy: Statement[0].Principal: is required"},
+		"bad trust policy":     {admin.AWS().PutTrustPolicy(ctx, account, "tenant-a-ecr", []byte(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"sts:*"}]}`)), 400, "trustPolicy: policy: Statement[0].Principal: is required"},
 		"bad fault":            {second(admin.AddFault(ctx, fault.Fault{Kind: "earthquake"})), 400, "kind: give one of"},
 		"bad quota":            {admin.SetQuotas(ctx, []fault.Quota{{Service: "sts"}}), 400, "quotas[0].perSecond"},
-		"bad provider":         {admin.PutOIDCProvider(ctx, account, aws.OIDCProvider{URL: "https://issuer.example:8443", ClientIDs: []string{"a"}}), 400, "leave the port out"},
+		"bad provider":         {admin.AWS().PutOIDCProvider(ctx, account, aws.OIDCProvider{URL: "https://issuer.example:8443", ClientIDs: []string{"a"}}), 400, "leave the port out"},
 		"issuer on AWS's host": {admin.PutIssuer(ctx, oidc.Static{URL: "https://sts.amazonaws.com", JWKS: w.Issuer.JWKS()}), 400, "answers for it itself"},
 		"issuer without keys":  {admin.PutIssuer(ctx, oidc.Static{URL: "https://issuer.example", JWKS: []byte(`{"keys":[]}`)}), 400, "at least one key"},
 	} {

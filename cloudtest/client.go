@@ -11,9 +11,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
-	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
@@ -115,143 +113,14 @@ func (a *Admin) Env(ctx context.Context, caFile string) ([]string, error) {
 	return env, err
 }
 
-// AddAccount is [aws.Cloud.AddAccount].
-func (a *Admin) AddAccount(ctx context.Context, account aws.Account) error {
-	return a.call(ctx, http.MethodPost, "/aws/accounts", nil, account, nil)
-}
+// AWS changes the part of the cloud that is AWS.
+func (a *Admin) AWS() AWSAdmin { return AWSAdmin{a} }
 
-// PutOIDCProvider is [aws.Cloud.PutOIDCProvider].
-func (a *Admin) PutOIDCProvider(ctx context.Context, account string, p aws.OIDCProvider) error {
-	return a.call(ctx, http.MethodPut, awsPath(account, "oidc-providers"), nil, p, nil)
-}
+// Azure changes the part of the cloud that is Azure.
+func (a *Admin) Azure() AzureAdmin { return AzureAdmin{a} }
 
-// DeleteOIDCProvider is [aws.Cloud.DeleteOIDCProvider].
-func (a *Admin) DeleteOIDCProvider(ctx context.Context, account, issuer string) error {
-	return a.call(ctx, http.MethodDelete, awsPath(account, "oidc-providers"), url.Values{"url": {issuer}}, nil, nil)
-}
-
-// PutRole is [aws.Cloud.PutRole].
-func (a *Admin) PutRole(ctx context.Context, account string, r aws.Role) error {
-	return a.call(ctx, http.MethodPut, awsPath(account, "roles"), nil, r, nil)
-}
-
-// PutTrustPolicy is [aws.Cloud.PutTrustPolicy].
-func (a *Admin) PutTrustPolicy(ctx context.Context, account, role string, document json.RawMessage) error {
-	return a.call(ctx, http.MethodPut, awsPath(account, "trust-policy"), url.Values{"role": {role}}, document, nil)
-}
-
-// DeleteRole is [aws.Cloud.DeleteRole].
-func (a *Admin) DeleteRole(ctx context.Context, account, role string) error {
-	return a.call(ctx, http.MethodDelete, awsPath(account, "roles"), url.Values{"name": {role}}, nil, nil)
-}
-
-// PutUser is [aws.Cloud.PutUser].
-func (a *Admin) PutUser(ctx context.Context, account string, u aws.User) error {
-	return a.call(ctx, http.MethodPut, awsPath(account, "users"), nil, u, nil)
-}
-
-// DeleteUser is [aws.Cloud.DeleteUser].
-func (a *Admin) DeleteUser(ctx context.Context, account, user string) error {
-	return a.call(ctx, http.MethodDelete, awsPath(account, "users"), url.Values{"name": {user}}, nil, nil)
-}
-
-// PutRepository is [aws.Cloud.PutRepository].
-func (a *Admin) PutRepository(ctx context.Context, account string, r aws.Repository) error {
-	return a.call(ctx, http.MethodPut, awsPath(account, "repositories"), nil, r, nil)
-}
-
-// DeleteRepository is [aws.Cloud.DeleteRepository].
-func (a *Admin) DeleteRepository(ctx context.Context, account, region, name string) error {
-	return a.call(ctx, http.MethodDelete, awsPath(account, "repositories"), url.Values{"region": {region}, "name": {name}}, nil, nil)
-}
-
-// PutBucket is [aws.Cloud.PutBucket].
-func (a *Admin) PutBucket(ctx context.Context, account string, b aws.Bucket) error {
-	return a.call(ctx, http.MethodPut, awsPath(account, "buckets"), nil, b, nil)
-}
-
-// DeleteBucket is [aws.Cloud.DeleteBucket].
-func (a *Admin) DeleteBucket(ctx context.Context, account, name string) error {
-	return a.call(ctx, http.MethodDelete, awsPath(account, "buckets"), url.Values{"name": {name}}, nil, nil)
-}
-
-func awsPath(account, what string) string {
-	return "/aws/accounts/" + url.PathEscape(account) + "/" + what
-}
-
-// AddProject is [gcp.Cloud.AddProject].
-func (a *Admin) AddProject(ctx context.Context, p gcp.Project) error {
-	return a.call(ctx, http.MethodPost, "/gcp/projects", nil, p, nil)
-}
-
-// PutBindings is [gcp.Cloud.PutBindings].
-func (a *Admin) PutBindings(ctx context.Context, project string, bindings []gcp.Binding) error {
-	return a.call(ctx, http.MethodPut, gcpPath(project, "bindings"), nil, append([]gcp.Binding{}, bindings...), nil)
-}
-
-// PutPool is [gcp.Cloud.PutPool].
-func (a *Admin) PutPool(ctx context.Context, project string, p gcp.Pool) error {
-	return a.call(ctx, http.MethodPut, gcpPath(project, "pools"), nil, p, nil)
-}
-
-// DeletePool is [gcp.Cloud.DeletePool].
-func (a *Admin) DeletePool(ctx context.Context, project, pool string) error {
-	return a.call(ctx, http.MethodDelete, gcpPath(project, "pools"), url.Values{"id": {pool}}, nil, nil)
-}
-
-// PutCluster is [gcp.Cloud.PutCluster].
-func (a *Admin) PutCluster(ctx context.Context, project string, c gcp.Cluster) error {
-	return a.call(ctx, http.MethodPut, gcpPath(project, "clusters"), nil, c, nil)
-}
-
-// DeleteCluster is [gcp.Cloud.DeleteCluster].
-func (a *Admin) DeleteCluster(ctx context.Context, project, location, name string) error {
-	return a.call(ctx, http.MethodDelete, gcpPath(project, "clusters"), url.Values{"location": {location}, "name": {name}}, nil, nil)
-}
-
-// PutServiceAccount is [gcp.Cloud.PutServiceAccount].
-func (a *Admin) PutServiceAccount(ctx context.Context, project string, s gcp.ServiceAccount) error {
-	return a.call(ctx, http.MethodPut, gcpPath(project, "service-accounts"), nil, s, nil)
-}
-
-// DeleteServiceAccount is [gcp.Cloud.DeleteServiceAccount].
-func (a *Admin) DeleteServiceAccount(ctx context.Context, project, email string) error {
-	return a.call(ctx, http.MethodDelete, gcpPath(project, "service-accounts"), url.Values{"email": {email}}, nil, nil)
-}
-
-// PutArtifactRepository is [gcp.Cloud.PutRepository].
-func (a *Admin) PutArtifactRepository(ctx context.Context, project string, r gcp.Repository) error {
-	return a.call(ctx, http.MethodPut, gcpPath(project, "repositories"), nil, r, nil)
-}
-
-// DeleteArtifactRepository is [gcp.Cloud.DeleteRepository].
-func (a *Admin) DeleteArtifactRepository(ctx context.Context, project, location, name string) error {
-	return a.call(ctx, http.MethodDelete, gcpPath(project, "repositories"), url.Values{"location": {location}, "name": {name}}, nil, nil)
-}
-
-// PutStorageBucket is [gcp.Cloud.PutBucket].
-func (a *Admin) PutStorageBucket(ctx context.Context, project string, b gcp.Bucket) error {
-	return a.call(ctx, http.MethodPut, gcpPath(project, "buckets"), nil, b, nil)
-}
-
-// DeleteStorageBucket is [gcp.Cloud.DeleteBucket].
-func (a *Admin) DeleteStorageBucket(ctx context.Context, project, name string) error {
-	return a.call(ctx, http.MethodDelete, gcpPath(project, "buckets"), url.Values{"name": {name}}, nil, nil)
-}
-
-// PutMetadata is [gcp.Cloud.PutMetadata].
-func (a *Admin) PutMetadata(ctx context.Context, m gcp.Metadata) error {
-	return a.call(ctx, http.MethodPut, "/gcp/metadata", nil, m, nil)
-}
-
-// DeleteMetadata is [gcp.Cloud.DeleteMetadata].
-func (a *Admin) DeleteMetadata(ctx context.Context) error {
-	return a.call(ctx, http.MethodDelete, "/gcp/metadata", nil, nil, nil)
-}
-
-func gcpPath(project, what string) string {
-	return "/gcp/projects/" + url.PathEscape(project) + "/" + what
-}
+// GCP changes the part of the cloud that is Google Cloud.
+func (a *Admin) GCP() GCPAdmin { return GCPAdmin{a} }
 
 // call makes a request. Into is nil, a *[]byte for the raw answer, or what the answer's JSON is decoded into.
 func (a *Admin) call(ctx context.Context, method, path string, query url.Values, body, into any) error {

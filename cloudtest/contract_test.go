@@ -1,8 +1,10 @@
 package cloudtest_test
 
 import (
+	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,14 +43,63 @@ func TestEveryChangeSaysWhatIsWrong(t *testing.T) {
 			if method.Type().NumOut() == 0 {
 				continue // it cannot be refused
 			}
-			args := make([]reflect.Value, method.Type().NumIn())
-			for i := range args {
-				args[i] = reflect.Zero(method.Type().In(i))
-			}
-			err, _ := reflect.TypeAssert[error](method.Call(args)[0])
+			err := callEmpty(method)
 			refused, named := errors.AsType[*setting.Error](err)
 			if named == errors.Is(err, setting.ErrNotFound) || (named && refused.Field == "") {
 				t.Errorf("%s().%s: %v", cloud, name, err)
+			}
+		}
+	}
+}
+
+// callEmpty calls a change with nothing but ctx, if it is given one, and returns its error.
+func callEmpty(method reflect.Value, ctx ...reflect.Value) error {
+	args := ctx
+	for i := len(ctx); i < method.Type().NumIn(); i++ {
+		args = append(args, reflect.Zero(method.Type().In(i)))
+	}
+	err, _ := reflect.TypeAssert[error](method.Call(args)[0])
+	return err
+}
+
+// TestAdminIsTheCloud: whatever changes a cloud changes one in another process too, by the same name, with the same parameters and the same errors.
+func TestAdminIsTheCloud(t *testing.T) {
+	c, err := cloudtest.New(cloudtest.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if err := c.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	admin := &cloudtest.Admin{URL: c.ProxyURL()}
+	ctx := reflect.ValueOf(t.Context())
+	for cloud, parts := range map[string][2]any{"AWS": {c.AWS(), admin.AWS()}, "Azure": {c.Azure(), admin.Azure()}, "GCP": {c.GCP(), admin.GCP()}} {
+		here, there := changes(parts[0]), changes(parts[1])
+		if len(here) != len(there) {
+			t.Errorf("%s has %d changes here, %d there", cloud, len(here), len(there))
+		}
+		for name, method := range here {
+			other, ok := there[name]
+			if !ok {
+				t.Errorf("%s().%s is not there", cloud, name)
+				continue
+			}
+			in := append([]reflect.Type{reflect.TypeFor[context.Context]()}, slices.Collect(method.Type().Ins())...)
+			if !slices.Equal(in, slices.Collect(other.Type().Ins())) {
+				t.Errorf("%s().%s takes %s there", cloud, name, other.Type())
+			}
+			if method.Type().NumOut() == 0 {
+				continue // it cannot be refused
+			}
+			want, got := callEmpty(method), callEmpty(other, ctx)
+			if errors.Is(want, setting.ErrNotFound) != errors.Is(got, setting.ErrNotFound) {
+				t.Errorf("%s().%s: %v here, %v there", cloud, name, want, got)
+			}
+			if refused, ok := errors.AsType[*setting.Error](want); ok {
+				if e, ok := errors.AsType[*setting.Error](got); !ok || e.Error() != refused.Error() {
+					t.Errorf("%s().%s: %v here, %v there", cloud, name, want, got)
+				}
 			}
 		}
 	}

@@ -60,7 +60,8 @@
 //
 // # From another process
 //
-// The proxy's own address serves an admin API in JSON, and [Admin] is its client. It is open to whoever reaches loopback, as the proxy is.
+// The proxy's own address serves an admin API in JSON, and [Admin] is its client: admin.AWS().PutRole(ctx, …) is cloud.AWS().PutRole(…). It is open to
+// whoever reaches loopback, as the proxy is.
 //
 //	GET    /journal?service=&operation=&…          {"dropped":0,"totals":[…],"calls":[…]}; parameters as journal.ParseFilter reads them
 //	DELETE /journal                                forget all calls
@@ -77,6 +78,7 @@
 //	PUT    /aws/accounts/{account}/trust-policy    an IAM document, with ?role=
 //	PUT    /aws/accounts/{account}/users           an aws.User; DELETE with ?name=
 //	PUT    /aws/accounts/{account}/repositories    an aws.Repository; DELETE with ?region=&name=
+//	PUT    /aws/accounts/{account}/buckets         an aws.Bucket; DELETE with ?name=
 //	POST   /azure/tenants                          an azure.Tenant
 //	PUT    /azure/tenants/{tenant}/applications    an azure.Application; DELETE with ?client-id=
 //	PUT    /azure/tenants/{tenant}/federated-credentials  an azure.FederatedCredential, with ?client-id=; DELETE with ?client-id=&name=

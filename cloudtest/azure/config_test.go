@@ -219,36 +219,36 @@ func TestAdmin(t *testing.T) {
 		got = append(got, entraOutcomeOf(t, err).Code)
 	}
 	step() // no tenant
-	must(admin.AddTenant(ctx, azure.Tenant{ID: fresh}))
+	must(admin.Azure().AddTenant(ctx, azure.Tenant{ID: fresh}))
 	step() // no application
-	must(admin.PutApplication(ctx, fresh, azure.Application{ClientID: clientA}))
+	must(admin.Azure().PutApplication(ctx, fresh, azure.Application{ClientID: clientA}))
 	step() // no credentials
-	must(admin.PutFederatedCredential(ctx, fresh, clientA, credential("cluster", issuerURL, subjectA)))
+	must(admin.Azure().PutFederatedCredential(ctx, fresh, clientA, credential("cluster", issuerURL, subjectA)))
 	step() // granted
-	must(admin.DeleteFederatedCredential(ctx, fresh, clientA, "cluster"))
+	must(admin.Azure().DeleteFederatedCredential(ctx, fresh, clientA, "cluster"))
 	step() // no credentials
-	must(admin.DeleteApplication(ctx, fresh, clientA))
+	must(admin.Azure().DeleteApplication(ctx, fresh, clientA))
 	step() // no application
 	if diff := cmp.Diff([]int{90002, 700016, 70025, 0, 70025, 700016}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	must(admin.PutRegistry(ctx, fresh, azure.RegistryConfig{Name: "newone"}))
-	must(admin.PutStorageAccount(ctx, fresh, azure.StorageAccountConfig{Name: "newone"}))
+	must(admin.Azure().PutRegistry(ctx, fresh, azure.RegistryConfig{Name: "newone"}))
+	must(admin.Azure().PutStorageAccount(ctx, fresh, azure.StorageAccountConfig{Name: "newone"}))
 	if !w.Azure().Owns("newone.azurecr.io") || !w.Azure().Owns("newone.blob.core.windows.net") {
 		t.Error("not added")
 	}
-	must(admin.DeleteRegistry(ctx, fresh, "newone"))
-	must(admin.DeleteStorageAccount(ctx, fresh, "newone"))
+	must(admin.Azure().DeleteRegistry(ctx, fresh, "newone"))
+	must(admin.Azure().DeleteStorageAccount(ctx, fresh, "newone"))
 	if w.Azure().Owns("newone.azurecr.io") || w.Azure().Owns("newone.blob.core.windows.net") {
 		t.Error("not deleted")
 	}
-	must(admin.SetManagedIdentity(ctx, azure.ManagedIdentity{Tenant: directory, ClientIDs: []string{pusher}}))
+	must(admin.Azure().SetManagedIdentity(ctx, azure.ManagedIdentity{Tenant: directory, ClientIDs: []string{pusher}}))
 	for name, tt := range map[string]struct {
 		err    error
 		status int
 	}{
-		"unknown tenant": {admin.PutApplication(ctx, bare, azure.Application{ClientID: clientA}), 404},
-		"bad name":       {admin.PutRegistry(ctx, fresh, azure.RegistryConfig{Name: "x"}), 400},
+		"unknown tenant": {admin.Azure().PutApplication(ctx, bare, azure.Application{ClientID: clientA}), 404},
+		"bad name":       {admin.Azure().PutRegistry(ctx, fresh, azure.RegistryConfig{Name: "x"}), 400},
 	} {
 		if refusal, ok := errors.AsType[*cloudtest.AdminError](tt.err); !ok || refusal.Status != tt.status {
 			t.Errorf("%s: %v", name, tt.err)

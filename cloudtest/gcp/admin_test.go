@@ -25,39 +25,39 @@ func TestAdmin(t *testing.T) {
 		do     func(context.Context) error
 		status int
 	}{
-		{"add", func(ctx context.Context) error { return a.AddProject(ctx, gcp.Project{ID: project, Number: "7"}) }, 0},
-		{"add again", func(ctx context.Context) error { return a.AddProject(ctx, gcp.Project{ID: project, Number: "7"}) }, http.StatusBadRequest},
-		{"pool", func(ctx context.Context) error { return a.PutPool(ctx, project, config.Pools[0]) }, 0},
-		{"cluster", func(ctx context.Context) error { return a.PutCluster(ctx, project, config.Clusters[0]) }, 0},
+		{"add", func(ctx context.Context) error { return a.GCP().AddProject(ctx, gcp.Project{ID: project, Number: "7"}) }, 0},
+		{"add again", func(ctx context.Context) error { return a.GCP().AddProject(ctx, gcp.Project{ID: project, Number: "7"}) }, http.StatusBadRequest},
+		{"pool", func(ctx context.Context) error { return a.GCP().PutPool(ctx, project, config.Pools[0]) }, 0},
+		{"cluster", func(ctx context.Context) error { return a.GCP().PutCluster(ctx, project, config.Clusters[0]) }, 0},
 		{"account", func(ctx context.Context) error {
-			return a.PutServiceAccount(ctx, project, gcp.ServiceAccount{Email: email})
+			return a.GCP().PutServiceAccount(ctx, project, gcp.ServiceAccount{Email: email})
 		}, 0},
 		{"account of another project", func(ctx context.Context) error {
-			return a.PutServiceAccount(ctx, project, gcp.ServiceAccount{Email: accountA})
+			return a.GCP().PutServiceAccount(ctx, project, gcp.ServiceAccount{Email: accountA})
 		}, http.StatusBadRequest},
 		{"repository", func(ctx context.Context) error {
-			return a.PutArtifactRepository(ctx, project, gcp.Repository{Location: "us", Name: "apps", Bindings: bind("roles/artifactregistry.reader", "allUsers")})
+			return a.GCP().PutRepository(ctx, project, gcp.Repository{Location: "us", Name: "apps", Bindings: bind("roles/artifactregistry.reader", "allUsers")})
 		}, 0},
-		{"bucket", func(ctx context.Context) error { return a.PutStorageBucket(ctx, project, gcp.Bucket{Name: "tenant-c"}) }, 0},
+		{"bucket", func(ctx context.Context) error { return a.GCP().PutBucket(ctx, project, gcp.Bucket{Name: "tenant-c"}) }, 0},
 		{"bindings", func(ctx context.Context) error {
-			return a.PutBindings(ctx, project, bind("roles/storage.objectViewer", "serviceAccount:"+email))
+			return a.GCP().PutBindings(ctx, project, bind("roles/storage.objectViewer", "serviceAccount:"+email))
 		}, 0},
-		{"no bindings", func(ctx context.Context) error { return a.PutBindings(ctx, project, nil) }, 0},
+		{"no bindings", func(ctx context.Context) error { return a.GCP().PutBindings(ctx, project, nil) }, 0},
 		{"unknown role", func(ctx context.Context) error {
-			return a.PutBindings(ctx, project, bind("roles/owner", "serviceAccount:"+email))
+			return a.GCP().PutBindings(ctx, project, bind("roles/owner", "serviceAccount:"+email))
 		}, http.StatusBadRequest},
 		{"metadata", func(ctx context.Context) error {
-			return a.PutMetadata(ctx, gcp.Metadata{Project: project, ServiceAccount: email})
+			return a.GCP().PutMetadata(ctx, gcp.Metadata{Project: project, ServiceAccount: email})
 		}, 0},
-		{"metadata of nothing", func(ctx context.Context) error { return a.PutMetadata(ctx, gcp.Metadata{Project: "none-at-all"}) }, http.StatusBadRequest},
-		{"unknown project", func(ctx context.Context) error { return a.PutPool(ctx, "none-at-all", config.Pools[0]) }, http.StatusNotFound},
-		{"delete pool", func(ctx context.Context) error { return a.DeletePool(ctx, project, "tenants") }, 0},
-		{"delete pool again", func(ctx context.Context) error { return a.DeletePool(ctx, project, "tenants") }, http.StatusNotFound},
-		{"delete cluster", func(ctx context.Context) error { return a.DeleteCluster(ctx, project, "europe-west1", "tenants") }, 0},
-		{"delete account", func(ctx context.Context) error { return a.DeleteServiceAccount(ctx, project, email) }, 0},
-		{"delete repository", func(ctx context.Context) error { return a.DeleteArtifactRepository(ctx, project, "us", "apps") }, 0},
-		{"delete bucket", func(ctx context.Context) error { return a.DeleteStorageBucket(ctx, project, "tenant-c") }, 0},
-		{"delete another project's bucket", func(ctx context.Context) error { return a.DeleteStorageBucket(ctx, project, "open.bucket") }, http.StatusNotFound},
+		{"metadata of nothing", func(ctx context.Context) error { return a.GCP().PutMetadata(ctx, gcp.Metadata{Project: "none-at-all"}) }, http.StatusBadRequest},
+		{"unknown project", func(ctx context.Context) error { return a.GCP().PutPool(ctx, "none-at-all", config.Pools[0]) }, http.StatusNotFound},
+		{"delete pool", func(ctx context.Context) error { return a.GCP().DeletePool(ctx, project, "tenants") }, 0},
+		{"delete pool again", func(ctx context.Context) error { return a.GCP().DeletePool(ctx, project, "tenants") }, http.StatusNotFound},
+		{"delete cluster", func(ctx context.Context) error { return a.GCP().DeleteCluster(ctx, project, "europe-west1", "tenants") }, 0},
+		{"delete account", func(ctx context.Context) error { return a.GCP().DeleteServiceAccount(ctx, project, email) }, 0},
+		{"delete repository", func(ctx context.Context) error { return a.GCP().DeleteRepository(ctx, project, "us", "apps") }, 0},
+		{"delete bucket", func(ctx context.Context) error { return a.GCP().DeleteBucket(ctx, project, "tenant-c") }, 0},
+		{"delete another project's bucket", func(ctx context.Context) error { return a.GCP().DeleteBucket(ctx, project, "open.bucket") }, http.StatusNotFound},
 	} {
 		err := step.do(t.Context())
 		var refused *cloudtest.AdminError
@@ -72,7 +72,7 @@ func TestAdmin(t *testing.T) {
 	if err != nil || !slices.Equal(env, w.Env("ca.pem")) || !slices.Contains(env, "GCE_METADATA_HOST="+w.ProxyURL()[len("http://"):]) {
 		t.Errorf("%v %v", env, err)
 	}
-	if err := a.DeleteMetadata(t.Context()); err != nil {
+	if err := a.GCP().DeleteMetadata(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if env, err := a.Env(t.Context(), "ca.pem"); err != nil || len(env) != len(cloudtest.Env("", "")) {

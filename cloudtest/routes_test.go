@@ -1,0 +1,41 @@
+package cloudtest
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestDocumentedRoutes: the package's documentation lists the admin API's routes, all of them and no others.
+func TestDocumentedRoutes(t *testing.T) {
+	c, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	var served, documented []string
+	for pattern := range c.adminRoutes() {
+		served = append(served, pattern)
+	}
+	text, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	route := regexp.MustCompile(`(GET|PUT|POST|DELETE) +(/[^\s,?]+)`)
+	for line := range strings.Lines(string(text)) {
+		found := route.FindAllStringSubmatch(line, -1)
+		for _, f := range found {
+			documented = append(documented, f[1]+" "+f[2])
+		}
+		if len(found) == 1 && strings.Contains(line, "; DELETE") { // the same path, which is not repeated
+			documented = append(documented, "DELETE "+found[0][2])
+		}
+	}
+	slices.Sort(served)
+	slices.Sort(documented)
+	if !slices.Equal(served, documented) {
+		t.Errorf("served and documented:\n%s\n\n%s", strings.Join(served, "\n"), strings.Join(documented, "\n"))
+	}
+}
