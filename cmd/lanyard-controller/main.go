@@ -124,7 +124,7 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 	}
 	shared := &source.Shared{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("lanyard-controller"), Rules: rules(f, slices.Sorted(maps.Keys(providers)), mgr.GetAPIReader()),
-		Accounts: accounts, Metrics: tokens, Artifacts: kept, Workers: &source.Workers{},
+		Accounts: accounts, Metrics: tokens, Artifacts: kept,
 		External: &externalartifact.Publisher{Client: mgr.GetClient()},
 	}
 	err = errors.Join(

@@ -1,19 +1,13 @@
 package bucket
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -26,11 +20,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
@@ -38,11 +31,11 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/cache"
 	"github.com/lanyard-dev/lanyard/auth/spec"
-	"github.com/lanyard-dev/lanyard/auth/transport"
 	"github.com/lanyard-dev/lanyard/internal/artifact/bucket"
 	"github.com/lanyard-dev/lanyard/internal/artifact/bucket/s3"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
+	"github.com/lanyard-dev/lanyard/internal/controller/source/sourcetest"
 )
 
 // Hosts of the tests' network.
@@ -59,21 +52,16 @@ type world struct {
 	r        *Reconciler
 	shared   *source.Shared
 	kube     client.WithWatch
-	cloud    *cloud
-	accounts *accounts
+	cloud    *sourcetest.Cloud
+	accounts *sourcetest.Accounts
 	service  *service
 	dir      string
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), cloud: &cloud{trust: map[string]string{}, keys: map[string]string{}}, accounts: &accounts{known: map[auth.Subject]auth.Account{}}}
+	w := &world{t: t, dir: t.TempDir(), cloud: sourcetest.NewCloud(""), accounts: &sourcetest.Accounts{}, kube: sourcetest.NewKube(t, interceptor.Funcs{})}
 	w.service = newService(t, w.cloud)
-	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	w.kube = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.Bucket{}).Build()
 	w.start()
 	return w
 }
@@ -86,19 +74,14 @@ func (w *world) start() {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { _ = artifacts.Close() })
-	pool, err := transport.NewPool(transport.Options{Base: w.service.transport(), Dial: w.service.dial})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(pool.Close)
 	tokens := cache.New(cache.Options{MaxSize: 100})
 	access := &source.Access{
-		Live: w.kube, Providers: map[string]auth.Provider{"aws": w.cloud}, Accounts: w.accounts, Cache: tokens, Observer: tokens, Transports: pool,
+		Live: w.kube, Providers: map[string]auth.Provider{"aws": w.cloud}, Accounts: w.accounts, Cache: tokens, Observer: tokens,
+		Transports: w.service.network.Pool(w.t, nil),
 	}
 	w.shared = &source.Shared{
 		Client: w.kube, Recorder: events.NewFakeRecorder(1000), Rules: spec.Rules{Providers: []string{"aws"}}, Accounts: w.accounts, Metrics: tokens,
-		Artifacts: &source.Artifacts{Store: artifacts, BaseURL: "http://artifacts.example.com", Elected: make(chan struct{})},
-		Workers:   &source.Workers{},
+		Artifacts: &source.Artifacts{Store: artifacts, BaseURL: sourcetest.BaseURL, Elected: make(chan struct{})},
 	}
 	w.r = New(w.shared, access, map[string]Service{"aws": signing{w.cloud}, "generic": signing{w.cloud}}, 1<<20)
 }
@@ -107,9 +90,7 @@ func (w *world) start() {
 func (w *world) tenant(namespace string) {
 	w.t.Helper()
 	role := "role/" + namespace
-	w.cloud.mu.Lock()
-	w.cloud.trust[role] = "system:serviceaccount:" + namespace + ":reader"
-	w.cloud.mu.Unlock()
+	w.cloud.Trust(role, "system:serviceaccount:"+namespace+":reader")
 	w.account(namespace, role)
 	w.service.put(namespace, "hello.txt", "hello "+namespace)
 	w.service.put(namespace, "deploy/app.yaml", "kind: App")
@@ -118,11 +99,7 @@ func (w *world) tenant(namespace string) {
 
 func (w *world) account(namespace, role string) {
 	w.t.Helper()
-	subject, err := auth.ServiceAccount(namespace, "reader")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.accounts.known[subject] = auth.Account{Subject: subject, UID: "uid-" + namespace, Attributes: map[string]string{"role": role}}
+	w.accounts.Put(w.t, namespace, "reader", "uid-"+namespace, map[string]string{"role": role})
 }
 
 // create stores an object that fetches the tenant's bucket, as edit changes it.
@@ -137,51 +114,41 @@ func (w *world) create(namespace string, edit func(*v1alpha1.BucketSpec)) *v1alp
 	if edit != nil {
 		edit(&o.Spec)
 	}
-	if err := w.kube.Create(w.t.Context(), o); err != nil {
-		w.t.Fatal(err)
-	}
+	sourcetest.Create(w.t, w.kube, o)
 	return o
 }
 
 // edit changes an object as a user does, who makes a new generation.
 func (w *world) edit(o *v1alpha1.Bucket, change func(*v1alpha1.BucketSpec)) {
 	w.t.Helper()
-	got := w.get(o)
-	change(&got.Spec)
-	got.Generation++
-	if err := w.kube.Update(w.t.Context(), got); err != nil {
-		w.t.Fatal(err)
-	}
+	sourcetest.Edit(w.t, w.kube, o, func(o *v1alpha1.Bucket) { change(&o.Spec) })
 }
 
 func (w *world) get(o *v1alpha1.Bucket) *v1alpha1.Bucket {
 	w.t.Helper()
-	got := &v1alpha1.Bucket{}
-	if err := w.kube.Get(w.t.Context(), client.ObjectKeyFromObject(o), got); err != nil {
-		w.t.Fatal(err)
-	}
-	return got
+	return sourcetest.Get(w.t, w.kube, o)
 }
 
 func (w *world) secret(namespace, name string, data map[string]string) {
 	w.t.Helper()
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{}}
-	for key, value := range data {
-		s.Data[key] = []byte(value)
-	}
-	if err := w.kube.Create(w.t.Context(), s); err != nil {
-		w.t.Fatal(err)
-	}
+	sourcetest.CreateSecret(w.t, w.kube, namespace, name, corev1.SecretTypeOpaque, data)
 }
 
-// reconcile runs once and returns the object as it stands then.
+// reconcile runs once and returns the object as it stands then. It checks what must hold of every status.
 func (w *world) reconcile(o *v1alpha1.Bucket) (*v1alpha1.Bucket, reconcile.Result) {
 	w.t.Helper()
 	result, err := w.r.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
 	if err != nil {
 		w.t.Fatalf("reconcile: %v", err)
 	}
-	return w.get(o), result
+	got := w.get(o)
+	stored := false
+	if artifact := got.Status.Artifact; artifact != nil {
+		owner := store.Object{Kind: "bucket", Namespace: got.Namespace, Name: got.Name, UID: string(got.UID)}
+		stored = w.shared.Artifacts.Store.Verify(w.t.Context(), owner, artifact.Digest) == nil
+	}
+	sourcetest.Holds(w.t, got, sourcetest.View{Status: got.Status.Status, Suspended: got.Spec.Suspend, Stored: stored}, result)
+	return got, result
 }
 
 // wants reconciles and compares the condition Ready.
@@ -205,95 +172,11 @@ func (w *world) stalled(o *v1alpha1.Bucket) bool {
 // served reads the artifact by its URL.
 func (w *world) served(o *v1alpha1.Bucket) map[string]string {
 	w.t.Helper()
-	if o.Status.Artifact == nil {
-		return nil
-	}
-	f, _, err := w.shared.Artifacts.Store.ByURLPath(strings.TrimPrefix(o.Status.Artifact.URL, w.shared.Artifacts.BaseURL))
-	if err != nil {
-		w.t.Fatalf("open the artifact: %v", err)
-	}
-	defer f.Close()
-	gz, err := gzip.NewReader(f)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	files := map[string]string{}
-	for tr := tar.NewReader(gz); ; {
-		h, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			return files
-		}
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		content, err := io.ReadAll(tr)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		files[h.Name] = string(content)
-	}
-}
-
-// accounts are ServiceAccounts without an API server.
-type accounts struct{ known map[auth.Subject]auth.Account }
-
-func (a *accounts) Lookup(_ context.Context, s auth.Subject) (auth.Account, error) {
-	account, ok := a.known[s]
-	if !ok {
-		return auth.Account{}, &auth.Error{Stage: auth.StageSubject, Code: auth.CodeSubjectNotFound, Fix: "create it", Err: errors.New("does not exist")}
-	}
-	return account, nil
-}
-
-func (a *accounts) Read(ctx context.Context, s auth.Subject) (auth.Account, error) {
-	return a.Lookup(ctx, s)
-}
-func (*accounts) Subscribe(func(auth.Subject)) {}
-
-func (*accounts) Prove(_ context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
-	return auth.Proof{Token: auth.NewSecret(account.Subject.String()), ExpiresAt: time.Now().Add(request.Lifetime)}, nil
-}
-
-// cloud is a provider whose roles trust one subject each.
-type cloud struct {
-	mu        sync.Mutex
-	trust     map[string]string // role -> subject
-	keys      map[string]string // access key -> role
-	exchanges int
-	endpoints []string // of the exchanges
-}
-
-func (*cloud) GetName() string { return "aws" }
-
-func (*cloud) GetTarget(o *auth.Options) (auth.Target, error) {
-	return auth.Target{STSEndpoint: o.STSEndpoint, STSRegion: o.STSRegion}, nil
-}
-
-func (*cloud) GetIdentity(a auth.Account) (string, error) { return a.Attributes["role"], nil }
-
-func (*cloud) GetAudience(context.Context, *auth.Request) (string, error) { return "sts", nil }
-
-// session is a token with the keys of a role.
-type session struct{ key string }
-
-func (*session) GetDuration() time.Duration { return time.Hour }
-
-func (c *cloud) NewTokenForServiceAccount(_ context.Context, proof auth.Proof, request *auth.Request) (auth.Token, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.exchanges++
-	c.endpoints = append(c.endpoints, request.Key.STSEndpoint)
-	role := request.Key.Identity
-	if c.trust[role] != proof.Token.Reveal() {
-		return nil, &auth.Error{Stage: auth.StageExchange, Code: auth.CodeTrustRefused, Fix: "have the role trust it", Err: errors.New(role + " does not trust it")}
-	}
-	key := fmt.Sprintf("AKID%d", c.exchanges)
-	c.keys[key] = role
-	return &session{key}, nil
+	return sourcetest.Served(w.t, w.shared.Artifacts.Store, o.Status.Artifact)
 }
 
 // signing is a service of the cloud's protocol, wherever it is.
-type signing struct{ cloud *cloud }
+type signing struct{ cloud *sourcetest.Cloud }
 
 func (signing) Locate(spec v1alpha1.BucketSpec) (Place, error) {
 	switch {
@@ -315,7 +198,7 @@ func (s signing) Open(_ context.Context, r Request) (bucket.Storage, error) {
 			if err != nil {
 				return awssdk.Credentials{}, err
 			}
-			return awssdk.Credentials{AccessKeyID: token.(*session).key, SecretAccessKey: "s3cret"}, nil
+			return awssdk.Credentials{AccessKeyID: token.(*sourcetest.Session).ID, SecretAccessKey: "s3cret"}, nil
 		})
 	case r.Keys != nil:
 		options.Credentials = awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) {
@@ -327,9 +210,8 @@ func (s signing) Open(_ context.Context, r Request) (bucket.Storage, error) {
 
 // service has the buckets. Whose key signs a request may read the bucket of its own name; the bucket "public" is everybody's.
 type service struct {
-	cloud     *cloud
-	roots     *x509.CertPool
-	addresses map[string]string
+	cloud   *sourcetest.Cloud
+	network *sourcetest.Network
 
 	mu       sync.Mutex
 	objects  map[string]string // bucket/key -> content
@@ -337,36 +219,14 @@ type service struct {
 	tampered http.HandlerFunc  // in place of an answer; it says so by setting a header
 }
 
-func newService(t *testing.T, c *cloud) *service {
+func newService(t *testing.T, c *sourcetest.Cloud) *service {
 	t.Helper()
-	s := &service{cloud: c, objects: map[string]string{}, roots: x509.NewCertPool(), addresses: map[string]string{}}
-	for _, host := range []string{cloudHost, minioHost} {
-		server := httptest.NewUnstartedServer(s)
-		server.Config.ErrorLog = log.New(io.Discard, "", 0)
-		server.StartTLS()
-		t.Cleanup(server.Close)
-		s.roots.AddCert(server.Certificate())
-		s.addresses[host+":443"] = server.Listener.Addr().String()
-	}
+	s := &service{cloud: c, objects: map[string]string{}}
+	s.network = sourcetest.NewNetwork(t, map[string]http.Handler{cloudHost: s, minioHost: s})
 	plain := httptest.NewServer(s)
 	t.Cleanup(plain.Close)
-	s.addresses[plainHost] = plain.Listener.Addr().String()
+	s.network.Addresses[plainHost] = plain.Listener.Addr().String()
 	return s
-}
-
-func (s *service) transport() *http.Transport {
-	t := transport.Default()
-	t.Proxy = nil
-	t.TLSClientConfig = &tls.Config{RootCAs: s.roots, MinVersion: tls.VersionTLS12}
-	return t
-}
-
-func (s *service) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	to, ok := s.addresses[address]
-	if !ok {
-		return nil, &net.DNSError{Err: "no such host", Name: address, IsNotFound: true}
-	}
-	return (&net.Dialer{}).DialContext(ctx, network, to)
 }
 
 func (s *service) put(bucketName, key, content string) {
@@ -406,9 +266,7 @@ func refuse(w http.ResponseWriter, status int, code string) {
 func (s *service) user(r *http.Request) string {
 	_, rest, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
 	key, _, _ := strings.Cut(rest, "/")
-	s.cloud.mu.Lock()
-	defer s.cloud.mu.Unlock()
-	if role, ok := s.cloud.keys[key]; ok {
+	if role, ok := s.cloud.Holder(key); ok {
 		return strings.TrimPrefix(role, "role/")
 	}
 	return strings.TrimPrefix(key, "USER")

@@ -349,7 +349,7 @@ func TestCollectorKeepsWhatMemoryHasNotHeardOf(t *testing.T) {
 func (w *world) restart() *world {
 	again, was := *w, w.shared
 	again.shared = &source.Shared{
-		Client: was.Client, Recorder: was.Recorder, Rules: was.Rules, Accounts: was.Accounts, Metrics: was.Metrics, Workers: was.Workers,
+		Client: was.Client, Recorder: was.Recorder, Rules: was.Rules, Accounts: was.Accounts, Metrics: was.Metrics,
 		Artifacts: &source.Artifacts{Store: was.Artifacts.Store, BaseURL: was.Artifacts.BaseURL, Elected: was.Artifacts.Elected},
 	}
 	again.r = New(again.shared, w.access, 1<<20)

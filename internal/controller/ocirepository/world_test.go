@@ -99,7 +99,6 @@ func newWorld(t *testing.T, storeOptions store.Options) *world {
 	w.shared = &source.Shared{
 		Client: w.kube, Recorder: w.events, Rules: spec.Rules{Providers: []string{"aws"}}, Accounts: w.accounts, Metrics: tokens,
 		Artifacts: &source.Artifacts{Store: artifacts, BaseURL: sourcetest.BaseURL, Elected: w.elected},
-		Workers:   &source.Workers{},
 	}
 	w.r = New(w.shared, w.access, 1<<20)
 	return w

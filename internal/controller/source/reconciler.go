@@ -39,8 +39,6 @@ type Shared struct {
 	Metrics Metrics
 	// Artifacts are the store, and who has something in it.
 	Artifacts *Artifacts
-	// Workers are shared fairly between namespaces.
-	Workers *Workers
 	// External publishes artifacts to Flux.
 	External *externalartifact.Publisher
 
@@ -59,6 +57,7 @@ type Reconciler[O client.Object, P any] struct {
 	shared   *Shared
 	name     string // of the kind
 	kind     Kind[O, P]
+	workers  workers
 	failures failures
 	took     *prometheus.HistogramVec // of fetches, by outcome
 }
@@ -87,11 +86,10 @@ func (r *Reconciler[O, P]) Reconcile(ctx context.Context, req reconcile.Request)
 	if !o.GetDeletionTimestamp().IsZero() {
 		return reconcile.Result{}, r.finalize(ctx, o)
 	}
-	work := task{r.name, req}
-	if !r.shared.Workers.enter(work) {
+	if !r.workers.enter(req) {
 		return reconcile.Result{RequeueAfter: jitter(crowdedPause)}, nil
 	}
-	defer r.shared.Workers.leave(work)
+	defer r.workers.leave(req)
 	result, err := r.reconcile(ctx, o)
 	if ctx.Err() == nil {
 		r.shared.Artifacts.try(r.owner(o))

@@ -50,7 +50,7 @@ func (r *Reconciler[O, P]) SetupWithManager(ctx context.Context, mgr manager.Man
 		// Of changes we hear when those who keep tokens have heard of them.
 		WatchesRawSource(source.Func(r.watchAccounts)).
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-			r.shared.Workers.start(r.name, concurrent, queue.Add)
+			r.workers.start(concurrent, queue.Add)
 			return nil
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent, ReconciliationTimeout: maxTimeout + time.Minute}).

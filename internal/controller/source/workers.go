@@ -6,96 +6,86 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Workers keep one namespace from taking all workers: what its objects name may be slow on purpose. All kinds of one
-// controller share them: what a namespace has under way counts over all kinds, so that spreading over kinds gains a tenant
-// nothing, and each kind keeps workers for the others. Objects that have to wait are woken when there is room, so that a
-// namespace with many of them does not keep the workers busy with asking. The zero value is ready for use.
-type Workers struct {
+// workers keep one namespace from taking all workers of a kind: what its objects name may be slow on purpose, until spec.timeout, and
+// nobody who has begun is stopped for another. Objects that have to wait are woken when there is room, so that a namespace with many of
+// them does not keep the workers busy with asking. The zero value lets everybody in.
+type workers struct {
 	mu      sync.Mutex // guards the fields below; never held during I/O
-	number  int        // of the workers that each kind has; zero for any
-	wake    map[string]func(reconcile.Request)
+	number  int        // of the workers; zero for any
+	wake    func(reconcile.Request)
 	all     int            // objects that are being worked on
 	busy    map[string]int // of them, by namespace
-	waiting map[string]map[task]struct{}
+	waiting map[string]map[reconcile.Request]struct{}
 }
 
-// task is the reconciliation of one object.
-type task struct {
-	kind    string
-	request reconcile.Request
-}
-
-// start says how many workers the kind has, which is the same for all kinds, and how to have one of them look at an object.
-func (w *Workers) start(kind string, number int, wake func(reconcile.Request)) {
+// start says how many workers there are, and how to have one of them look at an object.
+func (w *workers) start(number int, wake func(reconcile.Request)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.wake == nil {
-		w.wake = map[string]func(reconcile.Request){}
-	}
-	w.number, w.wake[kind] = number, wake
+	w.number, w.wake = number, wake
 }
 
-// room is how many more objects of the namespace may be worked on. A namespace may have half of the workers that other
-// namespaces leave, so that a few together cannot take all, and one in any case.
-func (w *Workers) room(namespace string) int {
+// room is how many more objects of the namespace may be worked on. A namespace may have half of the workers that other namespaces
+// leave, also while these have nothing to do: of ten, one alone has five, the next two, and three more one each. It may have one in
+// any case, so that of a single worker nothing is kept for others.
+func (w *workers) room(namespace string) int {
 	own := w.busy[namespace]
 	return max(1, (w.number-(w.all-own))/2) - own
 }
 
 // enter reports whether the object may be worked on. If so, leave must follow; if not, the object will be woken.
-func (w *Workers) enter(t task) bool {
+func (w *workers) enter(object reconcile.Request) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.busy == nil {
-		w.busy, w.waiting = map[string]int{}, map[string]map[task]struct{}{}
+		w.busy, w.waiting = map[string]int{}, map[string]map[reconcile.Request]struct{}{}
 	}
-	namespace := t.request.Namespace
+	namespace := object.Namespace
 	if w.number > 0 && w.room(namespace) <= 0 {
 		if w.waiting[namespace] == nil {
-			w.waiting[namespace] = map[task]struct{}{}
+			w.waiting[namespace] = map[reconcile.Request]struct{}{}
 		}
-		w.waiting[namespace][t] = struct{}{}
+		w.waiting[namespace][object] = struct{}{}
 		return false
 	}
-	w.stopWaiting(t)
+	w.stopWaiting(object)
 	w.busy[namespace]++
 	w.all++
 	return true
 }
 
-func (w *Workers) stopWaiting(t task) {
-	delete(w.waiting[t.request.Namespace], t)
-	if len(w.waiting[t.request.Namespace]) == 0 {
-		delete(w.waiting, t.request.Namespace)
+func (w *workers) stopWaiting(object reconcile.Request) {
+	delete(w.waiting[object.Namespace], object)
+	if len(w.waiting[object.Namespace]) == 0 {
+		delete(w.waiting, object.Namespace)
 	}
 }
 
-func (w *Workers) leave(t task) {
-	for _, woken := range w.left(t.request.Namespace) {
-		woken()
+func (w *workers) leave(object reconcile.Request) {
+	woken, wake := w.left(object.Namespace)
+	for _, object := range woken {
+		wake(object)
 	}
 }
 
 // left takes those that there is room for now from those that wait. Room for one namespace may be room for another.
-func (w *Workers) left(namespace string) (woken []func()) {
+func (w *workers) left(namespace string) (woken []reconcile.Request, wake func(reconcile.Request)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.all--
 	if w.busy[namespace]--; w.busy[namespace] == 0 {
 		delete(w.busy, namespace)
 	}
-	for namespace, tasks := range w.waiting {
+	for namespace, objects := range w.waiting {
 		room := w.room(namespace)
-		for t := range tasks {
+		for object := range objects {
 			if room <= 0 {
 				break
 			}
 			room--
-			w.stopWaiting(t)
-			if wake := w.wake[t.kind]; wake != nil {
-				woken = append(woken, func() { wake(t.request) })
-			}
+			w.stopWaiting(object)
+			woken = append(woken, object)
 		}
 	}
-	return woken
+	return woken, w.wake
 }

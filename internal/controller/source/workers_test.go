@@ -13,14 +13,14 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-func asks(namespace string, i int) task {
-	return task{"Thing", reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: fmt.Sprint(i)}}}
+func asks(namespace string, i int) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: fmt.Sprint(i)}}
 }
 
 // Two hostile namespaces must not be able to have all workers wait for their registries.
 func TestSharesOfTheWorkers(t *testing.T) {
-	shared := &Workers{}
-	shared.start("Thing", 10, func(reconcile.Request) {})
+	shared := &workers{}
+	shared.start(10, func(reconcile.Request) {})
 	var got []int
 	for _, namespace := range []string{"a", "b", "c", "d"} {
 		entered := 0
@@ -37,17 +37,17 @@ func TestSharesOfTheWorkers(t *testing.T) {
 	if !shared.enter(asks("e", 0)) {
 		t.Error("a namespace with nothing under way has to wait")
 	}
-	one := &Workers{}
-	one.start("Thing", 1, func(reconcile.Request) {})
+	one := &workers{}
+	one.start(1, func(reconcile.Request) {})
 	if !one.enter(asks("a", 0)) {
 		t.Error("nobody may use the only worker")
 	}
 }
 
 func TestRoomWakesThoseWhoWait(t *testing.T) {
-	woken := map[task]int{}
-	shared := &Workers{}
-	shared.start("Thing", 4, func(r reconcile.Request) { woken[task{"Thing", r}]++ })
+	woken := map[reconcile.Request]int{}
+	shared := &workers{}
+	shared.start(4, func(r reconcile.Request) { woken[r]++ })
 	for i := range 2 {
 		if !shared.enter(asks("a", i)) {
 			t.Fatalf("object %d has no worker", i)
@@ -85,31 +85,21 @@ func TestRoomWakesThoseWhoWait(t *testing.T) {
 	}
 }
 
-// Whoever spreads over kinds gains nothing, and is woken in the queue that the object came from.
-func TestKindsShareTheWorkers(t *testing.T) {
-	woken := map[string]int{}
-	shared := &Workers{}
-	for _, kind := range []string{"A", "B", "C"} {
-		shared.start(kind, 10, func(reconcile.Request) { woken[kind]++ })
+// What a namespace has of one kind under way takes nothing from another kind: these have workers of their own.
+func TestKindsHaveWorkersOfTheirOwn(t *testing.T) {
+	w := newWorld(t)
+	other := New(w.shared, v1alpha1.BucketKind, w.kind)
+	o := w.create("tenant-a", "app", nil)
+	for _, r := range []*Reconciler[*v1alpha1.OCIRepository, string]{w.r, other} {
+		r.workers.start(4, func(reconcile.Request) {})
 	}
-	entered := map[string]int{}
-	for i := range 60 {
-		t := asks("tenant-a", i)
-		t.kind = []string{"A", "B", "C"}[i%3]
-		if shared.enter(t) {
-			entered["tenant-a"]++
+	for i := range 2 {
+		if !other.workers.enter(asks("tenant-a", i)) {
+			t.Fatalf("object %d has no worker", i)
 		}
 	}
-	if other := asks("tenant-b", 0); !shared.enter(other) || entered["tenant-a"] != 5 {
-		t.Errorf("one namespace has %d of the 10 workers of each kind", entered["tenant-a"])
-	}
-	for i := range 5 { // they all leave, and nobody who is woken comes
-		leaving := asks("tenant-a", i)
-		leaving.kind = []string{"A", "B", "C"}[i%3]
-		shared.leave(leaving)
-	}
-	if all := woken["A"] + woken["B"] + woken["C"]; all < 5 || woken["A"] == 0 && woken["B"] == 0 && woken["C"] == 0 {
-		t.Errorf("woken %v", woken)
+	if w.reconcile(o); !slices.Equal(w.kind.fetched, []string{"app"}) {
+		t.Errorf("fetched %v", w.kind.fetched)
 	}
 }
 
@@ -117,9 +107,9 @@ func TestOneNamespaceDoesNotTakeAllWorkers(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.create("tenant-a", "a", nil), w.create("tenant-b", "b", nil)
 	var woken []reconcile.Request
-	w.shared.Workers.start(v1alpha1.OCIRepositoryKind, 2, func(r reconcile.Request) { woken = append(woken, r) })
+	w.r.workers.start(2, func(r reconcile.Request) { woken = append(woken, r) })
 	other := asks("tenant-a", 1)
-	if !w.shared.Workers.enter(other) {
+	if !w.r.workers.enter(other) {
 		t.Fatal("the first may not enter")
 	}
 	if result := w.attempt(a); result.RequeueAfter < 30*time.Second || len(w.kind.fetched) != 0 {
@@ -128,7 +118,7 @@ func TestOneNamespaceDoesNotTakeAllWorkers(t *testing.T) {
 	if w.reconcile(b); !slices.Equal(w.kind.fetched, []string{"b"}) {
 		t.Errorf("the other tenant waits: fetched %v", w.kind.fetched)
 	}
-	w.shared.Workers.leave(other)
+	w.r.workers.leave(other)
 	if len(woken) != 1 || woken[0].NamespacedName != client.ObjectKeyFromObject(a) {
 		t.Errorf("there is room, and woken is %v", woken)
 	}

@@ -88,7 +88,6 @@ func newWorld(t *testing.T) *world {
 	w.shared = &Shared{
 		Recorder: events.NewFakeRecorder(100), Rules: spec.Rules{Providers: []string{"aws"}}, Accounts: w.accounts, Metrics: w.accounts,
 		Artifacts: &Artifacts{Store: artifacts, BaseURL: "http://artifacts.example.com", Elected: w.elected},
-		Workers:   &Workers{},
 	}
 	w.r = New(w.shared, v1alpha1.OCIRepositoryKind, w.kind)
 	flux := externalArtifact()
