@@ -79,7 +79,7 @@ func TestEveryCloudEndToEnd(t *testing.T) {
 			case err != nil || audienceOf(t, devops)+"/.default" != azure.DevOpsScope:
 				t.Errorf("Azure DevOps: %v, %v", devops, err)
 			}
-			// A tenant of another cloud is none of this one's, and its proof is worth nothing here.
+			// A tenant of another cloud does not exist in this one, and a proof for the other cloud is worth nothing here.
 			account.Attributes[azure.TenantAnnotation] = tenants[(i+1)%len(tenants)]
 			if _, err := auth.GetToken(t.Context(), provider, w.As(account)...); auth.CodeOf(err) != auth.CodeTrustRefused || !strings.Contains(err.Error(), "AADSTS90002") {
 				t.Errorf("another cloud's tenant: %v", err)

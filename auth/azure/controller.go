@@ -16,10 +16,10 @@ import (
 
 // NewControllerToken implements [auth.ControllerProvider] with the one identity that the environment is set up for: a client secret or
 // certificate (AZURE_CLIENT_SECRET, AZURE_CLIENT_CERTIFICATE_PATH), else a workload identity (AZURE_FEDERATED_TOKEN_FILE). The managed
-// identity of the host, which every Pod there shares, is only used where AZURE_TOKEN_CREDENTIALS asks for it, with
-// ManagedIdentityCredential: on AKS an identity that is half set up would become the host's otherwise. AZURE_CLIENT_ID says which one
-// if it has several. The environment is read anew each time, and no program is started for a credential: the Azure CLI, the Azure
-// Developer CLI and PowerShell are never asked. It refuses whatever a tenant chose of the way.
+// identity of the host, which every Pod there shares, is used only if AZURE_TOKEN_CREDENTIALS is ManagedIdentityCredential: otherwise a
+// workload identity that is half set up would silently become the host's. AZURE_CLIENT_ID picks one if the host has several. The
+// environment is read anew each time. No program is started for a credential: the Azure CLI, the Azure Developer CLI and PowerShell are
+// never asked. A proxy that a tenant chose is refused.
 func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request) (auth.Token, error) {
 	if request.ProxyURL != nil {
 		return nil, refusal.Detour("proxy")
@@ -38,7 +38,7 @@ func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request
 	return token, nil
 }
 
-// controllerToken asks for one scope. The code is Entra's, when it refused.
+// controllerToken asks for one scope. The code is Entra's, when Entra refused.
 func (p *Provider) controllerToken(ctx context.Context, scope string) (*Token, aadsts, error) {
 	name, err := credentialName(os.Getenv) //nolint:forbidigo // the controller's own identity is what its environment says
 	if err != nil {
@@ -68,8 +68,8 @@ func (p *Provider) controllerToken(ctx context.Context, scope string) (*Token, a
 	return &Token{Secret: auth.NewSecret(got.Token), ExpiresAt: got.ExpiresOn.UTC()}, 0, nil
 }
 
-// failure is why the source gave no token: its SDK's errors are texts with whole answers in them, so that the last request tells.
-// The code is Entra's, when it refused.
+// failure is why the source gave no token. It is read from the last request, because the SDK's errors repeat whole answers. The code
+// is Entra's, when Entra refused.
 func (s source) failure(ctx context.Context, last remote.Exchange) (remote.Failure, aadsts) {
 	got := last.Answer
 	// Before it asks for a token, the SDK gets the authority's discovery document.

@@ -22,19 +22,19 @@ type tokenCredential struct {
 	opts     []auth.Option
 }
 
-// NewTokenCredential is [auth.GetToken] for the Azure SDK, with [auth.WithCache] among the options. Each call is bound by the
-// context of the SDK's request, and is for the scope that the SDK's client asks for. A client keeps its token until the end, which
-// the credential says is in a minute, whatever the token's own is: so that none is used for long after its grant is withdrawn.
+// NewTokenCredential makes [auth.GetToken] available to the Azure SDK; pass [auth.WithCache] among the options. Each call has the
+// context of the SDK's request and the scope that the SDK's client asks for. A client keeps a token until it ends, so the credential
+// reports an end at most one minute ahead, however long the token lives: no client uses a token for long after its grant was withdrawn.
 //
-// What the provider does not do is an error: a claims challenge (continuous access evaluation) asks for a new sign-in, which a
-// proof cannot give, and another tenant than the identity's is another identity.
+// Two requests of the SDK are refused: a claims challenge (continuous access evaluation), which asks for a new sign-in that no proof can
+// give, and a tenant other than the identity's own.
 func NewTokenCredential(provider *Provider, opts ...auth.Option) azcore.TokenCredential {
 	return &tokenCredential{provider, slices.Clone(opts)}
 }
 
 // GetToken implements [azcore.TokenCredential].
 func (c *tokenCredential) GetToken(ctx context.Context, options policy.TokenRequestOptions) (azcore.AccessToken, error) {
-	// EnableCAE says what the client could handle, and asks for nothing.
+	// EnableCAE only says what the client could handle.
 	if options.Claims != "" {
 		return azcore.AccessToken{}, &auth.Error{
 			Stage: auth.StageExchange, Code: auth.CodeOptionUnsupported,

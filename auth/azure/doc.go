@@ -8,11 +8,11 @@
 //		auth.WithServiceAccount("tenant-a", "puller", accounts),
 //		auth.WithImageRepository("contoso.azurecr.io/tenant-a/app"))
 //
-// A ServiceAccount names its application in the annotation [ClientAnnotation], and where it lives in [TenantAnnotation]; a
+// A ServiceAccount names its application in the annotation [ClientAnnotation] and the application's tenant in [TenantAnnotation]; a
 // federated credential of the application names the ServiceAccount. With an image repository the token is an
 // [auth.RegistryCredentials], which may pull from that repository and no other; otherwise it is a [*Token], for Azure Resource
 // Manager or the one scope that the call names. [NewTokenCredential] makes the same call from inside the Azure SDK.
 //
-// One provider serves one cloud, [Config].Cloud: its hosts, its audience, its registries. No AZURE_ variable has a say, except
-// on the way to the controller's own identity.
+// One provider serves one cloud, [Config].Cloud: its hosts, its audience, its registries. AZURE_ variables matter only for the
+// controller's own identity.
 package azure

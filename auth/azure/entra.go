@@ -20,7 +20,7 @@ const health = "status.azure.com"
 // hours where continuous access evaluation is in force).
 const maxLifetime = 28 * time.Hour
 
-// entraToken reads a token answer (RFC 6749 §5.1) to a question that was asked at that time. Its errors repeat nothing of it.
+// entraToken reads a token response (RFC 6749 §5.1) to a request that was sent at asked. Its errors quote nothing of the response.
 func entraToken(body []byte, asked time.Time) (*Token, error) {
 	var got struct {
 		TokenType   string `json:"token_type"`
@@ -42,7 +42,7 @@ func entraToken(body []byte, asked time.Time) (*Token, error) {
 	return &Token{Secret: auth.NewSecret(got.AccessToken), ExpiresAt: asked.Add(time.Duration(*got.ExpiresIn) * time.Second).UTC()}, nil
 }
 
-// aadsts is an error code of Microsoft Entra's security token service; zero when there is none. Source of the codes and their
+// aadsts is an error code of Microsoft Entra's security token service; zero if there is no code. Source of the codes and their
 // meanings: Microsoft Entra, "Authentication and authorization error codes", and Azure Workload Identity, "Troubleshooting".
 type aadsts int
 
@@ -85,7 +85,7 @@ const (
 // federatedIdentityCredential".
 const maxFederated = 20
 
-// errorCode reads the AADSTS code and the OAuth error (RFC 6749 §5.2) of an answer's body; ok is false when it is none of Entra's.
+// errorCode reads the AADSTS code and the OAuth error (RFC 6749 §5.2) from a response body; ok is false if the body is not Entra's.
 func errorCode(body []byte) (code aadsts, oauth string, ok bool) {
 	var got struct {
 		Error       string `json:"error"`
@@ -105,7 +105,7 @@ func errorCode(body []byte) (code aadsts, oauth string, ok bool) {
 	return code, oauthError(got.Error), true
 }
 
-// oauthError is an error of RFC 6749, which is a word; anything else is not repeated.
+// oauthError is an error code of RFC 6749, which is one word; anything else is not quoted.
 func oauthError(s string) string {
 	if len(s) > 40 || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz_") != "" {
 		return "an unknown error"
@@ -113,7 +113,7 @@ func oauthError(s string) string {
 	return s
 }
 
-// entraFailure is the failure of a token request, with the code and the words of its AADSTS code. The fix is for who knows more.
+// entraFailure is the failure of a token request, worded by its AADSTS code. Callers that know more of the request replace the fix.
 func entraFailure(a remote.Answer, where string) (remote.Failure, aadsts) {
 	f := a.Refusal(where, health)
 	code, oauth, ok := errorCode(a.Body)
@@ -151,7 +151,7 @@ func entraFailure(a remote.Answer, where string) (remote.Failure, aadsts) {
 	return f, code
 }
 
-// isTrust reports whether Entra does not let the subject be the application.
+// isTrust reports whether the code means that Entra does not trust the subject to be the application.
 func (c aadsts) isTrust() bool {
 	switch c {
 	case noApplication, applicationDisabled, noTenant, tenantMalformed, noCredentials, noMatch, noIssuer, noAudience, noSubject, noSubjectExactly,
@@ -162,7 +162,7 @@ func (c aadsts) isTrust() bool {
 	}
 }
 
-// meaning is what a code says, in words of our own.
+// meaning is what a code means, in our own words.
 func (c aadsts) meaning() string {
 	switch c {
 	case noApplication:

@@ -32,8 +32,8 @@ const giveIdentity = `annotate the controller's ServiceAccount with ` + ClientAn
 	`or set ` + credentialsVariable + `=` + managedIdentityCredential + ` in its environment to be the managed identity of the host, ` +
 	`or name a ServiceAccount in the object`
 
-// credentialName is the credential that the environment is set up for: the one that it names, or the first whose variables it has.
-// Nothing leads to the managed identity but its name.
+// credentialName is the credential that the environment is set up for: the one that it names, or else the first whose variables are
+// set. The managed identity has to be named.
 func credentialName(env func(string) string) (string, error) {
 	application := env("AZURE_CLIENT_SECRET") != "" || env("AZURE_CLIENT_CERTIFICATE_PATH") != ""
 	switch named := env(credentialsVariable); {
@@ -55,7 +55,7 @@ func credentialName(env func(string) string) (string, error) {
 			Err: errors.New(credentialsVariable + " names a client secret or certificate, and the controller's environment has neither"),
 		}
 	default:
-		// One identity, and never whichever of several answers.
+		// The controller has one identity, not whichever of several answers first.
 		return "", &auth.Error{
 			Stage: auth.StageIdentity, Code: auth.CodeOptionUnsupported,
 			Fix: "set " + credentialsVariable + " of the controller to " + environmentCredential + ", " + workloadIdentityCredential + " or " + managedIdentityCredential + ", or remove it",
@@ -67,13 +67,13 @@ func credentialName(env func(string) string) (string, error) {
 // source is an identity of the environment.
 type source struct {
 	credential azcore.TokenCredential
-	// name and where name it and who is asked for its token, and mend says how it is set up, for people.
+	// For people: what it is called, which service is asked for its token, and how to set it up.
 	name, where, mend string
-	// managed: the host's own service is asked and not Microsoft Entra.
+	// managed says that the host's own service is asked, and not Microsoft Entra.
 	managed bool
 }
 
-// source makes the credential of that name. With an error, the source has its words all the same.
+// source makes the credential of that name. Even with an error, the source's texts for people are set.
 func (p *Provider) source(name string, client *http.Client) (source, error) {
 	options := azcore.ClientOptions{
 		Cloud:     cloud.Configuration{ActiveDirectoryAuthorityHost: p.cloud.Authority},
@@ -82,7 +82,7 @@ func (p *Provider) source(name string, client *http.Client) (source, error) {
 		Retry:     policy.RetryOptions{MaxRetries: -1},
 		Telemetry: policy.TelemetryOptions{Disabled: true},
 	}
-	// Instance discovery asks the public cloud whether an authority is one. Ours is known.
+	// Instance discovery would ask the public cloud whether our authority is genuine. It comes from the administrator.
 	const known = true
 	switch name {
 	case environmentCredential:

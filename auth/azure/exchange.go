@@ -37,7 +37,7 @@ func (p *Provider) NewTokenForServiceAccount(ctx context.Context, proof auth.Pro
 	return token, nil
 }
 
-// exchange asks for one scope. The code is Entra's, when it refused.
+// exchange asks for one scope. The code is Entra's, when Entra refused.
 func (p *Provider) exchange(ctx context.Context, proof auth.Proof, request *auth.Request, id identity, scope string) (*Token, aadsts, error) {
 	operation := fmt.Sprintf("token for application %s of tenant %s", id.client, id.tenant)
 	asked := time.Now()
@@ -70,7 +70,7 @@ func (p *Provider) where() string {
 	return "Microsoft Entra at " + strings.TrimPrefix(p.cloud.Authority, "https://")
 }
 
-// fix says what of Entra's refusal a person can mend; empty where we know no better.
+// fix says how to mend what Entra refused; empty if we know nothing better than the general fix.
 func (p *Provider) fix(code aadsts, proof auth.Proof, request *auth.Request, id identity, scope string) string {
 	subject := request.Key.Subject
 	c := remote.ClaimsOf(proof).Shown(subject)

@@ -59,9 +59,8 @@ func tenantAttribute() attribute.Attribute {
 	return attribute.Attribute{Annotation: TenantAnnotation, Field: TenantField}
 }
 
-// parseGUID returns a GUID in lower case: 32 hexadecimal digits in groups of 8, 4, 4, 4 and 12 (RFC 9562 §4). Nothing else names a
-// tenant here: the words common, organizations and consumers mean tenants of the other side's choice, and a domain can change
-// hands.
+// parseGUID returns a GUID in lower case: 32 hexadecimal digits in groups of 8, 4, 4, 4 and 12 (RFC 9562 §4). Nothing else is accepted
+// as a tenant: with the words common, organizations and consumers Entra would choose it, and a domain can change hands.
 func parseGUID(s string) (string, error) {
 	const form = "00000000-0000-0000-0000-000000000000"
 	refuse := func() (string, error) {
@@ -83,8 +82,8 @@ func parseGUID(s string) (string, error) {
 }
 
 // GetIdentity implements [auth.Provider]: <tenant-id>/<client-id> in lower case, of the application that the ServiceAccount's
-// annotations or the WorkloadIdentity's providerConfig name. One that is there and empty is no ID: only where the subject does not
-// name a tenant at all is it [Config].TenantID.
+// annotations or the WorkloadIdentity's providerConfig name. A subject that does not mention a tenant gets [Config].TenantID; an
+// attribute that is present but empty is refused.
 func (p *Provider) GetIdentity(account auth.Account) (string, error) {
 	var n named
 	var hasTenant, hasClient bool

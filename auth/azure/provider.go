@@ -29,10 +29,11 @@ type Config struct {
 	// Cloud is the cloud of all calls; zero for the public one. See [endpoint.ParseAzureAuthority] for the controller's
 	// AZURE_AUTHORITY_HOST and [endpoint.ParseAzureEnvironment] for the file of its AZURE_ENVIRONMENT_FILEPATH.
 	Cloud endpoint.AzureCloud
-	// Transport is what the connections are copies of, with the administrator's proxy and certificate authorities; nil for
+	// Transport has the administrator's proxy and certificate authorities; all connections are made by copies of it. Nil for
 	// auth/transport's Default.
 	Transport *http.Transport
-	// AllowedEndpointHosts are proxies of tenants on addresses that are refused otherwise: the value of --allowed-endpoint-hosts.
+	// AllowedEndpointHosts are tenants' proxies that may have addresses which are otherwise refused: the value of
+	// --allowed-endpoint-hosts.
 	AllowedEndpointHosts endpoint.Allowed
 	// DenyCIDRs are addresses that proxies named by tenants must not have: the value of --deny-cidrs.
 	DenyCIDRs endpoint.CIDRs
@@ -44,11 +45,11 @@ type Config struct {
 type Provider struct {
 	tenant string
 	cloud  endpoint.AzureCloud
-	// elsewhere is the authority of another cloud than the public one; empty there.
+	// elsewhere is the authority, unless the cloud is the public one; then it is empty.
 	elsewhere string
 	calls     *remote.Caller
 
-	// What tenants write is parsed on every call and seldom new.
+	// What tenants wrote is parsed on every call, and is rarely new.
 	identities *memo.Memo[named, identity]
 	images     *memo.Memo[string, image]
 	scopes     *memo.Memo[auth.List, string] // each the one in its list
@@ -61,7 +62,8 @@ type image struct {
 	text string
 }
 
-// NewProvider refuses a tenant that is no GUID, a cloud without an authority, and a transport that does not verify certificates.
+// NewProvider makes a provider. It refuses a tenant that is not a GUID, an incomplete cloud, and a transport that does not verify
+// certificates.
 func NewProvider(config Config) (*Provider, error) {
 	if config.TenantID != "" {
 		tenant, err := parseGUID(config.TenantID)
@@ -101,14 +103,14 @@ func NewProvider(config Config) (*Provider, error) {
 // Close closes idle connections.
 func (p *Provider) Close() { p.calls.Close() }
 
-// Cloud is the cloud of all calls: what a credential is given to must be of it.
+// Cloud is the cloud that the provider serves: its credentials must be given to no other.
 func (p *Provider) Cloud() endpoint.AzureCloud { return p.cloud }
 
 // GetName implements [auth.Provider].
 func (*Provider) GetName() string { return ProviderName }
 
 // GetTarget implements [auth.Provider]. Image is the registry's host and the repository, since credentials are for one
-// repository. STSEndpoint is the authority of another cloud than the public one, so that two clouds' tokens never meet in a cache.
+// repository. STSEndpoint is the authority, unless the cloud is the public one: two clouds' tokens never share a key in a cache.
 func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	switch {
 	case options.STSEndpoint != "":

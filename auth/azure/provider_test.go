@@ -175,7 +175,7 @@ func TestGetIdentityDefaultTenant(t *testing.T) {
 	}
 }
 
-// A WorkloadIdentity's fields are in its providerConfig; an annotation is none.
+// A WorkloadIdentity's fields are in its providerConfig; its annotations do not count.
 func TestGetIdentityOfWorkloadIdentity(t *testing.T) {
 	provider := newProvider(t, azure.Config{})
 	subject, err := auth.WorkloadIdentity("tenant-a", "pull")
@@ -197,7 +197,7 @@ func TestGetAudience(t *testing.T) {
 		if got, err := provider.GetAudience(t.Context(), request); err != nil || got != want {
 			t.Errorf("%q, %v, want %q", got, err, want)
 		}
-		// What cannot be is refused while there is no proof yet.
+		// An impossible identity is refused while there is no proof yet.
 		for _, identity := range []string{"", tenantID, "common/" + clientA, tenantID + "/" + clientA + "/x"} {
 			request.Key.Identity = identity
 			if got, err := provider.GetAudience(t.Context(), request); got != "" || auth.CodeOf(err) == "" {

@@ -18,13 +18,13 @@ import (
 // registry" (az acr login --expose-token).
 const registryUser = "00000000-0000-0000-0000-000000000000"
 
-// registryActions are what credentials let their holder do in the repository, as far as the identity may: pull, and list tags.
+// registryActions are the actions that credentials are asked for: pull, and list tags. The registry grants those that the identity has.
 // Source: Azure Container Registry, "Permissions and role assignments overview".
 const registryActions = "pull,metadata_read"
 
-// NewRegistryToken implements [auth.RegistryProvider]: the registry exchanges the token of Microsoft Entra for a refresh token,
-// which is good for all that the identity may do in the registry, and that at once for an access token to pull from one
-// repository. Both are asked of the image repository's host. The password is the access token. Source: Azure Container Registry,
+// NewRegistryToken implements [auth.RegistryProvider]. The registry exchanges the token of Microsoft Entra for a refresh token, which
+// is good for everything that the identity may do in the registry; it is exchanged at once for an access token to pull from one
+// repository, which is the password. Both requests go to the image repository's host. Source: Azure Container Registry,
 // "Integration with Azure Active Directory" (github.com/Azure/acr/blob/main/docs/AAD-OAuth.md).
 func (p *Provider) NewRegistryToken(ctx context.Context, token auth.Token, request *auth.Request) (*auth.RegistryCredentials, error) {
 	entra, ok := token.(*Token)
@@ -53,7 +53,7 @@ func (p *Provider) NewRegistryToken(ctx context.Context, token auth.Token, reque
 	return &auth.RegistryCredentials{Username: registryUser, Password: access.Secret, ExpiresAt: access.ExpiresAt}, nil
 }
 
-// tenantOf is the tenant of the identity that a request is for; empty when the controller's is not known.
+// tenantOf is the tenant of the identity that a request is for; empty if that is the controller's and [Config] names no tenant.
 func (p *Provider) tenantOf(request *auth.Request) string {
 	if id, err := parseIdentity(request.Key.Identity); err == nil {
 		return id.tenant
@@ -61,7 +61,7 @@ func (p *Provider) tenantOf(request *auth.Request) string {
 	return p.tenant
 }
 
-// registryToken has one of the registry's tokens, which the field of its answer holds.
+// registryToken gets one of the registry's two tokens, which is in that field of the response.
 func (p *Provider) registryToken(ctx context.Context, request *auth.Request, image *image, operation, field string, form url.Values) (*Token, error) {
 	where := "registry " + image.Host
 	asked := time.Now()
@@ -79,9 +79,9 @@ func (p *Provider) registryToken(ctx context.Context, request *auth.Request, ima
 	return token, nil
 }
 
-// registryAnswer reads a token answer of the registry to a question that was asked at that time. The token's life is in its
-// claims: exp, and iat where it stands there (RFC 7519 §4.1). Both are by the registry's clock, so that ours does not matter. Its
-// errors repeat nothing of the answer.
+// registryAnswer reads a token response of the registry to a request that was sent at asked. The token's lifetime is exp minus iat of
+// its claims (RFC 7519 §4.1), both by the registry's clock, so that ours does not matter; without iat it is exp minus asked. Errors
+// quote nothing of the response.
 func registryAnswer(body []byte, field string, asked time.Time) (*Token, error) {
 	var answer map[string]json.RawMessage
 	if json.Unmarshal(body, &answer) != nil {
@@ -112,7 +112,7 @@ func registryAnswer(body []byte, field string, asked time.Time) (*Token, error) 
 	return &Token{Secret: auth.NewSecret(token), ExpiresAt: asked.Add(time.Duration(life) * time.Second).UTC()}, nil
 }
 
-// registryFailure is the failure of a call to the registry. What it refuses is always the identity: there is nothing else.
+// registryFailure is the failure of a call to the registry. A refusal always concerns the identity, which is all that is sent.
 func registryFailure(a remote.Answer, where string, image *image, request *auth.Request) remote.Failure {
 	f := a.Refusal(where, health)
 	if f.Code == auth.CodeThrottled || f.Code == auth.CodeUnavailable || !json.Valid(a.Body) {

@@ -11,15 +11,15 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// defaultSuffix makes a scope of a resource: all that the identity has been granted there. Microsoft Entra gives applications
-// tokens for no other scope. Source: Microsoft identity platform, "Scopes and permissions", "The .default scope".
+// defaultSuffix turns a resource into the scope of everything that the identity has been granted there. Applications can have no other
+// scope. Source: Microsoft identity platform, "Scopes and permissions", "The .default scope".
 const defaultSuffix = "/.default"
 
-// DevOpsScope is the scope of Azure DevOps Services, which are in the public cloud alone. Source: Azure DevOps, "Use service
+// DevOpsScope is the scope of Azure DevOps Services, which only the public cloud has. Source: Azure DevOps, "Use service
 // principals and managed identities".
 const DevOpsScope = "499b84ac-1321-427f-aa17-267ca6975798" + defaultSuffix
 
-// ResourceManagerScope is the scope of Azure Resource Manager in a cloud, and that of calls which name no scope.
+// ResourceManagerScope is the scope of Azure Resource Manager in a cloud. Calls that name no scope get this one.
 func ResourceManagerScope(cloud endpoint.AzureCloud) string {
 	return scopeOf(cloud.ResourceManagerAudience)
 }
@@ -30,7 +30,7 @@ func RegistryScope(cloud endpoint.AzureCloud) string { return scopeOf(cloud.Regi
 // BlobScope is the scope of Azure Storage in a cloud.
 func BlobScope(cloud endpoint.AzureCloud) string { return scopeOf(cloud.StorageAudience) }
 
-// KeyVaultScope is the scope of Azure Key Vault in a cloud; empty where the cloud has none.
+// KeyVaultScope is the scope of Azure Key Vault in a cloud; empty if the cloud has no Key Vault.
 func KeyVaultScope(cloud endpoint.AzureCloud) string { return scopeOf(cloud.KeyVaultAudience) }
 
 // EventHubsScope is the scope of Azure Event Hubs in a cloud.
@@ -46,7 +46,7 @@ func scopeOf(resource string) string {
 // maxScope bounds a scope, in bytes. Source: the limit of an application ID URI, and what follows it.
 const maxScope = 255 + len(defaultSuffix)
 
-// oneScope refuses scopes of which no one token can be made.
+// oneScope is the one scope in a list. It refuses several, which no single token covers, and malformed ones.
 func (p *Provider) oneScope(scopes auth.List) (string, error) {
 	scope, err := p.scopes.Parse(scopes)
 	switch {
@@ -74,7 +74,7 @@ func scopeError(what, fix string) error {
 	return &auth.Error{Stage: auth.StageSubject, Code: auth.CodeOptionInvalid, Fix: fix, Err: errors.New(what)}
 }
 
-// checkScope refuses what is no scope of a resource: a GUID, or a URI of https or api.
+// checkScope refuses what is not the scope of a resource, which is a GUID or a URI with scheme https or api.
 func checkScope(scope string) error {
 	resource, ok := strings.CutSuffix(scope, defaultSuffix)
 	switch {
@@ -95,7 +95,7 @@ func checkScope(scope string) error {
 	return nil
 }
 
-// scope is what the token of a request is asked for.
+// scope is the scope of the token that a request needs.
 func (p *Provider) scope(key auth.Key) (string, error) {
 	switch {
 	case key.Image != "":
@@ -107,8 +107,8 @@ func (p *Provider) scope(key auth.Key) (string, error) {
 	}
 }
 
-// registryFallback is the scope to ask for after Microsoft Entra refused a registry's with that code: in a cloud whose registries may
-// have no audience of their own, they take a token for Azure Resource Manager.
+// registryFallback is the scope to ask for next, if there is one, after Microsoft Entra refused scope with that code. In a cloud that
+// may lack an audience for registries, they take a token for Azure Resource Manager.
 func (p *Provider) registryFallback(key auth.Key, scope string, code aadsts) (fallback string, ok bool) {
 	fallback = ResourceManagerScope(p.cloud)
 	return fallback, key.Image != "" && code == noResource && p.cloud.RegistriesMayLackAudience && scope != fallback

@@ -7,7 +7,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Token is an access token of Microsoft Entra for one resource. It does not print, not with any fmt verb, in JSON or in a log.
+// Token is an access token of Microsoft Entra for one resource. It hides its secret from every fmt verb, from JSON and from logs.
 type Token struct {
 	// Secret is the bearer token (RFC 6750).
 	Secret auth.Secret

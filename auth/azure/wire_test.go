@@ -103,7 +103,7 @@ func TestRefusalsOfEntra(t *testing.T) {
 		{"429 of a gateway", status(429, "slow down"), auth.CodeThrottled, "HTTP status 429", "wait"},
 		{"failure", entraError(503, 90033, "oops"), auth.CodeUnavailable, "a fault that passes", "wait"},
 		{"HTML of a gateway", status(502, "<html><p>oops"), auth.CodeUnavailable, "HTTP status 502", "wait"},
-		{"HTML", status(403, "<html><p>blocked"), auth.CodeResponseInvalid, "an answer that is none of the service's (HTTP status 403)", "answers as Microsoft Entra"},
+		{"HTML", status(403, "<html><p>blocked"), auth.CodeResponseInvalid, "an answer that is not the service's (HTTP status 403)", "answers as Microsoft Entra"},
 		{"HTML as an answer", says("<html><p>welcome"), auth.CodeResponseInvalid, "it is not the JSON of a token answer", "answers as Microsoft Entra"},
 		{"redirect", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://evil.example/", http.StatusTemporaryRedirect)
@@ -285,7 +285,7 @@ func TestAnswerThatBreaksOff(t *testing.T) {
 	}
 }
 
-// A tenant's proxy is asked for everything, and one inside the cluster is none.
+// A tenant's proxy is asked for everything, and one inside the cluster is refused.
 func TestTenantProxy(t *testing.T) {
 	var mu sync.Mutex
 	var asked []string
@@ -401,7 +401,7 @@ func TestRefusalsOfRegistry(t *testing.T) {
 		{"malformed", `400 {"errors":[]}`, "", auth.CodeRefused, "HTTP status 400", "tenant of application"},
 		{"throttled", `429 {}`, "", auth.CodeThrottled, "HTTP status 429", "wait"},
 		{"failing", `503 oops`, "", auth.CodeUnavailable, "HTTP status 503", "wait"},
-		{"HTML", `403 <html>`, "", auth.CodeResponseInvalid, "none of the service's", "answers as registry contoso.azurecr.io"},
+		{"HTML", `403 <html>`, "", auth.CodeResponseInvalid, "not the service's", "answers as registry contoso.azurecr.io"},
 		{"HTML as an answer", `<html>`, "", auth.CodeResponseInvalid, "not the JSON of a token answer", "answers as"},
 		{"no token", `{}`, "", auth.CodeResponseInvalid, "no refresh_token in it", "answers as"},
 		{"no string", `{"refresh_token":1}`, "", auth.CodeResponseInvalid, "no refresh_token in it", "answers as"},

@@ -4,16 +4,16 @@
 // What it promises:
 //
 //   - A hit takes no lock, does no I/O and does not allocate. It never waits for another key.
-//   - Of the callers who need one key, one exchange serves all. No lock is held while it runs, and each caller waits no
+//   - One exchange serves all callers who need the same key. No lock is held while it runs, and each caller waits no
 //     longer than its own context. A tenant has at most 64 exchanges under way.
 //   - From about 80 % of its life on, a token that is used is refreshed in the background. A token with less than its
 //     floor left (the lesser of five minutes and a tenth of its life) is not given out without waiting for its refresh.
 //   - While a refresh fails for a temporary reason the old token serves until it ends; when it is refused, the token goes.
-//   - A failure is remembered, for one second at first and up to a minute, longer if the other side asked for it. Who passes it
-//     ([auth.WithRetryNow]) waits until two seconds have gone by since, and cannot pass a wait that the other side asked for.
+//   - A failure is remembered, for one second at first and for up to a minute later, or longer if the other side asked for it.
+//     [auth.WithRetryNow] shortens this to two seconds, but not a wait that the other side asked for.
 //   - Capacity is fair: a tenant (namespace) that wants more room than there is loses its own tokens, or those of a tenant
 //     that holds more than it does; never those of one that holds less.
-//   - [Cache.Invalidate] drops all tokens of a subject, and keeps those out that were already on their way.
+//   - [Cache.Invalidate] drops all tokens of a subject, and does not keep those that were already on their way.
 package cache
 
 import (
@@ -43,7 +43,7 @@ type Options struct {
 	ExchangeTimeout time.Duration
 	// ObjectMetrics counts hits and misses for every involved object: as many series as objects.
 	ObjectMetrics bool
-	// Logger hears the warning that the capacity is too small, and of exchanges that panicked. Default: nobody.
+	// Logger gets the warning that the capacity is too small, and exchanges that panicked. By default nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -76,12 +76,12 @@ var (
 	_ auth.Observer = (*Cache)(nil)
 )
 
-// New makes an empty cache. Run [Cache.Run] beside it, and subscribe [Cache.Invalidate] to the accounts.
+// New makes an empty cache. Start [Cache.Run] in a goroutine, and subscribe [Cache.Invalidate] to the accounts.
 func New(options Options) *Cache {
 	if options.MaxDuration <= 0 {
 		options.MaxDuration = time.Hour
 	}
-	if !(options.RefreshFraction > 0 && options.RefreshFraction <= 1) { // so that NaN is none either
+	if !(options.RefreshFraction > 0 && options.RefreshFraction <= 1) { // true for NaN too
 		options.RefreshFraction = 0.8
 	}
 	if options.ExchangeTimeout <= 0 {
@@ -157,7 +157,7 @@ func (c *Cache) Fetch(ctx context.Context, key auth.Key, o auth.FetchOptions, fe
 	return token, err
 }
 
-// join gives the flight that serves key: the one under way, or a new one; or the failure that is remembered.
+// join returns the flight that serves key, the one under way or a new one, or else the failure that is remembered.
 func (c *Cache) join(ctx context.Context, key auth.Key, e *entry, now time.Time, retryNow bool, fetch func(context.Context) (auth.Fetched, error)) (*flight, error) {
 	if f := c.flights[key]; f != nil {
 		return f, nil
@@ -185,13 +185,13 @@ func (c *Cache) join(ctx context.Context, key auth.Key, e *entry, now time.Time,
 	return f, nil
 }
 
-// maxFlightsPerTenant bounds what a tenant whose exchanges hang costs everybody.
+// maxFlightsPerTenant bounds what a tenant whose exchanges hang costs everybody else.
 const maxFlightsPerTenant = 64
 
 var errTooManyFlights = errors.New("too many exchanges of this namespace are under way")
 
-// fly makes the exchange, after a pause if it is not zero or less. It is a goroutine of its own, so that a panic here would end
-// the program for all tenants, and a flight that never lands would keep its key from everybody: it lands however fetch ends.
+// fly makes the exchange, after a pause if that is positive. It runs in a goroutine of its own, where a panic would end the program
+// for all tenants, and a flight that never landed would block its key for everybody: so it lands however fetch ends.
 func (c *Cache) fly(ctx context.Context, f *flight, pause time.Duration, fetch func(context.Context) (auth.Fetched, error)) {
 	var issued *entry
 	var err error = &auth.Error{
@@ -230,7 +230,7 @@ func (c *Cache) attempt(ctx context.Context, fetch func(context.Context) (auth.F
 	}
 }
 
-// land answers those who wait, and keeps what the flight brought: a token, or else why there is none.
+// land answers those who wait, and keeps what the flight brought: a token, or the reason why there is none.
 func (c *Cache) land(f *flight, issued *entry, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -260,8 +260,8 @@ func (c *Cache) land(f *flight, issued *entry, err error) {
 }
 
 // Invalidate drops everything that is kept for a subject. Exchanges under way still answer those who wait for them, but
-// are not kept, and later callers begin new ones. It does no I/O, and looks only at what is the subject's own, and at the exchanges of
-// its tenant: it may run where the news of all subjects come by, such as in an informer's handler.
+// are not kept, and later callers begin new ones. It does no I/O, and its cost grows only with the subject's own tokens and its tenant's
+// exchanges, so that it may run in the handler of an informer.
 func (c *Cache) Invalidate(who auth.Subject) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -280,7 +280,8 @@ func (c *Cache) Invalidate(who auth.Subject) {
 	}
 }
 
-// Run removes what has ended, every minute until ctx ends, so that expired secrets do not stay in memory.
+// Run removes expired tokens and old failures once a minute until ctx ends, so that expired secrets do not stay in memory. That is all
+// it does: it is the use of a token that has it refreshed, with or without Run.
 func (c *Cache) Run(ctx context.Context) error {
 	ticker := time.NewTicker(time.Minute)
 	defer ticker.Stop()
@@ -315,7 +316,7 @@ func (c *Cache) Len() int {
 	return n
 }
 
-// put keeps e in place of old, or in a place of its own, making room if need be. Callers hold mu.
+// put keeps e in the place of old or, if that is nil, in a new place, making room if necessary. Callers hold mu.
 func (c *Cache) put(old, e *entry) {
 	t := c.tenants.get(e.key.Subject.Namespace())
 	if old == nil {

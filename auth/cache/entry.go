@@ -8,10 +8,10 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// entry is what is known for one key: a token, a failure to get one, or both. What a hit reads never changes.
-// A nil entry knows nothing.
+// entry is what is known about one key: a token, a failure to get one, or both. The fields that a hit reads never change.
+// A nil entry is valid: nothing is known.
 type entry struct {
-	// What a hit reads comes first, so that it lies together.
+	// The fields that a hit reads come first, so that they share cache lines.
 	token     auth.Token // nil: none
 	refreshAt time.Time  // from then on use refreshes the token
 	floorAt   time.Time  // from then on it is served only if its refresh fails
@@ -45,9 +45,9 @@ func (c *Cache) issued(fetched auth.Fetched, now time.Time) *entry {
 const (
 	firstRetry = time.Second
 	lastRetry  = time.Minute
-	// retryFloor is the pause after a failure that nobody passes: who may change an object may ask for attempts without end.
+	// retryFloor is the least pause after a failure: anyone who may change an object could ask for retries without end.
 	retryFloor = 2 * time.Second
-	// lastRetryAfter bounds what the other side can ask for: it may be a tenant's.
+	// lastRetryAfter bounds the wait that the other side can ask for: it may be a tenant's own server.
 	lastRetryAfter = 15 * time.Minute
 )
 
@@ -78,7 +78,7 @@ func (e *entry) failed(key auth.Key, err error, now time.Time) *entry {
 	return next
 }
 
-// fresh reports whether the token can be served without a thought of its refresh.
+// fresh reports whether the token can be served and is not yet due for its refresh.
 func (e *entry) fresh(now time.Time, minRemaining time.Duration) bool {
 	return e != nil && now.Before(e.refreshAt) && e.servable(now, minRemaining)
 }

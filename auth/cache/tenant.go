@@ -62,9 +62,9 @@ func (ts *tenants) remove(e *entry) {
 	ts.forget(t)
 }
 
-// victim is the entry to give up so that t can have one more: of the tenant with most entries if it has more than t,
-// otherwise of t itself. Within a tenant it is one of no use any more if a few tries find it, else any: for a working set
-// that is somewhat too large, chance keeps more than recency does.
+// victim is the entry to give up so that t can have one more. It belongs to the tenant with most entries if that has more than t,
+// otherwise to t itself. Within the tenant it is an expired one if a few random tries find one, else a random one: when the working
+// set is slightly too large, random eviction keeps more of it than LRU.
 func (ts *tenants) victim(t *tenant, now time.Time) *entry {
 	largest := ts.bySize[0]
 	if len(largest.entries) <= len(t.entries) {

@@ -36,9 +36,9 @@ const (
 
 // NewControllerToken implements [auth.ControllerProvider] with Application Default Credentials: the file that
 // GOOGLE_APPLICATION_CREDENTIALS names, the file that gcloud writes (~/.config/gcloud/application_default_credentials.json), the
-// metadata server. On GKE that server answers for the Pod, once its node pool has Workload Identity Federation; until then it answers
-// for the node, in the same way, so that nothing here can tell. The environment is read anew each time. It refuses an executable
-// credential source, since no program is started for a credential, and whatever a tenant chose of the way.
+// metadata server. In a node pool with Workload Identity Federation for GKE that server answers for the Pod; elsewhere it answers for the
+// node, in the same form, so that this cannot be told apart here. The environment is read anew each time. An executable credential
+// source is refused, since no program is started for a credential, and so is a proxy that a tenant chose.
 func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request) (auth.Token, error) {
 	if request.ProxyURL != nil {
 		return nil, refusal.Detour("proxy")
@@ -97,19 +97,19 @@ func fileError(path string, err error) error {
 	}
 }
 
-// credentialsFile is what of a credentials file is looked at. Names and shapes are those that package google decodes, so that both
-// read one file alike.
+// credentialsFile is the part of a credentials file that is checked. Names and types are those that package google decodes, so that
+// both read a file in the same way.
 type credentialsFile struct {
 	Type              string                           `json:"type"`
 	UniverseDomain    string                           `json:"universe_domain"`
 	CredentialSource  externalaccount.CredentialSource `json:"credential_source"`
 	SourceCredentials *credentialsFile                 `json:"source_credentials"`
-	// Web and Installed begin a sign-in of people, which package google takes for credentials whatever the type says.
+	// Web and Installed are for signing in people. Package google accepts them as credentials, whatever the type says.
 	Web       json.RawMessage `json:"web"`
 	Installed json.RawMessage `json:"installed"`
 }
 
-// types are those of credentials that a program can use by itself. Source: package google, CredentialsType.
+// types are the types of credentials that a program can use without a person. Source: package google, CredentialsType.
 func types() []google.CredentialsType {
 	return []google.CredentialsType{google.ServiceAccount, google.AuthorizedUser, google.ExternalAccount, google.ImpersonatedServiceAccount}
 }
@@ -143,7 +143,7 @@ func (f *credentialsFile) check(universe string) error {
 // errExecutable is why a file with an executable source is refused.
 var errExecutable = errors.New("it has an executable credential source, and no program is started for a credential")
 
-// tokenOfFile asks whom the file names for a token.
+// tokenOfFile gets a token from the service that the file names.
 func (p *Provider) tokenOfFile(ctx context.Context, path string, data []byte, wanted []string) (*Token, error) {
 	var file credentialsFile
 	if json.Unmarshal(data, &file) != nil {
@@ -160,7 +160,7 @@ func (p *Provider) tokenOfFile(ctx context.Context, path string, data []byte, wa
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, remote.NewClient(wire, p.calls.Timeout()))
 	credentials, err := google.CredentialsFromJSONWithTypeAndParams(ctx, data, google.CredentialsType(file.Type), google.CredentialsParams{Scopes: wanted})
 	if err != nil {
-		// The SDK's error holds what stands in the file.
+		// The SDK's error may quote the file.
 		return nil, fileError(path, errors.New("it cannot be used"))
 	}
 	got, err := credentials.TokenSource.Token()
@@ -173,10 +173,10 @@ func (p *Provider) tokenOfFile(ctx context.Context, path string, data []byte, wa
 	return &Token{Secret: auth.NewSecret(got.AccessToken), ExpiresAt: got.Expiry.UTC()}, nil
 }
 
-// hostOf names for people whom a request went to.
+// hostOf is the host that a request went to, for people.
 func hostOf(x remote.Exchange) string { return remote.Printable(x.Host, remote.MaxName) }
 
-// fileFailure is why the file at path led to no token, which the last request tells: the SDK's own texts hold whole answers.
+// fileFailure is why the file at path led to no token. It is read from the last request, because the SDK's errors repeat whole answers.
 func fileFailure(ctx context.Context, path string, last remote.Exchange) error {
 	where := hostOf(last)
 	switch {

@@ -17,10 +17,10 @@ const (
 	// tokenLifetime is the longest life of a token that no policy of the organization needs to allow, and the life that every proof and
 	// every service account's token is asked for. Source: IAM, "Quotas and limits".
 	tokenLifetime = time.Hour
-	// maxExpiresIn bounds what is believed of a token's life: the most that an organization's policy can allow. Source: IAM, "Create
+	// maxExpiresIn is the longest lifetime of a token that is believed: the most that an organization's policy can allow. Source: IAM, "Create
 	// short-lived credentials for a service account".
 	maxExpiresIn = 12 * time.Hour
-	// impersonationScope is all that a token can do which is only there to get another one. Source: IAM Service Account Credentials API,
+	// impersonationScope limits a token that only serves to get another one. Source: IAM Service Account Credentials API,
 	// generateAccessToken, "Authorization scopes".
 	impersonationScope = "https://www.googleapis.com/auth/iam"
 	// tokenType is the only type of token that is given out. Source: RFC 6750.
@@ -60,7 +60,8 @@ func (p *Provider) NewTokenForServiceAccount(ctx context.Context, proof auth.Pro
 	return orNil(p.impersonate(ctx, x, federated, proof, request, *wanted))
 }
 
-// checkProof refuses a proof of another subject: where the subject is the principal, Google gives whoever is proven a token.
+// checkProof refuses a proof of another subject. Where the subject itself is the principal, Google would give a token to whomever the
+// proof names.
 func checkProof(proof auth.Proof, request *auth.Request) error {
 	want := request.Key.Subject.String()
 	got := remote.ClaimsOf(proof).Subject
@@ -75,7 +76,7 @@ func checkProof(proof auth.Proof, request *auth.Request) error {
 	}
 }
 
-// orNil keeps a nil token from becoming an interface that is none.
+// orNil keeps a nil *Token from becoming an interface that is not nil.
 func orNil(token *Token, err error) (auth.Token, error) {
 	if err != nil {
 		return nil, err
@@ -154,11 +155,11 @@ func newPost(ctx context.Context, target, contentType, body string) (*http.Reque
 	return request, nil
 }
 
-// errNotJSON is an answer that is no document of the service's.
+// errNotJSON is why a response cannot be read at all.
 var errNotJSON = errors.New("it is not JSON of the expected form")
 
-// parseToken reads the answer of a token exchange (RFC 8693 §2.2.1), or the metadata server's of the same form, to a question that
-// was put at started. Its errors repeat nothing of it.
+// parseToken reads the response of a token exchange (RFC 8693 §2.2.1), or the metadata server's of the same form, to a request that
+// was sent at started. Its errors quote nothing of it.
 func parseToken(body []byte, started time.Time) (*Token, error) {
 	var answer struct {
 		AccessToken     string `json:"access_token"`
@@ -183,8 +184,8 @@ func parseToken(body []byte, started time.Time) (*Token, error) {
 	return &Token{Secret: auth.NewSecret(answer.AccessToken), ExpiresAt: started.Add(life).UTC()}, nil
 }
 
-// parseAccountToken reads the answer of generateAccessToken. The token ends by Google's clock, but never later than it can by ours: a
-// clock that is behind would keep it beyond its end. Its errors repeat nothing of the answer.
+// parseAccountToken reads the response of generateAccessToken. The token ends at the time that Google names, but no later than its
+// longest lifetime after the request: by a clock that is slow, Google's time is too far ahead. Its errors quote nothing of the response.
 func parseAccountToken(body []byte, started time.Time) (*Token, error) {
 	var answer struct {
 		AccessToken string    `json:"accessToken"`

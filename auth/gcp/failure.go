@@ -10,8 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// problem is what a service says of a refusal. Only its codes are shown, and only those of the expected form; its text is read, never
-// repeated.
+// problem is what a service says about a refusal. Only its codes are shown, and only if they have the expected form; its text is read
+// but never quoted.
 type problem struct {
 	// code is OAuth's (RFC 6749 §5.2), or the name of a google.rpc.Code.
 	code string
@@ -67,13 +67,13 @@ func (p problem) what() string {
 	return p.code
 }
 
-// mine reports whether the answer is a refusal that the service reasons about, and not one of HTTP's in general.
+// mine reports whether the answer is a refusal for which the service gives a reason, and not just an HTTP status.
 func mine(answer remote.Answer, p problem) bool {
 	return p.code != "" && answer.Status >= http.StatusBadRequest && answer.Status < http.StatusInternalServerError &&
 		answer.Status != http.StatusTooManyRequests
 }
 
-// exchangeFailure says what of the Security Token Service's refusal a person can mend.
+// exchangeFailure says how to mend what the Security Token Service refused.
 func (p *Provider) exchangeFailure(answer remote.Answer, where string, x plan, proof auth.Proof, request *auth.Request) remote.Failure {
 	f := answer.Refusal(where, health)
 	said := parseProblem(answer.Body)
@@ -101,7 +101,7 @@ func (p *Provider) exchangeFailure(answer remote.Answer, where string, x plan, p
 			f.What += ": the signature is not of the issuer's keys"
 			f.Fix = fmt.Sprintf("upload the current keys of issuer %s to %s, if keys were uploaded; else check what answers as the issuer", claims.Issuer, trust)
 		case strings.Contains(said.text, "connecting to the given credential's issuer"):
-			// It says so of an issuer that it cannot ask just now, as well as of keys that were uploaded and are others.
+			// It says this if it cannot reach the issuer just now, and also if the uploaded keys are not the issuer's.
 			f.Code = auth.CodeUnavailable
 			f.What += ": the issuer's keys are not there"
 			f.Fix = fmt.Sprintf("check that Google can fetch the keys of issuer %s from the internet, or upload the current ones to %s", claims.Issuer, trust)
@@ -130,7 +130,7 @@ func mendMapping(trust string, c remote.Claims) string {
 	return fmt.Sprintf("check the attribute mapping of %s for sub = %s (google.subject has at most 127 bytes)", trust, c.Subject)
 }
 
-// impersonationFailure says what of IAM's refusal a person can mend.
+// impersonationFailure says how to mend what IAM refused.
 func (p *Provider) impersonationFailure(answer remote.Answer, where string, x plan, proof auth.Proof, request *auth.Request) remote.Failure {
 	f := answer.Refusal(where, health)
 	said := parseProblem(answer.Body)
@@ -163,7 +163,7 @@ func (p *Provider) impersonationFailure(answer remote.Answer, where string, x pl
 	return f
 }
 
-// trustOf names for people who decides about the proof.
+// trustOf names, for people, the resource that decides whether the proof is trusted.
 func (p *Provider) trustOf(x plan) string {
 	if x.hasProvider() {
 		return "workload identity provider " + x.provider.String()

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// ServiceAccountAnnotation names the IAM service account that a ServiceAccount is to be, by its address. Without it the
-	// ServiceAccount is a principal itself. Source: GKE, "Authenticate to Google Cloud APIs from GKE workloads".
+	// ServiceAccountAnnotation names the IAM service account that a ServiceAccount impersonates, by its address. Without it the
+	// ServiceAccount is itself the principal. Source: GKE, "Authenticate to Google Cloud APIs from GKE workloads".
 	ServiceAccountAnnotation = "iam.gke.io/gcp-service-account"
 	// ProviderAnnotation names the workload identity provider that trusts a ServiceAccount's issuer, by its resource name:
 	// projects/<number>/locations/global/workloadIdentityPools/<pool>/providers/<provider>, also as a full resource name or URL of
@@ -18,19 +18,19 @@ const (
 	ProviderAnnotation = "gcp.lanyard.dev/workload-identity-provider"
 	// ServiceAccountField is the same as ServiceAccountAnnotation in the providerConfig of a WorkloadIdentity.
 	ServiceAccountField = "serviceAccountEmail"
-	// ProviderField is the same as ProviderAnnotation in the providerConfig of a WorkloadIdentity. It is required there: the issuer is no
-	// GKE cluster.
+	// ProviderField is the same as ProviderAnnotation in the providerConfig of a WorkloadIdentity. It is required there, since the issuer
+	// is not a GKE cluster.
 	ProviderField = "workloadIdentityProvider"
 )
 
 // claim is what a subject says of its identity. It is comparable.
 type claim struct{ account, provider string }
 
-// identity is who a token is for, as far as the subject has a say.
+// identity is what the subject decides about the identity of a token.
 type identity struct {
-	// account is the service account to be; zero where the subject is the principal.
+	// account is the service account to impersonate; zero if the subject itself is the principal.
 	account endpoint.GCPServiceAccount
-	// provider trusts the subject's issuer; zero where that is the GKE cluster.
+	// provider trusts the subject's issuer; zero if the issuer is the GKE cluster.
 	provider endpoint.GCPWorkloadProvider
 	// text is the canonical form: empty, <address>, <provider> or <provider>/serviceAccounts/<address>.
 	text string

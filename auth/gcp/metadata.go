@@ -20,20 +20,20 @@ import (
 const DefaultMetadataHost = "169.254.169.254"
 
 const (
-	// metadataPatience bounds the questions about the cluster, together. The server is on the same node.
+	// metadataPatience bounds all the questions about the cluster together. The server is on the same node.
 	metadataPatience = 5 * time.Second
-	// metadataRetry is how long a failure to ask about the cluster stands, so that a thousand accounts ask once.
+	// metadataRetry is how long a failure to learn the cluster is remembered, so that a thousand accounts ask once.
 	metadataRetry = 5 * time.Second
 	// metadataConnect bounds a connection to the server.
 	metadataConnect = 2 * time.Second
 	// metadataServer names the server for people.
 	metadataServer = "the metadata server"
-	// flavor is the header that tells the metadata server, and who means it, from anybody else.
+	// flavor is the header by which the metadata server and its clients recognize each other.
 	flavor, flavorGoogle = "Metadata-Flavor", "Google"
 )
 
-// metadata asks the metadata server of the machine. What it says of the cluster does not change while the program runs, so it is
-// asked once, when it is first needed: elsewhere than on GKE there may be no such server.
+// metadata asks the machine's metadata server. What it says about the cluster does not change while the program runs, so it is asked
+// once, and only when that is first needed: outside GKE there may be no such server.
 type metadata struct {
 	client *http.Client
 	root   string
@@ -43,7 +43,7 @@ type metadata struct {
 	last *inquiry
 }
 
-// inquiry is one attempt to learn the cluster. Its result may be read when done is closed.
+// inquiry is one attempt to learn the cluster. Its result may be read once done is closed.
 type inquiry struct {
 	done    chan struct{}
 	cluster endpoint.GKECluster
@@ -68,7 +68,7 @@ func newMetadata(host string, timeout time.Duration) (*metadata, error) {
 	return &metadata{client: remote.NewClient(t, timeout), root: root.String(), retry: metadataRetry}, nil
 }
 
-// gke is the cluster that the program runs in. Who waits keeps his own deadline.
+// gke is the cluster that the program runs in. Callers share one inquiry, and each waits no longer than its own context.
 func (m *metadata) gke(ctx context.Context, subject auth.Subject) (endpoint.GKECluster, error) {
 	m.mu.Lock()
 	q := m.last

@@ -173,7 +173,7 @@ func TestMetadataIsAskedOnce(t *testing.T) {
 		t.Error("the metadata server is asked at the start")
 	}
 	gcp.RetryMetadata(provider, time.Hour)
-	// Who gives up does not end the inquiry for the others.
+	// A caller that gives up does not end the inquiry for the others.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := audience(ctx, t, provider); !errors.Is(err, context.Canceled) {

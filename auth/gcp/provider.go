@@ -22,7 +22,7 @@ const ProviderName = "gcp"
 // every API of Google Cloud takes, and roles are where permissions belong. Source: Compute Engine, "Service accounts: access scopes".
 const DefaultScope = "https://www.googleapis.com/auth/cloud-platform"
 
-// image stands in [auth.Key].Image for all registries: which one it is does not change the credentials.
+// image is the [auth.Key].Image of every registry: credentials do not depend on the registry.
 const image = "gcp"
 
 // DefaultTimeout bounds each attempt at a request when [Config].Timeout says nothing.
@@ -34,12 +34,13 @@ type Config struct {
 	// for googleapis.com.
 	UniverseDomain string
 	// MetadataHost is host[:port] of the metadata server: the controller's GCE_METADATA_HOST. Empty for [DefaultMetadataHost]. It is
-	// spoken to in plain HTTP, directly, whatever the Transport's proxy.
+	// asked in plain HTTP and directly, whatever proxy the Transport has.
 	MetadataHost string
-	// Transport is what the connections are copies of, with the administrator's proxy and certificate authorities; nil for
+	// Transport has the administrator's proxy and certificate authorities; all connections are made by copies of it. Nil for
 	// auth/transport's Default.
 	Transport *http.Transport
-	// AllowedEndpointHosts are proxies of tenants' on addresses that are refused otherwise: the value of --allowed-endpoint-hosts.
+	// AllowedEndpointHosts are tenants' proxies that may have addresses which are otherwise refused: the value of
+	// --allowed-endpoint-hosts.
 	AllowedEndpointHosts endpoint.Allowed
 	// DenyCIDRs are addresses that proxies named by tenants must not have: the value of --deny-cidrs.
 	DenyCIDRs endpoint.CIDRs
@@ -51,19 +52,20 @@ type Config struct {
 // concurrent use.
 type Provider struct {
 	universe endpoint.GCPUniverse
-	// elsewhere is the Security Token Service's URL in another universe than the public one; empty there.
+	// elsewhere is the Security Token Service's URL, unless the universe is the public one; then it is empty.
 	elsewhere string
 	calls     *remote.Caller
 	metadata  *metadata
 
-	// What tenants write is parsed on every call and seldom new.
+	// What tenants wrote is parsed on every call, and is rarely new.
 	identities *memo.Memo[claim, identity]
 	keys       *memo.Memo[string, identity]
 	registries *memo.Memo[string, endpoint.Registry]
 	scopes     *memo.Memo[auth.List, []string]
 }
 
-// NewProvider refuses a universe and a metadata host that are none, and a transport that does not verify certificates.
+// NewProvider makes a provider. It refuses an unknown universe, a malformed metadata host, and a transport that does not verify
+// certificates.
 func NewProvider(config Config) (*Provider, error) {
 	if config.UniverseDomain == "" {
 		config.UniverseDomain = endpoint.GCPUniverses()[0].Domain
@@ -102,15 +104,14 @@ func (p *Provider) Close() {
 	p.metadata.client.CloseIdleConnections()
 }
 
-// Universe is the one whose services give the tokens: what a token is given to must be of it.
+// Universe is the universe that the provider serves: its tokens must be given to no other.
 func (p *Provider) Universe() endpoint.GCPUniverse { return p.universe }
 
 // GetName implements [auth.Provider].
 func (*Provider) GetName() string { return ProviderName }
 
 // GetTarget implements [auth.Provider]. Image is gcp for each registry of the universe: one access token is good for all of them.
-// STSEndpoint is the Security Token Service of another universe than the public one, so that two universes' tokens never meet in a
-// cache.
+// STSEndpoint is the Security Token Service, unless the universe is the public one: two universes' tokens never share a key in a cache.
 func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	switch {
 	case options.STSEndpoint != "":
@@ -154,8 +155,8 @@ func (p *Provider) checkRegistry(repository string) error {
 	return nil
 }
 
-// GetAudience implements [auth.Provider]: the name of the workload identity provider, or of the pool of the GKE cluster that this is.
-// A request that no exchange can answer is refused here, before there is a proof.
+// GetAudience implements [auth.Provider]: the name of the workload identity provider or, without one, of the pool of the GKE cluster
+// that the program runs in. A request that no exchange can answer is refused here, before there is a proof.
 func (p *Provider) GetAudience(ctx context.Context, request *auth.Request) (string, error) {
 	x, err := p.plan(ctx, request)
 	if err != nil {
@@ -173,7 +174,7 @@ func (p *Provider) GetProofLifetime(request *auth.Request) time.Duration {
 	return 0
 }
 
-// plan is an exchange whose parts are known to fit.
+// plan is an exchange whose parts fit together.
 type plan struct {
 	identity
 

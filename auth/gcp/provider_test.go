@@ -235,7 +235,7 @@ func TestGetAudience(t *testing.T) {
 		{subject: subject, identity: providerName + "/serviceAccounts/" + emailA, want: "https://iam.googleapis.com/" + providerName},
 		{subject: subject, image: imageA, want: gkePool, lifetime: time.Hour},
 		{subject: workload, identity: providerName, want: "https://iam.googleapis.com/" + providerName, lifetime: time.Hour},
-		// What cannot be is refused while there is no proof yet.
+		// An impossible identity is refused while there is no proof yet.
 		{subject: workload, code: auth.CodeIdentityMissing, lifetime: time.Hour},
 		{subject: workload, identity: emailA, code: auth.CodeIdentityMissing},
 		{subject: subject, image: "gcr.io.evil.example/app", code: auth.CodeEndpointRefused, lifetime: time.Hour},

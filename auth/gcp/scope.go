@@ -7,7 +7,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// parseScopes are the scopes in a list; the default one where it is empty.
+// parseScopes returns the scopes in a list, or the default one if it is empty.
 func parseScopes(list auth.List) ([]string, error) {
 	if list.IsZero() {
 		return []string{DefaultScope}, nil

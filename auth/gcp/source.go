@@ -17,10 +17,10 @@ type tokenSource struct {
 	opts     []auth.Option
 }
 
-// NewTokenSource is [auth.GetToken] for Google's clients, with [auth.WithCache] among the options. It keeps no token: every Token asks
-// GetToken anew. What wraps it in oauth2.ReuseTokenSource, as option.WithTokenSource does, keeps a token until its end, which the source
-// says is in a minute, whatever the token's own is: so that none is used for long after its grant is withdrawn. An [oauth2.Transport]
-// in option.WithHTTPClient asks at each request.
+// NewTokenSource makes [auth.GetToken] available to Google's clients; pass [auth.WithCache] among the options. It keeps no token itself:
+// every call of Token asks GetToken again. oauth2.ReuseTokenSource, in which option.WithTokenSource wraps it, keeps a token until it
+// ends, so the source reports an end at most one minute ahead, however long the token lives: no client uses a token for long after its
+// grant was withdrawn. An [oauth2.Transport] in option.WithHTTPClient asks at each request.
 //
 // An [oauth2.TokenSource] has no context of its own, so ctx bounds all calls: make a source for each piece of work.
 func NewTokenSource(ctx context.Context, provider *Provider, opts ...auth.Option) oauth2.TokenSource {

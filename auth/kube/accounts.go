@@ -19,8 +19,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// callTimeout bounds one call to the API server. It is shorter than the fetch of a cache, so that the error says which
-// call was slow.
+// callTimeout bounds one call to the API server. It is shorter than the timeout of a cache's exchange, so that the error says
+// which call was slow.
 const callTimeout = 10 * time.Second
 
 // Informers gives the informer of a kind; [cache.Cache] is one.
@@ -29,10 +29,10 @@ type Informers interface {
 	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
 }
 
-// Options say what [Accounts] work with.
+// Options configure [Accounts].
 type Options struct {
-	// Informers feed the memory of accounts with their metadata. It must see every namespace whose accounts are asked
-	// for: tokens of accounts that it does not see are never cached. Required; [FromManager] takes the manager's cache.
+	// Informers watch the accounts' metadata. They must see every namespace whose accounts are asked for: tokens of
+	// accounts that they do not see are never cached. Required; [FromManager] takes the manager's cache.
 	Informers Informers
 	// APIReader reads accounts live, never from a cache. Required; [FromManager] makes one.
 	APIReader client.Reader
@@ -47,7 +47,7 @@ type Options struct {
 	Annotations Annotations
 }
 
-// Accounts knows the ServiceAccounts of a cluster. It is safe for concurrent use.
+// Accounts reads and proves the ServiceAccounts of a cluster. It is safe for concurrent use.
 type Accounts struct {
 	index        *index
 	reader       client.Reader
@@ -58,8 +58,8 @@ type Accounts struct {
 
 var _ auth.Accounts = (*Accounts)(nil)
 
-// FromManager is [NewAccounts] with the manager's cache, and with live access through the manager's connection, where
-// options leave these out. The manager need not run yet; [ByObject] keeps the manager's cache small.
+// FromManager is [NewAccounts] with the manager's cache, and with live access through the manager's connection, unless the
+// options name others. The manager need not run yet; [ByObject] keeps its cache small.
 func FromManager(ctx context.Context, mgr cluster.Cluster, options Options) (*Accounts, error) {
 	if options.Informers == nil {
 		options.Informers = mgr.GetCache()
@@ -79,8 +79,8 @@ func FromManager(ctx context.Context, mgr cluster.Cluster, options Options) (*Ac
 	return NewAccounts(ctx, options)
 }
 
-// NewAccounts starts to watch ServiceAccounts. Unless options name the API server's audiences it asks for them, with up
-// to two calls, and fails with the next step to take when it cannot.
+// NewAccounts starts to watch ServiceAccounts. Unless the options name the API server's audiences, it learns them with two
+// calls; if that fails, the error says what to do.
 func NewAccounts(ctx context.Context, options Options) (*Accounts, error) {
 	switch {
 	case options.Informers == nil:
@@ -130,9 +130,9 @@ func (a *Accounts) Lookup(_ context.Context, subject auth.Subject) (auth.Account
 // that providers read changes, and when it goes; by then Lookup answers with what is new. It is not called for the accounts
 // that are there when the watch begins.
 //
-// All subscribers hear of one change after the other, in the order in which they subscribed, from the one goroutine that follows the
-// watch: changed must return at once, without I/O, and leave work to a queue, or everybody hears of later changes late. Subscribe what
-// keeps tokens first (the Invalidate of package auth/cache), so that nobody who hears of a change finds a token from before it.
+// The goroutine that follows the watch calls all subscribers, one after the other, in the order in which they subscribed. So changed must
+// return at once, without I/O, and leave longer work to a queue; otherwise everybody hears of later changes late. Subscribe the token
+// cache (Invalidate of package auth/cache) first, so that no later subscriber finds a token from before the change.
 func (a *Accounts) Subscribe(changed func(auth.Subject)) { a.index.subscribe(changed) }
 
 // Read implements [auth.Prover] with a live GET of the account's metadata. An account that is being deleted is gone.
@@ -153,8 +153,8 @@ func (a *Accounts) Read(ctx context.Context, subject auth.Subject) (auth.Account
 	return a.index.annotations.record(object).account(subject)
 }
 
-// newClient makes a client that answers nothing from memory and needs no discovery. It is our own because a manager's
-// client may read from the cache, and its scheme may lack what we need.
+// newClient makes a client that reads nothing from a cache and needs no discovery. The manager's own client may read from
+// its cache, and its scheme may lack what we need.
 func newClient(mgr cluster.Cluster) (client.Client, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), authenticationv1.AddToScheme(scheme)); err != nil {
@@ -179,6 +179,6 @@ func isServiceAccount(subject auth.Subject) error {
 	return &auth.Error{
 		Stage: auth.StageSubject, Code: auth.CodeSubjectInvalid,
 		Fix: "name a ServiceAccount, or pass the Prover of that kind of subject",
-		Err: fmt.Errorf("%s is no ServiceAccount", subject),
+		Err: fmt.Errorf("%s is not a ServiceAccount", subject),
 	}
 }

@@ -140,7 +140,7 @@ func TestLookupFollowsTheCluster(t *testing.T) {
 		t.Errorf("Lookup = %+v, want %+v", account, want)
 	}
 
-	// A change of labels, or of annotations that no provider reads, is none.
+	// A change of labels, or of annotations that no provider reads, does not count.
 	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", map[string]string{roleARN: roleA, "note": "new"}, func(o *metav1.PartialObjectMetadata) { o.Labels = nil })
 	// These are.
 	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", map[string]string{roleARN: roleB})

@@ -34,7 +34,7 @@ func DefaultAnnotations() Annotations {
 }
 
 // keep is annotations without what no provider reads: annotations itself when that is all of it, nil when nothing is left. A value
-// that is too long is cut to the first length that is: what is left still refuses the account, and is all that memory holds of it.
+// that is too long is cut to MaxAnnotation and one byte: no more is kept of it, and it is still too long.
 func (a Annotations) keep(annotations map[string]string) map[string]string {
 	kept, cut := 0, false
 	for key, value := range annotations {
@@ -62,7 +62,7 @@ func (a Annotations) keep(annotations map[string]string) map[string]string {
 	return result
 }
 
-// tooLong is the first key among those that are kept whose value is too long; empty when there is none.
+// tooLong is the first key in kept whose value is too long; empty if there is none.
 func (a Annotations) tooLong(kept map[string]string) string {
 	for _, key := range a {
 		if len(kept[key]) > MaxAnnotation {
@@ -72,8 +72,8 @@ func (a Annotations) tooLong(kept map[string]string) string {
 	return ""
 }
 
-// annotationTooLong refuses an account for one of its annotations, whichever provider asks: without that annotation, the account
-// would be somebody else.
+// annotationTooLong refuses an account because of one annotation, whichever provider asks. To ignore the annotation instead could give
+// the account another identity.
 func annotationTooLong(subject auth.Subject, key string) error {
 	at := fmt.Sprintf("annotation %s of ServiceAccount %s/%s", key, subject.Namespace(), subject.Name())
 	return &auth.Error{
@@ -83,8 +83,8 @@ func annotationTooLong(subject auth.Subject, key string) error {
 	}
 }
 
-// ByObject is for [cache.Options]: it makes a manager's cache keep of the metadata of ServiceAccounts only what [Accounts] need. That
-// is less than 1 KiB for an account as clouds' documents show them, and at most [MaxAnnotation] for each of the annotations besides.
+// ByObject is for [cache.Options]: it makes a manager's cache keep only the part of ServiceAccounts' metadata that [Accounts] needs.
+// That is less than 1 KiB for a usual account, and never more than about [MaxAnnotation] for each of the annotations.
 // ServiceAccounts that the program caches whole, by their Go type, stay whole.
 func ByObject(annotations Annotations) map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{

@@ -13,8 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// claims are what a ServiceAccount token says of itself; source: k8s.io/kubernetes pkg/serviceaccount/claims.go, whose aud
-// is always a list.
+// claims are those of a ServiceAccount token. Source: k8s.io/kubernetes pkg/serviceaccount/claims.go, whose aud is always a
+// list.
 type claims struct {
 	Subject    string   `json:"sub"`
 	Audience   []string `json:"aud"`
@@ -29,19 +29,19 @@ type claims struct {
 }
 
 // readClaims decodes a JWT in compact form (RFC 7515 §7.1). It verifies no signature: the token comes from the API server
-// over its own TLS connection, and who receives it verifies it. Errors quote nothing of the token.
+// over its own TLS connection, and its receiver verifies it. Errors quote nothing of the token.
 func readClaims(token string) (claims, error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return claims{}, fmt.Errorf("no JWT: it has %d parts, not 3", len(parts))
+		return claims{}, fmt.Errorf("not a JWT: it has %d parts, not 3", len(parts))
 	}
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
-		return claims{}, errors.New("no JWT: its claims are not base64url")
+		return claims{}, errors.New("not a JWT: its claims are not base64url")
 	}
 	var said claims
 	if err := json.Unmarshal(payload, &said); err != nil {
-		return claims{}, errors.New("no JWT of a ServiceAccount: its claims cannot be decoded")
+		return claims{}, errors.New("not the JWT of a ServiceAccount: its claims cannot be decoded")
 	}
 	if said.Expires < 1 || said.Expires > math.MaxUint32 {
 		return claims{}, errors.New("it does not say when it expires")
@@ -51,7 +51,7 @@ func readClaims(token string) (claims, error) {
 
 func (c claims) expiresAt() time.Time { return time.Unix(int64(c.Expires), 0).UTC() }
 
-// answers reports, as an [auth.Error], in what the token differs from one of account for audience alone.
+// answers checks that the token is of account and for audience alone. Its error is an [*auth.Error].
 func (c claims) answers(account auth.Account, audience string) error {
 	subject := account.Subject
 	in := c.Kubernetes

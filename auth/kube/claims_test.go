@@ -50,7 +50,7 @@ func FuzzClaims(f *testing.F) {
 	})
 }
 
-// What is no ServiceAccount token at all.
+// What is not a ServiceAccount token at all.
 func FuzzReadClaims(f *testing.F) {
 	for _, token := range []string{"", ".", "..", "e30.e30.", "e30.bnVsbA.", "e30.W10.", "a.b.c.d", "e30.!.", "e30.eyJleHAiOjF9.", "e30.eyJleHAiOi0xfQ."} {
 		f.Add(token)

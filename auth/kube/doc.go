@@ -9,6 +9,7 @@
 // call. Before a token is issued the account is read live, and the proof (a TokenRequest) is bound to the UID that was
 // read: an account that is swapped in between yields no proof.
 //
-// The program needs these permissions (RBAC): get, list and watch on serviceaccounts, and create on serviceaccounts/token,
-// of the accounts it acts for and of its own.
+// The program needs these permissions (RBAC): get, list and watch on serviceaccounts, and create on serviceaccounts/token in the
+// namespaces of the accounts that it acts for. Unless [Options].APIAudiences is set, it also needs create on serviceaccounts/token in
+// its own namespace, and create on selfsubjectreviews.authentication.k8s.io, which the ClusterRole system:basic-user grants.
 package kube

@@ -16,16 +16,16 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// ownLimit is what client-go says (rest.Request) when a call would have to wait for its rate limiter beyond its deadline: it
-// says so at once, with the deadline still ahead, by an error without a type.
+// ownLimit is in the error of client-go (rest.Request) for a call that would have to wait for the client's rate limiter beyond its
+// deadline. The call fails at once, with the deadline still ahead, and the error has no type.
 const ownLimit = "client rate limiter Wait returned an error"
 
 const reachDirectly = "check that what stands between this program and the API server leaves its answers alone"
 
-// failure is the API server's refusal, or its silence, as an [auth.Error]. ctx is the call's.
+// failure turns the error of a call with ctx into an [auth.Error].
 //
-// Of an answer only the API server's own Status enters the error. Anything else, such as the page of a proxy in between or
-// an answer that cannot be decoded, may hold what must not be printed.
+// The only part of an answer that the error repeats is the API server's own Status. Anything else, such as the page of a proxy in
+// between or an answer that cannot be decoded, may contain what must not be printed.
 func (a *Accounts) failure(ctx context.Context, err error, stage auth.Stage, subject auth.Subject) *auth.Error {
 	failed := &auth.Error{Stage: stage}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
@@ -68,7 +68,7 @@ func (a *Accounts) refusal(failed *auth.Error, err error, status metav1.Status, 
 		failed.Code = auth.CodeThrottled
 		failed.Fix = "wait, or give this program a priority level of its own (FlowSchema)"
 	case apierrors.IsUnauthorized(err):
-		// It is this program that the API server does not know. That says nothing of the subject, whose tokens stay good.
+		// The API server does not know this program. That says nothing about the subject, whose tokens stay good.
 		failed.Code = auth.CodeUnavailable
 		failed.Fix = "check this program's own credentials for the API server"
 	case status.Code >= http.StatusInternalServerError:
@@ -92,7 +92,7 @@ func (a *Accounts) refusal(failed *auth.Error, err error, status metav1.Status, 
 	}
 }
 
-// grant names the RBAC rule that is missing, and what gives it to this program.
+// grant names the missing RBAC rule, and how to bind it.
 func (a *Accounts) grant(stage auth.Stage, subject auth.Subject) string {
 	verb, resource := "get", "serviceaccounts"
 	if stage == auth.StageTokenRequest {

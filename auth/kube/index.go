@@ -24,7 +24,7 @@ func (a Annotations) record(account *metav1.PartialObjectMetadata) record {
 	return record{uid: string(account.UID), attributes: kept, tooLong: a.tooLong(kept)}
 }
 
-// account is what a record says of its subject.
+// account is the record as its subject's account.
 func (r record) account(subject auth.Subject) (auth.Account, error) {
 	if r.tooLong != "" {
 		return auth.Account{}, annotationTooLong(subject, r.tooLong)
@@ -73,7 +73,7 @@ func (x *index) OnDelete(object any) {
 	}
 }
 
-// set learns of an account as it is now; initially, as it was when the watch began.
+// set stores an account as it is now. Initially says that it was there when the watch began.
 func (x *index) set(object any, initially bool) {
 	current, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {

@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Prove implements [auth.Prover] with a TokenRequest that is bound to the account's UID. What the token says is compared
-// with what was asked for: API servers before 1.34 may ignore the UID.
+// Prove implements [auth.Prover] with a TokenRequest that is bound to the account's UID. The token's claims are compared with
+// the request, because API servers before 1.34 may ignore the UID.
 func (a *Accounts) Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	subject := account.Subject
 	if err := isServiceAccount(subject); err != nil {
@@ -47,8 +47,8 @@ func (a *Accounts) Prove(ctx context.Context, account auth.Account, request auth
 	return auth.Proof{Token: token, ExpiresAt: said.expiresAt()}, nil
 }
 
-// mayReceive refuses audiences whose receiver would be no receiver, or the API server: whoever is given such a proof to
-// exchange could act in the cluster as the account.
+// mayReceive refuses an empty audience and those of the API server: whoever receives such a proof could act in the cluster as
+// the account.
 func (a *Accounts) mayReceive(audience string) error {
 	refused := &auth.Error{Stage: auth.StageTokenRequest, Code: auth.CodeAudienceRefused}
 	switch {
@@ -64,7 +64,7 @@ func (a *Accounts) mayReceive(audience string) error {
 	return refused
 }
 
-// mint requests a token and reads what it says. It does not judge it.
+// mint requests a token and reads its claims, without checking them.
 func (a *Accounts) mint(ctx context.Context, account auth.Account, audiences []string, lifetime time.Duration) (auth.Secret, claims, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -85,9 +85,9 @@ func (a *Accounts) mint(ctx context.Context, account auth.Account, audiences []s
 	return auth.NewSecret(request.Status.Token), said, nil
 }
 
-// learnAudiences asks the API server for a token of this program's own account, for whatever audiences the API server has
-// by default: these are the ones it accepts. The token is not kept. It takes "create" on serviceaccounts/token in the program's own
-// namespace, which rules for the namespaces of tenants alone do not give.
+// learnAudiences asks the API server for a token of this program's own account without naming an audience. Such a token is for all
+// the audiences that the API server itself accepts. It is not kept. This takes "create" on serviceaccounts/token in the program's own
+// namespace too, not only in those of tenants.
 func (a *Accounts) learnAudiences(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*callTimeout)
 	defer cancel()
@@ -106,7 +106,7 @@ func (a *Accounts) learnAudiences(ctx context.Context) error {
 		return &auth.Error{
 			Stage: auth.StageSubject, Code: auth.CodeSubjectInvalid,
 			Fix: "run this program as a ServiceAccount",
-			Err: fmt.Errorf("this program is user %q at the API server, no ServiceAccount", user.Username),
+			Err: fmt.Errorf("this program is user %q at the API server, which is not a ServiceAccount", user.Username),
 		}
 	}
 	a.self = user.Username

@@ -1,4 +1,4 @@
-// Package attribute says where subjects write which identity of a cloud they want.
+// Package attribute says where subjects name the cloud identity that they want.
 package attribute
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
 )
 
-// Attribute is one thing that a subject says of its identity.
+// Attribute is one thing that a subject says about its identity.
 type Attribute struct {
 	// Annotation is its name on a ServiceAccount.
 	Annotation string
@@ -18,7 +18,7 @@ type Attribute struct {
 	Field string
 }
 
-// Of is what the account says; named tells saying nothing from not saying it.
+// Of is the account's value. Named is false if the account does not have the attribute at all, and true if its value is empty.
 func (a Attribute) Of(account auth.Account) (value string, named bool) {
 	value, named = account.Attributes[a.name(account.Subject)]
 	return value, named
@@ -31,7 +31,7 @@ func (a Attribute) name(subject auth.Subject) string {
 	return a.Field
 }
 
-// At says for people where the subject writes it.
+// At says, for people, where the subject has the attribute.
 func (a Attribute) At(subject auth.Subject) string {
 	if subject.Kind() == auth.KindServiceAccount {
 		return fmt.Sprintf("annotation %s of ServiceAccount %s/%s", a.Annotation, subject.Namespace(), subject.Name())
@@ -39,7 +39,8 @@ func (a Attribute) At(subject auth.Subject) string {
 	return fmt.Sprintf("providerConfig.%s of %s %s/%s", a.Field, subject.Kind(), subject.Namespace(), subject.Name())
 }
 
-// Missing is the error of a subject without it. What is the thing that is not named, such as "IAM role", and value what to set it to.
+// Missing is the error for a subject without the attribute. What is the thing that it should name, such as "IAM role", and value is what
+// to set it to.
 func (a Attribute) Missing(subject auth.Subject, what, value string) error {
 	return &auth.Error{
 		Stage: auth.StageIdentity, Code: auth.CodeIdentityMissing,
@@ -48,8 +49,8 @@ func (a Attribute) Missing(subject auth.Subject, what, value string) error {
 	}
 }
 
-// Invalid is the error of a subject that says something else than can be, with the fix of package endpoint. Where several
-// attributes make an identity, the [*Error] in err's chain tells which is at fault.
+// Invalid is the error for a value that was refused with err, whose fix is kept if it is of package endpoint. If several attributes make
+// up an identity, an [*Error] in err's chain tells which of them is at fault.
 func (a Attribute) Invalid(subject auth.Subject, err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		a, err = e.Attribute, e.Err
@@ -57,8 +58,8 @@ func (a Attribute) Invalid(subject auth.Subject, err error) error {
 	return refusal.Of(auth.StageIdentity, auth.CodeIdentityInvalid, a.At(subject), err)
 }
 
-// Empty is what is wrong with an attribute that is there and says nothing: whoever wrote it meant something. What is the thing that it
-// should name, such as "tenant ID".
+// Empty is why an attribute that is present but empty is refused: whoever wrote it meant something. What is the thing that it should
+// name, such as "tenant ID".
 func Empty(what string) error {
 	return &endpoint.Error{What: what, Reason: endpoint.ReasonEmpty, Detail: "it is empty", Fix: "remove it, or name a " + what}
 }

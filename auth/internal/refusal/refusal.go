@@ -1,4 +1,4 @@
-// Package refusal words what every cloud refuses, before anything is sent.
+// Package refusal has the errors for what every provider refuses before anything is sent.
 package refusal
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// Of is a refusal of package endpoint as an [*auth.Error]. Where names the input; empty where the refusal says enough itself.
+// Of turns a refusal of package endpoint into an [*auth.Error]. Where names the input; it is empty if the refusal says enough itself.
 func Of(stage auth.Stage, code auth.Code, where string, err error) error {
 	fix := ""
 	if e, ok := errors.AsType[*endpoint.Error](err); ok {
@@ -29,7 +29,7 @@ func Unsupported(provider, what, fix string) error {
 	}
 }
 
-// Detour keeps the controller's own identity off a way that a tenant may have chosen, such as "proxy".
+// Detour refuses to send the controller's own identity through something that a tenant may have chosen, such as a "proxy".
 func Detour(way string) error {
 	return &auth.Error{
 		Stage: auth.StageSubject, Code: auth.CodeEndpointRefused,

@@ -16,13 +16,13 @@ const (
 	maxRetryAfter = 15 * time.Minute
 )
 
-// errBrokenOff is the end of a connection, and errTooLong the end of our patience, in the middle of an answer.
+// errBrokenOff is for a connection that ended in the middle of an answer, and errTooLong for an answer of more than maxBody.
 var (
 	errBrokenOff = errors.New("the answer broke off")
 	errTooLong   = errors.New("the answer is too long")
 )
 
-// Answer is what the other side said, read whole.
+// Answer is a response that was read whole.
 type Answer struct {
 	// Status is the HTTP status.
 	Status int
@@ -32,7 +32,7 @@ type Answer struct {
 	Body []byte
 }
 
-// read takes an answer off the connection, or says why not. The response can be read again, from memory.
+// read reads an answer from the connection. After it, the response can be read again from memory.
 func read(response *http.Response) (Answer, error) {
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody+1))
@@ -48,7 +48,7 @@ func read(response *http.Response) (Answer, error) {
 	return Answer{response.StatusCode, response.Header, body}, nil
 }
 
-// RetryAfter is the Retry-After header (RFC 9110 §10.2.3), in seconds or as a date: from nothing to 15 minutes.
+// RetryAfter is the Retry-After header (RFC 9110 §10.2.3), in seconds or as a date: from zero to 15 minutes.
 func (a Answer) RetryAfter() time.Duration {
 	value := a.Header.Get("Retry-After")
 	if seconds, err := strconv.Atoi(value); err == nil {

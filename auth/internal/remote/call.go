@@ -14,17 +14,17 @@ import (
 // Pause is the longest wait before a request is made once more.
 const Pause = 200 * time.Millisecond
 
-// NewClient is an HTTP client whose every request ends after timeout, and whose answers are read whole before anybody sees them.
+// NewClient makes an HTTP client that ends every request after timeout, and reads every answer whole before anybody sees it.
 func NewClient(t http.RoundTripper, timeout time.Duration) *http.Client {
 	return &http.Client{
 		Transport: whole{t, timeout},
-		// A redirect would take a proof, or a token, to a host that nobody judged.
+		// A redirect would take a proof or a token to a host that was never checked.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-// whole makes an answer that breaks off, does not end or takes too long an error of the request. [http.Client] has a timeout too,
-// but makes it look like a cancellation by the caller to all transports but its own.
+// whole turns an answer that breaks off, never ends or takes too long into an error of the request. [http.Client] has a timeout too,
+// but to every transport that is not its own that looks like a cancellation by the caller.
 type whole struct {
 	next    http.RoundTripper
 	timeout time.Duration
@@ -44,8 +44,8 @@ func (w whole) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// Call makes the request that build makes. One that nobody answered, or that the other side failed at (HTTP 5xx), is made once
-// more; what it refused it refuses again, and what it throttles is for the cache to wait out.
+// Call sends the request that build makes. It is sent once more if there was no answer, or if the other side failed (HTTP 5xx). What was
+// refused would be refused again, and throttling is for the cache to wait out.
 func Call(ctx context.Context, client *http.Client, build func(context.Context) (*http.Request, error)) (Answer, error) {
 	got, err := Try(ctx, client, build)
 	if err != nil && !Passing(err) || err == nil && !got.passing() {
@@ -76,13 +76,13 @@ func Try(ctx context.Context, client *http.Client, build func(context.Context) (
 	return Answer{response.StatusCode, response.Header, body}, err
 }
 
-// Passing reports whether a request without an answer may have one a moment later.
+// Passing reports whether a request that failed with err may be answered a moment later.
 func Passing(err error) bool {
 	_, refused := errors.AsType[*endpoint.AddressError](err)
 	return !refused && !errors.Is(err, errBrokenOff) && !errors.Is(err, errTooLong) && !isTimeout(err)
 }
 
-// passing reports whether the other side's fault may have passed a moment later.
+// passing reports whether the other side's failure may be over a moment later.
 func (a Answer) passing() bool {
 	return a.Status >= http.StatusInternalServerError && a.Header.Get("Retry-After") == ""
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/transport"
 )
 
-// Settings are what an administrator says of a provider's calls.
+// Settings are an administrator's settings for a provider's calls.
 type Settings struct {
-	// Transport is what the connections are copies of; nil for [transport.Default].
+	// Transport makes all connections, in copies; nil for [transport.Default].
 	Transport *http.Transport
-	// AllowedEndpointHosts may have addresses that are refused otherwise.
+	// AllowedEndpointHosts may have addresses that are otherwise refused.
 	AllowedEndpointHosts endpoint.Allowed
-	// DenyCIDRs are addresses that what tenants chose must not have.
+	// DenyCIDRs are addresses that the hosts and proxies chosen by tenants must not have.
 	DenyCIDRs endpoint.CIDRs
 	// Timeout bounds each request. Required.
 	Timeout time.Duration
@@ -28,7 +28,7 @@ type Caller struct {
 	timeout time.Duration
 }
 
-// NewCaller refuses a timeout that is none, and a transport that does not verify certificates.
+// NewCaller makes a caller. It refuses a timeout that is not positive, and a transport that does not verify certificates.
 func NewCaller(s Settings) (*Caller, error) {
 	if s.Timeout <= 0 {
 		return nil, fmt.Errorf("timeout is %s, must not be negative", s.Timeout)
@@ -50,7 +50,7 @@ func (c *Caller) Via(proxy *url.URL) *http.Client { return NewClient(c.pool.Via(
 // Host is the client to a host that a tenant chose.
 func (c *Caller) Host(target *url.URL) *http.Client { return NewClient(c.pool.Host(target), c.timeout) }
 
-// Environment is a new transport to what the program's own environment names, for one call.
+// Environment is a new transport, for one call to what the program's own environment names.
 func (c *Caller) Environment() *http.Transport { return c.pool.Environment() }
 
 // Close closes idle connections.

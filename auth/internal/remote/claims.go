@@ -11,13 +11,13 @@ import (
 // maxClaim bounds a claim in an error, in bytes: the sub of a WorkloadIdentity with the longest names and its UID is shorter.
 const maxClaim = 512
 
-// Claims are what of a proof is looked at.
+// Claims are the claims of a proof that errors mention.
 type Claims struct {
 	Issuer  string `json:"iss"`
 	Subject string `json:"sub"`
 }
 
-// ClaimsOf reads a proof without verifying it: it is our own. They are empty where it is no JWT.
+// ClaimsOf reads a proof without verifying it: it is our own. The claims are empty if it is not a JWT.
 func ClaimsOf(proof auth.Proof) Claims {
 	var c Claims
 	if !Payload(proof.Token.Reveal(), &c) {
@@ -26,7 +26,7 @@ func ClaimsOf(proof auth.Proof) Claims {
 	return c
 }
 
-// Shown are the claims of subject's proof in a form for people, who are told what to trust.
+// Shown are the claims of subject's proof in printable form, for errors that tell people what to trust.
 func (c Claims) Shown(subject auth.Subject) Claims {
 	c.Issuer, c.Subject = Printable(c.Issuer, maxClaim), Printable(c.Subject, maxClaim)
 	if c.Issuer == "" {

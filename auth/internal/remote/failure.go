@@ -25,13 +25,13 @@ const (
 	MaxQuoted = 80
 )
 
-// Failure is why a call ended without what it was for.
+// Failure is why a call did not bring what it was made for.
 type Failure struct {
 	// Where names the other side for people.
 	Where string
-	// Code is the failure's.
+	// Code classifies the failure.
 	Code auth.Code
-	// What says what happened, Fix what to do about it.
+	// What says what happened, and Fix what to do about it.
 	What, Fix string
 	// RetryAfter is how long the other side asked to wait.
 	RetryAfter time.Duration
@@ -39,7 +39,7 @@ type Failure struct {
 	Cause error
 }
 
-// Error is the failure of an operation.
+// Error makes the failure an error of an operation.
 func (f Failure) Error(stage auth.Stage, operation string) *auth.Error {
 	err := fmt.Errorf("%s, %s: %s", f.Where, operation, f.What)
 	if f.Cause != nil {
@@ -48,7 +48,7 @@ func (f Failure) Error(stage auth.Stage, operation string) *auth.Error {
 	return &auth.Error{Stage: stage, Code: f.Code, Fix: f.Fix, RetryAfter: f.RetryAfter, Err: err}
 }
 
-// Unanswered is the failure of a call to where that ended with err and no answer.
+// Unanswered is the failure of a call to where that ended with err and without an answer.
 func Unanswered(ctx context.Context, err error, where string) Failure {
 	f := Failure{Where: where, Code: auth.CodeUnreachable, Fix: "check that " + where + " can be reached from the controller"}
 	refused, isRefused := errors.AsType[*endpoint.AddressError](err)
@@ -68,8 +68,8 @@ func Unanswered(ctx context.Context, err error, where string) Failure {
 	return f
 }
 
-// Refusal is the failure of a call to where whose answer is no success, as far as HTTP says. Health names where people see how the
-// service is.
+// Refusal is the failure of a call to where that was answered with an HTTP status other than success. Health names the page that shows
+// how the service is.
 func (a Answer) Refusal(where, health string) Failure {
 	f := Failure{Where: where, What: "HTTP status " + strconv.Itoa(a.Status), RetryAfter: a.RetryAfter()}
 	switch {
@@ -79,12 +79,12 @@ func (a Answer) Refusal(where, health string) Failure {
 		f.Code, f.Fix = auth.CodeUnavailable, "wait, and see "+health+" if it goes on"
 	default:
 		f.Code, f.Fix = auth.CodeResponseInvalid, checkWhatAnswers(where)
-		f.What = "an answer that is none of the service's (HTTP status " + strconv.Itoa(a.Status) + ")"
+		f.What = "an answer that is not the service's (HTTP status " + strconv.Itoa(a.Status) + ")"
 	}
 	return f
 }
 
-// Invalid is the failure of a call to where whose answer should hold wanted, such as "a token", and does not because of err.
+// Invalid is the failure of a call to where whose answer should contain wanted, such as "a token"; err says why it does not.
 func Invalid(where, wanted string, err error) Failure {
 	return Failure{Where: where, Code: auth.CodeResponseInvalid, What: "an answer without " + wanted + ": " + err.Error(), Fix: checkWhatAnswers(where)}
 }
@@ -94,8 +94,8 @@ func WaitForQuota(where string) string { return "wait: " + where + " is asked to
 
 func checkWhatAnswers(where string) string { return "check what answers as " + where }
 
-// disconnection says why there was no answer, in words that are the same each time and tell no address: who chooses a host must not
-// learn what it resolves to.
+// disconnection says why there was no answer, in words that are the same each time and contain no address: a tenant who names a host
+// must not learn what it resolves to.
 func disconnection(err error) string {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "proxyconnect" {
 		return "the proxy: " + disconnection(op.Err)
@@ -138,7 +138,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// Printable makes one line of printable ASCII of at most that many bytes.
+// Printable makes s one line of printable ASCII of at most that many bytes.
 func Printable(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

@@ -6,17 +6,17 @@ import (
 	"sync"
 )
 
-// Exchange is a request and what came of it.
+// Exchange is a request and its outcome.
 type Exchange struct {
-	// Method and Host are the request's; empty when there was none.
+	// Method and Host are the request's; empty if there was no request.
 	Method, Host string
-	// Answer is what was said, unless Err is set.
+	// Answer is the response, unless Err is set.
 	Answer Answer
 	// Err is why there was no answer.
 	Err error
 }
 
-// Recorder has an SDK make requests and remembers how the last one went. What went wrong is told by it: the SDKs' errors hold
+// Recorder is a transport for an SDK that remembers its last exchange. Failures are worded from that, because the SDKs' errors repeat
 // whole answers. It is safe for concurrent use.
 type Recorder struct {
 	ctx  context.Context //nolint:containedctx // SDKs do not all pass theirs on
@@ -26,12 +26,12 @@ type Recorder struct {
 	last Exchange
 }
 
-// NewRecorder records what goes through next. Requests end with ctx, whatever context the SDK gives them.
+// NewRecorder makes a recorder before next. Requests end with ctx, whatever context the SDK gives them.
 func NewRecorder(ctx context.Context, next http.RoundTripper) *Recorder {
 	return &Recorder{ctx: ctx, next: next}
 }
 
-// Last is the last request.
+// Last is the last exchange.
 func (r *Recorder) Last() Exchange {
 	r.mu.Lock()
 	defer r.mu.Unlock()

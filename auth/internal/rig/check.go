@@ -143,7 +143,7 @@ func (r *Rig) TenantProxies(t *testing.T, ask Asker) {
 	if err := ask(t, r.Allow, endpoint.CIDRs{}, auth.WithProxyURL(r.Proxy)); err != nil {
 		t.Errorf("a listed proxy: %v", err)
 	}
-	// A proxy inside the cluster is none, whatever it is called.
+	// A proxy inside the cluster is refused, whatever its name.
 	private := &url.URL{Scheme: "http", Host: "10.96.0.1:3128"}
 	for proxy, want := range map[*url.URL]string{r.Proxy: "loopback", private: "in --deny-cidrs"} {
 		err := ask(t, endpoint.Allowed{}, endpoint.CIDRs{}, auth.WithProxyURL(proxy))

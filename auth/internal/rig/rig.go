@@ -99,7 +99,7 @@ func (r *Rig) SignBadly(account auth.Account, request auth.ProofRequest, defect 
 	return r.Issuer.Mint(claims)
 }
 
-// Fault makes the fault befall calls, until end is called.
+// Fault injects the fault into calls until end is called.
 func (r *Rig) Fault(tb testing.TB, f fault.Fault) (end func()) {
 	tb.Helper()
 	id, err := r.Cloud.Faults().Add(f)
@@ -107,7 +107,7 @@ func (r *Rig) Fault(tb testing.TB, f fault.Fault) (end func()) {
 	return func() { r.Cloud.Faults().Remove(id) }
 }
 
-// Trouble makes the suite's trouble befall an operation of a service, which host serves.
+// Trouble injects the suite's trouble into an operation of a service, which host serves.
 func (r *Rig) Trouble(tb testing.TB, trouble providertest.Trouble, service, operation, host string) (end func()) {
 	tb.Helper()
 	f := fault.Fault{Service: service, Operation: operation}

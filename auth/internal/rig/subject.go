@@ -80,7 +80,7 @@ func WithAttribute(account auth.Account, name, value string) auth.Account {
 	return account
 }
 
-// JWT is a token with these claims, in JSON, and a signature that is none: for answers of servers that verify nothing.
+// JWT is a token with these claims, in JSON, and an invalid signature: for the answers of servers that verify nothing.
 func JWT(claims string) string {
 	enc := base64.RawURLEncoding.EncodeToString
 	return enc([]byte(`{"alg":"ES256"}`)) + "." + enc([]byte(claims)) + "." + enc([]byte("no signature at all"))
