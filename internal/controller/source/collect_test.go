@@ -21,10 +21,9 @@ func TestCollectorKnowsAllKinds(t *testing.T) {
 	t.Cleanup(func() { _ = files.Close() })
 	w := newWorld(t)
 	o := w.create("tenant-a", "app", nil)
-	first, second := *w.shared, *w.shared
-	first.Artifacts = &Artifacts{Store: files, BaseURL: "http://artifacts.example.com", Elected: w.elected}
-	one := New(&first, "One", w.kind)
-	another := New(&first, "Another", w.kind) // of the same objects, which is all that the test needs
+	first := &Shared{Client: w.kube, Artifacts: &Artifacts{Store: files}}
+	one := New(first, "One", w.kind)
+	another := New(first, "Another", w.kind) // of the same objects, which is all that the test needs
 	put := func(owner store.Object) *v1alpha1.Artifact {
 		t.Helper()
 		kept, err := first.Artifacts.Put(t.Context(), owner, nil, "v1", func(out io.Writer) error {
@@ -47,8 +46,8 @@ func TestCollectorKnowsAllKinds(t *testing.T) {
 	}
 
 	// A kind that nobody registered has no objects.
-	second.Artifacts = &Artifacts{Store: files, BaseURL: first.Artifacts.BaseURL, Elected: w.elected}
-	one = New(&second, "One", w.kind)
+	second := &Shared{Client: w.kube, Artifacts: &Artifacts{Store: files}}
+	one = New(second, "One", w.kind)
 	second.Artifacts.verified.Store(one.owner(o), mine.Digest)
 	if done, err := second.Artifacts.Collect(t.Context()); err != nil || done.Artifacts != 1 || !remains(mine) || remains(theirs) {
 		t.Errorf("removed %+v, %v", done, err)
