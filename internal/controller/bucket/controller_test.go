@@ -34,13 +34,13 @@ func TestBucketIsFetchedAsTheTenant(t *testing.T) {
 	if got := w.service.fetches(); !slices.Equal(got, []string{"deploy/app.yaml", "hello.txt"}) {
 		t.Errorf("fetched %q", got)
 	}
-	if w.cloud.exchanges != 1 {
-		t.Errorf("%d exchanges", w.cloud.exchanges)
+	if len(w.cloud.Exchanges()) != 1 {
+		t.Errorf("%d exchanges", len(w.cloud.Exchanges()))
 	}
 	// Nothing has changed.
 	again, _ := w.wants(o, meta.ReasonSucceeded, "")
-	if got := w.service.fetches(); len(got) != 0 || again.Status.Artifact.Digest != o.Status.Artifact.Digest || w.cloud.exchanges != 1 {
-		t.Errorf("fetched %q, %d exchanges", got, w.cloud.exchanges)
+	if got := w.service.fetches(); len(got) != 0 || again.Status.Artifact.Digest != o.Status.Artifact.Digest || len(w.cloud.Exchanges()) != 1 {
+		t.Errorf("fetched %q, %d exchanges", got, len(w.cloud.Exchanges()))
 	}
 	if again.ResourceVersion != o.ResourceVersion {
 		t.Errorf("written: %+v, then %+v", o.Status, again.Status)
@@ -57,7 +57,7 @@ func TestNobodyReadsTheOthersBucket(t *testing.T) {
 		t.Errorf("%+v", o.Status)
 	}
 	w.account("tenant-a", "role/tenant-b")
-	o, _ = w.wants(w.create("tenant-a", nil), string(auth.CodeTrustRefused), "role/tenant-b does not trust it")
+	o, _ = w.wants(w.create("tenant-a", nil), string(auth.CodeTrustRefused), "role/tenant-b does not trust system:serviceaccount:tenant-a:reader")
 	if o.Status.Artifact != nil || o.Status.Identity != nil {
 		t.Errorf("%+v", o.Status)
 	}
@@ -116,9 +116,7 @@ func TestWhatAnotherIdentityReadIsReadAnew(t *testing.T) {
 	o, _ := w.wants(w.create("tenant-a", nil), meta.ReasonSucceeded, "")
 	artifact := o.Status.Artifact
 	w.service.fetches()
-	w.cloud.mu.Lock()
-	w.cloud.trust["role/lister"] = "system:serviceaccount:tenant-a:reader"
-	w.cloud.mu.Unlock()
+	w.cloud.Trust("role/lister", "system:serviceaccount:tenant-a:reader")
 	w.account("tenant-a", "role/lister")
 	w.service.tamper(func(rw http.ResponseWriter, r *http.Request) {
 		if w.service.user(r) == "lister" && r.URL.Path == "/tenant-a" {
@@ -149,7 +147,7 @@ func TestWhatCameWithoutTLSIsReadAnew(t *testing.T) {
 	o := w.create("tenant-a", func(s *v1alpha1.BucketSpec) {
 		s.Provider, s.ServiceAccountName, s.Endpoint, s.BucketName, s.Insecure = "generic", "", minioHost, "public", true
 	})
-	w.service.addresses[minioHost+":80"] = w.service.addresses[plainHost] // the same service, without TLS
+	w.service.network.Addresses[minioHost+":80"] = w.service.network.Addresses[plainHost] // the same service, without TLS
 	o, _ = w.wants(o, meta.ReasonSucceeded, "")
 	w.service.fetches()
 	w.edit(o, func(s *v1alpha1.BucketSpec) { s.Insecure = false })
@@ -238,8 +236,8 @@ func TestGenericBuckets(t *testing.T) {
 	if id := got.Status.Identity; id == nil || id.Subject != "system:serviceaccount:tenant-a:reader" || id.CloudIdentity != "role/tenant-a" {
 		t.Errorf("identity %+v", id)
 	}
-	if !slices.Equal(w.cloud.endpoints, []string{stsURL}) {
-		t.Errorf("exchanges at %q", w.cloud.endpoints)
+	if got := w.cloud.Exchanges(); len(got) != 1 || got[0].Endpoint != stsURL {
+		t.Errorf("exchanges %+v", got)
 	}
 	with(func(s *v1alpha1.BucketSpec) { s.Insecure = true }, meta.ReasonInvalidSpec, "insecure and sts")
 	with(func(s *v1alpha1.BucketSpec) {
@@ -254,8 +252,8 @@ func TestForeignEndpointIsRefusedBeforeAnExchange(t *testing.T) {
 	w.tenant("tenant-a")
 	o := w.create("tenant-a", func(s *v1alpha1.BucketSpec) { s.Endpoint = "s3.example.com.evil.example" })
 	w.wants(o, string(auth.CodeEndpointRefused), "spec.endpoint")
-	if !w.stalled(o) || w.cloud.exchanges != 0 {
-		t.Errorf("stalled %t, %d exchanges", w.stalled(o), w.cloud.exchanges)
+	if !w.stalled(o) || len(w.cloud.Exchanges()) != 0 {
+		t.Errorf("stalled %t, %d exchanges", w.stalled(o), len(w.cloud.Exchanges()))
 	}
 	w.edit(o, func(s *v1alpha1.BucketSpec) { s.Provider, s.Endpoint = "gcp", "" })
 	w.wants(o, meta.ReasonUnsupportedProvider, "gcp")
@@ -265,9 +263,7 @@ func TestCredentialThatEndedEarlyIsReplaced(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a")
 	o, _ := w.wants(w.create("tenant-a", nil), meta.ReasonSucceeded, "")
-	w.cloud.mu.Lock()
-	delete(w.cloud.keys, "AKID1")
-	w.cloud.mu.Unlock()
+	w.cloud.Revoke()
 	w.service.tamper(func(rw http.ResponseWriter, r *http.Request) {
 		if strings.Contains(r.Header.Get("Authorization"), "AKID1/") {
 			rw.Header().Set("Tampered", "yes")
@@ -275,8 +271,8 @@ func TestCredentialThatEndedEarlyIsReplaced(t *testing.T) {
 		}
 	})
 	w.wants(o, meta.ReasonSucceeded, "")
-	if w.cloud.exchanges != 2 {
-		t.Errorf("%d exchanges", w.cloud.exchanges)
+	if len(w.cloud.Exchanges()) != 2 {
+		t.Errorf("%d exchanges", len(w.cloud.Exchanges()))
 	}
 }
 

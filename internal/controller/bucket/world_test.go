@@ -75,6 +75,7 @@ func (w *world) start() {
 	}
 	w.t.Cleanup(func() { _ = artifacts.Close() })
 	tokens := cache.New(cache.Options{MaxSize: 100})
+	w.accounts.Subscribe(tokens.Invalidate)
 	access := &source.Access{
 		Live: w.kube, Providers: map[string]auth.Provider{"aws": w.cloud}, Accounts: w.accounts, Cache: tokens, Observer: tokens,
 		Transports: w.service.network.Pool(w.t, nil),

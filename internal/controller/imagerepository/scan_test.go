@@ -55,8 +55,8 @@ func TestTagsAreScannedAsTheTenant(t *testing.T) {
 	if same.Status.LastScanResult.Revision != scan.Revision || more.Status.LastScanResult.Revision == scan.Revision || more.Status.LastScanResult.TagCount != 4 {
 		t.Errorf("%+v, then %+v", same.Status.LastScanResult, more.Status.LastScanResult)
 	}
-	if w.cloud.exchanges != 1 {
-		t.Errorf("%d exchanges for three scans", w.cloud.exchanges)
+	if len(w.cloud.Exchanges()) != 1 {
+		t.Errorf("%d exchanges for three scans", len(w.cloud.Exchanges()))
 	}
 }
 

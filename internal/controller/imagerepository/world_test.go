@@ -54,6 +54,7 @@ func newWorld(t *testing.T) *world {
 	}
 	t.Cleanup(func() { _ = artifacts.Close() })
 	tokens := cache.New(cache.Options{MaxSize: 100})
+	w.accounts.Subscribe(tokens.Invalidate)
 	shared := &source.Shared{
 		Client: w.kube, Recorder: events.NewFakeRecorder(100), Rules: spec.Rules{Providers: []string{"aws"}}, Accounts: w.accounts, Metrics: tokens,
 		Artifacts: &source.Artifacts{Store: artifacts, BaseURL: sourcetest.BaseURL, Elected: make(chan struct{})},
