@@ -70,7 +70,8 @@ type Options struct {
 	Auth authn.Authenticator
 	// Transport carries the requests: TLS, proxy, the check of dialled addresses. Required.
 	Transport http.RoundTripper
-	// Insecure allows plain http, as spec.insecure does. Without it no request leaves without TLS, on loopback either.
+	// Insecure allows plain http to the repository's own host, as spec.insecure does. Without it no request leaves without TLS, on
+	// loopback either, and never one to where the registry redirects or has its token server elsewhere.
 	Insecure bool
 	// Limits bound the answers.
 	Limits Limits
@@ -106,7 +107,7 @@ func Connect(ctx context.Context, repo Repository, opts Options) (*Client, error
 	if auth == nil {
 		auth = authn.Anonymous
 	}
-	s := &session{field: repo.field, host: repo.host, insecure: opts.Insecure, next: opts.Transport}
+	s := &session{field: repo.field, host: repo.host, home: target.RegistryStr(), insecure: opts.Insecure, next: opts.Transport}
 	if config, err := authn.Authorization(ctx, auth); err == nil {
 		// Not all of them are sent as an Authorization header.
 		s.keep(config.Password, config.IdentityToken, config.RegistryToken)

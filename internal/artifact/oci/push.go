@@ -89,7 +89,7 @@ func Push(ctx context.Context, repo Repository, tag string, artifact Artifact, o
 	if auth == nil {
 		auth = authn.Anonymous
 	}
-	s := &session{field: repo.field, host: repo.host, insecure: opts.Insecure, next: opts.Transport}
+	s := &session{field: repo.field, host: repo.host, home: target.RegistryStr(), insecure: opts.Insecure, next: opts.Transport}
 	err = remote.Write(target.Tag(tag), image,
 		remote.WithContext(ctx), remote.WithAuth(auth), remote.WithTransport(s), remote.WithUserAgent(userAgent),
 		// Reads are repeated by the session; this repeats uploads.

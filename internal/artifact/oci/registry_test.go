@@ -67,8 +67,19 @@ func (n *network) sent(host string) []*http.Request {
 // serve starts a TLS server per host.
 func serve(t *testing.T, hosts map[string]http.Handler) *network {
 	t.Helper()
+	return serveBoth(t, hosts, nil)
+}
+
+// serveBoth starts servers without TLS besides.
+func serveBoth(t *testing.T, hosts, plain map[string]http.Handler) *network {
+	t.Helper()
 	roots := x509.NewCertPool()
 	addresses := make(map[string]string)
+	for host, handler := range plain {
+		server := httptest.NewServer(handler)
+		t.Cleanup(server.Close)
+		addresses[net.JoinHostPort(host, "80")] = server.Listener.Addr().String()
+	}
 	for host, handler := range hosts {
 		server := httptest.NewUnstartedServer(handler)
 		server.Config.ErrorLog = log.New(io.Discard, "", 0)

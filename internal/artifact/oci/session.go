@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -26,11 +28,12 @@ const (
 )
 
 // session is the bottom of a client's transport. It holds what must be true of every request, whoever makes it, the library's
-// handshake included: https unless the repository is insecure, bounded retries, and knowledge of the credentials that were
-// sent, so that no text which a server echoes can reveal them.
+// handshake with its redirects and token servers included: where it may go, bounded retries, and knowledge of the credentials that
+// were sent, so that no text which a server echoes can reveal them.
 type session struct {
 	field    string // of the object, that names the repository
-	host     string
+	host     string // as the object names it
+	home     string // as it is asked, which differs for Docker Hub
 	insecure bool
 	next     http.RoundTripper
 
@@ -41,8 +44,8 @@ type session struct {
 
 // RoundTrip implements http.RoundTripper.
 func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.URL.Scheme != "https" && !s.insecure {
-		return nil, s.refused(req.URL.Host, "it asks for plain http", "use https, or set spec.insecure")
+	if err := s.admit(req.URL); err != nil {
+		return nil, err
 	}
 	s.remember(req.Header.Get("Authorization"))
 	backoff := firstBackoff
@@ -133,25 +136,54 @@ func (s *session) lastRetryAfter() time.Duration {
 	return s.retryAfter
 }
 
-// checkRedirect lets blobs be served from elsewhere. Addresses behind names are checked when dialling, which is the
-// injected transport's part.
-func (s *session) checkRedirect(req *http.Request, via []*http.Request) error {
-	if len(via) > maxRedirects {
-		return s.refused(via[0].URL.Host, fmt.Sprintf("it redirects more than %d times", maxRedirects), "")
+// admit judges where a request goes. The registry says where blobs, tokens and its own root are, and it may be its tenant's who would
+// have the controller ask on his behalf: every host but the object's own is asked by https, whose certificate must be the name's, and
+// an address in place of a name must be public. What a name resolves to is judged when it is dialled, by the injected transport.
+// Registries that people use need no more: their token servers and storage are at the same host, or at others with certificates.
+func (s *session) admit(u *url.URL) error {
+	home := authority(u.Scheme, u.Host) == authority(u.Scheme, s.home)
+	switch {
+	case u.Scheme == "https":
+	case u.Scheme != "http" || !home:
+		return s.refused("it leads to another host without TLS", "")
+	case !s.insecure:
+		return s.refused("it asks for plain http", "use https, or set spec.insecure")
 	}
-	if req.URL.Hostname() == via[0].URL.Hostname() {
+	if home {
 		return nil
 	}
-	addr, err := netip.ParseAddr(req.URL.Hostname())
+	addr, err := netip.ParseAddr(u.Hostname())
 	if err != nil {
 		return nil //nolint:nilerr // a name, not an address
 	}
 	if addr = addr.Unmap(); !addr.IsGlobalUnicast() || addr.IsPrivate() {
-		return s.refused(via[0].URL.Host, fmt.Sprintf("it redirects to the address %s, which is not public", addr), "")
+		return s.refused(fmt.Sprintf("it leads to the address %s, which is not public", addr), "")
 	}
 	return nil
 }
 
-func (s *session) refused(host, what, fix string) *Error {
-	return &Error{Code: CodeProtocol, Host: host, Fix: fix, Err: errors.New("the request is refused: " + what)}
+// authority is host:port in lower case, with the scheme's own port where there is none.
+func authority(scheme, host string) string {
+	u := url.URL{Host: strings.ToLower(host)}
+	port := u.Port()
+	switch {
+	case port != "":
+	case scheme == "http":
+		port = "80"
+	default:
+		port = "443"
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// checkRedirect bounds what [session.admit] judges one by one.
+func (s *session) checkRedirect(_ *http.Request, via []*http.Request) error {
+	if len(via) > maxRedirects {
+		return s.refused(fmt.Sprintf("it redirects more than %d times", maxRedirects), "")
+	}
+	return nil
+}
+
+func (s *session) refused(what, fix string) *Error {
+	return &Error{Code: CodeProtocol, Host: s.host, Fix: fix, Err: errors.New("the request is refused: " + what)}
 }
