@@ -162,6 +162,18 @@ func TestFaultsOfAllServices(t *testing.T) {
 	})
 }
 
+// TestServices: every service has a call in these tests, but for the proxy, and no name is two services'.
+func TestServices(t *testing.T) {
+	called := []string{journal.ServiceProxy}
+	for _, s := range serviceCalls() {
+		called = append(called, s.service)
+	}
+	slices.Sort(called)
+	if names := slices.Sorted(slices.Values(cloudtest.Services())); !slices.Equal(names, slices.Compact(called)) {
+		t.Errorf("services %q, called %q", names, slices.Compact(called))
+	}
+}
+
 // TestFaultAnswers holds how each service words what goes wrong against golden files.
 func TestFaultAnswers(t *testing.T) {
 	files := rig.Golden{Dir: filepath.Join("testdata", "faults"), Update: *update, Mask: func(s string) string { return changing.ReplaceAllString(s, "${2}…") }}

@@ -82,8 +82,9 @@ func newRoot(std IO) *cobra.Command {
 		Short: "Short-lived credentials for every Kubernetes object, on your machine",
 		Long: `Lanyard gives every Kubernetes object its own short-lived credential.
 
-This command shows it at work without a cluster or a cloud account: it starts a real Kubernetes API and a cloud that
-verifies, on loopback, and tells for each object as whom it was fetched, with what result, and why.`,
+This command shows it at work without a cluster or a cloud account: it starts a real Kubernetes API and local clouds that
+verify as AWS, Azure and Google Cloud do, on loopback, and tells for each object as whom it was fetched, with what result,
+and why.`,
 		Example: `  # Show the whole: two tenants, and what each may not do
   lanyard up
 

@@ -117,6 +117,7 @@ func TestUsage(t *testing.T) {
 		"unexpected argument": {"up", "now"},
 		"unknown format":      {"status", "-o", "xml"},
 		"unknown verdict":     {"cloud", "journal", "--verdict", "maybe"},
+		"unknown service":     {"cloud", "journal", "--service", "ec2"},
 		"watch of JSON":       {"cloud", "journal", "--watch", "-o", "json"},
 		"two scopes":          {"status", "-A", "-n", "x"},
 	} {
@@ -222,6 +223,27 @@ func TestStatus(t *testing.T) {
 			golden(t, "status-"+name+".golden", c.out.Bytes())
 		})
 	}
+	t.Run("check", func(t *testing.T) {
+		for name, tt := range map[string]struct {
+			args   []string
+			status int
+			says   string
+		}{
+			"not all as they should be": {[]string{"-A"}, exitFailed, "of 2 objects are as they should be"},
+			"all as they should be":     {[]string{"-n", "tenant-b"}, 0, ""},
+			"none":                      {[]string{"-n", "empty"}, exitFailed, "no object to check"},
+			"none, for a program":       {[]string{"-n", "empty", "-o", "json"}, exitFailed, "no object to check"},
+		} {
+			var c, plain command
+			status := c.run(t.Context(), append([]string{"status", "--check", "--kubeconfig", kubeconfig}, tt.args...)...)
+			if status != tt.status || !strings.Contains(c.err.String(), tt.says) {
+				t.Errorf("%s: status %d: %s", name, status, c.err.String())
+			}
+			if plain.run(t.Context(), append([]string{"status", "--kubeconfig", kubeconfig}, tt.args...)...); plain.out.String() != c.out.String() {
+				t.Errorf("%s: prints something else than without --check:\n%s", name, c.out.String())
+			}
+		}
+	})
 	t.Run("KUBECONFIG", func(t *testing.T) {
 		c := command{env: map[string]string{"KUBECONFIG": kubeconfig}}
 		if status := c.run(t.Context(), "status"); status != 0 {

@@ -19,10 +19,16 @@ func newCloud(std IO) *cobra.Command {
 		Short: "Run the local cloud alone",
 		Long: `Run the local cloud alone, until it is interrupted.
 
-It is a proxy on loopback with a CA of its own. Programs with the environment that "lanyard cloud env" prints reach AWS's
-STS and ECR under their real names, and are judged as AWS would: signatures, issuers, trust and permission policies. It
-knows no other host, so nothing leaves the machine. "lanyard up" runs it together with a cluster.`,
-		Example: `  # The demonstration's account, roles and repositories
+It is a proxy on loopback with a CA of its own. Programs with the environment that "lanyard cloud env" prints reach three
+clouds under their real names, and are judged as there: signatures, issuers, trust and permissions.
+
+  AWS           STS, ECR, S3
+  Azure         Entra ID, container registries, blob storage, the instance metadata service
+  Google Cloud  STS, service account credentials, Artifact Registry, Cloud Storage, the metadata server
+
+It knows no other host but the issuers in its file, so nothing leaves the machine. "lanyard up" runs it together with a
+cluster.`,
+		Example: `  # The demonstration's: two tenants in each cloud
   lanyard cloud
 
   # A world of your own

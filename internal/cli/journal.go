@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -44,16 +45,19 @@ cloud does not know is listed too.`,
 	dirFlag(c, &dir, "folder of the lanyard up or lanyard cloud that runs")
 	flags := c.Flags()
 	flags.StringVar(&verdict, "verdict", "", "only calls that were granted, or refused")
-	flags.StringVar(&filter.Service, "service", "", "only this service: sts, ecr, registry, handler (issuers), proxy")
+	flags.StringVar(&filter.Service, "service", "", "only this service: "+strings.Join(cloudtest.Services(), ", "))
 	flags.StringVar(&filter.Operation, "operation", "", "only this operation, such as AssumeRoleWithWebIdentity")
 	flags.StringVar(&filter.Subject, "subject", "", "only calls with a token of this subject")
-	flags.StringVar(&filter.Role, "role", "", "only calls that ask for this role's ARN")
+	flags.StringVar(&filter.Role, "role", "", "only calls that ask for this identity: a role's ARN, a client ID, a service account")
 	flags.BoolVarP(&watch, "watch", "w", false, "go on with new calls; with the format table")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		switch filter.Verdict = journal.Verdict(verdict); filter.Verdict {
 		case journal.Any, journal.Granted, journal.Refused:
 		default:
 			return &usageError{c.CommandPath(), fmt.Errorf("--verdict: write %s or %s", journal.Granted, journal.Refused)}
+		}
+		if filter.Service != "" && !slices.Contains(cloudtest.Services(), filter.Service) {
+			return &usageError{c.CommandPath(), fmt.Errorf("--service: write one of %s", strings.Join(cloudtest.Services(), ", "))}
 		}
 		if watch && output.value != formatTable {
 			return &usageError{c.CommandPath(), errors.New("--watch is for the format table")}

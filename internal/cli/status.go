@@ -22,25 +22,32 @@ const statusTimeout = 30 * time.Second
 
 func newStatus(std IO) *cobra.Command {
 	var kubeconfig, namespace string
-	var all bool
+	var all, check bool
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Tell for each object that fetches as whom it did, with what result, and why",
 		Long: `Tell for each object that fetches as whom it did, with what result, and why.
 
 IDENTITY is the cloud identity that was used or, if none was granted, who asked. EXPECTED is there for objects that say
-in the annotation demo.lanyard.dev/expect what must come of them.`,
+in the annotation demo.lanyard.dev/expect what must come of them.
+
+The exit status says whether the objects could be listed. With --check it is 1 also if an object is not as it should be
+(as EXPECTED says, or else pulled or scanned), or if there is none.`,
 		Example: `  # All namespaces of the cluster that kubectl talks to
   lanyard status -A
 
   # One tenant of the demonstration, nothing shortened
   lanyard status -n tenant-b -o wide --kubeconfig .demo/cluster/admin.kubeconfig
 
-  # What is not fetched, for a script
-  lanyard status -A -o json | jq '.[] | select(.result != "Pulled")'`,
+  # End with status 1 if one of a tenant's objects is not as it should be, for a script
+  lanyard status -n tenant-a --check
+
+  # What has not got what it asks for
+  lanyard status -A -o json | jq '` + unmet() + `'`,
 	}
 	output := outputFlag(c, formatTable, formatWide, formatJSON, formatYAML)
 	c.Flags().BoolVarP(&all, "all-namespaces", "A", false, "objects of all namespaces")
+	c.Flags().BoolVar(&check, "check", false, "end with status 1 if an object is not as it should be, or if there is none")
 	c.Flags().StringVarP(&namespace, "namespace", "n", "", "objects of one namespace (default: the kubeconfig's)")
 	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "how to reach the cluster (default: $KUBECONFIG, else ~/.kube/config)")
 	c.MarkFlagsMutuallyExclusive("all-namespaces", "namespace")
@@ -64,12 +71,43 @@ in the annotation demo.lanyard.dev/expect what must come of them.`,
 			kinds := strings.Join(report.Kinds(), ", ")
 			_, _ = fmt.Fprintln(std.Err, "There is no "+kinds+" "+where+".")
 			if output.value == formatTable || output.value == formatWide {
-				return nil
+				return verdict(check, rows)
 			}
 		}
-		return writeRows(std.Out, output, rows)
+		if err := writeRows(std.Out, output, rows); err != nil {
+			return err
+		}
+		return verdict(check, rows)
 	}
 	return c
+}
+
+// unmet is what jq selects the rows by that have not got what they ask for.
+func unmet() string {
+	return fmt.Sprintf(".[] | select(.result != %q and .result != %q)", report.Pulled, report.Scanned)
+}
+
+// verdict is the failure of rows that were to be checked. What is not there is not as it should be.
+func verdict(check bool, rows []report.Row) error {
+	good := countOK(rows)
+	switch {
+	case !check || good == len(rows) && good > 0:
+		return nil
+	case len(rows) == 0:
+		return errors.New("--check: there is no object to check")
+	}
+	return fmt.Errorf("--check: %d of %d objects are as they should be", good, len(rows))
+}
+
+// countOK counts the rows that are as they should be.
+func countOK(rows []report.Row) int {
+	good := 0
+	for _, r := range rows {
+		if r.OK() {
+			good++
+		}
+	}
+	return good
 }
 
 // kubeconfigOf finds the cluster as kubectl does, but for the environment, which is the caller's.
