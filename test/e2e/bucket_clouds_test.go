@@ -132,14 +132,13 @@ func wantUncalled(t *testing.T, after uint64, ending string) {
 	}
 }
 
-// TestBucketAtAzure has two tenants read their containers of Azure Blob Storage, and try the other's. Azurite stores them.
-func TestBucketAtAzure(t *testing.T) {
-	const storage = "lanyarde2e"
-	host := storage + ".blob.core.windows.net"
-	a, b := newTenant(t, "blob-a"), newTenant(t, "blob-b")
-	applications := map[*tenant]string{}
+// containers makes a storage account at Azure with a container for each tenant, with some files, that the tenant's ServiceAccount
+// may read. Azurite stores them. It returns the tenants' applications.
+func containers(t *testing.T, storage string, tenants ...*tenant) (applications map[*tenant]string) {
+	t.Helper()
+	applications = map[*tenant]string{}
 	var assignments []azure.StorageRole
-	for _, tn := range []*tenant{a, b} {
+	for _, tn := range tenants {
 		application := string(uuid.NewUUID())
 		applications[tn] = application
 		must(t, "make an application", world.Cloud().Azure().PutApplication(local.AzureTenant, azure.Application{
@@ -154,13 +153,22 @@ func TestBucketAtAzure(t *testing.T) {
 	must(t, "start Azurite", err)
 	t.Cleanup(azurite.Close)
 	world.Cloud().Azure().ServeBlob(func(account azure.StorageAccount) http.Handler { return azurite.Blob(account.Name) })
-	header := http.Header{"X-Ms-Version": {"2024-11-04"}, "X-Ms-Blob-Type": {"BlockBlob"}}
-	for tn := range applications {
+	header, host := http.Header{"X-Ms-Version": {"2024-11-04"}, "X-Ms-Blob-Type": {"BlockBlob"}}, storage+".blob.core.windows.net"
+	for _, tn := range tenants {
 		putInto(t, azurite.Blob(storage), "https://"+host+"/"+tn.namespace+"?restype=container", "", header)
 		for key, content := range some(tn.namespace) {
 			putInto(t, azurite.Blob(storage), (&url.URL{Scheme: "https", Host: host, Path: "/" + tn.namespace + "/" + key}).String(), content, header)
 		}
 	}
+	return applications
+}
+
+// TestBucketAtAzure has two tenants read their containers of Azure Blob Storage, and try the other's. Azurite stores them.
+func TestBucketAtAzure(t *testing.T) {
+	const storage = "lanyarde2e"
+	host := storage + ".blob.core.windows.net"
+	a, b := newTenant(t, "blob-a"), newTenant(t, "blob-b")
+	applications := containers(t, storage, a, b)
 	begin := world.Cloud().Journal().Last()
 
 	container := func(tn *tenant, name, container string) *v1alpha1.Bucket {

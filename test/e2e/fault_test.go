@@ -7,18 +7,15 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/internal/local"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -245,72 +242,6 @@ func TestRetryAfter(t *testing.T) {
 	if n := early.Load(); n > 0 {
 		t.Errorf("the registry was asked %d times within the pause that it asked for", n)
 	}
-}
-
-// TestTenantsProxy pulls through a proxy of a tenant's. One on the controller's own machine is refused unless the
-// administrator allows it.
-func TestTenantsProxy(t *testing.T) {
-	proxy, used := newForwarder(t)
-	startSecond(t, "proxy", map[string]any{"identity": map[string]any{"allowedEndpointHosts": []any{proxy}}})
-	tn := newTenant(t, "proxy")
-	manifest := tn.pushFile(t, "1.0.0", "app")
-	create(t, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: "proxy"}, StringData: map[string]string{"address": "http://" + proxy},
-	})
-	refused := tn.object("refused")
-	refused.Spec.ProxySecretRef = &meta.LocalReference{Name: "proxy"}
-	create(t, refused)
-	await(t, refused, "the refusal", failing("EndpointRefused", "127.0.0.1"))
-	if n := used.Load(); n != 0 {
-		t.Fatalf("the proxy was connected to %d times although it is refused", n)
-	}
-	allowed := tn.object("allowed")
-	allowed.Labels = inSecondShard()
-	allowed.Spec.ProxySecretRef = &meta.LocalReference{Name: "proxy"}
-	create(t, allowed)
-	await(t, allowed, "the artifact", revision(manifest))
-	if used.Load() == 0 {
-		t.Error("the artifact was not pulled through the tenant's proxy")
-	}
-}
-
-// TestTenantsCA pulls from a registry whose certificate only the tenant's authorities vouch for.
-func TestTenantsCA(t *testing.T) {
-	tn := newTenant(t, "authority")
-	r := newRegistry(t, "tls.registry.example.com")
-	manifest, _ := r.push(t, "app", "1.0.0", layer(t, file("app.yaml", "app")))
-	wrong, err := os.ReadFile(world.ControlPlane().CAFile())
-	must(t, "read another CA", err)
-	for name, pem := range map[string][]byte{"right": world.Cloud().CAPEM(), "wrong": wrong, "none": []byte("no certificate")} {
-		create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: name}, Data: map[string][]byte{"ca.crt": pem}})
-		o := tn.generic(name, r.url("app"))
-		o.Spec.CertSecretRef = &meta.LocalReference{Name: name}
-		create(t, o)
-	}
-	right, other, none := tn.generic("right", ""), tn.generic("wrong", ""), tn.generic("none", "")
-	await(t, right, "the artifact", revision(manifest))
-	await(t, other, "the refusal", failing("RegistryUnreachable", r.host, "certificate"))
-	await(t, none, "the refusal", failing("SecretRefused", "spec.certSecretRef", "ca.crt"))
-	// It applies to the registry, never to the exchange: an object with a cloud's credential and a CA that is not the
-	// cloud's gets its credential and fails at the registry.
-	tn.pushFile(t, "1.0.0", "app")
-	mixed := tn.object("mixed")
-	mixed.Spec.CertSecretRef = &meta.LocalReference{Name: "wrong"}
-	create(t, mixed)
-	await(t, mixed, "the refusal", failing("RegistryUnreachable", registryHost, "certificate"))
-	if calls := exchanges(tn.subject, 0); len(calls) != 1 {
-		t.Errorf("the exchange was made %d times; want 1", len(calls))
-	}
-}
-
-// newForwarder is a proxy that hands its connections to the cloud's, and counts them.
-func newForwarder(t *testing.T) (address string, used *atomic.Int64) {
-	t.Helper()
-	upstream, err := url.Parse(world.Cloud().ProxyURL())
-	must(t, "read the proxy's URL", err)
-	used = &atomic.Int64{}
-	address = forward(t, upstream.Host, func() { used.Add(1) })
-	return address, used
 }
 
 // noise is content that does not compress.
