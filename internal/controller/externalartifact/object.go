@@ -45,8 +45,10 @@ type Source struct {
 type Offer struct {
 	// Artifact is served. Required.
 	Artifact *v1alpha1.Artifact
-	// Failed is the reason of the source's last failure, after which Artifact is an earlier one; empty when there was none.
+	// Failed is the reason why Artifact is an earlier one than the source asks for; empty when it is not.
 	Failed string
+	// Suspended says that Artifact is well, and nobody looks for another.
+	Suspended bool
 }
 
 // empty is an ExternalArtifact without content.
@@ -114,10 +116,15 @@ func (s Source) offer(o *unstructured.Unstructured, offer Offer) {
 		"type": meta.ConditionReady, "status": string(metav1.ConditionTrue), "reason": meta.ReasonSucceeded,
 		"message": "stored artifact for revision " + a.Revision, "observedGeneration": o.GetGeneration(),
 	}
-	if offer.Failed != "" {
+	switch {
+	case offer.Failed != "":
 		// The source's own message is for those who may read the source.
 		ready["status"], ready["reason"] = string(metav1.ConditionFalse), reasonFetchFailed
 		ready["message"] = "the artifact of revision " + a.Revision + " is an earlier one: see the conditions of " + s.Kind + " " + s.Name + ", " + offer.Failed
+	case offer.Suspended:
+		// Flux's own sources stay ready while they are suspended, and who consumes them goes on.
+		ready["reason"] = meta.ReasonSuspended
+		ready["message"] = "the artifact of revision " + a.Revision + " stays as it is: " + s.Kind + " " + s.Name + " is suspended"
 	}
 	ready["lastTransitionTime"] = transition(o, ready["status"])
 	o.Object["status"] = map[string]any{"artifact": artifact, "conditions": []any{ready}}

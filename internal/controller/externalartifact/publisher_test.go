@@ -210,6 +210,11 @@ func TestOnlyDifferencesAreWritten(t *testing.T) {
 		t.Errorf("after a failure: %v", c)
 	}
 	wrote("the same failure", "", Offer{Artifact: bare, Failed: "RegistryUnreachable"})
+	wrote("suspended", "patch status", Offer{Artifact: bare, Suspended: true})
+	conditions, _, _ = unstructured.NestedSlice(w.get().Object, "status", "conditions")
+	if c := conditions[0].(map[string]any); c["status"] != "True" || c["reason"] != "Suspended" || !strings.Contains(c["message"].(string), "OCIRepository app is suspended") {
+		t.Errorf("while suspended: %v", c)
+	}
 	wrote("success again", "patch status", Offer{Artifact: bare})
 
 	// What somebody else changed is corrected.

@@ -49,6 +49,7 @@ func TestFitsFluxsSchema(t *testing.T) {
 		"an artifact":                   {Artifact: artifact("v1")},
 		"one without metadata":          {Artifact: bare},
 		"one that is an earlier one":    {Artifact: artifact("v1"), Failed: "RegistryUnreachable"},
+		"one of a suspended source":     {Artifact: artifact("v1"), Suspended: true},
 		"one without anything in it":    {Artifact: &v1alpha1.Artifact{Digest: "sha256:00"}},
 		"one of a time of another zone": {Artifact: &v1alpha1.Artifact{Digest: "sha256:00", LastUpdateTime: inAnotherZone()}},
 	} {

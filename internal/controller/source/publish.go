@@ -13,8 +13,8 @@ import (
 )
 
 // publish has the object's ExternalArtifact offer what the status names, or takes back what was published before, and says in the
-// condition how that went. failed is why nothing was fetched, nil when something was.
-func (r *Reconciler[O, P]) publish(ctx context.Context, o O, failed error) error {
+// condition how that went. offer is what there is to say of the artifact.
+func (r *Reconciler[O, P]) publish(ctx context.Context, o O, offer externalartifact.Offer) error {
 	view := r.kind.View(o)
 	source := externalartifact.Source{Kind: r.name, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
 	var err error
@@ -23,10 +23,7 @@ func (r *Reconciler[O, P]) publish(ctx context.Context, o O, failed error) error
 		markUnpublished(o, view.Status)
 		return nil
 	case view.Publish:
-		offer := externalartifact.Offer{Artifact: view.Artifact}
-		if failed != nil {
-			offer.Failed = explain(failed, r.kind.Explain).Reason
-		}
+		offer.Artifact = view.Artifact
 		err = r.shared.External.Publish(ctx, source, offer)
 	case published(view.Status):
 		if err = r.shared.External.Withdraw(ctx, source); err == nil {
@@ -65,6 +62,13 @@ func (e *publishError) failure() Failure {
 // published reports whether there may be an ExternalArtifact of the object: the condition is written before it is made.
 func published(status *meta.Status) bool {
 	return apimeta.FindStatusCondition(status.Conditions, meta.ConditionExternalArtifactPublished) != nil
+}
+
+// announce says that something will be published, before it is: a controller that is killed in between takes it back later.
+func announce(o client.Object, v View) {
+	if v.Publish && !published(v.Status) {
+		markUnpublished(o, v.Status)
+	}
 }
 
 // markUnpublished says that nothing was published yet.

@@ -83,6 +83,19 @@ func (w *world) wants(o *v1alpha1.OCIRepository, kind string, status metav1.Cond
 	}
 }
 
+// tellsFlux checks the condition Ready of the object's ExternalArtifact.
+func (w *world) tellsFlux(o *v1alpha1.OCIRepository, status, reason, message string) {
+	w.t.Helper()
+	external := externalArtifact()
+	if err := w.kube.Get(w.t.Context(), client.ObjectKeyFromObject(o), external); err != nil {
+		w.t.Fatal(err)
+	}
+	conditions, _, _ := unstructured.NestedSlice(external.Object, "status", "conditions")
+	if c := conditions[0].(map[string]any); c["status"] != status || c["reason"] != reason || !strings.Contains(c["message"].(string), message) {
+		w.t.Errorf("Flux is told %v, want %s, %s: …%s…", c, status, reason, message)
+	}
+}
+
 func TestArtifactsArePublishedOnRequest(t *testing.T) {
 	w := newWorld(t)
 	w.finds("v1")
@@ -153,14 +166,7 @@ func TestFailuresLeaveWhatIsPublished(t *testing.T) {
 	w.reconcile(o)
 	w.wants(o, meta.ConditionReady, metav1.ConditionFalse, meta.ReasonInvalidSpec, "")
 	w.wants(o, meta.ConditionExternalArtifactPublished, metav1.ConditionTrue, meta.ReasonSucceeded, "v1")
-	external := externalArtifact()
-	if err := w.kube.Get(t.Context(), client.ObjectKeyFromObject(o), external); err != nil {
-		t.Fatal(err)
-	}
-	conditions, _, _ := unstructured.NestedSlice(external.Object, "status", "conditions")
-	if c := conditions[0].(map[string]any); c["status"] != "False" || !strings.Contains(c["message"].(string), "OCIRepository app, InvalidSpec") {
-		t.Errorf("Flux is told %v", c)
-	}
+	w.tellsFlux(o, "False", "FetchFailed", "OCIRepository app, InvalidSpec")
 	if got := w.offered(o); got["url"] != first["url"] {
 		t.Errorf("offered %v, before %v", got, first)
 	}
@@ -287,20 +293,72 @@ func TestPublicationIsRetried(t *testing.T) {
 	w.wants(o, meta.ConditionReady, metav1.ConditionFalse, meta.ReasonInternalError, "write ExternalArtifact tenant-a/app")
 }
 
-// While an object is suspended, what is published stays as it is.
+// While an object is suspended, Flux goes on with what is there, and is told; whether it is published is still the spec's to say.
 func TestSuspendedObjectsStayPublished(t *testing.T) {
 	w := newWorld(t)
 	w.finds("v1")
 	o := w.publishing()
 	w.reconcile(o)
-	w.edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Suspend, o.Spec.ExternalArtifact = true, false })
-	w.attempt(o)
+	w.kind.fetch = func(*v1alpha1.OCIRepository, Call) error { return errOdd }
+	w.reconcile(o)
+	w.edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Suspend = true })
+	if result := w.reconcile(o); result.RequeueAfter != 0 {
+		t.Errorf("again after %s", result.RequeueAfter)
+	}
 	if got := w.offered(o); got["revision"] != "v1" {
 		t.Errorf("offered %v", got)
 	}
-	w.edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Suspend = false })
+	w.tellsFlux(o, "True", meta.ReasonSuspended, "OCIRepository app is suspended")
+
+	w.edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.ExternalArtifact = false })
 	w.reconcile(o)
 	if got := w.offered(o); got != nil {
-		t.Errorf("offered %v", got)
+		t.Errorf("offered %v when switched off", got)
+	}
+	w.wants(o, meta.ConditionExternalArtifactPublished, "", "", "")
+	w.edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.ExternalArtifact = true })
+	w.reconcile(o)
+	w.tellsFlux(o, "True", meta.ReasonSuspended, "v1")
+	w.wants(o, meta.ConditionExternalArtifactPublished, metav1.ConditionTrue, meta.ReasonSucceeded, "v1")
+
+	// A volume that is lost while nobody fetches.
+	got := w.get(o)
+	if err := w.shared.Artifacts.remove(w.r.owner(got)); err != nil {
+		t.Fatal(err)
+	}
+	w.reconcile(o)
+	w.wants(o, meta.ConditionReady, metav1.ConditionFalse, meta.ReasonSuspended, "")
+	w.tellsFlux(o, "False", "FetchFailed", "OCIRepository app, Suspended")
+
+	w.edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Suspend = false })
+	w.finds("v2")
+	w.reconcile(o)
+	w.tellsFlux(o, "True", meta.ReasonSucceeded, "v2")
+}
+
+// What cannot be published while an object is suspended is tried again.
+func TestPublicationOfTheSuspendedIsRetried(t *testing.T) {
+	w := newWorld(t)
+	w.finds("v1")
+	o := w.create("tenant-a", "app", nil)
+	w.reconcile(o)
+	broken := true
+	w.shared.External = &externalartifact.Publisher{Client: interceptor.NewClient(w.kube, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if broken {
+				return apierrors.NewInternalError(errors.New("etcd"))
+			}
+			return c.Create(ctx, o, opts...)
+		},
+	})}
+	w.edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Suspend, o.Spec.ExternalArtifact = true, true })
+	first := w.reconcile(o).RequeueAfter
+	if second := w.reconcile(o).RequeueAfter; first <= 0 || first > 2*time.Second || second <= first {
+		t.Errorf("again after %s, then after %s", first, second)
+	}
+	w.wants(o, meta.ConditionExternalArtifactPublished, metav1.ConditionFalse, meta.ReasonInternalError, "write ExternalArtifact tenant-a/app")
+	broken = false
+	if result := w.reconcile(o); result.RequeueAfter != 0 || w.offered(o)["revision"] != "v1" {
+		t.Errorf("offered %v, again after %s", w.offered(o), result.RequeueAfter)
 	}
 }

@@ -107,19 +107,14 @@ func (r *Reconciler[O, P]) reconcile(ctx context.Context, o O) (reconcile.Result
 	view := r.kind.View(o)
 	stored := r.shared.Artifacts.stored(ctx, r.owner(o), view.Artifact)
 	if view.Suspend {
-		before := clone(o)
-		markSuspended(o, view, stored)
-		r.failures.over(client.ObjectKeyFromObject(o))
-		return reconcile.Result{}, r.patchStatus(ctx, before, o)
+		return r.suspended(ctx, o, stored)
 	}
 	work, refusal := r.decide(ctx, o, view, stored)
 	before := clone(o)
 	if refusal == nil && o.GetGeneration() != view.Status.ObservedGeneration {
 		markProgressing(o, view.Status)
 	}
-	if view.Publish && !published(view.Status) {
-		markUnpublished(o, view.Status)
-	}
+	announce(o, view)
 	if err := r.patchStatus(ctx, before, o); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -136,13 +131,44 @@ func (r *Reconciler[O, P]) reconcile(ctx context.Context, o O) (reconcile.Result
 		return reconcile.Result{}, ctx.Err() // the controller is ending; what was stored is found again or collected
 	}
 	fetched := err == nil
-	if unpublished := r.publish(ctx, o, err); fetched {
+	var offer externalartifact.Offer
+	if !fetched {
+		offer.Failed = explain(err, r.kind.Explain).Reason
+	}
+	if unpublished := r.publish(ctx, o, offer); fetched {
 		err = unpublished
 	}
 	if err != nil {
 		return r.failed(ctx, before, o, err, stored || fetched && r.kind.View(o).Artifact != nil)
 	}
 	return r.succeeded(ctx, before, o)
+}
+
+// suspended fetches nothing. What is published follows the spec all the same: it is of what was fetched before.
+func (r *Reconciler[O, P]) suspended(ctx context.Context, o O, stored bool) (reconcile.Result, error) {
+	before, view := clone(o), r.kind.View(o)
+	markSuspended(o, view, stored)
+	announce(o, view)
+	if err := r.patchStatus(ctx, before, o); err != nil {
+		return reconcile.Result{}, err
+	}
+	before = clone(o)
+	offer := externalartifact.Offer{Suspended: true}
+	if !stored {
+		offer.Failed = meta.ReasonSuspended // nobody fetches what the store has lost
+	}
+	unpublished := r.publish(ctx, o, offer)
+	if ctx.Err() != nil {
+		return reconcile.Result{}, ctx.Err()
+	}
+	if err := r.patchStatus(ctx, before, o); err != nil {
+		return reconcile.Result{}, err
+	}
+	if unpublished != nil {
+		return reconcile.Result{RequeueAfter: r.pause(o, explain(unpublished, r.kind.Explain))}, nil
+	}
+	r.failures.over(client.ObjectKeyFromObject(o))
+	return reconcile.Result{}, nil
 }
 
 // decide says what is to be done for an object that is not suspended, or why nothing can be.
