@@ -414,6 +414,82 @@ func TestRegistryTokensEnd(t *testing.T) {
 	})
 }
 
+// TestWithdrawnRole: an access token carries what it allows, so it works until its end without the role that it came of; every token that is made after the
+// withdrawal is judged anew, whatever it is made from.
+func TestWithdrawnRole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		client := w.client()
+		defer client.CloseIdleConnections()
+		transport := w.Transport()
+		defer transport.CloseIdleConnections()
+		const scope = "repository:a/b:pull,push"
+		token, err := assert(t.Context(), transport, "https://login.microsoftonline.com/", directory, pusher, w.mint(t, subjectPusher, audience), registryResource+"/.default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		assign := func(role string) {
+			t.Helper()
+			cfg := azure.RegistryConfig{Name: "contoso"}
+			if role != "" {
+				cfg.RoleAssignments = []azure.RegistryRole{{ClientID: pusher, Role: role}}
+			}
+			if err := w.Azure().PutRegistry(directory, cfg); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.store(t, contoso, "/v2/a/b/manifests/1", "m")
+		start := time.Now()
+		refresh := w.exchange(t, client, contoso, "access_token", token.Token).Token
+		access := w.access(t, client, contoso, refresh, scope).Token
+		pull := func(token string) int {
+			t.Helper()
+			r := rig.NewRequest(t, http.MethodGet, "https://"+contoso+"/v2/a/b/manifests/1", "", "")
+			r.Header.Set("Authorization", "Bearer "+token)
+			return w.ask(t, client, r).Status
+		}
+		push := func(token string) int {
+			t.Helper()
+			r := rig.NewRequest(t, http.MethodPut, "https://"+contoso+"/v2/a/b/manifests/2", "application/vnd.oci.image.manifest.v1+json", "m")
+			r.Header.Set("Authorization", "Bearer "+token)
+			return w.ask(t, client, r).Status
+		}
+		posted := func(refresh string) answer {
+			t.Helper()
+			form := url.Values{"grant_type": {"refresh_token"}, "service": {contoso}, "scope": {scope}, "refresh_token": {refresh}}
+			return w.ask(t, client, rig.NewRequest(t, http.MethodPost, "https://"+contoso+"/oauth2/token", formType, form.Encode()))
+		}
+		renew := func() string {
+			t.Helper()
+			return fmt.Sprint(posted(refresh).Status, w.access(t, client, contoso, refresh, scope).Status, w.access(t, client, contoso, access, scope).Status,
+				w.exchange(t, client, contoso, "access_token", token.Token).Status)
+		}
+		if got := renew(); got != "200 200 200 200" || push(access) != http.StatusCreated {
+			t.Fatalf("with its role: %s, %+v", got, w.last(t))
+		}
+		assign("")
+		if got := renew(); got != "401 401 401 401" {
+			t.Errorf("without a role there are new tokens: %s", got)
+		}
+		if pull(access) != http.StatusOK || push(access) != http.StatusCreated {
+			t.Errorf("the access token ended with the role: %+v", w.last(t))
+		}
+		assign("AcrPull")
+		less := posted(refresh).Token
+		if pull(less) != http.StatusOK || push(less) != http.StatusUnauthorized {
+			t.Errorf("a token of a lesser role: %+v", w.last(t))
+		}
+		time.Sleep(time.Until(start.Add(azure.RegistryAccessLife - time.Second)))
+		if push(access) != http.StatusCreated {
+			t.Errorf("a second before its end: %+v", w.last(t))
+		}
+		time.Sleep(time.Second)
+		if pull(access) != http.StatusUnauthorized || push(access) != http.StatusUnauthorized {
+			t.Errorf("after its end: %+v", w.last(t))
+		}
+	})
+}
+
 // TestRegionalEndpoints: a registry's regional endpoint is a login server of its own, with the registry's roles and content, and without its tokens.
 func TestRegionalEndpoints(t *testing.T) {
 	w := newWorld(t)
