@@ -81,7 +81,7 @@ func (r Registries) pullSecretNames(ctx context.Context, namespace, account stri
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read ServiceAccount %s/%s: %w", namespace, account, err)
+		return nil, fmt.Errorf("read ServiceAccount %s/%s: %w", namespace, account, source.Forbidden(err, "get", "serviceaccounts", namespace))
 	}
 	var names []string
 	known := sets.New("") // a reference may be empty, and names nothing

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -137,6 +138,20 @@ func TestPullSecretThatCannotBeAskedFor(t *testing.T) {
 	}
 	if _, err := r.credential(t.Context(), pullSecretsCall("nobody"), nil, repositoryOf(t), 0); auth.CodeOf(err) != auth.CodeSubjectNotFound {
 		t.Errorf("an account that does not exist: %v", err)
+	}
+}
+
+// A controller that may not look says which right it lacks.
+func TestAccountThatMayNotBeRead(t *testing.T) {
+	r := registriesOf(t, nil, interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+			return apierrors.NewForbidden(corev1.Resource("serviceaccounts"), key.Name, errors.New("details for the administrator"))
+		},
+	})
+	_, err := r.credential(t.Context(), pullSecretsCall("runner"), nil, repositoryOf(t), 0)
+	lacking, ok := errors.AsType[*source.ForbiddenError](err)
+	if !ok || *lacking != (source.ForbiddenError{Verb: "get", Resource: "serviceaccounts", Namespace: "tenant-a"}) || strings.Contains(err.Error(), "details") {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,8 +9,13 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
@@ -84,5 +90,27 @@ func TestForbidden(t *testing.T) {
 	}
 	if Forbidden(nil, "get", "secrets", "tenant-a") != nil {
 		t.Error("success becomes an error")
+	}
+}
+
+// A controller with fewer rights than the chart's says which one an object lacks.
+func TestSecretThatMayNotBeRead(t *testing.T) {
+	w := newWorld(t)
+	access := &Access{Live: interceptor.NewClient(w.kube, interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, key.Name, errors.New("details for the administrator"))
+		},
+	})}
+	w.kind.fetch = func(o *v1alpha1.OCIRepository, _ Call) error {
+		_, err := access.Secret(t.Context(), "spec.secretRef", o.Namespace, "login")
+		return err
+	}
+	o := w.create("tenant-a", "app", nil)
+	w.reconcile(o)
+	w.wants(o, meta.ConditionReady, metav1.ConditionFalse, meta.ReasonControllerForbidden,
+		`read Secret tenant-a/login of spec.secretRef: the Kubernetes API does not let the controller get secrets in namespace tenant-a; `+
+			`have the cluster's administrator grant "get" on secrets in namespace tenant-a`)
+	if c := ready(&w.get(o).Status.Status); strings.Contains(c.Message, "details") {
+		t.Errorf("it passes on what the API server said: %s", c.Message)
 	}
 }

@@ -34,7 +34,7 @@ func (a *Access) Secret(ctx context.Context, field, namespace, name string) (*co
 	case apierrors.IsNotFound(err):
 		return nil, &SecretError{field, name, "create it in namespace " + namespace + ", or correct the name", errors.New("does not exist")}
 	case err != nil:
-		return nil, fmt.Errorf("read Secret %s/%s of %s: %w", namespace, name, field, err)
+		return nil, fmt.Errorf("read Secret %s/%s of %s: %w", namespace, name, field, Forbidden(err, "get", "secrets", namespace))
 	}
 	return secret, nil
 }
