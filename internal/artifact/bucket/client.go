@@ -4,17 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
-	"time"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/retry"
-)
-
-// Bounds of a client's patience. A wait also ends with its context.
-const (
-	maxAttempts  = 3
-	firstBackoff = 100 * time.Millisecond
 )
 
 // NewClient is what a cloud's client sends its requests with: through next, by https unless insecure. Requests are repeated here and
@@ -54,27 +46,9 @@ func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
 		req = req.Clone(req.Context())
 		req.Header.Set("Accept-Encoding", "identity")
 	}
-	backoff := firstBackoff
-	for attempt := 1; ; attempt++ {
-		resp, err := s.send(req)
-		if err == nil {
-			return resp, nil
-		}
-		if attempt == maxAttempts || !again(req.Context(), err) {
-			return nil, err
-		}
-		if err := retry.Pause(req.Context(), backoff+rand.N(backoff/4)); err != nil { //nolint:gosec // jitter, not a secret
-			return nil, connectionError(req.Context(), host, err)
-		}
-		backoff *= 3
-	}
-}
-
-// send makes one request. Its errors are [*Error].
-func (s *session) send(req *http.Request) (*http.Response, error) {
-	resp, err := s.next.RoundTrip(req)
+	resp, err := retry.RoundTrip(s.next, req)
 	if err != nil {
-		return nil, connectionError(req.Context(), req.URL.Host, err)
+		return nil, connectionError(req.Context(), host, err)
 	}
 	content, _ := req.Context().Value(contentKey{}).(bool)
 	if resp.StatusCode != http.StatusOK {
@@ -87,27 +61,7 @@ func (s *session) send(req *http.Request) (*http.Response, error) {
 		return nil, e
 	}
 	if !content {
-		resp.Body = newPage(resp.Body, req.URL.Host)
+		resp.Body = newPage(resp.Body, host)
 	}
 	return resp, nil
-}
-
-// again reports whether another attempt is worth its time. A service that names a pause is left alone for it, by whoever knows
-// what else there is to do.
-func again(ctx context.Context, err error) bool {
-	if ctx.Err() != nil {
-		return false
-	}
-	e, ok := errors.AsType[*Error](err)
-	if !ok || e.RetryAfter > 0 {
-		return false
-	}
-	switch e.Code {
-	case CodeServer, CodeThrottled:
-		return true
-	case CodeUnreachable:
-		return retry.Lost(err)
-	default:
-		return false
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/disconnection"
+	"github.com/lanyard-dev/lanyard/internal/artifact/retry"
 )
 
 const (
@@ -127,11 +128,11 @@ func fetch(ctx context.Context, storage Storage, o Object, slots <-chan struct{}
 	p := &pending{ready: make(chan struct{}), content: content{object: o, slots: slots}}
 	go func() {
 		defer close(p.ready)
-		broke := true
-		for attempt := 1; broke && attempt <= maxAttempts && ctx.Err() == nil; attempt++ {
+		ended := retry.Do(ctx, func() (broke bool) {
 			broke, p.err = p.read(ctx, storage)
-		}
-		if p.err == nil {
+			return broke
+		})
+		if p.err == nil || ended != nil {
 			p.err = context.Cause(ctx)
 		}
 		if p.err != nil {

@@ -54,13 +54,17 @@ func TestHostileRegistryLeadsNowhere(t *testing.T) {
 			w.WriteHeader(http.StatusFound)
 		}
 		for name, registry := range map[string]http.Handler{
-			"root":                  at("/v2/", redirect),
-			"realm":                 at("/v2/", challenge(to)),
-			"realm that redirects":  at("/v2/", challenge("https://"+tokenHost+"/token")),
-			"realm of a redirect":   at("/v2/", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://"+blobHost+"/", http.StatusFound) }),
-			"tags":                  at("/manifests/", redirect),
-			"blobs":                 at("/blobs/", redirect),
-			"blobs that ask for it": at("/blobs/", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://"+blobHost+"/", http.StatusFound) }),
+			"root":                 at("/v2/", redirect),
+			"realm":                at("/v2/", challenge(to)),
+			"realm that redirects": at("/v2/", challenge("https://"+tokenHost+"/token")),
+			"realm of a redirect": at("/v2/", func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, "https://"+blobHost+"/", http.StatusFound)
+			}),
+			"tags":  at("/manifests/", redirect),
+			"blobs": at("/blobs/", redirect),
+			"blobs that ask for it": at("/blobs/", func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, "https://"+blobHost+"/", http.StatusFound)
+			}),
 		} {
 			for _, insecure := range []bool{false, true} {
 				others := map[string]http.Handler{tokenHost: http.HandlerFunc(redirect), blobHost: challenge(to), inside: http.HandlerFunc(tokens)}
@@ -119,7 +123,9 @@ func TestRegistriesLeadElsewhere(t *testing.T) {
 		"tokens of a Harbor without TLS":                         {withToken("http://" + registryHost + "/service/token"), true},
 		"tokens of a Harbor without TLS, port written":           {withToken("http://" + registryHost + ":80/service/token"), true},
 		"tokens elsewhere with TLS for a registry that has none": {withToken("https://" + tokenHost + "/token"), true},
-		"a root elsewhere, as that of registry.k8s.io":           {at("/v2/", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://"+tokenHost+"/", http.StatusTemporaryRedirect) }), false},
+		"a root elsewhere, as that of registry.k8s.io": {at("/v2/", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://"+tokenHost+"/", http.StatusTemporaryRedirect)
+		}), false},
 	} {
 		n := serve(t, map[string]http.Handler{registryHost: test.registry, tokenHost: other[tokenHost]})
 		if test.insecure {

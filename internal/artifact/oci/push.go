@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
+	"github.com/lanyard-dev/lanyard/internal/artifact/retry"
 )
 
 // The media types of a Flux artifact ("OCI artifacts" in Flux's documentation), which Push writes.
@@ -93,7 +94,7 @@ func Push(ctx context.Context, repo Repository, tag string, artifact Artifact, o
 	err = remote.Write(target.Tag(tag), image,
 		remote.WithContext(ctx), remote.WithAuth(auth), remote.WithTransport(s), remote.WithUserAgent(userAgent),
 		// Reads are repeated by the session; this repeats uploads.
-		remote.WithRetryBackoff(transport.Backoff{Duration: firstBackoff, Factor: 3, Jitter: 0.1, Steps: maxAttempts}))
+		remote.WithRetryBackoff(transport.Backoff{Duration: retry.FirstPause, Factor: retry.Factor, Jitter: 0.1, Steps: retry.Attempts}))
 	if err != nil {
 		return Resolved{}, s.requestError(ctx, err, targetManifest)
 	}

@@ -1,12 +1,9 @@
 package oci
 
 import (
-	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
@@ -19,10 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/retry"
 )
 
-// Bounds of a session's patience. A wait also ends with its context.
+// Bounds of a session.
 const (
-	maxAttempts  = 3
-	firstBackoff = 100 * time.Millisecond
 	maxRedirects = 5
 	maxSecrets   = 8
 )
@@ -48,43 +43,9 @@ func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	s.remember(req.Header.Get("Authorization"))
-	backoff := firstBackoff
-	for attempt := 1; ; attempt++ {
-		resp, err := s.next.RoundTrip(req)
-		if attempt == maxAttempts || !repeatable(req) || !transient(req.Context(), resp, err) {
-			s.note(resp)
-			return resp, err
-		}
-		if resp != nil {
-			_, _ = io.CopyN(io.Discard, resp.Body, maxErrorBody) // lets the connection be used again
-			_ = resp.Body.Close()
-		}
-		if err := retry.Pause(req.Context(), backoff+rand.N(backoff/4)); err != nil { //nolint:gosec // jitter, not a secret
-			return nil, err
-		}
-		backoff *= 3
-	}
-}
-
-// repeatable reports whether a request may be sent twice.
-func repeatable(req *http.Request) bool {
-	return (req.Method == http.MethodGet || req.Method == http.MethodHead) && req.Body == nil
-}
-
-// transient reports whether another attempt is worth its time. Throttling is not: only the caller knows what else it
-// could do meanwhile.
-func transient(ctx context.Context, resp *http.Response, err error) bool {
-	if err != nil {
-		var refused *Error
-		return ctx.Err() == nil && !errors.As(err, &refused) && retry.Lost(err)
-	}
-	switch resp.StatusCode {
-	case http.StatusRequestTimeout, http.StatusInternalServerError, http.StatusBadGateway,
-		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return resp.Header.Get("Retry-After") == ""
-	default:
-		return false
-	}
+	resp, err := retry.RoundTrip(s.next, req)
+	s.note(resp)
+	return resp, err
 }
 
 // remember keeps the credential of an Authorization header and, for Basic, the password in it.
