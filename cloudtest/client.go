@@ -17,7 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// Admin changes and questions a cloud in another process, through the admin API at its proxy.
+// Admin changes and queries a cloud in another process, through the admin API at its proxy.
 type Admin struct {
 	// URL is the proxy's, as [Cloud.ProxyURL] gives it.
 	URL string
@@ -32,7 +32,7 @@ type AdminError struct {
 	Status int
 	// Message is the cloud's explanation.
 	Message string
-	// Field is the field at fault, as in [setting.Error]; empty if it was not a field's.
+	// Field is the field at fault, as in [setting.Error]; empty if no field is.
 	Field string
 }
 

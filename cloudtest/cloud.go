@@ -131,7 +131,7 @@ func (c *Cloud) Journal() *journal.Journal { return c.journal }
 // Faults are the faults and quotas in force.
 func (c *Cloud) Faults() *fault.Set { return c.faults }
 
-// HostError is a host name that cannot be handed to [Cloud.Handle].
+// HostError says why [Cloud.Handle] does not take a host name.
 type HostError struct {
 	// Host is the name.
 	Host string
@@ -145,7 +145,7 @@ func (e *HostError) Error() string { return "cloudtest: host " + strconv.Quote(e
 var hostPattern = regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)+\z`)
 
 // Handle makes h answer for a host: an issuer, a data plane. The host is a DNS name in lower case with at least one dot, without port. A host that the
-// cloud answers for itself, or an IP address, is a [*HostError]. A nil h ends a former one.
+// cloud answers for itself, or an IP address, is a [*HostError]. A nil h takes an earlier handler back.
 func (c *Cloud) Handle(host string, h http.Handler) error {
 	switch {
 	case len(host) > 253 || !hostPattern.MatchString(host) || net.ParseIP(host) != nil:
@@ -346,7 +346,7 @@ func portIs443(hostport string) bool {
 	return err != nil || port == "443"
 }
 
-// recorder writes the call into the journal when the answer's header is written, so that who has the answer finds it in the journal.
+// recorder writes the call into the journal when the answer's header is written, so that a caller who has the answer finds it in the journal.
 type recorder struct {
 	http.ResponseWriter
 

@@ -17,15 +17,15 @@
 //
 // Issuers and data planes are HTTP handlers, handed in:
 //
-//	cloud.HandleIssuer(issuer)                          // an oidc.Issuer, which mints tokens good and bad
+//	cloud.HandleIssuer(issuer)                          // an oidc.Issuer, which mints good and bad tokens
 //	cloud.Handle("oidc.eks.eu-west-1.amazonaws.com", p) // or an oidc.Proxy to a kube-apiserver's documents
 //	cloud.AWS().ServeRegistry(func(aws.Registry) http.Handler { return distribution })
 //	cloud.AWS().ServeS3(objects)                        // addressed by path, without credentials and framing
 //	cloud.Azure().ServeBlob(func(azure.StorageAccount) http.Handler { return blobs })
 //	cloud.GCP().ServeStorage(storage)                   // what the clouds verify is not the data planes' business
 //
-// A data plane gets only requests that were allowed, without credentials, and without what would make another request of them: mounts, sources of copies,
-// and headers by which servers change a method or a path. A handler for a host that a cloud answers for itself is refused, or no longer asked.
+// A data plane gets only requests that were allowed, without credentials, and without anything that would turn them into other requests: mounts,
+// sources of copies, and headers by which servers change a method or a path. A handler for a host that a cloud answers for itself is refused, or no longer asked.
 //
 // # Ways in
 //
@@ -52,16 +52,16 @@
 //	cloud.Faults().Add(fault.Fault{Service: "sts", Kind: fault.Throttle, Count: 3})
 //	cloud.AWS().DeleteRole("123456789123", "tenant-a-ecr")
 //
-// # What cannot be
+// # Errors
 //
-// A setting that no such cloud would have is a [*setting.Error], which names its field by its path in JSON; nothing is changed then. What a change is of
-// (an account, a tenant, a project, or what is to be deleted) may not exist: the error wraps [setting.ErrNotFound]. Every Add, Put, Set and Delete of the
-// three clouds returns one of the two, in this process and through [Admin] alike.
+// Every Add, Put, Set and Delete of the three clouds fails in one of two ways, and changes nothing then. A setting that the cloud does not take is a
+// [*setting.Error], which names the field by its path in JSON. If the account, tenant or project does not exist, or what is to be deleted from it, the
+// error wraps [setting.ErrNotFound]. Both hold through [Admin] too.
 //
 // # From another process
 //
 // The proxy's own address serves an admin API in JSON, and [Admin] is its client: admin.AWS().PutRole(ctx, …) is cloud.AWS().PutRole(…). It is open to
-// whoever reaches loopback, as the proxy is.
+// everybody who reaches loopback, as the proxy is.
 //
 //	GET    /journal?service=&operation=&…          {"dropped":0,"totals":[…],"calls":[…]}; parameters as journal.ParseFilter reads them
 //	DELETE /journal                                forget all calls

@@ -5,7 +5,8 @@
 // A [Cloud] answers requests under AWS's host names in [Cloud.ServeCall]; package cloudtest brings them there. What a role may do is asked for each
 // request anew, so a change made with [Cloud.PutRole], [Cloud.PutTrustPolicy] or [Cloud.DeleteRole] is in force at once, for live sessions too.
 //
-// Every change returns a [*setting.Error] for a setting that cannot be made, or an error that wraps [setting.ErrNotFound] for what does not exist.
+// Every method that changes the cloud returns a [*setting.Error] if a setting is invalid, or an error that wraps [setting.ErrNotFound] if what it changes
+// does not exist.
 package aws
 
 import (
@@ -313,7 +314,7 @@ func (c *Cloud) PutOIDCProvider(accountID string, p OIDCProvider) error {
 	return c.change(accountID, func(a *account) error { return a.putProvider(p) })
 }
 
-// DeleteOIDCProvider removes an issuer from an account. Sessions that came of it live on, as at AWS.
+// DeleteOIDCProvider removes an issuer from an account. Sessions that were opened through it stay valid, as at AWS.
 func (c *Cloud) DeleteOIDCProvider(accountID, url string) error {
 	return c.change(accountID, func(a *account) error { return setting.Remove(a.providers, url, "OIDC provider") })
 }
@@ -341,7 +342,7 @@ func (c *Cloud) PutTrustPolicy(accountID, roleName string, document json.RawMess
 	})
 }
 
-// DeleteRole removes a role. Its sessions may do nothing any more, even if a role of the same name is made again.
+// DeleteRole removes a role. Its sessions may do nothing any more, even if a role of the same name is created later.
 func (c *Cloud) DeleteRole(accountID, roleName string) error {
 	return c.change(accountID, func(a *account) error { return setting.Remove(a.roles, roleName, "role") })
 }

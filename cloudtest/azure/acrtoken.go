@@ -18,7 +18,7 @@ import (
 const (
 	// RegistryRefreshLife is how long a registry's refresh token lives.
 	RegistryRefreshLife = 3 * time.Hour
-	// RegistryAccessLife is how long a registry's access token lives, also when the role assignment is withdrawn that it came of.
+	// RegistryAccessLife is how long a registry's access token lives, even if the role assignment behind it is withdrawn.
 	RegistryAccessLife = 75 * time.Minute
 )
 

@@ -132,7 +132,7 @@ func blobOperation(method, comp string, read bool) string {
 	return ""
 }
 
-// readBlobPath splits /<container>/<blob>. A blob's name may hold escaped slashes; a path that could lead out of the container is none.
+// readBlobPath splits /<container>/<blob>. A blob's name may hold escaped slashes; a path that could lead out of the container is refused.
 func readBlobPath(r *http.Request) (container, blob string, ok bool) {
 	for part := range strings.SplitSeq(r.URL.Path, "/") {
 		if part == "." || part == ".." || strings.ContainsAny(part, "\\\x00\r\n") {

@@ -6,7 +6,8 @@
 // when Azure asks: for a registry when it issues an access token, for a blob at each request. So a registry's access token outlives a role
 // assignment that was withdrawn, for its own life at most, as at Azure.
 //
-// Every change returns a [*setting.Error] for a setting that cannot be made, or an error that wraps [setting.ErrNotFound] for what does not exist.
+// Every method that changes the cloud returns a [*setting.Error] if a setting is invalid, or an error that wraps [setting.ErrNotFound] if what it changes
+// does not exist.
 package azure
 
 import (
@@ -238,12 +239,12 @@ func (c *Cloud) changeApplication(tenantID, clientID string, f func(*tenant, *ap
 	})
 }
 
-// PutApplication adds an application or replaces its federated credentials. Access tokens that it has live on, as at Azure.
+// PutApplication adds an application or replaces its federated credentials. Its access tokens stay valid, as at Azure.
 func (c *Cloud) PutApplication(tenantID string, a Application) error {
 	return c.change(tenantID, func(t *tenant) error { return t.putApplication(a) })
 }
 
-// DeleteApplication removes an application. Its tokens may do nothing any more, even if one with the same client ID is made again.
+// DeleteApplication removes an application. Its tokens may do nothing any more, even if one with the same client ID is created later.
 func (c *Cloud) DeleteApplication(tenantID, clientID string) error {
 	return c.change(tenantID, func(t *tenant) error { return setting.Remove(t.apps, clientID, "application") })
 }

@@ -35,7 +35,7 @@ type Tenant struct {
 	ID string `json:"id"`
 	// Environment is the cloud that the tenant is in, [AzureCloud] by default.
 	Environment string `json:"environment,omitempty"`
-	// Domains are verified domain names, by which the tenant can be called too.
+	// Domains are verified domain names, which may stand for the ID in requests.
 	Domains []string `json:"domains,omitempty"`
 	// Applications are app registrations and user-assigned managed identities, unique by client ID.
 	Applications []Application `json:"applications,omitempty"`
@@ -46,7 +46,7 @@ type Tenant struct {
 }
 
 // Application is an app registration with its service principal, or a user-assigned managed identity. It has no secrets or certificates: federated
-// credentials are the only way to be it, besides the instance metadata service.
+// credentials are the only way to act as it, besides the instance metadata service.
 type Application struct {
 	// ClientID is the application's ID, a UUID in lower case.
 	ClientID string `json:"clientID"`
@@ -73,7 +73,7 @@ type FederatedCredential struct {
 type ManagedIdentity struct {
 	// Tenant is the ID of the tenant of all identities.
 	Tenant string `json:"tenant"`
-	// ClientIDs are the applications that are assigned to the machine. The first is given to who names none.
+	// ClientIDs are the applications that are assigned to the machine. A request that names none is given the first.
 	ClientIDs []string `json:"clientIDs"`
 }
 

@@ -12,7 +12,7 @@ const (
 	ServiceRegistry = "acr-registry"
 	// ServiceBlob is the blob endpoint of a storage account.
 	ServiceBlob = "blob"
-	// ServiceIMDS is the instance metadata service, of which there is the part that gives tokens of managed identities.
+	// ServiceIMDS is the part of the instance metadata service that gives tokens of managed identities.
 	ServiceIMDS = "imds"
 )
 

@@ -41,7 +41,7 @@ type RegistryConfig struct {
 
 // RegistryRole is the assignment of a role on a registry.
 type RegistryRole struct {
-	// ClientID is the application that may.
+	// ClientID is the application that has the role.
 	ClientID string `json:"clientID"`
 	// Role is the role's name: AcrPull, AcrPush or AcrDelete; with ABAC "Container Registry Repository Reader", "… Writer", "… Contributor" or "Container
 	// Registry Repository Catalog Lister".

@@ -29,7 +29,7 @@ type StorageAccountConfig struct {
 
 // StorageRole is the assignment of a role on a storage account or one of its containers.
 type StorageRole struct {
-	// ClientID is the application that may.
+	// ClientID is the application that has the role.
 	ClientID string `json:"clientID"`
 	// Role is the role's name: "Storage Blob Data Reader", "Storage Blob Data Contributor" or "Storage Blob Data Owner".
 	Role string `json:"role"`

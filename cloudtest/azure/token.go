@@ -13,7 +13,7 @@ import (
 // Lives of the tokens that Entra ID issues. Sources: Microsoft Learn, "Configurable token lifetimes" (60 to 90 minutes, of which the local Entra takes
 // the shortest, so that clients that expect more are found out), and "Managed identities: frequently asked questions" (24 hours).
 const (
-	// EntraTokenLife is how long an access token lives that was got with a client assertion.
+	// EntraTokenLife is how long an access token lives that was obtained with a client assertion.
 	EntraTokenLife = time.Hour
 	// ManagedTokenLife is how long an access token of a managed identity lives.
 	ManagedTokenLife = 24 * time.Hour

@@ -6,7 +6,8 @@
 // A [Cloud] answers requests under Google's host names in [Cloud.ServeCall], and as a metadata server in [Cloud.ServeMetadata]; package cloudtest brings
 // them there. What a principal may do is asked for each request anew, so a change is in force at once, for live access tokens too.
 //
-// Every change returns a [*setting.Error] for a setting that cannot be made, or an error that wraps [setting.ErrNotFound] for what does not exist.
+// Every method that changes the cloud returns a [*setting.Error] if a setting is invalid, or an error that wraps [setting.ErrNotFound] if what it changes
+// does not exist.
 package gcp
 
 import (
@@ -288,7 +289,7 @@ func (c *Cloud) PutPool(projectID string, x Pool) error {
 	return c.change(projectID, func(p *project) error { return p.putPool(x) })
 }
 
-// DeletePool removes a workload identity pool. Tokens that came of it end, even if a pool of the same ID is made again.
+// DeletePool removes a workload identity pool. Tokens that were exchanged through it end, even if a pool of the same ID is created later.
 func (c *Cloud) DeletePool(projectID, poolID string) error {
 	return c.change(projectID, func(p *project) error { return setting.Remove(p.pools, poolID, "pool") })
 }
@@ -298,7 +299,7 @@ func (c *Cloud) PutCluster(projectID string, x Cluster) error {
 	return c.change(projectID, func(p *project) error { return p.putCluster(x) })
 }
 
-// DeleteCluster removes a GKE cluster. Access tokens that came of it live on.
+// DeleteCluster removes a GKE cluster. Access tokens that its workloads obtained stay valid.
 func (c *Cloud) DeleteCluster(projectID, location, name string) error {
 	return c.change(projectID, func(p *project) error {
 		return setting.Remove(p.clusters, clusterURL(p.universe, p.id, location, name), "cluster")
@@ -310,7 +311,7 @@ func (c *Cloud) PutServiceAccount(projectID string, x ServiceAccount) error {
 	return c.change(projectID, func(p *project) error { return c.putAccount(p, x) })
 }
 
-// DeleteServiceAccount removes a service account. Its tokens end, and no binding names it any more, even if one of the same address is made again.
+// DeleteServiceAccount removes a service account. Its tokens end, and no binding names it any more, even if one of the same address is created later.
 func (c *Cloud) DeleteServiceAccount(projectID, email string) error {
 	return c.change(projectID, func(p *project) error {
 		a := c.accounts[email]

@@ -44,11 +44,11 @@ type Project struct {
 
 // Binding gives a role to members. Source: IAM API, Binding. Conditions are not evaluated, so there is no field for one.
 type Binding struct {
-	// Role is a predefined role, "roles/storage.objectViewer". One that the local cloud asks nothing of is refused.
+	// Role is a predefined role, "roles/storage.objectViewer". Roles that the local cloud does not evaluate are refused.
 	Role string `json:"role"`
 	// Members are "serviceAccount:<address>", "serviceAccount:<project>.svc.id.goog[<namespace>/<name>]",
-	// "principal://iam.googleapis.com/…/subject/…", "principalSet://iam.googleapis.com/…", "allUsers" or "allAuthenticatedUsers", which has service
-	// accounts and nobody who is federated.
+	// "principal://iam.googleapis.com/…/subject/…", "principalSet://iam.googleapis.com/…", "allUsers" or "allAuthenticatedUsers", which
+	// includes service accounts but no federated principals.
 	Members []string `json:"members"`
 }
 
@@ -56,7 +56,7 @@ type Binding struct {
 type Pool struct {
 	// ID is the pool's ID: 4 to 32 small letters, digits and hyphens, not beginning with "gcp-".
 	ID string `json:"id"`
-	// Disabled ends exchanges and the use of tokens that came of former ones.
+	// Disabled stops exchanges, and the use of tokens from earlier ones.
 	Disabled bool `json:"disabled,omitempty"`
 	// Providers are the pool's providers, unique by ID.
 	Providers []Provider `json:"providers,omitempty"`
@@ -77,7 +77,7 @@ type Provider struct {
 	AttributeMapping map[string]string `json:"attributeMapping"`
 	// AttributeCondition must be true of a token, if there is one. It sees assertion, google.subject and attribute.<name>.
 	AttributeCondition string `json:"attributeCondition,omitempty"`
-	// Disabled ends exchanges. Tokens that came of former ones go on.
+	// Disabled stops exchanges. Tokens from earlier ones stay valid.
 	Disabled bool `json:"disabled,omitempty"`
 }
 
@@ -101,7 +101,7 @@ type ServiceAccount struct {
 	Email string `json:"email"`
 	// UniqueID is its ID, 21 digits; default: a random one.
 	UniqueID string `json:"uniqueID,omitempty"`
-	// Bindings are its IAM policy: who may be it.
+	// Bindings are its IAM policy: who may impersonate it.
 	Bindings []Binding `json:"bindings,omitempty"`
 }
 
@@ -133,7 +133,7 @@ type Metadata struct {
 	// KubernetesServiceAccount is the workload's, "<namespace>/<name>". Only with a cluster.
 	KubernetesServiceAccount string `json:"kubernetesServiceAccount,omitempty"`
 	// ServiceAccount is the address of the service account that the workload is. With KubernetesServiceAccount it is the annotation iam.gke.io/gcp-service-account,
-	// and the KubernetesServiceAccount must be allowed to be it; without either, there are no tokens.
+	// and the KubernetesServiceAccount must be allowed to impersonate it; without either, there are no tokens.
 	ServiceAccount string `json:"serviceAccount,omitempty"`
 	// Scopes are the tokens' scopes; default: https://www.googleapis.com/auth/cloud-platform.
 	Scopes []string `json:"scopes,omitempty"`

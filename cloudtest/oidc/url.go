@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// URLError is an issuer URL that cannot be one.
+// URLError says why a URL cannot be an issuer.
 type URLError struct {
 	// URL is what was given.
 	URL string

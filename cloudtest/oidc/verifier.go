@@ -44,7 +44,7 @@ func algorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512}
 }
 
-// Token is what a JWT says about itself. Only one that [Verifier.Verify] returned without an error is true.
+// Token is what a JWT says about itself. Believe it only after [Verifier.Verify] returned no error for it.
 type Token struct {
 	// Issuer, Subject and AuthorizedParty are the claims iss, sub and azp.
 	Issuer, Subject, AuthorizedParty string
@@ -102,7 +102,7 @@ func Read(raw string) (Token, error) {
 type Verifier struct {
 	// Client reaches the issuers. Required; it must have a timeout or be called with contexts that have one, and must not follow redirects.
 	Client *http.Client
-	// Leeway is how far the issuer's clock may be from ours, both ways. Zero is none.
+	// Leeway is how far the issuer's clock may be from ours, both ways. Zero allows no difference.
 	Leeway time.Duration
 }
 
@@ -157,7 +157,7 @@ func ParseKeys(jwks []byte) (KeySet, error) {
 	return KeySet{set: set}, nil
 }
 
-// VerifyWith is [Verifier.Verify] with keys that are known beforehand, so that the issuer's documents are not asked for.
+// VerifyWith is [Verifier.Verify] with keys that are known beforehand, so that the issuer's documents are not fetched.
 func (v *Verifier) VerifyWith(keys KeySet, t Token, now time.Time) error {
 	if err := t.checkSignature(&keys.set); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Package setting is how every part of the local cloud refuses what it is told to be. There are two ways to be wrong: a setting that no such cloud would
-// take is an [*Error], which names the field; what is to be changed but does not exist is an error that wraps [ErrNotFound].
+// Package setting has the errors of changes to the local cloud's settings. There are two: an [*Error] names the field of an invalid setting, and an error
+// that wraps [ErrNotFound] says that what is to be changed does not exist.
 package setting
 
 import (
@@ -11,7 +11,7 @@ import (
 // ErrNotFound is wrapped by errors about what does not exist: an account, tenant or project, or something in it.
 var ErrNotFound = errors.New("not found")
 
-// Error is a setting that was refused. Nothing was changed.
+// Error says that a setting is invalid. Nothing was changed.
 type Error struct {
 	// Field is the path of the field at fault, as in the JSON that was given: "aws.accounts[0].roles[1].trustPolicy" in a whole configuration,
 	// "trustPolicy" in a role.
@@ -31,7 +31,7 @@ func Invalid(field, format string, args ...any) error {
 	return &Error{Field: field, Err: fmt.Errorf(format, args...)}
 }
 
-// In puts the path of the parent in front of an error's field. An error without a field is the parent's own, and none remains none.
+// In puts the path of the parent in front of an error's field. An error that names no field becomes one about the parent; nil stays nil.
 func In(parent string, err error) error {
 	if err == nil {
 		return nil
@@ -48,7 +48,7 @@ func At(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
 // Of is the path of a map's value.
 func Of(table, key string) string { return table + "[" + strconv.Quote(key) + "]" }
 
-// NotFound says that there is nothing of a kind under a name.
+// NotFound says that nothing of a kind has that name.
 func NotFound(kind, name string) error { return fmt.Errorf("%s %q: %w", kind, name, ErrNotFound) }
 
 // Remove deletes what is known under a key, which must be there.

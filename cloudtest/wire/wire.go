@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Bearer reads the token of a request's one Authorization header. The scheme may be written in any case; a header that is repeated, or a token that is empty
-// or has spaces, is none. Sources: RFC 6750 §2.1; RFC 9110 §11.1 and §11.6.2.
+// Bearer reads the token of a request's Authorization header. The scheme may be written in any case. A header that is repeated and a token that is empty or
+// has spaces do not count. Sources: RFC 6750 §2.1; RFC 9110 §11.1 and §11.6.2.
 func Bearer(r *http.Request) (token string, ok bool) {
 	all := r.Header["Authorization"]
 	if len(all) != 1 {
@@ -24,7 +24,7 @@ func Bearer(r *http.Request) (token string, ok bool) {
 	return token, true
 }
 
-// Must is the outcome of an encoder for an answer of the cloud's own making, which cannot fail; if it does, it panics.
+// Must returns what an encoder made of one of the cloud's own answers, which always succeeds; Must panics if it did not.
 func Must(encoded []byte, err error) []byte {
 	if err != nil {
 		panic("cloudtest: an answer cannot fail to be encoded: " + err.Error())

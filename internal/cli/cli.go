@@ -33,7 +33,7 @@ const (
 	exitUsage  = 2
 )
 
-// usageError is a command line that cannot be carried out.
+// usageError says why a command line makes no sense.
 type usageError struct {
 	command string
 	err     error

@@ -106,7 +106,7 @@ func (e *MissingBinaryError) Error() string {
 // Unwrap returns why the program cannot be used.
 func (e *MissingBinaryError) Unwrap() error { return e.Err }
 
-// CheckBinary returns a *MissingBinaryError if path is no program that can be run.
+// CheckBinary returns a *MissingBinaryError if there is no program at path that can be run.
 func CheckBinary(path, flag string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -234,8 +234,8 @@ func (w *World) connect() error {
 	return nil
 }
 
-// publishIssuer lets everybody read the cluster's discovery documents, as who publishes an issuer does, and serves them under
-// the issuer's name.
+// publishIssuer lets everybody read the cluster's discovery documents, as an administrator does to publish an issuer, and
+// serves them under the issuer's name.
 func (w *World) publishIssuer(ctx context.Context) error {
 	const role = "system:service-account-issuer-discovery" // Kubernetes, "Service account issuer discovery"
 	binding := &rbacv1.ClusterRoleBinding{

@@ -39,7 +39,7 @@ const (
 func (k Kind) hasPrincipals() bool { return k != Permissions }
 func (k Kind) hasResources() bool  { return k == Permissions || k == Bucket }
 
-// Error is a document that cannot be.
+// Error says why a document is refused.
 type Error struct {
 	// Path is where in the document, such as "Statement[0].Condition".
 	Path string
@@ -275,7 +275,7 @@ func parsePrincipals(path string, raw json.RawMessage) (principals, error) {
 	return p, nil
 }
 
-// CheckPartition refuses a document that names a principal or a resource of another partition than the one given, as IAM does: none can be there, so
+// CheckPartition refuses a document that names a principal or a resource of another partition than the one given, as IAM does: no such one can exist, so
 // that a statement about it would deny nobody. The error is an [*Error].
 func (d Document) CheckPartition(partition string) error {
 	for i, s := range d.statements {
