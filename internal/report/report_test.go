@@ -97,6 +97,7 @@ func TestOf(t *testing.T) {
 		"refused in a former generation":         {[]option{refused(trust, "no"), expect("refused:" + trust), generation(2)}, report.Pending, false},
 		"the registry is down":                   {[]option{refused(meta.ReasonRegistryUnreachable, "")}, report.Failed, false},
 		"an accident is no refusal":              {[]option{refused("InternalError", ""), expect("refused:InternalError")}, report.Failed, false},
+		"a lack of rights is no refusal":         {[]option{refused(meta.ReasonControllerForbidden, ""), expect("refused:ControllerForbidden")}, report.Failed, false},
 		"throttling is no refusal":               {[]option{refused(string(auth.CodeThrottled), ""), expect("refused:Throttled")}, report.Failed, false},
 		"suspended":                              {[]option{pulled(), suspended()}, report.Suspended, false},
 		"an expectation that is none":            {[]option{pulled(), expect("Pulled")}, report.Pulled, false},

@@ -14,8 +14,11 @@
 // gone from the store, with its volume, has it fetched again before the controller is ready, for a few minutes at most.
 //
 // Whatever fails becomes the condition Ready with a stable reason and the next step to take. What a retry can heal is tried
-// again with exponential backoff; what only a change of the object, its ServiceAccount or the controller's flags can heal is
-// Stalled and waits for that change.
+// again with exponential backoff; what was found and does not do is looked for again at the interval; what only a change of
+// the object, its ServiceAccount or the controller's flags can heal is Stalled and waits for that change.
+//
+// What an object names may be a tenant's, answer as it likes and as slowly as it likes. Its words alone make no event and few
+// writes, events are counted for each object and namespace, and no namespace gets all workers.
 //
 // The package knows no cloud: providers come in by name.
 package source

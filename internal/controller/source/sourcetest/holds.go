@@ -1,5 +1,5 @@
-// Package sourcetest says what holds of every source, whatever its kind, after it was reconciled. It is for tests and linked into no
-// program.
+// Package sourcetest is what the tests of all kinds of source have in common: a network, a cloud and accounts to reconcile with, and
+// what holds of every source afterwards. It is linked into no program, and does not import package source, whose own tests use it.
 package sourcetest
 
 import (
