@@ -2,7 +2,9 @@ package aws
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"slices"
 	"time"
@@ -129,7 +131,13 @@ func controllerError(ctx context.Context, err error, sources []awssdk.Credential
 	case slices.Contains(sources, awssdk.CredentialSourceIMDS):
 		// Instance metadata is asked last: whoever comes here has configured nothing, or runs on a node with a role.
 		f.Fix = give
-		if f.Code != auth.CodeUnreachable {
+		switch {
+		case f.Code == auth.CodeUnreachable, f.Code == auth.CodeResponseInvalid:
+		case errors.Is(err, context.DeadlineExceeded): // while the answer was read
+			f.Code, f.What = auth.CodeUnreachable, "no answer in time"
+		case isMalformed(err):
+			f.Code, f.What = auth.CodeResponseInvalid, "an answer that is none of the metadata service's"
+		default:
 			f.Code, f.What = auth.CodeIdentityMissing, "no identity is configured, and the node has none"
 		}
 	case f.Code == auth.CodeRefused && status == 0:
@@ -143,4 +151,12 @@ func controllerError(ctx context.Context, err error, sources []awssdk.Credential
 		stage = auth.StageIdentity
 	}
 	return f.error(stage, "the controller's own credentials")
+}
+
+// isMalformed reports whether err is that of an answer that is not the JSON that was asked for.
+func isMalformed(err error) bool {
+	_, syntax := errors.AsType[*json.SyntaxError](err)
+	_, value := errors.AsType[*json.UnmarshalTypeError](err)
+	_, date := errors.AsType[*time.ParseError](err)
+	return syntax || value || date || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }

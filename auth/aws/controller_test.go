@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -204,6 +205,94 @@ func TestControllerInstanceMetadata(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
+}
+
+// The service is on the node. What answers in its place, or does not answer, must not hold anybody up, nor have a say in errors.
+func TestControllerInstanceMetadataAstray(t *testing.T) {
+	w := newWorld(t)
+	serve := func(answer http.HandlerFunc) string {
+		server := httptest.NewServer(answer)
+		t.Cleanup(server.Close)
+		return server.URL
+	}
+	const page = "<html><head><title>Sign in</title></head><body>captive-portal</body></html>"
+	html := func(status int) http.HandlerFunc {
+		return func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set("Content-Type", "text/html")
+			rw.WriteHeader(status)
+			_, _ = io.WriteString(rw, page)
+		}
+	}
+	// once answers well outside a path, and under it as it is told.
+	once := func(path string, then http.HandlerFunc) string {
+		good, err := url.Parse(metadata(t, "node"))
+		rig.Must(t, err)
+		proxy := httputil.NewSingleHostReverseProxy(good)
+		return serve(func(rw http.ResponseWriter, r *http.Request) {
+			if strings.Contains(r.URL.Path, path) {
+				then(rw, r)
+				return
+			}
+			proxy.ServeHTTP(rw, r)
+		})
+	}
+	done := make(chan struct{})
+	defer close(done) // the servers wait for their handlers when they close
+	hang := func(http.ResponseWriter, *http.Request) { <-done }
+	away := http.RedirectHandler("https://captive-portal.example.org/", http.StatusFound).ServeHTTP
+	cut := func(rw http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(rw, `{"Code":"Success","AccessKeyId":"ASIA`)
+	}
+	trickle := func(rw http.ResponseWriter, _ *http.Request) {
+		rw.WriteHeader(http.StatusOK)
+		for {
+			if _, err := io.WriteString(rw, " "); err != nil {
+				return
+			}
+			_ = http.NewResponseController(rw).Flush()
+			select {
+			case <-done:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}
+	w.aws = w.provider(t, aws.Config{Region: region, Timeout: time.Second})
+	for name, test := range map[string]struct {
+		endpoint string
+		code     auth.Code
+		text     string
+	}{
+		"hangs":                 {serve(hang), auth.CodeUnreachable, "no answer in time"},
+		"hangs after the token": {once("/security-credentials/", hang), auth.CodeUnreachable, "no answer in time"},
+		"hangs at the end":      {once("/node", hang), auth.CodeUnreachable, "no answer in time"},
+		"trickles":              {serve(trickle), auth.CodeUnreachable, "no answer in time"},
+		"trickles at the end":   {once("/node", trickle), auth.CodeUnreachable, "no answer in time"},
+		"HTML":                  {serve(html(200)), auth.CodeResponseInvalid, "none of the metadata service's"},
+		"HTML after the token":  {once("/security-credentials/", html(200)), auth.CodeResponseInvalid, "none of the metadata service's"},
+		"HTML at the end":       {once("/node", html(200)), auth.CodeResponseInvalid, "none of the metadata service's"},
+		"cut off":               {once("/node", cut), auth.CodeResponseInvalid, "none of the metadata service's"},
+		"HTML 403":              {serve(html(403)), auth.CodeIdentityMissing, "the node has none"},
+		"HTML 404":              {serve(html(404)), auth.CodeIdentityMissing, "the node has none"},
+		"HTML 503":              {serve(html(503)), auth.CodeUnavailable, "HTTP status 503"},
+		"redirect":              {serve(away), auth.CodeResponseInvalid, "HTTP status 302"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			environment(t, map[string]string{"AWS_EC2_METADATA_DISABLED": "", "AWS_EC2_METADATA_SERVICE_ENDPOINT": test.endpoint})
+			start := time.Now()
+			_, err := asController(t, w)
+			if d := time.Since(start); d > 10*time.Second {
+				t.Errorf("it took %s", d)
+			}
+			e, ok := errors.AsType[*auth.Error](err)
+			if !ok || e.Code != test.code || !strings.Contains(e.Err.Error(), test.text) || e.Fix == "" {
+				t.Errorf("got %v, want %s with %q", err, test.code, test.text)
+			}
+			if ok && (strings.Contains(e.Error(), "html") || strings.Contains(e.Error(), "portal")) {
+				t.Errorf("the error repeats the answer: %v", e)
+			}
+		})
+	}
 }
 
 func TestControllerStartsNoProgram(t *testing.T) {
