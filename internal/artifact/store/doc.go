@@ -20,8 +20,8 @@
 //
 // # Bounds
 //
-// Options bound the whole folder and each namespace. A write that would exceed a bound, or that the disk has no room
-// for, fails with ErrFull and leaves everything as it was. Collect removes what is no longer wanted.
+// Options bound the whole folder and each namespace. A write that would exceed a bound fails with ErrFull, and one that the volume has
+// no room for with ErrVolume: the bound should be below the volume's size. Both leave everything as it was. Collect removes what is no longer wanted.
 //
 // One process at a time should write to a folder; several would each count only their own writes.
 package store

@@ -22,10 +22,12 @@ import (
 
 // Errors of a store; compare with errors.Is.
 var (
-	// ErrFull is a write for which the disk, the store's bound or the namespace's bound has no room.
+	// ErrFull is a write for which the store's bound or the namespace's bound has no room.
 	ErrFull = errors.New("the artifact store is full")
 	// ErrNamespaceFull is the ErrFull of the namespace's bound.
 	ErrNamespaceFull = fmt.Errorf("%w for this namespace", ErrFull)
+	// ErrVolume is a write for which the volume below has no room, although the bounds do.
+	ErrVolume = errors.New("the artifact store's volume is full")
 	// ErrNotFound is an artifact that is not in the store.
 	ErrNotFound = errors.New("no such artifact")
 	// ErrCorrupt is an artifact whose content is not what its name says.
@@ -158,7 +160,7 @@ func (s *Store) reserve(namespace string, n int64) error {
 }
 
 // Put stores what write writes as an artifact of the object. The artifact appears at once and whole after write has returned nil, or
-// not at all: an error of write is returned as it is, a lack of room is ErrFull, and artifacts that were there before
+// not at all: an error of write is returned as it is, a lack of room is ErrFull or ErrVolume, and artifacts that were there before
 // stay in every case. The same content twice is one artifact.
 func (s *Store) Put(ctx context.Context, o Object, write func(io.Writer) error) (Stored, error) {
 	o, err := o.check()
@@ -268,10 +270,12 @@ func (w *writer) finish(err error) error {
 	return err
 }
 
-// full names a lack of room.
+// full names a lack of room below. What the system says besides, such as the name of a temporary file, is different each time.
 func full(err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return fmt.Errorf("%w: %w", ErrFull, err)
+	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT} {
+		if errors.Is(err, errno) {
+			return fmt.Errorf("%w: %w", ErrVolume, errno)
+		}
 	}
 	return err
 }
