@@ -155,6 +155,12 @@ func common(err error) (Failure, bool) {
 			Message: "the artifact was not stored: " + err.Error() +
 				"; have the administrator raise " + limit + ", or publish a smaller artifact",
 		}, true
+	case errors.Is(err, store.ErrVolume):
+		return Failure{
+			Reason: meta.ReasonStorageFull,
+			Message: "the artifact was not stored: " + err.Error() +
+				"; have the administrator enlarge the volume, or set --artifact-store-max-size below its size",
+		}, true
 	case errors.As(err, &content):
 		return Failure{Reason: meta.ReasonArchiveRefused, AtInterval: true}, true
 	case errors.As(err, &storage):

@@ -41,6 +41,7 @@ func TestExplain(t *testing.T) {
 		"archive":              {&archive.Error{Reason: archive.ReasonLink, Err: errors.New("x")}, "ArchiveRefused", false, 0, true},
 		"full":                 {&storeError{fmt.Errorf("%w: x", store.ErrFull)}, "StorageFull", false, 0, false},
 		"full while reading":   {fmt.Errorf("%w: x", store.ErrFull), "StorageFull", false, 0, false},
+		"volume":               {&storeError{fmt.Errorf("%w: x", store.ErrVolume)}, "StorageFull", false, 0, false},
 		"disk":                 {&storeError{errors.New("input/output error")}, "StorageFailed", false, 0, false},
 		"secret":               {&SecretError{"spec.secretRef", "x", "make it", errors.New("does not exist")}, "SecretRefused", false, 0, false},
 		"forbidden":            {fmt.Errorf("read Secret x: %w", Forbidden(forbidden, "get", "secrets", "tenant-a")), "ControllerForbidden", false, 0, false},
@@ -67,6 +68,9 @@ func TestExplain(t *testing.T) {
 				t.Errorf("message %q lacks %q", got.Message, c.err)
 			}
 		})
+	}
+	if got := explain(store.ErrVolume, (&still{}).Explain).Message; strings.Contains(got, "raise") || !strings.Contains(got, "enlarge the volume") {
+		t.Errorf("a volume that is full: %q", got) // a higher limit would make it worse
 	}
 	if got := explain(errors.New(strings.Repeat("ä", 5000)), (&still{}).Explain); len(got.Message) > maxMessage || !strings.HasSuffix(got.Message, "ä…") {
 		t.Errorf("a long message has %d bytes and ends in %q", len(got.Message), got.Message[len(got.Message)-8:])
