@@ -18,25 +18,20 @@ type Allowed struct {
 // ParseAllowed returns the list of the entries. Errors are [*Error] and name the entry's fault.
 func ParseAllowed(entries ...string) (Allowed, error) {
 	var none Allowed
-
 	return none.With(entries...)
 }
 
 // With returns a list that holds the entries besides its own; the receiver stays as it is.
 func (a *Allowed) With(entries ...string) (Allowed, error) {
 	list := slices.Clone(a.authorities)
-
 	for _, e := range entries {
 		authority, err := parseAuthority(e)
 		if err != nil {
 			return Allowed{}, err
 		}
-
 		list = append(list, authority)
 	}
-
 	slices.Sort(list)
-
 	return Allowed{authorities: slices.Compact(list)}, nil
 }
 
@@ -45,14 +40,11 @@ func (a *Allowed) Contains(hostport string) bool {
 	if len(a.authorities) == 0 {
 		return false
 	}
-
 	authority, err := parseAuthority(hostport)
 	if err != nil {
 		return false
 	}
-
 	_, found := slices.BinarySearch(a.authorities, authority)
-
 	return found
 }
 
@@ -61,7 +53,6 @@ func (a *Allowed) String() string {
 	if a == nil {
 		return ""
 	}
-
 	return strings.Join(a.authorities, ",")
 }
 
@@ -70,14 +61,11 @@ func (a *Allowed) Set(list string) error {
 	if list == "" {
 		return nil
 	}
-
 	next, err := a.With(strings.Split(list, ",")...)
 	if err != nil {
 		return err
 	}
-
 	*a = next
-
 	return nil
 }
 
@@ -93,7 +81,6 @@ func parseAuthority(entry string) (string, error) {
 			Fix:    "write host[:port] alone, without scheme, user and path",
 		}
 	}
-
 	if strings.Contains(entry, "*") {
 		return "", &Error{
 			What: whatAllowed, Reason: ReasonMalformed,
@@ -101,11 +88,9 @@ func parseAuthority(entry string) (string, error) {
 			Fix:    "write each host by its full name",
 		}
 	}
-
 	host, port, err := parseHostPort(whatAllowed, entry)
 	if err != nil {
 		return "", err
 	}
-
 	return location{host: host, port: port}.authority(), nil
 }

@@ -10,18 +10,15 @@ import (
 
 func mustAllow(t *testing.T, entries ...string) endpoint.Allowed {
 	t.Helper()
-
 	a, err := endpoint.ParseAllowed(entries...)
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return a
 }
 
 func TestAllowedContains(t *testing.T) {
 	list := mustAllow(t, "minio.example.org:9000", "STS.example.org", "127.0.0.1:5000", "[::1]:5000", "[::ffff:10.0.0.1]")
-
 	for hostport, want := range map[string]bool{
 		"minio.example.org:9000":   true,
 		"MINIO.example.org:9000":   true,
@@ -49,7 +46,6 @@ func TestAllowedContains(t *testing.T) {
 			t.Errorf("Contains(%q) = %v, want %v", hostport, got, want)
 		}
 	}
-
 	var none endpoint.Allowed
 	if none.Contains("") || none.Contains("sts.example.org") {
 		t.Error("the zero list holds something")
@@ -87,30 +83,24 @@ func TestParseAllowedRefuses(t *testing.T) {
 
 func TestAllowedIsAFlag(t *testing.T) {
 	var list endpoint.Allowed
-
 	fs := flag.NewFlagSet("", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.Var(&list, "allowed-endpoint-hosts", "")
-
 	if err := fs.Parse([]string{
 		"--allowed-endpoint-hosts=b.example.org,a.example.org:80", "--allowed-endpoint-hosts=a.example.org:80", "--allowed-endpoint-hosts=",
 	}); err != nil {
 		t.Fatal(err)
 	}
-
 	const want = "a.example.org:80,b.example.org:443"
 	if got := list.String(); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-
 	if err := fs.Parse([]string{"--allowed-endpoint-hosts=c.example.org,*"}); err == nil {
 		t.Error("a wildcard was accepted")
 	}
-
 	if got := list.String(); got != want {
 		t.Errorf("a refused value changed the list to %s", got)
 	}
-
 	more, err := list.With("c.example.org")
 	if err != nil || !more.Contains("c.example.org") || list.Contains("c.example.org") {
 		t.Errorf("With: got %v, %v beside %v", more.String(), err, list.String())
@@ -120,7 +110,6 @@ func TestAllowedIsAFlag(t *testing.T) {
 // A listed host adds to the tables. It is never taken for AWS's, and its proof names it alone.
 func TestAllowedParses(t *testing.T) {
 	list := mustAllow(t, "minio.example.org:9000", "sts.example.org", "127.0.0.1:5000", "[::1]")
-
 	for raw, want := range map[string]endpoint.STS{
 		"https://minio.example.org:9000":  {Host: "minio.example.org", Port: "9000", Listed: true},
 		"https://sts.example.org":         {Host: "sts.example.org", Listed: true},
@@ -138,18 +127,15 @@ func TestAllowedParses(t *testing.T) {
 		if got != want || (err == nil) != want.Listed {
 			t.Errorf("ParseSTS(%s): got %+v, %v, want %+v", raw, got, err, want)
 		}
-
 		if err == nil && got.Audience() != want.Host {
 			t.Errorf("ParseSTS(%s): got the audience %s, want the host", raw, got.Audience())
 		}
-
 		if err == nil {
 			if again, err := list.ParseSTS(got.URL()); err != nil || again != got {
 				t.Errorf("ParseSTS(%s): its URL %s parses to %+v, %v", raw, got.URL(), again, err)
 			}
 		}
 	}
-
 	aws, err := list.ParseSTS("https://sts.eu-west-1.amazonaws.com")
 	if err != nil || aws.Listed || aws.Provider != endpoint.AWS {
 		t.Errorf("got %+v, %v beside the list", aws, err)

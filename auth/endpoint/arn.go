@@ -35,42 +35,32 @@ func ParseRoleARN(s string) (RoleARN, error) {
 	refuse := func(reason Reason, detail, fix string) (RoleARN, error) {
 		return RoleARN{}, &Error{What: whatRoleARN, Reason: reason, Detail: detail, Fix: fix}
 	}
-
 	if s == "" {
 		return refuse(ReasonEmpty, "it is empty", fixRoleARN)
 	}
-
 	parts := strings.SplitN(s, ":", 6)
 	if len(parts) != 6 || parts[0] != "arn" {
 		return refuse(ReasonMalformed, "it is not an ARN of six parts", fixRoleARN)
 	}
-
 	partition, service, region, account, resource := parts[1], parts[2], parts[3], parts[4], parts[5]
-
 	if !isAWSPartition(partition) {
 		return refuse(ReasonPartition, "the partition "+quote(partition)+" is unknown", "write one of "+partitionIDs())
 	}
-
 	if service != "iam" {
 		return refuse(ReasonService, "the service is "+quote(service)+", not iam", roleFixFor(service))
 	}
-
 	if region != "" {
 		return refuse(ReasonRegion, "it names the region "+quote(region)+"; a role belongs to none", "leave the fourth part empty: arn:"+partition+":iam::…")
 	}
-
 	if !isAWSAccount(account) {
 		return refuse(ReasonAccount, "the account "+quote(account)+" is not twelve digits", "write the account with its leading zeros and without hyphens")
 	}
-
 	path, ok := strings.CutPrefix(resource, "role")
 	if !ok || !strings.HasPrefix(path, "/") {
 		return refuse(ReasonResource, "the resource "+quote(resource)+" is not a role", "write role/<name> in place of it")
 	}
-
 	slash := strings.LastIndexByte(path, '/')
 	path, name := path[:slash+1], path[slash+1:]
-
 	switch {
 	case len(path) > maxRolePath:
 		return refuse(ReasonName, "the path is longer than "+strconv.Itoa(maxRolePath)+" characters", "copy the ARN from IAM")
@@ -83,7 +73,6 @@ func ParseRoleARN(s string) (RoleARN, error) {
 	case !all(name, isRoleNameByte):
 		return refuse(ReasonName, "the role name "+quote(name)+" has a character other than letters, digits and _+=,.@-", "copy the ARN from IAM, without spaces and line ends")
 	}
-
 	return RoleARN{Partition: partition, Account: account, Path: path, Name: name}, nil
 }
 
@@ -92,7 +81,6 @@ func roleFixFor(service string) string {
 	if service == "sts" {
 		return "write the role's ARN, arn:aws:iam::<account>:role/<name>, not that of a session of it"
 	}
-
 	return fixRoleARN
 }
 
@@ -102,18 +90,15 @@ func isAWSPartition(id string) bool {
 			return true
 		}
 	}
-
 	return false
 }
 
 func partitionIDs() string {
 	table := awsPartitions()
 	ids := make([]string, len(table))
-
 	for i, p := range table {
 		ids[i] = p.ID
 	}
-
 	return strings.Join(ids, ", ")
 }
 

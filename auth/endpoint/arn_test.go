@@ -10,7 +10,6 @@ import (
 func TestParseRoleARN(t *testing.T) {
 	longPath := "/" + strings.Repeat("p", 510) + "/"
 	longName := strings.Repeat("n", 64)
-
 	for _, tt := range []struct {
 		arn    string
 		want   endpoint.RoleARN
@@ -82,17 +81,13 @@ func TestParseRoleARN(t *testing.T) {
 			if got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
-
 			if tt.reason != "" {
 				refused(t, err, tt.reason)
-
 				return
 			}
-
 			if err != nil {
 				t.Fatalf("got error %v", err)
 			}
-
 			if got.String() != tt.arn {
 				t.Errorf("got %s back", got)
 			}
@@ -107,25 +102,20 @@ func FuzzParseRoleARN(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-
 	f.Fuzz(func(t *testing.T, s string) {
 		a, err := endpoint.ParseRoleARN(s)
 		if err != nil {
 			if a != (endpoint.RoleARN{}) {
 				t.Fatalf("%q: refused, yet a role %+v", s, a)
 			}
-
 			return
 		}
-
 		if a.String() != s {
 			t.Fatalf("%q: accepted as %q", s, a)
 		}
-
 		if strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 			t.Fatalf("%q: accepted with a character that is not printable ASCII", s)
 		}
-
 		if len(a.Account) != 12 || a.Name == "" || strings.Contains(a.Name, "/") || !strings.HasSuffix(a.Path, "/") {
 			t.Fatalf("%q: accepted as %+v", s, a)
 		}

@@ -40,7 +40,6 @@ type AWSPartition struct {
 // AWSPartitions returns every AWS partition; the caller owns the slice.
 func AWSPartitions() []AWSPartition {
 	table := awsPartitions()
-
 	return table[:]
 }
 
@@ -59,7 +58,6 @@ func ParseAWSRegion(name string) (AWSRegion, error) {
 	if r, ok := awsRegion(name); ok {
 		return r, nil
 	}
-
 	return AWSRegion{}, &Error{
 		What: "AWS region", Reason: ReasonRegion,
 		Detail: quote(name) + " has the form of no AWS partition's regions",
@@ -75,7 +73,6 @@ func awsRegion(name string) (AWSRegion, bool) {
 			if !ok {
 				continue
 			}
-
 			// The word has no hyphen, so that us-gov-west-1 is not a region of the prefix us.
 			word, number, ok := strings.Cut(rest, "-")
 			if ok && all(word, isLowerOrDigit) && all(number, isDigit) && len(name) <= maxLabel {
@@ -83,7 +80,6 @@ func awsRegion(name string) (AWSRegion, bool) {
 			}
 		}
 	}
-
 	return AWSRegion{}, false
 }
 
@@ -96,7 +92,6 @@ func hasAWSSuffix(host string) bool {
 			}
 		}
 	}
-
 	return false
 }
 
@@ -110,7 +105,6 @@ func all(s string, class func(byte) bool) bool {
 			return false
 		}
 	}
-
 	return s != ""
 }
 

@@ -32,28 +32,23 @@ type sdkPartition struct {
 // sdkPartitions reads the SDK's table out of its module: no package exports it.
 func sdkPartitions(t *testing.T) []sdkPartition {
 	t.Helper()
-
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/aws/aws-sdk-go-v2").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "internal", "endpoints", "awsrulesfn", "partitions.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	var table struct {
 		Partitions []sdkPartition `json:"partitions"`
 	}
 	if err := json.Unmarshal(data, &table); err != nil {
 		t.Fatal(err)
 	}
-
 	if len(table.Partitions) == 0 {
 		t.Fatal("the SDK's table is empty")
 	}
-
 	return table.Partitions
 }
 
@@ -63,31 +58,25 @@ func TestAWSPartitionsAreTheSDKs(t *testing.T) {
 	if len(ours) != len(theirs) {
 		t.Errorf("got %d partitions, the SDK has %d", len(ours), len(theirs))
 	}
-
 	for i, p := range theirs {
 		if i >= len(ours) {
 			t.Errorf("partition %s is missing", p.ID)
-
 			continue
 		}
-
 		// The fields that the SDK does not have are ours to keep.
 		want := ours[i]
 		want.ID = p.ID
 		want.DNSSuffix = p.Outputs.DNSSuffix
 		want.DualStackDNSSuffix = p.Outputs.DualStackDNSSuffix
 		want.GlobalRegion = p.Outputs.ImplicitGlobalRegion
-
 		if ours[i] != want {
 			t.Errorf("got %+v, the SDK has %+v", ours[i], want)
 		}
-
 		// The SDK puts alternatives, and here and there a single one, into a group.
 		regex := strings.NewReplacer("(", "", ")", "").Replace(p.RegionRegex)
 		if got := "^" + strings.ReplaceAll(ours[i].RegionPrefixes, "-", `\-`) + `\-\w+\-\d+$`; got != regex {
 			t.Errorf("%s: got regions %s, the SDK has %s", p.ID, got, regex)
 		}
-
 		// The parsers rely on it: no partition lacks either.
 		if !p.Outputs.SupportsFIPS || !p.Outputs.SupportsDualStack {
 			t.Errorf("%s: FIPS %v, dual-stack %v", p.ID, p.Outputs.SupportsFIPS, p.Outputs.SupportsDualStack)
@@ -98,22 +87,18 @@ func TestAWSPartitionsAreTheSDKs(t *testing.T) {
 // Every region that the SDK lists is of the same partition here, and its STS hosts are that region's.
 func TestSTSHostsAreTheSDKs(t *testing.T) {
 	resolver := sts.NewDefaultEndpointResolverV2()
-
 	for _, p := range sdkPartitions(t) {
 		for name := range p.Regions {
 			if strings.HasSuffix(name, "-global") {
 				if _, err := endpoint.ParseAWSRegion(name); err == nil {
 					t.Errorf("%s was taken for a region", name)
 				}
-
 				continue
 			}
-
 			region, err := endpoint.ParseAWSRegion(name)
 			if err != nil || region.Name != name || region.Partition.ID != p.ID {
 				t.Errorf("%s: got %+v, %v, want partition %s", name, region, err, p.ID)
 			}
-
 			for _, v := range []endpoint.Variant{{}, {FIPS: true}, {DualStack: true}, {FIPS: true, DualStack: true}} {
 				want, err := resolver.ResolveEndpoint(t.Context(), sts.EndpointParameters{
 					Region: &name, UseFIPS: &v.FIPS, UseDualStack: &v.DualStack, UseGlobalEndpoint: aws.Bool(false),
@@ -121,7 +106,6 @@ func TestSTSHostsAreTheSDKs(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-
 				parsed, err := endpoint.ParseSTS("https://" + want.URI.Host)
 				if err != nil || parsed.Region != name || parsed.Partition != p.ID || parsed.DualStack != v.DualStack || v.FIPS && !parsed.FIPS {
 					t.Errorf("%s %+v: %s reads as %+v, %v", name, v, want.URI.Host, parsed, err)
@@ -159,7 +143,6 @@ func TestParseAWSRegion(t *testing.T) {
 		if r.Partition.ID != partition {
 			t.Errorf("%q: got partition %q, want %q", name, r.Partition.ID, partition)
 		}
-
 		if partition == "" {
 			refused(t, err, endpoint.ReasonRegion)
 		}

@@ -10,9 +10,7 @@ import (
 
 func TestParseACR(t *testing.T) {
 	const public, gov, china = "AzurePublicCloud", "AzureUSGovernmentCloud", "AzureChinaCloud"
-
 	long := strings.Repeat("a", 50)
-
 	for _, tt := range []struct {
 		image  string
 		want   endpoint.ACR
@@ -99,7 +97,6 @@ func TestParseACR(t *testing.T) {
 			} else if err != nil {
 				t.Fatal(err)
 			}
-
 			if got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
@@ -116,7 +113,6 @@ func TestDataEndpointNamesItsLoginServer(t *testing.T) {
 
 func TestRegistryOfAnotherCloud(t *testing.T) {
 	clouds := endpoint.AzureClouds()
-
 	for _, c := range clouds {
 		for _, other := range clouds {
 			got, err := c.ParseACR("contoso." + other.RegistrySuffix + "/app")
@@ -124,13 +120,10 @@ func TestRegistryOfAnotherCloud(t *testing.T) {
 				if err != nil || got.Cloud != c.Name {
 					t.Errorf("%s: got %+v, %v", c.Name, got, err)
 				}
-
 				continue
 			}
-
 			refused(t, err, endpoint.ReasonPartition)
 		}
-
 		_, err := c.ParseACR("contoso." + c.RegistrySuffix + ".evil.example/app")
 		refused(t, err, endpoint.ReasonHost)
 	}
@@ -141,18 +134,14 @@ func TestCustomCloudOwnsItsRegistriesAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	got, err := c.ParseACR("contoso.azurecr.local.azurestack.external/app")
 	if err != nil || got.Host != "contoso.azurecr.local.azurestack.external" || got.Cloud != "AzureStackCloud" {
 		t.Errorf("got %+v, %v", got, err)
 	}
-
 	_, err = c.ParseACR("contoso.azurecr.io/app")
 	refused(t, err, endpoint.ReasonPartition)
-
 	_, err = endpoint.ParseACR("contoso.azurecr.local.azurestack.external/app")
 	refused(t, err, endpoint.ReasonHost)
-
 	c.RegistrySuffix = ""
 	_, err = c.ParseACR("contoso.azurecr.local.azurestack.external/app")
 	refused(t, err, endpoint.ReasonHost)
@@ -201,13 +190,11 @@ func TestParseBlobEndpoint(t *testing.T) {
 			} else if err != nil {
 				t.Fatal(err)
 			}
-
 			if got.Account != tt.account || got.Cloud != tt.name {
 				t.Errorf("got %+v", got)
 			}
 		})
 	}
-
 	gov := endpoint.AzureClouds()[1]
 	_, err := gov.ParseBlobEndpoint("https://contoso.blob.core.windows.net")
 	refused(t, err, endpoint.ReasonHost)
@@ -226,7 +213,6 @@ func TestParseAzureAuthority(t *testing.T) {
 			t.Errorf("%s: got %s, %v", url, got.Name, err)
 		}
 	}
-
 	for url, reason := range map[string]endpoint.Reason{
 		"":                                        endpoint.ReasonEmpty,
 		"http://login.microsoftonline.com":        endpoint.ReasonScheme,
@@ -265,7 +251,6 @@ func TestParseAzureEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	want := endpoint.AzureCloud{
 		Name:                    "AzureStackCloud",
 		Authority:               "https://login.local.azurestack.external",
@@ -280,12 +265,10 @@ func TestParseAzureEnvironment(t *testing.T) {
 	if got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-
 	least, err := endpoint.ParseAzureEnvironment([]byte(`{"activeDirectoryEndpoint":"https://login.microsoftonline.us","resourceManagerEndpoint":"https://arm.example.gov:8443/"}`))
 	if err != nil || least.ProofAudience != "api://AzureADTokenExchangeUSGov" || least.ResourceManagerAudience != "https://arm.example.gov:8443" || least.RegistrySuffix != "" {
 		t.Errorf("got %+v, %v", least, err)
 	}
-
 	own, err := endpoint.ParseAzureEnvironment([]byte(`{"activeDirectoryEndpoint":"https://login.example.gov","resourceManagerEndpoint":"https://arm.example.gov","federatedCredentialAudience":"api://AzureADTokenExchangeUSNat"}`))
 	if err != nil || own.ProofAudience != "api://AzureADTokenExchangeUSNat" {
 		t.Errorf("got %+v, %v", own, err)
@@ -294,7 +277,6 @@ func TestParseAzureEnvironment(t *testing.T) {
 
 func TestParseAzureEnvironmentRefuses(t *testing.T) {
 	const required = `"activeDirectoryEndpoint":"https://login.example.gov","resourceManagerEndpoint":"https://arm.example.gov"`
-
 	for _, tt := range []struct {
 		file   string
 		reason endpoint.Reason
@@ -322,7 +304,6 @@ func TestParseAzureEnvironmentRefuses(t *testing.T) {
 		t.Run(tt.file, func(t *testing.T) {
 			got, err := endpoint.ParseAzureEnvironment([]byte(tt.file))
 			refused(t, err, tt.reason)
-
 			if !got.IsZero() || !strings.Contains(err.Error(), tt.field) {
 				t.Errorf("got %+v, %v", got, err)
 			}
@@ -333,22 +314,18 @@ func TestParseAzureEnvironmentRefuses(t *testing.T) {
 // TestAzureCloudsAreComplete holds what the provider relies on, and that no two clouds share what tells them apart.
 func TestAzureCloudsAreComplete(t *testing.T) {
 	seen := map[string]bool{}
-
 	for _, c := range endpoint.AzureClouds() {
 		for _, own := range []string{c.Name, c.Authority, c.ProofAudience, c.ResourceManager, c.RegistrySuffix, c.StorageSuffix, c.KeyVaultSuffix} {
 			if own == "" || seen[own] {
 				t.Errorf("%s: %q is empty or of two clouds", c.Name, own)
 			}
-
 			seen[own] = true
 		}
-
 		for _, resource := range []string{c.ResourceManagerAudience, c.RegistryAudience, c.StorageAudience, c.KeyVaultAudience, c.EventHubsAudience} {
 			if !strings.HasPrefix(resource, "https://") || strings.HasSuffix(resource, "/") {
 				t.Errorf("%s: resource %q", c.Name, resource)
 			}
 		}
-
 		if c.RegistriesMayLackAudience {
 			t.Errorf("%s: its registries have the one audience of all clouds", c.Name)
 		}
@@ -364,36 +341,28 @@ func FuzzParseACR(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-
 	f.Fuzz(func(t *testing.T, image string) {
 		r, err := endpoint.ParseACR(image)
 		if err != nil {
 			if (r != endpoint.ACR{}) {
 				t.Errorf("%q is refused, and is %+v", image, r)
 			}
-
 			return
 		}
-
 		// The rule once more, in other words than the code's: the labels from the right.
 		labels := strings.Split(r.Host, ".")
 		slices.Reverse(labels)
-
 		owner := map[string]string{"io": "AzurePublicCloud", "us": "AzureUSGovernmentCloud", "cn": "AzureChinaCloud"}[labels[0]]
 		login := len(labels) == 3 || len(labels) == 5 && labels[2] == "geo" && labels[3] == r.Region
-
 		if owner == "" || owner != r.Cloud || labels[1] != "azurecr" || !login || labels[len(labels)-1] != r.Name {
 			t.Errorf("%q is accepted as %+v", image, r)
 		}
-
 		if name, _, _ := strings.Cut(r.Name, "-"); len(name) < 5 || len(name) > 50 {
 			t.Errorf("%q has the name %q", image, r.Name)
 		}
-
 		if strings.ContainsAny(r.String(), ":@,?#%* ") || strings.ToLower(r.String()) != r.String() {
 			t.Errorf("%q is accepted as %q", image, r)
 		}
-
 		if again, err := endpoint.ParseACR(r.String()); err != nil || again != r {
 			t.Errorf("%q means %+v, which means %+v, %v", image, r, again, err)
 		}
@@ -408,19 +377,15 @@ func FuzzParseBlobEndpoint(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-
 	suffixes := []string{".blob.core.windows.net", ".blob.core.usgovcloudapi.net", ".blob.core.chinacloudapi.cn", ".blob.storage.azure.net"}
-
 	f.Fuzz(func(t *testing.T, raw string) {
 		b, err := endpoint.ParseBlobEndpoint(raw)
 		if err != nil {
 			return
 		}
-
 		if !slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(b.Host, s) }) || !strings.HasPrefix(b.Host, b.Account) || len(b.Account) < 3 {
 			t.Errorf("%q is accepted as %+v", raw, b)
 		}
-
 		if again, err := endpoint.ParseBlobEndpoint(b.URL()); err != nil || again != b {
 			t.Errorf("%q means %+v, which means %+v, %v", raw, b, again, err)
 		}

@@ -42,17 +42,14 @@ func ParseAzureEnvironment(data []byte) (AzureCloud, error) {
 			Fix: "write the file in the format of go-autorest's azure.Environment",
 		}
 	}
-
 	authority, err := parseRoot(whatEnvironment+" (activeDirectoryEndpoint)", e.ActiveDirectoryEndpoint)
 	if err != nil {
 		return AzureCloud{}, err
 	}
-
 	manager, err := parseRoot(whatEnvironment+" (resourceManagerEndpoint)", e.ResourceManagerEndpoint)
 	if err != nil {
 		return AzureCloud{}, err
 	}
-
 	public := AzurePublic()
 	c := AzureCloud{
 		Name: "AzureStackCloud", Authority: authority.url(), ResourceManager: manager.url(), ResourceManagerAudience: manager.url(),
@@ -60,11 +57,9 @@ func ParseAzureEnvironment(data []byte) (AzureCloud, error) {
 		RegistryAudience: public.RegistryAudience, RegistriesMayLackAudience: true,
 		StorageAudience: public.StorageAudience, EventHubsAudience: public.EventHubsAudience,
 	}
-
 	if known, ok := cloudOfAuthority(authority.host); ok {
 		c.ProofAudience = known.ProofAudience
 	}
-
 	for _, field := range []struct {
 		name, value string
 		to          *string
@@ -82,16 +77,13 @@ func ParseAzureEnvironment(data []byte) (AzureCloud, error) {
 		if field.value == "" || field.value == notAvailable {
 			continue
 		}
-
 		if *field.to, err = field.parse(whatEnvironment+" ("+field.name+")", field.value); err != nil {
 			return AzureCloud{}, err
 		}
 	}
-
 	if c.KeyVaultAudience == "" && c.KeyVaultSuffix != "" {
 		c.KeyVaultAudience = schemeHTTPS + "://" + c.KeyVaultSuffix
 	}
-
 	return c, nil
 }
 
@@ -102,7 +94,6 @@ func parseCloudName(what, name string) (string, error) {
 			Fix: "write a name such as AzureStackCloud",
 		}
 	}
-
 	return name, nil
 }
 
@@ -112,14 +103,12 @@ func parseSuffix(what, suffix string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-
 	if last := host[strings.LastIndexByte(host, '.')+1:]; port != "" || strings.Contains(host, ":") || all(last, isDigit) || last == host {
 		return "", &Error{
 			What: what, Reason: ReasonMalformed, Detail: quote(suffix) + " is not a DNS name of two labels or more",
 			Fix: "write a suffix such as azurecr.example.com, without a leading dot",
 		}
 	}
-
 	return host, nil
 }
 
@@ -130,11 +119,9 @@ func parseResource(what, uri string) (string, error) {
 	if scheme != "api" {
 		scheme = schemeHTTPS
 	}
-
 	// The host of api://AzureADTokenExchange has capital letters, which count.
 	if _, err := parseLocation(what, scheme, uri); err != nil {
 		return "", err
 	}
-
 	return strings.TrimSuffix(uri, "/"), nil
 }

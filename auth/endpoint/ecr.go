@@ -87,6 +87,5 @@ func cutForm(host string, forms []hostForm) (hostForm, string, bool) {
 			return f, rest, true
 		}
 	}
-
 	return hostForm{}, "", false
 }

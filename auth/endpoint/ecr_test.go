@@ -11,16 +11,13 @@ import (
 // refused fails the test unless err is a complete refusal for that reason.
 func refused(t *testing.T, err error, want endpoint.Reason) {
 	t.Helper()
-
 	e, ok := errors.AsType[*endpoint.Error](err)
 	if !ok {
 		t.Fatalf("got error %v, want an *endpoint.Error with reason %s", err, want)
 	}
-
 	if e.Reason != want {
 		t.Errorf("got reason %s (%v), want %s", e.Reason, err, want)
 	}
-
 	if e.What == "" || e.Detail == "" || e.Fix == "" {
 		t.Errorf("got the incomplete error %+v", e)
 	}
@@ -30,18 +27,15 @@ func TestParseECR(t *testing.T) {
 	fips := endpoint.Variant{FIPS: true}
 	dual := endpoint.Variant{DualStack: true}
 	both := endpoint.Variant{FIPS: true, DualStack: true}
-
 	private := func(host, partition, account, region string, v endpoint.Variant) endpoint.Registry {
 		return endpoint.Registry{Host: host, Provider: endpoint.AWS, Partition: partition, Account: account, Region: region, Variant: v}
 	}
 	public := func(host string, v endpoint.Variant) endpoint.Registry {
 		return endpoint.Registry{Host: host, Provider: endpoint.AWS, Partition: "aws", Region: "us-east-1", Public: true, Variant: v}
 	}
-
 	usEast := private("012345678901.dkr.ecr.us-east-1.amazonaws.com", "aws", "012345678901", "us-east-1", endpoint.Variant{})
 	eusc := private("012345678901.dkr.ecr.eusc-de-east-1.amazonaws.eu", "aws-eusc", "012345678901", "eusc-de-east-1", endpoint.Variant{})
 	usWestDual := private("557238627320.dkr-ecr.us-west-2.on.aws", "aws", "557238627320", "us-west-2", dual)
-
 	for _, tt := range []struct {
 		image  string
 		want   endpoint.Registry
@@ -202,10 +196,8 @@ func TestParseECR(t *testing.T) {
 			if got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
-
 			if tt.reason != "" {
 				refused(t, err, tt.reason)
-
 				if strings.Contains(err.Error(), "s3cr3t-Pa55") {
 					t.Errorf("the error repeats a password: %v", err)
 				}
@@ -221,7 +213,6 @@ func endsInTable(host string) bool {
 	if host == "public.ecr.aws" || host == "ecr-public.aws.com" {
 		return true
 	}
-
 	for _, p := range endpoint.AWSPartitions() {
 		for _, suffix := range []string{p.DNSSuffix, p.DualStackDNSSuffix, p.RegistryDualStackSuffix} {
 			if strings.HasSuffix(host, "."+suffix) {
@@ -229,7 +220,6 @@ func endsInTable(host string) bool {
 			}
 		}
 	}
-
 	return false
 }
 
@@ -250,31 +240,25 @@ func FuzzParseECR(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-
 	f.Fuzz(func(t *testing.T, image string) {
 		r, err := endpoint.ParseECR(image)
 		if err != nil {
 			if r != (endpoint.Registry{}) {
 				t.Fatalf("%q: refused, yet a registry %+v", image, r)
 			}
-
 			return
 		}
-
 		if !isPlainHost(r.Host) || !endsInTable(r.Host) {
 			t.Fatalf("%q: accepted as %+v", image, r)
 		}
-
 		// What any other parser of the string would connect to is the same host.
 		_, rest, hasScheme := strings.Cut(image, "://")
 		if !hasScheme {
 			rest = image
 		}
-
 		if host, _, _ := strings.Cut(rest, "/"); !strings.EqualFold(host, r.Host) {
 			t.Fatalf("%q: accepted as %q, but reads as %q", image, r.Host, host)
 		}
-
 		if again, err := endpoint.ParseECR(r.String()); err != nil || again != r {
 			t.Fatalf("%q: parses to %+v, its host to %+v, %v", image, r, again, err)
 		}

@@ -61,6 +61,5 @@ func quote(s string) string {
 	if len(s) > maxQuoted {
 		return strconv.QuoteToASCII(s[:maxQuoted]) + "…"
 	}
-
 	return strconv.QuoteToASCII(s)
 }

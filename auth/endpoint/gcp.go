@@ -30,7 +30,6 @@ type GCPUniverse struct {
 // GCPUniverses returns every universe, the public one first; the caller owns the slice.
 func GCPUniverses() []GCPUniverse {
 	table := gcpUniverses()
-
 	return table[:]
 }
 
@@ -39,15 +38,12 @@ func GCPUniverses() []GCPUniverse {
 func ParseGCPUniverse(domain string) (GCPUniverse, error) {
 	table := gcpUniverses()
 	domains := make([]string, len(table))
-
 	for i, u := range table {
 		if u.Domain == domain {
 			return u, nil
 		}
-
 		domains[i] = u.Domain
 	}
-
 	return GCPUniverse{}, &Error{
 		What: "universe domain", Reason: ReasonPartition,
 		Detail: quote(domain) + " is the domain of no universe of Google Cloud",
@@ -64,7 +60,6 @@ func (u GCPUniverse) WorkloadPool(project string) string {
 	if id, ok := strings.CutPrefix(project, u.ProjectPrefix+":"); ok && u.ProjectPrefix != "" {
 		return id + "." + u.ProjectPrefix + ".svc.id.goog"
 	}
-
 	return project + ".svc.id.goog"
 }
 
@@ -78,11 +73,9 @@ func ParseGAR(image string) (Registry, error) {
 	if err != nil {
 		return Registry{}, err
 	}
-
 	refuse := func(reason Reason, detail string) (Registry, error) {
 		return Registry{}, &Error{What: whatRepository, Reason: reason, Detail: detail, Fix: fixGAR}
 	}
-
 	universe, location := garHost(loc.host)
 	switch {
 	case universe == "":
@@ -92,7 +85,6 @@ func ParseGAR(image string) (Registry, error) {
 	case loc.port != "":
 		return refuse(ReasonPort, "a registry of Google Cloud is named without a port")
 	}
-
 	return Registry{Host: loc.host, Provider: GCP, Partition: universe, Region: location}, nil
 }
 
@@ -103,27 +95,21 @@ func garHost(host string) (universe, location string) {
 			return gcpUniverses()[0].Domain, g.location
 		}
 	}
-
 	label, rest, _ := strings.Cut(host, ".")
-
 	for _, u := range gcpUniverses() {
 		if location, ok := strings.CutSuffix(label, "-docker"); ok && rest == u.RegistryDomain {
 			if !isGCPRegion(location) && !isGCPMultiRegion(location) {
 				location = ""
 			}
-
 			return u.Domain, location
 		}
-
 		if region, suffix, _ := strings.Cut(rest, "."); label == "docker" && suffix == u.RegionalRegistryDomain && suffix != "" {
 			if !isGCPRegion(region) {
 				region = ""
 			}
-
 			return u.Domain, region
 		}
 	}
-
 	return "", ""
 }
 
@@ -148,17 +134,13 @@ func ParseGCS(endpoint string) (GCS, error) {
 	if err != nil {
 		return GCS{}, err
 	}
-
 	refuse := func(reason Reason, detail string) (GCS, error) {
 		return GCS{}, &Error{What: whatGCS, Reason: reason, Detail: detail, Fix: fixGCS}
 	}
-
 	g := GCS{Host: loc.host}
 	service, rest, _ := strings.Cut(loc.host, ".")
-
 	for _, u := range gcpUniverses() {
 		region, suffix, _ := strings.Cut(rest, ".")
-
 		switch {
 		case service != "storage":
 		case rest == u.Domain:
@@ -167,14 +149,12 @@ func ParseGCS(endpoint string) (GCS, error) {
 			g.Universe, g.Region = u.Domain, region
 		}
 	}
-
 	switch {
 	case g.Universe == "":
 		return refuse(ReasonHost, quote(loc.host)+" is not a host of Google Cloud Storage")
 	case loc.ownPort() != "":
 		return refuse(ReasonPort, "Google Cloud Storage has no port but 443")
 	}
-
 	return g, nil
 }
 
@@ -183,7 +163,6 @@ func ParseGCS(endpoint string) (GCS, error) {
 func isGCPRegion(name string) bool {
 	area, rest, ok := strings.Cut(strings.TrimPrefix(name, "u-"), "-")
 	direction := strings.TrimRight(rest, "0123456789")
-
 	return ok && len(name) <= maxLabel && all(area, isLower) && all(direction, isLower) && direction != rest
 }
 
@@ -192,7 +171,6 @@ func isGCPLocation(name string) bool {
 	if n := len(name) - 2; n > 0 && name[n] == '-' && isLower(name[n+1]) && isGCPRegion(name[:n]) {
 		return true
 	}
-
 	return isGCPRegion(name)
 }
 
@@ -202,7 +180,6 @@ func isGCPMultiRegion(name string) bool {
 			return true
 		}
 	}
-
 	return false
 }
 

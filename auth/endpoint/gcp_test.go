@@ -9,11 +9,9 @@ import (
 
 func TestParseGAR(t *testing.T) {
 	const public, s3ns, berlin = "googleapis.com", "s3nsapis.fr", "apis-berlin-build0.goog"
-
 	registry := func(host, universe, location string) endpoint.Registry {
 		return endpoint.Registry{Host: host, Provider: endpoint.GCP, Partition: universe, Region: location}
 	}
-
 	for _, tt := range []struct {
 		image  string
 		want   endpoint.Registry
@@ -103,10 +101,8 @@ func TestParseGAR(t *testing.T) {
 			if got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
-
 			if tt.reason != "" {
 				refused(t, err, tt.reason)
-
 				if strings.Contains(err.Error(), "s3cr3t-Pa55") {
 					t.Errorf("the error repeats a password: %v", err)
 				}
@@ -123,17 +119,14 @@ func inGCPTable(host string) bool {
 	case "gcr.io", "us.gcr.io", "eu.gcr.io", "asia.gcr.io":
 		return true
 	}
-
 	for _, u := range endpoint.GCPUniverses() {
 		if label, domain, _ := strings.Cut(host, "."); domain == u.RegistryDomain && strings.HasSuffix(label, "-docker") {
 			return true
 		}
-
 		if u.RegionalRegistryDomain != "" && strings.HasPrefix(host, "docker.") && strings.HasSuffix(host, "."+u.RegionalRegistryDomain) {
 			return true
 		}
 	}
-
 	return false
 }
 
@@ -144,35 +137,28 @@ func FuzzParseGAR(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-
 	f.Fuzz(func(t *testing.T, image string) {
 		r, err := endpoint.ParseGAR(image)
 		if err != nil {
 			if r != (endpoint.Registry{}) {
 				t.Fatalf("%q: refused, yet a registry %+v", image, r)
 			}
-
 			return
 		}
-
 		if !isPlainHost(r.Host) || !inGCPTable(r.Host) || r.Provider != endpoint.GCP || r.Region == "" {
 			t.Fatalf("%q: accepted as %+v", image, r)
 		}
-
 		if _, err := endpoint.ParseGCPUniverse(r.Partition); err != nil {
 			t.Fatalf("%q: of universe %q: %v", image, r.Partition, err)
 		}
-
 		// What any other parser of the string would connect to is the same host.
 		_, rest, hasScheme := strings.Cut(image, "://")
 		if !hasScheme {
 			rest = image
 		}
-
 		if host, _, _ := strings.Cut(rest, "/"); !strings.EqualFold(host, r.Host) {
 			t.Fatalf("%q: accepted as %q, but reads as %q", image, r.Host, host)
 		}
-
 		if again, err := endpoint.ParseGAR(r.String()); err != nil || again != r {
 			t.Fatalf("%q: parses to %+v, its host to %+v, %v", image, r, again, err)
 		}
@@ -214,7 +200,6 @@ func TestParseGCS(t *testing.T) {
 			if got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
-
 			if tt.reason != "" {
 				refused(t, err, tt.reason)
 			} else if err != nil || got.URL() != "https://"+got.Host {
@@ -230,7 +215,6 @@ func TestParseGCPUniverse(t *testing.T) {
 			t.Errorf("%s: got %+v, %v", u.Domain, got, err)
 		}
 	}
-
 	for _, domain := range []string{"", "googleapis.com.evil.example", "Googleapis.com", "evil.example", "sts.googleapis.com"} {
 		_, err := endpoint.ParseGCPUniverse(domain)
 		refused(t, err, endpoint.ReasonPartition)

@@ -42,21 +42,17 @@ func ParseGCPServiceAccount(address string) (GCPServiceAccount, error) {
 	refuse := func(reason Reason, detail, fix string) (GCPServiceAccount, error) {
 		return GCPServiceAccount{}, &Error{What: whatGCPAccount, Reason: reason, Detail: detail, Fix: fix}
 	}
-
 	switch {
 	case address == "":
 		return refuse(ReasonEmpty, "it is empty", fixGCPAccount)
 	case len(address) > maxHost:
 		return refuse(ReasonMalformed, "it is longer than "+strconv.Itoa(maxHost)+" bytes", fixGCPAccount)
 	}
-
 	name, host, ok := strings.Cut(address, "@")
 	if !ok || !all(host, isHostByte) || hostFault(host) != "" {
 		return refuse(ReasonMalformed, quote(address)+" is not an address in lower case", fixGCPAccount)
 	}
-
 	account := GCPServiceAccount{Email: address, Universe: gcpUniverses()[0].Domain}
-
 	switch {
 	case host == gcpDefaultAccounts && isComputeAccount(name):
 		return account, nil
@@ -65,15 +61,12 @@ func ParseGCPServiceAccount(address string) (GCPServiceAccount, error) {
 	case host == gcpDefaultAccounts, host == gcpAppEngineAccounts:
 		return refuse(ReasonName, "there is no account "+quote(name)+" at "+host, fixGCPAccount)
 	}
-
 	domain, ok := strings.CutSuffix(host, "."+gcpAccounts)
 	if !ok {
 		return refuse(ReasonHost, quote(host)+" is not a domain of service accounts", fixGCPAccount)
 	}
-
 	project, scope, scoped := strings.Cut(domain, ".")
 	known := !scoped || strings.Contains(scope, ".") // a domain has a dot, a universe's prefix has none
-
 	for _, u := range gcpUniverses() {
 		switch {
 		case u.ProjectPrefix == "":
@@ -81,11 +74,9 @@ func ParseGCPServiceAccount(address string) (GCPServiceAccount, error) {
 			account.Universe, known = u.Domain, true
 		case project == "developer" && scope == u.ProjectPrefix+"-system" && isComputeAccount(name):
 			account.Universe = u.Domain
-
 			return account, nil
 		}
 	}
-
 	switch {
 	case !known:
 		return refuse(ReasonPartition, quote(scope)+" is neither a domain nor the prefix of a universe", fixGCPAccount)
@@ -93,21 +84,18 @@ func ParseGCPServiceAccount(address string) (GCPServiceAccount, error) {
 		return refuse(ReasonName, "the name "+quote(name)+" is not "+strconv.Itoa(minGCPAccount)+" to "+strconv.Itoa(maxGCPAccount)+
 			" lower-case letters, digits and hyphens that begin with a letter and do not end in a hyphen", "copy the address from IAM")
 	}
-
 	return account, nil
 }
 
 // isComputeAccount reports whether the name is <project number>-compute.
 func isComputeAccount(name string) bool {
 	number, ok := strings.CutSuffix(name, "-compute")
-
 	return ok && isGCPNumber(number)
 }
 
 // isAppEngineAccount reports whether the name is <project>[.<domain>].
 func isAppEngineAccount(name string) bool {
 	_, domain, scoped := strings.Cut(name, ".")
-
 	return all(name, isHostByte) && hostFault(name) == "" && (!scoped || strings.Contains(domain, "."))
 }
 
@@ -149,29 +137,23 @@ func ParseGCPWorkloadProvider(name string) (GCPWorkloadProvider, error) {
 	refuse := func(reason Reason, detail, fix string) (GCPWorkloadProvider, error) {
 		return GCPWorkloadProvider{}, &Error{What: whatGCPProvider, Reason: reason, Detail: detail, Fix: fix}
 	}
-
 	if name == "" {
 		return refuse(ReasonEmpty, "it is empty", fixGCPProvider)
 	}
-
 	rest := name
 	for _, prefix := range [...]string{gcpIAM, schemeHTTPS + ":" + gcpIAM} {
 		if after, ok := strings.CutPrefix(name, prefix); ok {
 			rest = after
 		}
 	}
-
 	if strings.HasPrefix(rest, "//") || strings.Contains(rest, "://") {
 		return refuse(ReasonHost, quote(name)+" is not a resource name of iam.googleapis.com", fixGCPProvider)
 	}
-
 	parts := strings.Split(rest, "/")
 	if len(parts) != 8 || parts[0] != "projects" || parts[2] != "locations" || parts[4] != "workloadIdentityPools" || parts[6] != "providers" {
 		return refuse(ReasonResource, quote(name)+" is not the name of a provider", fixGCPProvider)
 	}
-
 	p := GCPWorkloadProvider{ProjectNumber: parts[1], Pool: parts[5], Provider: parts[7]}
-
 	switch {
 	case !isGCPNumber(p.ProjectNumber):
 		return refuse(ReasonAccount, "the project "+quote(p.ProjectNumber)+" is not a number",
@@ -183,7 +165,6 @@ func ParseGCPWorkloadProvider(name string) (GCPWorkloadProvider, error) {
 	case !isGCPPool(p.Provider):
 		return refuse(ReasonName, "the provider "+quote(p.Provider)+" is not 4 to 32 lower-case letters, digits and hyphens", fixGCPProvider)
 	}
-
 	return p, nil
 }
 
@@ -204,14 +185,12 @@ func (c GKECluster) Check() error {
 	refuse := func(reason Reason, detail string) error {
 		return &Error{What: whatGKECluster, Reason: reason, Detail: detail, Fix: "check what answers as the metadata server"}
 	}
-
 	id := c.Project
 	if scope, rest, scoped := strings.Cut(c.Project, ":"); scoped {
 		if id = rest; !all(scope, isHostByte) || hostFault(scope) != "" {
 			return refuse(ReasonAccount, "the project "+quote(c.Project)+" is not a project ID")
 		}
 	}
-
 	switch {
 	case strings.Contains(id, ".") || !all(id, isHostByte) || hostFault(id) != "":
 		return refuse(ReasonAccount, "the project "+quote(c.Project)+" is not a project ID")
@@ -222,7 +201,6 @@ func (c GKECluster) Check() error {
 	case len(c.Name) > maxGKECluster || !isGCPName(c.Name):
 		return refuse(ReasonName, "the name "+quote(c.Name)+" is not a cluster's")
 	}
-
 	return nil
 }
 
@@ -244,7 +222,6 @@ func (c GKECluster) Principal(u GCPUniverse, namespace, name string) string {
 	if c.ProjectNumber == "" {
 		return "serviceAccount:" + pool + "[" + namespace + "/" + name + "]"
 	}
-
 	return GCPWorkloadProvider{ProjectNumber: c.ProjectNumber, Pool: pool}.Principal("ns/" + namespace + "/sa/" + name)
 }
 

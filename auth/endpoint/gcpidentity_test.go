@@ -67,14 +67,11 @@ func TestParseGCPServiceAccount(t *testing.T) {
 			got, err := endpoint.ParseGCPServiceAccount(tt.address)
 			if tt.reason != "" {
 				refused(t, err, tt.reason)
-
 				if got != (endpoint.GCPServiceAccount{}) {
 					t.Errorf("refused, yet %+v", got)
 				}
-
 				return
 			}
-
 			if want := (endpoint.GCPServiceAccount{Email: tt.address, Universe: tt.universe}); err != nil || got != want {
 				t.Errorf("got %+v, %v, want %+v", got, err, want)
 			}
@@ -93,7 +90,6 @@ func FuzzParseGCPServiceAccount(f *testing.F) {
 		if err != nil {
 			return
 		}
-
 		name, host, _ := strings.Cut(address, "@")
 		if a.Email != address || !isPlainHost(name) || !isPlainHost(host) || !strings.HasSuffix(host, ".gserviceaccount.com") {
 			t.Fatalf("%q: accepted as %+v", address, a)
@@ -103,7 +99,6 @@ func FuzzParseGCPServiceAccount(f *testing.F) {
 
 func TestParseGCPWorkloadProvider(t *testing.T) {
 	const name = "projects/123456789012/locations/global/workloadIdentityPools/my-pool/providers/my-cluster"
-
 	want := endpoint.GCPWorkloadProvider{ProjectNumber: "123456789012", Pool: "my-pool", Provider: "my-cluster"}
 	for _, form := range []string{name, "//iam.googleapis.com/" + name, "https://iam.googleapis.com/" + name} {
 		got, err := endpoint.ParseGCPWorkloadProvider(form)
@@ -111,15 +106,12 @@ func TestParseGCPWorkloadProvider(t *testing.T) {
 			t.Errorf("%s: got %+v, %v", form, got, err)
 		}
 	}
-
 	if want.Audience() != "https://iam.googleapis.com/"+name || want.FullName() != "//iam.googleapis.com/"+name {
 		t.Errorf("audience %s, full name %s", want.Audience(), want.FullName())
 	}
-
 	if got := want.Principal("a:b"); got != "principal://iam.googleapis.com/projects/123456789012/locations/global/workloadIdentityPools/my-pool/subject/a:b" {
 		t.Errorf("principal %s", got)
 	}
-
 	for _, tt := range []struct {
 		name   string
 		reason endpoint.Reason
@@ -153,7 +145,6 @@ func TestParseGCPWorkloadProvider(t *testing.T) {
 	} {
 		got, err := endpoint.ParseGCPWorkloadProvider(tt.name)
 		refused(t, err, tt.reason)
-
 		if got != (endpoint.GCPWorkloadProvider{}) {
 			t.Errorf("%q: refused, yet %+v", tt.name, got)
 		}
@@ -167,11 +158,9 @@ func FuzzParseGCPWorkloadProvider(f *testing.F) {
 		if err != nil {
 			return
 		}
-
 		if prefix, ok := strings.CutSuffix(name, p.String()); !ok || !slices.Contains([]string{"", "//iam.googleapis.com/", "https://iam.googleapis.com/"}, prefix) {
 			t.Fatalf("%q: accepted as %s", name, p)
 		}
-
 		if again, err := endpoint.ParseGCPWorkloadProvider(p.String()); err != nil || again != p {
 			t.Fatalf("%q: parses to %+v, that to %+v, %v", name, p, again, err)
 		}
@@ -183,7 +172,6 @@ func TestGKECluster(t *testing.T) {
 	for _, u := range endpoint.GCPUniverses() {
 		universes[u.ProjectPrefix] = u
 	}
-
 	for _, tt := range []struct {
 		universe, project, pool, url string
 	}{
@@ -194,30 +182,24 @@ func TestGKECluster(t *testing.T) {
 	} {
 		c := endpoint.GKECluster{Project: tt.project, Location: "europe-west1", Name: "c1"}
 		u := universes[tt.universe]
-
 		if err := c.Check(); err != nil {
 			t.Errorf("%s: %v", tt.project, err)
 		}
-
 		if u.WorkloadPool(tt.project) != tt.pool || c.URL(u) != tt.url || c.FullName(u) != "identitynamespace:"+tt.pool+":"+tt.url {
 			t.Errorf("%s: pool %s, URL %s, full name %s", tt.project, u.WorkloadPool(tt.project), c.URL(u), c.FullName(u))
 		}
-
 		if got, want := c.Principal(u, "ns", "sa"), "serviceAccount:"+tt.pool+"[ns/sa]"; got != want {
 			t.Errorf("%s: principal %s, want %s", tt.project, got, want)
 		}
-
 		c.ProjectNumber = "12"
 		if got, want := c.Principal(u, "ns", "sa"), "principal://iam.googleapis.com/projects/12/locations/global/workloadIdentityPools/"+tt.pool+"/subject/ns/ns/sa/sa"; got != want {
 			t.Errorf("%s: principal %s, want %s", tt.project, got, want)
 		}
 	}
-
 	good := endpoint.GKECluster{Project: "p", ProjectNumber: "1", Location: "u-france-east1-a", Name: "c"}
 	if err := good.Check(); err != nil {
 		t.Errorf("%+v: %v", good, err)
 	}
-
 	for _, tt := range []struct {
 		spoil  func(*endpoint.GKECluster)
 		reason endpoint.Reason

@@ -135,7 +135,6 @@ func refusedAs(addr netip.Addr, deny *CIDRs) string {
 // addressKind is why an address is refused everywhere, or empty.
 func addressKind(addr netip.Addr) string {
 	addr = addr.Unmap().WithZone("")
-
 	switch {
 	case !addr.IsValid(), addr.IsUnspecified():
 		return "unspecified"
@@ -148,14 +147,12 @@ func addressKind(addr netip.Addr) string {
 	case addr.IsMulticast():
 		return "multicast"
 	}
-
 	// Of the special-purpose registry (RFC 6890), what is never another host: this network, broadcast, IPv6 site-local.
 	for _, cidr := range [...]string{"0.0.0.0/8", "255.255.255.255/32", "fec0::/10"} {
 		if netip.MustParsePrefix(cidr).Contains(addr) {
 			return "of this network only"
 		}
 	}
-
 	return ""
 }
 
@@ -170,7 +167,6 @@ func isMetadata(addr netip.Addr) bool {
 			return true
 		}
 	}
-
 	return false
 }
 
@@ -181,10 +177,8 @@ func embeddedIPv4(addr netip.Addr) (netip.Addr, bool) {
 	if addr = addr.Unmap().WithZone(""); !addr.Is6() {
 		return netip.Addr{}, false
 	}
-
 	b := addr.As16()
 	at := func(i int) netip.Addr { return netip.AddrFrom4([4]byte(b[i : i+4])) }
-
 	switch {
 	case binary.BigEndian.Uint64(b[:8]) == 0 && binary.BigEndian.Uint32(b[8:12]) == 0,
 		netip.MustParsePrefix("::ffff:0:0:0/96").Contains(addr),
@@ -198,7 +192,6 @@ func embeddedIPv4(addr netip.Addr) (netip.Addr, bool) {
 		for i := range client {
 			client[i] = ^b[12+i]
 		}
-
 		return netip.AddrFrom4(client), true
 	case b[10] == 0x5e && b[11] == 0xfe && (b[8] == 0 || b[8] == 2) && b[9] == 0:
 		return at(12), true

@@ -155,15 +155,12 @@ func TestGuardAddresses(t *testing.T) {
 // checkKind fails the test unless err is an *endpoint.AddressError of that kind, or nil where kind is empty.
 func checkKind(t *testing.T, what string, err error, kind string) {
 	t.Helper()
-
 	if kind == "" {
 		if err != nil {
 			t.Errorf("%s: got error %v", what, err)
 		}
-
 		return
 	}
-
 	refusal, ok := errors.AsType[*endpoint.AddressError](err)
 	if !ok || refusal.Kind != kind {
 		t.Errorf("%s: got error %v, want it refused as %q", what, err, kind)
@@ -306,19 +303,15 @@ func TestAddressErrorNamesTheFlags(t *testing.T) {
 // resolver answers every question for a host with the addresses that lookup gives, over DNS.
 func resolver(t *testing.T, lookup func(host string) []string) *net.Resolver {
 	t.Helper()
-
 	answer := func(query []byte) ([]byte, error) {
 		var msg dnsmessage.Message
 		if err := msg.Unpack(query); err != nil {
 			return nil, err
 		}
-
 		q := msg.Questions[0]
 		msg.Response, msg.RecursionAvailable, msg.Additionals = true, true, nil
-
 		for _, s := range lookup(strings.ToLower(strings.TrimSuffix(q.Name.String(), "."))) {
 			header := dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET}
-
 			switch addr := netip.MustParseAddr(s); {
 			case addr.Is4() && q.Type == dnsmessage.TypeA:
 				msg.Answers = append(msg.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.AResource{A: addr.As4()}})
@@ -326,42 +319,34 @@ func resolver(t *testing.T, lookup func(host string) []string) *net.Resolver {
 				msg.Answers = append(msg.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.AAAAResource{AAAA: addr.As16()}})
 			}
 		}
-
 		return msg.Pack()
 	}
-
 	serve := func(conn net.Conn) error {
 		defer conn.Close()
-
 		// Over a stream, a length of two bytes precedes each message. Source: RFC 1035 §4.2.2.
 		for {
 			var length [2]byte
 			if _, err := io.ReadFull(conn, length[:]); err != nil {
 				return err
 			}
-
 			query := make([]byte, binary.BigEndian.Uint16(length[:]))
 			if _, err := io.ReadFull(conn, query); err != nil {
 				return err
 			}
-
 			reply, err := answer(query)
 			if err != nil {
 				return err
 			}
-
 			if _, err := conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(reply))), reply...)); err != nil {
 				return err
 			}
 		}
 	}
-
 	return &net.Resolver{
 		PreferGo: true,
 		Dial: func(context.Context, string, string) (net.Conn, error) {
 			client, server := net.Pipe()
 			go serve(server)
-
 			return client, nil
 		},
 	}
@@ -370,7 +355,6 @@ func resolver(t *testing.T, lookup func(host string) []string) *net.Resolver {
 // loopbackServer serves HTTP on loopback and counts its connections.
 func loopbackServer(t *testing.T, handler http.HandlerFunc) (port string, connections *atomic.Int32) {
 	t.Helper()
-
 	connections = new(atomic.Int32)
 	server := httptest.NewUnstartedServer(handler)
 	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
@@ -378,24 +362,19 @@ func loopbackServer(t *testing.T, handler http.HandlerFunc) (port string, connec
 			connections.Add(1)
 		}
 	}
-
 	server.Start()
 	t.Cleanup(server.Close)
-
 	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	return port, connections
 }
 
 func TestGuardDial(t *testing.T) {
 	port, connections := loopbackServer(t, func(http.ResponseWriter, *http.Request) {})
-
 	// The first answer for a rebinding name is harmless; a guard that looked the name up by itself would be content.
 	var lookups atomic.Int32
-
 	dns := resolver(t, func(host string) []string {
 		switch host {
 		case "inside.example.org", "listed.example.org":
@@ -410,7 +389,6 @@ func TestGuardDial(t *testing.T) {
 			if lookups.Add(1) <= 2 { // one question for A, one for AAAA
 				return []string{"203.0.113.1"}
 			}
-
 			return []string{"127.0.0.1"}
 		default:
 			return nil
@@ -418,11 +396,9 @@ func TestGuardDial(t *testing.T) {
 	})
 	guard := endpoint.Guard{AllowHosts: mustAllow(t, "listed.example.org:"+port)}
 	dial := guard.DialContext(&net.Dialer{Resolver: dns})
-
 	if addrs, err := dns.LookupHost(t.Context(), "rebinding.example.org"); err != nil || len(addrs) != 1 || addrs[0] != "203.0.113.1" {
 		t.Fatalf("the resolver answers %v, %v", addrs, err)
 	}
-
 	for host, kind := range map[string]string{
 		"127.0.0.1":             "loopback",
 		"[::1]":                 "loopback",
@@ -441,37 +417,29 @@ func TestGuardDial(t *testing.T) {
 		if err == nil {
 			conn.Close()
 		}
-
 		checkKind(t, host, err, kind)
-
 		if err != nil && (strings.Contains(err.Error(), "127.0.0.1:") || strings.Contains(err.Error(), "169.254")) {
 			t.Errorf("%s: the error tells the address: %v", host, err)
 		}
 	}
-
 	if n := connections.Load(); n != 0 {
 		t.Errorf("%d connections were made", n)
 	}
-
 	for _, address := range []string{"listed.example.org:" + port, "LISTED.example.org:" + port} {
 		conn, err := dial(t.Context(), "tcp", address)
 		if err != nil {
 			t.Fatalf("%s: got error %v", address, err)
 		}
-
 		conn.Close()
 	}
-
 	// The entry is for one port.
 	_, err := dial(t.Context(), "tcp", "listed.example.org:1")
 	checkKind(t, "another port of the listed host", err, "loopback")
-
 	// An error that is not a refusal stays what it is.
 	_, err = dial(t.Context(), "tcp", "absent.example.org:"+port)
 	if _, ok := errors.AsType[*net.DNSError](err); !ok {
 		t.Errorf("got %v for a name without addresses", err)
 	}
-
 	if _, err := endpoint.Guard.DialContext(endpoint.Guard{}, nil)(t.Context(), "tcp", "127.0.0.1:"+port); err == nil {
 		t.Error("a guard around no dialer lets loopback pass")
 	}
@@ -483,29 +451,23 @@ func TestGuardFollowsRedirects(t *testing.T) {
 	listed, _ := loopbackServer(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://inside.example.org:"+inside+"/", http.StatusTemporaryRedirect)
 	})
-
 	guard := endpoint.Guard{AllowHosts: mustAllow(t, "listed.example.org:"+listed)}
 	transport := &http.Transport{DialContext: guard.DialContext(&net.Dialer{
 		Resolver: resolver(t, func(string) []string { return []string{"127.0.0.1"} }),
 	})}
 	t.Cleanup(transport.CloseIdleConnections)
-
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://listed.example.org:"+listed+"/", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err == nil {
 		response.Body.Close()
 	}
-
 	checkKind(t, "the redirect", err, "loopback")
-
 	if refusal, ok := errors.AsType[*endpoint.AddressError](err); ok && refusal.Host != "inside.example.org" {
 		t.Errorf("got the host %q", refusal.Host)
 	}
-
 	if n := connections.Load(); n != 0 {
 		t.Errorf("%d connections were made", n)
 	}
@@ -514,15 +476,11 @@ func TestGuardFollowsRedirects(t *testing.T) {
 // The guard comes first; the dialer's own control still decides what the guard lets pass.
 func TestGuardKeepsTheDialersControl(t *testing.T) {
 	errOwn := errors.New("own control")
-
 	var calls atomic.Int32
-
 	own := func(string, string, syscall.RawConn) error {
 		calls.Add(1)
-
 		return errOwn
 	}
-
 	for name, dialer := range map[string]*net.Dialer{
 		"Control": {Control: own},
 		"ControlContext": {ControlContext: func(_ context.Context, network, address string, c syscall.RawConn) error {
@@ -530,16 +488,12 @@ func TestGuardKeepsTheDialersControl(t *testing.T) {
 		}},
 	} {
 		calls.Store(0)
-
 		dial := endpoint.Guard{}.DialContext(dialer)
-
 		_, err := dial(t.Context(), "tcp", "127.0.0.1:1")
 		checkKind(t, name, err, "loopback")
-
 		if calls.Load() != 0 {
 			t.Errorf("%s ran for a refused address", name)
 		}
-
 		// No packet leaves: the control comes before the connection.
 		if _, err := dial(t.Context(), "tcp", "203.0.113.1:1"); !errors.Is(err, errOwn) || calls.Load() != 1 {
 			t.Errorf("%s: got %v after %d calls", name, err, calls.Load())
@@ -549,12 +503,10 @@ func TestGuardKeepsTheDialersControl(t *testing.T) {
 
 func mustCIDRs(t *testing.T, list string) endpoint.CIDRs {
 	t.Helper()
-
 	var c endpoint.CIDRs
 	if err := c.Set(list); err != nil {
 		t.Fatal(err)
 	}
-
 	return c
 }
 

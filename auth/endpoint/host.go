@@ -106,45 +106,37 @@ func parseLocation(what, scheme, raw string) (location, error) {
 	refuse := func(reason Reason, detail, fix string) (location, error) {
 		return location{}, &Error{What: what, Reason: reason, Detail: detail, Fix: fix}
 	}
-
 	switch {
 	case raw == "":
 		return refuse(ReasonEmpty, "it is empty", "write a host")
 	case len(raw) > maxInput:
 		return refuse(ReasonMalformed, "it is longer than "+strconv.Itoa(maxInput)+" bytes", "shorten it")
 	}
-
 	for i, c := range raw {
 		if c <= ' ' || c >= 0x7f || c == '%' || c == '\\' {
 			return refuse(ReasonMalformed, "the character "+quote(string(c))+" at byte "+strconv.Itoa(i)+" is not allowed",
 				"write it in ASCII, without spaces, percent signs and backslashes")
 		}
 	}
-
 	given, rest, ok := strings.Cut(raw, "://")
 	if !ok || given != scheme {
 		return refuse(ReasonScheme, "its scheme is not "+scheme+"://", "write "+scheme+"://")
 	}
-
 	if strings.ContainsAny(rest, "?#") {
 		return refuse(ReasonPath, "it has a query or a fragment", "remove what follows the path")
 	}
-
 	u, err := url.Parse(raw)
 	if err != nil || u.Opaque != "" {
 		// The parser's error repeats the input, which may hold a password; so it is not wrapped.
 		return refuse(ReasonMalformed, "it is not a URL with a host", "write a host, and a path where one belongs")
 	}
-
 	if u.User != nil {
 		return refuse(ReasonCredentials, "a user or password is written into it", `remove everything up to the "@"`)
 	}
-
 	loc := location{path: u.Path}
 	if loc.host, loc.port, err = parseHostPort(what, u.Host); err != nil {
 		return location{}, err
 	}
-
 	return loc, nil
 }
 
@@ -153,37 +145,29 @@ func parseHostPort(what, s string) (host, port string, err error) {
 	refuse := func(reason Reason, detail, fix string) (string, string, error) {
 		return "", "", &Error{What: what, Reason: reason, Detail: detail, Fix: fix}
 	}
-
 	if s == "" {
 		return refuse(ReasonEmpty, "it has no host", "write a host")
 	}
-
 	host, hasPort := s, false
 	if i := strings.LastIndexByte(s, ':'); i > strings.LastIndexByte(s, ']') {
 		host, port, hasPort = s[:i], s[i+1:], true
 	}
-
 	if n, convErr := strconv.ParseUint(port, 10, 16); hasPort && (convErr != nil || n == 0 || strconv.FormatUint(n, 10) != port) {
 		return refuse(ReasonPort, "its port is not a number from 1 to 65535", "write host:port, or leave the port out")
 	}
-
 	if inner, ok := strings.CutPrefix(host, "["); ok {
 		inner, closed := strings.CutSuffix(inner, "]")
-
 		addr, addrErr := netip.ParseAddr(inner)
 		if !closed || addrErr != nil || addr.Zone() != "" || !addr.Is6() {
 			return refuse(ReasonMalformed, "what stands in brackets is not an IPv6 address without zone", "write [address]:port")
 		}
-
 		// One spelling for each address; the mapped form of an IPv4 address is that address.
 		return addr.Unmap().String(), port, nil
 	}
-
 	host = lowerASCII(host)
 	if detail := hostFault(host); detail != "" {
 		return refuse(ReasonMalformed, detail, "write the host as a DNS name: letters, digits, hyphens and dots, without a dot at its end")
 	}
-
 	return host, port, nil
 }
 
@@ -197,7 +181,6 @@ func hostFault(host string) string {
 	case strings.HasSuffix(host, "."):
 		return "its host ends in a dot"
 	}
-
 	for label := range strings.SplitSeq(host, ".") {
 		switch {
 		case label == "":
@@ -210,7 +193,6 @@ func hostFault(host string) string {
 			return "its host has a character other than letters, digits, hyphens and dots"
 		}
 	}
-
 	return ""
 }
 
@@ -220,7 +202,6 @@ func lowerASCII(s string) string {
 		if 'A' <= r && r <= 'Z' {
 			return r + 'a' - 'A'
 		}
-
 		return r
 	}, s)
 }

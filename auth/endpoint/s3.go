@@ -40,7 +40,6 @@ func (s S3) BucketHost(bucket string) string {
 	if s.Listed || len(bucket) > maxLabel || !all(bucket, func(c byte) bool { return isLowerOrDigit(c) || c == '-' }) {
 		return s.String()
 	}
-
 	return bucket + "." + s.String()
 }
 
@@ -52,7 +51,6 @@ func (s S3) BucketHost(bucket string) string {
 // Source: AWS General Reference, "Amazon S3 endpoints and quotas", and the AWS SDK's own rules for S3.
 func ParseS3(endpoint string) (S3, error) {
 	var none Allowed
-
 	return none.ParseS3(endpoint)
 }
 
@@ -62,12 +60,10 @@ func (a *Allowed) ParseS3(endpoint string) (S3, error) {
 	if err != nil {
 		return S3{}, err
 	}
-
 	s, err := awsS3(loc)
 	if err != nil && a.Contains(loc.authority()) {
 		return S3{Host: loc.host, Port: loc.ownPort(), Listed: true}, nil
 	}
-
 	return s, err
 }
 
@@ -78,7 +74,6 @@ func (r AWSRegion) S3Host(v Variant) string {
 			return f.prefix + r.Name + "." + r.Partition.DNSSuffix
 		}
 	}
-
 	return "" // there is a form for each variant
 }
 
@@ -87,7 +82,6 @@ func awsS3(loc location) (S3, error) {
 	refuse := func(reason Reason, detail, fix string) (S3, error) {
 		return S3{}, &Error{What: whatS3, Reason: reason, Detail: detail, Fix: fix}
 	}
-
 	s, ok := s3Host(loc.host)
 	if !ok {
 		for _, rest, more := strings.Cut(loc.host, "."); more; _, rest, more = strings.Cut(rest, ".") {
@@ -95,14 +89,11 @@ func awsS3(loc location) (S3, error) {
 				return refuse(ReasonHost, quote(loc.host)+" has a bucket's name before the endpoint", "write "+rest+", and the bucket's name in its own field")
 			}
 		}
-
 		return refuse(ReasonHost, quote(loc.host)+" is not an endpoint of Amazon S3", fixS3)
 	}
-
 	if loc.ownPort() != "" {
 		return refuse(ReasonPort, "an S3 endpoint of AWS has no port but 443", "remove the port")
 	}
-
 	return s, nil
 }
 
@@ -111,19 +102,15 @@ func s3Host(host string) (S3, bool) {
 	if host == s3GlobalHost {
 		return S3{Host: host, Partition: "aws", Region: "us-east-1", Global: true}, true
 	}
-
 	form, rest, ok := cutForm(host, s3Forms())
 	if !ok {
 		return S3{}, false
 	}
-
 	name, suffix, _ := strings.Cut(rest, ".")
-
 	region, ok := awsRegion(name)
 	if !ok || suffix != region.Partition.DNSSuffix {
 		return S3{}, false
 	}
-
 	return S3{Host: host, Partition: region.Partition.ID, Region: name, Variant: form.Variant}, true
 }
 

@@ -12,7 +12,6 @@ func TestParseS3(t *testing.T) {
 	fips := endpoint.Variant{FIPS: true}
 	dual := endpoint.Variant{DualStack: true}
 	both := endpoint.Variant{FIPS: true, DualStack: true}
-
 	for _, tt := range []struct {
 		endpoint          string
 		host              string // when it differs
@@ -85,21 +84,16 @@ func TestParseS3(t *testing.T) {
 			if !errors.As(err, &refused) || refused.Reason != tt.reason || got != (endpoint.S3{}) {
 				t.Errorf("%q: %+v, %v, want %s", tt.endpoint, got, err, tt.reason)
 			}
-
 			continue
 		}
-
 		want := endpoint.S3{Host: tt.host, Partition: tt.partition, Region: tt.region, Global: tt.global, Variant: tt.variant}
 		if want.Host == "" {
 			want.Host = tt.endpoint
 		}
-
 		if err != nil || got != want {
 			t.Errorf("%q: %+v, %v, want %+v", tt.endpoint, got, err, want)
-
 			continue
 		}
-
 		if region, err := endpoint.ParseAWSRegion(got.Region); err != nil || !got.Global && region.S3Host(got.Variant) != got.Host {
 			t.Errorf("%q: the region's host is %q, %v", tt.endpoint, region.S3Host(got.Variant), err)
 		}
@@ -111,7 +105,6 @@ func TestBucketHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	for _, tt := range []struct{ endpoint, bucket, want string }{
 		{"s3.eu-west-1.amazonaws.com", "tenant-a", "tenant-a.s3.eu-west-1.amazonaws.com"},
 		{"s3.dualstack.eu-west-1.amazonaws.com:443", "tenant-a", "tenant-a.s3.dualstack.eu-west-1.amazonaws.com"},
@@ -131,7 +124,6 @@ func TestBucketHost(t *testing.T) {
 			t.Errorf("%s of %s: %q, %v", tt.bucket, tt.endpoint, s.BucketHost(tt.bucket), err)
 		}
 	}
-
 	for _, other := range []string{"minio.example.com", "minio.example.com:9001", "xminio.example.com:9000", "http://minio.example.com:9000"} {
 		if s, err := allowed.ParseS3(other); err == nil {
 			t.Errorf("%q is accepted as %+v", other, s)
@@ -147,24 +139,19 @@ func FuzzParseS3(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-
 	suffixes := map[string]string{}
 	for _, p := range endpoint.AWSPartitions() {
 		suffixes[p.ID] = "." + p.DNSSuffix
 	}
-
 	f.Fuzz(func(t *testing.T, raw string) {
 		s, err := endpoint.ParseS3(raw)
 		if err != nil {
 			if s != (endpoint.S3{}) {
 				t.Errorf("%q is refused, and is %+v", raw, s)
 			}
-
 			return
 		}
-
 		rest, owned := strings.CutSuffix(s.Host, suffixes[s.Partition])
-
 		labels := strings.Split(rest, ".")
 		switch {
 		case !owned || s.Listed || s.Port != "":
@@ -176,11 +163,9 @@ func FuzzParseS3(f *testing.F) {
 		default:
 			owned = len(labels) == 2 && labels[1] == s.Region
 		}
-
 		if !owned || labels[0] != "s3" && labels[0] != "s3-fips" || (labels[0] == "s3-fips") != s.FIPS {
 			t.Errorf("%q is accepted as %+v", raw, s)
 		}
-
 		if again, err := endpoint.ParseS3(s.String()); err != nil || again != s {
 			t.Errorf("%q means %+v, which means %+v, %v", raw, s, again, err)
 		}

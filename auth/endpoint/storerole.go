@@ -20,16 +20,12 @@ func ParseStoreRoleARN(s string) error {
 	refuse := func(reason Reason, detail, fix string) error {
 		return &Error{What: whatStoreRole, Reason: reason, Detail: detail, Fix: fix}
 	}
-
 	parts := strings.SplitN(s, ":", 6)
 	if len(parts) != 6 || parts[0] != "arn" || len(s) > maxStoreRole {
 		return refuse(ReasonMalformed, "it is not an ARN of six parts", fixStoreRole)
 	}
-
 	partition, service, region, account, resource := parts[1], parts[2], parts[3], parts[4], parts[5]
-
 	id, ok := strings.CutPrefix(resource, "role/")
-
 	switch {
 	case partition != "minio" && partition != "aws":
 		return refuse(ReasonPartition, "the partition "+quote(partition)+" is no store's", fixStoreRole)
@@ -44,7 +40,6 @@ func ParseStoreRoleARN(s string) error {
 	case !all(id, func(c byte) bool { return c == '/' || isRoleNameByte(c) }):
 		return refuse(ReasonName, "the role "+quote(id)+" has a character other than letters, digits and _+=,.@-/, or none", fixStoreRole)
 	}
-
 	return nil
 }
 

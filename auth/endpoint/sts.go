@@ -43,7 +43,6 @@ func (s STS) Audience() string {
 	if s.Provider == AWS {
 		return awsSTSAudience
 	}
-
 	return s.Host
 }
 
@@ -51,7 +50,6 @@ func (s STS) Audience() string {
 // port other than 443. Errors are [*Error]; a host that AWS does not own has ReasonHost.
 func ParseSTS(rawURL string) (STS, error) {
 	var none Allowed
-
 	return none.ParseSTS(rawURL)
 }
 
@@ -128,8 +126,6 @@ func isVPCELabel(label, region string) bool {
 	rest, ok := strings.CutPrefix(label, "vpce-")
 	endpointID, rest, _ := strings.Cut(rest, "-")
 	suffix, zone, zonal := strings.Cut(rest, "-")
-
 	isHex := func(c byte) bool { return isDigit(c) || 'a' <= c && c <= 'f' }
-
 	return ok && all(endpointID, isHex) && all(suffix, isLowerOrDigit) && (!zonal || strings.HasPrefix(zone, region))
 }

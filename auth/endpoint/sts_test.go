@@ -11,7 +11,6 @@ func TestParseSTS(t *testing.T) {
 	fips := endpoint.Variant{FIPS: true}
 	dual := endpoint.Variant{DualStack: true}
 	both := endpoint.Variant{FIPS: true, DualStack: true}
-
 	for _, tt := range []struct {
 		url               string
 		partition, region string
@@ -124,30 +123,23 @@ func TestParseSTS(t *testing.T) {
 				if got != (endpoint.STS{}) {
 					t.Errorf("got %+v, want nothing", got)
 				}
-
 				refused(t, err, tt.reason)
-
 				return
 			}
-
 			if err != nil {
 				t.Fatalf("got error %v", err)
 			}
-
 			host := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(strings.TrimPrefix(tt.url, "https://")), "/"), ":443")
 			want := endpoint.STS{
 				Host: host, Provider: endpoint.AWS, Partition: tt.partition, Region: tt.region,
 				Global: tt.global, Variant: tt.variant,
 			}
-
 			if got != want {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
-
 			if got.URL() != "https://"+host {
 				t.Errorf("got URL %s, want https://%s", got.URL(), host)
 			}
-
 			if got.Audience() != "sts.amazonaws.com" {
 				t.Errorf("got audience %s", got.Audience())
 			}
@@ -163,27 +155,22 @@ func FuzzParseSTS(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-
 	f.Fuzz(func(t *testing.T, raw string) {
 		s, err := endpoint.ParseSTS(raw)
 		if err != nil {
 			if s != (endpoint.STS{}) {
 				t.Fatalf("%q: refused, yet an endpoint %+v", raw, s)
 			}
-
 			return
 		}
-
 		if !isPlainHost(s.Host) || !endsInTable(s.Host) || s.Port != "" || s.Listed {
 			t.Fatalf("%q: accepted as %+v", raw, s)
 		}
-
 		// What any other parser of the string would connect to is the same host.
 		authority := strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(raw, "https://"), "/"), ":443")
 		if !strings.EqualFold(authority, s.Host) {
 			t.Fatalf("%q: accepted as %q, but reads as %q", raw, s.Host, authority)
 		}
-
 		if again, err := endpoint.ParseSTS(s.URL()); err != nil || again != s {
 			t.Fatalf("%q: parses to %+v, its URL to %+v, %v", raw, s, again, err)
 		}

@@ -9,7 +9,6 @@ import (
 // in an allowedNamespaces block, {} admitting every namespace; anything else is a list of namespaces separated by commas.
 func ParseFlag(value string) (Namespaces, error) {
 	var n Namespaces
-
 	switch trimmed := strings.TrimSpace(value); {
 	case trimmed == "":
 		return n, nil
@@ -17,7 +16,6 @@ func ParseFlag(value string) (Namespaces, error) {
 		if err := n.UnmarshalJSON([]byte(trimmed)); err != nil {
 			return Namespaces{}, err
 		}
-
 		return n, nil
 	case trimmed == "null":
 		// As an object's field it admits nobody; as a list it would admit a namespace of that name.
@@ -26,11 +24,9 @@ func ParseFlag(value string) (Namespaces, error) {
 		for name := range strings.SplitSeq(trimmed, ",") {
 			n.List = append(n.List, strings.TrimSpace(name))
 		}
-
 		if err := n.validate(); err != nil {
 			return Namespaces{}, err
 		}
-
 		return n, nil
 	}
 }
@@ -42,9 +38,7 @@ func (n *Namespaces) Set(value string) error {
 	if err != nil {
 		return err
 	}
-
 	*n = parsed
-
 	return nil
 }
 
@@ -53,12 +47,10 @@ func (n *Namespaces) String() string {
 	if n == nil || !n.All && len(n.List) == 0 && n.Selector == nil {
 		return ""
 	}
-
 	data, err := n.MarshalJSON()
 	if err != nil {
 		return "undecidable: " + err.Error()
 	}
-
 	return string(data)
 }
 

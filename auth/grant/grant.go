@@ -37,11 +37,9 @@ func (n *Namespaces) Decide(namespace string, labels map[string]string) Decision
 	case n == nil:
 		return deny("there is no grant")
 	}
-
 	if err := n.validate(); err != nil {
 		return deny("the grant cannot be decided: " + err.Error())
 	}
-
 	switch {
 	case n.All:
 		return allow("the grant is {}, which admits every namespace")
@@ -71,18 +69,15 @@ func (n *Namespaces) validate() error {
 	if n.All && (len(n.List) > 0 || n.Selector != nil) {
 		return ErrContradiction
 	}
-
 	for i, name := range n.List {
 		if !isLabelName(name) {
 			return fmt.Errorf("list[%d]: %w: %s", i, ErrNamespace, quote(name))
 		}
 	}
-
 	if n.Selector != nil {
 		if err := n.Selector.validate(); err != nil {
 			return fmt.Errorf("selector: %w", err)
 		}
 	}
-
 	return nil
 }

@@ -20,17 +20,14 @@ type consumer struct {
 // read decodes a block; empty means that it is absent.
 func read(t *testing.T, block string) consumer {
 	t.Helper()
-
 	data := "{}"
 	if block != "" {
 		data = `{"allowedNamespaces":` + block + `}`
 	}
-
 	var c consumer
 	if err := json.Unmarshal([]byte(data), &c); err != nil {
 		t.Fatalf("%s: %v", data, err)
 	}
-
 	return c
 }
 
@@ -84,23 +81,19 @@ func TestTruthTable(t *testing.T) {
 		t.Run(tt.block, func(t *testing.T) {
 			c := read(t, tt.block)
 			want := grant.Decision{Allowed: tt.want, Link: tt.link}
-
 			// The decision is the same after any number of encodings.
 			for round := range 3 {
 				got := c.AllowedNamespaces.Decide("team-a", map[string]string{"t": "a"})
 				if got != want {
 					t.Fatalf("round %d: got %+v, want %+v", round, got, want)
 				}
-
 				if got := c.AllowedNamespaces.Decide("", map[string]string{"t": "a"}); got.Allowed {
 					t.Errorf("round %d: no namespace was admitted", round)
 				}
-
 				data, err := json.Marshal(c)
 				if err != nil {
 					t.Fatal(err)
 				}
-
 				c = consumer{}
 				if err := json.Unmarshal(data, &c); err != nil {
 					t.Fatalf("%s: %v", data, err)
@@ -115,7 +108,6 @@ func TestUndecidableDenies(t *testing.T) {
 	selector := func(r grant.Requirement) *grant.Selector {
 		return &grant.Selector{MatchExpressions: []grant.Requirement{r}}
 	}
-
 	for name, n := range map[string]grant.Namespaces{
 		"contradiction":          {All: true, List: []string{"team-a"}},
 		"contradicting selector": {All: true, Selector: &grant.Selector{}},
@@ -133,7 +125,6 @@ func TestUndecidableDenies(t *testing.T) {
 		if got.Allowed || !strings.HasPrefix(got.Link, "the grant cannot be decided: ") {
 			t.Errorf("%s: got %+v", name, got)
 		}
-
 		if data, err := json.Marshal(n); err == nil {
 			t.Errorf("%s: encoded as %s", name, data)
 		}
@@ -143,19 +134,15 @@ func TestUndecidableDenies(t *testing.T) {
 // Labels that are not known are not labels that are absent: NotIn and DoesNotExist would admit a namespace nobody has looked at.
 func TestUnknownLabelsDeny(t *testing.T) {
 	n := read(t, `{"list":["team-a"],"selector":{"matchExpressions":[{"key":"t","operator":"DoesNotExist"}]}}`).AllowedNamespaces
-
 	if got := n.Decide("team-b", nil); got.Allowed || !strings.Contains(got.Link, "labels are not known") {
 		t.Errorf("got %+v", got)
 	}
-
 	if got := n.Decide("team-b", map[string]string{}); !got.Allowed {
 		t.Errorf("a namespace without labels: got %+v", got)
 	}
-
 	if got := n.Decide("team-a", nil); !got.Allowed {
 		t.Errorf("a listed namespace: got %+v", got)
 	}
-
 	for _, n := range []*grant.Namespaces{nil, {}} {
 		if got := n.Decide("team-a", nil); got.Allowed || got.Link == "" {
 			t.Errorf("the zero grant: got %+v", got)
@@ -165,7 +152,6 @@ func TestUnknownLabelsDeny(t *testing.T) {
 
 func TestStrictDecoding(t *testing.T) {
 	label64 := strings.Repeat("a", 64)
-
 	for block, want := range map[string]error{
 		`[]`:                                   grant.ErrSyntax,
 		`"*"`:                                  grant.ErrSyntax,
@@ -223,24 +209,20 @@ func TestStrictDecoding(t *testing.T) {
 	} {
 		t.Run(block, func(t *testing.T) {
 			n := grant.Namespaces{All: true}
-
 			err := n.UnmarshalJSON([]byte(block))
 			if !errors.Is(err, want) {
 				t.Errorf("got error %v, want %v", err, want)
 			}
-
 			if got := n.Decide("team-a", map[string]string{"t": "a"}); got.Allowed {
 				t.Errorf("after an error the grant admits: %s", got.Link)
 			}
 		})
 	}
-
 	for _, data := range []string{"", "{", `{"list":`, `{"list":[]`, "{}{}", "{} x", `{"list":[],}`, `{1:2}`} {
 		var n grant.Namespaces
 		if err := n.UnmarshalJSON([]byte(data)); !errors.Is(err, grant.ErrSyntax) {
 			t.Errorf("%s: got error %v", data, err)
 		}
-
 		if n.Decide("team-a", nil).Allowed {
 			t.Errorf("%s admits", data)
 		}
@@ -251,7 +233,6 @@ func TestStrictDecoding(t *testing.T) {
 func TestMarshalJSON(t *testing.T) {
 	shrinking := grant.Namespaces{List: []string{"team-a"}}
 	shrinking.List = slices.Delete(shrinking.List, 0, 1)
-
 	for _, tt := range []struct {
 		grant grant.Namespaces
 		want  string
@@ -276,7 +257,6 @@ func TestMarshalJSON(t *testing.T) {
 			}
 		}
 	}
-
 	var none *grant.Namespaces
 	if got, err := json.Marshal(none); err != nil || string(got) != "null" {
 		t.Errorf("got %s, %v for no grant", got, err)
@@ -304,27 +284,22 @@ func TestParseFlag(t *testing.T) {
 		if err != nil {
 			t.Errorf("%q: got error %v", tt.value, err)
 		}
-
 		for _, again := range []string{tt.value, n.String()} {
 			n, err := grant.ParseFlag(again)
 			if err != nil {
 				t.Errorf("%q: got error %v", again, err)
 			}
-
 			var admitted []string
-
 			for _, ns := range []string{"a", "b", "c"} {
 				if n.Decide(ns, map[string]string{"t": ns}).Allowed {
 					admitted = append(admitted, ns)
 				}
 			}
-
 			if !slices.Equal(admitted, tt.admitted) || n.String() != tt.text {
 				t.Errorf("%q: admits %v as %q, want %v as %q", again, admitted, n.String(), tt.admitted, tt.text)
 			}
 		}
 	}
-
 	for value, want := range map[string]error{
 		"*":                    grant.ErrNamespace,
 		"a,*":                  grant.ErrNamespace,
@@ -342,7 +317,6 @@ func TestParseFlag(t *testing.T) {
 		if !errors.Is(err, want) {
 			t.Errorf("%q: got error %v, want %v", value, err, want)
 		}
-
 		if n.Decide("a", map[string]string{}).Allowed {
 			t.Errorf("%q: refused, and admits", value)
 		}
@@ -351,23 +325,18 @@ func TestParseFlag(t *testing.T) {
 
 func TestFlagValue(t *testing.T) {
 	var n grant.Namespaces
-
 	fs := flag.NewFlagSet("", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.Var(&n, "controller-identity-namespaces", "")
-
 	if err := fs.Parse([]string{"--controller-identity-namespaces=a", "--controller-identity-namespaces=b"}); err != nil {
 		t.Fatal(err)
 	}
-
 	if n.Decide("a", nil).Allowed || !n.Decide("b", nil).Allowed {
 		t.Errorf("got %s, want the last value", n.String())
 	}
-
 	if err := fs.Parse([]string{"--controller-identity-namespaces=*"}); err == nil || n.String() != `{"list":["b"]}` {
 		t.Errorf("got %v, %s after a refused value", err, n.String())
 	}
-
 	var none *grant.Namespaces
 	if none.String() != "" {
 		t.Errorf("got %q for nil", none.String())
@@ -395,7 +364,6 @@ func FuzzNamespacesRoundTrip(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-
 	f.Fuzz(func(t *testing.T, data []byte) {
 		n := grant.Namespaces{All: true}
 		if err := n.UnmarshalJSON(data); err != nil {
@@ -404,36 +372,28 @@ func FuzzNamespacesRoundTrip(f *testing.F) {
 					t.Fatalf("%s: refused (%v), and admits %q", data, err, ns)
 				}
 			}
-
 			return
 		}
-
 		if text := strings.Join(strings.Fields(string(data)), ""); n.All != (text == "{}") {
 			t.Fatalf("%s: All is %v", data, n.All)
 		}
-
 		first := verdicts(&n)
-
 		for round := range 3 {
 			encoded, err := json.Marshal(n)
 			if err != nil {
 				t.Fatalf("%s, round %d: %v", data, round, err)
 			}
-
 			if n.All != (string(encoded) == "{}") {
 				t.Fatalf("%s, round %d: All is %v, encoded as %s", data, round, n.All, encoded)
 			}
-
 			n = grant.Namespaces{All: !n.All}
 			if err := json.Unmarshal(encoded, &n); err != nil {
 				t.Fatalf("%s, round %d: %s: %v", data, round, encoded, err)
 			}
-
 			if got := verdicts(&n); got != first {
 				t.Fatalf("%s, round %d: %s decides %s, at first %s", data, round, encoded, got, first)
 			}
 		}
-
 		again, err := grant.ParseFlag(n.String())
 		if err != nil || verdicts(&again) != first {
 			t.Fatalf("%s: as the flag %q: %s, %v, at first %s", data, n.String(), verdicts(&again), err, first)
@@ -444,14 +404,11 @@ func FuzzNamespacesRoundTrip(f *testing.F) {
 // verdicts lists the namespaces that the grant admits.
 func verdicts(n *grant.Namespaces) string {
 	var admitted []string
-
 	for ns, labels := range worlds() {
 		if n.Decide(ns, labels).Allowed {
 			admitted = append(admitted, ns)
 		}
 	}
-
 	slices.Sort(admitted)
-
 	return strings.Join(admitted, ",")
 }

@@ -18,35 +18,27 @@ func (n Namespaces) MarshalJSON() ([]byte, error) {
 	if err := n.validate(); err != nil {
 		return nil, err
 	}
-
 	if n.All {
 		return []byte("{}"), nil
 	}
-
 	if n.List == nil {
 		n.List = []string{}
 	}
-
 	type fields Namespaces // has the fields, not this method
-
 	return json.Marshal(fields(n))
 }
 
 // UnmarshalJSON reads a grant strictly: null admits nobody, {} everybody. After an error the grant admits nobody.
 func (n *Namespaces) UnmarshalJSON(data []byte) error {
 	*n = Namespaces{}
-
 	if isNull(data) {
 		return nil
 	}
-
 	keys, err := members(data)
 	if err != nil {
 		return err
 	}
-
 	read := Namespaces{All: len(keys) == 0}
-
 	for key, value := range keys {
 		switch key {
 		case "list":
@@ -56,32 +48,25 @@ func (n *Namespaces) UnmarshalJSON(data []byte) error {
 		default:
 			err = unknownKey(key)
 		}
-
 		if err != nil {
 			return err
 		}
 	}
-
 	if err := read.validate(); err != nil {
 		return err
 	}
-
 	*n = read
-
 	return nil
 }
 
 // UnmarshalJSON reads a selector strictly. After an error the selector is empty.
 func (s *Selector) UnmarshalJSON(data []byte) error {
 	*s = Selector{}
-
 	keys, err := members(data)
 	if err != nil {
 		return err
 	}
-
 	var read Selector
-
 	for key, value := range keys {
 		switch key {
 		case "matchLabels":
@@ -91,28 +76,22 @@ func (s *Selector) UnmarshalJSON(data []byte) error {
 		default:
 			err = unknownKey(key)
 		}
-
 		if err != nil {
 			return err
 		}
 	}
-
 	*s = read
-
 	return nil
 }
 
 // UnmarshalJSON reads a requirement strictly. After an error it has no operator, so that it matches nothing.
 func (r *Requirement) UnmarshalJSON(data []byte) error {
 	*r = Requirement{}
-
 	keys, err := members(data)
 	if err != nil {
 		return err
 	}
-
 	var read Requirement
-
 	for key, value := range keys {
 		switch key {
 		case "key":
@@ -124,55 +103,43 @@ func (r *Requirement) UnmarshalJSON(data []byte) error {
 		default:
 			err = unknownKey(key)
 		}
-
 		if err != nil {
 			return err
 		}
 	}
-
 	*r = read
-
 	return nil
 }
 
 // members takes an object apart, which must be all of the data and have no key twice.
 func members(data []byte) (map[string]json.RawMessage, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
-
 	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
 		return nil, fmt.Errorf("%w: it is not a JSON object", ErrSyntax)
 	}
-
 	keys := map[string]json.RawMessage{}
-
 	for dec.More() {
 		// Inside an object the decoder yields strings for keys and refuses everything else.
 		token, err := dec.Token()
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrSyntax, err)
 		}
-
 		key := fmt.Sprint(token)
 		if _, twice := keys[key]; twice {
 			return nil, fmt.Errorf("%w: the key %s is there twice", ErrSyntax, quote(key))
 		}
-
 		var value json.RawMessage
 		if err := dec.Decode(&value); err != nil {
 			return nil, fmt.Errorf("%w: %s: %w", ErrSyntax, quote(key), err)
 		}
-
 		keys[key] = value
 	}
-
 	if _, err := dec.Token(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSyntax, err)
 	}
-
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%w: something follows the JSON object", ErrSyntax)
 	}
-
 	return keys, nil
 }
 
@@ -181,27 +148,21 @@ func decodeLabels(key string, data json.RawMessage) (map[string]string, error) {
 	if isNull(data) {
 		return nil, nil
 	}
-
 	values, err := members(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
-
 	labels := make(map[string]string, len(values))
-
 	for label, data := range values {
 		var value *string
 		if err := decode(key, data, &value); err != nil {
 			return nil, err
 		}
-
 		if value == nil {
 			return nil, fmt.Errorf("%w: %s: %s is null", ErrSyntax, key, quote(label))
 		}
-
 		labels[label] = *value
 	}
-
 	return labels, nil
 }
 
@@ -211,17 +172,13 @@ func decodeValues(key string, data json.RawMessage) ([]string, error) {
 	if err := decode(key, data, &read); err != nil {
 		return nil, err
 	}
-
 	values := make([]string, len(read))
-
 	for i, value := range read {
 		if value == nil {
 			return nil, fmt.Errorf("%w: %s[%d] is null", ErrSyntax, key, i)
 		}
-
 		values[i] = *value
 	}
-
 	return values, nil
 }
 

@@ -66,13 +66,11 @@ func (s *Selector) validate() error {
 			return fmt.Errorf("matchLabels: %w: %s: %s", ErrLabel, quote(key), quote(value))
 		}
 	}
-
 	for i, r := range s.MatchExpressions {
 		if err := r.validate(); err != nil {
 			return fmt.Errorf("matchExpressions[%d]: %w", i, err)
 		}
 	}
-
 	return nil
 }
 
@@ -80,7 +78,6 @@ func (r Requirement) validate() error {
 	if !isLabelKey(r.Key) {
 		return fmt.Errorf("key: %w: %s", ErrLabel, quote(r.Key))
 	}
-
 	switch r.Operator {
 	case In, NotIn:
 		if len(r.Values) == 0 {
@@ -93,13 +90,11 @@ func (r Requirement) validate() error {
 	default:
 		return fmt.Errorf("%w, not %s", ErrOperator, quote(string(r.Operator)))
 	}
-
 	for _, v := range r.Values {
 		if !isLabelValue(v) {
 			return fmt.Errorf("values: %w: %s", ErrLabel, quote(v))
 		}
 	}
-
 	return nil
 }
 
@@ -110,13 +105,11 @@ func (s *Selector) matches(labels map[string]string) bool {
 			return false
 		}
 	}
-
 	return !slices.ContainsFunc(s.MatchExpressions, func(r Requirement) bool { return !r.matches(labels) })
 }
 
 func (r Requirement) matches(labels map[string]string) bool {
 	value, ok := labels[r.Key]
-
 	switch r.Operator {
 	case In:
 		return ok && slices.Contains(r.Values, value)
@@ -148,21 +141,17 @@ func isLabelValue(s string) bool {
 // isLabelKey reports whether s can be a label's key: a name, with a DNS subdomain and a slash before it if need be.
 func isLabelKey(s string) bool {
 	name := s
-
 	if prefix, rest, ok := strings.Cut(s, "/"); ok {
 		name = rest
-
 		if len(prefix) > maxSubdomain {
 			return false
 		}
-
 		for label := range strings.SplitSeq(prefix, ".") {
 			if !isWord(label, isLowerOrDigit, "-") {
 				return false
 			}
 		}
 	}
-
 	return name != "" && isLabelValue(name)
 }
 
@@ -173,7 +162,6 @@ func isWord(s string, class func(byte) bool, punctuation string) bool {
 			return false
 		}
 	}
-
 	return s != ""
 }
 
@@ -186,6 +174,5 @@ func quote(s string) string {
 	if len(s) > maxQuoted {
 		return strconv.QuoteToASCII(s[:maxQuoted]) + "…"
 	}
-
 	return strconv.QuoteToASCII(s)
 }
