@@ -51,6 +51,7 @@ type world struct {
 	t        *testing.T
 	r        *Reconciler
 	shared   *source.Shared
+	access   *source.Access
 	kube     client.WithWatch
 	cloud    *sourcetest.Cloud
 	accounts *sourcetest.Accounts
@@ -76,7 +77,7 @@ func (w *world) start() {
 	w.t.Cleanup(func() { _ = artifacts.Close() })
 	tokens := cache.New(cache.Options{MaxSize: 100})
 	w.accounts.Subscribe(tokens.Invalidate)
-	access := &source.Access{
+	w.access = &source.Access{
 		Live: w.kube, Providers: map[string]auth.Provider{"aws": w.cloud}, Accounts: w.accounts, Cache: tokens, Observer: tokens,
 		Transports: w.service.network.Pool(w.t, nil),
 	}
@@ -84,7 +85,7 @@ func (w *world) start() {
 		Client: w.kube, Recorder: events.NewFakeRecorder(1000), Rules: spec.Rules{Providers: []string{"aws"}}, Accounts: w.accounts, Metrics: tokens,
 		Artifacts: &source.Artifacts{Store: artifacts, BaseURL: sourcetest.BaseURL, Elected: make(chan struct{})},
 	}
-	w.r = New(w.shared, access, map[string]Service{"aws": signing{w.cloud}, "generic": signing{w.cloud}}, 1<<20)
+	w.r = New(w.shared, w.access, map[string]Service{"aws": signing{w.cloud}, "generic": signing{w.cloud}}, 1<<20)
 }
 
 // tenant makes a namespace with an account, its role and a bucket that only the role may read.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/controller/source/sourcetest"
 )
 
 func revisionOf(tags ...string) string {
@@ -209,9 +210,6 @@ func TestGeneric(t *testing.T) {
 	entries := func(password string) string {
 		return fmt.Sprintf(`{%q:{"username":"robot","password":%q}}`, passHost, password)
 	}
-	docker := func(password string) map[string][]byte {
-		return map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":` + entries(password) + `}`)}
-	}
 	for what, c := range map[string]struct {
 		edit    func(*v1alpha1.ImageRepository)
 		reason  string
@@ -263,25 +261,11 @@ func TestGeneric(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			w := newWorld(t)
 			w.registry.tags["tenant-a/app"] = []string{"1.0.0"}
-			for _, o := range []*corev1.Secret{
-				{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "pull"}, Type: corev1.SecretTypeDockerConfigJson, Data: docker("hunter2")},
-				{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "wrong"}, Type: corev1.SecretTypeDockerConfigJson, Data: docker("hunter2-of-yesterday")},
-				{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "old"}, Type: corev1.SecretTypeDockercfg,
-					Data: map[string][]byte{corev1.DockerConfigKey: []byte(entries("hunter2"))},
-				},
-			} {
-				if err := w.kube.Create(t.Context(), o); err != nil {
-					t.Fatal(err)
-				}
+			for name, password := range map[string]string{"pull": "hunter2", "wrong": "hunter2-of-yesterday"} {
+				w.secret(name, corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: `{"auths":` + entries(password) + `}`})
 			}
-			runner := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "runner"}}
-			for _, name := range c.pull {
-				runner.ImagePullSecrets = append(runner.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
-			}
-			if err := w.kube.Create(t.Context(), runner); err != nil {
-				t.Fatal(err)
-			}
+			w.secret("old", corev1.SecretTypeDockercfg, map[string]string{corev1.DockerConfigKey: entries("hunter2")})
+			sourcetest.CreateAccount(t, w.kube, "tenant-a", "runner", c.pull...)
 			o, _ := w.reconcile(w.create("tenant-a", "app", func(o *v1alpha1.ImageRepository) {
 				o.Spec.Image, o.Spec.Provider, o.Spec.ServiceAccountName = passHost+"/tenant-a/app", "generic", ""
 				if c.edit != nil {

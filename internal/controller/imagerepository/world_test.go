@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -38,6 +39,7 @@ const (
 type world struct {
 	t        *testing.T
 	r        *Reconciler
+	access   *source.Access
 	kube     client.WithWatch
 	cloud    *sourcetest.Cloud
 	accounts *sourcetest.Accounts
@@ -59,10 +61,11 @@ func newWorld(t *testing.T) *world {
 		Client: w.kube, Recorder: events.NewFakeRecorder(100), Rules: spec.Rules{Providers: []string{"aws"}}, Accounts: w.accounts, Metrics: tokens,
 		Artifacts: &source.Artifacts{Store: artifacts, BaseURL: sourcetest.BaseURL, Elected: make(chan struct{})},
 	}
-	w.r = New(shared, &source.Access{
+	w.access = &source.Access{
 		Live: w.kube, Providers: map[string]auth.Provider{"aws": w.cloud}, Accounts: w.accounts, Cache: tokens, Observer: tokens,
 		Transports: w.registry.network.Pool(t, nil),
-	})
+	}
+	w.r = New(shared, w.access)
 	return w
 }
 
@@ -104,6 +107,12 @@ func (w *world) edit(o *v1alpha1.ImageRepository, change func(*v1alpha1.ImageRep
 func (w *world) get(o *v1alpha1.ImageRepository) *v1alpha1.ImageRepository {
 	w.t.Helper()
 	return sourcetest.Get(w.t, w.kube, o)
+}
+
+// secret stores a Secret of tenant-a.
+func (w *world) secret(name string, kind corev1.SecretType, data map[string]string) {
+	w.t.Helper()
+	sourcetest.CreateSecret(w.t, w.kube, "tenant-a", name, kind, data)
 }
 
 // reconcile runs once and returns the object as it stands then. It checks what must hold of every status.

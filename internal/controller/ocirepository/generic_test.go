@@ -250,9 +250,15 @@ func TestProxyOfTheTenant(t *testing.T) {
 	proxy := w.registry.network.ServeProxy(t, "proxy.example.com:3128")
 	w.registry.network.Dialed()
 	w.secret("tenant-a", "proxy", corev1.SecretTypeOpaque, map[string]string{"address": "http://proxy.example.com:3128", "username": "u", "password": "s3cret"})
+	address := w.registry.network.Addresses[cloudHost+":443"]
+	delete(w.registry.network.Addresses, cloudHost+":443")
 	o, _ := w.reconcile(w.create("tenant-a", "app", func(o *v1alpha1.OCIRepository) { o.Spec.ProxySecretRef = &meta.LocalReference{Name: "proxy"} }))
-	if got := ready(o); got.Reason != meta.ReasonSucceeded {
-		t.Errorf("Ready is %+v", got)
+	if got := ready(o); got.Reason != meta.ReasonRegistryUnreachable || strings.Contains(got.Message, "s3cret") {
+		t.Errorf("through a proxy that does not reach the registry: %+v", got)
+	}
+	w.registry.network.Addresses[cloudHost+":443"] = address
+	if o, _ = w.reconcile(o); ready(o).Reason != meta.ReasonSucceeded {
+		t.Errorf("through one that does: %+v", ready(o))
 	}
 	if got := proxy.Tunnels(); !slices.Equal(got, []string{cloudHost + ":443"}) {
 		t.Errorf("the proxy was asked for %q", got)
@@ -263,11 +269,6 @@ func TestProxyOfTheTenant(t *testing.T) {
 	if got := w.cloud.Exchanges(); len(got) != 1 || got[0].Proxy != "proxy.example.com:3128" {
 		t.Errorf("exchanges %+v", got)
 	}
-	delete(w.registry.network.Addresses, cloudHost+":443")
-	if o, _ = w.reconcile(o); ready(o).Reason != meta.ReasonRegistryUnreachable || strings.Contains(ready(o).Message, "s3cret") {
-		t.Errorf("through a proxy that does not reach it: %+v", ready(o))
-	}
-
 	// The controller's identity goes no way that a tenant chose.
 	w.shared.Rules.ControllerNamespaces = grant.Namespaces{All: true}
 	o, _ = w.reconcile(w.create("tenant-a", "lent", func(o *v1alpha1.OCIRepository) {

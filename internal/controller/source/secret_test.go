@@ -1,18 +1,13 @@
 package source
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
-	"math/big"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/internal/controller/source/sourcetest"
 )
 
 func TestReadProxy(t *testing.T) {
@@ -53,32 +48,9 @@ func TestReadProxy(t *testing.T) {
 	}
 }
 
-// pair makes a self-signed certificate and its key, PEM.
-func pair(t *testing.T, hosts ...string) (certificate, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		DNSNames: hosts, IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
-		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}))
-}
-
 func TestReadCertificates(t *testing.T) {
-	certificate, key := pair(t)
-	_, otherKey := pair(t)
+	certificate, key := sourcetest.Pair(t)
+	_, otherKey := sourcetest.Pair(t)
 	for name, c := range map[string]struct {
 		data map[string]string
 		says string

@@ -1,0 +1,53 @@
+package bucket
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/internal/controller/source"
+	"github.com/lanyard-dev/lanyard/internal/controller/source/sourcetest"
+)
+
+func TestExclusions(t *testing.T) {
+	sourcetest.Exclusions(t, v1alpha1.BucketKind, func(row json.RawMessage) (spec.Fields, error) {
+		o := &v1alpha1.Bucket{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a"}}
+		err := yaml.UnmarshalStrict(row, &o.Spec)
+		return kind{}.View(o).Fields, err
+	})
+}
+
+// The frame sees every field that it looks at.
+func TestView(t *testing.T) {
+	secret, certs, proxy := "keys", "certs", "proxy"
+	o := &v1alpha1.Bucket{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "app"},
+		Spec: v1alpha1.BucketSpec{
+			Provider: "aws", ServiceAccountName: "reader", SecretRef: &meta.LocalReference{Name: secret}, CertSecretRef: &meta.LocalReference{Name: certs},
+			ProxySecretRef: &meta.LocalReference{Name: proxy}, STS: &v1alpha1.BucketSTS{Provider: "aws", Endpoint: stsURL}, Insecure: true,
+			Suspend: true, Interval: metav1.Duration{Duration: time.Hour}, Timeout: &metav1.Duration{Duration: time.Minute}, ExternalArtifact: true,
+		},
+	}
+	if got := (kind{}).View(o); got.Found != "" || got.Artifact != nil {
+		t.Errorf("nothing was fetched, and it shows %+v", got)
+	}
+	o.Status.Artifact = &v1alpha1.Artifact{Revision: "sha256:0a"}
+	want := source.View{
+		Fields: spec.Fields{
+			Namespace: "tenant-a", Provider: "aws", ServiceAccountName: "reader", SecretRef: &secret, CertSecretRef: &certs, ProxySecretRef: &proxy,
+			STS: &spec.TokenService{Provider: "aws", Endpoint: stsURL}, Insecure: true,
+		},
+		Suspend: true, Interval: metav1.Duration{Duration: time.Hour}, Timeout: &metav1.Duration{Duration: time.Minute},
+		Status: &o.Status.Status, Stores: true, Artifact: o.Status.Artifact, Publish: true, Found: "stored artifact for revision sha256:0a",
+	}
+	if got := (kind{}).View(o); !reflect.DeepEqual(got, want) || got.Status != &o.Status.Status {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
