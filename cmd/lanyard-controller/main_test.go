@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -160,18 +159,5 @@ func TestStoreSize(t *testing.T) {
 	}
 	if got := testutil.ToFloat64(size); got != 5 {
 		t.Errorf("with five bytes: %v", got)
-	}
-}
-
-// The Makefile has the linker write the version; a name that it does not find, it passes over in silence.
-func TestVersionIsTheLinkers(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "controller")
-	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-X main.version=v1.2.3", "-o", file, ".")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	out, err := exec.CommandContext(t.Context(), file, "--version").Output()
-	if err != nil || string(out) != "lanyard-controller v1.2.3\n" {
-		t.Errorf("%q, %v", out, err)
 	}
 }

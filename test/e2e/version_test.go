@@ -1,0 +1,28 @@
+package e2e
+
+import (
+	"debug/buildinfo"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestVersion asks both programs for their version: it is what the linker was told, which stands in them besides.
+func TestVersion(t *testing.T) {
+	told := regexp.MustCompile(`-X main\.version=(\S+)`)
+	for program, flag := range map[string]string{"lanyard": "version", "lanyard-controller": "--version"} {
+		info, err := buildinfo.ReadFile(binary(program))
+		must(t, "read how bin/"+program+" was built", err)
+		var version string
+		for _, s := range info.Settings {
+			if match := told.FindStringSubmatch(s.Value); s.Key == "-ldflags" && match != nil {
+				version = match[1]
+			}
+		}
+		out, err := exec.CommandContext(t.Context(), binary(program), flag).Output()
+		if first, _, _ := strings.Cut(string(out), "\n"); err != nil || version == "" || !strings.HasPrefix(first, program+" "+version) {
+			t.Errorf("bin/%s says %q, %v; the linker was told %q", program, first, err, version)
+		}
+	}
+}
