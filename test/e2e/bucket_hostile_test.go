@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,6 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/local"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // hostileStore speaks as much of S3 as it likes: each of its buckets goes wrong in a way of its own.
@@ -270,6 +273,15 @@ func TestHostileBuckets(t *testing.T) {
 				t.Errorf("%d objects of bucket %s were read", reads, name)
 			}
 		}
+	})
+	// They would be tried again, and take their share of the controller, beside what is measured now.
+	for _, bucketCase := range cases {
+		must(t, "remove an object", objects.Delete(t.Context(), bucketCase.o))
+	}
+	eventually(t, "they are gone", func(ctx context.Context) error {
+		var left v1alpha1.BucketList
+		err := objects.List(ctx, &left, client.InNamespace(tn.namespace))
+		return errors.Join(err, wantf(len(left.Items) == 0, "%d are left", len(left.Items)))
 	})
 	t.Run("a pause is kept", func(t *testing.T) {
 		o := at("busy")
