@@ -28,9 +28,9 @@ const (
 // Code names a failure for programs. Codes are stable; docs/errors.md has a section for each.
 type Code string
 
-// The codes. Whether a code is temporary says [Error.Temporary].
+// The codes. [Error.Temporary] says which are temporary.
 const (
-	// CodeSubjectInvalid: no subject was named, or its name cannot be one.
+	// CodeSubjectInvalid: no subject was named, or its name is not valid.
 	CodeSubjectInvalid Code = "SubjectInvalid"
 	// CodeSubjectNotFound: the subject does not exist.
 	CodeSubjectNotFound Code = "SubjectNotFound"
@@ -38,7 +38,7 @@ const (
 	CodeSubjectReplaced Code = "SubjectReplaced"
 	// CodeIdentityMissing: the subject does not say which cloud identity it wants.
 	CodeIdentityMissing Code = "IdentityMissing"
-	// CodeIdentityInvalid: what the subject says of its cloud identity cannot be one.
+	// CodeIdentityInvalid: the cloud identity that the subject names is not valid.
 	CodeIdentityInvalid Code = "IdentityInvalid"
 	// CodeNotGranted: the namespace is not granted the identity that it asks for.
 	CodeNotGranted Code = "NotGranted"
@@ -46,7 +46,7 @@ const (
 	CodeOptionUnsupported Code = "OptionUnsupported"
 	// CodeOptionInvalid: an option of the call is malformed.
 	CodeOptionInvalid Code = "OptionInvalid"
-	// CodeEndpointRefused: an endpoint or registry host is none of the provider's and not allowed otherwise.
+	// CodeEndpointRefused: an endpoint or registry host does not belong to the provider and is not otherwise allowed.
 	CodeEndpointRefused Code = "EndpointRefused"
 	// CodeRegionMissing: the region of the security token service is not known.
 	CodeRegionMissing Code = "RegionMissing"
@@ -62,13 +62,13 @@ const (
 	CodePermissionDenied Code = "PermissionDenied"
 	// CodeRefused: the other side refused for a reason of its own.
 	CodeRefused Code = "Refused"
-	// CodeResponseInvalid: the other side answered with something that is no credential.
+	// CodeResponseInvalid: the other side answered with something that is not a credential.
 	CodeResponseInvalid Code = "ResponseInvalid"
 	// CodeThrottled: too many calls; temporary.
 	CodeThrottled Code = "Throttled"
 	// CodeUnavailable: the other side failed (HTTP 5xx); temporary.
 	CodeUnavailable Code = "Unavailable"
-	// CodeUnreachable: no answer: DNS, connection, TLS or time out; temporary.
+	// CodeUnreachable: there was no answer (DNS, connection, TLS or timeout); temporary.
 	CodeUnreachable Code = "Unreachable"
 )
 
@@ -101,7 +101,7 @@ func (e *Error) Error() string {
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Temporary reports whether the same call may succeed later although nobody changes anything. What is not temporary
+// Temporary reports whether the same call may succeed later without any change. What is not temporary
 // was refused: tokens got earlier under the same key are no longer served.
 func (e *Error) Temporary() bool {
 	switch e.Code {

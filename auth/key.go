@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Key says which token: two calls share one exactly when their keys are equal. Every input that changes what is issued
-// is a field, so a new input cannot be forgotten: what an exchange is to honour must be here. The reason for each
-// field stands beside it. Keys are comparable; nothing in them is secret.
+// Key identifies a token: two calls share one exactly when their keys are equal. Every input that changes what is issued
+// is a field, so that no input can be forgotten: an exchange sees nothing else. The reason for each field stands beside it.
+// Keys are comparable; nothing in them is secret.
 type Key struct {
 	// Provider is the provider's name: tokens of two clouds never meet.
 	Provider string
-	// Subject is whom the token is for. It was proven, not only claimed, when the token was issued: without it,
-	// whoever names an identity would get a token that somebody else was trusted with.
+	// Subject is the subject that the token is for. It was proven, not only claimed, when the token was issued: without it,
+	// anyone who names an identity would get a token that was entrusted to somebody else.
 	Subject Subject
 	// UID is the subject's: an account that is deleted and created again inherits nothing. Empty for the controller.
 	UID string
@@ -91,7 +91,7 @@ type List struct {
 	encoded string // values percent-encoded and joined by commas
 }
 
-// NewList makes a List. An empty value is an error: it could not be told from none.
+// NewList makes a List. An empty value is an error, because it could not be told from no value.
 func NewList(values ...string) (List, error) {
 	encoded := make([]string, len(values))
 	for i, v := range values {

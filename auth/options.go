@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// Options is what the options of one call amount to. Providers read it; callers make it with the With functions.
+// Options are the combined options of one call. Providers read them; callers set them with the With functions.
 type Options struct {
-	// Subject is whom the token is for.
+	// Subject is the subject that the token is for.
 	Subject Subject
 	// Accounts reads the subject; nil for the controller.
 	Accounts AccountReader
@@ -26,7 +26,7 @@ type Options struct {
 	Cache Cache
 	// InvolvedObject is counted in the cache's metrics.
 	InvolvedObject InvolvedObject
-	// Observer hears of every stage that ran; nil for none.
+	// Observer is told of every stage that ran; nil for none.
 	Observer Observer
 	// Scopes bound the token.
 	Scopes List
@@ -40,7 +40,7 @@ type Options struct {
 	ProxyURL *url.URL
 	// MinRemaining is the least life that a cached token must have left.
 	MinRemaining time.Duration
-	// RetryNow passes a remembered failure.
+	// RetryNow ignores a remembered failure.
 	RetryNow bool
 
 	proxyKey string
@@ -55,7 +55,7 @@ func (o Options) Format(state fmt.State, _ rune) {
 // Option configures a call. Options may be built once and used for any number of calls.
 type Option func(*Options)
 
-// InvolvedObject is the object on whose behalf a token is got. It never decides which token that is.
+// InvolvedObject is the object on whose behalf a token is requested. It never decides which token that is.
 type InvolvedObject struct {
 	// Kind, Namespace and Name are the object's.
 	Kind, Namespace, Name string
@@ -78,7 +78,7 @@ type Cache interface {
 type FetchOptions struct {
 	// MinRemaining is the least life that a kept token must have left; zero means the cache's own floor.
 	MinRemaining time.Duration
-	// RetryNow passes a remembered failure.
+	// RetryNow ignores a remembered failure.
 	RetryNow bool
 	// InvolvedObject is counted in the metrics.
 	InvolvedObject InvolvedObject
@@ -93,13 +93,13 @@ type Fetched struct {
 	Key Key
 }
 
-// Observer hears of every stage of an exchange; package auth/cache makes one that feeds Prometheus.
+// Observer is told of every stage of an exchange; package auth/cache makes one that feeds Prometheus.
 type Observer interface {
 	// ObserveStage is called after a stage, with its outcome: "success" or the error's [Code].
 	ObserveStage(provider string, stage Stage, outcome string, took time.Duration)
 }
 
-// WithServiceAccount asks for a token of that ServiceAccount. See [ServiceAccount] for what the names must be.
+// WithServiceAccount asks for a token for that ServiceAccount. See [ServiceAccount] for what the names must be.
 func WithServiceAccount(namespace, name string, accounts Accounts) Option {
 	subject, err := ServiceAccount(namespace, name)
 	if err != nil {
@@ -108,7 +108,7 @@ func WithServiceAccount(namespace, name string, accounts Accounts) Option {
 	return WithSubject(subject, accounts, accounts)
 }
 
-// WithSubject asks for a token of subject, which reader knows and prover vouches for.
+// WithSubject asks for a token for the subject, which reader knows and prover vouches for.
 func WithSubject(subject Subject, reader AccountReader, prover Prover) Option {
 	if reader == nil || prover == nil {
 		return fail(&Error{

@@ -10,7 +10,8 @@ type AccountReader interface {
 	// Lookup answers without I/O. It fails with an [*Error] of [CodeSubjectNotFound] when it does not know the subject,
 	// which may be because it has not heard of it yet.
 	Lookup(ctx context.Context, subject Subject) (Account, error)
-	// Subscribe has changed called, quickly and in order, whenever a subject's UID or attributes change or it goes.
+	// Subscribe registers a function that is called, promptly and in order, whenever a subject's UID or attributes change or
+	// the subject is deleted.
 	Subscribe(changed func(Subject))
 }
 
@@ -18,7 +19,7 @@ type AccountReader interface {
 type Prover interface {
 	// Read gets the account from its source of truth, now. It fails with [CodeSubjectNotFound] when there is none.
 	Read(ctx context.Context, subject Subject) (Account, error)
-	// Prove makes evidence for the receiver that request names, that its bearer speaks for account and no other: it
+	// Prove makes evidence, for the receiver that request names, that its bearer speaks for account and no other. It
 	// fails with [CodeSubjectReplaced] when the subject's UID is no longer account.UID.
 	Prove(ctx context.Context, account Account, request ProofRequest) (Proof, error)
 }
@@ -29,7 +30,7 @@ type Accounts interface {
 	Prover
 }
 
-// ProofRequest is what a proof must say. It asks for as little as will do.
+// ProofRequest says what a proof must contain, which is as little as possible.
 type ProofRequest struct {
 	// Audience names the one receiver. Required.
 	Audience string
@@ -37,7 +38,7 @@ type ProofRequest struct {
 	Lifetime time.Duration
 }
 
-// ProofLifetime is how long a proof is valid that is exchanged at once: the least that Kubernetes issues
+// ProofLifetime is the lifetime of a proof that is exchanged immediately: the shortest that Kubernetes issues
 // (TokenRequestSpec.expirationSeconds).
 const ProofLifetime = 600 * time.Second
 

@@ -13,8 +13,8 @@ import (
 type Provider interface {
 	// GetName is the provider's name in object specs: aws, azure, gcp.
 	GetName() string
-	// GetTarget says what the options come to for this provider. It does no I/O; GetToken calls it every time, and reuses
-	// options after it. It refuses options that the provider does not support, endpoints that are not its own, and what it
+	// GetTarget resolves the options for this provider. It does no I/O; GetToken calls it every time and reuses options
+	// afterwards. It refuses options that the provider does not support, endpoints that are not its own, and options that it
 	// cannot resolve.
 	GetTarget(options *Options) (Target, error)
 	// GetIdentity is the cloud identity that account asks for (a role ARN for AWS), in canonical form, from its

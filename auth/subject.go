@@ -17,7 +17,7 @@ const (
 	KindController Kind = "Controller"
 )
 
-// Subject is who a credential is for. It is a comparable value, made once by a constructor which checks it.
+// Subject is what a credential is issued to. It is a comparable value, made once by a constructor that checks it.
 // The zero Subject is nobody: [GetToken] refuses it.
 type Subject struct {
 	kind      Kind
@@ -87,9 +87,9 @@ func (s Subject) String() string {
 
 // Account is what the source of truth knows of a subject at one moment.
 type Account struct {
-	// Subject is whom this is about.
+	// Subject is the subject that this describes.
 	Subject Subject
-	// UID tells a subject from an earlier one of the same name. Required.
+	// UID distinguishes the subject from an earlier one of the same name. Required.
 	UID string
 	// Attributes are the subject's own statements about its cloud identity, keyed as its provider documents them:
 	// the annotations of a ServiceAccount, the providerConfig of a WorkloadIdentity. They are written by the tenant

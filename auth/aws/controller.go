@@ -23,7 +23,7 @@ const staticLifetime = time.Hour
 
 // NewControllerToken implements [auth.ControllerProvider] with the SDK's default chain: variables, a web identity token file
 // (IRSA), shared config, container credentials (EKS Pod Identity, ECS), instance metadata. The environment is read anew each
-// time. It refuses a credential_process, since no program is started for a credential, and whatever a tenant chose of the way.
+// time. It refuses a credential_process, since no program is started for a credential, and endpoints and proxies chosen by a tenant.
 func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request) (auth.Token, error) {
 	if err := refuseDetour(request.Key.STSEndpoint != "", request.ProxyURL != nil); err != nil {
 		return nil, err

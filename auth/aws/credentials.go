@@ -11,9 +11,9 @@ import (
 )
 
 // NewCredentialsProvider is [auth.GetToken] for the AWS SDK: set it as aws.Config.Credentials itself, with
-// [auth.WithCache] among the options. Each call is bound by the context of the SDK's request and no other. Where something
-// keeps the credentials, as aws.NewCredentialsCache does (and with it config.LoadDefaultConfig), it asks again after a minute: they
-// say that they end then, so that none is used for long after its grant is withdrawn.
+// [auth.WithCache] among the options. Each call is bound by the context of the SDK's request and no other. The credentials claim
+// to expire after a minute, so that a cache of the SDK's (aws.NewCredentialsCache, which config.LoadDefaultConfig adds) asks again
+// and none is used for long after its grant is withdrawn.
 func NewCredentialsProvider(provider *Provider, opts ...auth.Option) awssdk.CredentialsProvider {
 	return awssdk.CredentialsProviderFunc(func(ctx context.Context) (awssdk.Credentials, error) {
 		token, err := auth.GetToken(ctx, provider, opts...)

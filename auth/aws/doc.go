@@ -11,11 +11,12 @@
 // an image repository the token is an [auth.RegistryCredentials], otherwise a [*Token]. [NewCredentialsProvider] makes the
 // same call from inside the AWS SDK.
 //
-// Where a session is asked for: the STS endpoint of the call, else the endpoint that the SDK knows for the region. The region
-// is the first that is set: the call's, the endpoint's, [Config].Region, the region of the image repository's host. No
-// AWS_ variable has a say, except on the way to the controller's own identity (the SDK's default chain).
+// Sessions come from the STS endpoint of the call, or by default from the region's endpoint as the SDK knows it. The region is
+// the first that is set: the call's, the endpoint's, [Config].Region, the region of the image repository's host; Config.Region
+// is passed over if the repository is in another partition. AWS_ variables are read only for the controller's own identity
+// (the SDK's default chain).
 //
-// An endpoint that is not AWS's, which an administrator listed ([Config].AllowedEndpointHosts), may be an S3-compatible store's
-// own STS, such as MinIO's or Ceph's. It gets a proof whose audience is its host, and needs no region. There, and only there,
-// the annotation may name a store's role (arn:minio:iam:::role/<id>) or be absent: MinIO then decides by the proof's claims.
+// An endpoint outside AWS that an administrator listed ([Config].AllowedEndpointHosts) may be the STS of an S3-compatible store,
+// such as MinIO or Ceph. It gets a proof whose audience is its host, and needs no region. There, and only there, the annotation
+// may name a store's role (arn:minio:iam:::role/<id>) or be absent: MinIO then decides by the proof's claims.
 package aws

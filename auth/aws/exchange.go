@@ -15,9 +15,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// SessionDuration is what every session asks for: AWS's default, which every role permits (the least maximum that a role can
-// have is an hour). It is said aloud, because listed endpoints that are not AWS's have defaults of their own; MinIO's is the
-// proof's remaining life, which would be minutes.
+// SessionDuration is the lifetime that every session asks for: AWS's default, which every role permits (the smallest maximum
+// of a role is an hour). It is sent explicitly, because listed endpoints outside AWS have defaults of their own; MinIO's is the
+// remaining life of the proof, which is minutes.
 const SessionDuration = time.Hour
 
 // NewTokenForServiceAccount implements [auth.Provider] with AssumeRoleWithWebIdentity, for a subject of any kind. The token

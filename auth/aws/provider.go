@@ -33,17 +33,17 @@ const DefaultTimeout = 10 * time.Second
 
 // Config configures a [Provider]. Its zero value works for calls that name a region or an image repository.
 type Config struct {
-	// Region is the region of STS for calls that name none, nor a registry of another partition: the controller's AWS_REGION.
-	// Optional.
+	// Region is the controller's AWS_REGION: the region of STS for calls that name neither a region nor a registry of another
+	// partition. Optional.
 	Region string
-	// Transport is what the connections are copies of, with the administrator's proxy and certificate authorities
+	// Transport is the transport that all connections are copies of, with the administrator's proxy and certificate authorities
 	// (AWS_CA_BUNDLE); nil for auth/transport's Default.
 	Transport *http.Transport
-	// AllowedEndpointHosts are STS hosts outside AWS that tenants may name, and proxies of theirs on addresses that are
-	// refused otherwise: the value of --allowed-endpoint-hosts.
+	// AllowedEndpointHosts are STS hosts outside AWS that tenants may name, and proxies of theirs whose addresses would otherwise
+	// be refused: the value of --allowed-endpoint-hosts.
 	AllowedEndpointHosts endpoint.Allowed
-	// DenyCIDRs are addresses that hosts and proxies named by tenants must not have: the value of --deny-cidrs. The zero value is the
-	// private ranges (endpoint.PrivateCIDRs).
+	// DenyCIDRs are addresses that hosts and proxies named by tenants must not have: the value of --deny-cidrs. The zero value
+	// stands for the private ranges (endpoint.PrivateCIDRs).
 	DenyCIDRs endpoint.CIDRs
 	// Timeout bounds each attempt at a request, of which there are at most two; zero for [DefaultTimeout].
 	Timeout time.Duration
@@ -125,8 +125,8 @@ func (p *Provider) Close() { p.calls.Close() }
 // GetName implements [auth.Provider].
 func (*Provider) GetName() string { return ProviderName }
 
-// GetTarget implements [auth.Provider]. Image is the registry's region, or public.ecr.aws for Amazon ECR Public: one
-// credential is good for all registries of a region that the role may use. "+fips" and "+dual-stack" follow where it is got
+// GetTarget implements [auth.Provider]. Image is the registry's region, or public.ecr.aws for Amazon ECR Public, because
+// one credential serves all registries of a region that the role may use. "+fips" and "+dual-stack" are added where it comes
 // from the region's other APIs.
 func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	if !options.Scopes.IsZero() {

@@ -46,8 +46,8 @@ func roleMissing(subject auth.Subject) error {
 }
 
 // GetIdentity implements [auth.Provider]: the role that the ServiceAccount's annotation or the WorkloadIdentity's
-// providerConfig names. Which one will do is the endpoint's matter, which is not known here: a subject without a role has the
-// empty identity, and it or a store's role is refused at AWS before there is a proof, by [Provider.GetAudience].
+// providerConfig names. Whether it fits depends on the endpoint, which is not known here: a subject without a role has the
+// empty identity, and for AWS's own endpoints [Provider.GetAudience] refuses it, or a store's role, before there is a proof.
 func (p *Provider) GetIdentity(account auth.Account) (string, error) {
 	arn, named := roleAttribute().Of(account)
 	switch {

@@ -8,20 +8,20 @@ import (
 const whatAllowed = "allowed host"
 
 // Allowed is the list of --allowed-endpoint-hosts: hosts outside the clouds' tables that an administrator trusts to be
-// named by tenants. Each entry is exact, host[:port], 443 where the port is left out; there are no wildcards. The zero
-// value is the default and holds nothing. It is a flag's value (flag.Value, pflag.Value).
+// named by tenants. Each entry is an exact host[:port]; a port that is left out is 443, and there are no wildcards. The
+// zero value is the default and holds nothing. It is a flag's value (flag.Value, pflag.Value).
 type Allowed struct {
 	// authorities are host:port in normal form, sorted, each once.
 	authorities []string
 }
 
-// ParseAllowed returns the list of the entries. Errors are [*Error] and name the entry's fault.
+// ParseAllowed returns the list of the entries. Errors are [*Error] and say what is wrong with an entry.
 func ParseAllowed(entries ...string) (Allowed, error) {
 	var none Allowed
 	return none.With(entries...)
 }
 
-// With returns a list that holds the entries besides its own; the receiver stays as it is.
+// With returns a list that holds the entries in addition to its own; the receiver is unchanged.
 func (a *Allowed) With(entries ...string) (Allowed, error) {
 	list := slices.Clone(a.authorities)
 	for _, e := range entries {
@@ -35,7 +35,7 @@ func (a *Allowed) With(entries ...string) (Allowed, error) {
 	return Allowed{authorities: slices.Compact(list)}, nil
 }
 
-// Contains reports whether host[:port] is in the list, 443 where the port is left out. What is not well-formed is not in it.
+// Contains reports whether host[:port] is in the list; a port that is left out is 443. A malformed host is in no list.
 func (a *Allowed) Contains(hostport string) bool {
 	if len(a.authorities) == 0 {
 		return false

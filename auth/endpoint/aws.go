@@ -52,8 +52,8 @@ type AWSRegion struct {
 }
 
 // ParseAWSRegion returns the region of that name. Every name that has the form of a partition's regions is accepted, so
-// that a region which opens tomorrow works today; a name of no partition's form is an [*Error] with ReasonRegion. Unlike
-// the SDK, which takes an unknown region for one of the partition aws, it never guesses.
+// that a region that opens tomorrow works today; any other name is an [*Error] with ReasonRegion. Unlike the SDK, which
+// assumes the partition aws for an unknown region, it never guesses.
 func ParseAWSRegion(name string) (AWSRegion, error) {
 	if r, ok := awsRegion(name); ok {
 		return r, nil

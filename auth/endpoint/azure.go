@@ -28,7 +28,7 @@ type AzureCloud struct {
 	// RegistryAudience is the resource that a token for its container registries names.
 	RegistryAudience string
 	// RegistriesMayLackAudience: the cloud may not know RegistryAudience, and its registries then take tokens for Azure
-	// Resource Manager. It is so in clouds that an administrator describes, whose age is not known.
+	// Resource Manager. This is the case for clouds that an administrator describes, whose age is not known.
 	RegistriesMayLackAudience bool
 	// StorageSuffix ends the names of its storage accounts, after "blob."; empty where there are none.
 	StorageSuffix string
@@ -48,10 +48,10 @@ func AzureClouds() []AzureCloud {
 	return table[:]
 }
 
-// AzurePublic is the cloud that is meant where none is named.
+// AzurePublic is the default cloud.
 func AzurePublic() AzureCloud { return azureClouds()[0] }
 
-// IsZero reports whether c is no cloud.
+// IsZero reports whether c is the zero value.
 func (c AzureCloud) IsZero() bool { return c == AzureCloud{} }
 
 // ParseAzureAuthority returns the cloud whose authority has that URL: the value of AZURE_AUTHORITY_HOST, which Azure's workload
@@ -113,16 +113,16 @@ func (r ACR) String() string {
 // [*Error]; a host that no cloud owns, a look-alike included, has ReasonHost.
 //
 // Login servers are <registry>.azurecr.io and <registry>.<region>.geo.azurecr.io. A dedicated data endpoint,
-// <registry>.<region>.data.azurecr.io, gives layers to those whom the login server sends there, and no tokens: it is refused.
+// <registry>.<region>.data.azurecr.io, is refused: the login server redirects to it for layers, and it gives no tokens.
 // Source: Azure Container Registry, "Endpoint reference".
 //
-// Unlike AWS's, the path is judged too, by the rules of the OCI distribution specification: it becomes part of what a token is
-// asked for.
+// Unlike in ParseECR, the path is checked too, by the rules of the OCI distribution specification, because it becomes part of the
+// request for a token.
 func ParseACR(image string) (ACR, error) {
 	return parseACR(image, AzureClouds())
 }
 
-// ParseACR is the package's ParseACR for the registries of this cloud alone. A registry of another cloud has ReasonPartition.
+// ParseACR is like the package's ParseACR, but accepts only registries of this cloud. A registry of another cloud has ReasonPartition.
 func (c AzureCloud) ParseACR(image string) (ACR, error) {
 	r, err := parseACR(image, []AzureCloud{c})
 	if err == nil {
@@ -267,7 +267,7 @@ func ParseBlobEndpoint(endpoint string) (BlobEndpoint, error) {
 	return parseBlobEndpoint(endpoint, AzureClouds())
 }
 
-// ParseBlobEndpoint is the package's ParseBlobEndpoint for the storage accounts of this cloud alone.
+// ParseBlobEndpoint is like the package's ParseBlobEndpoint, but accepts only storage accounts of this cloud.
 func (c AzureCloud) ParseBlobEndpoint(endpoint string) (BlobEndpoint, error) {
 	return parseBlobEndpoint(endpoint, []AzureCloud{c})
 }

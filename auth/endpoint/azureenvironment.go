@@ -28,11 +28,11 @@ type azureEnvironment struct {
 }
 
 // ParseAzureEnvironment returns the cloud that the file of AZURE_ENVIRONMENT_FILEPATH describes, in the JSON of go-autorest:
-// activeDirectoryEndpoint and resourceManagerEndpoint, both https://host, are required. Left out, tokenAudience is the latter,
-// and the names of services are those of the public cloud. "N/A" counts as left out, and unknown fields do not matter.
+// activeDirectoryEndpoint and resourceManagerEndpoint, both https://host, are required. By default tokenAudience
+// is the latter, and the names of services are those of the public cloud. "N/A" means the default, and unknown fields are ignored.
 //
-// The field federatedCredentialAudience, which is not go-autorest's, is the audience of a proof; left out, it is that of the cloud to
-// which the authority belongs, or the public cloud's. Errors are [*Error] and name the field.
+// The field federatedCredentialAudience, which is not go-autorest's, is the audience of a proof; by default it is that of the cloud
+// to which the authority belongs, or the public cloud's. Errors are [*Error] and name the field.
 func ParseAzureEnvironment(data []byte) (AzureCloud, error) {
 	var e azureEnvironment
 	if err := json.Unmarshal(data, &e); err != nil {

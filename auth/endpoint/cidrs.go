@@ -8,16 +8,18 @@ import (
 
 const whatCIDR = "denied CIDR"
 
-// CIDRs are ranges of addresses that what a tenant chose must not have, the value of --deny-cidrs. The zero value is the default,
-// [PrivateCIDRs]; what is set takes its place, even if that is no range at all. It is a flag's value (flag.Value, pflag.Value).
+// CIDRs are the address ranges that hosts chosen by tenants must not resolve to, the value of --deny-cidrs. The zero value is the
+// default, [PrivateCIDRs]; setting it replaces the default, even with no range at all. It is a flag's value (flag.Value,
+// pflag.Value).
 type CIDRs struct {
 	ranges []netip.Prefix
 	// given: ranges stands in place of the default.
 	given bool
 }
 
-// PrivateCIDRs is the default of --deny-cidrs: the ranges in which clusters have their pods, services and nodes. It equals the zero
-// CIDRs. Sources: RFC 1918 (10/8, 172.16/12, 192.168/16), RFC 6598 (100.64/10, carriers' and many clusters' own) and RFC 4193 (fc00::/7).
+// PrivateCIDRs is the default of --deny-cidrs: the ranges in which clusters have their pods, services and nodes. It denies the same
+// as the zero CIDRs. Sources: RFC 1918 (10/8, 172.16/12, 192.168/16), RFC 6598 (100.64/10, shared by carriers and clusters) and RFC
+// 4193 (fc00::/7).
 func PrivateCIDRs() CIDRs {
 	return CIDRs{ranges: []netip.Prefix{
 		netip.MustParsePrefix("10.0.0.0/8"),
@@ -28,7 +30,7 @@ func PrivateCIDRs() CIDRs {
 	}}
 }
 
-// ParseCIDRs returns the set of the ranges, without the default; with none, the set that holds no address. Errors are [*Error].
+// ParseCIDRs returns the set of the given ranges, in place of the default; without any, it denies nothing. Errors are [*Error].
 func ParseCIDRs(ranges ...string) (CIDRs, error) {
 	c := CIDRs{given: true}
 	for _, r := range ranges {
@@ -41,8 +43,8 @@ func ParseCIDRs(ranges ...string) (CIDRs, error) {
 	return c, nil
 }
 
-// Contains reports whether the address is in one of the ranges. An IPv4 address and its IPv6-mapped form are the same
-// address, in the ranges as well, and a zone does not matter.
+// Contains reports whether the address is in one of the ranges. IPv4 addresses and ranges equal their IPv6-mapped forms, and zones
+// are ignored.
 func (c *CIDRs) Contains(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
 	return slices.ContainsFunc(c.list(), func(p netip.Prefix) bool {
@@ -62,8 +64,8 @@ func (c *CIDRs) String() string {
 	return strings.Join(list, ",")
 }
 
-// Set adds ranges that are separated by commas, so that the flag may be repeated; the first takes the place of the default. Errors
-// are [*Error]. A range with host bits, such as 10.1.2.3/8, is refused: it is as likely to be meant as one address as as a range.
+// Set adds ranges separated by commas, so that the flag may be repeated; the first call replaces the default. Errors are [*Error]. A
+// range with host bits, such as 10.1.2.3/8, is refused, because it may have been meant as a single address.
 func (c *CIDRs) Set(list string) error {
 	var entries []string
 	if list != "" {

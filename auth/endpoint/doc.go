@@ -11,10 +11,10 @@
 // Each cloud has its tables (awsdata.go, azuredata.go, gcpdata.go) and its parsers: [ParseECR], [ParseSTS] and [ParseS3]
 // for AWS, [ParseACR] and [ParseBlobEndpoint] for Azure, [ParseGAR] and [ParseGCS] for Google Cloud.
 //
-// What an administrator lists in --allowed-endpoint-hosts is an [Allowed]; its ParseSTS and ParseS3 accept those hosts besides
-// the tables. A name says nothing about the address behind it: [Guard] refuses loopback, link-local, metadata, private and
+// What an administrator lists in --allowed-endpoint-hosts is an [Allowed]; its ParseSTS and ParseS3 accept those hosts in
+// addition to the tables. A name says nothing about the address behind it: [Guard] refuses loopback, link-local, metadata, private and
 // denied addresses when the connection is dialled.
 //
 // A region is known by its form, not by its name, because clouds open regions more often than programs are released;
-// a new partition is one line in the table of awsdata.go, and a test that reads the AWS SDK's own table asks for it.
+// a new partition is one line in the table of awsdata.go, and a test against the AWS SDK's own table fails until it is there.
 package endpoint

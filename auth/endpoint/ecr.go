@@ -29,7 +29,7 @@ func (r Registry) String() string { return r.Host }
 // partitions. Upper-case letters of the host count as lower-case ones. Errors are [*Error]; a host that AWS does not own, a
 // look-alike included, has ReasonHost.
 //
-// Only the host is judged: the path's grammar is the reference parser's business.
+// Only the host is checked; the path is left to the parser of image references.
 func ParseECR(image string) (Registry, error) {
 	loc, err := parseRepository(image)
 	if err != nil {

@@ -9,13 +9,13 @@ type Reason string
 const (
 	// ReasonEmpty: there is nothing to parse.
 	ReasonEmpty Reason = "empty"
-	// ReasonMalformed: the string has a character, length or shape that its grammar does not have.
+	// ReasonMalformed: the string has a character, length or shape that its grammar does not allow.
 	ReasonMalformed Reason = "malformed"
-	// ReasonScheme: the URL's scheme is another than the one required.
+	// ReasonScheme: the URL does not have the required scheme.
 	ReasonScheme Reason = "scheme"
 	// ReasonCredentials: a user or password is written into the URL.
 	ReasonCredentials Reason = "embedded-credentials" //nolint:gosec // a reason, no credential.
-	// ReasonPort: a port is given where none, or another, belongs.
+	// ReasonPort: a port is given where none, or a different one, belongs.
 	ReasonPort Reason = "port"
 	// ReasonPath: a path, query or fragment is given where none belongs.
 	ReasonPath Reason = "path"
@@ -23,13 +23,13 @@ const (
 	ReasonHost Reason = "unknown-host"
 	// ReasonAccount: the account is not twelve digits.
 	ReasonAccount Reason = "account"
-	// ReasonRegion: the region has the form of no partition's regions.
+	// ReasonRegion: no partition has regions with names of this form.
 	ReasonRegion Reason = "unknown-region"
-	// ReasonPartition: the partition is unknown, or the host's suffix belongs to another partition than its region.
+	// ReasonPartition: the partition is unknown, or the host's suffix and its region belong to different partitions.
 	ReasonPartition Reason = "partition"
-	// ReasonService: the ARN is of another service than the one required.
+	// ReasonService: the ARN is of the wrong service.
 	ReasonService Reason = "service"
-	// ReasonResource: the ARN is of another resource type than the one required.
+	// ReasonResource: the ARN is of the wrong resource type.
 	ReasonResource Reason = "resource"
 	// ReasonName: the name in the ARN breaks the service's rules for names.
 	ReasonName Reason = "name"

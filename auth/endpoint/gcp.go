@@ -11,8 +11,8 @@ const (
 	fixGCS  = "write storage.googleapis.com, or its universe's domain in place of googleapis.com"
 )
 
-// GCPUniverse is a Google Cloud of its own: with hosts, projects and accounts that no other has. Names of resources are the same in
-// all, iam.googleapis.com within them included. It is comparable; its zero value is no universe.
+// GCPUniverse is a separate Google Cloud, with hosts, projects and accounts of its own. Resource names are the same in all universes,
+// including the iam.googleapis.com within them. It is comparable; its zero value is no universe.
 type GCPUniverse struct {
 	// Domain ends the hosts of its APIs, such as "googleapis.com".
 	Domain string
@@ -33,8 +33,8 @@ func GCPUniverses() []GCPUniverse {
 	return table[:]
 }
 
-// ParseGCPUniverse returns the universe of that domain. Another domain is an [*Error] with ReasonPartition: whoever answers under a
-// universe's names is given proofs.
+// ParseGCPUniverse returns the universe of that domain. An unknown domain is an [*Error] with ReasonPartition, because proofs are sent
+// to the hosts of a universe.
 func ParseGCPUniverse(domain string) (GCPUniverse, error) {
 	table := gcpUniverses()
 	domains := make([]string, len(table))
@@ -67,7 +67,7 @@ func (u GCPUniverse) WorkloadPool(project string) string {
 // the universes: Partition is the universe's domain, Region the repository's location. Upper-case letters of the host count as
 // lower-case ones. Errors are [*Error]; a host that Google does not own, a look-alike included, has ReasonHost.
 //
-// Only the host is judged: the path's grammar is the reference parser's business.
+// Only the host is checked; the path is left to the parser of image references.
 func ParseGAR(image string) (Registry, error) {
 	loc, err := parseRepository(image)
 	if err != nil {
@@ -128,7 +128,7 @@ func (g GCS) URL() string { return schemeHTTPS + "://" + g.Host }
 
 // ParseGCS returns the host of a bucket's endpoint, host or https://host, that is Cloud Storage's own in one of the universes. Errors
 // are [*Error]; other hosts have ReasonHost, <bucket>.storage.googleapis.com included. No list of allowed hosts is consulted: an
-// access token is good for all that its identity may do, whoever it is shown to.
+// access token can be used for everything that its identity may do, by anyone who sees it.
 func ParseGCS(endpoint string) (GCS, error) {
 	loc, err := parseHost(whatGCS, endpoint)
 	if err != nil {

@@ -114,11 +114,11 @@ const gcpIAM = "//iam.googleapis.com/"
 // String is the provider's resource name, projects/….
 func (p GCPWorkloadProvider) String() string { return p.pool() + "/providers/" + p.Provider }
 
-// FullName is the provider's full resource name, //iam.googleapis.com/projects/…: what the Security Token Service knows it by.
+// FullName is the provider's full resource name, //iam.googleapis.com/projects/…, as the Security Token Service expects it.
 func (p GCPWorkloadProvider) FullName() string { return gcpIAM + p.String() }
 
-// Audience is what a proof for the provider names as its audience: the full resource name as a URL, one of the two that a provider
-// accepts that lists none. Source: IAM API, projects.locations.workloadIdentityPools.providers, Oidc.allowedAudiences.
+// Audience is the audience of a proof for the provider: its full resource name as a URL, one of the two that a provider accepts by
+// default. Source: IAM API, projects.locations.workloadIdentityPools.providers, Oidc.allowedAudiences.
 func (p GCPWorkloadProvider) Audience() string { return schemeHTTPS + ":" + p.FullName() }
 
 // Principal is how IAM policies name a subject of the pool. Source: IAM, "Principal identifiers".
@@ -180,7 +180,7 @@ type GKECluster struct {
 	Name string
 }
 
-// Check returns an [*Error] unless all parts are such as Google Cloud gives: they become parts of audiences.
+// Check returns an [*Error] if a part is not valid in Google Cloud: the parts become parts of audiences.
 func (c GKECluster) Check() error {
 	refuse := func(reason Reason, detail string) error {
 		return &Error{What: whatGKECluster, Reason: reason, Detail: detail, Fix: "check what answers as the metadata server"}
@@ -209,7 +209,7 @@ func (c GKECluster) URL(u GCPUniverse) string {
 	return schemeHTTPS + "://" + u.APIHost("container") + "/v1/projects/" + c.Project + "/locations/" + c.Location + "/clusters/" + c.Name
 }
 
-// FullName is what the Security Token Service knows the cluster's pool and issuer by. Source: the credential configuration of GKE's
+// FullName is the name of the cluster's pool and issuer at the Security Token Service. Source: the credential configuration of GKE's
 // fleet workload identity, which has the same form.
 func (c GKECluster) FullName(u GCPUniverse) string {
 	return "identitynamespace:" + u.WorkloadPool(c.Project) + ":" + c.URL(u)

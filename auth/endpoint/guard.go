@@ -10,7 +10,7 @@ import (
 )
 
 // AddressError is the refusal to connect to an address. Its text names the kind of address and the host that was asked
-// for, not the address: who chooses the host must not learn what it resolves to in the cluster's DNS.
+// for, not the address: a tenant who chooses the host must not learn what it resolves to in the cluster's DNS.
 type AddressError struct {
 	// Host is the host that was asked for; empty where only the address is known.
 	Host string
@@ -30,7 +30,7 @@ func (e *AddressError) Error() string {
 		"; name a host that is reachable from outside, or have the administrator list it as host:port in --allowed-endpoint-hosts"
 }
 
-// Guard keeps connections to hosts that a tenant chose away from the cluster's insides. It judges the very address that is
+// Guard keeps connections to hosts chosen by tenants out of the cluster's own network. It judges the very address that is
 // about to be connected to, after name resolution and for each attempt, so that a name cannot resolve to one address when it
 // is checked and to another when it is used (DNS rebinding). Redirects pass it as well, since each is dialled.
 //
@@ -38,15 +38,16 @@ func (e *AddressError) Error() string {
 // DenyCIDRs, by default the private ranges, and each of these inside an IPv6 address that embeds an IPv4 one. Two ways lead past it:
 //
 //   - A host:port of AllowHosts may have any address.
-//   - Registries, buckets and security token services of the clouds' tables, at port 443, may have addresses of DenyCIDRs: private
-//     links give them such, and no tenant decides what their names resolve to. Interface endpoints of AWS
-//     (….vpce.amazonaws.com), whose owners do decide it, are not among them. All other refusals hold for the clouds' hosts too.
+//   - Registries, buckets and security token services in the clouds' tables may, at port 443, have addresses in DenyCIDRs: private
+//     links give them such addresses, and no tenant decides what their names resolve to. Interface endpoints of AWS
+//     (….vpce.amazonaws.com) are no exception, because anyone can own one and choose its address. All other refusals apply to the
+//     clouds' hosts as well.
 //
 // A guard sees where the connection goes, not what is said on it: behind an HTTP proxy it judges the proxy's address, and
-// the proxy has to judge the target's. A proxy that a tenant names is a host like others, and belongs to AllowHosts where it has a
-// private address; the administrator's own is never dialled through a guard (see auth/transport).
+// the proxy has to judge the target's. A proxy that a tenant names is a host like any other: with a private address, it must be in
+// AllowHosts. The administrator's own proxy is never dialled through a guard (see auth/transport).
 type Guard struct {
-	// DenyCIDRs are ranges refused besides, the value of --deny-cidrs; the zero value is [PrivateCIDRs].
+	// DenyCIDRs are further ranges that are refused, the value of --deny-cidrs; the zero value is [PrivateCIDRs].
 	DenyCIDRs CIDRs
 	// AllowHosts are host:port pairs, as dialled, that may resolve to anything: the value of --allowed-endpoint-hosts.
 	AllowHosts Allowed

@@ -34,8 +34,8 @@ func (s S3) String() string {
 	return location{host: s.Host, port: s.Port}.String()
 }
 
-// BucketHost is the host[:port] that requests for the bucket go to: virtual-hosted where one label takes the bucket's name, so that
-// AWS's certificates cover it, else the endpoint's own, whatever the name is. Other services than AWS's get their endpoint's own.
+// BucketHost is the host[:port] that requests for the bucket go to. At AWS it is <bucket>.<endpoint> if the bucket's name is a single
+// DNS label, which AWS's certificates cover; otherwise, and at listed hosts, it is the endpoint's own.
 func (s S3) BucketHost(bucket string) string {
 	if s.Listed || len(bucket) > maxLabel || !all(bucket, func(c byte) bool { return isLowerOrDigit(c) || c == '-' }) {
 		return s.String()
@@ -44,17 +44,17 @@ func (s S3) BucketHost(bucket string) string {
 }
 
 // ParseS3 returns the endpoint of host or https://host, if the host is S3's own in one of the partitions: regional, dual-stack,
-// FIPS or global. Errors are [*Error]; a host that AWS does not own has ReasonHost, and so have hosts that begin with a
-// bucket's name, which belongs elsewhere.
+// FIPS or global. Errors are [*Error]; a host that AWS does not own has ReasonHost, as does a host that begins with a bucket's
+// name.
 //
-// Interface endpoints (AWS PrivateLink), accelerated ones and those of access points and directory buckets are not among them.
+// Interface endpoints (AWS PrivateLink), accelerated endpoints and those of access points and directory buckets are refused.
 // Source: AWS General Reference, "Amazon S3 endpoints and quotas", and the AWS SDK's own rules for S3.
 func ParseS3(endpoint string) (S3, error) {
 	var none Allowed
 	return none.ParseS3(endpoint)
 }
 
-// ParseS3 is the package's ParseS3, except that a host[:port] of the list is accepted too.
+// ParseS3 is like the package's ParseS3, but also accepts a host[:port] of the list.
 func (a *Allowed) ParseS3(endpoint string) (S3, error) {
 	loc, err := parseHost(whatS3, endpoint)
 	if err != nil {

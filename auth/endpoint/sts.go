@@ -53,7 +53,7 @@ func ParseSTS(rawURL string) (STS, error) {
 	return none.ParseSTS(rawURL)
 }
 
-// ParseSTS is the package's ParseSTS, except that a host[:port] of the list is accepted too. It must be https all the same.
+// ParseSTS is like the package's ParseSTS, but also accepts a host[:port] of the list. The URL must still be https.
 func (a *Allowed) ParseSTS(rawURL string) (STS, error) {
 	loc, err := parseRoot(whatSTS, rawURL)
 	if err != nil {

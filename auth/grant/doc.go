@@ -12,6 +12,6 @@
 //	{list: []}, {list: null}          nobody: a key is present, so this is not {}
 //	{selector: {}}, and the like      nobody: an empty selector matches nothing here
 //
-// What cannot be decided (an operator that is not known, labels that could not be read) admits nobody. A decision survives
+// What cannot be decided (an unknown operator, labels that could not be read) admits nobody. A decision survives
 // any number of encodings: removing the last namespace of a list leaves an empty list, never {}.
 package grant

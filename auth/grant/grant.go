@@ -25,7 +25,7 @@ type Decision struct {
 	Link string
 }
 
-// ErrContradiction means that a grant admits all and restricts at once.
+// ErrContradiction means that a grant both admits every namespace and restricts them.
 var ErrContradiction = errors.New("the grant admits every namespace and names some besides: write {} alone, or no {}")
 
 // Decide says whether the namespace is admitted. Labels are those of the Namespace object; nil means that they are not known,

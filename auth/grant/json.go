@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// ErrSyntax means that a grant is not written in its grammar: it is not one JSON object, or has a key that the grammar does
-// not have, has it in other letter case, or has it twice. encoding/json alone would let the last three pass.
+// ErrSyntax means that a grant is not a single JSON object, or that a key is unknown, in the wrong letter case, or repeated.
+// encoding/json alone would accept the last three.
 var ErrSyntax = errors.New("not a grant; write {}, or an object with the keys list and selector")
 
 // MarshalJSON writes {} for All and nothing else; every other grant is written with its list, even when that is empty, so

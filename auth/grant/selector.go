@@ -42,15 +42,15 @@ const (
 	DoesNotExist Operator = "DoesNotExist"
 )
 
-// Errors of a grant that has the right shape and no meaning.
+// Errors of a grant that is well-formed but invalid.
 var (
-	// ErrNamespace: a name in the list is no namespace's.
+	// ErrNamespace: a name in the list cannot be a namespace's.
 	ErrNamespace = errors.New("not a namespace's name; there are no wildcards, {} admits every namespace")
 	// ErrOperator: the operator is unknown.
 	ErrOperator = errors.New("unknown operator; write In, NotIn, Exists or DoesNotExist")
 	// ErrValues: there are values where the operator takes none, or none where it takes some.
 	ErrValues = errors.New("wrong number of values; In and NotIn take at least one, Exists and DoesNotExist none")
-	// ErrLabel: a key or value is no label's. With NotIn, a mistyped key would match every namespace.
+	// ErrLabel: a key or value cannot be a label's. With NotIn, a mistyped key would match every namespace.
 	ErrLabel = errors.New("not a label's key or value")
 )
 

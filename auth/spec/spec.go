@@ -94,7 +94,7 @@ type Identity struct {
 	Source Source
 	// Provider is Generic, or one of Rules.Providers.
 	Provider string
-	// Subject is whom the token is for; zero unless Source is Cloud or STS.
+	// Subject is the subject that the token is for; zero unless Source is Cloud or STS.
 	Subject auth.Subject
 	// Defaulted says that the object does not name Subject: Rules.DefaultServiceAccount does.
 	Defaulted bool
@@ -107,8 +107,8 @@ type Identity struct {
 	// CertSecretName is the Secret with TLS material for the resource that the object names, such as a registry. It is never
 	// used for an exchange. Empty for none.
 	CertSecretName string
-	// ProxySecretName is the Secret with the proxy for the resource. For an exchange too, which is the tenant's own: it is
-	// always empty with the controller's identity. Empty for none.
+	// ProxySecretName is the Secret with the proxy for the resource and for the tenant's own exchange. It is always empty with
+	// the controller's identity. Empty for none.
 	ProxySecretName string
 	// Insecure allows plain HTTP. It is never set with a credential that is minted.
 	Insecure bool
@@ -196,8 +196,8 @@ func Resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) 
 	return identity, nil
 }
 
-// AccountName is the ServiceAccount, in the object's own namespace, that an object depends on: a change of it may change what
-// becomes of the object. Empty for none.
+// AccountName is the ServiceAccount, in the object's own namespace, that an object depends on: the object must be reconciled
+// again when it changes. Empty for none.
 func (r Rules) AccountName(fields Fields) string {
 	if fields.ServiceAccountName == "" && fields.Provider != Generic && fields.Provider != "" {
 		return r.DefaultServiceAccount
@@ -333,7 +333,7 @@ func refuse(code auth.Code, field, message, fix string) error {
 
 // Terminal reports whether trying again is useless until somebody changes the object, its ServiceAccount or the controller's
 // flags: the object is stalled. It judges errors of [Resolve] and of [auth.GetToken]. What a cloud refuses is not terminal,
-// because nobody tells us when a trust policy is mended; nor is anything else that ends without our hearing of it.
+// because we are not told when a trust policy is corrected; nor is anything else that can change without our being told.
 func Terminal(err error) bool {
 	var refused *Refusal
 	if errors.As(err, &refused) && refused.passing {

@@ -18,13 +18,13 @@ import (
 	"time"
 )
 
-// DefaultSize is how many proxies a [Pool] keeps connections to when [Options].Size says nothing.
+// DefaultSize is the number of proxies that a [Pool] keeps connections to by default.
 const DefaultSize = 64
 
-// Dialer is how [Default] connects: within five seconds.
+// Dialer is the dialer of [Default]; it gives up after five seconds.
 func Dialer() *net.Dialer { return &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second} }
 
-// Default is a transport to begin from: proxies from the environment, TLS 1.2 or later, and an end to every wait. Set
+// Default is a transport to start from: proxies from the environment, TLS 1.2 or later, and a bound on every wait. Set
 // TLSClientConfig.RootCAs for certificate authorities other than the system's.
 func Default() *http.Transport {
 	return &http.Transport{
@@ -47,15 +47,16 @@ type DialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 
 // Options configure a [Pool].
 type Options struct {
-	// Base is what every transport is a copy of; nil for [Default]. It is never used itself.
+	// Base is the transport that all others are copies of; nil for [Default]. It is never used itself.
 	Base *http.Transport
-	// Dial connects to hosts and proxies that a tenant chose; see endpoint.Guard.DialContext. Required.
+	// Dial connects to hosts and proxies chosen by tenants; see endpoint.Guard.DialContext. It is never used for the administrator's
+	// own proxy (Base.Proxy). Required.
 	Dial DialFunc
-	// Size is how many proxies' connections are kept, those used last; zero for [DefaultSize].
+	// Size is the number of proxies whose connections are kept, the most recently used; zero for [DefaultSize].
 	Size int
 }
 
-// Pool has the transports of a provider. It is safe for concurrent use.
+// Pool holds the transports of a provider. It is safe for concurrent use.
 type Pool struct {
 	base   *http.Transport
 	direct *http.Transport
@@ -119,7 +120,7 @@ func (p *Pool) guard(t *http.Transport) {
 // Own is the transport to hosts that the administrator or the cloud's own tables name, through the administrator's proxy.
 func (p *Pool) Own() *http.Transport { return p.base }
 
-// Host is the transport to a host that a tenant chose. Where the administrator's proxy is on the way, the proxy judges the
+// Host is the transport to a host chosen by a tenant. If the administrator's proxy is on the way, the proxy must judge the
 // target's address; otherwise the pool's dial function does.
 func (p *Pool) Host(target *url.URL) *http.Transport {
 	if p.base.Proxy != nil {
@@ -130,7 +131,7 @@ func (p *Pool) Host(target *url.URL) *http.Transport {
 	return p.direct
 }
 
-// Via is the transport to the cloud's own hosts through the proxy that a tenant chose; [Pool.Own] where that is nil.
+// Via is the transport to the cloud's own hosts through a proxy chosen by a tenant; [Pool.Own] if the proxy is nil.
 func (p *Pool) Via(proxy *url.URL) *http.Transport {
 	if proxy == nil {
 		return p.base
@@ -138,8 +139,8 @@ func (p *Pool) Via(proxy *url.URL) *http.Transport {
 	return p.Proxy(proxy)
 }
 
-// Environment is a new transport to what the program's own environment names, for one call: it keeps no connection. Plain HTTP is
-// kept off the proxy, since only the machine's own metadata services speak it, with credentials.
+// Environment is a new transport, for one call, to services that the program's own environment names; it keeps no connection. Plain
+// HTTP bypasses the proxy, since only the machine's own metadata services speak it, and they send credentials.
 func (p *Pool) Environment() *http.Transport {
 	t := clone(p.base)
 	t.DisableKeepAlives = true
@@ -154,7 +155,7 @@ func (p *Pool) Environment() *http.Transport {
 	return t
 }
 
-// Proxy is the transport through an http or https proxy that a tenant chose. The administrator's own proxy settings, their
+// Proxy is the transport through an http or https proxy chosen by a tenant. The administrator's own proxy settings, their
 // credentials and client certificates do not reach it.
 func (p *Pool) Proxy(proxy *url.URL) *http.Transport {
 	key := proxy.String()
