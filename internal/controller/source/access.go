@@ -33,28 +33,15 @@ type Access struct {
 
 // Connect prepares the way to the host[:port] that the object names, with the object's proxy and certificates.
 func (a *Access) Connect(ctx context.Context, call Call, host string) (*Connection, error) {
-	c := &Connection{host: host, bound: call.Identity.Minted(), pool: a.Transports}
-	if name := call.Identity.ProxySecretName; name != "" {
-		const field = "spec.proxySecretRef"
-		secret, err := a.Secret(ctx, field, call.Object.Namespace, name)
-		if err != nil {
-			return nil, err
-		}
-		if c.proxy, err = readProxy(field, secret); err != nil {
-			return nil, err
-		}
+	proxy, err := named(ctx, a, call, "spec.proxySecretRef", call.Identity.ProxySecretName, readProxy)
+	if err != nil {
+		return nil, err
 	}
-	if name := call.Identity.CertSecretName; name != "" {
-		const field = "spec.certSecretRef"
-		secret, err := a.Secret(ctx, field, call.Object.Namespace, name)
-		if err != nil {
-			return nil, err
-		}
-		if c.certs, err = readCertificates(field, secret); err != nil {
-			return nil, err
-		}
+	certs, err := named(ctx, a, call, "spec.certSecretRef", call.Identity.CertSecretName, readCertificates)
+	if err != nil {
+		return nil, err
 	}
-	return c, nil
+	return &Connection{host: host, bound: call.Identity.Minted(), pool: a.Transports, proxy: proxy, certs: certs}, nil
 }
 
 // Provider is the cloud that the call's identity is of.

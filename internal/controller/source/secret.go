@@ -39,6 +39,20 @@ func (a *Access) Secret(ctx context.Context, field, namespace, name string) (*co
 	return secret, nil
 }
 
+// named is what the Secret holds that a field of the object names; nil where it names none.
+func named[T any](
+	ctx context.Context, a *Access, call Call, field, name string, read func(field string, secret *corev1.Secret) (*T, error),
+) (*T, error) {
+	if name == "" {
+		return nil, nil
+	}
+	secret, err := a.Secret(ctx, field, call.Object.Namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	return read(field, secret)
+}
+
 // certificates is what spec.certSecretRef holds.
 type certificates struct {
 	authorities []byte            // PEM; nil for the system's
