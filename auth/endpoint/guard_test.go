@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -263,6 +264,40 @@ func TestGuardKnowsTheCloudsHosts(t *testing.T) {
 			}
 		}
 	}
+}
+
+// FuzzGuardCloudHosts: only names under the clouds' own domains, at their port, get past the private ranges.
+func FuzzGuardCloudHosts(f *testing.F) {
+	for _, seed := range []string{
+		"sts.eu-west-1.amazonaws.com:443", "a.b.s3.eu-west-1.amazonaws.com:443", "contoso.westeurope.data.azurecr.io:443",
+		"eu.gcr.io:443", "storage.europe-west1.rep.googleapis.com:443", "public.ecr.aws:443", "account.z1.blob.storage.azure.net:443",
+		"vpce-0123456789abcdef0-abcdefgh.sts.eu-west-1.vpce.amazonaws.com:443", "s3.eu-west-1.amazonaws.com.:443", "10.0.0.1:443",
+	} {
+		f.Add(seed)
+	}
+	suffixes := []string{"blob.storage.azure.net", "gcr.io"}
+	for _, c := range endpoint.AzureClouds() {
+		suffixes = append(suffixes, c.RegistrySuffix, "blob."+c.StorageSuffix)
+	}
+	for _, u := range endpoint.GCPUniverses() {
+		suffixes = append(suffixes, u.RegistryDomain, "storage."+u.Domain)
+		if u.RegionalAPIDomain != "" {
+			suffixes = append(suffixes, u.RegionalAPIDomain)
+		}
+	}
+	f.Fuzz(func(t *testing.T, address string) {
+		dns := resolver(t, func(string) []string { return []string{"10.1.2.3"} })
+		if _, err := netip.ParseAddrPort(address); err == nil || judgeResolved(t, endpoint.Guard{}, dns, "tcp", address) != nil {
+			return
+		}
+		host, port, err := net.SplitHostPort(strings.ToLower(address))
+		known := endsInTable(host) || slices.ContainsFunc(suffixes, func(suffix string) bool {
+			return strings.HasSuffix("."+host, "."+suffix)
+		})
+		if err != nil || port != "443" || !isPlainHost(host) || !known || strings.Contains(host, ".vpce.") {
+			t.Errorf("%q may be at 10.1.2.3", address)
+		}
+	})
 }
 
 // In a Pod, names with few dots are tried under the cluster's domains first: a tenant whose namespace is called aws could answer for
