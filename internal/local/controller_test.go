@@ -82,6 +82,7 @@ func worldWithChart(t *testing.T, mode string, tokens ...string) *World {
 		t.Fatal(err)
 	}
 	values := map[string]any{
+		"image":    map[string]any{"repository": "localhost/lanyard-controller"},
 		"env":      []any{map[string]any{"name": modeVar, "value": mode}, map[string]any{"name": "EMPTY", "value": ""}},
 		"identity": map[string]any{"awsRegion": Region},
 	}

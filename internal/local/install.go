@@ -68,7 +68,11 @@ func (w *World) values() map[string]any {
 		env = append(env, map[string]any{"name": name, "value": value})
 	}
 	env = append(env, map[string]any{"name": "AZURE_TENANT_ID", "value": AzureTenant})
-	return map[string]any{"env": env, "identity": map[string]any{"awsRegion": Region}}
+	return map[string]any{
+		"image":    map[string]any{"repository": "localhost/lanyard-controller"}, // which nobody pulls: the program runs on this machine
+		"env":      env,
+		"identity": map[string]any{"awsRegion": Region},
+	}
 }
 
 // merge puts over upon base, maps key by key, as Helm does.

@@ -30,10 +30,11 @@ app.kubernetes.io/component: controller
 {{- end -}}
 
 {{- define "lanyard.image" -}}
+{{- $repository := required "image.repository is required, and no image is published: build one with the Containerfile of Lanyard's repository and name where you pushed it" .Values.image.repository -}}
 {{- if .Values.image.digest -}}
-{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{ $repository }}@{{ .Values.image.digest }}
 {{- else -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ $repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
 {{- end -}}
 
@@ -41,5 +42,20 @@ app.kubernetes.io/component: controller
 {{- define "lanyard.readsNamespaces" -}}
 {{- with .Values.identity.controllerNamespaces -}}
 {{- if and (hasKey . "selector") .selector -}}true{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The bytes of a quantity, which values.schema.json bounds to these units. */}}
+{{- define "lanyard.bytes" -}}
+{{- $units := dict "" 1 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
+{{- mul (regexFind "^[0-9]+" .) (get $units (regexFind "[A-Za-z]*$" .)) -}}
+{{- end -}}
+
+{{/* Refuses a store that would fill its volume: a full disk stops all tenants, a full store none. */}}
+{{- define "lanyard.checkVolume" -}}
+{{- $store := .Values.artifacts.storeMaxSize -}}
+{{- $volume := .Values.artifacts.volume.size -}}
+{{- if ge (include "lanyard.bytes" $store | int64) (include "lanyard.bytes" $volume | int64) -}}
+{{- fail (printf "artifacts.storeMaxSize (%s) must be less than artifacts.volume.size (%s)" $store $volume) -}}
 {{- end -}}
 {{- end -}}
