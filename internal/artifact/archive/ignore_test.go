@@ -187,18 +187,18 @@ func TestPatternsAreBounded(t *testing.T) {
 	t.Error("matched to the end")
 }
 
-// What people write never takes too long, for as many paths as there may be.
+// What people write never takes too long: it costs less for a path than a path is allowed.
 func TestManyOrdinaryPatternsAreTaken(t *testing.T) {
 	var text strings.Builder
 	for i := range 490 {
-		fmt.Fprintf(&text, "*.suffix%d\n", i)
+		fmt.Fprintf(&text, "*.suffix%d%s\n", i, "*"[i%2:])
 	}
 	p, err := archive.ParsePatterns(text.String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := p.Matcher()
-	for i := range 50_000 {
+	for i := range 20_000 {
 		if excluded, err := m.Excludes(fmt.Sprintf("apps/team-%d/some-service/values-%d.yaml", i/100, i), false); excluded || err != nil {
 			t.Fatalf("path %d: %t, %v", i, excluded, err)
 		}

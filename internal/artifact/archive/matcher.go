@@ -5,9 +5,10 @@ import "strings"
 // What a Matcher may cost, in steps: comparisons of a byte or of a pattern with a path element. Each path adds to the
 // allowance, so that it is their average that counts.
 const (
-	// firstSteps is 64 million, some tenths of a second.
-	firstSteps = 64 << 20
-	// stepsPerPath is 4096: 500 patterns take about a thousand steps for a path whose folders are known.
+	// firstSteps is 32 million, some tenths of a second.
+	firstSteps = 32 << 20
+	// stepsPerPath is 4096: 500 patterns take one or two thousand steps for a path whose folders are known. DefaultMaxFiles of them
+	// are one or two seconds, less than what the archive's compression takes.
 	stepsPerPath = 4 << 10
 )
 
