@@ -139,7 +139,7 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 	err = errors.Join(
 		metrics.Registry.Register(tokens),
 		metrics.Registry.Register(storeSize(artifacts)),
-		metrics.Registry.Register(source.NewObjectMetrics(shared)),
+		metrics.Registry.Register(source.NewObjectMetrics(ctx, shared)),
 		mgr.Add(everywhere(tokens.Run)),
 		mgr.Add(&manager.Server{Name: "artifacts", Server: server.NewHTTPServer(server.New(artifacts)), Listener: listener, ShutdownTimeout: &shutdown}),
 		mgr.Add(&source.Collector{Artifacts: kept, Log: mgr.GetLogger().WithName("collector")}),

@@ -26,9 +26,10 @@ type state struct{ kind, namespace, ready, reason string }
 //
 // lanyard_objects has a series for each kind, namespace, status and reason that some object has: never more than there are objects, and
 // for a namespace never more than reasons, which are the controller's (docs/errors.md), however many objects a tenant makes. It is
-// counted when it is asked for, and only where the objects are reconciled, so that replicas can be added up.
-func NewObjectMetrics(shared *Shared) prometheus.Collector {
+// counted when it is asked for until ctx ends, and only where the objects are reconciled, so that replicas can be added up.
+func NewObjectMetrics(ctx context.Context, shared *Shared) prometheus.Collector {
 	return &objectMetrics{
+		ctx:    ctx,
 		shared: shared,
 		objects: prometheus.NewDesc("lanyard_objects",
 			"Objects by kind, namespace, and status (True, False, Unknown) and reason of their condition Ready.",
@@ -47,6 +48,7 @@ func newDurations(kind string) *prometheus.HistogramVec {
 }
 
 type objectMetrics struct {
+	ctx     context.Context //nolint:containedctx // Collect is given none
 	shared  *Shared
 	objects *prometheus.Desc
 }
@@ -72,7 +74,7 @@ func (m *objectMetrics) Collect(ch chan<- prometheus.Metric) {
 	default:
 		return // another replica reconciles, and counts
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), countTimeout)
+	ctx, cancel := context.WithTimeout(m.ctx, countTimeout)
 	defer cancel()
 	objects := map[state]int{}
 	for _, kind := range m.shared.kinds {

@@ -24,43 +24,43 @@ type View struct {
 
 // Holds checks the object as it stands after a reconciliation that had this result: the rules of kstatus, that all of the status speaks
 // of the object's generation, that nothing is forgotten that waits for a retry, and that status and store agree.
-func Holds(t testing.TB, o client.Object, view View, result reconcile.Result) {
-	t.Helper()
+func Holds(tb testing.TB, o client.Object, view View, result reconcile.Result) {
+	tb.Helper()
 	conditions := map[string]metav1.Condition{}
 	for _, c := range view.Status.Conditions {
 		if _, twice := conditions[c.Type]; twice {
-			t.Errorf("condition %s is there twice", c.Type)
+			tb.Errorf("condition %s is there twice", c.Type)
 		}
 		conditions[c.Type] = c
 		if c.ObservedGeneration != o.GetGeneration() {
-			t.Errorf("condition %s speaks of generation %d, the object is of %d", c.Type, c.ObservedGeneration, o.GetGeneration())
+			tb.Errorf("condition %s speaks of generation %d, the object is of %d", c.Type, c.ObservedGeneration, o.GetGeneration())
 		}
 	}
 	if observed := view.Status.ObservedGeneration; observed != o.GetGeneration() {
-		t.Errorf("observedGeneration %d, want %d", observed, o.GetGeneration())
+		tb.Errorf("observedGeneration %d, want %d", observed, o.GetGeneration())
 	}
 	if _, inStorage := conditions[meta.ConditionArtifactInStorage]; inStorage != view.Stored {
-		t.Errorf("ArtifactInStorage is %v, the store says %v", inStorage, view.Stored)
+		tb.Errorf("ArtifactInStorage is %v, the store says %v", inStorage, view.Stored)
 	}
 	_, reconciling := conditions[meta.ConditionReconciling]
 	_, stalled := conditions[meta.ConditionStalled]
 	ready := conditions[meta.ConditionReady]
 	switch {
 	case ready.Status == "":
-		t.Errorf("no condition Ready: %+v", view.Status.Conditions)
+		tb.Errorf("no condition Ready: %+v", view.Status.Conditions)
 	case ready.Status == metav1.ConditionUnknown:
-		t.Errorf("Ready is Unknown after a reconciliation: %+v", ready)
+		tb.Errorf("Ready is Unknown after a reconciliation: %+v", ready)
 	case reconciling && stalled:
-		t.Error("both Reconciling and Stalled")
+		tb.Error("both Reconciling and Stalled")
 	case ready.Status == metav1.ConditionTrue && (reconciling || stalled):
-		t.Error("Ready, and Reconciling or Stalled")
+		tb.Error("Ready, and Reconciling or Stalled")
 	case view.Suspended && (reconciling || stalled || ready.Reason != meta.ReasonSuspended):
-		t.Errorf("suspended, and the conditions are %+v", view.Status.Conditions)
+		tb.Errorf("suspended, and the conditions are %+v", view.Status.Conditions)
 	case ready.Status == metav1.ConditionFalse && !view.Suspended && !reconciling && !stalled:
-		t.Error("not Ready, and neither Reconciling nor Stalled")
+		tb.Error("not Ready, and neither Reconciling nor Stalled")
 	case stalled && result.RequeueAfter != 0:
-		t.Errorf("stalled, and tried again after %s", result.RequeueAfter)
+		tb.Errorf("stalled, and tried again after %s", result.RequeueAfter)
 	case !stalled && !view.Suspended && result.RequeueAfter <= 0:
-		t.Error("neither stalled nor tried again")
+		tb.Error("neither stalled nor tried again")
 	}
 }
