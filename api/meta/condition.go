@@ -59,7 +59,8 @@ const (
 	ReasonInvalidURL = "InvalidURL"
 
 	// ReasonSecretRefused says that a Secret named in the spec is missing, of
-	// the wrong type, or lacks a key.
+	// the wrong type, or lacks a key; or that the imagePullSecrets of the
+	// ServiceAccount are too many, or none of them can be used.
 	ReasonSecretRefused = "SecretRefused"
 
 	// ReasonReferenceNotFound says that no tag, version or digest in the

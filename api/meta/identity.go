@@ -17,7 +17,9 @@ type Identity struct {
 	// +kubebuilder:validation:MaxLength=512
 	Subject string `json:"subject"`
 
-	// provider is what issued the credential: generic, aws, azure or gcp.
+	// provider is what issued the credential: aws, azure or gcp; or generic for
+	// a password that was stored. With spec.sts it is the protocol of that
+	// service: aws.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -30,8 +32,9 @@ type Identity struct {
 	// of the application, as "<tenant>/<client>". GCP: the address of the
 	// service account, or the name of the workload identity provider, or both
 	// as "<provider>/serviceAccounts/<address>". Absent where the subject is
-	// itself the principal (GKE without a service account), and where the
-	// provider does not tell (the controller's default credential chain).
+	// itself the principal (GKE without a service account), where no cloud was
+	// asked, and where the provider does not tell (the controller's own
+	// identity).
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048

@@ -11,9 +11,10 @@ type Status struct {
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions tell the state of the object: Ready always; Reconciling,
-	// Stalled and, where there are artifacts, ArtifactInStorage while they
-	// hold.
+	// conditions tell the state of the object. Ready is always there;
+	// Reconciling and Stalled are there while they are true. Kinds with
+	// artifacts also have ArtifactInStorage while it is true, and
+	// ExternalArtifactPublished where spec.externalArtifact is set.
 	//
 	// +optional
 	// +listType=map
@@ -21,7 +22,8 @@ type Status struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// lastHandledReconcileAt repeats the value of the annotation
-	// lanyard.dev/reconcile-requested-at that was honoured last.
+	// lanyard.dev/reconcile-requested-at that was last honoured, shortened to
+	// 256 bytes.
 	//
 	// +optional
 	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`

@@ -7,7 +7,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 type Artifact struct {
 	// url is where the artifact can be fetched over HTTP inside the cluster.
 	// It is a capability: whoever knows it may read the artifact, so it is as
-	// confidential as the artifact itself. It changes with every new content.
+	// confidential as the artifact itself. It changes whenever the content does.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -32,8 +32,8 @@ type Artifact struct {
 	Revision string `json:"revision"`
 
 	// digest of the file that the artifact server delivers, as
-	// "<algorithm>:<hex>", such as "sha256:9f86…". It differs from the digest
-	// in the revision, which is the registry's.
+	// "<algorithm>:<hex>", such as "sha256:9f86…". It is not the digest in
+	// revision, which is that of the source.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=256

@@ -22,9 +22,10 @@ const STSProviderAWS = "aws"
 // +kubebuilder:printcolumn:name="Bucket",type=string,JSONPath=`.spec.bucketName`,description="Bucket that is fetched"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True once the artifact that the spec asks for is served"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it is or is not Ready, for programs"
-// +kubebuilder:printcolumn:name="Identity",type=string,JSONPath=`.status.identity.cloudIdentity`,description="Cloud identity that was used"
+// +kubebuilder:printcolumn:name="Identity",type=string,JSONPath=`.status.identity.cloudIdentity`,description="Cloud identity that was used; empty where the subject is itself known to the cloud, or no cloud was asked"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since the object was created"
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What happened last, and how to fix it"
+// +kubebuilder:printcolumn:name="Subject",type=string,JSONPath=`.status.identity.subject`,description="Whose credential was used",priority=1
 // +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.spec.endpoint`,description="Host that serves the bucket, where it is named",priority=1
 // +kubebuilder:printcolumn:name="Revision",type=string,JSONPath=`.status.artifact.revision`,description="Revision that is served",priority=1
 type Bucket struct {
@@ -75,9 +76,9 @@ type BucketSpec struct {
 	// that speaks the protocol of Amazon S3, such as "minio.example.com:9000".
 	// With azure the storage account's host, such as
 	// "myaccount.blob.core.windows.net". With a cloud provider the host must be
-	// one of that cloud, unless the controller's administrator lists it.
-	// Required with generic and azure. Default: with aws the region's own host,
-	// with gcp "storage.googleapis.com".
+	// one of that cloud; with aws also one that the controller's administrator
+	// has listed. Required with generic and azure. Default: with aws the
+	// region's own host, with gcp "storage.googleapis.com".
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -87,9 +88,9 @@ type BucketSpec struct {
 	Endpoint string `json:"endpoint,omitempty"`
 
 	// region of the bucket, such as "eu-west-1". Only with the providers generic
-	// and aws. Default: with aws the region of endpoint's host, else the
-	// controller's own (AWS_REGION); with generic "us-east-1", which services
-	// other than Amazon's expect.
+	// and aws. Default: with aws the region in the host of endpoint, or without
+	// endpoint the controller's own (AWS_REGION). For services other than
+	// Amazon's, "us-east-1", which they expect.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -98,7 +99,8 @@ type BucketSpec struct {
 	Region string `json:"region,omitempty"`
 
 	// prefix selects the objects whose keys begin with it, such as "clusters/a/".
-	// The artifact has the objects under their whole keys. Default: all objects.
+	// Objects keep their whole keys as names in the artifact. Default: all
+	// objects.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
@@ -106,8 +108,9 @@ type BucketSpec struct {
 
 	// ignore holds patterns, one per line in the format of .gitignore, of
 	// objects that are not fetched, such as "*.md". Files of version control
-	// systems are always left out. Default: besides, CI configuration, pictures
-	// and archives, as Flux does; "" leaves these in.
+	// systems are always left out. Default: patterns for CI configuration,
+	// pictures and archives, the same as Flux's; set it to "" to fetch those
+	// objects.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=16384
@@ -138,13 +141,17 @@ type BucketSpec struct {
 	// serviceAccountName names a ServiceAccount in this object's namespace. With
 	// a cloud provider the bucket is read as the cloud identity that this
 	// account is mapped to. With provider generic the account's token is
-	// exchanged at sts.endpoint, so sts must be set. The account's annotation
-	// "eks.amazonaws.com/role-arn" names the role, "iam.gke.io/gcp-service-account"
-	// the Google service account, "azure.workload.identity/client-id" the
-	// application. A lower-case DNS-1123 subdomain, such as "tenant-a-s3-sa".
-	// Default: none, and then a cloud provider is refused unless the controller's
-	// administrator has set a default account, or has lent this namespace an
-	// identity.
+	// exchanged at sts.endpoint, so sts must be set. Annotations of the account
+	// say what it is mapped to: for aws and sts "eks.amazonaws.com/role-arn"
+	// names the role; for azure "azure.workload.identity/client-id" names the
+	// application, and "azure.workload.identity/tenant-id" its tenant where that
+	// is not the controller's; for gcp "iam.gke.io/gcp-service-account" names the
+	// service account, without which the account itself is the principal, and
+	// "gcp.lanyard.dev/workload-identity-provider" the provider that trusts a
+	// cluster outside GKE. A lower-case DNS-1123 subdomain, such as
+	// "tenant-a-s3-sa". Default: none. A cloud provider is then refused, unless
+	// the controller's administrator has set a default account or lends the
+	// controller's own identity to this namespace.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1

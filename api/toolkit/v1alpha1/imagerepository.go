@@ -26,9 +26,10 @@ const DefaultTagExclusion = `^.*\.sig$`
 // +kubebuilder:printcolumn:name="Tags",type=integer,JSONPath=`.status.lastScanResult.tagCount`,description="Number of tags that the last scan found"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True once the repository that the spec names was scanned"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it is or is not Ready, for programs"
-// +kubebuilder:printcolumn:name="Identity",type=string,JSONPath=`.status.identity.cloudIdentity`,description="Cloud identity that was used"
+// +kubebuilder:printcolumn:name="Identity",type=string,JSONPath=`.status.identity.cloudIdentity`,description="Cloud identity that was used; empty where the subject is itself known to the cloud, or no cloud was asked"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since the object was created"
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What happened last, and how to fix it"
+// +kubebuilder:printcolumn:name="Subject",type=string,JSONPath=`.status.identity.subject`,description="Whose credential was used",priority=1
 // +kubebuilder:printcolumn:name="Changed",type=date,JSONPath=`.status.lastScanResult.scanTime`,description="Time since a scan found other tags than the one before",priority=1
 type ImageRepository struct {
 	metav1.TypeMeta `json:",inline"`
@@ -58,9 +59,8 @@ type ImageRepositorySpec struct {
 	// "<host>[:<port>]/<repository>", such as
 	// "123456789123.dkr.ecr.eu-west-1.amazonaws.com/tenant-a/app" or
 	// "docker.io/library/alpine". It holds neither a scheme nor a tag, a digest,
-	// a user or a password. Short names of Docker Hub are not completed: the
-	// host is always written. With a cloud provider the host must be a registry
-	// of that cloud. Required.
+	// a user or a password. The host is always written, that of Docker Hub too.
+	// With a cloud provider it must be a registry of that cloud. Required.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=512
@@ -91,11 +91,12 @@ type ImageRepositorySpec struct {
 	// controller's; for gcp "iam.gke.io/gcp-service-account" names the service
 	// account, without which the account itself is the principal, and
 	// "gcp.lanyard.dev/workload-identity-provider" the provider that trusts a
-	// cluster outside GKE. With provider generic the account's
-	// imagePullSecrets are used. A lower-case DNS-1123 subdomain, such as
-	// "tenant-a-ecr-sa". Default: none, and then a cloud provider is refused
-	// unless the controller's administrator has set a default account, or has
-	// lent this namespace an identity.
+	// cluster outside GKE. With provider generic the account's imagePullSecrets
+	// are used: of at most 16, the first with an entry for the registry. A
+	// lower-case DNS-1123 subdomain, such as
+	// "tenant-a-ecr-sa". Default: none. A cloud provider is then refused, unless
+	// the controller's administrator has set a default account or lends the
+	// controller's own identity to this namespace.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -103,9 +104,10 @@ type ImageRepositorySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="serviceAccountName must be a lower-case DNS-1123 subdomain, such as tenant-a-ecr-sa; it names an account in this object's namespace"
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// secretRef names a Secret of type kubernetes.io/dockerconfigjson in this
-	// object's namespace, with the registry's user and password. Only with
-	// provider generic, and not together with serviceAccountName.
+	// secretRef names a Secret in this object's namespace with the registry's
+	// user and password, of type kubernetes.io/dockerconfigjson or the older
+	// kubernetes.io/dockercfg. Only with provider generic, and not together with
+	// serviceAccountName.
 	//
 	// +optional
 	SecretRef *meta.LocalReference `json:"secretRef,omitempty"`
@@ -133,7 +135,8 @@ type ImageRepositorySpec struct {
 	// exclusionList holds at most 25 regular expressions in RE2 syntax, not
 	// anchored, of at most 256 characters each; a tag that matches any of them
 	// is left out, such as "^.*-rc[.]?[0-9]*$". An empty list leaves out none.
-	// Default: the one expression "^.*\.sig$", which leaves out signatures.
+	// Default: the one expression "^.*\.sig$", which leaves out the signatures
+	// that cosign keeps as tags.
 	//
 	// +optional
 	// +listType=atomic
@@ -185,16 +188,15 @@ type ImageRepositorySpec struct {
 type ImageRepositoryStatus struct {
 	meta.Status `json:",inline"`
 
-	// canonicalImageName is the repository that was scanned last, with the host
-	// in lower case and Docker Hub's short names completed, such as
+	// canonicalImageName is the repository that was last scanned, with the host
+	// in lower case, and Docker Hub's names written out, such as
 	// "index.docker.io/library/alpine" for "docker.io/alpine".
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	CanonicalImageName string `json:"canonicalImageName,omitempty"`
 
-	// observedExclusionList is the exclusionList that the last scan left tags
-	// out by.
+	// observedExclusionList is the exclusionList of the last scan that succeeded.
 	//
 	// +optional
 	// +listType=atomic
@@ -202,7 +204,7 @@ type ImageRepositoryStatus struct {
 	ObservedExclusionList []string `json:"observedExclusionList,omitempty"`
 
 	// lastScanResult is what the last scan that succeeded found. It stays while
-	// later scans fail, and as it is while they find the same.
+	// later scans fail, and is not written again while they find the same tags.
 	//
 	// +optional
 	LastScanResult *ScanResult `json:"lastScanResult,omitempty"`
@@ -210,14 +212,15 @@ type ImageRepositoryStatus struct {
 
 // ScanResult is a summary of a repository's tags.
 type ScanResult struct {
-	// tagCount is the number of tags, without those that exclusionList names.
+	// tagCount is the number of tags, without those that exclusionList leaves
+	// out.
 	//
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	TagCount int `json:"tagCount"`
 
-	// scanTime is when a scan first found these tags, in UTC. Scans that find
-	// the same do not change it: an object at rest is not written.
+	// scanTime is when a scan first found these tags, in UTC. Later scans that
+	// find the same tags do not change it.
 	//
 	// +required
 	ScanTime metav1.Time `json:"scanTime"`

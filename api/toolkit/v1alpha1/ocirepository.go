@@ -39,9 +39,10 @@ const (
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.spec.url`,description="Repository that is fetched"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True once the artifact that the spec asks for is served"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it is or is not Ready, for programs"
-// +kubebuilder:printcolumn:name="Identity",type=string,JSONPath=`.status.identity.cloudIdentity`,description="Cloud identity that was used"
+// +kubebuilder:printcolumn:name="Identity",type=string,JSONPath=`.status.identity.cloudIdentity`,description="Cloud identity that was used; empty where the subject is itself known to the cloud, or no cloud was asked"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since the object was created"
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What happened last, and how to fix it"
+// +kubebuilder:printcolumn:name="Subject",type=string,JSONPath=`.status.identity.subject`,description="Whose credential was used",priority=1
 // +kubebuilder:printcolumn:name="Revision",type=string,JSONPath=`.status.artifact.revision`,description="Revision that is served",priority=1
 type OCIRepository struct {
 	metav1.TypeMeta `json:",inline"`
@@ -113,11 +114,12 @@ type OCIRepositorySpec struct {
 	// controller's; for gcp "iam.gke.io/gcp-service-account" names the service
 	// account, without which the account itself is the principal, and
 	// "gcp.lanyard.dev/workload-identity-provider" the provider that trusts a
-	// cluster outside GKE. With provider generic the account's
-	// imagePullSecrets are used. A lower-case DNS-1123 subdomain, such as
-	// "tenant-a-ecr-sa". Default: none, and then a cloud provider is refused
-	// unless the controller's administrator has set a default account, or has
-	// lent this namespace an identity.
+	// cluster outside GKE. With provider generic the account's imagePullSecrets
+	// are used: of at most 16, the first with an entry for the registry. A
+	// lower-case DNS-1123 subdomain, such as
+	// "tenant-a-ecr-sa". Default: none. A cloud provider is then refused, unless
+	// the controller's administrator has set a default account or lends the
+	// controller's own identity to this namespace.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -125,9 +127,10 @@ type OCIRepositorySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="serviceAccountName must be a lower-case DNS-1123 subdomain, such as tenant-a-ecr-sa; it names an account in this object's namespace"
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// secretRef names a Secret of type kubernetes.io/dockerconfigjson in this
-	// object's namespace, with the registry's user and password. Only with
-	// provider generic, and not together with serviceAccountName.
+	// secretRef names a Secret in this object's namespace with the registry's
+	// user and password, of type kubernetes.io/dockerconfigjson or the older
+	// kubernetes.io/dockercfg. Only with provider generic, and not together with
+	// serviceAccountName.
 	//
 	// +optional
 	SecretRef *meta.LocalReference `json:"secretRef,omitempty"`
@@ -154,9 +157,9 @@ type OCIRepositorySpec struct {
 
 	// ignore holds patterns, one per line in the format of .gitignore, of
 	// files that are left out when a layer is extracted, such as "*.md".
-	// Files of version control systems are always left out. Default: besides,
-	// CI configuration, pictures and archives, as Flux does; "" leaves these
-	// in. It has no effect with the operation copy.
+	// Files of version control systems are always left out. Default: patterns
+	// for CI configuration, pictures and archives, the same as Flux's; set it to
+	// "" to keep those files. It has no effect with the operation copy.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=16384
@@ -242,8 +245,8 @@ type OCIRepositoryRef struct {
 	SemverFilter string `json:"semverFilter,omitempty"`
 
 	// digest of the artifact's manifest, as "sha256:" and 64 hexadecimal
-	// digits in lower case. The artifact never changes then. It wins over
-	// semver and tag.
+	// digits in lower case. An artifact that is named by it never changes. It
+	// wins over semver and tag.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=71
@@ -284,15 +287,16 @@ type OCIRepositoryStatus struct {
 	// +optional
 	Artifact *Artifact `json:"artifact,omitempty"`
 
-	// observedIgnore is the spec.ignore that the artifact was made with; a
-	// difference makes the artifact anew.
+	// observedIgnore is the spec.ignore that the artifact was made with. When
+	// spec.ignore differs from it, the artifact is made again.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=16384
 	ObservedIgnore *string `json:"observedIgnore,omitempty"`
 
 	// observedLayerSelector is the spec.layerSelector that the artifact was
-	// made with; a difference makes the artifact anew.
+	// made with. When spec.layerSelector differs from it, the artifact is made
+	// again.
 	//
 	// +optional
 	ObservedLayerSelector *OCILayerSelector `json:"observedLayerSelector,omitempty"`
