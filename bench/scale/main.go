@@ -86,7 +86,11 @@ func run(ctx context.Context, s settings, out, progress io.Writer) error {
 		_, _ = fmt.Fprintf(progress, "%d objects\n", n)
 		r, err := measure(ctx, s, n, progress)
 		if err != nil {
-			return fmt.Errorf("%d objects: %w", n, err)
+			err = fmt.Errorf("%d objects: %w", n, err)
+			if len(results) > 0 {
+				err = errors.Join(err, table(out, s, results)) // what was measured took long: it is not lost
+			}
+			return err
 		}
 		results = append(results, r)
 	}
