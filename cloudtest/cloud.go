@@ -54,7 +54,8 @@ type Cloud struct {
 	mu       sync.RWMutex // guards the rest
 	handlers map[string]http.Handler
 	proxies  map[*http.Server]struct{}
-	address  string // of the first proxy
+	pipes    map[*pipe]struct{} // that are open; nil once the cloud is closed
+	address  string             // of the first proxy
 }
 
 // New makes the local cloud that cfg describes. It answers through [Cloud.Transport] at once, and to other programs once [Cloud.Start] or
@@ -73,6 +74,7 @@ func New(cfg Config) (*Cloud, error) {
 		closed:    make(chan struct{}),
 		handlers:  map[string]http.Handler{},
 		proxies:   map[*http.Server]struct{}{},
+		pipes:     map[*pipe]struct{}{},
 	}
 	c.roots.AddCert(ca.cert)
 	if err := c.configure(cfg); err != nil {
@@ -229,9 +231,12 @@ func (c *Cloud) Close() error {
 	c.once.Do(func() {
 		close(c.closed)
 		c.mu.Lock()
-		proxies := c.proxies
-		c.proxies = nil
+		proxies, pipes := c.proxies, c.pipes
+		c.proxies, c.pipes = nil, nil
 		c.mu.Unlock()
+		for p := range pipes {
+			_ = p.Conn.Close()
+		}
 		for p := range proxies {
 			_ = p.Close()
 		}

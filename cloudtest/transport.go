@@ -54,11 +54,42 @@ func (c *Cloud) dial(ctx context.Context, _, address string) (net.Conn, error) {
 		c.journal.Record(*refused)
 		return nil, &DialError{Address: address, Reason: refused.Reason}
 	}
-	client, server := net.Pipe()
+	client, end := net.Pipe()
+	server := &pipe{Conn: end, cloud: c}
+	if !c.keep(server) {
+		return nil, ErrClosed
+	}
 	if plain {
 		go c.conns.put(context.WithoutCancel(ctx), server)
 		return client, nil
 	}
 	go c.terminate(context.WithoutCancel(ctx), server, host)
 	return client, nil
+}
+
+// pipe is the cloud's end of a connection through memory. [Cloud.Close] closes it below TLS: both ends of a TLS connection send an alert before they
+// close, and a pipe that nobody reads any more would hold them both for seconds.
+type pipe struct {
+	net.Conn
+
+	cloud *Cloud
+}
+
+// Close ends the connection.
+func (p *pipe) Close() error {
+	p.cloud.mu.Lock()
+	delete(p.cloud.pipes, p)
+	p.cloud.mu.Unlock()
+	return p.Conn.Close()
+}
+
+// keep remembers a pipe until the cloud is closed, and says whether it was not closed before.
+func (c *Cloud) keep(p *pipe) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pipes == nil {
+		return false
+	}
+	c.pipes[p] = struct{}{}
+	return true
 }

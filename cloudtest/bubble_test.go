@@ -1,0 +1,31 @@
+package cloudtest_test
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+
+	"github.com/lanyard-dev/lanyard/cloudtest"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
+)
+
+// TestCloseEndsEverything: a bubble whose cloud is closed can end at once, also if a client has left an answer unread, whose connection it closes at a time
+// of its own.
+func TestCloseEndsEverything(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			c, err := cloudtest.New(cloudtest.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			transport := c.Transport()
+			res, err := transport.RoundTrip(rig.NewRequest(t, http.MethodGet, "https://sts.amazonaws.com/", "", ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = res.Body.Close() // unread
+			transport.CloseIdleConnections()
+			_ = c.Close()
+		})
+	}
+}
