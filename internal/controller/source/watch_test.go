@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,10 +68,10 @@ func TestManyObjectsKeepNobodyWaiting(t *testing.T) {
 		w := newWorld(t)
 		w.create("tenant-a", "one", nil)
 		w.create("tenant-b", "one", nil)
-		lists := 0
+		var lists atomic.Int32
 		w.shared.Client = interceptor.NewClient(w.kube, interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-				lists++
+				lists.Add(1)
 				select {
 				case <-ctx.Done():
 					return ctx.Err()
@@ -96,15 +97,15 @@ func TestManyObjectsKeepNobodyWaiting(t *testing.T) {
 			t.Errorf("%d of 2000 changes were told within %s", invalidated, took)
 		}
 		time.Sleep(time.Minute)
-		if lists < 2 || lists > 3 || queue.Len() != 2 { // one may have been under way
-			t.Errorf("%d lists, %d objects woken", lists, queue.Len())
+		if n := lists.Load(); n < 2 || n > 3 || queue.Len() != 2 { // one may have been under way
+			t.Errorf("%d lists, %d objects woken", n, queue.Len())
 		}
 		for range 100 {
 			w.accounts.change(t, "tenant-a", "puller")
 			time.Sleep(time.Second)
 		}
-		if lists > 14 {
-			t.Errorf("%d lists of a second each in 100 seconds", lists)
+		if n := lists.Load(); n > 14 {
+			t.Errorf("%d lists of a second each in 100 seconds", n)
 		}
 		stop() // and the goroutine ends, or the test never does
 	})
