@@ -65,12 +65,12 @@ func (g Guard) DialContext(dialer *net.Dialer) func(ctx context.Context, network
 			return plain.DialContext(ctx, network, address)
 		}
 		host, port, _ := net.SplitHostPort(address) // what cannot be split is not resolved either
-		guarded, absolute := &tenants, address
+		way, name := &tenants, address
 		if isCloudHost(address) {
 			// Without the dot, a Service of the cluster could be found under the name, through the resolver's search domains.
-			guarded, absolute = &clouds, host+".:"+port
+			way, name = &clouds, host+".:"+port
 		}
-		conn, err := guarded.DialContext(ctx, network, absolute)
+		conn, err := way.DialContext(ctx, network, name)
 		// net wraps the refusal in an error whose text holds the address.
 		if refused, ok := errors.AsType[*AddressError](err); ok {
 			return nil, &AddressError{Host: host, Address: refused.Address, Kind: refused.Kind}
