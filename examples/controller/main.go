@@ -6,13 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	kubecache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,12 +33,8 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	ctrl.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, nil)))
-	config, err := ctrl.GetConfig()
-	if err != nil {
-		return err
-	}
-	mgr, err := manager.New(config, manager.Options{
+	ctrl.SetLogger(klog.Background())
+	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
 		Cache:   kubecache.Options{ByObject: kube.ByObject(kube.DefaultAnnotations())},
 		Metrics: server.Options{BindAddress: "0"}, // none
 	})
