@@ -274,6 +274,17 @@ func TestCredentialThatEndedEarlyIsReplaced(t *testing.T) {
 	if len(w.cloud.Exchanges()) != 2 {
 		t.Errorf("%d exchanges", len(w.cloud.Exchanges()))
 	}
+	// A service that takes none has no exchange made again for as often as it is asked.
+	w.service.tamper(func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Tampered", "yes")
+		refuse(rw, http.StatusUnauthorized, "ExpiredToken")
+	})
+	for range 5 {
+		w.wants(o, meta.ReasonBucketRefused, "as role/tenant-a: bucket tenant-a: ")
+	}
+	if len(w.cloud.Exchanges()) != 2 {
+		t.Errorf("%d exchanges", len(w.cloud.Exchanges()))
+	}
 }
 
 func TestFailuresKeepTheArtifact(t *testing.T) {

@@ -42,10 +42,10 @@ func (l Login) login() Login { return l }
 // Credential is what a kind's service is shown: a struct in which a [Login] is embedded.
 type Credential interface{ login() Login }
 
-// Use logs in and has work use the service over the connection. Who that is stands in the status even if the service refuses, and in
-// errors. ended tells from work's error that the service takes the credential for none, or for none any more: it may have ended a
-// minted one early, so that work runs a second time with another. That is the exchange of a service that a tenant may have chosen, and
-// happens once in [anotherAfter] at the most. login is told how long the credential must live.
+// Use logs in and has work use the service over the connection. Who that is stands in the status, even if the service refuses, and in
+// errors. ended tells from work's error that the service does not take the credential, or not any more: it may have ended a minted one
+// early, so that work runs a second time with another. A tenant may have chosen a service that never takes any, so that a token is
+// replaced once a minute at the most. login is told how long the credential must live.
 func Use[C Credential](
 	a *Access, conn *Connection, status *meta.Status,
 	login func(minRemaining time.Duration) (C, error), work func(C) error, ended func(error) bool,
