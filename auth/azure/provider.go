@@ -35,7 +35,8 @@ type Config struct {
 	// AllowedEndpointHosts are tenants' proxies that may have addresses which are otherwise refused: the value of
 	// --allowed-endpoint-hosts.
 	AllowedEndpointHosts endpoint.Allowed
-	// DenyCIDRs are addresses that proxies named by tenants must not have: the value of --deny-cidrs.
+	// DenyCIDRs are addresses that proxies named by tenants must not have: the value of --deny-cidrs. The zero value stands
+	// for the private ranges.
 	DenyCIDRs endpoint.CIDRs
 	// Timeout bounds each attempt at a request, of which there are at most two; zero for [DefaultTimeout].
 	Timeout time.Duration
