@@ -123,7 +123,7 @@ func TestMemoryIsOfWhatIsRead(t *testing.T) {
 	}
 	kinds := 0
 	for name, kind := range scheme.KnownTypes(v1alpha1.GroupVersion()) {
-		o, ok := reflect.New(kind).Interface().(client.Object)
+		o, ok := reflect.TypeAssert[client.Object](reflect.New(kind))
 		if !ok {
 			continue // a list, or options of a call
 		}
