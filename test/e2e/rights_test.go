@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
-	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,7 +40,5 @@ func TestTenantNamespaces(t *testing.T) {
 	secret.Labels = inSecondShard()
 	secret.Spec.SecretRef = &meta.LocalReference{Name: "login"}
 	create(t, secret)
-	await(t, secret, "the refusal", func(o *v1alpha1.OCIRepository) error {
-		return wantf(ready(o).Status == metav1.ConditionFalse, "it is %+v", ready(o))
-	})
+	await(t, secret, "the refusal", failing(meta.ReasonControllerForbidden, "secrets", unbound))
 }

@@ -130,7 +130,7 @@ func Parse(args []string, env func(string) string) (f Flags, help string, err er
 	set.StringVar(&f.LeaderElectNamespace, "leader-elect-namespace", "", "namespace of the lease; default the controller's own")
 	set.StringVar(&f.LeaderElectID, "leader-elect-id", "lanyard-controller", "name of the lease, one for each shard")
 	set.StringVar(&selector, "shard-selector", "", "label selector of the objects to reconcile, such as lanyard.dev/shard=a; default all")
-	set.IntVar(&f.Concurrent, "concurrent", 10, "how many objects of each kind are reconciled at once; a namespace has at most half of what others leave, over all kinds")
+	set.IntVar(&f.Concurrent, "concurrent", 10, "how many objects of each kind are reconciled at once; those of one namespace have at most half of what others leave")
 
 	set.IntVar(&f.TokenCacheMaxSize, "token-cache-max-size", 10_000, "how many tokens are kept; 0 keeps none and exchanges for every use")
 	set.DurationVar(&f.TokenCacheMaxDuration, "token-cache-max-duration", time.Hour, "how long a token is served at most")
