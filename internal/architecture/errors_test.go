@@ -4,8 +4,10 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +42,45 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 	}
 	if len(reasons) < 30 {
 		t.Errorf("only %d reasons were found: the test looks in the wrong place", len(reasons))
+	}
+}
+
+// TestEveryMetricIsDocumented holds that docs/metrics.md lists the metrics that the controller has, and no other.
+func TestEveryMetricIsDocumented(t *testing.T) {
+	root := filepath.Join("..", "..")
+	metric := regexp.MustCompile(`lanyard_[a-z_]+`)
+	defined := map[string]bool{}
+	for _, folder := range []string{"auth", "internal", "cmd"} {
+		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			source, err := os.ReadFile(path)
+			for _, found := range regexp.MustCompile(`"`+metric.String()+`"`).FindAllString(string(source), -1) {
+				defined[strings.Trim(found, `"`)] = true
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs", "metrics.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range defined {
+		if !strings.Contains(string(page), "| `"+name+"` |") {
+			t.Errorf("docs/metrics.md does not list %s", name)
+		}
+	}
+	for _, name := range metric.FindAllString(string(page), -1) {
+		if !defined[name] && !defined[strings.TrimSuffix(name, "_count")] {
+			t.Errorf("docs/metrics.md speaks of %s, which nothing measures", name)
+		}
+	}
+	if len(defined) < 8 {
+		t.Errorf("only %d metrics were found: the test looks in the wrong place", len(defined))
 	}
 }
 
