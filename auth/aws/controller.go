@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -15,6 +16,8 @@ import (
 	"github.com/aws/smithy-go/logging"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
@@ -23,7 +26,8 @@ const staticLifetime = time.Hour
 
 // NewControllerToken implements [auth.ControllerProvider] with the SDK's default chain: variables, a web identity token file
 // (IRSA), shared config, container credentials (EKS Pod Identity, ECS), instance metadata. The environment is read anew each
-// time. It refuses a credential_process, since no program is started for a credential, and endpoints and proxies chosen by a tenant.
+// time. It refuses a credential_process, since no program is started for a credential, endpoints and proxies chosen by a tenant, and
+// to send a web identity token to another partition than the role's.
 func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request) (auth.Token, error) {
 	if err := refuseDetour(request.Key.STSEndpoint != "", request.ProxyURL != nil); err != nil {
 		return nil, err
@@ -49,6 +53,9 @@ func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request
 			Fix: "give the controller's ServiceAccount a role with IRSA or EKS Pod Identity instead of credential_process",
 			Err: errors.New("the shared config has a credential_process, and no program is started for a credential"),
 		}
+	}
+	if err := p.checkPartition(roleOf(loaded.ConfigSources, sources), request.Key.STSRegion); err != nil {
+		return nil, err
 	}
 	credentials, err := loaded.Credentials.Retrieve(ctx)
 	if err != nil {
@@ -97,6 +104,53 @@ func sourcesOf(provider awssdk.CredentialsProvider) []awssdk.CredentialSource {
 		return s.ProviderSources()
 	}
 	return nil
+}
+
+// roleOf is the role for which the controller's web identity token is exchanged; empty if its credentials come from elsewhere.
+func roleOf(configured []any, sources []awssdk.CredentialSource) string {
+	for _, c := range configured {
+		switch c := c.(type) {
+		case config.EnvConfig:
+			if slices.Contains(sources, awssdk.CredentialSourceEnvVarsSTSWebIDToken) {
+				return c.RoleARN
+			}
+		case config.SharedConfig:
+			if !slices.Contains(sources, awssdk.CredentialSourceProfileSTSWebIDToken) {
+				continue
+			}
+			last := &c // of the chain of source_profile, which alone has a token
+			for last.Source != nil {
+				last = last.Source
+			}
+			return last.RoleARN
+		}
+	}
+	return ""
+}
+
+// checkPartition refuses to exchange the controller's web identity token for a role in a region of another partition. An object may name
+// the region, the role may not be had there, and whoever runs that partition could use the token in the role's own.
+func (p *Provider) checkPartition(arn, region string) error {
+	if arn == "" {
+		return nil
+	}
+	r, err := p.regions.Parse(region)
+	if err != nil {
+		return refusal.Of(auth.StageExchange, auth.CodeOptionInvalid, "STS region", err)
+	}
+	role, err := endpoint.ParseRoleARN(arn)
+	switch {
+	case err != nil:
+		return refusal.Of(auth.StageIdentity, auth.CodeIdentityInvalid, "the controller's own role", err)
+	case role.Partition != r.Partition.ID:
+		return &auth.Error{
+			Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
+			Fix: "name a ServiceAccount in the object, with a role of partition " + r.Partition.ID,
+			Err: fmt.Errorf("the controller's role %s is of partition %s, the region %s of partition %s", role, role.Partition, region, r.Partition.ID),
+		}
+	default:
+		return nil
+	}
 }
 
 // configurationFault names the configuration that cannot be used. Other texts of the SDK may hold anything.

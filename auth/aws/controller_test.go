@@ -47,7 +47,6 @@ func file(t *testing.T, content string) string {
 
 func asController(t *testing.T, w *world) (auth.Token, error) {
 	t.Helper()
-	t.Helper()
 	return auth.GetToken(t.Context(), w.aws, auth.WithController())
 }
 
@@ -76,6 +75,46 @@ func TestControllerIRSA(t *testing.T) {
 	if err != nil || credentials.(*auth.RegistryCredentials).Password.IsZero() {
 		t.Errorf("registry: %v, %v", credentials, err)
 	}
+}
+
+// Whoever runs another partition could use the controller's token in the role's own, and an object must not decide who gets it.
+func TestControllerTokenStaysInItsPartition(t *testing.T) {
+	w := newWorld(t)
+	set := irsa(t, w, controllerSubject)
+	profile := "role_arn = " + set["AWS_ROLE_ARN"] + "\nweb_identity_token_file = " + set["AWS_WEB_IDENTITY_TOKEN_FILE"] + "\n"
+	nowhere := w.provider(t, aws.Config{}) // has no region of its own
+	for name, environ := range map[string]map[string]string{
+		"variables":      set,
+		"profile":        {"AWS_CONFIG_FILE": file(t, "[default]\n"+profile)},
+		"source profile": {"AWS_CONFIG_FILE": file(t, "[default]\nrole_arn = arn:aws-cn:iam::123456789123:role/a\nsource_profile = base\n[profile base]\n"+profile)},
+		"role of no partition": {
+			"AWS_ROLE_ARN": "arn:aws-mars:iam::123456789123:role/a", "AWS_WEB_IDENTITY_TOKEN_FILE": set["AWS_WEB_IDENTITY_TOKEN_FILE"],
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			environment(t, environ)
+			for _, provider := range []*aws.Provider{w.aws, nowhere} {
+				for _, option := range []auth.Option{
+					auth.WithSTSRegion("cn-north-1"),
+					auth.WithImageRepository("123456789123.dkr.ecr.cn-north-1.amazonaws.com.cn/a"),
+					auth.WithImageRepository("123456789123.dkr.ecr.us-gov-west-1.amazonaws.com/a"),
+				} {
+					_, err := auth.GetToken(t.Context(), provider, auth.WithController(), option)
+					e, ok := errors.AsType[*auth.Error](err)
+					if !ok || e.Stage != auth.StageIdentity || e.Code != auth.CodeIdentityInvalid || !strings.Contains(e.Error(), "artition") || e.Fix == "" {
+						t.Errorf("%v", err)
+					}
+				}
+			}
+		})
+	}
+	if calls := w.Calls(""); len(calls) != 0 {
+		t.Errorf("%d calls were made", len(calls))
+	}
+	// Another region of the role's partition may be named.
+	environment(t, set)
+	_, err := auth.GetToken(t.Context(), nowhere, auth.WithController(), auth.WithSTSRegion("us-west-2"))
+	rig.Must(t, err)
 }
 
 func TestControllerRefusedByTrust(t *testing.T) {
