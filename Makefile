@@ -56,8 +56,13 @@ unit: ## run the unit tests of every module with the race detector
 	@echo "== dev/controlplane"; cd dev/controlplane && $(GOTEST) ./pki ./component # the rest is Kubernetes
 
 .PHONY: e2e
-e2e: build bin/minio test/e2e/node/node_modules/.package-lock.json ## run the black-box tests: real API server, local cloud, real registry
+e2e: build bin/race/lanyard-controller bin/minio test/e2e/node/node_modules/.package-lock.json ## run the black-box tests: real API server, local cloud, real registry
 	@cd test/e2e && go test -vet=off -race -count=1 -timeout 30m ./...
+
+# The end-to-end tests' own controller: what unit tests have compiled, linked once more.
+bin/race/lanyard-controller: $(PRODUCT)
+	@echo "building $@"
+	@go build -race -ldflags '-X main.version=$(VERSION)' -o $@ ./cmd/lanyard-controller
 
 # MinIO's STS judges the same tokens as ours does. It is built from its module, as its makers document.
 bin/minio: test/e2e/minio/go.mod test/e2e/minio/go.sum

@@ -1,7 +1,8 @@
 // Package e2e holds the end-to-end tests: black-box tests of the built programs against real counterparties. One world is
 // started for all of them: a Kubernetes API server (dev/controlplane), the local cloud with distribution as the registry of all
 // three clouds, and lanyard-controller under the ServiceAccount and the permissions that the chart gives it. Each test has
-// namespaces, cloud identities and repositories of its own in it.
+// namespaces, cloud identities and repositories of its own in it. This controller is built with the race detector; those of the
+// second shard, which tests start for themselves, are the one that is shipped.
 //
 // The programs are those in bin/; `make e2e` builds them first. The same tokens are judged by MinIO's STS, and used by the
 // clouds' own clients: the aws command, and the SDKs of Azure and Google for Node. Buckets are MinIO's, and those of gofakes3,

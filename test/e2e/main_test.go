@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -53,9 +54,9 @@ func TestMain(m *testing.M) {
 func run(m *testing.M) (code int, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	for _, name := range []string{"controlplane", "lanyard", "lanyard-controller", "minio"} {
+	for _, name := range []string{"controlplane", "lanyard", "lanyard-controller", "race/lanyard-controller", "minio"} {
 		if err := local.CheckBinary(binary(name), "--"+name); err != nil {
-			return 1, fmt.Errorf("program bin/%s: %w; run `make build bin/minio` at the repository's root", name, errors.Unwrap(err))
+			return 1, fmt.Errorf("program bin/%s: %w; run `make build bin/race/lanyard-controller bin/minio` at the repository's root", name, errors.Unwrap(err))
 		}
 	}
 	dir, err := os.MkdirTemp("", "lanyard-e2e-")
@@ -73,10 +74,18 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	code = m.Run()
-	if err := world.Err(); err != nil {
+	if err := errors.Join(world.Err(), world.Stop(ctx)); err != nil {
 		return 1, err
 	}
-	return code, world.Stop(ctx)
+	// The race detector also reports with an exit status, but the log is what helps.
+	log, err := os.ReadFile(controller.Log)
+	if bytes.Contains(log, []byte("WARNING: DATA RACE")) {
+		err = errors.New("the race detector found a data race in the controller; its log is " + controller.Log)
+	}
+	if err != nil {
+		return 1, err
+	}
+	return code, nil
 }
 
 // start makes the world: a cloud, a cluster with the chart in it, and the controller.
@@ -107,7 +116,7 @@ func start(ctx context.Context, dir string) (err error) {
 	if err := world.InstallChart(ctx, values(nil)); err != nil {
 		return err
 	}
-	controller, err = world.StartController(ctx, local.ControllerOptions{Binary: binary("lanyard-controller")})
+	controller, err = world.StartController(ctx, local.ControllerOptions{Binary: binary("race/lanyard-controller")})
 	return err
 }
 
