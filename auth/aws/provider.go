@@ -236,15 +236,7 @@ func (p *Provider) plan(request *auth.Request) (plan, error) {
 		return plan{}, err
 	}
 	x.role = role
-	// A listed host is of no partition that we know.
-	if x.sts.Partition != "" && x.sts.Partition != role.Partition {
-		return plan{}, &auth.Error{
-			Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
-			Fix: fmt.Sprintf("name a role of partition %s, or set the STS region (AWS_REGION of the controller where the call names none) to one of partition %s",
-				x.sts.Partition, role.Partition),
-			Err: fmt.Errorf("role %s is of partition %s, STS region %s of partition %s", role, role.Partition, x.sts.Region, x.sts.Partition),
-		}
-	}
+	// The registry comes first: by default it decides the region, and no other would help.
 	if request.ImageRepository != "" {
 		registry, err := p.registry(request.ImageRepository)
 		if err != nil {
@@ -256,6 +248,15 @@ func (p *Provider) plan(request *auth.Request) (plan, error) {
 				Fix: "name a role of partition " + registry.Partition,
 				Err: fmt.Errorf("role %s is of partition %s, registry %s of partition %s", role, role.Partition, registry.Registry, registry.Partition),
 			}
+		}
+	}
+	// A listed host is of no partition that we know.
+	if x.sts.Partition != "" && x.sts.Partition != role.Partition {
+		return plan{}, &auth.Error{
+			Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
+			Fix: fmt.Sprintf("name a role of partition %s, or set the STS region (AWS_REGION of the controller where the call names none) to one of partition %s",
+				x.sts.Partition, role.Partition),
+			Err: fmt.Errorf("role %s is of partition %s, STS region %s of partition %s", role, role.Partition, x.sts.Region, x.sts.Partition),
 		}
 	}
 	return x, nil

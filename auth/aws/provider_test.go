@@ -238,6 +238,24 @@ func TestGetAudience(t *testing.T) {
 	}
 }
 
+// An image names its partition, and by default the region of STS: what to mend is the role.
+func TestRoleOfAnotherPartitionThanTheImage(t *testing.T) {
+	const china = "123456789123.dkr.ecr.cn-north-1.amazonaws.com.cn/a"
+	account := accountA(t)
+	for _, region := range []string{"", region} {
+		provider := newProvider(t, aws.Config{Region: region})
+		target, err := provider.GetTarget(&auth.Options{Subject: account.Subject, ImageRepository: china})
+		rig.Must(t, err)
+		_, err = provider.GetAudience(t.Context(), &auth.Request{
+			Key:             auth.Key{Subject: account.Subject, Identity: roleA, STSRegion: target.STSRegion, Image: target.Image},
+			ImageRepository: china,
+		})
+		if e, ok := errors.AsType[*auth.Error](err); !ok || e.Code != auth.CodeIdentityInvalid || e.Fix != "name a role of partition aws-cn" {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
 func TestNewProviderRefuses(t *testing.T) {
 	for name, config := range map[string]aws.Config{
 		"region":   {Region: "somewhere"},
