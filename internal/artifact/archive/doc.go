@@ -16,9 +16,9 @@
 // # Copies
 //
 // Copy keeps the published bytes, and so must refuse what Normalize leaves out: links of any kind, setuid, setgid and sticky
-// bits, extended attributes but those of macOS, and global records other than a comment. It also refuses headers that programs
-// understand in different ways, such as two paths for one entry: what was judged must be what is unpacked. Owners, times and the
-// other permission bits stay as they are.
+// bits (of folders setuid alone), extended attributes but those of macOS, and global records other than a comment. It also refuses
+// headers that programs understand in different ways, such as two paths for one entry: what was judged must be what is unpacked.
+// Owners, times and the other permission bits stay as they are.
 //
 // # Reproducibility
 //

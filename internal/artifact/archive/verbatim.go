@@ -42,6 +42,7 @@ type verbatim struct {
 	extended bool   // a header has passed that extends the next one
 	records  []byte // of an extended header
 	missing  int    // bytes of records
+	sized    string // the size of the next entry by its records, if they have one
 	ended    bool   // by a block of zeros; what may follow is judged by drain
 	odd      string // what is wrong
 }
@@ -53,7 +54,7 @@ func (v *verbatim) check(hdr *tar.Header) error {
 		return refuse(ReasonLink, hdr.Name, fixLinkKept, "a link is not kept")
 	case hdr.Linkname != "":
 		return refuse(ReasonLink, hdr.Name, fixLinkKept, "the entry has a link's target")
-	case hdr.Mode&0o7000 != 0 && hdr.Typeflag != tar.TypeXGlobalHeader:
+	case hdr.Mode&special(hdr.Typeflag) != 0:
 		return refuse(ReasonHeader, hdr.Name, "take them away with chmod a-s,-t, or have the archive extracted (operation: extract)",
 			"setuid, setgid and sticky bits are not kept")
 	case hdr.Typeflag == tar.TypeDir && hdr.Size != 0:
@@ -62,6 +63,19 @@ func (v *verbatim) check(hdr *tar.Header) error {
 		return refuse(ReasonHeader, hdr.Name, fixHeader, "%s", v.odd)
 	default:
 		return nil
+	}
+}
+
+// special are the permission bits that are refused. Folders may have those that volumes and shared checkouts give them, setgid and
+// sticky: they give nobody more than the folder's owner has.
+func special(typeflag byte) int64 {
+	switch typeflag {
+	case tar.TypeXGlobalHeader:
+		return 0
+	case tar.TypeDir:
+		return 0o4000
+	default:
+		return 0o7000
 	}
 }
 
@@ -93,7 +107,7 @@ func (v *verbatim) content(p []byte) {
 	p = p[:min(v.missing, len(p))]
 	v.records, v.missing = append(v.records, p...), v.missing-len(p)
 	if v.missing == 0 {
-		v.odd = oddRecords(string(v.records), v.kind == tar.TypeXGlobalHeader)
+		v.sized, v.odd = readRecords(string(v.records), v.kind == tar.TypeXGlobalHeader)
 		v.records = v.records[:0]
 	}
 }
@@ -109,15 +123,22 @@ func (v *verbatim) header() string {
 	}
 	// IEEE Std 1003.1, pax, "ustar Interchange Format": name, mode, size, type, and what is a prefix of the name only there.
 	mode, sizeField, kind := v.block[100:108], v.block[124:136], v.block[156]
-	unused := v.block[345:]
+	name, unused := beforeNUL(v.block[:100]), v.block[345:]
 	if bytes.Equal(v.block[257:265], []byte("ustar\x0000")) {
 		unused = v.block[500:]
+		if prefix := beforeNUL(v.block[345:500]); prefix != "" {
+			name = prefix + "/" + name
+		}
 	}
 	switch {
 	case !isZero(unused):
 		return "the header has more than its format, which programs understand in different ways"
 	case !octal.Match(mode) || !octal.Match(sizeField):
 		return "the header has a number that programs understand in different ways"
+	case v.block[0]|kind == 0:
+		return "the header has neither a name nor a type, where some programs end"
+	case leaves(name, kind):
+		return "the header's own name, which some programs use, leaves the archive"
 	}
 	size, err := strconv.ParseInt(strings.Trim(string(sizeField), " \x00"), 8, 64)
 	if err != nil && !isZero(sizeField) {
@@ -128,7 +149,11 @@ func (v *verbatim) header() string {
 	case kind == tar.TypeGNULongLink:
 		return "the entry has a link's target"
 	case kind != tar.TypeXHeader && kind != tar.TypeXGlobalHeader && kind != tar.TypeGNULongName:
-		v.extended = false
+		sized := v.sized
+		v.extended, v.sized = false, ""
+		if sized != "" && sized != strconv.FormatInt(size, 10) {
+			return "the entry has two sizes"
+		}
 		return ""
 	case v.extended:
 		return "two headers extend the same entry"
@@ -142,39 +167,55 @@ func (v *verbatim) header() string {
 	return ""
 }
 
+// leaves reports whether a header's own name leads out of the folder it is unpacked in. It counts where records and long names are not
+// known, and there a header that extends another is a file as well. It may be cut off within "..", and GNU tar gives global
+// headers, which are none, a name in the folder for temporary files.
+func leaves(name string, kind byte) bool {
+	return strings.HasPrefix(name, "/") && kind != tar.TypeXGlobalHeader || strings.HasPrefix(name, "../") || strings.Contains(name, "/../")
+}
+
+func beforeNUL(field []byte) string {
+	before, _, _ := bytes.Cut(field, []byte{0})
+	return string(before)
+}
+
 func isZero(b []byte) bool { return !slices.ContainsFunc(b, func(c byte) bool { return c != 0 }) }
 
-// oddRecords says what is odd about the records of an extended header (IEEE Std 1003.1, pax, "pax Extended Header").
-func oddRecords(text string, global bool) string {
+// readRecords reads the records of an extended header (IEEE Std 1003.1, pax, "pax Extended Header"): what they say of the entry's size,
+// if they do, and what is odd about them.
+func readRecords(text string, global bool) (size, odd string) {
 	var known []string
 	for text != "" {
 		digits, _, _ := strings.Cut(text, " ")
 		n, err := strconv.Atoi(digits)
 		if err != nil || strconv.Itoa(n) != digits || n <= len(digits)+1 || n > len(text) || text[n-1] != '\n' {
-			return "a record is malformed"
+			return "", "a record is malformed"
 		}
 		key, value, _ := strings.Cut(text[len(digits)+1:n-1], "=")
 		switch {
-		case value == "":
-			return "a record has no value"
+		case value == "" && (key == "path" || key == "size"):
+			return "", "a record has no value"
 		case slices.Contains(known, key):
-			return "a record occurs twice"
+			return "", "a record occurs twice"
 		case global && key != "comment":
-			return "global records are not kept"
+			return "", "global records are not kept"
 		case !isKept(key):
-			return "the record " + quote(key) + " is not kept"
+			return "", "the record " + quote(key) + " is not kept"
+		case key == "size":
+			size = value
 		}
 		known = append(known, key)
 		text = text[n:]
 	}
-	return ""
+	return size, ""
 }
 
-// isKept knows the records that harm nobody: names, owners and times. Those of a size, of a character set, of a link's target, of
-// access lists and of capabilities are not among them.
+// isKept knows the records that harm nobody: names, owners, times, where the file was, and a size, which must be the header's. Those
+// of a character set, of a link's target, of access lists and of capabilities are not among them.
 func isKept(key string) bool {
 	switch key {
-	case "path", "uid", "gid", "uname", "gname", "mtime", "atime", "ctime", "comment", "LIBARCHIVE.creationtime":
+	case "path", "size", "uid", "gid", "uname", "gname", "mtime", "atime", "ctime", "comment", "LIBARCHIVE.creationtime",
+		"SCHILY.dev", "SCHILY.ino", "SCHILY.nlink":
 		return true
 	}
 	// What tar of macOS writes.

@@ -76,8 +76,14 @@ func TestCopyRefuses(t *testing.T) {
 		"an empty link's target":          {join(extension(t, 'K', "\x00"), entries(t, file)), archive.ReasonHeader},
 		"setuid":                          {pack(t, moded(file, 0o4755)), archive.ReasonHeader},
 		"setgid":                          {pack(t, moded(file, 0o2755)), archive.ReasonHeader},
-		"sticky":                          {pack(t, moded(dir("x"), 0o1777)), archive.ReasonHeader},
-		"setgid folder":                   {pack(t, moded(dir("x"), 0o2755)), archive.ReasonHeader},
+		"sticky":                          {pack(t, moded(file, 0o1755)), archive.ReasonHeader},
+		"setuid folder":                   {pack(t, moded(dir("x"), 0o4755)), archive.ReasonHeader},
+		"a name under a path":             {join(extension(t, 'x', path), patch(entries(t, file), 0, "../../x")), archive.ReasonHeader},
+		"a name under a long name":        {join(extension(t, 'L', "good\x00"), patch(entries(t, file), 0, "/etc/passwd")), archive.ReasonHeader},
+		"a prefix under a path":           {join(extension(t, 'x', path), patch(entries(t, file), 345, "a/../..")), archive.ReasonHeader},
+		"a name of an extended header":    {join(patch(extension(t, 'x', path), 0, "../../x"), entries(t, file)), archive.ReasonHeader},
+		"an absolute name of such a one":  {join(patch(extension(t, 'x', path), 0, "/x"), entries(t, file)), archive.ReasonHeader},
+		"a name of a global header":       {join(patch(extension(t, 'g', record("comment", "1")), 0, "a/../../x"), entries(t, file)), archive.ReasonHeader},
 		"capability":                      {pack(t, withRecords(file, capability)), archive.ReasonHeader},
 		"access list":                     {pack(t, withRecords(file, map[string]string{"SCHILY.acl.access": "user::rwx"})), archive.ReasonHeader},
 		"character set":                   {pack(t, withRecords(file, map[string]string{"hdrcharset": "BINARY"})), archive.ReasonHeader},
@@ -90,7 +96,10 @@ func TestCopyRefuses(t *testing.T) {
 		"a long name and a path":          {join(extension(t, 'L', "good\x00"), extension(t, 'x', record("path", "../../x")), entries(t, file)), archive.ReasonHeader},
 		"two paths":                       {join(extension(t, 'x', record("path", "../../x")+path), entries(t, file)), archive.ReasonHeader},
 		"an empty path":                   {join(extension(t, 'x', record("path", "")), entries(t, file)), archive.ReasonHeader},
-		"a size in a record":              {join(extension(t, 'x', record("size", "0")), entries(t, reg("x", ""))), archive.ReasonHeader},
+		"a smaller size in a record":      {join(extension(t, 'x', record("size", "0")), entries(t, file)), archive.ReasonHeader},
+		"a larger size in a record":       {join(extension(t, 'x', record("size", "513")), entries(t, file), make([]byte, 512)), archive.ReasonHeader},
+		"an empty size":                   {join(extension(t, 'x', record("size", "")), entries(t, file)), archive.ReasonHeader},
+		"a folder's size in a record":     {join(extension(t, 'x', record("size", "1")), entries(t, dir("x/")), make([]byte, 512)), archive.ReasonHeader},
 		"GNU header with a prefix":        {patch(patch(pack(t, file), 257, gnuMagic), 345, "00000000000\x0000000000000\x00/../x"), archive.ReasonHeader},
 		"old header with a prefix":        {patch(patch(pack(t, file), 257, oldMagic), 345, "../../x"), archive.ReasonHeader},
 		"star's header":                   {patch(patch(pack(t, file), 345, "a"), 508, "tar\x00"), archive.ReasonHeader},
@@ -100,6 +109,7 @@ func TestCopyRefuses(t *testing.T) {
 		"folder with content":             {retype(pack(t, reg("x", "1")), '5'), archive.ReasonHeader},
 		"old folder with content":         {patch(retype(pack(t, reg("x", strings.Repeat("y", 512))), 0), 0, "x/"), archive.ReasonHeader},
 		"folder with a size":              {patch(pack(t, dir("x/")), 124, "00000001000\x00"), archive.ReasonHeader},
+		"nothing but a prefix":            {patch(patch(retype(pack(t, dir("x")), 0), 0, "\x00\x00"), 345, "x"), archive.ReasonHeader},
 		"endless records":                 {join(extension(t, 'x', record("comment", strings.Repeat("x", 65<<10))), entries(t, file)), archive.ReasonHeader},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -125,13 +135,18 @@ func TestCopyKeepsBytes(t *testing.T) {
 	old := patch(pack(t, reg("a", "1")), 257, oldMagic)
 	clear(old[265:345]) // no names of owners, no devices
 	for name, in := range map[string][]byte{
-		"ustar":          formatted(tar.FormatUSTAR, dir("d/"), reg("d/x", "1"), reg(strings.Repeat("folder/", 20)+"file", "2")),
-		"GNU":            formatted(tar.FormatGNU, dir("d/"), reg("d/x", "1"), reg(long, "2")),
-		"pax":            formatted(tar.FormatPAX, dir("d/"), reg("d/é", "1"), reg(long, "2")),
-		"old":            checksum(old),
-		"git":            join(extension(t, 'g', record("comment", strings.Repeat("0", 40))), entries(t, dir("d/"), reg("d/x", "1"))),
-		"macOS":          pack(t, withRecords(reg("a", "1"), map[string]string{"LIBARCHIVE.xattr.com.apple.provenance": "AQIA", "LIBARCHIVE.creationtime": "1.5"})),
-		"numbers spaced": patch(pack(t, reg("a", "1")), 100, "000644 \x00000000 \x00000000 \x0000000000001 "),
+		"ustar": formatted(tar.FormatUSTAR, dir("d/"), reg("d/x", "1"), reg(strings.Repeat("folder/", 20)+"file", "2")),
+		"GNU":   formatted(tar.FormatGNU, dir("d/"), reg("d/x", "1"), reg(long, "2")),
+		"pax":   formatted(tar.FormatPAX, dir("d/"), reg("d/é", "1"), reg(long, "2")),
+		"old":   checksum(old),
+		"git":   join(extension(t, 'g', record("comment", strings.Repeat("0", 40))), entries(t, dir("d/"), reg("d/x", "1"))),
+		"macOS": pack(t, withRecords(reg("a", "1"), map[string]string{"LIBARCHIVE.xattr.com.apple.provenance": "AQIA", "LIBARCHIVE.creationtime": "1.5"})),
+		"node-tar": join(extension(t, 'x', record("path", "é")+record("size", "1")+record("SCHILY.dev", "65024")+record("SCHILY.ino", "7")+
+			record("SCHILY.nlink", "1")+record("uname", "")), entries(t, reg("x", "1"), reg("y", "22"))),
+		"GNU's name of a global header": join(patch(extension(t, 'g', record("comment", "1")), 0, "/tmp/GlobalHead.7.1"), entries(t, reg("x", "1"))),
+		"a name cut off":                join(extension(t, 'x', record("path", "a/..b")), patch(entries(t, reg("x", "1")), 0, "a/..")),
+		"shared folders":                pack(t, moded(dir("x/"), 0o2775), moded(dir("y/"), 0o1777), reg("x/y", "1")),
+		"numbers spaced":                patch(pack(t, reg("a", "1")), 100, "000644 \x00000000 \x00000000 \x0000000000001 "),
 	} {
 		for _, in := range [][]byte{in, zip(t, in)} {
 			var out bytes.Buffer
