@@ -19,13 +19,16 @@ type CIDRs struct {
 
 // PrivateCIDRs is the default of --deny-cidrs: the ranges in which clusters have their pods, services and nodes. It denies the same
 // as the zero CIDRs. Sources: RFC 1918 (10/8, 172.16/12, 192.168/16), RFC 6598 (100.64/10, shared by carriers and clusters) and RFC
-// 4193 (fc00::/7).
+// 4193 (fc00::/7). Two more are reserved for other ends, and given to pods where those run out: RFC 2544 (198.18/15; Amazon EKS best
+// practices, "Custom Networking") and RFC 1112 §4 (240/4; Google Cloud VPC, "Valid IPv4 ranges").
 func PrivateCIDRs() CIDRs {
 	return CIDRs{ranges: []netip.Prefix{
 		netip.MustParsePrefix("10.0.0.0/8"),
 		netip.MustParsePrefix("172.16.0.0/12"),
 		netip.MustParsePrefix("192.168.0.0/16"),
 		netip.MustParsePrefix("100.64.0.0/10"),
+		netip.MustParsePrefix("198.18.0.0/15"),
+		netip.MustParsePrefix("240.0.0.0/4"),
 		netip.MustParsePrefix("fc00::/7"),
 	}}
 }
