@@ -61,14 +61,14 @@ func (g Guard) DialContext(dialer *net.Dialer) func(ctx context.Context, network
 	}
 	plain, tenants, clouds := *dialer, guarded(*dialer, g.DenyCIDRs), guarded(*dialer, CIDRs{given: true})
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		if g.AllowHosts.Contains(address) {
-			return plain.DialContext(ctx, network, address)
-		}
 		host, port, _ := net.SplitHostPort(address) // what cannot be split is not resolved either
 		way, name := &tenants, address
 		if isCloudHost(address) {
 			// Without the dot, a Service of the cluster could be found under the name, through the resolver's search domains.
 			way, name = &clouds, host+".:"+port
+		}
+		if g.AllowHosts.Contains(address) {
+			way = &plain
 		}
 		conn, err := way.DialContext(ctx, network, name)
 		// net wraps the refusal in an error whose text holds the address.

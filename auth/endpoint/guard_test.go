@@ -309,14 +309,20 @@ func FuzzGuardCloudHosts(f *testing.F) {
 // public.ecr.aws. A name with a dot at its end is tried as it is.
 func TestGuardLooksCloudsUpByFullName(t *testing.T) {
 	dns := resolver(t, func(string) []string { return nil })
-	for address, want := range map[string]string{
-		"public.ecr.aws:443":   "public.ecr.aws.",
-		"registry.example:443": "registry.example",
-		"public.ecr.aws:8443":  "public.ecr.aws",
+	listed := endpoint.Guard{AllowHosts: mustAllow(t, "public.ecr.aws", "registry.infra")}
+	for _, tt := range []struct {
+		guard         endpoint.Guard
+		address, want string
+	}{
+		{endpoint.Guard{}, "public.ecr.aws:443", "public.ecr.aws."},
+		{endpoint.Guard{}, "registry.example:443", "registry.example"},
+		{endpoint.Guard{}, "public.ecr.aws:8443", "public.ecr.aws"},
+		{listed, "public.ecr.aws:443", "public.ecr.aws."},
+		{listed, "registry.infra:443", "registry.infra"}, // may be a Service
 	} {
-		err := judgeResolved(t, endpoint.Guard{}, dns, "tcp", address)
-		if e, ok := errors.AsType[*net.DNSError](err); !ok || e.Name != want {
-			t.Errorf("%s: %v, want a look-up of %s", address, err, want)
+		err := judgeResolved(t, tt.guard, dns, "tcp", tt.address)
+		if e, ok := errors.AsType[*net.DNSError](err); !ok || e.Name != tt.want {
+			t.Errorf("%s: %v, want a look-up of %s", tt.address, err, tt.want)
 		}
 	}
 }
