@@ -125,7 +125,6 @@ func (p piece) ends(name string, steps *int) (int, bool) {
 		}
 		at -= size
 	}
-	*steps -= p.runes
 	return p.begins(name[at:], steps)
 }
 

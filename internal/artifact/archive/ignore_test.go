@@ -205,6 +205,25 @@ func TestManyOrdinaryPatternsAreTaken(t *testing.T) {
 	}
 }
 
+// Nor do patterns with a "?" where each file has a folder of its own.
+func TestOrdinaryPatternsOfDeepTreesAreTaken(t *testing.T) {
+	var text strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&text, "*-%d-*.y?ml\n", i)
+	}
+	p, err := archive.ParsePatterns(text.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := p.Matcher()
+	for i := range 20_000 {
+		name := fmt.Sprintf("clusters/production-eu/namespace-%d/apps-and-more/some-deployment-name-%d.yaml", i, i)
+		if excluded, err := m.Excludes(name, false); excluded || err != nil {
+			t.Fatalf("path %d: %t, %v", i, excluded, err)
+		}
+	}
+}
+
 func BenchmarkPatterns(b *testing.B) {
 	b.Run("hostile", func(b *testing.B) {
 		p := hostilePatterns(b)

@@ -7,9 +7,9 @@ import "strings"
 const (
 	// firstSteps is 32 million, some tenths of a second.
 	firstSteps = 32 << 20
-	// stepsPerPath is 4096: 500 patterns take one or two thousand steps for a path whose folders are known. DefaultMaxFiles of them
-	// are one or two seconds, less than what the archive's compression takes.
-	stepsPerPath = 4 << 10
+	// stepsPerPath is 8192: 500 patterns take one or two thousand steps for each folder of a path that is not the last path's, and for
+	// its file. DefaultMaxFiles of them are about two seconds, less than what the archive's compression takes.
+	stepsPerPath = 8 << 10
 )
 
 // Matcher tells for path after path whether patterns leave it out. It remembers the folders of the last path, so that a
