@@ -64,7 +64,7 @@ type Request struct {
 	Key Key
 	// Account is the subject as it was read for this exchange; zero for the controller.
 	Account Account
-	// ImageRepository is where registry credentials will be used; Key.Image is what of it decides them.
+	// ImageRepository is where registry credentials will be used; Key.Image is the part of it that decides them.
 	ImageRepository string
 	// ProxyURL is the HTTP proxy for the calls of this exchange; nil for the provider's own transport.
 	ProxyURL *url.URL

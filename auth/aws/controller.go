@@ -21,7 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// staticLifetime is for how long keys are taken that have no end: then the environment is asked again.
+// staticLifetime is how long keys that never expire are used before the environment is read again.
 const staticLifetime = time.Hour
 
 // NewControllerToken implements [auth.ControllerProvider] with the SDK's default chain: variables, a web identity token file
@@ -98,7 +98,7 @@ func (p *Provider) buildableClient() *awshttp.BuildableClient {
 	})
 }
 
-// sourcesOf says where of the chain the credentials come from, the last of them first asked.
+// sourcesOf are the sources in the chain that the credentials come from.
 func sourcesOf(provider awssdk.CredentialsProvider) []awssdk.CredentialSource {
 	if s, ok := provider.(awssdk.CredentialProviderSource); ok {
 		return s.ProviderSources()
@@ -190,7 +190,7 @@ func controllerError(ctx context.Context, err error, sources []awssdk.Credential
 		case errors.Is(err, context.DeadlineExceeded): // while the answer was read
 			f.Code, f.What = auth.CodeUnreachable, "no answer in time"
 		case isMalformed(err):
-			f.Code, f.What = auth.CodeResponseInvalid, "an answer that is none of the metadata service's"
+			f.Code, f.What = auth.CodeResponseInvalid, "an answer that is not the metadata service's"
 		default:
 			f.Code, f.What = auth.CodeIdentityMissing, "no identity is configured, and the node has none"
 		}

@@ -88,7 +88,7 @@ func newToken(c *types.Credentials, asked time.Time) (*Token, error) {
 	}, nil
 }
 
-// failure says what of the answer a person can mend.
+// failure tells people what to correct, as far as the answer says.
 func (x plan) failure(ctx context.Context, err error, proof auth.Proof, request *auth.Request) error {
 	f := sortFailure(ctx, err, x.where(), proof.Token)
 	c := remote.ClaimsOf(proof).Shown(request.Key.Subject)

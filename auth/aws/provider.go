@@ -68,7 +68,7 @@ type stsEndpoint struct {
 	url string
 }
 
-// ecrRegistry is a registry with what of it decides its credentials, which is made once.
+// ecrRegistry is a registry with the part of it that decides its credentials, which is made once.
 type ecrRegistry struct {
 	endpoint.Registry
 

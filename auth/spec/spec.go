@@ -223,7 +223,7 @@ func accountOf(fields Fields) (auth.Subject, error) {
 	return account, nil
 }
 
-// subjectOf is whom a minted credential is for: the account that the object names, else the default one, else the controller.
+// subjectOf is the subject of a minted credential: the account that the object names, else the default one, else the controller.
 // Here, and nowhere else, an absent serviceAccountName becomes another identity: an account of the object's own namespace, or
 // the controller's, which is lent only where a grant admits the namespace, and on no way that the tenant chose.
 func subjectOf(
