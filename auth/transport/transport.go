@@ -117,9 +117,6 @@ func (p *Pool) guard(t *http.Transport) {
 	t.Dial, t.DialTLS = nil, nil //nolint:staticcheck // deprecated, and used by net/http all the same when set.
 }
 
-// Own is the transport to hosts that the administrator or the cloud's own tables name, through the administrator's proxy.
-func (p *Pool) Own() *http.Transport { return p.base }
-
 // Host is the transport to a host chosen by a tenant. If the administrator's proxy is on the way, the proxy must judge the
 // target's address; otherwise the pool's dial function does.
 func (p *Pool) Host(target *url.URL) *http.Transport {
@@ -131,7 +128,8 @@ func (p *Pool) Host(target *url.URL) *http.Transport {
 	return p.direct
 }
 
-// Via is the transport to the cloud's own hosts through a proxy chosen by a tenant; [Pool.Own] if the proxy is nil.
+// Via is the transport to hosts that the administrator or the cloud's own tables name, through a proxy chosen by a tenant, or through
+// the administrator's if that is nil.
 func (p *Pool) Via(proxy *url.URL) *http.Transport {
 	if proxy == nil {
 		return p.base

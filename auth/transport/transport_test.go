@@ -83,7 +83,7 @@ func TestVerificationIsAlwaysOn(t *testing.T) {
 	for name, base := range map[string]*http.Transport{"default": nil, "bare": {}, "old": old} {
 		pool := newPool(t, transport.Options{Base: base, Dial: d.dial})
 		proxy := parse(t, "http://proxy.example.org:3128")
-		for kind, tr := range map[string]*http.Transport{"own": pool.Own(), "host": pool.Host(parse(t, "https://x.example.org")), "proxy": pool.Proxy(proxy)} {
+		for kind, tr := range map[string]*http.Transport{"own": pool.Via(nil), "host": pool.Host(parse(t, "https://x.example.org")), "proxy": pool.Proxy(proxy)} {
 			c := tr.TLSClientConfig
 			if c == nil || c.InsecureSkipVerify || c.MinVersion < tls.VersionTLS12 {
 				t.Errorf("%s, %s: %+v", name, kind, c)
@@ -121,7 +121,7 @@ func TestWhoDials(t *testing.T) {
 	}
 	// The administrator's own way is not the guard's business.
 	own := newPool(t, transport.Options{Dial: guard.dial, Base: &http.Transport{}})
-	if _, err := get(t, own.Own(), server.URL); err != nil {
+	if _, err := get(t, own.Via(nil), server.URL); err != nil {
 		t.Error(err)
 	}
 	// Neither is the way through the administrator's proxy, which may well be on loopback.
@@ -229,7 +229,7 @@ func TestPoolConcurrently(t *testing.T) {
 		wg.Go(func() {
 			for j := range 100 {
 				pool.Proxy(&url.URL{Scheme: "http", Host: fmt.Sprintf("proxy-%d:1", (i+j)%5)})
-				pool.Own()
+				pool.Via(nil)
 				pool.Host(&url.URL{Scheme: "https", Host: "x"})
 			}
 			pool.Close()
@@ -264,11 +264,11 @@ func TestEnvironment(t *testing.T) {
 			t.Errorf("%s goes through %q, want %q", target, got, want)
 		}
 	}
-	if environment == pool.Own() || !environment.DisableKeepAlives || pool.Own().DisableKeepAlives {
+	if environment == pool.Via(nil) || !environment.DisableKeepAlives || pool.Via(nil).DisableKeepAlives {
 		t.Error("the environment's transport is the pool's own")
 	}
 	tenant := &url.URL{Scheme: "http", Host: "tenant.example:3128"}
-	if pool.Via(nil) != pool.Own() || pool.Via(tenant) != pool.Proxy(tenant) {
-		t.Error("Via leads elsewhere than Own and Proxy")
+	if pool.Via(tenant) != pool.Proxy(tenant) || pool.Via(tenant) == pool.Via(nil) {
+		t.Error("Via leads elsewhere than Proxy")
 	}
 }
