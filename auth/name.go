@@ -13,7 +13,7 @@ const (
 func IsLabel(s string) bool { return len(s) <= maxLabel && !strings.Contains(s, ".") && IsSubdomain(s) }
 
 // IsSubdomain reports whether s is an RFC 1123 subdomain in lower case, as the names of most Kubernetes objects are: labels with dots
-// between them, of at most 253 bytes together. As in Kubernetes, a label alone has no other bound.
+// between them, of at most 253 bytes together. As in Kubernetes, one of its labels may have more than 63 bytes.
 func IsSubdomain(s string) bool {
 	if len(s) > maxSubdomain {
 		return false

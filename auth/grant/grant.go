@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/lanyard-dev/lanyard/auth"
 )
 
 // Namespaces says which namespaces may use an identity. Its zero value, and a nil pointer to it, admit nobody.
@@ -70,7 +72,7 @@ func (n *Namespaces) validate() error {
 		return ErrContradiction
 	}
 	for i, name := range n.List {
-		if !isLabelName(name) {
+		if !auth.IsLabel(name) {
 			return fmt.Errorf("list[%d]: %w: %s", i, ErrNamespace, quote(name))
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/lanyard-dev/lanyard/auth"
 )
 
 // Selector is a label selector, with the meaning of Kubernetes' LabelSelector (k8s.io/apimachinery meta/v1) except that the
@@ -124,18 +126,12 @@ func (r Requirement) matches(labels map[string]string) bool {
 	}
 }
 
-// Limits of names, in bytes. Source: Kubernetes documentation, "Labels and Selectors" and "Object Names and IDs".
-const (
-	maxName      = 63
-	maxSubdomain = 253
-)
-
-// isLabelName reports whether s is an RFC 1123 label, as a namespace's name is.
-func isLabelName(s string) bool { return len(s) <= maxName && isWord(s, isLowerOrDigit, "-") }
+// maxLabelValue bounds a label's value, in bytes. Source: Kubernetes documentation, "Labels and Selectors".
+const maxLabelValue = 63
 
 // isLabelValue reports whether s can be a label's value, which may be empty.
 func isLabelValue(s string) bool {
-	return s == "" || len(s) <= maxName && isWord(s, isAlphanumeric, "-_.")
+	return s == "" || len(s) <= maxLabelValue && isWord(s)
 }
 
 // isLabelKey reports whether s can be a label's key: a name, with a DNS subdomain and a slash before it if need be.
@@ -143,30 +139,26 @@ func isLabelKey(s string) bool {
 	name := s
 	if prefix, rest, ok := strings.Cut(s, "/"); ok {
 		name = rest
-		if len(prefix) > maxSubdomain {
+		if !auth.IsSubdomain(prefix) {
 			return false
-		}
-		for label := range strings.SplitSeq(prefix, ".") {
-			if !isWord(label, isLowerOrDigit, "-") {
-				return false
-			}
 		}
 	}
 	return name != "" && isLabelValue(name)
 }
 
-// isWord reports whether s is made of the class and of the punctuation, and neither begins nor ends in punctuation.
-func isWord(s string, class func(byte) bool, punctuation string) bool {
+// isWord reports whether s is letters, digits and the characters of -_. between them.
+func isWord(s string) bool {
 	for i := range len(s) {
-		if !class(s[i]) && (i == 0 || i == len(s)-1 || strings.IndexByte(punctuation, s[i]) < 0) {
+		if !isAlphanumeric(s[i]) && (i == 0 || i == len(s)-1 || strings.IndexByte("-_.", s[i]) < 0) {
 			return false
 		}
 	}
 	return s != ""
 }
 
-func isLowerOrDigit(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' }
-func isAlphanumeric(c byte) bool { return isLowerOrDigit(c) || 'A' <= c && c <= 'Z' }
+func isAlphanumeric(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
 
 // quote repeats input in an error: quoted and short.
 func quote(s string) string {
