@@ -206,8 +206,12 @@ func (s *session) requestError(ctx context.Context, err error, t target) *Error 
 			Err: errors.New("the authentication handshake failed: the registry or its token server sent an unusable answer"),
 		}
 	}
+	// Of several attempts this is the first.
+	if plain, ok := errors.AsType[*plainError](failed.Err); ok {
+		return plain.refused
+	}
 	return &Error{
-		Code: CodeUnreachable, Host: s.host, Fix: disconnection.Fix(err, "registry"),
+		Code: CodeUnreachable, Host: s.host, Fix: disconnection.Fix(failed.Err, "registry"),
 		Err: fmt.Errorf("no answer: %w", disconnection.Hide(failed.Err)),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -129,6 +130,52 @@ func TestStatusCodes(t *testing.T) {
 				t.Errorf("the registry's message is missing: %v", err)
 			}
 			noSecret(t, err)
+		})
+	}
+}
+
+// At hosts that look local the library tries http once https has failed. Why it failed is what people are told, and not to do without TLS.
+func TestLocalHostsFailForWhatFailed(t *testing.T) {
+	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	answering := func(status int) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(status)
+		})
+	}
+	trusting := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	for name, test := range map[string]struct {
+		handler http.Handler
+		noTLS   bool
+		via     *http.Transport
+		want    oci.Error
+		says    string
+	}{
+		"authority":   {ok, false, &http.Transport{}, oci.Error{Code: oci.CodeUnreachable}, "set spec.certSecretRef to the registry's CA"},
+		"without TLS": {ok, true, &http.Transport{}, oci.Error{Code: oci.CodeUnreachable}, "does not speak TLS"},
+		"overload":    {answering(503), false, trusting, oci.Error{Code: oci.CodeServer, Status: 503, RetryAfter: 7 * time.Second}, "HTTP 503"},
+		"downgrade": {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://"+r.Host+"/v2/", http.StatusFound)
+		}), false, trusting, oci.Error{Code: oci.CodeProtocol}, "it asks for plain http; use https, or set spec.insecure"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewUnstartedServer(test.handler)
+			server.Config.ErrorLog = log.New(io.Discard, "", 0)
+			if test.noTLS {
+				server.Start()
+			} else {
+				server.StartTLS()
+			}
+			defer server.Close()
+			defer test.via.CloseIdleConnections()
+			_, err := oci.Connect(t.Context(), repository(t, "oci://"+server.Listener.Addr().String()+"/app"), oci.Options{Transport: test.via})
+			e, ok := errors.AsType[*oci.Error](err)
+			if !ok || e.Code != test.want.Code || e.Status != test.want.Status || e.RetryAfter != test.want.RetryAfter || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("%v, want %+v", err, test.want)
+			}
+			if wrong := strings.Contains(err.Error(), "insecure"); wrong && (name == "authority" || name == "overload") {
+				t.Errorf("it advises to do without TLS: %v", err)
+			}
 		})
 	}
 }

@@ -101,6 +101,8 @@ func (s *session) lastRetryAfter() time.Duration {
 // have the controller ask on his behalf: every host but the object's own is asked by https, whose certificate must be the name's, and
 // an address in place of a name must be public. What a name resolves to is judged when it is dialled, by the injected transport.
 // Registries that people use need no more: their token servers and storage are at the same host, or at others with certificates.
+//
+// The error is an *Error or a [*plainError].
 func (s *session) admit(u *url.URL) error {
 	home := authority(u.Scheme, u.Host) == authority(u.Scheme, s.home)
 	switch {
@@ -108,7 +110,7 @@ func (s *session) admit(u *url.URL) error {
 	case u.Scheme != "http" || !home:
 		return s.refused("it leads to another host without TLS", "")
 	case !s.insecure:
-		return s.refused("it asks for plain http", "use https, or set spec.insecure")
+		return &plainError{s.refused("it asks for plain http", "use https, or set spec.insecure")}
 	}
 	if home {
 		return nil
@@ -122,6 +124,12 @@ func (s *session) admit(u *url.URL) error {
 	}
 	return nil
 }
+
+// plainError is the refusal of a request without TLS. It is found by nobody who looks for an *Error: once https has failed at a host that
+// looks local, the library tries http by itself, and what counts is why https has.
+type plainError struct{ refused *Error }
+
+func (e *plainError) Error() string { return e.refused.Error() }
 
 // authority is host:port in lower case, with the scheme's own port where there is none.
 func authority(scheme, host string) string {
