@@ -61,6 +61,10 @@ func Words(err error) string {
 // Fix is what can be done about it in the object's own fields, or at the other side, such as "registry"; empty for nothing.
 func Fix(err error, side string) string {
 	switch _, ofOther := errors.AsType[x509.HostnameError](err); {
+	case proxyStatus(err) == http.StatusProxyAuthRequired:
+		return "name the proxy's user in the Secret of spec.proxySecretRef, or have the administrator correct the controller's proxy"
+	case proxyStatus(err) == http.StatusForbidden:
+		return "have the proxy allow the " + side
 	case ofOther:
 		return "name a host that the " + side + "'s certificate is for, or correct the certificate"
 	case certificate(err) != "":

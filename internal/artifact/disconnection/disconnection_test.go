@@ -44,7 +44,9 @@ func TestWords(t *testing.T) {
 		"alert":            {&net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}, "the other side refuses the TLS handshake", ""},
 		"no TLS":           {tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, "the other side does not speak TLS", "the registry does not speak TLS"},
 		"HTTP":             {&url.Error{Op: "Get", URL: "https://x/?secret", Err: http.ErrSchemeMismatch}, "the other side does not speak TLS", "the registry does not speak TLS"},
-		"proxy's refusal":  {&url.Error{Op: "Get", URL: "https://x/?secret", Err: errors.New("Forbidden")}, "the proxy answered HTTP 403 Forbidden", ""},
+		"proxy's refusal":  {&url.Error{Op: "Get", URL: "https://x/?secret", Err: errors.New("Forbidden")}, "the proxy answered HTTP 403 Forbidden", "have the proxy allow the registry"},
+		"proxy's user":     {&url.Error{Op: "Get", URL: "https://x/?secret", Err: errors.New("Proxy Authentication Required")}, "the proxy answered HTTP 407", "name the proxy's user in the Secret of spec.proxySecretRef"},
+		"proxy's fault":    {errors.New("Bad Gateway"), "the proxy answered HTTP 502 Bad Gateway", ""},
 		"proxy's words":    {errors.New("kubernetes says no"), "the connection failed", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
