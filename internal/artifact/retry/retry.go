@@ -110,7 +110,14 @@ func lost(err error) bool {
 	case errors.As(err, &dns):
 		return dns.IsTemporary || dns.IsTimeout
 	case errors.As(err, &op):
-		return true
+		switch op.Op {
+		case "remote error", "local error": // alerts of TLS (RFC 8446 §6)
+			return false
+		case "proxyconnect":
+			return lost(op.Err)
+		default:
+			return true
+		}
 	default:
 		return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 			errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.ECONNREFUSED)

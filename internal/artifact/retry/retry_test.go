@@ -95,6 +95,10 @@ func TestLostConnectionsAreTriedAgain(t *testing.T) {
 		"no such host":    {&net.DNSError{IsNotFound: true}, false},
 		"resolver is off": {&net.OpError{Op: "dial", Err: &net.DNSError{IsTimeout: true}}, true},
 		"certificate":     {x509.UnknownAuthorityError{}, false},
+		"alert":           {&net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")}, false},
+		"no proxy":        {&net.OpError{Op: "proxyconnect", Err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, true},
+		"proxy's name":    {&net.OpError{Op: "proxyconnect", Err: &net.OpError{Op: "dial", Err: &net.DNSError{IsNotFound: true}}}, false},
+		"proxy's address": {&net.OpError{Op: "proxyconnect", Err: errors.New("refused by the guard")}, false},
 		"cancelled":       {context.Canceled, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
