@@ -35,7 +35,7 @@ func (e *AddressError) Error() string {
 // is checked and to another when it is used (DNS rebinding). Redirects pass it as well, since each is dialled.
 //
 // Refused are unspecified, loopback, link-local, multicast and broadcast addresses, the clouds' metadata services and
-// DenyCIDRs, by default the private ranges, and each of these inside an IPv6 address that embeds an IPv4 one. Two ways lead past it:
+// DenyCIDRs, by default the private ranges, and each of these inside an IPv6 address that embeds an IPv4 one. Two ways lead past the guard:
 //
 //   - A host:port of AllowHosts may have any address.
 //   - Registries, buckets and security token services in the clouds' tables may, at port 443, have addresses in DenyCIDRs: private

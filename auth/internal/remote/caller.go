@@ -31,7 +31,7 @@ type Caller struct {
 // NewCaller makes a caller. It refuses a timeout that is not positive, and a transport that does not verify certificates.
 func NewCaller(s Settings) (*Caller, error) {
 	if s.Timeout <= 0 {
-		return nil, fmt.Errorf("timeout is %s, must not be negative", s.Timeout)
+		return nil, fmt.Errorf("timeout is %s, must be positive", s.Timeout)
 	}
 	guard := endpoint.Guard{DenyCIDRs: s.DenyCIDRs, AllowHosts: s.AllowedEndpointHosts}
 	pool, err := transport.NewPool(transport.Options{Base: s.Transport, Dial: guard.DialContext(transport.Dialer())})
