@@ -273,7 +273,7 @@ func (c *Cache) Invalidate(who auth.Subject) {
 		return
 	}
 	for f := range t.flights {
-		if f.key.Subject == who && !f.dropped { // the key of one that was dropped before may be another's by now
+		if f.key.Subject == who {
 			f.dropped = true
 			delete(c.flights, f.key)
 		}
