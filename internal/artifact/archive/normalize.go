@@ -269,6 +269,11 @@ func (n *normalizer) archive(ctx context.Context, in io.Reader) error {
 			}
 		}
 	}
+	if n.verbatim != nil {
+		if err := n.verbatim.end(); err != nil {
+			return err
+		}
+	}
 	return n.drain()
 }
 

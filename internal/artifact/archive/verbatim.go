@@ -40,7 +40,7 @@ type verbatim struct {
 	skip     int64  // bytes until the next header
 	kind     byte   // the type of the last header
 	extended bool   // a header has passed that extends the next one
-	records  []byte // of an extended header
+	records  []byte // of an extended header, or a long name
 	missing  int    // bytes of records
 	sized    string // the size of the next entry by its records, if they have one
 	ended    bool   // by a block of zeros; what may follow is judged by drain
@@ -61,6 +61,18 @@ func (v *verbatim) check(hdr *tar.Header) error {
 		return refuse(ReasonHeader, hdr.Name, fixHeader, "a folder has content")
 	case v.odd != "":
 		return refuse(ReasonHeader, hdr.Name, fixHeader, "%s", v.odd)
+	default:
+		return nil
+	}
+}
+
+// end judges the archive's end, where what has passed since the last entry was judged by nobody.
+func (v *verbatim) end() error {
+	switch {
+	case v.odd != "":
+		return refuse(ReasonHeader, "", fixHeader, "%s", v.odd)
+	case v.extended:
+		return refuse(ReasonHeader, "", fixHeader, "the last header extends no entry")
 	default:
 		return nil
 	}
@@ -106,11 +118,19 @@ func (v *verbatim) content(p []byte) {
 	}
 	p = p[:min(v.missing, len(p))]
 	v.records, v.missing = append(v.records, p...), v.missing-len(p)
-	if v.missing == 0 {
-		v.sized, v.odd = readRecords(string(v.records), v.kind == tar.TypeXGlobalHeader)
-		v.records = v.records[:0]
+	if v.missing > 0 {
+		return
 	}
+	if v.kind != tar.TypeGNULongName {
+		v.sized, v.odd = readRecords(string(v.records), v.kind == tar.TypeXGlobalHeader)
+	} else if v.records[0] == 0 {
+		v.odd = emptyName
+	}
+	v.records = v.records[:0]
 }
+
+// emptyName is what a header says for which some programs take the name of the next one.
+const emptyName = "the long name of an entry is empty"
 
 // octal is a number that all programs read alike: digits, after spaces and before spaces or zeros.
 var octal = regexp.MustCompile(`^ *[0-7]+[ \x00]*$|^\x00*$`)
@@ -122,7 +142,7 @@ func (v *verbatim) header() string {
 		return ""
 	}
 	// IEEE Std 1003.1, pax, "ustar Interchange Format": name, mode, size, type, and what is a prefix of the name only there.
-	mode, sizeField, kind := v.block[100:108], v.block[124:136], v.block[156]
+	mode, sizeField, sum, kind := v.block[100:108], v.block[124:136], v.block[148:156], v.block[156]
 	name, unused := beforeNUL(v.block[:100]), v.block[345:]
 	if bytes.Equal(v.block[257:265], []byte("ustar\x0000")) {
 		unused = v.block[500:]
@@ -133,7 +153,7 @@ func (v *verbatim) header() string {
 	switch {
 	case !isZero(unused):
 		return "the header has more than its format, which programs understand in different ways"
-	case !octal.Match(mode) || !octal.Match(sizeField):
+	case !octal.Match(mode) || !octal.Match(sizeField) || !octal.Match(sum):
 		return "the header has a number that programs understand in different ways"
 	case v.block[0]|kind == 0:
 		return "the header has neither a name nor a type, where some programs end"
@@ -159,11 +179,10 @@ func (v *verbatim) header() string {
 		return "two headers extend the same entry"
 	case size > maxRecords:
 		return "the records of an entry are too long"
+	case size == 0 && kind == tar.TypeGNULongName:
+		return emptyName
 	}
-	v.extended = kind != tar.TypeXGlobalHeader
-	if kind != tar.TypeGNULongName { // whose name ends at its first NUL for everyone
-		v.missing = int(size)
-	}
+	v.extended, v.missing = kind != tar.TypeXGlobalHeader, int(size)
 	return ""
 }
 

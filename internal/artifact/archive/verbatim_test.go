@@ -46,6 +46,12 @@ func patch(in []byte, at int, with string) []byte {
 	return checksum(in)
 }
 
+// checksumBehindNUL writes the first header's checksum as some programs read it, and some do not.
+func checksumBehindNUL(in []byte) []byte {
+	copy(in[148:], "\x00"+string(in[149:154])+"\x00 ")
+	return in
+}
+
 func moded(e entry, mode int64) entry {
 	e.Mode = mode
 	return e
@@ -109,6 +115,12 @@ func TestCopyRefuses(t *testing.T) {
 		"folder with content":             {retype(pack(t, reg("x", "1")), '5'), archive.ReasonHeader},
 		"old folder with content":         {patch(retype(pack(t, reg("x", strings.Repeat("y", 512))), 0), 0, "x/"), archive.ReasonHeader},
 		"folder with a size":              {patch(pack(t, dir("x/")), 124, "00000001000\x00"), archive.ReasonHeader},
+		"a checksum behind NUL":           {checksumBehindNUL(pack(t, file)), archive.ReasonHeader},
+		"an empty long name":              {join(extension(t, 'L', "\x00../../x\x00"), entries(t, file)), archive.ReasonHeader},
+		"no long name":                    {join(extension(t, 'L', ""), entries(t, file)), archive.ReasonHeader},
+		"a path of nothing":               {join(entries(t, file), extension(t, 'x', path)), archive.ReasonHeader},
+		"a link's target of nothing":      {join(entries(t, file), extension(t, 'K', "/etc\x00")), archive.ReasonHeader},
+		"a name outside of nothing":       {join(entries(t, file), patch(extension(t, 'x', path), 0, "../x")), archive.ReasonHeader},
 		"nothing but a prefix":            {patch(patch(retype(pack(t, dir("x")), 0), 0, "\x00\x00"), 345, "x"), archive.ReasonHeader},
 		"endless records":                 {join(extension(t, 'x', record("comment", strings.Repeat("x", 65<<10))), entries(t, file)), archive.ReasonHeader},
 	} {
