@@ -79,10 +79,18 @@ func (b awsBuckets) Locate(spec v1alpha1.BucketSpec) (bucket.Place, error) {
 	if region == "" {
 		region = genericRegion // of a listed host
 	}
+	named, invalid := endpoint.ParseAWSRegion(region)
+	switch {
+	case s.Listed: // its regions are its own
+	case invalid != nil:
+		return bucket.Place{}, source.Invalid("spec.region", "", "%w", invalid)
+	case named.Partition.ID != s.Partition:
+		return bucket.Place{}, source.Invalid("spec.region", "name a region of that partition, or the endpoint of the region", "it is not of the partition of spec.endpoint")
+	}
 	place := bucket.Place{Endpoint: s.String(), Host: s.BucketHost(spec.BucketName), Region: region, Listed: s.Listed}
 	// The controller's own region serves every bucket of its partition; a session of one partition is nothing in another.
 	own, err := endpoint.ParseAWSRegion(b.region)
-	if alien := s.Partition != "" && s.Partition != own.Partition.ID; spec.STS == nil && (err != nil || alien) {
+	if alien := s.Partition != "" && s.Partition != own.Partition.ID; spec.STS == nil && invalid == nil && (err != nil || alien) {
 		place.Token = []auth.Option{auth.WithSTSRegion(region)}
 	}
 	return place, nil
