@@ -123,8 +123,10 @@ func (v *verbatim) content(p []byte) {
 	}
 	if v.kind != tar.TypeGNULongName {
 		v.sized, v.odd = readRecords(string(v.records), v.kind == tar.TypeXGlobalHeader)
-	} else if v.records[0] == 0 {
+	} else if name, rest, _ := bytes.Cut(v.records, []byte{0}); len(name) == 0 {
 		v.odd = emptyName
+	} else if !isZero(rest) {
+		v.odd = "more follows the long name of an entry"
 	}
 	v.records = v.records[:0]
 }
@@ -145,10 +147,12 @@ func (v *verbatim) header() string {
 	mode, sizeField, sum, kind := v.block[100:108], v.block[124:136], v.block[148:156], v.block[156]
 	name, unused := beforeNUL(v.block[:100]), v.block[345:]
 	if bytes.Equal(v.block[257:265], []byte("ustar\x0000")) {
-		unused = v.block[500:]
-		if prefix := beforeNUL(v.block[345:500]); prefix != "" {
+		prefix := beforeNUL(v.block[345:500])
+		if prefix != "" {
 			name = prefix + "/" + name
 		}
+		// Behind a short prefix are what some programs write of times.
+		unused = slices.Concat(v.block[min(345+len(prefix), 476):476], v.block[500:])
 	}
 	switch {
 	case !isZero(unused):
@@ -200,6 +204,9 @@ func beforeNUL(field []byte) string {
 
 func isZero(b []byte) bool { return !slices.ContainsFunc(b, func(c byte) bool { return c != 0 }) }
 
+// recordWithin is what programs that read records by lines can take for another one.
+var recordWithin = regexp.MustCompile(`\n\s*[0-9]`)
+
 // readRecords reads the records of an extended header (IEEE Std 1003.1, pax, "pax Extended Header"): what they say of the entry's size,
 // if they do, and what is odd about them.
 func readRecords(text string, global bool) (size, odd string) {
@@ -218,6 +225,8 @@ func readRecords(text string, global bool) (size, odd string) {
 			return "", "a record occurs twice"
 		case global && key != "comment":
 			return "", "global records are not kept"
+		case recordWithin.MatchString(value):
+			return "", "a record may hold another one"
 		case !isKept(key):
 			return "", "the record " + quote(key) + " is not kept"
 		case key == "size":

@@ -121,6 +121,9 @@ func TestCopyRefuses(t *testing.T) {
 		"a path of nothing":               {join(entries(t, file), extension(t, 'x', path)), archive.ReasonHeader},
 		"a link's target of nothing":      {join(entries(t, file), extension(t, 'K', "/etc\x00")), archive.ReasonHeader},
 		"a name outside of nothing":       {join(entries(t, file), patch(extension(t, 'x', path), 0, "../x")), archive.ReasonHeader},
+		"a long name that goes on":        {join(extension(t, 'L', "good\x00\nx\x00"), entries(t, file)), archive.ReasonHeader},
+		"a record within a record":        {join(extension(t, 'x', record("comment", "x\n"+record("path", "../../x"))), entries(t, file)), archive.ReasonHeader},
+		"a prefix behind NUL":             {patch(pack(t, file), 346, "../.."), archive.ReasonHeader},
 		"nothing but a prefix":            {patch(patch(retype(pack(t, dir("x")), 0), 0, "\x00\x00"), 345, "x"), archive.ReasonHeader},
 		"endless records":                 {join(extension(t, 'x', record("comment", strings.Repeat("x", 65<<10))), entries(t, file)), archive.ReasonHeader},
 	} {
@@ -155,6 +158,7 @@ func TestCopyKeepsBytes(t *testing.T) {
 		"macOS": pack(t, withRecords(reg("a", "1"), map[string]string{"LIBARCHIVE.xattr.com.apple.provenance": "AQIA", "LIBARCHIVE.creationtime": "1.5"})),
 		"node-tar": join(extension(t, 'x', record("path", "é")+record("size", "1")+record("SCHILY.dev", "65024")+record("SCHILY.ino", "7")+
 			record("SCHILY.nlink", "1")+record("uname", "")), entries(t, reg("x", "1"), reg("y", "22"))),
+		"node-tar's times":              patch(pack(t, reg("x", "1")), 476, "14700000000 14700000000 "),
 		"GNU's name of a global header": join(patch(extension(t, 'g', record("comment", "1")), 0, "/tmp/GlobalHead.7.1"), entries(t, reg("x", "1"))),
 		"a name cut off":                join(extension(t, 'x', record("path", "a/..b")), patch(entries(t, reg("x", "1")), 0, "a/..")),
 		"shared folders":                pack(t, moded(dir("x/"), 0o2775), moded(dir("y/"), 0o1777), reg("x/y", "1")),
