@@ -60,8 +60,23 @@ ServiceAccount. Nothing leaves the machine. The exit status is 0 only if every o
 	return c
 }
 
-// errNotAsExpected is the failure of a demonstration that ran to its end.
-var errNotAsExpected = errors.New("not every object is as it should be; EXPECTED says which, and the controller's log why")
+// The failures of a demonstration that ran to its end.
+var (
+	errNotAsExpected = errors.New("not every object is as it should be; EXPECTED says which, and the controller's log why")
+	errNothing       = errors.New("no object fetches anything; name a folder with such objects in --examples")
+)
+
+// demonstrated is nil if there is something to see, all as it should be.
+func demonstrated(rows []report.Row) error {
+	switch {
+	case len(rows) == 0:
+		return errNothing
+	case countOK(rows) < len(rows):
+		return errNotAsExpected
+	default:
+		return nil
+	}
+}
 
 func runUp(ctx context.Context, std IO, o upOptions, output *format) error {
 	p := &progress{w: std.Err, terminal: std.Terminal, begin: time.Now()}
@@ -105,13 +120,11 @@ func runUp(ctx context.Context, std IO, o upOptions, output *format) error {
 	if err != nil {
 		return err
 	}
-	good := countOK(rows)
-	var verdict error
-	if good == len(rows) {
-		p.step("all %d objects are as they should be, and stayed so when they were reconciled again", good)
+	verdict := demonstrated(rows)
+	if verdict == nil {
+		p.step("all %d objects are as they should be, and stayed so when they were reconciled again", len(rows))
 	} else {
-		p.step("%d of %d objects are as they should be", good, len(rows))
-		verdict = errNotAsExpected
+		p.step("%d of %d objects are as they should be", countOK(rows), len(rows))
 	}
 	if o.once {
 		return verdict
