@@ -202,8 +202,9 @@ func (s *session) requestError(ctx context.Context, err error, t target) *Error 
 	if !errors.As(err, &failed) {
 		// The text of other errors of the handshake can hold an answer's body.
 		return &Error{
-			Code: CodeProtocol, Host: s.host, Field: s.field, Fix: "check that the host is an OCI registry",
-			Err: errors.New("the authentication handshake failed: the registry or its token server sent an unusable answer"),
+			Code: CodeProtocol, Host: s.host, Field: s.field,
+			Fix: "check that the host is an OCI registry, and that its realm has TLS and a public address",
+			Err: errors.New("the authentication handshake failed: the registry or its token server sent an unusable answer, or the realm is refused"),
 		}
 	}
 	// Of several attempts this is the first.

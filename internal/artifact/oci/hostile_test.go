@@ -83,6 +83,10 @@ func TestHostileRegistryLeadsNowhere(t *testing.T) {
 				}
 				noSecret(t, err, insideToken, "x=y")
 				target, _ := url.Parse(to)
+				says := map[string]string{"root": "it leads to " + target.Host + " without TLS", "blobs": "it leads to " + target.Host + " without TLS", "realm": "realm"}
+				if target.Scheme == "http" && !insecure && !strings.Contains(err.Error(), says[name]) {
+					t.Errorf("%s, to %s: %v, want %q", name, to, err, says[name])
+				}
 				for _, r := range n.requests {
 					if r.URL.Host == target.Host && r.URL.Scheme == target.Scheme {
 						t.Errorf("%s, insecure %t: %s was asked", name, insecure, r.URL)

@@ -108,7 +108,7 @@ func (s *session) admit(u *url.URL) error {
 	switch {
 	case u.Scheme == "https":
 	case u.Scheme != "http" || !home:
-		return s.refused("it leads to "+s.clean(u.Host)+" without TLS", "have it lead to https there")
+		return s.refused("it leads to "+s.clean(u.Host)+" without TLS", "have it lead to https, or answer itself")
 	case !s.insecure:
 		return &plainError{s.refused("it asks for plain http", "use https, or set spec.insecure")}
 	}
