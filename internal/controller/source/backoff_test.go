@@ -16,6 +16,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 )
 
@@ -107,6 +108,48 @@ func TestOtherWordsAreNoNews(t *testing.T) {
 		if got := w.told(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning Odd") || ready(&w.get(o).Status.Status).Reason != "Odd" {
 			t.Errorf("another reason: events %q, %+v", got, ready(&w.get(o).Status.Status))
 		}
+	})
+}
+
+// No words stay that are not true any more: nobody tries a stalled object again, and one with a long interval not soon.
+func TestOtherWordsAreWrittenInTheEnd(t *testing.T) {
+	message := func(w *world, o *v1alpha1.OCIRepository) string { return ready(&w.get(o).Status.Status).Message }
+	t.Run("stalled", func(t *testing.T) {
+		w := newWorld(t)
+		annotation := ""
+		w.kind.fetch = func(*v1alpha1.OCIRepository, Call) error {
+			return &auth.Error{Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid, Err: fmt.Errorf("%q is no role", annotation)}
+		}
+		o := w.create("tenant-a", "app", nil)
+		for _, annotation = range []string{"rolle/a", "role:a"} {
+			result := w.reconcile(o)
+			if got := message(w, o); result.RequeueAfter != 0 || !strings.Contains(got, annotation) {
+				t.Errorf("annotated with %s: %q, again after %s", annotation, got, result.RequeueAfter)
+			}
+		}
+	})
+	t.Run("at the interval", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			size := ""
+			w.kind.fetch = func(*v1alpha1.OCIRepository, Call) error {
+				return &archive.Error{Reason: archive.ReasonTooLarge, Err: errors.New(size)}
+			}
+			o := w.create("tenant-a", "app", func(o *v1alpha1.OCIRepository) { o.Spec.Interval = metav1.Duration{Duration: 24 * time.Hour} })
+			size = "900 MiB"
+			w.reconcile(o)
+			time.Sleep(10 * time.Second)
+			size = "800 MiB"
+			again := w.reconcile(o).RequeueAfter // its account has changed
+			if got := message(w, o); !strings.Contains(got, "900 MiB") || again > 2*rewordPause {
+				t.Errorf("within a minute: %q, again after %s", got, again)
+			}
+			time.Sleep(again)
+			again = w.reconcile(o).RequeueAfter
+			if got := message(w, o); !strings.Contains(got, "800 MiB") || again < 22*time.Hour {
+				t.Errorf("later: %q, again after %s", got, again)
+			}
+		})
 	})
 }
 

@@ -257,8 +257,11 @@ func (r *Reconciler[O, P]) failed(ctx context.Context, before, o O, cause error,
 	f := explain(cause, r.kind.Explain)
 	view := r.kind.View(o)
 	markFailed(o, view, f, stored)
-	if err := r.patchStatus(ctx, before, o); err != nil {
-		return reconcile.Result{}, err
+	withheld := r.withholds(before, o, f)
+	if !withheld {
+		if err := r.patchStatus(ctx, before, o); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
 	words := []any{"reason", f.Reason, "stalled", f.Stalled, "message", f.Message}
 	was, is := ready(r.kind.View(before).Status), ready(view.Status)
@@ -272,7 +275,11 @@ func (r *Reconciler[O, P]) failed(ctx context.Context, before, o O, cause error,
 		r.failures.over(client.ObjectKeyFromObject(o))
 		return reconcile.Result{}, nil
 	}
-	return reconcile.Result{RequeueAfter: r.pause(o, f)}, nil
+	pause := r.pause(o, f)
+	if withheld && f.RetryAfter == 0 {
+		pause = min(pause, jitter(rewordPause)) // the words are written then
+	}
+	return reconcile.Result{RequeueAfter: pause}, nil
 }
 
 // pause is how long a failure waits to be repeated. A pause that was asked for is not cut short.
@@ -284,18 +291,22 @@ func (r *Reconciler[O, P]) pause(o O, f Failure) time.Duration {
 	return max(f.RetryAfter, jitter(pause))
 }
 
-// patchStatus writes the status if it differs; nothing else of the object is changed here. Other words alone are written seldom. The
-// patch holds only if nobody has changed the object meanwhile: a status speaks of the spec that was read.
+// patchStatus writes the status if it differs; nothing else of the object is changed here. The patch holds only if nobody has changed
+// the object meanwhile: a status speaks of the spec that was read.
 func (r *Reconciler[O, P]) patchStatus(ctx context.Context, before, o O) error {
-	key := client.ObjectKeyFromObject(o)
-	if equality.Semantic.DeepEqual(before, o) || r.failures.fresh(key) && r.reworded(before, o) {
+	if equality.Semantic.DeepEqual(before, o) {
 		return nil
 	}
 	err := r.shared.Client.Status().Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if err == nil {
-		r.failures.wrote(key)
+		r.failures.wrote(client.ObjectKeyFromObject(o))
 	}
 	return err
+}
+
+// withholds reports whether a failure in other words alone is left for a later attempt to write. A stalled object has none.
+func (r *Reconciler[O, P]) withholds(before, o O, f Failure) bool {
+	return !f.Stalled && !equality.Semantic.DeepEqual(before, o) && r.failures.fresh(client.ObjectKeyFromObject(o)) && r.reworded(before, o)
 }
 
 // reworded reports whether nothing differs but messages of conditions.
