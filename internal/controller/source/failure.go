@@ -98,6 +98,13 @@ func (e *ForbiddenError) Error() string {
 		e.Verb, e.Resource, where, e.Verb, e.Resource, where)
 }
 
+// ownError says that the controller has no identity of its own. A node may be given one without our being told, and a metadata service
+// that starts may have none yet.
+type ownError struct{ err error }
+
+func (e *ownError) Error() string { return e.err.Error() }
+func (e *ownError) Unwrap() error { return e.err }
+
 // storeError is a failure of the artifact store, told apart from those of what is written to it.
 type storeError struct{ err error }
 
@@ -131,6 +138,7 @@ func common(err error) (Failure, bool) {
 		storage  *storeError
 		external *publishError
 		lacking  *ForbiddenError
+		own      *ownError
 	)
 	switch {
 	case errors.As(err, &lacking):
@@ -142,7 +150,8 @@ func common(err error) (Failure, bool) {
 	case errors.As(err, &secret):
 		return Failure{Reason: meta.ReasonSecretRefused}, true
 	case errors.As(err, &identity):
-		return Failure{Reason: credentialReason(err, identity.Code), Stalled: spec.Terminal(err), RetryAfter: identity.RetryAfter}, true
+		stalled := spec.Terminal(err) && !errors.As(err, &own)
+		return Failure{Reason: credentialReason(err, identity.Code), Stalled: stalled, RetryAfter: identity.RetryAfter}, true
 	case errors.As(err, &address):
 		return Failure{Reason: string(auth.CodeEndpointRefused)}, true
 	case errors.Is(err, store.ErrFull):

@@ -18,6 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/grant"
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 )
@@ -116,5 +117,33 @@ func TestSecretThatMayNotBeRead(t *testing.T) {
 			`have the cluster's administrator grant "get" on secrets in namespace tenant-a`)
 	if c := ready(&w.get(o).Status.Status); strings.Contains(c.Message, "details") {
 		t.Errorf("it passes on what the API server said: %s", c.Message)
+	}
+}
+
+// An account is annotated before our eyes. Nobody tells us that the controller's node was given a role.
+func TestObjectsWaitForTheControllersIdentity(t *testing.T) {
+	for name, c := range map[string]struct {
+		account string // empty for the controller
+		code    auth.Code
+		stalled bool
+	}{
+		"an account's":                  {"puller", auth.CodeIdentityMissing, true},
+		"an account's, malformed":       {"puller", auth.CodeIdentityInvalid, true},
+		"the controller's":              {"", auth.CodeIdentityMissing, false},
+		"the controller's, malformed":   {"", auth.CodeIdentityInvalid, false},
+		"the controller's, not for all": {"", auth.CodeEndpointRefused, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.shared.Rules.ControllerNamespaces = grant.Namespaces{All: true}
+			w.kind.fetch = func(*v1alpha1.OCIRepository, Call) error {
+				return fmt.Errorf("x: %w", &auth.Error{Stage: auth.StageIdentity, Code: c.code, Err: errors.New("none")})
+			}
+			o := w.create("tenant-a", "app", func(o *v1alpha1.OCIRepository) { o.Spec.ServiceAccountName = c.account })
+			again := w.reconcile(o).RequeueAfter
+			if got := ready(&w.get(o).Status.Status); got.Reason != string(c.code) || (again == 0) != c.stalled {
+				t.Errorf("%+v, again after %s", got, again)
+			}
+		})
 	}
 }

@@ -194,14 +194,19 @@ func (r *Reconciler[O, P]) decide(ctx context.Context, o O, view View, stored bo
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		return nameDefault(identity, r.kind.Fetch(ctx, o, plan, call))
+		return nameOwner(identity, r.kind.Fetch(ctx, o, plan, call))
 	}, nil
 }
 
-// nameDefault says where an account came from that does not exist, or says nothing of a cloud identity: the object does not name it.
-func nameDefault(identity spec.Identity, err error) error {
-	if code := auth.CodeOf(err); identity.Defaulted && (code == auth.CodeSubjectNotFound || code == auth.CodeIdentityMissing) {
+// nameOwner says whose fault it is that there is no identity, where the object does not name the subject.
+func nameOwner(identity spec.Identity, err error) error {
+	code := auth.CodeOf(err)
+	missing := code == auth.CodeIdentityMissing
+	switch {
+	case identity.Defaulted && (missing || code == auth.CodeSubjectNotFound):
 		return fmt.Errorf("spec.serviceAccountName is not set, so --default-service-account counts: %w", err)
+	case identity.Subject.Kind() == auth.KindController && (missing || code == auth.CodeIdentityInvalid):
+		return &ownError{err}
 	}
 	return err
 }
