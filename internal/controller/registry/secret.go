@@ -3,6 +3,8 @@ package registry
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -24,8 +26,8 @@ func pullSecret(secret *corev1.Secret, repository oci.Repository) (authn.Authent
 	want := registryName(repository.Host()) + "/" + repository.Name()
 	var found authn.Authenticator
 	longest := -1
-	for key, entry := range entries {
-		place := configPlace(key)
+	for _, key := range slices.Sorted(maps.Keys(entries)) { // two keys may be one place: it is always the same that counts
+		place, entry := configPlace(key), entries[key]
 		if (place == want || strings.HasPrefix(want, place+"/")) && len(place) > longest {
 			found, longest = authn.FromConfig(entry), len(place)
 		}

@@ -53,3 +53,24 @@ func TestPullSecretChoosesTheClosestEntry(t *testing.T) {
 		}
 	}
 }
+
+// Of two keys for one place the same counts each time: a registry is not asked now as this user, now as that.
+func TestPullSecretHasOneEntryForAPlace(t *testing.T) {
+	repository, err := oci.ParseURL("oci://reg.example.com/team/app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := &corev1.Secret{Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{corev1.DockerConfigKey: []byte(`{
+		"reg.example.com":{"username":"plain","password":"x"},
+		"reg.example.com/v2/":{"username":"path","password":"x"},
+		"https://reg.example.com":{"username":"url","password":"x"}}`)}}
+	for range 100 {
+		login, err := pullSecret(secret, repository)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if config, err := login.Authorization(); err != nil || config.Username != "url" {
+			t.Fatalf("user %q, %v", config.Username, err)
+		}
+	}
+}
