@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/grant"
 )
 
@@ -335,9 +336,11 @@ func refuse(code auth.Code, field, message, fix string) error {
 // flags: the object is stalled. It judges errors of [Resolve] and of [auth.GetToken]. What a cloud refuses is not terminal,
 // because we are not told when a trust policy is corrected; nor is anything else that can change without our being told.
 func Terminal(err error) bool {
-	var refused *Refusal
-	if errors.As(err, &refused) && refused.passing {
+	if refused, ok := errors.AsType[*Refusal](err); ok && refused.passing {
 		return false
+	}
+	if _, resolved := errors.AsType[*endpoint.AddressError](err); resolved {
+		return false // the name may soon resolve to another address
 	}
 	switch auth.CodeOf(err) {
 	case auth.CodeSubjectInvalid, auth.CodeSubjectNotFound, auth.CodeIdentityMissing, auth.CodeIdentityInvalid,

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/grant"
 	"github.com/lanyard-dev/lanyard/auth/spec"
 )
@@ -456,7 +457,8 @@ func TestTerminal(t *testing.T) {
 			t.Errorf("%s is terminal and temporary", code)
 		}
 	}
-	for _, err := range []error{nil, errors.New("other"), context.DeadlineExceeded} {
+	resolved := &auth.Error{Stage: auth.StageExchange, Code: auth.CodeEndpointRefused, Err: &endpoint.AddressError{Host: "sts.example.com", Kind: "loopback"}}
+	for _, err := range []error{nil, errors.New("other"), context.DeadlineExceeded, resolved} {
 		if spec.Terminal(err) {
 			t.Errorf("%v is terminal", err)
 		}

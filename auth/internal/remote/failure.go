@@ -37,16 +37,30 @@ type Failure struct {
 	RetryAfter time.Duration
 	// Cause ended the context, if anything did.
 	Cause error
+
+	refused *endpoint.AddressError // What says it; nil for another failure
 }
 
 // Error makes the failure an error of an operation.
 func (f Failure) Error(stage auth.Stage, operation string) *auth.Error {
 	err := fmt.Errorf("%s, %s: %s", f.Where, operation, f.What)
+	if f.refused != nil {
+		err = &refusedError{err, f.refused}
+	}
 	if f.Cause != nil {
 		err = fmt.Errorf("%w: %w", err, f.Cause)
 	}
 	return &auth.Error{Stage: stage, Code: f.Code, Fix: f.Fix, RetryAfter: f.RetryAfter, Err: err}
 }
+
+// refusedError has in its chain the refusal to connect, whose words it does not repeat.
+type refusedError struct {
+	error
+
+	refused *endpoint.AddressError
+}
+
+func (e *refusedError) Unwrap() error { return e.refused }
 
 // Unanswered is the failure of a call to where that ended with err and without an answer.
 func Unanswered(ctx context.Context, err error, where string) Failure {
@@ -60,6 +74,7 @@ func Unanswered(ctx context.Context, err error, where string) Failure {
 	case errors.Is(err, errBrokenOff):
 		f.What = errBrokenOff.Error()
 	case isRefused:
+		f.refused = refused
 		f.Code, f.What = auth.CodeEndpointRefused, "the address of "+Printable(refused.Host, MaxName)+" is "+refused.Kind
 		f.Fix = "name a host or proxy that is reachable from outside, or have the administrator list it in --allowed-endpoint-hosts"
 	default:

@@ -77,6 +77,10 @@ func TestRefusedAddress(t *testing.T) {
 	if f.Code != auth.CodeEndpointRefused || !strings.Contains(f.What, "metadata.internal is link-local") || !strings.Contains(f.Fix, "--allowed-endpoint-hosts") {
 		t.Errorf("%+v", f)
 	}
+	e := f.Error(auth.StageExchange, "asking")
+	if _, ok := errors.AsType[*endpoint.AddressError](e); !ok || strings.Count(e.Error(), "--allowed-endpoint-hosts") != 1 {
+		t.Errorf("%v", e)
+	}
 }
 
 func FuzzPrintable(f *testing.F) {

@@ -30,6 +30,9 @@ func TestExplain(t *testing.T) {
 	identityOf := func(err error) error {
 		return &auth.Error{Stage: auth.StageSubject, Code: auth.CodeUnavailable, Fix: "do this", Err: err}
 	}
+	resolved := &auth.Error{
+		Stage: auth.StageExchange, Code: auth.CodeEndpointRefused, Fix: "do this", Err: &endpoint.AddressError{Host: "sts.example.com", Kind: "loopback"},
+	}
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "x", errors.New("User \"system:serviceaccount:lanyard:controller\" cannot get it"))
 	for name, c := range map[string]struct {
 		err     error
@@ -56,6 +59,7 @@ func TestExplain(t *testing.T) {
 		"no account":           {identity(auth.CodeSubjectNotFound), "SubjectNotFound", true, 0, false},
 		"no annotation":        {identity(auth.CodeIdentityMissing), "IdentityMissing", true, 0, false},
 		"bad ARN":              {identity(auth.CodeIdentityInvalid), "IdentityInvalid", true, 0, false},
+		"a token service's":    {resolved, "EndpointRefused", false, 0, false},
 		"look-alike":           {identity(auth.CodeEndpointRefused), "EndpointRefused", true, 0, false},
 		"no region":            {identity(auth.CodeRegionMissing), "RegionMissing", true, 0, false},
 		"option of a provider": {identity(auth.CodeOptionInvalid), "OptionInvalid", true, 0, false},
