@@ -153,6 +153,25 @@ func TestOtherWordsAreWrittenInTheEnd(t *testing.T) {
 	})
 }
 
+// Who was told of a failure is told of its end, also if it was the spec that had to change.
+func TestTheEndOfAFailureIsNews(t *testing.T) {
+	w := newWorld(t)
+	o := w.create("tenant-a", "app", nil)
+	w.reconcile(o)
+	w.told()
+	for _, url := range []string{"", "oci://registry.example.com/app", "oci://registry.example.com/app"} {
+		got := w.get(o)
+		got.Spec.URL, got.Generation = url, got.Generation+1
+		if err := w.kube.Update(t.Context(), got); err != nil {
+			t.Fatal(err)
+		}
+		w.reconcile(o)
+	}
+	if got := w.told(); len(got) != 2 || !strings.HasPrefix(got[0], "Warning InvalidSpec") || !strings.HasPrefix(got[1], "Normal Succeeded") {
+		t.Errorf("events %q", got)
+	}
+}
+
 // A registry that is now this, now that makes events, and not without end.
 func TestEventsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -110,7 +110,7 @@ func (r *Reconciler[O, P]) reconcile(ctx context.Context, o O) (reconcile.Result
 		return r.suspended(ctx, o, stored)
 	}
 	work, refusal := r.decide(ctx, o, view, stored)
-	before := clone(o)
+	before, failing := clone(o), ready(view.Status).Status == metav1.ConditionFalse
 	if refusal == nil && o.GetGeneration() != view.Status.ObservedGeneration {
 		markProgressing(o, view.Status)
 	}
@@ -141,7 +141,7 @@ func (r *Reconciler[O, P]) reconcile(ctx context.Context, o O) (reconcile.Result
 	if err != nil {
 		return r.failed(ctx, before, o, err, stored || fetched && r.kind.View(o).Artifact != nil)
 	}
-	return r.succeeded(ctx, before, o)
+	return r.succeeded(ctx, before, o, failing)
 }
 
 // suspended fetches nothing. What is published follows the spec all the same: it is of what was fetched before.
@@ -242,7 +242,8 @@ func (r *Reconciler[O, P]) forget(object client.ObjectKey) {
 	r.shared.Metrics.Forget(r.name, object.Namespace, object.Name)
 }
 
-func (r *Reconciler[O, P]) succeeded(ctx context.Context, before, o O) (reconcile.Result, error) {
+// succeeded says that all is well. failing: it was not, before a new generation was looked at.
+func (r *Reconciler[O, P]) succeeded(ctx context.Context, before, o O, failing bool) (reconcile.Result, error) {
 	was, is := r.kind.View(before), r.kind.View(o)
 	markReady(o, is)
 	r.failures.over(client.ObjectKeyFromObject(o))
@@ -252,7 +253,7 @@ func (r *Reconciler[O, P]) succeeded(ctx context.Context, before, o O) (reconcil
 	switch message := ready(is.Status).Message; {
 	case is.Artifact != nil && (was.Artifact == nil || was.Artifact.Revision != is.Artifact.Revision || was.Artifact.Digest != is.Artifact.Digest):
 		r.tell(o, corev1.EventTypeNormal, "NewArtifact", message)
-	case ready(was.Status).Status == metav1.ConditionFalse:
+	case failing:
 		r.tell(o, corev1.EventTypeNormal, meta.ReasonSucceeded, message)
 	}
 	return reconcile.Result{RequeueAfter: jitter(is.Interval.Duration)}, nil
