@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
@@ -24,6 +25,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/cache"
 	"github.com/lanyard-dev/lanyard/auth/kube"
 )
+
+// interval is how often each object is looked at.
+const interval = 5 * time.Minute
 
 func main() {
 	if err := run(ctrl.SetupSignalHandler()); err != nil {
@@ -72,7 +76,8 @@ func run(ctx context.Context) error {
 		default:
 			return reconcile.Result{}, err // tried again, at a slowing pace
 		}
-		return reconcile.Result{}, mgr.GetClient().Patch(ctx, object, before)
+		// What mends a refusal, an annotation or the cloud's own trust, need not be a change of the object.
+		return reconcile.Result{RequeueAfter: interval}, mgr.GetClient().Patch(ctx, object, before)
 	}
 	if err := mgr.Add(manager.RunnableFunc(tokens.Run)); err != nil {
 		return err

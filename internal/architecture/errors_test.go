@@ -79,6 +79,18 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 			t.Errorf("docs/metrics.md speaks of %s, which nothing measures", name)
 		}
 	}
+	codes := constants(t, filepath.Join(root, "auth", "error.go"), "Code")
+	alerts := regexp.MustCompile(`outcome=~"([^"]+)"`).FindAllStringSubmatch(string(page), -1)
+	for _, alert := range alerts {
+		for code := range strings.SplitSeq(alert[1], "|") {
+			if !slices.Contains(codes, code) {
+				t.Errorf("docs/metrics.md has an alert for the outcome %s, which there is not", code)
+			}
+		}
+	}
+	if len(alerts) == 0 {
+		t.Error("no alert of outcomes was found: the test looks in the wrong place")
+	}
 	if len(defined) < 8 {
 		t.Errorf("only %d metrics were found: the test looks in the wrong place", len(defined))
 	}
