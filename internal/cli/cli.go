@@ -40,7 +40,11 @@ type usageError struct {
 }
 
 func (e *usageError) Error() string {
-	return fmt.Sprintf("%s; see %s --help", strings.TrimSpace(e.err.Error()), e.command)
+	said := strings.TrimSpace(e.err.Error())
+	if strings.Contains(said, "\n") { // a suggestion stands on a line of its own
+		return fmt.Sprintf("%s\n\nSee %s --help", said, e.command)
+	}
+	return fmt.Sprintf("%s; see %s --help", said, e.command)
 }
 
 func (e *usageError) Unwrap() error { return e.err }

@@ -162,6 +162,20 @@ func TestUpRefuses(t *testing.T) {
 	}
 }
 
+// TestUsageSays holds what is said of the command lines that people get wrong most.
+func TestUsageSays(t *testing.T) {
+	for line, want := range map[string]string{
+		"status -A -n x": "lanyard: -A and -n exclude each other; see lanyard status --help\n",
+		"stat":           "lanyard: unknown command \"stat\" for \"lanyard\"\n\nDid you mean this?\n\tstatus\n\nSee lanyard --help\n",
+		"down":           "lanyard: unknown command \"down\" for \"lanyard\"; see lanyard --help\n",
+	} {
+		var c command
+		if c.run(t.Context(), strings.Fields(line)...); c.err.String() != want {
+			t.Errorf("lanyard %s says %q", line, c.err.String())
+		}
+	}
+}
+
 // api is an API server with OCIRepositories, and nothing of the other kinds.
 func api(t *testing.T) (kubeconfig string) {
 	t.Helper()
@@ -253,7 +267,8 @@ func TestStatus(t *testing.T) {
 	})
 	t.Run("nothing", func(t *testing.T) {
 		c := command{env: map[string]string{"KUBECONFIG": kubeconfig}}
-		if status := c.run(t.Context(), "status", "-n", "empty"); status != 0 || c.out.Len() > 0 || !strings.Contains(c.err.String(), "-A") {
+		if status := c.run(t.Context(), "status", "-n", "empty"); status != 0 || c.out.Len() > 0 ||
+			c.err.String() != "There is no OCIRepository, Bucket or ImageRepository in namespace empty; -A shows all namespaces.\n" {
 			t.Errorf("status %d, prints %q, says %q", status, c.out.String(), c.err.String())
 		}
 		if status := c.run(t.Context(), "status", "-n", "empty", "-o", "json"); status != 0 || strings.TrimSpace(c.out.String()) != "[]" {

@@ -50,8 +50,10 @@ The exit status says whether the objects could be listed. With --check it is 1 a
 	c.Flags().BoolVar(&check, "check", false, "end with status 1 if an object is not as it should be, or if there is none")
 	c.Flags().StringVarP(&namespace, "namespace", "n", "", "objects of one namespace (default: the kubeconfig's)")
 	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "how to reach the cluster (default: $KUBECONFIG, else ~/.kube/config)")
-	c.MarkFlagsMutuallyExclusive("all-namespaces", "namespace")
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if all && c.Flags().Changed("namespace") {
+			return &usageError{c.CommandPath(), errors.New("-A and -n exclude each other")}
+		}
 		config := kubeconfigOf(std, kubeconfig)
 		if !all && namespace == "" {
 			var err error
@@ -68,8 +70,7 @@ The exit status says whether the objects could be listed. With --check it is 1 a
 			if namespace != "" {
 				where = "in namespace " + namespace + "; -A shows all namespaces"
 			}
-			kinds := strings.Join(report.Kinds(), ", ")
-			_, _ = fmt.Fprintln(std.Err, "There is no "+kinds+" "+where+".")
+			_, _ = fmt.Fprintln(std.Err, "There is no "+anyOf(report.Kinds())+" "+where+".")
 			if output.value == formatTable || output.value == formatWide {
 				return verdict(check, rows)
 			}
@@ -80,6 +81,15 @@ The exit status says whether the objects could be listed. With --check it is 1 a
 		return verdict(check, rows)
 	}
 	return c
+}
+
+// anyOf joins names as a sentence does: "a, b or c".
+func anyOf(names []string) string {
+	last := len(names) - 1
+	if last < 1 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
 // unmet is what jq selects the rows by that have not got what they ask for.

@@ -110,7 +110,11 @@ func runUp(ctx context.Context, std IO, o upOptions, output *format) error {
 			p.step("it did not stop in order: %v", stopErr)
 		}
 	}()
-	rows, err := demonstrate(steps, world, manifests, o, p)
+	controller, err := startLanyard(steps, world, o, p)
+	if err != nil {
+		return err
+	}
+	rows, err := demonstrate(steps, world, manifests, p)
 	if len(rows) > 0 {
 		p.endCount()
 		if writeErr := writeRows(std.Out, output, rows); writeErr != nil {
@@ -122,14 +126,14 @@ func runUp(ctx context.Context, std IO, o upOptions, output *format) error {
 	}
 	verdict := demonstrated(rows)
 	if verdict == nil {
-		p.step("all %d objects are as they should be, and stayed so when they were reconciled again", len(rows))
+		p.step("%s", allGood(len(rows)))
 	} else {
 		p.step("%d of %d objects are as they should be", countOK(rows), len(rows))
 	}
 	if o.once {
 		return verdict
 	}
-	advise(std, o, world)
+	advise(std, o, world.Kubeconfig(), controller.MetricsURL)
 	select {
 	case <-ctx.Done():
 		return verdict
@@ -138,8 +142,8 @@ func runUp(ctx context.Context, std IO, o upOptions, output *format) error {
 	}
 }
 
-// demonstrate runs the steps that follow the world's start. It returns the rows as far as there are any.
-func demonstrate(ctx context.Context, world *local.World, manifests fs.FS, o upOptions, p *progress) ([]report.Row, error) {
+// startLanyard installs the chart and starts its controller.
+func startLanyard(ctx context.Context, world *local.World, o upOptions, p *progress) (*local.Controller, error) {
 	if err := world.InstallChart(ctx, nil); err != nil {
 		return nil, err
 	}
@@ -149,6 +153,11 @@ func demonstrate(ctx context.Context, world *local.World, manifests fs.FS, o upO
 		return nil, err
 	}
 	p.step("lanyard-controller is ready, as the chart's ServiceAccount; its log is %s", filepath.Join(o.dir, filepath.Base(controller.Log)))
+	return controller, nil
+}
+
+// demonstrate runs the steps that follow the controller's start. It returns the rows as far as there are any.
+func demonstrate(ctx context.Context, world *local.World, manifests fs.FS, p *progress) ([]report.Row, error) {
 	artifacts, err := examples.Artifacts()
 	if err != nil {
 		return nil, err
@@ -174,18 +183,41 @@ func demonstrate(ctx context.Context, world *local.World, manifests fs.FS, o upO
 	if err != nil {
 		return rows, err
 	}
-	if err := world.CheckArtifacts(ctx); err != nil {
+	checked, err := world.CheckArtifacts(ctx)
+	if err != nil {
 		return rows, err
 	}
-	p.step("artifacts are fetched from their URLs and have the digests that were promised")
+	if checked > 0 {
+		p.step("%s", fetched(checked))
+	}
 	return rows, nil
 }
 
-// advise says what can be tried now.
-func advise(std IO, o upOptions, world *local.World) {
-	kubeconfig := shellWord(filepath.Join(o.dir, "cluster", filepath.Base(world.Kubeconfig())))
+// fetched says that so many artifacts, one at least, are what their objects' status says.
+func fetched(artifacts int) string {
+	if artifacts == 1 {
+		return "1 artifact is fetched from its URL and has the digest that was promised"
+	}
+	return fmt.Sprintf("%d artifacts are fetched from their URLs and have the digests that were promised", artifacts)
+}
+
+// allGood says that so many objects, one at least, are as they should be.
+func allGood(objects int) string {
+	if objects == 1 {
+		return "the 1 object is as it should be, and stayed so when it was reconciled again"
+	}
+	return fmt.Sprintf("all %d objects are as they should be, and stayed so when they were reconciled again", objects)
+}
+
+// advise says what can be tried now. The kubeconfig is the administrator's, metrics where the controller serves its own.
+func advise(std IO, o upOptions, kubeconfig, metrics string) {
+	kubeconfig = shellWord(filepath.Join(o.dir, "cluster", filepath.Base(kubeconfig)))
 	_, _ = fmt.Fprintf(std.Err, `
-It goes on running; its files are in %[1]s, its kubeconfig is %[2]s. In another terminal:
+It goes on running; its files are in %[1]s, its kubeconfig is %[2]s.
+
+  metrics  %[7]s/metrics
+
+In another terminal:
 
   %[3]s kubectl --kubeconfig %[2]s get lanyard -A
   %[4]s status -A --kubeconfig %[2]s
@@ -194,5 +226,5 @@ It goes on running; its files are in %[1]s, its kubeconfig is %[2]s. In another 
   tail -f %[6]s
 
 Stop it with Ctrl-C.
-`, o.dir, kubeconfig, shellWord(o.controlPlane), std.Program, dirArgument(o.dir), shellWord(filepath.Join(o.dir, "controller.log")))
+`, o.dir, kubeconfig, shellWord(o.controlPlane), std.Program, dirArgument(o.dir), shellWord(filepath.Join(o.dir, "controller.log")), metrics)
 }

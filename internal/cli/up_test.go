@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/internal/report"
@@ -23,4 +25,14 @@ func TestDemonstrated(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// TestAdvice holds what up says at its end: one object is not "all 1 objects", and the metrics' port, which is any free one, is told.
+func TestAdvice(t *testing.T) {
+	var out bytes.Buffer
+	for _, n := range []int{1, 2} {
+		fmt.Fprintf(&out, "%s\n%s\n", fetched(n), allGood(n))
+	}
+	advise(IO{Err: &out, Program: "lanyard"}, upOptions{dir: ".mine", controlPlane: "bin/controlplane"}, "/abs/.mine/cluster/admin.kubeconfig", "http://127.0.0.1:4711")
+	golden(t, "advice.golden", out.Bytes())
 }

@@ -112,11 +112,12 @@ func (w *World) Err() error {
 }
 
 // CheckArtifacts fetches the artifact of every object that has one from the address in its status, and compares it with what
-// the status says of it and, for an OCIRepository, with what was pushed. The errors of all are joined.
-func (w *World) CheckArtifacts(ctx context.Context) error {
+// the status says of it and, for an OCIRepository, with what was pushed. It returns how many there were; the errors of all are
+// joined.
+func (w *World) CheckArtifacts(ctx context.Context) (checked int, err error) {
 	objects, err := report.List(ctx, w.client, "")
 	if err != nil {
-		return err
+		return 0, err
 	}
 	client := directClient()
 	defer client.CloseIdleConnections()
@@ -125,6 +126,7 @@ func (w *World) CheckArtifacts(ctx context.Context) error {
 		if o.Artifact == nil {
 			continue
 		}
+		checked++
 		err := checkArtifact(ctx, client, o.Artifact)
 		if repository, ok := o.Object.(*v1alpha1.OCIRepository); ok && err == nil {
 			err = w.checkRevision(repository)
@@ -133,7 +135,7 @@ func (w *World) CheckArtifacts(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("artifact of %s %s/%s: %w", o.Kind, o.GetNamespace(), o.GetName(), err))
 		}
 	}
-	return errors.Join(errs...)
+	return checked, errors.Join(errs...)
 }
 
 func checkArtifact(ctx context.Context, client *http.Client, a *v1alpha1.Artifact) error {

@@ -110,7 +110,12 @@ func TestStory(t *testing.T) {
 			t.Errorf("lanyard status prints %+v; want %+v", shown, rows)
 		}
 	})
-	t.Run("artifacts", func(t *testing.T) { must(t, "fetch the artifacts", world.CheckArtifacts(t.Context())) })
+	t.Run("artifacts", func(t *testing.T) {
+		checked, err := world.CheckArtifacts(t.Context())
+		if must(t, "fetch the artifacts", err); checked == 0 {
+			t.Error("there is none")
+		}
+	})
 	t.Run("identity", func(t *testing.T) {
 		all, err := report.List(t.Context(), objects, "")
 		must(t, "list the objects", err)
