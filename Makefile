@@ -119,5 +119,5 @@ bin/golangci-lint: dev/tools/lint/go.mod
 	@cd dev/tools/lint && go build -ldflags '-s -w' -o ../../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 .PHONY: clean
-clean: ## remove what was built and the demonstration's state
-	@rm -rf bin .demo
+clean: ## remove what was built, and what trying the examples of the README and the help leaves
+	@rm -rf bin .demo .mine .cloud token
