@@ -70,7 +70,7 @@ func (a *Allowed) Set(list string) error {
 }
 
 // Type is the value's name in a command's help.
-func (a *Allowed) Type() string { return "host[:port],…" }
+func (a *Allowed) Type() string { return "host[:port],..." }
 
 // parseAuthority returns host:port in normal form.
 func parseAuthority(entry string) (string, error) {

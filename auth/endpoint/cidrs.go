@@ -86,7 +86,7 @@ func (c *CIDRs) Set(list string) error {
 }
 
 // Type is the value's name in a command's help.
-func (c *CIDRs) Type() string { return "cidr,…" }
+func (c *CIDRs) Type() string { return "cidr,..." }
 
 func (c *CIDRs) list() []netip.Prefix {
 	if c.given {

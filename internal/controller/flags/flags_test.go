@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -30,6 +31,12 @@ func TestHelpIsGolden(t *testing.T) {
 	_, help, err := flags.Parse([]string{"--help"}, nothing)
 	if !errors.Is(err, flags.ErrHelp) {
 		t.Fatal(err)
+	}
+	for line := range strings.Lines(help) { // pflag counts bytes where it aligns
+		name, _, _ := strings.Cut(strings.TrimSpace(line), "   ")
+		if strings.HasPrefix(name, "--") && strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) {
+			t.Errorf("%s: what is not ASCII puts its column out of line", name)
+		}
 	}
 	const golden = "testdata/help.txt"
 	if *update {
