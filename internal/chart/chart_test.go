@@ -445,8 +445,8 @@ func TestStoreFitsItsVolume(t *testing.T) {
 	for _, values := range []string{
 		`artifacts: {storeMaxSize: 9G, volume: {size: 9Gi}}`,
 		`artifacts: {storeMaxSize: 9999Mi, volume: {size: 10Gi}}`,
-		`artifacts: {storeMaxSize: "1000", volume: {size: 1Ki}}`,
-		`artifacts: {storeMaxSize: 1M, volume: {size: 1001k, type: EmptyDir}}`,
+		`artifacts: {namespaceMaxSize: "1000", storeMaxSize: "1000", volume: {size: 1Ki}}`,
+		`artifacts: {namespaceMaxSize: 999k, storeMaxSize: 1M, volume: {size: 1001k, type: EmptyDir}}`,
 	} {
 		var parsed map[string]any
 		if err := yaml.Unmarshal([]byte(values), &parsed); err != nil {
@@ -599,6 +599,8 @@ func TestValuesRefused(t *testing.T) {
 		"store above volume":  {`artifacts: {storeMaxSize: 11Gi}`, "artifacts.storeMaxSize (11Gi)"},
 		"store as the volume": {`artifacts: {storeMaxSize: 10Gi}`, "artifacts.volume.size (10Gi)"},
 		"store in decimals":   {`artifacts: {storeMaxSize: 2T, volume: {size: 1Ti}}`, "artifacts.storeMaxSize (2T)"},
+		"share above store":   {`artifacts: {storeMaxSize: 1Gi}`, "artifacts.namespaceMaxSize (2Gi)"},
+		"share in decimals":   {`artifacts: {namespaceMaxSize: 9G, storeMaxSize: 8Gi, volume: {size: 20Gi}}`, "artifacts.storeMaxSize (8Gi)"},
 		"store in bytes":      {`artifacts: {storeMaxSize: "10737418241"}`, "artifacts.storeMaxSize (10737418241)"},
 		"namespace that is none": {
 			`rbac: {tenantNamespaces: [tenant_a]}`, "/rbac/tenantNamespaces/0",

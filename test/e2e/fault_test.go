@@ -270,7 +270,7 @@ func (zeros) Read(p []byte) (int, error) {
 
 // TestLimits holds a controller to its limits: what an artifact may unpack to, and what the store may hold.
 func TestLimits(t *testing.T) {
-	startSecond(t, "limits", map[string]any{"artifacts": map[string]any{"maxDecompressedSize": "1Mi", "storeMaxSize": "300Ki"}})
+	startSecond(t, "limits", map[string]any{"artifacts": map[string]any{"maxDecompressedSize": "1Mi", "storeMaxSize": "300Ki", "namespaceMaxSize": "300Ki"}})
 	tn := newTenant(t, "limits")
 	object := func(name, tag string) *v1alpha1.OCIRepository {
 		o := tn.object(name)

@@ -51,11 +51,19 @@ app.kubernetes.io/component: controller
 {{- mul (regexFind "^[0-9]+" .) (get $units (regexFind "[A-Za-z]*$" .)) -}}
 {{- end -}}
 
-{{/* Refuses a store that would fill its volume: a full disk stops all tenants, a full store none. */}}
-{{- define "lanyard.checkVolume" -}}
+{{/*
+Refuses a store that would fill its volume: a full disk stops all tenants, a
+full store none. And a share that is more than the store: one tenant would fill
+it for all.
+*/}}
+{{- define "lanyard.checkSizes" -}}
 {{- $store := .Values.artifacts.storeMaxSize -}}
 {{- $volume := .Values.artifacts.volume.size -}}
 {{- if ge (include "lanyard.bytes" $store | int64) (include "lanyard.bytes" $volume | int64) -}}
 {{- fail (printf "artifacts.storeMaxSize (%s) must be less than artifacts.volume.size (%s)" $store $volume) -}}
+{{- end -}}
+{{- $namespace := .Values.artifacts.namespaceMaxSize -}}
+{{- if gt (include "lanyard.bytes" $namespace | int64) (include "lanyard.bytes" $store | int64) -}}
+{{- fail (printf "artifacts.namespaceMaxSize (%s) must not be more than artifacts.storeMaxSize (%s): it would bound nobody" $namespace $store) -}}
 {{- end -}}
 {{- end -}}
