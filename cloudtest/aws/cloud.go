@@ -92,6 +92,7 @@ type bucket struct {
 	account      string
 	partition    partition
 	region, name string
+	created      time.Time
 	policy       policy.Document
 }
 
@@ -293,6 +294,10 @@ func (c *Cloud) putBucket(a *account, b Bucket) error {
 		return setting.Invalid("name", "bucket %q is account %s's", b.Name, old.account)
 	case old != nil && old.region != b.Region:
 		return setting.Invalid("region", "bucket %q is in %s, and buckets do not move", b.Name, old.region)
+	}
+	parsed.created = time.Now()
+	if old != nil {
+		parsed.created = old.created
 	}
 	c.buckets[b.Name] = parsed
 	return nil

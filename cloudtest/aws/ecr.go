@@ -108,8 +108,12 @@ func (c *Cloud) getAuthorizationToken(r *http.Request, body []byte, ep endpoint,
 	return map[string][]authorizationData{"authorizationData": out}, nil
 }
 
+// notAuthorized is AWS's message; the resource is empty for an action that has none.
 func notAuthorized(who principal, action, resource string, v verdict) string {
-	return "User: " + who.arn() + " is not authorized to perform: " + action + " on resource: " + resource + " " + v.why
+	if resource != "" {
+		action += " on resource: " + resource
+	}
+	return "User: " + who.arn() + " is not authorized to perform: " + action + " " + v.why
 }
 
 // issue makes an authorization token: base64("AWS:<password>").

@@ -117,6 +117,8 @@ func TestAnswers(t *testing.T) {
 			"s3-unknown-key":                     object(unknown, s3Host+bucketA+"/secret"),
 			"s3-wrong-secret":                    object(forged, s3Host+bucketA+"/secret"),
 			"s3-wrong-token":                     object(otherToken, s3Host+bucketA+"/secret"),
+			"s3-buckets":                         object(user, s3Host+"?max-buckets=2"),
+			"s3-buckets-refused":                 object(tenantS3, s3Host),
 			"s3-location":                        object(user, s3Host+bucketA+"?location="),
 			"s3-unsupported":                     object(user, s3Host+bucketA+"?acl="),
 			"sts-web-identity":                   web(roleA, "test", token(w.Issuer.Mint)),

@@ -68,6 +68,8 @@ func (c *Cloud) serveS3(w http.ResponseWriter, r *http.Request, ep endpoint, cal
 		return
 	}
 	switch s.name {
+	case opListBuckets:
+		c.listBuckets(w, r, &s, call)
 	case opHeadBucket:
 		w.WriteHeader(http.StatusOK)
 	case opGetBucketLocation:
@@ -110,6 +112,8 @@ func (s *s3Call) signingRegion() string {
 // "Making requests to S3: request redirection and the REST API".
 func (s *s3Call) atHome() *apiError {
 	switch {
+	case s.on == onAccount:
+		return nil
 	case s.owner == nil:
 		return refused(http.StatusNotFound, "NoSuchBucket", "The specified bucket does not exist").with("BucketName", s.bucket)
 	case s.owner.region == s.ep.region, s.followsBucket(), s.ep.global && s.name == opGetBucketLocation:
@@ -190,6 +194,9 @@ func (c *Cloud) authorizeS3(s *s3Call, action string, r *http.Request) *apiError
 	denied := refused(http.StatusForbidden, "AccessDenied", "Access Denied")
 	if s.who.account == "" {
 		return denied.because("the request is not signed, and buckets are not public here")
+	}
+	if s.on == onAccount {
+		return c.authorizeAccount(s, "s3:"+action)
 	}
 	if owner := r.Header.Get("X-Amz-Expected-Bucket-Owner"); owner != "" && owner != s.owner.account {
 		return denied.because("the bucket is another account's than the request expects")

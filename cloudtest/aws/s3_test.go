@@ -202,6 +202,33 @@ func listObjects(bucket string, prefix *string) func(*testing.T, *s3.Client) (st
 }
 
 // TestS3 is what the real SDK is allowed and refused.
+// listBuckets lists page by page, with the regions that are told.
+func listBuckets(input s3.ListBucketsInput) func(*testing.T, *s3.Client) (string, error) {
+	return func(t *testing.T, c *s3.Client) (string, error) {
+		t.Helper()
+		var names []string
+		for in := input; ; {
+			out, err := c.ListBuckets(t.Context(), &in)
+			if err != nil {
+				return "", err
+			}
+			if in.MaxBuckets != nil && len(out.Buckets) > int(*in.MaxBuckets) {
+				t.Errorf("a page has %d buckets", len(out.Buckets))
+			}
+			for _, b := range out.Buckets {
+				name := *b.Name
+				if b.BucketRegion != nil {
+					name += "@" + *b.BucketRegion
+				}
+				names = append(names, name)
+			}
+			if in.ContinuationToken = out.ContinuationToken; in.ContinuationToken == nil {
+				return strings.Join(names, " "), nil
+			}
+		}
+	}
+}
+
 func TestS3(t *testing.T) {
 	w, store := s3World(t)
 	tenant := w.assume(t, roleS3, subjectA)
@@ -276,10 +303,16 @@ func TestS3(t *testing.T) {
 			_, err := c.ListObjectVersions(t.Context(), &s3.ListObjectVersionsInput{Bucket: b})
 			return err
 		}), outcome{"NotImplemented", 501}, "", "no such operation"},
-		{"all buckets", pusher(), nil, bucket("", func(c *s3.Client, _ *string) error {
-			_, err := c.ListBuckets(t.Context(), &s3.ListBucketsInput{})
-			return err
-		}), outcome{"NotImplemented", 501}, "", "no such operation"},
+		{"all buckets", pusher(), nil, listBuckets(s3.ListBucketsInput{}), outcome{}, strings.Join([]string{bucketA, bucketB, bucketUS}, " "), ""},
+		{"all buckets, in pages", pusher(), nil, listBuckets(s3.ListBucketsInput{MaxBuckets: awssdk.Int32(1)}), outcome{}, bucketA + "@" + region + " " + bucketB + "@" + region + " " + bucketUS + "@us-east-1", ""},
+		{"buckets with a prefix", pusher(), nil, listBuckets(s3.ListBucketsInput{Prefix: awssdk.String(bucketB[:8])}), outcome{}, bucketB + "@" + region, ""},
+		{"buckets with a prefix that none has", pusher(), nil, listBuckets(s3.ListBucketsInput{Prefix: awssdk.String("none")}), outcome{}, "", ""},
+		{"buckets of a region", pusher(), inRegion("us-east-1"), listBuckets(s3.ListBucketsInput{BucketRegion: awssdk.String("us-east-1")}), outcome{}, bucketUS + "@us-east-1", ""},
+		{"buckets of another region", pusher(), nil, listBuckets(s3.ListBucketsInput{BucketRegion: awssdk.String("us-east-1")}), outcome{"InvalidArgument", 400}, "", "bucket-region"},
+		{"a page of no buckets", pusher(), nil, listBuckets(s3.ListBucketsInput{MaxBuckets: awssdk.Int32(0)}), outcome{"InvalidArgument", 400}, "", "max-buckets"},
+		{"a page after nothing", pusher(), nil, listBuckets(s3.ListBucketsInput{ContinuationToken: awssdk.String("x")}), outcome{"InvalidArgument", 400}, "", "continuation token"},
+		{"all buckets, without permission", tenant, nil, listBuckets(s3.ListBucketsInput{}), denied, "", "no statement"},
+		{"all buckets, unsigned", awssdk.AnonymousCredentials{}, nil, listBuckets(s3.ListBucketsInput{}), denied, "", "not signed"},
 		{"other tenant's object", tenant, nil, getObject(bucketB, "secret"), denied, "", "no statement"},
 		{"other tenant's listing", tenant, nil, listObjects(bucketB, shared), denied, "", "no statement"},
 		{"other account's object that is shared", tenant, nil, getObject(bucketOther, "open/a"), outcome{}, bucketOther + " open/a", ""},

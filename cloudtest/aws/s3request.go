@@ -14,15 +14,25 @@ const maxKey = 1024
 // s3Operation is a kind of request to S3 and the permission that it takes. Sources: Amazon S3 API Reference, "Actions"; Service Authorization Reference,
 // "Actions, resources, and condition keys for Amazon S3". What is not listed, S3's other operations among it, is not allowed.
 type s3Operation struct {
-	name     string
-	action   string // without the service prefix
-	method   string
-	onObject bool
-	marker   string   // the query parameter that selects the operation; empty: none
-	params   []string // further query parameters that it may have
+	name   string
+	action string // without the service prefix
+	method string
+	on     s3Level
+	marker string   // the query parameter that selects the operation; empty: none
+	params []string // further query parameters that it may have
 }
 
+// s3Level is what an operation is about.
+type s3Level int
+
 const (
+	onObject s3Level = iota
+	onBucket
+	onAccount // the caller's
+)
+
+const (
+	opListBuckets       = "ListBuckets"
 	opGetObject         = "GetObject"
 	opHeadObject        = "HeadObject"
 	opHeadBucket        = "HeadBucket"
@@ -37,19 +47,20 @@ func s3Operations() []s3Operation {
 	const get, head, put, post, del = http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost, http.MethodDelete
 	listing := []string{"prefix", "delimiter", "max-keys", "encoding-type"}
 	return []s3Operation{
-		{opHeadBucket, actionListBucket, head, false, "", nil},
-		{opGetBucketLocation, "GetBucketLocation", get, false, "location", nil},
-		{opListObjectsV2, actionListBucket, get, false, "list-type", append(listing, "continuation-token", "start-after", "fetch-owner")},
-		{opListObjects, actionListBucket, get, false, "", append(listing, "marker")},
-		{opGetObject, "GetObject", get, true, "", nil},
-		{opHeadObject, "GetObject", head, true, "", nil},
-		{"PutObject", actionPutObject, put, true, "", nil},
-		{"DeleteObject", "DeleteObject", del, true, "", nil},
-		{"CreateMultipartUpload", actionPutObject, post, true, "uploads", nil},
-		{"UploadPart", actionPutObject, put, true, "uploadId", []string{"partNumber"}},
-		{"CompleteMultipartUpload", actionPutObject, post, true, "uploadId", nil},
-		{"AbortMultipartUpload", "AbortMultipartUpload", del, true, "uploadId", nil},
-		{"ListParts", "ListMultipartUploadParts", get, true, "uploadId", []string{"max-parts", "part-number-marker", "encoding-type"}},
+		{opListBuckets, "ListAllMyBuckets", get, onAccount, "", []string{"max-buckets", "continuation-token", "prefix", "bucket-region"}},
+		{opHeadBucket, actionListBucket, head, onBucket, "", nil},
+		{opGetBucketLocation, "GetBucketLocation", get, onBucket, "location", nil},
+		{opListObjectsV2, actionListBucket, get, onBucket, "list-type", append(listing, "continuation-token", "start-after", "fetch-owner")},
+		{opListObjects, actionListBucket, get, onBucket, "", append(listing, "marker")},
+		{opGetObject, "GetObject", get, onObject, "", nil},
+		{opHeadObject, "GetObject", head, onObject, "", nil},
+		{"PutObject", actionPutObject, put, onObject, "", nil},
+		{"DeleteObject", "DeleteObject", del, onObject, "", nil},
+		{"CreateMultipartUpload", actionPutObject, post, onObject, "uploads", nil},
+		{"UploadPart", actionPutObject, put, onObject, "uploadId", []string{"partNumber"}},
+		{"CompleteMultipartUpload", actionPutObject, post, onObject, "uploadId", nil},
+		{"AbortMultipartUpload", "AbortMultipartUpload", del, onObject, "uploadId", nil},
+		{"ListParts", "ListMultipartUploadParts", get, onObject, "uploadId", []string{"max-parts", "part-number-marker", "encoding-type"}},
 	}
 }
 
@@ -84,7 +95,7 @@ func readS3Request(r *http.Request, bucket string) (s3Request, *apiError) {
 		}
 	}
 	for _, op := range s3Operations() {
-		if req.bucket != "" && op.is(r.Method, req.key != "", query) {
+		if op.is(r.Method, req.level(), query) {
 			req.s3Operation = op
 			if r.ContentLength < 0 && r.Header.Get("X-Amz-Decoded-Content-Length") == "" {
 				return req, refused(http.StatusLengthRequired, "MissingContentLength", "You must provide the Content-Length HTTP header.")
@@ -94,6 +105,18 @@ func readS3Request(r *http.Request, bucket string) (s3Request, *apiError) {
 	}
 	return req, refused(http.StatusNotImplemented, "NotImplemented", "A header you provided implies functionality that is not implemented").
 		because("the local cloud has no such operation of S3, or not with these parameters")
+}
+
+// level is what a request is about, by its bucket and key.
+func (r s3Request) level() s3Level {
+	switch {
+	case r.bucket == "":
+		return onAccount
+	case r.key == "":
+		return onBucket
+	default:
+		return onObject
+	}
 }
 
 func plainKey(key string) bool {
@@ -106,8 +129,8 @@ func plainKey(key string) bool {
 }
 
 // is says whether a request is of this operation: nothing in its query asks for more.
-func (o s3Operation) is(method string, onObject bool, query url.Values) bool {
-	if method != o.method || onObject != o.onObject || (o.marker != "" && !query.Has(o.marker)) {
+func (o s3Operation) is(method string, on s3Level, query url.Values) bool {
+	if method != o.method || on != o.on || (o.marker != "" && !query.Has(o.marker)) {
 		return false
 	}
 	for name := range query {

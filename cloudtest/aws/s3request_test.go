@@ -30,7 +30,11 @@ func TestS3Requests(t *testing.T) {
 		{"DELETE /my-bucket/a?uploadId=1", "", "AbortMultipartUpload AbortMultipartUpload my-bucket a", ""},
 		{"GET /my-bucket/a?uploadId=1", "", "ListParts ListMultipartUploadParts my-bucket a", ""},
 
-		{"GET /", "", "", "NotImplemented"},
+		{"GET /", "", "ListBuckets ListAllMyBuckets", ""},
+		{"GET /?max-buckets=1&prefix=a&bucket-region=eu-west-1&continuation-token=x&x-id=ListBuckets", "", "ListBuckets ListAllMyBuckets", ""},
+
+		{"HEAD /", "", "", "NotImplemented"},
+		{"GET /?delimiter=/", "", "", "NotImplemented"},
 		{"PUT /my-bucket", "", "", "NotImplemented"},
 		{"DELETE /my-bucket", "", "", "NotImplemented"},
 		{"POST /my-bucket?delete", "", "", "NotImplemented"},
@@ -120,7 +124,13 @@ func FuzzS3Path(f *testing.F) {
 		if forwarded != sent && forwarded+"/" != sent {
 			t.Errorf("%q of %q: forwarded as %q", path, bucket, forwarded)
 		}
-		if got.action == "" || !isBucketName(got.bucket) || got.onObject != (got.key != "") || strings.Contains("/"+got.key+"/", "/../") {
+		if got.on == onAccount {
+			if u.Path != "/" || bucket != "" || got.bucket+got.key != "" {
+				t.Errorf("%q of %q: %+v", path, bucket, got)
+			}
+			return
+		}
+		if got.action == "" || !isBucketName(got.bucket) || (got.on == onObject) != (got.key != "") || strings.Contains("/"+got.key+"/", "/../") {
 			t.Errorf("%q of %q: %+v", path, bucket, got)
 		}
 	})

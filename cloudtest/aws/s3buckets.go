@@ -1,0 +1,121 @@
+package aws
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/xml"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+)
+
+// maxBuckets bounds a page of buckets, and is its size where the request says none. Source: Amazon S3 API Reference, "ListBuckets".
+const maxBuckets = 10_000
+
+// s3Time is how S3 writes a time.
+const s3Time = "2006-01-02T15:04:05.000Z"
+
+// bucketList is the answer of ListBuckets. Source: Amazon S3 API Reference, "ListBuckets", "Response Syntax".
+type bucketList struct {
+	XMLName           xml.Name                       `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListAllMyBucketsResult"`
+	Owner             string                         `xml:"Owner>ID"`
+	Buckets           struct{ Bucket []bucketEntry } // an element, if empty too
+	ContinuationToken string                         `xml:",omitempty"`
+	Prefix            string                         `xml:",omitempty"`
+}
+
+type bucketEntry struct {
+	Name         string
+	CreationDate string
+	BucketRegion string `xml:",omitempty"`
+}
+
+// authorizeAccount asks for an action that is about no resource: a document must name all. Source: Service Authorization Reference, "Actions, resources,
+// and condition keys for Amazon S3".
+func (c *Cloud) authorizeAccount(s *s3Call, action string) *apiError {
+	v := c.authorize(s.who, action, "arn:"+s.ep.partition+":s3:::*", s.who.account, policy.Document{}, false, requestContext(s.ep, s.now))
+	if v.allowed {
+		return nil
+	}
+	return refused(http.StatusForbidden, "AccessDenied", notAuthorized(s.who, action, "", v)).because(v.reason)
+}
+
+// bucketPage is the part of the buckets that a request asks for.
+type bucketPage struct {
+	prefix, region, after string
+	size                  int
+}
+
+// readBucketPage reads the parameters of ListBuckets at an endpoint.
+func readBucketPage(query url.Values, ep endpoint) (bucketPage, *apiError) {
+	page := bucketPage{prefix: query.Get("prefix"), region: query.Get("bucket-region"), size: maxBuckets}
+	invalid := func(name, message string) (bucketPage, *apiError) {
+		return bucketPage{}, refused(http.StatusBadRequest, "InvalidArgument", message).with("ArgumentName", name)
+	}
+	if query.Has("max-buckets") {
+		size, err := strconv.Atoi(query.Get("max-buckets"))
+		if err != nil || size < 1 || size > maxBuckets {
+			return invalid("max-buckets", "Argument max-buckets must be an integer between 1 and 10000")
+		}
+		page.size = size
+	}
+	if query.Has("continuation-token") {
+		after, err := base64.URLEncoding.DecodeString(query.Get("continuation-token"))
+		if err != nil || !isBucketName(string(after)) {
+			return invalid("continuation-token", "The continuation token provided is incorrect")
+		}
+		page.after = string(after)
+	}
+	if page.region != "" && page.region != ep.region {
+		return invalid("bucket-region", "Argument bucket-region must be the endpoint's region")
+	}
+	return page, nil
+}
+
+// listBuckets answers with the buckets of the caller's account, in all regions, by name.
+func (c *Cloud) listBuckets(w http.ResponseWriter, r *http.Request, s *s3Call, call *journal.Call) {
+	query := r.URL.Query()
+	page, refusal := readBucketPage(query, s.ep)
+	if refusal != nil {
+		restXML{}.refuse(w, call, refusal)
+		return
+	}
+	var found []*bucket
+	c.mu.RLock()
+	for name, b := range c.buckets {
+		if b.account == s.who.account && name > page.after && strings.HasPrefix(name, page.prefix) && (page.region == "" || b.region == page.region) {
+			found = append(found, b)
+		}
+	}
+	c.mu.RUnlock()
+	slices.SortFunc(found, func(a, b *bucket) int { return cmp.Compare(a.name, b.name) })
+
+	list := bucketList{Owner: canonicalID(s.who.account), Prefix: page.prefix}
+	if len(found) > page.size {
+		found = found[:page.size]
+		list.ContinuationToken = base64.URLEncoding.EncodeToString([]byte(found[page.size-1].name))
+	}
+	// Regions are told to those only who use one of the operation's newer parameters.
+	regions := slices.ContainsFunc(s.params, query.Has)
+	for _, b := range found {
+		entry := bucketEntry{Name: b.name, CreationDate: b.created.UTC().Format(s3Time)}
+		if regions {
+			entry.BucketRegion = b.region
+		}
+		list.Buckets.Bucket = append(list.Buckets.Bucket, entry)
+	}
+	writeRestXML(w, http.StatusOK, list)
+}
+
+// canonicalID is an account's canonical user ID, 64 hexadecimal digits, by which S3 names owners.
+func canonicalID(account string) string {
+	sum := sha256.Sum256([]byte("canonical user of " + account))
+	return hex.EncodeToString(sum[:])
+}
