@@ -88,17 +88,17 @@ func run(ctx context.Context, s settings, out, progress io.Writer) error {
 		if err != nil {
 			err = fmt.Errorf("%d objects: %w", n, err)
 			if len(results) > 0 {
-				err = errors.Join(err, table(out, s, results)) // what was measured took long: it is not lost
+				err = errors.Join(err, table(out, results)) // what was measured took long: it is not lost
 			}
 			return err
 		}
 		results = append(results, r)
 	}
-	return table(out, s, results)
+	return table(out, results)
 }
 
 // table prints a column for each size, since people compare sizes.
-func table(w io.Writer, s settings, results []result) error {
+func table(w io.Writer, results []result) error {
 	var b strings.Builder
 	row := func(name string, cell func(result) string) {
 		b.WriteString("| " + name)
