@@ -22,7 +22,7 @@ import (
 func TestAdmin(t *testing.T) {
 	ctx := t.Context()
 	w := rig.NewWorld(t)
-	transport := w.Proxied(t)
+	transport := rig.Proxied(t, w.Cloud)
 	admin := &cloudtest.Admin{URL: w.ProxyURL()}
 	must := func(err error) {
 		t.Helper()
@@ -109,7 +109,7 @@ func TestAdmin(t *testing.T) {
 func TestAdminRefuses(t *testing.T) {
 	ctx := t.Context()
 	w := rig.NewWorld(t)
-	_ = w.Proxied(t)
+	_ = rig.Proxied(t, w.Cloud)
 	admin := &cloudtest.Admin{URL: w.ProxyURL()}
 	for name, tt := range map[string]struct {
 		err    error

@@ -42,7 +42,7 @@ func get(t *testing.T, transport http.RoundTripper, target string, change ...fun
 
 func TestOnlyTheCloudIsReachable(t *testing.T) {
 	w := rig.NewWorld(t)
-	ways := map[string]*http.Transport{"in process": w.Transport(), "through the proxy": w.Proxied(t)}
+	ways := map[string]*http.Transport{"in process": w.Transport(), "through the proxy": rig.Proxied(t, w.Cloud)}
 	for way, transport := range ways {
 		for target, code := range map[string]string{
 			"https://example.org/":                                         "UnknownHost",
@@ -77,7 +77,7 @@ func TestOnlyTheCloudIsReachable(t *testing.T) {
 
 func TestHostHeaderMustBeTheHandshakes(t *testing.T) {
 	w := rig.NewWorld(t)
-	for name, transport := range map[string]http.RoundTripper{"in process": w.Transport(), "through the proxy": w.Proxied(t)} {
+	for name, transport := range map[string]http.RoundTripper{"in process": w.Transport(), "through the proxy": rig.Proxied(t, w.Cloud)} {
 		for _, host := range []string{"sts.eu-west-1.amazonaws.com", "example.org", "oidc.eks.eu-west-1.amazonaws.com:8443"} {
 			status, body, err := get(t, transport, issuerURL+"/keys", func(r *http.Request) { r.Host = host })
 			if err != nil || status != http.StatusMisdirectedRequest {
@@ -116,7 +116,7 @@ func dialProxy(t *testing.T, w *rig.World, host string) net.Conn {
 
 func TestHandshake(t *testing.T) {
 	w := rig.NewWorld(t)
-	_ = w.Proxied(t)
+	_ = rig.Proxied(t, w.Cloud)
 	const host = "sts.eu-west-1.amazonaws.com"
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(w.CAPEM()) {

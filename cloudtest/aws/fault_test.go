@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
@@ -98,7 +99,7 @@ func TestFaults(t *testing.T) {
 		if _, err := w.Faults().Add(fault.Fault{Kind: fault.Refuse, Host: ecr}); err != nil {
 			t.Fatal(err)
 		}
-		for _, transport := range []*http.Transport{w.Transport(), w.Proxied(t)} {
+		for _, transport := range []*http.Transport{w.Transport(), rig.Proxied(t, w.Cloud)} {
 			if _, err := ecrClient(transport, pusher()).GetAuthorizationToken(t.Context(), nil); !strings.Contains(fmt.Sprint(err), "refuses connections to "+ecr) {
 				t.Errorf("got %v", err)
 			}

@@ -136,7 +136,7 @@ func TestTokenMatrix(t *testing.T) {
 	for _, way := range []struct {
 		name      string
 		transport http.RoundTripper
-	}{{"in process", w.Transport()}, {"through the proxy", w.Proxied(t)}} {
+	}{{"in process", w.Transport()}, {"through the proxy", rig.Proxied(t, w.Cloud)}} {
 		client := stsClient(way.transport, nil)
 		for _, tt := range tests {
 			t.Run(way.name+"/"+tt.name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
+	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
@@ -200,7 +201,7 @@ func TestAddTenantLeavesNothing(t *testing.T) {
 func TestAdmin(t *testing.T) {
 	ctx := t.Context()
 	w := newWorld(t)
-	transport := w.proxied(t)
+	transport := rig.Proxied(t, w.Cloud)
 	admin := &cloudtest.Admin{URL: w.ProxyURL()}
 	must := func(err error) {
 		t.Helper()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -20,30 +19,13 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
-// proxied is a transport that reaches the cloud as another process would.
-func (w *world) proxied(t *testing.T) *http.Transport {
-	t.Helper()
-	if err := w.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	proxy, err := url.Parse(w.ProxyURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport := w.Transport()
-	transport.DialContext = nil
-	transport.Proxy = http.ProxyURL(proxy)
-	t.Cleanup(transport.CloseIdleConnections)
-	return transport
-}
-
 // TestManagedIdentityCredential is the unmodified SDK, which knows the metadata service by its address only: in process, and through the proxy.
 func TestManagedIdentityCredential(t *testing.T) {
 	w := newWorld(t)
 	for name, tt := range map[string]struct {
 		transport *http.Transport
 		resource  string // one for each: the SDK remembers tokens of managed identities for its whole process
-	}{"in process": {w.Transport(), "https://vault.azure.net"}, "through the proxy": {w.proxied(t), "https://eventhubs.azure.net"}} {
+	}{"in process": {w.Transport(), "https://vault.azure.net"}, "through the proxy": {rig.Proxied(t, w.Cloud), "https://eventhubs.azure.net"}} {
 		scope := tt.resource + "/.default"
 		before := w.Journal().Last()
 		get := func(id azidentity.ManagedIDKind, scope string) (string, error) {
@@ -91,7 +73,7 @@ func TestManagedIdentityCredential(t *testing.T) {
 // TestMetadata asks at the proxy's own address, where AZURE_POD_IDENTITY_AUTHORITY_HOST leads.
 func TestMetadata(t *testing.T) {
 	w := newWorld(t)
-	_ = w.proxied(t)
+	_ = rig.Proxied(t, w.Cloud)
 	host := ""
 	for _, variable := range w.Env("ca.pem") {
 		if value, ok := strings.CutPrefix(variable, "AZURE_POD_IDENTITY_AUTHORITY_HOST="); ok {
@@ -176,7 +158,7 @@ func TestNoMetadata(t *testing.T) {
 	defer func() { _ = c.Close() }()
 	w := &world{Cloud: c}
 	const path = "/metadata/identity/oauth2/token?api-version=2018-02-01&resource=x"
-	proxied, direct := w.proxied(t), &http.Transport{}
+	proxied, direct := rig.Proxied(t, w.Cloud), &http.Transport{}
 	defer direct.CloseIdleConnections()
 	for name, tt := range map[string]struct {
 		transport *http.Transport

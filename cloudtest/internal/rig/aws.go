@@ -141,23 +141,6 @@ func (w *World) Client() *http.Client {
 	return &http.Client{Transport: w.Transport(), Timeout: 30 * time.Second}
 }
 
-// Proxied is a transport that reaches the cloud as another process would.
-func (w *World) Proxied(t *testing.T) *http.Transport {
-	t.Helper()
-	if err := w.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	proxy, err := url.Parse(w.ProxyURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport := w.Transport()
-	transport.DialContext = nil
-	transport.Proxy = http.ProxyURL(proxy)
-	t.Cleanup(transport.CloseIdleConnections)
-	return transport
-}
-
 // Assume asks STS for a session of a role, without an SDK, and returns the code of its refusal; empty if it was granted.
 func (w *World) Assume(t *testing.T, way http.RoundTripper, role, token string) string {
 	t.Helper()

@@ -4,8 +4,11 @@ package rig
 import (
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/cloudtest"
 )
 
 // NewRequest makes a request, of a content type if it is not empty.
@@ -30,4 +33,21 @@ func ReadAll(t *testing.T, res *http.Response) string {
 		t.Fatal(err)
 	}
 	return string(body)
+}
+
+// Proxied is a transport that reaches the cloud as another process would: through its proxy, which it starts.
+func Proxied(t *testing.T, c *cloudtest.Cloud) *http.Transport {
+	t.Helper()
+	if err := c.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	proxy, err := url.Parse(c.ProxyURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := c.Transport()
+	transport.DialContext = nil
+	transport.Proxy = http.ProxyURL(proxy)
+	t.Cleanup(transport.CloseIdleConnections)
+	return transport
 }

@@ -83,7 +83,7 @@ func TestStatusCodes(t *testing.T) {
 		{name: "throttled nonsense", at: "/manifests/", status: 429, header: "soon", want: oci.Error{Code: oci.CodeThrottled}},
 		{name: "maintenance", at: "/blobs/", status: 503, header: "30", want: oci.Error{Code: oci.CodeServer, RetryAfter: 30 * time.Second}},
 		{name: "internal", at: "/manifests/", status: 500, registryCode: "UNKNOWN", want: oci.Error{Code: oci.CodeServer}},
-		{name: "not implemented", at: "/manifests/", status: 501, want: oci.Error{Code: oci.CodeServer}},
+		{name: "HTTP 501", at: "/manifests/", status: 501, want: oci.Error{Code: oci.CodeServer}},
 		{name: "teapot", at: "/manifests/", status: 418, want: oci.Error{Code: oci.CodeProtocol}},
 		{name: "redirect without location", at: "/manifests/", status: 304, want: oci.Error{Code: oci.CodeProtocol}},
 	} {

@@ -127,7 +127,7 @@ func TestRoundTrip(t *testing.T) {
 		"slow request":     {http.MethodGet, 408, nil, nil, 3},
 		"fault":            {http.MethodGet, 500, nil, nil, 3},
 		"quota":            {http.MethodGet, 429, nil, nil, 1},
-		"not implemented":  {http.MethodGet, 501, nil, nil, 1},
+		"HTTP 501":         {http.MethodGet, 501, nil, nil, 1},
 		"refusal":          {http.MethodGet, 403, nil, nil, 1},
 		"writing":          {http.MethodPost, 503, nil, nil, 1},
 		"lost":             {http.MethodGet, 0, nil, io.ErrUnexpectedEOF, 3},
