@@ -1,130 +1,193 @@
 package meta
 
-// Condition types of every object that Lanyard reconciles. Ready, Reconciling
-// and Stalled follow kstatus (sigs.k8s.io/cli-utils, pkg/kstatus): Ready is
-// always present once an object was reconciled; the other two are present only
-// while they are true, and never both.
+// Condition types of every object that Lanyard reconciles. Ready, Reconciling and Stalled follow
+// kstatus (sigs.k8s.io/cli-utils, pkg/kstatus). Ready is always present once an object was
+// reconciled. Reconciling and Stalled are present only while they are true, and never together.
 const (
-	// ConditionReady is True when the object's last reconciliation reached
-	// what the spec asks for, False when it failed, Unknown while the first
-	// one runs.
+	// ConditionReady is True when the last reconciliation reached what the spec asks for, and
+	// False when the reconciliation failed. It is Unknown while the first reconciliation runs.
 	ConditionReady = "Ready"
 
-	// ConditionReconciling is True while work is under way or will be retried
-	// without anybody's help.
+	// ConditionReconciling is True while work is under way, or will be retried without help from
+	// people.
 	ConditionReconciling = "Reconciling"
 
-	// ConditionStalled is True when retrying cannot help: the object, its
-	// ServiceAccount or the controller's flags must change first.
+	// ConditionStalled is True when a retry cannot help: the object, its ServiceAccount or the
+	// controller's flags must change first.
 	ConditionStalled = "Stalled"
 
-	// ConditionArtifactInStorage is True while the artifact that the status
-	// names lies in the artifact store and is served.
+	// ConditionArtifactInStorage is True while the artifact that the status names is in the
+	// artifact store and is served.
 	ConditionArtifactInStorage = "ArtifactInStorage"
 
-	// ConditionExternalArtifactPublished is True while Flux's ExternalArtifact
-	// of the object's name offers the artifact that the status names, False
-	// while it cannot, Unknown until that was tried. It is absent where nothing
-	// is published (spec.externalArtifact), and nothing that was is left.
+	// ConditionExternalArtifactPublished is True while Flux's ExternalArtifact of the object's
+	// name offers the artifact that the status names. It is False while the ExternalArtifact
+	// cannot offer it, and Unknown before the first attempt. It is absent if nothing is to be
+	// published (spec.externalArtifact) and no earlier ExternalArtifact is left.
 	ConditionExternalArtifactPublished = "ExternalArtifactPublished"
+
+	// ConditionHubReachable is False while the hub, which has the WorkloadIdentity of a binding, does
+	// not answer or refuses the spoke. The credential in the Secret then lives on until it ends. The
+	// condition is absent if the identity is in the binding's own cluster.
+	ConditionHubReachable = "HubReachable"
 )
 
-// Condition reasons that do not come from a credential. A refused or failed
-// credential has the code of the auth library's error as its reason instead.
+// Condition reasons that do not come from a credential. If a credential was refused or failed,
+// the reason is the code of the auth library's error.
 const (
-	// ReasonSucceeded says that the spec is fulfilled.
+	// ReasonSucceeded says that the last reconciliation reached what the spec asks for.
 	ReasonSucceeded = "Succeeded"
 
 	// ReasonProgressing says that work is under way.
 	ReasonProgressing = "Progressing"
 
-	// ReasonProgressingWithRetry says that an attempt failed and will be
-	// repeated with backoff.
+	// ReasonProgressingWithRetry says that an attempt failed and will be repeated, with growing
+	// pauses.
 	ReasonProgressingWithRetry = "ProgressingWithRetry"
 
-	// ReasonSuspended says that spec.suspend holds the object; it is not
-	// reconciled.
+	// ReasonSuspended says that the object is not reconciled, because spec.suspend is true.
 	ReasonSuspended = "Suspended"
 
-	// ReasonInvalidSpec says that a stored object breaks a rule of its schema:
-	// it was written before the rule, or around it. Terminal.
+	// ReasonInvalidSpec says that the spec has an invalid value that the API server did not
+	// catch. Terminal.
 	ReasonInvalidSpec = "InvalidSpec"
 
-	// ReasonUnsupportedProvider says that this version of the controller does
-	// not exchange credentials with spec.provider. Terminal.
+	// ReasonUnsupportedProvider says that this version of the controller cannot exchange
+	// credentials with spec.provider. Terminal.
 	ReasonUnsupportedProvider = "UnsupportedProvider"
 
-	// ReasonInvalidURL says that spec.url, or spec.image, is no repository
-	// address that the provider can serve. Terminal.
+	// ReasonInvalidURL says that spec.url or spec.image is not a repository address that the
+	// provider can serve. Terminal.
 	ReasonInvalidURL = "InvalidURL"
 
-	// ReasonSecretRefused says that a Secret named in the spec is missing, of
-	// the wrong type, or lacks a key; or that the imagePullSecrets of the
-	// ServiceAccount are too many, or none of them can be used.
+	// ReasonSecretRefused says that a Secret named in the spec is missing, has the wrong type, or
+	// lacks a key. It also says that the ServiceAccount has too many imagePullSecrets, or that
+	// none of them can be used.
 	ReasonSecretRefused = "SecretRefused"
 
-	// ReasonReferenceNotFound says that no tag, version or digest in the
-	// repository fits spec.ref.
+	// ReasonReferenceNotFound says that no tag, version or digest in the repository matches
+	// spec.ref.
 	ReasonReferenceNotFound = "ReferenceNotFound"
 
-	// ReasonRegistryUnreachable says that the registry did not answer in time,
-	// or answered with a 5xx status.
+	// ReasonRegistryUnreachable says that the registry did not answer in time, or answered with a
+	// 5xx status.
 	ReasonRegistryUnreachable = "RegistryUnreachable"
 
-	// ReasonRegistryRefused says that the registry answered, and refused the
-	// credential or the repository (401, 403, 404).
+	// ReasonRegistryRefused says that the registry answered, and refused the credential or the
+	// repository (401, 403, 404).
 	ReasonRegistryRefused = "RegistryRefused"
 
-	// ReasonBucketUnreachable says that the service of a bucket did not answer
-	// in time, answered with a 5xx status, or asked for a pause.
+	// ReasonBucketUnreachable says that the service of a bucket did not answer in time, answered
+	// with a 5xx status, or asked for a pause.
 	ReasonBucketUnreachable = "BucketUnreachable"
 
-	// ReasonBucketRefused says that the service of a bucket answered, and
-	// refused the credential or the bucket (401, 403, 404), or that no object is
-	// there to fetch.
+	// ReasonBucketRefused says that the service of a bucket answered, and refused the credential
+	// or the bucket (401, 403, 404). It also says that the bucket has no object to fetch.
 	ReasonBucketRefused = "BucketRefused"
 
-	// ReasonBucketChanged says that an object changed after it was listed and
+	// ReasonBucketChanged says that an object of the bucket changed after it was listed and
 	// before it was read.
 	ReasonBucketChanged = "BucketChanged"
 
-	// ReasonDigestMismatch says that the content is not what its digest
-	// promises: truncated, or changed on the way.
+	// ReasonDigestMismatch says that the content does not match its digest: it is truncated, or
+	// was changed on the way.
 	ReasonDigestMismatch = "DigestMismatch"
 
-	// ReasonLayerNotFound says that no layer fits spec.layerSelector.
+	// ReasonLayerNotFound says that no layer matches spec.layerSelector.
 	ReasonLayerNotFound = "LayerNotFound"
 
-	// ReasonArchiveRefused says that the layer is not a safe archive: a path
-	// that leaves the root, a device file, or more data than the limit; or that
-	// the manifest or the list of tags is too long to read.
+	// ReasonArchiveRefused says that the layer is not a safe archive: it has a path that leaves
+	// the root, a device file, or more data than the limit. It also says that the manifest or the
+	// list of tags is too long to read.
 	ReasonArchiveRefused = "ArchiveRefused"
 
-	// ReasonStorageFailed says that the artifact store could not keep the
-	// artifact.
+	// ReasonStorageFailed says that the artifact store could not keep the artifact.
 	ReasonStorageFailed = "StorageFailed"
 
-	// ReasonStorageFull says that the artifact store, or the namespace's part
-	// of it, has reached its size limit (--artifact-store-max-size,
-	// --artifact-namespace-max-size).
+	// ReasonStorageFull says that the artifact store, or the namespace's part of the store, has
+	// reached its size limit (--artifact-store-max-size, --artifact-namespace-max-size).
 	ReasonStorageFull = "StorageFull"
 
-	// ReasonExternalArtifactRefused says that an ExternalArtifact of the
-	// object's name exists which was not made for the object. It is left as it
-	// is.
+	// ReasonExternalArtifactRefused says that an ExternalArtifact of the object's name exists
+	// that was not made for the object. The controller does not change it.
 	ReasonExternalArtifactRefused = "ExternalArtifactRefused"
 
-	// ReasonExternalArtifactUnavailable says that ExternalArtifacts cannot be
-	// written: the cluster does not have the kind, the controller lacks the
-	// right, or the last one is still being deleted.
+	// ReasonExternalArtifactUnavailable says that the controller cannot write ExternalArtifacts:
+	// the cluster does not have the kind, the controller lacks the right, or the last
+	// ExternalArtifact is still being deleted.
 	ReasonExternalArtifactUnavailable = "ExternalArtifactUnavailable"
 
-	// ReasonControllerForbidden says that the Kubernetes API does not let the
-	// controller do what the object needs, such as reading a Secret of its
-	// namespace. The message names the rule that is missing. Retried.
+	// ReasonIssuerNotPublished says that no service could check a token of a WorkloadIdentity: no
+	// key of the identity's algorithm signs yet. A key signs only once it was seen in the public
+	// document of the issuer, or people have confirmed it.
+	ReasonIssuerNotPublished = "IssuerNotPublished"
+
+	// ReasonIssuerUnavailable says that the issuer of a WorkloadIdentity cannot sign: its KeyRing
+	// does not exist, is that of another issuer, or has an active key without a private half.
+	ReasonIssuerUnavailable = "IssuerUnavailable"
+
+	// ReasonHubUnreachable says that the hub did not answer in time, or answered with a 5xx status.
+	ReasonHubUnreachable = "HubUnreachable"
+
+	// ReasonHubRefused says that the hub answered, and refused the account of the spoke.
+	ReasonHubRefused = "HubRefused"
+
+	// ReasonNamespaceNotMapped says that the namespace of a binding has no namespace at the hub.
+	// Terminal.
+	ReasonNamespaceNotMapped = "NamespaceNotMapped"
+
+	// ReasonPrincipalUsageUnauthorized says that the namespace may not use the AWS identity that the
+	// object names. Terminal.
+	ReasonPrincipalUsageUnauthorized = "PrincipalUsageUnauthorized"
+
+	// ReasonSourcePrincipalUsageUnauthorized says that the namespace may not use a source in the
+	// chain of the AWS identity that the object names. Terminal.
+	ReasonSourcePrincipalUsageUnauthorized = "SourcePrincipalUsageUnauthorized"
+
+	// ReasonSourceOnly says that the AWS identity may only be the source of other identities.
+	// Terminal.
+	ReasonSourceOnly = "SourceOnly"
+
+	// ReasonSourceCycle says that the sources of an AWS identity lead back to it. Terminal.
+	ReasonSourceCycle = "SourceCycle"
+
+	// ReasonSourceChainTooLong says that the chain of an AWS identity has more than five
+	// identities. Terminal.
+	ReasonSourceChainTooLong = "SourceChainTooLong"
+
+	// ReasonControllerIdentityMissing says that there is no AWSClusterControllerIdentity default,
+	// which lends the identity of Lanyard's own programs. Terminal.
+	ReasonControllerIdentityMissing = "ControllerIdentityMissing"
+
+	// ReasonSecretNamespaceRefused says that a static AWS identity names a Secret of another
+	// namespace than the one that is kept for them. Terminal.
+	ReasonSecretNamespaceRefused = "SecretNamespaceRefused"
+
+	// ReasonStaticIdentityNotForSources says that the chain of an AWS identity ends in static keys,
+	// which this program does not read. Terminal.
+	ReasonStaticIdentityNotForSources = "StaticIdentityNotForSources"
+
+	// ReasonAccountMismatch says that the identity gives credentials of another account than
+	// spec.accountID, or than the Secret of a binding has. Terminal.
+	ReasonAccountMismatch = "AccountMismatch"
+
+	// ReasonPrincipalCredentialRetrievalFailed says that the AWS identity of an AWSCluster gave no
+	// credential. The condition Ready has the reason in detail.
+	ReasonPrincipalCredentialRetrievalFailed = "PrincipalCredentialRetrievalFailed"
+
+	// ReasonIdentityInUse says that an AWS identity is being deleted, and objects still use it. It
+	// is deleted when no object uses it any more.
+	ReasonIdentityInUse = "IdentityInUse"
+
+	// ReasonClusterNameTaken says that another AWSCluster has the same name and AWS account.
+	ReasonClusterNameTaken = "ClusterNameTaken"
+
+	// ReasonControllerForbidden says that the Kubernetes API does not let the controller do what
+	// the object needs, such as reading a Secret of the object's namespace. The message names the
+	// missing rule. Retried.
 	ReasonControllerForbidden = "ControllerForbidden"
 
-	// ReasonInternalError says that something failed which has no reason of its
-	// own, such as a call to the Kubernetes API. Retried.
+	// ReasonInternalError says that something failed that has no reason of its own, such as a
+	// call to the Kubernetes API. Retried.
 	ReasonInternalError = "InternalError"
 )

@@ -1,12 +1,10 @@
 package meta
 
-// LocalReference names an object in the namespace of the object that holds the
-// reference. There is no namespace field on purpose: a tenant's input never
-// names another tenant's namespace.
+// LocalReference names an object in the namespace of the object that has the reference. It has
+// no namespace field on purpose: a tenant's input never names another tenant's namespace.
 type LocalReference struct {
-	// name of the object, in the namespace of the object that refers to it.
-	// A lower-case DNS-1123 subdomain of at most 253 characters, such as
-	// "registry-pull".
+	// name is the name of the object, in the namespace of the object that has the reference. It
+	// is a lower-case DNS-1123 subdomain of at most 253 characters, such as "registry-pull".
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1

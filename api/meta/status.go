@@ -2,35 +2,40 @@ package meta
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Status is what the status of every object that Lanyard reconciles has.
+// Status is the common part of the status of every object that Lanyard reconciles.
 type Status struct {
-	// observedGeneration is the metadata.generation that the conditions speak
-	// of.
+	// observedGeneration is the metadata.generation that the conditions describe, or -1 before the
+	// first reconciliation.
 	//
 	// +optional
-	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Minimum=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions tell the state of the object. Ready is always there;
-	// Reconciling and Stalled are there while they are true. Kinds with
-	// artifacts also have ArtifactInStorage while it is true, and
-	// ExternalArtifactPublished where spec.externalArtifact is set.
+	// conditions describe the state of the object. Ready is always present. Reconciling and
+	// Stalled are present while they are true.
 	//
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// lastHandledReconcileAt repeats the value of the annotation
-	// lanyard.dev/reconcile-requested-at that was last honoured, shortened to
-	// 256 bytes.
+	// lastHandledReconcileAt is the last value of the annotation
+	// lanyard.dev/reconcile-requested-at, or of Flux's reconcile.fluxcd.io/requestedAt, that the
+	// controller has handled, shortened to 256 bytes.
 	//
 	// +optional
 	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
+}
 
-	// identity is whose credential was last shown to what the object fetches
-	// from, whether or not it was accepted. It is absent when no credential
-	// was used, or when none was granted.
+// FetchStatus is the common part of the status of every object that fetches something. Kinds with
+// artifacts also have the condition ArtifactInStorage while it is true, and
+// ExternalArtifactPublished if spec.externalArtifact is set.
+type FetchStatus struct {
+	Status `json:",inline"`
+
+	// identity says whose credential the controller last showed to the registry or bucket, even
+	// if it was not accepted. The field is absent if no credential was used, or if no credential
+	// was granted.
 	//
 	// +optional
 	Identity *Identity `json:"identity,omitempty"`

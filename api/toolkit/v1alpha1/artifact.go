@@ -2,59 +2,58 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Artifact is what a source last fetched, as the artifact server offers it: one
-// gzip-compressed tar archive, or the layer as it is with the operation copy.
+// Artifact is the last artifact that a source fetched, as the artifact server offers it. It is a
+// gzip-compressed tar archive, or with the operation copy the unchanged layer.
 type Artifact struct {
-	// url is where the artifact can be fetched over HTTP inside the cluster.
-	// It is a capability: whoever knows it may read the artifact, so it is as
-	// confidential as the artifact itself. It changes whenever the content does.
+	// url is the address of the artifact, for HTTP inside the cluster. The URL is a capability:
+	// everybody who knows it may read the artifact, so it is as confidential as the artifact
+	// itself. It changes whenever the content changes.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	URL string `json:"url"`
 
-	// path of the artifact relative to the root of the artifact store.
+	// path is the path of the artifact, relative to the root of the artifact store.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Path string `json:"path"`
 
-	// revision names the upstream state that was fetched: "<tag>@<digest>"
-	// where a tag was resolved, else "<digest>", such as
-	// "1.2.0@sha256:3b4c…". The digest is that of the OCI manifest, or, of a
-	// Bucket, of the list of its objects and their versions.
+	// revision names the upstream state that was fetched, as "<tag>@<digest>" if a tag was
+	// resolved, else as "<digest>", such as "1.2.0@sha256:3b4c…". For an OCI artifact, the digest
+	// is the digest of the manifest. For a Bucket, it is a digest of the list of objects and
+	// their versions.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	Revision string `json:"revision"`
 
-	// digest of the file that the artifact server delivers, as
-	// "<algorithm>:<hex>", such as "sha256:9f86…". It is not the digest in
-	// revision, which is that of the source.
+	// digest is the digest of the file that the artifact server delivers, as "<algorithm>:<hex>",
+	// such as "sha256:9f86…". The digest in revision is a different digest: it belongs to the
+	// source.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[a-f0-9]+$`
 	Digest string `json:"digest"`
 
-	// size of the file that the artifact server delivers, in bytes.
+	// size is the size in bytes of the file that the artifact server delivers.
 	//
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Size int64 `json:"size"`
 
-	// lastUpdateTime is when the content last changed in the artifact store,
-	// in UTC.
+	// lastUpdateTime is the time, in UTC, when the content last changed in the artifact store.
 	//
 	// +required
 	LastUpdateTime metav1.Time `json:"lastUpdateTime"`
 
-	// metadata holds the annotations of the OCI manifest, such as
-	// "org.opencontainers.image.source". Whoever pushed the artifact wrote
-	// them: treat them as untrusted input.
+	// metadata contains the annotations of the OCI manifest, such as
+	// "org.opencontainers.image.source". The publisher of the artifact wrote these annotations:
+	// treat them as untrusted input.
 	//
 	// +optional
 	Metadata map[string]string `json:"metadata,omitempty"`

@@ -29,19 +29,19 @@ const (
 	LayerCopy = "copy"
 )
 
-// OCIRepository fetches an artifact from a repository of an OCI registry, with
-// a credential that belongs to this object's tenant and to nobody else, and
-// offers its content to other controllers over HTTP.
+// OCIRepository fetches an artifact from a repository of an OCI registry, and offers its content
+// to other controllers over HTTP. The credential for the registry belongs only to the tenant of
+// this object.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=loci,categories=lanyard
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.spec.url`,description="Repository that is fetched"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True once the artifact that the spec asks for is served"
-// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it is or is not Ready, for programs"
-// +kubebuilder:printcolumn:name="Identity",type=string,JSONPath=`.status.identity.cloudIdentity`,description="Cloud identity that was used; empty where the subject is itself known to the cloud, or no cloud was asked"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Reason of the condition Ready, for programs"
+// +kubebuilder:printcolumn:name="Identity",type=string,JSONPath=`.status.identity.cloudIdentity`,description="Cloud identity that was used; empty if the cloud knows the subject itself, or if no cloud was asked"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since the object was created"
-// +kubebuilder:printcolumn:name="Subject",type=string,JSONPath=`.status.identity.subject`,description="Whose credential was used",priority=1
+// +kubebuilder:printcolumn:name="Subject",type=string,JSONPath=`.status.identity.subject`,description="Subject that the credential was issued for",priority=1
 // +kubebuilder:printcolumn:name="Revision",type=string,JSONPath=`.status.artifact.revision`,description="Revision that is served",priority=1
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What happened last, and how to fix it"
 type OCIRepository struct {
@@ -50,35 +50,47 @@ type OCIRepository struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says what to fetch, how often, and as whom.
+	// spec says what to fetch, how often, and with whose credential.
 	//
 	// +required
 	Spec OCIRepositorySpec `json:"spec"`
 
-	// status says what was fetched last, as whom, and what went wrong. The
-	// controller writes it.
+	// status says what the controller last fetched, with whose credential, and what went wrong.
+	// The controller writes the status.
 	//
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status OCIRepositoryStatus `json:"status,omitempty"`
 }
 
-// OCIRepositorySpec says what to fetch, how often, and as whom.
+// OCIRepositorySpec says what to fetch, how often, and with whose credential.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.secretRef) || self.provider == 'generic'",message="secretRef works only with provider generic: a cloud provider uses short-lived credentials; remove secretRef, or set provider: generic",fieldPath=".secretRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.secretRef) || !has(self.serviceAccountName)",message="secretRef and serviceAccountName exclude each other: name one source of credentials",fieldPath=".secretRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.insecure) || !self.insecure || self.provider == 'generic'",message="insecure works only with provider generic: a short-lived credential is never sent over an unprotected connection; remove insecure",fieldPath=".insecure"
+// +kubebuilder:validation:XValidation:rule="!has(self.workloadIdentityName) || !has(self.serviceAccountName)",message="workloadIdentityName and serviceAccountName exclude each other: name one identity",fieldPath=".workloadIdentityName"
+// +kubebuilder:validation:XValidation:rule="!has(self.workloadIdentityName) || !has(self.secretRef)",message="workloadIdentityName and secretRef exclude each other: name one source of credentials",fieldPath=".workloadIdentityName"
+// +kubebuilder:validation:XValidation:rule="!has(self.workloadIdentityName) || self.provider != 'generic' || has(self.credential)",message="workloadIdentityName does not work with provider generic without credential: set provider to the identity's targetSystem.type, or credential.type to WorkloadIdentityToken",fieldPath=".workloadIdentityName"
+// +kubebuilder:validation:XValidation:rule="!has(self.credential) || self.provider == 'generic'",message="credential works only with provider generic: a cloud provider issues a credential of its own; remove credential, or set provider: generic",fieldPath=".credential"
+// +kubebuilder:validation:XValidation:rule="!has(self.credential) || !has(self.secretRef)",message="credential and secretRef exclude each other: name one source of credentials",fieldPath=".credential"
+// +kubebuilder:validation:XValidation:rule="!has(self.credential) || !has(self.insecure) || !self.insecure",message="insecure and credential exclude each other: a short-lived credential is never sent over an unprotected connection; remove insecure",fieldPath=".insecure"
+// +kubebuilder:validation:XValidation:rule="!has(self.credential) || self.credential.type != 'WorkloadIdentityToken' || has(self.workloadIdentityName)",message="credential.type WorkloadIdentityToken needs workloadIdentityName: name the WorkloadIdentity whose token is used",fieldPath=".credential"
+// +kubebuilder:validation:XValidation:rule="!has(self.credential) || self.credential.type != 'ServiceAccountToken' || !has(self.workloadIdentityName)",message="credential.type ServiceAccountToken and workloadIdentityName exclude each other: set credential.type to WorkloadIdentityToken, or remove workloadIdentityName",fieldPath=".credential"
+// +kubebuilder:validation:XValidation:rule="!has(self.credential) || !self.credential.type.startsWith('Spiffe') || !has(self.serviceAccountName) && !has(self.workloadIdentityName)",message="a SPIFFE credential proves the object itself: remove serviceAccountName and workloadIdentityName",fieldPath=".credential"
+// +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || self.provider == 'aws'",message="identityRef works only with provider aws: it names an AWS identity; remove identityRef, or set provider: aws",fieldPath=".identityRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.serviceAccountName) && !has(self.workloadIdentityName)",message="identityRef excludes serviceAccountName and workloadIdentityName: name one identity",fieldPath=".identityRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || self.identityRef.kind == 'AWSServiceAccountIdentity' || !has(self.certSecretRef) && !has(self.proxySecretRef)",message="an identity of an administrator is not used over a connection that the object chooses: remove certSecretRef and proxySecretRef, or name an AWSServiceAccountIdentity",fieldPath=".identityRef"
 type OCIRepositorySpec struct {
-	// url of the repository, as "oci://<host>[:<port>]/<repository>", such as
-	// "oci://123456789123.dkr.ecr.eu-west-1.amazonaws.com/tenant-a/app".
-	// It holds neither a tag nor a digest (these are in ref) nor a user or a
-	// password (these are in the Secret that secretRef names). With a cloud
-	// provider the host must be a registry of that cloud. Required.
+	// url is the address of the repository, as "oci://<host>[:<port>]/<repository>", such as
+	// "oci://123456789123.dkr.ecr.eu-west-1.amazonaws.com/tenant-a/app". A tag or a digest
+	// belongs in ref. A user and a password belong in the Secret that secretRef names. With a
+	// cloud provider, the host must be a registry of that cloud. Required.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self.startsWith('oci://')",message="url must start with oci://"
-	// +kubebuilder:validation:XValidation:rule="!self.contains('@')",message="url must hold no user, password or digest: put a digest in spec.ref.digest, credentials in the Secret of spec.secretRef"
-	// +kubebuilder:validation:XValidation:rule="!self.matches('^oci://[^/]*/.*:')",message="url must hold no tag: put it in spec.ref.tag"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('@')",message="url must not contain a user, a password or a digest: put a digest into spec.ref.digest, and credentials into the Secret that spec.secretRef names"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^oci://[^/]*/.*:')",message="url must not contain a tag: put the tag into spec.ref.tag"
 	// +kubebuilder:validation:XValidation:rule="self.matches('^oci://([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*|[[][0-9A-Fa-f:]+[]])(:[0-9]{1,5})?(/[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*)+$')",message="url must be oci://<host>[:<port>]/<repository> with a repository in lower case, such as oci://registry.example.com/team/app"
 	URL string `json:"url"`
 
@@ -87,39 +99,37 @@ type OCIRepositorySpec struct {
 	// +optional
 	Ref *OCIRepositoryRef `json:"ref,omitempty"`
 
-	// layerSelector says which layer of the artifact is offered, and how.
+	// layerSelector selects the layer of the artifact that is offered, and says how to offer it.
 	// Default: the first layer, extracted.
 	//
 	// +optional
 	LayerSelector *OCILayerSelector `json:"layerSelector,omitempty"`
 
-	// provider says where credentials come from. "generic": from secretRef, or
-	// from the image pull secrets of serviceAccountName, or none at all. "aws",
-	// "azure", "gcp": a short-lived credential that the cloud issues to the
-	// ServiceAccount that serviceAccountName names; nothing is stored.
-	// A version of the controller that cannot serve a provider says so in the
-	// condition Stalled. Default: "generic".
+	// provider says where credentials come from. "generic": from credential, from secretRef, from
+	// the image pull secrets of serviceAccountName, or no credentials. "aws", "azure", "gcp": the
+	// cloud issues a short-lived credential to the ServiceAccount that serviceAccountName names;
+	// nothing is stored. A controller that does not support a provider sets the condition Stalled.
+	// Default: "generic".
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=generic;aws;azure;gcp
 	// +kubebuilder:default=generic
 	Provider string `json:"provider,omitempty"`
 
-	// serviceAccountName names a ServiceAccount in this object's namespace.
-	// With a cloud provider the artifact is fetched as the cloud identity that this
-	// account is mapped to by its annotations: for aws
-	// "eks.amazonaws.com/role-arn" names the role; for azure
-	// "azure.workload.identity/client-id" names the application, and
-	// "azure.workload.identity/tenant-id" its tenant where that is not the
-	// controller's; for gcp "iam.gke.io/gcp-service-account" names the service
-	// account, without which the account itself is the principal, and
-	// "gcp.lanyard.dev/workload-identity-provider" the provider that trusts a
-	// cluster outside GKE. With provider generic the account's imagePullSecrets
-	// are used: of at most 16, the first with an entry for the registry. A
-	// lower-case DNS-1123 subdomain, such as
-	// "tenant-a-ecr-sa". Default: none. A cloud provider is then refused, unless
-	// the controller's administrator has set a default account or lends the
-	// controller's own identity to this namespace.
+	// serviceAccountName names a ServiceAccount in this object's namespace, such as
+	// "tenant-a-ecr-sa". It is a lower-case DNS-1123 subdomain. With a cloud provider, the
+	// controller fetches the artifact as a cloud identity, which the account's annotations
+	// select. For aws, "eks.amazonaws.com/role-arn" names the role. For azure,
+	// "azure.workload.identity/client-id" names the application.
+	// "azure.workload.identity/tenant-id" names its tenant, if that is not the controller's
+	// tenant. For gcp, "iam.gke.io/gcp-service-account" names the service account. Without this
+	// annotation, the account itself is the principal. In a cluster outside GKE,
+	// "gcp.lanyard.dev/workload-identity-provider" names the provider that trusts the cluster.
+	// With credential.type ServiceAccountToken, a token of the account is the credential. Otherwise,
+	// with provider generic, the controller uses the account's imagePullSecrets: of at most 16, the
+	// first that has an entry for the registry. Default: none. Without an account, a cloud provider
+	// and a ServiceAccountToken are refused, unless the controller's administrator has set a default
+	// account or lends the controller's own identity to this namespace.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -127,54 +137,89 @@ type OCIRepositorySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="serviceAccountName must be a lower-case DNS-1123 subdomain, such as tenant-a-ecr-sa; it names an account in this object's namespace"
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// secretRef names a Secret in this object's namespace with the registry's
-	// user and password, of type kubernetes.io/dockerconfigjson or the older
-	// kubernetes.io/dockercfg. Only with provider generic, and not together with
-	// serviceAccountName.
+	// workloadIdentityName names a WorkloadIdentity in this object's namespace, such as
+	// "tenant-a-puller". It is a lower-case DNS-1123 subdomain. The object then proves itself with a
+	// token of Lanyard's own issuer instead of a ServiceAccount's. The provider must be the
+	// identity's targetSystem.type, and the identity's audiences must contain the audience that the
+	// provider expects. With credential.type WorkloadIdentityToken, the token itself is the
+	// credential: then the targetSystem.type must not be a cloud, and the identity's audiences must
+	// contain credential.audiences. It excludes serviceAccountName and secretRef. Default: none.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="workloadIdentityName must be a lower-case DNS-1123 subdomain, such as tenant-a-puller; it names a WorkloadIdentity in this object's namespace"
+	WorkloadIdentityName string `json:"workloadIdentityName,omitempty"`
+
+	// identityRef names an AWS identity with which the controller pulls the artifact, in place of
+	// serviceAccountName. An AWSServiceAccountIdentity is one of this object's namespace. The other
+	// kinds belong to administrators, who lend them to namespaces with spec.allowedNamespaces, and
+	// are not used over a connection of certSecretRef and proxySecretRef. It is allowed only with
+	// provider aws. It excludes serviceAccountName and workloadIdentityName. Default: none.
+	//
+	// +optional
+	IdentityRef *meta.AWSIdentityReference `json:"identityRef,omitempty"`
+
+	// credential has the controller authenticate at the registry with a short-lived token or
+	// certificate itself, without a cloud. Such a token or certificate is the proof of an identity
+	// that the registry trusts. It works only with provider generic, and not together with
+	// secretRef. Default: none.
+	//
+	// +optional
+	Credential *Credential `json:"credential,omitempty"`
+
+	// secretRef names a Secret in this object's namespace with the registry's user and password.
+	// Its type is kubernetes.io/dockerconfigjson or the older kubernetes.io/dockercfg. It is
+	// allowed only with provider generic, and not together with serviceAccountName.
 	//
 	// +optional
 	SecretRef *meta.LocalReference `json:"secretRef,omitempty"`
 
-	// certSecretRef names a Secret in this object's namespace with TLS
-	// material for the registry: "ca.crt" is the PEM bundle of authorities
-	// that the registry's certificate is checked against, "tls.crt" and
-	// "tls.key" are a client certificate and its key. It applies to the
-	// registry only, never to the exchange of a credential. Not with the
-	// controller's own identity.
+	// certSecretRef names a Secret in this object's namespace with TLS material for the registry.
+	// "ca.crt" is a PEM bundle of the authorities that alone may sign the registry's certificate.
+	// "tls.crt" and "tls.key" are a client certificate and its key. Flux's older keys
+	// "caFile", "certFile" and "keyFile" work too. The Secret applies only to the registry, never
+	// to the exchange of a credential. With credential.type SpiffeCertificate, only "ca.crt" is used.
+	// It is not allowed with the controller's own identity.
 	//
 	// +optional
 	CertSecretRef *meta.LocalReference `json:"certSecretRef,omitempty"`
 
-	// proxySecretRef names a Secret in this object's namespace that says how
-	// the registry is reached through a proxy: "address" is the proxy's URL
-	// without user and password, such as "http://proxy.example.com:3128";
-	// "username" and "password" are optional keys of their own. With a cloud
-	// provider the exchange of the ServiceAccount's token goes through it too.
-	// Not with the controller's own identity.
+	// proxySecretRef names a Secret in this object's namespace with the proxy for the registry.
+	// "address" is the proxy's URL without user and password, such as
+	// "http://proxy.example.com:3128". "username" and "password" are optional keys. With a cloud
+	// provider, the exchange of the ServiceAccount's token uses the proxy too. It is not allowed
+	// with the controller's own identity.
 	//
 	// +optional
 	ProxySecretRef *meta.LocalReference `json:"proxySecretRef,omitempty"`
 
-	// ignore holds patterns, one per line in the format of .gitignore, of
-	// files that are left out when a layer is extracted, such as "*.md".
-	// Files of version control systems are always left out. Default: patterns
-	// for CI configuration, pictures and archives, the same as Flux's; set it to
-	// "" to keep those files. It has no effect with the operation copy.
+	// verify is a field of Flux that Lanyard does not have. It is refused.
+	//
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="false",message="verify is not supported: Lanyard does not verify signatures yet; remove verify only if you accept that no signature is verified"
+	Verify *Unsupported `json:"verify,omitempty"`
+
+	// ignore is a list of patterns, one per line, in the format of .gitignore. Files that match,
+	// such as "*.md", are left out when a layer is extracted. Files of version control systems
+	// are always left out. Default: patterns for CI configuration, pictures and archives, the
+	// same as Flux's. Patterns replace the default, but a text without patterns, such as "", does
+	// not: to keep these files, write a pattern such as "!*.zip". The operation copy ignores this
+	// field.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=16384
 	Ignore *string `json:"ignore,omitempty"`
 
-	// insecure allows plain HTTP to the registry. Only with provider generic:
-	// a short-lived credential is never sent over an unprotected connection.
-	// Default: false.
+	// insecure allows plain HTTP to the registry. It is allowed only with provider generic and
+	// without credential, because a short-lived credential is never sent over an unprotected
+	// connection. Default: false.
 	//
 	// +optional
 	Insecure bool `json:"insecure,omitempty"`
 
-	// interval between two checks of the repository, as a Go duration with
-	// the units h, m, s and ms, such as "5m" or "1h30m". From 1s to 8760h.
-	// Required.
+	// interval is the time between two checks of the repository, as a Go duration with the units
+	// h, m, s and ms, such as "5m" or "1h30m". From 1s to 8760h. Required.
 	//
 	// +required
 	// +kubebuilder:validation:Type=string
@@ -183,9 +228,9 @@ type OCIRepositorySpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('8760h')",message="interval must be a duration from 1s to 8760h, such as 5m"
 	Interval metav1.Duration `json:"interval"`
 
-	// timeout of one reconciliation's calls to the registry, the exchange of
-	// the credential included, as a Go duration with the units m, s and ms,
-	// such as "90s". From 1s to 30m. Default: 60s.
+	// timeout limits the time of one reconciliation's calls to the registry, including the
+	// exchange of the credential. It is a Go duration with the units m, s and ms, such as "90s".
+	// From 1s to 30m. Default: 60s.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=string
@@ -195,19 +240,19 @@ type OCIRepositorySpec struct {
 	// +kubebuilder:default="60s"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
-	// externalArtifact also publishes the artifact to Flux, as an
-	// ExternalArtifact (source.toolkit.fluxcd.io/v1) of this object's name in
-	// its namespace, which Flux's Kustomizations and HelmReleases can name as
-	// their source. An ExternalArtifact of that name which was not made for
-	// this object is left alone, and this object is not Ready then. Switched
-	// off, the ExternalArtifact is deleted. It takes Flux 2.7 or newer, and the
-	// value flux.externalArtifacts of Lanyard's chart. Default: false.
+	// externalArtifact also publishes the artifact to Flux, as an ExternalArtifact
+	// (source.toolkit.fluxcd.io/v1) with the name and namespace of this object. Flux's
+	// Kustomizations and HelmReleases can use the ExternalArtifact as their source. If an
+	// ExternalArtifact of this name exists that was not made for this object, the controller does
+	// not change it, and this object is not Ready. When the field is set to false again, the
+	// controller deletes the ExternalArtifact. The field needs Flux 2.7 or newer, and the value
+	// flux.externalArtifacts of Lanyard's chart. Default: false.
 	//
 	// +optional
 	ExternalArtifact bool `json:"externalArtifact,omitempty"`
 
-	// suspend stops reconciliation while it is true; what was fetched last
-	// stays served. Default: false.
+	// suspend stops reconciliation while it is true. The last artifact is still served. Default:
+	// false.
 	//
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
@@ -218,25 +263,27 @@ type OCIRepositorySpec struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.semverFilter) || has(self.semver)",message="semverFilter filters the tags that semver chooses from: set semver too, or remove semverFilter",fieldPath=".semverFilter"
 type OCIRepositoryRef struct {
-	// tag of the artifact, such as "1.2.0" or "latest". The artifact is
-	// fetched again when the tag moves. Ignored when digest or semver is set.
+	// tag is the tag of the artifact, such as "1.2.0" or "latest". The artifact is fetched again
+	// when the tag moves. The field is ignored when digest or semver is set.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_][A-Za-z0-9._-]*$')",message="tag must be 1 to 128 letters, digits, dots, underscores and dashes that begin with a letter, a digit or an underscore (OCI distribution specification)"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_][A-Za-z0-9._-]*$')",message="tag must consist of 1 to 128 letters, digits, dots, underscores and dashes, and begin with a letter, a digit or an underscore (OCI distribution specification)"
 	Tag string `json:"tag,omitempty"`
 
-	// semver is a range of versions, such as ">=1.2.0 <2.0.0" or "~1.2"; the
-	// tag with the highest version in the range is fetched. Pre-releases are
-	// chosen only when the range names one. Ignored when digest is set.
+	// semver is a range of versions, such as ">=1.2.0 <2.0.0" or "~1.2". The tag with the highest
+	// version in the range is fetched. A version has three numbers, which may have leading zeros,
+	// such as "1.2.0", "v1.2.0-rc.1" or "2024.01.15". If layerSelector selects a Helm chart, "_" in
+	// a tag stands for the "+" of its version. Pre-releases are used only when the range names a
+	// pre-release. The field is ignored when digest is set.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Semver string `json:"semver,omitempty"`
 
-	// semverFilter is a regular expression in RE2 syntax; only tags that match
-	// it are candidates of semver, such as ".*-rc.*". Only with semver.
+	// semverFilter is a regular expression in RE2 syntax, such as ".*-rc.*". semver chooses only
+	// from tags that match the expression. It is allowed only with semver.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -244,31 +291,31 @@ type OCIRepositoryRef struct {
 	// +kubebuilder:validation:XValidation:rule="''.matches(self) ? true : true",message="semverFilter must be a regular expression in RE2 syntax"
 	SemverFilter string `json:"semverFilter,omitempty"`
 
-	// digest of the artifact's manifest, as "sha256:" and 64 hexadecimal
-	// digits in lower case. An artifact that is named by it never changes. It
-	// wins over semver and tag.
+	// digest is the digest of the artifact's manifest: "sha256:" followed by 64 hexadecimal
+	// digits in lower case. An artifact with a given digest never changes. The field wins over
+	// semver and tag.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=71
-	// +kubebuilder:validation:XValidation:rule="self.matches('^sha256:[a-f0-9]{64}$')",message="digest must be sha256: and 64 hexadecimal digits in lower case"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^sha256:[a-f0-9]{64}$')",message="digest must be sha256: followed by 64 hexadecimal digits in lower case"
 	Digest string `json:"digest,omitempty"`
 }
 
-// OCILayerSelector says which layer of an artifact is offered, and how.
+// OCILayerSelector selects the layer of an artifact that is offered, and says how to offer it.
 type OCILayerSelector struct {
-	// mediaType of the layer, such as
-	// "application/vnd.cncf.helm.chart.content.v1.tar+gzip"; the first layer
-	// of this type is taken. Default: the first layer of any type.
+	// mediaType is the media type of the layer, such as
+	// "application/vnd.cncf.helm.chart.content.v1.tar+gzip". The first layer of this type is
+	// used. Default: the first layer of any type.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*$')",message="mediaType must be a type and a subtype without parameters, such as application/vnd.oci.image.layer.v1.tar+gzip"
 	MediaType string `json:"mediaType,omitempty"`
 
-	// operation says what happens to the layer. "extract" unpacks it (a tar
-	// archive, gzip-compressed or not) and offers its files as a new archive,
-	// without those that ignore names. "copy" offers the layer's bytes as the
-	// registry stores them. Default: "extract".
+	// operation says what the controller does with the layer. "extract" unpacks the layer, which
+	// is a tar archive with or without gzip compression, and offers its files as a new archive,
+	// without the files that ignore names. "copy" offers the bytes of the layer as the registry
+	// stores them. Default: "extract".
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=extract;copy
@@ -276,27 +323,27 @@ type OCILayerSelector struct {
 	Operation string `json:"operation,omitempty"`
 }
 
-// OCIRepositoryStatus says what was fetched last, as whom, and what went wrong.
+// OCIRepositoryStatus says what the controller last fetched, with whose credential, and what
+// went wrong.
 type OCIRepositoryStatus struct {
-	meta.Status `json:",inline"`
+	meta.FetchStatus `json:",inline"`
 
-	// artifact is what was fetched last. It stays, and stays served, while later
-	// attempts fail. The condition ArtifactInStorage is absent when the store
-	// has lost it and it could not be fetched again.
+	// artifact is the last artifact that was fetched. It stays in the status and is served while
+	// later attempts fail. The condition ArtifactInStorage is absent if the store has lost the
+	// artifact and the controller could not fetch it again.
 	//
 	// +optional
 	Artifact *Artifact `json:"artifact,omitempty"`
 
-	// observedIgnore is the spec.ignore that the artifact was made with. When
-	// spec.ignore differs from it, the artifact is made again.
+	// observedIgnore is the spec.ignore that was used for the artifact. When spec.ignore changes,
+	// the controller makes the artifact again.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=16384
 	ObservedIgnore *string `json:"observedIgnore,omitempty"`
 
-	// observedLayerSelector is the spec.layerSelector that the artifact was
-	// made with. When spec.layerSelector differs from it, the artifact is made
-	// again.
+	// observedLayerSelector is the spec.layerSelector that was used for the artifact. When
+	// spec.layerSelector changes, the controller makes the artifact again.
 	//
 	// +optional
 	ObservedLayerSelector *OCILayerSelector `json:"observedLayerSelector,omitempty"`
@@ -312,3 +359,10 @@ type OCIRepositoryList struct {
 	// items are the objects of the list.
 	Items []OCIRepository `json:"items"`
 }
+
+// Unsupported is a field of Flux's kinds that Lanyard does not have. If the schema did not know the
+// field, an API server could drop it silently. So the schema knows it, and a rule refuses every
+// value.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
+type Unsupported struct{}

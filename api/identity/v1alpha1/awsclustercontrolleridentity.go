@@ -1,0 +1,66 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+)
+
+// AWSClusterControllerIdentityKind is the kind of an AWSClusterControllerIdentity in manifests.
+const AWSClusterControllerIdentityKind = "AWSClusterControllerIdentity"
+
+// AWSClusterControllerIdentity lends the AWS identity of Lanyard's own programs, as their
+// environment has it, to the namespaces that it admits. There is at most one in a cluster, and its
+// name is default.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=awsclustercontrolleridentities,scope=Cluster,shortName=lacci,categories=lanyard
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True while the identity gives credentials"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Reason of the condition Ready, for programs"
+// +kubebuilder:printcolumn:name="Account",type=string,JSONPath=`.status.accountID`,description="AWS account of the credentials"
+// +kubebuilder:printcolumn:name="Used By",type=integer,JSONPath=`.status.usedBy`,description="Objects that use the identity"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since the identity was created"
+// +kubebuilder:printcolumn:name="ARN",type=string,JSONPath=`.status.arn`,description="Who the credentials speak as",priority=1
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What happened last, and how to fix it"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'default'",message="the name must be default: there is only one AWSClusterControllerIdentity"
+type AWSClusterControllerIdentity struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says which namespaces may use the identity.
+	//
+	// +optional
+	Spec AWSClusterControllerIdentitySpec `json:"spec,omitempty"`
+
+	// status says whether the identity gives credentials. Lanyard's identity controller writes the
+	// status.
+	//
+	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
+	Status AWSIdentityStatus `json:"status,omitempty"`
+}
+
+// AWSClusterControllerIdentitySpec says which namespaces may use the identity.
+type AWSClusterControllerIdentitySpec struct {
+	AWSClusterIdentitySpec `json:",inline"`
+}
+
+// GetStatus is the part of the object's own status that all kinds have.
+func (o *AWSClusterControllerIdentity) GetStatus() *meta.Status { return &o.Status.Status }
+
+// GetIdentityStatus is the object's own status.
+func (o *AWSClusterControllerIdentity) GetIdentityStatus() *AWSIdentityStatus { return &o.Status }
+
+// AWSClusterControllerIdentityList is a list of AWSClusterControllerIdentity objects.
+//
+// +kubebuilder:object:root=true
+type AWSClusterControllerIdentityList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// items are the objects of the list.
+	Items []AWSClusterControllerIdentity `json:"items"`
+}

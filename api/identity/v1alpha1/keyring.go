@@ -1,0 +1,387 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// KeyRingKind is the kind of a KeyRing in manifests.
+const KeyRingKind = "KeyRing"
+
+// IssuerKeyRing is the name of the KeyRing of the issuer of WorkloadIdentities' tokens. It is in the
+// namespace of the token server.
+const IssuerKeyRing = "issuer"
+
+// SPIFFEKeyRing is the name of the KeyRing of the SPIFFE trust domain: the keys of JWT-SVIDs and the
+// authorities of X.509-SVIDs. It is in the namespace of the token server.
+const SPIFFEKeyRing = "spiffe"
+
+// Algorithm is how keys sign, by the name of RFC 7518 §3.1. It decides the type of a key: RS256
+// has RSA keys of 2048 bits, ES256 has keys on the curve P-256, ES384 has keys on P-384.
+//
+// +kubebuilder:validation:Enum=RS256;ES256;ES384
+type Algorithm string
+
+// The algorithms that rings have keys for.
+const (
+	RS256 Algorithm = "RS256"
+	ES256 Algorithm = "ES256"
+	ES384 Algorithm = "ES384"
+)
+
+// KeyState is where a key or an authority is in its life. A key moves only forward, except from
+// Published back to Pending. The public document has the keys that are Pending, Published, Active
+// or Retiring.
+//
+// +kubebuilder:validation:Enum=Pending;Published;Active;Retiring;Removed;Revoked
+type KeyState string
+
+// The states of a key.
+const (
+	// KeyPending says that the key was not yet seen in the public document, or is not there any
+	// more.
+	KeyPending KeyState = "Pending"
+
+	// KeyPublished says that the key is in the public document. It may sign after the publish
+	// delay.
+	KeyPublished KeyState = "Published"
+
+	// KeyActive says that the key signs. Each algorithm has at most one active key.
+	KeyActive KeyState = "Active"
+
+	// KeyRetiring says that the key signs no more, but that what it has signed may still be valid.
+	KeyRetiring KeyState = "Retiring"
+
+	// KeyRemoved says that all that the key has signed has expired. The entry stays for a while,
+	// because caches may still have the key.
+	KeyRemoved KeyState = "Removed"
+
+	// KeyRevoked says that nothing that the key has signed is to be accepted any more.
+	KeyRevoked KeyState = "Revoked"
+)
+
+// Condition types of a KeyRing besides meta.ConditionReady. Ready is True while every algorithm
+// has an active key.
+const (
+	// ConditionCanRotate is True while nothing hinders the next rotation. While it is False, a
+	// revocation still works.
+	ConditionCanRotate = "CanRotate"
+)
+
+// Reasons of a KeyRing's conditions. The reason is meta.ReasonSucceeded while a condition is True.
+const (
+	// ReasonNotPublished says that the next key was not seen in the public document, or not yet
+	// for the publish delay, and that nobody has confirmed it.
+	ReasonNotPublished = "NotPublished"
+
+	// ReasonForeignKey says that the ring or the public document has a key that has no private
+	// half of ours. Rotation stops until the key is revoked, or leaves the document.
+	ReasonForeignKey = "ForeignKey"
+
+	// ReasonClockSkew says that the clocks of the token server and of the API server differ by
+	// more than a minute. Nothing changes that depends on time.
+	ReasonClockSkew = "ClockSkew"
+
+	// ReasonDocumentUnreachable says that the public document could not be read.
+	ReasonDocumentUnreachable = "DocumentUnreachable"
+
+	// ReasonNoKey says that an algorithm has no active key, and no other key that could replace
+	// it yet. For X.509, it says so of authorities.
+	ReasonNoKey = "NoKey"
+	// ReasonImportFailed says that the CA of --spiffe-secret-name cannot be used. The active
+	// authority signs on until it expires.
+	ReasonImportFailed = "ImportFailed"
+)
+
+// KeyRing holds the public keys of one issuer and their states. The KeyRing of a SPIFFE trust domain
+// also holds its X.509 authorities. Private halves are in Secrets of the same namespace, or in a key
+// management service. People write the spec. Only the token
+// server writes the status: an admission policy refuses everybody else, because who can add a key
+// to the ring can forge every tenant.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Namespaced,shortName=lkr,categories=lanyard
+// +kubebuilder:printcolumn:name="Issuer",type=string,JSONPath=`.status.issuer`,description="Issuer whose keys these are"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True while every algorithm has an active key"
+// +kubebuilder:printcolumn:name="Can Rotate",type=string,JSONPath=`.status.conditions[?(@.type=="CanRotate")].status`,description="True while nothing hinders the next rotation"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="CanRotate")].reason`,description="What hinders the next rotation, for programs"
+// +kubebuilder:printcolumn:name="Active",type=string,JSONPath=`.status.keys[?(@.state=="Active")].kid`,description="The active key; the first, if there are several algorithms"
+// +kubebuilder:printcolumn:name="Since",type=date,JSONPath=`.status.keys[?(@.state=="Active")].activatedAt`,description="Time since that key became active"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since the object was created"
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="CanRotate")].message`,description="What hinders the next rotation, and what to do"
+//
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || has(self.status)",message="status must stay: it has the keys"
+type KeyRing struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec holds what people ask for: "lanyard keys rotate", "confirm" and "revoke" write it.
+	//
+	// +optional
+	Spec KeyRingSpec `json:"spec,omitempty"`
+
+	// status holds the public keys and their states. Only the token server writes the status.
+	//
+	// +optional
+	Status KeyRingStatus `json:"status,omitempty"`
+}
+
+// KeyRingSpec holds what people ask for.
+type KeyRingSpec struct {
+	// rotate asks for a rotation: each active key that became active under another value is
+	// replaced as soon as its successor may sign. By custom the value is the time of the request
+	// in RFC 3339. Default: none; keys rotate by schedule.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Rotate string `json:"rotate,omitempty"`
+
+	// confirm lists keys and authorities that are published where verifiers read the public
+	// document. It replaces the token server's own look at the document, for documents in a bucket
+	// or behind an air gap.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=kid
+	// +kubebuilder:validation:MaxItems=32
+	Confirm []KeyConfirmation `json:"confirm,omitempty"`
+
+	// revoke lists the kids of keys, and the ids of authorities, that must not be trusted any more.
+	// A key in this list stops signing and leaves the public document at once. To remove an entry
+	// from the list does not bring its key back.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=64
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^([A-Za-z0-9_-]{43}|[0-9a-f]{64})$')",message="revoke must contain kids of 43 letters, digits, - or _, or ids of authorities, 64 hexadecimal digits, as lanyard keys list shows them"
+	Revoke []string `json:"revoke,omitempty"`
+}
+
+// KeyConfirmation says that a key is published.
+type KeyConfirmation struct {
+	// kid is the key's ID as in status.keys[].kid, or the authority's as in
+	// status.authorities[].id.
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9_-]{43}|[0-9a-f]{64})$')",message="kid must be 43 letters, digits, - or _, or an authority's 64 hexadecimal digits, as lanyard keys list shows it"
+	KID string `json:"kid"`
+
+	// skipDelay lets the key sign without the publish delay. It says that no verifier has cached
+	// a document of this issuer without the key, or that tokens may be refused until such caches
+	// expire. Default: false.
+	//
+	// +optional
+	SkipDelay bool `json:"skipDelay,omitempty"`
+}
+
+// KeyRingStatus holds the public keys and their states.
+//
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.authorities) || oldSelf.authorities.all(o, o.state in ['Removed','Revoked'] || (has(self.authorities) && self.authorities.exists(a, a.id == o.id)))",message="an authority leaves the ring only after it was removed or revoked"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.revision) || (has(self.revision) && self.revision >= oldSelf.revision)",message="revision must not go back: write the status of the newest KeyRing"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.keys) || oldSelf.keys.all(o, o.state in ['Removed','Revoked'] || (has(self.keys) && self.keys.exists(k, k.kid == o.kid)))",message="a key leaves the ring only after it was removed or revoked"
+type KeyRingStatus struct {
+	// observedGeneration is the metadata.generation that the status describes.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// conditions are Ready and CanRotate.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// revision counts the changes of the status. A ring that has a lower revision than before
+	// comes from a backup.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Revision int64 `json:"revision,omitempty"`
+
+	// issuer is the issuer whose keys these are, an https URL; source: RFC 8414 §2.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Issuer string `json:"issuer,omitempty"`
+
+	// trustDomain is the SPIFFE trust domain whose keys and authorities these are, such as
+	// "example.com"; source: SPIFFE-ID §2.1. It is absent in the ring of another issuer.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	TrustDomain string `json:"trustDomain,omitempty"`
+
+	// publishDelay is how long a key is in the public document before it signs. Caches of the
+	// document must be shorter.
+	//
+	// +optional
+	PublishDelay metav1.Duration `json:"publishDelay,omitzero"`
+
+	// otherKeysSeen says that, before the ring's first key, the public document had keys that are
+	// not in this ring, or that Secrets of an earlier ring were found. Verifiers may have cached
+	// those keys, so the ring's first keys wait for the publish delay too.
+	//
+	// +optional
+	OtherKeysSeen bool `json:"otherKeysSeen,omitempty"`
+
+	// keys are the ring's keys in the order in which they were made.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=kid
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="['RS256','ES256','ES384'].all(a, self.filter(k, k.algorithm == a && k.state == 'Active').size() <= 1)",message="each algorithm has at most one active key"
+	Keys []RingKey `json:"keys,omitempty"`
+
+	// authorities are the CAs of X.509-SVIDs, in the order in which they joined the ring.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=id
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.filter(a, a.state == 'Active').size() <= 1",message="there is at most one active authority"
+	Authorities []Authority `json:"authorities,omitempty"`
+}
+
+// RingKey is the public half of a key and its state.
+//
+// +kubebuilder:validation:XValidation:rule="self.publicKey == oldSelf.publicKey && self.algorithm == oldSelf.algorithm",message="a key never changes: make a new key"
+type RingKey struct {
+	// kid is the key's ID, the SHA-256 thumbprint of its public half in base64url; source: RFC
+	// 7638. A key of another kid is not used.
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_-]{43}$')",message="kid must be the key's RFC 7638 thumbprint"
+	KID string `json:"kid"`
+
+	// algorithm is how the key signs, by the name of RFC 7518 §3.1: RS256, ES256 or ES384.
+	//
+	// +required
+	Algorithm Algorithm `json:"algorithm"`
+
+	// publicKey is the public half, as PEM of a SubjectPublicKeyInfo ("PUBLIC KEY"); source: RFC
+	// 7468 §13. It is text and not bytes, because rules of the API server fail on base64 with "+"
+	// or "/" (a field of format byte).
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=2048
+	PublicKey string `json:"publicKey"`
+
+	KeyLife `json:",inline"`
+}
+
+// Authority is a CA of X.509-SVIDs and its state.
+//
+// +kubebuilder:validation:XValidation:rule="self.certificate == oldSelf.certificate && self.kid == oldSelf.kid && has(self.imported) == has(oldSelf.imported)",message="an authority never changes: add another one"
+type Authority struct {
+	// id is the SHA-256 digest of the certificate's DER, in 64 hexadecimal digits. An authority of
+	// another id is not used.
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9a-f]{64}$')",message="id must be the SHA-256 digest of the certificate"
+	ID string `json:"id"`
+
+	// certificate is the CA certificate that verifiers trust, as PEM ("CERTIFICATE"); source: RFC
+	// 7468 §5. The public SPIFFE bundle has it.
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=8192
+	Certificate string `json:"certificate"`
+
+	// imported says that the certificate comes from the Secret of --spiffe-secret-name. Then the
+	// ring does not have its private key: an intermediate signs. Default: false.
+	//
+	// +optional
+	Imported bool `json:"imported,omitempty"`
+
+	// kid names the ring's key that signs X.509-SVIDs: its SHA-256 thumbprint in base64url; source:
+	// RFC 7638. It is the certificate's key or, of an imported authority, the intermediate's.
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_-]{43}$')",message="kid must be the key's RFC 7638 thumbprint"
+	KID string `json:"kid"`
+
+	// intermediate is the certificate of the ring's key, signed by an imported authority, as PEM
+	// ("CERTIFICATE"). It is renewed as long as the Secret has the authority's key. It is absent
+	// unless the authority is imported.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=8192
+	Intermediate string `json:"intermediate,omitempty"`
+
+	KeyLife `json:",inline"`
+}
+
+// KeyLife is the state of a key or of an authority, and when it came there.
+//
+// +kubebuilder:validation:XValidation:rule="self.state == oldSelf.state || self.state == 'Revoked' || (oldSelf.state == 'Pending' && self.state in ['Published','Active','Removed']) || (oldSelf.state == 'Published' && self.state in ['Pending','Active','Removed']) || (oldSelf.state == 'Active' && self.state == 'Retiring') || (oldSelf.state == 'Retiring' && self.state == 'Removed')",message="a key's state only moves forward: Pending, Published, Active, Retiring, Removed; or to Revoked",fieldPath=".state"
+// +kubebuilder:validation:XValidation:rule="oldSelf.state != 'Revoked' || self.state == 'Revoked'",message="a revoked key stays revoked",fieldPath=".state"
+type KeyLife struct {
+	// state is where the key is in its life.
+	//
+	// +required
+	State KeyState `json:"state"`
+
+	// maxLife is the longest time that anything signed by the key is valid. Signers refuse more.
+	// It is absent until the key is active, and never becomes shorter.
+	//
+	// +optional
+	MaxLife metav1.Duration `json:"maxLife,omitzero"`
+
+	// rotation is the value that spec.rotate had when the key became active.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Rotation string `json:"rotation,omitempty"`
+
+	// tainted says that the key was in the public document together with a key that was revoked
+	// later. A verifier that has cached both has no reason to read the document again. So a
+	// tainted key is replaced as soon as a key that is not tainted may sign.
+	//
+	// +optional
+	Tainted bool `json:"tainted,omitempty"`
+
+	// createdAt is when the key was made, UTC.
+	//
+	// +required
+	CreatedAt metav1.Time `json:"createdAt"`
+
+	// publishedAt is since when the key has been seen in the public document, UTC. It is absent
+	// while the key is Pending.
+	//
+	// +optional
+	PublishedAt *metav1.Time `json:"publishedAt,omitempty"`
+
+	// activatedAt is when the key became active, UTC.
+	//
+	// +optional
+	ActivatedAt *metav1.Time `json:"activatedAt,omitempty"`
+
+	// retiredAt is when the key stopped being active, UTC.
+	//
+	// +optional
+	RetiredAt *metav1.Time `json:"retiredAt,omitempty"`
+
+	// removedAt is when the key left the public document, UTC: it was removed or revoked.
+	//
+	// +optional
+	RemovedAt *metav1.Time `json:"removedAt,omitempty"`
+}
+
+// KeyRingList is a list of KeyRing objects.
+//
+// +kubebuilder:object:root=true
+type KeyRingList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// items are the objects of the list.
+	Items []KeyRing `json:"items"`
+}

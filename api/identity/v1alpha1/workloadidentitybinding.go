@@ -1,0 +1,335 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+)
+
+// WorkloadIdentityBindingKind is the kind of a WorkloadIdentityBinding in manifests.
+const WorkloadIdentityBindingKind = "WorkloadIdentityBinding"
+
+// WorkloadIdentityBinding keeps a fresh credential of one identity in one Secret, for programs that
+// know nothing of workload identity. Whoever writes a binding decides which identity goes into which
+// Secret, so no role of tenants may write bindings.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=workloadidentitybindings,scope=Namespaced,shortName=lwib,categories=lanyard
+// +kubebuilder:printcolumn:name="Secret",type=string,JSONPath=`.spec.store.secretRef.name`,description="Secret that has the credential"
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.status.type`,description="System that the credential is for"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True while the Secret has a credential that is fresh"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Reason of the condition Ready, for programs"
+// +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.status.expiresAt`,description="When the credential in the Secret ends, UTC"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since the binding was created"
+// +kubebuilder:printcolumn:name="Format",type=string,JSONPath=`.spec.store.format`,description="What the Secret has",priority=1
+// +kubebuilder:printcolumn:name="Renews",type=string,JSONPath=`.status.renewAt`,description="When the credential is renewed, UTC",priority=1
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What happened last, and how to fix it"
+type WorkloadIdentityBinding struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says which identity's credential goes into which Secret, and in which format.
+	//
+	// +required
+	Spec WorkloadIdentityBindingSpec `json:"spec"`
+
+	// status says how long the credential in the Secret lives. Lanyard's identity controller writes
+	// the status.
+	//
+	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
+	Status WorkloadIdentityBindingStatus `json:"status,omitempty"`
+}
+
+// WorkloadIdentityBindingSpec says which identity's credential goes into which Secret, and in which
+// format.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.workloadIdentity) != has(self.identityRef)",message="name exactly one of workloadIdentity and identityRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || self.store.format in ['aws-session-keys', 'dockerconfigjson']",message="format must be aws-session-keys or dockerconfigjson with identityRef: an AWS identity has no token",fieldPath=".store.format"
+// +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.contextObject)",message="contextObject is for workloadIdentity alone: an AWS identity has no token that could name an object",fieldPath=".contextObject"
+// +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.providerConfig)",message="providerConfig is for workloadIdentity alone: an AWS identity says itself what it stands for",fieldPath=".providerConfig"
+// +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.type) || self.type == 'aws'",message="type must be aws with identityRef",fieldPath=".type"
+type WorkloadIdentityBindingSpec struct {
+	// type is the type of the identity's target system. It is a check: if the identity has another
+	// type, nothing is written. Default: the identity's type.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="type must have only lower-case letters, digits and hyphens, such as aws"
+	Type string `json:"type,omitempty"`
+
+	// providerConfig is the providerConfig of the identity's target system. It is a check: if the
+	// identity has another one, nothing is written. Default: the identity's.
+	//
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:validation:Schemaless
+	ProviderConfig *runtime.RawExtension `json:"providerConfig,omitempty"`
+
+	// contextObject is the object that the credential is used for. The issuer checks that the object
+	// exists and belongs to the WorkloadIdentity, and the token says something about it. Default: the
+	// binding itself.
+	//
+	// +optional
+	ContextObject *ContextObject `json:"contextObject,omitempty"`
+
+	// workloadIdentity names the WorkloadIdentity, in the namespace of the binding. Another one must
+	// be for the same type of target system. If it is for another account of the cloud, the
+	// annotation "lanyard.dev/allow-account-change" of the binding must name that account. Default:
+	// none.
+	//
+	// +optional
+	WorkloadIdentity *WorkloadIdentityReference `json:"workloadIdentity,omitempty"`
+
+	// identityRef names an AWS identity. An AWSServiceAccountIdentity is one of the binding's
+	// namespace; spec.allowedNamespaces of an AWSClusterRoleIdentity must admit the namespace. When
+	// that ends, the data is removed from the Secret. Default: none.
+	//
+	// +optional
+	IdentityRef *BindingIdentityReference `json:"identityRef,omitempty"`
+
+	// store says where the credential is written. Required.
+	//
+	// +required
+	Store BindingStore `json:"store"`
+}
+
+// WorkloadIdentityReference names a WorkloadIdentity of the same namespace.
+type WorkloadIdentityReference struct {
+	// name is the name of the WorkloadIdentity. Required.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="name must be a lower-case DNS-1123 subdomain, such as banana-testing"
+	Name string `json:"name"`
+}
+
+// BindingIdentityReference names an AWS identity whose credential a binding may write into a Secret.
+type BindingIdentityReference struct {
+	// kind is the kind of the identity. Required.
+	//
+	// +required
+	// +kubebuilder:validation:Enum=AWSClusterRoleIdentity;AWSServiceAccountIdentity
+	Kind string `json:"kind"`
+
+	// name is the name of the identity. Required.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="name must be a lower-case DNS-1123 subdomain, such as test-account-role"
+	Name string `json:"name"`
+}
+
+// ContextObject names the object that a credential is used for.
+type ContextObject struct {
+	// apiVersion is the group and version of the object, such as "core.gardener.cloud/v1beta1".
+	// Required.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	APIVersion string `json:"apiVersion"`
+
+	// kind is the kind of the object, such as "Shoot". Required.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+
+	// namespace is the namespace of the object, and absent for an object of the whole cluster. The
+	// issuer decides which namespace a kind must have.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+
+	// name is the name of the object. Required.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// uid is the UID of the object, so that an object that was deleted and created again is not
+	// taken for the former. Required.
+	//
+	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	UID types.UID `json:"uid"`
+}
+
+// BindingStore says where a credential is written, and in which format.
+//
+// +kubebuilder:validation:XValidation:rule="(self.format == 'dockerconfigjson') == has(self.images)",message="images lists the repositories of format dockerconfigjson, and is for this format alone",fieldPath=".images"
+// +kubebuilder:validation:XValidation:rule="(self.format == 'dockerconfigjson') == (oldSelf.format == 'dockerconfigjson')",message="format cannot change from or to dockerconfigjson, because the type of a Secret is immutable: create another binding",fieldPath=".format"
+type BindingStore struct {
+	// secretRef names the Secret, in the namespace of the binding. A Secret that is there already
+	// must have the annotation "lanyard.dev/adopt" with the name of the binding. Immutable. Required.
+	//
+	// +required
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="secretRef is immutable: create another binding for another Secret"
+	SecretRef BindingSecretReference `json:"secretRef"`
+
+	// format decides the keys of the Secret.
+	//
+	// "sdk": workloadIdentityToken, workloadIdentityConfig, and what the SDK of the target system
+	// reads. A key in capitals is the value of the variable of that name; another key is a file.
+	// For aws: AWS_ROLE_ARN, AWS_WEB_IDENTITY_TOKEN_FILE, AWS_REGION if the providerConfig has a
+	// region, and config.
+	// For azure: AZURE_CLIENT_ID, AZURE_TENANT_ID, AZURE_FEDERATED_TOKEN_FILE, and
+	// AZURE_SUBSCRIPTION_ID if the providerConfig has a subscriptionID.
+	// For gcp: GOOGLE_APPLICATION_CREDENTIALS, GOOGLE_CLOUD_PROJECT if the providerConfig has a
+	// projectID, and credentials.json.
+	// For alibaba: ALIBABA_CLOUD_ROLE_ARN, ALIBABA_CLOUD_OIDC_PROVIDER_ARN and
+	// ALIBABA_CLOUD_OIDC_TOKEN_FILE.
+	// For vault: VAULT_ADDR, and login.json, the body of a login.
+	// For kubernetes: KUBECONFIG, and kubeconfig.
+	// For any other type: nothing more.
+	//
+	// "token": workloadIdentityToken, a JWT, and workloadIdentityConfig, the providerConfig in JSON.
+	//
+	// "dockerconfigjson": .dockerconfigjson, logins at the registries of images, in a Secret of type
+	// kubernetes.io/dockerconfigjson. It cannot change from or to another format.
+	//
+	// "aws-session-keys": AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN,
+	// AWS_CREDENTIAL_EXPIRATION, AWS_REGION if a region is known, and credentials, an AWS
+	// credentials file.
+	//
+	// Default: "sdk".
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=sdk;token;dockerconfigjson;aws-session-keys
+	// +kubebuilder:default=sdk
+	Format StoreFormat `json:"format,omitempty"`
+
+	// mountPath is the folder in which the consumer has the keys of the Secret as files. Files that
+	// name other files do so under this folder. An absolute path of letters, digits and ._-/ without
+	// "..", at most 255 characters. Default: "/var/run/secrets/lanyard.dev/workload-identity".
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=2
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+$')",message="mountPath must be an absolute path, such as /var/run/secrets/lanyard.dev/workload-identity"
+	// +kubebuilder:default="/var/run/secrets/lanyard.dev/workload-identity"
+	MountPath string `json:"mountPath,omitempty"`
+
+	// images are the repositories that format dockerconfigjson has logins for, such as
+	// "123456789123.dkr.ecr.eu-west-1.amazonaws.com/tenant-a/app", without tag and digest. At least
+	// one, at most 16, none twice. Only for this format, and there required.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=3
+	// +kubebuilder:validation:items:MaxLength=255
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*(:[0-9]{1,5})?(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)+$')",message="an image must be <registry>/<repository> without tag and digest"
+	Images []string `json:"images,omitempty"`
+}
+
+// BindingSecretReference names a Secret of the same namespace.
+type BindingSecretReference struct {
+	// name is the name of the Secret. Required.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="name must be a lower-case DNS-1123 subdomain, such as cloudprovider"
+	Name string `json:"name"`
+}
+
+// StoreFormat decides what a Secret of a binding has.
+type StoreFormat string
+
+// Values of BindingStore.Format.
+const (
+	// StoreSDK is the token, the config, and what the SDK of the target system reads.
+	StoreSDK StoreFormat = "sdk"
+	// StoreToken is the token and the config alone.
+	StoreToken StoreFormat = "token"
+	// StoreDockerConfigJSON is logins at registries, got in exchange.
+	StoreDockerConfigJSON StoreFormat = "dockerconfigjson"
+	// StoreAWSSessionKeys is a session of AWS, got in exchange.
+	StoreAWSSessionKeys StoreFormat = "aws-session-keys"
+)
+
+// Names on Secrets and bindings that the refresher reads or writes.
+const (
+	// ProviderLabel is on each Secret of a binding. Its value is the type of the target system.
+	ProviderLabel = "workloadidentity.lanyard.dev/provider"
+
+	// BindingAnnotation is on each Secret of a binding. Its value is the name of the binding, which
+	// alone writes the Secret.
+	BindingAnnotation = "workloadidentity.lanyard.dev/binding"
+
+	// AdoptAnnotation on a Secret that nobody's binding writes allows the binding of that name to
+	// write it.
+	AdoptAnnotation = "lanyard.dev/adopt"
+)
+
+// WorkloadIdentityBindingStatus says how long the credential in the Secret lives. The condition Ready
+// is True while the credential is fresh.
+type WorkloadIdentityBindingStatus struct {
+	meta.Status `json:",inline"`
+
+	// issuedAt is when the credential in the Secret was issued, UTC.
+	//
+	// +optional
+	IssuedAt *metav1.Time `json:"issuedAt,omitempty"`
+
+	// expiresAt is when the credential in the Secret ends, UTC.
+	//
+	// +optional
+	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
+
+	// renewAt is when the credential is renewed if nothing changes, UTC.
+	//
+	// +optional
+	RenewAt *metav1.Time `json:"renewAt,omitempty"`
+
+	// kid is the name of the key that signed the token in the Secret; empty if the Secret has no
+	// token, but what was got in exchange for one.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	KID string `json:"kid,omitempty"`
+
+	// type is the type of the target system that the Secret has a credential for. It never changes.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Type string `json:"type,omitempty"`
+
+	// account is the account of the cloud that the Secret has a credential for, such as the ID of an
+	// AWS account; empty if the target has no accounts that Lanyard knows.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	Account string `json:"account,omitempty"`
+}
+
+// GetStatus is the part of the object's own status that all kinds have.
+func (o *WorkloadIdentityBinding) GetStatus() *meta.Status { return &o.Status.Status }
+
+// WorkloadIdentityBindingList is a list of WorkloadIdentityBinding objects.
+//
+// +kubebuilder:object:root=true
+type WorkloadIdentityBindingList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// items are the objects of the list.
+	Items []WorkloadIdentityBinding `json:"items"`
+}

@@ -1,0 +1,31 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Group is the name of the API group.
+const Group = "infrastructure.lanyard.dev"
+
+// Version is the version of the API group that this package holds.
+const Version = "v1alpha1"
+
+// GroupVersion returns the group and version of the types in this package.
+func GroupVersion() schema.GroupVersion {
+	return schema.GroupVersion{Group: Group, Version: Version}
+}
+
+// AddToScheme registers the types of this package with s. It fails only if s already knows one
+// of the kinds by another Go type.
+func AddToScheme(s *runtime.Scheme) error {
+	builder := runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
+		s.AddKnownTypes(GroupVersion(),
+			&AWSCluster{}, &AWSClusterList{},
+		)
+		metav1.AddToGroupVersion(s, GroupVersion())
+		return nil
+	})
+	return builder.AddToScheme(s)
+}

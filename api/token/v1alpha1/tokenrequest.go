@@ -1,0 +1,104 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// TokenRequestKind is the kind of a TokenRequest in requests.
+const TokenRequestKind = "TokenRequest"
+
+// TokenRequest asks for one token of a WorkloadIdentity. It is posted to
+// /apis/token.lanyard.dev/v1alpha1/namespaces/<namespace>/workloadidentities/<name>/token, and the
+// answer has the same object with its status. Whoever may `create` workloadidentities/token of the
+// WorkloadIdentity gets a token. Neither the request nor the token is stored.
+//
+// +kubebuilder:object:root=true
+type TokenRequest struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata may name the WorkloadIdentity; a name or namespace other than the path's is
+	// refused.
+	//
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says what the token must be.
+	//
+	// +optional
+	Spec TokenRequestSpec `json:"spec,omitempty"`
+
+	// status has the token. What a request writes here is ignored.
+	//
+	// +optional
+	Status TokenRequestStatus `json:"status,omitempty"`
+}
+
+// TokenRequestSpec says what a token must be.
+type TokenRequestSpec struct {
+	// audiences are the values of the claim aud: some of the WorkloadIdentity's audiences, none
+	// twice. Default: all of the WorkloadIdentity's audiences.
+	//
+	// +optional
+	// +listType=atomic
+	Audiences []string `json:"audiences,omitempty"`
+
+	// expirationSeconds is how long the token may live, in seconds. It can only shorten the life
+	// that the WorkloadIdentity, its target and the issuer allow. A life below the issuer's minimum
+	// is refused. Default: the WorkloadIdentity's duration, else the issuer's default.
+	//
+	// +optional
+	ExpirationSeconds *int64 `json:"expirationSeconds,omitempty"`
+
+	// contextObject is the object that the token is used for. The issuer checks that the object
+	// exists, that the caller may read the object, and that the object belongs to the
+	// WorkloadIdentity. The token then has claims about the object. Default: none.
+	//
+	// +optional
+	ContextObject *ContextObject `json:"contextObject,omitempty"`
+}
+
+// ContextObject names the object that a token is used for.
+type ContextObject struct {
+	// apiVersion is the group and version of the object, such as "toolkit.lanyard.dev/v1alpha1".
+	// Required.
+	//
+	// +required
+	APIVersion string `json:"apiVersion"`
+
+	// kind is the kind of the object, such as "OCIRepository". Required.
+	//
+	// +required
+	Kind string `json:"kind"`
+
+	// namespace is the namespace of the object, and absent for an object of the whole cluster. The
+	// issuer decides which namespace a kind must have, usually the WorkloadIdentity's.
+	//
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+
+	// name is the name of the object. Required.
+	//
+	// +required
+	Name string `json:"name"`
+
+	// uid is the UID of the object, so that an object that was deleted and created again is not
+	// taken for the former. Required.
+	//
+	// +required
+	UID types.UID `json:"uid"`
+}
+
+// TokenRequestStatus is the result of a TokenRequest.
+type TokenRequestStatus struct {
+	// token is a signed JWT in compact form (RFC 7519). It is a credential: whoever has it acts as
+	// the WorkloadIdentity until it expires.
+	//
+	// +optional
+	Token string `json:"token,omitempty"`
+
+	// expirationTimestamp is the claim exp of the token, UTC.
+	//
+	// +optional
+	ExpirationTimestamp metav1.Time `json:"expirationTimestamp,omitempty"`
+}
