@@ -8,54 +8,68 @@ import (
 	"sync"
 )
 
-// GetToken gets a token for the subject that the options name, at provider. With [WithImageRepository] it is
-// [*RegistryCredentials], otherwise the provider's own type.
+// GetToken gets a token from provider for the subject that the options name. With
+// [WithImageRepository] the token is [*RegistryCredentials]; otherwise it has the provider's own
+// type.
 //
-// Errors are [*Error] (never with anything secret in them), or wrap the cause of ctx's end. A cancelled caller returns
-// at once; the exchange it began goes on for the others.
+// Errors are [*Error], which contain no secret, or wrap the cause of ctx's end. If ctx ends,
+// GetToken returns at once, but an exchange that it started for a cache continues for the other
+// callers.
 func GetToken(ctx context.Context, provider Provider, opts ...Option) (Token, error) {
+	token, _, err := GetTokenAndKey(ctx, provider, opts...)
+	return token, err
+}
+
+// GetTokenAndKey is [GetToken]. It also returns the key of the token that was issued, whose Identity
+// says as whom the token speaks. [Resolve] may name another identity: the subject may have changed
+// since.
+func GetTokenAndKey(ctx context.Context, provider Provider, opts ...Option) (Token, Key, error) {
 	c := calls.Get().(*call)
 	c.provider = provider
 
-	//  1. Whose token? Nobody's is an error; the controller's only if asked for by name.
-	if err := c.options(opts); err != nil {
-		return nil, err
+	//  1. Whose token? Without a subject, a call fails; the controller is asked for by name.
+	if err := c.apply(opts); err != nil {
+		return nil, Key{}, err
 	}
-	//  2. What do the options come to for this provider: region, endpoint, registry?
-	//  3. Who is the subject now, as far as memory knows?
-	//  4. Which cloud identity does it ask for?
-	//  5. All that is the key.
+	//  2. What does the provider make of the options: region, endpoint, registry?
+	//  3. What does memory know of the subject?
+	//  4. Which cloud identity does the subject ask for?
+	//  5. The answers are the key.
 	err := c.resolve(ctx)
-	// Memory may not know a subject that the source of truth has: accounts can be younger than what informers saw.
+	// Memory may lack a subject that exists, because an informer can be behind. Then fetch still
+	// finds the subject.
 	unknown := err != nil && CodeOf(err) == CodeSubjectNotFound
 	if err != nil && !unknown {
-		return nil, err
+		return nil, Key{}, err
 	}
-	//  6. The cache answers without I/O, or has it done once for all who ask.
+	//  6. The cache answers without I/O, or lets one caller fetch for all.
 	if c.Cache == nil {
 		fetched, err := c.fetch(ctx)
-		return fetched.Token, err
+		return fetched.Token, fetched.Key, err
 	}
 	if !unknown {
 		if token, ok := c.Cache.Get(c.key, c.MinRemaining, c.InvolvedObject); ok {
+			key := c.key
 			*c = call{}
 			calls.Put(c)
-			return token, nil
+			return token, key, nil
 		}
 	}
-	return c.Cache.Fetch(ctx, c.key, c.fetchOptions(), c.fetch)
+	fetched, err := c.Cache.Fetch(ctx, c.key, c.fetchOptions(), c.fetch)
+	return fetched.Token, fetched.Key, err
 }
 
-// calls keeps what hits work on from being garbage. A call that fetches is not given back: its flight may outlive it.
+// calls lets cache hits reuse their memory. A call that fetches is not put back, because its fetch
+// may still run after GetToken returns.
 //
 //nolint:gochecknoglobals // a pool of zero values holds no state.
 var calls = sync.Pool{New: func() any { return new(call) }}
 
-// Resolve takes the steps of [GetToken] that need no proof and no exchange: it tells which token a call would get, from
-// memory alone. Its errors are GetToken's.
+// Resolve returns the key of the token that [GetToken] would get. It answers from memory, without a
+// proof and without an exchange. Its errors are those of GetToken.
 func Resolve(ctx context.Context, provider Provider, opts ...Option) (Key, error) {
 	c := call{provider: provider}
-	if err := c.options(opts); err != nil {
+	if err := c.apply(opts); err != nil {
 		return Key{}, err
 	}
 	err := c.resolve(ctx)
@@ -70,7 +84,8 @@ type call struct {
 	key      Key
 }
 
-func (c *call) options(opts []Option) error {
+// apply sets the options, and refuses a call without a subject.
+func (c *call) apply(opts []Option) error {
 	for _, opt := range opts {
 		opt(&c.Options)
 	}
@@ -84,15 +99,19 @@ func (c *call) options(opts []Option) error {
 			Err: errors.New("no subject was given"),
 		}
 	}
-	return supports(c.provider, &c.Options)
+	return refuseUnsupported(c.provider, &c.Options)
 }
 
+// resolve sets the target and the key from the options and from memory.
 func (c *call) resolve(ctx context.Context) error {
 	var err error
 	if c.target, err = c.provider.GetTarget(&c.Options); err != nil {
 		return err
 	}
-	if c.Subject.Kind() == KindController {
+	if err := refuseIgnored(c.provider, &c.Options, &c.target); err != nil {
+		return err
+	}
+	if c.Prover == nil {
 		c.key = c.keyFor(Account{Subject: c.Subject}, "")
 		return nil
 	}
@@ -110,16 +129,7 @@ func (c *call) resolve(ctx context.Context) error {
 }
 
 func (c *call) keyFor(account Account, identity string) Key {
-	key := Key{
-		Provider:    c.provider.GetName(),
-		Subject:     c.Subject,
-		UID:         account.UID,
-		Identity:    identity,
-		Scopes:      c.Scopes,
-		Image:       c.target.Image,
-		STSEndpoint: c.target.STSEndpoint,
-		STSRegion:   c.target.STSRegion,
-	}
+	key := Key{Provider: c.provider.GetName(), Subject: c.Subject, UID: account.UID, Identity: identity, IdentityFingerprint: account.Fingerprint, Target: c.target}
 	if key.STSEndpoint != "" {
 		key.ProxyURL = c.proxyKey
 	}
@@ -127,15 +137,18 @@ func (c *call) keyFor(account Account, identity string) Key {
 }
 
 func (c *call) fetchOptions() FetchOptions {
-	return FetchOptions{MinRemaining: c.MinRemaining, RetryNow: c.RetryNow, InvolvedObject: c.InvolvedObject}
+	borrowed := c.Subject.Lent() && c.Tenant != ""
+	return FetchOptions{
+		Tenant: cmp.Or(c.Subject.Namespace(), c.Tenant), MinRemaining: c.MinRemaining, RetryNow: c.RetryNow && !borrowed, InvolvedObject: c.InvolvedObject,
+	}
 }
 
-// fetch makes the proof and the exchange. It reads the subject at its source of truth first, so that the proof, the
-// identity and the key are of one moment, whatever memory said.
+// fetch reads the subject, proves it and exchanges the proof. It reads from the source of truth and
+// not from memory, so that proof, identity and key describe the subject at one moment.
 func (c *call) fetch(ctx context.Context) (Fetched, error) {
-	request := &Request{Key: c.key, ImageRepository: c.ImageRepository, ProxyURL: c.ProxyURL}
+	request := &Request{Key: c.key, ImageRepository: c.ImageRepository, ProxyURL: c.ProxyURL, cache: c.Cache, fetch: c.fetchOptions()}
 	var proof Proof
-	if c.Subject.Kind() != KindController {
+	if c.Prover != nil {
 		account, err := c.read(ctx)
 		if err != nil {
 			return Fetched{}, err
@@ -145,25 +158,26 @@ func (c *call) fetch(ctx context.Context) (Fetched, error) {
 			return Fetched{}, err
 		}
 		request.Key, request.Account = c.keyFor(account, identity), account
-		//  7. The proof: for one receiver, short-lived, and of the very account that was read.
+		//  7. The proof is short-lived, and of exactly the account that was read.
 		if proof, err = c.prove(ctx, request); err != nil {
 			return Fetched{}, err
 		}
 	}
-	//  8. The proof is exchanged for a token, 9. and the token for registry credentials if an image asks for them.
+	//  8. The proof is exchanged for a token;
+	//  9. the token is exchanged for registry credentials, if the call names an image repository.
 	token, err := c.exchange(ctx, proof, request)
 	if err != nil {
 		return Fetched{}, err
 	}
-	if err := usable(token, request.Key.Provider); err != nil {
+	if err := checkToken(token, request.Key.Provider); err != nil {
 		return Fetched{}, err
 	}
-	// 10. The cache keeps it, if it is the one that was asked for.
+	// 10. The cache keeps the token, if its key is the one that was asked for.
 	return Fetched{Token: token, Key: request.Key}, nil
 }
 
-// usable refuses answers that are no token, or none any more.
-func usable(token Token, provider string) error {
+// checkToken refuses a missing token and an expired token.
+func checkToken(token Token, provider string) error {
 	switch {
 	case token == nil:
 		return &Error{
@@ -200,35 +214,29 @@ func (c *call) read(ctx context.Context) (Account, error) {
 func (c *call) prove(ctx context.Context, request *Request) (Proof, error) {
 	var proof Proof
 	err := observe(c.Observer, request.Key.Provider, StageTokenRequest, func() error {
-		audience, err := c.provider.GetAudience(ctx, request)
+		asked, err := c.provider.GetProofRequest(ctx, request)
 		if err != nil {
 			return err
 		}
-		if audience == "" {
-			return &Error{
-				Stage: StageTokenRequest, Code: CodeAudienceRefused,
-				Fix: "have the provider name the receiver of the proof",
-				Err: fmt.Errorf("provider %s names no audience", request.Key.Provider),
-			}
+		if err := asked.check(request.Key.Provider); err != nil {
+			return err
 		}
-		asked := ProofRequest{Audience: audience, Lifetime: ProofLifetime}
-		if p, ok := c.provider.(ProofProvider); ok {
-			asked.Lifetime = cmp.Or(p.GetProofLifetime(request), ProofLifetime)
-		}
+		asked.Lifetime = cmp.Or(asked.Lifetime, ProofLifetime)
 		proof, err = c.Prover.Prove(ctx, request.Account, asked)
 		return err
 	})
 	return proof, err
 }
 
-// exchange gets a token of exactly what request.Key says: from the security token service first, then from the registry.
+// exchange gets the token of request.Key, from the security token service and then from the
+// registry.
 func (c *call) exchange(ctx context.Context, proof Proof, request *Request) (Token, error) {
 	var token Token
 	err := observe(c.Observer, request.Key.Provider, StageExchange, func() (err error) {
-		if c.Subject.Kind() == KindController {
+		if c.Prover == nil {
 			token, err = c.provider.(ControllerProvider).NewControllerToken(ctx, request)
 		} else {
-			token, err = c.provider.NewTokenForServiceAccount(ctx, proof, request)
+			token, err = c.provider.NewToken(ctx, proof, request)
 		}
 		return err
 	})

@@ -2,6 +2,7 @@ package auth_test
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"net/url"
@@ -15,7 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/cache"
 )
 
-// world is a provider, an API server and the memory of it, all in one: small, and strict about what it is asked.
+// world is a small provider, an API server and the memory of it, all in one. It refuses unexpected
+// requests.
 type world struct {
 	mu     sync.Mutex
 	live   map[auth.Subject]auth.Account // the source of truth
@@ -70,21 +72,21 @@ func (w *world) Read(_ context.Context, subject auth.Subject) (auth.Account, err
 }
 
 func (w *world) Prove(_ context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
-	w.step("prove %s for %s", account.UID, request.Audience)
+	w.step("prove %s for %s", account.UID, strings.Join(request.Audiences, " and "))
 	if w.live[account.Subject].UID != account.UID {
-		return auth.Proof{}, &auth.Error{Stage: auth.StageTokenRequest, Code: auth.CodeSubjectReplaced, Err: errors.New("another UID")}
+		return nil, &auth.Error{Stage: auth.StageTokenRequest, Code: auth.CodeSubjectReplaced, Err: errors.New("another UID")}
 	}
 	token := "proof-" + account.UID
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.proofs[token] = account
-	return auth.Proof{Token: auth.NewSecret(token), ExpiresAt: time.Now().Add(request.Lifetime)}, nil
+	return &auth.JWT{Token: auth.NewSecret(token), ExpiresAt: time.Now().Add(request.Lifetime)}, nil
 }
 
 func (w *world) GetName() string { return "test" }
 
 func (w *world) GetTarget(o *auth.Options) (auth.Target, error) {
-	return auth.Target{Image: o.ImageRepository, STSEndpoint: o.STSEndpoint, STSRegion: o.STSRegion}, nil
+	return auth.Target{Scopes: o.Scopes, Image: o.ImageRepository, STSEndpoint: o.STSEndpoint, STSRegion: o.STSRegion}, nil
 }
 
 func (w *world) GetIdentity(account auth.Account) (string, error) {
@@ -95,7 +97,9 @@ func (w *world) GetIdentity(account auth.Account) (string, error) {
 	return role, nil
 }
 
-func (w *world) GetAudience(context.Context, *auth.Request) (string, error) { return "sts.test", nil }
+func (w *world) GetProofRequest(context.Context, *auth.Request) (auth.ProofRequest, error) {
+	return auth.ProofRequest{Form: auth.FormJWT, Audiences: []string{"sts.test"}}, nil
+}
 
 type session struct {
 	who  string
@@ -104,9 +108,13 @@ type session struct {
 
 func (s *session) GetDuration() time.Duration { return time.Until(s.ends) }
 
-func (w *world) NewTokenForServiceAccount(_ context.Context, proof auth.Proof, request *auth.Request) (auth.Token, error) {
+func (w *world) NewToken(_ context.Context, proof auth.Proof, request *auth.Request) (auth.Token, error) {
 	w.step("exchange for %s", request.Key.Identity)
-	account, ok := w.proofs[proof.Token.Reveal()]
+	jwt, err := auth.JWTOf(proof)
+	if err != nil {
+		return nil, err
+	}
+	account, ok := w.proofs[jwt.Token.Reveal()]
 	if !ok || "role-"+account.Subject.Namespace() != request.Key.Identity {
 		return nil, &auth.Error{Stage: auth.StageExchange, Code: auth.CodeTrustRefused, Fix: "trust " + request.Key.Subject.String(), Err: errors.New("refused")}
 	}
@@ -173,7 +181,8 @@ func TestControllerOnlyByName(t *testing.T) {
 	}
 }
 
-// TestBadOptions: each is an error of its own, none is ignored and none leads to another identity.
+// TestBadOptions checks that each bad option is an error of its own: no option is ignored, and none
+// leads to another identity.
 func TestBadOptions(t *testing.T) {
 	w := full{newWorld(t)}
 	sa := auth.WithServiceAccount("a", "sa", w)
@@ -252,7 +261,61 @@ func TestMemoryIsBehind(t *testing.T) {
 	}
 }
 
-// TestAccountSwappedBetweenReadAndProof: what was read must be what is proven.
+// TestKeyOfTheTokenThatWasIssued: the key names the identity that the provider was asked for,
+// whatever memory says before or after the exchange.
+func TestKeyOfTheTokenThatWasIssued(t *testing.T) {
+	sa := serviceAccount(t, "a", "sa")
+	for name, cached := range map[string][]auth.Option{
+		"without a cache": nil, "with a cache": {auth.WithCache(cache.New(cache.Options{MaxSize: 10}), auth.InvolvedObject{})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := full{newWorld(t)}
+			w.memory[sa] = auth.Account{Subject: sa, UID: "uid-a", Attributes: map[string]string{roleAttribute: "role-b"}} // it lags behind
+			token, key, err := auth.GetTokenAndKey(t.Context(), w, append(w.options(), cached...)...)
+			if err != nil || token.(*session).who != "system:serviceaccount:a:sa as role-a" || key.Identity != "role-a" || key.Subject != sa {
+				t.Errorf("token %v, key %v, %v; want both of role-a", token, key, err)
+			}
+			w.memory[sa] = w.live[sa]
+			for range 2 { // the second call is a hit if there is a cache
+				if _, key, err := auth.GetTokenAndKey(t.Context(), w, append(w.options(), cached...)...); err != nil || key.Identity != "role-a" {
+					t.Errorf("key %v, %v; want role-a", key, err)
+				}
+			}
+		})
+	}
+}
+
+// An image repository has neither scheme nor tag nor digest. The error says what to leave out, and
+// quotes nothing: the text may be a URL with a password.
+func TestImageRepositoryHasNoTag(t *testing.T) {
+	const host = "user-password.example.com:5000"
+	for repository, want := range map[string]struct{ problem, fix string }{
+		host + "/team/app":                             {},
+		host:                                           {},
+		host + "/team/app:1.0.0":                       {"image repository: it has a tag", `leave out ":"`},
+		host + "/team/app@sha256:0123":                 {"image repository: it has a digest", `leave out "@"`},
+		host + "/team/app:1.0.0@sha256:0123":           {"image repository: it has a digest", `leave out "@"`},
+		"oci://" + host + "/team/app":                  {"image repository: it has a scheme", "without"},
+		"https://user:user-password@example.com/app:1": {"image repository: it has a scheme", "without"},
+		"": {"image repository: it is empty", "as host/path"},
+	} {
+		w := full{newWorld(t)}
+		_, err := auth.GetToken(t.Context(), w, append(w.options(), auth.WithImageRepository(repository))...)
+		if want.problem == "" {
+			if err != nil {
+				t.Errorf("%s: %v", repository, err)
+			}
+			continue
+		}
+		refused, ok := errors.AsType[*auth.Error](err)
+		if !ok || refused.Code != auth.CodeOptionInvalid || refused.Stage != auth.StageRegistry ||
+			!strings.Contains(err.Error(), want.problem) || !strings.Contains(refused.Fix, want.fix) || strings.Contains(err.Error(), "user-password") {
+			t.Errorf("%s: %v", repository, err)
+		}
+	}
+}
+
+// TestAccountSwappedBetweenReadAndProof checks that only the account that was read is proven.
 func TestAccountSwappedBetweenReadAndProof(t *testing.T) {
 	w := full{newWorld(t)}
 	swapping := swapper{w}
@@ -270,7 +333,7 @@ func (s swapper) Read(ctx context.Context, subject auth.Subject) (auth.Account, 
 	return account, err
 }
 
-// TestAnotherKindOfSubject: nothing in the engine takes every subject for a ServiceAccount.
+// TestAnotherKindOfSubject checks that the engine does not treat every subject as a ServiceAccount.
 func TestAnotherKindOfSubject(t *testing.T) {
 	w := full{newWorld(t)}
 	wi, err := auth.WorkloadIdentity("a", "sa")
@@ -328,13 +391,14 @@ func (f observerFunc) ObserveStage(provider string, stage auth.Stage, outcome st
 func TestSecretsDoNotPrint(t *testing.T) {
 	const hidden = "hunter2"
 	credentials := &auth.RegistryCredentials{Username: "AWS", Password: auth.NewSecret(hidden)}
-	proof := auth.Proof{Token: auth.NewSecret(hidden)}
+	proof := &auth.JWT{Token: auth.NewSecret(hidden)}
+	certificate := auth.NewCertificate(nil, ed25519.NewKeyFromSeed([]byte(hidden + hidden + hidden + hidden + hidden)[:ed25519.SeedSize]), time.Time{})
 	proxy := &url.URL{Scheme: "http", User: url.UserPassword("user", hidden), Host: "proxy"}
 	request := auth.Request{ProxyURL: proxy}
 	var options auth.Options
 	auth.WithProxyURL(proxy)(&options)
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
-		for _, value := range []any{credentials, *credentials, proof, &proof, credentials.Password, request, &request, options, &options} {
+		for _, value := range []any{credentials, *credentials, proof, *proof, certificate, *certificate, credentials.Password, request, &request, options, &options} {
 			got := fmt.Sprintf(verb, value)
 			if strings.Contains(got, hidden) || strings.Contains(got, fmt.Sprintf("%x", hidden)) {
 				t.Errorf("Sprintf(%q, %T) = %s", verb, value, got)
@@ -368,9 +432,9 @@ type careless struct {
 	registry bool
 }
 
-func (c careless) NewTokenForServiceAccount(ctx context.Context, proof auth.Proof, request *auth.Request) (auth.Token, error) {
+func (c careless) NewToken(ctx context.Context, proof auth.Proof, request *auth.Request) (auth.Token, error) {
 	if c.registry {
-		return c.full.NewTokenForServiceAccount(ctx, proof, request)
+		return c.full.NewToken(ctx, proof, request)
 	}
 	return nil, nil //nolint:nilnil // that is its fault
 }
@@ -400,19 +464,19 @@ func TestProviderWithoutToken(t *testing.T) {
 	}
 }
 
-// proxied tells which proxy an exchange was sent through, and under which key.
+// proxied records the proxy and the key of each exchange.
 type proxied struct {
 	full
 
 	seen *[]string
 }
 
-func (p proxied) NewTokenForServiceAccount(ctx context.Context, proof auth.Proof, request *auth.Request) (auth.Token, error) {
+func (p proxied) NewToken(ctx context.Context, proof auth.Proof, request *auth.Request) (auth.Token, error) {
 	*p.seen = append(*p.seen, request.ProxyURL.Host+" as "+request.Key.ProxyURL)
-	return p.full.NewTokenForServiceAccount(ctx, proof, request)
+	return p.full.NewToken(ctx, proof, request)
 }
 
-// TestProxyIsTheOneOfTheKey: an option is a value, whatever becomes of the URL that it was made from.
+// TestProxyIsTheOneOfTheKey checks that a later change of the URL does not change the option.
 func TestProxyIsTheOneOfTheKey(t *testing.T) {
 	var seen []string
 	w := proxied{full{newWorld(t)}, &seen}

@@ -1,27 +1,32 @@
 // Package auth gets short-lived credentials for the subjects that a controller acts for.
 //
-// A subject (a ServiceAccount, a WorkloadIdentity, the controller itself) is proven, the proof is exchanged at a cloud,
-// and the result is a [Token]:
+// A [Prover] makes a proof of a subject, such as a ServiceAccount or a WorkloadIdentity. A cloud
+// exchanges the proof for a [Token]:
 //
 //	subject ──proof──▶ exchange ──▶ token
 //
-// One call does it all and answers from a cache when it can:
+// One call, [GetToken], takes all these steps. It answers from a cache if it can:
 //
-//	accounts, err := kube.FromManager(ctx, mgr, kube.Options{})  // reads and proves ServiceAccounts
-//	tokens := cache.New(cache.Options{MaxSize: 10_000})
-//	accounts.Subscribe(tokens.Invalidate)                        // a changed account loses its tokens at once
+//	mgr, err := manager.New(ctx, config, manager.Options{}) // once per program: package auth/kube/manager
+//	provider, err := aws.NewProvider(aws.Config{})
 //
 //	token, err := auth.GetToken(ctx, provider,
-//		auth.WithServiceAccount("tenant-a", "puller", accounts),
-//		auth.WithCache(tokens, auth.InvolvedObject{}),
+//		auth.WithServiceAccount("tenant-a", "puller", mgr.Accounts), // reads and proves ServiceAccounts
+//		auth.WithCache(mgr.Tokens, auth.InvolvedObject{}),           // keeps tokens until the account changes
 //		auth.WithImageRepository("123456789123.dkr.ecr.eu-west-1.amazonaws.com/app"),
 //	)
 //
-// The package knows no Kubernetes client and no cloud SDK: [AccountReader] and [Prover] say what a subject is and vouch
-// for it (package auth/kube makes both from a manager), a [Provider] exchanges the proof. Packages auth/aws, auth/azure and
-// auth/gcp are the providers; a program links the SDKs of those that it imports, and no others. Each has an adapter by which
-// its cloud's SDK makes the same call: aws.NewCredentialsProvider, azure.NewTokenCredential, gcp.NewTokenSource.
+// The package imports no Kubernetes client and no cloud SDK. An [AccountReader] reads a subject, a
+// [Prover] proves the subject, and a [Provider] exchanges the proof. Package auth/kube makes the
+// first two from a manager. Packages auth/aws, auth/azure and auth/gcp are the providers; a program
+// links only the SDKs of the providers that it imports. Packages auth/bearer and auth/svid are
+// providers too: they exchange nothing, because the proof itself is the credential. Package
+// auth/providers links the three clouds,
+// and finds one by its name in an object's spec. Each provider has an adapter through which its
+// cloud's SDK makes the same call: aws.NewCredentialsProvider, azure.NewTokenCredential,
+// gcp.NewTokenSource.
 //
-// Everything fails closed. A subject is never implied: leaving it out is an error, and the controller's own identity is
-// asked for by name, [WithController]. Failures are an [*Error] with a stage, a stable code and the next step to take.
+// Everything fails closed. A call without a subject is an error: a program asks for its own
+// identity by name, with [WithController]. A failure is an [*Error] with a stage, a stable code and
+// the next step to take.
 package auth

@@ -11,17 +11,18 @@ type Stage string
 
 // The stages, in the order in which they run.
 const (
-	// StageSubject covers the options of the call and finding the subject.
+	// StageSubject checks the options of the call and finds the subject.
 	StageSubject Stage = "subject"
-	// StageIdentity covers what the subject maps to at the provider.
+	// StageIdentity finds the provider's identity that the subject names.
 	StageIdentity Stage = "identity"
-	// StageTokenRequest covers the proof: the Kubernetes TokenRequest, or what another [Prover] does.
+	// StageTokenRequest makes the proof: with a Kubernetes TokenRequest, or as another [Prover]
+	// does.
 	StageTokenRequest Stage = "token-request"
-	// StageExchange covers the provider's security token service.
+	// StageExchange calls the provider's security token service.
 	StageExchange Stage = "exchange"
-	// StageImpersonation covers a second exchange for another identity of the provider.
+	// StageImpersonation exchanges the token for one of another identity of the provider.
 	StageImpersonation Stage = "impersonation"
-	// StageRegistry covers the exchange for registry credentials.
+	// StageRegistry exchanges the token for registry credentials.
 	StageRegistry Stage = "registry"
 )
 
@@ -46,7 +47,8 @@ const (
 	CodeOptionUnsupported Code = "OptionUnsupported"
 	// CodeOptionInvalid: an option of the call is malformed.
 	CodeOptionInvalid Code = "OptionInvalid"
-	// CodeEndpointRefused: an endpoint or registry host does not belong to the provider and is not otherwise allowed.
+	// CodeEndpointRefused: an endpoint or registry host does not belong to the provider and is not
+	// otherwise allowed.
 	CodeEndpointRefused Code = "EndpointRefused"
 	// CodeRegionMissing: the region of the security token service is not known.
 	CodeRegionMissing Code = "RegionMissing"
@@ -54,15 +56,15 @@ const (
 	CodeAudienceRefused Code = "AudienceRefused"
 	// CodeProofDenied: the caller may not have a proof of this subject.
 	CodeProofDenied Code = "ProofDenied"
-	// CodeProofInvalid: the proof that was made is not the one that was asked for.
+	// CodeProofInvalid: the proof differs from the request for it, or is not valid.
 	CodeProofInvalid Code = "ProofInvalid"
 	// CodeTrustRefused: the cloud does not let this subject have this identity.
 	CodeTrustRefused Code = "TrustRefused"
 	// CodePermissionDenied: the identity was given, but may not do what was asked.
 	CodePermissionDenied Code = "PermissionDenied"
-	// CodeRefused: the other side refused for a reason of its own.
+	// CodeRefused: the other side refused for a reason that no other code describes.
 	CodeRefused Code = "Refused"
-	// CodeResponseInvalid: the other side answered with something that is not a credential.
+	// CodeResponseInvalid: the answer of the other side is not a credential.
 	CodeResponseInvalid Code = "ResponseInvalid"
 	// CodeThrottled: too many calls; temporary.
 	CodeThrottled Code = "Throttled"
@@ -72,21 +74,21 @@ const (
 	CodeUnreachable Code = "Unreachable"
 )
 
-// Error is why there is no token. It never carries a token, an assertion or a response body.
+// Error says why there is no token. It never contains a token, an assertion or a response body.
 type Error struct {
 	// Stage is the step that failed.
 	Stage Stage
 	// Code is stable, for programs.
 	Code Code
-	// Fix is the next step to take, one sentence for people, without a full stop at its end.
+	// Fix is the next step to take: one sentence for people, without a full stop at its end.
 	Fix string
-	// RetryAfter is how long the other side asked to wait; zero when it did not.
+	// RetryAfter is how long the other side asked us to wait; zero if it did not ask.
 	RetryAfter time.Duration
 	// Err is the cause, safe to print.
 	Err error
 }
 
-// Error says the stage, the cause and the fix.
+// Error returns "<stage>: <cause>; <fix>".
 func (e *Error) Error() string {
 	msg := fmt.Sprintf("%s: %s", e.Stage, e.Code)
 	if e.Err != nil {
@@ -98,11 +100,11 @@ func (e *Error) Error() string {
 	return msg
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Temporary reports whether the same call may succeed later without any change. What is not temporary
-// was refused: tokens got earlier under the same key are no longer served.
+// Temporary reports whether the same call may succeed later without any change. Any other error is
+// a refusal: tokens that were issued earlier under the same key are no longer served.
 func (e *Error) Temporary() bool {
 	switch e.Code {
 	case CodeThrottled, CodeUnavailable, CodeUnreachable:

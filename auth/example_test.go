@@ -21,7 +21,7 @@ import (
 func ExampleGetToken() {
 	provider, accounts, end := localAWS()
 	defer end()
-	tokens := cache.New(cache.Options{MaxSize: 10_000})
+	tokens := cache.New(cache.Options{})
 	accounts.Subscribe(tokens.Invalidate)
 
 	var first auth.Token
@@ -92,8 +92,9 @@ func ExampleResolve() {
 	// us-west-2
 }
 
-// localAWS is a provider at a local AWS, whose one role trusts tenant A's account, and the accounts of two tenants who name
-// that role. In a controller the accounts are package auth/kube's, and the provider is made with the zero configuration.
+// localAWS is a provider at a local AWS, whose one role trusts tenant A's account, and the accounts
+// of two tenants who name that role. In a controller the accounts are package auth/kube's, and the
+// provider is made with the zero configuration.
 func localAWS() (provider *aws.Provider, accounts auth.Accounts, end func()) {
 	const issuer, role = "oidc.example.org/cluster", "arn:aws:iam::123456789123:role/tenant-a"
 	trust, err := json.Marshal(map[string]any{"Version": "2012-10-17", "Statement": []any{map[string]any{

@@ -14,8 +14,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/cache"
 )
 
-// drifting is a cluster whose one account changes all the time, an informer that lags behind it, and a cloud; everything takes
-// a while that is another one each time. Version n of the account asks for role n; some versions are absences.
+// drifting is a cluster with one account that changes all the time, an informer that is behind, and
+// a cloud. Every step takes another random time. Version n of the account asks for role n; some
+// versions are absences.
 type drifting struct {
 	full
 
@@ -86,22 +87,22 @@ func (d *drifting) Read(ctx context.Context, _ auth.Subject) (auth.Account, erro
 func (d *drifting) Prove(ctx context.Context, account auth.Account, _ auth.ProofRequest) (auth.Proof, error) {
 	now, err := d.account(d.version(&d.live))
 	if err != nil {
-		return auth.Proof{}, err
+		return nil, err
 	}
 	if now.UID != account.UID {
-		return auth.Proof{}, &auth.Error{Stage: auth.StageTokenRequest, Code: auth.CodeSubjectReplaced, Err: errors.New("another UID")}
+		return nil, &auth.Error{Stage: auth.StageTokenRequest, Code: auth.CodeSubjectReplaced, Err: errors.New("another UID")}
 	}
-	return auth.Proof{Token: auth.NewSecret("proof")}, d.pause(ctx, 20*time.Millisecond)
+	return &auth.JWT{Token: auth.NewSecret("proof")}, d.pause(ctx, 20*time.Millisecond)
 }
 
-// versioned is a token that was issued to a version of the account.
+// versioned is a token of one version of the account.
 type versioned struct {
 	session
 
 	version int
 }
 
-func (d *drifting) NewTokenForServiceAccount(ctx context.Context, _ auth.Proof, request *auth.Request) (auth.Token, error) {
+func (d *drifting) NewToken(ctx context.Context, _ auth.Proof, request *auth.Request) (auth.Token, error) {
 	var version int
 	if _, err := fmt.Sscan(request.Account.Attributes["version"], &version); err != nil {
 		return nil, err
@@ -110,8 +111,8 @@ func (d *drifting) NewTokenForServiceAccount(ctx context.Context, _ auth.Proof, 
 	return &versioned{session{"", time.Now().Add(life)}, version}, d.pause(ctx, 100*time.Millisecond)
 }
 
-// TestNobodyGetsATokenOfThePast: whatever happens in which order, a call that begins after the cache has heard of a change is
-// never given a token of before it.
+// TestNobodyGetsATokenOfThePast checks, for random orders of events, that a call which begins after
+// the cache has learned of a change never gets a token from before the change.
 func TestNobodyGetsATokenOfThePast(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

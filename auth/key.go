@@ -3,51 +3,51 @@ package auth
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
 )
 
-// Key identifies a token: two calls share one exactly when their keys are equal. Every input that changes what is issued
-// is a field, so that no input can be forgotten: an exchange sees nothing else. The reason for each field stands beside it.
-// Keys are comparable; nothing in them is secret.
+// Key identifies a token: two calls share a token exactly when their keys are equal. Every input
+// that changes the issued token is a field. No input can be forgotten, because an exchange gets its
+// input from the key. The reason for each field stands beside the field. Keys are comparable and
+// contain no secret.
 type Key struct {
 	// Provider is the provider's name: tokens of two clouds never meet.
 	Provider string
-	// Subject is the subject that the token is for. It was proven, not only claimed, when the token was issued: without it,
-	// anyone who names an identity would get a token that was entrusted to somebody else.
+	// Subject is the subject that the token is for. It was proven when the token was issued.
+	// Without this field, anyone who names an identity would get a token that was issued to
+	// somebody else.
 	Subject Subject
-	// UID is the subject's: an account that is deleted and created again inherits nothing. Empty for the controller.
+	// UID is the subject's UID: an account that is deleted and created again inherits no token.
+	// Empty for the controller.
 	UID string
-	// Identity is the provider's identity that the subject asked for: changing it must change the token.
+	// Identity is the provider's identity that the subject names: another identity needs another
+	// token.
 	Identity string
-	// Scopes bound what the token may do.
-	Scopes List
-	// Image is the part of the image repository that decides the registry credentials (a region for AWS).
-	Image string
-	// STSEndpoint is where the token was issued, if not at the provider's own place.
-	STSEndpoint string
-	// ProxyURL is the proxy on the way to STSEndpoint; empty without one, since a proxy sees only TLS on the way to the
-	// provider's own endpoints. Its password enters as a keyed hash.
+	// IdentityFingerprint stands for all else that the subject's attributes ask for, such as session
+	// policies and the source of a chain ([Account.Fingerprint]). With other attributes the same
+	// identity gives another token.
+	IdentityFingerprint string
+	// Target is the part of the key that the provider decided from the options.
+	Target
+	// ProxyURL is the proxy on the way to STSEndpoint. It is empty without an STSEndpoint, because
+	// a proxy sees only TLS on the way to the provider's own endpoints. Its password appears as a
+	// keyed hash.
 	ProxyURL string
-	// Audiences are the receivers of a token that is itself the credential.
-	Audiences List
-	// STSRegion is the region of the security token service: it bounds where its tokens are valid.
-	STSRegion string
-	// CADigest is the SHA-256 of the certificate authorities that the endpoint was verified with, in hex.
-	CADigest string
-	// Signer names the key that signed a token of our own.
-	Signer string
 }
 
-// String is the key as text. For a ServiceAccount and for the controller it is, byte for byte, the text of the
-// multi-tenant workload identity design, fields that are unset left out:
+// String returns the key as text, without the fields that are unset. The text begins byte for byte
+// as the multi-tenant workload identity design says:
 //
 //	provider=…,serviceAccountName=…,serviceAccountNamespace=…,cloudProviderIdentity=…,scopes=…,imageRepositoryKey=…,stsEndpoint=…,proxyURL=…
 //
-// followed by Lanyard's own subjectKind (for other subjects), serviceAccountUID, audiences, stsRegion, caDigest and signer.
-// Commas, equals signs, percent signs and control characters inside values are percent-encoded, so that two different
-// keys never print alike.
+// Lanyard's own fields follow: subjectKind (if the subject is neither a ServiceAccount nor the
+// controller), serviceAccountUID (the UID of any subject), audiences, stsRegion, caDigest, signer,
+// credentialType, trustDomain, issuer, contextObject and identityFingerprint. Commas, equals signs,
+// percent signs and control characters inside values are percent-encoded, so that two different keys
+// never print alike.
 func (k Key) String() string {
 	var b strings.Builder
 	field := func(name, value string) {
@@ -77,10 +77,16 @@ func (k Key) String() string {
 	field("stsRegion", escape(k.STSRegion))
 	field("caDigest", escape(k.CADigest))
 	field("signer", escape(k.Signer))
+	field("credentialType", escape(k.CredentialType))
+	field("trustDomain", escape(k.TrustDomain))
+	field("issuer", escape(k.Issuer))
+	field("contextObject", k.ContextObject.encoded())
+	field("identityFingerprint", escape(k.IdentityFingerprint))
 	return b.String()
 }
 
-// Digest is the SHA-256 of [Key.String] in lower-case hex: what logs and people compare.
+// Digest is the SHA-256 of [Key.String] in lower-case hex, short enough for logs and for people to
+// compare.
 func (k Key) Digest() string {
 	sum := sha256.Sum256([]byte(k.String()))
 	return hex.EncodeToString(sum[:])
@@ -91,7 +97,8 @@ type List struct {
 	encoded string // values percent-encoded and joined by commas
 }
 
-// NewList makes a List. An empty value is an error, because it could not be told from no value.
+// NewList makes a List of values. An empty value is an error, because a list with it would look
+// like an empty list.
 func NewList(values ...string) (List, error) {
 	encoded := make([]string, len(values))
 	for i, v := range values {
@@ -103,10 +110,22 @@ func NewList(values ...string) (List, error) {
 	return List{strings.Join(encoded, ",")}, nil
 }
 
+// ParseList is the inverse of [List.String]. Text that no list has is an error.
+func ParseList(text string) (List, error) {
+	if text == "" {
+		return List{}, nil
+	}
+	made, err := NewList(List{text}.Values()...)
+	if err == nil && made.encoded != text {
+		err = errors.New("not the text of a list")
+	}
+	return made, err
+}
+
 // IsZero reports whether the list is empty.
 func (l List) IsZero() bool { return l.encoded == "" }
 
-// Values are what the list was made of.
+// Values returns the values that the list was made of, in their order.
 func (l List) Values() []string {
 	if l.IsZero() {
 		return nil
@@ -118,10 +137,11 @@ func (l List) Values() []string {
 	return values
 }
 
-// String is the list with its values percent-encoded and joined by commas.
+// String returns the values, percent-encoded and joined by commas.
 func (l List) String() string { return l.encoded }
 
-// escape percent-encodes what separates fields and values, and what would not print. It is injective.
+// escape percent-encodes the characters that separate fields and values, and those that do not
+// print. Two different strings never have the same result.
 func escape(s string) string {
 	special := func(c byte) bool { return c == '%' || c == ',' || c == '=' || c <= ' ' || c >= 0x7f }
 	n := 0
@@ -145,7 +165,7 @@ func escape(s string) string {
 	return b.String()
 }
 
-// unescape is escape's opposite.
+// unescape is the inverse of escape.
 func unescape(s string) string {
 	plain, err := url.PathUnescape(s)
 	if err != nil {

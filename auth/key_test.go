@@ -18,6 +18,15 @@ func serviceAccount(tb testing.TB, namespace, name string) auth.Subject {
 	return subject
 }
 
+func clusterIdentity(tb testing.TB, kind auth.Kind, name string) auth.Subject {
+	tb.Helper()
+	subject, err := auth.ClusterIdentity(kind, name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return subject
+}
+
 func list(tb testing.TB, values ...string) auth.List {
 	tb.Helper()
 	l, err := auth.NewList(values...)
@@ -34,6 +43,10 @@ func TestKeyVectors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	object, err := auth.Object("OCIRepository", "tenant-a", "app")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		name   string
 		key    auth.Key
@@ -47,14 +60,14 @@ func TestKeyVectors(t *testing.T) {
 		},
 		{
 			"controller's registry credentials",
-			auth.Key{Provider: "aws", Subject: auth.Controller(), Image: "eu-west-1", STSRegion: "us-east-1"},
+			auth.Key{Provider: "aws", Subject: auth.Controller(), Target: auth.Target{Image: "eu-west-1", STSRegion: "us-east-1"}},
 			"provider=aws,imageRepositoryKey=eu-west-1,stsRegion=us-east-1", "",
 		},
 		{
 			"aws",
 			auth.Key{
 				Provider: "aws", Subject: sa, UID: "7b4e", Identity: "arn:aws:iam::123456789123:role/tenant-a",
-				Image: "eu-west-1", STSRegion: "eu-west-1",
+				Target: auth.Target{Image: "eu-west-1", STSRegion: "eu-west-1"},
 			},
 			"provider=aws,serviceAccountName=puller,serviceAccountNamespace=tenant-a,cloudProviderIdentity=arn:aws:iam::123456789123:role/tenant-a," +
 				"imageRepositoryKey=eu-west-1,serviceAccountUID=7b4e,stsRegion=eu-west-1", "",
@@ -62,16 +75,64 @@ func TestKeyVectors(t *testing.T) {
 		{
 			"everything",
 			auth.Key{
-				Provider: "p", Subject: wi, UID: "u", Identity: "i", Scopes: list(t, "s1", "s2"), Image: "r", STSEndpoint: "https://sts.example",
-				ProxyURL: "http://proxy.example:8080", Audiences: list(t, "a1", "a2"), STSRegion: "g", CADigest: "c", Signer: "k",
+				Provider: "p", Subject: wi, UID: "u", Identity: "i", ProxyURL: "http://proxy.example:8080", Target: auth.Target{
+					Scopes: list(t, "s1", "s2"), Image: "r", STSEndpoint: "https://sts.example", Audiences: list(t, "a1", "a2"), STSRegion: "g",
+					CADigest: "0a", Signer: "k", CredentialType: "c", TrustDomain: "d", Issuer: "https://issuer.example",
+					ContextObject: auth.ObjectReference{APIVersion: "g/v1", Kind: "K", Namespace: "ns", Name: "n", UID: "o"},
+				},
 			},
 			"provider=p,serviceAccountName=puller,serviceAccountNamespace=tenant-a,cloudProviderIdentity=i,scopes=s1,s2,imageRepositoryKey=r," +
 				"stsEndpoint=https://sts.example,proxyURL=http://proxy.example:8080,subjectKind=WorkloadIdentity,serviceAccountUID=u,audiences=a1,a2," +
-				"stsRegion=g,caDigest=c,signer=k", "",
+				"stsRegion=g,caDigest=0a,signer=k,credentialType=c,trustDomain=d,issuer=https://issuer.example,contextObject=g/v1,K,ns,n,o", "",
+		},
+		{
+			"ServiceAccountToken",
+			auth.Key{Provider: "bearer", Subject: sa, UID: "7b4e", Target: auth.Target{Audiences: list(t, "oci://registry.example/app")}},
+			"provider=bearer,serviceAccountName=puller,serviceAccountNamespace=tenant-a,serviceAccountUID=7b4e,audiences=oci://registry.example/app", "",
+		},
+		{
+			"WorkloadIdentityToken",
+			auth.Key{
+				Provider: "bearer", Subject: wi, UID: "7b4e", Identity: "robot", Target: auth.Target{
+					Audiences:     list(t, "registry.example"),
+					ContextObject: auth.ObjectReference{APIVersion: "toolkit.lanyard.dev/v1alpha1", Kind: "OCIRepository", Namespace: "tenant-a", Name: "app", UID: "11aa"},
+				},
+			},
+			"provider=bearer,serviceAccountName=puller,serviceAccountNamespace=tenant-a,cloudProviderIdentity=robot,subjectKind=WorkloadIdentity," +
+				"serviceAccountUID=7b4e,audiences=registry.example,contextObject=toolkit.lanyard.dev/v1alpha1,OCIRepository,tenant-a,app,11aa", "",
+		},
+		{
+			"SpiffeJWT",
+			auth.Key{
+				Provider: "svid", Subject: object, UID: "11aa", Identity: "spiffe://example.com/ocirepositories/tenant-a/app", Target: auth.Target{
+					Audiences: list(t, "registry.example"), Signer: "kid-1", CredentialType: "SpiffeJWT", TrustDomain: "example.com", Issuer: "https://spiffe.example",
+				},
+			},
+			"provider=svid,serviceAccountName=app,serviceAccountNamespace=tenant-a,cloudProviderIdentity=spiffe://example.com/ocirepositories/tenant-a/app," +
+				"subjectKind=OCIRepository,serviceAccountUID=11aa,audiences=registry.example,signer=kid-1,credentialType=SpiffeJWT,trustDomain=example.com," +
+				"issuer=https://spiffe.example", "",
+		},
+		{
+			"SpiffeCertificate",
+			auth.Key{
+				Provider: "svid", Subject: object, UID: "11aa", Identity: "spiffe://example.com/ocirepositories/tenant-a/app",
+				Target: auth.Target{CADigest: "ab12", CredentialType: "SpiffeCertificate", TrustDomain: "example.com"},
+			},
+			"provider=svid,serviceAccountName=app,serviceAccountNamespace=tenant-a,cloudProviderIdentity=spiffe://example.com/ocirepositories/tenant-a/app," +
+				"subjectKind=OCIRepository,serviceAccountUID=11aa,caDigest=ab12,credentialType=SpiffeCertificate,trustDomain=example.com", "",
+		},
+		{
+			"a lent identity with a chain",
+			auth.Key{
+				Provider: "aws", Subject: clusterIdentity(t, "AWSClusterRoleIdentity", "test-account-role"), UID: "7b4e",
+				Identity: "arn:aws:iam::123456789123:role/CAPARole", IdentityFingerprint: "x9Y_-w", Target: auth.Target{STSRegion: "eu-west-1"},
+			},
+			"provider=aws,serviceAccountName=test-account-role,cloudProviderIdentity=arn:aws:iam::123456789123:role/CAPARole," +
+				"subjectKind=AWSClusterRoleIdentity,serviceAccountUID=7b4e,stsRegion=eu-west-1,identityFingerprint=x9Y_-w", "",
 		},
 		{
 			"separators in values",
-			auth.Key{Provider: "p", Subject: sa, Identity: "a,scopes=b%\n é", Scopes: list(t, "x,y", "z=1")},
+			auth.Key{Provider: "p", Subject: sa, Identity: "a,scopes=b%\n é", Target: auth.Target{Scopes: list(t, "x,y", "z=1")}},
 			"provider=p,serviceAccountName=puller,serviceAccountNamespace=tenant-a,cloudProviderIdentity=a%2Cscopes%3Db%25%0A%20%C3%A9,scopes=x%2Cy,z%3D1", "",
 		},
 	} {
@@ -102,10 +163,11 @@ func FuzzKey(f *testing.F) {
 		if err != nil {
 			return auth.Key{}, false
 		}
-		// Audiences print by the same code as scopes; giving them the same values would only make both keys longer.
+		// Audiences print by the same code as scopes; giving them the same values would only make
+		// both keys longer.
 		return auth.Key{
-			Provider: provider, UID: uid, Identity: identity, Scopes: l, Image: image, STSEndpoint: endpoint, ProxyURL: proxy, STSRegion: region,
-			Subject: auth.Controller(),
+			Provider: provider, UID: uid, Identity: identity, ProxyURL: proxy, Subject: auth.Controller(),
+			Target: auth.Target{Scopes: l, Image: image, STSEndpoint: endpoint, STSRegion: region},
 		}, true
 	}
 	f.Fuzz(func(t *testing.T, p1, u1, i1, s1, t1, m1, e1, x1, r1, p2, u2, i2, s2, t2, m2, e2, x2, r2 string) {

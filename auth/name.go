@@ -8,12 +8,13 @@ const (
 	maxSubdomain = 253
 )
 
-// IsLabel reports whether s is an RFC 1123 label in lower case, as the names of namespaces are: at most 63 letters, digits and
-// hyphens that neither begin nor end in a hyphen.
+// IsLabel reports whether s is an RFC 1123 label in lower case, such as the name of a namespace. A
+// label has at most 63 letters, digits and hyphens, and neither begins nor ends with a hyphen.
 func IsLabel(s string) bool { return len(s) <= maxLabel && !strings.Contains(s, ".") && IsSubdomain(s) }
 
-// IsSubdomain reports whether s is an RFC 1123 subdomain in lower case, as the names of most Kubernetes objects are: labels with dots
-// between them, of at most 253 bytes together. As in Kubernetes, one of its labels may have more than 63 bytes.
+// IsSubdomain reports whether s is an RFC 1123 subdomain in lower case, such as the name of most
+// Kubernetes objects. A subdomain is labels with dots between them, with at most 253 bytes in all.
+// As in Kubernetes, one label may have more than 63 bytes.
 func IsSubdomain(s string) bool {
 	if len(s) > maxSubdomain {
 		return false

@@ -10,37 +10,49 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 )
 
-// Options are the combined options of one call. Providers read them; callers set them with the With functions.
+// Options are all options of one call. Callers set them with the With functions; providers read
+// them.
 type Options struct {
 	// Subject is the subject that the token is for.
 	Subject Subject
-	// Accounts reads the subject; nil for the controller.
+	// Accounts reads the subject from memory; nil for a subject without a Prover.
 	Accounts AccountReader
-	// Prover vouches for the subject; nil for the controller.
+	// Prover proves the subject. If Prover is nil, the token is the one that the program's own
+	// environment gives.
 	Prover Prover
 	// Cache keeps tokens; nil for none.
 	Cache Cache
-	// InvolvedObject is counted in the cache's metrics.
+	// InvolvedObject is the object that the cache's metrics count the call for.
 	InvolvedObject InvolvedObject
-	// Observer is told of every stage that ran; nil for none.
+	// Observer is called after every stage; nil for none.
 	Observer Observer
-	// Scopes bound the token.
+	// Tenant is the namespace that asks for the token of a lent subject (see [WithTenant]).
+	Tenant string
+	// Scopes bound what the token may do, in the provider's own syntax.
 	Scopes List
+	// Audiences are the receivers of a token that is itself the credential.
+	Audiences List
+	// ContextObject is the object that the token is used for; zero for none.
+	ContextObject ObjectReference
 	// ImageRepository asks for registry credentials, as host/path without scheme, tag or digest.
 	ImageRepository string
-	// STSEndpoint replaces the provider's own security token service, as an https URL.
+	// STSEndpoint is an https URL that replaces the provider's own security token service; empty
+	// for the provider's own.
 	STSEndpoint string
-	// STSRegion is the region of the security token service.
+	// STSRegion is the region of the security token service; empty if the provider decides.
 	STSRegion string
-	// ProxyURL is the HTTP proxy for all calls of the exchange; nil for the provider's own transport.
+	// ProxyURL is the HTTP proxy for all calls of the exchange; nil for the provider's own
+	// transport.
 	ProxyURL *url.URL
-	// MinRemaining is the least life that a cached token must have left.
+	// MinRemaining is the least life that a cached token must have left; zero means the cache's own
+	// floor.
 	MinRemaining time.Duration
-	// RetryNow ignores a remembered failure.
+	// RetryNow makes the exchange even if a failure is remembered (see [WithRetryNow]).
 	RetryNow bool
 
 	proxyKey string
@@ -52,54 +64,63 @@ func (o Options) Format(state fmt.State, _ rune) {
 	_, _ = io.WriteString(state, "options for "+o.Subject.String())
 }
 
-// Option configures a call. Options may be built once and used for any number of calls.
+// Option sets one or more [Options] of a call. An Option may be used for any number of calls.
 type Option func(*Options)
 
-// InvolvedObject is the object on whose behalf a token is requested. It never decides which token that is.
+// InvolvedObject is the object that a token is requested for. Metrics count it; it has no influence
+// on the token.
 type InvolvedObject struct {
-	// Kind, Namespace and Name are the object's.
+	// Kind, Namespace and Name identify the object.
 	Kind, Namespace, Name string
-	// Operation says what for: reconcile, verify and so on.
+	// Operation says what the object needs the token for: reconcile, verify and so on.
 	Operation string
 }
 
 // Cache keeps tokens; package auth/cache has the implementation.
 type Cache interface {
-	// Get is key's token if it can be given out without any work. It does no I/O and does not allocate. A token with less
-	// than minRemaining of life left is not given out; zero means the cache's own floor.
+	// Get returns key's token if the cache can serve one without any work. It does no I/O and does
+	// not allocate. A token with less than minRemaining of life left is not served; zero means the
+	// cache's own floor.
 	Get(key Key, minRemaining time.Duration, involved InvolvedObject) (Token, bool)
-	// Fetch is key's token, with fetch called to get it when there is none that may be served. Of the calls with one key,
-	// one fetches and the others wait for it, each no longer than its own ctx. fetch gets a context that outlives the
-	// caller's and has a deadline of its own.
-	Fetch(ctx context.Context, key Key, options FetchOptions, fetch func(context.Context) (Fetched, error)) (Token, error)
+	// Fetch returns key's token with the key that it was issued for, which differs from key if the
+	// subject has changed. Fetch calls fetch if the cache has no token that it may serve. Of
+	// several calls with one key, one fetches and the others wait for its result, each until its
+	// own ctx ends. The context of fetch outlives the caller's and has a deadline of its own.
+	Fetch(ctx context.Context, key Key, options FetchOptions, fetch func(context.Context) (Fetched, error)) (Fetched, error)
 }
 
-// FetchOptions say how [Cache.Fetch] treats what it already has.
+// FetchOptions say which kept results [Cache.Fetch] may serve, and who pays for a new one.
 type FetchOptions struct {
-	// MinRemaining is the least life that a kept token must have left; zero means the cache's own floor.
+	// Tenant is the namespace that asks for the token. The cache charges the token and the exchange
+	// to this namespace, not to the subject's. Otherwise all namespaces that one identity is lent
+	// to would share one bound. Empty for the program itself.
+	Tenant string
+	// MinRemaining is the least life that a kept token must have left; zero means the cache's own
+	// floor.
 	MinRemaining time.Duration
 	// RetryNow ignores a remembered failure.
 	RetryNow bool
-	// InvolvedObject is counted in the metrics.
+	// InvolvedObject is the object that the metrics count the call for.
 	InvolvedObject InvolvedObject
 }
 
-// Fetched is what a fetch yields.
+// Fetched is the result of a fetch.
 type Fetched struct {
-	// Token is never nil.
+	// Token is the token that was issued. It is never nil.
 	Token Token
-	// Key is the key of the token that was really issued. A cache keeps the token only if it is the one that was asked
-	// for: the subject may have changed between memory and source of truth.
+	// Key is the key of the token that was issued. A cache keeps the token only if Key equals the
+	// key that was asked for: memory may have been behind the source of truth.
 	Key Key
 }
 
-// Observer is told of every stage of an exchange; package auth/cache makes one that feeds Prometheus.
+// Observer measures the stages of calls. Package auth/cache makes one for Prometheus.
 type Observer interface {
 	// ObserveStage is called after a stage, with its outcome: "success" or the error's [Code].
 	ObserveStage(provider string, stage Stage, outcome string, took time.Duration)
 }
 
-// WithServiceAccount asks for a token for that ServiceAccount. See [ServiceAccount] for what the names must be.
+// WithServiceAccount asks for a token for that ServiceAccount. The names follow the rules of
+// [ServiceAccount].
 func WithServiceAccount(namespace, name string, accounts Accounts) Option {
 	subject, err := ServiceAccount(namespace, name)
 	if err != nil {
@@ -108,35 +129,40 @@ func WithServiceAccount(namespace, name string, accounts Accounts) Option {
 	return WithSubject(subject, accounts, accounts)
 }
 
-// WithSubject asks for a token for the subject, which reader knows and prover vouches for.
+// WithSubject asks for a token for the subject, which reader reads from memory and prover proves.
 func WithSubject(subject Subject, reader AccountReader, prover Prover) Option {
 	if reader == nil || prover == nil {
-		return fail(&Error{
-			Stage: StageSubject, Code: CodeSubjectInvalid,
-			Fix: "pass an AccountReader and a Prover (package auth/kube makes both)",
-			Err: fmt.Errorf("nobody vouches for subject %s", subject),
-		})
+		return fail(withoutProver(subject))
 	}
 	return func(o *Options) { o.Subject, o.Accounts, o.Prover = subject, reader, prover }
 }
 
-// WithController asks for a token of the calling program's own identity. Whether a tenant's object may have it is the
-// caller's decision (package auth/spec takes it).
+// WithController asks for a token of the calling program's own identity. The caller decides whether
+// a tenant's object may have that token; package auth/spec makes this decision.
 func WithController() Option {
 	return func(o *Options) { o.Subject, o.Accounts, o.Prover = Controller(), nil, nil }
 }
 
-// WithCache keeps tokens in cache and counts the call for the involved object, whose zero value counts for nobody.
+// WithTenant names the namespace that asks for the token of a lent subject ([Subject.Lent]). A
+// cache charges that namespace. Without this option a cache charges the program itself. For a
+// subject of a namespace, the subject's own namespace always counts.
+func WithTenant(namespace string) Option {
+	return func(o *Options) { o.Tenant = namespace }
+}
+
+// WithCache keeps tokens in cache. The cache's metrics count the call for the involved object; they
+// count nothing for its zero value.
 func WithCache(cache Cache, involved InvolvedObject) Option {
 	return func(o *Options) { o.Cache, o.InvolvedObject = cache, involved }
 }
 
-// WithObserver has observer told of every stage that runs.
+// WithObserver calls observer after every stage.
 func WithObserver(observer Observer) Option {
 	return func(o *Options) { o.Observer = observer }
 }
 
-// WithScopes bounds the token to scopes, in the provider's own syntax. An empty scope is an error.
+// WithScopes bounds what the token may do to scopes, in the provider's own syntax. An empty scope
+// is an error.
 func WithScopes(scopes ...string) Option {
 	list, err := NewList(scopes...)
 	if err != nil {
@@ -145,26 +171,71 @@ func WithScopes(scopes ...string) Option {
 	return func(o *Options) { o.Scopes = list }
 }
 
-// WithImageRepository asks for [*RegistryCredentials] for the repository, given as host/path.
+// WithAudiences names the receivers of a token whose proof is itself the credential, such as a JWT
+// that a registry takes as bearer token. An empty audience is an error. Audiences for a provider
+// that exchanges the proof are an error too.
+func WithAudiences(audiences ...string) Option {
+	list, err := NewList(audiences...)
+	if err != nil {
+		return fail(&Error{Stage: StageSubject, Code: CodeOptionInvalid, Fix: "leave out empty audiences", Err: fmt.Errorf("audiences: %w", err)})
+	}
+	return func(o *Options) { o.Audiences = list }
+}
+
+// WithContextObject names the object that the token is used for. The token then says so, and is shared with no other object. A provider whose tokens cannot say so
+// refuses the option.
+func WithContextObject(object ObjectReference) Option {
+	return func(o *Options) { o.ContextObject = object }
+}
+
+// WithImageRepository asks for [*RegistryCredentials] for the repository, given as host/path
+// without scheme, tag or digest. Anything else is an error with [CodeOptionInvalid]. Credentials
+// are for repositories, so a caller with an image leaves out what follows the path. For a provider
+// whose credentials are for a whole registry, the host alone is enough.
 func WithImageRepository(repository string) Option {
-	if repository == "" {
-		return fail(&Error{Stage: StageRegistry, Code: CodeOptionInvalid, Fix: "name the image repository, as host/path", Err: errors.New("image repository is empty")})
+	if err := checkImageRepository(repository); err != nil {
+		return fail(err)
 	}
 	return func(o *Options) { o.ImageRepository = repository }
 }
 
-// WithSTSEndpoint sets the security token service, an https URL. The provider refuses hosts that are not its own and not
-// allowed by its configuration.
+// checkImageRepository refuses what no image repository has. Neither "@" nor ":" is part of a
+// repository's path (OCI distribution specification 1.1, "Pulling manifests"). The provider
+// checks the host. The errors do not quote the text, because a URL may contain a password.
+func checkImageRepository(repository string) error {
+	_, path, _ := strings.Cut(repository, "/")
+	switch {
+	case repository == "":
+		return invalidRepository("it is empty", "name the image repository, as host/path")
+	case strings.Contains(repository, "://"):
+		return invalidRepository("it has a scheme", `give the image repository as host/path, without "https://" or "oci://"`)
+	case strings.Contains(path, "@"):
+		return invalidRepository("it has a digest", `give the image repository as host/path: leave out "@" and what follows`)
+	case strings.Contains(path, ":"):
+		return invalidRepository("it has a tag", `give the image repository as host/path: leave out ":" and the tag`)
+	default:
+		return nil
+	}
+}
+
+func invalidRepository(problem, fix string) error {
+	return &Error{Stage: StageRegistry, Code: CodeOptionInvalid, Fix: fix, Err: errors.New("image repository: " + problem)}
+}
+
+// WithSTSEndpoint sets the security token service, an https URL. The provider refuses a host that
+// is neither its own nor allowed by its configuration.
 func WithSTSEndpoint(endpoint string) Option {
 	return func(o *Options) { o.STSEndpoint = endpoint }
 }
 
-// WithSTSRegion sets the region of the security token service, which need not be that of the resource.
+// WithSTSRegion sets the region of the security token service. It may differ from the region of the
+// resource.
 func WithSTSRegion(region string) Option {
 	return func(o *Options) { o.STSRegion = region }
 }
 
-// WithProxyURL sends every call of the exchange through an HTTP proxy: http or https, with an optional user and password.
+// WithProxyURL sends every call of the exchange through an HTTP proxy: http or https, with an
+// optional user and password.
 func WithProxyURL(proxy *url.URL) Option {
 	if proxy == nil || (proxy.Scheme != "http" && proxy.Scheme != "https") || proxy.Host == "" {
 		return fail(&Error{
@@ -173,20 +244,22 @@ func WithProxyURL(proxy *url.URL) Option {
 			Err: errors.New("proxy URL is not an http or https URL with a host"),
 		})
 	}
-	fixed := *proxy // the caller's may change, and the key would not
+	fixed := *proxy // a copy: if the caller changed its URL, the key would stay the same
 	proxyKey := hideProxyPassword(&fixed)
 	return func(o *Options) { o.ProxyURL, o.proxyKey = &fixed, proxyKey }
 }
 
-// WithMinRemaining refuses cached tokens with less than d of life left: for work that takes that long. Without it the
-// cache's floor holds, the lesser of five minutes and a tenth of the token's life.
+// WithMinRemaining refuses cached tokens with less than d of life left. Use it for work that takes
+// as long as d. Without this option the cache's floor applies: the lesser of five minutes and a
+// tenth of the token's life.
 func WithMinRemaining(d time.Duration) Option {
 	return func(o *Options) { o.MinRemaining = d }
 }
 
-// WithRetryNow makes the exchange even if it failed a moment ago. Use it when somebody changed something: the failure
-// that is remembered may be over. A cache may let the call wait some seconds first: that somebody may be a tenant who does
-// nothing else. A wait that the other side asked for (Retry-After) is not passed: it concerns all tenants.
+// WithRetryNow makes the exchange even if it failed a moment ago. Use it after a change that may
+// have mended the failure. A cache may delay the call by some seconds, because a tenant could make
+// changes all the time. What concerns all tenants still applies: a wait that the other side asked
+// for (Retry-After), and, if a tenant asks ([WithTenant]), the failure of a lent subject.
 func WithRetryNow() Option {
 	return func(o *Options) { o.RetryNow = true }
 }
@@ -199,14 +272,14 @@ func fail(err error) Option {
 	}
 }
 
-// hideProxyPassword is the proxy's URL for a key: equal for equal passwords within one process, and useless for guessing
-// them.
+// hideProxyPassword returns the proxy's URL for a key, with a keyed hash in place of the password.
+// Within one process equal passwords have equal hashes; nobody can guess a password from its hash.
 func hideProxyPassword(proxy *url.URL) string {
 	password, ok := proxy.User.Password()
 	if !ok {
 		return proxy.String()
 	}
-	mac := hmac.New(sha256.New, passwordKey())
+	mac := hmac.New(sha256.New, processKey())
 	mac.Write([]byte(password))
 	shown := *proxy
 	shown.User = url.UserPassword(proxy.User.Username(), "hmac-"+hex.EncodeToString(mac.Sum(nil)))
@@ -214,7 +287,7 @@ func hideProxyPassword(proxy *url.URL) string {
 }
 
 //nolint:gochecknoglobals // random per process and never written again: keys only need to agree within it.
-var passwordKey = sync.OnceValue(func() []byte {
+var processKey = sync.OnceValue(func() []byte {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // never fails (crypto/rand)
 	return key

@@ -2,50 +2,212 @@ package auth
 
 import (
 	"context"
+	"crypto"
+	"crypto/tls"
+	"fmt"
 	"time"
 )
 
-// AccountReader knows what subjects map to, from memory. Implementations are safe for concurrent use.
+// AccountReader reads subjects from memory. Implementations are safe for concurrent use.
 type AccountReader interface {
-	// Lookup answers without I/O. It fails with an [*Error] of [CodeSubjectNotFound] when it does not know the subject,
-	// which may be because it has not heard of it yet.
+	// Lookup returns what memory knows of the subject. It does no I/O. Its error is an [*Error] of
+	// [CodeSubjectNotFound] if memory does not have the subject, for example because the subject is
+	// too new.
 	Lookup(ctx context.Context, subject Subject) (Account, error)
-	// Subscribe registers a function that is called, promptly and in order, whenever a subject's UID or attributes change or
-	// the subject is deleted.
+	// Subscribe registers a function. The function is called, promptly and in order, for each
+	// subject that is deleted or whose UID or attributes change.
 	Subscribe(changed func(Subject))
 }
 
-// Prover vouches for subjects. Implementations are safe for concurrent use.
+// Prover makes proofs of subjects. Implementations are safe for concurrent use.
 type Prover interface {
-	// Read gets the account from its source of truth, now. It fails with [CodeSubjectNotFound] when there is none.
+	// Read gets the account from its source of truth. It fails with [CodeSubjectNotFound] if the
+	// subject does not exist.
 	Read(ctx context.Context, subject Subject) (Account, error)
-	// Prove makes evidence, for the receiver that request names, that its bearer speaks for account and no other. It
-	// fails with [CodeSubjectReplaced] when the subject's UID is no longer account.UID.
+	// Prove makes a proof of account and of no other, in the form and for the receivers that
+	// request names. It fails with [CodeSubjectReplaced] if the subject no longer has account.UID.
+	// It fails with [CodeOptionUnsupported] if the Prover cannot make a proof of that form.
 	Prove(ctx context.Context, account Account, request ProofRequest) (Proof, error)
 }
 
-// Accounts both reads and proves.
+// Accounts reads and proves subjects.
 type Accounts interface {
 	AccountReader
 	Prover
 }
 
-// ProofRequest says what a proof must contain, which is as little as possible.
-type ProofRequest struct {
-	// Audience names the one receiver. Required.
-	Audience string
-	// Lifetime is how long the proof is to be valid; the default is [ProofLifetime].
-	Lifetime time.Duration
+// AccountsByKind has one Accounts for each kind of subject. A program fills the map before its
+// first call, and does not change it afterwards.
+type AccountsByKind map[Kind]Accounts
+
+// Lookup implements [AccountReader].
+func (a AccountsByKind) Lookup(ctx context.Context, subject Subject) (Account, error) {
+	accounts, err := a.of(subject)
+	if err != nil {
+		return Account{}, err
+	}
+	return accounts.Lookup(ctx, subject)
 }
 
-// ProofLifetime is the lifetime of a proof that is exchanged immediately: the shortest that Kubernetes issues
-// (TokenRequestSpec.expirationSeconds).
+// Subscribe implements [AccountReader]: changed is called for subjects of all kinds. Two kinds may
+// call changed at the same time.
+func (a AccountsByKind) Subscribe(changed func(Subject)) {
+	for _, accounts := range a {
+		accounts.Subscribe(changed)
+	}
+}
+
+// Read implements [Prover].
+func (a AccountsByKind) Read(ctx context.Context, subject Subject) (Account, error) {
+	accounts, err := a.of(subject)
+	if err != nil {
+		return Account{}, err
+	}
+	return accounts.Read(ctx, subject)
+}
+
+// Prove implements [Prover].
+func (a AccountsByKind) Prove(ctx context.Context, account Account, request ProofRequest) (Proof, error) {
+	accounts, err := a.of(account.Subject)
+	if err != nil {
+		return nil, err
+	}
+	return accounts.Prove(ctx, account, request)
+}
+
+func (a AccountsByKind) of(subject Subject) (Accounts, error) {
+	if accounts := a[subject.kind]; accounts != nil {
+		return accounts, nil
+	}
+	return nil, &Error{
+		Stage: StageSubject, Code: CodeSubjectInvalid,
+		Fix: "use a subject of a kind that this program is set up for",
+		Err: fmt.Errorf("nobody can prove %s: this program reads no subjects of kind %q", subject, subject.kind),
+	}
+}
+
+// Form is the form of a [Proof].
+type Form string
+
+const (
+	// FormJWT asks for a [*JWT].
+	FormJWT Form = "JWT"
+	// FormCertificate asks for a [*Certificate].
+	FormCertificate Form = "certificate"
+	// FormToken asks for another credential of the subject: the [Token] of a chain's previous link,
+	// or static keys.
+	FormToken Form = "token"
+)
+
+// ProofRequest says what a proof must contain. It asks for as little as possible.
+type ProofRequest struct {
+	// Form is the form of the proof. Required.
+	Form Form
+	// Audiences name the receivers of a JWT, at least one. Other forms have none.
+	Audiences []string
+	// Lifetime is how long the proof is valid. Default: [ProofLifetime].
+	Lifetime time.Duration
+	// ContextObject is the object that the proof is used for; zero if the proof does not say so.
+	ContextObject ObjectReference
+	// STSRegion is the region of the security token service that receives a proof of [FormToken]. A
+	// Prover that gets the proof from such a service asks the one of this region. Empty for
+	// providers without regions.
+	STSRegion string
+}
+
+// check refuses a request for a proof without a receiver, or of an unknown form.
+func (r ProofRequest) check(provider string) error {
+	refused := &Error{Stage: StageTokenRequest, Code: CodeAudienceRefused, Fix: "have the provider name the receivers of the proof"}
+	switch r.Form {
+	case FormJWT:
+		if len(r.Audiences) > 0 {
+			return nil
+		}
+		refused.Err = fmt.Errorf("provider %s asks for a JWT without an audience", provider)
+	case FormCertificate, FormToken:
+		if len(r.Audiences) == 0 {
+			return nil
+		}
+		refused.Err = fmt.Errorf("provider %s names audiences for a proof of form %s, which holds none", provider, r.Form)
+	default:
+		refused.Code, refused.Fix = CodeOptionInvalid, "have the provider name the form of the proof"
+		refused.Err = fmt.Errorf("provider %s asks for a proof of unknown form %q", provider, r.Form)
+	}
+	return refused
+}
+
+// ProofLifetime is the default lifetime of a proof, which is exchanged at once. Kubernetes issues
+// no shorter token (TokenRequestSpec.expirationSeconds).
 const ProofLifetime = 600 * time.Second
 
-// Proof is signed evidence of a subject for one audience.
-type Proof struct {
-	// Token is the evidence, a JWT (RFC 7519).
+// CredentialLifetime is the lifetime of a proof that is itself the credential.
+const CredentialLifetime = time.Hour
+
+// Proof is evidence of a subject: a [*JWT], a [*Certificate] or another credential. A Proof is a
+// [Token] for two reasons. Some proofs are themselves the credential, and in a chain the token of
+// one link is the proof of the next.
+type Proof interface {
+	Token
+}
+
+// JWT is a signed token (RFC 7519). A provider exchanges it, or passes it on as the credential.
+type JWT struct {
+	// Token is the JWT in compact form.
 	Token Secret
 	// ExpiresAt is the exp claim, UTC.
 	ExpiresAt time.Time
+}
+
+// GetDuration implements [Token].
+func (j *JWT) GetDuration() time.Duration { return time.Until(j.ExpiresAt) }
+
+// JWTOf returns the proof as a JWT. Its error is an [*Error] of [CodeProofInvalid] if the proof is
+// nil or has another form.
+func JWTOf(proof Proof) (*JWT, error) {
+	if jwt, ok := proof.(*JWT); ok && jwt != nil {
+		return jwt, nil
+	}
+	return nil, wrongForm(FormJWT, proof)
+}
+
+// Certificate is an X.509 certificate with its private key, such as an X.509-SVID. It does not
+// print its key.
+type Certificate struct {
+	// ExpiresAt is the leaf's notAfter, UTC.
+	ExpiresAt time.Time
+
+	chain [][]byte
+	// A closure stays hidden even where fmt reaches unexported fields by reflection.
+	key func() crypto.Signer
+}
+
+// NewCertificate makes a Certificate from a chain in DER, the leaf first, and from the leaf's
+// private key.
+func NewCertificate(chain [][]byte, key crypto.Signer, expiresAt time.Time) *Certificate {
+	return &Certificate{ExpiresAt: expiresAt, chain: chain, key: func() crypto.Signer { return key }}
+}
+
+// GetDuration implements [Token].
+func (c *Certificate) GetDuration() time.Duration { return time.Until(c.ExpiresAt) }
+
+// TLS returns the certificate for a tls.Config. The result prints its key, unlike the Certificate.
+func (c *Certificate) TLS() tls.Certificate {
+	return tls.Certificate{Certificate: c.chain, PrivateKey: c.key()}
+}
+
+// CertificateOf returns the proof as a certificate. Its error is an [*Error] of [CodeProofInvalid]
+// if the proof is nil or has another form.
+func CertificateOf(proof Proof) (*Certificate, error) {
+	if certificate, ok := proof.(*Certificate); ok && certificate != nil {
+		return certificate, nil
+	}
+	return nil, wrongForm(FormCertificate, proof)
+}
+
+func wrongForm(want Form, got Proof) error {
+	return &Error{
+		Stage: StageTokenRequest, Code: CodeProofInvalid,
+		Fix: "have the Prover make a proof of the form that it is asked for",
+		Err: fmt.Errorf("the proof is a %T, not of form %s", got, want),
+	}
 }

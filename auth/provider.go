@@ -8,29 +8,33 @@ import (
 	"time"
 )
 
-// Provider is one cloud: what must be known before there is anything to exchange, and the exchange of a proof for a token. The names
-// are those of the multi-tenant workload identity design. Implementations are safe for concurrent use.
+// Provider turns the proof of a subject into a token: it exchanges the proof at a cloud, or passes
+// the proof on as the credential. Its names come from the multi-tenant workload identity design.
+// Implementations are safe for concurrent use.
 type Provider interface {
-	// GetName is the provider's name in object specs: aws, azure, gcp.
+	// GetName returns the provider's name in object specs: aws, azure, gcp.
 	GetName() string
-	// GetTarget resolves the options for this provider. It does no I/O; GetToken calls it every time and reuses options
-	// afterwards. It refuses options that the provider does not support, endpoints that are not its own, and options that it
+	// GetTarget returns the part of the key that the provider decides from the options. It does no
+	// I/O, because every GetToken calls it, and does not keep options, which GetToken reuses. It
+	// refuses an unsupported option, an endpoint that is not the provider's, and an option that it
 	// cannot resolve.
 	GetTarget(options *Options) (Target, error)
-	// GetIdentity is the cloud identity that account asks for (a role ARN for AWS), in canonical form, from its
-	// attributes. It does no I/O; GetToken calls it every time.
+	// GetIdentity returns the provider's identity that the account's attributes name (for AWS a
+	// role ARN), in canonical form. It does no I/O, because every GetToken calls it.
 	GetIdentity(account Account) (string, error)
-	// GetAudience is the receiver that the proof must name. It may ask the cloud's metadata service.
-	GetAudience(ctx context.Context, request *Request) (string, error)
-	// NewTokenForServiceAccount exchanges the proof of the request's subject, of whatever kind, at the security token
-	// service.
-	NewTokenForServiceAccount(ctx context.Context, proof Proof, request *Request) (Token, error)
+	// GetProofRequest says which proof NewToken needs for request. It refuses a request that fails
+	// with any proof. It may ask the cloud's metadata service.
+	GetProofRequest(ctx context.Context, request *Request) (ProofRequest, error)
+	// NewToken exchanges a proof of the request's subject for the token of request. It reads the
+	// proof with [JWTOf] or [CertificateOf], which refuse another form.
+	NewToken(ctx context.Context, proof Proof, request *Request) (Token, error)
 }
 
-// ControllerProvider is a [Provider] that can find the identity of the program it runs in.
+// ControllerProvider is a [Provider] that can also get tokens of the identity of its own program.
 type ControllerProvider interface {
 	Provider
-	// NewControllerToken gets a token from the program's environment.
+	// NewControllerToken gets the token of request with the identity that the program's environment
+	// configures.
 	NewControllerToken(ctx context.Context, request *Request) (Token, error)
 }
 
@@ -41,41 +45,87 @@ type RegistryProvider interface {
 	NewRegistryToken(ctx context.Context, token Token, request *Request) (*RegistryCredentials, error)
 }
 
-// ProofProvider is a [Provider] some of whose tokens cannot outlive the proof they were issued for.
-type ProofProvider interface {
-	Provider
-	// GetProofLifetime is how long the proof of this request must be valid; zero means [ProofLifetime].
-	GetProofLifetime(request *Request) time.Duration
-}
-
-// Target is the part of a [Key] that comes from the options.
+// Target is the part of a [Key] that the provider decides from the options.
 type Target struct {
-	// Image is the part of the image repository that decides the credentials; empty when no repository was asked for.
+	// Scopes bound what the token may do.
+	Scopes List
+	// Image is the part of the image repository that decides the registry credentials, such as a
+	// region for AWS. Empty if the call names no repository.
 	Image string
-	// STSEndpoint is the endpoint in canonical form; empty for the provider's own.
+	// STSEndpoint is the security token service that issues the token, in canonical form. Empty for
+	// the provider's own.
 	STSEndpoint string
-	// STSRegion is the region of the security token service; empty for providers without regions.
+	// Audiences are the receivers of a token that is itself the credential.
+	Audiences List
+	// STSRegion is the region of the security token service. A token may be valid only in certain
+	// regions. Empty for providers without regions.
 	STSRegion string
+	// CADigest identifies the certificate authority that signs a certificate: another authority,
+	// another certificate. It is the SHA-256 of the authority's certificate in hex.
+	CADigest string
+	// Signer is the ID of the key that signs a JWT of Lanyard's own: another key, another token. For
+	// an SVID from a SPIFFE broker it is the broker's address.
+	Signer string
+	// CredentialType is the type of a credential that is itself the proof, where a subject can have
+	// several: a JWT and a certificate.
+	CredentialType string
+	// TrustDomain is the SPIFFE trust domain of the subject.
+	TrustDomain string
+	// Issuer is the claim iss of a JWT-SVID.
+	Issuer string
+	// ContextObject is the object that the token is used for, if the token says so.
+	ContextObject ObjectReference
 }
 
-// Request is one exchange to make.
+// Request is the input of one exchange.
 type Request struct {
 	// Key decides which token is issued.
 	Key Key
-	// Account is the subject as it was read for this exchange; zero for the controller.
+	// Account is the subject as it was read for this exchange; zero for a subject without a Prover.
 	Account Account
-	// ImageRepository is where registry credentials will be used; Key.Image is the part of it that decides them.
+	// ImageRepository is the repository that needs registry credentials, as host/path. Key.Image is
+	// the part of it that decides the credentials.
 	ImageRepository string
-	// ProxyURL is the HTTP proxy for the calls of this exchange; nil for the provider's own transport.
+	// ProxyURL is the HTTP proxy for the calls of this exchange; nil for the provider's own
+	// transport.
 	ProxyURL *url.URL
+
+	cache Cache // of the call; nil for none
+	fetch FetchOptions
+}
+
+// Step returns the token of a step on the way to the token of the request: of another identity of
+// the same subject, which the subject's attributes name too. A step is fetched once for all calls
+// that need it, and kept like every token. Its errors are those of fetch.
+func (r *Request) Step(ctx context.Context, identity string, fetch func(context.Context) (Token, error)) (Token, error) {
+	if r.cache == nil {
+		return fetch(ctx)
+	}
+	key := r.Key
+	key.Identity, key.Image = identity, ""
+	key.IdentityFingerprint += "/step" // no fingerprint has a slash, so nobody gets a step as its token
+	options := r.fetch
+	options.MinRemaining = 0
+	fetched, err := r.cache.Fetch(ctx, key, options, func(ctx context.Context) (Fetched, error) {
+		token, err := fetch(ctx)
+		if err != nil {
+			return Fetched{}, err
+		}
+		return Fetched{Token: token, Key: key}, checkToken(token, key.Provider)
+	})
+	return fetched.Token, err
 }
 
 // Format prints the key for every verb: the proxy's URL may hold a password.
 func (r Request) Format(state fmt.State, _ rune) { _, _ = io.WriteString(state, r.Key.String()) }
 
-// supports refuses, before anything is done, what the provider has no capability for.
-func supports(provider Provider, o *Options) error {
-	if o.Subject.Kind() == KindController {
+// refuseUnsupported refuses options for which the provider lacks an interface, before any other
+// step.
+func refuseUnsupported(provider Provider, o *Options) error {
+	if o.Prover == nil {
+		if !o.Subject.Lent() {
+			return withoutProver(o.Subject)
+		}
 		if _, ok := provider.(ControllerProvider); !ok {
 			return unsupported(provider, "the controller's own identity", "name a ServiceAccount")
 		}
@@ -88,6 +138,31 @@ func supports(provider Provider, o *Options) error {
 	return nil
 }
 
+// refuseIgnored refuses options that the provider left out of its target: no option is ignored
+// silently.
+func refuseIgnored(provider Provider, o *Options, target *Target) error {
+	switch {
+	case !o.Audiences.IsZero() && target.Audiences != o.Audiences:
+		return unsupported(provider, "audiences", "leave out the audiences: the provider names the receiver of the proof")
+	case target.ContextObject != o.ContextObject:
+		return unsupported(provider, "a context object for "+o.Subject.String(), "leave out the context object")
+	case !o.Scopes.IsZero() && target.Scopes.IsZero():
+		return unsupported(provider, "scopes", "leave out the scopes")
+	default:
+		return nil
+	}
+}
+
+// withoutProver is the error for a tenant's subject without a Prover: the program's own token must
+// not replace the tenant's.
+func withoutProver(subject Subject) error {
+	return &Error{
+		Stage: StageSubject, Code: CodeSubjectInvalid,
+		Fix: "pass an AccountReader and a Prover (package auth/kube makes both)",
+		Err: fmt.Errorf("subject %s has no Prover", subject),
+	}
+}
+
 func unsupported(provider Provider, what, fix string) error {
 	return &Error{
 		Stage: StageSubject, Code: CodeOptionUnsupported, Fix: fix,
@@ -95,6 +170,7 @@ func unsupported(provider Provider, what, fix string) error {
 	}
 }
 
+// observe runs a stage and reports its outcome and duration to the observer, if there is one.
 func observe(observer Observer, provider string, stage Stage, run func() error) error {
 	if observer == nil {
 		return run()

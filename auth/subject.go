@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Kind says what sort of thing a [Subject] is.
+// Kind is the kind of a [Subject], such as ServiceAccount.
 type Kind string
 
 const (
@@ -13,31 +13,78 @@ const (
 	KindServiceAccount Kind = "ServiceAccount"
 	// KindWorkloadIdentity is a WorkloadIdentity of Lanyard's own issuer.
 	KindWorkloadIdentity Kind = "WorkloadIdentity"
-	// KindController is the program that calls, with the identity of its own environment.
+	// KindController is the calling program, with the identity that its environment configures.
 	KindController Kind = "Controller"
 )
 
-// Subject is what a credential is issued to. It is a comparable value, made once by a constructor that checks it.
-// The zero Subject is nobody: [GetToken] refuses it.
+// Subject is the one that a credential is issued to. It is a comparable value; only constructors
+// make it, and they check it. The zero Subject is nobody, and [GetToken] refuses it.
 type Subject struct {
 	kind      Kind
-	namespace string
+	namespace string // empty: no tenant owns the subject
 	name      string
 }
 
-// Controller is the calling program itself. Nothing else ever stands for it: no empty name, no missing option.
+// Controller returns the calling program as a subject. An empty name or a missing option never
+// means the controller.
 func Controller() Subject { return Subject{kind: KindController} }
 
-// ServiceAccount is the ServiceAccount of that name. Both names are needed and must be what Kubernetes accepts
-// (namespace: RFC 1123 label, at most 63 bytes; name: RFC 1123 subdomain, at most 253); otherwise the error is an
-// [*Error] with [CodeSubjectInvalid]. A name without a namespace is an error and not the controller.
+// ServiceAccount returns the ServiceAccount of that name as a subject. The namespace is an RFC 1123
+// label of at most 63 bytes, and the name an RFC 1123 subdomain of at most 253 bytes, as in
+// Kubernetes. Both are required. The error is an [*Error] with [CodeSubjectInvalid].
 func ServiceAccount(namespace, name string) (Subject, error) {
 	return namespaced(KindServiceAccount, namespace, name)
 }
 
-// WorkloadIdentity is the WorkloadIdentity object of that name, under the same rules as [ServiceAccount].
+// WorkloadIdentity returns the WorkloadIdentity object of that name as a subject. The names follow
+// the rules of [ServiceAccount].
 func WorkloadIdentity(namespace, name string) (Subject, error) {
 	return namespaced(KindWorkloadIdentity, namespace, name)
+}
+
+// Object returns an object with an identity of its own, such as an OCIRepository, as a subject.
+// Kind is the object's kind as its API writes it. The names follow the rules of [ServiceAccount].
+func Object(kind Kind, namespace, name string) (Subject, error) {
+	if err := checkObjectKind(kind); err != nil {
+		return Subject{}, err
+	}
+	return namespaced(kind, namespace, name)
+}
+
+// ClusterIdentity returns a cluster-scoped object as a subject. An administrator lends its identity
+// to tenants. Kind is the object's kind as its API writes it; name is an RFC 1123 subdomain of at
+// most 253 bytes.
+func ClusterIdentity(kind Kind, name string) (Subject, error) {
+	if err := checkObjectKind(kind); err != nil {
+		return Subject{}, err
+	}
+	if !IsSubdomain(name) {
+		return Subject{}, &Error{
+			Stage: StageSubject, Code: CodeSubjectInvalid,
+			Fix: fmt.Sprintf("set the name of a %s (a lower-case DNS subdomain of at most 253 characters)", kind),
+			Err: fmt.Errorf("%s name %.80q is not a DNS subdomain", kind, name),
+		}
+	}
+	return Subject{kind: kind, name: name}, nil
+}
+
+// checkObjectKind refuses the kinds that have a constructor of their own, and a name that cannot be
+// a kind.
+func checkObjectKind(kind Kind) error {
+	switch {
+	case kind == KindServiceAccount, kind == KindWorkloadIdentity, kind == KindController:
+	case kind != "" && !strings.ContainsFunc(string(kind), notAlphanumeric):
+		return nil
+	}
+	return &Error{
+		Stage: StageSubject, Code: CodeSubjectInvalid,
+		Fix: "name the object's kind as its API writes it, or use the constructor of that kind",
+		Err: fmt.Errorf("%.80q is not the kind of an object that can be a subject", string(kind)),
+	}
+}
+
+func notAlphanumeric(r rune) bool {
+	return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9')
 }
 
 func namespaced(kind Kind, namespace, name string) (Subject, error) {
@@ -58,20 +105,27 @@ func namespaced(kind Kind, namespace, name string) (Subject, error) {
 	return Subject{kind: kind, namespace: namespace, name: name}, nil
 }
 
-// Kind is empty for the zero Subject.
+// Kind returns the subject's kind; empty for the zero Subject.
 func (s Subject) Kind() Kind { return s.kind }
 
-// Namespace is the tenant the subject belongs to; empty for the controller.
+// Namespace returns the namespace of the subject, which is its tenant; empty for a lent subject.
 func (s Subject) Namespace() string { return s.namespace }
 
-// Name is the object's name; empty for the controller.
+// Lent reports whether the subject belongs to no tenant and is only lent to tenants: the controller
+// or a cluster identity. A lent subject is never used with an endpoint, proxy or certificate
+// authority that a tenant chose.
+func (s Subject) Lent() bool { return s.kind != "" && s.namespace == "" }
+
+// Name returns the object's name; empty for the controller.
 func (s Subject) Name() string { return s.name }
 
-// IsZero reports whether s is nobody.
+// IsZero reports whether s is the zero Subject.
 func (s Subject) IsZero() bool { return s == Subject{} }
 
-// String names the subject as relying parties do: system:serviceaccount:<namespace>:<name> for a ServiceAccount
-// (the sub claim of its tokens), controller, or lanyard.dev:workloadidentity:<namespace>:<name>.
+// String returns the subject's name at relying parties. A ServiceAccount is
+// system:serviceaccount:<namespace>:<name>, the sub claim of its tokens. The controller is
+// controller. A WorkloadIdentity or another object is lanyard.dev:<kind>:<namespace>:<name>, and a
+// cluster identity lanyard.dev:<kind>:<name>, with the kind in lower case.
 func (s Subject) String() string {
 	switch s.kind {
 	case KindServiceAccount:
@@ -81,18 +135,50 @@ func (s Subject) String() string {
 	case "":
 		return "nobody"
 	default:
-		return "lanyard.dev:" + strings.ToLower(string(s.kind)) + ":" + s.namespace + ":" + s.name
+		return s.ownName()
 	}
 }
 
-// Account is what the source of truth knows of a subject at one moment.
+// ownName names a subject of Lanyard's own kinds.
+func (s Subject) ownName() string {
+	kind := "lanyard.dev:" + strings.ToLower(string(s.kind)) + ":"
+	if s.Lent() {
+		return kind + s.name
+	}
+	return kind + s.namespace + ":" + s.name
+}
+
+// Account is the state of a subject at one moment.
 type Account struct {
-	// Subject is the subject that this describes.
+	// Subject is the subject of this account.
 	Subject Subject
 	// UID distinguishes the subject from an earlier one of the same name. Required.
 	UID string
-	// Attributes are the subject's own statements about its cloud identity, keyed as its provider documents them:
-	// the annotations of a ServiceAccount, the providerConfig of a WorkloadIdentity. They are written by the tenant
-	// and therefore never trusted: the cloud decides. Read only; shared between callers.
+	// Attributes say which cloud identity the subject wants, under the keys that its provider
+	// documents: the annotations of a ServiceAccount, or the providerConfig of a WorkloadIdentity.
+	// The tenant writes them, so nobody trusts them: the cloud decides. Callers share the map and
+	// must not change it.
 	Attributes map[string]string
+	// Fingerprint is a keyed hash of all attributes and of what else decides the token, such as the
+	// source of a chain ([Fingerprint] makes it). It is part of the key. Empty if the provider's
+	// identity and the UID alone decide.
+	Fingerprint string
+}
+
+// ObjectReference names an object. It is comparable; its zero value is no object.
+type ObjectReference struct {
+	// APIVersion is group and version of the object's API, such as "toolkit.lanyard.dev/v1alpha1".
+	APIVersion string
+	// Kind, Name and UID identify the object. All are required.
+	Kind, Name, UID string
+	// Namespace is the namespace of the object; empty for an object of the whole cluster.
+	Namespace string
+}
+
+// encoded returns the reference for a key; empty for the zero value.
+func (r ObjectReference) encoded() string {
+	if r == (ObjectReference{}) {
+		return ""
+	}
+	return strings.Join([]string{escape(r.APIVersion), escape(r.Kind), escape(r.Namespace), escape(r.Name), escape(r.UID)}, ",")
 }

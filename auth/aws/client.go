@@ -9,9 +9,11 @@ import (
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
+	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 )
 
-// stsClient is the HTTP client to the STS of request.
+// stsClient returns the HTTP client for the request's STS. Chosen is the URL of an endpoint that
+// the call names; empty for AWS's own endpoint.
 func (p *Provider) stsClient(request *auth.Request, chosen string) awssdk.HTTPClient {
 	if request.ProxyURL == nil && chosen != "" {
 		if target, err := url.Parse(chosen); err == nil {
@@ -21,32 +23,33 @@ func (p *Provider) stsClient(request *auth.Request, chosen string) awssdk.HTTPCl
 	return p.ownClient(request)
 }
 
-// ownClient is the HTTP client to AWS's own endpoints, through the proxy of the request if it has one.
+// ownClient returns the HTTP client for AWS's own endpoints, through the request's proxy if it has
+// one.
 func (p *Provider) ownClient(request *auth.Request) awssdk.HTTPClient {
 	return p.calls.Via(request.ProxyURL)
 }
 
-// newRetryer repeats a request once if it did not reach AWS, or AWS failed. What AWS refused it refuses again (the SDK's own
-// retryers take a rejected proof for a passing fault), and what it throttles is for the cache to wait out.
+// newRetryer makes a retryer that repeats a request once if package attempt says so. It does not
+// repeat a refused request: the SDK's own retryers would repeat a request with a rejected proof. It
+// does not repeat a throttled request: the cache waits.
 func newRetryer() awssdk.Retryer {
 	return retry.NewStandard(func(o *retry.StandardOptions) {
-		o.MaxAttempts = 2
-		o.Backoff = retry.NewExponentialJitterBackoff(remote.Pause)
+		o.MaxAttempts = remote.Attempts
+		o.Backoff = retry.NewExponentialJitterBackoff(attempt.FirstPause)
 		o.RateLimiter = ratelimit.None
-		o.Retryables = []retry.IsErrorRetryable{
-			retry.NoRetryCanceledError{},
-			retry.IsErrorRetryableFunc(mayPass),
-			retry.RetryableConnectionError{},
-			retry.RetryableHTTPStatusCode{Codes: retry.DefaultRetryableHTTPStatusCodes},
-		}
+		o.Retryables = []retry.IsErrorRetryable{retry.NoRetryCanceledError{}, retry.IsErrorRetryableFunc(again)}
 	})
 }
 
-// mayPass says what is not to be repeated; for the rest, others are asked.
-func mayPass(err error) awssdk.Ternary {
+// again reports whether another attempt may follow one that ended with err.
+func again(err error) awssdk.Ternary {
 	status, header := responseOf(err)
-	if isThrottle(apiCode(err), status) || header.Get("Retry-After") != "" || status == 0 && !remote.Passing(err) {
+	switch {
+	case status == 0:
+		return awssdk.BoolTernary(attempt.Explain(err).Again())
+	case isThrottle(apiCode(err), status):
 		return awssdk.FalseTernary
+	default:
+		return awssdk.BoolTernary(attempt.Again(status, header))
 	}
-	return awssdk.UnknownTernary
 }

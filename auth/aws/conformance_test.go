@@ -15,7 +15,7 @@ import (
 func TestConformance(t *testing.T) {
 	for name, subject := range map[string]func(namespace, name string) (auth.Subject, error){
 		"ServiceAccount": auth.ServiceAccount,
-		// Another Prover than the API server: nothing but the role's place may differ.
+		// Another issuer than the cluster's: only the place of the role may differ.
 		"WorkloadIdentity": auth.WorkloadIdentity,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -27,9 +27,17 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+// anyOf is some subject of a kind.
+func anyOf(t *testing.T, subjectOf func(namespace, name string) (auth.Subject, error)) auth.Subject {
+	t.Helper()
+	subject, err := subjectOf("tenant-a", "any")
+	rig.Must(t, err)
+	return subject
+}
+
 func harness(t *testing.T, subjectOf func(namespace, name string) (auth.Subject, error)) *providertest.Harness {
 	t.Helper()
-	w := newWorld(t)
+	w := newWorldOf(t, rig.IssuerOf(anyOf(t, subjectOf), issuerURL))
 	attribute := aws.RoleAnnotation
 	account := func(tenant string) auth.Account {
 		subject, err := subjectOf(tenant, tenant+"-ecr-sa")
@@ -57,7 +65,7 @@ func harness(t *testing.T, subjectOf func(namespace, name string) (auth.Subject,
 			return rig.WithAttribute(account, attribute, identity)
 		},
 		MalformedIdentity: "arn:aws:iam::123456789123:user/tenant-a",
-		Sign:              w.SignBadly,
+		Prove:             providertest.Signed(w.SignBadly),
 		NewCache: func(t *testing.T) providertest.Cache {
 			t.Helper()
 			return cache.New(cache.Options{MaxSize: 100})
@@ -85,7 +93,7 @@ func harness(t *testing.T, subjectOf func(namespace, name string) (auth.Subject,
 	}
 }
 
-// knobs turns the local cloud's for the suite.
+// knobs implements [providertest.Cloud] with the local cloud.
 type knobs struct{ *world }
 
 func (k knobs) Exchanges() int { return k.exchanges() }
@@ -93,7 +101,7 @@ func (k knobs) Exchanges() int { return k.exchanges() }
 func (k knobs) Trouble(t *testing.T, trouble providertest.Trouble) (end func()) {
 	t.Helper()
 	if trouble == providertest.Unreachable {
-		// A connection that stands is no test of one that cannot be made.
+		// Close open connections: the trouble concerns new connections only.
 		k.aws.Close()
 	}
 	return k.Rig.Trouble(t, trouble, "sts", opSTS, "sts.eu-west-1.amazonaws.com")
@@ -102,8 +110,8 @@ func (k knobs) Trouble(t *testing.T, trouble providertest.Trouble) (end func()) 
 func (k knobs) Revoke(t *testing.T, account auth.Account) (restore func()) {
 	t.Helper()
 	tenant := account.Subject.Namespace()
-	rig.Must(t, k.Cloud.AWS().PutTrustPolicy(accountID, tenant+"-ecr", trust("nobody")))
+	rig.Must(t, k.Cloud.AWS().PutTrustPolicy(accountID, tenant+"-ecr", trustIn(k.Issuer.URL(), "nobody")))
 	return func() {
-		rig.Must(t, k.Cloud.AWS().PutTrustPolicy(accountID, tenant+"-ecr", trust(rig.SubjectClaim(account))))
+		rig.Must(t, k.Cloud.AWS().PutTrustPolicy(accountID, tenant+"-ecr", trustIn(k.Issuer.URL(), rig.SubjectClaim(account))))
 	}
 }

@@ -21,13 +21,13 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// staticLifetime is how long keys that never expire are used before the environment is read again.
-const staticLifetime = time.Hour
-
-// NewControllerToken implements [auth.ControllerProvider] with the SDK's default chain: variables, a web identity token file
-// (IRSA), shared config, container credentials (EKS Pod Identity, ECS), instance metadata. The environment is read anew each
-// time. It refuses a credential_process, since no program is started for a credential, endpoints and proxies chosen by a tenant, and
-// to send a web identity token to another partition than the role's.
+// NewControllerToken implements [auth.ControllerProvider] with the SDK's default chain: variables,
+// a web identity token file (IRSA), shared config, container credentials (EKS Pod Identity, ECS),
+// instance metadata. Each call reads the environment anew.
+//
+// It refuses a credential_process, because no program is started for a credential. It refuses
+// endpoints and proxies that a tenant chose. It never sends a web identity token to a partition
+// other than the role's.
 func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request) (auth.Token, error) {
 	if err := refuseDetour(request.Key.STSEndpoint != "", request.ProxyURL != nil); err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request
 	if err != nil {
 		return nil, &auth.Error{
 			Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
-			Fix: "mend the controller's AWS_ variables, shared config file or CA bundle",
+			Fix: "correct the controller's AWS_ variables, shared config file or CA bundle",
 			Err: errors.New(where + " could not be set up: " + configurationFault(err)),
 		}
 	}
@@ -54,12 +54,12 @@ func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request
 			Err: errors.New("the shared config has a credential_process, and no program is started for a credential"),
 		}
 	}
-	if err := p.checkPartition(roleOf(loaded.ConfigSources, sources), request.Key.STSRegion); err != nil {
+	if err := p.checkPartition(webIdentityRole(loaded.ConfigSources, sources), request.Key.STSRegion); err != nil {
 		return nil, err
 	}
 	credentials, err := loaded.Credentials.Retrieve(ctx)
 	if err != nil {
-		return nil, controllerError(ctx, err, sources)
+		return nil, controllerFailure(ctx, err, sources)
 	}
 	if !credentials.HasKeys() {
 		return nil, &auth.Error{
@@ -67,20 +67,15 @@ func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request
 			Fix: "check the controller's AWS_ variables", Err: errors.New(where + " found a credential without keys"),
 		}
 	}
-	token := &Token{
-		AccessKeyID:     auth.NewSecret(credentials.AccessKeyID),
-		SecretAccessKey: auth.NewSecret(credentials.SecretAccessKey),
-		SessionToken:    auth.NewSecret(credentials.SessionToken),
-		ExpiresAt:       credentials.Expires.UTC(),
-	}
-	if !credentials.CanExpire {
-		token.ExpiresAt = time.Now().Add(staticLifetime).UTC()
+	token := StaticToken(auth.NewSecret(credentials.AccessKeyID), auth.NewSecret(credentials.SecretAccessKey), auth.NewSecret(credentials.SessionToken))
+	if credentials.CanExpire {
+		token.ExpiresAt = credentials.Expires.UTC()
 	}
 	return token, nil
 }
 
-// buildableClient is the provider's transport in the one form to which the SDK can add AWS_CA_BUNDLE. It keeps no connection,
-// since it is made for one call.
+// buildableClient returns a copy of the provider's transport as the type of client to which the SDK
+// can add AWS_CA_BUNDLE. The client serves one call and keeps no connection.
 func (p *Provider) buildableClient() *awshttp.BuildableClient {
 	own := p.calls.Environment()
 	return awshttp.NewBuildableClient().WithTimeout(p.calls.Timeout()).WithTransportOptions(func(t *http.Transport) {
@@ -90,7 +85,7 @@ func (p *Provider) buildableClient() *awshttp.BuildableClient {
 		t.MaxResponseHeaderBytes = own.MaxResponseHeaderBytes
 		t.TLSClientConfig = own.TLSClientConfig
 		if t.TLSClientConfig.RootCAs != nil {
-			// The SDK adds to the set that it finds, which all other connections use.
+			// The SDK adds to this set, and all other connections use the original.
 			t.TLSClientConfig.RootCAs = t.TLSClientConfig.RootCAs.Clone()
 		}
 		t.TLSClientConfig.NextProtos = nil
@@ -98,7 +93,7 @@ func (p *Provider) buildableClient() *awshttp.BuildableClient {
 	})
 }
 
-// sourcesOf are the sources in the chain that the credentials come from.
+// sourcesOf returns the sources of the chain that the credentials come from.
 func sourcesOf(provider awssdk.CredentialsProvider) []awssdk.CredentialSource {
 	if s, ok := provider.(awssdk.CredentialProviderSource); ok {
 		return s.ProviderSources()
@@ -106,8 +101,9 @@ func sourcesOf(provider awssdk.CredentialsProvider) []awssdk.CredentialSource {
 	return nil
 }
 
-// roleOf is the role for which the controller's web identity token is exchanged; empty if its credentials come from elsewhere.
-func roleOf(configured []any, sources []awssdk.CredentialSource) string {
+// webIdentityRole returns the role for which the controller's web identity token is exchanged;
+// empty if the controller's credentials have another source.
+func webIdentityRole(configured []any, sources []awssdk.CredentialSource) string {
 	for _, c := range configured {
 		switch c := c.(type) {
 		case config.EnvConfig:
@@ -118,7 +114,7 @@ func roleOf(configured []any, sources []awssdk.CredentialSource) string {
 			if !slices.Contains(sources, awssdk.CredentialSourceProfileSTSWebIDToken) {
 				continue
 			}
-			last := &c // of the chain of source_profile, which alone has a token
+			last := &c // only the last profile in the chain of source_profile has a token
 			for last.Source != nil {
 				last = last.Source
 			}
@@ -128,8 +124,9 @@ func roleOf(configured []any, sources []awssdk.CredentialSource) string {
 	return ""
 }
 
-// checkPartition refuses to exchange the controller's web identity token for a role in a region of another partition. An object may name
-// the region, the role may not be had there, and whoever runs that partition could use the token in the role's own.
+// checkPartition refuses to send the controller's web identity token to a region outside the role's
+// partition. An object may name the region. Another partition does not have the role, but its
+// operator could use the token in the role's own partition.
 func (p *Provider) checkPartition(arn, region string) error {
 	if arn == "" {
 		return nil
@@ -145,15 +142,16 @@ func (p *Provider) checkPartition(arn, region string) error {
 	case role.Partition != r.Partition.ID:
 		return &auth.Error{
 			Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
-			Fix: "name a ServiceAccount in the object, with a role of partition " + r.Partition.ID,
-			Err: fmt.Errorf("the controller's role %s is of partition %s, the region %s of partition %s", role, role.Partition, region, r.Partition.ID),
+			Fix: "name a ServiceAccount in the object, with a role in partition " + r.Partition.ID,
+			Err: fmt.Errorf("the controller's role %s is in partition %s, but region %s is in partition %s", role, role.Partition, region, r.Partition.ID),
 		}
 	default:
 		return nil
 	}
 }
 
-// configurationFault names the configuration that cannot be used. Other texts of the SDK may hold anything.
+// configurationFault names the part of the configuration that cannot be used. It repeats no other
+// text of the SDK, because such a text may contain a secret.
 func configurationFault(err error) string {
 	if e, ok := errors.AsType[config.SharedConfigLoadError](err); ok {
 		return "the shared config file " + remote.Printable(e.Filename, remote.MaxName) + " cannot be read"
@@ -170,27 +168,29 @@ func configurationFault(err error) string {
 	return "a setting is not valid"
 }
 
-func controllerError(ctx context.Context, err error, sources []awssdk.CredentialSource) error {
+// controllerFailure is the error of a failed attempt to get the controller's own credentials.
+func controllerFailure(ctx context.Context, err error, sources []awssdk.CredentialSource) error {
 	const (
 		where = "the AWS SDK's default chain"
 		give  = "give the controller's ServiceAccount a role with IRSA or EKS Pod Identity, or name a ServiceAccount in the object"
 	)
-	f := sortFailure(ctx, err, where)
+	f := classify(ctx, err, where)
 	status, _ := responseOf(err)
-	f.message = "" // a server of the environment wrote it, and what we sent is not known here
+	f.message = "" // a server of the environment wrote it, and the secrets that we sent are not known here
 	switch {
 	case f.Code == auth.CodeEndpointRefused, f.Code == auth.CodeThrottled, f.Code == auth.CodeUnavailable:
 	case f.api == "AccessDenied" || f.api == "InvalidIdentityToken":
 		f.Code, f.Fix = auth.CodeTrustRefused, "check the trust policy of the role that the controller's environment names (AWS_ROLE_ARN)"
 	case slices.Contains(sources, awssdk.CredentialSourceIMDS):
-		// Instance metadata is asked last: whoever comes here has configured nothing, or runs on a node with a role.
+		// Instance metadata is asked last: the controller has no other configuration, and its node
+		// may have a role.
 		f.Fix = give
 		switch {
 		case f.Code == auth.CodeUnreachable, f.Code == auth.CodeResponseInvalid:
 		case errors.Is(err, context.DeadlineExceeded): // while the answer was read
 			f.Code, f.What = auth.CodeUnreachable, "no answer in time"
 		case isMalformed(err):
-			f.Code, f.What = auth.CodeResponseInvalid, "an answer that is not the metadata service's"
+			f.Code, f.What = auth.CodeResponseInvalid, "the answer does not come from the metadata service"
 		default:
 			f.Code, f.What = auth.CodeIdentityMissing, "no identity is configured, and the node has none"
 		}
@@ -207,7 +207,7 @@ func controllerError(ctx context.Context, err error, sources []awssdk.Credential
 	return f.error(stage, "the controller's own credentials")
 }
 
-// isMalformed reports whether err is that of an answer that is not the JSON that was asked for.
+// isMalformed reports whether err means that an answer is not the expected JSON.
 func isMalformed(err error) bool {
 	_, syntax := errors.AsType[*json.SyntaxError](err)
 	_, value := errors.AsType[*json.UnmarshalTypeError](err)

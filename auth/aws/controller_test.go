@@ -20,7 +20,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 )
 
-// environment is that of a program without any identity; set adds to it.
+// environment sets the environment of a program without any identity, and adds set.
 func environment(t *testing.T, set map[string]string) {
 	t.Helper()
 	for _, entry := range os.Environ() {
@@ -77,7 +77,8 @@ func TestControllerIRSA(t *testing.T) {
 	}
 }
 
-// Whoever runs another partition could use the controller's token in the role's own, and an object must not decide who gets it.
+// The operator of another partition could use the controller's token in the role's own partition,
+// so an object must not choose where the token goes.
 func TestControllerTokenStaysInItsPartition(t *testing.T) {
 	w := newWorld(t)
 	set := irsa(t, w, controllerSubject)
@@ -142,7 +143,7 @@ func TestControllerCABundle(t *testing.T) {
 	if _, err := asController(t, w); auth.CodeOf(err) != auth.CodeUnreachable {
 		t.Errorf("without the bundle: %v", err)
 	}
-	// Authorities that the provider has stay its own: the bundle is added to a copy.
+	// The provider's own authorities do not change: the bundle is added to a copy.
 	w.Base = &http.Transport{Proxy: trusting.Proxy, TLSClientConfig: trusting.TLSClientConfig.Clone()}
 	w.aws = w.provider(t, aws.Config{Region: region})
 	before := trusting.TLSClientConfig.RootCAs.Clone()
@@ -166,7 +167,7 @@ func TestControllerStaticKeys(t *testing.T) {
 	if c.AccessKeyID != "AKIA0000000000000000" || c.SecretAccessKey != "static-secret" || c.SessionToken != "" {
 		t.Error("other keys than those of the environment")
 	}
-	// Keys without an end are looked for again within the hour.
+	// Keys without an end are read again within an hour.
 	if d := token.GetDuration(); d <= 59*time.Minute || d > time.Hour {
 		t.Errorf("valid for %s", d)
 	}
@@ -246,7 +247,8 @@ func TestControllerInstanceMetadata(t *testing.T) {
 	})
 }
 
-// The service is on the node. What answers in its place, or does not answer, must not hold anybody up, nor have a say in errors.
+// The service is on the node. A server that answers in its place, or not at all, must not delay
+// callers or write into errors.
 func TestControllerInstanceMetadataAstray(t *testing.T) {
 	w := newWorld(t)
 	serve := func(answer http.HandlerFunc) string {
@@ -262,7 +264,7 @@ func TestControllerInstanceMetadataAstray(t *testing.T) {
 			_, _ = io.WriteString(rw, page)
 		}
 	}
-	// once answers well outside a path, and under it as it is told.
+	// once answers correctly outside a path, and with the handler under the path.
 	once := func(path string, then http.HandlerFunc) string {
 		good, err := url.Parse(metadata(t, "node"))
 		rig.Must(t, err)
@@ -307,10 +309,10 @@ func TestControllerInstanceMetadataAstray(t *testing.T) {
 		"hangs at the end":      {once("/node", hang), auth.CodeUnreachable, "no answer in time"},
 		"trickles":              {serve(trickle), auth.CodeUnreachable, "no answer in time"},
 		"trickles at the end":   {once("/node", trickle), auth.CodeUnreachable, "no answer in time"},
-		"HTML":                  {serve(html(200)), auth.CodeResponseInvalid, "not the metadata service's"},
-		"HTML after the token":  {once("/security-credentials/", html(200)), auth.CodeResponseInvalid, "not the metadata service's"},
-		"HTML at the end":       {once("/node", html(200)), auth.CodeResponseInvalid, "not the metadata service's"},
-		"cut off":               {once("/node", cut), auth.CodeResponseInvalid, "not the metadata service's"},
+		"HTML":                  {serve(html(200)), auth.CodeResponseInvalid, "does not come from the metadata service"},
+		"HTML after the token":  {once("/security-credentials/", html(200)), auth.CodeResponseInvalid, "does not come from the metadata service"},
+		"HTML at the end":       {once("/node", html(200)), auth.CodeResponseInvalid, "does not come from the metadata service"},
+		"cut off":               {once("/node", cut), auth.CodeResponseInvalid, "does not come from the metadata service"},
 		"HTML 403":              {serve(html(403)), auth.CodeIdentityMissing, "the node has none"},
 		"HTML 404":              {serve(html(404)), auth.CodeIdentityMissing, "the node has none"},
 		"HTML 503":              {serve(html(503)), auth.CodeUnavailable, "HTTP status 503"},
@@ -377,13 +379,13 @@ func TestControllerConfigurationFaults(t *testing.T) {
 	}
 }
 
-// The rule is held where the token is made as well as where the options are read.
+// The rule is checked for the options, and again when the token is made.
 func TestControllerTakesNoDetour(t *testing.T) {
 	w := newWorld(t)
 	environment(t, irsa(t, w, controllerSubject))
 	for name, request := range map[string]*auth.Request{
-		"endpoint": {Key: auth.Key{Subject: auth.Controller(), STSRegion: region, STSEndpoint: "https://sts.eu-west-1.amazonaws.com"}},
-		"proxy":    {Key: auth.Key{Subject: auth.Controller(), STSRegion: region}, ProxyURL: &url.URL{Scheme: "http", Host: "proxy:1"}},
+		"endpoint": {Key: auth.Key{Subject: auth.Controller(), Target: auth.Target{STSRegion: region, STSEndpoint: "https://sts.eu-west-1.amazonaws.com"}}},
+		"proxy":    {Key: auth.Key{Subject: auth.Controller(), Target: auth.Target{STSRegion: region}}, ProxyURL: &url.URL{Scheme: "http", Host: "proxy:1"}},
 	} {
 		if _, err := w.aws.NewControllerToken(t.Context(), request); auth.CodeOf(err) != auth.CodeEndpointRefused {
 			t.Errorf("%s: %v", name, err)

@@ -10,10 +10,13 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
 )
 
-// NewCredentialsProvider is [auth.GetToken] for the AWS SDK: set it as aws.Config.Credentials itself, with
-// [auth.WithCache] among the options. Each call is bound by the context of the SDK's request and no other. The credentials claim
-// to expire after a minute, so that a cache of the SDK's (aws.NewCredentialsCache, which config.LoadDefaultConfig adds) asks again
-// and none is used for long after its grant is withdrawn.
+// NewCredentialsProvider returns a provider of credentials for the AWS SDK that calls
+// [auth.GetToken]. Set it as aws.Config.Credentials itself, with [auth.WithCache] among the
+// options. Each call has the context of the SDK's request.
+//
+// The credentials report an end at most one minute ahead. The SDK's cache (aws.NewCredentialsCache,
+// which config.LoadDefaultConfig adds) therefore asks again soon. No client uses credentials for
+// long after their grant is withdrawn.
 func NewCredentialsProvider(provider *Provider, opts ...auth.Option) awssdk.CredentialsProvider {
 	return awssdk.CredentialsProviderFunc(func(ctx context.Context) (awssdk.Credentials, error) {
 		token, err := auth.GetToken(ctx, provider, opts...)

@@ -34,7 +34,8 @@ func TestTenantProxy(t *testing.T) {
 	if _, ok := token.(*auth.RegistryCredentials); !ok {
 		t.Errorf("a %T", token)
 	}
-	// Through the same proxy again: the connections are kept. An endpoint of the tenant's is reached through it as well.
+	// The same proxy again: the connections are kept. An endpoint that the tenant names is reached
+	// through the proxy too.
 	_, err = auth.GetToken(t.Context(), provider, w.As(a, auth.WithProxyURL(w.Proxy), auth.WithSTSEndpoint("https://sts.us-west-2.amazonaws.com"))...)
 	rig.Must(t, err)
 	if calls := w.Calls("sts"); len(calls) != 2 || calls[1].Host != "sts.us-west-2.amazonaws.com" {
@@ -62,7 +63,8 @@ func TestTenantEndpoint(t *testing.T) {
 		t.Errorf("%+v", calls)
 	}
 
-	// A listed host may be on loopback, gets a proof for itself, and must be trusted by certificate all the same.
+	// A listed host may be on loopback and gets a proof for itself. Its certificate must still be
+	// trusted.
 	var audience, form string
 	server := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		form = r.FormValue("RoleArn")
@@ -72,7 +74,7 @@ func TestTenantEndpoint(t *testing.T) {
 	target, err := url.Parse(server.URL)
 	rig.Must(t, err)
 	subject := rig.Subject(a, func(account auth.Account, request auth.ProofRequest) (string, error) {
-		audience = request.Audience
+		audience = request.Audiences[0]
 		return w.Sign(account, request)
 	})
 	options := []auth.Option{subject, auth.WithSTSEndpoint(server.URL)}
@@ -85,7 +87,7 @@ func TestTenantEndpoint(t *testing.T) {
 	rig.Must(t, err)
 	_, err = auth.GetToken(t.Context(), w.provider(t, aws.Config{Region: region, AllowedEndpointHosts: allow}), options...)
 	rig.Must(t, err)
-	if audience != "127.0.0.1" || form != a.Attributes[aws.RoleAnnotation] {
+	if audience != target.Host || form != a.Attributes[aws.RoleAnnotation] {
 		t.Errorf("audience %q, role %q", audience, form)
 	}
 	w.Base.TLSClientConfig.RootCAs = nil
@@ -160,13 +162,13 @@ func TestCredentialsProvider(t *testing.T) {
 		t.Errorf("%d exchanges, want 1", n)
 	}
 
-	// What the SDK keeps it asks for again soon, although the session lasts.
+	// The SDK asks again soon, although the session lives longer.
 	kept, err := aws.NewCredentialsProvider(w.aws, options...).Retrieve(t.Context())
 	if left := time.Until(kept.Expires); err != nil || !kept.CanExpire || left > time.Minute || left < 50*time.Second {
 		t.Errorf("%v, to be asked for again in %s", err, left)
 	}
 
-	// It is the caller's context that counts, not that of whoever made it.
+	// The caller's context counts, not the context in which the provider was made.
 	end := w.Fault(t, fault.Fault{Service: "sts", Operation: opSTS, Kind: fault.Latency, Delay: 2 * time.Second})
 	defer end()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

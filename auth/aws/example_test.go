@@ -84,8 +84,8 @@ func ExampleProvider_NewRegistryToken() {
 	// EndpointRefused
 }
 
-// localAWS is a local AWS whose one role trusts one ServiceAccount, and that account. In a controller the accounts are
-// package auth/kube's, and the configuration needs no transport.
+// localAWS is a local AWS whose one role trusts one ServiceAccount, and that account. In a
+// controller the accounts are package auth/kube's, and the configuration needs no transport.
 func localAWS() (*rig.Rig, auth.Accounts) {
 	document := func(statement map[string]any) json.RawMessage {
 		data, err := json.Marshal(map[string]any{"Version": "2012-10-17", "Statement": []any{statement}})

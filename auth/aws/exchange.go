@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,42 +16,98 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// SessionDuration is the lifetime that every session asks for: AWS's default, which every role permits (the smallest maximum
-// of a role is an hour). It is sent explicitly, because listed endpoints outside AWS have defaults of their own; MinIO's is the
-// remaining life of the proof, which is minutes.
+// SessionDuration is the lifetime of every session whose account asks for no other: AWS's default,
+// which every role permits (the smallest maximum of a role is an hour). Every request sends it,
+// because listed endpoints outside AWS have other defaults. The default of MinIO is the remaining
+// life of the proof, which is some minutes.
 const SessionDuration = time.Hour
 
-// NewTokenForServiceAccount implements [auth.Provider] with AssumeRoleWithWebIdentity, for a subject of any kind. The token
-// is a [*Token]. The proof goes to the endpoint that the request's key names and nowhere else; no redirect is followed.
-func (p *Provider) NewTokenForServiceAccount(ctx context.Context, proof auth.Proof, request *auth.Request) (auth.Token, error) {
+// NewToken implements [auth.Provider]. With a JWT it calls AssumeRoleWithWebIdentity, and
+// AssumeRole with that session if the account names a role to assume. With another session it calls
+// AssumeRole or, if the account names no role, only asks who the session is. The token is a
+// [*Token]. The proof is sent only to the endpoint that the request's key names; no redirect is
+// followed.
+func (p *Provider) NewToken(ctx context.Context, proof auth.Proof, request *auth.Request) (auth.Token, error) {
 	x, err := p.plan(request)
 	if err != nil {
 		return nil, err
 	}
+	if x.session.Source == "" {
+		return p.assumeOwn(ctx, proof, x, request)
+	}
+	source, err := sessionOf(proof)
+	if err != nil {
+		return nil, err
+	}
+	if x.role.text == "" {
+		return p.identify(ctx, source, x, request)
+	}
+	return p.assumeWithSession(ctx, source, x, request)
+}
+
+// assumeOwn exchanges a JWT of the subject for a session of its role, and that for a session of the
+// role that the subject names besides. The first session is kept, because AWS may refuse the second
+// role for long.
+func (p *Provider) assumeOwn(ctx context.Context, proof auth.Proof, x plan, request *auth.Request) (auth.Token, error) {
+	assume := func(ctx context.Context) (auth.Token, error) {
+		first, err := p.assumeWithJWT(ctx, proof, x, request)
+		if err != nil {
+			return nil, err // else the interface would not be nil
+		}
+		return first, nil
+	}
+	if x.then == nil {
+		return assume(ctx)
+	}
+	first, err := request.Step(ctx, x.role.String(), assume)
+	if err != nil {
+		return nil, err
+	}
+	session, err := sessionOf(first)
+	if err != nil {
+		return nil, err
+	}
+	return p.assumeWithSession(ctx, session, *x.then, request)
+}
+
+// assumeWithJWT exchanges a JWT of the subject.
+func (p *Provider) assumeWithJWT(ctx context.Context, proof auth.Proof, x plan, request *auth.Request) (*Token, error) {
+	jwt, err := auth.JWTOf(proof)
+	if err != nil {
+		return nil, err
+	}
+	duration := cmp.Or(x.session.Duration, SessionDuration)
+	asked := time.Now()
+	answer, err := p.sts(x, awssdk.AnonymousCredentials{}, request).AssumeRoleWithWebIdentity(ctx, &sts.AssumeRoleWithWebIdentityInput{
+		RoleArn:          awssdk.String(x.role.String()), // empty for no role: the SDK requires the field
+		RoleSessionName:  awssdk.String(x.sessionName(request.Key.Subject)),
+		WebIdentityToken: awssdk.String(jwt.Token.Reveal()),
+		DurationSeconds:  awssdk.Int32(int32(duration.Seconds())),
+		Policy:           optional(x.session.Policy),
+		PolicyArns:       descriptors(x.session.PolicyARNs),
+	})
+	if err != nil {
+		return nil, x.exchangeFailure(ctx, err, jwt, request)
+	}
+	token, err := x.parseToken(answer.Credentials, answer.AssumedRoleUser, asked, duration)
+	if err != nil {
+		return nil, remote.Invalid(x.where(), "a session", err).Error(auth.StageExchange, x.operation())
+	}
+	return token, nil
+}
+
+// sts returns a client of the request's STS that signs with the credentials.
+func (p *Provider) sts(x plan, credentials awssdk.CredentialsProvider, request *auth.Request) *sts.Client {
 	options := sts.Options{
 		Region:      request.Key.STSRegion,
-		Credentials: awssdk.AnonymousCredentials{},
+		Credentials: credentials,
 		HTTPClient:  p.stsClient(request, x.url),
 		Retryer:     newRetryer(),
 	}
 	if x.url != "" {
 		options.BaseEndpoint = awssdk.String(x.url)
 	}
-	asked := time.Now()
-	answer, err := sts.New(options).AssumeRoleWithWebIdentity(ctx, &sts.AssumeRoleWithWebIdentityInput{
-		RoleArn:          awssdk.String(x.role.String()), // empty for none: the SDK refuses to leave it out
-		RoleSessionName:  awssdk.String(sessionName(request.Key.Subject)),
-		WebIdentityToken: awssdk.String(proof.Token.Reveal()),
-		DurationSeconds:  awssdk.Int32(int32(SessionDuration.Seconds())),
-	})
-	if err != nil {
-		return nil, x.failure(ctx, err, proof, request)
-	}
-	token, err := newToken(answer.Credentials, asked)
-	if err != nil {
-		return nil, remote.Invalid(x.where(), "a session", err).Error(auth.StageExchange, x.operation())
-	}
-	return token, nil
+	return sts.New(options)
 }
 
 // where names the STS for people.
@@ -61,9 +118,10 @@ func (x plan) where() string {
 	return "AWS STS in " + x.sts.Region
 }
 
-// newToken is the session in an answer to a question that was put at asked. It ends by AWS's clock, but never later than it can by
-// ours: a clock that is behind would keep it beyond its end.
-func newToken(c *types.Credentials, asked time.Time) (*Token, error) {
+// parseToken reads the session in the answer to a request that was sent at asked. The session ends
+// at the time that AWS names, but at most the duration after asked: if our clock is behind, AWS's
+// time is too far ahead. A session of another account than the role's is an error.
+func (x plan) parseToken(c *types.Credentials, user *types.AssumedRoleUser, asked time.Time, duration time.Duration) (*Token, error) {
 	switch {
 	case c == nil:
 		return nil, errors.New("no credentials in it")
@@ -77,20 +135,29 @@ func newToken(c *types.Credentials, asked time.Time) (*Token, error) {
 		return nil, errors.New("no expiration in it")
 	}
 	ends := *c.Expiration
-	if latest := asked.Add(SessionDuration); ends.After(latest) {
+	if latest := asked.Add(duration); ends.After(latest) {
 		ends = latest
 	}
-	return &Token{
+	token := &Token{
 		AccessKeyID:     auth.NewSecret(*c.AccessKeyId),
 		SecretAccessKey: auth.NewSecret(*c.SecretAccessKey),
 		SessionToken:    auth.NewSecret(*c.SessionToken),
 		ExpiresAt:       ends.UTC(),
-	}, nil
+	}
+	if x.sts.Listed || user == nil { // a store has no accounts
+		return token, nil
+	}
+	token.ARN = awssdk.ToString(user.Arn)
+	if token.AccountID = accountOf(token.ARN); token.AccountID != x.role.Account {
+		return nil, errors.New("it is of another account than the role's")
+	}
+	return token, nil
 }
 
-// failure tells people what to correct, as far as the answer says.
-func (x plan) failure(ctx context.Context, err error, proof auth.Proof, request *auth.Request) error {
-	f := sortFailure(ctx, err, x.where(), proof.Token)
+// exchangeFailure is the error of a failed exchange. Its fix says what to correct, as far as the
+// answer tells.
+func (x plan) exchangeFailure(ctx context.Context, err error, proof *auth.JWT, request *auth.Request) error {
+	f := classify(ctx, err, x.where(), proof.Token)
 	c := remote.ClaimsOf(proof).Shown(request.Key.Subject)
 	if x.sts.Listed {
 		x.explainStore(&f, c, request)
@@ -108,7 +175,8 @@ func (x plan) operation() string {
 	return "AssumeRoleWithWebIdentity for role " + x.role.String()
 }
 
-// explainAWS reads the codes of AWS STS. Source: AWS STS API reference, AssumeRoleWithWebIdentity, "Errors".
+// explainAWS sets the code and the fix of a failure by the error code of AWS STS. Source: AWS STS
+// API reference, AssumeRoleWithWebIdentity, "Errors".
 func (x plan) explainAWS(f *failure, claims remote.Claims, request *auth.Request) {
 	issuer := strings.TrimPrefix(claims.Issuer, "https://")
 	audience := x.sts.Audience()
@@ -122,7 +190,8 @@ func (x plan) explainAWS(f *failure, claims remote.Claims, request *auth.Request
 		f.Code = auth.CodeTrustRefused
 		f.Fix = fmt.Sprintf("register %s as an IAM OIDC identity provider of account %s with audience %s, and check that its keys are those of this cluster",
 			issuer, x.role.Account, audience)
-		// STS says so of an issuer that it cannot ask just now, as well as of one that it never can.
+		// STS has one answer for an issuer that it cannot reach now and for an issuer that it can
+		// never reach.
 		if strings.Contains(f.message, "verification key") {
 			f.Code = auth.CodeUnavailable
 			f.Fix = fmt.Sprintf("check that STS can fetch the keys of %s from the internet", issuer)
@@ -140,12 +209,12 @@ func (x plan) explainAWS(f *failure, claims remote.Claims, request *auth.Request
 		f.Fix = "compare the clock of the API server with AWS's"
 	case "RegionDisabledException":
 		f.Code = auth.CodeRefused
-		f.Fix = fmt.Sprintf("activate STS in region %s for account %s, or set AWS_REGION to another one", request.Key.STSRegion, x.role.Account)
+		f.Fix = fmt.Sprintf("activate STS in region %s for account %s, or set AWS_REGION to another region", request.Key.STSRegion, x.role.Account)
 	case "MalformedPolicyDocument", "PackedPolicyTooLarge":
 		f.Code = auth.CodeRefused
-		f.Fix = "check the session tags in the claim https://aws.amazon.com/tags of the proof; no session policy is sent"
+		f.Fix = "check the session tags in the claim https://aws.amazon.com/tags of the proof, and the session policies if the identity has any"
 	case "ValidationError":
 		f.Code = auth.CodeRefused
-		f.Fix = fmt.Sprintf("check that role %s exists and permits sessions of %s", x.role, SessionDuration)
+		f.Fix = fmt.Sprintf("check that role %s exists and permits sessions of %s", x.role, cmp.Or(x.session.Duration, SessionDuration))
 	}
 }

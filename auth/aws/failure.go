@@ -16,25 +16,26 @@ import (
 )
 
 const (
-	// maxMessage bounds AWS's words in an error, in bytes.
+	// maxMessage bounds AWS's text in an error, in bytes.
 	maxMessage = 300
 	// secretWindow is how much of a secret, in bytes, must not stand in an error.
 	secretWindow = 12
 )
 
-// failure is an error of the SDK, taken apart. The SDK's own text is not used: it holds request IDs, which would make every
-// error a new one, local addresses, and whatever the other side chose to repeat of what it was sent.
+// failure is an error of the SDK, taken apart. The SDK's own text is not used. It contains request
+// IDs, so that no two errors would be equal, and local addresses. It may also repeat what was sent.
 type failure struct {
 	remote.Failure
 
 	// api is AWS's error code; empty when there is none.
 	api string
-	// message is AWS's own words: printable, short, without secrets.
+	// message is AWS's own text: printable, short, without secrets.
 	message string
 }
 
-// sortFailure takes apart err, which a call to where ended with. Nothing of the secrets gets into the result.
-func sortFailure(ctx context.Context, err error, where string, secrets ...auth.Secret) failure {
+// classify returns the failure behind err, the error of a call to where. The result contains no
+// piece of the secrets.
+func classify(ctx context.Context, err error, where string, secrets ...auth.Secret) failure {
 	status, header := responseOf(err)
 	if status == 0 || context.Cause(ctx) != nil {
 		f := failure{Failure: remote.Unanswered(ctx, err, where)}
@@ -103,8 +104,8 @@ func isThrottle(code string, status int) bool {
 	return status == http.StatusTooManyRequests
 }
 
-// clean makes AWS's message fit for an error, or leaves it out when a piece of a secret is in it: services repeat what they
-// were sent (SignatureDoesNotMatch repeats the session token).
+// clean returns AWS's message in a form that is safe to print, or nothing if it contains a piece of
+// a secret. Services repeat what they were sent: SignatureDoesNotMatch repeats the session token.
 func clean(message string, secrets []auth.Secret) string {
 	if longest := 2 * maxMessage; len(message) > longest {
 		message = message[:longest] // it is for the other side to choose, and looked through for every piece

@@ -9,7 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/aws"
 )
 
-// The longest message that fits into an answer is looked through for the longest secret at once: it is the other side's choice.
+// The search for a secret is fast even for the longest message and the longest secret, because the
+// other side chooses the message.
 func TestCleanIsQuick(t *testing.T) {
 	secret, message := auth.NewSecret(strings.Repeat("0123456789abcdef", 4096)), strings.Repeat("z", 1<<20)
 	started := time.Now()
@@ -23,7 +24,8 @@ func TestCleanIsQuick(t *testing.T) {
 	}
 }
 
-// FuzzClean: whatever a service writes around whatever piece of a secret, the error is one short printable line without it.
+// FuzzClean checks that an error is one short printable line without any piece of a secret, for any
+// message of a service.
 func FuzzClean(f *testing.F) {
 	f.Add("bad token ", "eyJhbGciOiJFUzI1NiJ9.e30.c2lnbmF0dXJl", uint8(0), uint8(40), "!")
 	f.Add("x\ny\x00", "short", uint8(0), uint8(5), "\u2028")

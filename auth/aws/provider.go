@@ -19,63 +19,78 @@ import (
 const (
 	// ProviderName is the provider's name in object specs and keys.
 	ProviderName = "aws"
-	// RoleAnnotation names the role of a ServiceAccount. Source: Amazon EKS user guide, "IAM roles for service accounts".
+	// RoleAnnotation names the role of a ServiceAccount. Source: Amazon EKS user guide, "IAM roles
+	// for service accounts".
 	RoleAnnotation = "eks.amazonaws.com/role-arn"
 	// RoleField names the role in the providerConfig of a WorkloadIdentity.
 	RoleField = "iamRoleARN"
+	// AssumeRoleAnnotation names the role that a ServiceAccount assumes with the session of its own
+	// role, such as a role of another account. [endpoint.ParseAssumption] has the form of the value.
+	// Both roles' trust policies decide; nothing is lent. The account needs a Fingerprint.
+	AssumeRoleAnnotation = "lanyard.dev/assume-role"
+	// AssumeRoleField is the same as AssumeRoleAnnotation in the providerConfig of a
+	// WorkloadIdentity.
+	AssumeRoleField = "assumeRole"
 )
 
-// publicImage stands in [auth.Key].Image for Amazon ECR Public, whose one token is good for all of it.
+// publicImage is the [auth.Target].Image of Amazon ECR Public, whose token is valid for all of its
+// repositories.
 const publicImage = "public.ecr.aws"
 
 // DefaultTimeout bounds each attempt at a request when [Config].Timeout says nothing.
 const DefaultTimeout = 10 * time.Second
 
-// Config configures a [Provider]. Its zero value works for calls that name a region or an image repository.
+// Config configures a [Provider]. Its zero value works for calls that name a region or an image
+// repository.
 type Config struct {
-	// Region is the controller's AWS_REGION: the region of STS for calls that name neither a region nor a registry of another
-	// partition. Optional.
+	// Region is the controller's AWS_REGION: the region of STS for a call that names no region,
+	// unless the call names a registry of another partition. Optional.
 	Region string
-	// Transport is the transport that all connections are copies of, with the administrator's proxy and certificate authorities
-	// (AWS_CA_BUNDLE); nil for auth/transport's Default.
+	// Transport has the administrator's proxy and certificate authorities (AWS_CA_BUNDLE); all
+	// connections are made by copies of it. Nil for auth/transport's Default.
 	Transport *http.Transport
-	// AllowedEndpointHosts are STS hosts outside AWS that tenants may name, and proxies of theirs whose addresses would otherwise
-	// be refused: the value of --allowed-endpoint-hosts.
+	// AllowedEndpointHosts are STS hosts outside AWS that tenants may name, and tenants' proxies
+	// whose addresses are otherwise refused: the value of --allowed-endpoint-hosts.
 	AllowedEndpointHosts endpoint.Allowed
-	// DenyCIDRs are addresses that hosts and proxies named by tenants must not have: the value of --deny-cidrs. The zero value
-	// stands for the private ranges (endpoint.PrivateCIDRs).
+	// DenyCIDRs are addresses that hosts and proxies named by tenants must not have: the value of
+	// --deny-cidrs. The zero value stands for the private ranges (endpoint.PrivateCIDRs).
 	DenyCIDRs endpoint.CIDRs
-	// Timeout bounds each attempt at a request, of which there are at most two; zero for [DefaultTimeout].
+	// Timeout bounds each attempt at a request; a request has at most two attempts. Zero for
+	// [DefaultTimeout].
 	Timeout time.Duration
 }
 
-// Provider implements [auth.Provider], [auth.ControllerProvider] and [auth.RegistryProvider]. It is safe for concurrent use.
+// Provider implements [auth.Provider], [auth.ControllerProvider] and [auth.RegistryProvider]. It is
+// safe for concurrent use.
 type Provider struct {
-	region endpoint.AWSRegion // the controller's own; zero for none
-	calls  *remote.Caller
+	region  endpoint.AWSRegion // [Config].Region; zero for none
+	calls   *remote.Caller
+	budgets budgets
 
-	// What tenants write is parsed on every call and seldom new.
-	roles      *memo.Memo[string, role]
-	regions    *memo.Memo[string, endpoint.AWSRegion]
-	registries *memo.Memo[string, ecrRegistry]
-	endpoints  *memo.Memo[string, stsEndpoint]
+	// Calls parse what tenants wrote. A memo keeps the results, because the input is rarely new.
+	roles       *memo.Memo[string, role]
+	assumptions *memo.Memo[string, endpoint.Assumption]
+	regions     *memo.Memo[string, endpoint.AWSRegion]
+	registries  *memo.Memo[string, ecrRegistry]
+	endpoints   *memo.Memo[string, stsEndpoint]
 }
 
-// stsEndpoint is an endpoint with its canonical URL, which is made once.
+// stsEndpoint is an STS endpoint with its canonical URL.
 type stsEndpoint struct {
 	endpoint.STS
 
 	url string
 }
 
-// ecrRegistry is a registry with the part of it that decides its credentials, which is made once.
+// ecrRegistry is a registry with the part of it that decides its credentials ([auth.Target].Image).
 type ecrRegistry struct {
 	endpoint.Registry
 
 	image string
 }
 
-func newRegistry(host string) (ecrRegistry, error) {
+// parseRegistry returns the registry of a host.
+func parseRegistry(host string) (ecrRegistry, error) {
 	r, err := endpoint.ParseECR(host)
 	image := r.Region
 	if r.Public {
@@ -91,7 +106,8 @@ func newRegistry(host string) (ecrRegistry, error) {
 	return ecrRegistry{r, image}, err
 }
 
-// NewProvider refuses an invalid region or timeout, and a transport that does not verify certificates.
+// NewProvider makes a provider. It refuses an invalid region or timeout, and a transport that does
+// not verify certificates.
 func NewProvider(config Config) (*Provider, error) {
 	var region endpoint.AWSRegion
 	if config.Region != "" {
@@ -109,9 +125,10 @@ func NewProvider(config Config) (*Provider, error) {
 	}
 	return &Provider{
 		region: region, calls: calls,
-		roles:      memo.New(parseRole),
-		regions:    memo.New(endpoint.ParseAWSRegion),
-		registries: memo.New(newRegistry),
+		roles:       memo.New(parseRole),
+		assumptions: memo.New(endpoint.ParseAssumption),
+		regions:     memo.New(endpoint.ParseAWSRegion),
+		registries:  memo.New(parseRegistry),
 		endpoints: memo.New(func(s string) (stsEndpoint, error) {
 			sts, err := config.AllowedEndpointHosts.ParseSTS(s)
 			return stsEndpoint{sts, sts.URL()}, err
@@ -122,17 +139,21 @@ func NewProvider(config Config) (*Provider, error) {
 // Close closes idle connections.
 func (p *Provider) Close() { p.calls.Close() }
 
+// Region returns the region of [Config]; zero for none.
+func (p *Provider) Region() endpoint.AWSRegion { return p.region }
+
 // GetName implements [auth.Provider].
 func (*Provider) GetName() string { return ProviderName }
 
-// GetTarget implements [auth.Provider]. Image is the registry's region, or public.ecr.aws for Amazon ECR Public, because
-// one credential serves all registries of a region that the role may use. "+fips" and "+dual-stack" are added where it comes
-// from the region's other APIs.
+// GetTarget implements [auth.Provider]. Image is the registry's region, because one credential
+// serves all registries of a region that the role may use; for Amazon ECR Public it is
+// public.ecr.aws. "+fips" and "+dual-stack" follow if the credential comes from the API of that
+// variant.
 func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	if !options.Scopes.IsZero() {
 		return auth.Target{}, refusal.Unsupported(ProviderName, "scopes", "leave out the scopes, and bound the token by the role's permission policy")
 	}
-	if options.Subject.Kind() == auth.KindController {
+	if options.Subject.Lent() {
 		if err := refuseDetour(options.STSEndpoint != "", options.ProxyURL != nil); err != nil {
 			return auth.Target{}, err
 		}
@@ -167,15 +188,16 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	return auth.Target{Image: registry.image, STSEndpoint: sts.url, STSRegion: region}, nil
 }
 
-// stsRegion is the region of STS, the first that is known: that of the call (option), of the endpoint, of the controller (AWS_REGION),
-// of the registry. The controller's counts only within the registry's partition: a role of one partition is unknown to STS in
-// another. A listed endpoint has no region but the call's.
+// stsRegion returns the region of STS, the first that is known: the region of the call (option), of
+// the endpoint, of the controller (AWS_REGION), of the registry. The controller's region counts
+// only within the registry's partition, because STS in one partition does not know the roles of
+// another. A listed endpoint has only the region of the call.
 func (p *Provider) stsRegion(option string, sts endpoint.STS, registry endpoint.Registry) (string, error) {
 	if option != "" && sts.Region != "" && !sts.Global && option != sts.Region {
 		return "", &auth.Error{
 			Stage: auth.StageExchange, Code: auth.CodeOptionInvalid,
 			Fix: "leave out the STS region, or name the endpoint of that region",
-			Err: fmt.Errorf("the STS endpoint is in region %s, the call asks for %s", sts.Region, option),
+			Err: fmt.Errorf("the STS endpoint is in region %s, but the call asks for region %s", sts.Region, option),
 		}
 	}
 	if sts.Listed {
@@ -196,26 +218,39 @@ func (p *Provider) stsRegion(option string, sts endpoint.STS, registry endpoint.
 	return region, nil
 }
 
-// GetAudience implements [auth.Provider]: sts.amazonaws.com for AWS's own hosts in all partitions, else the listed host, so
-// that a proof given to it is worth nothing at AWS. A request that no exchange can answer is refused here, before there is a
-// proof.
-func (p *Provider) GetAudience(_ context.Context, request *auth.Request) (string, error) {
+// GetProofRequest implements [auth.Provider]. It asks for a JWT for sts.amazonaws.com, in all
+// partitions, unless the account names other audiences. For a listed host it asks for a JWT for that
+// host, which AWS does not accept. If the account names a source, it asks for the source's session.
+// It refuses a request that AWS would refuse with any proof.
+func (p *Provider) GetProofRequest(_ context.Context, request *auth.Request) (auth.ProofRequest, error) {
 	x, err := p.plan(request)
-	if err != nil {
-		return "", err
+	switch {
+	case err != nil:
+		return auth.ProofRequest{}, err
+	case x.session.Source != "":
+		return auth.ProofRequest{Form: auth.FormToken, STSRegion: request.Key.STSRegion}, nil
+	case len(x.session.Audiences) > 0 && !x.sts.Listed:
+		return auth.ProofRequest{Form: auth.FormJWT, Audiences: x.session.Audiences, Lifetime: x.session.ProofLifetime}, nil
+	default:
+		return auth.ProofRequest{Form: auth.FormJWT, Audiences: []string{x.sts.Audience()}, Lifetime: x.session.ProofLifetime}, nil
 	}
-	return x.sts.Audience(), nil
 }
 
-// plan is an exchange whose parts are known to fit.
+// plan is an exchange whose parts fit together.
 type plan struct {
-	// role is the identity; zero for none, which a listed endpoint may take.
+	// role is the role to assume; zero for no role, which only a listed endpoint accepts.
 	role role
 	sts  endpoint.STS
-	// url is the endpoint's; empty for that which the SDK knows.
+	// url is the URL of the endpoint that the call names; empty for the endpoint that the SDK
+	// knows.
 	url string
+	// session is what the account asks for besides the role.
+	session SessionRequest
+	// then is the exchange that follows, with the session of this one; nil for none.
+	then *plan
 }
 
+// plan makes the plan of a request, or refuses the request.
 func (p *Provider) plan(request *auth.Request) (plan, error) {
 	x := plan{sts: endpoint.STS{Provider: endpoint.AWS}}
 	if request.Key.STSEndpoint != "" {
@@ -231,12 +266,19 @@ func (p *Provider) plan(request *auth.Request) (plan, error) {
 		}
 		x.sts.Region, x.sts.Partition = region.Name, region.Partition.ID
 	}
-	role, err := p.roleFor(request, x.sts)
+	var err error
+	if x.session, err = sessionRequestOf(request.Account); err != nil {
+		return plan{}, err
+	}
+	role, err := p.roleFor(request, x.sts, x.session.Source)
 	if err != nil {
 		return plan{}, err
 	}
-	x.role = role
-	// The registry comes first: by default it decides the region, and no other would help.
+	if x.role = role; role.text == "" && x.session.Source != "" {
+		return x, nil // AWS says what the source's session is good for
+	}
+	// The registry is checked first: by default it decides the region of STS, so the fix is a role
+	// in its partition.
 	if request.ImageRepository != "" {
 		registry, err := p.registry(request.ImageRepository)
 		if err != nil {
@@ -245,24 +287,25 @@ func (p *Provider) plan(request *auth.Request) (plan, error) {
 		if registry.Partition != role.Partition {
 			return plan{}, &auth.Error{
 				Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
-				Fix: "name a role of partition " + registry.Partition,
-				Err: fmt.Errorf("role %s is of partition %s, registry %s of partition %s", role, role.Partition, registry.Registry, registry.Partition),
+				Fix: "name a role in partition " + registry.Partition,
+				Err: fmt.Errorf("role %s is in partition %s, but registry %s is in partition %s", role, role.Partition, registry.Registry, registry.Partition),
 			}
 		}
 	}
-	// A listed host is of no partition that we know.
+	// A listed host has no partition.
 	if x.sts.Partition != "" && x.sts.Partition != role.Partition {
 		return plan{}, &auth.Error{
 			Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
-			Fix: fmt.Sprintf("name a role of partition %s, or set the STS region (AWS_REGION of the controller where the call names none) to one of partition %s",
+			Fix: fmt.Sprintf("name a role in partition %s, or set the STS region (AWS_REGION of the controller if the call names no region) to a region of partition %s",
 				x.sts.Partition, role.Partition),
-			Err: fmt.Errorf("role %s is of partition %s, STS region %s of partition %s", role, role.Partition, x.sts.Region, x.sts.Partition),
+			Err: fmt.Errorf("role %s is in partition %s, but STS region %s is in partition %s", role, role.Partition, x.sts.Region, x.sts.Partition),
 		}
 	}
-	return x, nil
+	return p.chain(x, request)
 }
 
-// registry is the registry of an image repository. Only the host decides, so only the host is looked at.
+// registry returns the registry of an image repository. It reads only the host, which alone decides
+// the credentials.
 func (p *Provider) registry(repository string) (*ecrRegistry, error) {
 	host, _, _ := strings.Cut(repository, "/")
 	registry, err := p.registries.Parse(host)
@@ -272,7 +315,7 @@ func (p *Provider) registry(repository string) (*ecrRegistry, error) {
 	return registry, nil
 }
 
-// refuseDetour keeps the controller's own identity off ways that a tenant chose.
+// refuseDetour refuses to use a lent identity with an endpoint or a proxy that a tenant chose.
 func refuseDetour(endpointChosen, proxyChosen bool) error {
 	switch {
 	case endpointChosen:

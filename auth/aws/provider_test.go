@@ -66,7 +66,8 @@ func TestGetTarget(t *testing.T) {
 			name: "global endpoint", options: auth.Options{STSEndpoint: "https://sts.amazonaws.com", STSRegion: "eu-west-1"},
 			want: auth.Target{STSEndpoint: "https://sts.amazonaws.com", STSRegion: "eu-west-1"},
 		},
-		// Within its partition: STS elsewhere knows no role that the registry's partition has.
+		// The controller's region counts only within its partition: STS of another partition does
+		// not know the roles of the registry's partition.
 		{name: "registry in China", region: region, options: auth.Options{ImageRepository: china}, want: auth.Target{Image: "cn-north-1", STSRegion: "cn-north-1"}},
 		{name: "registry in GovCloud", region: region, options: auth.Options{ImageRepository: gov}, want: auth.Target{Image: "us-gov-west-1", STSRegion: "us-gov-west-1"}},
 		{name: "public registry, from China", region: "cn-north-1", options: auth.Options{ImageRepository: "public.ecr.aws/x/y"}, want: auth.Target{Image: "public.ecr.aws", STSRegion: "us-east-1"}},
@@ -95,7 +96,7 @@ func TestGetTarget(t *testing.T) {
 		// Endpoints.
 		{name: "listed", region: region, options: auth.Options{STSEndpoint: "https://minio.example.org:9000"}, want: auth.Target{STSEndpoint: "https://minio.example.org:9000"}},
 		{name: "listed, canonical", region: region, options: auth.Options{STSEndpoint: "https://STS.Example.ORG:443/"}, want: auth.Target{STSEndpoint: "https://sts.example.org"}},
-		// It has no region of its own, and the controller's is not its business.
+		// A listed host has no region, and the controller's region does not apply to it.
 		{name: "listed, no region", options: auth.Options{STSEndpoint: "https://minio.example.org:9000"}, want: auth.Target{STSEndpoint: "https://minio.example.org:9000"}},
 		{name: "listed, region of the call", region: region, options: auth.Options{STSEndpoint: "https://minio.example.org:9000", STSRegion: "us-east-1"}, want: auth.Target{STSEndpoint: "https://minio.example.org:9000", STSRegion: "us-east-1"}},
 		{name: "listed, image", region: region, options: auth.Options{STSEndpoint: "https://sts.example.org", ImageRepository: west}, want: auth.Target{STSEndpoint: "https://sts.example.org", Image: "us-west-2"}},
@@ -104,7 +105,7 @@ func TestGetTarget(t *testing.T) {
 		{name: "http", region: region, options: auth.Options{STSEndpoint: "http://sts.eu-west-1.amazonaws.com"}, code: auth.CodeEndpointRefused, fix: "https"},
 		{name: "listed, http", region: region, options: auth.Options{STSEndpoint: "http://minio.example.org:9000"}, code: auth.CodeEndpointRefused, fix: "https"},
 
-		// What is not supported, and what does not go together.
+		// Unsupported options, and options that exclude each other.
 		{name: "scopes", region: region, options: auth.Options{Scopes: scopes}, code: auth.CodeOptionUnsupported, fix: "scopes"},
 		{name: "controller", region: region, options: auth.Options{Subject: auth.Controller()}, want: auth.Target{STSRegion: region}},
 		{name: "controller elsewhere", region: region, options: auth.Options{Subject: auth.Controller(), STSEndpoint: "https://sts.example.org"}, code: auth.CodeEndpointRefused, fix: "name a ServiceAccount"},
@@ -152,7 +153,7 @@ func TestGetIdentity(t *testing.T) {
 		"arn:aws:iam::1234:role/tenant-a":                    "twelve digits",
 		"arn:aws:iam:eu-west-1:123456789123:role/tenant-a":   "names the region",
 		"arn:gcp:iam::123456789123:role/tenant-a":            "unknown",
-		"arn:minio:iam::123456789123:role/tenant-a":          "a store has none",
+		"arn:minio:iam::123456789123:role/tenant-a":          "a store has no accounts",
 		"arn:minio:iam:::user/tenant-a":                      "not a role",
 		"tenant-a-ecr":                                       "six parts",
 	} {
@@ -168,28 +169,28 @@ func TestGetIdentity(t *testing.T) {
 	if e, ok := errors.AsType[*auth.Error](err); !ok || e.Stage != auth.StageIdentity || e.Code != auth.CodeIdentityMissing || e.Fix != fix {
 		t.Errorf("empty annotation: %v", err)
 	}
-	// Without an annotation there is no role, which a store may take and AWS does not.
+	// Without an annotation there is no role. A store may accept this, AWS does not.
 	if got, err := provider.GetIdentity(auth.Account{Subject: account.Subject, UID: "1"}); got != "" || err != nil {
 		t.Errorf("no annotation: %q, %v", got, err)
 	}
-	_, err = provider.GetAudience(t.Context(), &auth.Request{Key: auth.Key{Subject: account.Subject, STSRegion: region}})
+	_, err = rig.Audience(t.Context(), provider, &auth.Request{Key: auth.Key{Subject: account.Subject, Target: auth.Target{STSRegion: region}}})
 	if e, ok := errors.AsType[*auth.Error](err); !ok || e.Stage != auth.StageIdentity || e.Code != auth.CodeIdentityMissing || e.Fix != fix {
 		t.Errorf("no annotation, at AWS: %v", err)
 	}
-	// A WorkloadIdentity's role is in its providerConfig; an annotation is none.
+	// A WorkloadIdentity names its role in its providerConfig; its annotations do not count.
 	identity, err := auth.WorkloadIdentity("tenant-a", "pull")
 	rig.Must(t, err)
 	got, err := provider.GetIdentity(auth.Account{Subject: identity, UID: "1", Attributes: map[string]string{aws.RoleAnnotation: roleA}})
 	if got != "" || err != nil {
 		t.Errorf("WorkloadIdentity: %q, %v", got, err)
 	}
-	_, err = provider.GetAudience(t.Context(), &auth.Request{Key: auth.Key{Subject: identity, STSRegion: region}})
+	_, err = rig.Audience(t.Context(), provider, &auth.Request{Key: auth.Key{Subject: identity, Target: auth.Target{STSRegion: region}}})
 	if e, ok := errors.AsType[*auth.Error](err); !ok || e.Code != auth.CodeIdentityMissing || !strings.Contains(e.Fix, "providerConfig.iamRoleARN of WorkloadIdentity tenant-a/pull") {
 		t.Errorf("WorkloadIdentity: %v", err)
 	}
 }
 
-func TestGetAudience(t *testing.T) {
+func TestProofAudience(t *testing.T) {
 	allowed, err := endpoint.ParseAllowed("minio.example.org:9000")
 	rig.Must(t, err)
 	provider := newProvider(t, aws.Config{AllowedEndpointHosts: allowed})
@@ -201,13 +202,13 @@ func TestGetAudience(t *testing.T) {
 		{roleA, region, "", imageA, "sts.amazonaws.com"},
 		{"arn:aws-cn:iam::123456789123:role/r", "cn-north-1", "", "", "sts.amazonaws.com"},
 		{"arn:aws-cn:iam::123456789123:role/r", "cn-north-1", "https://sts.cn-north-1.amazonaws.com.cn", "", "sts.amazonaws.com"},
-		// A listed host gets what is worth nothing at AWS, and is of no partition.
-		{roleA, region, "https://minio.example.org:9000", "", "minio.example.org"},
-		{"arn:aws-cn:iam::123456789123:role/r", region, "https://minio.example.org:9000", "", "minio.example.org"},
-		// A store's role, and none, are for a listed host only, and for no registry of AWS.
-		{"arn:minio:iam:::role/r", "", "https://minio.example.org:9000", "", "minio.example.org"},
-		{"arn:aws:iam:::role/r", "", "https://minio.example.org:9000", "", "minio.example.org"},
-		{"", "", "https://minio.example.org:9000", "", "minio.example.org"},
+		// A listed host has no partition, and gets a proof that AWS does not accept.
+		{roleA, region, "https://minio.example.org:9000", "", "minio.example.org:9000"},
+		{"arn:aws-cn:iam::123456789123:role/r", region, "https://minio.example.org:9000", "", "minio.example.org:9000"},
+		// A store's role, or no role, is only for a listed host, and never for a registry of AWS.
+		{"arn:minio:iam:::role/r", "", "https://minio.example.org:9000", "", "minio.example.org:9000"},
+		{"arn:aws:iam:::role/r", "", "https://minio.example.org:9000", "", "minio.example.org:9000"},
+		{"", "", "https://minio.example.org:9000", "", "minio.example.org:9000"},
 		{"arn:minio:iam:::role/r", region, "", "", ""},
 		{"arn:aws:iam:::role/r", region, "", "", ""},
 		{"arn:minio:iam:::role/r", region, "https://sts.eu-west-1.amazonaws.com", "", ""},
@@ -215,8 +216,8 @@ func TestGetAudience(t *testing.T) {
 		{"arn:minio:iam:::role/r", "", "https://minio.example.org:9000", imageA, ""},
 		{"arn:aws:iam:::role/r", "", "https://minio.example.org:9000", imageA, ""},
 		{"", "", "https://minio.example.org:9000", imageA, ""},
-		{roleA, "", "https://minio.example.org:9000", imageA, "minio.example.org"},
-		// What cannot be is refused while there is no proof yet.
+		{roleA, "", "https://minio.example.org:9000", imageA, "minio.example.org:9000"},
+		// An impossible request is refused before a proof is made.
 		{roleA, region, "https://sts.cn-north-1.amazonaws.com.cn", "", ""},
 		{roleA, region, "", "123456789123.dkr.ecr.cn-north-1.amazonaws.com.cn/a", ""},
 		{"arn:aws-cn:iam::123456789123:role/r", "cn-north-1", "", "public.ecr.aws/a", ""},
@@ -225,10 +226,10 @@ func TestGetAudience(t *testing.T) {
 		{"", region, "", "", ""},
 	} {
 		request := &auth.Request{
-			Key:             auth.Key{Subject: accountA(t).Subject, Identity: test.role, STSRegion: test.region, STSEndpoint: test.endpoint},
+			Key:             auth.Key{Subject: accountA(t).Subject, Identity: test.role, Target: auth.Target{STSRegion: test.region, STSEndpoint: test.endpoint}},
 			ImageRepository: test.image,
 		}
-		got, err := provider.GetAudience(t.Context(), request)
+		got, err := rig.Audience(t.Context(), provider, request)
 		if got != test.want || (err == nil) != (test.want != "") {
 			t.Errorf("%+v: audience %q, %v", test, got, err)
 		}
@@ -238,7 +239,8 @@ func TestGetAudience(t *testing.T) {
 	}
 }
 
-// An image names its partition, and by default the region of STS: what to mend is the role.
+// An image has a partition, and by default decides the region of STS, so the role must be
+// corrected.
 func TestRoleOfAnotherPartitionThanTheImage(t *testing.T) {
 	const china = "123456789123.dkr.ecr.cn-north-1.amazonaws.com.cn/a"
 	account := accountA(t)
@@ -246,11 +248,11 @@ func TestRoleOfAnotherPartitionThanTheImage(t *testing.T) {
 		provider := newProvider(t, aws.Config{Region: region})
 		target, err := provider.GetTarget(&auth.Options{Subject: account.Subject, ImageRepository: china})
 		rig.Must(t, err)
-		_, err = provider.GetAudience(t.Context(), &auth.Request{
-			Key:             auth.Key{Subject: account.Subject, Identity: roleA, STSRegion: target.STSRegion, Image: target.Image},
+		_, err = rig.Audience(t.Context(), provider, &auth.Request{
+			Key:             auth.Key{Subject: account.Subject, Identity: roleA, Target: target},
 			ImageRepository: china,
 		})
-		if e, ok := errors.AsType[*auth.Error](err); !ok || e.Code != auth.CodeIdentityInvalid || e.Fix != "name a role of partition aws-cn" {
+		if e, ok := errors.AsType[*auth.Error](err); !ok || e.Code != auth.CodeIdentityInvalid || e.Fix != "name a role in partition aws-cn" {
 			t.Errorf("%v", err)
 		}
 	}
@@ -276,7 +278,7 @@ func TestTokenDoesNotPrint(t *testing.T) {
 	rig.DoesNotPrint(t, token, "-key", "[AWS session until 2030-01-02T03:04:05Z]")
 }
 
-// A tenant that makes up strings neither fills the memory for good nor slows the others.
+// A tenant with many different strings neither fills the memory forever nor slows other tenants.
 func TestMemoryIsBounded(t *testing.T) {
 	provider := newProvider(t, aws.Config{})
 	for i := range 20_000 {

@@ -16,11 +16,12 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// opRegistry names the call for people.
-const opRegistry = "GetAuthorizationToken"
+// registryOperation names the call in errors.
+const registryOperation = "GetAuthorizationToken"
 
-// NewRegistryToken implements [auth.RegistryProvider] with GetAuthorizationToken of Amazon ECR, in the region and of the
-// variant (FIPS, dual-stack) of the image repository's host, or of Amazon ECR Public.
+// NewRegistryToken implements [auth.RegistryProvider] with GetAuthorizationToken of Amazon ECR or
+// Amazon ECR Public. The region and the variant (FIPS, dual-stack) are those of the image
+// repository's host.
 func (p *Provider) NewRegistryToken(ctx context.Context, token auth.Token, request *auth.Request) (*auth.RegistryCredentials, error) {
 	session, ok := token.(*Token)
 	if !ok || session == nil {
@@ -38,11 +39,11 @@ func (p *Provider) NewRegistryToken(ctx context.Context, token auth.Token, reque
 		encoded, expiresAt, err = p.privateAuthorization(ctx, session, registry, request)
 	}
 	if err != nil {
-		return nil, registryError(ctx, err, session, registry, request)
+		return nil, registryFailure(ctx, err, session, registry, request)
 	}
-	credentials, err := registryCredentials(encoded, expiresAt)
+	credentials, err := parseRegistryToken(encoded, expiresAt)
 	if err != nil {
-		return nil, remote.Invalid(registryAPI(registry), "credentials", err).Error(auth.StageRegistry, opRegistry)
+		return nil, remote.Invalid(registryAPI(registry), "credentials", err).Error(auth.StageRegistry, registryOperation)
 	}
 	return credentials, nil
 }
@@ -82,13 +83,14 @@ func (p *Provider) publicAuthorization(
 	return answer.AuthorizationData.AuthorizationToken, answer.AuthorizationData.ExpiresAt, nil
 }
 
-// provider has the SDK sign with the session.
+// provider returns the session as the SDK's provider of credentials.
 func (t Token) provider() awssdk.CredentialsProvider {
 	return awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) { return t.Credentials(), nil })
 }
 
-// registryCredentials decodes base64("<user>:<password>"). Its errors repeat nothing of it.
-func registryCredentials(encoded *string, expiresAt *time.Time) (*auth.RegistryCredentials, error) {
+// parseRegistryToken reads an authorization token, base64("<user>:<password>"). Its errors quote
+// nothing of the token.
+func parseRegistryToken(encoded *string, expiresAt *time.Time) (*auth.RegistryCredentials, error) {
 	if awssdk.ToString(encoded) == "" {
 		return nil, errors.New("no authorization token in it")
 	}
@@ -106,6 +108,7 @@ func registryCredentials(encoded *string, expiresAt *time.Time) (*auth.RegistryC
 	return &auth.RegistryCredentials{Username: user, Password: auth.NewSecret(password), ExpiresAt: expiresAt.UTC()}, nil
 }
 
+// registryAPI names the API that gives the registry's credentials, in errors.
 func registryAPI(registry *ecrRegistry) string {
 	name := "Amazon ECR"
 	if registry.Public {
@@ -123,8 +126,9 @@ func registryAPI(registry *ecrRegistry) string {
 	return name
 }
 
-func registryError(ctx context.Context, err error, session *Token, registry *ecrRegistry, request *auth.Request) error {
-	f := sortFailure(ctx, err, registryAPI(registry), session.SecretAccessKey, session.SessionToken)
+// registryFailure is the error of a failed call for registry credentials.
+func registryFailure(ctx context.Context, err error, session *Token, registry *ecrRegistry, request *auth.Request) error {
+	f := classify(ctx, err, registryAPI(registry), session.SecretAccessKey, session.SessionToken)
 	switch f.api {
 	case "AccessDenied", "AccessDeniedException":
 		f.Code = auth.CodePermissionDenied
@@ -138,8 +142,8 @@ func registryError(ctx context.Context, err error, session *Token, registry *ecr
 		}
 	case "UnrecognizedClientException", "InvalidClientTokenId", "ExpiredTokenException", "InvalidSignatureException", "SignatureDoesNotMatch":
 		f.Code = auth.CodeRefused
-		f.message = "" // it holds the time of day, or what was signed
+		f.message = "" // it contains the time of day, or what was signed
 		f.Fix = "check that region " + registry.Region + " is enabled for the account, and compare the controller's clock with AWS's"
 	}
-	return f.error(auth.StageRegistry, opRegistry)
+	return f.error(auth.StageRegistry, registryOperation)
 }

@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/auth"
@@ -8,19 +9,21 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/attribute"
 )
 
-// role is a role that a subject names: one of AWS or, in text alone, one of an S3-compatible store. Its zero value is none.
+// role is a role that a subject names: a role of AWS or, with only its text set, a role of an
+// S3-compatible store. Its zero value is no role.
 type role struct {
-	endpoint.RoleARN // zero for a store's
+	endpoint.RoleARN // zero for a role of a store
 
 	text string
 }
 
-// String is the role's ARN.
+// String returns the role's ARN.
 func (r role) String() string { return r.text }
 
-// isAWS says whether it is a role that AWS has, which belongs to an account.
+// isAWS reports whether the role is one of AWS: such a role belongs to an account.
 func (r role) isAWS() bool { return r.Account != "" }
 
+// parseRole reads the ARN of a role of AWS or of a store.
 func parseRole(arn string) (role, error) {
 	aws, err := endpoint.ParseRoleARN(arn)
 	if err == nil {
@@ -36,21 +39,36 @@ func parseRole(arn string) (role, error) {
 	return role{}, err
 }
 
-// roleAttribute is where subjects name their role.
+// roleAttribute is the attribute in which subjects name their role.
 func roleAttribute() attribute.Attribute {
-	return attribute.Attribute{Annotation: RoleAnnotation, Field: RoleField}
+	return attribute.Attribute{Annotation: RoleAnnotation, Field: RoleField, Spec: attributeRole}
+}
+
+// assumeAttribute is the attribute in which subjects name the role that they assume with the
+// session of their own role.
+func assumeAttribute() attribute.Attribute {
+	return attribute.Attribute{Annotation: AssumeRoleAnnotation, Field: AssumeRoleField}
 }
 
 func roleMissing(subject auth.Subject) error {
 	return roleAttribute().Missing(subject, "IAM role", "the ARN of an IAM role")
 }
 
-// GetIdentity implements [auth.Provider]: the role that the ServiceAccount's annotation or the WorkloadIdentity's
-// providerConfig names. Whether it fits depends on the endpoint, which is not known here: a subject without a role has the
-// empty identity, and for AWS's own endpoints [Provider.GetAudience] refuses it, or a store's role, before there is a proof.
+// GetIdentity implements [auth.Provider]. It returns the role that the ServiceAccount's annotation
+// or the WorkloadIdentity's providerConfig names, or empty without a role. If the account also
+// names a role to assume, that one is the identity. The endpoint is not known here. For AWS's own
+// endpoints [Provider.GetProofRequest] refuses an empty identity and a role of a store, before a
+// proof is made.
 func (p *Provider) GetIdentity(account auth.Account) (string, error) {
 	arn, named := roleAttribute().Of(account)
+	chained, isChained := assumeAttribute().Of(account)
 	switch {
+	case isChained:
+		x, err := p.ownChain(account, arn, chained)
+		if err != nil {
+			return "", err
+		}
+		return x.then.Role.String(), nil
 	case !named:
 		return "", nil
 	case arn == "":
@@ -62,23 +80,84 @@ func (p *Provider) GetIdentity(account auth.Account) (string, error) {
 	return arn, nil
 }
 
-// roleFor is the role with which the request goes to sts. AWS has only roles of its accounts. A store decides by the proof's
-// claims where there is no role (MinIO does), which gives nobody more than the store's administrator gave to those claims.
-func (p *Provider) roleFor(request *auth.Request, sts endpoint.STS) (role, error) {
+// roleFor returns the role that the request asks sts for. AWS needs a role of one of its accounts.
+// A store may get no role: MinIO then decides by the proof's claims, and gives no more than the
+// store's administrator gave to those claims. A source without a role is itself the session.
+func (p *Provider) roleFor(request *auth.Request, sts endpoint.STS, source string) (role, error) {
 	arn, subject := request.Key.Identity, request.Key.Subject
 	mustBeAWS := !sts.Listed || request.ImageRepository != ""
 	if arn == "" {
-		if mustBeAWS {
+		if mustBeAWS && source == "" {
 			return role{}, roleMissing(subject)
 		}
 		return role{}, nil
 	}
 	r, err := p.roles.Parse(arn)
 	if err == nil && mustBeAWS && !r.isAWS() {
-		_, err = endpoint.ParseRoleARN(arn) // which says why it is none
+		_, err = endpoint.ParseRoleARN(arn) // its error says why AWS has no such role
 	}
 	if err != nil {
 		return role{}, roleAttribute().Invalid(subject, err)
 	}
 	return *r, nil
+}
+
+// ownChain is a chain of two roles that a tenant names: its own role, and the one that it assumes
+// with the session of its own.
+type ownChain struct {
+	first role
+	then  endpoint.Assumption
+}
+
+// ownChain returns the chain of an account; arn and chained are the values of its attributes.
+func (p *Provider) ownChain(account auth.Account, arn, chained string) (ownChain, error) {
+	if arn == "" {
+		return ownChain{}, roleMissing(account.Subject)
+	}
+	first, err := p.roles.Parse(arn)
+	if err == nil && !first.isAWS() {
+		_, err = endpoint.ParseRoleARN(arn) // its error says why AWS has no such role
+	}
+	if err != nil {
+		return ownChain{}, roleAttribute().Invalid(account.Subject, err)
+	}
+	then, err := p.assumptions.Parse(chained)
+	if err == nil && then.Role.Partition != first.Partition {
+		err = &endpoint.Error{
+			What: "role to assume", Reason: endpoint.ReasonPartition, Detail: "it is in partition " + then.Role.Partition,
+			Fix: "name a role in partition " + first.Partition + ", as the first role",
+		}
+	}
+	switch {
+	case err != nil:
+		return ownChain{}, assumeAttribute().Invalid(account.Subject, err)
+	case account.Fingerprint == "":
+		return ownChain{}, noFingerprint(account.Subject)
+	}
+	return ownChain{*first, *then}, nil
+}
+
+// chain adds the account's own chain to the plan, if the account has one. Its first role is the
+// plan's.
+func (p *Provider) chain(x plan, request *auth.Request) (plan, error) {
+	chained, isChained := assumeAttribute().Of(request.Account)
+	if !isChained {
+		return x, nil
+	}
+	if x.sts.Listed {
+		return plan{}, assumeAttribute().Invalid(request.Account.Subject, &endpoint.Error{
+			What: "role to assume", Reason: endpoint.ReasonHost, Detail: "the STS endpoint is not AWS's", Fix: "remove it, or use AWS STS",
+		})
+	}
+	arn, _ := roleAttribute().Of(request.Account)
+	own, err := p.ownChain(request.Account, arn, chained)
+	if err != nil {
+		return plan{}, err
+	}
+	then := x
+	then.session = SessionRequest{
+		Source: "role " + own.first.String(), ExternalID: own.then.ExternalID, Name: cmp.Or(own.then.SessionName, x.session.Name), Duration: own.then.Duration,
+	}
+	x.role, x.then = own.first, &then
+	return x, nil
 }

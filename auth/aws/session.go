@@ -8,18 +8,24 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// maxSessionName is the limit of RoleSessionName; its characters are [\w+=,.@-]. Source: AWS STS API reference,
-// AssumeRoleWithWebIdentity.
+// maxSessionName is the limit of RoleSessionName; its characters are [\w+=,.@-]. Source: AWS STS
+// API reference, AssumeRoleWithWebIdentity.
 const maxSessionName = 64
 
-// sessionName names a subject's sessions in CloudTrail: <name>.<namespace> where that fits, otherwise as much of it as does
-// and a hash. Two subjects never share one, whatever their names: a namespace has no dot, so that the last one separates; "@"
-// and "=" are in no Kubernetes name, so that what follows them is always ours.
+// sessionName returns the name of a subject's sessions in CloudTrail: <name>.<namespace>, or its
+// beginning and a hash if it is too long. Two subjects never share a name. A namespace has no dot,
+// so the last dot separates. No Kubernetes name contains "@" or "=", so the text after these
+// characters is always ours.
 func sessionName(subject auth.Subject) string {
 	name := subject.Name() + "." + subject.Namespace()
 	if subject.Kind() != auth.KindServiceAccount {
 		name += "@" + string(subject.Kind())
 	}
+	return fitSessionName(name)
+}
+
+// fitSessionName returns the name, or its beginning and a hash if it is too long.
+func fitSessionName(name string) string {
 	if len(name) <= maxSessionName {
 		return name
 	}

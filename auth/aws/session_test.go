@@ -33,7 +33,7 @@ func TestSessionName(t *testing.T) {
 		account("b", "a.b"):                     "a.b.b",
 		account("n", long[:62]):                 long[:62] + ".n", // 64, the limit
 		workload("tenant-a", "tenant-a-ecr-sa"): "tenant-a-ecr-sa.tenant-a@WorkloadIdentity",
-		// A golden one: CloudTrail queries must go on finding it.
+		// A golden name: queries in CloudTrail must keep finding it.
 		account("source-controller-tenants", "a-service-account-with-a-rather-long-name"): "a-service-account-with-a-rather-long-=5ttb4bjkyspiitfsv5tvp2btae",
 	} {
 		if got != want {
@@ -52,7 +52,24 @@ func TestSessionName(t *testing.T) {
 	}
 }
 
-// FuzzSessionName: whatever the subjects, their names are what STS takes, the same each time, and each its own.
+// A program may name the session of a WorkloadIdentity. The annotations of a ServiceAccount, which a
+// tenant writes, name none.
+func TestNamedSession(t *testing.T) {
+	attributes := map[string]string{aws.SessionNameAttribute: "cloudidentity.tenant-a@WorkloadIdentityBinding"}
+	workload, err := auth.WorkloadIdentity("tenant-a", "app")
+	rig.Must(t, err)
+	account, err := auth.ServiceAccount("tenant-a", "app")
+	rig.Must(t, err)
+	for subject, want := range map[auth.Subject]string{workload: attributes[aws.SessionNameAttribute], account: ""} {
+		request, err := aws.SessionRequestOf(auth.Account{Subject: subject, Attributes: attributes})
+		if err != nil || request.Name != want {
+			t.Errorf("%s: %q %v, want %q", subject, request.Name, err, want)
+		}
+	}
+}
+
+// FuzzSessionName checks that STS accepts the name of any subject, that the name is the same each
+// time, and that two subjects never share a name.
 func FuzzSessionName(f *testing.F) {
 	f.Add("tenant-a", "tenant-a-ecr-sa", "tenant-b", "tenant-a-ecr-sa", false)
 	f.Add("a", "b.c", "c", "a.b", false)

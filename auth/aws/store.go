@@ -7,9 +7,10 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// explainStore reads the codes of a listed endpoint: the security token service of an S3-compatible store, such as MinIO or
-// Ceph. It has no accounts, and fewer codes than AWS: MinIO says InvalidParameterValue of all that is wrong with a token.
-// Sources: MinIO, docs/sts/web-identity.md; Ceph Object Gateway, "STS in Ceph".
+// explainStore sets the code and the fix of a failure by the error code of a listed endpoint. The
+// endpoint is the security token service of an S3-compatible store, such as MinIO or Ceph. Such a
+// store has no accounts, and fewer codes than AWS: MinIO answers InvalidParameterValue to any token
+// with a fault. Sources: MinIO, docs/sts/web-identity.md; Ceph Object Gateway, "STS in Ceph".
 func (x plan) explainStore(f *failure, claims remote.Claims, request *auth.Request) {
 	trust := fmt.Sprintf("have %s trust the issuer %s with the audience (client ID) %s", x.where(), claims.Issuer, x.sts.Audience())
 	if x.role == (role{}) {
@@ -24,12 +25,12 @@ func (x plan) explainStore(f *failure, claims remote.Claims, request *auth.Reque
 	case "MissingParameter", "InvalidArgument", "ValidationError":
 		f.Code = auth.CodeRefused
 		f.Fix = fmt.Sprintf("name a role of the store in %s", roleAttribute().At(request.Key.Subject))
-	case "ExpiredToken", "ExpiredTokenException": // MinIO's own words for it: "expired or is not valid"
+	case "ExpiredToken", "ExpiredTokenException": // MinIO's text: "expired or is not valid"
 		f.Code = auth.CodeProofInvalid
-		f.message = "" // it may hold the time of day
+		f.message = "" // it may contain the time of day
 		f.Fix = "compare the clock of the API server with that of " + x.where()
 	}
 	if f.Code == auth.CodeUnavailable {
-		f.Fix = "wait, and see the log of " + x.where() + " if it goes on"
+		f.Fix = "wait, and see the log of " + x.where() + " if the failure persists"
 	}
 }

@@ -27,8 +27,9 @@ import (
 
 const minioRole = "arn:minio:iam:::role/nOybJqMNzNmroqEKq5D0EUsRZw0"
 
-// minio answers as MinIO's STS does, to tokens that it verifies: with role policies, or by the claim "policy". Source: MinIO, cmd/sts-handlers.go,
-// AssumeRoleWithSSO. What it does with wrong tokens is held against the real server in test/e2e.
+// minio answers as MinIO's STS does, with role policies or by the claim "policy". It verifies
+// tokens. Source: MinIO, cmd/sts-handlers.go, AssumeRoleWithSSO. test/e2e compares its answers to
+// wrong tokens with those of the real server.
 type minio struct {
 	verifier *oidc.Verifier
 	claims   bool   // whether a provider by claims is configured
@@ -73,7 +74,7 @@ func (m *minio) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		fail(400, "InvalidParameterValue", err.Error())
 		return
-	case !slices.Contains(token.Audience, "127.0.0.1"):
+	case !slices.Contains(token.Audience, r.Host):
 		fail(400, "InvalidParameterValue", "STS JWT Token has `azp` claim invalid, `azp` must match configured OpenID Client ID")
 		return
 	case role != minioRole && token.Claims["policy"] == nil:
@@ -92,7 +93,8 @@ func (m *minio) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		time.Now().Add(time.Duration(seconds)*time.Second).UTC().Format(time.RFC3339), token.Subject)
 }
 
-// storeWorld is a store with TLS on loopback, which an administrator listed, and a provider that reaches nothing else.
+// storeWorld is a store with TLS on loopback, which an administrator listed, and a provider that
+// reaches only this store.
 func storeWorld(t *testing.T) (*world, *minio, *aws.Provider, string) {
 	t.Helper()
 	w := newWorld(t)
@@ -114,15 +116,16 @@ func storeWorld(t *testing.T) (*world, *minio, *aws.Provider, string) {
 // signAs signs with changes of the claims.
 func (w *world) signAs(change oidc.Claims) func(auth.Account, auth.ProofRequest) (string, error) {
 	return func(account auth.Account, request auth.ProofRequest) (string, error) {
-		claims := oidc.Claims{"sub": rig.SubjectClaim(account), "aud": []string{request.Audience}, "exp": time.Now().Add(request.Lifetime).Unix()}
+		claims := oidc.Claims{"sub": rig.SubjectClaim(account), "aud": request.Audiences, "exp": time.Now().Add(request.Lifetime).Unix()}
 		maps.Copy(claims, change)
 		return w.Issuer.Mint(claims)
 	}
 }
 
-// TestStore is what a store's own STS does with the identities that a subject may name for it.
+// TestStore checks the answers of a store's STS to every identity that a subject may name.
 func TestStore(t *testing.T) {
 	w, m, provider, url := storeWorld(t)
+	host := strings.TrimPrefix(url, "https://")
 	account := accountA(t)
 	none := auth.Account{Subject: account.Subject, UID: account.UID}
 	policyClaim := w.signAs(oidc.Claims{"policy": "tenant-a"})
@@ -142,7 +145,7 @@ func TestStore(t *testing.T) {
 		{
 			name: "no role, no claim", claims: true, account: none, sign: w.Sign, code: auth.CodeTrustRefused,
 			text: "AssumeRoleWithWebIdentity without a role: InvalidParameterValue: policy claim missing from the JWT token",
-			fix: "have the STS endpoint " + url + " trust the issuer " + issuerURL + " with the audience (client ID) 127.0.0.1 and map the claims of " +
+			fix: "have the STS endpoint " + url + " trust the issuer " + issuerURL + " with the audience (client ID) " + host + " and map the claims of " +
 				"system:serviceaccount:tenant-a:tenant-a-ecr-sa to a policy, or name a role in annotation eks.amazonaws.com/role-arn of ServiceAccount tenant-a/tenant-a-ecr-sa",
 		},
 		{
@@ -156,7 +159,11 @@ func TestStore(t *testing.T) {
 		},
 		{
 			name: "wrong audience", account: rig.WithAttribute(account, aws.RoleAnnotation, minioRole), sign: w.signAs(oidc.Claims{"aud": "sts.amazonaws.com"}),
-			role: minioRole, code: auth.CodeTrustRefused, text: "must match configured OpenID Client ID", fix: "with the audience (client ID) 127.0.0.1",
+			role: minioRole, code: auth.CodeTrustRefused, text: "must match configured OpenID Client ID", fix: "with the audience (client ID) " + host,
+		},
+		{
+			name: "another port", account: rig.WithAttribute(account, aws.RoleAnnotation, minioRole), sign: w.signAs(oidc.Claims{"aud": "127.0.0.1"}),
+			role: minioRole, code: auth.CodeTrustRefused, text: "must match configured OpenID Client ID", fix: "with the audience (client ID) " + host,
 		},
 		{
 			name: "expired", account: rig.WithAttribute(account, aws.RoleAnnotation, minioRole), sign: w.signAs(oidc.Claims{"exp": time.Now().Add(-time.Hour).Unix()}),
@@ -165,7 +172,7 @@ func TestStore(t *testing.T) {
 		{
 			name: "forged", account: rig.WithAttribute(account, aws.RoleAnnotation, minioRole),
 			sign: func(account auth.Account, request auth.ProofRequest) (string, error) {
-				return w.Issuer.Forge(oidc.Claims{"sub": rig.SubjectClaim(account), "aud": request.Audience})
+				return w.Issuer.Forge(oidc.Claims{"sub": rig.SubjectClaim(account), "aud": request.Audiences})
 			},
 			role: minioRole, code: auth.CodeTrustRefused, text: "InvalidParameterValue", fix: "trust the issuer",
 		},
@@ -192,19 +199,21 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestStoreFails: a store that fails is not AWS, and what it says is no reason to forget a token.
+// TestStoreFails checks that the errors of a failing store name the store and not AWS, and that
+// they do not end cached tokens.
 func TestStoreFails(t *testing.T) {
 	w, m, provider, url := storeWorld(t)
 	m.down = "STSIAMNotInitialized"
 	subject := rig.Subject(rig.WithAttribute(accountA(t), aws.RoleAnnotation, minioRole), w.Sign)
 	_, err := auth.GetToken(t.Context(), provider, subject, auth.WithSTSEndpoint(url))
 	e, ok := errors.AsType[*auth.Error](err)
-	if !ok || e.Code != auth.CodeUnavailable || !e.Temporary() || e.Fix != "wait, and see the log of the STS endpoint "+url+" if it goes on" {
+	if !ok || e.Code != auth.CodeUnavailable || !e.Temporary() || e.Fix != "wait, and see the log of the STS endpoint "+url+" if the failure persists" {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestStoresRolesAreNoneAtAWS: without a role, or with a store's, no proof is made for AWS.
+// TestStoresRolesAreNoneAtAWS checks that no proof is made for AWS without a role or with a role of
+// a store.
 func TestStoresRolesAreNoneAtAWS(t *testing.T) {
 	w := newWorld(t)
 	account := accountA(t)

@@ -9,22 +9,42 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Token is a session at AWS. It does not print, not with any fmt verb, in JSON or in a log.
+// Token is a session of AWS. It hides its secrets from every fmt verb, from JSON and from logs.
 type Token struct {
-	// AccessKeyID names the key. It is hidden with the rest, because it tells the account.
+	// AccessKeyID names the key. It is hidden too, because it reveals the account.
 	AccessKeyID auth.Secret
-	// SecretAccessKey signs requests.
+	// SecretAccessKey is the secret key that signs requests.
 	SecretAccessKey auth.Secret
-	// SessionToken goes with every request; empty for keys that are no session's.
+	// SessionToken is sent with every request; empty if the keys do not belong to a session.
 	SessionToken auth.Secret
-	// ExpiresAt is the end of the session, UTC; source: Credentials.Expiration of the AWS STS API reference.
+	// ExpiresAt is the end of the session, UTC. Source: Credentials.Expiration of the AWS STS API
+	// reference.
 	ExpiresAt time.Time
+	// ARN is who the session speaks as. Source: AssumedRoleUser.Arn and GetCallerIdentity of the AWS
+	// STS API reference. Empty if AWS STS did not say it.
+	ARN string
+	// AccountID is the account of ARN, twelve digits; empty without ARN.
+	AccountID string
 }
+
+// StaticToken makes a token of keys that may never expire. It ends after an hour: then the keys are
+// read again. The session token is empty for the keys of a user.
+func StaticToken(accessKeyID, secretAccessKey, sessionToken auth.Secret) *Token {
+	return &Token{
+		AccessKeyID: accessKeyID, SecretAccessKey: secretAccessKey, SessionToken: sessionToken,
+		ExpiresAt: time.Now().Add(staticLifetime).UTC(),
+	}
+}
+
+// staticLifetime is the lifetime of a token whose keys never expire. After it the keys are read
+// again.
+const staticLifetime = time.Hour
 
 // GetDuration implements [auth.Token].
 func (t Token) GetDuration() time.Duration { return time.Until(t.ExpiresAt) }
 
-// Credentials are what the AWS SDK signs with.
+// Credentials returns the token in the form that the AWS SDK takes. They print their secrets,
+// unlike the Token.
 func (t Token) Credentials() awssdk.Credentials {
 	return awssdk.Credentials{
 		AccessKeyID:     t.AccessKeyID.Reveal(),
@@ -33,16 +53,17 @@ func (t Token) Credentials() awssdk.Credentials {
 		Source:          "lanyard",
 		CanExpire:       true,
 		Expires:         t.ExpiresAt,
+		AccountID:       t.AccountID,
 	}
 }
 
-// String says when the session ends, and no more.
+// String returns the end of the session and no more.
 func (t Token) String() string {
 	return "[AWS session until " + t.ExpiresAt.UTC().Format(time.RFC3339) + "]"
 }
 
-// Format is String for every verb.
+// Format prints String for every verb.
 func (t Token) Format(state fmt.State, _ rune) { _, _ = state.Write([]byte(t.String())) }
 
-// MarshalText is String, so that JSON, YAML and structured logs hide the session too.
+// MarshalText returns String, so that JSON, YAML and structured logs hide the secrets too.
 func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }

@@ -36,7 +36,7 @@ func accountA(tb testing.TB) auth.Account {
 	return auth.Account{Subject: subject, UID: "1", Attributes: map[string]string{aws.RoleAnnotation: roleA}}
 }
 
-// proofA is a token of the demo's issuer with a signature that is none; nobody here verifies it.
+// proofA is a token of the demo's issuer with an invalid signature. No test here verifies it.
 func proofA() string {
 	return rig.JWT(`{"iss":"` + issuerURL + `","sub":"system:serviceaccount:tenant-a:tenant-a-ecr-sa"}`)
 }
@@ -205,7 +205,7 @@ func TestErrorsRepeatNoSecret(t *testing.T) {
 }
 
 func TestDisconnections(t *testing.T) {
-	rig.Disconnections(t, rig.Wire(t, answer(goodSession)), func(t *testing.T, base *http.Transport) error {
+	rig.Disconnections(t, "AWS STS in "+region, func(t *testing.T, base *http.Transport) error {
 		t.Helper()
 		_, err := auth.GetToken(t.Context(), newProvider(t, aws.Config{Region: region, Transport: base}), asA(t)...)
 		return err
@@ -227,7 +227,7 @@ func TestSlowAnswerIsCutOff(t *testing.T) {
 	}
 }
 
-// A connection that ends in the middle is no answer; half a document is a wrong one.
+// A connection that ends in the middle is no answer; half a document is an invalid answer.
 func TestAnswerThatBreaksOff(t *testing.T) {
 	provider := wired(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, goodSession[:100])
@@ -335,8 +335,9 @@ func TestRegistryHosts(t *testing.T) {
 	}
 }
 
-// Hosts of one region may have APIs that fail apart: there is no FIPS endpoint in most regions. Whoever names such a host must
-// not spoil the region for others who share the subject, as all who are lent the controller's identity do.
+// Hosts of one region may have APIs that fail independently: most regions have no FIPS endpoint. An
+// object that names such a host must not disturb other users of the same subject in the region, for
+// example of the controller's identity.
 func TestHostsOfARegionFailApart(t *testing.T) {
 	environment(t, map[string]string{"AWS_ACCESS_KEY_ID": "AKIA0000000000000000", "AWS_SECRET_ACCESS_KEY": "static-secret"})
 	provider := wired(t, func(w http.ResponseWriter, r *http.Request) {
@@ -397,7 +398,7 @@ func TestExchangeRequest(t *testing.T) {
 	}
 }
 
-// A clock that is behind must not make a session live longer than AWS lets it, nor one that is ahead.
+// A session never lives longer than AWS allows, if a clock is behind or ahead.
 func TestEndOfSession(t *testing.T) {
 	for ahead, want := range map[time.Duration]time.Duration{
 		0: time.Hour, 5 * time.Minute: time.Hour, -5 * time.Minute: 55 * time.Minute, 24 * time.Hour: time.Hour,
@@ -436,7 +437,7 @@ func TestExchangePerPartition(t *testing.T) {
 		})
 		account := rig.WithAttribute(accountA(t), aws.RoleAnnotation, "arn:"+test.role+":iam::123456789123:role/r")
 		subject := rig.Subject(account, func(_ auth.Account, request auth.ProofRequest) (string, error) {
-			audience = request.Audience
+			audience = request.Audiences[0]
 			return proofA(), nil
 		})
 		_, err := auth.GetToken(t.Context(), provider, subject, auth.WithSTSRegion(test.region))

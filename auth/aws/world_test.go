@@ -36,11 +36,17 @@ type world struct {
 
 func newWorld(tb testing.TB) *world {
 	tb.Helper()
+	return newWorldOf(tb, issuerURL)
+}
+
+// newWorldOf makes a world whose roles trust that issuer, which makes the proofs.
+func newWorldOf(tb testing.TB, issuer string) *world {
+	tb.Helper()
 	w := &world{Rig: rig.New(tb, cloudtest.Config{AWS: cloudaws.Config{Accounts: []cloudaws.Account{{
 		ID:            accountID,
-		OIDCProviders: []cloudaws.OIDCProvider{{URL: issuerURL, ClientIDs: []string{"sts.amazonaws.com"}}},
+		OIDCProviders: []cloudaws.OIDCProvider{{URL: issuer, ClientIDs: []string{"sts.amazonaws.com"}}},
 		Repositories:  []cloudaws.Repository{{Region: region, Name: "tenant-a/app"}, {Region: region, Name: "tenant-b/app"}},
-	}}}}, issuerURL, oidc.ES256)}
+	}, {ID: otherAccountID}}}}, issuer, oidc.ES256)}
 	w.aws = w.provider(tb, aws.Config{Region: region, AllowedEndpointHosts: w.Allow})
 	return w
 }
@@ -54,12 +60,13 @@ func (w *world) provider(tb testing.TB, config aws.Config) *aws.Provider {
 	return provider
 }
 
-// roleFor makes the role of a tenant, which trusts subject and may use its own repository, and returns its ARN.
+// roleFor makes the role of a tenant, which trusts subject and may use its own repository, and
+// returns its ARN.
 func (w *world) roleFor(tb testing.TB, tenant, subject string) string {
 	tb.Helper()
 	rig.Must(tb, w.Cloud.AWS().PutRole(accountID, cloudaws.Role{
 		Name:        tenant + "-ecr",
-		TrustPolicy: trust(subject),
+		TrustPolicy: trustIn(w.Issuer.URL(), subject),
 		Policies: map[string]json.RawMessage{"pull": policy(map[string]any{
 			"Effect": "Allow", "Action": []string{"ecr:GetAuthorizationToken", "ecr-public:GetAuthorizationToken", "sts:GetServiceBearerToken"}, "Resource": "*",
 		})},
@@ -67,8 +74,11 @@ func (w *world) roleFor(tb testing.TB, tenant, subject string) string {
 	return "arn:aws:iam::" + accountID + ":role/" + tenant + "-ecr"
 }
 
-func trust(subject string) json.RawMessage {
-	issuer := strings.TrimPrefix(issuerURL, "https://")
+func trust(subject string) json.RawMessage { return trustIn(issuerURL, subject) }
+
+// trustIn is the trust policy for a subject of an issuer.
+func trustIn(issuer, subject string) json.RawMessage {
+	issuer = strings.TrimPrefix(issuer, "https://")
 	return policy(map[string]any{
 		"Effect":    "Allow",
 		"Principal": map[string]string{"Federated": "arn:aws:iam::" + accountID + ":oidc-provider/" + issuer},
@@ -85,7 +95,7 @@ func policy(statements ...map[string]any) json.RawMessage {
 	return data
 }
 
-// tenantA makes a ServiceAccount with a role of its own.
+// tenantA makes a ServiceAccount with its own role.
 func (w *world) tenantA(tb testing.TB) auth.Account {
 	tb.Helper()
 	const name = "tenant-a"

@@ -38,7 +38,7 @@ const custom = `{"name":"Own","activeDirectoryEndpoint":"https://login.azure.exa
 
 func TestEveryCloudEndToEnd(t *testing.T) {
 	w := newWorld(t)
-	own, err := endpoint.ParseAzureEnvironment([]byte(custom))
+	own, err := endpoint.ParseAzureEnvironment([]byte(custom), "")
 	rig.Must(t, err)
 	clouds := append(endpoint.AzureClouds(), own)
 	tenants := []string{tenantID, govTenantID, chinaTenantID, customTenantID}
@@ -79,14 +79,15 @@ func TestEveryCloudEndToEnd(t *testing.T) {
 			case err != nil || audienceOf(t, devops)+"/.default" != azure.DevOpsScope:
 				t.Errorf("Azure DevOps: %v, %v", devops, err)
 			}
-			// A tenant of another cloud does not exist in this one, and a proof for the other cloud is worth nothing here.
+			// A tenant of another cloud does not exist in this one, and a proof for the other cloud
+			// is worth nothing here.
 			account.Attributes[azure.TenantAnnotation] = tenants[(i+1)%len(tenants)]
 			if _, err := auth.GetToken(t.Context(), provider, w.As(account)...); auth.CodeOf(err) != auth.CodeTrustRefused || !strings.Contains(err.Error(), "AADSTS90002") {
 				t.Errorf("another cloud's tenant: %v", err)
 			}
 			account.Attributes[azure.TenantAnnotation] = tenants[i]
 			subject := rig.Subject(account, func(account auth.Account, request auth.ProofRequest) (string, error) {
-				request.Audience = clouds[(i+1)%len(clouds)].ProofAudience
+				request.Audiences = []string{clouds[(i+1)%len(clouds)].ProofAudience}
 				return w.Sign(account, request)
 			})
 			_, err = auth.GetToken(t.Context(), provider, subject)
@@ -132,7 +133,8 @@ func (w *world) allows(t *testing.T, credentials *auth.RegistryCredentials, host
 	return strings.Contains(string(granted), `"`+name+`"`) && strings.Contains(string(granted), `"`+action+`"`)
 }
 
-// The identity may write to all of tenant-a/; the credentials only pull, and from the one repository.
+// The identity may write to all of tenant-a/; the credentials only pull, and from the one
+// repository.
 func TestCredentialsAreForOneRepository(t *testing.T) {
 	w := newWorld(t)
 	token, err := auth.GetToken(t.Context(), w.azure, w.As(accountA(t), auth.WithImageRepository(imageA))...)
@@ -149,6 +151,28 @@ func TestCredentialsAreForOneRepository(t *testing.T) {
 	} {
 		if got := w.allows(t, credentials, "contoso.azurecr.io", scope); got != want {
 			t.Errorf("%s: %t, want %t", scope, got, want)
+		}
+	}
+}
+
+// A login at the whole registry also pushes, and is for a call that names no repository; it allows
+// no more than the identity may do.
+func TestCredentialsOfTheWholeRegistry(t *testing.T) {
+	w := newWorld(t)
+	provider := w.provider(t, azure.Config{AllowedEndpointHosts: w.Allow, WholeRegistry: true})
+	for _, image := range []string{"contoso.azurecr.io", imageA} {
+		token, err := auth.GetToken(t.Context(), provider, w.As(accountA(t), auth.WithImageRepository(image))...)
+		rig.Must(t, err)
+		credentials := token.(*auth.RegistryCredentials)
+		for scope, want := range map[string]bool{
+			"repository:tenant-a/app:pull":   true,
+			"repository:tenant-a/app:push":   true,
+			"repository:tenant-a/other:push": true,
+			"repository:tenant-b/app:pull":   false,
+		} {
+			if got := w.allows(t, credentials, "contoso.azurecr.io", scope); got != want {
+				t.Errorf("%s: %s: %t, want %t", image, scope, got, want)
+			}
 		}
 	}
 }
@@ -187,7 +211,7 @@ func TestProofsThatEntraDoesNotTake(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			subject := rig.Subject(account, func(account auth.Account, request auth.ProofRequest) (string, error) {
-				claims := oidc.Claims{"sub": rig.SubjectClaim(account), "aud": []string{request.Audience}}
+				claims := oidc.Claims{"sub": rig.SubjectClaim(account), "aud": request.Audiences}
 				maps.Copy(claims, test.claims)
 				return test.mint(claims)
 			})

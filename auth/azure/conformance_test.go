@@ -13,7 +13,7 @@ import (
 func TestConformance(t *testing.T) {
 	for name, subject := range map[string]func(namespace, name string) (auth.Subject, error){
 		"ServiceAccount": auth.ServiceAccount,
-		// Another Prover than the API server: nothing but the fields' place may differ.
+		// Another issuer than the cluster's: nothing but the fields' place may differ.
 		"WorkloadIdentity": auth.WorkloadIdentity,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -25,9 +25,17 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+// anyOf is some subject of a kind.
+func anyOf(t *testing.T, subjectOf func(namespace, name string) (auth.Subject, error)) auth.Subject {
+	t.Helper()
+	subject, err := subjectOf("tenant-a", "any")
+	rig.Must(t, err)
+	return subject
+}
+
 func harness(t *testing.T, subjectOf func(namespace, name string) (auth.Subject, error)) *providertest.Harness {
 	t.Helper()
-	w := newWorld(t)
+	w := newWorldOf(t, rig.IssuerOf(anyOf(t, subjectOf), issuerURL))
 	clientAttribute, tenantAttribute := azure.ClientAnnotation, azure.TenantAnnotation
 	account := func(tenant, client string) auth.Account {
 		subject, err := subjectOf(tenant, "puller")
@@ -51,7 +59,7 @@ func harness(t *testing.T, subjectOf func(namespace, name string) (auth.Subject,
 			return rig.WithAttribute(account, clientAttribute, identity)
 		},
 		MalformedIdentity: "tenant-a",
-		Sign:              w.SignBadly,
+		Prove:             providertest.Signed(w.SignBadly),
 		NewCache: func(t *testing.T) providertest.Cache {
 			t.Helper()
 			return cache.New(cache.Options{MaxSize: 100})

@@ -14,11 +14,20 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// NewControllerToken implements [auth.ControllerProvider] with the one identity that the environment is set up for: a client secret or
-// certificate (AZURE_CLIENT_SECRET, AZURE_CLIENT_CERTIFICATE_PATH), else a workload identity (AZURE_FEDERATED_TOKEN_FILE). The managed
-// identity of the host, which every Pod there shares, is used only if AZURE_TOKEN_CREDENTIALS is ManagedIdentityCredential: otherwise a
-// workload identity that is half set up would silently become the host's. AZURE_CLIENT_ID picks one if the host has several. The
-// environment is read anew each time. No program is started for a credential: the Azure CLI, the Azure Developer CLI and PowerShell are
+// controllerOperation names the call in errors.
+const controllerOperation = "the controller's own token"
+
+// NewControllerToken implements [auth.ControllerProvider] with the one identity that the
+// environment configures: a client secret or certificate (AZURE_CLIENT_SECRET,
+// AZURE_CLIENT_CERTIFICATE_PATH), otherwise a workload identity (AZURE_FEDERATED_TOKEN_FILE). Each
+// call reads the environment anew.
+//
+// Every Pod of a host shares the host's managed identity. It is used only if
+// AZURE_TOKEN_CREDENTIALS is ManagedIdentityCredential: otherwise a controller whose workload
+// identity is not fully configured would silently get the host's identity. If the host has several,
+// AZURE_CLIENT_ID selects one.
+//
+// No program is started for a credential: the Azure CLI, the Azure Developer CLI and PowerShell are
 // never asked. A proxy that a tenant chose is refused.
 func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request) (auth.Token, error) {
 	if request.ProxyURL != nil {
@@ -38,8 +47,9 @@ func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request
 	return token, nil
 }
 
-// controllerToken asks for one scope. The code is Entra's, when Entra refused.
-func (p *Provider) controllerToken(ctx context.Context, scope string) (*Token, aadsts, error) {
+// controllerToken gets a token for one scope. Code is the error code of Entra if Entra refused;
+// otherwise zero.
+func (p *Provider) controllerToken(ctx context.Context, scope string) (token *Token, code aadsts, err error) {
 	name, err := credentialName(os.Getenv) //nolint:forbidigo // the controller's own identity is what its environment says
 	if err != nil {
 		return nil, 0, err
@@ -47,7 +57,7 @@ func (p *Provider) controllerToken(ctx context.Context, scope string) (*Token, a
 	wire := remote.NewRecorder(ctx, p.calls.Environment())
 	source, err := p.source(name, remote.NewClient(wire, p.calls.Timeout()))
 	if err != nil {
-		// The SDK's error holds paths and what stands in files.
+		// The SDK's error contains paths and contents of files.
 		return nil, 0, &auth.Error{
 			Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid, Fix: source.mend,
 			Err: errors.New(source.name + " of the controller's environment cannot be used"),
@@ -60,19 +70,20 @@ func (p *Provider) controllerToken(ctx context.Context, scope string) (*Token, a
 		if f.Code == auth.CodeIdentityMissing || f.Code == auth.CodeIdentityInvalid {
 			stage = auth.StageIdentity
 		}
-		return nil, code, f.Error(stage, "the controller's own token")
+		return nil, code, f.Error(stage, controllerOperation)
 	}
 	if got.Token == "" || got.ExpiresOn.IsZero() {
-		return nil, 0, remote.Invalid(source.where, "a token", errors.New("no token with an end in it")).Error(auth.StageExchange, "the controller's own token")
+		return nil, 0, remote.Invalid(source.where, "a token", errors.New("no token with an end in it")).Error(auth.StageExchange, controllerOperation)
 	}
 	return &Token{Secret: auth.NewSecret(got.Token), ExpiresAt: got.ExpiresOn.UTC()}, 0, nil
 }
 
-// failure is why the source gave no token. It is read from the last request, because the SDK's errors repeat whole answers. The code
-// is Entra's, when Entra refused.
-func (s source) failure(ctx context.Context, last remote.Exchange) (remote.Failure, aadsts) {
+// failure says why the source gave no token. It reads the last request and its answer, because the
+// SDK's errors repeat whole answers. Code is the error code of Entra if Entra refused; otherwise
+// zero.
+func (s source) failure(ctx context.Context, last remote.Exchange) (f remote.Failure, code aadsts) {
 	got := last.Answer
-	// Before it asks for a token, the SDK gets the authority's discovery document.
+	// The SDK gets the authority's discovery document before it asks for a token.
 	discovered := last.Method == http.MethodGet && !s.managed && got.Status == http.StatusOK && json.Valid(got.Body)
 	switch {
 	case last.Err != nil || last.Method == "" && ctx.Err() != nil:
@@ -88,24 +99,24 @@ func (s source) failure(ctx context.Context, last remote.Exchange) (remote.Failu
 	case s.managed:
 		return s.managedFailure(got), 0
 	}
-	f, code := entraFailure(got, s.where)
-	if code.isTrust() || code == assertionTime {
+	f, code = entraFailure(got, s.where)
+	if f.Code == auth.CodeTrustRefused || code == assertionTime {
 		f.Fix = s.mend
 	}
 	return f, code
 }
 
-// managedFailure is the failure of a call to the host's identity endpoint. Source: Microsoft Entra, "How to use managed identities
-// on an Azure VM to acquire an access token", "Error handling".
+// managedFailure is the failure of a call to the host's identity endpoint. Source: Microsoft Entra,
+// "How to use managed identities on an Azure VM to acquire an access token", "Error handling".
 func (s source) managedFailure(a remote.Answer) remote.Failure {
 	f := a.Refusal(s.where, "the host")
 	switch a.Status {
 	case http.StatusBadRequest:
 		f.Code, f.What, f.Fix = auth.CodeIdentityMissing, "the host has no such identity", s.mend
 	case http.StatusNotFound, http.StatusGone:
-		f.Code, f.What, f.Fix = auth.CodeUnavailable, "the endpoint is being updated", "wait, and "+s.mend+" if it goes on"
+		f.Code, f.What, f.Fix = auth.CodeUnavailable, "the endpoint is being updated", "wait, and "+s.mend+" if the failure persists"
 	case http.StatusUnauthorized, http.StatusForbidden:
-		f.Code, f.What, f.Fix = auth.CodeRefused, "the host does not let the controller ask", s.mend
+		f.Code, f.What, f.Fix = auth.CodeRefused, "the host does not give the controller a token", s.mend
 	}
 	return f
 }

@@ -68,7 +68,8 @@ func file(t *testing.T, content string) string {
 	return path
 }
 
-// host is what a controller's environment talks to: Microsoft Entra and the identity endpoint of the host.
+// host is what a controller's environment talks to: Microsoft Entra and the identity endpoint of
+// the host.
 type host struct {
 	mu    sync.Mutex
 	asked []string
@@ -200,7 +201,8 @@ func TestControllerCertificate(t *testing.T) {
 	}
 }
 
-// managedToken is an answer of the identity endpoint for one client, whose tokens the SDK keeps per process.
+// managedToken is an answer of the identity endpoint for one client, whose tokens the SDK keeps per
+// process.
 func managedToken(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Metadata") != "true" || r.URL.Query().Get("client_id") == "" {
 		http.Error(w, "no", http.StatusBadRequest)
@@ -224,7 +226,8 @@ func TestControllerManagedIdentity(t *testing.T) {
 	}
 }
 
-// On AKS, an identity that is half set up must not become the node's: nothing but its name leads to the managed identity.
+// On AKS, an identity that is half set up must not become the node's: nothing but its name leads to
+// the managed identity.
 func TestControllerIsNotTheHost(t *testing.T) {
 	secret := map[string]string{"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_CLIENT_SECRET": "client-secret"}
 	proof := map[string]string{"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_FEDERATED_TOKEN_FILE": file(t, "the-controllers-proof")}
@@ -316,7 +319,7 @@ func TestControllerRefusals(t *testing.T) {
 		{"metadata as HTML", host(), nil, answer(200, "<html>"), auth.StageExchange, auth.CodeResponseInvalid, "not the JSON of a token answer"},
 		{"metadata throttled", host(), nil, answer(429, "{}"), auth.StageExchange, auth.CodeThrottled, "asked too often"},
 		{"metadata updating", host(), nil, answer(404, "{}"), auth.StageExchange, auth.CodeUnavailable, "being updated"},
-		{"metadata forbidden", host(), nil, answer(403, "unreachable"), auth.StageExchange, auth.CodeRefused, "does not let"},
+		{"metadata forbidden", host(), nil, answer(403, "unreachable"), auth.StageExchange, auth.CodeRefused, "does not give the controller a token"},
 		{"metadata hangs up", host(), nil, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, auth.StageExchange, auth.CodeUnreachable, "AZURE_CLIENT_ID of the controller says which"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -451,7 +454,7 @@ func TestTokenCredential(t *testing.T) {
 	}
 }
 
-// It is the caller's context that counts, not that of whoever made the credential.
+// The caller's context counts, not the context in which the credential was made.
 func TestTokenCredentialContext(t *testing.T) {
 	stop := make(chan struct{})
 	defer close(stop)

@@ -22,31 +22,34 @@ type tokenCredential struct {
 	opts     []auth.Option
 }
 
-// NewTokenCredential makes [auth.GetToken] available to the Azure SDK; pass [auth.WithCache] among the options. Each call has the
-// context of the SDK's request and the scope that the SDK's client asks for. A client keeps a token until it ends, so the credential
-// reports an end at most one minute ahead, however long the token lives: no client uses a token for long after its grant was withdrawn.
+// NewTokenCredential returns a credential for the Azure SDK that calls [auth.GetToken]. Pass
+// [auth.WithCache] among the options. Each call has the context of the SDK's request and the scope
+// that the SDK's client asks for.
 //
-// Two requests of the SDK are refused: a claims challenge (continuous access evaluation), which asks for a new sign-in that no proof can
-// give, and a tenant other than the identity's own.
+// The tokens report an end at most one minute ahead. The SDK's clients keep a token until its end,
+// and therefore ask again soon. No client uses a token for long after its grant is withdrawn.
+//
+// Two requests of the SDK are refused. A claims challenge (continuous access evaluation) asks for a
+// new sign-in, which a proof cannot give. A tenant other than the identity's own is refused too.
 func NewTokenCredential(provider *Provider, opts ...auth.Option) azcore.TokenCredential {
 	return &tokenCredential{provider, slices.Clone(opts)}
 }
 
 // GetToken implements [azcore.TokenCredential].
 func (c *tokenCredential) GetToken(ctx context.Context, options policy.TokenRequestOptions) (azcore.AccessToken, error) {
-	// EnableCAE only says what the client could handle.
+	// EnableCAE only says that the client could handle a challenge.
 	if options.Claims != "" {
 		return azcore.AccessToken{}, &auth.Error{
 			Stage: auth.StageExchange, Code: auth.CodeOptionUnsupported,
 			Fix: "see the sign-in logs of Microsoft Entra for why the resource refused the token",
-			Err: errors.New("the resource withdrew the token (a claims challenge), and a proof answers no challenge"),
+			Err: errors.New("the resource withdrew the token (a claims challenge), and a proof cannot answer a challenge"),
 		}
 	}
 	if len(options.Scopes) == 0 {
 		return azcore.AccessToken{}, scopeError("the Azure SDK asks for no scope", "name the scope of the resource")
 	}
 	opts := append(slices.Clone(c.opts), auth.WithScopes(options.Scopes...))
-	if err := c.sameTenant(ctx, options.TenantID, opts); err != nil {
+	if err := c.refuseOtherTenant(ctx, options.TenantID, opts); err != nil {
 		return azcore.AccessToken{}, err
 	}
 	token, err := auth.GetToken(ctx, c.provider, opts...)
@@ -60,8 +63,8 @@ func (c *tokenCredential) GetToken(ctx context.Context, options policy.TokenRequ
 	return azcore.AccessToken{Token: bearer.Secret.Reveal(), ExpiresOn: lease.Until(bearer.ExpiresAt)}, nil
 }
 
-// sameTenant refuses a tenant that is not the identity's.
-func (c *tokenCredential) sameTenant(ctx context.Context, tenant string, opts []auth.Option) error {
+// refuseOtherTenant refuses a tenant that is not the identity's.
+func (c *tokenCredential) refuseOtherTenant(ctx context.Context, tenant string, opts []auth.Option) error {
 	if tenant == "" {
 		return nil
 	}
@@ -75,7 +78,7 @@ func (c *tokenCredential) sameTenant(ctx context.Context, tenant string, opts []
 	}
 	return &auth.Error{
 		Stage: auth.StageIdentity, Code: auth.CodeOptionUnsupported,
-		Fix: "use a resource of the identity's own tenant, or name an application of the other one",
-		Err: fmt.Errorf("the resource asks for a token of tenant %q, the identity is of tenant %q", remote.Printable(tenant, remote.MaxQuoted), own),
+		Fix: "use a resource of the identity's own tenant, or name an application of the resource's tenant",
+		Err: fmt.Errorf("the resource asks for a token of tenant %q, but the identity is in tenant %q", remote.Printable(tenant, remote.MaxQuoted), own),
 	}
 }

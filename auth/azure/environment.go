@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// credentialsVariable names the credential to use, by the name of its type in the Azure SDKs. Source: package azidentity,
-// DefaultAzureCredential, "Selecting credentials".
+// credentialsVariable names the credential to use, by the name of its type in the Azure SDKs.
+// Source: package azidentity, DefaultAzureCredential, "Selecting credentials".
 const credentialsVariable = "AZURE_TOKEN_CREDENTIALS" //nolint:gosec // a name, no credential
 
 // The credentials that [credentialsVariable] may name here.
@@ -27,13 +27,14 @@ const (
 	managedIdentityCredential  = "ManagedIdentityCredential"
 )
 
-// giveIdentity is what to do when the controller has none. Source of the label: Azure Workload Identity, "Labels and annotations".
+// giveIdentity is the fix for a controller without an identity. Source of the label: Azure Workload
+// Identity, "Labels and annotations".
 const giveIdentity = `annotate the controller's ServiceAccount with ` + ClientAnnotation + ` and label its Pod azure.workload.identity/use: "true", ` +
 	`or set ` + credentialsVariable + `=` + managedIdentityCredential + ` in its environment to be the managed identity of the host, ` +
 	`or name a ServiceAccount in the object`
 
-// credentialName is the credential that the environment is set up for: the one that it names, or else the first whose variables are
-// set. The managed identity has to be named.
+// credentialName returns the name of the credential that the environment configures: the named one,
+// or otherwise the first whose variables are set. The managed identity must be named.
 func credentialName(env func(string) string) (string, error) {
 	application := env("AZURE_CLIENT_SECRET") != "" || env("AZURE_CLIENT_CERTIFICATE_PATH") != ""
 	switch named := env(credentialsVariable); {
@@ -55,25 +56,26 @@ func credentialName(env func(string) string) (string, error) {
 			Err: errors.New(credentialsVariable + " names a client secret or certificate, and the controller's environment has neither"),
 		}
 	default:
-		// The controller has one identity, not whichever of several answers first.
+		// Other values name chains of credentials, and the first to answer would decide whose
+		// identity it is.
 		return "", &auth.Error{
 			Stage: auth.StageIdentity, Code: auth.CodeOptionUnsupported,
 			Fix: "set " + credentialsVariable + " of the controller to " + environmentCredential + ", " + workloadIdentityCredential + " or " + managedIdentityCredential + ", or remove it",
-			Err: fmt.Errorf("%s is %q, which is not one credential of a program", credentialsVariable, remote.Printable(named, remote.MaxName)),
+			Err: fmt.Errorf("%s is %q, which is not the name of one supported credential", credentialsVariable, remote.Printable(named, remote.MaxName)),
 		}
 	}
 }
 
-// source is an identity of the environment.
+// source is the environment's source of the controller's tokens.
 type source struct {
 	credential azcore.TokenCredential
-	// For people: what it is called, which service is asked for its token, and how to set it up.
+	// Texts for people: the name of the source, the service that gives its token, and the fix.
 	name, where, mend string
-	// managed says that the host's own service is asked, and not Microsoft Entra.
+	// managed: the host's own service gives the token, and not Microsoft Entra.
 	managed bool
 }
 
-// source makes the credential of that name. Even with an error, the source's texts for people are set.
+// source makes the source of that name. Its texts for people are set even if there is an error.
 func (p *Provider) source(name string, client *http.Client) (source, error) {
 	options := azcore.ClientOptions{
 		Cloud:     cloud.Configuration{ActiveDirectoryAuthorityHost: p.cloud.Authority},
@@ -82,7 +84,8 @@ func (p *Provider) source(name string, client *http.Client) (source, error) {
 		Retry:     policy.RetryOptions{MaxRetries: -1},
 		Telemetry: policy.TelemetryOptions{Disabled: true},
 	}
-	// Instance discovery would ask the public cloud whether our authority is genuine. It comes from the administrator.
+	// Instance discovery would ask the public cloud whether our authority is genuine. This is not
+	// needed: the administrator named the authority.
 	const known = true
 	switch name {
 	case environmentCredential:

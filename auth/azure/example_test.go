@@ -37,7 +37,8 @@ func Example() {
 	// Output: [secret] true
 }
 
-// A client of the Azure SDK is the tenant: each asks for the scope of its own service, as this one does for Azure Storage.
+// A client of the Azure SDK is the tenant: each asks for the scope of its own service, as this one
+// does for Azure Storage.
 func ExampleNewTokenCredential() {
 	local, accounts := localAzure()
 	defer local.Cloud.Close()
@@ -79,7 +80,8 @@ func ExampleProvider_NewRegistryToken() {
 	// EndpointRefused
 }
 
-// A controller in another cloud takes the authority that Azure's webhook puts into its environment (AZURE_AUTHORITY_HOST).
+// A controller in another cloud takes the authority that Azure's webhook puts into its environment
+// (AZURE_AUTHORITY_HOST).
 func ExampleConfig() {
 	cloud, err := endpoint.ParseAzureAuthority("https://login.microsoftonline.us/")
 	if err != nil {
@@ -94,8 +96,8 @@ func ExampleConfig() {
 	// Output: AzureUSGovernmentCloud https://management.usgovcloudapi.net/.default
 }
 
-// localAzure is a local Azure whose one application trusts one ServiceAccount, and that account. In a controller the accounts
-// are package auth/kube's, and the configuration needs no transport.
+// localAzure is a local Azure whose one application trusts one ServiceAccount, and that account. In
+// a controller the accounts are package auth/kube's, and the configuration needs no transport.
 func localAzure() (*rig.Rig, auth.Accounts) {
 	const issuer, client = "https://oidc.example.org/cluster", "d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08"
 	local, err := rig.Start(context.Background(), cloudtest.Config{Azure: cloudazure.Config{Tenants: []cloudazure.Tenant{{

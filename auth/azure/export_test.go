@@ -10,15 +10,15 @@ import (
 // Remembered is how many identities the provider remembers.
 func Remembered(p *Provider) int { return p.identities.Len() }
 
-// EntraToken reads a token answer of Microsoft Entra.
-func EntraToken(body []byte, asked time.Time) (*Token, error) { return entraToken(body, asked) }
+// ParseToken reads a token response of Microsoft Entra.
+func ParseToken(body []byte, asked time.Time) (*Token, error) { return parseToken(body, asked) }
 
-// RegistryAnswer reads a token answer of a registry.
-func RegistryAnswer(body []byte, field string, asked time.Time) (*Token, error) {
-	return registryAnswer(body, field, asked)
+// ParseRegistryToken reads a token response of a registry.
+func ParseRegistryToken(body []byte, field string, asked time.Time) (*Token, error) {
+	return parseRegistryToken(body, field, asked)
 }
 
-// Refusal is the failure that an answer of Microsoft Entra comes to.
+// Refusal is the error for an answer of Microsoft Entra.
 func Refusal(status int, body []byte) error {
 	f, _ := entraFailure(remote.Answer{Status: status, Body: body}, "Microsoft Entra")
 	return f.Error(auth.StageExchange, "token")

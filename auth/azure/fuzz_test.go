@@ -10,8 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 )
 
-// usable fails unless token is one that ends after it was asked for and within 28 hours, or err one short line that says nothing of
-// the answer.
+// usable fails unless token is one that ends after it was asked for and within 28 hours, or err one
+// short line that says nothing of the answer.
 func usable(t *testing.T, body []byte, token *azure.Token, err error, asked time.Time) {
 	t.Helper()
 	if (token == nil) == (err == nil) {
@@ -28,7 +28,8 @@ func usable(t *testing.T, body []byte, token *azure.Token, err error, asked time
 	}
 }
 
-// FuzzEntraToken: whatever answers as Microsoft Entra, what is taken has an end, and errors say nothing of it.
+// FuzzEntraToken: whatever answers as Microsoft Entra, what is taken has an end, and errors say
+// nothing of it.
 func FuzzEntraToken(f *testing.F) {
 	for _, seed := range []string{
 		goodToken, `{}`, `[]`, `null`, `{"token_type":"Bearer","access_token":"t"}`, `{"token_type":"bearer","access_token":"t","expires_in":9223372036854775807}`,
@@ -38,13 +39,13 @@ func FuzzEntraToken(f *testing.F) {
 	}
 	asked := time.Unix(1_800_000_000, 0)
 	f.Fuzz(func(t *testing.T, body []byte) {
-		token, err := azure.EntraToken(body, asked)
+		token, err := azure.ParseToken(body, asked)
 		usable(t, body, token, err, asked)
 	})
 }
 
-// FuzzRegistryAnswer: whatever answers as a registry, what is taken has an end, and errors say nothing of it. Claims are given
-// apart, since no fuzzer writes base64.
+// FuzzRegistryAnswer: whatever answers as a registry, what is taken has an end, and errors say
+// nothing of it. Claims are given apart, since no fuzzer writes base64.
 func FuzzRegistryAnswer(f *testing.F) {
 	f.Add([]byte(`{"refresh_token":"opaque"}`), "")
 	f.Add([]byte(`<html>`), "")
@@ -58,13 +59,13 @@ func FuzzRegistryAnswer(f *testing.F) {
 		if claims != "" {
 			body = []byte(`{"refresh_token":"` + rig.JWT(claims) + `"}`)
 		}
-		token, err := azure.RegistryAnswer(body, "refresh_token", asked)
+		token, err := azure.ParseRegistryToken(body, "refresh_token", asked)
 		usable(t, body, token, err, asked)
 	})
 }
 
-// FuzzRefusal: whatever answers as Microsoft Entra, the error has a code, a fix and one short line, with nothing of the body but
-// numbers and a word.
+// FuzzRefusal: whatever answers as Microsoft Entra, the error has a code, a fix and one short line,
+// with nothing of the body but numbers and a word.
 func FuzzRefusal(f *testing.F) {
 	f.Add(401, []byte(`{"error":"invalid_client","error_codes":[700213],"error_description":"AADSTS700213: secret"}`))
 	f.Add(400, []byte(`{"error":"<b>","error_description":"AADSTS99999999999999999999: x"}`))

@@ -22,52 +22,63 @@ const ProviderName = "azure"
 // DefaultTimeout bounds each attempt at a request when [Config].Timeout says nothing.
 const DefaultTimeout = 10 * time.Second
 
-// Config configures a [Provider]. Its zero value works, in the public cloud, for subjects that name their tenant.
+// Config configures a [Provider]. Its zero value works for subjects of the public cloud that name
+// their tenant.
 type Config struct {
-	// TenantID is the Microsoft Entra tenant of subjects that name none, a GUID: the controller's AZURE_TENANT_ID. Optional.
+	// TenantID is the Microsoft Entra tenant of subjects that do not name one, a GUID: the
+	// controller's AZURE_TENANT_ID. Optional.
 	TenantID string
-	// Cloud is the cloud of all calls; zero for the public one. See [endpoint.ParseAzureAuthority] for the controller's
-	// AZURE_AUTHORITY_HOST and [endpoint.ParseAzureEnvironment] for the file of its AZURE_ENVIRONMENT_FILEPATH.
+	// Cloud is the cloud of all calls; zero for the public one. See [endpoint.ParseAzureAuthority]
+	// for the controller's AZURE_AUTHORITY_HOST and [endpoint.ParseAzureEnvironment] for the file
+	// of its AZURE_ENVIRONMENT_FILEPATH.
 	Cloud endpoint.AzureCloud
-	// Transport has the administrator's proxy and certificate authorities; all connections are made by copies of it. Nil for
-	// auth/transport's Default.
+	// Transport has the administrator's proxy and certificate authorities; all connections are made
+	// by copies of it. Nil for auth/transport's Default.
 	Transport *http.Transport
-	// AllowedEndpointHosts are tenants' proxies that may have addresses which are otherwise refused: the value of
+	// AllowedEndpointHosts are tenants' proxies whose addresses are otherwise refused: the value of
 	// --allowed-endpoint-hosts.
 	AllowedEndpointHosts endpoint.Allowed
-	// DenyCIDRs are addresses that proxies named by tenants must not have: the value of --deny-cidrs. The zero value stands
-	// for the private ranges.
+	// DenyCIDRs are addresses that proxies named by tenants must not have: the value of
+	// --deny-cidrs. The zero value stands for the private ranges.
 	DenyCIDRs endpoint.CIDRs
-	// Timeout bounds each attempt at a request, of which there are at most two; zero for [DefaultTimeout].
+	// WholeRegistry makes registry credentials valid for all that the identity may do in the whole
+	// registry, as those of "az acr login" are; they also push. Otherwise they pull from one
+	// repository. Set it only in a program that acts for a single user, such as a command line.
+	WholeRegistry bool
+	// Timeout bounds each attempt at a request; a request has at most two attempts. Zero for
+	// [DefaultTimeout].
 	Timeout time.Duration
 }
 
-// Provider implements [auth.Provider], [auth.ControllerProvider] and [auth.RegistryProvider]. It is safe for concurrent use.
+// Provider implements [auth.Provider], [auth.ControllerProvider] and [auth.RegistryProvider]. It is
+// safe for concurrent use.
 type Provider struct {
 	tenant string
 	cloud  endpoint.AzureCloud
-	// elsewhere is the authority, unless the cloud is the public one; then it is empty.
+	// elsewhere is the authority of the cloud; empty for the public cloud.
 	elsewhere string
 	calls     *remote.Caller
+	whole     bool // Config.WholeRegistry
 
-	// What tenants wrote is parsed on every call, and is rarely new.
-	identities *memo.Memo[named, identity]
-	images     *memo.Memo[string, image]
-	scopes     *memo.Memo[auth.List, string] // each the one in its list
+	// Calls parse what tenants wrote. A memo keeps the results, because the input is rarely new.
+	identities *memo.Memo[statement, identity]
+	registries *memo.Memo[string, acrRegistry]
+	scopes     *memo.Memo[auth.List, string] // the one scope of each list
 }
 
-// image is an image repository with its text, which is made once.
-type image struct {
+// acrRegistry is a registry and a repository of it, with the text that decides the credentials
+// ([auth.Target].Image).
+type acrRegistry struct {
 	endpoint.ACR
 
-	text string
+	image string
 }
 
-// NewProvider makes a provider. It refuses a tenant that is not a GUID, an incomplete cloud, and a transport that does not verify
-// certificates.
+// NewProvider makes a provider. It refuses a tenant that is not a GUID, an incomplete cloud, and a
+// transport that does not verify certificates.
 func NewProvider(config Config) (*Provider, error) {
 	if config.TenantID != "" {
-		tenant, err := parseGUID(config.TenantID)
+		tenant, err := endpoint.ParseGUID(config.TenantID)
 		if err != nil {
 			return nil, fmt.Errorf("AZURE_TENANT_ID: %w", err)
 		}
@@ -91,12 +102,15 @@ func NewProvider(config Config) (*Provider, error) {
 		elsewhere = config.Cloud.Authority
 	}
 	return &Provider{
-		tenant: config.TenantID, cloud: config.Cloud, elsewhere: elsewhere, calls: calls,
-		identities: memo.New(newIdentity),
+		tenant: config.TenantID, cloud: config.Cloud, elsewhere: elsewhere, calls: calls, whole: config.WholeRegistry,
+		identities: memo.New(parseStatement),
 		scopes:     memo.New(parseScopes),
-		images: memo.New(func(s string) (image, error) {
+		registries: memo.New(func(s string) (acrRegistry, error) {
 			acr, err := config.Cloud.ParseACR(s)
-			return image{acr, acr.String()}, err
+			if config.WholeRegistry {
+				acr.Repository = ""
+			}
+			return acrRegistry{acr, acr.String()}, err
 		}),
 	}, nil
 }
@@ -104,72 +118,87 @@ func NewProvider(config Config) (*Provider, error) {
 // Close closes idle connections.
 func (p *Provider) Close() { p.calls.Close() }
 
-// Cloud is the cloud that the provider serves: its credentials must be given to no other.
+// Cloud returns the cloud that the provider serves. Never give its credentials to another cloud.
 func (p *Provider) Cloud() endpoint.AzureCloud { return p.cloud }
 
 // GetName implements [auth.Provider].
 func (*Provider) GetName() string { return ProviderName }
 
-// GetTarget implements [auth.Provider]. Image is the registry's host and the repository, since credentials are for one
-// repository. STSEndpoint is the authority, unless the cloud is the public one: two clouds' tokens never share a key in a cache.
+// GetTarget implements [auth.Provider]. Image is the registry's host and the repository, because
+// credentials are for one repository. STSEndpoint is the authority, but empty for the public cloud,
+// so that tokens of two clouds never share a key.
 func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	switch {
 	case options.STSEndpoint != "":
-		return auth.Target{}, refusal.Unsupported(ProviderName, "an STS endpoint", "leave out the STS endpoint: the authority of Microsoft Entra is the controller's (AZURE_AUTHORITY_HOST)")
+		return auth.Target{}, refusal.Unsupported(ProviderName, "an STS endpoint", "leave out the STS endpoint: the controller's AZURE_AUTHORITY_HOST sets the authority of Microsoft Entra")
 	case options.STSRegion != "":
-		return auth.Target{}, refusal.Unsupported(ProviderName, "an STS region", "leave out the STS region: Microsoft Entra has none")
-	case options.Subject.Kind() == auth.KindController && options.ProxyURL != nil:
+		return auth.Target{}, refusal.Unsupported(ProviderName, "an STS region", "leave out the STS region: Microsoft Entra has no regions")
+	case options.Subject.Lent() && options.ProxyURL != nil:
 		return auth.Target{}, refusal.Detour("proxy")
 	case options.ImageRepository != "" && !options.Scopes.IsZero():
-		return auth.Target{}, scopeError("registry credentials have a scope of their own", "leave out the scopes, or the image repository")
+		return auth.Target{}, scopeError("registry credentials have their own scope", "leave out the scopes, or the image repository")
 	}
-	target := auth.Target{STSEndpoint: p.elsewhere}
+	target := auth.Target{STSEndpoint: p.elsewhere, Scopes: options.Scopes}
 	if !options.Scopes.IsZero() {
 		if _, err := p.oneScope(options.Scopes); err != nil {
 			return auth.Target{}, err
 		}
 	}
 	if options.ImageRepository != "" {
-		image, err := p.image(options.ImageRepository)
+		registry, err := p.registry(options.ImageRepository)
 		if err != nil {
 			return auth.Target{}, err
 		}
-		target.Image = image.text
+		target.Image = registry.image
 	}
 	return target, nil
 }
 
-func (p *Provider) image(repository string) (*image, error) {
-	image, err := p.images.Parse(repository)
+// registry returns the registry and the repository of an image repository.
+func (p *Provider) registry(repository string) (*acrRegistry, error) {
+	registry, err := p.registries.Parse(repository)
 	if err != nil {
 		return nil, refusal.Of(auth.StageRegistry, auth.CodeEndpointRefused, "", err)
 	}
-	if image.Repository == "" {
+	if registry.Repository == "" && !p.whole {
 		return nil, &auth.Error{
 			Stage: auth.StageRegistry, Code: auth.CodeOptionInvalid,
-			Fix: "name the repository too, as " + image.Host + "/<repository>",
-			Err: errors.New("credentials of Azure Container Registry are for one repository, and none is named"),
+			Fix: "name the repository too, as " + registry.Host + "/<repository>",
+			Err: errors.New("credentials of Azure Container Registry are for one repository, but the call names only a registry"),
 		}
 	}
-	return image, nil
+	return registry, nil
 }
 
-// GetAudience implements [auth.Provider]: the token exchange audience of the cloud, so that a proof given to one cloud is worth
-// nothing in another. A request that no exchange can answer is refused here, before there is a proof.
-func (p *Provider) GetAudience(_ context.Context, request *auth.Request) (string, error) {
-	if _, err := p.subject(request); err != nil {
-		return "", err
+// GetProofRequest implements [auth.Provider]. It asks for a JWT for the cloud's own token exchange
+// audience, which other clouds do not accept. It refuses a request that Entra would refuse with any
+// proof.
+func (p *Provider) GetProofRequest(_ context.Context, request *auth.Request) (auth.ProofRequest, error) {
+	if _, err := p.plan(request); err != nil {
+		return auth.ProofRequest{}, err
 	}
-	return p.cloud.ProofAudience, nil
+	return auth.ProofRequest{Form: auth.FormJWT, Audiences: []string{p.cloud.ProofAudience}}, nil
 }
 
-// subject is the identity of a request.
-func (p *Provider) subject(request *auth.Request) (identity, error) {
+// plan is an exchange whose parts fit together.
+type plan struct {
+	identity
+
+	// scope is the scope of the token.
+	scope string
+}
+
+// plan makes the plan of a request, or refuses the request.
+func (p *Provider) plan(request *auth.Request) (plan, error) {
 	id, err := parseIdentity(request.Key.Identity)
 	if err != nil {
-		n := named{}
-		n.tenant, n.client, _ = strings.Cut(request.Key.Identity, "/")
-		return identity{}, identityError(request.Key.Subject, n, err)
+		said := statement{}
+		said.tenant, said.client, _ = strings.Cut(request.Key.Identity, "/")
+		return plan{}, identityError(request.Key.Subject, said, err)
 	}
-	return id, nil
+	scope, err := p.scope(request.Key)
+	if err != nil {
+		return plan{}, err
+	}
+	return plan{id, scope}, nil
 }

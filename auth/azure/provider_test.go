@@ -106,8 +106,12 @@ func TestGetTarget(t *testing.T) {
 				if auth.CodeOf(err) != test.code || (test.code == "" && err != nil) {
 					t.Fatalf("error %v, want code %q", err, test.code)
 				}
-				if got != test.want {
-					t.Errorf("%+v, want %+v", got, test.want)
+				want := test.want
+				if err == nil {
+					want.Scopes = test.options.Scopes
+				}
+				if got != want {
+					t.Errorf("%+v, want %+v", got, want)
 				}
 				if e, ok := errors.AsType[*auth.Error](err); ok && (!strings.Contains(e.Fix, test.fix) || strings.ContainsAny(e.Error(), "\n")) {
 					t.Errorf("fix %q, want %q in it", e.Fix, test.fix)
@@ -190,17 +194,17 @@ func TestGetIdentityOfWorkloadIdentity(t *testing.T) {
 	}
 }
 
-func TestGetAudience(t *testing.T) {
+func TestProofAudience(t *testing.T) {
 	for i, want := range []string{"api://AzureADTokenExchange", "api://AzureADTokenExchangeUSGov", "api://AzureADTokenExchangeChina"} {
 		provider := newProvider(t, azure.Config{Cloud: endpoint.AzureClouds()[i]})
 		request := &auth.Request{Key: auth.Key{Subject: accountA(t).Subject, Identity: tenantID + "/" + clientA}}
-		if got, err := provider.GetAudience(t.Context(), request); err != nil || got != want {
+		if got, err := rig.Audience(t.Context(), provider, request); err != nil || got != want {
 			t.Errorf("%q, %v, want %q", got, err, want)
 		}
 		// An impossible identity is refused while there is no proof yet.
 		for _, identity := range []string{"", tenantID, "common/" + clientA, tenantID + "/" + clientA + "/x"} {
 			request.Key.Identity = identity
-			if got, err := provider.GetAudience(t.Context(), request); got != "" || auth.CodeOf(err) == "" {
+			if got, err := rig.Audience(t.Context(), provider, request); got != "" || auth.CodeOf(err) == "" {
 				t.Errorf("%q: %q, %v", identity, got, err)
 			}
 		}
@@ -300,8 +304,8 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// FuzzGetIdentity: what is accepted is the two GUIDs of the annotations in one spelling, whatever they say; the controller's tenant is
-// not used for one that is there.
+// FuzzGetIdentity: every accepted identity is the two GUIDs of the annotations in one spelling,
+// whatever they say; the controller's tenant is not used for one that is there.
 func FuzzGetIdentity(f *testing.F) {
 	f.Add(tenantID, clientA)
 	f.Add("common", clientA)
@@ -328,7 +332,8 @@ func FuzzGetIdentity(f *testing.F) {
 	})
 }
 
-// FuzzScopes: what is accepted is one resource and /.default, and changes nothing of the form that is sent.
+// FuzzScopes: what is accepted is one resource and /.default, and changes nothing of the form that
+// is sent.
 func FuzzScopes(f *testing.F) {
 	for _, seed := range []string{azure.DevOpsScope, "https://storage.azure.com/.default", "api://x/.default", "https://a b/.default", "a,b/.default", "/.default", "https://u@h/.default"} {
 		f.Add(seed)
@@ -351,7 +356,7 @@ func FuzzScopes(f *testing.F) {
 
 // A program may serve two clouds with one cache: the tokens of one are not given to the other.
 func TestCloudsShareNoKey(t *testing.T) {
-	own, err := endpoint.ParseAzureEnvironment([]byte(custom))
+	own, err := endpoint.ParseAzureEnvironment([]byte(custom), "")
 	rig.Must(t, err)
 	seen := map[auth.Key]string{}
 	for _, cloud := range append(endpoint.AzureClouds(), own) {

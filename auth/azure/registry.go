@@ -14,38 +14,44 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// registryUser is the user whose password is a token of the registry. Source: Azure Container Registry, "Authenticate with a
-// registry" (az acr login --expose-token).
+// registryUser is the user whose password is a token of the registry. Source: Azure Container
+// Registry, "Authenticate with a registry" (az acr login --expose-token).
 const registryUser = "00000000-0000-0000-0000-000000000000"
 
-// registryActions are the actions that credentials are asked for: pull, and list tags. The registry grants those that the identity has.
-// Source: Azure Container Registry, "Permissions and role assignments overview".
+// registryActions are the actions that we ask for: pull, and list tags. The registry grants those
+// that the identity may take. Source: Azure Container Registry, "Permissions and role assignments
+// overview".
 const registryActions = "pull,metadata_read"
 
-// NewRegistryToken implements [auth.RegistryProvider]. The registry exchanges the token of Microsoft Entra for a refresh token, which
-// is good for everything that the identity may do in the registry; it is exchanged at once for an access token to pull from one
-// repository, which is the password. Both requests go to the image repository's host. Source: Azure Container Registry,
-// "Integration with Azure Active Directory" (github.com/Azure/acr/blob/main/docs/AAD-OAuth.md).
+// NewRegistryToken implements [auth.RegistryProvider]. It exchanges the token of Microsoft Entra
+// for a refresh token of the registry, which permits everything that the identity may do in the
+// registry. It exchanges the refresh token at once for an access token, which permits to pull from
+// one repository. The access token is the password; with [Config].WholeRegistry it is the refresh
+// token. Both requests go to the image repository's host. Source: Azure Container Registry, "Integration with Azure Active Directory"
+// (github.com/Azure/acr/blob/main/docs/AAD-OAuth.md).
 func (p *Provider) NewRegistryToken(ctx context.Context, token auth.Token, request *auth.Request) (*auth.RegistryCredentials, error) {
 	entra, ok := token.(*Token)
 	if !ok || entra == nil {
 		return nil, refusal.ForeignToken("a token of Microsoft Entra", token)
 	}
-	image, err := p.image(request.ImageRepository)
+	registry, err := p.registry(request.ImageRepository)
 	if err != nil {
 		return nil, err
 	}
-	form := url.Values{"grant_type": {"access_token"}, "service": {image.Host}, "access_token": {entra.Secret.Reveal()}}
+	form := url.Values{"grant_type": {"access_token"}, "service": {registry.Host}, "access_token": {entra.Secret.Reveal()}}
 	if tenant := p.tenantOf(request); tenant != "" {
 		form.Set("tenant", tenant)
 	}
-	refresh, err := p.registryToken(ctx, request, image, "exchange", "refresh_token", form)
+	refresh, err := p.registryToken(ctx, request, registry, "exchange", "refresh_token", form)
 	if err != nil {
 		return nil, err
 	}
-	access, err := p.registryToken(ctx, request, image, "token", "access_token", url.Values{
-		"grant_type": {"refresh_token"}, "service": {image.Host},
-		"scope": {"repository:" + image.Repository + ":" + registryActions}, "refresh_token": {refresh.Secret.Reveal()},
+	if p.whole {
+		return &auth.RegistryCredentials{Username: registryUser, Password: refresh.Secret, ExpiresAt: refresh.ExpiresAt}, nil
+	}
+	access, err := p.registryToken(ctx, request, registry, "token", "access_token", url.Values{
+		"grant_type": {"refresh_token"}, "service": {registry.Host},
+		"scope": {"repository:" + registry.Repository + ":" + registryActions}, "refresh_token": {refresh.Secret.Reveal()},
 	})
 	if err != nil {
 		return nil, err
@@ -53,7 +59,8 @@ func (p *Provider) NewRegistryToken(ctx context.Context, token auth.Token, reque
 	return &auth.RegistryCredentials{Username: registryUser, Password: access.Secret, ExpiresAt: access.ExpiresAt}, nil
 }
 
-// tenantOf is the tenant of the identity that a request is for; empty if that is the controller's and [Config] names no tenant.
+// tenantOf returns the tenant of the identity that a request is for. For the controller's identity
+// it is [Config].TenantID, which may be empty.
 func (p *Provider) tenantOf(request *auth.Request) string {
 	if id, err := parseIdentity(request.Key.Identity); err == nil {
 		return id.tenant
@@ -61,28 +68,29 @@ func (p *Provider) tenantOf(request *auth.Request) string {
 	return p.tenant
 }
 
-// registryToken gets one of the registry's two tokens, which is in that field of the response.
-func (p *Provider) registryToken(ctx context.Context, request *auth.Request, image *image, operation, field string, form url.Values) (*Token, error) {
-	where := "registry " + image.Host
+// registryToken gets one of the registry's two tokens. Field is the token's field in the response.
+func (p *Provider) registryToken(ctx context.Context, request *auth.Request, registry *acrRegistry, operation, field string, form url.Values) (*Token, error) {
+	where := "registry " + registry.Host
 	asked := time.Now()
-	got, err := p.post(ctx, request, "https://"+image.Host+"/oauth2/"+operation, form)
+	got, err := p.post(ctx, request, "https://"+registry.Host+"/oauth2/"+operation, form)
 	if err != nil {
 		return nil, remote.Unanswered(ctx, err, where).Error(auth.StageRegistry, operation)
 	}
 	if got.Status != http.StatusOK {
-		return nil, registryFailure(got, where, image, request).Error(auth.StageRegistry, operation)
+		return nil, registryFailure(got, where, registry, request).Error(auth.StageRegistry, operation)
 	}
-	token, err := registryAnswer(got.Body, field, asked)
+	token, err := parseRegistryToken(got.Body, field, asked)
 	if err != nil {
 		return nil, remote.Invalid(where, "a token", err).Error(auth.StageRegistry, operation)
 	}
 	return token, nil
 }
 
-// registryAnswer reads a token response of the registry to a request that was sent at asked. The token's lifetime is exp minus iat of
-// its claims (RFC 7519 §4.1), both by the registry's clock, so that ours does not matter; without iat it is exp minus asked. Errors
-// quote nothing of the response.
-func registryAnswer(body []byte, field string, asked time.Time) (*Token, error) {
+// parseRegistryToken reads the registry's response to a request that was sent at asked. The token's
+// lifetime is exp minus iat of its claims (RFC 7519 §4.1): both are times of the registry's clock,
+// so that our clock does not matter. Without iat it is exp minus asked. Its errors quote nothing of
+// the response.
+func parseRegistryToken(body []byte, field string, asked time.Time) (*Token, error) {
 	var answer map[string]json.RawMessage
 	if json.Unmarshal(body, &answer) != nil {
 		return nil, errors.New("it is not the JSON of a token answer")
@@ -112,8 +120,9 @@ func registryAnswer(body []byte, field string, asked time.Time) (*Token, error) 
 	return &Token{Secret: auth.NewSecret(token), ExpiresAt: asked.Add(time.Duration(life) * time.Second).UTC()}, nil
 }
 
-// registryFailure is the failure of a call to the registry. A refusal always concerns the identity, which is all that is sent.
-func registryFailure(a remote.Answer, where string, image *image, request *auth.Request) remote.Failure {
+// registryFailure is the failure of a call to the registry. A refusal always concerns the identity,
+// because a call sends nothing else.
+func registryFailure(a remote.Answer, where string, registry *acrRegistry, request *auth.Request) remote.Failure {
 	f := a.Refusal(where, health)
 	if f.Code == auth.CodeThrottled || f.Code == auth.CodeUnavailable || !json.Valid(a.Body) {
 		return f
@@ -126,12 +135,16 @@ func registryFailure(a remote.Answer, where string, image *image, request *auth.
 	switch a.Status {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		f.Code = auth.CodePermissionDenied
-		f.Fix = fmt.Sprintf("assign %s the role AcrPull at registry %s (Container Registry Repository Reader, with repository %s among its conditions, where the registry permits by repository)",
-			identity, image.Name, image.Repository)
+		if registry.Repository == "" {
+			f.Fix = fmt.Sprintf("assign to %s the role AcrPull or AcrPush at registry %s", identity, registry.Name)
+			break
+		}
+		f.Fix = fmt.Sprintf("assign to %s the role AcrPull at registry %s (or Container Registry Repository Reader with a condition for repository %s, if the registry has permissions by repository)",
+			identity, registry.Name, registry.Repository)
 	case http.StatusNotFound:
-		f.Code, f.Fix = auth.CodeRefused, "check that registry "+image.Host+" exists"
+		f.Code, f.Fix = auth.CodeRefused, "check that registry "+registry.Host+" exists"
 	default:
-		f.Code, f.Fix = auth.CodeRefused, "check that registry "+image.Host+" is of the tenant of "+identity
+		f.Code, f.Fix = auth.CodeRefused, "check that registry "+registry.Host+" is in the tenant of "+identity
 	}
 	return f
 }

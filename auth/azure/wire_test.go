@@ -38,7 +38,8 @@ func asA(tb testing.TB, more ...auth.Option) []auth.Option {
 	return append([]auth.Option{subject}, more...)
 }
 
-// entraError is an error answer of Microsoft Entra: its text has IDs and times that are never twice the same.
+// entraError is an error answer of Microsoft Entra: its text has IDs and times that are never twice
+// the same.
 func entraError(status, code int, text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")
@@ -78,7 +79,7 @@ func TestRefusalsOfEntra(t *testing.T) {
 		{"subject", entraError(401, 700213, "no"), auth.CodeTrustRefused, asked + "AADSTS700213 (invalid_client): no federated credential has the proof's subject", add},
 		{"issuer", entraError(401, 700211, "no"), auth.CodeTrustRefused, "no federated credential has the proof's issuer", add},
 		{"audience", entraError(401, 700212, "no"), auth.CodeTrustRefused, "no federated credential has the proof's audience", "at most 20"},
-		{"letters", entraError(401, 7002138, "no"), auth.CodeTrustRefused, "capitals count", add},
+		{"letters", entraError(401, 7002138, "no"), auth.CodeTrustRefused, "with other capital letters", add},
 		{"no match", entraError(401, 70021, "no"), auth.CodeTrustRefused, "no federated credential matches the proof", add},
 		{"none at all", entraError(401, 70025, "no"), auth.CodeTrustRefused, "the application has no federated credential", add},
 		{"application", entraError(400, 700016, "no"), auth.CodeTrustRefused, "the tenant has no such application", "annotation azure.workload.identity/client-id of ServiceAccount tenant-a/puller"},
@@ -86,14 +87,14 @@ func TestRefusalsOfEntra(t *testing.T) {
 		{"tenant", entraError(400, 90002, "no"), auth.CodeTrustRefused, "there is no such tenant in this cloud", "AZURE_TENANT_ID"},
 		{"clock", entraError(401, 700024, "Current time: 1"), auth.CodeProofInvalid, "the proof is not valid at this time", "the clock of the cluster's API server, which dates the proof, with that of Microsoft Entra"},
 		{"signature", entraError(401, 50013, "no"), auth.CodeTrustRefused, "cannot be verified with the issuer's keys", "the keys of " + issuerURL},
-		{"elliptic curves", entraError(400, 5002738, "no"), auth.CodeProofInvalid, "the proof is not signed with RSA", "have " + issuerURL + " sign with an RSA key (RS256)"},
+		{"elliptic curves", entraError(400, 5002738, "no"), auth.CodeProofInvalid, "the proof is not signed with RSA", "let " + issuerURL + " sign with an RSA key (RS256)"},
 		{"long life", entraError(400, 70023, "no"), auth.CodeProofInvalid, "the proof is valid for more than a day", "check how " + issuerURL},
 		{"malformed", entraError(400, 50027, "no"), auth.CodeProofInvalid, "the proof is malformed", "check how " + issuerURL},
 		{"issuer away", entraError(400, 50166, "no"), auth.CodeUnavailable, "the issuer's keys cannot be fetched", "Microsoft Entra can fetch them"},
-		{"issuer is another", entraError(400, 501661, "no"), auth.CodeTrustRefused, "what the issuer publishes is not its own", "the keys of " + issuerURL},
-		{"resource", entraError(400, 500011, "no"), auth.CodeRefused, "the tenant does not know the resource", "scope https://management.azure.com/.default is one of AzurePublicCloud"},
+		{"issuer is another", entraError(400, 501661, "no"), auth.CodeTrustRefused, "the issuer publishes another issuer's name", "the keys of " + issuerURL},
+		{"resource", entraError(400, 500011, "no"), auth.CodeRefused, "the tenant does not know the resource", "scope https://management.azure.com/.default is in AzurePublicCloud"},
 		{"policy", entraError(400, 53003, "no"), auth.CodePermissionDenied, "a conditional access policy blocks the application", "exempt application"},
-		{"passing", entraError(400, 90033, "no"), auth.CodeUnavailable, "a fault that passes", "wait"},
+		{"passing", entraError(400, 90033, "no"), auth.CodeUnavailable, "a temporary fault", "wait"},
 		{"unheard of", entraError(400, 424242, "short and stout"), auth.CodeRefused, asked + "AADSTS424242 (invalid_client)", "https://login.microsoftonline.com/error?code=424242"},
 		{"without codes", status(400, `{"error":"invalid_client","error_description":"AADSTS700213: no"}`), auth.CodeTrustRefused, "AADSTS700213 (invalid_client): no federated credential has the proof's subject", add},
 		{"of OAuth alone", status(400, `{"error":"invalid_request"}`), auth.CodeRefused, asked + "invalid_request", "RFC 6749"},
@@ -101,7 +102,7 @@ func TestRefusalsOfEntra(t *testing.T) {
 		{"throttling", entraError(429, 90055, "no"), auth.CodeThrottled, "AADSTS90055 (invalid_client): too many requests", "wait"},
 		{"throttling as 400", entraError(400, 50196, "no"), auth.CodeThrottled, "too many requests", "wait"},
 		{"429 of a gateway", status(429, "slow down"), auth.CodeThrottled, "HTTP status 429", "wait"},
-		{"failure", entraError(503, 90033, "oops"), auth.CodeUnavailable, "a fault that passes", "wait"},
+		{"failure", entraError(503, 90033, "oops"), auth.CodeUnavailable, "a temporary fault", "wait"},
 		{"HTML of a gateway", status(502, "<html><p>oops"), auth.CodeUnavailable, "HTTP status 502", "wait"},
 		{"HTML", status(403, "<html><p>blocked"), auth.CodeResponseInvalid, "an answer that is not the service's (HTTP status 403)", "answers as Microsoft Entra"},
 		{"HTML as an answer", says("<html><p>welcome"), auth.CodeResponseInvalid, "it is not the JSON of a token answer", "answers as Microsoft Entra"},
@@ -116,9 +117,9 @@ func TestRefusalsOfEntra(t *testing.T) {
 		{"no type", says(`{"expires_in":3599,"access_token":"t"}`), auth.CodeResponseInvalid, "not a bearer token", "answers as"},
 		{"proof of possession", says(`{"token_type":"pop","expires_in":3599,"access_token":"t"}`), auth.CodeResponseInvalid, "not a bearer token", "answers as"},
 		{"no end", says(`{"token_type":"Bearer","access_token":"t"}`), auth.CodeResponseInvalid, "no expires_in in it", "answers as"},
-		{"ended", says(`{"token_type":"Bearer","expires_in":0,"access_token":"t"}`), auth.CodeResponseInvalid, "not a life of a token", "answers as"},
-		{"ended long ago", says(`{"token_type":"Bearer","expires_in":-3600,"access_token":"t"}`), auth.CodeResponseInvalid, "not a life of a token", "answers as"},
-		{"for ever", says(`{"token_type":"Bearer","expires_in":9223372036854775807,"access_token":"t"}`), auth.CodeResponseInvalid, "not a life of a token", "answers as"},
+		{"ended", says(`{"token_type":"Bearer","expires_in":0,"access_token":"t"}`), auth.CodeResponseInvalid, "not the lifetime of a token", "answers as"},
+		{"ended long ago", says(`{"token_type":"Bearer","expires_in":-3600,"access_token":"t"}`), auth.CodeResponseInvalid, "not the lifetime of a token", "answers as"},
+		{"for ever", says(`{"token_type":"Bearer","expires_in":9223372036854775807,"access_token":"t"}`), auth.CodeResponseInvalid, "not the lifetime of a token", "answers as"},
 		{"beyond", says(`{"token_type":"Bearer","expires_in":1e300,"access_token":"t"}`), auth.CodeResponseInvalid, "it is not the JSON of a token answer", "answers as"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -252,7 +253,7 @@ func TestErrorsRepeatNothing(t *testing.T) {
 }
 
 func TestDisconnections(t *testing.T) {
-	rig.Disconnections(t, rig.Wire(t, says(goodToken)), func(t *testing.T, base *http.Transport) error {
+	rig.Disconnections(t, "Microsoft Entra at login.microsoftonline.com", func(t *testing.T, base *http.Transport) error {
 		t.Helper()
 		_, err := auth.GetToken(t.Context(), newProvider(t, azure.Config{Transport: base}), asA(t)...)
 		return err
@@ -395,7 +396,7 @@ func TestRefusalsOfRegistry(t *testing.T) {
 		code            auth.Code
 		text, fix       string
 	}{
-		{"permission", unauthorized, "", auth.CodePermissionDenied, "registry contoso.azurecr.io, exchange: HTTP status 401", "assign application " + clientA + " the role AcrPull at registry contoso"},
+		{"permission", unauthorized, "", auth.CodePermissionDenied, "registry contoso.azurecr.io, exchange: HTTP status 401", "assign to application " + clientA + " the role AcrPull at registry contoso"},
 		{"permission in the repository", refreshed, strings.Replace(unauthorized, "401", "403", 1), auth.CodePermissionDenied, "token: HTTP status 403", "repository tenant-a/app"},
 		{"none such", `404 {"errors":[]}`, "", auth.CodeRefused, "HTTP status 404", "check that registry contoso.azurecr.io exists"},
 		{"malformed", `400 {"errors":[]}`, "", auth.CodeRefused, "HTTP status 400", "tenant of application"},
@@ -448,9 +449,10 @@ func TestRegistryTokenLife(t *testing.T) {
 	}
 }
 
-// Registries of a cloud that an administrator described may know no audience of their own; those of the table's do.
+// Registries of a cloud that an administrator described may know no audience of their own; those of
+// the table's do.
 func TestRegistryAudience(t *testing.T) {
-	custom, err := endpoint.ParseAzureEnvironment([]byte(`{"activeDirectoryEndpoint":"https://login.example.gov","resourceManagerEndpoint":"https://arm.example.gov","containerRegistryDNSSuffix":"azurecr.example.gov"}`))
+	custom, err := endpoint.ParseAzureEnvironment([]byte(`{"activeDirectoryEndpoint":"https://login.example.gov","resourceManagerEndpoint":"https://arm.example.gov","containerRegistryDNSSuffix":"azurecr.example.gov"}`), "")
 	rig.Must(t, err)
 	const own, manager = "https://containerregistry.azure.net/.default", "https://arm.example.gov/.default"
 	for _, test := range []struct {

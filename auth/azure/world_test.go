@@ -33,8 +33,14 @@ type world struct {
 
 func newWorld(tb testing.TB) *world {
 	tb.Helper()
+	return newWorldOf(tb, issuerURL)
+}
+
+// newWorldOf makes a world whose proofs are that issuer's.
+func newWorldOf(tb testing.TB, issuer string) *world {
+	tb.Helper()
 	// Microsoft Entra verifies nothing but RSA.
-	w := &world{Rig: rig.New(tb, cloudtest.Config{Azure: worldConfig()}, issuerURL, oidc.RS256)}
+	w := &world{Rig: rig.New(tb, cloudtest.Config{Azure: worldConfig()}, issuer, oidc.RS256)}
 	w.azure = w.provider(tb, azure.Config{AllowedEndpointHosts: w.Allow})
 	return w
 }
@@ -45,10 +51,12 @@ func (w *world) provider(tb testing.TB, config azure.Config) *azure.Provider {
 	return newProvider(tb, config)
 }
 
-// trust makes subject the one ServiceAccount that may be the application.
+// trust makes subject the one subject of the issuer that may be the application.
 func (w *world) trust(tb testing.TB, client, subject string) {
 	tb.Helper()
-	rig.Must(tb, w.Cloud.Azure().PutApplication(tenantID, application(client, subject)))
+	trusting := application(client, subject)
+	trusting.FederatedCredentials[0].Issuer = w.Issuer.URL()
+	rig.Must(tb, w.Cloud.Azure().PutApplication(tenantID, trusting))
 }
 
 func application(client, subject string) cloudazure.Application {

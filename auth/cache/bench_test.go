@@ -17,11 +17,11 @@ func BenchmarkHit(b *testing.B) {
 		keys := make([]auth.Key, n)
 		for i := range keys {
 			keys[i] = keyOf(b, fmt.Sprintf("tenant-%d", i/10), fmt.Sprintf("sa-%d", i))
-			token, err := c.Fetch(b.Context(), keys[i], auth.FetchOptions{}, o.fetch(keys[i]))
+			fetched, err := c.Fetch(b.Context(), keys[i], auth.FetchOptions{}, o.fetch(keys[i]))
 			if err != nil {
 				b.Fatal(err)
 			}
-			plain[keys[i]] = token
+			plain[keys[i]] = fetched.Token
 		}
 		b.Run(fmt.Sprintf("cache/%d", n), func(b *testing.B) {
 			b.ReportAllocs()

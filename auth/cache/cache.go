@@ -1,49 +1,64 @@
-// Package cache keeps tokens for [auth.GetToken]: each is got once, refreshed before it ends, given to nobody else, and
-// dropped the moment its subject changes.
+// Package cache keeps tokens for [auth.GetToken]. It gets each token once, refreshes it before its
+// end, gives it to nobody else, and drops it the moment its subject changes.
 //
 // What it promises:
 //
 //   - A hit takes no lock, does no I/O and does not allocate. It never waits for another key.
-//   - One exchange serves all callers who need the same key. No lock is held while it runs, and each caller waits no
-//     longer than its own context. A tenant has at most 64 exchanges under way.
-//   - From about 80 % of its life on, a token that is used is refreshed in the background. A token with less than its
-//     floor left (the lesser of five minutes and a tenth of its life) is not given out without waiting for its refresh.
-//   - While a refresh fails for a temporary reason the old token serves until it ends; when it is refused, the token goes.
-//   - A failure is remembered, for one second at first and for up to a minute later, or longer if the other side asked for it.
-//     [auth.WithRetryNow] shortens this to two seconds, but not a wait that the other side asked for.
-//   - Capacity is fair: a tenant (namespace) that wants more room than there is loses its own tokens, or those of a tenant
-//     that holds more than it does; never those of one that holds less.
-//   - [Cache.Invalidate] drops all tokens of a subject, and does not keep those that were already on their way.
+//   - One exchange serves all callers who need the same key. No lock is held while it runs, and
+//     each caller waits no longer than its own context.
+//   - The tenant (namespace) that asks is charged, even for an identity that is lent to many
+//     tenants. It has at most 64 exchanges under way; 1024 more wait in the order of their calls.
+//     Tenants that ask for one key share its token.
+//   - A fetch may ask the cache for a token that it needs. That exchange starts at once, so that
+//     chains do not wait for themselves. Identities that need each other in a circle get an error.
+//   - From about 80 % of its life on, a token that is used is refreshed in the background. A token
+//     with less than its floor left (the lesser of five minutes and a tenth of its life) is not
+//     given out without waiting for its refresh.
+//   - While a refresh fails for a temporary reason, the old token serves until its end. A refusal
+//     drops the token.
+//   - A failure is remembered, for one second at first and for up to a minute later, or longer if
+//     the other side asked for it. [auth.WithRetryNow] shortens this to two seconds, but not a wait
+//     that the other side asked for.
+//   - Capacity is fair. A tenant that wants more room than there is loses its own tokens, or those
+//     of a tenant that is charged for more; never those of a tenant that is charged for fewer.
+//   - [Cache.Invalidate] drops all tokens of a subject, and does not keep those that were already
+//     on their way.
 package cache
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"sync"
 	"time"
-
-	"github.com/puzpuzpuz/xsync/v4"
 
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Options configure a [Cache].
+// DefaultMaxSize is how many tokens and remembered failures a [Cache] keeps by default.
+const DefaultMaxSize = 10_000
+
+// KeepNothing is the [Options].MaxSize of a cache that keeps neither tokens nor failures: every
+// call makes its exchange.
+const KeepNothing = -1
+
+// Options configure a [Cache]. The zero value is right for most programs.
 type Options struct {
-	// MaxSize is how many tokens and remembered failures are kept. Zero keeps nothing: every call makes its exchange.
+	// MaxSize is how many tokens and remembered failures are kept. Default [DefaultMaxSize]. Every
+	// negative value means [KeepNothing].
 	MaxSize int
 	// MaxDuration bounds how long any token is served, however long it lives. Default one hour.
 	MaxDuration time.Duration
-	// RefreshFraction is the part of a token's life after which use refreshes it, between 0 and 1. Default 0.8. Each token
-	// gets its own, up to 0.05 away, so that tokens which were issued together are not refreshed together.
+	// RefreshFraction is the part of a token's life after which use refreshes it, between 0 and 1.
+	// Default 0.8. Each token gets its own, up to 0.05 away, so that tokens which were issued
+	// together are not refreshed together.
 	RefreshFraction float64
 	// ExchangeTimeout bounds one exchange, whatever deadlines its callers have. Default 30 s.
 	ExchangeTimeout time.Duration
 	// ObjectMetrics counts hits and misses for every involved object: as many series as objects.
 	ObjectMetrics bool
-	// Logger gets the warning that the capacity is too small, and exchanges that panicked. By default nothing is logged.
+	// Logger gets the warning that the capacity is too small, and exchanges that panicked. By
+	// default nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -51,24 +66,13 @@ type Options struct {
 type Cache struct {
 	options Options
 	metrics *metrics
+	made    time.Time
+	index   *index // hits read it without a lock
 
-	// tokens is what hits read, without a lock. Entries never change; a new state is a new entry.
-	tokens *xsync.Map[auth.Key, *entry]
-
-	mu       sync.Mutex // guards all writes to tokens and what follows; never held during I/O
-	flights  map[auth.Key]*flight
-	subjects map[auth.Subject]*entry // the first of each; entry.next leads on
-	tenants  tenants
-	warned   time.Time
-}
-
-// flight is one exchange under way.
-type flight struct {
-	key     auth.Key
-	done    chan struct{} // closed when token and err are set
-	token   auth.Token
-	err     error
-	dropped bool // the subject changed meanwhile: do not keep the token. Guarded by Cache.mu
+	mu      sync.Mutex // guards all writes to the index, and what follows; never held during I/O
+	flights map[auth.Subject]map[auth.Key]*flight
+	tenants tenants
+	warned  time.Time
 }
 
 var (
@@ -76,11 +80,17 @@ var (
 	_ auth.Observer = (*Cache)(nil)
 )
 
-// New makes an empty cache. Start [Cache.Run] in a goroutine, and subscribe [Cache.Invalidate] to the accounts.
+// century is longer than any token lives, and short enough that no sum of durations overflows.
+const century = 100 * 365 * 24 * time.Hour
+
+// New makes an empty cache. Start [Cache.Run] in a goroutine, and subscribe [Cache.Invalidate] to
+// the accounts.
 func New(options Options) *Cache {
+	options.MaxSize = cmp.Or(options.MaxSize, DefaultMaxSize)
 	if options.MaxDuration <= 0 {
 		options.MaxDuration = time.Hour
 	}
+	options.MaxDuration = min(options.MaxDuration, century)
 	if !(options.RefreshFraction > 0 && options.RefreshFraction <= 1) { // true for NaN too
 		options.RefreshFraction = 0.8
 	}
@@ -91,197 +101,88 @@ func New(options Options) *Cache {
 		options.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Cache{
-		options:  options,
-		metrics:  newMetrics(options.ObjectMetrics),
-		tokens:   xsync.NewMap[auth.Key, *entry](),
-		flights:  map[auth.Key]*flight{},
-		subjects: map[auth.Subject]*entry{},
-		tenants:  tenants{byName: map[string]*tenant{}},
+		options: options,
+		metrics: newMetrics(options.ObjectMetrics),
+		made:    time.Now(),
+		index:   newIndex(options.MaxSize),
+		flights: map[auth.Subject]map[auth.Key]*flight{},
+		tenants: tenants{byName: map[string]*tenant{}},
 	}
 }
 
 // Get implements [auth.Cache].
 func (c *Cache) Get(key auth.Key, minRemaining time.Duration, involved auth.InvolvedObject) (auth.Token, bool) {
-	e, ok := c.tokens.Load(key)
-	if !ok || !e.fresh(time.Now(), minRemaining) {
+	e := c.index.load(&key)
+	if !e.fresh(c.now(), minRemaining) {
 		return nil, false
 	}
 	c.metrics.hit(involved)
 	return e.token, true
 }
 
-// Fetch implements [auth.Cache].
-func (c *Cache) Fetch(ctx context.Context, key auth.Key, o auth.FetchOptions, fetch func(context.Context) (auth.Fetched, error)) (auth.Token, error) {
-	if c.options.MaxSize <= 0 {
-		ctx, cancel := context.WithTimeout(ctx, c.options.ExchangeTimeout)
-		defer cancel()
-		fetched, err := fetch(ctx)
-		c.metrics.outcome(o.InvolvedObject, err)
-		return fetched.Token, err
+// Fetch implements [auth.Cache]. A fetch may itself call Fetch with the context that it was given:
+// for a token that it needs to get its own.
+func (c *Cache) Fetch(ctx context.Context, key auth.Key, o auth.FetchOptions, fetch func(context.Context) (auth.Fetched, error)) (auth.Fetched, error) {
+	if c.options.MaxSize < 0 {
+		return c.fetchAlone(ctx, key, o, fetch)
 	}
 	if err := context.Cause(ctx); err != nil {
-		return nil, err
+		return auth.Fetched{}, err
 	}
+	parent := c.flightOf(ctx)
 
 	c.mu.Lock()
-	now := time.Now()
-	e, _ := c.tokens.Load(key)
+	now := c.now()
+	e := c.index.load(&key)
 	if e.fresh(now, o.MinRemaining) { // another flight landed since Get
 		c.mu.Unlock()
 		c.metrics.hit(o.InvolvedObject)
-		return e.token, nil
+		return auth.Fetched{Token: e.token, Key: key}, nil
 	}
-	f, err := c.join(ctx, key, e, now, o.RetryNow, fetch)
+	servable := e.servable(now, o.MinRemaining)
+	if servable {
+		parent = nil // no flight needs the refresh of a token that is served meanwhile
+	}
+	f, err := c.join(ctx, parent, key, e, o, fetch)
 	c.mu.Unlock()
 
-	if err == nil && e.servable(now, o.MinRemaining) {
+	if err == nil && servable {
 		c.metrics.hit(o.InvolvedObject) // its refresh runs behind
-		return e.token, nil
+		return auth.Fetched{Token: e.token, Key: key}, nil
 	}
-	var token auth.Token
+	var fetched auth.Fetched
 	if err == nil {
-		select {
-		case <-f.done:
-			token, err = f.token, f.err
-		case <-ctx.Done():
-			token, err = nil, context.Cause(ctx)
-		}
+		fetched, err = c.wait(ctx, f, parent)
 	}
 	if err != nil && auth.IsTemporary(err) {
-		if e, _ := c.tokens.Load(key); e.valid(time.Now()) {
+		if e := c.index.load(&key); e.valid(c.now()) {
 			c.metrics.hit(o.InvolvedObject)
-			return e.token, nil
+			return auth.Fetched{Token: e.token, Key: key}, nil
 		}
 	}
 	c.metrics.outcome(o.InvolvedObject, err)
-	return token, err
+	return fetched, err
 }
 
-// join returns the flight that serves key, the one under way or a new one, or else the failure that is remembered.
-func (c *Cache) join(ctx context.Context, key auth.Key, e *entry, now time.Time, retryNow bool, fetch func(context.Context) (auth.Fetched, error)) (*flight, error) {
-	if f := c.flights[key]; f != nil {
-		return f, nil
-	}
-	if e != nil && now.Before(e.retryAt) && (!retryNow || now.Before(e.heldBack)) {
-		return nil, e.failure
-	}
-	t := c.tenants.get(key.Subject.Namespace())
-	if len(t.flights) >= maxFlightsPerTenant {
-		return nil, &auth.Error{
-			Stage: auth.StageExchange, Code: auth.CodeThrottled, RetryAfter: time.Second,
-			Fix: "use fewer identities in this namespace, or find out why its exchanges are slow",
-			Err: errTooManyFlights,
-		}
-	}
-	f := &flight{key: key, done: make(chan struct{})}
-	c.flights[key] = f
-	t.flights[f] = struct{}{}
-	var pause time.Duration
-	if retryNow && e != nil && e.failure != nil {
-		pause = e.failedAt.Add(retryFloor).Sub(now)
-	}
-	// The flight serves others too, so it outlives this caller and has a deadline of its own.
-	go c.fly(context.WithoutCancel(ctx), f, pause, fetch)
-	return f, nil
-}
-
-// maxFlightsPerTenant bounds what a tenant whose exchanges hang costs everybody else.
-const maxFlightsPerTenant = 64
-
-var errTooManyFlights = errors.New("too many exchanges of this namespace are under way")
-
-// fly makes the exchange, after a pause if that is positive. It runs in a goroutine of its own, where a panic would end the program
-// for all tenants, and a flight that never landed would block its key for everybody: so it lands however fetch ends.
-func (c *Cache) fly(ctx context.Context, f *flight, pause time.Duration, fetch func(context.Context) (auth.Fetched, error)) {
-	var issued *entry
-	var err error = &auth.Error{
-		Stage: auth.StageExchange, Code: auth.CodeRefused, Fix: "report this as a fault of the program; its log has the place", Err: errBroken,
-	}
-	defer func() {
-		if reason := recover(); reason != nil {
-			// The type and the place say enough: the text may hold a secret.
-			c.options.Logger.Error("an exchange panicked", "type", fmt.Sprintf("%T", reason), "key", f.key.Digest(), "stack", string(debug.Stack()))
-		}
-		c.land(f, issued, err)
-	}()
-	if pause > 0 {
-		<-time.After(pause) // ctx has no end; the exchange's begins with it
-	}
-	issued, err = c.attempt(ctx, fetch)
-}
-
-var errBroken = errors.New("the exchange broke off")
-
-// attempt calls fetch with a deadline of its own.
-func (c *Cache) attempt(ctx context.Context, fetch func(context.Context) (auth.Fetched, error)) (*entry, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.options.ExchangeTimeout)
-	defer cancel()
-	fetched, err := fetch(ctx)
-	switch {
-	case err == nil:
-		return c.issued(fetched, time.Now()), nil
-	case errors.Is(err, context.DeadlineExceeded) && auth.CodeOf(err) == "":
-		return nil, &auth.Error{
-			Stage: auth.StageExchange, Code: auth.CodeUnreachable,
-			Fix: "see whether the provider can be reached from here", Err: err,
-		}
-	default:
-		return nil, err
-	}
-}
-
-// land answers those who wait, and keeps what the flight brought: a token, or the reason why there is none.
-func (c *Cache) land(f *flight, issued *entry, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	defer close(f.done)
-	if f.err = err; err == nil {
-		f.token = issued.token
-	}
-	t := c.tenants.get(f.key.Subject.Namespace())
-	delete(t.flights, f)
-	if f.dropped {
-		c.tenants.forget(t)
-		return
-	}
-	delete(c.flights, f.key)
-	old, _ := c.tokens.Load(f.key)
-	switch {
-	case err != nil:
-		c.put(old, old.failed(f.key, err, time.Now()))
-	case issued.key == f.key:
-		c.put(old, issued)
-	case old != nil:
-		// The subject is no longer what the key says; the change itself is on its way to Invalidate.
-		c.remove(old)
-	default:
-		c.tenants.forget(t)
-	}
-}
-
-// Invalidate drops everything that is kept for a subject. Exchanges under way still answer those who wait for them, but
-// are not kept, and later callers begin new ones. It does no I/O, and its cost grows only with the subject's own tokens and its tenant's
+// Invalidate drops everything that is kept for a subject, whichever object asked for it. Exchanges
+// under way still answer their waiting callers, but their tokens are not kept. Later callers begin
+// new exchanges. It does no I/O, and its cost grows only with the subject's own tokens and
 // exchanges, so that it may run in the handler of an informer.
 func (c *Cache) Invalidate(who auth.Subject) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for e := c.subjects[who]; e != nil; e = e.next {
+	for e := range c.index.of(who) {
 		c.remove(e)
 	}
-	t := c.tenants.byName[who.Namespace()]
-	if t == nil {
-		return
+	for _, f := range c.flights[who] {
+		f.dropped = true
 	}
-	for f := range t.flights {
-		if f.key.Subject == who {
-			f.dropped = true
-			delete(c.flights, f.key)
-		}
-	}
+	delete(c.flights, who)
 }
 
-// Run removes expired tokens and old failures once a minute until ctx ends, so that expired secrets do not stay in memory. That is all
-// it does: it is the use of a token that has it refreshed, with or without Run.
+// Run removes expired tokens and old failures once a minute until ctx ends, so that expired secrets
+// do not stay in memory. That is all it does: it is the use of a token that has it refreshed, with
+// or without Run.
 func (c *Cache) Run(ctx context.Context) error {
 	ticker := time.NewTicker(time.Minute)
 	defer ticker.Stop()
@@ -289,17 +190,17 @@ func (c *Cache) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case now := <-ticker.C:
-			c.sweep(now)
+		case <-ticker.C:
+			c.sweep(c.now())
 		}
 	}
 }
 
-func (c *Cache) sweep(now time.Time) {
+func (c *Cache) sweep(now instant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, e := range c.tokens.AllRelaxed() {
-		if !e.valid(now) && e.failureOver(now) {
+	for e := range c.index.all() {
+		if !e.valid(now) && e.failure.over(now.mono) {
 			c.remove(e)
 		}
 	}
@@ -307,8 +208,8 @@ func (c *Cache) sweep(now time.Time) {
 
 // Len is the number of tokens that are kept and still valid.
 func (c *Cache) Len() int {
-	now, n := time.Now(), 0
-	for _, e := range c.tokens.AllRelaxed() {
+	now, n := c.now(), 0
+	for e := range c.index.all() {
 		if e.valid(now) {
 			n++
 		}
@@ -316,62 +217,41 @@ func (c *Cache) Len() int {
 	return n
 }
 
-// put keeps e in the place of old or, if that is nil, in a new place, making room if necessary. Callers hold mu.
-func (c *Cache) put(old, e *entry) {
-	t := c.tenants.get(e.key.Subject.Namespace())
-	if old == nil {
-		var victim *entry
-		if c.tenants.size >= c.options.MaxSize {
-			victim = c.tenants.victim(t, time.Now())
-		}
-		c.tenants.add(t, e) // before the victim goes, which may be all that its tenant has
-		if victim != nil {
-			c.evict(victim)
-		}
-	} else {
-		c.unlink(old)
-		c.tenants.replace(t, old, e)
+// put keeps e, charged to t, in the place of old or, if old is nil, in a new place, making room if
+// necessary. Callers hold mu.
+func (c *Cache) put(t *tenant, old, e *entry) {
+	var victim *entry
+	if old == nil && c.tenants.size >= c.options.MaxSize {
+		victim = c.tenants.victim(t, c.now())
 	}
-	if e.next = c.subjects[e.key.Subject]; e.next != nil {
-		e.next.prev = e
+	// What has to go goes last: readers then never miss the key, and a tenant is not forgotten and
+	// made again.
+	c.tenants.add(t, e)
+	c.index.insert(e)
+	if old != nil {
+		c.remove(old)
 	}
-	c.subjects[e.key.Subject] = e
-	c.tokens.Store(e.key, e)
+	if victim != nil {
+		c.evict(victim)
+	}
 }
 
 // remove is put's opposite. Callers hold mu.
 func (c *Cache) remove(e *entry) {
-	c.tokens.Delete(e.key)
-	c.unlink(e)
+	c.index.remove(e)
 	c.tenants.remove(e)
 }
 
-// unlink takes e out of its subject's list; e.next still leads on.
-func (c *Cache) unlink(e *entry) {
-	if e.next != nil {
-		e.next.prev = e.prev
-	}
-	switch {
-	case e.prev != nil:
-		e.prev.next = e.next
-	case e.next != nil:
-		c.subjects[e.key.Subject] = e.next
-	default:
-		delete(c.subjects, e.key.Subject)
-	}
-}
-
 func (c *Cache) evict(e *entry) {
-	now := time.Now()
-	live := e.valid(now)
+	live := e.valid(c.now())
 	c.remove(e)
 	if !live {
 		return
 	}
 	c.metrics.evictions.Inc()
-	if c.warned.IsZero() || now.Sub(c.warned) >= time.Hour {
+	if now := time.Now(); c.warned.IsZero() || now.Sub(c.warned) >= time.Hour {
 		c.warned = now
 		c.options.Logger.Warn("token cache is smaller than its working set: valid tokens are evicted and will be exchanged again; raise --token-cache-max-size",
-			"maxSize", c.options.MaxSize, "namespace", e.key.Subject.Namespace())
+			"maxSize", c.options.MaxSize, "namespace", e.tenant.name)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -69,10 +70,14 @@ func keyOf(tb testing.TB, namespace, name string) auth.Key {
 func ask(ctx context.Context, c *cache.Cache, key auth.Key, o *office, fo auth.FetchOptions) (int64, error) {
 	token, ok := c.Get(key, fo.MinRemaining, fo.InvolvedObject)
 	if !ok {
-		var err error
-		if token, err = c.Fetch(ctx, key, fo, o.fetch(key)); err != nil {
+		if fo.Tenant == "" {
+			fo.Tenant = key.Subject.Namespace()
+		}
+		fetched, err := c.Fetch(ctx, key, fo, o.fetch(key))
+		if err != nil {
 			return 0, err
 		}
+		token = fetched.Token
 	}
 	return token.(*badge).number, nil
 }
@@ -362,7 +367,8 @@ func TestRetryNowHasAPace(t *testing.T) {
 	})
 }
 
-// A cloud that throttles throttles all tenants: none of them may go on asking because it changes an object all the time.
+// A cloud that throttles throttles all tenants: none of them may go on asking because it changes an
+// object all the time.
 func TestRetryNowDoesNotPassRetryAfter(t *testing.T) {
 	for code, held := range map[auth.Code]bool{auth.CodeThrottled: true, auth.CodeUnavailable: true, auth.CodeTrustRefused: false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -430,10 +436,12 @@ func TestInvalidate(t *testing.T) {
 		o := &office{life: time.Hour}
 		mine, scoped, other := keyOf(t, "a", "sa"), keyOf(t, "a", "sa"), keyOf(t, "a", "other")
 		scoped.STSRegion = "eu-west-1"
-		for _, key := range []auth.Key{mine, scoped, other} {
-			mustAsk(t, c, key, o)
+		for tenant, key := range map[string]auth.Key{"a": mine, "b": scoped, "c": other} {
+			if _, err := ask(t.Context(), c, key, o, auth.FetchOptions{Tenant: tenant}); err != nil {
+				t.Fatal(err)
+			}
 		}
-		c.Invalidate(mine.Subject)
+		c.Invalidate(mine.Subject) // whoever asked
 		for _, tt := range []struct {
 			key  auth.Key
 			kept bool
@@ -471,7 +479,8 @@ func TestFlightBegunBeforeAChangeIsNotKept(t *testing.T) {
 	})
 }
 
-// An account that changes again and again: no token of an earlier state is kept, and a neighbour's is.
+// An account that changes again and again: no token of an earlier state is kept, and a neighbour's
+// is.
 func TestChangesWhileFlightsAreUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 10})
@@ -479,8 +488,12 @@ func TestChangesWhileFlightsAreUnderWay(t *testing.T) {
 		key, neighbour := keyOf(t, "a", "sa"), keyOf(t, "a", "other")
 		var wg sync.WaitGroup
 		wg.Go(func() { mustAsk(t, c, neighbour, theirs) })
-		for range 3 {
-			wg.Go(func() { mustAsk(t, c, key, mine) })
+		for i := range 3 {
+			wg.Go(func() {
+				if _, err := ask(t.Context(), c, key, mine, auth.FetchOptions{Tenant: fmt.Sprint("tenant-", i)}); err != nil {
+					t.Error(err)
+				}
+			})
 			time.Sleep(time.Second)
 			c.Invalidate(key.Subject)
 		}
@@ -512,8 +525,20 @@ func TestTokenOfAnotherKeyIsNotKept(t *testing.T) {
 	}
 }
 
-func TestSizeZeroKeepsNothing(t *testing.T) {
+// Options without a size are not those of a cache that keeps nothing.
+func TestZeroOptionsKeepTheDefaultNumberOfTokens(t *testing.T) {
 	c := cache.New(cache.Options{})
+	o := &office{life: time.Hour}
+	for i := range cache.DefaultMaxSize + 1 {
+		mustAsk(t, c, keyOf(t, "a", "sa-"+strconv.Itoa(i)), o)
+	}
+	if got := c.Len(); got != cache.DefaultMaxSize {
+		t.Errorf("%d tokens are kept, want %d", got, cache.DefaultMaxSize)
+	}
+}
+
+func TestKeepNothing(t *testing.T) {
+	c := cache.New(cache.Options{MaxSize: cache.KeepNothing})
 	o := &office{life: time.Hour}
 	key := keyOf(t, "a", "sa")
 	for want := range int64(3) {
@@ -599,30 +624,90 @@ func TestWorkingSetTooLargeWarnsOnce(t *testing.T) {
 	}
 }
 
+// What a tenant has beyond its 64 exchanges waits in order, and is refused beyond 1024. Others
+// notice nothing.
 func TestHangingTenantIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := cache.New(cache.Options{MaxSize: 1000})
-		hang, fine := &office{life: time.Hour, takes: time.Hour}, &office{life: time.Hour}
+		c := cache.New(cache.Options{MaxSize: 2000})
+		hang, fine := &office{life: time.Hour, takes: 20 * time.Second}, &office{life: time.Hour}
+		var order []string // of the starts
+		var mu sync.Mutex
+		get := func(ctx context.Context, name string) error {
+			key := keyOf(t, "hanging", name)
+			_, err := c.Fetch(ctx, key, auth.FetchOptions{Tenant: "hanging"}, func(ctx context.Context) (auth.Fetched, error) {
+				mu.Lock()
+				order = append(order, name)
+				mu.Unlock()
+				return hang.fetch(key)(ctx)
+			})
+			return err
+		}
 		var wg sync.WaitGroup
-		var throttled atomic.Int64
-		for i := range 100 {
+		for i := range 64 + 1024 {
 			wg.Go(func() {
-				_, err := ask(t.Context(), c, keyOf(t, "hanging", fmt.Sprintf("sa-%d", i)), hang, auth.FetchOptions{})
-				if auth.CodeOf(err) == auth.CodeThrottled {
-					throttled.Add(1)
+				// Two turns take longer than one exchange may: its time begins when it does.
+				if err := get(t.Context(), fmt.Sprint("sa-", i)); err != nil {
+					t.Errorf("%d: %v", i, err)
 				}
 			})
+			synctest.Wait()
 		}
-		synctest.Wait()
-		if hang.calls.Load() != 64 || throttled.Load() != 36 {
-			t.Errorf("%d exchanges under way, %d refused; want 64 and 36", hang.calls.Load(), throttled.Load())
+		if hang.calls.Load() != 64 {
+			t.Errorf("%d exchanges under way, want 64", hang.calls.Load())
+		}
+		if err := get(t.Context(), "one-more"); auth.CodeOf(err) != auth.CodeThrottled || time.Since(start(t)) != 0 {
+			t.Errorf("beyond the queue: %v, want %s at once", err, auth.CodeThrottled)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := get(ctx, "sa-1000"); !errors.Is(err, context.DeadlineExceeded) { // is in the queue already
+			t.Errorf("in the queue: %v, want the caller's deadline", err)
 		}
 		mustAsk(t, c, keyOf(t, "other", "sa"), fine)
 		wg.Wait()
-		hang.takes = 0
-		time.Sleep(time.Minute)
-		mustAsk(t, c, keyOf(t, "hanging", "later"), hang)
+		for i := 64; i < len(order); i += 64 { // the order within one turn is the scheduler's
+			n := 0
+			if _, err := fmt.Sscanf(order[i], "sa-%d", &n); err != nil || n/64 != i/64 {
+				t.Fatalf("start %d was that of %s", i, order[i])
+			}
+		}
+		mustAsk(t, c, keyOf(t, "hanging", "later"), fine)
 	})
+}
+
+// The tenant that asks is charged, whoever the subject is.
+func TestCapacityIsFairAmongThoseWhoBorrow(t *testing.T) {
+	c := cache.New(cache.Options{MaxSize: 100})
+	o := &office{life: time.Hour}
+	get := func(tenant string, i int) auth.Key {
+		key := keyOf(t, "operators", fmt.Sprintf("lent-to-%s-%d", tenant, i))
+		if _, err := ask(t.Context(), c, key, o, auth.FetchOptions{Tenant: tenant}); err != nil {
+			t.Fatal(err)
+		}
+		return key
+	}
+	var quiet []auth.Key
+	for i := range 20 {
+		quiet = append(quiet, get("quiet", i))
+	}
+	for i := range 1000 {
+		get("greedy", i)
+	}
+	for _, key := range quiet {
+		if _, ok := c.Get(key, 0, auth.InvolvedObject{}); !ok {
+			t.Errorf("%s was evicted by another tenant", key)
+		}
+	}
+}
+
+func TestTwoTenantsShareALentToken(t *testing.T) {
+	c := cache.New(cache.Options{MaxSize: 100})
+	o, lent := &office{life: time.Hour}, keyOf(t, "operators", "lent")
+	for _, tenant := range []string{"a", "b"} {
+		if n, err := ask(t.Context(), c, lent, o, auth.FetchOptions{Tenant: tenant}); n != 1 || err != nil {
+			t.Errorf("tenant %q: token %d, %v; want the one that all share", tenant, n, err)
+		}
+	}
 }
 
 func TestReadsRaceRefreshes(t *testing.T) {

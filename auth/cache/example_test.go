@@ -13,7 +13,7 @@ import (
 func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	tokens := cache.New(cache.Options{MaxSize: 10_000})
+	tokens := cache.New(cache.Options{})
 	go func() { _ = tokens.Run(ctx) }() // removes what has ended
 	// accounts.Subscribe(tokens.Invalidate) drops the tokens of accounts that change, and
 	// metrics.Registry.Register(tokens) publishes its metrics.
@@ -23,9 +23,10 @@ func Example() {
 	// Output: true 0
 }
 
-// What GetToken does with it: one exchange serves all calls with one key, until the subject changes.
+// What GetToken does with it: one exchange serves all calls with one key, until the subject
+// changes.
 func ExampleCache_Fetch() {
-	tokens := cache.New(cache.Options{MaxSize: 10_000})
+	tokens := cache.New(cache.Options{})
 	subject, err := auth.ServiceAccount("tenant-a", "reader")
 	if err != nil {
 		fmt.Println(err)

@@ -9,7 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// metrics counts. The counters of the hot path are striped: a shared one would make the cores wait for each other.
+// metrics counts. The counters of the hot path are striped: a shared one would make the cores wait
+// for each other.
 type metrics struct {
 	hits, misses, failures *xsync.Counter
 	evictions              *xsync.Counter

@@ -3,55 +3,72 @@ package cache
 import (
 	"container/heap"
 	"math/rand/v2"
-	"time"
 )
 
-// tenant is what one namespace has here.
+// tenant counts the resources that one namespace uses.
 type tenant struct {
 	name    string
 	entries []*entry
-	flights map[*flight]struct{} // those under way, dropped ones too
-	index   int                  // in tenants.bySize
+	flights int       // how many are under way
+	queue   []*flight // waits for room, in order; a flight may have started elsewhere since
+	index   int       // in tenants.bySize
 }
 
-// tenants shares the capacity out.
+// tenants divides the capacity among the tenants.
 type tenants struct {
 	size   int // entries in all
 	byName map[string]*tenant
-	bySize bySize // the one with most entries first
+	bySize bySize // a heap: the tenant with most entries first
 }
 
+// get is the tenant of that name, a new one if it has nothing yet.
 func (ts *tenants) get(name string) *tenant {
 	t := ts.byName[name]
 	if t == nil {
-		t = &tenant{name: name, flights: map[*flight]struct{}{}}
+		t = &tenant{name: name}
 		ts.byName[name] = t
 		heap.Push(&ts.bySize, t)
 	}
 	return t
 }
 
+// forget drops a tenant that has nothing, unless it was dropped before. While it has no flight under
+// way, its queue is empty.
 func (ts *tenants) forget(t *tenant) {
-	if len(t.entries) == 0 && len(t.flights) == 0 {
+	if len(t.entries) == 0 && t.flights == 0 && ts.byName[t.name] == t {
 		delete(ts.byName, t.name)
 		heap.Remove(&ts.bySize, t.index)
 	}
 }
 
+// start begins the exchange as one of the tenant's own.
+func (t *tenant) start(f *flight) {
+	t.flights++
+	f.counted = true
+	f.start(t.name)
+}
+
+// startNext starts flights of the queue as long as there is room.
+func (t *tenant) startNext() {
+	for t.flights < maxFlights && len(t.queue) > 0 {
+		f := t.queue[0]
+		t.queue[0] = nil
+		t.queue = t.queue[1:]
+		if f.begin != nil {
+			t.start(f)
+		}
+	}
+}
+
 func (ts *tenants) add(t *tenant, e *entry) {
-	e.slot = len(t.entries)
+	e.tenant, e.slot = t, int32(len(t.entries)) //nolint:gosec // memory holds fewer tokens
 	t.entries = append(t.entries, e)
 	ts.size++
 	heap.Fix(&ts.bySize, t.index)
 }
 
-func (ts *tenants) replace(t *tenant, old, e *entry) {
-	e.slot = old.slot
-	t.entries[e.slot] = e
-}
-
 func (ts *tenants) remove(e *entry) {
-	t := ts.byName[e.key.Subject.Namespace()]
+	t := e.tenant
 	last := len(t.entries) - 1
 	t.entries[e.slot] = t.entries[last]
 	t.entries[e.slot].slot = e.slot
@@ -62,17 +79,19 @@ func (ts *tenants) remove(e *entry) {
 	ts.forget(t)
 }
 
-// victim is the entry to give up so that t can have one more. It belongs to the tenant with most entries if that has more than t,
-// otherwise to t itself. Within the tenant it is an expired one if a few random tries find one, else a random one: when the working
-// set is slightly too large, random eviction keeps more of it than LRU.
-func (ts *tenants) victim(t *tenant, now time.Time) *entry {
+// victim is the entry to give up so that t can have one more. It belongs to the tenant with most
+// entries if that has more than t, otherwise to t itself. It is an expired entry if a few random
+// tries find one, else a random entry. When the working set is slightly too large, random eviction
+// keeps more of it than LRU.
+func (ts *tenants) victim(t *tenant, now instant) *entry {
 	largest := ts.bySize[0]
 	if len(largest.entries) <= len(t.entries) {
 		largest = t
 	}
 	var e *entry
 	for range 4 {
-		e = largest.entries[rand.IntN(len(largest.entries))] //nolint:gosec // which entry goes is no secret.
+		//nolint:gosec // which entry goes is no secret
+		e = largest.entries[rand.IntN(len(largest.entries))]
 		if !e.valid(now) {
 			break
 		}

@@ -7,21 +7,23 @@ import (
 
 const whatAllowed = "allowed host"
 
-// Allowed is the list of --allowed-endpoint-hosts: hosts outside the clouds' tables that an administrator trusts to be
-// named by tenants. Each entry is an exact host[:port]; a port that is left out is 443, and there are no wildcards. The
-// zero value is the default and holds nothing. It is a flag's value (flag.Value, pflag.Value).
+// Allowed is the list of --allowed-endpoint-hosts: hosts outside the clouds' tables that tenants
+// may name, because an administrator trusts these hosts. Each entry is an exact host[:port] without
+// wildcards; the default port is 443. The zero value is the empty list, the default. Allowed
+// implements flag.Value and pflag.Value.
 type Allowed struct {
 	// authorities are host:port in normal form, sorted, each once.
 	authorities []string
 }
 
-// ParseAllowed returns the list of the entries. Errors are [*Error] and say what is wrong with an entry.
+// ParseAllowed returns the list with these entries. Errors are [*Error] and say what is wrong with
+// an entry.
 func ParseAllowed(entries ...string) (Allowed, error) {
 	var none Allowed
 	return none.With(entries...)
 }
 
-// With returns a list that holds the entries in addition to its own; the receiver is unchanged.
+// With returns a list with the receiver's entries and these entries. The receiver is unchanged.
 func (a *Allowed) With(entries ...string) (Allowed, error) {
 	list := slices.Clone(a.authorities)
 	for _, e := range entries {
@@ -35,7 +37,8 @@ func (a *Allowed) With(entries ...string) (Allowed, error) {
 	return Allowed{authorities: slices.Compact(list)}, nil
 }
 
-// Contains reports whether host[:port] is in the list; a port that is left out is 443. A malformed host is in no list.
+// Contains reports whether host[:port] is in the list; the default port is 443. A malformed host is
+// in no list.
 func (a *Allowed) Contains(hostport string) bool {
 	if len(a.authorities) == 0 {
 		return false
@@ -48,7 +51,7 @@ func (a *Allowed) Contains(hostport string) bool {
 	return found
 }
 
-// String is the list separated by commas, as Set reads it.
+// String returns the entries separated by commas, as Set reads them.
 func (a *Allowed) String() string {
 	if a == nil {
 		return ""
@@ -56,7 +59,7 @@ func (a *Allowed) String() string {
 	return strings.Join(a.authorities, ",")
 }
 
-// Set adds entries that are separated by commas, so that the flag may be repeated.
+// Set adds entries, separated by commas, to the list, so that the flag may be repeated.
 func (a *Allowed) Set(list string) error {
 	if list == "" {
 		return nil
@@ -69,10 +72,10 @@ func (a *Allowed) Set(list string) error {
 	return nil
 }
 
-// Type is the value's name in a command's help.
+// Type returns the value's name in a command's help.
 func (a *Allowed) Type() string { return "host[:port],..." }
 
-// parseAuthority returns host:port in normal form.
+// parseAuthority returns an entry as host:port in normal form.
 func parseAuthority(entry string) (string, error) {
 	if strings.ContainsAny(entry, "/@") {
 		return "", &Error{

@@ -18,19 +18,20 @@ type RoleARN struct {
 	Partition string
 	// Account is the account that owns the role, twelve digits.
 	Account string
-	// Path is the role's path: "/", or printable ASCII that begins and ends in "/". Source: IAM API reference, CreateRole.
+	// Path is the role's path: "/", or printable ASCII that begins and ends in "/". Source: IAM API
+	// reference, CreateRole.
 	Path string
 	// Name is the role's name: 1 to 64 letters, digits and characters of _+=,.@-.
 	Name string
 }
 
-// String is the ARN as AWS writes it, the string that it was parsed from.
+// String returns the ARN as AWS writes it, which is the string that was parsed.
 func (a RoleARN) String() string {
 	return "arn:" + a.Partition + ":iam::" + a.Account + ":role" + a.Path + a.Name
 }
 
-// ParseRoleARN returns the role of an ARN, arn:<partition>:iam::<account>:role/[<path>/]<name>. Errors are [*Error] and
-// name the part that is wrong.
+// ParseRoleARN parses the ARN of a role, arn:<partition>:iam::<account>:role/[<path>/]<name>.
+// Errors are [*Error] and name the part that is wrong.
 func ParseRoleARN(s string) (RoleARN, error) {
 	refuse := func(reason Reason, detail, fix string) (RoleARN, error) {
 		return RoleARN{}, &Error{What: whatRoleARN, Reason: reason, Detail: detail, Fix: fix}
@@ -50,14 +51,14 @@ func ParseRoleARN(s string) (RoleARN, error) {
 		return refuse(ReasonService, "the service is "+quote(service)+", not iam", roleFixFor(service))
 	}
 	if region != "" {
-		return refuse(ReasonRegion, "it names the region "+quote(region)+"; a role belongs to none", "leave the fourth part empty: arn:"+partition+":iam::…")
+		return refuse(ReasonRegion, "it names the region "+quote(region)+", but a role has no region", "leave the fourth part empty: arn:"+partition+":iam::…")
 	}
 	if !isAWSAccount(account) {
 		return refuse(ReasonAccount, "the account "+quote(account)+" is not twelve digits", "write the account with its leading zeros and without hyphens")
 	}
 	path, ok := strings.CutPrefix(resource, "role")
 	if !ok || !strings.HasPrefix(path, "/") {
-		return refuse(ReasonResource, "the resource "+quote(resource)+" is not a role", "write role/<name> in place of it")
+		return refuse(ReasonResource, "the resource "+quote(resource)+" is not a role", "write role/<name> instead")
 	}
 	slash := strings.LastIndexByte(path, '/')
 	path, name := path[:slash+1], path[slash+1:]
@@ -76,10 +77,11 @@ func ParseRoleARN(s string) (RoleARN, error) {
 	return RoleARN{Partition: partition, Account: account, Path: path, Name: name}, nil
 }
 
-// roleFixFor explains the one confusion that is common: the ARN of a session in place of its role's.
+// roleFixFor returns the fix for the ARN of another service. It explains a common confusion, the
+// ARN of a session in place of the ARN of its role.
 func roleFixFor(service string) string {
 	if service == "sts" {
-		return "write the role's ARN, arn:aws:iam::<account>:role/<name>, not that of a session of it"
+		return "write the ARN of the role, arn:aws:iam::<account>:role/<name>, not the ARN of a session"
 	}
 	return fixRoleARN
 }

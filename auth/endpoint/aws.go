@@ -5,23 +5,24 @@ import "strings"
 // Provider names the cloud that owns a host. Its values are the values of spec.provider.
 type Provider string
 
-// AWS is Amazon Web Services, all of its partitions.
+// AWS is Amazon Web Services, with all of its partitions.
 const AWS Provider = "aws"
 
-// Variant says which of a service's hosts in one region is meant. Its zero value is the ordinary one.
+// Variant distinguishes a service's hosts in one region. Its zero value is the ordinary host.
 type Variant struct {
 	// FIPS: the host uses FIPS 140 validated cryptography.
 	FIPS bool
-	// DualStack: the host has IPv6 addresses besides its IPv4 ones.
+	// DualStack: the host has both IPv6 and IPv4 addresses.
 	DualStack bool
 }
 
-// AWSPartition is a group of AWS regions with accounts, ARNs and DNS names of its own. It is comparable.
+// AWSPartition is a group of AWS regions with its own accounts, ARNs and DNS names. It is
+// comparable.
 type AWSPartition struct {
 	// ID is the partition's name in ARNs, such as "aws-cn".
 	ID string
-	// RegionPrefixes are the beginnings of its regions' names, separated by "|". A region is <prefix>-<word>-<number>, the
-	// rule of the AWS SDK's regionRegex.
+	// RegionPrefixes are the beginnings of its regions' names, separated by "|". A region is
+	// <prefix>-<word>-<number>, the rule of the AWS SDK's regionRegex.
 	RegionPrefixes string
 	// DNSSuffix ends the names of its IPv4 endpoints.
 	DNSSuffix string
@@ -31,9 +32,10 @@ type AWSPartition struct {
 	RegistryDualStackSuffix string
 	// GlobalRegion is the region in which its global services run; the SDK's implicitGlobalRegion.
 	GlobalRegion string
-	// GlobalSTSHost is the host of STS that belongs to no region; empty where there is none.
+	// GlobalSTSHost is the host of STS that belongs to no region; empty if there is none.
 	GlobalSTSHost string
-	// STSIsFIPS: its ordinary IPv4 STS hosts are the FIPS hosts, so that it has no sts-fips ones.
+	// STSIsFIPS: the ordinary IPv4 hosts of STS are the FIPS hosts, so that there are no sts-fips
+	// hosts.
 	STSIsFIPS bool
 }
 
@@ -43,7 +45,8 @@ func AWSPartitions() []AWSPartition {
 	return table[:]
 }
 
-// AWSRegion is a region's name together with its partition. It is comparable; its zero value is no region.
+// AWSRegion is a region's name together with its partition. It is comparable; its zero value is no
+// region.
 type AWSRegion struct {
 	// Name is the region's name in lower case, such as "eu-west-1".
 	Name string
@@ -51,9 +54,10 @@ type AWSRegion struct {
 	Partition AWSPartition
 }
 
-// ParseAWSRegion returns the region of that name. Every name that has the form of a partition's regions is accepted, so
-// that a region that opens tomorrow works today; any other name is an [*Error] with ReasonRegion. Unlike the SDK, which
-// assumes the partition aws for an unknown region, it never guesses.
+// ParseAWSRegion returns the region of that name. It accepts every name that has the form of a
+// partition's regions, so that regions of the future work too. For any other name the error is an
+// [*Error] with ReasonRegion. It never guesses; the SDK assumes the partition aws for an unknown
+// region.
 func ParseAWSRegion(name string) (AWSRegion, error) {
 	if r, ok := awsRegion(name); ok {
 		return r, nil
@@ -65,7 +69,7 @@ func ParseAWSRegion(name string) (AWSRegion, error) {
 	}
 }
 
-// awsRegion finds the partition whose regions have the name's form.
+// awsRegion returns the region of that name, in the partition whose regions have the name's form.
 func awsRegion(name string) (AWSRegion, bool) {
 	for _, p := range awsPartitions() {
 		for prefix := range strings.SplitSeq(p.RegionPrefixes, "|") {

@@ -52,7 +52,8 @@ func sdkPartitions(t *testing.T) []sdkPartition {
 	return table.Partitions
 }
 
-// When this test fails after an update of the SDK, AWS has a new partition or has changed one: change awsdata.go.
+// When this test fails after an update of the SDK, AWS has a new partition or has changed one:
+// change awsdata.go.
 func TestAWSPartitionsAreTheSDKs(t *testing.T) {
 	theirs, ours := sdkPartitions(t), endpoint.AWSPartitions()
 	if len(ours) != len(theirs) {
@@ -84,7 +85,8 @@ func TestAWSPartitionsAreTheSDKs(t *testing.T) {
 	}
 }
 
-// Every region that the SDK lists is of the same partition here, and its STS hosts are that region's.
+// Every region that the SDK lists is of the same partition here, and its STS hosts are that
+// region's.
 func TestSTSHostsAreTheSDKs(t *testing.T) {
 	resolver := sts.NewDefaultEndpointResolverV2()
 	for _, p := range sdkPartitions(t) {

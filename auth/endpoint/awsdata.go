@@ -1,10 +1,11 @@
 package endpoint
 
-// awsPartitions is the table of AWS partitions, in the order of the AWS SDK's own
-// (aws-sdk-go-v2, internal/endpoints/awsrulesfn/partitions.json). TestAWSPartitionsAreTheSDKs compares the two.
+// awsPartitions is the table of AWS partitions, in the order of the AWS SDK's own (aws-sdk-go-v2,
+// internal/endpoints/awsrulesfn/partitions.json). TestAWSPartitionsAreTheSDKs compares the two.
 //
-// What the SDK's table does not hold: the hosts of registries' data planes, from the Amazon ECR user guide ("Making requests
-// to Amazon ECR registries") and, for the ISO partitions, from amazon-ecs-agent's list of image hosts.
+// The SDK's table lacks the hosts of registries' data planes. Their sources are the Amazon ECR user
+// guide ("Making requests to Amazon ECR registries") and, for the ISO partitions, the list of image
+// hosts in amazon-ecs-agent.
 func awsPartitions() [8]AWSPartition {
 	return [...]AWSPartition{
 		{
@@ -82,8 +83,9 @@ type publicHost struct {
 	dualStack               bool
 }
 
-// awsPublicRegistries are the hosts of Amazon ECR Public; its API, which mints its tokens, is in us-east-1 alone. Source:
-// Amazon ECR Public user guide, "Making requests to Amazon ECR Public registries" and "Registry authentication".
+// awsPublicRegistries returns the hosts of Amazon ECR Public. Its API, which issues its tokens, is
+// only in us-east-1. Source: Amazon ECR Public user guide, "Making requests to Amazon ECR Public
+// registries" and "Registry authentication".
 func awsPublicRegistries() [2]publicHost {
 	return [...]publicHost{
 		{host: "public.ecr.aws", partition: "aws", region: "us-east-1"},
@@ -91,13 +93,14 @@ func awsPublicRegistries() [2]publicHost {
 	}
 }
 
-// hostForm is a fixed part of a host name, its trailing dot included, and what it says about the endpoint.
+// hostForm is a fixed part of a host name, with its trailing dot, and the variant of such hosts.
 type hostForm struct {
 	prefix string
 	Variant
 }
 
-// ecrForms are what stands between the account and the region in the host of an ECR registry.
+// ecrForms returns the parts that can stand between the account and the region in the host of an
+// ECR registry.
 func ecrForms() []hostForm {
 	return []hostForm{
 		{prefix: "dkr.ecr."},
@@ -107,7 +110,8 @@ func ecrForms() []hostForm {
 	}
 }
 
-// stsForms are what stands before the region in the host of an STS endpoint; the suffix, not the form, tells dual-stack.
+// stsForms returns the parts that can stand before the region in the host of an STS endpoint. Not
+// the form but the suffix distinguishes dual-stack hosts.
 func stsForms() []hostForm {
 	return []hostForm{
 		{prefix: "sts."},

@@ -2,7 +2,7 @@ package endpoint
 
 import "strings"
 
-// Azure is Microsoft Azure, all of its clouds.
+// Azure is Microsoft Azure, with all of its clouds.
 const Azure Provider = "azure"
 
 const (
@@ -10,31 +10,32 @@ const (
 	whatAuthority = "authority of Microsoft Entra"
 )
 
-// AzureCloud is one cloud of Microsoft Azure: its hosts, and the names by which its services expect to be called in tokens. A
-// cloud's tokens are worth nothing in another one. It is comparable; its zero value is no cloud.
+// AzureCloud is one cloud of Microsoft Azure: its hosts, and the audiences that its services expect
+// in tokens. No cloud accepts the tokens of another. It is comparable; its zero value is no cloud.
 type AzureCloud struct {
 	// Name is the cloud's name in Azure's tools, such as "AzurePublicCloud".
 	Name string
 	// Authority is Microsoft Entra's security token service, as https://host[:port].
 	Authority string
-	// ProofAudience is the audience of a proof that is given to the authority.
+	// ProofAudience is the audience of a proof that is sent to the authority.
 	ProofAudience string
 	// ResourceManager is the endpoint of Azure Resource Manager, as https://host[:port].
 	ResourceManager string
 	// ResourceManagerAudience is the resource that a token for Azure Resource Manager names.
 	ResourceManagerAudience string
-	// RegistrySuffix ends the names of its container registries; empty where there are none.
+	// RegistrySuffix ends the names of its container registries; empty if there are none.
 	RegistrySuffix string
 	// RegistryAudience is the resource that a token for its container registries names.
 	RegistryAudience string
-	// RegistriesMayLackAudience: the cloud may not know RegistryAudience, and its registries then take tokens for Azure
-	// Resource Manager. This is the case for clouds that an administrator describes, whose age is not known.
+	// RegistriesMayLackAudience: the cloud may not know RegistryAudience; its registries then
+	// accept tokens for Azure Resource Manager. It is true for a cloud that an administrator
+	// describes, because the age of such a cloud is not known.
 	RegistriesMayLackAudience bool
-	// StorageSuffix ends the names of its storage accounts, after "blob."; empty where there are none.
+	// StorageSuffix ends the names of its storage accounts, after "blob."; empty if there are none.
 	StorageSuffix string
 	// StorageAudience is the resource that a token for its storage accounts names.
 	StorageAudience string
-	// KeyVaultSuffix ends the names of its key vaults; empty where there are none.
+	// KeyVaultSuffix ends the names of its key vaults; empty if there are none.
 	KeyVaultSuffix string
 	// KeyVaultAudience is the resource that a token for its key vaults names.
 	KeyVaultAudience string
@@ -42,20 +43,22 @@ type AzureCloud struct {
 	EventHubsAudience string
 }
 
-// AzureClouds returns every Azure cloud of the table, the public one first; the caller owns the slice.
+// AzureClouds returns every Azure cloud of the table, the public one first; the caller owns the
+// slice.
 func AzureClouds() []AzureCloud {
 	table := azureClouds()
 	return table[:]
 }
 
-// AzurePublic is the default cloud.
+// AzurePublic returns the public cloud, which is the default.
 func AzurePublic() AzureCloud { return azureClouds()[0] }
 
 // IsZero reports whether c is the zero value.
 func (c AzureCloud) IsZero() bool { return c == AzureCloud{} }
 
-// ParseAzureAuthority returns the cloud whose authority has that URL: the value of AZURE_AUTHORITY_HOST, which Azure's workload
-// identity webhook sets in every cloud. Errors are [*Error]; a host of no cloud has ReasonHost.
+// ParseAzureAuthority returns the cloud whose authority has that URL. The URL is the value of
+// AZURE_AUTHORITY_HOST, which Azure's workload identity webhook sets in every cloud. Errors are
+// [*Error]; a host that is no cloud's authority has ReasonHost.
 func ParseAzureAuthority(rawURL string) (AzureCloud, error) {
 	loc, err := parseRoot(whatAuthority, rawURL)
 	if err != nil {
@@ -86,21 +89,23 @@ func cloudOfAuthority(host string) (AzureCloud, bool) {
 	return AzureCloud{}, false
 }
 
-// ACR is an image repository of Azure Container Registry. It is comparable; its zero value is no repository.
+// ACR is an image repository of Azure Container Registry. It is comparable; its zero value is no
+// repository.
 type ACR struct {
 	// Host is the login server's DNS name in lower case. It has no port.
 	Host string
-	// Name is the first label of the host: the registry's name, followed by "-" and a hash where the registry has one.
+	// Name is the first label of the host: the registry's name, followed by "-" and a hash if the
+	// registry has one.
 	Name string
 	// Region is the region of a regional endpoint; empty for the registry's global one.
 	Region string
 	// Cloud is the name of the cloud that owns the host.
 	Cloud string
-	// Repository is the path after the host; empty when there is none.
+	// Repository is the path after the host; empty if there is none.
 	Repository string
 }
 
-// String is host[/repository].
+// String returns host[/repository].
 func (r ACR) String() string {
 	if r.Repository == "" {
 		return r.Host
@@ -108,21 +113,22 @@ func (r ACR) String() string {
 	return r.Host + "/" + r.Repository
 }
 
-// ParseACR returns the repository of an image repository, host[/path] or oci://host[/path], whose host is a login server of
-// Azure Container Registry in a cloud of the table. Upper-case letters of the host count as lower-case ones. Errors are
-// [*Error]; a host that no cloud owns, a look-alike included, has ReasonHost.
+// ParseACR parses an image repository, host[/path] or oci://host[/path]. The host must be a login
+// server of Azure Container Registry in a cloud of the table; it may have upper-case letters.
+// Errors are [*Error]; a host that no cloud owns, such as a look-alike, has ReasonHost.
 //
-// Login servers are <registry>.azurecr.io and <registry>.<region>.geo.azurecr.io. A dedicated data endpoint,
-// <registry>.<region>.data.azurecr.io, is refused: the login server redirects to it for layers, and it gives no tokens.
-// Source: Azure Container Registry, "Endpoint reference".
+// Login servers are <registry>.azurecr.io and <registry>.<region>.geo.azurecr.io. A dedicated data
+// endpoint, <registry>.<region>.data.azurecr.io, is refused: it serves layers after a redirect of
+// the login server, but issues no tokens. Source: Azure Container Registry, "Endpoint reference".
 //
-// Unlike in ParseECR, the path is checked too, by the rules of the OCI distribution specification, because it becomes part of the
-// request for a token.
+// Unlike ParseECR, ParseACR also checks the path, by the rules of the OCI distribution
+// specification, because the path becomes part of the request for a token.
 func ParseACR(image string) (ACR, error) {
 	return parseACR(image, AzureClouds())
 }
 
-// ParseACR is like the package's ParseACR, but accepts only registries of this cloud. A registry of another cloud has ReasonPartition.
+// ParseACR is the package's ParseACR, but accepts only registries of this cloud. A registry of
+// another cloud has ReasonPartition.
 func (c AzureCloud) ParseACR(image string) (ACR, error) {
 	r, err := parseACR(image, []AzureCloud{c})
 	if err == nil {
@@ -155,7 +161,7 @@ func parseACR(image string, clouds []AzureCloud) (ACR, error) {
 	}
 }
 
-// acrOf judges a host that ends in the cloud's suffix, by the labels before it.
+// acrOf makes the ACR of a host that ends in the cloud's suffix, from the labels before the suffix.
 func acrOf(loc location, labels []string, c AzureCloud) (ACR, error) {
 	refuse := func(reason Reason, detail, fix string) (ACR, error) {
 		return ACR{}, &Error{What: whatRepository, Reason: reason, Detail: detail, Fix: fix}
@@ -207,19 +213,21 @@ func cutAzureSuffix(host, suffix string) ([]string, bool) {
 	return strings.Split(rest, "."), ok
 }
 
-// isACRName reports whether the label is a registry's: 5 to 50 letters and digits, then "-" and a hash where the registry was made
-// with a domain name label scope. Source: Azure Container Registry REST API, Registries - Create (registryName,
-// autoGeneratedDomainNameLabelScope).
+// isACRName reports whether the label can be a registry's: 5 to 50 letters and digits. "-" and a
+// hash follow if the registry was created with a domain name label scope. Source: Azure Container
+// Registry REST API, Registries - Create (registryName, autoGeneratedDomainNameLabelScope).
 func isACRName(label string) bool {
 	name, hash, hashed := strings.Cut(label, "-")
 	return len(name) >= 5 && len(name) <= 50 && all(name, isLowerOrDigit) && (!hashed || all(hash, isLowerOrDigit))
 }
 
-// maxRepository bounds a repository's name, in bytes. Source: the limit that distribution has for host and path together.
+// maxRepository bounds a repository's name, in bytes. Source: the limit that distribution has for
+// host and path together.
 const maxRepository = 255
 
-// isRepository reports whether the path is a repository's name: components of lower-case letters and digits, with one separator
-// between two words (".", "_", "__" or hyphens). Source: OCI distribution specification, "Pulling manifests".
+// isRepository reports whether the path is a repository's name. Its components have words of
+// lower-case letters and digits, with one separator between two words: ".", "_", "__" or hyphens.
+// Source: OCI distribution specification, "Pulling manifests".
 func isRepository(path string) bool {
 	inWord := func(r rune) bool { return '0' <= r && r <= '9' || 'a' <= r && r <= 'z' }
 	between := func(r rune) bool { return !inWord(r) }
@@ -245,7 +253,8 @@ func isSeparator(s string) bool {
 	return s == "." || s == "_" || s == "__" || s != "" && strings.Trim(s, "-") == ""
 }
 
-// BlobEndpoint is the blob endpoint of an Azure storage account. It is comparable; its zero value is no endpoint.
+// BlobEndpoint is the blob endpoint of an Azure storage account. It is comparable; its zero value
+// is no endpoint.
 type BlobEndpoint struct {
 	// Host is its DNS name in lower case. It has no port.
 	Host string
@@ -255,19 +264,21 @@ type BlobEndpoint struct {
 	Cloud string
 }
 
-// URL is the endpoint as https://host.
+// URL returns the endpoint as https://host.
 func (b BlobEndpoint) URL() string { return schemeHTTPS + "://" + b.Host }
 
-// ParseBlobEndpoint returns the blob endpoint of host or https://host, whose host is in a cloud of the table. Errors are [*Error]; a
-// host that no cloud owns has ReasonHost.
+// ParseBlobEndpoint returns the blob endpoint of host or https://host. The host must be in a cloud
+// of the table. Errors are [*Error]; a host that no cloud owns has ReasonHost.
 //
-// Endpoints are <account>.blob.core.windows.net, with "-secondary" after the account for the second region of an account that
-// has one, and, in the public cloud, <account>.z<number>.blob.storage.azure.net. Source: Azure Storage, "Storage account overview".
+// Endpoints are <account>.blob.core.windows.net and, in the public cloud,
+// <account>.z<number>.blob.storage.azure.net. "-secondary" after the account names the account's
+// second region. Source: Azure Storage, "Storage account overview".
 func ParseBlobEndpoint(endpoint string) (BlobEndpoint, error) {
 	return parseBlobEndpoint(endpoint, AzureClouds())
 }
 
-// ParseBlobEndpoint is like the package's ParseBlobEndpoint, but accepts only storage accounts of this cloud.
+// ParseBlobEndpoint is the package's ParseBlobEndpoint, but accepts only storage accounts of this
+// cloud.
 func (c AzureCloud) ParseBlobEndpoint(endpoint string) (BlobEndpoint, error) {
 	return parseBlobEndpoint(endpoint, []AzureCloud{c})
 }
@@ -296,8 +307,8 @@ func parseBlobEndpoint(endpoint string, clouds []AzureCloud) (BlobEndpoint, erro
 	}
 }
 
-// blobZones is the suffix of accounts with DNS zone endpoints, which only the public cloud has. Source: Azure Storage, "Storage
-// account overview", "Azure DNS zone endpoints".
+// blobZones is the suffix of storage accounts with DNS zone endpoints, which exist only in the
+// public cloud. Source: Azure Storage, "Storage account overview", "Azure DNS zone endpoints".
 const blobZones = "blob.storage.azure.net"
 
 func blobAccount(host string, c AzureCloud) (string, bool) {

@@ -16,7 +16,8 @@ func TestParseACR(t *testing.T) {
 		want   endpoint.ACR
 		reason endpoint.Reason
 	}{
-		// Every suffix, and what a registry's host may look like (Azure Container Registry, "Endpoint reference").
+		// Every suffix, and what a registry's host may look like (Azure Container Registry,
+		// "Endpoint reference").
 		{image: "contoso.azurecr.io", want: endpoint.ACR{Host: "contoso.azurecr.io", Name: "contoso", Cloud: public}},
 		{image: "contoso.azurecr.io/app", want: endpoint.ACR{Host: "contoso.azurecr.io", Name: "contoso", Cloud: public, Repository: "app"}},
 		{
@@ -73,7 +74,7 @@ func TestParseACR(t *testing.T) {
 		{image: "con-to-so.azurecr.io", reason: endpoint.ReasonName},
 		{image: "cont-hash.azurecr.io", reason: endpoint.ReasonName},
 
-		// Paths that are no repository: they would say something else in a token's scope.
+		// Paths that are not a repository: they would change the meaning of a token's scope.
 		{image: "contoso.azurecr.io/", reason: endpoint.ReasonPath},
 		{image: "contoso.azurecr.io/app:v1", reason: endpoint.ReasonPath},
 		{image: "contoso.azurecr.io/app@sha256:00", reason: endpoint.ReasonPath},
@@ -130,7 +131,7 @@ func TestRegistryOfAnotherCloud(t *testing.T) {
 }
 
 func TestCustomCloudOwnsItsRegistriesAlone(t *testing.T) {
-	c, err := endpoint.ParseAzureEnvironment([]byte(azureStack))
+	c, err := endpoint.ParseAzureEnvironment([]byte(azureStack), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +248,7 @@ const azureStack = `{
 }`
 
 func TestParseAzureEnvironment(t *testing.T) {
-	got, err := endpoint.ParseAzureEnvironment([]byte(azureStack))
+	got, err := endpoint.ParseAzureEnvironment([]byte(azureStack), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,13 +266,32 @@ func TestParseAzureEnvironment(t *testing.T) {
 	if got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	least, err := endpoint.ParseAzureEnvironment([]byte(`{"activeDirectoryEndpoint":"https://login.microsoftonline.us","resourceManagerEndpoint":"https://arm.example.gov:8443/"}`))
+	least, err := endpoint.ParseAzureEnvironment([]byte(`{"activeDirectoryEndpoint":"https://login.microsoftonline.us","resourceManagerEndpoint":"https://arm.example.gov:8443/"}`), "")
 	if err != nil || least.ProofAudience != "api://AzureADTokenExchangeUSGov" || least.ResourceManagerAudience != "https://arm.example.gov:8443" || least.RegistrySuffix != "" {
 		t.Errorf("got %+v, %v", least, err)
 	}
-	own, err := endpoint.ParseAzureEnvironment([]byte(`{"activeDirectoryEndpoint":"https://login.example.gov","resourceManagerEndpoint":"https://arm.example.gov","federatedCredentialAudience":"api://AzureADTokenExchangeUSNat"}`))
+	own, err := endpoint.ParseAzureEnvironment([]byte(`{"activeDirectoryEndpoint":"https://login.example.gov","resourceManagerEndpoint":"https://arm.example.gov","federatedCredentialAudience":"api://AzureADTokenExchangeUSNat"}`), "")
 	if err != nil || own.ProofAudience != "api://AzureADTokenExchangeUSNat" {
 		t.Errorf("got %+v, %v", own, err)
+	}
+}
+
+// TestAzureEnvironmentTakesTheAuthorityOfItsOwnFirst: AZURE_AUTHORITY_HOST counts only where the
+// file has no authority.
+func TestAzureEnvironmentTakesTheAuthorityOfItsOwnFirst(t *testing.T) {
+	const manager = `"resourceManagerEndpoint":"https://arm.example.gov"`
+	for _, tt := range []struct{ file, host, want, fault string }{
+		{`{` + manager + `}`, "https://login.microsoftonline.us/", "https://login.microsoftonline.us", ""},
+		{`{"activeDirectoryEndpoint":"N/A",` + manager + `}`, "https://login.example.gov", "https://login.example.gov", ""},
+		{`{"activeDirectoryEndpoint":"https://login.example.gov",` + manager + `}`, "https://login.microsoftonline.us/", "https://login.example.gov", ""},
+		{`{"activeDirectoryEndpoint":"http://login.example.gov",` + manager + `}`, "https://login.microsoftonline.us/", "", "activeDirectoryEndpoint"},
+		{`{` + manager + `}`, "http://login.example.gov", "", "AZURE_AUTHORITY_HOST"},
+		{`{` + manager + `}`, "", "", "activeDirectoryEndpoint"},
+	} {
+		got, err := endpoint.ParseAzureEnvironment([]byte(tt.file), tt.host)
+		if got.Authority != tt.want || (err == nil) != (tt.fault == "") || err != nil && !strings.Contains(err.Error(), tt.fault) {
+			t.Errorf("%s with %q: %q, %v", tt.file, tt.host, got.Authority, err)
+		}
 	}
 }
 
@@ -302,7 +322,7 @@ func TestParseAzureEnvironmentRefuses(t *testing.T) {
 		{`{` + required + `,"name":"a\nb"}`, endpoint.ReasonName, "name"},
 	} {
 		t.Run(tt.file, func(t *testing.T) {
-			got, err := endpoint.ParseAzureEnvironment([]byte(tt.file))
+			got, err := endpoint.ParseAzureEnvironment([]byte(tt.file), "")
 			refused(t, err, tt.reason)
 			if !got.IsZero() || !strings.Contains(err.Error(), tt.field) {
 				t.Errorf("got %+v, %v", got, err)
@@ -311,7 +331,8 @@ func TestParseAzureEnvironmentRefuses(t *testing.T) {
 	}
 }
 
-// TestAzureCloudsAreComplete holds what the provider relies on, and that no two clouds share what tells them apart.
+// TestAzureCloudsAreComplete checks that the fields which the provider needs are set, and that no
+// two clouds share a field that must differ.
 func TestAzureCloudsAreComplete(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range endpoint.AzureClouds() {
@@ -332,7 +353,8 @@ func TestAzureCloudsAreComplete(t *testing.T) {
 	}
 }
 
-// FuzzParseACR: only a login server of a cloud in the table is accepted, and what is accepted means itself.
+// FuzzParseACR checks that only login servers of a cloud in the table are accepted, and that
+// parsing an accepted text again gives the same result.
 func FuzzParseACR(f *testing.F) {
 	for _, seed := range []string{
 		"contoso.azurecr.io/app", "oci://contoso.azurecr.us/a/b", "contoso.eastus.geo.azurecr.cn", "contoso.eastus.data.azurecr.io", "contoso-h4sh.azurecr.io",

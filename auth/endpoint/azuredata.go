@@ -1,11 +1,14 @@
 package endpoint
 
-// azureClouds is the table of Azure clouds. Sources: go-autorest (autorest/azure/environments.go) and azcore (sdk/azcore/cloud)
-// for hosts and audiences; Microsoft Entra, "Workload identity federation", for the audience of a proof in each cloud; Azure SDK
-// ("Do not require audience", azure-sdk-for-net 34785) for the registries' one audience in all clouds; Azure Event Hubs and Azure
-// Storage, "Authorize access with Microsoft Entra ID", for theirs.
+// azureClouds is the table of Azure clouds.
 //
-// The cloud in Germany was closed in October 2021, so that neither it nor azurecr.de is here.
+// Sources of hosts and audiences: go-autorest (autorest/azure/environments.go) and azcore
+// (sdk/azcore/cloud). Source of the audience of a proof in each cloud: Microsoft Entra, "Workload
+// identity federation". Source of the registries' audience, which is the same in all clouds: Azure
+// SDK ("Do not require audience", azure-sdk-for-net 34785). Sources of their own audiences: Azure
+// Event Hubs and Azure Storage, "Authorize access with Microsoft Entra ID".
+//
+// The cloud in Germany, with azurecr.de, is not in the table: it was closed in October 2021.
 func azureClouds() [3]AzureCloud {
 	return [...]AzureCloud{
 		{
@@ -53,8 +56,9 @@ func azureClouds() [3]AzureCloud {
 	}
 }
 
-// azureAuthorities are further hosts of the clouds' authorities, which programs find in AZURE_AUTHORITY_HOST. Source: the
-// instance metadata of Microsoft Entra (login.microsoftonline.com/common/discovery/instance).
+// azureAuthorities returns further hosts of the clouds' authorities, which AZURE_AUTHORITY_HOST may
+// name. Source: the instance metadata of Microsoft Entra
+// (login.microsoftonline.com/common/discovery/instance).
 func azureAuthorities() []struct{ host, cloud string } {
 	return []struct{ host, cloud string }{
 		{"login.windows.net", "AzurePublicCloud"},

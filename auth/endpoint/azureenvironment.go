@@ -7,11 +7,12 @@ import (
 
 const whatEnvironment = "Azure environment"
 
-// notAvailable is what a file says of a service that the cloud does not have (go-autorest's NotAvailable).
+// notAvailable is the value of a service that the cloud does not have (go-autorest's NotAvailable).
 const notAvailable = "N/A"
 
-// azureEnvironment is the part of the file that AZURE_ENVIRONMENT_FILEPATH names which we use; other programs use more of it.
-// Source: go-autorest, autorest/azure.Environment. The field federatedCredentialAudience is our own.
+// azureEnvironment is the part that we use of the file that AZURE_ENVIRONMENT_FILEPATH names.
+// Source: go-autorest, autorest/azure.Environment. The field federatedCredentialAudience is our
+// own.
 type azureEnvironment struct {
 	Name                       string `json:"name"`
 	ActiveDirectoryEndpoint    string `json:"activeDirectoryEndpoint"`
@@ -27,13 +28,17 @@ type azureEnvironment struct {
 	} `json:"resourceIdentifiers"`
 }
 
-// ParseAzureEnvironment returns the cloud that the file of AZURE_ENVIRONMENT_FILEPATH describes, in the JSON of go-autorest:
-// activeDirectoryEndpoint and resourceManagerEndpoint, both https://host, are required. By default tokenAudience
-// is the latter, and the names of services are those of the public cloud. "N/A" means the default, and unknown fields are ignored.
+// ParseAzureEnvironment returns the cloud that the file of AZURE_ENVIRONMENT_FILEPATH describes, in
+// the JSON of go-autorest. The parameter authority is the value of AZURE_AUTHORITY_HOST, or empty;
+// it is the default of activeDirectoryEndpoint. This authority and resourceManagerEndpoint are
+// required; both are https://host. The default of tokenAudience is resourceManagerEndpoint, and the
+// default audiences of services are those of the public cloud. "N/A" means the default. Unknown
+// fields are ignored.
 //
-// The field federatedCredentialAudience, which is not go-autorest's, is the audience of a proof; by default it is that of the cloud
-// to which the authority belongs, or the public cloud's. Errors are [*Error] and name the field.
-func ParseAzureEnvironment(data []byte) (AzureCloud, error) {
+// The field federatedCredentialAudience is our own: the audience of a proof. Its default is the
+// audience of the cloud that the authority belongs to, otherwise of the public cloud. Errors are
+// [*Error] and name the field.
+func ParseAzureEnvironment(data []byte, authority string) (AzureCloud, error) {
 	var e azureEnvironment
 	if err := json.Unmarshal(data, &e); err != nil {
 		// The parser's error repeats the input.
@@ -42,7 +47,14 @@ func ParseAzureEnvironment(data []byte) (AzureCloud, error) {
 			Fix: "write the file in the format of go-autorest's azure.Environment",
 		}
 	}
-	authority, err := parseRoot(whatEnvironment+" (activeDirectoryEndpoint)", e.ActiveDirectoryEndpoint)
+	what := whatEnvironment + " (activeDirectoryEndpoint)"
+	if e.ActiveDirectoryEndpoint == "" || e.ActiveDirectoryEndpoint == notAvailable {
+		if authority != "" {
+			what = whatEnvironment + " (AZURE_AUTHORITY_HOST)"
+		}
+		e.ActiveDirectoryEndpoint = authority
+	}
+	entra, err := parseRoot(what, e.ActiveDirectoryEndpoint)
 	if err != nil {
 		return AzureCloud{}, err
 	}
@@ -52,12 +64,12 @@ func ParseAzureEnvironment(data []byte) (AzureCloud, error) {
 	}
 	public := AzurePublic()
 	c := AzureCloud{
-		Name: "AzureStackCloud", Authority: authority.url(), ResourceManager: manager.url(), ResourceManagerAudience: manager.url(),
+		Name: "AzureStackCloud", Authority: entra.url(), ResourceManager: manager.url(), ResourceManagerAudience: manager.url(),
 		ProofAudience:    public.ProofAudience,
 		RegistryAudience: public.RegistryAudience, RegistriesMayLackAudience: true,
 		StorageAudience: public.StorageAudience, EventHubsAudience: public.EventHubsAudience,
 	}
-	if known, ok := cloudOfAuthority(authority.host); ok {
+	if known, ok := cloudOfAuthority(entra.host); ok {
 		c.ProofAudience = known.ProofAudience
 	}
 	for _, field := range []struct {
@@ -97,7 +109,8 @@ func parseCloudName(what, name string) (string, error) {
 	return name, nil
 }
 
-// parseSuffix returns a DNS name of at least two labels, so that nobody takes a whole top-level domain for a cloud.
+// parseSuffix returns a DNS name of at least two labels: a cloud cannot own a whole top-level
+// domain.
 func parseSuffix(what, suffix string) (string, error) {
 	host, port, err := parseHostPort(what, suffix)
 	if err != nil {
@@ -112,8 +125,8 @@ func parseSuffix(what, suffix string) (string, error) {
 	return host, nil
 }
 
-// parseResource returns the name of a resource in Microsoft Entra, a URI of https or api, without the slash that tokens for it do
-// not need.
+// parseResource returns the name of a resource in Microsoft Entra, a URI with scheme https or api,
+// without a slash at its end.
 func parseResource(what, uri string) (string, error) {
 	scheme, _, _ := strings.Cut(uri, "://")
 	if scheme != "api" {

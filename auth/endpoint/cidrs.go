@@ -8,19 +8,22 @@ import (
 
 const whatCIDR = "denied CIDR"
 
-// CIDRs are the address ranges that hosts chosen by tenants must not resolve to, the value of --deny-cidrs. The zero value is the
-// default, [PrivateCIDRs]; setting it replaces the default, even with no range at all. It is a flag's value (flag.Value,
-// pflag.Value).
+// CIDRs are ranges of addresses that hosts chosen by tenants must not have: the value of
+// --deny-cidrs. The zero value is the default, [PrivateCIDRs]. Any call of Set replaces the
+// default, even with an empty list. CIDRs implements flag.Value and pflag.Value.
 type CIDRs struct {
 	ranges []netip.Prefix
-	// given: ranges stands in place of the default.
+	// given: ranges replaces the default.
 	given bool
 }
 
-// PrivateCIDRs is the default of --deny-cidrs: the ranges in which clusters have their pods, services and nodes. It denies the same
-// as the zero CIDRs. Sources: RFC 1918 (10/8, 172.16/12, 192.168/16), RFC 6598 (100.64/10, shared by carriers and clusters) and RFC
-// 4193 (fc00::/7). Two more are reserved for other ends, and given to pods where those run out: RFC 2544 (198.18/15; Amazon EKS best
-// practices, "Custom Networking") and RFC 1112 §4 (240/4; Google Cloud VPC, "Valid IPv4 ranges").
+// PrivateCIDRs returns the default of --deny-cidrs: the ranges that clusters use for pods, services
+// and nodes. It denies the same addresses as the zero CIDRs.
+//
+// Sources: RFC 1918 (10/8, 172.16/12, 192.168/16), RFC 6598 (100.64/10, shared by carriers and
+// clusters) and RFC 4193 (fc00::/7). Two more ranges are reserved for other purposes, but clusters
+// use them for pods if private addresses run out: RFC 2544 (198.18/15; Amazon EKS best practices,
+// "Custom Networking") and RFC 1112 §4 (240/4; Google Cloud VPC, "Valid IPv4 ranges").
 func PrivateCIDRs() CIDRs {
 	return CIDRs{ranges: []netip.Prefix{
 		netip.MustParsePrefix("10.0.0.0/8"),
@@ -33,7 +36,8 @@ func PrivateCIDRs() CIDRs {
 	}}
 }
 
-// ParseCIDRs returns the set of the given ranges, in place of the default; without any, it denies nothing. Errors are [*Error].
+// ParseCIDRs returns the set of the given ranges, without the default. An empty set denies nothing.
+// Errors are [*Error].
 func ParseCIDRs(ranges ...string) (CIDRs, error) {
 	c := CIDRs{given: true}
 	for _, r := range ranges {
@@ -46,8 +50,8 @@ func ParseCIDRs(ranges ...string) (CIDRs, error) {
 	return c, nil
 }
 
-// Contains reports whether the address is in one of the ranges. IPv4 addresses and ranges equal their IPv6-mapped forms, and zones
-// are ignored.
+// Contains reports whether the address is in one of the ranges. An IPv4 address or range is the
+// same as its IPv6-mapped form. Zones are ignored.
 func (c *CIDRs) Contains(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
 	return slices.ContainsFunc(c.list(), func(p netip.Prefix) bool {
@@ -55,7 +59,7 @@ func (c *CIDRs) Contains(addr netip.Addr) bool {
 	})
 }
 
-// String is the ranges separated by commas, as Set reads them.
+// String returns the ranges separated by commas, as Set reads them.
 func (c *CIDRs) String() string {
 	if c == nil {
 		return ""
@@ -67,8 +71,9 @@ func (c *CIDRs) String() string {
 	return strings.Join(list, ",")
 }
 
-// Set adds ranges separated by commas, so that the flag may be repeated; the first call replaces the default. Errors are [*Error]. A
-// range with host bits, such as 10.1.2.3/8, is refused, because it may have been meant as a single address.
+// Set adds ranges, separated by commas, to the set, so that the flag may be repeated. The first
+// call replaces the default. Errors are [*Error]. A range with host bits, such as 10.1.2.3/8, is
+// refused, because its author may have meant a single address.
 func (c *CIDRs) Set(list string) error {
 	var entries []string
 	if list != "" {
@@ -85,7 +90,7 @@ func (c *CIDRs) Set(list string) error {
 	return nil
 }
 
-// Type is the value's name in a command's help.
+// Type returns the value's name in a command's help.
 func (c *CIDRs) Type() string { return "cidr,..." }
 
 func (c *CIDRs) list() []netip.Prefix {
@@ -107,8 +112,8 @@ func parseCIDR(entry string) (netip.Prefix, error) {
 	case p != p.Masked():
 		return netip.Prefix{}, &Error{
 			What: whatCIDR, Reason: ReasonMalformed,
-			Detail: quote(entry) + " has address bits beyond its prefix",
-			Fix:    "write " + p.Masked().String() + ", or " + netip.PrefixFrom(p.Addr(), p.Addr().BitLen()).String() + " for the one address",
+			Detail: quote(entry) + " has address bits after its prefix",
+			Fix:    "write " + p.Masked().String() + " for the range, or " + netip.PrefixFrom(p.Addr(), p.Addr().BitLen()).String() + " for the address",
 		}
 	default:
 		return p, nil

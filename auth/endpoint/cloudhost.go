@@ -5,37 +5,54 @@ import (
 	"strings"
 )
 
-// isCloudHost reports whether host:port is a registry, a bucket or a security token service of a cloud, in exactly the form of the
-// clouds' tables and at their one port. Inside the cloud's networks such a host often has a private address (AWS PrivateLink, Azure
-// Private Link, Private Service Connect), and it is the cloud and the network's owner who decide it, never a tenant.
+// isCloudHost reports whether host:port is a registry, a bucket or a security token service in the
+// clouds' tables, at port 443. Inside a cloud's networks such a host often has a private address
+// (AWS PrivateLink, Azure Private Link, Private Service Connect). The cloud and the network's owner
+// decide that address, never a tenant.
 //
-// Interface endpoints (vpce-….vpce.amazonaws.com) are not among them, though some are in the tables: the public DNS gives for them
-// the address that their owner chose, and anyone with an account of AWS can own one.
+// It is false for interface endpoints (vpce-….vpce.amazonaws.com), although some are in the tables.
+// The owner of such an endpoint chooses the address in the public DNS, and anyone with an account
+// of AWS can be an owner.
 func isCloudHost(hostport string) bool {
 	host, port, err := parseHostPort("address", hostport)
-	if err != nil || port != httpsPort {
-		return false
-	}
-	refusals := [...]func() error{
-		func() error { _, err := ParseECR(host); return err },
-		func() error { _, err := ParseACR(host); return err },
-		func() error { _, err := ParseGAR(host); return err },
-		func() error { _, err := ParseBlobEndpoint(host); return err },
-		func() error { _, err := ParseGCS(host); return err },
-		func() error { _, err := stsHost(host); return err },
-	}
-	for _, refusal := range refusals {
-		if refusal() == nil {
-			return !isInterfaceEndpoint(host)
-		}
-	}
-	return isS3Address(host) || isACRData(host)
+	return err == nil && port == httpsPort && !isInterfaceEndpoint(host) && ProviderOf(host) != ""
 }
 
-// maxBucket bounds the name of a bucket of S3, in bytes. Source: Amazon S3 user guide, "Bucket naming rules".
+// ProviderOf returns the provider (aws, azure or gcp) whose registry, bucket or security token
+// service has the host in its tables; empty for any other host. It is a hint for people: parse the
+// host for the purpose before a credential goes there.
+func ProviderOf(host string) string {
+	for _, table := range [...]struct {
+		provider string
+		parse    func(host string) error
+	}{
+		{"aws", func(host string) error { _, err := ParseECR(host); return err }},
+		{"azure", func(host string) error { _, err := ParseACR(host); return err }},
+		{"gcp", func(host string) error { _, err := ParseGAR(host); return err }},
+		{"azure", func(host string) error { _, err := ParseBlobEndpoint(host); return err }},
+		{"gcp", func(host string) error { _, err := ParseGCS(host); return err }},
+		{"aws", func(host string) error { _, err := stsHost(host); return err }},
+	} {
+		if table.parse(host) == nil {
+			return table.provider
+		}
+	}
+	switch {
+	case isS3Address(host):
+		return "aws"
+	case isACRData(host):
+		return "azure"
+	default:
+		return ""
+	}
+}
+
+// maxBucket bounds the name of a bucket of S3, in bytes. Source: Amazon S3 user guide, "Bucket
+// naming rules".
 const maxBucket = 63
 
-// isS3Address reports whether the host is an endpoint of S3, with or without a bucket's name before it.
+// isS3Address reports whether the host is an endpoint of S3, with or without a bucket's name in
+// front.
 func isS3Address(host string) bool {
 	for i := 0; i <= maxBucket+1; {
 		if _, ok := s3Host(host[i:]); ok {
@@ -50,8 +67,9 @@ func isS3Address(host string) bool {
 	return false
 }
 
-// isACRData reports whether the host is the dedicated data endpoint of a registry of Azure, where the registry's layers are:
-// <registry>.<region>.data.azurecr.io. Source: Azure Container Registry, "Endpoint reference".
+// isACRData reports whether the host is the dedicated data endpoint of a registry of Azure, which
+// serves the registry's layers: <registry>.<region>.data.azurecr.io. Source: Azure Container
+// Registry, "Endpoint reference".
 func isACRData(host string) bool {
 	return slices.ContainsFunc(AzureClouds(), func(c AzureCloud) bool {
 		labels, ok := cutAzureSuffix(host, c.RegistrySuffix)

@@ -4,7 +4,8 @@ import "strings"
 
 const fixECR = "write <account>.dkr.ecr.<region>.amazonaws.com/<repository>, its partition's suffix in place of amazonaws.com, or public.ecr.aws/<repository>"
 
-// Registry is a container registry of a cloud, by [ParseECR] or [ParseGAR]. It is comparable; its zero value is no registry.
+// Registry is a container registry of AWS or Google Cloud, made by [ParseECR] or [ParseGAR]. It is
+// comparable; its zero value is no registry.
 type Registry struct {
 	// Host is the registry's DNS name in lower case. It has no port.
 	Host string
@@ -12,24 +13,26 @@ type Registry struct {
 	Provider Provider
 	// Partition is the ID of the cloud's partition, such as "aws-cn".
 	Partition string
-	// Account is the account that owns the registry, twelve digits for AWS; empty for a public registry.
+	// Account is the account that owns the registry, twelve digits for AWS; empty for a public
+	// registry and at Google Cloud.
 	Account string
-	// Region is the region of the registry, and the region whose API mints its tokens.
+	// Region is the region of the registry, whose API issues its tokens.
 	Region string
-	// Public: it is the cloud's public registry (Amazon ECR Public), which has an API and tokens of its own.
+	// Public: the registry is the cloud's public registry (Amazon ECR Public), which has its own
+	// API and tokens.
 	Public bool
-	// Variant tells FIPS and dual-stack hosts.
+	// Variant distinguishes FIPS and dual-stack hosts.
 	Variant
 }
 
-// String is the registry's host.
+// String returns the registry's host.
 func (r Registry) String() string { return r.Host }
 
-// ParseECR returns the registry of an image repository, host[/path] or oci://host[/path], whose host is Amazon ECR's in one of the
-// partitions. Upper-case letters of the host count as lower-case ones. Errors are [*Error]; a host that AWS does not own, a
-// look-alike included, has ReasonHost.
+// ParseECR returns the registry of an image repository, host[/path] or oci://host[/path]. The host
+// must be Amazon ECR's in one of the partitions; it may have upper-case letters. Errors are
+// [*Error]; a host that AWS does not own, such as a look-alike, has ReasonHost.
 //
-// Only the host is checked; the path is left to the parser of image references.
+// Only the host is checked; a parser of image references checks the path.
 func ParseECR(image string) (Registry, error) {
 	loc, err := parseRepository(image)
 	if err != nil {
@@ -45,7 +48,7 @@ func ParseECR(image string) (Registry, error) {
 	return r, nil
 }
 
-// ecrHost finds the host among ECR's.
+// ecrHost finds the host in the tables of ECR.
 func ecrHost(host string) (Registry, error) {
 	refuse := func(reason Reason, detail string) (Registry, error) {
 		return Registry{}, &Error{What: whatRepository, Reason: reason, Detail: detail, Fix: fixECR}
@@ -80,7 +83,7 @@ func ecrHost(host string) (Registry, error) {
 	return Registry{Host: host, Provider: AWS, Account: account, Region: name, Partition: region.Partition.ID, Variant: form.Variant}, nil
 }
 
-// cutForm removes the form that the host begins with.
+// cutForm removes the form that the host begins with, and returns the form and the rest.
 func cutForm(host string, forms []hostForm) (hostForm, string, bool) {
 	for _, f := range forms {
 		if rest, ok := strings.CutPrefix(host, f.prefix); ok {

@@ -41,8 +41,9 @@ func TestParseECR(t *testing.T) {
 		want   endpoint.Registry
 		reason endpoint.Reason
 	}{
-		// The cases of fluxcd/pkg/auth v0.54.3, aws/provider_test.go. Where it made up region names for the ISO partitions
-		// (us-secret-region, us-ts-region, uk-region), the real ones stand here and the made-up ones are refused below.
+		// The cases of fluxcd/pkg/auth v0.54.3, aws/provider_test.go. Where it made up region names
+		// for the ISO partitions (us-secret-region, us-ts-region, uk-region), the real ones stand
+		// here and the made-up ones are refused below.
 		{image: "012345678901.dkr.ecr.eusc-de-east-1.amazonaws.eu/foo:v1", want: eusc},
 		{image: "012345678901.dkr.ecr.eusc-de-east-1.amazonaws.eu/foo", want: eusc},
 		{image: "012345678901.dkr.ecr.eusc-de-east-1.amazonaws.eu", want: eusc},
@@ -182,7 +183,8 @@ func TestParseECR(t *testing.T) {
 		{image: "public.ecr.aws/foo\n", reason: endpoint.ReasonMalformed},
 		{image: "public_ecr.aws/foo", reason: endpoint.ReasonMalformed},
 		{image: "-public.ecr.aws/foo", reason: endpoint.ReasonMalformed},
-		// A Cyrillic es and a Kelvin sign, which folds into k, look like ASCII; a full-width dot is one to IDNA.
+		// A Cyrillic es and a Kelvin sign, which folds into k, look like ASCII; a full-width dot is
+		// one to IDNA.
 		{image: "public.e\u0441r.aws/foo", reason: endpoint.ReasonMalformed},
 		{image: "012345678901.d\u212ar.ecr.us-east-1.amazonaws.com/foo", reason: endpoint.ReasonMalformed},
 		{image: "public\uff0eecr.aws/foo", reason: endpoint.ReasonMalformed},
@@ -208,7 +210,8 @@ func TestParseECR(t *testing.T) {
 	}
 }
 
-// endsInTable reports whether the host is a table's host, or ends in a table's suffix on a label boundary.
+// endsInTable reports whether the host is a table's host, or ends in a table's suffix on a label
+// boundary.
 func endsInTable(host string) bool {
 	if host == "public.ecr.aws" || host == "ecr-public.aws.com" {
 		return true
@@ -223,7 +226,8 @@ func endsInTable(host string) bool {
 	return false
 }
 
-// isPlainHost reports whether the host has no character but lower-case letters, digits, dots and hyphens.
+// isPlainHost reports whether the host has no character but lower-case letters, digits, dots and
+// hyphens.
 func isPlainHost(host string) bool {
 	return host != "" && strings.Trim(host, "abcdefghijklmnopqrstuvwxyz0123456789.-") == "" &&
 		!strings.ContainsFunc(host, func(r rune) bool {

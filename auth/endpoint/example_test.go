@@ -57,7 +57,7 @@ func ExampleAllowed() {
 		fmt.Println(sts.Audience(), err != nil)
 	}
 	// Output:
-	// minio.example.org false
+	// minio.example.org:9000 false
 	//  true
 	// sts.amazonaws.com false
 }

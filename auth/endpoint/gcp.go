@@ -2,7 +2,7 @@ package endpoint
 
 import "strings"
 
-// GCP is Google Cloud, all of its universes.
+// GCP is Google Cloud, with all of its universes.
 const GCP Provider = "gcp"
 
 const (
@@ -11,19 +11,25 @@ const (
 	fixGCS  = "write storage.googleapis.com, or its universe's domain in place of googleapis.com"
 )
 
-// GCPUniverse is a separate Google Cloud, with hosts, projects and accounts of its own. Resource names are the same in all universes,
-// including the iam.googleapis.com within them. It is comparable; its zero value is no universe.
+// GCPUniverse is a separate Google Cloud, with its own hosts, projects and accounts. Resource names
+// have the same form in all universes, and contain iam.googleapis.com in all. It is comparable; its
+// zero value is no universe.
 type GCPUniverse struct {
 	// Domain ends the hosts of its APIs, such as "googleapis.com".
 	Domain string
 	// RegistryDomain ends the hosts of its Artifact Registry.
 	RegistryDomain string
-	// RegionalRegistryDomain ends the hosts of Artifact Registry that do not leave their region; empty where there are none.
+	// RegionalRegistryDomain ends the hosts of Artifact Registry whose traffic stays in their
+	// region; empty if there are none.
 	RegionalRegistryDomain string
-	// RegionalAPIDomain ends the hosts of APIs that do not leave their region; empty where there are none.
+	// RegistryLocation is the location of the Artifact Registry docker.<RegistryDomain>; empty if
+	// the universe has no such host.
+	RegistryLocation string
+	// RegionalAPIDomain ends the hosts of APIs whose traffic stays in their region; empty if there
+	// are none.
 	RegionalAPIDomain string
-	// ProjectPrefix stands before the IDs of its projects, <prefix>:<project>, and in the domains of its accounts and pools; empty
-	// for the public universe.
+	// ProjectPrefix begins the IDs of its projects, <prefix>:<project>, and is a part of the
+	// domains of its accounts and pools. Empty for the public universe.
 	ProjectPrefix string
 }
 
@@ -33,8 +39,8 @@ func GCPUniverses() []GCPUniverse {
 	return table[:]
 }
 
-// ParseGCPUniverse returns the universe of that domain. An unknown domain is an [*Error] with ReasonPartition, because proofs are sent
-// to the hosts of a universe.
+// ParseGCPUniverse returns the universe of that domain. For an unknown domain the error is an
+// [*Error] with ReasonPartition, because proofs are sent to the hosts of a universe.
 func ParseGCPUniverse(domain string) (GCPUniverse, error) {
 	table := gcpUniverses()
 	domains := make([]string, len(table))
@@ -51,11 +57,12 @@ func ParseGCPUniverse(domain string) (GCPUniverse, error) {
 	}
 }
 
-// APIHost is the host of an API, such as "sts".
+// APIHost returns the host of an API, such as "sts".
 func (u GCPUniverse) APIHost(service string) string { return service + "." + u.Domain }
 
-// WorkloadPool is the workload identity pool of a project's GKE clusters, and the audience of proofs for it. Sources: GKE, "About
-// Workload Identity Federation for GKE"; documentation.s3ns.fr, GKE's page of differences.
+// WorkloadPool returns the workload identity pool of a project's GKE clusters, which is also the
+// audience of proofs for the pool. Sources: GKE, "About Workload Identity Federation for GKE";
+// documentation.s3ns.fr, GKE's page of differences.
 func (u GCPUniverse) WorkloadPool(project string) string {
 	if id, ok := strings.CutPrefix(project, u.ProjectPrefix+":"); ok && u.ProjectPrefix != "" {
 		return id + "." + u.ProjectPrefix + ".svc.id.goog"
@@ -63,11 +70,12 @@ func (u GCPUniverse) WorkloadPool(project string) string {
 	return project + ".svc.id.goog"
 }
 
-// ParseGAR returns the registry of an image repository, host[/path] or oci://host[/path], whose host is Artifact Registry's in one of
-// the universes: Partition is the universe's domain, Region the repository's location. Upper-case letters of the host count as
-// lower-case ones. Errors are [*Error]; a host that Google does not own, a look-alike included, has ReasonHost.
+// ParseGAR returns the registry of an image repository, host[/path] or oci://host[/path]. The host
+// must be Artifact Registry's in one of the universes; it may have upper-case letters. Partition is
+// the universe's domain, Region the repository's location. Errors are [*Error]; a host that Google
+// does not own, such as a look-alike, has ReasonHost.
 //
-// Only the host is checked; the path is left to the parser of image references.
+// Only the host is checked; a parser of image references checks the path.
 func ParseGAR(image string) (Registry, error) {
 	loc, err := parseRepository(image)
 	if err != nil {
@@ -88,7 +96,8 @@ func ParseGAR(image string) (Registry, error) {
 	return Registry{Host: loc.host, Provider: GCP, Partition: universe, Region: location}, nil
 }
 
-// garHost finds the host among Artifact Registry's. The location is empty when only the host's form is.
+// garHost finds the host in the tables of Artifact Registry. Location is empty if the host has the
+// right form but no known location.
 func garHost(host string) (universe, location string) {
 	for _, g := range gcrHosts() {
 		if host == g.host {
@@ -97,6 +106,9 @@ func garHost(host string) (universe, location string) {
 	}
 	label, rest, _ := strings.Cut(host, ".")
 	for _, u := range gcpUniverses() {
+		if label == "docker" && rest == u.RegistryDomain && u.RegistryLocation != "" {
+			return u.Domain, u.RegistryLocation
+		}
 		if location, ok := strings.CutSuffix(label, "-docker"); ok && rest == u.RegistryDomain {
 			if !isGCPRegion(location) && !isGCPMultiRegion(location) {
 				location = ""
@@ -119,16 +131,17 @@ type GCS struct {
 	Host string
 	// Universe is the domain of its universe.
 	Universe string
-	// Region is the region that requests do not leave; empty for the ordinary host.
+	// Region is the region that all traffic stays in; empty for the ordinary host.
 	Region string
 }
 
-// URL is the endpoint as https://host.
+// URL returns the endpoint as https://host.
 func (g GCS) URL() string { return schemeHTTPS + "://" + g.Host }
 
-// ParseGCS returns the host of a bucket's endpoint, host or https://host, that is Cloud Storage's own in one of the universes. Errors
-// are [*Error]; other hosts have ReasonHost, <bucket>.storage.googleapis.com included. No list of allowed hosts is consulted: an
-// access token can be used for everything that its identity may do, by anyone who sees it.
+// ParseGCS returns the host of a bucket's endpoint, host or https://host. The host must be Cloud
+// Storage's own in one of the universes. Errors are [*Error]; other hosts have ReasonHost, also
+// <bucket>.storage.googleapis.com. Listed hosts are not accepted: anyone who receives an access
+// token can do everything that its identity may do.
 func ParseGCS(endpoint string) (GCS, error) {
 	loc, err := parseHost(whatGCS, endpoint)
 	if err != nil {
@@ -158,8 +171,9 @@ func ParseGCS(endpoint string) (GCS, error) {
 	return g, nil
 }
 
-// isGCPRegion reports whether the name has the form of a region, <area>-<direction><number>, in universes other than the public one
-// after "u-". Like AWS's, regions are known by their form, so that one that opens tomorrow works today.
+// isGCPRegion reports whether the name has the form of a region, <area>-<direction><number>, with
+// "u-" before it outside the public universe. Only the form is checked, so that regions of the
+// future work too.
 func isGCPRegion(name string) bool {
 	area, rest, ok := strings.Cut(strings.TrimPrefix(name, "u-"), "-")
 	direction := strings.TrimRight(rest, "0123456789")

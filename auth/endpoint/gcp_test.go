@@ -17,7 +17,8 @@ func TestParseGAR(t *testing.T) {
 		want   endpoint.Registry
 		reason endpoint.Reason
 	}{
-		// The cases of fluxcd/pkg/auth v0.54.3, gcp/provider_test.go. Where it accepts any name under gcr.io, only documented ones stand.
+		// The cases of fluxcd/pkg/auth v0.54.3, gcp/provider_test.go. Where it accepts any name
+		// under gcr.io, only documented ones stand.
 		{image: "gcr.io/foo/bar:v1", want: registry("gcr.io", public, "us")},
 		{image: "gcr.io/foo/bar", want: registry("gcr.io", public, "us")},
 		{image: "us.gcr.io/foo/bar", want: registry("us.gcr.io", public, "us")},
@@ -29,7 +30,7 @@ func TestParseGAR(t *testing.T) {
 		{image: "012345678901.dkr.ecr.us-east-1.amazonaws.com/foo:v1", reason: endpoint.ReasonHost},
 		{image: "foo.azurecr.io/bar", reason: endpoint.ReasonHost},
 		{image: "ghcr.io/foo/bar", reason: endpoint.ReasonHost},
-		{image: "marketplace.gcr.io/foo/bar", reason: endpoint.ReasonHost},
+		{image: "marketplace.gcr.io/foo/bar", want: registry("marketplace.gcr.io", public, "us")},
 		{image: "mirror.gcr.io/library/alpine", reason: endpoint.ReasonHost},
 
 		// Further hosts of Google Cloud.
@@ -41,6 +42,8 @@ func TestParseGAR(t *testing.T) {
 		{image: "GCR.io/foo/bar", want: registry("gcr.io", public, "us")},
 		{image: "u-france-east1-docker.s3nsregistry.fr/s3ns/p/r/i", want: registry("u-france-east1-docker.s3nsregistry.fr", s3ns, "u-france-east1")},
 		{image: "u-germany-northeast1-docker.pkg-berlin-build0.goog/p/r", want: registry("u-germany-northeast1-docker.pkg-berlin-build0.goog", berlin, "u-germany-northeast1")},
+		{image: "docker.s3nsregistry.fr/s3ns/p/r/i", want: registry("docker.s3nsregistry.fr", s3ns, "u-france-east1")},
+		{image: "docker.pkg-berlin-build0.goog/eu0/p/r/i", want: registry("docker.pkg-berlin-build0.goog", berlin, "u-germany-northeast1")},
 		// A region that does not exist yet.
 		{image: "antarctica-south3-docker.pkg.dev/p/r/i", want: registry("antarctica-south3-docker.pkg.dev", public, "antarctica-south3")},
 
@@ -62,6 +65,10 @@ func TestParseGAR(t *testing.T) {
 		{image: "storage.googleapis.com/p/r/i", reason: endpoint.ReasonHost},
 
 		// Look-alikes.
+		{image: "docker.s3nsregistry.fr.evil.example/p/r/i", reason: endpoint.ReasonHost},
+		{image: "docker.evil.s3nsregistry.fr/p/r/i", reason: endpoint.ReasonHost},
+		{image: "docker.xpkg-berlin-build0.goog/p/r/i", reason: endpoint.ReasonHost},
+		{image: "xmarketplace.gcr.io/foo/bar", reason: endpoint.ReasonHost},
 		{image: "gcr.io.evil.example/foo/bar", reason: endpoint.ReasonHost},
 		{image: "xgcr.io/foo/bar", reason: endpoint.ReasonHost},
 		{image: "us-gcr.io/foo/bar", reason: endpoint.ReasonHost},
@@ -116,7 +123,8 @@ func TestParseGAR(t *testing.T) {
 // inGCPTable reports whether the host is a table's host, or its last labels are a table's domain.
 func inGCPTable(host string) bool {
 	switch host {
-	case "gcr.io", "us.gcr.io", "eu.gcr.io", "asia.gcr.io":
+	case "gcr.io", "us.gcr.io", "eu.gcr.io", "asia.gcr.io", "marketplace.gcr.io",
+		"docker.s3nsregistry.fr", "docker.pkg-berlin-build0.goog":
 		return true
 	}
 	for _, u := range endpoint.GCPUniverses() {

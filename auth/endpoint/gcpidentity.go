@@ -11,17 +11,20 @@ const (
 	whatGCPProvider = "workload identity provider"
 	fixGCPProvider  = "write projects/<number>/locations/global/workloadIdentityPools/<pool>/providers/<provider>"
 	whatGKECluster  = "GKE cluster"
-	// Limits of the name of a service account, in bytes. Source: IAM API, projects.serviceAccounts.create, accountId.
+	// Limits of the name of a service account, in bytes. Source: IAM API,
+	// projects.serviceAccounts.create, accountId.
 	minGCPAccount, maxGCPAccount = 6, 30
-	// Limits of the ID of a pool or a provider, in bytes. Source: IAM API, projects.locations.workloadIdentityPools.create.
+	// Limits of the ID of a pool or a provider, in bytes. Source: IAM API,
+	// projects.locations.workloadIdentityPools.create.
 	minGCPPool, maxGCPPool = 4, 32
 	// maxGKECluster bounds a cluster's name, in bytes. Source: Kubernetes Engine API, Cluster.
 	maxGKECluster = 40
-	// maxGCPNumber bounds a project's number, in digits: that of a 64-bit integer.
+	// maxGCPNumber bounds a project's number, a 64-bit integer, in digits.
 	maxGCPNumber = 19
 )
 
-// GCPServiceAccount is the address of an IAM service account. It is comparable; its zero value is no account.
+// GCPServiceAccount is the address of an IAM service account. It is comparable; its zero value is
+// no account.
 type GCPServiceAccount struct {
 	// Email is the address, in lower case as Google writes it.
 	Email string
@@ -29,15 +32,16 @@ type GCPServiceAccount struct {
 	Universe string
 }
 
-// ParseGCPServiceAccount returns the account of an address of one of these forms:
+// ParseGCPServiceAccount parses the address of a service account, which has one of these forms:
 //
-//	<name>@<project>.iam.gserviceaccount.com           one that a user made
+//	<name>@<project>.iam.gserviceaccount.com           an account that a user made
 //	<name>@<project>.<domain>.iam.gserviceaccount.com  the same, in a project of a domain (<domain>:<project>)
-//	<number>-compute@developer.gserviceaccount.com     the default one of Compute Engine
-//	<project>[.<domain>]@appspot.gserviceaccount.com   the default one of App Engine
+//	<number>-compute@developer.gserviceaccount.com     the default account of Compute Engine
+//	<project>[.<domain>]@appspot.gserviceaccount.com   the default account of App Engine
 //
-// In other universes <domain> is the universe's prefix, and the default one of Compute Engine is at
-// developer.<prefix>-system.iam.gserviceaccount.com. Errors are [*Error] and name the part that is wrong.
+// In other universes <domain> is the universe's prefix, and the default account of Compute Engine
+// is at developer.<prefix>-system.iam.gserviceaccount.com. Errors are [*Error] and name the part
+// that is wrong.
 func ParseGCPServiceAccount(address string) (GCPServiceAccount, error) {
 	refuse := func(reason Reason, detail, fix string) (GCPServiceAccount, error) {
 		return GCPServiceAccount{}, &Error{What: whatGCPAccount, Reason: reason, Detail: detail, Fix: fix}
@@ -59,7 +63,7 @@ func ParseGCPServiceAccount(address string) (GCPServiceAccount, error) {
 	case host == gcpAppEngineAccounts && isAppEngineAccount(name):
 		return account, nil
 	case host == gcpDefaultAccounts, host == gcpAppEngineAccounts:
-		return refuse(ReasonName, "there is no account "+quote(name)+" at "+host, fixGCPAccount)
+		return refuse(ReasonName, "an account at "+host+" cannot have the name "+quote(name), fixGCPAccount)
 	}
 	domain, ok := strings.CutSuffix(host, "."+gcpAccounts)
 	if !ok {
@@ -99,7 +103,8 @@ func isAppEngineAccount(name string) bool {
 	return all(name, isHostByte) && hostFault(name) == "" && (!scoped || strings.Contains(domain, "."))
 }
 
-// GCPWorkloadProvider is an OIDC provider of a workload identity pool. It is comparable; its zero value is no provider.
+// GCPWorkloadProvider is an OIDC provider of a workload identity pool. It is comparable; its zero
+// value is no provider.
 type GCPWorkloadProvider struct {
 	// ProjectNumber is the number of the pool's project, decimal.
 	ProjectNumber string
@@ -107,21 +112,24 @@ type GCPWorkloadProvider struct {
 	Pool, Provider string
 }
 
-// gcpIAM stands before resource names of IAM in their full form, in every universe. Source: documentation.s3ns.fr, "Key differences":
-// full resource names are the same in all.
+// gcpIAM begins the full form of IAM's resource names, in every universe. Source:
+// documentation.s3ns.fr, "Key differences".
 const gcpIAM = "//iam.googleapis.com/"
 
-// String is the provider's resource name, projects/….
+// String returns the provider's resource name, projects/….
 func (p GCPWorkloadProvider) String() string { return p.pool() + "/providers/" + p.Provider }
 
-// FullName is the provider's full resource name, //iam.googleapis.com/projects/…, as the Security Token Service expects it.
+// FullName returns the provider's full resource name, //iam.googleapis.com/projects/…, which the
+// Security Token Service expects.
 func (p GCPWorkloadProvider) FullName() string { return gcpIAM + p.String() }
 
-// Audience is the audience of a proof for the provider: its full resource name as a URL, one of the two that a provider accepts by
-// default. Source: IAM API, projects.locations.workloadIdentityPools.providers, Oidc.allowedAudiences.
+// Audience returns the audience of a proof for the provider: its full resource name as a URL. By
+// default a provider accepts this audience. Source: IAM API,
+// projects.locations.workloadIdentityPools.providers, Oidc.allowedAudiences.
 func (p GCPWorkloadProvider) Audience() string { return schemeHTTPS + ":" + p.FullName() }
 
-// Principal is how IAM policies name a subject of the pool. Source: IAM, "Principal identifiers".
+// Principal returns the name of a subject of the pool in IAM policies. Source: IAM, "Principal
+// identifiers".
 func (p GCPWorkloadProvider) Principal(subject string) string {
 	return "principal:" + gcpIAM + p.pool() + "/subject/" + subject
 }
@@ -130,9 +138,10 @@ func (p GCPWorkloadProvider) pool() string {
 	return "projects/" + p.ProjectNumber + "/locations/global/workloadIdentityPools/" + p.Pool
 }
 
-// ParseGCPWorkloadProvider returns the provider of a resource name, projects/<number>/locations/global/workloadIdentityPools/<pool>/
-// providers/<provider>, which may have //iam.googleapis.com/ or https://iam.googleapis.com/ before it. Errors are [*Error] and name the
-// part that is wrong.
+// ParseGCPWorkloadProvider parses a provider's resource name,
+// projects/<number>/locations/global/workloadIdentityPools/<pool>/providers/<provider>. The name
+// may begin with //iam.googleapis.com/ or https://iam.googleapis.com/. Errors are [*Error] and name
+// the part that is wrong.
 func ParseGCPWorkloadProvider(name string) (GCPWorkloadProvider, error) {
 	refuse := func(reason Reason, detail, fix string) (GCPWorkloadProvider, error) {
 		return GCPWorkloadProvider{}, &Error{What: whatGCPProvider, Reason: reason, Detail: detail, Fix: fix}
@@ -168,11 +177,13 @@ func ParseGCPWorkloadProvider(name string) (GCPWorkloadProvider, error) {
 	return p, nil
 }
 
-// GKECluster is a cluster of Google Kubernetes Engine. It is comparable; its zero value is no cluster.
+// GKECluster is a cluster of Google Kubernetes Engine. It is comparable; its zero value is no
+// cluster.
 type GKECluster struct {
-	// Project is the ID of the cluster's project, with its domain or universe's prefix: "project", "example.com:project".
+	// Project is the ID of the cluster's project, with the prefix of its domain or universe if it
+	// has one: "project", "example.com:project".
 	Project string
-	// ProjectNumber is the number of the project, decimal; empty where it is not known.
+	// ProjectNumber is the number of the project, decimal; empty if the number is not known.
 	ProjectNumber string
 	// Location is the cluster's region or zone.
 	Location string
@@ -180,10 +191,11 @@ type GKECluster struct {
 	Name string
 }
 
-// Check returns an [*Error] if a part is not valid in Google Cloud: the parts become parts of audiences.
+// Check returns an [*Error] if a part is not valid in Google Cloud, because the parts become parts
+// of audiences.
 func (c GKECluster) Check() error {
 	refuse := func(reason Reason, detail string) error {
-		return &Error{What: whatGKECluster, Reason: reason, Detail: detail, Fix: "check what answers as the metadata server"}
+		return &Error{What: whatGKECluster, Reason: reason, Detail: detail, Fix: "check which server answers as the metadata server"}
 	}
 	id := c.Project
 	if scope, rest, scoped := strings.Cut(c.Project, ":"); scoped {
@@ -204,19 +216,21 @@ func (c GKECluster) Check() error {
 	return nil
 }
 
-// URL names the cluster as the issuer of its tokens, in the universe u. Source: Kubernetes Engine API, Cluster.selfLink.
+// URL returns the cluster's URL in the universe u, which is the issuer of the cluster's tokens.
+// Source: Kubernetes Engine API, Cluster.selfLink.
 func (c GKECluster) URL(u GCPUniverse) string {
 	return schemeHTTPS + "://" + u.APIHost("container") + "/v1/projects/" + c.Project + "/locations/" + c.Location + "/clusters/" + c.Name
 }
 
-// FullName is the name of the cluster's pool and issuer at the Security Token Service. Source: the credential configuration of GKE's
-// fleet workload identity, which has the same form.
+// FullName returns the name of the cluster's pool and issuer at the Security Token Service. Source:
+// the credential configuration of GKE's fleet workload identity, which has the same form.
 func (c GKECluster) FullName(u GCPUniverse) string {
 	return "identitynamespace:" + u.WorkloadPool(c.Project) + ":" + c.URL(u)
 }
 
-// Principal is how IAM policies name a ServiceAccount of the cluster, which is that of all clusters of the project. Without the
-// project's number it is the older of two names. Source: GKE, "About Workload Identity Federation for GKE".
+// Principal returns the name of a ServiceAccount of the cluster in IAM policies. All clusters of a
+// project share the name. There are two forms of the name; without the project's number it has the
+// older form. Source: GKE, "About Workload Identity Federation for GKE".
 func (c GKECluster) Principal(u GCPUniverse, namespace, name string) string {
 	pool := u.WorkloadPool(c.Project)
 	if c.ProjectNumber == "" {
@@ -232,7 +246,8 @@ func isGCPPool(s string) bool {
 	return len(s) >= minGCPPool && len(s) <= maxGCPPool && all(s, func(c byte) bool { return isLowerOrDigit(c) || c == '-' })
 }
 
-// isGCPName reports whether s is a name by RFC 1035: lower-case letters, digits and hyphens, a letter first and no hyphen last.
+// isGCPName reports whether s is a name by RFC 1035: lower-case letters, digits and hyphens, with a
+// letter first and no hyphen last.
 func isGCPName(s string) bool {
 	return all(s, func(c byte) bool { return isLowerOrDigit(c) || c == '-' }) && isLower(s[0]) && s[len(s)-1] != '-'
 }

@@ -79,7 +79,8 @@ func TestParseGCPServiceAccount(t *testing.T) {
 	}
 }
 
-// FuzzParseGCPServiceAccount: an address that is accepted can be a segment of a URL's path as it stands.
+// FuzzParseGCPServiceAccount: an address that is accepted can be a segment of a URL's path as it
+// stands.
 func FuzzParseGCPServiceAccount(f *testing.F) {
 	f.Add("tenant-a@p.iam.gserviceaccount.com")
 	f.Add("tenant-a@project.example.com.iam.gserviceaccount.com")

@@ -6,72 +6,93 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strings"
 	"syscall"
 )
 
-// AddressError is the refusal to connect to an address. Its text names the kind of address and the host that was asked
-// for, not the address: a tenant who chooses the host must not learn what it resolves to in the cluster's DNS.
+// AddressError is the refusal to connect to an address. Its text names the host and the kind of its
+// address, but not the address. A tenant who chooses the host must not learn its address in the
+// cluster's DNS.
 type AddressError struct {
-	// Host is the host that was asked for; empty where only the address is known.
+	// Host is the host that was asked for; empty if only the address is known.
 	Host string
-	// Address is what the host resolved to, for logs. It is the zero Addr when there was no IP address to judge.
+	// Address is the address of the host, for logs. It is the zero Addr if there was no IP address
+	// to check.
 	Address netip.Addr
-	// Kind is why the address is refused, such as "loopback".
+	// Kind is the kind of address that is refused, such as "loopback".
 	Kind string
 }
 
-// Error says what was refused and which flag decides it.
+// Error says what is not allowed and which flag decides it.
 func (e *AddressError) Error() string {
+	return e.Detail() + "; " + e.Fix()
+}
+
+// Detail is one clause for people that says which address is not allowed, and why.
+func (e *AddressError) Detail() string {
 	subject := "the address"
 	if e.Host != "" {
 		subject = "the address of " + quote(e.Host)
 	}
-	return "connection refused: " + subject + " is " + e.Kind +
-		"; name a host that is reachable from outside, or have the administrator list it as host:port in --allowed-endpoint-hosts"
+	return "address not allowed: " + subject + " is " + e.Kind
 }
 
-// Guard keeps connections to hosts chosen by tenants out of the cluster's own network. It judges the very address that is
-// about to be connected to, after name resolution and for each attempt, so that a name cannot resolve to one address when it
-// is checked and to another when it is used (DNS rebinding). Redirects pass it as well, since each is dialled.
+// Fix is one clause for people that says what to do.
+func (e *AddressError) Fix() string {
+	return "name a host or proxy that is reachable from outside, or have the administrator list it as host:port in --allowed-endpoint-hosts"
+}
+
+// Guard keeps connections to hosts that tenants chose out of the cluster's own network. It checks
+// the address itself, after name resolution and before each attempt to connect. So a name cannot
+// resolve to one address for the check and to another for the connection (DNS rebinding). A guard
+// also checks redirects, because each of them is dialled.
 //
-// Refused are unspecified, loopback, link-local, multicast and broadcast addresses, the clouds' metadata services and
-// DenyCIDRs, by default the private ranges, and each of these inside an IPv6 address that embeds an IPv4 one. Two ways lead past the guard:
+// A guard refuses unspecified, loopback, link-local, multicast and broadcast addresses, the
+// addresses of the clouds' metadata services, and DenyCIDRs, which are the private ranges by
+// default. It also refuses an IPv6 address that embeds such an IPv4 address. There are two
+// exceptions:
 //
 //   - A host:port of AllowHosts may have any address.
-//   - Registries, buckets and security token services in the clouds' tables may, at port 443, have addresses in DenyCIDRs: private
-//     links give them such addresses, and no tenant decides what their names resolve to. Interface endpoints of AWS
-//     (….vpce.amazonaws.com) are no exception, because anyone can own one and choose its address. All other refusals apply to the
-//     clouds' hosts as well.
+//   - Registries, buckets and security token services in the clouds' tables may, at port 443, have
+//     addresses in DenyCIDRs. Private links give them such addresses, and no tenant decides how
+//     their names resolve. Interface endpoints of AWS (….vpce.amazonaws.com) are excluded, because
+//     anyone can own one and choose its address. All other refusals apply to the clouds' hosts too.
 //
-// A guard sees where the connection goes, not what is said on it: behind an HTTP proxy it judges the proxy's address, and
-// the proxy has to judge the target's. A proxy that a tenant names is a host like any other: with a private address, it must be in
-// AllowHosts. The administrator's own proxy is never dialled through a guard (see auth/transport).
+// A guard's dial function sees only the address of the connection. With an HTTP proxy it checks the
+// proxy's address. Of the target, [Guard.CheckTarget] checks what needs no name resolution, and the
+// proxy must check the rest. A proxy that a tenant names is a host like any other: with a private
+// address it must be in AllowHosts. The administrator's own proxy is never dialled through a guard
+// (see auth/transport).
 type Guard struct {
-	// DenyCIDRs are further ranges that are refused, the value of --deny-cidrs; the zero value is [PrivateCIDRs].
+	// DenyCIDRs are further ranges to refuse: the value of --deny-cidrs. The zero value is
+	// [PrivateCIDRs].
 	DenyCIDRs CIDRs
-	// AllowHosts are host:port pairs, as dialled, that may resolve to anything: the value of --allowed-endpoint-hosts.
+	// AllowHosts are host:port pairs, as dialled, that may have any address: the value of
+	// --allowed-endpoint-hosts.
 	AllowHosts Allowed
 }
 
-// DialContext returns a dial function for http.Transport.DialContext that dials with a copy of the dialer and refuses with
-// an [*AddressError]. A nil dialer is the zero one; controls that it already has run after the guard.
+// DialContext returns a dial function for http.Transport.DialContext. The function dials with a
+// copy of the dialer; its refusals are [*AddressError]. A nil dialer is the zero net.Dialer. The
+// dialer's own controls run after the guard.
 func (g Guard) DialContext(dialer *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
 	if dialer == nil {
 		dialer = &net.Dialer{}
 	}
 	plain, tenants, clouds := *dialer, guarded(*dialer, g.DenyCIDRs), guarded(*dialer, CIDRs{given: true})
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		host, port, _ := net.SplitHostPort(address) // what cannot be split is not resolved either
+		host, port, _ := net.SplitHostPort(address) // an address that cannot be split is not resolved either
 		way, name := &tenants, address
 		if isCloudHost(address) {
-			// Without the dot, a Service of the cluster could be found under the name, through the resolver's search domains.
+			// Without the dot, the resolver's search domains could turn the name into that of a
+			// Service of the cluster.
 			way, name = &clouds, host+".:"+port
 		}
 		if g.AllowHosts.Contains(address) {
 			way = &plain
 		}
 		conn, err := way.DialContext(ctx, network, name)
-		// net wraps the refusal in an error whose text holds the address.
+		// net wraps the refusal in an error whose text contains the address.
 		if refused, ok := errors.AsType[*AddressError](err); ok {
 			return nil, &AddressError{Host: host, Address: refused.Address, Kind: refused.Kind}
 		}
@@ -79,7 +100,54 @@ func (g Guard) DialContext(dialer *net.Dialer) func(ctx context.Context, network
 	}
 }
 
-// guarded is the dialer with a control before its own, which refuses with an [*AddressError].
+// CheckTarget refuses a target, as host:port, that a proxy must not be asked for. It checks what
+// the name alone tells: IP addresses, names of metadata services and of the machine itself. It also
+// refuses numbers that are no usual form of an IP address, such as 0x7f.1, because each program
+// reads them as another address. The error is an [*AddressError].
+func (g Guard) CheckTarget(hostport string) error {
+	if g.AllowHosts.Contains(hostport) {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		return &AddressError{Host: hostport, Kind: "not a host and a port"}
+	}
+	name := strings.TrimSuffix(lowerASCII(host), ".")
+	if addr, err := netip.ParseAddr(name); err == nil {
+		if kind := refusedAs(addr, &g.DenyCIDRs); kind != "" {
+			return &AddressError{Host: host, Address: addr, Kind: kind}
+		}
+		return nil
+	}
+	if kind := nameKind(name); kind != "" {
+		return &AddressError{Host: host, Kind: kind}
+	}
+	return nil
+}
+
+// nameKind returns the kind by which a name in lower case is refused without its address, or empty.
+//
+// Sources: RFC 6761 §6.3 (localhost); Google Compute Engine, "About VM metadata"; EC2 user guide,
+// "Instance metadata" (instance-data); WHATWG URL, "ends in a number checker".
+func nameKind(name string) string {
+	last := name[strings.LastIndexByte(name, '.')+1:]
+	switch {
+	case !all(name, func(c byte) bool { return ' ' < c && c < 0x7f && c != '%' }):
+		return "written with characters other than those of DNS" // some become digits and dots
+	case last == "" || all(last, func(c byte) bool { return '0' <= c && c <= '9' }) || strings.HasPrefix(last, "0x"):
+		return "a number that programs read in different ways"
+	case last == "localhost":
+		return "loopback"
+	}
+	switch name {
+	case "metadata", "metadata.goog", "metadata.google.internal", "instance-data", "instance-data.ec2.internal":
+		return "of a metadata service"
+	}
+	return ""
+}
+
+// guarded returns the dialer with a control that refuses addresses with an [*AddressError], before
+// the dialer's own control.
 func guarded(dialer net.Dialer, deny CIDRs) net.Dialer {
 	own, plain := dialer.ControlContext, dialer.Control
 	dialer.Control = nil
@@ -99,7 +167,7 @@ func guarded(dialer net.Dialer, deny CIDRs) net.Dialer {
 	return dialer
 }
 
-// check refuses what is not the address of a TCP port, and the addresses that a guard refuses.
+// check refuses the addresses that a guard refuses, and networks other than TCP.
 func check(network, address string, deny *CIDRs) error {
 	switch network {
 	case "tcp", "tcp4", "tcp6":
@@ -116,7 +184,7 @@ func check(network, address string, deny *CIDRs) error {
 	return nil
 }
 
-// refusedAs is why an address is refused, or empty.
+// refusedAs returns the kind by which an address is refused, or empty.
 func refusedAs(addr netip.Addr, deny *CIDRs) string {
 	if kind := addressKind(addr); kind != "" {
 		return kind
@@ -124,7 +192,7 @@ func refusedAs(addr netip.Addr, deny *CIDRs) string {
 	if deny.Contains(addr) {
 		return "in --deny-cidrs"
 	}
-	// A network that translates these addresses connects to the IPv4 address inside.
+	// A network that translates such an address connects to the IPv4 address inside.
 	if inner, ok := embeddedIPv4(addr); ok {
 		if kind := refusedAs(inner, deny); kind != "" {
 			return kind + ", inside an IPv6 address"
@@ -133,7 +201,7 @@ func refusedAs(addr netip.Addr, deny *CIDRs) string {
 	return ""
 }
 
-// addressKind is why an address is refused everywhere, or empty.
+// addressKind returns the kind by which an address is always refused, or empty.
 func addressKind(addr netip.Addr) string {
 	addr = addr.Unmap().WithZone("")
 	switch {
@@ -148,7 +216,8 @@ func addressKind(addr netip.Addr) string {
 	case addr.IsMulticast():
 		return "multicast"
 	}
-	// Of the special-purpose registry (RFC 6890), what is never another host: this network, broadcast, IPv6 site-local.
+	// Special-purpose addresses (RFC 6890) that never belong to another host: this network,
+	// broadcast, IPv6 site-local.
 	for _, cidr := range [...]string{"0.0.0.0/8", "255.255.255.255/32", "fec0::/10"} {
 		if netip.MustParsePrefix(cidr).Contains(addr) {
 			return "of this network only"
@@ -157,9 +226,12 @@ func addressKind(addr netip.Addr) string {
 	return ""
 }
 
-// isMetadata reports whether a cloud answers at the address with credentials or settings of the machine. Sources: EC2 and
-// EKS user guides (IMDS, Pod Identity: 169.254/16 and fd00:ec2::/32), Google Compute Engine's "About VM metadata"
-// (fd20:ce::254), Azure's "What is IP address 168.63.129.16?", Alibaba Cloud ECS "Instance metadata" (100.100.100.200).
+// isMetadata reports whether the address is that of a cloud's service for credentials or settings
+// of the machine.
+//
+// Sources: EC2 and EKS user guides (IMDS, Pod Identity: 169.254/16 and fd00:ec2::/32); Google
+// Compute Engine, "About VM metadata" (fd20:ce::254); Azure, "What is IP address 168.63.129.16?";
+// Alibaba Cloud ECS, "Instance metadata" (100.100.100.200).
 func isMetadata(addr netip.Addr) bool {
 	for _, cidr := range [...]string{
 		"169.254.169.0/24", "169.254.170.0/24", "fd00:ec2::/32", "fd20:ce::254/128", "168.63.129.16/32", "100.100.100.200/32",
@@ -171,9 +243,11 @@ func isMetadata(addr netip.Addr) bool {
 	return false
 }
 
-// embeddedIPv4 is the IPv4 address inside an IPv6 address that names one: IPv4-compatible (RFC 4291 §2.5.5.1), IPv4-translated
-// (RFC 2765 §2.1), NAT64 (RFC 6052, and RFC 8215's local prefix in its /96 form), 6to4 (RFC 3056), ISATAP (RFC 5214 §6.1) and
-// Teredo, whose client stands inverted (RFC 4380 §4). The mapped form is not among them: it is the IPv4 address itself.
+// embeddedIPv4 returns the IPv4 address inside an IPv6 address, if the address has one of these
+// forms: IPv4-compatible (RFC 4291 §2.5.5.1), IPv4-translated (RFC 2765 §2.1); NAT64 (RFC 6052, and
+// RFC 8215's local prefix in its /96 form); 6to4 (RFC 3056), ISATAP (RFC 5214 §6.1); Teredo, with
+// the client's address inverted (RFC 4380 §4). The mapped form is not one of them, because it is
+// the IPv4 address itself.
 func embeddedIPv4(addr netip.Addr) (netip.Addr, bool) {
 	if addr = addr.Unmap().WithZone(""); !addr.Is6() {
 		return netip.Addr{}, false

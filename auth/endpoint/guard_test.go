@@ -20,7 +20,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// judge dials the address through the guard. No packet leaves: what the guard lets pass ends in the dialer's own control, as nil.
+// judge dials the address through the guard. No packet is sent: an address that the guard accepts
+// ends in the dialer's own control, and judge returns nil.
 func judge(t *testing.T, guard endpoint.Guard, network, address string) error {
 	t.Helper()
 	return judgeResolved(t, guard, nil, network, address)
@@ -132,7 +133,7 @@ func TestGuardAddresses(t *testing.T) {
 			"2002:a01:203::1":    "in --deny-cidrs, inside an IPv6 address",
 			"::ffff:192.168.0.1": "in --deny-cidrs",
 		}},
-		// Whatever the administrator opens, these stay shut.
+		// These stay refused for every setting of the administrator.
 		{open, map[string]string{
 			"10.1.2.3":                  "",
 			"fd12::1":                   "",
@@ -158,7 +159,8 @@ func TestGuardAddresses(t *testing.T) {
 	}
 }
 
-// checkKind fails the test unless err is an *endpoint.AddressError of that kind, or nil where kind is empty.
+// checkKind fails the test unless err is an *endpoint.AddressError of that kind, or nil if kind is
+// empty.
 func checkKind(t *testing.T, what string, err error, kind string) {
 	t.Helper()
 	if kind == "" {
@@ -185,8 +187,8 @@ func TestGuardDialsTCPAlone(t *testing.T) {
 	}
 }
 
-// Private links give the clouds' hosts private addresses. Nothing else gets past the private ranges under a cloud's name, and the
-// clouds' hosts get past nothing but those.
+// Private links give the clouds' hosts private addresses. Only the clouds' own hosts may have such
+// addresses, and the guard still refuses all others of their addresses.
 func TestGuardKnowsTheCloudsHosts(t *testing.T) {
 	for _, private := range []string{"10.1.2.3", "fd12::3"} {
 		dns := resolver(t, func(string) []string { return []string{private} })
@@ -229,7 +231,7 @@ func TestGuardKnowsTheCloudsHosts(t *testing.T) {
 			"contoso.example.data.azurecr.io.example.org:443",
 			"europe-west1-docker.pkg.dev.example.org:443",
 			"storage.googleapis.com.example.org:443",
-			// Names under the clouds' domains whose address somebody else than the cloud decides.
+			// Names under the clouds' domains whose address the cloud does not decide.
 			"vpce-0123456789abcdef0-abcdefgh.sts.eu-west-1.vpce.amazonaws.com:443",
 			"bucket.vpce-0123456789abcdef0-abcdefgh.s3.eu-west-1.vpce.amazonaws.com:443",
 			"internal-mine-1234567890.eu-west-1.elb.amazonaws.com:443",
@@ -271,7 +273,8 @@ func TestGuardKnowsTheCloudsHosts(t *testing.T) {
 	}
 }
 
-// FuzzGuardCloudHosts: only names under the clouds' own domains, at their port, get past the private ranges.
+// FuzzGuardCloudHosts checks that only names under the clouds' own domains, at port 443, may have
+// private addresses.
 func FuzzGuardCloudHosts(f *testing.F) {
 	for _, seed := range []string{
 		"sts.eu-west-1.amazonaws.com:443", "a.b.s3.eu-west-1.amazonaws.com:443", "contoso.westeurope.data.azurecr.io:443",
@@ -305,8 +308,9 @@ func FuzzGuardCloudHosts(f *testing.F) {
 	})
 }
 
-// In a Pod, names with few dots are tried under the cluster's domains first: a tenant whose namespace is called aws could answer for
-// public.ecr.aws. A name with a dot at its end is tried as it is.
+// In a Pod, a resolver first tries names with few dots under the cluster's domains: a tenant with
+// the namespace aws could answer for public.ecr.aws. A name with a dot at its end is tried without
+// these domains.
 func TestGuardLooksCloudsUpByFullName(t *testing.T) {
 	dns := resolver(t, func(string) []string { return nil })
 	listed := endpoint.Guard{AllowHosts: mustAllow(t, "public.ecr.aws", "registry.infra")}
@@ -327,16 +331,16 @@ func TestGuardLooksCloudsUpByFullName(t *testing.T) {
 	}
 }
 
-// The text says what decides, and where the way out is.
+// The text names the flag that refuses the address and the flag that allows it.
 func TestAddressErrorNamesTheFlags(t *testing.T) {
 	dns := resolver(t, func(string) []string { return []string{"10.1.2.3"} })
 	err := judgeResolved(t, endpoint.Guard{}, dns, "tcp", "registry.corp.example:5000")
-	const want = `connection refused: the address of "registry.corp.example" is in --deny-cidrs; name a host that is reachable from outside, ` +
+	const want = `address not allowed: the address of "registry.corp.example" is in --deny-cidrs; name a host or proxy that is reachable from outside, ` +
 		"or have the administrator list it as host:port in --allowed-endpoint-hosts"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
-	// Both ways out are ways out.
+	// Both flags allow the address.
 	for name, guard := range map[string]endpoint.Guard{
 		"listed":  {AllowHosts: mustAllow(t, "registry.corp.example:5000")},
 		"allowed": {DenyCIDRs: mustCIDRs(t, "10.96.0.0/12")},
@@ -346,7 +350,7 @@ func TestAddressErrorNamesTheFlags(t *testing.T) {
 	}
 }
 
-// resolver answers every question for a host with the addresses that lookup gives, over DNS.
+// resolver returns a DNS resolver that answers for each host with the addresses of lookup.
 func resolver(t *testing.T, lookup func(host string) []string) *net.Resolver {
 	t.Helper()
 	answer := func(query []byte) ([]byte, error) {
@@ -419,7 +423,8 @@ func loopbackServer(t *testing.T, handler http.HandlerFunc) (port string, connec
 
 func TestGuardDial(t *testing.T) {
 	port, connections := loopbackServer(t, func(http.ResponseWriter, *http.Request) {})
-	// The first answer for a rebinding name is harmless; a guard that looked the name up by itself would be content.
+	// The first answer for a rebinding name is harmless: a guard with its own lookup would accept
+	// it.
 	var lookups atomic.Int32
 	dns := resolver(t, func(host string) []string {
 		switch host {
@@ -481,7 +486,7 @@ func TestGuardDial(t *testing.T) {
 	// The entry is for one port.
 	_, err := dial(t.Context(), "tcp", "listed.example.org:1")
 	checkKind(t, "another port of the listed host", err, "loopback")
-	// An error that is not a refusal stays what it is.
+	// An error that is not a refusal stays unchanged.
 	_, err = dial(t.Context(), "tcp", "absent.example.org:"+port)
 	if _, ok := errors.AsType[*net.DNSError](err); !ok {
 		t.Errorf("got %v for a name without addresses", err)
@@ -491,7 +496,7 @@ func TestGuardDial(t *testing.T) {
 	}
 }
 
-// A listed host may not send its caller inside.
+// A redirect of a listed host to an address inside the cluster is refused.
 func TestGuardFollowsRedirects(t *testing.T) {
 	inside, connections := loopbackServer(t, func(http.ResponseWriter, *http.Request) {})
 	listed, _ := loopbackServer(t, func(w http.ResponseWriter, r *http.Request) {
@@ -578,12 +583,69 @@ func TestCIDRsIsAFlag(t *testing.T) {
 			t.Errorf("after %q: %s, %v, want %s", step.set, c.String(), err, step.want)
 		}
 	}
-	// Nothing is something else than the default.
+	// An empty list differs from the default.
 	nothing, more := endpoint.PrivateCIDRs(), endpoint.PrivateCIDRs()
 	if err := nothing.Set(""); err != nil || nothing.String() != "" || nothing.Contains(netip.MustParseAddr("10.0.0.1")) {
 		t.Errorf("after nothing was set: %s, %v", nothing.String(), err)
 	}
 	if err := more.Set("192.0.2.1/32"); err != nil || more.String() != "192.0.2.1/32" {
 		t.Errorf("after one was set: %s, %v", more.String(), err)
+	}
+}
+
+// Every spelling of an address that must not be reached is refused without a connection.
+func TestCheckTarget(t *testing.T) {
+	guard := endpoint.Guard{AllowHosts: mustAllow(t, "127.0.0.1:5000", "localhost:5000", "[::1]:5000")}
+	const ambiguous, metadata, encoded = "a number that programs read in different ways", "of a metadata service", "written with characters other than those of DNS"
+	for target, kind := range map[string]string{
+		"registry.example.org:443":          "",
+		"registry-1.docker.io:443":          "",
+		"52.94.133.131:443":                 "",
+		"[2600:1f14::1]:443":                "",
+		"1234.example.org:443":              "",
+		"0xa9.example.org:443":              "",
+		"metadata.example.org:443":          "",
+		"127.0.0.1:5000":                    "",
+		"localhost:5000":                    "",
+		"[::1]:5000":                        "",
+		"127.0.0.1:5001":                    "loopback",
+		"localhost:80":                      "loopback",
+		"LOCALHOST.:80":                     "loopback",
+		"a.localhost:80":                    "loopback",
+		"10.0.0.1:443":                      "in --deny-cidrs",
+		"10.0.0.1.:443":                     "in --deny-cidrs",
+		"169.254.169.254:80":                metadata,
+		"[::ffff:169.254.169.254]:80":       metadata,
+		"[::ffff:a9fe:a9fe]:80":             metadata,
+		"[0:0:0:0:0:ffff:a9fe:a9fe]:80":     metadata,
+		"[fd00:ec2::254%eth0]:80":           metadata,
+		"[64:ff9b::a9fe:a9fe]:80":           metadata + ", inside an IPv6 address",
+		"[fe80::1%lo]:80":                   "link-local",
+		"2852039166:80":                     ambiguous,
+		"0xa9fea9fe:80":                     ambiguous,
+		"0XA9FEA9FE:80":                     ambiguous,
+		"025177524776:80":                   ambiguous,
+		"0251.0376.0251.0376:80":            ambiguous,
+		"0xa9.0xfe.0xa9.0xfe:80":            ambiguous,
+		"169.254.43518:80":                  ambiguous,
+		"169.254.169.0xfe:80":               ambiguous,
+		"169.254.169.254..:80":              ambiguous,
+		"127.1:80":                          ambiguous,
+		"010.0.0.1:80":                      ambiguous,
+		"1.2.3.4.5:80":                      ambiguous,
+		"metadata:80":                       metadata,
+		"metadata.google.internal:80":       metadata,
+		"Metadata.Google.Internal.:80":      metadata,
+		"metadata.goog:80":                  metadata,
+		"instance-data:80":                  metadata,
+		"instance-data.ec2.internal:80":     metadata,
+		"\uff11\uff12\uff17.0.0.1:80":       encoded, // fullwidth digits
+		"169\u3002254\u3002169\u3002254:80": encoded, // ideographic full stops
+		"127%2e0%2e0%2e1:80":                encoded,
+		"[fe80::1%25lo:80":                  "not a host and a port",
+		"":                                  "not a host and a port",
+		":80":                               encoded,
+	} {
+		checkKind(t, target, guard.CheckTarget(target), kind)
 	}
 }

@@ -10,23 +10,24 @@ import (
 )
 
 const (
-	// maxInput bounds a URL or image repository, in bytes. Source: the shortest limit that common servers put on a URL.
+	// maxInput bounds a URL or image repository, in bytes. Source: the lowest limit that common
+	// servers have for a URL.
 	maxInput = 2048
 	// maxHost and maxLabel bound a DNS name and its labels, in bytes. Source: RFC 1035 §2.3.4.
 	maxHost, maxLabel = 253, 63
 )
 
-// httpsPort is the port that a URL without one means, for every scheme of this package.
+// httpsPort is the default port of every scheme of this package.
 const httpsPort = "443"
 
 const (
 	schemeHTTPS = "https"
 	schemeOCI   = "oci"
-	// whatRepository is what all clouds' registries are named in.
+	// whatRepository is the kind of input that names a registry.
 	whatRepository = "image repository"
 )
 
-// location is a URL taken apart, after every check that needs no table.
+// location is the parts of a URL that passed every check without a table.
 type location struct {
 	// host is in lower case: a DNS name, or an IP address without brackets.
 	host string
@@ -36,15 +37,15 @@ type location struct {
 	path string
 }
 
-// String is host[:port], the port only where it is another than that which leaving it out means.
+// String returns host[:port], without the default port.
 func (l location) String() string {
 	return strings.TrimSuffix(l.authority(), ":"+httpsPort)
 }
 
-// authority is host:port, the port always written out.
+// authority returns host:port, always with a port.
 func (l location) authority() string { return net.JoinHostPort(l.host, cmp.Or(l.port, httpsPort)) }
 
-// ownPort is the port, or empty where it is the one that leaving it out means.
+// ownPort returns the port, or empty for the default port.
 func (l location) ownPort() string {
 	if l.port == httpsPort {
 		return ""
@@ -52,15 +53,15 @@ func (l location) ownPort() string {
 	return l.port
 }
 
-// url is https://host[:port].
+// url returns https://host[:port].
 func (l location) url() string { return schemeHTTPS + "://" + l.String() }
 
-// parseRepository takes apart an image repository, host[:port][/path] or oci://host[:port][/path].
+// parseRepository parses an image repository, host[:port][/path] or oci://host[:port][/path].
 func parseRepository(repository string) (location, error) {
 	return parseOptional(whatRepository, schemeOCI, repository)
 }
 
-// parseHost takes apart host[:port] or https://host[:port].
+// parseHost parses host[:port] or https://host[:port].
 func parseHost(what, endpoint string) (location, error) {
 	loc, err := parseOptional(what, schemeHTTPS, endpoint)
 	if err != nil {
@@ -69,7 +70,7 @@ func parseHost(what, endpoint string) (location, error) {
 	return loc.root(what)
 }
 
-// parseRoot takes apart https://host[:port].
+// parseRoot parses https://host[:port].
 func parseRoot(what, rawURL string) (location, error) {
 	loc, err := parseLocation(what, schemeHTTPS, rawURL)
 	if err != nil {
@@ -78,7 +79,7 @@ func parseRoot(what, rawURL string) (location, error) {
 	return loc.root(what)
 }
 
-// root is the location, if it names a host and no more.
+// root returns the location, and refuses a location with a path.
 func (l location) root(what string) (location, error) {
 	if l.path != "" && l.path != "/" {
 		return location{}, &Error{What: what, Reason: ReasonPath, Detail: "it has a path", Fix: "remove what follows the host"}
@@ -86,7 +87,7 @@ func (l location) root(what string) (location, error) {
 	return l, nil
 }
 
-// parseOptional takes apart a URL of exactly the given scheme, which may be left out.
+// parseOptional parses a URL of exactly the given scheme; the URL may leave the scheme out.
 func parseOptional(what, scheme, raw string) (location, error) {
 	given, _, found := strings.Cut(raw, "://")
 	switch {
@@ -98,10 +99,13 @@ func parseOptional(what, scheme, raw string) (location, error) {
 	return parseLocation(what, scheme, raw)
 }
 
-// parseLocation takes apart a URL of exactly the given scheme. What is the kind of input, for errors.
+// parseLocation parses a URL of exactly the given scheme. The parameter what is the kind of input,
+// for errors.
 //
-// The characters are checked before anything is parsed, so that no two parsers can read one string differently: printable
-// ASCII only (no look-alike of another script, no case folding into ASCII, no control character), no percent sign, no backslash.
+// The characters are checked before the string is parsed, so that no two parsers can read the
+// string differently. Only printable ASCII is allowed: no look-alikes of other scripts, no
+// characters that fold into ASCII, no control characters. Percent signs and backslashes are refused
+// too.
 func parseLocation(what, scheme, raw string) (location, error) {
 	refuse := func(reason Reason, detail, fix string) (location, error) {
 		return location{}, &Error{What: what, Reason: reason, Detail: detail, Fix: fix}
@@ -140,7 +144,8 @@ func parseLocation(what, scheme, raw string) (location, error) {
 	return loc, nil
 }
 
-// parseHostPort takes apart host[:port]. The host is a DNS name, an IPv4 address or a bracketed IPv6 address without zone.
+// parseHostPort parses host[:port]. The host is a DNS name, an IPv4 address or a bracketed IPv6
+// address without zone.
 func parseHostPort(what, s string) (host, port string, err error) {
 	refuse := func(reason Reason, detail, fix string) (string, string, error) {
 		return "", "", &Error{What: what, Reason: reason, Detail: detail, Fix: fix}
@@ -159,9 +164,9 @@ func parseHostPort(what, s string) (host, port string, err error) {
 		inner, closed := strings.CutSuffix(inner, "]")
 		addr, addrErr := netip.ParseAddr(inner)
 		if !closed || addrErr != nil || addr.Zone() != "" || !addr.Is6() {
-			return refuse(ReasonMalformed, "what stands in brackets is not an IPv6 address without zone", "write [address]:port")
+			return refuse(ReasonMalformed, "the text in brackets is not an IPv6 address without zone", "write [address]:port")
 		}
-		// One spelling for each address; the mapped form of an IPv4 address is that address.
+		// Each address has one spelling: the mapped form becomes the IPv4 address.
 		return addr.Unmap().String(), port, nil
 	}
 	host = lowerASCII(host)
@@ -171,7 +176,7 @@ func parseHostPort(what, s string) (host, port string, err error) {
 	return host, port, nil
 }
 
-// hostFault is what is wrong with a DNS name in lower case, or empty.
+// hostFault says what is wrong with a DNS name in lower case; empty if nothing is.
 func hostFault(host string) string {
 	switch {
 	case host == "":

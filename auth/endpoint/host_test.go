@@ -7,7 +7,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// Where a host is named, the scheme may be left out, and texts speak of hosts alone; where an image is, it is that of OCI.
+// A host may be written without a scheme, and errors then do not mention one. An image may have the
+// scheme oci.
 func TestSchemesMayBeLeftOut(t *testing.T) {
 	parsers := map[string]struct {
 		host, scheme string

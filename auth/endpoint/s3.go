@@ -7,35 +7,38 @@ const (
 	fixS3  = "write s3.<region>.amazonaws.com, or its partition's suffix in place of amazonaws.com"
 )
 
-// s3GlobalHost is the host of S3 that belongs to no region; it is us-east-1's and sends others away.
+// s3GlobalHost is the host of S3 that belongs to no region. It serves us-east-1, and redirects
+// requests for buckets of other regions.
 const s3GlobalHost = "s3.amazonaws.com"
 
-// S3 is an endpoint of Amazon S3, or one that an administrator listed. It is comparable; its zero value is no endpoint.
+// S3 is an endpoint of Amazon S3, or an endpoint that an administrator listed. It is comparable;
+// its zero value is no endpoint.
 type S3 struct {
-	// Host is its DNS name in lower case. It is an IP address only when listed.
+	// Host is its DNS name in lower case. A listed host may be an IP address.
 	Host string
-	// Port is empty, meaning 443, unless listed with another one.
+	// Port is empty for 443. Only a listed host can have another port.
 	Port string
-	// Partition is the ID of the partition, such as "aws-cn"; empty when listed.
+	// Partition is the ID of the partition, such as "aws-cn"; empty for a listed host.
 	Partition string
-	// Region is the region of the endpoint, by whose name requests to it are signed; us-east-1 for the global one, empty when
-	// listed.
+	// Region is the region of the endpoint, for which requests are signed; us-east-1 for the global
+	// endpoint, empty for a listed host.
 	Region string
-	// Global: it is the endpoint that belongs to no region.
+	// Global: the endpoint belongs to no region.
 	Global bool
-	// Listed: the host is in no table; it was accepted because an administrator listed it (see [Allowed]).
+	// Listed: the host is in no table, but an administrator listed it (see [Allowed]).
 	Listed bool
-	// Variant tells FIPS and dual-stack hosts.
+	// Variant distinguishes FIPS and dual-stack hosts.
 	Variant
 }
 
-// String is the endpoint as host[:port].
+// String returns the endpoint as host[:port].
 func (s S3) String() string {
 	return location{host: s.Host, port: s.Port}.String()
 }
 
-// BucketHost is the host[:port] that requests for the bucket go to. At AWS it is <bucket>.<endpoint> if the bucket's name is a single
-// DNS label, which AWS's certificates cover; otherwise, and at listed hosts, it is the endpoint's own.
+// BucketHost returns the host[:port] that requests for the bucket go to. At AWS this is
+// <bucket>.<endpoint> if the bucket's name is a single DNS label, because AWS's certificates cover
+// only such hosts. Otherwise, and for a listed host, it is the endpoint's own host.
 func (s S3) BucketHost(bucket string) string {
 	if s.Listed || len(bucket) > maxLabel || !all(bucket, func(c byte) bool { return isLowerOrDigit(c) || c == '-' }) {
 		return s.String()
@@ -43,18 +46,19 @@ func (s S3) BucketHost(bucket string) string {
 	return bucket + "." + s.String()
 }
 
-// ParseS3 returns the endpoint of host or https://host, if the host is S3's own in one of the partitions: regional, dual-stack,
-// FIPS or global. Errors are [*Error]; a host that AWS does not own has ReasonHost, as does a host that begins with a bucket's
-// name.
+// ParseS3 returns the endpoint of host or https://host. The host must be S3's own in one of the
+// partitions: regional, dual-stack, FIPS or global. Errors are [*Error]. A host that AWS does not
+// own and a host that begins with a bucket's name have ReasonHost.
 //
-// Interface endpoints (AWS PrivateLink), accelerated endpoints and those of access points and directory buckets are refused.
-// Source: AWS General Reference, "Amazon S3 endpoints and quotas", and the AWS SDK's own rules for S3.
+// Interface endpoints (AWS PrivateLink), accelerated endpoints, and endpoints of access points and
+// directory buckets are refused. Source: AWS General Reference, "Amazon S3 endpoints and quotas",
+// and the AWS SDK's own rules for S3.
 func ParseS3(endpoint string) (S3, error) {
 	var none Allowed
 	return none.ParseS3(endpoint)
 }
 
-// ParseS3 is like the package's ParseS3, but also accepts a host[:port] of the list.
+// ParseS3 is the package's ParseS3, but also accepts a host[:port] of the list.
 func (a *Allowed) ParseS3(endpoint string) (S3, error) {
 	loc, err := parseHost(whatS3, endpoint)
 	if err != nil {
@@ -67,7 +71,7 @@ func (a *Allowed) ParseS3(endpoint string) (S3, error) {
 	return s, err
 }
 
-// S3Host is the host of the region's S3 endpoint of that variant, as the AWS SDK resolves it.
+// S3Host returns the host of the region's S3 endpoint of that variant, as the AWS SDK resolves it.
 func (r AWSRegion) S3Host(v Variant) string {
 	for _, f := range s3Forms() {
 		if f.Variant == v {
@@ -77,7 +81,7 @@ func (r AWSRegion) S3Host(v Variant) string {
 	return "" // there is a form for each variant
 }
 
-// awsS3 finds the location's host among S3's.
+// awsS3 finds the location's host in the table, and checks the port.
 func awsS3(loc location) (S3, error) {
 	refuse := func(reason Reason, detail, fix string) (S3, error) {
 		return S3{}, &Error{What: whatS3, Reason: reason, Detail: detail, Fix: fix}
@@ -114,8 +118,9 @@ func s3Host(host string) (S3, bool) {
 	return S3{Host: host, Partition: region.Partition.ID, Region: name, Variant: form.Variant}, true
 }
 
-// s3Forms are what stands before the region in the host of an S3 endpoint. Unlike other services', dual-stack hosts have the
-// suffix of the others. Source: Amazon S3 user guide, "Using dual-stack endpoints", and the AWS SDK's own rules for S3.
+// s3Forms returns the parts that can stand before the region in the host of an S3 endpoint. Unlike
+// in other services, dual-stack hosts have the same suffix as the ordinary hosts. Source: Amazon S3
+// user guide, "Using dual-stack endpoints", and the AWS SDK's own rules for S3.
 func s3Forms() []hostForm {
 	return []hostForm{
 		{prefix: "s3.dualstack.", Variant: Variant{DualStack: true}},

@@ -110,7 +110,7 @@ func TestBucketHost(t *testing.T) {
 		{"s3.dualstack.eu-west-1.amazonaws.com:443", "tenant-a", "tenant-a.s3.dualstack.eu-west-1.amazonaws.com"},
 		// AWS's certificates cover one label.
 		{"s3.eu-west-1.amazonaws.com", "tenant.a", "s3.eu-west-1.amazonaws.com"},
-		// What is no label does not lead elsewhere.
+		// A bucket's name that is not a label does not change the host.
 		{"s3.eu-west-1.amazonaws.com", "", "s3.eu-west-1.amazonaws.com"},
 		{"s3.eu-west-1.amazonaws.com", "evil.example/", "s3.eu-west-1.amazonaws.com"},
 		{"s3.eu-west-1.amazonaws.com", "evil:443#", "s3.eu-west-1.amazonaws.com"},
@@ -131,7 +131,8 @@ func TestBucketHost(t *testing.T) {
 	}
 }
 
-// FuzzParseS3: only a host of the table is accepted, said once more in other words than the code's: the labels from the right.
+// FuzzParseS3 checks that only hosts of the table are accepted. It compares the labels from the
+// right, unlike the code.
 func FuzzParseS3(f *testing.F) {
 	for _, seed := range []string{
 		"s3.amazonaws.com", "s3.dualstack.eu-west-1.amazonaws.com", "https://s3-fips.us-gov-west-1.amazonaws.com/", "s3.cn-north-1.amazonaws.com.cn",

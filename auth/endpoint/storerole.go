@@ -5,17 +5,19 @@ import "strings"
 const (
 	whatStoreRole = "role ARN of a store"
 	fixStoreRole  = "write arn:minio:iam:::role/<id>, as the server's log or its administrator says"
-	// maxStoreRole bounds such an ARN, in bytes. Source: AWS STS API reference, AssumeRoleWithWebIdentity, RoleArn.
+	// maxStoreRole bounds the ARN of a store's role, in bytes. Source: AWS STS API reference,
+	// AssumeRoleWithWebIdentity, RoleArn.
 	maxStoreRole = 2048
 )
 
-// ParseStoreRoleARN checks the ARN of a role at an S3-compatible store with a security token service of its own. Such a role belongs to
-// no account:
+// ParseStoreRoleARN checks the ARN of a role at an S3-compatible store with its own security token
+// service. Such a role belongs to no account:
 //
 //	arn:minio:iam:<region>::role/<id>     MinIO; the region is the server's, and mostly empty
 //	arn:aws:iam:::role/[<path>/]<name>    Ceph
 //
-// Errors are [*Error] and name the part that is wrong. Sources: MinIO, internal/arn; Ceph Object Gateway, "STS in Ceph".
+// Errors are [*Error] and name the part that is wrong. Sources: MinIO, internal/arn; Ceph Object
+// Gateway, "STS in Ceph".
 func ParseStoreRoleARN(s string) error {
 	refuse := func(reason Reason, detail, fix string) error {
 		return &Error{What: whatStoreRole, Reason: reason, Detail: detail, Fix: fix}
@@ -28,17 +30,17 @@ func ParseStoreRoleARN(s string) error {
 	id, ok := strings.CutPrefix(resource, "role/")
 	switch {
 	case partition != "minio" && partition != "aws":
-		return refuse(ReasonPartition, "the partition "+quote(partition)+" is no store's", fixStoreRole)
+		return refuse(ReasonPartition, "the partition "+quote(partition)+" is neither minio nor aws", fixStoreRole)
 	case service != "iam":
 		return refuse(ReasonService, "the service is "+quote(service)+", not iam", fixStoreRole)
 	case region != "" && (partition == "aws" || !all(region, isStoreRegionByte)):
 		return refuse(ReasonRegion, "it names the region "+quote(region), "leave the fourth part empty")
 	case account != "":
-		return refuse(ReasonAccount, "it names the account "+quote(account)+"; a store has none", "leave the fifth part empty")
+		return refuse(ReasonAccount, "it names the account "+quote(account)+", but a store has no accounts", "leave the fifth part empty")
 	case !ok:
-		return refuse(ReasonResource, "the resource "+quote(resource)+" is not a role", "write role/<id> in place of it")
+		return refuse(ReasonResource, "the resource "+quote(resource)+" is not a role", "write role/<id> instead")
 	case !all(id, func(c byte) bool { return c == '/' || isRoleNameByte(c) }):
-		return refuse(ReasonName, "the role "+quote(id)+" has a character other than letters, digits and _+=,.@-/, or none", fixStoreRole)
+		return refuse(ReasonName, "the role "+quote(id)+" is empty or has a character other than letters, digits and _+=,.@-/", fixStoreRole)
 	}
 	return nil
 }

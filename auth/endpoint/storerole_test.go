@@ -44,14 +44,15 @@ func TestParseStoreRoleARN(t *testing.T) {
 		if (err == nil) != (tt.reason == "") || (err != nil && (!ok || e.Reason != tt.reason || e.Fix == "")) {
 			t.Errorf("%q: %v, want reason %q", tt.arn, err, tt.reason)
 		}
-		// No string is a role of AWS and of a store.
+		// No string is both a role of AWS and a role of a store.
 		if _, aws := endpoint.ParseRoleARN(tt.arn); aws == nil && err == nil {
 			t.Errorf("%q is a role of AWS too", tt.arn)
 		}
 	}
 }
 
-// FuzzParseStoreRoleARN: what is accepted is one line of printable ASCII without an account, and no role of AWS.
+// FuzzParseStoreRoleARN checks that every accepted ARN is one line of printable ASCII, has no
+// account, and is not a role of AWS.
 func FuzzParseStoreRoleARN(f *testing.F) {
 	f.Add("arn:minio:iam:::role/nOybJqMNzNmroqEKq5D0EUsRZw0")
 	f.Add("arn:aws:iam:::role/S3Access")

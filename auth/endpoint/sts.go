@@ -4,56 +4,60 @@ import "strings"
 
 const (
 	whatSTS = "STS endpoint"
-	fixSTS  = "write https://sts.<region>.amazonaws.com, or its partition's suffix in place of amazonaws.com, or have the administrator list another service in --allowed-endpoint-hosts"
+	fixSTS  = "write https://sts.<region>.amazonaws.com, or its partition's suffix in place of amazonaws.com, or have the administrator list the host of another service in --allowed-endpoint-hosts"
 )
 
-// awsSTSAudience is the audience by which every AWS partition's STS expects to be named in a web identity token. Source:
-// Amazon EKS user guide, "IAM roles for service accounts".
+// awsSTSAudience is the audience that STS expects in a web identity token, in every partition.
+// Source: Amazon EKS user guide, "IAM roles for service accounts".
 const awsSTSAudience = "sts.amazonaws.com"
 
-// STS is an endpoint of AWS STS, or one that an administrator listed. It is comparable; its zero value is no endpoint.
+// STS is an endpoint of AWS STS, or an endpoint that an administrator listed. It is comparable; its
+// zero value is no endpoint.
 type STS struct {
-	// Host is its DNS name in lower case. It is an IP address only when listed.
+	// Host is its DNS name in lower case. A listed host may be an IP address.
 	Host string
-	// Port is empty, meaning 443, unless listed with another one.
+	// Port is empty for 443. Only a listed host can have another port.
 	Port string
-	// Provider is [AWS]; empty when listed.
+	// Provider is [AWS]; empty for a listed host.
 	Provider Provider
-	// Partition is the ID of the partition, such as "aws-cn"; empty when listed.
+	// Partition is the ID of the partition, such as "aws-cn"; empty for a listed host.
 	Partition string
-	// Region is the region of the endpoint, by whose name requests to it are signed; us-east-1 for the global one, empty
-	// when listed.
+	// Region is the region of the endpoint, for which requests are signed; us-east-1 for the global
+	// endpoint, empty for a listed host.
 	Region string
-	// Global: it is the endpoint that belongs to no region.
+	// Global: the endpoint belongs to no region.
 	Global bool
-	// Listed: the host is in no table; it was accepted because an administrator listed it (see [Allowed]).
+	// Listed: the host is in no table, but an administrator listed it (see [Allowed]).
 	Listed bool
-	// Variant tells FIPS and dual-stack hosts.
+	// Variant distinguishes FIPS and dual-stack hosts.
 	Variant
 }
 
-// URL is the endpoint as https://host[:port].
+// URL returns the endpoint as https://host[:port].
 func (s STS) URL() string {
 	return location{host: s.Host, port: s.Port}.url()
 }
 
-// Audience is the audience of a proof that is sent to the endpoint. It is sts.amazonaws.com for AWS's own hosts and the
-// listed host for all others, so that what such a host receives is worth nothing at AWS.
+// Audience returns the audience of a proof that is sent to the endpoint. For AWS's own hosts it is
+// sts.amazonaws.com. For a listed endpoint it is host, or host:port if the port is not 443. So
+// neither AWS nor another service at the same host accepts a proof that the endpoint received.
 func (s STS) Audience() string {
 	if s.Provider == AWS {
 		return awsSTSAudience
 	}
-	return s.Host
+	return location{host: s.Host, port: s.Port}.String()
 }
 
-// ParseSTS returns the STS endpoint of a URL whose host is in AWS's table: https, without user, path and query, without a
-// port other than 443. Errors are [*Error]; a host that AWS does not own has ReasonHost.
+// ParseSTS returns the STS endpoint of a URL whose host is in AWS's table. The scheme is https and
+// the port 443; user, path and query are refused. Errors are [*Error]; a host that AWS does not own
+// has ReasonHost.
 func ParseSTS(rawURL string) (STS, error) {
 	var none Allowed
 	return none.ParseSTS(rawURL)
 }
 
-// ParseSTS is like the package's ParseSTS, but also accepts a host[:port] of the list. The URL must still be https.
+// ParseSTS is the package's ParseSTS, but also accepts a host[:port] of the list. The URL must
+// still be https.
 func (a *Allowed) ParseSTS(rawURL string) (STS, error) {
 	loc, err := parseRoot(whatSTS, rawURL)
 	if err != nil {
@@ -66,7 +70,7 @@ func (a *Allowed) ParseSTS(rawURL string) (STS, error) {
 	return s, err
 }
 
-// awsSTS finds the location's host among AWS STS's.
+// awsSTS finds the location's host in the tables, and checks the port.
 func awsSTS(loc location) (STS, error) {
 	s, err := stsHost(loc.host)
 	if err == nil && loc.ownPort() != "" {
@@ -117,11 +121,13 @@ func stsHost(host string) (STS, error) {
 	return s, nil
 }
 
-// isInterfaceEndpoint reports whether the host has the form of a VPC interface endpoint's (AWS PrivateLink).
+// isInterfaceEndpoint reports whether the host has the form of a VPC interface endpoint (AWS
+// PrivateLink).
 func isInterfaceEndpoint(host string) bool { return strings.HasPrefix(host, "vpce-") }
 
-// isVPCELabel reports whether the label is that of a VPC interface endpoint: vpce-<hex>-<id>[-<zone>], the zone being one of
-// the region's. Source: AWS PrivateLink guide, "Access an AWS service using an interface VPC endpoint".
+// isVPCELabel reports whether the label belongs to a VPC interface endpoint:
+// vpce-<hex>-<id>[-<zone>], with a zone of the region. Source: AWS PrivateLink guide, "Access an
+// AWS service using an interface VPC endpoint".
 func isVPCELabel(label, region string) bool {
 	rest, ok := strings.CutPrefix(label, "vpce-")
 	endpointID, rest, _ := strings.Cut(rest, "-")

@@ -48,7 +48,7 @@ func TestParseSTS(t *testing.T) {
 		{url: "http://sts.amazonaws.com", reason: endpoint.ReasonScheme},
 		{url: "sts.amazonaws.com", reason: endpoint.ReasonScheme},
 
-		// What that library refuses or accepts wrongly.
+		// Cases that the library refuses or accepts wrongly.
 		{url: "https://sts.cn-north-1.amazonaws.com.cn", partition: "aws-cn", region: "cn-north-1"},
 		{url: "https://sts.cn-northwest-1.api.amazonwebservices.com.cn", partition: "aws-cn", region: "cn-northwest-1", variant: dual},
 		{url: "https://sts.eusc-de-east-1.amazonaws.eu", partition: "aws-eusc", region: "eusc-de-east-1"},
@@ -82,7 +82,7 @@ func TestParseSTS(t *testing.T) {
 		{url: "https://evil.sts.amazonaws.com", reason: endpoint.ReasonHost},
 		{url: "https://evil.sts.us-east-1.amazonaws.com", reason: endpoint.ReasonHost},
 
-		// A tenant of AWS can have a VPC endpoint of its own service, under the same suffix.
+		// A tenant of AWS can have a VPC endpoint for its own service, under the same suffix.
 		{url: "https://vpce-002b7cc8966426bc6-njisq19r.vpce-svc-0e123abc123198abc.us-east-1.vpce.amazonaws.com", reason: endpoint.ReasonHost},
 		{url: "https://vpce-002b7cc8966426bc6-njisq19r.sts.vpce-svc-0e123abc123198abc.us-east-1.vpce.amazonaws.com", reason: endpoint.ReasonRegion},
 		{url: "https://sts.us-east-1.vpce.amazonaws.com", reason: endpoint.ReasonPartition},

@@ -40,7 +40,9 @@ func TestConformance(t *testing.T) {
 
 func (m mode) harness(t *testing.T) *providertest.Harness {
 	t.Helper()
-	w := newWorld(t)
+	some, err := m.subject("tenant-a", "any")
+	rig.Must(t, err)
+	w := newWorldOf(t, rig.IssuerOf(some, issuerURL))
 	account := func(tenant string) auth.Account {
 		subject, err := m.subject(tenant, tenant+"-gcs-sa")
 		rig.Must(t, err)
@@ -64,7 +66,7 @@ func (m mode) harness(t *testing.T) *providertest.Harness {
 		MalformedIdentity: "tenant-a@" + projectID + ".iam.gserviceaccount.com.evil.example",
 		// A WorkloadIdentity always needs a provider.
 		IdentityOptional: !m.elsewhere || isServiceAccount(t, m), Direct: m.direct,
-		Sign: w.SignBadly,
+		Prove: providertest.Signed(w.SignBadly),
 		NewCache: func(t *testing.T) providertest.Cache {
 			t.Helper()
 			return cache.New(cache.Options{MaxSize: 100})
@@ -121,7 +123,7 @@ func withIdentity(account auth.Account, identity string) auth.Account {
 	return rig.WithAttribute(rig.WithAttribute(account, accountName, email), providerAttribute, provider)
 }
 
-// knobs turns the local cloud's for the suite.
+// knobs implements [providertest.Cloud] with the local cloud.
 type knobs struct {
 	*world
 
@@ -133,13 +135,14 @@ func (k knobs) Exchanges() int { return k.exchanges() }
 func (k knobs) Trouble(t *testing.T, trouble providertest.Trouble) (end func()) {
 	t.Helper()
 	if trouble == providertest.Unreachable {
-		// A connection that stands is no test of one that cannot be made.
+		// Close open connections: the trouble concerns new connections only.
 		k.gcp.Close()
 	}
 	return k.Rig.Trouble(t, trouble, cloudgcp.ServiceSTS, opSTS, "sts.googleapis.com")
 }
 
-// Revoke takes away what the account's tokens rest on: the service account's policy, else the provider or the cluster itself.
+// Revoke removes the source of the account's trust: the service account's policy, otherwise the
+// provider or the cluster itself.
 func (k knobs) Revoke(t *testing.T, account auth.Account) (restore func()) {
 	t.Helper()
 	cloud := k.Cloud.GCP()
@@ -148,8 +151,8 @@ func (k knobs) Revoke(t *testing.T, account auth.Account) (restore func()) {
 		k.accountFor(t, namespace)
 		return func() { k.accountFor(t, namespace, principal(account, k.mode.elsewhere)) }
 	case k.mode.elsewhere:
-		rig.Must(t, cloud.PutPool(projectID, pool(true)))
-		return func() { rig.Must(t, cloud.PutPool(projectID, pool(false))) }
+		rig.Must(t, cloud.PutPool(projectID, pool(k.Issuer.URL(), true)))
+		return func() { rig.Must(t, cloud.PutPool(projectID, pool(k.Issuer.URL(), false))) }
 	default:
 		rig.Must(t, cloud.DeleteCluster(projectID, location, clusterName))
 		return func() { rig.Must(t, cloud.PutCluster(projectID, cluster())) }

@@ -21,24 +21,31 @@ import (
 )
 
 const (
-	// credentialsVariable names the controller's credentials file. Source: Google Cloud, "How Application Default Credentials works".
+	// credentialsVariable is the environment variable that names the controller's credentials file.
+	// Source: Google Cloud, "How Application Default Credentials works".
 	credentialsVariable = "GOOGLE_APPLICATION_CREDENTIALS" //nolint:gosec // a name, no credential
 	// maxCredentials bounds a credentials file, in bytes.
 	maxCredentials = 1 << 20
-	// maxNested bounds how deep credentials files hold others.
+	// maxNested bounds how many credentials a file nests in each other.
 	maxNested = 8
-	// giveIdentity is what to do when the controller has none.
+	// giveIdentity is the fix for a controller without an identity.
 	giveIdentity = "give the controller's ServiceAccount an identity with Workload Identity Federation for GKE, or set " + credentialsVariable +
 		", or name a ServiceAccount in the object"
-	// controllerOperation names the call for people.
+	// controllerOperation names the call in errors.
 	controllerOperation = "the controller's own token"
 )
 
-// NewControllerToken implements [auth.ControllerProvider] with Application Default Credentials: the file that
-// GOOGLE_APPLICATION_CREDENTIALS names, the file that gcloud writes (~/.config/gcloud/application_default_credentials.json), the
-// metadata server. In a node pool with Workload Identity Federation for GKE that server answers for the Pod; elsewhere it answers for the
-// node, in the same form, so that this cannot be told apart here. The environment is read anew each time. An executable credential
-// source is refused, since no program is started for a credential, and so is a proxy that a tenant chose.
+// NewControllerToken implements [auth.ControllerProvider] with Application Default Credentials: the
+// file that GOOGLE_APPLICATION_CREDENTIALS names, the file that gcloud writes
+// (~/.config/gcloud/application_default_credentials.json), the metadata server. Each call reads the
+// environment anew.
+//
+// In a node pool with Workload Identity Federation for GKE the metadata server gives the Pod's
+// token. Elsewhere it gives the node's token, in the same form, so that we cannot tell the two
+// apart.
+//
+// An executable credential source is refused, because no program is started for a credential. A
+// proxy that a tenant chose is refused.
 func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request) (auth.Token, error) {
 	if request.ProxyURL != nil {
 		return nil, refusal.Detour("proxy")
@@ -52,14 +59,14 @@ func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request
 		return nil, fileError(path, errors.New("it cannot be read"))
 	}
 	if path == "" {
-		return orNil(p.metadata.token(ctx, *wanted))
+		return asToken(p.metadata.token(ctx, *wanted))
 	}
-	return orNil(p.tokenOfFile(ctx, path, data, *wanted))
+	return asToken(p.tokenOfFile(ctx, path, data, *wanted))
 }
 
-// readCredentials finds the credentials file. The path is empty when there is none.
+// readCredentials finds and reads the credentials file. The path is empty if there is no file.
 func readCredentials() (path string, data []byte, err error) {
-	path = os.Getenv(credentialsVariable) //nolint:forbidigo // where the controller's own identity stands
+	path = os.Getenv(credentialsVariable) //nolint:forbidigo // the environment configures the controller's own identity
 	if path != "" {
 		data, err = readFile(path)
 		return path, data, err
@@ -89,27 +96,30 @@ func readFile(path string) ([]byte, error) {
 	return data, err
 }
 
+// fileError is the error for a credentials file that cannot be used.
 func fileError(path string, err error) error {
 	return &auth.Error{
 		Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
-		Fix: "mend the controller's credentials file, or leave it out and use Workload Identity Federation for GKE",
+		Fix: "correct the controller's credentials file, or remove it and use Workload Identity Federation for GKE",
 		Err: fmt.Errorf("the credentials file %s: %w", remote.Printable(path, remote.MaxName), err),
 	}
 }
 
-// credentialsFile is the part of a credentials file that is checked. Names and types are those that package google decodes, so that
-// both read a file in the same way.
+// credentialsFile is the part of a credentials file that we check. Its names and types are those of
+// package google, so that both read a file in the same way.
 type credentialsFile struct {
 	Type              string                           `json:"type"`
 	UniverseDomain    string                           `json:"universe_domain"`
 	CredentialSource  externalaccount.CredentialSource `json:"credential_source"`
 	SourceCredentials *credentialsFile                 `json:"source_credentials"`
-	// Web and Installed are for signing in people. Package google accepts them as credentials, whatever the type says.
+	// Web and Installed are for signing in people. Package google accepts them as credentials, even
+	// if the type is another.
 	Web       json.RawMessage `json:"web"`
 	Installed json.RawMessage `json:"installed"`
 }
 
-// types are the types of credentials that a program can use without a person. Source: package google, CredentialsType.
+// types are the types of credentials that a program can use without a person. Source: package
+// google, CredentialsType.
 func types() []google.CredentialsType {
 	return []google.CredentialsType{google.ServiceAccount, google.AuthorizedUser, google.ExternalAccount, google.ImpersonatedServiceAccount}
 }
@@ -126,12 +136,12 @@ func (f *credentialsFile) check(universe string) error {
 	case !slices.Contains(types(), google.CredentialsType(f.Type)):
 		return errors.New("its type " + remote.Printable(f.Type, remote.MaxName) + " is not supported")
 	case domain != universe:
-		return errors.New("it is of universe " + remote.Printable(domain, remote.MaxName) + ", the controller of " + universe)
+		return errors.New("it is in universe " + remote.Printable(domain, remote.MaxName) + ", but the controller is in universe " + universe)
 	}
 	depth := 0
 	for ; f != nil; f = f.SourceCredentials {
 		if depth++; depth > maxNested {
-			return errors.New("it holds too many others")
+			return errors.New("it nests too many credentials")
 		}
 		if f.CredentialSource.Executable != nil {
 			return errExecutable
@@ -140,10 +150,10 @@ func (f *credentialsFile) check(universe string) error {
 	return nil
 }
 
-// errExecutable is why a file with an executable source is refused.
+// errExecutable is the refusal of a file with an executable source.
 var errExecutable = errors.New("it has an executable credential source, and no program is started for a credential")
 
-// tokenOfFile gets a token from the service that the file names.
+// tokenOfFile gets a token from the service that the credentials file names.
 func (p *Provider) tokenOfFile(ctx context.Context, path string, data []byte, wanted []string) (*Token, error) {
 	var file credentialsFile
 	if json.Unmarshal(data, &file) != nil {
@@ -173,10 +183,11 @@ func (p *Provider) tokenOfFile(ctx context.Context, path string, data []byte, wa
 	return &Token{Secret: auth.NewSecret(got.AccessToken), ExpiresAt: got.Expiry.UTC()}, nil
 }
 
-// hostOf is the host that a request went to, for people.
+// hostOf returns the host that a request went to, in a form that is safe to print.
 func hostOf(x remote.Exchange) string { return remote.Printable(x.Host, remote.MaxName) }
 
-// fileFailure is why the file at path led to no token. It is read from the last request, because the SDK's errors repeat whole answers.
+// fileFailure is the error of a failed attempt to get a token with the file at path. It reads the
+// last request and its answer, because the SDK's errors repeat whole answers.
 func fileFailure(ctx context.Context, path string, last remote.Exchange) error {
 	where := hostOf(last)
 	switch {
@@ -188,7 +199,7 @@ func fileFailure(ctx context.Context, path string, last remote.Exchange) error {
 	f := last.Answer.Refusal(where, health)
 	if s := last.Answer.Status; s >= http.StatusBadRequest && f.Code == auth.CodeResponseInvalid {
 		f.Code, f.What = auth.CodeTrustRefused, fmt.Sprintf("HTTP status %d", s)
-		f.Fix = "check the identity that the credentials file " + remote.Printable(path, remote.MaxName) + " names, and who may be it"
+		f.Fix = "check the identity that the credentials file " + remote.Printable(path, remote.MaxName) + " names, and who may use that identity"
 	}
 	return f.Error(auth.StageExchange, controllerOperation)
 }

@@ -24,7 +24,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 )
 
-// environment is that of a program without any identity but what the file says; without a file if content is empty.
+// environment sets the environment of a program that has only the identity in the file, or none if
+// content is empty.
 func environment(t *testing.T, content string) (path string) {
 	t.Helper()
 	for _, entry := range os.Environ() {
@@ -111,7 +112,7 @@ func TestControllerWithoutIdentity(t *testing.T) {
 		},
 		"a captive portal": {
 			serveMetadata(t, answer(200, goodToken)),
-			wants{auth.StageIdentity, auth.CodeResponseInvalid, "not the metadata server's", "name a ServiceAccount in the object"},
+			wants{auth.StageIdentity, auth.CodeResponseInvalid, "does not come from the metadata server", "name a ServiceAccount in the object"},
 		},
 		"refused": {serveGoogle(t, 403, "Unable to generate access token"), wants{auth.StageExchange, auth.CodeTrustRefused, "HTTP status 403", "roles/iam.workloadIdentityUser"}},
 		"failing": {serveGoogle(t, 500, ""), wants{auth.StageExchange, auth.CodeUnavailable, "HTTP status 500", "wait"}},
@@ -132,7 +133,7 @@ func TestControllerWithoutIdentity(t *testing.T) {
 	}
 }
 
-// serveGoogle is a metadata server that has one answer.
+// serveGoogle starts a metadata server that always gives the same answer.
 func serveGoogle(tb testing.TB, status int, body string) string {
 	tb.Helper()
 	return serveMetadata(tb, func(w http.ResponseWriter, r *http.Request) {
@@ -242,17 +243,17 @@ func TestControllerFileFaults(t *testing.T) {
 		"no type":             {"{}", "its type  is not supported"},
 		"unknown type":        {`{"type":"secret-type"}`, "its type secret-type is not supported"},
 		"people":              {`{"type":"service_account","web":{"redirect_uris":["x"]}}`, "signing in people"},
-		"universe":            {federated(t, w, map[string]any{"universe_domain": "s3nsapis.fr"}), "of universe s3nsapis.fr"},
+		"universe":            {federated(t, w, map[string]any{"universe_domain": "s3nsapis.fr"}), "in universe s3nsapis.fr"},
 		"no audience":         {federated(t, w, map[string]any{"audience": ""}), "cannot be used"},
 		"no token file":       {federated(t, w, map[string]any{"credential_source": map[string]any{"file": "/nowhere/token"}}), "no request could be made"},
 		"a key that is none":  {document(t, map[string]any{"type": "service_account", "private_key": "secret-key"}), "no request could be made"},
-		"too deep":            {document(t, nested), "too many others"},
+		"too deep":            {document(t, nested), "nests too many credentials"},
 		"longer than any one": {`{"x":"` + strings.Repeat("a", 2<<20) + `"}`, "cannot be read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := environment(t, test.content)
 			_, err := asController(t, w.gcp)
-			wants{auth.StageIdentity, auth.CodeIdentityInvalid, test.text, "mend the controller's credentials file"}.check(t, err)
+			wants{auth.StageIdentity, auth.CodeIdentityInvalid, test.text, "correct the controller's credentials file"}.check(t, err)
 			if !strings.Contains(err.Error(), path) || strings.Contains(err.Error(), "secret-key") || len(err.Error()) > 1000 {
 				t.Errorf("%v", err)
 			}
@@ -262,11 +263,11 @@ func TestControllerFileFaults(t *testing.T) {
 		environment(t, "")
 		t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere/credentials.json")
 		_, err := asController(t, w.gcp)
-		wants{auth.StageIdentity, auth.CodeIdentityInvalid, "the credentials file /nowhere/credentials.json: it cannot be read", "mend"}.check(t, err)
+		wants{auth.StageIdentity, auth.CodeIdentityInvalid, "the credentials file /nowhere/credentials.json: it cannot be read", "correct"}.check(t, err)
 	})
 }
 
-// The rule is held where the token is made as well as where the options are read.
+// The rule is checked for the options, and again when the token is made.
 func TestControllerTakesNoDetour(t *testing.T) {
 	w := newWorld(t)
 	environment(t, federated(t, w, nil))

@@ -63,11 +63,11 @@ func TestTokenSource(t *testing.T) {
 	if n := w.exchanges(); n != 1 {
 		t.Errorf("%d exchanges, want 1", n)
 	}
-	// It keeps no token of its own: what the cache drops is gone.
+	// The source keeps no token itself: a token that the cache drops is gone.
 	tokens.Invalidate(a.Subject)
 	kept, err := source.Token()
 	rig.Must(t, err)
-	// What wraps it keeps a token for a minute at the most, although the token lasts.
+	// Its wrapper keeps a token for at most a minute, although the token lives longer.
 	if left := time.Until(kept.Expiry); left > time.Minute || left < 50*time.Second {
 		t.Errorf("to be asked for again in %s", left)
 	}

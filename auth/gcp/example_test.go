@@ -16,7 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 )
 
-// A token for a tenant's ServiceAccount on GKE, which is a principal of IAM itself. It may read buckets and no more.
+// A token for a tenant's ServiceAccount on GKE, which is a principal of IAM itself. It may read
+// buckets and no more.
 func Example() {
 	local, accounts := localGKE()
 	defer local.Cloud.Close()
@@ -83,8 +84,8 @@ func ExampleProvider_NewRegistryToken() {
 	// EndpointRefused
 }
 
-// localGKE is a local Google Cloud with a cluster, and a ServiceAccount of it without annotations. In a controller the accounts
-// are package auth/kube's, and the configuration is empty.
+// localGKE is a local Google Cloud with a cluster, and a ServiceAccount of it without annotations.
+// In a controller the accounts are package auth/kube's, and the configuration is empty.
 func localGKE() (*rig.Rig, auth.Accounts) {
 	const issuer = "https://container.googleapis.com/v1/projects/my-org-project/locations/europe-west1/clusters/tenants"
 	local, err := rig.Start(context.Background(), cloudtest.Config{GCP: cloudgcp.Config{

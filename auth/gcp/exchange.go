@@ -10,35 +10,43 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
 const (
-	// tokenLifetime is the longest life of a token that no policy of the organization needs to allow, and the life that every proof and
-	// every service account's token is asked for. Source: IAM, "Quotas and limits".
+	// tokenLifetime is the lifetime of every proof and of every service account's token that we ask
+	// for. A longer one needs a policy of the organization. Source: IAM, "Quotas and limits".
 	tokenLifetime = time.Hour
-	// maxExpiresIn is the longest lifetime of a token that is believed: the most that an organization's policy can allow. Source: IAM, "Create
-	// short-lived credentials for a service account".
+	// maxExpiresIn bounds the lifetime of a token: a policy of the organization cannot allow more.
+	// Source: IAM, "Create short-lived credentials for a service account".
 	maxExpiresIn = 12 * time.Hour
-	// impersonationScope limits a token that only serves to get another one. Source: IAM Service Account Credentials API,
-	// generateAccessToken, "Authorization scopes".
+	// impersonationScope limits a token that only serves to get another one. Source: IAM Service
+	// Account Credentials API, generateAccessToken, "Authorization scopes".
 	impersonationScope = "https://www.googleapis.com/auth/iam"
-	// tokenType is the only type of token that is given out. Source: RFC 6750.
+	// tokenType is the type of every token. Source: RFC 6750.
 	tokenType = "Bearer"
-	// health is where people see how the services are.
+	// health is the page where people see the state of the services.
 	health = "status.cloud.google.com"
 )
 
-// Parameters of a token exchange. Sources: RFC 8693 §2.1 and §3; Security Token Service API, v1.token.
+// Parameters of a token exchange. Sources: RFC 8693 §2.1 and §3; Security Token Service API,
+// v1.token.
 const (
 	grantTypeExchange = "urn:ietf:params:oauth:grant-type:token-exchange"
 	typeAccessToken   = "urn:ietf:params:oauth:token-type:access_token" //nolint:gosec // a name, no credential
 	typeJWT           = "urn:ietf:params:oauth:token-type:jwt"
 )
 
-// NewTokenForServiceAccount implements [auth.Provider] with a token exchange (RFC 8693) at the universe's Security Token Service, and
-// generateAccessToken of IAM Credentials if the identity names a service account. The token is a [*Token].
-func (p *Provider) NewTokenForServiceAccount(ctx context.Context, proof auth.Proof, request *auth.Request) (auth.Token, error) {
+// NewToken implements [auth.Provider] with a token exchange (RFC 8693) at the universe's Security
+// Token Service. If the identity names a service account, generateAccessToken of IAM Credentials
+// follows. The token is a [*Token]. The proof is sent only to the Security Token Service; no
+// redirect is followed.
+func (p *Provider) NewToken(ctx context.Context, proof auth.Proof, request *auth.Request) (auth.Token, error) {
+	jwt, err := auth.JWTOf(proof)
+	if err != nil {
+		return nil, err
+	}
 	x, err := p.plan(ctx, request)
 	if err != nil {
 		return nil, err
@@ -47,37 +55,70 @@ func (p *Provider) NewTokenForServiceAccount(ctx context.Context, proof auth.Pro
 	if err != nil {
 		return nil, err
 	}
-	if err := checkProof(proof, request); err != nil {
+	if err := checkProof(jwt, request); err != nil {
 		return nil, err
 	}
-	if x.account.Email == "" {
-		return orNil(p.federate(ctx, x, proof, request, *wanted))
+	steps := x.steps(p.principalOf(x, jwt, request))
+	if len(steps) == 0 {
+		return asToken(p.federate(ctx, x, jwt, request, *wanted))
 	}
-	federated, err := p.federate(ctx, x, proof, request, []string{impersonationScope})
-	if err != nil {
-		return nil, err
+	token, err := p.federate(ctx, x, jwt, request, []string{impersonationScope})
+	for i, step := range steps {
+		if err != nil {
+			return nil, err
+		}
+		scopes := []string{impersonationScope}
+		if i == len(steps)-1 {
+			scopes = *wanted
+		}
+		token, err = p.impersonate(ctx, step, token, request, scopes)
 	}
-	return orNil(p.impersonate(ctx, x, federated, proof, request, *wanted))
+	return asToken(token, err)
 }
 
-// checkProof refuses a proof of another subject. Where the subject itself is the principal, Google would give a token to whomever the
-// proof names.
-func checkProof(proof auth.Proof, request *auth.Request) error {
+// step is one impersonation.
+type step struct {
+	account   endpoint.GCPServiceAccount
+	delegates []endpoint.GCPServiceAccount
+	// by is who impersonates, as IAM policies name it.
+	by string
+	// own: by is the subject itself.
+	own bool
+}
+
+// steps returns the impersonations of the plan. The principal is the subject's name in IAM
+// policies.
+func (x plan) steps(principal string) []step {
+	var steps []step
+	by, own := principal, true
+	if x.account.Email != "" {
+		steps = append(steps, step{account: x.account, by: by, own: own})
+		by, own = "serviceAccount:"+x.account.Email, false
+	}
+	if last := len(x.chain) - 1; last >= 0 {
+		steps = append(steps, step{account: x.chain[last], delegates: x.chain[:last], by: by, own: own})
+	}
+	return steps
+}
+
+// checkProof refuses a proof of another subject. If the subject itself is the principal, Google
+// would give a token of the subject that the proof names.
+func checkProof(proof *auth.JWT, request *auth.Request) error {
 	want := request.Key.Subject.String()
 	got := remote.ClaimsOf(proof).Subject
-	// The sub of a WorkloadIdentity goes on with its UID; no name has a colon.
+	// The sub of a WorkloadIdentity ends with ":" and the UID; no name contains a colon.
 	if got == want || strings.HasPrefix(got, want+":") {
 		return nil
 	}
 	return &auth.Error{
 		Stage: auth.StageExchange, Code: auth.CodeProofInvalid,
-		Fix: "have the Prover vouch for the subject that it is asked for",
-		Err: errors.New("the proof is not of " + want),
+		Fix: "have the Prover prove the subject that it is asked for",
+		Err: errors.New("the proof is of another subject than " + want),
 	}
 }
 
-// orNil keeps a nil *Token from becoming an interface that is not nil.
-func orNil(token *Token, err error) (auth.Token, error) {
+// asToken returns the token as an interface, which is nil if there is an error.
+func asToken(token *Token, err error) (auth.Token, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +126,7 @@ func orNil(token *Token, err error) (auth.Token, error) {
 }
 
 // federate exchanges the proof for a token of the subject itself.
-func (p *Provider) federate(ctx context.Context, x plan, proof auth.Proof, request *auth.Request, wanted []string) (*Token, error) {
+func (p *Provider) federate(ctx context.Context, x plan, proof *auth.JWT, request *auth.Request, wanted []string) (*Token, error) {
 	const operation = "token exchange"
 	where := p.universe.APIHost("sts")
 	form := url.Values{
@@ -96,7 +137,7 @@ func (p *Provider) federate(ctx context.Context, x plan, proof auth.Proof, reque
 		"subject_token_type":   {typeJWT},
 		"subject_token":        {proof.Token.Reveal()},
 	}.Encode()
-	started := time.Now()
+	asked := time.Now()
 	answer, err := remote.Call(ctx, p.calls.Via(request.ProxyURL), func(ctx context.Context) (*http.Request, error) {
 		return newPost(ctx, "https://"+where+"/v1/token", "application/x-www-form-urlencoded", form)
 	})
@@ -106,29 +147,34 @@ func (p *Provider) federate(ctx context.Context, x plan, proof auth.Proof, reque
 	if answer.Status != http.StatusOK {
 		return nil, p.exchangeFailure(answer, where, x, proof, request).Error(auth.StageExchange, operation)
 	}
-	token, err := parseToken(answer.Body, started)
+	token, err := parseToken(answer.Body, asked)
 	if err != nil {
 		return nil, remote.Invalid(where, "a token", err).Error(auth.StageExchange, operation)
 	}
 	return token, nil
 }
 
-// impersonate exchanges the subject's token for one of the service account.
-func (p *Provider) impersonate(ctx context.Context, x plan, federated *Token, proof auth.Proof, request *auth.Request, wanted []string) (*Token, error) {
+// impersonate exchanges a token for one of the step's service account.
+func (p *Provider) impersonate(ctx context.Context, x step, source *Token, request *auth.Request, wanted []string) (*Token, error) {
 	operation := "generateAccessToken for " + x.account.Email
 	where := p.universe.APIHost("iamcredentials")
+	var delegates []string
+	for _, delegate := range x.delegates {
+		delegates = append(delegates, "projects/-/serviceAccounts/"+delegate.Email)
+	}
 	body, err := json.Marshal(struct {
-		Scope    []string `json:"scope"`
-		Lifetime string   `json:"lifetime"`
-	}{wanted, "3600s"})
+		Scope     []string `json:"scope"`
+		Lifetime  string   `json:"lifetime"`
+		Delegates []string `json:"delegates,omitempty"`
+	}{wanted, "3600s", delegates})
 	if err != nil {
 		return nil, remote.Invalid(where, "a token", err).Error(auth.StageImpersonation, operation)
 	}
-	started := time.Now()
+	asked := time.Now()
 	answer, err := remote.Call(ctx, p.calls.Via(request.ProxyURL), func(ctx context.Context) (*http.Request, error) {
 		post, err := newPost(ctx, "https://"+where+"/v1/projects/-/serviceAccounts/"+x.account.Email+":generateAccessToken", "application/json", string(body))
 		if err == nil {
-			post.Header.Set("Authorization", tokenType+" "+federated.Secret.Reveal())
+			post.Header.Set("Authorization", tokenType+" "+source.Secret.Reveal())
 		}
 		return post, err
 	})
@@ -136,15 +182,16 @@ func (p *Provider) impersonate(ctx context.Context, x plan, federated *Token, pr
 		return nil, remote.Unanswered(ctx, err, where).Error(auth.StageImpersonation, operation)
 	}
 	if answer.Status != http.StatusOK {
-		return nil, p.impersonationFailure(answer, where, x, proof, request).Error(auth.StageImpersonation, operation)
+		return nil, x.failure(answer, where, request).Error(auth.StageImpersonation, operation)
 	}
-	token, err := parseAccountToken(answer.Body, started)
+	token, err := parseAccountToken(answer.Body, asked)
 	if err != nil {
 		return nil, remote.Invalid(where, "a token", err).Error(auth.StageImpersonation, operation)
 	}
 	return token, nil
 }
 
+// newPost makes a request that posts body to target.
 func newPost(ctx context.Context, target, contentType, body string) (*http.Request, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, strings.NewReader(body))
 	if err != nil {
@@ -155,12 +202,13 @@ func newPost(ctx context.Context, target, contentType, body string) (*http.Reque
 	return request, nil
 }
 
-// errNotJSON is why a response cannot be read at all.
+// errNotJSON is the error for a response or a file that cannot be decoded.
 var errNotJSON = errors.New("it is not JSON of the expected form")
 
-// parseToken reads the response of a token exchange (RFC 8693 §2.2.1), or the metadata server's of the same form, to a request that
-// was sent at started. Its errors quote nothing of it.
-func parseToken(body []byte, started time.Time) (*Token, error) {
+// parseToken reads the response to a token exchange (RFC 8693 §2.2.1) that was sent at asked, or a
+// response of the metadata server, which has the same form. Its errors quote nothing of the
+// response.
+func parseToken(body []byte, asked time.Time) (*Token, error) {
 	var answer struct {
 		AccessToken     string `json:"access_token"`
 		IssuedTokenType string `json:"issued_token_type"`
@@ -181,12 +229,13 @@ func parseToken(body []byte, started time.Time) (*Token, error) {
 		return nil, errors.New("no expires_in in it")
 	}
 	life := min(time.Duration(min(answer.ExpiresIn, int64(maxExpiresIn/time.Second)))*time.Second, maxExpiresIn)
-	return &Token{Secret: auth.NewSecret(answer.AccessToken), ExpiresAt: started.Add(life).UTC()}, nil
+	return &Token{Secret: auth.NewSecret(answer.AccessToken), ExpiresAt: asked.Add(life).UTC()}, nil
 }
 
-// parseAccountToken reads the response of generateAccessToken. The token ends at the time that Google names, but no later than its
-// longest lifetime after the request: by a clock that is slow, Google's time is too far ahead. Its errors quote nothing of the response.
-func parseAccountToken(body []byte, started time.Time) (*Token, error) {
+// parseAccountToken reads the response to a request for generateAccessToken that was sent at asked.
+// The token ends at the time that Google names, but at most tokenLifetime after asked: if our clock
+// is behind, Google's time is too far ahead. Its errors quote nothing of the response.
+func parseAccountToken(body []byte, asked time.Time) (*Token, error) {
 	var answer struct {
 		AccessToken string    `json:"accessToken"`
 		ExpireTime  time.Time `json:"expireTime"`
@@ -201,13 +250,14 @@ func parseAccountToken(body []byte, started time.Time) (*Token, error) {
 		return nil, errors.New("no expireTime in it")
 	}
 	expires := answer.ExpireTime
-	if latest := started.Add(tokenLifetime); expires.After(latest) {
+	if latest := asked.Add(tokenLifetime); expires.After(latest) {
 		expires = latest
 	}
 	return &Token{Secret: auth.NewSecret(answer.AccessToken), ExpiresAt: expires.UTC()}, nil
 }
 
-// isBearer reports whether s can stand in an Authorization header: printable ASCII without spaces. Source: RFC 6750 §2.1.
+// isBearer reports whether s can stand in an Authorization header: printable ASCII without spaces.
+// Source: RFC 6750 §2.1.
 func isBearer(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }

@@ -1,35 +1,37 @@
 package gcp
 
 import (
+	"reflect"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// Remembered is how many claims the provider remembers.
+// Remembered is how many identities the provider remembers.
 func Remembered(p *Provider) int { return p.identities.Len() }
 
-// RetryMetadata sets how long a failure to ask about the cluster stands.
+// RetryMetadata sets how long a failure to learn the cluster is remembered.
 func RetryMetadata(p *Provider, after time.Duration) { p.metadata.retry = after }
 
-// What is what of a service's refusal gets into an error.
+// What returns the part of a service's refusal that errors show.
 func What(body []byte) string { return parseProblem(body).what() }
 
-// ParseToken and ParseAccountToken read answers to questions that were put at started.
-func ParseToken(body []byte, started time.Time) (*Token, error) { return parseToken(body, started) }
+// ParseToken reads the response to a token exchange that was sent at asked.
+func ParseToken(body []byte, asked time.Time) (*Token, error) { return parseToken(body, asked) }
 
-// ParseAccountToken is generateAccessToken's answer.
-func ParseAccountToken(body []byte, started time.Time) (*Token, error) {
-	return parseAccountToken(body, started)
+// ParseAccountToken reads the response to a generateAccessToken that was sent at asked.
+func ParseAccountToken(body []byte, asked time.Time) (*Token, error) {
+	return parseAccountToken(body, asked)
 }
 
-// Identity is the canonical form of what a subject says, and that of the identity which a key with it leads to.
-func Identity(account, provider string) (said, read string, same bool, err error) {
+// Identity returns the canonical form of what a subject says, and the canonical form that results
+// from reading the first one again.
+func Identity(account, provider string, flux bool) (said, read string, same bool, err error) {
 	universe := endpoint.GCPUniverses()[0]
-	a, err := parseClaim(claim{account: account, provider: provider}, universe)
+	a, err := parseStatement(statement{account: account, provider: provider, flux: flux}, universe)
 	if err != nil {
 		return "", "", false, err
 	}
 	b, err := parseIdentity(a.text, universe)
-	return a.text, b.text, a == b, err
+	return a.text, b.text, reflect.DeepEqual(a, b), err
 }

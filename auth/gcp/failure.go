@@ -10,12 +10,12 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// problem is what a service says about a refusal. Only its codes are shown, and only if they have the expected form; its text is read
-// but never quoted.
+// problem is a service's description of a refusal. Errors show its codes, if they have the form of
+// a code, and never its text.
 type problem struct {
 	// code is OAuth's (RFC 6749 §5.2), or the name of a google.rpc.Code.
 	code string
-	// reason is that of a google.rpc.ErrorInfo; empty when there is none.
+	// reason is the reason of a google.rpc.ErrorInfo; empty if there is none.
 	reason string
 	text   string
 }
@@ -51,7 +51,7 @@ func parseProblem(body []byte) problem {
 	return p
 }
 
-// codeOf is s if it has the form of a code: at most 64 letters and underscores.
+// codeOf returns s if it has the form of a code: at most 64 letters and underscores.
 func codeOf(s string) string {
 	if len(s) > 64 || strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '_' }) {
 		return ""
@@ -67,17 +67,19 @@ func (p problem) what() string {
 	return p.code
 }
 
-// mine reports whether the answer is a refusal for which the service gives a reason, and not just an HTTP status.
-func mine(answer remote.Answer, p problem) bool {
+// hasReason reports whether the answer is a refusal with a code of the service, and not only with
+// an HTTP status.
+func hasReason(answer remote.Answer, p problem) bool {
 	return p.code != "" && answer.Status >= http.StatusBadRequest && answer.Status < http.StatusInternalServerError &&
 		answer.Status != http.StatusTooManyRequests
 }
 
-// exchangeFailure says how to mend what the Security Token Service refused.
-func (p *Provider) exchangeFailure(answer remote.Answer, where string, x plan, proof auth.Proof, request *auth.Request) remote.Failure {
+// exchangeFailure is the failure of an exchange. Its fix says what to correct, as far as the answer
+// tells.
+func (p *Provider) exchangeFailure(answer remote.Answer, where string, x plan, proof *auth.JWT, request *auth.Request) remote.Failure {
 	f := answer.Refusal(where, health)
 	said := parseProblem(answer.Body)
-	if !mine(answer, said) {
+	if !hasReason(answer, said) {
 		return f
 	}
 	trust := p.trustOf(x)
@@ -88,23 +90,24 @@ func (p *Provider) exchangeFailure(answer remote.Answer, where string, x plan, p
 		f.Code = auth.CodeTrustRefused
 		switch {
 		case strings.Contains(said.text, "issuer in ID Token"):
-			f.What += ": the issuer is another one"
+			f.What += ": the proof has another issuer"
 			f.Fix = fmt.Sprintf("let %s trust issuer %s", trust, claims.Issuer)
 		case strings.Contains(said.text, "audience in ID Token"):
-			f.What += ": the audience is another one"
-			f.Fix = fmt.Sprintf("let %s allow audience %s, or no list of audiences at all", trust, x.proofAudience)
+			f.What += ": the proof has another audience"
+			f.Fix = fmt.Sprintf("add audience %s to the allowed audiences of %s, or remove all of them", x.proofAudience, trust)
 		case strings.Contains(said.text, "ID Token issued at"): // "… is stale to sign-in" and the like
 			f.Code = auth.CodeProofInvalid
 			f.What += ": the proof is not valid at this time"
 			f.Fix = "compare the clock of the API server with Google's"
 		case strings.Contains(said.text, "signature"):
-			f.What += ": the signature is not of the issuer's keys"
-			f.Fix = fmt.Sprintf("upload the current keys of issuer %s to %s, if keys were uploaded; else check what answers as the issuer", claims.Issuer, trust)
+			f.What += ": no key of the issuer made the signature"
+			f.Fix = fmt.Sprintf("upload the current keys of issuer %s to %s, if keys were uploaded; otherwise check which server answers at the issuer's URL", claims.Issuer, trust)
 		case strings.Contains(said.text, "connecting to the given credential's issuer"):
-			// It says this if it cannot reach the issuer just now, and also if the uploaded keys are not the issuer's.
+			// Google says this if it cannot reach the issuer now, and also if the uploaded keys are
+			// not the issuer's.
 			f.Code = auth.CodeUnavailable
-			f.What += ": the issuer's keys are not there"
-			f.Fix = fmt.Sprintf("check that Google can fetch the keys of issuer %s from the internet, or upload the current ones to %s", claims.Issuer, trust)
+			f.What += ": the issuer's keys cannot be found"
+			f.Fix = fmt.Sprintf("check that Google can fetch the keys of issuer %s from the internet, or upload the current keys to %s", claims.Issuer, trust)
 		case strings.Contains(said.text, "mapped attribute"), strings.Contains(said.text, "attribute mapping"):
 			f.What += ": the attribute mapping fails"
 			f.Fix = mendMapping(trust, claims)
@@ -119,7 +122,7 @@ func (p *Provider) exchangeFailure(answer remote.Answer, where string, x plan, p
 		f.Fix = fmt.Sprintf("check that %s exists and is enabled", trust)
 	case "invalid_scope":
 		f.Code = auth.CodeOptionInvalid
-		f.Fix = "name scopes that Google has, or leave them out"
+		f.Fix = "name scopes of Google Cloud, or leave out the scopes"
 	default:
 		f.Fix = mendMapping(trust, claims)
 	}
@@ -130,11 +133,12 @@ func mendMapping(trust string, c remote.Claims) string {
 	return fmt.Sprintf("check the attribute mapping of %s for sub = %s (google.subject has at most 127 bytes)", trust, c.Subject)
 }
 
-// impersonationFailure says how to mend what IAM refused.
-func (p *Provider) impersonationFailure(answer remote.Answer, where string, x plan, proof auth.Proof, request *auth.Request) remote.Failure {
+// failure is the failure of an impersonation. Its fix says what to correct, as far as the answer
+// tells.
+func (x step) failure(answer remote.Answer, where string, request *auth.Request) remote.Failure {
 	f := answer.Refusal(where, health)
 	said := parseProblem(answer.Body)
-	if !mine(answer, said) {
+	if !hasReason(answer, said) {
 		return f
 	}
 	f.Code, f.What = auth.CodeRefused, said.what()
@@ -142,14 +146,14 @@ func (p *Provider) impersonationFailure(answer remote.Answer, where string, x pl
 	switch said.code {
 	case "PERMISSION_DENIED":
 		f.Code = auth.CodeTrustRefused
-		f.Fix = fmt.Sprintf("grant roles/iam.workloadIdentityUser on %s to %s", x.account.Email, p.principalOf(x, proof, request))
+		f.Fix = x.grants()
 		if said.reason == "SERVICE_DISABLED" {
 			f.Code = auth.CodeRefused
 			f.Fix = fmt.Sprintf("enable iamcredentials.googleapis.com in the project of %s", x.account.Email)
 		}
 	case "NOT_FOUND":
 		f.Code = auth.CodeTrustRefused
-		f.Fix = fmt.Sprintf("create service account %s, or name another one", x.account.Email)
+		f.Fix = fmt.Sprintf("create service account %s, or name another service account", x.account.Email)
 	case "INVALID_ARGUMENT":
 		f.Fix = fmt.Sprintf("check that the scopes are Google's, and that %s exists", x.account.Email)
 		if !request.Key.Scopes.IsZero() {
@@ -163,7 +167,20 @@ func (p *Provider) impersonationFailure(answer remote.Answer, where string, x pl
 	return f
 }
 
-// trustOf names, for people, the resource that decides whether the proof is trusted.
+// grants says which roles the impersonation needs.
+func (x step) grants() string {
+	if len(x.delegates) > 0 {
+		return fmt.Sprintf("grant roles/iam.serviceAccountTokenCreator on %s to %s, and on each service account after it to the one before, up to %s",
+			x.delegates[0].Email, x.by, x.account.Email)
+	}
+	role := "roles/iam.serviceAccountTokenCreator"
+	if x.own {
+		role = "roles/iam.workloadIdentityUser"
+	}
+	return fmt.Sprintf("grant %s on %s to %s", role, x.account.Email, x.by)
+}
+
+// trustOf names, in errors, the resource that decides whether Google trusts the proof.
 func (p *Provider) trustOf(x plan) string {
 	if x.hasProvider() {
 		return "workload identity provider " + x.provider.String()
@@ -171,8 +188,9 @@ func (p *Provider) trustOf(x plan) string {
 	return fmt.Sprintf("workload identity pool %s of cluster %s in %s", p.universe.WorkloadPool(x.cluster.Project), x.cluster.Name, x.cluster.Location)
 }
 
-// principalOf is how IAM policies name the subject, where attributes are mapped as usual (google.subject = assertion.sub).
-func (p *Provider) principalOf(x plan, proof auth.Proof, request *auth.Request) string {
+// principalOf returns the subject's name in IAM policies, if the attribute mapping is the usual one
+// (google.subject = assertion.sub).
+func (p *Provider) principalOf(x plan, proof *auth.JWT, request *auth.Request) string {
 	if x.hasProvider() {
 		return x.provider.Principal(remote.ClaimsOf(proof).Shown(request.Key.Subject).Subject)
 	}

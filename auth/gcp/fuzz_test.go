@@ -9,16 +9,17 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/gcp"
 )
 
-// FuzzIdentity: an exchange sees only the key, so the text in it must lead to the very identity that the subject named.
+// FuzzIdentity checks that an identity's text leads to the identity that the subject named: an
+// exchange sees only this text, in the key.
 func FuzzIdentity(f *testing.F) {
-	f.Add("", "")
-	f.Add(emailA, "")
-	f.Add("", "https://iam.googleapis.com/"+providerName)
-	f.Add(emailA, providerName)
-	f.Add("a@b/serviceAccounts/c", "x@y")
-	f.Add("tenant-a@p.example.com.iam.gserviceaccount.com", "//iam.googleapis.com/"+providerName)
-	f.Fuzz(func(t *testing.T, account, provider string) {
-		said, read, same, err := gcp.Identity(account, provider)
+	f.Add("", "", false)
+	f.Add(emailA, "", true)
+	f.Add("", "https://iam.googleapis.com/"+providerName, true)
+	f.Add(emailA, providerName, true)
+	f.Add("a@b/serviceAccounts/c", "x@y", false)
+	f.Add("tenant-a@p.example.com.iam.gserviceaccount.com", "//iam.googleapis.com/"+providerName, true)
+	f.Fuzz(func(t *testing.T, account, provider string, flux bool) {
+		said, read, same, err := gcp.Identity(account, provider, flux)
 		if said == "" && err != nil {
 			return
 		}
@@ -31,7 +32,7 @@ func FuzzIdentity(f *testing.F) {
 	})
 }
 
-// FuzzWhat: whatever a service writes, an error shows nothing but codes of it.
+// FuzzWhat checks that an error shows only the codes of any text that a service writes.
 func FuzzWhat(f *testing.F) {
 	f.Add([]byte(`{"error":"invalid_grant","error_description":"x"}`))
 	f.Add([]byte(`{"error":{"code":403,"status":"PERMISSION_DENIED","details":[{"reason":"IAM_PERMISSION_DENIED"}]}}`))
@@ -45,7 +46,7 @@ func FuzzWhat(f *testing.F) {
 	})
 }
 
-// FuzzTokens: what is taken for a token can stand in a header, and has an end that is believable.
+// FuzzTokens checks that every accepted token is valid in a header and has a plausible end.
 func FuzzTokens(f *testing.F) {
 	f.Add([]byte(goodToken))
 	f.Add([]byte(goodAccountToken()))

@@ -9,111 +9,223 @@ import (
 )
 
 const (
-	// ServiceAccountAnnotation names the IAM service account that a ServiceAccount impersonates, by its address. Without it the
-	// ServiceAccount is itself the principal. Source: GKE, "Authenticate to Google Cloud APIs from GKE workloads".
+	// ServiceAccountAnnotation names the IAM service account that a ServiceAccount impersonates, by
+	// its address. Without this annotation the ServiceAccount is itself the principal. Source: GKE,
+	// "Authenticate to Google Cloud APIs from GKE workloads".
 	ServiceAccountAnnotation = "iam.gke.io/gcp-service-account"
-	// ProviderAnnotation names the workload identity provider that trusts a ServiceAccount's issuer, by its resource name:
-	// projects/<number>/locations/global/workloadIdentityPools/<pool>/providers/<provider>, also as a full resource name or URL of
-	// iam.googleapis.com. Without it the issuer is that of the GKE cluster that the controller runs in.
+	// ProviderAnnotation names the workload identity provider that trusts a ServiceAccount's
+	// issuer, by its resource name:
+	// projects/<number>/locations/global/workloadIdentityPools/<pool>/providers/<provider>. A full
+	// resource name and a URL of iam.googleapis.com are accepted too. Without this annotation the
+	// issuer is the GKE cluster that the controller runs in.
 	ProviderAnnotation = "gcp.lanyard.dev/workload-identity-provider"
-	// ServiceAccountField is the same as ServiceAccountAnnotation in the providerConfig of a WorkloadIdentity.
+	// FluxProviderAnnotation is Flux's name of ProviderAnnotation. As with Flux, the audience of the
+	// proof is then the provider's full resource name without "https:", which matters to a provider
+	// that lists its audiences. An account with both annotations is refused.
+	FluxProviderAnnotation = "gcp.auth.fluxcd.io/workload-identity-provider"
+	// ServiceAccountField is the same as ServiceAccountAnnotation in the providerConfig of a
+	// WorkloadIdentity.
 	ServiceAccountField = "serviceAccountEmail"
-	// ProviderField is the same as ProviderAnnotation in the providerConfig of a WorkloadIdentity. It is required there, since the issuer
-	// is not a GKE cluster.
+	// ImpersonateAnnotation names the service account that is impersonated with the identity of the
+	// ServiceAccount, after its delegates, with a comma between two addresses
+	// ([endpoint.ParseGCPImpersonation]). The service account of ServiceAccountAnnotation, if there is
+	// one, is the first delegate. Google decides at each step; nothing is lent.
+	ImpersonateAnnotation = "lanyard.dev/impersonate"
+	// ImpersonateField is the same as ImpersonateAnnotation in the providerConfig of a
+	// WorkloadIdentity.
+	ImpersonateField = "impersonate"
+	// ProviderField is the same as ProviderAnnotation in the providerConfig of a WorkloadIdentity.
+	// A WorkloadIdentity needs it, because its issuer is not a GKE cluster.
 	ProviderField = "workloadIdentityProvider"
 )
 
-// claim is what a subject says of its identity. It is comparable.
-type claim struct{ account, provider string }
+// statement is what a subject says about its identity. It is comparable.
+type statement struct {
+	account, provider string
+	// impersonated is the account to impersonate in the end, after its delegates.
+	impersonated string
+	// flux: the provider is named as Flux names it.
+	flux bool
+}
 
-// identity is what the subject decides about the identity of a token.
+// identity is the part of a token's identity that the subject decides.
 type identity struct {
 	// account is the service account to impersonate; zero if the subject itself is the principal.
 	account endpoint.GCPServiceAccount
-	// provider trusts the subject's issuer; zero if the issuer is the GKE cluster.
+	// chain is the service account that is impersonated next, after its delegates; empty for none.
+	chain []endpoint.GCPServiceAccount
+	// provider is the provider that trusts the subject's issuer; zero if the issuer is the GKE
+	// cluster.
 	provider endpoint.GCPWorkloadProvider
-	// text is the canonical form: empty, <address>, <provider> or <provider>/serviceAccounts/<address>.
+	// flux: the provider is named as Flux names it, and expects Flux's audience.
+	flux bool
+	// text is the canonical form, the identity in keys: empty, <address>, <provider> or
+	// <provider>/serviceAccounts/<address>. A chain follows after a plus sign, with a comma between
+	// two addresses. A provider named as Flux names it has its full name.
 	text string
 }
 
-// accountSegment separates a provider from a service account.
-const accountSegment = "/serviceAccounts/"
+// Separators in the canonical form: a service account from the provider before it, and a chain from
+// what is before it. No address has a plus sign.
+const (
+	accountSegment = "/serviceAccounts/"
+	chainSegment   = "+"
+)
 
 func (i identity) hasProvider() bool { return i.provider != endpoint.GCPWorkloadProvider{} }
 
+// audience is the audience of a proof for the provider.
+func (i identity) audience() string {
+	if i.flux {
+		return i.provider.FullName()
+	}
+	return i.provider.Audience()
+}
+
 func accountAttribute() attribute.Attribute {
 	return attribute.Attribute{Annotation: ServiceAccountAnnotation, Field: ServiceAccountField}
+}
+
+func impersonateAttribute() attribute.Attribute {
+	return attribute.Attribute{Annotation: ImpersonateAnnotation, Field: ImpersonateField}
 }
 
 func providerAttribute() attribute.Attribute {
 	return attribute.Attribute{Annotation: ProviderAnnotation, Field: ProviderField}
 }
 
-// parseClaim parses what a subject says, for a universe. An error is an [*attribute.Error].
-func parseClaim(c claim, universe endpoint.GCPUniverse) (identity, error) {
+// attribute is the attribute that names the provider.
+func (s statement) attribute() attribute.Attribute {
+	if s.flux {
+		return attribute.Attribute{Annotation: FluxProviderAnnotation}
+	}
+	return providerAttribute()
+}
+
+// parseStatement reads what a subject says, for a universe. Its error is an [*attribute.Error].
+func parseStatement(said statement, universe endpoint.GCPUniverse) (identity, error) {
 	var id identity
 	var err error
-	if c.provider != "" {
-		if id.provider, err = endpoint.ParseGCPWorkloadProvider(c.provider); err != nil {
-			return identity{}, &attribute.Error{Attribute: providerAttribute(), Err: err}
+	if said.provider != "" {
+		if id.provider, err = endpoint.ParseGCPWorkloadProvider(said.provider); err != nil {
+			return identity{}, &attribute.Error{Attribute: said.attribute(), Err: err}
 		}
 		id.text = id.provider.String()
+		if id.flux = said.flux; id.flux {
+			id.text = id.provider.FullName()
+		}
 	}
-	if c.account == "" {
+	if said.account != "" {
+		if id.account, err = parseAccount(said.account, universe); err != nil {
+			return identity{}, &attribute.Error{Attribute: accountAttribute(), Err: err}
+		}
+		if id.text != "" {
+			id.text += accountSegment
+		}
+		id.text += id.account.Email
+	}
+	if said.impersonated == "" {
 		return id, nil
 	}
-	if id.account, err = endpoint.ParseGCPServiceAccount(c.account); err != nil {
-		return identity{}, &attribute.Error{Attribute: accountAttribute(), Err: err}
+	if id.chain, err = parseChain(said.impersonated, universe); err != nil {
+		return identity{}, &attribute.Error{Attribute: impersonateAttribute(), Err: err}
 	}
-	if id.account.Universe != universe.Domain {
-		return identity{}, &attribute.Error{Attribute: accountAttribute(), Err: &endpoint.Error{
-			What: "service account", Reason: endpoint.ReasonPartition,
-			Detail: id.account.Email + " is of universe " + id.account.Universe + ", the controller of " + universe.Domain,
-			Fix:    "name a service account of universe " + universe.Domain,
-		}}
-	}
-	if id.text != "" {
-		id.text += accountSegment
-	}
-	id.text += id.account.Email
+	id.text += chainSegment + said.impersonated
 	return id, nil
 }
 
-// parseIdentity parses the canonical form.
-func parseIdentity(text string, universe endpoint.GCPUniverse) (identity, error) {
-	provider, account, both := strings.Cut(text, accountSegment)
-	if !both && strings.Contains(text, "@") {
-		provider, account = "", text
+// parseAccount reads the address of a service account of a universe.
+func parseAccount(address string, universe endpoint.GCPUniverse) (endpoint.GCPServiceAccount, error) {
+	account, err := endpoint.ParseGCPServiceAccount(address)
+	if err != nil {
+		return endpoint.GCPServiceAccount{}, err
 	}
-	return parseClaim(claim{account: account, provider: provider}, universe)
+	return account, checkUniverse(account, universe)
 }
 
-// GetIdentity implements [auth.Provider]: empty for a ServiceAccount of GKE that is itself the principal, else
+// parseChain reads a chain of service accounts of a universe.
+func parseChain(addresses string, universe endpoint.GCPUniverse) ([]endpoint.GCPServiceAccount, error) {
+	chain, err := endpoint.ParseGCPImpersonation(addresses)
+	if err != nil {
+		return nil, err
+	}
+	for _, account := range chain {
+		if err := checkUniverse(account, universe); err != nil {
+			return nil, err
+		}
+	}
+	return chain, nil
+}
+
+// checkUniverse refuses a service account of another universe.
+func checkUniverse(account endpoint.GCPServiceAccount, universe endpoint.GCPUniverse) error {
+	if account.Universe == universe.Domain {
+		return nil
+	}
+	return &endpoint.Error{
+		What: "service account", Reason: endpoint.ReasonPartition,
+		Detail: account.Email + " is in universe " + account.Universe + ", but the controller is in universe " + universe.Domain,
+		Fix:    "name a service account in universe " + universe.Domain,
+	}
+}
+
+// parseIdentity reads an identity's canonical form.
+func parseIdentity(text string, universe endpoint.GCPUniverse) (identity, error) {
+	own, chain, _ := strings.Cut(text, chainSegment)
+	provider, account, both := strings.Cut(own, accountSegment)
+	if !both && strings.Contains(own, "@") {
+		provider, account = "", own
+	}
+	return parseStatement(statement{account: account, provider: provider, impersonated: chain, flux: strings.HasPrefix(provider, "//")}, universe)
+}
+
+// GetIdentity implements [auth.Provider]. It returns empty for a ServiceAccount of GKE that is
+// itself the principal. Otherwise it returns the names in the subject's annotations or
+// providerConfig, in one of these forms:
 //
 //	<service account's address>
 //	<workload identity provider's resource name>
 //	<workload identity provider's resource name>/serviceAccounts/<service account's address>
+//
+// A chain follows after a plus sign, with a comma between two addresses. The resource name is the
+// full one if the subject has Flux's annotation.
 func (p *Provider) GetIdentity(account auth.Account) (string, error) {
-	var c claim
-	var hasAccount, hasProvider bool
-	c.account, hasAccount = accountAttribute().Of(account)
-	c.provider, hasProvider = providerAttribute().Of(account)
+	var said statement
+	var hasAccount, hasChain, hasProvider bool
+	said.account, hasAccount = accountAttribute().Of(account)
+	said.impersonated, hasChain = impersonateAttribute().Of(account)
+	said.provider, hasProvider = providerAttribute().Of(account)
+	if account.Subject.Kind() == auth.KindServiceAccount {
+		value, hasFlux := account.Attributes[FluxProviderAnnotation]
+		if hasFlux && hasProvider {
+			return "", providerAttribute().Invalid(account.Subject, &endpoint.Error{
+				What: "workload identity provider", Reason: endpoint.ReasonMalformed,
+				Detail: "the annotation " + FluxProviderAnnotation + " names one too", Fix: "remove one of the two",
+			})
+		}
+		if hasFlux {
+			said.provider, said.flux, hasProvider = value, true, true
+		}
+	}
 	switch {
-	case hasAccount && c.account == "":
+	case hasAccount && said.account == "":
 		return "", accountAttribute().Invalid(account.Subject, attribute.Empty("service account"))
-	case hasProvider && c.provider == "":
-		return "", providerAttribute().Invalid(account.Subject, attribute.Empty("workload identity provider"))
+	case hasChain && said.impersonated == "":
+		return "", impersonateAttribute().Invalid(account.Subject, attribute.Empty("service account"))
+	case hasProvider && said.provider == "":
+		return "", said.attribute().Invalid(account.Subject, attribute.Empty("workload identity provider"))
 	case !hasProvider && account.Subject.Kind() != auth.KindServiceAccount:
 		return "", providerMissing(account.Subject)
 	}
-	id, err := p.identities.Parse(c)
+	id, err := p.identities.Parse(said)
 	if err != nil {
-		return "", providerAttribute().Invalid(account.Subject, err)
+		return "", said.attribute().Invalid(account.Subject, err)
 	}
 	return id.text, nil
 }
 
-// providerMissing says that a subject needs a workload identity provider and names none.
+// providerMissing is the error for a subject that needs a workload identity provider but names
+// none.
 func providerMissing(subject auth.Subject) error {
 	return providerAttribute().Missing(subject, "workload identity provider", "the resource name of a workload identity provider")
 }

@@ -15,25 +15,29 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// DefaultMetadataHost is the metadata server's address when [Config].MetadataHost says nothing. Source: Compute Engine, "About VM
-// metadata".
+// DefaultMetadataHost is the default of [Config].MetadataHost, the metadata server's address.
+// Source: Compute Engine, "About VM metadata".
 const DefaultMetadataHost = "169.254.169.254"
 
 const (
-	// metadataPatience bounds all the questions about the cluster together. The server is on the same node.
+	// metadataPatience bounds all requests about the cluster together. The server is on the same
+	// node.
 	metadataPatience = 5 * time.Second
-	// metadataRetry is how long a failure to learn the cluster is remembered, so that a thousand accounts ask once.
+	// metadataRetry is how long a failure to learn the cluster is remembered, so that a thousand
+	// accounts do not each ask.
 	metadataRetry = 5 * time.Second
 	// metadataConnect bounds a connection to the server.
 	metadataConnect = 2 * time.Second
-	// metadataServer names the server for people.
+	// metadataServer names the server in errors.
 	metadataServer = "the metadata server"
-	// flavor is the header by which the metadata server and its clients recognize each other.
+	// flavor is the header of the metadata server's requests and answers, and flavorGoogle its
+	// value. Other servers do not send it.
 	flavor, flavorGoogle = "Metadata-Flavor", "Google"
 )
 
-// metadata asks the machine's metadata server. What it says about the cluster does not change while the program runs, so it is asked
-// once, and only when that is first needed: outside GKE there may be no such server.
+// metadata is a client of the machine's metadata server. It asks for the cluster once, because the
+// cluster of a running program does not change. It asks when a token first needs the cluster,
+// because outside GKE there may be no metadata server.
 type metadata struct {
 	client *http.Client
 	root   string
@@ -60,7 +64,7 @@ func newMetadata(host string, timeout time.Duration) (*metadata, error) {
 		return nil, fmt.Errorf("GCE_METADATA_HOST: %q is not host[:port]", host)
 	}
 	t := &http.Transport{
-		// No proxy: the server is the machine's own, and gives out credentials in plain text.
+		// No proxy: the server is on the machine itself, and sends credentials in plain text.
 		DialContext:            (&net.Dialer{Timeout: metadataConnect}).DialContext,
 		IdleConnTimeout:        time.Minute,
 		MaxResponseHeaderBytes: 64 << 10,
@@ -68,7 +72,8 @@ func newMetadata(host string, timeout time.Duration) (*metadata, error) {
 	return &metadata{client: remote.NewClient(t, timeout), root: root.String(), retry: metadataRetry}, nil
 }
 
-// gke is the cluster that the program runs in. Callers share one inquiry, and each waits no longer than its own context.
+// gke returns the cluster that the program runs in. Callers share one inquiry; each waits until its
+// own context ends.
 func (m *metadata) gke(ctx context.Context, subject auth.Subject) (endpoint.GKECluster, error) {
 	m.mu.Lock()
 	q := m.last
@@ -94,7 +99,7 @@ func (m *metadata) gke(ctx context.Context, subject auth.Subject) (endpoint.GKEC
 	return endpoint.GKECluster{}, f.Error(auth.StageIdentity, "the GKE cluster")
 }
 
-// stale reports whether the inquiry failed long enough ago.
+// stale reports whether the inquiry failed more than retry ago, so that another may help.
 func (q *inquiry) stale(retry time.Duration) bool {
 	select {
 	case <-q.done:
@@ -122,7 +127,7 @@ func (m *metadata) cluster(ctx context.Context) (endpoint.GKECluster, *remote.Fa
 		{path: "project/project-id", to: &c.Project},
 		{path: "instance/attributes/cluster-location", to: &c.Location},
 		{path: "instance/attributes/cluster-name", to: &c.Name},
-		// It makes for better advice only.
+		// Only the fix of an error uses the number.
 		{path: "project/numeric-project-id", to: &c.ProjectNumber, optional: true},
 	} {
 		answer, failure := m.get(ctx, item.path)
@@ -134,7 +139,7 @@ func (m *metadata) cluster(ctx context.Context) (endpoint.GKECluster, *remote.Fa
 			return endpoint.GKECluster{}, failure
 		case answer.Status == http.StatusNotFound:
 			return endpoint.GKECluster{}, &remote.Failure{
-				Where: metadataServer, Code: auth.CodeIdentityMissing, What: "this is a machine of Google Cloud, but no GKE cluster",
+				Where: metadataServer, Code: auth.CodeIdentityMissing, What: "this machine of Google Cloud does not belong to a GKE cluster",
 				Fix: "check that the cluster has Workload Identity Federation",
 			}
 		default:
@@ -144,13 +149,14 @@ func (m *metadata) cluster(ctx context.Context) (endpoint.GKECluster, *remote.Fa
 	}
 	if err := c.Check(); err != nil {
 		return endpoint.GKECluster{}, &remote.Failure{
-			Where: metadataServer, Code: auth.CodeResponseInvalid, What: err.Error(), Fix: "check what answers as " + metadataServer,
+			Where: metadataServer, Code: auth.CodeResponseInvalid, What: err.Error(), Fix: "check which server answers as " + metadataServer,
 		}
 	}
 	return c, nil
 }
 
-// get asks for one item. The answer is the metadata server's own, whatever its status.
+// get asks for one item. It returns an answer of any status, if the metadata server itself sent the
+// answer.
 func (m *metadata) get(ctx context.Context, path string) (remote.Answer, *remote.Failure) {
 	answer, err := remote.Try(ctx, m.client, func(ctx context.Context) (*http.Request, error) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.root+path, nil)
@@ -161,30 +167,29 @@ func (m *metadata) get(ctx context.Context, path string) (remote.Answer, *remote
 	})
 	if err != nil {
 		f := remote.Unanswered(ctx, err, metadataServer)
-		f.Cause = nil // the end of the inquiry is not that of any call
+		f.Cause = nil // the inquiry's context is not the context of any call
 		return remote.Answer{}, &f
 	}
 	if answer.Header.Get(flavor) != flavorGoogle {
 		f := remote.Failure{
-			Where: metadataServer, Code: auth.CodeResponseInvalid, What: "an answer that is not the metadata server's",
-			Fix: "check what answers as " + metadataServer,
+			Where: metadataServer, Code: auth.CodeResponseInvalid, What: "the answer does not come from the metadata server",
+			Fix: "check which server answers as " + metadataServer,
 		}
 		return remote.Answer{}, &f
 	}
 	return answer, nil
 }
 
-// token is an access token of the identity that the machine, or on GKE the Pod, has.
+// token gets an access token of the machine's identity, or on GKE of the Pod's.
 func (m *metadata) token(ctx context.Context, scopes []string) (*Token, error) {
-	const operation = "the controller's own token"
-	started := time.Now()
+	asked := time.Now()
 	query := url.Values{"scopes": {strings.Join(scopes, ",")}}
 	answer, failure := m.get(ctx, "instance/service-accounts/default/token?"+query.Encode())
 	if failure != nil {
 		f := *failure
 		f.Fix = giveIdentity
 		f.Cause = context.Cause(ctx)
-		return nil, f.Error(auth.StageIdentity, operation)
+		return nil, f.Error(auth.StageIdentity, controllerOperation)
 	}
 	switch answer.Status {
 	case http.StatusOK:
@@ -192,19 +197,19 @@ func (m *metadata) token(ctx context.Context, scopes []string) (*Token, error) {
 		f := remote.Failure{
 			Where: metadataServer, Code: auth.CodeIdentityMissing, What: "no identity is configured, and the node has none", Fix: giveIdentity,
 		}
-		return nil, f.Error(auth.StageIdentity, operation)
+		return nil, f.Error(auth.StageIdentity, controllerOperation)
 	case http.StatusForbidden:
 		f := remote.Failure{
 			Where: metadataServer, Code: auth.CodeTrustRefused, What: "HTTP status 403",
 			Fix: "grant roles/iam.workloadIdentityUser to the controller's ServiceAccount on the service account that it is annotated with",
 		}
-		return nil, f.Error(auth.StageExchange, operation)
+		return nil, f.Error(auth.StageExchange, controllerOperation)
 	default:
-		return nil, answer.Refusal(metadataServer, "the node").Error(auth.StageExchange, operation)
+		return nil, answer.Refusal(metadataServer, "the node").Error(auth.StageExchange, controllerOperation)
 	}
-	token, err := parseToken(answer.Body, started)
+	token, err := parseToken(answer.Body, asked)
 	if err != nil {
-		return nil, remote.Invalid(metadataServer, "a token", err).Error(auth.StageExchange, operation)
+		return nil, remote.Invalid(metadataServer, "a token", err).Error(auth.StageExchange, controllerOperation)
 	}
 	return token, nil
 }

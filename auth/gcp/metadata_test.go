@@ -63,7 +63,7 @@ func clusterItems(path, value string) map[string]string {
 
 func audience(ctx context.Context, tb testing.TB, provider *gcp.Provider) (string, error) {
 	tb.Helper()
-	return provider.GetAudience(ctx, &auth.Request{Key: auth.Key{Subject: tenant(tb, "tenant-a").Subject}})
+	return rig.Audience(ctx, provider, &auth.Request{Key: auth.Key{Subject: tenant(tb, "tenant-a").Subject}})
 }
 
 const setAnnotation = "outside GKE set annotation gcp.lanyard.dev/workload-identity-provider of ServiceAccount tenant-a/tenant-a-gcs-sa"
@@ -99,19 +99,19 @@ func TestMetadataRefusals(t *testing.T) {
 		text       string
 	}{
 		{"nobody listens", rig.Nowhere(t), auth.CodeUnreachable, "the connection was refused"},
-		{"a captive portal", serveMetadata(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>sign in") }), auth.CodeResponseInvalid, "not the metadata server's"},
-		{"a portal that redirects", serveMetadata(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://portal/", http.StatusFound) }), auth.CodeResponseInvalid, "not the metadata server's"},
+		{"a captive portal", serveMetadata(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>sign in") }), auth.CodeResponseInvalid, "does not come from the metadata server"},
+		{"a portal that redirects", serveMetadata(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://portal/", http.StatusFound) }), auth.CodeResponseInvalid, "does not come from the metadata server"},
 		{"another flavor", serveMetadata(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Metadata-Flavor", "Acme")
 			_, _ = io.WriteString(w, projectID)
-		}), auth.CodeResponseInvalid, "not the metadata server's"},
+		}), auth.CodeResponseInvalid, "does not come from the metadata server"},
 		{"HTML of the right flavor", google(200, "<!DOCTYPE html>\n<html>"), auth.CodeResponseInvalid, "not a project ID"},
 		{"failing", google(503, ""), auth.CodeUnavailable, "HTTP status 503"},
 		{"forbidden", google(403, "no"), auth.CodeResponseInvalid, "HTTP status 403"},
 		{"too much", google(200, strings.Repeat("a", 2<<20)), auth.CodeResponseInvalid, "too long"},
 		{"hangs up", serveMetadata(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }), auth.CodeUnreachable, "the connection was closed"},
-		{"no cluster", metadataServer(t, clusterItems("instance/attributes/cluster-name", "")), auth.CodeIdentityMissing, "no GKE cluster"},
-		{"no location", metadataServer(t, clusterItems("instance/attributes/cluster-location", "")), auth.CodeIdentityMissing, "no GKE cluster"},
+		{"no cluster", metadataServer(t, clusterItems("instance/attributes/cluster-name", "")), auth.CodeIdentityMissing, "does not belong to a GKE cluster"},
+		{"no location", metadataServer(t, clusterItems("instance/attributes/cluster-location", "")), auth.CodeIdentityMissing, "does not belong to a GKE cluster"},
 		{"project", metadataServer(t, clusterItems("project/project-id", "p/../q")), auth.CodeResponseInvalid, "not a project ID"},
 		{"number", metadataServer(t, clusterItems("project/numeric-project-id", "x")), auth.CodeResponseInvalid, "not a number"},
 		{"location", metadataServer(t, clusterItems("instance/attributes/cluster-location", "here")), auth.CodeResponseInvalid, "neither a region nor a zone"},
@@ -127,7 +127,8 @@ func TestMetadataRefusals(t *testing.T) {
 	}
 }
 
-// A server that does not answer costs a caller no more than his own patience, and nobody more than a few seconds.
+// If the server does not answer, each caller waits at most until its own deadline, and never more
+// than a few seconds.
 func TestMetadataSlow(t *testing.T) {
 	stop := make(chan struct{})
 	host := serveMetadata(t, func(http.ResponseWriter, *http.Request) { <-stop })
@@ -173,7 +174,7 @@ func TestMetadataIsAskedOnce(t *testing.T) {
 		t.Error("the metadata server is asked at the start")
 	}
 	gcp.RetryMetadata(provider, time.Hour)
-	// A caller that gives up does not end the inquiry for the others.
+	// A caller whose context ends does not end the inquiry for the others.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := audience(ctx, t, provider); !errors.Is(err, context.Canceled) {
@@ -197,7 +198,7 @@ func TestMetadataIsAskedOnce(t *testing.T) {
 	if n := all(); n != 50 || asked.Load() != 1 {
 		t.Errorf("%d failed, asked %d times; want 50, once", n, asked.Load())
 	}
-	// A failure does not stand for ever.
+	// A failure is not remembered forever.
 	broken.Store(false)
 	gcp.RetryMetadata(provider, 0)
 	for range 2 {
@@ -223,7 +224,7 @@ func TestMetadataPassesTheProxy(t *testing.T) {
 	rig.Must(t, err)
 }
 
-// Advice on GKE names the principal as IAM does, by the project's number if the server tells it.
+// A fix on GKE names the principal as IAM does, by the project's number if the server knows it.
 func TestAdviceOnGKE(t *testing.T) {
 	denied := then(rpcError(403, "PERMISSION_DENIED", "IAM_PERMISSION_DENIED", "no"))
 	for number, member := range map[string]string{
@@ -241,7 +242,7 @@ func TestAdviceOnGKE(t *testing.T) {
 	}
 }
 
-// With a provider the metadata server has no say, wherever the controller runs.
+// With a workload identity provider the metadata server is not asked, wherever the controller runs.
 func TestProviderNeedsNoMetadata(t *testing.T) {
 	w := newWorld(t)
 	a := rig.WithAttribute(tenant(t, "tenant-a"), gcp.ProviderAnnotation, providerName)
@@ -260,7 +261,8 @@ func TestProviderNeedsNoMetadata(t *testing.T) {
 	}
 }
 
-// Clocks of the cloud that are a few minutes off: what cannot be proven is said so, what can be is not lengthened.
+// The cloud's clock is wrong by a few minutes. A proof that is not valid by that clock is refused
+// with a clear error, and no token lives longer than it should.
 func TestClockSkew(t *testing.T) {
 	for name, direct := range map[string]bool{"direct": true, "service account": false} {
 		for _, skew := range []time.Duration{-5 * time.Minute, 5 * time.Minute} {

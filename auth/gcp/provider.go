@@ -18,11 +18,13 @@ import (
 // ProviderName is the provider's name in object specs and keys.
 const ProviderName = "gcp"
 
-// DefaultScope is the scope of tokens when a call names none: all that the roles of the identity allow. It is the one scope that
-// every API of Google Cloud takes, and roles are where permissions belong. Source: Compute Engine, "Service accounts: access scopes".
+// DefaultScope is the scope of a token if the call names no scope: it permits all that the
+// identity's roles permit. Every API of Google Cloud accepts this scope, and roles are the right
+// place for permissions. Source: Compute Engine, "Service accounts: access scopes".
 const DefaultScope = "https://www.googleapis.com/auth/cloud-platform"
 
-// image is the [auth.Key].Image of every registry: credentials do not depend on the registry.
+// image is the [auth.Target].Image of every registry, because one access token is valid at all of
+// them.
 const image = "gcp"
 
 // DefaultTimeout bounds each attempt at a request when [Config].Timeout says nothing.
@@ -30,43 +32,44 @@ const DefaultTimeout = 10 * time.Second
 
 // Config configures a [Provider]. Its zero value is right for the public Google Cloud.
 type Config struct {
-	// UniverseDomain is the domain of the universe whose services give the tokens: the controller's GOOGLE_CLOUD_UNIVERSE_DOMAIN. Empty
-	// for googleapis.com.
+	// UniverseDomain is the domain of the universe that the provider serves: the controller's
+	// GOOGLE_CLOUD_UNIVERSE_DOMAIN. Empty for googleapis.com.
 	UniverseDomain string
-	// MetadataHost is host[:port] of the metadata server: the controller's GCE_METADATA_HOST. Empty for [DefaultMetadataHost]. It is
-	// asked in plain HTTP and directly, whatever proxy the Transport has.
+	// MetadataHost is host[:port] of the metadata server: the controller's GCE_METADATA_HOST. Empty
+	// for [DefaultMetadataHost]. Requests to it use plain HTTP and never the Transport's proxy.
 	MetadataHost string
-	// Transport has the administrator's proxy and certificate authorities; all connections are made by copies of it. Nil for
-	// auth/transport's Default.
+	// Transport has the administrator's proxy and certificate authorities; all connections are made
+	// by copies of it. Nil for auth/transport's Default.
 	Transport *http.Transport
-	// AllowedEndpointHosts are tenants' proxies that may have addresses which are otherwise refused: the value of
+	// AllowedEndpointHosts are tenants' proxies whose addresses are otherwise refused: the value of
 	// --allowed-endpoint-hosts.
 	AllowedEndpointHosts endpoint.Allowed
-	// DenyCIDRs are addresses that proxies named by tenants must not have: the value of --deny-cidrs. The zero value stands
-	// for the private ranges.
+	// DenyCIDRs are addresses that proxies named by tenants must not have: the value of
+	// --deny-cidrs. The zero value stands for the private ranges.
 	DenyCIDRs endpoint.CIDRs
-	// Timeout bounds each attempt at a request, of which there are at most two; zero for [DefaultTimeout].
+	// Timeout bounds each attempt at a request; a request has at most two attempts. Zero for
+	// [DefaultTimeout].
 	Timeout time.Duration
 }
 
-// Provider implements [auth.Provider], [auth.ControllerProvider], [auth.RegistryProvider] and [auth.ProofProvider]. It is safe for
-// concurrent use.
+// Provider implements [auth.Provider], [auth.ControllerProvider] and [auth.RegistryProvider]. It is
+// safe for concurrent use.
 type Provider struct {
 	universe endpoint.GCPUniverse
-	// elsewhere is the Security Token Service's URL, unless the universe is the public one; then it is empty.
+	// elsewhere is the URL of the universe's Security Token Service; empty for the public universe.
 	elsewhere string
 	calls     *remote.Caller
 	metadata  *metadata
 
-	// What tenants wrote is parsed on every call, and is rarely new.
-	identities *memo.Memo[claim, identity]
+	// Calls parse what tenants wrote. A memo keeps the results, because the input is rarely new.
+	identities *memo.Memo[statement, identity]
 	keys       *memo.Memo[string, identity]
 	registries *memo.Memo[string, endpoint.Registry]
 	scopes     *memo.Memo[auth.List, []string]
 }
 
-// NewProvider makes a provider. It refuses an unknown universe, a malformed metadata host, and a transport that does not verify
-// certificates.
+// NewProvider makes a provider. It refuses an unknown universe, a malformed metadata host, and a
+// transport that does not verify certificates.
 func NewProvider(config Config) (*Provider, error) {
 	if config.UniverseDomain == "" {
 		config.UniverseDomain = endpoint.GCPUniverses()[0].Domain
@@ -92,7 +95,7 @@ func NewProvider(config Config) (*Provider, error) {
 	}
 	return &Provider{
 		universe: universe, elsewhere: elsewhere, calls: calls, metadata: metadata,
-		identities: memo.New(func(c claim) (identity, error) { return parseClaim(c, universe) }),
+		identities: memo.New(func(said statement) (identity, error) { return parseStatement(said, universe) }),
 		keys:       memo.New(func(s string) (identity, error) { return parseIdentity(s, universe) }),
 		registries: memo.New(endpoint.ParseGAR),
 		scopes:     memo.New(parseScopes),
@@ -105,22 +108,24 @@ func (p *Provider) Close() {
 	p.metadata.client.CloseIdleConnections()
 }
 
-// Universe is the universe that the provider serves: its tokens must be given to no other.
+// Universe returns the universe that the provider serves. Never give its tokens to another
+// universe.
 func (p *Provider) Universe() endpoint.GCPUniverse { return p.universe }
 
 // GetName implements [auth.Provider].
 func (*Provider) GetName() string { return ProviderName }
 
-// GetTarget implements [auth.Provider]. Image is gcp for each registry of the universe: one access token is good for all of them.
-// STSEndpoint is the Security Token Service, unless the universe is the public one: two universes' tokens never share a key in a cache.
+// GetTarget implements [auth.Provider]. Image is gcp for every registry of the universe, because
+// one access token is valid at all of them. STSEndpoint is the Security Token Service, but empty
+// for the public universe, so that tokens of two universes never share a key.
 func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	switch {
 	case options.STSEndpoint != "":
-		return auth.Target{}, refusal.Unsupported(ProviderName, "an STS endpoint", "leave out the STS endpoint: the universe decides it")
+		return auth.Target{}, refusal.Unsupported(ProviderName, "an STS endpoint", "leave out the STS endpoint: the controller's GOOGLE_CLOUD_UNIVERSE_DOMAIN sets it")
 	case options.STSRegion != "":
-		return auth.Target{}, refusal.Unsupported(ProviderName, "an STS region", "leave out the STS region: Google Cloud's tokens belong to none")
+		return auth.Target{}, refusal.Unsupported(ProviderName, "an STS region", "leave out the STS region: tokens of Google Cloud have no region")
 	}
-	if options.Subject.Kind() == auth.KindController && options.ProxyURL != nil {
+	if options.Subject.Lent() && options.ProxyURL != nil {
 		return auth.Target{}, refusal.Detour("proxy")
 	}
 	if !options.Scopes.IsZero() {
@@ -128,7 +133,7 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 			return auth.Target{}, err
 		}
 	}
-	target := auth.Target{STSEndpoint: p.elsewhere}
+	target := auth.Target{STSEndpoint: p.elsewhere, Scopes: options.Scopes}
 	if options.ImageRepository != "" {
 		if err := p.checkRegistry(options.ImageRepository); err != nil {
 			return auth.Target{}, err
@@ -138,8 +143,8 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	return target, nil
 }
 
-// checkRegistry refuses an image repository whose host is not Artifact Registry's in this universe. Only the host decides, so only
-// the host is looked at.
+// checkRegistry refuses an image repository whose host is not Artifact Registry's in this universe.
+// It reads only the host.
 func (p *Provider) checkRegistry(repository string) error {
 	host, _, _ := strings.Cut(repository, "/")
 	registry, err := p.registries.Parse(host)
@@ -149,42 +154,41 @@ func (p *Provider) checkRegistry(repository string) error {
 	if registry.Partition != p.universe.Domain {
 		return &auth.Error{
 			Stage: auth.StageRegistry, Code: auth.CodeEndpointRefused,
-			Fix: "name a repository of universe " + p.universe.Domain,
-			Err: fmt.Errorf("registry %s is of universe %s, the controller of %s", registry, registry.Partition, p.universe.Domain),
+			Fix: "name a repository in universe " + p.universe.Domain,
+			Err: fmt.Errorf("registry %s is in universe %s, but the controller is in universe %s", registry, registry.Partition, p.universe.Domain),
 		}
 	}
 	return nil
 }
 
-// GetAudience implements [auth.Provider]: the name of the workload identity provider or, without one, of the pool of the GKE cluster
-// that the program runs in. A request that no exchange can answer is refused here, before there is a proof.
-func (p *Provider) GetAudience(ctx context.Context, request *auth.Request) (string, error) {
+// GetProofRequest implements [auth.Provider]. It asks for a JWT for the workload identity provider
+// or, without a provider, for the pool of the GKE cluster that the program runs in. A token of the
+// subject itself ends with its proof, so such a proof gets the lifetime of a token. It refuses a
+// request that Google would refuse with any proof.
+func (p *Provider) GetProofRequest(ctx context.Context, request *auth.Request) (auth.ProofRequest, error) {
 	x, err := p.plan(ctx, request)
 	if err != nil {
-		return "", err
+		return auth.ProofRequest{}, err
 	}
-	return x.proofAudience, nil
-}
-
-// GetProofLifetime implements [auth.ProofProvider]: a token of the subject itself ends with its proof, so the proof lives as long as
-// a token can.
-func (p *Provider) GetProofLifetime(request *auth.Request) time.Duration {
-	if id, err := p.keys.Parse(request.Key.Identity); err == nil && id.account.Email == "" {
-		return tokenLifetime
+	asked := auth.ProofRequest{Form: auth.FormJWT, Audiences: []string{x.proofAudience}}
+	if x.account.Email == "" && len(x.chain) == 0 {
+		asked.Lifetime = tokenLifetime
 	}
-	return 0
+	return asked, nil
 }
 
 // plan is an exchange whose parts fit together.
 type plan struct {
 	identity
 
-	// cluster is the GKE cluster whose pool takes the proof; zero with a provider.
+	// cluster is the GKE cluster whose pool accepts the proof; zero with a provider.
 	cluster endpoint.GKECluster
-	// proofAudience is the receiver that the proof names, audience what the Security Token Service calls it.
+	// proofAudience is the receiver that the proof names. Audience is the name of the same receiver
+	// at the Security Token Service.
 	proofAudience, audience string
 }
 
+// plan makes the plan of a request, or refuses the request.
 func (p *Provider) plan(ctx context.Context, request *auth.Request) (plan, error) {
 	subject := request.Key.Subject
 	id, err := p.keys.Parse(request.Key.Identity)
@@ -198,7 +202,7 @@ func (p *Provider) plan(ctx context.Context, request *auth.Request) (plan, error
 	}
 	x := plan{identity: *id}
 	if x.hasProvider() {
-		x.proofAudience, x.audience = x.provider.Audience(), x.provider.FullName()
+		x.proofAudience, x.audience = x.identity.audience(), x.provider.FullName()
 		return x, nil
 	}
 	if subject.Kind() != auth.KindServiceAccount {

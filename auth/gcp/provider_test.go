@@ -17,7 +17,6 @@ import (
 var (
 	_ auth.ControllerProvider = (*gcp.Provider)(nil)
 	_ auth.RegistryProvider   = (*gcp.Provider)(nil)
-	_ auth.ProofProvider      = (*gcp.Provider)(nil)
 )
 
 const emailA = "tenant-a-bucket@" + projectID + ".iam.gserviceaccount.com"
@@ -77,8 +76,12 @@ func TestGetTarget(t *testing.T) {
 				if auth.CodeOf(err) != test.code || (test.code == "" && err != nil) {
 					t.Fatalf("error %v, want code %q", err, test.code)
 				}
-				if got != test.want {
-					t.Errorf("%+v, want %+v", got, test.want)
+				want := test.want
+				if err == nil {
+					want.Scopes = test.options.Scopes
+				}
+				if got != want {
+					t.Errorf("%+v, want %+v", got, want)
 				}
 				if e, ok := errors.AsType[*auth.Error](err); ok && !strings.Contains(e.Fix, test.fix) {
 					t.Errorf("fix %q, want %q in it", e.Fix, test.fix)
@@ -115,12 +118,13 @@ func TestGetIdentity(t *testing.T) {
 				t.Errorf("%+v: %q, %v", test, got, err)
 			}
 		}
-		// What a WorkloadIdentity says stands in its providerConfig; annotations of one say nothing.
+		// A WorkloadIdentity names its identity in its providerConfig; its annotations do not
+		// count.
 		b := rig.WithAttribute(rig.WithAttribute(auth.Account{Subject: workload, UID: "1"}, gcp.ServiceAccountField, test.account), gcp.ProviderField, test.provider)
 		got, err := provider.GetIdentity(b)
 		if test.provider == "" {
 			e, ok := errors.AsType[*auth.Error](err)
-			if !ok || e.Code != auth.CodeIdentityMissing || e.Fix != "set providerConfig.workloadIdentityProvider of WorkloadIdentity tenant-a/reader to the resource name of a workload identity provider" {
+			if !ok || e.Code != auth.CodeIdentityMissing || !strings.HasSuffix(e.Fix, "set providerConfig.workloadIdentityProvider of WorkloadIdentity tenant-a/reader to the resource name of a workload identity provider") {
 				t.Errorf("WorkloadIdentity %+v: %v", test, err)
 			}
 		} else if err != nil || got != test.want {
@@ -136,6 +140,7 @@ func TestGetIdentity(t *testing.T) {
 func TestGetIdentityRefuses(t *testing.T) {
 	const (
 		ofAccount  = "annotation iam.gke.io/gcp-service-account of ServiceAccount tenant-a/tenant-a-gcs-sa"
+		ofFlux     = "annotation gcp.auth.fluxcd.io/workload-identity-provider of ServiceAccount tenant-a/tenant-a-gcs-sa"
 		ofProvider = "annotation gcp.lanyard.dev/workload-identity-provider of ServiceAccount tenant-a/tenant-a-gcs-sa"
 	)
 	provider := newProvider(t, gcp.Config{})
@@ -149,7 +154,7 @@ func TestGetIdentityRefuses(t *testing.T) {
 		{gcp.ServiceAccountAnnotation, "someone@gmail.com", ofAccount, "not a domain of service accounts"},
 		{gcp.ServiceAccountAnnotation, emailA + ".evil.example", ofAccount, "not a domain of service accounts"},
 		{gcp.ServiceAccountAnnotation, "a-b-c-d@iam.gserviceaccount.com", ofAccount, "not a domain of service accounts"},
-		{gcp.ServiceAccountAnnotation, "tenant-a@p.s3ns.iam.gserviceaccount.com", ofAccount, "of universe s3nsapis.fr"},
+		{gcp.ServiceAccountAnnotation, "tenant-a@p.s3ns.iam.gserviceaccount.com", ofAccount, "in universe s3nsapis.fr"},
 		{gcp.ServiceAccountAnnotation, "tenant-a@p.evil.iam.gserviceaccount.com", ofAccount, "neither a domain nor the prefix"},
 		{gcp.ServiceAccountAnnotation, "../x@p.iam.gserviceaccount.com", ofAccount, "the name"},
 		{gcp.ServiceAccountAnnotation, "114732234123412341234", ofAccount, "not an address"},
@@ -164,6 +169,8 @@ func TestGetIdentityRefuses(t *testing.T) {
 		{gcp.ProviderAnnotation, providerName + "/", ofProvider, "not the name of a provider"},
 		{gcp.ProviderAnnotation, providerName + "\n", ofProvider, "the provider"},
 		{gcp.ProviderAnnotation, providerName + "/serviceAccounts/" + emailA, ofProvider, "not the name of a provider"},
+		{gcp.FluxProviderAnnotation, "", ofFlux, "it is empty"},
+		{gcp.FluxProviderAnnotation, "https://evil.example/" + providerName, ofFlux, "not a resource name of iam.googleapis.com"},
 	} {
 		account := tenant(t, "tenant-a")
 		account.Attributes[test.annotation] = test.value
@@ -179,7 +186,35 @@ func TestGetIdentityRefuses(t *testing.T) {
 	}
 }
 
-// TestKeys holds the text of keys: it must not change by accident, and no two ways to a token may share one.
+// TestFluxAnnotation: Flux's annotation names the provider too, in all the forms that Flux takes, and
+// its identity is another, because its audience is.
+func TestFluxAnnotation(t *testing.T) {
+	const full = "//iam.googleapis.com/" + providerName
+	provider := newProvider(t, gcp.Config{})
+	for _, test := range []struct{ said, account, want string }{
+		{providerName, "", full},
+		{full, "", full},
+		{"https:" + full, emailA, full + "/serviceAccounts/" + emailA},
+	} {
+		account := rig.WithAttribute(rig.WithAttribute(tenant(t, "tenant-a"), gcp.ServiceAccountAnnotation, test.account), gcp.FluxProviderAnnotation, test.said)
+		if got, err := provider.GetIdentity(account); err != nil || got != test.want {
+			t.Errorf("%q: %q, %v", test.said, got, err)
+		}
+	}
+	both := rig.WithAttribute(rig.WithAttribute(tenant(t, "tenant-a"), gcp.ProviderAnnotation, providerName), gcp.FluxProviderAnnotation, providerName)
+	if _, err := provider.GetIdentity(both); auth.CodeOf(err) != auth.CodeIdentityInvalid || !strings.Contains(err.Error(), gcp.FluxProviderAnnotation) {
+		t.Errorf("both annotations: %v", err)
+	}
+	workload, err := auth.WorkloadIdentity("tenant-a", "reader")
+	rig.Must(t, err)
+	foreign := rig.WithAttribute(auth.Account{Subject: workload, UID: "1"}, gcp.FluxProviderAnnotation, providerName)
+	if _, err := provider.GetIdentity(foreign); auth.CodeOf(err) != auth.CodeIdentityMissing {
+		t.Errorf("a WorkloadIdentity: %v", err)
+	}
+}
+
+// TestKeys checks the text of keys, which must not change by accident. No two ways to a token may
+// share a text.
 func TestKeys(t *testing.T) {
 	provider := newProvider(t, gcp.Config{})
 	const (
@@ -217,7 +252,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-func TestGetAudience(t *testing.T) {
+func TestProofRequest(t *testing.T) {
 	w := newWorld(t)
 	subject := tenant(t, "tenant-a").Subject
 	workload, err := auth.WorkloadIdentity("tenant-a", "reader")
@@ -233,24 +268,28 @@ func TestGetAudience(t *testing.T) {
 		{subject: subject, identity: emailA, want: gkePool},
 		{subject: subject, identity: providerName, want: "https://iam.googleapis.com/" + providerName, lifetime: time.Hour},
 		{subject: subject, identity: providerName + "/serviceAccounts/" + emailA, want: "https://iam.googleapis.com/" + providerName},
+		// As Flux names the provider.
+		{subject: subject, identity: "//iam.googleapis.com/" + providerName, want: "//iam.googleapis.com/" + providerName, lifetime: time.Hour},
+		{subject: subject, identity: "//iam.googleapis.com/" + providerName + "/serviceAccounts/" + emailA, want: "//iam.googleapis.com/" + providerName},
 		{subject: subject, image: imageA, want: gkePool, lifetime: time.Hour},
 		{subject: workload, identity: providerName, want: "https://iam.googleapis.com/" + providerName, lifetime: time.Hour},
-		// An impossible identity is refused while there is no proof yet.
-		{subject: workload, code: auth.CodeIdentityMissing, lifetime: time.Hour},
+		// An impossible identity is refused before a proof is made.
+		{subject: workload, code: auth.CodeIdentityMissing},
 		{subject: workload, identity: emailA, code: auth.CodeIdentityMissing},
-		{subject: subject, image: "gcr.io.evil.example/app", code: auth.CodeEndpointRefused, lifetime: time.Hour},
+		{subject: subject, image: "gcr.io.evil.example/app", code: auth.CodeEndpointRefused},
 		{subject: subject, identity: "nonsense", code: auth.CodeIdentityInvalid},
 		{subject: subject, identity: "/serviceAccounts/x", code: auth.CodeIdentityInvalid},
 	} {
 		request := &auth.Request{Key: auth.Key{Subject: test.subject, Identity: test.identity}, ImageRepository: test.image}
-		got, err := w.gcp.GetAudience(t.Context(), request)
+		asked, err := w.gcp.GetProofRequest(t.Context(), request)
+		got := strings.Join(asked.Audiences, " and ")
 		if got != test.want || auth.CodeOf(err) != test.code {
 			t.Errorf("%+v: audience %q, %v", test, got, err)
 		}
 		if e, ok := errors.AsType[*auth.Error](err); ok && e.Fix == "" {
 			t.Errorf("%+v: no fix: %v", test, err)
 		}
-		if got := w.gcp.GetProofLifetime(request); got != test.lifetime {
+		if got := asked.Lifetime; got != test.lifetime {
 			t.Errorf("%+v: a proof for %s, want %s", test, got, test.lifetime)
 		}
 	}
@@ -286,7 +325,7 @@ func TestTokenDoesNotPrint(t *testing.T) {
 	}
 }
 
-// A tenant that makes up strings neither fills the memory for good nor slows the others.
+// A tenant with many different strings neither fills the memory forever nor slows other tenants.
 func TestMemoryIsBounded(t *testing.T) {
 	provider := newProvider(t, gcp.Config{})
 	for i := range 20_000 {
@@ -315,7 +354,7 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// A program may serve two universes with one cache: the tokens of one are not given to the other.
+// A program may serve two universes with one cache: no universe gets the tokens of the other.
 func TestUniversesShareNoKey(t *testing.T) {
 	seen := map[auth.Key]string{}
 	for _, universe := range endpoint.GCPUniverses() {

@@ -7,11 +7,13 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
 )
 
-// registryUser is the user name with which Artifact Registry takes an access token as a password. Source: Artifact Registry,
-// "Configure authentication to Artifact Registry for Docker: access token".
+// registryUser is the user name for which Artifact Registry accepts an access token as password.
+// Source: Artifact Registry, "Configure authentication to Artifact Registry for Docker: access
+// token".
 const registryUser = "oauth2accesstoken"
 
-// NewRegistryToken implements [auth.RegistryProvider] without a further exchange: the access token is the password.
+// NewRegistryToken implements [auth.RegistryProvider] without a further exchange: the access token
+// is the password.
 func (p *Provider) NewRegistryToken(_ context.Context, token auth.Token, request *auth.Request) (*auth.RegistryCredentials, error) {
 	access, ok := token.(*Token)
 	if !ok || access == nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// parseScopes returns the scopes in a list, or the default one if it is empty.
+// parseScopes returns the scopes in a list, or [DefaultScope] if the list is empty.
 func parseScopes(list auth.List) ([]string, error) {
 	if list.IsZero() {
 		return []string{DefaultScope}, nil
@@ -18,14 +18,15 @@ func parseScopes(list auth.List) ([]string, error) {
 			return nil, &auth.Error{
 				Stage: auth.StageSubject, Code: auth.CodeOptionInvalid,
 				Fix: "write each scope by itself, such as " + DefaultScope,
-				Err: errors.New("a scope has a character that no scope has"),
+				Err: errors.New("a scope has a character that a scope cannot have"),
 			}
 		}
 	}
 	return scopes, nil
 }
 
-// isScope reports whether s is one scope: printable ASCII without space, quote and backslash. Source: RFC 6749 §3.3.
+// isScope reports whether s is one scope: printable ASCII without space, quote and backslash.
+// Source: RFC 6749 §3.3.
 func isScope(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' })
 }

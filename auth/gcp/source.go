@@ -17,12 +17,17 @@ type tokenSource struct {
 	opts     []auth.Option
 }
 
-// NewTokenSource makes [auth.GetToken] available to Google's clients; pass [auth.WithCache] among the options. It keeps no token itself:
-// every call of Token asks GetToken again. oauth2.ReuseTokenSource, in which option.WithTokenSource wraps it, keeps a token until it
-// ends, so the source reports an end at most one minute ahead, however long the token lives: no client uses a token for long after its
-// grant was withdrawn. An [oauth2.Transport] in option.WithHTTPClient asks at each request.
+// NewTokenSource returns a token source for Google's clients that calls [auth.GetToken]. Pass
+// [auth.WithCache] among the options. The source keeps no token: every call of Token calls
+// GetToken.
 //
-// An [oauth2.TokenSource] has no context of its own, so ctx bounds all calls: make a source for each piece of work.
+// The tokens report an end at most one minute ahead. The wrapper that option.WithTokenSource adds
+// (oauth2.ReuseTokenSource) keeps a token until its end, and therefore asks again soon. No client
+// uses a token for long after its grant is withdrawn. An [oauth2.Transport] in
+// option.WithHTTPClient asks at each request.
+//
+// An [oauth2.TokenSource] takes no context, so ctx bounds all calls: make a source for each piece
+// of work.
 func NewTokenSource(ctx context.Context, provider *Provider, opts ...auth.Option) oauth2.TokenSource {
 	return &tokenSource{ctx, provider, opts}
 }

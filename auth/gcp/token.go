@@ -9,29 +9,32 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Token is an access token of Google Cloud. It hides its secret from every fmt verb, from JSON and from logs.
+// Token is an access token of Google Cloud. It hides its secret from every fmt verb, from JSON and
+// from logs.
 type Token struct {
 	// Secret is the bearer token (RFC 6750).
 	Secret auth.Secret
-	// ExpiresAt is the end of the token, UTC; source: expires_in of the Security Token Service, expireTime of IAM Credentials.
+	// ExpiresAt is the end of the token, UTC. Source: expires_in of the Security Token Service,
+	// expireTime of IAM Credentials.
 	ExpiresAt time.Time
 }
 
 // GetDuration implements [auth.Token].
 func (t Token) GetDuration() time.Duration { return time.Until(t.ExpiresAt) }
 
-// OAuth2 is the token in the form that Google's clients take.
+// OAuth2 returns the token in the form that Google's clients take. The result prints its secret,
+// unlike the Token.
 func (t Token) OAuth2() *oauth2.Token {
 	return &oauth2.Token{AccessToken: t.Secret.Reveal(), TokenType: tokenType, Expiry: t.ExpiresAt}
 }
 
-// String says when the token ends, and no more.
+// String returns the end of the token and no more.
 func (t Token) String() string {
 	return "[Google Cloud token until " + t.ExpiresAt.UTC().Format(time.RFC3339) + "]"
 }
 
-// Format is String for every verb.
+// Format prints String for every verb.
 func (t Token) Format(state fmt.State, _ rune) { _, _ = state.Write([]byte(t.String())) }
 
-// MarshalText is String, so that JSON, YAML and structured logs hide the token too.
+// MarshalText returns String, so that JSON, YAML and structured logs hide the secret too.
 func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }

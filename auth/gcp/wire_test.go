@@ -29,17 +29,18 @@ const (
 	goodToken     = `{"access_token":"` + federatedA + `","issued_token_type":"urn:ietf:params:oauth:token-type:access_token","token_type":"Bearer","expires_in":3599}`
 )
 
-// goodAccountToken ends in an hour by a clock that goes as ours does.
+// goodAccountToken ends in an hour, by a clock that equals ours.
 func goodAccountToken() string {
 	return `{"accessToken":"` + accountTokenA + `","expireTime":"` + time.Now().Add(time.Hour).UTC().Format(time.RFC3339) + `"}`
 }
 
-// proofA is a token of the demo's issuer with a signature that is none; nobody here verifies it.
+// proofA is a token of the demo's issuer with an invalid signature. No test here verifies it.
 func proofA() string {
 	return rig.JWT(`{"iss":"` + issuerURL + `","sub":"` + subA + `"}`)
 }
 
-// asA asks for tenant A, through a workload identity provider, as the service account if there is one.
+// asA returns the options of a call for tenant A with a workload identity provider and, if it is
+// not empty, a service account.
 func asA(tb testing.TB, email string, more ...auth.Option) []auth.Option {
 	tb.Helper()
 	account := rig.WithAttribute(rig.WithAttribute(tenant(tb, "tenant-a"), gcp.ProviderAnnotation, providerName), gcp.ServiceAccountAnnotation, email)
@@ -76,7 +77,7 @@ func then(handler http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// wants is what an error must be.
+// wants is the expected part of an error.
 type wants struct {
 	stage auth.Stage
 	code  auth.Code
@@ -111,8 +112,8 @@ func TestRefusalsOfSTS(t *testing.T) {
 		text    string
 		fix     string
 	}{
-		{"issuer", oauthError("invalid_grant", "The issuer in ID Token https://a does not match the expected ones: https://b"), auth.CodeTrustRefused, "sts.googleapis.com, token exchange: invalid_grant: the issuer", "let " + trust + " trust issuer " + issuerURL},
-		{"audience", oauthError("invalid_grant", "The audience in ID Token [x] does not match the expected audience y."), auth.CodeTrustRefused, "the audience", "let " + trust + " allow audience https://iam.googleapis.com/" + providerName},
+		{"issuer", oauthError("invalid_grant", "The issuer in ID Token https://a does not match the expected ones: https://b"), auth.CodeTrustRefused, "sts.googleapis.com, token exchange: invalid_grant: the proof has another issuer", "let " + trust + " trust issuer " + issuerURL},
+		{"audience", oauthError("invalid_grant", "The audience in ID Token [x] does not match the expected audience y."), auth.CodeTrustRefused, "the proof has another audience", "add audience https://iam.googleapis.com/" + providerName + " to the allowed audiences of " + trust},
 		{"stale", oauthError("invalid_grant", "ID Token issued at 1713260741 is stale to sign-in."), auth.CodeProofInvalid, "not valid at this time", "clock"},
 		{"signature", oauthError("invalid_grant", "Unable to verify the ID Token signature."), auth.CodeTrustRefused, "the signature", "upload the current keys of issuer " + issuerURL},
 		{"keys", oauthError("invalid_grant", "Error connecting to the given credential's issuer."), auth.CodeUnavailable, "the issuer's keys", "fetch the keys of issuer " + issuerURL},
@@ -203,7 +204,7 @@ func TestRefusalsOfIAMCredentials(t *testing.T) {
 	}
 	_, err := auth.GetToken(t.Context(), wired(t, then(rpcError(400, "INVALID_ARGUMENT", "", "no"))), asA(t, emailA, auth.WithScopes("x"))...)
 	wants{auth.StageImpersonation, auth.CodeOptionInvalid, "INVALID_ARGUMENT", "scopes"}.check(t, err)
-	// What is over by Google's clock is over.
+	// A token that has expired by Google's clock has expired.
 	_, err = auth.GetToken(t.Context(), wired(t, then(answer(200, `{"accessToken":"`+accountTokenA+`","expireTime":"1999-01-01T00:00:00Z"}`))), asA(t, emailA)...)
 	wants{auth.StageExchange, auth.CodeResponseInvalid, "already expired", "clocks"}.check(t, err)
 }
@@ -290,7 +291,7 @@ func TestExchangeRequest(t *testing.T) {
 	}
 }
 
-// Hosts are the universe's; names of resources are the same in all.
+// Hosts differ between universes; resource names have the same form in all.
 func TestExchangePerUniverse(t *testing.T) {
 	const email = "tenant-a@p.s3ns.iam.gserviceaccount.com"
 	var hosts, audiences []string
@@ -313,7 +314,7 @@ func TestExchangePerUniverse(t *testing.T) {
 	account := rig.WithAttribute(tenant(t, "tenant-a"), gcp.ServiceAccountAnnotation, email)
 	var proofAudience string
 	subject := rig.Subject(account, func(_ auth.Account, request auth.ProofRequest) (string, error) {
-		proofAudience = request.Audience
+		proofAudience = request.Audiences[0]
 		return proofA(), nil
 	})
 	_, err = auth.GetToken(t.Context(), provider, subject)
@@ -360,7 +361,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// A clock that is behind must not make a token live longer than Google lets it, nor one that is ahead.
+// A token never lives longer than Google allows, if a clock is behind or ahead.
 func TestEndOfToken(t *testing.T) {
 	for ahead, want := range map[time.Duration]time.Duration{
 		0: time.Hour, 5 * time.Minute: time.Hour, -5 * time.Minute: 55 * time.Minute, 24 * time.Hour: time.Hour,
@@ -381,7 +382,7 @@ func TestEndOfToken(t *testing.T) {
 	}
 }
 
-// Where the subject is the principal nobody but the provider would notice.
+// If the subject is the principal, only the provider can notice a proof of another subject.
 func TestProofOfAnother(t *testing.T) {
 	provider := wired(t, func(http.ResponseWriter, *http.Request) { t.Error("the proof was sent") })
 	enc := base64.RawURLEncoding.EncodeToString
@@ -402,7 +403,7 @@ func TestProofOfAnother(t *testing.T) {
 }
 
 func TestDisconnections(t *testing.T) {
-	rig.Disconnections(t, rig.Wire(t, answer(200, goodToken)), func(t *testing.T, base *http.Transport) error {
+	rig.Disconnections(t, "sts.googleapis.com", func(t *testing.T, base *http.Transport) error {
 		t.Helper()
 		_, err := auth.GetToken(t.Context(), newProvider(t, gcp.Config{Transport: base}), asA(t, "")...)
 		return err

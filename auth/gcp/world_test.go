@@ -32,8 +32,9 @@ const (
 	pools         = "principal://iam.googleapis.com/projects/" + projectNumber + "/locations/global/workloadIdentityPools/"
 )
 
-// world is a local Google Cloud and a provider that reaches it through a proxy under Google's own names. One issuer signs for a GKE
-// cluster, and for a cluster elsewhere which a workload identity provider trusts.
+// world is a local Google Cloud and a provider that reaches it through a proxy under Google's own
+// names. One issuer signs for a GKE cluster, and for a cluster elsewhere which a workload identity
+// provider trusts.
 type world struct {
 	*rig.Rig
 
@@ -45,22 +46,29 @@ func cluster() cloudgcp.Cluster {
 	return cloudgcp.Cluster{Location: location, Name: clusterName, Issuer: issuerURL}
 }
 
-func pool(disabled bool) cloudgcp.Pool {
+func pool(issuer string, disabled bool) cloudgcp.Pool {
 	return cloudgcp.Pool{ID: "tenants", Providers: []cloudgcp.Provider{{
-		ID: "my-cluster", IssuerURI: issuerURL, AttributeMapping: map[string]string{"google.subject": "assertion.sub"}, Disabled: disabled,
+		ID: "my-cluster", IssuerURI: issuer, AttributeMapping: map[string]string{"google.subject": "assertion.sub"}, Disabled: disabled,
 	}}}
 }
 
 func newWorld(tb testing.TB) *world {
 	tb.Helper()
+	return newWorldOf(tb, issuerURL)
+}
+
+// newWorldOf makes a world whose workload identity provider trusts that issuer, which makes the
+// proofs.
+func newWorldOf(tb testing.TB, issuer string) *world {
+	tb.Helper()
 	w := &world{Rig: rig.New(tb, cloudtest.Config{GCP: cloudgcp.Config{
 		Projects: []cloudgcp.Project{{
 			ID: projectID, Number: projectNumber,
-			Clusters: []cloudgcp.Cluster{cluster()}, Pools: []cloudgcp.Pool{pool(false)},
+			Clusters: []cloudgcp.Cluster{cluster()}, Pools: []cloudgcp.Pool{pool(issuer, false)},
 			ServiceAccounts: []cloudgcp.ServiceAccount{{Email: controllerAccount}},
 		}},
 		Metadata: &cloudgcp.Metadata{Project: projectID, ClusterLocation: location, ClusterName: clusterName, ServiceAccount: controllerAccount},
-	}}, issuerURL, oidc.ES256)}
+	}}, issuer, oidc.ES256)}
 	w.gcp = w.provider(tb, gcp.Config{AllowedEndpointHosts: w.Allow})
 	return w
 }
@@ -95,7 +103,8 @@ func (w *world) accountFor(tb testing.TB, tenant string, members ...string) stri
 	return account.Email
 }
 
-// principal is the cloud's name of the account's subject in the cluster's pool, or in that of the workload identity provider.
+// principal returns the cloud's name of the account's subject, in the pool of the cluster or of the
+// workload identity provider.
 func principal(account auth.Account, elsewhere bool) string {
 	if elsewhere {
 		return pools + "tenants/subject/" + rig.SubjectClaim(account)
@@ -110,14 +119,14 @@ func tenant(tb testing.TB, namespace string) auth.Account {
 	return auth.Account{Subject: subject, UID: "uid-of-" + namespace, Attributes: map[string]string{}}
 }
 
-// tenantA makes a ServiceAccount with a service account of its own.
+// tenantA makes a ServiceAccount with its own service account.
 func (w *world) tenantA(tb testing.TB) auth.Account {
 	tb.Helper()
 	a := tenant(tb, "tenant-a")
 	return rig.WithAttribute(a, gcp.ServiceAccountAnnotation, w.accountFor(tb, "tenant-a", principal(a, false)))
 }
 
-// whose shows the token to Cloud Storage and reads in the journal whom it took the caller for.
+// whose sends the token to Cloud Storage and reads the caller's principal from the journal.
 func (w *world) whose(ctx context.Context, token auth.Token) (string, error) {
 	access, ok := token.(*gcp.Token)
 	if !ok {

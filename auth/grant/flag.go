@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// ParseFlag reads the value of a flag such as --controller-identity-namespaces. Empty admits nobody; an object is a grant as
-// in an allowedNamespaces block, {} admitting every namespace; anything else is a list of namespaces separated by commas.
+// ParseFlag reads the value of a flag such as --controller-identity-namespaces. An empty value
+// admits nobody. A JSON object is a grant as in an allowedNamespaces block: {} admits every
+// namespace. Any other value is a list of namespaces separated by commas.
 func ParseFlag(value string) (Namespaces, error) {
 	var n Namespaces
 	switch trimmed := strings.TrimSpace(value); {
@@ -18,7 +19,8 @@ func ParseFlag(value string) (Namespaces, error) {
 		}
 		return n, nil
 	case trimmed == "null":
-		// As an object's field it admits nobody; as a list it would admit a namespace of that name.
+		// In an object's field null admits nobody, but in a list it would admit a namespace with
+		// the name null.
 		return n, fmt.Errorf(`%w: null; leave the value empty to admit nobody, or write {"list":["null"]}`, ErrSyntax)
 	default:
 		for name := range strings.SplitSeq(trimmed, ",") {
@@ -31,8 +33,8 @@ func ParseFlag(value string) (Namespaces, error) {
 	}
 }
 
-// Set replaces the grant by the flag's value; see [ParseFlag]. With String and Type it makes the grant a flag's value
-// (flag.Value, pflag.Value). A value that is refused leaves the grant as it was.
+// Set replaces the grant by the value of a flag; see [ParseFlag]. A refused value leaves the grant
+// unchanged. With String and Type, Set implements flag.Value and pflag.Value.
 func (n *Namespaces) Set(value string) error {
 	parsed, err := ParseFlag(value)
 	if err != nil {
@@ -42,7 +44,8 @@ func (n *Namespaces) Set(value string) error {
 	return nil
 }
 
-// String is the grant as Set reads it: empty where it admits nobody by having no list and no selector, JSON otherwise.
+// String returns the grant in the form that Set reads: empty for a grant without list and selector
+// that admits nobody, otherwise JSON.
 func (n *Namespaces) String() string {
 	if n == nil || !n.All && len(n.List) == 0 && n.Selector == nil {
 		return ""
@@ -54,5 +57,5 @@ func (n *Namespaces) String() string {
 	return string(data)
 }
 
-// Type is the value's name in a command's help.
+// Type returns the value's name in a command's help.
 func (n *Namespaces) Type() string { return "namespaces" }

@@ -8,30 +8,34 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Namespaces says which namespaces may use an identity. Its zero value, and a nil pointer to it, admit nobody.
+// Namespaces says which namespaces may use an identity. Its zero value, and a nil pointer to it,
+// admit nobody.
 type Namespaces struct {
-	// All admits every namespace. It is the JSON object without keys, {}, and excludes the other fields.
+	// All admits every namespace. In JSON it is the object without keys, {}. The other fields must
+	// be empty.
 	All bool `json:"-"`
-	// List names namespaces; empty, it admits nobody.
+	// List admits the namespaces that it names. An empty list admits nobody.
 	List []string `json:"list"`
-	// Selector admits the namespaces whose labels match, besides those of List; empty or nil, it admits nobody.
+	// Selector admits the namespaces whose labels match, in addition to those of List. An empty or
+	// nil selector admits nobody.
 	Selector *Selector `json:"selector,omitempty"`
 }
 
-// Decision is whether a namespace is admitted, and why.
+// Decision says whether a namespace is admitted, and why.
 type Decision struct {
-	// Allowed is the verdict.
+	// Allowed: the namespace is admitted.
 	Allowed bool
-	// Link is the part of the grant that decided, a clause for people such as "the namespace is in the list". It never
-	// repeats the grant's other namespaces, so that a tenant may read it.
+	// Link names the part of the grant that decided, in a clause for people such as "the namespace
+	// is in the list". It never repeats the grant's other namespaces, so that tenants may read it.
 	Link string
 }
 
-// ErrContradiction means that a grant both admits every namespace and restricts them.
-var ErrContradiction = errors.New("the grant admits every namespace and names some besides: write {} alone, or no {}")
+// ErrContradiction is the error of a grant that admits every namespace and also names some.
+var ErrContradiction = errors.New("the grant admits every namespace and also names some: write {}, or a list and a selector without {}")
 
-// Decide says whether the namespace is admitted. Labels are those of the Namespace object; nil means that they are not known,
-// as when it could not be read, and then no selector admits it. (Every real Namespace carries kubernetes.io/metadata.name.)
+// Decide says whether the grant admits the namespace. Labels are the labels of the Namespace
+// object. Nil labels are unknown, for example because the object could not be read, and then no
+// selector admits the namespace. (Every real Namespace has the label kubernetes.io/metadata.name.)
 func (n *Namespaces) Decide(namespace string, labels map[string]string) Decision {
 	switch {
 	case namespace == "":
@@ -65,8 +69,8 @@ func (n *Namespaces) Decide(namespace string, labels map[string]string) Decision
 func allow(link string) Decision { return Decision{Allowed: true, Link: link} }
 func deny(link string) Decision  { return Decision{Link: link} }
 
-// validate returns why the grant cannot be decided. A namespace name that cannot exist, such as a wildcard, would admit nobody,
-// but whoever wrote it meant something else.
+// validate returns why the grant cannot be decided. A name that no namespace can have, such as a
+// wildcard, would admit nobody; it is an error, because its author meant something else.
 func (n *Namespaces) validate() error {
 	if n.All && (len(n.List) > 0 || n.Selector != nil) {
 		return ErrContradiction

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/auth/grant"
 )
@@ -31,56 +34,36 @@ func read(t *testing.T, block string) consumer {
 	return c
 }
 
+// row is a row of the table, which other judges read too.
+type row struct {
+	Block   string
+	Allowed bool
+	Link    string
+	Schema  string // not read here
+}
+
+func table(t *testing.T) []row {
+	t.Helper()
+	data, err := os.ReadFile("testdata/table.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []row
+	if err := yaml.UnmarshalStrict(data, &rows); err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) < 30 {
+		t.Fatalf("only %d rows", len(rows))
+	}
+	return rows
+}
+
 // The truth table of the grant rule: namespace team-a with the label t=a.
 func TestTruthTable(t *testing.T) {
-	for _, tt := range []struct {
-		block string
-		want  bool
-		link  string
-	}{
-		{"", false, "there is no grant"},
-		{"null", false, "there is no grant"},
-		{"{}", true, "the grant is {}, which admits every namespace"},
-		{" { } ", true, "the grant is {}, which admits every namespace"},
-		{`{"list":null}`, false, "the grant names no namespace"},
-		{`{"list":[]}`, false, "the grant names no namespace"},
-		{`{"selector":null}`, false, "the grant names no namespace"},
-		{`{"list":null,"selector":null}`, false, "the grant names no namespace"},
-		{`{"selector":{}}`, false, "the namespace is not in the list, and an empty selector admits nobody"},
-		{`{"list":null,"selector":{}}`, false, "the namespace is not in the list, and an empty selector admits nobody"},
-		{`{"selector":{"matchLabels":{}}}`, false, "the namespace is not in the list, and an empty selector admits nobody"},
-		{`{"selector":{"matchLabels":null,"matchExpressions":null}}`, false, "the namespace is not in the list, and an empty selector admits nobody"},
-		{`{"selector":{"matchExpressions":[]}}`, false, "the namespace is not in the list, and an empty selector admits nobody"},
-		{`{"list":[],"selector":{}}`, false, "the namespace is not in the list, and an empty selector admits nobody"},
-		{`{"list":["team-a"]}`, true, "the namespace is in the list"},
-		{`{"list":["x","team-a"]}`, true, "the namespace is in the list"},
-		{`{"list":["x"]}`, false, "the namespace is not in the list"},
-		{`{"list":["team"]}`, false, "the namespace is not in the list"},
-		{`{"list":["team-ab"]}`, false, "the namespace is not in the list"},
-		{`{"list":["x"],"selector":{"matchLabels":{"t":"a"}}}`, true, "the selector matches the namespace's labels"},
-		{`{"list":["x"],"selector":{}}`, false, "the namespace is not in the list, and an empty selector admits nobody"},
-		{`{"list":["team-a"],"selector":{}}`, true, "the namespace is in the list"},
-		{`{"selector":{"matchLabels":{"t":"a"}}}`, true, "the selector matches the namespace's labels"},
-		{`{"selector":{"matchLabels":{"t":"b"}}}`, false, "the namespace is not in the list, and the selector does not match its labels"},
-		{`{"selector":{"matchLabels":{"t":"a","u":"b"}}}`, false, "the namespace is not in the list, and the selector does not match its labels"},
-		{`{"selector":{"matchLabels":{"u":""}}}`, false, "the namespace is not in the list, and the selector does not match its labels"},
-		{`{"selector":{"matchExpressions":[{"key":"t","operator":"NotIn","values":["b"]}]}}`, true, "the selector matches the namespace's labels"},
-		{`{"selector":{"matchExpressions":[{"key":"t","operator":"NotIn","values":["b","a"]}]}}`, false, "the namespace is not in the list, and the selector does not match its labels"},
-		{`{"selector":{"matchExpressions":[{"key":"u","operator":"NotIn","values":["b"]}]}}`, true, "the selector matches the namespace's labels"},
-		{`{"selector":{"matchExpressions":[{"key":"t","operator":"In","values":["b","a"]}]}}`, true, "the selector matches the namespace's labels"},
-		{`{"selector":{"matchExpressions":[{"key":"u","operator":"In","values":[""]}]}}`, false, "the namespace is not in the list, and the selector does not match its labels"},
-		{`{"selector":{"matchExpressions":[{"key":"t","operator":"Exists"}]}}`, true, "the selector matches the namespace's labels"},
-		{`{"selector":{"matchExpressions":[{"key":"u","operator":"Exists","values":[]}]}}`, false, "the namespace is not in the list, and the selector does not match its labels"},
-		{`{"selector":{"matchExpressions":[{"key":"t","operator":"DoesNotExist"}]}}`, false, "the namespace is not in the list, and the selector does not match its labels"},
-		{`{"selector":{"matchExpressions":[{"key":"u","operator":"DoesNotExist","values":null}]}}`, true, "the selector matches the namespace's labels"},
-		{
-			`{"selector":{"matchLabels":{"t":"a"},"matchExpressions":[{"key":"t","operator":"Exists"},{"key":"u","operator":"Exists"}]}}`,
-			false, "the namespace is not in the list, and the selector does not match its labels",
-		},
-	} {
-		t.Run(tt.block, func(t *testing.T) {
-			c := read(t, tt.block)
-			want := grant.Decision{Allowed: tt.want, Link: tt.link}
+	for _, tt := range table(t) {
+		t.Run(tt.Block, func(t *testing.T) {
+			c := read(t, tt.Block)
+			want := grant.Decision{Allowed: tt.Allowed, Link: tt.Link}
 			// The decision is the same after any number of encodings.
 			for round := range 3 {
 				got := c.AllowedNamespaces.Decide("team-a", map[string]string{"t": "a"})
@@ -103,7 +86,7 @@ func TestTruthTable(t *testing.T) {
 	}
 }
 
-// Whatever cannot be decided admits nobody, not even a namespace that the list names.
+// A grant that cannot be decided admits nobody, not even a namespace in its list.
 func TestUndecidableDenies(t *testing.T) {
 	selector := func(r grant.Requirement) *grant.Selector {
 		return &grant.Selector{MatchExpressions: []grant.Requirement{r}}
@@ -131,7 +114,8 @@ func TestUndecidableDenies(t *testing.T) {
 	}
 }
 
-// Labels that are not known are not labels that are absent: NotIn and DoesNotExist would admit a namespace nobody has looked at.
+// Unknown labels are not absent labels: otherwise NotIn and DoesNotExist would admit a namespace
+// whose labels nobody has read.
 func TestUnknownLabelsDeny(t *testing.T) {
 	n := read(t, `{"list":["team-a"],"selector":{"matchExpressions":[{"key":"t","operator":"DoesNotExist"}]}}`).AllowedNamespaces
 	if got := n.Decide("team-b", nil); got.Allowed || !strings.Contains(got.Link, "labels are not known") {
@@ -229,7 +213,7 @@ func TestStrictDecoding(t *testing.T) {
 	}
 }
 
-// Only All is ever written as {}; taking the last namespace from a list leaves a grant that denies.
+// Only All is written as {}: without its last namespace, a list still denies.
 func TestMarshalJSON(t *testing.T) {
 	shrinking := grant.Namespaces{List: []string{"team-a"}}
 	shrinking.List = slices.Delete(shrinking.List, 0, 1)
@@ -354,8 +338,9 @@ func worlds() map[string]map[string]string {
 	}
 }
 
-// FuzzNamespacesRoundTrip holds that a grant decides the same after any number of encodings, in JSON and as a flag, that it
-// admits all only where {} was written, and that what is refused admits nobody.
+// FuzzNamespacesRoundTrip checks that a grant decides the same after any number of encodings, in
+// JSON and as a flag. It checks that a grant admits all only if {} was written, and that a refused
+// grant admits nobody.
 func FuzzNamespacesRoundTrip(f *testing.F) {
 	for _, seed := range []string{
 		"null", "{}", `{"list":null}`, `{"list":["team-a"]}`, `{"selector":{}}`, `{"list":["x"],"selector":{"matchLabels":{"t":"a"}}}`,

@@ -8,12 +8,12 @@ import (
 	"io"
 )
 
-// ErrSyntax means that a grant is not a single JSON object, or that a key is unknown, in the wrong letter case, or repeated.
-// encoding/json alone would accept the last three.
+// ErrSyntax is the error of a grant that is not a single JSON object, or that has a key which is
+// unknown, in the wrong letter case, or repeated. encoding/json would accept such keys.
 var ErrSyntax = errors.New("not a grant; write {}, or an object with the keys list and selector")
 
-// MarshalJSON writes {} for All and nothing else; every other grant is written with its list, even when that is empty, so
-// that no restriction turns into {} on its way through JSON. A grant that cannot be decided is an error.
+// MarshalJSON writes {} only for All. It writes every other grant with its list, even an empty
+// list, so that no restriction becomes {} in JSON. A grant that cannot be decided is an error.
 func (n Namespaces) MarshalJSON() ([]byte, error) {
 	if err := n.validate(); err != nil {
 		return nil, err
@@ -28,7 +28,8 @@ func (n Namespaces) MarshalJSON() ([]byte, error) {
 	return json.Marshal(fields(n))
 }
 
-// UnmarshalJSON reads a grant strictly: null admits nobody, {} everybody. After an error the grant admits nobody.
+// UnmarshalJSON reads a grant strictly: null admits nobody, {} everybody. After an error the grant
+// admits nobody.
 func (n *Namespaces) UnmarshalJSON(data []byte) error {
 	*n = Namespaces{}
 	if isNull(data) {
@@ -84,7 +85,8 @@ func (s *Selector) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// UnmarshalJSON reads a requirement strictly. After an error it has no operator, so that it matches nothing.
+// UnmarshalJSON reads a requirement strictly. After an error it has no operator, so that it matches
+// nothing.
 func (r *Requirement) UnmarshalJSON(data []byte) error {
 	*r = Requirement{}
 	keys, err := members(data)
@@ -111,7 +113,8 @@ func (r *Requirement) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// members takes an object apart, which must be all of the data and have no key twice.
+// members returns the keys and values of an object. The data must be one object without repeated
+// keys.
 func members(data []byte) (map[string]json.RawMessage, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
@@ -126,7 +129,7 @@ func members(data []byte) (map[string]json.RawMessage, error) {
 		}
 		key := fmt.Sprint(token)
 		if _, twice := keys[key]; twice {
-			return nil, fmt.Errorf("%w: the key %s is there twice", ErrSyntax, quote(key))
+			return nil, fmt.Errorf("%w: the key %s is repeated", ErrSyntax, quote(key))
 		}
 		var value json.RawMessage
 		if err := dec.Decode(&value); err != nil {
@@ -143,7 +146,8 @@ func members(data []byte) (map[string]json.RawMessage, error) {
 	return keys, nil
 }
 
-// decodeLabels reads matchLabels. A null in place of a value is refused: encoding/json would read it as the empty value.
+// decodeLabels reads matchLabels. A null in place of a value is refused: encoding/json would read
+// it as the empty value.
 func decodeLabels(key string, data json.RawMessage) (map[string]string, error) {
 	if isNull(data) {
 		return nil, nil
@@ -182,7 +186,7 @@ func decodeValues(key string, data json.RawMessage) ([]string, error) {
 	return values, nil
 }
 
-// decode reads the value of a key, and says whose it is if that fails.
+// decode reads the value of a key. Its error names the key.
 func decode(key string, data json.RawMessage, into any) error {
 	switch err := json.Unmarshal(data, into); {
 	case err == nil:

@@ -10,12 +10,12 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Selector is a label selector, with the meaning of Kubernetes' LabelSelector (k8s.io/apimachinery meta/v1) except that the
-// empty one matches nothing.
+// Selector is a label selector. It has the meaning of Kubernetes' LabelSelector
+// (k8s.io/apimachinery meta/v1), except that an empty selector matches nothing.
 type Selector struct {
-	// MatchLabels are labels that must all be there with exactly these values.
+	// MatchLabels are labels that a namespace must have, all of them and with exactly these values.
 	MatchLabels map[string]string `json:"matchLabels,omitempty"`
-	// MatchExpressions must all hold besides.
+	// MatchExpressions are further conditions, which must all be true.
 	MatchExpressions []Requirement `json:"matchExpressions,omitempty"`
 }
 
@@ -23,36 +23,39 @@ type Selector struct {
 type Requirement struct {
 	// Key is the label's name.
 	Key string `json:"key"`
-	// Operator relates the label to Values.
+	// Operator compares the label with Values.
 	Operator Operator `json:"operator"`
-	// Values has at least one value with [In] and [NotIn], and none with [Exists] and [DoesNotExist].
+	// Values has at least one value with [In] and [NotIn], and none with [Exists] and
+	// [DoesNotExist].
 	Values []string `json:"values,omitempty"`
 }
 
-// Operator relates a label to values.
+// Operator compares a label with values.
 type Operator string
 
 // The operators.
 const (
-	// In: the label is there with one of the values.
+	// In: the label exists and has one of the values.
 	In Operator = "In"
-	// NotIn: the label is absent, or has none of the values.
+	// NotIn: the label does not exist, or has none of the values.
 	NotIn Operator = "NotIn"
-	// Exists: the label is there.
+	// Exists: the label exists.
 	Exists Operator = "Exists"
-	// DoesNotExist: the label is absent.
+	// DoesNotExist: the label does not exist.
 	DoesNotExist Operator = "DoesNotExist"
 )
 
 // Errors of a grant that is well-formed but invalid.
 var (
-	// ErrNamespace: a name in the list cannot be a namespace's.
-	ErrNamespace = errors.New("not a namespace's name; there are no wildcards, {} admits every namespace")
+	// ErrNamespace: a name in the list cannot be the name of a namespace.
+	ErrNamespace = errors.New("not the name of a namespace; wildcards do not exist, and {} admits every namespace")
 	// ErrOperator: the operator is unknown.
 	ErrOperator = errors.New("unknown operator; write In, NotIn, Exists or DoesNotExist")
-	// ErrValues: there are values where the operator takes none, or none where it takes some.
+	// ErrValues: a requirement has values although its operator takes none, or has no values
+	// although its operator needs some.
 	ErrValues = errors.New("wrong number of values; In and NotIn take at least one, Exists and DoesNotExist none")
-	// ErrLabel: a key or value cannot be a label's. With NotIn, a mistyped key would match every namespace.
+	// ErrLabel: a label cannot have such a key or value. With NotIn, a mistyped key would match
+	// every namespace.
 	ErrLabel = errors.New("not a label's key or value")
 )
 
@@ -61,7 +64,7 @@ func (s *Selector) empty() bool {
 	return len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
 }
 
-// validate returns why the selector has no meaning.
+// validate returns why the selector cannot be decided.
 func (s *Selector) validate() error {
 	for key, value := range s.MatchLabels {
 		if !isLabelKey(key) || !isLabelValue(value) {
@@ -100,7 +103,8 @@ func (r Requirement) validate() error {
 	return nil
 }
 
-// matches reports whether the labels meet every condition of a valid selector that sets one.
+// matches reports whether the labels meet every condition of a valid selector. The selector must
+// have a condition.
 func (s *Selector) matches(labels map[string]string) bool {
 	for key, want := range s.MatchLabels {
 		if got, ok := labels[key]; !ok || got != want {
@@ -126,7 +130,8 @@ func (r Requirement) matches(labels map[string]string) bool {
 	}
 }
 
-// maxLabelValue bounds a label's value, in bytes. Source: Kubernetes documentation, "Labels and Selectors".
+// maxLabelValue bounds a label's value, in bytes. Source: Kubernetes documentation, "Labels and
+// Selectors".
 const maxLabelValue = 63
 
 // isLabelValue reports whether s can be a label's value, which may be empty.
@@ -134,7 +139,8 @@ func isLabelValue(s string) bool {
 	return s == "" || len(s) <= maxLabelValue && isWord(s)
 }
 
-// isLabelKey reports whether s can be a label's key: a name, with a DNS subdomain and a slash before it if need be.
+// isLabelKey reports whether s can be a label's key: a name, optionally with a DNS subdomain and a
+// slash before it.
 func isLabelKey(s string) bool {
 	name := s
 	if prefix, rest, ok := strings.Cut(s, "/"); ok {
@@ -146,7 +152,7 @@ func isLabelKey(s string) bool {
 	return name != "" && isLabelValue(name)
 }
 
-// isWord reports whether s is letters, digits and the characters of -_. between them.
+// isWord reports whether s consists of letters, digits and, between them, the characters of -_. .
 func isWord(s string) bool {
 	for i := range len(s) {
 		if !isAlphanumeric(s[i]) && (i == 0 || i == len(s)-1 || strings.IndexByte("-_.", s[i]) < 0) {

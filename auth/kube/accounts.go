@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -12,38 +13,48 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/svid"
 )
 
-// callTimeout bounds one call to the API server. It is shorter than the timeout of a cache's exchange, so that the error says
-// which call was slow.
+// callTimeout bounds one call to the API server. It is shorter than a cache's timeout for a fetch,
+// so that the error says which call was slow.
 const callTimeout = 10 * time.Second
 
-// Informers gives the informer of a kind; [cache.Cache] is one.
+// printAudiences prints the audiences of the API server: a token that names no audience is for all of
+// them. Source: k8s.io/kubernetes pkg/registry/core/serviceaccount/storage/token.go.
+const printAudiences = "kubectl create token default -o jsonpath='{.spec.audiences[*]}'"
+
+// Informers has the informers of kinds. A [cache.Cache] is an Informers.
 type Informers interface {
-	// GetInformer gets or starts the informer for obj's kind.
+	// GetInformer returns the informer of obj's kind, and starts it if needed.
 	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
 }
 
 // Options configure [Accounts].
 type Options struct {
-	// Informers watch the accounts' metadata. They must see every namespace whose accounts are asked for: tokens of
-	// accounts that they do not see are never cached. Required; [FromManager] takes the manager's cache.
+	// Informers watch the accounts' metadata, in every namespace with subjects: a token is cached
+	// only if the informers see its account. Required; [FromManager] takes the manager's cache.
 	Informers Informers
 	// APIReader reads accounts live, never from a cache. Required; [FromManager] makes one.
 	APIReader client.Reader
-	// Client creates TokenRequests and, to learn the API server's audiences, one SelfSubjectReview. Its scheme knows v1
-	// and authentication.k8s.io/v1. Required; [FromManager] makes one.
+	// Client creates TokenRequests and, to learn the API server's audiences, one SelfSubjectReview.
+	// Its scheme contains v1 and authentication.k8s.io/v1. Required; [FromManager] makes one.
 	Client client.Client
-	// APIAudiences are all audiences that the API server accepts for itself (its flag --api-audiences; when that is not
-	// set, --service-account-issuer). No proof is made for any of them. Default: learned once, from a token without
-	// audience of the program's own ServiceAccount.
+	// APIAudiences are all audiences that the API server accepts for itself: its flag
+	// --api-audiences or, without this flag, --service-account-issuer. No proof is made for these
+	// audiences. Default: learned once, from a token of the program's own ServiceAccount that names
+	// no audience. A program that is not a ServiceAccount must set them. This command prints them:
+	//
+	//	kubectl create token default -o jsonpath='{.spec.audiences[*]}'
 	APIAudiences []string
-	// Annotations are those that providers read; give [ByObject] the same. Default: [DefaultAnnotations].
+	// Annotations are the annotations that providers read; give [ByObject] the same. Default:
+	// [DefaultAnnotations].
 	Annotations Annotations
 }
 
@@ -53,13 +64,15 @@ type Accounts struct {
 	reader       client.Reader
 	client       client.Client
 	apiAudiences []string
-	self         string // this program's user name at the API server; empty when nobody had to ask
+	caller       caller
+	watch        toolscache.ResourceEventHandlerRegistration
 }
 
 var _ auth.Accounts = (*Accounts)(nil)
 
-// FromManager is [NewAccounts] with the manager's cache, and with live access through the manager's connection, unless the
-// options name others. The manager need not run yet; [ByObject] keeps its cache small.
+// FromManager makes an Accounts as [NewAccounts] does. Options that are not set come from the
+// manager: Informers is its cache, and APIReader and Client use its connection without a cache. The
+// manager need not run yet. [ByObject] keeps its cache small.
 func FromManager(ctx context.Context, mgr cluster.Cluster, options Options) (*Accounts, error) {
 	if options.Informers == nil {
 		options.Informers = mgr.GetCache()
@@ -79,8 +92,9 @@ func FromManager(ctx context.Context, mgr cluster.Cluster, options Options) (*Ac
 	return NewAccounts(ctx, options)
 }
 
-// NewAccounts starts to watch ServiceAccounts. Unless the options name the API server's audiences, it learns them with two
-// calls; if that fails, the error says what to do.
+// NewAccounts makes an Accounts and starts to watch ServiceAccounts. Unless the options name the
+// API server's audiences, it learns the audiences with two calls. If a call fails, the error says
+// what to do.
 func NewAccounts(ctx context.Context, options Options) (*Accounts, error) {
 	switch {
 	case options.Informers == nil:
@@ -96,46 +110,54 @@ func NewAccounts(ctx context.Context, options Options) (*Accounts, error) {
 		options.Annotations = DefaultAnnotations()
 	}
 	a := &Accounts{
-		index:        newIndex(options.Annotations),
+		index:        newIndex(options.Annotations.source()),
 		reader:       options.APIReader,
 		client:       options.Client,
 		apiAudiences: slices.Clone(options.APIAudiences),
+		caller:       accountCaller(),
 	}
 	if len(a.apiAudiences) == 0 {
-		if err := a.learnAudiences(ctx); err != nil {
-			return nil, fmt.Errorf("learn which audiences the API server accepts, with a token of this program's own account: %w; a program that knows them may name them instead (kube.Options.APIAudiences)", err)
+		var err error
+		if a.caller.self, a.apiAudiences, err = learnAudiences(ctx, a.client, a.caller); err != nil {
+			return nil, fmt.Errorf("learn which audiences the API server accepts, with a token of this program's own account: %w; or set kube.Options.APIAudiences to what this command prints: %s", err, printAudiences)
 		}
 	}
 	informer, err := options.Informers.GetInformer(ctx, metadata(), cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("watch ServiceAccounts: %w", err)
 	}
-	if _, err := informer.AddEventHandler(a.index); err != nil {
+	if a.watch, err = informer.AddEventHandler(a.index); err != nil {
 		return nil, fmt.Errorf("watch ServiceAccounts: %w", err)
 	}
 	return a, nil
 }
 
-// Lookup implements [auth.AccountReader]. It takes no lock and does not allocate. Like Read, it refuses an account with an annotation
-// of more than [MaxAnnotation] bytes.
+// Lookup implements [auth.AccountReader]. It takes no lock and does not allocate. Like Read, it
+// refuses an account with an annotation of more than [MaxAnnotation] bytes.
 func (a *Accounts) Lookup(_ context.Context, subject auth.Subject) (auth.Account, error) {
 	known, ok := a.index.records.Load(subject)
 	if !ok {
-		return auth.Account{}, notFound(auth.StageSubject, subject, "is not known")
+		return auth.Account{}, notFound(auth.StageSubject, subject, "does not exist, or is too new to be known")
 	}
 	return known.account(subject)
 }
 
-// Subscribe implements [auth.AccountReader]. changed is called when an account is created, when its UID or an annotation
-// that providers read changes, and when it goes; by then Lookup answers with what is new. It is not called for the accounts
-// that are there when the watch begins.
+// Synced reports whether memory has all accounts that were there when the watch began.
+func (a *Accounts) Synced() bool { return a.watch.HasSynced() }
+
+// Subscribe implements [auth.AccountReader]. changed is called when an account is created or
+// deleted, and when its UID or an annotation that providers read changes. Before each call, Lookup
+// already has the new state. changed is not called for the accounts that exist when the watch
+// begins.
 //
-// The goroutine that follows the watch calls all subscribers, one after the other, in the order in which they subscribed. So changed must
-// return at once, without I/O, and leave longer work to a queue; otherwise everybody hears of later changes late. Subscribe the token
-// cache (Invalidate of package auth/cache) first, so that no later subscriber finds a token from before the change.
+// One goroutine follows the watch and calls all subscribers, one after the other, in the order in
+// which they subscribed. So changed must return at once, without I/O, and leave longer work to a
+// queue; otherwise all later changes are delayed. Subscribe the token cache (Invalidate of package
+// auth/cache) first, so that no later subscriber finds a token from before the change.
 func (a *Accounts) Subscribe(changed func(auth.Subject)) { a.index.subscribe(changed) }
 
-// Read implements [auth.Prover] with a live GET of the account's metadata. An account that is being deleted is gone.
+// Read implements [auth.Prover] with a live GET of the account's metadata. An account that is being
+// deleted counts as deleted.
 func (a *Accounts) Read(ctx context.Context, subject auth.Subject) (auth.Account, error) {
 	if err := isServiceAccount(subject); err != nil {
 		return auth.Account{}, err
@@ -145,16 +167,31 @@ func (a *Accounts) Read(ctx context.Context, subject auth.Subject) (auth.Account
 	object := metadata()
 	err := a.reader.Get(ctx, client.ObjectKey{Namespace: subject.Namespace(), Name: subject.Name()}, object)
 	if err != nil {
-		return auth.Account{}, a.failure(ctx, err, auth.StageSubject, subject)
+		return auth.Account{}, a.caller.failure(ctx, err, auth.StageSubject, subject)
 	}
 	if object.DeletionTimestamp != nil {
 		return auth.Account{}, notFound(auth.StageSubject, subject, "is being deleted")
 	}
-	return a.index.annotations.record(object).account(subject)
+	current, _ := a.index.source.record(subject, object)
+	return current.account(subject)
 }
 
-// newClient makes a client that reads nothing from a cache and needs no discovery. The manager's own client may read from
-// its cache, and its scheme may lack what we need.
+// APIAudiences returns the audiences that the API server accepts for itself, which no token has.
+func (a *Accounts) APIAudiences() []string { return slices.Clone(a.apiAudiences) }
+
+// Self returns this program's own ServiceAccount; zero if Options.APIAudiences was set, because then
+// nobody asked who this program is.
+func (a *Accounts) Self() auth.Subject {
+	namespace, name, _ := strings.Cut(strings.TrimPrefix(a.caller.self, userPrefix), ":")
+	self, err := auth.ServiceAccount(namespace, name)
+	if err != nil {
+		return auth.Subject{}
+	}
+	return self
+}
+
+// newClient makes a client that uses no cache and no discovery. The manager's own client may read
+// from its cache, and its scheme may lack our types.
 func newClient(mgr cluster.Cluster) (client.Client, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), authenticationv1.AddToScheme(scheme)); err != nil {
@@ -163,6 +200,12 @@ func newClient(mgr cluster.Cluster) (client.Client, error) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ServiceAccount"), meta.RESTScopeNamespace)
 	mapper.Add(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
+	mapper.Add(identityGroup().WithKind(workloadIdentity), meta.RESTScopeNamespace)
+	mapper.Add(tokenGroup().WithKind(workloadIdentity), meta.RESTScopeNamespace)
+	for _, kind := range svid.Kinds() {
+		mapper.Add(toolkitGroup().WithKind(string(kind)), meta.RESTScopeNamespace)
+		mapper.Add(tokenGroup().WithKind(string(kind)), meta.RESTScopeNamespace)
+	}
 	return client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: scheme, Mapper: mapper})
 }
 

@@ -50,16 +50,12 @@ func tenantA(tb testing.TB) auth.Subject {
 	return subject
 }
 
-// newCluster has a cache that is fed by s.
-func newCluster(t *testing.T, s *apiServer, annotations kube.Annotations) cluster.Cluster {
+// newCluster has a cache of these objects.
+func newCluster(t *testing.T, config *rest.Config, objects map[client.Object]cache.ByObject) cluster.Cluster {
 	t.Helper()
-	c, err := cluster.New(s.config(), func(o *cluster.Options) {
-		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
-			mapper := meta.NewDefaultRESTMapper(nil)
-			mapper.Add(corev1.SchemeGroupVersion.WithKind("ServiceAccount"), meta.RESTScopeNamespace)
-			return mapper, nil
-		}
-		o.Cache = cache.Options{ByObject: kube.ByObject(annotations)}
+	c, err := cluster.New(config, func(o *cluster.Options) {
+		o.MapperProvider = restMapper
+		o.Cache = cache.Options{ByObject: objects}
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -67,17 +63,17 @@ func newCluster(t *testing.T, s *apiServer, annotations kube.Annotations) cluste
 	return c
 }
 
-// newAccounts knows the accounts of s, and is in sync with it.
-func newAccounts(t *testing.T, s *apiServer, options kube.Options) *kube.Accounts {
+func restMapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("ServiceAccount"), meta.RESTScopeNamespace)
+	mapper.Add(identityGroup.WithKind("WorkloadIdentity"), meta.RESTScopeNamespace)
+	mapper.Add(identityGroup.WithKind("KeyRing"), meta.RESTScopeNamespace)
+	return mapper, nil
+}
+
+// startCluster starts the cache, which is in sync then. It stops when the test ends.
+func startCluster(t *testing.T, c cluster.Cluster) {
 	t.Helper()
-	if options.Annotations == nil {
-		options.Annotations = kube.DefaultAnnotations()
-	}
-	c := newCluster(t, s, options.Annotations)
-	accounts, err := kube.FromManager(t.Context(), c, options)
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Start(ctx) }()
@@ -90,11 +86,25 @@ func newAccounts(t *testing.T, s *apiServer, options kube.Options) *kube.Account
 	if !c.GetCache().WaitForCacheSync(ctx) {
 		t.Fatal("the cache does not sync")
 	}
+}
+
+// newAccounts knows the accounts of s, and is in sync with it.
+func newAccounts(t *testing.T, s *apiServer, options kube.Options) *kube.Accounts {
+	t.Helper()
+	if options.Annotations == nil {
+		options.Annotations = kube.DefaultAnnotations()
+	}
+	c := newCluster(t, s.config(), kube.ByObject(options.Annotations))
+	accounts, err := kube.FromManager(t.Context(), c, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	startCluster(t, c)
 	return accounts
 }
 
 // eventually waits until accounts knows tenant A's account as check wants it.
-func eventually(t *testing.T, accounts *kube.Accounts, check func(auth.Account, error) bool) {
+func eventually(t *testing.T, accounts auth.AccountReader, check func(auth.Account, error) bool) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
 	for !check(accounts.Lookup(t.Context(), tenantA(t))) {
@@ -198,19 +208,19 @@ func TestProve(t *testing.T) {
 
 	before := time.Now()
 	account := auth.Account{Subject: tenantA(t), UID: "uid-1"}
-	proof, err := accounts.Prove(t.Context(), account, auth.ProofRequest{Audience: stsAWS})
+	proof, err := accounts.Prove(t.Context(), account, forSTS())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if life := proof.ExpiresAt.Sub(before); life < 599*time.Second || life > 610*time.Second {
+	if life := proof.(*auth.JWT).ExpiresAt.Sub(before); life < 599*time.Second || life > 610*time.Second {
 		t.Errorf("the proof lives %s, want 600s", life)
 	}
-	if !strings.HasSuffix(proof.Token.Reveal(), signature) {
+	if !strings.HasSuffix(proof.(*auth.JWT).Token.Reveal(), signature) {
 		t.Error("the proof is not the token")
 	}
-	if proof, err = accounts.Prove(t.Context(), account, auth.ProofRequest{Audience: stsAWS, Lifetime: time.Hour}); err != nil {
+	if proof, err = accounts.Prove(t.Context(), account, auth.ProofRequest{Form: auth.FormJWT, Audiences: []string{stsAWS}, Lifetime: time.Hour}); err != nil {
 		t.Fatal(err)
-	} else if life := proof.ExpiresAt.Sub(before); life < 3599*time.Second {
+	} else if life := proof.(*auth.JWT).ExpiresAt.Sub(before); life < 3599*time.Second {
 		t.Errorf("the proof lives %s, want 3600s", life)
 	}
 	golden(t, "tokenrequests.json", []byte(strings.Join(s.bodies, "\n")+"\n"))
@@ -246,8 +256,8 @@ func TestSwappedAccountHasNoProof(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.put("tenant-a", "tenant-a-ecr-sa", "uid-2", map[string]string{roleARN: roleA}) // between read and mint
-		proof, err := accounts.Prove(t.Context(), account, auth.ProofRequest{Audience: stsAWS})
-		if auth.CodeOf(err) != auth.CodeSubjectReplaced || !proof.Token.IsZero() {
+		proof, err := accounts.Prove(t.Context(), account, forSTS())
+		if auth.CodeOf(err) != auth.CodeSubjectReplaced || proof != nil {
 			t.Errorf("API server ignores UID %t: Prove = %v, want %s", ignoresUID, err, auth.CodeSubjectReplaced)
 		}
 		if auth.IsTemporary(err) {
@@ -263,7 +273,7 @@ func TestAccountSwappedWhileMinting(t *testing.T) {
 	s.ignoresUID = true
 	s.minting = func() { s.put("tenant-a", "tenant-a-ecr-sa", "uid-2", nil) }
 
-	_, err := accounts.Prove(t.Context(), auth.Account{Subject: tenantA(t), UID: "uid-1"}, auth.ProofRequest{Audience: stsAWS})
+	_, err := accounts.Prove(t.Context(), auth.Account{Subject: tenantA(t), UID: "uid-1"}, forSTS())
 	if auth.CodeOf(err) != auth.CodeSubjectReplaced {
 		t.Errorf("Prove = %v, want %s", err, auth.CodeSubjectReplaced)
 	}
@@ -297,8 +307,8 @@ func TestProofSaysWhatWasAsked(t *testing.T) {
 			s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", nil)
 			accounts := newAccounts(t, s, kube.Options{})
 			s.tamper = test.tamper
-			proof, err := accounts.Prove(t.Context(), auth.Account{Subject: tenantA(t), UID: "uid-1"}, auth.ProofRequest{Audience: stsAWS})
-			if auth.CodeOf(err) != test.want || !proof.Token.IsZero() {
+			proof, err := accounts.Prove(t.Context(), auth.Account{Subject: tenantA(t), UID: "uid-1"}, forSTS())
+			if auth.CodeOf(err) != test.want || proof != nil {
 				t.Errorf("Prove = %v, want %s", err, test.want)
 			}
 			checkError(t, err)
@@ -318,8 +328,8 @@ func TestRefusedAudiences(t *testing.T) {
 		accounts *kube.Accounts
 		audience string
 	}{{learned, ""}, {learned, apiAudience}, {learned, "k3s"}, {told, ""}, {told, "api"}} {
-		proof, err := test.accounts.Prove(t.Context(), account, auth.ProofRequest{Audience: test.audience})
-		if auth.CodeOf(err) != auth.CodeAudienceRefused || !proof.Token.IsZero() {
+		proof, err := test.accounts.Prove(t.Context(), account, auth.ProofRequest{Form: auth.FormJWT, Audiences: []string{test.audience}})
+		if auth.CodeOf(err) != auth.CodeAudienceRefused || proof != nil {
 			t.Errorf("audience %q: %v, want %s", test.audience, err, auth.CodeAudienceRefused)
 		}
 		checkError(t, err)
@@ -343,7 +353,7 @@ func TestOnlyReadServiceAccountsAreProven(t *testing.T) {
 		{Subject: auth.Controller(), UID: "self-uid"},
 		{Subject: workload, UID: "self-uid"},
 	} {
-		_, err := accounts.Prove(t.Context(), account, auth.ProofRequest{Audience: stsAWS})
+		_, err := accounts.Prove(t.Context(), account, forSTS())
 		if auth.CodeOf(err) != auth.CodeSubjectInvalid {
 			t.Errorf("Prove(%+v) = %v, want %s", account, err, auth.CodeSubjectInvalid)
 		}
@@ -378,7 +388,7 @@ func checkError(t *testing.T, err error) {
 
 func TestAPIServerFailures(t *testing.T) {
 	status := func(err *apierrors.StatusError) func(*apiServer, http.ResponseWriter, *http.Request) {
-		return func(s *apiServer, w http.ResponseWriter, _ *http.Request) { s.refuse(w, err) }
+		return func(_ *apiServer, w http.ResponseWriter, _ *http.Request) { refuse(w, err) }
 	}
 	page := func(code int, body string) func(*apiServer, http.ResponseWriter, *http.Request) {
 		return func(_ *apiServer, w http.ResponseWriter, _ *http.Request) {
@@ -402,8 +412,8 @@ func TestAPIServerFailures(t *testing.T) {
 			answer: status(apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, "tenant-a-ecr-sa", errors.New("no rule"))),
 			want:   auth.CodeProofDenied,
 			fix: [2]string{
-				`grant "get" on serviceaccounts in namespace tenant-a to ` + selfUser + ": bind it to a Role with this rule there (RoleBinding), or to a ClusterRole (ClusterRoleBinding)",
-				`grant "create" on serviceaccounts/token in namespace tenant-a to ` + selfUser + ": bind it to a Role with this rule there (RoleBinding), or to a ClusterRole (ClusterRoleBinding)",
+				`grant "get" on serviceaccounts in namespace tenant-a to ` + selfUser + ", with a RoleBinding in the namespace or a ClusterRoleBinding",
+				`grant "create" on serviceaccounts/token in namespace tenant-a to ` + selfUser + ", with a RoleBinding in the namespace or a ClusterRoleBinding",
 			},
 		},
 		"not found": {
@@ -445,7 +455,7 @@ func TestAPIServerFailures(t *testing.T) {
 			// The client tries again for a while when a connection is lost.
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
-			_, proveErr := accounts.Prove(ctx, auth.Account{Subject: tenantA(t), UID: "uid-1"}, auth.ProofRequest{Audience: stsAWS})
+			_, proveErr := accounts.Prove(ctx, auth.Account{Subject: tenantA(t), UID: "uid-1"}, forSTS())
 			_, readErr := accounts.Read(ctx, tenantA(t))
 			for i, err := range []error{readErr, proveErr} {
 				checkError(t, err)
@@ -505,7 +515,7 @@ func TestLearningFails(t *testing.T) {
 				if !strings.HasSuffix(r.URL.Path, part) {
 					return false
 				}
-				s.refuse(w, apierrors.NewForbidden(schema.GroupResource{Resource: part}, "", errors.New("no rule")))
+				refuse(w, apierrors.NewForbidden(schema.GroupResource{Resource: part}, "", errors.New("no rule")))
 				return true
 			}
 		}
@@ -526,7 +536,7 @@ func TestLearningFails(t *testing.T) {
 		"no review": {forbid("selfsubjectreviews"), auth.CodeProofDenied, `grant "create" on selfsubjectreviews.authentication.k8s.io`},
 		"no token": {
 			forbid("token"), auth.CodeProofDenied,
-			`grant "create" on serviceaccounts/token in namespace lanyard-system to ` + selfUser + ": bind it to a Role with this rule there (RoleBinding)",
+			`grant "create" on serviceaccounts/token in namespace lanyard-system to ` + selfUser + ", with a RoleBinding in the namespace",
 		},
 		"no audience":     {tampered("aud", []string{}), auth.CodeProofInvalid, "check that the answers to TokenRequests"},
 		"empty audience":  {tampered("aud", []string{""}), auth.CodeProofInvalid, "check that the answers to TokenRequests"},
@@ -536,7 +546,7 @@ func TestLearningFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newAPIServer(t)
 			test.set(s)
-			accounts, err := kube.FromManager(t.Context(), newCluster(t, s, kube.DefaultAnnotations()), kube.Options{})
+			accounts, err := kube.FromManager(t.Context(), newCluster(t, s.config(), kube.ByObject(kube.DefaultAnnotations())), kube.Options{})
 			if err == nil || accounts != nil {
 				t.Fatal("accounts without knowing the API server's audiences")
 			}
@@ -544,7 +554,7 @@ func TestLearningFails(t *testing.T) {
 			if auth.CodeOf(err) != test.code {
 				t.Errorf("%v, want %s", err, test.code)
 			}
-			for _, part := range []string{test.want, "with a token of this program's own account", "kube.Options.APIAudiences"} {
+			for _, part := range []string{test.want, "with a token of this program's own account", "kube.Options.APIAudiences", "kubectl create token default"} {
 				if !strings.Contains(err.Error(), part) {
 					t.Errorf("error %q does not say %q", err, part)
 				}
@@ -561,19 +571,19 @@ func TestForbiddenWithoutAName(t *testing.T) {
 		if !strings.HasSuffix(r.URL.Path, "/token") {
 			return false
 		}
-		s.refuse(w, apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, "tenant-a-ecr-sa", errors.New("no rule")))
+		refuse(w, apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, "tenant-a-ecr-sa", errors.New("no rule")))
 		return true
 	}
-	_, err := accounts.Prove(t.Context(), auth.Account{Subject: tenantA(t), UID: "uid-1"}, auth.ProofRequest{Audience: stsAWS})
+	_, err := accounts.Prove(t.Context(), auth.Account{Subject: tenantA(t), UID: "uid-1"}, forSTS())
 	checkError(t, err)
-	if auth.CodeOf(err) != auth.CodeProofDenied || !strings.Contains(err.Error(), `grant "create" on serviceaccounts/token in namespace tenant-a to the ServiceAccount of this program: `) {
+	if auth.CodeOf(err) != auth.CodeProofDenied || !strings.Contains(err.Error(), `grant "create" on serviceaccounts/token in namespace tenant-a to the ServiceAccount of this program, `) {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestNewAccountsNeedsItsOptions(t *testing.T) {
 	s := newAPIServer(t)
-	c := newCluster(t, s, kube.DefaultAnnotations())
+	c := newCluster(t, s.config(), kube.ByObject(kube.DefaultAnnotations()))
 	live, err := client.New(s.config(), client.Options{Mapper: c.GetRESTMapper()})
 	if err != nil {
 		t.Fatal(err)
@@ -615,7 +625,7 @@ func TestConcurrentUse(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			if _, err := accounts.Prove(t.Context(), account, auth.ProofRequest{Audience: stsAWS}); err != nil {
+			if _, err := accounts.Prove(t.Context(), account, forSTS()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -627,7 +637,8 @@ func TestConcurrentUse(t *testing.T) {
 	eventually(t, accounts, func(account auth.Account, err error) bool { return err == nil && account.Attributes[roleARN] == roleB })
 }
 
-// A program whose client may not ask just now has no answer: that says nothing of the account, whose tokens stay good.
+// A program whose client may not ask just now has no answer: that says nothing of the account,
+// whose tokens stay good.
 func TestClientsOwnLimitIsTemporary(t *testing.T) {
 	s := newAPIServer(t)
 	s.limiter = flowcontrol.NewTokenBucketRateLimiter(0.001, 100)
@@ -639,7 +650,7 @@ func TestClientsOwnLimitIsTemporary(t *testing.T) {
 	if auth.CodeOf(err) != auth.CodeThrottled {
 		t.Errorf("Read: %v; want %s", err, auth.CodeThrottled)
 	}
-	_, err = accounts.Prove(t.Context(), auth.Account{Subject: tenantA(t), UID: "uid-1"}, auth.ProofRequest{Audience: stsAWS})
+	_, err = accounts.Prove(t.Context(), auth.Account{Subject: tenantA(t), UID: "uid-1"}, forSTS())
 	if auth.CodeOf(err) != auth.CodeThrottled {
 		t.Errorf("Prove: %v; want %s", err, auth.CodeThrottled)
 	}

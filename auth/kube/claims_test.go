@@ -10,8 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// A token passes as an account's proof only if it says so: subject, UID, one audience and an expiry in the future. No error
-// quotes the token.
+// A token passes as an account's proof only if it says so: subject, UID, one audience and an expiry
+// in the future. No error quotes the token.
 func FuzzClaims(f *testing.F) {
 	const subject, uid, audience = "system:serviceaccount:tenant-a:puller", "uid-1", "sts.amazonaws.com"
 	now := time.Now().Unix()
@@ -38,7 +38,7 @@ func FuzzClaims(f *testing.F) {
 		encoded := base64.RawURLEncoding.EncodeToString(payload)
 		said, err := readClaims("e30." + encoded + ".c2ln")
 		if err == nil {
-			err = said.answers(auth.Account{Subject: account, UID: uid}, audience)
+			err = said.check(auth.Account{Subject: account, UID: uid}, []string{audience})
 		}
 		want := sub == subject && namespace == "tenant-a" && name == "puller" && gotUID == uid && aud == audience && more == "" && exp > now
 		if passed := err == nil; passed && !want || !passed && want && exp < 1<<31 {
@@ -65,6 +65,59 @@ func FuzzReadClaims(f *testing.F) {
 		}
 		if year := said.expiresAt().Year(); year < 1970 || year > 2106 || strings.Count(token, ".") != 2 {
 			t.Errorf("%q: expires in %d", token, year)
+		}
+	})
+}
+
+// A token passes as an identity's proof only if it says so: subject, UID and audience.
+func FuzzIdentityClaims(f *testing.F) {
+	const subject, uid, audience = "lanyard.dev:workloadidentity:tenant-a:puller", "uid-1", "sts.amazonaws.com"
+	f.Add(subject+":"+uid, "tenant-a", "puller", uid, audience)
+	f.Add(subject, "tenant-a", "puller", uid, audience)
+	f.Add(subject+":uid-2", "tenant-a", "puller", uid, audience)
+	f.Add(subject+":", "tenant-a", "puller", "", audience)
+	f.Add("system:serviceaccount:tenant-a:puller", "tenant-a", "puller", uid, audience)
+	identity, err := auth.WorkloadIdentity("tenant-a", "puller")
+	if err != nil {
+		f.Fatal(err)
+	}
+	exp := time.Now().Add(10 * time.Minute).Unix()
+	f.Fuzz(func(t *testing.T, sub, namespace, name, gotUID, aud string) {
+		payload, err := json.Marshal(map[string]any{
+			"sub": sub, "aud": []string{aud}, "exp": exp,
+			"lanyard.dev": map[string]any{"workloadIdentity": map[string]any{"namespace": namespace, "name": name, "uid": gotUID}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, err := readClaims("e30." + base64.RawURLEncoding.EncodeToString(payload) + ".c2ln")
+		if err == nil {
+			err = said.checkIdentity(auth.Account{Subject: identity, UID: uid}, auth.ProofRequest{Audiences: []string{audience}})
+		}
+		want := (sub == subject || sub == subject+":"+uid) && namespace == "tenant-a" && name == "puller" && gotUID == uid && aud == audience
+		if passed := err == nil; passed != want {
+			t.Errorf("%s passed: %t (%v)", payload, passed, err)
+		}
+	})
+}
+
+// The kid of a token is the one in its header, or there is none. No error quotes the token.
+func FuzzKeyID(f *testing.F) {
+	f.Add(`{"alg":"RS256","kid":"key-1","typ":"JWT"}`)
+	for _, header := range []string{"", "{}", "[]", "null", `{"kid":1}`, `{"kid":""}`, `{"KID":"a"}`, `{"kid":"a","kid":"b"}`, `{"kid":"a"}x`} {
+		f.Add(header)
+	}
+	f.Fuzz(func(t *testing.T, header string) {
+		encoded := base64.RawURLEncoding.EncodeToString([]byte(header))
+		kid, err := keyID(encoded + ".e30.c2ln")
+		if (kid == "") != (err != nil) {
+			t.Errorf("%q: kid %q, %v", header, kid, err)
+		}
+		if err == nil && !json.Valid([]byte(header)) {
+			t.Errorf("%q is no header, but has the kid %q", header, kid)
+		}
+		if err != nil && len(encoded) > 20 && strings.Contains(err.Error(), encoded) {
+			t.Errorf("the token is in the error: %v", err)
 		}
 	})
 }

@@ -1,15 +1,28 @@
-// Package kube reads and proves Kubernetes ServiceAccounts: it makes the [auth.Accounts] that package auth asks for, from
-// a controller-runtime manager. It is the only package of the auth module that knows a Kubernetes client.
+// Package kube reads and proves Kubernetes ServiceAccounts, the WorkloadIdentities of Lanyard's own
+// issuer, and objects that are subjects themselves. It makes an [auth.Accounts] of each from a
+// controller-runtime manager or cluster. Only this package of the auth module and auth/kube/manager
+// import a Kubernetes client.
 //
-//	mgr, err := ctrl.NewManager(config, ctrl.Options{Cache: cache.Options{ByObject: kube.ByObject(kube.DefaultAnnotations())}})
+// Most controllers call only New of auth/kube/manager, which makes the following parts:
+//
+//	mgr, err := ctrl.NewManager(config, ctrl.Options{Cache: kubecache.Options{ByObject: kube.ByObject(kube.DefaultAnnotations())}})
 //	accounts, err := kube.FromManager(ctx, mgr, kube.Options{})
+//	tokens := cache.New(cache.Options{}) // package auth/cache
 //	accounts.Subscribe(tokens.Invalidate)
+//	mgr.Add(manager.RunnableFunc(tokens.Run))
 //
-// What a ServiceAccount maps to is answered from memory, fed by a watch of metadata, so that a cached token costs no API
-// call. Before a token is issued the account is read live, and the proof (a TokenRequest) is bound to the UID that was
-// read: an account that is swapped in between yields no proof.
+// Lookups are answered from memory, which a watch of metadata keeps up to date, so that a cached
+// token costs no API call. Before a token is issued, the account is read live. The proof (a
+// TokenRequest) is bound to the UID that was read, so that an account which is replaced in the
+// meantime gets no proof.
 //
-// The program needs these permissions (RBAC): get, list and watch on serviceaccounts, and create on serviceaccounts/token in the
-// namespaces of the accounts that it acts for. Unless [Options].APIAudiences is set, it also needs create on serviceaccounts/token in
-// its own namespace, and create on selfsubjectreviews.authentication.k8s.io, which the ClusterRole system:basic-user grants.
+// The program needs these permissions (RBAC): get, list and watch on serviceaccounts, and create on
+// serviceaccounts/token in the namespaces of the accounts that it acts for. Unless
+// [Options].APIAudiences is set, it also needs create on serviceaccounts/token in its own
+// namespace, and create on selfsubjectreviews.authentication.k8s.io, which the ClusterRole
+// system:basic-user grants. For [WorkloadIdentities] it needs get, list and watch on
+// workloadidentities.identity.lanyard.dev, list and watch on keyrings.identity.lanyard.dev in the
+// token server's namespace, and create on workloadidentities/token of token.lanyard.dev. For [Objects]
+// it needs get, list and watch on the objects, and create on their subresource svid of
+// token.lanyard.dev; for [SPIFFERing] the same as for the issuer's KeyRing.
 package kube

@@ -11,24 +11,24 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/kube"
 )
 
-// Wiring in main, once per program; a manager is a cluster.Cluster too. It needs an API server, so that this example is compiled
-// and not run; examples/controller is a whole program.
+// The parts of a program that has a cluster.Cluster and no manager. Without an API server this
+// example is compiled and not run. A program with a manager calls New of auth/kube/manager.
 func ExampleFromManager() {
 	wire := func(ctx context.Context, config *rest.Config) error {
-		// Of ServiceAccounts the manager's cache keeps the metadata, and of their annotations those that providers read.
-		mgr, err := cluster.New(config, func(o *cluster.Options) { o.Cache.ByObject = kube.ByObject(kube.DefaultAnnotations()) })
+		// The cache keeps only the metadata of ServiceAccounts, with the annotations that providers read.
+		local, err := cluster.New(config, func(o *cluster.Options) { o.Cache.ByObject = kube.ByObject(kube.DefaultAnnotations()) })
 		if err != nil {
 			return err
 		}
-		accounts, err := kube.FromManager(ctx, mgr, kube.Options{})
+		accounts, err := kube.FromManager(ctx, local, kube.Options{})
 		if err != nil {
 			return err
 		}
-		tokens := cache.New(cache.Options{MaxSize: 10_000})
+		tokens := cache.New(cache.Options{})
 		accounts.Subscribe(tokens.Invalidate) // a changed account loses its tokens at once
-		go func() { _ = tokens.Run(ctx) }()   // a manager does it: mgr.Add(manager.RunnableFunc(tokens.Run))
-		// Reconcilers call auth.GetToken with auth.WithServiceAccount(namespace, name, accounts).
-		return mgr.Start(ctx)
+		go func() { _ = tokens.Run(ctx) }()   // removes expired tokens
+		// Calls of auth.GetToken have auth.WithServiceAccount(namespace, name, accounts).
+		return local.Start(ctx)
 	}
 	_ = wire
 	// Output:
@@ -41,8 +41,12 @@ func ExampleDefaultAnnotations() {
 	}
 	// Output:
 	// eks.amazonaws.com/role-arn
+	// lanyard.dev/assume-role
 	// azure.workload.identity/client-id
 	// azure.workload.identity/tenant-id
 	// iam.gke.io/gcp-service-account
+	// lanyard.dev/impersonate
 	// gcp.lanyard.dev/workload-identity-provider
+	// gcp.auth.fluxcd.io/workload-identity-provider
+	// lanyard.dev/registry-username
 }

@@ -16,17 +16,32 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// ownLimit is in the error of client-go (rest.Request) for a call that would have to wait for the client's rate limiter beyond its
-// deadline. The call fails at once, with the deadline still ahead, and the error has no type.
+// ownLimit is part of client-go's error (rest.Request) for a call that would wait for the client's
+// rate limiter until after its deadline. Such a call fails at once, before its deadline, and the
+// error has no type.
 const ownLimit = "client rate limiter Wait returned an error"
 
-const reachDirectly = "check that what stands between this program and the API server leaves its answers alone"
+const reachDirectly = "check that no proxy between this program and the API server changes the answers"
 
-// failure turns the error of a call with ctx into an [auth.Error].
+// caller is this program at the API server, for the words of errors.
+type caller struct {
+	// self is the user name of this program; empty if it was not asked for.
+	self string
+	// read and token are the resources with which accounts are read and tokens are made, as RBAC
+	// names them.
+	read, token string
+}
+
+// accountCaller calls about ServiceAccounts.
+func accountCaller() caller {
+	return caller{read: "serviceaccounts", token: "serviceaccounts/token"}
+}
+
+// failure turns the error of a call with ctx into an [*auth.Error].
 //
-// The only part of an answer that the error repeats is the API server's own Status. Anything else, such as the page of a proxy in
-// between or an answer that cannot be decoded, may contain what must not be printed.
-func (a *Accounts) failure(ctx context.Context, err error, stage auth.Stage, subject auth.Subject) *auth.Error {
+// The error repeats only the API server's own Status. Any other part of an answer, such as the page
+// of a proxy in between or an answer that cannot be decoded, may contain a secret.
+func (c caller) failure(ctx context.Context, err error, stage auth.Stage, subject auth.Subject) *auth.Error {
 	failed := &auth.Error{Stage: stage}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 		failed.RetryAfter = time.Duration(seconds) * time.Second
@@ -35,7 +50,7 @@ func (a *Accounts) failure(ctx context.Context, err error, stage auth.Stage, sub
 	var transport *url.Error
 	switch {
 	case errors.As(err, &status):
-		a.refusal(failed, err, status.Status(), subject)
+		c.refusal(failed, err, status.Status(), subject)
 	case ctx.Err() != nil:
 		failed.Code = auth.CodeUnreachable
 		failed.Fix = "check that the API server answers in time"
@@ -43,7 +58,7 @@ func (a *Accounts) failure(ctx context.Context, err error, stage auth.Stage, sub
 	case strings.Contains(err.Error(), ownLimit):
 		failed.Code = auth.CodeThrottled
 		failed.Fix = "raise the limit of this program's client (QPS and Burst of its rest.Config)"
-		failed.Err = fmt.Errorf("the API server was not asked for %s: this program has too many calls to make", subject)
+		failed.Err = fmt.Errorf("the API server was not asked for %s: this program makes too many calls", subject)
 	case errors.As(err, &transport):
 		failed.Code = auth.CodeUnreachable
 		failed.Fix = "check the connection to the API server"
@@ -56,7 +71,7 @@ func (a *Accounts) failure(ctx context.Context, err error, stage auth.Stage, sub
 	return failed
 }
 
-func (a *Accounts) refusal(failed *auth.Error, err error, status metav1.Status, subject auth.Subject) {
+func (c caller) refusal(failed *auth.Error, err error, status metav1.Status, subject auth.Subject) {
 	foreign := apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) // no Status of the API server
 	said := fmt.Sprintf("HTTP %d %s", status.Code, status.Reason)
 	if !foreign && status.Code < http.StatusInternalServerError {
@@ -66,9 +81,10 @@ func (a *Accounts) refusal(failed *auth.Error, err error, status metav1.Status, 
 	switch {
 	case apierrors.IsTooManyRequests(err):
 		failed.Code = auth.CodeThrottled
-		failed.Fix = "wait, or give this program a priority level of its own (FlowSchema)"
+		failed.Fix = "wait, or give this program its own priority level (FlowSchema)"
 	case apierrors.IsUnauthorized(err):
-		// The API server does not know this program. That says nothing about the subject, whose tokens stay good.
+		// The API server does not know this program. The subject is not refused, and its tokens
+		// stay valid.
 		failed.Code = auth.CodeUnavailable
 		failed.Fix = "check this program's own credentials for the API server"
 	case status.Code >= http.StatusInternalServerError:
@@ -78,38 +94,38 @@ func (a *Accounts) refusal(failed *auth.Error, err error, status metav1.Status, 
 		failed.Code = auth.CodeResponseInvalid
 		failed.Fix = reachDirectly
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		*failed = *notFound(failed.Stage, subject, "is going with its namespace")
+		*failed = *notFound(failed.Stage, subject, "is being deleted with its namespace")
 	case apierrors.IsNotFound(err):
 		*failed = *notFound(failed.Stage, subject, "does not exist")
 	case apierrors.IsConflict(err):
 		*failed = *replaced(subject, "before its token was requested")
 	case apierrors.IsForbidden(err):
 		failed.Code = auth.CodeProofDenied
-		failed.Fix = a.grant(failed.Stage, subject)
+		failed.Fix = c.rbacFix(failed.Stage, subject)
 	default:
 		failed.Code = auth.CodeRefused
-		failed.Fix = "check what admission control of the cluster says about ServiceAccounts and their tokens"
+		failed.Fix = fmt.Sprintf("check the rules of the cluster's admission control for %ss and their tokens", subject.Kind())
 	}
 }
 
-// grant names the missing RBAC rule, and how to bind it.
-func (a *Accounts) grant(stage auth.Stage, subject auth.Subject) string {
-	verb, resource := "get", "serviceaccounts"
+// rbacFix is the fix for a missing RBAC rule: it names the rule and how to bind it.
+func (c caller) rbacFix(stage auth.Stage, subject auth.Subject) string {
+	verb, resource := "get", c.read
 	if stage == auth.StageTokenRequest {
-		verb, resource = "create", "serviceaccounts/token"
+		verb, resource = "create", c.token
 	}
-	who := a.self
+	who := c.self
 	if who == "" {
 		who = "the ServiceAccount of this program"
 	}
-	return fmt.Sprintf("grant %q on %s in namespace %s to %s: bind it to a Role with this rule there (RoleBinding), or to a ClusterRole (ClusterRoleBinding)",
+	return fmt.Sprintf("grant %q on %s in namespace %s to %s, with a RoleBinding in the namespace or a ClusterRoleBinding",
 		verb, resource, subject.Namespace(), who)
 }
 
 func notFound(stage auth.Stage, subject auth.Subject, how string) *auth.Error {
 	return &auth.Error{
 		Stage: stage, Code: auth.CodeSubjectNotFound,
-		Fix: fmt.Sprintf("create ServiceAccount %s/%s", subject.Namespace(), subject.Name()),
+		Fix: fmt.Sprintf("create %s %s/%s", subject.Kind(), subject.Namespace(), subject.Name()),
 		Err: fmt.Errorf("%s %s", subject, how),
 	}
 }
@@ -117,7 +133,7 @@ func notFound(stage auth.Stage, subject auth.Subject, how string) *auth.Error {
 func replaced(subject auth.Subject, when string) *auth.Error {
 	return &auth.Error{
 		Stage: auth.StageTokenRequest, Code: auth.CodeSubjectReplaced,
-		Fix: "try again: the next attempt reads the new account",
+		Fix: "try again: the next attempt uses the new account",
 		Err: fmt.Errorf("%s was deleted and created again %s", subject, when),
 	}
 }

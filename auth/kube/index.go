@@ -11,31 +11,40 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// record is what memory holds of an account besides its subject, which is the key.
+// record is an account in memory, without its subject, which is the key.
 type record struct {
 	uid        string
 	attributes map[string]string // shared with the informer's object, never written
-	tooLong    string            // the annotation for which the account is refused; empty for none
+	// fingerprint is of the attributes; empty if the provider's identity says all of them.
+	fingerprint string
+	generation  int64 // of the object's spec; 0 if the spec has nothing to do with tokens
+	refused     error // why the account is refused; nil if it is not
 }
 
-// record makes a record of an account's metadata.
-func (a Annotations) record(account *metav1.PartialObjectMetadata) record {
-	kept := a.keep(account.Annotations)
-	return record{uid: string(account.UID), attributes: kept, tooLong: a.tooLong(kept)}
-}
-
-// account is the record as its subject's account.
+// account returns the record as the account of subject.
 func (r record) account(subject auth.Subject) (auth.Account, error) {
-	if r.tooLong != "" {
-		return auth.Account{}, annotationTooLong(subject, r.tooLong)
+	if r.refused != nil {
+		return auth.Account{}, r.refused
 	}
-	return auth.Account{Subject: subject, UID: r.uid, Attributes: r.attributes}, nil
+	return auth.Account{Subject: subject, UID: r.uid, Attributes: r.attributes, Fingerprint: r.fingerprint}, nil
 }
 
-// index is the memory of accounts, and the event handler that feeds it.
+func (r record) equal(other record) bool {
+	return r.uid == other.uid && r.generation == other.generation && maps.Equal(r.attributes, other.attributes)
+}
+
+// source says how an index reads the objects of one kind.
+type source struct {
+	// subject is the subject of an object.
+	subject func(namespace, name string) (auth.Subject, error)
+	// record makes a record of an object. It returns false if the object is of another type.
+	record func(subject auth.Subject, object any) (record, bool)
+}
+
+// index is the memory of accounts of one kind, and the event handler that feeds it.
 type index struct {
-	annotations Annotations
-	records     *xsync.Map[auth.Subject, record]
+	source  source
+	records *xsync.Map[auth.Subject, record]
 
 	mu          sync.RWMutex
 	subscribers []func(auth.Subject) // guarded by mu; only ever appended to
@@ -43,8 +52,8 @@ type index struct {
 
 var _ toolscache.ResourceEventHandler = (*index)(nil)
 
-func newIndex(annotations Annotations) *index {
-	return &index{annotations: annotations, records: xsync.NewMap[auth.Subject, record]()}
+func newIndex(s source) *index {
+	return &index{source: s, records: xsync.NewMap[auth.Subject, record]()}
 }
 
 func (x *index) subscribe(changed func(auth.Subject)) {
@@ -62,58 +71,71 @@ func (x *index) OnUpdate(_, object any) { x.set(object, false) }
 // OnDelete implements the event handler of an informer.
 func (x *index) OnDelete(object any) {
 	if missed, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-		// The watch missed the deletion. Whatever state is kept with the key may be old; the key is all we need.
+		// The watch missed the deletion. The object in it may be old; only the key is needed.
 		if namespace, name, err := toolscache.SplitMetaNamespaceKey(missed.Key); err == nil {
 			x.remove(namespace, name)
 		}
 		return
 	}
-	if object, ok := object.(*metav1.PartialObjectMetadata); ok {
-		x.remove(object.Namespace, object.Name)
+	if object, ok := object.(metav1.Object); ok {
+		x.remove(object.GetNamespace(), object.GetName())
 	}
 }
 
-// set stores an account as it is now. Initially says that it was there when the watch began.
+// set stores the current state of an account. Initially: the account already existed when the watch
+// began.
 func (x *index) set(object any, initially bool) {
-	current, ok := object.(*metav1.PartialObjectMetadata)
+	current, ok := object.(metav1.Object)
 	if !ok {
 		return
 	}
-	if current.DeletionTimestamp != nil {
-		x.remove(current.Namespace, current.Name) // it only waits for finalizers
+	if current.GetDeletionTimestamp() != nil {
+		x.remove(current.GetNamespace(), current.GetName()) // it only waits for finalizers
 		return
 	}
-	subject, err := auth.ServiceAccount(current.Namespace, current.Name)
+	subject, err := x.source.subject(current.GetNamespace(), current.GetName())
 	if err != nil {
-		return // nobody can ask for it either
+		return // such a name cannot be asked for
 	}
-	next := x.annotations.record(current)
+	next, ok := x.source.record(subject, object)
+	if !ok {
+		return
+	}
 	last, known := x.records.Load(subject)
-	if known && last.uid == next.uid && maps.Equal(last.attributes, next.attributes) {
+	if known && last.equal(next) {
 		return
 	}
 	x.records.Store(subject, next)
 	if known || !initially {
-		x.tell(subject)
+		x.notify(subject)
 	}
 }
 
 func (x *index) remove(namespace, name string) {
-	subject, err := auth.ServiceAccount(namespace, name)
+	subject, err := x.source.subject(namespace, name)
 	if err != nil {
 		return
 	}
 	x.records.Delete(subject)
-	x.tell(subject) // even if it was not known: a live read may have known it
+	x.notify(subject) // even if memory did not know the account: a live read may have found it
 }
 
-// tell runs after the change of records: whoever is told must find the new state. It runs in the informer's goroutine, so that the
-// account's tokens are gone before the next change is heard; [Accounts.Subscribe] says what that asks of subscribers.
-func (x *index) tell(subject auth.Subject) {
+// notify calls the subscribers, after the change of records, so that they find the new state. It
+// runs in the informer's goroutine, so that the account's tokens are gone before the next change
+// arrives. [Accounts.Subscribe] says what subscribers must do for this.
+func (x *index) notify(subject auth.Subject) {
 	x.mu.RLock()
 	subscribers := x.subscribers
 	x.mu.RUnlock()
 	for _, changed := range subscribers {
 		changed(subject)
 	}
+}
+
+// notifyAll calls the subscribers for every account that memory knows.
+func (x *index) notifyAll() {
+	x.records.Range(func(subject auth.Subject, _ record) bool {
+		x.notify(subject)
+		return true
+	})
 }

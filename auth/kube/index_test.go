@@ -23,7 +23,8 @@ func object(uid string, annotations map[string]string) *metav1.PartialObjectMeta
 	}
 }
 
-// What an informer may say, who is told of it, and what memory holds after it. Memory changes before anybody is told.
+// The events of an informer, the subscribers that are called, and memory after the event. Memory
+// changes before the calls.
 func TestIndex(t *testing.T) {
 	role := func(arn string) map[string]string { return map[string]string{roleARN: arn} }
 	known := object("uid-1", role("a"))
@@ -65,7 +66,7 @@ func TestIndex(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a := &Accounts{index: newIndex(DefaultAnnotations())}
+			a := &Accounts{index: newIndex(DefaultAnnotations().source())}
 			state := func() string {
 				account, err := a.Lookup(t.Context(), subject)
 				if err != nil {
@@ -101,7 +102,7 @@ func TestIndex(t *testing.T) {
 
 func fill(tb testing.TB, n int) (*Accounts, []auth.Subject) {
 	tb.Helper()
-	a := &Accounts{index: newIndex(DefaultAnnotations())}
+	a := &Accounts{index: newIndex(DefaultAnnotations().source())}
 	subjects := make([]auth.Subject, n)
 	for i := range n {
 		o := object(fmt.Sprintf("0c5f1d6e-4a0b-4a53-9a3a-%012d", i), map[string]string{roleARN: fmt.Sprintf("arn:aws:iam::123456789123:role/tenant-%d", i)})
@@ -146,7 +147,8 @@ func BenchmarkLookup(b *testing.B) {
 	})
 }
 
-// BenchmarkMemory measures what an account costs: in the index alone, and with the informer's transformed object.
+// BenchmarkMemory measures what an account costs: in the index alone, and with the informer's
+// transformed object.
 func BenchmarkMemory(b *testing.B) {
 	const accounts = 10_000
 	heap := func() uint64 {
@@ -156,7 +158,7 @@ func BenchmarkMemory(b *testing.B) {
 		return m.HeapAlloc
 	}
 	for b.Loop() {
-		a := &Accounts{index: newIndex(DefaultAnnotations())}
+		a := &Accounts{index: newIndex(DefaultAnnotations().source())}
 		store := map[string]any{}
 		before := heap()
 		for i := range accounts {

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,60 +13,86 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Prove implements [auth.Prover] with a TokenRequest that is bound to the account's UID. The token's claims are compared with
-// the request, because API servers before 1.34 may ignore the UID.
+// Prove implements [auth.Prover] with a TokenRequest that is bound to the account's UID. The
+// token's claims are compared with the request, because API servers before 1.34 may ignore the UID.
 func (a *Accounts) Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	subject := account.Subject
 	if err := isServiceAccount(subject); err != nil {
-		return auth.Proof{}, err
+		return nil, err
 	}
-	if account.UID == "" {
-		return auth.Proof{}, &auth.Error{
-			Stage: auth.StageTokenRequest, Code: auth.CodeSubjectInvalid,
-			Fix: "prove only accounts that were read",
-			Err: fmt.Errorf("%s comes without its UID", subject),
+	if err := checkProofRequest(account, request); err != nil {
+		return nil, err
+	}
+	if err := checkAudiences(request.Audiences, a.apiAudiences); err != nil {
+		return nil, err
+	}
+	if request.ContextObject != (auth.ObjectReference{}) {
+		return nil, &auth.Error{
+			Stage: auth.StageTokenRequest, Code: auth.CodeOptionUnsupported,
+			Fix: "leave out the context object",
+			Err: fmt.Errorf("a token of %s cannot name the object that it is used for", subject),
 		}
 	}
-	if err := a.mayReceive(request.Audience); err != nil {
-		return auth.Proof{}, err
-	}
-	lifetime := request.Lifetime
-	if lifetime == 0 {
-		lifetime = auth.ProofLifetime
-	}
-	token, said, err := a.mint(ctx, account, []string{request.Audience}, lifetime)
+	token, said, err := mint(ctx, a.client, a.caller, account, request.Audiences, cmp.Or(request.Lifetime, auth.ProofLifetime))
 	if err != nil {
-		return auth.Proof{}, err
+		return nil, err
 	}
-	if err := said.answers(account, request.Audience); err != nil {
-		return auth.Proof{}, err
+	if err := said.check(account, request.Audiences); err != nil {
+		return nil, err
 	}
-	return auth.Proof{Token: token, ExpiresAt: said.expiresAt()}, nil
+	return &auth.JWT{Token: token, ExpiresAt: said.expiresAt()}, nil
 }
 
-// mayReceive refuses an empty audience and those of the API server: whoever receives such a proof could act in the cluster as
-// the account.
-func (a *Accounts) mayReceive(audience string) error {
-	refused := &auth.Error{Stage: auth.StageTokenRequest, Code: auth.CodeAudienceRefused}
-	switch {
-	case audience == "":
-		refused.Fix = "name the receiver of the proof"
-		refused.Err = errors.New("the API server itself would be the receiver of a token without audience")
-	case slices.Contains(a.apiAudiences, audience):
-		refused.Fix = "name the receiver of the proof by an audience of its own"
-		refused.Err = fmt.Errorf("a token for audience %q would open the API server", audience)
-	default:
-		return nil
+// checkProofRequest refuses a request for a proof that no token of a subject can be. A token without
+// audience would be for all of its receivers: the API server, or all audiences of the identity.
+func checkProofRequest(account auth.Account, request auth.ProofRequest) error {
+	switch subject := account.Subject; {
+	case request.Form != auth.FormJWT:
+		return &auth.Error{
+			Stage: auth.StageTokenRequest, Code: auth.CodeOptionUnsupported,
+			Fix: fmt.Sprintf("use a provider that takes the JWT of a %s", subject.Kind()),
+			Err: fmt.Errorf("%s cannot have a proof of form %s", subject, request.Form),
+		}
+	case account.UID == "":
+		return &auth.Error{
+			Stage: auth.StageTokenRequest, Code: auth.CodeSubjectInvalid,
+			Fix: "prove only accounts that were read",
+			Err: fmt.Errorf("%s has no UID", subject),
+		}
+	case len(request.Audiences) == 0 || slices.Contains(request.Audiences, ""):
+		return &auth.Error{
+			Stage: auth.StageTokenRequest, Code: auth.CodeAudienceRefused,
+			Fix: "name the receivers of the proof",
+			Err: fmt.Errorf("a token of %s without audience would be for more receivers than one", subject),
+		}
 	}
-	return refused
+	return nil
 }
 
-// mint requests a token and reads its claims, without checking them.
-func (a *Accounts) mint(ctx context.Context, account auth.Account, audiences []string, lifetime time.Duration) (auth.Secret, claims, error) {
+// checkAudiences refuses a token for an audience of the API server. The receiver of such a token
+// could act in the cluster as the account.
+func checkAudiences(audiences, ofAPIServer []string) error {
+	for _, audience := range audiences {
+		if slices.Contains(ofAPIServer, audience) {
+			return &auth.Error{
+				Stage: auth.StageTokenRequest, Code: auth.CodeAudienceRefused,
+				Fix: "name the receiver of the proof by an audience that the API server does not accept",
+				Err: fmt.Errorf("a token for audience %q would be valid at the API server itself", audience),
+			}
+		}
+	}
+	return nil
+}
+
+// mint requests a token and returns it with its claims, which are not checked.
+func mint(
+	ctx context.Context, c client.Client, by caller, account auth.Account, audiences []string, lifetime time.Duration,
+) (auth.Secret, claims, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	subject := account.Subject
@@ -75,8 +102,8 @@ func (a *Accounts) mint(ctx context.Context, account auth.Account, audiences []s
 		Spec:       authenticationv1.TokenRequestSpec{Audiences: audiences, ExpirationSeconds: &seconds},
 	}
 	object := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: subject.Namespace(), Name: subject.Name()}}
-	if err := a.client.SubResource("token").Create(ctx, object, request); err != nil {
-		return auth.Secret{}, claims{}, a.failure(ctx, err, auth.StageTokenRequest, subject)
+	if err := c.SubResource("token").Create(ctx, object, request); err != nil {
+		return auth.Secret{}, claims{}, by.failure(ctx, err, auth.StageTokenRequest, subject)
 	}
 	said, err := readClaims(request.Status.Token)
 	if err != nil {
@@ -85,46 +112,56 @@ func (a *Accounts) mint(ctx context.Context, account auth.Account, audiences []s
 	return auth.NewSecret(request.Status.Token), said, nil
 }
 
-// learnAudiences asks the API server for a token of this program's own account without naming an audience. Such a token is for all
-// the audiences that the API server itself accepts. It is not kept. This takes "create" on serviceaccounts/token in the program's own
-// namespace too, not only in those of tenants.
-func (a *Accounts) learnAudiences(ctx context.Context) error {
+// userPrefix begins the user names of ServiceAccounts at the API server.
+const userPrefix = "system:serviceaccount:"
+
+// LearnAPIAudiences returns the audiences that the API server accepts for itself. It asks for a
+// token of this program's own account without an audience: such a token is for all these audiences.
+// The token is not kept. The program therefore needs "create" on serviceaccounts/token of its own
+// account. The client needs v1 and authentication.k8s.io/v1 in its scheme.
+func LearnAPIAudiences(ctx context.Context, c client.Client) ([]string, error) {
+	_, audiences, err := learnAudiences(ctx, c, accountCaller())
+	return audiences, err
+}
+
+// learnAudiences also returns this program's user name at the API server.
+func learnAudiences(ctx context.Context, c client.Client, by caller) (self string, audiences []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*callTimeout)
 	defer cancel()
 	review := &authenticationv1.SelfSubjectReview{}
-	if err := a.client.Create(ctx, review); err != nil {
-		failed := a.failure(ctx, err, auth.StageSubject, auth.Controller())
+	if err := c.Create(ctx, review); err != nil {
+		failed := by.failure(ctx, err, auth.StageSubject, auth.Controller())
 		if !failed.Temporary() {
-			failed.Fix = `grant "create" on selfsubjectreviews.authentication.k8s.io to this program, as ClusterRole system:basic-user does`
+			failed.Fix = `grant "create" on selfsubjectreviews.authentication.k8s.io to this program, for example with the ClusterRole system:basic-user`
 		}
-		return failed
+		return "", nil, failed
 	}
 	user := review.Status.UserInfo
-	namespace, name, _ := strings.Cut(strings.TrimPrefix(user.Username, "system:serviceaccount:"), ":")
-	self, err := auth.ServiceAccount(namespace, name)
-	if err != nil || self.String() != user.Username {
-		return &auth.Error{
+	namespace, name, _ := strings.Cut(strings.TrimPrefix(user.Username, userPrefix), ":")
+	account, err := auth.ServiceAccount(namespace, name)
+	if err != nil || account.String() != user.Username {
+		return "", nil, &auth.Error{
 			Stage: auth.StageSubject, Code: auth.CodeSubjectInvalid,
 			Fix: "run this program as a ServiceAccount",
 			Err: fmt.Errorf("this program is user %q at the API server, which is not a ServiceAccount", user.Username),
 		}
 	}
-	a.self = user.Username
-	_, said, err := a.mint(ctx, auth.Account{Subject: self, UID: user.UID}, nil, auth.ProofLifetime)
+	by.self = user.Username
+	_, said, err := mint(ctx, c, by, auth.Account{Subject: account, UID: user.UID}, nil, auth.ProofLifetime)
 	if err != nil {
-		return err
+		return "", nil, err
 	}
-	if said.Subject != self.String() || len(said.Audience) == 0 || slices.Contains(said.Audience, "") {
-		return proofInvalid(self, errors.New("a token without audience names no audience, or another account"))
+	if said.Subject != account.String() || len(said.Audience) == 0 || slices.Contains(said.Audience, "") {
+		return "", nil, proofInvalid(account, errors.New("a token without audience names no audience, or another account"))
 	}
-	a.apiAudiences = said.Audience
-	return nil
+	return user.Username, said.Audience, nil
 }
 
+// proofInvalid is the error for a token that differs from the request for it.
 func proofInvalid(subject auth.Subject, err error) *auth.Error {
 	return &auth.Error{
 		Stage: auth.StageTokenRequest, Code: auth.CodeProofInvalid,
-		Fix: "check that the answers to TokenRequests come from the API server itself, and compare its clock with this machine's",
+		Fix: "check that the answers to TokenRequests come from the API server itself, and compare the API server's clock with this machine's",
 		Err: fmt.Errorf("token of %s: %w", subject, err),
 	}
 }

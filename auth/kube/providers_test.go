@@ -1,6 +1,7 @@
 package kube_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -8,19 +9,114 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/aws"
 	"github.com/lanyard-dev/lanyard/auth/azure"
+	"github.com/lanyard-dev/lanyard/auth/bearer"
 	"github.com/lanyard-dev/lanyard/auth/gcp"
 	"github.com/lanyard-dev/lanyard/auth/kube"
 )
 
 // The annotations that are kept are those that the providers read, and no others.
 func TestDefaultAnnotationsAreTheProviders(t *testing.T) {
-	want := []string{aws.RoleAnnotation, azure.ClientAnnotation, azure.TenantAnnotation, gcp.ServiceAccountAnnotation, gcp.ProviderAnnotation}
+	want := []string{
+		aws.RoleAnnotation, aws.AssumeRoleAnnotation, azure.ClientAnnotation, azure.TenantAnnotation, gcp.ServiceAccountAnnotation,
+		gcp.ImpersonateAnnotation, gcp.ProviderAnnotation, gcp.FluxProviderAnnotation, bearer.UsernameAnnotation,
+	}
 	if got := kube.DefaultAnnotations(); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
 
-// An annotation that is too long is refused at every provider: at Google, where an account without it is a principal itself, too.
+// The fields of a providerConfig that are kept are those that the provider of the type reads, and no
+// others.
+func TestProviderConfigFieldsAreTheProviders(t *testing.T) {
+	fields := map[string][]string{
+		"aws": {aws.RoleField, aws.AssumeRoleField}, "azure": {azure.ClientField, azure.TenantField}, "gcp": {gcp.ImpersonateField, gcp.ServiceAccountField, gcp.ProviderField},
+		"registry": nil,
+	}
+	all := map[string]any{"apiVersion": "v1", "kind": "x", "other": "x"}
+	for _, of := range fields {
+		for _, name := range of {
+			all[name] = "value"
+		}
+	}
+	for target, want := range fields {
+		want = slices.Sorted(slices.Values(append(want, bearer.TargetAttribute)))
+		s := newIssuerServer(t)
+		s.put(identityUID, 1, target, all)
+		identities, _ := newIdentities(t, s)
+		account, err := identities.Read(t.Context(), puller(t))
+		if got := slices.Sorted(maps.Keys(account.Attributes)); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %q, %v, want %q", target, got, err, want)
+		}
+	}
+}
+
+// An identity of one cloud is none of another, even if it says what the other asks for. The refusal
+// names both fields that may be wrong.
+func TestIdentityOfAnotherCloud(t *testing.T) {
+	served := map[string]auth.Provider{}
+	var err error
+	if served["aws"], err = aws.NewProvider(aws.Config{Region: "eu-west-1"}); err != nil {
+		t.Fatal(err)
+	}
+	if served["azure"], err = azure.NewProvider(azure.Config{TenantID: "72f988bf-86f1-41af-91ab-2d7cd011db47"}); err != nil {
+		t.Fatal(err)
+	}
+	if served["gcp"], err = gcp.NewProvider(gcp.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	config := map[string]any{
+		aws.RoleField: roleA, azure.ClientField: "d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08", azure.TenantField: "72f988bf-86f1-41af-91ab-2d7cd011db47",
+		gcp.ProviderField: "projects/1/locations/global/workloadIdentityPools/lanyard/providers/issuer",
+	}
+	for target := range served {
+		s := newIssuerServer(t)
+		s.put(identityUID, 1, target, config)
+		identities, _ := newIdentities(t, s)
+		waitUntil(t, "the identity is known", func() bool {
+			_, err := identities.Lookup(t.Context(), puller(t))
+			return err == nil
+		})
+		for name, provider := range served {
+			subject := auth.WithSubject(puller(t), identities, identities)
+			if name == target {
+				key, err := auth.Resolve(t.Context(), provider, subject)
+				if err != nil || key.Identity == "" {
+					t.Errorf("%s: %+v, %v", name, key, err)
+				}
+				continue
+			}
+			_, err := auth.GetToken(t.Context(), provider, subject)
+			checkError(t, err)
+			if auth.CodeOf(err) != auth.CodeIdentityMissing || !strings.Contains(err.Error(), "spec.provider") || !strings.Contains(err.Error(), "targetSystem.type of WorkloadIdentity tenant-a/puller") {
+				t.Errorf("an identity of %s at %s: %v", target, name, err)
+			}
+		}
+	}
+}
+
+// An identity that is meant for a cloud is nobody's credential elsewhere, whatever its audiences.
+func TestIdentityOfACloudIsNoCredential(t *testing.T) {
+	provider, err := bearer.NewProvider(bearer.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for target, refused := range map[string]bool{"aws": true, "azure": true, "gcp": true, "registry": false} {
+		s := newIssuerServer(t)
+		s.put(identityUID, 1, target, nil)
+		identities, _ := newIdentities(t, s)
+		waitUntil(t, "the identity is known", func() bool {
+			_, err := identities.Lookup(t.Context(), puller(t))
+			return err == nil
+		})
+		_, err := auth.Resolve(t.Context(), provider, auth.WithSubject(puller(t), identities, identities), auth.WithAudiences("registry.example.com"))
+		if (auth.CodeOf(err) == auth.CodeIdentityInvalid) != refused || (err != nil) != refused {
+			t.Errorf("%s: %v", target, err)
+		}
+	}
+}
+
+// An annotation that is too long is refused at every provider: at Google, where an account without
+// it is a principal itself, too.
 func TestHugeAnnotationIsRefused(t *testing.T) {
 	providers := map[string]auth.Provider{}
 	var err error

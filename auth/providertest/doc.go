@@ -1,9 +1,9 @@
-// Package providertest is what every [auth.Provider] must do, as tests: run it against a provider that is wired to a local
-// cloud which verifies.
+// Package providertest is a test suite that every [auth.Provider] must pass. Run it with a provider
+// and a local cloud that verifies proofs.
 //
 //	func TestConformance(t *testing.T) {
 //		providertest.Run(t, func(t *testing.T) *providertest.Harness { … })
 //	}
 //
-// Run it once for each kind of subject that can be proven: nothing in a provider may depend on who vouches for a subject.
+// Run it once for each kind of subject, because a provider must work with every [auth.Prover].
 package providertest

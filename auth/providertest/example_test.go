@@ -9,8 +9,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/providertest"
 )
 
-// The author of a provider writes a harness and runs the suite in a test. It needs a test to run in, so that this example is
-// compiled and not run; auth/azure's conformance_test.go is a whole one.
+// The author of a provider writes a harness and runs the suite in a test. It needs a test to run
+// in, so that this example is compiled and not run; auth/azure's conformance_test.go is a whole
+// one.
 func ExampleRun() {
 	TestConformance := func(t *testing.T) { //nolint:thelper // it is the test
 		providertest.Run(t, func(t *testing.T) *providertest.Harness {
@@ -24,7 +25,7 @@ func ExampleRun() {
 				withIdentity func(account auth.Account, identity string) auth.Account
 			)
 			return &providertest.Harness{
-				Provider: provider, Cloud: cloud, A: tenantA, B: tenantB, Sign: sign, WithIdentity: withIdentity,
+				Provider: provider, Cloud: cloud, A: tenantA, B: tenantB, Prove: providertest.Signed(sign), WithIdentity: withIdentity,
 				MalformedIdentity: "not a GUID",
 				NewCache:          func(*testing.T) providertest.Cache { return cache.New(cache.Options{MaxSize: 100}) },
 				Secrets:           func(token auth.Token) []string { return []string{token.(*azure.Token).Secret.Reveal()} },

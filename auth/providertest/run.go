@@ -4,6 +4,7 @@ package providertest
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,28 +14,36 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Run runs the suite. It asks for a new harness for each of its tests.
+// Run runs the suite. It calls harness for each of its tests.
 func Run(t *testing.T, harness func(t *testing.T) *Harness) {
 	t.Helper()
-	for _, test := range []struct {
-		name string
-		run  func(t *testing.T, b *bench)
-	}{
+	tests := []suiteTest{
 		{"one exchange serves all calls", oneExchange},
 		{"without a cache every call exchanges", noCache},
 		{"tenants never share", tenantsNeverShare},
 		{"a cancelled caller returns at once", cancelled},
 		{"a caller's deadline is kept", deadline},
 		{"reads race refreshes", readsRaceRefreshes},
-		{"errors say stage, code and fix", errorsExplain},
-		{"a bad proof is refused", badProofs},
-		{"withdrawn trust ends cached tokens", withdrawn},
 		{"unsupported options are errors", unsupported},
 		{"the key changes with each input", keys},
 		{"registry credentials", registry},
-	} {
+	}
+	if !harness(t).Credential {
+		tests = append(tests,
+			suiteTest{"errors say stage, code and fix", errorsExplain},
+			suiteTest{"a bad proof is refused", badProofs},
+			suiteTest{"a proof of another form is refused", otherForms},
+			suiteTest{"withdrawn trust ends cached tokens", withdrawn},
+		)
+	}
+	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) { test.run(t, newBench(t, harness)) })
 	}
+}
+
+type suiteTest struct {
+	name string
+	run  func(t *testing.T, b *bench)
 }
 
 func oneExchange(t *testing.T, b *bench) {
@@ -86,13 +95,14 @@ func tenantsNeverShare(t *testing.T, b *bench) {
 	if code := auth.CodeOf(err); code != auth.CodeTrustRefused {
 		t.Errorf("code %s, want %s: %v", code, auth.CodeTrustRefused, err)
 	}
-	// A is none the worse for it.
+	// A keeps its token.
 	if again := b.mustGet(t, b.with(b.A, b.cached()...)...); again != tokenA {
 		t.Error("A lost its token because B asked for it")
 	}
 }
 
-// atOnce is what a return counts as that does not wait for the cloud. It is generous, because machines that test are busy.
+// atOnce bounds the duration of a call that does not wait for the cloud. The bound is generous,
+// because machines that run tests are busy.
 const atOnce = SlowAnswer / 2
 
 func cancelled(t *testing.T, b *bench) {
@@ -257,6 +267,7 @@ func explains(t *testing.T, err error, stage auth.Stage, code auth.Code) {
 }
 
 func badProofs(t *testing.T, b *bench) {
+	b.mustGet(t, b.with(b.A)...) // tells the directory which form the provider asks for
 	for _, test := range []struct {
 		name  string
 		spoil func(d *directory)
@@ -267,6 +278,9 @@ func badProofs(t *testing.T, b *bench) {
 		{"wrong audience", func(d *directory) { d.audience = "https://kubernetes.default.svc" }},
 		{"other tenant", func(d *directory) { d.instead = b.B }},
 	} {
+		if test.name == "wrong audience" && b.accounts.form() != auth.FormJWT {
+			continue // no other proof names its receivers
+		}
 		t.Run(test.name, func(t *testing.T) {
 			b.accounts.spoil(test.spoil)
 			token, err := b.get(t.Context(), b.with(b.A)...) // a cache would have each row wait for the pace of failures
@@ -281,11 +295,31 @@ func badProofs(t *testing.T, b *bench) {
 	}
 }
 
+// foreign is a proof of a form that no provider asks for.
+type foreign struct{}
+
+// GetDuration implements [auth.Proof].
+func (foreign) GetDuration() time.Duration { return time.Hour }
+
+func otherForms(t *testing.T, b *bench) {
+	for name, proof := range map[string]auth.Proof{"none": nil, "another's": foreign{}, "a JWT that is nil": (*auth.JWT)(nil), "a certificate that is nil": (*auth.Certificate)(nil)} {
+		b.accounts.spoil(func(d *directory) { d.other, d.proof = true, proof })
+		token, err := b.get(t.Context(), b.with(b.A)...)
+		b.accounts.behave()
+		if err == nil || auth.CodeOf(err) != auth.CodeProofInvalid {
+			t.Errorf("%s: token %v, error %v, want code %s", name, token, err, auth.CodeProofInvalid)
+		}
+	}
+	if n := b.Cloud.Exchanges(); n != 0 {
+		t.Errorf("%d exchanges of proofs that are refused", n)
+	}
+}
+
 func withdrawn(t *testing.T, b *bench) {
 	token := b.mustGet(t, b.with(b.A, b.cached()...)...)
 	restore := b.Cloud.Revoke(t, b.A)
 	defer restore()
-	// A refresh hears of it; afterwards the token that was there is gone.
+	// A refresh is refused; afterwards the cached token is gone.
 	longer := token.GetDuration() + time.Minute
 	if _, err := b.get(t.Context(), b.with(b.A, b.cached(auth.WithMinRemaining(longer))...)...); auth.CodeOf(err) != auth.CodeTrustRefused {
 		t.Fatalf("the refresh ended with %v, want %s", err, auth.CodeTrustRefused)
@@ -296,7 +330,14 @@ func withdrawn(t *testing.T, b *bench) {
 }
 
 func unsupported(t *testing.T, b *bench) {
-	for name, option := range b.Unsupported {
+	options := maps.Clone(b.Unsupported)
+	if !b.Credential {
+		if options == nil {
+			options = map[string]auth.Option{}
+		}
+		options["audiences"] = auth.WithAudiences("registry.example")
+	}
+	for name, option := range options {
 		t.Run(name, func(t *testing.T) {
 			_, err := b.get(t.Context(), b.with(b.A, option)...)
 			e, ok := errors.AsType[*auth.Error](err)
@@ -385,7 +426,7 @@ func registry(t *testing.T, b *bench) {
 	if passwords[0] != passwords[2] || b.Cloud.Exchanges() != 3 {
 		t.Errorf("%d exchanges, want 3: the second call for A was to come from the cache", b.Cloud.Exchanges())
 	}
-	// A look-alike of the registry's host is another host.
+	// A look-alike of the registry's host is refused.
 	host, path, _ := strings.Cut(b.ImageRepository, "/")
 	for _, fake := range []string{host + ".example.org/" + path, "example.org/" + b.ImageRepository, host + "@example.org/" + path, "x" + b.ImageRepository} {
 		_, err := b.get(t.Context(), b.with(b.A, auth.WithImageRepository(fake))...)

@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// window is how much of a secret, in bytes, must not be printed.
+// window is the length of a piece of a secret that must not be printed, in bytes.
 const window = 16
 
-// scan prints whatever the test saw, in every way, and looks for pieces of every secret that there was.
+// scan prints all values that the test saw, in every way, and looks for pieces of their secrets.
 func (b *bench) scan(t *testing.T) {
 	t.Helper()
 	b.mu.Lock()
@@ -40,7 +40,7 @@ func (b *bench) scan(t *testing.T) {
 			printed[text] = true
 			for i := 0; i+window <= len(text); i++ {
 				if pieces[text[i:i+window]] {
-					t.Errorf("a piece of a secret is printed by a %T", value) // which piece is not said here either
+					t.Errorf("a piece of a secret is printed by a %T", value) // the piece itself is not printed either
 					break
 				}
 			}
@@ -48,7 +48,8 @@ func (b *bench) scan(t *testing.T) {
 	}
 }
 
-// prints is value in every form in which programs print things, with the causes of an error each by itself.
+// prints returns value in every form in which programs print values. For an error it also prints
+// each cause separately.
 func prints(value any) []string {
 	if value == nil {
 		return nil

@@ -1,6 +1,6 @@
-// Package spec says whose credential an object gets. It turns the identity fields of a spec, which a tenant writes, and the
-// rules of this controller, which an administrator sets, into one [Identity] or one refusal. It is the only place that
-// interprets these fields:
+// Package spec says whose credential an object gets. Its input is the identity fields of a spec,
+// which a tenant writes, and the rules of the controller, which an administrator sets. Its output
+// is one [Identity] or one refusal. Only this package interprets these fields:
 //
 //	identity, err := spec.Resolve(ctx, fields, rules)
 //	switch identity.Source {
@@ -9,6 +9,7 @@
 //	case spec.PullSecrets: // …
 //	}
 //
-// The schema of a kind refuses the same combinations when an object is written. They are refused here again because objects
-// are stored before rules are, and around them; testdata/exclusions.yaml is the truth table of both.
+// The schema of a kind refuses the same combinations when an object is written. This package
+// refuses them again, because an object may be older than a rule of the schema, or stored without
+// the schema. testdata/exclusions.yaml is the truth table of both.
 package spec

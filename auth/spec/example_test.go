@@ -9,7 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/spec"
 )
 
-// Whose credential three objects of a tenant get, in a controller that lends its own identity to namespace platform alone.
+// Whose credential three objects of a tenant get, in a controller that lends its own identity to
+// namespace platform alone.
 func ExampleResolve() {
 	rules := spec.Rules{Providers: []string{"aws", "azure", "gcp"}, ControllerNamespaces: grant.Namespaces{List: []string{"platform"}}}
 	secret := "keys"

@@ -8,7 +8,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// exclusion is a combination of fields that is refused whoever asks.
+// exclusion is a combination of fields that is always refused.
 type exclusion struct {
 	field   string
 	message string
@@ -16,7 +16,8 @@ type exclusion struct {
 	broken  func(Fields) bool
 }
 
-// exclusions are tried in order; the first that is broken is the answer. Fields.Provider is never empty here.
+// exclusions returns the exclusions in their order: the first that applies is the refusal.
+// Fields.Provider is never empty here.
 func exclusions() []exclusion {
 	return []exclusion{
 		{
@@ -42,19 +43,101 @@ func exclusions() []exclusion {
 		{
 			field: "spec.sts", message: "sts works only with the providers generic and aws",
 			fix:    "remove sts",
-			broken: func(f Fields) bool { return f.STS != nil && f.Provider != Generic && f.Provider != stsAWS },
+			broken: func(f Fields) bool { return f.STS != nil && f.Provider != Generic && f.Provider != aws },
 		},
 		{
 			field: fieldAccount, message: "serviceAccountName with provider generic needs sts",
-			fix: "name in sts.endpoint where the account's token is exchanged, or set provider to the bucket's cloud",
+			fix: "set sts.endpoint to the service that exchanges the account's token, or provider to the bucket's cloud",
 			broken: func(f Fields) bool {
 				return f.ServiceAccountName != "" && f.Provider == Generic && f.STS == nil && !f.PullSecrets
 			},
 		},
 		{
-			field: "spec.sts", message: "sts with provider generic needs serviceAccountName",
-			fix:    "name the ServiceAccount whose token is exchanged, or remove sts",
-			broken: func(f Fields) bool { return f.STS != nil && f.Provider == Generic && f.ServiceAccountName == "" },
+			field: fieldIdentity, message: "workloadIdentityName and serviceAccountName exclude each other",
+			fix:    "name one identity",
+			broken: func(f Fields) bool { return f.WorkloadIdentityName != "" && f.ServiceAccountName != "" },
+		},
+		{
+			field: fieldIdentity, message: "workloadIdentityName and secretRef exclude each other",
+			fix:    "name one source of credentials",
+			broken: func(f Fields) bool { return f.WorkloadIdentityName != "" && f.SecretRef != nil },
+		},
+		{
+			field: fieldIdentity, message: "workloadIdentityName does not work with provider generic alone",
+			fix: "set provider to the identity's targetSystem.type, or credential.type to WorkloadIdentityToken where the kind has it",
+			broken: func(f Fields) bool {
+				return f.WorkloadIdentityName != "" && f.Provider == Generic && f.STS == nil && f.Credential == nil
+			},
+		},
+		{
+			field: "spec.sts", message: "sts with provider generic needs serviceAccountName or workloadIdentityName",
+			fix: "name the identity whose token is exchanged, or remove sts",
+			broken: func(f Fields) bool {
+				return f.STS != nil && f.Provider == Generic && f.ServiceAccountName == "" && f.WorkloadIdentityName == ""
+			},
+		},
+		{
+			field: fieldCredential, message: "credential works only with provider generic: a cloud provider issues a credential of its own",
+			fix:    "remove credential, or set provider: generic",
+			broken: func(f Fields) bool { return f.Credential != nil && f.Provider != Generic },
+		},
+		{
+			field: fieldCredential, message: "credential and secretRef exclude each other",
+			fix:    "name one source of credentials",
+			broken: func(f Fields) bool { return f.Credential != nil && f.SecretRef != nil },
+		},
+		{
+			field: "spec.insecure", message: "insecure and credential exclude each other: a short-lived credential is never sent over an unprotected connection",
+			fix:    "remove insecure",
+			broken: func(f Fields) bool { return f.Credential != nil && f.Insecure },
+		},
+		{
+			field: fieldCredential, message: "credential.type WorkloadIdentityToken needs workloadIdentityName",
+			fix: "name the WorkloadIdentity whose token is used",
+			broken: func(f Fields) bool {
+				return f.credentialType() == WorkloadIdentityToken && f.WorkloadIdentityName == ""
+			},
+		},
+		{
+			field: fieldCredential, message: "credential.type ServiceAccountToken and workloadIdentityName exclude each other",
+			fix:    "set credential.type to WorkloadIdentityToken, or remove workloadIdentityName",
+			broken: func(f Fields) bool { return f.credentialType() == ServiceAccountToken && f.WorkloadIdentityName != "" },
+		},
+		{
+			field: fieldCredential, message: "a SPIFFE credential proves the object itself",
+			fix: "remove serviceAccountName and workloadIdentityName",
+			broken: func(f Fields) bool {
+				return f.credentialType().SPIFFE() && (f.ServiceAccountName != "" || f.WorkloadIdentityName != "")
+			},
+		},
+		{
+			field: fieldAudiences, message: "audiences do not work with type SpiffeCertificate: a certificate names no audience",
+			fix:    "remove audiences",
+			broken: func(f Fields) bool { return f.credentialType() == SpiffeCertificate && len(f.Credential.Audiences) > 0 },
+		},
+		{
+			field: fieldAWSIdentity, message: "identityRef works only with provider aws: it names an AWS identity",
+			fix:    "remove identityRef, or set provider: aws",
+			broken: func(f Fields) bool { return f.IdentityRef != nil && f.Provider != aws },
+		},
+		{
+			field: fieldAWSIdentity, message: "identityRef excludes serviceAccountName and workloadIdentityName",
+			fix: "name one identity",
+			broken: func(f Fields) bool {
+				return f.IdentityRef != nil && (f.ServiceAccountName != "" || f.WorkloadIdentityName != "")
+			},
+		},
+		{
+			field: fieldAWSIdentity, message: "identityRef and sts exclude each other: an AWS identity is used only at AWS STS",
+			fix:    "remove sts",
+			broken: func(f Fields) bool { return f.IdentityRef != nil && f.STS != nil },
+		},
+		{
+			field: fieldAWSIdentity, message: "an identity of an administrator is not used over a connection that the object chooses",
+			fix: "remove certSecretRef and proxySecretRef, or name an AWSServiceAccountIdentity",
+			broken: func(f Fields) bool {
+				return f.IdentityRef.lent() && (f.CertSecretRef != nil || f.ProxySecretRef != nil)
+			},
 		},
 		{
 			field: "spec.sts.endpoint", message: "Required value: endpoint is the URL of the service",
@@ -64,14 +147,15 @@ func exclusions() []exclusion {
 	}
 }
 
-// stsAWS is the protocol of AWS STS, AssumeRoleWithWebIdentity, and the provider that speaks it.
-const stsAWS = "aws"
+// aws is the name of the provider, and of the protocol of AWS STS that it uses
+// (AssumeRoleWithWebIdentity).
+const aws = "aws"
 
-// knownProviders are the values of spec.provider that have a meaning, whether or not this build has it.
-func knownProviders() []string { return []string{Generic, "aws", "azure", "gcp"} }
+// knownProviders returns the values of spec.provider that have a meaning in any build.
+func knownProviders() []string { return []string{Generic, aws, "azure", "gcp"} }
 
-// known refuses providers that have no meaning in any build.
-func known(provider string) error {
+// checkProvider refuses a provider that has no meaning in any build.
+func checkProvider(provider string) error {
 	if slices.Contains(knownProviders(), provider) {
 		return nil
 	}
@@ -79,21 +163,21 @@ func known(provider string) error {
 		fmt.Sprintf("Unsupported value: %.80q", provider), "write one of "+strings.Join(knownProviders(), ", "))
 }
 
-// knownSTS refuses protocols that nobody speaks.
-func knownSTS(service *TokenService) error {
+// checkSTS refuses an STS without a protocol, or with an unknown protocol.
+func checkSTS(service *TokenService) error {
 	const field = "spec.sts.provider"
 	switch {
-	case service == nil || service.Provider == stsAWS:
+	case service == nil || service.Provider == aws:
 		return nil
 	case service.Provider == "":
-		return refuse(auth.CodeOptionInvalid, field, "Required value: provider is the service's protocol", "write "+stsAWS)
+		return refuse(auth.CodeOptionInvalid, field, "Required value: provider is the service's protocol", "write "+aws)
 	default:
-		return refuse(auth.CodeOptionInvalid, field, fmt.Sprintf("Unsupported value: %.80q", service.Provider), "write "+stsAWS)
+		return refuse(auth.CodeOptionInvalid, field, fmt.Sprintf("Unsupported value: %.80q", service.Provider), "write "+aws)
 	}
 }
 
-// secretName refuses what is no name of a Secret.
-func secretName(field, name string) error {
+// checkSecretName refuses a name that a Secret cannot have.
+func checkSecretName(field, name string) error {
 	const fix = "name a Secret of the object's own namespace"
 	switch {
 	case name == "":

@@ -12,25 +12,41 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/grant"
 )
 
-// fieldAccount is the field that names a ServiceAccount.
-const fieldAccount = "spec.serviceAccountName"
+// The fields that name an object's own identity.
+const (
+	fieldAccount  = "spec.serviceAccountName"
+	fieldIdentity = "spec.workloadIdentityName"
+)
 
-// Generic is the provider of static credentials, and of none.
+// Generic is the provider for static credentials, and for anonymous access.
 const Generic = "generic"
 
 // Fields are the identity fields of an object.
 type Fields struct {
-	// Namespace is the object's, and with it the namespace of everything that it names. Required.
+	// Namespace is the object's namespace, and the namespace of everything that the object names.
+	// Required.
 	Namespace string
+	// Kind and Name are the object's. Required with a SPIFFE credential, whose subject is the object.
+	Kind auth.Kind
+	Name string
+	// Address is the server's address as the spec names it, such as spec.url. Required with a
+	// Credential: it is the default audience, and its host is where the credential goes.
+	Address string
 	// Provider is spec.provider; empty means [Generic].
 	Provider string
-	// ServiceAccountName is spec.serviceAccountName; empty when none is named.
+	// ServiceAccountName is spec.serviceAccountName; empty if the object names no account.
 	ServiceAccountName string
-	// PullSecrets says that the kind names images: with [Generic], the image pull secrets of ServiceAccountName are used. Without
-	// it, an account has no meaning with Generic unless STS is set.
+	// WorkloadIdentityName is spec.workloadIdentityName; empty if the object names no identity.
+	WorkloadIdentityName string
+	// IdentityRef is spec.identityRef; nil when the field is absent.
+	IdentityRef *IdentityRef
+	// PullSecrets: the kind names images, so that with [Generic] the image pull secrets of
+	// ServiceAccountName are used. If PullSecrets is false, an account with Generic needs STS.
 	PullSecrets bool
 	// STS is spec.sts; nil when the field is absent.
 	STS *TokenService
+	// Credential is spec.credential; nil when the field is absent.
+	Credential *Credential
 	// SecretRef is the name in spec.secretRef; nil when the field is absent.
 	SecretRef *string
 	// CertSecretRef is the name in spec.certSecretRef; nil when the field is absent.
@@ -43,30 +59,52 @@ type Fields struct {
 
 // TokenService is spec.sts: where a ServiceAccount's token is exchanged for a session.
 type TokenService struct {
-	// Provider is the protocol, AWS ("aws") being the only one. Required.
+	// Provider is the protocol; the only one is "aws". Required.
 	Provider string
-	// Endpoint is the service's URL. Whether a proof may be sent there is for the provider to judge. Required.
+	// Endpoint is the service's URL. The provider decides whether a proof may be sent to it.
+	// Required.
 	Endpoint string
 }
 
-// Rules are what the administrator of this controller decided.
+// Rules are the decisions of the controller's administrator.
 type Rules struct {
 	// Providers are the names of the clouds that this controller can ask for tokens.
 	Providers []string
-	// DefaultServiceAccount is the account, in the object's own namespace, of objects with a cloud's provider that name none
-	// (--default-service-account). Empty for none. It never stands for an account whose pull secrets are used.
+	// DefaultServiceAccount is the account of an object that needs a token of an account, for a
+	// cloud or as its credential, and names none (--default-service-account). The account is in the
+	// object's own namespace. Empty for none. Its pull secrets are never used.
 	DefaultServiceAccount string
-	// RequireServiceAccount refuses objects with a cloud's provider that have no account, neither named nor by default, whatever
-	// ControllerNamespaces says (--require-service-account-for-provider-auth).
+	// RequireServiceAccount refuses an object that needs a token of an account but has no account,
+	// neither named nor by default. ControllerNamespaces then has no effect
+	// (--require-service-account-for-provider-auth).
 	RequireServiceAccount bool
-	// ControllerOnly refuses accounts: objects have the controller's identity or none
-	// (--feature-gates=ObjectLevelWorkloadIdentity=false).
+	// ControllerOnly refuses ServiceAccounts, WorkloadIdentities and AWS identities: an object has
+	// the controller's identity or none (--feature-gates=ObjectLevelWorkloadIdentity=false).
 	ControllerOnly bool
+	// TokenServer: the controller can ask Lanyard's token server. Otherwise an object that names a
+	// WorkloadIdentity is refused (--keyring-namespace).
+	TokenServer bool
+	// SPIFFEBroker: the controller can ask a SPIFFE broker. Without broker and token server, an object
+	// with a SPIFFE credential is refused (--spiffe-broker-endpoint).
+	SPIFFEBroker bool
+	// AWSIdentities returns why the namespace may not use an AWS identity; nil if it may. It asks the
+	// grants of the identity's whole chain, and its error is an [*auth.Error]. It is also asked for
+	// the AWSClusterControllerIdentity default when an object with provider aws names no identity. If
+	// AWSIdentities is nil, the controller knows no AWS identity, and an object that names one is
+	// refused (--aws-identities).
+	AWSIdentities func(ctx context.Context, namespace string, identity auth.Subject) error
+	// IdentitiesAtHub refuses objects that name a WorkloadIdentity: the cluster's WorkloadIdentities
+	// are in another cluster, its hub (--identities-at-hub).
+	IdentitiesAtHub bool
 	// ControllerNamespaces are the namespaces that the controller's own identity is lent to
-	// (--controller-identity-namespaces). Its zero value is nobody.
+	// (--controller-identity-namespaces). Its zero value admits nobody.
 	ControllerNamespaces grant.Namespaces
-	// NamespaceLabels gets the labels of a Namespace, for a selector in ControllerNamespaces. It is called only when they
-	// decide. Nil: they are not known, and no selector matches.
+	// CredentialHosts are the servers that may get the controller's own token as a credential
+	// (--controller-credential-hosts). Its zero value has none.
+	CredentialHosts endpoint.Allowed
+	// NamespaceLabels gets the labels of a Namespace, for a selector in ControllerNamespaces. It is
+	// called only if the labels decide. If it is nil, the labels are not known and no selector
+	// matches.
 	NamespaceLabels func(ctx context.Context, namespace string) (map[string]string, error)
 }
 
@@ -83,66 +121,86 @@ const (
 	PullSecrets Source = "pull-secrets"
 	// Cloud: a short-lived token for Subject from Provider.
 	Cloud Source = "cloud"
-	// STS: a short-lived session for Subject from the service at STSEndpoint, which speaks Provider's protocol and is of no
-	// cloud. What it opens is no cloud's either.
+	// STS: a short-lived session for Subject from the service at STSEndpoint, by Provider's
+	// protocol. Neither the service nor its resources belong to a cloud.
 	STS Source = "sts"
+	// Proof: a proof of Subject, of the type in Credential, is itself the credential.
+	Proof Source = "proof"
 )
 
-// Identity is whose credential an object gets, and what may be used on the way. All names are checked DNS subdomains and
-// mean objects in the object's own namespace. The zero Identity is no answer: its Source is empty.
+// Identity says whose credential an object gets, and what may be used on the way to it. All names
+// are checked DNS subdomains, and name objects in the object's own namespace. The zero Identity is
+// not valid: its Source is empty.
 type Identity struct {
 	// Source is where the credential comes from.
 	Source Source
 	// Provider is Generic, or one of Rules.Providers.
 	Provider string
-	// Subject is the subject that the token is for; zero unless Source is Cloud or STS.
+	// Subject is the subject that the token is for; zero unless Source is Cloud, STS or Proof.
 	Subject auth.Subject
-	// Defaulted says that the object does not name Subject: Rules.DefaultServiceAccount does.
+	// Credential is the type of the credential if Source is Proof; empty otherwise.
+	Credential CredentialType
+	// Audiences are the receivers of a token that is itself the credential; empty unless Source is
+	// Proof.
+	Audiences auth.List
+	// Defaulted: Subject is Rules.DefaultServiceAccount, not an account that the object names.
 	Defaulted bool
-	// STSEndpoint is the token service that the object chose; empty for the provider's own. Never with the controller's identity.
+	// STSEndpoint is the token service that the object chose; empty for the provider's own. It is
+	// always empty with the controller's identity.
 	STSEndpoint string
 	// ServiceAccountName is set when Source is PullSecrets.
 	ServiceAccountName string
 	// SecretName is set when Source is StaticSecret.
 	SecretName string
-	// CertSecretName is the Secret with TLS material for the resource that the object names, such as a registry. It is never
-	// used for an exchange. Empty for none.
+	// CertSecretName is the Secret with certificates and keys for TLS with the resource that the
+	// object names, such as a registry. An exchange never uses it. Empty for none.
 	CertSecretName string
-	// ProxySecretName is the Secret with the proxy for the resource and for the tenant's own exchange. It is always empty with
-	// the controller's identity. Empty for none.
+	// ProxySecretName is the Secret with the proxy for the resource and for the exchange of the
+	// tenant's own identity. Empty for none. It is always empty with the controller's identity.
 	ProxySecretName string
-	// Insecure allows plain HTTP. It is never set with a credential that is minted.
+	// Insecure allows plain HTTP. It is always false with a credential that is minted.
 	Insecure bool
 }
 
-// Minted reports whether the credential is a short-lived one that is issued to Subject.
+// Minted reports whether the credential is short-lived and issued to Subject.
 func (i Identity) Minted() bool { return !i.Subject.IsZero() }
 
-// Option is the subject, and the token service that the object chose, as an option of [auth.GetToken]; accounts know and prove
-// the subject. It is for credentials that are minted: with any other, GetToken refuses the zero subject.
+// Option returns the subject, the chosen token service and the audiences as an option of
+// [auth.GetToken]. Accounts reads and proves the subject. Use it only for credentials that are
+// minted: without a subject, GetToken fails.
 func (i Identity) Option(accounts auth.Accounts) auth.Option {
-	if i.Subject.Kind() == auth.KindController {
-		return auth.WithController()
+	subject := auth.WithController()
+	if i.Subject != auth.Controller() {
+		subject = auth.WithSubject(i.Subject, accounts, accounts)
 	}
-	subject, endpoint := auth.WithSubject(i.Subject, accounts, accounts), auth.WithSTSEndpoint(i.STSEndpoint)
 	return func(o *auth.Options) {
 		subject(o)
 		if i.STSEndpoint != "" {
-			endpoint(o)
+			o.STSEndpoint = i.STSEndpoint
+		}
+		if !i.Audiences.IsZero() {
+			o.Audiences = i.Audiences
 		}
 	}
 }
 
-// Resolve says whose credential the object gets. The error is an [*auth.Error] with a [*Refusal] in its chain, or, when the
-// labels of the namespace cannot be read, a temporary one. [Terminal] tells whether to try again.
+// Resolve says whose credential the object gets. The error has an [*auth.Error] in its chain. That
+// has a [*Refusal] in its chain, unless Rules.AWSIdentities refused, or the labels of the namespace
+// could not be read. [Terminal] says whether to try again.
 func Resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) {
 	if fields.Provider == "" {
 		fields.Provider = Generic
 	}
-	if err := known(fields.Provider); err != nil {
+	if err := checkProvider(fields.Provider); err != nil {
 		return Identity{}, err
 	}
-	if err := knownSTS(fields.STS); err != nil {
+	if err := checkSTS(fields.STS); err != nil {
+		return Identity{}, err
+	}
+	if err := checkCredential(fields.Credential); err != nil {
+		return Identity{}, err
+	}
+	if err := checkIdentityRef(fields.IdentityRef); err != nil {
 		return Identity{}, err
 	}
 	for _, x := range exclusions() {
@@ -151,6 +209,10 @@ func Resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) 
 		}
 	}
 	account, err := accountOf(fields)
+	if err != nil {
+		return Identity{}, err
+	}
+	named, err := identityOf(fields)
 	if err != nil {
 		return Identity{}, err
 	}
@@ -167,7 +229,7 @@ func Resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) 
 		if ref.name == nil {
 			continue
 		}
-		if err := secretName(ref.field, *ref.name); err != nil {
+		if err := checkSecretName(ref.field, *ref.name); err != nil {
 			return Identity{}, err
 		}
 		*ref.into = *ref.name
@@ -175,6 +237,8 @@ func Resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) 
 	switch {
 	case fields.Provider != Generic:
 		identity.Source = Cloud
+	case fields.Credential != nil:
+		identity.Source, identity.Credential = Proof, fields.Credential.Type
 	case fields.STS != nil:
 		identity.Source, identity.Provider = STS, fields.STS.Provider
 	case fields.SecretRef != nil:
@@ -184,29 +248,66 @@ func Resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) 
 	default:
 		identity.Source = Anonymous
 	}
-	if identity.Source != Cloud && identity.Source != STS {
+	switch identity.Source {
+	case Cloud, STS:
+		err = checkSupported(identity.Provider, rules)
+		if fields.STS != nil {
+			identity.STSEndpoint = fields.STS.Endpoint
+		}
+	case Proof:
+		identity.Audiences, err = audiencesOf(fields)
+	default:
 		return identity, nil
 	}
-	if fields.STS != nil {
-		identity.STSEndpoint = fields.STS.Endpoint
+	if err != nil {
+		return Identity{}, err
 	}
-	identity.Subject, identity.Defaulted, err = subjectOf(ctx, identity.Provider, fields, rules, account)
+	switch {
+	case identity.Credential.SPIFFE():
+		identity.Subject, err = objectOf(fields, rules)
+	case !named.IsZero():
+		identity.Subject, err = named, checkIssuer(rules)
+	case fields.IdentityRef != nil:
+		identity.Subject, err = awsIdentityOf(ctx, fields, rules)
+	default:
+		identity.Subject, identity.Defaulted, err = subjectOf(ctx, fields, rules, account)
+	}
 	if err != nil {
 		return Identity{}, err
 	}
 	return identity, nil
 }
 
-// AccountName is the ServiceAccount, in the object's own namespace, that an object depends on: the object must be reconciled
-// again when it changes. Empty for none.
-func (r Rules) AccountName(fields Fields) string {
-	if fields.ServiceAccountName == "" && fields.Provider != Generic && fields.Provider != "" {
-		return r.DefaultServiceAccount
+// Named returns the subject on which an object depends: when the subject changes, the object must
+// be reconciled again. It is zero for none, and for a name that cannot be a subject's. The subject
+// of a SPIFFE credential is the object itself, which changes with its issuer.
+func (r Rules) Named(fields Fields) auth.Subject {
+	cloud := fields.Provider != Generic && fields.Provider != ""
+	name := fields.ServiceAccountName
+	var subject auth.Subject // zero after an error
+	switch {
+	case fields.credentialType().SPIFFE():
+		subject, _ = auth.Object(fields.Kind, fields.Namespace, fields.Name)
+		return subject
+	case fields.WorkloadIdentityName != "":
+		subject, _ = auth.WorkloadIdentity(fields.Namespace, fields.WorkloadIdentityName)
+		return subject
+	case fields.IdentityRef != nil:
+		subject, _ = AWSIdentity(fields.IdentityRef.Kind, fields.Namespace, fields.IdentityRef.Name)
+		return subject
+	case name == "" && (cloud || fields.credentialType() == ServiceAccountToken):
+		name = r.DefaultServiceAccount
 	}
-	return fields.ServiceAccountName
+	switch {
+	case name != "":
+		subject, _ = auth.ServiceAccount(fields.Namespace, name)
+	case fields.Provider == aws && r.AWSIdentities != nil:
+		subject, _ = auth.ClusterIdentity(kindAWSController, awsControllerIdentity)
+	}
+	return subject
 }
 
-// accountOf is the ServiceAccount that the object names, or the zero subject.
+// accountOf returns the ServiceAccount that the object names, or the zero subject.
 func accountOf(fields Fields) (auth.Subject, error) {
 	if !auth.IsLabel(fields.Namespace) {
 		return auth.Subject{}, refuse(auth.CodeSubjectInvalid, "metadata.namespace",
@@ -224,22 +325,62 @@ func accountOf(fields Fields) (auth.Subject, error) {
 	return account, nil
 }
 
-// subjectOf is the subject of a minted credential: the account that the object names, else the default one, else the controller.
-// Here, and nowhere else, an absent serviceAccountName becomes another identity: an account of the object's own namespace, or
-// the controller's, which is lent only where a grant admits the namespace, and on no way that the tenant chose.
-func subjectOf(
-	ctx context.Context, provider string, fields Fields, rules Rules, account auth.Subject,
-) (subject auth.Subject, defaulted bool, err error) {
-	if !slices.Contains(rules.Providers, provider) {
-		supported := append([]string{Generic}, rules.Providers...)
-		return auth.Subject{}, false, refuse(auth.CodeOptionUnsupported, "spec.provider",
-			fmt.Sprintf("provider %q is not supported by this build of the controller", provider),
-			"use one that is: "+strings.Join(supported, ", "))
+// checkSupported refuses a provider that this build of the controller does not have.
+func checkSupported(provider string, rules Rules) error {
+	if slices.Contains(rules.Providers, provider) {
+		return nil
 	}
+	supported := append([]string{Generic}, rules.Providers...)
+	return refuse(auth.CodeOptionUnsupported, "spec.provider",
+		fmt.Sprintf("provider %q is not supported by this build of the controller", provider),
+		"use one of "+strings.Join(supported, ", "))
+}
+
+// identityOf returns the WorkloadIdentity that the object names; zero if it names none.
+func identityOf(fields Fields) (auth.Subject, error) {
+	if fields.WorkloadIdentityName == "" {
+		return auth.Subject{}, nil
+	}
+	identity, err := auth.WorkloadIdentity(fields.Namespace, fields.WorkloadIdentityName)
+	if err != nil {
+		return auth.Subject{}, refuse(auth.CodeSubjectInvalid, fieldIdentity,
+			fmt.Sprintf("workloadIdentityName must be a lower-case DNS-1123 subdomain, not %.80q", fields.WorkloadIdentityName),
+			"name a WorkloadIdentity of the object's own namespace")
+	}
+	return identity, nil
+}
+
+// checkIssuer refuses WorkloadIdentities if the controller cannot have their tokens.
+func checkIssuer(rules Rules) error {
+	switch {
+	case rules.ControllerOnly:
+		return refuse(auth.CodeNotGranted, fieldIdentity,
+			"the feature gate ObjectLevelWorkloadIdentity is off, so no object can name a WorkloadIdentity",
+			"have the administrator set --feature-gates=ObjectLevelWorkloadIdentity=true")
+	case rules.IdentitiesAtHub:
+		return refuse(auth.CodeNotGranted, fieldIdentity,
+			"the WorkloadIdentities are at the cluster's hub, which cannot see that an object of this cluster uses one of them",
+			"have an operator write a WorkloadIdentityBinding, and name its Secret in spec.secretRef; or name a serviceAccountName")
+	case !rules.TokenServer:
+		return refuse(auth.CodeNotGranted, fieldIdentity,
+			"the controller runs without --keyring-namespace, so it cannot have tokens of WorkloadIdentities",
+			"have the administrator set issuer.url of the Helm chart, or name a serviceAccountName instead")
+	}
+	return nil
+}
+
+// subjectOf returns the subject of a minted credential: the account that the object names,
+// otherwise the default account, otherwise the controller. Only this function replaces an absent
+// serviceAccountName by another identity. The default account is in the object's own namespace. The
+// controller's identity needs a grant that admits the namespace, and is never used over a
+// connection that the tenant chose.
+func subjectOf(
+	ctx context.Context, fields Fields, rules Rules, account auth.Subject,
+) (subject auth.Subject, defaulted bool, err error) {
 	if account.IsZero() && rules.DefaultServiceAccount != "" {
 		if account, err = auth.ServiceAccount(fields.Namespace, rules.DefaultServiceAccount); err != nil {
 			return auth.Subject{}, false, refuse(auth.CodeSubjectInvalid, fieldAccount,
-				"no ServiceAccount is named, and --default-service-account is no name of one",
+				"no ServiceAccount is named, and the value of --default-service-account cannot be a ServiceAccount's name",
 				"set spec.serviceAccountName, or have the administrator correct --default-service-account")
 		}
 		defaulted = true
@@ -247,26 +388,35 @@ func subjectOf(
 	switch {
 	case !account.IsZero() && rules.ControllerOnly:
 		return auth.Subject{}, false, refuse(auth.CodeNotGranted, fieldAccount,
-			"the feature gate ObjectLevelWorkloadIdentity is off: no object has an identity of its own",
+			"the feature gate ObjectLevelWorkloadIdentity is off, so no object can name a ServiceAccount",
 			"have the administrator set --feature-gates=ObjectLevelWorkloadIdentity=true")
 	case !account.IsZero():
 		return account, defaulted, nil
 	case rules.RequireServiceAccount:
 		return auth.Subject{}, false, refuse(auth.CodeNotGranted, fieldAccount,
-			"no ServiceAccount is named, which --require-service-account-for-provider-auth demands",
+			"no ServiceAccount is named, but --require-service-account-for-provider-auth requires one",
 			"set spec.serviceAccountName, or have the administrator set --default-service-account")
 	}
-	if err := lent(ctx, fields.Namespace, rules); err != nil {
+	if err := checkLent(ctx, fields.Namespace, rules); err != nil {
 		return auth.Subject{}, false, err
 	}
-	if err := chosenWay(fields); err != nil {
+	if err := checkLentAtAWS(ctx, fields, rules); err != nil {
 		return auth.Subject{}, false, err
+	}
+	if err := refuseChosenConnection(fields); err != nil {
+		return auth.Subject{}, false, err
+	}
+	if fields.Credential != nil {
+		if err := checkCredentialHost(fields, rules); err != nil {
+			return auth.Subject{}, false, err
+		}
 	}
 	return auth.Controller(), false, nil
 }
 
-// chosenWay refuses the controller's identity where the object chooses who receives its proof or carries it.
-func chosenWay(fields Fields) error {
+// refuseChosenConnection refuses the controller's identity if the object chooses the receiver of
+// the proof or a part of the connection to it.
+func refuseChosenConnection(fields Fields) error {
 	for _, field := range []struct {
 		name string
 		set  bool
@@ -283,8 +433,8 @@ func chosenWay(fields Fields) error {
 	return nil
 }
 
-// lent refuses namespaces that the controller's identity is not lent to.
-func lent(ctx context.Context, namespace string, rules Rules) error {
+// checkLent refuses a namespace that the controller's identity is not lent to.
+func checkLent(ctx context.Context, namespace string, rules Rules) error {
 	decision := rules.ControllerNamespaces.Decide(namespace, nil)
 	selected := rules.ControllerNamespaces.Selector != nil
 	if !decision.Allowed && selected && rules.NamespaceLabels != nil {
@@ -292,7 +442,7 @@ func lent(ctx context.Context, namespace string, rules Rules) error {
 		if err != nil {
 			return &auth.Error{
 				Stage: auth.StageSubject, Code: auth.CodeUnavailable,
-				Fix: "let the controller read Namespaces (get), whose labels --controller-identity-namespaces selects by",
+				Fix: "let the controller read Namespaces (get): --controller-identity-namespaces selects by their labels",
 				Err: fmt.Errorf("labels of namespace %s: %w", namespace, err),
 			}
 		}
@@ -313,28 +463,31 @@ func lent(ctx context.Context, namespace string, rules Rules) error {
 	}
 }
 
-// Refusal says which field of an object is refused and why. It is the cause in an [*auth.Error], which has the fix.
+// Refusal says which field of an object is refused and why. It is the cause of an [*auth.Error],
+// which has the fix.
 //
 //nolint:errname // named for what it is; the error that callers get is [*auth.Error].
 type Refusal struct {
 	// Field is the path of the field, such as spec.secretRef.
 	Field string
-	// Message says what is wrong with it, without a full stop at its end.
+	// Message says what is wrong with the field, without a full stop at its end.
 	Message string
 
-	passing bool // what it depends on is neither in the object nor in the controller's flags
+	passing bool // a change outside the object and the controller's flags may end the refusal
 }
 
-// Error is the field and the message.
+// Error returns "<field>: <message>".
 func (r *Refusal) Error() string { return r.Field + ": " + r.Message }
 
 func refuse(code auth.Code, field, message, fix string) error {
 	return &auth.Error{Stage: auth.StageSubject, Code: code, Fix: fix, Err: &Refusal{Field: field, Message: message}}
 }
 
-// Terminal reports whether trying again is useless until somebody changes the object, its ServiceAccount or the controller's
-// flags: the object is stalled. It judges errors of [Resolve] and of [auth.GetToken]. What a cloud refuses is not terminal,
-// because we are not told when a trust policy is corrected; nor is anything else that can change without our being told.
+// Terminal reports whether a retry cannot succeed until somebody changes the object, the subject
+// that it names, or the controller's flags: the object is stalled. Its input is an error of
+// [Resolve] or [auth.GetToken]. A refusal by a cloud is not terminal, because the controller gets
+// no notice when a trust policy is corrected. The same is true for every other cause that can
+// change without a notice.
 func Terminal(err error) bool {
 	if refused, ok := errors.AsType[*Refusal](err); ok && refused.passing {
 		return false

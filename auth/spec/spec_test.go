@@ -18,8 +18,20 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/spec"
 )
 
-// everything is a controller that can do all, for everybody.
-var everything = spec.Rules{Providers: []string{"aws", "azure", "gcp"}, ControllerNamespaces: grant.Namespaces{All: true}}
+// everything is the rules of a controller with every cloud and our own issuer, whose identity is lent to all
+// namespaces.
+var everything = spec.Rules{
+	Providers: []string{"aws", "azure", "gcp"}, TokenServer: true, ControllerNamespaces: grant.Namespaces{All: true}, CredentialHosts: hosts("registry.example.com"),
+	AWSIdentities: func(context.Context, string, auth.Subject) error { return nil },
+}
+
+func hosts(entries ...string) endpoint.Allowed {
+	list, err := endpoint.ParseAllowed(entries...)
+	if err != nil {
+		panic(err)
+	}
+	return list
+}
 
 // The truth table that the schemas of all kinds follow too (config/crd).
 func TestExclusions(t *testing.T) {
@@ -40,30 +52,36 @@ func TestExclusions(t *testing.T) {
 	if err := yaml.UnmarshalStrict(data, &table); err != nil {
 		t.Fatal(err)
 	}
-	// In Go an empty string is an absent one; the schema tells them apart. Absent, both fields mean no wider identity.
-	absent := []string{"account name empty", "empty provider"}
+	// In Go an empty string counts as absent; the schema distinguishes the two. Neither gives a
+	// wider identity.
+	absent := []string{"account name empty", "identity name empty", "empty provider"}
 	for _, row := range table.Rows {
 		t.Run(row.Name, func(t *testing.T) {
 			// A Bucket's accounts have no pull secrets.
 			bucket := slices.Equal(row.Kinds, []string{"Bucket"})
 			var written struct {
-				Provider           string                 `json:"provider"`
-				ServiceAccountName string                 `json:"serviceAccountName"`
-				SecretRef          *struct{ Name string } `json:"secretRef"`
-				CertSecretRef      *struct{ Name string } `json:"certSecretRef"`
-				ProxySecretRef     *struct{ Name string } `json:"proxySecretRef"`
-				Insecure           bool                   `json:"insecure"`
-				STS                *spec.TokenService     `json:"sts"`
+				Provider             string                 `json:"provider"`
+				ServiceAccountName   string                 `json:"serviceAccountName"`
+				WorkloadIdentityName string                 `json:"workloadIdentityName"`
+				SecretRef            *struct{ Name string } `json:"secretRef"`
+				CertSecretRef        *struct{ Name string } `json:"certSecretRef"`
+				ProxySecretRef       *struct{ Name string } `json:"proxySecretRef"`
+				Insecure             bool                   `json:"insecure"`
+				STS                  *spec.TokenService     `json:"sts"`
+				Credential           *spec.Credential       `json:"credential"`
+				IdentityRef          *spec.IdentityRef      `json:"identityRef"`
 			}
 			if err := yaml.UnmarshalStrict(row.Spec, &written); err != nil {
 				t.Fatal(err)
 			}
 			fields := spec.Fields{
-				Namespace: "tenant-a", Provider: written.Provider, ServiceAccountName: written.ServiceAccountName, Insecure: written.Insecure,
-				PullSecrets: !bucket, STS: written.STS,
+				Namespace: "tenant-a", Provider: written.Provider, ServiceAccountName: written.ServiceAccountName,
+				WorkloadIdentityName: written.WorkloadIdentityName, Insecure: written.Insecure, PullSecrets: !bucket, STS: written.STS,
+				Kind: "OCIRepository", Name: "app", Address: "oci://registry.example.com/tenant-a/app", Credential: written.Credential,
+				IdentityRef: written.IdentityRef,
 			}
 			rules := everything
-			if written.ServiceAccountName == "" && (written.CertSecretRef != nil || written.ProxySecretRef != nil) && written.Provider != "" {
+			if written.ServiceAccountName+written.WorkloadIdentityName == "" && written.IdentityRef == nil && (written.CertSecretRef != nil || written.ProxySecretRef != nil) && written.Provider != "" {
 				t.Fatal("whether this is accepted depends on grants: it does not belong into the table")
 			}
 			if written.SecretRef != nil {
@@ -113,7 +131,7 @@ func TestExclusions(t *testing.T) {
 	}
 }
 
-// checkRefusal holds for every refusal: stage, code, fix, field, and no identity.
+// checkRefusal checks the parts of every refusal: stage, code, fix, field, and no identity.
 func checkRefusal(t *testing.T, identity spec.Identity, err error) *spec.Refusal {
 	t.Helper()
 	if identity != (spec.Identity{}) {
@@ -136,6 +154,22 @@ func TestIdentities(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	identity, err := auth.WorkloadIdentity("tenant-a", "puller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	object, err := auth.Object("OCIRepository", "tenant-a", "app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := func(values ...string) auth.List {
+		l, err := auth.NewList(values...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	const address = "oci://registry.example.com/tenant-a/app"
 	service := &spec.TokenService{Provider: "aws", Endpoint: "https://minio.example.com"}
 	for title, test := range map[string]struct {
 		fields spec.Fields
@@ -169,11 +203,92 @@ func TestIdentities(t *testing.T) {
 			spec.Fields{Namespace: "tenant-a", ServiceAccountName: "puller", STS: service, ProxySecretRef: name("proxy")},
 			spec.Identity{Source: spec.STS, Provider: "aws", Subject: account, STSEndpoint: service.Endpoint, ProxySecretName: "proxy"},
 		},
+		"account token": {
+			spec.Fields{
+				Namespace: "tenant-a", ServiceAccountName: "puller", PullSecrets: true, Address: address, CertSecretRef: name("ca"), ProxySecretRef: name("proxy"),
+				Credential: &spec.Credential{Type: spec.ServiceAccountToken},
+			},
+			spec.Identity{
+				Source: spec.Proof, Provider: "generic", Subject: account, Credential: spec.ServiceAccountToken, Audiences: list(address),
+				CertSecretName: "ca", ProxySecretName: "proxy",
+			},
+		},
+		"account token with audiences": {
+			spec.Fields{
+				Namespace: "tenant-a", ServiceAccountName: "puller", PullSecrets: true, Address: address,
+				Credential: &spec.Credential{Type: spec.ServiceAccountToken, Audiences: []string{"b", "a"}},
+			},
+			spec.Identity{Source: spec.Proof, Provider: "generic", Subject: account, Credential: spec.ServiceAccountToken, Audiences: list("b", "a")},
+		},
+		"account token of the controller": {
+			spec.Fields{Namespace: "tenant-a", Address: address, Credential: &spec.Credential{Type: spec.ServiceAccountToken}},
+			spec.Identity{Source: spec.Proof, Provider: "generic", Subject: auth.Controller(), Credential: spec.ServiceAccountToken, Audiences: list(address)},
+		},
+		"identity token": {
+			spec.Fields{Namespace: "tenant-a", WorkloadIdentityName: "puller", Address: address, Credential: &spec.Credential{Type: spec.WorkloadIdentityToken}},
+			spec.Identity{Source: spec.Proof, Provider: "generic", Subject: identity, Credential: spec.WorkloadIdentityToken, Audiences: list(address)},
+		},
+		"SPIFFE JWT": {
+			spec.Fields{Kind: "OCIRepository", Namespace: "tenant-a", Name: "app", Address: address, Credential: &spec.Credential{Type: spec.SpiffeJWT}},
+			spec.Identity{Source: spec.Proof, Provider: "generic", Subject: object, Credential: spec.SpiffeJWT, Audiences: list(address)},
+		},
+		"SPIFFE certificate": {
+			spec.Fields{Kind: "OCIRepository", Namespace: "tenant-a", Name: "app", Address: address, Credential: &spec.Credential{Type: spec.SpiffeCertificate}},
+			spec.Identity{Source: spec.Proof, Provider: "generic", Subject: object, Credential: spec.SpiffeCertificate},
+		},
 	} {
 		got, err := spec.Resolve(t.Context(), test.fields, everything)
 		if err != nil || got != test.want {
 			t.Errorf("%s: %+v, %v, want %+v", title, got, err, test.want)
 		}
+	}
+}
+
+// credential is an object that names nobody, with a credential of a type.
+func credential(form spec.CredentialType, address string) spec.Fields {
+	return spec.Fields{
+		Kind: "OCIRepository", Namespace: "tenant-a", Name: "app", PullSecrets: true, Address: address, Credential: &spec.Credential{Type: form},
+	}
+}
+
+func withProxy(f spec.Fields) spec.Fields {
+	name := "proxy"
+	f.ProxySecretRef = &name
+	return f
+}
+
+// A token that goes where the tenant says is worth nothing at a token service.
+func TestAudiences(t *testing.T) {
+	for _, form := range []spec.CredentialType{spec.ServiceAccountToken, spec.WorkloadIdentityToken, spec.SpiffeJWT} {
+		for audience, refused := range map[string]bool{
+			"registry.example.com": false, "oci://registry.example.com/app": false, "zot.zot.svc.cluster.local": false,
+			"sts.amazonaws.com": true, "api://AzureADTokenExchange": true, "https://iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/q": true,
+		} {
+			fields := credential(form, "oci://registry.example.com/app")
+			if fields.Credential.Audiences = []string{"fine.example.com", audience}; form == spec.WorkloadIdentityToken {
+				fields.WorkloadIdentityName = "puller"
+			}
+			identity, err := spec.Resolve(t.Context(), fields, everything)
+			if !refused {
+				if err != nil {
+					t.Errorf("%s, %s: %v", form, audience, err)
+				}
+				continue
+			}
+			field := checkRefusal(t, identity, err).Field
+			if auth.CodeOf(err) != auth.CodeAudienceRefused || field != "spec.credential.audiences" || !spec.Terminal(err) {
+				t.Errorf("%s, %s: %v", form, audience, err)
+			}
+		}
+	}
+	// The default audience obeys the same rule.
+	brokered, err := spec.Resolve(t.Context(), credential(spec.SpiffeJWT, "oci://a/b"), spec.Rules{SPIFFEBroker: true})
+	if err != nil || brokered.Credential != spec.SpiffeJWT {
+		t.Errorf("with a broker and without token server: %+v, %v", brokered, err)
+	}
+	identity, err := spec.Resolve(t.Context(), credential(spec.SpiffeJWT, "sts.amazonaws.com/app"), everything)
+	if checkRefusal(t, identity, err); auth.CodeOf(err) != auth.CodeAudienceRefused {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -268,6 +383,50 @@ func TestRules(t *testing.T) {
 			fields: spec.Fields{Namespace: "tenant-a", Provider: "oracle", ServiceAccountName: "puller"}, rules: spec.Rules{Providers: []string{"oracle"}},
 			code: auth.CodeOptionInvalid, field: "spec.provider", fix: []string{"generic, aws, azure, gcp"}, terminal: true,
 		},
+		"the controller's token for a host that nobody listed": {
+			fields: credential(spec.ServiceAccountToken, "oci://registry.example.com:5000/app"), rules: everything,
+			code: auth.CodeNotGranted, field: "spec.serviceAccountName", fix: []string{"spec.serviceAccountName", "--controller-credential-hosts"}, terminal: true,
+		},
+		"the controller's token for nobody's namespace": {
+			fields: credential(spec.ServiceAccountToken, "oci://registry.example.com/app"),
+			rules:  spec.Rules{CredentialHosts: hosts("registry.example.com")},
+			code:   auth.CodeNotGranted, field: "spec.serviceAccountName", fix: []string{"--controller-identity-namespaces"}, terminal: true,
+		},
+		"the controller's token for a listed host": {
+			fields: credential(spec.ServiceAccountToken, "registry.example.com:443/app"), rules: everything,
+		},
+		"the controller's token with a tenant's proxy": {
+			fields: withProxy(credential(spec.ServiceAccountToken, "oci://registry.example.com/app")), rules: everything,
+			code: auth.CodeOptionInvalid, field: "spec.proxySecretRef", fix: []string{"remove spec.proxySecretRef"}, terminal: true,
+		},
+		"a token of nobody where an account is required": {
+			fields: credential(spec.ServiceAccountToken, "oci://registry.example.com/app"),
+			rules:  spec.Rules{RequireServiceAccount: true, ControllerNamespaces: grant.Namespaces{All: true}, CredentialHosts: hosts("registry.example.com")},
+			code:   auth.CodeNotGranted, field: "spec.serviceAccountName", fix: []string{"--default-service-account"}, terminal: true,
+		},
+		"a token of an account, the gate off": {
+			fields: spec.Fields{
+				Namespace: "tenant-a", ServiceAccountName: "puller", PullSecrets: true, Address: "oci://a/b", Credential: &spec.Credential{Type: spec.ServiceAccountToken},
+			},
+			rules: spec.Rules{ControllerOnly: true},
+			code:  auth.CodeNotGranted, field: "spec.serviceAccountName", fix: []string{"--feature-gates=ObjectLevelWorkloadIdentity=true"}, terminal: true,
+		},
+		"an SVID without token server": {
+			fields: credential(spec.SpiffeJWT, "oci://a/b"), rules: spec.Rules{},
+			code: auth.CodeNotGranted, field: "spec.credential.type", fix: []string{"spiffe.trustDomain", "spiffe.broker"}, terminal: true,
+		},
+		"an SVID, the gate off": {
+			fields: credential(spec.SpiffeCertificate, "oci://a/b"), rules: spec.Rules{TokenServer: true, ControllerOnly: true},
+		},
+		"an identity's token without token server": {
+			fields: spec.Fields{Namespace: "tenant-a", WorkloadIdentityName: "puller", Address: "a/b", Credential: &spec.Credential{Type: spec.WorkloadIdentityToken}},
+			rules:  spec.Rules{},
+			code:   auth.CodeNotGranted, field: "spec.workloadIdentityName", fix: []string{"issuer.url"}, terminal: true,
+		},
+		"a credential of an object without address": {
+			fields: credential(spec.SpiffeJWT, ""), rules: everything,
+			code: auth.CodeOptionInvalid, field: "spec.credential.audiences", fix: []string{"name the audience"}, terminal: true,
+		},
 		"no namespace": {
 			fields: spec.Fields{}, rules: everything,
 			code: auth.CodeSubjectInvalid, field: "metadata.namespace", fix: []string{"namespace"}, terminal: true,
@@ -299,7 +458,7 @@ func TestRules(t *testing.T) {
 		})
 	}
 
-	// A failure to decide is no decision.
+	// A failure to read the labels is neither a grant nor a refusal.
 	rules := spec.Rules{Providers: []string{"aws"}, ControllerNamespaces: selector, NamespaceLabels: labels(nil, errLabels)}
 	identity, err := spec.Resolve(t.Context(), spec.Fields{Namespace: "tenant-a", Provider: "aws"}, rules)
 	if identity != (spec.Identity{}) || !errors.Is(err, errLabels) || !auth.IsTemporary(err) || spec.Terminal(err) {
@@ -307,8 +466,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// Whose identity an object with a cloud's provider has: one row for each combination of what the object names and what the
-// administrator has set.
+// Whose identity an object with a cloud's provider has: one row for each combination of what the
+// object names and what the administrator has set.
 func TestWhoseIdentity(t *testing.T) {
 	const table = `
 		account  default  require  gate  grant   whose
@@ -361,6 +520,9 @@ func TestWhoseIdentity(t *testing.T) {
 			return value
 		}
 		fields := spec.Fields{Namespace: "tenant-a", Provider: "aws", ServiceAccountName: or(cells[0], "puller")}
+		// A token that is itself the credential is whose a cloud's would be.
+		token := credential(spec.ServiceAccountToken, "oci://registry.example.com/app")
+		token.ServiceAccountName = fields.ServiceAccountName
 		rules := spec.Rules{
 			Providers: []string{"aws"}, DefaultServiceAccount: or(cells[1], "default"), RequireServiceAccount: cells[2] == "require",
 			ControllerOnly: cells[3] == "off",
@@ -368,7 +530,12 @@ func TestWhoseIdentity(t *testing.T) {
 		if cells[4] == "lent" {
 			rules.ControllerNamespaces = grant.Namespaces{All: true}
 		}
+		rules.CredentialHosts = hosts("registry.example.com")
 		identity, err := spec.Resolve(t.Context(), fields, rules)
+		other, otherErr := spec.Resolve(t.Context(), token, rules)
+		if (err == nil) != (otherErr == nil) || auth.CodeOf(err) != auth.CodeOf(otherErr) || other.Subject != identity.Subject || other.Defaulted != identity.Defaulted {
+			t.Errorf("%s: a token of %+v, %v, want the identity of the cloud: %+v, %v", title, other, otherErr, identity, err)
+		}
 		if cells[5] == "refused:" {
 			checkRefusal(t, identity, err)
 			if !strings.Contains(err.Error(), cells[6]) || !spec.Terminal(err) || auth.CodeOf(err) != auth.CodeNotGranted {
@@ -390,7 +557,8 @@ func TestWhoseIdentity(t *testing.T) {
 			"pull secrets": {Namespace: "tenant-a", ServiceAccountName: "puller", PullSecrets: true},
 		} {
 			identity, err := spec.Resolve(t.Context(), fields, rules)
-			if err != nil || identity.Minted() || identity.ServiceAccountName != fields.ServiceAccountName || rules.AccountName(fields) != fields.ServiceAccountName {
+			named := rules.Named(fields).Name()
+			if err != nil || identity.Minted() || identity.ServiceAccountName != fields.ServiceAccountName || named != fields.ServiceAccountName {
 				t.Errorf("%s, %s: %+v, %v", title, name, identity, err)
 			}
 		}
@@ -400,21 +568,152 @@ func TestWhoseIdentity(t *testing.T) {
 	}
 }
 
-// Who depends on which account.
-func TestAccountName(t *testing.T) {
+// Who depends on which subject.
+func TestNamed(t *testing.T) {
 	rules := spec.Rules{DefaultServiceAccount: "default"}
-	for want, fields := range map[string]spec.Fields{
-		"puller":  {Provider: "aws", ServiceAccountName: "puller"},
-		"default": {Provider: "gcp"},
-		"":        {Provider: "generic"},
+	lending := spec.Rules{AWSIdentities: everything.AWSIdentities}
+	for _, c := range []struct {
+		want   string
+		rules  spec.Rules
+		fields spec.Fields
+	}{
+		{"system:serviceaccount:a:puller", rules, spec.Fields{Provider: "aws", ServiceAccountName: "puller"}},
+		{"system:serviceaccount:a:default", rules, spec.Fields{Provider: "gcp"}},
+		{"lanyard.dev:workloadidentity:a:puller", rules, spec.Fields{Provider: "gcp", WorkloadIdentityName: "puller"}}, // the default account is not for it
+		{"lanyard.dev:workloadidentity:a:s3", rules, spec.Fields{WorkloadIdentityName: "s3", STS: &spec.TokenService{Provider: "aws"}}},
+		{"system:serviceaccount:a:token", rules, spec.Fields{ServiceAccountName: "token", Credential: &spec.Credential{Type: spec.ServiceAccountToken}}},
+		{"lanyard.dev:workloadidentity:a:token", rules, spec.Fields{WorkloadIdentityName: "token", Credential: &spec.Credential{Type: spec.WorkloadIdentityToken}}},
+		{"lanyard.dev:ocirepository:a:app", rules, spec.Fields{Kind: "OCIRepository", Name: "app", Credential: &spec.Credential{Type: spec.SpiffeJWT}}},
+		{"nobody", rules, spec.Fields{Provider: "generic"}},
+		{"nobody", rules, spec.Fields{Provider: "aws", ServiceAccountName: "b/puller"}},
+		{"lanyard.dev:awsclusterroleidentity:role", rules, spec.Fields{Provider: "aws", IdentityRef: &spec.IdentityRef{Kind: "AWSClusterRoleIdentity", Name: "role"}}},
+		{"lanyard.dev:awsserviceaccountidentity:a:own", rules, spec.Fields{Provider: "aws", IdentityRef: &spec.IdentityRef{Kind: "AWSServiceAccountIdentity", Name: "own"}}},
+		{"lanyard.dev:awsclustercontrolleridentity:default", lending, spec.Fields{Provider: "aws"}}, // its grant is needed too
+		{"nobody", lending, spec.Fields{Provider: "gcp"}},
+		{"nobody", spec.Rules{}, spec.Fields{Provider: "aws"}},
 	} {
-		if got := rules.AccountName(fields); got != want {
-			t.Errorf("%+v depends on %q", fields, got)
+		c.fields.Namespace = "a"
+		if got := c.rules.Named(c.fields).String(); got != c.want {
+			t.Errorf("%+v depends on %s, want %s", c.fields, got, c.want)
 		}
 	}
 }
 
-// Labels cost an API call and are asked for only when they decide.
+// An AWS identity is the subject of an object whose namespace may use the identity. The object's
+// other rules of ServiceAccounts say nothing of it.
+func TestAWSIdentities(t *testing.T) {
+	var asked []string
+	refusal := &auth.Error{Stage: auth.StageIdentity, Code: auth.CodeNotGranted, Fix: "admit it"}
+	rules := spec.Rules{
+		Providers: []string{"aws"}, DefaultServiceAccount: "default", RequireServiceAccount: true,
+		AWSIdentities: func(_ context.Context, namespace string, identity auth.Subject) error {
+			asked = append(asked, namespace+" "+identity.String())
+			if namespace != "tenant-a" {
+				return refusal
+			}
+			return nil
+		},
+	}
+	fields := spec.Fields{Namespace: "tenant-a", Provider: "aws", IdentityRef: &spec.IdentityRef{Kind: "AWSClusterRoleIdentity", Name: "role"}}
+	got, err := spec.Resolve(t.Context(), fields, rules)
+	if err != nil || got.Source != spec.Cloud || got.Subject.String() != "lanyard.dev:awsclusterroleidentity:role" || !got.Subject.Lent() || got.Defaulted {
+		t.Errorf("%+v, %v", got, err)
+	}
+	fields.Namespace = "tenant-b"
+	if got, err := spec.Resolve(t.Context(), fields, rules); auth.CodeOf(err) != auth.CodeNotGranted || got != (spec.Identity{}) || !spec.Terminal(err) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	want := []string{"tenant-a lanyard.dev:awsclusterroleidentity:role", "tenant-b lanyard.dev:awsclusterroleidentity:role"}
+	if !slices.Equal(asked, want) {
+		t.Errorf("asked for %q", asked)
+	}
+	for says, change := range map[string]func(*spec.Rules){
+		"--aws-identities": func(r *spec.Rules) { r.AWSIdentities = nil },
+		"feature gate":     func(r *spec.Rules) { r.ControllerOnly = true },
+	} {
+		limited := rules
+		change(&limited)
+		identity, err := spec.Resolve(t.Context(), fields, limited)
+		if refused := checkRefusal(t, identity, err); refused.Field != "spec.identityRef" || !strings.Contains(refused.Message, says) || !spec.Terminal(err) {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+}
+
+// Where there are AWS identities, the controller's own identity at AWS needs two grants. Each alone
+// lends nothing, and other clouds' identities need only the first.
+func TestTheControllersIdentityAtAWSNeedsTwoGrants(t *testing.T) {
+	refusal := &auth.Error{Stage: auth.StageIdentity, Code: auth.CodeNotGranted, Fix: "admit it"}
+	for _, first := range []bool{false, true} {
+		for _, second := range []bool{false, true} {
+			rules := spec.Rules{Providers: []string{"aws", "gcp"}, ControllerNamespaces: grant.Namespaces{All: first}}
+			rules.AWSIdentities = func(_ context.Context, namespace string, identity auth.Subject) error {
+				if second && namespace == "tenant-a" && identity.String() == "lanyard.dev:awsclustercontrolleridentity:default" {
+					return nil
+				}
+				return refusal
+			}
+			got, err := spec.Resolve(t.Context(), spec.Fields{Namespace: "tenant-a", Provider: "aws"}, rules)
+			if lent := err == nil && got.Subject == auth.Controller(); lent != (first && second) || !lent && auth.CodeOf(err) != auth.CodeNotGranted {
+				t.Errorf("%t and %t: %+v, %v", first, second, got, err)
+			}
+			got, err = spec.Resolve(t.Context(), spec.Fields{Namespace: "tenant-a", Provider: "gcp"}, rules)
+			if lent := err == nil && got.Subject == auth.Controller(); lent != first {
+				t.Errorf("%t and %t at Google: %+v, %v", first, second, got, err)
+			}
+		}
+	}
+}
+
+// A WorkloadIdentity is a subject of the object's own namespace, whatever the rules say of
+// ServiceAccounts. It needs an issuer and the feature gate.
+func TestWorkloadIdentities(t *testing.T) {
+	named := spec.Fields{Namespace: "tenant-a", Provider: "aws", WorkloadIdentityName: "puller"}
+	subject, err := auth.WorkloadIdentity("tenant-a", "puller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := spec.Rules{
+		Providers: []string{"aws"}, TokenServer: true, DefaultServiceAccount: "default", RequireServiceAccount: true,
+	}
+	want := spec.Identity{Source: spec.Cloud, Provider: "aws", Subject: subject}
+	if got, err := spec.Resolve(t.Context(), named, rules); err != nil || got != want || !got.Minted() {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	exchanged := spec.Fields{
+		Namespace: "tenant-a", WorkloadIdentityName: "puller", STS: &spec.TokenService{Provider: "aws", Endpoint: "https://minio.example.com"},
+	}
+	want = spec.Identity{Source: spec.STS, Provider: "aws", Subject: subject, STSEndpoint: "https://minio.example.com"}
+	if got, err := spec.Resolve(t.Context(), exchanged, rules); err != nil || got != want {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+
+	for says, change := range map[string]func(*spec.Rules){
+		"--keyring-namespace": func(r *spec.Rules) { r.TokenServer = false },
+		"feature gate":        func(r *spec.Rules) { r.ControllerOnly = true },
+		"hub":                 func(r *spec.Rules) { r.IdentitiesAtHub = true },
+	} {
+		limited := rules
+		change(&limited)
+		identity, err := spec.Resolve(t.Context(), named, limited)
+		refused := checkRefusal(t, identity, err)
+		if refused.Field != "spec.workloadIdentityName" || !strings.Contains(refused.Message, says) || !spec.Terminal(err) {
+			t.Errorf("%v, want %q", err, says)
+		}
+		if says == "--keyring-namespace" && !strings.Contains(err.Error()+fix(err), "issuer.url") {
+			t.Errorf("%v: %s does not name the chart's value", err, fix(err))
+		}
+	}
+}
+
+func fix(err error) string {
+	if typed, ok := errors.AsType[*auth.Error](err); ok {
+		return typed.Fix
+	}
+	return ""
+}
+
+// Labels cost an API call, so they are read only if they decide.
 func TestLabelsAreReadWhenTheyDecide(t *testing.T) {
 	asked := 0
 	rules := everything
@@ -499,7 +798,8 @@ func TestOptionNamesTheTokenService(t *testing.T) {
 	}
 }
 
-// Whatever a tenant writes, it gets its own namespace's accounts, or the controller's identity where it is lent.
+// For any input a tenant gets only accounts of its own namespace, or the controller's identity if
+// it is lent to the namespace.
 func FuzzResolve(f *testing.F) {
 	f.Add("tenant-a", "aws", "puller", "", "", "", "", "", uint16(0))
 	f.Add("tenant-a", "aws", "", "", "", "", "", "", uint16(16))
@@ -567,4 +867,22 @@ func FuzzResolve(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestCheckAudiences asserts that the rules of spec.credential.audiences hold for whatever names
+// audiences, under its own name.
+func TestCheckAudiences(t *testing.T) {
+	for audience, want := range map[string]auth.Code{
+		"registry.example.com": "", "oci://registry.example.com/team/app": "",
+		"": auth.CodeOptionInvalid, "a b": auth.CodeOptionInvalid, strings.Repeat("a", 256): auth.CodeOptionInvalid,
+		"sts.amazonaws.com": auth.CodeAudienceRefused, "api://AzureADTokenExchange": auth.CodeAudienceRefused,
+	} {
+		err := spec.CheckAudiences("--audiences", []string{audience})
+		if auth.CodeOf(err) != want || err != nil && !strings.Contains(err.Error(), "--audiences") {
+			t.Errorf("%.40q: %v", audience, err)
+		}
+	}
+	if err := spec.CheckAudiences("--audiences", []string{"a", "a"}); auth.CodeOf(err) != auth.CodeOptionInvalid {
+		t.Errorf("twice: %v", err)
+	}
 }

@@ -1,8 +1,9 @@
 // Package transport keeps the HTTP connections of exchanges: one pool of connections per proxy, and a dialler of its own for
 // whatever a tenant chose.
 //
-// Connections are what makes an exchange slow, so they are kept; tenants name proxies, so what is kept is bounded. A
-// transport that is pushed out finishes what it is doing and then closes its connections.
+// Opening connections makes an exchange slow, so connections are kept. Tenants name proxies, so the
+// number of transports is bounded. An evicted transport finishes its requests and then closes its
+// connections.
 package transport
 
 import (
@@ -16,6 +17,8 @@ import (
 	"net/url"
 	"sync"
 	"time"
+
+	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 )
 
 // DefaultSize is the number of proxies that a [Pool] keeps connections to by default.
@@ -47,11 +50,15 @@ type DialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 
 // Options configure a [Pool].
 type Options struct {
-	// Base is the transport that all others are copies of; nil for [Default]. It is never used itself.
+	// Base is the transport from which all others are copied; nil for [Default]. No request goes
+	// through Base itself.
 	Base *http.Transport
 	// Dial connects to hosts and proxies chosen by tenants; see endpoint.Guard.DialContext. It is never used for the administrator's
 	// own proxy (Base.Proxy). Required.
 	Dial DialFunc
+	// CheckTarget refuses, before the administrator's proxy is asked for it, a host:port that a tenant chose and that nobody may
+	// reach; see endpoint.Guard.CheckTarget. Required.
+	CheckTarget func(hostport string) error
 	// Size is the number of proxies whose connections are kept, the most recently used; zero for [DefaultSize].
 	Size int
 }
@@ -59,7 +66,8 @@ type Options struct {
 // Pool holds the transports of a provider. It is safe for concurrent use.
 type Pool struct {
 	base   *http.Transport
-	direct *http.Transport
+	direct *http.Transport // to hosts that tenants choose
+	behind *http.Transport // to the same, through the administrator's proxy
 	dial   DialFunc
 	size   int
 
@@ -85,6 +93,9 @@ func NewPool(options Options) (*Pool, error) {
 	if options.Dial == nil {
 		return nil, errors.New("transport: no dial function for the hosts that tenants choose")
 	}
+	if options.CheckTarget == nil {
+		return nil, errors.New("transport: no function that checks the hosts that tenants choose")
+	}
 	size := options.Size
 	if size == 0 {
 		size = DefaultSize
@@ -93,22 +104,47 @@ func NewPool(options Options) (*Pool, error) {
 		return nil, fmt.Errorf("transport: size is %d, must not be negative", size)
 	}
 	p := &Pool{
-		base: clone(base), direct: clone(base), dial: options.Dial, size: size,
+		base: clone(base), direct: clone(base), behind: clone(base), dial: options.Dial, size: size,
 		proxies: make(map[string]*list.Element), recent: list.New(),
 	}
 	p.guard(p.direct)
 	p.direct.Proxy = nil
+	if proxy := base.Proxy; proxy != nil {
+		p.behind.Proxy = func(request *http.Request) (*url.URL, error) {
+			if err := options.CheckTarget(authority(request.URL)); err != nil {
+				return nil, err
+			}
+			return proxy(request)
+		}
+	}
 	return p, nil
 }
 
-// clone copies a transport with TLS 1.2 as the least.
+// clone copies a transport with TLS 1.2 as the least, and with errors that name the status of a proxy's refusal.
 func clone(t *http.Transport) *http.Transport {
 	c := t.Clone()
+	own := c.OnProxyConnectResponse
+	c.OnProxyConnectResponse = func(ctx context.Context, proxy *url.URL, request *http.Request, response *http.Response) error {
+		if own != nil {
+			if err := own(ctx, proxy, request, response); err != nil {
+				return err
+			}
+		}
+		return proxyRefusal(ctx, proxy, request, response)
+	}
 	if c.TLSClientConfig == nil {
 		c.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	c.TLSClientConfig.MinVersion = max(c.TLSClientConfig.MinVersion, tls.VersionTLS12)
 	return c
+}
+
+// proxyRefusal is an [http.Transport.OnProxyConnectResponse]. Without it net/http keeps only the proxy's words.
+func proxyRefusal(_ context.Context, _ *url.URL, _ *http.Request, response *http.Response) error {
+	if response.StatusCode == http.StatusOK {
+		return nil
+	}
+	return &attempt.ProxyError{Status: response.StatusCode}
 }
 
 // guard leaves the tenant's dial function as the only way to a connection.
@@ -117,19 +153,40 @@ func (p *Pool) guard(t *http.Transport) {
 	t.Dial, t.DialTLS = nil, nil //nolint:staticcheck // deprecated, and used by net/http all the same when set.
 }
 
-// Host is the transport to a host chosen by a tenant. If the administrator's proxy is on the way, the proxy must judge the
-// target's address; otherwise the pool's dial function does.
+// authority is the URL's host:port.
+func authority(u *url.URL) string {
+	port := u.Port()
+	switch {
+	case port != "":
+	case u.Scheme == "http":
+		port = "80"
+	default:
+		port = "443"
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// Host is the transport to a host chosen by a tenant. Without a proxy, the pool's dial function judges the host's address. If the
+// administrator's proxy is on the way, CheckTarget judges what the host's name tells, and the proxy must judge the address.
 func (p *Pool) Host(target *url.URL) *http.Transport {
-	if p.base.Proxy != nil {
-		if proxy, err := p.base.Proxy(&http.Request{URL: target}); err != nil || proxy != nil {
-			return p.base
-		}
+	if p.Proxied(target) {
+		return p.behind
 	}
 	return p.direct
 }
 
-// Via is the transport to hosts that the administrator or the cloud's own tables name, through a proxy chosen by a tenant, or through
-// the administrator's if that is nil.
+// Proxied reports whether the administrator's proxy is on the way to the target.
+func (p *Pool) Proxied(target *url.URL) bool {
+	if p.base.Proxy == nil {
+		return false
+	}
+	proxy, err := p.base.Proxy(&http.Request{URL: target})
+	return err != nil || proxy != nil
+}
+
+// Via returns the transport to hosts that the administrator or the cloud's own tables name. It goes
+// through the given proxy, which a tenant chose, or through the administrator's proxy if the
+// argument is nil.
 func (p *Pool) Via(proxy *url.URL) *http.Transport {
 	if proxy == nil {
 		return p.base
@@ -167,7 +224,7 @@ func (p *Pool) Proxy(proxy *url.URL) *http.Transport {
 	p.guard(t)
 	proxyURL := *proxy
 	t.Proxy = http.ProxyURL(&proxyURL)
-	t.ProxyConnectHeader, t.GetProxyConnectHeader, t.OnProxyConnectResponse = nil, nil, nil
+	t.ProxyConnectHeader, t.GetProxyConnectHeader, t.OnProxyConnectResponse = nil, nil, proxyRefusal
 	t.TLSClientConfig.Certificates, t.TLSClientConfig.GetClientCertificate, t.TLSClientConfig.ClientSessionCache = nil, nil, nil
 	p.proxies[key] = p.recent.PushFront(&entry{key, t})
 	if p.recent.Len() > p.size {
@@ -184,6 +241,7 @@ func (p *Pool) Close() {
 	defer p.mu.Unlock()
 	p.base.CloseIdleConnections()
 	p.direct.CloseIdleConnections()
+	p.behind.CloseIdleConnections()
 	for e := p.recent.Front(); e != nil; e = e.Next() {
 		e.Value.(*entry).transport.CloseIdleConnections()
 	}

@@ -13,7 +13,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/transport"
+	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 )
 
 var errRefused = errors.New("refused by the guard")
@@ -34,6 +36,9 @@ func (d *dials) dial(ctx context.Context, network, address string) (net.Conn, er
 
 func newPool(t *testing.T, options transport.Options) *transport.Pool {
 	t.Helper()
+	if options.CheckTarget == nil {
+		options.CheckTarget = endpoint.Guard{}.CheckTarget
+	}
 	pool, err := transport.NewPool(options)
 	if err != nil {
 		t.Fatal(err)
@@ -66,10 +71,12 @@ func get(t *testing.T, tr *http.Transport, target string) (*http.Response, error
 
 func TestNewPoolRefuses(t *testing.T) {
 	var d dials
+	check := endpoint.Guard{}.CheckTarget
 	for name, options := range map[string]transport.Options{
-		"insecure": {Dial: d.dial, Base: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}},
-		"no dial":  {},
-		"size":     {Dial: d.dial, Size: -1},
+		"insecure": {Dial: d.dial, CheckTarget: check, Base: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}},
+		"no dial":  {CheckTarget: check},
+		"no check": {Dial: d.dial},
+		"size":     {Dial: d.dial, CheckTarget: check, Size: -1},
 	} {
 		if _, err := transport.NewPool(options); err == nil {
 			t.Errorf("%s: accepted", name)
@@ -139,6 +146,45 @@ func TestWhoDials(t *testing.T) {
 	}
 }
 
+// The administrator's proxy may reach what tenants must not: it is not even asked for it.
+func TestOwnProxyIsNotAskedForWhatIsRefused(t *testing.T) {
+	var asked atomic.Int32
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer proxy.Close()
+	var listed endpoint.Allowed
+	if err := listed.Set("10.1.2.3:5000"); err != nil {
+		t.Fatal(err)
+	}
+	var d dials
+	pool := newPool(t, transport.Options{
+		Base: &http.Transport{Proxy: http.ProxyURL(parse(t, proxy.URL))}, Dial: d.dial, CheckTarget: endpoint.Guard{AllowHosts: listed}.CheckTarget,
+	})
+	for _, target := range []string{
+		"http://169.254.169.254/latest/meta-data", "https://169.254.169.254/latest", "http://metadata.google.internal/x", "http://10.1.2.3/",
+		"http://10.1.2.3:5001/", "http://[::ffff:a9fe:a9fe]/", "http://[fe80::1%25lo]/", "http://0xa9fea9fe/", "http://localhost:8080/",
+	} {
+		_, err := get(t, pool.Host(parse(t, target)), target)
+		if _, refused := errors.AsType[*endpoint.AddressError](err); !refused {
+			t.Errorf("%s: %v", target, err)
+		}
+	}
+	if n := asked.Load() + d.n.Load(); n != 0 {
+		t.Errorf("%d requests and connections", n)
+	}
+	for _, target := range []string{"http://registry.example.org/", "http://10.1.2.3:5000/", "http://192.0.2.1/"} {
+		if _, err := get(t, pool.Host(parse(t, target)), target); err != nil {
+			t.Errorf("%s: %v", target, err)
+		}
+	}
+	if asked.Load() != 3 || d.n.Load() != 0 {
+		t.Errorf("%d requests to the proxy, %d connections past it", asked.Load(), d.n.Load())
+	}
+	// The administrator's own targets are not the tenants'.
+	if _, err := get(t, pool.Via(nil), "http://10.1.2.3/"); err != nil {
+		t.Error(err)
+	}
+}
+
 // What the administrator's proxy may know, a tenant's must not.
 func TestTenantProxyGetsNothingOfOurs(t *testing.T) {
 	var got http.Header
@@ -151,6 +197,9 @@ func TestTenantProxyGetsNothingOfOurs(t *testing.T) {
 	base := &http.Transport{
 		Proxy:              http.ProxyURL(parse(t, "http://admin:password@proxy.internal")),
 		ProxyConnectHeader: http.Header{"X-Admin": {"secret"}},
+		OnProxyConnectResponse: func(context.Context, *url.URL, *http.Request, *http.Response) error {
+			return errors.New("the administrator's function sees a tenant's proxy")
+		},
 		GetProxyConnectHeader: func(context.Context, *url.URL, string) (http.Header, error) {
 			return http.Header{"X-Admin": {"secret"}}, nil
 		},
@@ -164,8 +213,9 @@ func TestTenantProxyGetsNothingOfOurs(t *testing.T) {
 	theirs := parse(t, proxy.URL)
 	theirs.User = url.UserPassword("tenant", "theirs")
 	tr := pool.Proxy(theirs)
-	if _, err := get(t, tr, "https://sts.eu-west-1.amazonaws.com"); err == nil {
-		t.Fatal("the proxy refused, and there was an answer")
+	_, err := get(t, tr, "https://sts.eu-west-1.amazonaws.com")
+	if refused, ok := errors.AsType[*attempt.ProxyError](err); !ok || refused.Status != http.StatusForbidden {
+		t.Fatalf("%v, want the status of the proxy's refusal", err)
 	}
 	want := "Basic dGVuYW50OnRoZWlycw==" // tenant:theirs
 	if got.Get("X-Admin") != "" || got.Get("Proxy-Authorization") != want {
@@ -173,6 +223,23 @@ func TestTenantProxyGetsNothingOfOurs(t *testing.T) {
 	}
 	if c := tr.TLSClientConfig; len(c.Certificates) != 0 || c.GetClientCertificate != nil {
 		t.Error("the tenant's proxy is shown the administrator's client certificate")
+	}
+}
+
+func TestOwnProxyRefuses(t *testing.T) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }))
+	defer proxy.Close()
+	var d dials
+	base := &http.Transport{Proxy: http.ProxyURL(parse(t, proxy.URL))}
+	_, err := get(t, newPool(t, transport.Options{Base: base, Dial: d.dial}).Via(nil), "https://sts.eu-west-1.amazonaws.com")
+	if refused, ok := errors.AsType[*attempt.ProxyError](err); !ok || refused.Status != http.StatusBadGateway {
+		t.Errorf("%v, want the status of the refusal", err)
+	}
+	// The administrator's own function is asked first.
+	own := errors.New("the proxy's certificate is not pinned")
+	base.OnProxyConnectResponse = func(context.Context, *url.URL, *http.Request, *http.Response) error { return own }
+	if _, err := get(t, newPool(t, transport.Options{Base: base, Dial: d.dial}).Via(nil), "https://sts.eu-west-1.amazonaws.com"); !errors.Is(err, own) {
+		t.Errorf("%v, want %v", err, own)
 	}
 }
 
@@ -244,10 +311,7 @@ func TestPoolConcurrently(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	base := transport.Default()
 	base.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "proxy.example:3128"})
-	pool, err := transport.NewPool(transport.Options{Base: base, Dial: (&net.Dialer{}).DialContext})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := newPool(t, transport.Options{Base: base, Dial: (&net.Dialer{}).DialContext})
 	environment := pool.Environment()
 	for target, want := range map[string]string{"http://169.254.169.254/latest": "", "https://sts.amazonaws.com": "proxy.example:3128"} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)

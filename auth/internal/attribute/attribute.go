@@ -1,4 +1,4 @@
-// Package attribute says where subjects name the cloud identity that they want.
+// Package attribute reads the attributes in which subjects name their cloud identity.
 package attribute
 
 import (
@@ -10,47 +10,78 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
 )
 
-// Attribute is one thing that a subject says about its identity.
+// Attribute is one attribute that names a subject's cloud identity or a part of it.
 type Attribute struct {
 	// Annotation is its name on a ServiceAccount.
 	Annotation string
-	// Field is its name in the providerConfig of subjects of other kinds.
+	// Field is its name in the providerConfig of a WorkloadIdentity.
 	Field string
+	// Spec is its name in the spec of subjects of other kinds, such as an AWSClusterRoleIdentity.
+	Spec string
 }
 
-// Of is the account's value. Named is false if the account does not have the attribute at all, and true if its value is empty.
+// Of returns the account's value of the attribute. Named is false if the account does not have the
+// attribute, and true if the value is empty.
 func (a Attribute) Of(account auth.Account) (value string, named bool) {
 	value, named = account.Attributes[a.name(account.Subject)]
 	return value, named
 }
 
 func (a Attribute) name(subject auth.Subject) string {
-	if subject.Kind() == auth.KindServiceAccount {
+	switch subject.Kind() {
+	case auth.KindServiceAccount:
 		return a.Annotation
+	case auth.KindWorkloadIdentity:
+		return a.Field
+	default:
+		return a.Spec
 	}
-	return a.Field
 }
 
-// At says, for people, where the subject has the attribute.
+// At names the attribute and the object of the subject, for errors.
 func (a Attribute) At(subject auth.Subject) string {
-	if subject.Kind() == auth.KindServiceAccount {
-		return fmt.Sprintf("annotation %s of ServiceAccount %s/%s", a.Annotation, subject.Namespace(), subject.Name())
+	switch subject.Kind() {
+	case auth.KindServiceAccount:
+		return "annotation " + a.Annotation + " of " + nameOf(subject)
+	case auth.KindWorkloadIdentity:
+		return "providerConfig." + a.Field + " of " + nameOf(subject)
+	default:
+		return "spec." + a.Spec + " of " + nameOf(subject)
 	}
-	return fmt.Sprintf("providerConfig.%s of %s %s/%s", a.Field, subject.Kind(), subject.Namespace(), subject.Name())
 }
 
-// Missing is the error for a subject without the attribute. What is the thing that it should name, such as "IAM role", and value is what
-// to set it to.
+// nameOf names the object of a subject for people.
+func nameOf(subject auth.Subject) string { return string(subject.Kind()) + " " + keyOf(subject) }
+
+// keyOf is namespace and name of the subject's object, or the name alone.
+func keyOf(subject auth.Subject) string {
+	if subject.Namespace() == "" {
+		return subject.Name()
+	}
+	return subject.Namespace() + "/" + subject.Name()
+}
+
+// Missing is the error for a subject without the attribute. The parameter what is the thing that
+// the attribute names, such as "IAM role". The parameter value describes the value to set.
+//
+// Readers leave out the attributes of a WorkloadIdentity for another provider, so the provider may be
+// the wrong one.
 func (a Attribute) Missing(subject auth.Subject, what, value string) error {
-	return &auth.Error{
+	missing := &auth.Error{
 		Stage: auth.StageIdentity, Code: auth.CodeIdentityMissing,
 		Fix: "set " + a.At(subject) + " to " + value,
-		Err: fmt.Errorf("%s/%s names no %s", subject.Namespace(), subject.Name(), what),
+		Err: fmt.Errorf("%s names no %s", keyOf(subject), what),
 	}
+	if subject.Kind() == auth.KindWorkloadIdentity {
+		missing.Fix = fmt.Sprintf("check that spec.provider is the targetSystem.type of %s %s/%s, and ",
+			subject.Kind(), subject.Namespace(), subject.Name()) + missing.Fix
+	}
+	return missing
 }
 
-// Invalid is the error for a value that was refused with err, whose fix is kept if it is of package endpoint. If several attributes make
-// up an identity, an [*Error] in err's chain tells which of them is at fault.
+// Invalid is the error for a value that was refused with err. The fix of an error of package
+// endpoint is kept. If an identity has several attributes, an [*Error] in err's chain names the
+// invalid one.
 func (a Attribute) Invalid(subject auth.Subject, err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		a, err = e.Attribute, e.Err
@@ -58,13 +89,13 @@ func (a Attribute) Invalid(subject auth.Subject, err error) error {
 	return refusal.Of(auth.StageIdentity, auth.CodeIdentityInvalid, a.At(subject), err)
 }
 
-// Empty is why an attribute that is present but empty is refused: whoever wrote it meant something. What is the thing that it should
-// name, such as "tenant ID".
+// Empty is the error for an attribute that is present but empty: its author meant some value. The
+// parameter what is the thing that the attribute names, such as "tenant ID".
 func Empty(what string) error {
 	return &endpoint.Error{What: what, Reason: endpoint.ReasonEmpty, Detail: "it is empty", Fix: "remove it, or name a " + what}
 }
 
-// Error is what is wrong with one of several attributes.
+// Error says what is wrong with one of several attributes.
 type Error struct {
 	Attribute Attribute
 	Err       error
@@ -72,5 +103,5 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }

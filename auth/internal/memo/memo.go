@@ -1,4 +1,5 @@
-// Package memo remembers the results of parsing what tenants wrote, which happens on every call and is rarely anything new.
+// Package memo remembers the results of parsing. Calls parse the text of tenants every time,
+// although the text is rarely new.
 package memo
 
 import (
@@ -7,21 +8,22 @@ import (
 	"github.com/puzpuzpuz/xsync/v4"
 )
 
-// Size bounds each memo. A full memo is emptied, so that no tenant can fill it for good.
+// Size bounds the keys of each memo. A full memo is emptied, so that no tenant can fill it forever.
 const Size = 4096
 
-// Memo remembers the result of parsing each key. A hit does not allocate. Failures are not remembered. It is safe for concurrent use.
+// Memo remembers the result of parsing each key. Errors are not remembered. A hit does not
+// allocate. A Memo is safe for concurrent use.
 type Memo[K comparable, V any] struct {
 	fresh  func(K) (V, error)
 	parsed *xsync.Map[K, *V]
 }
 
-// New makes an empty memo of the results of fresh.
+// New makes an empty memo. Parse calls fresh for a key that is not remembered.
 func New[K comparable, V any](fresh func(K) (V, error)) *Memo[K, V] {
 	return &Memo[K, V]{fresh: fresh, parsed: xsync.NewMap[K, *V]()}
 }
 
-// Parse returns the result for key, which callers must not change.
+// Parse returns the result for key. Callers must not change it.
 func (m *Memo[K, V]) Parse(key K) (*V, error) {
 	if v, ok := m.parsed.Load(key); ok {
 		return v, nil
@@ -39,7 +41,8 @@ func (m *Memo[K, V]) Parse(key K) (*V, error) {
 	return v, nil
 }
 
-// own copies a string, which may be part of a longer one and would keep all of it in memory.
+// own returns a copy of a key that is a string: the string may be part of a longer string, and
+// would keep all of that in memory.
 func own[K comparable](key K) K {
 	if text, ok := any(&key).(*string); ok {
 		*text = strings.Clone(*text)
@@ -47,5 +50,5 @@ func own[K comparable](key K) K {
 	return key
 }
 
-// Len is the number of keys that are remembered.
+// Len returns the number of keys that are remembered.
 func (m *Memo[K, V]) Len() int { return m.parsed.Size() }

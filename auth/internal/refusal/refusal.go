@@ -1,4 +1,5 @@
-// Package refusal has the errors for what every provider refuses before anything is sent.
+// Package refusal makes the errors that all providers share for calls that they refuse before any
+// request.
 package refusal
 
 import (
@@ -9,7 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// Of turns a refusal of package endpoint into an [*auth.Error]. Where names the input; it is empty if the refusal says enough itself.
+// Of turns a refusal of package endpoint into an [*auth.Error]. Where names the input; empty if the
+// refusal itself names it.
 func Of(stage auth.Stage, code auth.Code, where string, err error) error {
 	fix := ""
 	if e, ok := errors.AsType[*endpoint.Error](err); ok {
@@ -21,7 +23,8 @@ func Of(stage auth.Stage, code auth.Code, where string, err error) error {
 	return &auth.Error{Stage: stage, Code: code, Fix: fix, Err: err}
 }
 
-// Unsupported refuses an option that means nothing at the provider, such as "an STS region".
+// Unsupported is the error for an option that the provider does not support, such as "an STS
+// region".
 func Unsupported(provider, what, fix string) error {
 	return &auth.Error{
 		Stage: auth.StageSubject, Code: auth.CodeOptionUnsupported, Fix: fix,
@@ -29,25 +32,28 @@ func Unsupported(provider, what, fix string) error {
 	}
 }
 
-// Detour refuses to send the controller's own identity through something that a tenant may have chosen, such as a "proxy".
+// Detour is the error for a lent identity with an endpoint or a proxy that a tenant may have
+// chosen. Way is "STS endpoint" or "proxy".
 func Detour(way string) error {
 	return &auth.Error{
 		Stage: auth.StageSubject, Code: auth.CodeEndpointRefused,
-		Fix: "name a ServiceAccount, or leave out the " + way + " (the controller's own comes from its environment)",
-		Err: errors.New("the controller's identity is not sent through the " + way + " of the call's choice"),
+		Fix: "name a ServiceAccount, or leave out the " + way + ": the controller's identity uses the " + way + " of its environment",
+		Err: errors.New("the controller's identity is never used with the " + way + " that a call chooses"),
 	}
 }
 
-// ForeignToken refuses to get registry credentials for a token that the provider did not make.
+// ForeignToken is the error for a token of another provider in a request for registry credentials.
+// Own is the provider's own type.
 func ForeignToken(own string, got auth.Token) error {
 	return &auth.Error{
 		Stage: auth.StageRegistry, Code: auth.CodeResponseInvalid,
 		Fix: "pass the token that this provider made",
-		Err: fmt.Errorf("registry credentials are given for %s, not for a %T", own, got),
+		Err: fmt.Errorf("registry credentials need %s, not a %T", own, got),
 	}
 }
 
-// NotForSDK refuses to give an SDK a token that only a registry takes.
+// NotForSDK is the error for registry credentials in a call of an SDK. Takes is the type that the
+// SDK takes.
 func NotForSDK(takes string, got auth.Token) error {
 	return &auth.Error{
 		Stage: auth.StageSubject, Code: auth.CodeOptionUnsupported,

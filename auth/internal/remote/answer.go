@@ -5,8 +5,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strconv"
 	"time"
+
+	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 )
 
 const (
@@ -16,7 +17,8 @@ const (
 	maxRetryAfter = 15 * time.Minute
 )
 
-// errBrokenOff is for a connection that ended in the middle of an answer, and errTooLong for an answer of more than maxBody.
+// errBrokenOff is for a connection that ended in the middle of an answer, and errTooLong for an answer of more than maxBody. Neither
+// is followed by another attempt: the other side has done what it was asked for.
 var (
 	errBrokenOff = errors.New("the answer broke off")
 	errTooLong   = errors.New("the answer is too long")
@@ -26,7 +28,7 @@ var (
 type Answer struct {
 	// Status is the HTTP status.
 	Status int
-	// Header is the answer's.
+	// Header has the fields of the answer.
 	Header http.Header
 	// Body is at most 1 MiB.
 	Body []byte
@@ -37,7 +39,7 @@ func read(response *http.Response) (Answer, error) {
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody+1))
 	switch {
-	case err != nil && isTimeout(err):
+	case err != nil && attempt.Explain(err).Cause == attempt.TimedOut:
 		return Answer{}, err
 	case err != nil:
 		return Answer{}, errBrokenOff
@@ -48,14 +50,7 @@ func read(response *http.Response) (Answer, error) {
 	return Answer{response.StatusCode, response.Header, body}, nil
 }
 
-// RetryAfter is the Retry-After header (RFC 9110 §10.2.3), in seconds or as a date: from zero to 15 minutes.
+// RetryAfter is how long the answer asks to wait: from zero to 15 minutes.
 func (a Answer) RetryAfter() time.Duration {
-	value := a.Header.Get("Retry-After")
-	if seconds, err := strconv.Atoi(value); err == nil {
-		return time.Duration(min(max(seconds, 0), int(maxRetryAfter.Seconds()))) * time.Second
-	}
-	if date, err := http.ParseTime(value); err == nil {
-		return min(max(time.Until(date), 0), maxRetryAfter)
-	}
-	return 0
+	return min(attempt.RetryAfter(a.Header), maxRetryAfter)
 }

@@ -2,17 +2,15 @@ package remote
 
 import (
 	"context"
-	"errors"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 )
 
-// Pause is the longest wait before a request is made once more.
-const Pause = 200 * time.Millisecond
+// Attempts is how often a request is sent at most.
+const Attempts = 2
 
 // NewClient makes an HTTP client that ends every request after timeout, and reads every answer whole before anybody sees it.
 func NewClient(t http.RoundTripper, timeout time.Duration) *http.Client {
@@ -44,21 +42,15 @@ func (w whole) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// Call sends the request that build makes. It is sent once more if there was no answer, or if the other side failed (HTTP 5xx). What was
-// refused would be refused again, and throttling is for the cache to wait out.
-func Call(ctx context.Context, client *http.Client, build func(context.Context) (*http.Request, error)) (Answer, error) {
-	got, err := Try(ctx, client, build)
-	if err != nil && !Passing(err) || err == nil && !got.passing() {
-		return got, err
-	}
-	timer := time.NewTimer(rand.N(Pause)) //nolint:gosec // jitter is no secret.
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return got, err
-	case <-timer.C:
-		return Try(ctx, client, build)
-	}
+// Call sends the request that build makes, and sends it once more if package attempt says so. Throttling is for the cache to wait out.
+func Call(ctx context.Context, client *http.Client, build func(context.Context) (*http.Request, error)) (got Answer, err error) {
+	_ = attempt.Do(ctx, Attempts, func() (again bool) {
+		if got, err = Try(ctx, client, build); err != nil {
+			return attempt.Explain(err).Again()
+		}
+		return attempt.Again(got.Status, got.Header)
+	})
+	return got, err
 }
 
 // Try is [Call] without another attempt.
@@ -74,15 +66,4 @@ func Try(ctx context.Context, client *http.Client, build func(context.Context) (
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body) // from memory
 	return Answer{response.StatusCode, response.Header, body}, err
-}
-
-// Passing reports whether a request that failed with err may be answered a moment later.
-func Passing(err error) bool {
-	_, refused := errors.AsType[*endpoint.AddressError](err)
-	return !refused && !errors.Is(err, errBrokenOff) && !errors.Is(err, errTooLong) && !isTimeout(err)
-}
-
-// passing reports whether the other side's failure may be over a moment later.
-func (a Answer) passing() bool {
-	return a.Status >= http.StatusInternalServerError && a.Header.Get("Retry-After") == ""
 }

@@ -18,7 +18,7 @@ type Claims struct {
 }
 
 // ClaimsOf reads a proof without verifying it: it is our own. The claims are empty if it is not a JWT.
-func ClaimsOf(proof auth.Proof) Claims {
+func ClaimsOf(proof *auth.JWT) Claims {
 	var c Claims
 	if !Payload(proof.Token.Reveal(), &c) {
 		return Claims{}

@@ -2,20 +2,16 @@ package remote
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 )
 
 const (
@@ -25,20 +21,20 @@ const (
 	MaxQuoted = 80
 )
 
-// Failure is why a call did not bring what it was made for.
+// Failure is why a call gave no result.
 type Failure struct {
 	// Where names the other side for people.
 	Where string
 	// Code classifies the failure.
 	Code auth.Code
-	// What says what happened, and Fix what to do about it.
+	// What says what happened, and Fix how to correct it.
 	What, Fix string
 	// RetryAfter is how long the other side asked to wait.
 	RetryAfter time.Duration
 	// Cause ended the context, if anything did.
 	Cause error
 
-	refused *endpoint.AddressError // What says it; nil for another failure
+	refused *endpoint.AddressError // in words it is What; nil for another failure
 }
 
 // Error makes the failure an error of an operation.
@@ -64,21 +60,18 @@ func (e *refusedError) Unwrap() error { return e.refused }
 
 // Unanswered is the failure of a call to where that ended with err and without an answer.
 func Unanswered(ctx context.Context, err error, where string) Failure {
-	f := Failure{Where: where, Code: auth.CodeUnreachable, Fix: "check that " + where + " can be reached from the controller"}
-	refused, isRefused := errors.AsType[*endpoint.AddressError](err)
+	why := attempt.Explain(err)
+	f := Failure{Where: where, Code: auth.CodeUnreachable, What: why.Error(), Fix: why.Fix(attempt.Side{Name: where})}
 	switch cause := context.Cause(ctx); {
 	case cause != nil:
-		f.What, f.Cause = "no answer in time", cause
+		f.What, f.Fix, f.Cause = "no answer in time", checkReach(where), cause
 	case errors.Is(err, errTooLong):
-		f.Code, f.What, f.Fix = auth.CodeResponseInvalid, errTooLong.Error(), checkWhatAnswers(where)
+		f.Code, f.What, f.Fix = auth.CodeResponseInvalid, errTooLong.Error(), checkServer(where)
 	case errors.Is(err, errBrokenOff):
-		f.What = errBrokenOff.Error()
-	case isRefused:
-		f.refused = refused
-		f.Code, f.What = auth.CodeEndpointRefused, "the address of "+Printable(refused.Host, MaxName)+" is "+refused.Kind
-		f.Fix = "name a host or proxy that is reachable from outside, or have the administrator list it in --allowed-endpoint-hosts"
-	default:
-		f.What = disconnection(err)
+		f.What, f.Fix = errBrokenOff.Error(), checkReach(where)
+	case why.Cause == attempt.AddressNotAllowed:
+		f.Code = auth.CodeEndpointRefused
+		f.refused, _ = errors.AsType[*endpoint.AddressError](err)
 	}
 	return f
 }
@@ -91,9 +84,9 @@ func (a Answer) Refusal(where, health string) Failure {
 	case a.Status == http.StatusTooManyRequests:
 		f.Code, f.Fix = auth.CodeThrottled, WaitForQuota(where)
 	case a.Status >= http.StatusInternalServerError:
-		f.Code, f.Fix = auth.CodeUnavailable, "wait, and see "+health+" if it goes on"
+		f.Code, f.Fix = auth.CodeUnavailable, "wait, and see "+health+" if the failure persists"
 	default:
-		f.Code, f.Fix = auth.CodeResponseInvalid, checkWhatAnswers(where)
+		f.Code, f.Fix = auth.CodeResponseInvalid, checkServer(where)
 		f.What = "an answer that is not the service's (HTTP status " + strconv.Itoa(a.Status) + ")"
 	}
 	return f
@@ -101,56 +94,16 @@ func (a Answer) Refusal(where, health string) Failure {
 
 // Invalid is the failure of a call to where whose answer should contain wanted, such as "a token"; err says why it does not.
 func Invalid(where, wanted string, err error) Failure {
-	return Failure{Where: where, Code: auth.CodeResponseInvalid, What: "an answer without " + wanted + ": " + err.Error(), Fix: checkWhatAnswers(where)}
+	return Failure{Where: where, Code: auth.CodeResponseInvalid, What: "an answer without " + wanted + ": " + err.Error(), Fix: checkServer(where)}
 }
 
-// WaitForQuota is what to do about throttling.
+// WaitForQuota returns the fix for throttling.
 func WaitForQuota(where string) string { return "wait: " + where + " is asked too often for its quota" }
 
-func checkWhatAnswers(where string) string { return "check what answers as " + where }
+func checkServer(where string) string { return "check which server answers as " + where }
 
-// disconnection says why there was no answer, in words that are the same each time and contain no address: a tenant who names a host
-// must not learn what it resolves to.
-func disconnection(err error) string {
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "proxyconnect" {
-		return "the proxy: " + disconnection(op.Err)
-	}
-	if dns, ok := errors.AsType[*net.DNSError](err); ok {
-		if dns.IsNotFound {
-			return "the host's name does not exist"
-		}
-		return "the host's name could not be resolved"
-	}
-	if certificate, ok := errors.AsType[x509.CertificateInvalidError](err); ok && certificate.Reason == x509.Expired {
-		return "the certificate has expired or is not yet valid"
-	}
-	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
-		return "the certificate is signed by an unknown authority"
-	}
-	if _, ok := errors.AsType[x509.HostnameError](err); ok {
-		return "the certificate is for another host"
-	}
-	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return "the certificate is not valid"
-	}
-	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
-		return "the other side does not speak TLS"
-	}
-	switch {
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return "the connection was refused"
-	case isTimeout(err):
-		return "no answer in time"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
-		return "the connection was closed"
-	default:
-		return "the connection failed"
-	}
-}
-
-func isTimeout(err error) bool {
-	var timeout interface{ Timeout() bool }
-	return errors.As(err, &timeout) && timeout.Timeout()
+func checkReach(where string) string {
+	return "check that " + where + " can be reached from the controller"
 }
 
 // Printable makes s one line of printable ASCII of at most that many bytes.

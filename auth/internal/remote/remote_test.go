@@ -41,7 +41,7 @@ func TestCall(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	client := remote.NewClient(http.DefaultTransport, 100*time.Millisecond)
+	patient, hasty := remote.NewClient(http.DefaultTransport, time.Minute), remote.NewClient(http.DefaultTransport, 100*time.Millisecond)
 	for path, want := range map[string]struct {
 		status, asked int
 		code          auth.Code
@@ -53,6 +53,10 @@ func TestCall(t *testing.T) {
 		"/long":    {asked: 1, code: auth.CodeResponseInvalid},
 	} {
 		asked.Store(0)
+		client := patient
+		if path == "/never" {
+			client = hasty
+		}
 		answer, err := remote.Call(t.Context(), client, get(server.URL+path))
 		if answer.Status != want.status || int(asked.Load()) != want.asked || (err != nil) != (want.code != "") {
 			t.Errorf("%s: status %d after %d requests, %v", path, answer.Status, asked.Load(), err)
@@ -65,7 +69,7 @@ func TestCall(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := remote.Call(ctx, client, get(server.URL))
+	_, err := remote.Call(ctx, patient, get(server.URL))
 	if e := remote.Unanswered(ctx, err, "there").Error(auth.StageExchange, "asking"); !errors.Is(e, context.Canceled) || e.Code != auth.CodeUnreachable {
 		t.Errorf("%v", e)
 	}
@@ -74,7 +78,7 @@ func TestCall(t *testing.T) {
 func TestRefusedAddress(t *testing.T) {
 	err := error(&endpoint.AddressError{Host: "metadata.internal", Kind: "link-local"})
 	f := remote.Unanswered(t.Context(), err, "there")
-	if f.Code != auth.CodeEndpointRefused || !strings.Contains(f.What, "metadata.internal is link-local") || !strings.Contains(f.Fix, "--allowed-endpoint-hosts") {
+	if f.Code != auth.CodeEndpointRefused || !strings.Contains(f.What, `"metadata.internal" is link-local`) || !strings.Contains(f.Fix, "--allowed-endpoint-hosts") {
 		t.Errorf("%+v", f)
 	}
 	e := f.Error(auth.StageExchange, "asking")

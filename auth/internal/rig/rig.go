@@ -19,15 +19,16 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/providertest"
 )
 
-// Rig is the local cloud, an issuer that it can ask for keys, and a transport that reaches it under the cloud's own names.
+// Rig is the local cloud, an issuer whose keys it can fetch, and a transport that reaches it by the
+// cloud's own names.
 type Rig struct {
 	Cloud  *cloudtest.Cloud
 	Issuer *oidc.Issuer
-	// Proxy is the local cloud's, which leads to all of its hosts.
+	// Proxy is the local cloud's proxy, which connects to all of its hosts.
 	Proxy *url.URL
 	// Base goes through Proxy and trusts the local cloud's certificates.
 	Base *http.Transport
-	// Allow lists Proxy: one on loopback is nothing that a tenant may name otherwise.
+	// Allow lists Proxy, because otherwise a tenant may not name a proxy on loopback.
 	Allow endpoint.Allowed
 }
 
@@ -40,7 +41,7 @@ func New(tb testing.TB, config cloudtest.Config, issuerURL string, algorithm oid
 	return r
 }
 
-// Start is New for examples, which have no test to stop with: they close Cloud.
+// Start is New for examples, which have no test that stops the cloud. They close Cloud.
 func Start(ctx context.Context, config cloudtest.Config, issuerURL string, algorithm oidc.Algorithm) (*Rig, error) {
 	cloud, err := cloudtest.New(config)
 	if err != nil {
@@ -71,21 +72,44 @@ func Start(ctx context.Context, config cloudtest.Config, issuerURL string, algor
 	}}, nil
 }
 
-// As names the account as the subject of a call, with a proof by the issuer.
+// As returns the options of a call for the account, with a proof by the issuer.
 func (r *Rig) As(account auth.Account, more ...auth.Option) []auth.Option {
 	return append([]auth.Option{Subject(account, r.Sign)}, more...)
 }
 
-// Sign makes a proof of the account.
-func (r *Rig) Sign(account auth.Account, request auth.ProofRequest) (string, error) {
-	return r.Issuer.Mint(oidc.Claims{
-		"sub": SubjectClaim(account), "aud": []string{request.Audience}, "exp": time.Now().Add(request.Lifetime).Unix(), "jti": account.UID,
-	})
+// OwnIssuer is the URL of an issuer of Lanyard's, which is another than the cluster's.
+const OwnIssuer = "https://issuer.lanyard.example/clusters/one"
+
+// IssuerOf returns the issuer of a subject's proofs: OwnIssuer, or for a ServiceAccount cluster.
+func IssuerOf(subject auth.Subject, cluster string) string {
+	if subject.Kind() == auth.KindWorkloadIdentity {
+		return OwnIssuer
+	}
+	return cluster
 }
 
-// SignBadly is Sign with a defect.
+// Sign makes a JWT of the account, signed by the issuer.
+func (r *Rig) Sign(account auth.Account, request auth.ProofRequest) (string, error) {
+	claims := claimsOf(account, request)
+	claims["exp"] = time.Now().Add(request.Lifetime).Unix()
+	return r.Issuer.Mint(claims)
+}
+
+// claimsOf returns what every proof of the account says. A WorkloadIdentity's has the claim that
+// Lanyard's token server adds.
+func claimsOf(account auth.Account, request auth.ProofRequest) oidc.Claims {
+	claims := oidc.Claims{"sub": SubjectClaim(account), "aud": request.Audiences, "jti": account.UID}
+	if account.Subject.Kind() == auth.KindWorkloadIdentity {
+		claims["lanyard.dev"] = map[string]any{"workloadIdentity": map[string]string{
+			"namespace": account.Subject.Namespace(), "name": account.Subject.Name(), "uid": account.UID,
+		}}
+	}
+	return claims
+}
+
+// SignBadly makes a JWT of the account with a defect.
 func (r *Rig) SignBadly(account auth.Account, request auth.ProofRequest, defect providertest.Defect) (string, error) {
-	claims := oidc.Claims{"sub": SubjectClaim(account), "aud": []string{request.Audience}, "jti": account.UID}
+	claims := claimsOf(account, request)
 	switch defect {
 	case providertest.Expired:
 		claims["iat"], claims["nbf"] = time.Now().Add(-2*time.Hour).Unix(), time.Now().Add(-2*time.Hour).Unix()
@@ -99,7 +123,7 @@ func (r *Rig) SignBadly(account auth.Account, request auth.ProofRequest, defect 
 	return r.Issuer.Mint(claims)
 }
 
-// Fault injects the fault into calls until end is called.
+// Fault injects the fault into calls until the test calls end.
 func (r *Rig) Fault(tb testing.TB, f fault.Fault) (end func()) {
 	tb.Helper()
 	id, err := r.Cloud.Faults().Add(f)
@@ -107,7 +131,7 @@ func (r *Rig) Fault(tb testing.TB, f fault.Fault) (end func()) {
 	return func() { r.Cloud.Faults().Remove(id) }
 }
 
-// Trouble injects the suite's trouble into an operation of a service, which host serves.
+// Trouble injects the suite's trouble into an operation of a service, which runs at host.
 func (r *Rig) Trouble(tb testing.TB, trouble providertest.Trouble, service, operation, host string) (end func()) {
 	tb.Helper()
 	f := fault.Fault{Service: service, Operation: operation}
@@ -126,12 +150,12 @@ func (r *Rig) Trouble(tb testing.TB, trouble providertest.Trouble, service, oper
 	return r.Fault(tb, f)
 }
 
-// Calls are what the journal has of a service; of all, if service is empty.
+// Calls returns the journal's calls to a service, or to all services if service is empty.
 func (r *Rig) Calls(service string) []journal.Call {
 	return r.Cloud.Journal().Calls(journal.Filter{Service: service})
 }
 
-// Count is how often an operation of a service was asked for.
+// Count returns how often an operation of a service was called.
 func (r *Rig) Count(service, operation string) int {
 	n := 0
 	for _, total := range r.Cloud.Journal().Totals() {

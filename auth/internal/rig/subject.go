@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"maps"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 // SignFunc makes a proof of an account.
 type SignFunc func(auth.Account, auth.ProofRequest) (string, error)
 
-// Subject names the account as the subject of a call, with proofs by sign.
+// Subject returns the option for a call for the account, with proofs by sign.
 func Subject(account auth.Account, sign SignFunc) auth.Option {
 	accounts := Accounts{Sign: sign, All: []auth.Account{account}}
 	return auth.WithSubject(account.Subject, accounts, accounts)
@@ -22,7 +23,7 @@ func Subject(account auth.Account, sign SignFunc) auth.Option {
 // Accounts are an [auth.Accounts] whose accounts never change.
 type Accounts struct {
 	All []auth.Account
-	// Sign vouches for them.
+	// Sign makes their proofs.
 	Sign SignFunc
 }
 
@@ -49,10 +50,13 @@ func (a Accounts) Read(ctx context.Context, subject auth.Subject) (auth.Account,
 // Prove implements [auth.Prover].
 func (a Accounts) Prove(_ context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	token, err := a.Sign(account, request)
-	return auth.Proof{Token: auth.NewSecret(token), ExpiresAt: time.Now().Add(request.Lifetime)}, err
+	if err != nil {
+		return nil, err
+	}
+	return &auth.JWT{Token: auth.NewSecret(token), ExpiresAt: time.Now().Add(request.Lifetime)}, nil
 }
 
-// ServiceAccount is an account with these annotations.
+// ServiceAccount returns the account of a ServiceAccount with these annotations.
 func ServiceAccount(namespace, name string, annotations map[string]string) auth.Account {
 	subject, err := auth.ServiceAccount(namespace, name)
 	if err != nil {
@@ -61,7 +65,8 @@ func ServiceAccount(namespace, name string, annotations map[string]string) auth.
 	return auth.Account{Subject: subject, UID: "uid-of-" + namespace + "-" + name, Attributes: annotations}
 }
 
-// SubjectClaim is the sub claim that the account's issuer would write: a WorkloadIdentity's holds its UID.
+// SubjectClaim returns the sub claim that the account's issuer would write. The claim of a
+// WorkloadIdentity ends with its UID.
 func SubjectClaim(account auth.Account) string {
 	if account.Subject.Kind() == auth.KindServiceAccount {
 		return account.Subject.String()
@@ -69,7 +74,8 @@ func SubjectClaim(account auth.Account) string {
 	return account.Subject.String() + ":" + account.UID
 }
 
-// WithAttribute is the account with another attribute; without it if value is empty.
+// WithAttribute returns the account with the attribute set to value, or without the attribute if
+// value is empty.
 func WithAttribute(account auth.Account, name, value string) auth.Account {
 	attributes := map[string]string{}
 	maps.Copy(attributes, account.Attributes)
@@ -80,13 +86,26 @@ func WithAttribute(account auth.Account, name, value string) auth.Account {
 	return account
 }
 
-// JWT is a token with these claims, in JSON, and an invalid signature: for the answers of servers that verify nothing.
+// JWT returns a token with these claims, in JSON, and an invalid signature. It is for the answers
+// of servers, which no test verifies.
 func JWT(claims string) string {
 	enc := base64.RawURLEncoding.EncodeToString
 	return enc([]byte(`{"alg":"ES256"}`)) + "." + enc([]byte(claims)) + "." + enc([]byte("no signature at all"))
 }
 
-// Proof is a SignFunc that has one answer.
+// Proof returns a SignFunc that always returns token.
 func Proof(token string) SignFunc {
 	return func(auth.Account, auth.ProofRequest) (string, error) { return token, nil }
+}
+
+// Audience returns the receiver of the JWT that the provider needs for request.
+func Audience(ctx context.Context, provider auth.Provider, request *auth.Request) (string, error) {
+	asked, err := provider.GetProofRequest(ctx, request)
+	if err != nil {
+		return "", err
+	}
+	if asked.Form != auth.FormJWT || len(asked.Audiences) != 1 {
+		return "", fmt.Errorf("a proof of form %q for audiences %q, not a JWT for one", asked.Form, asked.Audiences)
+	}
+	return asked.Audiences[0], nil
 }

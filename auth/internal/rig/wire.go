@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// Wire is a transport to a server that answers under every name, for answers that no well-behaved cloud gives.
+// Wire returns a transport that leads every name to a server with this handler. It is for answers
+// that a correct cloud never gives.
 func Wire(tb testing.TB, handler http.HandlerFunc) *http.Transport {
 	tb.Helper()
 	server := httptest.NewTLSServer(handler)
@@ -21,25 +22,25 @@ func Wire(tb testing.TB, handler http.HandlerFunc) *http.Transport {
 	roots.AddCert(server.Certificate())
 	return &http.Transport{
 		DialContext: dialTo(server.Listener.Addr().String()),
-		// The name in the server's certificate, whatever host is asked for.
+		// The name in the server's certificate, for every host.
 		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "example.com", MinVersion: tls.VersionTLS12},
 	}
 }
 
-// dialTo leads to address, whatever is dialled.
+// dialTo returns a dial function that always connects to address.
 func dialTo(address string) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, address)
 	}
 }
 
-// Insecure is a transport that verifies nothing, which no provider may take.
+// Insecure returns a transport that does not verify certificates. Every provider must refuse it.
 func Insecure(tb testing.TB) *http.Transport {
 	tb.Helper()
 	return &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // that is the point
 }
 
-// Nowhere is an address where nobody listens.
+// Nowhere returns an address where no server listens.
 func Nowhere(tb testing.TB) string {
 	tb.Helper()
 	closed, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
@@ -48,7 +49,7 @@ func Nowhere(tb testing.TB) string {
 	return closed.Addr().String()
 }
 
-// ConnectTo is a proxy that leads every CONNECT to one address.
+// ConnectTo starts a proxy that connects every CONNECT to one address.
 func ConnectTo(tb testing.TB, address string) *url.URL {
 	tb.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -64,7 +65,7 @@ func ConnectTo(tb testing.TB, address string) *url.URL {
 	return proxy
 }
 
-// splice answers a CONNECT request with a connection to address.
+// splice answers a CONNECT request and connects the client to address.
 func splice(ctx context.Context, rw http.ResponseWriter, address string) {
 	far, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {

@@ -1,0 +1,192 @@
+package aws
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/aws-sdk-go-v2/service/sts/types"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/internal/remote"
+)
+
+// chainedDuration is the longest life of a session that is got with the session of a role. Source:
+// IAM user guide, "Methods to assume a role", role chaining.
+const chainedDuration = time.Hour
+
+// sessionOf returns a proof as a session. Its error is an [*auth.Error] of
+// [auth.CodeProofInvalid] if the proof has another form.
+func sessionOf(proof auth.Proof) (*Token, error) {
+	if session, ok := proof.(*Token); ok && session != nil {
+		return session, nil
+	}
+	return nil, &auth.Error{
+		Stage: auth.StageTokenRequest, Code: auth.CodeProofInvalid,
+		Fix: "have the Prover pass the session of the source",
+		Err: fmt.Errorf("the proof is a %T, not a session of AWS", proof),
+	}
+}
+
+// assumeWithSession gets a session of the plan's role with the session of its source.
+func (p *Provider) assumeWithSession(ctx context.Context, source *Token, x plan, request *auth.Request) (auth.Token, error) {
+	duration := cmp.Or(x.session.Duration, SessionDuration)
+	if !source.SessionToken.IsZero() {
+		duration = min(duration, chainedDuration)
+	}
+	charged := payer{source.AccountID, x.sts.Region}
+	leave, pause, err := p.budgets.enter(ctx, charged)
+	switch {
+	case err != nil:
+		return nil, err
+	case pause > 0:
+		return nil, x.throttledBefore(charged, pause)
+	}
+	asked := time.Now()
+	answer, err := p.sts(x, source.provider(), request).AssumeRole(ctx, &sts.AssumeRoleInput{
+		RoleArn:           awssdk.String(x.role.String()),
+		RoleSessionName:   awssdk.String(x.sessionName(request.Key.Subject)),
+		DurationSeconds:   awssdk.Int32(int32(duration.Seconds())),
+		ExternalId:        optional(x.session.ExternalID),
+		Policy:            optional(x.session.Policy),
+		PolicyArns:        descriptors(x.session.PolicyARNs),
+		SourceIdentity:    optional(x.session.SourceIdentity),
+		Tags:              tags(x.session.Tags),
+		TransitiveTagKeys: x.session.TransitiveTags,
+	})
+	leave(err)
+	if err != nil {
+		return nil, x.assumeFailure(ctx, err, source)
+	}
+	token, err := x.parseToken(answer.Credentials, answer.AssumedRoleUser, asked, duration)
+	if err != nil {
+		return nil, remote.Invalid(x.where(), "a session", err).Error(auth.StageExchange, x.chainOperation())
+	}
+	return token, nil
+}
+
+var errNoAccount = errors.New("it names no account")
+
+// identify asks AWS whose session the source is, and returns the session with the answer. So AWS
+// judges static keys before anybody uses them.
+func (p *Provider) identify(ctx context.Context, source *Token, x plan, request *auth.Request) (auth.Token, error) {
+	const operation = "GetCallerIdentity"
+	answer, err := p.sts(x, source.provider(), request).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	if err != nil {
+		f := classify(ctx, err, x.where(), source.SecretAccessKey, source.SessionToken)
+		x.explainSource(&f)
+		return nil, f.error(auth.StageExchange, operation)
+	}
+	token := *source
+	token.ARN, token.AccountID = awssdk.ToString(answer.Arn), awssdk.ToString(answer.Account)
+	if token.AccountID == "" || accountOf(token.ARN) != token.AccountID {
+		return nil, remote.Invalid(x.where(), "an account", errNoAccount).Error(auth.StageExchange, operation)
+	}
+	return &token, nil
+}
+
+// assumeFailure is the error of a failed AssumeRole.
+func (x plan) assumeFailure(ctx context.Context, err error, source *Token) error {
+	f := classify(ctx, err, x.where(), source.SecretAccessKey, source.SessionToken)
+	switch f.api {
+	case "AccessDenied", "AccessDeniedException":
+		f.Code = auth.CodeTrustRefused
+		f.Fix = fmt.Sprintf("let the trust policy of role %s allow %s to %s, let that identity's permission policy allow the same on the role, and check the external ID",
+			x.role, strings.Join(x.actions(), " and "), cmp.Or(source.ARN, x.session.Source))
+	case "MalformedPolicyDocument":
+		f.Code = auth.CodeRefused
+		f.Fix = "correct the session policy (inlinePolicy)"
+	case "PackedPolicyTooLarge":
+		f.Code = auth.CodeRefused
+		f.Fix = "shorten the session policies (inlinePolicy, policyARNs) or the tags"
+	case "ValidationError":
+		f.Code = auth.CodeRefused
+		f.Fix = fmt.Sprintf("check that role %s exists and permits sessions of %s, and the tags and session policies",
+			x.role, cmp.Or(x.session.Duration, SessionDuration))
+	default:
+		x.explainSource(&f)
+	}
+	if f.Code == auth.CodeThrottled && source.AccountID != "" {
+		f.Fix = waitForQuota(source.AccountID)
+	}
+	return f.error(auth.StageExchange, x.chainOperation())
+}
+
+// explainSource sets the code and the fix if AWS does not accept the session of the source.
+func (x plan) explainSource(f *failure) {
+	switch f.api {
+	case "InvalidClientTokenId", "UnrecognizedClientException", "SignatureDoesNotMatch", "AuthFailure":
+		f.Code = auth.CodeProofInvalid
+		f.message = "" // it may repeat what was signed
+		f.Fix = "check that AWS knows the keys of " + x.session.Source + ": new keys need some seconds"
+	case "ExpiredToken", "ExpiredTokenException", "RequestExpired":
+		f.Code = auth.CodeProofInvalid
+		f.message = "" // it may contain the time of day
+		f.Fix = "renew the keys of " + x.session.Source + ", or compare the controller's clock with AWS's"
+	case "RegionDisabledException":
+		f.Code = auth.CodeRefused
+		f.Fix = fmt.Sprintf("activate STS in region %s for the account, or set AWS_REGION to another region", x.sts.Region)
+	}
+}
+
+// actions are the permissions that the request needs.
+func (x plan) actions() []string {
+	actions := []string{"sts:AssumeRole"}
+	if len(x.session.Tags) > 0 {
+		actions = append(actions, "sts:TagSession")
+	}
+	if x.session.SourceIdentity != "" {
+		actions = append(actions, "sts:SetSourceIdentity")
+	}
+	return actions
+}
+
+func (x plan) chainOperation() string {
+	return "AssumeRole for role " + x.role.String() + " with " + x.session.Source
+}
+
+// sessionName is the name of the plan's session for a subject.
+func (x plan) sessionName(subject auth.Subject) string {
+	if x.session.Name == "" {
+		return sessionName(subject)
+	}
+	return fitSessionName(x.session.Name)
+}
+
+// accountOf returns the account in an ARN; empty if there is none.
+func accountOf(arn string) string {
+	if parts := strings.SplitN(arn, ":", 6); len(parts) == 6 {
+		return parts[4]
+	}
+	return ""
+}
+
+func optional(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+func descriptors(arns []string) []types.PolicyDescriptorType {
+	var list []types.PolicyDescriptorType
+	for _, arn := range arns {
+		list = append(list, types.PolicyDescriptorType{Arn: &arn})
+	}
+	return list
+}
+
+func tags(of map[string]string) []types.Tag {
+	var list []types.Tag
+	for _, key := range slices.Sorted(maps.Keys(of)) {
+		list = append(list, types.Tag{Key: &key, Value: new(of[key])})
+	}
+	return list
+}

@@ -1,0 +1,177 @@
+package aws
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// SessionRequest says which session an identity asks for. It is for subjects other than
+// ServiceAccounts and WorkloadIdentities, such as a cluster-scoped identity that an administrator
+// lends to namespaces. [SessionRequest.Attributes] are the attributes of their [auth.Account], whose
+// Fingerprint must be made of all of them. The fields are parameters of AssumeRole and
+// AssumeRoleWithWebIdentity; their limits are those of the AWS STS API reference.
+type SessionRequest struct {
+	// Source says that the session is got with another session, which the Prover has: its proof has
+	// the form [auth.FormToken]. The text names that source for people. Empty: the proof is a JWT.
+	Source string
+	// RoleARN is the role to assume. Empty: the session is the source's own.
+	RoleARN string
+	// Name is the name of the session; a longer one than 64 characters is cut, with a hash. Default:
+	// made of the subject's name.
+	Name string
+	// Duration is how long the session lives. Default [SessionDuration]. A session that is got with
+	// the session of a role lives at most an hour, as AWS requires.
+	Duration time.Duration
+	// Policy is a session policy in JSON; empty for none.
+	Policy string
+	// PolicyARNs are managed policies that bound the session; at most ten.
+	PolicyARNs []string
+
+	// ExternalID is the external ID; empty for none. It needs a Source, and so do the next fields.
+	ExternalID string
+	// SourceIdentity is the source identity; empty for none.
+	SourceIdentity string
+	// Tags are session tags.
+	Tags map[string]string
+	// TransitiveTags are the keys of tags that chained sessions keep.
+	TransitiveTags []string
+
+	// Audiences are the receivers that the JWT names. Default: sts.amazonaws.com.
+	Audiences []string
+	// ProofLifetime is how long the JWT is valid. Default: [auth.ProofLifetime].
+	ProofLifetime time.Duration
+}
+
+// Names of attributes: each is the name of a field in the spec of an identity.
+const (
+	attributeSource         = "source"
+	attributeRole           = "roleARN"
+	attributeDuration       = "durationSeconds"
+	attributePolicy         = "inlinePolicy"
+	attributePolicyARNs     = "policyARNs"
+	attributeExternalID     = "externalID"
+	attributeSourceIdentity = "sourceIdentity"
+	attributeTags           = "tags"
+	attributeTransitiveTags = "transitiveTags"
+	attributeAudiences      = "audiences"
+	attributeProofLifetime  = "expirationSeconds"
+)
+
+// SessionNameAttribute is the attribute with the name of the session. A program may also set it for
+// a WorkloadIdentity, whose tenant cannot.
+const SessionNameAttribute = "sessionName"
+
+// Attributes returns the request as the attributes of an account. Fields that are not set have none.
+// Equal requests have equal attributes, and different requests have different ones.
+func (r SessionRequest) Attributes() (map[string]string, error) {
+	attributes := map[string]string{}
+	set := func(name, value string) {
+		if value != "" {
+			attributes[name] = value
+		}
+	}
+	seconds := func(name string, d time.Duration) {
+		if d != 0 {
+			attributes[name] = strconv.FormatInt(int64(d/time.Second), 10)
+		}
+	}
+	set(attributeSource, r.Source)
+	set(attributeRole, r.RoleARN)
+	set(SessionNameAttribute, r.Name)
+	seconds(attributeDuration, r.Duration)
+	set(attributePolicy, r.Policy)
+	set(attributeExternalID, r.ExternalID)
+	set(attributeSourceIdentity, r.SourceIdentity)
+	seconds(attributeProofLifetime, r.ProofLifetime)
+	if len(r.Tags) > 0 {
+		tags := make(url.Values, len(r.Tags))
+		for key, value := range r.Tags {
+			tags.Set(key, value)
+		}
+		set(attributeTags, tags.Encode())
+	}
+	for name, values := range map[string][]string{
+		attributePolicyARNs: r.PolicyARNs, attributeTransitiveTags: r.TransitiveTags, attributeAudiences: r.Audiences,
+	} {
+		list, err := auth.NewList(values...)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		set(name, list.String())
+	}
+	return attributes, nil
+}
+
+// sessionRequestOf returns what the account asks for. The annotations of a ServiceAccount and the
+// providerConfig of a WorkloadIdentity name roles only.
+func sessionRequestOf(account auth.Account) (SessionRequest, error) {
+	switch account.Subject.Kind() { //nolint:exhaustive // all other kinds have the attributes of a SessionRequest
+	case auth.KindServiceAccount:
+		return SessionRequest{}, nil
+	case auth.KindWorkloadIdentity:
+		return SessionRequest{Name: account.Attributes[SessionNameAttribute]}, nil
+	}
+	a := account.Attributes
+	if len(a) > 0 && account.Fingerprint == "" {
+		return SessionRequest{}, noFingerprint(account.Subject)
+	}
+	r := SessionRequest{
+		Source: a[attributeSource], RoleARN: a[attributeRole], Name: a[SessionNameAttribute], Policy: a[attributePolicy],
+		ExternalID: a[attributeExternalID], SourceIdentity: a[attributeSourceIdentity],
+	}
+	var errs [6]error
+	r.Duration, errs[0] = parseSeconds(a[attributeDuration])
+	r.ProofLifetime, errs[1] = parseSeconds(a[attributeProofLifetime])
+	r.PolicyARNs, errs[2] = parseList(a[attributePolicyARNs])
+	r.TransitiveTags, errs[3] = parseList(a[attributeTransitiveTags])
+	r.Audiences, errs[4] = parseList(a[attributeAudiences])
+	r.Tags, errs[5] = parseTags(a[attributeTags])
+	if err := errors.Join(errs[:]...); err != nil {
+		return SessionRequest{}, &auth.Error{
+			Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
+			Fix: "have the AccountReader make the attributes with aws.SessionRequest",
+			Err: fmt.Errorf("attributes of %s: %w", account.Subject, err),
+		}
+	}
+	return r, nil
+}
+
+// noFingerprint is the error for an account whose identity does not say all that decides its
+// session.
+func noFingerprint(subject auth.Subject) error {
+	return &auth.Error{
+		Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
+		Fix: "have the AccountReader set the Fingerprint of the attributes with auth.Fingerprint",
+		Err: fmt.Errorf("%s has attributes without a fingerprint, so that a cache could not tell two of its sessions apart", subject),
+	}
+}
+
+func parseSeconds(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	seconds, err := strconv.ParseUint(text, 10, 17) // a day has 17 bits
+	return time.Duration(seconds) * time.Second, err
+}
+
+func parseList(text string) ([]string, error) {
+	list, err := auth.ParseList(text)
+	return list.Values(), err
+}
+
+func parseTags(text string) (map[string]string, error) {
+	values, err := url.ParseQuery(text)
+	if err != nil || len(values) == 0 {
+		return nil, err
+	}
+	tags := make(map[string]string, len(values))
+	for key := range values {
+		tags[key] = values.Get(key)
+	}
+	return tags, nil
+}

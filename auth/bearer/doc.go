@@ -1,0 +1,15 @@
+// Package bearer is the provider whose token is the proof itself: a JWT of a ServiceAccount or a
+// WorkloadIdentity, for a server that trusts the JWT's issuer. Nothing is exchanged.
+//
+//	token, err := auth.GetToken(ctx, provider,
+//		auth.WithServiceAccount("tenant-a", "puller", accounts),
+//		auth.WithAudiences("registry.example.com"))
+//
+// The token is an [auth.JWT], which the server takes as bearer token (RFC 6750). Some registries
+// take only a user and a password. For these, the annotation [UsernameAnnotation] of the subject
+// names the user, and the token is [auth.RegistryCredentials] with the JWT as password.
+//
+// Whoever gets such a token can use it wherever its audience counts. So the caller must refuse
+// audiences of token services, as package auth/spec does; the Prover refuses those of the API
+// server.
+package bearer

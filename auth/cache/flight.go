@@ -1,0 +1,292 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+const (
+	// maxFlights bounds what a tenant whose exchanges hang costs everybody else.
+	maxFlights = 64
+	// maxQueue bounds the flights of a tenant that wait while maxFlights are under way.
+	maxQueue = 1024
+)
+
+// flight is one exchange for all callers who need its key. It waits for its start, is under way,
+// and lands.
+type flight struct {
+	key     auth.Key
+	done    chan struct{} // closed when fetched and err are set
+	fetched auth.Fetched
+	err     error
+
+	// caller is the flight whose fetch made this one. Only a cache that keeps nothing sets it.
+	caller *flight
+
+	// Guarded by Cache.mu:
+	begin   func()    // begins the exchange; nil once the flight has started
+	tenant  string    // the tenant that is charged for the token; set by the start
+	counted bool      // whether the flight is one of the tenant's maxFlights; set by the start
+	needs   []*flight // the flights that its fetch waits for
+	dropped bool      // the subject has changed since: do not keep the token
+}
+
+type fetchFunc = func(context.Context) (auth.Fetched, error)
+
+// flightKey is the key of a context value: the flight of that cache whose fetch the context was
+// made for.
+type flightKey struct{ cache *Cache }
+
+// withFlight is ctx for f's fetch.
+func withFlight(ctx context.Context, c *Cache, f *flight) context.Context {
+	return context.WithValue(ctx, flightKey{c}, f)
+}
+
+// flightOf is the flight whose fetch calls with ctx, or nil if another caller does.
+func (c *Cache) flightOf(ctx context.Context) *flight {
+	f, _ := ctx.Value(flightKey{c}).(*flight)
+	// A fetch may leave its context behind, for example in an SDK's client.
+	if f == nil || f.landed() {
+		return nil
+	}
+	return f
+}
+
+func (f *flight) landed() bool {
+	select {
+	case <-f.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// join returns the flight that serves key, or else the failure that is remembered. If a flight
+// asks, it is parent: it needs the returned flight from then on. Callers hold mu.
+func (c *Cache) join(ctx context.Context, parent *flight, key auth.Key, e *entry, o auth.FetchOptions, fetch fetchFunc) (*flight, error) {
+	f := c.flights[key.Subject][key]
+	if f == nil {
+		if e != nil && e.failure.answers(c.now().mono, o.RetryNow) {
+			return nil, e.failure.err
+		}
+		f = c.newFlight(ctx, key, e, o.RetryNow, fetch)
+	}
+	if parent != nil && f.leadsTo(parent) {
+		return nil, circle()
+	}
+	if err := c.schedule(f, o.Tenant, parent != nil); err != nil {
+		return nil, err
+	}
+	if parent != nil {
+		parent.needs = append(parent.needs, f)
+	}
+	c.register(f)
+	return f, nil
+}
+
+// newFlight makes a flight that has not started.
+func (c *Cache) newFlight(ctx context.Context, key auth.Key, e *entry, retryNow bool, fetch fetchFunc) *flight {
+	f := &flight{key: key, done: make(chan struct{})}
+	var notBefore time.Duration
+	if retryNow && e != nil && e.failure != nil {
+		notBefore = e.failure.at + retryFloor
+	}
+	// The flight serves others too, so it outlives this caller and has a deadline of its own.
+	ctx = context.WithoutCancel(ctx)
+	f.begin = func() { go c.fly(ctx, f, notBefore, fetch) }
+	return f
+}
+
+func (c *Cache) register(f *flight) {
+	ofSubject := c.flights[f.key.Subject]
+	if ofSubject == nil {
+		ofSubject = map[auth.Key]*flight{}
+		c.flights[f.key.Subject] = ofSubject
+	}
+	ofSubject[f.key] = f
+}
+
+func (c *Cache) unregister(f *flight) {
+	ofSubject := c.flights[f.key.Subject]
+	delete(ofSubject, f.key)
+	if len(ofSubject) == 0 {
+		delete(c.flights, f.key.Subject)
+	}
+}
+
+// schedule starts f, or puts it into the tenant's queue, unless f has started. A flight that
+// another flight needs starts at once and is not counted: the other one is, and keeps its place
+// until f has landed. Any other flight starts as soon as one of the tenants that ask for it has
+// room, so that no tenant waits for another's exchanges.
+func (c *Cache) schedule(f *flight, tenant string, needed bool) error {
+	if f.begin == nil {
+		return nil
+	}
+	if needed {
+		f.start(tenant)
+		return nil
+	}
+	t := c.tenants.get(tenant)
+	if t.flights < maxFlights {
+		t.start(f)
+		return nil
+	}
+	if slices.Contains(t.queue, f) {
+		return nil
+	}
+	if len(t.queue) >= maxQueue {
+		return &auth.Error{
+			Stage: auth.StageExchange, Code: auth.CodeThrottled, RetryAfter: time.Second,
+			Fix: "use fewer identities in this namespace, or find out why its exchanges are slow",
+			Err: errTooManyFlights,
+		}
+	}
+	t.queue = append(t.queue, f)
+	return nil
+}
+
+var errTooManyFlights = errors.New("too many exchanges of this namespace are under way")
+
+// start begins the exchange, for which tenant is charged.
+func (f *flight) start(tenant string) {
+	f.tenant = tenant
+	f.begin()
+	f.begin = nil
+}
+
+// leadsTo reports whether f is other, or needs it, directly or by way of other flights. No flight
+// ever waits for one that leads to itself, so the search ends.
+func (f *flight) leadsTo(other *flight) bool {
+	return f == other || slices.ContainsFunc(f.needs, func(needed *flight) bool { return needed.leadsTo(other) })
+}
+
+// circle is the error of a flight that would wait for itself.
+func circle() error {
+	return &auth.Error{
+		Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
+		Fix: "give one of the identities in the circle a source outside the circle",
+		Err: errCircle,
+	}
+}
+
+var errCircle = errors.New("the identity needs itself, directly or by way of other identities")
+
+// wait returns what f brings, or the cause of ctx's end. parent is the flight that waits, or nil.
+func (c *Cache) wait(ctx context.Context, f, parent *flight) (auth.Fetched, error) {
+	if parent != nil {
+		defer func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			i := slices.Index(parent.needs, f)
+			parent.needs = slices.Delete(parent.needs, i, i+1)
+		}()
+	}
+	select {
+	case <-f.done:
+		return f.fetched, f.err
+	case <-ctx.Done():
+		return auth.Fetched{}, context.Cause(ctx)
+	}
+}
+
+// fly makes the exchange, but not before that time. It runs in its own goroutine. There a panic
+// would end the program for all tenants, and a flight that never lands would block its key for
+// everybody. So the flight lands however fetch ends.
+func (c *Cache) fly(ctx context.Context, f *flight, notBefore time.Duration, fetch fetchFunc) {
+	var fetched auth.Fetched
+	var issued *entry
+	var err error = &auth.Error{
+		Stage: auth.StageExchange, Code: auth.CodeRefused, Fix: "report this as a fault of the program; its log has the place", Err: errBroken,
+	}
+	defer func() {
+		if reason := recover(); reason != nil {
+			// The type and the place say enough: the text may hold a secret.
+			c.options.Logger.Error("an exchange panicked", "type", fmt.Sprintf("%T", reason), "key", f.key.Digest(), "stack", string(debug.Stack()))
+		}
+		c.land(f, fetched, issued, err)
+	}()
+	if pause := notBefore - c.now().mono; pause > 0 {
+		<-time.After(pause) // ctx has no end; the exchange's begins with it
+	}
+	fetched, issued, err = c.attempt(withFlight(ctx, c, f), f.key, fetch)
+}
+
+var errBroken = errors.New("the exchange broke off")
+
+// attempt calls fetch with a deadline of its own. The entry is nil if the token is of another key
+// than was asked for: the subject is no longer what the key says.
+func (c *Cache) attempt(ctx context.Context, key auth.Key, fetch fetchFunc) (auth.Fetched, *entry, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.ExchangeTimeout)
+	defer cancel()
+	fetched, err := fetch(ctx)
+	switch {
+	case err == nil:
+		issued := c.issued(key, fetched.Token, c.now()) // panics without a token
+		if fetched.Key != key {
+			issued = nil
+		}
+		return fetched, issued, nil
+	case errors.Is(err, context.DeadlineExceeded) && auth.CodeOf(err) == "":
+		return auth.Fetched{}, nil, &auth.Error{
+			Stage: auth.StageExchange, Code: auth.CodeUnreachable,
+			Fix: "check whether this program can reach the provider", Err: err,
+		}
+	default:
+		return auth.Fetched{}, nil, err
+	}
+}
+
+// land answers those who wait, keeps what the flight brought, and starts the tenant's next flight.
+func (c *Cache) land(f *flight, fetched auth.Fetched, issued *entry, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer close(f.done)
+	f.fetched, f.err = fetched, err
+	t := c.tenants.get(f.tenant)
+	if f.counted {
+		t.flights--
+		t.startNext()
+	}
+	if !f.dropped {
+		c.unregister(f)
+		c.keep(t, f.key, issued, err)
+	}
+	c.tenants.forget(t)
+}
+
+// keep stores the token that was issued, or the reason why there is none. Callers hold mu.
+func (c *Cache) keep(t *tenant, key auth.Key, issued *entry, err error) {
+	old := c.index.load(&key)
+	switch {
+	case err != nil:
+		c.put(t, old, old.failed(key, err, c.now().mono))
+	case issued != nil:
+		c.put(t, old, issued)
+	case old != nil:
+		// The subject is no longer what the key says; the change itself is on its way to
+		// Invalidate.
+		c.remove(old)
+	}
+}
+
+// fetchAlone makes an exchange that is neither shared nor kept.
+func (c *Cache) fetchAlone(ctx context.Context, key auth.Key, o auth.FetchOptions, fetch fetchFunc) (auth.Fetched, error) {
+	f := &flight{key: key, done: make(chan struct{}), caller: c.flightOf(ctx)}
+	defer close(f.done)
+	for caller := f.caller; caller != nil; caller = caller.caller {
+		if caller.key == key {
+			return auth.Fetched{}, circle()
+		}
+	}
+	ctx, cancel := context.WithTimeout(withFlight(ctx, c, f), c.options.ExchangeTimeout)
+	defer cancel()
+	fetched, err := fetch(ctx)
+	c.metrics.outcome(o.InvolvedObject, err)
+	return fetched, err
+}

@@ -1,0 +1,147 @@
+package cache
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// variants are a key with all fields set, and for each field a key that differs from it in this
+// field only.
+func variants(t *testing.T) []auth.Key {
+	t.Helper()
+	subject := func(namespace, name string) auth.Subject {
+		s, err := auth.ServiceAccount(namespace, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	list := func(values ...string) auth.List {
+		l, err := auth.NewList(values...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	var keys []auth.Key
+	var vary func(path []int, of reflect.Type)
+	set := func(path []int, value any) {
+		key := keys[0]
+		reflect.ValueOf(&key).Elem().FieldByIndex(path).Set(reflect.ValueOf(value))
+		keys = append(keys, key)
+	}
+	vary = func(path []int, of reflect.Type) {
+		for i := range of.NumField() {
+			field := append(slices.Clip(path), i)
+			switch kind := of.Field(i).Type; {
+			case kind == reflect.TypeFor[string]():
+				set(field, "x")
+			case kind == reflect.TypeFor[auth.List]():
+				set(field, list("x"))
+			case kind == reflect.TypeFor[auth.ObjectReference]():
+				set(field, auth.ObjectReference{APIVersion: "v1", Kind: "Pod", Name: "x", UID: "u"})
+			case kind == reflect.TypeFor[auth.Subject]():
+				set(field, subject("a", "x"))
+				set(field, subject("x", "sa"))
+				other, err := auth.WorkloadIdentity("a", "sa")
+				if err != nil {
+					t.Fatal(err)
+				}
+				set(field, other)
+			case kind.Kind() == reflect.Struct && of.Field(i).Anonymous:
+				vary(field, kind)
+			default:
+				t.Fatalf("no variant of field %s of type %s", of.Field(i).Name, kind)
+			}
+		}
+	}
+	keys = []auth.Key{{Provider: "p", Subject: subject("a", "sa"), UID: "u", Identity: "i"}}
+	vary(nil, reflect.TypeFor[auth.Key]())
+	return keys
+}
+
+type numbered struct{ number int }
+
+func (numbered) GetDuration() time.Duration { return time.Hour }
+
+// All keys are in one bucket, as if they had one hash: nobody is served another's token.
+func TestCollidingKeysKeepTheirTokens(t *testing.T) {
+	keys := variants(t)
+	c := New(Options{MaxSize: len(keys)})
+	c.index = newIndex(1)
+	expect := func(kept func(i int) bool) {
+		t.Helper()
+		for i, key := range keys {
+			token, ok := c.Get(key, 0, auth.InvolvedObject{})
+			if ok != kept(i) || ok && token != (numbered{i}) {
+				t.Errorf("%s: %v, kept %t; want number %d, kept %t", key, token, ok, i, kept(i))
+			}
+		}
+	}
+	put := func(i int) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.put(c.tenants.get("a"), c.index.load(&keys[i]), c.issued(keys[i], numbered{i}, c.now()))
+	}
+	for i := range keys {
+		expect(func(j int) bool { return j < i })
+		put(i)
+	}
+	put(3) // in the place of the one that there is
+	expect(func(int) bool { return true })
+
+	// The same for subjects: only one's tokens go.
+	gone := keys[0].Subject
+	c.Invalidate(gone)
+	expect(func(i int) bool { return keys[i].Subject != gone })
+	for e := range c.index.all() {
+		c.remove(e)
+	}
+	if c.tenants.size != 0 || c.index.byKey[0].Load() != nil || c.index.bySubject[0] != nil {
+		t.Error("something is left")
+	}
+}
+
+// One byte more, and each token costs 16.
+func TestEntryFillsItsSizeClass(t *testing.T) {
+	if size := unsafe.Sizeof(entry{}); size != 176 {
+		t.Errorf("an entry has %d bytes, want 176", size)
+	}
+}
+
+func TestHitTakesNoLockAndDoesNotAllocate(t *testing.T) {
+	c := New(Options{MaxSize: 10})
+	key := variants(t)[0]
+	c.store("a", key)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	allocations := testing.AllocsPerRun(100, func() {
+		if _, ok := c.Get(key, 0, auth.InvolvedObject{}); !ok {
+			t.Error("miss")
+		}
+	})
+	if allocations != 0 {
+		t.Errorf("a hit allocates %v times", allocations)
+	}
+}
+
+// The entry that two tenants use is charged to the one whose flight brought it last.
+func TestChargeFollowsTheFlight(t *testing.T) {
+	c := New(Options{MaxSize: 10})
+	key := variants(t)[0]
+	for i, tenant := range []string{"a", "b", "b", "a"} {
+		c.mu.Lock()
+		c.put(c.tenants.get(tenant), c.index.load(&key), c.issued(key, numbered{i}, c.now()))
+		charged := fmt.Sprint(len(c.tenants.byName), len(c.tenants.get(tenant).entries))
+		c.mu.Unlock()
+		if charged != "1 1" {
+			t.Errorf("tenants and entries of %s: %s, want 1 1", tenant, charged)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package endpoint
+
+import (
+	"slices"
+	"strings"
+)
+
+// Names of token services that are in no other table.
+const (
+	// gcpPools is the end of the names of workload identity pools of GKE's clusters and fleets,
+	// which are audiences.
+	gcpPools = ".id.goog"
+	// alibabaDomain is the domain of Alibaba Cloud's services.
+	alibabaDomain = "aliyuncs.com"
+)
+
+// ExchangeOf returns the name of the token service that accepts a token with this audience; empty
+// if none in the tables does. Services are generous in what they accept: some ignore case, and some
+// accept an audience with or without its scheme. So the audience is compared without both.
+//
+// Sources besides those of the tables: Google Cloud IAM, "Workload Identity Federation",
+// allowedAudiences; Alibaba Cloud RAM, "Overview of OIDC-based SSO" and AssumeRoleWithOIDC.
+func ExchangeOf(audience string) string {
+	name := strings.ToLower(audience)
+	name = strings.TrimPrefix(name, schemeHTTPS+":")
+	host, _, _ := strings.Cut(strings.TrimPrefix(name, "//"), "/")
+	host, _, _ = strings.Cut(host, ":")
+	isSTS := strings.HasPrefix(host, "sts.")
+	switch {
+	case isSTS && hasAWSSuffix(host), isInterfaceEndpoint(host) && hasAWSSuffix(host):
+		return "AWS STS"
+	case strings.HasPrefix(name, strings.ToLower(AzurePublic().ProofAudience)): // other clouds add their names
+		return "Microsoft Entra"
+	case host == strings.Trim(gcpIAM, "/"), strings.HasSuffix(host, gcpPools), isGCPTokenService(host):
+		return "Google's Security Token Service"
+	case isSTS && strings.HasSuffix(host, "."+alibabaDomain):
+		return "Alibaba Cloud STS"
+	default:
+		return ""
+	}
+}
+
+// isGCPTokenService reports whether the host is the Security Token Service of a universe.
+func isGCPTokenService(host string) bool {
+	return slices.ContainsFunc(GCPUniverses(), func(u GCPUniverse) bool { return host == u.APIHost("sts") })
+}

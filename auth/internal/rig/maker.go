@@ -1,0 +1,60 @@
+package rig
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/providertest"
+)
+
+// Maker makes proofs that are themselves the credential. It is the cloud of a
+// [providertest.Harness] with Credential: it counts the proofs, and can be slow.
+type Maker struct {
+	// Make makes a proof without defects.
+	Make func(auth.Account, auth.ProofRequest) (auth.Proof, error)
+
+	mu   sync.Mutex
+	made int
+	slow bool
+}
+
+// Prove implements Prove of a [providertest.Harness].
+func (m *Maker) Prove(ctx context.Context, account auth.Account, request auth.ProofRequest, _ providertest.Defect) (auth.Proof, error) {
+	m.mu.Lock()
+	m.made++
+	slow := m.slow
+	m.mu.Unlock()
+	if slow {
+		select {
+		case <-time.After(providertest.SlowAnswer):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	return m.Make(account, request)
+}
+
+// Exchanges implements [providertest.Cloud].
+func (m *Maker) Exchanges() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.made
+}
+
+// Trouble implements [providertest.Cloud].
+func (m *Maker) Trouble(_ *testing.T, trouble providertest.Trouble) (end func()) {
+	set := func(slow bool) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.slow = slow
+	}
+	set(trouble == providertest.Slow)
+	return func() { set(false) }
+}
+
+// Revoke implements [providertest.Cloud]. Nobody is asked before the credential is used, so there is
+// no trust to withdraw.
+func (*Maker) Revoke(*testing.T, auth.Account) (restore func()) { return func() {} }

@@ -1,0 +1,182 @@
+// Package manager sets up a controller with one call. [New] makes a controller-runtime manager, the
+// accounts of its cluster (package auth/kube) and the cache of their tokens (package auth/cache),
+// and connects them:
+//
+//	mgr, err := manager.New(ctx, ctrl.GetConfigOrDie(), manager.Options{})
+//
+//	token, err := auth.GetToken(ctx, provider,
+//		auth.WithServiceAccount(namespace, name, mgr.Accounts),
+//		auth.WithCache(mgr.Tokens, auth.InvolvedObject{Kind: "Thing", Namespace: namespace, Name: thing}))
+//
+// A program that makes its manager in another way, or has only a cluster.Cluster, uses the parts:
+// [kube.ByObject], [kube.FromManager], [kube.Accounts.Subscribe] and [cache.Cache.Run].
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	kubecache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/cache"
+	"github.com/lanyard-dev/lanyard/auth/kube"
+)
+
+// Options configure a [Manager]. The zero value is right for a program that runs in a cluster.
+type Options struct {
+	// Manager are the options of controller-runtime's manager. Its Cache.ByObject must have no
+	// entry for ServiceAccounts, because [New] adds this entry. With KeyRing, the same is true for
+	// WorkloadIdentities and KeyRings.
+	Manager ctrlmanager.Options
+	// Accounts are the options of the accounts. A program outside the cluster sets APIAudiences.
+	// Informers, APIReader and Client come from the manager if they are not set.
+	Accounts kube.Options
+	// KeyRing names the KeyRing of Lanyard's issuer in this cluster: namespace and name. Then
+	// WorkloadIdentities can be subjects too. Zero for a cluster without issuer.
+	KeyRing types.NamespacedName
+	// Objects are the kinds of objects that can be subjects themselves, each with an empty object of
+	// the type under which the manager's cache keeps it; nil for their metadata. It needs Broker or
+	// KeyRing: the KeyRing of the SPIFFE trust domain is in the same namespace, with the name "spiffe".
+	Objects map[auth.Kind]client.Object
+	// Broker issues the SVIDs of Objects in place of Lanyard's token server. Default: the token
+	// server.
+	Broker kube.SVIDBroker
+	// Tokens are the options of the token cache.
+	Tokens cache.Options
+}
+
+// Manager is a controller-runtime manager, with the two things that reconcilers need for
+// [github.com/lanyard-dev/lanyard/auth.GetToken].
+type Manager struct {
+	ctrlmanager.Manager
+
+	// Accounts reads and proves the ServiceAccounts of the manager's cluster and, with
+	// Options.KeyRing, the WorkloadIdentities; and Options.Objects.
+	Accounts auth.AccountsByKind
+	// ServiceAccounts are the ServiceAccounts of Accounts, which know this program's own account.
+	ServiceAccounts *kube.Accounts
+	// SPIFFE is the KeyRing of the SPIFFE trust domain; nil without Options.Objects, and with
+	// Options.Broker.
+	SPIFFE *kube.SPIFFERing
+	// Tokens keeps tokens. It drops the tokens of an account that changes. It is a Prometheus
+	// collector, which no registry has yet.
+	Tokens *cache.Cache
+}
+
+// New makes a manager and the parts around it:
+//
+//   - its cache keeps only what [kube.Accounts] needs of each ServiceAccount ([kube.ByObject]), and
+//     what [kube.WorkloadIdentities] needs ([kube.WorkloadIdentitiesByObject]);
+//   - Accounts watches that cache ([kube.FromManager], [kube.WorkloadIdentitiesFromManager],
+//     [kube.ObjectsFromManager]);
+//   - Tokens is the first subscriber of Accounts ([cache.Cache.Invalidate]);
+//   - Start also runs Tokens ([cache.Cache.Run]), with or without leader election.
+//
+// Unless Options.Accounts.APIAudiences is set, New makes two calls to the API server, within ctx.
+// The manager itself runs when its Start is called.
+func New(ctx context.Context, config *rest.Config, options Options) (*Manager, error) {
+	if options.Accounts.Annotations == nil {
+		options.Accounts.Annotations = kube.DefaultAnnotations()
+	}
+	kept := kube.ByObject(options.Accounts.Annotations)
+	hasIssuer := options.KeyRing != types.NamespacedName{}
+	if len(options.Objects) > 0 && !hasIssuer && options.Broker == nil {
+		return nil, errors.New("manager: Options.Objects needs Options.KeyRing or Options.Broker")
+	}
+	if hasIssuer {
+		maps.Copy(kept, kube.WorkloadIdentitiesByObject(options.KeyRing))
+	}
+	if err := addByObject(&options.Manager, kept); err != nil {
+		return nil, err
+	}
+	mgr, err := ctrlmanager.New(config, options.Manager)
+	if err != nil {
+		return nil, fmt.Errorf("make the manager: %w", err)
+	}
+	made := &Manager{Manager: mgr, Accounts: auth.AccountsByKind{}, Tokens: cache.New(options.Tokens)}
+	if made.ServiceAccounts, err = kube.FromManager(ctx, mgr, options.Accounts); err != nil {
+		return nil, err
+	}
+	made.Accounts[auth.KindServiceAccount] = made.ServiceAccounts
+	if hasIssuer {
+		identities := kube.WorkloadIdentityOptions{KeyRing: options.KeyRing}
+		if made.Accounts[auth.KindWorkloadIdentity], err = kube.WorkloadIdentitiesFromManager(ctx, mgr, identities); err != nil {
+			return nil, err
+		}
+	}
+	if len(options.Objects) > 0 {
+		if err := made.addObjects(ctx, options); err != nil {
+			return nil, err
+		}
+	}
+	made.Accounts.Subscribe(made.Tokens.Invalidate)
+	if err := mgr.Add(everyReplica(made.Tokens.Run)); err != nil {
+		return nil, fmt.Errorf("add the token cache to the manager: %w", err)
+	}
+	return made, nil
+}
+
+// addObjects adds the objects that are subjects themselves.
+func (m *Manager) addObjects(ctx context.Context, options Options) (err error) {
+	if options.Broker == nil {
+		name := types.NamespacedName{Namespace: options.KeyRing.Namespace, Name: spiffeKeyRing}
+		if m.SPIFFE, err = kube.NewSPIFFERing(ctx, m.GetCache(), name); err != nil {
+			return err
+		}
+	}
+	for kind, watched := range options.Objects {
+		objects := kube.ObjectOptions{
+			Kind: kind, Watched: watched, Ring: m.SPIFFE, Broker: options.Broker, APIAudiences: m.ServiceAccounts.APIAudiences(),
+		}
+		if m.Accounts[kind], err = kube.ObjectsFromManager(ctx, m.Manager, objects); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spiffeKeyRing is the name of the KeyRing of the SPIFFE trust domain. Source: package api/identity.
+const spiffeKeyRing = "spiffe"
+
+// addByObject adds entries to the options, in a copy of the caller's map. A second entry for the
+// same kind is an error, because the manager would use either of the two.
+func addByObject(options *ctrlmanager.Options, entries map[client.Object]kubecache.ByObject) error {
+	known := options.Scheme
+	if known == nil {
+		known = scheme.Scheme // as controller-runtime does
+	}
+	ours := map[schema.GroupVersionKind]bool{}
+	for object := range entries {
+		ours[object.GetObjectKind().GroupVersionKind()] = true
+	}
+	for object := range options.Cache.ByObject {
+		gvk, err := apiutil.GVKForObject(object, known)
+		if err == nil && ours[gvk] {
+			return fmt.Errorf("manager: Options.Manager.Cache.ByObject has an entry for objects of kind %s; "+
+				"leave it out, or make the manager yourself and use kube.FromManager", gvk.Kind)
+		}
+	}
+	all := maps.Clone(entries)
+	maps.Copy(all, options.Cache.ByObject)
+	options.Cache.ByObject = all
+	return nil
+}
+
+// everyReplica is a Runnable that runs in every replica, also in one that is not the leader.
+type everyReplica func(ctx context.Context) error
+
+// Start implements controller-runtime's Runnable.
+func (run everyReplica) Start(ctx context.Context) error { return run(ctx) }
+
+// NeedLeaderElection implements controller-runtime's LeaderElectionRunnable.
+func (everyReplica) NeedLeaderElection() bool { return false }

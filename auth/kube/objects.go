@@ -1,0 +1,359 @@
+package kube
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/svid"
+)
+
+// ObjectOptions configure [Objects].
+type ObjectOptions struct {
+	// Kind is the kind of the objects, one of [svid.Kinds]. Required.
+	Kind auth.Kind
+	// Watched is an empty object of the type under which Informers keep this kind. Default: the
+	// objects' metadata.
+	Watched client.Object
+	// Ring is the KeyRing of the trust domain. Required without Broker.
+	Ring *SPIFFERing
+	// Broker issues the SVIDs in place of Lanyard's token server; Ring and Client are then not used.
+	// Default: the token server.
+	Broker SVIDBroker
+	// APIAudiences are the audiences that the API server accepts for itself, as
+	// [Accounts.APIAudiences] returns them: no SVID of Broker has one of them. Required with Broker.
+	// The token server knows them itself.
+	APIAudiences []string
+	// Informers watch the objects. Required; [ObjectsFromManager] takes the manager's cache.
+	Informers Informers
+	// APIReader reads objects live, never from a cache. Required; [ObjectsFromManager] makes one.
+	APIReader client.Reader
+	// Client creates requests for SVIDs. It must not need the types of Lanyard's API. Required without
+	// Broker; [ObjectsFromManager] makes one.
+	Client client.Client
+}
+
+// SVIDBroker issues SVIDs of objects, such as the client of a SPIFFE broker. Implementations are safe
+// for concurrent use.
+type SVIDBroker interface {
+	// Prove returns an SVID of the account, which was read live, as [auth.Prover] does.
+	Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error)
+}
+
+// Objects reads the objects of one kind, each of which is a subject itself, and has Lanyard's token
+// server or a broker prove them by SVIDs. It is safe for concurrent use.
+type Objects struct {
+	kind         auth.Kind
+	index        *index
+	ring         *SPIFFERing // nil with a broker
+	reader       client.Reader
+	server       tokenServer
+	broker       SVIDBroker // nil with a token server
+	apiAudiences []string   // with a broker
+}
+
+var _ auth.Accounts = (*Objects)(nil)
+
+// ObjectsFromManager makes an Objects as [NewObjects] does. Options that are not set come from the
+// manager, as with [FromManager].
+func ObjectsFromManager(ctx context.Context, mgr cluster.Cluster, options ObjectOptions) (*Objects, error) {
+	if options.Informers == nil {
+		options.Informers = mgr.GetCache()
+	}
+	if options.APIReader == nil || options.Client == nil {
+		live, err := newClient(mgr)
+		if err != nil {
+			return nil, fmt.Errorf("make a client for objects: %w", err)
+		}
+		if options.APIReader == nil {
+			options.APIReader = live
+		}
+		if options.Client == nil {
+			options.Client = live
+		}
+	}
+	return NewObjects(ctx, options)
+}
+
+// NewObjects makes an Objects and starts to watch the objects.
+func NewObjects(ctx context.Context, options ObjectOptions) (*Objects, error) {
+	resource, ok := svid.Resource(options.Kind)
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("kube: objects of kind %q cannot have SVIDs", options.Kind)
+	case options.Broker == nil && options.Ring == nil:
+		return nil, errors.New("kube: ObjectOptions.Ring is required")
+	case options.Broker != nil && len(options.APIAudiences) == 0:
+		return nil, errors.New("kube: ObjectOptions.APIAudiences is required with a broker")
+	case options.Informers == nil:
+		return nil, errors.New("kube: ObjectOptions.Informers is required")
+	case options.APIReader == nil:
+		return nil, errors.New("kube: ObjectOptions.APIReader is required")
+	case options.Broker == nil && options.Client == nil:
+		return nil, errors.New("kube: ObjectOptions.Client is required")
+	}
+	o := &Objects{
+		kind: options.Kind, index: newIndex(objectSource(options.Kind)), ring: options.Ring, reader: options.APIReader,
+		server: tokenServer{
+			client: options.Client,
+			caller: caller{
+				read:  resource + "." + toolkitGroup().Group,
+				token: resource + "/svid of " + tokenGroup().Group,
+			},
+			value: "spiffe.trustDomain", invalid: invalidSVID,
+		},
+		broker: options.Broker, apiAudiences: slices.Clone(options.APIAudiences),
+	}
+	watched := options.Watched
+	if watched == nil {
+		watched = objectMetadata(options.Kind)
+	}
+	informer, err := options.Informers.GetInformer(ctx, watched, cache.BlockUntilSynced(false))
+	if err == nil {
+		_, err = informer.AddEventHandler(o.index)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("watch objects of kind %s: %w", options.Kind, err)
+	}
+	if o.broker == nil {
+		o.ring.subscribe(o.index.notifyAll)
+	}
+	return o, nil
+}
+
+// Lookup implements [auth.AccountReader]. It takes no lock and does not allocate.
+func (o *Objects) Lookup(_ context.Context, subject auth.Subject) (auth.Account, error) {
+	known, ok := o.index.records.Load(subject)
+	if !ok {
+		return auth.Account{}, notFound(auth.StageSubject, subject, "does not exist, or is too new to be known")
+	}
+	return known.account(subject)
+}
+
+// Subscribe implements [auth.AccountReader] as [Accounts.Subscribe] does: changed is called when an
+// object is created or deleted. It is also called for every object when a key or an authority of the
+// ring is revoked, and when the ring begins or ends to sign. Objects and the ring are watched by two
+// goroutines, which may call changed at the same time. A broker reports no revocation.
+func (o *Objects) Subscribe(changed func(auth.Subject)) { o.index.subscribe(changed) }
+
+// Read implements [auth.Prover] with a live GET of the object's metadata. An object that is being
+// deleted counts as deleted.
+func (o *Objects) Read(ctx context.Context, subject auth.Subject) (auth.Account, error) {
+	if err := o.isKind(subject); err != nil {
+		return auth.Account{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	object := objectMetadata(o.kind)
+	err := o.reader.Get(ctx, client.ObjectKey{Namespace: subject.Namespace(), Name: subject.Name()}, object)
+	if err != nil {
+		return auth.Account{}, o.server.caller.failure(ctx, err, auth.StageSubject, subject)
+	}
+	if object.GetDeletionTimestamp() != nil {
+		return auth.Account{}, notFound(auth.StageSubject, subject, "is being deleted")
+	}
+	return auth.Account{Subject: subject, UID: string(object.GetUID())}, nil
+}
+
+// Prove implements [auth.Prover] with a request for an SVID to Lanyard's token server, through the
+// API server, or to the broker. What the token server answers is compared with the request, and with
+// the ring.
+func (o *Objects) Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
+	subject := account.Subject
+	if err := o.isKind(subject); err != nil {
+		return nil, err
+	}
+	if account.UID == "" || request.ContextObject != (auth.ObjectReference{}) {
+		return nil, &auth.Error{
+			Stage: auth.StageTokenRequest, Code: auth.CodeOptionUnsupported,
+			Fix: "prove only objects that were read, and leave out the context object",
+			Err: fmt.Errorf("%s has no UID, or is asked to name another object", subject),
+		}
+	}
+	switch {
+	case o.broker != nil:
+		return o.proveByBroker(ctx, account, request)
+	case request.Form == auth.FormJWT:
+		return o.proveByJWT(ctx, account, request)
+	case request.Form == auth.FormCertificate:
+		return o.proveByCertificate(ctx, account)
+	default:
+		return nil, checkProofRequest(account, request)
+	}
+}
+
+// proveByBroker gets an SVID from the broker. The tenant chooses the audiences and who receives the
+// SVID, so the API server must not be among them.
+func (o *Objects) proveByBroker(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
+	if request.Form != auth.FormCertificate {
+		if err := checkProofRequest(account, request); err != nil {
+			return nil, err
+		}
+	}
+	if err := checkAudiences(request.Audiences, o.apiAudiences); err != nil {
+		return nil, err
+	}
+	return o.broker.Prove(ctx, account, request)
+}
+
+// proveByJWT gets a JWT-SVID.
+func (o *Objects) proveByJWT(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
+	subject := account.Subject
+	if err := checkProofRequest(account, request); err != nil {
+		return nil, err
+	}
+	answer, err := o.ask(ctx, account, svid.JWT, map[string]any{"audiences": anyOf(request.Audiences)})
+	if err != nil {
+		return nil, err
+	}
+	token := answer.text("token")
+	expires, err := svid.CheckJWT(token, answer.id, request.Audiences, time.Now())
+	if err != nil {
+		return nil, proofInvalid(subject, err)
+	}
+	said, err := readClaims(token)
+	if err != nil {
+		return nil, proofInvalid(subject, err)
+	}
+	if said.Issuer != answer.signers.Issuer {
+		return nil, proofInvalid(subject, errors.New("it is of another issuer"))
+	}
+	kid, err := keyID(token)
+	if err != nil {
+		return nil, proofInvalid(subject, err)
+	}
+	if err := o.ring.ring.check(kid); err != nil {
+		return nil, unknownSigner(subject, err)
+	}
+	return &auth.JWT{Token: auth.NewSecret(token), ExpiresAt: expires}, nil
+}
+
+// proveByCertificate makes a key and gets an X.509-SVID for it. The key never leaves this program.
+func (o *Objects) proveByCertificate(ctx context.Context, account auth.Account) (auth.Proof, error) {
+	subject := account.Subject
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return nil, err
+	}
+	answer, err := o.ask(ctx, account, svid.X509, map[string]any{"publicKey": base64.StdEncoding.EncodeToString(public)})
+	if err != nil {
+		return nil, err
+	}
+	chain, err := svid.ParseChain(answer.text("certificateChain"))
+	if err != nil {
+		return nil, proofInvalid(subject, err)
+	}
+	now := time.Now()
+	if err := svid.CheckChain(chain, answer.id, &key.PublicKey, now); err != nil {
+		return nil, proofInvalid(subject, err)
+	}
+	if err := o.ring.verify(chain, now); err != nil {
+		return nil, unknownSigner(subject, err)
+	}
+	der := make([][]byte, len(chain))
+	expires := chain[0].NotAfter
+	for i, certificate := range chain {
+		der[i] = certificate.Raw
+		if certificate.NotAfter.Before(expires) {
+			expires = certificate.NotAfter
+		}
+	}
+	return auth.NewCertificate(der, key, expires.UTC()), nil
+}
+
+// answer is the token server's answer to a request for an SVID, and what it is compared with.
+type answer struct {
+	object  *unstructured.Unstructured
+	signers svid.Signers
+	id      spiffeid.ID
+}
+
+// text returns a field of the answer's status; empty if the status lacks it.
+func (a answer) text(field string) string {
+	text, _, _ := unstructured.NestedString(a.object.Object, "status", field)
+	return text
+}
+
+// ask requests an SVID.
+func (o *Objects) ask(ctx context.Context, account auth.Account, form svid.Type, spec map[string]any) (answer, error) {
+	signers, err := o.ring.Signers()
+	if err != nil {
+		return answer{}, err
+	}
+	id, err := svid.IDOf(signers.TrustDomain, account.Subject)
+	if err != nil {
+		return answer{}, err
+	}
+	spec["type"], spec["uid"] = string(form), account.UID
+	object, err := o.server.ask(ctx, "svid", "SVIDRequest", account, spec)
+	return answer{object, signers, id}, err
+}
+
+// invalidSVID is the error for a request that the token server found wrong. The object may have
+// changed after the request was decided, so the request is tried again.
+func invalidSVID(status metav1.Status, subject auth.Subject) *auth.Error {
+	failed := &auth.Error{
+		Stage: auth.StageTokenRequest, Code: auth.CodeRefused, Fix: "compare the reason with spec.credential of the object",
+		Err: fmt.Errorf("the token server refused the request for %s: %s", subject, status.Message),
+	}
+	if about(status, "spec.audiences") {
+		failed.Code, failed.Fix = auth.CodeAudienceRefused, "correct spec.credential.audiences of the object"
+	}
+	return failed
+}
+
+func (o *Objects) isKind(subject auth.Subject) error {
+	if subject.Kind() == o.kind && !subject.Lent() {
+		return nil
+	}
+	return &auth.Error{
+		Stage: auth.StageSubject, Code: auth.CodeSubjectInvalid,
+		Fix: "name an object of kind " + string(o.kind) + ", or pass the Prover of that kind of subject",
+		Err: fmt.Errorf("%s is not an object of kind %s", subject, o.kind),
+	}
+}
+
+func toolkitGroup() schema.GroupVersion {
+	return schema.GroupVersion{Group: "toolkit.lanyard.dev", Version: "v1alpha1"}
+}
+
+func objectMetadata(kind auth.Kind) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(toolkitGroup().WithKind(string(kind)))
+	return object
+}
+
+// objectSource reads objects of a kind. Their UID is all that a credential depends on: the token
+// server reads the rest live.
+func objectSource(kind auth.Kind) source {
+	return source{
+		subject: func(namespace, name string) (auth.Subject, error) { return auth.Object(kind, namespace, name) },
+		record: func(_ auth.Subject, object any) (record, bool) {
+			known, ok := object.(metav1.Object)
+			if !ok {
+				return record{}, false
+			}
+			return record{uid: string(known.GetUID())}, true
+		},
+	}
+}

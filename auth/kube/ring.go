@@ -1,0 +1,165 @@
+package kube
+
+import (
+	"fmt"
+	"iter"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// keyState is the state of a key in a KeyRing's status.
+type keyState string
+
+const (
+	// keyActive is the state of a key that signs.
+	keyActive keyState = "Active"
+	// keyRemoved is the state of a key after all that it had signed has expired.
+	keyRemoved keyState = "Removed"
+)
+
+// accepted reports whether signatures of a key count: those of all keys that are in the issuer's
+// public document do.
+func (s keyState) accepted() bool {
+	switch s {
+	case "Pending", "Published", keyActive, "Retiring":
+		return true
+	default: // Removed, Revoked, and what this version does not know
+		return false
+	}
+}
+
+// ringState is what memory knows of a KeyRing's status.
+type ringState struct {
+	known       bool                // the ring exists
+	keys        map[string]keyState // by kid
+	authorities map[string]authority
+	trustDomain string
+	issuer      string
+}
+
+// authority is a certificate authority in a ring's status, by its id.
+type authority struct {
+	state       keyState
+	certificate string // PEM
+}
+
+// lost reports whether a key or an authority of the state counts no more in the next state, although
+// what it has signed may not have expired yet.
+func (s ringState) lost(next ringState) bool {
+	for kid, state := range s.keys {
+		if now := next.keys[kid]; state.accepted() && !now.accepted() && now != keyRemoved {
+			return true
+		}
+	}
+	for id, authority := range s.authorities {
+		if now := next.authorities[id].state; authority.state.accepted() && !now.accepted() && now != keyRemoved {
+			return true
+		}
+	}
+	return false
+}
+
+// ring is what memory knows of one KeyRing, and the event handler that feeds this memory.
+type ring struct {
+	name    types.NamespacedName
+	changed func(last, next ringState) // called after each change
+
+	state atomic.Pointer[ringState] // nil until the ring was seen
+}
+
+var _ toolscache.ResourceEventHandler = (*ring)(nil)
+
+func ringObject() *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(identityGroup().WithKind("KeyRing"))
+	return object
+}
+
+// load returns the state; its zero value before the ring was seen.
+func (r *ring) load() ringState {
+	if state := r.state.Load(); state != nil {
+		return *state
+	}
+	return ringState{}
+}
+
+// check refuses a token that was signed with a key that does not count. Before the ring is known no
+// key counts.
+func (r *ring) check(kid string) error {
+	state := r.load()
+	switch {
+	case !state.known:
+		return fmt.Errorf("the KeyRing %s is not known yet, or does not exist", r.name)
+	case !state.keys[kid].accepted():
+		return fmt.Errorf("it was signed with a key that the KeyRing %s does not have, or has revoked", r.name)
+	}
+	return nil
+}
+
+// OnAdd implements the event handler of an informer, which calls its methods one at a time.
+func (r *ring) OnAdd(object any, _ bool) { r.set(object) }
+
+// OnUpdate implements the event handler of an informer.
+func (r *ring) OnUpdate(_, object any) { r.set(object) }
+
+// OnDelete implements the event handler of an informer. Without a ring no key counts.
+func (r *ring) OnDelete(object any) {
+	if missed, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+		object = missed.Obj
+	}
+	if gone, ok := object.(*unstructured.Unstructured); ok && r.is(gone) {
+		r.replace(ringState{})
+	}
+}
+
+func (r *ring) set(object any) {
+	if current, ok := object.(*unstructured.Unstructured); ok && r.is(current) {
+		r.replace(readRing(current))
+	}
+}
+
+func (r *ring) is(object *unstructured.Unstructured) bool {
+	return object.GetNamespace() == r.name.Namespace && object.GetName() == r.name.Name
+}
+
+// replace stores the next state. The order matters: a proof that is made after the call of changed is
+// judged by the next state.
+func (r *ring) replace(next ringState) {
+	last := r.load()
+	r.state.Store(&next)
+	r.changed(last, next)
+}
+
+// readRing reads the status of a KeyRing.
+func readRing(object *unstructured.Unstructured) ringState {
+	state := ringState{known: true, keys: map[string]keyState{}, authorities: map[string]authority{}}
+	state.trustDomain, _, _ = unstructured.NestedString(object.Object, "status", "trustDomain")
+	state.issuer, _, _ = unstructured.NestedString(object.Object, "status", "issuer")
+	for key := range entries(object, "keys") {
+		state.keys[textOf(key, "kid")] = keyState(textOf(key, "state"))
+	}
+	for entry := range entries(object, "authorities") {
+		state.authorities[textOf(entry, "id")] = authority{keyState(textOf(entry, "state")), textOf(entry, "certificate")}
+	}
+	return state
+}
+
+// entries yields the entries of a list in a ring's status.
+func entries(ring *unstructured.Unstructured, list string) iter.Seq[map[string]any] {
+	return func(yield func(map[string]any) bool) {
+		values, _, _ := unstructured.NestedSlice(ring.Object, "status", list)
+		for _, value := range values {
+			if entry, ok := value.(map[string]any); ok && !yield(entry) {
+				return
+			}
+		}
+	}
+}
+
+func textOf(entry map[string]any, field string) string {
+	text, _ := entry[field].(string)
+	return text
+}

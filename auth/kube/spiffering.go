@@ -1,0 +1,149 @@
+package kube
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/svid"
+)
+
+// SPIFFERing is the KeyRing of a SPIFFE trust domain, in memory: who signs SVIDs, and whose
+// signatures count. It implements [svid.Ring], and is safe for concurrent use.
+type SPIFFERing struct {
+	ring    ring
+	synced  func() bool
+	signers atomic.Pointer[svid.Signers] // nil while there is no trust domain
+
+	mu          sync.RWMutex
+	subscribers []func() // guarded by mu; only ever appended to
+}
+
+var _ svid.Ring = (*SPIFFERing)(nil)
+
+// NewSPIFFERing watches the KeyRing of that namespace and name. The cluster must have the CRD.
+func NewSPIFFERing(ctx context.Context, informers Informers, name types.NamespacedName) (*SPIFFERing, error) {
+	r := &SPIFFERing{ring: ring{name: name}}
+	r.ring.changed = r.change
+	informer, err := informers.GetInformer(ctx, ringObject(), cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("watch KeyRings: %w", err)
+	}
+	registration, err := informer.AddEventHandler(&r.ring)
+	if err != nil {
+		return nil, fmt.Errorf("watch KeyRings: %w", err)
+	}
+	r.synced = registration.HasSynced
+	return r, nil
+}
+
+// Signers implements [svid.Ring].
+func (r *SPIFFERing) Signers() (svid.Signers, error) {
+	if signers := r.signers.Load(); signers != nil {
+		return *signers, nil
+	}
+	failed := &auth.Error{
+		Stage: auth.StageTokenRequest, Code: auth.CodeUnavailable,
+		Fix: "wait until the token server has set it up",
+		Err: fmt.Errorf("the KeyRing %s is not known yet, or has no trust domain yet", r.ring.name),
+	}
+	if r.synced() && !r.ring.load().known {
+		failed.Code = auth.CodeNotGranted
+		failed.Fix = "have the administrator set spiffe.trustDomain of the Helm chart"
+		failed.Err = fmt.Errorf("the cluster has no SPIFFE trust domain: there is no KeyRing %s", r.ring.name)
+	}
+	return svid.Signers{}, failed
+}
+
+// subscribe has lost called when SVIDs that were issued must not be used any more, and when objects
+// that had none may have one.
+func (r *SPIFFERing) subscribe(lost func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.subscribers = append(r.subscribers, lost)
+}
+
+// change follows the ring. A rotation is not told to subscribers: the new signer is part of the keys
+// of tokens, so the next use of an SVID gets a new one, and what the former signer has signed stays
+// valid.
+func (r *SPIFFERing) change(last, next ringState) {
+	before, now := signersOf(last), signersOf(next)
+	r.signers.Store(now)
+	if !last.lost(next) && able(before) == able(now) {
+		return
+	}
+	r.mu.RLock()
+	subscribers := r.subscribers
+	r.mu.RUnlock()
+	for _, lost := range subscribers {
+		lost()
+	}
+}
+
+// ability is which SVIDs a ring can sign, and for whom.
+type ability struct {
+	trustDomain, issuer string
+	jwt, x509           bool
+}
+
+func able(s *svid.Signers) ability {
+	if s == nil {
+		return ability{}
+	}
+	return ability{s.TrustDomain.Name(), s.Issuer, s.Key != "", s.Authority != ""}
+}
+
+// signersOf returns who signs by a ring's state; nil without a valid trust domain. Each algorithm may
+// have an active key, and the token server chooses among them, so all of them count as the signer.
+func signersOf(state ringState) *svid.Signers {
+	domain, err := svid.ParseTrustDomain(state.trustDomain)
+	if err != nil {
+		return nil
+	}
+	signers := &svid.Signers{TrustDomain: domain, Issuer: state.issuer}
+	var active []string
+	for _, kid := range slices.Sorted(maps.Keys(state.keys)) {
+		if state.keys[kid] == keyActive {
+			active = append(active, kid)
+		}
+	}
+	signers.Key = strings.Join(active, " ")
+	for id, authority := range state.authorities {
+		if authority.state == keyActive {
+			signers.Authority = id
+		}
+	}
+	return signers
+}
+
+// verify refuses a chain that leads to no authority that counts. The leaf comes first.
+func (r *SPIFFERing) verify(chain []*x509.Certificate, now time.Time) error {
+	roots, intermediates := x509.NewCertPool(), x509.NewCertPool()
+	for id, authority := range r.ring.load().authorities {
+		certificates, err := svid.ParseChain(authority.certificate)
+		if err == nil && authority.state.accepted() && svid.AuthorityID(certificates[0]) == id {
+			roots.AddCert(certificates[0])
+		}
+	}
+	for _, certificate := range chain[1:] {
+		intermediates.AddCert(certificate)
+	}
+	_, err := chain[0].Verify(x509.VerifyOptions{
+		Roots: roots, Intermediates: intermediates, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	if err != nil {
+		return errors.New("it leads to no authority of the KeyRing " + r.ring.name.String() + ", or to one that is revoked")
+	}
+	return nil
+}

@@ -1,0 +1,463 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// MaxProviderConfig bounds the fields of a providerConfig that providers read, each in bytes: an
+// identity with a longer value is refused. It is [MaxAnnotation] for the same reason.
+const MaxProviderConfig = MaxAnnotation
+
+// WorkloadIdentityOptions configure [WorkloadIdentities].
+type WorkloadIdentityOptions struct {
+	// Informers watch WorkloadIdentities in every namespace with subjects, and the KeyRing.
+	// Required; [WorkloadIdentitiesFromManager] takes the manager's cache.
+	Informers Informers
+	// Watched is an empty WorkloadIdentity of the Go type by which the program itself reads identities
+	// from Informers, so that memory has each identity once. What is found here is found by the
+	// program too when the subscribers are called. Optional: without it, identities are watched
+	// without a type, and [WorkloadIdentitiesByObject] limits what memory has of them.
+	Watched client.Object
+	// APIReader reads identities live, never from a cache. Required;
+	// [WorkloadIdentitiesFromManager] makes one.
+	APIReader client.Reader
+	// Client creates token requests. It must not need the types of Lanyard's API. Required;
+	// [WorkloadIdentitiesFromManager] makes one.
+	Client client.Client
+	// KeyRing names the issuer's KeyRing, whose keys may sign proofs. Required.
+	KeyRing types.NamespacedName
+}
+
+// WorkloadIdentities reads the WorkloadIdentities of a cluster and has Lanyard's token server prove
+// them. It is safe for concurrent use.
+//
+// The attributes of an account are "targetSystem.type", the fields of the identity's providerConfig
+// that the provider of this type reads, and the annotation lanyard.dev/registry-username. Without a
+// field of its own, no provider takes an identity of another type for one of its own.
+type WorkloadIdentities struct {
+	index  *index
+	ring   *ring
+	reader client.Reader
+	server tokenServer
+}
+
+var _ auth.Accounts = (*WorkloadIdentities)(nil)
+
+// WorkloadIdentitiesFromManager makes a WorkloadIdentities as [NewWorkloadIdentities] does. Options
+// that are not set come from the manager, as with [FromManager]. [WorkloadIdentitiesByObject] keeps
+// the manager's cache small.
+func WorkloadIdentitiesFromManager(ctx context.Context, mgr cluster.Cluster, options WorkloadIdentityOptions) (*WorkloadIdentities, error) {
+	if options.Informers == nil {
+		options.Informers = mgr.GetCache()
+	}
+	if options.APIReader == nil || options.Client == nil {
+		live, err := newClient(mgr)
+		if err != nil {
+			return nil, fmt.Errorf("make a client for WorkloadIdentities: %w", err)
+		}
+		if options.APIReader == nil {
+			options.APIReader = live
+		}
+		if options.Client == nil {
+			options.Client = live
+		}
+	}
+	return NewWorkloadIdentities(ctx, options)
+}
+
+// NewWorkloadIdentities makes a WorkloadIdentities and starts to watch identities and the KeyRing.
+// The cluster must have the CRDs of both.
+func NewWorkloadIdentities(ctx context.Context, options WorkloadIdentityOptions) (*WorkloadIdentities, error) {
+	switch {
+	case options.Informers == nil:
+		return nil, errors.New("kube: WorkloadIdentityOptions.Informers is required")
+	case options.APIReader == nil:
+		return nil, errors.New("kube: WorkloadIdentityOptions.APIReader is required")
+	case options.Client == nil:
+		return nil, errors.New("kube: WorkloadIdentityOptions.Client is required")
+	case options.KeyRing.Namespace == "" || options.KeyRing.Name == "":
+		return nil, errors.New("kube: WorkloadIdentityOptions.KeyRing is required")
+	}
+	w := &WorkloadIdentities{
+		index:  newIndex(identitySource()),
+		reader: options.APIReader,
+		server: tokenServer{
+			client: options.Client,
+			caller: caller{
+				read:  "workloadidentities.identity.lanyard.dev",
+				token: "workloadidentities/token of token.lanyard.dev",
+			},
+			value: "issuer.url", invalid: invalidIdentity,
+		},
+	}
+	w.ring = &ring{name: options.KeyRing, changed: func(last, next ringState) {
+		if last.lost(next) {
+			w.index.notifyAll()
+		}
+	}}
+	if options.Watched == nil {
+		options.Watched = identityObject()
+	}
+	for _, watched := range []struct {
+		name    string
+		object  client.Object
+		handler toolscache.ResourceEventHandler
+	}{{"WorkloadIdentities", options.Watched, w.index}, {"KeyRings", ringObject(), w.ring}} {
+		informer, err := options.Informers.GetInformer(ctx, watched.object, cache.BlockUntilSynced(false))
+		if err == nil {
+			_, err = informer.AddEventHandler(watched.handler)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("watch %s: %w", watched.name, err)
+		}
+	}
+	return w, nil
+}
+
+// Lookup implements [auth.AccountReader]. It takes no lock and does not allocate.
+func (w *WorkloadIdentities) Lookup(_ context.Context, subject auth.Subject) (auth.Account, error) {
+	known, ok := w.index.records.Load(subject)
+	if !ok {
+		return auth.Account{}, notFound(auth.StageSubject, subject, "does not exist, or is too new to be known")
+	}
+	return known.account(subject)
+}
+
+// Subscribe implements [auth.AccountReader] as [Accounts.Subscribe] does: changed is called when an
+// identity is created or deleted, and when its UID or anything in its spec changes. changed is also
+// called for every identity when a key of the issuer is revoked or leaves the ring, because tokens
+// that were got with a proof of that key are not to be used any more. Identities and the ring are
+// watched by two goroutines, which may call changed at the same time.
+func (w *WorkloadIdentities) Subscribe(changed func(auth.Subject)) { w.index.subscribe(changed) }
+
+// Read implements [auth.Prover] with a live GET. An identity that is being deleted counts as
+// deleted.
+func (w *WorkloadIdentities) Read(ctx context.Context, subject auth.Subject) (auth.Account, error) {
+	if err := isWorkloadIdentity(subject); err != nil {
+		return auth.Account{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	object := identityObject()
+	err := w.reader.Get(ctx, client.ObjectKey{Namespace: subject.Namespace(), Name: subject.Name()}, object)
+	if err != nil {
+		return auth.Account{}, w.server.caller.failure(ctx, err, auth.StageSubject, subject)
+	}
+	if object.GetDeletionTimestamp() != nil {
+		return auth.Account{}, notFound(auth.StageSubject, subject, "is being deleted")
+	}
+	current, _ := w.index.source.record(subject, object)
+	return current.account(subject)
+}
+
+// Revoked reports whether signatures of a key count no more: the ring is known and does not have the
+// key, or has revoked it.
+func (w *WorkloadIdentities) Revoked(kid string) bool {
+	return w.ring.load().known && w.ring.check(kid) != nil
+}
+
+// Prove implements [auth.Prover] with a token request to Lanyard's token server, through the API
+// server. The token's claims are compared with the request. A token that was signed with a key that
+// the ring does not have is refused.
+func (w *WorkloadIdentities) Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
+	subject := account.Subject
+	if err := isWorkloadIdentity(subject); err != nil {
+		return nil, err
+	}
+	if err := checkProofRequest(account, request); err != nil {
+		return nil, err
+	}
+	token, err := w.mint(ctx, account, request)
+	if err != nil {
+		return nil, err
+	}
+	said, err := readClaims(token)
+	if err != nil {
+		return nil, proofInvalid(subject, err)
+	}
+	kid, err := keyID(token)
+	if err != nil {
+		return nil, proofInvalid(subject, err)
+	}
+	if err := said.checkIdentity(account, request); err != nil {
+		return nil, err
+	}
+	if err := w.ring.check(kid); err != nil {
+		return nil, unknownSigner(subject, err)
+	}
+	return &auth.JWT{Token: auth.NewSecret(token), ExpiresAt: said.expiresAt()}, nil
+}
+
+// mint requests a token of an identity.
+func (w *WorkloadIdentities) mint(ctx context.Context, account auth.Account, asked auth.ProofRequest) (string, error) {
+	subject := account.Subject
+	spec := map[string]any{
+		"audiences":         anyOf(asked.Audiences),
+		"expirationSeconds": int64(cmp.Or(asked.Lifetime, auth.ProofLifetime) / time.Second),
+	}
+	if object := asked.ContextObject; object != (auth.ObjectReference{}) {
+		named := map[string]any{"apiVersion": object.APIVersion, "kind": object.Kind, "name": object.Name, "uid": object.UID}
+		if object.Namespace != "" {
+			named["namespace"] = object.Namespace
+		}
+		spec["contextObject"] = named
+	}
+	request, err := w.server.ask(ctx, "token", "TokenRequest", account, spec)
+	if err != nil {
+		return "", err
+	}
+	token, _, err := unstructured.NestedString(request.Object, "status", "token")
+	if err != nil || token == "" {
+		return "", proofInvalid(subject, errors.New("the token server's answer has no token"))
+	}
+	return token, nil
+}
+
+// invalidIdentity is the error for a request that the token server found wrong. A change of the identity
+// wakes who waits for it; a change of the token server's limits does not.
+func invalidIdentity(status metav1.Status, subject auth.Subject) *auth.Error {
+	at := fmt.Sprintf("WorkloadIdentity %s/%s", subject.Namespace(), subject.Name())
+	failed := &auth.Error{
+		Stage: auth.StageTokenRequest, Code: auth.CodeIdentityInvalid, Fix: "correct " + at,
+		Err: fmt.Errorf("the token server refused the request for %s: %s", subject, status.Message),
+	}
+	switch {
+	case about(status, "spec.audiences"):
+		failed.Code, failed.Fix = auth.CodeAudienceRefused, "correct spec.audiences of "+at
+	case about(status, "spec.expirationSeconds"):
+		failed.Code = auth.CodeRefused
+		failed.Fix = "raise spec.duration of " + at + ", or have the administrator lower --token-min-duration of the token server"
+	}
+	return failed
+}
+
+// about reports whether a refusal names a field or a part of it.
+func about(status metav1.Status, field string) bool {
+	return status.Details != nil && slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool {
+		return strings.HasPrefix(cause.Field, field)
+	})
+}
+
+// WorkloadIdentitiesByObject returns the ByObject of [cache.Options] with which a manager's cache
+// keeps of WorkloadIdentities only what [WorkloadIdentities] needs, and of KeyRings only the named
+// one.
+func WorkloadIdentitiesByObject(keyRing types.NamespacedName) map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{
+		identityObject(): {Transform: trimIdentity},
+		ringObject():     {Namespaces: map[string]cache.Config{keyRing.Namespace: {}}},
+	}
+}
+
+const workloadIdentity = string(auth.KindWorkloadIdentity)
+
+func identityGroup() schema.GroupVersion {
+	return schema.GroupVersion{Group: "identity.lanyard.dev", Version: "v1alpha1"}
+}
+
+func tokenGroup() schema.GroupVersion {
+	return schema.GroupVersion{Group: "token.lanyard.dev", Version: "v1alpha1"}
+}
+
+func identityObject() *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(identityGroup().WithKind(workloadIdentity))
+	return object
+}
+
+func isWorkloadIdentity(subject auth.Subject) error {
+	if subject.Kind() == auth.KindWorkloadIdentity {
+		return nil
+	}
+	return &auth.Error{
+		Stage: auth.StageSubject, Code: auth.CodeSubjectInvalid,
+		Fix: "name a WorkloadIdentity, or pass the Prover of that kind of subject",
+		Err: fmt.Errorf("%s is not a WorkloadIdentity", subject),
+	}
+}
+
+// identityFields returns the fields of the providerConfig that the provider of a target reads.
+func identityFields(target string) []string {
+	switch target {
+	case "aws":
+		return []string{"iamRoleARN", assumeRoleField}
+	case "azure":
+		return []string{"clientID", "tenantID"}
+	case "gcp":
+		return []string{"impersonate", "serviceAccountEmail", "workloadIdentityProvider"}
+	default:
+		return nil
+	}
+}
+
+// targetAttribute is the attribute with spec.targetSystem.type.
+const targetAttribute = "targetSystem.type"
+
+// identityAnnotations are the annotations of WorkloadIdentities that providers read.
+func identityAnnotations() Annotations { return Annotations{usernameAnnotation} }
+
+// identitySource reads WorkloadIdentities.
+func identitySource() source {
+	return source{subject: auth.WorkloadIdentity, record: func(subject auth.Subject, object any) (record, bool) {
+		identity, ok := untyped(object)
+		if !ok {
+			return record{}, false
+		}
+		made := record{uid: string(identity.GetUID()), generation: identity.GetGeneration(), attributes: map[string]string{}}
+		if target := target(identity); target != "" {
+			made.attributes[targetAttribute] = target
+		}
+		named := identityAnnotations()
+		kept := named.keep(identity.GetAnnotations())
+		maps.Copy(made.attributes, kept)
+		if key := named.tooLong(kept); key != "" {
+			made.attributes, made.refused = nil, annotationTooLong(subject, key)
+			return made, true
+		}
+		for name, value := range config(identity) {
+			text, ok := value.(string)
+			if !ok || len(text) > MaxProviderConfig {
+				made.attributes, made.refused = nil, configRefused(subject, name)
+				break
+			}
+			made.attributes[name] = text
+		}
+		made.fingerprint = fingerprintOf(made.attributes)
+		return made, true
+	}}
+}
+
+// untyped returns a WorkloadIdentity without its Go type. It returns false if the object is none that
+// could be written as JSON.
+func untyped(object any) (*unstructured.Unstructured, bool) {
+	if identity, ok := object.(*unstructured.Unstructured); ok {
+		return identity, true
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	return &unstructured.Unstructured{Object: fields}, err == nil
+}
+
+// config yields the fields of an identity's providerConfig that the provider of its target reads.
+func config(identity *unstructured.Unstructured) iter.Seq2[string, any] {
+	return func(yield func(string, any) bool) {
+		for _, name := range identityFields(target(identity)) {
+			value, named, _ := unstructured.NestedFieldNoCopy(identity.Object, "spec", "targetSystem", "providerConfig", name)
+			if named && !yield(name, value) {
+				return
+			}
+		}
+	}
+}
+
+func target(identity *unstructured.Unstructured) string {
+	target, _, _ := unstructured.NestedString(identity.Object, "spec", "targetSystem", "type")
+	return target
+}
+
+func configRefused(subject auth.Subject, field string) error {
+	at := fmt.Sprintf("providerConfig.%s of WorkloadIdentity %s/%s", field, subject.Namespace(), subject.Name())
+	return &auth.Error{
+		Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
+		Fix: "set " + at + " to the name of one identity",
+		Err: fmt.Errorf("%s: its value is not a string of at most %d bytes", at, MaxProviderConfig),
+	}
+}
+
+// trimIdentity leaves of a WorkloadIdentity only what [identitySource] reads. What remains has a
+// bounded size: a value that is too long is cut to a length that is still too long.
+func trimIdentity(object any) (any, error) {
+	full, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return object, nil
+	}
+	kept := map[string]any{}
+	for name, value := range config(full) {
+		text, ok := value.(string)
+		switch {
+		case !ok:
+			kept[name] = false // not a string, whatever its size
+		case len(text) > MaxProviderConfig:
+			kept[name] = strings.Clone(text[:MaxProviderConfig+1]) // without a copy, memory would keep the whole value
+		default:
+			kept[name] = text
+		}
+	}
+	trimmed := &unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{"targetSystem": map[string]any{"type": target(full), "providerConfig": kept}},
+	}}
+	trimmed.SetGroupVersionKind(full.GroupVersionKind())
+	trimmed.SetNamespace(full.GetNamespace())
+	trimmed.SetName(full.GetName())
+	trimmed.SetUID(full.GetUID())
+	trimmed.SetAnnotations(identityAnnotations().keep(full.GetAnnotations()))
+	trimmed.SetGeneration(full.GetGeneration())
+	trimmed.SetResourceVersion(full.GetResourceVersion()) // informers compare it to tell a change from a resync
+	trimmed.SetDeletionTimestamp(full.GetDeletionTimestamp())
+	return trimmed, nil
+}
+
+// checkIdentity refuses a token that is not of the account's identity, or not for exactly the
+// audiences and the object of the request. Its error is an [*auth.Error].
+func (c claims) checkIdentity(account auth.Account, request auth.ProofRequest) error {
+	subject, in := account.Subject, c.Lanyard.WorkloadIdentity
+	withUID := subject.String() + ":" + in.UID
+	switch {
+	case c.Subject != subject.String() && c.Subject != withUID, in.Namespace != subject.Namespace(), in.Name != subject.Name():
+		return proofInvalid(subject, errors.New("it is of another identity"))
+	case in.UID != account.UID:
+		return replaced(subject, "before its token was made")
+	case c.Lanyard.Context.UID != request.ContextObject.UID:
+		return proofInvalid(subject, errors.New("it is for another object"))
+	}
+	return c.checkReceivers(subject, request.Audiences)
+}
+
+// identityClaims are the claims of a token of Lanyard's issuer that say whose it is, and for which
+// object.
+type identityClaims struct {
+	WorkloadIdentity objectClaim `json:"workloadIdentity"`
+	Context          objectClaim `json:"context"`
+}
+
+// objectClaim names an object.
+type objectClaim struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+}
+
+// keyID returns the header kid of a JWT (RFC 7515, section 4.1.4).
+func keyID(token string) (string, error) {
+	head, _, _ := strings.Cut(token, ".")
+	data, err := decodePart(head)
+	if err != nil {
+		return "", errors.New("its header is not base64url")
+	}
+	var header struct {
+		KID string `json:"kid"`
+	}
+	if err := json.Unmarshal(data, &header); err != nil || header.KID == "" {
+		return "", errors.New("its header names no key")
+	}
+	return header.KID, nil
+}

@@ -1,0 +1,139 @@
+package auth_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// asking is a provider that asks for whatever proof the test says.
+type asking struct {
+	full
+
+	request auth.ProofRequest
+}
+
+func (a asking) GetProofRequest(context.Context, *auth.Request) (auth.ProofRequest, error) {
+	return a.request, nil
+}
+
+// TestCarelessProofRequests: a proof for everybody, or of no form, is not even asked for.
+func TestCarelessProofRequests(t *testing.T) {
+	for name, tt := range map[string]struct {
+		request auth.ProofRequest
+		code    auth.Code
+	}{
+		"a JWT for nobody":             {auth.ProofRequest{Form: auth.FormJWT}, auth.CodeAudienceRefused},
+		"no form":                      {auth.ProofRequest{Audiences: []string{"sts.test"}}, auth.CodeOptionInvalid},
+		"an unknown form":              {auth.ProofRequest{Form: "SAML", Audiences: []string{"sts.test"}}, auth.CodeOptionInvalid},
+		"a certificate for a receiver": {auth.ProofRequest{Form: auth.FormCertificate, Audiences: []string{"sts.test"}}, auth.CodeAudienceRefused},
+		"a token for a receiver":       {auth.ProofRequest{Form: auth.FormToken, Audiences: []string{"sts.test"}}, auth.CodeAudienceRefused},
+	} {
+		w := newWorld(t)
+		if _, err := auth.GetToken(t.Context(), asking{full{w}, tt.request}, w.options()...); auth.CodeOf(err) != tt.code {
+			t.Errorf("%s: %v, want %s", name, err, tt.code)
+		}
+		if len(w.proofs) != 0 {
+			t.Errorf("%s: a proof was made", name)
+		}
+	}
+}
+
+// charged is a cache that tells whom it was asked to charge.
+type charged struct {
+	tenant   string
+	retryNow bool
+}
+
+func (*charged) Get(auth.Key, time.Duration, auth.InvolvedObject) (auth.Token, bool) {
+	return nil, false
+}
+
+func (c *charged) Fetch(ctx context.Context, _ auth.Key, options auth.FetchOptions, fetch func(context.Context) (auth.Fetched, error)) (auth.Fetched, error) {
+	c.tenant, c.retryNow = options.Tenant, options.RetryNow
+	return fetch(ctx)
+}
+
+// TestWhoIsCharged: the owner of a subject, or else the tenant that borrows it; a tenant cannot
+// have another one pay.
+func TestWhoIsCharged(t *testing.T) {
+	w := full{newWorld(t)}
+	own := auth.WithServiceAccount("a", "sa", w)
+	for name, tt := range map[string]struct {
+		opts []auth.Option
+		want string
+	}{
+		"own":              {[]auth.Option{own}, "a"},
+		"own, for another": {[]auth.Option{own, auth.WithTenant("b")}, "a"},
+		"lent":             {[]auth.Option{auth.WithController(), auth.WithTenant("b")}, "b"},
+		"the program's":    {[]auth.Option{auth.WithController()}, ""},
+	} {
+		c := &charged{tenant: "nobody"}
+		if _, err := auth.GetToken(t.Context(), w, append(tt.opts, auth.WithCache(c, auth.InvolvedObject{}))...); err != nil {
+			t.Fatal(err)
+		}
+		if c.tenant != tt.want {
+			t.Errorf("%s: %q is charged, want %q", name, c.tenant, tt.want)
+		}
+	}
+	a, err := auth.Resolve(t.Context(), w, auth.WithController(), auth.WithTenant("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := auth.Resolve(t.Context(), w, auth.WithController(), auth.WithTenant("b")); err != nil || a != b {
+		t.Errorf("two tenants that borrow one identity have two keys, or %v", err)
+	}
+}
+
+// TestWhoRetriesNow: a tenant passes the failures of its own subjects, but not those of a subject
+// that is lent to others too.
+func TestWhoRetriesNow(t *testing.T) {
+	w := full{newWorld(t)}
+	own := auth.WithServiceAccount("a", "sa", w)
+	for name, tt := range map[string]struct {
+		opts []auth.Option
+		want bool
+	}{
+		"own":           {[]auth.Option{own, auth.WithTenant("a"), auth.WithRetryNow()}, true},
+		"not asked for": {[]auth.Option{own, auth.WithTenant("a")}, false},
+		"lent":          {[]auth.Option{auth.WithController(), auth.WithTenant("b"), auth.WithRetryNow()}, false},
+		"the program's": {[]auth.Option{auth.WithController(), auth.WithRetryNow()}, true},
+	} {
+		c := &charged{}
+		if _, err := auth.GetToken(t.Context(), w, append(tt.opts, auth.WithCache(c, auth.InvolvedObject{}))...); err != nil {
+			t.Fatal(err)
+		}
+		if c.retryNow != tt.want {
+			t.Errorf("%s: %v", name, c.retryNow)
+		}
+	}
+}
+
+// environment is an option that a careless program could write: a tenant's subject, and nobody who
+// vouches for it.
+func environment(subject auth.Subject) auth.Option {
+	return func(o *auth.Options) { o.Subject, o.Accounts, o.Prover = subject, nil, nil }
+}
+
+// TestTenantNeverGetsTheProgramsToken: without a Prover only a lent subject means the program's
+// environment.
+func TestTenantNeverGetsTheProgramsToken(t *testing.T) {
+	w := full{newWorld(t)}
+	token, err := auth.GetToken(t.Context(), w, environment(serviceAccount(t, "a", "sa")))
+	if token != nil || auth.CodeOf(err) != auth.CodeSubjectInvalid {
+		t.Errorf("a tenant's subject without a Prover: %v, %v", token, err)
+	}
+}
+
+// TestTheControllerCanBeProven: the controller is recognised by the missing Prover, not by its
+// kind.
+func TestTheControllerCanBeProven(t *testing.T) {
+	w := full{newWorld(t)}
+	w.set(auth.Account{Subject: auth.Controller(), UID: "uid-c", Attributes: map[string]string{roleAttribute: "role-"}})
+	token, err := auth.GetToken(t.Context(), w, auth.WithSubject(auth.Controller(), w, w))
+	if err != nil || token.(*session).who != "controller as role-" {
+		t.Errorf("%v, %v; want the exchange of a proof", token, err)
+	}
+}

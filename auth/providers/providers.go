@@ -1,0 +1,115 @@
+// Package providers has the providers of all clouds, for a program whose objects choose one by name:
+//
+//	clouds, err := providers.New(providers.Config{Env: os.Getenv})
+//	provider, err := clouds.ByName(object.Spec.Provider) // aws, azure or gcp
+//	token, err := auth.GetToken(ctx, provider, …)
+//
+// The package links the SDKs of all clouds. A program that needs one cloud imports only that cloud's
+// package: auth/aws, auth/azure or auth/gcp.
+package providers
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/aws"
+	"github.com/lanyard-dev/lanyard/auth/azure"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/gcp"
+)
+
+// Config configures the providers. The zero value is right for the public clouds, if each call to
+// AWS names a region or an image repository, and each account for Azure names its tenant.
+type Config struct {
+	// Env looks up environment variables, as os.Getenv does; nil for no variables. The providers
+	// read the variables that the clouds' own programs read:
+	//
+	//   - AWS_REGION and AWS_CA_BUNDLE;
+	//   - AZURE_TENANT_ID, AZURE_AUTHORITY_HOST and AZURE_ENVIRONMENT_FILEPATH;
+	//   - GOOGLE_CLOUD_UNIVERSE_DOMAIN and GCE_METADATA_HOST.
+	Env func(name string) string
+	// AWSRegion replaces AWS_REGION. Optional.
+	AWSRegion string
+	// AllowedEndpointHosts are hosts outside the clouds' tables that tenants may name, such as an
+	// STS or a proxy. Their addresses may be private. The zero value allows none.
+	AllowedEndpointHosts endpoint.Allowed
+	// AzureWholeRegistry is azure.Config.WholeRegistry.
+	AzureWholeRegistry bool
+	// DenyCIDRs are networks in which hosts and proxies named by tenants must not be. The zero
+	// value stands for the private ranges (endpoint.PrivateCIDRs).
+	DenyCIDRs endpoint.CIDRs
+}
+
+// env returns the value of an environment variable; empty if it is not set.
+func (c *Config) env(name string) string {
+	if c.Env == nil {
+		return ""
+	}
+	return c.Env(name)
+}
+
+// Set is one provider for each cloud. Make it with [New]. It is safe for concurrent use.
+type Set struct {
+	// AWS is the provider named aws.
+	AWS *aws.Provider
+	// Azure is the provider named azure.
+	Azure *azure.Provider
+	// GCP is the provider named gcp.
+	GCP *gcp.Provider
+}
+
+// New makes the providers. No cloud gets a request before a call needs it. The error names the
+// environment variable that is wrong.
+func New(config Config) (*Set, error) {
+	amazon, err := NewAWS(config)
+	if err != nil {
+		return nil, err
+	}
+	entra, err := newAzure(config)
+	if err != nil {
+		amazon.Close()
+		return nil, err
+	}
+	google, err := newGCP(config)
+	if err != nil {
+		amazon.Close()
+		entra.Close()
+		return nil, err
+	}
+	return &Set{AWS: amazon, Azure: entra, GCP: google}, nil
+}
+
+// ByName returns the provider that an object's field names, such as spec.provider. There is no
+// default: an empty or unknown name is an [*auth.Error] with the code [auth.CodeOptionInvalid].
+func (s *Set) ByName(name string) (auth.Provider, error) {
+	for _, provider := range s.all() {
+		if provider.GetName() == name {
+			return provider, nil
+		}
+	}
+	return nil, &auth.Error{
+		Stage: auth.StageSubject, Code: auth.CodeOptionInvalid,
+		Fix: "name one of " + strings.Join(s.Names(), ", "),
+		Err: fmt.Errorf("there is no provider %.80q", name),
+	}
+}
+
+// Names returns the names that [Set.ByName] knows, in alphabetical order.
+func (s *Set) Names() []string {
+	var names []string
+	for _, provider := range s.all() {
+		names = append(names, provider.GetName())
+	}
+	return names
+}
+
+// Close closes idle connections.
+func (s *Set) Close() {
+	s.AWS.Close()
+	s.Azure.Close()
+	s.GCP.Close()
+}
+
+// all returns the providers in the alphabetical order of their names.
+func (s *Set) all() []auth.Provider { return []auth.Provider{s.AWS, s.Azure, s.GCP} }

@@ -1,0 +1,121 @@
+package spec
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// The field that names an AWS identity, and its parts.
+const (
+	fieldAWSIdentity     = "spec.identityRef"
+	fieldAWSIdentityKind = fieldAWSIdentity + ".kind"
+	fieldAWSIdentityName = fieldAWSIdentity + ".name"
+)
+
+// The kinds of AWS identities. Source: package api/identity.
+const (
+	kindAWSController     auth.Kind = "AWSClusterControllerIdentity"
+	kindAWSStatic         auth.Kind = "AWSClusterStaticIdentity"
+	kindAWSRole           auth.Kind = "AWSClusterRoleIdentity"
+	kindAWSServiceAccount auth.Kind = "AWSServiceAccountIdentity"
+)
+
+// awsControllerIdentity is the name of the one AWSClusterControllerIdentity, which lends the
+// controller's own identity at AWS.
+const awsControllerIdentity = "default"
+
+// AWSIdentityKinds returns the kinds of objects that are AWS identities. All but the last are
+// cluster-scoped, and lent to namespaces.
+func AWSIdentityKinds() []auth.Kind {
+	return []auth.Kind{kindAWSController, kindAWSStatic, kindAWSRole, kindAWSServiceAccount}
+}
+
+// IdentityRef is spec.identityRef: the AWS identity that an object acts with.
+type IdentityRef struct {
+	// Kind is one of [AWSIdentityKinds]. Required.
+	Kind string
+	// Name is the name of the identity. Required.
+	Name string
+}
+
+// lent reports whether the identity belongs to an administrator.
+func (r *IdentityRef) lent() bool { return r != nil && auth.Kind(r.Kind) != kindAWSServiceAccount }
+
+// AWSIdentity returns an AWS identity as a subject. The namespace is that of the object which names
+// the identity; only an AWSServiceAccountIdentity has one. The error is an [*auth.Error].
+func AWSIdentity(kind, namespace, name string) (auth.Subject, error) {
+	switch k := auth.Kind(kind); k {
+	case kindAWSServiceAccount:
+		return auth.Object(k, namespace, name)
+	case kindAWSController, kindAWSStatic, kindAWSRole:
+		return auth.ClusterIdentity(k, name)
+	default:
+		return auth.Subject{}, &auth.Error{
+			Stage: auth.StageSubject, Code: auth.CodeSubjectInvalid, Fix: fixKind(),
+			Err: fmt.Errorf("%.80q is not the kind of an AWS identity", kind),
+		}
+	}
+}
+
+func fixKind() string {
+	var names []string
+	for _, kind := range AWSIdentityKinds() {
+		names = append(names, string(kind))
+	}
+	return "name one of the kinds " + strings.Join(names, ", ")
+}
+
+// checkIdentityRef refuses a reference that the schema does not allow.
+func checkIdentityRef(ref *IdentityRef) error {
+	switch {
+	case ref == nil:
+		return nil
+	case !slices.Contains(AWSIdentityKinds(), auth.Kind(ref.Kind)):
+		return refuse(auth.CodeOptionInvalid, fieldAWSIdentityKind, fmt.Sprintf("Unsupported value: %.80q", ref.Kind), fixKind())
+	case !auth.IsSubdomain(ref.Name):
+		return refuse(auth.CodeOptionInvalid, fieldAWSIdentityName,
+			fmt.Sprintf("name must be a lower-case DNS-1123 subdomain, not %.80q", ref.Name), "name an AWS identity")
+	default:
+		return nil
+	}
+}
+
+// awsIdentityOf returns the AWS identity that the object names, if its namespace may use the
+// identity.
+func awsIdentityOf(ctx context.Context, fields Fields, rules Rules) (auth.Subject, error) {
+	switch {
+	case rules.ControllerOnly:
+		return auth.Subject{}, refuse(auth.CodeNotGranted, fieldAWSIdentity,
+			"the feature gate ObjectLevelWorkloadIdentity is off, so no object can name an AWS identity",
+			"have the administrator set --feature-gates=ObjectLevelWorkloadIdentity=true")
+	case rules.AWSIdentities == nil:
+		return auth.Subject{}, refuse(auth.CodeNotGranted, fieldAWSIdentity,
+			"the controller runs without --aws-identities, so it knows no AWS identity",
+			"have the administrator set identity.awsIdentities of the Helm chart, or name a serviceAccountName instead")
+	}
+	subject, err := AWSIdentity(fields.IdentityRef.Kind, fields.Namespace, fields.IdentityRef.Name)
+	if err != nil {
+		return auth.Subject{}, err
+	}
+	return subject, rules.AWSIdentities(ctx, fields.Namespace, subject)
+}
+
+// checkLentAtAWS refuses the controller's own identity at AWS to a namespace that the
+// AWSClusterControllerIdentity does not admit, if the cluster has AWS identities.
+func checkLentAtAWS(ctx context.Context, fields Fields, rules Rules) error {
+	if fields.Provider != aws || rules.AWSIdentities == nil {
+		return nil
+	}
+	own, err := auth.ClusterIdentity(kindAWSController, awsControllerIdentity)
+	if err != nil {
+		return err
+	}
+	if err := rules.AWSIdentities(ctx, fields.Namespace, own); err != nil {
+		return fmt.Errorf("no identity is named, so the controller's own is needed: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+package spec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+)
+
+// The fields of spec.credential.
+const (
+	fieldCredential = "spec.credential" //nolint:gosec // the path of a field, no credential
+	fieldType       = "spec.credential.type"
+	fieldAudiences  = "spec.credential.audiences"
+)
+
+// CredentialType is the type of a credential that is itself the proof of its subject.
+type CredentialType string
+
+// The types of spec.credential.
+const (
+	// ServiceAccountToken is a token of a ServiceAccount, issued by the cluster.
+	ServiceAccountToken CredentialType = "ServiceAccountToken"
+	// WorkloadIdentityToken is a token of a WorkloadIdentity, issued by Lanyard.
+	WorkloadIdentityToken CredentialType = "WorkloadIdentityToken"
+	// SpiffeJWT is a JWT-SVID of the object itself.
+	SpiffeJWT CredentialType = "SpiffeJWT"
+	// SpiffeCertificate is an X.509-SVID of the object itself, for TLS.
+	SpiffeCertificate CredentialType = "SpiffeCertificate"
+)
+
+// CredentialTypes returns all types.
+func CredentialTypes() []CredentialType {
+	return []CredentialType{ServiceAccountToken, WorkloadIdentityToken, SpiffeJWT, SpiffeCertificate}
+}
+
+// SPIFFE reports whether the credential is an SVID, whose subject is the object itself.
+func (t CredentialType) SPIFFE() bool { return t == SpiffeJWT || t == SpiffeCertificate }
+
+// Credential is spec.credential: which proof is shown to the server that the object names.
+type Credential struct {
+	// Type is the type of the credential. Required.
+	Type CredentialType
+	// Audiences are the receivers of a token. Default: [Fields].Address.
+	Audiences []string
+}
+
+// credentialType returns the type of spec.credential; empty if the field is absent.
+func (f Fields) credentialType() CredentialType {
+	if f.Credential == nil {
+		return ""
+	}
+	return f.Credential.Type
+}
+
+// Bounds of spec.credential.audiences, as the schema has them.
+const (
+	maxAudiences = 16
+	maxAudience  = 255 // bytes
+)
+
+// checkCredential refuses an unknown type and malformed audiences.
+func checkCredential(c *Credential) error {
+	switch {
+	case c == nil:
+		return nil
+	case c.Type == "":
+		return refuse(auth.CodeOptionInvalid, fieldType, "Required value: type is the type of the credential", fixType())
+	case !slices.Contains(CredentialTypes(), c.Type):
+		return refuse(auth.CodeOptionInvalid, fieldType, fmt.Sprintf("Unsupported value: %.80q", c.Type), fixType())
+	}
+	return checkAudiences(fieldAudiences, c.Audiences)
+}
+
+// checkAudiences refuses malformed audiences. The field names them for people.
+func checkAudiences(field string, audiences []string) error {
+	if len(audiences) > maxAudiences {
+		return refuse(auth.CodeOptionInvalid, field, fmt.Sprintf("Too many: must have at most %d items", maxAudiences), "remove some")
+	}
+	for i, audience := range audiences {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		switch {
+		case audience == "" || strings.ContainsFunc(audience, func(r rune) bool { return r <= ' ' || r > '~' }):
+			return refuse(auth.CodeOptionInvalid, at, "an audience must have only printable ASCII characters and no space", "write a name such as registry.example.com")
+		case len(audience) > maxAudience:
+			return refuse(auth.CodeOptionInvalid, at, fmt.Sprintf("Too long: may not be more than %d bytes", maxAudience), "shorten it")
+		case slices.Contains(audiences[:i], audience):
+			return refuse(auth.CodeOptionInvalid, at, fmt.Sprintf("Duplicate value: %q", audience), "name each audience once")
+		}
+	}
+	return nil
+}
+
+func fixType() string {
+	var names []string
+	for _, t := range CredentialTypes() {
+		names = append(names, string(t))
+	}
+	return "write one of " + strings.Join(names, ", ")
+}
+
+// audiencesOf returns the audiences of the object's token. The token goes to a server that the
+// tenant chooses, so it must be worth nothing at a token service, which that server could ask next.
+// The provers refuse the audiences of the cluster's API server, which they know.
+func audiencesOf(fields Fields) (auth.List, error) {
+	if fields.Credential.Type == SpiffeCertificate {
+		return auth.List{}, nil
+	}
+	audiences := fields.Credential.Audiences
+	if len(audiences) == 0 {
+		audiences = []string{fields.Address}
+	}
+	if err := refuseExchanges(fieldAudiences, audiences); err != nil {
+		return auth.List{}, err
+	}
+	list, err := auth.NewList(audiences...)
+	if err != nil {
+		return auth.List{}, refuse(auth.CodeOptionInvalid, fieldAudiences, "there is no audience, and the object has no address to take in its place", "name the audience")
+	}
+	return list, nil
+}
+
+// refuseExchanges refuses audiences of token services.
+func refuseExchanges(field string, audiences []string) error {
+	for _, audience := range audiences {
+		if service := endpoint.ExchangeOf(audience); service != "" {
+			return refuse(auth.CodeAudienceRefused, field,
+				fmt.Sprintf("a token for audience %.80q would be valid at %s, and the server that gets the token could use it there", audience, service),
+				"name the server by an audience of its own, such as its host")
+		}
+	}
+	return nil
+}
+
+// CheckAudiences refuses the audiences of a token that is shown to a server as it is, by the rules
+// of spec.credential.audiences: they are well formed, and none is that of a token service. The
+// field names the audiences for people, such as a flag of a command line. The error is an
+// [*auth.Error] with a [*Refusal].
+func CheckAudiences(field string, audiences []string) error {
+	if err := checkAudiences(field, audiences); err != nil {
+		return err
+	}
+	return refuseExchanges(field, audiences)
+}
+
+// objectOf returns the object itself as a subject, for its SVIDs.
+func objectOf(fields Fields, rules Rules) (auth.Subject, error) {
+	if !rules.TokenServer && !rules.SPIFFEBroker {
+		return auth.Subject{}, refuse(auth.CodeNotGranted, fieldType,
+			"the controller runs without --keyring-namespace and --spiffe-broker-endpoint, so nobody can issue SVIDs",
+			"have the administrator set spiffe.trustDomain or spiffe.broker of the Helm chart, or use credential.type ServiceAccountToken")
+	}
+	object, err := auth.Object(fields.Kind, fields.Namespace, fields.Name)
+	if err != nil {
+		return auth.Subject{}, refuse(auth.CodeSubjectInvalid, "metadata.name", fmt.Sprintf("Invalid value: %.80q", fields.Name), "give the object a name that is a lower-case DNS-1123 subdomain")
+	}
+	return object, nil
+}
+
+// checkCredentialHost refuses the controller's own token for a server that no administrator listed.
+func checkCredentialHost(fields Fields, rules Rules) error {
+	_, rest, found := strings.Cut(fields.Address, "://")
+	if !found {
+		rest = fields.Address
+	}
+	host, _, _ := strings.Cut(rest, "/")
+	if rules.CredentialHosts.Contains(host) {
+		return nil
+	}
+	return refuse(auth.CodeNotGranted, fieldAccount,
+		fmt.Sprintf("no ServiceAccount is named, and the controller's own token does not go to %.80q", host),
+		"set spec.serviceAccountName, or have the administrator list the host in --controller-credential-hosts")
+}

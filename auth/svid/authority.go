@@ -1,0 +1,222 @@
+package svid
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/url"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+)
+
+// AuthorityID returns the SHA-256 digest of a certificate in 64 hexadecimal digits, by which an
+// authority is named.
+func AuthorityID(certificate *x509.Certificate) string {
+	sum := sha256.Sum256(certificate.Raw)
+	return hex.EncodeToString(sum[:])
+}
+
+// EncodeCertificate returns a certificate as PEM.
+func EncodeCertificate(certificate *x509.Certificate) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: pemCertificate, Bytes: certificate.Raw}))
+}
+
+// NewAuthority returns a self-signed CA of the trust domain, which signs X.509-SVIDs itself. It is
+// valid from [Backdate] before now for the life.
+func NewAuthority(domain spiffeid.TrustDomain, key crypto.Signer, life time.Duration, now time.Time) (*x509.Certificate, error) {
+	template, err := signing(domain, "authority", key.Public(), now.Add(life), now)
+	if err != nil {
+		return nil, err
+	}
+	return create(template, template, key.Public(), key)
+}
+
+// NewIntermediate returns a CA of the trust domain for the holder of the public key, signed by an
+// authority. It is valid from [Backdate] before now for the life, or until the authority expires.
+func NewIntermediate(
+	domain spiffeid.TrustDomain, authority *x509.Certificate, key crypto.Signer, public crypto.PublicKey, life time.Duration, now time.Time,
+) (*x509.Certificate, error) {
+	end := now.Add(life)
+	if authority.NotAfter.Before(end) {
+		end = authority.NotAfter
+	}
+	template, err := signing(domain, "intermediate", public, end, now)
+	if err != nil {
+		return nil, err
+	}
+	return create(template, authority, public, key)
+}
+
+// signing returns the template of a certificate that signs X.509-SVIDs, but no other CA. Its own
+// SPIFFE ID is the trust domain, without a path; source: X509-SVID §3.2.
+func signing(domain spiffeid.TrustDomain, role string, public crypto.PublicKey, end, now time.Time) (*x509.Certificate, error) {
+	if err := checkSigningKey(public); err != nil {
+		return nil, err
+	}
+	der, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return nil, err
+	}
+	id := sha256.Sum256(der)
+	return &x509.Certificate{
+		SerialNumber: new(big.Int).SetBytes(newSerial()),
+		// The name tells apart two authorities of one trust domain, for verifiers that go by names.
+		Subject:   pkix.Name{Organization: []string{"Lanyard"}, CommonName: "SPIFFE " + role + " " + hex.EncodeToString(id[:8])},
+		URIs:      []*url.URL{domain.ID().URL()},
+		NotBefore: now.Add(-Backdate).UTC(), NotAfter: end.UTC(),
+		BasicConstraintsValid: true, IsCA: true, MaxPathLenZero: true,
+		KeyUsage:     x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		SubjectKeyId: id[:20],
+	}, nil
+}
+
+func create(template, parent *x509.Certificate, public crypto.PublicKey, key crypto.Signer) (*x509.Certificate, error) {
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, key)
+	if err != nil {
+		return nil, err
+	}
+	return x509.ParseCertificate(der)
+}
+
+// maxKeyPEM bounds what is parsed: an RSA key of 8192 bits has 6.4 KiB in PEM.
+const maxKeyPEM = 16 << 10
+
+// ParseAuthority returns the CA of a Secret of the type kubernetes.io/tls: the first certificate of
+// tls.crt, and its key of tls.key. It fails unless the key belongs to the certificate, and both can
+// sign intermediates of the trust domain now. Its errors say what to change, and do not quote the
+// key.
+func ParseAuthority(certificate, key []byte, domain spiffeid.TrustDomain, now time.Time) (*x509.Certificate, crypto.Signer, error) {
+	authority, err := firstCertificate(certificate)
+	if err != nil {
+		return nil, nil, err
+	}
+	private, err := parseKey(key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("tls.key: %w", err)
+	}
+	if err := checkPair(authority, private, "tls.key", domain, now); err != nil {
+		return nil, nil, err
+	}
+	return authority, private, nil
+}
+
+// ParseAuthorityOf is ParseAuthority for a CA whose key is elsewhere. The parameter name is what
+// people call the key.
+func ParseAuthorityOf(certificate []byte, key crypto.Signer, name string, domain spiffeid.TrustDomain, now time.Time) (*x509.Certificate, error) {
+	authority, err := firstCertificate(certificate)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkPair(authority, key, name, domain, now); err != nil {
+		return nil, err
+	}
+	return authority, nil
+}
+
+// firstCertificate returns the first certificate of tls.crt.
+func firstCertificate(text []byte) (*x509.Certificate, error) {
+	if len(text) == 0 {
+		return nil, errors.New("tls.crt is missing")
+	}
+	chain, err := ParseChain(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("tls.crt: %w", err)
+	}
+	return chain[0], nil
+}
+
+// checkPair says why a CA and its key cannot sign.
+func checkPair(authority *x509.Certificate, key crypto.Signer, name string, domain spiffeid.TrustDomain, now time.Time) error {
+	if !samePublic(key.Public(), authority.PublicKey) {
+		return fmt.Errorf("%s is not the key of the certificate in tls.crt", name)
+	}
+	if err := CheckAuthority(authority, key, domain, now); err != nil {
+		return fmt.Errorf("tls.crt: %w", err)
+	}
+	return nil
+}
+
+// CheckAuthority says why a CA cannot sign intermediates of the trust domain now. Besides its own
+// fields, it checks what verifiers will do: it signs an intermediate and an X.509-SVID, for keys that
+// are thrown away, and verifies them.
+func CheckAuthority(authority *x509.Certificate, key crypto.Signer, domain spiffeid.TrustDomain, now time.Time) error {
+	switch {
+	case !now.Before(authority.NotAfter):
+		return fmt.Errorf("the CA has expired at %s", authority.NotAfter.UTC().Format(time.RFC3339))
+	case now.Before(authority.NotBefore):
+		return fmt.Errorf("the CA is not valid before %s", authority.NotBefore.UTC().Format(time.RFC3339))
+	}
+	if err := checkSigning(authority, domain); err != nil {
+		return err
+	}
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	intermediate, err := NewIntermediate(domain, authority, key, private.Public(), Lifetime, now)
+	if err != nil {
+		return err
+	}
+	issuer, err := NewIssuer(domain, private, authority, intermediate)
+	if err != nil {
+		return err
+	}
+	id, err := ID(domain, "probe", "probe", "probe")
+	if err != nil {
+		return err
+	}
+	probe, err := issuer.Certificate(id, &private.PublicKey, now)
+	if err != nil {
+		return err
+	}
+	leaf, err := x509.ParseCertificate(probe.DER)
+	if err != nil {
+		return err
+	}
+	options := x509.VerifyOptions{
+		Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	options.Roots.AddCert(authority)
+	options.Intermediates.AddCert(intermediate)
+	if _, err := leaf.Verify(options); err != nil {
+		return fmt.Errorf("verifiers would refuse what the CA signs for %s: %w", domain.IDString(), err)
+	}
+	return nil
+}
+
+// parseKey returns the private key of PEM text: PKCS #8, PKCS #1 or SEC 1. Its errors do not quote
+// the text.
+func parseKey(text []byte) (crypto.Signer, error) {
+	block, rest := pem.Decode(text)
+	if len(text) > maxKeyPEM || block == nil || len(bytes.TrimSpace(rest)) > 0 {
+		return nil, errors.New("it must have one private key in PEM")
+	}
+	var parsed any
+	var err error
+	switch block.Type {
+	case "PRIVATE KEY": // RFC 5958
+		parsed, err = x509.ParsePKCS8PrivateKey(block.Bytes)
+	case "RSA PRIVATE KEY": // RFC 8017
+		parsed, err = x509.ParsePKCS1PrivateKey(block.Bytes)
+	case "EC PRIVATE KEY": // RFC 5915
+		parsed, err = x509.ParseECPrivateKey(block.Bytes)
+	default:
+		return nil, errors.New("it must have one private key in PEM")
+	}
+	private, ok := parsed.(crypto.Signer)
+	if err != nil || !ok {
+		return nil, errors.New("it is not a private key that can be used")
+	}
+	return private, nil
+}

@@ -1,0 +1,215 @@
+package svid
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	_ "crypto/sha256" // crypto.SHA256
+	_ "crypto/sha512" // crypto.SHA384
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"golang.org/x/crypto/cryptobyte"
+	"golang.org/x/crypto/cryptobyte/asn1"
+)
+
+// How long SVIDs are valid.
+const (
+	// Lifetime is how long an SVID is valid after it was issued, unless its authority ends before.
+	Lifetime = time.Hour
+	// Backdate is how long before it was issued an SVID is valid already, for verifiers whose clock
+	// is behind.
+	Backdate = time.Minute
+)
+
+// Bounds of audiences. An audience becomes part of a token, which has to fit into a header.
+const (
+	maxAudiences = 16
+	// maxAudience is more than an object can name, because one that names none has its address as
+	// audience.
+	maxAudience = 1024 // bytes
+)
+
+// Claims are the claims of a JWT-SVID; their JSON is its payload. Source: JWT-SVID §3, RFC 7519 §4.1.
+type Claims struct {
+	Issuer    string   `json:"iss"`
+	Subject   string   `json:"sub"` // the SPIFFE ID
+	Audiences []string `json:"aud"` // always a list
+	ExpiresAt int64    `json:"exp"` // seconds since 1970, UTC
+	NotBefore int64    `json:"nbf"` // seconds since 1970, UTC
+	IssuedAt  int64    `json:"iat"` // seconds since 1970, UTC
+	ID        string   `json:"jti"`
+}
+
+// NewClaims returns the claims of a JWT-SVID that is issued now. The issuer is the URL under which
+// verifiers find the key. The parameter jti is a value that no other token has. It fails without an
+// audience (JWT-SVID §3.2), or for an audience that a token must not have.
+func NewClaims(issuer string, id spiffeid.ID, audiences []string, jti string, now time.Time) (Claims, error) {
+	if id.Path() == "" {
+		return Claims{}, errors.New("a JWT-SVID needs a SPIFFE ID with a path")
+	}
+	if err := CheckAudiences(audiences); err != nil {
+		return Claims{}, err
+	}
+	return Claims{
+		Issuer: issuer, Subject: id.String(), Audiences: audiences, ID: jti,
+		ExpiresAt: now.Add(Lifetime).Unix(), NotBefore: now.Add(-Backdate).Unix(), IssuedAt: now.Unix(),
+	}, nil
+}
+
+// CheckAudiences says why a JWT-SVID cannot have these audiences: there are none or too many, one is
+// there twice, or one is empty, too long or has other characters than printable ASCII.
+func CheckAudiences(audiences []string) error {
+	if len(audiences) == 0 {
+		return errors.New("a JWT-SVID needs an audience")
+	}
+	if len(audiences) > maxAudiences {
+		return fmt.Errorf("a JWT-SVID has at most %d audiences, not %d", maxAudiences, len(audiences))
+	}
+	for i, audience := range audiences {
+		switch {
+		case audience == "":
+			return errors.New("an audience must not be empty")
+		case len(audience) > maxAudience:
+			return fmt.Errorf("an audience has at most %d characters, not %d", maxAudience, len(audience))
+		case strings.ContainsFunc(audience, func(r rune) bool { return r <= ' ' || r > '~' }):
+			return fmt.Errorf("the audience %.80q must have only printable ASCII characters and no space", audience)
+		case slices.Contains(audiences[:i], audience):
+			return fmt.Errorf("the audience %.80q is there twice", audience)
+		}
+	}
+	return nil
+}
+
+// SignJWT returns the claims as a signed token in compact form; source: RFC 7515 §3.1. Its header
+// has the members alg, kid and typ and no other; source: JWT-SVID §2. The key decides the algorithm:
+// RS256 for RSA of at least 2048 bits, ES256 for P-256, ES384 for P-384. Other keys are an error:
+// JWT-SVID §2.1 allows no EdDSA.
+func SignJWT(claims any, kid string, key crypto.Signer) (string, error) {
+	alg, err := algorithmOf(key.Public())
+	if err != nil {
+		return "", err
+	}
+	quoted, err := json.Marshal(kid)
+	if err != nil {
+		return "", err
+	}
+	payload, err := json.Marshal(claims)
+	if err != nil {
+		return "", fmt.Errorf("encode the claims: %w", err)
+	}
+	encoding := base64.RawURLEncoding
+	header := []byte(`{"alg":"` + alg.name + `","kid":` + string(quoted) + `,"typ":"JWT"}`)
+	token := make([]byte, 0, encoding.EncodedLen(len(header))+encoding.EncodedLen(len(payload))+2+encoding.EncodedLen(alg.length))
+	token = append(encoding.AppendEncode(token, header), '.')
+	token = encoding.AppendEncode(token, payload)
+	signature, err := alg.sign(key, token)
+	if err != nil {
+		return "", err
+	}
+	return string(encoding.AppendEncode(append(token, '.'), signature)), nil
+}
+
+// header is the JOSE header of a JWT-SVID.
+type header struct {
+	Algorithm string `json:"alg"`
+	KeyID     string `json:"kid"`
+	Type      string `json:"typ"`
+}
+
+// algorithm is one way to sign; source: RFC 7518 §3.1.
+type algorithm struct {
+	name   string
+	hash   crypto.Hash
+	size   int // bytes of each of the two numbers of an ECDSA signature; 0 for RSA
+	length int // bytes of a signature in a token
+}
+
+func algorithmOf(public crypto.PublicKey) (algorithm, error) {
+	switch key := public.(type) {
+	case *rsa.PublicKey:
+		if bits := key.N.BitLen(); bits < minRSABits {
+			return algorithm{}, fmt.Errorf("an RSA key must have at least %d bits, not %d", minRSABits, bits)
+		}
+		return algorithm{name: "RS256", hash: crypto.SHA256, length: key.Size()}, nil
+	case *ecdsa.PublicKey:
+		switch key.Curve {
+		case elliptic.P256():
+			return algorithm{name: "ES256", hash: crypto.SHA256, size: 32, length: 64}, nil
+		case elliptic.P384():
+			return algorithm{name: "ES384", hash: crypto.SHA384, size: 48, length: 96}, nil
+		}
+	}
+	return algorithm{}, fmt.Errorf("a JWT-SVID cannot be signed by a key of type %T: use RSA, P-256 or P-384", public)
+}
+
+// minRSABits is the least length of an RSA key; source: RFC 7518 §3.3.
+const minRSABits = 2048
+
+func (a algorithm) sign(key crypto.Signer, message []byte) ([]byte, error) {
+	hash := a.hash.New()
+	hash.Write(message)
+	signature, err := key.Sign(rand.Reader, hash.Sum(nil), a.hash)
+	if err != nil || a.size == 0 {
+		return signature, err
+	}
+	// A crypto.Signer returns the two numbers in ASN.1; source of the form in a token: RFC 7518 §3.4.
+	fixed := make([]byte, a.length)
+	var pair cryptobyte.String
+	input := cryptobyte.String(signature)
+	r, s := fixed[:a.size], fixed[a.size:]
+	if !input.ReadASN1(&pair, asn1.SEQUENCE) || !input.Empty() || !readNumber(&pair, r) || !readNumber(&pair, s) || !pair.Empty() {
+		return nil, errors.New("the key's signature is not an ECDSA signature")
+	}
+	return fixed, nil
+}
+
+// readNumber reads a positive integer into all of big-endian out. It fails if the integer is longer.
+func readNumber(from *cryptobyte.String, out []byte) bool {
+	var number []byte
+	if !from.ReadASN1Integer(&number) || len(number) > len(out) {
+		return false
+	}
+	copy(out[len(out)-len(number):], number)
+	return true
+}
+
+// CheckJWT says why a token that was asked for is not the JWT-SVID of this ID for these audiences,
+// or is not valid now. It does not verify the signature: whoever asks for a token has no key to do
+// so, but trusts who answers. It returns when the token expires, UTC.
+func CheckJWT(token string, id spiffeid.ID, audiences []string, now time.Time) (expires time.Time, err error) {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return time.Time{}, errors.New("the JWT-SVID is not a token in compact form")
+	}
+	var head header
+	var claims Claims
+	if !decode(parts[0], &head) || !decode(parts[1], &claims) {
+		return time.Time{}, errors.New("the JWT-SVID is not a token in compact form")
+	}
+	expires = time.Unix(claims.ExpiresAt, 0).UTC()
+	switch {
+	case !slices.Contains([]string{"RS256", "ES256", "ES384"}, head.Algorithm) || head.KeyID == "" || head.Type != "JWT":
+		return time.Time{}, errors.New("the JWT-SVID has another header than a JWT-SVID of Lanyard")
+	case claims.Subject != id.String():
+		return time.Time{}, fmt.Errorf("the JWT-SVID is not for %s", id)
+	case !slices.Equal(claims.Audiences, audiences):
+		return time.Time{}, errors.New("the JWT-SVID has other audiences than were asked for")
+	case !now.Before(expires) || claims.ExpiresAt > now.Add(Lifetime+Backdate).Unix():
+		return time.Time{}, fmt.Errorf("the JWT-SVID expires at %s, which is not within the next hour", expires.Format(time.RFC3339))
+	}
+	return expires, nil
+}
+
+func decode(part string, into any) bool {
+	data, err := base64.RawURLEncoding.DecodeString(part)
+	return err == nil && json.Unmarshal(data, into) == nil
+}

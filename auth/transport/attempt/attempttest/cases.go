@@ -1,0 +1,177 @@
+package attempttest
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+)
+
+// patience is how long a connection waits for an answer that comes, even on a busy machine, and
+// brief is how long for an answer that does not come.
+const (
+	patience = 30 * time.Second
+	brief    = 200 * time.Millisecond
+)
+
+// testCase is one cause: what is said, and whether another attempt follows.
+type testCase struct {
+	name  string
+	spoil func(t *testing.T, base *http.Transport)
+	says  string
+	// fix has NAME in place of the other side's name; fixByField is for a side that has settings in an object's spec.
+	fix, fixByField string
+	again           bool
+}
+
+func cases() []testCase {
+	const reach = "check that NAME can be reached from the controller"
+	const reachProxy = "check the proxy's URL and certificate, and that the controller can reach the proxy"
+	const inPlace = "check what answers in its place"
+	return []testCase{
+		{"name does not exist", resolving(rcodeNoSuchName), "the host's name does not exist", "the controller's DNS knows the name", "", false},
+		{"resolver fails", resolving(rcodeServerFailure), "the host's name could not be resolved", "check the DNS servers", "", true},
+		{"resolver is silent", resolving(silent), "the host's name could not be resolved in time", "check the DNS servers", "", false},
+		{"closed port", closedPort, "the connection was refused", reach, "", true},
+		{"hanging handshake", hangingHandshake, "no answer in time", reach, "", false},
+		{"hanging answer", connectedAndHanging, "no answer in time", reach, "", false},
+		{"close", answering(hangUp), "the connection was closed", reach, "", true},
+		{"reset", answering(reset), "the connection was closed", reach, "", true},
+		{"close instead of an answer", serving(trusted, noAnswer), "the connection was closed", reach, "", true},
+		{"guard", guarded, `address not allowed: the address of "localhost" is loopback`, "--allowed-endpoint-hosts", "", false},
+		{
+			"untrusted certificate", serving(untrusted, noAnswer), "the certificate is signed by an unknown authority",
+			"check which server answers as NAME, or have the administrator add its CA", "set spec.certSecretRef to the CA of NAME", false,
+		},
+		{"certificate of another host", serving(otherHost, noAnswer), "the certificate is for another host", inPlace, "", false},
+		{"expired certificate", serving(expired, noAnswer), "the certificate has expired or is not yet valid", "renew the certificate of NAME", "", false},
+		{
+			"client certificate missing", withoutClientCertificate, "the other side refused the TLS handshake",
+			"check which server answers as NAME", "put one that it accepts into spec.certSecretRef", false,
+		},
+		{"broken handshake", answering(nonsense), "the TLS handshake failed", "check that NAME speaks TLS 1.2 or later", "", false},
+		{
+			"no TLS", plain, "the other side does not speak TLS",
+			"check which server answers as NAME", "give NAME a certificate, or set spec.insecure, which needs provider generic", false,
+		},
+		{"proxy answers 403", proxyAnswering(403), "the proxy answered HTTP 403 Forbidden", "have the proxy allow NAME", "", false},
+		{"proxy answers 407", proxyAnswering(407), "the proxy answered HTTP 407 Proxy Authentication Required", "correct the proxy's user and password", "", false},
+		{"proxy answers 502", proxyAnswering(502), "the proxy answered HTTP 502 Bad Gateway", "check that the proxy can reach NAME", "", true},
+		{"proxy answers 405", proxyAnswering(405), "the proxy answered HTTP 405 Method Not Allowed", "accepts CONNECT requests to NAME", "", false},
+		{"proxy closed", closedProxy, "the proxy cannot be reached: the connection was refused", reachProxy, "", true},
+		{"proxy untrusted", untrustedProxy, "the proxy cannot be reached: the certificate is signed by an unknown authority", reachProxy, "", false},
+		{"proxy not allowed", guardedProxy, `the proxy cannot be reached: address not allowed: the address of "localhost" is loopback`, "--allowed-endpoint-hosts", "", false},
+	}
+}
+
+func closedPort(t *testing.T, base *http.Transport) {
+	t.Helper()
+	listener := listen(t)
+	_ = listener.Close()
+	base.DialContext = dialTo(listener.Addr().String())
+}
+
+// answering has a server without TLS do something to each connection.
+func answering(do func(net.Conn)) func(*testing.T, *http.Transport) {
+	return func(t *testing.T, base *http.Transport) {
+		t.Helper()
+		base.DialContext = dialTo(accept(t, do))
+	}
+}
+
+// serving has a server with TLS answer with handler.
+func serving(config func(*tls.Config), handler http.HandlerFunc) func(*testing.T, *http.Transport) {
+	return func(t *testing.T, base *http.Transport) {
+		t.Helper()
+		server := serve(t, handler, nil)
+		base.DialContext = dialTo(server.Listener.Addr().String())
+		base.TLSClientConfig.RootCAs = x509.NewCertPool()
+		base.TLSClientConfig.RootCAs.AddCert(server.Certificate())
+		base.TLSClientConfig.ServerName = certificateName
+		config(base.TLSClientConfig)
+	}
+}
+
+func hangingHandshake(t *testing.T, base *http.Transport) {
+	t.Helper()
+	answering(hang)(t, base)
+	base.TLSHandshakeTimeout = brief
+}
+
+func connectedAndHanging(t *testing.T, base *http.Transport) {
+	t.Helper()
+	serving(trusted, hangingAnswer)(t, base)
+	base.ResponseHeaderTimeout = brief
+}
+
+func trusted(*tls.Config) {}
+
+func untrusted(c *tls.Config) { c.RootCAs = x509.NewCertPool() }
+
+func otherHost(c *tls.Config) { c.ServerName = "other.example.org" }
+
+func expired(c *tls.Config) {
+	c.Time = func() time.Time { return time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC) }
+}
+
+func withoutClientCertificate(t *testing.T, base *http.Transport) {
+	t.Helper()
+	server := serve(t, noAnswer, &tls.Config{ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12})
+	base.DialContext = dialTo(server.Listener.Addr().String())
+	base.TLSClientConfig.RootCAs = x509.NewCertPool()
+	base.TLSClientConfig.RootCAs.AddCert(server.Certificate())
+	base.TLSClientConfig.ServerName = certificateName
+}
+
+// plain answers every connection as a web server without TLS does.
+func plain(t *testing.T, base *http.Transport) {
+	t.Helper()
+	answering(func(conn net.Conn) { _, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n") })(t, base)
+}
+
+func guarded(t *testing.T, base *http.Transport) {
+	t.Helper()
+	base.DialContext = guardedDial(t)
+}
+
+// guardedDial dials a name that is on loopback, which no guard allows.
+func guardedDial(t *testing.T) dialFunc {
+	t.Helper()
+	_, port, err := net.SplitHostPort(listen(t).Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return redirect(endpoint.Guard{}.DialContext(&net.Dialer{}), "localhost:"+port)
+}
+
+// proxyAnswering has a proxy answer CONNECT with a status and with words of its own.
+func proxyAnswering(status int) func(*testing.T, *http.Transport) {
+	return func(t *testing.T, base *http.Transport) {
+		t.Helper()
+		base.Proxy = proxy("http")
+		base.DialContext = dialTo(accept(t, func(conn net.Conn) { refuseConnect(conn, status) }))
+	}
+}
+
+func closedProxy(t *testing.T, base *http.Transport) {
+	t.Helper()
+	base.Proxy = proxy("http")
+	closedPort(t, base)
+}
+
+func untrustedProxy(t *testing.T, base *http.Transport) {
+	t.Helper()
+	serving(untrusted, noAnswer)(t, base)
+	base.Proxy = proxy("https")
+}
+
+func guardedProxy(t *testing.T, base *http.Transport) {
+	t.Helper()
+	base.Proxy = proxy("http")
+	guarded(t, base)
+}

@@ -1,0 +1,269 @@
+package attempt
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+)
+
+// Cause is the class of a [Failure]. Its values are stable, for programs.
+type Cause string
+
+// The causes.
+const (
+	// NoSuchHost: DNS has no such name.
+	NoSuchHost Cause = "no-such-host"
+	// ResolverFailed: DNS gave no verdict on the name.
+	ResolverFailed Cause = "resolver-failed"
+	// ResolverTimedOut: DNS gave no answer in time.
+	ResolverTimedOut Cause = "resolver-timed-out"
+	// AddressNotAllowed: the dial guard refused the address; see [endpoint.AddressError].
+	AddressNotAllowed Cause = "address-not-allowed"
+	// ConnectionRefused: nobody listens at the address.
+	ConnectionRefused Cause = "connection-refused"
+	// NoRoute: the network does not lead to the address.
+	NoRoute Cause = "no-route"
+	// TimedOut: no connection, handshake or answer in time.
+	TimedOut Cause = "timed-out"
+	// ConnectionClosed: the connection was closed or reset before there was an answer.
+	ConnectionClosed Cause = "connection-closed"
+	// NoTLS: the other side does not speak TLS.
+	NoTLS Cause = "no-tls"
+	// AuthorityUnknown: an authority that is not trusted has signed the certificate.
+	AuthorityUnknown Cause = "authority-unknown"
+	// CertificateOfOtherHost: the certificate has other names.
+	CertificateOfOtherHost Cause = "certificate-of-other-host"
+	// CertificateExpired: the certificate's time is over, or has not begun.
+	CertificateExpired Cause = "certificate-expired"
+	// CertificateInvalid: the certificate breaks another rule.
+	CertificateInvalid Cause = "certificate-invalid"
+	// HandshakeRefused: the other side ended the TLS handshake with an alert (RFC 8446 §6), such as for a missing client certificate.
+	HandshakeRefused Cause = "handshake-refused"
+	// HandshakeFailed: this side could not finish the TLS handshake.
+	HandshakeFailed Cause = "handshake-failed"
+	// ProxyRefused: the proxy answered a CONNECT request with another status than 200; see [ProxyError].
+	ProxyRefused Cause = "proxy-refused"
+	// Unknown: none of the above.
+	Unknown Cause = "unknown"
+)
+
+// Failure is why a request had no answer. Its text is one of a closed list, except for the name of a refused host. The text
+// holds nothing else that a tenant who names a host must not learn: no addresses, no names in certificates, no words of a proxy.
+//
+//nolint:errname // named for what callers ask: why a connection failed.
+type Failure struct {
+	// Cause is the class.
+	Cause Cause
+	// AtProxy: the proxy itself could not be reached.
+	AtProxy bool
+	// ProxyStatus is the HTTP status with which the proxy refused to connect; 0 for another cause.
+	ProxyStatus int
+
+	err error
+}
+
+// ProxyError is the error of a transport whose proxy refused to connect.
+type ProxyError struct {
+	// Status is the HTTP status.
+	Status int
+}
+
+// Error says the status. The proxy's own words are left out: they are a stranger's.
+func (e *ProxyError) Error() string {
+	return strings.TrimSpace(fmt.Sprintf("the proxy answered HTTP %d %s", e.Status, http.StatusText(e.Status)))
+}
+
+// Explain finds out why a request ended with err.
+func Explain(err error) *Failure {
+	f := &Failure{err: err}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "proxyconnect" {
+		f.AtProxy, err = true, op.Err
+	}
+	if refused, ok := errors.AsType[*ProxyError](err); ok {
+		f.ProxyStatus = refused.Status
+	}
+	f.Cause = causeOf(err)
+	return f
+}
+
+func causeOf(err error) Cause {
+	for _, find := range []func(error) (Cause, bool){ofProxy, ofGuard, ofDNS, ofCertificate, ofTLS, ofNetwork} {
+		if cause, ok := find(err); ok {
+			return cause
+		}
+	}
+	return Unknown
+}
+
+func ofProxy(err error) (Cause, bool) {
+	_, ok := errors.AsType[*ProxyError](err)
+	return ProxyRefused, ok
+}
+
+func ofGuard(err error) (Cause, bool) {
+	_, ok := errors.AsType[*endpoint.AddressError](err)
+	return AddressNotAllowed, ok
+}
+
+func ofDNS(err error) (Cause, bool) {
+	dns, ok := errors.AsType[*net.DNSError](err)
+	switch {
+	case !ok:
+		return "", false
+	case dns.IsNotFound:
+		return NoSuchHost, true
+	case dns.IsTimeout:
+		return ResolverTimedOut, true
+	default:
+		return ResolverFailed, true
+	}
+}
+
+func ofCertificate(err error) (Cause, bool) {
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
+		return CertificateExpired, true
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return AuthorityUnknown, true
+	}
+	if _, ok := errors.AsType[x509.HostnameError](err); ok {
+		return CertificateOfOtherHost, true
+	}
+	_, ok := errors.AsType[*tls.CertificateVerificationError](err)
+	return CertificateInvalid, ok
+}
+
+func ofTLS(err error) (Cause, bool) {
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok || errors.Is(err, http.ErrSchemeMismatch) {
+		return NoTLS, true
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		switch op.Op {
+		case "remote error":
+			return HandshakeRefused, true
+		case "local error":
+			return HandshakeFailed, true
+		}
+	}
+	// The other errors of crypto/tls have no type.
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		if strings.HasPrefix(inner.Error(), "tls: ") {
+			return HandshakeFailed, true
+		}
+	}
+	return "", false
+}
+
+func ofNetwork(err error) (Cause, bool) {
+	switch {
+	case isAny(err, syscall.ECONNREFUSED):
+		return ConnectionRefused, true
+	case isAny(err, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN, syscall.ENETDOWN):
+		return NoRoute, true
+	case isAny(err, io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE):
+		return ConnectionClosed, true
+	default:
+		return TimedOut, isTimeout(err)
+	}
+}
+
+func isAny(err error, targets ...error) bool {
+	for _, target := range targets {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
+func isTimeout(err error) bool {
+	timeout, ok := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](err)
+	return ok && timeout.Timeout()
+}
+
+// Again reports whether another attempt may follow.
+func (f *Failure) Again() bool {
+	switch f.Cause {
+	case ResolverFailed, ConnectionRefused, NoRoute, ConnectionClosed:
+		return true
+	case ProxyRefused:
+		return isPassing(f.ProxyStatus)
+	default:
+		return false
+	}
+}
+
+// Error says what happened, for people. See [Failure.Fix] for what they can do.
+func (f *Failure) Error() string {
+	if f.AtProxy {
+		return "the proxy cannot be reached: " + f.words()
+	}
+	return f.words()
+}
+
+// Unwrap returns the error that was explained. A time-out is left out: it is the transport's, and would be taken for the end of the
+// caller's own context ([context.DeadlineExceeded]).
+func (f *Failure) Unwrap() error {
+	if f.Cause == TimedOut || f.Cause == ResolverTimedOut {
+		return nil
+	}
+	return f.err
+}
+
+func (f *Failure) words() string {
+	switch f.Cause {
+	case NoSuchHost:
+		return "the host's name does not exist"
+	case ResolverFailed:
+		return "the host's name could not be resolved"
+	case ResolverTimedOut:
+		return "the host's name could not be resolved in time"
+	case AddressNotAllowed:
+		return f.refusal().Detail()
+	case ConnectionRefused:
+		return "the connection was refused"
+	case NoRoute:
+		return "there is no route to the host"
+	case TimedOut:
+		return "no answer in time"
+	case ConnectionClosed:
+		return "the connection was closed"
+	case NoTLS:
+		return "the other side does not speak TLS"
+	case AuthorityUnknown:
+		return "the certificate is signed by an unknown authority"
+	case CertificateOfOtherHost:
+		return "the certificate is for another host"
+	case CertificateExpired:
+		return "the certificate has expired or is not yet valid"
+	case CertificateInvalid:
+		return "the certificate is not valid"
+	case HandshakeRefused:
+		return "the other side refused the TLS handshake"
+	case HandshakeFailed:
+		return "the TLS handshake failed"
+	case ProxyRefused:
+		return (&ProxyError{f.ProxyStatus}).Error()
+	default:
+		return "the connection failed"
+	}
+}
+
+// refusal is the dial guard's refusal; zero if there is none.
+func (f *Failure) refusal() *endpoint.AddressError {
+	if refused, ok := errors.AsType[*endpoint.AddressError](f.err); ok {
+		return refused
+	}
+	return &endpoint.AddressError{}
+}
