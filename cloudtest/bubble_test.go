@@ -9,8 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 )
 
-// TestCloseEndsEverything: a bubble whose cloud is closed can end at once, also if a client has left an answer unread, whose connection it closes at a time
-// of its own.
+// TestCloseEndsEverything: a bubble whose cloud is closed can end at once. This holds also if a
+// client has left an answer unread, and would close its connection only later.
 func TestCloseEndsEverything(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {

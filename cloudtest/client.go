@@ -11,7 +11,12 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/alibaba"
+	"github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/cloudtest/azure"
+	"github.com/lanyard-dev/lanyard/cloudtest/change"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
@@ -21,12 +26,13 @@ import (
 type Admin struct {
 	// URL is the proxy's, as [Cloud.ProxyURL] gives it.
 	URL string
-	// Client makes the requests. It must not use a proxy. Nil means one without proxy and with the context's deadline only.
+	// Client makes the requests. It must not use a proxy. Nil means one without proxy and with the
+	// context's deadline only.
 	Client *http.Client
 }
 
-// AdminError is a request that the cloud refused. It wraps what the change would have returned in the cloud's own process: [setting.ErrNotFound], or a
-// [*setting.Error] that names the field.
+// AdminError is a request that the cloud refused. It wraps what the change would have returned in
+// the cloud's own process: [setting.ErrNotFound], or a [*setting.Error] that names the field.
 type AdminError struct {
 	// Status is the HTTP status.
 	Status int
@@ -114,15 +120,28 @@ func (a *Admin) Env(ctx context.Context, caFile string) ([]string, error) {
 }
 
 // AWS changes the part of the cloud that is AWS.
-func (a *Admin) AWS() AWSAdmin { return AWSAdmin{a} }
+func (a *Admin) AWS() aws.Admin { return aws.NewAdmin(&change.Table[*aws.Cloud]{Send: a.change}) }
 
 // Azure changes the part of the cloud that is Azure.
-func (a *Admin) Azure() AzureAdmin { return AzureAdmin{a} }
+func (a *Admin) Azure() azure.Admin {
+	return azure.NewAdmin(&change.Table[*azure.Cloud]{Send: a.change})
+}
 
 // GCP changes the part of the cloud that is Google Cloud.
-func (a *Admin) GCP() GCPAdmin { return GCPAdmin{a} }
+func (a *Admin) GCP() gcp.Admin { return gcp.NewAdmin(&change.Table[*gcp.Cloud]{Send: a.change}) }
 
-// call makes a request. Into is nil, a *[]byte for the raw answer, or what the answer's JSON is decoded into.
+// Alibaba changes the part of the cloud that is Alibaba Cloud.
+func (a *Admin) Alibaba() alibaba.Admin {
+	return alibaba.NewAdmin(&change.Table[*alibaba.Cloud]{Send: a.change})
+}
+
+// change is the [change.Sender] of the clouds' changes.
+func (a *Admin) change(ctx context.Context, method, path string, query url.Values, body any) error {
+	return a.call(ctx, method, path, query, body, nil)
+}
+
+// call makes a request. Into is nil, a *[]byte for the raw answer, or what the answer's JSON is
+// decoded into.
 func (a *Admin) call(ctx context.Context, method, path string, query url.Values, body, into any) error {
 	var reader io.Reader
 	if body != nil {

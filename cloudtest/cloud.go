@@ -13,17 +13,20 @@ import (
 	"os"
 	"regexp"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/alibaba"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
+	"github.com/lanyard-dev/lanyard/cloudtest/change"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
 const (
@@ -35,15 +38,18 @@ const (
 // ErrClosed is returned when a closed cloud is used.
 var ErrClosed = errors.New("cloudtest: the cloud is closed")
 
-// Cloud is a local cloud. It is safe for concurrent use. Make one with [New], end it with [Cloud.Close].
+// Cloud is a local cloud. It is safe for concurrent use. Make one with [New], end it with
+// [Cloud.Close].
 type Cloud struct {
 	authority *authority
 	roots     *x509.CertPool
+	server    *service.Server
 	journal   *journal.Journal
 	faults    *fault.Set
 	aws       *aws.Cloud
 	azure     *azure.Cloud
 	gcp       *gcp.Cloud
+	alibaba   *alibaba.Cloud
 	parts     []part // all clouds
 
 	inner  *http.Server // serves the hosts, behind TLS
@@ -58,8 +64,9 @@ type Cloud struct {
 	address  string             // of the first proxy
 }
 
-// New makes the local cloud that cfg describes. It answers through [Cloud.Transport] at once, and to other programs once [Cloud.Start] or
-// [Cloud.Serve] is called. The error wraps a [*setting.Error], which names the field of cfg that is at fault.
+// New makes the local cloud that cfg describes. It answers through [Cloud.Transport] at once, and
+// to other programs once [Cloud.Start] or [Cloud.Serve] is called. The error wraps a
+// [*setting.Error], which names the field of cfg that is at fault.
 func New(cfg Config) (*Cloud, error) {
 	ca, err := newAuthority()
 	if err != nil {
@@ -76,6 +83,7 @@ func New(cfg Config) (*Cloud, error) {
 		proxies:   map[*http.Server]struct{}{},
 		pipes:     map[*pipe]struct{}{},
 	}
+	c.server = &service.Server{Faults: c.faults, Journal: c.journal}
 	c.roots.AddCert(ca.cert)
 	if err := c.configure(cfg); err != nil {
 		return nil, fmt.Errorf("cloudtest: %w", err)
@@ -92,16 +100,21 @@ func New(cfg Config) (*Cloud, error) {
 
 func (c *Cloud) configure(cfg Config) error {
 	var err error
-	if c.aws, err = aws.New(cfg.AWS, c.Transport(), c.faults); err != nil {
+	if c.aws, err = aws.New(cfg.AWS, c.Transport()); err != nil {
 		return setting.In("aws", err)
 	}
-	if c.azure, err = azure.New(cfg.Azure, c.Transport(), c.faults); err != nil {
+	if c.azure, err = azure.New(cfg.Azure, c.Transport()); err != nil {
 		return setting.In("azure", err)
 	}
-	if c.gcp, err = gcp.New(cfg.GCP, c.Transport(), c.faults); err != nil {
+	if c.gcp, err = gcp.New(cfg.GCP, c.Transport()); err != nil {
 		return setting.In("gcp", err)
 	}
-	c.parts = []part{c.aws, c.azure, c.gcp}
+	if c.alibaba, err = alibaba.New(cfg.Alibaba, c.Transport()); err != nil {
+		return setting.In("alibaba", err)
+	}
+	c.parts = []part{
+		newPart(c.aws, aws.NewAdmin), newPart(c.azure, azure.NewAdmin), newPart(c.gcp, gcp.NewAdmin), newPart(c.alibaba, alibaba.NewAdmin),
+	}
 	if err := c.faults.SetQuotas(cfg.Quotas); err != nil {
 		return err
 	}
@@ -127,6 +140,9 @@ func (c *Cloud) Azure() *azure.Cloud { return c.azure }
 // GCP is the part of the cloud that is Google Cloud: change its projects, hand in its data planes.
 func (c *Cloud) GCP() *gcp.Cloud { return c.gcp }
 
+// Alibaba is the part of the cloud that is Alibaba Cloud: change its accounts.
+func (c *Cloud) Alibaba() *alibaba.Cloud { return c.alibaba }
+
 // Journal is the record of all calls.
 func (c *Cloud) Journal() *journal.Journal { return c.journal }
 
@@ -146,13 +162,14 @@ func (e *HostError) Error() string { return "cloudtest: host " + strconv.Quote(e
 
 var hostPattern = regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)+\z`)
 
-// Handle makes h answer for a host: an issuer, a data plane. The host is a DNS name in lower case with at least one dot, without port. A host that the
-// cloud answers for itself, or an IP address, is a [*HostError]. A nil h takes an earlier handler back.
+// Handle makes h answer for a host: an issuer, a data plane. The host is a DNS name in lower case
+// with at least one dot, without port. A host that the cloud answers for itself, or an IP address,
+// is a [*HostError]. A nil h takes an earlier handler back.
 func (c *Cloud) Handle(host string, h http.Handler) error {
 	switch {
 	case len(host) > 253 || !hostPattern.MatchString(host) || net.ParseIP(host) != nil:
 		return &HostError{Host: host, Fix: "give a DNS name in lower case with at least one dot, without port"}
-	case c.owner(host) != nil:
+	case c.owned(host) != nil:
 		return &HostError{Host: host, Fix: "the cloud answers for it itself"}
 	}
 	c.mu.Lock()
@@ -165,10 +182,12 @@ func (c *Cloud) Handle(host string, h http.Handler) error {
 	return nil
 }
 
-// HandleIssuer makes an issuer's documents available under its host. Several issuers of one host need a handler of the caller's own.
+// HandleIssuer makes an issuer's documents available under its host. Several issuers of one host
+// need a handler of the caller's own.
 func (c *Cloud) HandleIssuer(i *oidc.Issuer) error { return c.Handle(i.Host(), i) }
 
-// PutIssuer serves the documents of an issuer with fixed keys under its host. The error is a [*setting.Error].
+// PutIssuer serves the documents of an issuer with fixed keys under its host. The error is a
+// [*setting.Error].
 func (c *Cloud) PutIssuer(s oidc.Static) error {
 	h, err := s.Handler()
 	if err != nil {
@@ -185,36 +204,52 @@ func (c *Cloud) PutIssuer(s oidc.Static) error {
 }
 
 // part is one of the clouds.
-type part interface {
-	// Owns says whether the part answers for a host, a DNS name in lower case without port.
-	Owns(host string) bool
-	// ServeCall answers a request to such a host and fills in what the journal is to say, before it writes the answer.
-	ServeCall(w http.ResponseWriter, r *http.Request, call *journal.Call)
+type part struct {
+	// service returns the service that answers for a host, a DNS name in lower case without port;
+	// nil if the part has no such host.
+	service func(host string) service.Service
+	// changes are the routes of the admin API that change the part.
+	changes map[string]func(*http.Request) error
 }
 
-// owner is the part that answers for a host, or nil.
-func (c *Cloud) owner(host string) part {
+// newPart makes a part of a cloud and its table of changes.
+func newPart[C interface {
+	Service(host string) service.Service
+}, A any](cloud C, list func(*change.Table[C]) A) part {
+	var t change.Table[C]
+	list(&t)
+	return part{service: cloud.Service, changes: t.Routes(cloud, readAdmin)}
+}
+
+// owned returns a cloud's own service for a host, or nil.
+func (c *Cloud) owned(host string) service.Service {
 	for _, p := range c.parts {
-		if p.Owns(host) {
-			return p
+		if s := p.service(host); s != nil {
+			return s
 		}
 	}
 	return nil
 }
 
-// knows says whether the cloud answers for a host.
-func (c *Cloud) knows(host string) bool { return c.handler(host) != nil || c.owner(host) != nil }
-
-func (c *Cloud) handler(host string) http.Handler {
+// service returns what answers for a host, or nil. The clouds come first: a registry may have been
+// made under a host after a handler was handed in for it, and a handler checks nothing.
+func (c *Cloud) service(host string) service.Service {
+	if s := c.owned(host); s != nil {
+		return s
+	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.handlers[host]
+	if h := c.handlers[host]; h != nil {
+		return handedIn(h)
+	}
+	return nil
 }
 
 // CAPEM is the certificate of the cloud's authority, PEM.
 func (c *Cloud) CAPEM() []byte { return append([]byte(nil), c.authority.pem...) }
 
-// WriteCA writes [Cloud.CAPEM] to a file, for SSL_CERT_FILE and the like. The file appears whole or not at all.
+// WriteCA writes [Cloud.CAPEM] to a file, for SSL_CERT_FILE and the like. The file appears whole or
+// not at all.
 func (c *Cloud) WriteCA(path string) error {
 	tmp := path + ".tmp"
 	if err := os.WriteFile(tmp, c.authority.pem, 0o644); err != nil { //nolint:gosec // a certificate is public
@@ -246,154 +281,85 @@ func (c *Cloud) Close() error {
 	return nil
 }
 
-// record lets serve answer a request and records the call.
-func (c *Cloud) record(w http.ResponseWriter, r *http.Request, serve func(http.ResponseWriter, *http.Request, *journal.Call)) {
-	call := journal.Call{Time: time.Now(), Host: hostOnly(r.Host)}
-	rec := &recorder{ResponseWriter: w, journal: c.journal, call: &call}
-	defer func() {
-		p := recover()
-		if p != nil && call.Code == "" {
-			call.Code, call.Reason = "Dropped", "the handler gave up"
-		}
-		rec.record()
-		if p != nil {
-			panic(p)
-		}
-	}()
-	serve(rec, r, &call)
-	if !rec.done {
-		call.Status = http.StatusOK // which net/http writes for a handler that wrote nothing
-	}
-}
-
-// serveInner answers a request that came through the proxy or through [Cloud.Transport]. Only metadata servers speak plain HTTP.
+// serveInner answers a request that came through the proxy or through [Cloud.Transport]. Only
+// metadata servers speak plain HTTP.
 func (c *Cloud) serveInner(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.TLS != nil:
-		c.record(w, r, c.serveHost)
-	case hostOnly(r.Host) == azure.MetadataHost:
-		c.record(w, r, c.azure.ServeMetadata)
+		c.serveHost(w, r)
+	case wire.Host(r.Host) == azure.MetadataHost:
+		c.server.Serve(w, r, c.azure.Metadata)
 	default:
-		c.record(w, r, c.gcp.ServeMetadata)
+		c.server.Serve(w, r, c.gcp.Metadata)
 	}
 }
 
 // serveHost answers a request to one of the hosts.
-func (c *Cloud) serveHost(w http.ResponseWriter, r *http.Request, call *journal.Call) {
-	// The certificate was checked for the name in the handshake; a Host header that says another one must not pass by it. RFC 9110 §7.4.
-	if r.TLS.ServerName != call.Host || !portIs443(r.Host) {
-		call.Service, call.Code, call.Reason = journal.ServiceProxy, "MisdirectedRequest", "the Host header is not the name of the TLS handshake"
-		http.Error(w, call.Reason, http.StatusMisdirectedRequest)
+func (c *Cloud) serveHost(w http.ResponseWriter, r *http.Request) {
+	host := wire.Host(r.Host)
+	// The certificate was checked for the name in the handshake; a Host header that says another
+	// one must not pass by it. RFC 9110 §7.4.
+	if r.TLS.ServerName != host || !portIs443(r.Host) {
+		c.refuse(w, journal.Call{
+			Host: host, Code: "MisdirectedRequest", Status: http.StatusMisdirectedRequest, Reason: "the Host header is not the name of the TLS handshake",
+		})
 		return
 	}
-	// The clouds come first: a registry may have been made under a host after a handler was handed in for it, and a handler checks nothing.
-	if owner := c.owner(call.Host); owner != nil {
-		owner.ServeCall(w, r, call)
+	s := c.service(host)
+	if s == nil {
+		c.refuse(w, journal.Call{Host: host, Code: "UnknownHost", Status: http.StatusMisdirectedRequest, Reason: refusal(host)})
 		return
 	}
-	if h := c.handler(call.Host); h != nil {
-		c.serveHandler(w, r, h, call)
-		return
-	}
-	call.Service, call.Code, call.Reason = journal.ServiceProxy, "UnknownHost", refusal(call.Host)
-	http.Error(w, call.Reason, http.StatusMisdirectedRequest)
+	c.server.Serve(w, r, s)
 }
 
-// serveHandler lets a handed-in handler answer, under the faults that are in force.
-func (c *Cloud) serveHandler(w http.ResponseWriter, r *http.Request, h http.Handler, call *journal.Call) {
-	call.Service, call.Operation, call.Resource = journal.ServiceHandler, r.Method, r.URL.Path
-	switch r.Method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
-	default:
-		call.Operation = "" // names are not the caller's to invent
-	}
-	if _, ok := c.faults.Begin(r.Context(), w, call, plainFaults{}); ok {
-		h.ServeHTTP(w, r)
+// refuse answers a request that reached no service.
+func (c *Cloud) refuse(w http.ResponseWriter, call journal.Call) {
+	call.Time, call.Service = time.Now(), journal.ServiceProxy
+	c.journal.Record(call)
+	http.Error(w, call.Reason, call.Status)
+}
+
+// handedIn is the service of a handler that was handed in.
+func handedIn(h http.Handler) service.Service {
+	return func(r *service.Request) (service.Protocol, service.Handler) {
+		r.Call.Service, r.Call.Operation, r.Call.Resource = journal.ServiceHandler, r.Method, r.URL.Path
+		switch r.Method {
+		case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		default:
+			r.Call.Operation = "" // names are not the caller's to invent
+		}
+		return plainHTTP(), func(r *service.Request) (service.Answer, *service.Refusal) { return r.Forward(h, r.Request, nil) }
 	}
 }
 
-// plainFaults is how handed-in handlers go wrong: in no protocol but HTTP.
-type plainFaults struct{}
-
-// Fail implements [fault.Protocol].
-func (plainFaults) Fail(w http.ResponseWriter, call *journal.Call, kind fault.Kind) {
-	var status int
-	switch kind {
-	case fault.Unavailable:
-		status = http.StatusServiceUnavailable
-	case fault.Throttle:
-		status = http.StatusTooManyRequests
-	default:
-		status = http.StatusInternalServerError
+// plainHTTP is how handlers that were handed in go wrong: in no protocol but HTTP.
+func plainHTTP() service.Protocol {
+	status := func(code int) *service.Refusal {
+		return service.Refuse(code, http.StatusText(code), http.StatusText(code))
 	}
-	call.Code, call.Reason = http.StatusText(status), "an injected fault"
-	http.Error(w, http.StatusText(status), status)
+	return service.Protocol{
+		Refuse: func(_ *service.Request, e *service.Refusal) service.Answer {
+			return func(w http.ResponseWriter) *service.Refusal {
+				http.Error(w, e.Message, e.Status)
+				return nil
+			}
+		},
+		Failure:     status(http.StatusInternalServerError),
+		Unavailable: status(http.StatusServiceUnavailable),
+		Throttled:   status(http.StatusTooManyRequests),
+		Broken:      service.Whole(http.StatusOK, "application/json", []byte(`{"`)),
+	}
 }
-
-// Broken implements [fault.Protocol].
-func (plainFaults) Broken() (contentType, body string) { return "application/json", `{"` }
 
 func refusal(host string) string {
 	return "host " + strconv.Quote(host) + " is not part of this local cloud"
-}
-
-// hostOnly folds a Host header to what the tables hold.
-func hostOnly(hostport string) string {
-	host := hostport
-	if h, _, err := net.SplitHostPort(hostport); err == nil {
-		host = h
-	}
-	return strings.ToLower(host)
 }
 
 func portIs443(hostport string) bool {
 	_, port, err := net.SplitHostPort(hostport)
 	return err != nil || port == "443"
 }
-
-// recorder writes the call into the journal when the answer's header is written, so that a caller who has the answer finds it in the journal.
-type recorder struct {
-	http.ResponseWriter
-
-	journal *journal.Journal
-	call    *journal.Call
-	done    bool
-}
-
-func (r *recorder) record() {
-	if !r.done {
-		r.done = true
-		r.journal.Record(*r.call)
-	}
-}
-
-// WriteHeader records the call with its status.
-func (r *recorder) WriteHeader(status int) {
-	if status >= 200 && !r.done {
-		r.call.Status = status
-		r.record()
-	}
-	r.ResponseWriter.WriteHeader(status)
-}
-
-// Write writes the header first if need be.
-func (r *recorder) Write(b []byte) (int, error) {
-	if !r.done {
-		r.WriteHeader(http.StatusOK)
-	}
-	return r.ResponseWriter.Write(b)
-}
-
-// Flush lets data planes stream.
-func (r *recorder) Flush() {
-	if !r.done {
-		r.WriteHeader(http.StatusOK)
-	}
-	_ = http.NewResponseController(r.ResponseWriter).Flush()
-}
-
-// Unwrap is for http.ResponseController.
-func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 // connQueue is a net.Listener whose connections are put in by hand.
 type connQueue struct {
@@ -406,7 +372,7 @@ func newConnQueue() *connQueue {
 	return &connQueue{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// put hands a connection to whoever accepts, or closes it.
+// put hands a connection to Accept, or closes the connection.
 func (q *connQueue) put(ctx context.Context, conn net.Conn) {
 	select {
 	case q.conns <- conn:

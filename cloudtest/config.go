@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/alibaba"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
@@ -22,6 +23,8 @@ type Config struct {
 	Azure azure.Config `json:"azure"`
 	// GCP is the part that is Google Cloud.
 	GCP gcp.Config `json:"gcp"`
+	// Alibaba is the part that is Alibaba Cloud.
+	Alibaba alibaba.Config `json:"alibaba"`
 	// Issuers are OIDC issuers with fixed keys. Issuers that live in the process are handed in with [Cloud.Handle] instead.
 	Issuers []oidc.Static `json:"issuers,omitempty"`
 	// Quotas throttle services by rate.

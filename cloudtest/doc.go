@@ -1,11 +1,15 @@
-// Package cloudtest is a local cloud that verifies. Programs reach it under the clouds' real host names, over real TLS, with unmodified SDKs; it
-// checks what the real clouds check (token signatures against the issuer's published keys, trust policies, SigV4, permissions for each request) and
-// answers with their error codes and bodies. Nothing leaves the machine: a host that is not part of the cloud is refused, and the refusal recorded.
+// Package cloudtest is a local cloud that verifies. Programs reach it under the clouds' real host
+// names, over real TLS, with unmodified SDKs. It checks what the real clouds check: token
+// signatures against the issuer's published keys, trust policies, SigV4, permissions for each
+// request. It answers with their error codes and bodies. Nothing leaves the machine: the cloud
+// refuses every host that it does not have, and records the refusal.
 //
 // # A world
 //
-// A [Config] describes accounts, roles, repositories and buckets; [ParseConfig] reads it from JSON. Trust and permission policies are IAM's own documents;
-// Azure has tenants with applications and their federated credentials, and role assignments on registries and storage accounts.
+// A [Config] describes accounts, roles, repositories and buckets; [ParseConfig] reads it from JSON.
+// Trust and permission policies are IAM's own documents; Azure has tenants with applications and
+// their federated credentials, and role assignments on registries and storage accounts. Alibaba
+// Cloud has RAM's own trust policies.
 //
 //	cloud, err := cloudtest.New(cloudtest.Config{AWS: aws.Config{Accounts: []aws.Account{{
 //		ID:            "123456789123",
@@ -24,16 +28,19 @@
 //	cloud.Azure().ServeBlob(func(azure.StorageAccount) http.Handler { return blobs })
 //	cloud.GCP().ServeStorage(storage)                   // what the clouds verify is not the data planes' business
 //
-// A data plane gets only requests that were allowed, without credentials, and without anything that would turn them into other requests: mounts,
-// sources of copies, and headers by which servers change a method or a path. A handler for a host that a cloud answers for itself is refused, or no longer asked.
+// A data plane gets allowed requests only. The requests carry no credentials. They also carry
+// nothing that would turn them into other requests: no mounts, no copy sources, no headers by which
+// servers change a method or a path. A cloud's own hosts take no handler.
 //
 // # Ways in
 //
-// In process, inject [Cloud.Transport]; it needs no port and works inside a testing/synctest bubble:
+// In process, inject [Cloud.Transport]; it needs no port and works inside a testing/synctest
+// bubble:
 //
 //	sts.New(sts.Options{Region: "eu-west-1", HTTPClient: &http.Client{Transport: cloud.Transport()}})
 //
-// Other programs go through the proxy. [Cloud.Start] listens on loopback, and [Cloud.Env] is what they need in their environment:
+// Other programs go through the proxy. [Cloud.Start] listens on loopback, and [Cloud.Env] returns
+// the environment that they need:
 //
 //	cloud.Start(ctx)
 //	cloud.WriteCA("ca.pem")
@@ -42,26 +49,29 @@
 //
 // # What happened, and what goes wrong
 //
-// [Cloud.Journal] has every call with its verdict and, for a refusal, the condition that failed, which the caller is not told:
+// [Cloud.Journal] has every call with its verdict and, for a refusal, the condition that failed,
+// which the caller is not told:
 //
 //	cloud.Journal().Calls(journal.Filter{Service: "sts", Subject: "system:serviceaccount:tenant-a:tenant-a-ecr-sa"})
 //
-// [Cloud.Faults] makes services slow, failing, throttled, unreachable or wrong about the time. Roles, trust and permissions change while sessions live,
-// and are in force at once:
+// [Cloud.Faults] makes services slow, failing, throttled, unreachable or wrong about the time.
+// Roles, trust and permissions change while sessions live, and are in force at once:
 //
 //	cloud.Faults().Add(fault.Fault{Service: "sts", Kind: fault.Throttle, Count: 3})
 //	cloud.AWS().DeleteRole("123456789123", "tenant-a-ecr")
 //
 // # Errors
 //
-// Every Add, Put, Set and Delete of the three clouds fails in one of two ways, and changes nothing then. A setting that the cloud does not take is a
-// [*setting.Error], which names the field by its path in JSON. If the account, tenant or project does not exist, or what is to be deleted from it, the
-// error wraps [setting.ErrNotFound]. Both hold through [Admin] too.
+// Every Add, Put, Set and Delete of the clouds fails in one of two ways, and changes nothing
+// then. An invalid setting is a [*setting.Error], which names the field by its path in JSON. An
+// account, tenant, project or part of it that does not exist is an error that wraps
+// [setting.ErrNotFound]. [Admin] returns the same errors.
 //
 // # From another process
 //
-// The proxy's own address serves an admin API in JSON, and [Admin] is its client: admin.AWS().PutRole(ctx, …) is cloud.AWS().PutRole(…). It is open to
-// everybody who reaches loopback, as the proxy is.
+// The proxy's own address serves an admin API in JSON, and [Admin] is its client:
+// admin.AWS().PutRole(ctx, …) is cloud.AWS().PutRole(…). Like the proxy it is open to everybody who
+// reaches loopback.
 //
 //	GET    /journal?service=&operation=&…          {"dropped":0,"totals":[…],"calls":[…]}; parameters as journal.ParseFilter reads them
 //	DELETE /journal                                forget all calls
@@ -93,9 +103,20 @@
 //	PUT    /gcp/projects/{project}/repositories    a gcp.Repository; DELETE with ?location=&name=
 //	PUT    /gcp/projects/{project}/buckets         a gcp.Bucket; DELETE with ?name=
 //	PUT    /gcp/metadata                           a gcp.Metadata; DELETE
+//	POST   /alibaba/accounts                       an alibaba.Account
+//	PUT    /alibaba/accounts/{account}/oidc-providers  an alibaba.OIDCProvider; DELETE with ?name=
+//	PUT    /alibaba/accounts/{account}/roles       an alibaba.Role; DELETE with ?name=
 //
-// The same address is the metadata server of Google Cloud and of Azure, if the configuration has one, for clients that have it in GCE_METADATA_HOST or
-// AZURE_POD_IDENTITY_AUTHORITY_HOST. Clients that know Azure's by its address only, as the SDK for Go does, reach it through the proxy.
+// The same address is the metadata server of Google Cloud and of Azure, if the configuration has
+// one, for clients that have it in GCE_METADATA_HOST or AZURE_POD_IDENTITY_AUTHORITY_HOST. Clients
+// that know Azure's by its address only, as the SDK for Go does, reach it through the proxy.
 //
-// An error is answered with status 4xx and {"error":"…","field":"…"}: 404 for what does not exist, the field if one is at fault.
+// An error is answered with status 4xx and {"error":"…","field":"…"}: 404 for what does not exist,
+// the field if one is at fault.
+//
+// # Another cloud
+//
+// A cloud is a folder with a type like aws.Cloud. Its method Service returns what answers at a
+// host, see package service, and its NewAdmin lists its changes, see package change. [Config],
+// [Cloud] and [Admin] name it.
 package cloudtest

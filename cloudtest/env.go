@@ -2,9 +2,11 @@ package cloudtest
 
 import "strings"
 
-// Env is what a program needs in its environment to be in the cloud, as NAME=VALUE in a fixed order. It is complete in that it overrides whatever
-// inherited variable would lead around the proxy or to other roots; append it to an inherited environment. Loopback is not proxied. If there is a
-// metadata server, GCE_METADATA_HOST or AZURE_POD_IDENTITY_AUTHORITY_HOST names the proxy's own address, where it answers.
+// Env returns the environment with which a program reaches the local cloud, as NAME=VALUE in a
+// fixed order. It overrides every inherited variable by which a program would bypass the proxy or
+// trust other roots, so append it to an inherited environment. Loopback is not proxied. If there is
+// a metadata server, GCE_METADATA_HOST or AZURE_POD_IDENTITY_AUTHORITY_HOST names the proxy's own
+// address, where it answers.
 //
 // Identity is not set: AWS_PROFILE, keys and token files are the caller's business.
 //
@@ -20,7 +22,7 @@ func (c *Cloud) Env(caFile string) []string {
 	return env
 }
 
-// Env is [Cloud.Env] for a cloud in another process. Sources: Go's net/http and crypto/x509; AWS SDKs and Tools Reference Guide; Node.js CLI options.
+// Env is [Cloud.Env] for a cloud in another process. Sources: Go's net/http and crypto/x509; AWS SDKs and Tools Reference Guide; Alibaba Cloud SDK, "Manage access credentials"; Node.js CLI options.
 func Env(proxyURL, caFile string) []string {
 	const direct = "localhost,127.0.0.1,::1"
 	return []string{
@@ -37,12 +39,15 @@ func Env(proxyURL, caFile string) []string {
 		"REQUESTS_CA_BUNDLE=" + caFile,
 		"CURL_CA_BUNDLE=" + caFile,
 		"NODE_EXTRA_CA_CERTS=" + caFile,
-		"AWS_EC2_METADATA_DISABLED=true", // the metadata service has an IP address, no name
+		"AWS_EC2_METADATA_DISABLED=true",           // the metadata service has an IP address, no name
+		"ALIBABA_CLOUD_ECS_METADATA_DISABLED=true", // as above
 		"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=true",
 		"AWS_ENDPOINT_URL=",
+		"AWS_ENDPOINT_URL_IAM=",
 		"AWS_ENDPOINT_URL_STS=",
 		"AWS_ENDPOINT_URL_ECR=",
 		"AWS_ENDPOINT_URL_ECR_PUBLIC=",
 		"AWS_ENDPOINT_URL_S3=",
+		"AWS_ENDPOINT_URL_KMS=",
 	}
 }

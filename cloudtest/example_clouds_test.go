@@ -1,11 +1,13 @@
 package cloudtest_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
 
 	"github.com/lanyard-dev/lanyard/cloudtest"
+	"github.com/lanyard-dev/lanyard/cloudtest/alibaba"
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
@@ -99,4 +101,47 @@ func ExampleCloud_GCP() {
 	// Output:
 	// system:serviceaccount:tenant-a:default: HTTP 200 ""
 	// system:serviceaccount:tenant-b:default: HTTP 400 "unauthorized_client"
+}
+
+// A WorkloadIdentity of Lanyard's issuer assumes a role of Alibaba Cloud, by an OIDC provider.
+func ExampleCloud_Alibaba() {
+	issuer, err := oidc.NewIssuer("https://issuer.example", oidc.RS256)
+	if err != nil {
+		panic(err)
+	}
+	const account, provider = "1234567890123456", "acs:ram::1234567890123456:oidc-provider/lanyard"
+	const subject = "lanyard.dev:workloadidentity:tenant-a:dns"
+	cloud, err := cloudtest.New(cloudtest.Config{Alibaba: alibaba.Config{Accounts: []alibaba.Account{{
+		ID: account, OIDCProviders: []alibaba.OIDCProvider{{Name: "lanyard", IssuerURL: issuer.URL(), ClientIDs: []string{"sts.aliyuncs.com"}}},
+		Roles: []alibaba.Role{{Name: "dns", TrustPolicy: json.RawMessage(`{"Version":"1","Statement":[{"Effect":"Allow","Action":"sts:AssumeRole",
+			"Principal":{"Federated":"` + provider + `"},"Condition":{"StringEquals":{"oidc:sub":"` + subject + `"}}}]}`)}},
+	}}}})
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = cloud.Close() }()
+	if err := cloud.HandleIssuer(issuer); err != nil {
+		panic(err)
+	}
+	httpClient := &http.Client{Transport: cloud.Transport()}
+	for _, sub := range []string{subject, "lanyard.dev:workloadidentity:tenant-b:dns"} {
+		token, err := issuer.Mint(oidc.Claims{"sub": sub, "aud": "sts.aliyuncs.com"})
+		if err != nil {
+			panic(err)
+		}
+		res, err := httpClient.PostForm("https://sts.aliyuncs.com/", url.Values{
+			"Action": {"AssumeRoleWithOIDC"}, "Version": {"2015-04-01"}, "Format": {"JSON"}, "RoleSessionName": {"example"},
+			"RoleArn": {"acs:ram::" + account + ":role/dns"}, "OIDCProviderArn": {provider}, "OIDCToken": {token},
+		})
+		if err != nil {
+			panic(err)
+		}
+		_ = res.Body.Close()
+	}
+	for _, call := range cloud.Journal().Calls(journal.Filter{Service: alibaba.ServiceSTS}) {
+		fmt.Printf("%s: HTTP %d %q\n", call.Subject, call.Status, call.Code)
+	}
+	// Output:
+	// lanyard.dev:workloadidentity:tenant-a:dns: HTTP 200 ""
+	// lanyard.dev:workloadidentity:tenant-b:dns: HTTP 401 "AuthenticationFail.NoPermission"
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest"
+	"github.com/lanyard-dev/lanyard/cloudtest/alibaba"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
@@ -35,7 +36,8 @@ type serviceCall struct {
 // serviceCalls are calls of all services of all clouds, of each under every kind of host and in every protocol that it has.
 func serviceCalls() []serviceCall {
 	const form = "application/x-www-form-urlencoded"
-	return []serviceCall{
+	calls := []serviceCall{
+		{aws.ServiceIAM, "GetRole", "POST", "https://iam.amazonaws.com/?Action=GetRole&Version=2010-05-08", []string{"Content-Type", form}},
 		{aws.ServiceSTS, "GetCallerIdentity", "POST", "https://sts.amazonaws.com/?Action=GetCallerIdentity&Version=2011-06-15", []string{"Content-Type", form}},
 		{aws.ServiceECR, "GetAuthorizationToken", "POST", "https://api.ecr." + region + ".amazonaws.com/", []string{
 			"Content-Type", "application/x-amz-json-1.1", "X-Amz-Target", "AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken",
@@ -46,6 +48,7 @@ func serviceCalls() []serviceCall {
 		{aws.ServiceRegistry, "Ping", "GET", "https://" + registryHost + "/v2/", nil},
 		{aws.ServicePublicRegistry, "Ping", "GET", "https://public.ecr.aws/v2/", nil},
 		{aws.ServiceS3, "GetObject", "GET", "https://s3.eu-west-1.amazonaws.com/some-bucket/key", nil},
+		{aws.ServiceKMS, "Sign", "POST", "https://kms.eu-west-1.amazonaws.com/", []string{"Content-Type", "application/x-amz-json-1.1", "X-Amz-Target", "TrentService.Sign"}},
 		{azure.ServiceEntra, "Token", "POST", "https://login.microsoftonline.com/common/oauth2/v2.0/token", []string{"Content-Type", form}},
 		{azure.ServiceRegistryTokens, "Exchange", "POST", "https://contoso.azurecr.io/oauth2/exchange", []string{"Content-Type", form}},
 		{azure.ServiceRegistry, "Ping", "GET", "https://contoso.azurecr.io/v2/", nil},
@@ -59,8 +62,18 @@ func serviceCalls() []serviceCall {
 		{gcp.ServiceRegistry, "Ping", "GET", "https://" + dockerHost + "/v2/", nil},
 		{gcp.ServiceStorage, "storage.objects.list", "GET", "https://storage.googleapis.com/storage/v1/b/some-bucket/o", nil},
 		{gcp.ServiceStorage, "storage.objects.get", "GET", "https://storage.googleapis.com/some-bucket/key", nil},
+		{alibaba.ServiceSTS, "AssumeRoleWithOIDC", "POST", "https://sts.aliyuncs.com/?Action=AssumeRoleWithOIDC&Version=2015-04-01&Format=JSON", []string{"Content-Type", form}},
 		{journal.ServiceHandler, "GET", "GET", clusterIssuer + "/keys", nil},
 	}
+	for _, name := range []string{"autoscaling", "ec2", "elasticloadbalancing"} {
+		calls = append(calls, serviceCall{name, "DescribeTags", "POST", "https://" + name + "." + region + ".amazonaws.com/?Action=DescribeTags&Version=2011-01-01", []string{"Content-Type", form}})
+	}
+	for _, name := range []string{"events", "secretsmanager", "ssm", "tagging"} {
+		calls = append(calls, serviceCall{name, "ListTags", "POST", "https://" + name + "." + region + ".amazonaws.com/", []string{
+			"Content-Type", "application/x-amz-json-1.1", "X-Amz-Target", "Service_2011.ListTags",
+		}})
+	}
+	return calls
 }
 
 func newFaultyCloud(t *testing.T) *cloudtest.Cloud {
@@ -208,9 +221,9 @@ func TestFaultAnswers(t *testing.T) {
 }
 
 // changing is what differs from answer to answer: IDs and times.
-var changing = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|20[0-9-]{8}[T ][0-9:.]+Z|(<RequestId>|<HostId>)[^<]+`)
+var changing = regexp.MustCompile(`[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}|20[0-9-]{8}[T ][0-9:.]+Z|(<RequestId>|<HostId>)[^<]+`)
 
-// whole says whether an answer is one to its end.
+// whole reports whether an answer is one to its end.
 func whole(contentType, body string) bool {
 	if strings.Contains(contentType, "json") {
 		return json.Valid([]byte(body))

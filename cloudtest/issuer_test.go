@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest"
+	"github.com/lanyard-dev/lanyard/cloudtest/alibaba"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
@@ -23,6 +24,7 @@ func TestSlashedIssuer(t *testing.T) {
 		slashed   = "https://westeurope.oic.prod-aks.azure.com/tenant/cluster/"
 		directory = "72f988bf-86f1-41af-91ab-2d7cd011db47"
 		client    = "d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08"
+		aliyun    = "acs:ram::1234567890123456"
 	)
 	name := strings.TrimPrefix(slashed, "https://")
 	trust := `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"sts:AssumeRoleWithWebIdentity",
@@ -32,6 +34,11 @@ func TestSlashedIssuer(t *testing.T) {
 		AWS: aws.Config{Accounts: []aws.Account{{
 			ID: account, OIDCProviders: []aws.OIDCProvider{{URL: slashed, ClientIDs: []string{audience}}},
 			Roles: []aws.Role{{Name: "tenant-a-ecr", TrustPolicy: json.RawMessage(trust)}},
+		}}},
+		Alibaba: alibaba.Config{Accounts: []alibaba.Account{{
+			ID: "1234567890123456", OIDCProviders: []alibaba.OIDCProvider{{Name: "cluster", IssuerURL: slashed, ClientIDs: []string{"sts.aliyuncs.com"}}},
+			Roles: []alibaba.Role{{Name: "tenant-a", TrustPolicy: json.RawMessage(`{"Version":"1","Statement":[{"Effect":"Allow","Action":"sts:AssumeRole",
+				"Principal":{"Federated":"` + aliyun + `:oidc-provider/cluster"},"Condition":{"StringEquals":{"oidc:sub":"` + subjectA + `"}}}]}`)}},
 		}}},
 		Azure: azure.Config{Tenants: []azure.Tenant{{ID: directory, Applications: []azure.Application{{
 			ClientID: client, FederatedCredentials: []azure.FederatedCredential{{Name: "cluster", Issuer: slashed, Subject: subjectA}},
@@ -70,6 +77,12 @@ func TestSlashedIssuer(t *testing.T) {
 			return post("https://login.microsoftonline.com/"+directory+"/oauth2/v2.0/token", url.Values{
 				"grant_type": {"client_credentials"}, "client_id": {client}, "scope": {"https://storage.azure.com/.default"},
 				"client_assertion_type": {"urn:ietf:params:oauth:client-assertion-type:jwt-bearer"}, "client_assertion": {mint("api://AzureADTokenExchange")},
+			})
+		},
+		"Alibaba Cloud": func(mint func(string) string) int {
+			return post("https://sts.aliyuncs.com/", url.Values{
+				"Action": {"AssumeRoleWithOIDC"}, "Version": {"2015-04-01"}, "Format": {"JSON"}, "OIDCProviderArn": {aliyun + ":oidc-provider/cluster"},
+				"RoleArn": {aliyun + ":role/tenant-a"}, "RoleSessionName": {"session"}, "OIDCToken": {mint("sts.aliyuncs.com")},
 			})
 		},
 		"Google Cloud": func(mint func(string) string) int {

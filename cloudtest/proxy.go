@@ -14,10 +14,11 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// Start listens on a free loopback port and serves the proxy in the background until ctx is done or the cloud is closed. When it returns,
-// [Cloud.ProxyURL] is known and connections are accepted.
+// Start listens on a free loopback port and serves the proxy in the background until ctx is done or
+// the cloud is closed. When it returns, [Cloud.ProxyURL] is known and connections are accepted.
 func (c *Cloud) Start(ctx context.Context) error {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
@@ -33,8 +34,9 @@ func (c *Cloud) Start(ctx context.Context) error {
 	return nil
 }
 
-// Serve serves the proxy, and the admin API beside it, on ln until ctx is done or the cloud is closed, and then returns nil. A listener that is not on
-// loopback is refused: whoever reaches the proxy can change the cloud.
+// Serve serves the proxy, and the admin API beside it, on ln until ctx is done or the cloud is
+// closed, and then returns nil. A listener that is not on loopback is refused: everybody who
+// reaches the proxy can change the cloud.
 func (c *Cloud) Serve(ctx context.Context, ln net.Listener) error {
 	server, err := c.proxyServer(ctx, ln)
 	if err != nil {
@@ -56,11 +58,11 @@ func (c *Cloud) proxyServer(ctx context.Context, ln net.Listener) (*http.Server,
 			case r.Method == http.MethodConnect:
 				c.serveConnect(w, r)
 			case c.azure.IsMetadata(r): // at its address, or here by AZURE_POD_IDENTITY_AUTHORITY_HOST
-				c.record(w, r, c.azure.ServeMetadata)
+				c.server.Serve(w, r, c.azure.Metadata)
 			case r.URL.Host != "":
 				c.refusePlain(w, r)
 			case c.gcp.IsMetadata(r): // clients find it here by GCE_METADATA_HOST
-				c.record(w, r, c.gcp.ServeMetadata)
+				c.server.Serve(w, r, c.gcp.Metadata)
 			default:
 				admin.ServeHTTP(w, r)
 			}
@@ -95,7 +97,8 @@ func (c *Cloud) serveProxy(ctx context.Context, server *http.Server, ln net.List
 	return fmt.Errorf("cloudtest: serve: %w", err)
 }
 
-// ProxyURL is the proxy's URL, "http://127.0.0.1:<port>"; it is empty before [Cloud.Start] or [Cloud.Serve].
+// ProxyURL is the proxy's URL, "http://127.0.0.1:<port>"; it is empty before [Cloud.Start] or
+// [Cloud.Serve].
 func (c *Cloud) ProxyURL() string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -105,12 +108,13 @@ func (c *Cloud) ProxyURL() string {
 	return "http://" + c.address
 }
 
-// admit decides about a connection to hostport, which is TLS on port 443 unless it is plain. It returns the host, or why not.
+// admit decides about a connection to hostport, which is TLS on port 443 unless it is plain. It
+// returns the host, or why not.
 func (c *Cloud) admit(hostport string, plain bool) (host string, refused *journal.Call) {
-	host = hostOnly(hostport)
+	host = wire.Host(hostport)
 	call := journal.Call{Time: time.Now(), Host: host, Service: journal.ServiceProxy, Operation: "CONNECT"}
 	switch {
-	case !plain && !c.knows(host):
+	case !plain && c.service(host) == nil:
 		call.Code, call.Reason, call.Status = "UnknownHost", refusal(host), http.StatusForbidden
 	case !plain && !strings.HasSuffix(hostport, ":443"):
 		call.Code, call.Reason, call.Status = "UnknownPort", "only port 443 of "+host+" is part of this local cloud", http.StatusForbidden
@@ -145,7 +149,8 @@ func (c *Cloud) serveConnect(w http.ResponseWriter, r *http.Request) {
 	go c.terminate(ctx, &bufferedConn{Conn: conn, r: buffered.Reader}, host)
 }
 
-// refuseConnect answers with the reason in the status line, because that is all that Go's and most clients show of a refused CONNECT.
+// refuseConnect answers with the reason in the status line, because that is all that Go's and most
+// clients show of a refused CONNECT.
 func (c *Cloud) refuseConnect(w http.ResponseWriter, call *journal.Call) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -164,13 +169,11 @@ func (c *Cloud) refuseConnect(w http.ResponseWriter, call *journal.Call) {
 }
 
 func (c *Cloud) refusePlain(w http.ResponseWriter, r *http.Request) {
-	host := hostOnly(r.URL.Host)
-	call := journal.Call{
-		Time: time.Now(), Host: host, Service: journal.ServiceProxy, Operation: "PLAIN", Code: "PlainHTTP", Status: http.StatusForbidden,
+	host := wire.Host(r.URL.Host)
+	c.refuse(w, journal.Call{
+		Host: host, Operation: "PLAIN", Code: "PlainHTTP", Status: http.StatusForbidden,
 		Reason: "plain http to " + host + " is not part of this local cloud: use https",
-	}
-	c.journal.Record(call)
-	http.Error(w, call.Reason, call.Status)
+	})
 }
 
 // terminate makes the TLS handshake under host's name and hands the connection to the inner server.
@@ -178,11 +181,13 @@ func (c *Cloud) terminate(ctx context.Context, conn net.Conn, host string) {
 	server := tls.Server(conn, &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"http/1.1"}, // one protocol: a dropped connection is then one dropped call
-		// An API's answer fits in one record, so a client has all of it once it has its header. AWS's SDK for Go needs that of a server this near: it
-		// closes the request's body when the header arrives, and net/http, if it has not yet looked for that body's end, takes the connection down.
+		// An API's answer fits in one record, so a client has all of it once it has its header.
+		// AWS's SDK for Go needs that of a server this near: it closes the request's body when the
+		// header arrives. If net/http has not read that body to its end, it then closes the
+		// connection.
 		DynamicRecordSizingDisabled: true,
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-			if hostOnly(hello.ServerName) != host {
+			if wire.Host(hello.ServerName) != host {
 				return nil, fmt.Errorf("the client asked the proxy for %q and the server for %q", host, hello.ServerName)
 			}
 			return c.authority.leaf(host)

@@ -1,18 +1,25 @@
 package cloudtest
 
 import (
+	"slices"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/alibaba"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
-// Services are the names of all services, as they stand in the journal and in faults: AWS's, Azure's, Google Cloud's, what was handed in, and the proxy.
+// Services are the names of all services, as they stand in the journal and in faults: AWS's, Azure's, Google Cloud's, Alibaba Cloud's, what was handed in, and the proxy.
 func Services() []string {
-	return []string{
-		aws.ServiceSTS, aws.ServiceECR, aws.ServiceRegistry, aws.ServiceECRPublic, aws.ServicePublicRegistry, aws.ServiceS3,
-		azure.ServiceEntra, azure.ServiceRegistryTokens, azure.ServiceRegistry, azure.ServiceBlob, azure.ServiceIMDS,
-		gcp.ServiceSTS, gcp.ServiceIAMCredentials, gcp.ServiceAccounts, gcp.ServiceRegistry, gcp.ServiceStorage, gcp.ServiceMetadata,
-		journal.ServiceHandler, journal.ServiceProxy,
-	}
+	return slices.Concat(
+		[]string{aws.ServiceIAM, aws.ServiceSTS, aws.ServiceECR, aws.ServiceRegistry, aws.ServiceECRPublic, aws.ServicePublicRegistry, aws.ServiceS3, aws.ServiceKMS},
+		aws.GenericServices(),
+		[]string{
+			azure.ServiceEntra, azure.ServiceRegistryTokens, azure.ServiceRegistry, azure.ServiceBlob, azure.ServiceIMDS,
+			gcp.ServiceSTS, gcp.ServiceIAMCredentials, gcp.ServiceAccounts, gcp.ServiceRegistry, gcp.ServiceStorage, gcp.ServiceMetadata,
+			alibaba.ServiceSTS,
+			journal.ServiceHandler, journal.ServiceProxy,
+		},
+	)
 }

@@ -13,20 +13,23 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
 // holding is what a tenant has at one host, and the paths below which it may do everything.
 type holding struct {
 	host, authorization string
-	serve               func(http.ResponseWriter, *http.Request, *journal.Call)
+	service             func(host string) service.Service
 	below               []string
 	good                string // the target of a request that is granted
 }
 
-// FuzzTenant: whatever a tenant sends with good credentials and every permission on its own, a data plane reads nothing of it as another tenant's, in the path
-// as it came, decoded or cleaned, in the query or a form, or in a header.
+// FuzzTenant: a tenant with good credentials and every permission on its own buckets and
+// repositories sends any request. A data plane must find another tenant's name nowhere in the
+// request: not in the path (raw, decoded or cleaned), the query, a form or a header.
 func FuzzTenant(f *testing.F) {
 	for _, target := range []string{
 		"/v2/tenant-a/app/blobs/uploads/?mount=sha256:0&from=tenant-b/app", "/v2/" + projectID + "/tenant-a/app/manifests/1", "/tenant-a/x%2F..%2F..%2Ftenant-b/y",
@@ -74,7 +77,7 @@ func FuzzTenant(f *testing.F) {
 		r.RequestURI = r.URL.RequestURI()
 		r.Header = header
 		r.Header["Authorization"], r.Header["X-Ms-Version"] = []string{now.authorization}, []string{"2024-11-04"}
-		now.serve(httptest.NewRecorder(), r, &journal.Call{Host: now.host})
+		(&service.Server{Faults: &fault.Set{}, Journal: journal.New(1)}).Serve(httptest.NewRecorder(), r, now.service(now.host))
 	}
 	for _, now = range holdings {
 		before := reached
@@ -129,9 +132,10 @@ func tenantA(f *testing.F, plane http.Handler) []holding {
 // holdingsOf gets the first tenant's tokens from the metadata servers.
 func holdingsOf(f *testing.F, c *cloudtest.Cloud) []holding {
 	f.Helper()
-	ask := func(r *http.Request, serve func(http.ResponseWriter, *http.Request, *journal.Call)) string {
+	server := &service.Server{Faults: c.Faults(), Journal: c.Journal()}
+	ask := func(r *http.Request, s service.Service) string {
 		w := httptest.NewRecorder()
-		serve(w, r, &journal.Call{})
+		server.Serve(w, r, s)
 		var fields map[string]any
 		if err := json.Unmarshal(w.Body.Bytes(), &fields); err != nil {
 			f.Fatalf("HTTP %d %s: %v", w.Code, w.Body, err)
@@ -147,15 +151,12 @@ func holdingsOf(f *testing.F, c *cloudtest.Cloud) []holding {
 	managed := func(resource string) string {
 		r := httptest.NewRequestWithContext(f.Context(), http.MethodGet, "/metadata/identity/oauth2/token?api-version=2018-02-01&resource="+url.QueryEscape(resource), nil)
 		r.Header.Set("Metadata", "true")
-		return ask(r, c.Azure().ServeMetadata)
+		return ask(r, c.Azure().Metadata)
 	}
 	posted := func(target string, form url.Values) string {
 		r := httptest.NewRequestWithContext(f.Context(), http.MethodPost, target, strings.NewReader(form.Encode()))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		return ask(r, func(w http.ResponseWriter, r *http.Request, call *journal.Call) {
-			call.Host = r.Host
-			c.Azure().ServeCall(w, r, call)
-		})
+		return ask(r, c.Azure().Service(r.Host))
 	}
 	const registry = "shared.azurecr.io"
 	refresh := posted("https://"+registry+"/oauth2/exchange", url.Values{
@@ -166,15 +167,15 @@ func holdingsOf(f *testing.F, c *cloudtest.Cloud) []holding {
 	})
 	metadata := httptest.NewRequestWithContext(f.Context(), http.MethodGet, "/computeMetadata/v1/instance/service-accounts/default/token", nil)
 	metadata.Header.Set("Metadata-Flavor", "Google")
-	google := "Bearer " + ask(metadata, c.GCP().ServeMetadata)
-	serveGoogle, serveAzure := c.GCP().ServeCall, c.Azure().ServeCall
+	google := "Bearer " + ask(metadata, c.GCP().Metadata)
+	ofGoogle, ofAzure := c.GCP().Service, c.Azure().Service
 	return []holding{
-		{registry, "Bearer " + access, serveAzure, []string{"/v2/tenant-a/app"}, "/v2/tenant-a/app/manifests/1"},
-		{"shared.blob.core.windows.net", "Bearer " + managed("https://storage.azure.com"), serveAzure, []string{"/tenant-a"}, "/tenant-a/b"},
-		{dockerHost, google, serveGoogle, []string{"/v2/" + projectID + "/tenant-a"}, "/v2/" + projectID + "/tenant-a/app/manifests/1"},
-		{"storage.googleapis.com", google, serveGoogle, []string{
+		{registry, "Bearer " + access, ofAzure, []string{"/v2/tenant-a/app"}, "/v2/tenant-a/app/manifests/1"},
+		{"shared.blob.core.windows.net", "Bearer " + managed("https://storage.azure.com"), ofAzure, []string{"/tenant-a"}, "/tenant-a/b"},
+		{dockerHost, google, ofGoogle, []string{"/v2/" + projectID + "/tenant-a"}, "/v2/" + projectID + "/tenant-a/app/manifests/1"},
+		{"storage.googleapis.com", google, ofGoogle, []string{
 			"/tenant-a", "/storage/v1/b/tenant-a", "/download/storage/v1/b/tenant-a", "/upload/storage/v1/b/tenant-a", "/resumable/upload/storage/v1/b/tenant-a",
 		}, "/tenant-a/b"},
-		{"tenant-a.storage.googleapis.com", google, serveGoogle, []string{"/tenant-a"}, "/b"},
+		{"tenant-a.storage.googleapis.com", google, ofGoogle, []string{"/tenant-a"}, "/b"},
 	}
 }

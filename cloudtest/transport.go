@@ -14,7 +14,7 @@ import (
 
 // DialError is a connection that the cloud refused to a client in process.
 type DialError struct {
-	// Address is what was dialled.
+	// Address is the address that was dialled.
 	Address string
 	// Reason says why.
 	Reason string
@@ -67,8 +67,9 @@ func (c *Cloud) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	return client, nil
 }
 
-// pipe is the cloud's end of a connection through memory. [Cloud.Close] closes it below TLS: both ends of a TLS connection send an alert before they
-// close, and a pipe that nobody reads any more would hold them both for seconds.
+// pipe is the cloud's end of a connection through memory. [Cloud.Close] closes it below TLS. Both
+// ends of a TLS connection send an alert before they close. If nobody reads the pipe any more, the
+// alert would delay both for seconds.
 type pipe struct {
 	net.Conn
 

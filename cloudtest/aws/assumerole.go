@@ -1,26 +1,21 @@
 package aws
 
 import (
-	"encoding/xml"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
-	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-type assumeRoleResponse struct {
-	XMLName xml.Name `xml:"https://sts.amazonaws.com/doc/2011-06-15/ AssumeRoleResponse"`
-	Result  struct {
-		AssumedRoleUser  assumedRoleXML
-		Credentials      credentialsXML
-		PackedPolicySize int    `xml:",omitempty"`
-		SourceIdentity   string `xml:",omitempty"`
-	} `xml:"AssumeRoleResult"`
-	Metadata metadata `xml:"ResponseMetadata"`
+// assumedRole is the result of AssumeRole.
+type assumedRole struct {
+	AssumedRoleUser  assumedRoleXML
+	Credentials      credentialsXML
+	PackedPolicySize int    `xml:",omitempty"`
+	SourceIdentity   string `xml:",omitempty"`
 }
 
 // tagLimits are STS's. Source: AWS STS API Reference, Tag.
@@ -30,32 +25,29 @@ const (
 	maxTagValue = 256
 )
 
-// assumeRole gives a proved caller a session of another role. Source: AWS STS API Reference, AssumeRole.
-func (c *Cloud) assumeRole(who principal, p *params, ep endpoint, call *journal.Call, now time.Time, id string) (any, *apiError) {
-	req := readSessionRequest(p, call)
+// assumeRole gives a proved caller a session of another role. Source: AWS STS API Reference,
+// AssumeRole.
+func (c *Cloud) assumeRole(call *apiCall) (any, *service.Refusal) {
+	p, req := call.params, readSessionRequest(call)
 	externalID := p.text("ExternalId", limits{min: 2, max: 1224, pattern: externalIDPattern})
 	source := p.text("SourceIdentity", limits{min: 2, max: 64, pattern: sessionPattern})
 	keys, values := p.list("Tags", ".Key", maxTags), p.list("Tags", ".Value", maxTags)
 	transitive := p.list("TransitiveTagKeys", "", maxTags)
-	for _, unsupported := range []string{"SerialNumber", "TokenCode", "ProvidedContexts.member.1.ProviderArn"} {
-		if p.values.Has(unsupported) {
-			p.errors = append(p.errors, "Value at '"+unsupported+"' failed to satisfy constraint: Member must be absent in the local cloud")
-		}
-	}
+	p.absent("SerialNumber", "TokenCode", "ProvidedContexts.member.1.ProviderArn")
 	tags := readTags(p, keys, values, transitive)
-	if refusal := req.check(p, ep); refusal != nil {
+	if refusal := req.check(call); refusal != nil {
 		return nil, refusal
 	}
-	if who.session != nil {
+	if from := call.who.session; from != nil {
 		if req.duration > chainedDuration {
 			return nil, validation("The requested DurationSeconds exceeds the 1 hour session limit for roles assumed by role chaining")
 		}
-		var refusal *apiError
-		if transitive, source, refusal = inherit(who.session, tags, transitive, source); refusal != nil {
+		var refusal *service.Refusal
+		if transitive, source, refusal = inherit(from, tags, transitive, source); refusal != nil {
 			return nil, refusal
 		}
 	}
-	ctx := requestContext(ep, now)
+	ctx := requestContext(call.ep, call.Now)
 	ctx.Set("sts:RoleSessionName", req.name)
 	if externalID != "" {
 		ctx.Set("sts:ExternalId", externalID)
@@ -75,26 +67,15 @@ func (c *Cloud) assumeRole(who principal, p *params, ep endpoint, call *journal.
 	if source != "" {
 		actions = append(actions, "sts:SetSourceIdentity")
 	}
-	role, refusal := c.trustPrincipal(who, req, actions, ctx)
+	role, refusal := c.trustPrincipal(call.who, req, actions, ctx)
 	if refusal != nil {
 		return nil, refusal
 	}
-	if req.duration > role.maxSession {
-		return nil, validation("The requested DurationSeconds exceeds the MaxSessionDuration set for this role.")
-	}
-	policies, size, refusal := c.sessionPolicies(req)
+	s, refusal := c.start(req, role, session{tags: tags, transitive: transitive, sourceIdentity: source}, call.Now)
 	if refusal != nil {
 		return nil, refusal
 	}
-	s := c.open(session{name: req.name, policies: policies, tags: tags, transitive: transitive, sourceIdentity: source},
-		role, req.role, req.duration, now)
-	var out assumeRoleResponse
-	out.Result.AssumedRoleUser = s.assumedRole()
-	out.Result.Credentials = s.credentials()
-	out.Result.PackedPolicySize = size
-	out.Result.SourceIdentity = source
-	out.Metadata.RequestID = id
-	return out, nil
+	return assumedRole{AssumedRoleUser: s.assumedRole(), Credentials: s.credentials(), PackedPolicySize: s.packed, SourceIdentity: source}, nil
 }
 
 func readTags(p *params, keys, values, transitive []string) map[string]string {
@@ -122,9 +103,9 @@ func readTags(p *params, keys, values, transitive []string) map[string]string {
 	return tags
 }
 
-// inherit adds to a chained session what its source session hands on: transitive tags, which may not be set anew, and the source identity, which may
-// not be changed.
-func inherit(from *session, tags map[string]string, transitive []string, source string) ([]string, string, *apiError) {
+// inherit adds to a chained session the transitive tags and the source identity of its source
+// session. A request may set neither of them anew.
+func inherit(from *session, tags map[string]string, transitive []string, source string) ([]string, string, *service.Refusal) {
 	for _, k := range from.transitive {
 		for asked := range tags {
 			if strings.EqualFold(asked, k) {
@@ -140,23 +121,24 @@ func inherit(from *session, tags map[string]string, transitive []string, source 
 	case from.sourceIdentity == "":
 		return transitive, source, nil
 	case source != "" && source != from.sourceIdentity:
-		return nil, "", refused(http.StatusForbidden, "AccessDenied", "SourceIdentity cannot be changed in a chained session")
+		return nil, "", service.Refuse(http.StatusForbidden, "AccessDenied", "SourceIdentity cannot be changed in a chained session")
 	default:
 		return transitive, from.sourceIdentity, nil
 	}
 }
 
-// trustPrincipal asks the role's trust policy and the caller's own policies, for each of the actions.
-func (c *Cloud) trustPrincipal(who principal, req sessionRequest, actions []string, ctx policy.Context) (role, *apiError) {
+// trustPrincipal asks the role's trust policy and the caller's own policies, for each of the
+// actions.
+func (c *Cloud) trustPrincipal(who principal, req sessionRequest, actions []string, ctx policy.Context) (role, *service.Refusal) {
 	r, ok := c.find(req.role, req.arn)
 	for _, action := range actions {
 		v := verdict{reason: "there is no such role"}
 		if ok {
-			v = c.authorize(who, action, req.arn, req.role.account, r.trust, true, ctx)
+			v = c.authorize(who, ask{action: action, resource: req.arn, owner: req.role.account, policy: r.trust, mustName: true, context: ctx})
 		}
 		if !v.allowed {
-			return role{}, refused(http.StatusForbidden, "AccessDenied",
-				"User: "+who.arn()+" is not authorized to perform: "+action+" on resource: "+req.arn).because(v.reason)
+			return role{}, service.Refuse(http.StatusForbidden, "AccessDenied",
+				"User: "+who.arn()+" is not authorized to perform: "+action+" on resource: "+req.arn).Because(v.reason)
 		}
 	}
 	return r, nil

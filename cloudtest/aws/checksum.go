@@ -11,9 +11,12 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// nvme is the polynomial of CRC-64/NVME, bit-reversed. Source: NVM Express, "NVM Command Set Specification", 64-bit CRC.
+// nvme is the polynomial of CRC-64/NVME, bit-reversed. Source: NVM Express, "NVM Command Set
+// Specification", 64-bit CRC.
 const nvme = 0x9a6c9329ac4bc9b5
 
 // checksum is one that a client may send for a content, base64.
@@ -23,7 +26,8 @@ type checksum struct {
 	compute func() hash.Hash
 }
 
-// checksums are those of S3. Source: Amazon S3 User Guide, "Checking object integrity for data uploads".
+// checksums are those of S3. Source: Amazon S3 User Guide, "Checking object integrity for data
+// uploads".
 func checksums() []checksum {
 	return []checksum{
 		{"content-md5", "Content-MD5", md5.New},
@@ -44,10 +48,10 @@ func checksumHeaders() []string {
 }
 
 // checkDigests checks a content against every checksum that its headers or trailers name.
-func checkDigests(content []byte, header, trailer http.Header) *apiError {
+func checkDigests(content []byte, header, trailer http.Header) *service.Refusal {
 	for name := range trailer {
 		if !slices.Contains(checksumHeaders(), strings.ToLower(name)) {
-			return refused(http.StatusBadRequest, "MalformedTrailerError", "The request contained trailing data that was not well-formed or did not conform to our published schema.")
+			return service.Refuse(http.StatusBadRequest, "MalformedTrailerError", "The request contained trailing data that was not well-formed or did not conform to our published schema.")
 		}
 	}
 	for _, c := range checksums() {
@@ -55,7 +59,7 @@ func checkDigests(content []byte, header, trailer http.Header) *apiError {
 			h := c.compute()
 			h.Write(content)
 			if claimed != base64.StdEncoding.EncodeToString(h.Sum(nil)) {
-				return refused(http.StatusBadRequest, "BadDigest", "The "+c.name+" you specified did not match the calculated checksum.")
+				return service.Refuse(http.StatusBadRequest, "BadDigest", "The "+c.name+" you specified did not match the calculated checksum.")
 			}
 		}
 	}

@@ -1,12 +1,16 @@
-// Package aws is the part of the local cloud that is AWS: IAM's accounts, roles, users and policies; the Security Token Service; Elastic Container
-// Registry with its registries; S3. It verifies what AWS verifies (tokens against their issuer's published keys, SigV4, trust and permission policies)
-// and answers with AWS's error codes, HTTP statuses and bodies.
+// Package aws is the local AWS. It has IAM's accounts, roles, users and policies. Its services are
+// Identity and Access Management as far as trust in a cluster needs it, the Security Token Service,
+// Elastic Container Registry with its registries, S3, and Key Management Service. Of further services
+// ([GenericServices]), such as EC2, it has only who may call them: see [HeaderCallerARN].
 //
-// A [Cloud] answers requests under AWS's host names in [Cloud.ServeCall]; package cloudtest brings them there. What a role may do is asked for each
-// request anew, so a change made with [Cloud.PutRole], [Cloud.PutTrustPolicy] or [Cloud.DeleteRole] is in force at once, for live sessions too.
+// It verifies what AWS verifies: tokens against their issuer's published keys, SigV4, trust and
+// permission policies. It answers with AWS's error codes, HTTP statuses and bodies.
 //
-// Every method that changes the cloud returns a [*setting.Error] if a setting is invalid, or an error that wraps [setting.ErrNotFound] if what it changes
-// does not exist.
+// A [Cloud] has a service for each of AWS's host names, see [Cloud.Service]. Each request asks the
+// policies anew. So a change of a role is in force at once, for live sessions too.
+//
+// Every method that changes the cloud returns a [*setting.Error] if a setting is invalid, or an
+// error that wraps [setting.ErrNotFound] if what it changes does not exist.
 package aws
 
 import (
@@ -17,8 +21,9 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
-	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/expiring"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
@@ -35,16 +40,17 @@ type Registry struct {
 
 // Cloud is the local AWS. It is safe for concurrent use. Make one with [New].
 type Cloud struct {
-	faults   *fault.Set
 	verifier *oidc.Verifier
 
 	mu       sync.RWMutex // guards all below; never held during I/O
 	accounts map[string]*account
-	keys     map[string]keyOwner // long-lived access keys by ID
-	aliases  map[string]string   // public registry alias -> account ID
-	buckets  map[string]*bucket  // by name
-	sessions sessionStore
-	tokens   tokenStore
+	keys     map[string]keyOwner              // long-lived access keys by ID
+	aliases  map[string]string                // public registry alias -> account ID
+	buckets  map[string]*bucket               // by name
+	kmsKeys  map[string]*kmsKey               // by ARN
+	sessions expiring.Store[*session]         // by access key ID
+	tokens   expiring.Store[registryToken]    // by password
+	pushes   map[pushKey]map[string]time.Time // when manifests were pushed, by digest
 	registry func(Registry) http.Handler
 	public   http.Handler
 	objects  http.Handler
@@ -53,7 +59,7 @@ type Cloud struct {
 type account struct {
 	id        string
 	partition partition
-	providers map[string]OIDCProvider // by URL
+	providers map[string]provider // by URL
 	managed   map[string]policy.Document
 	roles     map[string]*role
 	users     map[string]*user
@@ -61,13 +67,21 @@ type account struct {
 	public    map[string]bool // names after the alias
 }
 
-// role, user, repository and bucket are immutable once stored; a change replaces them. A role's id survives replacement, not deletion.
+type provider struct {
+	OIDCProvider
+
+	created time.Time
+}
+
+// role, user, repository and bucket are immutable once stored; a change replaces them. A role's id
+// and date survive replacement, not deletion.
 type role struct {
-	id, name, arn string
-	trust         policy.Document
-	policies      map[string]policy.Document
-	managed       []string
-	maxSession    int // seconds
+	id, path, name, arn string
+	created             time.Time
+	trust               policy.Document
+	policies            map[string]policy.Document
+	managed             []string
+	maxSession          int // seconds
 }
 
 type user struct {
@@ -84,8 +98,9 @@ type repositoryKey struct{ region, name string }
 func (k repositoryKey) String() string { return k.region + "/" + k.name }
 
 type repository struct {
-	key    repositoryKey
-	policy policy.Document
+	key     repositoryKey
+	policy  policy.Document
+	created time.Time
 }
 
 type bucket struct {
@@ -98,16 +113,17 @@ type bucket struct {
 
 func (b *bucket) arn() string { return "arn:" + b.partition.id + ":s3:::" + b.name }
 
-// New makes the local AWS that cfg describes. Issuers reaches the hosts of OIDC issuers; it must not reach anything else. Faults may be shared with
-// other services. The error is a [*setting.Error].
-func New(cfg Config, issuers http.RoundTripper, faults *fault.Set) (*Cloud, error) {
+// New makes the local AWS that cfg describes. Issuers reaches the hosts of OIDC issuers; it must
+// not reach anything else. The error is a [*setting.Error].
+func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 	c := &Cloud{
-		faults:   faults,
 		verifier: oidc.NewVerifier(issuers, tokenLeeway),
 		accounts: map[string]*account{},
 		keys:     map[string]keyOwner{},
 		aliases:  map[string]string{},
 		buckets:  map[string]*bucket{},
+		kmsKeys:  map[string]*kmsKey{},
+		pushes:   map[pushKey]map[string]time.Time{},
 	}
 	for i, a := range cfg.Accounts {
 		if err := c.AddAccount(a); err != nil {
@@ -135,7 +151,7 @@ func (c *Cloud) AddAccount(a Account) error {
 	}
 	acc := &account{
 		id: a.ID, partition: part, managed: map[string]policy.Document{},
-		providers: map[string]OIDCProvider{}, roles: map[string]*role{}, users: map[string]*user{},
+		providers: map[string]provider{}, roles: map[string]*role{}, users: map[string]*user{},
 		repos: map[repositoryKey]*repository{}, public: map[string]bool{},
 	}
 	for name, doc := range managed {
@@ -163,45 +179,20 @@ func (c *Cloud) AddAccount(a Account) error {
 }
 
 func (c *Cloud) fill(acc *account, a Account) error {
-	for i, p := range a.OIDCProviders {
-		if _, twice := acc.providers[p.URL]; twice {
-			return setting.Invalid(setting.At("oidcProviders", i), "issuer %q is given twice", p.URL)
-		}
-		if err := acc.putProvider(p); err != nil {
-			return setting.In(setting.At("oidcProviders", i), err)
-		}
+	if err := setting.Fill("oidcProviders", "issuer", a.OIDCProviders, func(x OIDCProvider) string { return x.URL }, acc.putProvider); err != nil {
+		return err
 	}
-	for i, r := range a.Roles {
-		if acc.roles[r.Name] != nil {
-			return setting.Invalid(setting.At("roles", i), "role %q is given twice", r.Name)
-		}
-		if err := acc.putRole(r); err != nil {
-			return setting.In(setting.At("roles", i), err)
-		}
+	if err := setting.Fill("roles", "role", a.Roles, func(x Role) string { return x.Name }, acc.putRole); err != nil {
+		return err
 	}
-	for i, u := range a.Users {
-		if acc.users[u.Name] != nil {
-			return setting.Invalid(setting.At("users", i), "user %q is given twice", u.Name)
-		}
-		if err := c.putUser(acc, u); err != nil {
-			return setting.In(setting.At("users", i), err)
-		}
+	if err := setting.Fill("users", "user", a.Users, func(x User) string { return x.Name }, func(x User) error { return c.putUser(acc, x) }); err != nil {
+		return err
 	}
-	for i, r := range a.Repositories {
-		if acc.repos[repositoryKey{r.Region, r.Name}] != nil {
-			return setting.Invalid(setting.At("repositories", i), "repository %q of %s is given twice", r.Name, r.Region)
-		}
-		if err := acc.putRepository(r); err != nil {
-			return setting.In(setting.At("repositories", i), err)
-		}
+	if err := setting.Fill("repositories", "repository", a.Repositories, func(x Repository) string { return repositoryKey{x.Region, x.Name}.String() }, acc.putRepository); err != nil {
+		return err
 	}
-	for i, b := range a.Buckets {
-		if old := c.buckets[b.Name]; old != nil && old.account == a.ID {
-			return setting.Invalid(setting.At("buckets", i), "bucket %q is given twice", b.Name)
-		}
-		if err := c.putBucket(acc, b); err != nil {
-			return setting.In(setting.At("buckets", i), err)
-		}
+	if err := setting.Fill("buckets", "bucket", a.Buckets, func(x Bucket) string { return x.Name }, func(x Bucket) error { return c.putBucket(acc, x) }); err != nil {
+		return err
 	}
 	if a.PublicRegistry == nil {
 		return nil
@@ -222,7 +213,11 @@ func (a *account) putProvider(p OIDCProvider) error {
 	if err := p.validate(); err != nil {
 		return err
 	}
-	a.providers[p.URL] = p
+	created := time.Now()
+	if old, ok := a.providers[p.URL]; ok {
+		created = old.created
+	}
+	a.providers[p.URL] = provider{p, created}
 	return nil
 }
 
@@ -237,9 +232,9 @@ func (a *account) putRole(r Role) error {
 		}
 	}
 	if old := a.roles[r.Name]; old != nil {
-		parsed.id = old.id
+		parsed.id, parsed.created = old.id, old.created
 	} else {
-		parsed.id = newID("AROA")
+		parsed.id, parsed.created = newID("AROA"), time.Now()
 	}
 	a.roles[r.Name] = parsed
 	return nil
@@ -278,6 +273,10 @@ func (a *account) putRepository(r Repository) error {
 	parsed, err := r.parse(a.partition)
 	if err != nil {
 		return err
+	}
+	parsed.created = time.Now()
+	if old := a.repos[parsed.key]; old != nil {
+		parsed.created = old.created
 	}
 	a.repos[parsed.key] = parsed
 	return nil
@@ -319,17 +318,20 @@ func (c *Cloud) PutOIDCProvider(accountID string, p OIDCProvider) error {
 	return c.change(accountID, func(a *account) error { return a.putProvider(p) })
 }
 
-// DeleteOIDCProvider removes an issuer from an account. Sessions that were opened through it stay valid, as at AWS.
+// DeleteOIDCProvider removes an issuer from an account. Sessions that were opened through it stay
+// valid, as at AWS.
 func (c *Cloud) DeleteOIDCProvider(accountID, url string) error {
 	return c.change(accountID, func(a *account) error { return setting.Remove(a.providers, url, "OIDC provider") })
 }
 
-// PutRole adds a role or replaces its policies. Live sessions follow the new permission policies; the trust policy decides about new sessions only.
+// PutRole adds a role or replaces its policies. Live sessions follow the new permission policies;
+// the trust policy decides about new sessions only.
 func (c *Cloud) PutRole(accountID string, r Role) error {
 	return c.change(accountID, func(a *account) error { return a.putRole(r) })
 }
 
-// PutTrustPolicy replaces a role's trust policy and nothing else. A policy that denies everybody revokes the role's trust.
+// PutTrustPolicy replaces a role's trust policy and nothing else. A policy that denies everybody
+// revokes the role's trust.
 func (c *Cloud) PutTrustPolicy(accountID, roleName string, document json.RawMessage) error {
 	return c.change(accountID, func(a *account) error {
 		old := a.roles[roleName]
@@ -347,7 +349,8 @@ func (c *Cloud) PutTrustPolicy(accountID, roleName string, document json.RawMess
 	})
 }
 
-// DeleteRole removes a role. Its sessions may do nothing any more, even if a role of the same name is created later.
+// DeleteRole removes a role. Its sessions may do nothing any more, even if a role of the same name
+// is created later.
 func (c *Cloud) DeleteRole(accountID, roleName string) error {
 	return c.change(accountID, func(a *account) error { return setting.Remove(a.roles, roleName, "role") })
 }
@@ -393,37 +396,71 @@ func (c *Cloud) DeleteBucket(accountID, name string) error {
 	})
 }
 
-// ServeRegistry hands in the data plane of the private registries: registry returns the OCI distribution handler of one registry. It gets only
-// requests that were authenticated and authorized, without the Authorization header, under the path and host that the client used. Accounts and
-// regions have registries of their own; a handler that is returned for several of them shares their content by repository name.
+// ServeRegistry sets the data plane of the private registries: registry returns the OCI
+// distribution handler of one registry. The handler gets only requests that were authenticated and
+// authorized, without the Authorization header, under the path and host that the client used. Each
+// account has its own registry in each region; a handler that is returned for several of them
+// shares their content by repository name.
 func (c *Cloud) ServeRegistry(registry func(Registry) http.Handler) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.registry = registry
 }
 
-// ServePublicRegistry hands in the data plane of public.ecr.aws, on the same terms.
+// ServePublicRegistry sets the data plane of public.ecr.aws, on the same terms.
 func (c *Cloud) ServePublicRegistry(h http.Handler) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.public = h
 }
 
-// ServeS3 hands in the data plane of S3. It gets only requests that were authenticated and authorized, without credentials, addressed by path
-// ("/bucket/key") whatever the client did, and with the plain content: chunks and checksums were checked and taken off.
+// ServeS3 sets the data plane of S3. The handler gets only requests that were authenticated and
+// authorized, without their credentials. The requests are addressed by path ("/bucket/key"),
+// whatever form the client used. The content is plain: chunks and checksums were checked and
+// removed.
 func (c *Cloud) ServeS3(h http.Handler) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.objects = h
 }
 
-// Owns says whether the local AWS answers for a host name: STS, ECR and S3 in every partition, region and form that AWS has; registries only of
-// accounts that exist. Hosts of buckets that do not exist are S3's too, as at AWS.
-func (c *Cloud) Owns(host string) bool {
+// Service returns the service at a host, or nil if AWS has no such host. It has IAM in
+// every partition. It has STS, ECR, S3, KMS and [GenericServices] in every partition, region and form
+// that AWS has, and the registries of accounts that exist. Hosts of buckets that do not exist are S3's
+// too, as at AWS.
+func (c *Cloud) Service(host string) service.Service {
 	ep, ok := parseHost(host)
-	if !ok {
-		return false
+	if !ok || !c.hasAccount(ep) {
+		return nil
 	}
+	return func(r *service.Request) (service.Protocol, service.Handler) {
+		r.Call.Service = ep.service
+		switch ep.service {
+		case ServiceIAM:
+			return c.readQuery(r, ep, iamAPI())
+		case ServiceSTS:
+			return c.readQuery(r, ep, stsAPI())
+		case ServiceECR:
+			return c.readJSON(r, ep, ecrAPI())
+		case ServiceECRPublic:
+			return c.readJSON(r, ep, ecrPublicAPI())
+		case ServiceKMS:
+			return c.readJSON(r, ep, kmsAPI())
+		case ServiceRegistry:
+			return c.readRegistry(r, ep)
+		case ServicePublicRegistry:
+			return c.readPublicRegistry(r, ep)
+		case ServiceS3:
+			return c.readS3(r, ep)
+		default: // one of GenericServices
+			return c.readGeneric(r, ep)
+		}
+	}
+}
+
+// hasAccount reports whether the account in an endpoint's host name exists. A host without an
+// account passes.
+func (c *Cloud) hasAccount(ep endpoint) bool {
 	if ep.account == "" {
 		return true
 	}

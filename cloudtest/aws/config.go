@@ -1,6 +1,8 @@
 package aws
 
 import (
+	"crypto/sha1" //nolint:gosec // its size is the size of a thumbprint
+	"encoding/hex"
 	"encoding/json"
 	"net/netip"
 	"regexp"
@@ -46,6 +48,9 @@ type OIDCProvider struct {
 	URL string `json:"url"`
 	// ClientIDs are the audiences that are accepted, at least one and at most a hundred.
 	ClientIDs []string `json:"clientIDs"`
+	// Thumbprints are SHA-1 fingerprints of authorities, 40 hexadecimal digits each, at most five. The local cloud only keeps them: AWS does not use them
+	// either, if a well-known authority signed the issuer's certificate.
+	Thumbprints []string `json:"thumbprints,omitempty"`
 }
 
 // Role is an IAM role.
@@ -116,7 +121,8 @@ var repositoryPattern = regexp.MustCompile(`\A[a-z0-9]+(?:[._-][a-z0-9]+)*(?:/[a
 
 var bucketPattern = regexp.MustCompile(`\A[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]\z`)
 
-// isBucketName says whether S3 lets a bucket have that name. Source: Amazon S3 User Guide, "General purpose bucket naming rules".
+// isBucketName reports whether S3 lets a bucket have that name. Source: Amazon S3 User Guide,
+// "General purpose bucket naming rules".
 func isBucketName(name string) bool {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return false
@@ -176,6 +182,14 @@ func (p OIDCProvider) validate() error {
 	if len(p.ClientIDs) == 0 || len(p.ClientIDs) > 100 || slices.Contains(p.ClientIDs, "") {
 		return setting.Invalid("clientIDs", "give 1 to 100 audiences, none empty")
 	}
+	if len(p.Thumbprints) > maxThumbprints {
+		return setting.Invalid("thumbprints", "give at most five")
+	}
+	for i, thumbprint := range p.Thumbprints {
+		if raw, err := hex.DecodeString(thumbprint); err != nil || len(raw) != sha1.Size {
+			return setting.Invalid(setting.At("thumbprints", i), "give 40 hexadecimal digits")
+		}
+	}
 	return nil
 }
 
@@ -206,7 +220,7 @@ func (r Role) parse(accountID string, part partition) (*role, error) {
 		return nil, err
 	}
 	return &role{
-		name: r.Name, arn: "arn:" + part.id + ":iam::" + accountID + ":role" + r.Path + r.Name,
+		path: r.Path, name: r.Name, arn: "arn:" + part.id + ":iam::" + accountID + ":role" + r.Path + r.Name,
 		trust: trust, policies: policies, managed: slices.Clone(r.ManagedPolicies), maxSession: r.MaxSessionDuration,
 	}, nil
 }

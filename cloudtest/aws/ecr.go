@@ -1,7 +1,6 @@
 package aws
 
 import (
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -10,51 +9,33 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
-	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// tokenLife is how long an ECR authorization token lives, whatever is left of the session that asked for it. Source: ECR API Reference,
-// GetAuthorizationToken.
+// tokenLife is how long an ECR authorization token lives, whatever is left of the session that
+// asked for it. Source: ECR API Reference, GetAuthorizationToken.
 const tokenLife = 12 * time.Hour
 
-const opGetAuthorizationToken = "GetAuthorizationToken"
+// ecrAPI is the API of Elastic Container Registry.
+func ecrAPI() jsonAPI {
+	return jsonAPI{
+		target: "AmazonEC2ContainerRegistry_V20150921.", protocol: json11(),
+		operations: map[string]operation{
+			"GetAuthorizationToken": {do: (*Cloud).getAuthorizationToken},
+			"DescribeRepositories":  {do: (*Cloud).describeRepositories},
+			"ListImages":            {do: (*Cloud).listImages},
+			"DescribeImages":        {do: (*Cloud).describeImages},
+		},
+	}
+}
 
-// Target prefixes of the two APIs in X-Amz-Target.
-const (
-	targetECR       = "AmazonEC2ContainerRegistry_V20150921."
-	targetECRPublic = "SpencerFrontendService."
-)
-
-func (c *Cloud) serveECR(w http.ResponseWriter, r *http.Request, ep endpoint, call *journal.Call) {
-	body, refusal := readBody(w, r)
-	prefix := targetECR
-	if ep.service == ServiceECRPublic {
-		prefix = targetECRPublic
+// ecrPublicAPI is the API of Elastic Container Registry Public.
+func ecrPublicAPI() jsonAPI {
+	return jsonAPI{
+		target: "SpencerFrontendService.", protocol: json11(),
+		operations: map[string]operation{"GetAuthorizationToken": {do: (*Cloud).getPublicAuthorizationToken}},
 	}
-	target := r.Header.Get("X-Amz-Target")
-	switch {
-	case refusal != nil:
-	case r.Method != http.MethodPost || r.URL.Path != "/":
-		refusal = refused(http.StatusNotFound, "UnknownOperationException", "")
-	case target == prefix+opGetAuthorizationToken:
-		call.Operation = opGetAuthorizationToken
-	default:
-		refusal = refused(http.StatusBadRequest, "UnknownOperationException", "").because("the local cloud has GetAuthorizationToken only")
-	}
-	now, ok := c.begin(r.Context(), w, json11{}, call)
-	if !ok {
-		return
-	}
-	var answer any
-	if refusal == nil {
-		answer, refusal = c.getAuthorizationToken(r, body, ep, call, now)
-	}
-	if refusal != nil {
-		json11{}.refuse(w, call, refusal)
-		return
-	}
-	writeJSON(w, http.StatusOK, "application/x-amz-json-1.1", answer)
 }
 
 type authorizationData struct {
@@ -63,49 +44,42 @@ type authorizationData struct {
 	ProxyEndpoint      string  `json:"proxyEndpoint,omitempty"`
 }
 
-func (c *Cloud) getAuthorizationToken(r *http.Request, body []byte, ep endpoint, call *journal.Call, now time.Time) (any, *apiError) {
-	who, refusal := c.authenticate(r, body, ep, now)
-	if refusal != nil {
-		return nil, refusal
-	}
-	call.Principal = who.arn()
+func (c *Cloud) getAuthorizationToken(call *apiCall) (any, *service.Refusal) {
 	var input struct {
 		RegistryIDs []string `json:"registryIds"`
 	}
-	if err := json.Unmarshal(body, &input); err != nil {
-		return nil, refused(http.StatusBadRequest, "SerializationException", "The request is not JSON")
+	if refusal := call.readInput(&input); refusal != nil {
+		return nil, refusal
 	}
-	actions := []string{"ecr:GetAuthorizationToken"}
-	if ep.service == ServiceECRPublic {
-		actions = []string{"ecr-public:GetAuthorizationToken", "sts:GetServiceBearerToken"}
-	}
-	for _, action := range actions {
-		if v := c.authorize(who, action, "*", who.account, policy.Document{}, false, requestContext(ep, now)); !v.allowed {
-			return nil, refused(http.StatusBadRequest, "AccessDeniedException",
-				notAuthorized(who, action, "*", v)).because(v.reason)
-		}
-	}
-	if ep.service == ServiceECRPublic {
-		token, expires := c.issue(registryToken{who: who, service: ServicePublicRegistry, region: ep.region}, now)
-		return map[string]authorizationData{"authorizationData": {AuthorizationToken: token, ExpiresAt: float64(expires.Unix())}}, nil
+	if refusal := c.require(call, "ecr:GetAuthorizationToken"); refusal != nil {
+		return nil, refusal
 	}
 	if len(input.RegistryIDs) == 0 {
-		input.RegistryIDs = []string{who.account}
+		input.RegistryIDs = []string{call.who.account}
 	}
-	part, _ := partitionByID(ep.partition)
 	var out []authorizationData
 	for _, id := range input.RegistryIDs {
 		if !policy.IsAccountID(id) || len(input.RegistryIDs) > 10 {
-			return nil, refused(http.StatusBadRequest, "InvalidParameterException",
-				"Invalid parameter at 'registryIds' failed to satisfy constraint: 'up to 10 account IDs of twelve digits'")
+			return nil, invalidECR("registryIds", "up to 10 account IDs of twelve digits")
 		}
-		token, expires := c.issue(registryToken{who: who, service: ServiceRegistry, region: ep.region}, now)
+		token, expires := c.issue(registryToken{who: call.who, service: ServiceRegistry, region: call.ep.region}, call.Now)
 		out = append(out, authorizationData{
 			AuthorizationToken: token, ExpiresAt: float64(expires.Unix()),
-			ProxyEndpoint: "https://" + id + ".dkr.ecr." + ep.region + "." + part.suffix,
+			ProxyEndpoint: "https://" + registryHost(call.ep, id),
 		})
 	}
 	return map[string][]authorizationData{"authorizationData": out}, nil
+}
+
+func (c *Cloud) getPublicAuthorizationToken(call *apiCall) (any, *service.Refusal) {
+	if refusal := call.readInput(&struct{}{}); refusal != nil {
+		return nil, refusal
+	}
+	if refusal := c.require(call, "ecr-public:GetAuthorizationToken", "sts:GetServiceBearerToken"); refusal != nil {
+		return nil, refusal
+	}
+	token, expires := c.issue(registryToken{who: call.who, service: ServicePublicRegistry, region: call.ep.region}, call.Now)
+	return map[string]authorizationData{"authorizationData": {AuthorizationToken: token, ExpiresAt: float64(expires.Unix())}}, nil
 }
 
 // notAuthorized is AWS's message; the resource is empty for an action that has none.
@@ -135,7 +109,7 @@ func (c *Cloud) issuePassword(t registryToken, now time.Time) (string, time.Time
 	password := base64.StdEncoding.EncodeToString(inner)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tokens.put(sha256.Sum256([]byte(password)), t, t.expires, now)
+	c.tokens.Put(password, t, t.expires, now)
 	return password, t.expires
 }
 
@@ -149,7 +123,7 @@ var (
 // redeem finds the token that a password is.
 func (c *Cloud) redeem(password, service, region string, now time.Time) (registryToken, error) {
 	c.mu.RLock()
-	t, ok := c.tokens.get(sha256.Sum256([]byte(password)))
+	t, ok := c.tokens.Get(password)
 	c.mu.RUnlock()
 	switch {
 	case !ok || t.service != service || t.region != region:

@@ -1,47 +1,15 @@
 package aws
 
 import (
+	"cmp"
 	"encoding/json"
 	"encoding/xml"
 	"net/http"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/fault"
-	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/oci"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
-
-// apiError is a refusal as AWS words it. Code is the Query protocol's; the JSON protocol has names of its own for some.
-type apiError struct {
-	status  int
-	code    string
-	message string
-	reason  string // for the journal only; may say what AWS does not
-	details []detail
-}
-
-func refused(status int, code, message string) *apiError {
-	return &apiError{status: status, code: code, message: message, reason: message}
-}
-
-func (e *apiError) because(reason string) *apiError {
-	e.reason = reason
-	return e
-}
-
-// note writes the refusal into the journal's call.
-func (e *apiError) note(call *journal.Call) {
-	call.Code, call.Reason = e.code, e.reason
-}
-
-// protocol is how a service puts its answers.
-type protocol interface {
-	// refuse writes an error answer and notes it in call, under the code that the caller sees.
-	refuse(w http.ResponseWriter, call *journal.Call, e *apiError)
-	// faulted is the service's own answer to an injected fault: InternalFailure, Unavailable or Throttle.
-	faulted(kind fault.Kind) *apiError
-	// broken is the beginning of a granted answer, cut off.
-	broken() (contentType, body string)
-}
 
 // What AWS says when it fails. Source: AWS STS API Reference, "Common Error Types".
 const (
@@ -49,11 +17,6 @@ const (
 	temporaryFailure = "The request has failed due to a temporary failure of the server."
 	unknownFailure   = "The request processing has failed because of an unknown error, exception or failure."
 )
-
-// queryXML is the AWS Query protocol of STS. Source: Smithy, "AWS query protocol".
-type queryXML struct{}
-
-const stsNamespace = "https://sts.amazonaws.com/doc/2011-06-15/"
 
 type xmlError struct {
 	XMLName xml.Name `xml:"ErrorResponse"`
@@ -64,41 +27,73 @@ type xmlError struct {
 	RequestID string `xml:"RequestId"`
 }
 
-func (queryXML) refuse(w http.ResponseWriter, call *journal.Call, e *apiError) {
-	e.note(call)
-	body := xmlError{Xmlns: stsNamespace, RequestID: wire.UUID()}
-	body.Error.Type = "Sender"
-	if e.status >= 500 {
-		body.Error.Type = "Receiver"
+// queryXML is the AWS Query protocol of an API with an XML namespace. Source: Smithy, "AWS query
+// protocol".
+func queryXML(namespace string) service.Protocol {
+	return service.Protocol{
+		Refuse: func(r *service.Request, e *service.Refusal) service.Answer {
+			body := xmlError{Xmlns: namespace, RequestID: wire.UUID()}
+			body.Error.Type = "Sender"
+			if e.Status >= 500 {
+				body.Error.Type = "Receiver"
+			}
+			body.Error.Code, body.Error.Message = e.Code, e.Message
+			return writeXML(r, e.Status, body.RequestID, body)
+		},
+		Failure:     service.Refuse(http.StatusInternalServerError, "InternalFailure", unknownFailure),
+		Unavailable: service.Refuse(http.StatusServiceUnavailable, "ServiceUnavailable", temporaryFailure),
+		Throttled:   service.Refuse(http.StatusBadRequest, "Throttling", rateExceeded),
+		Broken: service.Whole(http.StatusOK, "text/xml",
+			[]byte(`<AssumeRoleWithWebIdentityResponse xmlns="`+namespace+`"><AssumeRoleWithWebIdentityResult><Cred`)),
 	}
-	body.Error.Code, body.Error.Message = e.code, e.message
-	writeXML(w, e.status, body.RequestID, body)
 }
 
-func (queryXML) faulted(kind fault.Kind) *apiError {
-	switch kind {
-	case fault.Throttle:
-		return refused(http.StatusBadRequest, "Throttling", rateExceeded)
-	case fault.Unavailable:
-		return refused(http.StatusServiceUnavailable, "ServiceUnavailable", temporaryFailure)
-	default:
-		return refused(http.StatusInternalServerError, "InternalFailure", unknownFailure)
+func writeXML(r *service.Request, status int, id string, body any) service.Answer {
+	r.Reply.Set("X-Amzn-Requestid", id)
+	return service.Whole(status, "text/xml", wire.Must(xml.MarshalIndent(body, "", "  ")))
+}
+
+// ec2Error is how EC2 writes an error.
+type ec2Error struct {
+	XMLName   xml.Name `xml:"Response"`
+	Code      string   `xml:"Errors>Error>Code"`
+	Message   string   `xml:"Errors>Error>Message"`
+	RequestID string   `xml:"RequestID"`
+}
+
+// ec2Refusals are EC2's own words for refusals of a caller. An empty message is for the text about
+// the operation, which EC2 puts behind a sentence of its own.
+func ec2Refusals() map[string]service.Refusal {
+	const unproved = "AWS was not able to validate the provided access credentials"
+	return map[string]service.Refusal{
+		"SignatureDoesNotMatch": {Status: http.StatusUnauthorized, Code: "AuthFailure", Message: unproved},
+		"InvalidClientTokenId":  {Status: http.StatusUnauthorized, Code: "AuthFailure", Message: unproved},
+		"ExpiredToken":          {Status: http.StatusBadRequest, Code: "RequestExpired", Message: "Request has expired."},
+		"AccessDenied":          {Status: http.StatusForbidden, Code: "UnauthorizedOperation"},
 	}
 }
 
-func (queryXML) broken() (contentType, body string) {
-	return "text/xml", `<AssumeRoleWithWebIdentityResponse xmlns="` + stsNamespace + `"><AssumeRoleWithWebIdentityResult><Cred`
+// ec2XML is the EC2 Query protocol of an API with an XML namespace. Sources: Smithy, "AWS EC2 query
+// protocol"; EC2 API Reference, "Error codes".
+func ec2XML(namespace string) service.Protocol {
+	return service.Protocol{
+		Refuse: func(r *service.Request, e *service.Refusal) service.Answer {
+			if own, ok := ec2Refusals()[e.Code]; ok {
+				e.Reason = cmp.Or(e.Reason, e.Message)
+				e.Status, e.Code, e.Message = own.Status, own.Code, cmp.Or(own.Message, "You are not authorized to perform this operation. "+e.Message)
+			}
+			body := ec2Error{Code: e.Code, Message: e.Message, RequestID: wire.UUID()}
+			return writeXML(r, e.Status, body.RequestID, body)
+		},
+		Failure:     service.Refuse(http.StatusInternalServerError, "InternalError", "An internal error has occurred"),
+		Unavailable: service.Refuse(http.StatusServiceUnavailable, "Unavailable", "The service is unavailable. Please try again shortly."),
+		Throttled:   service.Refuse(http.StatusServiceUnavailable, "RequestLimitExceeded", "Request limit exceeded."),
+		Broken:      service.Whole(http.StatusOK, "text/xml", []byte(`<DescribeRegionsResponse xmlns="`+namespace+`"><regionInf`)),
+	}
 }
 
-func writeXML(w http.ResponseWriter, status int, id string, body any) {
-	w.Header().Set("X-Amzn-Requestid", id)
-	wire.Write(w, status, "text/xml", wire.Must(xml.MarshalIndent(body, "", "  ")))
-}
-
-// json11 is the AWS JSON 1.1 protocol of ECR. Source: Smithy, "AWS JSON 1.1 protocol".
-type json11 struct{}
-
-// jsonCodes are the protocol's names for refusals of a caller that every API shares. All of them are HTTP 400.
+// jsonCodes are the names that the JSON protocol has for refusals of a caller. All of them are HTTP
+// 400.
 func jsonCodes() map[string]string {
 	return map[string]string{
 		"MissingAuthenticationToken": "MissingAuthenticationTokenException",
@@ -110,61 +105,94 @@ func jsonCodes() map[string]string {
 	}
 }
 
-func (json11) refuse(w http.ResponseWriter, call *journal.Call, e *apiError) {
-	if code, ok := jsonCodes()[e.code]; ok {
-		e.status, e.code = http.StatusBadRequest, code
-	}
-	if e.code == "MissingAuthenticationTokenException" {
-		e.message = "Missing Authentication Token" // worded apart from STS's
-	}
-	e.note(call)
-	writeJSON(w, e.status, "application/x-amz-json-1.1", map[string]string{"__type": e.code, "message": e.message})
-}
+const json11Type = "application/x-amz-json-1.1"
 
-func (json11) faulted(kind fault.Kind) *apiError {
-	switch kind {
-	case fault.Throttle:
-		return refused(http.StatusBadRequest, "ThrottlingException", rateExceeded)
-	case fault.Unavailable:
-		return refused(http.StatusServiceUnavailable, "ServiceUnavailableException", temporaryFailure)
-	default:
-		return refused(http.StatusInternalServerError, "ServerException", unknownFailure)
-	}
-}
-
-func (json11) broken() (contentType, body string) {
-	return "application/x-amz-json-1.1", `{"authorizationData":[{"authorizationTok`
-}
-
-func writeJSON(w http.ResponseWriter, status int, contentType string, body any) {
-	w.Header().Set("X-Amzn-Requestid", wire.UUID())
-	wire.Write(w, status, contentType, wire.Must(json.Marshal(body)))
-}
-
-// distribution is the protocol of registries. Source: OCI Distribution Specification v1.1, "Error Codes".
-type distribution struct{}
-
-func (distribution) refuse(w http.ResponseWriter, call *journal.Call, e *apiError) {
-	e.note(call)
-	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
-	type one struct {
-		Code    string `json:"code"`
-		Message string `json:"message"`
-	}
-	writeJSON(w, e.status, "application/json; charset=utf-8", map[string][]one{"errors": {{e.code, e.message}}})
-}
-
-func (distribution) faulted(kind fault.Kind) *apiError {
-	switch kind {
-	case fault.Throttle:
-		return refused(http.StatusTooManyRequests, "TOOMANYREQUESTS", rateExceeded)
-	case fault.Unavailable:
-		return refused(http.StatusServiceUnavailable, "UNAVAILABLE", temporaryFailure)
-	default:
-		return refused(http.StatusInternalServerError, "UNKNOWN", unknownFailure)
+// json11 is the AWS JSON 1.1 protocol. Source: Smithy, "AWS JSON 1.1 protocol".
+func json11() service.Protocol {
+	return service.Protocol{
+		Refuse: func(r *service.Request, e *service.Refusal) service.Answer {
+			if code, ok := jsonCodes()[e.Code]; ok {
+				e.Status, e.Code = http.StatusBadRequest, code
+			}
+			if e.Code == "MissingAuthenticationTokenException" {
+				e.Message = "Missing Authentication Token" // STS words it otherwise
+			}
+			return writeJSON(r, e.Status, json11Type, map[string]string{"__type": e.Code, "message": e.Message})
+		},
+		Failure:     service.Refuse(http.StatusInternalServerError, "ServerException", unknownFailure),
+		Unavailable: service.Refuse(http.StatusServiceUnavailable, "ServiceUnavailableException", temporaryFailure),
+		Throttled:   service.Refuse(http.StatusBadRequest, "ThrottlingException", rateExceeded),
+		Broken:      service.Whole(http.StatusOK, json11Type, []byte(`{"authorizationData":[{"authorizationTok`)),
 	}
 }
 
-func (distribution) broken() (contentType, body string) {
-	return "application/vnd.oci.image.manifest.v1+json", `{"schemaVersion":2,"mediaType":"application/vnd.oci.im`
+// kmsJSON is json11 in the words of KMS. Source: KMS API Reference, "Common Error Types", and the
+// errors of each operation.
+func kmsJSON() service.Protocol {
+	p := json11()
+	p.Failure = service.Refuse(http.StatusInternalServerError, "KMSInternalException", unknownFailure)
+	p.Unavailable = service.Refuse(http.StatusServiceUnavailable, "DependencyTimeoutException", temporaryFailure)
+	p.Throttled = service.Refuse(http.StatusBadRequest, "ThrottlingException", "You have exceeded the rate at which you may call KMS. Reduce the frequency of your calls.")
+	p.Broken = service.Whole(http.StatusOK, json11Type, []byte(`{"KeyId":"arn:aws:kms:`))
+	return p
+}
+
+func writeJSON(r *service.Request, status int, contentType string, body any) service.Answer {
+	r.Reply.Set("X-Amzn-Requestid", wire.UUID())
+	return service.Whole(status, contentType, wire.Must(json.Marshal(body)))
+}
+
+// distribution is the protocol of registries.
+func distribution() service.Protocol {
+	return oci.Protocol(oci.Words{Failure: unknownFailure, Unavailable: temporaryFailure, Throttled: rateExceeded}, writeDistribution)
+}
+
+func writeDistribution(r *service.Request, status int, body any) service.Answer {
+	return writeJSON(r, status, "application/json; charset=utf-8", body)
+}
+
+const s3Namespace = "http://s3.amazonaws.com/doc/2006-03-01/"
+
+// element is an element that S3 adds to an error.
+type element struct {
+	XMLName xml.Name
+	Value   string `xml:",chardata"`
+}
+
+// elements are the detail of a refusal of S3, made of pairs of names and values.
+func elements(pairs ...string) []element {
+	var out []element
+	for i := 0; i+1 < len(pairs); i += 2 {
+		out = append(out, element{xml.Name{Local: pairs[i]}, pairs[i+1]})
+	}
+	return out
+}
+
+type restError struct {
+	XMLName       xml.Name `xml:"Error"`
+	Code, Message string
+	Details       any
+	RequestID     string `xml:"RequestId"`
+	HostID        string `xml:"HostId"`
+}
+
+// restXML is S3's protocol. Sources: Amazon S3 API Reference, "Error responses" and "List of error
+// codes".
+func restXML() service.Protocol {
+	return service.Protocol{
+		Refuse: func(r *service.Request, e *service.Refusal) service.Answer {
+			return writeRestXML(e.Status, restError{
+				Code: e.Code, Message: e.Message, Details: e.Detail,
+				RequestID: r.Reply.Get("X-Amz-Request-Id"), HostID: r.Reply.Get("X-Amz-Id-2"),
+			})
+		},
+		Failure:     service.Refuse(http.StatusInternalServerError, "InternalError", "We encountered an internal error. Please try again."),
+		Unavailable: service.Refuse(http.StatusServiceUnavailable, "ServiceUnavailable", "Service is unable to handle request."),
+		Throttled:   service.Refuse(http.StatusServiceUnavailable, "SlowDown", "Please reduce your request rate."),
+		Broken:      service.Whole(http.StatusOK, "application/xml", []byte(xml.Header+`<ListBucketResult xmlns="`+s3Namespace+`"><Na`)),
+	}
+}
+
+func writeRestXML(status int, body any) service.Answer {
+	return service.Whole(status, "application/xml", append([]byte(xml.Header), wire.Must(xml.Marshal(body))...))
 }

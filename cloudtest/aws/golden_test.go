@@ -168,8 +168,13 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-// sign signs as the SDK does.
+// sign signs as the SDK does, for a service of the tests' region.
 func sign(t *testing.T, r *http.Request, service string, creds awssdk.Credentials) *http.Request {
+	t.Helper()
+	return signIn(t, region, r, service, creds)
+}
+
+func signIn(t *testing.T, region string, r *http.Request, service string, creds awssdk.Credentials) *http.Request {
 	t.Helper()
 	body, err := r.GetBody()
 	if err != nil {

@@ -7,8 +7,10 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
 )
 
-// Names of AWS's services in the journal and in faults.
+// Names of AWS's services in the journal and in faults. [GenericServices] has further ones.
 const (
+	// ServiceIAM is Identity and Access Management.
+	ServiceIAM = "iam"
 	// ServiceSTS is the Security Token Service.
 	ServiceSTS = "sts"
 	// ServiceECR is the API of Elastic Container Registry.
@@ -21,6 +23,8 @@ const (
 	ServicePublicRegistry = "public-registry"
 	// ServiceS3 is Simple Storage Service.
 	ServiceS3 = "s3"
+	// ServiceKMS is Key Management Service.
+	ServiceKMS = "kms"
 )
 
 // partition is one of AWS's separate clouds. Sources: AWS General Reference, "AWS service endpoints", "Dual-stack endpoints" and "Amazon S3 endpoints
@@ -33,6 +37,8 @@ type partition struct {
 	onSuffix   string   // of dual-stack registry hosts; empty: there are none
 	regions    []string // all regions
 	fips       []string // regions with FIPS hosts
+	iam        []string // hosts of IAM, which is one for the whole partition
+	iamRegion  string   // that requests to IAM are signed for
 }
 
 func partitions() []partition {
@@ -49,40 +55,48 @@ func partitions() []partition {
 				"us-east-1", "us-east-2", "us-west-1", "us-west-2",
 			},
 			fips: []string{"us-east-1", "us-east-2", "us-west-1", "us-west-2", "ca-central-1", "ca-west-1"},
+			iam:  []string{"iam.amazonaws.com", "iam-fips.amazonaws.com", "iam.global.api.aws", "iam-fips.global.api.aws"}, iamRegion: "us-east-1",
 		},
 		{
 			id: "aws-cn", suffix: "amazonaws.com.cn", dualSuffix: "api.amazonwebservices.com.cn", onSuffix: "on.amazonwebservices.com.cn",
 			regions: []string{"cn-north-1", "cn-northwest-1"},
+			iam:     []string{"iam.cn-north-1.amazonaws.com.cn", "iam.global.api.amazonwebservices.com.cn"}, iamRegion: "cn-north-1",
 		},
 		{
 			id: "aws-us-gov", suffix: "amazonaws.com", dualSuffix: "api.aws", onSuffix: "on.aws",
 			regions: []string{"us-gov-east-1", "us-gov-west-1"},
 			fips:    []string{"us-gov-east-1", "us-gov-west-1"},
+			iam:     []string{"iam.us-gov.amazonaws.com", "iam.us-gov.api.aws"}, iamRegion: "us-gov-west-1",
 		},
 		{
 			id: "aws-eusc", suffix: "amazonaws.eu", dualSuffix: "api.amazonwebservices.eu", onSuffix: "on.amazonwebservices.eu",
 			regions: []string{"eusc-de-east-1"},
+			iam:     []string{"iam.eusc-de-east-1.amazonaws.eu"}, iamRegion: "eusc-de-east-1",
 		},
 		{
 			id: "aws-iso", suffix: "c2s.ic.gov", dualSuffix: "api.aws.ic.gov",
 			regions: []string{"us-iso-east-1", "us-iso-west-1"},
+			iam:     []string{"iam.us-iso-east-1.c2s.ic.gov"}, iamRegion: "us-iso-east-1",
 		},
 		{
 			id: "aws-iso-b", suffix: "sc2s.sgov.gov", dualSuffix: "api.aws.scloud",
 			regions: []string{"us-isob-east-1", "us-isob-west-1"},
+			iam:     []string{"iam.us-isob-east-1.sc2s.sgov.gov"}, iamRegion: "us-isob-east-1",
 		},
 		{
 			id: "aws-iso-e", suffix: "cloud.adc-e.uk", dualSuffix: "api.cloud-aws.adc-e.uk",
 			regions: []string{"eu-isoe-west-1"},
+			iam:     []string{"iam.eu-isoe-west-1.cloud.adc-e.uk"}, iamRegion: "eu-isoe-west-1",
 		},
 		{
 			id: "aws-iso-f", suffix: "csp.hci.ic.gov", dualSuffix: "api.aws.hci.ic.gov",
 			regions: []string{"us-isof-east-1", "us-isof-south-1"},
+			iam:     []string{"iam.us-isof-south-1.csp.hci.ic.gov"}, iamRegion: "us-isof-south-1",
 		},
 	}
 }
 
-// endpoint is what a host name means.
+// endpoint is the meaning of a host name.
 type endpoint struct {
 	service   string
 	partition string
@@ -108,6 +122,9 @@ func parseHost(host string) (endpoint, bool) {
 		return endpoint{service: ServiceS3, partition: "aws", region: "us-east-1", bucket: bucket, global: true}, true
 	}
 	for _, p := range partitions() {
+		if slices.Contains(p.iam, host) {
+			return endpoint{service: ServiceIAM, partition: p.id, region: p.iamRegion}, true
+		}
 		for _, form := range p.forms() {
 			rest, ok := strings.CutSuffix(host, "."+form.suffix)
 			if !ok {
@@ -152,12 +169,23 @@ func (p partition) forms() []hostForm {
 		{service: ServiceECR, prefix: "api.ecr", suffix: p.dualSuffix},
 		{service: ServiceECR, prefix: "api.ecr-fips", suffix: p.suffix, fips: true},
 		{service: ServiceECR, prefix: "ecr-fips", suffix: p.dualSuffix, fips: true},
+		{service: ServiceKMS, prefix: "kms", suffix: p.suffix},
+		{service: ServiceKMS, prefix: "kms", suffix: p.dualSuffix},
+		{service: ServiceKMS, prefix: "kms-fips", suffix: p.suffix, fips: true},
+		{service: ServiceKMS, prefix: "kms-fips", suffix: p.dualSuffix, fips: true},
 		{service: ServiceRegistry, prefix: "dkr.ecr", suffix: p.suffix, account: true},
 		{service: ServiceRegistry, prefix: "dkr.ecr-fips", suffix: p.suffix, account: true, fips: true},
 		{service: ServiceS3, prefix: "s3", suffix: p.suffix},
 		{service: ServiceS3, prefix: "s3.dualstack", suffix: p.suffix},
 		{service: ServiceS3, prefix: "s3-fips", suffix: p.suffix, fips: true},
 		{service: ServiceS3, prefix: "s3-fips.dualstack", suffix: p.suffix, fips: true},
+	}
+	for _, name := range GenericServices() {
+		forms = append(forms,
+			hostForm{service: name, prefix: name, suffix: p.suffix},
+			hostForm{service: name, prefix: name, suffix: p.dualSuffix},
+			hostForm{service: name, prefix: name + "-fips", suffix: p.suffix, fips: true},
+			hostForm{service: name, prefix: name + "-fips", suffix: p.dualSuffix, fips: true})
 	}
 	if p.onSuffix != "" {
 		forms = append(forms,
@@ -167,8 +195,9 @@ func (p partition) forms() []hostForm {
 	return forms
 }
 
-// isBucketLabel says whether a bucket's name can stand in front of an endpoint. Those with dots cannot: S3's certificates are for one label.
-// Source: Amazon S3 User Guide, "General purpose bucket naming rules".
+// isBucketLabel reports whether a bucket's name can stand in front of an endpoint. Those with dots
+// cannot: S3's certificates are for one label. Source: Amazon S3 User Guide, "General purpose
+// bucket naming rules".
 func isBucketLabel(name string) bool { return isBucketName(name) && !strings.Contains(name, ".") }
 
 func partitionByID(id string) (partition, bool) {

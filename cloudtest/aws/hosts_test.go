@@ -10,7 +10,11 @@ import (
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ecr"
 	"github.com/aws/aws-sdk-go-v2/service/ecrpublic"
+	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing"
+	"github.com/aws/aws-sdk-go-v2/service/kms"
+	"github.com/aws/aws-sdk-go-v2/service/resourcegroupstaggingapi"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	smithyendpoints "github.com/aws/smithy-go/endpoints"
 )
@@ -32,6 +36,11 @@ func TestParseHost(t *testing.T) {
 		host string
 		want endpoint
 	}{
+		{"iam.amazonaws.com", at(ServiceIAM, "aws", "us-east-1")},
+		{"iam.global.api.aws", at(ServiceIAM, "aws", "us-east-1")},
+		{"iam.cn-north-1.amazonaws.com.cn", at(ServiceIAM, "aws-cn", "cn-north-1")},
+		{"iam.us-gov.amazonaws.com", at(ServiceIAM, "aws-us-gov", "us-gov-west-1")},
+		{"iam.eusc-de-east-1.amazonaws.eu", at(ServiceIAM, "aws-eusc", "eusc-de-east-1")},
 		{"sts.amazonaws.com", at(ServiceSTS, "aws", "us-east-1")},
 		{"sts.eu-west-1.amazonaws.com", at(ServiceSTS, "aws", "eu-west-1")},
 		{"sts.eu-west-1.api.aws", at(ServiceSTS, "aws", "eu-west-1")},
@@ -43,6 +52,15 @@ func TestParseHost(t *testing.T) {
 		{"api.ecr.eu-west-1.amazonaws.com", at(ServiceECR, "aws", "eu-west-1")},
 		{"ecr.eu-west-1.api.aws", at(ServiceECR, "aws", "eu-west-1")},
 		{"api.ecr-fips.us-gov-east-1.amazonaws.com", at(ServiceECR, "aws-us-gov", "us-gov-east-1")},
+		{"kms.eu-west-1.amazonaws.com", at(ServiceKMS, "aws", "eu-west-1")},
+		{"kms.eu-west-1.api.aws", at(ServiceKMS, "aws", "eu-west-1")},
+		{"kms-fips.us-east-1.amazonaws.com", at(ServiceKMS, "aws", "us-east-1")},
+		{"kms.cn-north-1.amazonaws.com.cn", at(ServiceKMS, "aws-cn", "cn-north-1")},
+		{"kms.amazonaws.com", endpoint{}},
+		{"ec2.eu-west-1.amazonaws.com", at("ec2", "aws", "eu-west-1")},
+		{"elasticloadbalancing.cn-north-1.amazonaws.com.cn", at("elasticloadbalancing", "aws-cn", "cn-north-1")},
+		{"secretsmanager-fips.us-east-1.amazonaws.com", at("secretsmanager", "aws", "us-east-1")},
+		{"tagging.eu-west-1.api.aws", at("tagging", "aws", "eu-west-1")},
 		{"api.ecr-public.us-east-1.amazonaws.com", at(ServiceECRPublic, "aws", "us-east-1")},
 		{"public.ecr.aws", at(ServicePublicRegistry, "aws", "us-east-1")},
 		{"123456789123.dkr.ecr.eu-west-1.amazonaws.com", registry("aws", "eu-west-1")},
@@ -104,7 +122,12 @@ func TestParseHost(t *testing.T) {
 		{"123456789123.dkr.ecr.eu-west-1.amazonaws.com.", endpoint{}},
 		{"123456789123-dkr.ecr.eu-west-1.amazonaws.com", endpoint{}},
 		{"123456789123.dkr.ecr.us-gov-west-1.amazonaws.com.cn", endpoint{}},
-		{"ec2.eu-west-1.amazonaws.com", endpoint{}},
+		{"lightsail.eu-west-1.amazonaws.com", endpoint{}}, // the local cloud does not have it
+		{"ec2.amazonaws.com", endpoint{}},
+		{"ec2-fips.eu-west-1.amazonaws.com", endpoint{}},
+		{"tag.eu-west-1.amazonaws.com", endpoint{}},
+		{"iam.eu-west-1.amazonaws.com", endpoint{}},
+		{"iam.amazonaws.com.cn", endpoint{}},
 	}
 	for _, tt := range tests {
 		got, ok := parseHost(tt.host)
@@ -142,6 +165,20 @@ func TestHostsOfTheSDK(t *testing.T) {
 				add(ServiceSTS, e, err)
 				e, err = ecr.NewDefaultEndpointResolverV2().ResolveEndpoint(t.Context(), ecr.EndpointParameters{Region: r, UseDualStack: dual, UseFIPS: fips})
 				add(ServiceECR, e, err)
+				e, err = kms.NewDefaultEndpointResolverV2().ResolveEndpoint(t.Context(), kms.EndpointParameters{Region: r, UseDualStack: dual, UseFIPS: fips})
+				add(ServiceKMS, e, err)
+				e, err = elasticloadbalancing.NewDefaultEndpointResolverV2().ResolveEndpoint(t.Context(), elasticloadbalancing.EndpointParameters{
+					Region: r, UseDualStack: dual, UseFIPS: fips,
+				})
+				add("elasticloadbalancing", e, err)
+				e, err = secretsmanager.NewDefaultEndpointResolverV2().ResolveEndpoint(t.Context(), secretsmanager.EndpointParameters{
+					Region: r, UseDualStack: dual, UseFIPS: fips,
+				})
+				add("secretsmanager", e, err)
+				e, err = resourcegroupstaggingapi.NewDefaultEndpointResolverV2().ResolveEndpoint(t.Context(), resourcegroupstaggingapi.EndpointParameters{
+					Region: r, UseDualStack: dual, UseFIPS: fips,
+				})
+				add("tagging", e, err)
 				if region == "us-east-1" && !variant.fips {
 					e, err = ecrpublic.NewDefaultEndpointResolverV2().ResolveEndpoint(t.Context(), ecrpublic.EndpointParameters{Region: r, UseDualStack: dual, UseFIPS: fips})
 					add(ServiceECRPublic, e, err)

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
 // params are the parameters of a Query request, and what is found wrong with them.
@@ -19,29 +20,30 @@ type params struct {
 	errors []string
 }
 
-// readParams reads the parameters of a GET from the query and of a POST from the body. What the signature covers is what is read.
-func readParams(r *http.Request, body []byte) (*params, *apiError) {
+// readParams reads the parameters of a GET from the query and of a POST from the body, which the
+// signature covers.
+func readParams(r *http.Request, body []byte) (*params, *service.Refusal) {
 	raw := r.URL.RawQuery
 	switch r.Method {
 	case http.MethodGet:
 	case http.MethodPost:
 		media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 		if err != nil || media != "application/x-www-form-urlencoded" {
-			return nil, refused(http.StatusBadRequest, "MalformedInput", "Content-Type must be application/x-www-form-urlencoded")
+			return nil, service.Refuse(http.StatusBadRequest, "MalformedInput", "Content-Type must be application/x-www-form-urlencoded")
 		}
 		if len(body) > 0 {
 			raw = string(body)
 		}
 	default:
-		return nil, refused(http.StatusMethodNotAllowed, "MethodNotAllowed", "The specified method is not allowed against this resource.")
+		return nil, service.Refuse(http.StatusMethodNotAllowed, "MethodNotAllowed", "The specified method is not allowed against this resource.")
 	}
 	values, err := url.ParseQuery(raw)
 	if err != nil {
-		return nil, refused(http.StatusBadRequest, "MalformedQueryString", "The query string contains a syntax error.")
+		return nil, service.Refuse(http.StatusBadRequest, "MalformedQueryString", "The query string contains a syntax error.")
 	}
 	for _, v := range values {
 		if len(v) > 1 {
-			return nil, refused(http.StatusBadRequest, "MalformedQueryString", "Keys may not contain more than one value")
+			return nil, service.Refuse(http.StatusBadRequest, "MalformedQueryString", "Keys may not contain more than one value")
 		}
 	}
 	return &params{values: values}, nil
@@ -72,7 +74,8 @@ var (
 	externalIDPattern = regexp.MustCompile(`\A[\w+=,.@:\/-]*\z`)
 )
 
-// text reads a parameter and checks it. The member name in errors is the parameter's with a small first letter.
+// text reads a parameter and checks it. The member name in errors is the parameter's with a small
+// first letter.
 func (p *params) text(name string, l limits) string {
 	member := strings.ToLower(name[:1]) + name[1:]
 	if !p.values.Has(name) {
@@ -134,8 +137,17 @@ func (p *params) list(name, suffix string, limit int) []string {
 	}
 }
 
+// absent refuses parameters that AWS has and the local cloud has not.
+func (p *params) absent(names ...string) {
+	for _, name := range names {
+		if p.values.Has(name) {
+			p.errors = append(p.errors, "Value at '"+name+"' failed to satisfy constraint: Member must be absent in the local cloud")
+		}
+	}
+}
+
 // refusal is the ValidationError for what was noted, or nil.
-func (p *params) refusal() *apiError {
+func (p *params) refusal() *service.Refusal {
 	if len(p.errors) == 0 {
 		return nil
 	}
@@ -146,8 +158,8 @@ func (p *params) refusal() *apiError {
 	return validation(fmt.Sprintf("%d validation error%s detected: %s", len(p.errors), plural, strings.Join(p.errors, "; ")))
 }
 
-func validation(message string) *apiError {
-	return refused(http.StatusBadRequest, "ValidationError", message)
+func validation(message string) *service.Refusal {
+	return service.Refuse(http.StatusBadRequest, "ValidationError", message)
 }
 
 // roleARN is a parsed arn:<partition>:iam::<account>:role/<path><name>.

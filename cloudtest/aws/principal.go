@@ -10,6 +10,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/sigv4"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
 // principal is a proved caller: a session or a user. Its zero value is nobody and may do nothing.
@@ -28,7 +29,7 @@ func (p principal) arn() string {
 	return p.userARN
 }
 
-// userid is GetCallerIdentity's UserId.
+// id is GetCallerIdentity's UserId.
 func (p principal) id() string {
 	if p.session != nil {
 		return p.session.roleID + ":" + p.session.name
@@ -44,45 +45,46 @@ func (p principal) names() policy.Principal {
 	return policy.Principal{Account: p.account, ARNs: arns}
 }
 
-// authenticate proves the caller of an API by SigV4. Body is the request's whole body.
-func (c *Cloud) authenticate(r *http.Request, body []byte, ep endpoint, now time.Time) (principal, *apiError) {
+// authenticate proves the caller of an API by SigV4.
+func (c *Cloud) authenticate(call *apiCall) (principal, *service.Refusal) {
+	r, ep, now := call.Request.Request, call.ep, call.Now
 	sig, err := sigv4.Parse(r)
 	if err != nil {
 		return principal{}, signatureError(err)
 	}
 	who, secret, err := c.lookup(sig, ep, now)
 	if err != nil {
-		return principal{}, refused(http.StatusForbidden, "InvalidClientTokenId", "The security token included in the request is invalid.").because(err.Error())
+		return principal{}, service.Refuse(http.StatusForbidden, "InvalidClientTokenId", "The security token included in the request is invalid.").Because(err.Error())
 	}
 	if sig.Service != ep.service {
-		return principal{}, refused(http.StatusForbidden, "SignatureDoesNotMatch", "Credential should be scoped to correct service: '"+ep.service+"'. ").
-			because("the signature is for service " + sig.Service)
+		return principal{}, service.Refuse(http.StatusForbidden, "SignatureDoesNotMatch", "Credential should be scoped to correct service: '"+ep.service+"'. ").
+			Because("the signature is for service " + sig.Service)
 	}
 	if sig.Region != ep.region {
-		return principal{}, refused(http.StatusForbidden, "SignatureDoesNotMatch", "Credential should be scoped to a valid region. ").
-			because("the signature is for region " + sig.Region + ", the endpoint is of " + ep.region)
+		return principal{}, service.Refuse(http.StatusForbidden, "SignatureDoesNotMatch", "Credential should be scoped to a valid region. ").
+			Because("the signature is for region " + sig.Region + ", the endpoint is of " + ep.region)
 	}
-	if err := sig.Verify(r, body, secret, now); err != nil {
+	if err := sig.Verify(r, call.body, secret, now); err != nil {
 		return principal{}, signatureError(err)
 	}
 	if s := who.session; s != nil && !now.Before(s.expires) {
-		return principal{}, refused(http.StatusForbidden, "ExpiredToken", "The security token included in the request is expired")
+		return principal{}, service.Refuse(http.StatusForbidden, "ExpiredToken", "The security token included in the request is expired")
 	}
 	return who, nil
 }
 
-func signatureError(err error) *apiError {
+func signatureError(err error) *service.Refusal {
 	var e *sigv4.Error
 	if !errors.As(err, &e) {
-		return refused(http.StatusForbidden, "SignatureDoesNotMatch", "The request signature cannot be verified.").because(err.Error())
+		return service.Refuse(http.StatusForbidden, "SignatureDoesNotMatch", "The request signature cannot be verified.").Because(err.Error())
 	}
 	switch {
 	case errors.Is(err, sigv4.ErrMissing):
-		return refused(http.StatusForbidden, "MissingAuthenticationToken", e.Message)
+		return service.Refuse(http.StatusForbidden, "MissingAuthenticationToken", e.Message)
 	case errors.Is(err, sigv4.ErrIncomplete):
-		return refused(http.StatusBadRequest, "IncompleteSignature", e.Message)
+		return service.Refuse(http.StatusBadRequest, "IncompleteSignature", e.Message)
 	default: // ErrMismatch and ErrTime, which differ in their message only
-		return refused(http.StatusForbidden, "SignatureDoesNotMatch", e.Message).because(e.Reason)
+		return service.Refuse(http.StatusForbidden, "SignatureDoesNotMatch", e.Message).Because(e.Reason)
 	}
 }
 
@@ -110,7 +112,7 @@ func (c *Cloud) lookup(sig sigv4.Signature, ep endpoint, now time.Time) (princip
 		u := a.users[owner.user]
 		return principal{account: a.id, user: u.name, userID: u.id, userARN: u.arn}, owner.secret, nil
 	}
-	s, ok := c.sessions.get(sig.AccessKeyID)
+	s, ok := c.sessions.Get(sig.AccessKeyID)
 	switch {
 	case !ok:
 		return unknown(errKey, "there is no such access key")
@@ -126,7 +128,8 @@ func (c *Cloud) lookup(sig sigv4.Signature, ep endpoint, now time.Time) (princip
 	return principal{account: s.account, session: s}, s.secret, nil
 }
 
-// roleOf returns a session's role, or nil if it was deleted, even if another one has its name now. The lock must be held.
+// roleOf returns a session's role, or nil if it was deleted, even if another one has its name now.
+// The lock must be held.
 func (c *Cloud) roleOf(s *session) *role {
 	a := c.accounts[s.account]
 	if a == nil {
@@ -138,27 +141,36 @@ func (c *Cloud) roleOf(s *session) *role {
 	return nil
 }
 
-// verdict is what IAM says to a request.
+// verdict is IAM's answer to a request.
 type verdict struct {
 	allowed bool
-	// why ends AWS's message: "because no identity-based policy allows the ecr:BatchGetImage action".
+	// why ends AWS's message: "because no identity-based policy allows the ecr:BatchGetImage
+	// action".
 	why string
 	// reason names the statement or condition, for the journal.
 	reason string
 }
 
-// authorize asks the caller's own policies and, if there is one, the policy of a resource that owner (an account ID) owns. A trust policy is a
-// resource policy without which nothing is allowed: mustName says so.
-// Source: IAM User Guide, "Policy evaluation logic".
-func (c *Cloud) authorize(p principal, action, resource, owner string, resourcePolicy policy.Document, mustName bool, ctx policy.Context) verdict {
+// ask is an action that a caller wants to do on a resource.
+type ask struct {
+	action, resource string
+	owner            string          // ID of the account that the resource belongs to
+	policy           policy.Document // of the resource, if it has one
+	mustName         bool            // only the resource's policy can allow it, as a role's trust policy does
+	context          policy.Context
+}
+
+// authorize asks the caller's own policies and the resource's policy. Source: IAM User Guide,
+// "Policy evaluation logic".
+func (c *Cloud) authorize(p principal, a ask) verdict {
 	identity, ok := c.policiesOf(p)
 	if !ok {
-		return verdict{why: "because no identity-based policy allows the " + action + " action", reason: "the role or user was deleted"}
+		return verdict{why: "because no identity-based policy allows the " + a.action + " action", reason: "the role or user was deleted"}
 	}
-	c.principalContext(p, ctx)
-	req := policy.Request{Principal: p.names(), Action: action, Resource: resource, Context: ctx}
+	c.principalContext(p, a.context)
+	req := policy.Request{Principal: p.names(), Action: a.action, Resource: a.resource, Context: a.context}
 	own := policy.EvaluateAll(identity, req)
-	onResource := resourcePolicy.Evaluate(req)
+	onResource := a.policy.Evaluate(req)
 	inSession := policy.Decision{Effect: policy.Allow}
 	if p.session != nil && len(p.session.policies) > 0 {
 		inSession = policy.EvaluateAll(p.session.policies, req)
@@ -172,17 +184,17 @@ func (c *Cloud) authorize(p principal, action, resource, owner string, resourceP
 		}
 	}
 	no := func(kind, reason string) verdict {
-		return verdict{why: "because no " + kind + " policy allows the " + action + " action", reason: kind + " policy: " + reason}
+		return verdict{why: "because no " + kind + " policy allows the " + a.action + " action", reason: kind + " policy: " + reason}
 	}
 	resourceAllows := onResource.Effect == policy.Allow
 	switch {
 	case inSession.Effect != policy.Allow:
 		return no("session", inSession.Reason)
-	case (mustName || owner != p.account) && !resourceAllows:
+	case (a.mustName || a.owner != p.account) && !resourceAllows:
 		return no("resource-based", onResource.Reason)
 	case own.Effect == policy.Allow:
 		return verdict{allowed: true}
-	case owner == p.account && resourceAllows && !onResource.ByAccount:
+	case a.owner == p.account && resourceAllows && !onResource.ByAccount:
 		return verdict{allowed: true}
 	default:
 		return no("identity-based", own.Reason)
@@ -221,7 +233,8 @@ func (c *Cloud) policiesOf(p principal) ([]policy.Document, bool) {
 	return docs, true
 }
 
-// requestContext holds the condition keys that every request has. Source: IAM User Guide, "AWS global condition context keys".
+// requestContext holds the condition keys that every request has. Source: IAM User Guide, "AWS
+// global condition context keys".
 func requestContext(ep endpoint, now time.Time) policy.Context {
 	ctx := policy.Context{}
 	ctx.Set("aws:SecureTransport", "true")
@@ -231,7 +244,8 @@ func requestContext(ep endpoint, now time.Time) policy.Context {
 	return ctx
 }
 
-// principalContext sets the condition keys that follow from the caller. Source: IAM User Guide, "AWS global condition context keys".
+// principalContext sets the condition keys that follow from the caller. Source: IAM User Guide,
+// "AWS global condition context keys".
 func (c *Cloud) principalContext(p principal, ctx policy.Context) {
 	ctx.Set("aws:PrincipalAccount", p.account)
 	ctx.Set("aws:userid", p.id())

@@ -3,28 +3,29 @@ package aws
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
-	"github.com/lanyard-dev/lanyard/cloudtest/fault"
-	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oci"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// bearerOfPublic marks tokens that public.ecr.aws gave for an authorization token; neither serves in the other's place.
+// bearerOfPublic marks tokens that public.ecr.aws gave for an authorization token; neither serves
+// in the other's place.
 const bearerOfPublic = ServicePublicRegistry + " bearer"
 
-// registryRequest is what a request to a registry asks for.
+// registryRequest is the meaning of a request to a registry.
 type registryRequest struct {
 	repository string
 	actions    []string // of ECR, without the service prefix; all are needed
 	base       bool     // GET /v2/, which only asks who is there
 }
 
-// readRegistryRequest maps a request to ECR's actions. Source: ECR User Guide, "Required permissions for pushing and pulling images". What it does not
-// know is not allowed.
+// readRegistryRequest maps a request to ECR's actions. Source: ECR User Guide, "Required
+// permissions for pushing and pulling images". What it does not know is not allowed.
 func readRegistryRequest(r *http.Request) (registryRequest, bool) {
 	req := oci.Read(r)
 	if req.Kind == oci.Ping {
@@ -77,175 +78,185 @@ func (q registryRequest) operation(service string) string {
 	return service + ":" + q.actions[0]
 }
 
-func (c *Cloud) serveRegistry(w http.ResponseWriter, r *http.Request, ep endpoint, call *journal.Call) {
-	req, understood := readRegistryRequest(r)
+// privateRegistry is the protocol of ECR's private registries. It answers 401 in plain text.
+func privateRegistry() service.Protocol {
+	p := distribution()
+	refuse := p.Refuse
+	p.Refuse = func(r *service.Request, e *service.Refusal) service.Answer {
+		if e.Status != http.StatusUnauthorized {
+			return refuse(r, e)
+		}
+		r.Reply.Set(oci.VersionHeader, oci.Version)
+		return service.Whole(e.Status, "text/plain; charset=utf-8", []byte(e.Message+"\n"))
+	}
+	return p
+}
+
+// pong answers GET /v2/.
+func pong(r *service.Request) (service.Answer, *service.Refusal) {
+	r.Reply.Set(oci.VersionHeader, oci.Version)
+	return writeDistribution(r, http.StatusOK, struct{}{}), nil
+}
+
+func unsupported() *service.Refusal {
+	return service.Refuse(http.StatusMethodNotAllowed, "UNSUPPORTED", "The operation is unsupported.")
+}
+
+// readRegistry is the [service.Service] of an account's private registry.
+func (c *Cloud) readRegistry(r *service.Request, ep endpoint) (service.Protocol, service.Handler) {
+	req, understood := readRegistryRequest(r.Request)
 	if understood {
-		call.Operation = req.operation("ecr")
+		r.Call.Operation = req.operation("ecr")
 	}
 	if req.repository != "" {
-		call.Resource = "arn:" + ep.partition + ":ecr:" + ep.region + ":" + ep.account + ":repository/" + req.repository
+		r.Call.Resource = repositoryARN(ep, ep.account, req.repository)
 	}
-	now, ok := c.begin(r.Context(), w, distribution{}, call)
-	if !ok {
-		return
+	return privateRegistry(), func(r *service.Request) (service.Answer, *service.Refusal) {
+		who, refusal := c.registryCaller(r, ep)
+		if refusal != nil {
+			return nil, refusal
+		}
+		r.Call.Principal = who.arn()
+		switch {
+		case !understood:
+			return nil, unsupported()
+		case req.base:
+			return pong(r)
+		}
+		if refusal := c.authorizeRegistry(who, req, ep, r.Call.Resource, r.Now); refusal != nil {
+			return nil, refusal
+		}
+		at := Registry{Account: ep.account, Region: ep.region}
+		answer, refusal := r.Forward(c.registryPlane(at), oci.Forwarded(r.Request), nil) // ECR declines mounts too
+		if refusal == nil && slices.Contains(req.actions, "PutImage") {
+			answer = c.recordPush(answer, pushKey{at, req.repository}, r.Now)
+		}
+		return answer, refusal
 	}
-	who, refusal := c.registryCaller(w, r, ep, now)
-	if refusal == nil {
-		call.Principal = who.arn()
-	}
-	switch {
-	case refusal != nil && refusal.status == http.StatusUnauthorized:
-		refusal.note(call)
-		w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.WriteHeader(refusal.status)
-		_, _ = w.Write([]byte(refusal.message + "\n"))
-		return
-	case refusal == nil && !understood:
-		refusal = refused(http.StatusMethodNotAllowed, "UNSUPPORTED", "The operation is unsupported.")
-	case refusal == nil && !req.base:
-		refusal = c.authorizeRegistry(who, req, ep, call.Resource, now)
-	}
-	if refusal != nil {
-		distribution{}.refuse(w, call, refusal)
-		return
-	}
-	if req.base {
-		w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
-		writeJSON(w, http.StatusOK, "application/json; charset=utf-8", struct{}{})
-		return
-	}
+}
+
+// registryPlane is the data plane of a registry, or nil.
+func (c *Cloud) registryPlane(reg Registry) http.Handler {
 	c.mu.RLock()
 	plane := c.registry
 	c.mu.RUnlock()
-	var h http.Handler
-	if plane != nil {
-		h = plane(Registry{Account: ep.account, Region: ep.region})
+	if plane == nil {
+		return nil
 	}
-	forward(w, r, h, call)
+	return plane(reg)
 }
 
 // registryCaller proves the caller of a private registry by its authorization token.
-func (c *Cloud) registryCaller(w http.ResponseWriter, r *http.Request, ep endpoint, now time.Time) (principal, *apiError) {
-	password, ok := basicToken(r)
+func (c *Cloud) registryCaller(r *service.Request, ep endpoint) (principal, *service.Refusal) {
+	password, ok := basicToken(r.Request)
 	if !ok {
-		w.Header().Set("Www-Authenticate", `Basic realm="https://`+r.Host+`/",service="ecr.amazonaws.com"`)
-		return principal{}, refused(http.StatusUnauthorized, "UNAUTHORIZED", "Not Authorized").because(errNoCredentials.Error())
+		r.Reply.Set("Www-Authenticate", `Basic realm="https://`+r.Host+`/",service="ecr.amazonaws.com"`)
+		return principal{}, service.Refuse(http.StatusUnauthorized, "UNAUTHORIZED", "Not Authorized").Because(errNoCredentials.Error())
 	}
-	t, err := c.redeem(password, ServiceRegistry, ep.region, now)
+	t, err := c.redeem(password, ServiceRegistry, ep.region, r.Now)
 	switch {
 	case errors.Is(err, errExpiredToken):
-		return principal{}, refused(http.StatusForbidden, "DENIED", "Your authorization token has expired. Reauthenticate and try again.").because(err.Error())
+		return principal{}, service.Refuse(http.StatusForbidden, "DENIED", "Your authorization token has expired. Reauthenticate and try again.").Because(err.Error())
 	case err != nil:
-		return principal{}, refused(http.StatusBadRequest, "DENIED", "Your Authorization Token is invalid.").because(err.Error())
+		return principal{}, badAuthorizationToken().Because(err.Error())
 	}
 	return t.who, nil
 }
 
-// authorizeRegistry asks for each action, first of the caller's policies and the repository's and only then whether the repository exists.
-func (c *Cloud) authorizeRegistry(who principal, req registryRequest, ep endpoint, arn string, now time.Time) *apiError {
-	c.mu.RLock()
-	var repo *repository
-	if a := c.accounts[ep.account]; a != nil {
-		repo = a.repos[repositoryKey{ep.region, req.repository}]
-	}
-	c.mu.RUnlock()
+func badAuthorizationToken() *service.Refusal {
+	return service.Refuse(http.StatusBadRequest, "DENIED", "Your Authorization Token is invalid.")
+}
+
+// authorizeRegistry asks for each action, first of the caller's policies and the repository's and
+// only then whether the repository exists.
+func (c *Cloud) authorizeRegistry(who principal, req registryRequest, ep endpoint, arn string, now time.Time) *service.Refusal {
+	repo := c.repositoryIn(ep.account, ep.region, req.repository)
 	var resourcePolicy policy.Document
 	if repo != nil {
 		resourcePolicy = repo.policy
 	}
 	for _, name := range req.actions {
 		action := "ecr:" + name
-		if v := c.authorize(who, action, arn, ep.account, resourcePolicy, false, requestContext(ep, now)); !v.allowed {
-			return refused(http.StatusForbidden, "DENIED", notAuthorized(who, action, arn, v)).because(v.reason)
+		v := c.authorize(who, ask{action: action, resource: arn, owner: ep.account, policy: resourcePolicy, context: requestContext(ep, now)})
+		if !v.allowed {
+			return service.Refuse(http.StatusForbidden, "DENIED", notAuthorized(who, action, arn, v)).Because(v.reason)
 		}
 	}
 	if repo == nil {
-		return refused(http.StatusNotFound, "NAME_UNKNOWN",
+		return service.Refuse(http.StatusNotFound, "NAME_UNKNOWN",
 			"The repository with name '"+req.repository+"' does not exist in the registry with id '"+ep.account+"'")
 	}
 	return nil
 }
 
-// forward passes an authorized request to a data plane. ECR declines mounts too, unless it was configured otherwise.
-func forward(w http.ResponseWriter, r *http.Request, h http.Handler, call *journal.Call) {
-	if h == nil {
-		distribution{}.refuse(w, call, distribution{}.faulted(fault.Unavailable).because("no data plane was handed in for this registry"))
-		return
+// readPublicRegistry is the [service.Service] of public.ecr.aws: everybody may read with a bearer
+// token, an anonymous one included; pushing needs permission. Source: ECR Public User Guide,
+// "Registry authentication".
+func (c *Cloud) readPublicRegistry(r *service.Request, ep endpoint) (service.Protocol, service.Handler) {
+	if r.URL.Path == "/token" || r.URL.Path == "/token/" {
+		r.Call.Operation = "GetBearerToken"
+		return distribution(), func(r *service.Request) (service.Answer, *service.Refusal) { return c.bearerToken(r, ep) }
 	}
-	oci.Forward(w, r, h)
+	req, understood := readRegistryRequest(r.Request)
+	if understood {
+		r.Call.Operation = req.operation("ecr-public")
+	}
+	return distribution(), func(r *service.Request) (service.Answer, *service.Refusal) {
+		who, refusal := c.publicCaller(r, ep)
+		if refusal != nil {
+			return nil, refusal
+		}
+		switch {
+		case !understood:
+			return nil, unsupported()
+		case req.base:
+			return pong(r)
+		}
+		if refusal := c.authorizePublic(who, r, req, ep); refusal != nil {
+			return nil, refusal
+		}
+		c.mu.RLock()
+		plane := c.public
+		c.mu.RUnlock()
+		return r.Forward(plane, oci.Forwarded(r.Request), nil)
+	}
 }
 
-// servePublicRegistry serves public.ecr.aws: everybody may read with a bearer token, an anonymous one included; pushing needs permission.
-// Source: ECR Public User Guide, "Registry authentication".
-func (c *Cloud) servePublicRegistry(w http.ResponseWriter, r *http.Request, ep endpoint, call *journal.Call) {
-	if r.URL.Path == "/token" || r.URL.Path == "/token/" {
-		call.Operation = "GetBearerToken"
-		now, ok := c.begin(r.Context(), w, distribution{}, call)
-		if ok {
-			c.serveBearerToken(w, r, ep, call, now)
-		}
-		return
-	}
-	req, understood := readRegistryRequest(r)
-	if understood {
-		call.Operation = req.operation("ecr-public")
-	}
-	now, ok := c.begin(r.Context(), w, distribution{}, call)
-	if !ok {
-		return
-	}
-	bearer, ok := wire.Bearer(r)
+// publicCaller proves the caller of public.ecr.aws by its bearer token. It is nobody if the token
+// is anonymous.
+func (c *Cloud) publicCaller(r *service.Request, ep endpoint) (principal, *service.Refusal) {
+	bearer, ok := wire.Bearer(r.Request)
 	if !ok && r.Header.Get("Authorization") == "" {
-		w.Header().Set("Www-Authenticate", `Bearer realm="https://`+r.Host+`/token/",service="`+r.Host+`",scope="aws"`)
-		distribution{}.refuse(w, call, refused(http.StatusUnauthorized, "UNAUTHORIZED", "Not Authorized").because(errNoCredentials.Error()))
-		return
+		r.Reply.Set("Www-Authenticate", `Bearer realm="https://`+r.Host+`/token/",service="`+r.Host+`",scope="aws"`)
+		return principal{}, service.Refuse(http.StatusUnauthorized, "UNAUTHORIZED", "Not Authorized").Because(errNoCredentials.Error())
 	}
-	t, err := c.redeem(bearer, bearerOfPublic, ep.region, now)
+	t, err := c.redeem(bearer, bearerOfPublic, ep.region, r.Now)
 	if !ok || err != nil {
-		distribution{}.refuse(w, call, refused(http.StatusBadRequest, "DENIED", "Your Authorization Token is invalid."))
-		return
+		return principal{}, badAuthorizationToken()
 	}
 	if t.who.account != "" {
-		call.Principal = t.who.arn()
+		r.Call.Principal = t.who.arn()
 	}
-	switch {
-	case !understood:
-		distribution{}.refuse(w, call, refused(http.StatusMethodNotAllowed, "UNSUPPORTED", "The operation is unsupported."))
-		return
-	case req.base:
-		w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
-		writeJSON(w, http.StatusOK, "application/json; charset=utf-8", struct{}{})
-		return
-	}
-	if refusal := c.authorizePublic(t.who, r, req, ep, call, now); refusal != nil {
-		distribution{}.refuse(w, call, refusal)
-		return
-	}
-	c.mu.RLock()
-	h := c.public
-	c.mu.RUnlock()
-	forward(w, r, h, call)
+	return t.who, nil
 }
 
-// serveBearerToken exchanges an authorization token for a bearer token, or gives an anonymous one.
-func (c *Cloud) serveBearerToken(w http.ResponseWriter, r *http.Request, ep endpoint, call *journal.Call, now time.Time) {
+// bearerToken exchanges an authorization token for a bearer token, or gives an anonymous one.
+func (c *Cloud) bearerToken(r *service.Request, ep endpoint) (service.Answer, *service.Refusal) {
 	var who principal
 	if r.Header.Get("Authorization") != "" {
-		password, ok := basicToken(r)
-		t, err := c.redeem(password, ServicePublicRegistry, ep.region, now)
+		password, ok := basicToken(r.Request)
+		t, err := c.redeem(password, ServicePublicRegistry, ep.region, r.Now)
 		if !ok || err != nil {
-			distribution{}.refuse(w, call, refused(http.StatusBadRequest, "DENIED", "Your Authorization Token is invalid."))
-			return
+			return nil, badAuthorizationToken()
 		}
 		who = t.who
-		call.Principal = who.arn()
+		r.Call.Principal = who.arn()
 	}
-	password, _ := c.issuePassword(registryToken{who: who, service: bearerOfPublic, region: ep.region}, now)
-	writeJSON(w, http.StatusOK, "application/json; charset=utf-8", map[string]string{"token": password})
+	password, _ := c.issuePassword(registryToken{who: who, service: bearerOfPublic, region: ep.region}, r.Now)
+	return writeDistribution(r, http.StatusOK, map[string]string{"token": password}), nil
 }
 
-func (c *Cloud) authorizePublic(who principal, r *http.Request, req registryRequest, ep endpoint, call *journal.Call, now time.Time) *apiError {
+func (c *Cloud) authorizePublic(who principal, r *service.Request, req registryRequest, ep endpoint) *service.Refusal {
 	alias, name, _ := strings.Cut(req.repository, "/")
 	c.mu.RLock()
 	owner := c.aliases[alias]
@@ -254,21 +265,23 @@ func (c *Cloud) authorizePublic(who principal, r *http.Request, req registryRequ
 		exists = a.public[name]
 	}
 	c.mu.RUnlock()
-	call.Resource = "arn:aws:ecr-public::" + owner + ":repository/" + name
+	r.Call.Resource = "arn:aws:ecr-public::" + owner + ":repository/" + name
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		for _, n := range req.actions {
 			action := "ecr-public:" + n
 			if who.account == "" {
-				return refused(http.StatusForbidden, "DENIED", "Not Authorized").because("the token is anonymous")
+				return service.Refuse(http.StatusForbidden, "DENIED", "Not Authorized").Because("the token is anonymous")
 			}
-			// No policy of the repository lets other accounts push: an owner other than the caller's account is refused.
-			if v := c.authorize(who, action, call.Resource, owner, policy.Document{}, false, requestContext(ep, now)); !v.allowed {
-				return refused(http.StatusForbidden, "DENIED", notAuthorized(who, action, call.Resource, v)).because(v.reason)
+			// No policy of the repository lets other accounts push: an owner other than the
+			// caller's account is refused.
+			v := c.authorize(who, ask{action: action, resource: r.Call.Resource, owner: owner, context: requestContext(ep, r.Now)})
+			if !v.allowed {
+				return service.Refuse(http.StatusForbidden, "DENIED", notAuthorized(who, action, r.Call.Resource, v)).Because(v.reason)
 			}
 		}
 	}
 	if !exists {
-		return refused(http.StatusNotFound, "NAME_UNKNOWN",
+		return service.Refuse(http.StatusNotFound, "NAME_UNKNOWN",
 			"The repository with name '"+name+"' does not exist in the registry with id '"+owner+"'")
 	}
 	return nil

@@ -21,6 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
 // answer is a registry's answer.
@@ -106,7 +107,7 @@ func TestRegistry(t *testing.T) {
 		{"own manifest through the dual-stack host", "GET", "https://" + account + ".dkr-ecr." + region + ".on.aws/v2/tenant-a/app/manifests/1.0.0", a, 200, "manifest of tenant-a/app"},
 		{"own manifest's head", "HEAD", base + "tenant-a/app/manifests/1.0.0", a, 200, ""},
 		{"own tag that does not exist", "GET", base + "tenant-a/app/manifests/2.0.0", a, 404, "MANIFEST_UNKNOWN: unknown"},
-		{"own tags", "GET", base + "tenant-a/app/tags/list", a, 404, "MANIFEST_UNKNOWN: unknown"},
+		{"own tags", "GET", base + "tenant-a/app/tags/list", a, 200, `{"tags":["1.0.0"]}`},
 		{"own repository that does not exist", "GET", base + "tenant-a/none/manifests/1.0.0", a, 404, "NAME_UNKNOWN: The repository with name 'tenant-a/none' does not exist in the registry with id '123456789123'"},
 		{"other's manifest", "GET", base + "tenant-b/app/manifests/1.0.0", a, 403, "DENIED: " + me + "ecr:BatchGetImage on resource: arn:aws:ecr:eu-west-1:123456789123:repository/tenant-b/app because no identity-based policy allows the ecr:BatchGetImage action"},
 		{"other's blob", "GET", base + "tenant-b/app/blobs/" + blob, a, 403, "DENIED: " + me + "ecr:GetDownloadUrlForLayer on resource: arn:aws:ecr:eu-west-1:123456789123:repository/tenant-b/app because no identity-based policy allows the ecr:GetDownloadUrlForLayer action"},
@@ -139,7 +140,8 @@ func TestUpload(t *testing.T) {
 	client := w.Client()
 	admin := w.login(t, pusher())
 	base := "https://" + registryHost + "/v2/tenant-a/app/"
-	// A mount would read tenant B's blob with no more than permission to push to tenant A's repository.
+	// A mount would read tenant B's blob with no more than permission to push to tenant A's
+	// repository.
 	a := w.request(t, client, http.MethodPost, base+"blobs/uploads/?mount=sha256:0&from=tenant-b/app", admin, "")
 	location := a.header.Get("Location")
 	if a.status != http.StatusAccepted || !strings.HasPrefix(location, base+"blobs/uploads/") {
@@ -340,8 +342,9 @@ func BenchmarkRegistryRequest(b *testing.B) {
 	}
 	r := httptest.NewRequestWithContext(b.Context(), http.MethodGet, "https://"+registryHost+"/v2/tenant-a/app/manifests/1.0.0", nil)
 	r.Header.Set("Authorization", "Basic "+*out.AuthorizationData[0].AuthorizationToken)
+	server := &service.Server{Faults: c.Faults(), Journal: c.Journal()}
 	b.ReportAllocs()
 	for b.Loop() {
-		c.AWS().ServeCall(httptest.NewRecorder(), r, &journal.Call{Host: registryHost})
+		server.Serve(httptest.NewRecorder(), r, c.AWS().Service(registryHost))
 	}
 }

@@ -12,17 +12,18 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
-	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// maxBuckets bounds a page of buckets, and is its size where the request says none. Source: Amazon S3 API Reference, "ListBuckets".
+// maxBuckets bounds a page of buckets, and is its size where the request says none. Source: Amazon
+// S3 API Reference, "ListBuckets".
 const maxBuckets = 10_000
 
 // s3Time is how S3 writes a time.
 const s3Time = "2006-01-02T15:04:05.000Z"
 
-// bucketList is the answer of ListBuckets. Source: Amazon S3 API Reference, "ListBuckets", "Response Syntax".
+// bucketList is the answer of ListBuckets. Source: Amazon S3 API Reference, "ListBuckets",
+// "Response Syntax".
 type bucketList struct {
 	XMLName           xml.Name                       `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListAllMyBucketsResult"`
 	Owner             string                         `xml:"Owner>ID"`
@@ -37,14 +38,14 @@ type bucketEntry struct {
 	BucketRegion string `xml:",omitempty"`
 }
 
-// authorizeAccount asks for an action that is about no resource: a document must name all. Source: Service Authorization Reference, "Actions, resources,
-// and condition keys for Amazon S3".
-func (c *Cloud) authorizeAccount(s *s3Call, action string) *apiError {
-	v := c.authorize(s.who, action, "arn:"+s.ep.partition+":s3:::*", s.who.account, policy.Document{}, false, requestContext(s.ep, s.now))
+// authorizeAccount asks for an action that is about no resource: a document must name all. Source:
+// Service Authorization Reference, "Actions, resources, and condition keys for Amazon S3".
+func (c *Cloud) authorizeAccount(s *s3Call, action string) *service.Refusal {
+	v := c.authorize(s.who, ask{action: action, resource: "arn:" + s.ep.partition + ":s3:::*", owner: s.who.account, context: requestContext(s.ep, s.Now)})
 	if v.allowed {
 		return nil
 	}
-	return refused(http.StatusForbidden, "AccessDenied", notAuthorized(s.who, action, "", v)).because(v.reason)
+	return service.Refuse(http.StatusForbidden, "AccessDenied", notAuthorized(s.who, action, "", v)).Because(v.reason)
 }
 
 // bucketPage is the part of the buckets that a request asks for.
@@ -54,10 +55,10 @@ type bucketPage struct {
 }
 
 // readBucketPage reads the parameters of ListBuckets at an endpoint.
-func readBucketPage(query url.Values, ep endpoint) (bucketPage, *apiError) {
+func readBucketPage(query url.Values, ep endpoint) (bucketPage, *service.Refusal) {
 	page := bucketPage{prefix: query.Get("prefix"), region: query.Get("bucket-region"), size: maxBuckets}
-	invalid := func(name, message string) (bucketPage, *apiError) {
-		return bucketPage{}, refused(http.StatusBadRequest, "InvalidArgument", message).with("ArgumentName", name)
+	invalid := func(name, message string) (bucketPage, *service.Refusal) {
+		return bucketPage{}, service.Refuse(http.StatusBadRequest, "InvalidArgument", message).With(elements("ArgumentName", name))
 	}
 	if query.Has("max-buckets") {
 		size, err := strconv.Atoi(query.Get("max-buckets"))
@@ -80,12 +81,11 @@ func readBucketPage(query url.Values, ep endpoint) (bucketPage, *apiError) {
 }
 
 // listBuckets answers with the buckets of the caller's account, in all regions, by name.
-func (c *Cloud) listBuckets(w http.ResponseWriter, r *http.Request, s *s3Call, call *journal.Call) {
-	query := r.URL.Query()
+func (c *Cloud) listBuckets(s *s3Call) (service.Answer, *service.Refusal) {
+	query := s.URL.Query()
 	page, refusal := readBucketPage(query, s.ep)
 	if refusal != nil {
-		restXML{}.refuse(w, call, refusal)
-		return
+		return nil, refusal
 	}
 	var found []*bucket
 	c.mu.RLock()
@@ -102,7 +102,7 @@ func (c *Cloud) listBuckets(w http.ResponseWriter, r *http.Request, s *s3Call, c
 		found = found[:page.size]
 		list.ContinuationToken = base64.URLEncoding.EncodeToString([]byte(found[page.size-1].name))
 	}
-	// Regions are told to those only who use one of the operation's newer parameters.
+	// Only a request with one of the operation's newer parameters gets the regions.
 	regions := slices.ContainsFunc(s.params, query.Has)
 	for _, b := range found {
 		entry := bucketEntry{Name: b.name, CreationDate: b.created.UTC().Format(s3Time)}
@@ -111,7 +111,7 @@ func (c *Cloud) listBuckets(w http.ResponseWriter, r *http.Request, s *s3Call, c
 		}
 		list.Buckets.Bucket = append(list.Buckets.Bucket, entry)
 	}
-	writeRestXML(w, http.StatusOK, list)
+	return writeRestXML(http.StatusOK, list), nil
 }
 
 // canonicalID is an account's canonical user ID, 64 hexadecimal digits, by which S3 names owners.

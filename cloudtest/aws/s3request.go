@@ -6,13 +6,17 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// maxKey bounds an object's key, in bytes. Source: Amazon S3 User Guide, "Naming Amazon S3 objects".
+// maxKey bounds an object's key, in bytes. Source: Amazon S3 User Guide, "Naming Amazon S3
+// objects".
 const maxKey = 1024
 
-// s3Operation is a kind of request to S3 and the permission that it takes. Sources: Amazon S3 API Reference, "Actions"; Service Authorization Reference,
-// "Actions, resources, and condition keys for Amazon S3". What is not listed, S3's other operations among it, is not allowed.
+// s3Operation is a kind of request to S3 and the permission that it takes. Sources: Amazon S3 API
+// Reference, "Actions"; Service Authorization Reference, "Actions, resources, and condition keys
+// for Amazon S3". What is not listed, S3's other operations among it, is not allowed.
 type s3Operation struct {
 	name   string
 	action string // without the service prefix
@@ -22,7 +26,7 @@ type s3Operation struct {
 	params []string // further query parameters that it may have
 }
 
-// s3Level is what an operation is about.
+// s3Level is the level at which an operation works.
 type s3Level int
 
 const (
@@ -64,50 +68,52 @@ func s3Operations() []s3Operation {
 	}
 }
 
-// s3Request is what a request asks of which bucket and object.
+// s3Request is a request's operation, bucket and object.
 type s3Request struct {
 	s3Operation
 
 	bucket, key string
 }
 
-// readS3Request reads a request to a host that has the bucket in it, or not (bucket is empty). The bucket is set even if the rest is refused.
-func readS3Request(r *http.Request, bucket string) (s3Request, *apiError) {
+// readS3Request reads a request to a host that has the bucket in it, or not (bucket is empty). The
+// bucket is set even if the rest is refused.
+func readS3Request(r *http.Request, bucket string) (s3Request, *service.Refusal) {
 	req := s3Request{bucket: bucket, key: strings.TrimPrefix(r.URL.Path, "/")}
 	if bucket == "" {
 		req.bucket, req.key, _ = strings.Cut(req.key, "/")
 	}
-	// Two readings of one path would be two objects: the handler that is handed in must see the object that was judged. S3 itself takes keys with
-	// empty or dotted segments; they are refused here because servers in front of a store tidy them away.
+	// Two readings of one path would be two objects: the handler that is handed in must see the
+	// object that was judged. S3 itself takes keys with empty or dotted segments; they are refused
+	// here because servers in front of a store tidy them away.
 	if !strings.HasPrefix(r.URL.Path, "/") || (req.bucket == "" && req.key != "") || strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f") || !plainKey(req.key) {
-		return req, refused(http.StatusBadRequest, "InvalidURI", "Couldn't parse the specified URI.")
+		return req, service.Refuse(http.StatusBadRequest, "InvalidURI", "Couldn't parse the specified URI.")
 	}
 	if len(req.key) > maxKey {
-		return req, refused(http.StatusBadRequest, "KeyTooLongError", "Your key is too long")
+		return req, service.Refuse(http.StatusBadRequest, "KeyTooLongError", "Your key is too long")
 	}
 	if req.bucket != "" && !isBucketName(req.bucket) {
-		return req, refused(http.StatusBadRequest, "InvalidBucketName", "The specified bucket is not valid.")
+		return req, service.Refuse(http.StatusBadRequest, "InvalidBucketName", "The specified bucket is not valid.")
 	}
 	query := r.URL.Query()
 	for _, values := range query {
 		if len(values) > 1 {
-			return req, refused(http.StatusBadRequest, "InvalidArgument", "A query parameter stands twice.")
+			return req, service.Refuse(http.StatusBadRequest, "InvalidArgument", "A query parameter stands twice.")
 		}
 	}
 	for _, op := range s3Operations() {
 		if op.is(r.Method, req.level(), query) {
 			req.s3Operation = op
 			if r.ContentLength < 0 && r.Header.Get("X-Amz-Decoded-Content-Length") == "" {
-				return req, refused(http.StatusLengthRequired, "MissingContentLength", "You must provide the Content-Length HTTP header.")
+				return req, service.Refuse(http.StatusLengthRequired, "MissingContentLength", "You must provide the Content-Length HTTP header.")
 			}
 			return req, checkS3Headers(r.Header)
 		}
 	}
-	return req, refused(http.StatusNotImplemented, "NotImplemented", "A header you provided implies functionality that is not implemented").
-		because("the local cloud has no such operation of S3, or not with these parameters")
+	return req, service.Refuse(http.StatusNotImplemented, "NotImplemented", "A header you provided implies functionality that is not implemented").
+		Because("the local cloud has no such operation of S3, or not with these parameters")
 }
 
-// level is what a request is about, by its bucket and key.
+// level returns the level of a request, by its bucket and key.
 func (r s3Request) level() s3Level {
 	switch {
 	case r.bucket == "":
@@ -128,7 +134,7 @@ func plainKey(key string) bool {
 	return !bad && utf8.ValidString(key) && !strings.ContainsRune(key, 0)
 }
 
-// is says whether a request is of this operation: nothing in its query asks for more.
+// is reports whether a request is of this operation: nothing in its query asks for more.
 func (o s3Operation) is(method string, on s3Level, query url.Values) bool {
 	if method != o.method || on != o.on || (o.marker != "" && !query.Has(o.marker)) {
 		return false
@@ -141,7 +147,8 @@ func (o s3Operation) is(method string, on s3Level, query url.Values) bool {
 	return true
 }
 
-// signatureParams are the query parameters of a presigned request. Of the headers that S3 takes as parameters too, only those without effect are here.
+// signatureParams are the query parameters of a presigned request. Of the headers that S3 takes as
+// parameters too, only those without effect are here.
 func signatureParams() []string {
 	return []string{
 		"X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-SignedHeaders", "X-Amz-Signature", "X-Amz-Security-Token",
@@ -149,12 +156,14 @@ func signatureParams() []string {
 	}
 }
 
-// snowballPrefix begins the headers by which S3-compatible stores unpack an upload into objects of other keys. Source: AWS Snowball Edge Developer Guide,
-// "Batching small files".
+// snowballPrefix begins the headers by which S3-compatible stores unpack an upload into objects of
+// other keys. Source: AWS Snowball Edge Developer Guide, "Batching small files".
 const snowballPrefix = "x-amz-meta-snowball-"
 
-// forS3Plane says whether a data plane gets a header, in small letters, of a request that was allowed: those of HTTP that S3 knows, and of S3's own those that
-// speak of the object. A store's own headers, some of which delete whole folders, are never passed on. Source: Amazon S3 API Reference, "Common request headers".
+// forS3Plane reports whether a data plane gets a header, in small letters, of an allowed request.
+// It gets HTTP's headers that S3 knows, and S3's headers about the object. A store's own headers
+// are never passed on: some delete whole folders. Source: Amazon S3 API Reference, "Common request
+// headers".
 func forS3Plane(name string) bool {
 	switch name {
 	case "accept", "accept-encoding", "cache-control", "content-disposition", "content-language", "content-length", "content-md5", "content-type", "date", "expires",
@@ -166,8 +175,9 @@ func forS3Plane(name string) bool {
 	return strings.HasPrefix(name, "x-amz-")
 }
 
-// checkS3Headers refuses headers that change what a request does: copies, access lists, tags, locks, other people's keys, archives to be unpacked.
-func checkS3Headers(h http.Header) *apiError {
+// checkS3Headers refuses headers that change what a request does: copies, access lists, tags,
+// locks, other people's keys, archives to be unpacked.
+func checkS3Headers(h http.Header) *service.Refusal {
 	for name := range h {
 		lower := strings.ToLower(name)
 		switch {
@@ -180,8 +190,8 @@ func checkS3Headers(h http.Header) *apiError {
 			"x-amz-checksum-type":
 		default:
 			if !slices.Contains(checksumHeaders(), lower) {
-				return refused(http.StatusNotImplemented, "NotImplemented", "A header you provided implies functionality that is not implemented").
-					with("Header", lower)
+				return service.Refuse(http.StatusNotImplemented, "NotImplemented", "A header you provided implies functionality that is not implemented").
+					With(elements("Header", lower))
 			}
 		}
 	}

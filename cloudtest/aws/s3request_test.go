@@ -72,7 +72,7 @@ func TestS3Requests(t *testing.T) {
 		req, refusal := readS3Request(r, tt.bucket)
 		got, code := "", ""
 		if refusal != nil {
-			code = refusal.code
+			code = refusal.Code
 		} else {
 			got = strings.TrimSpace(req.name + " " + req.action + " " + req.bucket + " " + req.key)
 		}
@@ -97,7 +97,8 @@ func TestS3Headers(t *testing.T) {
 	}
 }
 
-// FuzzS3Path: what is understood is one object, which a data plane reads in the path as it was judged.
+// FuzzS3Path: what is understood is one object, which a data plane reads in the path as it was
+// judged.
 func FuzzS3Path(f *testing.F) {
 	f.Add("my-bucket/a/b", "prefix=a", "")
 	f.Add("my-bucket/../b", "", "")

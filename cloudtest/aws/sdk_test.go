@@ -438,7 +438,8 @@ func TestTrustRevokedAtRunTime(t *testing.T) {
 	}
 }
 
-// TestKeysOfEveryRequest holds that a deny by a condition key that AWS sets in every request denies.
+// TestKeysOfEveryRequest asserts that a deny by a condition key that AWS sets in every request
+// denies.
 func TestKeysOfEveryRequest(t *testing.T) {
 	w := newWorld(t)
 	for _, condition := range []string{
@@ -464,7 +465,7 @@ func TestKeysOfEveryRequest(t *testing.T) {
 	}
 }
 
-// TestOtherPartition holds that documents of another partition are refused, as IAM does.
+// TestOtherPartition asserts that documents of another partition are refused, as IAM does.
 func TestOtherPartition(t *testing.T) {
 	w := newWorld(t)
 	foreign := json.RawMessage(strings.Replace(string(rig.TrustPolicy(subjectA)), "arn:aws:", "arn:aws-cn:", 1))

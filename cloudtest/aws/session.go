@@ -1,16 +1,12 @@
 package aws
 
 import (
-	"crypto/sha256"
 	"encoding/base64"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
-
-// keepExpired is how long an expired session or token is remembered, so that its user hears "expired" and not "unknown".
-const keepExpired = time.Hour
 
 // session is an assumed role. It is immutable.
 type session struct {
@@ -22,54 +18,20 @@ type session struct {
 	roleARN            string
 	name               string // the session name
 	policies           []policy.Document
+	packed             int // size of the policies, in percent of STS's limit
 	tags               map[string]string
 	transitive         []string // tag keys that chained sessions inherit
 	sourceIdentity     string
 	federated          string // ARN of the OIDC provider that vouched, empty for AssumeRole
 }
 
-// arn is the session's own ARN. It has the role's name, not its path. Source: IAM User Guide, "IAM identifiers".
+// arn is the session's own ARN. It has the role's name, not its path. Source: IAM User Guide, "IAM
+// identifiers".
 func (s *session) arn() string {
 	return "arn:" + s.partition + ":sts::" + s.account + ":assumed-role/" + s.roleName + "/" + s.name
 }
 
-// expiring is a store whose entries are forgotten some time after they have expired. Its zero value is empty. It is not safe for concurrent use.
-type expiring[K comparable, V any] struct {
-	entries map[K]expiringEntry[V]
-	sweepAt int // the size at which expired entries are looked for
-}
-
-type expiringEntry[V any] struct {
-	value   V
-	expires time.Time
-}
-
-func (e *expiring[K, V]) put(key K, value V, expires, now time.Time) {
-	if e.entries == nil {
-		e.entries, e.sweepAt = map[K]expiringEntry[V]{}, 1024
-	}
-	if len(e.entries) >= e.sweepAt {
-		for k, old := range e.entries {
-			if old.expires.Add(keepExpired).Before(now) {
-				delete(e.entries, k)
-			}
-		}
-		e.sweepAt = max(1024, 2*len(e.entries))
-	}
-	e.entries[key] = expiringEntry[V]{value, expires}
-}
-
-func (e *expiring[K, V]) get(key K) (V, bool) {
-	entry, ok := e.entries[key]
-	return entry.value, ok
-}
-
-type (
-	sessionStore = expiring[string, *session] // by access key ID
-	tokenStore   = expiring[[sha256.Size]byte, registryToken]
-)
-
-// registryToken is what ECR's GetAuthorizationToken gave out.
+// registryToken is a token from ECR's GetAuthorizationToken.
 type registryToken struct {
 	who     principal
 	service string // ServiceRegistry, ServicePublicRegistry or bearerOfPublic
@@ -77,7 +39,8 @@ type registryToken struct {
 	expires time.Time
 }
 
-// newID makes an AWS unique ID: a prefix for its kind and 17 random capital letters and digits. Source: IAM User Guide, "Unique identifiers".
+// newID makes an AWS unique ID: a prefix for its kind and 17 random capital letters and digits.
+// Source: IAM User Guide, "Unique identifiers".
 func newID(prefix string) string {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 	raw := wire.Random(17)
@@ -86,5 +49,12 @@ func newID(prefix string) string {
 	}
 	return prefix + string(raw)
 }
+
+// SessionSecretPrefix begins the secret access key of each session, so that tests recognise the key
+// wherever it appears. At AWS the key has no prefix.
+const SessionSecretPrefix = "cloudtestKey"
+
+// newSecretKey makes the secret access key of a session, with the 40 characters that AWS's keys have.
+func newSecretKey() string { return SessionSecretPrefix + newSecret(21) }
 
 func newSecret(bytes int) string { return base64.StdEncoding.EncodeToString(wire.Random(bytes)) }

@@ -1,25 +1,26 @@
 package aws
 
 import (
-	"encoding/xml"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
-	"github.com/lanyard-dev/lanyard/cloudtest/journal"
-	"github.com/lanyard-dev/lanyard/cloudtest/wire"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-const stsVersion = "2011-06-15"
-
-// STS operations of the local AWS.
-const (
-	opAssumeRole                = "AssumeRole"
-	opAssumeRoleWithWebIdentity = "AssumeRoleWithWebIdentity"
-	opGetCallerIdentity         = "GetCallerIdentity"
-)
+// stsAPI is the Security Token Service.
+func stsAPI() queryAPI {
+	return queryAPI{
+		version: "2011-06-15", namespace: "https://sts.amazonaws.com/doc/2011-06-15/",
+		operations: map[string]operation{
+			"AssumeRole":                {do: (*Cloud).assumeRole},
+			"AssumeRoleWithWebIdentity": {do: (*Cloud).assumeRoleWithWebIdentity, unsigned: true},
+			"GetCallerIdentity":         {do: (*Cloud).callerIdentity},
+		},
+	}
+}
 
 // Limits of STS's parameters. Source: AWS STS API Reference.
 const (
@@ -30,90 +31,18 @@ const (
 	maxSessionPolicy = 2048
 )
 
-type metadata struct {
-	RequestID string `xml:"RequestId"`
+// callerIdentity is the result of GetCallerIdentity.
+type callerIdentity struct {
+	Arn     string
+	UserID  string `xml:"UserId"`
+	Account string
 }
 
-func (c *Cloud) serveSTS(w http.ResponseWriter, r *http.Request, ep endpoint, call *journal.Call) {
-	body, refusal := readBody(w, r)
-	if refusal == nil && r.URL.Path != "/" && r.URL.Path != "" {
-		refusal = refused(http.StatusNotFound, "UnknownOperationException", "")
-	}
-	var p *params
-	if refusal == nil {
-		p, refusal = readParams(r, body)
-	}
-	if refusal == nil {
-		action := p.get("Action")
-		switch action {
-		case opAssumeRole, opAssumeRoleWithWebIdentity, opGetCallerIdentity:
-			call.Operation = action
-			if p.get("Version") != stsVersion {
-				refusal = noOperation(action, p.get("Version"))
-			}
-		case "":
-			refusal = refused(http.StatusBadRequest, "MissingAction", "The request is missing an action or a required parameter.")
-		default:
-			refusal = noOperation(action, p.get("Version"))
-		}
-	}
-	now, ok := c.begin(r.Context(), w, queryXML{}, call)
-	if !ok {
-		return
-	}
-	if refusal != nil {
-		queryXML{}.refuse(w, call, refusal)
-		return
-	}
-	var answer any
-	id := wire.UUID()
-	switch call.Operation {
-	case opAssumeRoleWithWebIdentity:
-		answer, refusal = c.assumeRoleWithWebIdentity(r.Context(), p, ep, call, now, id)
-	default:
-		var who principal
-		if who, refusal = c.authenticate(r, body, ep, now); refusal != nil {
-			break
-		}
-		call.Principal = who.arn()
-		if call.Operation == opAssumeRole {
-			answer, refusal = c.assumeRole(who, p, ep, call, now, id)
-		} else {
-			answer = callerIdentity(who, id)
-		}
-	}
-	if refusal != nil {
-		queryXML{}.refuse(w, call, refusal)
-		return
-	}
-	writeXML(w, http.StatusOK, id, answer)
+func (*Cloud) callerIdentity(call *apiCall) (any, *service.Refusal) {
+	return callerIdentity{Arn: call.who.arn(), UserID: call.who.id(), Account: call.who.account}, nil
 }
 
-func noOperation(action, version string) *apiError {
-	if version == "" {
-		version = "NO_VERSION_SPECIFIED"
-	}
-	return refused(http.StatusBadRequest, "InvalidAction", "Could not find operation "+action+" for version "+version)
-}
-
-type callerIdentityResponse struct {
-	XMLName xml.Name `xml:"https://sts.amazonaws.com/doc/2011-06-15/ GetCallerIdentityResponse"`
-	Result  struct {
-		Arn     string
-		UserID  string `xml:"UserId"`
-		Account string
-	} `xml:"GetCallerIdentityResult"`
-	Metadata metadata `xml:"ResponseMetadata"`
-}
-
-func callerIdentity(who principal, id string) callerIdentityResponse {
-	var out callerIdentityResponse
-	out.Result.Arn, out.Result.UserID, out.Result.Account = who.arn(), who.id(), who.account
-	out.Metadata.RequestID = id
-	return out
-}
-
-// sessionRequest is what the two ways of assuming a role have in common.
+// sessionRequest has the parameters that both ways of assuming a role have in common.
 type sessionRequest struct {
 	arn      string
 	role     roleARN
@@ -123,8 +52,10 @@ type sessionRequest struct {
 	arns     []string
 }
 
-// readSessionRequest checks what it reads; the caller goes on reading and then asks p.refusal.
-func readSessionRequest(p *params, call *journal.Call) sessionRequest {
+// readSessionRequest reads and checks the parameters that both ways have. The caller reads its own
+// and then asks check.
+func readSessionRequest(call *apiCall) sessionRequest {
+	p := call.params
 	s := sessionRequest{
 		arn:      p.text("RoleArn", limits{required: true, min: 20, max: 2048}),
 		name:     p.text("RoleSessionName", limits{required: true, min: 2, max: 64, pattern: sessionPattern}),
@@ -132,21 +63,21 @@ func readSessionRequest(p *params, call *journal.Call) sessionRequest {
 		policy:   p.text("Policy", limits{min: 1, max: maxSessionPolicy}),
 		arns:     p.list("PolicyArns", ".arn", 10),
 	}
-	call.Role, call.Session = s.arn, s.name
+	call.Call.Role, call.Call.Session = s.arn, s.name
 	return s
 }
 
 // check is called once all parameters are read.
-func (s *sessionRequest) check(p *params, ep endpoint) *apiError {
-	if refusal := p.refusal(); refusal != nil {
+func (s *sessionRequest) check(call *apiCall) *service.Refusal {
+	if refusal := call.params.refusal(); refusal != nil {
 		return refusal
 	}
 	var ok bool
 	if s.role, ok = parseRoleARN(s.arn); !ok {
 		return validation("Request ARN is invalid")
 	}
-	if s.role.partition != ep.partition {
-		return validation("Request ARN is invalid").because("the role is of partition " + s.role.partition + ", the endpoint of " + ep.partition)
+	if s.role.partition != call.ep.partition {
+		return validation("Request ARN is invalid").Because("the role is of partition " + s.role.partition + ", the endpoint of " + call.ep.partition)
 	}
 	return nil
 }
@@ -167,7 +98,7 @@ func (c *Cloud) find(a roleARN, arn string) (role, bool) {
 }
 
 // sessionPolicies reads what is to narrow the session.
-func (c *Cloud) sessionPolicies(s sessionRequest) ([]policy.Document, int, *apiError) {
+func (c *Cloud) sessionPolicies(s sessionRequest) ([]policy.Document, int, *service.Refusal) {
 	var docs []policy.Document
 	size := 0
 	if s.policy != "" {
@@ -176,7 +107,7 @@ func (c *Cloud) sessionPolicies(s sessionRequest) ([]policy.Document, int, *apiE
 			err = doc.CheckPartition(s.role.partition)
 		}
 		if err != nil {
-			return nil, 0, refused(http.StatusBadRequest, "MalformedPolicyDocument", "The policy document is malformed: "+err.Error())
+			return nil, 0, service.Refuse(http.StatusBadRequest, "MalformedPolicyDocument", "The policy document is malformed: "+err.Error())
 		}
 		docs = append(docs, doc)
 		size = packedSize(s.policy)
@@ -192,7 +123,7 @@ func (c *Cloud) sessionPolicies(s sessionRequest) ([]policy.Document, int, *apiE
 		size += packedSize(arn)
 	}
 	if size > 100 {
-		return nil, 0, refused(http.StatusBadRequest, "PackedPolicyTooLarge",
+		return nil, 0, service.Refuse(http.StatusBadRequest, "PackedPolicyTooLarge",
 			fmt.Sprintf("Packed policy consumes %d%% of allotted space, please use smaller policy.", size))
 	}
 	return docs, size, nil
@@ -201,18 +132,27 @@ func (c *Cloud) sessionPolicies(s sessionRequest) ([]policy.Document, int, *apiE
 // packedSize estimates the share of STS's limit in percent; AWS does not say how it packs.
 func packedSize(s string) int { return (len(s)*100 + maxSessionPolicy - 1) / maxSessionPolicy }
 
-// open stores a new session of a role.
-func (c *Cloud) open(s session, r role, a roleARN, duration int, now time.Time) *session {
+// start begins a session of a role that the caller may assume. S has what the two ways of assuming
+// a role do differently.
+func (c *Cloud) start(req sessionRequest, r role, s session, now time.Time) (*session, *service.Refusal) {
+	if req.duration > r.maxSession {
+		return nil, validation("The requested DurationSeconds exceeds the MaxSessionDuration set for this role.")
+	}
+	var refusal *service.Refusal
+	if s.policies, s.packed, refusal = c.sessionPolicies(req); refusal != nil {
+		return nil, refusal
+	}
 	s.accessKeyID = newID("ASIA")[:20]
-	s.secret = newSecret(30)
+	s.secret = newSecretKey()
 	s.token = "IQoJb3JpZ2luX2Vj" + newSecret(300)
 	s.issued = now.UTC().Truncate(time.Second)
-	s.expires = s.issued.Add(time.Duration(duration) * time.Second)
-	s.account, s.partition, s.roleName, s.roleID, s.roleARN = a.account, a.partition, r.name, r.id, r.arn
+	s.expires = s.issued.Add(time.Duration(req.duration) * time.Second)
+	s.account, s.partition, s.roleName, s.roleID, s.roleARN = req.role.account, req.role.partition, r.name, r.id, r.arn
+	s.name = req.name
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sessions.put(s.accessKeyID, &s, s.expires, now)
-	return &s
+	c.sessions.Put(s.accessKeyID, &s, s.expires, now)
+	return &s, nil
 }
 
 type credentialsXML struct {

@@ -1,8 +1,6 @@
 package aws
 
 import (
-	"context"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,84 +9,74 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
-	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-type webIdentityResponse struct {
-	XMLName xml.Name `xml:"https://sts.amazonaws.com/doc/2011-06-15/ AssumeRoleWithWebIdentityResponse"`
-	Result  struct {
-		Audience                    string
-		AssumedRoleUser             assumedRoleXML
-		Provider                    string
-		Credentials                 credentialsXML
-		SubjectFromWebIdentityToken string
-		PackedPolicySize            int `xml:",omitempty"`
-	} `xml:"AssumeRoleWithWebIdentityResult"`
-	Metadata metadata `xml:"ResponseMetadata"`
+// webIdentity is the result of AssumeRoleWithWebIdentity.
+type webIdentity struct {
+	Audience                    string
+	AssumedRoleUser             assumedRoleXML
+	Provider                    string
+	Credentials                 credentialsXML
+	SubjectFromWebIdentityToken string
+	PackedPolicySize            int `xml:",omitempty"`
 }
 
-// assumeRoleWithWebIdentity judges a token. Source: AWS STS API Reference, AssumeRoleWithWebIdentity; its order is: parameters, the issuer among the
-// account's providers, keys and signature, time, audience, trust policy.
-func (c *Cloud) assumeRoleWithWebIdentity(ctx context.Context, p *params, ep endpoint, call *journal.Call, now time.Time, id string) (any, *apiError) {
-	req := readSessionRequest(p, call)
+// assumeRoleWithWebIdentity judges a token. Source: AWS STS API Reference,
+// AssumeRoleWithWebIdentity; its order is: parameters, the issuer among the account's providers,
+// keys and signature, time, audience, trust policy.
+func (c *Cloud) assumeRoleWithWebIdentity(call *apiCall) (any, *service.Refusal) {
+	p, req := call.params, readSessionRequest(call)
 	raw := p.text("WebIdentityToken", limits{required: true, min: 4, max: 20000, secret: true})
 	if p.values.Has("ProviderId") {
 		p.fail(nil, "providerId", "be absent: only OpenID Connect tokens are taken")
 	}
-	if refusal := req.check(p, ep); refusal != nil {
+	if refusal := req.check(call); refusal != nil {
 		return nil, refusal
 	}
 	token, err := oidc.Read(raw)
 	if err != nil {
-		return nil, identityError("The ID Token provided is not a valid JWT. (You may see this error if you sent an Access Token)").because(err.Error())
+		return nil, identityError("The ID Token provided is not a valid JWT. (You may see this error if you sent an Access Token)").Because(err.Error())
 	}
-	call.Issuer, call.Subject, call.Audience = token.Issuer, token.Subject, strings.Join(token.Audience, ",")
+	call.Call.Issuer, call.Call.Subject, call.Call.Audience = token.Issuer, token.Subject, strings.Join(token.Audience, ",")
 	provider, ok := c.provider(req.role, token.Issuer)
 	if !ok {
 		return nil, identityError("No OpenIDConnect provider found in your account for " + token.Issuer)
 	}
-	if err := c.verifier.Verify(ctx, token, now); err != nil {
-		return nil, tokenError(err, token, now)
+	if err := c.verifier.Verify(call.Context(), token, call.Now); err != nil {
+		return nil, tokenError(err, token, call.Now)
 	}
 	audience, ok := audienceOf(token)
 	if !ok || !slices.Contains(provider.ClientIDs, audience) {
 		return nil, identityError("Incorrect token audience").
-			because(fmt.Sprintf("the token is for %q, the provider accepts %q", token.Audience, provider.ClientIDs))
+			Because(fmt.Sprintf("the token is for %q, the provider accepts %q", token.Audience, provider.ClientIDs))
 	}
 	if claim, ok := sessionClaim(token); ok {
-		return nil, identityError("The local cloud does not take session tags or a source identity from tokens").because("the token has the claim " + claim + ", which makes session tags or a source identity")
+		return nil, identityError("The local cloud does not take session tags or a source identity from tokens").Because("the token has the claim " + claim + ", which makes session tags or a source identity")
 	}
 	federated := federatedARN(req.role.partition, req.role.account, provider.URL)
-	role, refusal := c.trustWebIdentity(req, token, audience, federated, requestContext(ep, now))
+	role, refusal := c.trustWebIdentity(req, token, audience, federated, requestContext(call.ep, call.Now))
 	if refusal != nil {
 		return nil, refusal
 	}
-	if req.duration > role.maxSession {
-		return nil, validation("The requested DurationSeconds exceeds the MaxSessionDuration set for this role.")
-	}
-	policies, size, refusal := c.sessionPolicies(req)
+	s, refusal := c.start(req, role, session{federated: federated}, call.Now)
 	if refusal != nil {
 		return nil, refusal
 	}
-	s := c.open(session{name: req.name, policies: policies, federated: federated}, role, req.role, req.duration, now)
-	var out webIdentityResponse
-	out.Result.Audience = audience
-	out.Result.AssumedRoleUser = s.assumedRole()
-	out.Result.Provider = federated
-	out.Result.Credentials = s.credentials()
-	out.Result.SubjectFromWebIdentityToken = token.Subject
-	out.Result.PackedPolicySize = size
-	out.Metadata.RequestID = id
-	call.Principal = s.arn()
-	return out, nil
+	call.Call.Principal = s.arn()
+	return webIdentity{
+		Audience: audience, AssumedRoleUser: s.assumedRole(), Provider: federated, Credentials: s.credentials(),
+		SubjectFromWebIdentityToken: token.Subject, PackedPolicySize: s.packed,
+	}, nil
 }
 
-func identityError(message string) *apiError {
-	return refused(http.StatusBadRequest, "InvalidIdentityToken", message)
+func identityError(message string) *service.Refusal {
+	return service.Refuse(http.StatusBadRequest, "InvalidIdentityToken", message)
 }
 
-// provider finds the issuer among those of the role's account. An account that does not exist has none.
+// provider finds the issuer among those of the role's account. An account that does not exist has
+// none.
 func (c *Cloud) provider(a roleARN, issuer string) (OIDCProvider, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -97,10 +85,11 @@ func (c *Cloud) provider(a roleARN, issuer string) (OIDCProvider, bool) {
 		return OIDCProvider{}, false
 	}
 	p, ok := acc.providers[issuer]
-	return p, ok
+	return p.OIDCProvider, ok
 }
 
-// audienceOf is the one audience that AWS looks at: azp if there is one, else a sole aud. A token for several receivers is for none.
+// audienceOf is the one audience that AWS looks at: azp if there is one, else a sole aud. A token
+// for several receivers is for none.
 func audienceOf(t oidc.Token) (string, bool) {
 	if t.AuthorizedParty != "" {
 		return t.AuthorizedParty, true
@@ -111,8 +100,9 @@ func audienceOf(t oidc.Token) (string, bool) {
 	return t.Audience[0], true
 }
 
-// sessionClaim finds a claim for which AWS asks the trust policy for more than AssumeRoleWithWebIdentity: for sts:TagSession or sts:SetSourceIdentity.
-// Sources: IAM User Guide, "Pass session tags in AWS STS" and "Monitor and control actions taken with assumed roles".
+// sessionClaim finds a claim for which AWS asks the trust policy for more than
+// AssumeRoleWithWebIdentity: for sts:TagSession or sts:SetSourceIdentity. Sources: IAM User Guide,
+// "Pass session tags in AWS STS" and "Monitor and control actions taken with assumed roles".
 func sessionClaim(t oidc.Token) (string, bool) {
 	for claim := range t.Claims {
 		name, ok := strings.CutPrefix(claim, "https://aws.amazon.com/")
@@ -123,11 +113,12 @@ func sessionClaim(t oidc.Token) (string, bool) {
 	return "", false
 }
 
-// trustWebIdentity asks the role's trust policy. That the role does not exist is not told.
-func (c *Cloud) trustWebIdentity(req sessionRequest, token oidc.Token, audience, federated string, ctx policy.Context) (role, *apiError) {
+// trustWebIdentity asks the role's trust policy. A role that does not exist is refused in the same
+// words.
+func (c *Cloud) trustWebIdentity(req sessionRequest, token oidc.Token, audience, federated string, ctx policy.Context) (role, *service.Refusal) {
 	const action = "sts:AssumeRoleWithWebIdentity"
-	denied := func(reason string) (role, *apiError) {
-		return role{}, refused(http.StatusForbidden, "AccessDenied", "Not authorized to perform "+action).because(reason)
+	denied := func(reason string) (role, *service.Refusal) {
+		return role{}, service.Refuse(http.StatusForbidden, "AccessDenied", "Not authorized to perform "+action).Because(reason)
 	}
 	r, ok := c.find(req.role, req.arn)
 	if !ok {
@@ -151,18 +142,18 @@ func (c *Cloud) trustWebIdentity(req sessionRequest, token oidc.Token, audience,
 }
 
 // tokenError puts a verifier's refusal into STS's words.
-func tokenError(err error, t oidc.Token, now time.Time) *apiError {
+func tokenError(err error, t oidc.Token, now time.Time) *service.Refusal {
 	const documentation = "please reference AssumeRoleWithWebIdentity documentation for requirements"
-	var e *apiError
+	var e *service.Refusal
 	switch {
 	case errors.Is(err, oidc.ErrExpired):
-		e = refused(http.StatusBadRequest, "ExpiredTokenException", // AWS leaves the blank out
+		e = service.Refuse(http.StatusBadRequest, "ExpiredTokenException", // AWS leaves the blank out
 			fmt.Sprintf("Token expired: current date/time %d must be before the expiration date/time%d", now.Unix(), t.Expiry.Unix()))
 	case errors.Is(err, oidc.ErrNotYetValid):
-		e = refused(http.StatusForbidden, "IDPRejectedClaim",
+		e = service.Refuse(http.StatusForbidden, "IDPRejectedClaim",
 			"The identity provider (IdP) reported that authentication failed. This might be because the claim is invalid.")
 	case errors.Is(err, oidc.ErrUnreachable):
-		e = refused(http.StatusBadRequest, "IDPCommunicationError",
+		e = service.Refuse(http.StatusBadRequest, "IDPCommunicationError",
 			"The request could not be fulfilled because the identity provider (IDP) that was asked to verify the incoming identity token could not be reached.")
 	case errors.Is(err, oidc.ErrIssuer), errors.Is(err, oidc.ErrKey):
 		e = identityError("Couldn't retrieve verification key from your identity provider,  " + documentation)
@@ -170,5 +161,5 @@ func tokenError(err error, t oidc.Token, now time.Time) *apiError {
 		e = identityError("The web identity token that was passed could not be validated by AWS. " +
 			"Get a new identity token from the identity provider and then retry the request.")
 	}
-	return e.because(err.Error())
+	return e.Because(err.Error())
 }

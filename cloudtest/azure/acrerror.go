@@ -4,24 +4,28 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/fault"
-	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/oci"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// authenticationRequired is what registries say to whoever may not. Source: answers that users of Azure/acr made public.
+// authenticationRequired is the message of a registry to a caller without permission. Source:
+// answers that users of Azure/acr made public.
 const authenticationRequired = "authentication required, visit https://aka.ms/acr/authorization for more information."
 
-// registryProtocol is how registries and their token service answer. Source: OCI Distribution Specification v1.1, "Error Codes".
-type registryProtocol struct{}
-
-type registryError struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-	Detail  any    `json:"detail,omitempty"`
+// registryProtocol is how registries and their token service refuse.
+func registryProtocol() service.Protocol {
+	p := oci.Protocol(oci.Words{Failure: "unknown error", Unavailable: "service unavailable", Throttled: "too many requests"}, writeRegistryJSON)
+	p.Broken = service.Whole(http.StatusOK, jsonType, []byte(`{"refresh_token":"eyJ`))
+	return p
 }
 
-// wants is what was asked for, as the member detail names it.
+func writeRegistryJSON(r *service.Request, status int, body any) service.Answer {
+	r.Reply.Set("X-Ms-Correlation-Request-Id", wire.UUID())
+	return writeJSON(status, body)
+}
+
+// wants is the requested access, as the member detail names it.
 type wants struct {
 	Type   string
 	Name   string
@@ -38,39 +42,18 @@ func wanted(all []access) []wants {
 	return out
 }
 
-func unauthorized(all []access) *refusal {
-	e := &refusal{status: http.StatusUnauthorized, code: "UNAUTHORIZED", message: authenticationRequired}
+func unauthorized(all []access) *service.Refusal {
+	e := service.Refuse(http.StatusUnauthorized, "UNAUTHORIZED", authenticationRequired)
 	if len(all) > 0 {
-		e.detail = wanted(all)
+		e.Detail = wanted(all)
 	}
 	return e
 }
 
-func (registryProtocol) refuse(w http.ResponseWriter, call *journal.Call, e *refusal) {
-	e.note(call)
-	w.Header().Set("X-Ms-Correlation-Request-Id", wire.UUID())
-	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
-	writeJSON(w, e.status, map[string][]registryError{"errors": {{e.code, e.message, e.detail}}})
-}
-
-func (registryProtocol) faulted(kind fault.Kind) *refusal {
-	switch kind {
-	case fault.Throttle:
-		return &refusal{status: http.StatusTooManyRequests, code: "TOOMANYREQUESTS", message: "too many requests"}
-	case fault.Unavailable:
-		return &refusal{status: http.StatusServiceUnavailable, code: "UNAVAILABLE", message: "service unavailable"}
-	default:
-		return &refusal{status: http.StatusInternalServerError, code: "UNKNOWN", message: "unknown error"}
-	}
-}
-
-func (registryProtocol) broken() (contentType, body string) {
-	return "application/json; charset=utf-8", `{"refresh_token":"eyJ`
-}
-
-// challenge sends a client to the registry's token service, and says what to ask there. Source: RFC 6750 §3; Azure/acr, "AAD-OAuth.md".
-func challenge(w http.ResponseWriter, r *registry, ask []access, problem string) {
-	value := `Bearer realm="https://` + r.endpoint + `/oauth2/token",service="` + r.endpoint + `"`
+// challenge sends a client to the registry's token service, and says what to ask there. Source: RFC
+// 6750 §3; Azure/acr, "AAD-OAuth.md".
+func challenge(r *service.Request, reg *registry, ask []access, problem string) {
+	value := `Bearer realm="https://` + reg.endpoint + `/oauth2/token",service="` + reg.endpoint + `"`
 	if len(ask) > 0 {
 		scopes := make([]string, len(ask))
 		for i, a := range ask {
@@ -81,7 +64,7 @@ func challenge(w http.ResponseWriter, r *registry, ask []access, problem string)
 	if problem != "" {
 		value += `,error="` + problem + `"`
 	}
-	w.Header().Set("Www-Authenticate", value)
+	r.Reply.Set("Www-Authenticate", value)
 }
 
 // needs is the access that a request asks for.

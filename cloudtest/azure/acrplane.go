@@ -9,61 +9,64 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/fault"
-	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oci"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// dataLinkLife is how long a link to a data endpoint works. Source: the links that registries give out, which end after twenty minutes.
+// dataLinkLife is how long a link to a data endpoint works. Source: the links that registries give
+// out, which end after twenty minutes.
 const dataLinkLife = 20 * time.Minute
 
-// serveRegistry is a registry's OCI API: behind an access token that allows the repository and the action.
-func (c *Cloud) serveRegistry(w http.ResponseWriter, r *http.Request, reg *registry, call *journal.Call) {
-	req, understood := readRegistryRequest(r)
+// readRegistry is the [service.Service] of a registry's OCI API.
+func (c *Cloud) readRegistry(r *service.Request, reg *registry) (service.Protocol, service.Handler) {
+	req, understood := readRegistryRequest(r.Request)
 	if understood {
-		call.Operation, call.Resource = req.operation, reg.Host
+		r.Call.Operation, r.Call.Resource = req.operation, reg.Host
 		if req.repository != "" {
-			call.Resource += "/" + req.repository
+			r.Call.Resource += "/" + req.repository
 		}
 	}
-	p := registryProtocol{}
-	now, ok := c.begin(r.Context(), w, p, call)
-	if !ok {
-		return
+	return registryProtocol(), func(r *service.Request) (service.Answer, *service.Refusal) {
+		if no := c.authorizeRegistry(r, reg, req, understood); no != nil {
+			return nil, no
+		}
+		if req.action == "" {
+			r.Reply.Set(oci.VersionHeader, oci.Version)
+			return writeJSON(http.StatusOK, struct{}{}), nil
+		}
+		return c.forwardRegistry(r, reg, req)
 	}
+}
+
+// authorizeRegistry asks for an access token that allows the repository and the action.
+func (c *Cloud) authorizeRegistry(r *service.Request, reg *registry, req registryRequest, understood bool) *service.Refusal {
 	ask := needs(req)
-	raw, ok := wire.Bearer(r)
+	raw, ok := wire.Bearer(r.Request)
 	if !ok {
-		challenge(w, reg, ask, "")
-		p.refuse(w, call, unauthorized(ask).because("no bearer token was sent"))
-		return
+		challenge(r, reg, ask, "")
+		return unauthorized(ask).Because("no bearer token was sent")
 	}
-	who, err := c.readRegistryToken(reg, raw, now)
+	who, err := c.readRegistryToken(reg, raw, r.Now)
 	if err == nil && who.grant != grantAccess {
 		err = errRegistryToken
 	}
 	if err != nil {
-		challenge(w, reg, ask, "invalid_token")
-		p.refuse(w, call, unauthorized(ask).because(err.Error()))
-		return
+		challenge(r, reg, ask, "invalid_token")
+		return unauthorized(ask).Because(err.Error())
 	}
-	call.Principal = principalName(reg.tenant, who.app)
+	r.Call.Principal = principalName(reg.tenant, who.app)
 	switch {
 	case !understood:
-		p.refuse(w, call, &refusal{status: http.StatusMethodNotAllowed, code: "UNSUPPORTED", message: "The operation is unsupported."})
-	case req.action == "": // ping
-		w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
-		writeJSON(w, http.StatusOK, struct{}{})
+		return service.Refuse(http.StatusMethodNotAllowed, "UNSUPPORTED", "The operation is unsupported.")
 	case !covers(who.access, ask):
-		challenge(w, reg, ask, "insufficient_scope")
-		p.refuse(w, call, unauthorized(ask).because("the access token does not allow it"))
-	default:
-		c.forwardRegistry(w, r, reg, req, call, now)
+		challenge(r, reg, ask, "insufficient_scope")
+		return unauthorized(ask).Because("the access token does not allow it")
 	}
+	return nil
 }
 
-// covers says whether access has all that is asked for.
+// covers reports whether access has all that is asked for.
 func covers(all, ask []access) bool {
 	for _, a := range ask {
 		for _, action := range a.Actions {
@@ -76,19 +79,15 @@ func covers(all, ask []access) bool {
 	return true
 }
 
-// forwardRegistry passes an allowed request to the data plane, or for a blob sends the client to the data endpoint.
-func (c *Cloud) forwardRegistry(w http.ResponseWriter, r *http.Request, reg *registry, req registryRequest, call *journal.Call, now time.Time) {
+// forwardRegistry passes an allowed request to the data plane, or for a blob sends the client to
+// the data endpoint.
+func (c *Cloud) forwardRegistry(r *service.Request, reg *registry, req registryRequest) (service.Answer, *service.Refusal) {
 	plane := c.planeOf(reg)
-	if plane == nil {
-		registryProtocol{}.refuse(w, call, registryProtocol{}.faulted(fault.Unavailable).because("no data plane was handed in for this registry"))
-		return
+	if req.operation == opPullBlob && len(reg.regions) > 0 && plane != nil && exists(plane, r.Request) {
+		r.Reply.Set("Location", c.dataLink(reg, r.URL.Path, r.Now))
+		return service.Empty(http.StatusTemporaryRedirect), nil
 	}
-	if req.operation == opPullBlob && len(reg.regions) > 0 && exists(plane, r) {
-		w.Header().Set("Location", c.dataLink(reg, r.URL.Path, now))
-		w.WriteHeader(http.StatusTemporaryRedirect)
-		return
-	}
-	oci.Forward(w, r, plane)
+	return r.Forward(plane, oci.Forwarded(r.Request), nil)
 }
 
 func (c *Cloud) planeOf(reg *registry) http.Handler {
@@ -107,7 +106,7 @@ func exists(plane http.Handler, r *http.Request) bool {
 	head.Method = http.MethodHead
 	head.Body = http.NoBody
 	var status statusWriter
-	oci.Forward(&status, head, plane)
+	plane.ServeHTTP(&status, oci.Forwarded(head))
 	return status.status == http.StatusOK || status.status == 0
 }
 
@@ -135,7 +134,8 @@ func (s *statusWriter) WriteHeader(status int) {
 	}
 }
 
-// dataLink makes a link to a blob at the registry's first data endpoint. Its signature is all that its bearer needs.
+// dataLink makes a link to a blob at the registry's first data endpoint. Its signature is all that
+// its bearer needs.
 func (c *Cloud) dataLink(reg *registry, path string, now time.Time) string {
 	host := reg.dataHost(reg.regions[0])
 	end := strconv.FormatInt(now.Add(dataLinkLife).Unix(), 10)
@@ -148,35 +148,28 @@ func (c *Cloud) signLink(host, path, end string) string {
 	return base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// serveData is a dedicated data endpoint: blob storage that takes signed links and nothing else.
-func (c *Cloud) serveData(w http.ResponseWriter, r *http.Request, reg *registry, call *journal.Call) {
-	if req, understood := readRegistryRequest(r); understood && req.operation == opPullBlob {
-		call.Operation, call.Resource = req.operation, reg.Host+"/"+req.repository
+// readData is the [service.Service] of a dedicated data endpoint: blob storage that takes signed
+// links and nothing else.
+func (c *Cloud) readData(r *service.Request, reg *registry) (service.Protocol, service.Handler) {
+	if req, understood := readRegistryRequest(r.Request); understood && req.operation == opPullBlob {
+		r.Call.Operation, r.Call.Resource = req.operation, reg.Host+"/"+req.repository
 	}
-	p := blobProtocol{}
-	now, ok := c.begin(r.Context(), w, p, call)
-	if !ok {
-		return
-	}
-	q := r.URL.Query()
-	end, err := strconv.ParseInt(q.Get("se"), 10, 64)
-	signed := hmac.Equal([]byte(q.Get("sig")), []byte(c.signLink(call.Host, r.URL.Path, q.Get("se"))))
-	switch {
-	case r.Header.Get("Authorization") != "":
-		p.refuse(w, call, blobRefusal(http.StatusBadRequest, "InvalidAuthenticationInfo").because("a link and an Authorization header were sent: the client's token was not for here"))
-	case call.Operation == "" || err != nil || !signed:
-		p.refuse(w, call, blobRefusal(http.StatusForbidden, "AuthenticationFailed").because("the link is not one of the registry's"))
-	case !now.Before(time.Unix(end, 0)):
-		p.refuse(w, call, blobRefusal(http.StatusForbidden, "AuthenticationFailed").because("the link has ended"))
-	default:
-		plane := c.planeOf(reg)
-		if plane == nil {
-			p.refuse(w, call, p.faulted(fault.Unavailable).because("no data plane was handed in for this registry"))
-			return
+	return blobProtocol(), func(r *service.Request) (service.Answer, *service.Refusal) {
+		q := r.URL.Query()
+		end, err := strconv.ParseInt(q.Get("se"), 10, 64)
+		signed := hmac.Equal([]byte(q.Get("sig")), []byte(c.signLink(r.Call.Host, r.URL.Path, q.Get("se"))))
+		switch {
+		case r.Header.Get("Authorization") != "":
+			return nil, blobRefusal(http.StatusBadRequest, "InvalidAuthenticationInfo").
+				Because("a link and an Authorization header were sent: the client's token was not for here")
+		case r.Call.Operation == "" || err != nil || !signed:
+			return nil, blobRefusal(http.StatusForbidden, "AuthenticationFailed").Because("the link is not one of the registry's")
+		case !r.Now.Before(time.Unix(end, 0)):
+			return nil, blobRefusal(http.StatusForbidden, "AuthenticationFailed").Because("the link has ended")
 		}
-		out := r.Clone(r.Context())
-		out.URL.RawQuery = "" // the signature is not the plane's business either
+		out := oci.Forwarded(r.Request)
+		out.URL.RawQuery = "" // the data plane must not learn the signature either
 		out.RequestURI = out.URL.RequestURI()
-		oci.Forward(w, out, plane)
+		return r.Forward(c.planeOf(reg), out, nil)
 	}
 }

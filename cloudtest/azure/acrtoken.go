@@ -31,7 +31,8 @@ const (
 	grantAccess  = "access_token"
 )
 
-// access is what an access token allows, and what a scope asks for. Source: Docker Registry v2 authentication, "Token authentication implementation".
+// access is the access that an access token allows, or that a scope requests. Source: Docker
+// Registry v2 authentication, "Token authentication implementation".
 type access struct {
 	Type    string   `json:"type"`
 	Name    string   `json:"name"`
@@ -71,7 +72,8 @@ func readScopes(scopes []string) ([]access, error) {
 	return out, nil
 }
 
-// granted is what of the wanted access an application has. A token that was narrowed before is narrowed no further than both say.
+// granted returns the part of the wanted access that an application has. A token that was narrowed
+// before allows only what both allow.
 func (r *registry) granted(who registryToken, wanted []access) []access {
 	out := []access{}
 	for _, a := range wanted {
@@ -89,7 +91,7 @@ func (r *registry) granted(who registryToken, wanted []access) []access {
 	return out
 }
 
-// allowed says whether access has an action.
+// allowed reports whether access has an action.
 func allowed(all []access, kind, name, action string) bool {
 	return slices.ContainsFunc(all, func(a access) bool {
 		return a.Type == kind && a.Name == name && slices.Contains(a.Actions, action)

@@ -1,7 +1,6 @@
 package azure
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -11,19 +10,21 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// maxAssertionLife is the longest life of an external token, from iat to exp. Source: the text of AADSTS70023, "1.01:00:00".
+// maxAssertionLife is the longest life of an external token, from iat to exp. Source: the text of
+// AADSTS70023, "1.01:00:00".
 const maxAssertionLife = 25 * time.Hour
 
 const checkCredential = "Check your federated identity credential Subject, Audience and Issuer against the presented assertion. " +
 	"https://learn.microsoft.com/entra/workload-id/workload-identity-federation"
 
-// judgeAssertion says whether an external token makes its bearer the application. Its order: the token's form and algorithm, the application's
-// credentials, the token's life, its issuer's keys and signature, its time.
-func (c *Cloud) judgeAssertion(ctx context.Context, raw string, app *application, call *journal.Call, now time.Time) *refusal {
+// judgeAssertion reports whether an external token makes its bearer the application. Its order: the
+// token's form and algorithm, the application's credentials, the token's life, its issuer's keys
+// and signature, its time.
+func (c *Cloud) judgeAssertion(r *service.Request, raw string, app *application) *service.Refusal {
 	if algorithm, ok := declaredAlgorithm(raw); ok && !strings.HasPrefix(algorithm, "RS") {
 		return badRequest(5002738, "Invalid JWT token. '%s' is not a supported signature algorithm. Supported signing algorithms are: 'RS256, RS384, RS512'.", algorithm)
 	}
@@ -31,31 +32,32 @@ func (c *Cloud) judgeAssertion(ctx context.Context, raw string, app *application
 	if err != nil {
 		return malformedAssertion(err.Error())
 	}
-	call.Issuer, call.Subject, call.Audience = token.Issuer, token.Subject, strings.Join(token.Audience, ",")
+	r.Call.Issuer, r.Call.Subject, r.Call.Audience = token.Issuer, token.Subject, strings.Join(token.Audience, ",")
 	if no := c.matchCredential(token, app); no != nil {
 		return no
 	}
 	issued := token.IssuedAt
 	if issued.IsZero() {
-		issued = now
+		issued = r.Now
 	}
 	if token.Expiry.Sub(issued) > maxAssertionLife {
 		return badRequest(70023, "External OIDC Provider token must have a lifetime of less than or equal to 1.01:00:00. Token issued at %d. Token expires on %d.",
 			issued.Unix(), token.Expiry.Unix())
 	}
-	if err := c.verifier.Verify(ctx, token, now); err != nil {
-		return assertionError(err, token, app, now)
+	if err := c.verifier.Verify(r.Context(), token, r.Now); err != nil {
+		return assertionError(err, token, app, r.Now)
 	}
 	return nil
 }
 
-func malformedAssertion(reason string) *refusal {
-	return badRequest(50027, "JWT token is invalid or malformed.").because(reason)
+func malformedAssertion(reason string) *service.Refusal {
+	return badRequest(50027, "JWT token is invalid or malformed.").Because(reason)
 }
 
 var algorithmPattern = regexp.MustCompile(`\A[A-Za-z0-9]{1,16}\z`)
 
-// declaredAlgorithm reads the algorithm from a token's header, whether or not the token is one that this module reads.
+// declaredAlgorithm reads the algorithm from a token's header, whether or not the token is one that
+// this module reads.
 func declaredAlgorithm(raw string) (string, bool) {
 	encoded, _, ok := strings.Cut(raw, ".")
 	if !ok {
@@ -74,8 +76,9 @@ func declaredAlgorithm(raw string) (string, bool) {
 	return fields.Algorithm, algorithmPattern.MatchString(fields.Algorithm)
 }
 
-// matchCredential looks for a federated credential that is the token's, letter by letter. It asks in the order of Entra's codes: issuer, audience, subject.
-func (c *Cloud) matchCredential(token oidc.Token, app *application) *refusal {
+// matchCredential looks for a federated credential that is the token's, letter by letter. It asks
+// in the order of Entra's codes: issuer, audience, subject.
+func (c *Cloud) matchCredential(token oidc.Token, app *application) *service.Refusal {
 	if len(token.Audience) != 1 {
 		return malformedAssertion("a token for several audiences is for none")
 	}
@@ -106,8 +109,9 @@ func (c *Cloud) matchCredential(token oidc.Token, app *application) *refusal {
 	return badClient(700213, "No matching federated identity record found for presented assertion subject '%s'. %s", printable(token.Subject), checkCredential)
 }
 
-// isOwnIssuer says whether an issuer is Entra ID itself, which may not vouch for its own applications. Source: Microsoft Learn, "Important considerations
-// and restrictions for federated identity credentials".
+// isOwnIssuer reports whether an issuer is Entra ID itself, which may not vouch for its own
+// applications. Source: Microsoft Learn, "Important considerations and restrictions for federated
+// identity credentials".
 func (c *Cloud) isOwnIssuer(issuer string) bool {
 	u, err := url.Parse(issuer)
 	if err != nil {
@@ -119,9 +123,9 @@ func (c *Cloud) isOwnIssuer(issuer string) bool {
 }
 
 // assertionError puts a verifier's refusal into Entra's words.
-func assertionError(err error, token oidc.Token, app *application, now time.Time) *refusal {
+func assertionError(err error, token oidc.Token, app *application, now time.Time) *service.Refusal {
 	const precise = "2006-01-02T15:04:05.0000000Z"
-	var no *refusal
+	var no *service.Refusal
 	switch {
 	case errors.Is(err, oidc.ErrExpired), errors.Is(err, oidc.ErrNotYetValid):
 		from := token.NotBefore
@@ -142,10 +146,10 @@ func assertionError(err error, token oidc.Token, app *application, now time.Time
 	default:
 		return malformedAssertion(err.Error())
 	}
-	return no.because(err.Error())
+	return no.Because(err.Error())
 }
 
-func badSignature(app *application, reason string) *refusal {
+func badSignature(app *application, reason string) *service.Refusal {
 	return badClient(700027, "Client assertion contains an invalid signature. [Reason - %s, "+
 		"Please visit the Azure Portal, Graph Explorer or directly use MS Graph to see configured keys for app Id '%s'].", reason, app.clientID)
 }

@@ -7,16 +7,15 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/fault"
-	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 	"github.com/lanyard-dev/lanyard/cloudtest/plane"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// Versions of the storage API in x-ms-version, which order as text. Source: Microsoft Learn, "Authorize with Microsoft Entra ID" of Azure Storage.
+// Versions of the storage API in x-ms-version, which order as text. Source: Microsoft Learn,
+// "Authorize with Microsoft Entra ID" of Azure Storage.
 const (
 	versionBearer    = "2017-11-09" // the first that takes access tokens
 	versionChallenge = "2019-12-12" // the first that answers with 401 and says where to get a token
@@ -28,17 +27,18 @@ var versionPattern = regexp.MustCompile(`\A20[0-9]{2}-[01][0-9]-[0-3][0-9]\z`)
 // rootContainer holds the blobs whose path names no container.
 const rootContainer = "$root"
 
-// blobRequest is what a request asks of blob storage.
+// blobRequest is the meaning of a request to blob storage.
 type blobRequest struct {
 	operation  string
 	container  string // empty for the account as a whole
 	permission string
 }
 
-// readBlobRequest maps a request to a permission. Source: Microsoft Learn, "Blob Storage REST API". What it does not know is not allowed: batches, which
-// hold requests of their own; copies, which read where nobody was asked; access policies, tags and delegation keys, which need other permissions.
-func readBlobRequest(r *http.Request) (blobRequest, *refusal) {
-	unsupported := blobRefusal(http.StatusMethodNotAllowed, "UnsupportedHttpVerb").because("the local cloud does not have the operation")
+// readBlobRequest maps a request to a permission. Source: Microsoft Learn, "Blob Storage REST API".
+// Everything else is refused. Batches hold further requests, copies read from places that were not
+// judged, and access policies, tags and delegation keys need other permissions.
+func readBlobRequest(r *http.Request) (blobRequest, *service.Refusal) {
+	unsupported := blobRefusal(http.StatusMethodNotAllowed, "UnsupportedHttpVerb").Because("the local cloud does not have the operation")
 	container, blob, ok := readBlobPath(r)
 	if !ok {
 		return blobRequest{}, blobRefusal(http.StatusBadRequest, "InvalidUri")
@@ -64,7 +64,7 @@ func readBlobRequest(r *http.Request) (blobRequest, *refusal) {
 		container = rootContainer
 	}
 	if plane.Has(r.Header, "X-Ms-Copy-Source") {
-		return blobRequest{}, blobRefusal(http.StatusForbidden, "CannotVerifyCopySource").because("the local cloud does not copy blobs")
+		return blobRequest{}, blobRefusal(http.StatusForbidden, "CannotVerifyCopySource").Because("the local cloud does not copy blobs")
 	}
 	if !read && q.Has("versionid") {
 		return blobRequest{}, unsupported // versions are deleted with a permission of their own
@@ -72,7 +72,8 @@ func readBlobRequest(r *http.Request) (blobRequest, *refusal) {
 	return withPermission(blobOperation(r.Method, comp, read), container, read, unsupported)
 }
 
-// blobParameters are the query parameters of the operations that the local cloud has. Source: Microsoft Learn, "Blob Storage REST API".
+// blobParameters are the query parameters of the operations that the local cloud has. Source:
+// Microsoft Learn, "Blob Storage REST API".
 func blobParameters() []string {
 	return []string{
 		"comp", "restype", "timeout", "prefix", "delimiter", "marker", "maxresults", "include", "showonly", "startfrom", "snapshot", "prevsnapshot", "versionid",
@@ -80,22 +81,23 @@ func blobParameters() []string {
 	}
 }
 
-// readBlobQuery reads parameters that have one reading only: each is known, in small letters, and stands once. Azure does not mind how they are written;
-// a data plane that does not either must not find an operation that was not judged.
-func readBlobQuery(raw string) (url.Values, *refusal) {
+// readBlobQuery reads parameters that have one reading only: each is known, in small letters, and
+// given once. Azure ignores case. A data plane that does so too must not find an operation that was
+// not judged.
+func readBlobQuery(raw string) (url.Values, *service.Refusal) {
 	q, err := readValues(raw)
 	if err != nil {
-		return nil, blobRefusal(http.StatusBadRequest, "InvalidQueryParameterValue").because("the query cannot be read in one way only")
+		return nil, blobRefusal(http.StatusBadRequest, "InvalidQueryParameterValue").Because("the query cannot be read in one way only")
 	}
 	for name := range q {
 		if !q.Has("sig") && !slices.Contains(blobParameters(), name) { // one with a signature in its query is refused for that
-			return nil, blobRefusal(http.StatusBadRequest, "UnsupportedQueryParameter").because("the local cloud does not have the query parameter " + printable(name))
+			return nil, blobRefusal(http.StatusBadRequest, "UnsupportedQueryParameter").Because("the local cloud does not have the query parameter " + printable(name))
 		}
 	}
 	return q, nil
 }
 
-func withPermission(operation, container string, read bool, unsupported *refusal) (blobRequest, *refusal) {
+func withPermission(operation, container string, read bool, unsupported *service.Refusal) (blobRequest, *service.Refusal) {
 	if operation == "" {
 		return blobRequest{}, unsupported
 	}
@@ -132,7 +134,8 @@ func blobOperation(method, comp string, read bool) string {
 	return ""
 }
 
-// readBlobPath splits /<container>/<blob>. A blob's name may hold escaped slashes; a path that could lead out of the container is refused.
+// readBlobPath splits /<container>/<blob>. A blob's name may hold escaped slashes; a path that
+// could lead out of the container is refused.
 func readBlobPath(r *http.Request) (container, blob string, ok bool) {
 	for part := range strings.SplitSeq(r.URL.Path, "/") {
 		if part == "." || part == ".." || strings.ContainsAny(part, "\\\x00\r\n") {
@@ -150,73 +153,73 @@ func readBlobPath(r *http.Request) (container, blob string, ok bool) {
 	return container, blob, isContainer(container)
 }
 
-func (c *Cloud) serveBlob(w http.ResponseWriter, r *http.Request, account *storageAccount, call *journal.Call) {
-	req, unknown := readBlobRequest(r)
-	call.Operation = req.operation
-	call.Resource = account.Host
+// readBlob is the [service.Service] of a storage account's blob endpoint.
+func (c *Cloud) readBlob(r *service.Request, account *storageAccount) (service.Protocol, service.Handler) {
+	req, unknown := readBlobRequest(r.Request)
+	r.Call.Operation, r.Call.Resource = req.operation, account.Host
 	if unknown == nil {
-		call.Resource += r.URL.Path
+		r.Call.Resource += r.URL.Path
 	}
-	p := blobProtocol{}
-	now, ok := c.begin(r.Context(), w, p, call)
-	if !ok {
-		return
+	return blobProtocol(), func(r *service.Request) (service.Answer, *service.Refusal) {
+		r.Reply.Set("X-Ms-Version", r.Header.Get("X-Ms-Version"))
+		token, no := c.blobCaller(r, account)
+		if no != nil {
+			return nil, no
+		}
+		r.Call.Principal = principalName(token.tenant, token.app)
+		if unknown != nil {
+			return nil, unknown
+		}
+		if !account.allows(token.app.clientID, req.container, req.permission) {
+			return nil, blobRefusal(http.StatusForbidden, "AuthorizationPermissionMismatch").
+				Because("no role assignment lets " + token.app.clientID + " " + req.permission + " there")
+		}
+		to := c.blobsOf(account)
+		if to != nil {
+			r.Reply.Del("X-Ms-Version") // the data plane says it
+		}
+		return r.Forward(to, plane.Request(r.Request), nil)
 	}
-	w.Header().Set("X-Ms-Version", r.Header.Get("X-Ms-Version"))
-	token, no := c.blobCaller(w, r, account, call, now)
-	if no == nil {
-		call.Principal = principalName(token.tenant, token.app)
-		no = unknown
-	}
-	if no == nil && !account.allows(token.app.clientID, req.container, req.permission) {
-		no = blobRefusal(http.StatusForbidden, "AuthorizationPermissionMismatch").because("no role assignment lets " + token.app.clientID + " " + req.permission + " there")
-	}
-	if no != nil {
-		p.refuse(w, call, no)
-		return
-	}
+}
+
+// blobsOf is the data plane of a storage account, or nil.
+func (c *Cloud) blobsOf(account *storageAccount) http.Handler {
 	c.mu.RLock()
 	handlers := c.blobPlane
 	c.mu.RUnlock()
-	var h http.Handler
-	if handlers != nil {
-		h = handlers(account.StorageAccount)
+	if handlers == nil {
+		return nil
 	}
-	if h == nil {
-		p.refuse(w, call, p.faulted(fault.Unavailable).because("no data plane was handed in for this account"))
-		return
-	}
-	w.Header().Del("X-Ms-Version") // the plane's to say
-	h.ServeHTTP(w, plane.Request(r))
+	return handlers(account.StorageAccount)
 }
 
 // blobCaller proves the caller of a storage account.
-func (c *Cloud) blobCaller(w http.ResponseWriter, r *http.Request, account *storageAccount, call *journal.Call, now time.Time) (accessToken, *refusal) {
+func (c *Cloud) blobCaller(r *service.Request, account *storageAccount) (accessToken, *service.Refusal) {
 	version := r.Header.Get("X-Ms-Version")
 	if version != "" && !versionPattern.MatchString(version) {
-		return accessToken{}, blobRefusal(http.StatusBadRequest, "InvalidHeaderValue").because("x-ms-version is not a version")
+		return accessToken{}, blobRefusal(http.StatusBadRequest, "InvalidHeaderValue").Because("x-ms-version is not a version")
 	}
-	raw, isBearer := wire.Bearer(r)
+	raw, isBearer := wire.Bearer(r.Request)
 	scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	switch {
 	case r.URL.Query().Has("sig"):
-		return accessToken{}, blobRefusal(http.StatusForbidden, "KeyBasedAuthenticationNotPermitted").because("the request has a shared access signature")
+		return accessToken{}, blobRefusal(http.StatusForbidden, "KeyBasedAuthenticationNotPermitted").Because("the request has a shared access signature")
 	case scheme == "SharedKey" || scheme == "SharedKeyLite":
-		return accessToken{}, blobRefusal(http.StatusForbidden, "KeyBasedAuthenticationNotPermitted").because("the request is signed with an account key")
+		return accessToken{}, blobRefusal(http.StatusForbidden, "KeyBasedAuthenticationNotPermitted").Because("the request is signed with an account key")
 	case scheme == "" && version < versionChallenge:
 		return accessToken{}, blobRefusal(http.StatusConflict, "PublicAccessNotPermitted")
 	case scheme == "":
-		authorizeAt(w, account)
+		authorizeAt(r, account)
 		return accessToken{}, blobRefusal(http.StatusUnauthorized, "NoAuthenticationInformation")
 	case !isBearer:
-		return accessToken{}, notAuthenticated(w, account, version, "Authentication scheme "+printable(scheme)+" is not supported.")
+		return accessToken{}, notAuthenticated(r, account, version, "Authentication scheme "+printable(scheme)+" is not supported.")
 	case version < versionBearer:
-		return accessToken{}, notAuthenticated(w, account, version, "Authentication scheme Bearer is not supported in this version.")
+		return accessToken{}, notAuthenticated(r, account, version, "Authentication scheme Bearer is not supported in this version.")
 	}
 	if claimed, err := oidc.Read(raw); err == nil {
-		call.Issuer, call.Subject, call.Audience = claimed.Issuer, claimed.Subject, strings.Join(claimed.Audience, ",")
+		r.Call.Issuer, r.Call.Subject, r.Call.Audience = claimed.Issuer, claimed.Subject, strings.Join(claimed.Audience, ",")
 	}
-	token, err := c.readAccessToken(raw, now)
+	token, err := c.readAccessToken(raw, r.Now)
 	detail := ""
 	switch audience := strings.TrimSuffix(token.audience, "/"); {
 	case errors.Is(err, oidc.ErrExpired):
@@ -224,7 +227,7 @@ func (c *Cloud) blobCaller(w http.ResponseWriter, r *http.Request, account *stor
 	case errors.Is(err, oidc.ErrNotYetValid):
 		detail = "Lifetime validation failed. The token is not yet valid."
 	case errors.Is(err, errPrincipal):
-		return accessToken{}, blobRefusal(http.StatusForbidden, "AuthorizationPermissionMismatch").because(err.Error())
+		return accessToken{}, blobRefusal(http.StatusForbidden, "AuthorizationPermissionMismatch").Because(err.Error())
 	case errors.Is(err, oidc.ErrIssuer), err == nil && token.tenant != account.tenant:
 		detail = "Issuer validation failed. Issuer did not match."
 	case err != nil:
@@ -234,26 +237,27 @@ func (c *Cloud) blobCaller(w http.ResponseWriter, r *http.Request, account *stor
 	default:
 		return token, nil
 	}
-	no := notAuthenticated(w, account, version, detail)
+	no := notAuthenticated(r, account, version, detail)
 	if err != nil {
-		no.reason += " " + err.Error()
+		no.Reason += " " + err.Error()
 	}
 	return accessToken{}, no
 }
 
 // notAuthenticated is the refusal of an Authorization header.
-func notAuthenticated(w http.ResponseWriter, account *storageAccount, version, detail string) *refusal {
+func notAuthenticated(r *service.Request, account *storageAccount, version, detail string) *service.Refusal {
 	no := blobRefusal(http.StatusForbidden, "AuthenticationFailed")
 	if version >= versionChallenge {
-		authorizeAt(w, account)
+		authorizeAt(r, account)
 		no = blobRefusal(http.StatusUnauthorized, "InvalidAuthenticationInfo")
 	}
-	no.detail, no.reason = detail, detail
+	no.Detail, no.Reason = detail, detail
 	return no
 }
 
-// authorizeAt says where there are tokens. Source: Microsoft Learn, "Authorize with Microsoft Entra ID" of Azure Storage, bearer challenge.
-func authorizeAt(w http.ResponseWriter, account *storageAccount) {
-	w.Header().Set("Www-Authenticate", "Bearer authorization_uri=https://"+account.tenant.environment.authority()+"/"+account.tenant.id+
+// authorizeAt says where there are tokens. Source: Microsoft Learn, "Authorize with Microsoft Entra
+// ID" of Azure Storage, bearer challenge.
+func authorizeAt(r *service.Request, account *storageAccount) {
+	r.Reply.Set("Www-Authenticate", "Bearer authorization_uri=https://"+account.tenant.environment.authority()+"/"+account.tenant.id+
 		"/oauth2/authorize resource_id="+resourceStorage)
 }

@@ -6,15 +6,12 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/fault"
-	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// blobProtocol is how blob storage answers. Source: Microsoft Learn, "Status and error codes" of Azure Storage.
-type blobProtocol struct{}
-
-// blobMessages are the messages of error codes. Sources: Microsoft Learn, "Common REST API error codes" and "Blob Storage error codes".
+// blobMessages are the messages of error codes. Sources: Microsoft Learn, "Common REST API error
+// codes" and "Blob Storage error codes".
 func blobMessages() map[string]string {
 	const seeHeader = "Server failed to authenticate the request. Please refer to the information in the www-authenticate header."
 	return map[string]string{
@@ -35,8 +32,8 @@ func blobMessages() map[string]string {
 	}
 }
 
-func blobRefusal(status int, code string) *refusal {
-	return &refusal{status: status, code: code, message: blobMessages()[code]}
+func blobRefusal(status int, code string) *service.Refusal {
+	return service.Refuse(status, code, blobMessages()[code])
 }
 
 type blobError struct {
@@ -46,25 +43,24 @@ type blobError struct {
 	Detail  string   `xml:"AuthenticationErrorDetail,omitempty"`
 }
 
-func (blobProtocol) refuse(w http.ResponseWriter, call *journal.Call, e *refusal) {
-	e.note(call)
-	id := wire.UUID()
-	body := blobError{Code: e.code, Message: e.message + "\nRequestId:" + id + "\nTime:" + time.Now().UTC().Format("2006-01-02T15:04:05.0000000Z")}
-	body.Detail, _ = e.detail.(string)
-	out := bytes.ReplaceAll(wire.Must(xml.Marshal(body)), []byte("&#xA;"), []byte("\n")) // as Azure writes line breaks
-	w.Header().Set("Server", "Windows-Azure-Blob/1.0 Microsoft-HTTPAPI/2.0")
-	w.Header().Set("X-Ms-Request-Id", id)
-	w.Header().Set("X-Ms-Error-Code", e.code)
-	wire.Write(w, e.status, "application/xml", append([]byte("\uFEFF"+`<?xml version="1.0" encoding="utf-8"?>`), out...))
-}
-
-func (blobProtocol) faulted(kind fault.Kind) *refusal {
-	if kind == fault.InternalFailure {
-		return blobRefusal(http.StatusInternalServerError, "InternalError")
+// blobProtocol is how blob storage refuses. A refusal's detail is AuthenticationErrorDetail.
+// Source: Microsoft Learn, "Status and error codes" of Azure Storage.
+func blobProtocol() service.Protocol {
+	const head = "\uFEFF" + `<?xml version="1.0" encoding="utf-8"?>`
+	return service.Protocol{
+		Refuse: func(r *service.Request, e *service.Refusal) service.Answer {
+			id := wire.UUID()
+			body := blobError{Code: e.Code, Message: e.Message + "\nRequestId:" + id + "\nTime:" + time.Now().UTC().Format("2006-01-02T15:04:05.0000000Z")}
+			body.Detail, _ = e.Detail.(string)
+			out := bytes.ReplaceAll(wire.Must(xml.Marshal(body)), []byte("&#xA;"), []byte("\n")) // as Azure writes line breaks
+			r.Reply.Set("Server", "Windows-Azure-Blob/1.0 Microsoft-HTTPAPI/2.0")
+			r.Reply.Set("X-Ms-Request-Id", id)
+			r.Reply.Set("X-Ms-Error-Code", e.Code)
+			return service.Whole(e.Status, "application/xml", append([]byte(head), out...))
+		},
+		Failure:     blobRefusal(http.StatusInternalServerError, "InternalError"),
+		Unavailable: blobRefusal(http.StatusServiceUnavailable, "ServerBusy"),
+		Throttled:   blobRefusal(http.StatusServiceUnavailable, "ServerBusy"),
+		Broken:      service.Whole(http.StatusOK, "application/xml", []byte(head+`<EnumerationResults ServiceEndpoint="https://`)),
 	}
-	return blobRefusal(http.StatusServiceUnavailable, "ServerBusy") // throttling too
-}
-
-func (blobProtocol) broken() (contentType, body string) {
-	return "application/xml", "\uFEFF" + `<?xml version="1.0" encoding="utf-8"?><EnumerationResults ServiceEndpoint="https://`
 }

@@ -1,13 +1,17 @@
-// Package azure is the part of the local cloud that is Azure: Entra ID with applications and their federated credentials; container registries with
-// their token service; blob storage behind role assignments; the instance metadata service. It verifies what Azure verifies (assertions against their
-// issuer's published keys, access tokens, role assignments) and answers with Azure's error codes, HTTP statuses and bodies.
+// Package azure is the local Azure. It has Entra ID with applications and their federated
+// credentials, container registries with their token service, blob storage behind role assignments,
+// and the instance metadata service.
 //
-// A [Cloud] answers requests under Azure's host names in [Cloud.ServeCall]; package cloudtest brings them there. What an application may do is asked
-// when Azure asks: for a registry when it issues an access token, for a blob at each request. So a registry's access token outlives a role
-// assignment that was withdrawn, for its own life at most, as at Azure.
+// It verifies what Azure verifies: assertions against their issuer's published keys, access tokens,
+// role assignments. It answers with Azure's error codes, HTTP statuses and bodies.
 //
-// Every method that changes the cloud returns a [*setting.Error] if a setting is invalid, or an error that wraps [setting.ErrNotFound] if what it changes
-// does not exist.
+// A [Cloud] has a service for each of Azure's host names, see [Cloud.Service]. Permissions are
+// asked when Azure asks them: for a registry when it issues an access token, for a blob at each
+// request. So a registry's access token outlives a role assignment that was withdrawn, for its own
+// life at most, as at Azure.
+//
+// Every method that changes the cloud returns a [*setting.Error] if a setting is invalid, or an
+// error that wraps [setting.ErrNotFound] if what it changes does not exist.
 package azure
 
 import (
@@ -17,19 +21,18 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// tokenLeeway is how far the clocks of issuers and receivers of tokens may be apart: five minutes, both for assertions at Entra ID and for its access
-// tokens at resources. Source: Microsoft.IdentityModel.Tokens, TokenValidationParameters.DefaultClockSkew (300 seconds), which these services use.
+// tokenLeeway is how far the clocks of issuers and receivers of tokens may be apart. It holds for
+// assertions at Entra ID and for its access tokens. Source: Microsoft.IdentityModel.Tokens,
+// TokenValidationParameters.DefaultClockSkew (300 seconds), which these services use.
 const tokenLeeway = 5 * time.Minute
 
 // Cloud is the local Azure. It is safe for concurrent use. Make one with [New].
 type Cloud struct {
-	faults       *fault.Set
 	verifier     *oidc.Verifier
 	environments []*Environment
 	entraKeys    func() *oidc.Issuer // signs Entra's access tokens
@@ -54,17 +57,17 @@ type tenant struct {
 	apps        map[string]*application // by client ID
 }
 
-// application is immutable once stored; a change replaces it. Its object ID survives replacement, not deletion.
+// application is immutable once stored; a change replaces it. Its object ID survives replacement,
+// not deletion.
 type application struct {
 	clientID, objectID string
 	credentials        []FederatedCredential
 }
 
-// New makes the local Azure that cfg describes. Issuers reaches the hosts of OIDC issuers; it must not reach anything else. Faults may be shared with
-// other services. The error is a [*setting.Error].
-func New(cfg Config, issuers http.RoundTripper, faults *fault.Set) (*Cloud, error) {
+// New makes the local Azure that cfg describes. Issuers reaches the hosts of OIDC issuers; it must
+// not reach anything else. The error is a [*setting.Error].
+func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 	c := &Cloud{
-		faults:       faults,
 		verifier:     oidc.NewVerifier(issuers, tokenLeeway),
 		entraKeys:    sync.OnceValue(newKeys),
 		registryKeys: sync.OnceValue(newKeys),
@@ -134,13 +137,8 @@ func (c *Cloud) AddTenant(cfg Tenant) error {
 		return setting.Invalid("environment", "%q is not an environment", cfg.Environment)
 	}
 	t := &tenant{id: cfg.ID, environment: e, domains: slices.Clone(cfg.Domains), apps: map[string]*application{}}
-	for i, a := range cfg.Applications {
-		if t.apps[a.ClientID] != nil {
-			return setting.Invalid(setting.At("applications", i), "application %s is given twice", a.ClientID)
-		}
-		if err := t.putApplication(a); err != nil {
-			return setting.In(setting.At("applications", i), err)
-		}
+	if err := setting.Fill("applications", "application", cfg.Applications, func(x Application) string { return x.ClientID }, t.putApplication); err != nil {
+		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,23 +166,12 @@ func (c *Cloud) AddTenant(cfg Tenant) error {
 
 // fill puts a new tenant's registries and storage accounts under their hosts.
 func (c *Cloud) fill(t *tenant, cfg Tenant) error {
-	for i, r := range cfg.Registries {
-		if other := c.registries[r.Name+"."+t.environment.RegistrySuffix]; other != nil && other.tenant == t {
-			return setting.Invalid(setting.At("registries", i), "registry %q is given twice", r.Name)
-		}
-		if err := c.putRegistry(t, r); err != nil {
-			return setting.In(setting.At("registries", i), err)
-		}
+	putRegistry := func(x RegistryConfig) error { return c.putRegistry(t, x) }
+	if err := setting.Fill("registries", "registry", cfg.Registries, func(x RegistryConfig) string { return x.Name }, putRegistry); err != nil {
+		return err
 	}
-	for i, s := range cfg.StorageAccounts {
-		if other := c.accounts[blobHost(s.Name, t.environment)]; other != nil && other.tenant == t {
-			return setting.Invalid(setting.At("storageAccounts", i), "storage account %q is given twice", s.Name)
-		}
-		if err := c.putStorageAccount(t, s); err != nil {
-			return setting.In(setting.At("storageAccounts", i), err)
-		}
-	}
-	return nil
+	putAccount := func(x StorageAccountConfig) error { return c.putStorageAccount(t, x) }
+	return setting.Fill("storageAccounts", "storage account", cfg.StorageAccounts, func(x StorageAccountConfig) string { return x.Name }, putAccount)
 }
 
 // dropTenant takes back what a tenant put under the hosts.
@@ -222,7 +209,8 @@ func (c *Cloud) change(tenantID string, f func(*tenant) error) error {
 	return f(t)
 }
 
-// changeApplication replaces an application by what f makes of a copy, under the lock.
+// changeApplication passes a copy of an application to f and replaces the application by the
+// result, under the lock.
 func (c *Cloud) changeApplication(tenantID, clientID string, f func(*tenant, *application) error) error {
 	return c.change(tenantID, func(t *tenant) error {
 		old := t.apps[clientID]
@@ -239,17 +227,20 @@ func (c *Cloud) changeApplication(tenantID, clientID string, f func(*tenant, *ap
 	})
 }
 
-// PutApplication adds an application or replaces its federated credentials. Its access tokens stay valid, as at Azure.
+// PutApplication adds an application or replaces its federated credentials. Its access tokens stay
+// valid, as at Azure.
 func (c *Cloud) PutApplication(tenantID string, a Application) error {
 	return c.change(tenantID, func(t *tenant) error { return t.putApplication(a) })
 }
 
-// DeleteApplication removes an application. Its tokens may do nothing any more, even if one with the same client ID is created later.
+// DeleteApplication removes an application. Its tokens may do nothing any more, even if one with
+// the same client ID is created later.
 func (c *Cloud) DeleteApplication(tenantID, clientID string) error {
 	return c.change(tenantID, func(t *tenant) error { return setting.Remove(t.apps, clientID, "application") })
 }
 
-// PutFederatedCredential adds a federated credential to an application, or replaces the one of its name. The twenty-first is refused.
+// PutFederatedCredential adds a federated credential to an application, or replaces the one of its
+// name. The twenty-first is refused.
 func (c *Cloud) PutFederatedCredential(tenantID, clientID string, f FederatedCredential) error {
 	return c.changeApplication(tenantID, clientID, func(t *tenant, a *application) error {
 		complete, err := f.complete(t.environment)
@@ -262,7 +253,8 @@ func (c *Cloud) PutFederatedCredential(tenantID, clientID string, f FederatedCre
 	})
 }
 
-// DeleteFederatedCredential removes a federated credential: the external identity can no longer become the application.
+// DeleteFederatedCredential removes a federated credential: the external identity can no longer
+// become the application.
 func (c *Cloud) DeleteFederatedCredential(tenantID, clientID, name string) error {
 	return c.changeApplication(tenantID, clientID, func(_ *tenant, a *application) error {
 		before := len(a.credentials)
@@ -293,10 +285,4 @@ func (c *Cloud) SetManagedIdentity(m ManagedIdentity) error {
 	}
 	c.identity = &m
 	return nil
-}
-
-// Owns says whether the local Azure answers for a host name: Entra ID in every cloud, and registries and storage accounts that exist.
-func (c *Cloud) Owns(host string) bool {
-	_, ok := c.parseHost(host)
-	return ok
 }

@@ -25,7 +25,8 @@ type Config struct {
 	Environments []Environment `json:"environments,omitempty"`
 	// Tenants are the tenants. IDs and domains are unique, as are names of registries and storage accounts in their environment.
 	Tenants []Tenant `json:"tenants,omitempty"`
-	// ManagedIdentity is what the instance metadata service gives tokens for; without it there is no such service.
+	// ManagedIdentity is the identity for which the instance metadata service issues tokens;
+	// without it there is no such service.
 	ManagedIdentity *ManagedIdentity `json:"managedIdentity,omitempty"`
 }
 

@@ -136,7 +136,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestTwentyCredentials: an application takes twenty, a change of one of them, and never the twenty-first.
+// TestTwentyCredentials: an application takes twenty, a change of one of them, and never the
+// twenty-first.
 func TestTwentyCredentials(t *testing.T) {
 	w := newWorld(t)
 	a := w.Azure()
@@ -178,10 +179,10 @@ func TestTwentyCredentials(t *testing.T) {
 	if err := a.PutApplication(directory, azure.Application{ClientID: clientA, ObjectID: bare}); err == nil {
 		t.Error("an object ID changed")
 	}
-	if err := a.DeleteRegistry(directory, "shared"); err != nil || a.Owns(shared) || a.Owns("shared.westeurope.data.azurecr.io") {
+	if err := a.DeleteRegistry(directory, "shared"); err != nil || a.Service(shared) != nil || a.Service("shared.westeurope.data.azurecr.io") != nil {
 		t.Errorf("a deleted registry: %v", err)
 	}
-	if err := a.DeleteStorageAccount(directory, "artifacts"); err != nil || a.Owns(artifacts) {
+	if err := a.DeleteStorageAccount(directory, "artifacts"); err != nil || a.Service(artifacts) != nil {
 		t.Errorf("a deleted storage account: %v", err)
 	}
 }
@@ -192,7 +193,7 @@ func TestAddTenantLeavesNothing(t *testing.T) {
 	err := w.Azure().AddTenant(azure.Tenant{
 		ID: bare, Registries: []azure.RegistryConfig{{Name: "newone"}}, StorageAccounts: []azure.StorageAccountConfig{{Name: "newone"}, {Name: "x"}},
 	})
-	if err == nil || w.Azure().Owns("newone.azurecr.io") || w.Azure().Owns("newone.blob.core.windows.net") {
+	if err == nil || w.Azure().Service("newone.azurecr.io") != nil || w.Azure().Service("newone.blob.core.windows.net") != nil {
 		t.Errorf("%v", err)
 	}
 }
@@ -235,12 +236,12 @@ func TestAdmin(t *testing.T) {
 	}
 	must(admin.Azure().PutRegistry(ctx, fresh, azure.RegistryConfig{Name: "newone"}))
 	must(admin.Azure().PutStorageAccount(ctx, fresh, azure.StorageAccountConfig{Name: "newone"}))
-	if !w.Azure().Owns("newone.azurecr.io") || !w.Azure().Owns("newone.blob.core.windows.net") {
+	if w.Azure().Service("newone.azurecr.io") == nil || w.Azure().Service("newone.blob.core.windows.net") == nil {
 		t.Error("not added")
 	}
 	must(admin.Azure().DeleteRegistry(ctx, fresh, "newone"))
 	must(admin.Azure().DeleteStorageAccount(ctx, fresh, "newone"))
-	if w.Azure().Owns("newone.azurecr.io") || w.Azure().Owns("newone.blob.core.windows.net") {
+	if w.Azure().Service("newone.azurecr.io") != nil || w.Azure().Service("newone.blob.core.windows.net") != nil {
 		t.Error("not deleted")
 	}
 	must(admin.Azure().SetManagedIdentity(ctx, azure.ManagedIdentity{Tenant: directory, ClientIDs: []string{pusher}}))

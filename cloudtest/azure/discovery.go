@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
 type openIDConfiguration struct {
@@ -22,16 +24,16 @@ type openIDConfiguration struct {
 	CloudInstance         string   `json:"cloud_instance_name"`
 }
 
-// openIDConfiguration is a tenant's discovery document, of version 2.0 or 1.0. Source: OpenID Connect Discovery 1.0 §3; Microsoft Learn, "OpenID Connect on
-// the Microsoft identity platform".
-func (c *Cloud) openIDConfiguration(r *http.Request, e *Environment, tenantName string) (any, *refusal) {
+// openIDConfiguration is a tenant's discovery document, of version 2.0 or 1.0. Source: OpenID
+// Connect Discovery 1.0 §3; Microsoft Learn, "OpenID Connect on the Microsoft identity platform".
+func (c *Cloud) openIDConfiguration(r *service.Request, e *Environment, tenantName string) (any, *service.Refusal) {
 	if no := readOnly(r); no != nil {
 		return nil, no
 	}
 	t, no := c.tenant(e, tenantName)
 	if no != nil {
-		if no.code == "AADSTS90002" {
-			no.oauth = "invalid_tenant" // this endpoint's own word for it
+		if no.Code == "AADSTS90002" {
+			no.Detail = "invalid_tenant" // this endpoint's own word for it
 		}
 		return nil, no
 	}
@@ -56,7 +58,7 @@ func (c *Cloud) openIDConfiguration(r *http.Request, e *Environment, tenantName 
 }
 
 // publishedKeys are the keys that access tokens are signed with; they are the same for all tenants.
-func (c *Cloud) publishedKeys(r *http.Request, e *Environment, tenantName string) (any, *refusal) {
+func (c *Cloud) publishedKeys(r *service.Request, e *Environment, tenantName string) (any, *service.Refusal) {
 	if no := readOnly(r); no != nil {
 		return nil, no
 	}
@@ -68,7 +70,7 @@ func (c *Cloud) publishedKeys(r *http.Request, e *Environment, tenantName string
 	return json.RawMessage(c.entraKeys().JWKS()), nil
 }
 
-func readOnly(r *http.Request) *refusal {
+func readOnly(r *service.Request) *service.Refusal {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return badRequest(900561, "The endpoint only accepts GET requests. Received a %s request.", printable(r.Method))
 	}
@@ -87,9 +89,10 @@ type instanceDiscovery struct {
 	Metadata                []instanceMetadata `json:"metadata"`
 }
 
-// instanceDiscovery tells clients which hosts are Entra ID's. A private cloud's is not among them, so its clients must have instance discovery disabled.
-// Source: Microsoft Learn, "Instance metadata and authority validation in MSAL".
-func (*Cloud) instanceDiscovery(r *http.Request) (any, *refusal) {
+// instanceDiscovery tells clients which hosts are Entra ID's. A private cloud's is not among them,
+// so its clients must have instance discovery disabled. Source: Microsoft Learn, "Instance metadata
+// and authority validation in MSAL".
+func (*Cloud) instanceDiscovery(r *service.Request, _ *Environment, _ string) (any, *service.Refusal) {
 	if no := readOnly(r); no != nil {
 		return nil, no
 	}

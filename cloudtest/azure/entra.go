@@ -1,81 +1,48 @@
 package azure
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
-)
-
-// Operations of Entra ID.
-const (
-	opToken             = "Token"
-	opConfiguration     = "OpenIDConfiguration"
-	opKeys              = "Keys"
-	opInstanceDiscovery = "InstanceDiscovery"
 )
 
 // assertionType is the only kind of client assertion. Source: RFC 7523 §2.2.
 const assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
-// entraOperation reads what a path asks for: /<tenant>/<rest>.
-func entraOperation(path string) (tenantName, operation string) {
-	tenantName, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+// readEntra is the [service.Service] of Entra ID in an environment. A path is /<tenant>/<rest>.
+func (c *Cloud) readEntra(r *service.Request, e *Environment) (service.Protocol, service.Handler) {
+	tenantName, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	var do func(r *service.Request, e *Environment, tenantName string) (any, *service.Refusal)
 	switch rest {
 	case "oauth2/v2.0/token":
-		return tenantName, opToken
+		r.Call.Operation, do = "Token", c.token
 	case "v2.0/.well-known/openid-configuration", ".well-known/openid-configuration":
-		return tenantName, opConfiguration
+		r.Call.Operation, do = "OpenIDConfiguration", c.openIDConfiguration
 	case "discovery/v2.0/keys", "discovery/keys":
-		return tenantName, opKeys
+		r.Call.Operation, do = "Keys", c.publishedKeys
 	case "discovery/instance":
-		return tenantName, opInstanceDiscovery
-	}
-	return tenantName, ""
-}
-
-func (c *Cloud) serveEntra(w http.ResponseWriter, r *http.Request, e *Environment, call *journal.Call) {
-	p := newEntraProtocol(e, r)
-	tenantName, operation := entraOperation(r.URL.Path)
-	call.Operation = operation
-	now, ok := c.begin(r.Context(), w, p, call)
-	if !ok {
-		return
-	}
-	p.now = func() time.Time { return now }
-	var answer any
-	var no *refusal
-	switch operation {
-	case opToken:
-		answer, no = c.token(w, r, e, tenantName, call, now)
-	case opConfiguration:
-		answer, no = c.openIDConfiguration(r, e, tenantName)
-	case opKeys:
-		answer, no = c.publishedKeys(r, e, tenantName)
-	case opInstanceDiscovery:
-		answer, no = c.instanceDiscovery(r)
+		r.Call.Operation, do = "InstanceDiscovery", c.instanceDiscovery
 	default:
-		no = aadsts(90023, http.StatusNotFound, "invalid_request", "Invalid STS request.").because("the local Entra ID has no such path")
+		no := aadsts(90023, http.StatusNotFound, "invalid_request", "Invalid STS request.").Because("the local Entra ID has no such path")
+		return entraProtocol(e), no.Handle
 	}
-	if no != nil {
-		p.refuse(w, call, no)
-		return
+	return entraProtocol(e), func(r *service.Request) (service.Answer, *service.Refusal) {
+		answer, no := do(r, e, tenantName)
+		if no != nil {
+			return nil, no
+		}
+		r.Reply.Set("X-Ms-Request-Id", wire.UUID())
+		return writeJSON(http.StatusOK, answer), nil
 	}
-	w.Header().Set("X-Ms-Request-Id", wire.UUID())
-	if operation == opToken {
-		w.Header().Set("Cache-Control", "no-store, no-cache")
-		w.Header().Set("Pragma", "no-cache")
-	}
-	writeJSON(w, http.StatusOK, answer)
 }
 
 // tenant finds a tenant of an environment by ID or domain.
-func (c *Cloud) tenant(e *Environment, name string) (*tenant, *refusal) {
+func (c *Cloud) tenant(e *Environment, name string) (*tenant, *service.Refusal) {
 	name = strings.ToLower(name)
 	switch name {
 	case "common", "organizations", "consumers":
@@ -96,7 +63,7 @@ func (c *Cloud) tenant(e *Environment, name string) (*tenant, *refusal) {
 	no := badRequest(90002, "Tenant '%s' not found. Check to make sure you have the correct tenant ID and are signing into the correct cloud. "+
 		"Check with your subscription administrator, this may happen if there are no active subscriptions for the tenant.", name)
 	if t != nil {
-		no.reason = "the tenant is in " + t.environment.Name + ", the request came to " + e.Name
+		no.Reason = "the tenant is in " + t.environment.Name + ", the request came to " + e.Name
 	}
 	return nil, no
 }
@@ -118,17 +85,18 @@ type tokenResponse struct {
 	AccessToken  string `json:"access_token"`
 }
 
-// token is the client credentials flow with an assertion. Source: Microsoft Learn, "OAuth 2.0 client credentials flow on the Microsoft identity
-// platform", third case: access token request with a federated credential.
-func (c *Cloud) token(w http.ResponseWriter, r *http.Request, e *Environment, tenantName string, call *journal.Call, now time.Time) (any, *refusal) {
+// token is the client credentials flow with an assertion. Source: Microsoft Learn, "OAuth 2.0
+// client credentials flow on the Microsoft identity platform", third case: access token request
+// with a federated credential.
+func (c *Cloud) token(r *service.Request, e *Environment, tenantName string) (any, *service.Refusal) {
 	if r.Method != http.MethodPost {
 		return nil, badRequest(900561, "The endpoint only accepts POST requests. Received a %s request.", printable(r.Method))
 	}
-	form, err := readForm(w, r)
+	form, err := readForm(r)
 	if err != nil {
 		return nil, badForm(err)
 	}
-	call.Role = form.Get("client_id")
+	r.Call.Role = form.Get("client_id")
 	t, no := c.tenant(e, tenantName)
 	if no != nil {
 		return nil, no
@@ -137,7 +105,7 @@ func (c *Cloud) token(w http.ResponseWriter, r *http.Request, e *Environment, te
 	if no != nil {
 		return nil, no
 	}
-	call.Resource = req.resource
+	r.Call.Resource = req.resource
 	c.mu.RLock()
 	app := t.apps[req.clientID]
 	c.mu.RUnlock()
@@ -146,33 +114,35 @@ func (c *Cloud) token(w http.ResponseWriter, r *http.Request, e *Environment, te
 			"This can happen if the application has not been installed by the administrator of the tenant or consented to by any user in the tenant. "+
 			"You may have sent your authentication request to the wrong tenant.", printable(req.clientID), t.id)
 	}
-	if no := c.authenticateClient(r.Context(), form, app, call, now); no != nil {
+	if no := c.authenticateClient(r, form, app); no != nil {
 		return nil, no
 	}
-	call.Principal = principalName(t, app)
+	r.Call.Principal = principalName(t, app)
 	if !c.isResource(t, req.resource) {
 		return nil, aadsts(500011, http.StatusBadRequest, "invalid_resource", "The resource principal named %s was not found in the tenant named %s. "+
 			"This can happen if the application has not been installed by the administrator of the tenant or consented to by any user in the tenant. "+
 			"You might have sent your authentication request to the wrong tenant.", printable(req.resource), t.id)
 	}
+	r.Reply.Set("Cache-Control", "no-store, no-cache")
+	r.Reply.Set("Pragma", "no-cache")
 	const life = int(EntraTokenLife/time.Second) - 1 // Entra tells one second less
 	return tokenResponse{
 		TokenType: "Bearer", ExpiresIn: life, ExtExpiresIn: life,
-		AccessToken: c.issueAccessToken(t, app, req.resource, now, EntraTokenLife),
+		AccessToken: c.issueAccessToken(t, app, req.resource, r.Now, EntraTokenLife),
 	}, nil
 }
 
-func badForm(err error) *refusal {
+func badForm(err error) *service.Refusal {
 	if twice, ok := errors.AsType[*twiceError](err); ok {
-		return badRequest(90100, "%s parameter is empty or not valid.", printable(twice.name)).because(printable(twice.Error()))
+		return badRequest(90100, "%s parameter is empty or not valid.", printable(twice.name)).Because(printable(twice.Error()))
 	}
-	return badRequest(90023, "Invalid STS request.").because("the form cannot be read")
+	return badRequest(90023, "Invalid STS request.").Because("the form cannot be read")
 }
 
-// tokenRequest is what a token is asked for.
+// tokenRequest is a request for a token.
 type tokenRequest struct{ clientID, resource string }
 
-func readTokenRequest(form url.Values) (tokenRequest, *refusal) {
+func readTokenRequest(form url.Values) (tokenRequest, *service.Refusal) {
 	for _, name := range []string{"grant_type", "client_id", "scope"} {
 		if form.Get(name) == "" {
 			return tokenRequest{}, missingParameter(name)
@@ -185,13 +155,14 @@ func readTokenRequest(form url.Values) (tokenRequest, *refusal) {
 	return tokenRequest{clientID: strings.ToLower(form.Get("client_id")), resource: resource}, no
 }
 
-func missingParameter(name string) *refusal {
+func missingParameter(name string) *service.Refusal {
 	return badRequest(900144, "The request body must contain the following parameter: '%s'.", name)
 }
 
-// readScope reads the one resource that a scope names: <resource>/.default. The scopes of OpenID Connect, which MSAL adds to every request, mean nothing
-// here. Source: Microsoft Learn, "Scopes and permissions in the Microsoft identity platform", the .default scope.
-func readScope(scope string) (string, *refusal) {
+// readScope reads the one resource that a scope names: <resource>/.default. The scopes of OpenID
+// Connect, which MSAL adds to every request, mean nothing here. Source: Microsoft Learn, "Scopes
+// and permissions in the Microsoft identity platform", the .default scope.
+func readScope(scope string) (string, *service.Refusal) {
 	resource := ""
 	for s := range strings.FieldsSeq(scope) {
 		switch s {
@@ -216,7 +187,7 @@ func readScope(scope string) (string, *refusal) {
 	return resource, nil
 }
 
-// isResource says whether a tenant has a resource for which there are tokens.
+// isResource reports whether a tenant has a resource for which there are tokens.
 func (c *Cloud) isResource(t *tenant, resource string) bool {
 	if t.environment.isResource(resource) {
 		return true
@@ -229,11 +200,11 @@ func (c *Cloud) isResource(t *tenant, resource string) bool {
 }
 
 // authenticateClient proves that the caller may be the application.
-func (c *Cloud) authenticateClient(ctx context.Context, form url.Values, app *application, call *journal.Call, now time.Time) *refusal {
+func (c *Cloud) authenticateClient(r *service.Request, form url.Values, app *application) *service.Refusal {
 	switch kind, assertion := form.Get("client_assertion_type"), form.Get("client_assertion"); {
 	case form.Has("client_secret"):
 		return badClient(7000215, "Invalid client secret provided. Ensure the secret being sent in the request is the client secret value, "+
-			"not the client secret ID, for a secret added to app '%s'.", app.clientID).because("applications of the local Entra ID have no secrets")
+			"not the client secret ID, for a secret added to app '%s'.", app.clientID).Because("applications of the local Entra ID have no secrets")
 	case assertion == "" && kind == "":
 		return badClient(7000216, "'client_assertion', 'client_secret' or 'request' is required for the 'client_credentials' grant type.")
 	case kind == "":
@@ -241,8 +212,8 @@ func (c *Cloud) authenticateClient(ctx context.Context, form url.Values, app *ap
 	case assertion == "":
 		return missingParameter("client_assertion")
 	case kind != assertionType:
-		return badRequest(90023, "Invalid STS request.").because("client_assertion_type is not " + assertionType)
+		return badRequest(90023, "Invalid STS request.").Because("client_assertion_type is not " + assertionType)
 	default:
-		return c.judgeAssertion(ctx, assertion, app, call, now)
+		return c.judgeAssertion(r, assertion, app)
 	}
 }

@@ -93,13 +93,14 @@ func (e *Environment) issuer(tenant string) string {
 	return "https://" + e.IssuerHost + "/" + tenant + "/"
 }
 
-// isResource says whether there are tokens for a resource, one trailing slash apart, besides those of storage accounts.
+// isResource reports whether there are tokens for a resource, one trailing slash apart, besides
+// those of storage accounts.
 func (e *Environment) isResource(resource string) bool {
 	plain := strings.TrimSuffix(resource, "/")
 	return slices.Contains(e.Resources, plain) || slices.Contains(e.ResourceManagers, plain)
 }
 
-// isResourceManager says whether an audience is Azure Resource Manager's.
+// isResourceManager reports whether an audience is Azure Resource Manager's.
 func (e *Environment) isResourceManager(audience string) bool {
 	return slices.Contains(e.ResourceManagers, strings.TrimSuffix(audience, "/"))
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
 const (
@@ -25,12 +26,13 @@ type refuseAll struct{}
 
 func (refuseAll) RoundTrip(*http.Request) (*http.Response, error) { return nil, http.ErrHandlerTimeout }
 
-// FuzzTokenForm holds that no form gets a token whose assertion no issuer signed; that every answer is a refusal as Entra ID words it, whatever the
-// form's bytes are; and that the assertion is nowhere in it nor in the journal.
+// FuzzTokenForm asserts that a form gets no token if no issuer signed its assertion. Whatever the
+// form's bytes are, every answer is a refusal as Entra ID words it. The assertion is neither in the
+// answer nor in the journal.
 func FuzzTokenForm(f *testing.F) {
 	c, err := New(Config{Tenants: []Tenant{{ID: fuzzTenant, Applications: []Application{{
 		ClientID: fuzzClient, FederatedCredentials: []FederatedCredential{{Name: "cluster", Issuer: "https://issuer.example", Subject: "s"}},
-	}}}}}, refuseAll{}, &fault.Set{})
+	}}}}}, refuseAll{})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -47,9 +49,10 @@ func FuzzTokenForm(f *testing.F) {
 		r := httptest.NewRequest(http.MethodPost, "https://login.microsoftonline.com/", strings.NewReader(body))
 		r.URL.Path = "/" + strings.ReplaceAll(tenantName, "/", "") + "/oauth2/v2.0/token"
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		call := journal.Call{Host: "login.microsoftonline.com"}
+		server := &service.Server{Faults: &fault.Set{}, Journal: journal.New(1)}
 		w := httptest.NewRecorder()
-		c.ServeCall(w, r, &call)
+		server.Serve(w, r, c.Service("login.microsoftonline.com"))
+		call := server.Journal.Calls(journal.Filter{})[0]
 		var answer entraError
 		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
 			t.Fatalf("%q: %v", w.Body, err)
@@ -71,7 +74,8 @@ func FuzzTokenForm(f *testing.F) {
 	})
 }
 
-// FuzzScope holds that a scope names one resource, which stands in it letter by letter before /.default.
+// FuzzScope asserts that a scope names one resource, which stands in it letter by letter before
+// /.default.
 func FuzzScope(f *testing.F) {
 	for _, s := range []string{"https://storage.azure.com/.default", "a/.default b/.default", "openid", "/.default", "a//.default openid profile", "\x00"} {
 		f.Add(s)
@@ -87,7 +91,8 @@ func FuzzScope(f *testing.F) {
 	})
 }
 
-// FuzzRegistryScopes holds that a tenant's application gets access to what its role is narrowed to and to nothing else, whatever it asks for.
+// FuzzRegistryScopes asserts that a tenant's application gets access to what its role is narrowed
+// to and to nothing else, whatever it asks for.
 func FuzzRegistryScopes(f *testing.F) {
 	for _, s := range []string{"repository:tenant-a/app:pull", "repository:tenant-a/../b:pull", "registry:catalog:*", "repository:*:*", "repository:tenant-b/app:pull,push", "::", "repository:tenant-a/x:*:y"} {
 		f.Add(s)
@@ -112,7 +117,8 @@ func FuzzRegistryScopes(f *testing.F) {
 	})
 }
 
-// FuzzBlobPath holds that the container that is judged is the one that a path leads to, also for a data plane that cleans paths.
+// FuzzBlobPath asserts that the container that is judged is the one that a path leads to, also for
+// a data plane that cleans paths.
 func FuzzBlobPath(f *testing.F) {
 	for _, s := range []string{"/", "/tenant-a/b", "/tenant-a/x%2F..%2F..%2Ftenant-b/c", "/tenant%2Da/b", "/tenant-a?restype=container&comp=list", "/a//b", "//a/b", "/$root/x", "/tenant-a/%5C..%5Cx"} {
 		f.Add(http.MethodGet, s)

@@ -1,6 +1,11 @@
 package azure
 
-import "slices"
+import (
+	"slices"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
+)
 
 // Names of Azure's services in the journal and in faults.
 const (
@@ -12,33 +17,45 @@ const (
 	ServiceRegistry = "acr-registry"
 	// ServiceBlob is the blob endpoint of a storage account.
 	ServiceBlob = "blob"
-	// ServiceIMDS is the part of the instance metadata service that gives tokens of managed identities.
+	// ServiceIMDS is the part of the instance metadata service that gives tokens of managed
+	// identities.
 	ServiceIMDS = "imds"
 )
 
-// endpoint is what a host name means.
-type endpoint struct {
-	service     string
-	environment *Environment // of Entra ID
-	registry    *registry
-	account     *storageAccount
-	data        bool // the host is one of the registry's data endpoints
-}
-
-// parseHost says what a host name, in lower case and without port, means. Only names that Azure has are accepted.
-func (c *Cloud) parseHost(host string) (endpoint, bool) {
+// Service returns the service at a host, or nil if Azure has no such host: Entra ID in every cloud,
+// and registries and storage accounts that exist.
+func (c *Cloud) Service(host string) service.Service {
 	for _, e := range c.environments {
 		if slices.Contains(e.AuthorityHosts, host) {
-			return endpoint{service: ServiceEntra, environment: e}, true
+			return named(ServiceEntra, c.readEntra, e)
 		}
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if r := c.registries[host]; r != nil {
-		return endpoint{service: ServiceRegistry, registry: r, data: host != r.endpoint}, true
-	}
 	if s := c.accounts[host]; s != nil {
-		return endpoint{service: ServiceBlob, account: s}, true
+		return named(ServiceBlob, c.readBlob, s)
 	}
-	return endpoint{}, false
+	reg := c.registries[host]
+	switch {
+	case reg == nil:
+		return nil
+	case host != reg.endpoint:
+		return named(ServiceRegistry, c.readData, reg)
+	}
+	return func(r *service.Request) (service.Protocol, service.Handler) {
+		if strings.HasPrefix(r.URL.Path, "/oauth2/") {
+			r.Call.Service, r.Call.Resource = ServiceRegistryTokens, reg.Host
+			return c.readRegistryTokens(r, reg)
+		}
+		r.Call.Service = ServiceRegistry
+		return c.readRegistry(r, reg)
+	}
+}
+
+// named is a service that reads requests to a host of something. Name is its name in the journal.
+func named[T any](name string, read func(*service.Request, T) (service.Protocol, service.Handler), of T) service.Service {
+	return func(r *service.Request) (service.Protocol, service.Handler) {
+		r.Call.Service = name
+		return read(r, of)
+	}
 }

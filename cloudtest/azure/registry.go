@@ -67,7 +67,7 @@ func repositoryActions() []string {
 	return []string{actionPull, actionPush, actionDelete, actionReadMetadata, actionWriteMetadata}
 }
 
-// registryRole is what a role allows.
+// registryRole has the permissions of a role.
 type registryRole struct {
 	actions []string // on repositories
 	catalog bool
@@ -101,7 +101,8 @@ type registry struct {
 	geo         []string // of regional endpoints
 }
 
-// registryNamePattern is what stands before the domain. Source: Microsoft Learn, "Naming rules for Azure resources" and "Domain name label scope".
+// registryNamePattern matches the part of a registry's host before the domain. Source: Microsoft
+// Learn, "Naming rules for Azure resources" and "Domain name label scope".
 var registryNamePattern = regexp.MustCompile(`\A[a-z0-9]{5,50}(?:-[a-z0-9]{16})?\z`)
 
 var regionPattern = regexp.MustCompile(`\A[a-z]{2,30}[0-9]{0,2}\z`)
@@ -160,7 +161,7 @@ func (a RegistryRole) validate(abac bool) error {
 	return nil
 }
 
-// covers says whether an assignment is for a repository.
+// covers reports whether an assignment is for a repository.
 func (a RegistryRole) covers(repository string) bool {
 	switch {
 	case a.Repository != "":
@@ -172,12 +173,13 @@ func (a RegistryRole) covers(repository string) bool {
 	return true
 }
 
-// isAssigned says whether an application has any role on the registry.
+// isAssigned reports whether an application has any role on the registry.
 func (r *registry) isAssigned(clientID string) bool {
 	return slices.ContainsFunc(r.assignments, func(a RegistryRole) bool { return a.ClientID == clientID })
 }
 
-// allows says whether an application may do something: an action on a repository, or list the catalog if the repository is empty.
+// allows reports whether an application may do something: an action on a repository, or list the
+// catalog if the repository is empty.
 func (r *registry) allows(clientID, repository, action string) bool {
 	roles := registryRoles()
 	return slices.ContainsFunc(r.assignments, func(a RegistryRole) bool {
@@ -251,16 +253,18 @@ func (c *Cloud) DeleteRegistry(tenantID, name string) error {
 	})
 }
 
-// ServeRegistry hands in the data plane of the registries: plane returns the OCI distribution handler of one registry. It gets only requests that were
-// authenticated and authorized, without the Authorization header, under the path and host that the client used; what is read from a data endpoint
-// comes under the data endpoint's host. A handler that is returned for several registries shares their content by repository name.
+// ServeRegistry sets the data plane of the registries: plane returns the OCI distribution handler
+// of one registry. The handler gets only requests that were authenticated and authorized, without
+// the Authorization header, under the path and host that the client used. A request to a data
+// endpoint comes under the data endpoint's host. A handler that is returned for several registries
+// shares their content by repository name.
 func (c *Cloud) ServeRegistry(plane func(Registry) http.Handler) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.registryPlane = plane
 }
 
-// registryRequest is what a request asks of a registry.
+// registryRequest is the meaning of a request to a registry.
 type registryRequest struct {
 	operation  string
 	repository string // empty for ping and catalog

@@ -248,7 +248,8 @@ func TestRegistryAccessTokens(t *testing.T) {
 	}
 }
 
-// TestRegistryDataPlane walks through what a container runtime does, and through what it must not be able to.
+// TestRegistryDataPlane walks through what a container runtime does, and through what it must not
+// be able to.
 func TestRegistryDataPlane(t *testing.T) {
 	w := newWorld(t)
 	client := w.client()
@@ -418,8 +419,9 @@ func TestRegistryTokensEnd(t *testing.T) {
 	})
 }
 
-// TestWithdrawnRole: an access token carries what it allows, so it works until its end without the role that it came of; every token that is made after the
-// withdrawal is judged anew, whatever it is made from.
+// TestWithdrawnRole: an access token contains its permissions, so it works until it expires, even
+// without the role that it came from. Every token that is made after the withdrawal is judged anew,
+// whatever it is made from.
 func TestWithdrawnRole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -494,7 +496,8 @@ func TestWithdrawnRole(t *testing.T) {
 	})
 }
 
-// TestRegionalEndpoints: a registry's regional endpoint is a login server of its own, with the registry's roles and content, and without its tokens.
+// TestRegionalEndpoints: a registry's regional endpoint is a login server of its own, with the
+// registry's roles and content, and without its tokens.
 func TestRegionalEndpoints(t *testing.T) {
 	w := newWorld(t)
 	client := w.client()
@@ -532,7 +535,7 @@ func TestRegionalEndpoints(t *testing.T) {
 			t.Errorf("%s: HTTP %d, want %d", name, got[0], got[1])
 		}
 	}
-	if put(); w.Azure().Owns(regional) {
+	if put(); w.Azure().Service(regional) != nil {
 		t.Error("a regional endpoint that was taken away still answers")
 	}
 }
@@ -559,7 +562,8 @@ func TestRegistryFaults(t *testing.T) {
 	}
 }
 
-// TestOwns: hosts of registries are the cloud's if the registry exists, in the cloud that it is in, and look-alikes never are.
+// TestOwns: hosts of registries are the cloud's if the registry exists, in the cloud that it is in,
+// and look-alikes never are.
 func TestOwns(t *testing.T) {
 	w := newWorld(t)
 	for host, want := range map[string]bool{
@@ -570,7 +574,7 @@ func TestOwns(t *testing.T) {
 		"contoso.westeurope.data.azurecr.io": false, "shared.westeurope.data.azurecr.io": true, "shared.eastus.data.azurecr.io": false, "shared.data.azurecr.io": false,
 		"management.azure.com": false, "169.254.169.254": false, "": false,
 	} {
-		if got := w.Azure().Owns(host); got != want {
+		if got := w.Azure().Service(host) != nil; got != want {
 			t.Errorf("%q: %t", host, got)
 		}
 	}

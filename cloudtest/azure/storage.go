@@ -92,7 +92,8 @@ func (s StorageAccountConfig) parse(t *tenant) (*storageAccount, error) {
 
 func blobHost(account string, e *Environment) string { return account + ".blob." + e.StorageSuffix }
 
-// allows says whether an application may read or write in a container, or in the account as a whole if the container is empty.
+// allows reports whether an application may read or write in a container, or in the account as a
+// whole if the container is empty.
 func (s *storageAccount) allows(clientID, container, permission string) bool {
 	return slices.ContainsFunc(s.assignments, func(a StorageRole) bool {
 		return a.ClientID == clientID && (a.Container == "" || a.Container == container) && slices.Contains(storageRoles()[a.Role], permission)
@@ -129,9 +130,10 @@ func (c *Cloud) DeleteStorageAccount(tenantID, name string) error {
 	})
 }
 
-// ServeBlob hands in the data plane of the storage accounts: plane returns the handler of one account's blob endpoint. It gets only requests that were
-// authenticated and authorized, without the Authorization header, under the path and host that the client used. A plane that wants credentials of its own
-// is reached through a handler that adds them.
+// ServeBlob sets the data plane of the storage accounts: plane returns the handler of one account's
+// blob endpoint. The handler gets only requests that were authenticated and authorized, without the
+// Authorization header, under the path and host that the client used. If a data plane needs its own
+// credentials, its handler must add them.
 func (c *Cloud) ServeBlob(plane func(StorageAccount) http.Handler) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,8 +10,9 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// Lives of the tokens that Entra ID issues. Sources: Microsoft Learn, "Configurable token lifetimes" (60 to 90 minutes, of which the local Entra takes
-// the shortest, so that clients that expect more are found out), and "Managed identities: frequently asked questions" (24 hours).
+// Lifetimes of the tokens that Entra ID issues. Sources: Microsoft Learn, "Configurable token
+// lifetimes" (60 to 90 minutes) and "Managed identities: frequently asked questions" (24 hours).
+// The local Entra ID takes the shortest, so that a client that expects more fails.
 const (
 	// EntraTokenLife is how long an access token lives that was obtained with a client assertion.
 	EntraTokenLife = time.Hour
@@ -64,8 +65,8 @@ func (c *Cloud) issueAccessToken(t *tenant, app *application, resource string, n
 // errPrincipal is an access token of nobody.
 var errPrincipal = errors.New("its application is not in the directory")
 
-// readAccessToken proves an access token. Whether its audience and tenant are the resource's is the caller's to check. The error wraps one of package
-// oidc's, or errPrincipal.
+// readAccessToken verifies an access token. The caller must check that its audience and tenant are
+// the resource's. The error wraps an error of package oidc, or errPrincipal.
 func (c *Cloud) readAccessToken(raw string, now time.Time) (accessToken, error) {
 	token, err := oidc.Read(raw)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package fault describes what can go wrong in the local cloud on purpose: slowness, failures, throttling, lost connections, a wrong clock.
 //
 // A [Fault] matches calls by host, service and operation and lasts for a number of calls or until it is removed. A [Quota] throttles by rate.
-// The services ask [Set.Take] for each call and answer in their own protocol's shape.
+// Package service asks [Set.Take] for each call, and answers as the protocol of the called service does.
 package fault
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// Kind is what goes wrong.
+// Kind is the kind of a fault.
 type Kind string
 
 const (
@@ -52,7 +52,7 @@ type Fault struct {
 	ID string
 	// Host, Service and Operation must equal the call's, unless empty.
 	Host, Service, Operation string
-	// Kind is what happens.
+	// Kind is the kind of the fault.
 	Kind Kind
 	// Delay is waited before anything else happens, unless the caller goes away first.
 	Delay time.Duration
@@ -149,7 +149,7 @@ func (f Fault) validate() error {
 	return nil
 }
 
-// validRetryAfter says whether a header can say it. Source: RFC 9110 §10.2.3, delay-seconds.
+// validRetryAfter reports whether a header can say it. Source: RFC 9110 §10.2.3, delay-seconds.
 func validRetryAfter(d time.Duration) bool { return d >= 0 && d%time.Second == 0 }
 
 func (f Fault) hits(host, service, operation string) bool {
@@ -221,7 +221,7 @@ func (b *bucket) take(now time.Time) bool {
 	return true
 }
 
-// Effect is what the faults and quotas together do to one call.
+// Effect is the effect of all faults and quotas on one call.
 type Effect struct {
 	// ID is the ID of the fault that gave Kind, "quota" for a quota, and empty if Kind is None.
 	ID string
@@ -229,7 +229,7 @@ type Effect struct {
 	Kind Kind
 	// Delay is how long to wait first.
 	Delay time.Duration
-	// Skew is what to add to the clock.
+	// Skew is added to the clock.
 	Skew time.Duration
 	// RetryAfter is how long the answer asks the caller to wait; 0 if it does not say.
 	RetryAfter time.Duration
@@ -300,7 +300,7 @@ func (s *Set) Clear() {
 	s.faults = nil
 }
 
-// List returns the faults in force; Count is what is left of it.
+// List returns the faults in force; Count is the number of calls that are left.
 func (s *Set) List() []Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -369,7 +369,8 @@ func (s *Set) Take(host, service, operation string) Effect {
 	return e
 }
 
-// TakeConnect says whether a connection to host is refused, and by which fault, and counts it against that fault.
+// TakeConnect reports whether a connection to host is refused, and by which fault, and counts it
+// against that fault.
 func (s *Set) TakeConnect(host string) (id string, refused bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

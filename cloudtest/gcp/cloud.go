@@ -1,13 +1,16 @@
-// Package gcp is the part of the local cloud that is Google Cloud: projects with their workload identity pools, GKE clusters, service accounts and IAM
-// policies; the Security Token Service; the IAM Service Account Credentials API; the metadata server; Artifact Registry; Cloud Storage. It verifies what
-// Google Cloud verifies (tokens against their issuer's keys, attribute mappings and conditions, IAM bindings) and answers with its error codes, HTTP
-// statuses and bodies.
+// Package gcp is the local Google Cloud. It has projects with workload identity pools, GKE
+// clusters, service accounts and IAM policies. Its services are the Security Token Service, the IAM
+// Service Account Credentials API, the metadata server, Artifact Registry and Cloud Storage.
 //
-// A [Cloud] answers requests under Google's host names in [Cloud.ServeCall], and as a metadata server in [Cloud.ServeMetadata]; package cloudtest brings
-// them there. What a principal may do is asked for each request anew, so a change is in force at once, for live access tokens too.
+// It verifies what Google Cloud verifies: tokens against their issuer's keys, attribute mappings
+// and conditions, IAM bindings. It answers with Google's error codes, HTTP statuses and bodies.
 //
-// Every method that changes the cloud returns a [*setting.Error] if a setting is invalid, or an error that wraps [setting.ErrNotFound] if what it changes
-// does not exist.
+// A [Cloud] has a service for each of Google's host names, see [Cloud.Service], and one as a
+// metadata server, [Cloud.Metadata]. What a principal may do is asked for each request anew, so a
+// change is in force at once, for live access tokens too.
+//
+// Every method that changes the cloud returns a [*setting.Error] if a setting is invalid, or an
+// error that wraps [setting.ErrNotFound] if what it changes does not exist.
 package gcp
 
 import (
@@ -16,8 +19,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/expiring"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
@@ -26,7 +30,6 @@ const tokenLeeway = 60 * time.Second
 
 // Cloud is the local Google Cloud. It is safe for concurrent use. Make one with [New].
 type Cloud struct {
-	faults   *fault.Set
 	verifier *oidc.Verifier
 	google   func() (*oidc.Issuer, error) // signs identity tokens; made when first asked for
 
@@ -36,7 +39,7 @@ type Cloud struct {
 	accounts map[string]*account // by address, over all projects
 	buckets  map[string]*bucket  // over all projects
 	metadata *Metadata
-	tokens   tokenStore
+	tokens   expiring.Store[accessToken]
 	registry func(Registry) http.Handler
 	storage  http.Handler
 }
@@ -49,8 +52,8 @@ type project struct {
 	repos                map[repositoryKey]*repository
 }
 
-// pool, cluster, account, repository and bucket are immutable once stored; a change replaces them. A pool's serial and an account's uniqueID survive
-// replacement, not deletion.
+// pool, cluster, account, repository and bucket are immutable once stored; a change replaces them.
+// A pool's serial and an account's uniqueID survive replacement, not deletion.
 type pool struct {
 	id, serial string
 	disabled   bool
@@ -82,11 +85,10 @@ type bucket struct {
 	policy        policy
 }
 
-// New makes the local Google Cloud that cfg describes. Issuers reaches the hosts of OIDC issuers; it must not reach anything else. Faults may be shared
-// with other services. The error is a [*setting.Error].
-func New(cfg Config, issuers http.RoundTripper, faults *fault.Set) (*Cloud, error) {
+// New makes the local Google Cloud that cfg describes. Issuers reaches the hosts of OIDC issuers;
+// it must not reach anything else. The error is a [*setting.Error].
+func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 	c := &Cloud{
-		faults:   faults,
 		verifier: oidc.NewVerifier(issuers, tokenLeeway),
 		google:   sync.OnceValues(func() (*oidc.Issuer, error) { return oidc.NewIssuer("https://"+issuerHost, oidc.RS256) }),
 		projects: map[string]*project{},
@@ -140,47 +142,21 @@ func (c *Cloud) fill(p *project, config Project) error {
 	if p.policy, err = parseBindings(config.Bindings, ofProject); err != nil {
 		return err
 	}
-	for i, x := range config.Pools {
-		if p.pools[x.ID] != nil {
-			return setting.Invalid(setting.At("pools", i), "pool %q is given twice", x.ID)
-		}
-		if err := p.putPool(x); err != nil {
-			return setting.In(setting.At("pools", i), err)
-		}
+	if err := setting.Fill("pools", "pool", config.Pools, func(x Pool) string { return x.ID }, p.putPool); err != nil {
+		return err
 	}
-	for i, x := range config.Clusters {
-		if p.clusters[clusterURL(p.universe, p.id, x.Location, x.Name)] != nil {
-			return setting.Invalid(setting.At("clusters", i), "cluster %q of %s is given twice", x.Name, x.Location)
-		}
-		if err := p.putCluster(x); err != nil {
-			return setting.In(setting.At("clusters", i), err)
-		}
+	if err := setting.Fill("clusters", "cluster", config.Clusters, func(x Cluster) string { return x.Location + "/" + x.Name }, p.putCluster); err != nil {
+		return err
 	}
-	for i, x := range config.ServiceAccounts {
-		if c.accounts[x.Email] != nil {
-			return setting.Invalid(setting.At("serviceAccounts", i), "service account %q is given twice", x.Email)
-		}
-		if err := c.putAccount(p, x); err != nil {
-			return setting.In(setting.At("serviceAccounts", i), err)
-		}
+	putAccount := func(x ServiceAccount) error { return c.putAccount(p, x) }
+	if err := setting.Fill("serviceAccounts", "service account", config.ServiceAccounts, func(x ServiceAccount) string { return x.Email }, putAccount); err != nil {
+		return err
 	}
-	for i, x := range config.Repositories {
-		if p.repos[repositoryKey{x.Location, x.Name}] != nil {
-			return setting.Invalid(setting.At("repositories", i), "repository %q of %s is given twice", x.Name, x.Location)
-		}
-		if err := p.putRepository(x); err != nil {
-			return setting.In(setting.At("repositories", i), err)
-		}
+	if err := setting.Fill("repositories", "repository", config.Repositories, func(x Repository) string { return repositoryKey{x.Location, x.Name}.String() }, p.putRepository); err != nil {
+		return err
 	}
-	for i, x := range config.Buckets {
-		if c.buckets[x.Name] != nil {
-			return setting.Invalid(setting.At("buckets", i), "bucket %q exists already", x.Name)
-		}
-		if err := c.putBucket(p, x); err != nil {
-			return setting.In(setting.At("buckets", i), err)
-		}
-	}
-	return nil
+	putBucket := func(x Bucket) error { return c.putBucket(p, x) }
+	return setting.Fill("buckets", "bucket", config.Buckets, func(x Bucket) string { return x.Name }, putBucket)
 }
 
 // empty removes what fill put outside the project.
@@ -289,7 +265,8 @@ func (c *Cloud) PutPool(projectID string, x Pool) error {
 	return c.change(projectID, func(p *project) error { return p.putPool(x) })
 }
 
-// DeletePool removes a workload identity pool. Tokens that were exchanged through it end, even if a pool of the same ID is created later.
+// DeletePool removes a workload identity pool. Tokens that were exchanged through it end, even if a
+// pool of the same ID is created later.
 func (c *Cloud) DeletePool(projectID, poolID string) error {
 	return c.change(projectID, func(p *project) error { return setting.Remove(p.pools, poolID, "pool") })
 }
@@ -311,7 +288,8 @@ func (c *Cloud) PutServiceAccount(projectID string, x ServiceAccount) error {
 	return c.change(projectID, func(p *project) error { return c.putAccount(p, x) })
 }
 
-// DeleteServiceAccount removes a service account. Its tokens end, and no binding names it any more, even if one of the same address is created later.
+// DeleteServiceAccount removes a service account. Its tokens end, and no binding names it any more,
+// even if one of the same address is created later.
 func (c *Cloud) DeleteServiceAccount(projectID, email string) error {
 	return c.change(projectID, func(p *project) error {
 		a := c.accounts[email]
@@ -370,11 +348,29 @@ func (c *Cloud) DeleteBucket(projectID, name string) error {
 	})
 }
 
-// Owns says whether the local Google Cloud answers for a host name: its APIs in the public universe and in every universe that a project is in, its
-// registries in all their locations, and Google's own issuer.
-func (c *Cloud) Owns(host string) bool {
-	_, ok := c.endpoint(host)
-	return ok
+// Service returns the service at a host, or nil if Google Cloud has no such host. It has its APIs
+// in the public universe and in every universe of a project, its registries in all their locations,
+// and Google's own issuer.
+func (c *Cloud) Service(host string) service.Service {
+	ep, ok := c.endpoint(host)
+	if !ok {
+		return nil
+	}
+	return func(r *service.Request) (service.Protocol, service.Handler) {
+		r.Call.Service = ep.service
+		switch ep.service {
+		case ServiceSTS:
+			return c.readSTS(r, ep)
+		case ServiceIAMCredentials:
+			return c.readIAMCredentials(r, ep)
+		case ServiceAccounts:
+			return c.readAccounts(r)
+		case ServiceRegistry:
+			return c.readRegistry(r, ep)
+		default: // ServiceStorage
+			return c.readStorage(r, ep)
+		}
+	}
 }
 
 func (c *Cloud) endpoint(host string) (endpoint, bool) { return parseHost(host, c.universes()) }

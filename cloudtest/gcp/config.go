@@ -87,8 +87,10 @@ type Cluster struct {
 	Location string `json:"location"`
 	// Name is the cluster's name.
 	Name string `json:"name"`
-	// Issuer is what stands in iss of the cluster's tokens. Default, and always so at GKE:
-	// https://container.<universe domain>/v1/projects/<project>/locations/<location>/clusters/<name>. A control plane that runs locally signs as another one.
+	// Issuer is the claim iss of the cluster's tokens. The default, which GKE always uses, is
+	// https://container.<universe
+	// domain>/v1/projects/<project>/locations/<location>/clusters/<name>. A local control plane
+	// signs as another issuer.
 	Issuer string `json:"issuer,omitempty"`
 	// JWKS are the cluster's keys; if absent, they are found through the issuer's discovery document.
 	JWKS json.RawMessage `json:"jwks,omitempty"`
@@ -109,7 +111,8 @@ type ServiceAccount struct {
 type Repository struct {
 	// Location is a region or "us", "europe", "asia".
 	Location string `json:"location"`
-	// Name is the repository's name; "gcr.io", "us.gcr.io", "eu.gcr.io" and "asia.gcr.io" are what those hosts serve.
+	// Name is the repository's name; "gcr.io", "us.gcr.io", "eu.gcr.io" and "asia.gcr.io" are the
+	// repositories that those hosts serve.
 	Name string `json:"name"`
 	// Bindings are its IAM policy.
 	Bindings []Binding `json:"bindings,omitempty"`
@@ -139,7 +142,7 @@ type Metadata struct {
 	Scopes []string `json:"scopes,omitempty"`
 }
 
-// kind is what a policy belongs to.
+// kind is the kind of resource to which a policy belongs.
 type kind int
 
 const (

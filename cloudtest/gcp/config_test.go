@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
@@ -74,7 +73,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestConfigRefusals: what the local cloud cannot judge as Google does is refused at the start, by the field.
+// TestConfigRefusals: what the local cloud cannot judge as Google does is refused at the start, by
+// the field.
 func TestConfigRefusals(t *testing.T) {
 	issuer, err := oidc.NewIssuer("https://issuer.example", oidc.ES256)
 	if err != nil {
@@ -143,7 +143,7 @@ func TestConfigRefusals(t *testing.T) {
 		{"bucket of Google", "projects[0].buckets[0].name", func(c *Config) { c.Projects[0].Buckets[0].Name = "my-google-bucket" }},
 		{"bucket like an address", "projects[0].buckets[0].name", func(c *Config) { c.Projects[0].Buckets[0].Name = "127.0.0.1" }},
 		{"location of another universe", "projects[0].repositories[0].location", func(c *Config) { c.Projects[0].Repositories[0].Location = "u-france-east1" }},
-		{"bucket of two projects", "projects[1].buckets[0]", func(c *Config) {
+		{"bucket of two projects", "projects[1].buckets[0].name", func(c *Config) {
 			c.Projects = append(c.Projects, Project{ID: "other-project", Number: "1", Buckets: []Bucket{{Name: "tenant-a"}}})
 		}},
 		{"metadata's project", "metadata.project", func(c *Config) { c.Metadata.Project = "other-project" }},
@@ -156,7 +156,7 @@ func TestConfigRefusals(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c := valid()
 			tt.change(&c)
-			_, err := New(c, http.DefaultTransport, &fault.Set{})
+			_, err := New(c, http.DefaultTransport)
 			var refused *setting.Error
 			switch {
 			case tt.field == "" && err != nil:
@@ -168,9 +168,10 @@ func TestConfigRefusals(t *testing.T) {
 	}
 }
 
-// TestChangesOfNothing: what is not there cannot be changed, and a project that is refused leaves nothing behind.
+// TestChangesOfNothing: what is not there cannot be changed, and a project that is refused leaves
+// nothing behind.
 func TestChangesOfNothing(t *testing.T) {
-	c, err := New(Config{Projects: []Project{{ID: "my-org-project", Number: "1"}}}, http.DefaultTransport, &fault.Set{})
+	c, err := New(Config{Projects: []Project{{ID: "my-org-project", Number: "1"}}}, http.DefaultTransport)
 	if err != nil {
 		t.Fatal(err)
 	}

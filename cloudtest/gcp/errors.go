@@ -2,91 +2,25 @@ package gcp
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/fault"
-	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// apiError is a refusal as Google Cloud words it.
-type apiError struct {
-	status int
-	// code is google.rpc.Code's name, or the API's own: OAuth's, the registry's, Cloud Storage's.
-	code    string
-	message string
-	// info is the reason of google.rpc.ErrorInfo, with its metadata; empty for none.
-	info     string
-	metadata map[string]string
-	// frontEnd says that Google's front end answers, not the API behind it: in google.rpc.Status whatever the API speaks.
-	frontEnd bool
-	// reason is for the journal only; it may say what Google does not.
-	reason string
-}
-
-func refused(status int, code, message string) *apiError {
-	return &apiError{status: status, code: code, message: message, reason: message}
-}
-
-func (e *apiError) because(reason string) *apiError {
-	e.reason = reason
-	return e
-}
-
-// detail sets ErrorInfo; pairs are its metadata.
-func (e *apiError) detail(info string, pairs ...string) *apiError {
-	e.info, e.metadata = info, map[string]string{}
+// info is google.rpc.ErrorInfo with a reason, the detail of a refusal; pairs are its metadata.
+func info(reason string, pairs ...string) *errorInfo {
+	out := errorInfo{Type: "type.googleapis.com/google.rpc.ErrorInfo", Reason: reason, Domain: "googleapis.com", Metadata: map[string]string{}}
+	if reason == infoDenied {
+		out.Domain = "iam.googleapis.com"
+	}
 	for i := 0; i+1 < len(pairs); i += 2 {
-		e.metadata[pairs[i]] = pairs[i+1]
+		out.Metadata[pairs[i]] = pairs[i+1]
 	}
-	return e
+	return &out
 }
-
-// note writes the refusal into the journal's call.
-func (e *apiError) note(call *journal.Call) { call.Code, call.Reason = e.code, e.reason }
-
-// protocol is how an API puts its answers.
-type protocol interface {
-	// refuse writes an error answer and notes it in call, under the code that the caller sees.
-	refuse(w http.ResponseWriter, call *journal.Call, e *apiError)
-	// faulted is the service's own answer to an injected fault: InternalFailure, Unavailable or Throttle.
-	faulted(kind fault.Kind) *apiError
-	// broken is the beginning of a granted answer, cut off.
-	broken() (contentType, body string)
-}
-
-const jsonType = "application/json; charset=UTF-8"
-
-func writeJSON(w http.ResponseWriter, status int, contentType string, body any) {
-	wire.Write(w, status, contentType, append(wire.Must(json.MarshalIndent(body, "", "  ")), '\n'))
-}
-
-// oauth is the protocol of STS. Source: RFC 6749 §5.2, RFC 8693 §2.2.2.
-type oauth struct{}
-
-func (oauth) refuse(w http.ResponseWriter, call *journal.Call, e *apiError) {
-	if e.frontEnd {
-		rpc{}.refuse(w, call, e)
-		return
-	}
-	e.note(call)
-	wire.Write(w, e.status, jsonType, wire.Must(json.Marshal(struct {
-		Error       string `json:"error"`
-		Description string `json:"error_description"`
-	}{e.code, e.message})))
-}
-
-func (oauth) faulted(kind fault.Kind) *apiError {
-	e := rpc{}.faulted(kind)
-	e.frontEnd = true
-	return e
-}
-
-func (oauth) broken() (contentType, body string) { return jsonType, `{"access_token":"ya29.d.` }
-
-// rpc is the JSON of Google's APIs. Source: API design guide (AIP-193), google.rpc.Status.
-type rpc struct{}
 
 // errorInfo is google.rpc.ErrorInfo.
 type errorInfo struct {
@@ -96,44 +30,61 @@ type errorInfo struct {
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
-func (rpc) refuse(w http.ResponseWriter, call *journal.Call, e *apiError) {
-	e.note(call)
-	if e.status == http.StatusUnauthorized {
+const jsonType = "application/json; charset=UTF-8"
+
+func writeJSON(contentType string, status int, body any) service.Answer {
+	return service.Whole(status, contentType, append(wire.Must(json.MarshalIndent(body, "", "  ")), '\n'))
+}
+
+// oauth is the protocol of STS. Google's front end answers in its place when STS does not. Source:
+// RFC 6749 §5.2, RFC 8693 §2.2.2.
+func oauth() service.Protocol {
+	p := rpc()
+	p.Refuse = func(r *service.Request, e *service.Refusal) service.Answer {
+		if e.Status == http.StatusTooManyRequests || e.Status >= http.StatusInternalServerError {
+			return rpc().Refuse(r, e)
+		}
+		return service.Whole(e.Status, jsonType, wire.Must(json.Marshal(struct {
+			Error       string `json:"error"`
+			Description string `json:"error_description"`
+		}{e.Code, e.Message})))
+	}
+	p.Broken = service.Whole(http.StatusOK, jsonType, []byte(`{"access_token":"ya29.d.`))
+	return p
+}
+
+// rpc is the JSON of Google's APIs. Source: API design guide (AIP-193), google.rpc.Status.
+func rpc() service.Protocol {
+	return service.Protocol{
+		Refuse:      refuseRPC,
+		Failure:     service.Refuse(http.StatusInternalServerError, codeInternal, saysInternal),
+		Unavailable: service.Refuse(http.StatusServiceUnavailable, codeUnavailable, saysUnavailable),
+		Throttled:   service.Refuse(http.StatusTooManyRequests, codeExhausted, saysExhausted).With(info(infoRate)),
+		Broken:      service.Whole(http.StatusOK, jsonType, []byte("{\n  \"accessToken\": \"ya29.c.")),
+	}
+}
+
+func refuseRPC(r *service.Request, e *service.Refusal) service.Answer {
+	type status struct {
+		Code    int          `json:"code"`
+		Message string       `json:"message"`
+		Status  string       `json:"status"`
+		Details []*errorInfo `json:"details,omitempty"`
+	}
+	s := status{Code: e.Status, Message: e.Message, Status: e.Code}
+	detail, ok := e.Detail.(*errorInfo)
+	if ok {
+		s.Details = []*errorInfo{detail}
+	}
+	if e.Status == http.StatusUnauthorized {
 		challenge := `Bearer realm="https://accounts.google.com/"`
-		if e.info != infoMissing {
+		if ok && detail.Reason != infoMissing {
 			challenge += `, error="invalid_token"`
 		}
-		w.Header().Set("Www-Authenticate", challenge)
+		r.Reply.Set("Www-Authenticate", challenge)
 	}
-	type status struct {
-		Code    int         `json:"code"`
-		Message string      `json:"message"`
-		Status  string      `json:"status"`
-		Details []errorInfo `json:"details,omitempty"`
-	}
-	s := status{Code: e.status, Message: e.message, Status: e.code}
-	if e.info != "" {
-		domain := "googleapis.com"
-		if e.info == infoDenied {
-			domain = "iam.googleapis.com"
-		}
-		s.Details = []errorInfo{{Type: "type.googleapis.com/google.rpc.ErrorInfo", Reason: e.info, Domain: domain, Metadata: e.metadata}}
-	}
-	writeJSON(w, e.status, jsonType, map[string]status{"error": s})
+	return writeJSON(jsonType, e.Status, map[string]status{"error": s})
 }
-
-func (rpc) faulted(kind fault.Kind) *apiError {
-	switch kind {
-	case fault.Throttle:
-		return refused(http.StatusTooManyRequests, codeExhausted, saysExhausted).detail(infoRate)
-	case fault.Unavailable:
-		return refused(http.StatusServiceUnavailable, codeUnavailable, saysUnavailable)
-	default:
-		return refused(http.StatusInternalServerError, codeInternal, saysInternal)
-	}
-}
-
-func (rpc) broken() (contentType, body string) { return jsonType, "{\n  \"accessToken\": \"ya29.c." }
 
 // Codes of google.rpc.Code that are used in several places.
 const (
@@ -169,20 +120,33 @@ func htmlPage(status int, title, text string) string {
 		strconv.Itoa(status) + ".</b> <ins>That’s an error.</ins>\n  <p>" + text + "  <ins>That’s all we know.</ins>\n"
 }
 
-// page is the protocol of what answers in HTML: the metadata server, and the front end for paths that no API has.
-type page struct{}
-
-func (page) refuse(w http.ResponseWriter, call *journal.Call, e *apiError) {
-	e.note(call)
-	wire.Write(w, e.status, "text/html; charset=UTF-8", []byte(htmlPage(e.status, http.StatusText(e.status), e.message)))
+// page is the protocol of what answers in HTML: the metadata server, and the front end for paths
+// that no API has. It fails in the words of Google's APIs.
+func page() service.Protocol {
+	p := rpc()
+	p.Refuse = func(_ *service.Request, e *service.Refusal) service.Answer {
+		return service.Whole(e.Status, "text/html; charset=UTF-8", []byte(htmlPage(e.Status, http.StatusText(e.Status), e.Message)))
+	}
+	p.Broken = service.Whole(http.StatusOK, "text/html; charset=UTF-8",
+		[]byte("<!DOCTYPE html>\n<html lang=en>\n  <title>Sign in to the network</title>\n  <form action=\"/log"))
+	return p
 }
 
-func (page) faulted(kind fault.Kind) *apiError { return rpc{}.faulted(kind) } // in its words
-
-func (page) broken() (contentType, body string) {
-	return "text/html; charset=UTF-8", "<!DOCTYPE html>\n<html lang=en>\n  <title>Sign in to the network</title>\n  <form action=\"/log"
+func notFound() *service.Refusal {
+	return service.Refuse(http.StatusNotFound, "NotFound", "The requested URL was not found on this server.").Because("the local cloud has nothing at this path")
 }
 
-func notFound() *apiError {
-	return refused(http.StatusNotFound, "NotFound", "The requested URL was not found on this server.").because("the local cloud has nothing at this path")
+// maxAPIBody bounds a request to an API, in bytes.
+const maxAPIBody = 1 << 20
+
+// readBody reads a whole API request.
+func readBody(r *service.Request) ([]byte, *service.Refusal) {
+	body, err := r.ReadBody(maxAPIBody)
+	if err == nil {
+		return body, nil
+	}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, service.Refuse(http.StatusRequestEntityTooLarge, codeInvalid, "Request payload size exceeds the limit.")
+	}
+	return nil, service.Refuse(http.StatusBadRequest, codeInvalid, "The request body could not be read.")
 }

@@ -48,7 +48,7 @@ func containerRegistryHosts() map[string]string {
 	return map[string]string{"gcr.io": "us", "us.gcr.io": "us", "eu.gcr.io": "europe", "asia.gcr.io": "asia"}
 }
 
-// endpoint is what a host name means.
+// endpoint is the meaning of a host name.
 type endpoint struct {
 	service  string
 	universe string

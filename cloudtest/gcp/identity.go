@@ -7,12 +7,13 @@ import (
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
 // tokenError puts a verifier's refusal into STS's words.
-func tokenError(err error, t oidc.Token) *apiError {
-	grant := func(message string) *apiError {
-		return refused(http.StatusBadRequest, invalidGrant, message).because(err.Error())
+func tokenError(err error, t oidc.Token) *service.Refusal {
+	grant := func(message string) *service.Refusal {
+		return service.Refuse(http.StatusBadRequest, invalidGrant, message).Because(err.Error())
 	}
 	switch {
 	case errors.Is(err, oidc.ErrExpired):
@@ -27,7 +28,7 @@ func tokenError(err error, t oidc.Token) *apiError {
 }
 
 // identify maps a verified token's claims and asks the condition. Who is the identity's pool.
-func (p *provider) identify(t oidc.Token, who principal) (principal, *apiError) {
+func (p *provider) identify(t oidc.Token, who principal) (principal, *service.Refusal) {
 	variables := map[string]any{"assertion": t.Claims}
 	attributes, size := map[string]any{}, 0
 	for _, m := range p.mappings {
@@ -35,11 +36,11 @@ func (p *provider) identify(t oidc.Token, who principal) (principal, *apiError) 
 		text, ok := value.(string)
 		switch {
 		case err != nil:
-			return principal{}, refused(http.StatusBadRequest, invalidGrant, "The attribute mapping of "+m.target+" could not be evaluated over the given credential.").
-				because(m.target + ": " + err.Error())
+			return principal{}, service.Refuse(http.StatusBadRequest, invalidGrant, "The attribute mapping of "+m.target+" could not be evaluated over the given credential.").
+				Because(m.target + ": " + err.Error())
 		case !ok || text == "":
-			return principal{}, refused(http.StatusBadRequest, invalidGrant, "The mapped attribute '"+m.target+"' must be of type STRING").
-				because(m.target + " came out empty or as something else than a string")
+			return principal{}, service.Refuse(http.StatusBadRequest, invalidGrant, "The mapped attribute '"+m.target+"' must be of type STRING").
+				Because(m.target + " came out empty or as something else than a string")
 		}
 		size += len(text)
 		if m.target == "google.subject" {
@@ -61,21 +62,22 @@ func (p *provider) identify(t oidc.Token, who principal) (principal, *apiError) 
 	}
 	variables["google"], variables["attribute"] = map[string]any{"subject": who.subject}, attributes
 	if value, err := p.condition.Eval(variables); err != nil || value != true {
-		refusal := refused(http.StatusBadRequest, unauthorizedClient, "The given credential is rejected by the attribute condition.")
+		refusal := service.Refuse(http.StatusBadRequest, unauthorizedClient, "The given credential is rejected by the attribute condition.")
 		if err != nil {
-			refusal.reason = "the attribute condition: " + err.Error()
+			refusal.Reason = "the attribute condition: " + err.Error()
 		}
 		return principal{}, refusal
 	}
 	return who, nil
 }
 
-// kubernetesPrincipal is the identity of a Kubernetes ServiceAccount in its project's pool. Sources: GKE, "Workload Identity Federation for GKE: principal
-// identifiers"; IAM, "Principal identifiers".
-func kubernetesPrincipal(t oidc.Token, number, pool, clusterURL string) (principal, *apiError) {
+// kubernetesPrincipal is the identity of a Kubernetes ServiceAccount in its project's pool.
+// Sources: GKE, "Workload Identity Federation for GKE: principal identifiers"; IAM, "Principal
+// identifiers".
+func kubernetesPrincipal(t oidc.Token, number, pool, clusterURL string) (principal, *service.Refusal) {
 	namespace, name, ok := parseSubject(t.Subject)
 	if !ok {
-		return principal{}, refused(http.StatusBadRequest, invalidGrant, "The subject in ID Token is not a Kubernetes service account.")
+		return principal{}, service.Refuse(http.StatusBadRequest, invalidGrant, "The subject in ID Token is not a Kubernetes service account.")
 	}
 	who := principal{pool: poolName(number, pool), subject: "ns/" + namespace + "/sa/" + name}
 	prefix := "://" + iamHost + "/" + who.pool

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/fault"
-	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// MetadataHost is the name of the metadata server, to which clients speak plain HTTP unless GCE_METADATA_HOST names another one.
+// MetadataHost is the name of the metadata server, to which clients speak plain HTTP unless
+// GCE_METADATA_HOST names another one.
 const MetadataHost = "metadata.google.internal"
 
 // metadataRoot is the path of what the metadata server has.
@@ -28,7 +28,8 @@ const (
 	pathIdentity   = defaultAccount + "identity"
 )
 
-// PutMetadata begins to answer as a metadata server, or changes what it tells. The error is a [*setting.Error].
+// PutMetadata begins to answer as a metadata server, or changes what it tells. The error is a
+// [*setting.Error].
 func (c *Cloud) PutMetadata(m Metadata) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,61 +70,61 @@ func (c *Cloud) DeleteMetadata() {
 	c.metadata = nil
 }
 
-// HasMetadata says whether there is a metadata server.
+// HasMetadata reports whether there is a metadata server.
 func (c *Cloud) HasMetadata() bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.metadata != nil
 }
 
-// IsMetadata says whether a request that did not name a host of the cloud's is for its metadata server.
+// IsMetadata reports whether a request that did not name a host of the cloud's is for its metadata
+// server.
 func (c *Cloud) IsMetadata(r *http.Request) bool {
 	return c.HasMetadata() && (strings.HasPrefix(r.URL.Path, "/computeMetadata/") || (r.URL.Path == "/" && r.Header.Get("Metadata-Flavor") != ""))
 }
 
-// ServeMetadata answers a request as the metadata server, on the terms of [Cloud.ServeCall]. Sources: Compute Engine, "VM metadata: query"; GKE, "About
-// the GKE metadata server".
-func (c *Cloud) ServeMetadata(w http.ResponseWriter, r *http.Request, call *journal.Call) {
-	call.Service = ServiceMetadata
+// Metadata is the [service.Service] of the metadata server. Sources: Compute Engine, "VM metadata:
+// query"; GKE, "About the GKE metadata server".
+func (c *Cloud) Metadata(r *service.Request) (service.Protocol, service.Handler) {
+	r.Call.Service = ServiceMetadata
 	c.mu.RLock()
 	m := c.metadata
 	c.mu.RUnlock()
-	path, ok := strings.CutPrefix(r.URL.Path, metadataRoot)
+	path, below := strings.CutPrefix(r.URL.Path, metadataRoot)
 	var tree map[string]string
 	if m != nil {
 		tree = c.metadataTree(m)
 	}
-	if _, known := tree[path]; ok && known {
-		call.Operation = path // names are not the caller's to invent
+	if _, known := tree[path]; below && known {
+		r.Call.Operation = path // names are not the caller's to invent
 	}
-	now, ok2 := c.begin(r.Context(), w, page{}, call)
-	if !ok2 {
-		return
-	}
-	w.Header().Set("Metadata-Flavor", "Google")
-	w.Header().Set("Server", "Metadata Server for VM")
-	forbidden := func(reason string) {
-		page{}.refuse(w, call, refused(http.StatusForbidden, "Forbidden", "Your client does not have permission to get this URL from this server. "+reason).because(reason))
-	}
-	switch {
-	case m == nil:
-		page{}.refuse(w, call, notFound().because("there is no metadata server"))
-	case r.Header.Get("X-Forwarded-For") != "":
-		forbidden("X-Forwarded-For header is not allowed.")
-	case r.Header.Get("Metadata-Flavor") != "Google":
-		forbidden("Missing Metadata-Flavor:Google header.")
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		page{}.refuse(w, call, refused(http.StatusMethodNotAllowed, "MethodNotAllowed", "The request method is inappropriate for this URL."))
-	case path == pathToken && ok:
-		c.serveMetadataToken(w, r, m, call, now)
-	case path == pathIdentity && ok:
-		c.serveIdentityToken(w, r, m, call, now)
-	default:
-		serveTree(w, r, tree, call)
+	return metadataProtocol(), func(r *service.Request) (service.Answer, *service.Refusal) {
+		r.Reply.Set("Metadata-Flavor", "Google")
+		r.Reply.Set("Server", "Metadata Server for VM")
+		switch {
+		case m == nil:
+			return nil, notFound().Because("there is no metadata server")
+		case r.Header.Get("X-Forwarded-For") != "":
+			return nil, forbidden("X-Forwarded-For header is not allowed.")
+		case r.Header.Get("Metadata-Flavor") != "Google":
+			return nil, forbidden("Missing Metadata-Flavor:Google header.")
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			return nil, service.Refuse(http.StatusMethodNotAllowed, "MethodNotAllowed", "The request method is inappropriate for this URL.")
+		case path == pathToken && below:
+			return c.metadataToken(r, m)
+		case path == pathIdentity && below:
+			return c.identityToken(r, m)
+		}
+		return tellTree(r, tree)
 	}
 }
 
-// metadataTree is what the metadata server has, by path below metadataRoot. Tokens are there by name only.
+func forbidden(reason string) *service.Refusal {
+	return service.Refuse(http.StatusForbidden, "Forbidden", "Your client does not have permission to get this URL from this server. "+reason).Because(reason)
+}
+
+// metadataTree has the metadata server's values, by path below metadataRoot. For tokens it has only
+// their names.
 func (c *Cloud) metadataTree(m *Metadata) map[string]string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -149,20 +150,18 @@ func (c *Cloud) metadataTree(m *Metadata) map[string]string {
 	return tree
 }
 
-// serveTree answers with a text, a directory's names, or a directory's content as JSON.
-func serveTree(w http.ResponseWriter, r *http.Request, tree map[string]string, call *journal.Call) {
+// tellTree answers with a text, a directory's names, or a directory's content as JSON.
+func tellTree(r *service.Request, tree map[string]string) (service.Answer, *service.Refusal) {
 	path := strings.TrimPrefix(r.URL.Path, metadataRoot)
 	if value, ok := tree[path]; ok {
-		writeText(w, value)
-		return
+		return writeText(value), nil
 	}
 	directory := strings.TrimSuffix(path, "/")
 	if directory != "" {
 		directory += "/"
 	}
 	if r.URL.Path == "/" || r.URL.Path == "/computeMetadata/" {
-		writeText(w, "computeMetadata/\n")
-		return
+		return writeText("computeMetadata/\n"), nil
 	}
 	names := map[string]bool{}
 	values := map[string]any{}
@@ -180,12 +179,11 @@ func serveTree(w http.ResponseWriter, r *http.Request, tree map[string]string, c
 	}
 	switch {
 	case len(names) == 0:
-		page{}.refuse(w, call, notFound())
+		return nil, notFound()
 	case r.URL.Query().Get("recursive") == "true" && directory == defaultAccount:
-		writeJSON(w, http.StatusOK, "application/json", values)
-	default:
-		writeText(w, strings.Join(slices.Sorted(maps.Keys(names)), "\n")+"\n")
+		return writeJSON("application/json", http.StatusOK, values), nil
 	}
+	return writeText(strings.Join(slices.Sorted(maps.Keys(names)), "\n") + "\n"), nil
 }
 
 // recursive is a value as ?recursive=true has it: lists are JSON lists.
@@ -196,19 +194,16 @@ func recursive(name, value string) any {
 	return value
 }
 
-func writeText(w http.ResponseWriter, text string) {
-	w.Header().Set("Content-Type", "application/text")
-	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
-	w.WriteHeader(http.StatusOK)
-	_, _ = w.Write([]byte(text))
+func writeText(text string) service.Answer {
+	return service.Whole(http.StatusOK, "application/text", []byte(text))
 }
 
 // workload is who asks the metadata server.
-func (c *Cloud) workload(m *Metadata) (principal, *apiError) {
+func (c *Cloud) workload(m *Metadata) (principal, *service.Refusal) {
 	c.mu.RLock()
 	pr := c.projects[m.Project]
 	var who principal
-	var refusal *apiError
+	var refusal *service.Refusal
 	a := c.findAccount(m.ServiceAccount, pr.universe)
 	if m.KubernetesServiceAccount == "" && a != nil {
 		who = c.accountOf(a)
@@ -223,32 +218,38 @@ func (c *Cloud) workload(m *Metadata) (principal, *apiError) {
 		}
 	}
 	if refusal == nil && who.anonymous() {
-		refusal = notFound().because("the service account was deleted")
+		refusal = notFound().Because("the service account was deleted")
 	}
 	return who, refusal
 }
 
-// refuseToken words IAM's refusal as the GKE metadata server does.
-func refuseToken(w http.ResponseWriter, call *journal.Call, e *apiError) {
-	e.note(call)
-	text := "Unable to generate access token; IAM returned " + strconv.Itoa(e.status) + " " + http.StatusText(e.status) + ": " + e.message + "\n"
-	if e.status == http.StatusForbidden {
-		text += "This error could be caused by a missing IAM policy binding on the target IAM service account.\n" +
-			"For more information, refer to the Workload Identity documentation:\n" +
-			"\thttps://cloud.google.com/kubernetes-engine/docs/how-to/workload-identity#authenticating_to\n\n"
+// noToken marks a refusal of IAM. The GKE metadata server reports it in words of its own.
+type noToken struct{}
+
+// metadataProtocol is the protocol of the metadata server.
+func metadataProtocol() service.Protocol {
+	p := page()
+	p.Refuse = func(r *service.Request, e *service.Refusal) service.Answer {
+		if e.Detail != (noToken{}) {
+			return page().Refuse(r, e)
+		}
+		text := "Unable to generate access token; IAM returned " + strconv.Itoa(e.Status) + " " + http.StatusText(e.Status) + ": " + e.Message + "\n"
+		if e.Status == http.StatusForbidden {
+			text += "This error could be caused by a missing IAM policy binding on the target IAM service account.\n" +
+				"For more information, refer to the Workload Identity documentation:\n" +
+				"\thttps://cloud.google.com/kubernetes-engine/docs/how-to/workload-identity#authenticating_to\n\n"
+		}
+		return service.Whole(e.Status, "text/plain; charset=utf-8", []byte(text))
 	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(e.status)
-	_, _ = w.Write([]byte(text))
+	return p
 }
 
-func (c *Cloud) serveMetadataToken(w http.ResponseWriter, r *http.Request, m *Metadata, call *journal.Call, now time.Time) {
+func (c *Cloud) metadataToken(r *service.Request, m *Metadata) (service.Answer, *service.Refusal) {
 	who, refusal := c.workload(m)
 	if refusal != nil {
-		refuseToken(w, call, refusal)
-		return
+		return nil, refusal.With(noToken{})
 	}
-	call.Principal, call.Role = who.name(), m.ServiceAccount
+	r.Call.Principal, r.Call.Role = who.name(), m.ServiceAccount
 	scopes := m.Scopes
 	if asked := r.URL.Query().Get("scopes"); asked != "" && m.ClusterName != "" { // on GKE a caller may choose
 		scopes = strings.Split(asked, ",")
@@ -257,34 +258,31 @@ func (c *Cloud) serveMetadataToken(w http.ResponseWriter, r *http.Request, m *Me
 	if who.federated() {
 		prefix = prefixFederated
 	}
-	token := c.issue(prefix, accessToken{who: who, scopes: scopes, expires: now.Add(maxTokenLife)}, now)
-	writeJSON(w, http.StatusOK, "application/json", struct {
+	token := c.issue(prefix, accessToken{who: who, scopes: scopes, expires: r.Now.Add(maxTokenLife)}, r.Now)
+	return writeJSON("application/json", http.StatusOK, struct {
 		AccessToken string `json:"access_token"`
 		ExpiresIn   int    `json:"expires_in"` // seconds
 		TokenType   string `json:"token_type"`
-	}{token, int(maxTokenLife/time.Second) - 1, "Bearer"})
+	}{token, int(maxTokenLife/time.Second) - 1, "Bearer"}), nil
 }
 
-// serveIdentityToken answers with a token of Google's own issuer. A Kubernetes ServiceAccount without a service account has none.
-// Source: Compute Engine, "Verify VM identity".
-func (c *Cloud) serveIdentityToken(w http.ResponseWriter, r *http.Request, m *Metadata, call *journal.Call, now time.Time) {
+// identityToken answers with a token of Google's own issuer. A Kubernetes ServiceAccount without a
+// service account gets none. Source: Compute Engine, "Verify VM identity".
+func (c *Cloud) identityToken(r *service.Request, m *Metadata) (service.Answer, *service.Refusal) {
 	who, refusal := c.workload(m)
 	audience := r.URL.Query().Get("audience")
 	switch {
 	case refusal != nil:
-		refuseToken(w, call, refusal)
-		return
+		return nil, refusal.With(noToken{})
 	case who.federated():
-		refuseToken(w, call, notFound().because("a federated identity has no identity tokens"))
-		return
+		return nil, notFound().Because("a federated identity has no identity tokens").With(noToken{})
 	case audience == "":
-		page{}.refuse(w, call, refused(http.StatusBadRequest, "BadRequest", "non-empty audience parameter required"))
-		return
+		return nil, service.Refuse(http.StatusBadRequest, "BadRequest", "non-empty audience parameter required")
 	}
-	call.Principal, call.Audience = who.name(), audience
+	r.Call.Principal, r.Call.Audience = who.name(), audience
 	claims := oidc.Claims{
 		"aud": audience, "sub": who.uniqueID, "azp": who.uniqueID,
-		"iat": now.Unix(), "nbf": nil, "exp": now.Add(maxTokenLife).Unix(),
+		"iat": r.Now.Unix(), "nbf": nil, "exp": r.Now.Add(maxTokenLife).Unix(),
 	}
 	if r.URL.Query().Get("format") == "full" || m.ClusterName != "" {
 		claims["email"], claims["email_verified"] = who.email, true
@@ -295,25 +293,21 @@ func (c *Cloud) serveIdentityToken(w http.ResponseWriter, r *http.Request, m *Me
 		token, err = google.Mint(claims)
 	}
 	if err != nil {
-		page{}.refuse(w, call, page{}.faulted(fault.InternalFailure).because(err.Error()))
-		return
+		return nil, page().Failure.Because(err.Error())
 	}
-	w.Header().Set("Content-Type", "text/html")
-	w.WriteHeader(http.StatusOK)
-	_, _ = w.Write([]byte(token))
+	return service.Whole(http.StatusOK, "text/html", []byte(token)), nil
 }
 
-// serveAccounts serves the documents of Google's own issuer. Its keys are below its own name here, not at www.googleapis.com.
-func (c *Cloud) serveAccounts(w http.ResponseWriter, r *http.Request, call *journal.Call) {
-	call.Operation = "GetDocument"
-	if _, ok := c.begin(r.Context(), w, page{}, call); !ok {
-		return
+// readAccounts is the [service.Service] of Google's own issuer, whose documents it has. Its keys
+// are below its own name here, not at www.googleapis.com.
+func (c *Cloud) readAccounts(r *service.Request) (service.Protocol, service.Handler) {
+	r.Call.Operation = "GetDocument"
+	return page(), func(r *service.Request) (service.Answer, *service.Refusal) {
+		google, err := c.google()
+		if err != nil {
+			return nil, page().Failure.Because(err.Error())
+		}
+		r.Call.Resource = (&url.URL{Path: r.URL.Path}).EscapedPath()
+		return r.Forward(google, r.Request, nil)
 	}
-	google, err := c.google()
-	if err != nil {
-		page{}.refuse(w, call, page{}.faulted(fault.InternalFailure).because(err.Error()))
-		return
-	}
-	call.Resource = (&url.URL{Path: r.URL.Path}).EscapedPath()
-	google.ServeHTTP(w, r)
 }

@@ -45,8 +45,10 @@ var locationPattern = regexp.MustCompile(`\A(?:u-)?[a-z]+-[a-z]+[0-9]+(?:-[a-z])
 // kubernetesPattern is a namespace or a ServiceAccount's name. Source: RFC 1123 §2.1 as Kubernetes reads it.
 var kubernetesPattern = regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?\z`)
 
-// isBucketName says whether a bucket can have a name. Names with which the paths of the JSON API begin are none here: /storage/v1/b/… would be an object of the
-// bucket "storage" to one reader and another bucket to the other. Source: Cloud Storage, "About Cloud Storage buckets: bucket names".
+// isBucketName reports whether a bucket can have the name. Names with which the paths of the JSON
+// API begin are refused. Otherwise one reader would take /storage/v1/b/… for an object of the
+// bucket "storage", and another reader for another bucket. Source: Cloud Storage, "About Cloud
+// Storage buckets: bucket names".
 func isBucketName(name string) bool {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return false
@@ -68,8 +70,9 @@ func addressForm(projectID string) string {
 	return projectID
 }
 
-// isAddress says whether an address can be a service account of a project. A prefix of another universe stands in the domain of its Compute Engine accounts.
-// Source: Cloud de Confiance by S3NS, "Key differences".
+// isAddress reports whether an address can be a service account of a project. A prefix of another
+// universe stands in the domain of its Compute Engine accounts. Source: Cloud de Confiance by S3NS,
+// "Key differences".
 func isAddress(email, projectID, number string) bool {
 	if email == number+computeAccounts || email == addressForm(projectID)+appEngineAccounts {
 		return true

@@ -7,13 +7,15 @@ import (
 	"time"
 )
 
-// principal is a proved caller: a service account or a federated identity. Its zero value is nobody: it is a member of allUsers and of nothing else.
+// principal is a proved caller: a service account or a federated identity. Its zero value is
+// nobody: it is a member of allUsers and of nothing else.
 type principal struct {
 	universe string
 	// email and uniqueID are a service account's.
 	email, uniqueID string
-	// pool is the resource name of a federated identity's pool, serial the pool's own and project its project's ID; serial is empty for a pool of GKE,
-	// which lives as long as its project.
+	// pool is the resource name of a federated identity's pool, serial its serial number, and
+	// project the ID of its project. The serial is empty for a pool of GKE, which lives as long as
+	// its project.
 	pool, serial, project string
 	subject               string
 	// others are further names of a federated identity, as members of bindings.
@@ -35,8 +37,8 @@ func (p principal) name() string {
 	return ""
 }
 
-// members are all members of bindings that the principal is. Nobody who is federated is one of allAuthenticatedUsers.
-// Source: IAM, "Principal identifiers".
+// members are all members of bindings that the principal is. Nobody who is federated is one of
+// allAuthenticatedUsers. Source: IAM, "Principal identifiers".
 func (p principal) members() []string {
 	out := append([]string{allUsers}, p.others...)
 	switch {
@@ -48,7 +50,7 @@ func (p principal) members() []string {
 	return out
 }
 
-// Reasons for which a token does not prove its bearer. What a caller is told of them is each API's.
+// Reasons why a token does not prove its bearer. Each API has its own words for its callers.
 var (
 	errNoCredentials = errors.New("no credentials were sent")
 	errBadToken      = errors.New("the token is not one that was given out here")
@@ -56,11 +58,12 @@ var (
 	errEnded         = errors.New("the token's principal was deleted or disabled")
 )
 
-// redeem finds out whose a token is: an access token, or the own one of a registry that is named. Its principal must still be.
+// redeem finds out whose a token is: an access token, or the own one of a registry that is named.
+// Its principal must still be.
 func (c *Cloud) redeem(token, universe, registry string, now time.Time) (accessToken, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	t, ok := c.tokens.get(token)
+	t, ok := c.tokens.Get(token)
 	switch {
 	case !ok || t.registry != registry:
 		return accessToken{}, errBadToken
@@ -74,8 +77,9 @@ func (c *Cloud) redeem(token, universe, registry string, now time.Time) (accessT
 	return t, nil
 }
 
-// lives says whether a token's principal still is what it was. A disabled pool ends tokens, a disabled or deleted provider does not. The lock must be held.
-// Source: IAM, "Manage workload identity pools and providers".
+// lives reports whether a token's principal is unchanged. A disabled pool ends tokens, a disabled
+// or deleted provider does not. The lock must be held. Source: IAM, "Manage workload identity pools
+// and providers".
 func (c *Cloud) lives(p principal) bool {
 	switch {
 	case p.email != "":
@@ -92,7 +96,8 @@ func (c *Cloud) lives(p principal) bool {
 	return true
 }
 
-// allowed says whether a principal may do something, by the resource's own policy or its project's. The lock must be held.
+// allowed reports whether a principal may do something, by the resource's own policy or its
+// project's. The lock must be held.
 func (c *Cloud) allowed(p principal, permission, projectID string, own policy) bool {
 	members := p.members()
 	if own.allows(permission, members) {

@@ -7,9 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/fault"
-	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oci"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
@@ -19,8 +18,9 @@ type Registry struct {
 	Host string
 }
 
-// ServeRegistry hands in the data plane of Artifact Registry: registry returns the OCI distribution handler of one host. It gets only requests that were
-// allowed, without the Authorization header, under the path (/v2/<project>/<repository>/<image>/…) and host that the client used.
+// ServeRegistry sets the data plane of Artifact Registry: registry returns the OCI distribution
+// handler of one host. The handler gets only requests that were allowed, without the Authorization
+// header, under the path (/v2/<project>/<repository>/<image>/…) and host that the client used.
 func (c *Cloud) ServeRegistry(registry func(Registry) http.Handler) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -29,37 +29,35 @@ func (c *Cloud) ServeRegistry(registry func(Registry) http.Handler) {
 
 const opRegistryToken = "GetToken"
 
-// distribution is the protocol of registries. Source: OCI Distribution Specification v1.1, "Error Codes".
-type distribution struct{}
-
 const (
 	codeUnauthorized = "UNAUTHORIZED"
 	codeRefused      = "DENIED"
 )
 
-func (distribution) refuse(w http.ResponseWriter, call *journal.Call, e *apiError) {
-	e.note(call)
-	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
-	type one struct {
-		Code    string `json:"code"`
-		Message string `json:"message"`
+// distribution is the protocol of registries. It sends who is not known to the registry's token
+// service.
+func distribution() service.Protocol {
+	p := oci.Protocol(oci.Words{Failure: saysInternal, Unavailable: saysUnavailable, Throttled: saysExhausted}, writeDistribution)
+	refuse := p.Refuse
+	p.Refuse = func(r *service.Request, e *service.Refusal) service.Answer {
+		if e.Status == http.StatusUnauthorized {
+			challenge := `Bearer realm="https://` + r.Call.Host + `/v2/token"`
+			if scope, ok := e.Detail.(wantedScope); ok {
+				challenge += `,service="` + r.Call.Host + `",scope="` + string(scope) + `"`
+				e.Detail = nil
+			}
+			r.Reply.Set("Www-Authenticate", challenge)
+		}
+		return refuse(r, e)
 	}
-	writeJSON(w, e.status, "application/json", map[string][]one{"errors": {{e.code, e.message}}})
+	return p
 }
 
-func (distribution) faulted(kind fault.Kind) *apiError {
-	switch kind {
-	case fault.Throttle:
-		return refused(http.StatusTooManyRequests, "TOOMANYREQUESTS", saysExhausted)
-	case fault.Unavailable:
-		return refused(http.StatusServiceUnavailable, "UNAVAILABLE", saysUnavailable)
-	default:
-		return refused(http.StatusInternalServerError, "UNKNOWN", saysInternal)
-	}
-}
+// wantedScope is the detail of a refusal that a token of that scope would spare.
+type wantedScope string
 
-func (distribution) broken() (contentType, body string) {
-	return "application/vnd.oci.image.manifest.v1+json", `{"schemaVersion":2,"mediaType":"application/vnd.oci.im`
+func writeDistribution(_ *service.Request, status int, body any) service.Answer {
+	return writeJSON("application/json", status, body)
 }
 
 // place is a repository of Artifact Registry, and what its policy is asked for.
@@ -70,8 +68,10 @@ func (p place) resource() string {
 	return "projects/" + p.project + "/locations/" + p.location + "/repositories/" + p.repository
 }
 
-// readPlace splits what stands before the image's name: <project>/<repository>, or <project> under gcr.io's hosts. The colon of a project's ID is a slash there:
-// of a domain-scoped one, and of all that are in other universes than the public one. Source: Artifact Registry, "Repository and image names".
+// readPlace splits what stands before the image's name: <project>/<repository>, or <project> under
+// gcr.io's hosts. The colon of a project's ID is a slash there: of a domain-scoped one, and of all
+// that are in other universes than the public one. Source: Artifact Registry, "Repository and image
+// names".
 func readPlace(name string, ep endpoint) (place, bool) {
 	project, rest, ok := strings.Cut(name, "/")
 	if strings.Contains(project, ".") || ep.universe != DefaultUniverse {
@@ -87,7 +87,8 @@ func readPlace(name string, ep endpoint) (place, bool) {
 	return p, ok && rest != "" && oci.IsName(name) && projectPattern.MatchString(p.project) && repositoryPattern.MatchString(p.repository)
 }
 
-// permissionFor is what Artifact Registry asks for. Source: Artifact Registry, "Roles and permissions".
+// permissionFor returns the permission that Artifact Registry requires. Source: Artifact Registry,
+// "Roles and permissions".
 func permissionFor(k oci.Kind) string {
 	switch {
 	case k.Reads():
@@ -99,65 +100,60 @@ func permissionFor(k oci.Kind) string {
 	}
 }
 
-func (c *Cloud) serveRegistry(w http.ResponseWriter, r *http.Request, ep endpoint, call *journal.Call) {
+// readRegistry is the [service.Service] of Artifact Registry.
+func (c *Cloud) readRegistry(r *service.Request, ep endpoint) (service.Protocol, service.Handler) {
 	if r.URL.Path == "/v2/token" {
-		c.serveRegistryToken(w, r, ep, call)
-		return
+		r.Call.Operation = opRegistryToken
+		return distribution(), func(r *service.Request) (service.Answer, *service.Refusal) { return c.registryToken(r, ep) }
 	}
-	req := oci.Read(r)
+	req := oci.Read(r.Request)
 	where, known := readPlace(req.Repository, ep)
 	switch {
 	case req.Kind == oci.Ping:
-		call.Operation = "Ping"
+		r.Call.Operation = "Ping"
 	case req.Kind != oci.Unknown && known:
-		call.Operation, call.Resource = permissionFor(req.Kind), where.resource()
+		r.Call.Operation, r.Call.Resource = permissionFor(req.Kind), where.resource()
 	}
-	now, ok := c.begin(r.Context(), w, distribution{}, call)
-	if !ok {
-		return
-	}
-	token, refusal := c.registryCaller(r, ep, call.Host, now)
-	call.Principal = token.who.name()
-	challenge := `Bearer realm="https://` + call.Host + `/v2/token"`
-	switch {
-	case refusal != nil:
-	case req.Kind == oci.Ping && token.who.anonymous() && token.registry == "":
-		refusal = refused(http.StatusUnauthorized, codeUnauthorized, "Unauthorized access.").because(errNoCredentials.Error())
-	case req.Kind == oci.Ping:
-		w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
-		writeJSON(w, http.StatusOK, "application/json", struct{}{})
-		return
-	case call.Operation == "":
-		refusal = refused(http.StatusNotFound, "NAME_INVALID", "The request is not understood.").because("the local cloud has no such operation or name")
-	default:
+	return distribution(), func(r *service.Request) (service.Answer, *service.Refusal) {
+		token, refusal := c.registryCaller(r, ep)
+		if refusal != nil {
+			return nil, refusal
+		}
+		stranger := token.who.anonymous() && token.registry == ""
+		switch {
+		case req.Kind == oci.Ping && stranger:
+			return nil, service.Refuse(http.StatusUnauthorized, codeUnauthorized, "Unauthorized access.").Because(errNoCredentials.Error())
+		case req.Kind == oci.Ping:
+			r.Reply.Set(oci.VersionHeader, oci.Version)
+			return writeDistribution(r, http.StatusOK, struct{}{}), nil
+		case r.Call.Operation == "":
+			return nil, service.Refuse(http.StatusNotFound, "NAME_INVALID", "The request is not understood.").Because("the local cloud has no such operation or name")
+		}
 		refusal = c.authorizeRegistry(token, where, permissionFor(req.Kind))
-		if refusal != nil && refusal.status == http.StatusForbidden && token.who.anonymous() && token.registry == "" {
-			refusal.status, refusal.code = http.StatusUnauthorized, codeUnauthorized
-			challenge += `,service="` + call.Host + `",scope="repository:` + req.Repository + ":" + scopeOf(req.Kind) + `"`
+		if refusal != nil && refusal.Status == http.StatusForbidden && stranger {
+			refusal.Status, refusal.Code = http.StatusUnauthorized, codeUnauthorized
+			refusal.Detail = wantedScope("repository:" + req.Repository + ":" + scopeOf(req.Kind))
 		}
-	}
-	if refusal != nil {
-		if refusal.status == http.StatusUnauthorized {
-			w.Header().Set("Www-Authenticate", challenge)
+		if refusal != nil {
+			return nil, refusal
 		}
-		distribution{}.refuse(w, call, refusal)
-		return
+		return r.Forward(c.registryPlane(r.Call.Host), oci.Forwarded(r.Request), nil)
 	}
+}
+
+// registryPlane is the data plane of a host, or nil.
+func (c *Cloud) registryPlane(host string) http.Handler {
 	c.mu.RLock()
 	plane := c.registry
 	c.mu.RUnlock()
-	var h http.Handler
-	if plane != nil {
-		h = plane(Registry{Host: call.Host})
+	if plane == nil {
+		return nil
 	}
-	if h == nil {
-		distribution{}.refuse(w, call, distribution{}.faulted(fault.Unavailable).because("no data plane was handed in for this registry"))
-		return
-	}
-	oci.Forward(w, r, h)
+	return plane(Registry{Host: host})
 }
 
-// scopeOf is the scope that a challenge asks for. Source: distribution, "Token Scope Documentation".
+// scopeOf is the scope that a challenge asks for. Source: distribution, "Token Scope
+// Documentation".
 func scopeOf(k oci.Kind) string {
 	if k.Reads() {
 		return "pull"
@@ -165,18 +161,20 @@ func scopeOf(k oci.Kind) string {
 	return "push,pull"
 }
 
-// registryCaller proves the caller: nobody without credentials, an access token as a password or a bearer token, or a token of the registry itself.
-// Source: Artifact Registry, "Configure authentication to Artifact Registry for Docker".
-func (c *Cloud) registryCaller(r *http.Request, ep endpoint, host string, now time.Time) (accessToken, *apiError) {
-	no := func(err error) (accessToken, *apiError) {
-		return accessToken{}, refused(http.StatusUnauthorized, codeUnauthorized, "failed authentication").because(err.Error())
+// registryCaller proves the caller: nobody without credentials, an access token as a password or a
+// bearer token, or a token of the registry itself. Source: Artifact Registry, "Configure
+// authentication to Artifact Registry for Docker".
+func (c *Cloud) registryCaller(r *service.Request, ep endpoint) (accessToken, *service.Refusal) {
+	no := func(err error) (accessToken, *service.Refusal) {
+		return accessToken{}, service.Refuse(http.StatusUnauthorized, codeUnauthorized, "failed authentication").Because(err.Error())
 	}
 	if r.Header.Get("Authorization") == "" {
 		return accessToken{who: principal{universe: ep.universe}}, nil
 	}
-	raw, ok := wire.Bearer(r)
+	raw, ok := wire.Bearer(r.Request)
 	if ok {
-		if t, err := c.redeem(raw, ep.universe, host, now); err == nil {
+		if t, err := c.redeem(raw, ep.universe, r.Call.Host, r.Now); err == nil {
+			r.Call.Principal = t.who.name()
 			return t, nil
 		}
 	} else {
@@ -185,14 +183,16 @@ func (c *Cloud) registryCaller(r *http.Request, ep endpoint, host string, now ti
 			return no(errors.New("the local cloud takes a bearer token, or an access token as the password of oauth2accesstoken or _dcgcloud_token"))
 		}
 	}
-	t, err := c.redeem(raw, ep.universe, "", now)
+	t, err := c.redeem(raw, ep.universe, "", r.Now)
 	if err != nil {
 		return no(err)
 	}
+	r.Call.Principal = t.who.name()
 	return t, nil
 }
 
-// registryScopes are the scopes of access tokens that suffice. Source: Artifact Registry, "Configure access control: access scopes".
+// registryScopes are the scopes of access tokens that suffice. Source: Artifact Registry,
+// "Configure access control: access scopes".
 func registryScopes(permission string) []string {
 	scopes := []string{scopeCloudPlatform, scopeStorageWrite, scopeStorageFull}
 	if permission == permDownload {
@@ -201,8 +201,9 @@ func registryScopes(permission string) []string {
 	return scopes
 }
 
-// authorizeRegistry asks the policies of repository and project, and only then whether the repository exists.
-func (c *Cloud) authorizeRegistry(token accessToken, where place, permission string) *apiError {
+// authorizeRegistry asks the policies of repository and project, and only then whether the
+// repository exists.
+func (c *Cloud) authorizeRegistry(token accessToken, where place, permission string) *service.Refusal {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	var repo *repository
@@ -217,16 +218,16 @@ func (c *Cloud) authorizeRegistry(token accessToken, where place, permission str
 	scoped := token.who.anonymous() || slices.ContainsFunc(registryScopes(permission), func(s string) bool { return slices.Contains(token.scopes, s) })
 	switch {
 	case !c.allowed(token.who, permission, where.project, own) && token.who.anonymous():
-		return refused(http.StatusForbidden, codeRefused,
+		return service.Refuse(http.StatusForbidden, codeRefused,
 			`Unauthenticated request. Unauthenticated requests do not have permission "`+permission+`"`+onResource)
 	case !scoped:
-		return refused(http.StatusForbidden, codeRefused, `Permission "`+permission+`" denied`+onResource).
-			because("the access token's scopes do not suffice")
+		return service.Refuse(http.StatusForbidden, codeRefused, `Permission "`+permission+`" denied`+onResource).
+			Because("the access token's scopes do not suffice")
 	case !c.allowed(token.who, permission, where.project, own):
-		return refused(http.StatusForbidden, codeRefused, `Permission "`+permission+`" denied`+onResource).
-			because("no binding on " + where.resource() + " or its project gives " + permission + " to " + token.who.name())
+		return service.Refuse(http.StatusForbidden, codeRefused, `Permission "`+permission+`" denied`+onResource).
+			Because("no binding on " + where.resource() + " or its project gives " + permission + " to " + token.who.name())
 	case repo == nil:
-		return refused(http.StatusNotFound, "NAME_UNKNOWN", `Repository "`+where.repository+`" not found`)
+		return service.Refuse(http.StatusNotFound, "NAME_UNKNOWN", `Repository "`+where.repository+`" not found`)
 	}
 	return nil
 }
@@ -234,61 +235,52 @@ func (c *Cloud) authorizeRegistry(token accessToken, where place, permission str
 // maxScopes bounds a request for a registry's token.
 const maxScopes = 20
 
-// serveRegistryToken exchanges an access token, or nothing, for a registry's own token, if all that is asked for is allowed. The token says who its bearer
-// is, not what may be done: that is asked for each request anew.
-func (c *Cloud) serveRegistryToken(w http.ResponseWriter, r *http.Request, ep endpoint, call *journal.Call) {
-	call.Operation = opRegistryToken
-	now, ok := c.begin(r.Context(), w, distribution{}, call)
-	if !ok {
-		return
-	}
-	token, refusal := c.registryCaller(r, ep, call.Host, now)
-	call.Principal = token.who.name()
+// registryToken exchanges an access token, or nothing, for a registry's own token, if all that is
+// asked for is allowed. The token says who its bearer is, not what may be done: that is asked for
+// each request anew.
+func (c *Cloud) registryToken(r *service.Request, ep endpoint) (service.Answer, *service.Refusal) {
+	token, refusal := c.registryCaller(r, ep)
 	scopes := strings.Fields(strings.Join(r.URL.Query()["scope"], " "))
 	switch {
 	case r.Method != http.MethodGet:
-		refusal = refused(http.StatusNotFound, "UNSUPPORTED", "The operation is unsupported.") // clients then use GET
-	case refusal == nil && len(scopes) > maxScopes:
-		refusal = refused(http.StatusBadRequest, "UNSUPPORTED", "There are too many scopes.")
+		return nil, service.Refuse(http.StatusNotFound, "UNSUPPORTED", "The operation is unsupported.") // clients then use GET
+	case refusal != nil:
+		return nil, refusal
+	case len(scopes) > maxScopes:
+		return nil, service.Refuse(http.StatusBadRequest, "UNSUPPORTED", "There are too many scopes.")
 	}
 	for _, scope := range scopes {
-		if refusal == nil {
-			refusal = c.authorizeScope(token, scope, ep, call)
+		if refusal := c.authorizeScope(r, ep, token, scope); refusal != nil {
+			return nil, refusal
 		}
 	}
-	if refusal != nil {
-		if refusal.status == http.StatusUnauthorized {
-			w.Header().Set("Www-Authenticate", `Bearer realm="https://`+call.Host+`/v2/token"`)
-		}
-		distribution{}.refuse(w, call, refusal)
-		return
-	}
-	token.registry = call.Host
+	token.registry = r.Call.Host
 	if token.who.anonymous() {
-		token.expires = now.Add(maxTokenLife)
+		token.expires = r.Now.Add(maxTokenLife)
 	}
-	writeJSON(w, http.StatusOK, "application/json", struct {
+	return writeDistribution(r, http.StatusOK, struct {
 		Token     string `json:"token"`
 		ExpiresIn int    `json:"expires_in"` // seconds
-	}{c.issue(prefixRegistry, token, now), int(token.expires.Sub(now) / time.Second)})
+	}{c.issue(prefixRegistry, token, r.Now), int(token.expires.Sub(r.Now) / time.Second)}), nil
 }
 
-// authorizeScope asks for repository:<name>:<actions>. Source: distribution, "Token Scope Documentation".
-func (c *Cloud) authorizeScope(token accessToken, scope string, ep endpoint, call *journal.Call) *apiError {
+// authorizeScope asks for repository:<name>:<actions>. Source: distribution, "Token Scope
+// Documentation".
+func (c *Cloud) authorizeScope(r *service.Request, ep endpoint, token accessToken, scope string) *service.Refusal {
 	rest, ok := strings.CutPrefix(scope, "repository:")
 	colon := strings.LastIndexByte(rest, ':')
 	if !ok || colon < 0 {
-		return refused(http.StatusBadRequest, "UNSUPPORTED", "The scope is not understood.")
+		return service.Refuse(http.StatusBadRequest, "UNSUPPORTED", "The scope is not understood.")
 	}
 	where, ok := readPlace(rest[:colon], ep)
 	if !ok {
-		return refused(http.StatusBadRequest, "NAME_INVALID", "The scope names no repository.")
+		return service.Refuse(http.StatusBadRequest, "NAME_INVALID", "The scope names no repository.")
 	}
-	call.Resource = where.resource()
+	r.Call.Resource = where.resource()
 	for action := range strings.SplitSeq(rest[colon+1:], ",") {
 		permission, known := map[string]string{"pull": permDownload, "push": permUpload, "delete": permDelete, "*": permDelete}[action]
 		if !known {
-			return refused(http.StatusBadRequest, "UNSUPPORTED", "The scope is not understood.")
+			return service.Refuse(http.StatusBadRequest, "UNSUPPORTED", "The scope is not understood.")
 		}
 		if refusal := c.authorizeRegistry(token, where, permission); refusal != nil {
 			return refusal

@@ -1,6 +1,8 @@
 package gcp
 
-import "slices"
+import (
+	"slices"
+)
 
 // Permissions that the local cloud asks for.
 const (
@@ -20,9 +22,11 @@ const (
 	rolePrefixLegacyBucket = "roles/storage.legacy"
 )
 
-// permissionsOf returns what a predefined role permits, as far as the local cloud asks for it, and whether it knows the role. A role that it does not know
-// is refused in a configuration, so that no binding is without effect. Basic roles (owner, editor, viewer) are not known on purpose.
-// Sources: IAM, "IAM roles and permissions index"; Artifact Registry, "Roles and permissions"; Cloud Storage, "IAM roles for Cloud Storage".
+// permissionsOf returns what a predefined role permits, as far as the local cloud asks for it, and
+// whether it knows the role. A role that it does not know is refused in a configuration, so that no
+// binding is without effect. Basic roles (owner, editor, viewer) are not known on purpose. Sources:
+// IAM, "IAM roles and permissions index"; Artifact Registry, "Roles and permissions"; Cloud
+// Storage, "IAM roles for Cloud Storage".
 func permissionsOf(role string) ([]string, bool) {
 	switch role {
 	case "roles/iam.workloadIdentityUser":
@@ -57,10 +61,11 @@ func permissionsOf(role string) ([]string, bool) {
 	return nil, false
 }
 
-// policy is what the bindings of one resource allow. It is immutable. Its zero value allows nothing.
+// policy is what the bindings of one resource allow. It is immutable. Its zero value allows
+// nothing.
 type policy []Binding
 
-// allows says whether one of the members may do something.
+// allows reports whether one of the members may do something.
 func (p policy) allows(permission string, members []string) bool {
 	for _, b := range p {
 		permissions, _ := permissionsOf(b.Role)
@@ -71,8 +76,8 @@ func (p policy) allows(permission string, members []string) bool {
 	return false
 }
 
-// without is the policy after a member was deleted. IAM keeps such a member under a name that no new one has; a new one must not inherit.
-// Source: IAM, "Deleted principals in policy bindings".
+// without is the policy after a member was deleted. IAM keeps such a member under a name that no
+// new one has; a new one must not inherit. Source: IAM, "Deleted principals in policy bindings".
 func (p policy) without(member string) policy {
 	out := make(policy, 0, len(p))
 	for _, b := range p {

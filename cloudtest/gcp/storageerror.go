@@ -4,8 +4,7 @@ import (
 	"encoding/xml"
 	"net/http"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/fault"
-	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
@@ -19,20 +18,28 @@ const (
 	storageBackend   = "backendError"
 )
 
-// storageJSON is the JSON API's protocol. Source: Cloud Storage JSON API, "HTTP status and error codes for JSON".
-type storageJSON struct{}
+// storageJSON is the JSON API's protocol. Source: Cloud Storage JSON API, "HTTP status and error
+// codes for JSON".
+func storageJSON() service.Protocol {
+	return service.Protocol{
+		Refuse:      refuseStorageJSON,
+		Failure:     service.Refuse(http.StatusInternalServerError, storageBackend, saysInternal),
+		Unavailable: service.Refuse(http.StatusServiceUnavailable, storageBackend, saysUnavailable),
+		Throttled:   service.Refuse(http.StatusTooManyRequests, storageRate, saysExhausted),
+		Broken:      service.Whole(http.StatusOK, jsonType, []byte("{\n  \"kind\": \"storage#objects\",\n  \"items\": [\n    {\n      \"na")),
+	}
+}
 
-func (storageJSON) refuse(w http.ResponseWriter, call *journal.Call, e *apiError) {
+func refuseStorageJSON(r *service.Request, e *service.Refusal) service.Answer {
 	domain := "global"
 	switch {
-	case e.code == storageRate:
+	case e.Code == storageRate:
 		domain = "usageLimits"
-	case e.code == storageNoBucket:
-		e.code = storageNotFound
-	case e.code == storageForbidden && e.status == http.StatusUnauthorized:
-		e.code = "required"
+	case e.Code == storageNoBucket:
+		e.Code = storageNotFound
+	case e.Code == storageForbidden && e.Status == http.StatusUnauthorized:
+		e.Code = "required"
 	}
-	e.note(call)
 	type one struct {
 		Message      string `json:"message"`
 		Domain       string `json:"domain"`
@@ -40,35 +47,34 @@ func (storageJSON) refuse(w http.ResponseWriter, call *journal.Call, e *apiError
 		LocationType string `json:"locationType,omitempty"`
 		Location     string `json:"location,omitempty"`
 	}
-	detail := one{Message: e.message, Domain: domain, Reason: e.code}
-	if e.status == http.StatusUnauthorized {
+	detail := one{Message: e.Message, Domain: domain, Reason: e.Code}
+	if e.Status == http.StatusUnauthorized {
 		detail.LocationType, detail.Location = "header", "Authorization"
-		w.Header().Set("Www-Authenticate", `Bearer realm="https://accounts.google.com/"`)
+		r.Reply.Set("Www-Authenticate", `Bearer realm="https://accounts.google.com/"`)
 	}
-	writeJSON(w, e.status, jsonType, map[string]any{"error": struct {
+	return writeJSON(jsonType, e.Status, map[string]any{"error": struct {
 		Code    int    `json:"code"`
 		Message string `json:"message"`
 		Errors  []one  `json:"errors"`
-	}{e.status, e.message, []one{detail}}})
+	}{e.Status, e.Message, []one{detail}}})
 }
 
-func (storageJSON) faulted(kind fault.Kind) *apiError {
-	switch kind {
-	case fault.Throttle:
-		return refused(http.StatusTooManyRequests, storageRate, saysExhausted)
-	case fault.Unavailable:
-		return refused(http.StatusServiceUnavailable, storageBackend, saysUnavailable)
-	default:
-		return refused(http.StatusInternalServerError, storageBackend, saysInternal)
+// storageXML is the XML API's protocol. Source: Cloud Storage XML API, "HTTP status and error codes
+// for XML".
+func storageXML() service.Protocol {
+	return service.Protocol{
+		Refuse:      refuseStorageXML,
+		Failure:     service.Refuse(http.StatusInternalServerError, "InternalError", "We encountered an internal error. Please try again."),
+		Unavailable: service.Refuse(http.StatusServiceUnavailable, "ServiceUnavailable", saysUnavailable),
+		Throttled:   service.Refuse(http.StatusTooManyRequests, "SlowDown", "Please reduce your request rate."),
+		Broken:      service.Whole(http.StatusOK, storageXMLType, []byte(xmlHead+"<ListBucketResult xmlns='http://doc.s3.amazonaws.com/2006-03-01'><Na")),
 	}
 }
 
-func (storageJSON) broken() (contentType, body string) {
-	return jsonType, "{\n  \"kind\": \"storage#objects\",\n  \"items\": [\n    {\n      \"na"
-}
-
-// storageXML is the XML API's protocol. Source: Cloud Storage XML API, "HTTP status and error codes for XML".
-type storageXML struct{}
+const (
+	storageXMLType = "application/xml; charset=UTF-8"
+	xmlHead        = "<?xml version='1.0' encoding='UTF-8'?>"
+)
 
 type xmlError struct {
 	XMLName xml.Name `xml:"Error"`
@@ -77,32 +83,16 @@ type xmlError struct {
 	Details string   `xml:"Details,omitempty"`
 }
 
-func (storageXML) refuse(w http.ResponseWriter, call *journal.Call, e *apiError) {
-	body := xmlError{Code: e.code, Message: e.message}
-	switch e.code {
-	case storageForbidden: // who may not is always told so, never asked who it is
-		e.status, body.Code, body.Message, body.Details = http.StatusForbidden, "AccessDenied", "Access denied.", e.message
+func refuseStorageXML(_ *service.Request, e *service.Refusal) service.Answer {
+	body := xmlError{Code: e.Code, Message: e.Message}
+	switch e.Code {
+	case storageForbidden: // the XML API has no 401 for a caller without permission
+		e.Status, body.Code, body.Message, body.Details = http.StatusForbidden, "AccessDenied", "Access denied.", e.Message
 	case storageBadToken:
 		body.Code, body.Message = "AuthenticationRequired", "Authentication required."
 	case storageNotFound:
-		e.status, body.Code, body.Message = http.StatusBadRequest, "InvalidArgument", "Invalid argument."
+		e.Status, body.Code, body.Message = http.StatusBadRequest, "InvalidArgument", "Invalid argument."
 	}
-	e.code = body.Code
-	e.note(call)
-	wire.Write(w, e.status, "application/xml; charset=UTF-8", append([]byte("<?xml version='1.0' encoding='UTF-8'?>"), wire.Must(xml.Marshal(body))...))
-}
-
-func (storageXML) faulted(kind fault.Kind) *apiError {
-	switch kind {
-	case fault.Throttle:
-		return refused(http.StatusTooManyRequests, "SlowDown", "Please reduce your request rate.")
-	case fault.Unavailable:
-		return refused(http.StatusServiceUnavailable, "ServiceUnavailable", saysUnavailable)
-	default:
-		return refused(http.StatusInternalServerError, "InternalError", "We encountered an internal error. Please try again.")
-	}
-}
-
-func (storageXML) broken() (contentType, body string) {
-	return "application/xml; charset=UTF-8", "<?xml version='1.0' encoding='UTF-8'?><ListBucketResult xmlns='http://doc.s3.amazonaws.com/2006-03-01'><Na"
+	e.Code = body.Code
+	return service.Whole(e.Status, storageXMLType, append([]byte(xmlHead), wire.Must(xml.Marshal(body))...))
 }

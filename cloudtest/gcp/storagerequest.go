@@ -7,16 +7,19 @@ import (
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/plane"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// storageRequest is what a request to Cloud Storage asks for. One without a permission is not understood, and nobody may make it.
+// storageRequest is the meaning of a request to Cloud Storage. A request without a permission is
+// unknown, and nobody may make it.
 type storageRequest struct {
 	xml            bool
 	bucket, object string
 	permission     string
 }
 
-// resource is the full name of what is asked for. Source: Cloud Storage, "IAM conditions: resource names".
+// resource is the full name of what is asked for. Source: Cloud Storage, "IAM conditions: resource
+// names".
 func (q storageRequest) resource() string {
 	name := "projects/_/buckets/" + q.bucket
 	if q.object != "" {
@@ -25,16 +28,16 @@ func (q storageRequest) resource() string {
 	return name
 }
 
-func (q storageRequest) protocol() protocol {
+func (q storageRequest) protocol() service.Protocol {
 	if q.xml {
-		return storageXML{}
+		return storageXML()
 	}
-	return storageJSON{}
+	return storageJSON()
 }
 
-// readStorage reads a request to one of the two APIs. What it does not know is not allowed, above all whatever has a data plane read another bucket or
-// do something else than the method says.
-func readStorage(r *http.Request, ep endpoint) storageRequest {
+// readStorage reads a request to one of the two APIs. What it does not know is not allowed, above
+// all whatever has a data plane read another bucket or do something else than the method says.
+func readStorageRequest(r *http.Request, ep endpoint) storageRequest {
 	escaped := strings.TrimPrefix(r.URL.EscapedPath(), "/")
 	xml := ep.bucket != "" || !isJSONPath(escaped)
 	segments := strings.Split(escaped, "/") // only an object's may be escaped
@@ -63,7 +66,8 @@ func unescape(path string) string {
 	return plain
 }
 
-// onePath says whether no reading of a segment leaves it: data planes clean paths, some after decoding them.
+// onePath reports whether no reading of a segment leaves it: data planes clean paths, some after
+// decoding them.
 func onePath(segment string) bool {
 	for part := range strings.SplitSeq(segment, "/") {
 		if part == "." || part == ".." {
@@ -82,7 +86,8 @@ func isJSONPath(escaped string) bool {
 	return false
 }
 
-// readJSONStorage reads b/<bucket>, b/<bucket>/o and b/<bucket>/o/<object>, after the API's prefix. Source: Cloud Storage JSON API, "Resource summary".
+// readJSONStorage reads b/<bucket>, b/<bucket>/o and b/<bucket>/o/<object>, after the API's prefix.
+// Source: Cloud Storage JSON API, "Resource summary".
 func readJSONStorage(r *http.Request, segments []string) storageRequest {
 	at := slices.Index(segments, "b")
 	if at < 0 || at+1 >= len(segments) || !isBucketName(segments[at+1]) {
@@ -114,7 +119,8 @@ func readJSONStorage(r *http.Request, segments []string) storageRequest {
 	return q
 }
 
-// xmlParameters are those of the XML API that do not ask for a subresource. Source: Cloud Storage XML API, "GET Bucket (List Objects)" and "GET Object".
+// xmlParameters are those of the XML API that do not ask for a subresource. Source: Cloud Storage
+// XML API, "GET Bucket (List Objects)" and "GET Object".
 func xmlParameters() []string {
 	return []string{
 		"prefix", "delimiter", "marker", "max-keys", "list-type", "continuation-token", "start-after", "encoding-type", "fetch-owner", "versions",

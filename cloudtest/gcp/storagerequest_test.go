@@ -48,13 +48,14 @@ func TestReadStorage(t *testing.T) {
 		"GET /storage/v1/b/google-bucket/o/a":                {},
 	} {
 		method, target, _ := strings.Cut(request, " ")
-		if got := readStorage(httptest.NewRequestWithContext(t.Context(), method, target, nil), host); got != want {
+		if got := readStorageRequest(httptest.NewRequestWithContext(t.Context(), method, target, nil), host); got != want {
 			t.Errorf("%s: %+v, want %+v", request, got, want)
 		}
 	}
 }
 
-// FuzzReadStorage: what is understood names one bucket, in every reading of the path: as it came, decoded, and cleaned.
+// FuzzReadStorage: what is understood names one bucket, in every reading of the path: as it came,
+// decoded, and cleaned.
 func FuzzReadStorage(f *testing.F) {
 	for _, path := range []string{"storage/v1/b/bucket/o/a%2Fb", "bucket/a/b", "bucket/%2e%2e/other/a", "storage/v1/b/bucket/o/%2e%2e", "bucket/a%00b"} {
 		f.Add(path)
@@ -64,7 +65,7 @@ func FuzzReadStorage(f *testing.F) {
 		if err != nil {
 			return
 		}
-		q := readStorage(r, endpoint{service: ServiceStorage, universe: DefaultUniverse})
+		q := readStorageRequest(r, endpoint{service: ServiceStorage, universe: DefaultUniverse})
 		if q.permission == "" {
 			return
 		}

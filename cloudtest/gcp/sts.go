@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
 const opExchangeToken = "ExchangeToken"
@@ -34,12 +34,14 @@ const (
 	unsupportedGrant   = "unsupported_grant_type"
 )
 
-// exchangeRequest are the parameters of ExchangeToken, in JSON under the names of the API or of RFC 8693, in a form under the latter.
+// exchangeRequest are the parameters of ExchangeToken, in JSON under the names of the API or of RFC
+// 8693, in a form under the latter.
 type exchangeRequest struct {
 	grantType, audience, scope, requestedTokenType, subjectToken, subjectTokenType string
 }
 
-// field returns where a parameter of either spelling goes, or nil. Options have no effect on the exchange of OIDC tokens.
+// field returns where a parameter of either spelling goes, or nil. Options have no effect on the
+// exchange of OIDC tokens.
 func (q *exchangeRequest) field(name string) *string {
 	switch name {
 	case "grantType", "grant_type":
@@ -60,12 +62,12 @@ func (q *exchangeRequest) field(name string) *string {
 	return nil
 }
 
-func badRequest(message string) *apiError {
-	return refused(http.StatusBadRequest, invalidRequest, message)
+func badRequest(message string) *service.Refusal {
+	return service.Refuse(http.StatusBadRequest, invalidRequest, message)
 }
 
 // readExchange reads the parameters, each at most once and none that is not known.
-func readExchange(r *http.Request, body []byte) (exchangeRequest, *apiError) {
+func readExchange(r *service.Request, body []byte) (exchangeRequest, *service.Refusal) {
 	var q exchangeRequest
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil {
@@ -99,95 +101,102 @@ func readExchange(r *http.Request, body []byte) (exchangeRequest, *apiError) {
 	return q, nil
 }
 
-func (c *Cloud) serveSTS(w http.ResponseWriter, r *http.Request, ep endpoint, call *journal.Call) {
+// readSTS is the [service.Service] of the Security Token Service.
+func (c *Cloud) readSTS(r *service.Request, ep endpoint) (service.Protocol, service.Handler) {
 	if r.Method != http.MethodPost || r.URL.Path != "/v1/token" {
-		if _, ok := c.begin(r.Context(), w, page{}, call); ok {
-			page{}.refuse(w, call, notFound())
-		}
-		return
+		return page(), notFound().Handle
 	}
-	call.Operation = opExchangeToken
-	body, refusal := readBody(w, r)
-	var q exchangeRequest
-	if refusal == nil {
-		q, refusal = readExchange(r, body)
-		call.Resource = q.audience
-	} else {
-		refusal.code = invalidRequest
-	}
-	now, ok := c.begin(r.Context(), w, oauth{}, call)
-	if !ok {
-		return
-	}
-	var granted *exchanged
-	if refusal == nil {
-		granted, refusal = c.exchangeToken(r, q, ep, call, now)
-	}
+	r.Call.Operation = opExchangeToken
+	body, refusal := readBody(r)
 	if refusal != nil {
-		oauth{}.refuse(w, call, refusal)
-		return
+		refusal.Code = invalidRequest
+		return oauth(), refusal.Handle
 	}
-	call.Principal = granted.who.name()
-	expires := now.Add(min(maxTokenLife, granted.life))
-	token := c.issue(prefixFederated, accessToken{who: granted.who, scopes: strings.Fields(q.scope), expires: expires}, now)
-	writeJSON(w, http.StatusOK, jsonType, struct {
+	q, refusal := readExchange(r, body)
+	r.Call.Resource = q.audience
+	if refusal != nil {
+		return oauth(), refusal.Handle
+	}
+	return oauth(), func(r *service.Request) (service.Answer, *service.Refusal) { return c.exchangeToken(r, q, ep) }
+}
+
+// exchangeToken gives a federated access token for a proof.
+func (c *Cloud) exchangeToken(r *service.Request, q exchangeRequest, ep endpoint) (service.Answer, *service.Refusal) {
+	if refusal := q.check(); refusal != nil {
+		return nil, refusal
+	}
+	who, life, refusal := c.proveFederated(r, q, ep)
+	if refusal != nil {
+		return nil, refusal
+	}
+	r.Call.Principal = who.name()
+	expires := r.Now.Add(min(maxTokenLife, life))
+	return writeJSON(jsonType, http.StatusOK, struct {
 		AccessToken     string `json:"access_token"`
 		IssuedTokenType string `json:"issued_token_type"`
 		TokenType       string `json:"token_type"`
 		ExpiresIn       int    `json:"expires_in"` // seconds
-	}{token, typeAccessToken, "Bearer", int(expires.Sub(now) / time.Second)})
+	}{
+		c.issue(prefixFederated, accessToken{who: who, scopes: strings.Fields(q.scope), expires: expires}, r.Now),
+		typeAccessToken, "Bearer", int(expires.Sub(r.Now) / time.Second),
+	}), nil
 }
 
-// exchanged is a proved federated identity and how long its proof lives on.
-type exchanged struct {
-	who  principal
-	life time.Duration
-}
-
-// exchangeToken follows IAM's documents "Workload Identity Federation" and "Obtain short-lived tokens for Workload Identity Federation" and RFC 8693.
-// Where the order of the checks is not documented it is: request, target, issuer, audience, keys, signature, time, mapping, condition.
-func (c *Cloud) exchangeToken(r *http.Request, q exchangeRequest, ep endpoint, call *journal.Call, now time.Time) (*exchanged, *apiError) {
+// check checks what no proof is needed for.
+func (q exchangeRequest) check() *service.Refusal {
 	switch {
 	case q.grantType != grantExchange:
-		return nil, refused(http.StatusBadRequest, unsupportedGrant, "Invalid value for \"grant_type\". It must be "+grantExchange+".")
+		return service.Refuse(http.StatusBadRequest, unsupportedGrant, "Invalid value for \"grant_type\". It must be "+grantExchange+".")
 	case q.requestedTokenType != typeAccessToken:
-		return nil, badRequest("Invalid value for \"requested_token_type\". It must be " + typeAccessToken + ".")
+		return badRequest("Invalid value for \"requested_token_type\". It must be " + typeAccessToken + ".")
 	case q.subjectTokenType != typeJWT && q.subjectTokenType != typeIDToken:
-		return nil, badRequest("Invalid value for \"subject_token_type\".").because("the local cloud takes " + typeJWT + " and " + typeIDToken)
+		return badRequest("Invalid value for \"subject_token_type\".").Because("the local cloud takes " + typeJWT + " and " + typeIDToken)
 	case q.subjectToken == "":
-		return nil, badRequest("Missing required parameter: subject_token.")
+		return badRequest("Missing required parameter: subject_token.")
 	case len(strings.Fields(q.scope)) == 0:
-		return nil, refused(http.StatusBadRequest, invalidScope, "Missing required parameter: scope.")
+		return service.Refuse(http.StatusBadRequest, invalidScope, "Missing required parameter: scope.")
 	case slices.ContainsFunc(strings.Fields(q.scope), isNoScope):
-		return nil, refused(http.StatusBadRequest, invalidScope, "Invalid OAuth scope or ID token audience provided.").because("a scope is not one of Google's")
+		return service.Refuse(http.StatusBadRequest, invalidScope, "Invalid OAuth scope or ID token audience provided.").Because("a scope is not one of Google's")
+	}
+	return nil
+}
+
+// proveFederated returns the federated identity that a proof is of, and how long the proof still
+// lives. It follows IAM's documents "Workload Identity Federation" and "Obtain short-lived tokens
+// for Workload Identity Federation" and RFC 8693. Their order of checks is not documented
+// everywhere; here it is: request, target, issuer, audience, keys, signature, time, mapping,
+// condition.
+func (c *Cloud) proveFederated(r *service.Request, q exchangeRequest, ep endpoint) (principal, time.Duration, *service.Refusal) {
+	no := func(refusal *service.Refusal) (principal, time.Duration, *service.Refusal) {
+		return principal{}, 0, refusal
 	}
 	t, refusal := c.target(q.audience, ep.universe)
 	if refusal != nil {
-		return nil, refusal
+		return no(refusal)
 	}
 	token, err := oidc.Read(q.subjectToken)
 	if err != nil {
-		return nil, refused(http.StatusBadRequest, invalidGrant, "Unable to parse the ID Token.").because(err.Error())
+		return no(service.Refuse(http.StatusBadRequest, invalidGrant, "Unable to parse the ID Token.").Because(err.Error()))
 	}
-	call.Issuer, call.Subject, call.Audience = token.Issuer, token.Subject, strings.Join(token.Audience, ",")
+	r.Call.Issuer, r.Call.Subject, r.Call.Audience = token.Issuer, token.Subject, strings.Join(token.Audience, ",")
 	if token.Issuer != t.issuer {
-		return nil, refused(http.StatusBadRequest, invalidGrant,
-			"The issuer in ID Token "+token.Issuer+" does not match the expected ones: "+t.issuer)
+		return no(service.Refuse(http.StatusBadRequest, invalidGrant,
+			"The issuer in ID Token "+token.Issuer+" does not match the expected ones: "+t.issuer))
 	}
 	if !slices.ContainsFunc(token.Audience, func(a string) bool { return slices.Contains(t.audiences, a) }) {
-		return nil, refused(http.StatusBadRequest, invalidGrant,
+		return no(service.Refuse(http.StatusBadRequest, invalidGrant,
 			"The audience in ID Token ["+strings.Join(token.Audience, ", ")+"] does not match the expected audience.").
-			because(fmt.Sprintf("the token is for %q, accepted are %q", token.Audience, t.audiences))
+			Because(fmt.Sprintf("the token is for %q, accepted are %q", token.Audience, t.audiences)))
 	}
-	if refusal := c.verify(r, t, token, now); refusal != nil {
-		return nil, refusal
+	if refusal := c.verify(r, t, token); refusal != nil {
+		return no(refusal)
 	}
 	who, refusal := t.identify(token)
 	if refusal != nil {
-		return nil, refusal
+		return no(refusal)
 	}
 	who.universe = ep.universe
-	return &exchanged{who: who, life: token.Expiry.Sub(now)}, nil
+	return who, token.Expiry.Sub(r.Now), nil
 }
 
 // target is who takes tokens: a provider of a pool, or a GKE cluster's pool.
@@ -195,11 +204,11 @@ type target struct {
 	issuer    string
 	audiences []string
 	keys      *oidc.KeySet
-	identify  func(oidc.Token) (principal, *apiError)
+	identify  func(oidc.Token) (principal, *service.Refusal)
 }
 
 // target finds what an audience names. Workforce pools are not here.
-func (c *Cloud) target(audience, universe string) (target, *apiError) {
+func (c *Cloud) target(audience, universe string) (target, *service.Refusal) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if rest, ok := strings.CutPrefix(audience, "identitynamespace:"); ok {
@@ -231,12 +240,13 @@ func (c *Cloud) target(audience, universe string) (target, *apiError) {
 	who := principal{pool: poolName(number, poolID), serial: pr.pools[poolID].serial, project: pr.id}
 	return target{
 		issuer: p.IssuerURI, audiences: audiences, keys: p.keys,
-		identify: func(t oidc.Token) (principal, *apiError) { return p.identify(t, who) },
+		identify: func(t oidc.Token) (principal, *service.Refusal) { return p.identify(t, who) },
 	}, nil
 }
 
-// clusterTarget finds a GKE cluster by <pool>:<cluster URL>. Source: GKE, "About Workload Identity Federation for GKE".
-func (c *Cloud) clusterTarget(rest, universe string) (target, *apiError) {
+// clusterTarget finds a GKE cluster by <pool>:<cluster URL>. Source: GKE, "About Workload Identity
+// Federation for GKE".
+func (c *Cloud) clusterTarget(rest, universe string) (target, *service.Refusal) {
 	name, url, ok := strings.Cut(rest, workloadPool+":")
 	if !ok || !kubernetesPoolPattern.MatchString(name) || !strings.HasPrefix(url, containerService(universe)) {
 		return target{}, badAudience()
@@ -257,42 +267,43 @@ func (c *Cloud) clusterTarget(rest, universe string) (target, *apiError) {
 	cl, number := pr.clusters[url], pr.number
 	return target{
 		issuer: cl.issuer, audiences: []string{pool}, keys: cl.keys,
-		identify: func(t oidc.Token) (principal, *apiError) { return kubernetesPrincipal(t, number, pool, url) },
+		identify: func(t oidc.Token) (principal, *service.Refusal) { return kubernetesPrincipal(t, number, pool, url) },
 	}, nil
 }
 
-func badAudience() *apiError {
+func badAudience() *service.Refusal {
 	return badRequest("Invalid value for \"audience\". This value should be the full resource name of the Identity Provider. " +
 		"See https://cloud.google.com/iam/docs/reference/sts/rest/v1/TopLevel/token for the list of possible formats.")
 }
 
-func badTarget(reason string) *apiError {
-	return refused(http.StatusBadRequest, invalidTarget, "The target service indicated by the \"audience\" parameters is invalid. "+
-		"This might either be because the pool or provider is disabled or deleted or because it doesn't exist.").because(reason)
+func badTarget(reason string) *service.Refusal {
+	return service.Refuse(http.StatusBadRequest, invalidTarget, "The target service indicated by the \"audience\" parameters is invalid. "+
+		"This might either be because the pool or provider is disabled or deleted or because it doesn't exist.").Because(reason)
 }
 
-// maxProofLife is the longest life of a token that is taken. Source: IAM, "Configure Workload Identity Federation: requirements of OIDC tokens".
+// maxProofLife is the longest life of a token that is taken. Source: IAM, "Configure Workload
+// Identity Federation: requirements of OIDC tokens".
 const maxProofLife = 48 * time.Hour
 
 // verify checks signature and times of a token and puts the verifier's refusal into STS's words.
-func (c *Cloud) verify(r *http.Request, t target, token oidc.Token, now time.Time) *apiError {
+func (c *Cloud) verify(r *service.Request, t target, token oidc.Token) *service.Refusal {
 	var err error
 	if t.keys != nil {
-		err = c.verifier.VerifyWith(*t.keys, token, now)
+		err = c.verifier.VerifyWith(*t.keys, token, r.Now)
 	} else {
-		err = c.verifier.Verify(r.Context(), token, now)
+		err = c.verifier.Verify(r.Context(), token, r.Now)
 	}
 	if err != nil {
 		return tokenError(err, token)
 	}
 	switch {
-	case !now.Before(token.Expiry): // within the leeway: what it could be exchanged for would have ended too
+	case !r.Now.Before(token.Expiry): // within the leeway: what it could be exchanged for would have ended too
 		return tokenError(oidc.ErrExpired, token)
 	case token.IssuedAt.IsZero():
-		return refused(http.StatusBadRequest, invalidGrant, "The ID Token has no 'iat' claim.")
+		return service.Refuse(http.StatusBadRequest, invalidGrant, "The ID Token has no 'iat' claim.")
 	case token.Expiry.Sub(token.IssuedAt) >= maxProofLife:
-		return refused(http.StatusBadRequest, invalidGrant, "The ID Token's lifetime is too long.").
-			because(fmt.Sprintf("from iat to exp it is %s, less than %s is taken", token.Expiry.Sub(token.IssuedAt), maxProofLife))
+		return service.Refuse(http.StatusBadRequest, invalidGrant, "The ID Token's lifetime is too long.").
+			Because(fmt.Sprintf("from iat to exp it is %s, less than %s is taken", token.Expiry.Sub(token.IssuedAt), maxProofLife))
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package gcp
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base64"
 	"math/big"
 	"slices"
@@ -12,11 +11,9 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// maxTokenLife is the longest life of an access token. Source: IAM, "Access tokens: lifetimes"; the organization policy that allows more is not here.
+// maxTokenLife is the longest life of an access token. Source: IAM, "Access tokens: lifetimes"; the
+// organization policy that allows more is not here.
 const maxTokenLife = time.Hour
-
-// keepExpired is how long an expired token is remembered, so that its user hears "expired" and not "unknown".
-const keepExpired = time.Hour
 
 // Prefixes of access tokens, as Google gives them out. Nobody may read more into them.
 const (
@@ -44,7 +41,7 @@ func isNoScope(scope string) bool {
 	return !strings.HasPrefix(scope, "https://") || strings.ContainsAny(scope, " \t\r\n")
 }
 
-// accessToken is what is remembered of a token that was given out. It is immutable.
+// accessToken is the cloud's record of an issued token. It is immutable.
 type accessToken struct {
 	who     principal
 	scopes  []string
@@ -53,38 +50,12 @@ type accessToken struct {
 	registry string
 }
 
-// tokenStore holds tokens by their hash. Its zero value is empty. It is not safe for concurrent use.
-type tokenStore struct {
-	entries map[[sha256.Size]byte]accessToken
-	sweepAt int // the size at which expired tokens are looked for
-}
-
-func (s *tokenStore) put(token string, t accessToken, now time.Time) {
-	if s.entries == nil {
-		s.entries, s.sweepAt = map[[sha256.Size]byte]accessToken{}, 1024
-	}
-	if len(s.entries) >= s.sweepAt {
-		for k, old := range s.entries {
-			if old.expires.Add(keepExpired).Before(now) {
-				delete(s.entries, k)
-			}
-		}
-		s.sweepAt = max(1024, 2*len(s.entries))
-	}
-	s.entries[sha256.Sum256([]byte(token))] = t
-}
-
-func (s *tokenStore) get(token string) (accessToken, bool) {
-	t, ok := s.entries[sha256.Sum256([]byte(token))]
-	return t, ok
-}
-
 // issue gives out a token.
 func (c *Cloud) issue(prefix string, t accessToken, now time.Time) string {
 	token := prefix + randomText(192)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tokens.put(token, t, now)
+	c.tokens.Put(token, t, t.expires, now)
 	return token
 }
 

@@ -26,7 +26,7 @@ func registryUniverses() []registryUniverse {
 	}
 }
 
-// hasRepositories says whether Artifact Registry has repositories in a location of a universe.
+// hasRepositories reports whether Artifact Registry has repositories in a location of a universe.
 func hasRepositories(universe, location string) bool {
 	return slices.ContainsFunc(registryUniverses(), func(u registryUniverse) bool {
 		return u.domain == universe && (slices.Contains(u.regions, location) || (universe == DefaultUniverse && slices.Contains(multiRegions(), location)))
@@ -58,7 +58,7 @@ func kubernetesPool(projectID, universe string) string {
 	return projectID + workloadPool
 }
 
-// containerService is what names of GKE clusters begin with in a universe.
+// containerService returns the start of the names of GKE clusters in a universe.
 func containerService(universe string) string { return "https://container." + universe + "/v1/" }
 
 // clusterURL is a GKE cluster's name as STS and principals have it, and its issuer unless another one is configured.

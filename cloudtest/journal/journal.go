@@ -46,7 +46,8 @@ type Call struct {
 	Operation string `json:"operation,omitempty"`
 	// Principal is the cloud's name of the caller: an ARN at AWS, <client ID>@<tenant ID> at Azure, a member of IAM bindings at Google Cloud. It is set once the caller has proved it.
 	Principal string `json:"principal,omitempty"`
-	// Role is the identity that the caller asks for, as it was sent: a role's ARN at AWS, a client ID at Azure, a service account at Google Cloud.
+	// Role is the identity that the caller asks for, as the caller sent it. It is a role's ARN at
+	// AWS, a client ID at Azure, and a service account at Google Cloud.
 	Role string `json:"role,omitempty"`
 	// Session is the session name that the caller chose for Role.
 	Session string `json:"session,omitempty"`
@@ -56,7 +57,7 @@ type Call struct {
 	Subject string `json:"subject,omitempty"`
 	// Audience is the audience that the proof claims, comma-separated if it has more than one.
 	Audience string `json:"audience,omitempty"`
-	// Resource is what was asked for: a repository's ARN, a path.
+	// Resource is the resource that was asked for: a repository's ARN, or a path.
 	Resource string `json:"resource,omitempty"`
 	// Code is the cloud's error code, empty if the call was granted.
 	Code string `json:"code,omitempty"`
@@ -68,7 +69,7 @@ type Call struct {
 	Fault string `json:"fault,omitempty"`
 }
 
-// Granted says whether the call was answered as its caller wished.
+// Granted reports whether the call was answered as its caller wished.
 func (c Call) Granted() bool { return c.Code == "" && c.Status >= 200 && c.Status < 400 }
 
 // Filter selects calls. Its zero value selects all; every field that is set must match exactly.
@@ -92,7 +93,7 @@ const (
 	Refused Verdict = "refused"
 )
 
-// Match says whether f selects c.
+// Match reports whether f selects c.
 func (f Filter) Match(c Call) bool {
 	for _, field := range f.fields() {
 		if *field.value != "" && *field.value != field.of(c) {

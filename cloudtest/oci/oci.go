@@ -1,5 +1,6 @@
-// Package oci reads what requests to an OCI registry ask for, so that each cloud can put its own permissions to it, and passes those that were allowed to a
-// data plane. Source: OCI Distribution Specification v1.1, "Endpoints".
+// Package oci reads what a request to an OCI registry asks for, and prepares an allowed request for
+// a data plane. Which permissions a request needs is each cloud's own. Source: OCI Distribution
+// Specification v1.1, "Endpoints".
 package oci
 
 import (
@@ -12,7 +13,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/plane"
 )
 
-// Kind is what is asked of a registry.
+// Kind is the kind of a request to a registry.
 type Kind int
 
 // What may be asked of a registry. What is not here is [Unknown], and nobody may do it.
@@ -32,7 +33,7 @@ const (
 	ListReferrers       // GET
 )
 
-// Reads says whether what is asked for changes nothing.
+// Reads reports whether what is asked for changes nothing.
 func (k Kind) Reads() bool {
 	switch k {
 	case Ping, PullManifest, CheckBlob, PullBlob, ListTags, ListReferrers:
@@ -42,20 +43,22 @@ func (k Kind) Reads() bool {
 	return false
 }
 
-// Request is what a request asks for.
+// Request is the meaning of a request to a registry.
 type Request struct {
 	Kind Kind
-	// Repository is the name between /v2/ and what is asked of it; empty for [Ping] and [Unknown]. It has one reading only.
+	// Repository is the name between /v2/ and what is asked of it; empty for [Ping] and [Unknown].
+	// It has one reading only.
 	Repository string
 }
 
-// namePattern is a repository's name. Source: OCI Distribution Specification v1.1, "Pulling manifests".
+// namePattern is a repository's name. Source: OCI Distribution Specification v1.1, "Pulling
+// manifests".
 var namePattern = regexp.MustCompile(`\A[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*\z`)
 
 // maxName bounds a repository's name, in bytes.
 const maxName = 255
 
-// IsName says whether a repository can have a name.
+// IsName reports whether a repository can have a name.
 func IsName(name string) bool { return len(name) <= maxName && namePattern.MatchString(name) }
 
 // Read says what a request asks for.
@@ -65,11 +68,12 @@ func Read(r *http.Request) Request {
 	if reads && (r.URL.Path == "/v2" || r.URL.Path == "/v2/") {
 		return Request{Kind: Ping}
 	}
-	// Two readings of one path would be two repositories: the data plane must see the path that was judged.
+	// Two readings of one path would be two repositories: the data plane must see the path that was
+	// judged.
 	if !ok || r.URL.EscapedPath() != r.URL.Path || strings.Contains(rest, "//") {
 		return Request{}
 	}
-	// A query that is read in two ways could hide a mount from one reader, see [Forward].
+	// A query that is read in two ways could hide a mount from one reader, see [Forwarded].
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
 		return Request{}
 	}
@@ -155,10 +159,11 @@ func cutReference(rest string) (name, what, reference string, ok bool) {
 	return rest[:slash], rest[slash+1:], reference, true
 }
 
-// Forward passes an allowed request to a data plane, under the path and host that the client used and without its credentials. A mount would read another
-// repository than was judged; registries may decline one, and the client uploads. So neither the query nor a form in the body asks for one any more: servers
-// that read parameters from both would take it from there.
-func Forward(w http.ResponseWriter, r *http.Request, to http.Handler) {
+// Forwarded returns a copy of an allowed request for a data plane, see [plane.Request]. A mount
+// would read another repository than was judged, so the copy asks for none: registries may decline
+// a mount, and the client uploads. Some servers read parameters from a form in the body too, so the
+// body is no form.
+func Forwarded(r *http.Request) *http.Request {
 	out := plane.Request(r)
 	if q := out.URL.Query(); q.Has("mount") || q.Has("from") {
 		q.Del("mount")
@@ -172,10 +177,11 @@ func Forward(w http.ResponseWriter, r *http.Request, to http.Handler) {
 			out.Header.Set("Content-Type", "application/octet-stream")
 		}
 	}
-	to.ServeHTTP(w, out)
+	return out
 }
 
-// isManifest says whether a body can be a manifest, whose media type is its registry's business. Everything else is bytes.
+// isManifest reports whether a body can be a manifest, whose media type is its registry's business.
+// Everything else is bytes.
 func isManifest(media string) bool {
 	return strings.HasPrefix(media, "application/vnd.") || media == "application/json"
 }

@@ -48,7 +48,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestForward: a data plane hears of no credentials and of no mount, wherever it looks for parameters.
+// TestForward: a data plane hears of no credentials and of no mount, wherever it looks for
+// parameters.
 func TestForward(t *testing.T) {
 	const form = "mount=sha256:0&from=b"
 	const multipart = "--b\r\nContent-Disposition: form-data; name=\"mount\"\r\n\r\nx\r\n--b--\r\n"
@@ -66,14 +67,13 @@ func TestForward(t *testing.T) {
 		if tt.contentType != "" {
 			r.Header.Set("Content-Type", tt.contentType)
 		}
-		oci.Forward(httptest.NewRecorder(), r, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			if r.FormValue("mount") != "" || r.FormValue("from") != "" || r.Header.Get("Authorization") != "" {
-				t.Errorf("%s: %v %v", tt.name, r.Form, r.Header)
-			}
-			if r.RequestURI != tt.uri || r.Header.Get("Content-Type") != tt.passed {
-				t.Errorf("%s: %s %v", tt.name, r.RequestURI, r.Header)
-			}
-		}))
+		r = oci.Forwarded(r)
+		if r.FormValue("mount") != "" || r.FormValue("from") != "" || r.Header.Get("Authorization") != "" {
+			t.Errorf("%s: %v %v", tt.name, r.Form, r.Header)
+		}
+		if r.RequestURI != tt.uri || r.Header.Get("Content-Type") != tt.passed {
+			t.Errorf("%s: %s %v", tt.name, r.RequestURI, r.Header)
+		}
 	}
 }
 
@@ -88,7 +88,8 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// FuzzRead holds that a repository that was judged is the one that stands in the path, letter by letter, and cannot be left through it.
+// FuzzRead asserts that a repository that was judged is the one that stands in the path, letter by
+// letter, and cannot be left through it.
 func FuzzRead(f *testing.F) {
 	for _, path := range []string{"/v2/", "/v2/a/b/manifests/1", "/v2/a/blobs/uploads/x", "/v2/a%2f../b/tags/list", "/v2/a/manifests/../../b/manifests/1", "/v2/a/blobs/uploads/?mount=b;from=c"} {
 		f.Add(http.MethodGet, path)

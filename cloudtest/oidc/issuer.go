@@ -117,8 +117,8 @@ func (i *Issuer) Mint(claims Claims) (string, error) {
 	return i.sign(key, claims)
 }
 
-// Forge signs a token with a key that was never published, under the key ID of the newest one that was: only the signature tells it from a
-// minted one.
+// Forge signs a token with a key that was never published, under the key ID of the newest published
+// key. Only the signature distinguishes it from a token of the issuer.
 func (i *Issuer) Forge(claims Claims) (string, error) {
 	key, err := newKey(i.algorithm)
 	if err != nil {
@@ -191,7 +191,8 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serveDocuments(w, r, i.url, i.JWKS())
 }
 
-// Static is an issuer whose keys are fixed and whose private key is elsewhere. It is what a configuration file can describe.
+// Static is an issuer with fixed keys, whose private key is elsewhere. A configuration file can
+// describe it.
 type Static struct {
 	// URL is the issuer, see [ParseURL].
 	URL string `json:"url"`

@@ -14,10 +14,12 @@ const (
 	kubeKeysPath      = "/openid/v1/jwks"
 )
 
-// Proxy serves, under the issuer's public URL, the documents of the kube-apiserver at upstream, as a managed cluster's cloud does. The discovery
-// document's issuer is passed on as it is, so that a cluster started with another --service-account-issuer is noticed by whoever verifies; its
-// jwks_uri, which an API server points at itself, becomes <issuer>/keys. Transport must trust upstream and may read both documents (ClusterRole
-// system:service-account-issuer-discovery). Everything else under the issuer's host is 404.
+// Proxy serves, under the issuer's public URL, the documents of the kube-apiserver at upstream, as
+// a managed cluster's cloud does. The discovery document's issuer is passed on as it is, so that a
+// verifier notices a cluster that was started with another --service-account-issuer. Its jwks_uri,
+// in which an API server names itself, becomes <issuer>/keys. Transport must trust upstream and may
+// read both documents (ClusterRole system:service-account-issuer-discovery). Everything else under
+// the issuer's host is 404.
 func Proxy(issuer string, upstream *url.URL, transport http.RoundTripper) (http.Handler, error) {
 	u, err := ParseURL(issuer)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// TestSignedOddities holds that a token that its issuer did sign, but that two readers could read in two ways, is not accepted, and that neither is
-// one whose key the issuer published with its private part.
+// TestSignedOddities asserts that a signed token is not accepted if two readers could read it in
+// two ways. A token is not accepted either if its issuer published the key with its private part.
 func TestSignedOddities(t *testing.T) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -72,7 +72,8 @@ func TestSignedOddities(t *testing.T) {
 	}
 }
 
-// TestIssuerChecksItsOwn holds that an issuer knows its own signatures, also of a key that was rotated away from, and nobody else's.
+// TestIssuerChecksItsOwn asserts that an issuer knows its own signatures, also of a key that was
+// rotated away from, and nobody else's.
 func TestIssuerChecksItsOwn(t *testing.T) {
 	issuer, err := oidc.NewIssuer("https://issuer.example", oidc.RS256)
 	if err != nil {

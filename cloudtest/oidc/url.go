@@ -1,6 +1,7 @@
-// Package oidc has both sides of an OpenID Connect issuer as the local cloud needs them: a [Verifier] that judges tokens as a cloud does, by
-// fetching the issuer's discovery document and keys; and issuers to judge: [Issuer] mints tokens for tests, good and bad ones, [Static] serves
-// fixed keys, [Proxy] puts a kube-apiserver's documents under a public name.
+// Package oidc has both sides of an OpenID Connect issuer as the local cloud needs them. A
+// [Verifier] judges tokens as a cloud does: it fetches the issuer's discovery document and keys.
+// There are three issuers. [Issuer] mints good and bad tokens for tests, [Static] serves fixed
+// keys, and [Proxy] serves a kube-apiserver's documents under a public name.
 package oidc
 
 import (
@@ -11,7 +12,7 @@ import (
 
 // URLError says why a URL cannot be an issuer.
 type URLError struct {
-	// URL is what was given.
+	// URL is the invalid URL.
 	URL string
 	// Fix says what is allowed.
 	Fix string
@@ -20,9 +21,12 @@ type URLError struct {
 // Error names the URL and the fix.
 func (e *URLError) Error() string { return "issuer " + strconv.Quote(e.URL) + ": " + e.Fix }
 
-// ParseURL parses an issuer URL as clouds demand it: https, a host name in lower case without a port, no user, query or fragment, nothing escaped, and at
-// most 255 bytes. It may end in one slash, as those of AKS do (https://<region>.oic.prod-aks.azure.com/<tenant>/<cluster>/): the slash is part of the name,
-// and clouds compare names letter by letter. Source: OpenID Connect Discovery 1.0 §3; AWS IAM, CreateOpenIDConnectProvider.
+// ParseURL parses an issuer URL as clouds require it: https, and a host name in lower case without
+// a port. The URL has no user, query, fragment or escaped character, and at most 255 bytes. It may
+// end in one slash, as those of AKS do
+// (https://<region>.oic.prod-aks.azure.com/<tenant>/<cluster>/): the slash is part of the name, and
+// clouds compare names letter by letter. Source: OpenID Connect Discovery 1.0 §3; AWS IAM,
+// CreateOpenIDConnectProvider.
 func ParseURL(issuer string) (*url.URL, error) {
 	refuse := func(fix string) (*url.URL, error) { return nil, &URLError{URL: issuer, Fix: fix} }
 	u, err := url.Parse(issuer)
@@ -47,5 +51,6 @@ func ParseURL(issuer string) (*url.URL, error) {
 	return u, nil
 }
 
-// documentURL is where an issuer has a document: below its name, of which a trailing slash is left out. Source: OpenID Connect Discovery 1.0 §4.
+// documentURL returns the URL of an issuer's document: below the issuer's name, without its
+// trailing slash. Source: OpenID Connect Discovery 1.0 §4.
 func documentURL(issuer, path string) string { return strings.TrimSuffix(issuer, "/") + path }

@@ -44,7 +44,8 @@ func algorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512}
 }
 
-// Token is what a JWT says about itself. Believe it only after [Verifier.Verify] returned no error for it.
+// Token has the unverified contents of a JWT. Trust them only after [Verifier.Verify] returned no
+// error for it.
 type Token struct {
 	// Issuer, Subject and AuthorizedParty are the claims iss, sub and azp.
 	Issuer, Subject, AuthorizedParty string
@@ -121,8 +122,9 @@ func NewVerifier(transport http.RoundTripper, leeway time.Duration) *Verifier {
 	}
 }
 
-// Verify checks that the issuer named by t is the one that its documents name, that t is signed by one of that issuer's keys, and that now is
-// within t's time. Whether the issuer, the subject and the audience are welcome is the caller's to decide. The error wraps one of this package's.
+// Verify checks that the issuer's documents name the issuer that t names. It also checks that one
+// of the issuer's keys signed t, and that t is valid at the time now. The caller decides whether it
+// accepts the issuer, the subject and the audience. The error wraps one of this package's errors.
 func (v *Verifier) Verify(ctx context.Context, t Token, now time.Time) error {
 	if t.signed == nil {
 		return fmt.Errorf("%w: it was not read by Read", ErrMalformed)

@@ -3,13 +3,16 @@
 package plane
 
 import (
+	"bytes"
 	"net/http"
 	"slices"
 	"strings"
 )
 
-// keptBack says which headers are not passed on: those that are the cloud's business, and those by which servers let a client
-// change the method, host or path of a request, or have it read another object. Clouds refuse copies by their own header; that of another one must not serve.
+// keptBack reports whether a header is not passed on. Headers that the cloud itself handles are
+// not. Nor are headers by which servers let a client change the method, host or path of a request,
+// or read another object. A cloud refuses copies by its own header; another cloud's header must not
+// work either.
 func keptBack(name string) bool {
 	return strings.HasPrefix(name, "X-Forwarded-") || strings.HasSuffix(name, "-Copy-Source") || slices.Contains([]string{
 		"Authorization", "Proxy-Authorization", "Cookie", "Connection", "Forwarded", "X-Real-Ip", "X-Host", "X-Original-Host", "X-Original-Method", "X-Original-Url",
@@ -22,7 +25,8 @@ func spelled(name string) string {
 	return http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
 }
 
-// Has says whether a header is there at all: empty, twice, or in a spelling that some servers take for it.
+// Has reports whether a header is present in any form: empty, twice, or in a spelling that some
+// servers accept for it.
 func Has(h http.Header, name string) bool {
 	for present := range h {
 		if spelled(present) == http.CanonicalHeaderKey(name) {
@@ -32,8 +36,10 @@ func Has(h http.Header, name string) bool {
 	return false
 }
 
-// Request returns a copy of an allowed request for a data plane: with the path, query and host that the client used, without its credentials, and without
-// headers that would make another request of it. It says that the client came by https, so that the links in answers are https too.
+// Request returns a copy of an allowed request for a data plane. The copy has the path, query and
+// host that the client used, but neither its credentials nor headers that would turn it into
+// another request. It says that the client came by https, so that the links in answers are https
+// too.
 func Request(r *http.Request) *http.Request {
 	out := r.Clone(r.Context())
 	for name := range out.Header {
@@ -43,4 +49,45 @@ func Request(r *http.Request) *http.Request {
 	}
 	out.Header.Set("X-Forwarded-Proto", "https")
 	return out
+}
+
+// Answer is what a data plane answered to a question of the cloud itself.
+type Answer struct {
+	// Status is the HTTP status.
+	Status int
+	// Body is the whole body.
+	Body []byte
+}
+
+// Ask asks a data plane on the cloud's own behalf.
+func Ask(to http.Handler, r *http.Request) Answer {
+	w := &buffer{header: http.Header{}}
+	to.ServeHTTP(w, r)
+	if w.status == 0 {
+		w.status = http.StatusOK // which net/http writes for a handler that wrote no header
+	}
+	return Answer{Status: w.status, Body: w.body.Bytes()}
+}
+
+// buffer keeps an answer.
+type buffer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+// Header is the answer's header.
+func (b *buffer) Header() http.Header { return b.header }
+
+// WriteHeader keeps the first final status.
+func (b *buffer) WriteHeader(status int) {
+	if b.status == 0 && status >= http.StatusOK {
+		b.status = status
+	}
+}
+
+// Write keeps a part of the body.
+func (b *buffer) Write(data []byte) (int, error) {
+	b.WriteHeader(http.StatusOK)
+	return b.body.Write(data)
 }

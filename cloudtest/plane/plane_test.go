@@ -39,3 +39,22 @@ func TestHas(t *testing.T) {
 		}
 	}
 }
+
+// TestAsk: the cloud reads what a client would read, and an answer without a status is a success.
+func TestAsk(t *testing.T) {
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://a.example/", nil)
+	for name, tt := range map[string]struct {
+		write http.HandlerFunc
+		want  plane.Answer
+	}{
+		"nothing":    {func(http.ResponseWriter, *http.Request) {}, plane.Answer{Status: 200}},
+		"body":       {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("a")) }, plane.Answer{Status: 200, Body: []byte("a")}},
+		"status":     {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, plane.Answer{Status: 404}},
+		"hints":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(103); w.WriteHeader(404) }, plane.Answer{Status: 404}},
+		"two status": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404); w.WriteHeader(200) }, plane.Answer{Status: 404}},
+	} {
+		if diff := cmp.Diff(tt.want, plane.Ask(tt.write, r)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package setting_test
 import (
 	"errors"
 	"io"
+	"slices"
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
@@ -36,5 +37,30 @@ func TestRemove(t *testing.T) {
 	err := setting.Remove(roles, "a", "role")
 	if !errors.Is(err, setting.ErrNotFound) || err.Error() != `role "a": not found` {
 		t.Error(err)
+	}
+}
+
+// TestFill: a member's error names its path, and a name may be given once.
+func TestFill(t *testing.T) {
+	fill := func(names ...string) (put []string, err error) {
+		err = setting.Fill("roles", "role", names, func(s string) string { return s }, func(s string) error {
+			if s == "" {
+				return setting.Invalid("name", "is required")
+			}
+			put = append(put, s)
+			return nil
+		})
+		return put, err
+	}
+	if put, err := fill("a", "b"); err != nil || len(put) != 2 {
+		t.Errorf("%v %v", put, err)
+	}
+	for want, names := range map[string][]string{
+		`roles[2]: role "a" is given twice`: {"a", "b", "a", "c"},
+		"roles[1].name: is required":        {"a", "", "c"},
+	} {
+		if put, err := fill(names...); err == nil || err.Error() != want || slices.Contains(put, "c") {
+			t.Errorf("%q: %v %v", names, put, err)
+		}
 	}
 }

@@ -1,17 +1,18 @@
-// Package wire is what the clouds have in common on the wire: how a bearer token is read, and how an answer is put together and sent. What stands in an
-// answer is each cloud's own.
+// Package wire has small functions with which all clouds read requests and make answers: bearer
+// tokens, host names, random IDs.
 package wire
 
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"net"
 	"net/http"
-	"strconv"
 	"strings"
 )
 
-// Bearer reads the token of a request's Authorization header. The scheme may be written in any case. A header that is repeated and a token that is empty or
-// has spaces do not count. Sources: RFC 6750 §2.1; RFC 9110 §11.1 and §11.6.2.
+// Bearer reads the token of a request's Authorization header. The scheme may be written in any
+// case. A header that is repeated and a token that is empty or has spaces do not count. Sources:
+// RFC 6750 §2.1; RFC 9110 §11.1 and §11.6.2.
 func Bearer(r *http.Request) (token string, ok bool) {
 	all := r.Header["Authorization"]
 	if len(all) != 1 {
@@ -24,7 +25,8 @@ func Bearer(r *http.Request) (token string, ok bool) {
 	return token, true
 }
 
-// Must returns what an encoder made of one of the cloud's own answers, which always succeeds; Must panics if it did not.
+// Must returns what an encoder made of one of the cloud's own answers, which always succeeds; Must
+// panics if it did not.
 func Must(encoded []byte, err error) []byte {
 	if err != nil {
 		panic("cloudtest: an answer cannot fail to be encoded: " + err.Error())
@@ -32,12 +34,12 @@ func Must(encoded []byte, err error) []byte {
 	return encoded
 }
 
-// Write sends an answer whole, with its length. Encoders have escaped in it what a caller sent.
-func Write(w http.ResponseWriter, status int, contentType string, body []byte) {
-	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
-	_, _ = w.Write(body)
+// Host is the host of a Host header, in lower case and without port.
+func Host(hostport string) string {
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		hostport = h
+	}
+	return strings.ToLower(hostport)
 }
 
 // Random makes n random bytes.

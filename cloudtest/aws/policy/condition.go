@@ -148,22 +148,25 @@ func parseConditions(path string, raw json.RawMessage) ([]condition, error) {
 	return out, nil
 }
 
-// evaluated says whether a key, in lower case, has in a request here the value that it has at AWS. A key under an AWS service's own prefix that is not
-// evaluated would seem absent, and absence satisfies negated operators and IfExists and undoes a deny; keys under other prefixes are an issuer's.
+// evaluated reports whether a key, in lower case, has in a request here the value that it has at
+// AWS. A key under an AWS service's own prefix would seem absent if it were not evaluated. Absence
+// satisfies negated operators and IfExists, and undoes a deny. Keys under other prefixes belong to
+// an issuer.
 func evaluated(key string) bool {
 	prefix, _, _ := strings.Cut(key, ":")
 	switch prefix {
-	case "aws", "sts", "ecr", "ecr-public", "s3":
+	case "aws", "sts", "ecr", "ecr-public", "kms", "s3", "autoscaling", "ec2", "elasticloadbalancing", "events", "secretsmanager", "ssm", "tag":
 	default:
 		return true
 	}
 	switch key {
 	case "aws:currenttime", "aws:epochtime", "aws:federatedprovider", "aws:principalaccount", "aws:principalarn", "aws:principaltype",
 		"aws:requestedregion", "aws:securetransport", "aws:sourceidentity", "aws:tagkeys", "aws:tokenissuetime", "aws:userid", "aws:username",
-		"s3:delimiter", "s3:prefix", "sts:externalid", "sts:rolesessionname", "sts:sourceidentity", "sts:transitivetagkeys":
+		"kms:keyspec", "kms:keyusage", "s3:delimiter", "s3:prefix", "sts:externalid", "sts:rolesessionname", "sts:sourceidentity", "sts:transitivetagkeys":
 		return true
 	}
-	return strings.HasPrefix(key, "aws:principaltag/") || strings.HasPrefix(key, "aws:requesttag/")
+	// Of what the local cloud has, only KMS's keys can have tags.
+	return strings.HasPrefix(key, "aws:principaltag/") || strings.HasPrefix(key, "aws:requesttag/") || strings.HasPrefix(key, "aws:resourcetag/")
 }
 
 // conditionValues reads strings; IAM also takes bare booleans and numbers, as their text.

@@ -16,7 +16,7 @@ type Principal struct {
 	Federated string
 }
 
-// Request is what a document is asked about.
+// Request is a request that a document allows or denies.
 type Request struct {
 	// Principal is who asks. Identity policies do not look at it.
 	Principal Principal
@@ -28,7 +28,7 @@ type Request struct {
 	Context Context
 }
 
-// Effect is what a document, or several, say to a request.
+// Effect is the answer of one or several documents to a request.
 type Effect int
 
 // The verdicts.
@@ -61,8 +61,9 @@ type Decision struct {
 	Effect Effect
 	// Reason names the statement that decided or, for NoMatch, the condition that came nearest.
 	Reason string
-	// ByAccount is set if the effect is Allow and the document names only the principal's account (or everyone), not the principal: then the
-	// principal's own policies must allow too. Source: IAM User Guide, "Cross-account policy evaluation logic".
+	// ByAccount is set if the effect is Allow and the document names only the principal's account
+	// (or everyone), not the principal. The principal's own policies must then allow the action
+	// too. Source: IAM User Guide, "Cross-account policy evaluation logic".
 	ByAccount bool
 }
 
@@ -97,7 +98,8 @@ func (s statement) label(i int) string {
 	return fmt.Sprintf("statement %d", i)
 }
 
-// concerns says whether the statement, its conditions apart, is about the request, and whether it names the principal itself.
+// concerns reports whether the statement, its conditions apart, is about the request, and whether
+// it names the principal itself.
 func (s statement) concerns(kind Kind, r Request) (named, matched bool) {
 	action := strings.ToLower(r.Action)
 	if action == "" || !slices.ContainsFunc(s.actions, func(p string) bool { return glob(p, action) }) {

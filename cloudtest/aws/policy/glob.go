@@ -2,8 +2,9 @@ package policy
 
 import "strings"
 
-// glob says whether s matches the pattern, in which * stands for any bytes, none included, and ? for one byte. It takes linear space and at
-// most len(pattern)*len(s) steps, whatever a stranger writes.
+// glob reports whether s matches the pattern, in which * stands for any bytes, none included, and ?
+// for one byte. It takes linear space and at most len(pattern)*len(s) steps, whatever a stranger
+// writes.
 func glob(pattern, s string) bool {
 	p, i := 0, 0
 	star, mark := -1, 0 // the last * seen, and where in s its match ends for now

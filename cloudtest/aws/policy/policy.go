@@ -1,9 +1,9 @@
 // Package policy reads and evaluates IAM policy documents: trust policies of roles, permission policies of roles, users and sessions, and
-// resource policies of repositories and buckets.
+// resource policies of repositories, buckets and keys.
 //
-// Reading is strict. What this package does not understand (an unknown element, operator or variable) is an error that names where it is; it is
-// never skipped, because a skipped condition is a wider policy. Source: IAM User Guide, "Grammar of the IAM JSON policy language" and "IAM JSON
-// policy elements".
+// Reading is strict. An element, operator or variable that this package does not know is an error
+// that names its place. It is never skipped, because a skipped condition makes the policy wider.
+// Source: IAM User Guide, "Grammar of the IAM JSON policy language" and "IAM JSON policy elements".
 package policy
 
 import (
@@ -21,7 +21,8 @@ import (
 // maxDocument bounds a document, in bytes. IAM's own limits are lower (2,048 to 10,240 by kind) but do not count white space.
 const maxDocument = 64 << 10
 
-// Kind is what a document is attached to, which decides the elements it may have.
+// Kind is the kind of resource to which a document is attached. It decides which elements the
+// document may have.
 type Kind int
 
 const (
@@ -33,11 +34,13 @@ const (
 	Resource
 	// Bucket is a policy on an S3 bucket: it has principals, and as resources the bucket and objects in it.
 	Bucket
+	// Key is a policy on a KMS key: it has principals, and the resource "*", which is the key.
+	Key
 )
 
 // hasPrincipals and hasResources say which elements a document of the kind must have; the others it must not have.
 func (k Kind) hasPrincipals() bool { return k != Permissions }
-func (k Kind) hasResources() bool  { return k == Permissions || k == Bucket }
+func (k Kind) hasResources() bool  { return k == Permissions || k == Bucket || k == Key }
 
 // Error says why a document is refused.
 type Error struct {
@@ -208,6 +211,9 @@ func parseActions(path string, kind Kind, raw json.RawMessage) ([]string, error)
 		if kind == Bucket && !strings.HasPrefix(strings.ToLower(a), "s3:") {
 			return nil, refuse(path, "%q: a bucket's policy is about actions of s3 only", a)
 		}
+		if kind == Key && !strings.HasPrefix(strings.ToLower(a), "kms:") {
+			return nil, refuse(path, "%q: a key's policy is about actions of kms only", a)
+		}
 		actions[i] = strings.ToLower(a)
 	}
 	return actions, nil
@@ -275,8 +281,9 @@ func parsePrincipals(path string, raw json.RawMessage) (principals, error) {
 	return p, nil
 }
 
-// CheckPartition refuses a document that names a principal or a resource of another partition than the one given, as IAM does: no such one can exist, so
-// that a statement about it would deny nobody. The error is an [*Error].
+// CheckPartition refuses a document that names a principal or a resource of a partition other than
+// the given one, as IAM does. Such a principal or resource cannot exist, so a statement about it
+// would deny nobody. The error is an [*Error].
 func (d Document) CheckPartition(partition string) error {
 	for i, s := range d.statements {
 		path := "Statement[" + strconv.Itoa(i) + "]."
@@ -315,12 +322,13 @@ func validAWSPrincipal(p string) bool {
 	return len(parts) == 6 && parts[0] == "arn" && (parts[2] == "iam" || parts[2] == "sts") && IsAccountID(parts[4]) && parts[5] != ""
 }
 
-// IsAccountID says whether s is an AWS account ID: twelve digits.
+// IsAccountID reports whether s is an AWS account ID: twelve digits.
 func IsAccountID(s string) bool {
 	return len(s) == 12 && strings.Trim(s, "0123456789") == ""
 }
 
-// checkJSON demands one JSON value without duplicate keys. encoding/json would keep the last of two: whoever reads the first sees another policy.
+// checkJSON demands one JSON value without duplicate keys. encoding/json would keep the last of two
+// keys, so a reader that keeps the first key would see another policy.
 func checkJSON(data []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()

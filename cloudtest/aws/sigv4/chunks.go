@@ -13,10 +13,11 @@ import (
 // maxChunks bounds the chunks of one content; S3 wants 8 KiB in all but the last.
 const maxChunks = 1 << 16
 
-// chunks is a content in S3's chunked form (aws-chunked): a hexadecimal size, for signed ones a signature, and that many bytes, each ended by CRLF; a
-// chunk of size 0; trailers. A signature covers the one before, so that chunks cannot be left out or moved.
-// Sources: Amazon S3 API Reference, "Signature Calculations for the Authorization Header: Transferring Payload in Multiple Chunks" and "Signature
-// calculations for trailing headers".
+// chunks is a content in S3's chunked form (aws-chunked). Each chunk has a hexadecimal size, a
+// signature if chunks are signed, and that many bytes, each ended by CRLF. A chunk of size 0 and
+// trailers follow. A signature covers the signature before it, so that chunks cannot be left out or
+// moved. Sources: Amazon S3 API Reference, "Signature Calculations for the Authorization Header:
+// Transferring Payload in Multiple Chunks" and "Signature calculations for trailing headers".
 type chunks struct {
 	rest     []byte
 	declared string                                   // length of the content, decimal

@@ -28,9 +28,11 @@ func (e *ContentError) Error() string { return e.Code + ": " + e.Message }
 
 var hashForm = regexp.MustCompile(`\A[0-9a-f]{64}\z`)
 
-// VerifyS3 is [Signature.Verify] by the rules of S3: the path is signed as it is, and the content may be left out of the signature, or come in chunks
-// with signatures of their own. It returns the content without the chunks' framing, and what followed it as trailers. A presigned request leaves its
-// content out. The error is an [*Error] or a [*ContentError].
+// VerifyS3 is [Signature.Verify] by the rules of S3. The path is signed as it is. The content may
+// be left out of the signature, or come in chunks that have their own signatures. VerifyS3 returns
+// the content without the chunks' framing, and the trailers that followed the content. The
+// signature of a presigned request does not cover the content. The error is an [*Error] or a
+// [*ContentError].
 func (s Signature) VerifyS3(r *http.Request, body []byte, secret string, now time.Time) (content []byte, trailer http.Header, err error) {
 	if err := s.checkTime(now); err != nil {
 		return nil, nil, err

@@ -38,7 +38,7 @@ const (
 
 // Kinds of refusal. [Parse] and [Signature.Verify] return an [*Error] that wraps exactly one.
 var (
-	// ErrMissing: the request is not signed at all.
+	// ErrMissing: the request is not signed.
 	ErrMissing = errors.New("request is not signed")
 	// ErrIncomplete: it is signed, but a part is absent or malformed.
 	ErrIncomplete = errors.New("signature is incomplete")
@@ -80,7 +80,8 @@ func incomplete(message string) error {
 	return &Error{Kind: ErrIncomplete, Message: message, Reason: message}
 }
 
-// Signature is what a request says about how it was signed. It proves nothing before [Signature.Verify].
+// Signature has a request's unverified statements about its signature. It proves nothing before
+// [Signature.Verify].
 type Signature struct {
 	// AccessKeyID, Date (YYYYMMDD), Region and Service are the credential scope.
 	AccessKeyID, Date, Region, Service string

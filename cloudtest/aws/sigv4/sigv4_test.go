@@ -148,7 +148,7 @@ func TestTimeMessages(t *testing.T) {
 	}
 }
 
-// TestPresignedLife holds that no presigned request outlives fifteen minutes, whatever it says.
+// TestPresignedLife asserts that no presigned request outlives fifteen minutes, whatever it says.
 func TestPresignedLife(t *testing.T) {
 	for expires, want := range map[string]time.Duration{
 		"": 15 * time.Minute, "&X-Amz-Expires=60": time.Minute, "&X-Amz-Expires=0": 0, "&X-Amz-Expires=604800": 15 * time.Minute,

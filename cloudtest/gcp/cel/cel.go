@@ -1,8 +1,11 @@
-// Package cel is the small part of the Common Expression Language in which attribute mappings and conditions of workload identity providers are mostly
-// written. What it does not have is refused when an expression is compiled, so no expression is evaluated otherwise than Google Cloud does.
+// Package cel evaluates a small part of the Common Expression Language: the part in which attribute
+// mappings and conditions of workload identity providers are mostly written. An expression that
+// uses any other part is refused when it is compiled. So every expression has the result that it
+// has at Google Cloud.
 //
-// It has: string, integer and boolean literals, lists, the variables that are handed in, members (a.b, a["b"]), elements of lists (a[0]), +, ==, !=, in, !,
-// &&, ||, parentheses, and the methods startsWith, endsWith and contains of strings.
+// It has string, integer and boolean literals, lists, and the variables that the caller passes. It
+// has members (a.b, a["b"]), elements of lists (a[0]) and parentheses. The operators are +, ==, !=,
+// in, !, && and ||; the methods of strings are startsWith, endsWith and contains.
 //
 // Sources: Common Expression Language, "Language Definition"; IAM, "Workload Identity Federation: attribute mappings, attribute conditions".
 package cel

@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"io"
 	"net/http"
+	"path"
 	"strings"
 	"sync"
 	"time"
 )
 
-// Plane is a registry in memory: blobs and manifests by path, uploads in one piece. It fails on a request that still carries credentials.
+// Plane is a registry in memory: blobs and manifests by path, uploads in one piece, tags. It fails
+// on a request that still carries credentials.
 type Plane struct {
 	mu      sync.Mutex
 	content map[string][]byte
@@ -54,8 +57,14 @@ func (p *Plane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.content["/v2/"+repository+"/blobs/sha256:"+hex.EncodeToString(sum[:])] = body
 		w.WriteHeader(http.StatusCreated)
 	case r.Method == http.MethodPut:
+		sum := sha256.Sum256(body)
+		digest := "sha256:" + hex.EncodeToString(sum[:])
 		p.content[r.URL.Path] = body
+		p.content[path.Dir(r.URL.Path)+"/"+digest] = body
+		w.Header().Set("Docker-Content-Digest", digest)
 		w.WriteHeader(http.StatusCreated)
+	case strings.HasSuffix(r.URL.Path, "/tags/list"):
+		p.listTags(w, strings.TrimSuffix(r.URL.Path, "tags/list")+"manifests/")
 	default:
 		content, ok := p.content[r.URL.Path]
 		if !ok {
@@ -64,4 +73,15 @@ func (p *Plane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 	}
+}
+
+// listTags answers with the tags of the manifests below a path.
+func (p *Plane) listTags(w http.ResponseWriter, manifests string) {
+	tags := []string{}
+	for at := range p.content {
+		if tag, ok := strings.CutPrefix(at, manifests); ok && !strings.Contains(tag, ":") {
+			tags = append(tags, tag)
+		}
+	}
+	_ = json.NewEncoder(w).Encode(map[string][]string{"tags": tags})
 }

@@ -1,4 +1,5 @@
-// Package rig is what the tests of the local cloud share: requests, golden files, and a cloud that is AWS with two tenants.
+// Package rig has helpers for the tests of the local cloud: requests, golden files, and an AWS
+// cloud with two tenants.
 package rig
 
 import (

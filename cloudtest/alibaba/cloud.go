@@ -1,0 +1,158 @@
+// Package alibaba is the local Alibaba Cloud. It has accounts of Resource Access Management with
+// OIDC providers and roles. Its one service is the Security Token Service, with AssumeRoleWithOIDC.
+//
+// It verifies what Alibaba Cloud verifies: the token's issuer, audience, age and signature, the
+// fingerprint of the authority that vouches for the issuer's host, and the role's trust policy. It
+// answers with Alibaba Cloud's error codes, HTTP statuses and bodies.
+//
+// A [Cloud] has a service for each of the host names of STS, see [Cloud.Service]. Each request asks
+// the policies anew, so that a change is in force at once.
+//
+// Every method that changes the cloud returns a [*setting.Error] if a setting is invalid, or an
+// error that wraps [setting.ErrNotFound] if what it changes does not exist.
+package alibaba
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
+)
+
+// tokenLeeway is how far an issuer's clock may be from ours.
+const tokenLeeway = 60 * time.Second
+
+// Cloud is the local Alibaba Cloud. It is safe for concurrent use. Make one with [New].
+type Cloud struct {
+	issuers http.RoundTripper
+
+	mu       sync.RWMutex // guards all below; never held during I/O
+	accounts map[string]*account
+}
+
+type account struct {
+	id        string
+	providers map[string]OIDCProvider // by name
+	roles     map[string]role         // by name, in lower case
+}
+
+// role is immutable once stored; a change replaces it. Its ID survives replacement, not deletion.
+type role struct {
+	Role
+
+	id    string
+	trust trustPolicy
+}
+
+// New makes the local Alibaba Cloud that cfg describes. Issuers reaches the hosts of OIDC issuers
+// over TLS; it must not reach anything else. The error is a [*setting.Error].
+func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
+	c := &Cloud{issuers: issuers, accounts: map[string]*account{}}
+	for i, a := range cfg.Accounts {
+		if err := c.AddAccount(a); err != nil {
+			return nil, setting.In(setting.At("accounts", i), err)
+		}
+	}
+	return c, nil
+}
+
+// AddAccount adds an account with all that is in it, or nothing. The error is a [*setting.Error].
+func (c *Cloud) AddAccount(config Account) error {
+	if !accountPattern.MatchString(config.ID) {
+		return setting.Invalid("id", "%q is not sixteen digits", config.ID)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.accounts[config.ID] != nil {
+		return setting.Invalid("id", "account %s exists already", config.ID)
+	}
+	a := &account{id: config.ID, providers: map[string]OIDCProvider{}, roles: map[string]role{}}
+	if err := setting.Fill("oidcProviders", "OIDC provider", config.OIDCProviders, func(p OIDCProvider) string { return p.Name }, a.putProvider); err != nil {
+		return err
+	}
+	if err := setting.Fill("roles", "role", config.Roles, func(r Role) string { return strings.ToLower(r.Name) }, a.putRole); err != nil {
+		return err
+	}
+	c.accounts[a.id] = a
+	return nil
+}
+
+// change runs f on an account under the lock.
+func (c *Cloud) change(accountID string, f func(*account) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := c.accounts[accountID]
+	if a == nil {
+		return setting.NotFound("account", accountID)
+	}
+	return f(a)
+}
+
+// PutOIDCProvider adds or replaces an OIDC provider.
+func (c *Cloud) PutOIDCProvider(accountID string, p OIDCProvider) error {
+	return c.change(accountID, func(a *account) error { return a.putProvider(p) })
+}
+
+// DeleteOIDCProvider removes an OIDC provider.
+func (c *Cloud) DeleteOIDCProvider(accountID, name string) error {
+	return c.change(accountID, func(a *account) error { return setting.Remove(a.providers, name, "OIDC provider") })
+}
+
+// PutRole adds or replaces a role.
+func (c *Cloud) PutRole(accountID string, r Role) error {
+	return c.change(accountID, func(a *account) error { return a.putRole(r) })
+}
+
+// DeleteRole removes a role.
+func (c *Cloud) DeleteRole(accountID, name string) error {
+	return c.change(accountID, func(a *account) error { return setting.Remove(a.roles, strings.ToLower(name), "role") })
+}
+
+func (a *account) putProvider(p OIDCProvider) error {
+	if err := p.check(); err != nil {
+		return err
+	}
+	if p.IssuanceLimitHours == 0 {
+		p.IssuanceLimitHours = defaultIssuanceLimit
+	}
+	a.providers[p.Name] = p
+	return nil
+}
+
+func (a *account) putRole(r Role) error {
+	trust, err := r.parse()
+	if err != nil {
+		return err
+	}
+	if r.MaxSessionDuration == 0 {
+		r.MaxSessionDuration = defaultDuration
+	}
+	name := strings.ToLower(r.Name)
+	id := a.roles[name].id
+	if id == "" {
+		id = newID("3")
+	}
+	a.roles[name] = role{Role: r, id: id, trust: trust}
+	return nil
+}
+
+// newID makes an ID of Resource Access Management: eighteen digits.
+func newID(prefix string) string {
+	raw := wire.Random(17)
+	for i, b := range raw {
+		raw[i] = '0' + b%10
+	}
+	return prefix + string(raw)
+}
+
+// Service returns the service at a host, or nil if Alibaba Cloud's STS has no such host.
+func (c *Cloud) Service(host string) service.Service {
+	if host != globalHost && !regionalHost.MatchString(host) {
+		return nil
+	}
+	return c.readSTS
+}

@@ -1,0 +1,133 @@
+package alibaba
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
+)
+
+// ServiceSTS is the Security Token Service in the journal and in faults.
+const ServiceSTS = "alibaba-sts"
+
+// globalHost is the host of STS that is in no region. Source: STS API reference, "Endpoints".
+const globalHost = "sts.aliyuncs.com"
+
+// Hosts of STS in a region, and inside of a network there. The form of regions is checked, not
+// their names.
+var regionalHost = regexp.MustCompile(`\Asts(?:-vpc)?\.[a-z]{2}(?:-[a-z0-9]+){1,4}\.aliyuncs\.com\z`)
+
+// Limits of RAM. Sources: RAM, CreateOIDCProvider; STS, AssumeRoleWithOIDC.
+const (
+	maxClientIDs         = 50
+	maxFingerprints      = 5
+	defaultIssuanceLimit = 12  // hours
+	maxIssuanceLimit     = 168 // hours
+	minDuration          = 900 // seconds, as the next two
+	defaultDuration      = 3600
+	maxDuration          = 43200
+)
+
+// Config describes the accounts of the local Alibaba Cloud.
+type Config struct {
+	// Accounts are the accounts, unique by ID.
+	Accounts []Account `json:"accounts,omitempty"`
+}
+
+// Account is an Alibaba Cloud account and what Resource Access Management has of it.
+type Account struct {
+	// ID is the account's ID, sixteen digits.
+	ID string `json:"id"`
+	// OIDCProviders are the issuers that the account knows, unique by name.
+	OIDCProviders []OIDCProvider `json:"oidcProviders,omitempty"`
+	// Roles are the account's roles, unique by name without regard to case.
+	Roles []Role `json:"roles,omitempty"`
+}
+
+// OIDCProvider is an issuer whose tokens may assume roles whose trust policies name the provider.
+// Its ARN is acs:ram::<account>:oidc-provider/<name>.
+type OIDCProvider struct {
+	// Name is the provider's name: 1 to 128 letters, digits and ._-, of which the first and the last
+	// is a letter or digit.
+	Name string `json:"name"`
+	// IssuerURL is the claim iss: https, without port.
+	IssuerURL string `json:"issuerURL"`
+	// ClientIDs are the audiences that are accepted, at least one and at most fifty.
+	ClientIDs []string `json:"clientIDs"`
+	// Fingerprints are SHA-1 fingerprints, 40 hexadecimal digits each, at most five. A certificate in
+	// the chain of the issuer's host must have one of them. Without any, the local cloud checks the
+	// chain alone.
+	Fingerprints []string `json:"fingerprints,omitempty"`
+	// IssuanceLimitHours is how old a token may be, counted from the claim iat: 1 to 168 hours. The
+	// default is 12.
+	IssuanceLimitHours int `json:"issuanceLimitHours,omitempty"`
+}
+
+// Role is a RAM role. Its ARN is acs:ram::<account>:role/<name>, the name in lower case.
+type Role struct {
+	// Name is the role's name: 1 to 64 letters, digits and .-
+	Name string `json:"name"`
+	// TrustPolicy says who may assume the role: a RAM policy document of version 1. Its condition
+	// keys are oidc:iss, oidc:aud and oidc:sub, its operators StringEquals and StringLike.
+	TrustPolicy json.RawMessage `json:"trustPolicy"`
+	// MaxSessionDuration is the longest session in seconds, 3600 (default) to 43200.
+	MaxSessionDuration int `json:"maxSessionDuration,omitempty"`
+}
+
+var (
+	accountPattern     = regexp.MustCompile(`\A[0-9]{16}\z`)
+	providerPattern    = regexp.MustCompile(`\A[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?\z`)
+	rolePattern        = regexp.MustCompile(`\A[A-Za-z0-9.-]{1,64}\z`)
+	fingerprintPattern = regexp.MustCompile(`\A[0-9A-Fa-f]{40}\z`)
+)
+
+func (p *OIDCProvider) check() error {
+	if !providerPattern.MatchString(p.Name) {
+		return setting.Invalid("name", "%q is not the name of a provider", p.Name)
+	}
+	if _, err := oidc.ParseURL(p.IssuerURL); err != nil {
+		return setting.In("issuerURL", err)
+	}
+	if len(p.ClientIDs) == 0 || len(p.ClientIDs) > maxClientIDs {
+		return setting.Invalid("clientIDs", "give 1 to %d audiences", maxClientIDs)
+	}
+	if len(p.Fingerprints) > maxFingerprints {
+		return setting.Invalid("fingerprints", "give at most %d", maxFingerprints)
+	}
+	for i, fingerprint := range p.Fingerprints {
+		if !fingerprintPattern.MatchString(fingerprint) {
+			return setting.Invalid(setting.At("fingerprints", i), "give 40 hexadecimal digits")
+		}
+	}
+	if p.IssuanceLimitHours < 0 || p.IssuanceLimitHours > maxIssuanceLimit {
+		return setting.Invalid("issuanceLimitHours", "give 1 to %d", maxIssuanceLimit)
+	}
+	return nil
+}
+
+func (r *Role) parse() (trustPolicy, error) {
+	if !rolePattern.MatchString(r.Name) {
+		return trustPolicy{}, setting.Invalid("name", "%q is not the name of a role", r.Name)
+	}
+	if r.MaxSessionDuration != 0 && (r.MaxSessionDuration < defaultDuration || r.MaxSessionDuration > maxDuration) {
+		return trustPolicy{}, setting.Invalid("maxSessionDuration", "give %d to %d", defaultDuration, maxDuration)
+	}
+	trust, err := parseTrust(r.TrustPolicy)
+	return trust, setting.In("trustPolicy", err)
+}
+
+// arn is a parsed acs:ram::<account>:<kind>/<name>.
+type arn struct{ account, kind, name string }
+
+func parseARN(s string) (arn, bool) {
+	parts := strings.SplitN(s, ":", 5)
+	if len(parts) != 5 || parts[0] != "acs" || parts[1] != "ram" || parts[2] != "" || !accountPattern.MatchString(parts[3]) {
+		return arn{}, false
+	}
+	kind, name, ok := strings.Cut(parts[4], "/")
+	return arn{parts[3], kind, name}, ok && name != ""
+}
+
+func (a arn) String() string { return "acs:ram::" + a.account + ":" + a.kind + "/" + a.name }

@@ -1,0 +1,126 @@
+package alibaba
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// trustPolicy is a role's trust policy. Its zero value allows nothing. Reading is strict: an
+// element, operator or key that is not known is an error, because a condition that is skipped makes
+// the policy wider. Source: RAM, "Policy elements" and "Create a RAM role for a trusted IdP".
+type trustPolicy struct {
+	Version   string      `json:"Version"`
+	Statement []statement `json:"Statement"`
+}
+
+type statement struct {
+	Effect    string                      `json:"Effect"`
+	Action    texts                       `json:"Action"`
+	Principal principal                   `json:"Principal"`
+	Condition map[string]map[string]texts `json:"Condition"`
+}
+
+type principal struct {
+	Federated texts `json:"Federated"`
+}
+
+// texts are a text or a list of texts.
+type texts []string
+
+// UnmarshalJSON reads either form.
+func (t *texts) UnmarshalJSON(data []byte) error {
+	var one string
+	if json.Unmarshal(data, &one) == nil {
+		*t = texts{one}
+		return nil
+	}
+	return json.Unmarshal(data, (*[]string)(t)) //nolint:wrapcheck // encoding/json names the place
+}
+
+// assumeRole is the action for every way of assuming a role.
+const assumeRole = "sts:assumerole"
+
+func parseTrust(document []byte) (trustPolicy, error) {
+	var t trustPolicy
+	decoder := json.NewDecoder(bytes.NewReader(document))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&t); err != nil {
+		return trustPolicy{}, fmt.Errorf("not a trust policy: %w", err)
+	}
+	if t.Version != "1" || len(t.Statement) == 0 || decoder.More() {
+		return trustPolicy{}, errors.New(`give one document with Version "1" and at least one Statement`)
+	}
+	for _, s := range t.Statement {
+		if err := s.check(); err != nil {
+			return trustPolicy{}, err
+		}
+	}
+	return t, nil
+}
+
+func (s *statement) check() error {
+	if s.Effect != "Allow" && s.Effect != "Deny" {
+		return errors.New("the element Effect must be Allow or Deny")
+	}
+	if len(s.Action) != 1 || strings.ToLower(s.Action[0]) != assumeRole {
+		return errors.New("the element Action must be sts:AssumeRole")
+	}
+	if len(s.Principal.Federated) == 0 {
+		return errors.New("the element Principal must have Federated, the ARNs of OIDC providers")
+	}
+	for operator, keys := range s.Condition {
+		if operator != "StringEquals" && operator != "StringLike" {
+			return fmt.Errorf("the local cloud does not know the operator %q", operator)
+		}
+		for key, values := range keys {
+			if !slices.Contains([]string{"oidc:iss", "oidc:aud", "oidc:sub"}, key) || len(values) == 0 {
+				return fmt.Errorf("the local cloud does not know the condition key %q, or it has no value", key)
+			}
+		}
+	}
+	return nil
+}
+
+// allows reports whether a provider's token with the claims may assume the role. A denial wins.
+func (t trustPolicy) allows(provider string, claims map[string][]string) bool {
+	allowed := false
+	for _, s := range t.Statement {
+		if !slices.Contains(s.Principal.Federated, provider) || !s.holds(claims) {
+			continue
+		}
+		if s.Effect == "Deny" {
+			return false
+		}
+		allowed = true
+	}
+	return allowed
+}
+
+// holds reports whether every condition finds one of its values among the claim's.
+func (s *statement) holds(claims map[string][]string) bool {
+	for operator, keys := range s.Condition {
+		for key, values := range keys {
+			if !slices.ContainsFunc(claims[key], func(claim string) bool {
+				return slices.ContainsFunc(values, func(value string) bool { return matches(operator, value, claim) })
+			}) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// matches compares a condition's value with a claim. In StringLike, * stands for any characters and
+// ? for one.
+func matches(operator, value, claim string) bool {
+	if operator == "StringEquals" {
+		return value == claim
+	}
+	pattern := strings.NewReplacer(`\*`, `.*`, `\?`, `.`).Replace(regexp.QuoteMeta(value))
+	return regexp.MustCompile(`\A(?s:` + pattern + `)\z`).MatchString(claim)
+}

@@ -1,0 +1,342 @@
+package aws
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/plane"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
+)
+
+// image is a manifest in a repository.
+type image struct {
+	digest       string
+	tags         []string // sorted; none if the tags were moved to other manifests
+	mediaType    string
+	artifactType string
+	size         int64     // bytes of the configuration and the layers
+	pushed       time.Time // that of the repository, if the image was not pushed through the registry
+}
+
+// manifest is what is read of an image's or index's manifest. Source: OCI Image Format
+// Specification v1.1, "Image Manifest" and "Image Index".
+type manifest struct {
+	MediaType    string       `json:"mediaType"`
+	ArtifactType string       `json:"artifactType"`
+	Config       descriptor   `json:"config"`
+	Layers       []descriptor `json:"layers"`
+	Manifests    []descriptor `json:"manifests"`
+}
+
+type descriptor struct {
+	MediaType string `json:"mediaType"`
+	Digest    string `json:"digest"`
+	Size      int64  `json:"size"`
+}
+
+// manifestTypes are the media types that a data plane may answer with.
+const manifestTypes = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, " +
+	"application/vnd.docker.distribution.manifest.v2+json, application/vnd.docker.distribution.manifest.list.v2+json"
+
+// imageStore reads the images of a repository from the data plane of its registry.
+type imageStore struct {
+	plane http.Handler
+	host  string
+	repo  *repository
+}
+
+// get asks the data plane. found is false if it does not have the path.
+func (s imageStore) get(ctx context.Context, path string) (body []byte, found bool, refusal *service.Refusal) {
+	request := (&http.Request{
+		Method: http.MethodGet, Host: s.host, Header: http.Header{"Accept": {manifestTypes}}, Body: http.NoBody,
+		URL: &url.URL{Scheme: "https", Host: s.host, Path: "/v2/" + s.repo.key.name + path},
+	}).WithContext(ctx)
+	switch answer := plane.Ask(s.plane, request); answer.Status {
+	case http.StatusOK:
+		return answer.Body, true, nil
+	case http.StatusNotFound:
+		return nil, false, nil
+	default:
+		return nil, false, json11().Unavailable.Because(fmt.Sprintf("the data plane answered %s with HTTP %d", path, answer.Status))
+	}
+}
+
+// tags lists the repository's tags.
+func (s imageStore) tags(ctx context.Context) ([]string, *service.Refusal) {
+	body, found, refusal := s.get(ctx, "/tags/list")
+	if refusal != nil || !found {
+		return nil, refusal
+	}
+	var list struct {
+		Tags []string `json:"tags"`
+	}
+	if err := json.Unmarshal(body, &list); err != nil {
+		return nil, json11().Unavailable.Because("the data plane's list of tags is not JSON")
+	}
+	return list.Tags, nil
+}
+
+// image reads a manifest by tag or digest.
+func (s imageStore) image(ctx context.Context, reference string) (i image, found bool, refusal *service.Refusal) {
+	body, found, refusal := s.get(ctx, "/manifests/"+reference)
+	if refusal != nil || !found {
+		return image{}, false, refusal
+	}
+	m, refusal := parseManifest(body)
+	if refusal != nil {
+		return image{}, false, refusal
+	}
+	sum := sha256.Sum256(body)
+	i = image{digest: "sha256:" + hex.EncodeToString(sum[:]), mediaType: m.MediaType, artifactType: cmp.Or(m.ArtifactType, m.Config.MediaType), size: m.size()}
+	// The size of an index is that of its largest manifest. Source: ECR API Reference, ImageDetail.
+	for _, child := range m.Manifests {
+		body, found, refusal := s.get(ctx, "/manifests/"+child.Digest)
+		if refusal != nil {
+			return image{}, false, refusal
+		}
+		if !found {
+			continue
+		}
+		part, refusal := parseManifest(body)
+		if refusal != nil {
+			return image{}, false, refusal
+		}
+		i.size = max(i.size, part.size())
+	}
+	return i, true, nil
+}
+
+func parseManifest(body []byte) (manifest, *service.Refusal) {
+	var m manifest
+	if err := json.Unmarshal(body, &m); err != nil {
+		return manifest{}, json11().Unavailable.Because("a manifest of the data plane is not JSON")
+	}
+	return m, nil
+}
+
+// size is how many bytes the configuration and the layers have.
+func (m manifest) size() int64 {
+	size := m.Config.Size
+	for _, layer := range m.Layers {
+		size += layer.Size
+	}
+	return size
+}
+
+// images reads all images of a repository, sorted by digest: those with a tag, and those that were
+// pushed through the registry and still exist.
+func (c *Cloud) images(call *apiCall, at Registry, repo *repository) ([]image, *service.Refusal) {
+	ctx, store := call.Context(), imageStore{plane: c.registryPlane(at), host: registryHost(call.ep, at.Account), repo: repo}
+	if store.plane == nil {
+		return nil, json11().Unavailable.Because("no data plane was handed in for the registries")
+	}
+	tags, refusal := store.tags(ctx)
+	if refusal != nil {
+		return nil, refusal
+	}
+	pushed := c.pushedTo(pushKey{at, repo.key.name})
+	byDigest := map[string]image{}
+	add := func(reference, tag string) *service.Refusal {
+		i, found, refusal := store.image(ctx, reference)
+		if refusal != nil || !found {
+			return refusal
+		}
+		i.tags, i.pushed = byDigest[i.digest].tags, repo.created
+		if at, known := pushed[i.digest]; known {
+			i.pushed = at
+		}
+		if tag != "" {
+			i.tags = append(i.tags, tag)
+		}
+		byDigest[i.digest] = i
+		return nil
+	}
+	slices.Sort(tags)
+	for _, tag := range tags {
+		if refusal := add(tag, tag); refusal != nil {
+			return nil, refusal
+		}
+	}
+	for digest := range pushed {
+		if refusal := add(digest, ""); refusal != nil {
+			return nil, refusal
+		}
+	}
+	all := make([]image, 0, len(byDigest))
+	for _, i := range byDigest {
+		all = append(all, i)
+	}
+	slices.SortFunc(all, func(a, b image) int { return strings.Compare(a.digest, b.digest) })
+	return all, nil
+}
+
+// pushKey names the images of a repository.
+type pushKey struct {
+	registry   Registry
+	repository string
+}
+
+// pushedTo returns when manifests were pushed to a repository, by digest.
+func (c *Cloud) pushedTo(key pushKey) map[string]time.Time {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return maps.Clone(c.pushes[key])
+}
+
+// recordPush returns an answer that remembers the manifest that the data plane stored.
+func (c *Cloud) recordPush(answer service.Answer, key pushKey, now time.Time) service.Answer {
+	return func(w http.ResponseWriter) *service.Refusal {
+		refusal := answer(w)
+		if digest := w.Header().Get("Docker-Content-Digest"); refusal == nil && digest != "" {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.pushes[key] == nil {
+				c.pushes[key] = map[string]time.Time{}
+			}
+			c.pushes[key][digest] = now
+		}
+		return refusal
+	}
+}
+
+// imageID names an image by digest, tag or both. Source: ECR API Reference, ImageIdentifier.
+type imageID struct {
+	Digest string `json:"imageDigest,omitempty"`
+	Tag    string `json:"imageTag,omitempty"`
+}
+
+// is reports whether the identifier names the image.
+func (id imageID) is(i image) bool {
+	return id != (imageID{}) && (id.Digest == "" || id.Digest == i.digest) && (id.Tag == "" || slices.Contains(i.tags, id.Tag))
+}
+
+// String is how ECR writes an identifier in a refusal.
+func (id imageID) String() string {
+	return "{imageDigest:'" + cmp.Or(id.Digest, "null") + "', imageTag:'" + cmp.Or(id.Tag, "null") + "'}"
+}
+
+// imageFilter selects images by their tags.
+type imageFilter struct {
+	TagStatus string `json:"tagStatus"`
+}
+
+func (f imageFilter) refusal() *service.Refusal {
+	if !slices.Contains([]string{"", "ANY", "TAGGED", "UNTAGGED"}, f.TagStatus) {
+		return invalidECR("filter.tagStatus", "Member must satisfy enum value set: [TAGGED, UNTAGGED, ANY]")
+	}
+	return nil
+}
+
+func (f imageFilter) selects(i image) bool {
+	return f.TagStatus != "TAGGED" && f.TagStatus != "UNTAGGED" || (f.TagStatus == "TAGGED") == (len(i.tags) > 0)
+}
+
+// listImages returns an identifier for each tag, and one for each image without a tag.
+func (c *Cloud) listImages(call *apiCall) (any, *service.Refusal) {
+	var input struct {
+		repositoryInput
+		pageInput
+		Filter imageFilter `json:"filter"`
+	}
+	if refusal := call.readInput(&input); refusal != nil {
+		return nil, refusal
+	}
+	images, refusal := c.imagesOf(call, input.repositoryInput, input.pageInput, input.Filter)
+	if refusal != nil {
+		return nil, refusal
+	}
+	ids := []imageID{}
+	for _, i := range images {
+		for _, tag := range i.tags {
+			ids = append(ids, imageID{i.digest, tag})
+		}
+		if len(i.tags) == 0 {
+			ids = append(ids, imageID{Digest: i.digest})
+		}
+	}
+	ids, next, refusal := page(ids, input.pageInput, imageID.String)
+	return struct {
+		ImageIDs  []imageID `json:"imageIds"`
+		NextToken string    `json:"nextToken,omitempty"`
+	}{ids, next}, refusal
+}
+
+// imageDetail is an image in the answer of DescribeImages.
+type imageDetail struct {
+	RegistryID        string   `json:"registryId"`
+	RepositoryName    string   `json:"repositoryName"`
+	Digest            string   `json:"imageDigest"`
+	Tags              []string `json:"imageTags,omitempty"`
+	SizeInBytes       int64    `json:"imageSizeInBytes"`
+	PushedAt          float64  `json:"imagePushedAt"` // seconds since 1970
+	ManifestMediaType string   `json:"imageManifestMediaType,omitempty"`
+	ArtifactMediaType string   `json:"artifactMediaType,omitempty"`
+}
+
+// describeImages returns the details of a repository's images: of all, or of those that are named.
+func (c *Cloud) describeImages(call *apiCall) (any, *service.Refusal) {
+	var input struct {
+		repositoryInput
+		pageInput
+		Filter   imageFilter `json:"filter"`
+		ImageIDs []imageID   `json:"imageIds"`
+	}
+	if refusal := call.readInput(&input); refusal != nil {
+		return nil, refusal
+	}
+	if refusal := input.absentWith("imageIds", len(input.ImageIDs), maxImageIDs); refusal != nil {
+		return nil, refusal
+	}
+	images, refusal := c.imagesOf(call, input.repositoryInput, input.pageInput, input.Filter)
+	if refusal != nil {
+		return nil, refusal
+	}
+	for _, id := range input.ImageIDs {
+		if !slices.ContainsFunc(images, id.is) {
+			return nil, service.Refuse(http.StatusBadRequest, "ImageNotFoundException", fmt.Sprintf(
+				"The image with imageId %s does not exist within the repository with name '%s' in the registry with id '%s'",
+				id, input.RepositoryName, input.registry(call)))
+		}
+	}
+	details := []imageDetail{}
+	for _, i := range images {
+		if len(input.ImageIDs) > 0 && !slices.ContainsFunc(input.ImageIDs, func(id imageID) bool { return id.is(i) }) {
+			continue
+		}
+		details = append(details, imageDetail{
+			RegistryID: input.registry(call), RepositoryName: input.RepositoryName, Digest: i.digest, Tags: i.tags, SizeInBytes: i.size,
+			PushedAt: float64(i.pushed.Unix()), ManifestMediaType: i.mediaType, ArtifactMediaType: i.artifactType,
+		})
+	}
+	details, next, refusal := page(details, input.pageInput, func(d imageDetail) string { return d.Digest })
+	return struct {
+		ImageDetails []imageDetail `json:"imageDetails"`
+		NextToken    string        `json:"nextToken,omitempty"`
+	}{details, next}, refusal
+}
+
+// imagesOf lets the caller do the call's operation on a repository, if the policies allow it, and
+// returns the images that the filter selects.
+func (c *Cloud) imagesOf(call *apiCall, input repositoryInput, pages pageInput, filter imageFilter) ([]image, *service.Refusal) {
+	for _, refusal := range []*service.Refusal{checkRepositoryName(input.RepositoryName), pages.refusal(), filter.refusal()} {
+		if refusal != nil {
+			return nil, refusal
+		}
+	}
+	repo, refusal := c.onRepository(call, input.registryInput, input.RepositoryName)
+	if refusal != nil {
+		return nil, refusal
+	}
+	images, refusal := c.images(call, Registry{Account: input.registry(call), Region: call.ep.region}, repo)
+	return slices.DeleteFunc(images, func(i image) bool { return !filter.selects(i) }), refusal
+}

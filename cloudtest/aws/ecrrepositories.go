@@ -1,0 +1,233 @@
+package aws
+
+import (
+	"encoding/base64"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
+)
+
+// Limits of ECR's parameters. Source: ECR API Reference, DescribeRepositories and DescribeImages.
+const (
+	defaultResults     = 100
+	maxResults         = 1000
+	maxImageIDs        = 100
+	maxRepositoryNames = 100
+)
+
+// invalidECR is how ECR refuses a parameter.
+func invalidECR(parameter, constraint string) *service.Refusal {
+	return service.Refuse(http.StatusBadRequest, "InvalidParameterException",
+		"Invalid parameter at '"+parameter+"' failed to satisfy constraint: '"+constraint+"'")
+}
+
+// registryInput names a registry. The default is that of the caller's account.
+type registryInput struct {
+	RegistryID string `json:"registryId"`
+}
+
+func (in registryInput) registry(call *apiCall) string {
+	if in.RegistryID == "" {
+		return call.who.account
+	}
+	return in.RegistryID
+}
+
+// repositoryInput names a repository of a registry.
+type repositoryInput struct {
+	registryInput
+
+	RepositoryName string `json:"repositoryName"`
+}
+
+func checkRepositoryName(name string) *service.Refusal {
+	if len(name) < 2 || len(name) > 256 || !repositoryPattern.MatchString(name) {
+		return invalidECR("repositoryName", "must satisfy regular expression '(?:[a-z0-9]+(?:[._-][a-z0-9]+)*/)*[a-z0-9]+(?:[._-][a-z0-9]+)*'")
+	}
+	return nil
+}
+
+// pageInput asks for one part of a list.
+type pageInput struct {
+	MaxResults *int   `json:"maxResults"`
+	NextToken  string `json:"nextToken"`
+}
+
+func (in pageInput) refusal() *service.Refusal {
+	if in.MaxResults != nil && (*in.MaxResults < 1 || *in.MaxResults > maxResults) {
+		return invalidECR("maxResults", "Member must have value between 1 and "+strconv.Itoa(maxResults))
+	}
+	return nil
+}
+
+// absentWith refuses a page of a list of which the call names n members, at most longest.
+func (in pageInput) absentWith(parameter string, n, longest int) *service.Refusal {
+	switch {
+	case n > longest:
+		return invalidECR(parameter, "Member must have length less than or equal to "+strconv.Itoa(longest))
+	case n > 0 && in.MaxResults != nil:
+		return invalidECR("maxResults", "must be absent with "+parameter)
+	case n > 0 && in.NextToken != "":
+		return invalidECR("nextToken", "must be absent with "+parameter)
+	}
+	return nil
+}
+
+// page returns the part of a sorted list that a call asks for, and the token of the next part. A
+// token has the key of the part's last member, so a list that changes meanwhile loses no member.
+func page[T any](all []T, in pageInput, key func(T) string) (part []T, next string, refusal *service.Refusal) {
+	if in.NextToken != "" {
+		last, err := base64.RawURLEncoding.DecodeString(in.NextToken)
+		if err != nil {
+			return nil, "", invalidECR("nextToken", "must be a token of an earlier answer")
+		}
+		all = slices.DeleteFunc(all, func(member T) bool { return key(member) <= string(last) })
+	}
+	size := defaultResults
+	if in.MaxResults != nil {
+		size = *in.MaxResults
+	}
+	if len(all) <= size {
+		return all, "", nil
+	}
+	return all[:size], base64.RawURLEncoding.EncodeToString([]byte(key(all[size-1]))), nil
+}
+
+// repositoryIn returns a repository of an account, or nil.
+func (c *Cloud) repositoryIn(accountID, region, name string) *repository {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if a := c.accounts[accountID]; a != nil {
+		return a.repos[repositoryKey{region, name}]
+	}
+	return nil
+}
+
+// repositoryARN names a repository at an endpoint's region.
+func repositoryARN(ep endpoint, accountID, name string) string {
+	return "arn:" + ep.partition + ":ecr:" + ep.region + ":" + accountID + ":repository/" + name
+}
+
+// onRepository lets the caller do the call's operation on a repository, if the caller's policies
+// and the repository's allow the operation. Only then the caller learns whether the repository
+// exists.
+func (c *Cloud) onRepository(call *apiCall, in registryInput, name string) (*repository, *service.Refusal) {
+	owner := in.registry(call)
+	if !policy.IsAccountID(owner) {
+		return nil, invalidECR("registryId", "must satisfy regular expression '[0-9]{12}'")
+	}
+	repo := c.repositoryIn(owner, call.ep.region, name)
+	var resourcePolicy policy.Document
+	if repo != nil {
+		resourcePolicy = repo.policy
+	}
+	if refusal := c.allowECR(call, owner, name, resourcePolicy); refusal != nil {
+		return nil, refusal
+	}
+	if repo == nil {
+		return nil, service.Refuse(http.StatusBadRequest, "RepositoryNotFoundException",
+			"The repository with name '"+name+"' does not exist in the registry with id '"+owner+"'")
+	}
+	return repo, nil
+}
+
+// allowECR asks the policies for the call's operation on a repository, or on all if name is "*".
+func (c *Cloud) allowECR(call *apiCall, owner, name string, resourcePolicy policy.Document) *service.Refusal {
+	action := "ecr:" + call.Call.Operation
+	call.Call.Resource = repositoryARN(call.ep, owner, name)
+	v := c.authorize(call.who, ask{
+		action: action, resource: call.Call.Resource, owner: owner, policy: resourcePolicy, context: requestContext(call.ep, call.Now),
+	})
+	if !v.allowed {
+		return service.Refuse(http.StatusForbidden, "AccessDenied", notAuthorized(call.who, action, call.Call.Resource, v)).Because(v.reason)
+	}
+	return nil
+}
+
+// registryHost is the host of an account's registry in an endpoint's region.
+func registryHost(ep endpoint, accountID string) string {
+	part, _ := partitionByID(ep.partition)
+	return accountID + ".dkr.ecr." + ep.region + "." + part.suffix
+}
+
+// repositoryDetail is a repository in the answer of DescribeRepositories.
+type repositoryDetail struct {
+	ARN           string            `json:"repositoryArn"`
+	RegistryID    string            `json:"registryId"`
+	Name          string            `json:"repositoryName"`
+	URI           string            `json:"repositoryUri"`
+	CreatedAt     float64           `json:"createdAt"` // seconds since 1970
+	TagMutability string            `json:"imageTagMutability"`
+	Scanning      map[string]bool   `json:"imageScanningConfiguration"`
+	Encryption    map[string]string `json:"encryptionConfiguration"`
+}
+
+// describeRepositories returns the repositories of a registry: all, or those that are named.
+func (c *Cloud) describeRepositories(call *apiCall) (any, *service.Refusal) {
+	var input struct {
+		registryInput
+		pageInput
+		Names []string `json:"repositoryNames"`
+	}
+	if refusal := call.readInput(&input); refusal != nil {
+		return nil, refusal
+	}
+	if refusal := input.absentWith("repositoryNames", len(input.Names), maxRepositoryNames); refusal != nil {
+		return nil, refusal
+	}
+	if refusal := input.refusal(); refusal != nil {
+		return nil, refusal
+	}
+	owner := input.registry(call)
+	var found []*repository
+	for _, name := range input.Names {
+		if refusal := checkRepositoryName(name); refusal != nil {
+			return nil, refusal
+		}
+		repo, refusal := c.onRepository(call, input.registryInput, name)
+		if refusal != nil {
+			return nil, refusal
+		}
+		found = append(found, repo)
+	}
+	if len(input.Names) == 0 {
+		if refusal := c.allowECR(call, owner, "*", policy.Document{}); refusal != nil {
+			return nil, refusal
+		}
+		found = c.repositoriesIn(owner, call.ep.region)
+	}
+	details := []repositoryDetail{}
+	for _, repo := range found {
+		details = append(details, repositoryDetail{
+			ARN: repositoryARN(call.ep, owner, repo.key.name), RegistryID: owner, Name: repo.key.name,
+			URI:       registryHost(call.ep, owner) + "/" + repo.key.name,
+			CreatedAt: float64(repo.created.Unix()), TagMutability: "MUTABLE",
+			Scanning: map[string]bool{"scanOnPush": false}, Encryption: map[string]string{"encryptionType": "AES256"},
+		})
+	}
+	details, next, refusal := page(details, input.pageInput, func(d repositoryDetail) string { return d.Name })
+	return struct {
+		Repositories []repositoryDetail `json:"repositories"`
+		NextToken    string             `json:"nextToken,omitempty"`
+	}{details, next}, refusal
+}
+
+// repositoriesIn returns the repositories of an account in a region, sorted by name.
+func (c *Cloud) repositoriesIn(accountID, region string) []*repository {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var found []*repository
+	if a := c.accounts[accountID]; a != nil {
+		for _, repo := range a.repos {
+			if repo.key.region == region {
+				found = append(found, repo)
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b *repository) int { return strings.Compare(a.key.name, b.key.name) })
+	return found
+}

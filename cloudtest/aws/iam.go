@@ -1,0 +1,346 @@
+package aws
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/aws/policy"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
+)
+
+// iamAPI is the part of Identity and Access Management with which an administrator has an account
+// trust an issuer, and a role the subjects of the issuer. Source: IAM API Reference.
+func iamAPI() queryAPI {
+	return queryAPI{
+		version: "2010-05-08", namespace: "https://iam.amazonaws.com/doc/2010-05-08/",
+		operations: map[string]operation{
+			"CreateOpenIDConnectProvider": {do: (*Cloud).createProvider},
+			"GetOpenIDConnectProvider":    {do: (*Cloud).getProvider},
+			"ListOpenIDConnectProviders":  {do: (*Cloud).listProviders},
+			"CreateRole":                  {do: (*Cloud).createRole},
+			"GetRole":                     {do: (*Cloud).getRole},
+			"UpdateAssumeRolePolicy":      {do: (*Cloud).updateTrust},
+			"DeleteRole":                  {do: (*Cloud).deleteRole},
+			"PutRolePolicy":               {do: (*Cloud).putRolePolicy},
+			"GetRolePolicy":               {do: (*Cloud).getRolePolicy},
+			"DeleteRolePolicy":            {do: (*Cloud).deleteRolePolicy},
+		},
+	}
+}
+
+// Limits of IAM's parameters. Source: IAM API Reference, CreateOpenIDConnectProvider, CreateRole and
+// PutRolePolicy.
+const (
+	maxRoleName    = 64
+	maxPolicyName  = 128
+	maxIAMDocument = 131072
+	maxClientIDs   = 100
+	maxThumbprints = 5
+)
+
+var iamNamePattern = regexp.MustCompile(`\A[\w+=,.@-]+\z`)
+
+// name reads the parameter that names a role or policy.
+func (p *params) name(parameter string, longest int) string {
+	return p.text(parameter, limits{required: true, min: 1, max: longest, pattern: iamNamePattern})
+}
+
+// document reads the parameter that is a policy document.
+func (p *params) document(parameter string) []byte {
+	return []byte(p.text(parameter, limits{required: true, min: 1, max: maxIAMDocument}))
+}
+
+// iamTime is how IAM writes a time.
+func iamTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
+
+// encodedDocument is how IAM writes a policy document: URL-encoded by RFC 3986.
+func encodedDocument(d policy.Document) string {
+	return strings.ReplaceAll(url.QueryEscape(d.String()), "+", "%20")
+}
+
+func noSuchEntity(message string) *service.Refusal {
+	return service.Refuse(http.StatusNotFound, "NoSuchEntity", message)
+}
+
+func alreadyExists(message string) *service.Refusal {
+	return service.Refuse(http.StatusConflict, "EntityAlreadyExists", message)
+}
+
+func malformedPolicy(err error) *service.Refusal {
+	return service.Refuse(http.StatusBadRequest, "MalformedPolicyDocument", "The policy document is malformed: "+err.Error())
+}
+
+// allowIAM asks the caller's policies for the call's operation on a resource. It refuses what is
+// wrong with the call's parameters first.
+func (c *Cloud) allowIAM(call *apiCall, resource string) *service.Refusal {
+	if refusal := call.params.refusal(); refusal != nil {
+		return refusal
+	}
+	call.Call.Resource = resource
+	return c.requireOn(call, resource, "iam:"+call.Call.Operation)
+}
+
+// inAccount runs f on the caller's account under the lock.
+func (c *Cloud) inAccount(call *apiCall, f func(*account) *service.Refusal) *service.Refusal {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return f(c.accounts[call.who.account])
+}
+
+// createdProvider is the result of CreateOpenIDConnectProvider.
+type createdProvider struct {
+	OpenIDConnectProviderArn string
+}
+
+// createProvider has the account know an issuer. AWS looks at the issuer's certificate now, if the
+// call has no thumbprint. The local cloud looks at the issuer when the first token comes.
+func (c *Cloud) createProvider(call *apiCall) (any, *service.Refusal) {
+	p := call.params
+	created := OIDCProvider{
+		URL:         p.text("Url", limits{required: true, min: 1, max: 255}),
+		ClientIDs:   p.list("ClientIDList", "", maxClientIDs),
+		Thumbprints: p.list("ThumbprintList", "", maxThumbprints),
+	}
+	p.absent("Tags.member.1.Key")
+	arn := federatedARN(call.ep.partition, call.who.account, created.URL)
+	if refusal := c.allowIAM(call, arn); refusal != nil {
+		return nil, refusal
+	}
+	refusal := c.inAccount(call, func(a *account) *service.Refusal {
+		if _, exists := a.providers[created.URL]; exists {
+			return alreadyExists("Provider with url " + created.URL + " already exists.")
+		}
+		if err := a.putProvider(created); err != nil {
+			return validation(err.Error())
+		}
+		return nil
+	})
+	return createdProvider{arn}, refusal
+}
+
+// providerXML is the result of GetOpenIDConnectProvider.
+type providerXML struct {
+	URL         string   `xml:"Url"`
+	ClientIDs   []string `xml:"ClientIDList>member"`
+	Thumbprints []string `xml:"ThumbprintList>member"`
+	CreateDate  string
+}
+
+func (c *Cloud) getProvider(call *apiCall) (any, *service.Refusal) {
+	arn := call.params.text("OpenIDConnectProviderArn", limits{required: true, min: 20, max: 2048})
+	if refusal := c.allowIAM(call, arn); refusal != nil {
+		return nil, refusal
+	}
+	var found providerXML
+	refusal := c.inAccount(call, func(a *account) *service.Refusal {
+		for _, p := range a.providers {
+			if federatedARN(a.partition.id, a.id, p.URL) == arn {
+				found = providerXML{strings.TrimPrefix(p.URL, "https://"), p.ClientIDs, p.Thumbprints, iamTime(p.created)}
+				return nil
+			}
+		}
+		return noSuchEntity("OpenIDConnect Provider not found for arn " + arn)
+	})
+	return found, refusal
+}
+
+// providerList is the result of ListOpenIDConnectProviders.
+type providerList struct {
+	Providers []providerEntry `xml:"OpenIDConnectProviderList>member"`
+}
+
+type providerEntry struct{ Arn string }
+
+func (c *Cloud) listProviders(call *apiCall) (any, *service.Refusal) {
+	if refusal := c.allowIAM(call, "*"); refusal != nil {
+		return nil, refusal
+	}
+	var list providerList
+	refusal := c.inAccount(call, func(a *account) *service.Refusal {
+		for _, issuer := range slices.Sorted(maps.Keys(a.providers)) {
+			list.Providers = append(list.Providers, providerEntry{federatedARN(a.partition.id, a.id, issuer)})
+		}
+		return nil
+	})
+	return list, refusal
+}
+
+// roleResult is the result of CreateRole and GetRole.
+type roleResult struct {
+	Role roleXML
+}
+
+type roleXML struct {
+	Path, RoleName           string
+	RoleID                   string `xml:"RoleId"`
+	Arn, CreateDate          string
+	AssumeRolePolicyDocument string
+	MaxSessionDuration       int
+}
+
+func (r *role) result() roleResult {
+	return roleResult{roleXML{
+		Path: r.path, RoleName: r.name, RoleID: r.id, Arn: r.arn, CreateDate: iamTime(r.created),
+		AssumeRolePolicyDocument: encodedDocument(r.trust), MaxSessionDuration: r.maxSession,
+	}}
+}
+
+func (c *Cloud) createRole(call *apiCall) (any, *service.Refusal) {
+	p := call.params
+	created := Role{
+		Name: p.name("RoleName", maxRoleName), Path: p.text("Path", limits{min: 1, max: 512}), TrustPolicy: p.document("AssumeRolePolicyDocument"),
+		MaxSessionDuration: p.seconds("MaxSessionDuration", defaultDuration, maxDuration, defaultDuration),
+	}
+	p.absent("Description", "PermissionsBoundary", "Tags.member.1.Key")
+	if created.Path == "" {
+		created.Path = "/"
+	}
+	if refusal := c.allowIAM(call, "arn:"+call.ep.partition+":iam::"+call.who.account+":role"+created.Path+created.Name); refusal != nil {
+		return nil, refusal
+	}
+	var result roleResult
+	refusal := c.inAccount(call, func(a *account) *service.Refusal {
+		if a.roles[created.Name] != nil {
+			return alreadyExists("Role with name " + created.Name + " already exists.")
+		}
+		if err := a.putRole(created); err != nil {
+			if invalid, ok := errors.AsType[*setting.Error](err); ok && invalid.Field == "trustPolicy" {
+				return malformedPolicy(invalid.Err)
+			}
+			return validation(err.Error())
+		}
+		result = a.roles[created.Name].result()
+		return nil
+	})
+	return result, refusal
+}
+
+// onRole reads the parameter RoleName and lets the caller do the call's operation on this role, if
+// the caller's policies allow the operation. The call's other parameters must have been read. Do
+// runs under the lock; it changes the role by storing another one.
+func (c *Cloud) onRole(call *apiCall, do func(*account, *role) *service.Refusal) *service.Refusal {
+	name := call.params.name("RoleName", maxRoleName)
+	arn := "arn:" + call.ep.partition + ":iam::" + call.who.account + ":role/" + name // of a role that does not exist
+	_ = c.inAccount(call, func(a *account) *service.Refusal {
+		if r := a.roles[name]; r != nil {
+			arn = r.arn
+		}
+		return nil
+	})
+	if refusal := c.allowIAM(call, arn); refusal != nil {
+		return refusal
+	}
+	return c.inAccount(call, func(a *account) *service.Refusal {
+		r := a.roles[name]
+		if r == nil || r.arn != arn { // the policies were asked about another role
+			return noSuchEntity("The role with name " + name + " cannot be found.")
+		}
+		return do(a, r)
+	})
+}
+
+func (c *Cloud) getRole(call *apiCall) (any, *service.Refusal) {
+	var result roleResult
+	refusal := c.onRole(call, func(_ *account, r *role) *service.Refusal {
+		result = r.result()
+		return nil
+	})
+	return result, refusal
+}
+
+func (c *Cloud) updateTrust(call *apiCall) (any, *service.Refusal) {
+	document := call.params.document("PolicyDocument")
+	return nil, c.onRole(call, func(a *account, r *role) *service.Refusal {
+		changed := *r
+		var refusal *service.Refusal
+		changed.trust, refusal = readDocument(policy.Trust, a.partition, document)
+		if refusal == nil {
+			a.roles[r.name] = &changed
+		}
+		return refusal
+	})
+}
+
+// deleteRole removes a role without policies. Source: IAM API Reference, DeleteRole.
+func (c *Cloud) deleteRole(call *apiCall) (any, *service.Refusal) {
+	return nil, c.onRole(call, func(a *account, r *role) *service.Refusal {
+		switch {
+		case len(r.policies) > 0:
+			return service.Refuse(http.StatusConflict, "DeleteConflict", "Cannot delete entity, must delete policies first.")
+		case len(r.managed) > 0:
+			return service.Refuse(http.StatusConflict, "DeleteConflict", "Cannot delete entity, must detach all policies first.")
+		}
+		delete(a.roles, r.name)
+		return nil
+	})
+}
+
+func (c *Cloud) putRolePolicy(call *apiCall) (any, *service.Refusal) {
+	name, document := call.params.name("PolicyName", maxPolicyName), call.params.document("PolicyDocument")
+	return nil, c.onRole(call, func(a *account, r *role) *service.Refusal {
+		doc, refusal := readDocument(policy.Permissions, a.partition, document)
+		if refusal == nil {
+			changed := *r
+			changed.policies = maps.Clone(r.policies)
+			changed.policies[name] = doc
+			a.roles[r.name] = &changed
+		}
+		return refusal
+	})
+}
+
+// rolePolicy is the result of GetRolePolicy.
+type rolePolicy struct {
+	RoleName, PolicyName, PolicyDocument string
+}
+
+func (c *Cloud) getRolePolicy(call *apiCall) (any, *service.Refusal) {
+	name := call.params.name("PolicyName", maxPolicyName)
+	var result rolePolicy
+	refusal := c.onRole(call, func(_ *account, r *role) *service.Refusal {
+		doc, ok := r.policies[name]
+		if !ok {
+			return noSuchRolePolicy(name)
+		}
+		result = rolePolicy{r.name, name, encodedDocument(doc)}
+		return nil
+	})
+	return result, refusal
+}
+
+func (c *Cloud) deleteRolePolicy(call *apiCall) (any, *service.Refusal) {
+	name := call.params.name("PolicyName", maxPolicyName)
+	return nil, c.onRole(call, func(a *account, r *role) *service.Refusal {
+		if _, ok := r.policies[name]; !ok {
+			return noSuchRolePolicy(name)
+		}
+		changed := *r
+		changed.policies = maps.Clone(r.policies)
+		delete(changed.policies, name)
+		a.roles[r.name] = &changed
+		return nil
+	})
+}
+
+func noSuchRolePolicy(name string) *service.Refusal {
+	return noSuchEntity("The role policy with name " + name + " cannot be found.")
+}
+
+// readDocument reads a document that the caller sent for a role in partition part.
+func readDocument(kind policy.Kind, part partition, document []byte) (policy.Document, *service.Refusal) {
+	doc, err := policy.Parse(kind, document)
+	if err == nil {
+		err = doc.CheckPartition(part.id)
+	}
+	if err != nil {
+		return policy.Document{}, malformedPolicy(err)
+	}
+	return doc, nil
+}

@@ -1,0 +1,39 @@
+package azure
+
+import (
+	"context"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/change"
+)
+
+// Admin is a [Cloud] in another process. Each function is the method of the Cloud with its name,
+// and fails with the same errors.
+type Admin struct {
+	AddTenant                 func(ctx context.Context, t Tenant) error
+	PutApplication            func(ctx context.Context, tenant string, a Application) error
+	DeleteApplication         func(ctx context.Context, tenant, clientID string) error
+	PutFederatedCredential    func(ctx context.Context, tenant, clientID string, f FederatedCredential) error
+	DeleteFederatedCredential func(ctx context.Context, tenant, clientID, name string) error
+	PutRegistry               func(ctx context.Context, tenant string, r RegistryConfig) error
+	DeleteRegistry            func(ctx context.Context, tenant, name string) error
+	PutStorageAccount         func(ctx context.Context, tenant string, s StorageAccountConfig) error
+	DeleteStorageAccount      func(ctx context.Context, tenant, name string) error
+	SetManagedIdentity        func(ctx context.Context, m ManagedIdentity) error
+}
+
+// NewAdmin fills a table with the changes of a [Cloud].
+func NewAdmin(t *change.Table[*Cloud]) Admin {
+	const in = " /azure/tenants/{tenant}"
+	return Admin{
+		AddTenant:                 change.Set(t, "POST /azure/tenants", (*Cloud).AddTenant),
+		PutApplication:            change.Put(t, "PUT"+in+"/applications", (*Cloud).PutApplication),
+		DeleteApplication:         change.Delete(t, "DELETE"+in+"/applications?client-id", (*Cloud).DeleteApplication),
+		PutFederatedCredential:    change.PutIn(t, "PUT"+in+"/federated-credentials?client-id", (*Cloud).PutFederatedCredential),
+		DeleteFederatedCredential: change.DeleteIn(t, "DELETE"+in+"/federated-credentials?client-id&name", (*Cloud).DeleteFederatedCredential),
+		PutRegistry:               change.Put(t, "PUT"+in+"/registries", (*Cloud).PutRegistry),
+		DeleteRegistry:            change.Delete(t, "DELETE"+in+"/registries?name", (*Cloud).DeleteRegistry),
+		PutStorageAccount:         change.Put(t, "PUT"+in+"/storage-accounts", (*Cloud).PutStorageAccount),
+		DeleteStorageAccount:      change.Delete(t, "DELETE"+in+"/storage-accounts?name", (*Cloud).DeleteStorageAccount),
+		SetManagedIdentity:        change.Set(t, "PUT /azure/managed-identity", (*Cloud).SetManagedIdentity),
+	}
+}

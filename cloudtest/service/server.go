@@ -1,0 +1,180 @@
+package service
+
+import (
+	"maps"
+	"net/http"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
+)
+
+// Server answers requests to services, under faults, and records them.
+type Server struct {
+	// Faults are the faults and quotas in force. Required.
+	Faults *fault.Set
+	// Journal records the calls. Required.
+	Journal *journal.Journal
+}
+
+// Serve answers a request to a service. It panics with [http.ErrAbortHandler] to close the
+// connection when a fault says so.
+func (s *Server) Serve(w http.ResponseWriter, httpRequest *http.Request, read Service) {
+	call := &journal.Call{Time: time.Now(), Host: wire.Host(httpRequest.Host)}
+	rec := &recorder{ResponseWriter: w, journal: s.Journal, call: call}
+	defer func() {
+		p := recover()
+		if p != nil && call.Code == "" {
+			call.Code, call.Reason = "Dropped", "the handler gave up"
+		}
+		rec.record()
+		if p != nil {
+			panic(p)
+		}
+	}()
+	r := &Request{Request: httpRequest, Call: call, Now: time.Now(), Reply: rec.Header(), writer: rec}
+	var handle Handler
+	r.protocol, handle = read(r)
+	answer, refusal := s.decide(r, handle)
+	if refusal == nil {
+		refusal = answer(rec)
+	}
+	if refusal != nil {
+		answer = r.protocol.Refuse(r, refusal)
+		call.Code, call.Reason = refusal.Code, refusal.Reason
+		if call.Reason == "" {
+			call.Reason = refusal.Message
+		}
+		_ = answer(rec)
+	}
+	if !rec.done {
+		call.Status = http.StatusOK // which net/http writes for a handler that wrote nothing
+	}
+}
+
+// decide applies the faults that hit the request. If they leave it alone, the handler decides.
+func (s *Server) decide(r *Request, handle Handler) (Answer, *Refusal) {
+	effect := s.Faults.Take(r.Call.Host, r.Call.Service, r.Call.Operation)
+	r.Call.Fault = effect.ID
+	if err := effect.Wait(r.Context()); err != nil {
+		r.drop("CallerGone", "the caller went away during an injected delay")
+	}
+	r.Now = time.Now().Add(effect.Skew)
+	if effect.Skew != 0 {
+		r.Reply.Set("Date", r.Now.UTC().Format(http.TimeFormat)) // clients correct their clock by it
+	}
+	if after := effect.RetryAfterHeader(); after != "" {
+		r.Reply.Set("Retry-After", after)
+	}
+	const injected = "an injected fault"
+	switch effect.Kind {
+	case fault.InternalFailure:
+		return nil, r.protocol.Failure.Because(injected)
+	case fault.Unavailable:
+		return nil, r.protocol.Unavailable.Because(injected)
+	case fault.Throttle:
+		return nil, r.protocol.Throttled.Because(injected)
+	case fault.Malformed:
+		r.Call.Code, r.Call.Reason = "Malformed", "an injected fault cut the answer off"
+		return r.protocol.Broken, nil
+	case fault.Drop:
+		r.drop("Dropped", "an injected fault closed the connection")
+	case fault.None, fault.Latency, fault.Refuse, fault.Skew:
+	}
+	return handle(r)
+}
+
+// drop closes the connection without an answer.
+func (r *Request) drop(code, reason string) {
+	r.Call.Code, r.Call.Reason = code, reason
+	panic(http.ErrAbortHandler)
+}
+
+// recorder writes the call into the journal when the answer's header is written, so that a caller
+// who has the answer finds the call in the journal.
+type recorder struct {
+	http.ResponseWriter
+
+	journal *journal.Journal
+	call    *journal.Call
+	done    bool
+}
+
+func (r *recorder) record() {
+	if !r.done {
+		r.done = true
+		r.journal.Record(*r.call)
+	}
+}
+
+// WriteHeader records the call with its status.
+func (r *recorder) WriteHeader(status int) {
+	if status >= 200 && !r.done {
+		r.call.Status = status
+		r.record()
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Write writes the header first if need be.
+func (r *recorder) Write(b []byte) (int, error) {
+	if !r.done {
+		r.WriteHeader(http.StatusOK)
+	}
+	return r.ResponseWriter.Write(b)
+}
+
+// Flush lets data planes stream.
+func (r *recorder) Flush() {
+	if !r.done {
+		r.WriteHeader(http.StatusOK)
+	}
+	_ = http.NewResponseController(r.ResponseWriter).Flush()
+}
+
+// Unwrap is for http.ResponseController.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// hidingWriter passes a data plane's answer on, unless the answer is "not found". Then it keeps all
+// of it back.
+type hidingWriter struct {
+	to             http.ResponseWriter
+	header         http.Header
+	passed, hidden bool
+}
+
+// Header is the data plane's header; the caller gets it only with the answer.
+func (h *hidingWriter) Header() http.Header { return h.header }
+
+// WriteHeader passes every status but 404 on. Statuses below 200 announce an answer that may still
+// be hidden.
+func (h *hidingWriter) WriteHeader(status int) {
+	switch {
+	case status < http.StatusOK || h.hidden:
+	case status == http.StatusNotFound && !h.passed:
+		h.hidden = true
+	default:
+		h.pass()
+		h.to.WriteHeader(status)
+	}
+}
+
+// pass copies the data plane's headers into the answer, once.
+func (h *hidingWriter) pass() {
+	if h.passed {
+		return
+	}
+	h.passed = true
+	clear(h.to.Header())
+	maps.Copy(h.to.Header(), h.header)
+}
+
+// Write drops what belongs to a hidden answer.
+func (h *hidingWriter) Write(b []byte) (int, error) {
+	if h.hidden {
+		return len(b), nil
+	}
+	h.pass()
+	return h.to.Write(b) //nolint:wrapcheck // http.ResponseWriter's own contract
+}

@@ -1,0 +1,149 @@
+// Package service answers requests to the services of the local cloud. A cloud reads a request in a
+// [Service] and decides about it in a [Handler]. A [Server] does the rest, once for all clouds:
+// faults and quotas, the journal's line, and the refusal in the service's own words.
+//
+// So a service of a new cloud is a function that reads requests, the handlers that it returns, and
+// a [Protocol]:
+//
+//	func read(r *service.Request) (service.Protocol, service.Handler) {
+//		r.Call.Service, r.Call.Operation = "notes", "ReadNote"
+//		return notesProtocol(), func(r *service.Request) (service.Answer, *service.Refusal) {
+//			if _, ok := wire.Bearer(r.Request); !ok {
+//				return nil, service.Refuse(http.StatusUnauthorized, "NoToken", "Send a token.")
+//			}
+//			return service.Whole(http.StatusOK, "text/plain", []byte("a note")), nil
+//		}
+//	}
+package service
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+)
+
+// Service reads what a request asks for. It notes in r.Call the service and the operation, which
+// faults and quotas match, and returns how the service words its answers and the handler that
+// decides. It decides nothing itself: an injected fault comes before every refusal.
+type Service func(r *Request) (Protocol, Handler)
+
+// Handler decides about a request. It returns either an answer or a refusal, and notes in r.Call
+// what it learns about the caller.
+type Handler func(r *Request) (Answer, *Refusal)
+
+// Request is a request to a service.
+type Request struct {
+	*http.Request
+
+	// Call is the request's line in the journal. It is written when the answer begins.
+	Call *journal.Call
+	// Now is the service's time. A fault may have moved it, so it is right in handlers and in
+	// [Protocol.Refuse] only.
+	Now time.Time
+	// Reply are the headers of the answer or refusal, to be added to.
+	Reply http.Header
+
+	writer   http.ResponseWriter
+	protocol Protocol
+}
+
+// ReadBody reads the whole body. A body longer than limit, in bytes, is an [*http.MaxBytesError].
+func (r *Request) ReadBody(limit int64) ([]byte, error) {
+	return io.ReadAll(http.MaxBytesReader(r.writer, r.Body, limit)) //nolint:wrapcheck // each service has its own words for it
+}
+
+// Forward lets a data plane answer out, which was made of an allowed request. If the data plane
+// answers "not found" and hidden is not nil, the caller gets hidden instead. A nil data plane makes
+// the service unavailable.
+func (r *Request) Forward(to http.Handler, out *http.Request, hidden *Refusal) (Answer, *Refusal) {
+	if to == nil {
+		return nil, r.protocol.Unavailable.Because("no data plane was handed in for the service " + r.Call.Service)
+	}
+	return func(w http.ResponseWriter) *Refusal {
+		if hidden == nil {
+			to.ServeHTTP(w, out)
+			return nil
+		}
+		h := &hidingWriter{to: w, header: w.Header().Clone()}
+		to.ServeHTTP(h, out)
+		if h.hidden {
+			return hidden
+		}
+		h.pass()
+		return nil
+	}, nil
+}
+
+// Answer writes an answer. If it returns a refusal instead, it has written nothing.
+type Answer func(w http.ResponseWriter) *Refusal
+
+// Whole is an answer with a body and its length. Encoders must have escaped in the body what a
+// caller sent.
+func Whole(status int, contentType string, body []byte) Answer {
+	return func(w http.ResponseWriter) *Refusal {
+		w.Header().Set("Content-Type", contentType)
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		w.WriteHeader(status)
+		_, _ = w.Write(body)
+		return nil
+	}
+}
+
+// Empty is an answer without a body.
+func Empty(status int) Answer {
+	return func(w http.ResponseWriter) *Refusal {
+		w.WriteHeader(status)
+		return nil
+	}
+}
+
+// Refusal is an error that the service answers with.
+type Refusal struct {
+	// Status is the HTTP status.
+	Status int
+	// Code is the service's error code. The journal has it too.
+	Code string
+	// Message is the text for the caller.
+	Message string
+	// Reason is for the journal only, and may say what the cloud keeps to itself. It is Message if
+	// empty.
+	Reason string
+	// Detail has further values that the service's protocol puts into the error. The protocol
+	// decides its type.
+	Detail any
+}
+
+// Refuse makes a refusal.
+func Refuse(status int, code, message string) *Refusal {
+	return &Refusal{Status: status, Code: code, Message: message}
+}
+
+// Because sets the reason and returns the refusal.
+func (e *Refusal) Because(reason string) *Refusal {
+	e.Reason = reason
+	return e
+}
+
+// With sets the detail and returns the refusal.
+func (e *Refusal) With(detail any) *Refusal {
+	e.Detail = detail
+	return e
+}
+
+// Handle is a [Handler] that refuses every caller.
+func (e *Refusal) Handle(*Request) (Answer, *Refusal) { return nil, e }
+
+// Protocol is how a service words what goes wrong. A service makes a new one for each request,
+// whose refusals may then be changed.
+type Protocol struct {
+	// Refuse puts a refusal into the service's error format. It may change the refusal's code to
+	// the one that this protocol uses.
+	Refuse func(r *Request, e *Refusal) Answer
+	// Failure, Unavailable and Throttled are the refusals for these kinds of faults.
+	Failure, Unavailable, Throttled *Refusal
+	// Broken is the beginning of a granted answer, cut off in the middle of its syntax.
+	Broken Answer
+}
