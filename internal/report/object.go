@@ -4,96 +4,141 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// Object is what all kinds that fetch have in common, as it was read.
-type Object struct {
+// Resource is a custom resource with the status that all of Lanyard's resources have.
+type Resource interface {
 	client.Object
+
+	// GetStatus returns the object's status, for reading and writing.
+	GetStatus() *meta.Status
+}
+
+// Object is an object of any kind that fetches, or a WorkloadIdentityBinding. The fields have the
+// values that each kind keeps in a different place.
+type Object struct {
+	Resource
 
 	// Kind is the kind's name in manifests.
 	Kind string
-	// Source is what is fetched: a repository, a bucket, an image.
+	// Source names the thing that is fetched: a repository, a bucket, an image. Of a binding it names
+	// the Secret.
 	Source string
 	// Account is spec.serviceAccountName.
 	Account string
+	// WorkloadIdentity is the WorkloadIdentity that the object names.
+	WorkloadIdentity string
+	// AWSIdentity is the AWS identity that the object names; nil for none.
+	AWSIdentity *meta.AWSIdentityReference
+	// Used is the identity that was used; nil for none, and for bindings.
+	Used *meta.Identity
+	// ExpiresAt is when the credential of a binding ends; nil for none.
+	ExpiresAt *metav1.Time
 	// Suspended is spec.suspend.
 	Suspended bool
-	// Observed is status.observedGeneration.
-	Observed int64
-	// Handled is status.lastHandledReconcileAt.
-	Handled string
-	// Conditions are the status'.
-	Conditions []metav1.Condition
-	// Identity is the status'; nil for none.
-	Identity *meta.Identity
-	// Artifact is the status'; nil for none, and for kinds without one.
+	// Artifact is the status's artifact; nil for none, and for kinds without artifacts.
 	Artifact *v1alpha1.Artifact
 	// Scan is an ImageRepository's last scan; nil for none.
 	Scan *v1alpha1.ScanResult
 }
 
-// Kinds are the names of the kinds that are reported, in the order of [List].
+// Kinds returns the names of the kinds that fetch, in the order of [List].
 func Kinds() []string {
 	return []string{v1alpha1.OCIRepositoryKind, v1alpha1.BucketKind, v1alpha1.ImageRepositoryKind}
 }
 
-// List reads the objects of all kinds in a namespace, or in all if it is empty.
+// Get reads an object of one of [Kinds], or a WorkloadIdentityBinding.
+func Get(ctx context.Context, c client.Reader, kind string, key client.ObjectKey) (Object, error) {
+	resource, ok := map[string]Resource{
+		v1alpha1.OCIRepositoryKind: &v1alpha1.OCIRepository{}, v1alpha1.BucketKind: &v1alpha1.Bucket{}, v1alpha1.ImageRepositoryKind: &v1alpha1.ImageRepository{},
+		identityv1.WorkloadIdentityBindingKind: &identityv1.WorkloadIdentityBinding{},
+	}[kind]
+	if !ok {
+		return Object{}, fmt.Errorf("there is no kind %s", kind)
+	}
+	if err := c.Get(ctx, key, resource); err != nil {
+		return Object{}, fmt.Errorf("read %s %s: %w", kind, key, err)
+	}
+	return Read(resource), nil
+}
+
+// List reads the objects of all kinds in a namespace, or in all namespaces if it is empty. Bindings
+// are left out if the caller may not see them, or the cluster does not know them.
 func List(ctx context.Context, c client.Reader, namespace string) ([]Object, error) {
-	var (
-		repositories v1alpha1.OCIRepositoryList
-		buckets      v1alpha1.BucketList
-		images       v1alpha1.ImageRepositoryList
-		objects      []Object
-	)
-	for i, list := range []client.ObjectList{&repositories, &buckets, &images} {
-		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+	var objects []Object
+	for i, list := range []client.ObjectList{&v1alpha1.OCIRepositoryList{}, &v1alpha1.BucketList{}, &v1alpha1.ImageRepositoryList{}} {
+		if err := add(ctx, c, namespace, list, &objects); err != nil {
 			return nil, fmt.Errorf("list objects of kind %s: %w", Kinds()[i], err)
 		}
 	}
-	for i := range repositories.Items {
-		objects = append(objects, OfOCIRepository(&repositories.Items[i]))
-	}
-	for i := range buckets.Items {
-		objects = append(objects, OfBucket(&buckets.Items[i]))
-	}
-	for i := range images.Items {
-		objects = append(objects, OfImageRepository(&images.Items[i]))
+	err := add(ctx, c, namespace, &identityv1.WorkloadIdentityBindingList{}, &objects)
+	if err != nil && !apierrors.IsForbidden(err) && !apimeta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("list objects of kind %s: %w", identityv1.WorkloadIdentityBindingKind, err)
 	}
 	return objects, nil
 }
 
-// OfOCIRepository reads an OCIRepository.
-func OfOCIRepository(o *v1alpha1.OCIRepository) Object {
-	return Object{
-		Object: o, Kind: v1alpha1.OCIRepositoryKind, Source: o.Spec.URL, Account: o.Spec.ServiceAccountName, Suspended: o.Spec.Suspend,
-		Observed: o.Status.ObservedGeneration, Handled: o.Status.LastHandledReconcileAt,
-		Conditions: o.Status.Conditions, Identity: o.Status.Identity, Artifact: o.Status.Artifact,
+// add appends the objects of a kind.
+func add(ctx context.Context, c client.Reader, namespace string, list client.ObjectList, objects *[]Object) error {
+	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return err
+	}
+	return apimeta.EachListItem(list, func(o runtime.Object) error {
+		*objects = append(*objects, Read(o.(Resource))) //nolint:forcetypeassert // all kinds in lists are resources
+		return nil
+	})
+}
+
+// Read finds in an object what its kind alone has.
+func Read(resource Resource) Object {
+	switch o := resource.(type) {
+	case *v1alpha1.OCIRepository:
+		return Object{
+			Resource: o, Kind: v1alpha1.OCIRepositoryKind, Source: o.Spec.URL, Account: o.Spec.ServiceAccountName,
+			WorkloadIdentity: o.Spec.WorkloadIdentityName, AWSIdentity: o.Spec.IdentityRef, Suspended: o.Spec.Suspend,
+			Used: o.Status.Identity, Artifact: o.Status.Artifact,
+		}
+	case *v1alpha1.Bucket:
+		source := o.Spec.BucketName
+		if o.Spec.Endpoint != "" {
+			source = o.Spec.Endpoint + "/" + source
+		}
+		return Object{
+			Resource: o, Kind: v1alpha1.BucketKind, Source: source, Account: o.Spec.ServiceAccountName,
+			WorkloadIdentity: o.Spec.WorkloadIdentityName, AWSIdentity: o.Spec.IdentityRef, Suspended: o.Spec.Suspend,
+			Used: o.Status.Identity, Artifact: o.Status.Artifact,
+		}
+	case *v1alpha1.ImageRepository:
+		return Object{
+			Resource: o, Kind: v1alpha1.ImageRepositoryKind, Source: o.Spec.Image, Account: o.Spec.ServiceAccountName,
+			WorkloadIdentity: o.Spec.WorkloadIdentityName, AWSIdentity: o.Spec.IdentityRef, Suspended: o.Spec.Suspend,
+			Used: o.Status.Identity, Scan: o.Status.LastScanResult,
+		}
+	case *identityv1.WorkloadIdentityBinding:
+		return readBinding(o)
+	default:
+		return Object{Resource: o}
 	}
 }
 
-// OfBucket reads a Bucket.
-func OfBucket(o *v1alpha1.Bucket) Object {
-	source := o.Spec.BucketName
-	if o.Spec.Endpoint != "" {
-		source = o.Spec.Endpoint + "/" + source
+func readBinding(o *identityv1.WorkloadIdentityBinding) Object {
+	read := Object{
+		Resource: o, Kind: identityv1.WorkloadIdentityBindingKind, Source: "Secret " + o.Spec.Store.SecretRef.Name, ExpiresAt: o.Status.ExpiresAt,
 	}
-	return Object{
-		Object: o, Kind: v1alpha1.BucketKind, Source: source, Account: o.Spec.ServiceAccountName, Suspended: o.Spec.Suspend,
-		Observed: o.Status.ObservedGeneration, Handled: o.Status.LastHandledReconcileAt,
-		Conditions: o.Status.Conditions, Identity: o.Status.Identity, Artifact: o.Status.Artifact,
+	switch named, ref := o.Spec.WorkloadIdentity, o.Spec.IdentityRef; {
+	case named != nil:
+		read.WorkloadIdentity = named.Name
+	case ref != nil:
+		read.AWSIdentity = &meta.AWSIdentityReference{Kind: ref.Kind, Name: ref.Name}
 	}
-}
-
-// OfImageRepository reads an ImageRepository.
-func OfImageRepository(o *v1alpha1.ImageRepository) Object {
-	return Object{
-		Object: o, Kind: v1alpha1.ImageRepositoryKind, Source: o.Spec.Image, Account: o.Spec.ServiceAccountName, Suspended: o.Spec.Suspend,
-		Observed: o.Status.ObservedGeneration, Handled: o.Status.LastHandledReconcileAt,
-		Conditions: o.Status.Conditions, Identity: o.Status.Identity, Scan: o.Status.LastScanResult,
-	}
+	return read
 }

@@ -1,5 +1,5 @@
-// Package report says in one row what came of an object: as whom it was fetched, with what result, and why. The commands
-// lanyard up and lanyard status print the rows.
+// Package report describes an object in one row: the identity that it acts with, the result and the
+// reason. The commands lanyard up and lanyard status print the rows.
 package report
 
 import (
@@ -13,10 +13,11 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/examples"
 )
 
-// Result is what came of an object, in one word.
+// Result is the result of an object, in one word.
 type Result string
 
 // The results.
@@ -25,48 +26,69 @@ const (
 	Pulled Result = "Pulled"
 	// Scanned: the image that the spec names was scanned.
 	Scanned Result = "Scanned"
-	// Refused: somebody said no, for good or until something is changed.
+	// Ready: the AWSCluster or the AWS identity gets credentials.
+	Ready Result = "Ready"
+	// Delivered: the Secret of a binding has a fresh credential.
+	Delivered Result = "Delivered"
+	// Refused: a cloud, a registry or the controller refused, until somebody changes something.
 	Refused Result = "Refused"
-	// Failed: it did not work, and nobody refused it: a registry that is down, a tag that is not there.
+	// Failed: the fetch failed without a refusal, for example because a registry is down or a tag
+	// does not exist.
 	Failed Result = "Failed"
-	// Pending: the controller has not judged the object's present spec yet.
+	// Pending: the controller has not processed the object's present spec yet.
 	Pending Result = "Pending"
-	// Suspended: spec.suspend holds the object.
+	// Suspended: spec.suspend stops the object's reconciliation.
 	Suspended Result = "Suspended"
 )
 
-// Row is what came of one object. It leaves out status.artifact.url, which is a key to the artifact.
+// Row describes one object. It leaves out status.artifact.url, which is a key to the artifact.
 type Row struct {
-	// Namespace, Kind and Name are the object's.
+	// Namespace, Kind and Name identify the object.
 	Namespace string `json:"namespace"`
 	Kind      string `json:"kind"`
 	Name      string `json:"name"`
-	// Source is what was to be fetched: a repository's URL, a bucket with its endpoint, an image.
+	// Source names the thing to fetch: a repository's URL, a bucket with its endpoint, an image. Of a
+	// binding it names the Secret.
 	Source string `json:"source"`
-	// Subject is whose credential was used or, if none was, asked for, as tokens name it:
-	// "system:serviceaccount:<namespace>:<name>", or "controller". Empty where the object asks for none.
+	// Subject is the subject whose credential was used or, if none was used, asked for:
+	// "system:serviceaccount:<namespace>:<name>",
+	// "lanyard.dev:workloadidentity:<namespace>:<name>", an AWS identity such as
+	// "lanyard.dev:awsclusterroleidentity:<name>", or "controller". Empty if the object asks for
+	// none.
 	Subject string `json:"subject,omitempty"`
-	// Identity is the cloud identity that was used: for AWS a role's ARN, for Azure the tenant and the client ID, for Google a service
-	// account. It is the subject itself where that was let in. Empty if none was granted.
+	// Identity is the cloud identity that was used: for AWS a role's ARN, for Azure the tenant and
+	// the client ID, for Google a service account. It is the subject if the cloud accepted the
+	// subject itself. Empty if no identity was given.
 	Identity string `json:"identity,omitempty"`
-	// Result is what came of it.
+	// Result is the object's result.
 	Result Result `json:"result"`
-	// Revision is the artifact that is served, "<tag>@<digest>" or "<digest>". It stays while later attempts fail.
+	// Revision is the revision of the artifact that is served, "<tag>@<digest>" or "<digest>". It
+	// stays while later attempts fail.
 	Revision string `json:"revision,omitempty"`
-	// Tags is how many tags the last scan found; absent where nothing was scanned.
+	// Tags is how many tags the last scan found; absent if nothing was scanned.
 	Tags *int `json:"tags,omitempty"`
+	// ExpiresAt is when the credential of a binding ends, UTC; absent for other kinds.
+	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 	// Reason and Message are those of the condition Ready.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Expected is what the object's annotation demo.lanyard.dev/expect says must come of it; empty if it has none.
+	// Expected is the expected result, the value of the object's annotation
+	// demo.lanyard.dev/expect; empty if it has none.
 	Expected string `json:"expected,omitempty"`
-	// AsExpected says whether that came; absent if nothing is expected.
+	// AsExpected reports whether the result is the expected one; absent if none is expected.
 	AsExpected *bool `json:"asExpected,omitempty"`
 }
 
-// Of makes an object's row.
+// What the names of subjects begin with, see auth.Subject.
+const (
+	accountPrefix  = "system:serviceaccount:"
+	identityPrefix = "lanyard.dev:workloadidentity:"
+	awsPrefix      = "lanyard.dev:aws"
+)
+
+// Of returns an object's row.
 func Of(o Object) Row {
-	ready := apimeta.FindStatusCondition(o.Conditions, meta.ConditionReady)
+	ready := apimeta.FindStatusCondition(o.GetStatus().Conditions, meta.ConditionReady)
 	if ready == nil {
 		ready = &metav1.Condition{}
 	}
@@ -78,13 +100,24 @@ func Of(o Object) Row {
 		Result:    result(o, ready),
 		Reason:    ready.Reason,
 		Message:   ready.Message,
+		ExpiresAt: o.ExpiresAt,
 		Expected:  o.GetAnnotations()[examples.ExpectAnnotation],
 	}
-	if o.Account != "" {
-		row.Subject = "system:serviceaccount:" + o.GetNamespace() + ":" + o.Account
+	switch {
+	case o.Account != "":
+		row.Subject = accountPrefix + o.GetNamespace() + ":" + o.Account
+	case o.WorkloadIdentity != "":
+		row.Subject = identityPrefix + o.GetNamespace() + ":" + o.WorkloadIdentity
+	case o.AWSIdentity != nil:
+		if subject, err := spec.AWSIdentity(o.AWSIdentity.Kind, o.GetNamespace(), o.AWSIdentity.Name); err == nil {
+			row.Subject = subject.String()
+		}
 	}
-	if id := o.Identity; id != nil {
-		// Where no identity stands between, the subject itself was let in.
+	if row.Result == Delivered {
+		row.Identity = row.Subject // Lanyard vouches for it, whatever it stands for at the target
+	}
+	if id := o.Used; id != nil {
+		// Without a cloud identity, the cloud accepted the subject itself.
 		row.Subject, row.Identity = id.Subject, cmp.Or(id.CloudIdentity, id.Subject)
 	}
 	if o.Artifact != nil {
@@ -100,49 +133,55 @@ func Of(o Object) Row {
 	return row
 }
 
-// All makes the rows of objects, sorted by namespace, kind and name.
+// All returns the rows of objects, sorted by namespace, kind and name.
 func All(objects []Object) []Row {
 	rows := make([]Row, 0, len(objects))
 	for _, o := range objects {
 		rows = append(rows, Of(o))
 	}
-	slices.SortFunc(rows, func(a, b Row) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(rows, compare)
 	return rows
+}
+
+// compare orders rows by namespace, kind and name.
+func compare(a, b Row) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 }
 
 // Values of the annotation demo.lanyard.dev/expect.
 const (
 	// ExpectPulled expects the artifact, or the scan.
 	ExpectPulled = "pulled"
-	// ExpectRefused expects, with a reason behind it, to be refused for that reason and to have no artifact.
+	// ExpectRefused, followed by a reason, expects a refusal for that reason and no artifact.
 	ExpectRefused = "refused:"
 )
 
-// CheckExpectation refuses a value of the annotation that no row could meet.
+// CheckExpectation refuses a value of the annotation that no row can meet.
 func CheckExpectation(value string) error {
 	if reason, ok := strings.CutPrefix(value, ExpectRefused); value == ExpectPulled || ok && reason != "" {
 		return nil
 	}
-	return fmt.Errorf("annotation %s: %q is no expectation; write %q, or %q and a reason such as %s",
+	return fmt.Errorf("annotation %s: %q is not an expectation; write %q, or %q and a reason such as %s",
 		examples.ExpectAnnotation, value, ExpectPulled, ExpectRefused, auth.CodeTrustRefused)
 }
 
-// meets says whether the row is as expected. What is no expectation is never met.
+// meets reports whether the row meets the expectation. A malformed expectation is never met.
 func (r Row) meets(expected string) bool {
 	if expected == ExpectPulled {
 		return r.done()
 	}
 	reason, ok := strings.CutPrefix(expected, ExpectRefused)
-	// An object that got the artifact first and was refused later was not refused.
+	// An object that still has its artifact from before the refusal does not count as refused.
 	return ok && reason != "" && r.Result == Refused && r.Reason == reason && r.Revision == "" && r.Tags == nil
 }
 
-// done says whether the object has got what it asks for.
-func (r Row) done() bool { return r.Result == Pulled || r.Result == Scanned }
+// done reports whether the object has its artifact, its scan or its credential.
+func (r Row) done() bool {
+	return r.Result == Pulled || r.Result == Scanned || r.Result == Ready || r.Result == Delivered
+}
 
-// OK says whether the row is as expected; where nothing is expected, whether the object has got what it asks for.
+// OK reports whether the row meets its expectation or, without an expectation, whether the object
+// has its artifact, its scan or its credential.
 func (r Row) OK() bool {
 	if r.AsExpected != nil {
 		return *r.AsExpected
@@ -154,8 +193,10 @@ func result(o Object, ready *metav1.Condition) Result {
 	switch {
 	case o.Suspended:
 		return Suspended
-	case o.Observed != o.GetGeneration():
+	case o.GetStatus().ObservedGeneration != o.GetGeneration():
 		return Pending
+	case ready.Status == metav1.ConditionTrue && o.ExpiresAt != nil:
+		return Delivered
 	case ready.Status == metav1.ConditionTrue && o.Artifact != nil:
 		return Pulled
 	case ready.Status == metav1.ConditionTrue && o.Scan != nil:
@@ -168,12 +209,15 @@ func result(o Object, ready *metav1.Condition) Result {
 	return Failed
 }
 
-// refusal says whether a reason means that somebody said no. A reason that is not known here is a failure: nobody should
+// refusal reports whether a reason means a refusal. An unknown reason is a failure: nobody should
 // take an accident for protection.
 func refusal(reason string) bool {
 	switch reason {
 	case meta.ReasonInvalidSpec, meta.ReasonUnsupportedProvider, meta.ReasonInvalidURL, meta.ReasonSecretRefused,
-		meta.ReasonRegistryRefused, meta.ReasonBucketRefused, meta.ReasonArchiveRefused:
+		meta.ReasonRegistryRefused, meta.ReasonBucketRefused, meta.ReasonArchiveRefused,
+		meta.ReasonPrincipalUsageUnauthorized, meta.ReasonSourcePrincipalUsageUnauthorized, meta.ReasonSourceOnly, meta.ReasonSourceCycle,
+		meta.ReasonSourceChainTooLong, meta.ReasonControllerIdentityMissing, meta.ReasonSecretNamespaceRefused,
+		meta.ReasonStaticIdentityNotForSources, meta.ReasonAccountMismatch:
 		return true
 	}
 	switch auth.Code(reason) {

@@ -7,10 +7,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
@@ -24,7 +26,7 @@ const digest = "sha256:3b4c0d0e8f7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4
 
 type option func(*v1alpha1.OCIRepository)
 
-// repository is an object that the controller has judged.
+// repository is an object that the controller has processed.
 func repository(namespace, name, account string, options ...option) v1alpha1.OCIRepository {
 	o := v1alpha1.OCIRepository{}
 	o.Namespace, o.Name, o.Generation = namespace, name, 1
@@ -67,6 +69,11 @@ func as(role string) option {
 	}
 }
 
+// identity has the object name a WorkloadIdentity.
+func identity(name string) option {
+	return func(o *v1alpha1.OCIRepository) { o.Spec.WorkloadIdentityName = name }
+}
+
 func expect(value string) option {
 	return func(o *v1alpha1.OCIRepository) { o.Annotations = map[string]string{examples.ExpectAnnotation: value} }
 }
@@ -106,7 +113,7 @@ func TestOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := repository("tenant-b", "x", "sa", tc.options...)
-			row := report.Of(report.OfOCIRepository(&o))
+			row := report.Of(report.Read(&o))
 			if row.Result != tc.result || row.OK() != tc.ok {
 				t.Errorf("is %s and as it should be: %v, want %s and %v", row.Result, row.OK(), tc.result, tc.ok)
 			}
@@ -114,14 +121,41 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestRefusalsOfExamples holds that every reason which the examples expect counts as a refusal.
+// TestBinding checks the row of a binding.
+func TestBinding(t *testing.T) {
+	o := &identityv1.WorkloadIdentityBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "cloudidentity", Generation: 1}}
+	o.Spec.WorkloadIdentity = &identityv1.WorkloadIdentityReference{Name: "banana"}
+	o.Spec.Store.SecretRef.Name = "cloudprovider"
+	row := report.Of(report.Read(o))
+	if row.Result != report.Pending || row.Subject != "lanyard.dev:workloadidentity:tenant-a:banana" || row.Source != "Secret cloudprovider" {
+		t.Errorf("%+v", row)
+	}
+	ends := metav1.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	o.Status.ObservedGeneration, o.Status.ExpiresAt = 1, &ends
+	o.Status.Conditions = []metav1.Condition{{Type: meta.ConditionReady, Status: metav1.ConditionTrue, Reason: meta.ReasonSucceeded}}
+	row = report.Of(report.Read(o))
+	var table strings.Builder
+	if err := report.Table(&table, []report.Row{row}, false); err != nil {
+		t.Fatal(err)
+	}
+	if row.Result != report.Delivered || !row.OK() || !strings.Contains(table.String(), "lwi/banana") || !strings.Contains(table.String(), "Delivered until 2026-01-02T03:04:05Z") {
+		t.Errorf("%+v\n%s", row, table.String())
+	}
+	o.Spec.WorkloadIdentity = nil
+	o.Spec.IdentityRef = &identityv1.BindingIdentityReference{Kind: identityv1.AWSClusterRoleIdentityKind, Name: "lent"}
+	if row := report.Of(report.Read(o)); row.Subject != "lanyard.dev:awsclusterroleidentity:lent" {
+		t.Errorf("%+v", row)
+	}
+}
+
+// TestRefusalsOfExamples checks that every reason which the examples expect counts as a refusal.
 func TestRefusalsOfExamples(t *testing.T) {
 	for _, reason := range []string{
 		meta.ReasonRegistryRefused, string(auth.CodeTrustRefused), string(auth.CodeSubjectNotFound),
 		string(auth.CodeIdentityInvalid), string(auth.CodeEndpointRefused),
 	} {
 		o := repository("tenant-b", "x", "sa", refused(reason, "no"), expect("refused:"+reason))
-		if row := report.Of(report.OfOCIRepository(&o)); !row.OK() {
+		if row := report.Of(report.Read(&o)); !row.OK() {
 			t.Errorf("%s is %s", reason, row.Result)
 		}
 	}
@@ -163,8 +197,9 @@ func rows() []report.Row {
 		repository("tenant-c", "hostile", "", refused("InvalidURL", "bad\x1b[2Jtext\tand\nmore")),
 		repository("tenant-c", "mistaken", "sa", pulled(), as("tenant-c"), expect("maybe")),
 		repository("tenant-c", "new", "sa", generation(0)),
+		repository("tenant-c", "of-the-issuer", "", identity("app"), refused("TrustRefused", "exchange: no")),
 	} {
-		objects = append(objects, report.OfOCIRepository(&o))
+		objects = append(objects, report.Read(&o))
 	}
 	bucket := v1alpha1.Bucket{}
 	bucket.Namespace, bucket.Name = "tenant-a", "manifests"
@@ -178,7 +213,7 @@ func rows() []report.Row {
 	image.Status.LastScanResult = &v1alpha1.ScanResult{TagCount: 3}
 	image.Status.Conditions = succeeded("found 3 tags")
 	image.Annotations = map[string]string{examples.ExpectAnnotation: "pulled"}
-	return report.All(append(objects, report.OfBucket(&bucket), report.OfImageRepository(&image)))
+	return report.All(append(objects, report.Read(&bucket), report.Read(&image)))
 }
 
 func succeeded(message string) []metav1.Condition {
@@ -187,11 +222,12 @@ func succeeded(message string) []metav1.Condition {
 
 func TestShort(t *testing.T) {
 	for identity, want := range map[string]string{
-		"arn:aws:iam::123456789123:role/tenant-a-ecr":                                                                      "role/tenant-a-ecr",
-		"72f988bf-86f1-41af-91ab-2d7cd011db47/d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08":                                        "d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08",
-		"tenant-a-bucket@my-org-project.iam.gserviceaccount.com":                                                           "tenant-a-bucket@my-org-project",
-		"123456789-compute@developer.gserviceaccount.com":                                                                  "123456789-compute@developer.gserviceaccount.com",
-		"principal://iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p.svc.id.goog/subject/ns/a/sa/b": "ns/a/sa/b",
+		"arn:aws:iam::123456789123:role/tenant-a-ecr":                                                                              "role/tenant-a-ecr",
+		"72f988bf-86f1-41af-91ab-2d7cd011db47/d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08":                                                "d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08",
+		"tenant-a-bucket@my-org-project.iam.gserviceaccount.com":                                                                   "tenant-a-bucket@my-org-project",
+		"projects/1/locations/global/workloadIdentityPools/p/providers/q/serviceAccounts/a@my-org-project.iam.gserviceaccount.com": "a@my-org-project",
+		"123456789-compute@developer.gserviceaccount.com":                                                                          "123456789-compute@developer.gserviceaccount.com",
+		"principal://iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p.svc.id.goog/subject/ns/a/sa/b":         "ns/a/sa/b",
 		"odd/even": "odd/even",
 		"":         "",
 	} {
@@ -214,7 +250,7 @@ func TestTable(t *testing.T) {
 	t.Run("without expectations", func(t *testing.T) {
 		var out bytes.Buffer
 		o := repository("tenant-a", "plain", "sa", pulled(), as("role"))
-		if err := report.Table(&out, []report.Row{report.Of(report.OfOCIRepository(&o))}, false); err != nil {
+		if err := report.Table(&out, []report.Row{report.Of(report.Read(&o))}, false); err != nil {
 			t.Fatal(err)
 		}
 		if strings.Contains(out.String(), "EXPECTED") {
@@ -223,14 +259,14 @@ func TestTable(t *testing.T) {
 	})
 }
 
-// TestTableWidth holds that what a tenant writes does not push the columns of others off the screen.
+// TestTableWidth checks that a tenant's text does not push other tenants' columns off the screen.
 func TestTableWidth(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	for _, value := range []string{long, report.ExpectRefused + long} {
 		o := repository("tenant-c", "mistaken", "sa", pulled(), as("tenant-c"), expect(value))
 		other := repository("tenant-a", "plain", "sa", pulled(), as("role"))
 		var out bytes.Buffer
-		if err := report.Table(&out, []report.Row{report.Of(report.OfOCIRepository(&o)), report.Of(report.OfOCIRepository(&other))}, false); err != nil {
+		if err := report.Table(&out, []report.Row{report.Of(report.Read(&o)), report.Of(report.Read(&other))}, false); err != nil {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(out.String()) {
@@ -241,7 +277,7 @@ func TestTableWidth(t *testing.T) {
 	}
 }
 
-// TestCapabilityStaysInside holds that the key to an artifact is in no row.
+// TestCapabilityStaysInside checks that no row contains the key to an artifact.
 func TestCapabilityStaysInside(t *testing.T) {
 	var out bytes.Buffer
 	if err := report.Table(&out, rows(), true); err != nil {
@@ -252,8 +288,8 @@ func TestCapabilityStaysInside(t *testing.T) {
 	}
 }
 
-// FuzzTable holds that whatever tenants and registries write, a table has one line for each row and no characters that move the
-// cursor or turn text around.
+// FuzzTable checks that for any text of tenants and registries a table has one line for each row,
+// and no characters that move the cursor or reverse text.
 func FuzzTable(f *testing.F) {
 	f.Add("name", "account", "reason", "message", "pulled")
 	f.Add("name", "account", "reason", "txt.\u202eexe", "pulled")
@@ -261,7 +297,7 @@ func FuzzTable(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name, account, reason, message, expectation string) {
 		o := repository("tenant", name, account, refused(reason, message), expect(expectation))
 		var out bytes.Buffer
-		if err := report.Table(&out, []report.Row{report.Of(report.OfOCIRepository(&o)), report.Of(report.OfOCIRepository(&o))}, true); err != nil {
+		if err := report.Table(&out, []report.Row{report.Of(report.Read(&o)), report.Of(report.Read(&o))}, true); err != nil {
 			t.Fatal(err)
 		}
 		if lines := strings.Count(out.String(), "\n"); lines != 3 {

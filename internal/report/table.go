@@ -1,23 +1,25 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
-	"unicode"
-	"unicode/utf8"
+	"time"
 
 	"github.com/lanyard-dev/lanyard/examples"
+	"github.com/lanyard-dev/lanyard/internal/plain"
 )
 
-// maxExpected is the length of the column EXPECTED, in runes, where the table is not wide. A reason that can come is shorter.
+// maxExpected is the width of the column EXPECTED, in runes, unless the table is wide. All existing
+// reasons are shorter.
 const maxExpected = 40
 
-// maxWhy is the length of the column WHY, in runes, where the table is not wide.
+// maxWhy is the width of the column WHY, in runes, unless the table is wide.
 const maxWhy = 80
 
-// Table writes rows as a table for people. Where it is wide, nothing is shortened.
+// Table writes rows as a table for people. A wide table shortens nothing.
 func Table(w io.Writer, rows []Row, wide bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	expectations := false
@@ -30,7 +32,7 @@ func Table(w io.Writer, rows []Row, wide bool) error {
 	}
 	line(t, append(titles, "WHY"))
 	for _, r := range rows {
-		cells := []string{r.Namespace, r.object(), r.identity(wide), r.result(wide)}
+		cells := []string{cmp.Or(r.Namespace, "-"), r.object(), r.identity(wide), r.result(wide)}
 		if expectations {
 			cells = append(cells, r.expected(wide))
 		}
@@ -41,29 +43,18 @@ func Table(w io.Writer, rows []Row, wide bool) error {
 
 func line(w io.Writer, cells []string) {
 	for i, c := range cells {
-		cells[i] = Plain(c)
+		cells[i] = plain.Text(c)
 	}
 	_, _ = fmt.Fprintln(w, strings.Join(cells, "\t")) // a tabwriter reports its errors when flushed
 }
 
-// Plain takes the characters that cannot be seen out of a text that a tenant or a registry may have written: they would move
-// the terminal's cursor or the table's cells, or turn the text around.
-func Plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
-			return ' '
-		}
-		return r
-	}, s)
-}
-
-// object is the object as kubectl names it.
+// object returns the object's name as kubectl writes it.
 func (r Row) object() string { return strings.ToLower(r.Kind) + "/" + r.Name }
 
 func (r Row) identity(wide bool) string {
-	switch account, isAccount := strings.CutPrefix(r.Subject, "system:serviceaccount:"+r.Namespace+":"); {
-	case r.Identity == r.Subject && r.Identity != "" && isAccount && !wide:
-		return "sa/" + account
+	switch short := r.subject(); {
+	case r.Identity == r.Subject && r.Identity != "" && !wide:
+		return short
 	case r.Identity == r.Subject && r.Identity != "":
 		return r.Identity
 	case r.Identity != "" && wide:
@@ -74,16 +65,29 @@ func (r Row) identity(wide bool) string {
 		return "-"
 	case wide:
 		return "none for " + r.Subject
-	case isAccount:
-		return "none (sa/" + account + ")"
 	default:
-		return "none (" + r.Subject + ")"
+		return "none (" + short + ")"
 	}
 }
 
-// Short is the part of an identity by which people tell tenants apart: the resource of an ARN ("role/<name>"), the client ID of
-// Azure's tenant and client, a Google service account without its domain, the subject of a principal. Anything else is returned
-// as it is.
+// subject returns the subject as kubectl names the object, if it is of the row's namespace.
+func (r Row) subject() string {
+	if name, ok := strings.CutPrefix(r.Subject, accountPrefix+r.Namespace+":"); ok {
+		return "sa/" + name
+	}
+	if name, ok := strings.CutPrefix(r.Subject, identityPrefix+r.Namespace+":"); ok {
+		return "lwi/" + name
+	}
+	if kind, name, ok := strings.Cut(strings.TrimPrefix(r.Subject, awsPrefix), ":"); ok && strings.HasPrefix(r.Subject, awsPrefix) {
+		return "aws" + kind + "/" + strings.TrimPrefix(name, r.Namespace+":")
+	}
+	return r.Subject
+}
+
+// Short returns the part of an identity by which people distinguish tenants. This is the resource
+// of an ARN ("role/<name>"), Azure's client ID without the tenant, or a Google service account
+// without its domain. Of a Google principal it is the subject. Any other identity is returned
+// unchanged.
 func Short(identity string) string {
 	const (
 		arnFields = 6  // arn:<partition>:<service>:<region>:<account>:<resource>
@@ -98,6 +102,9 @@ func Short(identity string) string {
 	if _, subject, ok := strings.Cut(identity, "/subject/"); ok && strings.HasPrefix(identity, "principal://") {
 		return subject
 	}
+	if provider, account, ok := strings.Cut(identity, "/serviceAccounts/"); ok && strings.HasPrefix(provider, "projects/") {
+		identity = account // impersonated by a principal of another provider than the cluster's
+	}
 	return strings.TrimSuffix(identity, ".iam.gserviceaccount.com")
 }
 
@@ -105,6 +112,8 @@ func (r Row) result(wide bool) string {
 	switch {
 	case r.Result == Scanned && r.Tags != nil:
 		return fmt.Sprintf("%s, tags: %d", r.Result, *r.Tags)
+	case r.Result == Delivered && r.ExpiresAt != nil:
+		return fmt.Sprintf("%s until %s", r.Result, r.ExpiresAt.UTC().Format(time.RFC3339))
 	case r.Result != Pulled:
 		return string(r.Result)
 	case wide:
@@ -114,7 +123,8 @@ func (r Row) result(wide bool) string {
 	}
 }
 
-// ShortRevision shortens the digest in a revision to the seven digits by which people tell digests apart.
+// ShortRevision shortens the digest in a revision to seven digits, enough for people to distinguish
+// digests.
 func ShortRevision(revision string) string {
 	const digits = 7
 	tag, digest, tagged := strings.Cut(revision, "@")
@@ -157,7 +167,7 @@ func (r Row) why(wide bool) string {
 	return Shorten(why, maxWhy)
 }
 
-// Shorten cuts a text to at most n runes, the last of which then is an ellipsis.
+// Shorten cuts a text to at most n runes. A cut text ends with an ellipsis.
 func Shorten(s string, n int) string {
 	if runes := []rune(s); len(runes) > n {
 		return string(runes[:n-1]) + "…"

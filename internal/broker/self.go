@@ -1,0 +1,105 @@
+package broker
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/spiffe/go-spiffe/v2/bundle/x509bundle"
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"github.com/spiffe/go-spiffe/v2/svid/x509svid"
+	"github.com/spiffe/go-spiffe/v2/workloadapi"
+	"google.golang.org/grpc/status"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// self is this program at the broker: its own SVID and the bundles of the trust domains, which the
+// Workload API keeps up to date, and whom it takes for the broker. Unlike go-spiffe's X509Source, it
+// does not make the program wait for its first SVID. It is safe for concurrent use.
+type self struct {
+	client  *workloadapi.Client
+	broker  allowed
+	current atomic.Pointer[workloadapi.X509Context] // nil until the first SVID
+	failed  atomic.Pointer[error]                   // why the Workload API gives nothing
+	refused atomic.Pointer[spiffeid.ID]             // who answered last in the broker's place
+}
+
+var (
+	_ x509svid.Source                = (*self)(nil)
+	_ x509bundle.Source              = (*self)(nil)
+	_ workloadapi.X509ContextWatcher = (*self)(nil)
+)
+
+// newSelf calls nobody.
+func newSelf(ctx context.Context, address string, broker allowed) (*self, error) {
+	if err := checkWorkloadAPI(address); err != nil {
+		return nil, err
+	}
+	client, err := workloadapi.New(ctx, workloadapi.WithAddr(address))
+	if err != nil {
+		return nil, err
+	}
+	return &self{client: client, broker: broker}, nil
+}
+
+func (s *self) close() error { return s.client.Close() }
+
+// watch keeps the SVID up to date until ctx ends, or the Workload API says that it never will.
+func (s *self) watch(ctx context.Context) {
+	_ = s.client.WatchX509Context(ctx, s) // OnX509ContextWatchError has the error
+}
+
+// OnX509ContextUpdate implements workloadapi.X509ContextWatcher.
+func (s *self) OnX509ContextUpdate(current *workloadapi.X509Context) {
+	s.current.Store(current)
+	s.failed.Store(nil)
+}
+
+// OnX509ContextWatchError implements workloadapi.X509ContextWatcher. The last SVID stays until it ends.
+func (s *self) OnX509ContextWatchError(err error) { s.failed.Store(&err) }
+
+// ready is the error while this program has no SVID of its own.
+func (s *self) ready() error {
+	if s.current.Load() != nil {
+		return nil
+	}
+	why := "it has not answered yet"
+	if failed := s.failed.Load(); failed != nil {
+		why = "it answers " + status.Code(*failed).String()
+	}
+	return &auth.Error{
+		Stage: auth.StageTokenRequest, Code: auth.CodeUnavailable,
+		Fix: "have the administrator check that the SPIFFE agent runs, that its socket is mounted as SPIFFE_ENDPOINT_SOCKET says, and that lanyard-controller has a registration entry",
+		Err: fmt.Errorf("lanyard-controller has no SVID of its own from the SPIFFE Workload API: %s", why),
+	}
+}
+
+// GetX509SVID implements x509svid.Source.
+func (s *self) GetX509SVID() (*x509svid.SVID, error) {
+	if current := s.current.Load(); current != nil {
+		return current.DefaultSVID(), nil
+	}
+	return nil, errors.New("the SPIFFE Workload API has given no SVID")
+}
+
+// GetX509BundleForTrustDomain implements x509bundle.Source.
+func (s *self) GetX509BundleForTrustDomain(domain spiffeid.TrustDomain) (*x509bundle.Bundle, error) {
+	if current := s.current.Load(); current != nil {
+		return current.Bundles.GetX509BundleForTrustDomain(domain)
+	}
+	return nil, errors.New("the SPIFFE Workload API has given no bundle")
+}
+
+// authorize is a tlsconfig.Authorizer. It refuses whoever is not the broker, so that nobody in its
+// place hands out SVIDs. Source: SPIFFE Broker Endpoint §5.
+func (s *self) authorize(id spiffeid.ID, _ [][]*x509.Certificate) error {
+	if s.broker.has(id) {
+		s.refused.Store(nil)
+		return nil
+	}
+	s.refused.Store(&id)
+	return fmt.Errorf("%s is not the broker", id)
+}

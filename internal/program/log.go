@@ -1,0 +1,41 @@
+package program
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"slices"
+)
+
+// logHandler returns the handler of the whole log.
+func (f *Flags) logHandler(w io.Writer) slog.Handler {
+	options := &slog.HandlerOptions{Level: f.LogLevel}
+	if f.LogFormat == "text" {
+		return lateHandler{Handler: slog.NewTextHandler(w, options)}
+	}
+	return lateHandler{Handler: slog.NewJSONHandler(w, options)}
+}
+
+// lateHandler formats the attributes of a logger when a record is written. Package slog's handlers
+// format them when the logger is made. Each reconciliation gets a logger of its own, and at rest
+// logs nothing.
+type lateHandler struct {
+	slog.Handler
+
+	attrs []slog.Attr // not known to Handler yet
+}
+
+// Handle implements slog.Handler.
+func (h lateHandler) Handle(ctx context.Context, record slog.Record) error {
+	return h.Handler.WithAttrs(h.attrs).Handle(ctx, record)
+}
+
+// WithAttrs implements slog.Handler.
+func (h lateHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return lateHandler{h.Handler, slices.Concat(h.attrs, attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (h lateHandler) WithGroup(name string) slog.Handler {
+	return lateHandler{Handler: h.Handler.WithAttrs(h.attrs).WithGroup(name)}
+}

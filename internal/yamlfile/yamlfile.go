@@ -1,0 +1,186 @@
+// Package yamlfile reads YAML files that people wrote. Its errors name the file and the line.
+package yamlfile
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	yamlnode "go.yaml.in/yaml/v3"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// Error says what is wrong at a place of a file.
+type Error struct {
+	// File is the file's name, as [Read] got it.
+	File string
+	// Line counts from 1.
+	Line int
+	// Err is what is wrong.
+	Err error
+}
+
+// Error begins with file:line, which editors and terminals recognize.
+func (e *Error) Error() string { return fmt.Sprintf("%s:%d: %v", e.File, e.Line, e.Err) }
+
+// Unwrap returns what is wrong.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Document is one document of a YAML file.
+type Document struct {
+	file  string
+	first int // line of the file on which the document begins
+	json  []byte
+	root  *yamlnode.Node
+}
+
+// Read reads all documents of a file. Documents without content are left out. The error is an
+// [*Error] for malformed YAML, and for a key that a mapping has twice.
+func Read(file string, data []byte) ([]*Document, error) {
+	var documents []*Document
+	for _, part := range split(data) {
+		d := &Document{file: file, first: part.line, root: &yamlnode.Node{}}
+		var err error
+		if d.json, err = yaml.YAMLToJSONStrict(part.text); err == nil {
+			err = yamlnode.Unmarshal(part.text, d.root)
+		}
+		if err != nil {
+			return nil, d.malformed(err)
+		}
+		if string(d.json) != "null" {
+			documents = append(documents, d)
+		}
+	}
+	return documents, nil
+}
+
+// part is the text of a document, which begins on a line of its file.
+type part struct {
+	line int
+	text []byte
+}
+
+// split divides a stream of YAML at its lines "---". Such a line may end in a comment. Source: YAML
+// 1.2.2 §9.1.2; kubectl divides manifests in this way too.
+func split(data []byte) []part {
+	parts := []part{{line: 1}}
+	line := 0
+	for text := range bytes.Lines(data) {
+		line++
+		if rest, ok := bytes.CutPrefix(text, []byte("---")); ok {
+			if rest = bytes.TrimSpace(rest); len(rest) == 0 || rest[0] == '#' {
+				parts = append(parts, part{line: line + 1})
+				continue
+			}
+		}
+		last := &parts[len(parts)-1]
+		last.text = append(last.text, text...)
+	}
+	return parts
+}
+
+// lineOf finds the line in the words of a YAML parser, which has no other way to tell the line.
+var lineOf = regexp.MustCompile(`line (\d+): (?s:(.+))`)
+
+// malformed returns a parser's error as an error about a line of the file.
+func (d *Document) malformed(err error) error {
+	e := &Error{File: d.file, Line: d.first, Err: err}
+	if found := lineOf.FindStringSubmatch(err.Error()); found != nil {
+		if line, err := strconv.Atoi(found[1]); err == nil {
+			e.Line, e.Err = d.first+line-1, errors.New(found[2])
+		}
+	}
+	return e
+}
+
+// JSON returns the document as JSON.
+func (d *Document) JSON() []byte { return bytes.Clone(d.json) }
+
+// Decode reads the document into the value that a pointer points to, by the value's JSON tags.
+// Errors are [*Error] values, joined: one for each unknown field, or one for a value of a wrong type.
+func (d *Document) Decode(into any) error {
+	strict, err := kjson.UnmarshalStrict(d.json, into)
+	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return d.At(mistyped.Field, fmt.Errorf("%s: must not be a JSON %s", mistyped.Field, mistyped.Value))
+	}
+	if err != nil {
+		return d.At("", err)
+	}
+	var errs []error
+	for _, err := range strict {
+		path := ""
+		if unknown, ok := errors.AsType[kjson.FieldError](err); ok {
+			path = unknown.FieldPath()
+		}
+		errs = append(errs, d.At(path, err))
+	}
+	return errors.Join(errs...)
+}
+
+// At returns an [*Error] at the line of the field at a path, such as "spec.ref.tag",
+// "roles[0].policies" or `labels["app"]`. For a field that is absent, the line is that of the
+// innermost parent that is there.
+func (d *Document) At(path string, err error) error {
+	return &Error{File: d.file, Line: d.line(path), Err: err}
+}
+
+func (d *Document) line(path string) int {
+	at := d.root
+	if at.Kind == yamlnode.DocumentNode && len(at.Content) > 0 {
+		at = at.Content[0]
+	}
+	line := at.Line
+	for _, name := range elements(path) {
+		key, value := child(at, name)
+		if value == nil {
+			break
+		}
+		line, at = key.Line, value
+	}
+	return d.first + line - 1
+}
+
+// child returns a member of a mapping or a sequence with the node that names it; nil if it is
+// absent. A sequence's members name themselves.
+func child(parent *yamlnode.Node, name string) (key, value *yamlnode.Node) {
+	if parent.Kind == yamlnode.AliasNode {
+		parent = parent.Alias
+	}
+	if parent.Kind == yamlnode.MappingNode {
+		for i := 0; i+1 < len(parent.Content); i += 2 {
+			if parent.Content[i].Value == name {
+				return parent.Content[i], parent.Content[i+1]
+			}
+		}
+	}
+	if i, err := strconv.Atoi(name); parent.Kind == yamlnode.SequenceNode && err == nil && i >= 0 && i < len(parent.Content) {
+		return parent.Content[i], parent.Content[i]
+	}
+	return nil, nil
+}
+
+// elements splits a path into names and indexes.
+func elements(path string) []string {
+	var all []string
+	for path != "" {
+		if rest, ok := strings.CutPrefix(path, "["); ok {
+			name, rest, _ := strings.Cut(rest, "]")
+			if unquoted, err := strconv.Unquote(name); err == nil {
+				name = unquoted
+			}
+			all, path = append(all, name), strings.TrimPrefix(rest, ".")
+			continue
+		}
+		end := strings.IndexAny(path, ".[")
+		if end < 0 {
+			end = len(path)
+		}
+		all, path = append(all, path[:end]), strings.TrimPrefix(path[end:], ".")
+	}
+	return all
+}
