@@ -1,0 +1,148 @@
+// Command lanyard-discovery serves the public documents of an issuer.
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	kubecache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/discovery"
+	"github.com/lanyard-dev/lanyard/internal/discovery/document"
+	"github.com/lanyard-dev/lanyard/internal/discovery/flags"
+	"github.com/lanyard-dev/lanyard/internal/keyring"
+	"github.com/lanyard-dev/lanyard/internal/program"
+)
+
+// version is set by the linker (-X main.version, see Makefile).
+var version string
+
+func main() { os.Exit(program.Run(flags.Name, run)) }
+
+// run reads the flags, makes the parts of the program, and runs them until ctx ends.
+func run(ctx context.Context, args []string, out io.Writer) error {
+	f, done, err := flags.Parse(args, version, out)
+	if done || err != nil {
+		return err
+	}
+	log := f.Log(os.Stderr)
+	mgr, err := newManager(f)
+	if err != nil {
+		return err
+	}
+	issuers, err := newIssuers(ctx, f, mgr, log)
+	if err != nil {
+		return err
+	}
+	handler, err := discovery.NewHandler(issuers...)
+	if err != nil {
+		return err
+	}
+	var listening net.ListenConfig
+	listener, err := listening.Listen(ctx, "tcp", f.ListenAddress)
+	if err != nil {
+		return fmt.Errorf("--listen-address: %w", err)
+	}
+	if f.CertFile != "" {
+		watcher, err := certwatcher.New(f.CertFile, f.KeyFile)
+		if err != nil {
+			return fmt.Errorf("--tls-cert-file: %w", err)
+		}
+		if err := mgr.Add(watcher); err != nil {
+			return err
+		}
+		listener = tls.NewListener(listener, &tls.Config{
+			MinVersion: tls.VersionTLS12, GetCertificate: watcher.GetCertificate, NextProtos: []string{"http/1.1"},
+		})
+	}
+	shutdown := 10 * time.Second
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second,
+		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	err = errors.Join(
+		program.RegisterProcessMetrics(),
+		metrics.Registry.Register(handler),
+		mgr.Add(&manager.Server{Name: "documents", Server: server, Listener: listener, ShutdownTimeout: &shutdown}),
+		mgr.AddHealthzCheck("ping", healthz.Ping),
+		mgr.AddReadyzCheck("documents", func(*http.Request) error {
+			if !slices.ContainsFunc(issuers, func(i *discovery.Issuer) bool { return i.Documents() != nil }) {
+				return document.ErrNoKeys
+			}
+			return nil // an issuer without keys yet must not take away the documents of the other
+		}),
+	)
+	if err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+func newManager(f flags.Flags) (manager.Manager, error) {
+	config, err := f.Config(flags.Name + "/" + program.Version(version))
+	if err != nil {
+		return nil, err
+	}
+	scheme := runtime.NewScheme()
+	if err := identityv1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	return manager.New(config, manager.Options{
+		Scheme: scheme,
+		Cache: kubecache.Options{
+			ByObject:         map[client.Object]kubecache.ByObject{&identityv1.KeyRing{}: {Namespaces: map[string]kubecache.Config{f.Namespace: {}}}},
+			DefaultTransform: kubecache.TransformStripManagedFields(),
+		},
+		Metrics:                metricsserver.Options{BindAddress: f.MetricsAddress},
+		HealthProbeBindAddress: f.HealthAddress,
+	})
+}
+
+// newIssuers makes the issuers, with what keeps their documents.
+func newIssuers(ctx context.Context, f flags.Flags, mgr manager.Manager, log *slog.Logger) ([]*discovery.Issuer, error) {
+	var issuers []*discovery.Issuer
+	for _, own := range []struct{ url, ring string }{{f.Issuer, keyring.IssuerRing}, {f.SPIFFEIssuer, keyring.SPIFFERing}} {
+		if own.url == "" {
+			continue
+		}
+		issuer, err := discovery.NewIssuer(own.url)
+		if err != nil {
+			return nil, err
+		}
+		if err := discovery.FollowRing(ctx, mgr.GetCache(), client.ObjectKey{Namespace: f.Namespace, Name: own.ring}, issuer, log); err != nil {
+			return nil, err
+		}
+		issuers = append(issuers, issuer)
+	}
+	if f.Mirror == "" {
+		return issuers, nil
+	}
+	issuer, err := discovery.NewIssuer(f.Mirror)
+	if err != nil {
+		return nil, err
+	}
+	clientset, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, err
+	}
+	mirror := &discovery.Mirror{API: clientset.Discovery().RESTClient(), Issuer: issuer, Log: log}
+	return []*discovery.Issuer{issuer}, mgr.Add(manager.RunnableFunc(mirror.Run))
+}

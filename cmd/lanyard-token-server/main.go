@@ -1,0 +1,232 @@
+// Command lanyard-token-server makes tokens of WorkloadIdentities and SVIDs of objects, and keeps the
+// signing keys.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	kubecache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth/kube"
+	"github.com/lanyard-dev/lanyard/internal/issuer"
+	"github.com/lanyard-dev/lanyard/internal/keyring/sign"
+	"github.com/lanyard-dev/lanyard/internal/program"
+	"github.com/lanyard-dev/lanyard/internal/tokenserver"
+	"github.com/lanyard-dev/lanyard/internal/tokenserver/contextobject"
+	"github.com/lanyard-dev/lanyard/internal/tokenserver/flags"
+)
+
+// version is set by the linker (-X main.version, see Makefile).
+var version string
+
+func main() { os.Exit(program.Run(flags.Name, run)) }
+
+// run reads the flags, makes the parts of the program, and runs them until ctx ends.
+func run(ctx context.Context, args []string, out io.Writer) error {
+	f, done, err := flags.Parse(args, version, out)
+	if done || err != nil {
+		return err
+	}
+	log := f.Log(os.Stderr)
+	config, err := f.Config(flags.Name + "/" + program.Version(version))
+	if err != nil {
+		return err
+	}
+	clock := &sign.Clock{}
+	config.Wrap(clock.Wrap)
+	mgr, err := newManager(config, f)
+	if err != nil {
+		return err
+	}
+	clientset, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient()})
+	if err != nil {
+		return err
+	}
+
+	issuerRing, spiffeRing, err := newRings(f, live, clientset, clock, log)
+	if err != nil {
+		return err
+	}
+	rings := slices.DeleteFunc([]*ring{issuerRing, spiffeRing}, func(r *ring) bool { return r == nil })
+
+	// What must hold while tokens are made. The program does not start with the API server's issuer
+	// or keys.
+	rights := tokenserver.NewPrecondition("rights", "it is not certain that no other program of Lanyard can reach the signing keys", tokenserver.Rights{
+		Reviews: clientset.AuthorizationV1().SubjectAccessReviews(), Namespace: f.Namespace, Accounts: f.OtherAccounts, Accepted: f.AcceptOtherAccounts, Log: log,
+	}.Check)
+	preconditions := []*tokenserver.Precondition{rights}
+	for _, r := range rings {
+		if err := r.distinct.Step(ctx); err != nil {
+			return err
+		}
+		preconditions = append(preconditions, r.distinct)
+	}
+	serving, err := newServing(ctx, f, mgr, live, clientset, issuerRing, spiffeRing, log)
+	if err != nil {
+		return err
+	}
+
+	// The aggregated API server.
+	service := &tokenserver.APIService{Client: live}
+	certificate := &tokenserver.Certificate{
+		Client: live, Secret: client.ObjectKey{Namespace: f.Namespace, Name: flags.Name + "-ca"}, Hosts: f.Hosts, Service: service,
+	}
+	if err := certificate.Step(ctx); err != nil {
+		return err
+	}
+	var listening net.ListenConfig
+	listener, err := listening.Listen(ctx, "tcp", f.ListenAddress)
+	if err != nil {
+		return fmt.Errorf("--listen-address: %w", err)
+	}
+	counted := tokenserver.NewMetrics(log)
+	audit, err := tokenserver.OpenAudit(f.AuditLogPath, out)
+	if err != nil {
+		return err
+	}
+	authorizer, err := tokenserver.NewAuthorizer(clientset)
+	if err != nil {
+		return err
+	}
+	serving.Listener, serving.Certificate, serving.Kubernetes, serving.Authorizer = listener, certificate, clientset, authorizer
+	serving.Preconditions, serving.Metrics, serving.Audit = preconditions, counted, audit
+	server, err := tokenserver.New(ctx, serving)
+	if err != nil {
+		return err
+	}
+
+	add := func(run manager.RunnableFunc) error { return mgr.Add(run) }
+	every := func(interval time.Duration, step func(context.Context) error) error {
+		return add(func(ctx context.Context) error { tokenserver.Every(ctx, interval, step, log); return nil })
+	}
+	errs := []error{
+		program.RegisterProcessMetrics(),
+		metrics.Registry.Register(counted),
+		add(func(ctx context.Context) error {
+			return service.DeleteWithNamespace(ctx, mgr.GetCache(), f.Namespace, log)
+		}),
+		add(server.Run),
+		every(tokenserver.CertificateInterval, certificate.Step),
+		mgr.AddHealthzCheck("ping", healthz.Ping),
+		// A replica is not ready for reasons of its own only. While tokens must not be made anywhere,
+		// requests are refused one by one.
+		mgr.AddReadyzCheck("rights", rights.Checked),
+	}
+	for _, p := range preconditions {
+		errs = append(errs, metrics.Registry.Register(p.Metric()), every(tokenserver.PreconditionInterval, p.Step))
+	}
+	var names []client.ObjectKey
+	for _, r := range rings {
+		errs, names = append(errs, r.add(ctx, mgr, clientset)), append(names, r.key)
+	}
+	errs = append(errs, metrics.Registry.Register(tokenserver.NewRingMetrics(live, names, f.RotationPeriod, log)))
+	if issuerRing != nil {
+		errs = append(errs, tokenserver.ForgetDeleted(ctx, mgr.GetCache(), counted))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+// newManager makes the caches, and the servers of metrics and health.
+func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), authenticationv1.AddToScheme(scheme), identityv1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	return manager.New(config, manager.Options{
+		Scheme: scheme,
+		Cache: kubecache.Options{
+			ByObject: map[client.Object]kubecache.ByObject{
+				&corev1.Namespace{}:   {Field: fields.OneTermEqualSelector("metadata.name", f.Namespace)},
+				&identityv1.KeyRing{}: {Namespaces: map[string]kubecache.Config{f.Namespace: {}}},
+			},
+			DefaultTransform: kubecache.TransformStripManagedFields(),
+		},
+		Metrics:                metricsserver.Options{BindAddress: f.MetricsAddress},
+		HealthProbeBindAddress: f.HealthAddress,
+	})
+}
+
+// newServing makes the part of the server's configuration that decides what tokens and SVIDs say.
+// Unless a flag names the API server's audiences, it learns them.
+func newServing(
+	ctx context.Context, f flags.Flags, mgr manager.Manager, live client.Client, clientset kubernetes.Interface, issuerRing, spiffeRing *ring, log *slog.Logger,
+) (tokenserver.Config, error) {
+	var c tokenserver.Config
+	audiences := f.APIAudiences
+	if len(audiences) == 0 {
+		var err error
+		if audiences, err = kube.LearnAPIAudiences(ctx, live); err != nil {
+			return c, fmt.Errorf("learn which audiences the API server accepts: %w; or set --api-audiences", err)
+		}
+	}
+	objects, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return c, err
+	}
+	if spiffeRing != nil {
+		c.SVIDs = &tokenserver.SVIDs{
+			TrustDomain: f.TrustDomain, Issuer: f.SPIFFEIssuer, Algorithm: f.SPIFFEAlgorithm, APIAudiences: audiences,
+			Objects: objects, Signer: spiffeRing.signer,
+		}
+	}
+	if issuerRing == nil {
+		return c, nil
+	}
+	c.Issuer = &issuer.Issuer{URL: f.Issuer, Limits: f.Limits, APIAudiences: audiences}
+	if err := c.Issuer.Check(); err != nil {
+		return c, err
+	}
+	c.Clusters = f.Clusters
+	c.Identities = tokenserver.CachedIdentities{Memory: mgr.GetClient(), Live: live}
+	c.Signer = issuerRing.signer
+	c.Contexts, err = newContexts(f, objects, clientset, log)
+	return c, err
+}
+
+// newContexts makes what checks the objects that tokens are used for.
+func newContexts(f flags.Flags, objects dynamic.Interface, clientset kubernetes.Interface, log *slog.Logger) (tokenserver.Contexts, error) {
+	kinds, err := contextobject.Load(f.ClaimsConfig)
+	if err != nil {
+		return nil, fmt.Errorf("--claims-config: %w", err)
+	}
+	return contextobject.Resolver{
+		Kinds: kinds, Reviews: clientset.AuthorizationV1().SubjectAccessReviews(), Objects: objects, Clusters: f.Clusters, Log: log,
+	}, nil
+}
+
+// replica is the name of this process among the replicas.
+func replica() string {
+	name, err := os.Hostname()
+	if err != nil {
+		name = "unknown"
+	}
+	return fmt.Sprintf("%s-%d", name, os.Getpid())
+}

@@ -1,0 +1,142 @@
+// Package document makes the public documents of issuers: which keys sign their tokens, and which
+// authorities a trust domain has.
+package document
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/keyring"
+)
+
+// The paths of the two documents below the issuer's URL. Source of the first: OpenID Connect
+// Discovery 1.0, section 4.
+const (
+	ConfigurationPath = "/.well-known/openid-configuration"
+	KeySetPath        = "/jwks"
+)
+
+// ErrNoKeys says that an issuer has no key to publish yet. An empty document must not be served: a
+// service would keep in mind that no key is to be trusted.
+var ErrNoKeys = errors.New("the issuer has no keys yet")
+
+// MaxAge bounds how long services may keep the documents. A service that meets an unknown key reads
+// them again anyway.
+const MaxAge = time.Hour
+
+// Set is the public documents of one issuer. It does not change.
+type Set struct {
+	// Issuer is the issuer's URL.
+	Issuer string
+	// Configuration is the discovery document, JSON. Source: OpenID Connect Discovery 1.0, section 3.
+	Configuration []byte
+	// KeySet is the JSON Web Key Set, JSON. Source: RFC 7517, section 5.
+	KeySet []byte
+	// KIDs are the keys in KeySet.
+	KIDs []string
+	// Bundle is the SPIFFE bundle, JSON. It is nil for an issuer that has no trust domain. Source:
+	// SPIFFE Trust Domain and Bundle §4.
+	Bundle []byte
+	// BundleIDs are the keys and authorities in Bundle.
+	BundleIDs []string
+	// MaxAge is how long services may keep the documents.
+	MaxAge time.Duration
+}
+
+// configuration is the discovery document: the fields that services need to check tokens.
+type configuration struct {
+	Issuer        string                    `json:"issuer"`
+	JWKSURI       string                    `json:"jwks_uri"`
+	ResponseTypes []string                  `json:"response_types_supported"`
+	SubjectTypes  []string                  `json:"subject_types_supported"`
+	Algorithms    []jose.SignatureAlgorithm `json:"id_token_signing_alg_values_supported"`
+}
+
+// New makes the documents of an issuer. The keys must be public halves, each with a kid and
+// an algorithm. The parameter keep is how long services may keep the documents; it is bounded to an
+// hour.
+func New(issuer string, keys []jose.JSONWebKey, keep time.Duration) (*Set, error) {
+	if len(keys) == 0 {
+		return nil, ErrNoKeys
+	}
+	d := &Set{Issuer: issuer, MaxAge: min(max(keep, 0), MaxAge)}
+	config := configuration{
+		Issuer: issuer, JWKSURI: issuer + KeySetPath, ResponseTypes: []string{"id_token"}, SubjectTypes: []string{"public"},
+	}
+	for i := range keys {
+		key := &keys[i]
+		if !key.IsPublic() || !key.Valid() || key.KeyID == "" {
+			return nil, errors.New("a key of the issuer is not a public key with a kid")
+		}
+		d.KIDs = append(d.KIDs, key.KeyID)
+		if a := jose.SignatureAlgorithm(key.Algorithm); !slices.Contains(config.Algorithms, a) {
+			config.Algorithms = append(config.Algorithms, a)
+		}
+	}
+	slices.Sort(config.Algorithms)
+	var err error
+	if d.Configuration, err = json.Marshal(config); err != nil {
+		return nil, err
+	}
+	d.KeySet, err = json.Marshal(jose.JSONWebKeySet{Keys: keys})
+	return d, err
+}
+
+// OfRing makes the documents of the issuer whose KeyRing has this status. Services may keep them for
+// a quarter of the publish delay at most, so that every service has a key before the key signs.
+func OfRing(issuer string, status *identityv1.KeyRingStatus) (*Set, error) {
+	if status.Issuer != issuer {
+		return nil, ErrNoKeys // keys of another URL were published elsewhere, or the ring is not made yet
+	}
+	ring, _ := keyring.Parse(status) // the ring has the keys that are good; the token server reports the others
+	var keys []jose.JSONWebKey
+	for _, key := range ring.Public() {
+		keys = append(keys, key.JWK())
+	}
+	if issuer == "" && len(ring.PublicAuthorities()) > 0 { // a trust domain without JWT-SVIDs
+		d := &Set{MaxAge: min(status.PublishDelay.Duration/4, MaxAge)}
+		return d, d.addBundle(ring, status.Revision)
+	}
+	d, err := New(issuer, keys, status.PublishDelay.Duration/4)
+	if err != nil || status.TrustDomain == "" {
+		return d, err
+	}
+	return d, d.addBundle(ring, status.Revision)
+}
+
+// bundle is a SPIFFE bundle. Source: SPIFFE Trust Domain and Bundle §4.1.
+type bundle struct {
+	Keys []jose.JSONWebKey `json:"keys"`
+	// Sequence becomes higher with each change of the ring.
+	Sequence int64 `json:"spiffe_sequence"`
+	// RefreshHint is how often to read the bundle, in seconds.
+	RefreshHint int64 `json:"spiffe_refresh_hint"`
+}
+
+// addBundle adds the SPIFFE bundle of a ring. An authority has no kid and its certificate alone in
+// x5c; a key has its kid. Source: SPIFFE Trust Domain and Bundle §4.2, and X509-SVID §6.1, JWT-SVID
+// §6.1.
+func (d *Set) addBundle(ring keyring.Ring, sequence int64) error {
+	b := bundle{Sequence: sequence, RefreshHint: int64(d.MaxAge / time.Second)}
+	for _, a := range ring.PublicAuthorities() {
+		b.Keys = append(b.Keys, jose.JSONWebKey{
+			Key: a.Certificate.PublicKey, Use: keyring.UseX509, Certificates: []*x509.Certificate{a.Certificate},
+		})
+		d.BundleIDs = append(d.BundleIDs, a.ID)
+	}
+	for _, key := range ring.Public() {
+		jwk := key.JWK()
+		jwk.Use = keyring.UseJWT
+		b.Keys = append(b.Keys, jwk)
+		d.BundleIDs = append(d.BundleIDs, key.ID)
+	}
+	var err error
+	d.Bundle, err = json.Marshal(b)
+	return err
+}

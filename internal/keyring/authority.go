@@ -1,0 +1,94 @@
+package keyring
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth/svid"
+)
+
+// Authority is a CA of X.509-SVIDs whose ID was checked.
+type Authority struct {
+	// ID is the SHA-256 digest of the certificate's DER, in hexadecimal digits.
+	ID string
+	// KID is the kid of the ring's key that signs: the certificate's or the intermediate's.
+	KID string
+	// Certificate is what verifiers trust.
+	Certificate *x509.Certificate
+	// Intermediate is the certificate of the ring's key, signed by an imported authority. It is nil
+	// unless the authority is imported.
+	Intermediate *x509.Certificate
+}
+
+// NewAuthority returns the Authority of a certificate; and of an intermediate, which is nil for an
+// authority of the ring's own. It fails for a key that rings do not have.
+func NewAuthority(certificate, intermediate *x509.Certificate) (Authority, error) {
+	signs := certificate
+	if intermediate != nil {
+		signs = intermediate
+	}
+	key, err := NewKey(signs.PublicKey)
+	if err != nil {
+		return Authority{}, err
+	}
+	return Authority{ID: svid.AuthorityID(certificate), KID: key.ID, Certificate: certificate, Intermediate: intermediate}, nil
+}
+
+// Entry returns the authority as a new entry of a ring, in the state Pending. CreatedAt is not set.
+func (a Authority) Entry() v1alpha1.Authority {
+	entry := v1alpha1.Authority{
+		ID: a.ID, KID: a.KID, Certificate: svid.EncodeCertificate(a.Certificate), Imported: a.Intermediate != nil,
+		KeyLife: v1alpha1.KeyLife{State: v1alpha1.KeyPending},
+	}
+	if a.Intermediate != nil {
+		entry.Intermediate = svid.EncodeCertificate(a.Intermediate)
+	}
+	return entry
+}
+
+// NotAfter is when the authority can sign no more, UTC: the certificate or the intermediate expires.
+func (a Authority) NotAfter() time.Time {
+	if a.Intermediate != nil && a.Intermediate.NotAfter.Before(a.Certificate.NotAfter) {
+		return a.Intermediate.NotAfter.UTC()
+	}
+	return a.Certificate.NotAfter.UTC()
+}
+
+// ParseAuthority checks an entry: its certificate must have the entry's ID, and the certificate that
+// signs must have the entry's key. It does not check whether the certificates are valid now.
+func ParseAuthority(entry *v1alpha1.Authority) (Authority, error) {
+	certificate, err := decodeCertificate(entry.Certificate)
+	if err != nil {
+		return Authority{}, fmt.Errorf("the certificate of authority %s: %w", entry.ID, err)
+	}
+	var intermediate *x509.Certificate
+	if entry.Imported {
+		if intermediate, err = decodeCertificate(entry.Intermediate); err != nil {
+			return Authority{}, fmt.Errorf("the intermediate of authority %s: %w", entry.ID, err)
+		}
+	}
+	a, err := NewAuthority(certificate, intermediate)
+	switch {
+	case err != nil:
+		return Authority{}, fmt.Errorf("the key of authority %s: %w", entry.ID, err)
+	case a.ID != entry.ID:
+		return Authority{}, fmt.Errorf("the certificate of authority %s has another digest: %s", entry.ID, a.ID)
+	case a.KID != entry.KID:
+		return Authority{}, fmt.Errorf("the certificate of authority %s is for the key %s, not %s", entry.ID, a.KID, entry.KID)
+	}
+	return a, nil
+}
+
+func decodeCertificate(text string) (*x509.Certificate, error) {
+	chain, err := svid.ParseChain(text)
+	if err != nil {
+		return nil, err
+	}
+	if len(chain) != 1 {
+		return nil, errors.New("there is more than one certificate")
+	}
+	return chain[0], nil
+}

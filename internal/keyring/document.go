@@ -1,0 +1,194 @@
+package keyring
+
+import (
+	"context"
+	"crypto"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/lanyard-dev/lanyard/auth/svid"
+)
+
+// Bounds of what is read from the public URL, which may be anybody's by mistake.
+const (
+	documentTimeout = 10 * time.Second
+	maxDocument     = 256 << 10 // bytes
+	maxStrangers    = 8         // reported
+	maxStranger     = 64        // bytes of a kid
+)
+
+// ParseDocument reads a JSON Web Key Set; source: RFC 7517 §5. A key that is not public, that no
+// ring has keys like, or whose kid is not its thumbprint is among Document.Invalid.
+func ParseDocument(data []byte) (*Document, error) {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(data, &set); err != nil || set.Keys == nil {
+		return nil, errors.New("the public document is not a JSON Web Key Set")
+	}
+	var doc Document
+	for _, raw := range set.Keys {
+		if kid, ours := documentKey(raw); ours {
+			doc.KIDs = append(doc.KIDs, kid)
+		} else if len(doc.Invalid) < maxStrangers {
+			doc.Invalid = append(doc.Invalid, kid[:min(len(kid), maxStranger)])
+		}
+	}
+	return &doc, nil
+}
+
+// documentKey returns the kid of a key, and whether a ring could have this key.
+func documentKey(raw json.RawMessage) (kid string, ours bool) {
+	var named struct {
+		KID string `json:"kid"`
+	}
+	var jwk jose.JSONWebKey
+	if json.Unmarshal(raw, &named) != nil || json.Unmarshal(raw, &jwk) != nil || !jwk.IsPublic() {
+		return named.KID, false
+	}
+	thumbprint, err := jwk.Thumbprint(crypto.SHA256)
+	if err != nil || base64.RawURLEncoding.EncodeToString(thumbprint) != jwk.KeyID {
+		return named.KID, false
+	}
+	return jwk.KeyID, true
+}
+
+// A Probe reads the public document as verifiers do. It returns an error that tells nothing of
+// what an answer contained.
+type Probe func(ctx context.Context) (*Document, error)
+
+// NewProbe returns a Probe that reads the JSON Web Key Set of an issuer: first
+// url/.well-known/openid-configuration, which must name the issuer, and then its jwks_uri; source:
+// OpenID Connect Discovery 1.0 §4. The url is the issuer, unless the token server reaches the
+// public documents elsewhere. The client must not follow redirects to other hosts.
+func NewProbe(client *http.Client, url, issuer string) Probe {
+	return func(ctx context.Context) (*Document, error) {
+		ctx, cancel := context.WithTimeout(ctx, documentTimeout)
+		defer cancel()
+		data, err := get(ctx, client, strings.TrimSuffix(url, "/")+"/.well-known/openid-configuration")
+		if err != nil {
+			return nil, err
+		}
+		var config struct {
+			Issuer  string `json:"issuer"`
+			JWKSURI string `json:"jwks_uri"`
+		}
+		if err := json.Unmarshal(data, &config); err != nil {
+			return nil, errors.New("the discovery document is not JSON")
+		}
+		if config.Issuer != issuer {
+			return nil, errors.New("the discovery document names another issuer")
+		}
+		data, err = get(ctx, client, config.JWKSURI)
+		if err != nil {
+			return nil, err
+		}
+		return ParseDocument(data)
+	}
+}
+
+// BundlePath is where the SPIFFE bundle is below the URL of the SPIFFE issuer.
+const BundlePath = "/bundle"
+
+// The values of use in a SPIFFE bundle. Source: SPIFFE Trust Domain and Bundle §4.2.2.
+const (
+	UseX509 = "x509-svid"
+	UseJWT  = "jwt-svid"
+)
+
+// NewSPIFFEProbe returns a Probe that reads what verifiers of a trust domain read: the JSON Web Key
+// Set of the SPIFFE issuer, as NewProbe does, and the SPIFFE bundle. A key counts as published if
+// both have it, and an authority if the bundle has it.
+func NewSPIFFEProbe(client *http.Client, url, issuer string) Probe {
+	keySet := NewProbe(client, url, issuer)
+	return func(ctx context.Context) (*Document, error) {
+		keys, err := keySet(ctx)
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, documentTimeout)
+		defer cancel()
+		data, err := get(ctx, client, strings.TrimSuffix(url, "/")+BundlePath)
+		if err != nil {
+			return nil, err
+		}
+		return parseBundle(data, keys)
+	}
+}
+
+// parseBundle reads a SPIFFE bundle and adds what it has to a document of keys. Source: SPIFFE Trust
+// Domain and Bundle §4.
+func parseBundle(data []byte, keys *Document) (*Document, error) {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(data, &set); err != nil || set.Keys == nil {
+		return nil, errors.New("the SPIFFE bundle is not a JSON Web Key Set")
+	}
+	both := &Document{Invalid: keys.Invalid}
+	var inBundle []string
+	for _, raw := range set.Keys {
+		if id, ours := bundleAuthority(raw); ours {
+			both.KIDs = append(both.KIDs, id)
+		} else if kid, ours := documentKey(raw); ours {
+			inBundle = append(inBundle, kid)
+		} else if len(both.Invalid) < maxStrangers {
+			both.Invalid = append(both.Invalid, kid[:min(len(kid), maxStranger)])
+		}
+	}
+	for _, kid := range keys.KIDs {
+		if slices.Contains(inBundle, kid) {
+			both.KIDs = append(both.KIDs, kid)
+		} else {
+			both.Partial = append(both.Partial, kid)
+		}
+	}
+	for _, kid := range inBundle {
+		if !slices.Contains(keys.KIDs, kid) {
+			both.Partial = append(both.Partial, kid)
+		}
+	}
+	return both, nil
+}
+
+// bundleAuthority returns the ID of an authority in a SPIFFE bundle, and whether the entry is one.
+func bundleAuthority(raw json.RawMessage) (id string, ours bool) {
+	var jwk jose.JSONWebKey
+	if json.Unmarshal(raw, &jwk) != nil || jwk.Use != UseX509 || len(jwk.Certificates) != 1 {
+		return "", false
+	}
+	return svid.AuthorityID(jwk.Certificates[0]), true
+}
+
+// get reads a URL without any cache on the way, as far as caches obey.
+func get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, errors.New("the address of a public document is not a URL")
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("read a public document: %w", err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // it was only read
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("read a public document: HTTP status %d", resp.StatusCode)
+	}
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument+1))
+	if err != nil {
+		return nil, fmt.Errorf("read a public document: %w", err)
+	}
+	if len(data) > maxDocument {
+		return nil, fmt.Errorf("a public document has more than %d bytes", maxDocument)
+	}
+	return data, nil
+}

@@ -1,0 +1,398 @@
+package keyring
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth/svid"
+)
+
+// Plan is the next step of a ring.
+type Plan struct {
+	// Status is to be written in place of the ring's status if Changed.
+	Status v1alpha1.KeyRingStatus
+	// Changed says that Status is another than the ring has.
+	Changed bool
+	// Missing are the roles that need a new key, one entry per key. The keys are made first and
+	// added to Status by AddKey or AddAuthority, so that the ring never names a key that does not
+	// exist.
+	Missing []Role
+	// Import says that Observation.Import is to become an authority: a key is made, the CA signs an
+	// intermediate for the key, and AddAuthority adds both.
+	Import bool
+	// Renew is the ID of the authority of Observation.Import if its intermediate is to be signed
+	// again, and handed to Renewed. Empty for none.
+	Renew string
+}
+
+// AddKey adds a key that was just made.
+func (p *Plan) AddKey(key Key, now time.Time) error {
+	entry, err := key.Entry()
+	if err != nil {
+		return err
+	}
+	entry.CreatedAt = stamp(now)
+	p.Status.Keys = append(p.Status.Keys, entry)
+	return nil
+}
+
+// AddAuthority adds an authority that was just made or imported.
+func (p *Plan) AddAuthority(a Authority, now time.Time) {
+	entry := a.Entry()
+	entry.CreatedAt = stamp(now)
+	p.Status.Authorities = append(p.Status.Authorities, entry)
+}
+
+// Renewed replaces the intermediate of the authority Renew.
+func (p *Plan) Renewed(a Authority) {
+	for i := range p.Status.Authorities {
+		if entry := &p.Status.Authorities[i]; entry.ID == a.ID && entry.KID == a.KID {
+			entry.Intermediate = svid.EncodeCertificate(a.Intermediate)
+		}
+	}
+}
+
+// Next returns the next step of a ring. It reads no clock and calls nobody. To ask again with the
+// same observation after the step was written leads to the end of what can be done now.
+//
+// A revocation is part of every step. All else needs clocks that agree. A foreign key stops
+// rotation only: new keys are made and published meanwhile, and expired ones are removed.
+func Next(ring *v1alpha1.KeyRing, o Observation, p Policy, now time.Time) Plan {
+	t := turn{spec: &ring.Spec, status: ring.Status.DeepCopy(), observed: o, policy: p, now: now}
+	t.revoke()
+	plan := Plan{}
+	if t.clocksAgree() {
+		t.noticeHistory()
+		t.observe()
+		if t.foreignKeys() == nil {
+			t.rotate()
+		}
+		t.expire()
+		plan.Missing = t.missing()
+		plan.Import, plan.Renew = t.imports(), t.renews()
+	}
+	t.status.ObservedGeneration = ring.Generation
+	t.status.Issuer, t.status.TrustDomain = p.Issuer, p.TrustDomain.Name()
+	t.status.PublishDelay = metav1.Duration{Duration: p.PublishDelay}
+	t.report()
+	plan.Changed = len(plan.Missing) > 0 || plan.Import || plan.Renew != "" || !equality.Semantic.DeepEqual(&ring.Status, t.status)
+	if plan.Changed {
+		t.status.Revision++
+	}
+	plan.Status = *t.status
+	return plan
+}
+
+// turn is one step in the making. Its methods change status.
+type turn struct {
+	spec     *v1alpha1.KeyRingSpec
+	status   *v1alpha1.KeyRingStatus
+	observed Observation
+	policy   Policy
+	now      time.Time
+}
+
+// entries returns what the status in the making has.
+func (t *turn) entries() []Entry { return Entries(t.status) }
+
+// revoke takes away the keys that people or the policy revoke. If an active key is among them, its
+// successor signs from now on, although verifiers may not have it yet.
+func (t *turn) revoke() {
+	for _, e := range t.entries() {
+		revoked := slices.Contains(t.spec.Revoke, e.ID) || slices.Contains(t.policy.Revoked, e.ID)
+		if !revoked || e.State == v1alpha1.KeyRevoked {
+			continue
+		}
+		t.end(e, v1alpha1.KeyRevoked)
+		t.taint(e.Role)
+	}
+	for _, r := range t.policy.roles() {
+		if t.active(r) == nil && t.hasRevoked(r) {
+			t.activate(t.find(r, t.published))
+		}
+	}
+}
+
+// taint marks the keys that verifiers may have cached together with a revoked key. Verifiers of
+// certificates do not read the bundle again for an authority that they do not know, so that a taint
+// would say nothing.
+func (t *turn) taint(r Role) {
+	if r == X509 {
+		return
+	}
+	for _, e := range t.entries() {
+		if e.Role == r && (e.Waiting() || e.State == v1alpha1.KeyActive) {
+			e.Tainted = true
+		}
+	}
+}
+
+// noticeHistory finds out whether the ring was published without a gap. If it was not, the delay
+// of its keys begins anew: verifiers may have cached a document that was served meanwhile.
+func (t *turn) noticeHistory() {
+	restored := t.observed.Revision > t.status.Revision
+	if restored {
+		t.status.Revision = t.observed.Revision // CAS and the CRD's rules know no way back
+	}
+	moved := t.status.Issuer != "" && t.status.Issuer != t.policy.Issuer
+	renamed := t.status.TrustDomain != "" && t.status.TrustDomain != t.policy.TrustDomain.Name()
+	for _, e := range t.entries() {
+		switch {
+		case renamed && e.Role == X509: // its certificate names the former trust domain
+			t.abandon(e)
+		case (restored || moved || renamed) && e.State == v1alpha1.KeyPublished:
+			e.State, e.PublishedAt = v1alpha1.KeyPending, nil
+		}
+	}
+	if len(t.everActive()) == 0 && (restored || moved || t.observed.EarlierKeys || len(t.strangersInDocument()) > 0) {
+		t.status.OtherKeysSeen = true
+	}
+}
+
+// abandon lets nothing be signed by a key any more. What it has signed stays valid.
+func (t *turn) abandon(e Entry) {
+	switch {
+	case e.State == v1alpha1.KeyActive:
+		e.State, e.RetiredAt = v1alpha1.KeyRetiring, new(stamp(t.now))
+	case e.Waiting():
+		t.end(e, v1alpha1.KeyRemoved)
+	}
+}
+
+// observe notes which keys verifiers can see.
+func (t *turn) observe() {
+	for _, e := range t.entries() {
+		seen := t.seen(e)
+		switch {
+		case e.State == v1alpha1.KeyPending && seen:
+			// Rounded up: the delay must not begin before the key was seen.
+			e.State, e.PublishedAt = v1alpha1.KeyPublished, new(stamp(t.now.Add(time.Second-1)))
+		case e.State == v1alpha1.KeyPublished && !seen && t.observed.Document != nil:
+			e.State, e.PublishedAt = v1alpha1.KeyPending, nil
+		}
+	}
+}
+
+// rotate replaces the active keys that are due, as far as their successors may sign.
+func (t *turn) rotate() {
+	may := t.maySign() // decided before the first key of a new ring becomes active
+	for _, r := range t.policy.roles() {
+		old := t.active(r)
+		if !t.due(r, old) {
+			continue
+		}
+		successor := t.find(r, may)
+		if successor == nil {
+			continue
+		}
+		if old != nil {
+			t.abandon(*old)
+		}
+		t.activate(successor)
+		t.dropTainted(r)
+	}
+}
+
+// due reports whether a key is to be replaced, or whether there is none.
+func (t *turn) due(r Role, active *Entry) bool {
+	switch {
+	case active == nil || active.Tainted || active.Rotation != t.spec.Rotate || !t.fits(*active):
+		return true
+	case active.imported():
+		return t.find(r, func(e Entry) bool { return e.Waiting() && e.imported() }) != nil
+	default:
+		return t.ending(*active) || !t.now.Before(active.ActivatedAt.Add(t.policy.RotationPeriod))
+	}
+}
+
+// maySign returns the condition that a key must meet to become active.
+func (t *turn) maySign() func(Entry) bool {
+	ever := t.everActive()
+	return func(e Entry) bool {
+		active := t.active(e.Role)
+		if !t.published(e) || !t.seen(e) || (e.Tainted && active != nil) {
+			return false
+		}
+		// Verifiers that never saw a key of this ring for such SVIDs have nothing in their caches.
+		first := !ever[e.Role == X509] && !t.status.OtherKeysSeen
+		urgent := (active == nil && t.hasRevoked(e.Role)) || (active != nil && t.ended(*active))
+		return first || urgent || t.confirmation(e.ID).SkipDelay || !t.now.Before(t.readyAt(e))
+	}
+}
+
+// readyAt returns when a published key has been published for the delay.
+func (t *turn) readyAt(e Entry) time.Time { return e.PublishedAt.Add(t.policy.PublishDelay) }
+
+// activate makes a key sign. It does nothing if e is nil.
+func (t *turn) activate(e *Entry) {
+	if e == nil {
+		return
+	}
+	e.State, e.ActivatedAt, e.Rotation = v1alpha1.KeyActive, new(stamp(t.now)), t.spec.Rotate
+	e.MaxLife = metav1.Duration{Duration: t.policy.MaxLife}
+}
+
+// dropTainted removes the tainted keys that wait, once a key signs that is not tainted: to use
+// them later would let verifiers keep the revoked key.
+func (t *turn) dropTainted(r Role) {
+	if active := t.active(r); active == nil || active.Tainted {
+		return
+	}
+	for _, e := range t.entries() {
+		if e.Role == r && e.Tainted && e.Waiting() {
+			t.end(e, v1alpha1.KeyRemoved)
+		}
+	}
+}
+
+// expire ends what nobody needs any more, and forgets what no cache has any more. It also keeps
+// the life of what active keys may sign: longer lives are written down before anything is signed
+// for so long, and shorter ones do not shorten the wait for what is already signed.
+func (t *turn) expire() {
+	for _, e := range t.entries() {
+		wanted := slices.Contains(t.policy.roles(), e.Role)
+		switch {
+		case e.State == v1alpha1.KeyActive && wanted:
+			e.MaxLife.Duration = max(e.MaxLife.Duration, t.policy.MaxLife)
+		case e.State == v1alpha1.KeyRetiring && !t.now.Before(removableAt(e)):
+			t.end(e, v1alpha1.KeyRemoved)
+		case !wanted, e.Waiting() && (!t.fits(e) || t.ending(e) || t.superseded(e)):
+			t.abandon(e)
+		}
+	}
+	deleteEntries(t.status, func(e Entry) bool {
+		return e.RemovedAt != nil && !t.now.Before(e.RemovedAt.Add(t.policy.PublishDelay+e.MaxLife.Duration+removalSlack)) &&
+			!t.replacing(e)
+	})
+}
+
+// removableAt returns when all that a retiring key has signed has expired.
+func removableAt(e Entry) time.Time {
+	return e.RetiredAt.Add(e.MaxLife.Duration + removalSlack)
+}
+
+// replacing reports whether a revoked key still waits for a successor that is not tainted.
+func (t *turn) replacing(e Entry) bool {
+	active := t.active(e.Role)
+	return e.State == v1alpha1.KeyRevoked && slices.Contains(t.policy.roles(), e.Role) && (active == nil || active.Tainted)
+}
+
+// missing returns the roles that lack a key. Each has two: one to sign, and one to succeed it. A
+// role whose authorities are imported gets none here.
+func (t *turn) missing() []Role {
+	var missing []Role
+	for _, r := range t.policy.roles() {
+		if r == X509 && t.policy.Import {
+			continue
+		}
+		good := 0
+		for _, e := range t.entries() {
+			if e.Role == r && !e.Tainted && t.fits(e) && (e.Waiting() || e.State == v1alpha1.KeyActive) {
+				good++
+			}
+		}
+		for ; good < 2; good++ {
+			missing = append(missing, r)
+		}
+	}
+	return missing
+}
+
+// end takes a key out of the public document.
+func (t *turn) end(e Entry, state v1alpha1.KeyState) {
+	e.State, e.RemovedAt = state, new(stamp(t.now))
+}
+
+func (t *turn) clocksAgree() bool { return t.observed.Skew.Abs() <= MaxSkew }
+
+// published reports whether a key of ours is published, and can sign.
+func (t *turn) published(e Entry) bool {
+	return e.State == v1alpha1.KeyPublished && t.held(e) && t.fits(e) && !t.ended(e)
+}
+
+// held reports whether we have the private half of a key. Its kid is its thumbprint, because the
+// kids of Observation.Held are.
+func (t *turn) held(e Entry) bool { return slices.Contains(t.observed.Held, e.KID) }
+
+// seen reports whether verifiers can see a key now: we see it ourselves, or a person says so.
+func (t *turn) seen(e Entry) bool {
+	return t.observed.Document.has(e.ID) || t.confirmation(e.ID).KID != ""
+}
+
+// confirmation returns what people say of a key. Its zero value says nothing.
+func (t *turn) confirmation(id string) v1alpha1.KeyConfirmation {
+	for _, c := range t.spec.Confirm {
+		if c.KID == id {
+			return c
+		}
+	}
+	return v1alpha1.KeyConfirmation{}
+}
+
+// find returns the oldest entry of a role that meets the condition, or nil.
+func (t *turn) find(r Role, meets func(Entry) bool) *Entry {
+	for _, e := range t.entries() {
+		if e.Role == r && meets(e) {
+			return &e
+		}
+	}
+	return nil
+}
+
+// active returns the key that signs for the role, or nil.
+func (t *turn) active(r Role) *Entry {
+	return t.find(r, func(e Entry) bool { return e.State == v1alpha1.KeyActive })
+}
+
+func (t *turn) hasRevoked(r Role) bool {
+	return t.find(r, func(e Entry) bool { return e.State == v1alpha1.KeyRevoked }) != nil
+}
+
+// everActive returns whether the ring had an active authority (true), and an active key (false), as
+// far as its entries go back.
+func (t *turn) everActive() map[bool]bool {
+	ever := map[bool]bool{}
+	for _, e := range t.entries() {
+		if e.ActivatedAt != nil {
+			ever[e.Role == X509] = true
+		}
+	}
+	return ever
+}
+
+// foreignKeys returns a sentence for each key that has no private half of ours.
+func (t *turn) foreignKeys() []string {
+	var foreign []string
+	for _, e := range t.entries() {
+		if Public(e.State) && !t.held(e) {
+			foreign = append(foreign, fmt.Sprintf("the ring's %s %s (%s) has no private half", e.Role.noun(), e.ID, e.State))
+		}
+	}
+	for _, id := range t.strangersInDocument() {
+		foreign = append(foreign, fmt.Sprintf("the public document has the key %q, which is not in the ring", id))
+	}
+	return foreign
+}
+
+// strangersInDocument returns the keys of the public document that the ring never had. Keys that
+// were removed or revoked a while ago may still be there, because of caches.
+func (t *turn) strangersInDocument() []string {
+	if t.observed.Document == nil {
+		return nil
+	}
+	strangers := slices.Clone(t.observed.Document.Invalid)
+	for _, id := range slices.Concat(t.observed.Document.KIDs, t.observed.Document.Partial) {
+		if _, ours := Find(t.status, id); !ours {
+			strangers = append(strangers, id)
+		}
+	}
+	return strangers
+}
+
+// stamp returns a time as the API keeps it.
+func stamp(t time.Time) metav1.Time { return metav1.NewTime(t.UTC().Truncate(time.Second)) }

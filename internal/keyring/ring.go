@@ -1,0 +1,127 @@
+package keyring
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+)
+
+// IssuerRing is the name of the KeyRing of the issuer of WorkloadIdentities' tokens.
+const IssuerRing = v1alpha1.IssuerKeyRing
+
+// SPIFFERing is the name of the KeyRing of the SPIFFE trust domain.
+const SPIFFERing = v1alpha1.SPIFFEKeyRing
+
+// Ring is what a KeyRing's status says, checked and ready to be asked. Its zero value has no keys
+// and accepts nothing.
+type Ring struct {
+	keys        []RingKey
+	authorities []RingAuthority
+}
+
+// RingKey is a Key with its place in a ring.
+type RingKey struct {
+	Key
+	// Entry is the entry of the status. It must not be changed.
+	Entry *v1alpha1.RingKey
+}
+
+// RingAuthority is an Authority with its place in a ring.
+type RingAuthority struct {
+	Authority
+
+	// Entry is the entry of the status. It must not be changed.
+	Entry *v1alpha1.Authority
+}
+
+// Parse reads the keys and authorities of a ring. A key whose kid is not the thumbprint of its public
+// half is left out, and so is a key of another algorithm than its entry says, and an authority whose
+// certificates do not fit its entry. The error names each of them; the Ring has the others and may
+// be used.
+func Parse(status *v1alpha1.KeyRingStatus) (Ring, error) {
+	var (
+		ring Ring
+		errs []error
+	)
+	for i := range status.Keys {
+		key, err := parseKey(&status.Keys[i])
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		ring.keys = append(ring.keys, RingKey{Key: key, Entry: &status.Keys[i]})
+	}
+	for i := range status.Authorities {
+		authority, err := ParseAuthority(&status.Authorities[i])
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		ring.authorities = append(ring.authorities, RingAuthority{Authority: authority, Entry: &status.Authorities[i]})
+	}
+	return ring, errors.Join(errs...)
+}
+
+// Public returns the keys that the public document must have, in the order in which they were
+// made. While it is empty, discovery answers 503 and not an empty document: a verifier would cache
+// that nothing is to be trusted.
+func (r Ring) Public() []Key {
+	var keys []Key
+	for _, k := range r.keys {
+		if Public(k.Entry.State) {
+			keys = append(keys, k.Key)
+		}
+	}
+	return keys
+}
+
+// PublicAuthorities returns the authorities that the public SPIFFE bundle must have, in the order in
+// which they joined the ring.
+func (r Ring) PublicAuthorities() []Authority {
+	var authorities []Authority
+	for _, a := range r.authorities {
+		if Public(a.Entry.State) {
+			authorities = append(authorities, a.Authority)
+		}
+	}
+	return authorities
+}
+
+// ActiveAuthority returns the authority that signs.
+func (r Ring) ActiveAuthority() (active RingAuthority, found bool) {
+	for _, a := range r.authorities {
+		if a.Entry.State == v1alpha1.KeyActive {
+			return a, true
+		}
+	}
+	return RingAuthority{}, false
+}
+
+// ActiveKeys returns the keys that sign, at most one for each algorithm.
+func (r Ring) ActiveKeys() []RingKey {
+	var keys []RingKey
+	for _, k := range r.keys {
+		if k.Entry.State == v1alpha1.KeyActive {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// Accepts reports whether what the key of this kid, or the authority of this ID, has signed may be
+// used. It is false for keys that were revoked, that were removed, or that the ring does not have.
+func (r Ring) Accepts(id string) bool {
+	return slices.ContainsFunc(r.keys, func(k RingKey) bool { return k.ID == id && Public(k.Entry.State) }) ||
+		slices.ContainsFunc(r.authorities, func(a RingAuthority) bool { return a.ID == id && Public(a.Entry.State) })
+}
+
+// Public reports whether the public document has keys of the state.
+func Public(state v1alpha1.KeyState) bool {
+	switch state {
+	case v1alpha1.KeyPending, v1alpha1.KeyPublished, v1alpha1.KeyActive, v1alpha1.KeyRetiring:
+		return true
+	default: // Removed, Revoked, and what this version does not know
+		return false
+	}
+}

@@ -1,0 +1,288 @@
+// Package awskms has key rings' private halves in AWS Key Management Service. The private halves
+// never leave it: a signature is a call of KMS.
+//
+// A key is made by CreateKey with tags, and the Secret of the key has its ARN. So the token server
+// needs no right to list the account's keys, and no cluster finds another one's. Policies of IAM
+// can hold the token server to the keys with its issuer's tag; docs/aws-kms.md has such a
+// policy.
+package awskms
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	awsarn "github.com/aws/aws-sdk-go-v2/aws/arn"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/kms"
+	kmstypes "github.com/aws/aws-sdk-go-v2/service/kms/types"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/aws"
+	"github.com/lanyard-dev/lanyard/internal/keyring/sign"
+)
+
+// What the Secret of a key looks like, and the tags of the key.
+const (
+	secretType = corev1.SecretType("identity.lanyard.dev/aws-kms-key")
+	dataARN    = "arn"
+
+	// TagIssuer is the tag with the issuer's URL.
+	TagIssuer = "identity.lanyard.dev/issuer"
+	// TagRing is the tag with the UID of the KeyRing.
+	TagRing = "identity.lanyard.dev/keyring-uid"
+)
+
+const (
+	signTimeout = 5 * time.Second  // of a signature, with all attempts
+	callTimeout = 10 * time.Second // of every other call, with all attempts
+	attempts    = 3
+
+	// maxBackoff bounds the wait between two attempts. All waits end before signTimeout does, so that
+	// a call's error is what KMS answered, not that time was up.
+	maxBackoff = signTimeout / attempts
+
+	// credentialWindow is how long before their end the credentials are replaced.
+	credentialWindow = time.Minute
+
+	// deletionDays is how long KMS keeps a key that was destroyed, and can restore it: the maximum.
+	deletionDays = 30
+)
+
+// Config says where keys are made.
+type Config struct {
+	// Issuer is the URL of the issuer whose keys these are, the value of the tag TagIssuer.
+	Issuer string
+	// Region is the region in which new keys are made. Keys of other regions stay usable.
+	Region string
+	// Transport has the administrator's proxy and certificate authorities.
+	Transport *http.Transport
+}
+
+// Vault is a [sign.Vault] in KMS. It acts as the identity of the program's environment (IRSA, EKS
+// Pod Identity); see [aws.Provider.NewControllerToken].
+type Vault struct {
+	client *kms.Client
+	issuer string
+}
+
+var _ sign.Vault = (*Vault)(nil)
+
+// New returns the Vault that the configuration describes. It calls nobody.
+func New(config Config) (*Vault, error) {
+	if config.Region == "" {
+		return nil, errors.New("keys in AWS KMS need a region: set --aws-region, or AWS_REGION in the environment")
+	}
+	provider, err := aws.NewProvider(aws.Config{Region: config.Region, Transport: config.Transport})
+	if err != nil {
+		return nil, err
+	}
+	direct := &http.Client{Transport: config.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &Vault{issuer: config.Issuer, client: kms.New(kms.Options{
+		Region: config.Region, Credentials: credentials(provider), HTTPClient: direct,
+		Retryer: retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = attempts, maxBackoff }),
+	})}, nil
+}
+
+// credentials are those of the program's own environment.
+func credentials(provider *aws.Provider) awssdk.CredentialsProvider {
+	retrieve := awssdk.CredentialsProviderFunc(func(ctx context.Context) (awssdk.Credentials, error) {
+		token, err := auth.GetToken(ctx, provider, auth.WithController())
+		if err != nil {
+			return awssdk.Credentials{}, err
+		}
+		session, ok := token.(*aws.Token)
+		if !ok {
+			return awssdk.Credentials{}, fmt.Errorf("a %T is not a session of AWS", token)
+		}
+		return session.Credentials(), nil
+	})
+	return awssdk.NewCredentialsCache(retrieve, func(o *awssdk.CredentialsCacheOptions) { o.ExpiryWindow = credentialWindow })
+}
+
+// SecretType implements [sign.Vault].
+func (v *Vault) SecretType() corev1.SecretType { return secretType }
+
+// Create implements [sign.Vault]. KMS may have made a key even if the call fails. Such a key has
+// the issuer's tag, signs nothing, and is in no Secret.
+func (v *Vault) Create(ctx context.Context, ring types.UID, algorithm v1alpha1.Algorithm) (map[string][]byte, crypto.Signer, error) {
+	spec, err := specOf(algorithm)
+	if err != nil {
+		return nil, nil, err
+	}
+	arn, err := v.createKey(ctx, ring, spec)
+	if err != nil {
+		return nil, nil, err
+	}
+	data := map[string][]byte{dataARN: []byte(arn)}
+	private, err := v.open(ctx, arn, newKey)
+	if err != nil {
+		return nil, nil, errors.Join(err, v.Destroy(context.WithoutCancel(ctx), data))
+	}
+	return data, private, nil
+}
+
+func (v *Vault) createKey(ctx context.Context, ring types.UID, spec kmstypes.KeySpec) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	tag := func(key, value string) kmstypes.Tag { return kmstypes.Tag{TagKey: &key, TagValue: &value} }
+	out, err := v.client.CreateKey(ctx, &kms.CreateKeyInput{
+		KeySpec: spec, KeyUsage: kmstypes.KeyUsageTypeSignVerify,
+		Description: awssdk.String("Lanyard: signs tokens of " + v.issuer),
+		Tags:        []kmstypes.Tag{tag(TagIssuer, v.issuer), tag(TagRing, string(ring))},
+	}, once)
+	if err != nil {
+		return "", failure(ctx, "CreateKey", "", err)
+	}
+	return awssdk.ToString(out.KeyMetadata.Arn), nil
+}
+
+// once makes one attempt: two could make two keys.
+func once(o *kms.Options) { o.Retryer = awssdk.NopRetryer{} }
+
+// newKey has patience with a key that was just made: parts of KMS may not know it yet. Source: KMS
+// Developer Guide, "AWS KMS eventual consistency".
+func newKey(o *kms.Options) {
+	o.Retryer = retry.AddWithErrorCodes(o.Retryer, (&kmstypes.NotFoundException{}).ErrorCode())
+}
+
+// Open implements [sign.Vault]. It asks KMS for the public half.
+func (v *Vault) Open(ctx context.Context, data map[string][]byte) (crypto.Signer, error) {
+	return v.OpenKey(ctx, string(data[dataARN]))
+}
+
+// OpenKey returns a key that somebody else made, by its ARN. It asks KMS for the public half. The
+// Vault neither changes nor destroys the key.
+func (v *Vault) OpenKey(ctx context.Context, arn string) (crypto.Signer, error) {
+	return v.open(ctx, arn, func(*kms.Options) {})
+}
+
+func (v *Vault) open(ctx context.Context, arn string, options func(*kms.Options)) (crypto.Signer, error) {
+	region, err := inRegion(arn)
+	if err != nil {
+		return nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	out, err := v.client.GetPublicKey(limited, &kms.GetPublicKeyInput{KeyId: &arn}, region, options)
+	if err != nil {
+		return nil, failure(limited, "GetPublicKey", arn, err)
+	}
+	public, err := x509.ParsePKIXPublicKey(out.PublicKey)
+	if err != nil || out.KeyUsage != kmstypes.KeyUsageTypeSignVerify {
+		return nil, fmt.Errorf("the KMS key %s is not one that signs: %w", arn, sign.ErrGone)
+	}
+	base := context.WithoutCancel(ctx)
+	return &key{public: public, sign: func(digest []byte, algorithm kmstypes.SigningAlgorithmSpec) ([]byte, error) {
+		ctx, cancel := context.WithTimeout(base, signTimeout)
+		defer cancel()
+		out, err := v.client.Sign(ctx, &kms.SignInput{KeyId: &arn, Message: digest, MessageType: kmstypes.MessageTypeDigest, SigningAlgorithm: algorithm}, region)
+		if err != nil {
+			return nil, failure(ctx, "Sign", arn, err)
+		}
+		return out.Signature, nil
+	}}, nil
+}
+
+// RegionOf returns the region in the ARN of a KMS key. It fails for what is no such ARN, such as an
+// alias.
+func RegionOf(arn string) (string, error) {
+	parsed, err := awsarn.Parse(arn)
+	if err != nil || parsed.Service != "kms" || parsed.Region == "" || !strings.HasPrefix(parsed.Resource, "key/") {
+		return "", fmt.Errorf("%.200q is not the ARN of a KMS key, such as arn:aws:kms:eu-west-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab", arn)
+	}
+	return parsed.Region, nil
+}
+
+// inRegion sends a call to the region of a key. A Secret that has no key's ARN leads nowhere.
+func inRegion(arn string) (func(*kms.Options), error) {
+	region, err := RegionOf(arn)
+	if err != nil {
+		return nil, fmt.Errorf("%s is not the ARN of a KMS key: %w", dataARN, sign.ErrGone)
+	}
+	return func(o *kms.Options) { o.Region = region }, nil
+}
+
+// Destroy implements [sign.Vault]. The key signs no more at once. For 30 days, people can restore
+// it by CancelKeyDeletion and EnableKey.
+func (v *Vault) Destroy(ctx context.Context, data map[string][]byte) error {
+	arn := string(data[dataARN])
+	region, err := inRegion(arn)
+	if err != nil {
+		return nil // what is no key needs no deletion
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err = v.client.ScheduleKeyDeletion(ctx, &kms.ScheduleKeyDeletionInput{KeyId: &arn, PendingWindowInDays: awssdk.Int32(deletionDays)}, region)
+	if err = failure(ctx, "ScheduleKeyDeletion", arn, err); err != nil && !errors.Is(err, sign.ErrGone) {
+		return err
+	}
+	return nil
+}
+
+// key is a private half in KMS.
+type key struct {
+	public crypto.PublicKey
+	sign   func(digest []byte, algorithm kmstypes.SigningAlgorithmSpec) ([]byte, error)
+}
+
+// Public implements [crypto.Signer].
+func (k *key) Public() crypto.PublicKey { return k.public }
+
+// Sign implements [crypto.Signer] for digests of the key's algorithm; KMS has the random numbers.
+// An ECDSA signature is ASN.1, as crypto.Signer wants it; source: KMS API Reference, Sign. It takes
+// at most five seconds. The error is an [*Error].
+func (k *key) Sign(_ io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
+	algorithm, err := signingAlgorithm(k.public, opts)
+	if err != nil {
+		return nil, err
+	}
+	return k.sign(digest, algorithm)
+}
+
+// specOf returns the kind of key for an algorithm. Source: KMS Developer Guide, "Key spec
+// reference".
+func specOf(algorithm v1alpha1.Algorithm) (kmstypes.KeySpec, error) {
+	switch algorithm {
+	case v1alpha1.RS256:
+		return kmstypes.KeySpecRsa2048, nil
+	case v1alpha1.ES256:
+		return kmstypes.KeySpecEccNistP256, nil
+	case v1alpha1.ES384:
+		return kmstypes.KeySpecEccNistP384, nil
+	}
+	return "", fmt.Errorf("no KMS keys for the algorithm %q", algorithm)
+}
+
+// signingAlgorithm returns KMS's name of what RS256, ES256 and ES384 do with a key. Source: RFC
+// 7518 §3.3 and §3.4.
+func signingAlgorithm(public crypto.PublicKey, opts crypto.SignerOpts) (kmstypes.SigningAlgorithmSpec, error) {
+	_, pss := opts.(*rsa.PSSOptions)
+	switch public := public.(type) {
+	case *rsa.PublicKey:
+		if opts.HashFunc() == crypto.SHA256 && !pss {
+			return kmstypes.SigningAlgorithmSpecRsassaPkcs1V15Sha256, nil
+		}
+	case *ecdsa.PublicKey:
+		switch {
+		case public.Curve == elliptic.P256() && opts.HashFunc() == crypto.SHA256:
+			return kmstypes.SigningAlgorithmSpecEcdsaSha256, nil
+		case public.Curve == elliptic.P384() && opts.HashFunc() == crypto.SHA384:
+			return kmstypes.SigningAlgorithmSpecEcdsaSha384, nil
+		}
+	}
+	return "", fmt.Errorf("a key ring does not sign by %T with %v", public, opts.HashFunc())
+}

@@ -1,0 +1,73 @@
+package sign
+
+import (
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/internal/keyring"
+)
+
+// Clock compares the local clock with the API server's, which is in the header Date of every
+// answer; source: RFC 9110 §6.6.1. Its zero value is ready to use. It is safe for concurrent use.
+type Clock struct {
+	mu   sync.Mutex
+	skew time.Duration
+	at   instant // of the last answer; zero if there was none
+}
+
+// Wrap returns a transport that notes the time of every answer. It fits rest.Config.Wrap.
+func (c *Clock) Wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(req *http.Request) (*http.Response, error) {
+		resp, err := next.RoundTrip(req)
+		if err != nil {
+			return resp, err
+		}
+		if date, parseErr := http.ParseTime(resp.Header.Get("Date")); parseErr == nil {
+			c.note(date)
+		}
+		return resp, nil
+	})
+}
+
+// Skew returns how far the local clock is ahead of the API server's, to a second and the time of
+// an answer. It fails if there was no answer within keyring.MaxViewAge.
+func (c *Clock) Skew() (time.Duration, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at == (instant{}) || !c.at.fresh(now()) {
+		return 0, errors.New("no answer of the API server has told its time in the last minute")
+	}
+	return c.skew, nil
+}
+
+func (c *Clock) note(date time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = now()
+	c.skew = c.at.wall.Sub(date)
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// instant is a moment by both clocks of the machine. The monotonic clock stands still while the
+// machine is suspended; the wall clock may be set.
+type instant struct {
+	wall time.Time
+	mono time.Time // only differences count
+}
+
+func now() instant {
+	t := time.Now()
+	return instant{wall: t.Round(0), mono: t}
+}
+
+// fresh reports whether, at the moment later, an observation of i may still be relied upon. An
+// observation from the future is as bad as an old one: the clock was set back.
+func (i instant) fresh(later instant) bool {
+	wall, mono := later.wall.Sub(i.wall), later.mono.Sub(i.mono)
+	return wall.Abs() <= keyring.MaxViewAge && mono <= keyring.MaxViewAge
+}

@@ -1,0 +1,391 @@
+package sign
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/bundle/x509bundle"
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"github.com/spiffe/go-spiffe/v2/svid/x509svid"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth/svid"
+	"github.com/lanyard-dev/lanyard/internal/keyring"
+)
+
+const caSecret = "spiffe-ca"
+
+func trustDomain() spiffeid.TrustDomain {
+	return spiffeid.RequireTrustDomainFromString("example.com")
+}
+
+func object() spiffeid.ID {
+	return spiffeid.RequireFromString("spiffe://example.com/ocirepositories/production/my-app")
+}
+
+// trusting makes the world's ring that of a trust domain without an issuer. The CA is imported if
+// imports is true.
+func (w *world) trusting(imports bool) *Rotator {
+	w.policy.Issuer, w.policy.Algorithms, w.policy.TrustDomain, w.policy.Import = "", nil, trustDomain(), imports
+	w.policy.MaxLife = svid.Lifetime
+	r := w.rotator(w.api)
+	r.Probe = func(ctx context.Context) (*keyring.Document, error) {
+		document := &keyring.Document{}
+		ring, err := w.object(w.api).read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		parsed, err := keyring.Parse(&ring.Status)
+		for _, a := range parsed.PublicAuthorities() {
+			document.KIDs = append(document.KIDs, a.ID)
+		}
+		return document, err
+	}
+	r.Import = ImportFrom(w.api, client.ObjectKey{Namespace: namespace, Name: caSecret}, trustDomain())
+	return r
+}
+
+// issueCA writes a new CA into the Secret, as cert-manager does, and returns its certificate.
+func (w *world) issueCA(life time.Duration) *x509.Certificate {
+	w.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ca, err := svid.NewAuthority(trustDomain(), key, life, time.Now())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	// As cert-manager makes it: it may sign intermediates.
+	template := *ca
+	template.MaxPathLen, template.MaxPathLenZero, template.URIs = -1, false, nil
+	der, err := x509.CreateCertificate(rand.Reader, &template, &template, key.Public(), key)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.putCA(corev1.SecretTypeTLS, map[string][]byte{
+		"tls.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		"tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
+	})
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return parsed
+}
+
+// putCA replaces the Secret.
+func (w *world) putCA(form corev1.SecretType, data map[string][]byte) {
+	w.t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: caSecret}, Type: form, Data: data}
+	if err := w.api.Delete(w.t.Context(), secret.DeepCopy()); client.IgnoreNotFound(err) != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.api.Create(w.t.Context(), secret); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// authorities writes the states of the ring's authorities.
+func (w *world) authorities() string {
+	w.t.Helper()
+	var states []string
+	for _, a := range w.ring().Status.Authorities {
+		states = append(states, string(a.State))
+	}
+	return strings.Join(states, ", ")
+}
+
+// leafKey is made once: only its public half matters.
+func leafKey(t *testing.T) *ecdsa.PublicKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &key.PublicKey
+}
+
+// mustChain gets a certificate and checks it as its receiver does.
+func mustChain(t *testing.T, s *Signer, public *ecdsa.PublicKey) []*x509.Certificate {
+	t.Helper()
+	made, err := s.Certificate(object(), public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain, err := svid.ParseChain(made.Chain())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := svid.CheckChain(chain, object(), public, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	return chain
+}
+
+// trusts reports whether a verifier that trusts these authorities accepts the chain.
+func trusts(chain []*x509.Certificate, authorities ...*x509.Certificate) bool {
+	_, _, err := x509svid.Verify(chain, x509bundle.FromX509Authorities(trustDomain(), authorities), x509svid.WithTime(time.Now()))
+	return err == nil
+}
+
+// TestOwnAuthority goes through the life of the ring's own CA, with a signer that lags behind and a
+// verifier that reads the bundle once in the publish delay.
+func TestOwnAuthority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.policy.PublishDelay, w.policy.RotationPeriod = 2*time.Hour, 6*time.Hour
+		rotator, signer, public := w.trusting(false), w.signer(w.api), leafKey(t)
+		if _, err := signer.Certificate(object(), public); !errors.Is(err, ErrStale) {
+			t.Errorf("before the ring was read: %v", err)
+		}
+		w.settle(rotator)
+		type issued struct {
+			chain   []*x509.Certificate
+			expires time.Time
+		}
+		var live []issued
+		var known []*x509.Certificate
+		var readAt time.Time
+		seen := map[string]bool{}
+		for range 30 * 6 { // of ten minutes
+			w.settle(rotator)
+			if time.Since(readAt) >= w.policy.PublishDelay {
+				readAt, known = time.Now(), nil
+				parsed, err := keyring.Parse(&w.ring().Status)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, a := range parsed.PublicAuthorities() {
+					known = append(known, a.Certificate)
+				}
+			}
+			if err := signer.Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			chain := mustChain(t, signer, public)
+			seen[string(chain[0].AuthorityKeyId)] = true
+			live = append(live, issued{chain, chain[0].NotAfter})
+			live = slices.DeleteFunc(live, func(i issued) bool { return !time.Now().Before(i.expires) })
+			for _, i := range live {
+				if !trusts(i.chain, known...) {
+					t.Fatalf("%v: a verifier that read the bundle %v ago refuses a certificate; the ring: %s", time.Now(), time.Since(readAt), w.authorities())
+				}
+			}
+			time.Sleep(10 * time.Minute)
+		}
+		if len(seen) < 4 {
+			t.Errorf("%d authorities have signed", len(seen))
+		}
+		secrets := &corev1.SecretList{}
+		if err := w.api.List(t.Context(), secrets); err != nil || len(secrets.Items) > 3 {
+			t.Errorf("%d private keys are left, %v", len(secrets.Items), err)
+		}
+	})
+}
+
+// TestImportedAuthority: cert-manager replaces CA and key, and no certificate is refused by a verifier
+// that reads the bundle once in the publish delay.
+func TestImportedAuthority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.policy.PublishDelay, w.policy.RotationPeriod = 24*time.Hour, 48*time.Hour
+		rotator, signer, public := w.trusting(true), w.signer(w.api), leafKey(t)
+		first := w.issueCA(90 * 24 * time.Hour)
+		w.settle(rotator)
+		if err := signer.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		chain := mustChain(t, signer, public)
+		if len(chain) != 2 || !trusts(chain, first) {
+			t.Fatalf("the chain has %d certificates", len(chain))
+		}
+		secret := w.readCA()
+		second := w.issueCA(90 * 24 * time.Hour) // the first CA's key is gone
+		for range 23 {
+			w.settle(rotator)
+			time.Sleep(time.Hour)
+		}
+		if err := signer.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if chain := mustChain(t, signer, public); !trusts(chain, first) || trusts(chain, second) {
+			t.Error("before the delay has passed, the second CA signs")
+		}
+		time.Sleep(2 * time.Hour)
+		w.settle(rotator)
+		if err := signer.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if chain := mustChain(t, signer, public); trusts(chain, first) || !trusts(chain, second) {
+			t.Error("after the delay, the first CA signs")
+		}
+		time.Sleep(2 * time.Hour)
+		w.settle(rotator)
+		if got := w.authorities(); got != "Removed, Active" {
+			t.Errorf("in the end: %s", got)
+		}
+		if now := w.readCA(); secret.ResourceVersion == "" || now.Name != caSecret || now.Labels != nil || now.Annotations != nil {
+			t.Error("the Secret was written")
+		}
+	})
+}
+
+func (w *world) readCA() *corev1.Secret {
+	w.t.Helper()
+	secret := &corev1.Secret{}
+	if err := w.api.Get(w.t.Context(), client.ObjectKey{Namespace: namespace, Name: caSecret}, secret); err != nil {
+		w.t.Fatal(err)
+	}
+	return secret
+}
+
+// TestBadSecret is the table of Secrets that are no CA: the condition says why, and the active
+// authority signs on.
+func TestBadSecret(t *testing.T) {
+	other := newWorld(t)
+	other.issueCA(time.Hour)
+	good := other.readCA()
+	for what, c := range map[string]struct {
+		form corev1.SecretType
+		data map[string][]byte
+		says string
+	}{
+		"missing":      {"", nil, "does not exist"},
+		"wrong type":   {corev1.SecretTypeOpaque, good.Data, "has the type Opaque: it must be kubernetes.io/tls"},
+		"no key":       {corev1.SecretTypeTLS, map[string][]byte{"tls.crt": good.Data["tls.crt"], "tls.key": nil}, "tls.key"},
+		"no CA":        {corev1.SecretTypeTLS, map[string][]byte{"tls.crt": nil, "tls.key": good.Data["tls.key"]}, "tls.crt is missing"},
+		"not readable": {corev1.SecretTypeTLS, map[string][]byte{"tls.crt": []byte("x"), "tls.key": good.Data["tls.key"]}, "tls.crt"},
+	} {
+		w := newWorld(t)
+		w.policy.PublishDelay, w.policy.RotationPeriod = 24*time.Hour, 48*time.Hour
+		rotator, signer := w.trusting(true), w.signer(w.api)
+		put := func() {
+			if c.form != "" {
+				w.putCA(c.form, c.data)
+				return
+			}
+			if err := w.api.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: caSecret}}); client.IgnoreNotFound(err) != nil {
+				t.Fatal(err)
+			}
+		}
+		put()
+		w.settle(rotator)
+		expect := func(condition string, status metav1.ConditionStatus) {
+			t.Helper()
+			got := meta.FindStatusCondition(w.ring().Status.Conditions, condition)
+			if got == nil || got.Status != status || status == metav1.ConditionFalse && (got.Reason != v1alpha1.ReasonImportFailed || !strings.Contains(got.Message, c.says) || !strings.Contains(got.Message, caSecret)) {
+				t.Errorf("%s: %+v, want %s and %q", what, got, status, c.says)
+			}
+		}
+		expect("Ready", metav1.ConditionFalse)
+		w.issueCA(90 * 24 * time.Hour)
+		w.settle(rotator)
+		expect("Ready", metav1.ConditionTrue)
+		put()
+		w.settle(rotator)
+		expect("Ready", metav1.ConditionTrue)
+		expect(v1alpha1.ConditionCanRotate, metav1.ConditionFalse)
+		if err := signer.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		mustChain(t, signer, leafKey(t))
+	}
+}
+
+// TestImportThatPasses: an API server that does not answer says nothing about the CA, and a right
+// that is missing is told.
+func TestImportThatPasses(t *testing.T) {
+	w := newWorld(t)
+	read := func(err error) (*CA, error) {
+		c := interceptor.NewClient(w.api, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return err
+		}})
+		return ImportFrom(c, client.ObjectKey{Namespace: namespace, Name: caSecret}, trustDomain())(t.Context())
+	}
+	if ca, err := read(errNoAnswer); err == nil || ca != nil {
+		t.Errorf("no answer: %v, %v", ca, err)
+	}
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, caSecret, errors.New("no"))
+	if ca, err := read(forbidden); err != nil || !strings.Contains(ca.Problem, "spiffe.secretName") {
+		t.Errorf("forbidden: %v, %v", ca, err)
+	}
+}
+
+// TestCADoesNotPrint: no format shows the key.
+func TestCADoesNotPrint(t *testing.T) {
+	w := newWorld(t)
+	w.issueCA(time.Hour)
+	ca, err := ImportFrom(w.api, client.ObjectKey{Namespace: namespace, Name: caSecret}, trustDomain())(t.Context())
+	if err != nil || ca.Problem != "" {
+		t.Fatal(ca, err)
+	}
+	want := "CA " + svid.AuthorityID(ca.certificate)
+	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
+		if got := fmt.Sprintf(format, ca); got != want {
+			t.Errorf("%s: %s", format, got)
+		}
+	}
+	var log strings.Builder
+	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "ca", ca)
+	if !strings.Contains(log.String(), want) {
+		t.Error(log.String())
+	}
+}
+
+// TestCertificateStopsWithView: a view that is too old signs no certificate, and a revoked authority
+// none either.
+func TestCertificateStopsWithView(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		rotator, signer, public := w.trusting(false), w.signer(w.api), leafKey(t)
+		w.settle(rotator)
+		if err := signer.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		mustChain(t, signer, public)
+		time.Sleep(keyring.MaxViewAge + time.Second)
+		if _, err := signer.Certificate(object(), public); !errors.Is(err, ErrStale) {
+			t.Errorf("an old view: %v", err)
+		}
+		if err := signer.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		former := mustChain(t, signer, public)
+		w.change(func(r *v1alpha1.KeyRing) {
+			if err := keyring.Revoke(r, r.Status.Authorities[0].ID); err != nil {
+				t.Fatal(err)
+			}
+		})
+		w.settle(rotator)
+		if err := signer.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if chain := mustChain(t, signer, public); string(chain[0].AuthorityKeyId) == string(former[0].AuthorityKeyId) {
+			t.Error("a revoked authority signs")
+		}
+	})
+}

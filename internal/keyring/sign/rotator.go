@@ -1,0 +1,219 @@
+package sign
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth/svid"
+	"github.com/lanyard-dev/lanyard/internal/keyring"
+)
+
+const (
+	stepInterval = 15 * time.Second
+	stepTimeout  = 45 * time.Second // less than keyring.MaxViewAge: what was observed is still true
+	// orphanAge is how old a private half must be that no ring names. A step may be about to name
+	// a younger one, or it was named by a write whose answer was lost.
+	orphanAge = 5 * time.Minute
+)
+
+// Rotator moves the keys of a ring from state to state. One replica runs it, by lease. If two do,
+// nothing breaks.
+type Rotator struct {
+	// Object is the ring.
+	Object Object
+	// Store keeps the private halves.
+	Store Store
+	// Policy says how the keys are kept. It must be valid.
+	Policy keyring.Policy
+	// Import reads the CA that authorities come from. It must be set if Policy.Import is.
+	Import func(ctx context.Context) (*CA, error)
+	// Probe reads the public document. If it is nil, people confirm what is published.
+	Probe keyring.Probe
+	// Skew is Clock.Skew.
+	Skew func() (time.Duration, error)
+	// Log gets every change of a key's state, and every error. It names the ring.
+	Log *slog.Logger
+
+	mu       sync.Mutex // held for a whole step: a lease that is won again may find the last step at work
+	revision int64      // the highest that was seen
+}
+
+// Run makes steps until ctx ends: one every 15 seconds, and one for each value of changed, so that
+// what people ask for happens at once. The channel may be nil.
+func (r *Rotator) Run(ctx context.Context, changed <-chan struct{}) {
+	ticker := time.NewTicker(stepInterval)
+	defer ticker.Stop()
+	for {
+		more, err := r.Step(ctx)
+		if err != nil && ctx.Err() == nil {
+			r.Log.Error("the key ring cannot be kept", "error", err)
+		}
+		if more && err == nil {
+			continue // more may follow from the change; at rest nothing changes
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		case <-changed:
+		}
+	}
+}
+
+// Step observes the ring, its private halves and its public document, and makes the next step.
+// It reports whether it has changed the ring. A conflict is an error like others: to make another
+// step is right after every error.
+func (r *Rotator) Step(ctx context.Context) (changed bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	began := now()
+	ring, err := r.Object.readOrCreate(ctx)
+	if err != nil {
+		return false, err
+	}
+	kept, err := r.Store.List(ctx)
+	if err != nil {
+		return false, err
+	}
+	observed, ca, err := r.observe(ctx, ring, kept)
+	if err != nil {
+		return false, err
+	}
+	observedAt := now() // a key that was seen now counts as published from now on, and not from before
+	plan := keyring.Next(ring, observed, r.Policy, observedAt.wall)
+	if plan.Changed {
+		if err := r.apply(ctx, ring, &plan, ca, began); err != nil {
+			return false, err
+		}
+	}
+	r.revision = plan.Status.Revision
+	if observed.Skew.Abs() > keyring.MaxSkew {
+		return plan.Changed, nil
+	}
+	return plan.Changed, r.sweep(ctx, &plan.Status, kept, observedAt.wall)
+}
+
+// observe collects what keyring.Next needs. It also returns the CA that was observed, or nil.
+func (r *Rotator) observe(ctx context.Context, ring *v1alpha1.KeyRing, kept []Kept) (keyring.Observation, *CA, error) {
+	o := keyring.Observation{Revision: r.revision}
+	for _, k := range kept {
+		o.Held = append(o.Held, k.KID)
+		o.EarlierKeys = o.EarlierKeys || k.Ring != ring.UID
+	}
+	var err error
+	if o.Skew, err = r.Skew(); err != nil {
+		return o, nil, err
+	}
+	var ca *CA
+	if r.Policy.Import {
+		if ca, err = r.Import(ctx); err != nil {
+			r.Log.Warn("the CA that is imported cannot be read", "error", err)
+		}
+		o.Import = ca.observation()
+	}
+	if r.Probe == nil {
+		return o, ca, nil
+	}
+	if o.Document, o.DocumentErr = r.Probe(ctx); o.DocumentErr != nil {
+		r.Log.Warn("the public document cannot be read", "error", o.DocumentErr)
+	}
+	return o, ca, nil
+}
+
+// apply makes the missing keys, then writes the plan. After an error nobody knows whether the plan
+// was written, so apply deletes nothing: sweep does, when the ring shows which keys it named.
+func (r *Rotator) apply(ctx context.Context, ring *v1alpha1.KeyRing, plan *keyring.Plan, ca *CA, began instant) error {
+	for _, role := range plan.Missing {
+		if err := r.add(ctx, ring, plan, role, began.wall); err != nil {
+			return err
+		}
+	}
+	if plan.Import {
+		if err := r.adopt(ctx, ring, plan, ca, began.wall); err != nil {
+			return err
+		}
+	}
+	if plan.Renew != "" {
+		if err := r.renew(plan, ca, began.wall); err != nil {
+			return err
+		}
+	}
+	if !began.fresh(now()) {
+		return errors.New("the step took too long, or the machine was suspended: what was observed is too old to act on")
+	}
+	if err := r.Object.write(ctx, ring, plan.Status); err != nil {
+		return err
+	}
+	r.logChanges(&ring.Status, &plan.Status)
+	return nil
+}
+
+// add makes a key, and for an authority its certificate.
+func (r *Rotator) add(ctx context.Context, ring *v1alpha1.KeyRing, plan *keyring.Plan, role keyring.Role, now time.Time) error {
+	if role != keyring.X509 {
+		key, err := r.Store.Create(ctx, ring.UID, v1alpha1.Algorithm(role))
+		if err != nil {
+			return err
+		}
+		return plan.AddKey(key, now)
+	}
+	key, err := r.Store.Create(ctx, ring.UID, authorityAlgorithm)
+	if err != nil {
+		return err
+	}
+	private, err := r.Store.Open(ctx, key.ID)
+	if err != nil {
+		return err
+	}
+	certificate, err := svid.NewAuthority(r.Policy.TrustDomain, private, r.Policy.AuthorityLife(), now)
+	if err != nil {
+		return err
+	}
+	authority, err := keyring.NewAuthority(certificate, nil)
+	if err != nil {
+		return err
+	}
+	plan.AddAuthority(authority, now)
+	return nil
+}
+
+// sweep destroys the private halves that nobody needs: of keys that have left the ring's public
+// document, and those that no ring has named in time.
+func (r *Rotator) sweep(ctx context.Context, status *v1alpha1.KeyRingStatus, kept []Kept, now time.Time) error {
+	var errs []error
+	for _, k := range kept {
+		entries := keyring.Entries(status)
+		i := slices.IndexFunc(entries, func(e keyring.Entry) bool { return e.KID == k.KID })
+		var needless bool
+		if i < 0 {
+			needless = now.Sub(k.CreatedAt) > orphanAge
+		} else {
+			needless = entries[i].RemovedAt != nil
+		}
+		if needless {
+			r.Log.Info("private key destroyed", "kid", k.KID)
+			errs = append(errs, r.Store.Delete(ctx, k.KID))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// logChanges logs each key whose state has changed.
+func (r *Rotator) logChanges(before, after *v1alpha1.KeyRingStatus) {
+	states := map[string]v1alpha1.KeyState{}
+	for _, e := range keyring.Entries(before) {
+		states[e.ID] = e.State
+	}
+	for _, e := range keyring.Entries(after) {
+		if states[e.ID] != e.State {
+			r.Log.Info("key changed its state", "kid", e.ID, "algorithm", e.Role, "from", states[e.ID], "to", e.State)
+		}
+	}
+}

@@ -1,0 +1,619 @@
+package sign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/keyring"
+)
+
+// tick is how often things happen in stories.
+const tick = 20 * time.Second
+
+// traffic is what signers sign, and a verifier that keeps the public document for the whole publish
+// delay. It must accept all tokens until they expire.
+type traffic struct {
+	t        *testing.T
+	verifier *verifier
+	live     []liveToken
+	kids     map[string]bool // of the keys that have signed
+}
+
+type liveToken struct {
+	text    string
+	expires time.Time
+}
+
+func newTraffic(w *world) *traffic {
+	return &traffic{t: w.t, verifier: &verifier{world: w, life: w.policy.PublishDelay}, kids: map[string]bool{}}
+}
+
+// sign has a signer sign a token for as long as its key allows. It returns the error of the signer.
+func (f *traffic) sign(s *Signer) error {
+	f.t.Helper()
+	key, err := s.Key(v1alpha1.ES256)
+	if err != nil {
+		return err
+	}
+	expires := time.Now().Add(key.MaxLife)
+	text, err := s.JWT(v1alpha1.ES256, map[string]any{"exp": expires.Unix()}, expires)
+	if err != nil {
+		return err
+	}
+	if err := f.verifier.verify(text); err != nil {
+		f.t.Fatalf("a new token is refused: %v", err)
+	}
+	f.live, f.kids[key.ID] = append(f.live, liveToken{text, expires}), true
+	return nil
+}
+
+// wait waits for a tick. Tokens that expire until the next tick must be accepted a last time.
+func (f *traffic) wait() {
+	f.t.Helper()
+	time.Sleep(tick)
+	f.live = slices.DeleteFunc(f.live, func(token liveToken) bool {
+		ends := time.Until(token.expires) <= tick
+		if ends {
+			if err := f.verifier.verify(token.text); err != nil {
+				f.t.Fatalf("a token that expires soon is refused: %v", err)
+			}
+		}
+		return ends
+	})
+}
+
+// story is what happens to a ring in half an hour: it is made, rotated by schedule and on demand,
+// and old keys are removed. Two replicas sign all the time, and a verifier that caches the document
+// for the full delay must accept all tokens until they expire. The rotator's n-th write fails, as
+// world.process says. If the rotator dies of that, another takes over. It returns how many writes
+// the first rotator has made.
+func story(t *testing.T, n int, lives bool) (writes int) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.policy.PublishDelay, w.policy.RotationPeriod, w.policy.MaxLife = 2*time.Minute, 5*time.Minute, 2*time.Minute
+		p := w.process(n, lives)
+		rotator := w.rotator(p)
+		signers := []*Signer{w.signer(w.api), w.signer(w.api)}
+		load := newTraffic(w)
+		for at := range int(30 * time.Minute / tick) {
+			if _, err := rotator.Step(t.Context()); err != nil {
+				if !errors.Is(err, errNoAnswer) {
+					t.Fatalf("tick %d: %v", at, err)
+				}
+				if p.dead {
+					time.Sleep(tick) // until another process has the lease
+					rotator = w.rotator(w.api)
+				}
+			}
+			if at == 30 {
+				w.change(func(r *v1alpha1.KeyRing) { keyring.Rotate(r, time.Now()) })
+			}
+			// One signer sees every change late, but within its limits.
+			if at%3 == 0 {
+				_ = signers[0].Refresh(t.Context())
+			}
+			_ = signers[1].Refresh(t.Context())
+			for _, s := range signers {
+				if err := load.sign(s); err != nil && at > 10 {
+					t.Fatalf("tick %d: %v", at, err)
+				}
+			}
+			load.wait()
+			if active := w.state(v1alpha1.KeyActive); len(active) > 1 {
+				t.Fatalf("tick %d: several keys sign: %v", at, active)
+			}
+		}
+		if len(load.kids) < 4 {
+			t.Errorf("only %d keys have signed in half an hour", len(load.kids))
+		}
+		if removed := w.state(v1alpha1.KeyRemoved); len(removed) == 0 {
+			t.Error("no key was removed in half an hour")
+		}
+		writes = p.writes
+		time.Sleep(orphanAge + time.Minute)
+		w.settle(w.rotator(w.api))
+		var secrets corev1.SecretList
+		if err := w.api.List(t.Context(), &secrets); err != nil {
+			t.Fatal(err)
+		}
+		if public := len(w.ring().Status.Keys) - len(w.state(v1alpha1.KeyRemoved)); len(secrets.Items) != public {
+			t.Errorf("%d Secrets for %d keys", len(secrets.Items), public)
+		}
+	})
+	return writes
+}
+
+// TestRotationUnderLoad tells the story without a failure, and with a failure at each write.
+func TestRotationUnderLoad(t *testing.T) {
+	writes := story(t, 0, false)
+	if writes < 15 {
+		t.Fatalf("the story has only %d writes", writes)
+	}
+	for n := 1; n <= writes; n++ {
+		t.Run(fmt.Sprintf("killed before write %d", n), func(t *testing.T) { story(t, n, false) })
+		t.Run(fmt.Sprintf("answer of write %d lost", n), func(t *testing.T) { story(t, n, true) })
+	}
+}
+
+// TestTwoLeaders lets two rotators work on one ring at once, as after a lease that was lost in the
+// middle of a transition.
+func TestTwoLeaders(t *testing.T) {
+	w := newWorld(t)
+	var both sync.WaitGroup
+	for range 2 {
+		r := w.rotator(w.api)
+		both.Go(func() {
+			for range 20 {
+				_, _ = r.Step(t.Context()) // conflicts
+			}
+		})
+	}
+	both.Wait()
+	w.settle(w.rotator(w.api))
+	if keys := w.ring().Status.Keys; len(keys) != 2 {
+		t.Errorf("%d keys, want one to sign and one to succeed it", len(keys))
+	}
+	if active := w.state(v1alpha1.KeyActive); len(active) != 1 {
+		t.Errorf("active: %v", active)
+	}
+}
+
+// TestTwoVersions has replicas of two versions rotate in turn, as during an upgrade that takes long.
+// The newer version has an algorithm more, a longer life and a longer delay.
+func TestTwoVersions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.policy.PublishDelay, w.policy.RotationPeriod, w.policy.MaxLife = 2*time.Minute, 5*time.Minute, 2*time.Minute
+		older, newer := w.rotator(w.api), w.rotator(w.api)
+		newer.Policy.Algorithms = []v1alpha1.Algorithm{v1alpha1.ES256, v1alpha1.ES384}
+		newer.Policy.PublishDelay, newer.Policy.RotationPeriod, newer.Policy.MaxLife = 3*time.Minute, 7*time.Minute, 5*time.Minute
+		w.settle(older)
+		load, s := newTraffic(w), w.signer(w.api)
+		for at := range int(time.Hour / tick) {
+			leader := older
+			if at/5%2 == 1 {
+				leader = newer
+			}
+			if _, err := leader.Step(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := load.sign(s); err != nil {
+				t.Fatal(err)
+			}
+			load.wait()
+		}
+		if len(load.kids) < 4 {
+			t.Errorf("only %d keys have signed in an hour", len(load.kids))
+		}
+		w.settle(newer)
+		time.Sleep(newer.Policy.PublishDelay + time.Second)
+		w.settle(newer)
+		if err := s.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Ready(newer.Policy.Algorithms...); err != nil {
+			t.Errorf("after the upgrade: %v", err)
+		}
+	})
+}
+
+// TestSlowDocument has the public document take a while to read. The delay of a key begins when the
+// document was read, because a verifier may have read an older one just before.
+func TestSlowDocument(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r := w.rotator(w.api)
+		seen := map[string]time.Time{}
+		r.Probe = func(ctx context.Context) (*keyring.Document, error) {
+			time.Sleep(10 * time.Second)
+			document, err := w.probe(ctx)
+			if err == nil {
+				for _, kid := range document.KIDs {
+					if seen[kid].IsZero() {
+						seen[kid] = time.Now()
+					}
+				}
+			}
+			return document, err
+		}
+		w.settle(r)
+		for _, k := range w.ring().Status.Keys {
+			if k.PublishedAt.Time.Before(seen[k.KID]) {
+				t.Errorf("key %s is published since %s, and nobody saw it before %s", k.KID, k.PublishedAt, seen[k.KID])
+			}
+		}
+	})
+}
+
+// TestLostLeaseInTransition stops a process between its observation and its write. Another rotates
+// meanwhile. The first must not write what it had decided.
+func TestLostLeaseInTransition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.settle(w.rotator(w.api))
+		time.Sleep(25 * time.Minute)
+		w.change(func(r *v1alpha1.KeyRing) { keyring.Rotate(r, time.Now()) })
+		var states []v1alpha1.RingKey
+		slow := interceptor.NewClient(w.api, interceptor.Funcs{
+			SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+				w.settle(w.rotator(w.api))
+				states = w.ring().Status.Keys
+				return c.SubResource(sub).Update(ctx, o, opts...)
+			},
+		})
+		if _, err := w.rotator(slow).Step(t.Context()); err == nil {
+			t.Error("the second write succeeded")
+		}
+		if now := w.ring().Status.Keys; fmt.Sprint(now) != fmt.Sprint(states) {
+			t.Error("the second process has changed the ring")
+		}
+	})
+}
+
+// TestSuspendedInTransition: what was observed before the machine slept is not acted on.
+func TestSuspendedInTransition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r := w.rotator(w.api)
+		r.Probe = func(ctx context.Context) (*keyring.Document, error) {
+			time.Sleep(2 * time.Minute)
+			return w.probe(context.WithoutCancel(ctx))
+		}
+		if _, err := r.Step(t.Context()); err == nil || !strings.Contains(err.Error(), "too old") {
+			t.Errorf("Step() = %v", err)
+		}
+		if keys := w.ring().Status.Keys; len(keys) != 0 {
+			t.Errorf("the ring has %d keys", len(keys))
+		}
+	})
+}
+
+// TestOrphansAreDestroyed: private halves that no ring names are not used, and go in time.
+func TestOrphansAreDestroyed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r := w.rotator(w.api)
+		w.settle(r)
+		planted, err := r.Store.Create(t.Context(), w.ring().UID, v1alpha1.ES256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.settle(r)
+		if _, err := r.Store.Open(t.Context(), planted.ID); err != nil {
+			t.Errorf("a young private half is gone: another step may be about to name it: %v", err)
+		}
+		if slices.ContainsFunc(w.ring().Status.Keys, func(k v1alpha1.RingKey) bool { return k.KID == planted.ID }) {
+			t.Error("the ring has adopted a key that somebody has put there")
+		}
+		time.Sleep(6 * time.Minute)
+		w.settle(r)
+		if _, err := r.Store.Open(t.Context(), planted.ID); err == nil {
+			t.Error("an old private half without a ring is still there")
+		}
+	})
+}
+
+// TestSkewStopsRotation: with a clock that jumps, not even private halves are swept.
+func TestSkewStopsRotation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r := w.rotator(w.api)
+		w.settle(r)
+		planted, err := r.Store.Create(t.Context(), w.ring().UID, v1alpha1.ES256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		active := w.state(v1alpha1.KeyActive)
+		time.Sleep(2 * time.Hour)
+		r.Skew = func() (time.Duration, error) { return 2 * time.Hour, nil }
+		w.settle(r)
+		if got := w.state(v1alpha1.KeyActive); !slices.Equal(got, active) {
+			t.Errorf("active is %v, was %v", got, active)
+		}
+		if _, err := r.Store.Open(t.Context(), planted.ID); err != nil {
+			t.Error(err)
+		}
+		if c := meta.FindStatusCondition(w.ring().Status.Conditions, v1alpha1.ConditionCanRotate); c.Reason != v1alpha1.ReasonClockSkew {
+			t.Errorf("CanRotate: %+v", c)
+		}
+		r.Skew = func() (time.Duration, error) { return 0, errors.New("no answer") }
+		if _, err := r.Step(t.Context()); err == nil {
+			t.Error("a step without knowing the API server's time")
+		}
+	})
+}
+
+// TestLostSecret goes through what people do to Secrets: delete, and restore with other content.
+func TestLostSecret(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r, s := w.rotator(w.api), w.signer(w.api)
+		w.settle(r)
+		if err := s.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		secrets := NewSecrets(w.object(w.api))
+		active, standby := w.state(v1alpha1.KeyActive)[0], w.state(v1alpha1.KeyPublished)[0]
+		var stored corev1.Secret
+		name := client.ObjectKey{Namespace: namespace, Name: secrets.name(active)}
+		if err := w.api.Get(t.Context(), name, &stored); err != nil {
+			t.Fatal(err)
+		}
+		if stored.Immutable == nil || !*stored.Immutable || stored.Type != secretType {
+			t.Errorf("the Secret can be edited: %+v", stored.Immutable)
+		}
+		reason := func() string {
+			w.settle(r)
+			return meta.FindStatusCondition(w.ring().Status.Conditions, v1alpha1.ConditionCanRotate).Reason
+		}
+
+		if err := w.api.Delete(t.Context(), stored.DeepCopy()); err != nil {
+			t.Fatal(err)
+		}
+		if got := reason(); got != v1alpha1.ReasonForeignKey {
+			t.Errorf("the Secret is deleted: %s", got)
+		}
+		if err := s.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sign(s); err != nil {
+			t.Errorf("a running signer stopped with its Secret: %v", err)
+		}
+		fresh := w.signer(w.api)
+		if err := fresh.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sign(fresh); !errors.Is(err, ErrNoKey) {
+			t.Errorf("a started signer: %v", err)
+		}
+
+		other := stored.DeepCopy()
+		other.ResourceVersion, other.UID = "", ""
+		var standbySecret corev1.Secret
+		if err := w.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: secrets.name(standby)}, &standbySecret); err != nil {
+			t.Fatal(err)
+		}
+		other.Data = standbySecret.Data
+		if err := w.api.Create(t.Context(), other); err != nil {
+			t.Fatal(err)
+		}
+		if got := reason(); got != v1alpha1.ReasonForeignKey {
+			t.Errorf("the Secret has another key: %s", got)
+		}
+		if _, err := secrets.Open(t.Context(), active); err == nil {
+			t.Error("another key was opened in place of the active one")
+		}
+		if err := w.api.Delete(t.Context(), other); err != nil {
+			t.Fatal(err)
+		}
+
+		restored := stored.DeepCopy()
+		restored.ResourceVersion, restored.UID = "", ""
+		if err := w.api.Create(t.Context(), restored); err != nil {
+			t.Fatal(err)
+		}
+		if got := reason(); got != "Succeeded" {
+			t.Errorf("the Secret is restored: %s", got)
+		}
+	})
+}
+
+// TestRestoredRing puts yesterday's ring back, as a backup of the cluster does.
+func TestRestoredRing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r := w.rotator(w.api)
+		w.settle(r)
+		yesterday := w.ring().DeepCopy()
+		time.Sleep(25 * time.Minute)
+		w.change(func(ring *v1alpha1.KeyRing) { keyring.Rotate(ring, time.Now()) })
+		w.settle(r)
+		leaked := w.state(v1alpha1.KeyRetiring)[0]
+		w.change(func(ring *v1alpha1.KeyRing) {
+			if err := keyring.Revoke(ring, leaked); err != nil {
+				t.Fatal(err)
+			}
+		})
+		w.settle(r)
+		before := w.ring()
+
+		back := before.DeepCopy()
+		back.Spec, back.Status = yesterday.Spec, yesterday.Status
+		if err := w.api.Update(t.Context(), back); err != nil {
+			t.Fatal(err)
+		}
+		back.Status = yesterday.Status
+		if err := w.api.Status().Update(t.Context(), back); err != nil {
+			t.Fatal(err)
+		}
+		r.Policy.Revoked = []string{leaked}
+		w.settle(r)
+		if slices.Contains(w.state(v1alpha1.KeyActive), leaked) {
+			t.Error("the backup has brought a revoked key back")
+		}
+		if got := w.ring().Status.Revision; got <= before.Status.Revision {
+			t.Errorf("revision %d, but it was %d before the backup", got, before.Status.Revision)
+		}
+	})
+}
+
+// TestReinstalled deletes the ring and makes it anew: verifiers have cached the old keys.
+func TestReinstalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.settle(w.rotator(w.api))
+		old := w.ring()
+		if err := w.api.Delete(t.Context(), old); err != nil {
+			t.Fatal(err)
+		}
+		r := w.rotator(w.api)
+		w.settle(r)
+		if active := w.state(v1alpha1.KeyActive); len(active) != 0 || !w.ring().Status.OtherKeysSeen {
+			t.Errorf("active at once: %v", active)
+		}
+		time.Sleep(w.policy.PublishDelay)
+		w.settle(r)
+		if active := w.state(v1alpha1.KeyActive); len(active) != 1 {
+			t.Errorf("active after the delay: %v", active)
+		}
+	})
+}
+
+// TestUnreachableDocument: the rotation waits, says so, and goes on.
+func TestUnreachableDocument(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r := w.rotator(w.api)
+		w.settle(r)
+		first := w.state(v1alpha1.KeyActive)
+		w.unreachable = true
+		time.Sleep(3 * time.Hour)
+		w.settle(r)
+		if got := w.state(v1alpha1.KeyActive); !slices.Equal(got, first) {
+			t.Errorf("rotated to %v", got)
+		}
+		if c := meta.FindStatusCondition(w.ring().Status.Conditions, v1alpha1.ConditionCanRotate); c.Reason != v1alpha1.ReasonDocumentUnreachable {
+			t.Errorf("CanRotate: %+v", c)
+		}
+		w.unreachable = false
+		w.settle(r)
+		if got := w.state(v1alpha1.KeyActive); slices.Equal(got, first) {
+			t.Error("not rotated when the document is back")
+		}
+	})
+}
+
+// TestEmergencyRevocation follows both steps with a verifier that reads the document only for a kid
+// it does not know, and has cached the successor together with the key that leaks.
+func TestEmergencyRevocation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r, s := w.rotator(w.api), w.signer(w.api)
+		w.settle(r)
+		lazy := &verifier{world: w, rereads: true}
+		stolen := mustSign(t, s)
+		if err := lazy.verify(stolen); err != nil {
+			t.Fatal(err)
+		}
+		leaked, standby := w.state(v1alpha1.KeyActive)[0], w.state(v1alpha1.KeyPublished)[0]
+		held, err := s.Key(v1alpha1.ES256)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		consequences, err := keyring.ConsequencesOf(w.ring(), leaked, time.Now())
+		if err != nil || consequences.Successor != standby || consequences.Outage {
+			t.Errorf("consequences: %+v, %v", consequences, err)
+		}
+		w.change(func(ring *v1alpha1.KeyRing) {
+			if err := keyring.Revoke(ring, leaked); err != nil {
+				t.Fatal(err)
+			}
+		})
+		w.settle(r)
+		if got := w.state(v1alpha1.KeyActive); !slices.Equal(got, []string{standby}) {
+			t.Fatalf("active: %v, want the standby", got)
+		}
+		ring, err := keyring.Parse(&w.ring().Status)
+		if err != nil || ring.Accepts(leaked) || !ring.Accepts(standby) {
+			t.Errorf("the ring accepts the revoked key: %v", err)
+		}
+		if _, err := NewSecrets(w.object(w.api)).Open(t.Context(), leaked); err == nil {
+			t.Error("the private half of the revoked key is still there")
+		}
+		if err := lazy.verify(mustSign(t, s)); err != nil {
+			t.Errorf("the standby's token is refused: %v", err)
+		}
+		if _, err := held.Sign(nil, make([]byte, 32), nil); !errors.Is(err, ErrReplaced) {
+			t.Errorf("the revoked key signs: %v", err)
+		}
+		if err := lazy.verify(stolen); err != nil {
+			t.Error("the test's verifier has no reason to read the document: it proves nothing")
+		}
+
+		time.Sleep(w.policy.PublishDelay)
+		w.settle(r)
+		if err := lazy.verify(mustSign(t, s)); err != nil {
+			t.Errorf("after the second step: %v", err)
+		}
+		if err := lazy.verify(stolen); err == nil {
+			t.Error("after the second step a verifier accepts the revoked key")
+		}
+	})
+}
+
+// TestChangesHappenAtOnce revokes the key that signs, in a running token server that is told of each
+// change of the ring. Nobody waits for the next turn of the rotator and of the signer.
+func TestChangesHappenAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.settle(w.rotator(w.api))
+		toSigner, toRotator := make(chan struct{}, 1), make(chan struct{}, 1)
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		s, r := w.signer(w.api), w.rotator(w.api)
+		running.Go(func() { s.Run(ctx, toSigner) })
+		running.Go(func() { r.Run(ctx, toRotator) })
+		synctest.Wait()
+		leaked, err := s.Key(v1alpha1.ES256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		w.change(func(ring *v1alpha1.KeyRing) {
+			if err := keyring.Revoke(ring, leaked.ID); err != nil {
+				t.Fatal(err)
+			}
+		})
+		toRotator <- struct{}{}
+		synctest.Wait()
+		if revoked := w.state(v1alpha1.KeyRevoked); !slices.Equal(revoked, []string{leaked.ID}) {
+			t.Errorf("revoked: %v", revoked)
+		}
+		toSigner <- struct{}{}
+		synctest.Wait()
+		if _, err := leaked.Sign(nil, make([]byte, 32), nil); !errors.Is(err, ErrReplaced) {
+			t.Errorf("the revoked key signs: %v", err)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it took %s", took)
+		}
+		stop()
+		running.Wait()
+	})
+}
+
+// sign signs a token for a minute.
+func sign(s *Signer) (string, error) {
+	expires := time.Now().Add(time.Minute)
+	return s.JWT(v1alpha1.ES256, map[string]any{"exp": expires.Unix()}, expires)
+}
+
+func mustSign(t *testing.T, s *Signer) string {
+	t.Helper()
+	if err := s.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	token, err := sign(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}

@@ -1,0 +1,303 @@
+package sign
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
+	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth/svid"
+	"github.com/lanyard-dev/lanyard/internal/keyring"
+)
+
+// Errors of signing. All of them pass: a caller answers 503 and Retry-After.
+var (
+	// ErrStale says that the signer does not know the present state of the ring: it has not read
+	// the ring within keyring.MaxViewAge.
+	ErrStale = errors.New("the view of the key ring is too old to sign: the token server cannot read the KeyRing, or its clock differs from the API server's")
+
+	// ErrNoKey says that the ring has no active key for the algorithm. The KeyRing's conditions
+	// say why, and what to do.
+	ErrNoKey = errors.New("the key ring has no active key for the algorithm: see the conditions of the KeyRing")
+
+	// ErrReplaced says that a Key is not the active one any more. Ask the Signer again.
+	ErrReplaced = errors.New("the key signs no more: another key has replaced it")
+)
+
+// A LifeError says that something was to be signed that is valid for longer than the ring allows.
+// The key would be removed before it expires.
+type LifeError struct {
+	// Asked and Max are durations from now.
+	Asked, Max time.Duration
+}
+
+// Error names both durations.
+func (e *LifeError) Error() string {
+	return fmt.Sprintf("a life of %v is longer than the key ring's maximum %v", e.Asked.Round(time.Second), e.Max)
+}
+
+const (
+	refreshInterval = 15 * time.Second
+	refreshTimeout  = 10 * time.Second
+)
+
+// Signer signs with the active keys of a ring. It is safe for concurrent use.
+type Signer struct {
+	object Object
+	store  Store
+	skew   func() (time.Duration, error)
+	log    *slog.Logger
+
+	view atomic.Pointer[view]
+}
+
+// view is what a signer knows of the ring. It does not change.
+type view struct {
+	taken     instant // when the ring was asked for, so not newer than the answer
+	keys      map[keyring.Role]*Key
+	authority *svid.Issuer // signs by keys[keyring.X509]; nil if there is none
+}
+
+// NewSigner returns a Signer that signs nothing until Run or Refresh has read the ring. The
+// function skew is Clock.Skew.
+func NewSigner(o Object, store Store, skew func() (time.Duration, error), log *slog.Logger) *Signer {
+	return &Signer{object: o, store: store, skew: skew, log: log}
+}
+
+// Run keeps the view of the ring fresh until ctx ends. It reads the ring every 15 seconds, and for
+// each value of changed, so that a revoked key stops signing at once. The channel may be nil.
+func (s *Signer) Run(ctx context.Context, changed <-chan struct{}) {
+	ticker := time.NewTicker(refreshInterval)
+	defer ticker.Stop()
+	for {
+		if err := s.Refresh(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("cannot read the key ring; signing stops when the last view is a minute old", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		case <-changed:
+		}
+	}
+}
+
+// Refresh reads the ring and its active keys. After an error the last view stays, and grows old.
+func (s *Signer) Refresh(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
+	defer cancel()
+	taken := now()
+	object, err := s.object.read(ctx)
+	if err != nil {
+		return err
+	}
+	if skew, err := s.skew(); err != nil {
+		return err
+	} else if skew.Abs() > keyring.MaxSkew {
+		return fmt.Errorf("the clock differs by %v from the API server's: nothing may be signed by it", skew.Round(time.Second))
+	}
+	ring, err := keyring.Parse(&object.Status)
+	if err != nil {
+		s.log.Error("the key ring has keys that are not used", "error", err)
+	}
+	next := &view{taken: taken, keys: map[keyring.Role]*Key{}}
+	for _, k := range ring.ActiveKeys() {
+		key, err := s.open(ctx, keyring.Role(k.Algorithm), k.Key, k.Entry.MaxLife.Duration)
+		if err != nil {
+			s.log.Error("an active key cannot sign", "kid", k.ID, "error", err)
+			continue
+		}
+		next.keys[key.role] = key
+	}
+	if a, found := ring.ActiveAuthority(); found {
+		if err := s.openAuthority(ctx, next, a, object.Status.TrustDomain); err != nil {
+			s.log.Error("the active authority cannot sign", "id", a.ID, "error", err)
+		}
+	}
+	s.view.Store(next)
+	return nil
+}
+
+// open returns the private side of an active key. The private half of a key that is in the view
+// already is not read again: it cannot change, and to delete its Secret is no way to revoke a key.
+func (s *Signer) open(ctx context.Context, role keyring.Role, public keyring.Key, maxLife time.Duration) (*Key, error) {
+	key := &Key{Key: public, MaxLife: maxLife, role: role, signer: s}
+	if v := s.view.Load(); v != nil && v.keys[role] != nil && v.keys[role].ID == key.ID {
+		key.private = v.keys[role].private
+		return key, nil
+	}
+	var err error
+	if key.private, err = s.store.Open(ctx, key.ID); err != nil {
+		return nil, err
+	}
+	return key, nil
+}
+
+// openAuthority adds the private side of the active authority to a view.
+func (s *Signer) openAuthority(ctx context.Context, into *view, a keyring.RingAuthority, trustDomain string) error {
+	domain, err := svid.ParseTrustDomain(trustDomain)
+	if err != nil {
+		return err
+	}
+	signs := a.Certificate
+	if a.Intermediate != nil {
+		signs = a.Intermediate
+	}
+	public, err := keyring.NewKey(signs.PublicKey)
+	if err != nil {
+		return err
+	}
+	key, err := s.open(ctx, keyring.X509, public, a.Entry.MaxLife.Duration)
+	if err != nil {
+		return err
+	}
+	issuer, err := svid.NewIssuer(domain, key, a.Certificate, a.Intermediate)
+	if err != nil {
+		return err
+	}
+	into.keys[keyring.X509], into.authority = key, issuer
+	return nil
+}
+
+// Ready returns nil while the signer can sign with every algorithm of the list.
+func (s *Signer) Ready(algorithms ...v1alpha1.Algorithm) error {
+	for _, a := range algorithms {
+		if _, err := s.Key(a); err != nil {
+			return fmt.Errorf("%s: %w", a, err)
+		}
+	}
+	return nil
+}
+
+// Fresh returns ErrStale while the signer does not know the present state of the ring. A ring without
+// an active key is no error: another replica could not sign either.
+func (s *Signer) Fresh() error {
+	if v := s.view.Load(); v == nil || !v.taken.fresh(now()) {
+		return ErrStale
+	}
+	return nil
+}
+
+// MaxLife is how long something may be valid that is signed now. It fails with ErrStale or ErrNoKey.
+func (s *Signer) MaxLife(algorithm v1alpha1.Algorithm) (time.Duration, error) {
+	key, err := s.Key(algorithm)
+	if err != nil {
+		return 0, err
+	}
+	return key.MaxLife, nil
+}
+
+// Key returns the key that signs with the algorithm now. It fails with ErrStale or ErrNoKey.
+func (s *Signer) Key(algorithm v1alpha1.Algorithm) (*Key, error) {
+	v, err := s.current()
+	if err != nil {
+		return nil, err
+	}
+	return v.key(keyring.Role(algorithm))
+}
+
+// current returns what the signer knows of the ring, if that is new enough to sign.
+func (s *Signer) current() (*view, error) {
+	if v := s.view.Load(); v != nil && v.taken.fresh(now()) {
+		return v, nil
+	}
+	return nil, ErrStale
+}
+
+func (v *view) key(role keyring.Role) (*Key, error) {
+	if key := v.keys[role]; key != nil {
+		return key, nil
+	}
+	return nil, ErrNoKey
+}
+
+// JWT returns the claims as a signed token in compact form, with the header members alg, kid and
+// typ; source: RFC 7515 §3.1. The claims are a struct or a map, whose exp must be expires. It fails
+// with ErrStale, ErrNoKey, a *LifeError, or an error of the key's store.
+func (s *Signer) JWT(algorithm v1alpha1.Algorithm, claims any, expires time.Time) (string, error) {
+	token, err := s.jwt(algorithm, claims, expires)
+	if errors.Is(err, ErrReplaced) { // between the choice of the key and its signature
+		return s.jwt(algorithm, claims, expires)
+	}
+	return token, err
+}
+
+func (s *Signer) jwt(algorithm v1alpha1.Algorithm, claims any, expires time.Time) (string, error) {
+	key, err := s.Key(algorithm)
+	if err != nil {
+		return "", err
+	}
+	if life := time.Until(expires); life > key.MaxLife {
+		return "", &LifeError{Asked: life, Max: key.MaxLife}
+	}
+	return svid.SignJWT(claims, key.ID, key)
+}
+
+// Certificate returns an X.509-SVID by the active authority; see [svid.Issuer.Certificate]. It fails
+// with ErrStale, ErrNoKey, a *LifeError, svid.ErrExpired, or an error of the key's store.
+func (s *Signer) Certificate(id spiffeid.ID, public *ecdsa.PublicKey) (svid.Certificate, error) {
+	certificate, err := s.certificate(id, public)
+	if errors.Is(err, ErrReplaced) { // between the choice of the authority and its signature
+		return s.certificate(id, public)
+	}
+	return certificate, err
+}
+
+func (s *Signer) certificate(id spiffeid.ID, public *ecdsa.PublicKey) (svid.Certificate, error) {
+	v, err := s.current()
+	if err != nil {
+		return svid.Certificate{}, err
+	}
+	key, err := v.key(keyring.X509)
+	if err != nil {
+		return svid.Certificate{}, err
+	}
+	if svid.Lifetime > key.MaxLife {
+		return svid.Certificate{}, &LifeError{Asked: svid.Lifetime, Max: key.MaxLife}
+	}
+	return v.authority.Certificate(id, public, time.Now())
+}
+
+// Key is an active key of a ring. It is a crypto.Signer that refuses to sign when the Signer's view
+// is stale, or when the key is not the active one any more.
+type Key struct {
+	keyring.Key
+	// MaxLife is the longest time for which anything that the key signs may be valid.
+	MaxLife time.Duration
+
+	role    keyring.Role
+	private crypto.Signer
+	signer  *Signer
+}
+
+// Public returns the public half.
+func (k *Key) Public() crypto.PublicKey { return k.Key.Public }
+
+// Sign signs a digest; see crypto.Signer. It fails with ErrStale, ErrNoKey or ErrReplaced, or with
+// an error of the key's store.
+func (k *Key) Sign(rand io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
+	v, err := k.signer.current()
+	if err != nil {
+		return nil, err
+	}
+	if current, err := v.key(k.role); err != nil {
+		return nil, err
+	} else if current.ID != k.ID {
+		return nil, ErrReplaced
+	}
+	return k.private.Sign(rand, digest, opts)
+}
+
+// String names the key without its private half.
+func (k *Key) String() string { return fmt.Sprintf("key %s (%s)", k.ID, k.Algorithm) }
+
+// GoString is String: %#v must not print the private half either.
+func (k *Key) GoString() string { return k.String() }

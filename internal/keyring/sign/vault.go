@@ -1,0 +1,98 @@
+package sign
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+)
+
+// ErrGone says that a Secret leads to no private half that could sign: the key was deleted or
+// disabled, or the Secret is damaged. It does not pass by itself.
+var ErrGone = errors.New("there is no usable private key")
+
+// A Vault makes private halves and keeps them, such as a key management service. What it gives for
+// a Secret leads to the private half. It is safe for concurrent use.
+type Vault interface {
+	// SecretType is the type of the Secrets of this vault's keys.
+	SecretType() corev1.SecretType
+
+	// Create makes a key for the KeyRing of the UID, and returns the data of its Secret.
+	Create(ctx context.Context, ring types.UID, algorithm v1alpha1.Algorithm) (data map[string][]byte, private crypto.Signer, err error)
+
+	// Open returns the private half that the data of a Secret lead to. It may be used after ctx
+	// has ended. The error wraps ErrGone if there is none; other errors pass.
+	Open(ctx context.Context, data map[string][]byte) (crypto.Signer, error)
+
+	// Destroy destroys the private half. It succeeds if there is none.
+	Destroy(ctx context.Context, data map[string][]byte) error
+}
+
+// What a Secret that contains the private half looks like.
+const (
+	secretType corev1.SecretType = "identity.lanyard.dev/signing-key"
+	dataKey                      = "key.der" // PKCS #8, RFC 5958
+	maxDER                       = 4 << 10   // bytes; an RSA key of 2048 bits has 1.2 KiB
+)
+
+// inSecret is the Vault of private halves that are in the Secrets themselves.
+type inSecret struct{}
+
+// SecretType implements [Vault].
+func (inSecret) SecretType() corev1.SecretType { return secretType }
+
+// Create implements [Vault].
+func (inSecret) Create(_ context.Context, _ types.UID, algorithm v1alpha1.Algorithm) (map[string][]byte, crypto.Signer, error) {
+	private, err := generate(algorithm)
+	if err != nil {
+		return nil, nil, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return nil, nil, errors.New("encode a private key") // the cause could quote the key
+	}
+	return map[string][]byte{dataKey: der}, private, nil
+}
+
+// Open implements [Vault]. Its errors do not quote the data.
+func (inSecret) Open(_ context.Context, data map[string][]byte) (crypto.Signer, error) {
+	unusable := fmt.Errorf("%s is not a private key: %w", dataKey, ErrGone)
+	der := data[dataKey]
+	if len(der) > maxDER {
+		return nil, unusable
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(der)
+	if err != nil {
+		return nil, unusable
+	}
+	private, ok := parsed.(crypto.Signer)
+	if !ok {
+		return nil, unusable
+	}
+	return private, nil
+}
+
+// Destroy implements [Vault]. The key goes with its Secret.
+func (inSecret) Destroy(context.Context, map[string][]byte) error { return nil }
+
+func generate(algorithm v1alpha1.Algorithm) (crypto.Signer, error) {
+	switch algorithm {
+	case v1alpha1.RS256:
+		return rsa.GenerateKey(rand.Reader, 2048)
+	case v1alpha1.ES256:
+		return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	case v1alpha1.ES384:
+		return ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	}
+	return nil, fmt.Errorf("no keys for the algorithm %q", algorithm)
+}

@@ -1,0 +1,253 @@
+package sign
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/keyring"
+)
+
+const (
+	namespace = "lanyard-system"
+	issuer    = "https://issuer.example"
+)
+
+// world is an API server, the public document of a ring, and the processes of a test.
+type world struct {
+	t      *testing.T
+	api    client.WithWatch
+	policy keyring.Policy
+	// unreachable makes the probe fail.
+	unreachable bool
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.KeyRing{}).Build()
+	return &world{t: t, policy: hourly(), api: interceptor.NewClient(api, interceptor.Funcs{
+		// What an API server does, and the fake one does not.
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			o.SetUID(uuid.NewUUID())
+			o.SetCreationTimestamp(metav1.Now())
+			return c.Create(ctx, o, opts...)
+		},
+	})}
+}
+
+// hourly is a policy with one rotation an hour.
+func hourly() keyring.Policy {
+	return keyring.Policy{
+		Issuer: issuer, Algorithms: []v1alpha1.Algorithm{v1alpha1.ES256},
+		PublishDelay: 20 * time.Minute, RotationPeriod: time.Hour, MaxLife: 30 * time.Minute,
+	}
+}
+
+func (w *world) object(c client.Client) Object {
+	return Object{Client: c, Namespace: namespace, Name: keyring.IssuerRing}
+}
+
+// rotator is that of a process whose calls go through c.
+func (w *world) rotator(c client.Client) *Rotator {
+	o := w.object(c)
+	return &Rotator{
+		Object: o, Store: NewSecrets(o), Policy: w.policy, Probe: w.probe,
+		Skew: noSkew, Log: slog.New(slog.DiscardHandler),
+	}
+}
+
+func (w *world) signer(c client.Client) *Signer {
+	o := w.object(c)
+	return NewSigner(o, NewSecrets(o), noSkew, slog.New(slog.DiscardHandler))
+}
+
+func noSkew() (time.Duration, error) { return 0, nil }
+
+// ring reads the ring as the administrator. It is empty before it is made.
+func (w *world) ring() *v1alpha1.KeyRing {
+	w.t.Helper()
+	ring, err := w.object(w.api).read(w.t.Context())
+	if apierrors.IsNotFound(err) {
+		return &v1alpha1.KeyRing{}
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return ring
+}
+
+// change changes the ring's spec as a person does.
+func (w *world) change(edit func(*v1alpha1.KeyRing)) {
+	w.t.Helper()
+	ring := w.ring()
+	edit(ring)
+	if err := w.api.Update(w.t.Context(), ring); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// state returns the kids of the keys in a state.
+func (w *world) state(state v1alpha1.KeyState) []string {
+	w.t.Helper()
+	var kids []string
+	for _, k := range w.ring().Status.Keys {
+		if k.State == state {
+			kids = append(kids, k.KID)
+		}
+	}
+	return kids
+}
+
+// settle makes steps until nothing changes.
+func (w *world) settle(r *Rotator) {
+	w.t.Helper()
+	for range 10 {
+		changed, err := r.Step(w.t.Context())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if !changed {
+			return
+		}
+	}
+	w.t.Fatal("the ring does not come to rest")
+}
+
+// document is what discovery serves: the public keys of the ring, encoded.
+func (w *world) document(ctx context.Context) ([]byte, error) {
+	object, err := w.object(w.api).read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ring, err := keyring.Parse(&object.Status)
+	if err != nil {
+		return nil, err
+	}
+	var set jose.JSONWebKeySet
+	for _, k := range ring.Public() {
+		set.Keys = append(set.Keys, k.JWK())
+	}
+	if len(set.Keys) == 0 {
+		return nil, errors.New("503 Service Unavailable")
+	}
+	return json.Marshal(set)
+}
+
+func (w *world) probe(ctx context.Context) (*keyring.Document, error) {
+	if w.unreachable {
+		return nil, errors.New("unreachable")
+	}
+	data, err := w.document(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return keyring.ParseDocument(data)
+}
+
+// verifier caches the public document.
+type verifier struct {
+	world *world
+	// life is how long a document is cached, whatever kids tokens have. 0 is for ever.
+	life time.Duration
+	// rereads makes the verifier read the document for a kid that it does not know, as go-oidc
+	// does.
+	rereads bool
+
+	keys jose.JSONWebKeySet
+	at   time.Time
+}
+
+func (v *verifier) fetch() {
+	data, err := v.world.document(v.world.t.Context())
+	if err != nil {
+		v.world.t.Fatal(err)
+	}
+	v.keys, v.at = jose.JSONWebKeySet{}, time.Now()
+	if err := json.Unmarshal(data, &v.keys); err != nil {
+		v.world.t.Fatal(err)
+	}
+}
+
+func (v *verifier) verify(token string) error {
+	if v.at.IsZero() || v.life > 0 && time.Since(v.at) >= v.life {
+		v.fetch()
+	}
+	parsed, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.ES256, jose.RS256})
+	if err != nil {
+		return err
+	}
+	kid := parsed.Signatures[0].Header.KeyID
+	if len(v.keys.Key(kid)) == 0 && v.rereads {
+		v.fetch()
+	}
+	if len(v.keys.Key(kid)) == 0 {
+		return fmt.Errorf("no key %s in a document of %v ago", kid, time.Since(v.at))
+	}
+	_, err = parsed.Verify(v.keys.Key(kid)[0])
+	return err
+}
+
+// errNoAnswer is all that a process learns when its request or the answer is lost.
+var errNoAnswer = errors.New("no answer")
+
+// process is a client of the API server. Its writes are counted.
+type process struct {
+	client.Client
+	writes int
+	dead   bool
+}
+
+// process returns a process whose n-th write fails, none if n is 0. Either the process dies before
+// the write, or the write is carried out, its answer is lost, and the process lives.
+func (w *world) process(n int, lives bool) *process {
+	p := &process{}
+	write := func(do func() error) error {
+		p.writes++
+		switch {
+		case p.dead:
+			return errNoAnswer
+		case p.writes != n:
+			return do()
+		case lives:
+			if err := do(); err != nil {
+				w.t.Fatal(err)
+			}
+			return errNoAnswer
+		}
+		p.dead = true
+		return errNoAnswer
+	}
+	p.Client = interceptor.NewClient(w.api, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return write(func() error { return c.Create(ctx, o, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return write(func() error { return c.Delete(ctx, o, opts...) })
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			return write(func() error { return c.SubResource(sub).Update(ctx, o, opts...) })
+		},
+	})
+	return p
+}

@@ -1,0 +1,144 @@
+package tokenserver
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
+)
+
+// APIServiceName is the name of the APIService.
+const APIServiceName = tokenv1.Version + "." + tokenv1.Group
+
+// APIService is the object by which the API server passes requests of the group on to the token
+// server. The Helm chart makes the object; the token server keeps its spec.caBundle.
+type APIService struct {
+	// Client reads and writes the object. It does not cache.
+	Client client.Client
+}
+
+// aggregation is the APIService as it was read; nil if there is none.
+type aggregation struct{ *unstructured.Unstructured }
+
+func newAggregation() *aggregation {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"})
+	object.SetName(APIServiceName)
+	return &aggregation{object}
+}
+
+// bundle returns the certificates that API servers accept, PEM; nil if there are none, or if they
+// cannot be read and so must be replaced.
+func (a *aggregation) bundle() []byte {
+	if a == nil {
+		return nil
+	}
+	encoded, _, _ := unstructured.NestedString(a.Object, "spec", "caBundle")
+	bundle, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return nil
+	}
+	return bundle
+}
+
+// get returns the object; nil if there is none.
+func (s *APIService) get(ctx context.Context) (*aggregation, error) {
+	read := newAggregation()
+	err := s.Client.Get(ctx, client.ObjectKeyFromObject(read.Unstructured), read.Unstructured)
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // documented
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read APIService %s: %w", APIServiceName, err)
+	}
+	return read, nil
+}
+
+// trust makes API servers accept these certificates, PEM, and no others. It fails with a Conflict
+// error of the API server if the object has changed since it was read.
+func (s *APIService) trust(ctx context.Context, read *aggregation, bundle []byte) error {
+	changed := read.DeepCopy()
+	if err := unstructured.SetNestedField(changed.Object, base64.StdEncoding.EncodeToString(bundle), "spec", "caBundle"); err != nil {
+		return err
+	}
+	patch := client.MergeFromWithOptions(read.Unstructured, client.MergeFromWithOptimisticLock{})
+	if err := s.Client.Patch(ctx, changed, patch, client.FieldOwner("lanyard-token-server")); err != nil {
+		return fmt.Errorf("write spec.caBundle of APIService %s: %w", APIServiceName, err)
+	}
+	return nil
+}
+
+func (s *APIService) delete(ctx context.Context) error {
+	if err := s.Client.Delete(ctx, newAggregation().Unstructured); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete APIService %s: %w", APIServiceName, err)
+	}
+	return nil
+}
+
+// How often and how long the deletion of the APIService is tried. Kubernetes deletes the rights of
+// this program some seconds after the namespace's deletion was asked for.
+const (
+	deleteInterval = time.Second
+	deleteTimeout  = 20 * time.Second
+)
+
+// DeleteWithNamespace runs until ctx ends. It deletes the APIService when the namespace of the
+// token server is being deleted. Otherwise the API server could delete no namespace any more, this
+// one included: it would ask a program that is gone what of the group is in the namespace
+// (kubernetes/kubernetes#108427).
+func (s *APIService) DeleteWithNamespace(ctx context.Context, informers cache.Informers, namespace string, log *slog.Logger) error {
+	informer, err := informers.GetInformer(ctx, &corev1.Namespace{})
+	if err != nil {
+		return fmt.Errorf("watch namespace %s: %w", namespace, err)
+	}
+	terminating := make(chan struct{}, 1)
+	seen := func(object any) {
+		if current, ok := object.(*corev1.Namespace); ok && current.Name == namespace && current.DeletionTimestamp != nil {
+			select {
+			case terminating <- struct{}{}:
+			default: // known already
+			}
+		}
+	}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: seen, UpdateFunc: func(_, object any) { seen(object) }}); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-terminating:
+	}
+	log.Info("the namespace is being deleted, and the APIService with it", "namespace", namespace)
+	// This program is being stopped too, and must finish first.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
+	defer cancel()
+	return s.deleteSurely(ctx, log)
+}
+
+// deleteSurely tries to delete the APIService until it is gone or ctx ends.
+func (s *APIService) deleteSurely(ctx context.Context, log *slog.Logger) error {
+	for {
+		err := s.delete(ctx)
+		if err == nil {
+			return nil
+		}
+		log.Error("delete the APIService by hand if no namespace can be deleted", "error", err)
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		case <-time.After(deleteInterval):
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package tokenserver
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/group"
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/kubernetes"
+)
+
+// The ConfigMap in which an API server publishes how it passes requests on. Source: Kubernetes,
+// "Configure the Aggregation Layer".
+const (
+	configNamespace = "kube-system"
+	configName      = "extension-apiserver-authentication"
+	configCA        = "requestheader-client-ca-file"
+)
+
+// frontProxy is what the API server publishes about the requests that it passes on: with which
+// certificate it connects, and in which headers it names the caller. The values follow the
+// ConfigMap.
+type frontProxy struct {
+	known   *proxyCA
+	ca      *dynamiccertificates.ConfigMapCAController
+	headers *headerrequest.RequestHeaderAuthRequestController
+}
+
+// newFrontProxy reads the ConfigMap once. It fails if the ConfigMap does not say who may pass on
+// requests: without names, any client of the API server's proxy CA could name any caller.
+func newFrontProxy(ctx context.Context, client kubernetes.Interface) (*frontProxy, error) {
+	published, err := client.CoreV1().ConfigMaps(configNamespace).Get(ctx, configName, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("read ConfigMap %s/%s: %w; grant this program the Role extension-apiserver-authentication-reader of that namespace", configNamespace, configName, err)
+	}
+	if published.Data[configCA] == "" {
+		return nil, fmt.Errorf("ConfigMap %s/%s has no %s: set the API server's flag --requestheader-client-ca-file", configNamespace, configName, configCA)
+	}
+	ca, err := dynamiccertificates.NewDynamicCAFromConfigMapController("request-header", configNamespace, configName, configCA, client)
+	if err != nil {
+		return nil, err
+	}
+	headers := headerrequest.NewRequestHeaderAuthRequestController(configName, configNamespace, client,
+		"requestheader-username-headers", "requestheader-uid-headers", "requestheader-group-headers",
+		"requestheader-extra-headers-prefix", "requestheader-allowed-names")
+	if err := headers.RunOnce(ctx); err != nil {
+		return nil, fmt.Errorf("read ConfigMap %s/%s: %w", configNamespace, configName, err)
+	}
+	f := &frontProxy{ca: ca, known: &proxyCA{CAContentProvider: ca}, headers: headers}
+	ca.AddListener(f.known)
+	return f, f.check()
+}
+
+func (f *frontProxy) check() error {
+	switch {
+	case len(f.headers.AllowedClientNames()) == 0:
+		return fmt.Errorf("ConfigMap %s/%s has no requestheader-allowed-names, so that every certificate of the proxy CA could name any caller: set the API server's flag --requestheader-allowed-names", configNamespace, configName)
+	case len(f.headers.UsernameHeaders()) == 0:
+		return fmt.Errorf("ConfigMap %s/%s has no requestheader-username-headers: set the API server's flag --requestheader-username-headers", configNamespace, configName)
+	}
+	return nil
+}
+
+// start follows the ConfigMap until ctx ends. It returns as soon as requests can be checked.
+func (f *frontProxy) start(ctx context.Context) error {
+	go f.ca.Run(ctx, 1)
+	go f.headers.Run(ctx, 1)
+	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
+		_, known := f.ca.VerifyOptions()
+		return known, nil
+	})
+}
+
+// proxyCA has the certificates of the front proxy's CA. Listeners may be added while the
+// ConfigMap is followed; the library's own type does not allow this.
+type proxyCA struct {
+	dynamiccertificates.CAContentProvider
+
+	mu        sync.Mutex
+	listeners []dynamiccertificates.Listener
+}
+
+// AddListener implements [dynamiccertificates.Notifier].
+func (p *proxyCA) AddListener(listener dynamiccertificates.Listener) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.listeners = append(p.listeners, listener)
+}
+
+// Enqueue implements [dynamiccertificates.Listener]: it passes a change on.
+func (p *proxyCA) Enqueue() {
+	p.mu.Lock()
+	listeners := slices.Clone(p.listeners)
+	p.mu.Unlock()
+	for _, listener := range listeners {
+		listener.Enqueue()
+	}
+}
+
+// config is what the server's library needs: it removes the headers from requests after they were
+// read.
+func (f *frontProxy) config() *authenticatorfactory.RequestHeaderConfig {
+	return &authenticatorfactory.RequestHeaderConfig{
+		CAContentProvider:   f.known,
+		UsernameHeaders:     headerrequest.StringSliceProviderFunc(f.headers.UsernameHeaders),
+		UIDHeaders:          headerrequest.StringSliceProviderFunc(f.headers.UIDHeaders),
+		GroupHeaders:        headerrequest.StringSliceProviderFunc(f.headers.GroupHeaders),
+		ExtraHeaderPrefixes: headerrequest.StringSliceProviderFunc(f.headers.ExtraHeaderPrefixes),
+		AllowedClientNames:  headerrequest.StringSliceProviderFunc(f.headers.AllowedClientNames),
+	}
+}
+
+// authenticator accepts the callers that the API server names, and nobody else: no bearer token, no
+// client certificate of one's own, nobody anonymous. So each token passes the API server, with its
+// audit log.
+func (f *frontProxy) authenticator() authenticator.Request {
+	c := f.config()
+	verified := headerrequest.NewDynamicVerifyOptionsSecure(c.CAContentProvider.VerifyOptions, c.AllowedClientNames,
+		c.UsernameHeaders, c.UIDHeaders, c.GroupHeaders, c.ExtraHeaderPrefixes)
+	named := headerrequest.NewDynamic(c.UsernameHeaders, c.UIDHeaders, c.GroupHeaders, c.ExtraHeaderPrefixes)
+	var last lastProxy
+	return group.NewAuthenticatedGroupAdder(authenticator.RequestFunc(func(request *http.Request) (*authenticator.Response, bool, error) {
+		if err := f.check(); err != nil { // the ConfigMap may have changed
+			return nil, false, err
+		}
+		names := f.headers.AllowedClientNames()
+		options, known := c.CAContentProvider.VerifyOptions()
+		if known && last.is(request.TLS, options.Roots, names) {
+			return named.AuthenticateRequest(request)
+		}
+		response, ok, err := verified.AuthenticateRequest(request)
+		// If the names were withdrawn since the check, the library has allowed every name.
+		if !ok || !slices.Contains(names, request.TLS.PeerCertificates[0].Subject.CommonName) {
+			return nil, false, err
+		}
+		if known {
+			last.remember(request.TLS, options.Roots)
+		}
+		return response, true, nil
+	}))
+}
+
+// proxyMemory is how long a certificate is not verified again.
+const proxyMemory = time.Minute
+
+// lastProxy is the certificate of the front proxy that was verified last. To verify it for each
+// request costs as much as the rest of the authentication, the authorization and the answer. Its
+// holder is proven anew in each TLS handshake.
+type lastProxy struct{ seen atomic.Pointer[seenProxy] }
+
+type seenProxy struct {
+	leaf  []byte         // of the certificate
+	roots *x509.CertPool // that it was verified with
+	until time.Time
+}
+
+// is reports whether a connection has the certificate, and whether the certificate would be accepted
+// again: the CA is the same, the name is still allowed, and the certificate has not expired.
+func (l *lastProxy) is(state *tls.ConnectionState, roots *x509.CertPool, names []string) bool {
+	last := l.seen.Load()
+	if last == nil || state == nil || len(state.PeerCertificates) == 0 {
+		return false
+	}
+	leaf := state.PeerCertificates[0]
+	return last.roots == roots && time.Now().Before(last.until) && bytes.Equal(last.leaf, leaf.Raw) && slices.Contains(names, leaf.Subject.CommonName)
+}
+
+func (l *lastProxy) remember(state *tls.ConnectionState, roots *x509.CertPool) {
+	leaf := state.PeerCertificates[0]
+	until := time.Now().Add(proxyMemory)
+	if leaf.NotAfter.Before(until) {
+		until = leaf.NotAfter
+	}
+	l.seen.Store(&seenProxy{leaf: leaf.Raw, roots: roots, until: until})
+}
+
+// NewAuthorizer returns an authorizer that asks the API server whether a caller may do what a
+// request asks for. The API server has asked itself already, when it passes the request on.
+func NewAuthorizer(client kubernetes.Interface) (authorizer.Authorizer, error) {
+	return authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: client.AuthorizationV1(),
+		AllowCacheTTL:             10 * time.Second,
+		DenyCacheTTL:              10 * time.Second,
+		WebhookRetryBackoff:       &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 4},
+	}.New()
+}

@@ -1,0 +1,218 @@
+package tokenserver
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+)
+
+// TestOnlyTheAPIServerCalls checks that nobody gets a token but callers whom the API server names.
+func TestOnlyTheAPIServerCalls(t *testing.T) {
+	r := newRig(t, banana())
+	alice := http.Header{"X-Remote-User": {"alice"}, "X-Remote-Group": {"minters"}}
+	stranger := mustAuthority(t)
+	for name, c := range map[string]struct {
+		caller *caller
+		code   int
+	}{
+		"the API server":                      {r.minter(t), http.StatusCreated},
+		"no certificate":                      {r.call(t, r.proxies, "", alice), http.StatusUnauthorized},
+		"a certificate of another authority":  {r.call(t, stranger, frontName, alice), http.StatusUnauthorized},
+		"another name":                        {r.call(t, r.proxies, "kubelet", alice), http.StatusUnauthorized},
+		"the API server, naming nobody":       {r.call(t, r.proxies, frontName, http.Header{"X-Remote-Group": {"minters"}}), http.StatusUnauthorized},
+		"a bearer token":                      {r.call(t, r.proxies, "", http.Header{"Authorization": {"Bearer " + stubToken}}), http.StatusUnauthorized},
+		"a certificate of one's own":          {r.call(t, r.proxies, "alice", http.Header{}), http.StatusUnauthorized},
+		"nobody":                              {r.call(t, r.proxies, "", http.Header{}), http.StatusUnauthorized},
+		"a caller without the right":          {r.call(t, r.proxies, frontName, http.Header{"X-Remote-User": {"bob"}}), http.StatusForbidden},
+		"a caller who would act as a minter":  {r.call(t, r.proxies, frontName, http.Header{"X-Remote-User": {"bob"}, "Impersonate-User": {"alice"}, "Impersonate-Group": {"minters"}}), http.StatusForbidden},
+		"anonymous, passed on":                {r.call(t, r.proxies, frontName, http.Header{"X-Remote-User": {"system:anonymous"}, "X-Remote-Group": {"system:unauthenticated"}}), http.StatusForbidden},
+		"a header that is another's username": {r.call(t, r.proxies, "", http.Header{"X-Remote-User": {"system:kube-aggregator"}, "X-Remote-Group": {"system:masters"}}), http.StatusUnauthorized},
+	} {
+		if got := c.caller.mint(t, `{}`); got.code != c.code || strings.Contains(got.body, stubToken) != (c.code == http.StatusCreated) {
+			t.Errorf("%s: %d, %s; want %d", name, got.code, got.body, c.code)
+		}
+	}
+	if len(r.signer.claims) != 1 {
+		t.Errorf("%d tokens are made, want 1", len(r.signer.claims))
+	}
+}
+
+// TestAllowedNamesAreRequired checks that a proxy CA whose every client could name any caller is
+// not trusted, at the start and later.
+func TestAllowedNamesAreRequired(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*corev1.ConfigMap)
+		says   string
+	}{
+		"no names":              {func(c *corev1.ConfigMap) { c.Data["requestheader-allowed-names"] = `[]` }, "--requestheader-allowed-names"},
+		"names are not there":   {func(c *corev1.ConfigMap) { delete(c.Data, "requestheader-allowed-names") }, "--requestheader-allowed-names"},
+		"names cannot be read":  {func(c *corev1.ConfigMap) { c.Data["requestheader-allowed-names"] = `x` }, configName},
+		"no header of the user": {func(c *corev1.ConfigMap) { c.Data["requestheader-username-headers"] = `[]` }, "--requestheader-username-headers"},
+		"no CA":                 {func(c *corev1.ConfigMap) { delete(c.Data, configCA) }, "--requestheader-client-ca-file"},
+		"no ConfigMap":          {func(c *corev1.ConfigMap) { c.Name = "another" }, "extension-apiserver-authentication-reader"},
+	} {
+		config := frontConfig(t, mustAuthority(t))
+		c.change(config)
+		if _, err := newFrontProxy(t.Context(), kubefake.NewClientset(config)); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v; want an error with %q", name, err, c.says)
+		}
+	}
+
+	r := newRig(t, banana())
+	alice := r.minter(t)
+	alice.mint(t, `{}`).request(t)
+	r.publish(t, func(c *corev1.ConfigMap) { c.Data["requestheader-allowed-names"] = `[]` })
+	r.eventually(t, "names are withdrawn", func() bool { return alice.mint(t, `{}`).code == http.StatusUnauthorized })
+	r.publish(t, func(c *corev1.ConfigMap) { c.Data["requestheader-allowed-names"] = `["` + frontName + `"]` })
+	r.eventually(t, "names are back", func() bool { return alice.mint(t, `{}`).code == http.StatusCreated })
+	r.publish(t, func(c *corev1.ConfigMap) { c.Data["requestheader-allowed-names"] = `["another"]` })
+	r.eventually(t, "another name counts", func() bool { return alice.mint(t, `{}`).code == http.StatusUnauthorized })
+}
+
+// changingCA has something change between two looks at what the API server publishes.
+type changingCA struct {
+	dynamiccertificates.CAContentProvider
+
+	change func()
+}
+
+// VerifyOptions implements [dynamiccertificates.CAContentProvider].
+func (c changingCA) VerifyOptions() (x509.VerifyOptions, bool) {
+	c.change()
+	return c.CAContentProvider.VerifyOptions()
+}
+
+// TestNamesAreWithdrawnMeanwhile checks that no name counts if the list of names becomes empty
+// while a request is checked: for the library, an empty list has every name.
+func TestNamesAreWithdrawnMeanwhile(t *testing.T) {
+	proxies := mustAuthority(t)
+	config := frontConfig(t, proxies)
+	client := kubefake.NewClientset(config)
+	front, err := newFrontProxy(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := front.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	front.known.CAContentProvider = changingCA{front.known.CAContentProvider, func() {
+		withdrawn := config.DeepCopy()
+		withdrawn.Data["requestheader-allowed-names"] = `[]`
+		if _, err := client.CoreV1().ConfigMaps(configNamespace).Update(t.Context(), withdrawn, metav1.UpdateOptions{}); err != nil {
+			t.Error(err)
+		}
+		if err := front.headers.RunOnce(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}}
+	leaf, err := x509.ParseCertificate(clientCert(t, proxies, "kubelet").Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := (&http.Request{
+		Header: http.Header{"X-Remote-User": {"alice"}}, TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}},
+	}).WithContext(t.Context())
+	if response, ok, err := front.authenticator().AuthenticateRequest(request); ok {
+		t.Errorf("another name is %v, %v", response.User, err)
+	}
+}
+
+// TestLastProxy checks when a certificate that was verified is verified again.
+func TestLastProxy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		proxies := mustAuthority(t)
+		connection := func(name string) *tls.ConnectionState {
+			leaf, err := x509.ParseCertificate(clientCert(t, proxies, name).Certificate[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}
+		}
+		roots, names, front := x509.NewCertPool(), []string{frontName}, connection(frontName)
+		var last lastProxy
+		if last.is(front, roots, names) {
+			t.Error("a certificate counts that was never verified")
+		}
+		last.remember(front, roots)
+		for what, c := range map[string]struct {
+			state *tls.ConnectionState
+			roots *x509.CertPool
+			names []string
+			is    bool
+		}{
+			"the same":                           {front, roots, names, true},
+			"no TLS":                             {nil, roots, names, false},
+			"no certificate":                     {&tls.ConnectionState{}, roots, names, false},
+			"another certificate of the name":    {connection(frontName), roots, names, false},
+			"the CA was published anew":          {front, x509.NewCertPool(), names, false},
+			"the name is no longer allowed":      {front, roots, []string{"another"}, false},
+			"a certificate of another, same CA":  {connection("another"), roots, []string{"another"}, false},
+			"nobody is allowed":                  {front, roots, nil, false},
+			"the name is one of several allowed": {front, roots, []string{"another", frontName}, true},
+		} {
+			if got := last.is(c.state, c.roots, c.names); got != c.is {
+				t.Errorf("%s: %v", what, got)
+			}
+		}
+		if time.Sleep(proxyMemory); last.is(front, roots, names) {
+			t.Error("a certificate is remembered for too long")
+		}
+		last.remember(front, roots)
+		time.Sleep(time.Until(front.PeerCertificates[0].NotAfter) - proxyMemory/2)
+		last.remember(front, roots)
+		if time.Sleep(proxyMemory / 2); last.is(front, roots, names) {
+			t.Error("a certificate that has expired is remembered")
+		}
+	})
+}
+
+// TestProxyCARotates checks that a new CA of the API server counts without a restart.
+func TestProxyCARotates(t *testing.T) {
+	r := newRig(t, banana())
+	old := r.minter(t)
+	old.mint(t, `{}`).request(t)
+	r.proxies = mustAuthority(t)
+	r.publish(t, func(c *corev1.ConfigMap) { c.Data[configCA] = string(encodeCert(r.proxies.cert.Raw)) })
+	fresh := r.minter(t)
+	r.eventually(t, "the new CA counts", func() bool { return fresh.mint(t, `{}`).code == http.StatusCreated })
+	if got := old.mint(t, `{}`); got.code != http.StatusUnauthorized {
+		t.Errorf("a certificate of the former CA gets %d", got.code)
+	}
+}
+
+// publish changes what the API server publishes about the requests that it passes on.
+func (r *rig) publish(t *testing.T, change func(*corev1.ConfigMap)) {
+	t.Helper()
+	maps := r.kube.CoreV1().ConfigMaps(configNamespace)
+	config, err := maps.Get(t.Context(), configName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(config)
+	if _, err := maps.Update(t.Context(), config, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *rig) eventually(t *testing.T, what string, look func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for !look() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not after a minute; the log is\n%s", what, r.log)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package tokenserver
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Certificate is the serving certificate of one replica. Its authority is in a Secret that all
+// replicas share; the leaf and its key are only in memory. Both are replaced in time, without a
+// restart.
+type Certificate struct {
+	// Client reads and writes the Secret. It does not cache.
+	Client client.Client
+	// Secret names the Secret, which is made if it is missing.
+	Secret client.ObjectKey
+	// Hosts are the names under which the API server reaches this program.
+	Hosts []string
+	// Service is where the API server's trust is kept.
+	Service *APIService
+
+	mu        sync.Mutex // guards what follows; never held during I/O
+	cert, key []byte
+	issuer    *x509.Certificate // of cert
+	renewAt   time.Time
+	listeners []dynamiccertificates.Listener
+}
+
+var _ dynamiccertificates.CertKeyContentProvider = (*Certificate)(nil)
+
+// Name implements [dynamiccertificates.CertKeyContentProvider].
+func (c *Certificate) Name() string { return "token-server" }
+
+// CurrentCertKeyContent implements [dynamiccertificates.CertKeyContentProvider].
+func (c *Certificate) CurrentCertKeyContent() (cert, key []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cert, c.key
+}
+
+// AddListener implements [dynamiccertificates.Notifier].
+func (c *Certificate) AddListener(listener dynamiccertificates.Listener) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listeners = append(c.listeners, listener)
+}
+
+// Step brings the authorities, the API server's trust and the leaf to where they should be now.
+// Replicas may run it at the same time. Without an APIService the leaf is made all the same: an
+// installation may create the APIService last.
+func (c *Certificate) Step(ctx context.Context) error {
+	return retry.OnError(retry.DefaultBackoff, anotherWasFaster, func() error { return c.step(ctx) })
+}
+
+func anotherWasFaster(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
+}
+
+func (c *Certificate) step(ctx context.Context) error {
+	now := time.Now()
+	// The trust is read before the Secret, and written only if nobody else wrote it since. So a
+	// replica that stood still in between cannot undo what others did.
+	service, err := c.Service.get(ctx)
+	if err != nil {
+		return err
+	}
+	trusted := service.bundle()
+	known, err := c.authorities(ctx, now, trusted)
+	if err != nil {
+		return fmt.Errorf("authority in Secret %s: %w", c.Secret, err)
+	}
+	if want := known.bundle(now); service != nil && !bytes.Equal(trusted, want) {
+		if err := c.Service.trust(ctx, service, want); err != nil {
+			return err
+		}
+	}
+	return c.renew(known.current, now)
+}
+
+// authorities reads the Secret, makes it if it is missing, and moves it on.
+func (c *Certificate) authorities(ctx context.Context, now time.Time, trusted []byte) (authorities, error) {
+	secret := &corev1.Secret{}
+	err := c.Client.Get(ctx, c.Secret, secret)
+	if apierrors.IsNotFound(err) {
+		return c.create(ctx, now)
+	}
+	if err != nil {
+		return authorities{}, err
+	}
+	known, err := parseAuthorities(secret.Data)
+	if err != nil {
+		return authorities{}, fmt.Errorf("%w; delete the Secret, and a new authority is made", err)
+	}
+	next, changed, err := known.step(now, trusted)
+	if err != nil || !changed {
+		return known, err
+	}
+	if secret.Data, err = next.encode(); err != nil {
+		return authorities{}, err
+	}
+	return next, c.Client.Update(ctx, secret)
+}
+
+func (c *Certificate) create(ctx context.Context, now time.Time) (authorities, error) {
+	made, err := newAuthority(now)
+	if err != nil {
+		return authorities{}, err
+	}
+	first := authorities{current: made}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.Secret.Namespace, Name: c.Secret.Name}, Type: corev1.SecretTypeOpaque}
+	if secret.Data, err = first.encode(); err != nil {
+		return authorities{}, err
+	}
+	return first, c.Client.Create(ctx, secret)
+}
+
+// renew makes a new leaf if the authority is another, or if half of the leaf's life is over.
+func (c *Certificate) renew(a authority, now time.Time) error {
+	if c.fresh(a, now) {
+		return nil
+	}
+	cert, key, err := a.leaf(c.Hosts, now)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.cert, c.key, c.issuer, c.renewAt = cert, key, a.cert, now.Add(leafLife/2)
+	listeners := slices.Clone(c.listeners)
+	c.mu.Unlock()
+	for _, listener := range listeners {
+		listener.Enqueue()
+	}
+	return nil
+}
+
+func (c *Certificate) fresh(a authority, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.issuer != nil && c.issuer.Equal(a.cert) && now.Before(c.renewAt)
+}

@@ -1,0 +1,79 @@
+package tokenserver
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+)
+
+// hookedSigner does something before it signs.
+type hookedSigner struct {
+	stubSigner
+
+	before func()
+}
+
+func (s *hookedSigner) JWT(identityv1.Algorithm, any, time.Time) (string, error) {
+	s.before()
+	return stubToken, nil
+}
+
+// newHookedRig is newRig, with a signer that calls the function first.
+func newHookedRig(t *testing.T, before func()) *rig {
+	t.Helper()
+	return newRigWith(t, func(c *Config) { c.Signer = &hookedSigner{stubSigner: stubSigner{max: time.Hour}, before: before} }, banana())
+}
+
+const mintBody = `{"apiVersion":"token.lanyard.dev/v1alpha1","kind":"TokenRequest"}`
+
+// TestChain checks the filters that no other test needs.
+func TestChain(t *testing.T) {
+	r := newRig(t, banana())
+	got := r.minter(t).mint(t, `{"audience":"team-foo"}`)
+	if warning := got.header.Get("Warning"); !strings.Contains(warning, "spec.audience") {
+		t.Errorf("a field that nobody knows: %d with the warning %q", got.code, warning)
+	}
+	if control := got.header.Get("Cache-Control"); !strings.Contains(control, "no-cache") {
+		t.Errorf("a token may be kept by proxies: Cache-Control is %q", control)
+	}
+	if got.header.Get("Audit-Id") == "" {
+		t.Error("the answer does not name its audit event")
+	}
+	if got := r.call(t, r.proxies, "", http.Header{}).mint(t, `{}`); got.code != http.StatusUnauthorized || !strings.Contains(r.audit.String(), `"code":401`) {
+		t.Errorf("a stranger gets %d, and the audit log is:\n%s", got.code, r.audit)
+	}
+	if got := r.minter(t).do(t, http.MethodPost, tokenPath("banana")+"?timeout=soon", mintBody); got.code != http.StatusBadRequest {
+		t.Errorf("a timeout that is no duration: %d", got.code)
+	}
+}
+
+// TestSlowSigner checks that a caller waits no longer than it asked for, and that requests beyond the
+// limit are turned away.
+func TestSlowSigner(t *testing.T) {
+	const limit = 200 // of the API server's library
+	var begun sync.WaitGroup
+	begun.Add(1 + limit)
+	release := make(chan struct{})
+	r := newHookedRig(t, func() {
+		begun.Done()
+		<-release
+	})
+	c := r.minter(t)
+	if got := c.do(t, http.MethodPost, tokenPath("banana")+"?timeout=100ms", mintBody); got.code != http.StatusGatewayTimeout {
+		t.Errorf("a signer that takes too long: %d, %s", got.code, got.body)
+	}
+	var ended sync.WaitGroup
+	for range limit {
+		ended.Go(func() { c.mint(t, `{}`) })
+	}
+	begun.Wait()
+	if got := c.mint(t, `{}`); got.code != http.StatusTooManyRequests {
+		t.Errorf("request %d is answered with %d", limit+1, got.code)
+	}
+	close(release)
+	ended.Wait()
+}

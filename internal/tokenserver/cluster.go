@@ -1,0 +1,76 @@
+package tokenserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/go-jose/go-jose/v4"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/keyring"
+)
+
+// ClusterIssuer checks that the API server cannot take a token of ours for one of its own
+// ServiceAccounts: such a token could open the cluster.
+type ClusterIssuer struct {
+	// Documents reads the discovery documents of the API server. Every ServiceAccount may read
+	// them, unless an administrator has withdrawn the ClusterRole
+	// system:service-account-issuer-discovery.
+	Documents rest.Interface
+	// Issuer is the URL of our issuer.
+	Issuer string
+	// Ring names the KeyRing with our issuer's keys.
+	Ring client.ObjectKey
+	// Client reads the KeyRing.
+	Client client.Reader
+}
+
+// Check returns an error if our issuer, or a key of its ring, is also the API server's.
+func (c ClusterIssuer) Check(ctx context.Context) error {
+	var document struct {
+		Issuer string `json:"issuer"`
+	}
+	if err := c.read(ctx, "/.well-known/openid-configuration", &document); err != nil {
+		return err
+	}
+	switch document.Issuer {
+	case "":
+		return errors.New("the API server's discovery document names no issuer: set the API server's flag --service-account-issuer")
+	case c.Issuer:
+		return fmt.Errorf("the issuer %s is the API server's own: choose another URL (--issuer)", c.Issuer)
+	}
+	var set jose.JSONWebKeySet
+	if err := c.read(ctx, "/openid/v1/jwks", &set); err != nil {
+		return err
+	}
+	object := &identityv1.KeyRing{}
+	if err := c.Client.Get(ctx, c.Ring, object); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read KeyRing %s: %w", c.Ring, err)
+	}
+	ring, _ := keyring.Parse(&object.Status) // keys with an error are not used
+	ours := map[string]bool{}
+	for _, key := range ring.Public() {
+		ours[key.ID] = true
+	}
+	for _, jwk := range set.Keys {
+		if key, err := keyring.NewKey(jwk.Key); err == nil && ours[key.ID] { // an error: no ring has such a key
+			return fmt.Errorf("the key %s of KeyRing %s signs the API server's own tokens too: revoke the key", key.ID, c.Ring)
+		}
+	}
+	return nil
+}
+
+func (c ClusterIssuer) read(ctx context.Context, path string, into any) error {
+	data, err := c.Documents.Get().AbsPath(path).DoRaw(ctx)
+	if err != nil {
+		return fmt.Errorf("read the API server's %s: %w; grant this program the ClusterRole system:service-account-issuer-discovery", path, err)
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("read the API server's %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,35 @@
+// Package openapi describes the kinds that the token server knows. The API server's library needs
+// the descriptions to read requests, and the API server publishes them.
+package openapi
+
+import (
+	"strings"
+
+	kubernetes "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/util"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+)
+
+// Definitions returns the descriptions of the kinds of token.lanyard.dev, and those of Kubernetes'
+// own kinds that they contain.
+func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+	definitions := kubernetes.GetOpenAPIDefinitions(ref)
+	ours := GetOpenAPIDefinitions(func(name string) spec.Ref { return ref(modelName(name)) })
+	for name, definition := range ours {
+		for i, dependency := range definition.Dependencies {
+			definition.Dependencies[i] = modelName(dependency)
+		}
+		definitions[name] = definition
+	}
+	return definitions
+}
+
+// modelName returns the name under which Kubernetes describes one of its types. The generator knows
+// the names of the package only that it describes, and writes the Go names of all other types.
+func modelName(name string) string {
+	if strings.Contains(name, "/") {
+		return util.ToRESTFriendlyName(name)
+	}
+	return name
+}

@@ -1,0 +1,245 @@
+package tokenserver
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/issuer"
+)
+
+// resource is the resource whose subresource token is served; its kind is identityv1's.
+const resource = "workloadidentities"
+
+// AuditID is the audit annotation with the claim jti of the token that a request got, so that a
+// token found elsewhere leads to its request.
+const AuditID = "token.lanyard.dev/jti"
+
+// Identities reads WorkloadIdentities.
+type Identities interface {
+	// Get returns an identity, or a NotFound error of the API server. The parameter uid is the UID
+	// that the caller expects; empty for any.
+	Get(ctx context.Context, namespace, name string, uid types.UID) (*identityv1.WorkloadIdentity, error)
+}
+
+// Signer signs tokens.
+type Signer interface {
+	// MaxLife is how long a token of the algorithm may live that is signed now. It fails if there
+	// is no key that may sign.
+	MaxLife(algorithm identityv1.Algorithm) (time.Duration, error)
+	// JWT returns a token with the claims. The parameter expires is the claim exp.
+	JWT(algorithm identityv1.Algorithm, claims any, expires time.Time) (string, error)
+}
+
+// Contexts check the objects that tokens are used for.
+type Contexts interface {
+	// Resolve checks that the object exists, that the caller may read it, and that it belongs to
+	// the identity. It returns what the token says about the object. Its errors are those of the
+	// API server, and do not tell objects that do not exist from objects that the caller may not
+	// read.
+	Resolve(ctx context.Context, caller user.Info, identity *identityv1.WorkloadIdentity, object *tokenv1.ContextObject) (*issuer.Context, error)
+}
+
+// tokens is workloadidentities/token: it creates tokens.
+type tokens struct {
+	preconditions []*Precondition
+	issuer        *issuer.Issuer
+	clusters      issuer.Clusters
+	identities    Identities
+	signer        Signer
+	contexts      Contexts
+	metrics       *Metrics
+}
+
+var (
+	_ rest.Storage                        = (*tokens)(nil)
+	_ rest.NamedCreater                   = (*tokens)(nil)
+	_ rest.GroupVersionKindProvider       = (*tokens)(nil)
+	_ rest.SubresourceObjectMetaPreserver = (*tokens)(nil)
+)
+
+// New implements [rest.Storage].
+func (t *tokens) New() runtime.Object { return &tokenv1.TokenRequest{} }
+
+// Destroy implements [rest.Storage].
+func (t *tokens) Destroy() {}
+
+// GroupVersionKind implements [rest.GroupVersionKindProvider]: the subresource has another kind
+// than its parent.
+func (t *tokens) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
+	return tokenv1.GroupVersion().WithKind(tokenv1.TokenRequestKind)
+}
+
+// PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate implements
+// [rest.SubresourceObjectMetaPreserver]: metadata.uid of a request is the UID that the identity
+// must have.
+func (t *tokens) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
+
+// Create implements [rest.NamedCreater].
+func (t *tokens) Create(
+	ctx context.Context, name string, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
+) (runtime.Object, error) {
+	request, ok := object.(*tokenv1.TokenRequest)
+	if !ok {
+		return nil, apierrors.NewBadRequest("the body is not a TokenRequest")
+	}
+	if validate != nil {
+		if err := validate(ctx, object.DeepCopyObject()); err != nil {
+			return nil, err
+		}
+	}
+	answer, err := t.create(ctx, name, request, len(options.DryRun) > 0)
+	if err != nil {
+		t.metrics.refused(err)
+		return nil, err
+	}
+	return answer, nil
+}
+
+func (t *tokens) create(ctx context.Context, name string, request *tokenv1.TokenRequest, dryRun bool) (*tokenv1.TokenRequest, error) {
+	if err := firstRefusal(t.preconditions); err != nil {
+		return nil, err
+	}
+	identity, err := t.identity(ctx, name, request)
+	if err != nil {
+		return nil, err
+	}
+	caller, ok := genericrequest.UserFrom(ctx)
+	if !ok {
+		return nil, apierrors.NewUnauthorized("the caller is not known")
+	}
+	cluster, err := t.clusters.Of(caller.GetName())
+	if err != nil {
+		return nil, apierrors.NewForbidden(identityResource(), name, err)
+	}
+	object, err := t.context(ctx, caller, identity, request.Spec.ContextObject)
+	if err != nil {
+		return nil, err
+	}
+	now, id := time.Now(), uuid.NewString()
+	claims, wrong := t.issuer.Claims(identity, &request.Spec, object, id, now)
+	if len(wrong) > 0 {
+		return nil, apierrors.NewInvalid(requestKind(), name, wrong)
+	}
+	longest, err := t.signer.MaxLife(identity.Spec.SigningAlgorithm)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	claims.Lanyard.Cluster = cluster
+	claims.ExpiresAt = min(claims.ExpiresAt, now.Add(longest).Unix())
+	expires := time.Unix(claims.ExpiresAt, 0).UTC()
+	answer := &tokenv1.TokenRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: identity.Namespace, Name: identity.Name, UID: identity.UID},
+		Spec:       request.Spec,
+	}
+	if dryRun {
+		return answer, nil
+	}
+	token, err := t.signer.JWT(identity.Spec.SigningAlgorithm, claims, expires)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	audit.AddAuditAnnotation(ctx, AuditID, id)
+	t.metrics.minted(identity)
+	answer.Status = tokenv1.TokenRequestStatus{Token: token, ExpirationTimestamp: metav1.NewTime(expires)}
+	return answer, nil
+}
+
+// identity returns the identity that a request is for, if the identity can have a token.
+func (t *tokens) identity(ctx context.Context, name string, request *tokenv1.TokenRequest) (*identityv1.WorkloadIdentity, error) {
+	if err := checkNames(ctx, name, &request.ObjectMeta); err != nil {
+		return nil, err
+	}
+	identity, err := t.identities.Get(ctx, genericrequest.NamespaceValue(ctx), name, request.UID)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, apierrors.NewNotFound(identityResource(), name)
+	case err != nil:
+		return nil, unavailable(err)
+	case identity.DeletionTimestamp != nil:
+		return nil, apierrors.NewConflict(identityResource(), name, errors.New("the WorkloadIdentity is being deleted"))
+	case request.UID != "" && request.UID != identity.UID:
+		return nil, apierrors.NewConflict(identityResource(), name, errors.New("the WorkloadIdentity has another UID than metadata.uid: it was deleted and created again"))
+	}
+	return identity, nil
+}
+
+// context checks the object that a caller uses a token for; nil without such an object.
+func (t *tokens) context(ctx context.Context, caller user.Info, identity *identityv1.WorkloadIdentity, object *tokenv1.ContextObject) (*issuer.Context, error) {
+	if object == nil {
+		return nil, nil //nolint:nilnil // no object is no error
+	}
+	if wrong := validateContext(object); len(wrong) > 0 {
+		return nil, apierrors.NewInvalid(requestKind(), identity.Name, wrong)
+	}
+	return t.contexts.Resolve(ctx, caller, identity, object)
+}
+
+// checkNames refuses a request whose metadata names another object than its URL.
+func checkNames(ctx context.Context, name string, request *metav1.ObjectMeta) error {
+	switch {
+	case request.Name != "" && request.Name != name:
+		return apierrors.NewBadRequest("metadata.name is not the name in the URL")
+	case request.Namespace != "" && request.Namespace != genericrequest.NamespaceValue(ctx):
+		return apierrors.NewBadRequest("metadata.namespace is not the namespace in the URL")
+	}
+	return nil
+}
+
+func requestKind() schema.GroupKind {
+	return tokenv1.GroupVersion().WithKind(tokenv1.TokenRequestKind).GroupKind()
+}
+
+func identityResource() schema.GroupResource {
+	return schema.GroupResource{Group: identityv1.Group, Resource: resource}
+}
+
+// unavailable is the answer while no token can be made, for a reason that passes. It does not
+// repeat the reason to the caller: the log and the readiness check have it.
+func unavailable(cause error) error {
+	status := apierrors.NewServiceUnavailable("the token server cannot make tokens now; try again")
+	status.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 5}
+	return &refusal{StatusError: status, cause: cause}
+}
+
+// parent is a resource with a subresource that is served: an API group must have it, with a kind,
+// which names the operations of the subresource. It serves no verb.
+type parent struct{ kind string }
+
+var (
+	_ rest.Storage                  = parent{}
+	_ rest.Scoper                   = parent{}
+	_ rest.SingularNameProvider     = parent{}
+	_ rest.GroupVersionKindProvider = parent{}
+)
+
+// New implements [rest.Storage].
+func (parent) New() runtime.Object { return &metav1.PartialObjectMetadata{} }
+
+// GroupVersionKind implements [rest.GroupVersionKindProvider].
+func (p parent) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
+	return tokenv1.GroupVersion().WithKind(p.kind)
+}
+
+// Destroy implements [rest.Storage].
+func (parent) Destroy() {}
+
+// NamespaceScoped implements [rest.Scoper].
+func (parent) NamespaceScoped() bool { return true }
+
+// GetSingularName implements [rest.SingularNameProvider].
+func (p parent) GetSingularName() string { return strings.ToLower(p.kind) }

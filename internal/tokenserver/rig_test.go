@@ -1,0 +1,339 @@
+package tokenserver
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/issuer"
+)
+
+const (
+	serverHost = "lanyard-token-server.lanyard-system.svc"
+	secretName = "lanyard-token-server-ca"
+	frontName  = "front-proxy-client"
+	spokeUsers = "system:serviceaccount:lanyard-spokes:"
+)
+
+// newClient returns a client of an API server in memory, with the objects in it.
+func newClient(t *testing.T, objects ...client.Object) client.WithWatch {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	if err := identityv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&identityv1.KeyRing{}).Build()
+}
+
+func newCertificate(c client.Client) *Certificate {
+	return &Certificate{
+		Client: c, Secret: client.ObjectKey{Namespace: "lanyard-system", Name: secretName},
+		Hosts: []string{serverHost}, Service: &APIService{Client: c},
+	}
+}
+
+// frontConfig is what an API server publishes about the requests that it passes on.
+func frontConfig(t *testing.T, proxies authority) *corev1.ConfigMap {
+	t.Helper()
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: configNamespace, Name: configName},
+		Data: map[string]string{
+			"requestheader-client-ca-file":       string(encodeCert(proxies.cert.Raw)),
+			"requestheader-allowed-names":        `["` + frontName + `"]`,
+			"requestheader-username-headers":     `["X-Remote-User"]`,
+			"requestheader-uid-headers":          `["X-Remote-Uid"]`,
+			"requestheader-group-headers":        `["X-Remote-Group"]`,
+			"requestheader-extra-headers-prefix": `["X-Remote-Extra-"]`,
+		},
+	}
+}
+
+// clientCert is a certificate of the name with which a program calls a server.
+func clientCert(t *testing.T, by authority, name string) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, by.cert, key.Public(), by.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+func mustAuthority(t *testing.T) authority {
+	t.Helper()
+	a, err := newAuthority(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// buffer is a log.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// stubSigner signs nothing, and remembers for what it was asked.
+type stubSigner struct {
+	max     time.Duration
+	err     error
+	claims  []issuer.Claims
+	expires time.Time
+}
+
+const stubToken = "header.payload.signature"
+
+func (s *stubSigner) MaxLife(identityv1.Algorithm) (time.Duration, error) { return s.max, s.err }
+
+func (s *stubSigner) JWT(_ identityv1.Algorithm, claims any, expires time.Time) (string, error) {
+	s.claims, s.expires = append(s.claims, claims.(issuer.Claims)), expires
+	return stubToken, s.err
+}
+
+// stubContexts accepts every object, or fails.
+type stubContexts struct {
+	err    error
+	caller user.Info
+}
+
+func (s *stubContexts) Resolve(_ context.Context, caller user.Info, _ *identityv1.WorkloadIdentity, object *tokenv1.ContextObject) (*issuer.Context, error) {
+	s.caller = caller
+	if s.err != nil {
+		return nil, s.err
+	}
+	return &issuer.Context{Object: issuer.Reference{Kind: object.Kind, Name: object.Name, UID: object.UID}, Further: map[string]any{"shoot": object.Name}}, nil
+}
+
+// minters may create tokens of single identities, and read what is no object.
+func minters(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	token := a.GetVerb() == "create" && a.GetAPIGroup() == tokenv1.Group && slices.Contains(audited(), a.GetResource()+"/"+a.GetSubresource()) &&
+		a.GetNamespace() != "" && a.GetName() != ""
+	if slices.Contains(a.GetUser().GetGroups(), "minters") && (token || a.GetVerb() != "create") {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionNoOpinion, "", nil
+}
+
+// rig is a server with an API server in memory.
+type rig struct {
+	kube     *kubefake.Clientset
+	proxies  authority // signs the certificates of API servers
+	signer   *stubSigner
+	objects  *dynamicfake.FakeDynamicClient
+	svids    *stubSVIDs
+	contexts *stubContexts
+	metrics  *Metrics
+	audit    *buffer
+	log      *buffer
+	roots    *x509.CertPool
+	address  string
+}
+
+func newRig(t *testing.T, objects ...client.Object) *rig {
+	t.Helper()
+	return newRigWith(t, func(*Config) {}, objects...)
+}
+
+// newRigWith is newRig with a changed configuration.
+func newRigWith(t *testing.T, change func(*Config), objects ...client.Object) *rig {
+	t.Helper()
+	r := &rig{
+		proxies: mustAuthority(t), signer: &stubSigner{max: 48 * time.Hour}, contexts: &stubContexts{}, audit: &buffer{}, log: &buffer{},
+	}
+	r.objects, r.svids = dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()), newStubSVIDs(t)
+	log := slog.New(slog.NewTextHandler(r.log, nil))
+	r.metrics = NewMetrics(log)
+	r.kube = kubefake.NewClientset(frontConfig(t, r.proxies))
+	c := newClient(t, objects...)
+	certificate := newCertificate(c)
+	if err := certificate.Step(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.roots = x509.NewCertPool()
+	r.roots.AddCert(certificate.issuer)
+	backend, err := OpenAudit("-", r.audit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listening net.ListenConfig
+	listener, err := listening.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.address = listener.Addr().String()
+	config := Config{
+		Listener: listener, Certificate: certificate, Kubernetes: r.kube, Authorizer: authorizer.AuthorizerFunc(minters), Audit: backend,
+		Clusters: issuer.Clusters{ID: "prod", SpokeUserPrefix: spokeUsers},
+		Issuer: &issuer.Issuer{
+			URL: "https://issuer.example.com", APIAudiences: []string{"https://kubernetes.default.svc"},
+			Limits: issuer.Limits{Min: 10 * time.Minute, Default: time.Hour, Max: 48 * time.Hour},
+		},
+		Identities: CachedIdentities{Memory: c, Live: c}, Signer: r.signer, Contexts: r.contexts, Metrics: r.metrics,
+		SVIDs: &SVIDs{
+			TrustDomain: spiffeid.RequireTrustDomainFromString("example.com"), Issuer: "https://spiffe.example.com", Algorithm: identityv1.RS256,
+			APIAudiences: []string{"https://kubernetes.default.svc"}, Objects: r.objects, Signer: r.svids,
+		},
+	}
+	change(&config)
+	server, err := New(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// caller is an API server that passes requests of one user on.
+type caller struct {
+	rig    *rig
+	http   *http.Client
+	header http.Header
+}
+
+// call returns a caller that shows the certificate of the name; none for an empty name.
+func (r *rig) call(t *testing.T, by authority, name string, header http.Header) *caller {
+	t.Helper()
+	config := &tls.Config{RootCAs: r.roots, ServerName: serverHost, MinVersion: tls.VersionTLS12}
+	if name != "" {
+		config.Certificates = []tls.Certificate{clientCert(t, by, name)}
+	}
+	transport := &http.Transport{TLSClientConfig: config}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &caller{rig: r, http: &http.Client{Transport: transport, Timeout: time.Minute}, header: header}
+}
+
+// minter is a caller who may create tokens.
+func (r *rig) minter(t *testing.T) *caller {
+	t.Helper()
+	return r.call(t, r.proxies, frontName, http.Header{"X-Remote-User": {"alice"}, "X-Remote-Group": {"minters"}, "X-Remote-Extra-Team": {"a"}})
+}
+
+// spoke is a caller who may create tokens, with an account among the spokes'.
+func (r *rig) spoke(t *testing.T, account string) *caller {
+	t.Helper()
+	return r.call(t, r.proxies, frontName, http.Header{"X-Remote-User": {spokeUsers + account}, "X-Remote-Group": {"minters"}})
+}
+
+type answer struct {
+	code   int
+	header http.Header
+	body   string
+}
+
+func (c *caller) do(t *testing.T, method, path, body string) answer {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, "https://"+c.rig.address+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header = c.header.Clone()
+	request.Header.Set("Content-Type", "application/json")
+	response, err := c.http.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{code: response.StatusCode, header: response.Header, body: string(text)}
+}
+
+// mint asks for a token of the identity banana. The parameter spec is the request's.
+func (c *caller) mint(t *testing.T, spec string) answer {
+	t.Helper()
+	return c.do(t, http.MethodPost, tokenPath("banana"), `{"apiVersion":"token.lanyard.dev/v1alpha1","kind":"TokenRequest","spec":`+spec+`}`)
+}
+
+func tokenPath(name string) string {
+	return "/apis/token.lanyard.dev/v1alpha1/namespaces/tenant-a/workloadidentities/" + name + "/token"
+}
+
+func (a answer) request(t *testing.T) *tokenv1.TokenRequest {
+	t.Helper()
+	request := &tokenv1.TokenRequest{}
+	if err := json.Unmarshal([]byte(a.body), request); a.code != http.StatusCreated || err != nil {
+		t.Fatalf("the answer is %d, %s; want a token", a.code, a.body)
+	}
+	return request
+}
+
+func banana() *identityv1.WorkloadIdentity {
+	return &identityv1.WorkloadIdentity{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "banana", UID: "c19b8d9b-4be1-4b3d-9d3a-0a53a9a3a1f2"},
+		Spec: identityv1.WorkloadIdentitySpec{
+			Audiences: []string{"team-foo", "team-bar"}, SigningAlgorithm: identityv1.RS256, SubjectFormat: identityv1.SubjectFormatUID,
+			TargetSystem: identityv1.TargetSystem{Type: "example"},
+		},
+	}
+}
+
+// libraries is what the libraries of Kubernetes log, in all tests: their logger is the process's.
+var libraries = &buffer{}
+
+func TestMain(m *testing.M) {
+	klog.SetSlogLogger(slog.New(slog.NewTextHandler(libraries, nil)))
+	os.Exit(m.Run())
+}

@@ -1,0 +1,128 @@
+package tokenserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	typedauthorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+)
+
+// Rights checks that no other program of Lanyard can read the signing keys or become the token
+// server. Such a program would be as powerful as a signing key, but parses what strangers send.
+type Rights struct {
+	// Reviews asks the API server who may do what.
+	Reviews typedauthorizationv1.SubjectAccessReviewInterface
+	// Namespace is the namespace of the signing keys.
+	Namespace string
+	// Accounts are the names of the other programs' ServiceAccounts in Namespace.
+	Accounts []string
+	// Accepted says that the administrator knows: rights that are found are only logged.
+	Accepted bool
+	// Log gets the rights that are accepted.
+	Log *slog.Logger
+}
+
+// right is one thing that no other program may do in the namespace of the keys.
+type right struct{ verb, group, resource, subresource string }
+
+// dangerous returns the rights that lead to the signing keys. A right to one object by name, such as
+// to a token of the program's own ServiceAccount, is not found, and does not count.
+func dangerous() []right {
+	rights := []right{
+		{"get", "", "secrets", ""},
+		{"list", "", "secrets", ""},
+		{"watch", "", "secrets", ""},
+		// The answers to these two have the data of the Secrets, also with dryRun.
+		{"patch", "", "secrets", ""},
+		{"deletecollection", "", "secrets", ""},
+		// Whoever may write the Secret of --spiffe-secret-name can have a CA of their own imported.
+		{"create", "", "secrets", ""},
+		{"update", "", "secrets", ""},
+		{"create", "", "serviceaccounts", "token"},
+		{"impersonate", "", "serviceaccounts", ""},
+		{"create", "", "pods", "exec"},
+		{"create", "", "pods", "attach"},
+		// Over a WebSocket both are a get at API servers before 1.35.
+		{"get", "", "pods", "exec"},
+		{"get", "", "pods", "attach"},
+		{"update", identityv1.Group, "keyrings", "status"},
+		{"patch", identityv1.Group, "keyrings", "status"},
+		// Whoever may write grants can grant all of the above.
+		{"escalate", "rbac.authorization.k8s.io", "roles", ""},
+		{"bind", "rbac.authorization.k8s.io", "roles", ""},
+		{"bind", "rbac.authorization.k8s.io", "clusterroles", ""},
+	}
+	// Whoever may write Pods can mount the keys, or run as the token server's ServiceAccount.
+	for _, pods := range []right{
+		{"", "", "pods", ""},
+		{"", "", "pods", "ephemeralcontainers"},
+		{"", "", "replicationcontrollers", ""},
+		{"", "apps", "deployments", ""},
+		{"", "apps", "statefulsets", ""},
+		{"", "apps", "daemonsets", ""},
+		{"", "apps", "replicasets", ""},
+		{"", "batch", "jobs", ""},
+		{"", "batch", "cronjobs", ""},
+	} {
+		for _, verb := range []string{"create", "update", "patch"} {
+			rights = append(rights, right{verb, pods.group, pods.resource, pods.subresource})
+		}
+	}
+	return rights
+}
+
+func (r right) String() string {
+	name := r.resource
+	if r.subresource != "" {
+		name += "/" + r.subresource
+	}
+	return r.verb + " " + name
+}
+
+// Check returns an error that lists what other programs may do and must not. A question without an
+// answer is an error too.
+func (r Rights) Check(ctx context.Context) error {
+	var found []string
+	for _, account := range r.Accounts {
+		for _, forbidden := range dangerous() {
+			allowed, err := r.allowed(ctx, account, forbidden)
+			if err != nil {
+				return fmt.Errorf("ask whether ServiceAccount %s/%s may %s: %w", r.Namespace, account, forbidden, err)
+			}
+			if allowed {
+				found = append(found, fmt.Sprintf("%s may %s", account, forbidden))
+			}
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	err := errors.New("in namespace " + r.Namespace + ", " + strings.Join(found, "; ") +
+		": whoever controls that program could sign for every tenant. Remove these rights (rbac.tenantNamespaces), or accept this by name (issuer.acceptControllerReadsAllSecrets)")
+	if r.Accepted {
+		r.Log.Warn("other programs can reach the signing keys, and this is accepted", "rights", err.Error())
+		return nil
+	}
+	return err
+}
+
+func (r Rights) allowed(ctx context.Context, account string, what right) (bool, error) {
+	review, err := r.Reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:   "system:serviceaccount:" + r.Namespace + ":" + account,
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + r.Namespace, "system:authenticated"},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: r.Namespace, Verb: what.verb, Group: what.group, Resource: what.resource, Subresource: what.subresource,
+		},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		return false, err
+	}
+	return review.Status.Allowed, nil
+}

@@ -1,0 +1,185 @@
+package tokenserver
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/audit/policy"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	"k8s.io/client-go/kubernetes"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/issuer"
+	"github.com/lanyard-dev/lanyard/internal/tokenserver/openapi"
+)
+
+// Config are the parts of a [Server]. All but Preconditions and Audit are required, and one of Issuer
+// and SVIDs.
+type Config struct {
+	// Listener is where the server accepts connections.
+	Listener net.Listener
+	// Certificate is the certificate that the server shows. The API server must trust it.
+	Certificate dynamiccertificates.CertKeyContentProvider
+	// Kubernetes reads how the API server passes requests on.
+	Kubernetes kubernetes.Interface
+	// Authorizer decides who may do what.
+	Authorizer authorizer.Authorizer
+	// Preconditions must all hold while tokens are made; none is no error.
+	Preconditions []*Precondition
+	// Issuer decides what tokens of WorkloadIdentities say; nil if there is only a trust domain.
+	Issuer *issuer.Issuer
+	// Clusters says which cluster the tokens of WorkloadIdentities name.
+	Clusters issuer.Clusters
+	// Identities reads WorkloadIdentities. Required with Issuer.
+	Identities Identities
+	// Signer signs tokens of WorkloadIdentities. Required with Issuer.
+	Signer Signer
+	// Contexts check the objects that tokens are used for. Required with Issuer.
+	Contexts Contexts
+	// SVIDs issue SVIDs of objects; nil if there is no trust domain.
+	SVIDs *SVIDs
+	// Metrics count tokens and refusals.
+	Metrics *Metrics
+	// Audit gets an event of level Metadata for each token request. Default: none, so that only the API
+	// server has an audit log.
+	Audit audit.Backend
+}
+
+// Server is the aggregated API server.
+type Server struct {
+	generic *server.GenericAPIServer
+	proxy   *frontProxy
+}
+
+// New makes a server. It fails if the API server does not say how it passes on requests.
+func New(ctx context.Context, c Config) (*Server, error) {
+	proxy, err := newFrontProxy(ctx, c.Kubernetes)
+	if err != nil {
+		return nil, err
+	}
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	codecs := serializer.NewCodecFactory(scheme)
+	config, err := c.generic(proxy, scheme, codecs)
+	if err != nil {
+		return nil, err
+	}
+	generic, err := config.Complete(nil).New("lanyard-token-server", server.NewEmptyDelegate())
+	if err != nil {
+		return nil, fmt.Errorf("make the API server: %w", err)
+	}
+	group := server.NewDefaultAPIGroupInfo(tokenv1.Group, scheme, runtime.NewParameterCodec(scheme), codecs)
+	group.VersionedResourcesStorageMap[tokenv1.Version] = c.storage()
+	if err := generic.InstallAPIGroup(&group); err != nil {
+		return nil, fmt.Errorf("make the API server: %w", err)
+	}
+	return &Server{generic: generic, proxy: proxy}, nil
+}
+
+// storage returns what serves each resource.
+func (c *Config) storage() map[string]rest.Storage {
+	storage := map[string]rest.Storage{}
+	if c.Issuer != nil {
+		storage[resource] = parent{kind: identityv1.WorkloadIdentityKind}
+		storage[resource+"/token"] = &tokens{
+			preconditions: c.Preconditions, issuer: c.Issuer, clusters: c.Clusters, identities: c.Identities, signer: c.Signer, contexts: c.Contexts, metrics: c.Metrics,
+		}
+	}
+	if c.SVIDs != nil {
+		maps.Copy(storage, c.SVIDs.storage(c.Preconditions, c.Metrics))
+	}
+	return storage
+}
+
+// audited are the resources whose requests have an audit event: all that make tokens or SVIDs.
+func audited() []string {
+	resources := []string{resource + "/token"}
+	for _, kind := range svidKinds() {
+		resources = append(resources, kind.resource.Resource+"/svid")
+	}
+	return resources
+}
+
+// Run serves requests until ctx ends and the requests under way are answered.
+func (s *Server) Run(ctx context.Context) error {
+	if err := s.proxy.start(ctx); err != nil {
+		return nil //nolint:nilerr // ctx has ended
+	}
+	return s.generic.PrepareRun().RunWithContext(ctx)
+}
+
+// newScheme knows the kinds of the group. Requests are not converted: the API has one version, whose
+// types are also the internal ones.
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	if err := tokenv1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	scheme.AddKnownTypes(schema.GroupVersion{Group: tokenv1.Group, Version: runtime.APIVersionInternal}, &tokenv1.SVIDRequest{}, &tokenv1.TokenRequest{})
+	scheme.AddKnownTypeWithName(tokenv1.GroupVersion().WithKind(identityv1.WorkloadIdentityKind), &metav1.PartialObjectMetadata{})
+	for _, kind := range svidKinds() {
+		scheme.AddKnownTypeWithName(tokenv1.GroupVersion().WithKind(kind.kind), &metav1.PartialObjectMetadata{})
+	}
+	unversioned := schema.GroupVersion{Version: "v1"}
+	metav1.AddToGroupVersion(scheme, unversioned)
+	scheme.AddUnversionedTypes(unversioned, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+	return scheme, nil
+}
+
+// generic configures the API server's library.
+func (c *Config) generic(proxy *frontProxy, scheme *runtime.Scheme, codecs serializer.CodecFactory) (*server.Config, error) {
+	config := server.NewConfig(codecs)
+	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
+	config.EnableProfiling = false
+	config.EnableMetrics = false // they have a port of their own
+	config.EnableIndex = false
+	config.BuildHandlerChainFunc = handlerChain
+
+	namer := openapinamer.NewDefinitionNamer(scheme)
+	config.OpenAPIConfig = server.DefaultOpenAPIConfig(openapi.Definitions, namer)
+	config.OpenAPIConfig.Info.Title = "Lanyard"
+	config.OpenAPIV3Config = server.DefaultOpenAPIV3Config(openapi.Definitions, namer)
+	config.OpenAPIV3Config.Info.Title = "Lanyard"
+
+	serving := options.NewSecureServingOptions()
+	serving.Listener = c.Listener
+	serving.ServerCert.GeneratedCert = c.Certificate
+	serving.MinTLSVersion = "VersionTLS12"
+	if err := serving.WithLoopback().ApplyTo(&config.SecureServing, &config.LoopbackClientConfig); err != nil {
+		return nil, fmt.Errorf("configure serving: %w", err)
+	}
+	config.Authentication.RequestHeaderConfig = proxy.config()
+	if err := config.Authentication.ApplyClientCert(proxy.known, config.SecureServing); err != nil {
+		return nil, fmt.Errorf("configure authentication: %w", err)
+	}
+	config.Authentication.Authenticator = proxy.authenticator()
+	config.Authorization.Authorizer = c.Authorizer
+	if c.Audit != nil {
+		config.AuditBackend = c.Audit
+		config.AuditPolicyRuleEvaluator = policy.NewPolicyRuleEvaluator(&auditinternal.Policy{
+			Rules: []auditinternal.PolicyRule{{
+				Level:      auditinternal.LevelMetadata, // RequestResponse would log tokens
+				OmitStages: []auditinternal.Stage{auditinternal.StageRequestReceived},
+				Resources:  []auditinternal.GroupResources{{Group: tokenv1.Group, Resources: audited()}},
+			}},
+		})
+	}
+	return config, nil
+}

@@ -1,0 +1,350 @@
+package tokenserver
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/audit"
+	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/client-go/dynamic"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/api/meta"
+	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
+	toolkitv1 "github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/auth/svid"
+)
+
+// AuditSerial is the audit annotation with the serial number of the certificate that a request got.
+// AuditSPIFFEID is the one with the SPIFFE ID of the SVID.
+const (
+	AuditSerial   = "token.lanyard.dev/serial"
+	AuditSPIFFEID = "token.lanyard.dev/spiffe-id"
+)
+
+// SVIDSigner signs SVIDs.
+type SVIDSigner interface {
+	// JWT returns a token with the claims. The parameter expires is the claim exp.
+	JWT(algorithm identityv1.Algorithm, claims any, expires time.Time) (string, error)
+	// Certificate returns a certificate of the ID for the holder of the key.
+	Certificate(id spiffeid.ID, public *ecdsa.PublicKey) (svid.Certificate, error)
+}
+
+// SVIDs issue SVIDs of objects.
+type SVIDs struct {
+	// TrustDomain is the trust domain of all SPIFFE IDs. Required.
+	TrustDomain spiffeid.TrustDomain
+	// Issuer is the claim iss of JWT-SVIDs; empty if only certificates are issued.
+	Issuer string
+	// Algorithm is how JWT-SVIDs are signed.
+	Algorithm identityv1.Algorithm
+	// APIAudiences are the audiences that the cluster's API server accepts. No SVID has one of them.
+	APIAudiences []string
+	// Objects reads objects from the API server, never from memory. Required.
+	Objects dynamic.Interface
+	// Signer signs with the keys of the ring. Required.
+	Signer SVIDSigner
+}
+
+// svidKind is a kind whose objects can have SVIDs.
+type svidKind struct {
+	resource schema.GroupVersionResource
+	kind     string
+}
+
+// svidKinds returns all kinds whose objects can have SVIDs.
+func svidKinds() []svidKind {
+	var kinds []svidKind
+	for _, kind := range svid.Kinds() {
+		resource, _ := svid.Resource(kind) // it knows all of them
+		kinds = append(kinds, svidKind{toolkitv1.GroupVersion().WithResource(resource), string(kind)})
+	}
+	return kinds
+}
+
+// storage returns what serves the subresource svid of each kind.
+func (s *SVIDs) storage(preconditions []*Precondition, metrics *Metrics) map[string]rest.Storage {
+	storage := map[string]rest.Storage{}
+	for _, kind := range svidKinds() {
+		storage[kind.resource.Resource] = parent{kind: kind.kind}
+		storage[kind.resource.Resource+"/svid"] = &svids{SVIDs: s, kind: kind, preconditions: preconditions, metrics: metrics}
+	}
+	return storage
+}
+
+// svids is the subresource svid of one kind: it creates SVIDs.
+type svids struct {
+	*SVIDs
+
+	kind          svidKind
+	preconditions []*Precondition
+	metrics       *Metrics
+}
+
+var (
+	_ rest.Storage                        = (*svids)(nil)
+	_ rest.NamedCreater                   = (*svids)(nil)
+	_ rest.GroupVersionKindProvider       = (*svids)(nil)
+	_ rest.SubresourceObjectMetaPreserver = (*svids)(nil)
+)
+
+// New implements [rest.Storage].
+func (s *svids) New() runtime.Object { return &tokenv1.SVIDRequest{} }
+
+// Destroy implements [rest.Storage].
+func (s *svids) Destroy() {}
+
+// GroupVersionKind implements [rest.GroupVersionKindProvider]: the subresource has another kind than
+// its parent.
+func (s *svids) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
+	return tokenv1.GroupVersion().WithKind(tokenv1.SVIDRequestKind)
+}
+
+// PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate implements
+// [rest.SubresourceObjectMetaPreserver]: metadata.uid of a request is compared with the object's.
+func (s *svids) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
+
+// Create implements [rest.NamedCreater].
+func (s *svids) Create(
+	ctx context.Context, name string, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
+) (runtime.Object, error) {
+	request, ok := object.(*tokenv1.SVIDRequest)
+	if !ok {
+		return nil, apierrors.NewBadRequest("the body is not an SVIDRequest")
+	}
+	if validate != nil {
+		if err := validate(ctx, object.DeepCopyObject()); err != nil {
+			return nil, err
+		}
+	}
+	answer, err := s.create(ctx, name, request, len(options.DryRun) > 0)
+	if err != nil {
+		s.metrics.refused(err)
+		return nil, err
+	}
+	return answer, nil
+}
+
+func (s *svids) create(ctx context.Context, name string, request *tokenv1.SVIDRequest, dryRun bool) (*tokenv1.SVIDRequest, error) {
+	if err := firstRefusal(s.preconditions); err != nil {
+		return nil, err
+	}
+	if err := checkNames(ctx, name, &request.ObjectMeta); err != nil {
+		return nil, err
+	}
+	public, wrong := validateSVID(&request.Spec)
+	if len(wrong) > 0 {
+		return nil, apierrors.NewInvalid(svidRequestKind(), name, wrong)
+	}
+	object, err := s.object(ctx, name, request)
+	if err != nil {
+		return nil, err
+	}
+	audiences, wrong := s.judge(ctx, object, &request.Spec)
+	if len(wrong) > 0 {
+		return nil, apierrors.NewInvalid(svidRequestKind(), name, wrong)
+	}
+	id, err := svid.ID(s.TrustDomain, s.kind.resource.Resource, object.GetNamespace(), object.GetName())
+	if err != nil {
+		return nil, apierrors.NewInvalid(svidRequestKind(), name, field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), name, err.Error())})
+	}
+	answer := &tokenv1.SVIDRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID()},
+		Spec:       request.Spec,
+		Status:     tokenv1.SVIDRequestStatus{SPIFFEID: id.String()},
+	}
+	if dryRun {
+		return answer, nil
+	}
+	if public != nil {
+		err = s.certificate(ctx, id, public, &answer.Status)
+	} else {
+		err = s.token(ctx, id, audiences, &answer.Status)
+	}
+	if err != nil {
+		return nil, err
+	}
+	audit.AddAuditAnnotation(ctx, AuditSPIFFEID, id.String())
+	s.metrics.mintedSVID(request.Spec.Type, s.kind.resource.Resource)
+	return answer, nil
+}
+
+// token puts a JWT-SVID into the answer.
+func (s *svids) token(ctx context.Context, id spiffeid.ID, audiences []string, into *tokenv1.SVIDRequestStatus) error {
+	jti := uuid.NewString()
+	claims, err := svid.NewClaims(s.Issuer, id, audiences, jti, time.Now())
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error()) // the audiences are checked already
+	}
+	expires := time.Unix(claims.ExpiresAt, 0).UTC()
+	token, err := s.Signer.JWT(s.Algorithm, claims, expires)
+	if err != nil {
+		return unavailable(err)
+	}
+	audit.AddAuditAnnotation(ctx, AuditID, jti)
+	into.Token, into.ExpirationTimestamp = token, metav1.NewTime(expires)
+	return nil
+}
+
+// certificate puts an X.509-SVID into the answer.
+func (s *svids) certificate(ctx context.Context, id spiffeid.ID, public *ecdsa.PublicKey, into *tokenv1.SVIDRequestStatus) error {
+	certificate, err := s.Signer.Certificate(id, public)
+	if err != nil {
+		return unavailable(err)
+	}
+	audit.AddAuditAnnotation(ctx, AuditSerial, certificate.Serial)
+	into.CertificateChain, into.ExpirationTimestamp = certificate.Chain(), metav1.NewTime(certificate.NotAfter)
+	return nil
+}
+
+// object reads the object that a request is for, live, if the object can have an SVID.
+func (s *svids) object(ctx context.Context, name string, request *tokenv1.SVIDRequest) (*unstructured.Unstructured, error) {
+	namespace := genericrequest.NamespaceValue(ctx)
+	object, err := s.Objects.Resource(s.kind.resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	resource := s.kind.resource.GroupResource()
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, apierrors.NewNotFound(resource, name)
+	case err != nil:
+		return nil, unavailable(fmt.Errorf("read %s %s/%s: %w", resource, namespace, name, err))
+	case object.GetDeletionTimestamp() != nil:
+		return nil, apierrors.NewConflict(resource, name, errors.New("the object is being deleted"))
+	case request.Spec.UID != object.GetUID() || request.UID != "" && request.UID != object.GetUID():
+		return nil, apierrors.NewConflict(resource, name, errors.New("the object has another UID than spec.uid: it was deleted and created again"))
+	}
+	return object, nil
+}
+
+// judge returns the audiences of the SVID: those of the object, or those among them that the request
+// asks for. The object's spec decides the type too, by the same rules as in the controller.
+func (s *svids) judge(ctx context.Context, object *unstructured.Unstructured, request *tokenv1.SVIDRequestSpec) ([]string, field.ErrorList) {
+	at := field.NewPath("spec")
+	fields, err := s.kind.fields(object)
+	if err != nil {
+		return nil, field.ErrorList{field.Forbidden(at, "the object's spec cannot be read")}
+	}
+	identity, err := spec.Resolve(ctx, fields, spec.Rules{TokenServer: true})
+	switch {
+	case err != nil:
+		return nil, field.ErrorList{field.Forbidden(at.Child("type"), "the object gets no credential: "+err.Error())}
+	case identity.Source != spec.Proof || string(identity.Credential) != string(request.Type):
+		return nil, field.ErrorList{field.Forbidden(at.Child("type"), fmt.Sprintf("the object's spec.credential.type is %q", identity.Credential))}
+	case identity.Credential == spec.SpiffeCertificate:
+		return nil, nil
+	case s.Issuer == "":
+		return nil, field.ErrorList{field.Forbidden(at.Child("type"), "JWT-SVIDs need an issuer: set --spiffe-issuer (spiffe.issuer of the Helm chart)")}
+	}
+	audiences := identity.Audiences.Values()
+	var wrong field.ErrorList
+	for i, audience := range request.Audiences {
+		if !slices.Contains(audiences, audience) {
+			wrong = append(wrong, field.Forbidden(at.Child("audiences").Index(i), "the object does not have this audience"))
+		}
+	}
+	if len(request.Audiences) > 0 {
+		audiences = request.Audiences
+	}
+	for _, audience := range audiences {
+		// The object's tenant decides where the SVID is sent.
+		if slices.Contains(s.APIAudiences, audience) {
+			wrong = append(wrong, field.Forbidden(at.Child("audiences"), fmt.Sprintf("the cluster's API server accepts %.80q, and no SVID may open the cluster", audience)))
+		}
+	}
+	if err := svid.CheckAudiences(audiences); err != nil {
+		wrong = append(wrong, field.Invalid(at.Child("audiences"), "", err.Error()))
+	}
+	return audiences, wrong
+}
+
+// fields returns the identity fields of an object. It fails if the spec has other types than the
+// schema.
+func (k svidKind) fields(object *unstructured.Unstructured) (spec.Fields, error) {
+	var view struct {
+		Spec struct {
+			URL                  string                     `json:"url"`
+			Image                string                     `json:"image"`
+			Provider             string                     `json:"provider"`
+			ServiceAccountName   string                     `json:"serviceAccountName"`
+			WorkloadIdentityName string                     `json:"workloadIdentityName"`
+			IdentityRef          *meta.AWSIdentityReference `json:"identityRef"`
+			SecretRef            *meta.LocalReference       `json:"secretRef"`
+			Insecure             bool                       `json:"insecure"`
+			Credential           *toolkitv1.Credential      `json:"credential"`
+		} `json:"spec"`
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &view); err != nil {
+		return spec.Fields{}, err
+	}
+	f := spec.Fields{
+		Namespace: object.GetNamespace(), Kind: auth.Kind(k.kind), Name: object.GetName(), Address: view.Spec.URL,
+		Provider: view.Spec.Provider, ServiceAccountName: view.Spec.ServiceAccountName, WorkloadIdentityName: view.Spec.WorkloadIdentityName,
+		PullSecrets: true, Insecure: view.Spec.Insecure,
+	}
+	if k.kind == toolkitv1.ImageRepositoryKind {
+		f.Address = view.Spec.Image
+	}
+	if ref := view.Spec.IdentityRef; ref != nil {
+		f.IdentityRef = &spec.IdentityRef{Kind: ref.Kind, Name: ref.Name}
+	}
+	if view.Spec.SecretRef != nil {
+		f.SecretRef = &view.Spec.SecretRef.Name
+	}
+	if c := view.Spec.Credential; c != nil {
+		f.Credential = &spec.Credential{Type: spec.CredentialType(c.Type), Audiences: c.Audiences}
+	}
+	return f, nil
+}
+
+// validateSVID checks the form of a request. It returns the public key of a certificate, nil for a
+// token.
+func validateSVID(request *tokenv1.SVIDRequestSpec) (*ecdsa.PublicKey, field.ErrorList) {
+	at := field.NewPath("spec")
+	var wrong field.ErrorList
+	if request.UID == "" {
+		wrong = append(wrong, field.Required(at.Child("uid"), "names the object that the SVID is for"))
+	}
+	switch request.Type {
+	case tokenv1.SpiffeJWT:
+		if len(request.PublicKey) > 0 {
+			wrong = append(wrong, field.Forbidden(at.Child("publicKey"), "a token has no key of its own"))
+		}
+		if len(request.Audiences) > 0 {
+			if err := svid.CheckAudiences(request.Audiences); err != nil {
+				wrong = append(wrong, field.Invalid(at.Child("audiences"), "", err.Error()))
+			}
+		}
+		return nil, wrong
+	case tokenv1.SpiffeCertificate:
+		if len(request.Audiences) > 0 {
+			wrong = append(wrong, field.Forbidden(at.Child("audiences"), "a certificate has no audience"))
+		}
+		public, err := svid.ParsePublicKey(request.PublicKey)
+		if err != nil {
+			wrong = append(wrong, field.Invalid(at.Child("publicKey"), "", err.Error()))
+		}
+		return public, wrong
+	case "":
+		return nil, append(wrong, field.Required(at.Child("type"), "says which form the SVID has"))
+	}
+	forms := []tokenv1.SVIDType{tokenv1.SpiffeJWT, tokenv1.SpiffeCertificate}
+	return nil, append(wrong, field.NotSupported(at.Child("type"), request.Type, forms))
+}
+
+func svidRequestKind() schema.GroupKind {
+	return tokenv1.GroupVersion().WithKind(tokenv1.SVIDRequestKind).GroupKind()
+}
