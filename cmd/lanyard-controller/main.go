@@ -1,4 +1,5 @@
-// Command lanyard-controller fetches artifacts for Kubernetes objects, each with its own tenant's short-lived credential.
+// Command lanyard-controller fetches artifacts for Kubernetes objects, each with its own tenant's
+// short-lived credential.
 package main
 
 import (
@@ -7,101 +8,86 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net"
 	"os"
-	"os/signal"
-	"runtime/debug"
-	"slices"
-	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
+	"k8s.io/apimachinery/pkg/types"
 	kubecache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/bearer"
 	"github.com/lanyard-dev/lanyard/auth/cache"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
-	"github.com/lanyard-dev/lanyard/auth/kube"
+	authmanager "github.com/lanyard-dev/lanyard/auth/kube/manager"
+	"github.com/lanyard-dev/lanyard/auth/providers"
 	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/auth/svid"
 	"github.com/lanyard-dev/lanyard/auth/transport"
 	"github.com/lanyard-dev/lanyard/internal/artifact/server"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+	"github.com/lanyard-dev/lanyard/internal/broker"
 	"github.com/lanyard-dev/lanyard/internal/clouds"
+	"github.com/lanyard-dev/lanyard/internal/controller/access"
 	"github.com/lanyard-dev/lanyard/internal/controller/bucket"
 	"github.com/lanyard-dev/lanyard/internal/controller/externalartifact"
 	"github.com/lanyard-dev/lanyard/internal/controller/flags"
 	"github.com/lanyard-dev/lanyard/internal/controller/imagerepository"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/ocirepository"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
+	"github.com/lanyard-dev/lanyard/internal/program"
 )
 
+// version is set by the linker (-X main.version, see Makefile).
+var version string
+
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "lanyard-controller:", err)
-		os.Exit(1)
-	}
+	os.Exit(program.Run(flags.Name, func(ctx context.Context, args []string, out io.Writer) error {
+		return run(ctx, args, os.Getenv, out)
+	}))
 }
 
-// run is the program: flags, then what they make, then all of it until ctx ends.
+// run reads the flags, makes the parts of the program, and runs them until ctx ends.
 func run(ctx context.Context, args []string, env func(string) string, out io.Writer) error {
-	f, help, err := flags.Parse(args, env)
-	switch {
-	case errors.Is(err, flags.ErrHelp):
-		_, err = io.WriteString(out, help)
-		return err
-	case err != nil:
-		return err
-	case f.Version:
-		_, err = fmt.Fprintln(out, "lanyard-controller", programVersion())
-		return err
-	}
-	handler := logHandler(f, os.Stderr)
-	log.SetLogger(logr.FromSlogHandler(handler))
-	klog.SetSlogLogger(slog.New(handler)) // client-go logs there
-
-	mgr, err := newManager(f)
-	if err != nil {
+	f, done, err := flags.Parse(args, env, version, out)
+	if done || err != nil {
 		return err
 	}
 
-	// Identities: who asks, at which clouds, and what is remembered.
-	tokens := cache.New(cache.Options{
-		MaxSize: f.TokenCacheMaxSize, MaxDuration: f.TokenCacheMaxDuration, RefreshFraction: f.TokenCacheRefreshFraction,
-		ObjectMetrics: f.TokenCacheObjectMetrics, Logger: slog.New(handler),
-	})
-	accounts, err := kube.FromManager(ctx, mgr, kube.Options{})
+	// Identities: the manager with the accounts and the token cache, and the clouds.
+	svids, err := newBroker(ctx, f)
 	if err != nil {
 		return err
 	}
-	accounts.Subscribe(tokens.Invalidate)
-	served, err := clouds.New(clouds.Config{
-		AWSRegion: f.AWSRegion, AllowedEndpointHosts: f.AllowedEndpointHosts, DenyCIDRs: f.DenyCIDRs, Env: env,
+	mgr, err := newManager(ctx, f, svids, f.Log(os.Stderr))
+	if err != nil {
+		return err
+	}
+	served, err := providers.New(providers.Config{
+		Env: env, AWSRegion: f.AWSRegion, AllowedEndpointHosts: f.AllowedEndpointHosts, DenyCIDRs: f.DenyCIDRs,
 	})
 	if err != nil {
 		return err
 	}
 	defer served.Close()
-	providers := served.Providers()
+	issuers, err := credentials(mgr, svids, served)
+	if err != nil {
+		return err
+	}
 
-	// Artifacts: where they come from, where they lie, and who hands them out.
+	// Artifacts: the connections to their sources, their store and their server.
 	hosts, err := connections(f)
 	if err != nil {
 		return err
@@ -118,29 +104,51 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 		return fmt.Errorf("--artifact-listen-address: %w", err)
 	}
 
-	kept := &source.Artifacts{Store: artifacts, BaseURL: f.ArtifactBaseURL, Elected: mgr.Elected()}
-	access := &source.Access{
-		Live: mgr.GetAPIReader(), Providers: providers, Accounts: accounts, Cache: tokens, Observer: tokens, Transports: hosts,
+	reach := &access.Access{
+		Live: mgr.GetAPIReader(), Provider: issuers, Accounts: mgr.Accounts, Cache: mgr.Tokens, Invalidate: mgr.Tokens.Invalidate,
+		Observer: mgr.Tokens, Transports: hosts,
 	}
+	limits, subscribe := rules(f, served.Names(), mgr.GetAPIReader()), reach.Subscribe
+	if f.AWSIdentities {
+		issuer, err := served.ByName("aws")
+		if err != nil {
+			return err
+		}
+		further, err := addAWSIdentities(ctx, f, mgr, issuer, reach, &limits)
+		if err != nil {
+			return err
+		}
+		subscribe = func(changed func(object.Dependency)) {
+			reach.Subscribe(changed)
+			further(changed)
+		}
+	}
+	objects := &object.Shared{
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(flags.Name), Metrics: mgr.Tokens, Elected: mgr.Elected(),
+		Dependencies: object.Dependencies{
+			Created:   map[string]client.Object{string(auth.KindServiceAccount): &corev1.ServiceAccount{}},
+			Subscribe: subscribe,
+		},
+	}
+	kept := &source.Artifacts{Store: artifacts, BaseURL: f.ArtifactBaseURL, Elected: mgr.Elected()}
 	shared := &source.Shared{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("lanyard-controller"), Rules: rules(f, slices.Sorted(maps.Keys(providers)), mgr.GetAPIReader()),
-		Accounts: accounts, Metrics: tokens, Artifacts: kept,
-		External: &externalartifact.Publisher{Client: mgr.GetClient()},
+		Shared: objects, Rules: limits, Renew: reach.Renew, Artifacts: kept,
+		External: &externalartifact.Publisher{Client: mgr.GetClient()}, Durations: source.NewDurations(),
 	}
 	err = errors.Join(
-		ocirepository.New(shared, access, f.ArtifactMaxDecompressedSize).SetupWithManager(ctx, mgr, f.Concurrent),
-		imagerepository.New(shared, access).SetupWithManager(ctx, mgr, f.Concurrent),
-		bucket.New(shared, access, served.Buckets(), f.ArtifactMaxDecompressedSize).SetupWithManager(ctx, mgr, f.Concurrent),
+		ocirepository.New(shared, reach, f.ArtifactMaxDecompressedSize).SetupWithManager(ctx, mgr, f.Concurrent),
+		imagerepository.New(shared, reach).SetupWithManager(ctx, mgr, f.Concurrent),
+		bucket.New(shared, reach, clouds.Buckets(served, f.AllowedEndpointHosts), f.ArtifactMaxDecompressedSize).SetupWithManager(ctx, mgr, f.Concurrent),
 	)
 	if err != nil {
 		return err
 	}
 	shutdown := 10 * time.Second
 	err = errors.Join(
-		metrics.Registry.Register(tokens),
+		metrics.Registry.Register(mgr.Tokens),
 		metrics.Registry.Register(storeSize(artifacts)),
-		metrics.Registry.Register(source.NewObjectMetrics(ctx, shared)),
-		mgr.Add(everywhere(tokens.Run)),
+		metrics.Registry.Register(object.NewMetrics(ctx, objects)),
+		metrics.Registry.Register(shared.Durations),
 		mgr.Add(&manager.Server{Name: "artifacts", Server: server.NewHTTPServer(server.New(artifacts)), Listener: listener, ShutdownTimeout: &shutdown}),
 		mgr.Add(&source.Collector{Artifacts: kept, Log: mgr.GetLogger().WithName("collector")}),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
@@ -152,46 +160,127 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 	return mgr.Start(ctx)
 }
 
-func newManager(f flags.Flags) (manager.Manager, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", f.Kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("find the API server: %w; set --kubeconfig outside a cluster", err)
+// newBroker makes the client of the SPIFFE broker; nil if the flags name none.
+func newBroker(ctx context.Context, f flags.Flags) (*broker.Broker, error) {
+	if f.SPIFFEBroker.Endpoint == "" {
+		return nil, nil
 	}
-	config = rest.AddUserAgent(config, "lanyard-controller/"+programVersion())
-	config.QPS = -1 // workers bound what is under way, and the API server's priority and fairness the rate
-	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+	return broker.New(ctx, f.SPIFFEBroker)
+}
+
+func newManager(ctx context.Context, f flags.Flags, svids *broker.Broker, logger *slog.Logger) (*authmanager.Manager, error) {
+	config, err := f.Config(flags.Name + "/" + program.Version(version))
+	if err != nil {
 		return nil, err
 	}
-	return manager.New(config, manager.Options{
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), identityv1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	options := manager.Options{
 		Scheme: scheme,
-		Cache:  memory(f.ShardSelector),
-		// Nobody's Secrets are kept in memory: each is read when an object names it.
+		Cache:  memory(f),
+		// No Secret that an object names is kept in memory: each is read when it is needed.
 		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 		Metrics:                       metricsserver.Options{BindAddress: f.MetricsAddress},
 		HealthProbeBindAddress:        f.HealthAddress,
+		PprofBindAddress:              f.ProfileAddress,
 		LeaderElection:                f.LeaderElect,
 		LeaderElectionID:              f.LeaderElectID,
 		LeaderElectionNamespace:       f.LeaderElectNamespace,
 		LeaderElectionReleaseOnCancel: true, // nothing runs after Start returns
-		// The lease keeps rollouts apart. An API server that is slow for a while is no reason to begin anew with all objects.
+		// The lease prevents two replicas of a shard during a rollout. It is long, so that a slow
+		// API server does not restart the work on all objects.
 		LeaseDuration: new(35 * time.Second),
 		RenewDeadline: new(30 * time.Second),
 		RetryPeriod:   new(5 * time.Second),
-	})
+	}
+	all := authmanager.Options{Manager: options, KeyRing: keyRing(f), Objects: objects(f), Tokens: tokens(f, logger)}
+	if svids == nil {
+		return authmanager.New(ctx, config, all)
+	}
+	all.Broker = svids
+	mgr, err := authmanager.New(ctx, config, all)
+	if err != nil {
+		return nil, err
+	}
+	return mgr, mgr.Add(svids)
 }
 
-// connections lead to what tenants name, through the administrator's proxy where the environment has one.
+// objects are the kinds that can have SVIDs; none without token server and SPIFFE broker.
+func objects(f flags.Flags) map[auth.Kind]client.Object {
+	if f.KeyRingNamespace == "" && f.SPIFFEBroker.Endpoint == "" {
+		return nil
+	}
+	return map[auth.Kind]client.Object{
+		v1alpha1.OCIRepositoryKind:   &v1alpha1.OCIRepository{},
+		v1alpha1.ImageRepositoryKind: &v1alpha1.ImageRepository{},
+	}
+}
+
+// credentials returns the function that finds a provider by its name: a cloud, or a type of
+// spec.credential.
+func credentials(mgr *authmanager.Manager, svids *broker.Broker, served *providers.Set) (func(string) (auth.Provider, error), error) {
+	tokens, err := bearer.NewProvider(bearer.Config{Self: mgr.ServiceAccounts.Self(), Prover: mgr.ServiceAccounts})
+	if err != nil {
+		return nil, err
+	}
+	own := map[string]auth.Provider{string(spec.ServiceAccountToken): tokens, string(spec.WorkloadIdentityToken): tokens}
+	var ring svid.Ring
+	switch {
+	case svids != nil:
+		ring = svids
+	case mgr.SPIFFE != nil:
+		ring = mgr.SPIFFE
+	}
+	if ring != nil {
+		for _, form := range []svid.Type{svid.JWT, svid.X509} {
+			if own[string(form)], err = svid.NewProvider(form, ring); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return func(name string) (auth.Provider, error) {
+		if provider := own[name]; provider != nil {
+			return provider, nil
+		}
+		return served.ByName(name)
+	}, nil
+}
+
+// keyRing is the KeyRing of the issuer; zero without issuer.
+func keyRing(f flags.Flags) types.NamespacedName {
+	if f.KeyRingNamespace == "" {
+		return types.NamespacedName{}
+	}
+	return types.NamespacedName{Namespace: f.KeyRingNamespace, Name: identityv1.IssuerKeyRing}
+}
+
+// tokens returns the options of the token cache.
+func tokens(f flags.Flags, logger *slog.Logger) cache.Options {
+	size := f.TokenCacheMaxSize
+	if size == 0 { // the flag's 0 keeps nothing; in the options, 0 means the default
+		size = cache.KeepNothing
+	}
+	return cache.Options{
+		MaxSize: size, MaxDuration: f.TokenCacheMaxDuration, RefreshFraction: f.TokenCacheRefreshFraction,
+		ObjectMetrics: f.TokenCacheObjectMetrics, Logger: logger,
+	}
+}
+
+// connections makes the transports to hosts that tenants name, through the administrator's proxy if
+// the environment has one.
 func connections(f flags.Flags) (*transport.Pool, error) {
 	guard := endpoint.Guard{DenyCIDRs: f.DenyCIDRs, AllowHosts: f.AllowedEndpointHosts}
-	return transport.NewPool(transport.Options{Dial: guard.DialContext(transport.Dialer())})
+	return transport.NewPool(transport.Options{Dial: guard.DialContext(transport.Dialer()), CheckTarget: guard.CheckTarget})
 }
 
-// memory is what the manager keeps of the cluster: of the shard's objects, and of everybody's accounts, what is read of them.
-func memory(shard labels.Selector) kubecache.Options {
-	objects := kube.ByObject(kube.DefaultAnnotations())
+// memory returns the options of the manager's cache. It keeps the shard's objects, and only the
+// parts of them that the program reads. Package auth/kube/manager adds the ServiceAccounts.
+func memory(f flags.Flags) kubecache.Options {
+	objects := awsIdentityMemory(f)
 	for _, kind := range []client.Object{&v1alpha1.Bucket{}, &v1alpha1.ImageRepository{}, &v1alpha1.OCIRepository{}} {
-		objects[kind] = kubecache.ByObject{Label: shard, Transform: source.Remember}
+		objects[kind] = kubecache.ByObject{Label: f.ShardSelector, Transform: object.Remember}
 	}
 	return kubecache.Options{ByObject: objects, DefaultTransform: kubecache.TransformStripManagedFields()}
 }
@@ -202,49 +291,24 @@ func rules(f flags.Flags, providers []string, live client.Reader) spec.Rules {
 		DefaultServiceAccount: f.DefaultServiceAccount,
 		RequireServiceAccount: f.RequireServiceAccount,
 		ControllerOnly:        !f.FeatureGates.ObjectLevelWorkloadIdentity,
+		TokenServer:           f.KeyRingNamespace != "",
+		SPIFFEBroker:          f.SPIFFEBroker.Endpoint != "",
+		IdentitiesAtHub:       f.IdentitiesAtHub,
 		ControllerNamespaces:  f.ControllerIdentityNamespaces,
+		CredentialHosts:       f.ControllerCredentialHosts,
 		NamespaceLabels: func(ctx context.Context, name string) (map[string]string, error) {
 			namespace := &metav1.PartialObjectMetadata{}
 			namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 			err := live.Get(ctx, client.ObjectKey{Name: name}, namespace)
-			return namespace.Labels, source.Forbidden(err, "get", "namespaces", "")
+			return namespace.Labels, object.Forbidden(err, "get", "namespaces", "")
 		},
 	}
 }
 
-func logHandler(f flags.Flags, w io.Writer) slog.Handler {
-	options := &slog.HandlerOptions{Level: f.LogLevel}
-	if f.LogFormat == "text" {
-		return slog.NewTextHandler(w, options)
-	}
-	return slog.NewJSONHandler(w, options)
-}
-
-// storeSize is the size of the artifact store as a metric. Nothing in it is of a tenant's choice.
+// storeSize is the size of the artifact store as a metric. Tenants cannot influence its name and
+// labels.
 func storeSize(artifacts *store.Store) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "lanyard_artifact_store_bytes", Help: "Bytes of all artifacts in the artifact store.",
 	}, func() float64 { return float64(artifacts.Size()) })
-}
-
-// everywhere is a runnable of every replica, whether or not it reconciles.
-type everywhere func(ctx context.Context) error
-
-func (run everywhere) Start(ctx context.Context) error { return run(ctx) }
-
-// NeedLeaderElection says no.
-func (everywhere) NeedLeaderElection() bool { return false }
-
-// version is set by the linker (-X main.version, see Makefile).
-var version string
-
-// programVersion is the linker's, else that of the module or its commit, which the go command builds in.
-func programVersion() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "unknown"
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth/cache"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 	"github.com/lanyard-dev/lanyard/internal/controller/flags"
@@ -61,7 +62,8 @@ func TestRunNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-// What the flags say of addresses is said to every connection to a host that a tenant names, and to every proxy.
+// The flags for addresses apply to every connection to a host that a tenant names, and to every
+// proxy.
 func TestConnectionsAreGuarded(t *testing.T) {
 	const host = "192.0.2.1:5000" // of a documentation network (RFC 5737): nobody is there
 	for name, c := range map[string]struct {
@@ -76,7 +78,7 @@ func TestConnectionsAreGuarded(t *testing.T) {
 		"neither":            {"--deny-cidrs=", host, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, _, err := flags.Parse([]string{base, c.flag}, nothing)
+			f, _, err := flags.Parse([]string{base, c.flag}, nothing, "", io.Discard)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -87,7 +89,8 @@ func TestConnectionsAreGuarded(t *testing.T) {
 			defer pool.Close()
 			target := &url.URL{Scheme: "http", Host: c.target}
 			for way, transport := range map[string]http.RoundTripper{"host": pool.Host(target), "proxy": pool.Proxy(target)} {
-				// A dial that is not refused would wait for an answer: this one has no time for it.
+				// A dial that is not refused would wait for an answer, so this dial has a short
+				// timeout.
 				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 				defer cancel()
 				request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
@@ -110,7 +113,8 @@ func TestConnectionsAreGuarded(t *testing.T) {
 	}
 }
 
-// Nothing that a tenant attaches to an object is kept in memory, whatever its kind, and nothing of another shard's.
+// Memory keeps no data that a tenant attaches to an object of any kind, and no object of another
+// shard.
 func TestMemoryIsOfWhatIsRead(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -118,7 +122,7 @@ func TestMemoryIsOfWhatIsRead(t *testing.T) {
 	}
 	shard := labels.SelectorFromSet(labels.Set{"lanyard.dev/shard": "a"})
 	kept := map[reflect.Type]kubecache.ByObject{}
-	for o, by := range memory(shard).ByObject {
+	for o, by := range memory(flags.Flags{ShardSelector: shard}).ByObject {
 		kept[reflect.TypeOf(o).Elem()] = by
 	}
 	kinds := 0
@@ -140,6 +144,19 @@ func TestMemoryIsOfWhatIsRead(t *testing.T) {
 	}
 	if kinds < 3 {
 		t.Errorf("only %d kinds", kinds)
+	}
+}
+
+// The flag's 0 keeps no token. In the options of the cache, 0 means the default.
+func TestTokenCacheSize(t *testing.T) {
+	for flag, want := range map[string]int{"--log-level=info": 10_000, "--token-cache-max-size=0": cache.KeepNothing, "--token-cache-max-size=7": 7} {
+		f, _, err := flags.Parse([]string{base, flag}, nothing, "", io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tokens(f, nil).MaxSize; got != want {
+			t.Errorf("%s: MaxSize %d, want %d", flag, got, want)
+		}
 	}
 }
 

@@ -1,9 +1,7 @@
-// Package crd_test asks of the generated CustomResourceDefinitions what an API
-// server would ask: the same code decides here what is stored there.
+// Package crd_test judges objects by the generated CustomResourceDefinitions.
 package crd_test
 
 import (
-	"context"
 	"encoding/json"
 	"maps"
 	"net/url"
@@ -16,21 +14,14 @@ import (
 	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/install"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
-	schemavalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/config/crd/crdtest"
+	"github.com/lanyard-dev/lanyard/internal/admission"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 )
 
@@ -74,77 +65,6 @@ func (k kind) object(spec map[string]any) map[string]any {
 	}
 }
 
-// admission judges objects of one kind as the API server does on create.
-type admission struct {
-	structural *schema.Structural
-	schema     schemavalidation.SchemaValidator
-	rules      *cel.Validator
-}
-
-// read decodes a CRD, fills the API server's defaults in and converts it to the
-// form that the API server validates.
-func read(tb testing.TB, file string) *apiextensions.CustomResourceDefinition {
-	tb.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	var v1 apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(data, &v1); err != nil {
-		tb.Fatal(err)
-	}
-	scheme := runtime.NewScheme()
-	install.Install(scheme)
-	scheme.Default(&v1)
-	// The API server fills this in when it stores the object.
-	v1.Status.StoredVersions = []string{v1.Spec.Versions[0].Name}
-	var crd apiextensions.CustomResourceDefinition
-	if err := scheme.Convert(&v1, &crd, nil); err != nil {
-		tb.Fatal(err)
-	}
-	return &crd
-}
-
-func newAdmission(tb testing.TB, k kind) *admission {
-	tb.Helper()
-	crd := read(tb, k.file)
-	validation, err := apiextensions.GetSchemaForVersion(crd, crd.Spec.Versions[0].Name)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	structural, err := schema.NewStructural(validation.OpenAPIV3Schema)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	validator, _, err := schemavalidation.NewSchemaValidator(validation.OpenAPIV3Schema)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return &admission{
-		structural: structural,
-		schema:     validator,
-		rules:      cel.NewValidator(structural, true, celconfig.PerCallLimit),
-	}
-}
-
-// admit applies pruning and defaults to the object, in place, and returns why
-// it would be refused. Rules are asked only of an object whose types and lengths
-// fit, as the API server does.
-func (a *admission) admit(ctx context.Context, object map[string]any) field.ErrorList {
-	defaulting.PruneNonNullableNullsWithoutDefaults(object, a.structural)
-	defaulting.Default(object, a.structural)
-	pruning.Prune(object, a.structural, true)
-	errs := schemavalidation.ValidateCustomResource(nil, object, a.schema)
-	blocking := []field.ErrorType{
-		field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid,
-	}
-	if slices.ContainsFunc(errs, func(err *field.Error) bool { return slices.Contains(blocking, err.Type) }) {
-		return errs
-	}
-	violations, _ := a.rules.Validate(ctx, nil, a.structural, object, nil, celconfig.RuntimeCELCostBudget)
-	return append(errs, violations...)
-}
-
 // TestDefinitionsAreAccepted holds that an API server takes the CRDs: their
 // schemas are structural and their rules compile and stay within the cost limit.
 func TestDefinitionsAreAccepted(t *testing.T) {
@@ -154,7 +74,7 @@ func TestDefinitionsAreAccepted(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(file, func(t *testing.T) {
-			for _, err := range validation.ValidateCustomResourceDefinition(t.Context(), read(t, file)) {
+			for _, err := range validation.ValidateCustomResourceDefinition(t.Context(), crdtest.Read(t, file)) {
 				t.Error(err)
 			}
 		})
@@ -173,7 +93,7 @@ func TestKindsAreRegistered(t *testing.T) {
 		t.Fatalf("no CRDs here: %v", err)
 	}
 	for _, file := range files {
-		spec := read(t, file).Spec
+		spec := crdtest.Read(t, file).Spec
 		if spec.Group != v1alpha1.Group || spec.Versions[0].Name != v1alpha1.Version {
 			t.Errorf("%s is of %s/%s", file, spec.Group, spec.Versions[0].Name)
 		}
@@ -234,7 +154,7 @@ func TestBucketTables(t *testing.T) {
 // agree compares the verdicts of a kind's schema with those of tables.
 func agree(t *testing.T, k kind, tables ...string) {
 	t.Helper()
-	a := newAdmission(t, k)
+	a := crdtest.New(t, k.file)
 	for _, file := range tables {
 		seen := map[string]bool{}
 		for _, row := range rows(t, file) {
@@ -246,7 +166,7 @@ func agree(t *testing.T, k kind, tables ...string) {
 					t.Fatal("the table has two rows of this name")
 				}
 				seen[row.Name] = true
-				errs := a.admit(t.Context(), k.object(row.Spec))
+				errs := a.Admit(t.Context(), k.object(row.Spec))
 				if row.Accepted {
 					if len(errs) > 0 {
 						t.Fatalf("refused: %v", errs.ToAggregate())
@@ -273,9 +193,9 @@ func agree(t *testing.T, k kind, tables ...string) {
 // TestExamplesAreAccepted holds that the schemas take the objects of the
 // demonstration, also those whose credential is refused later.
 func TestExamplesAreAccepted(t *testing.T) {
-	admissions := map[any]*admission{} // by what an object's kind says
+	admissions := map[any]*admission.Admission{} // by what an object's kind says
 	for _, k := range kinds() {
-		admissions[k.name] = newAdmission(t, k)
+		admissions[k.name] = crdtest.New(t, k.file)
 	}
 	files, err := filepath.Glob("../../examples/*.yaml")
 	if err != nil {
@@ -301,7 +221,7 @@ func TestExamplesAreAccepted(t *testing.T) {
 				continue
 			}
 			seen[object["kind"]]++
-			if errs := a.admit(t.Context(), object); len(errs) > 0 {
+			if errs := a.Admit(t.Context(), object); len(errs) > 0 {
 				t.Errorf("%s: %v", file, errs.ToAggregate())
 			}
 		}
@@ -316,7 +236,7 @@ func TestExamplesAreAccepted(t *testing.T) {
 // TestOCIRepositoryDefaults shows what a minimal object becomes when it is stored.
 func TestOCIRepositoryDefaults(t *testing.T) {
 	object := ocirepositories().object(map[string]any{"layerSelector": map[string]any{}, "ref": nil})
-	if errs := newAdmission(t, ocirepositories()).admit(t.Context(), object); len(errs) > 0 {
+	if errs := crdtest.New(t, ocirepositories().file).Admit(t.Context(), object); len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
 	repo := decode[v1alpha1.OCIRepository](t, object)
@@ -337,7 +257,7 @@ func TestOCIRepositoryDefaults(t *testing.T) {
 // TestImageRepositoryDefaults does the same. An exclusionList that is empty on
 // purpose stays empty, also when Go has written it.
 func TestImageRepositoryDefaults(t *testing.T) {
-	a := newAdmission(t, imagerepositories())
+	a := crdtest.New(t, imagerepositories().file)
 	for what, c := range map[string]struct {
 		spec map[string]any
 		want []string
@@ -347,7 +267,7 @@ func TestImageRepositoryDefaults(t *testing.T) {
 		"empty":  {map[string]any{"exclusionList": []any{}}, []string{}},
 	} {
 		object := imagerepositories().object(c.spec)
-		if errs := a.admit(t.Context(), object); len(errs) > 0 {
+		if errs := a.Admit(t.Context(), object); len(errs) > 0 {
 			t.Fatal(errs.ToAggregate())
 		}
 		image := decode[v1alpha1.ImageRepository](t, object)
@@ -365,7 +285,7 @@ func TestImageRepositoryDefaults(t *testing.T) {
 		if err := json.Unmarshal(written, &again); err != nil {
 			t.Fatal(err)
 		}
-		if errs := a.admit(t.Context(), again); len(errs) > 0 {
+		if errs := a.Admit(t.Context(), again); len(errs) > 0 {
 			t.Errorf("%s: %v", what, errs.ToAggregate())
 		}
 		if got := decode[v1alpha1.ImageRepository](t, again).Spec.ExclusionList; !slices.Equal(got, c.want) {
@@ -378,7 +298,7 @@ func TestImageRepositoryDefaults(t *testing.T) {
 // where the controller, and not the schema, knows the default.
 func TestBucketDefaults(t *testing.T) {
 	object := buckets().object(nil)
-	if errs := newAdmission(t, buckets()).admit(t.Context(), object); len(errs) > 0 {
+	if errs := crdtest.New(t, buckets().file).Admit(t.Context(), object); len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
 	want := v1alpha1.BucketSpec{
@@ -395,7 +315,7 @@ func TestSpecRequired(t *testing.T) {
 	for _, k := range kinds() {
 		object := k.object(nil)
 		delete(object, "spec")
-		if errs := newAdmission(t, k).admit(t.Context(), object); len(errs) == 0 {
+		if errs := crdtest.New(t, k.file).Admit(t.Context(), object); len(errs) == 0 {
 			t.Errorf("%s: accepted an object without spec", k.name)
 		}
 	}
@@ -409,7 +329,7 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 		t.Fatalf("no CRDs here: %v", err)
 	}
 	for _, file := range files {
-		crd := read(t, file)
+		crd := crdtest.Read(t, file)
 		validation, err := apiextensions.GetSchemaForVersion(crd, crd.Spec.Versions[0].Name)
 		if err != nil {
 			t.Fatal(err)
@@ -463,13 +383,13 @@ func FuzzAcceptedIsReadable(f *testing.F) {
 	f.Add("oci://user:password@registry.example.com/app", "999999999999h", "0.5m", "", "(")
 	f.Add("oci://[::1]:5000/app", "1h1m1s1ms", "1.5h", "-tag", `\p{Greek}`)
 	f.Add("oci://host/a//b?x=y#z", "2562047h47m16.854775807s", "1.0000000000000000000000001s", "a:b", "a{1001}")
-	a := newAdmission(f, ocirepositories())
+	a := crdtest.New(f, ocirepositories().file)
 	f.Fuzz(func(t *testing.T, address, interval, timeout, tag, filter string) {
 		object := ocirepositories().object(map[string]any{
 			"url": address, "interval": interval, "timeout": timeout,
 			"ref": map[string]any{"tag": tag, "semver": "*", "semverFilter": filter},
 		})
-		if errs := a.admit(t.Context(), object); len(errs) > 0 {
+		if errs := a.Admit(t.Context(), object); len(errs) > 0 {
 			return
 		}
 		spec := decode[v1alpha1.OCIRepository](t, object).Spec
@@ -505,12 +425,12 @@ func FuzzAcceptedImageIsReadable(f *testing.F) {
 	f.Add("user:password@registry.example.com/app", "999999999999h", "0.5m", "(")
 	f.Add("[::1]:5000/app", "1h1m1s1ms", "1.5h", `\pL{999}\pL{999}\pL{999}`)
 	f.Add("alpine", "5m", "60s", "a{1001}")
-	a := newAdmission(f, imagerepositories())
+	a := crdtest.New(f, imagerepositories().file)
 	f.Fuzz(func(t *testing.T, image, interval, timeout, exclusion string) {
 		object := imagerepositories().object(map[string]any{
 			"image": image, "interval": interval, "timeout": timeout, "exclusionList": []any{exclusion},
 		})
-		if errs := a.admit(t.Context(), object); len(errs) > 0 {
+		if errs := a.Admit(t.Context(), object); len(errs) > 0 {
 			return
 		}
 		spec := decode[v1alpha1.ImageRepository](t, object).Spec
@@ -536,13 +456,13 @@ func FuzzAcceptedBucketIsReadable(f *testing.F) {
 	f.Add("$web", "[fd00::1]:9000", "EU_West_1", "\x00", "https://minio.example.com/", "1h1m1s1ms", "1.5m")
 	f.Add("tenant/../b", "user:password@minio.example.com", "eu/west", "", "https://sts.amazonaws.com@evil.example", "999999999999h", "0.5m")
 	f.Add("a%2Fb", "host?x=y#z", "a\nb", "../", "http://minio.example.com", "2562047h47m16.854775807s", "1.0000000000000000000000001s")
-	a := newAdmission(f, buckets())
+	a := crdtest.New(f, buckets().file)
 	f.Fuzz(func(t *testing.T, name, endpoint, region, prefix, sts, interval, timeout string) {
 		object := buckets().object(map[string]any{
 			"bucketName": name, "endpoint": endpoint, "region": region, "prefix": prefix, "interval": interval, "timeout": timeout,
 			"serviceAccountName": "reader", "sts": map[string]any{"provider": "aws", "endpoint": sts},
 		})
-		if errs := a.admit(t.Context(), object); len(errs) > 0 {
+		if errs := a.Admit(t.Context(), object); len(errs) > 0 {
 			return
 		}
 		spec := decode[v1alpha1.Bucket](t, object).Spec

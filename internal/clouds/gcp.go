@@ -8,21 +8,13 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/gcp"
-	storage "github.com/lanyard-dev/lanyard/internal/artifact/bucket"
-	"github.com/lanyard-dev/lanyard/internal/artifact/bucket/gcs"
+	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
+	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/gcs"
 	"github.com/lanyard-dev/lanyard/internal/controller/bucket"
 )
 
-// openGCP serves the universe of GOOGLE_CLOUD_UNIVERSE_DOMAIN, else the public one.
-func (c *Clouds) openGCP() (err error) {
-	c.gcp, err = gcp.NewProvider(gcp.Config{
-		UniverseDomain: c.config.Env("GOOGLE_CLOUD_UNIVERSE_DOMAIN"), MetadataHost: c.config.Env("GCE_METADATA_HOST"),
-		AllowedEndpointHosts: c.config.AllowedEndpointHosts, DenyCIDRs: c.config.DenyCIDRs,
-	})
-	return err
-}
-
-// gcpBuckets are those of Google Cloud Storage, whose tokens are as good as Azure's.
+// gcpBuckets are the buckets of Google Cloud Storage. As at Azure, a token is valid for every
+// bucket that its identity may read.
 type gcpBuckets struct{ provider *gcp.Provider }
 
 // gcsReadScope bounds a token to reading buckets. Source: Google Cloud Storage, "OAuth 2.0 scopes".
@@ -41,18 +33,18 @@ func (b gcpBuckets) Locate(spec v1alpha1.BucketSpec) (bucket.Place, error) {
 		return bucket.Place{}, refused(err)
 	case g.Universe != universe:
 		return bucket.Place{}, &auth.Error{
-			Stage: auth.StageExchange, Code: auth.CodeEndpointRefused, Fix: "name a host of universe " + universe,
-			Err: errors.New("spec.endpoint: it is of another universe than the controller's tokens"),
+			Stage: auth.StageExchange, Code: auth.CodeEndpointRefused, Fix: "name a host in universe " + universe,
+			Err: errors.New("spec.endpoint is in another universe than the controller's tokens"),
 		}
 	}
 	return bucket.Place{Endpoint: g.Host, Host: g.Host, Token: []auth.Option{auth.WithScopes(gcsReadScope)}}, nil
 }
 
 // Open implements bucket.Service.
-func (b gcpBuckets) Open(ctx context.Context, r bucket.Request) (storage.Storage, error) {
-	options := gcs.Options{Bucket: r.Bucket, Endpoint: r.Endpoint, Transport: r.Transport}
+func (b gcpBuckets) Open(ctx context.Context, r bucket.Request) (objectstore.Storage, error) {
+	options := gcs.Options{Bucket: r.Bucket, Endpoint: r.Endpoint, Transport: r.Transport, Caller: r.Caller}
 	if r.Mint != nil {
 		options.Tokens = gcp.NewTokenSource(ctx, b.provider, r.Mint...)
 	}
-	return gcs.New(ctx, options)
+	return gcs.New(options)
 }

@@ -8,13 +8,14 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth/aws"
-	storage "github.com/lanyard-dev/lanyard/internal/artifact/bucket"
-	"github.com/lanyard-dev/lanyard/internal/artifact/bucket/s3"
+	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
+	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/s3"
 	"github.com/lanyard-dev/lanyard/internal/controller/bucket"
 )
 
-// genericBuckets are those of any service that speaks the protocol of Amazon S3. The tenant chooses it: its addresses are the
-// dial guard's to judge, and a session that its account got elsewhere is the tenant's own to show.
+// genericBuckets are the buckets of any service that speaks the protocol of Amazon S3. The tenant
+// chooses the service. The dial guard judges its addresses, and the tenant may show it the tenant's
+// own session.
 type genericBuckets struct{ aws *aws.Provider }
 
 // genericRegion is what services without regions sign for.
@@ -30,10 +31,10 @@ func (genericBuckets) Locate(spec v1alpha1.BucketSpec) (bucket.Place, error) {
 }
 
 // Open implements bucket.Service.
-func (b genericBuckets) Open(_ context.Context, r bucket.Request) (storage.Storage, error) {
+func (b genericBuckets) Open(_ context.Context, r bucket.Request) (objectstore.Storage, error) {
 	return s3.New(s3.Options{
 		Bucket: r.Bucket, Endpoint: r.Endpoint, Region: r.Region, PathStyle: true, Insecure: r.Insecure,
-		Credentials: awsCredentials(b.aws, r), Transport: r.Transport,
+		Credentials: awsCredentials(b.aws, r), Transport: r.Transport, Caller: r.Caller,
 	})
 }
 
@@ -43,7 +44,7 @@ func awsCredentials(provider *aws.Provider, r bucket.Request) awssdk.Credentials
 	case r.Mint != nil:
 		return aws.NewCredentialsProvider(provider, r.Mint...)
 	case r.Keys != nil:
-		return credentials.NewStaticCredentialsProvider(r.Keys.Access, r.Keys.Secret.Reveal(), "")
+		return credentials.NewStaticCredentialsProvider(r.Keys.User, r.Keys.Password.Reveal(), "")
 	default:
 		return nil
 	}

@@ -12,10 +12,9 @@
 // It imports nothing of Kubernetes: the control plane is a program of its own,
 // and callers reach it through its kubeconfig file.
 //
-// The child's standard input is a pipe that this process holds open and never
-// writes to. Its end is the child's signal to stop, so the child also stops when
-// this process is killed, and an interrupt at the terminal, which reaches both,
-// leaves it to this process when the child stops.
+// The child's standard input is a pipe that this process holds open and never writes to. The end of
+// the pipe is the child's signal to stop, so the child also stops when this process is killed. An
+// interrupt at the terminal reaches both, but this process decides when the child stops.
 package controlplane
 
 import (
@@ -38,9 +37,9 @@ type Options struct {
 	// Binary is the path of the program that `make` builds from
 	// dev/controlplane.
 	Binary string
-	// Dir holds the control plane's state. It is created if absent, belongs to
-	// one control plane at a time, and is kept when that stops: a later start
-	// with the same Dir goes on where it ended, on the same port if that is free.
+	// Dir holds the control plane's state. It is created if absent, and belongs to one control
+	// plane at a time. It is kept when the control plane stops. A later start with the same Dir
+	// continues with its state, on the same port if the port is free.
 	Dir string
 	// Issuer is the issuer of ServiceAccount tokens, an https URL without query
 	// and fragment; source: kube-apiserver --service-account-issuer.
@@ -48,6 +47,13 @@ type Options struct {
 	// JWKSURI is the jwks_uri of the issuer's discovery document, an https URL.
 	// Default: Issuer + "/openid/v1/jwks".
 	JWKSURI string
+	// AuthenticationConfig is the path of an AuthenticationConfiguration, which
+	// names further issuers whose tokens the API server accepts; source:
+	// kube-apiserver --authentication-config. Default: none.
+	AuthenticationConfig string
+	// Env is added to this process's environment, NAME=VALUE: the API server
+	// reaches the issuers of AuthenticationConfig through the proxy that it names.
+	Env []string
 	// AuditLog is the file to which the API server appends one JSON line of
 	// audit.k8s.io/v1 per request (level Metadata, RequestReceived omitted).
 	// Default: Dir/audit.log.
@@ -63,7 +69,7 @@ type Options struct {
 // An ExitError says that the control plane ended without being asked to, or not
 // in order.
 type ExitError struct {
-	// Err is how the process ended, an *exec.ExitError if it ran at all.
+	// Err returns how the process ended: an *exec.ExitError if it ran.
 	Err error
 	// Log is the end of what it logged, at most 2 KiB.
 	Log string
@@ -80,6 +86,7 @@ func (e *ExitError) Unwrap() error { return e.Err }
 // ControlPlane is a running control plane. It is safe for concurrent use.
 type ControlPlane struct {
 	binary, dir, issuer, server string
+	pid                         int
 
 	stdin io.Closer          // closing it asks the child to stop
 	kill  context.CancelFunc // ends the child at once
@@ -111,12 +118,16 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	if o.JWKSURI != "" {
 		args = append(args, "--service-account-jwks-uri="+o.JWKSURI)
 	}
+	if o.AuthenticationConfig != "" {
+		args = append(args, "--authentication-config="+o.AuthenticationConfig)
+	}
 	if o.AuditLog != "" {
 		args = append(args, "--audit-log="+o.AuditLog)
 	}
 
 	life, kill := context.WithCancel(context.WithoutCancel(ctx))
 	cmd := exec.CommandContext(life, o.Binary, args...) //nolint:gosec // running the caller's binary is the purpose
+	cmd.Env = append(cmd.Environ(), o.Env...)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		kill()
@@ -146,7 +157,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	}
 
 	c := &ControlPlane{
-		binary: o.Binary, dir: dir, issuer: o.Issuer,
+		binary: o.Binary, dir: dir, issuer: o.Issuer, pid: cmd.Process.Pid,
 		stdin: stdin, kill: kill, done: make(chan struct{}),
 	}
 	go c.reap(cmd, end)
@@ -182,6 +193,10 @@ func (c *ControlPlane) reap(cmd *exec.Cmd, end *tail) {
 
 // Server is the API server's URL, https on a loopback address with a port.
 func (c *ControlPlane) Server() string { return c.server }
+
+// PID is the ID of the child's process, which is etcd, the API server and the controllers in one. For
+// measurements, and for tests that stop it for a while.
+func (c *ControlPlane) PID() int { return c.pid }
 
 // Issuer is the issuer of ServiceAccount tokens, as in Options.
 func (c *ControlPlane) Issuer() string { return c.issuer }

@@ -26,6 +26,8 @@ const (
 	modeVar = "LANYARD_FAKE_CONTROLPLANE"
 	// The address to which a fake reports; the connection ends with the process.
 	reportVar = "LANYARD_FAKE_REPORT"
+	// What a fake logs besides, to show what is in its environment.
+	addedVar = "LANYARD_FAKE_ADDED"
 
 	server = "https://127.0.0.1:6443"
 	issuer = "https://issuer.example/id/1"
@@ -47,7 +49,7 @@ func fake(mode string) int {
 			return 9
 		}
 		fmt.Printf("%s\netcd is up\nready %s\n", args, server)
-		fmt.Fprintln(os.Stderr, "a log line")
+		fmt.Fprintln(os.Stderr, "a log line"+os.Getenv(addedVar))
 		report := func(string) {}
 		if address := os.Getenv(reportVar); address != "" {
 			conn, err := net.Dial("tcp", address)
@@ -112,14 +114,17 @@ func TestStartPassesOptions(t *testing.T) {
 	dir := t.TempDir()
 	base := []string{"serve", "--stop-with-stdin", "--data-dir=" + dir, "--service-account-issuer=" + issuer}
 	for _, tt := range []struct {
-		name string
-		edit func(*controlplane.Options)
-		want []string
+		name  string
+		edit  func(*controlplane.Options)
+		want  []string
+		added string
 	}{
-		{"required ones only", func(*controlplane.Options) {}, base},
+		{"required ones only", func(*controlplane.Options) {}, base, ""},
 		{"all", func(o *controlplane.Options) {
-			o.JWKSURI, o.AuditLog = "https://issuer.example/keys", "/var/log/audit.log"
-		}, append(slices.Clone(base), "--service-account-jwks-uri=https://issuer.example/keys", "--audit-log=/var/log/audit.log")},
+			o.JWKSURI, o.AuthenticationConfig, o.AuditLog = "https://issuer.example/keys", "/etc/issuers.yaml", "/var/log/audit.log"
+			o.Env = []string{addedVar + "=, and more"}
+		}, append(slices.Clone(base), "--service-account-jwks-uri=https://issuer.example/keys",
+			"--authentication-config=/etc/issuers.yaml", "--audit-log=/var/log/audit.log"), ", and more"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := options(dir)
@@ -169,7 +174,7 @@ func TestStartPassesOptions(t *testing.T) {
 			if !slices.Equal(args, tt.want) {
 				t.Errorf("arguments = %q\nwant %q", args, tt.want)
 			}
-			if log.String() != "a log line\n" {
+			if want := "a log line" + tt.added + "\n"; log.String() != want {
 				t.Errorf("log = %q", &log)
 			}
 		})

@@ -66,9 +66,10 @@ func careful(t *testing.T, packed []byte) []unpacked {
 	}
 }
 
-// careless reads as programs do that differ from archive/tar wherever one can: the prefix of a name counts in every format, global
-// records and the first of two extensions win, a size in a record counts, a number ends at its first NUL, and a folder has no
-// content. It ends where it understands nothing.
+// careless reads an archive in all the ways in which programs differ from archive/tar. The prefix
+// of a name counts in every format. Global records and the first of two extensions win. A size in a
+// record counts, a number ends at its first NUL, and a folder has no content. It stops at a header
+// that it does not understand.
 func careless(t *testing.T, packed []byte) []unpacked {
 	t.Helper()
 	rest := plain(t, packed)
@@ -162,8 +163,9 @@ func recordsOf(text string) map[string]string {
 	return out
 }
 
-// harmless fails if an archive that is handed on could harm whoever unpacks it: what the most careless extractor there is makes of
-// it stays in its folder, has no link and no special permission, and is what a careful reader sees.
+// harmless fails if an archive could harm its reader. The files of the most careless extractor must
+// stay in its folder, without links and special permissions, and equal those that a careful reader
+// sees.
 func harmless(t *testing.T, packed []byte, limit int64) {
 	t.Helper()
 	entries := careless(t, packed)

@@ -6,39 +6,91 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"strings"
+	"time"
+
+	"golang.org/x/text/unicode/norm"
 )
 
-// Create packs the folder fsys (os.DirFS, or os.Root.FS for a folder of a stranger) as tar.gz into out, in lexical order, with
-// Normalize's rules, refusals and uniform headers: equal folders give equal bytes. Unlike in an archive, what
-// opts.Ignore leaves out is never read and does not count.
+// Create packs the folder fsys as tar.gz into out, in lexical order. Use os.Root.FS, which keeps
+// links inside the folder while it is read. Create has Normalize's rules, refusals and uniform
+// headers, so that equal folders give equal bytes. Unlike Normalize, it never reads or counts the
+// files that opts.Ignore leaves out. It also refuses a file that changes while it is read, and two
+// names that differ only in Unicode's normalization, which are one name on some systems.
 func Create(ctx context.Context, fsys fs.FS, out io.Writer, opts Options) (Summary, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	pr, pw := io.Pipe()
-	ignored := 0
-	walked := make(chan struct{})
-	go func() {
-		defer close(walked)
-		tw := tar.NewWriter(pw)
-		err := walk(ctx, fsys, tw, opts.Ignore, &ignored)
-		if err == nil {
-			err = tw.Close()
-		}
-		pw.CloseWithError(err)
-	}()
-	sum, err := Normalize(ctx, pr, out, Options{Limits: opts.Limits})
-	_ = pr.CloseWithError(errWalkOver)
-	<-walked
-	sum.Ignored += ignored
-	return sum, err
+	return create(fsys, out, opts, func(w *walker) error { return w.walk(ctx, opts.Ignore) })
 }
 
-// errWalkOver ends the walk when its reader has given up.
-var errWalkOver = errors.New("the archive is no longer wanted")
+// CreateFile packs one file of a folder as Create packs a folder with nothing else in it.
+func CreateFile(ctx context.Context, fsys fs.FS, name string, out io.Writer, opts Options) (Summary, error) {
+	return create(fsys, out, opts, func(w *walker) error {
+		info, err := fs.Stat(fsys, name)
+		if err != nil {
+			return err
+		}
+		return w.add(ctx, name, fs.FileInfoToDirEntry(info))
+	})
+}
 
-func walk(ctx context.Context, fsys fs.FS, tw *tar.Writer, ignore Patterns, ignored *int) error {
+// create packs what a walk finds.
+func create(fsys fs.FS, out io.Writer, opts Options, walk func(*walker) error) (Summary, error) {
+	zip := newZip(out)
+	defer zip.release()
+	compressed := newBehind(zip)
+	defer compressed.stop()
+	n := newNormalizer(Options{Limits: opts.Limits})
+	n.pack(opts.tee(compressed))
+	return n.finish(walk(&walker{fsys: fsys, normalizer: n, read: true}), func() error {
+		if err := compressed.Close(); err != nil {
+			return err
+		}
+		return zip.Close()
+	})
+}
+
+// Entry is a folder or file that an archive of a folder has.
+type Entry struct {
+	// Name is the path below the folder, with slashes.
+	Name string
+	// Dir says that the entry is a folder.
+	Dir bool
+	// Executable says that its owner may execute the file.
+	Executable bool
+}
+
+// List returns what Create would pack, in lexical order, without reading the files.
+func List(ctx context.Context, fsys fs.FS, opts Options) ([]Entry, error) {
+	n := newNormalizer(Options{Limits: opts.Limits})
+	list := &lister{}
+	n.out = list
+	w := walker{fsys: fsys, normalizer: n}
+	_, err := n.finish(w.walk(ctx, opts.Ignore), func() error { return nil })
+	return list.entries, err
+}
+
+// lister is a sink that keeps no content.
+type lister struct{ entries []Entry }
+
+func (l *lister) WriteHeader(hdr *tar.Header) error {
+	name, isDir := strings.CutSuffix(hdr.Name, "/")
+	l.entries = append(l.entries, Entry{Name: name, Dir: isDir, Executable: !isDir && hdr.Mode&0o100 != 0})
+	return nil
+}
+
+func (l *lister) Write(p []byte) (int, error) { return len(p), nil }
+func (l *lister) Close() error                { return nil }
+
+// walker hands the entries of a folder to a normalizer.
+type walker struct {
+	fsys       fs.FS
+	normalizer *normalizer
+	read       bool // the files' content, too
+	composed   map[string]string
+}
+
+func (w *walker) walk(ctx context.Context, ignore Patterns) error {
 	matcher := ignore.Matcher()
-	return fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
+	return fs.WalkDir(w.fsys, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -53,24 +105,53 @@ func walk(ctx context.Context, fsys fs.FS, tw *tar.Writer, ignore Patterns, igno
 			return err
 		}
 		if excluded {
-			*ignored++
+			w.normalizer.sum.Ignored++
 			if d.IsDir() && !ignore.negates() {
 				return fs.SkipDir
 			}
 			return nil
 		}
-		return add(fsys, tw, name, d)
+		if err := w.compose(name); err != nil {
+			return err
+		}
+		return w.add(ctx, name, d)
 	})
 }
 
-func add(fsys fs.FS, tw *tar.Writer, name string, d fs.DirEntry) error {
+// compose refuses a name that is equal to an earlier one in Unicode's composed form (NFC, UAX #15).
+func (w *walker) compose(name string) error {
+	if isASCII(name) {
+		return nil
+	}
+	composed := norm.NFC.String(name)
+	if before, ok := w.composed[composed]; ok {
+		return refuse(ReasonDuplicate, name, "rename one of them",
+			"the name differs from %+q only in Unicode's normalization (NFC and NFD)", before)
+	}
+	if w.composed == nil {
+		w.composed = make(map[string]string)
+	}
+	w.composed[composed] = name
+	return nil
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *walker) add(ctx context.Context, name string, d fs.DirEntry) error {
 	info, err := d.Info()
 	if err != nil {
 		return err
 	}
 	target := ""
 	if d.Type() == fs.ModeSymlink {
-		if target, err = fs.ReadLink(fsys, name); err != nil {
+		if target, err = fs.ReadLink(w.fsys, name); err != nil {
 			return err
 		}
 	}
@@ -79,22 +160,59 @@ func add(fsys fs.FS, tw *tar.Writer, name string, d fs.DirEntry) error {
 		return refuse(ReasonType, name, "remove it from the folder", "%w", err)
 	}
 	hdr.Name = name
-	if err := tw.WriteHeader(hdr); err != nil {
+	if !w.read || !d.Type().IsRegular() {
+		return w.normalizer.entry(hdr, strings.NewReader(""))
+	}
+	content := &steady{ctx: ctx, name: name, size: hdr.Size, modified: info.ModTime(), left: hdr.Size}
+	if content.file, err = w.fsys.Open(name); err != nil {
 		return err
 	}
-	if !d.Type().IsRegular() {
-		return nil
+	defer content.file.Close() //nolint:errcheck // opened for reading
+	return w.normalizer.entry(hdr, content)
+}
+
+// steady is a file that must not change while it is read.
+type steady struct {
+	ctx      context.Context //nolint:containedctx // lives for one call of Create; io.Reader takes none
+	file     fs.File
+	name     string
+	size     int64 // before it was opened, as is the next
+	modified time.Time
+	left     int64
+}
+
+func (s *steady) Read(p []byte) (int, error) {
+	if cause := context.Cause(s.ctx); cause != nil {
+		return 0, cause
 	}
-	f, err := fsys.Open(name)
+	if s.left == 0 {
+		return 0, s.end()
+	}
+	n, err := s.file.Read(p[:min(int64(len(p)), s.left)])
+	s.left -= int64(n)
+	if errors.Is(err, io.EOF) && s.left > 0 {
+		return n, s.changed()
+	}
+	return n, err
+}
+
+// end returns io.EOF if the file is still what it was.
+func (s *steady) end() error {
+	after, err := s.file.Stat()
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // opened for reading
-	_, err = io.Copy(tw, f)
-	return err
+	if after.Size() != s.size || !after.ModTime().Equal(s.modified) {
+		return s.changed()
+	}
+	return io.EOF
 }
 
-// negates reports whether a pattern can take something in again.
+func (s *steady) changed() error {
+	return refuse(ReasonChanged, s.name, "try again when nobody writes to the folder", "the file changed while it was read")
+}
+
+// negates reports whether a pattern can include an excluded path again.
 func (p Patterns) negates() bool {
 	for _, one := range p.list {
 		if one.negated {

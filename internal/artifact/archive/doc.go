@@ -1,35 +1,40 @@
-// Package archive turns the tar archives that strangers publish into archives that are safe to hand on.
+// Package archive turns the tar archives that strangers publish into archives that are safe to
+// unpack.
 //
-// Normalize reads a tar stream, plain or gzip, and writes a tar.gz that holds nothing but directories and regular
-// files with clean relative names and uniform headers. It streams: no content is kept in memory and nothing is
-// written to the disk, so no entry can reach outside a folder while it is being judged. Whatever an archive does
-// that could surprise an extractor is refused with an *Error that names the entry; the output is then incomplete
-// and must be thrown away.
+// Normalize reads a tar stream, plain or gzip, and writes a tar.gz that contains only directories
+// and regular files, with clean relative names and uniform headers. It keeps no content in memory
+// and writes nothing to the disk, so no entry can reach outside a folder while it is checked. Any
+// entry that could surprise an extractor is refused with an *Error that names the entry. The output
+// is then incomplete and must be deleted.
 //
 // # Links
 //
-// The output never holds a link, so that even an extractor that follows links blindly stays inside its folder.
-// A symbolic link whose target stays inside the archive is left out and counted in Summary.SkippedLinks, which is
-// what Flux does with every link. A link that is absolute or that leaves the archive is refused: nobody publishes
-// one by accident. Hard links are always refused, because leaving one out would lose a file's content.
+// The output never contains a link, so that even an extractor that follows every link stays inside
+// its folder. A symbolic link whose target is inside the archive is left out and counted in
+// Summary.SkippedLinks. (Flux leaves out every link.) A link that is absolute or leaves the archive
+// is refused: nobody publishes such a link by accident. Hard links are always refused, because
+// without the link a file's content would be lost.
 //
 // # Copies
 //
-// Copy keeps the published bytes, and so must refuse what Normalize leaves out: links of any kind, setuid, setgid and sticky
-// bits (of folders setuid alone), extended attributes but those of macOS, and global records other than a comment. It also refuses
-// headers that programs understand in different ways, such as two paths for one entry: what was judged must be what is unpacked.
-// Owners, times and the other permission bits stay as they are.
+// Copy keeps the published bytes, so it refuses some things that Normalize leaves out. These are
+// links of any kind, and setuid, setgid and sticky bits (for folders only setuid). Extended
+// attributes, except those of macOS, and global records other than a comment are refused too. Copy
+// also refuses headers that programs understand in different ways, such as two paths for one entry,
+// because an extractor must unpack exactly what was checked. Owners, times and the other permission
+// bits stay unchanged.
 //
 // # Reproducibility
 //
-// Entries keep their order. Owner, times, extended attributes and all permission bits but "executable by its owner"
-// are dropped. Equal input gives equal output for one version of Go (its gzip writer may change between versions), and
-// normalising an output again gives the same bytes.
+// Entries keep their order. Owner, times, extended attributes and all permission bits except
+// "executable by its owner" are dropped. Equal input gives equal output for one version of the
+// compressor, and normalizing an output again gives the same bytes. A newer version may compress
+// differently: then artifacts that are written anew have other digests.
 //
 // # Ignore patterns
 //
-// Patterns leaves files out. ParsePatterns reads the .gitignore format with one difference, which is Flux's: the
-// last pattern that matches a path or one of its parents decides, so a file can be taken in again although a parent
-// folder is excluded. A .sourceignore file inside an archive is content like any other: it is for the tool that
-// builds the archive.
+// Patterns select files to leave out. ParsePatterns reads the .gitignore format with one
+// difference, as Flux does: the last pattern that matches a path or one of its parents decides. So
+// a file can be included again although a parent folder is excluded. A .sourceignore file inside an
+// archive is ordinary content: it is for the tool that builds the archive.
 package archive

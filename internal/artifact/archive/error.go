@@ -7,42 +7,50 @@ import (
 	"unicode/utf8"
 )
 
-// Reason says why an archive or its ignore patterns are refused. The values are stable and meant for programs.
+// Reason says why an archive or its ignore patterns are refused. The values are stable and meant
+// for programs.
 type Reason string
 
 // The reasons for a refusal.
 const (
-	// ReasonPath is an entry whose name is empty, absolute, leaves the archive, is not clean UTF-8, or is too long.
+	// ReasonPath is an entry whose name is empty, absolute, leaves the archive, is not clean UTF-8,
+	// or is too long.
 	ReasonPath Reason = "unsafe-path"
-	// ReasonLink is a hard link, or a symbolic link that is absolute or leaves the archive. For Copy it is any link.
+	// ReasonLink is a hard link, or a symbolic link that is absolute or leaves the archive. For
+	// Copy it is any link.
 	ReasonLink Reason = "unsafe-link"
-	// ReasonType is an entry that is neither directory, regular file nor link: a device, a fifo, a sparse file.
+	// ReasonType is an entry that is neither directory, regular file nor link: a device, a fifo, a
+	// sparse file.
 	ReasonType Reason = "unsupported-type"
-	// ReasonHeader is a header that cannot be kept as it is: special permission bits, extended attributes, global records, or what
-	// programs read in different ways. Only Copy refuses it.
+	// ReasonHeader is a header that cannot be kept unchanged: it has special permission bits,
+	// extended attributes or global records, or programs read it in different ways. Only Copy has
+	// this refusal.
 	ReasonHeader Reason = "unsafe-header"
-	// ReasonDuplicate is a name that stands for two things: two files, or a file and a directory.
+	// ReasonDuplicate is a name of two entries: two files, or a file and a directory.
 	ReasonDuplicate Reason = "duplicate"
 	// ReasonTooLarge is an archive above Limits.MaxBytes when unpacked.
 	ReasonTooLarge Reason = "too-large"
 	// ReasonTooMany is an archive above Limits.MaxFiles.
 	ReasonTooMany Reason = "too-many-files"
-	// ReasonCorrupt is a stream that is no complete tar or gzip: truncated, damaged, or followed by other data.
+	// ReasonCorrupt is a stream that is not a complete tar or gzip: truncated, damaged, or followed
+	// by other data.
 	ReasonCorrupt Reason = "corrupt"
 	// ReasonCompression is a compression other than gzip.
 	ReasonCompression Reason = "unsupported-compression"
+	// ReasonChanged is a file of a folder that changed while it was read.
+	ReasonChanged Reason = "changed"
 	// ReasonPattern is an ignore pattern that cannot be read, or patterns that take too long.
 	ReasonPattern Reason = "invalid-pattern"
 )
 
-// Error is an archive that is refused.
+// Error is the refusal of an archive.
 type Error struct {
 	// Reason is the rule that was broken.
 	Reason Reason
-	// Entry is the offending entry's name as it stands in the archive, empty when the whole archive is meant. It is a
-	// stranger's text: Error() quotes and shortens it.
+	// Entry is the name of the refused entry, unchanged from the archive; empty if the whole
+	// archive is refused. The name is a stranger's text: Error() quotes and shortens it.
 	Entry string
-	// Fix is what the publisher or the administrator can do, one sentence.
+	// Fix is the next step for the publisher or the administrator, in one sentence.
 	Fix string
 	// Err is the detail; never nil.
 	Err error
@@ -76,7 +84,7 @@ func refuse(r Reason, entry, fix, format string, args ...any) *Error {
 	return &Error{Reason: r, Entry: entry, Fix: fix, Err: fmt.Errorf(format, args...)}
 }
 
-// quote prints a stranger's text on one line and short enough for a condition.
+// quote returns a stranger's text on one line, short enough for a condition.
 func quote(s string) string {
 	const limit = 120
 	if len(s) > limit {

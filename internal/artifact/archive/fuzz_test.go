@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -11,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 )
 
-// FuzzNormalize holds what the package promises of whatever comes out, rewritten or copied: it is harmless, and normalising again
-// changes nothing.
+// FuzzNormalize holds what the package promises of whatever comes out, rewritten or copied: it is
+// harmless, and normalising again changes nothing.
 func FuzzNormalize(f *testing.F) {
 	limits := archive.Limits{MaxBytes: 1 << 20, MaxFiles: 100}
 	f.Add(pack(f, dir("d"), reg("d/x", "1"), link("l", "d")), "")
@@ -25,8 +26,9 @@ func FuzzNormalize(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte, ignore string) { holds(t, in, ignore, limits) })
 }
 
-// FuzzEntries holds the same for archives that are valid tar: a fuzzer seldom finds a header's checksum. A script has one
-// entry per line: its type, its name and its link's target, separated by NUL.
+// FuzzEntries holds the same for archives that are valid tar: a fuzzer seldom finds a header's
+// checksum. A script has one entry per line: its type, its name and its link's target, separated by
+// NUL.
 func FuzzEntries(f *testing.F) {
 	f.Add("0d/x\x00\n5d\n2l\x00d\n0l/x", "")
 	f.Add("2a\x00b\n2b\x00..\n0a/../x", "a")
@@ -94,6 +96,20 @@ func holds(t *testing.T, in []byte, ignore string, limits archive.Limits) {
 		t.Fatal("normalising again changes the output")
 	}
 	harmless(t, out.Bytes(), limits.MaxBytes)
+	files, err := extract(t, in, archive.Options{Ignore: patterns, Limits: limits})
+	if err != nil {
+		t.Fatalf("Extract refuses what Normalize takes: %v", err)
+	}
+	var want []string
+	for _, line := range unpack(t, out.Bytes()) {
+		if name, _, _ := strings.Cut(line, " rwx"); !strings.HasSuffix(name, "/") {
+			want = append(want, line)
+		}
+	}
+	slices.Sort(want)
+	if !slices.Equal(files, want) {
+		t.Fatalf("Extract writes %q, want %q", files, want)
+	}
 }
 
 func oldSparseSeed(f *testing.F) []byte {
@@ -102,7 +118,8 @@ func oldSparseSeed(f *testing.F) []byte {
 	return retype(in, tar.TypeGNUSparse)
 }
 
-// FuzzPatterns holds that patterns never panic, and mean what a slow and simple matcher makes of them.
+// FuzzPatterns holds that patterns never panic, and mean what a slow and simple matcher makes of
+// them.
 func FuzzPatterns(f *testing.F) {
 	f.Add("a/**/b\n!c", "a/x/b", false)
 	f.Add("[a-", "a", true)

@@ -5,18 +5,18 @@ import (
 	"unicode/utf8"
 )
 
-// glob is a pattern of one path element: what stands before, between and behind its "*", in this order. One piece is a
-// pattern without "*".
+// glob is a pattern for one path element: its pieces before, between and after each "*", in order.
+// A pattern without "*" has one piece.
 type glob []piece
 
 // piece is a part of a glob without "*".
 type piece struct {
 	text string
-	// runes is how many runes a text with ?, [...] or \x matches; -1 for a text that means itself.
+	// runes is the number of runes that a text with ?, [...] or \x matches; -1 for a literal text.
 	runes int
 }
 
-// newGlob reads a pattern or says why it is none.
+// newGlob parses a pattern, or says why it is not a pattern.
 func newGlob(text string) (g glob, reason string) {
 	begin := 0
 	for at := 0; at < len(text); {
@@ -38,7 +38,7 @@ func newGlob(text string) (g glob, reason string) {
 	return append(g, newPiece(text[begin:])), ""
 }
 
-// elementLen is the length in bytes of a pattern's first element, which is not "*".
+// elementLen returns the length in bytes of a pattern's first element, which is not "*".
 func elementLen(pat string) (n int, reason string) {
 	switch pat[0] {
 	case '\\':
@@ -70,8 +70,9 @@ func newPiece(text string) piece {
 	return p
 }
 
-// match reports whether the glob is the path element's, and takes what that costs from steps. Each piece between two "*" is
-// taken where it comes first: what it leaves to those behind it is the most.
+// match reports whether the glob matches the path element, and subtracts the cost from steps. Each
+// piece between two "*" matches at its first place, because this leaves the most text to the pieces
+// after it.
 func (g glob) match(name string, steps *int) bool {
 	*steps--
 	n, ok := g[0].begins(name, steps)
@@ -92,7 +93,7 @@ func (g glob) match(name string, steps *int) bool {
 	return true
 }
 
-// begins reports whether name begins with the piece, and with how many bytes.
+// begins reports whether name begins with the piece, and the length of the match in bytes.
 func (p piece) begins(name string, steps *int) (int, bool) {
 	if p.runes < 0 {
 		return len(p.text), strings.HasPrefix(name, p.text)
@@ -112,7 +113,7 @@ func (p piece) begins(name string, steps *int) (int, bool) {
 	return at, true
 }
 
-// ends reports whether name ends in the piece, and in how many bytes.
+// ends reports whether name ends with the piece, and the length of the match in bytes.
 func (p piece) ends(name string, steps *int) (int, bool) {
 	if p.runes < 0 {
 		return len(p.text), strings.HasSuffix(name, p.text)
@@ -128,10 +129,10 @@ func (p piece) ends(name string, steps *int) (int, bool) {
 	return p.begins(name[at:], steps)
 }
 
-// within finds the piece and returns where it ends.
+// within finds the piece in name and returns where the match ends.
 func (p piece) within(name string, steps *int) (int, bool) {
 	if p.runes < 0 {
-		*steps -= 1 + len(name)/16 // which the processor compares at once
+		*steps -= 1 + len(name)/16 // a processor compares 16 bytes in one step
 		at := strings.Index(name, p.text)
 		return at + len(p.text), at >= 0
 	}
@@ -145,7 +146,8 @@ func (p piece) within(name string, steps *int) (int, bool) {
 	return 0, false
 }
 
-// matchOne matches the pattern's first element, which is not "*", against one rune and returns its length in bytes.
+// matchOne matches the pattern's first element, which is not "*", against one rune and returns its
+// length in bytes.
 func matchOne(pat string, r rune) (int, bool) {
 	switch pat[0] {
 	case '?':
@@ -161,7 +163,8 @@ func matchOne(pat string, r rune) (int, bool) {
 	}
 }
 
-// matchClass matches a bracket expression such as [a-z] or [!0-9]. Its length is 0 for one that is not closed.
+// matchClass matches a bracket expression such as [a-z] or [!0-9]. Its length is 0 for one that is
+// not closed.
 func matchClass(pat string, r rune) (int, bool) {
 	i := 1
 	negated := false

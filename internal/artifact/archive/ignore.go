@@ -6,15 +6,16 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a tenant's patterns: each entry of an archive is matched against each of them. What that may cost is bounded by
-// Matcher.
+// Bounds of a tenant's patterns: each entry of an archive is matched against each pattern. Matcher
+// bounds the cost.
 const (
 	maxPatternBytes = 16 << 10
 	maxPatterns     = 500
-	maxElements     = 63 // of one pattern: as many bits as a state has, but for the one that means its end
+	maxElements     = 63 // of one pattern: a state has a bit for each, and one for the pattern's end
 )
 
-// Flux's default exclusions, as its documentation lists them ("Default exclusions" of GitRepository and OCIRepository).
+// Flux's default exclusions. Source: Flux's documentation, "Default exclusions" of GitRepository
+// and OCIRepository.
 const (
 	vcsExcludes = `.git/
 .gitignore
@@ -44,10 +45,15 @@ codeship-steps.yml
 `
 )
 
-// Patterns decides which paths are left out of an archive. The zero value leaves nothing out. It is immutable.
+// Patterns decides which paths are left out of an archive. The zero value leaves nothing out. It is
+// immutable.
 type Patterns struct {
-	list []pattern
+	list  []pattern
+	field string // where they are written, for people
 }
+
+// ignoreField is the field of an object with patterns.
+const ignoreField = "spec.ignore"
 
 // pattern is one line.
 type pattern struct {
@@ -58,41 +64,53 @@ type pattern struct {
 	negated  bool
 }
 
-// DefaultPatterns returns what is left out when nobody says otherwise: version control files, CI configuration, media
-// and archives. The list is Flux's.
+// DefaultPatterns returns the default patterns: version control files, CI configuration, media and
+// archives. The list is Flux's.
 func DefaultPatterns() Patterns {
-	// A constant that is covered by a test; it cannot fail.
-	p, _ := parse(vcsExcludes + defaultExcludes)
+	// This cannot fail: a test parses the constants.
+	p, _ := parse(vcsExcludes+defaultExcludes, ignoreField, "")
 	return p
 }
 
-// ParsePatterns reads the .gitignore format (https://git-scm.com/docs/gitignore) from the field spec.ignore. As in Flux,
-// given patterns replace the defaults, except those for version control files, which always come first. The error is
-// an *Error with ReasonPattern.
+// ParsePatterns reads the .gitignore format (https://git-scm.com/docs/gitignore) from the field
+// spec.ignore. The error is an *Error with ReasonPattern.
 func ParsePatterns(text string) (Patterns, error) {
-	if len(text) > maxPatternBytes {
-		return Patterns{}, refuse(ReasonPattern, "", "shorten spec.ignore", "spec.ignore is longer than %d bytes", maxPatternBytes)
-	}
-	return parse(vcsExcludes + text)
+	return parse("", ignoreField, text)
 }
 
-func parse(text string) (Patterns, error) {
-	var out Patterns
-	offset := strings.Count(vcsExcludes, "\n")
-	number := 0
+// ParseOver reads as ParsePatterns. As in Flux, the patterns replace those of [DefaultPatterns],
+// except those for version control files, which always come first. A text that has only comments
+// and empty lines replaces nothing. The caller keeps the default patterns: to parse them takes
+// longer than all else that makes a plan of a spec. Field is where people wrote the text.
+func ParseOver(defaults Patterns, field, text string) (Patterns, error) {
 	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "#") && strings.TrimSpace(line) != "" {
+			return parse(vcsExcludes, field, text)
+		}
+	}
+	return defaults, nil
+}
+
+// parse reads our own patterns, and then those of a field.
+func parse(own, field, text string) (Patterns, error) {
+	if len(text) > maxPatternBytes {
+		return Patterns{}, refuse(ReasonPattern, "", "shorten "+field, "%s is longer than %d bytes", field, maxPatternBytes)
+	}
+	out := Patterns{field: field}
+	offset := strings.Count(own, "\n")
+	number := 0
+	for line := range strings.Lines(own + text) {
 		number++
 		p, ok, reason := parseLine(strings.TrimRight(line, "\r\n"))
 		if reason != "" {
-			return Patterns{}, refuse(ReasonPattern, "", "correct spec.ignore",
-				"spec.ignore, line %d: %s", number-offset, reason)
+			return Patterns{}, refuse(ReasonPattern, "", "correct "+field, "%s, line %d: %s", field, number-offset, reason)
 		}
 		if ok {
 			out.list = append(out.list, p)
 		}
 	}
 	if len(out.list) > maxPatterns {
-		return Patterns{}, refuse(ReasonPattern, "", "shorten spec.ignore", "spec.ignore has more than %d patterns", maxPatterns)
+		return Patterns{}, refuse(ReasonPattern, "", "shorten "+field, "%s has more than %d patterns", field, maxPatterns)
 	}
 	return out, nil
 }
@@ -144,8 +162,8 @@ func parseLine(line string) (p pattern, ok bool, reason string) {
 	return p, true, ""
 }
 
-// state is the state of a path that has got as far as the element: bit i stands for element i, the one behind the last for the
-// pattern's end. "**" may also be nothing.
+// state returns the state of a path that has reached the element. Bit i stands for element i, and
+// the bit after the last element for the pattern's end. "**" may also match no element.
 func (p pattern) state(element int) uint64 {
 	s := uint64(1) << element
 	if element < len(p.elements) && p.elements[element] == nil {
@@ -154,8 +172,9 @@ func (p pattern) state(element int) uint64 {
 	return s
 }
 
-// next goes from a folder, whose state is given and which the pattern does not match, to what has the name in it. It returns the
-// state there, and whether the pattern matches; what that costs is taken from steps.
+// next goes from a folder to the entry of that name in it. State is the folder's state; the pattern
+// does not match the folder. It returns the entry's state, and whether the pattern matches the
+// entry, and subtracts the cost from steps.
 func (p pattern) next(state uint64, name string, steps *int) (next uint64, matches bool) {
 	*steps--
 	if !p.anchored {

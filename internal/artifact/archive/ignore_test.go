@@ -54,8 +54,7 @@ func TestPatterns(t *testing.T) {
 		{"a/\n!a/b", "a/ a/c", "a/b"},
 		{"!a", "", "a"},
 		{"/", "", "a"},
-		{"", ".git/ .git/config d/.git/x .gitignore", ".gith a.jpg"},
-		{"!.git/", "", ".git/ .git/config"},
+		{"", "", ".git/ .git/config a.jpg"},
 	}
 	for _, c := range cases {
 		p, err := archive.ParsePatterns(c.patterns)
@@ -100,6 +99,37 @@ func TestDefaultPatterns(t *testing.T) {
 	}
 }
 
+// TestPatternsOverDefaults: for Flux's code, comments and empty lines are no ignore. Any other text
+// leaves of the default patterns only those for version control files.
+func TestPatternsOverDefaults(t *testing.T) {
+	for text, c := range map[string]struct{ out, in string }{
+		"":                  {".git/config a.jpg .github/x", "a.yaml"},
+		"\n# a comment\n\n": {".git/config a.jpg .github/x", "a.yaml"},
+		"/":                 {".git/config", "a.jpg .github/x"}, // matches no path, and is a pattern
+		"*.md":              {".git/config d/.git/x .gitignore a.md", ".gith a.jpg .github/x"},
+		"!*.zip":            {".git/config", "a.zip a.jpg"},
+		"!.git/":            {"", ".git/config"},
+	} {
+		p, err := archive.ParseOver(archive.DefaultPatterns(), "spec.ignore", text)
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+		for path := range strings.FieldsSeq(c.out) {
+			if !excludes(t, p, path, false) {
+				t.Errorf("%q keeps %s", text, path)
+			}
+		}
+		for path := range strings.FieldsSeq(c.in) {
+			if excludes(t, p, path, false) {
+				t.Errorf("%q leaves out %s", text, path)
+			}
+		}
+	}
+	if _, err := archive.ParseOver(archive.DefaultPatterns(), "spec.ignore", "a\n[b"); archive.ReasonOf(err) != archive.ReasonPattern || !strings.Contains(err.Error(), "line 2") {
+		t.Errorf("an invalid pattern: %v", err)
+	}
+}
+
 func TestParsePatternsRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"a\n[b":                        "line 2",
@@ -119,7 +149,8 @@ func TestParsePatternsRefuses(t *testing.T) {
 	}
 }
 
-// What is remembered of folders must not change what is decided: each path alone, and all of them in any order.
+// What is remembered of folders must not change what is decided: each path alone, and all of them
+// in any order.
 func TestMatcherRemembersFolders(t *testing.T) {
 	p, err := archive.ParsePatterns("*.md\n/a/**/x\n!/a/b/keep\nc/\n!c/*.txt\n**/d/*/e\n")
 	if err != nil {
@@ -149,7 +180,8 @@ func TestMatcherRemembersFolders(t *testing.T) {
 	}
 }
 
-// hostilePatterns are as many as spec.ignore may hold, and each begins to match hostilePath in each of its folders.
+// hostilePatterns are as many as spec.ignore may hold, and each begins to match hostilePath in each
+// of its folders.
 func hostilePatterns(tb testing.TB) archive.Patterns {
 	tb.Helper()
 	var text strings.Builder

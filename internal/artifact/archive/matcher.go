@@ -2,20 +2,23 @@ package archive
 
 import "strings"
 
-// What a Matcher may cost, in steps: comparisons of a byte or of a pattern with a path element. Each path adds to the
-// allowance, so that it is their average that counts.
+// Bounds of a Matcher's cost, in steps. A step is a comparison of a byte, or of a pattern with a
+// path element. Each path adds to the allowance, so that only the average path is bounded.
 const (
 	// firstSteps is 32 million, some tenths of a second.
 	firstSteps = 32 << 20
-	// stepsPerPath is 8192: 500 patterns take one or two thousand steps for each folder of a path that is not the last path's, and for
-	// its file. DefaultMaxFiles of them are about two seconds, less than what the archive's compression takes.
+	// stepsPerPath is 8192. With 500 patterns, a path's file and each of its folders that the last
+	// path did not have cost one or two thousand steps. For DefaultMaxFiles paths this takes about
+	// two seconds, less than the compression of the archive.
 	stepsPerPath = 8 << 10
 )
 
-// Matcher tells for path after path whether patterns leave it out. It remembers the folders of the last path, so that a
-// folder is matched once and not for each file, if what it holds comes together. It serves one archive, and one goroutine.
+// Matcher says for each path of an archive whether patterns leave it out. It remembers the folders
+// of the last path: if the paths of a folder follow each other, the folder is matched once and not
+// for each file. A Matcher serves one archive and one goroutine.
 type Matcher struct {
 	list    []pattern
+	field   string
 	left    int     // steps
 	folders []level // of the last path, from the root
 }
@@ -23,24 +26,25 @@ type Matcher struct {
 // level is a folder on the way to a path.
 type level struct {
 	name string
-	// decided is one more than the index of the last pattern that matches the folder or one above it, 0 for none. Patterns
-	// before it have no say below.
+	// decided is one more than the index of the last pattern that matches the folder or a parent of
+	// it; 0 for none. Earlier patterns have no effect below the folder.
 	decided int
-	// states are, for each pattern from decided on, where in its segments a path below may go on; see pattern.next.
+	// states are the states in this folder of each pattern from decided on; see pattern.next.
 	states []uint64
 }
 
-// Matcher begins with an archive.
-func (p Patterns) Matcher() *Matcher { return &Matcher{list: p.list, left: firstSteps} }
+// Matcher returns a Matcher for one archive.
+func (p Patterns) Matcher() *Matcher { return &Matcher{list: p.list, field: p.field, left: firstSteps} }
 
-// Excludes reports whether the clean path name is left out. A directory's own exclusion is its entry's; what it holds is
-// asked for separately. The error is an *Error with ReasonPattern: the patterns take too long for these paths.
+// Excludes reports whether the clean path name is left out. For a directory the answer concerns its
+// own entry; its content needs further calls. The error is an *Error with ReasonPattern: the
+// patterns take too long for these paths.
 func (m *Matcher) Excludes(name string, isDir bool) (bool, error) {
 	if len(m.list) == 0 {
 		return false, nil
 	}
 	if m.left < 0 {
-		return false, tooManySteps()
+		return false, m.tooManySteps()
 	}
 	m.left += stepsPerPath
 	parent, last := "", name
@@ -56,16 +60,16 @@ func (m *Matcher) Excludes(name string, isDir bool) (bool, error) {
 		decided = m.file(folder, last)
 	}
 	if m.left < 0 {
-		return false, tooManySteps()
+		return false, m.tooManySteps()
 	}
 	return decided > 0 && !m.list[decided-1].negated, nil
 }
 
-func tooManySteps() *Error {
-	return refuse(ReasonPattern, "", "write fewer or simpler patterns", "the patterns of spec.ignore take too long to match with these paths")
+func (m *Matcher) tooManySteps() *Error {
+	return refuse(ReasonPattern, "", "write fewer or simpler patterns", "the patterns of %s take too long to match with these paths", m.field)
 }
 
-// enter goes to a folder from that of the last path.
+// enter goes from the folder of the last path to the folder dir.
 func (m *Matcher) enter(dir string) level {
 	at := level{} // the archive itself, which no pattern matches
 	depth := 0
@@ -84,7 +88,7 @@ func (m *Matcher) enter(dir string) level {
 	return at
 }
 
-// state is where the pattern may go on in a folder.
+// state returns the state of the pattern in a folder.
 func (m *Matcher) state(folder level, at int) uint64 {
 	if folder.states == nil { // the root
 		return m.list[at].first
@@ -92,7 +96,8 @@ func (m *Matcher) state(folder level, at int) uint64 {
 	return folder.states[at-folder.decided]
 }
 
-// descend goes into a folder of a folder. The last pattern decides: those before one that matches are not asked.
+// descend goes into a folder of a folder. The last match decides: patterns before a match are not
+// tried.
 func (m *Matcher) descend(above level, name string) level {
 	below := level{name: name, decided: above.decided}
 	states := make([]uint64, len(m.list)-above.decided)
@@ -108,7 +113,7 @@ func (m *Matcher) descend(above level, name string) level {
 	return below
 }
 
-// file is what is decided of a file in a folder.
+// file returns the decision for a file in a folder; see level.decided.
 func (m *Matcher) file(folder level, name string) int {
 	for at := len(m.list) - 1; at >= folder.decided; at-- {
 		if m.list[at].dirOnly {

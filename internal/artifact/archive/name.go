@@ -7,15 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a name. They keep what is remembered of an archive small, and fit every common file system.
+// Bounds of a name. They bound the memory for the names of an archive, and fit every common file
+// system.
 const (
 	maxPath    = 1024 // bytes of a whole path
 	maxSegment = 255  // bytes of one path element
 	maxDepth   = 64   // elements of a path
 )
 
-// CleanName is what Normalize makes of an entry's name, for those who must know before there is an archive. The error is an
-// *Error with ReasonPath.
+// CleanName returns the name that Normalize gives to an entry, for callers that do not have an
+// archive yet. The error is an *Error with ReasonPath.
 func CleanName(raw string) (string, error) {
 	name, bad := cleanName(raw)
 	if bad != nil {
@@ -24,8 +25,8 @@ func CleanName(raw string) (string, error) {
 	return name, nil
 }
 
-// cleanName returns the entry name in the form the output uses: relative, without "." elements, repeated or trailing
-// slashes. The root itself is ".". The error has no entry yet.
+// cleanName returns the entry name in the form of the output: relative, without "." elements,
+// repeated or trailing slashes. The root itself is ".". The error has no entry yet.
 func cleanName(raw string) (string, *Error) {
 	const fix = "publish the archive with clean relative names"
 	switch {
@@ -59,9 +60,10 @@ func cleanName(raw string) (string, *Error) {
 	return path.Clean(raw), nil
 }
 
-// staysInside reports whether a symbolic link at name, a clean name, means a place inside the archive. The answer is by text alone,
-// where a file system would follow a link before a ".."; it tells a mistake from a link that is merely left out, and nothing that it
-// admits reaches an output.
+// staysInside reports whether a symbolic link at name, a clean name, leads to a place inside the
+// archive. It only compares text; a file system would follow a link before a "..". This is enough,
+// because no link reaches the output: the answer only decides whether a link is refused or left
+// out.
 func staysInside(name, target string) bool {
 	if target == "" || strings.HasPrefix(target, "/") || strings.ContainsAny(target, "\\\x00") {
 		return false

@@ -4,14 +4,15 @@ import (
 	"archive/tar"
 	"bufio"
 	"bytes"
-	"compress/flate"
-	"compress/gzip"
 	"context"
 	"errors"
 	"io"
 	"path"
 	"strings"
 	"time"
+
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/gzip"
 )
 
 // Defaults of Limits.
@@ -24,10 +25,12 @@ const (
 
 // Limits bound what an archive may cost. A zero field stands for its default.
 type Limits struct {
-	// MaxBytes bounds the unpacked tar stream, headers and padding included, in bytes; both the one that is read and the
-	// one that is written. It is what stops a decompression bomb. Default DefaultMaxBytes.
+	// MaxBytes bounds the unpacked tar stream in bytes, with headers and padding: both the stream
+	// that is read and the stream that is written. It stops a decompression bomb. Default
+	// DefaultMaxBytes.
 	MaxBytes int64
-	// MaxFiles bounds the number of entries plus that of the parent folders they imply. Default DefaultMaxFiles.
+	// MaxFiles bounds the number of entries and of parent folders without an entry. Default
+	// DefaultMaxFiles.
 	MaxFiles int
 }
 
@@ -43,13 +46,23 @@ func (l Limits) withDefaults() Limits {
 
 // Options of Normalize. The zero value leaves nothing out and applies the default limits.
 type Options struct {
-	// Ignore leaves paths out. Entries that are left out must be safe all the same.
+	// Ignore leaves paths out. An entry that is left out is refused if it is not safe.
 	Ignore Patterns
 	// Limits bound the archive.
 	Limits Limits
+	// Plain receives the tar stream that is written, too, before its compression; nil for nobody.
+	Plain io.Writer
 }
 
-// Summary is what an archive held.
+// tee returns a writer to out, and to Plain if it is set.
+func (o Options) tee(out io.Writer) io.Writer {
+	if o.Plain == nil {
+		return out
+	}
+	return io.MultiWriter(out, o.Plain)
+}
+
+// Summary counts the content of an archive.
 type Summary struct {
 	// Files is the number of regular files written.
 	Files int
@@ -59,23 +72,28 @@ type Summary struct {
 	Ignored int
 	// SkippedLinks is the number of symbolic links inside the archive that were left out.
 	SkippedLinks int
-	// Bytes is the length of the written tar stream before compression.
+	// Bytes is the length of the written tar stream before compression. For Extract it is the length
+	// of the files.
 	Bytes int64
 }
 
-// Normalize reads a tar archive, plain or gzip, from in up to its end and writes its safe, uniform form as tar.gz to out; see
-// the package documentation for the rules. On any error what was written to out is worthless.
+// Normalize reads a tar archive, plain or gzip, from in up to its end. It writes the archive's
+// safe, uniform form as tar.gz to out; see the package documentation for the rules. After any error
+// the output must not be used.
 //
-// A refusal is an *Error. An error of in (a broken connection, a wrong digest at the end of a verified stream) or of
-// out is returned as it is, and wins over a refusal that it may have caused: when the archive turns out damaged, the
-// rest of in is read first. Normalize gives up between two blocks or entries when ctx ends.
+// A refusal is an *Error. An error of in (a broken connection, a wrong digest at the end of a
+// verified stream) or of out is returned unchanged. Such an error replaces a refusal that it may
+// have caused: if the archive is damaged, Normalize first reads the rest of in. It stops between
+// two blocks or entries when ctx ends.
 func Normalize(ctx context.Context, in io.Reader, out io.Writer, opts Options) (Summary, error) {
-	zip := gzip.NewWriter(out)
-	n := newNormalizer(zip, opts)
+	zip := newZip(out)
+	defer zip.release()
+	n := newNormalizer(opts)
+	n.pack(opts.tee(zip))
 	return n.read(ctx, in, zip.Close)
 }
 
-// source remembers the error of the reader below, so that it can be told from what decoders make of it.
+// source remembers the error of its reader, to distinguish this error from the errors of decoders.
 type source struct {
 	ctx context.Context //nolint:containedctx // lives for one call of Normalize
 	r   io.Reader
@@ -109,7 +127,7 @@ func (m *meter) Read(p []byte) (int, error) {
 	if m.left < 0 {
 		return 0, errMeter
 	}
-	// One byte more than allowed tells an archive of exactly the limit from a longer one.
+	// One byte over the limit distinguishes an archive of exactly the limit from a longer archive.
 	if int64(len(p)) > m.left+1 {
 		p = p[:m.left+1]
 	}
@@ -129,7 +147,8 @@ func (m *meter) Write(p []byte) (int, error) {
 	return m.w.Write(p)
 }
 
-// decompress looks at the first bytes, never at what the publisher calls the stream.
+// decompress recognizes the compression by the first bytes, and ignores the media type that the
+// publisher wrote.
 func decompress(in io.Reader) (io.Reader, error) {
 	br := bufio.NewReader(in)
 	head, err := br.Peek(4)
@@ -155,7 +174,7 @@ func decompress(in io.Reader) (io.Reader, error) {
 	}
 }
 
-// kind is what a name stands for.
+// kind is the kind of entry that a name belongs to.
 type kind byte
 
 const (
@@ -168,53 +187,72 @@ const (
 type normalizer struct {
 	limits   Limits
 	matcher  *Matcher
-	verbatim *verbatim // nil unless the archive is kept as it is
+	verbatim *verbatim // nil unless the archive is kept unchanged
 	in       *meter
-	written  *meter
-	out      *tar.Writer
+	written  *meter // what out writes
+	out      sink
 	seen     map[string]kind
 	count    int // entries that leave no name behind
 	buf      []byte
 	sum      Summary
 }
 
-// newNormalizer writes the archive's form to out.
-func newNormalizer(out io.Writer, opts Options) *normalizer {
+// sink takes the kept entries in their uniform form: each header, and then its content.
+type sink interface {
+	WriteHeader(hdr *tar.Header) error
+	io.WriteCloser
+}
+
+// newNormalizer makes a normalizer that has no sink yet.
+func newNormalizer(opts Options) *normalizer {
 	limits := opts.Limits.withDefaults()
-	written := &meter{left: limits.MaxBytes, w: out}
 	return &normalizer{
 		limits:  limits,
 		matcher: opts.Ignore.Matcher(),
-		written: written,
-		out:     tar.NewWriter(written),
+		written: &meter{left: limits.MaxBytes},
 		seen:    make(map[string]kind),
 		buf:     make([]byte, 32<<10),
 	}
 }
 
-// read reads the whole archive and closes what it is written to.
+// pack has the kept entries written to out, as a tar stream.
+func (n *normalizer) pack(out io.Writer) {
+	n.written.w = out
+	n.out = tar.NewWriter(n.written)
+}
+
+// read reads the whole archive, and closes its output with closeOut.
 func (n *normalizer) read(ctx context.Context, in io.Reader, closeOut func() error) (Summary, error) {
 	src := &source{ctx: ctx, r: in}
 	err := n.archive(ctx, src)
+	sum, err := n.finish(err, closeOut)
 	if err == nil {
-		err = n.out.Close()
+		return sum, nil
 	}
-	if err == nil {
-		err = closeOut()
-	}
-	if err == nil {
-		n.sum.Bytes = n.limits.MaxBytes - n.written.left
-		return n.sum, nil
-	}
-	err = n.explain(err)
 	if ReasonOf(err) == ReasonCorrupt {
-		// Damage is often only how a truncated or forged download shows; let the source speak.
+		// A truncated or forged download often looks like damage. Read on: the error of the source
+		// says more.
 		_, _ = io.Copy(io.Discard, src)
 	}
 	if src.err != nil {
 		return Summary{}, src.err
 	}
 	return Summary{}, err
+}
+
+// finish ends the output, unless err ended it before.
+func (n *normalizer) finish(err error, closeOut func() error) (Summary, error) {
+	if err == nil {
+		err = n.out.Close()
+	}
+	if err == nil {
+		err = closeOut()
+	}
+	if err != nil {
+		return Summary{}, n.explain(err)
+	}
+	n.sum.Bytes = n.limits.MaxBytes - n.written.left
+	return n.sum, nil
 }
 
 // explain turns the errors of the decoders into refusals.
@@ -256,7 +294,7 @@ func (n *normalizer) archive(ctx context.Context, in io.Reader) error {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		// cleanName judges names itself, with better words.
+		// cleanName checks names itself, with better errors.
 		if err != nil && !errors.Is(err, tar.ErrInsecurePath) {
 			return err
 		}
@@ -277,7 +315,8 @@ func (n *normalizer) archive(ctx context.Context, in io.Reader) error {
 	return n.drain()
 }
 
-// drain reads what follows the end of the archive, which completes gzip's checksum and may only be padding.
+// drain reads the data after the end of the archive, which must be padding, and so completes gzip's
+// checksum.
 func (n *normalizer) drain() error {
 	for {
 		k, err := n.in.Read(n.buf)
@@ -297,7 +336,7 @@ func (n *normalizer) drain() error {
 
 func (n *normalizer) entry(hdr *tar.Header, content io.Reader) error {
 	if hdr.Typeflag == tar.TypeXGlobalHeader {
-		// What git archive writes: a comment with the commit. It is no entry and is dropped.
+		// git archive writes a comment with the commit. It is not an entry and is dropped.
 		n.count++
 		return n.checkCount()
 	}
@@ -338,7 +377,7 @@ func isSparse(hdr *tar.Header) bool {
 	return false
 }
 
-// claim records that name is a k and that its parents are directories.
+// claim records that name has the kind k and that its parents are directories.
 func (n *normalizer) claim(raw, name string, k kind) error {
 	const fix = "publish an archive in which every name occurs once"
 	switch before := n.seen[name]; {
@@ -410,7 +449,7 @@ func (n *normalizer) file(hdr *tar.Header, name string, content io.Reader) error
 	if err := n.out.WriteHeader(header(name, tar.TypeReg, mode, hdr.Size)); err != nil {
 		return err
 	}
-	// The plain reader and writer: no shortcut may change how the output is cut into writes.
+	// The plain reader and writer: without a shortcut, equal input gives equal writes.
 	if _, err := io.CopyBuffer(struct{ io.Writer }{n.out}, struct{ io.Reader }{content}, n.buf); err != nil {
 		return err
 	}
@@ -433,7 +472,7 @@ func (n *normalizer) symlink(hdr *tar.Header, name string) error {
 	return nil
 }
 
-// excludes asks the patterns, and counts.
+// excludes reports whether the patterns leave name out, and counts such names.
 func (n *normalizer) excludes(name string, isDir bool) (bool, error) {
 	excluded, err := n.matcher.Excludes(name, isDir)
 	if excluded {

@@ -278,6 +278,10 @@ func TestNormalizeRefuses(t *testing.T) {
 			if reason := archive.ReasonOf(err); reason != c.reason && reason != archive.ReasonLink {
 				t.Errorf("Copy says %v", err)
 			}
+			// Extract must judge alike; what it writes has no headers, which may be too large.
+			if _, err := extract(t, c.in, archive.Options{Limits: c.limits}); archive.ReasonOf(err) != c.reason && c.reason != archive.ReasonTooLarge {
+				t.Errorf("Extract says %v", err)
+			}
 			// What is ignored must be safe all the same.
 			ignore, perr := archive.ParsePatterns("*")
 			if perr != nil {

@@ -11,18 +11,21 @@ import (
 	"strings"
 )
 
-// Copy writes in to out unchanged and refuses what Normalize refuses, any link, and whatever a header may hold that Normalize leaves
-// out and that is no matter of taste; see the package documentation. It has Normalize's contract. Ignored and SkippedLinks of
-// the summary are 0, and Bytes is what Normalize would have written.
+// Copy writes in to out unchanged. It refuses all that Normalize refuses, any link, and unsafe
+// parts of headers that Normalize leaves out; see the package documentation. Otherwise its contract
+// is that of Normalize. Ignored and SkippedLinks of the summary are 0, and Bytes is the number that
+// Normalize would have written.
 func Copy(ctx context.Context, in io.Reader, out io.Writer, limits Limits) (Summary, error) {
-	n := newNormalizer(io.Discard, Options{Limits: limits})
+	n := newNormalizer(Options{Limits: limits})
+	n.pack(io.Discard)
 	n.verbatim = &verbatim{}
 	return n.read(ctx, io.TeeReader(in, out), func() error { return nil })
 }
 
 const (
 	blockSize = 512
-	// maxRecords bounds the records before an entry, in bytes. They hold a path of maxPath, and some numbers.
+	// maxRecords bounds the records before an entry, in bytes. They contain a path of at most
+	// maxPath, and some numbers.
 	maxRecords = 64 << 10
 )
 
@@ -31,9 +34,10 @@ const (
 	fixLinkKept = "remove the link, or have the archive extracted (operation: extract), which leaves it out"
 )
 
-// verbatim judges what is kept as it was published. What archive/tar understands is not enough there: others will read the same
-// bytes, and where programs differ, one is shown a harmless archive and another one that is not. So it follows the headers
-// themselves as they pass, and refuses what can be understood in two ways.
+// verbatim checks an archive that is kept unchanged. The view of archive/tar is not enough for
+// this: other programs will read the same bytes, and may see a harmful archive where archive/tar
+// sees a harmless one. So verbatim reads the headers themselves as they pass, and refuses a header
+// that can be understood in two ways.
 type verbatim struct {
 	block    [blockSize]byte
 	have     int    // bytes of block
@@ -43,11 +47,11 @@ type verbatim struct {
 	records  []byte // of an extended header, or a long name
 	missing  int    // bytes of records
 	sized    string // the size of the next entry by its records, if they have one
-	ended    bool   // by a block of zeros; what may follow is judged by drain
+	ended    bool   // by a block of zeros; drain checks the data after it
 	odd      string // what is wrong
 }
 
-// check judges an entry that was read, after its headers have passed.
+// check refuses an entry with unsafe headers, after archive/tar has read them.
 func (v *verbatim) check(hdr *tar.Header) error {
 	switch {
 	case hdr.Typeflag == tar.TypeSymlink:
@@ -66,7 +70,7 @@ func (v *verbatim) check(hdr *tar.Header) error {
 	}
 }
 
-// end judges the archive's end, where what has passed since the last entry was judged by nobody.
+// end checks the headers after the last entry, which check has not seen.
 func (v *verbatim) end() error {
 	switch {
 	case v.odd != "":
@@ -78,8 +82,8 @@ func (v *verbatim) end() error {
 	}
 }
 
-// special are the permission bits that are refused. Folders may have those that volumes and shared checkouts give them, setgid and
-// sticky: they give nobody more than the folder's owner has.
+// special returns the permission bits that are refused. Folders may have setgid and sticky, which
+// volumes and shared checkouts set: these bits give nobody more rights than the folder's owner has.
 func special(typeflag byte) int64 {
 	switch typeflag {
 	case tar.TypeXGlobalHeader:
@@ -91,7 +95,8 @@ func special(typeflag byte) int64 {
 	}
 }
 
-// Write follows the stream. It never fails: check says what is wrong, if archive/tar takes the header for one.
+// Write reads the headers of the stream. It never fails: check reports the faults of those headers
+// that archive/tar accepts.
 func (v *verbatim) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 && !v.ended && v.odd == "" {
@@ -111,7 +116,7 @@ func (v *verbatim) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// content keeps what belongs to the records.
+// content keeps the part of the data that belongs to records.
 func (v *verbatim) content(p []byte) {
 	if v.missing == 0 {
 		return
@@ -131,19 +136,21 @@ func (v *verbatim) content(p []byte) {
 	v.records = v.records[:0]
 }
 
-// emptyName is what a header says for which some programs take the name of the next one.
+// emptyName is the fault of an empty long name: some programs then use the name in the next header.
 const emptyName = "the long name of an entry is empty"
 
-// octal is a number that all programs read alike: digits, after spaces and before spaces or zeros.
+// octal matches a number that all programs read alike: digits, after spaces and before spaces or
+// zeros.
 var octal = regexp.MustCompile(`^ *[0-7]+[ \x00]*$|^\x00*$`)
 
-// header reads a block and says what is odd about it.
+// header reads the header in block and says what is wrong with it; empty if nothing is.
 func (v *verbatim) header() string {
 	if v.block == [blockSize]byte{} {
 		v.ended = true
 		return ""
 	}
-	// IEEE Std 1003.1, pax, "ustar Interchange Format": name, mode, size, type, and what is a prefix of the name only there.
+	// IEEE Std 1003.1, pax, "ustar Interchange Format": name, mode, size, type, and a prefix of the
+	// name, which only this format has.
 	mode, sizeField, sum, kind := v.block[100:108], v.block[124:136], v.block[148:156], v.block[156]
 	name, unused := beforeNUL(v.block[:100]), v.block[345:]
 	if bytes.Equal(v.block[257:265], []byte("ustar\x0000")) {
@@ -151,7 +158,7 @@ func (v *verbatim) header() string {
 		if prefix != "" {
 			name = prefix + "/" + name
 		}
-		// Behind a short prefix are what some programs write of times.
+		// Some programs write times after a short prefix.
 		unused = slices.Concat(v.block[min(345+len(prefix), 476):476], v.block[500:])
 	}
 	switch {
@@ -190,9 +197,10 @@ func (v *verbatim) header() string {
 	return ""
 }
 
-// leaves reports whether a header's own name leads out of the folder it is unpacked in. It counts where records and long names are not
-// known, and there a header that extends another is a file as well. It may be cut off within "..", and GNU tar gives global
-// headers, which are none, a name in the folder for temporary files.
+// leaves reports whether a header's own name leads out of the folder that it is unpacked in. A
+// program that does not know records and long names uses this name, and unpacks a header that
+// extends another as a file. The name may be cut off inside "..". A global header is not a file and
+// may have an absolute name: GNU tar names it after the folder for temporary files.
 func leaves(name string, kind byte) bool {
 	return strings.HasPrefix(name, "/") && kind != tar.TypeXGlobalHeader || strings.HasPrefix(name, "../") || strings.Contains(name, "/../")
 }
@@ -204,11 +212,13 @@ func beforeNUL(field []byte) string {
 
 func isZero(b []byte) bool { return !slices.ContainsFunc(b, func(c byte) bool { return c != 0 }) }
 
-// recordWithin is what programs that read records by lines can take for another one.
+// recordWithin matches a text inside a record that programs which read records by lines take for
+// another record.
 var recordWithin = regexp.MustCompile(`\n\s*[0-9]`)
 
-// readRecords reads the records of an extended header (IEEE Std 1003.1, pax, "pax Extended Header"): what they say of the entry's size,
-// if they do, and what is odd about them.
+// readRecords reads the records of an extended header (IEEE Std 1003.1, pax, "pax Extended
+// Header"). Size is the entry's size in the records, if they have one. Odd says what is wrong with
+// the records; empty if nothing is.
 func readRecords(text string, global bool) (size, odd string) {
 	var known []string
 	for text != "" {
@@ -238,14 +248,15 @@ func readRecords(text string, global bool) (size, odd string) {
 	return size, ""
 }
 
-// isKept knows the records that harm nobody: names, owners, times, where the file was, and a size, which must be the header's. Those
-// of a character set, of a link's target, of access lists and of capabilities are not among them.
+// isKept reports whether a record is harmless: names, owners, times, the file's place, and a size,
+// which must be the header's. Records of a character set, a link's target, access lists and
+// capabilities are not harmless.
 func isKept(key string) bool {
 	switch key {
 	case "path", "size", "uid", "gid", "uname", "gname", "mtime", "atime", "ctime", "comment", "LIBARCHIVE.creationtime",
 		"SCHILY.dev", "SCHILY.ino", "SCHILY.nlink":
 		return true
 	}
-	// What tar of macOS writes.
+	// tar of macOS writes these.
 	return strings.HasPrefix(key, "LIBARCHIVE.xattr.com.apple.") || strings.HasPrefix(key, "SCHILY.xattr.com.apple.")
 }

@@ -178,7 +178,8 @@ func TestCopyKeepsBytes(t *testing.T) {
 	}
 }
 
-// FuzzCopy holds that what Copy keeps is harmless, for archives with a header of which bytes were changed.
+// FuzzCopy holds that what Copy keeps is harmless, for archives with a header of which bytes were
+// changed.
 func FuzzCopy(f *testing.F) {
 	f.Add("0d/x\n5d", uint8(0), uint16(345), []byte("../../x"))
 	f.Add("xpath=good\n0x", uint8(1), uint16(257), []byte(gnuMagic))
@@ -222,7 +223,8 @@ func FuzzCopy(f *testing.F) {
 		if changed := int(header) * 512; changed+512 <= len(in)-1024 {
 			copy(in[changed+int(at)%512:changed+512], with)
 		}
-		// All headers that are some have their checksum: which blocks these are is for the readers to say.
+		// All headers that are some have their checksum: which blocks these are is for the readers
+		// to say.
 		for block := 0; block < len(in)-1024; block += 512 {
 			if !bytes.Equal(in[block:block+512], make([]byte, 512)) && strings.HasPrefix(string(in[block+257:]), "ustar") || block == int(header)*512 {
 				checksum(in[block : block+512])

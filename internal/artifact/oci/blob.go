@@ -9,18 +9,25 @@ import (
 	"hash"
 	"io"
 	"net/http"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// Open returns the layer's bytes as they are transferred. They are verified while they are read: io.EOF comes only after the
-// announced length with the right digest, any other end is an *Error with CodeTruncated, CodeDigestMismatch or, when
-// ctx ends, CodeUnreachable. A reader that stops earlier has verified nothing. The caller closes the stream.
+// maxResumes bounds how often the transfer of one layer goes on after a broken connection.
+const maxResumes = 5
+
+// Open returns the layer's bytes as they are transferred. They are verified while they are read:
+// io.EOF comes only after the announced length with the right digest, any other end is an
+// *origin.Error with CodeTruncated, CodeDigestMismatch or, when ctx ends, CodeUnreachable. A reader
+// that stops earlier has verified nothing. If the connection breaks, the stream goes on from there
+// (RFC 9110, "Range Requests"). The caller closes the stream.
 func (c *Client) Open(ctx context.Context, layer Layer) (io.ReadCloser, error) {
 	if err := checkDigest(layer.Digest); err != nil {
 		return nil, c.protocol("the layer has no valid sha256 digest")
 	}
 	if layer.Size > c.limits.MaxLayerBytes {
-		return nil, &Error{
-			Code: CodeTooLarge, Host: c.repo.host, Fix: "publish a smaller artifact, or ask the administrator for a higher limit",
+		return nil, &origin.Error{
+			Server: c.session.server, Code: origin.CodeTooLarge,
 			Err: fmt.Errorf("the layer has %d bytes, more than %d", layer.Size, c.limits.MaxLayerBytes),
 		}
 	}
@@ -33,13 +40,15 @@ func (c *Client) Open(ctx context.Context, layer Layer) (io.ReadCloser, error) {
 
 // verified passes a layer's bytes on and ends well only if they were the right ones.
 type verified struct {
-	ctx    context.Context //nolint:containedctx // tells a deadline from a broken connection; io.Reader takes none
-	client *Client
-	layer  Layer
-	body   io.ReadCloser
-	hash   hash.Hash
-	n      int64
-	err    error
+	ctx     context.Context //nolint:containedctx // tells a deadline from a broken connection; io.Reader takes none
+	client  *Client
+	layer   Layer
+	body    io.ReadCloser
+	hash    hash.Hash
+	n       int64
+	resumes int
+	begun   int64 // where the present transfer began
+	err     error
 }
 
 func (v *verified) Read(p []byte) (int, error) {
@@ -57,8 +66,8 @@ func (v *verified) Read(p []byte) (int, error) {
 		// Our own end of the connection ended it; the other side only answered that in good order.
 		v.err = v.client.bodyError(v.ctx, context.Cause(v.ctx), "the layer")
 	case errors.Is(err, io.EOF) && v.n < v.layer.Size:
-		v.err = &Error{
-			Code: CodeTruncated, Host: v.client.repo.host,
+		v.err = &origin.Error{
+			Server: v.client.session.server, Code: origin.CodeTruncated,
 			Err: fmt.Errorf("the layer ended after %d of %d bytes", v.n, v.layer.Size),
 		}
 	case errors.Is(err, io.EOF):
@@ -67,16 +76,53 @@ func (v *verified) Read(p []byte) (int, error) {
 		} else {
 			v.err = io.EOF
 		}
-	case err != nil:
+	case err != nil && !v.resume():
 		v.err = v.client.bodyError(v.ctx, err, "the layer")
 	}
 	return n, v.err
 }
 
-func (v *verified) mismatch(err error) *Error {
-	return &Error{
-		Code: CodeDigestMismatch, Host: v.client.repo.host,
-		Fix: "push the artifact again and check what stands between here and the registry", Err: err,
+// resume goes on after a broken connection. It reports whether there is more to read: not if the
+// last transfer brought nothing, so that a registry cannot keep us busy.
+func (v *verified) resume() bool {
+	if v.ctx.Err() != nil || v.n == v.begun || v.n == v.layer.Size || v.resumes == maxResumes {
+		return false
+	}
+	v.resumes++
+	body, err := v.client.openAt(v.ctx, v.layer, v.n)
+	if err != nil {
+		return false
+	}
+	_ = v.body.Close() // it has failed already
+	v.body, v.begun = body, v.n
+	return true
+}
+
+// openAt returns the layer's bytes from an offset on.
+func (c *Client) openAt(ctx context.Context, layer Layer, offset int64) (io.ReadCloser, error) {
+	resp, err := c.do(ctx, request{
+		method: http.MethodGet, url: c.url("blobs", layer.Digest), target: targetBlob,
+		header: http.Header{"Range": {fmt.Sprintf("bytes=%d-", offset)}}, want: []int{http.StatusOK, http.StatusPartialContent},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode == http.StatusOK { // a registry without ranges sends everything again
+		_, err = io.CopyN(io.Discard, resp.Body, offset)
+	} else if got := resp.Header.Get("Content-Range"); got != fmt.Sprintf("bytes %d-%d/%d", offset, layer.Size-1, layer.Size) {
+		err = c.protocol("the registry sends another part of the layer than was asked for")
+	}
+	if err != nil {
+		_ = resp.Body.Close()
+		return nil, err
+	}
+	return resp.Body, nil
+}
+
+func (v *verified) mismatch(err error) *origin.Error {
+	return &origin.Error{
+		Server: v.client.session.server, Code: origin.CodeDigestMismatch,
+		Err: err,
 	}
 }
 

@@ -5,15 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
-	"github.com/lanyard-dev/lanyard/internal/artifact/disconnection"
+	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
+	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
 // Defaults of Limits.
@@ -66,8 +70,13 @@ func (l Limits) withDefaults() Limits {
 
 // Options of a connection.
 type Options struct {
-	// Auth gives the credentials; nil means none. Use Basic for a user name and password.
+	// Auth gives the credentials; nil means none. Use Basic for a user name and password. A
+	// RegistryToken is shown to the registry as bearer token, without a token server in between. If
+	// the registry asks for a user and a password, the token is the password of Username.
 	Auth authn.Authenticator
+	// Caller is what errors must know of the credential and the way; the zero Caller has a
+	// credential and no proxy.
+	Caller origin.Caller
 	// Transport carries the requests: TLS, proxy, the check of dialled addresses. Required.
 	Transport http.RoundTripper
 	// Insecure allows plain http to the repository's own host, as spec.insecure does. Without it no request leaves without TLS, on
@@ -75,6 +84,16 @@ type Options struct {
 	Insecure bool
 	// Limits bound the answers.
 	Limits Limits
+	// Write asks for the permission to push, which registries with a token server grant on request.
+	Write bool
+	// Uploads remembers uploads that break off, so that a later Push continues them. The zero value
+	// remembers nothing.
+	Uploads Uploads
+	// Challenges remembers how registries want to be authenticated to; nil remembers nothing.
+	Challenges *Challenges
+	// Route names all that decides which server Transport reaches under a host's name: proxy,
+	// certificate authorities, client certificate. Challenges are not shared between routes.
+	Route string
 }
 
 // Basic returns an Authenticator for a user name and a password, which is how cloud registries take their tokens.
@@ -82,16 +101,21 @@ func Basic(username, password string) authn.Authenticator {
 	return &authn.Basic{Username: username, Password: password}
 }
 
-// Client reads one repository. It is safe for concurrent use and should live as long as its credentials at most.
+// Client reads and writes one repository. It is safe for concurrent use.
 type Client struct {
 	repo    Repository
 	session *session
-	http    *http.Client
+	login   func(ctx context.Context, shown authn.AuthConfig) (http.RoundTripper, error)
+	auth    authn.Authenticator
+	shown   atomic.Pointer[authn.AuthConfig] // the credential of the last login
+	http    atomic.Pointer[http.Client]      // replaced when the registry's challenge has changed
 	base    url.URL
 	limits  Limits
+	uploads Uploads
 }
 
-// Connect asks the registry how it wants to be authenticated to and does so, for reading. The error is an *Error.
+// Connect asks the registry how it wants to be authenticated to and does so. The error is an
+// *origin.Error, or one of Options.Auth.
 func Connect(ctx context.Context, repo Repository, opts Options) (*Client, error) {
 	if repo.IsZero() {
 		return nil, invalidRepository(fieldURL, "", "no repository is given")
@@ -107,24 +131,60 @@ func Connect(ctx context.Context, repo Repository, opts Options) (*Client, error
 	if auth == nil {
 		auth = authn.Anonymous
 	}
-	s := &session{field: repo.field, host: repo.host, home: target.RegistryStr(), insecure: opts.Insecure, next: opts.Transport}
-	if config, err := authn.Authorization(ctx, auth); err == nil {
-		// Not all of them are sent as an Authorization header.
-		s.keep(config.Password, config.IdentityToken, config.RegistryToken)
+	s := &session{
+		field: repo.field, server: repo.server(opts.Caller), home: target.RegistryStr(), insecure: opts.Insecure, next: opts.Transport,
+		challenges: opts.Challenges, route: opts.Route,
 	}
-	rt, err := transport.NewWithContext(ctx, target.Registry, auth,
-		transport.NewUserAgent(s, userAgent), []string{target.Scope(transport.PullScope)})
-	if err != nil {
-		return nil, s.requestError(ctx, err, targetRegistry)
+	scope := transport.PullScope
+	if opts.Write {
+		scope = transport.PushScope
 	}
-	return &Client{
+	c := &Client{
 		repo:    repo,
 		session: s,
-		http:    &http.Client{Transport: rt, CheckRedirect: s.checkRedirect},
+		auth:    auth,
+		login: func(ctx context.Context, shown authn.AuthConfig) (http.RoundTripper, error) {
+			if shown.RegistryToken != "" {
+				return showToken(ctx, target.Registry, s, shown)
+			}
+			return transport.NewWithContext(ctx, target.Registry, authn.FromConfig(shown),
+				transport.NewUserAgent(s, userAgent), []string{target.Scope(scope)})
+		},
 		// The library changes the scheme where the repository is insecure and the registry has no TLS.
-		base:   url.URL{Scheme: "https", Host: target.RegistryStr(), Path: "/v2/" + target.RepositoryStr()},
-		limits: opts.Limits.withDefaults(),
-	}, nil
+		base:    url.URL{Scheme: "https", Host: target.RegistryStr(), Path: "/v2/" + target.RepositoryStr()},
+		limits:  opts.Limits.withDefaults(),
+		uploads: opts.Uploads,
+	}
+	if err := c.authenticate(ctx); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// authenticate shows the registry the present credential in the way that the registry's challenge
+// asks for. Its error is an *origin.Error, or one of Options.Auth.
+func (c *Client) authenticate(ctx context.Context) error {
+	shown, err := authn.Authorization(ctx, c.auth)
+	if err != nil {
+		return fmt.Errorf("oci: Options.Auth: %w", err)
+	}
+	// Not all of them are sent as an Authorization header.
+	c.session.keep(shown.Password, shown.IdentityToken, shown.RegistryToken)
+	c.shown.Store(shown)
+	rt, err := c.login(ctx, *shown)
+	if err != nil {
+		c.session.doubt()
+		return c.session.requestError(ctx, err, targetRegistry)
+	}
+	c.http.Store(&http.Client{Transport: rt, CheckRedirect: c.session.checkRedirect})
+	return nil
+}
+
+// hasRenewed reports whether Options.Auth has another credential than the one that was shown: the
+// first one may end during a long transfer.
+func (c *Client) hasRenewed(ctx context.Context) bool {
+	now, err := authn.Authorization(ctx, c.auth)
+	return err == nil && *now != *c.shown.Load()
 }
 
 const userAgent = "lanyard"
@@ -132,26 +192,105 @@ const userAgent = "lanyard"
 // Repository returns the repository that the client reads.
 func (c *Client) Repository() Repository { return c.repo }
 
-// send makes one request and returns the answer if its status is 200. The caller closes the body.
-func (c *Client) send(ctx context.Context, method string, u url.URL, t target, accept ...string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
+// request is one request of a client.
+type request struct {
+	method string
+	url    url.URL
+	target target
+	header http.Header
+	// body returns the content from its begin; nil for none.
+	body func() io.Reader
+	size int64 // of the body
+	// want are the statuses of success; empty for 200 alone.
+	want []int
+	// renewed: the request was refused before, and is sent with a new credential.
+	renewed bool
+}
+
+func (r request) build(ctx context.Context) (*http.Request, error) {
+	var body io.Reader
+	if r.body != nil {
+		body = r.body()
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, r.url.String(), body)
 	if err != nil {
 		return nil, err
 	}
-	if len(accept) > 0 {
-		req.Header.Set("Accept", strings.Join(accept, ", "))
-	}
+	maps.Copy(req.Header, r.header)
 	// Otherwise net/http would accept, and undo, an encoding that is none of the content's.
 	req.Header.Set("Accept-Encoding", "identity")
-	resp, err := c.http.Do(req)
+	if r.body != nil {
+		req.ContentLength = r.size
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(r.body()), nil }
+	}
+	return req, nil
+}
+
+// send makes one request and returns the answer if its status is 200. The caller closes the body.
+func (c *Client) send(ctx context.Context, method string, u url.URL, t target, accept ...string) (*http.Response, error) {
+	r := request{method: method, url: u, target: t, header: http.Header{}}
+	if len(accept) > 0 {
+		r.header.Set("Accept", strings.Join(accept, ", "))
+	}
+	return c.do(ctx, r)
+}
+
+// do makes one request and returns the answer if its status is a wanted one. The caller closes the
+// body.
+func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
+	req, err := r.build(ctx)
 	if err != nil {
-		return nil, c.session.requestError(ctx, err, t)
+		return nil, err
 	}
-	if resp.StatusCode != http.StatusOK {
-		defer resp.Body.Close() //nolint:errcheck // read only
-		return nil, c.session.responseError(resp, t)
+	resp, err := c.http.Load().Do(req)
+	if err != nil {
+		c.session.doubt()
+		return nil, c.session.requestError(ctx, err, r.target)
 	}
-	return resp, nil
+	if slices.Contains(r.want, resp.StatusCode) || len(r.want) == 0 && resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
+	defer resp.Body.Close() //nolint:errcheck // read only
+	expired := resp.StatusCode == http.StatusUnauthorized && !r.renewed && c.hasRenewed(ctx)
+	if contradicts(resp) && c.session.doubt() || expired {
+		if err := c.authenticate(ctx); err != nil {
+			return nil, err
+		}
+		r.renewed = r.renewed || expired
+		return c.do(ctx, r)
+	}
+	return nil, c.session.responseError(resp, r.target)
+}
+
+// repeat makes a writing request that may arrive twice without harm: again after a failure that may
+// pass within a second, as package attempt repeats reading ones.
+func (c *Client) repeat(ctx context.Context, r request) (resp *http.Response, err error) {
+	ended := attempt.Do(ctx, attempt.Reads, func() bool {
+		resp, err = c.do(ctx, r) //nolint:bodyclose // the caller's
+		return mayPass(err)
+	})
+	if ended != nil {
+		return nil, c.session.requestError(ctx, ended, r.target)
+	}
+	return resp, err
+}
+
+// mayPass reports whether a failed request may be sent again at once.
+func mayPass(err error) bool {
+	e, ok := errors.AsType[*origin.Error](err)
+	if !ok || e.RetryAfter > 0 {
+		return false
+	}
+	if failure, ok := errors.AsType[*attempt.Failure](e.Err); ok {
+		return failure.Again()
+	}
+	return e.Status != 0 && attempt.Again(e.Status, nil)
+}
+
+// contradicts reports whether an answer may mean that the registry wants something else than its
+// challenge said: other credentials, or TLS, without which servers answer 400.
+func contradicts(resp *http.Response) bool {
+	return resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusBadRequest
 }
 
 func (c *Client) url(elements ...string) url.URL {
@@ -160,8 +299,8 @@ func (c *Client) url(elements ...string) url.URL {
 	return u
 }
 
-func (c *Client) protocol(what string) *Error {
-	return &Error{Code: CodeProtocol, Host: c.repo.host, Err: errors.New(what)}
+func (c *Client) protocol(what string) *origin.Error {
+	return &origin.Error{Server: c.session.server, Code: origin.CodeProtocol, Err: errors.New(what)}
 }
 
 // readAll reads a bounded answer.
@@ -171,15 +310,15 @@ func (c *Client) readAll(ctx context.Context, r io.Reader, limit int64, what str
 		return nil, c.bodyError(ctx, err, what)
 	}
 	if int64(len(body)) > limit {
-		return nil, &Error{Code: CodeTooLarge, Host: c.repo.host, Err: fmt.Errorf("%s is longer than %d bytes", what, limit)}
+		return nil, &origin.Error{Server: c.session.server, Code: origin.CodeTooLarge, Err: fmt.Errorf("%s is longer than %d bytes", what, limit)}
 	}
 	return body, nil
 }
 
 // bodyError is an answer that began and did not end.
-func (c *Client) bodyError(ctx context.Context, err error, what string) *Error {
+func (c *Client) bodyError(ctx context.Context, err error, what string) *origin.Error {
 	if cause := context.Cause(ctx); cause != nil {
-		return &Error{Code: CodeUnreachable, Host: c.repo.host, Err: fmt.Errorf("%s did not arrive in time: %w", what, cause)}
+		return &origin.Error{Server: c.session.server, Code: origin.CodeUnreachable, Err: fmt.Errorf("%s did not arrive in time: %w", what, cause)}
 	}
-	return &Error{Code: CodeTruncated, Host: c.repo.host, Err: fmt.Errorf("%s broke off: %w", what, disconnection.Hide(err))}
+	return &origin.Error{Server: c.session.server, Code: origin.CodeTruncated, Err: fmt.Errorf("%s broke off: %w", what, attempt.Explain(err))}
 }

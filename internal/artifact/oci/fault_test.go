@@ -25,6 +25,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
 // pull does all steps for the tag latest and returns the first error.
@@ -66,26 +67,26 @@ func TestStatusCodes(t *testing.T) {
 		name, at, header string // at is a part of the path; header is Retry-After
 		status           int
 		registryCode     string
-		want             oci.Error
+		want             origin.Error
 	}{
-		{name: "unauthorized", at: "/v2/", status: 401, want: oci.Error{Code: oci.CodeUnauthorized}},
-		{name: "denied", at: "/manifests/", status: 403, registryCode: "DENIED", want: oci.Error{Code: oci.CodeDenied, RegistryCode: "DENIED"}},
-		{name: "denied at ping", at: "/v2/", status: 403, registryCode: "DENIED", want: oci.Error{Code: oci.CodeDenied, RegistryCode: "DENIED"}},
-		{name: "denied layer", at: "/blobs/", status: 403, registryCode: "DENIED", want: oci.Error{Code: oci.CodeDenied, RegistryCode: "DENIED"}},
-		{name: "repository", at: "/manifests/", status: 404, registryCode: "NAME_UNKNOWN", want: oci.Error{Code: oci.CodeRepositoryNotFound, RegistryCode: "NAME_UNKNOWN", Field: "spec.url"}},
-		{name: "tag", at: "/manifests/", status: 404, registryCode: "MANIFEST_UNKNOWN", want: oci.Error{Code: oci.CodeTagNotFound, RegistryCode: "MANIFEST_UNKNOWN", Field: "spec.ref"}},
-		{name: "tag without code", at: "/manifests/", status: 404, want: oci.Error{Code: oci.CodeTagNotFound, Field: "spec.ref"}},
-		{name: "no registry", at: "/v2/", status: 404, want: oci.Error{Code: oci.CodeProtocol, Field: "spec.url"}},
-		{name: "layer", at: "/blobs/", status: 404, registryCode: "BLOB_UNKNOWN", want: oci.Error{Code: oci.CodeBlobNotFound, RegistryCode: "BLOB_UNKNOWN"}},
-		{name: "throttled", at: "/manifests/", status: 429, header: "7", registryCode: "TOOMANYREQUESTS", want: oci.Error{Code: oci.CodeThrottled, RetryAfter: 7 * time.Second}},
-		{name: "throttled at ping", at: "/v2/", status: 429, header: "8", want: oci.Error{Code: oci.CodeThrottled, RetryAfter: 8 * time.Second}},
-		{name: "throttled for a year", at: "/manifests/", status: 429, header: "31536000", want: oci.Error{Code: oci.CodeThrottled, RetryAfter: time.Hour}},
-		{name: "throttled nonsense", at: "/manifests/", status: 429, header: "soon", want: oci.Error{Code: oci.CodeThrottled}},
-		{name: "maintenance", at: "/blobs/", status: 503, header: "30", want: oci.Error{Code: oci.CodeServer, RetryAfter: 30 * time.Second}},
-		{name: "internal", at: "/manifests/", status: 500, registryCode: "UNKNOWN", want: oci.Error{Code: oci.CodeServer}},
-		{name: "HTTP 501", at: "/manifests/", status: 501, want: oci.Error{Code: oci.CodeServer}},
-		{name: "teapot", at: "/manifests/", status: 418, want: oci.Error{Code: oci.CodeProtocol}},
-		{name: "redirect without location", at: "/manifests/", status: 304, want: oci.Error{Code: oci.CodeProtocol}},
+		{name: "unauthorized", at: "/v2/", status: 401, want: origin.Error{Code: origin.CodeUnauthorized}},
+		{name: "denied", at: "/manifests/", status: 403, registryCode: "DENIED", want: origin.Error{Code: origin.CodeDenied, ServerCode: "DENIED"}},
+		{name: "denied at ping", at: "/v2/", status: 403, registryCode: "DENIED", want: origin.Error{Code: origin.CodeDenied, ServerCode: "DENIED"}},
+		{name: "denied layer", at: "/blobs/", status: 403, registryCode: "DENIED", want: origin.Error{Code: origin.CodeDenied, ServerCode: "DENIED"}},
+		{name: "repository", at: "/manifests/", status: 404, registryCode: "NAME_UNKNOWN", want: origin.Error{Code: origin.CodeNotFound, ServerCode: "NAME_UNKNOWN", Field: "spec.url"}},
+		{name: "tag", at: "/manifests/", status: 404, registryCode: "MANIFEST_UNKNOWN", want: origin.Error{Code: origin.CodeTagNotFound, ServerCode: "MANIFEST_UNKNOWN", Field: "spec.ref"}},
+		{name: "tag without code", at: "/manifests/", status: 404, want: origin.Error{Code: origin.CodeTagNotFound, Field: "spec.ref"}},
+		{name: "no registry", at: "/v2/", status: 404, want: origin.Error{Code: origin.CodeProtocol, Field: "spec.url"}},
+		{name: "layer", at: "/blobs/", status: 404, registryCode: "BLOB_UNKNOWN", want: origin.Error{Code: origin.CodeBlobNotFound, ServerCode: "BLOB_UNKNOWN"}},
+		{name: "throttled", at: "/manifests/", status: 429, header: "7", registryCode: "TOOMANYREQUESTS", want: origin.Error{Code: origin.CodeThrottled, RetryAfter: 7 * time.Second}},
+		{name: "throttled at ping", at: "/v2/", status: 429, header: "8", want: origin.Error{Code: origin.CodeThrottled, RetryAfter: 8 * time.Second}},
+		{name: "throttled for a year", at: "/manifests/", status: 429, header: "31536000", want: origin.Error{Code: origin.CodeThrottled, RetryAfter: time.Hour}},
+		{name: "throttled nonsense", at: "/manifests/", status: 429, header: "soon", want: origin.Error{Code: origin.CodeThrottled}},
+		{name: "maintenance", at: "/blobs/", status: 503, header: "30", want: origin.Error{Code: origin.CodeServer, RetryAfter: 30 * time.Second}},
+		{name: "internal", at: "/manifests/", status: 500, registryCode: "UNKNOWN", want: origin.Error{Code: origin.CodeServer}},
+		{name: "HTTP 501", at: "/manifests/", status: 501, want: origin.Error{Code: origin.CodeServer}},
+		{name: "teapot", at: "/manifests/", status: 418, want: origin.Error{Code: origin.CodeProtocol}},
+		{name: "redirect without location", at: "/manifests/", status: 304, want: origin.Error{Code: origin.CodeProtocol}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f, _ := artifact("layer")
@@ -110,11 +111,11 @@ func TestStatusCodes(t *testing.T) {
 				return true
 			}
 			_, err := pull(t.Context(), serve(t, map[string]http.Handler{registryHost: f}), credentials(), appURL)
-			var e *oci.Error
+			var e *origin.Error
 			if !errors.As(err, &e) {
-				t.Fatalf("got %v, want an *oci.Error", err)
+				t.Fatalf("got %v, want an *origin.Error", err)
 			}
-			if e.Code != c.want.Code || e.Status != c.status || e.RegistryCode != c.want.RegistryCode || e.Field != c.want.Field || e.Host != registryHost {
+			if e.Code != c.want.Code || e.Status != c.status || e.ServerCode != c.want.ServerCode || e.Field != c.want.Field || e.Host != registryHost {
 				t.Errorf("got %+v (%v)", e, err)
 			}
 			if d := e.RetryAfter; d != c.want.RetryAfter {
@@ -126,7 +127,7 @@ func TestStatusCodes(t *testing.T) {
 				}
 			}
 			// HEAD has no body, and is not followed by GET when the registry is overloaded.
-			if c.want.RegistryCode != "" && !strings.Contains(err.Error(), c.registryCode+": a message of two lines") {
+			if c.want.ServerCode != "" && !strings.Contains(err.Error(), c.registryCode+": a message of two lines") {
 				t.Errorf("the registry's message is missing: %v", err)
 			}
 			noSecret(t, err)
@@ -148,15 +149,15 @@ func TestLocalHostsFailForWhatFailed(t *testing.T) {
 		handler http.Handler
 		noTLS   bool
 		via     *http.Transport
-		want    oci.Error
+		want    origin.Error
 		says    string
 	}{
-		"authority":   {ok, false, &http.Transport{}, oci.Error{Code: oci.CodeUnreachable}, "set spec.certSecretRef to the registry's CA"},
-		"without TLS": {ok, true, &http.Transport{}, oci.Error{Code: oci.CodeUnreachable}, "does not speak TLS"},
-		"overload":    {answering(503), false, trusting, oci.Error{Code: oci.CodeServer, Status: 503, RetryAfter: 7 * time.Second}, "HTTP 503"},
+		"authority":   {ok, false, &http.Transport{}, origin.Error{Code: origin.CodeUnreachable}, "set spec.certSecretRef to the CA of the registry"},
+		"without TLS": {ok, true, &http.Transport{}, origin.Error{Code: origin.CodeUnreachable}, "does not speak TLS"},
+		"overload":    {answering(503), false, trusting, origin.Error{Code: origin.CodeServer, Status: 503, RetryAfter: 7 * time.Second}, "HTTP 503"},
 		"downgrade": {http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://"+r.Host+"/v2/", http.StatusFound)
-		}), false, trusting, oci.Error{Code: oci.CodeProtocol}, "it asks for plain http; use https, or set spec.insecure"},
+		}), false, trusting, origin.Error{Code: origin.CodeProtocol}, "it asks for plain http; use https, or set spec.insecure"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewUnstartedServer(test.handler)
@@ -169,7 +170,7 @@ func TestLocalHostsFailForWhatFailed(t *testing.T) {
 			defer server.Close()
 			defer test.via.CloseIdleConnections()
 			_, err := oci.Connect(t.Context(), repository(t, "oci://"+server.Listener.Addr().String()+"/app"), oci.Options{Transport: test.via})
-			e, ok := errors.AsType[*oci.Error](err)
+			e, ok := errors.AsType[*origin.Error](err)
 			if !ok || e.Code != test.want.Code || e.Status != test.want.Status || e.RetryAfter != test.want.RetryAfter || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("%v, want %+v", err, test.want)
 			}
@@ -188,7 +189,7 @@ func deny(w http.ResponseWriter) bool {
 
 // A hiccup is not an error, and a lasting one ends after three attempts.
 func TestRetriesAreBounded(t *testing.T) {
-	for failures, want := range map[int32]oci.Code{2: "", 1000: oci.CodeServer} {
+	for failures, want := range map[int32]origin.Code{2: "", 1000: origin.CodeServer} {
 		f, _ := artifact("layer")
 		var asked atomic.Int32
 		f.override = func(w http.ResponseWriter, r *http.Request) bool {
@@ -199,7 +200,7 @@ func TestRetriesAreBounded(t *testing.T) {
 			return true
 		}
 		body, err := pull(t.Context(), serve(t, map[string]http.Handler{registryHost: f}), credentials(), appURL)
-		if oci.CodeOf(err) != want || want == "" && body != "layer" {
+		if origin.CodeOf(err) != want || want == "" && body != "layer" {
 			t.Errorf("%d failures: %q, %v", failures, body, err)
 		}
 		if asked.Load() != 3 {
@@ -224,7 +225,7 @@ func TestRetriesKeepTheDeadline(t *testing.T) {
 		defer cancel()
 		start := time.Now()
 		_, err := pull(ctx, down, credentials(), appURL)
-		if oci.CodeOf(err) != oci.CodeUnreachable || !errors.Is(err, context.DeadlineExceeded) {
+		if origin.CodeOf(err) != origin.CodeUnreachable || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 		if waited := time.Since(start); waited != 250*time.Millisecond || asked != 2 {
@@ -253,28 +254,28 @@ func TestBrokenContent(t *testing.T) {
 	for _, c := range []struct {
 		name, at string
 		send     func(http.ResponseWriter)
-		want     oci.Code
+		want     origin.Code
 	}{
-		{"layer cut off", "/blobs/", write(len(layer), layer[:5]), oci.CodeTruncated},
-		{"layer too short", "/blobs/", write(-1, layer[:5]), oci.CodeTruncated},
-		{"layer empty", "/blobs/", write(0, ""), oci.CodeTruncated},
-		{"layer too long", "/blobs/", write(-1, layer+"!"), oci.CodeDigestMismatch},
+		{"layer cut off", "/blobs/", write(len(layer), layer[:5]), origin.CodeTruncated},
+		{"layer too short", "/blobs/", write(-1, layer[:5]), origin.CodeTruncated},
+		{"layer empty", "/blobs/", write(0, ""), origin.CodeTruncated},
+		{"layer too long", "/blobs/", write(-1, layer+"!"), origin.CodeDigestMismatch},
 		{"layer without end", "/blobs/", func(w http.ResponseWriter) {
 			for {
 				if _, err := w.Write(make([]byte, 4096)); err != nil {
 					return
 				}
 			}
-		}, oci.CodeDigestMismatch},
-		{"layer of other content", "/blobs/", write(-1, strings.ToUpper(layer)), oci.CodeDigestMismatch},
+		}, origin.CodeDigestMismatch},
+		{"layer of other content", "/blobs/", write(-1, strings.ToUpper(layer)), origin.CodeDigestMismatch},
 		{"layer cut in a chunk", "/blobs/", func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, layer[:5])
 			w.(http.Flusher).Flush()
 			panic(http.ErrAbortHandler)
-		}, oci.CodeTruncated},
-		{"manifest cut off", "/manifests/sha256:", write(1000, "{"), oci.CodeTruncated},
-		{"manifest of other content", "/manifests/sha256:", write(-1, "{}"), oci.CodeDigestMismatch},
-		{"manifest too large", "/manifests/sha256:", func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, 5<<20)) }, oci.CodeTooLarge},
+		}, origin.CodeTruncated},
+		{"manifest cut off", "/manifests/sha256:", write(1000, "{"), origin.CodeTruncated},
+		{"manifest of other content", "/manifests/sha256:", write(-1, "{}"), origin.CodeDigestMismatch},
+		{"manifest too large", "/manifests/sha256:", func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, 5<<20)) }, origin.CodeTooLarge},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f, _ := artifact(layer)
@@ -287,7 +288,7 @@ func TestBrokenContent(t *testing.T) {
 			}
 			n := serve(t, map[string]http.Handler{registryHost: f})
 			_, err := pull(t.Context(), n, credentials(), appURL)
-			if oci.CodeOf(err) != c.want {
+			if origin.CodeOf(err) != c.want {
 				t.Errorf("got %v, want %s", err, c.want)
 			}
 		})
@@ -317,11 +318,11 @@ func TestBrokenLayerThroughNormalize(t *testing.T) {
 		t.Errorf("no archive: %v", err)
 	}
 	f.blobs[digestOf(layer)] = strings.ToUpper(layer)
-	if err := open(); oci.CodeOf(err) != oci.CodeDigestMismatch {
+	if err := open(); origin.CodeOf(err) != origin.CodeDigestMismatch {
 		t.Errorf("other content: %v", err)
 	}
 	f.blobs[digestOf(layer)] = layer[:10]
-	if err := open(); oci.CodeOf(err) != oci.CodeTruncated {
+	if err := open(); origin.CodeOf(err) != origin.CodeTruncated {
 		t.Errorf("less content: %v", err)
 	}
 }
@@ -329,23 +330,28 @@ func TestBrokenLayerThroughNormalize(t *testing.T) {
 func TestMalformedAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		body, mediaType string
-		want            oci.Code
+		want            origin.Code
 	}{
-		"no JSON":           {"<html>", "", oci.CodeProtocol},
-		"no media type":     {"{}", " ", oci.CodeProtocol},
-		"other type":        {"{}", "text/html; charset=utf-8", oci.CodeUnsupportedMediaType},
-		"schema 1":          {"{}", "application/vnd.docker.distribution.manifest.v1+prettyjws", oci.CodeUnsupportedMediaType},
-		"negative size":     {`{"layers":[{"digest":"` + digestOf("x") + `","size":-1}]}`, "", oci.CodeProtocol},
-		"sha512 layer":      {`{"layers":[{"digest":"sha512:` + strings.Repeat("a", 128) + `","size":1}]}`, "", oci.CodeProtocol},
-		"no digest":         {`{"layers":[{"size":1}]}`, "", oci.CodeProtocol},
-		"traversing digest": {`{"layers":[{"digest":"sha256:../../x","size":1}]}`, "", oci.CodeProtocol},
-		"no layers":         {`{"layers":[]}`, "", oci.CodeUnsupportedMediaType},
-		"huge layer":        {`{"layers":[{"digest":"` + digestOf("x") + `","size":268435457}]}`, "", oci.CodeTooLarge},
-		"countless layers":  {`{"layers":[` + strings.Repeat("{},", 1<<20) + `{}]}`, "", oci.CodeTooLarge},
-		"countless URLs":    {`{"layers":[{"urls":[` + strings.Repeat(`"",`, 1<<20) + `""]}]}`, "", oci.CodeTooLarge},
-		"countless images":  {`{"manifests":[` + strings.Repeat("{},", 1<<20) + `{}]}`, "application/vnd.oci.image.index.v1+json", oci.CodeTooLarge},
-		"index no JSON":     {`[`, "application/vnd.oci.image.index.v1+json", oci.CodeProtocol},
-		"index bad digest":  {`{"manifests":[{}]}`, "application/vnd.oci.image.index.v1+json", oci.CodeProtocol},
+		"no JSON":           {"<html>", "", origin.CodeProtocol},
+		"no media type":     {"{}", " ", origin.CodeProtocol},
+		"other type":        {"{}", "text/html; charset=utf-8", origin.CodeUnsupportedMediaType},
+		"schema 1":          {"{}", "application/vnd.docker.distribution.manifest.v1+prettyjws", origin.CodeUnsupportedMediaType},
+		"negative size":     {`{"layers":[{"digest":"` + digestOf("x") + `","size":-1}]}`, "", origin.CodeProtocol},
+		"sha512 layer":      {`{"layers":[{"digest":"sha512:` + strings.Repeat("a", 128) + `","size":1}]}`, "", origin.CodeProtocol},
+		"no digest":         {`{"layers":[{"size":1}]}`, "", origin.CodeProtocol},
+		"traversing digest": {`{"layers":[{"digest":"sha256:../../x","size":1}]}`, "", origin.CodeProtocol},
+		"no layers":         {`{"layers":[]}`, "", origin.CodeUnsupportedMediaType},
+		"huge layer":        {`{"layers":[{"digest":"` + digestOf("x") + `","size":268435457}]}`, "", origin.CodeTooLarge},
+		"countless layers":  {`{"layers":[` + strings.Repeat("{},", 1<<20) + `{}]}`, "", origin.CodeTooLarge},
+		"countless URLs":    {`{"layers":[{"urls":[` + strings.Repeat(`"",`, 1<<20) + `""]}]}`, "", origin.CodeTooLarge},
+		// What is no float64 ends no count, and neither does the end of a first document.
+		"layers after a number": {`{"x":1e999,"schemaVersion":2,"layers":[` + strings.Repeat("{},", 1<<20) + `{}]}`, "", origin.CodeTooLarge},
+		"images after a number": {`{"x":1e999,"manifests":[` + strings.Repeat("{},", 1<<20) + `{}]}`, "application/vnd.oci.image.index.v1+json", origin.CodeTooLarge},
+		"layers after a text":   {`{"x":"\""}{"layers":[` + strings.Repeat("{},", 1<<20) + `{}]}`, "", origin.CodeTooLarge},
+		"two documents":         {`{"layers":[]}{}`, "", origin.CodeProtocol},
+		"countless images":      {`{"manifests":[` + strings.Repeat("{},", 1<<20) + `{}]}`, "application/vnd.oci.image.index.v1+json", origin.CodeTooLarge},
+		"index no JSON":         {`[`, "application/vnd.oci.image.index.v1+json", origin.CodeProtocol},
+		"index bad digest":      {`{"manifests":[{}]}`, "application/vnd.oci.image.index.v1+json", origin.CodeProtocol},
 	} {
 		f, _ := artifact("layer")
 		f.manifests = map[string]string{"latest": c.body, digestOf(c.body): c.body}
@@ -353,7 +359,7 @@ func TestMalformedAnswers(t *testing.T) {
 			f.types = map[string]string{digestOf(c.body): c.mediaType}
 		}
 		n := serve(t, map[string]http.Handler{registryHost: f})
-		if _, err := pull(t.Context(), n, credentials(), appURL); oci.CodeOf(err) != c.want {
+		if _, err := pull(t.Context(), n, credentials(), appURL); origin.CodeOf(err) != c.want {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}
@@ -390,7 +396,7 @@ func TestHeadIsNotBelieved(t *testing.T) {
 		}
 		return r.Method == http.MethodHead
 	}
-	if _, err := pull(t.Context(), serve(t, map[string]http.Handler{registryHost: f}), credentials(), appURL); oci.CodeOf(err) != oci.CodeTagNotFound {
+	if _, err := pull(t.Context(), serve(t, map[string]http.Handler{registryHost: f}), credentials(), appURL); origin.CodeOf(err) != origin.CodeTagNotFound {
 		t.Errorf("a lie: %v", err)
 	}
 }
@@ -406,7 +412,7 @@ func TestResolveOfDigestAsks(t *testing.T) {
 		registryError(w, http.StatusForbidden, "DENIED", "no more")
 		return true
 	}
-	if _, err := client.Resolve(t.Context(), oci.Reference{Digest: digest}); oci.CodeOf(err) != oci.CodeDenied {
+	if _, err := client.Resolve(t.Context(), oci.Reference{Digest: digest}); origin.CodeOf(err) != origin.CodeDenied {
 		t.Errorf("withdrawn permission: %v", err)
 	}
 }
@@ -430,7 +436,7 @@ func TestSlowServers(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		_, err := pull(ctx, n, credentials(), appURL)
 		cancel()
-		if oci.CodeOf(err) != oci.CodeUnreachable || !errors.Is(err, context.DeadlineExceeded) {
+		if origin.CodeOf(err) != origin.CodeUnreachable || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("slow at %s: %v", at, err)
 		}
 	}
@@ -439,13 +445,13 @@ func TestSlowServers(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	n := serve(t, map[string]http.Handler{registryHost: http.NotFoundHandler()})
 	_, err := pull(t.Context(), n, credentials(), "oci://nobody.example.com/a")
-	if oci.CodeOf(err) != oci.CodeUnreachable || !strings.Contains(err.Error(), "no such host") {
+	if origin.CodeOf(err) != origin.CodeUnreachable || !strings.Contains(err.Error(), "the host's name does not exist") {
 		t.Errorf("no such host: %v", err)
 	}
 	n.TLSClientConfig = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
 	_, err = pull(t.Context(), n, credentials(), appURL)
 	var authority x509.UnknownAuthorityError
-	if oci.CodeOf(err) != oci.CodeUnreachable || !errors.As(err, &authority) || !strings.Contains(err.Error(), "spec.certSecretRef") {
+	if origin.CodeOf(err) != origin.CodeUnreachable || !errors.As(err, &authority) || !strings.Contains(err.Error(), "spec.certSecretRef") {
 		t.Errorf("unknown CA: %v", err)
 	}
 	_, err = oci.Connect(t.Context(), repository(t, appURL), oci.Options{})
@@ -453,7 +459,7 @@ func TestUnreachable(t *testing.T) {
 		t.Error("no transport")
 	}
 	_, err = oci.Connect(t.Context(), oci.Repository{}, oci.Options{Transport: n})
-	if oci.CodeOf(err) != oci.CodeInvalidURL {
+	if origin.CodeOf(err) != origin.CodeInvalidURL {
 		t.Errorf("no repository: %v", err)
 	}
 	// What a name resolves to in the cluster, and who resolves it, is nothing for whoever chooses the name.
@@ -547,8 +553,8 @@ func TestRedirectsCarryNoCredentials(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 	})})
 	_, err := pull(t.Context(), n, credentials(), appURL)
-	var e *oci.Error
-	if !errors.As(err, &e) || e.Code != oci.CodeDenied || e.Host != blobHost || strings.Contains(err.Error(), "presigned") {
+	var e *origin.Error
+	if !errors.As(err, &e) || e.Code != origin.CodeDenied || e.Host != blobHost || strings.Contains(err.Error(), "presigned") {
 		t.Errorf("expired signature: %v", err)
 	}
 	n = serve(t, map[string]http.Handler{registryHost: basic(redirecting())})
@@ -574,7 +580,7 @@ func TestRedirectsThatAreRefused(t *testing.T) {
 			}
 			n := serve(t, map[string]http.Handler{registryHost: f})
 			_, err := pull(t.Context(), n, credentials(), appURL)
-			if oci.CodeOf(err) != oci.CodeProtocol {
+			if origin.CodeOf(err) != origin.CodeProtocol {
 				t.Errorf("%s at %s: %v", to, at, err)
 			}
 			for _, r := range n.requests {
@@ -615,13 +621,24 @@ func TestPlainHTTPNeedsInsecure(t *testing.T) {
 	})
 	n = serve(t, map[string]http.Handler{registryHost: downgrading})
 	_, err = pull(t.Context(), n, credentials(), appURL)
-	if oci.CodeOf(err) != oci.CodeProtocol {
+	if origin.CodeOf(err) != origin.CodeProtocol {
 		t.Errorf("downgrade: %v", err)
 	}
 	for _, r := range n.requests {
 		if r.URL.Scheme == "http" {
 			t.Errorf("%s was asked", r.URL)
 		}
+	}
+}
+
+// A registry's message cannot reverse the text around it.
+func TestMessagesShowAllTheirCharacters(t *testing.T) {
+	n := serve(t, map[string]http.Handler{registryHost: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		registryError(w, http.StatusForbidden, "DENIED\u2067", "\u202etxt.exe\u2028is\u200b denied\ufeff")
+	})})
+	_, err := pull(t.Context(), n, oci.Options{}, appURL)
+	if err == nil || !strings.Contains(err.Error(), "HTTP 403 Forbidden: DENIED: txt.exe is  denied;") {
+		t.Errorf("%q", err)
 	}
 }
 
@@ -638,7 +655,7 @@ func TestEchoedIdentityTokenIsRedacted(t *testing.T) {
 		}),
 	})
 	_, err := pull(t.Context(), n, oci.Options{Auth: authn.FromConfig(authn.AuthConfig{IdentityToken: token})}, appURL)
-	if oci.CodeOf(err) != oci.CodeDenied || !strings.Contains(err.Error(), "you sent [redacted]") {
+	if origin.CodeOf(err) != origin.CodeDenied || !strings.Contains(err.Error(), "you sent [redacted]") {
 		t.Errorf("%v", err)
 	}
 	noSecret(t, err, token)
@@ -684,7 +701,7 @@ func TestEchoedCredentialsAreRedacted(t *testing.T) {
 			t.Fatalf("%s: no error", name)
 		}
 		noSecret(t, err, bearer, "secret=query", "oops")
-		if name != "no token" && name != "no JSON" && name != "realm" && oci.CodeOf(err) != oci.CodeDenied {
+		if name != "no token" && name != "no JSON" && name != "realm" && origin.CodeOf(err) != origin.CodeDenied {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -10,7 +10,8 @@ import (
 // has ten to fifty.
 const maxInstructions = 2_000
 
-// parseFilter reads a regular expression in RE2's syntax. The error is an *Error with CodeInvalidReference.
+// parseFilter reads a regular expression in RE2's syntax. The error is an *origin.Error with
+// CodeInvalidReference.
 func parseFilter(field, expression string) (*regexp.Regexp, error) {
 	left := maxInstructions
 	return compile(field, expression, &left)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
 // tokens is a token server that gives a token of what is inside to anybody.
@@ -78,7 +78,7 @@ func TestHostileRegistryLeadsNowhere(t *testing.T) {
 				opts := credentials()
 				opts.Insecure = insecure
 				_, err := pull(t.Context(), n, opts, appURL)
-				if err == nil || oci.CodeOf(err) == "" {
+				if err == nil || origin.CodeOf(err) == "" {
 					t.Fatalf("%s, insecure %t, to %s: %v", name, insecure, to, err)
 				}
 				noSecret(t, err, insideToken, "x=y")
@@ -148,7 +148,7 @@ func TestDockerHubIsAtHome(t *testing.T) {
 	n := serveBoth(t, nil, nil)
 	opts := credentials()
 	opts.Insecure = true
-	if _, err := pull(t.Context(), n, opts, "oci://docker.io/library/alpine"); oci.CodeOf(err) != oci.CodeUnreachable {
+	if _, err := pull(t.Context(), n, opts, "oci://docker.io/library/alpine"); origin.CodeOf(err) != origin.CodeUnreachable {
 		t.Errorf("%v", err)
 	}
 	if len(n.sent("index.docker.io")) != len(n.requests) || len(n.requests) == 0 {

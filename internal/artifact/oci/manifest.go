@@ -1,11 +1,9 @@
 package oci
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,6 +14,9 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/boundedjson"
+	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
 // Resolved is the answer to a Reference: one artifact, named by its digest.
@@ -74,7 +75,10 @@ type LayerSelector struct {
 	Operation Operation
 }
 
-// Validate checks the selector. The error is an *Error with CodeInvalidReference.
+// ChartLayer is the media type of the layer that holds a Helm chart.
+const ChartLayer = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+
+// Validate checks the selector. The error is an *origin.Error with CodeInvalidReference.
 func (s LayerSelector) Validate() error {
 	switch s.Operation {
 	case "", Extract, Copy:
@@ -84,8 +88,9 @@ func (s LayerSelector) Validate() error {
 	}
 }
 
-// Resolve finds the artifact that ref means and asks the registry for it, so that a missing permission shows even when the digest
-// was known before. It transfers no content if the registry answers HEAD requests properly. The error is an *Error.
+// Resolve finds the artifact that ref means and asks the registry for it, so that a missing
+// permission shows even when the digest was known before. It transfers no content if the registry
+// answers HEAD requests properly. The error is an *origin.Error.
 func (c *Client) Resolve(ctx context.Context, ref Reference) (Resolved, error) {
 	s, err := ref.selector()
 	if err != nil {
@@ -110,7 +115,7 @@ func (c *Client) version(ctx context.Context, m *matcher) (string, error) {
 	highest := m.highest()
 	for tag, err := range c.Tags(ctx) {
 		if err != nil {
-			if e, ok := errors.AsType[*Error](err); ok && e.Code == CodeTooLarge {
+			if e, ok := errors.AsType[*origin.Error](err); ok && e.Code == origin.CodeTooLarge {
 				e.Field, e.Fix = field, "name a tag or digest, or remove old tags from the repository"
 			}
 			return "", err
@@ -118,8 +123,8 @@ func (c *Client) version(ctx context.Context, m *matcher) (string, error) {
 		highest.consider(tag)
 	}
 	if highest.version == nil {
-		return "", &Error{
-			Code: CodeNoMatch, Host: c.repo.host, Field: field, Fix: "push such a version or widen the range",
+		return "", &origin.Error{
+			Server: c.session.server, Code: origin.CodeNoMatch, Field: field,
 			Err: fmt.Errorf("none of %d tags is a version in the range %q", highest.considered, m.rang),
 		}
 	}
@@ -137,7 +142,7 @@ func (c *Client) digest(ctx context.Context, reference string) (string, error) {
 		if checkDigest(digest) == nil {
 			return digest, nil
 		}
-	} else if code := CodeOf(err); code == CodeUnreachable || code == CodeThrottled || code == CodeServer {
+	} else if code := origin.CodeOf(err); code == origin.CodeUnreachable || code == origin.CodeThrottled || code == origin.CodeServer {
 		return "", err
 	}
 	raw, err := c.manifest(ctx, reference)
@@ -171,17 +176,11 @@ func (c *Client) manifest(ctx context.Context, reference string) (rawManifest, e
 	if err != nil {
 		return rawManifest{}, err
 	}
-	if !fewValues(body) {
-		return rawManifest{}, &Error{
-			Code: CodeTooLarge, Host: c.repo.host, Fix: "publish an artifact with fewer layers and annotations",
-			Err: fmt.Errorf("the manifest has more than %d values", maxValues),
-		}
-	}
 	sum := sha256.Sum256(body)
 	m := rawManifest{body: body, digest: "sha256:" + hex.EncodeToString(sum[:])}
 	if strings.Contains(reference, ":") && m.digest != reference {
-		return rawManifest{}, &Error{
-			Code: CodeDigestMismatch, Host: c.repo.host, Fix: "push the artifact again and check what stands between here and the registry",
+		return rawManifest{}, &origin.Error{
+			Server: c.session.server, Code: origin.CodeDigestMismatch,
 			Err: fmt.Errorf("the manifest that was asked for by %s has the digest %s", reference, m.digest),
 		}
 	}
@@ -193,23 +192,27 @@ func (c *Client) manifest(ctx context.Context, reference string) (rawManifest, e
 	return m, nil
 }
 
-// maxValues bounds the JSON values of a manifest, names and brackets included. A bound on its bytes is not enough: decoded, an
-// empty layer takes a hundred times the three bytes that it is written in.
+// maxValues bounds the JSON tokens of a manifest or index.
 const maxValues = 50_000
 
-// fewValues reports whether the body may be decoded. One that is no JSON may: it will not get far.
-func fewValues(body []byte) bool {
-	values := json.NewDecoder(bytes.NewReader(body))
-	for range maxValues {
-		if _, err := values.Token(); err != nil {
-			return true
+// decode decodes a manifest or index, which what names.
+func (c *Client) decode(body []byte, what string, v any) error {
+	err := boundedjson.Unmarshal(body, maxValues, v)
+	switch {
+	case errors.Is(err, boundedjson.ErrTooMany):
+		return &origin.Error{
+			Server: c.session.server, Code: origin.CodeTooLarge, Fix: "publish an artifact with fewer layers and annotations",
+			Err: fmt.Errorf("%s has more than %d values", what, maxValues),
 		}
+	case err != nil:
+		return c.protocol(what + " is not valid JSON")
+	default:
+		return nil
 	}
-	return false
 }
 
 // Fetch reads the manifest of a resolved artifact. Of an index it takes the manifest for linux/amd64, or the first one that names no
-// platform, or the only one. The error is an *Error.
+// platform, or the only one. The error is an *origin.Error.
 func (c *Client) Fetch(ctx context.Context, r Resolved) (*Manifest, error) {
 	if err := checkDigest(r.Digest); err != nil {
 		return nil, invalidReference("spec.ref.digest", "", "%w", err)
@@ -218,6 +221,32 @@ func (c *Client) Fetch(ctx context.Context, r Resolved) (*Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
+	return c.read(ctx, r, raw)
+}
+
+// Get is Resolve and Fetch in one. It makes a request less, and always transfers the manifest. The
+// error is an *origin.Error.
+func (c *Client) Get(ctx context.Context, ref Reference) (*Manifest, error) {
+	s, err := ref.selector()
+	if err != nil {
+		return nil, err
+	}
+	if s.match != nil || s.digest != "" {
+		r, err := c.Resolve(ctx, ref)
+		if err != nil {
+			return nil, err
+		}
+		return c.Fetch(ctx, r)
+	}
+	raw, err := c.manifest(ctx, s.tag)
+	if err != nil {
+		return nil, err
+	}
+	return c.read(ctx, Resolved{Tag: s.tag, Digest: raw.digest}, raw)
+}
+
+// read reads a manifest, or fetches the one that it takes of an index.
+func (c *Client) read(ctx context.Context, r Resolved, raw rawManifest) (*Manifest, error) {
 	if raw.mediaType.IsIndex() {
 		child, err := c.child(raw.body)
 		if err != nil {
@@ -231,9 +260,9 @@ func (c *Client) Fetch(ctx context.Context, r Resolved) (*Manifest, error) {
 		return nil, c.unsupported("push it as an OCI image manifest",
 			fmt.Errorf("the artifact is of type %q", c.session.clean(string(raw.mediaType))))
 	}
-	parsed, err := v1.ParseManifest(bytes.NewReader(raw.body))
-	if err != nil {
-		return nil, c.protocol("the manifest is not valid JSON")
+	var parsed v1.Manifest
+	if err := c.decode(raw.body, "the manifest", &parsed); err != nil {
+		return nil, err
 	}
 	m := &Manifest{Resolved: r, Metadata: c.metadata(parsed.Annotations)}
 	for _, d := range parsed.Layers {
@@ -248,9 +277,9 @@ func (c *Client) Fetch(ctx context.Context, r Resolved) (*Manifest, error) {
 
 // child chooses a manifest of an index as the library and with it Flux does.
 func (c *Client) child(index []byte) (string, error) {
-	parsed, err := v1.ParseIndexManifest(bytes.NewReader(index))
-	if err != nil {
-		return "", c.protocol("the index is not valid JSON")
+	var parsed v1.IndexManifest
+	if err := c.decode(index, "the index", &parsed); err != nil {
+		return "", err
 	}
 	chosen := slices.IndexFunc(parsed.Manifests, func(d v1.Descriptor) bool {
 		return d.Platform == nil || d.Platform.OS == "linux" && d.Platform.Architecture == "amd64"
@@ -269,8 +298,8 @@ func (c *Client) child(index []byte) (string, error) {
 	return digest, nil
 }
 
-func (c *Client) unsupported(fix string, err error) *Error {
-	return &Error{Code: CodeUnsupportedMediaType, Host: c.repo.host, Fix: fix, Err: err}
+func (c *Client) unsupported(fix string, err error) *origin.Error {
+	return &origin.Error{Server: c.session.server, Code: origin.CodeUnsupportedMediaType, Fix: fix, Err: err}
 }
 
 // metadata bounds what a publisher can put into an object's status.
@@ -286,7 +315,7 @@ func (c *Client) metadata(annotations map[string]string) map[string]string {
 	return out
 }
 
-// Select returns the layer that the selector means. The error is an *Error.
+// Select returns the layer that the selector means. The error is an *origin.Error.
 func (m *Manifest) Select(s LayerSelector) (Layer, error) {
 	if err := s.Validate(); err != nil {
 		return Layer{}, err
@@ -296,18 +325,18 @@ func (m *Manifest) Select(s LayerSelector) (Layer, error) {
 			continue
 		}
 		if strings.HasSuffix(layer.MediaType, "+zstd") {
-			return Layer{}, &Error{
-				Code: CodeUnsupportedMediaType, Fix: "push the layer as tar+gzip",
+			return Layer{}, &origin.Error{
+				Code: origin.CodeUnsupportedMediaType, Fix: "push the layer as tar+gzip",
 				Err: fmt.Errorf("the layer is of type %q", shorten(layer.MediaType)),
 			}
 		}
 		return layer, nil
 	}
 	if s.MediaType == "" {
-		return Layer{}, &Error{Code: CodeUnsupportedMediaType, Err: errors.New("the artifact has no layer")}
+		return Layer{}, &origin.Error{Code: origin.CodeUnsupportedMediaType, Err: errors.New("the artifact has no layer")}
 	}
-	return Layer{}, &Error{
-		Code: CodeUnsupportedMediaType, Field: "spec.layerSelector.mediaType", Fix: "name a media type that the artifact has",
+	return Layer{}, &origin.Error{
+		Code: origin.CodeUnsupportedMediaType, Field: "spec.layerSelector.mediaType", Fix: "name a media type that the artifact has",
 		Err: fmt.Errorf("the artifact has no layer of type %q; it has %s", shorten(s.MediaType), m.mediaTypes()),
 	}
 }

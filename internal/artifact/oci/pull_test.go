@@ -16,6 +16,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
 const appURL = "oci://" + registryHost + "/team/app"
@@ -54,7 +55,7 @@ func TestPushAndPull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if resolved != pushed || resolved.Revision() != "1.0.0@"+pushed.Digest {
+	if resolved != pushed.Resolved || resolved.Revision() != "1.0.0@"+pushed.Digest {
 		t.Errorf("resolved %+v, pushed %+v", resolved, pushed)
 	}
 	manifest, err := client.Fetch(t.Context(), resolved)
@@ -134,23 +135,23 @@ func TestPushAndPull(t *testing.T) {
 			t.Errorf("%+v: %s, %v; want %s", ref, got.Revision(), err, want)
 		}
 	}
-	for ref, want := range map[oci.Reference]oci.Code{
-		{}:                                 oci.CodeTagNotFound,
-		{Tag: "none"}:                      oci.CodeTagNotFound,
-		{Digest: digestOf("nothing")}:      oci.CodeTagNotFound,
-		{SemVer: ">=2"}:                    oci.CodeNoMatch,
-		{SemVer: "*", SemVerFilter: "^x$"}: oci.CodeNoMatch,
+	for ref, want := range map[oci.Reference]origin.Code{
+		{}:                                 origin.CodeTagNotFound,
+		{Tag: "none"}:                      origin.CodeTagNotFound,
+		{Digest: digestOf("nothing")}:      origin.CodeTagNotFound,
+		{SemVer: ">=2"}:                    origin.CodeNoMatch,
+		{SemVer: "*", SemVerFilter: "^x$"}: origin.CodeNoMatch,
 	} {
 		_, err := client.Resolve(t.Context(), ref)
-		if oci.CodeOf(err) != want {
+		if origin.CodeOf(err) != want {
 			t.Errorf("%+v: %v, want %s", ref, err, want)
 		}
 	}
 	none := connect(t, n, "oci://"+registryHost+"/team/none", oci.Limits{})
-	if _, err := none.Resolve(t.Context(), oci.Reference{SemVer: "*"}); oci.CodeOf(err) != oci.CodeRepositoryNotFound {
+	if _, err := none.Resolve(t.Context(), oci.Reference{SemVer: "*"}); origin.CodeOf(err) != origin.CodeNotFound {
 		t.Errorf("missing repository: %v", err)
 	}
-	if _, err := client.Open(t.Context(), oci.Layer{Digest: digestOf("no layer"), Size: 1}); oci.CodeOf(err) != oci.CodeBlobNotFound {
+	if _, err := client.Open(t.Context(), oci.Layer{Digest: digestOf("no layer"), Size: 1}); origin.CodeOf(err) != origin.CodeBlobNotFound {
 		t.Errorf("missing layer: %v", err)
 	}
 }
@@ -180,18 +181,21 @@ func TestPushRefuses(t *testing.T) {
 	good := oci.Options{Auth: oci.Basic(username, password), Transport: n}
 	bad := oci.Options{Auth: oci.Basic(username, "wrong-password"), Transport: n}
 	path := folder(t, map[string]string{"a": "1"})
-	notTar := filepath.Join(path, "a")
-	if _, err := oci.Push(t.Context(), repository(t, appURL), "a/b", oci.Artifact{Path: path}, good); oci.CodeOf(err) != oci.CodeInvalidReference {
+	notTar := filepath.Join(t.TempDir(), "a.tar.gz")
+	if err := os.WriteFile(notTar, []byte("\x1f\x8bnot a tar"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := oci.Push(t.Context(), repository(t, appURL), "a/b", oci.Artifact{Path: path}, good); origin.CodeOf(err) != origin.CodeInvalidReference {
 		t.Errorf("bad tag: %v", err)
 	}
-	if _, err := oci.Push(t.Context(), repository(t, appURL), "", oci.Artifact{Path: path}, good); oci.CodeOf(err) != oci.CodeInvalidReference {
+	if _, err := oci.Push(t.Context(), repository(t, appURL), "", oci.Artifact{Path: path}, good); origin.CodeOf(err) != origin.CodeInvalidReference {
 		t.Errorf("no tag: %v", err)
 	}
 	if _, err := oci.Push(t.Context(), repository(t, appURL), "a", oci.Artifact{Path: notTar}, good); archive.ReasonOf(err) != archive.ReasonCorrupt {
 		t.Errorf("not a tar: %v", err)
 	}
 	_, err := oci.Push(t.Context(), repository(t, appURL), "a", oci.Artifact{Path: path}, bad)
-	if oci.CodeOf(err) != oci.CodeUnauthorized {
+	if origin.CodeOf(err) != origin.CodeUnauthorized {
 		t.Fatalf("wrong password: %v", err)
 	}
 	noSecret(t, err, "wrong-password")
@@ -217,14 +221,14 @@ func TestFetchOfIndex(t *testing.T) {
 	client := connect(t, n, appURL, oci.Limits{})
 	for name, c := range map[string]struct {
 		entries []string
-		code    oci.Code
+		code    origin.Code
 	}{
 		"linux/amd64": {[]string{entry(other, `,"platform":{"os":"linux","architecture":"arm64"}`), entry(child, `,"platform":{"os":"linux","architecture":"amd64"}`)}, ""},
 		"no platform": {[]string{entry(child, "")}, ""},
 		"only one":    {[]string{entry(child, `,"platform":{"os":"plan9","architecture":"mips"}`)}, ""},
-		"none fits":   {[]string{entry(child, `,"platform":{"os":"linux","architecture":"arm64"}`), entry(other, `,"platform":{"os":"plan9","architecture":"mips"}`)}, oci.CodeUnsupportedMediaType},
-		"empty":       {nil, oci.CodeUnsupportedMediaType},
-		"gone":        {[]string{entry(other, "")}, oci.CodeTagNotFound},
+		"none fits":   {[]string{entry(child, `,"platform":{"os":"linux","architecture":"arm64"}`), entry(other, `,"platform":{"os":"plan9","architecture":"mips"}`)}, origin.CodeUnsupportedMediaType},
+		"empty":       {nil, origin.CodeUnsupportedMediaType},
+		"gone":        {[]string{entry(other, "")}, origin.CodeTagNotFound},
 	} {
 		digest := index(c.entries...)
 		resolved, err := client.Resolve(t.Context(), oci.Reference{})
@@ -232,7 +236,7 @@ func TestFetchOfIndex(t *testing.T) {
 			t.Fatalf("%s: %v, %v", name, resolved, err)
 		}
 		m, err := client.Fetch(t.Context(), resolved)
-		if oci.CodeOf(err) != c.code {
+		if origin.CodeOf(err) != c.code {
 			t.Errorf("%s: %v, want %q", name, err, c.code)
 		}
 		if err == nil && (m.Digest != digest || len(m.Layers) != 1 || m.Metadata["a"] != "1") {
@@ -243,7 +247,7 @@ func TestFetchOfIndex(t *testing.T) {
 	inner := index(entry(child, ""))
 	outer := index(entry(inner, ""))
 	f.types[inner] = "application/vnd.oci.image.index.v1+json"
-	if _, err := client.Fetch(t.Context(), oci.Resolved{Digest: outer}); oci.CodeOf(err) != oci.CodeUnsupportedMediaType {
+	if _, err := client.Fetch(t.Context(), oci.Resolved{Digest: outer}); origin.CodeOf(err) != origin.CodeUnsupportedMediaType {
 		t.Errorf("nested index: %v", err)
 	}
 }
@@ -253,20 +257,20 @@ func TestSelect(t *testing.T) {
 	for _, c := range []struct {
 		selector oci.LayerSelector
 		size     int64
-		code     oci.Code
+		code     origin.Code
 	}{
 		{oci.LayerSelector{}, 1, ""},
 		{oci.LayerSelector{MediaType: "b", Operation: oci.Copy}, 2, ""},
-		{oci.LayerSelector{MediaType: "B"}, 0, oci.CodeUnsupportedMediaType},
-		{oci.LayerSelector{MediaType: "c+zstd"}, 0, oci.CodeUnsupportedMediaType},
-		{oci.LayerSelector{Operation: "run"}, 0, oci.CodeInvalidReference},
+		{oci.LayerSelector{MediaType: "B"}, 0, origin.CodeUnsupportedMediaType},
+		{oci.LayerSelector{MediaType: "c+zstd"}, 0, origin.CodeUnsupportedMediaType},
+		{oci.LayerSelector{Operation: "run"}, 0, origin.CodeInvalidReference},
 	} {
 		layer, err := m.Select(c.selector)
-		if oci.CodeOf(err) != c.code || layer.Size != c.size {
+		if origin.CodeOf(err) != c.code || layer.Size != c.size {
 			t.Errorf("%+v: %+v, %v", c.selector, layer, err)
 		}
 	}
-	if _, err := (&oci.Manifest{}).Select(oci.LayerSelector{}); oci.CodeOf(err) != oci.CodeUnsupportedMediaType {
+	if _, err := (&oci.Manifest{}).Select(oci.LayerSelector{}); origin.CodeOf(err) != origin.CodeUnsupportedMediaType {
 		t.Errorf("no layers: %v", err)
 	}
 }
@@ -286,12 +290,54 @@ func TestMetadataIsBounded(t *testing.T) {
 }
 
 func TestErrorsAreTyped(t *testing.T) {
-	var e *oci.Error
+	var e *origin.Error
 	_, err := oci.ParseURL("http://x")
 	if !errors.As(err, &e) || e.Field != "spec.url" || e.Fix == "" {
 		t.Errorf("%+v", err)
 	}
-	if oci.CodeOf(errors.New("x")) != "" {
+	if origin.CodeOf(errors.New("x")) != "" {
 		t.Error("a foreign error has a code")
+	}
+}
+
+// TestVersionsAreReadAsFluxReadsThem: each list of tags ends with the one that the range means.
+func TestVersionsAreReadAsFluxReadsThem(t *testing.T) {
+	for name, c := range map[string]struct {
+		tags  []string
+		rang  string
+		chart bool
+		want  string // empty for none
+	}{
+		"leading zeros":             {tags: []string{"2024.01.15", "2023.12.31", "latest"}, rang: ">=2024", want: "2024.01.15"},
+		"leading zero at the front": {tags: []string{"01.2.3", "1.2.2"}, rang: "1.x", want: "01.2.3"},
+		"leading v":                 {tags: []string{"v1.2.3", "1.2.2"}, rang: "1.x", want: "v1.2.3"},
+		"prerelease of a calendar":  {tags: []string{"v2025.02.03-rc.1"}, rang: ">=2025-0", want: "v2025.02.03-rc.1"},
+		"two numbers are none":      {tags: []string{"1.2", "1", "1.1.0"}, rang: "1.x", want: "1.1.0"},
+		"underscore of a chart":     {tags: []string{"6.1.0", "6.2.0_build.1"}, rang: "6.x", chart: true, want: "6.2.0_build.1"},
+		"underscore of no chart":    {tags: []string{"6.1.0", "6.2.0_build.1"}, rang: "6.x", want: "6.1.0"},
+		"none":                      {tags: []string{"main-2024.01.15", "1.2.3.4"}, rang: "*"},
+	} {
+		f, digest := artifact("layer")
+		for _, tag := range c.tags {
+			f.manifests[tag] = f.manifests["latest"]
+		}
+		f.override = func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.HasSuffix(r.URL.Path, "/tags/list") {
+				return false
+			}
+			writeTags(w, "", c.tags...)
+			return true
+		}
+		client := connect(t, serve(t, map[string]http.Handler{registryHost: f}), appURL, oci.Limits{})
+		got, err := client.Resolve(t.Context(), oci.Reference{SemVer: c.rang, Chart: c.chart})
+		if c.want == "" {
+			if origin.CodeOf(err) != origin.CodeNoMatch {
+				t.Errorf("%s: %v, %v", name, got, err)
+			}
+			continue
+		}
+		if err != nil || got.Revision() != c.want+"@"+digest {
+			t.Errorf("%s: %v, %v; want %s", name, got, err, c.want)
+		}
 	}
 }

@@ -1,25 +1,23 @@
 package oci
 
 import (
+	"bytes"
 	"context"
-	"errors"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"os"
+	"path/filepath"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
-	"github.com/lanyard-dev/lanyard/internal/artifact/retry"
 )
 
 // The media types of a Flux artifact ("OCI artifacts" in Flux's documentation), which Push writes.
@@ -37,9 +35,10 @@ const (
 
 // Artifact is what Push publishes.
 type Artifact struct {
-	// Path is a folder, which is packed with archive.Create, or a tar.gz file, which archive.Normalize must take.
+	// Path is a folder, a tar.gz archive, or any other file, which is published as the one file of a
+	// folder. Folder and archive are brought into the uniform form of package archive.
 	Path string
-	// Ignore leaves files of a folder out; a file is published as it is.
+	// Ignore leaves files of a folder out.
 	Ignore archive.Patterns
 	// Limits bound the content.
 	Limits archive.Limits
@@ -52,109 +51,213 @@ type Artifact struct {
 	Created time.Time
 	// Annotations are added to the manifest; those of the fields above win.
 	Annotations map[string]string
+	// Progress is told how much of the layer was sent, in bytes, while it is sent; nil for nobody.
+	Progress func(done, total int64)
 }
 
-// Push publishes an artifact under a tag, as Flux's clients expect it, and returns what stands there now. A folder is packed into a
-// temporary file first. Errors of the registry are *Error, those of the content archive.Error.
-func Push(ctx context.Context, repo Repository, tag string, artifact Artifact, opts Options) (Resolved, error) {
-	if repo.IsZero() {
-		return Resolved{}, invalidRepository(fieldURL, "", "no repository is given")
+// Pushed is what Push has published.
+type Pushed struct {
+	Resolved
+	archive.Summary
+
+	// Layer is the content.
+	Layer Layer
+}
+
+// Push publishes an artifact under a tag, as Flux's clients expect it, and returns what stands
+// there now. The content is packed into a temporary file first. The tag is written last: whatever
+// fails before leaves the tag as it was. Errors of the registry are *origin.Error, those of the
+// content archive.Error. Options.Write is implied.
+func Push(ctx context.Context, repo Repository, tag string, artifact Artifact, opts Options) (Pushed, error) {
+	if err := checkTag(tag); err != nil {
+		return Pushed{}, err
 	}
-	if opts.Transport == nil {
-		return Resolved{}, errors.New("oci: Options.Transport is required")
+	opts.Write = true
+	client, err := Connect(ctx, repo, opts)
+	if err != nil {
+		return Pushed{}, err
 	}
+	content, err := pack(ctx, artifact)
+	if err != nil {
+		return Pushed{}, err
+	}
+	defer content.remove()
+	config, err := json.Marshal(content.config())
+	if err != nil {
+		return Pushed{}, err
+	}
+	layer := blob{digest: content.layer.Digest, size: content.layer.Size, content: content.file}
+	if artifact.Progress != nil {
+		layer.progress = func(done int64) { artifact.Progress(done, layer.size) }
+	}
+	described := blob{digest: digestOf(config), size: int64(len(config)), content: bytes.NewReader(config)}
+	if err := client.uploadAll(ctx, layer, described); err != nil {
+		return Pushed{}, err
+	}
+	parts, err := manifestOf(content.layer, config, artifact.annotations())
+	if err != nil {
+		return Pushed{}, err
+	}
+	manifest, err := json.Marshal(parts)
+	if err != nil {
+		return Pushed{}, err
+	}
+	pushed := Pushed{Resolved: Resolved{Tag: tag, Digest: digestOf(manifest)}, Summary: content.sum, Layer: content.layer}
+	return pushed, client.putManifest(ctx, tag, rawManifest{body: manifest, digest: pushed.Digest, mediaType: types.OCIManifestSchema1})
+}
+
+// checkTag refuses what is no tag.
+func checkTag(tag string) error {
 	if tag == "" {
-		return Resolved{}, invalidReference("spec.ref.tag", "name a tag", "there is none")
+		return invalidReference("spec.ref.tag", "name a tag", "there is none")
 	}
-	if err := (Reference{Tag: tag}).Validate(); err != nil {
-		return Resolved{}, err
-	}
-	target, err := repo.target(opts.Insecure)
-	if err != nil {
-		return Resolved{}, invalidRepository(repo.field, "", "%w", err)
-	}
-	file, cleanup, err := content(ctx, artifact)
-	if err != nil {
-		return Resolved{}, err
-	}
-	defer cleanup()
-	image, err := build(file, artifact)
-	if err != nil {
-		return Resolved{}, err
-	}
-	digest, err := image.Digest()
-	if err != nil {
-		return Resolved{}, err
-	}
-	auth := opts.Auth
-	if auth == nil {
-		auth = authn.Anonymous
-	}
-	s := &session{field: repo.field, host: repo.host, home: target.RegistryStr(), insecure: opts.Insecure, next: opts.Transport}
-	err = remote.Write(target.Tag(tag), image,
-		remote.WithContext(ctx), remote.WithAuth(auth), remote.WithTransport(s), remote.WithUserAgent(userAgent),
-		// Reads are repeated by the session; this repeats uploads.
-		remote.WithRetryBackoff(transport.Backoff{Duration: retry.FirstPause, Factor: retry.Factor, Jitter: 0.1, Steps: retry.Attempts}))
-	if err != nil {
-		return Resolved{}, s.requestError(ctx, err, targetManifest)
-	}
-	return Resolved{Tag: tag, Digest: digest.String()}, nil
+	return Reference{Tag: tag}.Validate()
 }
 
-// content returns the path of a checked tar.gz.
-func content(ctx context.Context, artifact Artifact) (file string, cleanup func(), err error) {
-	info, err := os.Stat(artifact.Path)
+// Tag gives an artifact one more tag. Only its manifest is read. The error is an *origin.Error.
+func (c *Client) Tag(ctx context.Context, r Resolved, tag string) error {
+	if err := checkTag(tag); err != nil {
+		return err
+	}
+	raw, err := c.manifest(ctx, r.Digest)
 	if err != nil {
-		return "", nil, err
+		return err
 	}
-	if !info.IsDir() {
-		f, err := os.Open(artifact.Path)
-		if err != nil {
-			return "", nil, err
-		}
-		defer f.Close() //nolint:errcheck // opened for reading
-		_, err = archive.Normalize(ctx, f, io.Discard, archive.Options{Limits: artifact.Limits})
-		return artifact.Path, func() {}, err
+	return c.putManifest(ctx, tag, raw)
+}
+
+// putManifest has the registry keep a manifest under a tag.
+func (c *Client) putManifest(ctx context.Context, tag string, m rawManifest) error {
+	resp, err := c.repeat(ctx, request{
+		method: http.MethodPut, url: c.url("manifests", tag), target: targetManifest,
+		header: http.Header{"Content-Type": {string(m.mediaType)}},
+		body:   func() io.Reader { return bytes.NewReader(m.body) }, size: int64(len(m.body)),
+		want: []int{http.StatusCreated, http.StatusOK, http.StatusAccepted},
+	})
+	if err != nil {
+		return err
 	}
+	_ = resp.Body.Close() // nothing is read
+	return c.checkStored(resp, m.digest)
+}
+
+func digestOf(content []byte) string {
+	sum := sha256.Sum256(content)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// packed is an artifact's content in a temporary file.
+type packed struct {
+	file   *os.File
+	layer  Layer
+	diffID string // the digest before compression
+	sum    archive.Summary
+}
+
+func (p *packed) remove() {
+	_ = p.file.Close() // opened by us, and no longer needed
+	_ = os.Remove(p.file.Name())
+}
+
+// pack writes the content to a temporary file, which the caller removes.
+func pack(ctx context.Context, artifact Artifact) (*packed, error) {
 	tmp, err := os.CreateTemp("", "lanyard-push-*.tar.gz")
-	if err != nil {
-		return "", nil, err
-	}
-	cleanup = func() { _ = os.Remove(tmp.Name()) }
-	_, err = archive.Create(ctx, os.DirFS(artifact.Path), tmp, archive.Options{Ignore: artifact.Ignore, Limits: artifact.Limits})
-	if err = errors.Join(err, tmp.Close()); err != nil {
-		cleanup()
-		return "", nil, err
-	}
-	return tmp.Name(), cleanup, nil
-}
-
-func build(file string, artifact Artifact) (v1.Image, error) {
-	layer, err := tarball.LayerFromFile(file, tarball.WithMediaType(LayerMediaType))
-	if err != nil {
-		return nil, fmt.Errorf("read the packed artifact: %w", err)
-	}
-	annotations := maps.Clone(artifact.Annotations)
-	if annotations == nil {
-		annotations = make(map[string]string)
-	}
-	if !artifact.Created.IsZero() {
-		annotations[AnnotationCreated] = artifact.Created.UTC().Format(time.RFC3339)
-	}
-	if artifact.Source != "" {
-		annotations[AnnotationSource] = artifact.Source
-	}
-	if artifact.Revision != "" {
-		annotations[AnnotationRevision] = artifact.Revision
-	}
-	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), ConfigMediaType)
-	image, err = mutate.Append(image, mutate.Addendum{Layer: layer})
 	if err != nil {
 		return nil, err
 	}
-	annotated, ok := mutate.Annotations(image, annotations).(v1.Image)
-	if !ok {
-		return nil, errors.New("annotate the artifact: the library returned no image")
+	p := &packed{file: tmp}
+	if err := p.fill(ctx, artifact); err != nil {
+		p.remove()
+		return nil, err
 	}
-	return annotated, nil
+	return p, nil
+}
+
+func (p *packed) fill(ctx context.Context, artifact Artifact) error {
+	var err error
+	digest, plain := sha256.New(), sha256.New()
+	if p.sum, err = artifact.write(ctx, io.MultiWriter(p.file, digest), plain); err != nil {
+		return err
+	}
+	info, err := p.file.Stat()
+	if err != nil {
+		return err
+	}
+	p.layer = Layer{MediaType: LayerMediaType, Digest: "sha256:" + hex.EncodeToString(digest.Sum(nil)), Size: info.Size()}
+	p.diffID = hex.EncodeToString(plain.Sum(nil))
+	return nil
+}
+
+// write packs the content into out, and the same before its compression into plain.
+func (a Artifact) write(ctx context.Context, out, plain io.Writer) (archive.Summary, error) {
+	opts := archive.Options{Limits: a.Limits, Plain: plain}
+	info, err := os.Stat(a.Path)
+	if err != nil {
+		return archive.Summary{}, err
+	}
+	if info.IsDir() {
+		opts.Ignore = a.Ignore
+		root, err := os.OpenRoot(a.Path)
+		if err != nil {
+			return archive.Summary{}, err
+		}
+		defer root.Close() //nolint:errcheck // opened for reading
+		return archive.Create(ctx, root.FS(), out, opts)
+	}
+	if !info.Mode().IsRegular() {
+		return archive.Summary{}, fmt.Errorf("%s is neither a folder nor a file", a.Path)
+	}
+	file, err := os.Open(a.Path)
+	if err != nil {
+		return archive.Summary{}, err
+	}
+	defer file.Close() //nolint:errcheck // opened for reading
+	if isGzip(file) {
+		return archive.Normalize(ctx, file, out, opts)
+	}
+	return archive.CreateFile(ctx, os.DirFS(filepath.Dir(a.Path)), filepath.Base(a.Path), out, opts)
+}
+
+// isGzip reports whether a file begins as one of gzip (RFC 1952 §2.3.1).
+func isGzip(file io.ReaderAt) bool {
+	var magic [2]byte
+	_, err := file.ReadAt(magic[:], 0)
+	return err == nil && magic == [2]byte{0x1f, 0x8b}
+}
+
+func (a Artifact) annotations() map[string]string {
+	annotations := maps.Clone(a.Annotations)
+	if annotations == nil {
+		annotations = make(map[string]string)
+	}
+	if !a.Created.IsZero() {
+		annotations[AnnotationCreated] = a.Created.UTC().Format(time.RFC3339)
+	}
+	if a.Source != "" {
+		annotations[AnnotationSource] = a.Source
+	}
+	if a.Revision != "" {
+		annotations[AnnotationRevision] = a.Revision
+	}
+	return annotations
+}
+
+// config is the configuration that an image must have (OCI image specification, "Image
+// Configuration"). An artifact uses nothing of it.
+func (p *packed) config() v1.ConfigFile {
+	return v1.ConfigFile{RootFS: v1.RootFS{Type: "layers", DiffIDs: []v1.Hash{{Algorithm: "sha256", Hex: p.diffID}}}}
+}
+
+func manifestOf(layer Layer, config []byte, annotations map[string]string) (v1.Manifest, error) {
+	digest, err := v1.NewHash(layer.Digest)
+	if err != nil {
+		return v1.Manifest{}, err
+	}
+	of, err := v1.NewHash(digestOf(config))
+	return v1.Manifest{
+		SchemaVersion: 2, MediaType: types.OCIManifestSchema1,
+		Config:      v1.Descriptor{MediaType: ConfigMediaType, Digest: of, Size: int64(len(config))},
+		Layers:      []v1.Descriptor{{MediaType: types.MediaType(layer.MediaType), Digest: digest, Size: layer.Size}},
+		Annotations: annotations,
+	}, err
 }

@@ -3,35 +3,61 @@ package oci
 import (
 	"fmt"
 	"regexp"
+	"strings"
 
 	"github.com/Masterminds/semver/v3"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
 // DefaultTag is what an empty Reference stands for.
 const DefaultTag = "latest"
 
-// Reference says which artifact of a repository is wanted: an object's spec.ref. Of several fields the digest wins over the
-// range, the range over the tag; none means DefaultTag. The precedence is Flux's.
+// Reference says which artifact of a repository is wanted: an object's spec.ref. Of several fields
+// the digest wins over the range, and the range over the tag; none means DefaultTag. The precedence
+// is Flux's.
 type Reference struct {
 	// Tag is a tag's name.
 	Tag string
-	// SemVer is a range of versions (https://github.com/Masterminds/semver#checking-version-constraints); the highest
-	// tag in it is taken. Tags that are no strict semantic version, with or without a leading "v", do not count.
+	// SemVer is a range of versions
+	// (https://github.com/Masterminds/semver#checking-version-constraints). The highest tag in it
+	// is taken. As in Flux, a version has at least two dots; a leading "v" and leading zeros are
+	// allowed. Other tags do not count.
 	SemVer string
+	// Chart: the tags are those of a Helm chart, where "_" stands for the "+" of a version, which
+	// no tag can have.
+	Chart bool
 	// SemVerFilter is a regular expression (RE2, not anchored) that tags must match to be considered for SemVer.
 	SemVerFilter string
 	// Digest is sha256:<64 hex digits>.
 	Digest string
 }
 
-// tagPattern is the distribution specification's <reference> as a tag.
-var tagPattern = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
+// maxTag is the longest tag, in bytes.
+const maxTag = 128
+
+// IsTag reports whether a text can be a tag: [a-zA-Z0-9_][a-zA-Z0-9._-]{0,127} (OCI distribution
+// specification, "Pulling manifests").
+func IsTag(text string) bool {
+	if text == "" || len(text) > maxTag || text[0] == '.' || text[0] == '-' {
+		return false
+	}
+	for _, b := range []byte(text) {
+		switch {
+		case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', '0' <= b && b <= '9', b == '_', b == '.', b == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}
 
 // maxExpression bounds ranges and filters, in bytes.
 const maxExpression = 512
 
-// Validate checks every field without asking a registry. The error is an *Error with CodeInvalidReference that names the field.
+// Validate checks every field without asking a registry. The error is an *origin.Error with
+// CodeInvalidReference that names the field.
 func (r Reference) Validate() error {
 	_, err := r.selector()
 	return err
@@ -48,6 +74,7 @@ type matcher struct {
 	rang       string
 	constraint *semver.Constraints
 	filter     *regexp.Regexp
+	chart      bool
 }
 
 func (r Reference) selector() (selector, error) {
@@ -61,7 +88,7 @@ func (r Reference) selector() (selector, error) {
 	if err != nil {
 		return s, err
 	}
-	if r.Tag != "" && !tagPattern.MatchString(r.Tag) {
+	if r.Tag != "" && !IsTag(r.Tag) {
 		return s, invalidReference("spec.ref.tag", "give a tag alone; a digest belongs in spec.ref.digest", "%q is no tag", shorten(r.Tag))
 	}
 	switch {
@@ -91,7 +118,7 @@ func (r Reference) matcher() (*matcher, error) {
 	if err != nil {
 		return nil, invalidReference("spec.ref.semver", `give a range such as ">=1.2.0 <2.0.0"`, "%q is no range of versions", r.SemVer)
 	}
-	m := &matcher{rang: r.SemVer, constraint: constraint}
+	m := &matcher{rang: r.SemVer, constraint: constraint, chart: r.Chart}
 	if r.SemVerFilter != "" {
 		if m.filter, err = parseFilter("spec.ref.semverFilter", r.SemVerFilter); err != nil {
 			return nil, err
@@ -117,7 +144,7 @@ func (h *highest) consider(tag string) {
 	if h.matcher.filter != nil && !h.matcher.filter.MatchString(tag) {
 		return
 	}
-	v, ok := parseVersion(tag)
+	v, ok := h.matcher.version(tag)
 	if !ok || !h.matcher.constraint.Check(v) {
 		return
 	}
@@ -129,12 +156,22 @@ func (h *highest) consider(tag string) {
 	h.tag, h.version = tag, v
 }
 
-// parseVersion reads a strict semantic version with or without a leading "v", as Flux does.
-func parseVersion(tag string) (*semver.Version, bool) {
-	if len(tag) > 1 && tag[0] == 'v' {
-		tag = tag[1:]
+// version reads a tag as Flux does (package version of fluxcd/pkg).
+func (m *matcher) version(tag string) (*semver.Version, bool) {
+	if strings.Count(tag, ".") < 2 {
+		return nil, false
 	}
-	v, err := semver.StrictNewVersion(tag)
+	if m.chart {
+		tag = strings.ReplaceAll(tag, "_", "+")
+	}
+	bare := strings.TrimPrefix(tag, "v")
+	if bare == "" || bare[0] < '0' || bare[0] > '9' {
+		return nil, false // as most tags that are no version
+	}
+	if v, err := semver.StrictNewVersion(bare); err == nil {
+		return v, true // as NewVersion returns it, without a regular expression
+	}
+	v, err := semver.NewVersion(tag)
 	return v, err == nil
 }
 
@@ -146,8 +183,8 @@ func checkDigest(digest string) error {
 	return nil
 }
 
-func invalidReference(field, fix, format string, args ...any) *Error {
-	return &Error{Code: CodeInvalidReference, Field: field, Fix: fix, Err: fmt.Errorf(format, args...)}
+func invalidReference(field, fix, format string, args ...any) *origin.Error {
+	return &origin.Error{Code: origin.CodeInvalidReference, Field: field, Fix: fix, Err: fmt.Errorf(format, args...)}
 }
 
 // shorten keeps a tenant's text from filling a condition.

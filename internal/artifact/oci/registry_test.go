@@ -65,26 +65,26 @@ func (n *network) sent(host string) []*http.Request {
 }
 
 // serve starts a TLS server per host.
-func serve(t *testing.T, hosts map[string]http.Handler) *network {
-	t.Helper()
-	return serveBoth(t, hosts, nil)
+func serve(tb testing.TB, hosts map[string]http.Handler) *network {
+	tb.Helper()
+	return serveBoth(tb, hosts, nil)
 }
 
 // serveBoth starts servers without TLS besides.
-func serveBoth(t *testing.T, hosts, plain map[string]http.Handler) *network {
-	t.Helper()
+func serveBoth(tb testing.TB, hosts, plain map[string]http.Handler) *network {
+	tb.Helper()
 	roots := x509.NewCertPool()
 	addresses := make(map[string]string)
 	for host, handler := range plain {
 		server := httptest.NewServer(handler)
-		t.Cleanup(server.Close)
+		tb.Cleanup(server.Close)
 		addresses[net.JoinHostPort(host, "80")] = server.Listener.Addr().String()
 	}
 	for host, handler := range hosts {
 		server := httptest.NewUnstartedServer(handler)
 		server.Config.ErrorLog = log.New(io.Discard, "", 0)
 		server.StartTLS()
-		t.Cleanup(server.Close)
+		tb.Cleanup(server.Close)
 		roots.AddCert(server.Certificate())
 		addresses[host+":443"] = server.Listener.Addr().String()
 	}
@@ -98,7 +98,7 @@ func serveBoth(t *testing.T, hosts, plain map[string]http.Handler) *network {
 			return (&net.Dialer{}).DialContext(ctx, network, to)
 		},
 	}}
-	t.Cleanup(n.CloseIdleConnections)
+	tb.Cleanup(n.CloseIdleConnections)
 	return n
 }
 
@@ -136,11 +136,11 @@ func registryError(w http.ResponseWriter, status int, code, message string) {
 	_, _ = fmt.Fprintf(w, `{"errors":[{"code":%q,"message":%q,"detail":"a long detail"}]}`, code, message)
 }
 
-func repository(t *testing.T, url string) oci.Repository {
-	t.Helper()
+func repository(tb testing.TB, url string) oci.Repository {
+	tb.Helper()
 	repo, err := oci.ParseURL(url)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return repo
 }

@@ -25,7 +25,7 @@ type Exclusions struct {
 }
 
 // ParseExclusions reads at most 25 regular expressions in RE2's syntax, not anchored, of at most 256 bytes each. The error is an
-// *Error with CodeInvalidReference that names the expression by its place.
+// *origin.Error with CodeInvalidReference that names the expression by its place.
 func ParseExclusions(list []string) (Exclusions, error) {
 	const field = "spec.exclusionList"
 	if len(list) > maxExclusions {
@@ -66,8 +66,9 @@ type Scan struct {
 	Latest []string
 }
 
-// Scan lists the tags that are not excluded. It keeps these in memory while it runs, at most Limits.MaxTags of 128 bytes: 50,000 of
-// 40 bytes come to 3 MiB, the most that the defaults allow to 15 MiB. The error is an *Error, as of Tags.
+// Scan lists the tags that are not excluded. It keeps these in memory while it runs, at most
+// Limits.MaxTags of 128 bytes: 50,000 of 40 bytes come to 3 MiB, the most that the defaults allow
+// to 15 MiB. The error is an *origin.Error, as of Tags.
 func (c *Client) Scan(ctx context.Context, exclusions Exclusions) (Scan, error) {
 	var tags []string
 	for tag, err := range c.Tags(ctx) {

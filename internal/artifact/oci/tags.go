@@ -11,14 +11,15 @@ import (
 	"net/http"
 	"net/url"
 	"path"
-	"strconv"
 	"strings"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
 // Bounds of a list of tags besides those of Limits.
 const (
 	// tagsPerPage is what is asked for at once. Amazon ECR refuses to be asked for more, and Azure's registry sends no more.
-	tagsPerPage = 1000
+	tagsPerPage = "1000"
 	// maxEmptyPages is how many pages in a row may come without a tag. One may: the last, or one whose tags are gone.
 	maxEmptyPages = 10
 	// maxToken is the longest string of a page, in bytes. A tag has 128.
@@ -29,14 +30,29 @@ const (
 	maxLink = 8 << 10
 )
 
-// Tags streams the repository's tags in the registry's order, page after page, in memory that does not grow with their number.
-// The sequence ends with the first error, an *Error: CodeTooLarge where the list is longer than the limits, CodeProtocol where it
-// leads back to a page that was read, has too many pages without a tag, leads to another place or holds what is no tag,
-// CodeUnreachable where ctx ends before the list. A tag may come twice if the repository changes meanwhile.
-func (c *Client) Tags(ctx context.Context) iter.Seq2[string, error] {
+// Tags streams the repository's tags in the registry's order, page after page, in memory that does
+// not grow with their number. The sequence ends with the first error, an *origin.Error:
+// CodeTooLarge where the list is longer than the limits, CodeProtocol where it leads back to a page
+// that was read, has too many pages without a tag, leads to another place or holds what is no tag,
+// CodeUnreachable where ctx ends before the list. A tag may come twice if the repository changes
+// meanwhile.
+func (c *Client) Tags(ctx context.Context) iter.Seq2[string, error] { return c.tags(ctx, pages) }
+
+// Queries that begin a list of tags.
+const (
+	// pages asks for large pages: no answer takes long.
+	pages = "n=" + tagsPerPage
+	// whole asks for all at once. Distribution goes through all tags for each page, so that it has
+	// 50,000 whole in a tenth of the time. A registry that sends pages all the same is asked for
+	// large ones: without a number, Amazon ECR and others send a hundred.
+	whole = ""
+)
+
+// tags is Tags, begun with a query.
+func (c *Client) tags(ctx context.Context, begin string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		l := &listing{client: c, bytes: c.limits.MaxTagBytes, asked: map[[sha256.Size]byte]struct{}{}, yield: yield}
-		if err := l.run(ctx); err != nil && !errors.Is(err, errStopped) {
+		if err := l.run(ctx, begin); err != nil && !errors.Is(err, errStopped) {
 			yield("", err)
 		}
 	}
@@ -55,8 +71,7 @@ type listing struct {
 	asked  map[[sha256.Size]byte]struct{} // digests of the queries that were sent
 }
 
-func (l *listing) run(ctx context.Context) error {
-	query := url.Values{"n": {strconv.Itoa(tagsPerPage)}}.Encode()
+func (l *listing) run(ctx context.Context, query string) error {
 	for {
 		sum := sha256.Sum256([]byte(query))
 		if _, asked := l.asked[sum]; asked {
@@ -83,6 +98,9 @@ func (l *listing) page(ctx context.Context, query string) (string, error) {
 		return "", err
 	}
 	defer resp.Body.Close() //nolint:errcheck // read only
+	if query == whole && resp.Header.Get("Link") != "" {
+		return pages, nil
+	}
 	before := l.tags
 	if err := l.read(ctx, resp.Body); err != nil {
 		return "", err
@@ -171,7 +189,7 @@ func (l *listing) array(ctx context.Context, values *json.Decoder) error {
 		switch {
 		case !ok:
 			return errNoList
-		case !tagPattern.MatchString(tag):
+		case !IsTag(tag):
 			return l.client.protocol("the list of tags holds something that is no tag")
 		case l.tags == l.client.limits.MaxTags:
 			return l.tooLarge("has more than %d tags", l.client.limits.MaxTags)
@@ -250,9 +268,9 @@ func (m *meter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (l *listing) tooLarge(format string, args ...any) *Error {
-	return &Error{
-		Code: CodeTooLarge, Host: l.client.repo.host, Field: l.client.repo.field, Fix: "remove old tags from the repository",
+func (l *listing) tooLarge(format string, args ...any) *origin.Error {
+	return &origin.Error{
+		Server: l.client.session.server, Code: origin.CodeTooLarge, Field: l.client.repo.field, Fix: "remove old tags from the repository",
 		Err: fmt.Errorf("the list of tags "+format, args...),
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
 // lister is a registry whose list of tags a test answers; it counts the pages.
@@ -97,7 +98,7 @@ func TestTagsArePagedAndBounded(t *testing.T) {
 	}
 	asked = 0
 	_, err = connect(t, n, appURL, oci.Limits{MaxTags: 2500}).Resolve(t.Context(), oci.Reference{SemVer: "*"})
-	if oci.CodeOf(err) != oci.CodeTooLarge || asked != 3 || !strings.Contains(err.Error(), "spec.ref.semver") {
+	if origin.CodeOf(err) != origin.CodeTooLarge || asked != 3 || !strings.Contains(err.Error(), "spec.ref.semver") {
 		t.Errorf("bounded: %v after %d pages", err, asked)
 	}
 }
@@ -206,7 +207,7 @@ func TestTagsOfDistribution(t *testing.T) {
 		scan.Revision != digestOf("1.0.0\n1.1.0\n2.0.0\nlatest\n") {
 		t.Errorf("%+v, %v", scan, err)
 	}
-	if _, err := connect(t, n, "oci://"+registryHost+"/team/none", oci.Limits{}).Scan(t.Context(), unsigned); oci.CodeOf(err) != oci.CodeRepositoryNotFound {
+	if _, err := connect(t, n, "oci://"+registryHost+"/team/none", oci.Limits{}).Scan(t.Context(), unsigned); origin.CodeOf(err) != origin.CodeNotFound {
 		t.Errorf("no repository: %v", err)
 	}
 }
@@ -233,7 +234,7 @@ func TestTagsThatNeverEnd(t *testing.T) {
 	for what, c := range map[string]struct {
 		page   func(w http.ResponseWriter, r *http.Request, asked int)
 		limits oci.Limits
-		code   oci.Code
+		code   origin.Code
 		text   string
 		most   int // pages
 	}{
@@ -241,36 +242,36 @@ func TestTagsThatNeverEnd(t *testing.T) {
 			page: func(w http.ResponseWriter, _ *http.Request, asked int) {
 				writeTags(w, "/v2/team/app/tags/list?last=x", numbered(asked, 1)...)
 			},
-			code: oci.CodeProtocol, text: "leads back", most: 2,
+			code: origin.CodeProtocol, text: "leads back", most: 2,
 		},
 		"a link to the page itself": {
 			page: func(w http.ResponseWriter, r *http.Request, asked int) {
 				writeTags(w, r.URL.String(), numbered(asked, 1)...)
 			},
-			code: oci.CodeProtocol, text: "leads back", most: 1,
+			code: origin.CodeProtocol, text: "leads back", most: 1,
 		},
 		"a circle of three": {
 			page: func(w http.ResponseWriter, _ *http.Request, asked int) {
 				writeTags(w, fmt.Sprintf("/v2/team/app/tags/list?last=%d", asked%3), numbered(asked, 1)...)
 			},
-			code: oci.CodeProtocol, text: "leads back", most: 4,
+			code: origin.CodeProtocol, text: "leads back", most: 4,
 		},
 		"ever new tags": {
 			page: endless(func(asked int) []string { return numbered(1000*asked, 1000) }),
-			code: oci.CodeTooLarge, text: "more than 100000 tags", most: 101,
+			code: origin.CodeTooLarge, text: "more than 100000 tags", most: 101,
 		},
 		"ever the same tags under new links": {
 			page: endless(func(int) []string { return numbered(0, 1000) }),
-			code: oci.CodeTooLarge, text: "more than 100000 tags", most: 101,
+			code: origin.CodeTooLarge, text: "more than 100000 tags", most: 101,
 		},
 		"one tag a page": {
 			page: endless(func(asked int) []string { return numbered(asked, 1) }), limits: oci.Limits{MaxTagPages: 50},
-			code: oci.CodeTooLarge, text: "more than 50 pages", most: 50,
+			code: origin.CodeTooLarge, text: "more than 50 pages", most: 50,
 		},
-		"pages without a tag": {page: endless(none), code: oci.CodeProtocol, text: "without a tag", most: 11},
+		"pages without a tag": {page: endless(none), code: origin.CodeProtocol, text: "without a tag", most: 11},
 		"a tag after every ten pages without one": {
 			page: endless(func(asked int) []string { return numbered(asked, (asked%11)/10) }), limits: oci.Limits{MaxTagPages: 200},
-			code: oci.CodeTooLarge, text: "more than 200 pages", most: 200,
+			code: origin.CodeTooLarge, text: "more than 200 pages", most: 200,
 		},
 		"a page that does not end": {
 			page: func(w http.ResponseWriter, _ *http.Request, _ int) {
@@ -281,7 +282,7 @@ func TestTagsThatNeverEnd(t *testing.T) {
 					}
 				}
 			},
-			code: oci.CodeTooLarge, text: "more than 100000 tags", most: 1,
+			code: origin.CodeTooLarge, text: "more than 100000 tags", most: 1,
 		},
 		"a page of something else that does not end": {
 			page: func(w http.ResponseWriter, _ *http.Request, _ int) {
@@ -292,14 +293,14 @@ func TestTagsThatNeverEnd(t *testing.T) {
 					}
 				}
 			},
-			limits: oci.Limits{MaxTagBytes: 1 << 20}, code: oci.CodeTooLarge, text: "more than 1048576 bytes", most: 1,
+			limits: oci.Limits{MaxTagBytes: 1 << 20}, code: origin.CodeTooLarge, text: "more than 1048576 bytes", most: 1,
 		},
 		"pages that are too large together": {
 			page: func(w http.ResponseWriter, _ *http.Request, asked int) {
 				w.Header().Set("Link", fmt.Sprintf(`</v2/team/app/tags/list?last=%d>; rel="next"`, asked))
 				_, _ = fmt.Fprintf(w, `{"filler":%q,"tags":["t%d"]}`, strings.Repeat("x", 50_000), asked)
 			},
-			limits: oci.Limits{MaxTagBytes: 1 << 20}, code: oci.CodeTooLarge, text: "more than 1048576 bytes", most: 21,
+			limits: oci.Limits{MaxTagBytes: 1 << 20}, code: origin.CodeTooLarge, text: "more than 1048576 bytes", most: 21,
 		},
 		"a value that does not end": {
 			page: func(w http.ResponseWriter, _ *http.Request, _ int) {
@@ -310,7 +311,7 @@ func TestTagsThatNeverEnd(t *testing.T) {
 					}
 				}
 			},
-			code: oci.CodeProtocol, text: "a value of more than", most: 1,
+			code: origin.CodeProtocol, text: "a value of more than", most: 1,
 		},
 		"blanks that do not end": {
 			page: func(w http.ResponseWriter, _ *http.Request, _ int) {
@@ -320,7 +321,7 @@ func TestTagsThatNeverEnd(t *testing.T) {
 					}
 				}
 			},
-			code: oci.CodeProtocol, text: "a value of more than", most: 1,
+			code: origin.CodeProtocol, text: "a value of more than", most: 1,
 		},
 		"depth that does not end": {
 			page: func(w http.ResponseWriter, _ *http.Request, _ int) {
@@ -331,13 +332,13 @@ func TestTagsThatNeverEnd(t *testing.T) {
 					}
 				}
 			},
-			code: oci.CodeProtocol, text: "not the JSON", most: 1,
+			code: origin.CodeProtocol, text: "not the JSON", most: 1,
 		},
 	} {
 		l := &lister{page: c.page}
 		client := connect(t, serve(t, map[string]http.Handler{registryHost: l}), appURL, c.limits)
 		_, err := collect(t.Context(), client)
-		if oci.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.text) || l.asked > c.most {
+		if origin.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.text) || l.asked > c.most {
 			t.Errorf("%s: %v after %d pages; want %s %q after %d", what, err, l.asked, c.code, c.text, c.most)
 		}
 	}
@@ -363,7 +364,7 @@ func TestTagsThatDrip(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	tags, err := collect(ctx, client)
-	if oci.CodeOf(err) != oci.CodeUnreachable || !strings.Contains(err.Error(), "did not arrive in time") || len(tags) == 0 {
+	if origin.CodeOf(err) != origin.CodeUnreachable || !strings.Contains(err.Error(), "did not arrive in time") || len(tags) == 0 {
 		t.Errorf("%d tags, %v", len(tags), err)
 	}
 }
@@ -411,7 +412,7 @@ func TestTagsThatAreRefused(t *testing.T) {
 	} {
 		l := &lister{page: page}
 		n := serve(t, map[string]http.Handler{registryHost: l})
-		if _, err := collect(t.Context(), connect(t, n, appURL, oci.Limits{})); oci.CodeOf(err) != oci.CodeProtocol || l.asked != 1 {
+		if _, err := collect(t.Context(), connect(t, n, appURL, oci.Limits{})); origin.CodeOf(err) != origin.CodeProtocol || l.asked != 1 {
 			t.Errorf("%s: %v after %d pages", what, err, l.asked)
 		}
 		if sent := n.sent("evil.example.com"); len(sent) > 0 {
@@ -463,8 +464,8 @@ func TestTagsAreThrottled(t *testing.T) {
 	}}
 	client := connect(t, serve(t, map[string]http.Handler{registryHost: l}), appURL, oci.Limits{})
 	_, err := client.Scan(t.Context(), oci.Exclusions{})
-	e, ok := err.(*oci.Error) //nolint:errorlint // the contract is this very type
-	if !ok || e.Code != oci.CodeThrottled || e.RetryAfter != 17*time.Second || l.asked != 2 {
+	e, ok := err.(*origin.Error) //nolint:errorlint // the contract is this very type
+	if !ok || e.Code != origin.CodeThrottled || e.RetryAfter != 17*time.Second || l.asked != 2 {
 		t.Errorf("%v after %d pages", err, l.asked)
 	}
 }
@@ -508,7 +509,7 @@ func TestManyTagsTakeLittleMemory(t *testing.T) {
 		}
 	})
 	takes("a version", 1<<20, func() {
-		if _, err := client.Resolve(t.Context(), oci.Reference{SemVer: ">=2"}); oci.CodeOf(err) != oci.CodeNoMatch || !strings.Contains(err.Error(), "none of 50000 tags") {
+		if _, err := client.Resolve(t.Context(), oci.Reference{SemVer: ">=2"}); origin.CodeOf(err) != origin.CodeNoMatch || !strings.Contains(err.Error(), "none of 50000 tags") {
 			t.Error(err)
 		}
 	})
@@ -582,7 +583,7 @@ func TestParseExclusions(t *testing.T) {
 		switch {
 		case c.text == "" && err != nil:
 			t.Errorf("%s: %v", what, err)
-		case c.text != "" && (oci.CodeOf(err) != oci.CodeInvalidReference || !strings.Contains(err.Error(), c.text)):
+		case c.text != "" && (origin.CodeOf(err) != origin.CodeInvalidReference || !strings.Contains(err.Error(), c.text)):
 			t.Errorf("%s: %v, want %q", what, err, c.text)
 		case c.text != "" && e.Match("a"):
 			t.Errorf("%s: matches in spite of the error", what)
@@ -593,7 +594,7 @@ func TestParseExclusions(t *testing.T) {
 // An expression that would take hours is refused for a version's filter too.
 func TestSemVerFilterIsBounded(t *testing.T) {
 	ref := oci.Reference{SemVer: "*", SemVerFilter: strings.Repeat(`\pL{900}`, 30)}
-	if err := ref.Validate(); oci.CodeOf(err) != oci.CodeInvalidReference || !strings.Contains(err.Error(), "spec.ref.semverFilter: the expressions are too large") {
+	if err := ref.Validate(); origin.CodeOf(err) != origin.CodeInvalidReference || !strings.Contains(err.Error(), "spec.ref.semverFilter: the expressions are too large") {
 		t.Error(err)
 	}
 }
@@ -634,8 +635,8 @@ func FuzzTagsPage(f *testing.F) {
 			}
 		}
 		if err != nil {
-			if oci.CodeOf(err) == "" {
-				t.Errorf("%q: %v is no *oci.Error", page, err)
+			if origin.CodeOf(err) == "" {
+				t.Errorf("%q: %v is no *origin.Error", page, err)
 			}
 			return
 		}

@@ -8,8 +8,11 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/google/go-containerregistry/pkg/name"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
 // Repository is a repository in a registry. It is parsed once and comparable; its zero value is no repository.
@@ -19,17 +22,28 @@ type Repository struct {
 	repo  name.Repository
 }
 
-// repositoryPattern is the distribution specification's <name>.
-var repositoryPattern = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
-
-// hostPattern is a DNS name; addresses are parsed.
-var hostPattern = regexp.MustCompile(`^([a-z0-9]|[a-z0-9][a-z0-9-]{0,61}[a-z0-9])(\.([a-z0-9]|[a-z0-9][a-z0-9-]{0,61}[a-z0-9]))*$`)
+// The patterns are compiled when they are needed: they take a program half a millisecond.
+//
+//nolint:gochecknoglobals // they do not change
+var (
+	// repositoryPattern is the distribution specification's <name>.
+	repositoryPattern = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
+	})
+	// hostPattern is a DNS name; addresses are parsed.
+	hostPattern = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^([a-z0-9]|[a-z0-9][a-z0-9-]{0,61}[a-z0-9])(\.([a-z0-9]|[a-z0-9][a-z0-9-]{0,61}[a-z0-9]))*$`)
+	})
+)
 
 // The fields of objects that name a repository.
 const (
 	fieldURL   = "spec.url"
 	fieldImage = "spec.image"
 )
+
+// secretRef is where an object's credential belongs.
+const secretRef = "put credentials into the Secret of spec.secretRef"
 
 // spelling is how one kind of object writes a repository down.
 type spelling struct {
@@ -38,23 +52,25 @@ type spelling struct {
 	form   string // what is right, for people
 	tag    string // where a tag belongs
 	digest string // where a digest belongs
+	login  string // where a credential belongs
 }
 
 // ParseURL reads an OCIRepository's spec.url, oci://host[:port]/repository. Tag and digest, user, query and fragment are refused.
-// The error is an *Error with CodeInvalidURL.
+// The error is an *origin.Error with CodeInvalidURL.
 func ParseURL(raw string) (Repository, error) {
 	return spelling{
 		field: fieldURL, scheme: "oci://", form: "write it as oci://host/repository",
-		tag: "move the tag to spec.ref.tag", digest: "move the digest to spec.ref.digest",
+		tag: "move the tag to spec.ref.tag", digest: "move the digest to spec.ref.digest", login: secretRef,
 	}.parse(raw)
 }
 
-// ParseImage reads an ImageRepository's spec.image, host[:port]/repository. Scheme, tag and digest are refused. So is a first part
-// that need not be a host, as in "team/app": nothing is completed to Docker Hub's. The error is an *Error with CodeInvalidURL.
+// ParseImage reads an ImageRepository's spec.image, host[:port]/repository. Scheme, tag and digest
+// are refused. So is a first part that need not be a host, as in "team/app": nothing is completed
+// to Docker Hub's. The error is an *origin.Error with CodeInvalidURL.
 func ParseImage(raw string) (Repository, error) {
 	s := spelling{
 		field: fieldImage, form: "write it as host/repository, such as registry.example.com/team/app",
-		tag: "name the repository alone: all its tags are listed", digest: "name the repository alone",
+		tag: "name the repository alone: all its tags are listed", digest: "name the repository alone", login: secretRef,
 	}
 	if strings.Contains(raw, "://") {
 		return Repository{}, s.invalid(s.form, "the image has a scheme")
@@ -63,6 +79,36 @@ func ParseImage(raw string) (Repository, error) {
 		return Repository{}, s.invalid(s.form, "the image does not begin with a registry's host")
 	}
 	return s.parse(raw)
+}
+
+// ParseArtifact reads the argument of a command: oci://host[:port]/repository, and then :tag or
+// @sha256:digest, or neither. User, query and fragment are refused. The error is an *origin.Error
+// with CodeInvalidURL or CodeInvalidReference.
+func ParseArtifact(raw string) (Repository, Reference, error) {
+	s := spelling{
+		field: "the artifact", scheme: "oci://", form: "write it as oci://host/repository:tag", tag: "write one tag", digest: "write one digest",
+		login: "use --creds, or docker login",
+	}
+	rest, digest, digested := strings.Cut(raw, "@")
+	ref := Reference{Digest: digest}
+	if slash := strings.LastIndex(rest, "/"); slash > len(s.scheme) {
+		name, tag, tagged := strings.Cut(rest[slash:], ":")
+		switch {
+		case tagged && digested:
+			return Repository{}, Reference{}, s.invalid("remove the tag: the digest says more", "it has a tag and a digest")
+		case tagged && !IsTag(tag):
+			return Repository{}, Reference{}, s.invalid(s.form, "%q is no tag", shorten(tag))
+		}
+		rest, ref.Tag = rest[:slash]+name, tag
+	}
+	if digested && (!strings.Contains(strings.TrimPrefix(rest, s.scheme), "/") || checkDigest(digest) != nil) {
+		if !strings.HasPrefix(digest, "sha256:") { // before the "@" there may be a password
+			return Repository{}, Reference{}, s.invalid(s.login, "it has user information, or a digest that is none of sha256")
+		}
+		return Repository{}, Reference{}, s.invalid("write it as oci://host/repository@sha256:<64 lower-case hex digits>", "it has no sha256 digest")
+	}
+	repo, err := s.parse(rest)
+	return repo, ref, err
 }
 
 func (s spelling) parse(raw string) (Repository, error) {
@@ -79,7 +125,7 @@ func (s spelling) parse(raw string) (Repository, error) {
 	authority, path, _ := strings.Cut(rest, "/")
 	if strings.Contains(authority, "@") {
 		// Not quoted: there may be a password in it.
-		return Repository{}, s.invalid("put credentials into the Secret of spec.secretRef", "it has user information")
+		return Repository{}, s.invalid(s.login, "it has user information")
 	}
 	host := strings.ToLower(authority)
 	if err := checkHost(host); err != nil {
@@ -92,7 +138,7 @@ func (s spelling) parse(raw string) (Repository, error) {
 		return Repository{}, s.invalid(s.digest, "it has a digest")
 	case strings.Contains(path, ":"):
 		return Repository{}, s.invalid(s.tag, "it has a tag")
-	case len(path) > 255 || !repositoryPattern.MatchString(path):
+	case len(path) > 255 || !repositoryPattern().MatchString(path):
 		return Repository{}, s.invalid(s.form, "%q is no repository name", path)
 	}
 	registry, err := name.NewRegistry(host, name.StrictValidation)
@@ -103,7 +149,7 @@ func (s spelling) parse(raw string) (Repository, error) {
 	return Repository{field: s.field, host: host, repo: registry.Repo(registry.Repo(path).RepositoryStr())}, nil
 }
 
-func (s spelling) invalid(fix, format string, args ...any) *Error {
+func (s spelling) invalid(fix, format string, args ...any) *origin.Error {
 	return invalidRepository(s.field, fix, format, args...)
 }
 
@@ -123,14 +169,14 @@ func checkHost(host string) error {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return nil
 	}
-	if len(name) > 253 || !hostPattern.MatchString(name) {
+	if len(name) > 253 || !hostPattern().MatchString(name) {
 		return fmt.Errorf("%q is no host name", name)
 	}
 	return nil
 }
 
-func invalidRepository(field, fix, format string, args ...any) *Error {
-	return &Error{Code: CodeInvalidURL, Field: field, Fix: fix, Err: fmt.Errorf(format, args...)}
+func invalidRepository(field, fix, format string, args ...any) *origin.Error {
+	return &origin.Error{Code: origin.CodeInvalidURL, Field: field, Fix: fix, Err: fmt.Errorf(format, args...)}
 }
 
 // Host is the registry's host[:port] in lower case as the URL gives it; what credentials are chosen by.
@@ -170,4 +216,9 @@ func (r Repository) target(insecure bool) (name.Repository, error) {
 		return name.Repository{}, err
 	}
 	return registry.Repo(r.Name()), nil
+}
+
+// server is the repository's registry.
+func (r Repository) server(caller origin.Caller) origin.Server {
+	return origin.Server{Kind: origin.Registry, Host: r.host, Caller: caller}
 }

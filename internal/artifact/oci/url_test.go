@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
 func TestParseURL(t *testing.T) {
@@ -67,7 +68,7 @@ func TestParseURL(t *testing.T) {
 		"oci://" + strings.Repeat("a", 2000) + "/a":                  "oci://host/repository",
 	} {
 		repo, err := oci.ParseURL(raw)
-		if oci.CodeOf(err) != oci.CodeInvalidURL || !repo.IsZero() {
+		if origin.CodeOf(err) != origin.CodeInvalidURL || !repo.IsZero() {
 			t.Errorf("%q: %v, %v", raw, repo, err)
 			continue
 		}
@@ -120,7 +121,7 @@ func TestParseImage(t *testing.T) {
 		"registry.example/" + long + "/" + long: "no repository name",
 	} {
 		repo, err := oci.ParseImage(raw)
-		if oci.CodeOf(err) != oci.CodeInvalidURL || !repo.IsZero() {
+		if origin.CodeOf(err) != origin.CodeInvalidURL || !repo.IsZero() {
 			t.Errorf("%q: %v, %v", raw, repo, err)
 			continue
 		}
@@ -152,7 +153,7 @@ func TestErrorsNameTheFieldOfTheRepository(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := client.Scan(t.Context(), oci.Exclusions{}); oci.CodeOf(err) != oci.CodeRepositoryNotFound || !strings.HasPrefix(err.Error(), field+": ") {
+		if _, err := client.Scan(t.Context(), oci.Exclusions{}); origin.CodeOf(err) != origin.CodeNotFound || !strings.HasPrefix(err.Error(), field+": ") {
 			t.Errorf("%v, want one that begins with %s", err, field)
 		}
 	}
@@ -186,7 +187,7 @@ func TestReferenceValidate(t *testing.T) {
 			}
 			continue
 		}
-		if oci.CodeOf(err) != oci.CodeInvalidReference || !strings.HasPrefix(err.Error(), field+": ") {
+		if origin.CodeOf(err) != origin.CodeInvalidReference || !strings.HasPrefix(err.Error(), field+": ") {
 			t.Errorf("%+v: %v, want %s", ref, err, field)
 		}
 	}
@@ -200,7 +201,7 @@ func FuzzParseURL(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		repo, err := oci.ParseURL(raw)
 		if err != nil {
-			if oci.CodeOf(err) != oci.CodeInvalidURL || !repo.IsZero() {
+			if origin.CodeOf(err) != origin.CodeInvalidURL || !repo.IsZero() {
 				t.Fatalf("%q: %v, %v", raw, repo, err)
 			}
 			return

@@ -1,8 +1,8 @@
-// Package server hands out the artifacts of a store over HTTP to those who know their URLs.
+// Package server serves the artifacts of a store over HTTP to clients that know their URLs.
 //
-// A URL is a capability (see package store), so the server has nothing else to decide: GET and HEAD of an exact URL answer
-// with the artifact, and everything else, whatever is wrong with it, answers with one and the same 404. Nothing is
-// listed and no request is logged, because a log of URLs would be a list of keys.
+// A URL is a capability (see package store), so the server makes no other decision. GET and HEAD of
+// an exact URL answer with the artifact; every other request gets the same 404. Nothing is listed
+// and no request is logged, because a log of URLs would be a list of keys.
 package server
 
 import (
@@ -17,14 +17,14 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 )
 
-// Source opens artifacts by the path of their URL; *store.Store is one.
+// Source opens artifacts by the path of their URL. *store.Store implements it.
 type Source interface {
 	// ByURLPath returns the artifact and its digest, sha256:<hex>, or store.ErrNotFound.
 	ByURLPath(path string) (f *os.File, digest string, err error)
 }
 
-// New returns the handler for the artifacts of a source. Answers carry the digest as ETag, and ranges are supported. A source that
-// fails answers 503, which a client should try again.
+// New returns the handler for the artifacts of a source. Answers have the digest as ETag, and
+// ranges are supported. If the source fails, the answer is 503, and the client should try again.
 func New(source Source) http.Handler {
 	return &handler{source: source}
 }
@@ -66,7 +66,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", info.ModTime(), f)
 }
 
-// refuse answers without saying why.
+// refuse answers with a status and without a reason.
 func refuse(w http.ResponseWriter, status int) {
 	body := http.StatusText(status) + "\n"
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -76,8 +76,9 @@ func refuse(w http.ResponseWriter, status int) {
 	_, _ = io.WriteString(w, body) // net/http leaves it out for HEAD
 }
 
-// NewHTTPServer returns a server for the handler with bounds on what a client can hold: 5 s for a request's header, 10 s for a
-// request, 5 min for an answer, 1 min between requests, 16 KiB of header. The caller listens and shuts down.
+// NewHTTPServer returns a server for the handler that bounds each client. A request's header has 5
+// s and 16 KiB, a request 10 s, an answer 5 min, and the pause between requests 1 min. The caller
+// listens and shuts down.
 func NewHTTPServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,
@@ -86,7 +87,7 @@ func NewHTTPServer(h http.Handler) *http.Server {
 		WriteTimeout:      5 * time.Minute,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
-		// Otherwise "OPTIONS *" would be answered without the handler.
+		// Otherwise net/http would answer "OPTIONS *" without the handler.
 		DisableGeneralOptionsHandler: true,
 	}
 }

@@ -21,7 +21,8 @@ import (
 
 const content = "the artifact of tenant A"
 
-// start serves a store with one artifact of tenant A and one of tenant B, and returns their URLs' paths.
+// start serves a store with one artifact of tenant A and one of tenant B, and returns their URLs'
+// paths.
 func start(t *testing.T) (base *httptest.Server, a, b string) {
 	t.Helper()
 	s, err := store.Open(t.TempDir(), store.Options{})
@@ -105,7 +106,7 @@ func TestServesArtifacts(t *testing.T) {
 	}
 }
 
-// Whatever is wrong, the answer is the same to the byte.
+// Every wrong request gets the same answer, byte for byte.
 func TestEverythingElseIsTheSame404(t *testing.T) {
 	base, a, b := start(t)
 	parts := strings.Split(a, "/")
@@ -205,7 +206,7 @@ func TestFailingSource(t *testing.T) {
 	}
 }
 
-// A server without bounds can be held by idle connections.
+// Idle connections could block a server without bounds.
 func TestServerIsBounded(t *testing.T) {
 	s := server.NewHTTPServer(server.New(failing{}))
 	for name, d := range map[string]time.Duration{"header": s.ReadHeaderTimeout, "read": s.ReadTimeout, "write": s.WriteTimeout, "idle": s.IdleTimeout} {
@@ -218,7 +219,7 @@ func TestServerIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzPaths holds that no path but the one that was given out reaches the artifact.
+// FuzzPaths checks that only the artifact's own path reaches the artifact.
 func FuzzPaths(f *testing.F) {
 	s, err := store.Open(f.TempDir(), store.Options{})
 	if err != nil {

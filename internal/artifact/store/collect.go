@@ -12,12 +12,14 @@ const (
 	DefaultRecords = 2
 )
 
-// Retention says how long artifacts outlive their use, for those who read a status just before it changed. A zero field stands for
-// its default.
+// Retention says how long artifacts outlive their use, for those who read a status just before it
+// changed. A zero field stands for its default.
 type Retention struct {
-	// TTL is how long an artifact stays after a newer one has taken its place, or after its object is gone. Default DefaultTTL.
+	// TTL is how long an artifact stays after a newer one has taken its place, or after its object
+	// is gone. Default DefaultTTL.
 	TTL time.Duration
-	// Records is how many artifacts an object keeps at most, the current one included. Default DefaultRecords.
+	// Records is how many artifacts an object keeps at most, the current one included. Default
+	// DefaultRecords.
 	Records int
 }
 
@@ -37,11 +39,20 @@ type Collected struct {
 	Artifacts int
 	// Bytes is their size.
 	Bytes int64
+	// Pending are objects with artifacts that a later call will remove.
+	Pending []Object
 }
 
-// Collect removes what is no longer wanted. live says for an object, UID included, whether it exists and which digests its status
-// names or is about to name; an answer that is not certain (a cache that is not filled yet) must be true. These artifacts
-// always stay; others, and those of an object that does not exist, stay as keep says.
+func (c *Collected) add(more Collected) {
+	c.Artifacts += more.Artifacts
+	c.Bytes += more.Bytes
+	c.Pending = append(c.Pending, more.Pending...)
+}
+
+// Collect removes what is no longer wanted. live says for an object, UID included, whether it
+// exists and which digests its status names or is about to name; an answer that is not certain (a
+// cache that is not filled yet) must be true. These artifacts always stay; others, and those of an
+// object that does not exist, stay as keep says.
 func (s *Store) Collect(ctx context.Context, live func(Object) (digests []string, exists bool), keep Retention) (Collected, error) {
 	keep = keep.withDefaults()
 	var done Collected
@@ -51,14 +62,33 @@ func (s *Store) Collect(ctx context.Context, live func(Object) (digests []string
 		}
 		current, exists := live(o)
 		got, err := s.collect(o, current, exists, keep)
-		done.Artifacts += got.Artifacts
-		done.Bytes += got.Bytes
+		done.add(got)
 		return err
 	})
 	return done, err
 }
 
-func (s *Store) collect(o Object, current []string, exists bool, keep Retention) (Collected, error) {
+// CollectObjects is Collect for these objects alone.
+func (s *Store) CollectObjects(
+	ctx context.Context, objects []Object, live func(Object) (digests []string, exists bool), keep Retention,
+) (done Collected, err error) {
+	for _, o := range objects {
+		if cause := context.Cause(ctx); cause != nil {
+			return done, cause
+		}
+		if o, err = o.check(); err != nil {
+			return done, err
+		}
+		current, exists := live(o)
+		got, err := s.collect(o, current, exists, keep.withDefaults())
+		if done.add(got); err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+func (s *Store) collect(o Object, current []string, exists bool, keep Retention) (done Collected, err error) {
 	s.tree.Lock()
 	defer s.tree.Unlock()
 	files, err := s.files(o)
@@ -66,12 +96,19 @@ func (s *Store) collect(o Object, current []string, exists bool, keep Retention)
 		return Collected{}, err
 	}
 	drop := garbage(files, current, exists, keep, time.Now())
-	freed, err := s.remove(o, drop)
-	return Collected{Artifacts: len(drop), Bytes: freed}, err
+	if slices.ContainsFunc(files, func(f Stored) bool {
+		return !slices.Contains(drop, f) && (!exists || !slices.Contains(current, f.Digest))
+	}) {
+		done.Pending = []Object{o}
+	}
+	done.Artifacts = len(drop)
+	done.Bytes, err = s.remove(o, drop)
+	return done, err
 }
 
-// garbage decides which of one object's artifacts go. An artifact's age counts from when the next newer one was stored: a
-// version that stood for a year is still in use a second after it was replaced.
+// garbage decides which of one object's artifacts go. An artifact's age counts from when the next
+// newer one was stored: a version that stood for a year is still in use a second after it was
+// replaced.
 func garbage(files []Stored, current []string, exists bool, keep Retention, now time.Time) []Stored {
 	files = slices.Clone(files)
 	slices.SortFunc(files, func(a, b Stored) int { return b.Time.Compare(a.Time) })

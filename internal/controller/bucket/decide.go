@@ -1,18 +1,20 @@
 package bucket
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
 
 // plan is a spec that is understood.
 type plan struct {
-	// service is nil for a provider that this controller does not have, which is refused with the identity.
 	service Service
 	place   Place
 	bucket  string
@@ -20,40 +22,61 @@ type plan struct {
 	// source names the bucket and the prefix, for the index.
 	source string
 	ignore archive.Patterns
-	// stored: the artifact in the status can be served, and updated.
-	stored bool
 }
 
 // Decide implements source.Kind.
-func (k kind) Decide(o *v1alpha1.Bucket, stored bool) (plan, error) {
+func (k kind) Decide(o *v1alpha1.Bucket, call source.Call) (plan, error) {
 	s := o.Spec
 	if s.Provider == "" {
 		s.Provider = v1alpha1.ProviderGeneric
 	}
+	if host, ok := strings.CutPrefix(s.Endpoint, "https://"); ok && s.Provider == v1alpha1.ProviderAzure {
+		s.Endpoint = strings.TrimSuffix(host, "/") // as Flux's manifests name it
+	}
 	if err := checkFormats(s); err != nil {
 		return plan{}, err
 	}
-	p := plan{service: k.services[s.Provider], bucket: s.BucketName, prefix: s.Prefix, stored: stored, ignore: archive.DefaultPatterns()}
-	var err error
+	service, ok := k.services[s.Provider]
+	if !ok {
+		return plan{}, fmt.Errorf("provider %q has rules but no service", s.Provider)
+	}
+	var ignore archive.Patterns
 	if s.Ignore != nil {
-		if p.ignore, err = archive.ParsePatterns(*s.Ignore); err != nil {
-			return plan{}, source.Invalid("spec.ignore", "", "%w", err)
+		var err error
+		if ignore, err = archive.ParsePatterns(*s.Ignore); err != nil {
+			return plan{}, object.Invalid("spec.ignore", "", "%w", err)
 		}
 	}
-	if p.service == nil {
-		return p, nil
-	}
-	if p.place, err = p.service.Locate(s); err != nil {
+	place, err := service.Locate(s)
+	if err != nil {
 		return plan{}, err
 	}
-	p.source = fmt.Sprintf("%s %s %s %q", s.Provider, strings.ToLower(p.place.Endpoint), s.BucketName, s.Prefix)
-	return p, nil
+	if err := checkLent(call, place); err != nil {
+		return plan{}, err
+	}
+	return plan{
+		service: service, place: place, bucket: s.BucketName, prefix: s.Prefix, ignore: ignore,
+		source: fmt.Sprintf("%s %s %s %q", s.Provider, strings.ToLower(place.Endpoint), s.BucketName, s.Prefix),
+	}, nil
+}
+
+// checkLent keeps an identity that is only lent to the tenant away from hosts that are no cloud's:
+// a signed request there holds the session's token.
+func checkLent(call source.Call, place Place) error {
+	if !place.Listed || !call.Lent() {
+		return nil
+	}
+	return &auth.Error{
+		Stage: auth.StageExchange, Code: auth.CodeEndpointRefused,
+		Fix: "set spec.serviceAccountName, or leave out spec.endpoint",
+		Err: errors.New("spec.endpoint is not a host of Amazon S3, and the controller uses its own identity only there"),
+	}
 }
 
 // Bounds of the schema, in bytes.
 const (
 	maxPrefix   = 1024
-	maxEndpoint = 259
+	maxEndpoint = 259 // without a scheme
 )
 
 // The schema's rules once more.
@@ -67,7 +90,8 @@ var (
 	regionPattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$`)
 )
 
-// isName reports whether a bucket of the provider can have the name, and says the rule.
+// isName reports whether a bucket of the provider can have the name, and returns the rule for such
+// names.
 func isName(provider, name string) (ok bool, rule string) {
 	pattern, longest, rule := namePattern, 222, "letters, digits, dots, hyphens and underscores"
 	switch provider {
@@ -87,19 +111,19 @@ func checkFormats(s v1alpha1.BucketSpec) error {
 	named, rule := isName(s.Provider, s.BucketName)
 	switch {
 	case !named:
-		return source.Invalid("spec.bucketName", "write "+rule, "it is no bucket's name with provider %s", s.Provider)
+		return object.Invalid("spec.bucketName", "write "+rule, "it is no bucket's name with provider %s", s.Provider)
 	case strings.Contains(s.Endpoint, "://"):
-		return source.Invalid("spec.endpoint", "write the host alone", "it has a scheme")
+		return object.Invalid("spec.endpoint", "write the host alone", "it has a scheme")
 	case s.Endpoint == "" && (s.Provider == v1alpha1.ProviderGeneric || s.Provider == v1alpha1.ProviderAzure):
-		return source.Invalid("spec.endpoint", "write the host that serves the bucket", "it is required with provider %s", s.Provider)
+		return object.Invalid("spec.endpoint", "write the host that serves the bucket", "it is required with provider %s", s.Provider)
 	case s.Endpoint != "" && (len(s.Endpoint) > maxEndpoint || !endpointPattern.MatchString(s.Endpoint)):
-		return source.Invalid("spec.endpoint", "write <host> or <host>:<port>", "it is no host")
-	case s.Region != "" && s.Provider != v1alpha1.ProviderGeneric && s.Provider != v1alpha1.ProviderAWS:
-		return source.Invalid("spec.region", "remove it", "it works only with the providers generic and aws")
+		return object.Invalid("spec.endpoint", "write <host> or <host>:<port>", "it is no host")
+	case s.Region != "" && s.Provider == v1alpha1.ProviderAzure:
+		return object.Invalid("spec.region", "remove it", "it does not work with provider azure")
 	case s.Region != "" && !regionPattern.MatchString(s.Region):
-		return source.Invalid("spec.region", "write a region such as eu-west-1", "it is no region")
+		return object.Invalid("spec.region", "write a region such as eu-west-1", "it is no region")
 	case len(s.Prefix) > maxPrefix:
-		return source.Invalid("spec.prefix", "shorten it", "it is longer than %d bytes", maxPrefix)
+		return object.Invalid("spec.prefix", "shorten it", "it is longer than %d bytes", maxPrefix)
 	default:
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
 
 // anywhere is a service that takes every spec.
@@ -23,7 +24,8 @@ func everywhere() kind {
 	return kind{services: map[string]Service{"generic": anywhere{}, "aws": anywhere{}, "azure": anywhere{}, "gcp": anywhere{}}}
 }
 
-// The schema's rules are held here again, because objects are stored before rules are, and around them.
+// The schema's rules are held here again, because objects are stored before rules are, and around
+// them.
 func TestFormatsAreTheSchemas(t *testing.T) {
 	data, err := os.ReadFile("../../../config/crd/testdata/buckets.yaml")
 	if err != nil {
@@ -58,7 +60,7 @@ func TestFormatsAreTheSchemas(t *testing.T) {
 		if err := json.Unmarshal(raw, &spec); err != nil {
 			t.Fatal(err)
 		}
-		_, err = everywhere().Decide(&v1alpha1.Bucket{Spec: spec}, false)
+		_, err = everywhere().Decide(&v1alpha1.Bucket{Spec: spec}, source.Call{})
 		if (err == nil) != row.Accepted || err != nil && !strings.HasPrefix(err.Error(), row.Field+": ") {
 			t.Errorf("%s: %v", row.Name, err)
 		}
@@ -79,13 +81,21 @@ func TestDecide(t *testing.T) {
 	} {
 		spec := ok
 		test.edit(&spec)
-		p, err := everywhere().Decide(&v1alpha1.Bucket{Spec: spec}, true)
+		p, err := everywhere().Decide(&v1alpha1.Bucket{Spec: spec}, source.Call{Stored: true})
 		if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err == nil && (!p.stored || p.source != `generic minio.example.com tenant-a "a/"`) {
+		if err == nil && (p.service == nil || p.source != `generic minio.example.com tenant-a "a/"`) {
 			t.Errorf("%s: %+v", name, p)
 		}
+	}
+}
+
+// A provider that has no buckets is an error, and no plan without a service.
+func TestDecideWithoutAService(t *testing.T) {
+	spec := v1alpha1.BucketSpec{Provider: "aws", BucketName: "tenant-a"}
+	if p, err := (kind{}).Decide(&v1alpha1.Bucket{Spec: spec}, source.Call{}); err == nil {
+		t.Errorf("%+v", p)
 	}
 }
 
@@ -93,16 +103,17 @@ func TestDecide(t *testing.T) {
 func FuzzDecide(f *testing.F) {
 	f.Add("aws", "tenant-a", "s3.eu-west-1.amazonaws.com", "eu-west-1", "a/", "*.md")
 	f.Add("", "../x", "https://evil.example/", "", "../", "[")
+	f.Add("azure", "web", "https://a.blob.core.windows.net/", "", "", "")
 	f.Add("azure", "$web", "a.blob.core.windows.net:443", "x", "\x00", "")
 	f.Fuzz(func(t *testing.T, provider, name, endpoint, region, prefix, ignore string) {
 		o := &v1alpha1.Bucket{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a"}, Spec: v1alpha1.BucketSpec{
 			Provider: provider, BucketName: name, Endpoint: endpoint, Region: region, Prefix: prefix, Ignore: &ignore,
 		}}
-		p, err := everywhere().Decide(o, false)
+		p, err := everywhere().Decide(o, source.Call{})
 		if err != nil {
 			return
 		}
-		if strings.ContainsAny(p.bucket, "/\\?#%@:\n\x00 ") || strings.ContainsAny(endpoint, "/\\?#%@\n\x00 ") || strings.ContainsAny(region, "/\n ") {
+		if strings.ContainsAny(p.bucket, "/\\?#%@:\n\x00 ") || strings.ContainsAny(p.place.Endpoint, "/\\?#%@\n\x00 ") || strings.ContainsAny(region, "/\n ") {
 			t.Errorf("%+v is decided", o.Spec)
 		}
 		if p.bucket == "" || p.bucket == "." || p.bucket == ".." {

@@ -13,93 +13,100 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
-	"github.com/lanyard-dev/lanyard/internal/artifact/bucket"
-	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
+	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/controller/access"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
 
-// Fetch implements source.Kind: it makes the status name the artifact that the plan asks for. Who it was fetched as stands in the
-// status even if the service refuses.
+// Fetch implements source.Kind: it makes the status name the artifact that the plan asks for.
 func (k kind) Fetch(ctx context.Context, o *v1alpha1.Bucket, p plan, call source.Call) error {
-	if p.service == nil {
-		return fmt.Errorf("provider %q is in the rules and has no service", o.Spec.Provider)
-	}
-	if err := checkLent(call, p.place); err != nil {
-		o.Status.Identity = nil // it was refused
-		return err
-	}
-	conn, err := k.access.Connect(ctx, call, p.place.Host)
+	conn, err := k.access.Connect(ctx, call.Call, p.place.Host)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	return source.Use(k.access, conn, &o.Status.Status,
-		func(minRemaining time.Duration) (credential, error) {
-			return k.credential(ctx, call, conn, p, minRemaining)
+	return k.access.WithCredential(conn, &o.Status.FetchStatus,
+		func(minRemaining time.Duration) (access.Login, error) {
+			return k.login(ctx, call.Call, conn, p, minRemaining)
 		},
-		func(c credential) error { return k.attempt(ctx, o, p, call, conn, c) },
-		func(err error) bool { return bucket.CodeOf(err) == bucket.CodeUnauthorized })
+		func(login access.Login) error {
+			artifact, err := k.pull(ctx, o.Status.Artifact, p, call, conn, login)
+			if err == nil {
+				o.Status.Artifact = artifact
+			}
+			return err
+		},
+		func(err error) bool { return origin.CodeOf(err) == origin.CodeUnauthorized })
 }
 
-// checkLent keeps the controller's identity, which is only lent to the tenant, off hosts that are no cloud's: what is signed there
-// holds the session's token.
-func checkLent(call source.Call, place Place) error {
-	if !place.Listed || call.Identity.Subject.Kind() != auth.KindController {
-		return nil
-	}
-	return &auth.Error{
-		Stage: auth.StageExchange, Code: auth.CodeEndpointRefused,
-		Fix: "set spec.serviceAccountName, or leave out spec.endpoint",
-		Err: errors.New("spec.endpoint: it is none of Amazon S3's, and the controller's identity is shown to no other"),
-	}
+// pull is one fetch of a bucket with one login.
+type pull struct {
+	kind
+	plan
+	source.Call
+
+	storage objectstore.Storage
+	reader  string             // as whom objects are read, and how
+	old     *v1alpha1.Artifact // in the status; nil for none
 }
 
-// attempt fetches as c.
-func (k kind) attempt(ctx context.Context, o *v1alpha1.Bucket, p plan, call source.Call, conn *source.Connection, c credential) error {
-	storage, err := p.service.Open(ctx, Request{
-		Place: p.place, Bucket: p.bucket, Insecure: call.Identity.Insecure, Transport: conn, Mint: c.mint, Keys: c.keys,
-	})
-	if err != nil {
-		return err
-	}
-	artifact, err := k.pull(ctx, o, p, call, c, storage)
-	if err != nil {
-		return fmt.Errorf("bucket %s: %w", p.bucket, nameLimit(err))
-	}
-	o.Status.Artifact = artifact
-	return nil
-}
-
-// pull lists the bucket, and stores an artifact if it differs from the one in the status, or if that was read as somebody else.
+// pull opens the bucket as the login and returns the artifact that the status is to name.
 func (k kind) pull(
-	ctx context.Context, o *v1alpha1.Bucket, p plan, call source.Call, c credential, storage bucket.Storage,
+	ctx context.Context, old *v1alpha1.Artifact, p plan, call source.Call, conn *access.Connection, login access.Login,
 ) (*v1alpha1.Artifact, error) {
-	index, err := bucket.List(ctx, storage, p.source, bucket.Options{
-		Reader: c.reader(call.Identity), Prefix: p.prefix, Ignore: p.ignore, Limits: k.limits,
+	request := Request{
+		Place: p.place, Bucket: p.bucket, Insecure: call.Identity.Insecure, Transport: conn.As(login), Caller: source.Caller(conn, login),
+		Keys: login.Credential.Basic,
+	}
+	if login.Token != nil {
+		// The cache has it now, and gives it to the service's client for each of its requests.
+		request.Mint = append(k.access.Options(call.Call, conn), p.place.Token...)
+	}
+	storage, err := p.service.Open(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	f := pull{kind: k, plan: p, Call: call, storage: storage, reader: reader(call.Identity, login), old: old}
+	artifact, err := f.run(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", p.bucket, nameLimit(err))
+	}
+	return artifact, nil
+}
+
+// run lists the bucket. It stores an artifact if the list differs from that of the old artifact, or
+// if the reader changed.
+func (f pull) run(ctx context.Context) (*v1alpha1.Artifact, error) {
+	index, err := objectstore.List(ctx, f.storage, f.source, objectstore.Options{
+		Reader: f.reader, Prefix: f.prefix, Ignore: f.ignore, Limits: f.limits,
 	})
 	if err != nil {
 		return nil, err
 	}
 	if index.Len() == 0 {
-		// Whoever applies an artifact and removes what is no longer in it would remove everything.
-		return nil, &bucket.Error{
-			Code: bucket.CodeNotFound, Field: "spec.prefix", Fix: "correct spec.prefix and spec.ignore, or put objects into the bucket",
-			Err: fmt.Errorf("there is no object to fetch; %d are left out by spec.ignore", index.Ignored),
+		// An empty artifact is refused: a program that applies an artifact, and prunes what is no
+		// longer in it, would prune everything.
+		return nil, &origin.Error{
+			Code: origin.CodeNotFound, Field: "spec.prefix", Fix: "correct spec.prefix and spec.ignore, or put objects into the bucket",
+			Err: fmt.Errorf("there is no object to fetch; spec.ignore leaves out %d", index.Ignored),
 		}
 	}
-	if p.stored && o.Status.Artifact != nil && o.Status.Artifact.Revision == index.Revision() && k.continues(call.Owner, o.Status.Artifact, index) {
-		return k.artifacts.Renew(call.Owner, o.Status.Artifact)
+	if f.Stored && f.old.Revision == index.Revision() && f.continues(index) {
+		return f.artifacts.Renew(f.Owner, f.old)
 	}
-	artifact, err := k.update(ctx, o, p, call, storage, index)
+	artifact, err := f.update(ctx, index)
 	if err != nil {
 		return nil, err
 	}
-	return artifact, k.artifacts.Annotate(ctx, call.Owner, artifact, index.Encode)
+	return artifact, f.artifacts.Annotate(ctx, f.Owner, artifact, index.Encode)
 }
 
-// continues reports whether the artifact was read as the same identity as the index, on the same way.
-func (k kind) continues(owner store.Object, artifact *v1alpha1.Artifact, index *bucket.Index) bool {
-	note, err := k.artifacts.Store.Note(owner, artifact.Digest)
+// continues reports whether the old artifact was read as the same identity as the index, and in the
+// same way.
+func (f pull) continues(index *objectstore.Index) bool {
+	note, err := f.artifacts.Store.Note(f.Owner, f.old.Digest)
 	if err != nil {
 		return false
 	}
@@ -107,46 +114,42 @@ func (k kind) continues(owner store.Object, artifact *v1alpha1.Artifact, index *
 	return index.Continues(note)
 }
 
-// update makes the artifact, out of the one in the status as far as that is still current.
-func (k kind) update(
-	ctx context.Context, o *v1alpha1.Bucket, p plan, call source.Call, storage bucket.Storage, index *bucket.Index,
-) (*v1alpha1.Artifact, error) {
-	if p.stored && o.Status.Artifact != nil {
-		previous, closePrevious, err := k.previous(call.Owner, o.Status.Artifact.Digest)
+// update makes the artifact. It reuses those parts of the old artifact that are still current.
+func (f pull) update(ctx context.Context, index *objectstore.Index) (*v1alpha1.Artifact, error) {
+	if f.Stored {
+		previous, closePrevious, err := f.previous()
 		if err == nil {
 			defer closePrevious()
-			artifact, err := k.write(ctx, o, call, storage, index, previous)
-			if !errors.Is(err, bucket.ErrPrevious) {
+			artifact, err := f.write(ctx, index, previous)
+			if !errors.Is(err, objectstore.ErrPrevious) {
 				return artifact, err
 			}
 		}
-		log.FromContext(ctx).Info("the artifact in the store cannot be updated, and is fetched whole", "digest", o.Status.Artifact.Digest)
+		log.FromContext(ctx).Info("the artifact in the store cannot be updated, and is fetched whole", "digest", f.old.Digest)
 	}
-	return k.write(ctx, o, call, storage, index, nil)
+	return f.write(ctx, index, nil)
 }
 
-// previous opens an artifact and its index.
-func (k kind) previous(owner store.Object, digest string) (previous *bucket.Previous, closeAll func(), err error) {
-	index, err := k.artifacts.Store.Note(owner, digest)
+// previous opens the old artifact and its index.
+func (f pull) previous() (previous *objectstore.Previous, closeAll func(), err error) {
+	index, err := f.artifacts.Store.Note(f.Owner, f.old.Digest)
 	if err != nil {
 		return nil, nil, err
 	}
-	content, err := k.artifacts.Store.Open(owner, digest)
+	content, err := f.artifacts.Store.Open(f.Owner, f.old.Digest)
 	if err != nil {
 		_ = index.Close()
 		return nil, nil, err
 	}
-	return &bucket.Previous{Index: index, Archive: content}, func() {
+	return &objectstore.Previous{Index: index, Archive: content}, func() {
 		_ = index.Close()
 		_ = content.Close()
 	}, nil
 }
 
-func (k kind) write(
-	ctx context.Context, o *v1alpha1.Bucket, call source.Call, storage bucket.Storage, index *bucket.Index, previous *bucket.Previous,
-) (*v1alpha1.Artifact, error) {
-	return k.artifacts.Put(ctx, call.Owner, o.Status.Artifact, index.Revision(), func(w io.Writer) error {
-		done, err := bucket.Write(ctx, storage, index, previous, w, k.limits)
+func (f pull) write(ctx context.Context, index *objectstore.Index, previous *objectstore.Previous) (*v1alpha1.Artifact, error) {
+	return f.artifacts.Put(ctx, f.Owner, f.old, index.Revision(), func(w io.Writer) error {
+		done, err := objectstore.Write(ctx, f.storage, index, previous, w, f.limits)
 		if err == nil {
 			log.FromContext(ctx).Info("fetched", "objects", done.Fetched, "unchanged", done.Kept)
 		}
@@ -154,7 +157,8 @@ func (k kind) write(
 	})
 }
 
-// nameLimit adds to the refusal of a bucket's size which flag it comes from: the reader of buckets does not know.
+// nameLimit names the flag in the refusal of a bucket's size: the reader of buckets does not know
+// it.
 func nameLimit(err error) error {
 	if archive.ReasonOf(err) == archive.ReasonTooLarge {
 		return fmt.Errorf("%w (--artifact-max-decompressed-size)", err)
@@ -162,23 +166,16 @@ func nameLimit(err error) error {
 	return err
 }
 
-// credential is what the service is shown.
-type credential struct {
-	source.Login
-
-	mint []auth.Option // of auth.GetToken; nil when it is not minted
-	keys *Keys         // nil for none
-}
-
-// reader says as whom objects are read with the credential, and on which way: what came by plain HTTP, or through a proxy, may be
-// anybody's. A session's or a password's renewal makes no other reader.
-func (c credential) reader(identity spec.Identity) string {
+// reader returns a text for the identity and the way by which objects are read with the login. The
+// way is part of it, because anybody may have changed content that came by plain HTTP or through a
+// proxy. A renewed session or password is the same reader.
+func reader(identity spec.Identity, login access.Login) string {
 	reader := fmt.Sprintf("%q %t %q %q", identity.STSEndpoint, identity.Insecure, identity.CertSecretName, identity.ProxySecretName)
-	if c.Identity != nil {
-		reader += fmt.Sprintf(" %q %q %q", c.Identity.Provider, c.Identity.Subject, c.Identity.CloudIdentity)
+	if login.Identity != nil {
+		reader += fmt.Sprintf(" %q %q %q", login.Identity.Provider, login.Identity.Subject, login.Identity.CloudIdentity)
 	}
-	if c.keys != nil {
-		reader += fmt.Sprintf(" %q", c.keys.Access)
+	if login.Credential.Basic != nil {
+		reader += fmt.Sprintf(" %q", login.Credential.Basic.User)
 	}
 	return reader
 }
@@ -189,38 +186,33 @@ const (
 	keySecret = "secretkey"
 )
 
-// credential gets what the call's identity comes to. With minRemaining a minted credential lives at least so long.
-func (k kind) credential(ctx context.Context, call source.Call, conn *source.Connection, p plan, minRemaining time.Duration) (credential, error) {
+// login logs in as the call's identity. A minted credential lives at least minRemaining.
+func (k kind) login(ctx context.Context, call access.Call, conn *access.Connection, p plan, minRemaining time.Duration) (access.Login, error) {
 	switch call.Identity.Source {
 	case spec.Anonymous:
-		return credential{}, nil
+		return access.Login{}, nil
 	case spec.StaticSecret:
 		return k.fromSecret(ctx, call)
 	case spec.Cloud, spec.STS:
-		login, err := k.access.Mint(ctx, call, conn, append([]auth.Option{auth.WithMinRemaining(minRemaining)}, p.place.Token...)...)
-		if err != nil {
-			return credential{}, err
-		}
-		// The cache has it now, and gives it to the service's client for each of its requests.
-		return credential{Login: login, mint: append(k.access.Options(call, conn), p.place.Token...)}, nil
+		return k.access.Mint(ctx, call, conn, append([]auth.Option{auth.WithMinRemaining(minRemaining)}, p.place.Token...)...)
 	default:
-		return credential{}, fmt.Errorf("credentials of the source %q are none of a bucket's", call.Identity.Source)
+		return access.Login{}, fmt.Errorf("a bucket cannot use credentials of source %q", call.Identity.Source)
 	}
 }
 
 // fromSecret reads spec.secretRef.
-func (k kind) fromSecret(ctx context.Context, call source.Call) (credential, error) {
+func (k kind) fromSecret(ctx context.Context, call access.Call) (access.Login, error) {
 	const field = "spec.secretRef"
 	namespace, name := call.Object.Namespace, call.Identity.SecretName
 	secret, err := k.access.Secret(ctx, field, namespace, name)
 	if err != nil {
-		return credential{}, err
+		return access.Login{}, err
 	}
-	access, key := string(secret.Data[keyAccess]), secret.Data[keySecret]
-	if access == "" || len(key) == 0 {
-		return credential{}, &source.SecretError{
+	user, key := string(secret.Data[keyAccess]), secret.Data[keySecret]
+	if user == "" || len(key) == 0 {
+		return access.Login{}, &object.SecretError{
 			Field: field, Name: name, Fix: "set " + keyAccess + " and " + keySecret, Err: errors.New("it lacks the keys of a user"),
 		}
 	}
-	return credential{Login: source.StoredIn(namespace, name), keys: &Keys{Access: access, Secret: auth.NewSecret(string(key))}}, nil
+	return access.SecretLogin(namespace, name, access.Credential{Basic: &access.Basic{User: user, Password: auth.NewSecret(string(key))}}), nil
 }

@@ -1,17 +1,21 @@
 package bucket
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
+	"github.com/lanyard-dev/lanyard/internal/controller/access"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
 
-// TestControllerStaysAtTheCloud holds that the controller's identity is shown to no host that is only listed, where a tenant's
-// own may be.
+// TestControllerStaysAtTheCloud asserts that the controller's identity is never shown to a host
+// that is only listed. A tenant's own identity may be.
 func TestControllerStaysAtTheCloud(t *testing.T) {
 	tenant, err := auth.ServiceAccount("tenant-a", "reader")
 	if err != nil {
@@ -29,20 +33,26 @@ func TestControllerStaysAtTheCloud(t *testing.T) {
 		"nobody's at a listed host":     {auth.Subject{}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			call := source.Call{Identity: spec.Identity{Source: spec.Cloud, Provider: "aws", Subject: tc.subject}}
-			err := checkLent(call, Place{Endpoint: "s3.internal.example:9000", Listed: tc.listed})
+			call := source.Call{Call: access.Call{Identity: spec.Identity{Source: spec.Cloud, Provider: "aws", Subject: tc.subject}}}
+			k := kind{services: map[string]Service{"aws": listed(tc.listed)}}
+			_, err := k.Decide(&v1alpha1.Bucket{Spec: v1alpha1.BucketSpec{Provider: "aws", BucketName: "tenant-a"}}, call)
 			if tc.refused != (auth.CodeOf(err) == auth.CodeEndpointRefused) || !tc.refused && err != nil {
 				t.Fatalf("%v", err)
 			}
-			if !tc.refused {
-				return
-			}
-			// Before anything is connected to: the kind has nothing to connect with.
-			p := plan{service: struct{ Service }{}, place: Place{Listed: true}}
-			err = kind{}.Fetch(t.Context(), &v1alpha1.Bucket{}, p, call)
-			if auth.CodeOf(err) != auth.CodeEndpointRefused || !strings.Contains(err.Error(), "spec.serviceAccountName") {
+			if tc.refused && !strings.Contains(err.Error(), "spec.serviceAccountName") {
 				t.Errorf("%v", err)
 			}
 		})
 	}
+}
+
+// listed is a service whose buckets are all at a host that is listed, or all at the cloud.
+type listed bool
+
+func (l listed) Locate(v1alpha1.BucketSpec) (Place, error) {
+	return Place{Endpoint: "s3.internal.example:9000", Listed: bool(l)}, nil
+}
+
+func (listed) Open(context.Context, Request) (objectstore.Storage, error) {
+	return nil, errors.New("nothing is opened before it is decided")
 }

@@ -12,12 +12,13 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
-	"github.com/lanyard-dev/lanyard/internal/controller/source/sourcetest"
 )
 
 func TestExclusions(t *testing.T) {
-	sourcetest.Exclusions(t, v1alpha1.BucketKind, func(row json.RawMessage) (spec.Fields, error) {
+	controllertest.Exclusions(t, v1alpha1.BucketKind, func(row json.RawMessage) (spec.Fields, error) {
 		o := &v1alpha1.Bucket{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a"}}
 		err := yaml.UnmarshalStrict(row, &o.Spec)
 		return kind{}.View(o).Fields, err
@@ -44,10 +45,10 @@ func TestView(t *testing.T) {
 			Namespace: "tenant-a", Provider: "aws", ServiceAccountName: "reader", SecretRef: &secret, CertSecretRef: &certs, ProxySecretRef: &proxy,
 			STS: &spec.TokenService{Provider: "aws", Endpoint: stsURL}, Insecure: true,
 		},
-		Suspend: true, Interval: metav1.Duration{Duration: time.Hour}, Timeout: &metav1.Duration{Duration: time.Minute},
-		Status: &o.Status.Status, Stores: true, Artifact: o.Status.Artifact, Publish: true, Found: "stored artifact for revision sha256:0a",
+		View:     object.View{Suspend: true, Interval: time.Hour, Timeout: &metav1.Duration{Duration: time.Minute}, Finalizer: true},
+		Artifact: o.Status.Artifact, Publish: true,
 	}
-	if got := (kind{}).View(o); !reflect.DeepEqual(got, want) || got.Status != &o.Status.Status {
+	if got := (kind{}).View(o); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

@@ -12,27 +12,27 @@ import (
 	"testing"
 
 	"github.com/fsouza/fake-gcs-server/fakestorage"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
-	"github.com/lanyard-dev/lanyard/auth"
-	"github.com/lanyard-dev/lanyard/internal/artifact/bucket"
-	"github.com/lanyard-dev/lanyard/internal/artifact/bucket/azblob"
-	"github.com/lanyard-dev/lanyard/internal/artifact/bucket/gcs"
-	"github.com/lanyard-dev/lanyard/internal/controller/source/sourcetest"
+	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
+	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/azblob"
+	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/gcs"
+	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 )
 
 // opening is a service whose buckets a function opens.
-type opening func(context.Context, Request) (bucket.Storage, error)
+type opening func(context.Context, Request) (objectstore.Storage, error)
 
 func (opening) Locate(spec v1alpha1.BucketSpec) (Place, error) {
 	return Place{Endpoint: spec.Endpoint, Host: spec.Endpoint, Region: "eu-west-1"}, nil
 }
 
-func (o opening) Open(ctx context.Context, r Request) (bucket.Storage, error) { return o(ctx, r) }
+func (o opening) Open(ctx context.Context, r Request) (objectstore.Storage, error) { return o(ctx, r) }
 
-// The clouds' own clients take the proxy and the authorities that the tenant named, to list and to read, and no other way. So does the
-// exchange its proxy.
+// The clouds' own clients take the proxy and the authorities that the tenant named, to list and to
+// read, and no other way. So does the exchange its proxy.
 func TestClientsTakeTheWayOfTheTenant(t *testing.T) {
 	const host, proxyHost = "store.example.com", "proxy.example.com:3128"
 	for provider, c := range map[string]struct {
@@ -41,12 +41,12 @@ func TestClientsTakeTheWayOfTheTenant(t *testing.T) {
 	}{
 		"aws": {
 			handler: func(_ *testing.T, w *world) http.Handler { return w.service },
-			open:    func(w *world) opening { return signing{w.cloud}.Open },
+			open:    func(w *world) opening { return signing{w.Cloud}.Open },
 		},
 		"azure": {
 			handler: func(*testing.T, *world) http.Handler { return http.HandlerFunc(container) },
 			open: func(*world) opening {
-				return func(_ context.Context, r Request) (bucket.Storage, error) {
+				return func(_ context.Context, r Request) (objectstore.Storage, error) {
 					return azblob.New(azblob.Options{Container: r.Bucket, Endpoint: r.Endpoint, Transport: r.Transport})
 				}
 			},
@@ -64,8 +64,8 @@ func TestClientsTakeTheWayOfTheTenant(t *testing.T) {
 				return server.HTTPHandler()
 			},
 			open: func(*world) opening {
-				return func(ctx context.Context, r Request) (bucket.Storage, error) {
-					return gcs.New(ctx, gcs.Options{Bucket: r.Bucket, Endpoint: r.Endpoint, Transport: r.Transport})
+				return func(_ context.Context, r Request) (objectstore.Storage, error) {
+					return gcs.New(gcs.Options{Bucket: r.Bucket, Endpoint: r.Endpoint, Transport: r.Transport})
 				}
 			},
 		},
@@ -73,22 +73,21 @@ func TestClientsTakeTheWayOfTheTenant(t *testing.T) {
 		t.Run(provider, func(t *testing.T) {
 			w := newWorld(t)
 			w.tenant("tenant-a")
-			network := sourcetest.NewNetwork(t, map[string]http.Handler{host: c.handler(t, w)})
+			network := controllertest.NewNetwork(t, map[string]http.Handler{host: c.handler(t, w)})
 			proxy := network.ServeProxy(t, proxyHost)
-			w.access.Transports = network.Pool(t, x509.NewCertPool()) // the system trusts nobody
-			w.access.Providers = map[string]auth.Provider{provider: w.cloud}
-			w.shared.Rules.Providers = []string{provider}
-			w.r = New(w.shared, w.access, map[string]Service{provider: c.open(w)}, 1<<20)
-			w.secret("tenant-a", "authority", map[string]string{"ca.crt": network.CA})
-			w.secret("tenant-a", "proxy", map[string]string{"address": "http://" + proxyHost})
+			w.Access.Transports = network.Pool(t, x509.NewCertPool()) // the system trusts nobody
+			w.Shared.Rules.Providers = []string{provider}
+			w.Reconciler = New(w.Shared, w.Access, map[string]Service{provider: c.open(w)}, 1<<20)
+			w.Secret("tenant-a", "authority", corev1.SecretTypeOpaque, map[string]string{"ca.crt": network.CA})
+			w.Secret("tenant-a", "proxy", corev1.SecretTypeOpaque, map[string]string{"address": "http://" + proxyHost})
 
 			o := w.create("tenant-a", func(s *v1alpha1.BucketSpec) {
 				s.Provider, s.Endpoint, s.ProxySecretRef = provider, host, &meta.LocalReference{Name: "proxy"}
 			})
 			w.wants(o, meta.ReasonBucketUnreachable, "spec.certSecretRef")
-			w.edit(o, func(s *v1alpha1.BucketSpec) { s.CertSecretRef = &meta.LocalReference{Name: "authority"} })
+			w.editSpec(o, func(s *v1alpha1.BucketSpec) { s.CertSecretRef = &meta.LocalReference{Name: "authority"} })
 			o, _ = w.wants(o, meta.ReasonSucceeded, "")
-			if got := w.served(o); got["hello.txt"] != "hello tenant-a" {
+			if got := w.Served(o); got["hello.txt"] != "hello tenant-a" {
 				t.Errorf("served %q", slices.Collect(maps.Keys(got)))
 			}
 			if got := network.Dialed(); !slices.Equal(got, []string{proxyHost}) {
@@ -97,11 +96,31 @@ func TestClientsTakeTheWayOfTheTenant(t *testing.T) {
 			if got := proxy.Tunnels(); !slices.Equal(got, []string{host + ":443"}) {
 				t.Errorf("the proxy was asked for %q", got)
 			}
-			if got := w.cloud.Exchanges(); len(got) != 1 || got[0].Proxy != proxyHost {
+			if got := w.Cloud.Exchanges(); len(got) != 1 || got[0].Proxy != proxyHost {
 				t.Errorf("exchanges %+v", got)
 			}
 		})
 	}
+}
+
+// An object without a credential is told that it has none, and one behind a proxy what the proxy
+// said.
+func TestRefusalsSayHowTheEndpointWasAsked(t *testing.T) {
+	const host, proxyHost = "store.example.com", "proxy.example.com:3128"
+	w := newWorld(t)
+	w.tenant("tenant-a")
+	network := controllertest.NewNetwork(t, map[string]http.Handler{host: http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		refuse(rw, http.StatusForbidden, "AccessDenied")
+	})})
+	network.ServeProxy(t, proxyHost).Refuses = http.StatusForbidden
+	w.Access.Transports = network.Pool(t, nil)
+	w.Secret("tenant-a", "proxy", corev1.SecretTypeOpaque, map[string]string{"address": "http://" + proxyHost})
+	o := w.create("tenant-a", func(s *v1alpha1.BucketSpec) {
+		s.Provider, s.ServiceAccountName, s.Endpoint = v1alpha1.ProviderGeneric, "", host
+	})
+	w.wants(o, meta.ReasonBucketRefused, "HTTP 403 Forbidden: AccessDenied: no credential was sent; name a Secret with a credential in spec.secretRef")
+	w.editSpec(o, func(s *v1alpha1.BucketSpec) { s.ProxySecretRef = &meta.LocalReference{Name: "proxy"} })
+	w.wants(o, meta.ReasonBucketUnreachable, "no answer: the proxy answered HTTP 403 Forbidden; have the proxy in spec.proxySecretRef allow the endpoint")
 }
 
 // container answers as Azure Blob Storage does for a container with one blob.
@@ -117,16 +136,5 @@ func container(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, content)
 	default:
 		w.WriteHeader(http.StatusNotFound)
-	}
-}
-
-// What is suspended is not asked for.
-func TestSuspendedBucketIsLeftAlone(t *testing.T) {
-	w := newWorld(t)
-	w.tenant("tenant-a")
-	o := w.create("tenant-a", func(s *v1alpha1.BucketSpec) { s.Suspend = true })
-	got, result := w.reconcile(o)
-	if len(w.cloud.Exchanges()) != 0 || got.Status.Artifact != nil || result.RequeueAfter != 0 {
-		t.Errorf("%+v, %d exchanges, again after %s", got.Status, len(w.cloud.Exchanges()), result.RequeueAfter)
 	}
 }

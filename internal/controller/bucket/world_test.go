@@ -17,25 +17,17 @@ import (
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
-	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
-	"github.com/lanyard-dev/lanyard/auth/cache"
-	"github.com/lanyard-dev/lanyard/auth/spec"
-	"github.com/lanyard-dev/lanyard/internal/artifact/bucket"
-	"github.com/lanyard-dev/lanyard/internal/artifact/bucket/s3"
+	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
+	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/s3"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
-	"github.com/lanyard-dev/lanyard/internal/controller/source"
-	"github.com/lanyard-dev/lanyard/internal/controller/source/sourcetest"
+	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 )
 
 // Hosts of the tests' network.
@@ -46,53 +38,29 @@ const (
 	stsURL    = "https://minio.example.com"
 )
 
-// world is a reconciler in a process of its own: a real store and a real client, a fake API server, and a cloud that remembers.
+// world has tenants with buckets, which real clients read.
 type world struct {
-	t        *testing.T
-	r        *Reconciler
-	shared   *source.Shared
-	access   *source.Access
-	kube     client.WithWatch
-	cloud    *sourcetest.Cloud
-	accounts *sourcetest.Accounts
-	service  *service
-	dir      string
+	*controllertest.World[*v1alpha1.Bucket]
+
+	service *service
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), cloud: sourcetest.NewCloud(""), accounts: &sourcetest.Accounts{}, kube: sourcetest.NewKube(t, interceptor.Funcs{})}
-	w.service = newService(t, w.cloud)
-	w.start()
+	w := &world{World: controllertest.New[*v1alpha1.Bucket](t, "", store.Options{})}
+	w.service = newService(t, w.Cloud)
+	w.Access.Transports = w.service.network.Pool(t, nil)
+	w.Start(func() reconcile.Reconciler {
+		return New(w.Shared, w.Access, map[string]Service{"aws": signing{w.Cloud}, "generic": signing{w.Cloud}}, 1<<20)
+	})
 	return w
-}
-
-// start begins anew, as a controller does that finds its volume again.
-func (w *world) start() {
-	w.t.Helper()
-	artifacts, err := store.Open(w.dir, store.Options{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { _ = artifacts.Close() })
-	tokens := cache.New(cache.Options{MaxSize: 100})
-	w.accounts.Subscribe(tokens.Invalidate)
-	w.access = &source.Access{
-		Live: w.kube, Providers: map[string]auth.Provider{"aws": w.cloud}, Accounts: w.accounts, Cache: tokens, Observer: tokens,
-		Transports: w.service.network.Pool(w.t, nil),
-	}
-	w.shared = &source.Shared{
-		Client: w.kube, Recorder: events.NewFakeRecorder(1000), Rules: spec.Rules{Providers: []string{"aws"}}, Accounts: w.accounts, Metrics: tokens,
-		Artifacts: &source.Artifacts{Store: artifacts, BaseURL: sourcetest.BaseURL, Elected: make(chan struct{})},
-	}
-	w.r = New(w.shared, w.access, map[string]Service{"aws": signing{w.cloud}, "generic": signing{w.cloud}}, 1<<20)
 }
 
 // tenant makes a namespace with an account, its role and a bucket that only the role may read.
 func (w *world) tenant(namespace string) {
-	w.t.Helper()
+	w.T.Helper()
 	role := "role/" + namespace
-	w.cloud.Trust(role, "system:serviceaccount:"+namespace+":reader")
+	w.Cloud.Trust(role, "system:serviceaccount:"+namespace+":reader")
 	w.account(namespace, role)
 	w.service.put(namespace, "hello.txt", "hello "+namespace)
 	w.service.put(namespace, "deploy/app.yaml", "kind: App")
@@ -100,85 +68,49 @@ func (w *world) tenant(namespace string) {
 }
 
 func (w *world) account(namespace, role string) {
-	w.t.Helper()
-	w.accounts.Put(w.t, namespace, "reader", "uid-"+namespace, map[string]string{"role": role})
+	w.T.Helper()
+	w.Accounts.Put(w.T, namespace, "reader", "uid-"+namespace, map[string]string{"role": role})
 }
 
-// create stores an object that fetches the tenant's bucket, as edit changes it.
+// create stores an object that fetches the tenant's bucket without its picture, as edit changes it.
 func (w *world) create(namespace string, edit func(*v1alpha1.BucketSpec)) *v1alpha1.Bucket {
-	w.t.Helper()
-	o := &v1alpha1.Bucket{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "app", UID: types.UID("uid-" + namespace), Generation: 1},
+	w.T.Helper()
+	return w.Create(&v1alpha1.Bucket{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "app"},
 		Spec: v1alpha1.BucketSpec{
 			BucketName: namespace, Provider: "aws", ServiceAccountName: "reader", Interval: metav1.Duration{Duration: 10 * time.Minute},
+			Ignore: new("*.png"),
 		},
-	}
-	if edit != nil {
-		edit(&o.Spec)
-	}
-	sourcetest.Create(w.t, w.kube, o)
-	return o
+	}, func(o *v1alpha1.Bucket) {
+		if edit != nil {
+			edit(&o.Spec)
+		}
+	})
 }
 
-// edit changes an object as a user does, who makes a new generation.
-func (w *world) edit(o *v1alpha1.Bucket, change func(*v1alpha1.BucketSpec)) {
-	w.t.Helper()
-	sourcetest.Edit(w.t, w.kube, o, func(o *v1alpha1.Bucket) { change(&o.Spec) })
-}
-
-func (w *world) get(o *v1alpha1.Bucket) *v1alpha1.Bucket {
-	w.t.Helper()
-	return sourcetest.Get(w.t, w.kube, o)
-}
-
-func (w *world) secret(namespace, name string, data map[string]string) {
-	w.t.Helper()
-	sourcetest.CreateSecret(w.t, w.kube, namespace, name, corev1.SecretTypeOpaque, data)
-}
-
-// reconcile runs once and returns the object as it stands then. It checks what must hold of every status.
-func (w *world) reconcile(o *v1alpha1.Bucket) (*v1alpha1.Bucket, reconcile.Result) {
-	w.t.Helper()
-	result, err := w.r.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
-	if err != nil {
-		w.t.Fatalf("reconcile: %v", err)
-	}
-	got := w.get(o)
-	stored := false
-	if artifact := got.Status.Artifact; artifact != nil {
-		owner := store.Object{Kind: "bucket", Namespace: got.Namespace, Name: got.Name, UID: string(got.UID)}
-		stored = w.shared.Artifacts.Store.Verify(w.t.Context(), owner, artifact.Digest) == nil
-	}
-	sourcetest.Holds(w.t, got, sourcetest.View{Status: got.Status.Status, Suspended: got.Spec.Suspend, Stored: stored}, result)
-	return got, result
+// editSpec changes an object as a user does.
+func (w *world) editSpec(o *v1alpha1.Bucket, change func(*v1alpha1.BucketSpec)) {
+	w.T.Helper()
+	w.Edit(o, func(o *v1alpha1.Bucket) { change(&o.Spec) })
 }
 
 // wants reconciles and compares the condition Ready.
 func (w *world) wants(o *v1alpha1.Bucket, reason, message string) (*v1alpha1.Bucket, reconcile.Result) {
-	w.t.Helper()
-	got, result := w.reconcile(o)
+	w.T.Helper()
+	got, result := w.Reconcile(o)
 	ready := apimeta.FindStatusCondition(got.Status.Conditions, meta.ConditionReady)
 	if ready == nil || ready.Reason != reason || !strings.Contains(ready.Message, message) || (ready.Status == metav1.ConditionTrue) != (reason == meta.ReasonSucceeded) {
-		w.t.Errorf("Ready is %+v, want %s with %q", ready, reason, message)
-	}
-	if text := fmt.Sprintf("%+v", got.Status); strings.Contains(text, "s3cret") {
-		w.t.Errorf("the status holds a secret: %s", text)
+		w.T.Errorf("Ready is %+v, want %s with %q", ready, reason, message)
 	}
 	return got, result
 }
 
 func (w *world) stalled(o *v1alpha1.Bucket) bool {
-	return apimeta.IsStatusConditionTrue(w.get(o).Status.Conditions, meta.ConditionStalled)
-}
-
-// served reads the artifact by its URL.
-func (w *world) served(o *v1alpha1.Bucket) map[string]string {
-	w.t.Helper()
-	return sourcetest.Served(w.t, w.shared.Artifacts.Store, o.Status.Artifact)
+	return apimeta.IsStatusConditionTrue(w.Get(o).Status.Conditions, meta.ConditionStalled)
 }
 
 // signing is a service of the cloud's protocol, wherever it is.
-type signing struct{ cloud *sourcetest.Cloud }
+type signing struct{ cloud *controllertest.Cloud }
 
 func (signing) Locate(spec v1alpha1.BucketSpec) (Place, error) {
 	switch {
@@ -191,8 +123,8 @@ func (signing) Locate(spec v1alpha1.BucketSpec) (Place, error) {
 	}
 }
 
-func (s signing) Open(_ context.Context, r Request) (bucket.Storage, error) {
-	options := s3.Options{Bucket: r.Bucket, Endpoint: r.Endpoint, Region: r.Region, PathStyle: true, Insecure: r.Insecure, Transport: r.Transport}
+func (s signing) Open(_ context.Context, r Request) (objectstore.Storage, error) {
+	options := s3.Options{Bucket: r.Bucket, Endpoint: r.Endpoint, Region: r.Region, PathStyle: true, Insecure: r.Insecure, Transport: r.Transport, Caller: r.Caller}
 	switch {
 	case r.Mint != nil:
 		options.Credentials = awssdk.CredentialsProviderFunc(func(ctx context.Context) (awssdk.Credentials, error) {
@@ -200,20 +132,21 @@ func (s signing) Open(_ context.Context, r Request) (bucket.Storage, error) {
 			if err != nil {
 				return awssdk.Credentials{}, err
 			}
-			return awssdk.Credentials{AccessKeyID: token.(*sourcetest.Session).ID, SecretAccessKey: "s3cret"}, nil
+			return awssdk.Credentials{AccessKeyID: token.(*controllertest.Session).ID, SecretAccessKey: "s3cret"}, nil
 		})
 	case r.Keys != nil:
 		options.Credentials = awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) {
-			return awssdk.Credentials{AccessKeyID: r.Keys.Access, SecretAccessKey: r.Keys.Secret.Reveal()}, nil
+			return awssdk.Credentials{AccessKeyID: r.Keys.User, SecretAccessKey: r.Keys.Password.Reveal()}, nil
 		})
 	}
 	return s3.New(options)
 }
 
-// service has the buckets. Whose key signs a request may read the bucket of its own name; the bucket "public" is everybody's.
+// service has the buckets. Whose key signs a request may read the bucket of its own name; the
+// bucket "public" is everybody's.
 type service struct {
-	cloud   *sourcetest.Cloud
-	network *sourcetest.Network
+	cloud   *controllertest.Cloud
+	network *controllertest.Network
 
 	mu       sync.Mutex
 	objects  map[string]string // bucket/key -> content
@@ -221,10 +154,10 @@ type service struct {
 	tampered http.HandlerFunc  // in place of an answer; it says so by setting a header
 }
 
-func newService(t *testing.T, c *sourcetest.Cloud) *service {
+func newService(t *testing.T, c *controllertest.Cloud) *service {
 	t.Helper()
 	s := &service{cloud: c, objects: map[string]string{}}
-	s.network = sourcetest.NewNetwork(t, map[string]http.Handler{cloudHost: s, minioHost: s})
+	s.network = controllertest.NewNetwork(t, map[string]http.Handler{cloudHost: s, minioHost: s})
 	plain := httptest.NewServer(s)
 	t.Cleanup(plain.Close)
 	s.network.Addresses[plainHost] = plain.Listener.Addr().String()

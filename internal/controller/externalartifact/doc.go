@@ -1,12 +1,15 @@
-// Package externalartifact publishes artifacts to Flux: an ExternalArtifact of source.toolkit.fluxcd.io/v1 (Flux's RFC-0012) says
-// where an artifact is, and Flux's Kustomizations and HelmReleases consume it like one of Flux's own sources.
+// Package externalartifact publishes artifacts to Flux. An ExternalArtifact of
+// source.toolkit.fluxcd.io/v1 (Flux's RFC-0012) says where an artifact is. Flux's Kustomizations
+// and HelmReleases use it like one of Flux's own sources.
 //
-// An ExternalArtifact has the name and the namespace of the source that it is made for, and belongs to it by a controller owner
-// reference with the source's UID. That reference alone decides whether one is ours: any other of that name is somebody else's,
-// and neither written nor deleted. It is no secret and proves nothing to others, and need not: who can forge it may write the
-// ExternalArtifacts of the namespace anyway, and could as well change ours, or make another for Flux to consume. What a
-// forger gets is an object that Lanyard corrects at every interval and that goes with the source.
+// An ExternalArtifact has the name and the namespace of its source, and a controller owner
+// reference with the source's UID. Only this reference decides whether an ExternalArtifact is ours:
+// any other of that name belongs to somebody else, and is neither written nor deleted.
 //
-// The objects are written unstructured, so that nothing of Flux is linked, and read from the API server when they are needed:
-// there is no watch, which would fail where the kind does not exist.
+// The reference is not a secret and can be forged. This does no harm: a forger may write the
+// ExternalArtifacts of the namespace anyway, and could change ours or create another for Flux.
+// Lanyard corrects the forged object at every interval, and the object is deleted with the source.
+//
+// The objects are unstructured, so that no code of Flux is linked. They are read from the API
+// server when they are needed: a watch would fail in a cluster without the kind.
 package externalartifact

@@ -22,43 +22,43 @@ const (
 	resource = "externalartifacts"
 )
 
-// Label and value of what is ours, for people; nothing is decided by it.
+// Label and value of our objects. They are for people; no code reads them.
 const (
 	managedByLabel = "app.kubernetes.io/managed-by"
 	managedBy      = "lanyard"
 )
 
-// reasonFetchFailed is Flux's reason for an artifact that could not be brought up to date.
+// reasonFetchFailed is Flux's reason for an artifact that could not be updated.
 const reasonFetchFailed = "FetchFailed"
 
-// Source is the object that an ExternalArtifact is made for. It is of the API group toolkit.lanyard.dev.
+// Source is the object that an ExternalArtifact is made for. Its API group is toolkit.lanyard.dev.
 type Source struct {
-	// Kind is the object's, such as OCIRepository.
+	// Kind is the object's kind, such as OCIRepository.
 	Kind string
-	// Namespace and Name are the object's, and the ExternalArtifact's.
+	// Namespace and Name are those of the object and of the ExternalArtifact.
 	Namespace, Name string
-	// UID tells the object from an earlier one of its name.
+	// UID distinguishes the object from an earlier object of the same name.
 	UID types.UID
 }
 
-// Offer is what a source has for Flux.
+// Offer is the artifact that a source offers to Flux, and the source's state.
 type Offer struct {
-	// Artifact is served. Required.
+	// Artifact is the artifact that is served. Required.
 	Artifact *v1alpha1.Artifact
-	// Failed is the reason why Artifact is an earlier one than the source asks for; empty when it is not.
+	// Failed is the reason why Artifact is older than the source asks for; empty if it is current.
 	Failed string
-	// Suspended says that Artifact is well, and nobody looks for another.
+	// Suspended: Artifact is usable, but the source is not checked for a newer one.
 	Suspended bool
 }
 
-// empty is an ExternalArtifact without content.
+// empty returns an ExternalArtifact without content.
 func empty() *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: version, Kind: kind})
 	return o
 }
 
-// fresh is the source's ExternalArtifact as it is created.
+// fresh returns the source's ExternalArtifact in the form in which it is created.
 func (s Source) fresh() *unstructured.Unstructured {
 	o := empty()
 	o.SetNamespace(s.Namespace)
@@ -70,7 +70,7 @@ func (s Source) fresh() *unstructured.Unstructured {
 	return o
 }
 
-// describe writes what the object says of its source. Labels of others stay.
+// describe writes the metadata and spec that name the source. Labels of others stay.
 func (s Source) describe(o *unstructured.Unstructured) {
 	labels := o.GetLabels()
 	if labels == nil {
@@ -83,12 +83,13 @@ func (s Source) describe(o *unstructured.Unstructured) {
 	}
 }
 
-// owns reports whether the ExternalArtifact was made for this very source.
+// owns reports whether the ExternalArtifact was made for exactly this source, by UID.
 func (s Source) owns(o *unstructured.Unstructured) bool {
 	return s.owned(o) && metav1.GetControllerOf(o).UID == s.UID && s.UID != ""
 }
 
-// owned reports whether the ExternalArtifact was made for a source of this kind and name: this one, or one that is gone.
+// owned reports whether the ExternalArtifact was made for a source of this kind and name: this
+// source, or a deleted one.
 func (s Source) owned(o *unstructured.Unstructured) bool {
 	owner := metav1.GetControllerOf(o)
 	if owner == nil {
@@ -98,7 +99,7 @@ func (s Source) owned(o *unstructured.Unstructured) bool {
 	return err == nil && gv.Group == v1alpha1.Group && owner.Kind == s.Kind && owner.Name == s.Name
 }
 
-// offer writes the status that Flux reads. A condition that says the same keeps its time.
+// offer writes the status that Flux reads. A condition whose status stays the same keeps its time.
 func (s Source) offer(o *unstructured.Unstructured, offer Offer) {
 	a := offer.Artifact
 	artifact := map[string]any{
@@ -118,11 +119,11 @@ func (s Source) offer(o *unstructured.Unstructured, offer Offer) {
 	}
 	switch {
 	case offer.Failed != "":
-		// The source's own message is for those who may read the source.
+		// The source's own message is only for people who may read the source.
 		ready["status"], ready["reason"] = string(metav1.ConditionFalse), reasonFetchFailed
 		ready["message"] = "the artifact of revision " + a.Revision + " is an earlier one: see the conditions of " + s.Kind + " " + s.Name + ", " + offer.Failed
 	case offer.Suspended:
-		// Flux's own sources stay ready while they are suspended, and who consumes them goes on.
+		// Flux's own sources stay ready while they are suspended, so that their users continue.
 		ready["reason"] = meta.ReasonSuspended
 		ready["message"] = "the artifact of revision " + a.Revision + " stays as it is: " + s.Kind + " " + s.Name + " is suspended"
 	}
@@ -130,7 +131,8 @@ func (s Source) offer(o *unstructured.Unstructured, offer Offer) {
 	o.Object["status"] = map[string]any{"artifact": artifact, "conditions": []any{ready}}
 }
 
-// transition is since when the condition Ready has had the status: it is now that it changes.
+// transition returns the time since which the condition Ready has had the status; now if the status
+// changes.
 func transition(o *unstructured.Unstructured, status any) string {
 	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, c := range conditions {

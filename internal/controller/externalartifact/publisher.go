@@ -15,46 +15,50 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 )
 
-// Publisher writes ExternalArtifacts.
+// Publisher writes the ExternalArtifacts of sources.
 type Publisher struct {
-	// Client reads and writes them at the API server: unstructured objects must not come from memory. Required.
+	// Client reads and writes ExternalArtifacts at the API server. It must not read unstructured
+	// objects from a cache. Required.
 	Client client.Client
 }
 
-// Error is an ExternalArtifact that is not written.
+// Error says why an ExternalArtifact was not written.
 type Error struct {
-	// Reason is that of the source's condition: meta.ReasonExternalArtifactRefused or meta.ReasonExternalArtifactUnavailable.
+	// Reason is the reason of the source's condition: meta.ReasonExternalArtifactRefused or
+	// meta.ReasonExternalArtifactUnavailable.
 	Reason string
-	// Passing says that the obstacle goes by itself, within moments as a rule. Nobody tells us when another one goes.
+	// Passing: the obstacle disappears by itself, usually within moments. There is no notice when
+	// another obstacle disappears.
 	Passing bool
-	// Fix is what a person can do, one sentence.
+	// Fix is the next step for a person, in one sentence.
 	Fix string
 	// Err is the detail; never nil.
 	Err error
 }
 
-// Error returns detail and fix.
+// Error returns "<detail>; <fix>".
 func (e *Error) Error() string { return e.Err.Error() + "; " + e.Fix }
 
 // Unwrap returns the detail.
 func (e *Error) Unwrap() error { return e.Err }
 
-// attempts bound how often a change is begun anew because somebody else was faster.
+// attempts bounds how often a change is repeated because somebody else changed the object first.
 const attempts = 3
 
-// Publish has the source's ExternalArtifact offer the artifact, and makes it if there is none. It writes only what differs. The
-// error is an *Error, or one of the API server.
+// Publish writes the offer to the source's ExternalArtifact, and creates the ExternalArtifact if
+// needed. It writes only differences. The error is an *Error, or an error of the API server.
 func (p *Publisher) Publish(ctx context.Context, s Source, offer Offer) error {
 	return persist(func() error { return p.publish(ctx, s, offer) })
 }
 
-// Withdraw deletes the source's ExternalArtifact. Where there is none, or another's, nothing is to be done. The error is an *Error
-// where the controller has no right to look, or one of the API server.
+// Withdraw deletes the source's ExternalArtifact. It does nothing if there is none, or if it
+// belongs to somebody else. The error is an *Error if the controller may not read
+// ExternalArtifacts, otherwise an error of the API server.
 func (p *Publisher) Withdraw(ctx context.Context, s Source) error {
 	return persist(func() error { return p.withdraw(ctx, s) })
 }
 
-// persist begins anew when somebody else was faster.
+// persist repeats the change if somebody else changed the object first.
 func persist(change func() error) error {
 	for left := attempts; ; left-- {
 		err := change()
@@ -91,7 +95,7 @@ func (p *Publisher) publish(ctx context.Context, s Source, offer Offer) error {
 		return &Error{
 			Reason:  meta.ReasonExternalArtifactUnavailable,
 			Passing: true,
-			Fix:     "see which of its finalizers holds it",
+			Fix:     "find out which of its finalizers keeps it",
 			Err:     fmt.Errorf("ExternalArtifact %s/%s is being deleted", s.Namespace, s.Name),
 		}
 	}
@@ -102,7 +106,8 @@ func (p *Publisher) publish(ctx context.Context, s Source, offer Offer) error {
 	return explain(s, err)
 }
 
-// patch changes the object and writes the difference, if there is one and nobody else was faster: what was read is what is changed.
+// patch changes the object and writes the difference, if there is one. The write fails if somebody
+// else changed the object since it was read.
 func (*Publisher) patch(o *unstructured.Unstructured, change func(), write func(client.Patch) error) error {
 	before := o.DeepCopy()
 	change()
@@ -122,13 +127,14 @@ func (p *Publisher) withdraw(ctx context.Context, s Source) error {
 	case !s.owns(o), o.GetDeletionTimestamp() != nil:
 		return nil
 	}
-	// Only the object that was judged.
+	// Delete only the object that was checked.
 	uid, seen := o.GetUID(), o.GetResourceVersion()
 	err = p.Client.Delete(ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &seen})
 	return s.left(explain(s, client.IgnoreNotFound(err)))
 }
 
-// left is the error with the fix of an ExternalArtifact that is no longer asked for: to ask for none would be no news.
+// left returns the error with the fix for an ExternalArtifact that is no longer wanted: the usual
+// fix, not to ask for one, does not help here.
 func (s Source) left(err error) error {
 	if refused, ok := errors.AsType[*Error](err); ok {
 		refused.Fix = "have the administrator set flux.externalArtifacts in the Helm chart until it is gone, or delete ExternalArtifact " +
@@ -143,13 +149,13 @@ func (p *Publisher) get(ctx context.Context, s Source) (*unstructured.Unstructur
 	return o, err
 }
 
-// explain says what an API server's refusal means here. A conflict stays one.
+// explain turns a refusal of the API server into an *Error. A conflict stays unchanged.
 func explain(s Source, err error) error {
 	switch {
 	case err == nil || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err):
 		return err
 	case apimeta.IsNoMatchError(err), apierrors.IsNotFound(err):
-		// Not found is also what a server says of a kind that was removed.
+		// The API server also answers "not found" if the kind was removed.
 		return &Error{
 			Reason: meta.ReasonExternalArtifactUnavailable,
 			Fix:    "install Flux 2.7 or newer, or set spec.externalArtifact to false",

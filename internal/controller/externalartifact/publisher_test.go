@@ -113,7 +113,7 @@ func (w *world) get() *unstructured.Unstructured {
 	return o
 }
 
-// put stores an ExternalArtifact as edit makes it of ours.
+// put stores our ExternalArtifact after a change by edit.
 func (w *world) put(edit func(*unstructured.Unstructured)) {
 	w.t.Helper()
 	o := source().fresh()
@@ -123,7 +123,7 @@ func (w *world) put(edit func(*unstructured.Unstructured)) {
 	}
 }
 
-// What Flux reads is exactly this.
+// Flux reads exactly this.
 func TestPublishedObject(t *testing.T) {
 	w := newWorld(t)
 	if err := w.publish(Offer{Artifact: artifact("v1")}); err != nil {
@@ -217,7 +217,7 @@ func TestOnlyDifferencesAreWritten(t *testing.T) {
 	}
 	wrote("success again", "patch status", Offer{Artifact: bare})
 
-	// What somebody else changed is corrected.
+	// The change of somebody else is corrected.
 	o := w.get()
 	o.Object["spec"] = map[string]any{"sourceRef": map[string]any{"kind": "GitRepository", "name": "other", "namespace": "tenant-b"}}
 	o.SetLabels(map[string]string{"team": "a"})
@@ -240,7 +240,7 @@ func TestOnlyDifferencesAreWritten(t *testing.T) {
 	}
 }
 
-// foreign are ExternalArtifacts of the source's name that are somebody else's.
+// foreign returns ExternalArtifacts of the source's name that belong to somebody else.
 func foreign() map[string]func(*unstructured.Unstructured) {
 	owner := func(change func(*metav1.OwnerReference)) func(*unstructured.Unstructured) {
 		return func(o *unstructured.Unstructured) {
@@ -286,8 +286,9 @@ func TestForeignObjectsAreNeitherAdoptedNorDeleted(t *testing.T) {
 	}
 }
 
-// An object that is deleted and made again may be faster than the garbage collector: what is left of the first is neither taken over
-// nor somebody else's for good.
+// An object may be deleted and created again before the garbage collector runs. The
+// ExternalArtifact of the first object is not taken over, and does not block the second object
+// forever.
 func TestLeftoversOfAnEarlierSourceGoByThemselves(t *testing.T) {
 	w := newWorld(t)
 	w.put(func(o *unstructured.Unstructured) {
@@ -337,7 +338,7 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
-// Between the look at an object and its deletion somebody may put another in its place.
+// Between the check of an object and its deletion somebody may replace the object.
 func TestOnlyWhatWasJudgedIsDeleted(t *testing.T) {
 	w := newWorld(t)
 	if err := w.publish(Offer{Artifact: artifact("v1")}); err != nil {
@@ -366,7 +367,7 @@ func TestOnlyWhatWasJudgedIsDeleted(t *testing.T) {
 	}
 }
 
-// Somebody who is faster is looked at again, a few times.
+// If somebody else changes the object first, the change is repeated a few times.
 func TestConflicts(t *testing.T) {
 	resource := schema.GroupResource{Group: group, Resource: resource}
 	for what, c := range map[string]struct {
@@ -477,7 +478,8 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// One that is being deleted, and that a finalizer holds, is not written and not deleted again.
+// An ExternalArtifact that is being deleted, but has a finalizer, is neither written nor deleted
+// again.
 func TestTerminating(t *testing.T) {
 	w := newWorld(t)
 	w.put(func(o *unstructured.Unstructured) { o.SetFinalizers([]string{"example.com/held"}) })

@@ -17,7 +17,8 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// An API server with Flux's own definition takes what is published, and keeps all of it.
+// An API server with Flux's own definition accepts the published object, and keeps all of its
+// fields.
 func TestFitsFluxsSchema(t *testing.T) {
 	data, err := os.ReadFile("testdata/source.toolkit.fluxcd.io_externalartifacts.yaml")
 	if err != nil {

@@ -1,10 +1,11 @@
-// Package flags is the command line of lanyard-controller.
+// Package flags parses the command line of lanyard-controller.
 package flags
 
 import (
 	"errors"
 	"fmt"
-	"log/slog"
+	"io"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -16,31 +17,39 @@ import (
 
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/grant"
+	"github.com/lanyard-dev/lanyard/internal/broker"
+	"github.com/lanyard-dev/lanyard/internal/program"
 )
+
+// Name is the name of the program.
+const Name = "lanyard-controller"
 
 // Flags are the settings of one controller.
 type Flags struct {
+	program.Flags
+
 	// StoragePath is the folder of the artifact store.
 	StoragePath string
-	// ArtifactListenAddress is where artifacts are served.
+	// ArtifactListenAddress is the address on which artifacts are served.
 	ArtifactListenAddress string
-	// ArtifactBaseURL is under which URL clients reach ArtifactListenAddress, without a slash at its end.
+	// ArtifactBaseURL is the URL under which clients reach ArtifactListenAddress, without a slash
+	// at its end.
 	ArtifactBaseURL string
-	// ArtifactStoreMaxSize bounds the store in bytes; 0 means that only the disk does.
+	// ArtifactStoreMaxSize is the largest size of the store in bytes; 0 means that only the disk
+	// bounds it.
 	ArtifactStoreMaxSize int64
-	// ArtifactNamespaceMaxSize bounds what one namespace has in the store, in bytes; 0 means that only the store's bound does.
+	// ArtifactNamespaceMaxSize is the largest size of one namespace's artifacts in the store, in
+	// bytes; 0 means that only ArtifactStoreMaxSize bounds them.
 	ArtifactNamespaceMaxSize int64
-	// ArtifactMaxDecompressedSize bounds one artifact in bytes.
+	// ArtifactMaxDecompressedSize is the largest size of one artifact in bytes.
 	ArtifactMaxDecompressedSize int64
 
-	// MetricsAddress is where metrics are served; "0" serves none.
-	MetricsAddress string
-	// HealthAddress is where /healthz and /readyz are served.
-	HealthAddress string
+	// ProfileAddress is the loopback address on which profiles (pprof) are served; empty serves none.
+	ProfileAddress string
 
 	// LeaderElect has only one of several replicas reconcile.
 	LeaderElect bool
-	// LeaderElectNamespace is where the lease is; empty for the controller's own namespace.
+	// LeaderElectNamespace is the namespace of the lease; empty for the controller's own namespace.
 	LeaderElectNamespace string
 	// LeaderElectID is the name of the lease, one for each shard.
 	LeaderElectID string
@@ -58,36 +67,44 @@ type Flags struct {
 	// TokenCacheObjectMetrics counts hits and misses for every object.
 	TokenCacheObjectMetrics bool
 
-	// DefaultServiceAccount is the account of objects with a cloud's provider that name none, in the object's namespace; empty for
-	// none.
+	// DefaultServiceAccount is used by objects that need a token of an account, for a cloud or as
+	// their credential, and name none. It is in the object's namespace; empty for no default.
 	DefaultServiceAccount string
-	// RequireServiceAccount refuses objects with a cloud's provider that have no account.
+	// RequireServiceAccount refuses objects that need a token of an account and have no account.
 	RequireServiceAccount bool
-	// FeatureGates switch features.
+	// KeyRingNamespace is the namespace of the KeyRings of Lanyard's token server. Empty: the cluster
+	// has no token server, and objects with workloadIdentityName are refused. So are objects with a
+	// SPIFFE credential, unless there is a SPIFFEBroker.
+	KeyRingNamespace string
+	// SPIFFEBroker is where SVIDs of objects come from. Without Endpoint they come from the token
+	// server; with both, from the broker.
+	SPIFFEBroker broker.Config
+	// AWSIdentities: the cluster has AWS identities. Objects may name one, and the controller's own
+	// identity at AWS needs the grant of the AWSClusterControllerIdentity too.
+	AWSIdentities bool
+	// IdentitySecretNamespace is the namespace of the static keys of AWS identities. Empty: no static
+	// keys are read, and objects whose identity needs them are refused.
+	IdentitySecretNamespace string
+	// IdentitiesAtHub: the cluster's WorkloadIdentities are in another cluster, so objects with
+	// workloadIdentityName are refused.
+	IdentitiesAtHub bool
+	// FeatureGates switch features on and off.
 	FeatureGates Gates
-	// ControllerIdentityNamespaces may use the controller's own identity.
+	// ControllerIdentityNamespaces are the namespaces that may use the controller's own identity.
 	ControllerIdentityNamespaces grant.Namespaces
+	// ControllerCredentialHosts are the servers that may get a token of the controller's own
+	// ServiceAccount as a credential.
+	ControllerCredentialHosts endpoint.Allowed
 	// AllowedEndpointHosts are hosts outside the clouds' tables that tenants may name.
 	AllowedEndpointHosts endpoint.Allowed
-	// DenyCIDRs are addresses that hosts named by tenants must not have, unless they are listed or the clouds' own; the private ranges
-	// by default.
+	// DenyCIDRs are networks in which a host named by a tenant must not be, by default the private
+	// ranges. Hosts in AllowedEndpointHosts and the clouds' own hosts are exempt.
 	DenyCIDRs endpoint.CIDRs
-	// AWSRegion is the region of AWS STS, unless an object's endpoint or the partition of its registry or bucket decides, and of Buckets
-	// that name neither region nor endpoint; empty for none.
+	// AWSRegion is the default region of AWS STS. An endpoint's own region, or another partition of
+	// the registry or bucket, overrides it. It is also the region of Buckets that name neither
+	// region nor endpoint. Empty for no default.
 	AWSRegion string
-
-	// LogLevel is the least severe level that is logged.
-	LogLevel slog.Level
-	// LogFormat is json or text.
-	LogFormat string
-	// Kubeconfig is the file that says how to reach the API server; empty inside a cluster.
-	Kubeconfig string
-	// Version asks for the version alone.
-	Version bool
 }
-
-// ErrHelp is a command line that asks for help; its text is the help.
-var ErrHelp = errors.New("help")
 
 const intro = `lanyard-controller fetches artifacts for Kubernetes objects, each with its own tenant's short-lived credential.
 
@@ -98,110 +115,114 @@ Example, for a program that runs outside the cluster:
   lanyard-controller --kubeconfig=controller.kubeconfig --storage-path=./artifacts \
     --artifact-base-url=http://localhost:9090 --leader-elect-namespace=lanyard-system \
     --aws-region=eu-west-1
-
-Flags:
 `
 
-// Parse reads a command line. env looks up the environment, which some defaults come from. The error is ErrHelp, whose help is
-// the second result, or names the flag and what to write.
-func Parse(args []string, env func(string) string) (f Flags, help string, err error) {
+// Parse parses a command line, as [program.Flags.Parse] does. env looks up environment variables,
+// which some defaults come from.
+func Parse(args []string, env func(string) string, version string, out io.Writer) (f Flags, done bool, err error) {
 	var (
 		storeSize     = size(8 << 30)
 		namespaceSize = size(2 << 30)
 		artifactSize  = size(1 << 30)
 		selector      string
-		level         string
 	)
-	set := pflag.NewFlagSet("lanyard-controller", pflag.ContinueOnError)
-	set.SortFlags = false
-	set.Usage = func() {} // the caller prints it
+	set := pflag.NewFlagSet(Name, pflag.ContinueOnError)
 
 	set.StringVar(&f.StoragePath, "storage-path", "/data", "folder of the artifact store")
-	set.StringVar(&f.ArtifactListenAddress, "artifact-listen-address", ":9090", "where artifacts are served")
+	set.StringVar(&f.ArtifactListenAddress, "artifact-listen-address", ":9090", "address on which artifacts are served")
 	set.StringVar(&f.ArtifactBaseURL, "artifact-base-url", "", "URL under which clients reach --artifact-listen-address, such as http://lanyard-controller.lanyard-system.svc.cluster.local. (required)")
-	set.Var(&storeSize, "artifact-store-max-size", "bound of all artifacts together; 0 leaves it to the disk")
-	set.Var(&namespaceSize, "artifact-namespace-max-size", "bound of all artifacts of one namespace, so that no tenant fills the store; 0 leaves it to the store")
-	set.Var(&artifactSize, "artifact-max-decompressed-size", "bound of one artifact, transferred and unpacked")
+	set.Var(&storeSize, "artifact-store-max-size", "largest size of all artifacts together; 0 means that only the disk bounds it")
+	set.Var(&namespaceSize, "artifact-namespace-max-size", "largest size of one namespace's artifacts, so that no tenant fills the store; 0 means that only --artifact-store-max-size bounds it")
+	set.Var(&artifactSize, "artifact-max-decompressed-size", "largest size of one artifact, both transferred and unpacked")
 
-	set.StringVar(&f.MetricsAddress, "metrics-address", ":8080", "where Prometheus metrics are served; 0 serves none")
-	set.StringVar(&f.HealthAddress, "health-address", ":8081", "where /healthz and /readyz are served")
+	set.StringVar(&f.ProfileAddress, "pprof-address", "", "loopback address on which profiles (pprof) are served, such as 127.0.0.1:6060; kubectl port-forward reaches it; default none")
 
-	set.BoolVar(&f.LeaderElect, "leader-elect", false, "have only one of several replicas reconcile")
+	set.BoolVar(&f.LeaderElect, "leader-elect", false, "let only one of several replicas reconcile")
 	set.StringVar(&f.LeaderElectNamespace, "leader-elect-namespace", "", "namespace of the lease; default the controller's own")
-	set.StringVar(&f.LeaderElectID, "leader-elect-id", "lanyard-controller", "name of the lease, one for each shard")
+	set.StringVar(&f.LeaderElectID, "leader-elect-id", Name, "name of the lease, one for each shard")
 	set.StringVar(&selector, "shard-selector", "", "label selector of the objects to reconcile, such as lanyard.dev/shard=a; default all")
-	set.IntVar(&f.Concurrent, "concurrent", 10, "how many objects of each kind are reconciled at once; those of one namespace have at most half of what others leave")
+	set.IntVar(&f.Concurrent, "concurrent", 10, "number of objects of each kind that are reconciled at once; one namespace gets at most half of the workers that others leave free")
 
-	set.IntVar(&f.TokenCacheMaxSize, "token-cache-max-size", 10_000, "how many tokens are kept; 0 keeps none and exchanges for every use")
-	set.DurationVar(&f.TokenCacheMaxDuration, "token-cache-max-duration", time.Hour, "how long a token is served at most")
-	set.Float64Var(&f.TokenCacheRefreshFraction, "token-cache-refresh-fraction", 0.8, "part of a token's life after which use refreshes it")
-	set.BoolVar(&f.TokenCacheObjectMetrics, "token-cache-object-metrics", false, "count hits and misses for every object: as many series as objects")
+	set.IntVar(&f.TokenCacheMaxSize, "token-cache-max-size", 10_000, "number of tokens that are kept; 0 keeps none, so that every use makes an exchange")
+	set.DurationVar(&f.TokenCacheMaxDuration, "token-cache-max-duration", time.Hour, "longest time for which a token is served from the cache")
+	set.Float64Var(&f.TokenCacheRefreshFraction, "token-cache-refresh-fraction", 0.8, "fraction of a token's life after which the next use refreshes it")
+	set.BoolVar(&f.TokenCacheObjectMetrics, "token-cache-object-metrics", false, "count cache hits and misses for every object, with as many series as objects")
 
-	set.StringVar(&f.DefaultServiceAccount, "default-service-account", "", "account, in the object's own namespace, of objects with a cloud's provider that name none; default none")
-	set.BoolVar(&f.RequireServiceAccount, "require-service-account-for-provider-auth", false, "refuse objects with a cloud's provider that have no account, whomever --controller-identity-namespaces admits")
+	set.StringVar(&f.DefaultServiceAccount, "default-service-account", "", "ServiceAccount, in the object's own namespace, for objects with a cloud's provider or credential.type ServiceAccountToken that name none; default none")
+	set.BoolVar(&f.RequireServiceAccount, "require-service-account-for-provider-auth", false, "refuse objects with a cloud's provider or credential.type ServiceAccountToken that have no ServiceAccount, even in --controller-identity-namespaces")
+	set.StringVar(&f.KeyRingNamespace, "keyring-namespace", "", "namespace of the KeyRings of Lanyard's token server, which is its own; default none: objects with workloadIdentityName are refused, and objects with a SPIFFE credential too, unless --spiffe-broker-endpoint is set")
+	set.StringVar(&f.SPIFFEBroker.Endpoint, "spiffe-broker-endpoint", env("SPIFFE_BROKER_SOCKET"), "SPIFFE broker that issues the SVIDs of objects in place of Lanyard's token server, even if there is one: unix:///path/of/a.sock, tcp://ip:port or dns:///host:port. The controller authenticates itself with its own SVID from the SPIFFE Workload API at $SPIFFE_ENDPOINT_SOCKET; default $SPIFFE_BROKER_SOCKET")
+	set.StringVar(&f.SPIFFEBroker.ID, "spiffe-broker-id", "", "SPIFFE ID of the broker, such as spiffe://example.com/broker; with a slash at its end, all IDs below it, such as spiffe://example.com/spire/agent/k8s_psat/prod/. Its trust domain is that of the objects; required with --spiffe-broker-endpoint")
+	f.SPIFFEBroker.WorkloadAPI = env("SPIFFE_ENDPOINT_SOCKET")
+	set.BoolVar(&f.AWSIdentities, "aws-identities", false, "let objects name AWS identities (spec.identityRef); the controller's own identity at AWS is then lent only where the AWSClusterControllerIdentity default admits the namespace too")
+	set.StringVar(&f.IdentitySecretNamespace, "identity-secret-namespace", "", "namespace of the static keys of AWS identities; default none: objects whose identity needs static keys are refused")
+	set.BoolVar(&f.IdentitiesAtHub, "identities-at-hub", false, "the WorkloadIdentities are in another cluster, the hub: objects with workloadIdentityName are refused, and WorkloadIdentityBindings get the hub's credentials")
 	f.FeatureGates = defaultGates()
-	set.Var(&f.FeatureGates, "feature-gates", "features to switch, as name=true,name=false")
-	set.Var(&f.ControllerIdentityNamespaces, "controller-identity-namespaces", `namespaces whose objects may use the controller's own identity: a,b or a grant such as {"list":["a"]}; default nobody`)
-	set.Var(&f.AllowedEndpointHosts, "allowed-endpoint-hosts", "hosts outside the clouds' tables that tenants may name, whatever their addresses; exact, without wildcards")
-	set.Var(&f.DenyCIDRs, "deny-cidrs", "networks that hosts named by tenants must not be in, unless they are listed above or a cloud's own; what is set takes the default's place, and --deny-cidrs= leaves only what is always refused: loopback, link-local and metadata services")
-	set.StringVar(&f.AWSRegion, "aws-region", env("AWS_REGION"), "region of AWS STS, but for objects that name an endpoint of another and for registries and buckets of another partition; also of Buckets that name neither region nor endpoint; default $AWS_REGION")
+	set.Var(&f.FeatureGates, "feature-gates", "features to switch on or off, as name=true,name=false")
+	set.Var(&f.ControllerIdentityNamespaces, "controller-identity-namespaces", `namespaces whose objects may use the controller's own identity: a,b or a grant such as {"list":["a"]}; default none`)
+	set.Var(&f.ControllerCredentialHosts, "controller-credential-hosts", "hosts that may get a token of the controller's own ServiceAccount as a credential, for objects in --controller-identity-namespaces; exact names, no wildcards; default none")
+	set.Var(&f.AllowedEndpointHosts, "allowed-endpoint-hosts", "hosts outside the clouds' tables that tenants may name, whatever their addresses; exact names, no wildcards")
+	set.Var(&f.DenyCIDRs, "deny-cidrs", "networks in which a host named by a tenant must not be; hosts in --allowed-endpoint-hosts and the clouds' own hosts are exempt. The value replaces the default. Loopback, link-local and metadata services are always refused, also with --deny-cidrs=")
+	set.StringVar(&f.AWSRegion, "aws-region", env("AWS_REGION"), "default region of AWS STS; an endpoint's own region, or another partition of the registry or bucket, overrides it. Also the region of Buckets that name neither region nor endpoint; default $AWS_REGION")
 
-	set.StringVar(&level, "log-level", "info", "least severe level that is logged: debug, info, warn or error")
-	set.StringVar(&f.LogFormat, "log-format", "json", "json or text")
-	set.StringVar(&f.Kubeconfig, "kubeconfig", "", "file that says how to reach the API server; default the cluster that the program runs in")
-	set.BoolVar(&f.Version, "version", false, "print the version and end")
-
-	if err := set.Parse(args); err != nil {
-		if errors.Is(err, pflag.ErrHelp) {
-			return Flags{}, intro + set.FlagUsages(), ErrHelp
-		}
-		return Flags{}, "", fmt.Errorf("%w; see --help", err)
-	}
-	if set.NArg() > 0 {
-		return Flags{}, "", fmt.Errorf("unexpected argument %q; see --help", set.Arg(0))
-	}
-	if f.Version {
-		return f, "", nil
+	if done, err = f.Parse(set, args, intro, version, out); done || err != nil {
+		return f, done, err
 	}
 	f.ArtifactStoreMaxSize, f.ArtifactNamespaceMaxSize, f.ArtifactMaxDecompressedSize = int64(storeSize), int64(namespaceSize), int64(artifactSize)
-	if err := f.check(selector, level); err != nil {
-		return Flags{}, "", err
-	}
-	return f, "", nil
+	return f, false, f.check(selector)
 }
 
-// check refuses what would only show when an object needs it.
-func (f *Flags) check(selector, level string) (err error) {
+// check refuses values that would otherwise fail only when an object needs them.
+func (f *Flags) check(selector string) (err error) {
 	if f.ArtifactBaseURL, err = baseURL(f.ArtifactBaseURL); err != nil {
 		return err
 	}
 	if f.ShardSelector, err = labels.Parse(selector); err != nil {
 		return fmt.Errorf("--shard-selector: %w", err)
 	}
-	if err := f.LogLevel.UnmarshalText([]byte(level)); err != nil {
-		return fmt.Errorf("--log-level: %q is not debug, info, warn or error", level)
+	if err := loopback(f.ProfileAddress); err != nil {
+		return err
 	}
 	switch {
-	case f.LogFormat != "json" && f.LogFormat != "text":
-		return fmt.Errorf("--log-format: %q is neither json nor text", f.LogFormat)
 	case f.StoragePath == "":
-		return errors.New("--storage-path: name a folder")
+		return errors.New("--storage-path is empty: name a folder")
 	case f.ArtifactMaxDecompressedSize == 0:
 		return errors.New("--artifact-max-decompressed-size: 0 would refuse every artifact")
 	case f.Concurrent < 1:
 		return fmt.Errorf("--concurrent: %d is less than 1", f.Concurrent)
 	case f.TokenCacheMaxSize < 0:
-		return fmt.Errorf("--token-cache-max-size: %d is negative; 0 keeps nothing", f.TokenCacheMaxSize)
+		return fmt.Errorf("--token-cache-max-size: %d is negative; 0 keeps no token", f.TokenCacheMaxSize)
 	case f.TokenCacheMaxDuration <= 0:
-		return fmt.Errorf("--token-cache-max-duration: %s is no time; to keep nothing set --token-cache-max-size=0", f.TokenCacheMaxDuration)
+		return fmt.Errorf("--token-cache-max-duration: %s is not positive; to keep no token, set --token-cache-max-size=0", f.TokenCacheMaxDuration)
 	case f.TokenCacheRefreshFraction <= 0 || f.TokenCacheRefreshFraction > 1:
-		return fmt.Errorf("--token-cache-refresh-fraction: %v is not above 0 and at most 1", f.TokenCacheRefreshFraction)
+		return fmt.Errorf("--token-cache-refresh-fraction: %v is not in the range above 0 up to 1", f.TokenCacheRefreshFraction)
 	case f.DefaultServiceAccount != "" && len(validation.IsDNS1123Subdomain(f.DefaultServiceAccount)) > 0:
-		return fmt.Errorf("--default-service-account: %q is no name of a ServiceAccount; the namespace is the object's", f.DefaultServiceAccount)
+		return fmt.Errorf("--default-service-account: %q is not a name of a ServiceAccount; give no namespace, it is the object's own", f.DefaultServiceAccount)
 	case f.DefaultServiceAccount != "" && !f.FeatureGates.ObjectLevelWorkloadIdentity:
-		return errors.New("--default-service-account: it needs --feature-gates=ObjectLevelWorkloadIdentity=true")
+		return errors.New("--default-service-account needs --feature-gates=ObjectLevelWorkloadIdentity=true")
+	case f.KeyRingNamespace != "" && len(validation.IsDNS1123Label(f.KeyRingNamespace)) > 0:
+		return fmt.Errorf("--keyring-namespace: %q is not a name of a namespace", f.KeyRingNamespace)
+	case f.SPIFFEBroker.Endpoint == "" && f.SPIFFEBroker.ID != "":
+		return errors.New("--spiffe-broker-id needs --spiffe-broker-endpoint")
+	case f.IdentitySecretNamespace != "" && !f.AWSIdentities:
+		return errors.New("--identity-secret-namespace needs --aws-identities")
+	case f.IdentitySecretNamespace != "" && len(validation.IsDNS1123Label(f.IdentitySecretNamespace)) > 0:
+		return fmt.Errorf("--identity-secret-namespace: %q is not a name of a namespace", f.IdentitySecretNamespace)
 	case f.LeaderElectID == "":
-		return errors.New("--leader-elect-id: name a lease")
+		return errors.New("--leader-elect-id is empty: name a lease")
+	}
+	return nil
+}
+
+// loopback refuses an address that others could reach: a profile shows what the controller works
+// on, and costs it time.
+func loopback(address string) error {
+	if address == "" {
+		return nil
+	}
+	listener, err := netip.ParseAddrPort(address)
+	if err != nil || !listener.Addr().IsLoopback() {
+		return fmt.Errorf("--pprof-address: %q is not a loopback address with a port, such as 127.0.0.1:6060", address)
 	}
 	return nil
 }
@@ -230,11 +251,11 @@ type size int64
 func (s *size) Set(text string) error {
 	q, err := resource.ParseQuantity(text)
 	if err != nil {
-		return fmt.Errorf("%q is no number of bytes such as 8Gi", text)
+		return fmt.Errorf("%q is not a number of bytes, such as 8Gi", text)
 	}
 	n, exact := q.AsInt64()
 	if !exact || n < 0 {
-		return fmt.Errorf("%q is no whole number of bytes, or negative", text)
+		return fmt.Errorf("%q is not a whole number of bytes, or is negative", text)
 	}
 	*s = size(n)
 	return nil

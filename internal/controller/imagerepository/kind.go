@@ -7,6 +7,9 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/controller/access"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/registry"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
@@ -15,8 +18,8 @@ import (
 type Reconciler = source.Reconciler[*v1alpha1.ImageRepository, plan]
 
 // New makes a reconciler.
-func New(shared *source.Shared, access *source.Access) *Reconciler {
-	return source.New(shared, v1alpha1.ImageRepositoryKind, kind{registry.Registries{Access: access}})
+func New(shared *source.Shared, access *access.Access) *Reconciler {
+	return source.New(shared, v1alpha1.ImageRepositoryKind, kind{registry.Registries{Access: access, Challenges: &oci.Challenges{}}})
 }
 
 // kind implements source.Kind.
@@ -35,12 +38,13 @@ func (kind) Empty() (*v1alpha1.ImageRepository, client.ObjectList) {
 func (kind) View(o *v1alpha1.ImageRepository) source.View {
 	v := source.View{
 		Fields: spec.Fields{
-			Namespace: o.Namespace, Provider: o.Spec.Provider, ServiceAccountName: o.Spec.ServiceAccountName,
-			SecretRef: source.NameOf(o.Spec.SecretRef), CertSecretRef: source.NameOf(o.Spec.CertSecretRef), ProxySecretRef: source.NameOf(o.Spec.ProxySecretRef),
-			Insecure: o.Spec.Insecure, PullSecrets: true,
+			Kind: v1alpha1.ImageRepositoryKind, Namespace: o.Namespace, Name: o.Name, Address: o.Spec.Image,
+			Provider: o.Spec.Provider, ServiceAccountName: o.Spec.ServiceAccountName, WorkloadIdentityName: o.Spec.WorkloadIdentityName, IdentityRef: source.IdentityRef(o.Spec.IdentityRef),
+			PullSecrets: true, Credential: registry.Credential(o.Spec.Credential),
+			SecretRef: object.NameOf(o.Spec.SecretRef), CertSecretRef: object.NameOf(o.Spec.CertSecretRef), ProxySecretRef: object.NameOf(o.Spec.ProxySecretRef),
+			Insecure: o.Spec.Insecure,
 		},
-		Suspend: o.Spec.Suspend, Interval: o.Spec.Interval, Timeout: o.Spec.Timeout,
-		Status: &o.Status.Status,
+		View: object.View{Suspend: o.Spec.Suspend, Interval: o.Spec.Interval.Duration, Timeout: o.Spec.Timeout},
 	}
 	if scan := o.Status.LastScanResult; scan != nil {
 		v.Found = fmt.Sprintf("tags of %s: %d", o.Status.CanonicalImageName, scan.TagCount)
@@ -49,4 +53,4 @@ func (kind) View(o *v1alpha1.ImageRepository) source.View {
 }
 
 // Explain implements source.Kind.
-func (kind) Explain(err error) (source.Failure, bool) { return registry.Explain(err) }
+func (kind) Explain(err error) (object.Failure, bool) { return registry.Explain(err) }

@@ -20,7 +20,7 @@ type plan struct {
 }
 
 // Decide implements source.Kind.
-func (kind) Decide(o *v1alpha1.ImageRepository, _ bool) (plan, error) {
+func (kind) Decide(o *v1alpha1.ImageRepository, _ source.Call) (plan, error) {
 	p := plan{list: o.Spec.ExclusionList}
 	if p.list == nil {
 		p.list = []string{v1alpha1.DefaultTagExclusion} // stored before the schema had its default
@@ -38,7 +38,7 @@ func (kind) Decide(o *v1alpha1.ImageRepository, _ bool) (plan, error) {
 // Fetch implements source.Kind: it makes the status say which tags there are.
 func (k kind) Fetch(ctx context.Context, o *v1alpha1.ImageRepository, p plan, call source.Call) error {
 	var scan oci.Scan
-	err := k.registries.Ask(ctx, call, &o.Status.Status, p.repository, func(ctx context.Context, registry *oci.Client) (err error) {
+	err := k.registries.Ask(ctx, call.Call, &o.Status.FetchStatus, p.repository, func(ctx context.Context, registry *oci.Client) (err error) {
 		scan, err = registry.Scan(ctx, p.exclusions)
 		return err
 	})
@@ -50,7 +50,8 @@ func (k kind) Fetch(ctx context.Context, o *v1alpha1.ImageRepository, p plan, ca
 	}
 	image, last := p.repository.Image(), o.Status.LastScanResult
 	if last != nil && last.Revision == found.Revision && o.Status.CanonicalImageName == image {
-		// Otherwise every scan of every object would be a write to the cluster's database, and news to all that watch.
+		// Otherwise every scan of every object would be a write to the cluster's database, and news
+		// to all that watch.
 		found.ScanTime = last.ScanTime
 	}
 	o.Status.CanonicalImageName, o.Status.ObservedExclusionList, o.Status.LastScanResult = image, p.list, found

@@ -19,7 +19,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
-	"github.com/lanyard-dev/lanyard/internal/controller/source/sourcetest"
+	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 )
 
 func revisionOf(tags ...string) string {
@@ -27,11 +27,12 @@ func revisionOf(tags ...string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// D1's Story 1 for tags: a tenant's account lists its own repository, as the role that it is mapped to.
+// D1's Story 1 for tags: a tenant's account lists its own repository, as the role that it is mapped
+// to.
 func TestTagsAreScannedAsTheTenant(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a", "1.0.0", "1.1.0", "latest", "sha256-0a.sig")
-	o, result := w.reconcile(w.create("tenant-a", "app", nil))
+	o, result := w.Reconcile(w.create("tenant-a", "app", nil))
 
 	w.wants(o, metav1.ConditionTrue, meta.ReasonSucceeded, "tags of cloud.example.com/tenant-a/app: 3", false)
 	scan := o.Status.LastScanResult
@@ -50,36 +51,37 @@ func TestTagsAreScannedAsTheTenant(t *testing.T) {
 	}
 
 	// The revision tells a new tag, and nothing else.
-	same, _ := w.reconcile(o)
+	same, _ := w.Reconcile(o)
 	w.registry.tags["tenant-a/app"] = []string{"1.0.0", "1.1.0", "1.2.0", "latest"}
-	more, _ := w.reconcile(o)
+	more, _ := w.Reconcile(o)
 	if same.Status.LastScanResult.Revision != scan.Revision || more.Status.LastScanResult.Revision == scan.Revision || more.Status.LastScanResult.TagCount != 4 {
 		t.Errorf("%+v, then %+v", same.Status.LastScanResult, more.Status.LastScanResult)
 	}
-	if len(w.cloud.Exchanges()) != 1 {
-		t.Errorf("%d exchanges for three scans", len(w.cloud.Exchanges()))
+	if len(w.Cloud.Exchanges()) != 1 {
+		t.Errorf("%d exchanges for three scans", len(w.Cloud.Exchanges()))
 	}
 }
 
-// A scan that finds what is known costs the cluster no write. One of another repository is news, even with the same tags.
+// A scan that finds what is known costs the cluster no write. One of another repository is news,
+// even with the same tags.
 func TestObjectsAtRestAreNotWritten(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a", "1.0.0")
-	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	o, _ := w.Reconcile(w.create("tenant-a", "app", nil))
 	earlier := metav1.NewTime(time.Now().Add(-time.Hour).UTC().Truncate(time.Second))
 	o.Status.LastScanResult.ScanTime = earlier
-	if err := w.kube.Status().Update(t.Context(), o); err != nil {
+	if err := w.Kube.Status().Update(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	written := o.ResourceVersion
-	o, _ = w.reconcile(o)
+	o, _ = w.Reconcile(o)
 	if o.ResourceVersion != written || !o.Status.LastScanResult.ScanTime.Equal(&earlier) {
 		t.Errorf("written: %+v", o.Status)
 	}
-	w.edit(o, func(o *v1alpha1.ImageRepository) {
+	w.Edit(o, func(o *v1alpha1.ImageRepository) {
 		o.Spec.Image, o.Spec.Provider, o.Spec.ServiceAccountName = publicHost+"/tenant-a/app", "generic", ""
 	})
-	o, _ = w.reconcile(o)
+	o, _ = w.Reconcile(o)
 	if o.Status.LastScanResult == nil || time.Since(o.Status.LastScanResult.ScanTime.Time) > time.Minute {
 		t.Errorf("%+v", o.Status)
 	}
@@ -92,7 +94,7 @@ func TestManyTagsLeaveASmallStatus(t *testing.T) {
 		tags[i] = fmt.Sprintf("1.%04d.0", i)
 	}
 	w.tenant("tenant-a", tags...)
-	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	o, _ := w.Reconcile(w.create("tenant-a", "app", nil))
 	scan := o.Status.LastScanResult
 	if scan == nil || scan.TagCount != 5000 || len(scan.LatestTags) != 10 || scan.LatestTags[0] != "1.4999.0" || w.registry.pages() != 100 {
 		t.Errorf("%+v in %d pages", scan, w.registry.pages())
@@ -167,10 +169,10 @@ func TestRefusals(t *testing.T) {
 			w := newWorld(t)
 			w.tenant("tenant-a", "1.0.0")
 			w.tenant("tenant-b", "2.0.0")
-			o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+			o, _ := w.Reconcile(w.create("tenant-a", "app", nil))
 			found, pages := o.Status.LastScanResult, w.registry.pages()
-			w.edit(o, c.edit)
-			o, result := w.reconcile(o)
+			w.Edit(o, c.edit)
+			o, result := w.Reconcile(o)
 			w.wants(o, metav1.ConditionFalse, c.reason, c.message, c.stalled)
 			if kept := o.Status.LastScanResult; kept == nil || kept.Revision != found.Revision || o.Status.CanonicalImageName != "cloud.example.com/tenant-a/app" {
 				t.Errorf("what was found before is %+v of %s", kept, o.Status.CanonicalImageName)
@@ -198,7 +200,7 @@ func TestExclusions(t *testing.T) {
 	} {
 		w := newWorld(t)
 		w.tenant("tenant-a", "0.9.0", "1.0.0", "1.1.0-rc1", "sha256-0a.sig")
-		o, _ := w.reconcile(w.create("tenant-a", "app", func(o *v1alpha1.ImageRepository) { o.Spec.ExclusionList = c.list }))
+		o, _ := w.Reconcile(w.create("tenant-a", "app", func(o *v1alpha1.ImageRepository) { o.Spec.ExclusionList = c.list }))
 		if scan := o.Status.LastScanResult; scan == nil || scan.TagCount != c.tags || !slices.Equal(o.Status.ObservedExclusionList, c.observed) {
 			t.Errorf("%s: %+v with %q", what, scan, o.Status.ObservedExclusionList)
 		}
@@ -262,11 +264,11 @@ func TestGeneric(t *testing.T) {
 			w := newWorld(t)
 			w.registry.tags["tenant-a/app"] = []string{"1.0.0"}
 			for name, password := range map[string]string{"pull": "hunter2", "wrong": "hunter2-of-yesterday"} {
-				w.secret(name, corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: `{"auths":` + entries(password) + `}`})
+				w.Secret("tenant-a", name, corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: `{"auths":` + entries(password) + `}`})
 			}
-			w.secret("old", corev1.SecretTypeDockercfg, map[string]string{corev1.DockerConfigKey: entries("hunter2")})
-			sourcetest.CreateAccount(t, w.kube, "tenant-a", "runner", c.pull...)
-			o, _ := w.reconcile(w.create("tenant-a", "app", func(o *v1alpha1.ImageRepository) {
+			w.Secret("tenant-a", "old", corev1.SecretTypeDockercfg, map[string]string{corev1.DockerConfigKey: entries("hunter2")})
+			controllertest.CreateAccount(t, w.Kube, "tenant-a", "runner", c.pull...)
+			o, _ := w.Reconcile(w.create("tenant-a", "app", func(o *v1alpha1.ImageRepository) {
 				o.Spec.Image, o.Spec.Provider, o.Spec.ServiceAccountName = passHost+"/tenant-a/app", "generic", ""
 				if c.edit != nil {
 					c.edit(o)
@@ -288,7 +290,8 @@ func TestGeneric(t *testing.T) {
 	}
 }
 
-// A registry whose list never ends, or that says to wait, costs its own object a reason and nobody else anything.
+// A registry whose list never ends, or that says to wait, costs its own object a reason and nobody
+// else anything.
 func TestHostileRegistries(t *testing.T) {
 	for what, c := range map[string]struct {
 		answer  func(w http.ResponseWriter, r *http.Request) bool
@@ -347,14 +350,14 @@ func TestHostileRegistries(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			w := newWorld(t)
 			w.tenant("tenant-a", "1.0.0")
-			o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+			o, _ := w.Reconcile(w.create("tenant-a", "app", nil))
 			patience := func(d time.Duration) {
-				w.edit(o, func(o *v1alpha1.ImageRepository) { o.Spec.Timeout = &metav1.Duration{Duration: d} })
+				w.Edit(o, func(o *v1alpha1.ImageRepository) { o.Spec.Timeout = &metav1.Duration{Duration: d} })
 			}
 			patience(cmp.Or(c.timeout, 5*time.Minute))
 			found, pages := o.Status.LastScanResult, w.registry.pages()
 			w.registry.answer(c.answer)
-			o, result := w.reconcile(o)
+			o, result := w.Reconcile(o)
 			w.wants(o, metav1.ConditionFalse, c.reason, c.message, false)
 			if result.RequeueAfter < c.after || result.RequeueAfter == 0 {
 				t.Errorf("again after %s, want at least %s", result.RequeueAfter, c.after)
@@ -367,7 +370,7 @@ func TestHostileRegistries(t *testing.T) {
 			}
 			w.registry.answer(nil)
 			patience(5 * time.Minute)
-			o, _ = w.reconcile(o)
+			o, _ = w.Reconcile(o)
 			w.wants(o, metav1.ConditionTrue, meta.ReasonSucceeded, ": 1", false)
 		})
 	}
@@ -376,33 +379,33 @@ func TestHostileRegistries(t *testing.T) {
 func TestSuspend(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a", "1.0.0")
-	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	o, _ := w.Reconcile(w.create("tenant-a", "app", nil))
 	pages := w.registry.pages()
-	w.edit(o, func(o *v1alpha1.ImageRepository) { o.Spec.Suspend = true })
-	o, result := w.reconcile(o)
+	w.Edit(o, func(o *v1alpha1.ImageRepository) { o.Spec.Suspend = true })
+	o, result := w.Reconcile(o)
 	w.wants(o, metav1.ConditionTrue, meta.ReasonSuspended, ": 1", false)
 	if result.RequeueAfter != 0 || w.registry.pages() != pages || o.Status.LastScanResult == nil {
 		t.Errorf("again after %s, %d pages, %+v", result.RequeueAfter, w.registry.pages()-pages, o.Status.LastScanResult)
 	}
-	never, _ := w.reconcile(w.create("tenant-a", "never", func(o *v1alpha1.ImageRepository) { o.Spec.Suspend = true }))
-	w.wants(never, metav1.ConditionFalse, meta.ReasonSuspended, "nothing from before", false)
+	never, _ := w.Reconcile(w.create("tenant-a", "never", func(o *v1alpha1.ImageRepository) { o.Spec.Suspend = true }))
+	w.wants(never, metav1.ConditionFalse, meta.ReasonSuspended, "no earlier result", false)
 }
 
 func TestDeletedObjectsGo(t *testing.T) {
 	w := newWorld(t)
 	w.tenant("tenant-a", "1.0.0")
-	o, _ := w.reconcile(w.create("tenant-a", "app", nil))
+	o, _ := w.Reconcile(w.create("tenant-a", "app", nil))
 	if len(o.Finalizers) != 0 {
 		t.Errorf("nothing is kept of it, and %q hold it", o.Finalizers)
 	}
-	if err := w.kube.Delete(t.Context(), o); err != nil {
+	if err := w.Kube.Delete(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}); err != nil {
+	if _, err := w.Reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}); err != nil {
 		t.Fatal(err)
 	}
 	list := &v1alpha1.ImageRepositoryList{}
-	if err := w.kube.List(t.Context(), list); err != nil || len(list.Items) != 0 {
+	if err := w.Kube.List(t.Context(), list); err != nil || len(list.Items) != 0 {
 		t.Errorf("%d objects are left, %v", len(list.Items), err)
 	}
 }

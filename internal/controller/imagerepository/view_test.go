@@ -12,12 +12,13 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
-	"github.com/lanyard-dev/lanyard/internal/controller/source/sourcetest"
 )
 
 func TestIdentityExclusions(t *testing.T) {
-	sourcetest.Exclusions(t, v1alpha1.ImageRepositoryKind, func(row json.RawMessage) (spec.Fields, error) {
+	controllertest.Exclusions(t, v1alpha1.ImageRepositoryKind, func(row json.RawMessage) (spec.Fields, error) {
 		o := &v1alpha1.ImageRepository{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a"}}
 		err := yaml.UnmarshalStrict(row, &o.Spec)
 		return kind{}.View(o).Fields, err
@@ -30,6 +31,7 @@ func TestView(t *testing.T) {
 	o := &v1alpha1.ImageRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "app"},
 		Spec: v1alpha1.ImageRepositorySpec{
+			Image: "cloud.example.com/app", Credential: &v1alpha1.Credential{Type: "SpiffeJWT", Audiences: []string{"a"}},
 			Provider: "aws", ServiceAccountName: "puller", SecretRef: &meta.LocalReference{Name: secret}, CertSecretRef: &meta.LocalReference{Name: certs},
 			ProxySecretRef: &meta.LocalReference{Name: proxy}, Insecure: true,
 			Suspend: true, Interval: metav1.Duration{Duration: time.Hour}, Timeout: &metav1.Duration{Duration: time.Minute},
@@ -41,13 +43,15 @@ func TestView(t *testing.T) {
 	o.Status.CanonicalImageName, o.Status.LastScanResult = "cloud.example.com/app", &v1alpha1.ScanResult{TagCount: 3}
 	want := source.View{
 		Fields: spec.Fields{
-			Namespace: "tenant-a", Provider: "aws", ServiceAccountName: "puller", SecretRef: &secret, CertSecretRef: &certs, ProxySecretRef: &proxy,
+			Kind: "ImageRepository", Namespace: "tenant-a", Name: "app", Address: "cloud.example.com/app",
+			Credential: &spec.Credential{Type: spec.SpiffeJWT, Audiences: []string{"a"}},
+			Provider:   "aws", ServiceAccountName: "puller", SecretRef: &secret, CertSecretRef: &certs, ProxySecretRef: &proxy,
 			Insecure: true, PullSecrets: true,
 		},
-		Suspend: true, Interval: metav1.Duration{Duration: time.Hour}, Timeout: &metav1.Duration{Duration: time.Minute},
-		Status: &o.Status.Status, Found: "tags of cloud.example.com/app: 3",
+		View:  object.View{Suspend: true, Interval: time.Hour, Timeout: &metav1.Duration{Duration: time.Minute}},
+		Found: "tags of cloud.example.com/app: 3",
 	}
-	if got := (kind{}).View(o); !reflect.DeepEqual(got, want) || got.Status != &o.Status.Status {
+	if got := (kind{}).View(o); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

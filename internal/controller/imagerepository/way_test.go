@@ -14,22 +14,22 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// The registry is asked through the proxy and by the authorities that the tenant named, and on no other way. The exchange takes the
-// proxy too.
+// The registry is asked through the proxy and by the authorities that the tenant named, and on no
+// other way. The exchange takes the proxy too.
 func TestScanTakesTheWayOfTheTenant(t *testing.T) {
 	const proxyHost = "proxy.example.com:3128"
 	w := newWorld(t)
 	w.tenant("tenant-a", "1.0.0")
 	network := w.registry.network
 	proxy := network.ServeProxy(t, proxyHost)
-	w.access.Transports = network.Pool(t, x509.NewCertPool()) // the system trusts nobody
-	w.secret("authority", corev1.SecretTypeOpaque, map[string]string{"ca.crt": network.CA})
-	w.secret("proxy", corev1.SecretTypeOpaque, map[string]string{"address": "http://" + proxyHost})
+	w.Access.Transports = network.Pool(t, x509.NewCertPool()) // the system trusts nobody
+	w.Secret("tenant-a", "authority", corev1.SecretTypeOpaque, map[string]string{"ca.crt": network.CA})
+	w.Secret("tenant-a", "proxy", corev1.SecretTypeOpaque, map[string]string{"address": "http://" + proxyHost})
 
-	o, _ := w.reconcile(w.create("tenant-a", "app", func(o *v1alpha1.ImageRepository) { o.Spec.ProxySecretRef = &meta.LocalReference{Name: "proxy"} }))
+	o, _ := w.Reconcile(w.create("tenant-a", "app", func(o *v1alpha1.ImageRepository) { o.Spec.ProxySecretRef = &meta.LocalReference{Name: "proxy"} }))
 	w.wants(o, metav1.ConditionFalse, meta.ReasonRegistryUnreachable, "spec.certSecretRef", false)
-	w.edit(o, func(o *v1alpha1.ImageRepository) { o.Spec.CertSecretRef = &meta.LocalReference{Name: "authority"} })
-	o, _ = w.reconcile(o)
+	w.Edit(o, func(o *v1alpha1.ImageRepository) { o.Spec.CertSecretRef = &meta.LocalReference{Name: "authority"} })
+	o, _ = w.Reconcile(o)
 	w.wants(o, metav1.ConditionTrue, meta.ReasonSucceeded, ": 1", false)
 	if got := network.Dialed(); !slices.Equal(got, []string{proxyHost}) {
 		t.Errorf("%q were called", got)
@@ -37,9 +37,34 @@ func TestScanTakesTheWayOfTheTenant(t *testing.T) {
 	if got := proxy.Tunnels(); !slices.Equal(got, []string{cloudHost + ":443"}) {
 		t.Errorf("the proxy was asked for %q", got)
 	}
-	if got := w.cloud.Exchanges(); len(got) != 1 || got[0].Proxy != proxyHost {
+	if got := w.Cloud.Exchanges(); len(got) != 1 || got[0].Proxy != proxyHost {
 		t.Errorf("exchanges %+v", got)
 	}
+}
+
+// An object without a credential is told that it has none, and one behind a proxy what the proxy
+// said.
+func TestRefusalsSayHowTheRegistryWasAsked(t *testing.T) {
+	const proxyHost = "proxy.example.com:3128"
+	w := newWorld(t)
+	w.tenant("tenant-a", "1.0.0")
+	w.registry.network.ServeProxy(t, proxyHost).Refuses = http.StatusProxyAuthRequired
+	w.Secret("tenant-a", "proxy", corev1.SecretTypeOpaque, map[string]string{"address": "http://" + proxyHost})
+	o, _ := w.Reconcile(w.create("tenant-a", "app", func(o *v1alpha1.ImageRepository) {
+		o.Spec.Provider, o.Spec.ServiceAccountName = v1alpha1.ProviderGeneric, ""
+	}))
+	w.wants(o, metav1.ConditionFalse, meta.ReasonRegistryRefused, "no credential was sent; name a Secret with a credential in spec.secretRef", false)
+	w.registry.answer(func(rw http.ResponseWriter, _ *http.Request) bool {
+		refuse(rw, http.StatusForbidden, "DENIED", "denied")
+		return true
+	})
+	w.Edit(o, func(o *v1alpha1.ImageRepository) { o.Spec.Image = publicHost + "/tenant-a/app" })
+	o, _ = w.Reconcile(o)
+	w.wants(o, metav1.ConditionFalse, meta.ReasonRegistryRefused, "HTTP 403 Forbidden: DENIED: denied: no credential was sent; name a Secret", false)
+	w.Edit(o, func(o *v1alpha1.ImageRepository) { o.Spec.ProxySecretRef = &meta.LocalReference{Name: "proxy"} })
+	o, _ = w.Reconcile(o)
+	w.wants(o, metav1.ConditionFalse, meta.ReasonRegistryUnreachable,
+		"no answer: the proxy answered HTTP 407 Proxy Authentication Required; correct the user and password of the proxy in spec.proxySecretRef", false)
 }
 
 // Plain HTTP is spoken where the spec allows it, and nowhere else.
@@ -50,11 +75,11 @@ func TestRegistryWithoutTLS(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(w.registry.list))
 	t.Cleanup(server.Close)
 	w.registry.network.Addresses[host] = server.Listener.Addr().String()
-	o, _ := w.reconcile(w.create("tenant-a", "app", func(o *v1alpha1.ImageRepository) {
+	o, _ := w.Reconcile(w.create("tenant-a", "app", func(o *v1alpha1.ImageRepository) {
 		o.Spec.Image, o.Spec.Provider, o.Spec.ServiceAccountName = host+"/tenant-a/app", v1alpha1.ProviderGeneric, ""
 	}))
 	w.wants(o, metav1.ConditionFalse, meta.ReasonRegistryUnreachable, host, false)
-	w.edit(o, func(o *v1alpha1.ImageRepository) { o.Spec.Insecure = true })
-	o, _ = w.reconcile(o)
+	w.Edit(o, func(o *v1alpha1.ImageRepository) { o.Spec.Insecure = true })
+	o, _ = w.Reconcile(o)
 	w.wants(o, metav1.ConditionTrue, meta.ReasonSucceeded, ": 1", false)
 }

@@ -25,8 +25,7 @@ import (
 	cloudazure "github.com/lanyard-dev/lanyard/cloudtest/azure"
 	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
-	"github.com/lanyard-dev/lanyard/internal/artifact/store"
-	"github.com/lanyard-dev/lanyard/internal/controller/source/sourcetest"
+	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 )
 
 const (
@@ -54,16 +53,16 @@ type cloudWorld struct {
 
 // signed are accounts whose proofs a cluster's issuer signs.
 type signed struct {
-	*sourcetest.Accounts
+	*controllertest.Accounts
 
 	issuer *oidc.Issuer
 }
 
 func (s signed) Prove(_ context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	token, err := s.issuer.Mint(oidc.Claims{
-		"sub": account.Subject.String(), "aud": []string{request.Audience}, "exp": time.Now().Add(request.Lifetime).Unix(), "jti": account.UID,
+		"sub": account.Subject.String(), "aud": request.Audiences, "exp": time.Now().Add(request.Lifetime).Unix(), "jti": account.UID,
 	})
-	return auth.Proof{Token: auth.NewSecret(token), ExpiresAt: time.Now().Add(request.Lifetime)}, err
+	return &auth.JWT{Token: auth.NewSecret(token), ExpiresAt: time.Now().Add(request.Lifetime)}, err
 }
 
 func newCloudWorld(t *testing.T) *cloudWorld {
@@ -72,7 +71,7 @@ func newCloudWorld(t *testing.T) *cloudWorld {
 		t.Setenv(name, "")
 	}
 	t.Setenv("HOME", t.TempDir())
-	w := &cloudWorld{world: newWorld(t, store.Options{})}
+	w := &cloudWorld{world: newWorld(t)}
 	fatal := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -102,13 +101,15 @@ func newCloudWorld(t *testing.T) *cloudWorld {
 	fatal(err)
 	t.Cleanup(google.Close)
 	var guard endpoint.Guard
-	pool, err := transport.NewPool(transport.Options{Base: base, Dial: guard.DialContext(transport.Dialer())})
+	pool, err := transport.NewPool(transport.Options{Base: base, Dial: guard.DialContext(transport.Dialer()), CheckTarget: guard.CheckTarget})
 	fatal(err)
 	t.Cleanup(pool.Close)
 
-	w.access.Providers = map[string]auth.Provider{"azure": microsoft, "gcp": google}
-	w.access.Accounts, w.access.Transports = signed{w.accounts, w.issuer}, pool
-	w.shared.Rules.Providers = []string{"azure", "gcp"}
+	w.Access.Provider = func(name string) (auth.Provider, error) {
+		return map[string]auth.Provider{"azure": microsoft, "gcp": google}[name], nil
+	}
+	w.Access.Accounts, w.Access.Transports = signed{w.Accounts, w.issuer}, pool
+	w.Shared.Rules.Providers = []string{"azure", "gcp"}
 	for _, tenant := range []string{"tenant-a", "tenant-b"} {
 		layer := layerOf(t, map[string]string{"hello.txt": "hello " + tenant})
 		w.registry.push(t, tenant+"/app", "v1", layer)
@@ -160,8 +161,8 @@ func gcpConfig() cloudgcp.Config {
 
 // account makes or changes a tenant's account, which is called puller.
 func (w *cloudWorld) account(namespace string, annotations map[string]string) {
-	w.t.Helper()
-	w.accounts.Put(w.t, namespace, "puller", "uid-of-"+namespace, annotations)
+	w.T.Helper()
+	w.Accounts.Put(w.T, namespace, "puller", "uid-of-"+namespace, annotations)
 }
 
 // exchanges counts the tokens that clouds were asked for.
@@ -192,7 +193,7 @@ func TestRegistriesOfAzureAndGoogleCloud(t *testing.T) {
 		},
 		"acr-of-the-other-tenant": {
 			url: acr + "/tenant-a/app", namespace: "tenant-b", annotations: client(clientOfB),
-			reason: string(auth.CodePermissionDenied), says: "assign application " + clientOfB,
+			reason: string(auth.CodePermissionDenied), says: "assign to application " + clientOfB,
 		},
 		"acr-as-the-other-tenant": {
 			url: acr + "/tenant-a/app", namespace: "tenant-b", annotations: client(clientOfA),
@@ -239,10 +240,10 @@ func TestRegistriesOfAzureAndGoogleCloud(t *testing.T) {
 			w := newCloudWorld(t)
 			w.account(c.namespace, c.annotations)
 			provider, _, _ := strings.Cut(name, "-")
-			o, _ := w.reconcile(w.create(c.namespace, name, func(o *v1alpha1.OCIRepository) {
+			o, _ := w.Reconcile(w.create(c.namespace, name, func(o *v1alpha1.OCIRepository) {
 				o.Spec.URL, o.Spec.Provider = "oci://"+c.url, map[string]string{"acr": "azure", "gar": "gcp"}[provider]
 			}))
-			if got := ready(o); got.Reason != c.reason || !strings.Contains(got.Message, c.says) {
+			if got := controllertest.Ready(o); got.Reason != c.reason || !strings.Contains(got.Message, c.says) {
 				t.Errorf("Ready is %s: %s", got.Reason, got.Message)
 			}
 			shown := c.reason == meta.ReasonSucceeded || c.reason == meta.ReasonRegistryRefused
@@ -252,8 +253,8 @@ func TestRegistriesOfAzureAndGoogleCloud(t *testing.T) {
 			case shown && (got.Subject != "system:serviceaccount:"+c.namespace+":puller" || got.CloudIdentity != c.cloud):
 				t.Errorf("identity %+v, want %q", got, c.cloud)
 			}
-			if c.reason == meta.ReasonSucceeded && w.served(o)["hello.txt"] != "hello "+c.namespace {
-				t.Errorf("fetched %v", w.served(o))
+			if c.reason == meta.ReasonSucceeded && w.Served(o)["hello.txt"] != "hello "+c.namespace {
+				t.Errorf("fetched %v", w.Served(o))
 			}
 			if n := w.exchanges(); c.nobody != (n == 0) {
 				t.Errorf("%d tokens were asked for", n)
@@ -262,7 +263,8 @@ func TestRegistriesOfAzureAndGoogleCloud(t *testing.T) {
 	}
 }
 
-// The controller's own identity reaches registries of its grant only, and nobody whom an administrator locked out.
+// The controller's own identity reaches registries of its grant only, and nobody whom an
+// administrator locked out.
 func TestControllerAtAzureAndGoogleCloud(t *testing.T) {
 	lent := grant.Namespaces{List: []string{"tenant-a"}}
 	for name, c := range map[string]struct {
@@ -301,11 +303,11 @@ func TestControllerAtAzureAndGoogleCloud(t *testing.T) {
 				w := newCloudWorld(t)
 				w.beController()
 				w.account("tenant-a", map[string]string{azure.ClientAnnotation: clientOfA, gcp.ServiceAccountAnnotation: emailOfA})
-				c.lockdown(&w.shared.Rules)
-				o, result := w.reconcile(w.create(c.namespace, "app", func(o *v1alpha1.OCIRepository) {
+				c.lockdown(&w.Shared.Rules)
+				o, result := w.Reconcile(w.create(c.namespace, "app", func(o *v1alpha1.OCIRepository) {
 					o.Spec.URL, o.Spec.Provider, o.Spec.ServiceAccountName = "oci://"+image, provider, c.account
 				}))
-				if got := ready(o); got.Reason != c.reason || !strings.Contains(got.Message, c.says) {
+				if got := controllertest.Ready(o); got.Reason != c.reason || !strings.Contains(got.Message, c.says) {
 					t.Errorf("Ready is %s: %s", got.Reason, got.Message)
 				}
 				if c.subject == "" {
@@ -324,20 +326,20 @@ func TestControllerAtAzureAndGoogleCloud(t *testing.T) {
 
 // beController gives this program the identity that the chart gives the controller's Pod.
 func (w *cloudWorld) beController() {
-	w.t.Helper()
+	w.T.Helper()
 	token, err := w.issuer.Mint(oidc.Claims{
 		"sub": "system:serviceaccount:lanyard-system:lanyard-controller", "aud": []string{"api://AzureADTokenExchange"}, "exp": time.Now().Add(time.Hour).Unix(),
 	})
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
-	file := filepath.Join(w.t.TempDir(), "token")
+	file := filepath.Join(w.T.TempDir(), "token")
 	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	for name, value := range map[string]string{
 		"AZURE_FEDERATED_TOKEN_FILE": file, "AZURE_TENANT_ID": directory, "AZURE_CLIENT_ID": clientOfOurs,
 	} {
-		w.t.Setenv(name, value)
+		w.T.Setenv(name, value)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
 
@@ -15,13 +16,16 @@ type plan struct {
 	reference  oci.Reference
 	selector   oci.LayerSelector
 	ignore     archive.Patterns
-	// anew makes the artifact even if its revision is the one that the status names.
+	// anew makes the artifact even if the status already names its revision.
 	anew bool
 }
 
 // Decide implements source.Kind.
-func (kind) Decide(o *v1alpha1.OCIRepository, stored bool) (plan, error) {
+func (k kind) Decide(o *v1alpha1.OCIRepository, call source.Call) (plan, error) {
 	s := o.Spec
+	if s.Verify != nil { // an object may be stored around the schema's rule
+		return plan{}, object.Invalid("spec.verify", "remove it only if you accept that no signature is verified", "Lanyard does not verify signatures yet")
+	}
 	var p plan
 	var err error
 	if p.repository, err = oci.ParseURL(s.URL); err != nil {
@@ -30,6 +34,7 @@ func (kind) Decide(o *v1alpha1.OCIRepository, stored bool) (plan, error) {
 	if s.Ref != nil {
 		p.reference = oci.Reference{Tag: s.Ref.Tag, SemVer: s.Ref.Semver, SemVerFilter: s.Ref.SemverFilter, Digest: s.Ref.Digest}
 	}
+	p.reference.Chart = s.LayerSelector != nil && s.LayerSelector.MediaType == oci.ChartLayer
 	if err := p.reference.Validate(); err != nil {
 		return plan{}, err
 	}
@@ -39,19 +44,21 @@ func (kind) Decide(o *v1alpha1.OCIRepository, stored bool) (plan, error) {
 	if err := p.selector.Validate(); err != nil {
 		return plan{}, err
 	}
-	p.ignore = archive.DefaultPatterns()
+	var ignore string
 	if s.Ignore != nil {
-		if p.ignore, err = archive.ParsePatterns(*s.Ignore); err != nil {
-			return plan{}, source.Invalid("spec.ignore", "", "%w", err)
-		}
+		ignore = *s.Ignore
 	}
-	p.anew = !stored ||
+	if p.ignore, err = archive.ParseOver(k.ignore, "spec.ignore", ignore); err != nil {
+		return plan{}, object.Invalid("spec.ignore", "", "%w", err)
+	}
+	p.anew = !call.Stored ||
 		!equality.Semantic.DeepEqual(s.Ignore, o.Status.ObservedIgnore) ||
 		!equality.Semantic.DeepEqual(s.LayerSelector, o.Status.ObservedLayerSelector)
 	return p, nil
 }
 
-// upToDate reports whether the artifact in the status is what the plan would make of revision.
+// upToDate reports whether the artifact in the status equals the artifact that the plan would make
+// of revision.
 func upToDate(o *v1alpha1.OCIRepository, p plan, revision string) bool {
 	return !p.anew && o.Status.Artifact != nil && o.Status.Artifact.Revision == revision
 }

@@ -7,7 +7,8 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
-	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
 
 func TestDecide(t *testing.T) {
@@ -26,6 +27,7 @@ func TestDecide(t *testing.T) {
 		"URL":             {edit: func(o *v1alpha1.OCIRepository) { o.Spec.URL = "https://x/y" }, refused: true},
 		"reference":       {edit: func(o *v1alpha1.OCIRepository) { o.Spec.Ref = &v1alpha1.OCIRepositoryRef{Digest: "md5:1"} }, refused: true},
 		"operation":       {edit: func(o *v1alpha1.OCIRepository) { o.Spec.LayerSelector = &v1alpha1.OCILayerSelector{Operation: "run"} }, refused: true},
+		"verify":          {edit: func(o *v1alpha1.OCIRepository) { o.Spec.Verify = &v1alpha1.Unsupported{} }, refused: true},
 		"ignore":          {edit: func(o *v1alpha1.OCIRepository) { o.Spec.Ignore = text("[") }, refused: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -34,11 +36,25 @@ func TestDecide(t *testing.T) {
 				Status: v1alpha1.OCIRepositoryStatus{Artifact: &v1alpha1.Artifact{Revision: "v1@sha256:1"}},
 			}
 			c.edit(o)
-			got, err := kind{}.Decide(o, !c.lost)
+			got, err := kind{}.Decide(o, source.Call{Stored: !c.lost})
 			if got.anew != c.anew || (err != nil) != c.refused {
 				t.Errorf("%+v, %v, want %+v", got, err, c)
 			}
 		})
+	}
+}
+
+// TestDecideReadsTagsOfCharts: the layer that is selected says whether tags are a chart's.
+func TestDecideReadsTagsOfCharts(t *testing.T) {
+	for mediaType, want := range map[string]bool{
+		"": false, "application/vnd.cncf.flux.content.v1.tar+gzip": false, "application/vnd.cncf.helm.chart.content.v1.tar+gzip": true,
+	} {
+		o := &v1alpha1.OCIRepository{Spec: v1alpha1.OCIRepositorySpec{
+			URL: "oci://registry.example.com/chart", LayerSelector: &v1alpha1.OCILayerSelector{MediaType: mediaType},
+		}}
+		if p, err := (kind{}).Decide(o, source.Call{}); err != nil || p.reference.Chart != want {
+			t.Errorf("%q: %+v, %v", mediaType, p.reference, err)
+		}
 	}
 }
 
@@ -60,9 +76,9 @@ func TestNameLimit(t *testing.T) {
 	}{
 		"nothing":        {nil, false},
 		"unpacked size":  {&archive.Error{Reason: archive.ReasonTooLarge, Err: errors.New("x")}, true},
-		"packed size":    {&oci.Error{Code: oci.CodeTooLarge, Err: errors.New("x")}, true},
+		"packed size":    {&origin.Error{Code: origin.CodeTooLarge, Err: errors.New("x")}, true},
 		"files":          {&archive.Error{Reason: archive.ReasonTooMany, Err: errors.New("x")}, false},
-		"anything else":  {&oci.Error{Code: oci.CodeTruncated, Err: errors.New("x")}, false},
+		"anything else":  {&origin.Error{Code: origin.CodeTruncated, Err: errors.New("x")}, false},
 		"another reason": {errors.New("x"), false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,12 +9,13 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
 
 // Fetch implements source.Kind: it makes the status name the artifact that the plan asks for.
 func (k kind) Fetch(ctx context.Context, o *v1alpha1.OCIRepository, p plan, call source.Call) error {
-	err := k.registries.Ask(ctx, call, &o.Status.Status, p.repository, func(ctx context.Context, registry *oci.Client) error {
+	err := k.registries.Ask(ctx, call.Call, &o.Status.FetchStatus, p.repository, func(ctx context.Context, registry *oci.Client) error {
 		artifact, err := k.pull(ctx, o, p, call, registry)
 		if err == nil {
 			o.Status.Artifact = artifact
@@ -54,7 +55,7 @@ func (k kind) pull(ctx context.Context, o *v1alpha1.OCIRepository, p plan, call 
 	return artifact, nil
 }
 
-// write puts the layer into the store in the form that is asked for.
+// write puts the layer into the store in the form that the spec asks for.
 func (k kind) write(ctx context.Context, w io.Writer, registry *oci.Client, layer oci.Layer, p plan) error {
 	stream, err := registry.Open(ctx, layer)
 	if err != nil {
@@ -70,11 +71,11 @@ func (k kind) write(ctx context.Context, w io.Writer, registry *oci.Client, laye
 	return err
 }
 
-// nameLimit adds to the refusal of a layer's size which flag it comes from: neither the registry's client nor the archive's
-// reader knows.
+// nameLimit names the flag in the refusal of a layer's size: neither the registry's client nor the
+// archive's reader knows it.
 func nameLimit(err error) error {
 	content, isContent := errors.AsType[*archive.Error](err)
-	if isContent && content.Reason == archive.ReasonTooLarge || oci.CodeOf(err) == oci.CodeTooLarge {
+	if isContent && content.Reason == archive.ReasonTooLarge || origin.CodeOf(err) == origin.CodeTooLarge {
 		return fmt.Errorf("%w (--artifact-max-decompressed-size)", err)
 	}
 	return err

@@ -18,19 +18,13 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/grant"
 	"github.com/lanyard-dev/lanyard/auth/transport"
-	"github.com/lanyard-dev/lanyard/internal/artifact/store"
-	"github.com/lanyard-dev/lanyard/internal/controller/source/sourcetest"
+	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 )
-
-func (w *world) secret(namespace, name string, kind corev1.SecretType, data map[string]string) {
-	w.t.Helper()
-	sourcetest.CreateSecret(w.t, w.kube, namespace, name, kind, data)
-}
 
 // runner makes the ServiceAccount tenant-a/runner.
 func (w *world) runner(pullSecrets ...string) {
-	w.t.Helper()
-	sourcetest.CreateAccount(w.t, w.kube, "tenant-a", "runner", pullSecrets...)
+	w.T.Helper()
+	controllertest.CreateAccount(w.T, w.Kube, "tenant-a", "runner", pullSecrets...)
 }
 
 // generic makes the object one without a cloud, at a host.
@@ -55,10 +49,10 @@ func TestGenericCredentials(t *testing.T) {
 		says    string
 	}{
 		"nobody, at a public registry": {edit: generic(publicHost), reason: meta.ReasonSucceeded},
-		"nobody, at one that asks":     {edit: generic(passHost), reason: meta.ReasonRegistryRefused, says: "HTTP 401"},
+		"nobody, at one that asks":     {edit: generic(passHost), reason: meta.ReasonRegistryRefused, says: ": no credential was sent; name a Secret"},
 		"secret": {
 			setup: func(w *world) {
-				w.secret("tenant-a", "pull", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: dockerConfig})
+				w.Secret("tenant-a", "pull", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: dockerConfig})
 			},
 			edit: func(o *v1alpha1.OCIRepository) {
 				generic(passHost)(o)
@@ -68,7 +62,7 @@ func TestGenericCredentials(t *testing.T) {
 		},
 		"secret of another namespace": {
 			setup: func(w *world) {
-				w.secret("tenant-b", "pull", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: dockerConfig})
+				w.Secret("tenant-b", "pull", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: dockerConfig})
 			},
 			edit: func(o *v1alpha1.OCIRepository) {
 				generic(passHost)(o)
@@ -78,7 +72,7 @@ func TestGenericCredentials(t *testing.T) {
 		},
 		"secret for another registry": {
 			setup: func(w *world) {
-				w.secret("tenant-a", "pull", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: `{"auths":{"other.example.com":{"username":"robot","password":"hunter2"}}}`})
+				w.Secret("tenant-a", "pull", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: `{"auths":{"other.example.com":{"username":"robot","password":"hunter2"}}}`})
 			},
 			edit: func(o *v1alpha1.OCIRepository) {
 				generic(passHost)(o)
@@ -88,7 +82,7 @@ func TestGenericCredentials(t *testing.T) {
 		},
 		"secret of another type": {
 			setup: func(w *world) {
-				w.secret("tenant-a", "pull", corev1.SecretTypeOpaque, map[string]string{corev1.DockerConfigJsonKey: dockerConfig})
+				w.Secret("tenant-a", "pull", corev1.SecretTypeOpaque, map[string]string{corev1.DockerConfigJsonKey: dockerConfig})
 			},
 			edit: func(o *v1alpha1.OCIRepository) {
 				generic(passHost)(o)
@@ -98,18 +92,18 @@ func TestGenericCredentials(t *testing.T) {
 		},
 		"secret that cannot be read": {
 			setup: func(w *world) {
-				w.secret("tenant-a", "pull", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: `{"auths":"hunter2"}`})
+				w.Secret("tenant-a", "pull", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: `{"auths":"hunter2"}`})
 			},
 			edit: func(o *v1alpha1.OCIRepository) {
 				generic(passHost)(o)
 				o.Spec.SecretRef = &meta.LocalReference{Name: "pull"}
 			},
-			reason: meta.ReasonSecretRefused, says: "no Docker configuration",
+			reason: meta.ReasonSecretRefused, says: "not a Docker configuration",
 		},
 		"pull secrets of an account": {
 			setup: func(w *world) {
-				w.secret("tenant-a", "other", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: `{"auths":{}}`})
-				w.secret("tenant-a", "pull", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: dockerConfig})
+				w.Secret("tenant-a", "other", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: `{"auths":{}}`})
+				w.Secret("tenant-a", "pull", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: dockerConfig})
 				w.runner("other", "pull")
 			},
 			edit:    func(o *v1alpha1.OCIRepository) { generic(passHost)(o); o.Spec.ServiceAccountName = "runner" },
@@ -117,7 +111,7 @@ func TestGenericCredentials(t *testing.T) {
 		},
 		"pull secrets of an account, one of them missing": {
 			setup: func(w *world) {
-				w.secret("tenant-a", "pull", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: dockerConfig})
+				w.Secret("tenant-a", "pull", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: dockerConfig})
 				w.runner("gone", "pull")
 			},
 			edit:    func(o *v1alpha1.OCIRepository) { generic(passHost)(o); o.Spec.ServiceAccountName = "runner" },
@@ -125,7 +119,7 @@ func TestGenericCredentials(t *testing.T) {
 		},
 		"pull secrets of the older type": {
 			setup: func(w *world) {
-				w.secret("tenant-a", "pull", corev1.SecretTypeDockercfg, map[string]string{corev1.DockerConfigKey: dockerEntries})
+				w.Secret("tenant-a", "pull", corev1.SecretTypeDockercfg, map[string]string{corev1.DockerConfigKey: dockerEntries})
 				w.runner("pull")
 			},
 			edit:    func(o *v1alpha1.OCIRepository) { generic(passHost)(o); o.Spec.ServiceAccountName = "runner" },
@@ -133,7 +127,7 @@ func TestGenericCredentials(t *testing.T) {
 		},
 		"the same pull secret many times": {
 			setup: func(w *world) {
-				w.secret("tenant-a", "pull", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: dockerConfig})
+				w.Secret("tenant-a", "pull", corev1.SecretTypeDockerConfigJson, map[string]string{corev1.DockerConfigJsonKey: dockerConfig})
 				w.runner(slices.Repeat([]string{"pull"}, 17)...)
 			},
 			edit:    func(o *v1alpha1.OCIRepository) { generic(passHost)(o); o.Spec.ServiceAccountName = "runner" },
@@ -160,13 +154,13 @@ func TestGenericCredentials(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, store.Options{})
+			w := newWorld(t)
 			w.tenant("tenant-a", roleA)
 			if c.setup != nil {
 				c.setup(w)
 			}
-			o, _ := w.reconcile(w.create("tenant-a", "app", c.edit))
-			if got := ready(o); got.Reason != c.reason || !strings.Contains(got.Message, c.says) || strings.Contains(got.Message, "hunter2") {
+			o, _ := w.Reconcile(w.create("tenant-a", "app", c.edit))
+			if got := controllertest.Ready(o); got.Reason != c.reason || !strings.Contains(got.Message, c.says) || strings.Contains(got.Message, "hunter2") {
 				t.Errorf("Ready is %s %q, want %s and %q", got.Reason, got.Message, c.reason, c.says)
 			}
 			subject := ""
@@ -176,22 +170,22 @@ func TestGenericCredentials(t *testing.T) {
 			if subject != c.subject {
 				t.Errorf("subject %q, want %q", subject, c.subject)
 			}
-			if len(w.cloud.Exchanges()) != 0 {
+			if len(w.Cloud.Exchanges()) != 0 {
 				t.Error("the cloud was asked")
 			}
 		})
 	}
 }
 
-// A tenant's authorities stand for the registry alone: storage that it redirects to is checked as any other host, and gets no
-// credential and no certificate.
+// A tenant's authorities stand for the registry alone: storage that it redirects to is checked as
+// any other host, and gets no credential and no certificate.
 func TestCertificatesOfTheTenant(t *testing.T) {
-	w := newWorld(t, store.Options{})
+	w := newWorld(t)
 	w.tenant("tenant-a", roleA)
-	public, publicKey := sourcetest.Pair(t, storageHost, cloudHost)
+	public, publicKey := controllertest.Pair(t, storageHost, cloudHost)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(public))
-	w.access.Transports = w.registry.network.Pool(t, roots)
+	w.Access.Transports = w.registry.network.Pool(t, roots)
 	certificate, err := tls.X509KeyPair([]byte(public), []byte(publicKey))
 	if err != nil {
 		t.Fatal(err)
@@ -206,9 +200,9 @@ func TestCertificatesOfTheTenant(t *testing.T) {
 	t.Cleanup(elsewhere.Close)
 	w.registry.network.Addresses[storageHost+":443"] = elsewhere.Listener.Addr().String()
 
-	mine, key := sourcetest.Pair(t)
-	w.secret("tenant-a", "right", corev1.SecretTypeOpaque, map[string]string{"ca.crt": w.registry.network.CA, "tls.crt": mine, "tls.key": key})
-	w.secret("tenant-a", "wrong", corev1.SecretTypeOpaque, map[string]string{"ca.crt": mine})
+	mine, key := controllertest.Pair(t)
+	w.Secret("tenant-a", "right", corev1.SecretTypeOpaque, map[string]string{"ca.crt": w.registry.network.CA, "tls.crt": mine, "tls.key": key})
+	w.Secret("tenant-a", "wrong", corev1.SecretTypeOpaque, map[string]string{"ca.crt": mine})
 	named := func(name string) func(*v1alpha1.OCIRepository) {
 		return func(o *v1alpha1.OCIRepository) { o.Spec.CertSecretRef = &meta.LocalReference{Name: name} }
 	}
@@ -217,8 +211,8 @@ func TestCertificatesOfTheTenant(t *testing.T) {
 		"wrong":   {meta.ReasonRegistryUnreachable, "spec.certSecretRef"},
 		"missing": {meta.ReasonSecretRefused, "does not exist"},
 	} {
-		o, _ := w.reconcile(w.create("tenant-a", name, named(name)))
-		if got := ready(o); got.Reason != c.reason || !strings.Contains(got.Message, c.says) {
+		o, _ := w.Reconcile(w.create("tenant-a", name, named(name)))
+		if got := controllertest.Ready(o); got.Reason != c.reason || !strings.Contains(got.Message, c.says) {
 			t.Errorf("%s: %s %q, want %s and %q", name, got.Reason, got.Message, c.reason, c.says)
 		}
 	}
@@ -232,33 +226,33 @@ func TestCertificatesOfTheTenant(t *testing.T) {
 		}
 		return false
 	})
-	if o, _ := w.reconcile(w.create("tenant-a", "redirected", named("right"))); ready(o).Status != metav1.ConditionTrue || redirected == 0 || shown != 0 {
-		t.Errorf("redirected %d times, %d certificates shown: %+v", redirected, shown, ready(o))
+	if o, _ := w.Reconcile(w.create("tenant-a", "redirected", named("right"))); controllertest.Ready(o).Status != metav1.ConditionTrue || redirected == 0 || shown != 0 {
+		t.Errorf("redirected %d times, %d certificates shown: %+v", redirected, shown, controllertest.Ready(o))
 	}
 
 	// What is trusted elsewhere is not trusted as the registry once the tenant has said what is.
 	w.registry.network.Addresses[cloudHost+":443"] = elsewhere.Listener.Addr().String()
-	if o, _ := w.reconcile(w.create("tenant-a", "posing", named("right"))); ready(o).Reason != meta.ReasonRegistryUnreachable {
-		t.Errorf("another server poses as the registry: %+v", ready(o))
+	if o, _ := w.Reconcile(w.create("tenant-a", "posing", named("right"))); controllertest.Ready(o).Reason != meta.ReasonRegistryUnreachable {
+		t.Errorf("another server poses as the registry: %+v", controllertest.Ready(o))
 	}
 }
 
 // A tenant's proxy carries the exchange and the registry's requests of its own identity.
 func TestProxyOfTheTenant(t *testing.T) {
-	w := newWorld(t, store.Options{})
+	w := newWorld(t)
 	w.tenant("tenant-a", roleA)
 	proxy := w.registry.network.ServeProxy(t, "proxy.example.com:3128")
 	w.registry.network.Dialed()
-	w.secret("tenant-a", "proxy", corev1.SecretTypeOpaque, map[string]string{"address": "http://proxy.example.com:3128", "username": "u", "password": "s3cret"})
+	w.Secret("tenant-a", "proxy", corev1.SecretTypeOpaque, map[string]string{"address": "http://proxy.example.com:3128", "username": "u", "password": "s3cret"})
 	address := w.registry.network.Addresses[cloudHost+":443"]
 	delete(w.registry.network.Addresses, cloudHost+":443")
-	o, _ := w.reconcile(w.create("tenant-a", "app", func(o *v1alpha1.OCIRepository) { o.Spec.ProxySecretRef = &meta.LocalReference{Name: "proxy"} }))
-	if got := ready(o); got.Reason != meta.ReasonRegistryUnreachable || strings.Contains(got.Message, "s3cret") {
+	o, _ := w.Reconcile(w.create("tenant-a", "app", func(o *v1alpha1.OCIRepository) { o.Spec.ProxySecretRef = &meta.LocalReference{Name: "proxy"} }))
+	if got := controllertest.Ready(o); got.Reason != meta.ReasonRegistryUnreachable || strings.Contains(got.Message, "s3cret") {
 		t.Errorf("through a proxy that does not reach the registry: %+v", got)
 	}
 	w.registry.network.Addresses[cloudHost+":443"] = address
-	if o, _ = w.reconcile(o); ready(o).Reason != meta.ReasonSucceeded {
-		t.Errorf("through one that does: %+v", ready(o))
+	if o, _ = w.Reconcile(o); controllertest.Ready(o).Reason != meta.ReasonSucceeded {
+		t.Errorf("through one that does: %+v", controllertest.Ready(o))
 	}
 	if got := proxy.Tunnels(); !slices.Equal(got, []string{cloudHost + ":443"}) {
 		t.Errorf("the proxy was asked for %q", got)
@@ -266,33 +260,33 @@ func TestProxyOfTheTenant(t *testing.T) {
 	if got := w.registry.network.Dialed(); !slices.Equal(got, []string{"proxy.example.com:3128"}) {
 		t.Errorf("%q were called", got)
 	}
-	if got := w.cloud.Exchanges(); len(got) != 1 || got[0].Proxy != "proxy.example.com:3128" {
+	if got := w.Cloud.Exchanges(); len(got) != 1 || got[0].Proxy != "proxy.example.com:3128" {
 		t.Errorf("exchanges %+v", got)
 	}
 	// The controller's identity goes no way that a tenant chose.
-	w.shared.Rules.ControllerNamespaces = grant.Namespaces{All: true}
-	o, _ = w.reconcile(w.create("tenant-a", "lent", func(o *v1alpha1.OCIRepository) {
+	w.Shared.Rules.ControllerNamespaces = grant.Namespaces{All: true}
+	o, _ = w.Reconcile(w.create("tenant-a", "lent", func(o *v1alpha1.OCIRepository) {
 		o.Spec.ServiceAccountName = ""
 		o.Spec.ProxySecretRef = &meta.LocalReference{Name: "proxy"}
 	}))
-	if got := ready(o); got.Reason != meta.ReasonInvalidSpec || !strings.Contains(got.Message, "remove spec.proxySecretRef") || len(w.cloud.Exchanges()) != 1 {
-		t.Errorf("the controller's identity: %+v, exchanges %+v", got, w.cloud.Exchanges())
+	if got := controllertest.Ready(o); got.Reason != meta.ReasonInvalidSpec || !strings.Contains(got.Message, "remove spec.proxySecretRef") || len(w.Cloud.Exchanges()) != 1 {
+		t.Errorf("the controller's identity: %+v, exchanges %+v", got, w.Cloud.Exchanges())
 	}
 }
 
 // Hosts that a tenant chose do not lead inside, whatever they are called.
 func TestGuardedHosts(t *testing.T) {
-	w := newWorld(t, store.Options{})
+	w := newWorld(t)
 	var guard endpoint.Guard
-	pool, err := transport.NewPool(transport.Options{Base: w.registry.network.Transport(), Dial: guard.DialContext(transport.Dialer())})
+	pool, err := transport.NewPool(transport.Options{Base: w.registry.network.Transport(), Dial: guard.DialContext(transport.Dialer()), CheckTarget: guard.CheckTarget})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	w.access.Transports = pool
+	w.Access.Transports = pool
 	for _, host := range []string{"127.0.0.1:5000", "[::1]:5000", "169.254.169.254"} {
-		o, result := w.reconcile(w.create("tenant-a", "app-"+strings.NewReplacer(".", "-", ":", "-", "[", "", "]", "").Replace(host)+"x", generic(host)))
-		if got := ready(o); got.Reason != string(auth.CodeEndpointRefused) || !strings.Contains(got.Message, "--allowed-endpoint-hosts") {
+		o, result := w.Reconcile(w.create("tenant-a", "app-"+strings.NewReplacer(".", "-", ":", "-", "[", "", "]", "").Replace(host)+"x", generic(host)))
+		if got := controllertest.Ready(o); got.Reason != string(auth.CodeEndpointRefused) || !strings.Contains(got.Message, "--allowed-endpoint-hosts") {
 			t.Errorf("%s: %+v", host, got)
 		}
 		if result.RequeueAfter == 0 {

@@ -5,7 +5,10 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/controller/access"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/registry"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
@@ -13,12 +16,13 @@ import (
 // Reconciler fetches the artifacts of OCIRepositories.
 type Reconciler = source.Reconciler[*v1alpha1.OCIRepository, plan]
 
-// New makes a reconciler. maxSize bounds an artifact, transferred and unpacked, in bytes; zero stands for the defaults of packages
-// oci and archive.
-func New(shared *source.Shared, access *source.Access, maxSize int64) *Reconciler {
+// New makes a reconciler. maxSize bounds an artifact, transferred and unpacked, in bytes; zero
+// stands for the defaults of packages oci and archive.
+func New(shared *source.Shared, access *access.Access, maxSize int64) *Reconciler {
 	return source.New(shared, v1alpha1.OCIRepositoryKind, kind{
-		registries: registry.Registries{Access: access, Limits: oci.Limits{MaxLayerBytes: maxSize}},
+		registries: registry.Registries{Access: access, Limits: oci.Limits{MaxLayerBytes: maxSize}, Challenges: &oci.Challenges{}},
 		artifacts:  shared.Artifacts,
+		ignore:     archive.DefaultPatterns(),
 		maxSize:    maxSize,
 	})
 }
@@ -27,6 +31,7 @@ func New(shared *source.Shared, access *source.Access, maxSize int64) *Reconcile
 type kind struct {
 	registries registry.Registries
 	artifacts  *source.Artifacts
+	ignore     archive.Patterns // where spec.ignore is empty
 	maxSize    int64
 }
 
@@ -39,20 +44,18 @@ func (kind) Empty() (*v1alpha1.OCIRepository, client.ObjectList) {
 
 // View implements source.Kind.
 func (kind) View(o *v1alpha1.OCIRepository) source.View {
-	v := source.View{
+	return source.View{
 		Fields: spec.Fields{
-			Namespace: o.Namespace, Provider: o.Spec.Provider, ServiceAccountName: o.Spec.ServiceAccountName, PullSecrets: true,
-			SecretRef: source.NameOf(o.Spec.SecretRef), CertSecretRef: source.NameOf(o.Spec.CertSecretRef), ProxySecretRef: source.NameOf(o.Spec.ProxySecretRef),
+			Kind: v1alpha1.OCIRepositoryKind, Namespace: o.Namespace, Name: o.Name, Address: o.Spec.URL,
+			Provider: o.Spec.Provider, ServiceAccountName: o.Spec.ServiceAccountName, WorkloadIdentityName: o.Spec.WorkloadIdentityName, IdentityRef: source.IdentityRef(o.Spec.IdentityRef),
+			PullSecrets: true, Credential: registry.Credential(o.Spec.Credential),
+			SecretRef: object.NameOf(o.Spec.SecretRef), CertSecretRef: object.NameOf(o.Spec.CertSecretRef), ProxySecretRef: object.NameOf(o.Spec.ProxySecretRef),
 			Insecure: o.Spec.Insecure,
 		},
-		Suspend: o.Spec.Suspend, Interval: o.Spec.Interval, Timeout: o.Spec.Timeout,
-		Status: &o.Status.Status, Stores: true, Artifact: o.Status.Artifact, Publish: o.Spec.ExternalArtifact,
+		View:     object.View{Suspend: o.Spec.Suspend, Interval: o.Spec.Interval.Duration, Timeout: o.Spec.Timeout, Finalizer: true},
+		Artifact: o.Status.Artifact, Publish: o.Spec.ExternalArtifact,
 	}
-	if v.Artifact != nil {
-		v.Found = "stored artifact for revision " + v.Artifact.Revision
-	}
-	return v
 }
 
 // Explain implements source.Kind.
-func (kind) Explain(err error) (source.Failure, bool) { return registry.Explain(err) }
+func (kind) Explain(err error) (object.Failure, bool) { return registry.Explain(err) }

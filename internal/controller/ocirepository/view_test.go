@@ -12,12 +12,13 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
-	"github.com/lanyard-dev/lanyard/internal/controller/source/sourcetest"
 )
 
 func TestExclusions(t *testing.T) {
-	sourcetest.Exclusions(t, v1alpha1.OCIRepositoryKind, func(row json.RawMessage) (spec.Fields, error) {
+	controllertest.Exclusions(t, v1alpha1.OCIRepositoryKind, func(row json.RawMessage) (spec.Fields, error) {
 		o := &v1alpha1.OCIRepository{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a"}}
 		err := yaml.UnmarshalStrict(row, &o.Spec)
 		return kind{}.View(o).Fields, err
@@ -30,24 +31,27 @@ func TestView(t *testing.T) {
 	o := &v1alpha1.OCIRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "app"},
 		Spec: v1alpha1.OCIRepositorySpec{
+			URL: "oci://cloud.example.com/app", Credential: &v1alpha1.Credential{Type: "SpiffeJWT", Audiences: []string{"a"}},
 			Provider: "aws", ServiceAccountName: "puller", SecretRef: &meta.LocalReference{Name: secret}, CertSecretRef: &meta.LocalReference{Name: certs},
 			ProxySecretRef: &meta.LocalReference{Name: proxy}, Insecure: true,
 			Suspend: true, Interval: metav1.Duration{Duration: time.Hour}, Timeout: &metav1.Duration{Duration: time.Minute}, ExternalArtifact: true,
 		},
 	}
-	if got := (kind{}).View(o); got.Found != "" || got.Artifact != nil {
+	if got := (kind{}).View(o); got.Artifact != nil {
 		t.Errorf("nothing was fetched, and it shows %+v", got)
 	}
 	o.Status.Artifact = &v1alpha1.Artifact{Revision: "v1@sha256:0a"}
 	want := source.View{
 		Fields: spec.Fields{
-			Namespace: "tenant-a", Provider: "aws", ServiceAccountName: "puller", SecretRef: &secret, CertSecretRef: &certs, ProxySecretRef: &proxy,
+			Kind: "OCIRepository", Namespace: "tenant-a", Name: "app", Address: "oci://cloud.example.com/app",
+			Credential: &spec.Credential{Type: spec.SpiffeJWT, Audiences: []string{"a"}},
+			Provider:   "aws", ServiceAccountName: "puller", SecretRef: &secret, CertSecretRef: &certs, ProxySecretRef: &proxy,
 			Insecure: true, PullSecrets: true,
 		},
-		Suspend: true, Interval: metav1.Duration{Duration: time.Hour}, Timeout: &metav1.Duration{Duration: time.Minute},
-		Status: &o.Status.Status, Stores: true, Artifact: o.Status.Artifact, Publish: true, Found: "stored artifact for revision v1@sha256:0a",
+		View:     object.View{Suspend: true, Interval: time.Hour, Timeout: &metav1.Duration{Duration: time.Minute}, Finalizer: true},
+		Artifact: o.Status.Artifact, Publish: true,
 	}
-	if got := (kind{}).View(o); !reflect.DeepEqual(got, want) || got.Status != &o.Status.Status {
+	if got := (kind{}).View(o); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -25,22 +24,12 @@ import (
 	staticlayer "github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/sirupsen/logrus"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	k8stypes "k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
-	"github.com/lanyard-dev/lanyard/auth"
-	"github.com/lanyard-dev/lanyard/auth/cache"
-	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
-	"github.com/lanyard-dev/lanyard/internal/controller/source"
-	"github.com/lanyard-dev/lanyard/internal/controller/source/sourcetest"
+	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 )
 
 // Hosts of the tests' network, under the names of httptest's certificate.
@@ -56,156 +45,54 @@ const (
 	roleB = "role/tenant-b"
 )
 
-// world is a reconciler in a process of its own: a real registry and store, a fake API server, and a cloud that remembers.
+// world has tenants with repositories in a real registry.
 type world struct {
-	t        *testing.T
-	r        *Reconciler
-	shared   *source.Shared
-	access   *source.Access
-	kube     client.WithWatch
-	patches  int // of statuses
-	events   *events.FakeRecorder
-	cloud    *sourcetest.Cloud
-	accounts *sourcetest.Accounts
+	*controllertest.World[*v1alpha1.OCIRepository]
+
 	registry *registryServer
-	elected  chan struct{}
-	dir      string
 }
 
-func newWorld(t *testing.T, storeOptions store.Options) *world {
+func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{
-		t: t, events: events.NewFakeRecorder(100), elected: make(chan struct{}), dir: t.TempDir(),
-		cloud: sourcetest.NewCloud(cloudHost), accounts: &sourcetest.Accounts{},
-	}
-	w.registry = newRegistry(t, w.cloud)
-	w.kube = sourcetest.NewKube(t, interceptor.Funcs{
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			w.patches++
-			return c.SubResource(sub).Patch(ctx, o, p, opts...)
-		},
-	})
-	artifacts, err := store.Open(w.dir, storeOptions)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = artifacts.Close() })
-	tokens := cache.New(cache.Options{MaxSize: 100})
-	w.accounts.Subscribe(tokens.Invalidate)
-	w.access = &source.Access{
-		Live: w.kube, Providers: map[string]auth.Provider{"aws": w.cloud}, Accounts: w.accounts, Cache: tokens, Observer: tokens,
-		Transports: w.registry.network.Pool(t, nil),
-	}
-	w.shared = &source.Shared{
-		Client: w.kube, Recorder: w.events, Rules: spec.Rules{Providers: []string{"aws"}}, Accounts: w.accounts, Metrics: tokens,
-		Artifacts: &source.Artifacts{Store: artifacts, BaseURL: sourcetest.BaseURL, Elected: w.elected},
-	}
-	w.r = New(w.shared, w.access, 1<<20)
+	w := &world{World: controllertest.New[*v1alpha1.OCIRepository](t, cloudHost, store.Options{})}
+	w.registry = newRegistry(t, w.Cloud)
+	w.Access.Transports = w.registry.network.Pool(t, nil)
+	w.Start(func() reconcile.Reconciler { return New(w.Shared, w.Access, 1<<20) })
 	return w
 }
 
 // tenant makes a namespace with an account, its role and a repository that only the role may read.
 func (w *world) tenant(namespace, role string) {
-	w.t.Helper()
-	w.cloud.Trust(role, "system:serviceaccount:"+namespace+":puller")
+	w.T.Helper()
+	w.Cloud.Trust(role, "system:serviceaccount:"+namespace+":puller")
 	w.registry.grant(namespace+"/app", role)
 	w.account(namespace, "uid-"+namespace, role)
-	w.registry.push(w.t, namespace+"/app", "v1", layerOf(w.t, map[string]string{"hello.txt": "hello " + namespace}))
+	w.registry.push(w.T, namespace+"/app", "v1", layerOf(w.T, map[string]string{"hello.txt": "hello " + namespace}))
 }
 
 // account makes or changes a tenant's account, which is called puller.
 func (w *world) account(namespace, uid, role string) {
-	w.t.Helper()
-	w.accounts.Put(w.t, namespace, "puller", uid, map[string]string{"role": role})
+	w.T.Helper()
+	w.Accounts.Put(w.T, namespace, "puller", uid, map[string]string{"role": role})
 }
 
 // create stores an object that fetches the tenant's repository, as edit changes it.
 func (w *world) create(namespace, name string, edit func(*v1alpha1.OCIRepository)) *v1alpha1.OCIRepository {
-	w.t.Helper()
-	o := &v1alpha1.OCIRepository{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: k8stypes.UID("uid-" + namespace + "-" + name), Generation: 1},
+	w.T.Helper()
+	return w.Create(&v1alpha1.OCIRepository{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: v1alpha1.OCIRepositorySpec{
 			URL: "oci://" + cloudHost + "/" + namespace + "/app", Ref: &v1alpha1.OCIRepositoryRef{Tag: "v1"},
 			Provider: "aws", ServiceAccountName: "puller", Interval: metav1.Duration{Duration: 10 * time.Minute},
 		},
-	}
-	if edit != nil {
-		edit(o)
-	}
-	sourcetest.Create(w.t, w.kube, o)
-	return o
-}
-
-func (w *world) get(o *v1alpha1.OCIRepository) *v1alpha1.OCIRepository {
-	w.t.Helper()
-	return sourcetest.Get(w.t, w.kube, o)
-}
-
-// edit changes an object as a user does, who makes a new generation.
-func (w *world) edit(o *v1alpha1.OCIRepository, change func(*v1alpha1.OCIRepository)) {
-	w.t.Helper()
-	sourcetest.Edit(w.t, w.kube, o, change)
-}
-
-func (w *world) annotate(o *v1alpha1.OCIRepository, request string) {
-	w.t.Helper()
-	got := w.get(o)
-	got.Annotations = map[string]string{meta.ReconcileRequestedAnnotation: request}
-	if err := w.kube.Update(w.t.Context(), got); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-// reconcile runs once and returns the object as it stands then. It checks what must hold of every status.
-func (w *world) reconcile(o *v1alpha1.OCIRepository) (*v1alpha1.OCIRepository, reconcile.Result) {
-	w.t.Helper()
-	result, err := w.r.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
-	if err != nil {
-		w.t.Fatalf("reconcile: %v", err)
-	}
-	got := w.get(o)
-	stored := got.Status.Artifact != nil && w.shared.Artifacts.Store.Verify(w.t.Context(), owner(got), got.Status.Artifact.Digest) == nil
-	sourcetest.Holds(w.t, got, sourcetest.View{Status: got.Status.Status, Suspended: got.Spec.Suspend, Stored: stored}, result)
-	return got, result
-}
-
-// ready is the condition Ready, or its zero.
-func ready(o *v1alpha1.OCIRepository) metav1.Condition {
-	if c := apimeta.FindStatusCondition(o.Status.Conditions, meta.ConditionReady); c != nil {
-		return *c
-	}
-	return metav1.Condition{}
-}
-
-// owner is the object as the store knows it.
-func owner(o *v1alpha1.OCIRepository) store.Object {
-	return store.Object{Kind: "ocirepository", Namespace: o.Namespace, Name: o.Name, UID: string(o.UID)}
-}
-
-// told returns the events since the last call.
-func (w *world) told() []string {
-	var all []string
-	for {
-		select {
-		case e := <-w.events.Events:
-			all = append(all, e)
-		default:
-			return all
-		}
-	}
-}
-
-// served reads the artifact by its URL.
-func (w *world) served(o *v1alpha1.OCIRepository) map[string]string {
-	w.t.Helper()
-	return sourcetest.Served(w.t, w.shared.Artifacts.Store, o.Status.Artifact)
+	}, edit)
 }
 
 // registryServer is the distribution project's own, behind doors that differ by host.
 type registryServer struct {
-	cloud   *sourcetest.Cloud
+	cloud   *controllertest.Cloud
 	inner   http.Handler
-	network *sourcetest.Network
+	network *controllertest.Network
 
 	mu       sync.Mutex
 	roles    map[string]string // repository -> role that may read it
@@ -213,7 +100,7 @@ type registryServer struct {
 	tampered func(http.ResponseWriter, *http.Request, http.Handler) bool
 }
 
-func newRegistry(t *testing.T, c *sourcetest.Cloud) *registryServer {
+func newRegistry(t *testing.T, c *controllertest.Cloud) *registryServer {
 	t.Helper()
 	logrus.SetOutput(io.Discard)
 	config := &configuration.Configuration{Storage: configuration.Storage{
@@ -224,7 +111,7 @@ func newRegistry(t *testing.T, c *sourcetest.Cloud) *registryServer {
 	config.Log.Level = "panic"
 	config.Log.AccessLog.Disabled = true
 	g := &registryServer{cloud: c, inner: handlers.NewApp(t.Context(), config), roles: map[string]string{}}
-	g.network = sourcetest.NewNetwork(t, map[string]http.Handler{
+	g.network = controllertest.NewNetwork(t, map[string]http.Handler{
 		cloudHost: http.HandlerFunc(g.askCloud), passHost: http.HandlerFunc(g.askPassword), publicHost: g.inner, storageHost: http.HandlerFunc(g.storage),
 	})
 	return g

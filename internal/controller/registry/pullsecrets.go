@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -15,13 +14,16 @@ import (
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
-	"github.com/lanyard-dev/lanyard/internal/controller/source"
+	"github.com/lanyard-dev/lanyard/internal/controller/access"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// maxPullSecrets bounds the Secrets that one reconciliation reads for a ServiceAccount, which has room for tens of thousands of names.
+// maxPullSecrets bounds the Secrets that one reconciliation reads for a ServiceAccount. A
+// ServiceAccount can name tens of thousands.
 const maxPullSecrets = 16
 
-// PullSecretsError says why a ServiceAccount's image pull secrets do not serve. Its text holds no value of a Secret.
+// PullSecretsError is the reason why a ServiceAccount's image pull secrets cannot be used. Its text
+// contains no value of a Secret.
 type PullSecretsError struct {
 	// Account is the ServiceAccount, as namespace/name.
 	Account string
@@ -37,36 +39,38 @@ func (e *PullSecretsError) Error() string {
 
 func (e *PullSecretsError) Unwrap() error { return e.Err }
 
-// fromPullSecrets reads the imagePullSecrets of a ServiceAccount, of which the first with an entry for the repository counts. As for a
-// Pod of that account, Secrets that are missing or of no use are passed over, and the repository is asked without credentials when
-// none has an entry. Unlike for a Pod, what was passed over may then not have had one: it is named instead.
-func (r Registries) fromPullSecrets(ctx context.Context, call source.Call, repository oci.Repository) (credential, error) {
+// fromPullSecrets reads the imagePullSecrets of a ServiceAccount. The first Secret with an entry
+// for the repository is used. As for a Pod of that account, Secrets that are missing or unusable
+// are skipped. If no Secret has an entry, the repository is asked without a credential. Unlike for
+// a Pod, this is an error if a Secret was unusable: the error names it, since it may have been
+// meant.
+func (r Registries) fromPullSecrets(ctx context.Context, call access.Call, repository oci.Repository) (access.Login, error) {
 	namespace, account := call.Object.Namespace, call.Identity.ServiceAccountName
 	names, err := r.pullSecretNames(ctx, namespace, account)
 	if err != nil {
-		return credential{}, err
+		return access.Login{}, err
 	}
 	var skipped []string
 	for _, name := range names {
-		basic, err := r.fromPullSecret(ctx, namespace, name, repository)
-		if unfit, ok := errors.AsType[*source.SecretError](err); ok {
+		found, err := r.fromPullSecret(ctx, namespace, name, repository)
+		if unfit, ok := errors.AsType[*object.SecretError](err); ok {
 			skipped = append(skipped, fmt.Sprintf("%q (%v)", name, unfit.Err))
 			continue
 		}
 		if err != nil {
-			return credential{}, err
+			return access.Login{}, err
 		}
-		if basic != nil {
-			return credential{source.Stored("system:serviceaccount:" + namespace + ":" + account), basic}, nil
+		if found != nil {
+			return access.StaticLogin("system:serviceaccount:"+namespace+":"+account, *found), nil
 		}
 	}
 	if len(skipped) > 0 {
-		return credential{}, &PullSecretsError{
-			Account: namespace + "/" + account, Fix: "mend these Secrets, or remove their names from the ServiceAccount",
+		return access.Login{}, &PullSecretsError{
+			Account: namespace + "/" + account, Fix: "correct these Secrets, or remove their names from the ServiceAccount",
 			Err: fmt.Errorf("none has an entry for %s, and some cannot be used: %s", repository.Host(), strings.Join(skipped, ", ")),
 		}
 	}
-	return credential{}, nil
+	return access.Login{}, nil
 }
 
 // pullSecretNames are the names in a ServiceAccount's imagePullSecrets in their order, each once.
@@ -81,7 +85,7 @@ func (r Registries) pullSecretNames(ctx context.Context, namespace, account stri
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read ServiceAccount %s/%s: %w", namespace, account, source.Forbidden(err, "get", "serviceaccounts", namespace))
+		return nil, fmt.Errorf("read ServiceAccount %s/%s: %w", namespace, account, object.Forbidden(err, "get", "serviceaccounts", namespace))
 	}
 	var names []string
 	known := sets.New("") // a reference may be empty, and names nothing
@@ -101,19 +105,20 @@ func (r Registries) pullSecretNames(ctx context.Context, namespace, account stri
 	return names, nil
 }
 
-// fromPullSecret reads one of them. The error is a [*source.SecretError] when it is missing or of no use.
-func (r Registries) fromPullSecret(ctx context.Context, namespace, name string, repository oci.Repository) (authn.Authenticator, error) {
+// fromPullSecret reads one of these Secrets. If it is missing or unusable, the error is an
+// [*object.SecretError].
+func (r Registries) fromPullSecret(ctx context.Context, namespace, name string, repository oci.Repository) (*access.Credential, error) {
 	const field = "imagePullSecrets"
 	if len(validation.IsDNS1123Subdomain(name)) > 0 { // which nobody checks in a ServiceAccount
-		return nil, &source.SecretError{Field: field, Name: name, Fix: "correct the name", Err: errors.New("no Secret can have this name")}
+		return nil, &object.SecretError{Field: field, Name: name, Fix: "correct the name", Err: errors.New("this is not a valid name of a Secret")}
 	}
 	secret, err := r.Access.Secret(ctx, field, namespace, name)
 	if err != nil {
 		return nil, err
 	}
-	basic, err := pullSecret(secret, repository)
+	found, err := pullSecret(secret, repository)
 	if err != nil {
-		return nil, &source.SecretError{Field: field, Name: name, Fix: dockerRegistryFix, Err: err}
+		return nil, &object.SecretError{Field: field, Name: name, Fix: dockerRegistryFix, Err: err}
 	}
-	return basic, nil
+	return found, nil
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
-	"github.com/lanyard-dev/lanyard/internal/controller/source"
+	"github.com/lanyard-dev/lanyard/internal/controller/access"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
 // pullSecrets are Secrets of tenant-a; their passwords are all the same, and shown nowhere.
@@ -69,9 +70,9 @@ func TestPullSecretsOfAnAccount(t *testing.T) {
 		"the same one again and again":     {names: slices.Repeat([]string{"gone", "other", ""}, 1000), says: []string{`"gone" (does not exist)`}, reads: 2},
 		"a missing one and no entry":       {names: []string{"gone", "other"}, says: []string{"none has an entry for reg.example.com", `"gone" (does not exist)`}, reads: 2},
 		"of another type and no entry":     {names: []string{"opaque"}, says: []string{`"opaque" (it is of type "Opaque", neither`}, reads: 1},
-		"one that cannot be read":          {names: []string{"broken"}, says: []string{`"broken" (its key .dockerconfigjson is no Docker configuration)`}, reads: 1},
-		"one of the older type that is so": {names: []string{"without-key"}, says: []string{`"without-key" (its key .dockercfg is no Docker configuration)`}, reads: 1},
-		"no name":                          {names: []string{"../good"}, says: []string{`"../good" (no Secret can have this name)`}},
+		"one that cannot be read":          {names: []string{"broken"}, says: []string{`"broken" (its key .dockerconfigjson is not a Docker configuration)`}, reads: 1},
+		"one of the older type that is so": {names: []string{"without-key"}, says: []string{`"without-key" (its key .dockercfg is not a Docker configuration)`}, reads: 1},
+		"no name":                          {names: []string{"../good"}, says: []string{`"../good" (this is not a valid name of a Secret)`}},
 		"as many as are read":              {names: append(numbered(15), "good"), user: "good", reads: 16},
 		"one more":                         {names: append(numbered(16), "good"), says: []string{"there are more than 16", "spec.secretRef"}},
 		"as many as an account has room":   {names: numbered(50000), says: []string{"there are more than 16"}},
@@ -86,7 +87,7 @@ func TestPullSecretsOfAnAccount(t *testing.T) {
 					return kube.Get(ctx, key, o, opts...)
 				},
 			})
-			got, err := r.credential(t.Context(), pullSecretsCall("runner"), nil, repositoryOf(t), 0)
+			got, err := r.login(t.Context(), pullSecretsCall("runner"), nil, repositoryOf(t), 0)
 			if reads != c.reads {
 				t.Errorf("%d Secrets were read, want %d", reads, c.reads)
 			}
@@ -109,12 +110,12 @@ func TestPullSecretsOfAnAccount(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.user == "" {
-				if got.basic != nil || got.Identity != nil {
+				if authenticator(got) != nil || got.Identity != nil {
 					t.Errorf("%+v", got)
 				}
 				return
 			}
-			config, err := got.basic.Authorization()
+			config, err := authenticator(got).Authorization()
 			if err != nil || config.Username != c.user || config.Password != "hunter2" || got.Identity.Subject != "system:serviceaccount:tenant-a:runner" {
 				t.Errorf("user %q as %+v, %v", config.Username, got.Identity, err)
 			}
@@ -133,10 +134,10 @@ func TestPullSecretThatCannotBeAskedFor(t *testing.T) {
 			return kube.Get(ctx, key, o, opts...)
 		},
 	})
-	if got, err := r.credential(t.Context(), pullSecretsCall("runner"), nil, repositoryOf(t), 0); !errors.Is(err, down) {
+	if got, err := r.login(t.Context(), pullSecretsCall("runner"), nil, repositoryOf(t), 0); !errors.Is(err, down) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := r.credential(t.Context(), pullSecretsCall("nobody"), nil, repositoryOf(t), 0); auth.CodeOf(err) != auth.CodeSubjectNotFound {
+	if _, err := r.login(t.Context(), pullSecretsCall("nobody"), nil, repositoryOf(t), 0); auth.CodeOf(err) != auth.CodeSubjectNotFound {
 		t.Errorf("an account that does not exist: %v", err)
 	}
 }
@@ -148,14 +149,15 @@ func TestAccountThatMayNotBeRead(t *testing.T) {
 			return apierrors.NewForbidden(corev1.Resource("serviceaccounts"), key.Name, errors.New("details for the administrator"))
 		},
 	})
-	_, err := r.credential(t.Context(), pullSecretsCall("runner"), nil, repositoryOf(t), 0)
-	lacking, ok := errors.AsType[*source.ForbiddenError](err)
-	if !ok || *lacking != (source.ForbiddenError{Verb: "get", Resource: "serviceaccounts", Namespace: "tenant-a"}) || strings.Contains(err.Error(), "details") {
+	_, err := r.login(t.Context(), pullSecretsCall("runner"), nil, repositoryOf(t), 0)
+	lacking, ok := errors.AsType[*object.ForbiddenError](err)
+	if !ok || *lacking != (object.ForbiddenError{Verb: "get", Resource: "serviceaccounts", Namespace: "tenant-a"}) || strings.Contains(err.Error(), "details") {
 		t.Errorf("error %v", err)
 	}
 }
 
-// registriesOf are registries at whose API server ServiceAccount tenant-a/runner names these Secrets.
+// registriesOf are registries at whose API server ServiceAccount tenant-a/runner names these
+// Secrets.
 func registriesOf(t *testing.T, names []string, funcs interceptor.Funcs) Registries {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -167,11 +169,11 @@ func registriesOf(t *testing.T, names []string, funcs interceptor.Funcs) Registr
 		account.ImagePullSecrets = append(account.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
 	}
 	kube := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pullSecrets()...).WithObjects(account).WithInterceptorFuncs(funcs).Build()
-	return Registries{Access: &source.Access{Live: kube}}
+	return Registries{Access: &access.Access{Live: kube}}
 }
 
-func pullSecretsCall(account string) source.Call {
-	return source.Call{
+func pullSecretsCall(account string) access.Call {
+	return access.Call{
 		Object:   auth.InvolvedObject{Namespace: "tenant-a"},
 		Identity: spec.Identity{Source: spec.PullSecrets, Provider: spec.Generic, ServiceAccountName: account},
 	}

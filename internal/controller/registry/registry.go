@@ -6,51 +6,78 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
+
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/controller/access"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
 
 // Registries are the registries that sources name.
 type Registries struct {
 	// Access is how they are reached. Required.
-	Access *source.Access
-	// Limits bound what is read of them; zero fields stand for package oci's defaults.
+	Access *access.Access
+	// Limits bound what is read from registries; a zero field means the default of package oci.
 	Limits oci.Limits
+	// Challenges remembers how the registries want to be authenticated to; nil remembers nothing.
+	Challenges *oci.Challenges
 }
 
-// Ask connects to the repository as the call's identity and has work use the connection, with the promises of [source.Use].
+// Ask connects to the repository as the call's identity and has work use the connection, with the
+// promises of [access.Access.WithCredential].
 func (r Registries) Ask(
-	ctx context.Context, call source.Call, status *meta.Status, repository oci.Repository, work func(context.Context, *oci.Client) error,
+	ctx context.Context, call access.Call, status *meta.FetchStatus, repository oci.Repository, work func(context.Context, *oci.Client) error,
 ) error {
 	conn, err := r.Access.Connect(ctx, call, repository.Host())
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	return source.Use(r.Access, conn, status,
-		func(minRemaining time.Duration) (credential, error) {
-			return r.credential(ctx, call, conn, repository, minRemaining)
+	return r.Access.WithCredential(conn, status,
+		func(minRemaining time.Duration) (access.Login, error) {
+			return r.login(ctx, call, conn, repository, minRemaining)
 		},
-		func(c credential) error {
+		func(login access.Login) error {
 			client, err := oci.Connect(ctx, repository, oci.Options{
-				Auth: c.basic, Transport: wire{conn}, Insecure: call.Identity.Insecure, Limits: r.Limits,
+				Auth: authenticator(login), Transport: wire{conn.As(login)}, Insecure: call.Identity.Insecure, Limits: r.Limits, Caller: source.Caller(conn, login),
+				Challenges: r.Challenges, Route: conn.Route(),
 			})
 			if err != nil {
 				return err
 			}
 			return work(ctx, client)
 		},
-		func(err error) bool { return oci.CodeOf(err) == oci.CodeUnauthorized })
+		func(err error) bool { return origin.CodeOf(err) == origin.CodeUnauthorized })
 }
 
-// wire tells the registry's client what a detour is: an answer that the registry must not give.
-type wire struct{ conn *source.Connection }
+// defaultUser is the user that goes with a token where a registry takes only a user and a password,
+// and nobody has named the user. Registries that find the user in the token ignore it.
+const defaultUser = "token"
+
+// authenticator has the client show the login's bearer, or its user and password; nil for none.
+func authenticator(login access.Login) authn.Authenticator {
+	basic, bearer := login.Credential.Basic, login.Credential.Bearer
+	switch {
+	case basic != nil:
+		return authn.FromConfig(authn.AuthConfig{
+			Username: basic.User, Password: basic.Password.Reveal(), IdentityToken: basic.Refresh.Reveal(),
+		})
+	case !bearer.IsZero():
+		return authn.FromConfig(authn.AuthConfig{Username: defaultUser, RegistryToken: bearer.Reveal()})
+	default:
+		return nil
+	}
+}
+
+// wire makes the error of a detour one of the registry's: the registry must not ask for it.
+type wire struct{ conn http.RoundTripper }
 
 func (w wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := w.conn.RoundTrip(req)
-	if detour, ok := errors.AsType[*source.DetourError](err); ok {
-		return nil, &oci.Error{Code: oci.CodeProtocol, Host: detour.Host, Err: detour}
+	if detour, ok := errors.AsType[*access.DetourError](err); ok {
+		return nil, &origin.Error{Server: origin.Server{Kind: origin.Registry, Host: detour.Host}, Code: origin.CodeProtocol, Err: detour}
 	}
 	return resp, err
 }

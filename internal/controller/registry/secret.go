@@ -4,39 +4,87 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/controller/access"
 )
 
-// dockerRegistryFix is what to do about a Secret that is none for a registry.
+// dockerRegistryFix is the fix for a Secret without a Docker configuration.
 const dockerRegistryFix = "make it with kubectl create secret docker-registry"
 
-// pullSecret finds the credentials for a repository in a Secret with a Docker configuration. Nil means that it has none for it.
-// The error says why the Secret is no such one.
-func pullSecret(secret *corev1.Secret, repository oci.Repository) (authn.Authenticator, error) {
+// pullSecret finds the credential for a repository in a Secret with a Docker configuration; nil if
+// the configuration has no entry for the repository. The error says why the Secret has no Docker
+// configuration.
+func pullSecret(secret *corev1.Secret, repository oci.Repository) (*access.Credential, error) {
 	entries, err := entriesOf(secret)
 	if err != nil {
 		return nil, err
 	}
-	want := registryName(repository.Host()) + "/" + repository.Name()
-	var found authn.Authenticator
-	longest := -1
+	host := registryName(repository.Host())
+	var found *access.Credential
+	closest := -1
 	for _, key := range slices.Sorted(maps.Keys(entries)) { // two keys may be one place: it is always the same that counts
-		place, entry := configPlace(key), entries[key]
-		if (place == want || strings.HasPrefix(want, place+"/")) && len(place) > longest {
-			found, longest = authn.FromConfig(entry), len(place)
+		if how := closeness(configPlace(key), host, repository.Name()); how > closest {
+			found, closest = credentialOf(entries[key]), how
 		}
 	}
 	return found, nil
 }
 
-// entriesOf reads the two types of Secrets that a kubelet knows. The older one, which OpenShift makes for every ServiceAccount, holds
-// the entries alone.
+// closeness says how closely a place, host[:port][/path], fits a repository; -1 for not at all. The
+// host's own name is closer than any pattern, and then the longer place is closer.
+func closeness(place, host, repository string) int {
+	const own = 1 << 20 // more than the length of a Secret's key
+	pattern, folder, _ := strings.Cut(place, "/")
+	switch {
+	case folder != "" && repository != folder && !strings.HasPrefix(repository, folder+"/"):
+		return -1
+	case pattern == host:
+		return own + len(place)
+	case matchesHost(pattern, host):
+		return len(place)
+	default:
+		return -1
+	}
+}
+
+// matchesHost reports whether a host fits a pattern such as *.example.com. As in Kubernetes, each
+// label is matched by itself, and the port must be the same. Source: Kubernetes, "Images",
+// "Interpretation of config.json".
+func matchesHost(pattern, host string) bool {
+	pattern, port, _ := strings.Cut(pattern, ":")
+	host, hostPort, _ := strings.Cut(host, ":")
+	patterns, labels := strings.Split(pattern, "."), strings.Split(host, ".")
+	if port != hostPort || len(patterns) != len(labels) {
+		return false
+	}
+	for i, label := range labels {
+		if ok, err := path.Match(patterns[i], label); err != nil || !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// credentialOf returns the credential in an entry of a Docker configuration.
+func credentialOf(entry authn.AuthConfig) *access.Credential {
+	if entry.RegistryToken != "" {
+		return &access.Credential{Bearer: auth.NewSecret(entry.RegistryToken)}
+	}
+	return &access.Credential{Basic: &access.Basic{
+		User: entry.Username, Password: auth.NewSecret(entry.Password), Refresh: auth.NewSecret(entry.IdentityToken),
+	}}
+}
+
+// entriesOf reads the two types of Secrets that a kubelet knows. The older type, which OpenShift
+// makes for every ServiceAccount, has only the entries.
 func entriesOf(secret *corev1.Secret) (map[string]authn.AuthConfig, error) {
 	var config struct {
 		Auths map[string]authn.AuthConfig `json:"auths"`
@@ -53,12 +101,13 @@ func entriesOf(secret *corev1.Secret) (map[string]authn.AuthConfig, error) {
 	}
 	if err := json.Unmarshal(secret.Data[key], into); err != nil {
 		// The decoder's error may quote what it could not decode.
-		return nil, fmt.Errorf("its key %s is no Docker configuration", key)
+		return nil, fmt.Errorf("its key %s is not a Docker configuration", key)
 	}
 	return config.Auths, nil
 }
 
-// configPlace is a key of a Docker configuration as host[:port][/path]. Keys are also written as URLs of the registry's API.
+// configPlace is a key of a Docker configuration as host[:port][/path]. Keys are also written as
+// URLs of the registry's API.
 func configPlace(key string) string {
 	_, rest, hasScheme := strings.Cut(key, "://")
 	if !hasScheme {

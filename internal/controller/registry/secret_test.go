@@ -3,9 +3,11 @@ package registry
 import (
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/controller/access"
 )
 
 func TestPullSecretChoosesTheClosestEntry(t *testing.T) {
@@ -41,11 +43,7 @@ func TestPullSecretChoosesTheClosestEntry(t *testing.T) {
 			}
 			got := ""
 			if login != nil {
-				config, err := login.Authorization()
-				if err != nil {
-					t.Fatal(err)
-				}
-				got = config.Username
+				got = login.Basic.User
 			}
 			if got != want {
 				t.Errorf("%s, %s: user %q, want %q", secret.Type, raw, got, want)
@@ -54,7 +52,51 @@ func TestPullSecretChoosesTheClosestEntry(t *testing.T) {
 	}
 }
 
-// Of two keys for one place the same counts each time: a registry is not asked now as this user, now as that.
+// TestPullSecretMayHaveHostPatterns: patterns match as they do in a kubelet, which Flux's keychain
+// follows too.
+func TestPullSecretMayHaveHostPatterns(t *testing.T) {
+	secret := &corev1.Secret{Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{corev1.DockerConfigKey: []byte(`{
+		"*.example.com":{"username":"any","password":"x"},
+		"*.example.com/team":{"username":"any team","password":"x"},
+		"https://*.example.com:5000/v2/":{"username":"any port","password":"x"},
+		"reg.example.com":{"username":"own","password":"x"},
+		"reg-?.*.org":{"username":"letter","password":"x"},
+		"[.example.net":{"username":"no pattern","password":"x"}}`)}}
+	for raw, want := range map[string]string{
+		"oci://other.example.com/app":          "any",
+		"oci://OTHER.example.com/team/app":     "any team",
+		"oci://other.example.com/teammate/app": "any",
+		"oci://other.example.com:5000/app":     "any port",
+		"oci://other.example.com:443/app":      "",
+		"oci://reg.example.com/team/app":       "own",
+		"oci://reg-a.b.org/app":                "letter",
+		"oci://example.com/app":                "",
+		"oci://a.b.example.com/app":            "",
+		"oci://other.example.com.evil.org/app": "",
+		"oci://evil-example.com/app":           "",
+		"oci://x.example.net/app":              "",
+		"oci://[fd00::1]:5000/app":             "",
+	} {
+		repository, err := oci.ParseURL(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		login, err := pullSecret(secret, repository)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if login != nil {
+			got = login.Basic.User
+		}
+		if got != want {
+			t.Errorf("%s: user %q, want %q", raw, got, want)
+		}
+	}
+}
+
+// Of two keys for one place the same counts each time: a registry is not asked now as this user,
+// now as that.
 func TestPullSecretHasOneEntryForAPlace(t *testing.T) {
 	repository, err := oci.ParseURL("oci://reg.example.com/team/app")
 	if err != nil {
@@ -69,8 +111,35 @@ func TestPullSecretHasOneEntryForAPlace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if config, err := login.Authorization(); err != nil || config.Username != "url" {
-			t.Fatalf("user %q, %v", config.Username, err)
+		if login.Basic.User != "url" {
+			t.Fatalf("user %q", login.Basic.User)
+		}
+	}
+}
+
+// An entry may hold a token in place of a password: one that the registry's token endpoint takes,
+// or one that the registry takes itself.
+func TestPullSecretMayHoldATokenInstead(t *testing.T) {
+	repository, err := oci.ParseURL("oci://reg.example.com/app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for entry, want := range map[string]authn.AuthConfig{
+		`{"username":"u","password":"p"}`:                  {Username: "u", Password: "p"},
+		`{"username":"<token>","identitytoken":"refresh"}`: {Username: "<token>", IdentityToken: "refresh"},
+		`{"registrytoken":"bearer"}`:                       {Username: "token", RegistryToken: "bearer"},
+	} {
+		secret := &corev1.Secret{Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{corev1.DockerConfigKey: []byte(`{"reg.example.com":` + entry + `}`)}}
+		found, err := pullSecret(secret, repository)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := authenticator(access.Login{Credential: *found}).Authorization()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if *got != want {
+			t.Errorf("%s: %+v", entry, got)
 		}
 	}
 }

@@ -13,19 +13,20 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 )
 
-// Artifacts are the artifact store as the sources of all kinds use it, and who has something in it. One is shared by all
-// reconcilers of a controller: only who knows the objects of all kinds can tell what is garbage. Fields that are exported are
-// required.
+// Artifacts is the artifact store for the sources of all kinds. All reconcilers of a controller
+// share one Artifacts: it must know the objects of all kinds to find garbage. All exported fields
+// are required.
 type Artifacts struct {
 	// Store keeps the files.
 	Store *store.Store
-	// BaseURL is what the paths of artifacts' URLs are appended to, without a slash at its end.
+	// BaseURL is the start of artifacts' URLs, without a slash at its end.
 	BaseURL string
 	// Elected is closed when this replica begins to reconcile.
 	Elected <-chan struct{}
 
-	kinds     []claimer // of all reconcilers; fixed before the manager starts
-	verified  sync.Map  // store.Object -> digest that was found whole since the start
+	kinds     []func(ctx context.Context, show func(claim)) error // claims of each; fixed before the manager starts
+	verified  sync.Map                                            // store.Object -> digest that was found whole since the start
+	changed   sync.Map                                            // store.Object -> nothing; who stored something that the collector has not settled yet
 	readiness readiness
 }
 
@@ -36,36 +37,19 @@ type claim struct {
 	idle   bool   // nobody will fetch it: the object is suspended, or being deleted
 }
 
-// claimer knows the claims of one kind's objects, from memory.
-type claimer interface {
-	claims(ctx context.Context, show func(claim)) error
-}
-
-func (a *Artifacts) register(c claimer) { a.kinds = append(a.kinds, c) }
-
-// claims implements claimer.
-func (r *Reconciler[O, P]) claims(ctx context.Context, show func(claim)) error {
-	return r.each(ctx, func(o O) {
-		view := r.kind.View(o)
-		c := claim{owner: r.owner(o), idle: view.Suspend || !o.GetDeletionTimestamp().IsZero()}
-		if view.Artifact != nil {
-			c.digest = view.Artifact.Digest
-		}
-		show(c)
-	})
-}
-
+// claims shows the claims of the objects of all kinds, from memory.
 func (a *Artifacts) claims(ctx context.Context, show func(claim)) error {
-	for _, kind := range a.kinds {
-		if err := kind.claims(ctx, show); err != nil {
+	for _, claims := range a.kinds {
+		if err := claims(ctx, show); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Put stores what write writes and describes it as an artifact of that revision. old is the one in the status, nil for none:
-// content that stays the same keeps its time. An error of write is returned as it is.
+// Put stores the bytes that write writes, and describes them as an artifact of that revision. The
+// argument old is the artifact in the status, or nil if there is none. Content that stays the same
+// keeps its time. An error of write is returned as it is.
 func (a *Artifacts) Put(
 	ctx context.Context, owner store.Object, old *v1alpha1.Artifact, revision string, write func(io.Writer) error,
 ) (*v1alpha1.Artifact, error) {
@@ -81,6 +65,7 @@ func (a *Artifacts) Put(
 		return nil, err
 	}
 	a.verified.Store(owner, kept.Digest)
+	a.changed.Store(owner, nil)
 	artifact := &v1alpha1.Artifact{
 		Path: kept.Path, Revision: revision, Digest: kept.Digest, Size: kept.Size,
 		LastUpdateTime: metav1.NewTime(kept.Time.Truncate(time.Second)),
@@ -91,7 +76,8 @@ func (a *Artifacts) Put(
 	return a.Renew(owner, artifact)
 }
 
-// Annotate keeps beside the artifact what the kind must remember of it; see store.Annotate. An error of write is returned as it is.
+// Annotate stores a note of the kind beside the artifact; see [store.Store.Annotate]. An error of
+// write is returned as it is.
 func (a *Artifacts) Annotate(ctx context.Context, owner store.Object, artifact *v1alpha1.Artifact, write func(io.Writer) error) error {
 	var source error
 	err := a.Store.Annotate(ctx, owner, artifact.Digest, func(w io.Writer) error {
@@ -104,7 +90,8 @@ func (a *Artifacts) Annotate(ctx context.Context, owner store.Object, artifact *
 	return err
 }
 
-// Renew is the artifact with the URL that it has today, which changes with the store's key and the controller's address.
+// Renew returns the artifact with its present URL, which depends on the store's key and the
+// controller's address.
 func (a *Artifacts) Renew(owner store.Object, artifact *v1alpha1.Artifact) (*v1alpha1.Artifact, error) {
 	path, err := a.Store.URLPath(owner, artifact.Digest)
 	if err != nil {
@@ -115,8 +102,8 @@ func (a *Artifacts) Renew(owner store.Object, artifact *v1alpha1.Artifact) (*v1a
 	return renewed, nil
 }
 
-// stored reports whether the artifact is in the store; none is not. Its content is read once per start and content: a disk that
-// has lost it in between is found at the next start.
+// stored reports whether the artifact is in the store. False for nil. Content is verified once per
+// digest after each start; later only its existence is checked.
 func (a *Artifacts) stored(ctx context.Context, owner store.Object, artifact *v1alpha1.Artifact) bool {
 	if artifact == nil {
 		return false
@@ -135,38 +122,9 @@ func (a *Artifacts) stored(ctx context.Context, owner store.Object, artifact *v1
 // remove removes what is kept for an object that goes.
 func (a *Artifacts) remove(owner store.Object) error {
 	if err := a.Store.Remove(owner); err != nil {
-		return err
+		return &storeError{err}
 	}
 	a.verified.Delete(owner)
+	a.changed.Delete(owner)
 	return nil
-}
-
-// Collect removes artifacts that no object names any more.
-func (a *Artifacts) Collect(ctx context.Context) (store.Collected, error) {
-	digests := map[store.Object][]string{}
-	err := a.claims(ctx, func(c claim) {
-		digests[c.owner] = nil
-		if c.digest != "" {
-			digests[c.owner] = []string{c.digest}
-		}
-	})
-	if err != nil {
-		return store.Collected{}, err
-	}
-	done, err := a.Store.Collect(ctx, func(o store.Object) ([]string, bool) {
-		current, exists := digests[o]
-		// Memory may be behind: what was stored last may stand in a status that it has not heard of.
-		if last, ok := a.verified.Load(o); ok {
-			current = append(current, last.(string)) //nolint:forcetypeassert // nothing else is put there
-		}
-		return current, exists
-	}, store.Retention{})
-	// An object that went to another shard, or without its finalizer, is not reconciled a last time.
-	a.verified.Range(func(o, _ any) bool {
-		if _, exists := digests[o.(store.Object)]; !exists { //nolint:forcetypeassert // nothing else is put there
-			a.verified.Delete(o)
-		}
-		return true
-	})
-	return done, err
 }

@@ -1,29 +1,67 @@
-package source
+package source_test
 
 import (
+	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
+
+// sharing is what reconcilers share that have artifacts of their own in the world's store.
+func (w *world) sharing(elected <-chan struct{}) *source.Shared {
+	return &source.Shared{
+		Shared:    &object.Shared{Client: w.Kube},
+		Artifacts: &source.Artifacts{Store: w.Shared.Artifacts.Store, Elected: elected},
+	}
+}
+
+// age makes a file of the store look as if it had been written then.
+func (w *world) age(path string, then time.Time) {
+	w.T.Helper()
+	if err := os.Chtimes(filepath.Join(w.Dir, path), then, then); err != nil {
+		w.T.Fatal(err)
+	}
+}
+
+func (w *world) remains(path string) bool {
+	_, err := os.Stat(filepath.Join(w.Dir, path))
+	return err == nil
+}
+
+// leave writes a file that nobody names beside an artifact.
+func (w *world) leave(artifact string) (path string) {
+	w.T.Helper()
+	path = filepath.Join(filepath.Dir(artifact), strings.Repeat("0", 64)+".tar.gz")
+	if err := os.WriteFile(filepath.Join(w.Dir, path), []byte("x"), 0o600); err != nil {
+		w.T.Fatal(err)
+	}
+	return path
+}
 
 // One collector knows the objects of all kinds: what it does not know is garbage.
 func TestCollectorKnowsAllKinds(t *testing.T) {
-	dir := t.TempDir()
-	files, err := store.Open(dir, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = files.Close() })
 	w := newWorld(t)
 	o := w.create("tenant-a", "app", nil)
-	first := &Shared{Client: w.kube, Artifacts: &Artifacts{Store: files}}
-	one := New(first, "One", w.kind)
-	another := New(first, "Another", w.kind) // of the same objects, which is all that the test needs
+	owner := func(kind string) store.Object {
+		return store.Object{Kind: kind, Namespace: o.Namespace, Name: o.Name, UID: string(o.UID)}
+	}
+	first := w.sharing(nil)
+	source.New(first, "One", w.kind)
+	source.New(first, "Another", w.kind) // of the same objects, which is all that the test needs
 	put := func(owner store.Object) *v1alpha1.Artifact {
 		t.Helper()
 		kept, err := first.Artifacts.Put(t.Context(), owner, nil, "v1", func(out io.Writer) error {
@@ -33,23 +71,150 @@ func TestCollectorKnowsAllKinds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		old := time.Now().Add(-time.Hour)
-		if err := os.Chtimes(filepath.Join(dir, kept.Path), old, old); err != nil {
-			t.Fatal(err)
-		}
+		w.age(kept.Path, time.Now().Add(-time.Hour))
 		return kept
 	}
-	mine, theirs := put(one.owner(o)), put(another.owner(o))
-	remains := func(a *v1alpha1.Artifact) bool { _, err := os.Stat(filepath.Join(dir, a.Path)); return err == nil }
-	if done, err := first.Artifacts.Collect(t.Context()); err != nil || done.Artifacts != 0 || !remains(mine) || !remains(theirs) {
+	mine, theirs := put(owner("one")), put(owner("another"))
+	if done, err := first.Artifacts.Collect(t.Context()); err != nil || done.Artifacts != 0 || !w.remains(mine.Path) || !w.remains(theirs.Path) {
 		t.Errorf("removed %+v, %v", done, err)
 	}
 
 	// A kind that nobody registered has no objects.
-	second := &Shared{Client: w.kube, Artifacts: &Artifacts{Store: files}}
-	one = New(second, "One", w.kind)
-	second.Artifacts.verified.Store(one.owner(o), mine.Digest)
-	if done, err := second.Artifacts.Collect(t.Context()); err != nil || done.Artifacts != 1 || !remains(mine) || remains(theirs) {
+	got := w.Get(o)
+	got.Status.Artifact = mine
+	if err := w.Kube.Status().Update(t.Context(), got); err != nil {
+		t.Fatal(err)
+	}
+	second := w.sharing(nil)
+	source.New(second, "One", w.kind)
+	if done, err := second.Artifacts.Collect(t.Context()); err != nil || done.Artifacts != 1 || !w.remains(mine.Path) || w.remains(theirs.Path) {
 		t.Errorf("removed %+v, %v", done, err)
+	}
+}
+
+// What was replaced goes within minutes. What nobody has touched is not looked at before an hour
+// has passed.
+func TestCollectorLooksAtWhatChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		find := func(o *v1alpha1.OCIRepository, revision string) string {
+			t.Helper()
+			w.finds(revision)
+			w.reconcile(o)
+			path := w.Get(o).Status.Artifact.Path
+			w.age(path, time.Now()) // of the test's clock
+			return path
+		}
+		o, quiet := w.create("tenant-a", "app", nil), w.create("tenant-a", "quiet", nil)
+		still := find(quiet, "v1")
+		first := find(o, "v1")
+		fresh := w.leave(first) // by a controller that was killed just now
+		w.age(fresh, time.Now())
+		w.Restart()
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- (&source.Collector{Artifacts: w.Shared.Artifacts, Log: logr.Discard()}).Start(ctx) }()
+		time.Sleep(5 * source.CollectEvery)
+		if w.remains(fresh) || !w.remains(first) {
+			t.Errorf("the fresh leftover remains %v, the artifact %v", w.remains(fresh), w.remains(first))
+		}
+		leftover := w.leave(still)
+		w.age(leftover, time.Now().Add(-time.Hour))
+
+		second := find(o, "v2")
+		time.Sleep(source.CollectEvery / 2)
+		if !w.remains(first) {
+			t.Error("an artifact is gone that may be read in this moment")
+		}
+		time.Sleep(2 * source.CollectEvery)
+		if w.remains(first) || !w.remains(second) || !w.remains(still) {
+			t.Errorf("after the change: the first remains %v, the second %v, the other's %v", w.remains(first), w.remains(second), w.remains(still))
+		}
+		if !w.remains(leftover) {
+			t.Error("the whole store was looked through within minutes")
+		}
+		time.Sleep(source.WalkEvery)
+		if w.remains(leftover) || !w.remains(second) || !w.remains(still) {
+			t.Errorf("after an hour: the leftover remains %v, artifacts %v and %v", w.remains(leftover), w.remains(second), w.remains(still))
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Memory may not have heard of a status that was just written. What that status names must stay all
+// the same.
+func TestCollectorKeepsWhatMemoryHasNotHeardOf(t *testing.T) {
+	w := newWorld(t)
+	w.finds("v1")
+	o := w.create("tenant-a", "app", nil)
+	w.reconcile(o)
+	before := w.Get(o)
+	w.finds("v2")
+	w.reconcile(o)
+	now := w.Get(o)
+	for _, path := range []string{before.Status.Artifact.Path, now.Status.Artifact.Path} {
+		w.age(path, time.Now().Add(-time.Hour))
+	}
+	w.Shared.Client = interceptor.NewClient(w.Kube, interceptor.Funcs{
+		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+			list.(*v1alpha1.OCIRepositoryList).Items = []v1alpha1.OCIRepository{*before}
+			return nil
+		},
+	})
+	if _, err := w.Shared.Artifacts.Collect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !w.remains(now.Status.Artifact.Path) || !w.remains(before.Status.Artifact.Path) {
+		t.Error("an artifact that a status names is gone")
+	}
+
+	// Nothing is remembered of an object that is not ours any more.
+	w.Shared.Client = interceptor.NewClient(w.Kube, interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return nil },
+	})
+	if _, err := w.Shared.Artifacts.Collect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if w.Shared.Artifacts.Store.Size() != 0 {
+		t.Error("something is left of an object of another shard")
+	}
+}
+
+// What cannot be known is not garbage.
+func TestCollectorNeedsToKnowAllObjects(t *testing.T) {
+	w := newWorld(t)
+	w.finds("v1")
+	o := w.create("tenant-a", "app", nil)
+	w.reconcile(o)
+	w.age(w.Get(o).Status.Artifact.Path, time.Now().Add(-time.Hour))
+	w.Restart()
+	w.Shared.Client = interceptor.NewClient(w.Kube, interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return errors.New("starting")
+		},
+	})
+	if _, err := w.Shared.Artifacts.Collect(t.Context()); err == nil || !w.remains(w.Get(o).Status.Artifact.Path) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A process that is killed between store and status leaves a file that nobody names, which goes.
+func TestLeftoversAreCollected(t *testing.T) {
+	w := newWorld(t)
+	w.finds("v1")
+	o := w.create("tenant-a", "app", nil)
+	w.reconcile(o)
+	current := w.Get(o).Status.Artifact.Path
+	leftover, old := w.leave(current), time.Now().Add(-time.Hour)
+	w.age(leftover, old)
+	w.age(current, old)
+	if _, err := w.Shared.Artifacts.Collect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if w.remains(leftover) || !w.remains(current) {
+		t.Errorf("the leftover remains %v, the artifact %v", w.remains(leftover), w.remains(current))
 	}
 }

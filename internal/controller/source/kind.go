@@ -4,110 +4,101 @@ import (
 	"context"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
-	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+	"github.com/lanyard-dev/lanyard/internal/controller/access"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// Kind is what sets one kind of source apart. O is the pointer to its API type, P the plan that it makes of a spec.
-type Kind[O client.Object, P any] interface {
-	// Empty makes an object without content, and a list of them.
-	Empty() (O, client.ObjectList)
-	// View shows the frame what it needs of an object.
-	View(o O) View
-	// Decide says what the spec comes to, or refuses it with an error of [Invalid] or one that Explain knows. It reads no
-	// clock and calls nobody, and trusts no rule of the schema: objects are stored before rules are, and around them.
-	// stored: the artifact that the status names is in the store, and whole.
-	Decide(o O, stored bool) (P, error)
-	// Fetch does what the plan says and changes o's status accordingly; conditions are the frame's. After an error the
-	// status keeps what was found before. ctx ends with the object's timeout.
-	Fetch(ctx context.Context, o O, plan P, call Call) error
-	// Explain knows the failures of this kind alone, and is asked when the frame does not know one. An empty Message is the
-	// error's text.
-	Explain(err error) (Failure, bool)
+// Object is a custom resource that fetches something.
+type Object interface {
+	object.Object
+
+	// GetFetchStatus is the part of the status that all kinds have that fetch.
+	GetFetchStatus() *meta.FetchStatus
 }
 
-// View is what all sources have in common, wherever their kind keeps it.
+// Kind has the parts that differ between kinds of sources. O is the pointer to its API type, P the
+// plan that it makes of a spec.
+type Kind[O Object, P any] interface {
+	// Empty makes an object without content, and a list of them.
+	Empty() (O, client.ObjectList)
+	// View copies from an object what the frame needs.
+	View(o O) View
+	// Decide makes the plan of the spec for the call's identity, or refuses the spec with an error
+	// of [object.Invalid] or another error that Explain knows. It reads no clock and makes no
+	// request. It relies on no rule of the schema: an object may be older than the rule.
+	Decide(o O, call Call) (P, error)
+	// Fetch carries out the plan and changes o's status accordingly, except for conditions. After
+	// an error the status keeps what was found before. ctx ends with the object's timeout.
+	Fetch(ctx context.Context, o O, plan P, call Call) error
+	// Explain knows the failures of this kind alone, as object.Definition's does.
+	Explain(err error) (object.Failure, bool)
+}
+
+// View has the fields of a source that the frame needs. It is a copy, except for Artifact, which
+// must not be changed.
 type View struct {
+	// View has the fields that the frame of all objects needs. A kind sets Finalizer if it keeps
+	// artifacts, which must be removed with the object. It leaves DependsOn and Renewable
+	// empty: they follow from Fields.
+	object.View
+
 	// Fields are the identity fields of the spec.
 	Fields spec.Fields
-	// Suspend is spec.suspend.
-	Suspend bool
-	// Interval is spec.interval.
-	Interval metav1.Duration
-	// Timeout is spec.timeout; nil for the default.
-	Timeout *metav1.Duration
-	// Status is the object's own, for reading and writing.
-	Status *meta.Status
-	// Stores says that the kind keeps artifacts, which must be removed with the object.
-	Stores bool
-	// Artifact is the one in the status; nil for none, and always with kinds that keep none.
+	// Artifact is the artifact in the status. It is nil if there is none, and always nil for kinds
+	// that store no artifacts.
 	Artifact *v1alpha1.Artifact
 	// Publish is spec.externalArtifact; always false with kinds that keep no artifact.
 	Publish bool
-	// Found says in a few words what the status has to offer, such as "stored artifact for revision 1.2.0"; empty when it has
-	// nothing. It is the message of the condition Ready.
+	// Found says in a few words what the status offers. The frame knows what to say of an artifact.
 	Found string
 }
 
-// NameOf is the name in a reference, as [spec.Fields] takes it; nil when there is no reference.
-func NameOf(ref *meta.LocalReference) *string {
+// IdentityRef returns the AWS identity that a spec names; nil for none.
+func IdentityRef(ref *meta.AWSIdentityReference) *spec.IdentityRef {
 	if ref == nil {
 		return nil
 	}
-	return &ref.Name
+	return &spec.IdentityRef{Kind: ref.Kind, Name: ref.Name}
 }
 
 // Call is the permission for one reconciliation's calls.
 type Call struct {
-	// Object is the object, with its kind as people write it.
-	Object auth.InvolvedObject
+	access.Call
+
 	// Owner is the object as the store knows it.
 	Owner store.Object
-	// Identity is whose credential the object gets.
-	Identity spec.Identity
-	// RetryNow passes failures that are remembered: somebody changed the object or asked for it since.
-	RetryNow bool
+	// Stored reports whether the artifact in the status is in the store, and whole.
+	Stored bool
 }
 
 // Bounds of the schemas, which hold for stored objects too.
 const (
-	minInterval    = time.Second
-	maxInterval    = 8760 * time.Hour
-	minTimeout     = time.Second
-	maxTimeout     = 30 * time.Minute
-	defaultTimeout = 60 * time.Second
+	minInterval = time.Second
+	maxInterval = 8760 * time.Hour
+	minTimeout  = time.Second
 )
 
-// limit is how long a reconciliation may take.
-func (v View) limit() (time.Duration, error) {
-	if d := v.Interval.Duration; d < minInterval || d > maxInterval {
-		return 0, Invalid("spec.interval", "write a duration from 1s to 8760h, such as 5m", "%s is out of bounds", d)
+// checkBounds refuses an interval or a timeout that the schema does not allow.
+func (v View) checkBounds() error {
+	if d := v.Interval; d < minInterval || d > maxInterval {
+		return object.Invalid("spec.interval", "write a duration from 1s to 8760h, such as 5m", "%s is out of bounds", d)
 	}
-	if v.Timeout == nil {
-		return defaultTimeout, nil
+	if v.Timeout != nil && (v.Timeout.Duration < minTimeout || v.Timeout.Duration > object.MaxTimeout) {
+		return object.Invalid("spec.timeout", "write a duration from 1s to 30m, such as 60s", "%s is out of bounds", v.Timeout.Duration)
 	}
-	d := v.Timeout.Duration
-	if d < minTimeout || d > maxTimeout {
-		return 0, Invalid("spec.timeout", "write a duration from 1s to 30m, such as 60s", "%s is out of bounds", d)
-	}
-	return d, nil
+	return nil
 }
 
-// retryNow reports whether somebody did something since the last attempt that may have healed it.
-func retryNow(o client.Object, status *meta.Status) bool {
-	changed := o.GetGeneration() != status.ObservedGeneration || requested(o) != status.LastHandledReconcileAt
-	// An object that waits for its account is woken by the account's creation.
-	waits := ready(status).Reason == string(auth.CodeSubjectNotFound)
-	return status.ObservedGeneration != 0 && (changed || waits)
-}
-
-// requested is the object's request to be reconciled now, or empty. It is repeated in the status, so it is bounded.
-func requested(o client.Object) string {
-	return clip(o.GetAnnotations()[meta.ReconcileRequestedAnnotation], 256)
+// found says what the status offers.
+func (v View) found() string {
+	if v.Artifact != nil {
+		return "stored artifact for revision " + v.Artifact.Revision
+	}
+	return v.Found
 }

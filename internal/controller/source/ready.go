@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,8 +11,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 )
 
-// readyWithin is how long a replica that reconciles waits for missing artifacts. Tenants choose what they fetch from and timeouts, and
-// none of them may keep the others' artifacts from being served.
+// readyWithin is how long a replica that reconciles waits for missing artifacts. Tenants choose the
+// servers and the timeouts, and no tenant may keep the others' artifacts from being served.
 const readyWithin = 5 * time.Minute
 
 // readiness knows which objects were tried since the start.
@@ -38,6 +39,7 @@ func (r *readiness) asked(elected bool) bool {
 // finish ends the wait for good. The caller holds mu.
 func (r *readiness) finish() { r.done, r.tried = true, nil }
 
+// try remembers that an object's artifact was fetched, or could not be.
 func (r *readiness) try(owner store.Object) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,13 +52,11 @@ func (r *readiness) try(owner store.Object) {
 	r.tried[owner] = struct{}{}
 }
 
-// try remembers that an object's artifact was fetched, or could not be.
-func (a *Artifacts) try(owner store.Object) { a.readiness.try(owner) }
-
-// Ready is a readiness check (healthz.Checker): it fails while an artifact that a status names is missing from the store and
-// its object was not tried since the start, so that clients are not sent to a replica which lost its volume. An object whose
-// artifact cannot be fetched any more, or that is suspended, does not hold up the others; one whose registry is slow does so for
-// readyWithin at most. Once it has passed on the replica that reconciles, it always does.
+// Ready is a readiness check (healthz.Checker). It fails while an artifact that a status names is
+// missing from the store and its object was not tried since the start. So clients are not sent to a
+// replica that lost its volume. An object that is suspended, or whose artifact cannot be fetched
+// any more, does not hold up the others. A slow registry does so for readyWithin at most. Once the
+// check has passed on the replica that reconciles, it always passes.
 func (a *Artifacts) Ready(req *http.Request) error {
 	elected := false
 	select {
@@ -67,12 +67,7 @@ func (a *Artifacts) Ready(req *http.Request) error {
 	if a.readiness.asked(elected) {
 		return nil
 	}
-	var wanted []claim
-	err := a.claims(req.Context(), func(c claim) {
-		if c.digest != "" && !c.idle {
-			wanted = append(wanted, c)
-		}
-	})
+	wanted, err := a.wanted(req.Context())
 	if err != nil {
 		return errors.New("the objects are not known yet")
 	}
@@ -91,4 +86,27 @@ func (a *Artifacts) Ready(req *http.Request) error {
 		a.readiness.finish()
 	}
 	return nil
+}
+
+// knownPause is how often the check looks whether the objects are known. A reader that waits for
+// the manager's cache looks only every 100 ms, which is half of a start.
+const knownPause = 5 * time.Millisecond
+
+// wanted returns the claims to artifacts that somebody may fetch. It waits until the objects are
+// known, or ctx ends.
+func (a *Artifacts) wanted(ctx context.Context) ([]claim, error) {
+	for {
+		var wanted []claim
+		attempt, cancel := context.WithTimeout(ctx, knownPause)
+		err := a.claims(attempt, func(c claim) {
+			if c.digest != "" && !c.idle {
+				wanted = append(wanted, c)
+			}
+		})
+		again := err != nil && attempt.Err() != nil && ctx.Err() == nil
+		cancel()
+		if !again {
+			return wanted, err
+		}
+	}
 }

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth/aws"
+	"github.com/lanyard-dev/lanyard/auth/cache"
+	"github.com/lanyard-dev/lanyard/auth/kube"
+	"github.com/lanyard-dev/lanyard/auth/providers"
+	"github.com/lanyard-dev/lanyard/internal/controller/awscluster"
+	"github.com/lanyard-dev/lanyard/internal/controller/awsidentity"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/controller/workloadidentity/flags"
+	"github.com/lanyard-dev/lanyard/internal/identity"
+)
+
+// awsIdentities is the part of the AWS identities and of the AWSClusters.
+type awsIdentities struct {
+	ctx        context.Context //nolint:containedctx // that of the program
+	flags      flags.Flags
+	provider   *aws.Provider
+	accounts   *kube.Accounts
+	tokens     *cache.Cache
+	identities *identity.Identities
+	users      *awsidentity.Users
+}
+
+func newAWSIdentities(ctx context.Context, f flags.Flags, mgr manager.Manager, env func(string) string) (*awsIdentities, error) {
+	provider, err := providers.NewAWS(providers.Config{Env: env, AWSRegion: f.AWSRegion})
+	if err != nil {
+		return nil, err
+	}
+	accounts, err := kube.FromManager(ctx, mgr, kube.Options{APIAudiences: f.APIAudiences})
+	if err != nil {
+		return nil, err
+	}
+	tokens := cache.New(cache.Options{MaxDuration: f.TokenCacheMaxDuration})
+	identities, err := identity.New(ctx, identity.Options{
+		Informers: mgr.GetCache(), Provider: provider, ServiceAccounts: accounts, Cache: tokens, Observer: tokens, SecretNamespace: f.SecretNamespace,
+	})
+	if err != nil {
+		return nil, err
+	}
+	identities.Subscribe(tokens.Invalidate)
+	users, err := awsidentity.NewUsers(ctx, mgr.GetClient(), mgr.GetCache(), mgr.GetFieldIndexer(), identities, f.Bindings)
+	if err != nil {
+		return nil, err
+	}
+	return &awsIdentities{ctx: ctx, flags: f, provider: provider, accounts: accounts, tokens: tokens, identities: identities, users: users}, nil
+}
+
+// synced reports whether memory has all that was there when the program started.
+func (a *awsIdentities) synced() bool { return a.accounts.Synced() && a.identities.Synced() }
+
+func (a *awsIdentities) close() { a.provider.Close() }
+
+func (a *awsIdentities) subscribe(changed func(object.Dependency)) { a.users.Subscribe(a.ctx, changed) }
+
+func (a *awsIdentities) setup(ctx context.Context, objects *object.Shared, mgr manager.Manager) error {
+	options := awsidentity.Options{Identities: a.identities, Provider: a.provider, Cache: a.tokens, Observer: a.tokens, Users: a.users}
+	clusters := awscluster.Options{Identities: a.identities, Provider: a.provider, Cache: a.tokens, Observer: a.tokens, Memory: mgr.GetClient()}
+	if a.flags.AutoControllerIdentityCreator {
+		clusters.CreateControllerIdentity = createControllerIdentity(mgr.GetClient())
+	}
+	n := a.flags.Concurrent
+	return errors.Join(
+		awscluster.AddIndex(ctx, mgr.GetFieldIndexer()),
+		awsidentity.New(objects, identityv1.AWSClusterControllerIdentityKind, func() (*identityv1.AWSClusterControllerIdentity, client.ObjectList) {
+			return &identityv1.AWSClusterControllerIdentity{}, &identityv1.AWSClusterControllerIdentityList{}
+		}, options).SetupWithManager(ctx, mgr, n),
+		awsidentity.New(objects, identityv1.AWSClusterStaticIdentityKind, func() (*identityv1.AWSClusterStaticIdentity, client.ObjectList) {
+			return &identityv1.AWSClusterStaticIdentity{}, &identityv1.AWSClusterStaticIdentityList{}
+		}, options).SetupWithManager(ctx, mgr, n),
+		awsidentity.New(objects, identityv1.AWSClusterRoleIdentityKind, func() (*identityv1.AWSClusterRoleIdentity, client.ObjectList) {
+			return &identityv1.AWSClusterRoleIdentity{}, &identityv1.AWSClusterRoleIdentityList{}
+		}, options).SetupWithManager(ctx, mgr, n),
+		awsidentity.New(objects, identityv1.AWSServiceAccountIdentityKind, func() (*identityv1.AWSServiceAccountIdentity, client.ObjectList) {
+			return &identityv1.AWSServiceAccountIdentity{}, &identityv1.AWSServiceAccountIdentityList{}
+		}, options).SetupWithManager(ctx, mgr, n),
+		awscluster.New(objects, clusters).SetupWithManager(ctx, mgr, n),
+		metrics.Registry.Register(a.tokens),
+		mgr.Add(everyReplica(a.tokens.Run)),
+	)
+}
+
+// createControllerIdentity makes the AWSClusterControllerIdentity that lends the program's identity
+// to every namespace. One that exists is left alone.
+func createControllerIdentity(kube client.Client) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		err := kube.Create(ctx, &identityv1.AWSClusterControllerIdentity{
+			ObjectMeta: metav1.ObjectMeta{Name: identityv1.DefaultControllerIdentity},
+			Spec: identityv1.AWSClusterControllerIdentitySpec{
+				AWSClusterIdentitySpec: identityv1.AWSClusterIdentitySpec{AllowedNamespaces: &identityv1.AllowedNamespaces{All: true}},
+			},
+		})
+		if err := client.IgnoreAlreadyExists(err); err != nil {
+			return fmt.Errorf("create the AWSClusterControllerIdentity: %w", err)
+		}
+		return nil
+	}
+}
+
+// everyReplica is a Runnable that runs in every replica, also in one that is not the leader.
+type everyReplica func(ctx context.Context) error
+
+// Start implements controller-runtime's Runnable.
+func (run everyReplica) Start(ctx context.Context) error { return run(ctx) }
+
+// NeedLeaderElection implements controller-runtime's LeaderElectionRunnable.
+func (everyReplica) NeedLeaderElection() bool { return false }

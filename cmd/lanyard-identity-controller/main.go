@@ -1,0 +1,231 @@
+// Command lanyard-identity-controller keeps identities: the status of WorkloadIdentities, the AWS
+// identities that administrators lend to namespaces, AWSClusters, which use them, and the credentials
+// in the Secrets of WorkloadIdentityBindings.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	kubecache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
+	toolkitv1 "github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth/kube"
+	"github.com/lanyard-dev/lanyard/internal/controller/awsidentity"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/controller/workloadidentity"
+	"github.com/lanyard-dev/lanyard/internal/controller/workloadidentity/flags"
+	"github.com/lanyard-dev/lanyard/internal/issuer"
+	"github.com/lanyard-dev/lanyard/internal/keyring"
+	"github.com/lanyard-dev/lanyard/internal/program"
+)
+
+// version is set by the linker (-X main.version, see Makefile).
+var version string
+
+func main() { os.Exit(program.Run(flags.Name, run)) }
+
+// run reads the flags, makes the parts of the program, and runs them until ctx ends.
+func run(ctx context.Context, args []string, out io.Writer) error {
+	f, done, err := flags.Parse(args, version, out)
+	if done || err != nil {
+		return err
+	}
+	f.Log(os.Stderr)
+	config, err := f.Config(flags.Name + "/" + program.Version(version))
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(config, f)
+	if err != nil {
+		return err
+	}
+	parts, err := newParts(ctx, f, mgr)
+	for _, p := range parts {
+		defer p.close()
+	}
+	if err != nil {
+		return err
+	}
+	objects := &object.Shared{
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(flags.Name), Elected: mgr.Elected(),
+		Dependencies: object.Dependencies{Subscribe: func(changed func(object.Dependency)) {
+			for _, p := range parts {
+				p.subscribe(changed)
+			}
+		}},
+	}
+	for _, p := range parts {
+		if err := p.setup(ctx, objects, mgr); err != nil {
+			return err
+		}
+	}
+	err = errors.Join(
+		metrics.Registry.Register(object.NewMetrics(ctx, objects)),
+		mgr.AddHealthzCheck("ping", healthz.Ping),
+		mgr.AddReadyzCheck("ping", healthz.Ping),
+	)
+	if err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+// newParts makes the parts that the flags ask for. With an error, the parts that were made are to be
+// closed too.
+func newParts(ctx context.Context, f flags.Flags, mgr manager.Manager) ([]part, error) {
+	var parts []part
+	var owned *workloadIdentities
+	var lent *awsIdentities
+	var err error
+	if f.Issuer != "" {
+		if owned, err = newWorkloadIdentities(ctx, f, mgr); err != nil {
+			return parts, err
+		}
+		parts = append(parts, owned)
+	}
+	if f.AWSIdentities {
+		if lent, err = newAWSIdentities(ctx, f, mgr, os.Getenv); err != nil {
+			return parts, err
+		}
+		parts = append(parts, lent)
+	}
+	if f.Bindings {
+		made, err := newBindings(ctx, f, mgr, os.Getenv, owned, lent)
+		if err != nil {
+			return parts, err
+		}
+		parts = append(parts, made)
+	}
+	return parts, nil
+}
+
+// part is one group of kinds that the program keeps.
+type part interface {
+	// subscribe has changed called for what the objects of the kinds depend on.
+	subscribe(changed func(object.Dependency))
+	// setup has the manager run the reconcilers.
+	setup(ctx context.Context, objects *object.Shared, mgr manager.Manager) error
+	// close ends connections.
+	close()
+}
+
+func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
+	scheme := runtime.NewScheme()
+	err := errors.Join(corev1.AddToScheme(scheme), authenticationv1.AddToScheme(scheme), identityv1.AddToScheme(scheme), infrav1.AddToScheme(scheme), toolkitv1.AddToScheme(scheme))
+	if err != nil {
+		return nil, err
+	}
+	return manager.New(config, manager.Options{
+		Scheme: scheme,
+		Cache:  kubecache.Options{ByObject: memory(f), DefaultTransform: kubecache.TransformStripManagedFields()},
+		// Static keys have an informer of their own. The Secret of a binding is read when it is its turn.
+		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
+		Metrics:                       metricsserver.Options{BindAddress: f.MetricsAddress},
+		HealthProbeBindAddress:        f.HealthAddress,
+		LeaderElection:                f.LeaderElect,
+		LeaderElectionID:              f.LeaderElectID,
+		LeaderElectionNamespace:       f.Namespace,
+		LeaderElectionReleaseOnCancel: true, // nothing runs after Start returns
+		LeaseDuration:                 new(35 * time.Second),
+		RenewDeadline:                 new(30 * time.Second),
+		RetryPeriod:                   new(5 * time.Second),
+		// What is under way ends at once. Workers that the queue holds in a deadlock never end
+		// (kubernetes-sigs/controller-runtime#3538), and the next replica waits for the lease.
+		GracefulShutdownTimeout: new(5 * time.Second),
+	})
+}
+
+// memory says what the manager's cache keeps of each kind.
+func memory(f flags.Flags) map[client.Object]kubecache.ByObject {
+	kept := map[client.Object]kubecache.ByObject{}
+	if f.Issuer != "" {
+		kept[&identityv1.WorkloadIdentity{}] = kubecache.ByObject{Transform: object.Remember}
+		kept[&identityv1.KeyRing{}] = kubecache.ByObject{
+			Namespaces: map[string]kubecache.Config{f.Namespace: {}},
+			Field:      fields.OneTermEqualSelector("metadata.name", keyring.IssuerRing),
+		}
+	}
+	if f.Bindings {
+		kept[&identityv1.WorkloadIdentityBinding{}] = kubecache.ByObject{Transform: object.Remember}
+	}
+	if f.AWSIdentities {
+		for _, kind := range []client.Object{
+			&identityv1.AWSClusterControllerIdentity{}, &identityv1.AWSClusterStaticIdentity{}, &identityv1.AWSClusterRoleIdentity{},
+			&identityv1.AWSServiceAccountIdentity{}, &infrav1.AWSCluster{},
+		} {
+			kept[kind] = kubecache.ByObject{Transform: object.Remember}
+		}
+		// Of the objects that fetch, only whose identity they use.
+		for _, kind := range []client.Object{&toolkitv1.OCIRepository{}, &toolkitv1.Bucket{}, &toolkitv1.ImageRepository{}} {
+			kept[kind] = kubecache.ByObject{Transform: awsidentity.RememberRef}
+		}
+		maps.Copy(kept, kube.ByObject(kube.DefaultAnnotations()))
+	}
+	if f.SecretNamespace != "" {
+		kept[&corev1.Secret{}] = kubecache.ByObject{
+			Namespaces: map[string]kubecache.Config{f.SecretNamespace: {}},
+			Field:      fields.OneTermEqualSelector("type", identityv1.SecretTypeAWSStatic),
+		}
+	}
+	return kept
+}
+
+// workloadIdentities is the part of the WorkloadIdentities.
+type workloadIdentities struct {
+	concurrent int
+	issuer     *issuer.Issuer
+	ring       *workloadidentity.Ring
+}
+
+func newWorkloadIdentities(ctx context.Context, f flags.Flags, mgr manager.Manager) (*workloadIdentities, error) {
+	made, err := newIssuer(ctx, f, mgr)
+	if err != nil {
+		return nil, err
+	}
+	name := client.ObjectKey{Namespace: f.Namespace, Name: keyring.IssuerRing}
+	ring, err := workloadidentity.NewRing(ctx, mgr.GetClient(), mgr.GetCache(), name, f.Issuer)
+	if err != nil {
+		return nil, err
+	}
+	return &workloadIdentities{concurrent: f.Concurrent, issuer: made, ring: ring}, nil
+}
+
+func (*workloadIdentities) close() {}
+
+func (w *workloadIdentities) subscribe(changed func(object.Dependency)) { w.ring.Subscribe(changed) }
+
+func (w *workloadIdentities) setup(ctx context.Context, objects *object.Shared, mgr manager.Manager) error {
+	return workloadidentity.New(objects, w.issuer, w.ring).SetupWithManager(ctx, mgr, w.concurrent)
+}
+
+// newIssuer makes the issuer as the token server has it. Unless a flag names the API server's
+// audiences, it learns them.
+func newIssuer(ctx context.Context, f flags.Flags, mgr manager.Manager) (*issuer.Issuer, error) {
+	audiences := f.APIAudiences
+	if len(audiences) == 0 {
+		var err error
+		if audiences, err = kube.LearnAPIAudiences(ctx, mgr.GetClient()); err != nil {
+			return nil, fmt.Errorf("learn which audiences the API server accepts: %w; or set --api-audiences", err)
+		}
+	}
+	made := &issuer.Issuer{URL: f.Issuer, Limits: f.Limits, APIAudiences: audiences}
+	return made, made.Check()
+}

@@ -1,0 +1,36 @@
+// Package crdtest judges objects in tests by the file of a CustomResourceDefinition, as an API
+// server does.
+package crdtest
+
+import (
+	"os"
+	"testing"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+
+	"github.com/lanyard-dev/lanyard/internal/admission"
+)
+
+// Read decodes the file of a CRD, see [admission.ReadCRD].
+func Read(tb testing.TB, file string) *apiextensions.CustomResourceDefinition {
+	tb.Helper()
+	data, err := os.ReadFile(file) //nolint:gosec // a test names its file
+	if err != nil {
+		tb.Fatal(err)
+	}
+	crd, err := admission.ReadCRD(data)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return crd
+}
+
+// New makes the admission of the CRD in the file.
+func New(tb testing.TB, file string) *admission.Admission {
+	tb.Helper()
+	a, err := admission.New(Read(tb, file))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return a
+}

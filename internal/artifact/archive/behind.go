@@ -1,0 +1,46 @@
+package archive
+
+import (
+	"bufio"
+	"io"
+)
+
+// ahead is how much of an archive may wait for its compression, in bytes: enough that neither side
+// waits for the other at each file.
+const ahead = 256 << 10
+
+// behind writes to another writer in the background, so that files are read and hashed while those
+// before them are compressed. It must be stopped.
+type behind struct {
+	*bufio.Writer
+
+	pipe  *io.PipeWriter
+	ended chan struct{} // closed when nothing writes any more
+	err   error         // of the other writer; set when ended is closed
+}
+
+func newBehind(out io.Writer) *behind {
+	r, w := io.Pipe()
+	b := &behind{Writer: bufio.NewWriterSize(w, ahead), pipe: w, ended: make(chan struct{})}
+	go func() {
+		defer close(b.ended)
+		_, b.err = io.CopyBuffer(struct{ io.Writer }{out}, struct{ io.Reader }{r}, make([]byte, ahead))
+		_ = r.CloseWithError(b.err) // which the next Write returns; the call never fails
+	}()
+	return b
+}
+
+// Close waits until everything is written. It does not close the other writer.
+func (b *behind) Close() error {
+	if err := b.Flush(); err != nil {
+		return err
+	}
+	b.stop()
+	return b.err
+}
+
+// stop waits until nothing is written any more. What was not flushed is lost.
+func (b *behind) stop() {
+	_ = b.pipe.Close() // it never fails
+	<-b.ended
+}

@@ -1,0 +1,269 @@
+package archive_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
+)
+
+// extract extracts an archive into a new folder. It returns the folder's files as unpack does, in
+// lexical order, and fails if there is anything else, or something beside the folder.
+func extract(t *testing.T, in []byte, opts archive.Options) ([]string, error) {
+	t.Helper()
+	outside := t.TempDir()
+	root, err := os.OpenRoot(mkdir(t, filepath.Join(outside, "inside")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	_, refusal := archive.Extract(t.Context(), bytes.NewReader(in), root, opts)
+	if beside, err := os.ReadDir(outside); err != nil || len(beside) != 1 {
+		t.Fatalf("beside the folder: %v, %v", beside, err)
+	}
+	var files []string
+	err = filepath.WalkDir(root.Name(), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if !info.Mode().IsRegular() {
+			t.Errorf("%s is of type %s", path, info.Mode())
+		}
+		name, err := filepath.Rel(root.Name(), path)
+		if err != nil {
+			return err
+		}
+		body, err := os.ReadFile(path)
+		files = append(files, strings.TrimSpace(name+" "+info.Mode().String()[1:]+" "+string(body)))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(files)
+	return files, refusal
+}
+
+func mkdir(t *testing.T, path string) string {
+	t.Helper()
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A file that is there before is not overwritten, and a link is not followed.
+func TestExtractIntoWhatIsThere(t *testing.T) {
+	for name, prepare := range map[string]func(root string) error{
+		"file":           func(root string) error { return os.WriteFile(filepath.Join(root, "a"), []byte("before"), 0o600) },
+		"link":           func(root string) error { return os.Symlink("elsewhere", filepath.Join(root, "a")) },
+		"link to parent": func(root string) error { return os.Symlink("..", filepath.Join(root, "sub")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := mkdir(t, filepath.Join(t.TempDir(), "root"))
+			if err := prepare(folder); err != nil {
+				t.Fatal(err)
+			}
+			root, err := os.OpenRoot(folder)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer root.Close()
+			if _, err := archive.Extract(t.Context(), bytes.NewReader(pack(t, reg("a", "1"), reg("sub/b", "2"))), root, archive.Options{}); err == nil {
+				t.Error("is overwritten")
+			}
+			if _, err := os.Stat(filepath.Join(folder, "..", "b")); err == nil {
+				t.Error("a link was followed")
+			}
+		})
+	}
+}
+
+// growing is a folder whose file changes while it is read.
+type growing struct {
+	fstest.MapFS
+
+	change func(*fstest.MapFile)
+}
+
+func (g growing) Open(name string) (fs.File, error) {
+	f, err := g.MapFS.Open(name)
+	if err != nil || g.MapFS[name] == nil {
+		return f, err
+	}
+	g.change(g.MapFS[name])
+	return g.MapFS.Open(name) // as a file that is open shows what others write
+}
+
+func TestCreateRefusesWhatChanges(t *testing.T) {
+	for name, change := range map[string]func(*fstest.MapFile){
+		"longer":    func(f *fstest.MapFile) { f.Data = append(f.Data, 'x') },
+		"shorter":   func(f *fstest.MapFile) { f.Data = f.Data[:1] },
+		"empty":     func(f *fstest.MapFile) { f.Data = nil },
+		"rewritten": func(f *fstest.MapFile) { f.ModTime = f.ModTime.Add(time.Second) },
+	} {
+		folder := growing{fstest.MapFS{"a.yaml": {Data: []byte("content"), ModTime: time.Unix(1, 0)}}, change}
+		_, err := archive.Create(t.Context(), folder, io.Discard, archive.Options{})
+		if archive.ReasonOf(err) != archive.ReasonChanged || !strings.Contains(err.Error(), "a.yaml") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestCreateRefusesKinds: what is neither folder, file nor link is named, and never opened.
+func TestCreateRefusesKinds(t *testing.T) {
+	sockets := t.TempDir()
+	t.Chdir(sockets) // a socket's path must be short
+	listener, err := net.Listen("unix", "odd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	for name, folder := range map[string]fs.FS{
+		"socket": os.DirFS(sockets),
+		"device": fstest.MapFS{"odd": {Mode: fs.ModeDevice | fs.ModeCharDevice}},
+		"disk":   fstest.MapFS{"odd": {Mode: fs.ModeDevice}},
+		"pipe":   fstest.MapFS{"odd": {Mode: fs.ModeNamedPipe}},
+		"other":  fstest.MapFS{"odd": {Mode: fs.ModeIrregular}},
+	} {
+		_, err := archive.Create(t.Context(), folder, io.Discard, archive.Options{})
+		if archive.ReasonOf(err) != archive.ReasonType || !strings.Contains(err.Error(), "odd") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestCreateUnicode: composed and decomposed names are kept as they are, unless both are there.
+func TestCreateUnicode(t *testing.T) {
+	const composed, decomposed = "caf\u00e9.yaml", "cafe\u0301.yaml"
+	for _, name := range []string{composed, decomposed} {
+		var out bytes.Buffer
+		if _, err := archive.Create(t.Context(), fstest.MapFS{name: {Data: []byte("x")}}, &out, archive.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := unpack(t, out.Bytes()); len(got) != 1 || !strings.HasPrefix(got[0], name+" ") {
+			t.Errorf("%+q", got)
+		}
+	}
+	both := fstest.MapFS{composed: {}, decomposed: {}}
+	if _, err := archive.Create(t.Context(), both, io.Discard, archive.Options{}); archive.ReasonOf(err) != archive.ReasonDuplicate || !strings.Contains(err.Error(), "NFC") {
+		t.Errorf("both: %v", err)
+	}
+	both["ignored/"+composed] = &fstest.MapFile{}
+	delete(both, decomposed)
+	if _, err := archive.Create(t.Context(), both, io.Discard, archive.Options{}); err != nil {
+		t.Errorf("in two folders: %v", err)
+	}
+}
+
+func TestCreateManyFiles(t *testing.T) {
+	folder := fstest.MapFS{}
+	for i := range 100_000 {
+		folder[fmt.Sprintf("%02d/%05d.yaml", i%100, i)] = &fstest.MapFile{}
+	}
+	limits := archive.Limits{MaxBytes: 1 << 30, MaxFiles: 200_000}
+	sum, err := archive.Create(t.Context(), folder, io.Discard, archive.Options{Limits: limits})
+	if err != nil || sum.Files != 100_000 || sum.Dirs != 100 {
+		t.Errorf("%+v, %v", sum, err)
+	}
+	if _, err := archive.Create(t.Context(), folder, io.Discard, archive.Options{}); archive.ReasonOf(err) != archive.ReasonTooMany {
+		t.Errorf("with the controller's limits: %v", err)
+	}
+}
+
+func TestCreateFile(t *testing.T) {
+	folder := fstest.MapFS{"app.yaml": {Data: []byte("x"), Mode: 0o600}, "other": {}}
+	var out bytes.Buffer
+	if _, err := archive.CreateFile(t.Context(), folder, "app.yaml", &out, archive.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := unpack(t, out.Bytes()); !slices.Equal(got, []string{"app.yaml rw-r--r-- x"}) {
+		t.Errorf("%q", got)
+	}
+	if _, err := archive.CreateFile(t.Context(), folder, "none", io.Discard, archive.Options{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+}
+
+// TestCreateIsNormal: a folder and an archive of it give the same bytes, however much is compressed
+// in the background.
+func TestCreateIsNormal(t *testing.T) {
+	folder, entries := fstest.MapFS{}, []entry{}
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range 300 {
+		var body strings.Builder
+		for range random.IntN(2000) {
+			fmt.Fprintf(&body, "key-%d: %x\n", random.IntN(100), random.Uint32())
+		}
+		name := fmt.Sprintf("%05d.yaml", i)
+		folder[name] = &fstest.MapFile{Data: []byte(body.String())}
+		entries = append(entries, reg(name, body.String()))
+	}
+	var created, normal bytes.Buffer
+	sum, err := archive.Create(t.Context(), folder, &created, archive.Options{})
+	if err != nil || sum.Bytes < 4<<20 {
+		t.Fatalf("%+v, %v", sum, err)
+	}
+	if _, err := archive.Normalize(t.Context(), bytes.NewReader(pack(t, entries...)), &normal, archive.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(created.Bytes(), normal.Bytes()) {
+		t.Error("a folder has other bytes than its archive")
+	}
+}
+
+// full is a disk that is full after some bytes.
+type full struct{ left int }
+
+var errFull = errors.New("no space left on device")
+
+func (f *full) Write(p []byte) (int, error) {
+	if f.left -= len(p); f.left < 0 {
+		return 0, errFull
+	}
+	return len(p), nil
+}
+
+// TestCreateOnFullDisk: the disk's error is returned as it is, whenever the disk is full.
+func TestCreateOnFullDisk(t *testing.T) {
+	content := make([]byte, 3<<20)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(content)
+	for _, left := range []int{0, 1 << 20, 3 << 20} {
+		if _, err := archive.Create(t.Context(), fstest.MapFS{"large.bin": {Data: content}}, &full{left}, archive.Options{}); !errors.Is(err, errFull) {
+			t.Errorf("%d bytes are left: %v", left, err)
+		}
+	}
+}
+
+func TestList(t *testing.T) {
+	folder := fstest.MapFS{
+		"a/run.sh": {Data: []byte("x"), Mode: 0o700}, "a-b": {Mode: 0o600}, "photo.jpg": {}, "empty": {Mode: fs.ModeDir}, ".git/config": {},
+	}
+	entries, err := archive.List(t.Context(), folder, archive.Options{Ignore: archive.DefaultPatterns()})
+	want := []archive.Entry{{Name: "a", Dir: true}, {Name: "a/run.sh", Executable: true}, {Name: "a-b"}, {Name: "empty", Dir: true}}
+	if err != nil || !slices.Equal(entries, want) {
+		t.Errorf("%+v, %v; want %+v", entries, err, want)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := archive.List(ctx, folder, archive.Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}

@@ -1,5 +1,0 @@
-//go:build !race
-
-package bucket_test
-
-const raceDetector = false

@@ -1,0 +1,71 @@
+package objectstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
+	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+)
+
+// NewClient returns the HTTP client for a cloud's client. It sends requests through next, by https
+// unless insecure. It repeats requests, and nothing else does. An answer that is not a success,
+// redirects included, becomes an [*origin.Error] before the cloud's client sees it. Only [Content]
+// gets answers that are longer than a page of a listing. The client has no timeout; each request's
+// context bounds it.
+func NewClient(next http.RoundTripper, insecure bool, caller origin.Caller) *http.Client {
+	return &http.Client{
+		Transport:     &session{next: next, insecure: insecure, caller: caller},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+type contentKey struct{}
+
+// Content marks the requests for the content of objects, which bound their answers themselves.
+func Content(ctx context.Context) context.Context {
+	return context.WithValue(ctx, contentKey{}, true)
+}
+
+// session holds what must be true of every request, whichever cloud's client makes it.
+type session struct {
+	next     http.RoundTripper
+	insecure bool
+	caller   origin.Caller
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
+	server := Server(req.URL.Host, s.caller)
+	if req.URL.Scheme != "https" && !s.insecure {
+		return nil, &origin.Error{Server: server, Code: origin.CodeProtocol, Fix: "use https, or set spec.insecure", Err: errors.New("a request without TLS is refused")}
+	}
+	if req.Method != http.MethodGet && req.Method != http.MethodHead {
+		return nil, &origin.Error{Server: server, Code: origin.CodeProtocol, Fix: "report this as a fault of lanyard-controller", Err: errors.New("a request that does not only read is refused")}
+	}
+	if req.Header.Get("Accept-Encoding") == "" {
+		// Otherwise net/http would accept, and undo, an encoding that is the object's own.
+		req = req.Clone(req.Context())
+		req.Header.Set("Accept-Encoding", "identity")
+	}
+	resp, err := attempt.RoundTrip(s.next, req)
+	if err != nil {
+		return nil, server.NoAnswer(req.Context(), err)
+	}
+	content, _ := req.Context().Value(contentKey{}).(bool)
+	if resp.StatusCode != http.StatusOK {
+		defer resp.Body.Close() //nolint:errcheck // read only
+		e := answerError(resp, s.caller)
+		if content && (e.Code == origin.CodeNotFound || e.Code == origin.CodeChanged) {
+			e.Code, e.Field, e.Fix = origin.CodeChanged, "", ""
+			e.Err = fmt.Errorf("it has changed since it was listed: %w", e.Err)
+		}
+		return nil, e
+	}
+	if !content {
+		resp.Body = newPage(resp.Body, server)
+	}
+	return resp, nil
+}

@@ -1,0 +1,239 @@
+package objectstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
+	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+)
+
+const (
+	// Concurrency is how many objects are fetched at the same time.
+	Concurrency = 8
+	// piece is how much of an object is read before its turn, in bytes. Of a longer one the rest is read when it is written.
+	piece = 1 << 20
+	// ahead is how many objects are planned before their turn. Most are kept and cost nothing.
+	ahead = 4096
+)
+
+// item is the state of one object of the index.
+type item struct {
+	at      int      // in the index
+	content *pending // nil: the previous archive has it
+	err     error    // ends the plan
+}
+
+// discard ends what nobody waits for.
+func (i item) discard() {
+	if i.content == nil {
+		return
+	}
+	if c, err := i.content.wait(); err == nil {
+		c.close()
+	}
+}
+
+// plan compares the index with the previous one, both being sorted, and begins to fetch what differs. The channel has all
+// objects in the index's order; it ends early with ctx.
+func plan(ctx context.Context, storage Storage, index *Index, previous *Previous) <-chan item {
+	items := make(chan item, ahead)
+	slots := make(chan struct{}, Concurrency)
+	go func() {
+		defer close(items)
+		old := newCursor(index, previous)
+		for at, e := range index.entries {
+			it := item{at: at}
+			current, err := old.has(e)
+			switch {
+			case err != nil:
+				it.err = fmt.Errorf("%w: %w", ErrPrevious, err)
+			case !current:
+				select {
+				case slots <- struct{}{}:
+				case <-ctx.Done():
+					return
+				}
+				it.content = fetch(ctx, storage, e.Object, slots)
+			}
+			select {
+			case items <- it:
+			case <-ctx.Done():
+				it.discard()
+				return
+			}
+			if it.err != nil {
+				return
+			}
+		}
+	}()
+	return items
+}
+
+// cursor walks through a previous index beside a new one.
+type cursor struct {
+	lines *decoder // nil: nothing is known
+	at    entry
+	begun bool
+	ended bool
+}
+
+func newCursor(index *Index, previous *Previous) *cursor {
+	if previous == nil {
+		return &cursor{}
+	}
+	return &cursor{lines: newDecoder(previous.Index, index.header())}
+}
+
+// has reports whether the previous index has the same object. Entries are asked for in ascending order.
+func (c *cursor) has(e entry) (bool, error) {
+	if c.lines == nil {
+		return false, nil
+	}
+	for !c.ended && (!c.begun || c.at.name < e.name) {
+		next, err := c.lines.next()
+		switch {
+		case errors.Is(err, io.EOF):
+			c.ended = true
+		case err != nil:
+			return false, err
+		case c.begun && next.name <= c.at.name:
+			return false, errors.New("the index is not sorted")
+		default:
+			c.at, c.begun = next, true
+		}
+	}
+	return !c.ended && c.at == e, nil
+}
+
+// pending is the content of an object that is being fetched.
+type pending struct {
+	ready chan struct{}
+	content
+	err error
+}
+
+// content is an object's content: a piece of it in memory, and what follows.
+type content struct {
+	object Object
+	head   []byte
+	rest   io.ReadCloser // nil: there is nothing else
+	slots  <-chan struct{}
+}
+
+// fetch begins to read an object. Its slot is free again when the content is closed, or when there is none.
+func fetch(ctx context.Context, storage Storage, o Object, slots <-chan struct{}) *pending {
+	p := &pending{ready: make(chan struct{}), content: content{object: o, slots: slots}}
+	go func() {
+		defer close(p.ready)
+		ended := attempt.Do(ctx, attempt.Reads, func() (broke bool) {
+			broke, p.err = p.read(ctx, storage)
+			return broke
+		})
+		if p.err == nil || ended != nil {
+			p.err = context.Cause(ctx)
+		}
+		if p.err != nil {
+			p.closeBody()
+			<-slots
+		}
+	}()
+	return p
+}
+
+// errPanicked says nothing of what was thrown, which may hold anything.
+var errPanicked = errors.New("the client of the service panicked on its answer; report this as a fault of lanyard-controller")
+
+// read reads the first piece. An answer that broke off can be asked for again: the client has tried only until it began.
+func (p *pending) read(ctx context.Context, storage Storage) (broke bool, err error) {
+	o := p.object
+	defer func() {
+		// A client of somebody else's runs here on answers that a tenant chose, and nobody above this goroutine would keep a panic
+		// from ending the program.
+		if recover() != nil {
+			broke, err = false, fmt.Errorf("object %s: %w", quote(o.Key), errPanicked)
+		}
+	}()
+	body, err := storage.Open(ctx, o)
+	if err != nil {
+		return false, fmt.Errorf("object %s: %w", quote(o.Key), err)
+	}
+	// One byte more than expected shows an object that is longer.
+	p.head = make([]byte, min(o.Size+1, piece))
+	n, err := io.ReadFull(body, p.head)
+	p.head = p.head[:n]
+	if err == nil && o.Size >= piece {
+		p.rest = body
+		return false, nil
+	}
+	_ = body.Close()
+	switch {
+	case int64(n) > o.Size:
+		return false, changed(o)
+	case int64(n) < o.Size:
+		return true, broken(o, err)
+	default:
+		return false, nil
+	}
+}
+
+// wait waits until the first piece is there, or the request has failed; its context ends both.
+func (p *pending) wait() (*content, error) {
+	<-p.ready
+	return &p.content, p.err
+}
+
+// copy writes the content.
+func (c *content) copy(out io.Writer) error {
+	if _, err := out.Write(c.head); err != nil || c.rest == nil {
+		return err
+	}
+	source := &reader{r: c.rest}
+	missing := c.object.Size - int64(len(c.head))
+	n, err := io.CopyN(out, source, missing)
+	switch {
+	case n < missing && source.err == nil && !errors.Is(err, io.EOF):
+		return err // of out
+	case n < missing:
+		return broken(c.object, source.err)
+	}
+	if n, _ := io.ReadFull(c.rest, make([]byte, 1)); n > 0 {
+		return changed(c.object)
+	}
+	return nil
+}
+
+// close lets another object be fetched.
+func (c *content) close() {
+	c.head = nil
+	c.closeBody()
+	<-c.slots
+}
+
+func (c *content) closeBody() {
+	if c.rest != nil {
+		_ = c.rest.Close()
+		c.rest = nil
+	}
+}
+
+// changed is an object that is longer than the listing said.
+func changed(o Object) error {
+	return &origin.Error{Code: origin.CodeChanged, Err: fmt.Errorf("object %s has changed since it was listed", quote(o.Key))}
+}
+
+// broken returns the error of a content that ended too early. The end of the caller's context stays
+// visible in it: callers explain that end.
+func broken(o Object, err error) error {
+	early := fmt.Errorf("the content of object %s broke off", quote(o.Key))
+	switch {
+	case err == nil, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		early = fmt.Errorf("%w: no answer in time: %w", early, err)
+	default:
+		early = fmt.Errorf("%w: %w", early, attempt.Explain(err))
+	}
+	return &origin.Error{Code: origin.CodeUnreachable, Err: early}
+}

@@ -1,0 +1,64 @@
+package gcs
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// errCorrupt reports a content that differs from what the service stored. It wraps
+// io.ErrUnexpectedEOF, so that the object is read again.
+var errCorrupt = fmt.Errorf("the content does not match its checksum: %w", io.ErrUnexpectedEOF)
+
+// content reads an object and verifies its checksum. If the checksum is wrong, Read returns an error
+// in place of the last bytes: a reader that counts bytes must not ignore the error after them.
+type content struct {
+	io.ReadCloser
+
+	sum  hash.Hash32
+	want uint32
+	left int64 // bytes that the object still has
+}
+
+// checked returns the answer's body, which verifies the checksum if the service sent one. Not all
+// objects have a checksum.
+func checked(resp *http.Response, size int64) io.ReadCloser {
+	want, ok := checksum(resp.Header)
+	if !ok {
+		return resp.Body
+	}
+	return &content{ReadCloser: resp.Body, sum: crc32.New(crc32.MakeTable(crc32.Castagnoli)), want: want, left: size}
+}
+
+// Read implements io.Reader.
+func (c *content) Read(b []byte) (int, error) {
+	n, err := c.ReadCloser.Read(b)
+	_, _ = c.sum.Write(b[:n]) // a hash takes everything
+	c.left -= int64(n)
+	// Of more bytes than were listed, the reader finds out by itself.
+	if n > 0 && c.left == 0 && c.sum.Sum32() != c.want {
+		return 0, errCorrupt
+	}
+	return n, err
+}
+
+// checksum returns the CRC32C of the stored bytes. Source: Cloud Storage XML API, "x-goog-hash"; the
+// JSON API sends the header as well.
+func checksum(header http.Header) (uint32, bool) {
+	for _, value := range header.Values("X-Goog-Hash") {
+		for part := range strings.SplitSeq(value, ",") {
+			encoded, ok := strings.CutPrefix(strings.TrimSpace(part), "crc32c=")
+			if !ok {
+				continue
+			}
+			sum, err := base64.StdEncoding.DecodeString(encoded)
+			return binary.BigEndian.Uint32(append(sum, 0, 0, 0, 0)), err == nil && len(sum) == 4
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,331 @@
+package objectstore
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
+	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+)
+
+const (
+	// DefaultMaxObjects is 100000 objects in one artifact.
+	DefaultMaxObjects = 100_000
+	// maxListed bounds the objects that are looked at, those that patterns leave out included: 1000 pages of 1000.
+	maxListed = 1_000_000
+	// maxIndex bounds the keys, names and versions of an index, in bytes. It bounds memory if keys
+	// are long.
+	maxIndex = 16 << 20
+	// maxKey is the longest key of every cloud, in bytes. It bounds the cost of matching patterns with keys that are no names.
+	maxKey = 1024
+	// maxVersion bounds a version, in bytes. Entity tags have about 40.
+	maxVersion = 256
+)
+
+// Limits bound what a bucket may cost. A zero field stands for its default.
+type Limits struct {
+	// MaxBytes bounds the unpacked archive, in bytes. Default archive.DefaultMaxBytes.
+	MaxBytes int64
+	// MaxObjects bounds the objects of the archive. Default DefaultMaxObjects.
+	MaxObjects int
+}
+
+func (l Limits) withDefaults() Limits {
+	if l.MaxBytes <= 0 {
+		l.MaxBytes = archive.DefaultMaxBytes
+	}
+	if l.MaxObjects <= 0 {
+		l.MaxObjects = DefaultMaxObjects
+	}
+	return l
+}
+
+// Options of List.
+type Options struct {
+	// Reader names, in any words, the identity and the way by which the objects are read. Content
+	// that another reader has read is never reused: a listing may show this reader versions of
+	// objects that it may not read.
+	Reader string
+	// Prefix selects objects by the beginning of their keys.
+	Prefix string
+	// Ignore leaves objects out. An object that is left out may have any key.
+	Ignore archive.Patterns
+	// Limits bound the archive.
+	Limits Limits
+}
+
+// entry is one object that the archive will have.
+type entry struct {
+	name string // of the file in the archive: the clean key
+	Object
+}
+
+// Index lists the contents of an archive, sorted by name. It is immutable.
+type Index struct {
+	source   string
+	reader   string
+	entries  []entry
+	revision string
+	// Ignored is the number of objects that were left out.
+	Ignored int
+}
+
+// List makes the index of a bucket's objects. Source names the bucket: versions of another source
+// are never compared with those of this one. Errors are [*origin.Error], [*archive.Error] for a key
+// that cannot be a file's name, or of the credentials.
+func List(ctx context.Context, storage Storage, source string, opts Options) (*Index, error) {
+	l := lister{
+		opts: opts, matcher: opts.Ignore.Matcher(), limits: opts.Limits.withDefaults(), index: &Index{source: source, reader: opts.Reader},
+	}
+	for object, err := range storage.List(ctx, opts.Prefix) {
+		if err != nil {
+			return nil, err
+		}
+		if err := context.Cause(ctx); err != nil {
+			return nil, err // a page that has come holds many objects
+		}
+		if err := l.add(object); err != nil {
+			return nil, err
+		}
+	}
+	return l.finish()
+}
+
+type lister struct {
+	opts    Options
+	matcher *archive.Matcher
+	limits  Limits
+	index   *Index
+	listed  int
+	size    int   // of the index
+	bytes   int64 // of the archive
+}
+
+func (l *lister) add(o Object) error {
+	if l.listed++; l.listed > maxListed {
+		return tooLarge("more than %d objects have the prefix", maxListed)
+	}
+	if !strings.HasPrefix(o.Key, l.opts.Prefix) {
+		return unusable("it lists objects that do not have the prefix")
+	}
+	if o.Size < 0 {
+		return unusable("it lists an object of a negative size")
+	}
+	if o.Version == "" || len(o.Version) > maxVersion || !utf8.ValidString(o.Version) || strings.ContainsFunc(o.Version, unicode.IsControl) {
+		return unusable("it lists objects without a usable entity tag")
+	}
+	folder := strings.HasSuffix(o.Key, "/")
+	if folder && o.Size == 0 {
+		return nil // what tools make to show a folder
+	}
+	name, refused := nameOf(o.Key)
+	if refused != nil {
+		if len(o.Key) > maxKey {
+			return refused
+		}
+		name = o.Key
+	}
+	excluded, err := l.matcher.Excludes(strings.TrimSuffix(name, "/"), folder)
+	switch {
+	case err != nil:
+		return err
+	case excluded:
+		l.index.Ignored++
+		return nil
+	case refused != nil:
+		return refused
+	}
+	if name == o.Key {
+		name = o.Key // one string, not two
+	} else {
+		l.size += len(name)
+	}
+	l.index.entries = append(l.index.entries, entry{name, o})
+	if len(l.index.entries) > l.limits.MaxObjects {
+		return tooLarge("the bucket has more than %d objects", l.limits.MaxObjects)
+	}
+	if l.size += len(o.Key) + len(o.Version); l.size > maxIndex {
+		return tooLarge("the keys and entity tags are longer than %d bytes together", maxIndex)
+	}
+	const block = 512 // of tar: a header, and content that is filled up
+	if o.Size > l.limits.MaxBytes {
+		return l.tooLarge()
+	}
+	if l.bytes += block + (o.Size+block-1)/block*block; l.bytes > l.limits.MaxBytes {
+		return l.tooLarge()
+	}
+	return nil
+}
+
+// nameOf returns the name of the file that an object with content becomes.
+func nameOf(key string) (string, error) {
+	name, err := archive.CleanName(key)
+	if err == nil && (strings.HasSuffix(key, "/") || name == ".") {
+		err = &archive.Error{Reason: archive.ReasonPath, Entry: key, Err: errors.New("an object with content has a folder's name")}
+	}
+	return name, rename(err)
+}
+
+// tooLarge returns the error that package archive would return for the whole, before anything is
+// fetched.
+func (l *lister) tooLarge() error {
+	return &archive.Error{
+		Reason: archive.ReasonTooLarge, Fix: fixFewer + ", or ask the administrator for a higher limit",
+		Err: fmt.Errorf("the objects make an archive larger than %d bytes", l.limits.MaxBytes),
+	}
+}
+
+// finish sorts, looks for names that exclude each other, and computes the revision.
+func (l *lister) finish() (*Index, error) {
+	x := l.index
+	slices.SortFunc(x.entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	for i, e := range x.entries {
+		if i > 0 && x.entries[i-1].name == e.name {
+			return nil, rename(&archive.Error{
+				Reason: archive.ReasonDuplicate, Entry: e.Key,
+				Err: fmt.Errorf("it and %s are the same file", quote(x.entries[i-1].Key)),
+			})
+		}
+		for at := strings.LastIndexByte(e.name, '/'); at > 0; at = strings.LastIndexByte(e.name[:at], '/') {
+			if x.has(e.name[:at]) {
+				return nil, rename(&archive.Error{
+					Reason: archive.ReasonDuplicate, Entry: e.Key, Err: fmt.Errorf("its folder %s is an object too", quote(e.name[:at])),
+				})
+			}
+		}
+	}
+	h := sha256.New()
+	if err := x.encode(h, header(x.source, "")); err != nil {
+		return nil, err
+	}
+	x.revision = "sha256:" + hex.EncodeToString(h.Sum(nil))
+	return x, nil
+}
+
+func (x *Index) has(name string) bool {
+	_, found := slices.BinarySearchFunc(x.entries, name, func(e entry, name string) int { return strings.Compare(e.name, name) })
+	return found
+}
+
+// Revision is the digest of the source and of all objects with their versions, as sha256:<hex>. Equal revisions are equal archives.
+func (x *Index) Revision() string { return x.revision }
+
+// Continues reports whether an index that Encode wrote is of the same source and the same reader as this one.
+func (x *Index) Continues(previous io.Reader) bool { return newDecoder(previous, x.header()) != nil }
+
+// Len is the number of objects.
+func (x *Index) Len() int { return len(x.entries) }
+
+// Encode writes the index as a text. The first line has the source and a digest of the reader. Then
+// each object has a line with its version, its size and its key, separated by tabs. None of these
+// fields has a control character.
+func (x *Index) Encode(w io.Writer) error { return x.encode(w, x.header()) }
+
+func (x *Index) encode(w io.Writer, first string) error {
+	buffered := bufio.NewWriter(w)
+	line := []byte(first)
+	for _, e := range x.entries {
+		_, _ = buffered.Write(line) // Flush has the error
+		line = append(line[:0], e.Version...)
+		line = append(line, '\t')
+		line = strconv.AppendInt(line, e.Size, 10)
+		line = append(line, '\t')
+		line = append(line, e.Key...)
+		line = append(line, '\n')
+	}
+	_, _ = buffered.Write(line)
+	return buffered.Flush()
+}
+
+func header(source, reader string) string {
+	return "lanyard bucket index 1\t" + strconv.Quote(source) + "\t" + reader + "\n"
+}
+
+// header has a digest of the reader: its names are for nobody who finds the file.
+func (x *Index) header() string {
+	reader := sha256.Sum256([]byte(x.reader))
+	return header(x.source, hex.EncodeToString(reader[:]))
+}
+
+// decoder reads what Encode wrote, line by line: it need not fit into memory beside another one.
+type decoder struct {
+	lines *bufio.Scanner
+}
+
+// maxLine bounds a line of an index: archive's longest name, a version and a number.
+const maxLine = 2 << 10
+
+// newDecoder returns nil for an index that does not begin with the first line: nothing is known of
+// such an index.
+func newDecoder(r io.Reader, first string) *decoder {
+	lines := bufio.NewScanner(r)
+	// The source is a bucket's name and a prefix, quoted.
+	lines.Buffer(make([]byte, 4<<10), 16<<10)
+	if !lines.Scan() || lines.Text()+"\n" != first {
+		return nil
+	}
+	return &decoder{lines}
+}
+
+// next is the next entry, or io.EOF.
+func (d *decoder) next() (entry, error) {
+	if !d.lines.Scan() {
+		if err := d.lines.Err(); err != nil {
+			return entry{}, err
+		}
+		return entry{}, io.EOF
+	}
+	version, rest, ok := strings.Cut(d.lines.Text(), "\t")
+	size, key, also := strings.Cut(rest, "\t")
+	n, err := strconv.ParseInt(size, 10, 64)
+	if !ok || !also || err != nil || len(key) > maxLine {
+		return entry{}, errors.New("the index has a malformed line")
+	}
+	name, err := archive.CleanName(key)
+	if err != nil {
+		return entry{}, err
+	}
+	return entry{name, Object{Key: key, Version: version, Size: n}}, nil
+}
+
+const fixFewer = "select fewer objects with spec.prefix, or leave some out with spec.ignore"
+
+func tooLarge(format string, limit any) error {
+	return &origin.Error{
+		Code: origin.CodeTooLarge, Field: "spec.prefix", Fix: fixFewer,
+		Err: fmt.Errorf(format, limit),
+	}
+}
+
+func unusable(what string) error {
+	return &origin.Error{
+		Server: Server("", origin.Caller{}), Code: origin.CodeProtocol, Field: "spec.endpoint", Err: errors.New(what),
+	}
+}
+
+// rename says of a refused name what the bucket's owner can do.
+func rename(err error) error {
+	if refused, ok := errors.AsType[*archive.Error](err); ok {
+		refused.Fix = "rename the object, or leave it out with spec.prefix or spec.ignore"
+	}
+	return err
+}
+
+// quote prints a stranger's text on one line and short enough for a condition.
+func quote(s string) string {
+	const limit = 120
+	if len(s) > limit {
+		s = strings.ToValidUTF8(s[:limit], "") + "…"
+	}
+	return strconv.Quote(s)
+}

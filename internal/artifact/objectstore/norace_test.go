@@ -1,0 +1,5 @@
+//go:build !race
+
+package objectstore_test
+
+const raceDetector = false

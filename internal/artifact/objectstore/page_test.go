@@ -1,0 +1,126 @@
+package objectstore_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
+	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/azblob"
+	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/gcs"
+	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/s3"
+)
+
+// onePage answers the first request with a page and fails all others.
+type onePage struct {
+	page string
+	sent bool
+}
+
+func (o *onePage) RoundTrip(req *http.Request) (*http.Response, error) {
+	if o.sent {
+		return nil, errors.New("another request")
+	}
+	o.sent = true
+	header := http.Header{"Content-Type": {"application/xml"}}
+	return &http.Response{StatusCode: http.StatusOK, Header: header, Body: io.NopCloser(strings.NewReader(o.page)), Request: req}, nil
+}
+
+// allocated is how many bytes it takes to list the page with each service's client, garbage included.
+func allocated(t *testing.T, page string) map[string]int64 {
+	t.Helper()
+	taken := map[string]int64{}
+	for name, open := range map[string]func(http.RoundTripper) (objectstore.Storage, error){
+		"S3": func(next http.RoundTripper) (objectstore.Storage, error) {
+			return s3.New(s3.Options{Bucket: "b", Endpoint: "s3.example", Region: "r", PathStyle: true, Transport: next})
+		},
+		"Azure": func(next http.RoundTripper) (objectstore.Storage, error) {
+			return azblob.New(azblob.Options{Container: "c", Endpoint: "azure.example", Transport: next})
+		},
+		"Google": func(next http.RoundTripper) (objectstore.Storage, error) {
+			return gcs.New(gcs.Options{Bucket: "b", Endpoint: "gcs.example", Transport: next})
+		},
+	} {
+		storage, err := open(&onePage{page: page})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for _, err := range storage.List(t.Context(), "") {
+			if err != nil {
+				break
+			}
+		}
+		runtime.ReadMemStats(&after)
+		taken[name] = int64(after.TotalAlloc - before.TotalAlloc)
+	}
+	return taken
+}
+
+// maxListing bounds what is allocated for any page. It counts garbage too, so it does not depend on
+// when garbage is collected.
+const maxListing = 128 << 20
+
+// hostilePages are written to take as much memory as they can for their eight megabytes.
+func hostilePages() map[string]string {
+	fill := func(before, part, after string) string {
+		return before + strings.Repeat(part, (8<<20-len(before)-len(after))/len(part)) + after
+	}
+	return map[string]string{
+		"empty objects":                fill(`<ListBucketResult>`, `<Contents/>`, `</ListBucketResult>`),
+		"a quote before objects":       fill(`"<ListBucketResult>`, `<Contents/>`, `</ListBucketResult>`),
+		"attributes":                   fill(`<ListBucketResult `, `a="" `, `></ListBucketResult>`),
+		"blobs":                        fill(`"<EnumerationResults><Blobs>`, `<Blob/>`, `</Blobs></EnumerationResults>`),
+		"properties of blobs":          fill(`<EnumerationResults><Blobs>`, `<Blob><Properties/></Blob>`, `</Blobs></EnumerationResults>`),
+		"metadata of blobs":            fill(`<EnumerationResults><Blobs><Blob><Metadata>`, `<a/>`, `</Metadata></Blob></Blobs></EnumerationResults>`),
+		"depth":                        fill(`<ListBucketResult>`, `<a>`, ``),
+		"one text":                     fill(`<ListBucketResult><Contents><Key>`, `&amp;`, `</Key></Contents></ListBucketResult>`),
+		"one comment":                  fill(`<!--`, ` `, `--><ListBucketResult/>`),
+		"a directive":                  fill(`<!DOCTYPE a [`, `"'" `, `]><ListBucketResult/>`),
+		"as many objects as may be":    `<ListBucketResult>` + strings.Repeat(`<Contents/>`, 99_990) + `</ListBucketResult>`,
+		"as many blobs as may be":      `<EnumerationResults><Blobs>` + strings.Repeat(`<Blob><Properties/></Blob>`, 33_300) + `</Blobs></EnumerationResults>`,
+		"as many names as may be":      `<EnumerationResults><Blobs><Blob><Metadata>` + strings.Repeat(`<a/>`, 99_900) + `</Metadata></Blob></Blobs></EnumerationResults>`,
+		"as many attributes as may be": `<EnumerationResults ` + strings.Repeat(`a="" `, 99_900) + `/>`,
+		"as many items as may be":      `{"items":[` + strings.Repeat(`{},`, 49_990) + `{}]}`,
+		"as many nulls as may be":      `{"items":[` + strings.Repeat(`null,`, 99_990) + `null]}`,
+		"items":                        fill(`{"items":[`, `{},`, `{}]}`),
+		"a number before items":        fill(`{"x":1e999,"items":[`, `null,`, `{}]}`),
+		"arrays":                       fill(``, `[`, ``),
+	}
+}
+
+// Whatever a page holds, reading it takes no more memory than is planned for.
+func TestMemoryOfHostilePages(t *testing.T) {
+	for name, page := range hostilePages() {
+		for service, n := range allocated(t, page) {
+			if n > maxListing {
+				t.Errorf("%s at %s: %d MiB", name, service, n>>20)
+			}
+		}
+	}
+}
+
+// The fuzzer's inputs are short, so they are repeated: what passes a bound does so many times.
+func FuzzMemoryOfPages(f *testing.F) {
+	for _, seed := range []struct{ before, part, after string }{
+		{`"<ListBucketResult>`, `<Contents/>`, `</ListBucketResult>`},
+		{`<ListBucketResult `, `a="" `, `></ListBucketResult>`},
+		{`<?xml version="1.0" encoding="utf-8"?><EnumerationResults><Blobs>`, `<Blob><Properties/></Blob>`, `</Blobs></EnumerationResults>`},
+		{`{"x":1e999,"items":[`, `{},`, `{}]}`},
+		{`{"items":[`, `{"name":"\""},`, `{}]}`},
+	} {
+		f.Add(seed.before, seed.part, seed.after)
+	}
+	f.Fuzz(func(t *testing.T, before, part, after string) {
+		page := before + strings.Repeat(part, (8<<20)/max(len(part), 1)) + after
+		for service, n := range allocated(t, page) {
+			if n > maxListing {
+				t.Errorf("%s: %d MiB", service, n>>20)
+			}
+		}
+	})
+}

@@ -1,0 +1,139 @@
+// Package s3 reads buckets of Amazon S3, and of services that speak its protocol, through AWS's own client. It looks for no
+// credentials and no configuration but what it is given.
+package s3
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
+	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+)
+
+// Options of a bucket.
+type Options struct {
+	// Bucket is its name. Required.
+	Bucket string
+	// Endpoint is the host[:port] that serves it. Required.
+	Endpoint string
+	// Region is the region that requests are signed for. Required.
+	Region string
+	// PathStyle puts the bucket's name into the path and not before the host. Services other than Amazon's want it.
+	PathStyle bool
+	// Insecure asks by plain http.
+	Insecure bool
+	// Credentials sign the requests; they are asked for at each one. Nil: the requests are not signed.
+	Credentials aws.CredentialsProvider
+	// Caller is what errors must know of the credential and the way.
+	Caller origin.Caller
+	// Transport carries the requests: TLS, proxy, the check of dialled addresses. Required.
+	Transport http.RoundTripper
+}
+
+type storage struct {
+	client *s3.Client
+	bucket string
+	server origin.Server
+}
+
+// New returns the bucket as a [objectstore.Storage]. It makes no request.
+func New(opts Options) (objectstore.Storage, error) {
+	switch {
+	case opts.Bucket == "", opts.Endpoint == "", opts.Region == "":
+		return nil, errors.New("s3: bucket, endpoint and region are required")
+	case opts.Transport == nil:
+		return nil, errors.New("s3: Options.Transport is required")
+	}
+	endpoint := url.URL{Scheme: "https", Host: opts.Endpoint}
+	if opts.Insecure {
+		endpoint.Scheme = "http"
+	}
+	client := s3.New(s3.Options{
+		BaseEndpoint: aws.String(endpoint.String()),
+		Region:       opts.Region,
+		UsePathStyle: opts.PathStyle,
+		Credentials:  credentials(opts.Credentials),
+		HTTPClient:   objectstore.NewClient(opts.Transport, opts.Insecure, opts.Caller),
+		Retryer:      aws.NopRetryer{},
+		// Other services know no checksums but MD5; what S3 sends by itself is TLS's to protect.
+		RequestChecksumCalculation:  aws.RequestChecksumCalculationWhenRequired,
+		ResponseChecksumValidation:  aws.ResponseChecksumValidationWhenRequired,
+		DisableS3ExpressSessionAuth: aws.Bool(true),
+	})
+	return &storage{client: client, bucket: opts.Bucket, server: objectstore.Server(opts.Endpoint, opts.Caller)}, nil
+}
+
+// credentials lets errors of the provider be told from those of the service.
+func credentials(p aws.CredentialsProvider) aws.CredentialsProvider {
+	if p == nil {
+		return aws.AnonymousCredentials{}
+	}
+	return aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) {
+		c, err := p.Retrieve(ctx)
+		if err != nil {
+			return aws.Credentials{}, &objectstore.CredentialError{Err: err}
+		}
+		return c, nil
+	})
+}
+
+// List implements [objectstore.Storage].
+func (s *storage) List(ctx context.Context, prefix string) iter.Seq2[objectstore.Object, error] {
+	return func(yield func(objectstore.Object, error) bool) {
+		pages := s3.NewListObjectsV2Paginator(s.client, &s3.ListObjectsV2Input{
+			Bucket: &s.bucket, Prefix: &prefix,
+			// XML cannot hold all characters of a key.
+			EncodingType: types.EncodingTypeUrl,
+		})
+		for last := ""; pages.HasMorePages(); {
+			page, err := pages.NextPage(ctx)
+			if err == nil && aws.ToBool(page.IsTruncated) {
+				// The client takes a listing without a way on for its end, and half a bucket would pass for the whole.
+				next := aws.ToString(page.NextContinuationToken)
+				if next == "" || next == last {
+					err = errors.New("a page that is not the last leads nowhere")
+				}
+				last = next
+			}
+			if err != nil {
+				yield(objectstore.Object{}, objectstore.Explain(ctx, s.server, err))
+				return
+			}
+			for _, o := range page.Contents {
+				key := aws.ToString(o.Key)
+				if page.EncodingType == types.EncodingTypeUrl {
+					if key, err = url.QueryUnescape(key); err != nil {
+						yield(objectstore.Object{}, objectstore.Explain(ctx, s.server, err))
+						return
+					}
+				}
+				if !yield(objectstore.Object{Key: key, Version: aws.ToString(o.ETag), Size: aws.ToInt64(o.Size)}, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Open implements [objectstore.Storage].
+func (s *storage) Open(ctx context.Context, o objectstore.Object) (io.ReadCloser, error) {
+	out, err := s.client.GetObject(objectstore.Content(ctx), &s3.GetObjectInput{Bucket: &s.bucket, Key: &o.Key, IfMatch: &o.Version})
+	if err != nil {
+		return nil, objectstore.Explain(ctx, s.server, err)
+	}
+	if got := aws.ToString(out.ETag); got != "" && strings.Trim(got, `"`) != strings.Trim(o.Version, `"`) {
+		// Not every service knows If-Match; nor do all put the same quotes.
+		_ = out.Body.Close()
+		return nil, &origin.Error{Server: s.server, Code: origin.CodeChanged, Err: errors.New("it has changed since it was listed")}
+	}
+	return out.Body, nil
+}

@@ -1,0 +1,198 @@
+package objectstore
+
+import (
+	"archive/tar"
+	"bufio"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
+)
+
+// Previous is an artifact that was made before, with its index. Whatever of it is still current is not fetched again.
+type Previous struct {
+	Index   io.Reader
+	Archive io.Reader
+}
+
+// ErrPrevious is a previous artifact that is not what its index says. Without it, everything can be fetched.
+var ErrPrevious = errors.New("the previous artifact cannot be used")
+
+// Summary describes the objects of which an artifact was made.
+type Summary struct {
+	// Fetched is the number of objects that were fetched.
+	Fetched int
+	// Kept is the number of objects that were taken from the previous artifact.
+	Kept int
+}
+
+// Write makes the archive of an index's objects, in its order, and writes it as archive.Normalize does: equal objects give
+// equal bytes, whether they were fetched or kept. On any error what was written to out is worthless. Errors are those of List,
+// of out, or ErrPrevious.
+func Write(ctx context.Context, storage Storage, index *Index, previous *Previous, out io.Writer, limits Limits) (Summary, error) {
+	limits = limits.withDefaults()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w := &writer{index: index}
+	items := plan(ctx, storage, index, previous)
+	pr, pw := io.Pipe()
+	failed, written := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(written)
+		err := w.guarded(ctx, items, previous, pw)
+		if err != nil {
+			// Through the pipe goes only that there was one: a connection's io.EOF would look like the archive's end.
+			failed <- err
+			err = errWriter
+		}
+		pw.CloseWithError(err)
+	}()
+	// Each object may imply a folder or more; archive counts them too.
+	_, err := archive.Normalize(ctx, pr, out, archive.Options{Limits: archive.Limits{MaxBytes: limits.MaxBytes, MaxFiles: 2 * limits.MaxObjects}})
+	if err != nil {
+		select {
+		case err = <-failed:
+		default: // archive refused it, or out failed
+		}
+	}
+	cancel()
+	_ = pr.CloseWithError(errUnwanted)
+	<-written
+	for item := range items {
+		item.discard()
+	}
+	return w.done, err
+}
+
+// guarded is write, which reads what clients of somebody else's hand out; see [pending.read].
+func (w *writer) guarded(ctx context.Context, items <-chan item, previous *Previous, out io.Writer) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = errPanicked
+		}
+	}()
+	return w.write(ctx, items, previous, out)
+}
+
+// What goes through the pipe in place of errors.
+var (
+	errWriter   = errors.New("the archive could not be written")
+	errUnwanted = errors.New("the archive is no longer wanted")
+)
+
+type writer struct {
+	index *Index
+	done  Summary
+}
+
+// write writes the plain archive.
+func (w *writer) write(ctx context.Context, items <-chan item, previous *Previous, out io.Writer) error {
+	// Small objects are many, and each write to the pipe wakes the other side.
+	buffered := bufio.NewWriterSize(out, 64<<10)
+	tw := tar.NewWriter(buffered)
+	var old *kept
+	for it := range items {
+		if it.err != nil {
+			return it.err
+		}
+		e := w.index.entries[it.at]
+		hdr := &tar.Header{Typeflag: tar.TypeReg, Name: e.name, Mode: 0o644, Size: e.Size, ModTime: time.Unix(0, 0)}
+		if err := tw.WriteHeader(hdr); err != nil {
+			it.discard()
+			return err
+		}
+		if it.content == nil {
+			if old == nil {
+				old = newKept(previous.Archive)
+			}
+			if err := old.copy(tw, e); err != nil {
+				return err
+			}
+			w.done.Kept++
+			continue
+		}
+		c, err := it.content.wait()
+		if err != nil {
+			return err
+		}
+		err = c.copy(tw)
+		c.close()
+		if err != nil {
+			return err
+		}
+		w.done.Fetched++
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err // the plan may have ended early
+	}
+	if old != nil {
+		if err := old.check(); err != nil {
+			return err
+		}
+	}
+	if err := tw.Close(); err != nil {
+		return err
+	}
+	return buffered.Flush()
+}
+
+// kept reads the files of a previous archive that are still current, forwards only.
+type kept struct {
+	plain *gzip.Reader
+	files *tar.Reader
+	buf   []byte
+	err   error
+}
+
+func newKept(r io.Reader) *kept {
+	plain, err := gzip.NewReader(r)
+	if err != nil {
+		return &kept{err: err}
+	}
+	return &kept{plain: plain, files: tar.NewReader(plain), buf: make([]byte, 32<<10)}
+}
+
+func (k *kept) copy(out io.Writer, e entry) error {
+	for k.err == nil {
+		var hdr *tar.Header
+		if hdr, k.err = k.files.Next(); k.err != nil || hdr.Name != e.name {
+			continue
+		}
+		if hdr.Size != e.Size {
+			k.err = errors.New("a file has another size than the index says")
+			break
+		}
+		source := &reader{r: k.files}
+		_, err := io.CopyBuffer(struct{ io.Writer }{out}, source, k.buf)
+		if k.err = source.err; k.err == nil {
+			return err // of out, or none
+		}
+	}
+	return fmt.Errorf("%w: %w", ErrPrevious, k.err)
+}
+
+// check reads what is left: the checksum, which only shows at the end, is of everything that was taken.
+func (k *kept) check() error {
+	if _, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, k.plain, k.buf); err != nil {
+		return fmt.Errorf("%w: %w", ErrPrevious, err)
+	}
+	return nil
+}
+
+// reader remembers the error of what is read, to tell it from one of what is written.
+type reader struct {
+	r   io.Reader
+	err error
+}
+
+func (s *reader) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.err = err
+	}
+	return n, err
+}

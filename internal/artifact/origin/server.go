@@ -1,0 +1,173 @@
+// Package origin explains why the server of an artifact, which is a registry or the endpoint of a
+// bucket, gave none: the cause, and the next step of whoever owns the object. Every [Code] has a
+// next step in one table. The step depends on how the server was asked, because a missing
+// credential cannot be granted anything.
+package origin
+
+import (
+	"cmp"
+
+	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
+)
+
+// Kind is what people call a server.
+type Kind string
+
+// The kinds of servers.
+const (
+	Registry Kind = "registry"
+	Endpoint Kind = "endpoint"
+)
+
+// Server is a server that artifacts come from.
+type Server struct {
+	Caller
+
+	// Kind is what people call it.
+	Kind Kind
+	// Host is its host[:port].
+	Host string
+}
+
+// Caller says how a server is asked.
+type Caller struct {
+	// Anonymous: no credential is sent.
+	Anonymous bool
+	// Provider is the value of spec.provider with which the server's host would get a cloud's
+	// credential; empty if the host is no cloud's.
+	Provider string
+	// Proxy is the setting that names the proxy on the way, such as spec.proxySecretRef; empty
+	// without a proxy.
+	Proxy string
+	// CommandLine: a person or a job asks by a command. Next steps then name its flags, and not the
+	// fields of an object.
+	CommandLine bool
+}
+
+// Insecure is the setting that allows requests without TLS.
+func (s Server) Insecure() string { return s.side().Insecure }
+
+// side is the server in the words of package attempt.
+func (s Server) side() attempt.Side {
+	if s.CommandLine {
+		return attempt.Side{
+			Name: "the " + string(s.Kind), Here: "this machine", Certificates: "--ca-file", ClientCertificate: "--creds=SpiffeCertificate",
+			Insecure: "--insecure-registry", Proxy: s.Proxy,
+		}
+	}
+	return attempt.Side{Name: "the " + string(s.Kind), Certificates: "spec.certSecretRef", Insecure: "spec.insecure", Proxy: s.Proxy}
+}
+
+// step returns the next step for the error's code.
+func (e *Error) step() string {
+	if e.CommandLine {
+		return e.commandStep()
+	}
+	s, server := e.Server, "the "+cmp.Or(string(e.Kind), "server")
+	switch e.Code {
+	case CodeInvalidURL, CodeInvalidReference:
+		return "correct " + cmp.Or(e.Field, "the object's spec")
+	case CodeUnreachable:
+		return "check that " + cmp.Or(s.proxy(), "the controller") + " can reach " + server
+	case CodeUnauthorized:
+		return cmp.Or(s.credentialStep(), "check that the credential is for this "+string(s.Kind)+" and has not expired")
+	case CodeDenied:
+		return cmp.Or(s.credentialStep(), s.grantStep(e.Permission))
+	case CodeNotFound:
+		missing := "create the " + s.content() + " or correct the name"
+		if credential := s.credentialStep(); credential != "" {
+			return missing + "; if it is there but private, no credential was sent: " + credential
+		}
+		return missing
+	case CodeTagNotFound:
+		return "push this tag or digest, or correct the reference"
+	case CodeBlobNotFound:
+		return "push the artifact again"
+	case CodeThrottled:
+		if s.Anonymous {
+			return "reconcile less often (spec.interval); no credential was sent, and servers allow fewer requests without one: " + s.credentialStep()
+		}
+		return "reconcile less often (spec.interval); the controller tries again"
+	case CodeServer:
+		return "find out what is wrong with " + both(server, s.proxy()) + "; the controller tries again"
+	case CodeChanged:
+		return "wait: the controller lists the bucket again"
+	case CodeProtocol:
+		return s.protocolStep()
+	case CodeDigestMismatch:
+		return "push the artifact again, and check " + cmp.Or(s.proxy(), "what stands between here and "+server)
+	case CodeTruncated:
+		return "check the network to " + both(server, s.proxy()) + "; the controller tries again"
+	case CodeTooLarge:
+		return "publish less, or ask the administrator for a higher limit"
+	case CodeUnsupportedMediaType:
+		return "push an OCI image manifest with a layer of type tar+gzip"
+	case CodeNoMatch:
+		return "push such a version or widen the range"
+	}
+	return ""
+}
+
+// credentialStep returns how to send a credential; empty if one was sent.
+func (s Server) credentialStep() string {
+	secret := "name a Secret with a credential in spec.secretRef"
+	switch {
+	case !s.Anonymous:
+		return ""
+	case s.Provider != "":
+		return "set spec.provider: " + s.Provider + ", with spec.serviceAccountName if the ServiceAccount has the identity; or " + secret
+	case s.Kind == Registry:
+		return secret + ", or in the imagePullSecrets of spec.serviceAccountName"
+	default:
+		return secret
+	}
+}
+
+func (s Server) grantStep(permission string) string {
+	step := "grant this identity access to the " + s.content()
+	if s.Kind == Endpoint {
+		step = "grant this identity to list the bucket and to read its objects"
+	}
+	if permission != "" {
+		step += " (" + permission + ")"
+	}
+	return step
+}
+
+func (s Server) protocolStep() string {
+	step := "check that the host is an OCI registry"
+	if s.Kind == Endpoint {
+		step = "check that the endpoint serves buckets of this provider"
+	}
+	if s.Anonymous && s.Provider != "" { // a bucket there speaks another protocol than S3's
+		step = s.credentialStep()
+	}
+	if s.Proxy != "" {
+		step += ", and check that " + s.proxy() + " passes on what it says"
+	}
+	return step
+}
+
+// content is what the server has for the object.
+func (s Server) content() string {
+	if s.Kind == Endpoint {
+		return "bucket"
+	}
+	return "repository"
+}
+
+// proxy returns the proxy on the way, for a sentence; empty without one.
+func (s Server) proxy() string {
+	if s.Proxy == "" {
+		return ""
+	}
+	return "the proxy in " + s.Proxy
+}
+
+// both joins two nouns, of which the second may be empty.
+func both(first, second string) string {
+	if second == "" {
+		return first
+	}
+	return first + " or " + second
+}

@@ -1,0 +1,62 @@
+package store
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+)
+
+// One object's garbage goes, nobody else's is looked at, and the caller learns whether more will go
+// later.
+func TestCollectObjects(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, Options{})
+	app, other := object("tenant-a", "app"), object("tenant-b", "app")
+	app.Kind, other.Kind = "ocirepository", "ocirepository" // as their folders are called
+	for _, o := range []Object{app, other} {
+		for _, content := range []string{"old", "current"} {
+			put(t, s, o, content)
+		}
+	}
+	current := []string{digestOf("current")}
+	collect := func(o Object, exists bool) (removed int, pending bool) {
+		t.Helper()
+		done, err := s.CollectObjects(t.Context(), []Object{o}, func(Object) ([]string, bool) { return current, exists }, Retention{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return done.Artifacts, slices.Equal(done.Pending, []Object{o})
+	}
+	if removed, pending := collect(app, true); removed != 0 || !pending {
+		t.Errorf("just replaced: %d removed, pending %v", removed, pending)
+	}
+	age := func(o Object) {
+		t.Helper()
+		files, err := s.files(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			then := f.Time.Add(-time.Hour)
+			if err := os.Chtimes(filepath.Join(dir, filepath.FromSlash(f.Path)), then, then); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	age(app)
+	age(other)
+	if removed, pending := collect(app, true); removed != 1 || pending {
+		t.Errorf("replaced long ago: %d removed, pending %v", removed, pending)
+	}
+	if files, err := s.files(other); err != nil || len(files) != 2 {
+		t.Errorf("the other object has %d artifacts, %v", len(files), err)
+	}
+	if removed, pending := collect(app, false); removed != 1 || pending {
+		t.Errorf("gone: %d removed, pending %v", removed, pending)
+	}
+	if _, err := s.CollectObjects(t.Context(), []Object{{Kind: "../x"}}, nil, Retention{}); err == nil {
+		t.Error("an object that leads out of the store")
+	}
+}

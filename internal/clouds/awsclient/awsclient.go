@@ -1,0 +1,74 @@
+// Package awsclient configures clients of the AWS SDK that act as the AWS identity of one Kubernetes
+// object. A controller makes them in each reconciliation:
+//
+//	scope := awsclient.Scope{Provider: provider, Options: options, Region: region, AccountID: id}
+//	instances := ec2.NewFromConfig(scope.Config())
+//	secrets := secretsmanager.NewFromConfig(scope.Config())
+package awsclient
+
+import (
+	"context"
+	"fmt"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/aws"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+)
+
+// Scope bounds what clients of the AWS SDK do: for whom, in which region and in which account.
+type Scope struct {
+	// Provider gets the sessions. Required.
+	Provider *aws.Provider
+	// Options say whose sessions, as for [auth.GetToken]. They have a cache. Required.
+	Options []auth.Option
+	// Region is the region of the clients. Required.
+	Region endpoint.AWSRegion
+	// AccountID is the account, of twelve digits, that all sessions must be of. Empty for any.
+	AccountID string
+	// HTTPClient reaches AWS. Nil for the SDK's own client.
+	HTTPClient awssdk.HTTPClient
+}
+
+// Config returns the configuration for the client of any service. Nothing of it comes from the
+// environment: neither region, endpoint nor credentials.
+//
+// Each call of a client asks [auth.GetToken] for the session that signs the call. So a grant that is
+// withdrawn stops the next call of a client that exists already. The error of the call then wraps an
+// [*auth.Error], or an [*AccountError], and AWS gets no request.
+func (s Scope) Config() awssdk.Config {
+	return awssdk.Config{Region: s.Region.Name, HTTPClient: s.HTTPClient, Credentials: awssdk.CredentialsProviderFunc(s.retrieve)}
+}
+
+// retrieve returns the credentials of the next call. It is not behind the SDK's cache, which would
+// outlive a grant.
+func (s Scope) retrieve(ctx context.Context) (awssdk.Credentials, error) {
+	credentials, err := aws.NewCredentialsProvider(s.Provider, s.Options...).Retrieve(ctx)
+	if err == nil {
+		err = s.CheckAccount(credentials.AccountID)
+	}
+	if err != nil {
+		return awssdk.Credentials{}, err
+	}
+	return credentials, nil
+}
+
+// CheckAccount returns an [*AccountError] if a session of that account is outside the scope.
+func (s Scope) CheckAccount(accountID string) error {
+	if s.AccountID == "" || s.AccountID == accountID {
+		return nil
+	}
+	return &AccountError{Want: s.AccountID, Got: accountID}
+}
+
+// AccountError says that the identity gives sessions of another account than the scope's.
+type AccountError struct {
+	// Want is the account of the scope, and Got that of the sessions.
+	Want, Got string
+}
+
+// Error names both accounts.
+func (e *AccountError) Error() string {
+	return fmt.Sprintf("spec.accountID is %s, but the identity gives credentials of account %s; correct spec.accountID or spec.identityRef", e.Want, e.Got)
+}

@@ -1,0 +1,79 @@
+package access_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/internal/controller/access"
+	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
+)
+
+// An account is annotated before our eyes. Nobody tells us that the controller's node was given a
+// role.
+func TestObjectsWaitForTheControllersIdentity(t *testing.T) {
+	account, err := auth.ServiceAccount("tenant-a", "puller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		subject auth.Subject
+		code    auth.Code
+		stalled bool
+	}{
+		"an account's":                  {account, auth.CodeIdentityMissing, true},
+		"an account's, malformed":       {account, auth.CodeIdentityInvalid, true},
+		"the controller's":              {auth.Controller(), auth.CodeIdentityMissing, false},
+		"the controller's, malformed":   {auth.Controller(), auth.CodeIdentityInvalid, false},
+		"the controller's, not for all": {auth.Controller(), auth.CodeEndpointRefused, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			call := access.Call{Identity: spec.Identity{Subject: c.subject}}
+			missing := fmt.Errorf("x: %w", &auth.Error{Stage: auth.StageIdentity, Code: c.code, Err: errors.New("none")})
+			got := object.Explain(call.Explain(missing), func(error) (object.Failure, bool) { return object.Failure{}, false })
+			if got.Reason != string(c.code) || got.Stalled != c.stalled {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// Objects depend on the account that they name, or on the default one if theirs would be a cloud's.
+func TestDependsOn(t *testing.T) {
+	rules := spec.Rules{DefaultServiceAccount: "default"}
+	for name, c := range map[string]struct {
+		fields spec.Fields
+		want   string // empty for none
+	}{
+		"named":               {spec.Fields{Provider: "aws", ServiceAccountName: "puller"}, "puller"},
+		"named, generic":      {spec.Fields{Provider: "generic", ServiceAccountName: "puller"}, "puller"},
+		"unnamed":             {spec.Fields{Provider: "aws"}, "default"},
+		"unnamed, generic":    {spec.Fields{Provider: "generic"}, ""},
+		"unnamed, by default": {spec.Fields{}, ""},
+	} {
+		c.fields.Namespace = "tenant-a"
+		got := access.DependsOn(c.fields, rules)
+		want := object.Dependency{Kind: "ServiceAccount", Namespace: "tenant-a", Name: c.want}
+		if (len(got) == 0) != (c.want == "") || len(got) > 0 && got[0] != want {
+			t.Errorf("%s: %+v, want %q", name, got, c.want)
+		}
+	}
+}
+
+// What subscribes to dependencies hears of accounts, by their kind.
+func TestSubscribe(t *testing.T) {
+	accounts := &controllertest.Accounts{}
+	reach := &access.Access{Accounts: accounts}
+	var heard []object.Dependency
+	reach.Subscribe(func(d object.Dependency) { heard = append(heard, d) })
+	accounts.Put(t, "tenant-a", "puller", "1", nil)
+	accounts.Put(t, "tenant-a", "puller", "1", map[string]string{"role": "role/a"})
+	accounts.Remove(t, "tenant-a", "puller")
+	want := object.Dependency{Kind: "ServiceAccount", Namespace: "tenant-a", Name: "puller"}
+	if len(heard) != 2 || heard[0] != want || heard[1] != want {
+		t.Errorf("heard %+v", heard)
+	}
+}

@@ -1,0 +1,151 @@
+package access
+
+import (
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
+)
+
+// Bounds of what spec.certSecretRef holds. One operation with an RSA key of 65,536 bits takes
+// minutes, and nothing can cancel an operation.
+const (
+	// maxRSABits bounds an RSA key. crypto/tls has the same bound for the keys of servers.
+	maxRSABits = 8192
+	// maxKey bounds a private key's DER, in bytes. An RSA key of 8192 bits takes 4.7 KB.
+	maxKey = 5 << 10
+	// maxCertificate bounds a certificate's DER, in bytes. With the largest RSA key and signature
+	// it takes 3 KB.
+	maxCertificate = 16 << 10
+	// maxAuthorities bounds the certificates of ca.crt. Operating systems trust about 150.
+	maxAuthorities = 256
+	// maxChain bounds the certificates of tls.crt.
+	maxChain = 16
+)
+
+// fixRSA is the fix for a key that takes too long.
+const fixRSA = "use RSA of at most 8192 bits, or ECDSA"
+
+// certificates is what spec.certSecretRef holds.
+type certificates struct {
+	authorities []*x509.Certificate // none for the system's
+	client      []tls.Certificate   // at most one
+}
+
+func readCertificates(field string, secret *corev1.Secret) (*certificates, error) {
+	c, fault := parseSecret(secret)
+	if fault != nil {
+		return nil, &object.SecretError{Field: field, Name: secret.Name, Fix: fault.fix, Err: errors.New(fault.what)}
+	}
+	return c, nil
+}
+
+// readAuthorities reads only the authorities of spec.certSecretRef.
+func readAuthorities(field string, secret *corev1.Secret) (*certificates, error) {
+	c, err := readCertificates(field, secret)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(c.authorities) == 0:
+		return nil, &object.SecretError{
+			Field: field, Name: secret.Name, Fix: "set " + keyCA + ", or remove " + field,
+			Err: errors.New("it holds no authority, and the client certificate is that of spec.credential"),
+		}
+	}
+	c.client = nil
+	return c, nil
+}
+
+// fault is why a Secret cannot be used, and what to do. It quotes no parser: the text may be of a
+// key.
+type fault struct{ what, fix string }
+
+// entry is a value of a Secret with the name of its key.
+type entry struct {
+	name string
+	data []byte
+}
+
+// either returns the value of the newer key or, if the Secret lacks that key, of the older one.
+func either(secret *corev1.Secret, name, old string) entry {
+	if len(secret.Data[name]) == 0 && len(secret.Data[old]) > 0 {
+		name = old
+	}
+	return entry{name, secret.Data[name]}
+}
+
+func parseSecret(secret *corev1.Secret) (*certificates, *fault) {
+	ca, certificate, key := either(secret, keyCA, oldKeyCA), either(secret, keyCertificate, oldKeyCertificate), either(secret, keyPrivateKey, oldKeyPrivateKey)
+	switch {
+	case len(ca.data) == 0 && len(certificate.data) == 0 && len(key.data) == 0:
+		return nil, &fault{"it holds no certificate", "set " + keyCA + ", or " + keyCertificate + " and " + keyPrivateKey}
+	case (len(certificate.data) == 0) != (len(key.data) == 0):
+		return nil, &fault{"it holds one half of a client certificate", "set both " + keyCertificate + " and " + keyPrivateKey + ", or neither"}
+	}
+	c := &certificates{}
+	var f *fault
+	if len(ca.data) > 0 {
+		if c.authorities, f = parseCertificates(ca, maxAuthorities); f != nil {
+			return nil, f
+		}
+	}
+	if len(certificate.data) > 0 {
+		if c.client, f = parseClient(certificate, key); f != nil {
+			return nil, f
+		}
+	}
+	return c, nil
+}
+
+// parseClient parses a client certificate and its key. The key's length is judged first: to parse
+// an RSA key is to compute with it.
+func parseClient(certificate, key entry) ([]tls.Certificate, *fault) {
+	if _, f := parseCertificates(certificate, maxChain); f != nil {
+		return nil, f
+	}
+	for block, rest := pem.Decode(key.data); block != nil; block, rest = pem.Decode(rest) {
+		if strings.HasSuffix(block.Type, "PRIVATE KEY") && len(block.Bytes) > maxKey {
+			return nil, &fault{fmt.Sprintf("%s holds a key of more than %d bytes", key.name, maxKey), fixRSA}
+		}
+	}
+	pair, err := tls.X509KeyPair(certificate.data, key.data)
+	if err != nil {
+		return nil, &fault{certificate.name + " and " + key.name + " are no pair", "write a PEM certificate and its own key"}
+	}
+	return []tls.Certificate{pair}, nil
+}
+
+// parseCertificates parses the PEM certificates of an entry, at most that many.
+// Certificates that cannot be parsed are left out, as [x509.CertPool.AppendCertsFromPEM] does.
+func parseCertificates(e entry, most int) ([]*x509.Certificate, *fault) {
+	var parsed []*x509.Certificate
+	for block, rest := pem.Decode(e.data); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" || len(block.Headers) > 0 {
+			continue
+		}
+		if len(block.Bytes) > maxCertificate {
+			return nil, &fault{fmt.Sprintf("%s holds a certificate of more than %d bytes", e.name, maxCertificate), fixRSA + ", and fewer names"}
+		}
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			continue
+		}
+		if public, ok := certificate.PublicKey.(*rsa.PublicKey); ok && public.N.BitLen() > maxRSABits {
+			return nil, &fault{fmt.Sprintf("%s holds a certificate with an RSA key of %d bits", e.name, public.N.BitLen()), fixRSA}
+		}
+		if parsed = append(parsed, certificate); len(parsed) > most {
+			return nil, &fault{fmt.Sprintf("%s holds more than %d certificates", e.name, most), "leave only those that the server needs in " + e.name}
+		}
+	}
+	if len(parsed) == 0 {
+		return nil, &fault{e.name + " holds no certificate", "write PEM certificates into " + e.name}
+	}
+	return parsed, nil
+}

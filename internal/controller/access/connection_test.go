@@ -1,0 +1,125 @@
+package access
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/transport"
+)
+
+const (
+	cloudHost   = "cloud.example.com"
+	storageHost = "storage.example.com"
+)
+
+func TestConnectionKeepsTheCredential(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(server.Close)
+	base := server.Client().Transport.(*http.Transport).Clone()
+	base.TLSClientConfig.ServerName = "example.com" // of httptest's certificate
+	pool, err := transport.NewPool(transport.Options{Base: base, CheckTarget: endpoint.Guard{}.CheckTarget, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	c := &Connection{host: cloudHost, bound: true, pool: pool}
+	t.Cleanup(c.Close)
+	send := func(target string, authorization string) error {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if authorization != "" {
+			req.Header.Set("Authorization", authorization)
+		}
+		resp, err := c.As(Login{}).RoundTrip(req)
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		return err
+	}
+	for target, allowed := range map[string]bool{
+		"https://" + cloudHost + "/v2/":                    true,
+		"https://" + strings.ToUpper(cloudHost) + ":443/x": true,
+		"https://" + storageHost + "/v2/":                  false,
+		"https://" + cloudHost + ":8443/v2/":               false,
+		"http://" + cloudHost + "/v2/":                     false,
+	} {
+		err := send(target, "Basic abc")
+		if _, detour := errors.AsType[*DetourError](err); detour == allowed {
+			t.Errorf("%s: %v", target, err)
+		}
+	}
+	if err := send("https://"+storageHost+"/v2/", ""); err != nil {
+		t.Errorf("without a credential: %v", err)
+	}
+}
+
+func TestSameHost(t *testing.T) {
+	for _, c := range []struct {
+		target, hostport string
+		want             bool
+	}{
+		{"https://a.example/x", "a.example", true},
+		{"https://a.example:443/x", "a.example", true},
+		{"https://A.example/x", "a.example:443", true},
+		{"http://a.example/x", "a.example:80", true},
+		{"http://a.example:5000/x", "a.example:5000", true},
+		{"https://[::1]/x", "[::1]:443", true},
+		{"https://a.example:444/x", "a.example", false},
+		{"https://a.example.evil/x", "a.example", false},
+		{"https://b.example/x", "a.example", false},
+		{"https://regİstry.example/x", "registry.example", false},
+		{"https://reg%C4%B0stry.example/x", "registry.example", false},
+	} {
+		u, err := url.Parse(c.target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := sameHost(u, c.hostport); got != c.want {
+			t.Errorf("%s and %s: %v", c.target, c.hostport, got)
+		}
+	}
+}
+
+// Tenants share what is remembered of a host only if they reach it in the same way.
+func TestRoutesDiffer(t *testing.T) {
+	proxy, other := &url.URL{Scheme: "http", Host: "proxy.example.com", User: url.UserPassword("a", "1")},
+		&url.URL{Scheme: "http", Host: "proxy.example.com", User: url.UserPassword("a", "2")}
+	client := []tls.Certificate{{Certificate: [][]byte{[]byte("client")}}}
+	routes := map[string]string{}
+	for name, c := range map[string]*Connection{
+		"plain":              {},
+		"proxy":              {proxy: proxy},
+		"proxy's other user": {proxy: other},
+		"authority":          {certs: &certificates{authorities: authority("ca")}},
+		"authority, proxy":   {proxy: proxy, certs: &certificates{authorities: authority("ca")}},
+		"client":             {certs: &certificates{client: client}},
+		"authority, client":  {certs: &certificates{authorities: authority("ca"), client: client}},
+		"cut differently":    {certs: &certificates{authorities: authority("caclient")}},
+	} {
+		if before, ok := routes[c.Route()]; ok {
+			t.Errorf("%s and %s have the same route", name, before)
+		}
+		routes[c.Route()] = name
+	}
+	same := &Connection{proxy: proxy, certs: &certificates{authorities: authority("ca")}}
+	if routes[same.Route()] != "authority, proxy" {
+		t.Error("equal ways have different routes")
+	}
+}
+
+func authority(raw string) []*x509.Certificate {
+	return []*x509.Certificate{{Raw: []byte(raw)}}
+}

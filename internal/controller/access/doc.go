@@ -1,0 +1,10 @@
+// Package access gives reconcilers access to what their objects name, each object as its own
+// tenant. It reads Secrets, opens connections with the tenant's proxy and certificates, and gets
+// credentials.
+//
+//	Call ──Connect──▶ Connection ──As(Login)──▶ requests with the credential, to the host that the object names and no other
+//	  └────Mint, or a Secret──▶ Login
+//
+// A [Login] may add a user and a password, a bearer or a client certificate. Only credentialOf
+// decides what a token adds, so that kinds need not know the sorts of credentials.
+package access

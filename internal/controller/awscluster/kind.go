@@ -1,0 +1,235 @@
+package awscluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/aws"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/internal/clouds/awsclient"
+	"github.com/lanyard-dev/lanyard/internal/controller/awsidentity"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/identity"
+)
+
+// Options are what the reconciler needs. All fields but Manage and CreateControllerIdentity are
+// required.
+type Options struct {
+	// Identities know the identities, and get their credentials.
+	Identities *identity.Identities
+	// Provider exchanges the proofs.
+	Provider *aws.Provider
+	// Cache keeps the credentials.
+	Cache auth.Cache
+	// Observer hears of the exchanges.
+	Observer auth.Observer
+	// Memory lists AWSClusters, and has the index of [AddIndex].
+	Memory client.Reader
+	// Manage does the work of a controller that manages clusters, once the identity is proved. It
+	// makes its clients of AWS from the scope. Nil: an AWSCluster only proves its identity.
+	Manage func(ctx context.Context, o *v1alpha1.AWSCluster, scope awsclient.Scope) error
+	// CreateControllerIdentity makes the AWSClusterControllerIdentity default if an AWSCluster needs
+	// it and it does not exist; nil leaves that to the administrator.
+	CreateControllerIdentity func(ctx context.Context) error
+}
+
+// Reconciler reconciles AWSClusters.
+type Reconciler = object.Reconciler[*v1alpha1.AWSCluster, plan]
+
+// New makes the reconciler.
+func New(shared *object.Shared, options Options) *Reconciler {
+	return object.New(shared, v1alpha1.AWSClusterKind, &kind{options})
+}
+
+// kind is AWSCluster as the frame knows it.
+type kind struct{ Options }
+
+// plan is the identity of an AWSCluster, which its namespace may use.
+type plan struct {
+	subject  auth.Subject
+	accounts auth.Accounts
+	region   endpoint.AWSRegion
+}
+
+// interval is how long after a look an AWSCluster is looked at again. The credential is in the cache
+// then, and being used keeps it fresh.
+const interval = 10 * time.Minute
+
+// Empty implements object.Definition.
+func (*kind) Empty() (*v1alpha1.AWSCluster, client.ObjectList) {
+	return &v1alpha1.AWSCluster{}, &v1alpha1.AWSClusterList{}
+}
+
+// View implements object.Definition. Nothing is kept for an AWSCluster, so it has no finalizer.
+func (*kind) View(o *v1alpha1.AWSCluster) object.View {
+	view := object.View{Interval: interval}
+	ref := awsidentity.RefOf(o)
+	if subject, err := spec.AWSIdentity(ref.Kind, o.Namespace, ref.Name); err == nil {
+		view.DependsOn = []object.Dependency{{Kind: string(subject.Kind()), Namespace: subject.Namespace(), Name: subject.Name()}}
+	}
+	return view
+}
+
+// Decide implements object.Kind. It asks for the grants of the whole chain, before anything else is
+// done with the identity.
+func (k *kind) Decide(ctx context.Context, o *v1alpha1.AWSCluster) (plan, error) {
+	region, err := endpoint.ParseAWSRegion(o.Spec.Region)
+	if err != nil {
+		return plan{}, object.Invalid("spec.region", "", "%w", err)
+	}
+	if o.Spec.AccountID != "" && !isAccount(o.Spec.AccountID) {
+		return plan{}, object.Invalid("spec.accountID", "write twelve digits, or leave it out", "it is not the ID of an AWS account")
+	}
+	ref := awsidentity.RefOf(o)
+	subject, err := spec.AWSIdentity(ref.Kind, o.Namespace, ref.Name)
+	if err != nil {
+		return plan{}, object.Invalid("spec.identityRef", "", "%w", err)
+	}
+	err = k.Identities.Admits(ctx, o.Namespace, subject)
+	if identity.ReasonOf(err) == meta.ReasonControllerIdentityMissing && k.CreateControllerIdentity != nil {
+		if err := k.CreateControllerIdentity(ctx); err != nil {
+			return plan{}, err
+		}
+	}
+	if err != nil {
+		o.Status.Identity, o.Status.AccountID = nil, ""
+		return plan{}, awsidentity.Passing(subject, err)
+	}
+	return plan{subject: subject, accounts: k.Identities.For(o.Namespace), region: region}, nil
+}
+
+// isAccount reports whether the text is the ID of an AWS account.
+func isAccount(text string) bool {
+	for i := range len(text) {
+		if text[i] < '0' || text[i] > '9' {
+			return false
+		}
+	}
+	return len(text) == 12
+}
+
+// Act implements object.Kind. It gets the credential, compares its account, and lets the options'
+// Manage work with it.
+func (k *kind) Act(ctx context.Context, o *v1alpha1.AWSCluster, p plan) (news string, err error) {
+	options := k.credential(o, p)
+	if object.RetryNow(o) {
+		options = append(options, auth.WithRetryNow())
+	}
+	token, key, err := auth.GetTokenAndKey(ctx, k.Provider, options...)
+	if err != nil {
+		if !auth.IsTemporary(err) {
+			o.Status.Identity, o.Status.AccountID = nil, ""
+		}
+		return "", err
+	}
+	session, ok := token.(*aws.Token)
+	if !ok {
+		return "", fmt.Errorf("a %T is not a session of AWS", token)
+	}
+	o.Status.Identity = &meta.Identity{Subject: key.Subject.String(), Provider: aws.ProviderName, CloudIdentity: key.Identity}
+	o.Status.AccountID = session.AccountID
+	scope := awsclient.Scope{Provider: k.Provider, Options: k.credential(o, p), Region: p.region, AccountID: o.Spec.AccountID}
+	if err := scope.CheckAccount(session.AccountID); err != nil || k.Manage == nil {
+		return "", err
+	}
+	return "", k.Manage(ctx, o, scope)
+}
+
+// credential returns the options of [auth.GetToken] for the identity of an AWSCluster. The program's
+// own region serves all regions of its partition, so that one credential serves all clusters of an
+// identity.
+func (k *kind) credential(o *v1alpha1.AWSCluster, p plan) []auth.Option {
+	options := []auth.Option{
+		auth.WithSubject(p.subject, p.accounts, p.accounts), auth.WithTenant(o.Namespace), auth.WithObserver(k.Observer),
+		auth.WithCache(k.Cache, auth.InvolvedObject{Kind: v1alpha1.AWSClusterKind, Namespace: o.Namespace, Name: o.Name, Operation: "reconcile"}),
+	}
+	if k.Provider.Region().Partition.ID != p.region.Partition.ID {
+		options = append(options, auth.WithSTSRegion(p.region.Name))
+	}
+	return options
+}
+
+// Report implements object.Kind. Its conditions say the same on success and on failure.
+func (k *kind) Report(ctx context.Context, o *v1alpha1.AWSCluster, outcome object.Outcome) (found string, err error) {
+	const allowed, retrieved = v1alpha1.ConditionPrincipalUsageAllowed, v1alpha1.ConditionPrincipalCredentialRetrieved
+	ref := awsidentity.RefOf(o)
+	subject, err := spec.AWSIdentity(ref.Kind, o.Namespace, ref.Name)
+	if err == nil {
+		err = k.Identities.Admits(ctx, o.Namespace, subject)
+	}
+	if err != nil {
+		f := object.Explain(err, k.Explain)
+		object.SetCondition(o, allowed, metav1.ConditionFalse, f.Reason, f.Message)
+		object.SetCondition(o, retrieved, metav1.ConditionFalse, f.Reason, "no credential was asked for: "+f.Message)
+		object.RemoveCondition(o, v1alpha1.ConditionClusterNameUnique)
+		return "", nil
+	}
+	object.SetCondition(o, allowed, metav1.ConditionTrue, meta.ReasonSucceeded,
+		fmt.Sprintf("namespace %s may use %s %s", o.Namespace, ref.Kind, ref.Name))
+	switch {
+	case outcome.Fulfilled(), outcome.Reason == meta.ReasonAccountMismatch:
+		object.SetCondition(o, retrieved, metav1.ConditionTrue, meta.ReasonSucceeded, "a credential of account "+o.Status.AccountID)
+	default:
+		object.SetCondition(o, retrieved, metav1.ConditionFalse, meta.ReasonPrincipalCredentialRetrievalFailed, outcome.Message)
+	}
+	if err := k.reportName(ctx, o); err != nil || !outcome.Fulfilled() {
+		return "", err
+	}
+	return fmt.Sprintf("%s %s gives credentials of account %s", ref.Kind, ref.Name, o.Status.AccountID), nil
+}
+
+// reportName says whether another AWSCluster has the same name and account. It does not name the
+// other one, which may be another tenant's.
+func (k *kind) reportName(ctx context.Context, o *v1alpha1.AWSCluster) error {
+	const unique = v1alpha1.ConditionClusterNameUnique
+	if o.Status.AccountID == "" {
+		object.RemoveCondition(o, unique)
+		return nil
+	}
+	taken := false
+	err := object.Each(ctx, k.Memory, &v1alpha1.AWSClusterList{}, func(other *v1alpha1.AWSCluster) {
+		taken = taken || other.Namespace != o.Namespace && other.Status.AccountID == o.Status.AccountID
+	}, client.MatchingFields{nameIndex: o.Name})
+	if err != nil {
+		return fmt.Errorf("list AWSClusters of the name %s: %w", o.Name, err)
+	}
+	if taken {
+		object.SetCondition(o, unique, metav1.ConditionFalse, meta.ReasonClusterNameTaken,
+			"another AWSCluster has this name and account, and the AWS cloud provider finds what belongs to a cluster by its name: rename one of them")
+	} else {
+		object.SetCondition(o, unique, metav1.ConditionTrue, meta.ReasonSucceeded, "no other AWSCluster has this name and account")
+	}
+	return nil
+}
+
+// nameIndex finds AWSClusters by name.
+const nameIndex = "name"
+
+// AddIndex adds the index that the reconciler needs.
+func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
+	err := indexer.IndexField(ctx, &v1alpha1.AWSCluster{}, nameIndex, func(o client.Object) []string { return []string{o.GetName()} })
+	if err != nil {
+		return fmt.Errorf("index AWSClusters by name: %w", err)
+	}
+	return nil
+}
+
+// Finalize implements object.Kind.
+func (*kind) Finalize(context.Context, *v1alpha1.AWSCluster) error { return nil }
+
+// Explain implements object.Definition.
+func (*kind) Explain(err error) (object.Failure, bool) {
+	if _, ok := errors.AsType[*awsclient.AccountError](err); ok {
+		return object.Failure{Reason: meta.ReasonAccountMismatch, Stalled: true}, true
+	}
+	return object.Failure{}, false
+}

@@ -1,0 +1,295 @@
+package awscluster_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/internal/clouds/awsclient"
+	"github.com/lanyard-dev/lanyard/internal/controller/awscluster"
+	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
+)
+
+// world is a reconciler of AWSClusters with identities, and an API server's memory.
+type world struct {
+	*identitytest.World
+
+	t       *testing.T
+	kube    client.Client
+	r       *awscluster.Reconciler
+	created int // AWSClusterControllerIdentities
+}
+
+func newWorld(t *testing.T, creates bool, change ...func(*awscluster.Options)) *world {
+	t.Helper()
+	w := &world{World: identitytest.New(t), t: t}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), identityv1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.AWSCluster{})
+	if err := awscluster.AddIndex(t.Context(), indexer{builder}); err != nil {
+		t.Fatal(err)
+	}
+	w.kube = builder.Build()
+	options := awscluster.Options{Identities: w.Identities, Provider: w.Provider, Cache: w.Tokens, Observer: w.Tokens, Memory: w.kube}
+	if creates {
+		options.CreateControllerIdentity = func(context.Context) error { w.created++; return nil }
+	}
+	for _, c := range change {
+		c(&options)
+	}
+	w.r = awscluster.New(&object.Shared{Client: w.kube, Recorder: events.NewFakeRecorder(1000)}, options)
+	return w
+}
+
+// indexer is that of a fake client.
+type indexer struct{ *fake.ClientBuilder }
+
+func (i indexer) IndexField(_ context.Context, o client.Object, field string, values client.IndexerFunc) error {
+	i.WithIndex(o, field, values)
+	return nil
+}
+
+func (w *world) cluster(namespace, name string, spec v1alpha1.AWSClusterSpec) {
+	w.t.Helper()
+	if spec.Region == "" {
+		spec.Region = "eu-central-1"
+	}
+	o := &v1alpha1.AWSCluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Generation: 1}, Spec: spec}
+	if err := w.kube.Create(w.t.Context(), o); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// reconcile reconciles a cluster and returns what the API server has of it.
+func (w *world) reconcile(namespace, name string) *v1alpha1.AWSCluster {
+	w.t.Helper()
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	result, err := w.r.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: key})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	o := &v1alpha1.AWSCluster{}
+	if err := w.kube.Get(w.t.Context(), key, o); err != nil {
+		w.t.Fatal(err)
+	}
+	controllertest.Holds(w.t, o, controllertest.View{Status: o.Status.Status}, result)
+	return o
+}
+
+func ref(kind, name string) *meta.AWSIdentityReference {
+	return &meta.AWSIdentityReference{Kind: kind, Name: name}
+}
+
+// TestConditions holds that the conditions are stored on success and on failure. CAPA's were never
+// stored.
+func TestConditions(t *testing.T) {
+	const role, static, controller = identityv1.AWSClusterRoleIdentityKind, identityv1.AWSClusterStaticIdentityKind, identityv1.AWSClusterControllerIdentityKind
+	succeeded := meta.ReasonSucceeded
+	for name, c := range map[string]struct {
+		spec                      v1alpha1.AWSClusterSpec
+		ready, allowed, retrieved string // reasons
+		account                   string
+		says                      string // part of Ready's message
+	}{
+		"granted": {
+			v1alpha1.AWSClusterSpec{IdentityRef: ref(role, "target"), AccountID: identitytest.Workload},
+			succeeded, succeeded, succeeded, identitytest.Workload, "credentials of account",
+		},
+		"not granted": {
+			v1alpha1.AWSClusterSpec{IdentityRef: ref(role, "of-others")},
+			meta.ReasonPrincipalUsageUnauthorized, meta.ReasonPrincipalUsageUnauthorized, meta.ReasonPrincipalUsageUnauthorized, "", "team-a may not use AWSClusterRoleIdentity of-others",
+		},
+		"a source that is not granted": {
+			v1alpha1.AWSClusterSpec{IdentityRef: ref(role, "with-source-of-others")},
+			meta.ReasonSourcePrincipalUsageUnauthorized, meta.ReasonSourcePrincipalUsageUnauthorized, meta.ReasonSourcePrincipalUsageUnauthorized, "", "root-of-others",
+		},
+		"no identity at all": {
+			v1alpha1.AWSClusterSpec{}, // an object from before the schema's default
+			meta.ReasonControllerIdentityMissing, meta.ReasonControllerIdentityMissing, meta.ReasonControllerIdentityMissing, "", `"kind":"AWSClusterControllerIdentity"`,
+		},
+		"an identity that does not exist": {
+			v1alpha1.AWSClusterSpec{IdentityRef: ref(static, "nobody")},
+			"SubjectNotFound", "SubjectNotFound", "SubjectNotFound", "", "does not exist",
+		},
+		"another account": {
+			v1alpha1.AWSClusterSpec{IdentityRef: ref(role, "target"), AccountID: identitytest.Management},
+			meta.ReasonAccountMismatch, succeeded, succeeded, identitytest.Workload, "correct spec.accountID",
+		},
+		"a role that AWS refuses": {
+			v1alpha1.AWSClusterSpec{IdentityRef: ref(role, "refused")},
+			"TrustRefused", succeeded, meta.ReasonPrincipalCredentialRetrievalFailed, "", "sts:AssumeRole",
+		},
+		"an invalid region": {
+			v1alpha1.AWSClusterSpec{Region: "moon-1", IdentityRef: ref(role, "target")},
+			meta.ReasonInvalidSpec, succeeded, meta.ReasonPrincipalCredentialRetrievalFailed, "", "spec.region",
+		},
+		"an invalid account": {
+			v1alpha1.AWSClusterSpec{IdentityRef: ref(role, "target"), AccountID: "123456789"},
+			meta.ReasonInvalidSpec, succeeded, meta.ReasonPrincipalCredentialRetrievalFailed, "", "twelve digits",
+		},
+		"a kind that is no identity": {
+			v1alpha1.AWSClusterSpec{IdentityRef: ref("Secret", "target")},
+			meta.ReasonInvalidSpec, "SubjectInvalid", "SubjectInvalid", "", "spec.identityRef",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, false)
+			w.Static("root", identitytest.Admits("team-a"))
+			w.Static("root-of-others", identitytest.Admits("team-b"))
+			arn := w.CloudRole(identitytest.Workload, "target", identitytest.Root, nil)
+			w.Role("target", identitytest.RoleSpec(arn, "root", identitytest.Admits("team-a")))
+			w.Role("of-others", identitytest.RoleSpec(arn, "root", identitytest.Admits("team-b")))
+			w.Role("with-source-of-others", identitytest.RoleSpec(arn, "root-of-others", identitytest.Admits("team-a")))
+			w.Role("refused", identitytest.RoleSpec("arn:aws:iam::"+identitytest.Workload+":role/nobody", "root", identitytest.Admits("team-a")))
+			w.cluster("team-a", "test", c.spec)
+			o := w.reconcile("team-a", "test")
+			for condition, want := range map[string]string{
+				meta.ConditionReady: c.ready, v1alpha1.ConditionPrincipalUsageAllowed: c.allowed, v1alpha1.ConditionPrincipalCredentialRetrieved: c.retrieved,
+			} {
+				got := apimeta.FindStatusCondition(o.Status.Conditions, condition)
+				if got == nil || got.Reason != want || (got.Status == metav1.ConditionTrue) != (want == succeeded) {
+					t.Errorf("%s is %+v, want %s", condition, got, want)
+				}
+				if condition == meta.ConditionReady && got != nil && !strings.Contains(got.Message, c.says) {
+					t.Errorf("Ready says %q", got.Message)
+				}
+			}
+			if o.Status.AccountID != c.account || (o.Status.Identity != nil) != (c.account != "") {
+				t.Errorf("account %q, identity %+v", o.Status.AccountID, o.Status.Identity)
+			}
+		})
+	}
+}
+
+// TestConditionsRecover: a condition resets once the grant is there, and a change of the reference is
+// in force at once.
+func TestConditionsRecover(t *testing.T) {
+	w := newWorld(t, false)
+	w.Static("root", identitytest.Admits())
+	spec := identitytest.RoleSpec(w.CloudRole(identitytest.Workload, "target", identitytest.Root, nil), "root", identitytest.Admits("team-b"))
+	w.Role("target", spec)
+	w.cluster("team-a", "test", v1alpha1.AWSClusterSpec{IdentityRef: ref(identityv1.AWSClusterRoleIdentityKind, "target")})
+	if o := w.reconcile("team-a", "test"); apimeta.IsStatusConditionTrue(o.Status.Conditions, meta.ConditionReady) {
+		t.Fatal("ready without a grant")
+	}
+	spec.AWSClusterIdentitySpec = identitytest.Admits("team-a")
+	w.Role("target", spec)
+	o := w.reconcile("team-a", "test")
+	for _, c := range o.Status.Conditions {
+		if c.Status != metav1.ConditionTrue {
+			t.Errorf("%+v", c)
+		}
+	}
+	o.Spec.IdentityRef = ref(identityv1.AWSClusterStaticIdentityKind, "root")
+	o.Generation++
+	if err := w.kube.Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if o = w.reconcile("team-a", "test"); o.Status.AccountID != identitytest.Management {
+		t.Errorf("the old identity's credential is in force: account %s", o.Status.AccountID)
+	}
+}
+
+// TestManage: what manages a cluster works once the identity is proved. A grant that is withdrawn
+// meanwhile ends the work at its next call, and the conditions say so.
+func TestManage(t *testing.T) {
+	var w *world
+	var regions []string
+	withdraw := func() {}
+	w = newWorld(t, false, func(o *awscluster.Options) {
+		o.Manage = func(ctx context.Context, _ *v1alpha1.AWSCluster, scope awsclient.Scope) error {
+			scope.HTTPClient = &http.Client{Transport: w.Cloud.Transport()}
+			config := scope.Config()
+			regions = append(regions, config.Region)
+			client := sts.NewFromConfig(config)
+			if _, err := client.GetCallerIdentity(ctx, nil); err != nil {
+				t.Errorf("before the grant is withdrawn: %v", err)
+			}
+			withdraw()
+			_, err := client.GetCallerIdentity(ctx, nil)
+			return err
+		}
+	})
+	w.Static("root", identitytest.Admits())
+	spec := identitytest.RoleSpec(w.CloudRole(identitytest.Workload, "target", identitytest.Root, nil), "root", identitytest.Admits("team-a"))
+	w.Role("target", spec)
+	identityRef := ref(identityv1.AWSClusterRoleIdentityKind, "target")
+	w.cluster("team-a", "elsewhere", v1alpha1.AWSClusterSpec{IdentityRef: identityRef, AccountID: identitytest.Management})
+	if w.reconcile("team-a", "elsewhere"); len(regions) != 0 {
+		t.Error("a cluster was managed with another account's identity")
+	}
+	w.cluster("team-a", "test", v1alpha1.AWSClusterSpec{IdentityRef: identityRef, AccountID: identitytest.Workload})
+	if o := w.reconcile("team-a", "test"); !apimeta.IsStatusConditionTrue(o.Status.Conditions, meta.ConditionReady) || !slices.Equal(regions, []string{"eu-central-1"}) {
+		t.Fatalf("%+v, regions %q", o.Status.Conditions, regions)
+	}
+	withdraw = func() {
+		spec.AWSClusterIdentitySpec = identitytest.Admits("team-b")
+		w.Role("target", spec)
+	}
+	calls := w.Count("GetCallerIdentity")
+	o := w.reconcile("team-a", "test")
+	for _, condition := range []string{meta.ConditionReady, v1alpha1.ConditionPrincipalUsageAllowed} {
+		if got := apimeta.FindStatusCondition(o.Status.Conditions, condition); got.Status != metav1.ConditionFalse || got.Reason != meta.ReasonPrincipalUsageUnauthorized {
+			t.Errorf("%+v", got)
+		}
+	}
+	if n := w.Count("GetCallerIdentity") - calls; n != 1 {
+		t.Errorf("%d calls, want one before the grant was withdrawn", n)
+	}
+}
+
+// TestClusterNames: two clusters of one name and account are reported, and neither is told where the
+// other one is.
+func TestClusterNames(t *testing.T) {
+	w := newWorld(t, false)
+	w.Static("root", identitytest.Admits())
+	spec := v1alpha1.AWSClusterSpec{IdentityRef: ref(identityv1.AWSClusterStaticIdentityKind, "root")}
+	w.cluster("team-a", "test", spec)
+	w.cluster("team-b", "test", spec)
+	w.cluster("team-b", "other", spec)
+	w.reconcile("team-a", "test")
+	for name, want := range map[string]bool{"test": false, "other": true} {
+		o := w.reconcile("team-b", name)
+		got := apimeta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionClusterNameUnique)
+		if got == nil || (got.Status == metav1.ConditionTrue) != want || strings.Contains(got.Message, "team-a") {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if !apimeta.IsStatusConditionTrue(o.Status.Conditions, meta.ConditionReady) {
+			t.Errorf("%s is not ready", name)
+		}
+	}
+}
+
+// TestCreator: the creator makes the identity only if an AWSCluster needs it.
+func TestCreator(t *testing.T) {
+	w := newWorld(t, true)
+	w.Static("root", identitytest.Admits())
+	w.cluster("team-a", "one", v1alpha1.AWSClusterSpec{IdentityRef: ref(identityv1.AWSClusterStaticIdentityKind, "root")})
+	if w.reconcile("team-a", "one"); w.created != 0 {
+		t.Error("it was made, and nobody needs it")
+	}
+	w.cluster("team-a", "two", v1alpha1.AWSClusterSpec{})
+	if w.reconcile("team-a", "two"); w.created != 1 {
+		t.Errorf("made %d times", w.created)
+	}
+}

@@ -1,0 +1,244 @@
+package binding
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/internal/controller/awsidentity"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/delivery"
+	"github.com/lanyard-dev/lanyard/internal/identity"
+	"github.com/lanyard-dev/lanyard/internal/issuer"
+)
+
+// plan says which credential goes into the Secret.
+type plan struct {
+	source
+
+	store identityv1.BindingStore
+	// context is the object that a token names; zero with an AWS identity.
+	context auth.ObjectReference
+	// account is the account of the cloud; empty if none is known.
+	account string
+	// withdrawn says why nobody may have the credential any more; nil if somebody may.
+	withdrawn error
+}
+
+// source is the identity of a binding.
+type source struct {
+	subject  auth.Subject
+	accounts auth.Accounts
+	uid      string
+	target   identityv1.TargetSystem
+	config   map[string]string // the providerConfig of a target that Lanyard knows
+	// audiences are the receivers of a token; empty for an AWS identity.
+	audiences []string
+	// spec is all that the identity says about its credentials.
+	spec any
+}
+
+// subjectOf returns the identity that a binding names. An identity of this cluster is in the namespace
+// of the binding or in none. The namespace of one at the hub follows from that of the binding.
+func (k *kind) subjectOf(o *identityv1.WorkloadIdentityBinding) (auth.Subject, error) {
+	switch named, ref := o.Spec.WorkloadIdentity, o.Spec.IdentityRef; {
+	case (named == nil) == (ref == nil):
+		return auth.Subject{}, object.Invalid("spec", "", "name exactly one of workloadIdentity and identityRef")
+	case named != nil:
+		namespace, err := k.namespaceOf(o)
+		if err != nil {
+			return auth.Subject{}, err
+		}
+		return auth.WorkloadIdentity(namespace, named.Name)
+	case ref.Kind != identityv1.AWSClusterRoleIdentityKind && ref.Kind != identityv1.AWSServiceAccountIdentityKind:
+		return auth.Subject{}, object.Invalid("spec.identityRef.kind", "", "the credential of another kind than %s and %s never leaves Lanyard",
+			identityv1.AWSClusterRoleIdentityKind, identityv1.AWSServiceAccountIdentityKind)
+	default:
+		return spec.AWSIdentity(ref.Kind, o.Namespace, ref.Name)
+	}
+}
+
+// Decide implements object.Kind.
+func (k *kind) Decide(ctx context.Context, o *identityv1.WorkloadIdentityBinding) (plan, error) {
+	subject, err := k.subjectOf(o)
+	if err != nil {
+		return plan{}, err
+	}
+	find := k.awsIdentity
+	if subject.Kind() == auth.KindWorkloadIdentity {
+		find = k.workloadIdentity
+	}
+	found, err := find(ctx, o, subject)
+	if gone, ok := errors.AsType[*withdrawnError](err); ok {
+		return plan{withdrawn: gone.err}, nil
+	} else if err != nil {
+		return plan{}, err
+	}
+	if err := checkTarget(o, found.target); err != nil {
+		return plan{}, err
+	}
+	if err := checkFormat(o.Spec.Store.Format, found); err != nil {
+		return plan{}, err
+	}
+	p := plan{source: found, store: o.Spec.Store, account: accountOf(found)}
+	if len(found.audiences) > 0 {
+		p.context = k.contextOf(o)
+	}
+	if had := o.Status.Account; had != "" && p.account != had && object.AllowedAccount(o) != p.account {
+		return plan{}, &accountError{had: had, has: p.account}
+	}
+	return p, nil
+}
+
+// withdrawnError says that nobody may have the credential of an identity any more.
+type withdrawnError struct{ err error }
+
+func (e *withdrawnError) Error() string { return e.err.Error() }
+func (e *withdrawnError) Unwrap() error { return e.err }
+
+// workloadIdentity finds the WorkloadIdentity of a binding. That one is gone is believed to the API
+// server alone, because memory may be behind.
+func (k *kind) workloadIdentity(ctx context.Context, o *identityv1.WorkloadIdentityBinding, subject auth.Subject) (source, error) {
+	found := &identityv1.WorkloadIdentity{}
+	err := k.read(ctx, client.ObjectKey{Namespace: subject.Namespace(), Name: subject.Name()}, found)
+	if apierrors.IsNotFound(err) || err == nil && !found.DeletionTimestamp.IsZero() {
+		if _, err := k.WorkloadIdentities.Read(ctx, subject); auth.CodeOf(err) == auth.CodeSubjectNotFound {
+			return source{}, &withdrawnError{err}
+		} else if err != nil {
+			return source{}, k.atHub(subject, err)
+		}
+		return source{}, fmt.Errorf("WorkloadIdentity %s is too new to be known", subject.Name())
+	} else if err != nil {
+		return source{}, fmt.Errorf("read WorkloadIdentity %s: %w", subject.Name(), err)
+	}
+	if errs := k.validate(found); len(errs) > 0 {
+		return source{}, object.Invalid("spec.workloadIdentity", "correct the WorkloadIdentity", "WorkloadIdentity %s: %w", found.Name, errs.ToAggregate())
+	}
+	target := found.Spec.TargetSystem
+	config, _ := issuer.ProviderConfig(&target, field.NewPath("spec")) // which validate has checked
+	return source{
+		subject: subject, accounts: lend(k.WorkloadIdentities, o, string(found.UID)), uid: string(found.UID),
+		target: target, config: config, audiences: found.Spec.Audiences, spec: found.Spec,
+	}, nil
+}
+
+// awsIdentity finds the AWS identity of a binding, and asks the grants of its whole chain.
+func (k *kind) awsIdentity(ctx context.Context, o *identityv1.WorkloadIdentityBinding, subject auth.Subject) (source, error) {
+	switch {
+	case k.Identities == nil:
+		return source{}, object.Invalid("spec.identityRef", "have the administrator set identity.awsIdentities of the Helm chart", "this cluster has no AWS identities")
+	case !k.IdentitiesSynced():
+		return source{}, errors.New("the AWS identities are not all known yet")
+	}
+	own := k.Identities.For(o.Namespace)
+	account, err := own.Lookup(ctx, subject)
+	switch {
+	case identity.IsUsageRefused(err):
+		return source{}, &withdrawnError{err}
+	case auth.CodeOf(err) == auth.CodeSubjectNotFound:
+		return source{}, &withdrawnError{awsidentity.Passing(subject, err)}
+	case err != nil:
+		return source{}, err
+	}
+	return source{
+		subject: subject, accounts: lend(own, o, account.UID), uid: account.UID,
+		target: identityv1.TargetSystem{Type: identityv1.TargetAWS}, config: map[string]string{"iamRoleARN": account.Attributes["roleARN"]}, spec: account.Attributes,
+	}, nil
+}
+
+// checkTarget refuses an identity of another target than the binding's.
+func checkTarget(o *identityv1.WorkloadIdentityBinding, target identityv1.TargetSystem) error {
+	switch {
+	case o.Spec.Type != "" && o.Spec.Type != target.Type:
+		return object.Invalid("spec.type", "correct it, or name another identity", "it is %s, and the identity is for %s", o.Spec.Type, target.Type)
+	case o.Status.Type != "" && o.Status.Type != target.Type:
+		return object.Invalid("spec", "create another binding, with another Secret",
+			"the Secret has a credential for %s, and the identity is for %s: who reads the Secret does not expect that", o.Status.Type, target.Type)
+	case o.Spec.ProviderConfig != nil && !equalJSON(o.Spec.ProviderConfig, target.ProviderConfig):
+		return object.Invalid("spec.providerConfig", "correct it, or leave it out", "it is not that of the identity")
+	}
+	return nil
+}
+
+// equalJSON reports whether two objects are equal, whatever the order of their fields.
+func equalJSON(a, b *runtime.RawExtension) bool {
+	if b == nil {
+		return false
+	}
+	var values [2]any
+	for i, raw := range [][]byte{a.Raw, b.Raw} {
+		if json.Unmarshal(raw, &values[i]) != nil {
+			return false
+		}
+	}
+	return equality.Semantic.DeepEqual(values[0], values[1])
+}
+
+// checkFormat refuses a format that the identity has no credential for.
+func checkFormat(format identityv1.StoreFormat, found source) error {
+	const at = "spec.store.format"
+	switch target := found.target.Type; {
+	case !delivery.Exchanged(format) && len(found.audiences) == 0:
+		return object.Invalid(at, "write aws-session-keys or dockerconfigjson", "an AWS identity has no token")
+	case format == identityv1.StoreAWSSessionKeys && target != identityv1.TargetAWS:
+		return object.Invalid(at, "write sdk or token", "the identity is for %s, where nobody has sessions of AWS", target)
+	case format == identityv1.StoreDockerConfigJSON && target != identityv1.TargetAWS && target != identityv1.TargetAzure && target != identityv1.TargetGCP:
+		return object.Invalid(at, "write sdk or token", "Lanyard can log in at registries of aws, azure and gcp only, and the identity is for %s", target)
+	}
+	return nil
+}
+
+// contextOf returns the object that tokens of a binding name: by default the binding itself, or none
+// with a hub, which does not have the binding.
+func (k *kind) contextOf(o *identityv1.WorkloadIdentityBinding) auth.ObjectReference {
+	if c := o.Spec.ContextObject; c != nil {
+		return auth.ObjectReference{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name, UID: string(c.UID)}
+	}
+	if k.Hub != nil {
+		return auth.ObjectReference{}
+	}
+	return auth.ObjectReference{
+		APIVersion: identityv1.GroupVersion().String(), Kind: identityv1.WorkloadIdentityBindingKind,
+		Namespace: o.Namespace, Name: o.Name, UID: string(o.UID),
+	}
+}
+
+// accountOf returns the account of the cloud that an identity is for; empty if none is known.
+func accountOf(found source) string {
+	switch found.target.Type {
+	case identityv1.TargetAWS:
+		role, _ := endpoint.ParseRoleARN(found.config["iamRoleARN"])
+		assumed, _ := endpoint.ParseAssumption(found.config["assumeRole"])
+		return within(role.Account, assumed.Role.Account)
+	case identityv1.TargetAzure:
+		return within(strings.ToLower(found.config["tenantID"]), strings.ToLower(found.config["subscriptionID"]))
+	case identityv1.TargetGCP:
+		provider, _ := endpoint.ParseGCPWorkloadProvider(found.config["workloadIdentityProvider"])
+		return within(provider.ProjectNumber, found.config["projectID"])
+	case identityv1.TargetAlibaba:
+		if parts := strings.Split(found.config["roleARN"], ":"); len(parts) == 5 { // acs:ram::<account>:role/<name>
+			return parts[3]
+		}
+	}
+	return ""
+}
+
+// within names a part of an account, or the account if no part is named.
+func within(account, part string) string {
+	if part == "" {
+		return account
+	}
+	return account + "/" + part
+}

@@ -1,0 +1,82 @@
+package binding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/issuer"
+)
+
+// namespaceOf returns the namespace of the WorkloadIdentity that a binding names.
+func (k *kind) namespaceOf(o *identityv1.WorkloadIdentityBinding) (string, error) {
+	if k.Hub == nil {
+		return o.Namespace, nil
+	}
+	return k.Hub.NamespaceOf(o.Namespace)
+}
+
+// read reads a WorkloadIdentity from memory.
+func (k *kind) read(ctx context.Context, key client.ObjectKey, identity *identityv1.WorkloadIdentity) error {
+	if k.Hub == nil {
+		return k.Client.Get(ctx, key, identity)
+	}
+	return k.Hub.Get(ctx, key, identity)
+}
+
+// validate says what is wrong with a WorkloadIdentity. Of one at the hub, only what is written into
+// a Secret is judged here.
+func (k *kind) validate(identity *identityv1.WorkloadIdentity) field.ErrorList {
+	if k.Hub == nil {
+		return k.Issuer.Validate(identity)
+	}
+	_, errs := issuer.ProviderConfig(&identity.Spec.TargetSystem, field.NewPath("spec", "targetSystem"))
+	return errs
+}
+
+// atHub adds to a failure since when the hub does not answer, if that is why it failed.
+func (k *kind) atHub(subject auth.Subject, err error) error {
+	failed, ok := errors.AsType[*auth.Error](err)
+	if k.Hub == nil || !ok || subject.Kind() != auth.KindWorkloadIdentity || failed.Stage != auth.StageSubject && failed.Stage != auth.StageTokenRequest {
+		return err
+	}
+	if down := k.Hub.State().Err; down != nil {
+		return fmt.Errorf("%v; %w", err, down) //nolint:errorlint // the hub is the cause that counts
+	}
+	return fmt.Errorf("at the hub: %w", err)
+}
+
+// showHub writes into the conditions whether the hub answers, and since when it does not.
+func (k *kind) showHub(o *identityv1.WorkloadIdentityBinding) {
+	if k.Hub == nil || o.Spec.WorkloadIdentity == nil {
+		return
+	}
+	shown := metav1.Condition{
+		Type: meta.ConditionHubReachable, Status: metav1.ConditionTrue, Reason: meta.ReasonSucceeded, Message: "the hub answers", ObservedGeneration: o.Generation,
+	}
+	if down := k.Hub.State().Err; down != nil {
+		shown.Status, shown.Reason, shown.Message = metav1.ConditionFalse, down.Reason, down.Error()
+	}
+	apimeta.SetStatusCondition(&o.Status.Conditions, shown)
+}
+
+// HubDependency is the hub as what bindings wait for that it gives nothing.
+func HubDependency() object.Dependency { return object.Dependency{Kind: "Hub"} }
+
+// waitsForHub reports whether a binding says that the hub gives nothing: because its last attempt
+// failed, or because the hub did not answer the probe before. Bindings that were not looked at
+// meanwhile sleep on when the hub answers again.
+func waitsForHub(o *identityv1.WorkloadIdentityBinding) bool {
+	c := apimeta.FindStatusCondition(o.Status.Conditions, meta.ConditionReady)
+	failed := c != nil && (c.Reason == meta.ReasonHubUnreachable || c.Reason == meta.ReasonHubRefused)
+	return failed || apimeta.IsStatusConditionFalse(o.Status.Conditions, meta.ConditionHubReachable)
+}

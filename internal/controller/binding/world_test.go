@@ -1,0 +1,336 @@
+package binding_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/internal/controller/binding"
+	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
+	"github.com/lanyard-dev/lanyard/internal/issuer"
+)
+
+var errDown = errors.New("the token server does not answer")
+
+const (
+	issuerURL   = "https://issuer.example.com"
+	identityUID = "12b580fe-1f74-4195-852b-e1a74b03496a"
+	bindingUID  = "54d09554-6a68-4f46-a23a-e3592385d820"
+	roleARN     = "arn:aws:iam::112233445566:role/gardener-dev"
+)
+
+// world is an API server's memory with a token server and the reconciler of bindings.
+type world struct {
+	t      *testing.T
+	kube   client.WithWatch
+	server *tokenServer
+	r      *binding.Reconciler
+	hub    *stubHub            // nil if the identities are in the binding's cluster
+	lent   *identitytest.World // nil without AWS identities
+
+	renewals *binding.Renewals
+	options  func(*binding.Options) // nil for none
+
+	writes   []string          // calls that write a Secret, by verb
+	gets     int               // of Secrets
+	statuses int               // writes of the binding's status
+	before   func(verb string) // each call that writes a Secret; nil for nothing
+}
+
+func newWorld(t *testing.T, objects ...client.Object) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(identityv1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t}
+	w.kube = interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithObjects(objects...).
+		WithStatusSubresource(&identityv1.WorkloadIdentityBinding{}).Build(), w.calls())
+	w.server = newTokenServer(t, w.kube)
+	w.restart()
+	return w
+}
+
+// calls counts the calls about Secrets, and has them fail.
+func (w *world) calls() interceptor.Funcs {
+	count := func(verb string, o any) {
+		if _, isSecret := o.(*corev1.Secret); !isSecret && verb != "apply" {
+			return
+		}
+		if verb == "get" {
+			w.gets++
+		} else {
+			w.writes = append(w.writes, verb)
+			if w.before != nil {
+				w.before(verb)
+			}
+		}
+	}
+	return interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			count("get", o)
+			return c.Get(ctx, key, o, opts...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			count("create", o)
+			return c.Create(ctx, o, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			count("patch", o)
+			return c.Patch(ctx, o, p, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			count("delete", o)
+			return c.Delete(ctx, o, opts...)
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			count("apply", o)
+			return c.Apply(ctx, o, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, name string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			w.statuses++
+			return c.SubResource(name).Patch(ctx, o, p, opts...)
+		},
+	}
+}
+
+// restart replaces the reconciler by one that remembers nothing.
+func (w *world) restart() {
+	w.renewals = binding.NewRenewals()
+	options := binding.Options{
+		Issuer: &issuer.Issuer{
+			URL: issuerURL, APIAudiences: []string{"https://kubernetes.default.svc"},
+			Limits: issuer.Limits{Min: 10 * time.Minute, Default: time.Hour, Max: 48 * time.Hour},
+		},
+		WorkloadIdentities: w.server, Client: w.kube, RenewalFraction: 0.5, Renewals: w.renewals,
+		Provider: func(string) (auth.Provider, error) { return nil, errors.New("no cloud here") },
+	}
+	if w.lent != nil {
+		options.Identities, options.IdentitiesSynced = w.lent.Identities, func() bool { return true }
+		options.Provider = func(string) (auth.Provider, error) { return w.lent.Provider, nil }
+	}
+	if w.options != nil {
+		w.options(&options)
+	}
+	w.r = binding.New(&object.Shared{
+		Client: w.kube, Recorder: events.NewFakeRecorder(10_000), Dependencies: object.Dependencies{Subscribe: func(func(object.Dependency)) {}},
+	}, options)
+}
+
+// reconcile reconciles the binding, and checks what must hold of every object.
+func (w *world) reconcile() (*identityv1.WorkloadIdentityBinding, reconcile.Result) {
+	w.t.Helper()
+	result, err := w.r.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: key("cloudidentity")})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	o := w.binding()
+	controllertest.Holds(w.t, o, controllertest.View{Status: o.Status.Status}, result)
+	return o, result
+}
+
+func (w *world) binding() *identityv1.WorkloadIdentityBinding {
+	w.t.Helper()
+	o := &identityv1.WorkloadIdentityBinding{}
+	if err := w.kube.Get(w.t.Context(), key("cloudidentity"), o); err != nil {
+		w.t.Fatal(err)
+	}
+	return o
+}
+
+// secret is the Secret of the binding; nil if there is none.
+func (w *world) secret() *corev1.Secret {
+	w.t.Helper()
+	defer func(n int) { w.gets = n }(w.gets)
+	s := &corev1.Secret{}
+	if err := w.kube.Get(w.t.Context(), key("cloudprovider"), s); apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+// edit changes an object as somebody else does.
+func edit[O client.Object](w *world, name string, o O, change func(O)) {
+	w.t.Helper()
+	if err := w.kube.Get(w.t.Context(), key(name), o); err != nil {
+		w.t.Fatal(err)
+	}
+	change(o)
+	if err := w.kube.Update(w.t.Context(), o, client.FieldOwner("kubectl-edit")); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) editBinding(change func(*identityv1.WorkloadIdentityBinding)) {
+	w.t.Helper()
+	edit(w, "cloudidentity", &identityv1.WorkloadIdentityBinding{}, change)
+}
+
+func (w *world) editIdentity(change func(*identityv1.WorkloadIdentity)) {
+	w.t.Helper()
+	edit(w, "banana-testing", &identityv1.WorkloadIdentity{}, change)
+}
+
+func (w *world) editSecret(change func(*corev1.Secret)) {
+	w.t.Helper()
+	edit(w, "cloudprovider", &corev1.Secret{}, change)
+}
+
+// delete deletes the binding.
+func (w *world) delete() {
+	w.t.Helper()
+	if err := w.kube.Delete(w.t.Context(), w.binding()); err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := w.r.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: key("cloudidentity")}); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.kube.Get(w.t.Context(), key("cloudidentity"), &identityv1.WorkloadIdentityBinding{}); !apierrors.IsNotFound(err) {
+		w.t.Errorf("the binding is still there: %v", err)
+	}
+}
+
+// wrote returns the calls that have written the Secret since the last time.
+func (w *world) wrote() []string {
+	defer func() { w.writes = nil }()
+	return w.writes
+}
+
+func key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "tenant-a", Name: name}
+}
+
+// newIdentity is the WorkloadIdentity of GEP-26's sample.
+func newIdentity(change ...func(*identityv1.WorkloadIdentity)) *identityv1.WorkloadIdentity {
+	o := &identityv1.WorkloadIdentity{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "banana-testing", UID: identityUID, Generation: 1},
+		Spec: identityv1.WorkloadIdentitySpec{
+			Audiences: []string{"team-foo"}, SubjectFormat: identityv1.SubjectFormatUID, SigningAlgorithm: identityv1.ES256,
+			TargetSystem: identityv1.TargetSystem{Type: "aws", ProviderConfig: &runtime.RawExtension{Raw: []byte(`{"iamRoleARN":"` + roleARN + `"}`)}},
+		},
+	}
+	for _, c := range change {
+		c(o)
+	}
+	return o
+}
+
+// newBinding is the binding of GEP-26's sample, as the API server has it before the controller has
+// seen it.
+func newBinding(change ...func(*identityv1.WorkloadIdentityBinding)) *identityv1.WorkloadIdentityBinding {
+	o := &identityv1.WorkloadIdentityBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "cloudidentity", UID: bindingUID, Generation: 1},
+		Spec: identityv1.WorkloadIdentityBindingSpec{
+			WorkloadIdentity: &identityv1.WorkloadIdentityReference{Name: "banana-testing"},
+			Store: identityv1.BindingStore{
+				SecretRef: identityv1.BindingSecretReference{Name: "cloudprovider"}, Format: identityv1.StoreSDK, MountPath: "/var/run/secrets/lanyard.dev/workload-identity",
+			},
+		},
+		Status: identityv1.WorkloadIdentityBindingStatus{Status: meta.Status{ObservedGeneration: -1}},
+	}
+	for _, c := range change {
+		c(o)
+	}
+	return o
+}
+
+func ready(o *identityv1.WorkloadIdentityBinding) metav1.Condition {
+	if c := apimeta.FindStatusCondition(o.Status.Conditions, meta.ConditionReady); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+// tokenServer makes tokens as Lanyard's token server does, of the identities that the API server has.
+type tokenServer struct {
+	t       *testing.T
+	kube    client.Reader
+	key     *ecdsa.PrivateKey
+	kid     string
+	revoked map[string]bool
+	down    error
+	behind  time.Duration // its clock
+
+	requests []auth.ProofRequest
+	accounts []auth.Account
+}
+
+func newTokenServer(t *testing.T, kube client.Reader) *tokenServer {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tokenServer{t: t, kube: kube, key: private, kid: "key-1", revoked: map[string]bool{}}
+}
+
+func (s *tokenServer) Lookup(ctx context.Context, subject auth.Subject) (auth.Account, error) {
+	return s.Read(ctx, subject)
+}
+
+func (s *tokenServer) Subscribe(func(auth.Subject)) {}
+
+func (s *tokenServer) Revoked(kid string) bool { return s.revoked[kid] }
+
+func (s *tokenServer) Read(ctx context.Context, subject auth.Subject) (auth.Account, error) {
+	o, err := s.identity(ctx, subject)
+	if err != nil {
+		return auth.Account{}, &auth.Error{Stage: auth.StageSubject, Code: auth.CodeSubjectNotFound, Fix: "create it", Err: err}
+	}
+	return auth.Account{Subject: subject, UID: string(o.UID), Attributes: map[string]string{"targetSystem.type": o.Spec.TargetSystem.Type}}, nil
+}
+
+func (s *tokenServer) identity(ctx context.Context, subject auth.Subject) (*identityv1.WorkloadIdentity, error) {
+	o := &identityv1.WorkloadIdentity{}
+	return o, s.kube.Get(ctx, types.NamespacedName{Namespace: subject.Namespace(), Name: subject.Name()}, o)
+}
+
+func (s *tokenServer) Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
+	s.requests, s.accounts = append(s.requests, request), append(s.accounts, account)
+	if s.down != nil {
+		return nil, s.down
+	}
+	o, err := s.identity(ctx, account.Subject)
+	if err != nil {
+		return nil, err
+	}
+	life := time.Hour
+	if o.Spec.Duration != nil {
+		life = o.Spec.Duration.Duration
+	}
+	now := time.Now().Add(-s.behind)
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: s.key, KeyID: s.kid}}, nil)
+	if err != nil {
+		return nil, err
+	}
+	token, err := jwt.Signed(signer).Claims(jwt.Claims{
+		Issuer: issuerURL, Subject: issuer.Subject(o), Audience: request.Audiences,
+		IssuedAt: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(life)),
+	}).Serialize()
+	return &auth.JWT{Token: auth.NewSecret(token), ExpiresAt: now.Add(life)}, err
+}

@@ -1,0 +1,158 @@
+package controllertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// Cloud is a provider, aws by name, whose roles trust one subject each. An account's role is its
+// attribute "role", and is called role/<name>. It is also asked by the services that check what it
+// issued.
+type Cloud struct {
+	registry string
+
+	mu        sync.Mutex // guards the fields below
+	trust     map[string]string
+	holders   map[string]string // ID of a session -> role
+	down      error
+	exchanges []Exchange
+}
+
+// Exchange is one that the cloud was asked for.
+type Exchange struct {
+	// Endpoint is the security token service that the object chose; empty for the cloud's own.
+	Endpoint string
+	// Proxy is the host[:port] of the proxy on the way; empty for none.
+	Proxy string
+}
+
+// Session is what the cloud issues.
+type Session struct {
+	// ID is not secret: AKID and a number.
+	ID string
+}
+
+// GetDuration implements auth.Token: a session always has an hour.
+func (*Session) GetDuration() time.Duration { return time.Hour }
+
+var _ auth.RegistryProvider = (*Cloud)(nil)
+
+// NewCloud makes a cloud whose registry is that host, and that nobody trusts.
+func NewCloud(registry string) *Cloud {
+	return &Cloud{registry: registry, trust: map[string]string{}, holders: map[string]string{}}
+}
+
+// Trust has the role trust a subject, and no other any more.
+func (c *Cloud) Trust(role, subject string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.trust[role] = subject
+}
+
+// Fail has all exchanges end with the error; nil for no more.
+func (c *Cloud) Fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.down = err
+}
+
+// Revoke ends all sessions before their time.
+func (c *Cloud) Revoke() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.holders)
+}
+
+// Holder is the role of a session, by its ID or the password that was made of it.
+func (c *Cloud) Holder(credential string) (role string, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	role, known = c.holders[strings.TrimPrefix(credential, passwordPrefix)]
+	return role, known
+}
+
+// Exchanges are all that the cloud was asked for.
+func (c *Cloud) Exchanges() []Exchange {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.exchanges)
+}
+
+// passwordPrefix marks what must be shown nowhere.
+const passwordPrefix = "s3cret-"
+
+// GetName implements auth.Provider.
+func (*Cloud) GetName() string { return "aws" }
+
+// GetTarget implements auth.Provider.
+func (c *Cloud) GetTarget(o *auth.Options) (auth.Target, error) {
+	target := auth.Target{STSEndpoint: o.STSEndpoint, STSRegion: o.STSRegion}
+	if o.ImageRepository == "" {
+		return target, nil
+	}
+	target.Image, _, _ = strings.Cut(o.ImageRepository, "/")
+	if target.Image != c.registry {
+		return auth.Target{}, &auth.Error{
+			Stage: auth.StageRegistry, Code: auth.CodeEndpointRefused, Fix: "name a registry of the cloud", Err: fmt.Errorf("%q is none", target.Image),
+		}
+	}
+	return target, nil
+}
+
+// GetIdentity implements auth.Provider.
+func (*Cloud) GetIdentity(a auth.Account) (string, error) {
+	switch role := a.Attributes["role"]; {
+	case role == "":
+		return "", &auth.Error{Stage: auth.StageIdentity, Code: auth.CodeIdentityMissing, Fix: "annotate the ServiceAccount", Err: errors.New("no role")}
+	case !strings.HasPrefix(role, "role/"):
+		return "", &auth.Error{Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid, Fix: "write role/<name>", Err: errors.New("no ARN")}
+	default:
+		return role, nil
+	}
+}
+
+// GetProofRequest implements auth.Provider.
+func (*Cloud) GetProofRequest(context.Context, *auth.Request) (auth.ProofRequest, error) {
+	return auth.ProofRequest{Form: auth.FormJWT, Audiences: []string{"sts"}}, nil
+}
+
+// NewToken implements auth.Provider.
+func (c *Cloud) NewToken(_ context.Context, proof auth.Proof, request *auth.Request) (auth.Token, error) {
+	jwt, err := auth.JWTOf(proof)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	exchange := Exchange{Endpoint: request.Key.STSEndpoint}
+	if request.ProxyURL != nil {
+		exchange.Proxy = request.ProxyURL.Host
+	}
+	c.exchanges = append(c.exchanges, exchange)
+	if c.down != nil {
+		return nil, c.down
+	}
+	role := request.Key.Identity
+	if c.trust[role]+" for sts" != jwt.Token.Reveal() {
+		return nil, &auth.Error{
+			Stage: auth.StageExchange, Code: auth.CodeTrustRefused, Fix: "have the role's trust policy name the subject",
+			Err: fmt.Errorf("%s does not trust %s", role, request.Key.Subject),
+		}
+	}
+	session := &Session{ID: fmt.Sprintf("AKID%d", len(c.exchanges))}
+	c.holders[session.ID] = role
+	return session, nil
+}
+
+// NewRegistryToken implements auth.RegistryProvider.
+func (*Cloud) NewRegistryToken(_ context.Context, token auth.Token, _ *auth.Request) (*auth.RegistryCredentials, error) {
+	password := auth.NewSecret(passwordPrefix + token.(*Session).ID) //nolint:forcetypeassert // it issues no other
+	return &auth.RegistryCredentials{Username: "AWS", Password: password, ExpiresAt: time.Now().Add(30 * time.Minute)}, nil
+}

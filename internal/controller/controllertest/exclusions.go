@@ -1,0 +1,87 @@
+package controllertest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/grant"
+	"github.com/lanyard-dev/lanyard/auth/spec"
+)
+
+// registryOfRows is the registry of all rows of the truth table, which name none.
+const registryOfRows = "registry.example.com"
+
+// Exclusions asserts that a kind judges each of its rows of the truth table as the table says. The
+// table is in auth/spec/testdata; the schemas follow it too. The function fields returns the fields
+// that the kind's View has for an object with the row's spec in namespace tenant-a. It returns an
+// error if the kind has no such field.
+func Exclusions(t *testing.T, kind string, fields func(row json.RawMessage) (spec.Fields, error)) {
+	t.Helper()
+	_, here, _, _ := runtime.Caller(0)
+	data, err := os.ReadFile(filepath.Join(filepath.Dir(here), "../../../auth/spec/testdata/exclusions.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table struct {
+		Rows []struct {
+			Name     string          `json:"name"`
+			Kinds    []string        `json:"kinds"`
+			Spec     json.RawMessage `json:"spec"`
+			Accepted bool            `json:"accepted"`
+			Field    string          `json:"field"`
+			Message  string          `json:"message"`
+		} `json:"rows"`
+	}
+	if err := yaml.UnmarshalStrict(data, &table); err != nil {
+		t.Fatal(err)
+	}
+	// In Go an empty string is an absent one; the schema tells them apart. Absent, none of the
+	// fields means a wider identity.
+	absent := []string{"account name empty", "identity name empty", "empty provider"}
+	registry, err := endpoint.ParseAllowed(registryOfRows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	everything := spec.Rules{
+		Providers: []string{"aws", "azure", "gcp"}, TokenServer: true, ControllerNamespaces: grant.Namespaces{All: true}, CredentialHosts: registry,
+		AWSIdentities: func(context.Context, string, auth.Subject) error { return nil },
+	}
+	judged := 0
+	for _, row := range table.Rows {
+		if row.Kinds != nil && !slices.Contains(row.Kinds, kind) || slices.Contains(absent, row.Name) {
+			continue
+		}
+		judged++
+		shown, err := fields(row.Spec)
+		if err != nil {
+			t.Errorf("%s: %v", row.Name, err)
+			continue
+		}
+		shown.Name, shown.Address = "app", "oci://"+registryOfRows+"/app"
+		identity, err := spec.Resolve(t.Context(), shown, everything)
+		if row.Accepted {
+			if err != nil || identity.Source == "" {
+				t.Errorf("%s: %+v, %v", row.Name, identity, err)
+			}
+			continue
+		}
+		refused, ok := errors.AsType[*spec.Refusal](err)
+		if !ok || refused.Field != row.Field || !strings.Contains(refused.Message, row.Message) || identity != (spec.Identity{}) {
+			t.Errorf("%s: %+v, %v, want a refusal of %s with %q", row.Name, identity, err, row.Field, row.Message)
+		}
+	}
+	if judged < 30 {
+		t.Errorf("the table has %d rows for the kind", judged)
+	}
+}

@@ -1,0 +1,66 @@
+package controllertest
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+)
+
+// View is what the rules look at, wherever the kind keeps it.
+type View struct {
+	// Status is the object's own.
+	Status meta.Status
+	// Suspended is spec.suspend.
+	Suspended bool
+	// Stored says that the store has the artifact that the status names, and whole; false for kinds
+	// that keep none.
+	Stored bool
+}
+
+// Holds checks the object as it stands after a reconciliation with this result. It checks the rules
+// of kstatus, and that all of the status speaks of the object's generation. An object that waits
+// for a retry must have one, and status and store must agree.
+func Holds(tb testing.TB, o client.Object, view View, result reconcile.Result) {
+	tb.Helper()
+	conditions := map[string]metav1.Condition{}
+	for _, c := range view.Status.Conditions {
+		if _, twice := conditions[c.Type]; twice {
+			tb.Errorf("condition %s is there twice", c.Type)
+		}
+		conditions[c.Type] = c
+		if c.ObservedGeneration != o.GetGeneration() {
+			tb.Errorf("condition %s speaks of generation %d, the object is of %d", c.Type, c.ObservedGeneration, o.GetGeneration())
+		}
+	}
+	if observed := view.Status.ObservedGeneration; observed != o.GetGeneration() {
+		tb.Errorf("observedGeneration %d, want %d", observed, o.GetGeneration())
+	}
+	if _, inStorage := conditions[meta.ConditionArtifactInStorage]; inStorage != view.Stored {
+		tb.Errorf("ArtifactInStorage is %v, the store says %v", inStorage, view.Stored)
+	}
+	_, reconciling := conditions[meta.ConditionReconciling]
+	_, stalled := conditions[meta.ConditionStalled]
+	ready := conditions[meta.ConditionReady]
+	switch {
+	case ready.Status == "":
+		tb.Errorf("no condition Ready: %+v", view.Status.Conditions)
+	case ready.Status == metav1.ConditionUnknown:
+		tb.Errorf("Ready is Unknown after a reconciliation: %+v", ready)
+	case reconciling && stalled:
+		tb.Error("both Reconciling and Stalled")
+	case ready.Status == metav1.ConditionTrue && (reconciling || stalled):
+		tb.Error("Ready, and Reconciling or Stalled")
+	case view.Suspended && (reconciling || stalled || ready.Reason != meta.ReasonSuspended):
+		tb.Errorf("suspended, and the conditions are %+v", view.Status.Conditions)
+	case ready.Status == metav1.ConditionFalse && !view.Suspended && !reconciling && !stalled:
+		tb.Error("not Ready, and neither Reconciling nor Stalled")
+	case stalled && result.RequeueAfter != 0:
+		tb.Errorf("stalled, and tried again after %s", result.RequeueAfter)
+	case !stalled && !view.Suspended && result.RequeueAfter <= 0:
+		tb.Error("neither stalled nor tried again")
+	}
+}

@@ -1,0 +1,304 @@
+// Package controllertest is what the tests of all reconcilers have in common. A [World] has an API
+// server's memory, a store, a network and a cloud, and checks what must hold of every object after
+// each reconciliation. The package is linked into no program.
+package controllertest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/cache"
+	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+	"github.com/lanyard-dev/lanyard/internal/controller/access"
+	"github.com/lanyard-dev/lanyard/internal/controller/externalartifact"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/controller/source"
+)
+
+// World is a reconciler of objects O in a process of its own, and all that it works with.
+type World[O object.Object] struct {
+	// T is the test.
+	T *testing.T
+	// Kube is the API server's memory, as users see it.
+	Kube client.WithWatch
+	// Writes counts what the reconciler wrote.
+	Writes *Writes
+	// Events are those of the reconciler.
+	Events *events.FakeRecorder
+	// Cloud is the provider aws.
+	Cloud *Cloud
+	// Accounts are the ServiceAccounts that get tokens.
+	Accounts *Accounts
+	// Shared and Access are the reconciler's.
+	Shared *source.Shared
+	Access *access.Access
+	// Dir is the store's folder.
+	Dir string
+	// Elected is to be closed when the replica begins to reconcile.
+	Elected chan struct{}
+	// Reconciler is what [World.Start] made last.
+	Reconciler reconcile.Reconciler
+	// Index is that of dependencies; nil for none.
+	Index client.IndexerFunc
+
+	options store.Options
+	start   func() reconcile.Reconciler
+}
+
+// Writes are numbers of calls that change something at the API server.
+type Writes struct {
+	// Objects are patches of objects.
+	Objects int
+	// Statuses are patches of statuses.
+	Statuses int
+}
+
+// New makes a world without a reconciler, whose cloud has a registry at the host.
+func New[O object.Object](t *testing.T, registry string, options store.Options) *World[O] {
+	t.Helper()
+	w := &World[O]{
+		T: t, Writes: &Writes{}, Events: events.NewFakeRecorder(10_000), Cloud: NewCloud(registry), Accounts: &Accounts{},
+		Dir: t.TempDir(), Elected: make(chan struct{}), options: options,
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	flux := ExternalArtifact()
+	scheme.AddKnownTypeWithName(flux.GroupVersionKind(), flux)
+	kinds := []client.Object{&v1alpha1.OCIRepository{}, &v1alpha1.Bucket{}, &v1alpha1.ImageRepository{}}
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(append(kinds, flux)...)
+	for _, kind := range kinds {
+		builder.WithIndex(kind, "dependencies", func(o client.Object) []string {
+			if _, mine := o.(O); !mine || w.Index == nil {
+				return nil
+			}
+			return w.Index(o)
+		})
+	}
+	w.Kube = builder.Build()
+	w.boot()
+	return w
+}
+
+// boot makes what a controller has when it starts.
+func (w *World[O]) boot() {
+	w.T.Helper()
+	artifacts, err := store.Open(w.Dir, w.options)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	w.T.Cleanup(func() { _ = artifacts.Close() })
+	tokens := cache.New(cache.Options{MaxSize: 100})
+	w.Accounts.Subscribe(tokens.Invalidate)
+	old := w.Access
+	w.Access = &access.Access{
+		Live: w.Kube, Provider: func(string) (auth.Provider, error) { return w.Cloud, nil }, Accounts: w.Accounts, Cache: tokens, Invalidate: tokens.Invalidate, Observer: tokens,
+	}
+	if old != nil {
+		w.Access.Transports = old.Transports
+	}
+	w.Shared = &source.Shared{
+		Shared: &object.Shared{
+			Client: w.counting(), Recorder: w.Events, Metrics: tokens, Elected: w.Elected,
+			Dependencies: object.Dependencies{Subscribe: w.Access.Subscribe},
+		},
+		Rules:     spec.Rules{Providers: []string{"aws"}, TokenServer: true},
+		Renew:     w.Access.Renew,
+		Artifacts: &source.Artifacts{Store: artifacts, BaseURL: BaseURL, Elected: w.Elected},
+		External:  &externalartifact.Publisher{Client: w.Kube},
+		Durations: source.NewDurations(),
+	}
+}
+
+// counting is the reconciler's client.
+func (w *World[O]) counting() client.Client {
+	return interceptor.NewClient(w.Kube, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			w.Writes.Objects++
+			return c.Patch(ctx, o, p, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			w.Writes.Statuses++
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+	})
+}
+
+// Start has start make the reconciler of w.Shared and w.Access.
+func (w *World[O]) Start(start func() reconcile.Reconciler) {
+	w.start, w.Reconciler = start, start()
+}
+
+// Restart makes a reconciler that remembers nothing, on the same store and API server.
+func (w *World[O]) Restart() {
+	w.T.Helper()
+	w.boot()
+	w.Reconciler = w.start()
+}
+
+// Create stores an object of generation 1, as edit changes it.
+func (w *World[O]) Create(o O, edit func(O)) O {
+	w.T.Helper()
+	o.SetUID(types.UID("uid-" + o.GetNamespace() + "-" + o.GetName()))
+	o.SetGeneration(1)
+	if edit != nil {
+		edit(o)
+	}
+	Create(w.T, w.Kube, o)
+	return o
+}
+
+// Get reads the object as it stands now.
+func (w *World[O]) Get(o O) O {
+	w.T.Helper()
+	got := o.DeepCopyObject().(O) //nolint:forcetypeassert // a copy is of the same type
+	if err := w.Kube.Get(w.T.Context(), client.ObjectKeyFromObject(o), got); err != nil {
+		w.T.Fatal(err)
+	}
+	return got
+}
+
+// Edit changes an object as a user does, who makes a new generation.
+func (w *World[O]) Edit(o O, change func(O)) {
+	w.T.Helper()
+	w.update(o, func(o O) {
+		change(o)
+		o.SetGeneration(o.GetGeneration() + 1)
+	})
+}
+
+// Request asks for a reconciliation.
+func (w *World[O]) Request(o O, value string) {
+	w.T.Helper()
+	w.update(o, func(o O) { o.SetAnnotations(map[string]string{meta.ReconcileRequestedAnnotation: value}) })
+}
+
+func (w *World[O]) update(o O, change func(O)) {
+	w.T.Helper()
+	got := w.Get(o)
+	change(got)
+	if err := w.Kube.Update(w.T.Context(), got); err != nil {
+		w.T.Fatal(err)
+	}
+}
+
+// Secret stores a Secret.
+func (w *World[O]) Secret(namespace, name string, kind corev1.SecretType, data map[string]string) {
+	w.T.Helper()
+	CreateSecret(w.T, w.Kube, namespace, name, kind, data)
+}
+
+// Attempt runs once, whatever comes of it.
+func (w *World[O]) Attempt(o O) reconcile.Result {
+	w.T.Helper()
+	result, err := w.Reconciler.Reconcile(w.T.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+	if err != nil {
+		w.T.Fatalf("reconcile: %v", err)
+	}
+	return result
+}
+
+// Reconcile runs once and returns the object as it stands then. It checks what must hold of every
+// object that a worker had time for.
+func (w *World[O]) Reconcile(o O) (O, reconcile.Result) {
+	w.T.Helper()
+	result := w.Attempt(o)
+	got := w.Get(o)
+	suspended, artifact := look(got)
+	stored := artifact != nil && w.Shared.Artifacts.Store.Verify(w.T.Context(), Owner(got), artifact.Digest) == nil
+	Holds(w.T, got, View{Status: *got.GetStatus(), Suspended: suspended, Stored: stored}, result)
+	if text, err := json.Marshal(got); err != nil || strings.Contains(string(text), "s3cret") || strings.Contains(string(text), "hunter2") {
+		w.T.Errorf("a secret is shown: %s, %v", text, err)
+	}
+	return got, result
+}
+
+// look is what the checks need of an object, wherever its kind has it.
+func look(o object.Object) (suspended bool, artifact *v1alpha1.Artifact) {
+	switch o := o.(type) {
+	case *v1alpha1.OCIRepository:
+		return o.Spec.Suspend, o.Status.Artifact
+	case *v1alpha1.Bucket:
+		return o.Spec.Suspend, o.Status.Artifact
+	case *v1alpha1.ImageRepository:
+		return o.Spec.Suspend, nil
+	default:
+		return false, nil
+	}
+}
+
+// Owner is the object as the store knows it.
+func Owner(o client.Object) store.Object {
+	kind := ""
+	switch o.(type) {
+	case *v1alpha1.OCIRepository:
+		kind = "ocirepository"
+	case *v1alpha1.Bucket:
+		kind = "bucket"
+	}
+	return store.Object{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), UID: string(o.GetUID())}
+}
+
+// Wants checks a condition of the object as it stands now. An empty status wants it to be absent.
+func (w *World[O]) Wants(o O, kind string, status metav1.ConditionStatus, reason, message string) {
+	w.T.Helper()
+	got := w.Get(o)
+	c := Condition(got, kind)
+	if c.Status != status || c.Reason != reason || !strings.Contains(c.Message, message) || status != "" && c.ObservedGeneration != got.GetGeneration() {
+		w.T.Errorf("%s is %+v, want %s, %s: …%s…", kind, c, status, reason, message)
+	}
+}
+
+// Condition is the object's condition of a type, or its zero.
+func Condition(o object.Object, kind string) metav1.Condition {
+	if c := apimeta.FindStatusCondition(o.GetStatus().Conditions, kind); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+// Ready is the condition Ready, or its zero.
+func Ready(o object.Object) metav1.Condition { return Condition(o, meta.ConditionReady) }
+
+// Told are the events since the last call.
+func (w *World[O]) Told() (all []string) {
+	for len(w.Events.Events) > 0 {
+		all = append(all, <-w.Events.Events)
+	}
+	return all
+}
+
+// Served reads the object's artifact by its URL, as file -> content.
+func (w *World[O]) Served(o O) map[string]string {
+	w.T.Helper()
+	_, artifact := look(o)
+	return Served(w.T, w.Shared.Artifacts.Store, artifact)
+}
+
+// ExternalArtifact is Flux's kind without content.
+func ExternalArtifact() *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(schema.GroupVersionKind{Group: "source.toolkit.fluxcd.io", Version: "v1", Kind: "ExternalArtifact"})
+	return o
+}

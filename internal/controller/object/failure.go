@@ -1,0 +1,229 @@
+package object
+
+import (
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/internal/plain"
+)
+
+// Failure is an error as an object's conditions show it.
+type Failure struct {
+	// Reason is stable; for a credential it is the auth.Error's code.
+	Reason string
+	// Message says what happened and how to fix it.
+	Message string
+	// Stalled: retrying does not help.
+	Stalled bool
+	// RetryAfter is the pause that the other side asked for, zero for none.
+	RetryAfter time.Duration
+	// AtInterval: what was found is unusable; check again at the next interval, or when the object
+	// changes.
+	AtInterval bool
+}
+
+// refusal is a spec that is not carried out.
+type refusal struct {
+	field string // that must change
+	fix   string
+	err   error
+}
+
+// Invalid refuses a spec: the field breaks a rule of the schema. The format says what is wrong; fix
+// may be empty.
+func Invalid(field, fix, format string, args ...any) error {
+	return &refusal{field: field, fix: fix, err: fmt.Errorf(format, args...)}
+}
+
+func (r *refusal) Error() string {
+	msg := r.field + ": " + r.err.Error()
+	if r.fix != "" {
+		msg += "; " + r.fix
+	}
+	return msg
+}
+
+func (r *refusal) Unwrap() error { return r.err }
+
+// SecretError is a Secret that cannot be used. Its text never holds a value of the Secret.
+type SecretError struct {
+	// Field is what names the Secret, such as spec.secretRef.
+	Field string
+	// Name is the Secret's.
+	Name string
+	// Fix is what to do, one sentence.
+	Fix string
+	// Err says what is wrong with it.
+	Err error
+}
+
+func (e *SecretError) Error() string {
+	return fmt.Sprintf("%s: Secret %s: %v; %s", e.Field, e.Name, e.Err, e.Fix)
+}
+
+func (e *SecretError) Unwrap() error { return e.Err }
+
+// ForbiddenError is a call that the Kubernetes API does not let the controller make. It does not
+// quote the API server, whose message is for the administrator.
+type ForbiddenError struct {
+	// Verb and Resource are the verb and resource of the missing RBAC rule, such as get and
+	// secrets.
+	Verb, Resource string
+	// Namespace is where it is missing; empty for what is in no namespace.
+	Namespace string
+}
+
+// Forbidden returns a [*ForbiddenError] if err says that the controller may not do this, and
+// otherwise err.
+func Forbidden(err error, verb, resource, namespace string) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	return &ForbiddenError{Verb: verb, Resource: resource, Namespace: namespace}
+}
+
+func (e *ForbiddenError) Error() string {
+	where := ""
+	if e.Namespace != "" {
+		where = " in namespace " + e.Namespace
+	}
+	return fmt.Sprintf("the Kubernetes API does not let the controller %s %s%s; have the cluster's administrator grant %q on %s%s to the controller's ServiceAccount",
+		e.Verb, e.Resource, where, e.Verb, e.Resource, where)
+}
+
+// retryableError is an error that is retried even if its code is one of those that stall an object.
+type retryableError struct{ err error }
+
+func (e *retryableError) Error() string { return e.err.Error() }
+func (e *retryableError) Unwrap() error { return e.err }
+
+// Retryable marks an error that may pass without our being told: it never makes an object Stalled.
+func Retryable(err error) error { return &retryableError{err} }
+
+// Explain turns an error of a reconciliation into a failure that people can read; own explains the
+// errors of one kind.
+func Explain(err error, own func(error) (Failure, bool)) Failure {
+	f, known := common(err)
+	if !known {
+		f, known = own(err)
+	}
+	if !known {
+		f = Internal(err)
+	}
+	if f.Message == "" {
+		f.Message = err.Error()
+	}
+	f.Message = clip(f.Message, maxMessage)
+	return f
+}
+
+// Internal is the failure of an error that has no reason of its own.
+func Internal(err error) Failure {
+	return Failure{
+		Reason: meta.ReasonInternalError, Message: err.Error() + "; the controller tries again: if the error stays, look at the controller's log",
+	}
+}
+
+// common explains what may happen to every kind.
+func common(err error) (Failure, bool) {
+	var (
+		refused  *refusal
+		secret   *SecretError
+		identity *auth.Error
+		address  *endpoint.AddressError
+		lacking  *ForbiddenError
+		passing  *retryableError
+	)
+	switch {
+	case errors.As(err, &lacking):
+		return Failure{Reason: meta.ReasonControllerForbidden}, true
+	case errors.As(err, &refused):
+		return Failure{Reason: meta.ReasonInvalidSpec, Stalled: true}, true
+	case errors.As(err, &secret):
+		return Failure{Reason: meta.ReasonSecretRefused}, true
+	case errors.As(err, &identity):
+		stalled := spec.Terminal(err) && !errors.As(err, &passing)
+		return Failure{Reason: credentialReason(err, identity.Code), Stalled: stalled, RetryAfter: identity.RetryAfter}, true
+	case errors.As(err, &address):
+		return Failure{Reason: string(auth.CodeEndpointRefused)}, true
+	default:
+		return Failure{}, false
+	}
+}
+
+// reasoned is an error that has a reason of its own, in place of its code.
+type reasoned interface {
+	error
+	// Reason is one of the reasons in package api/meta.
+	Reason() string
+}
+
+// credentialReason returns the reason for the error's code, unless the object's own fields decide
+// it.
+func credentialReason(err error, code auth.Code) string {
+	_, refused := errors.AsType[*spec.Refusal](err)
+	own, hasOwn := errors.AsType[reasoned](err)
+	switch {
+	case hasOwn:
+		return own.Reason()
+	case refused && code == auth.CodeOptionInvalid:
+		return meta.ReasonInvalidSpec
+	case refused && code == auth.CodeOptionUnsupported:
+		return meta.ReasonUnsupportedProvider
+	default:
+		return string(code)
+	}
+}
+
+// outOfTime is an error of an act that spec.timeout ended.
+//
+//nolint:errname // the name says what happened
+type outOfTime struct{ err error }
+
+func (e *outOfTime) Error() string { return e.err.Error() }
+func (e *outOfTime) Unwrap() error { return e.err }
+
+// OutOfTime marks an error of calls that spec.timeout ended. A client's own time-outs are no such
+// errors, although those of net/http are [context.DeadlineExceeded] too.
+func OutOfTime(err error) error { return &outOfTime{err} }
+
+// TimedOut explains an error that is marked by [OutOfTime]; reason is the kind's reason for a
+// server without an answer.
+func TimedOut(err error, reason string) (Failure, bool) {
+	if _, ok := errors.AsType[*outOfTime](err); !ok {
+		return Failure{}, false
+	}
+	return Failure{
+		Reason:  reason,
+		Message: "spec.timeout has passed: " + err.Error() + "; raise spec.timeout, or find out why the answers are slow",
+	}, true
+}
+
+// Bounds of the message in a condition and in an event, in bytes (events.k8s.io/v1 allows 1024).
+const (
+	maxMessage = 2048
+	maxNote    = 1000
+)
+
+// clip makes text fit for a condition, an event or a log, whoever wrote it: one line that shows all
+// its characters, of at most limit bytes.
+func clip(text string, limit int) string {
+	text = plain.Text(text)
+	if len(text) <= limit {
+		return text
+	}
+	const ellipsis = "…"
+	cut := limit - len(ellipsis)
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + ellipsis
+}

@@ -1,0 +1,226 @@
+package object_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
+)
+
+// A client's own time-out, as for the headers of an answer, is not called spec.timeout: to raise
+// that would not help. net/http gives both the same identity.
+func TestOwnTimeoutIsToldFromOthers(t *testing.T) {
+	for timeout, passed := range map[time.Duration]bool{30 * time.Minute: false, time.Nanosecond: true} {
+		w := newWorld(t)
+		w.fails(fmt.Errorf("net/http: timeout awaiting response headers: %w", context.DeadlineExceeded))
+		o := w.create("tenant-a", "app", func(o *v1alpha1.OCIRepository) { o.Spec.Timeout = &metav1.Duration{Duration: timeout} })
+		w.reconcile(o)
+		got := w.ready(o)
+		if strings.Contains(got.Message, "spec.timeout") != passed || (got.Reason == "Slow") != passed {
+			t.Errorf("after a timeout of %s: %s, %s", timeout, got.Reason, got.Message)
+		}
+	}
+}
+
+// Whatever words end up in a failure, all of their characters show.
+func TestFailuresShowAllTheirCharacters(t *testing.T) {
+	w := newWorld(t)
+	w.fails(errors.New("the registry says txt.\u202eexe\u2066\u200b\r\nReady\x1b[2J"))
+	o := w.create("tenant-a", "app", nil)
+	w.reconcile(o)
+	const want = "the registry says txt. exe    Ready [2J; the controller tries again: if the error stays, look at the controller's log"
+	for _, c := range w.Get(o).Status.Conditions {
+		if c.Message != want {
+			t.Errorf("%s: %q, want %q", c.Type, c.Message, want)
+		}
+	}
+	if told := w.Told(); len(told) != 1 || !strings.HasSuffix(told[0], want) {
+		t.Errorf("events %q", told)
+	}
+}
+
+// Who answers in other words each time makes neither events nor writes of it, however short the
+// interval is.
+func TestOtherWordsAreNoNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		answers := 0
+		w.kind.act = func(*v1alpha1.OCIRepository) (string, error) {
+			answers++
+			return "", fmt.Errorf("answer %d", answers)
+		}
+		o := w.create("tenant-a", "app", func(o *v1alpha1.OCIRepository) { o.Spec.Interval = metav1.Duration{Duration: time.Second} })
+		began := time.Now()
+		for time.Since(began) < time.Hour {
+			time.Sleep(w.reconcile(o).RequeueAfter)
+		}
+		if answers > 45 {
+			t.Errorf("%d attempts in an hour", answers)
+		}
+		if got := w.Told(); len(got) != 1 {
+			t.Errorf("events %q", got)
+		}
+
+		before, asked := w.Writes.Statuses, answers
+		for range 30 { // whatever wakes it
+			w.reconcile(o)
+			time.Sleep(time.Second)
+		}
+		if w.Writes.Statuses-before > 1 {
+			t.Errorf("%d writes in half a minute", w.Writes.Statuses-before)
+		}
+		time.Sleep(object.RewordPause)
+		w.reconcile(o)
+		if got := w.Get(o); !strings.Contains(controllertest.Ready(got).Message, fmt.Sprint("answer ", asked+31)) {
+			t.Errorf("after a minute: %+v", controllertest.Ready(got))
+		}
+
+		// A request gets the newest answer, and another reason is news.
+		w.Request(o, "now")
+		w.reconcile(o)
+		if got := w.Get(o); got.Status.LastHandledReconcileAt != "now" || !strings.Contains(controllertest.Ready(got).Message, fmt.Sprint("answer ", asked+32)) {
+			t.Errorf("after a request: %+v", got.Status)
+		}
+		w.Told()
+		w.kind.act = func(*v1alpha1.OCIRepository) (string, error) { return "", errOdd }
+		w.reconcile(o)
+		if got := w.Told(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning Odd") || w.ready(o).Reason != "Odd" {
+			t.Errorf("another reason: events %q, %+v", got, w.ready(o))
+		}
+	})
+}
+
+// No words stay that are not true any more: nobody tries a stalled object again, and one with a
+// long interval not soon.
+func TestOtherWordsAreWrittenInTheEnd(t *testing.T) {
+	message := func(w *world, o *v1alpha1.OCIRepository) string { return w.ready(o).Message }
+	t.Run("stalled", func(t *testing.T) {
+		w := newWorld(t)
+		annotation := ""
+		w.kind.act = func(*v1alpha1.OCIRepository) (string, error) {
+			return "", &auth.Error{Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid, Err: fmt.Errorf("%q is no role", annotation)}
+		}
+		o := w.create("tenant-a", "app", nil)
+		for _, annotation = range []string{"rolle/a", "role:a"} {
+			result := w.reconcile(o)
+			if got := message(w, o); result.RequeueAfter != 0 || !strings.Contains(got, annotation) {
+				t.Errorf("annotated with %s: %q, again after %s", annotation, got, result.RequeueAfter)
+			}
+		}
+	})
+	t.Run("at the interval", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			size := ""
+			w.kind.act = func(*v1alpha1.OCIRepository) (string, error) {
+				return "", fmt.Errorf("%w: %s", errUnusable, size)
+			}
+			o := w.create("tenant-a", "app", func(o *v1alpha1.OCIRepository) { o.Spec.Interval = metav1.Duration{Duration: 24 * time.Hour} })
+			size = "900 MiB"
+			w.reconcile(o)
+			time.Sleep(10 * time.Second)
+			size = "800 MiB"
+			again := w.reconcile(o).RequeueAfter // its account has changed
+			if got := message(w, o); !strings.Contains(got, "900 MiB") || again > 2*object.RewordPause {
+				t.Errorf("within a minute: %q, again after %s", got, again)
+			}
+			time.Sleep(again)
+			again = w.reconcile(o).RequeueAfter
+			if got := message(w, o); !strings.Contains(got, "800 MiB") || again < 22*time.Hour {
+				t.Errorf("later: %q, again after %s", got, again)
+			}
+		})
+	})
+}
+
+// The end of a failure makes an event, also if the spec had to change.
+func TestTheEndOfAFailureIsNews(t *testing.T) {
+	w := newWorld(t)
+	o := w.create("tenant-a", "app", nil)
+	w.reconcile(o)
+	w.Told()
+	for _, url := range []string{"", "oci://registry.example.com/app", "oci://registry.example.com/app"} {
+		w.Edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.URL = url })
+		w.reconcile(o)
+	}
+	if got := w.Told(); len(got) != 2 || !strings.HasPrefix(got[0], "Warning InvalidSpec") || !strings.HasPrefix(got[1], "Normal Succeeded") {
+		t.Errorf("events %q", got)
+	}
+}
+
+// A registry that is now this, now that makes events, and not without end.
+func TestEventsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		flip := map[string]int{}
+		w.kind.act = func(o *v1alpha1.OCIRepository) (string, error) {
+			flip[o.Name]++
+			return "", []error{nil, errOdd, errors.New("even")}[flip[o.Name]%3]
+		}
+		var objects []*v1alpha1.OCIRepository
+		for i := range 30 {
+			objects = append(objects, w.create("tenant-a", fmt.Sprint("app-", i), nil))
+		}
+		const seconds = 20
+		for range seconds {
+			for _, o := range objects {
+				w.reconcile(o)
+			}
+			time.Sleep(time.Second)
+		}
+		all := w.Told()
+		if most := object.NamespaceNotices + seconds/10 + 1; len(all) > most || len(all) < object.NamespaceNotices {
+			t.Errorf("%d events of a namespace in twenty seconds, want %d at the most", len(all), most)
+		}
+		other := w.create("tenant-b", "app", nil)
+		for range 60 {
+			w.reconcile(other)
+			time.Sleep(time.Second)
+		}
+		if got := len(w.Told()); got < object.ObjectNotices || got > object.ObjectNotices+1 {
+			t.Errorf("%d events of one object in a minute", got)
+		}
+		time.Sleep(2 * time.Hour)
+		w.reconcile(other)
+		if objects, namespaces := w.Shared.Noticed(); objects > 1 || namespaces > 1 {
+			t.Errorf("who is quiet is remembered: %d objects, %d namespaces", objects, namespaces)
+		}
+	})
+}
+
+// What a retry cannot heal is fetched again no more often than what is well, and at once when
+// somebody asks.
+func TestWhatDoesNotDoIsLookedForAtTheInterval(t *testing.T) {
+	w := newWorld(t)
+	refused := fmt.Errorf("x: %w", errUnusable)
+	w.kind.act = func(*v1alpha1.OCIRepository) (string, error) { return "", refused }
+	o := w.create("tenant-a", "app", func(o *v1alpha1.OCIRepository) { o.Spec.Interval = metav1.Duration{Duration: 24 * time.Hour} })
+	for range 3 {
+		if again := w.reconcile(o).RequeueAfter; again < 22*time.Hour {
+			t.Errorf("again after %s, want the interval of a day", again)
+		}
+	}
+	w.kind.act = func(*v1alpha1.OCIRepository) (string, error) { return "", errOdd }
+	if again := w.reconcile(o).RequeueAfter; again > time.Minute {
+		t.Errorf("another failure: again after %s", again)
+	}
+
+	short := w.create("tenant-a", "short", func(o *v1alpha1.OCIRepository) { o.Spec.Interval = metav1.Duration{Duration: time.Second} })
+	w.kind.act = func(*v1alpha1.OCIRepository) (string, error) { return "", refused }
+	for range 7 {
+		w.reconcile(short)
+	}
+	if again := w.reconcile(short).RequeueAfter; again < object.LastPause*9/10 {
+		t.Errorf("with an interval of a second: again after %s", again)
+	}
+}

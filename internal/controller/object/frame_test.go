@@ -1,0 +1,421 @@
+package object_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
+)
+
+func asks(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "tenant-a", Name: name}}
+}
+
+// What a namespace has of one kind under way takes nothing from another kind: these have workers of
+// their own.
+func TestKindsHaveWorkersOfTheirOwn(t *testing.T) {
+	w := newWorld(t)
+	other := object.New(w.Shared.Shared, v1alpha1.BucketKind, w.kind)
+	o := w.create("tenant-a", "app", nil)
+	for _, r := range []*object.Reconciler[*v1alpha1.OCIRepository, string]{w.r, other} {
+		r.StartWorkers(4, func(reconcile.Request) {})
+	}
+	for i := range 2 {
+		if !other.Enter(asks(fmt.Sprint(i))) {
+			t.Fatalf("object %d has no worker", i)
+		}
+	}
+	if w.reconcile(o); !slices.Equal(w.kind.acted, []string{"app"}) {
+		t.Errorf("fetched %v", w.kind.acted)
+	}
+}
+
+func TestOneNamespaceDoesNotTakeAllWorkers(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.create("tenant-a", "a", nil), w.create("tenant-b", "b", nil)
+	var woken []reconcile.Request
+	w.r.StartWorkers(2, func(r reconcile.Request) { woken = append(woken, r) })
+	other := asks("1")
+	if !w.r.Enter(other) {
+		t.Fatal("the first may not enter")
+	}
+	if result := w.Attempt(a); result.RequeueAfter < 30*time.Second || len(w.kind.acted) != 0 {
+		t.Errorf("crowded: %+v, fetched %v", result, w.kind.acted)
+	}
+	if w.reconcile(b); !slices.Equal(w.kind.acted, []string{"b"}) {
+		t.Errorf("the other tenant waits: fetched %v", w.kind.acted)
+	}
+	w.r.Leave(other)
+	if len(woken) != 1 || woken[0].NamespacedName != client.ObjectKeyFromObject(a) {
+		t.Errorf("there is room, and woken is %v", woken)
+	}
+	if w.reconcile(a); !slices.Equal(w.kind.acted, []string{"b", "a"}) {
+		t.Errorf("afterwards: fetched %v", w.kind.acted)
+	}
+}
+
+func TestObjectsAreCounted(t *testing.T) {
+	w := newWorld(t)
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(object.NewMetrics(t.Context(), w.Shared.Shared)); err != nil {
+		t.Fatal(err)
+	}
+	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
+		t.Errorf("metrics break the conventions: %+v, %v", problems, err)
+	}
+	w.reconcile(w.create("tenant-a", "well", nil))
+	w.fails(errOdd)
+	for i := range 100 {
+		w.reconcile(w.create("tenant-b", fmt.Sprint("odd-", i), nil))
+	}
+	w.reconcile(w.create("tenant-b", "nonsense", func(o *v1alpha1.OCIRepository) { o.Spec.URL = "" }))
+	w.reconcile(w.create("tenant-b", "idle", func(o *v1alpha1.OCIRepository) { o.Spec.Suspend = true }))
+	w.create("tenant-b", "new", nil)
+
+	const name = "lanyard_objects"
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(""), name); err != nil {
+		t.Errorf("a replica that does not reconcile counts: %v", err)
+	}
+	close(w.Elected)
+	want := `
+# HELP lanyard_objects Objects by kind, namespace, and status (True, False, Unknown) and reason of their condition Ready.
+# TYPE lanyard_objects gauge
+lanyard_objects{kind="OCIRepository",namespace="tenant-a",ready="True",reason="Succeeded"} 1
+lanyard_objects{kind="OCIRepository",namespace="tenant-b",ready="False",reason="InvalidSpec"} 1
+lanyard_objects{kind="OCIRepository",namespace="tenant-b",ready="False",reason="Odd"} 100
+lanyard_objects{kind="OCIRepository",namespace="tenant-b",ready="False",reason="Suspended"} 1
+lanyard_objects{kind="OCIRepository",namespace="tenant-b",ready="Unknown",reason="Progressing"} 1
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), name); err != nil {
+		t.Error(err)
+	}
+}
+
+func burdened(o *v1alpha1.OCIRepository) {
+	o.Annotations = map[string]string{
+		meta.ReconcileRequestedAnnotation: "now", "note": strings.Repeat("x", 200<<10), "kubectl.kubernetes.io/last-applied-configuration": "{}",
+	}
+	o.Labels = map[string]string{"team": "a"}
+	o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "y"}}
+}
+
+// What is not remembered is not taken from the object, from the finalizer that is added to the one
+// that is removed.
+func TestNothingIsLostThatIsNotRemembered(t *testing.T) {
+	w := newWorld(t)
+	w.Shared.Client = interceptor.NewClient(w.Kube, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if err := c.Get(ctx, key, o, opts...); err != nil {
+				return err
+			}
+			_, err := object.Remember(o)
+			return err
+		},
+	})
+	o := w.create("tenant-a", "app", func(o *v1alpha1.OCIRepository) {
+		burdened(o)
+		o.Finalizers = []string{"example.com/other"}
+	})
+	check := func(finalizers ...string) {
+		t.Helper()
+		got := w.Get(o)
+		if !maps.Equal(got.Annotations, o.Annotations) || !maps.Equal(got.Labels, o.Labels) || len(got.OwnerReferences) != 1 ||
+			!slices.Equal(got.Finalizers, finalizers) || got.Status.LastHandledReconcileAt != "now" {
+			t.Errorf("%d annotations, labels %v, owners %v, finalizers %v, handled %q",
+				len(got.Annotations), got.Labels, got.OwnerReferences, got.Finalizers, got.Status.LastHandledReconcileAt)
+		}
+	}
+	for range 2 { // with the finalizer to add, and without
+		w.reconcile(o)
+		check("example.com/other", meta.Finalizer)
+	}
+	if err := w.Kube.Delete(t.Context(), w.Get(o)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}); err != nil {
+		t.Fatal(err)
+	}
+	check("example.com/other")
+}
+
+// From memory, an object costs one write for its finalizer and one for its status; when nothing
+// changes, it costs none.
+func TestWritesAreFew(t *testing.T) {
+	w := newWorld(t)
+	o := w.create("tenant-a", "app", func(o *v1alpha1.OCIRepository) { o.Status.ObservedGeneration = -1 }) // as the schema has it
+	if w.reconcile(o); *w.Writes != (controllertest.Writes{Objects: 1, Statuses: 1}) {
+		t.Errorf("first: %+v", *w.Writes)
+	}
+	if w.reconcile(o); *w.Writes != (controllertest.Writes{Objects: 1, Statuses: 1}) {
+		t.Errorf("without a change: %+v", *w.Writes)
+	}
+	w.Edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Interval.Duration = time.Hour })
+	if w.reconcile(o); *w.Writes != (controllertest.Writes{Objects: 1, Statuses: 2}) {
+		t.Errorf("another generation: %+v", *w.Writes)
+	}
+	bare := w.create("tenant-a", "bare", func(o *v1alpha1.OCIRepository) { o.Spec.Insecure = true })
+	if w.reconcile(bare); w.Writes.Objects != 1 || len(w.Get(bare).Finalizers) != 0 {
+		t.Errorf("a kind that keeps nothing: %d writes, finalizers %v", w.Writes.Objects, w.Get(bare).Finalizers)
+	}
+}
+
+// Objects at rest wake the process together.
+func TestDueTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		const interval = time.Minute
+		due := map[time.Time]bool{}
+		for i := range 100 {
+			o := w.create("tenant-a", fmt.Sprint("app-", i), func(o *v1alpha1.OCIRepository) { o.Spec.Interval = metav1.Duration{Duration: interval} })
+			again := w.reconcile(o).RequeueAfter
+			if least, most := interval*19/20, interval*21/20+object.Stride; again < least || again > most {
+				t.Errorf("again after %s, want %s to %s", again, least, most)
+			}
+			due[time.Now().Add(again)] = true
+			time.Sleep(time.Millisecond)
+		}
+		if times := int(interval/10/object.Stride) + 2; len(due) > times {
+			t.Errorf("100 objects are due at %d times, want %d at the most", len(due), times)
+		}
+		if again := object.Together(0); again != 0 {
+			t.Errorf("an object without an interval is due after %s", again)
+		}
+	})
+}
+
+// While a generation is worked on for the first time, and that takes a while, nobody takes the last
+// generation's result for its own.
+func TestProgressIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		o := w.create("tenant-a", "app", nil)
+		var early, late []metav1.Condition
+		w.kind.act = func(o *v1alpha1.OCIRepository) (string, error) {
+			time.Sleep(object.ProgressAfter - time.Millisecond)
+			early = w.Get(o).Status.Conditions
+			time.Sleep(2 * time.Millisecond)
+			synctest.Wait()
+			late = w.Get(o).Status.Conditions
+			return "", errOdd
+		}
+		for generation := range int64(2) {
+			w.reconcile(o)
+			if len(late) < 2 || late[0].Type != meta.ConditionReady || late[0].Status != metav1.ConditionUnknown ||
+				late[len(late)-1].Type != meta.ConditionReconciling || late[len(late)-1].ObservedGeneration != generation+1 {
+				t.Errorf("generation %d, after a while: %+v", generation+1, late)
+			}
+			for _, c := range early {
+				if c.ObservedGeneration != generation {
+					t.Errorf("generation %d, at first: %+v", generation+1, early)
+				}
+			}
+			if c := w.ready(o); c.Reason != "Odd" || c.Message != "that was odd" {
+				t.Errorf("generation %d, afterwards: %+v", generation+1, c)
+			}
+			w.Edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Interval.Duration = time.Hour })
+		}
+		w.reconcile(o)
+		w.reconcile(o)
+		if late[0].Status != metav1.ConditionFalse {
+			t.Errorf("a generation that is known: %+v", late)
+		}
+	})
+}
+
+func TestRecoveryIsTold(t *testing.T) {
+	w := newWorld(t)
+	o := w.create("tenant-a", "app", nil)
+	w.kind.act = func(*v1alpha1.OCIRepository) (string, error) { return "NewThing", nil }
+	w.reconcile(o)
+	w.fails(errOdd, nil, nil)
+	for range 3 {
+		w.reconcile(o)
+	}
+	told := w.Told()
+	if len(told) != 3 || !strings.HasPrefix(told[0], "Normal NewThing") || !strings.HasPrefix(told[1], "Warning Odd that was odd") || !strings.HasPrefix(told[2], "Normal Succeeded") {
+		t.Errorf("events %q", told)
+	}
+}
+
+// An error of a report is a failure like any other. A report knows the outcome.
+func TestReportsFail(t *testing.T) {
+	w := newWorld(t)
+	w.kind.report = errOdd
+	o := w.create("tenant-a", "app", nil)
+	if again := w.reconcile(o).RequeueAfter; again > 2*time.Second || w.ready(o).Reason != "Odd" {
+		t.Errorf("%+v, again after %s", w.ready(o), again)
+	}
+	w.kind.report = nil
+	w.fails(errUnusable)
+	w.reconcile(o)
+	w.Edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.URL = "" })
+	w.reconcile(o)
+	var reasons []string
+	for _, outcome := range w.kind.outcomes {
+		reasons = append(reasons, outcome.Reason)
+	}
+	if !slices.Equal(reasons, []string{"", "Unusable", meta.ReasonInvalidSpec}) {
+		t.Errorf("reported %q", reasons)
+	}
+}
+
+// A kind may save what must not be lost; what comes later is a difference to that.
+func TestSavedBeforeTheEnd(t *testing.T) {
+	w := newWorld(t)
+	o := w.create("tenant-a", "app", nil)
+	w.reconcile(o)
+	saved := *w.Writes
+	kind := &saving{toy: w.kind}
+	w.Reconciler = object.New(w.Shared.Shared, "Saving", kind)
+	w.reconcile(o)
+	if kind.seen = w.Get(o); len(kind.seen.Status.Conditions) != 2 || w.Writes.Statuses != saved.Statuses+1 {
+		t.Errorf("%d writes, %+v", w.Writes.Statuses-saved.Statuses, kind.seen.Status.Conditions)
+	}
+}
+
+// saving is a toy that saves a condition of its own.
+type saving struct {
+	*toy
+
+	seen *v1alpha1.OCIRepository
+}
+
+func (*saving) Report(ctx context.Context, o *v1alpha1.OCIRepository, outcome object.Outcome) (string, error) {
+	object.SetCondition(o, "Saved", metav1.ConditionTrue, "Saved", "")
+	return o.Status.LastHandledReconcileAt, outcome.Save(ctx)
+}
+
+func TestSuspended(t *testing.T) {
+	w := newWorld(t)
+	o := w.create("tenant-a", "app", nil)
+	w.Request(o, "first")
+	w.reconcile(o)
+	w.Edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Suspend = true })
+	w.Request(o, "now")
+	result := w.reconcile(o)
+	if got := w.ready(o); got.Reason != meta.ReasonSuspended || got.Status != metav1.ConditionTrue || result.RequeueAfter != 0 {
+		t.Errorf("Ready is %+v, again after %s", got, result.RequeueAfter)
+	}
+	if len(w.kind.acted) != 1 || w.Get(o).Status.LastHandledReconcileAt != "first" || !w.kind.outcomes[1].Suspended {
+		t.Error("a suspended object was worked on")
+	}
+	w.Edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Suspend = false })
+	if w.reconcile(o); w.ready(o).Reason != meta.ReasonSucceeded || w.Get(o).Status.LastHandledReconcileAt != "now" {
+		t.Errorf("resumed: %+v", w.Get(o).Status)
+	}
+	never := w.create("tenant-a", "never", func(o *v1alpha1.OCIRepository) { o.Spec.Suspend = true })
+	w.reconcile(never)
+	if got := w.ready(never); got.Status != metav1.ConditionFalse || got.Reason != meta.ReasonSuspended {
+		t.Errorf("suspended from the beginning: %+v", got)
+	}
+}
+
+func TestSuspensionWinsOverNonsense(t *testing.T) {
+	w := newWorld(t)
+	o := w.create("tenant-a", "app", func(o *v1alpha1.OCIRepository) { o.Spec.Suspend, o.Spec.URL = true, "" })
+	if w.reconcile(o); w.ready(o).Reason != meta.ReasonSuspended {
+		t.Errorf("%+v", w.ready(o))
+	}
+}
+
+// forgetting are metrics that remember whom they forgot.
+type forgetting struct{ what string }
+
+func (f *forgetting) Forget(kind, namespace, name string) {
+	f.what += kind + "/" + namespace + "/" + name
+}
+
+func TestDeletedObjectLeavesNothing(t *testing.T) {
+	w := newWorld(t)
+	o := w.create("tenant-a", "app", nil)
+	w.reconcile(o)
+	forgotten := &forgetting{}
+	w.Shared.Metrics = forgotten
+	if err := w.Kube.Delete(t.Context(), w.Get(o)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second finds nothing
+		if result := w.Attempt(o); result.RequeueAfter != 0 {
+			t.Fatalf("delete: %+v", result)
+		}
+	}
+	if err := w.Kube.Get(t.Context(), client.ObjectKeyFromObject(o), &v1alpha1.OCIRepository{}); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("the object is still there: %v", err)
+	}
+	if !slices.Equal(w.kind.finalized, []string{"app"}) || forgotten.what != "OCIRepository/tenant-a/app" {
+		t.Errorf("finalized %q, forgot %q", w.kind.finalized, forgotten.what)
+	}
+}
+
+// The finalizer stays while there is something to clean up, and people are told what the deletion
+// waits for.
+func TestDeletionThatHasToWaitIsTold(t *testing.T) {
+	w := newWorld(t)
+	o := w.create("tenant-a", "app", nil)
+	w.reconcile(o)
+	w.Told()
+	w.kind.finalize = errOdd
+	if err := w.Kube.Delete(t.Context(), w.Get(o)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}); err == nil {
+		t.Error("no error, and so no retry")
+	}
+	if told := strings.Join(w.Told(), "\n"); !strings.Contains(told, "Warning Odd the object is not deleted yet: that was odd") {
+		t.Errorf("told %q", told)
+	}
+	if got := w.Get(o); len(got.Finalizers) != 1 {
+		t.Errorf("finalizers %v", got.Finalizers)
+	}
+}
+
+func TestControllerThatEndsWritesNothing(t *testing.T) {
+	w := newWorld(t)
+	o := w.create("tenant-a", "app", nil)
+	w.reconcile(o)
+	before := w.Get(o)
+	ctx, cancel := context.WithCancel(t.Context())
+	w.kind.act = func(*v1alpha1.OCIRepository) (string, error) { cancel(); return "", errOdd }
+	if _, err := w.Reconciler.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if got := w.Get(o); got.ResourceVersion != before.ResourceVersion || len(w.kind.outcomes) != 1 {
+		t.Errorf("status was written: %+v", controllertest.Ready(got))
+	}
+}
+
+func TestConflictBeginsAnew(t *testing.T) {
+	w := newWorld(t)
+	o := w.create("tenant-a", "app", nil)
+	w.reconcile(o)
+	w.kind.act = func(o *v1alpha1.OCIRepository) (string, error) {
+		w.Edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Interval.Duration = time.Hour }) // meanwhile
+		return "", errOdd
+	}
+	if result := w.Attempt(o); result.RequeueAfter == 0 || result.RequeueAfter > 2*time.Second {
+		t.Errorf("%+v", result)
+	}
+	if got := w.Get(o); got.Status.ObservedGeneration != 1 || controllertest.Ready(got).Reason != meta.ReasonSucceeded {
+		t.Errorf("the status speaks of a spec that was not read: %+v", got.Status)
+	}
+	w.kind.act = nil
+	w.reconcile(o)
+}

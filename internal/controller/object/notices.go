@@ -1,0 +1,26 @@
+package object
+
+import "time"
+
+// Bounds of the events that objects make. An event stays in the cluster's database for an hour, and
+// the server that an object names can cause another event by failing in another way. A failure
+// without an event stands in the conditions all the same.
+const (
+	objectNotices        = 10 // of one object at once
+	objectNoticeEvery    = time.Minute
+	namespaceNotices     = 100 // of all objects of a namespace at once
+	namespaceNoticeEvery = 10 * time.Second
+)
+
+// notices limits the events of objects. The zero value is ready for use.
+type notices struct{ budget }
+
+// take reports whether another event of the object may be made, and counts it.
+func (n *notices) take(object spender) bool {
+	perObject, perNamespace := rate{objectNotices, objectNoticeEvery}, rate{namespaceNotices, namespaceNoticeEvery}
+	if ofObject, ofNamespace := n.delays(object, perObject, perNamespace); ofObject > 0 || ofNamespace > 0 {
+		return false
+	}
+	n.spend(object, 1, perObject, perNamespace)
+	return true
+}

@@ -1,0 +1,407 @@
+package object
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+)
+
+// Shared is what the reconcilers of one controller share. All exported fields but Metrics are
+// required.
+type Shared struct {
+	// Client reads the objects from memory, and patches them and their status.
+	Client client.Client
+	// Recorder records events.
+	Recorder events.EventRecorder
+	// Metrics are kept for single objects; nil for none.
+	Metrics Metrics
+	// Elected is closed when this replica begins to reconcile.
+	Elected <-chan struct{}
+	// Dependencies tell when something changes that objects depend on.
+	Dependencies Dependencies
+
+	notices notices                                                  // of all kinds
+	writes  writes                                                   // of all kinds
+	counts  []func(ctx context.Context, objects map[state]int) error // of each kind; fixed before the manager starts
+}
+
+// Metrics are kept for objects; *cache.Cache is one.
+type Metrics interface {
+	// Forget removes those of an object that is gone.
+	Forget(kind, namespace, name string)
+}
+
+// Reconciler reconciles the objects of one kind.
+type Reconciler[O Object, P any] struct {
+	shared    *Shared
+	name      string // of the kind
+	kind      Kind[O, P]
+	workers   workers
+	underWork underWork
+	failures  failures
+}
+
+// New makes the reconciler of the kind with that name, such as OCIRepository.
+func New[O Object, P any](shared *Shared, name string, kind Kind[O, P]) *Reconciler[O, P] {
+	r := &Reconciler[O, P]{shared: shared, name: name, kind: kind}
+	shared.counts = append(shared.counts, r.count)
+	return r
+}
+
+// turn is one reconciliation of an object; its phases pass it on.
+type turn[O Object, P any] struct {
+	before O // as the API server has it
+	o      O // as it will be written
+	key    client.ObjectKey
+	view   View
+	was    metav1.Condition // Ready, at the beginning
+	isNew  bool             // this generation was not reconciled before
+	asked  bool             // somebody changed the object or asked for its reconciliation
+	plan   P
+	news   string // reason of an event that announces what Act found; empty for none
+	cause  error  // why the spec is not fulfilled; nil if it is
+	result reconcile.Result
+}
+
+// crowdedPause is how long an object waits if its namespace has its share of the workers and
+// nothing wakes the object earlier.
+const crowdedPause = time.Minute
+
+// Reconcile implements reconcile.Reconciler. An error that people can act on becomes a condition
+// and is not returned.
+func (r *Reconciler[O, P]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	ctx, end := r.underWork.begin(ctx, req.NamespacedName)
+	defer end()
+	result, err := r.reconcile(ctx, req)
+	if superseded(ctx) {
+		return reconcile.Result{}, nil // the object is in the queue again
+	}
+	return result, err
+}
+
+func (r *Reconciler[O, P]) reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	o, _ := r.kind.Empty()
+	if err := r.shared.Client.Get(ctx, req.NamespacedName, o); apierrors.IsNotFound(err) {
+		r.forget(req.NamespacedName) // it is gone, or another shard's
+		return reconcile.Result{}, nil
+	} else if err != nil {
+		return reconcile.Result{}, err
+	}
+	r.underWork.read(o)
+	if !o.GetDeletionTimestamp().IsZero() {
+		return reconcile.Result{}, r.finalize(ctx, o)
+	}
+	if pause := r.shared.writes.delay(r.spender(o)); pause > 0 && !asked(o) {
+		return reconcile.Result{RequeueAfter: pause}, nil
+	}
+	if !r.workers.enter(req) {
+		return reconcile.Result{RequeueAfter: jitter(crowdedPause)}, nil
+	}
+	defer r.workers.leave(req)
+
+	t := &turn[O, P]{
+		before: clone(o), o: o, key: req.NamespacedName, view: r.kind.View(o), was: ready(o.GetStatus()), isNew: isNew(o), asked: asked(o),
+	}
+	for _, phase := range []func(context.Context, *turn[O, P]) error{
+		r.addFinalizer, // before there is anything to clean up
+		r.decide,       // what the spec comes to, or why it is refused
+		r.act,          // do it
+		r.report,       // say what came of it
+	} {
+		if err := phase(ctx, t); apierrors.IsConflict(err) {
+			return reconcile.Result{RequeueAfter: jitter(time.Second)}, nil // the object changed meanwhile: begin anew
+		} else if err != nil {
+			return reconcile.Result{}, client.IgnoreNotFound(err)
+		}
+	}
+	return t.result, nil
+}
+
+// addFinalizer adds the finalizer if the kind keeps something for the object. Objects of other
+// kinds get none, so neither a broken store nor a removed controller can keep them from being
+// deleted.
+func (r *Reconciler[O, P]) addFinalizer(ctx context.Context, t *turn[O, P]) error {
+	if !t.view.Finalizer || !controllerutil.AddFinalizer(t.o, meta.Finalizer) {
+		return nil
+	}
+	if err := r.shared.Client.Patch(ctx, t.o, onlyIfUnchanged(t.before)); err != nil {
+		return err
+	}
+	t.before = clone(t.o)
+	return nil
+}
+
+// decide has the kind make a plan of an object that is not suspended.
+func (r *Reconciler[O, P]) decide(ctx context.Context, t *turn[O, P]) error {
+	if t.view.Suspend {
+		return nil
+	}
+	t.plan, t.cause = r.kind.Decide(ctx, t.o)
+	return ctx.Err()
+}
+
+// act has the kind carry out the plan, if there is one. If the controller ends meanwhile, no status
+// is written. A stored artifact is then found again, or collected.
+func (r *Reconciler[O, P]) act(ctx context.Context, t *turn[O, P]) error {
+	if t.view.Suspend || t.cause != nil {
+		return nil
+	}
+	timeout := defaultTimeout
+	if t.view.Timeout != nil {
+		timeout = t.view.Timeout.Duration
+	}
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	acted := r.showProgress(ctx, t)
+	t.news, t.cause = r.kind.Act(limited, t.o, t.plan)
+	if limited.Err() != nil && errors.Is(t.cause, context.DeadlineExceeded) {
+		t.cause = OutOfTime(t.cause)
+	}
+	acted()
+	t.view = r.kind.View(t.o) // with the times that follow from the status
+	return ctx.Err()
+}
+
+// report has the kind report, and writes the status.
+func (r *Reconciler[O, P]) report(ctx context.Context, t *turn[O, P]) error {
+	outcome := Outcome{Suspended: t.view.Suspend, Save: func(ctx context.Context) error { return r.save(ctx, t) }}
+	if !t.view.Suspend {
+		t.o.GetStatus().LastHandledReconcileAt = requested(t.o)
+	}
+	if t.cause != nil {
+		f := r.explain(t.cause)
+		outcome.Reason, outcome.Message = f.Reason, f.Message
+	}
+	found, err := r.kind.Report(ctx, t.o, outcome)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if t.cause == nil {
+		t.cause = err
+	}
+	switch {
+	case t.view.Suspend:
+		return r.suspended(ctx, t, found)
+	case t.cause != nil:
+		return r.failed(ctx, t)
+	default:
+		return r.succeeded(ctx, t, found)
+	}
+}
+
+// suspended writes that nothing is done.
+func (r *Reconciler[O, P]) suspended(ctx context.Context, t *turn[O, P], found string) error {
+	markSuspended(t.o, found)
+	if err := r.save(ctx, t); err != nil {
+		return err
+	}
+	if t.cause != nil {
+		t.result.RequeueAfter = r.pause(t, r.explain(t.cause))
+		return nil //nolint:nilerr // the object is tried again after its pause
+	}
+	r.failures.reset(t.key)
+	return nil
+}
+
+// succeeded writes that all is well.
+func (r *Reconciler[O, P]) succeeded(ctx context.Context, t *turn[O, P], found string) error {
+	markReady(t.o, found)
+	r.failures.reset(t.key)
+	if err := r.save(ctx, t); err != nil {
+		return err
+	}
+	if err := r.endRenewal(ctx, t); err != nil {
+		return err
+	}
+	switch {
+	case t.news != "":
+		r.emitEvent(t.o, corev1.EventTypeNormal, t.news, found)
+	case t.was.Status == metav1.ConditionFalse:
+		r.emitEvent(t.o, corev1.EventTypeNormal, meta.ReasonSucceeded, found)
+	}
+	t.result.RequeueAfter = together(jitter(t.view.Interval))
+	return nil
+}
+
+// endRenewal removes the request for new tokens, which Act has fulfilled. The patch names this
+// annotation alone: memory does not have the object's other annotations.
+func (r *Reconciler[O, P]) endRenewal(ctx context.Context, t *turn[O, P]) error {
+	if !t.view.Renewable || !RenewalRequested(t.o) {
+		return nil
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null},"resourceVersion":%q}}`, meta.OperationAnnotation, t.o.GetResourceVersion())
+	if err := r.shared.Client.Patch(ctx, t.o, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return err
+	}
+	r.shared.writes.count(r.spender(t.o), t.o)
+	return nil
+}
+
+// failed writes what went wrong, and plans the next attempt.
+func (r *Reconciler[O, P]) failed(ctx context.Context, t *turn[O, P]) error {
+	f := r.explain(t.cause)
+	markFailed(t.o, f)
+	withheld := r.withholds(t, f)
+	if !withheld {
+		if err := r.save(ctx, t); err != nil {
+			return err
+		}
+	}
+	words := []any{"reason", f.Reason, "stalled", f.Stalled, "message", f.Message}
+	if t.isNew || t.was.Status != metav1.ConditionFalse || t.was.Reason != f.Reason {
+		log.FromContext(ctx).Error(nil, "failed", words...) // an error, so that every level of the log shows it once
+		r.emitEvent(t.o, corev1.EventTypeWarning, f.Reason, f.Message)
+	} else { // another message alone is no news
+		log.FromContext(ctx).Info("still failing", words...)
+	}
+	if f.Stalled {
+		r.failures.reset(t.key)
+		return nil
+	}
+	pause := r.pause(t, f)
+	if withheld && f.RetryAfter == 0 {
+		pause = min(pause, jitter(rewordPause)) // the message is written then
+	}
+	t.result.RequeueAfter = pause
+	return nil
+}
+
+// pause is how long a failure waits to be retried. A pause that the other side asked for is not cut
+// short.
+func (r *Reconciler[O, P]) pause(t *turn[O, P], f Failure) time.Duration {
+	pause := r.failures.next(t.key, cmp.Or(t.view.RetryWithin, lastPause))
+	if f.AtInterval {
+		pause = max(pause, t.view.Interval)
+	}
+	return max(f.RetryAfter, jitter(pause))
+}
+
+// save writes the status if it differs. Nothing else of the object is changed here.
+func (r *Reconciler[O, P]) save(ctx context.Context, t *turn[O, P]) error {
+	// At rest nothing differs, which reflect sees sooner.
+	if reflect.DeepEqual(t.before, t.o) || equality.Semantic.DeepEqual(t.before, t.o) {
+		return nil
+	}
+	if err := r.patchStatus(ctx, t.before, t.o); err != nil {
+		return err
+	}
+	if !t.asked {
+		r.shared.writes.count(r.spender(t.o), t.o)
+	}
+	t.before = clone(t.o)
+	return nil
+}
+
+// patchStatus fails with a conflict if somebody has changed the object meanwhile: a status speaks
+// of the spec that was read.
+func (r *Reconciler[O, P]) patchStatus(ctx context.Context, before, o O) error {
+	err := r.shared.Client.Status().Patch(ctx, o, onlyIfUnchanged(before))
+	if err == nil {
+		r.failures.wrote(client.ObjectKeyFromObject(o))
+	}
+	return err
+}
+
+// withholds reports whether the status is left as it is because nothing but messages would change
+// in it. A later attempt writes them. A stalled object has no later attempt.
+func (r *Reconciler[O, P]) withholds(t *turn[O, P], f Failure) bool {
+	return !f.Stalled && !equality.Semantic.DeepEqual(t.before, t.o) && r.failures.fresh(t.key) && reworded(t.before, t.o)
+}
+
+// finalize removes what was kept for the object and lets it go.
+func (r *Reconciler[O, P]) finalize(ctx context.Context, o O) error {
+	before := clone(o)
+	if !controllerutil.ContainsFinalizer(o, meta.Finalizer) {
+		return nil
+	}
+	if err := r.kind.Finalize(ctx, o); err != nil {
+		return r.notFinalized(ctx, before, o, err)
+	}
+	controllerutil.RemoveFinalizer(o, meta.Finalizer)
+	return client.IgnoreNotFound(r.shared.Client.Patch(ctx, o, onlyIfUnchanged(before)))
+}
+
+// notFinalized says why the object stays: who waits for its deletion, or for its namespace's, looks
+// at the object. A change of a dependency wakes an object that is Stalled.
+func (r *Reconciler[O, P]) notFinalized(ctx context.Context, before, o O, cause error) error {
+	f := r.explain(cause)
+	was := ready(o.GetStatus()).Reason
+	markFailed(o, f)
+	if !f.Stalled || was != f.Reason {
+		r.emitEvent(o, corev1.EventTypeWarning, f.Reason, "the object is not deleted yet: "+f.Message)
+	}
+	if !f.Stalled {
+		return cause
+	}
+	if equality.Semantic.DeepEqual(before, o) {
+		return nil
+	}
+	return client.IgnoreNotFound(r.patchStatus(ctx, before, o))
+}
+
+// forget removes what is remembered of an object.
+func (r *Reconciler[O, P]) forget(object client.ObjectKey) {
+	r.failures.forget(object)
+	if r.shared.Metrics != nil {
+		r.shared.Metrics.Forget(r.name, object.Namespace, object.Name)
+	}
+}
+
+// emitEvent makes an event, unless the object or its namespace has made too many.
+func (r *Reconciler[O, P]) emitEvent(o O, kind, reason, message string) {
+	if r.shared.notices.take(r.spender(o)) {
+		r.shared.Recorder.Eventf(o, nil, kind, reason, "Reconcile", "%s", clip(message, maxNote))
+	}
+}
+
+func (r *Reconciler[O, P]) spender(o O) spender {
+	return spender{r.name, o.GetNamespace(), o.GetName(), o.GetUID()}
+}
+
+func (r *Reconciler[O, P]) explain(err error) Failure { return Explain(err, r.kind.Explain) }
+
+// onlyIfUnchanged is a patch from before that fails with a conflict if before is not the newest
+// version.
+func onlyIfUnchanged(before client.Object) client.Patch {
+	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+}
+
+func clone[O Object](o O) O { return o.DeepCopyObject().(O) } //nolint:forcetypeassert // a copy is of the same type
+
+// jitter spreads a pause by a twentieth either way, so that objects made together do not stay
+// together.
+func jitter(d time.Duration) time.Duration {
+	//nolint:gosec // spreads load; not a secret.
+	return d + time.Duration((rand.Float64()-0.5)/10*float64(d))
+}
+
+// stride is the distance between the times at which objects at rest are due.
+const stride = 250 * time.Millisecond
+
+// together lengthens a pause by up to a stride, so that objects that are due at nearly the same time are
+// due at the same time. A process that wakes once for several objects takes a third less CPU time for
+// each. A pause of zero stays zero.
+func together(pause time.Duration) time.Duration {
+	if pause == 0 {
+		return 0
+	}
+	now := time.Now()
+	return now.Add(pause + stride).Truncate(stride).Sub(now)
+}

@@ -1,0 +1,84 @@
+package object_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+)
+
+// Objects that may wait are looked at one after the other when the controller starts, and those that
+// are created later at once.
+func TestObjectsStartSpreadOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many, within = 1000, 10 * time.Minute
+		w := newWorld(t)
+		w.kind.startWithin = within
+		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		defer queue.ShutDown()
+		handle, pass := w.r.StartLater(), w.r.NotLater()
+		for i := range many {
+			o := &v1alpha1.OCIRepository{}
+			o.Namespace, o.Name = "tenant-a", "app-"+time.Duration(i).String()
+			e := event.CreateEvent{Object: o, IsInInitialList: true}
+			handle.Create(t.Context(), e, queue)
+			if pass.Create(e) {
+				t.Fatal("an object that may wait is looked at at once")
+			}
+		}
+		for _, e := range []event.CreateEvent{
+			{Object: &v1alpha1.OCIRepository{}},
+			{Object: urgent(func(o *v1alpha1.OCIRepository) { o.Spec.Suspend = true }), IsInInitialList: true},
+			{Object: urgent(func(o *v1alpha1.OCIRepository) { o.Generation = 1 }), IsInInitialList: true},
+			{Object: urgent(func(o *v1alpha1.OCIRepository) {
+				o.Annotations = map[string]string{meta.ReconcileRequestedAnnotation: "1"}
+			}), IsInInitialList: true},
+			{Object: urgent(func(o *v1alpha1.OCIRepository) {
+				o.Annotations = map[string]string{meta.OperationAnnotation: meta.OperationRenewToken}
+			}), IsInInitialList: true},
+		} {
+			handle.Create(t.Context(), e, queue)
+			if !pass.Create(e) || queue.Len() > 0 {
+				t.Error("an object that may not wait waits")
+			}
+		}
+		for part := 1; part <= 10; part++ {
+			time.Sleep(within / 10)
+			synctest.Wait()
+			if n := queue.Len(); n < many*part/10-many/10 || n > many*part/10+many/10 {
+				t.Errorf("after %s, %d of %d objects have begun", time.Duration(part)*within/10, n, many)
+			}
+		}
+	})
+}
+
+// urgent is an object that may not wait.
+func urgent(because func(*v1alpha1.OCIRepository)) client.Object {
+	o := &v1alpha1.OCIRepository{}
+	because(o)
+	return o
+}
+
+// The times of the next look follow from what Act has found.
+func TestTimesFollowFromTheStatus(t *testing.T) {
+	w := newWorld(t)
+	w.kind.retryWithin = 10 * time.Millisecond
+	o := w.create("tenant-a", "app", nil)
+	w.kind.act = func(o *v1alpha1.OCIRepository) (string, error) { o.Spec.Interval.Duration = time.Hour; return "", nil }
+	if result := w.reconcile(o); result.RequeueAfter < 57*time.Minute {
+		t.Errorf("again after %s", result.RequeueAfter)
+	}
+	w.fails(errOdd)
+	for range 3 {
+		if result := w.reconcile(o); result.RequeueAfter > 11*time.Millisecond {
+			t.Errorf("again after %s", result.RequeueAfter)
+		}
+	}
+}

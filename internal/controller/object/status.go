@@ -1,0 +1,90 @@
+package object
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+)
+
+// The functions below are the only writers of the conditions Ready, Reconciling and Stalled. Each
+// leaves the object in one state of kstatus: Ready is always there, Reconciling and Stalled only
+// while they are true and never both.
+
+// markProgressing says that a generation is being worked on for the first time.
+func markProgressing(o Object) {
+	message := fmt.Sprintf("working on generation %d of the spec", o.GetGeneration())
+	SetCondition(o, meta.ConditionReady, metav1.ConditionUnknown, meta.ReasonProgressing, message)
+	SetCondition(o, meta.ConditionReconciling, metav1.ConditionTrue, meta.ReasonProgressing, message)
+	RemoveCondition(o, meta.ConditionStalled)
+}
+
+// markSuspended says that nothing is done. Ready tells whether the status offers something.
+func markSuspended(o Object, found string) {
+	if found != "" {
+		SetCondition(o, meta.ConditionReady, metav1.ConditionTrue, meta.ReasonSuspended,
+			"suspended; the last result stays: "+found+"; set spec.suspend to false to resume")
+	} else {
+		SetCondition(o, meta.ConditionReady, metav1.ConditionFalse, meta.ReasonSuspended,
+			"suspended, and there is no earlier result; set spec.suspend to false to resume")
+	}
+	RemoveCondition(o, meta.ConditionReconciling)
+	RemoveCondition(o, meta.ConditionStalled)
+	o.GetStatus().ObservedGeneration = o.GetGeneration()
+}
+
+// markFailed says what went wrong. What was found before stays.
+func markFailed(o Object, f Failure) {
+	SetCondition(o, meta.ConditionReady, metav1.ConditionFalse, f.Reason, f.Message)
+	if f.Stalled {
+		SetCondition(o, meta.ConditionStalled, metav1.ConditionTrue, f.Reason, f.Message)
+		RemoveCondition(o, meta.ConditionReconciling)
+	} else {
+		SetCondition(o, meta.ConditionReconciling, metav1.ConditionTrue, meta.ReasonProgressingWithRetry, f.Message)
+		RemoveCondition(o, meta.ConditionStalled)
+	}
+	o.GetStatus().ObservedGeneration = o.GetGeneration()
+}
+
+// markReady says that the spec is fulfilled.
+func markReady(o Object, found string) {
+	SetCondition(o, meta.ConditionReady, metav1.ConditionTrue, meta.ReasonSucceeded, found)
+	RemoveCondition(o, meta.ConditionReconciling)
+	RemoveCondition(o, meta.ConditionStalled)
+	o.GetStatus().ObservedGeneration = o.GetGeneration()
+}
+
+// SetCondition sets a condition for the object's present generation. The frame sets Ready,
+// Reconciling and Stalled; a kind sets those that it alone has.
+func SetCondition(o Object, kind string, value metav1.ConditionStatus, reason, message string) {
+	apimeta.SetStatusCondition(&o.GetStatus().Conditions, metav1.Condition{
+		Type: kind, Status: value, Reason: reason, Message: clip(message, maxMessage), ObservedGeneration: o.GetGeneration(),
+	})
+}
+
+// RemoveCondition removes a condition that is not true.
+func RemoveCondition(o Object, kind string) {
+	apimeta.RemoveStatusCondition(&o.GetStatus().Conditions, kind)
+}
+
+// ready is the condition Ready, or its zero.
+func ready(status *meta.Status) metav1.Condition {
+	if c := apimeta.FindStatusCondition(status.Conditions, meta.ConditionReady); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+// reworded reports whether nothing differs but messages of conditions.
+func reworded[O Object](before, o O) bool {
+	before, o = clone(before), clone(o)
+	for _, status := range []*meta.Status{before.GetStatus(), o.GetStatus()} {
+		for i := range status.Conditions {
+			status.Conditions[i].Message = ""
+		}
+	}
+	return equality.Semantic.DeepEqual(before, o)
+}

@@ -1,0 +1,157 @@
+package object_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
+)
+
+// toy is a kind that fetches nothing and stores nothing. Its objects are of type OCIRepository, of
+// which it knows only a few fields.
+type toy struct {
+	act      func(o *v1alpha1.OCIRepository) (news string, err error) // nil for nothing
+	wait     func(ctx context.Context)                                // before act; nil for nothing
+	report   error
+	finalize error
+
+	startWithin time.Duration // unless the object is suspended
+	retryWithin time.Duration
+
+	acted     []string // names of the objects
+	outcomes  []object.Outcome
+	finalized []string
+}
+
+var errOdd = errors.New("odd")
+
+func (*toy) Empty() (*v1alpha1.OCIRepository, client.ObjectList) {
+	return &v1alpha1.OCIRepository{}, &v1alpha1.OCIRepositoryList{}
+}
+
+func (k *toy) View(o *v1alpha1.OCIRepository) object.View {
+	v := object.View{Suspend: o.Spec.Suspend, Finalizer: !o.Spec.Insecure, Interval: o.Spec.Interval.Duration, Timeout: o.Spec.Timeout}
+	v.RetryWithin = k.retryWithin
+	if !o.Spec.Suspend {
+		v.StartWithin = k.startWithin
+	}
+	if name := o.Spec.ServiceAccountName; name != "" {
+		v.DependsOn = append(v.DependsOn, object.Dependency{Kind: "ServiceAccount", Namespace: o.Namespace, Name: name})
+	}
+	if o.Spec.SecretRef != nil { // which stands for something cluster-scoped
+		v.DependsOn = append(v.DependsOn, object.Dependency{Kind: "Cluster", Name: o.Spec.SecretRef.Name})
+	}
+	return v
+}
+
+func (*toy) Decide(_ context.Context, o *v1alpha1.OCIRepository) (string, error) {
+	if o.Spec.URL == "" {
+		return "", object.Invalid("spec.url", "write one", "it is empty")
+	}
+	return o.Spec.URL, nil
+}
+
+func (k *toy) Act(ctx context.Context, o *v1alpha1.OCIRepository, plan string) (string, error) {
+	if plan != o.Spec.URL {
+		return "", errors.New("the plan is another object's")
+	}
+	k.acted = append(k.acted, o.Name)
+	if k.wait != nil {
+		k.wait(ctx)
+	}
+	if k.act == nil {
+		return "", nil
+	}
+	return k.act(o)
+}
+
+func (k *toy) Report(_ context.Context, o *v1alpha1.OCIRepository, outcome object.Outcome) (string, error) {
+	k.outcomes = append(k.outcomes, outcome)
+	return o.Status.LastHandledReconcileAt, k.report
+}
+
+func (k *toy) Finalize(_ context.Context, o *v1alpha1.OCIRepository) error {
+	k.finalized = append(k.finalized, o.Name)
+	return k.finalize
+}
+
+func (*toy) Explain(err error) (object.Failure, bool) {
+	if f, ok := object.TimedOut(err, "Slow"); ok {
+		return f, true
+	}
+	if errors.Is(err, errUnusable) {
+		return object.Failure{Reason: "Unusable", AtInterval: true}, true
+	}
+	return object.Failure{Reason: "Odd", Message: "that was odd"}, errors.Is(err, errOdd)
+}
+
+var errUnusable = errors.New("what was found is unusable")
+
+// world is the frame around the toy.
+type world struct {
+	*controllertest.World[*v1alpha1.OCIRepository]
+
+	r    *object.Reconciler[*v1alpha1.OCIRepository, string]
+	kind *toy
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{World: controllertest.New[*v1alpha1.OCIRepository](t, "", store.Options{}), kind: &toy{}}
+	w.Start(func() reconcile.Reconciler {
+		w.r = object.New(w.Shared.Shared, v1alpha1.OCIRepositoryKind, w.kind)
+		return w.r
+	})
+	w.Index = w.r.Index
+	return w
+}
+
+// fails has acts end with the errors, one after the other and then from the start.
+func (w *world) fails(errs ...error) {
+	n := map[string]int{}
+	w.kind.act = func(o *v1alpha1.OCIRepository) (string, error) {
+		n[o.Name]++
+		return "", errs[(n[o.Name]-1)%len(errs)]
+	}
+}
+
+func (w *world) create(namespace, name string, edit func(*v1alpha1.OCIRepository)) *v1alpha1.OCIRepository {
+	w.T.Helper()
+	return w.Create(&v1alpha1.OCIRepository{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: v1alpha1.OCIRepositorySpec{
+			URL: "oci://registry.example.com/app", ServiceAccountName: "puller", Interval: metav1.Duration{Duration: 10 * time.Minute},
+		},
+	}, edit)
+}
+
+// reconcile runs once, and checks what must hold of every object that a worker had time for.
+func (w *world) reconcile(o *v1alpha1.OCIRepository) reconcile.Result {
+	w.T.Helper()
+	_, result := w.Reconcile(o)
+	return result
+}
+
+func (w *world) ready(o *v1alpha1.OCIRepository) metav1.Condition {
+	return controllertest.Ready(w.Get(o))
+}
+
+// change tells that an account has changed.
+func (w *world) change(namespace, name string) {
+	w.T.Helper()
+	subject, err := auth.ServiceAccount(namespace, name)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	w.Accounts.Tell(subject)
+}

@@ -1,0 +1,132 @@
+package object_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// A change of an account wakes the objects of its own namespace that name it, after those who keep
+// tokens have heard of it.
+func TestAccountsWakeTheirObjects(t *testing.T) {
+	synctest.Test(t, accountsWakeTheirObjects)
+}
+
+func accountsWakeTheirObjects(t *testing.T) {
+	w := newWorld(t)
+	w.create("tenant-a", "one", nil)
+	w.create("tenant-a", "two", nil)
+	w.create("tenant-a", "other", func(o *v1alpha1.OCIRepository) { o.Spec.ServiceAccountName = "other" })
+	w.create("tenant-a", "none", func(o *v1alpha1.OCIRepository) { o.Spec.ServiceAccountName = "" })
+	w.create("tenant-b", "one", nil)
+	w.create("tenant-b", "three", nil)
+
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	t.Cleanup(queue.ShutDown)
+	tokensKnow := false
+	w.Accounts.Subscribe(func(auth.Subject) { tokensKnow = true })
+	if err := w.r.WatchChanges(t.Context(), queue); err != nil {
+		t.Fatal(err)
+	}
+	w.change("tenant-a", "puller")
+	synctest.Wait()
+	woken := map[string]bool{}
+	for queue.Len() > 0 {
+		request, _ := queue.Get()
+		woken[request.String()] = true
+		queue.Done(request)
+	}
+	if len(woken) != 2 || !woken["tenant-a/one"] || !woken["tenant-a/two"] {
+		t.Errorf("woken: %v", woken)
+	}
+	if !tokensKnow {
+		t.Error("objects were woken and the cache does not know")
+	}
+	created := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "other"}}
+	if got := w.r.DependentsOf("ServiceAccount")(t.Context(), created); len(got) != 1 || got[0].String() != "tenant-a/other" {
+		t.Errorf("a new account wakes %v", got)
+	}
+}
+
+// However many objects an account has and however often it changes, nobody's tokens outlive what
+// they stand on because of it.
+func TestManyObjectsKeepNobodyWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.create("tenant-a", "one", nil)
+		w.create("tenant-b", "one", nil)
+		var lists atomic.Int32
+		w.Shared.Client = interceptor.NewClient(w.Kube, interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				lists.Add(1)
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-time.After(time.Second):
+					return c.List(ctx, list, opts...)
+				}
+			},
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		defer queue.ShutDown()
+		if err := w.r.WatchChanges(ctx, queue); err != nil {
+			t.Fatal(err)
+		}
+		invalidated := 0
+		w.Accounts.Subscribe(func(auth.Subject) { invalidated++ })
+		began := time.Now()
+		for range 1000 {
+			w.change("tenant-a", "puller")
+			w.change("tenant-b", "puller")
+		}
+		if took := time.Since(began); took > 0 || invalidated != 2000 {
+			t.Errorf("%d of 2000 changes were told within %s", invalidated, took)
+		}
+		time.Sleep(time.Minute)
+		if n := lists.Load(); n < 2 || n > 3 || queue.Len() != 2 { // one may have been under way
+			t.Errorf("%d lists, %d objects woken", n, queue.Len())
+		}
+		for range 100 {
+			w.change("tenant-a", "puller")
+			time.Sleep(time.Second)
+		}
+		if n := lists.Load(); n > 14 {
+			t.Errorf("%d lists of a second each in 100 seconds", n)
+		}
+		stop() // and the goroutine ends, or the test never does
+	})
+}
+
+// A dependency that is cluster-scoped, or of another kind, wakes those who depend on that very one,
+// in all namespaces.
+func TestDependenciesOfOtherKindsWakeTheirObjects(t *testing.T) {
+	w := newWorld(t)
+	on := func(name string) func(*v1alpha1.OCIRepository) {
+		return func(o *v1alpha1.OCIRepository) { o.Spec.SecretRef = &meta.LocalReference{Name: name} }
+	}
+	w.create("tenant-a", "one", on("shared"))
+	w.create("tenant-b", "two", on("shared"))
+	w.create("tenant-b", "three", on("another"))
+	w.create("tenant-b", "account", func(o *v1alpha1.OCIRepository) { o.Spec.ServiceAccountName = "shared" })
+	woken := map[string]bool{}
+	for _, request := range w.r.DependentsOf("Cluster")(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shared"}}) {
+		woken[request.String()] = true
+	}
+	if len(woken) != 2 || !woken["tenant-a/one"] || !woken["tenant-b/two"] {
+		t.Errorf("woken: %v", woken)
+	}
+}

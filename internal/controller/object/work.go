@@ -1,0 +1,117 @@
+package object
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Causes of work that ends early. Whoever ends it has the object reconciled again.
+var (
+	errObjectChanged     = errors.New("the object was changed or deleted meanwhile")
+	errDependencyChanged = errors.New("what the object depends on was changed or deleted meanwhile")
+)
+
+// superseded reports whether the work of ctx was ended because it is outdated.
+func superseded(ctx context.Context) bool {
+	cause := context.Cause(ctx)
+	return errors.Is(cause, errObjectChanged) || errors.Is(cause, errDependencyChanged)
+}
+
+// underWork has the objects that are being worked on. Work may take until spec.timeout, since a
+// server that a tenant names may be slow on purpose. So work ends at once when it is outdated: a
+// credential is not used any longer than its account allows, and an object that is being deleted
+// does not wait. The zero value is ready for use.
+type underWork struct {
+	mu    sync.Mutex // guards all fields, also those of works; never held during I/O
+	works map[client.ObjectKey]*work
+}
+
+// work is the reconciliation of one object. The queue gives an object to one worker at a time.
+type work struct {
+	cancel     context.CancelCauseFunc
+	uid        types.UID // of the object as it was read; empty until then
+	generation int64
+}
+
+// begin registers work on an object before the object is read, so that no later change is missed.
+// The context ends when the work is outdated. The caller calls end when the work is done.
+func (u *underWork) begin(ctx context.Context, object client.ObjectKey) (_ context.Context, end func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.works == nil {
+		u.works = map[client.ObjectKey]*work{}
+	}
+	w := &work{cancel: cancel}
+	u.works[object] = w
+	return ctx, func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		if u.works[object] == w {
+			delete(u.works, object)
+		}
+		cancel(nil)
+	}
+}
+
+// read remembers which generation of the object is worked on.
+func (u *underWork) read(o client.Object) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if w := u.works[client.ObjectKeyFromObject(o)]; w != nil {
+		w.uid, w.generation = o.GetUID(), o.GetGeneration()
+	}
+}
+
+// supersede ends work on another generation than o's, and reports whether it did. Work whose
+// generation is not known yet may be on an older one.
+func (u *underWork) supersede(o client.Object) bool {
+	return u.stop(client.ObjectKeyFromObject(o), errObjectChanged, func(w *work) bool {
+		return w.uid != o.GetUID() || w.generation < o.GetGeneration()
+	})
+}
+
+// abandon ends all work on an object for that cause, and reports whether there was any.
+func (u *underWork) abandon(object client.ObjectKey, cause error) bool {
+	return u.stop(object, cause, func(*work) bool { return true })
+}
+
+func (u *underWork) stop(object client.ObjectKey, cause error, outdated func(*work) bool) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	w := u.works[object]
+	if w == nil || !outdated(w) {
+		return false
+	}
+	w.cancel(cause)
+	return true
+}
+
+// endOutdatedWork handles the watch's events of the objects themselves. It adds an object to the
+// queue after it has ended the object's work: the queue keeps the request until the work is done.
+func (r *Reconciler[O, P]) endOutdatedWork() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	request := func(o client.Object) reconcile.Request {
+		return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}
+	}
+	return handler.Funcs{
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			if r.underWork.supersede(e.ObjectNew) {
+				q.Add(request(e.ObjectNew))
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			if r.underWork.abandon(client.ObjectKeyFromObject(e.Object), errObjectChanged) {
+				q.Add(request(e.Object))
+			}
+		},
+	}
+}

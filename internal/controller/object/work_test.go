@@ -1,0 +1,138 @@
+package object_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+)
+
+// atWork is an object that a worker is working on, of a server that does not answer.
+type atWork struct {
+	*world
+
+	o     *v1alpha1.OCIRepository
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+	took  time.Duration // of the work; zero while it goes on
+	again time.Duration // result of the work
+}
+
+// startWork has a worker begin with an object; timeout is the object's.
+func startWork(t *testing.T, timeout time.Duration) *atWork {
+	t.Helper()
+	w := &atWork{world: newWorld(t), queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())}
+	t.Cleanup(w.queue.ShutDown)
+	if err := w.r.WatchChanges(t.Context(), w.queue); err != nil {
+		t.Fatal(err)
+	}
+	w.o = w.create("tenant-a", "app", func(o *v1alpha1.OCIRepository) { o.Spec.Timeout = &metav1.Duration{Duration: timeout} })
+	w.kind.wait = func(ctx context.Context) { <-ctx.Done() }
+	began := time.Now()
+	go func() {
+		w.again = w.Attempt(w.o).RequeueAfter
+		w.took = time.Since(began)
+	}()
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	return w
+}
+
+func (w *atWork) events() []string {
+	var woken []string
+	for w.queue.Len() > 0 {
+		request, _ := w.queue.Get()
+		woken = append(woken, request.String())
+		w.queue.Done(request)
+	}
+	return woken
+}
+
+// Work ends at once when its object or what the object depends on is not what it was, and is begun
+// anew. It writes nothing. Other changes leave it alone.
+func TestOutdatedWorkEnds(t *testing.T) {
+	const timeout = 30 * time.Minute
+	update := func(change func(*v1alpha1.OCIRepository)) func(*atWork) {
+		return func(w *atWork) {
+			o := w.Get(w.o)
+			change(o)
+			w.r.EndOutdatedWork().Update(w.T.Context(), event.UpdateEvent{ObjectOld: w.Get(w.o), ObjectNew: o}, w.queue)
+		}
+	}
+	for name, test := range map[string]struct {
+		change func(*atWork)
+		ends   bool
+	}{
+		"another generation": {update(func(o *v1alpha1.OCIRepository) { o.Generation++ }), true},
+		"another object":     {update(func(o *v1alpha1.OCIRepository) { o.UID = "uid-of-another" }), true},
+		"another status":     {update(func(o *v1alpha1.OCIRepository) { o.Status.ObservedGeneration++ }), false},
+		"an older event":     {update(func(o *v1alpha1.OCIRepository) { o.Generation-- }), false},
+		"another's spec": {update(func(o *v1alpha1.OCIRepository) {
+			o.Name = "other"
+			o.Generation++
+		}), false},
+		"no object": {func(w *atWork) {
+			w.r.EndOutdatedWork().Delete(w.T.Context(), event.DeleteEvent{Object: w.Get(w.o)}, w.queue)
+		}, true},
+		"another account":   {func(w *atWork) { w.change("tenant-a", "puller") }, true},
+		"another's account": {func(w *atWork) { w.change("tenant-a", "other"); w.change("tenant-b", "puller") }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := startWork(t, timeout)
+				before := w.Writes.Statuses
+				test.change(w)
+				synctest.Wait()
+				if (w.took > 0) != test.ends {
+					t.Errorf("the work took %s", w.took)
+				}
+				if woken := w.events(); slices.Contains(woken, "tenant-a/app") != test.ends {
+					t.Errorf("woken: %v", woken)
+				}
+				if test.ends && (w.again != 0 || w.Writes.Statuses != before || len(w.kind.outcomes) > 0) {
+					t.Errorf("%d writes, outcomes %v, again after %s", w.Writes.Statuses-before, w.kind.outcomes, w.again)
+				}
+				time.Sleep(timeout)
+				if n := w.r.UnderWork(); n != 0 {
+					t.Errorf("%d objects are remembered", n)
+				}
+				w.kind.wait = nil
+				w.reconcile(w.o)
+				if got := w.ready(w.o); got.Status != metav1.ConditionTrue {
+					t.Errorf("afterwards Ready is %+v", got)
+				}
+			})
+		})
+	}
+}
+
+// A change that comes while the object is being read is not missed: nobody knows which generation
+// was read.
+func TestChangesWhileReadingEndWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		defer queue.ShutDown()
+		o := w.create("tenant-a", "app", nil)
+		w.Shared.Client = interceptor.NewClient(w.Kube, interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, read client.Object, opts ...client.GetOption) error {
+				err := c.Get(ctx, key, read, opts...)
+				w.Edit(o, func(o *v1alpha1.OCIRepository) { o.Spec.Interval.Duration = time.Hour })
+				w.r.EndOutdatedWork().Update(ctx, event.UpdateEvent{ObjectOld: read, ObjectNew: w.Get(o)}, queue)
+				return err
+			},
+		})
+		if result := w.Attempt(o); result.RequeueAfter != 0 || w.Writes.Statuses != 0 || queue.Len() != 1 {
+			t.Errorf("again after %s, %d writes, %d objects in the queue", result.RequeueAfter, w.Writes.Statuses, queue.Len())
+		}
+	})
+}

@@ -1,0 +1,183 @@
+package object_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
+)
+
+// run has the objects reconciled for that long, each when its last result says.
+func (w *world) run(objects []*v1alpha1.OCIRepository, d time.Duration) {
+	w.T.Helper()
+	next := make([]time.Time, len(objects))
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
+		for i, o := range objects {
+			if !time.Now().Before(next[i]) {
+				next[i] = time.Now().Add(w.Attempt(o).RequeueAfter)
+			}
+		}
+	}
+}
+
+// everySecond are objects of a namespace with an interval of a second.
+func (w *world) everySecond(namespace string, number int) (objects []*v1alpha1.OCIRepository) {
+	w.T.Helper()
+	for i := range number {
+		objects = append(objects, w.create(namespace, fmt.Sprint("app-", i), func(o *v1alpha1.OCIRepository) {
+			o.Spec.Interval = metav1.Duration{Duration: time.Second}
+		}))
+	}
+	return objects
+}
+
+// A server that answers with something new each second has neither its objects written each second,
+// nor fetched in vain.
+func TestSuccessesThatChangeAreBounded(t *testing.T) {
+	const minutes = 4
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		answers := 0
+		w.kind.act = func(o *v1alpha1.OCIRepository) (string, error) {
+			answers++
+			o.Status.ObservedIgnore = new(fmt.Sprint("answer ", answers))
+			if answers%3 == 0 {
+				return "", errOdd // not even if it fails now and then
+			}
+			return "", nil
+		}
+		one := w.everySecond("tenant-a", 1)
+		w.run(one, minutes*time.Minute)
+		if most := 1 + object.ObjectWrites + minutes*60/10; answers > most || answers < most/2 || w.Writes.Statuses > answers {
+			t.Errorf("one object: %d answers and %d writes in %d minutes, want %d at the most", answers, w.Writes.Statuses, minutes, most)
+		}
+		time.Sleep(time.Hour)
+
+		before := w.Writes.Statuses
+		many := w.everySecond("tenant-b", 60)
+		w.run(many, minutes*time.Minute)
+		wrote := w.Writes.Statuses - before
+		if most := len(many) + object.NamespaceWrites + minutes*60; wrote > most || wrote < most/2 {
+			t.Errorf("a namespace: %d writes in %d minutes, want %d at the most", wrote, minutes, most)
+		}
+
+		// Neither its neighbour nor who changes an object or asks for it waits.
+		acted := answers
+		w.Attempt(one[0])
+		w.Edit(many[0], func(o *v1alpha1.OCIRepository) { o.Spec.Interval.Duration = time.Hour })
+		w.Attempt(many[0])
+		w.Request(many[1], "now")
+		w.Attempt(many[1])
+		if answers != acted+3 {
+			t.Errorf("%d of 3 objects were reconciled at once", answers-acted)
+		}
+		time.Sleep(2 * time.Hour)
+		w.Attempt(one[0])
+		if objects, namespaces := w.Shared.Wrote(); objects > 1 || namespaces > 1 {
+			t.Errorf("who is quiet is remembered: %d objects, %d namespaces", objects, namespaces)
+		}
+	})
+}
+
+// A write of an object counts for more the larger the object is, whatever makes it large.
+func TestLargeObjectsAreWrittenLess(t *testing.T) {
+	const minutes, large = 30, 250 << 10
+	for name, enlarge := range map[string]func(o *v1alpha1.OCIRepository){
+		"annotation": func(o *v1alpha1.OCIRepository) { o.Annotations = map[string]string{"note": strings.Repeat("x", large)} },
+		"labels": func(o *v1alpha1.OCIRepository) {
+			o.Labels = map[string]string{}
+			for i := range large / 300 {
+				o.Labels[fmt.Sprintf("%s/%060d", strings.Repeat("x", 239), i)] = ""
+			}
+		},
+		"owners": func(o *v1alpha1.OCIRepository) {
+			for i := range large / 250 {
+				o.OwnerReferences = append(o.OwnerReferences, metav1.OwnerReference{
+					APIVersion: "v1", Kind: "ConfigMap", Name: strings.Repeat("x", 200), UID: types.UID(fmt.Sprint(i)),
+				})
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				answers := 0
+				w.kind.act = func(o *v1alpha1.OCIRepository) (string, error) {
+					answers++
+					o.Status.ObservedIgnore = new(fmt.Sprint("answer ", answers))
+					return "", nil
+				}
+				o := w.create("tenant-a", "app", func(o *v1alpha1.OCIRepository) {
+					o.Spec.Interval = metav1.Duration{Duration: time.Second}
+					enlarge(o)
+				})
+				w.run([]*v1alpha1.OCIRepository{o}, minutes*time.Minute)
+				// The new object's write, one at once, and then one for every 32 of a small object.
+				if most := 1 + 1 + minutes*60/320; answers > most || answers < most/2 || w.Writes.Statuses > answers {
+					t.Errorf("%d answers and %d writes in %d minutes, want %d at the most", answers, w.Writes.Statuses, minutes, most)
+				}
+			})
+		})
+	}
+}
+
+// An object that stays as it is costs no write, and so is reconciled at its interval for ever.
+func TestWithoutChangesNothingIsPutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.run(w.everySecond("tenant-a", 1), 10*time.Minute)
+		if n := len(w.kind.acted); n < 300 || w.Writes.Statuses != 1 {
+			t.Errorf("reconciled %d times in ten minutes, with %d writes", n, w.Writes.Statuses)
+		}
+	})
+}
+
+// What a tenant wrote is not sent back to the API server with each status.
+func TestStatusPatchesHaveOnlyTheStatus(t *testing.T) {
+	w := newWorld(t)
+	var sent []map[string]json.RawMessage
+	w.Shared.Client = interceptor.NewClient(w.Kube, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			data, err := p.Data(o)
+			if err != nil {
+				return err
+			}
+			var patch map[string]json.RawMessage
+			if err := json.Unmarshal(data, &patch); err != nil {
+				return err
+			}
+			sent = append(sent, patch)
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+	})
+	w.fails(nil, errOdd)
+	o := w.create("tenant-a", "app", burdened)
+	for range 2 {
+		w.reconcile(o)
+	}
+	if len(sent) != 2 {
+		t.Fatalf("%d patches", len(sent))
+	}
+	for _, patch := range sent {
+		var metadata map[string]string
+		if err := json.Unmarshal(patch["metadata"], &metadata); err != nil || len(metadata) != 1 || metadata["resourceVersion"] == "" {
+			t.Errorf("metadata %s, %v", patch["metadata"], err)
+		}
+		if keys := slices.Sorted(maps.Keys(patch)); !slices.Equal(keys, []string{"metadata", "status"}) {
+			t.Errorf("a patch of %v", keys)
+		}
+	}
+}

@@ -1,0 +1,390 @@
+package ocirepository
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/bearer"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/grant"
+	"github.com/lanyard-dev/lanyard/auth/svid"
+	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
+)
+
+// trust is a world whose registry trusts the cluster and a SPIFFE trust domain. It is the Prover of
+// all subjects.
+type trust struct {
+	*world
+	*controllertest.Accounts
+
+	domain svid.Signers
+	issuer *svid.Issuer
+	key    *ecdsa.PrivateKey
+
+	mu       sync.Mutex // guards the fields below
+	signs    error      // why nobody signs SVIDs; nil if somebody does
+	requests []auth.ProofRequest
+	takes    func(r *http.Request) bool // whether the registry lets a request in
+	asks     string                     // the registry's challenge
+	shown    []string                   // credentials that were shown, each once
+}
+
+func newTrust(t *testing.T) *trust {
+	t.Helper()
+	w := newWorld(t)
+	w.tenant("tenant-a", roleA)
+	name, err := svid.ParseTrustDomain("example.com")
+	must(t, err)
+	tr := &trust{world: w, Accounts: w.Accounts, asks: `Bearer realm="test"`, domain: svid.Signers{TrustDomain: name, Issuer: "https://spiffe.example.com", Key: "kid", Authority: "0a"}}
+	tr.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	authority, err := svid.NewAuthority(name, tr.key, time.Hour, time.Now())
+	must(t, err)
+	tr.issuer, err = svid.NewIssuer(name, tr.key, authority, nil)
+	must(t, err)
+	own, err := auth.ServiceAccount("lanyard-system", "lanyard-controller")
+	must(t, err)
+	tr.PutSubject(own, "uid-own", nil)
+	tokens, err := bearer.NewProvider(bearer.Config{Self: own, Prover: tr})
+	must(t, err)
+	jwts, err := svid.NewProvider(svid.JWT, tr)
+	must(t, err)
+	certificates, err := svid.NewProvider(svid.X509, tr)
+	must(t, err)
+	w.Access.Accounts = tr
+	w.Access.Provider = func(name string) (auth.Provider, error) {
+		provider, ok := map[string]auth.Provider{
+			"ServiceAccountToken": tokens, "WorkloadIdentityToken": tokens, "SpiffeJWT": jwts, "SpiffeCertificate": certificates,
+		}[name]
+		if !ok {
+			return nil, errors.New("no provider " + name)
+		}
+		return provider, nil
+	}
+	w.registry.tamper(tr.door)
+	return tr
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Signers implements svid.Ring.
+func (tr *trust) Signers() (svid.Signers, error) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return tr.domain, tr.signs
+}
+
+// Prove implements auth.Prover.
+func (tr *trust) Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
+	tr.mu.Lock()
+	tr.requests = append(tr.requests, request)
+	tr.mu.Unlock()
+	if request.Form != auth.FormCertificate {
+		return tr.Accounts.Prove(ctx, account, request)
+	}
+	id, err := svid.IDOf(tr.domain.TrustDomain, account.Subject)
+	if err != nil {
+		return nil, err
+	}
+	leaf, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	made, err := tr.issuer.Certificate(id, &leaf.PublicKey, time.Now())
+	return auth.NewCertificate([][]byte{made.DER}, leaf, made.NotAfter), err
+}
+
+// door is the registry, which lets in whoever the test says.
+func (tr *trust) door(w http.ResponseWriter, r *http.Request, inner http.Handler) bool {
+	tr.mu.Lock()
+	shown, takes := credentialOf(r), tr.takes(r)
+	if shown != "" && !slices.Contains(tr.shown, shown) {
+		tr.shown = append(tr.shown, shown)
+	}
+	tr.mu.Unlock()
+	if takes {
+		inner.ServeHTTP(w, r)
+		return true
+	}
+	if tr.asks != "" {
+		w.Header().Set("WWW-Authenticate", tr.asks)
+	}
+	w.WriteHeader(http.StatusUnauthorized)
+	return true
+}
+
+// credentialOf is what a request shows.
+func credentialOf(r *http.Request) string {
+	if user, password, ok := r.BasicAuth(); ok {
+		return user + " with " + password
+	}
+	if len(r.TLS.PeerCertificates) > 0 {
+		return r.TLS.PeerCertificates[0].SerialNumber.String()
+	}
+	return r.Header.Get("Authorization")
+}
+
+// shows lets in who shows exactly that.
+func shows(want string) func(*http.Request) bool {
+	return func(r *http.Request) bool { return credentialOf(r) == want }
+}
+
+// holds lets in the certificate of a SPIFFE ID.
+func holds(id string) func(*http.Request) bool {
+	return func(r *http.Request) bool {
+		certificates := r.TLS.PeerCertificates
+		return len(certificates) > 0 && len(certificates[0].URIs) == 1 && certificates[0].URIs[0].String() == id
+	}
+}
+
+// credential makes the object one with a credential of a type, for one audience.
+func credential(form string, edit ...func(*v1alpha1.OCIRepository)) func(*v1alpha1.OCIRepository) {
+	return func(o *v1alpha1.OCIRepository) {
+		o.Spec.Provider, o.Spec.ServiceAccountName = v1alpha1.ProviderGeneric, ""
+		o.Spec.Credential = &v1alpha1.Credential{Type: form}
+		switch form {
+		case v1alpha1.CredentialServiceAccountToken:
+			o.Spec.ServiceAccountName = "puller"
+		case v1alpha1.CredentialWorkloadIdentityToken:
+			o.Spec.WorkloadIdentityName = "puller"
+		}
+		for _, f := range edit {
+			f(o)
+		}
+	}
+}
+
+const defaultAudience = "oci://" + cloudHost + "/tenant-a/app"
+
+func TestCredentials(t *testing.T) {
+	const (
+		account  = "system:serviceaccount:tenant-a:puller"
+		object   = "lanyard.dev:ocirepository:tenant-a:app"
+		spiffeID = "spiffe://example.com/ocirepositories/tenant-a/app"
+	)
+	for name, test := range map[string]struct {
+		form          string
+		edit          func(*v1alpha1.OCIRepository)
+		user          string // that the subject's annotation names
+		asks          string // of the registry
+		takes         func(*http.Request) bool
+		subject, as   string // status.identity
+		contextObject string
+	}{
+		"account token": {
+			form: "ServiceAccountToken", takes: shows("Bearer " + account + " for " + defaultAudience), subject: account,
+		},
+		"account token with audiences": {
+			form: "ServiceAccountToken", edit: func(o *v1alpha1.OCIRepository) { o.Spec.Credential.Audiences = []string{"a", "b"} },
+			takes: shows("Bearer " + account + " for a and b"), subject: account,
+		},
+		"account token as password": {
+			form: "ServiceAccountToken", asks: `Basic realm="test"`, takes: shows("token with " + account + " for " + defaultAudience), subject: account,
+		},
+		"account token of a named user": {
+			form: "ServiceAccountToken", user: "robot", asks: `Basic realm="test"`, takes: shows("robot with " + account + " for " + defaultAudience), subject: account, as: "robot",
+		},
+		"identity token": {
+			form: "WorkloadIdentityToken", takes: shows("Bearer " + identityOfA + " for " + defaultAudience), subject: identityOfA, contextObject: "app",
+		},
+		"SPIFFE JWT": {
+			form: "SpiffeJWT", takes: shows("Bearer " + object + " for " + defaultAudience), subject: object, as: spiffeID,
+		},
+		"SPIFFE certificate": {form: "SpiffeCertificate", takes: holds(spiffeID), subject: object, as: spiffeID},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := newTrust(t)
+			tr.takes = test.takes
+			if test.asks != "" {
+				tr.asks = test.asks
+			}
+			attributes := map[string]string{bearer.UsernameAnnotation: test.user}
+			if test.user == "" {
+				attributes = nil
+			}
+			tr.Put(t, "tenant-a", "puller", "uid-tenant-a", attributes)
+			identity, err := auth.WorkloadIdentity("tenant-a", "puller")
+			must(t, err)
+			tr.PutSubject(identity, "uid-wi", attributes)
+			itself, err := auth.Object("OCIRepository", "tenant-a", "app")
+			must(t, err)
+			tr.PutSubject(itself, "uid-tenant-a-app", nil)
+			edits := []func(*v1alpha1.OCIRepository){}
+			if test.edit != nil {
+				edits = append(edits, test.edit)
+			}
+			o, _ := tr.Reconcile(tr.create("tenant-a", "app", credential(test.form, edits...)))
+			if controllertest.Ready(o).Status != metav1.ConditionTrue || tr.Served(o)["hello.txt"] != "hello tenant-a" {
+				t.Fatalf("%+v, shown %d credentials", controllertest.Ready(o), len(tr.shown))
+			}
+			if id := o.Status.Identity; id == nil || id.Subject != test.subject || id.CloudIdentity != test.as || id.Provider != v1alpha1.ProviderGeneric {
+				t.Errorf("%+v", id)
+			}
+			asked := tr.requests[len(tr.requests)-1]
+			if asked.Lifetime != time.Hour || asked.ContextObject.Name != test.contextObject || asked.ContextObject.UID != "" && asked.ContextObject.UID != "uid-tenant-a-app" {
+				t.Errorf("asked for %+v", asked)
+			}
+			// The next reconciliation finds the credential in the cache.
+			made := len(tr.requests)
+			tr.Request(o, "again")
+			if o, _ = tr.Reconcile(o); controllertest.Ready(o).Status != metav1.ConditionTrue || len(tr.requests) != made {
+				t.Errorf("%+v, %d proofs", controllertest.Ready(o), len(tr.requests))
+			}
+		})
+	}
+}
+
+// A registry that refuses a fresh credential is shown one more, and then none for a minute.
+func TestRefusedCredential(t *testing.T) {
+	for form, asks := range map[string]string{"ServiceAccountToken": `Bearer realm="test"`, "SpiffeJWT": "", "SpiffeCertificate": ""} {
+		tr := newTrust(t)
+		tr.asks = asks
+		tr.takes = func(*http.Request) bool { return false }
+		itself, err := auth.Object("OCIRepository", "tenant-a", "app")
+		must(t, err)
+		tr.PutSubject(itself, "uid-tenant-a-app", nil)
+		o := tr.create("tenant-a", "app", credential(form))
+		for range 5 {
+			o, _ = tr.Reconcile(o)
+			if got := controllertest.Ready(o); got.Reason != meta.ReasonRegistryRefused || !strings.Contains(got.Message, "401") {
+				t.Fatalf("%s: %+v", form, got)
+			}
+			tr.Request(o, time.Now().String())
+		}
+		if len(tr.requests) != 2 {
+			t.Errorf("%s: %d credentials, want 2", form, len(tr.requests))
+		}
+	}
+}
+
+// The controller's own token goes only where its administrator says.
+func TestControllersToken(t *testing.T) {
+	tr := newTrust(t)
+	tr.takes = shows("Bearer system:serviceaccount:lanyard-system:lanyard-controller for " + defaultAudience)
+	nobody := credential("ServiceAccountToken", func(o *v1alpha1.OCIRepository) { o.Spec.ServiceAccountName = "" })
+	tries := 0
+	refused := func(says string) {
+		t.Helper()
+		tries++
+		o, _ := tr.Reconcile(tr.create("tenant-a", fmt.Sprint("app-", tries), nobody))
+		if got := controllertest.Ready(o); got.Reason != string(auth.CodeNotGranted) || !strings.Contains(got.Message, says) || controllertest.Condition(o, meta.ConditionStalled).Status != metav1.ConditionTrue {
+			t.Errorf("%+v, want %s", got, says)
+		}
+	}
+	refused("--controller-identity-namespaces")
+	tr.Shared.Rules.ControllerNamespaces = grant.Namespaces{All: true}
+	refused("--controller-credential-hosts")
+	other, err := endpoint.ParseAllowed("other.example.com", cloudHost+":5000")
+	must(t, err)
+	tr.Shared.Rules.CredentialHosts = other
+	refused("--controller-credential-hosts")
+	if len(tr.requests) > 0 {
+		t.Errorf("%d proofs of the controller", len(tr.requests))
+	}
+	listed, err := endpoint.ParseAllowed(cloudHost)
+	must(t, err)
+	tr.Shared.Rules.CredentialHosts = listed
+	o, _ := tr.Reconcile(tr.create("tenant-a", "lent", nobody))
+	if id := o.Status.Identity; controllertest.Ready(o).Status != metav1.ConditionTrue || id == nil || id.Subject != "controller" {
+		t.Errorf("%+v, %+v", controllertest.Ready(o), id)
+	}
+}
+
+// Without a trust domain the object is stalled, and its condition names the chart's value.
+func TestSVIDWithoutTrustDomain(t *testing.T) {
+	tr := newTrust(t)
+	tr.takes = holds("spiffe://example.com/ocirepositories/tenant-a/app")
+	itself, err := auth.Object("OCIRepository", "tenant-a", "app")
+	must(t, err)
+	tr.PutSubject(itself, "uid-tenant-a-app", nil)
+	tr.signs = &auth.Error{Stage: auth.StageTokenRequest, Code: auth.CodeNotGranted, Fix: "set spiffe.trustDomain", Err: errors.New("no trust domain")}
+	o, _ := tr.Reconcile(tr.create("tenant-a", "app", credential("SpiffeCertificate")))
+	if got := controllertest.Ready(o); got.Reason != string(auth.CodeNotGranted) || controllertest.Condition(o, meta.ConditionStalled).Status != metav1.ConditionTrue {
+		t.Errorf("%+v", got)
+	}
+	tr.mu.Lock()
+	tr.signs = nil
+	tr.mu.Unlock()
+	tr.Request(o, "1")
+	if o, _ = tr.Reconcile(o); controllertest.Ready(o).Status != metav1.ConditionTrue {
+		t.Errorf("%+v", controllertest.Ready(o))
+	}
+}
+
+// Of certSecretRef, an object with a certificate of its own uses only the authorities.
+func TestCertificateBesideSecret(t *testing.T) {
+	certificate, key := controllertest.Pair(t, "client")
+	for name, test := range map[string]struct {
+		data   map[string]string
+		reason string
+	}{
+		"no authority":                    {map[string]string{"tls.crt": certificate, "tls.key": key}, meta.ReasonSecretRefused},
+		"an authority of another":         {map[string]string{"ca.crt": certificate}, meta.ReasonRegistryUnreachable},
+		"another's, and a certificate":    {map[string]string{"ca.crt": certificate, "tls.crt": certificate, "tls.key": key}, meta.ReasonRegistryUnreachable},
+		"the registry's, and certificate": {map[string]string{"tls.crt": certificate, "tls.key": key}, meta.ReasonSucceeded},
+	} {
+		tr := newTrust(t)
+		tr.takes = holds("spiffe://example.com/ocirepositories/tenant-a/app")
+		itself, err := auth.Object("OCIRepository", "tenant-a", "app")
+		must(t, err)
+		tr.PutSubject(itself, "uid-tenant-a-app", nil)
+		if test.reason == meta.ReasonSucceeded {
+			test.data["ca.crt"] = tr.registry.network.CA
+		}
+		tr.Secret("tenant-a", "certs", corev1.SecretTypeOpaque, test.data)
+		o, _ := tr.Reconcile(tr.create("tenant-a", "app", credential("SpiffeCertificate", func(o *v1alpha1.OCIRepository) {
+			o.Spec.CertSecretRef = &meta.LocalReference{Name: "certs"}
+		})))
+		if got := controllertest.Ready(o); got.Reason != test.reason {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// A new certificate is for new reconciliations: a pull that is under way keeps the connection that it
+// has.
+func TestCertificateRotatesDuringPull(t *testing.T) {
+	tr := newTrust(t)
+	itself, err := auth.Object("OCIRepository", "tenant-a", "app")
+	must(t, err)
+	tr.PutSubject(itself, "uid-tenant-a-app", nil)
+	let := holds("spiffe://example.com/ocirepositories/tenant-a/app")
+	rotated := false
+	tr.takes = func(r *http.Request) bool {
+		if strings.Contains(r.URL.Path, "/blobs/") && !rotated { // in the middle of the pull
+			rotated = true
+			tr.domain.Authority = "0b"
+			go tr.Tell(itself)
+		}
+		return let(r)
+	}
+	o, _ := tr.Reconcile(tr.create("tenant-a", "app", credential("SpiffeCertificate")))
+	if controllertest.Ready(o).Status != metav1.ConditionTrue || !rotated || len(tr.shown) != 1 {
+		t.Fatalf("%+v, rotated %t, %d certificates", controllertest.Ready(o), rotated, len(tr.shown))
+	}
+	tr.Request(o, "1")
+	if o, _ = tr.Reconcile(o); controllertest.Ready(o).Status != metav1.ConditionTrue || len(tr.shown) != 2 {
+		t.Errorf("%+v, %d certificates", controllertest.Ready(o), len(tr.shown))
+	}
+}

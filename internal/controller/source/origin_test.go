@@ -1,0 +1,40 @@
+package source
+
+import (
+	"net"
+	"net/http"
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/transport"
+	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/controller/access"
+)
+
+// An object without a credential is told which field sends one where the host is a cloud's.
+func TestCaller(t *testing.T) {
+	pool, err := transport.NewPool(transport.Options{
+		Base: &http.Transport{}, CheckTarget: endpoint.Guard{}.CheckTarget, Dial: (&net.Dialer{}).DialContext,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	known := access.Login{Identity: &meta.Identity{}}
+	for host, want := range map[string]string{
+		"123456789123.dkr.ecr.eu-west-1.amazonaws.com": "aws", "contoso.azurecr.io": "azure", "contoso.blob.core.windows.net": "azure",
+		"europe-docker.pkg.dev": "gcp", "storage.googleapis.com": "gcp", "ghcr.io": "",
+	} {
+		conn, err := (&access.Access{Transports: pool}).Connect(t.Context(), access.Call{}, host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := Caller(conn, access.Login{}); got != (origin.Caller{Anonymous: true, Provider: want}) {
+			t.Errorf("%s without a credential: %+v", host, got)
+		}
+		if got := Caller(conn, known); got != (origin.Caller{}) {
+			t.Errorf("%s with a credential: %+v", host, got)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package source_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/controller/source"
+)
+
+// toy is a kind of source whose objects are of type OCIRepository. It finds what its fetch says.
+type toy struct {
+	fetch   func(o *v1alpha1.OCIRepository, call source.Call) error // nil for nothing
+	fetched []string                                                // names of the objects
+	calls   []source.Call                                           // of Decide
+}
+
+func (*toy) Empty() (*v1alpha1.OCIRepository, client.ObjectList) {
+	return &v1alpha1.OCIRepository{}, &v1alpha1.OCIRepositoryList{}
+}
+
+func (*toy) View(o *v1alpha1.OCIRepository) source.View {
+	return source.View{
+		Fields:   spec.Fields{Namespace: o.Namespace, Provider: o.Spec.Provider, ServiceAccountName: o.Spec.ServiceAccountName},
+		View:     object.View{Suspend: o.Spec.Suspend, Interval: o.Spec.Interval.Duration, Timeout: o.Spec.Timeout, Finalizer: true},
+		Artifact: o.Status.Artifact, Publish: o.Spec.ExternalArtifact,
+	}
+}
+
+func (k *toy) Decide(o *v1alpha1.OCIRepository, call source.Call) (string, error) {
+	k.calls = append(k.calls, call)
+	if o.Spec.URL == "" {
+		return "", object.Invalid("spec.url", "write one", "it is empty")
+	}
+	return o.Spec.URL, nil
+}
+
+func (k *toy) Fetch(_ context.Context, o *v1alpha1.OCIRepository, _ string, call source.Call) error {
+	k.fetched = append(k.fetched, o.Name)
+	if k.fetch == nil {
+		return nil
+	}
+	return k.fetch(o, call)
+}
+
+var errOdd = errors.New("odd")
+
+func (*toy) Explain(err error) (object.Failure, bool) {
+	return object.Failure{Reason: "Odd", Message: "that was odd"}, errors.Is(err, errOdd)
+}
+
+// world is the frame around the toy.
+type world struct {
+	*controllertest.World[*v1alpha1.OCIRepository]
+
+	kind *toy
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	return newWorldWith(t, store.Options{})
+}
+
+func newWorldWith(t *testing.T, options store.Options) *world {
+	t.Helper()
+	w := &world{World: controllertest.New[*v1alpha1.OCIRepository](t, "", options), kind: &toy{}}
+	w.Start(func() reconcile.Reconciler { return source.New(w.Shared, v1alpha1.OCIRepositoryKind, w.kind) })
+	return w
+}
+
+func (w *world) create(namespace, name string, edit func(*v1alpha1.OCIRepository)) *v1alpha1.OCIRepository {
+	w.T.Helper()
+	return w.Create(&v1alpha1.OCIRepository{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: v1alpha1.OCIRepositorySpec{
+			URL: "oci://registry.example.com/app", Provider: "aws", ServiceAccountName: "puller", Interval: metav1.Duration{Duration: 10 * time.Minute},
+		},
+	}, edit)
+}
+
+// reconcile runs once, and checks what must hold of every object.
+func (w *world) reconcile(o *v1alpha1.OCIRepository) reconcile.Result {
+	w.T.Helper()
+	_, result := w.Reconcile(o)
+	return result
+}
+
+func (w *world) ready(o *v1alpha1.OCIRepository) metav1.Condition {
+	return controllertest.Ready(w.Get(o))
+}
+
+// finds has the kind find an artifact of this revision, and keep it.
+func (w *world) finds(revision string) { w.findsContent(revision, "content of "+revision) }
+
+func (w *world) findsContent(revision, content string) {
+	w.kind.fetch = func(o *v1alpha1.OCIRepository, call source.Call) error {
+		artifact, err := w.Shared.Artifacts.Put(w.T.Context(), call.Owner, o.Status.Artifact, revision, func(out io.Writer) error {
+			_, err := io.WriteString(out, content)
+			return err
+		})
+		if err == nil {
+			o.Status.Artifact = artifact
+		}
+		return err
+	}
+}
+
+// fails has fetches end with the error.
+func (w *world) fails(err error) {
+	w.kind.fetch = func(*v1alpha1.OCIRepository, source.Call) error { return err }
+}
+
+// published is the condition ExternalArtifactPublished, or its zero.
+func (w *world) published(o *v1alpha1.OCIRepository) metav1.Condition {
+	return controllertest.Condition(w.Get(o), meta.ConditionExternalArtifactPublished)
+}

@@ -1,0 +1,82 @@
+package workloadidentity
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/issuer"
+)
+
+// Reconciler reconciles WorkloadIdentities.
+type Reconciler = object.Reconciler[*identityv1.WorkloadIdentity, string]
+
+// New makes the reconciler. The ring has the keys of the issuer; [Ring.Subscribe] must be among the
+// shared dependencies.
+func New(shared *object.Shared, made *issuer.Issuer, ring *Ring) *Reconciler {
+	return object.New(shared, identityv1.WorkloadIdentityKind, &kind{issuer: made, ring: ring})
+}
+
+// kind is WorkloadIdentity as the frame knows it. The plan is the claim sub.
+type kind struct {
+	issuer *issuer.Issuer
+	ring   *Ring
+}
+
+// interval is how long after a look an identity is looked at again. Changes of the identity and of
+// the ring wake it earlier.
+const interval = time.Hour
+
+// Empty implements object.Definition.
+func (*kind) Empty() (*identityv1.WorkloadIdentity, client.ObjectList) {
+	return &identityv1.WorkloadIdentity{}, &identityv1.WorkloadIdentityList{}
+}
+
+// View implements object.Definition. Nothing is kept for an identity, so it has no finalizer.
+func (k *kind) View(*identityv1.WorkloadIdentity) object.View {
+	return object.View{Interval: interval, DependsOn: []object.Dependency{k.ring.dependency()}}
+}
+
+// Decide implements object.Kind. It asks what the issuer would answer to a request for a token.
+func (k *kind) Decide(_ context.Context, o *identityv1.WorkloadIdentity) (string, error) {
+	if errs := k.issuer.Validate(o); len(errs) > 0 {
+		return "", invalid(errs)
+	}
+	return issuer.Subject(o), nil
+}
+
+// invalid names every field that is wrong.
+func invalid(errs field.ErrorList) error {
+	first, rest := errs[0], errs[1:]
+	if len(rest) == 0 {
+		return object.Invalid(first.Field, "", "%s", first.ErrorBody())
+	}
+	return object.Invalid(first.Field, "", "%s; %w", first.ErrorBody(), rest.ToAggregate())
+}
+
+// Act implements object.Kind. Subject and issuer are shown before tokens can be made, so that trust
+// policies can be written meanwhile.
+func (k *kind) Act(_ context.Context, o *identityv1.WorkloadIdentity, subject string) (news string, err error) {
+	o.Status.Sub, o.Status.Issuer = subject, k.issuer.URL
+	return "", nil
+}
+
+// Report implements object.Kind.
+func (k *kind) Report(ctx context.Context, o *identityv1.WorkloadIdentity, outcome object.Outcome) (found string, err error) {
+	if !outcome.Fulfilled() {
+		return "", nil
+	}
+	// The text names no key: a rotation changes nothing for identities.
+	return "tokens can be requested, and are checked with the keys that " + k.issuer.URL + " publishes",
+		k.ring.check(ctx, o.Spec.SigningAlgorithm)
+}
+
+// Finalize implements object.Kind.
+func (*kind) Finalize(context.Context, *identityv1.WorkloadIdentity) error { return nil }
+
+// Explain implements object.Definition.
+func (*kind) Explain(err error) (object.Failure, bool) { return explain(err) }

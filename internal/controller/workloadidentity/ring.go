@@ -1,0 +1,143 @@
+package workloadidentity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/keyring"
+)
+
+// Ring knows whether the issuer's keys sign what services can check.
+type Ring struct {
+	memory   client.Reader
+	key      client.ObjectKey
+	issuer   string
+	informer cache.Informer
+}
+
+// NewRing makes the Ring of an issuer. The memory and its informers follow the KeyRing of that key,
+// and no other KeyRing.
+func NewRing(ctx context.Context, memory client.Reader, informers cache.Informers, key client.ObjectKey, issuer string) (*Ring, error) {
+	informer, err := informers.GetInformer(ctx, &identityv1.KeyRing{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("watch KeyRing %s: %w", key, err)
+	}
+	return &Ring{memory: memory, key: key, issuer: issuer, informer: informer}, nil
+}
+
+// dependency is the ring as something that identities depend on.
+func (r *Ring) dependency() object.Dependency {
+	return object.Dependency{Kind: identityv1.KeyRingKind, Namespace: r.key.Namespace, Name: r.key.Name}
+}
+
+// verdicts are what check finds for each algorithm of identities.
+type verdicts [2]string
+
+// Subscribe has changed called after the ring has changed for identities. Most changes of a ring
+// are none for them: while keys rotate, thousands of identities stay asleep.
+func (r *Ring) Subscribe(changed func(object.Dependency)) {
+	last := r.verdicts(nil)
+	see := func(ring *identityv1.KeyRing) {
+		if now := r.verdicts(ring); now != last {
+			last = now
+			changed(r.dependency())
+		}
+	}
+	// An informer calls a handler's functions one after the other. It refuses a handler only when it
+	// has ended, and then the program ends too.
+	_, _ = r.informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { see(o.(*identityv1.KeyRing)) },    //nolint:forcetypeassert // the informer is of this kind
+		UpdateFunc: func(_, o any) { see(o.(*identityv1.KeyRing)) }, //nolint:forcetypeassert // the same
+		DeleteFunc: func(any) { see(nil) },
+	})
+}
+
+func (r *Ring) verdicts(ring *identityv1.KeyRing) verdicts {
+	var v verdicts
+	for i, algorithm := range []identityv1.Algorithm{identityv1.RS256, identityv1.ES256} {
+		if err := r.judge(ring, algorithm); err != nil {
+			v[i] = err.Error()
+		}
+	}
+	return v
+}
+
+// check returns a *ringError if no service could check a token of the algorithm.
+func (r *Ring) check(ctx context.Context, algorithm identityv1.Algorithm) error {
+	ring := &identityv1.KeyRing{}
+	err := r.memory.Get(ctx, r.key, ring)
+	if apierrors.IsNotFound(err) {
+		ring = nil
+	} else if err != nil {
+		return fmt.Errorf("read KeyRing %s: %w", r.key, err)
+	}
+	return r.judge(ring, algorithm)
+}
+
+// judge returns a *ringError, or nil if an active key of the algorithm was seen published. The ring
+// is nil if there is none.
+func (r *Ring) judge(ring *identityv1.KeyRing, algorithm identityv1.Algorithm) error {
+	if ring == nil {
+		return unavailable("there is no KeyRing %s, which the token server makes: see the log of lanyard-token-server", r.key)
+	}
+	status := &ring.Status
+	ready := apimeta.FindStatusCondition(status.Conditions, meta.ConditionReady)
+	switch {
+	case status.Issuer != "" && status.Issuer != r.issuer:
+		return unavailable("KeyRing %s has the keys of %s, and not of %s: start lanyard-identity-controller and lanyard-token-server with the same --issuer",
+			r.key, status.Issuer, r.issuer)
+	case ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason == identityv1.ReasonForeignKey:
+		return unavailable("%s", ready.Message)
+	}
+	keys, _ := keyring.Parse(status) // the token server logs keys that are not used
+	for _, key := range keys.ActiveKeys() {
+		if key.Algorithm == algorithm && key.Entry.PublishedAt != nil {
+			return nil
+		}
+	}
+	next := slices.IndexFunc(status.Keys, func(k identityv1.RingKey) bool {
+		return k.Algorithm == algorithm && slices.Contains([]identityv1.KeyState{identityv1.KeyActive, identityv1.KeyPublished, identityv1.KeyPending}, k.State)
+	})
+	switch {
+	case next >= 0:
+		return notPublished("%s", keyring.HowToPublish(status, keyring.Entries(status)[next]))
+	case len(status.Keys) == 0:
+		return notPublished("the issuer has no keys yet, which the token server makes: see the log of lanyard-token-server")
+	default:
+		return notPublished("the issuer has no key for %s: choose another spec.signingAlgorithm, or add it to --key-algorithms of lanyard-token-server", algorithm)
+	}
+}
+
+// ringError is the reason for which no service could check a token.
+type ringError struct{ reason, message string }
+
+func (e *ringError) Error() string { return e.message }
+
+func unavailable(format string, args ...any) error {
+	return &ringError{meta.ReasonIssuerUnavailable, fmt.Sprintf(format, args...)}
+}
+
+func notPublished(format string, args ...any) error {
+	return &ringError{meta.ReasonIssuerNotPublished, fmt.Sprintf(format, args...)}
+}
+
+// explain returns the failure of a *ringError. It needs no retries, because a change of the ring
+// wakes the identity.
+func explain(err error) (object.Failure, bool) {
+	if found, ok := errors.AsType[*ringError](err); ok {
+		return object.Failure{Reason: found.reason, AtInterval: true}, true
+	}
+	return object.Failure{}, false
+}

@@ -1,0 +1,136 @@
+package delivery
+
+import (
+	"fmt"
+	"regexp"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// Keys of data that every format with a token has.
+const (
+	// TokenKey is the key of the token, a JWT without a line end.
+	TokenKey = "workloadIdentityToken"
+	// ConfigKey is the key of the identity's providerConfig, JSON; "{}" if the identity has none.
+	ConfigKey = "workloadIdentityConfig"
+)
+
+// DefaultMountPath is the folder in which consumers mount the Secret, unless the binding names
+// another.
+const DefaultMountPath = "/var/run/secrets/lanyard.dev/workload-identity"
+
+// Input is what a Secret is rendered from.
+type Input struct {
+	// Format decides which of the other fields are read.
+	Format identityv1.StoreFormat
+	// Target is the identity's targetSystem. Formats with a token read it.
+	Target identityv1.TargetSystem
+	// Token is the JWT. Formats with a token need it.
+	Token auth.Secret
+	// MountPath is the folder in which consumers find the Secret's files: an absolute path. Empty
+	// means DefaultMountPath. Rendered files name each other in this folder.
+	MountPath string
+	// Session are the keys for the format aws-session-keys; nil for other formats.
+	Session *Session
+	// Logins are for the format dockerconfigjson, at least one, and none for other formats.
+	Logins []Login
+}
+
+// Session are the keys of a session at AWS.
+type Session struct {
+	// AccessKeyID, SecretAccessKey and SessionToken are the keys. All are required.
+	AccessKeyID, SecretAccessKey, SessionToken auth.Secret
+	// ExpiresAt is the end of the session, UTC. Required.
+	ExpiresAt time.Time
+	// Region is the default region of clients; empty if clients are to choose.
+	Region string
+}
+
+// Login is a user and a password for a repository of images.
+type Login struct {
+	// Repository is the repository without tag, <host>[:<port>]/<path>.
+	Repository string
+	// Credentials are the login. Required.
+	Credentials *auth.RegistryCredentials
+}
+
+// Content is the content of a Secret.
+type Content struct {
+	// Type is the Secret's type: Opaque or kubernetes.io/dockerconfigjson.
+	Type corev1.SecretType
+	// Data are all keys that Lanyard writes. The same input makes the same bytes.
+	Data map[string][]byte
+}
+
+// Error says which field of a binding or its identity cannot be rendered, and how to mend it. It
+// never holds a secret.
+type Error struct {
+	// Field is the path of the field, such as "spec.targetSystem.providerConfig.iamRoleARN" of the
+	// identity or "spec.store.mountPath" of the binding. For what a service has answered, Field is
+	// the part of Input, such as "token".
+	Field string
+	// Detail is what is wrong.
+	Detail string
+	// Fix is the next step.
+	Fix string
+}
+
+// Error joins the three parts.
+func (e *Error) Error() string { return e.Field + ": " + e.Detail + ": " + e.Fix }
+
+// Exchanged reports whether a format holds a credential that the token was exchanged for, instead
+// of the token.
+func Exchanged(format identityv1.StoreFormat) bool {
+	return format == identityv1.StoreDockerConfigJSON || format == identityv1.StoreAWSSessionKeys
+}
+
+// Render returns the content of a Secret. Its errors are [*Error].
+func Render(in Input) (Content, error) {
+	content := Content{Type: corev1.SecretTypeOpaque}
+	var err error
+	switch in.Format {
+	case identityv1.StoreToken:
+		content.Data, err = renderToken(in, nil)
+	case identityv1.StoreSDK:
+		content.Data, err = renderToken(in, clientOf(in.Target.Type))
+	case identityv1.StoreDockerConfigJSON:
+		content.Type = corev1.SecretTypeDockerConfigJson
+		content.Data, err = renderLogins(in.Logins)
+	case identityv1.StoreAWSSessionKeys:
+		content.Data, err = renderSession(in.Session)
+	default:
+		err = &Error{"spec.store.format", fmt.Sprintf("%.80q is unknown", in.Format), "write sdk, token, dockerconfigjson or aws-session-keys"}
+	}
+	if err == nil {
+		err = content.checkSize()
+	}
+	if err != nil {
+		return Content{}, err
+	}
+	return content, nil
+}
+
+// checkSize refuses what the API server would refuse. Source: Kubernetes, core/v1,
+// MaxSecretSize.
+func (c Content) checkSize() error {
+	size := 0
+	for _, value := range c.Data {
+		size += len(value)
+	}
+	if size <= corev1.MaxSecretSize {
+		return nil
+	}
+	return &Error{
+		"spec.targetSystem.providerConfig", fmt.Sprintf("the Secret would have %d bytes, and may have %d", size, corev1.MaxSecretSize),
+		"shorten the providerConfig of the WorkloadIdentity",
+	}
+}
+
+// matches reports whether a whole text has a form.
+func matches(form, text string) bool {
+	return regexp.MustCompile(`\A(?:` + form + `)\z`).MatchString(text)
+}

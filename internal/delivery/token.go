@@ -1,0 +1,123 @@
+package delivery
+
+import (
+	"encoding/json"
+	"maps"
+	"path"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/issuer"
+)
+
+const (
+	configField    = "spec.targetSystem.providerConfig"
+	mountPathField = "spec.store.mountPath"
+)
+
+// client returns the variables and files that a target's SDK reads, by their keys in the Secret.
+// The fields of the providerConfig were checked by the issuer.
+type client func(fields map[string]string, files folder) (map[string][]byte, error)
+
+// clientOf returns the client of a target; nil if Lanyard knows none.
+func clientOf(target string) client {
+	switch target {
+	case identityv1.TargetAWS:
+		return renderAWS
+	case identityv1.TargetAzure:
+		return renderAzure
+	case identityv1.TargetGCP:
+		return renderGCP
+	case identityv1.TargetAlibaba:
+		return renderAlibaba
+	case identityv1.TargetVault:
+		return renderVault
+	case identityv1.TargetKubernetes:
+		return renderKubernetes
+	default:
+		return nil
+	}
+}
+
+// folder is where a consumer finds the keys of the Secret as files.
+type folder struct {
+	at    string
+	token string // the content of the file TokenKey
+}
+
+// path returns the path of a key.
+func (f folder) path(key string) string { return path.Join(f.at, key) }
+
+// renderToken renders a token, its config and what the client reads; nil for no client.
+func renderToken(in Input, render client) (map[string][]byte, error) {
+	files, err := open(in)
+	if err != nil {
+		return nil, err
+	}
+	fields, config, err := readConfig(&in.Target)
+	if err != nil {
+		return nil, err
+	}
+	data := map[string][]byte{TokenKey: []byte(files.token), ConfigKey: config}
+	if render == nil {
+		return data, nil
+	}
+	if fields == nil {
+		return nil, &Error{configField, "is missing, and a client of " + in.Target.Type + " needs it", "add it to the WorkloadIdentity, or set spec.store.format of the binding to token"}
+	}
+	rendered, err := render(fields, files)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(data, rendered)
+	return data, nil
+}
+
+// open checks the folder and the token, whose characters stand in files unchanged. Source of the
+// form of a token: RFC 7515, section 3.1.
+func open(in Input) (folder, error) {
+	files := folder{at: in.MountPath, token: in.Token.Reveal()}
+	if files.at == "" {
+		files.at = DefaultMountPath
+	}
+	if len(files.at) > maxMountPath || !matches(`(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+`, files.at) {
+		return folder{}, &Error{mountPathField, "is not an absolute path of letters, digits and ._-/", "write a path such as " + DefaultMountPath}
+	}
+	if !matches(`[A-Za-z0-9_-]+[.][A-Za-z0-9_-]+[.][A-Za-z0-9_-]+`, files.token) {
+		return folder{}, &Error{"token", "is not a JWT in compact form", "check which server answers for token.lanyard.dev"}
+	}
+	return files, nil
+}
+
+// maxMountPath bounds a mount path in bytes, as the schema of the binding does.
+const maxMountPath = 255
+
+// readConfig returns the fields of a providerConfig and the whole as JSON. For a target that Lanyard
+// does not know, there are no fields, and the JSON is what the identity's author wrote.
+func readConfig(target *identityv1.TargetSystem) (map[string]string, []byte, error) {
+	fields, errs := issuer.ProviderConfig(target, field.NewPath("spec", "targetSystem", "providerConfig"))
+	if len(errs) > 0 {
+		return nil, nil, &Error{errs[0].Field, errs[0].Detail, "correct the field of the WorkloadIdentity"}
+	}
+	if fields != nil {
+		return fields, encode(fields), nil
+	}
+	if target.ProviderConfig == nil {
+		return nil, []byte("{}"), nil
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(target.ProviderConfig.Raw, &object); err != nil || object == nil {
+		return nil, nil, &Error{configField, "is not an object", "correct the field of the WorkloadIdentity"}
+	}
+	return nil, target.ProviderConfig.Raw, nil
+}
+
+// encode returns JSON of a value that is always encodable: strings in maps and structs.
+func encode(v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // not reached: strings have no form that encoding/json refuses
+	}
+	return data
+}

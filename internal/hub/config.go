@@ -1,0 +1,32 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// LoadConfig reads the kubeconfig file of a spoke. The parameter agent names the program in the
+// hub's logs. A connection whose other end is not verified is refused, because it carries
+// credentials, and so is a kubeconfig that starts a program.
+func LoadConfig(path, agent string) (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, fmt.Errorf("read the hub's kubeconfig: %w", err)
+	}
+	server, err := url.Parse(config.Host)
+	switch {
+	case err != nil || server.Scheme != "https" || server.Host == "":
+		return nil, errors.New("the server in the hub's kubeconfig must be an https URL")
+	case config.Insecure:
+		return nil, errors.New("the hub's kubeconfig has insecure-skip-tls-verify: name the authority of the hub's certificate instead")
+	case config.ExecProvider != nil || config.AuthProvider != nil:
+		return nil, errors.New("the hub's kubeconfig has a credential plugin, and Lanyard starts no program for a credential: write tokenFile instead")
+	}
+	config = rest.AddUserAgent(config, agent)
+	config.QPS = -1 // the hub's priority and fairness bounds the rate
+	return config, nil
+}

@@ -1,0 +1,246 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/auth/kube"
+)
+
+const (
+	// probeInterval is how often the hub is asked whether it answers.
+	probeInterval = 15 * time.Second
+	// probeTimeout bounds one question.
+	probeTimeout = 10 * time.Second
+	// memoryTimeout is how long a reader waits for memory that is not complete yet.
+	memoryTimeout = time.Second
+)
+
+// Options configure a [Hub]. All fields are required.
+type Options struct {
+	// Config is the connection to the hub's API server, see [LoadConfig].
+	Config *rest.Config
+	// Namespaces are the spoke's namespaces with identities at the hub.
+	Namespaces Namespaces
+	// KeyRing names the KeyRing of the hub's issuer.
+	KeyRing types.NamespacedName
+}
+
+// Hub is the connection to the hub. It is safe for concurrent use. It must be added to the manager,
+// which does not wait for it.
+type Hub struct {
+	// Identities read and prove the WorkloadIdentities at the hub. Their subjects are in namespaces
+	// of the hub.
+	Identities *kube.WorkloadIdentities
+
+	namespaces Namespaces
+	cluster    cluster.Cluster
+	ring       types.NamespacedName
+	began      time.Time
+
+	mu          sync.Mutex
+	state       State    // guarded by mu
+	subscribers []func() // guarded by mu; only ever appended to
+}
+
+// New makes a Hub. It calls nobody.
+func New(ctx context.Context, o Options) (*Hub, error) {
+	scheme := runtime.NewScheme()
+	if err := identityv1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	made, err := cluster.New(o.Config, func(c *cluster.Options) {
+		c.Scheme, c.MapperProvider, c.Cache = scheme, mapper, memory(o)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the connection to the hub: %w", err)
+	}
+	identities, err := kube.WorkloadIdentitiesFromManager(ctx, made, kube.WorkloadIdentityOptions{Watched: &identityv1.WorkloadIdentity{}, KeyRing: o.KeyRing})
+	if err != nil {
+		return nil, fmt.Errorf("watch the identities at the hub: %w", err)
+	}
+	return &Hub{namespaces: o.Namespaces, Identities: identities, cluster: made, ring: o.KeyRing, began: time.Now()}, nil
+}
+
+// mapper knows the kinds that are read at the hub. The hub is not asked for its kinds, because it
+// may not answer yet.
+func mapper(*rest.Config, *http.Client) (apimeta.RESTMapper, error) {
+	known := apimeta.NewDefaultRESTMapper(nil)
+	for _, kind := range []string{identityv1.WorkloadIdentityKind, identityv1.KeyRingKind} {
+		known.Add(identityv1.GroupVersion().WithKind(kind), apimeta.RESTScopeNamespace)
+	}
+	return known, nil
+}
+
+// memory says what is kept of the hub: the identities of the spoke's namespaces there, and one
+// KeyRing. A list that asked for more would be refused.
+func memory(o Options) cache.Options {
+	namespaces := map[string]cache.Config{}
+	for _, at := range o.Namespaces {
+		namespaces[at] = cache.Config{}
+	}
+	kept := map[client.Object]cache.ByObject{
+		&identityv1.WorkloadIdentity{}: {Namespaces: namespaces},
+		&identityv1.KeyRing{}: {
+			Namespaces: map[string]cache.Config{o.KeyRing.Namespace: {}}, Field: fields.OneTermEqualSelector("metadata.name", o.KeyRing.Name),
+		},
+	}
+	return cache.Options{ByObject: kept, DefaultTransform: cache.TransformStripManagedFields()}
+}
+
+// Start implements controller-runtime's Runnable. It follows the hub until ctx ends.
+func (h *Hub) Start(ctx context.Context) error {
+	var probing sync.WaitGroup
+	probing.Go(func() { h.probe(ctx) })
+	defer probing.Wait()
+	return h.cluster.Start(ctx)
+}
+
+// NeedLeaderElection implements controller-runtime's LeaderElectionRunnable: each replica knows the
+// hub before it leads.
+func (*Hub) NeedLeaderElection() bool { return false }
+
+// NamespaceOf returns the namespace at the hub for a namespace of the spoke, as [Namespaces.Of]
+// does.
+func (h *Hub) NamespaceOf(namespace string) (string, error) { return h.namespaces.Of(namespace) }
+
+// Get reads an identity, by its name at the hub, from memory or, while memory is not complete, from
+// the hub. If the hub does not answer and memory has never been complete, the error has the
+// [*Error] of [Hub.State].
+func (h *Hub) Get(ctx context.Context, key client.ObjectKey, identity *identityv1.WorkloadIdentity) error {
+	state := h.State()
+	if state.Err != nil && state.Answered.IsZero() {
+		return state.Err
+	}
+	soon, cancel := context.WithTimeout(ctx, memoryTimeout)
+	defer cancel()
+	err := h.cluster.GetCache().Get(soon, key, identity)
+	if _, waiting := errors.AsType[*cache.ErrCacheNotStarted](err); !waiting && soon.Err() == nil {
+		return err
+	}
+	err = h.cluster.GetAPIReader().Get(ctx, key, identity)
+	switch state := h.State(); {
+	case err != nil && state.Err != nil:
+		return state.Err
+	case apierrors.IsForbidden(err):
+		return &Error{
+			Reason: meta.ReasonHubRefused, Fix: "run lanyard hub grant at the hub for this namespace",
+			Err: fmt.Errorf("it may not read the WorkloadIdentities of namespace %s", key.Namespace),
+		}
+	}
+	return err
+}
+
+// State says whether the hub answered the last question. Before the first answer it does.
+func (h *Hub) State() State {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.state
+}
+
+// Subscribe has answers called each time when the hub answers again. It must return at once.
+func (h *Hub) Subscribe(answers func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.subscribers = append(h.subscribers, answers)
+}
+
+// probe asks the hub for the KeyRing until ctx ends: the right to read it is the least that a spoke
+// has.
+func (h *Hub) probe(ctx context.Context) {
+	ticker := time.NewTicker(probeInterval)
+	defer ticker.Stop()
+	for {
+		h.see(ctx, h.ask(ctx))
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func (h *Hub) ask(ctx context.Context) *Error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	err := h.cluster.GetAPIReader().Get(ctx, h.ring, &identityv1.KeyRing{})
+	if err == nil {
+		return nil
+	}
+	return h.failure(ctx, err)
+}
+
+// see keeps what a question has found. It logs a change, and tells subscribers that the hub answers
+// again.
+func (h *Hub) see(ctx context.Context, failed *Error) {
+	if ctx.Err() != nil {
+		return // the program ends
+	}
+	last, subscribers := h.keep(failed)
+	switch {
+	case failed != nil && (last.Err == nil || last.Err.Reason != failed.Reason):
+		log.FromContext(ctx).Error(failed, "The hub gives no credentials; those in Secrets live on until they end")
+	case failed == nil && last.Err != nil:
+		log.FromContext(ctx).Info("The hub answers again", "since", last.Err.Since)
+		for _, answers := range subscribers {
+			answers()
+		}
+	}
+}
+
+// keep stores the next state, and returns the last one.
+func (h *Hub) keep(failed *Error) (last State, subscribers []func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	last = h.state
+	if failed == nil {
+		h.state = State{Answered: time.Now().UTC()}
+		return last, h.subscribers
+	}
+	failed.Since = last.Answered
+	if failed.Since.IsZero() {
+		failed.Since = h.began
+	}
+	h.state.Err = failed
+	return last, h.subscribers
+}
+
+// Describe implements prometheus.Collector.
+func (h *Hub) Describe(descriptions chan<- *prometheus.Desc) {
+	prometheus.DescribeByCollect(h, descriptions)
+}
+
+// Collect implements prometheus.Collector.
+func (h *Hub) Collect(metrics chan<- prometheus.Metric) {
+	state := h.State()
+	answers, last := 1.0, state.Answered
+	if state.Err != nil {
+		answers = 0
+	}
+	if last.IsZero() {
+		last = h.began
+	}
+	metrics <- prometheus.MustNewConstMetric(prometheus.NewDesc("lanyard_hub_answers",
+		"1 if the hub answered the last question as it should, otherwise 0.", nil, nil), prometheus.GaugeValue, answers)
+	metrics <- prometheus.MustNewConstMetric(prometheus.NewDesc("lanyard_hub_last_answer_timestamp_seconds",
+		"When the hub last answered as it should, or when the program began to ask, in Unix time.", nil, nil),
+		prometheus.GaugeValue, float64(last.Unix()))
+}

@@ -1,0 +1,71 @@
+package hub
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Namespaces is the namespace at the hub for each namespace of the spoke. Other namespaces of the
+// spoke have no identities.
+//
+// There are no patterns. With a pattern, whoever makes a namespace in the spoke would choose a
+// namespace of the hub; the names of two spokes could run together ("a" and "b-c", "a-b" and "c");
+// and the spoke would need the right to watch the identities of the whole hub.
+type Namespaces map[string]string
+
+// Of returns the namespace at the hub for a namespace of the spoke; otherwise a [*NotMappedError].
+func (n Namespaces) Of(namespace string) (string, error) {
+	if at := n[namespace]; at != "" {
+		return at, nil
+	}
+	return "", &NotMappedError{Namespace: namespace}
+}
+
+// NotMappedError says that a namespace of the spoke has no namespace at the hub.
+type NotMappedError struct{ Namespace string }
+
+func (e *NotMappedError) Error() string {
+	return fmt.Sprintf("namespace %s has no namespace at the hub; have the administrator add it to --hub-namespace-map (hub.namespaces of the Helm chart)", e.Namespace)
+}
+
+// Set implements pflag.Value. It adds entries of the form spoke=hub,spoke=hub.
+func (n *Namespaces) Set(value string) error {
+	for entry := range strings.SplitSeq(value, ",") {
+		spoke, at, ok := strings.Cut(entry, "=")
+		switch {
+		case !ok:
+			return fmt.Errorf("%q is not <namespace of the spoke>=<namespace of the hub>", entry)
+		case strings.Contains(entry, "*"):
+			return fmt.Errorf("%q: write one entry for each namespace, because a pattern would let whoever makes a namespace choose one of the hub", entry)
+		}
+		for _, name := range []string{spoke, at} {
+			if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 {
+				return fmt.Errorf("%q: %q is not the name of a namespace", entry, name)
+			}
+		}
+		if former := (*n)[spoke]; former != "" && former != at {
+			return fmt.Errorf("namespace %s has two namespaces at the hub, %s and %s", spoke, former, at)
+		}
+		if *n == nil {
+			*n = Namespaces{}
+		}
+		(*n)[spoke] = at
+	}
+	return nil
+}
+
+// String implements pflag.Value.
+func (n *Namespaces) String() string {
+	var entries []string
+	for _, spoke := range slices.Sorted(maps.Keys(*n)) {
+		entries = append(entries, spoke+"="+(*n)[spoke])
+	}
+	return strings.Join(entries, ",")
+}
+
+// Type implements pflag.Value.
+func (*Namespaces) Type() string { return "spoke=hub" }

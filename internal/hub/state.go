@@ -1,0 +1,76 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+)
+
+// State says whether the hub answers. Its zero value is not valid: [Hub.State] makes it.
+type State struct {
+	// Answered is when the hub last answered as it should, UTC; zero if it never did.
+	Answered time.Time
+	// Err is why the hub does not answer now; nil if it does.
+	Err *Error
+}
+
+// Error says since when the hub does not answer, or refuses the spoke, and why.
+type Error struct {
+	// Reason is meta.ReasonHubUnreachable or meta.ReasonHubRefused.
+	Reason string
+	// Since is when the hub last answered as it should, or when the program began to ask, UTC. It
+	// is zero for a refusal that concerns a single namespace.
+	Since time.Time
+	// Fix is one sentence for people.
+	Fix string
+	// Err is the cause.
+	Err error
+}
+
+func (e *Error) Error() string {
+	said := "does not answer"
+	if e.Reason == meta.ReasonHubRefused {
+		said = "refuses this spoke"
+	}
+	if !e.Since.IsZero() {
+		said += " since " + e.Since.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("the hub %s: %v; %s", said, e.Err, e.Fix)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// failure turns the error of a probe into an Error without a time. It repeats nothing of an answer
+// but its status.
+func (h *Hub) failure(ctx context.Context, err error) *Error {
+	refused := &Error{Reason: meta.ReasonHubRefused}
+	unreachable := &Error{Reason: meta.ReasonHubUnreachable, Fix: "check the hub, and the way to it"}
+	var status apierrors.APIStatus
+	var transport *url.Error
+	switch {
+	case apierrors.IsUnauthorized(err):
+		refused.Err = fmt.Errorf("HTTP %d", http.StatusUnauthorized)
+		refused.Fix = "write a new token into the Secret of the spoke's kubeconfig (hub.kubeconfigSecret of the Helm chart)"
+		return refused
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+		refused.Err = fmt.Errorf("KeyRing %s does not exist there, or the spoke may not read it", h.ring)
+		refused.Fix = "run lanyard hub grant at the hub; --hub-keyring-namespace names the namespace of its release"
+		return refused
+	case errors.As(err, &status):
+		unreachable.Err = fmt.Errorf("HTTP %d", status.Status().Code)
+	case ctx.Err() != nil:
+		unreachable.Err = fmt.Errorf("no answer within %s", probeTimeout)
+	case errors.As(err, &transport):
+		unreachable.Err = transport.Err
+	default:
+		unreachable.Err = fmt.Errorf("the answer cannot be read (%T)", err)
+	}
+	return unreachable
+}

@@ -1,0 +1,49 @@
+package identity_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/aws"
+	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
+)
+
+// BenchmarkResolveAndHit asks for the credential of a chain of three identitytest.Secrets that is in the
+// cache, with all grants of the chain: what each reconciliation costs at rest.
+func BenchmarkResolveAndHit(b *testing.B) {
+	w := identitytest.New(b)
+	w.Static("root", identitytest.Admits("team-a"))
+	landing := w.CloudRole(identitytest.Management, "landing", identitytest.Root, nil)
+	w.Role("landing", identitytest.RoleSpec(landing, "root", identitytest.Admits("team-a")))
+	subject := w.Role("target", identitytest.RoleSpec(w.CloudRole(identitytest.Workload, "target", landing, nil), "role/landing", identitytest.Admits("team-a")))
+	w.MustGet("team-a", subject)
+	calls := w.Count("AssumeRole")
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := w.Identities.Admits(b.Context(), "team-a", subject); err != nil {
+			b.Fatal(err)
+		}
+		w.MustGet("team-a", subject)
+	}
+	if w.Count("AssumeRole") != calls {
+		b.Error("AWS was asked")
+	}
+}
+
+// BenchmarkFingerprint hashes what decides the session of one role: what a change of the role
+// costs, and what a peer pays at each reconciliation.
+func BenchmarkFingerprint(b *testing.B) {
+	attributes, err := aws.SessionRequest{
+		Source: "AWSClusterControllerIdentity default", RoleARN: "arn:aws:iam::222233334444:role/ClusterAPI-Participant", Name: "test-account-role",
+		ExternalID: "7a5b816a-7743-4377-a382-2d695bf1f172", Duration: time.Hour, Tags: map[string]string{"company": "acme industries", "product": "cluster-api"},
+		PolicyARNs: []string{"arn:aws:iam::222233334444:policy/restricted"}, TransitiveTags: []string{"company"},
+	}.Attributes()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		auth.Fingerprint(attributes, "lanyard.dev:awsclusterroleidentity:test-account-role", "0f8e2f6e-4a4e-4c35-9c1f-5e9a55b7a2cd", "jO6bT8cR2m4r0kQy5m1Lxw")
+	}
+}

@@ -1,0 +1,212 @@
+package identity
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// MaxDepth is the largest number of identities in a chain, the first and the root included.
+const MaxDepth = 5
+
+// chain is an identity with its sources, as memory has them. It is never changed.
+type chain struct {
+	links []*link        // the identity first, its root last; empty if the identity does not exist
+	met   []auth.Subject // all subjects that the chain needs, also one that does not exist
+	// err says why the chain gives no credential to anybody; nil if it may.
+	err error
+
+	attributes   map[string]string // of the first link
+	fingerprint  string            // of all links and of the static keys
+	perNamespace bool              // of any link
+	keys         keys              // of a static root
+}
+
+// needs reports whether the chain depends on a subject.
+func (c *chain) needs(subject auth.Subject) bool { return slices.Contains(c.met, subject) }
+
+// follow makes the chain of a subject. Callers hold mu, so that no change is missed between reading
+// the links and remembering the chain.
+func (i *Identities) follow(ctx context.Context, subject auth.Subject) *chain {
+	c := &chain{}
+	for next := subject; ; {
+		if slices.Contains(c.met, next) {
+			c.err = refuse(auth.CodeIdentityInvalid, meta.ReasonSourceCycle, next,
+				"give one of the identities in the circle a source outside the circle",
+				"the chain of sources is a circle: %s", circle(c.met, next))
+			return c
+		}
+		if len(c.links) == MaxDepth {
+			c.err = refuse(auth.CodeIdentityInvalid, meta.ReasonSourceChainTooLong, next,
+				"shorten the chain", "the chain of sources has more than %d identities", MaxDepth)
+			return c
+		}
+		c.met = append(c.met, next)
+		l := i.links[next]
+		if l == nil {
+			var from *link
+			if len(c.links) > 0 {
+				from = c.links[len(c.links)-1]
+			}
+			c.err = missing(next, from)
+			return c
+		}
+		c.links = append(c.links, l)
+		c.perNamespace = c.perNamespace || l.perNamespace
+		if l.subject.Kind() != kindRole {
+			break
+		}
+		next = l.source
+	}
+	c.err = i.complete(ctx, c)
+	return c
+}
+
+// circle lists the subjects of a circle for people.
+func circle(met []auth.Subject, again auth.Subject) string {
+	var names []string
+	for _, subject := range met[slices.Index(met, again):] {
+		names = append(names, nameOf(subject))
+	}
+	return strings.Join(append(names, nameOf(again)), " > ")
+}
+
+// complete sets attributes and fingerprint of a chain whose links are all known.
+func (i *Identities) complete(ctx context.Context, c *chain) error {
+	root := c.links[len(c.links)-1]
+	var values []string          // what decides the credential besides the links' fields
+	switch root.subject.Kind() { //nolint:exhaustive // the kinds of AWS identities besides have no values
+	case kindStatic:
+		found, err := i.keysOf(root)
+		if err != nil {
+			return err
+		}
+		c.keys, values = found, found.values()
+	case kindServiceAccount:
+		account, err := i.accountOf(ctx, root)
+		if err != nil {
+			return err
+		}
+		c.met = append(c.met, account.Subject)
+		values = append(values, account.UID)
+	}
+	fingerprint := auth.Fingerprint(nil, values...)
+	for _, l := range slices.Backward(c.links) {
+		attributes, err := l.request.Attributes()
+		if err != nil {
+			return refuse(auth.CodeIdentityInvalid, string(auth.CodeIdentityInvalid), l.subject,
+				"correct the spec of "+l.String(), "%s: %v", l, err)
+		}
+		c.attributes = attributes
+		fingerprint = auth.Fingerprint(attributes, l.subject.String(), l.uid, fingerprint)
+	}
+	c.fingerprint = fingerprint
+	return nil
+}
+
+// account returns the first link as an account for a namespace.
+func (c *chain) account(namespace string) (auth.Account, error) {
+	first := c.links[0]
+	account := auth.Account{Subject: first.subject, UID: first.uid, Attributes: c.attributes, Fingerprint: c.fingerprint}
+	if !c.perNamespace || namespace == "" {
+		return account, nil
+	}
+	// A fingerprint has no "@", so no two namespaces share one.
+	account.Fingerprint += "@" + namespace
+	if !first.perNamespace {
+		return account, nil
+	}
+	request := first.request
+	request.Name += "@" + namespace
+	var err error
+	account.Attributes, err = request.Attributes()
+	return account, err
+}
+
+// admits returns why the namespace may not use the chain; nil if it may. The identities are asked in
+// their order, and nothing is said of those behind one that refuses. Chained: the first identity is
+// the source of another one, whose grant was asked before.
+func (i *Identities) admits(c *chain, namespace string, chained bool) error {
+	for depth, l := range c.links {
+		if chained {
+			depth++
+		}
+		if l.subject.Kind() == kindServiceAccount {
+			if l.subject.Namespace() != namespace {
+				return notGranted(l, depth, namespace, "an identity of another namespace")
+			}
+			continue
+		}
+		if l.sourceOnly && depth == 0 {
+			return refuse(auth.CodeNotGranted, meta.ReasonSourceOnly, l.subject,
+				"name an identity that has this one as its source", "%s is a source of other identities only (spec.sourceOnly)", l)
+		}
+		if decision := l.grant.Decide(namespace, i.labels(namespace)); !decision.Allowed {
+			return notGranted(l, depth, namespace, decision.Link)
+		}
+	}
+	return c.err
+}
+
+// keys are static keys of AWS.
+type keys struct {
+	accessKeyID, secretAccessKey, sessionToken auth.Secret
+
+	refused error // why they cannot be used; its text has no value
+}
+
+// values returns the keys as text.
+func (k keys) values() []string {
+	return []string{k.accessKeyID.Reveal(), k.secretAccessKey.Reveal(), k.sessionToken.Reveal()}
+}
+
+// equal reports whether both are the same keys, or are refused for the same reason.
+func (k keys) equal(other keys) bool {
+	if k.refused != nil || other.refused != nil {
+		return k.refused != nil && other.refused != nil && k.refused.Error() == other.refused.Error()
+	}
+	return slices.Equal(k.values(), other.values())
+}
+
+// keysOf returns the keys of a static identity. Callers hold mu.
+func (i *Identities) keysOf(l *link) (keys, error) {
+	switch {
+	case i.secretNamespace == "":
+		return keys{}, refuse(auth.CodeIdentityInvalid, meta.ReasonStaticIdentityNotForSources, l.subject,
+			"use an identity whose chain ends in an AWSClusterControllerIdentity, or have the administrator set identity.sourcesReadStaticKeys of the Helm chart", "this program does not read static keys")
+	case l.namespace != "" && l.namespace != i.secretNamespace:
+		return keys{}, refuse(auth.CodeIdentityInvalid, meta.ReasonSecretNamespaceRefused, l.subject,
+			"move the Secret to namespace "+i.secretNamespace+", and leave out spec.secretRef.namespace",
+			"%s names a Secret of another namespace than %s, which is never read", l, i.secretNamespace)
+	}
+	found, ok := i.secrets[l.secret]
+	where := fmt.Sprintf("Secret %s/%s", i.secretNamespace, l.secret)
+	switch {
+	case !ok:
+		return keys{}, refuse(auth.CodeIdentityInvalid, meta.ReasonSecretRefused, l.subject,
+			"create it, with that type", "there is no %s of type %s", where, secretType)
+	case found.refused != nil:
+		return keys{}, refuse(auth.CodeIdentityInvalid, meta.ReasonSecretRefused, l.subject,
+			"correct the Secret", "%s: %v", where, found.refused)
+	}
+	return found, nil
+}
+
+// accountOf returns the ServiceAccount that an AWSServiceAccountIdentity stands for.
+func (i *Identities) accountOf(ctx context.Context, l *link) (auth.Account, error) {
+	subject, err := auth.ServiceAccount(l.subject.Namespace(), l.subject.Name())
+	if err != nil {
+		return auth.Account{}, err
+	}
+	account, err := i.accounts.Lookup(ctx, subject)
+	if err != nil {
+		return auth.Account{}, refuse(auth.CodeSubjectNotFound, string(auth.CodeSubjectNotFound), l.subject,
+			"create the ServiceAccount: Lanyard never does",
+			"%s stands for ServiceAccount %s/%s, which does not exist", l, subject.Namespace(), subject.Name())
+	}
+	return account, nil
+}

@@ -1,0 +1,514 @@
+package identity_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/aws"
+	"github.com/lanyard-dev/lanyard/auth/cache"
+	cloudaws "github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/internal/identity"
+	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
+)
+
+// TestChain assumes a role of the identitytest.Workload account with a role of the identitytest.Management account, which is
+// assumed with static keys. Both namespaces share one credential, and each link is one exchange.
+func TestChain(t *testing.T) {
+	w := identitytest.New(t)
+	w.Static("root", identitytest.Admits())
+	landing := w.CloudRole(identitytest.Management, "landing", identitytest.Root, nil)
+	w.Role("landing", identitytest.RoleSpec(landing, "root", identitytest.Admits()))
+	target := w.CloudRole(identitytest.Workload, "target", landing, map[string]any{"StringEquals": map[string]string{"sts:ExternalId": "agreed"}})
+	spec := identitytest.RoleSpec(target, "role/landing", identitytest.Admits("team-a", "team-b"))
+	spec.ExternalID = "agreed"
+	subject := w.Role("target", spec)
+
+	first := w.MustGet("team-a", subject)
+	if second := w.MustGet("team-b", subject); second != first {
+		t.Error("two namespaces with the same grant have different sessions")
+	}
+	if first.AccountID != identitytest.Workload || first.ARN != "arn:aws:sts::"+identitytest.Workload+":assumed-role/target/target" {
+		t.Errorf("account %q, %q", first.AccountID, first.ARN)
+	}
+	if n := w.Count("AssumeRole"); n != 2 {
+		t.Errorf("%d calls of AssumeRole, want one for each role", n)
+	}
+	if chain, err := w.Identities.Chain(t.Context(), subject); err != nil || len(chain) != 3 || chain[2].Name() != "root" {
+		t.Errorf("chain %v, %v", chain, err)
+	}
+}
+
+// TestFieldsReachAWS holds that AWS gets each field of a role identity. CAPA never passed policyARNs.
+func TestFieldsReachAWS(t *testing.T) {
+	w := identitytest.New(t)
+	w.Static("root", identitytest.Admits())
+	arn := w.CloudRole(identitytest.Workload, "target", identitytest.Root, map[string]any{"StringEquals": map[string]string{
+		"sts:ExternalId": "agreed", "aws:RequestTag/company": "acme industries", "sts:SourceIdentity": "lanyard", "sts:RoleSessionName": "cluster-spinner.acme.com",
+	}, "ForAnyValue:StringEquals": map[string]string{"sts:TransitiveTagKeys": "company"}})
+	spec := identitytest.RoleSpec(arn, "root", identitytest.Admits("team-a"))
+	spec.SessionName, spec.ExternalID, spec.SourceIdentity = "cluster-spinner.acme.com", "agreed", "lanyard"
+	spec.Tags, spec.TransitiveTags = map[string]string{"company": "acme industries", "empty": ""}, []string{"company"}
+	spec.PolicyARNs = []string{"arn:aws:iam::" + identitytest.Workload + ":policy/restricted"}
+	spec.InlinePolicy, spec.DurationSeconds = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"ec2:*","Resource":"*"}]}`, 900
+	subject := w.Role("target", spec)
+	token := w.MustGet("team-a", subject)
+	if left := token.GetDuration(); left > 900*time.Second || left < 800*time.Second {
+		t.Errorf("the session lives %s", left)
+	}
+	// Each field is in the key: another value never serves the old session.
+	for name, change := range map[string]func(*v1alpha1.AWSClusterRoleIdentitySpec){
+		"externalID":     func(s *v1alpha1.AWSClusterRoleIdentitySpec) { s.ExternalID = "other" },
+		"tags":           func(s *v1alpha1.AWSClusterRoleIdentitySpec) { s.Tags = map[string]string{"company": "evil"} },
+		"transitiveTags": func(s *v1alpha1.AWSClusterRoleIdentitySpec) { s.TransitiveTags = nil },
+		"sourceIdentity": func(s *v1alpha1.AWSClusterRoleIdentitySpec) { s.SourceIdentity = "other" },
+		"sessionName":    func(s *v1alpha1.AWSClusterRoleIdentitySpec) { s.SessionName = "other" },
+		"policyARNs": func(s *v1alpha1.AWSClusterRoleIdentitySpec) {
+			s.PolicyARNs = []string{"arn:aws:iam::" + identitytest.Workload + ":policy/missing"}
+		},
+		"inlinePolicy":    func(s *v1alpha1.AWSClusterRoleIdentitySpec) { s.InlinePolicy = "not JSON" },
+		"durationSeconds": func(s *v1alpha1.AWSClusterRoleIdentitySpec) { s.DurationSeconds = 43201 },
+	} {
+		changed := *spec.DeepCopy()
+		change(&changed)
+		w.Role("target", changed)
+		if _, _, err := w.Get("team-a", subject, auth.WithRetryNow()); err == nil {
+			t.Errorf("%s: AWS gave a session, so it did not get the new value", name)
+		} else if strings.Contains(err.Error(), identitytest.SecretKey) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestChainedSessionsLiveAnHour: AWS refuses more, whatever the role permits. A session that is got
+// with static keys may live longer.
+func TestChainedSessionsLiveAnHour(t *testing.T) {
+	w := identitytest.New(t)
+	w.Static("root", identitytest.Admits())
+	landing := w.CloudRole(identitytest.Management, "landing", identitytest.Root, nil)
+	spec := identitytest.RoleSpec(landing, "root", identitytest.Admits())
+	spec.DurationSeconds = 43200
+	first := w.Role("landing", spec)
+	spec = identitytest.RoleSpec(w.CloudRole(identitytest.Workload, "target", landing, nil), "role/landing", identitytest.Admits())
+	spec.DurationSeconds = 43200
+	second := w.Role("target", spec)
+	if left := w.MustGet("team-a", first).GetDuration(); left < 11*time.Hour {
+		t.Errorf("a session got with keys lives %s", left)
+	}
+	if left := w.MustGet("team-a", second).GetDuration(); left > time.Hour {
+		t.Errorf("a session got with a session lives %s", left)
+	}
+}
+
+// TestRefusals is the table of chains that give nothing. None of them causes a call of AWS.
+func TestRefusals(t *testing.T) {
+	const arn = "arn:aws:iam::" + identitytest.Workload + ":role/target"
+	for name, c := range map[string]struct {
+		set    func(w *identitytest.World) auth.Subject
+		code   auth.Code
+		reason string
+		says   string
+	}{
+		"no grant": {
+			func(w *identitytest.World) auth.Subject { return w.Static("root", v1alpha1.AWSClusterIdentitySpec{}) },
+			auth.CodeNotGranted, meta.ReasonPrincipalUsageUnauthorized, "there is no grant",
+		},
+		"another namespace's grant": {
+			func(w *identitytest.World) auth.Subject { return w.Static("root", identitytest.Admits("team-b")) },
+			auth.CodeNotGranted, meta.ReasonPrincipalUsageUnauthorized, "the namespace is not in the list",
+		},
+		"a source without a grant": {
+			func(w *identitytest.World) auth.Subject {
+				w.Static("root", identitytest.Admits("team-b"))
+				return w.Role("target", identitytest.RoleSpec(arn, "root", identitytest.Admits("team-a")))
+			},
+			auth.CodeNotGranted, meta.ReasonSourcePrincipalUsageUnauthorized, "AWSClusterStaticIdentity root",
+		},
+		"sourceOnly": {
+			func(w *identitytest.World) auth.Subject {
+				spec := identitytest.Admits()
+				spec.SourceOnly = true
+				return w.Static("root", spec)
+			},
+			auth.CodeNotGranted, meta.ReasonSourceOnly, "spec.sourceOnly",
+		},
+		"it does not exist": {
+			func(w *identitytest.World) auth.Subject {
+				return w.Subject(v1alpha1.AWSClusterRoleIdentityKind, "", "target")
+			},
+			auth.CodeSubjectNotFound, "SubjectNotFound", "does not exist",
+		},
+		"the controller's, and there is none": {
+			func(w *identitytest.World) auth.Subject {
+				return w.Subject(v1alpha1.AWSClusterControllerIdentityKind, "", "default")
+			},
+			auth.CodeSubjectNotFound, meta.ReasonControllerIdentityMissing, `"kind":"AWSClusterControllerIdentity"`,
+		},
+		"a source that does not exist": {
+			func(w *identitytest.World) auth.Subject {
+				return w.Role("target", identitytest.RoleSpec(arn, "root", identitytest.Admits("team-a")))
+			},
+			auth.CodeSubjectNotFound, "SubjectNotFound", "the source of AWSClusterRoleIdentity target",
+		},
+		"a circle": {
+			func(w *identitytest.World) auth.Subject {
+				w.Role("other", identitytest.RoleSpec(arn, "role/target", identitytest.Admits()))
+				return w.Role("target", identitytest.RoleSpec(arn, "role/other", identitytest.Admits()))
+			},
+			auth.CodeIdentityInvalid, meta.ReasonSourceCycle, "AWSClusterRoleIdentity target > AWSClusterRoleIdentity other > AWSClusterRoleIdentity target",
+		},
+		"its own source": {
+			func(w *identitytest.World) auth.Subject {
+				return w.Role("target", identitytest.RoleSpec(arn, "role/target", identitytest.Admits()))
+			},
+			auth.CodeIdentityInvalid, meta.ReasonSourceCycle, "circle",
+		},
+		"a long chain": {
+			func(w *identitytest.World) auth.Subject {
+				w.Static("root", identitytest.Admits())
+				w.Role("link-0", identitytest.RoleSpec(arn, "root", identitytest.Admits()))
+				for i := range 4 {
+					w.Role(fmt.Sprint("link-", i+1), identitytest.RoleSpec(arn, fmt.Sprint("role/link-", i), identitytest.Admits()))
+				}
+				return w.Subject(v1alpha1.AWSClusterRoleIdentityKind, "", "link-4")
+			},
+			auth.CodeIdentityInvalid, meta.ReasonSourceChainTooLong, "more than 5",
+		},
+		"a Secret of another namespace": {
+			func(w *identitytest.World) auth.Subject {
+				subject := w.Static("root", identitytest.Admits())
+				w.Put(&v1alpha1.AWSClusterStaticIdentity{
+					ObjectMeta: metav1.ObjectMeta{Name: "root"},
+					Spec: v1alpha1.AWSClusterStaticIdentitySpec{
+						AWSClusterIdentitySpec: identitytest.Admits(), SecretRef: v1alpha1.AWSClusterSecretReference{Name: "keys", Namespace: "kube-system"},
+					},
+				})
+				return subject
+			},
+			auth.CodeIdentityInvalid, meta.ReasonSecretNamespaceRefused, "never read",
+		},
+		"no Secret": {
+			func(w *identitytest.World) auth.Subject {
+				subject := w.Static("root", identitytest.Admits())
+				w.Remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: identitytest.Secrets, Name: "keys"}})
+				return subject
+			},
+			auth.CodeIdentityInvalid, meta.ReasonSecretRefused, "there is no Secret lanyard-identities/keys of type identity.lanyard.dev/aws-static",
+		},
+		"a Secret without a key": {
+			func(w *identitytest.World) auth.Subject {
+				subject := w.Static("root", identitytest.Admits())
+				w.Secret("keys", map[string]string{"accessKeyID": identitytest.KeyID})
+				return subject
+			},
+			auth.CodeIdentityInvalid, meta.ReasonSecretRefused, "it has no secretAccessKey",
+		},
+		"both spellings": {
+			func(w *identitytest.World) auth.Subject {
+				subject := w.Static("root", identitytest.Admits())
+				w.Secret("keys", map[string]string{"accessKeyID": identitytest.KeyID, "AccessKeyID": "AKIAOTHEROTHEROTHERO", "secretAccessKey": identitytest.SecretKey})
+				return subject
+			},
+			auth.CodeIdentityInvalid, meta.ReasonSecretRefused, "both accessKeyID and AccessKeyID",
+		},
+		"another namespace's ServiceAccount identity": {
+			func(w *identitytest.World) auth.Subject {
+				w.Put(&v1alpha1.AWSServiceAccountIdentity{ObjectMeta: metav1.ObjectMeta{Namespace: "team-b", Name: "app"}})
+				return w.Subject(v1alpha1.AWSServiceAccountIdentityKind, "team-b", "app")
+			},
+			auth.CodeNotGranted, meta.ReasonPrincipalUsageUnauthorized, "another namespace",
+		},
+		"no ServiceAccount": {
+			func(w *identitytest.World) auth.Subject {
+				w.Put(&v1alpha1.AWSServiceAccountIdentity{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "app"}})
+				return w.Subject(v1alpha1.AWSServiceAccountIdentityKind, "team-a", "app")
+			},
+			auth.CodeSubjectNotFound, "SubjectNotFound", "ServiceAccount team-a/app",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := identitytest.New(t)
+			subject := c.set(w)
+			_, _, err := w.Get("team-a", subject)
+			if auth.CodeOf(err) != c.code || identity.ReasonOf(err) != c.reason || !strings.Contains(fmt.Sprint(err), c.says) {
+				t.Errorf("code %s, reason %s: %v", auth.CodeOf(err), identity.ReasonOf(err), err)
+			}
+			if admitted := w.Identities.Admits(t.Context(), "team-a", subject); fmt.Sprint(admitted) != fmt.Sprint(err) {
+				t.Errorf("Admits says %v", admitted)
+			}
+			if strings.Contains(fmt.Sprint(err), identitytest.SecretKey) || strings.Contains(fmt.Sprint(err), "AKIA") {
+				t.Errorf("a key is in %v", err)
+			}
+			if calls := w.Cloud.Journal().Calls(journal.Filter{}); len(calls) > 0 {
+				t.Errorf("AWS was asked: %+v", calls)
+			}
+		})
+	}
+}
+
+// TestWithdrawnGrants holds that a grant that is gone stops the next use of a cached credential, for
+// each way to take it away, and also for an SDK's client in the middle of its work.
+func TestWithdrawnGrants(t *testing.T) {
+	selecting := v1alpha1.AWSClusterIdentitySpec{AllowedNamespaces: &v1alpha1.AllowedNamespaces{
+		Selector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]string{"team": "a"}},
+	}}
+	for name, take := range map[string]func(w *identitytest.World, arn string){
+		"the list of the identity": func(w *identitytest.World, arn string) {
+			w.Role("target", identitytest.RoleSpec(arn, "root", identitytest.Admits("team-b")))
+		},
+		"the list of its source": func(w *identitytest.World, _ string) { w.Static("root", identitytest.Admits("team-b")) },
+		"the namespace's labels": func(w *identitytest.World, _ string) { w.Namespace("team-a", map[string]string{"team": "x"}) },
+		"the namespace itself": func(w *identitytest.World, _ string) {
+			gone := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}}
+			gone.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+			w.Remove(gone)
+		},
+		"the identity": func(w *identitytest.World, _ string) {
+			w.Remove(&v1alpha1.AWSClusterRoleIdentity{ObjectMeta: metav1.ObjectMeta{Name: "target"}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := identitytest.New(t)
+			w.Static("root", identitytest.Admits())
+			arn := w.CloudRole(identitytest.Workload, "target", identitytest.Root, nil)
+			subject := w.Role("target", identitytest.RoleSpec(arn, "root", selecting))
+			view := w.Identities.For("team-a")
+			sdk := aws.NewCredentialsProvider(w.Provider, auth.WithSubject(subject, view, view), auth.WithTenant("team-a"), auth.WithCache(w.Tokens, auth.InvolvedObject{}))
+			if _, err := sdk.Retrieve(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			before := w.Count("AssumeRole")
+			if take(w, arn); w.Tokens.Len() > 1 { // the source's own may stay
+				t.Errorf("%d credentials are kept", w.Tokens.Len())
+			}
+			if _, err := sdk.Retrieve(t.Context()); auth.CodeOf(err) != auth.CodeNotGranted && auth.CodeOf(err) != auth.CodeSubjectNotFound {
+				t.Errorf("the SDK got a credential: %v", err)
+			}
+			if w.Count("AssumeRole") != before {
+				t.Error("AWS was asked without a grant")
+			}
+		})
+	}
+}
+
+// TestRotatedKeys holds that a change of the Secret reaches every chain at once. CAPA's reached only
+// the controller that reconciled first.
+func TestRotatedKeys(t *testing.T) {
+	w := identitytest.New(t)
+	w.Static("root", identitytest.Admits())
+	subject := w.Role("target", identitytest.RoleSpec(w.CloudRole(identitytest.Workload, "target", identitytest.Root, nil), "root", identitytest.Admits()))
+	first := w.MustGet("team-a", subject)
+	const newID, newSecret = "AKIANEWNEWNEWNEWNEWN", "new-secret-new-secret!"
+	everything := identitytest.Policy(map[string]any{"Effect": "Allow", "Action": "sts:AssumeRole", "Resource": "*"})
+	err := w.Cloud.AWS().PutUser(identitytest.Management, cloudaws.User{
+		Name: "root", AccessKeys: []cloudaws.AccessKey{{ID: newID, Secret: newSecret}}, Policies: map[string]json.RawMessage{"all": everything},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Secret("keys", map[string]string{"AccessKeyID": newID, "SecretAccessKey": newSecret}) // the design's other spelling
+	if second := w.MustGet("team-a", subject); second == first {
+		t.Error("the session of the old keys is still served")
+	}
+	// The same keys, written again, are no change.
+	third := w.MustGet("team-a", subject)
+	w.Secret("keys", map[string]string{"accessKeyID": newID, "secretAccessKey": newSecret})
+	if fourth := w.MustGet("team-a", subject); fourth != third {
+		t.Error("equal keys cost an exchange")
+	}
+}
+
+// TestSourceThatEnds holds that a chain uses its source's present session and not a copy. CAPA's
+// chains failed for ever once the source's session had ended.
+func TestSourceThatEnds(t *testing.T) {
+	tokens := cache.New(cache.Options{MaxDuration: 200 * time.Millisecond})
+	w := identitytest.New(t, func(o *identity.Options) { o.Cache = tokens })
+	w.Tokens = tokens
+	w.Static("root", identitytest.Admits())
+	landing := w.CloudRole(identitytest.Management, "landing", identitytest.Root, nil)
+	w.Role("landing", identitytest.RoleSpec(landing, "root", identitytest.Admits()))
+	subject := w.Role("target", identitytest.RoleSpec(w.CloudRole(identitytest.Workload, "target", landing, nil), "role/landing", identitytest.Admits()))
+	for range 3 {
+		w.MustGet("team-a", subject)
+		<-time.After(250 * time.Millisecond)
+	}
+	if n := w.Count("AssumeRole"); n != 6 {
+		t.Errorf("%d calls of AssumeRole, want two for each of three lives", n)
+	}
+}
+
+// TestIdentitiesNeverShare: two identities never share a session, and a label or a status is no change.
+// CAPA's sessions had no identity in their key, and its hash had metadata in it.
+func TestIdentitiesNeverShare(t *testing.T) {
+	w := identitytest.New(t)
+	w.Static("root", identitytest.Admits())
+	one := w.Role("one", identitytest.RoleSpec(w.CloudRole(identitytest.Workload, "one", identitytest.Root, nil), "root", identitytest.Admits()))
+	two := w.Role("two", identitytest.RoleSpec(w.CloudRole(identitytest.Workload, "one", identitytest.Root, nil), "root", identitytest.Admits()))
+	first, second := w.MustGet("team-a", one), w.MustGet("team-a", two)
+	if first == second {
+		t.Error("two identities share a session")
+	}
+	o := &v1alpha1.AWSClusterRoleIdentity{
+		ObjectMeta: metav1.ObjectMeta{Name: "one", Labels: map[string]string{"a": "b", "c": "d", "e": "f"}, ResourceVersion: "7"},
+		Spec:       identitytest.RoleSpec("arn:aws:iam::"+identitytest.Workload+":role/one", "root", identitytest.Admits()),
+		Status:     v1alpha1.AWSIdentityStatus{UsedBy: 3},
+	}
+	w.Put(o)
+	if again := w.MustGet("team-a", one); again != first {
+		t.Error("a label cost an exchange")
+	}
+	// A deleted identity leaves nothing to one of the same name.
+	w.Remove(o)
+	o = o.DeepCopy()
+	o.UID = "another"
+	w.Put(o)
+	if again := w.MustGet("team-a", one); again == first {
+		t.Error("a new identity has the old one's session")
+	}
+}
+
+// TestSessionPerNamespace: each namespace has a session of its own, whose name says which.
+func TestSessionPerNamespace(t *testing.T) {
+	w := identitytest.New(t)
+	w.Static("root", identitytest.Admits())
+	spec := identitytest.RoleSpec(w.CloudRole(identitytest.Workload, "target", identitytest.Root, nil), "root", identitytest.Admits())
+	spec.SessionPer = v1alpha1.SessionPerNamespace
+	subject := w.Role("target", spec)
+	a, b := w.MustGet("team-a", subject), w.MustGet("team-b", subject)
+	if a == b || !strings.HasSuffix(a.ARN, "/target@team-a") || !strings.HasSuffix(b.ARN, "/target@team-b") {
+		t.Errorf("%s and %s", a.ARN, b.ARN)
+	}
+	if again := w.MustGet("team-a", subject); again != a {
+		t.Error("the session of a namespace is not kept")
+	}
+}
+
+// TestServiceAccountIdentity holds that policies, duration, session name and audiences reach
+// AssumeRoleWithWebIdentity, and that a new account of the same name inherits nothing.
+func TestServiceAccountIdentity(t *testing.T) {
+	w := identitytest.New(t)
+	account, err := auth.ServiceAccount("team-a", "app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Accounts.Put(account, "uid-1")
+	host := strings.TrimPrefix(identitytest.IssuerURL, "https://")
+	err = w.Cloud.AWS().PutRole(identitytest.Management, cloudaws.Role{Name: "app", TrustPolicy: identitytest.Policy(map[string]any{
+		"Effect": "Allow", "Principal": map[string]string{"Federated": "arn:aws:iam::" + identitytest.Management + ":oidc-provider/" + host},
+		"Action": "sts:AssumeRoleWithWebIdentity",
+		"Condition": map[string]any{"StringEquals": map[string]string{
+			host + ":sub": account.String(), host + ":aud": "custom", "sts:RoleSessionName": "the-app",
+		}},
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Put(&v1alpha1.AWSServiceAccountIdentity{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "app"},
+		Spec: v1alpha1.AWSServiceAccountIdentitySpec{
+			AWSRoleSpec: v1alpha1.AWSRoleSpec{RoleARN: "arn:aws:iam::" + identitytest.Management + ":role/app", SessionName: "the-app", DurationSeconds: 900},
+			Audiences:   []string{"custom"}, ExpirationSeconds: 1200,
+		},
+	})
+	subject := w.Subject(v1alpha1.AWSServiceAccountIdentityKind, "team-a", "app")
+	first := w.MustGet("team-a", subject)
+	if first.AccountID != identitytest.Management || first.GetDuration() > 900*time.Second {
+		t.Errorf("%s for %s", first.ARN, first.GetDuration())
+	}
+	if asked := w.Accounts.Asked[0]; len(asked.Audiences) != 1 || asked.Audiences[0] != "custom" || asked.Lifetime != 1200*time.Second {
+		t.Errorf("asked for %+v", asked)
+	}
+	w.Accounts.Put(account, "uid-2")
+	if second := w.MustGet("team-a", subject); second == first {
+		t.Error("a new ServiceAccount has the old one's session")
+	}
+}
+
+// TestRoleThatComesLater: AWS refuses a role that does not exist. The identity works once it does,
+// and meanwhile a broken tenant makes few calls.
+func TestRoleThatComesLater(t *testing.T) {
+	w := identitytest.New(t)
+	w.Static("root", identitytest.Admits())
+	subject := w.Role("target", identitytest.RoleSpec("arn:aws:iam::"+identitytest.Workload+":role/target", "root", identitytest.Admits()))
+	for range 100 {
+		if _, _, err := w.Get("team-a", subject); auth.CodeOf(err) != auth.CodeTrustRefused || !strings.Contains(err.Error(), "sts:AssumeRole to "+identitytest.Root) {
+			t.Fatal(err)
+		}
+	}
+	if n := w.Count("AssumeRole"); n != 1 {
+		t.Errorf("%d calls of AssumeRole for a role that does not exist", n)
+	}
+	w.CloudRole(identitytest.Workload, "target", identitytest.Root, nil)
+	<-time.After(1100 * time.Millisecond) // the failure is remembered for a second
+	w.MustGet("team-a", subject)
+}
+
+// TestThrottledSTS: while AWS throttles, many uses make few calls, and the session that is still valid
+// is served. Afterwards all is well without a restart.
+func TestThrottledSTS(t *testing.T) {
+	w := identitytest.New(t)
+	w.Static("root", identitytest.Admits())
+	subject := w.Role("target", identitytest.RoleSpec(w.CloudRole(identitytest.Workload, "target", identitytest.Root, nil), "root", identitytest.Admits()))
+	id, err := w.Cloud.Faults().Add(fault.Fault{Service: "sts", Kind: fault.Throttle})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 {
+		if _, _, err := w.Get("team-a", subject); auth.CodeOf(err) != auth.CodeThrottled {
+			t.Fatal(err)
+		}
+	}
+	if calls := len(w.Cloud.Journal().Calls(journal.Filter{Service: "sts"})); calls > 3 {
+		t.Errorf("%d calls for 1000 uses", calls)
+	}
+	w.Cloud.Faults().Remove(id)
+	for start := time.Now(); ; {
+		if _, _, err := w.Get("team-a", subject); err == nil {
+			break
+		} else if time.Since(start) > 10*time.Second {
+			t.Fatal(err)
+		}
+		<-time.After(100 * time.Millisecond)
+	}
+}
+
+// TestManyClusters counts the exchanges of 10,000 objects with 200 identities.
+func TestManyClusters(t *testing.T) {
+	const roles, uses = 200, 50
+	w := identitytest.New(t)
+	w.Static("root", identitytest.Admits())
+	var subjects []auth.Subject
+	for i := range roles {
+		name := fmt.Sprint("role-", i)
+		subjects = append(subjects, w.Role(name, identitytest.RoleSpec(w.CloudRole(identitytest.Workload, name, identitytest.Root, nil), "root", identitytest.Admits())))
+	}
+	var wg sync.WaitGroup
+	for i := range uses {
+		wg.Go(func() {
+			for _, subject := range subjects {
+				if _, _, err := w.Get(fmt.Sprint("team-", i%10), subject); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := w.Count("AssumeRole"); n != roles {
+		t.Errorf("%d calls of AssumeRole, want %d", n, roles)
+	}
+	if n := w.Count("GetCallerIdentity"); n != 1 {
+		t.Errorf("%d calls of GetCallerIdentity, want 1 for the root", n)
+	}
+}

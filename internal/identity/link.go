@@ -1,0 +1,130 @@
+package identity
+
+import (
+	"cmp"
+	"reflect"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/aws"
+	"github.com/lanyard-dev/lanyard/auth/grant"
+)
+
+// The kinds of subjects that this package knows.
+const (
+	kindController     auth.Kind = v1alpha1.AWSClusterControllerIdentityKind
+	kindStatic         auth.Kind = v1alpha1.AWSClusterStaticIdentityKind
+	kindRole           auth.Kind = v1alpha1.AWSClusterRoleIdentityKind
+	kindServiceAccount auth.Kind = v1alpha1.AWSServiceAccountIdentityKind
+)
+
+// link is one identity of a chain as memory has it. It is never changed.
+type link struct {
+	subject    auth.Subject
+	uid        string
+	grant      *grant.Namespaces // nil admits nobody; of cluster-scoped identities
+	sourceOnly bool
+	// perNamespace: each namespace has sessions of its own.
+	perNamespace bool
+	source       auth.Subject // with which the role is assumed; zero for the root of a chain
+	secret       string       // name of the Secret with the keys; of a static identity
+	namespace    string       // that spec.secretRef names; empty for the namespace of the identities
+	request      aws.SessionRequest
+}
+
+// linkOf reads an identity. It returns false for an object of another type.
+func linkOf(object any) (*link, bool) {
+	switch o := object.(type) {
+	case *v1alpha1.AWSClusterControllerIdentity:
+		return lent(o, o.Spec.AWSClusterIdentitySpec, aws.SessionRequest{Source: "the environment of the program"}), true
+	case *v1alpha1.AWSClusterStaticIdentity:
+		l := lent(o, o.Spec.AWSClusterIdentitySpec, aws.SessionRequest{Source: "Secret " + o.Spec.SecretRef.Name})
+		l.secret, l.namespace = o.Spec.SecretRef.Name, o.Spec.SecretRef.Namespace
+		return l, true
+	case *v1alpha1.AWSClusterRoleIdentity:
+		request := roleRequest(o.Spec.AWSRoleSpec)
+		ref := v1alpha1.AWSClusterIdentityReference{Kind: string(kindController), Name: v1alpha1.DefaultControllerIdentity}
+		if o.Spec.SourceIdentityRef != nil {
+			ref = *o.Spec.SourceIdentityRef
+		}
+		request.Source = ref.Kind + " " + ref.Name
+		request.Name = cmp.Or(request.Name, defaultSessionName(o.Name))
+		request.ExternalID, request.SourceIdentity = o.Spec.ExternalID, o.Spec.SourceIdentity
+		request.Tags, request.TransitiveTags = o.Spec.Tags, o.Spec.TransitiveTags
+		l := lent(o, o.Spec.AWSClusterIdentitySpec, request)
+		l.perNamespace = o.Spec.SessionPer == v1alpha1.SessionPerNamespace
+		l.source, _ = auth.ClusterIdentity(auth.Kind(ref.Kind), ref.Name) // zero does not exist
+		return l, true
+	case *v1alpha1.AWSServiceAccountIdentity:
+		request := roleRequest(o.Spec.AWSRoleSpec)
+		request.Audiences, request.ProofLifetime = o.Spec.Audiences, time.Duration(o.Spec.ExpirationSeconds)*time.Second
+		subject, err := auth.Object(kindServiceAccount, o.Namespace, o.Name)
+		return &link{subject: subject, uid: string(o.UID), request: request}, err == nil
+	default:
+		return nil, false
+	}
+}
+
+// lent makes the link of a cluster-scoped identity.
+func lent(o metav1.Object, spec v1alpha1.AWSClusterIdentitySpec, request aws.SessionRequest) *link {
+	l := &link{uid: string(o.GetUID()), grant: grantOf(spec.AllowedNamespaces), sourceOnly: spec.SourceOnly, request: request}
+	switch o.(type) {
+	case *v1alpha1.AWSClusterControllerIdentity:
+		l.subject, _ = auth.ClusterIdentity(kindController, o.GetName())
+	case *v1alpha1.AWSClusterStaticIdentity:
+		l.subject, _ = auth.ClusterIdentity(kindStatic, o.GetName())
+	default:
+		l.subject, _ = auth.ClusterIdentity(kindRole, o.GetName())
+	}
+	return l
+}
+
+func roleRequest(spec v1alpha1.AWSRoleSpec) aws.SessionRequest {
+	return aws.SessionRequest{
+		RoleARN: spec.RoleARN, Name: spec.SessionName, Duration: time.Duration(spec.DurationSeconds) * time.Second,
+		Policy: spec.InlinePolicy, PolicyARNs: spec.PolicyARNs,
+	}
+}
+
+// defaultSessionName is the session name of an identity that names none: the identity's name, which
+// has at least the two characters that AWS asks for.
+func defaultSessionName(name string) string {
+	if len(name) < 2 {
+		return name + "@" + string(kindRole)
+	}
+	return name
+}
+
+// grantOf returns the grant as the package that decides it has it.
+func grantOf(allowed *v1alpha1.AllowedNamespaces) *grant.Namespaces {
+	if allowed == nil {
+		return nil
+	}
+	made := &grant.Namespaces{All: allowed.All, List: allowed.List}
+	if allowed.Selector != nil {
+		made.Selector = &grant.Selector{MatchLabels: allowed.Selector.MatchLabels}
+		for _, r := range allowed.Selector.MatchExpressions {
+			made.Selector.MatchExpressions = append(made.Selector.MatchExpressions, grant.Requirement{
+				Key: r.Key, Operator: grant.Operator(r.Operator), Values: r.Values,
+			})
+		}
+	}
+	return made
+}
+
+// equal reports whether nothing of the identity has changed that this package reads.
+func (l *link) equal(other *link) bool { return reflect.DeepEqual(l, other) }
+
+// String names the identity for people.
+func (l *link) String() string { return nameOf(l.subject) }
+
+// nameOf names an identity for people.
+func nameOf(subject auth.Subject) string {
+	if subject.Namespace() == "" {
+		return string(subject.Kind()) + " " + subject.Name()
+	}
+	return string(subject.Kind()) + " " + subject.Namespace() + "/" + subject.Name()
+}

@@ -1,0 +1,143 @@
+package identity_test
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth/grant"
+	"github.com/lanyard-dev/lanyard/config/crd/crdtest"
+	"github.com/lanyard-dev/lanyard/internal/identity"
+)
+
+// TestTruthTable asks the schema and the API type about each row of the table of package auth/grant.
+// The decision is the same for what an API server stores, and after any number of decodings and
+// encodings by programs with the Go type.
+func TestTruthTable(t *testing.T) {
+	data, err := os.ReadFile("../../auth/grant/testdata/table.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []struct {
+		Block   string
+		Allowed bool
+		Link    string
+		Schema  string
+	}
+	if err := yaml.UnmarshalStrict(data, &rows); err != nil || len(rows) < 30 {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	for kind, spec := range map[string]string{
+		"awsclustercontrolleridentities": "",
+		"awsclusterroleidentities":       `"roleARN":"arn:aws:iam::111122223333:role/a"`,
+		"awsclusterstaticidentities":     `"secretRef":{"name":"keys"}`,
+	} {
+		schema := crdtest.New(t, "../../config/crd/identity.lanyard.dev_"+kind+".yaml")
+		for _, row := range rows {
+			t.Run(kind+" "+row.Block, func(t *testing.T) {
+				fields := spec
+				if row.Block != "" {
+					if fields != "" {
+						fields += ","
+					}
+					fields += `"allowedNamespaces":` + row.Block
+				}
+				var object map[string]any
+				if err := json.Unmarshal([]byte(`{"metadata":{"name":"default"},"spec":{`+fields+`}}`), &object); err != nil {
+					t.Fatal(err)
+				}
+				refused := schema.Admit(t.Context(), object).ToAggregate()
+				if (refused != nil) != (row.Schema != "") || refused != nil && !strings.Contains(refused.Error(), row.Schema) {
+					t.Errorf("the schema says %v", refused)
+				}
+				// What it refuses may be stored since before the rule.
+				stored, err := json.Marshal(object["spec"])
+				if err != nil {
+					t.Fatal(err)
+				}
+				for round := range 3 {
+					var read v1alpha1.AWSClusterControllerIdentitySpec
+					if err := json.Unmarshal(stored, &read); err != nil {
+						t.Fatal(err)
+					}
+					got := identity.GrantOf(read.AllowedNamespaces).Decide("team-a", map[string]string{"t": "a"})
+					if got.Allowed != row.Allowed {
+						t.Errorf("round %d: %s: %+v", round, stored, got)
+					}
+					if stored, err = json.Marshal(read); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestUnknownFieldsAdmitNobody holds that a misspelt field never leaves {}, which admits everybody.
+func TestUnknownFieldsAdmitNobody(t *testing.T) {
+	schema := crdtest.New(t, "../../config/crd/identity.lanyard.dev_awsclustercontrolleridentities.yaml")
+	for _, block := range []string{`{"lst":["team-a"]}`, `{"List":["team-a"]}`, `{"list":["team-a"],"selectors":{}}`, `{"all":true}`} {
+		var object map[string]any
+		if err := json.Unmarshal([]byte(`{"metadata":{"name":"default"},"spec":{"allowedNamespaces":`+block+`}}`), &object); err != nil {
+			t.Fatal(err)
+		}
+		_ = schema.Admit(t.Context(), object) // prunes
+		stored, err := json.Marshal(object["spec"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read v1alpha1.AWSClusterControllerIdentitySpec
+		if err := json.Unmarshal(stored, &read); err != nil {
+			t.Fatal(err)
+		}
+		if got := identity.GrantOf(read.AllowedNamespaces).Decide("team-a", map[string]string{}); got.Allowed {
+			t.Errorf("%s is stored as %s: %+v", block, stored, got)
+		}
+	}
+}
+
+// FuzzAllowedNamespaces: the API type never admits a namespace that the library does not admit, and
+// no number of decodings, encodings and edits that remove a namespace admits one.
+func FuzzAllowedNamespaces(f *testing.F) {
+	for _, block := range []string{
+		"null", "{}", `{"list":["team-a"]}`, `{"list":null}`, `{"selector":{}}`, `{"selector":{"matchLabels":{"t":"a"}}}`, `{"lst":[]}`, `[]`, `{"list":"team-a"}`,
+		`{"list":["team-b"],"selector":{"matchExpressions":[{"key":"t","operator":"NotIn","values":["b"]}]}}`,
+	} {
+		f.Add(block)
+	}
+	labels := map[string]string{"t": "a"}
+	f.Fuzz(func(t *testing.T, block string) {
+		var read *v1alpha1.AllowedNamespaces
+		if json.Unmarshal([]byte(block), &read) != nil {
+			return
+		}
+		first := identity.GrantOf(read).Decide("team-a", labels).Allowed
+		var strict grant.Namespaces
+		if strictly := strict.UnmarshalJSON([]byte(block)) == nil && strict.Decide("team-a", labels).Allowed; first && !strictly {
+			t.Errorf("%s admits, but the library's type does not", block)
+		}
+		data, err := json.Marshal(read)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var again *v1alpha1.AllowedNamespaces
+		if err := json.Unmarshal(data, &again); err != nil || identity.GrantOf(again).Decide("team-a", labels).Allowed != first {
+			t.Errorf("%s became %s, %v", block, data, err)
+		}
+		if read == nil || first {
+			return
+		}
+		read.List = nil // somebody removes the last namespace
+		if data, err = json.Marshal(read); err != nil {
+			t.Fatal(err)
+		}
+		var edited *v1alpha1.AllowedNamespaces
+		if err := json.Unmarshal(data, &edited); err != nil || identity.GrantOf(edited).Decide("team-a", labels).Allowed {
+			t.Errorf("%s was edited to %s, which admits", block, data)
+		}
+	})
+}
