@@ -1,6 +1,5 @@
-// Package examples holds the manifests of the demonstration, so that the
-// command lanyard up can apply them without a copy of the repository; and what is
-// in the cloud and the registry that they are about.
+// Package examples holds the manifests of the demonstration, and the content of its cloud and
+// its registries. The command lanyard up needs no copy of the repository to apply them.
 package examples
 
 import (
@@ -12,25 +11,37 @@ import (
 //go:embed *.yaml
 var files embed.FS
 
+//go:embed namespaces.yaml aws.yaml azure.yaml gcp.yaml refusals.yaml
+var withoutIssuer embed.FS
+
+//go:embed namespaces.yaml aws.yaml azure.yaml gcp.yaml issuer.yaml refusals.yaml
+var withoutLent embed.FS
+
 //go:embed artifacts
 var artifacts embed.FS
 
 //go:embed cloud/cloud.yaml
 var cloud []byte
 
-// ExpectAnnotation says what must come of an object of the demonstration:
-// "pulled", which is also meant where it is absent, or "refused:" and the reason
-// of the object's condition Ready, such as "refused:TrustRefused".
+// ExpectAnnotation names the expected result of an object of the demonstration: "pulled", or
+// "refused:" followed by the reason of the object's condition Ready, such as
+// "refused:TrustRefused". Without the annotation, "pulled" is expected.
 const ExpectAnnotation = "demo.lanyard.dev/expect"
 
-// Files returns the manifests, all at the root of the file system. Those of
-// namespaces.yaml must be applied first; the order of the others does not
-// matter.
+// Files returns the manifests, all at the root of the file system. Apply namespaces.yaml first;
+// the order of the other files does not matter.
 func Files() fs.FS { return files }
 
-// Artifacts returns what the tenants publish, a folder for each tenant by its
-// name: the content of <tenant>/app:1.0.0.
+// WithoutLent returns [Files] without lent.yaml, whose objects need AWS identities, and programs with
+// an identity of their own at AWS.
+func WithoutLent() fs.FS { return withoutLent }
+
+// WithoutIssuer returns [WithoutLent] without issuer.yaml, whose objects need Lanyard's own issuer.
+func WithoutIssuer() fs.FS { return withoutIssuer }
+
+// Artifacts returns the files that the tenants publish. Each tenant has a folder of its name,
+// with the content of <tenant>/app:1.0.0.
 func Artifacts() (fs.FS, error) { return fs.Sub(artifacts, "artifacts") }
 
-// Cloud returns the description of the local cloud, YAML.
+// Cloud returns the content of the local cloud, as YAML.
 func Cloud() []byte { return bytes.Clone(cloud) }

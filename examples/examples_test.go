@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
@@ -25,7 +26,7 @@ import (
 func objects(t *testing.T, file string) []runtime.Object {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(scheme), identityv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
@@ -51,8 +52,9 @@ func objects(t *testing.T, file string) []runtime.Object {
 	}
 }
 
-// fetches is an object that fetches: its namespace and name, the account that it names, and what must come of it.
-type fetches struct{ kind, namespace, name, account, provider, expect string }
+// fetches is an object that fetches: its namespace and name, its account, WorkloadIdentity or lent
+// identity, and its expected result.
+type fetches struct{ kind, namespace, name, account, identity, lent, provider, expect string }
 
 func fetchersOf(all []runtime.Object) []fetches {
 	var found []fetches
@@ -60,11 +62,14 @@ func fetchersOf(all []runtime.Object) []fetches {
 		var f fetches
 		switch o := object.(type) {
 		case *v1alpha1.OCIRepository:
-			f = fetches{kind: v1alpha1.OCIRepositoryKind, account: o.Spec.ServiceAccountName, provider: o.Spec.Provider}
+			f = fetches{kind: v1alpha1.OCIRepositoryKind, account: o.Spec.ServiceAccountName, identity: o.Spec.WorkloadIdentityName, provider: o.Spec.Provider}
+			if o.Spec.IdentityRef != nil {
+				f.lent = o.Spec.IdentityRef.Name
+			}
 		case *v1alpha1.Bucket:
-			f = fetches{kind: v1alpha1.BucketKind, account: o.Spec.ServiceAccountName, provider: o.Spec.Provider}
+			f = fetches{kind: v1alpha1.BucketKind, account: o.Spec.ServiceAccountName, identity: o.Spec.WorkloadIdentityName, provider: o.Spec.Provider}
 		case *v1alpha1.ImageRepository:
-			f = fetches{kind: v1alpha1.ImageRepositoryKind, account: o.Spec.ServiceAccountName, provider: o.Spec.Provider}
+			f = fetches{kind: v1alpha1.ImageRepositoryKind, account: o.Spec.ServiceAccountName, identity: o.Spec.WorkloadIdentityName, provider: o.Spec.Provider}
 		default:
 			continue
 		}
@@ -78,21 +83,59 @@ func fetchersOf(all []runtime.Object) []fetches {
 	return found
 }
 
-// TestExpectations holds that each object says what must come of it, with a
-// reason that the controller gives, and that the files hold what their names
-// say.
+// TestLeftOut checks that only issuer.yaml needs the issuer, that only lent.yaml needs AWS identities,
+// and that no other file is left out.
+func TestLeftOut(t *testing.T) {
+	names := func(files fs.FS) []string {
+		found, err := fs.Glob(files, "*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	all := names(examples.Files())
+	if rest := append(names(examples.WithoutLent()), "lent.yaml"); !slices.Equal(slices.Sorted(slices.Values(rest)), all) {
+		t.Errorf("there are %q with what is lent and %q", rest, all)
+	}
+	if rest := append(names(examples.WithoutIssuer()), "issuer.yaml", "lent.yaml"); !slices.Equal(slices.Sorted(slices.Values(rest)), all) {
+		t.Errorf("there are %q with the issuer's and %q", rest, all)
+	}
+	for _, file := range all {
+		for _, f := range fetchersOf(objects(t, file)) {
+			if f.identity != "" && file != "issuer.yaml" {
+				t.Errorf("%s of %s names a WorkloadIdentity", f.name, file)
+			}
+			if f.lent != "" && file != "lent.yaml" {
+				t.Errorf("%s of %s names an AWS identity", f.name, file)
+			}
+		}
+	}
+}
+
+// TestExpectations checks the provider and the expected result of each object in each file. A
+// reason must be one that the controller uses.
 func TestExpectations(t *testing.T) {
 	refused := func(reason string) string { return "refused:" + reason }
 	wanted := map[string][]string{
-		"aws.yaml":   {"aws pulled", "aws pulled"},
+		"aws.yaml":   {"aws pulled", "aws pulled", "aws pulled"},
 		"azure.yaml": {"azure pulled", "azure pulled", "azure pulled"},
 		"gcp.yaml":   {"gcp pulled", "gcp pulled", "gcp pulled"},
+		"lent.yaml":  {"aws pulled", "aws " + refused(meta.ReasonPrincipalUsageUnauthorized)},
+		"issuer.yaml": {
+			"aws pulled", "azure pulled", "gcp pulled",
+			"aws " + refused(string(auth.CodeTrustRefused)),
+			"aws " + refused(string(auth.CodeTrustRefused)),
+			"azure " + refused(string(auth.CodeTrustRefused)),
+			"gcp " + refused(string(auth.CodeTrustRefused)),
+		},
 		"refusals.yaml": {
 			"aws " + refused(meta.ReasonRegistryRefused),
+			"aws " + refused(string(auth.CodeTrustRefused)),
 			"aws " + refused(string(auth.CodeTrustRefused)),
 			"aws " + refused(string(auth.CodeSubjectNotFound)),
 			"aws " + refused(string(auth.CodeIdentityInvalid)),
 			"aws " + refused(string(auth.CodeEndpointRefused)),
+			" " + refused(string(auth.CodeEndpointRefused)),
 			"azure " + refused(string(auth.CodePermissionDenied)),
 			"azure " + refused(string(auth.CodeTrustRefused)),
 			"gcp " + refused(meta.ReasonBucketRefused),
@@ -111,24 +154,29 @@ func TestExpectations(t *testing.T) {
 	}
 }
 
-// TestAccounts holds that every object's account is there, in its namespace, but
-// for the one that is missing on purpose; a typing error would else refuse for a
-// reason that nobody meant. An account says who it is at the cloud, unless the
-// object is one of those for which it is itself.
+// TestAccounts checks that every object's account exists in its namespace, except the account
+// that is missing on purpose. Otherwise a typing error could cause a refusal for the wrong
+// reason. An account names its cloud identity, unless the account itself is the principal. A
+// WorkloadIdentity is of the object's provider, and a lent identity admits who is not refused.
 func TestAccounts(t *testing.T) {
 	identity := map[string]string{
 		"aws": "eks.amazonaws.com/role-arn", "azure": "azure.workload.identity/client-id", "gcp": "iam.gke.io/gcp-service-account",
 	}
 	direct := []string{"tenant-a/tenant-a-direct", "tenant-b/direct-bucket-of-tenant-a"}
 	accounts, namespaces, names := map[string]map[string]string{}, map[string]bool{}, map[string]bool{}
+	identities, lent := map[string]string{}, map[string]*identityv1.AllowedNamespaces{}
 	var all []runtime.Object
-	for _, file := range []string{"namespaces.yaml", "aws.yaml", "azure.yaml", "gcp.yaml", "refusals.yaml"} {
+	for _, file := range []string{"namespaces.yaml", "aws.yaml", "azure.yaml", "gcp.yaml", "issuer.yaml", "lent.yaml", "refusals.yaml"} {
 		all = append(all, objects(t, file)...)
 	}
 	for _, object := range all {
 		switch o := object.(type) {
 		case *corev1.ServiceAccount:
 			accounts[o.Namespace+"/"+o.Name] = o.Annotations
+		case *identityv1.WorkloadIdentity:
+			identities[o.Namespace+"/"+o.Name] = o.Spec.TargetSystem.Type
+		case *identityv1.AWSClusterRoleIdentity:
+			lent[o.Name] = o.Spec.AllowedNamespaces
 		case *corev1.Namespace:
 			namespaces[o.Name] = true
 		}
@@ -142,6 +190,22 @@ func TestAccounts(t *testing.T) {
 	for _, f := range fetchersOf(all) {
 		if !namespaces[f.namespace] {
 			t.Errorf("%s is in namespace %s, which nobody makes", f.name, f.namespace)
+		}
+		if f.provider == "" { // no cloud, no account
+			continue
+		}
+		if f.identity != "" {
+			if target := identities[f.namespace+"/"+f.identity]; target != f.provider {
+				t.Errorf("%s: its WorkloadIdentity is for %q, its provider is %s", f.name, target, f.provider)
+			}
+			continue
+		}
+		if f.lent != "" {
+			admitted, refused := lent[f.lent], strings.HasSuffix(f.expect, meta.ReasonPrincipalUsageUnauthorized)
+			if admitted == nil || slices.Contains(admitted.List, f.namespace) == refused {
+				t.Errorf("%s: its identity admits %+v, refused on purpose: %v", f.name, admitted, refused)
+			}
+			continue
 		}
 		annotations, found := accounts[f.namespace+"/"+f.account]
 		missing := strings.HasSuffix(f.expect, string(auth.CodeSubjectNotFound))

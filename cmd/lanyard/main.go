@@ -1,4 +1,5 @@
-// Command lanyard shows Lanyard at work on one machine, and tells for each object of a cluster as whom it was fetched.
+// Command lanyard shows for each object of a cluster the identity that fetched it. For lanyard up and
+// lanyard cloud it runs the program lanyard-local.
 package main
 
 import (
@@ -19,13 +20,26 @@ func main() {
 	if err != nil {
 		home = "" // then there is no default kubeconfig
 	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = "" // then uploads that break off are not remembered
+	}
+	file, err := os.Executable()
+	if err != nil {
+		file = "" // then lanyard-local is looked for in PATH only
+	}
 	status := cli.Run(ctx, os.Args[1:], cli.IO{
-		Out: os.Stdout, Err: os.Stderr, Env: os.Getenv, Home: home,
-		Program: os.Args[0], Terminal: isTerminal(os.Stderr), Build: build(),
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Terminal: isTerminal(os.Stderr), Cache: cache, Env: os.Getenv, Home: home, Mount: mount,
+		Build: build(), Program: os.Args[0], File: file,
+		Exec: func(path string, argv []string) error { return syscall.Exec(path, argv, os.Environ()) }, //nolint:gosec // our own program
 	})
 	stop()
 	os.Exit(status)
 }
+
+// mount is the folder where Kubernetes mounts a Pod's ServiceAccount. Source: Kubernetes, "Accessing
+// the Kubernetes API from a Pod".
+const mount = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 func isTerminal(f *os.File) bool {
 	info, err := f.Stat()

@@ -1,5 +1,7 @@
-// Command controller is a controller of somebody else's with Lanyard's library in it: it asks AWS who the ServiceAccount is that a ConfigMap
-// names, as that ServiceAccount, and writes the answer into the ConfigMap. docs/library.md walks through it.
+// Command controller shows how another project's controller uses Lanyard's library. For each
+// ConfigMap that names a ServiceAccount, it asks AWS for the identity of this ServiceAccount, with
+// the ServiceAccount's own credential. It writes the answer into the ConfigMap. docs/library.md
+// explains the steps.
 package main
 
 import (
@@ -7,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -14,19 +17,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	kubecache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/aws"
-	"github.com/lanyard-dev/lanyard/auth/cache"
 	"github.com/lanyard-dev/lanyard/auth/kube"
+	"github.com/lanyard-dev/lanyard/auth/kube/manager"
 )
 
-// interval is how often each object is looked at.
+// interval is the time between two reconciliations of an object.
 const interval = 5 * time.Minute
 
 func main() {
@@ -38,49 +39,47 @@ func main() {
 
 func run(ctx context.Context) error {
 	ctrl.SetLogger(klog.Background())
-	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
-		Cache:   kubecache.Options{ByObject: kube.ByObject(kube.DefaultAnnotations())},
-		Metrics: server.Options{BindAddress: "0"}, // none
+	config, err := ctrl.GetConfig() // $KUBECONFIG, or the cluster that the program runs in
+	if err != nil {
+		return err
+	}
+	// The manager, the accounts of the tenants and the cache of their tokens: once per program.
+	mgr, err := manager.New(ctx, config, manager.Options{
+		Manager:  ctrl.Options{Metrics: server.Options{BindAddress: "0"}}, // none
+		Accounts: kube.Options{APIAudiences: strings.Fields(os.Getenv("API_AUDIENCES"))},
 	})
 	if err != nil {
 		return err
 	}
-	// Who the tenants are, what is remembered of them, and the cloud: once per program.
-	accounts, err := kube.FromManager(ctx, mgr, kube.Options{})
-	if err != nil {
-		return err
-	}
-	tokens := cache.New(cache.Options{MaxSize: 10_000})
-	accounts.Subscribe(tokens.Invalidate) // a changed account loses its tokens at once
 	provider, err := aws.NewProvider(aws.Config{Region: os.Getenv("AWS_REGION")})
 	if err != nil {
 		return err
 	}
+	defer provider.Close()
 	whoami := func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
 		object := &corev1.ConfigMap{}
 		if err := mgr.GetClient().Get(ctx, r.NamespacedName, object); err != nil || object.Data["serviceAccountName"] == "" {
 			return reconcile.Result{}, client.IgnoreNotFound(err)
 		}
-		// The tenant's credentials for the AWS SDK: got when a request is signed, shared, refreshed and forgotten by the cache.
-		identity := aws.NewCredentialsProvider(provider,
-			auth.WithServiceAccount(r.Namespace, object.Data["serviceAccountName"], accounts),
-			auth.WithCache(tokens, auth.InvolvedObject{Kind: "ConfigMap", Namespace: r.Namespace, Name: r.Name}))
-		answer, err := sts.New(sts.Options{Region: os.Getenv("AWS_REGION"), Credentials: identity}).GetCallerIdentity(ctx, nil)
+		// The tenant's credentials for the AWS SDK. The SDK gets them from the cache when it signs a
+		// request; the cache shares, refreshes and drops them.
+		credentials := aws.NewCredentialsProvider(provider,
+			auth.WithServiceAccount(r.Namespace, object.Data["serviceAccountName"], mgr.Accounts),
+			auth.WithCache(mgr.Tokens, auth.InvolvedObject{Kind: "ConfigMap", Namespace: r.Namespace, Name: r.Name}))
+		answer, err := sts.New(sts.Options{Region: os.Getenv("AWS_REGION"), Credentials: credentials}).GetCallerIdentity(ctx, nil)
 		before := client.MergeFrom(object.DeepCopy())
 		refused, ok := errors.AsType[*auth.Error](err)
 		switch {
 		case err == nil:
 			object.Data["identity"] = awssdk.ToString(answer.Arn)
-		case ok && !auth.IsTemporary(err):
-			object.Data["identity"] = "none: " + refused.Error() // which says what to do
+		case ok && !refused.Temporary():
+			object.Data["identity"] = "none: " + refused.Error() // the text says what to do
 		default:
-			return reconcile.Result{}, err // tried again, at a slowing pace
+			return reconcile.Result{}, err // retried, with growing pauses
 		}
-		// What mends a refusal, an annotation or the cloud's own trust, need not be a change of the object.
+		// The fix of a refusal may be an annotation or the cloud's trust policy. Neither changes the
+		// object, so come back at the interval.
 		return reconcile.Result{RequeueAfter: interval}, mgr.GetClient().Patch(ctx, object, before)
-	}
-	if err := mgr.Add(manager.RunnableFunc(tokens.Run)); err != nil {
-		return err
 	}
 	if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(whoami)); err != nil {
 		return err

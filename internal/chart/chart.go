@@ -1,7 +1,6 @@
-// Package chart renders Lanyard's Helm chart as Helm would, without Helm's
-// client, a cluster or files on disk. What installs Lanyard without Helm (the
-// command lanyard up, the end-to-end tests) applies this rendering, so that
-// every program runs under the permissions that users get.
+// Package chart renders Lanyard's Helm chart as Helm does, without Helm's client, a cluster or
+// files on disk. The command lanyard up and the end-to-end tests install Lanyard from this
+// rendering, so that every program has the permissions that users get.
 package chart
 
 import (
@@ -9,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"helm.sh/helm/v3/pkg/chart"
@@ -16,6 +16,7 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/releaseutil"
+	"helm.sh/helm/v3/pkg/strvals"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -26,17 +27,14 @@ import (
 type Release struct {
 	// Name of the release, as in helm install. Required.
 	Name string
-	// Namespace that the release is installed in. The chart does not make it.
-	// Required.
+	// Namespace that the release is installed in. The chart does not create it. Required.
 	Namespace string
-	// Values override those of the chart's values.yaml, key by key; nil takes
-	// them as they are. A key that the chart does not know, and a value out of
-	// its limits, is an error (values.schema.json).
+	// Values override the values of the chart's values.yaml, key by key; nil overrides none. An
+	// unknown key and a value outside its limits are errors (values.schema.json).
 	Values map[string]any
 }
 
-// Render returns the manifests of the release, each begun by "---", in the
-// order in which they are to be installed.
+// Render returns the manifests of the release in the order of installation. Each begins with "---".
 func Render(release Release) ([]byte, error) {
 	manifests, err := render(release)
 	if err != nil {
@@ -49,8 +47,8 @@ func Render(release Release) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Objects returns the objects of the release in the order in which they are to
-// be installed: CustomResourceDefinitions come before what uses them.
+// Objects returns the objects of the release in the order of installation:
+// CustomResourceDefinitions come before their users.
 func Objects(release Release) ([]*unstructured.Unstructured, error) {
 	manifests, err := render(release)
 	if err != nil {
@@ -67,7 +65,66 @@ func Objects(release Release) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
+// ParseValues reads values as they stand on a command line of Helm, name=value,
+// such as "log.level=debug". Later ones replace earlier ones.
+func ParseValues(lines []string) (map[string]any, error) {
+	values := map[string]any{}
+	for _, line := range lines {
+		if err := strvals.ParseInto(line, values); err != nil {
+			return nil, fmt.Errorf("read value %q: %w", line, err)
+		}
+	}
+	return values, nil
+}
+
+// ValueNames returns the names of the chart's values in order, such as "log.level". A value that
+// users fill with keys of their own has one name.
+func ValueNames() ([]string, error) {
+	files, err := charts.Lanyard()
+	if err != nil {
+		return nil, err
+	}
+	loaded, err := load(files)
+	if err != nil {
+		return nil, err
+	}
+	names := valueNames("", loaded.Values)
+	slices.Sort(names)
+	return names, nil
+}
+
+func valueNames(prefix string, values map[string]any) (names []string) {
+	for name, value := range values {
+		if further, ok := value.(map[string]any); ok && len(further) > 0 {
+			names = append(names, valueNames(prefix+name+".", further)...)
+		} else {
+			names = append(names, prefix+name)
+		}
+	}
+	return names
+}
+
+// render returns the manifests of the release in the order of installation.
 func render(release Release) ([]releaseutil.Manifest, error) {
+	files, err := renderFiles(release)
+	if err != nil {
+		return nil, err
+	}
+	for name := range files {
+		// NOTES.txt is for people, and a partial renders to an empty text.
+		if path.Ext(name) != ".yaml" {
+			delete(files, name)
+		}
+	}
+	_, manifests, err := releaseutil.SortManifests(files, nil, releaseutil.InstallOrder)
+	if err != nil {
+		return nil, fmt.Errorf("sort the manifests of release %s: %w", release.Name, err)
+	}
+	return manifests, nil
+}
+
+// renderFiles returns the content of each template's file, by the file's name in the chart.
+func renderFiles(release Release) (map[string]string, error) {
 	if release.Name == "" || release.Namespace == "" {
 		return nil, fmt.Errorf("render the chart: a release needs a name and a namespace, not %q and %q", release.Name, release.Namespace)
 	}
@@ -88,17 +145,7 @@ func render(release Release) ([]releaseutil.Manifest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("render release %s: %w", release.Name, err)
 	}
-	for name := range rendered {
-		// NOTES.txt is for people, and partials render to nothing.
-		if path.Ext(name) != ".yaml" {
-			delete(rendered, name)
-		}
-	}
-	_, manifests, err := releaseutil.SortManifests(rendered, nil, releaseutil.InstallOrder)
-	if err != nil {
-		return nil, fmt.Errorf("sort the manifests of release %s: %w", release.Name, err)
-	}
-	return manifests, nil
+	return rendered, nil
 }
 
 func load(files fs.FS) (*chart.Chart, error) {

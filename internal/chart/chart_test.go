@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"fmt"
+	"io"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -14,6 +17,7 @@ import (
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,12 +28,23 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/internal/chart"
 	"github.com/lanyard-dev/lanyard/internal/controller/flags"
+	"github.com/lanyard-dev/lanyard/internal/keyring"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files and the chart's README")
 
-// release has an image, which the chart wants named.
+// release has an image, because the chart requires one. It has no CRDs unless the values ask for them:
+// they take most of the time, and depend on no other value.
 func release(values map[string]any) chart.Release {
+	r := whole(values)
+	if r.Values["crds"] == nil {
+		r.Values["crds"] = map[string]any{"install": false}
+	}
+	return r
+}
+
+// whole is a release with the CRDs, as the chart has them by default.
+func whole(values map[string]any) chart.Release {
 	values = maps.Clone(values)
 	if values == nil {
 		values = map[string]any{}
@@ -71,7 +86,7 @@ func firstDifference(got, want []byte) string {
 // TestRenderGolden renders the chart with each set of values in testdata.
 func TestRenderGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.values.yaml")
-	if err != nil || len(files) < 3 {
+	if err != nil || len(files) < 4 {
 		t.Fatalf("only %d sets of values: %v", len(files), err)
 	}
 	for _, file := range files {
@@ -85,23 +100,30 @@ func TestRenderGolden(t *testing.T) {
 			if err := yaml.UnmarshalStrict(data, &values); err != nil {
 				t.Fatal(err)
 			}
-			got, err := chart.Render(release(values))
+			got, err := chart.Render(whole(values))
 			if err != nil {
 				t.Fatal(err)
 			}
 			golden(t, "testdata/"+name+".golden.yaml", got)
-			objects, err := chart.Objects(release(values))
+			notes, err := chart.Notes(whole(values))
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, "testdata/"+name+".notes.golden", []byte(notes))
+			objects, err := chart.Objects(whole(values))
 			if err != nil {
 				t.Fatal(err)
 			}
 			fitTypes(t, objects)
 			controllerTakes(t, objects)
+			programsTake(t, objects)
+			leasesAreThoseOfPrograms(t, objects)
 		})
 	}
 }
 
-// fitTypes decodes each object into its Go type and refuses fields that the type
-// does not have: a misspelt field would be dropped by the API server in silence.
+// fitTypes decodes each object into its Go type and refuses fields that the type does not have: the
+// API server would drop a misspelt field silently.
 func fitTypes(t *testing.T, objects []*unstructured.Unstructured) {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -110,8 +132,9 @@ func fitTypes(t *testing.T, objects []*unstructured.Unstructured) {
 	}
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	for _, object := range objects {
-		if object.GetKind() == "PodMonitor" {
-			continue // of the Prometheus Operator: its golden file is all we have
+		switch object.GetKind() {
+		case "PodMonitor", "PrometheusRule", "APIService":
+			continue // of modules that this module does not have: the golden file is all we have
 		}
 		data, err := object.MarshalJSON()
 		if err != nil {
@@ -123,13 +146,13 @@ func fitTypes(t *testing.T, objects []*unstructured.Unstructured) {
 	}
 }
 
-// controllerTakes holds that every argument that the chart writes is a flag of
-// lanyard-controller, with a value that it accepts.
+// controllerTakes checks that every argument that the chart writes is a flag of lanyard-controller,
+// with an accepted value.
 func controllerTakes(t *testing.T, objects []*unstructured.Unstructured) {
 	t.Helper()
 	leases := map[string]bool{}
 	for _, args := range arguments(t, objects) {
-		parsed, _, err := flags.Parse(args, func(string) string { return "" })
+		parsed, _, err := flags.Parse(args, func(string) string { return "" }, "", io.Discard)
 		if err != nil {
 			t.Errorf("%v: %v", args, err)
 			continue
@@ -139,6 +162,29 @@ func controllerTakes(t *testing.T, objects []*unstructured.Unstructured) {
 		}
 		leases[parsed.LeaderElectID] = true
 	}
+}
+
+// leasesAreThoseOfPrograms checks that the roles name the leases that programs hold, and no others.
+func leasesAreThoseOfPrograms(t *testing.T, objects []*unstructured.Unstructured) {
+	t.Helper()
+	leases := map[string]bool{}
+	for _, args := range arguments(t, objects) {
+		if parsed, _, err := flags.Parse(args, func(string) string { return "" }, "", io.Discard); err == nil {
+			leases[parsed.LeaderElectID] = true
+		}
+	}
+	for _, d := range deployments(t, objects) {
+		switch d.program {
+		case "lanyard-token-server":
+			for ring, flag := range map[string]string{keyring.IssuerRing: "--issuer=", keyring.SPIFFERing: "--spiffe-trust-domain="} {
+				if slices.ContainsFunc(d.args, func(arg string) bool { return strings.HasPrefix(arg, flag) }) {
+					leases["lanyard-token-server-"+ring] = true
+				}
+			}
+		case "lanyard-identity-controller":
+			leases["lanyard-identity-controller"] = true
+		}
+	}
 	for _, object := range objects {
 		for _, rule := range rules(t, object) {
 			if !slices.Contains(rule.Resources, "leases") {
@@ -146,7 +192,7 @@ func controllerTakes(t *testing.T, objects []*unstructured.Unstructured) {
 			}
 			for _, name := range rule.ResourceNames {
 				if !leases[name] {
-					t.Errorf("%s %s names the lease %s, which no shard holds", object.GetKind(), object.GetName(), name)
+					t.Errorf("%s %s names the lease %s, which no program holds", object.GetKind(), object.GetName(), name)
 				}
 				delete(leases, name)
 			}
@@ -157,7 +203,7 @@ func controllerTakes(t *testing.T, objects []*unstructured.Unstructured) {
 	}
 }
 
-// TestShardsDivide holds that every object belongs to exactly one shard.
+// TestShardsDivide checks that every object belongs to exactly one shard.
 func TestShardsDivide(t *testing.T) {
 	objects, err := chart.Objects(release(map[string]any{"shards": []any{"a", "b"}}))
 	if err != nil {
@@ -173,7 +219,7 @@ func TestShardsDivide(t *testing.T) {
 	} {
 		owners := 0
 		for _, args := range arguments(t, objects) {
-			parsed, _, err := flags.Parse(args, func(string) string { return "" })
+			parsed, _, err := flags.Parse(args, func(string) string { return "" }, "", io.Discard)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -187,13 +233,19 @@ func TestShardsDivide(t *testing.T) {
 	}
 }
 
-// TestCRDsAreThoseOfConfig holds that the chart ships the CRDs that were
-// generated, byte for byte.
-func TestCRDsAreThoseOfConfig(t *testing.T) {
-	generated, shipped := os.DirFS("../../config/crd"), os.DirFS("../../charts/lanyard/files/crds")
+// TestFilesAreThoseOfConfig checks that the chart's CRDs and admission policies equal those of the
+// folder config, byte for byte.
+func TestFilesAreThoseOfConfig(t *testing.T) {
+	for folder, copied := range map[string]string{"crd": "crds", "admission": "admission"} {
+		sameFiles(t, os.DirFS("../../config/"+folder), os.DirFS("../../charts/lanyard/files/"+copied))
+	}
+}
+
+func sameFiles(t *testing.T, generated, shipped fs.FS) {
+	t.Helper()
 	names, err := fs.Glob(generated, "*.yaml")
 	if err != nil || len(names) == 0 {
-		t.Fatalf("no CRDs: %v", err)
+		t.Fatalf("no files: %v", err)
 	}
 	copies, err := fs.Glob(shipped, "*")
 	if err != nil || strings.Join(copies, " ") != strings.Join(names, " ") {
@@ -209,21 +261,21 @@ func TestCRDsAreThoseOfConfig(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("%s of the chart differs from the generated one", name)
+			t.Errorf("%s of the chart differs from that of the folder config", name)
 		}
 	}
 }
 
-// TestObjectsInOrder holds that what is applied in this order needs nothing
-// that comes later.
+// TestObjectsInOrder checks that no object needs an object that comes later.
 func TestObjectsInOrder(t *testing.T) {
-	objects, err := chart.Objects(release(nil))
+	objects, err := chart.Objects(whole(withIssuer(nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	rank := map[string]int{
-		"NetworkPolicy": 0, "ServiceAccount": 1, "CustomResourceDefinition": 2, "ClusterRole": 3,
-		"ClusterRoleBinding": 4, "Role": 5, "RoleBinding": 6, "Service": 7, "StatefulSet": 8,
+		"NetworkPolicy": 0, "PodDisruptionBudget": 1, "ServiceAccount": 2, "CustomResourceDefinition": 3, "ClusterRole": 4,
+		"ClusterRoleBinding": 5, "Role": 6, "RoleBinding": 7, "Service": 8, "Deployment": 9, "StatefulSet": 10,
+		"APIService": 11, "ValidatingAdmissionPolicy": 12, "ValidatingAdmissionPolicyBinding": 13,
 	}
 	last := 0
 	for _, object := range objects {
@@ -236,8 +288,12 @@ func TestObjectsInOrder(t *testing.T) {
 		}
 		last = now
 		namespaced := object.GetNamespace() != ""
-		cluster := strings.HasPrefix(object.GetKind(), "Cluster") || object.GetKind() == "CustomResourceDefinition"
-		if namespaced == cluster || namespaced && object.GetNamespace() != "lanyard-system" {
+		cluster := strings.HasPrefix(object.GetKind(), "Cluster") || strings.HasPrefix(object.GetKind(), "ValidatingAdmissionPolicy") ||
+			object.GetKind() == "CustomResourceDefinition" || object.GetKind() == "APIService"
+		if object.GetKind() == "RoleBinding" && object.GetName() == "lanyard-token-server" && object.GetNamespace() == "kube-system" {
+			continue // of the Role that lets extensions read how the API server passes requests on
+		}
+		if namespaced == cluster || namespaced && !slices.Contains([]string{"lanyard-system", "tenant-a"}, object.GetNamespace()) {
 			t.Errorf("%s %s is in namespace %q", object.GetKind(), object.GetName(), object.GetNamespace())
 		}
 	}
@@ -266,16 +322,17 @@ func rules(t *testing.T, object *unstructured.Unstructured) []rule {
 	return role.Rules
 }
 
-// TestControllerPermissions holds the limits that no change of the chart may
-// cross: no wildcard, no list of Secrets, no write to a workload or to RBAC.
+// TestControllerPermissions checks the limits of every version of the chart: no wildcard, no list
+// of Secrets, no write to a workload or to RBAC.
 func TestControllerPermissions(t *testing.T) {
-	objects, err := chart.Objects(release(nil))
+	objects, err := chart.Objects(release(withIssuer(nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	writable := map[string]bool{
 		"buckets": true, "buckets/status": true, "imagerepositories": true, "imagerepositories/status": true,
 		"ocirepositories": true, "ocirepositories/status": true, "serviceaccounts/token": true, "events": true, "leases": true,
+		"workloadidentities/token": true,
 	}
 	checked := 0
 	for _, object := range objects {
@@ -308,8 +365,8 @@ func TestControllerPermissions(t *testing.T) {
 	}
 }
 
-// TestTenantNamespaces holds that what the controller may do as a tenant it may do
-// in the namespaces that are named and in no other, but for its own token.
+// TestTenantNamespaces checks that the controller may act for tenants only in the namespaces that
+// are named. The one exception is its own token.
 func TestTenantNamespaces(t *testing.T) {
 	const everywhere = "everywhere"
 	for name, test := range map[string]struct {
@@ -369,8 +426,8 @@ func TestTenantNamespaces(t *testing.T) {
 	}
 }
 
-// TestNamespacesOnlyForSelector holds that the controller may read namespaces
-// only where a grant looks at their labels.
+// TestNamespacesOnlyForSelector checks that the controller may read namespaces only if a grant
+// selects by their labels.
 func TestNamespacesOnlyForSelector(t *testing.T) {
 	for name, test := range map[string]struct {
 		grant any
@@ -400,8 +457,8 @@ func TestNamespacesOnlyForSelector(t *testing.T) {
 	}
 }
 
-// TestGrantReachesTheController holds that the difference between nobody, an
-// empty list and everybody survives the way from the values to the flag.
+// TestGrantReachesTheController checks that the flag keeps the difference between the values
+// nobody, an empty list and everybody.
 func TestGrantReachesTheController(t *testing.T) {
 	const prefix = "--controller-identity-namespaces="
 	for name, test := range map[string]struct {
@@ -440,7 +497,7 @@ func TestGrantReachesTheController(t *testing.T) {
 	}
 }
 
-// TestStoreFitsItsVolume holds that quantities are compared as such.
+// TestStoreFitsItsVolume checks that quantities are compared as quantities and not as text.
 func TestStoreFitsItsVolume(t *testing.T) {
 	for _, values := range []string{
 		`artifacts: {storeMaxSize: 9G, volume: {size: 9Gi}}`,
@@ -458,8 +515,8 @@ func TestStoreFitsItsVolume(t *testing.T) {
 	}
 }
 
-// TestPodsAskForAzuresIdentity holds that the pods carry the label of Azure's
-// webhook if the controller's account has an identity there, whatever podLabels say.
+// TestPodsAskForAzuresIdentity checks that the pods have the label of Azure's webhook if the
+// controller's account has an identity of Azure, for any podLabels.
 func TestPodsAskForAzuresIdentity(t *testing.T) {
 	const label = "azure.workload.identity/use"
 	for values, want := range map[string]string{
@@ -487,8 +544,8 @@ func TestPodsAskForAzuresIdentity(t *testing.T) {
 	}
 }
 
-// TestContainerfileFitsTheChart holds that the image that the repository's
-// Containerfile makes is the one that the chart starts: program, user and Go's version.
+// TestContainerfileFitsTheChart checks that the chart can start the image of the repository's
+// Containerfile: program, user and Go's version.
 func TestContainerfileFitsTheChart(t *testing.T) {
 	read := func(name string) string {
 		data, err := os.ReadFile("../../" + name)
@@ -497,7 +554,7 @@ func TestContainerfileFitsTheChart(t *testing.T) {
 		}
 		return string(data)
 	}
-	containerfile, values, template := read("Containerfile"), read("charts/lanyard/values.yaml"), read("charts/lanyard/templates/statefulset.yaml")
+	containerfile, values, rendered := read("Containerfile"), read("charts/lanyard/values.yaml"), read("internal/chart/testdata/default.golden.yaml")
 	version := regexp.MustCompile(`(?m)^go (1\.[0-9]+)`).FindStringSubmatch(read("go.mod"))
 	for _, want := range []struct{ where, text, in string }{
 		{"Containerfile", "golang:" + version[1] + " ", containerfile},
@@ -505,7 +562,7 @@ func TestContainerfileFitsTheChart(t *testing.T) {
 		{"Containerfile", "USER 65532:65532", containerfile},
 		{"Containerfile", "/etc/ssl/certs/ca-certificates.crt", containerfile},
 		{"values.yaml", "runAsUser: 65532\n  runAsGroup: 65532\n", values},
-		{"statefulset.yaml", "command: [/lanyard-controller]", template},
+		{"the chart", "command: [/lanyard-controller]", rendered},
 	} {
 		if !strings.Contains(want.in, want.text) {
 			t.Errorf("%s has not %q", want.where, want.text)
@@ -513,8 +570,8 @@ func TestContainerfileFitsTheChart(t *testing.T) {
 	}
 }
 
-// TestDeniedNetworksReachTheController holds that nothing said, nothing denied and
-// some denied are three things.
+// TestDeniedNetworksReachTheController checks that the flag distinguishes no value, an empty list
+// and a list.
 func TestDeniedNetworksReachTheController(t *testing.T) {
 	private := endpoint.PrivateCIDRs()
 	for values, want := range map[string]string{
@@ -531,14 +588,14 @@ func TestDeniedNetworksReachTheController(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, _, err := flags.Parse(arguments(t, objects)[0], func(string) string { return "" })
+		f, _, err := flags.Parse(arguments(t, objects)[0], func(string) string { return "" }, "", io.Discard)
 		if err != nil || f.DenyCIDRs.String() != want {
 			t.Errorf("%s: %q, %v; want %q", values, &f.DenyCIDRs, err, want)
 		}
 	}
 }
 
-// arguments are those of the controller, for each shard.
+// arguments returns the controller's arguments, for each shard.
 func arguments(t *testing.T, objects []*unstructured.Unstructured) [][]string {
 	t.Helper()
 	var all [][]string
@@ -562,14 +619,33 @@ func arguments(t *testing.T, objects []*unstructured.Unstructured) [][]string {
 	return all
 }
 
-// TestValuesRefused holds that what the chart cannot use is refused, with the
-// name of the value, instead of being ignored.
+// TestValuesRefused checks that the chart refuses a value that it cannot use, and names it.
 func TestValuesRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		values string
 		want   string
 	}{
 		"unknown value":           {`replicas: 3`, "replicas"},
+		"name in capitals":        {`fullnameOverride: Lanyard`, "/fullnameOverride"},
+		"name too long":           {`fullnameOverride: ` + strings.Repeat("a", 42), "/fullnameOverride"},
+		"argument without dashes": {`extraArgs: [log-level=debug]`, "/extraArgs/0"},
+		"arguments in one string": {`extraArgs: ["--leader-elect --log-level=debug"]`, "/extraArgs/0"},
+		"variable without a name": {`extraEnv: [{value: a}]`, "/extraEnv/0"},
+		"account of no name":      {`serviceAccount: {create: false}`, "serviceAccount.name is required"},
+		"account of a namespace":  {`serviceAccount: {name: a/b}`, "/serviceAccount/name"},
+		"memory of any size":      {`resources: {limits: {memory: lots}}`, "/resources/limits/memory"},
+		"memory below zero":       {`resources: {requests: {memory: -1Gi}}`, "/resources/requests/memory"},
+		"memory in gigabytes":     {`resources: {limits: {memory: 1GB}}`, "/resources/limits/memory"},
+		"unit in lower case":      {`resources: {limits: {memory: 1gi}}`, "/resources/limits/memory"},
+		"two units":               {`resources: {limits: {cpu: 1mm}}`, "/resources/limits/cpu"},
+		"cpu of a truth value":    {`resources: {requests: {cpu: true}}`, "/resources/requests/cpu"},
+		"resources misspelt":      {`resources: {limit: {cpu: 1}}`, "limit"},
+		"long name and shard": {
+			`{fullnameOverride: ` + strings.Repeat("a", 30) + `, shards: [` + strings.Repeat("b", 12) + `]}`, "more than 52 characters",
+		},
+		"annotations of an account that exists": {
+			`serviceAccount: {create: false, name: a, annotations: {a: b}}`, "annotate the ServiceAccount a yourself",
+		},
 		"misspelt value":          {`tokenCache: {maxsize: 1}`, "maxsize"},
 		"removed value":           {`tokenCache: null`, "tokenCache"},
 		"number as text":          {`tokenCache: {maxSize: "10"}`, "/tokenCache/maxSize"},
@@ -592,16 +668,25 @@ func TestValuesRefused(t *testing.T) {
 		"shard that ends headless": {
 			`shards: [a, a-headless]`, "/shards/1",
 		},
-		"shard named twice":   {`shards: [a, a]`, "/shards"},
-		"peer that is anyone": {`networkPolicy: {artifactClients: [{}]}`, "/networkPolicy/artifactClients/0"},
-		"volume named data":   {`volumes: [{name: data}]`, "/volumes/0/name"},
-		"no image":            {`image: {repository: ""}`, "image.repository"},
-		"store above volume":  {`artifacts: {storeMaxSize: 11Gi}`, "artifacts.storeMaxSize (11Gi)"},
-		"store as the volume": {`artifacts: {storeMaxSize: 10Gi}`, "artifacts.volume.size (10Gi)"},
-		"store in decimals":   {`artifacts: {storeMaxSize: 2T, volume: {size: 1Ti}}`, "artifacts.storeMaxSize (2T)"},
-		"share above store":   {`artifacts: {storeMaxSize: 1Gi}`, "artifacts.namespaceMaxSize (2Gi)"},
-		"share in decimals":   {`artifacts: {namespaceMaxSize: 9G, storeMaxSize: 8Gi, volume: {size: 20Gi}}`, "artifacts.storeMaxSize (8Gi)"},
-		"store in bytes":      {`artifacts: {storeMaxSize: "10737418241"}`, "artifacts.storeMaxSize (10737418241)"},
+		"shard named twice":     {`shards: [a, a]`, "/shards"},
+		"peer that is anyone":   {`networkPolicy: {artifactClients: [{}]}`, "/networkPolicy/artifactClients/0"},
+		"volume named data":     {`volumes: [{name: data}]`, "/volumes/0/name"},
+		"no image":              {`image: {repository: ""}`, "image.repository"},
+		"store above volume":    {`artifacts: {storeMaxSize: 11Gi}`, "artifacts.storeMaxSize (11Gi)"},
+		"store as the volume":   {`artifacts: {storeMaxSize: 10Gi}`, "artifacts.volume.size (10Gi)"},
+		"store in decimals":     {`artifacts: {storeMaxSize: 2T, volume: {size: 1Ti}}`, "artifacts.storeMaxSize (2T)"},
+		"share above store":     {`artifacts: {storeMaxSize: 1Gi}`, "artifacts.namespaceMaxSize (2Gi)"},
+		"share in decimals":     {`artifacts: {namespaceMaxSize: 9G, storeMaxSize: 8Gi, volume: {size: 20Gi}}`, "artifacts.storeMaxSize (8Gi)"},
+		"store in bytes":        {`artifacts: {storeMaxSize: "10737418241"}`, "artifacts.storeMaxSize (10737418241)"},
+		"hub without map":       {`{hub: {kubeconfigSecret: lanyard-hub}, identity: {bindings: true}}`, "hub.namespaces need each other"},
+		"map without hub":       {`hub: {namespaces: {a: b}}`, "hub.namespaces need each other"},
+		"hub and issuer":        {`{hub: {kubeconfigSecret: hub, namespaces: {a: b}}, issuer: {url: "https://a.example"}, rbac: {tenantNamespaces: []}}`, "exclude each other"},
+		"hub and all Secrets":   {`{hub: {kubeconfigSecret: hub, namespaces: {a: b}}, identity: {bindings: true}}`, "could read the credential for the hub"},
+		"hub beside its Secret": {`{hub: {kubeconfigSecret: hub, namespaces: {a: b}}, identity: {bindings: true}, rbac: {tenantNamespaces: [lanyard-system]}}`, "could take the credential for the hub"},
+		"hub without bindings":  {`hub: {kubeconfigSecret: hub, namespaces: {a: b}}`, "hub.kubeconfigSecret needs identity.bindings"},
+		"pattern of namespaces": {`hub: {kubeconfigSecret: lanyard-hub, namespaces: {"*": hub}}`, "propertyName '*'"},
+		"spokes without issuer": {`issuer: {spokeUserPrefix: "spoke:"}`, "issuer.spokeUserPrefix needs issuer.url"},
+		"prefix without an end": {`issuer: {spokeUserPrefix: spoke}`, "/issuer/spokeUserPrefix"},
 		"namespace that is none": {
 			`rbac: {tenantNamespaces: [tenant_a]}`, "/rbac/tenantNamespaces/0",
 		},
@@ -622,8 +707,142 @@ func TestValuesRefused(t *testing.T) {
 	}
 }
 
-// TestReleaseNeedsNames holds that nothing is rendered for a namespace that
-// nobody named.
+// TestQuantities checks that the schema accepts quantities in each form that Kubernetes has, and
+// nothing that Kubernetes refuses.
+func TestQuantities(t *testing.T) {
+	memory := func(limit any) error {
+		_, err := chart.Render(release(map[string]any{"resources": map[string]any{"limits": map[string]any{"memory": limit}}}))
+		return err
+	}
+	for _, limit := range []any{
+		"0", "1", "2.", ".5", "1.5", "+1", "100m", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1.5Gi", "1Pi", "1Ei",
+		"2e8", "1E3", "1e-3", "10n", "10u", 1, 0.5, int64(1 << 30),
+	} {
+		if _, err := resource.ParseQuantity(fmt.Sprint(limit)); err != nil {
+			t.Errorf("Kubernetes refuses %v: %v", limit, err)
+		}
+		if err := memory(limit); err != nil {
+			t.Errorf("refuses %v: %v", limit, err)
+		}
+	}
+	for _, limit := range []string{
+		"", "lots", "1GB", "1gi", "1K", "1 Gi", "1m1", "1ee3", "1e", "0x10", "1,5", "1Gi\n", "--1", "1e1Ki",
+	} {
+		if _, err := resource.ParseQuantity(limit); err == nil {
+			t.Errorf("Kubernetes accepts %q", limit)
+		}
+		if memory(limit) == nil {
+			t.Errorf("accepts %q", limit)
+		}
+	}
+}
+
+// TestNamesBeginWithFullname checks that fullnameOverride is in the name of every object but the
+// CRDs, and that every reference follows.
+func TestNamesBeginWithFullname(t *testing.T) {
+	values := withIssuer(map[string]any{
+		"crds": map[string]any{"install": false}, "shards": []any{"a"},
+		"discovery": map[string]any{"mirrorClusterIssuer": map[string]any{"url": "https://cluster.example.com", "ingress": map[string]any{"enabled": true}}},
+	})
+	usual, err := chart.Render(release(values))
+	if err != nil {
+		t.Fatal(err)
+	}
+	values["fullnameOverride"] = "credentials"
+	named, err := chart.Render(release(values))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The program and the image keep their names.
+	want := regexp.MustCompile(`\blanyard-(controller(-tenant|-a)?(-headless)?|view|edit|keyrings|workloadidentities|awsidentities|awssecrets|token-server(-cluster-issuer)?|discovery(-mirror)?|identity-controller)\b`).ReplaceAllString(string(usual), "credentials-$1")
+	want = strings.NewReplacer(
+		"[/credentials-", "[/lanyard-", "lanyard/credentials-", "lanyard/lanyard-",
+		// The names of the one lease of the identity controller and of the token server's lease and Secret.
+		"resourceNames: [credentials-identity-controller]\n    verbs: [get, update]", "resourceNames: [lanyard-identity-controller]\n    verbs: [get, update]",
+		"credentials-token-server-issuer", "lanyard-token-server-issuer", "credentials-token-server-ca", "lanyard-token-server-ca",
+	).Replace(want)
+	if got := string(named); got != want {
+		t.Error(firstDifference([]byte(got), []byte(want)))
+	}
+}
+
+// TestAccountThatExists checks that the pods and every binding name serviceAccount.name, and that
+// the chart then creates no account.
+func TestAccountThatExists(t *testing.T) {
+	for create, accounts := range map[bool]int{true: 1, false: 0} {
+		objects, err := chart.Objects(release(map[string]any{"serviceAccount": map[string]any{"create": create, "name": "platform"}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range objects {
+			switch kind := object.GetKind(); kind {
+			case "ServiceAccount":
+				accounts--
+				if object.GetName() != "platform" {
+					t.Errorf("makes the account %s", object.GetName())
+				}
+			case "StatefulSet":
+				if name, _, err := unstructured.NestedString(object.Object, "spec", "template", "spec", "serviceAccountName"); err != nil || name != "platform" {
+					t.Errorf("the pods run as %q, %v", name, err)
+				}
+			case "RoleBinding", "ClusterRoleBinding":
+				subjects, _, err := unstructured.NestedSlice(object.Object, "subjects")
+				if err != nil || len(subjects) != 1 || subjects[0].(map[string]any)["name"] != "platform" {
+					t.Errorf("%s %s is about %v, %v", kind, object.GetName(), subjects, err)
+				}
+			case "Role":
+				for _, rule := range rules(t, object) {
+					if slices.Contains(rule.Resources, "serviceaccounts/token") && !slices.Equal(rule.ResourceNames, []string{"platform"}) {
+						t.Errorf("may ask for tokens of %v", rule.ResourceNames)
+					}
+				}
+			}
+		}
+		if accounts != 0 {
+			t.Errorf("create %v: %d accounts are missing", create, accounts)
+		}
+	}
+}
+
+// TestExtraArgumentsWin checks that extraArgs come after the chart's own arguments.
+func TestExtraArgumentsWin(t *testing.T) {
+	objects, err := chart.Objects(release(map[string]any{"extraArgs": []any{"--log-level=debug"}, "log": map[string]any{"level": "error"}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, _, err := flags.Parse(arguments(t, objects)[0], func(string) string { return "" }, "", io.Discard)
+	if err != nil || parsed.LogLevel != slog.LevelDebug {
+		t.Errorf("logs at level %v, %v", parsed.LogLevel, err)
+	}
+}
+
+// TestREADMENamesClusterObjects checks that the README lists the objects with which another release
+// collides, besides the CRDs.
+func TestREADMENamesClusterObjects(t *testing.T) {
+	readme, err := os.ReadFile("../../charts/lanyard/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := withIssuer(map[string]any{
+		"crds": map[string]any{"install": false}, "rbac": map[string]any{"tenantNamespaces": nil},
+		"discovery": map[string]any{"mirrorClusterIssuer": map[string]any{"url": "https://cluster.example.com"}},
+	})
+	issuer := values["issuer"].(map[string]any)
+	issuer["acceptControllerReadsAllSecrets"] = true
+	issuer["claimsConfig"] = map[string]any{"contexts": []any{}}
+	objects, err := chart.Objects(release(values))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		row := regexp.MustCompile(`(?m)^\| ` + object.GetKind() + ` \|.*` + "`" + regexp.QuoteMeta(object.GetName()) + "`")
+		if object.GetNamespace() == "" && !row.Match(readme) {
+			t.Errorf("the README does not list %s %s", object.GetKind(), object.GetName())
+		}
+	}
+}
+
+// TestReleaseNeedsNames checks that a release without a name or a namespace is not rendered.
 func TestReleaseNeedsNames(t *testing.T) {
 	for _, release := range []chart.Release{{}, {Name: "lanyard"}, {Namespace: "lanyard-system"}} {
 		if _, err := chart.Render(release); err == nil {

@@ -16,9 +16,30 @@ import (
 type property struct {
 	Description string              `json:"description"`
 	Properties  map[string]property `json:"properties"`
+	Definitions map[string]property `json:"definitions"`
+	Ref         string              `json:"$ref"`
 }
 
-// TestREADME holds that the table of values in the chart's README is that of
+// resolve returns the property that a reference within the schema, such as #/definitions/program,
+// leads to. A property with a description speaks for itself.
+func (p property) resolve(schema property) property {
+	if p.Ref == "" || p.Description != "" {
+		return p
+	}
+	at := schema
+	for step := range strings.SplitSeq(strings.TrimPrefix(p.Ref, "#/"), "/") {
+		switch step {
+		case "definitions":
+			at.Properties = at.Definitions
+		case "properties":
+		default:
+			at = at.Properties[step]
+		}
+	}
+	return at
+}
+
+// TestREADME asserts that the table of values in the chart's README is that of
 // values.schema.json with the defaults of values.yaml, and that every value is
 // described.
 func TestREADME(t *testing.T) {
@@ -39,7 +60,7 @@ func TestREADME(t *testing.T) {
 
 	var table bytes.Buffer
 	table.WriteString("| value | default | meaning |\n|---|---|---|\n")
-	writeRows(t, &table, "", schema, defaults)
+	writeRows(t, &table, "", schema, schema, defaults)
 
 	readme, err := os.ReadFile(dir + "README.md")
 	if err != nil {
@@ -54,7 +75,7 @@ func TestREADME(t *testing.T) {
 	golden(t, dir+"README.md", []byte(before+begin+table.String()+end+after))
 }
 
-func writeRows(t *testing.T, table *bytes.Buffer, prefix string, schema property, defaults map[string]any) {
+func writeRows(t *testing.T, table *bytes.Buffer, prefix string, whole, schema property, defaults map[string]any) {
 	t.Helper()
 	names := make([]string, 0, len(schema.Properties))
 	for name := range schema.Properties {
@@ -71,10 +92,10 @@ func writeRows(t *testing.T, table *bytes.Buffer, prefix string, schema property
 		if !exists {
 			t.Errorf("values.schema.json has %s%s, values.yaml has not", prefix, name)
 		}
-		child := schema.Properties[name]
+		child := schema.Properties[name].resolve(whole)
 		inner, isMap := value.(map[string]any)
 		if child.Description == "" && isMap {
-			writeRows(t, table, prefix+name+".", child, inner)
+			writeRows(t, table, prefix+name+".", whole, child, inner)
 			continue
 		}
 		if len(child.Description) < 10 {

@@ -1,136 +1,92 @@
-// Package cli is the command lanyard: flags, help and output. What the commands do is in packages of their own.
+// Package cli is the program lanyard: flags, help and output. It stays small because CI jobs
+// download it. The commands that run a cluster and a cloud on this machine are in another program,
+// lanyard-local, and in package world.
 package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"strings"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/artifacts"
+	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 )
 
-// IO is what the command has of the process that it runs in.
+// IO connects the command to its process.
 type IO struct {
-	// Out receives what was asked for, Err progress, advice and errors.
+	// In is the input of the commands that read one.
+	In io.Reader
+	// Out receives the command's result, Err advice and errors.
 	Out, Err io.Writer
+	// Terminal says that Err is a terminal, on which a line can be written anew.
+	Terminal bool
+	// Cache is the user's folder for files that may be lost; empty if there is none.
+	Cache string
 	// Env looks up the environment.
 	Env func(string) string
 	// Home is the user's home folder; empty if there is none.
 	Home string
-	// Program is the name that the command was called by; advice uses it.
-	Program string
-	// Terminal says that Err is a terminal, on which a line can be written anew.
-	Terminal bool
+	// Mount is the folder where Kubernetes mounts a Pod's ServiceAccount; empty if that is never
+	// looked for.
+	Mount string
 	// Build is what the program was built from.
 	Build Build
+	// Program is the name that the command was called by.
+	Program string
+	// File is the path of the program's own file; empty if it is not known.
+	File string
+	// Exec replaces this process by another program, with argv and the same environment. It returns
+	// only on failure.
+	Exec func(path string, argv []string) error
 }
 
-// Exit statuses.
-const (
-	exitFailed = 1
-	exitUsage  = 2
-)
-
-// usageError says why a command line makes no sense.
-type usageError struct {
-	command string
-	err     error
-}
-
-func (e *usageError) Error() string {
-	said := strings.TrimSpace(e.err.Error())
-	if strings.Contains(said, "\n") { // a suggestion stands on a line of its own
-		return fmt.Sprintf("%s\n\nSee %s --help", said, e.command)
-	}
-	return fmt.Sprintf("%s; see %s --help", said, e.command)
-}
-
-func (e *usageError) Unwrap() error { return e.err }
-
-// Run runs the command and returns the process's exit status: 0 if all was as it should be, 1 if not, 2 for a command line
-// that makes no sense. Args are without the program's name. The end of ctx stops what runs, in order.
+// Run runs the command and returns the process's exit status, see [frame.Run]. Args are without the
+// program's name. For a command of lanyard-local, Run replaces this process by that program and
+// does not return.
 func Run(ctx context.Context, args []string, std IO) int {
+	args = helperArgs(std.Program, args)
+	if isLocal(args) {
+		frame.Say(std.Err, runLocal(args, std))
+		return frame.Failed
+	}
 	root := newRoot(std) //nolint:contextcheck // cobra hands the context to each command
-	root.SetArgs(args)
-	root.SetOut(std.Out)
-	root.SetErr(std.Err)
-	err := root.ExecuteContext(ctx)
-	var ran *runError
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &ran):
-		_, _ = fmt.Fprintln(std.Err, "lanyard:", ran.err) // there is nobody else to tell
-		return exitFailed
-	}
-	// What comes from cobra itself is about the command line.
-	var usage *usageError
-	if !errors.As(err, &usage) {
-		usage = &usageError{root.CommandPath(), err}
-	}
-	_, _ = fmt.Fprintln(std.Err, "lanyard:", usage)
-	return exitUsage
+	return frame.Run(ctx, root, kidLast(args), std.Out, std.Err)
 }
-
-// runError is the failure of a command whose command line made sense.
-type runError struct{ err error }
-
-func (e *runError) Error() string { return e.err.Error() }
-func (e *runError) Unwrap() error { return e.err }
 
 func newRoot(std IO) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "lanyard",
+		Use:   frame.Name,
 		Short: "Short-lived credentials for every Kubernetes object, on your machine",
 		Long: `Lanyard gives every Kubernetes object its own short-lived credential.
 
-This command shows it at work without a cluster or a cloud account: it starts a real Kubernetes API and local clouds that
-verify as AWS, Azure and Google Cloud do, on loopback, and tells for each object as whom it was fetched, with what result,
-and why.`,
-		Example: `  # Show the whole: two tenants, and what each may not do
+This command shows it without a cluster or a cloud account. On loopback it starts a real Kubernetes API, and local clouds
+that verify as AWS, Azure and Google Cloud do. Then it shows each object's identity, result and reason.`,
+		Example: `  # Show it all: three tenants, and what each may not do
   lanyard up
 
   # The same table for any cluster that Lanyard runs in
-  lanyard status -A`,
-		SilenceErrors: true,
-		SilenceUsage:  true,
+  lanyard status -A
+
+  # In bash: complete commands, flags, and names of objects in the cluster
+  source <(lanyard completion bash)`,
 	}
-	root.AddCommand(newUp(std), newStatus(std), newCloud(std), newVersion(std))
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return &usageError{c.CommandPath(), err} })
-	root.CompletionOptions.HiddenDefaultCmd = true
-	finish(root)
+	addVersionFlag(root, std)
+	root.AddCommand(newStatus(std), newReconcile(std), newRenew(std), newSuspend(std), newResume(std))
+	root.AddCommand(newToken(std), newCredentialHelper(std), newKeys(std), newDiscovery(std), newTenant(std), newHub(std), newVersion(std))
+	root.AddCommand(artifacts.Commands(artifactsIO(std))...)
+	for name, short := range localCommands() {
+		root.AddCommand(&cobra.Command{Use: name, Short: short, Run: func(*cobra.Command, []string) {}}) // for the help; Run runs it
+	}
 	return root
 }
 
-// finish makes every command refuse what it would ignore, and tells its own failures from those of the command line.
-func finish(c *cobra.Command) {
-	if run := c.RunE; run != nil {
-		c.Args = func(c *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return &usageError{c.CommandPath(), fmt.Errorf("unexpected argument %q", args[0])}
-			}
-			return nil
-		}
-		c.RunE = func(c *cobra.Command, args []string) error {
-			err := run(c, args)
-			var usage *usageError
-			if err == nil || errors.As(err, &usage) {
-				return err
-			}
-			return &runError{err}
-		}
+// artifactsIO is the process of the commands about artifacts.
+func artifactsIO(std IO) artifacts.IO {
+	uploads := ""
+	if std.Cache != "" {
+		uploads = filepath.Join(std.Cache, frame.Name, "uploads")
 	}
-	for _, sub := range c.Commands() {
-		finish(sub)
-	}
-}
-
-// dirFlag is the folder that the demonstration lies in.
-func dirFlag(c *cobra.Command, dir *string, usage string) {
-	c.Flags().StringVar(dir, "dir", ".demo", usage)
-	if err := c.MarkFlagDirname("dir"); err != nil {
-		panic(err) // the flag was defined above
-	}
+	return artifacts.IO{Out: std.Out, Err: std.Err, Terminal: std.Terminal, Uploads: uploads, Credentials: jobProcess(std)}
 }

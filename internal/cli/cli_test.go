@@ -3,30 +3,22 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"github.com/lanyard-dev/lanyard/cloudtest"
-	"github.com/lanyard-dev/lanyard/cloudtest/journal"
-	"github.com/lanyard-dev/lanyard/examples"
-	"github.com/lanyard-dev/lanyard/internal/local"
+	"github.com/lanyard-dev/lanyard/internal/cli/frame"
+	"github.com/lanyard-dev/lanyard/internal/cli/pages"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -55,11 +47,13 @@ func golden(t *testing.T, name string, got []byte) {
 type command struct {
 	out, err bytes.Buffer
 	env      map[string]string
+
+	in, home, mount, program string
 }
 
 func (c *command) run(ctx context.Context, args ...string) int {
 	return Run(ctx, args, IO{
-		Out: &c.out, Err: &c.err, Program: "lanyard",
+		In: strings.NewReader(c.in), Out: &c.out, Err: &c.err, Home: c.home, Mount: c.mount, Program: c.program,
 		Env:   func(name string) string { return c.env[name] },
 		Build: Build{Version: "v0.1.0", Commit: "0123456789abcdef0123456789abcdef01234567", Go: "go1.26.0", Platform: "linux/amd64"},
 	})
@@ -77,6 +71,9 @@ func commands(c *cobra.Command) []*cobra.Command {
 func TestHelp(t *testing.T) {
 	var all bytes.Buffer
 	for _, sub := range commands(newRoot(IO{})) {
+		if _, local := localCommands()[sub.Name()]; local { // the help of lanyard-local has it
+			continue
+		}
 		path := strings.Fields(sub.CommandPath())[1:]
 		var c command
 		if status := c.run(t.Context(), append(path, "--help")...); status != 0 || c.err.Len() > 0 {
@@ -90,40 +87,61 @@ func TestHelp(t *testing.T) {
 	golden(t, "help.golden", all.Bytes())
 }
 
-// TestOutputFlag holds that every command with a list has it for programs too.
-func TestOutputFlag(t *testing.T) {
-	for _, path := range []string{"up", "status", "cloud env", "cloud journal", "version"} {
-		sub, _, err := newRoot(IO{}).Find(strings.Fields(path))
-		if err != nil {
-			t.Fatal(err)
-		}
-		output := sub.Flags().Lookup("output")
-		if output == nil {
-			t.Fatalf("%s has no flag --output", path)
-		}
-		for _, format := range []string{formatJSON, formatYAML} {
-			if err := output.Value.Set(format); err != nil {
-				t.Errorf("%s -o %s: %v", path, format, err)
-			}
-		}
-	}
-}
-
-// TestUsage holds that a command line without sense is refused with status 2 and the place where to read on.
+// TestUsage asserts that a command line without sense is refused with status 2 and the place where
+// to read on.
 func TestUsage(t *testing.T) {
 	for name, args := range map[string][]string{
 		"unknown command":     {"down"},
-		"unknown flag":        {"up", "--twice"},
-		"unexpected argument": {"up", "now"},
+		"unknown flag":        {"status", "--twice"},
+		"unexpected argument": {"status", "now"},
 		"unknown format":      {"status", "-o", "xml"},
-		"unknown verdict":     {"cloud", "journal", "--verdict", "maybe"},
-		"unknown service":     {"cloud", "journal", "--service", "ec2"},
-		"watch of JSON":       {"cloud", "journal", "--watch", "-o", "json"},
 		"two scopes":          {"status", "-A", "-n", "x"},
+		"no object":           {"reconcile"},
+		"all and an object":   {"suspend", "--all", "bucket/app"},
+		"no kind":             {"resume", "app"},
+		"unknown kind":        {"reconcile", "pod/app"},
+		"name of a path":      {"reconcile", "bucket/a/b"},
+		"time before now":     {"reconcile", "bucket/a", "--timeout=-1s"},
+		"format of nothing":   {"-o", "json"},
+		"command of version":  {"--version", "status"},
+		"no identity":         {"token"},
+		"token of an object":  {"token", "bucket/app"},
+		"format as a file":    {"token", "workloadidentity/app", "-o", "json"},
+		"unknown token":       {"token", "workloadidentity/app", "--format", "xml"},
+		"two holders":         {"token", "workloadidentity/app", "--creds=SpiffeJWT"},
+		"unknown credential":  {"token", "--creds=password"},
+		"account of no creds": {"token", "workloadidentity/app", "--sa-name=x"},
+		"question of nothing": {"credential-helper"},
+		"refresh of nothing":  {"token", "workloadidentity/app", "--refresh"},
+		"fraction of seconds": {"token", "workloadidentity/app", "--duration", "1500ms"},
+		"unknown about keys":  {"keys", "drop"},
+		"no key":              {"keys", "revoke"},
+		"wait before now":     {"keys", "rotate", "--timeout=-1s"},
+		"no folder":           {"discovery", "export"},
+		"no namespace":        {"tenant"},
+		"not a namespace":     {"tenant", "Tenant_A"},
+		"no artifact":         {"list", "artifact"},
+		"two artifacts":       {"tag", "artifact", "oci://a.example/b:1", "oci://a.example/b:2", "--tag=x"},
+		"no path":             {"push", "artifact", "oci://a.example/b:1"},
+		"no new tag":          {"tag", "artifact", "oci://a.example/b:1"},
+		"not an artifact":     {"pull", "artifact", "a.example/b:1", "--path=x"},
+		"user information":    {"pull", "artifact", "oci://user:secret@a.example/b:1", "--path=x"},
+		"token without TLS":   {"list", "artifact", "oci://a.example/b", "--insecure-registry", "--creds=SpiffeJWT"},
+		"namespace of keys":   {"tenant", "lanyard-system"},
+		"no spoke":            {"hub", "grant", "-n", "eu-1-team-a"},
+		"not a spoke":         {"hub", "grant", "eu:1", "-n", "eu-1-team-a"},
+		"spoke with nothing":  {"hub", "grant", "eu-1"},
+		"spoke and keys":      {"hub", "grant", "eu-1", "-n", "lanyard-system"},
+		"spoke and spokes":    {"hub", "grant", "eu-1", "-n", "lanyard-spokes"},
+		"spokes beside keys":  {"hub", "grant", "eu-1", "-n", "a", "--spoke-namespace", "lanyard-system"},
+		"name of another":     {"hub", "grant", "eu-1", "-n", "a", "--user", "spoke:eu-2"},
+		"names in two places": {"hub", "grant", "eu-1", "-n", "a", "-n", "b", "--identity", "backup"},
+		"not an identity":     {"hub", "grant", "eu-1", "-n", "a", "--identity", "*"},
+		"half an account":     {"tenant", "tenant-d", "--identity-service-account", "lender"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var c command
-			if status := c.run(t.Context(), args...); status != exitUsage {
+			if status := c.run(t.Context(), args...); status != frame.Misused {
 				t.Errorf("status %d", status)
 			}
 			if !strings.Contains(c.err.String(), "--help") || c.out.Len() > 0 {
@@ -135,38 +153,47 @@ func TestUsage(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	var all bytes.Buffer
-	for _, format := range []string{formatText, formatJSON, formatYAML} {
+	for _, format := range []string{frame.Text, frame.JSON, frame.YAML} {
 		var c command
 		if status := c.run(t.Context(), "version", "-o", format); status != 0 {
 			t.Fatal(c.err.String())
 		}
 		fmt.Fprintf(&all, "$ lanyard version -o %s\n%s", format, c.out.String())
+		var flag command
+		if status := flag.run(t.Context(), "--version", "-o", format); status != 0 || flag.out.String() != c.out.String() {
+			t.Errorf("--version -o %s: status %d, prints %s%s", format, status, flag.out.String(), flag.err.String())
+		}
 	}
 	golden(t, "version.golden", all.Bytes())
 }
 
-// TestUpRefuses holds that up says what to do before it starts anything or removes a former run's files.
-func TestUpRefuses(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "demo")
-	var c command
-	if status := c.run(t.Context(), "up", "--dir", dir, "--controlplane", "nowhere/controlplane", "--controller", t.TempDir()); status != exitFailed {
-		t.Errorf("status %d", status)
-	}
-	for _, want := range []string{"nowhere/controlplane", "make build", "--controlplane", "--controller", "is a folder"} {
-		if !strings.Contains(c.err.String(), want) {
-			t.Errorf("does not say %q: %s", want, c.err.String())
+// TestHelpTopics checks that help knows its commands, and fails for anything else.
+func TestHelpTopics(t *testing.T) {
+	for line, want := range map[string]struct {
+		status int
+		says   string
+	}{
+		"help":              {0, ""},
+		"help status":       {0, ""},
+		"help nosuch":       {frame.Failed, "lanyard: there is no help about \"nosuch\"; see lanyard --help\n"},
+		"help status twice": {frame.Failed, "lanyard: there is no help about \"status twice\"; see lanyard --help\n"},
+	} {
+		var c command
+		if status := c.run(t.Context(), strings.Fields(line)...); status != want.status || c.err.String() != want.says || (c.out.Len() > 0) != (status == 0) {
+			t.Errorf("%s: status %d, says %q, prints %q", line, status, c.err.String(), c.out.String())
 		}
-	}
-	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Error("made the folder")
 	}
 }
 
 // TestUsageSays holds what is said of the command lines that people get wrong most.
 func TestUsageSays(t *testing.T) {
 	for line, want := range map[string]string{
+		"reconcile":      "lanyard: name an object, KIND/NAME, or write --all; see lanyard reconcile --help\n",
+		"resume app":     "lanyard: \"app\" is not KIND/NAME, such as ocirepository/app; see lanyard resume --help\n",
+		"suspend pod/a":  "lanyard: \"pod\" is not a kind: write ocirepository, bucket, imagerepository or binding; see lanyard suspend --help\n",
+		"-o json":        "lanyard: -o is about --version, or follows a command; see lanyard --help\n",
 		"status -A -n x": "lanyard: -A and -n exclude each other; see lanyard status --help\n",
-		"stat":           "lanyard: unknown command \"stat\" for \"lanyard\"\n\nDid you mean this?\n\tstatus\n\nSee lanyard --help\n",
+		"stat":           "lanyard: unknown command \"stat\" for \"lanyard\"\n\nDid you mean this?\n\tstatus\n\ttag\n\nSee lanyard --help\n",
 		"down":           "lanyard: unknown command \"down\" for \"lanyard\"; see lanyard --help\n",
 	} {
 		var c command
@@ -243,10 +270,10 @@ func TestStatus(t *testing.T) {
 			status int
 			says   string
 		}{
-			"not all as they should be": {[]string{"-A"}, exitFailed, "of 2 objects are as they should be"},
+			"not all as they should be": {[]string{"-A"}, frame.Failed, "of 2 objects are as they should be"},
 			"all as they should be":     {[]string{"-n", "tenant-b"}, 0, ""},
-			"none":                      {[]string{"-n", "empty"}, exitFailed, "no object to check"},
-			"none, for a program":       {[]string{"-n", "empty", "-o", "json"}, exitFailed, "no object to check"},
+			"none":                      {[]string{"-n", "empty"}, frame.Failed, "no object to check"},
+			"none, for a program":       {[]string{"-n", "empty", "-o", "json"}, frame.Failed, "no object to check"},
 		} {
 			var c, plain command
 			status := c.run(t.Context(), append([]string{"status", "--check", "--kubeconfig", kubeconfig}, tt.args...)...)
@@ -277,7 +304,7 @@ func TestStatus(t *testing.T) {
 	})
 	t.Run("no kubeconfig", func(t *testing.T) {
 		var c command
-		if status := c.run(t.Context(), "status"); status != exitFailed || !strings.Contains(c.err.String(), "--kubeconfig") {
+		if status := c.run(t.Context(), "status"); status != frame.Failed || !strings.Contains(c.err.String(), "--kubeconfig") {
 			t.Errorf("status %d: %s", status, c.err.String())
 		}
 	})
@@ -292,184 +319,31 @@ func TestStatus(t *testing.T) {
 			t.Fatal(err)
 		}
 		var c command
-		if status := c.run(t.Context(), "status", "--kubeconfig", down); status != exitFailed || !strings.Contains(c.err.String(), "lanyard up") {
+		if status := c.run(t.Context(), "status", "--kubeconfig", down); status != frame.Failed || !strings.Contains(c.err.String(), "lanyard up") {
 			t.Errorf("status %d: %s", status, c.err.String())
 		}
 	})
 }
 
-// TestCloud runs a cloud as a user does, and looks at it from outside.
-func TestCloud(t *testing.T) {
-	dir := t.TempDir()
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	ended := make(chan int, 1)
-	var cloud command
-	go func() { ended <- cloud.run(ctx, "cloud", "--dir", dir) }()
-	for { // it says when it is up in a file
-		if _, err := local.ReadCloud(t.Context(), dir); err == nil {
-			break
-		}
-		select {
-		case status := <-ended:
-			t.Fatalf("ended with %d: %s", status, cloud.err.String())
-		case <-time.After(time.Millisecond):
-		}
-	}
-
-	var env command
-	if status := env.run(t.Context(), "cloud", "env", "--dir", dir, "-o", "json"); status != 0 {
-		t.Fatal(env.err.String())
-	}
-	var variables map[string]string
-	if err := json.Unmarshal(env.out.Bytes(), &variables); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(variables["SSL_CERT_FILE"]); err != nil {
-		t.Error(err)
-	}
-	// What a program in the cloud would do: a call to a host that is not part of it.
-	admin := &cloudtest.Admin{URL: variables["HTTPS_PROXY"]}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://example.com/", nil)
+// TestPages asserts that docs/cli and docs/man have the page of each command, and no other one.
+func TestPages(t *testing.T) {
+	docs := filepath.Join("..", "..", "docs")
+	local := localCommands()
+	known := map[string]bool{}
+	pages.Test(t, docs, newRoot(IO{}), *update, func(c *cobra.Command) bool {
+		_, elsewhere := local[c.Name()]
+		known[strings.ReplaceAll(c.CommandPath(), " ", "_")] = true
+		return !elsewhere // package world has their pages
+	})
+	files, err := filepath.Glob(filepath.Join(docs, "cli", "*.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxied := &http.Client{Transport: &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return url.Parse(admin.URL) }}}
-	if _, err := proxied.Do(req); err != nil {
-		t.Fatal(err)
-	}
-	var list command
-	if status := list.run(t.Context(), "cloud", "journal", "--dir", dir, "--verdict", "refused"); status != 0 {
-		t.Fatal(list.err.String())
-	}
-	if !strings.Contains(list.out.String(), "example.com:PLAIN") || !strings.Contains(list.out.String(), "PlainHTTP") {
-		t.Errorf("the journal has not:\n%s", list.out.String())
-	}
-	var again command
-	if status := again.run(t.Context(), "cloud", "--dir", dir); status != exitFailed || !strings.Contains(again.err.String(), "in use") {
-		t.Errorf("a second cloud: status %d: %s", status, again.err.String())
-	}
-
-	stop()
-	if status := <-ended; status != 0 {
-		t.Errorf("ended with %d: %s", status, cloud.err.String())
-	}
-	for _, want := range []string{"proxy    " + admin.URL, "cloud env --dir " + dir, "Ctrl-C"} {
-		if !strings.Contains(cloud.out.String(), want) {
-			t.Errorf("does not say %q:\n%s", want, cloud.out.String())
+	for _, path := range files {
+		name := strings.TrimSuffix(filepath.Base(path), ".md")
+		of, _, _ := strings.Cut(strings.TrimPrefix(name, frame.Name+"_"), "_")
+		if _, elsewhere := local[of]; !known[name] && !elsewhere {
+			t.Errorf("%s is the page of no command: remove it", path)
 		}
-	}
-	var gone command
-	if status := gone.run(t.Context(), "cloud", "env", "--dir", dir); status != exitFailed || !strings.Contains(gone.err.String(), "lanyard up") {
-		t.Errorf("after the end: status %d: %s", status, gone.err.String())
-	}
-}
-
-func TestCloudFile(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "cloud.yaml")
-	if err := os.WriteFile(file, examples.Cloud(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := readCloudConfig(file); err != nil {
-		t.Error(err)
-	}
-	if err := os.WriteFile(file, []byte("aws: {acounts: []}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := readCloudConfig(file); err == nil || !strings.Contains(err.Error(), "acounts") || !strings.Contains(err.Error(), file) {
-		t.Errorf("got %v", err)
-	}
-	if _, err := readCloudConfig(file + ".missing"); err == nil || !strings.Contains(err.Error(), "examples/cloud") {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestEnvFormats(t *testing.T) {
-	var all bytes.Buffer
-	for _, format := range []string{formatShell, formatDotenv, formatJSON, formatYAML} {
-		fmt.Fprintf(&all, "$ lanyard cloud env -o %s\n", format)
-		if err := writeEnv(&all, format, cloudtest.Env("http://127.0.0.1:3128", "/home/it's me/.demo/cloud-ca.pem")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	golden(t, "env.golden", all.Bytes())
-}
-
-// TestShellQuote holds that a shell reads back what was quoted, and runs none of it.
-func TestShellQuote(t *testing.T) {
-	values := []string{"plain", "", "it's", "$(touch x)", "`touch x`", "a b", "\"", "\\", "a\nb", "-n", "*", "~", "!x", "ä"}
-	script := "set --"
-	for _, v := range values {
-		script += " " + shellQuote(v) + " " + shellWord(v)
-	}
-	script += "; printf '%s\\000' \"$@\""
-	out, err := exec.CommandContext(t.Context(), "sh", "-c", script).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
-	for i, v := range values {
-		if got[2*i] != v || got[2*i+1] != v {
-			t.Errorf("%q is read as %q and %q", v, got[2*i], got[2*i+1])
-		}
-	}
-}
-
-func TestCalls(t *testing.T) {
-	at := time.Date(2026, 1, 2, 3, 4, 5, 6_000_000, time.UTC)
-	calls := []journal.Call{
-		{
-			Time: at, Service: "sts", Operation: "AssumeRoleWithWebIdentity", Host: "sts.eu-west-1.amazonaws.com", Status: 200,
-			Subject: "system:serviceaccount:tenant-a:tenant-a-ecr-sa", Role: "arn:aws:iam::123456789123:role/tenant-a-ecr",
-		},
-		{
-			Time: at, Service: "sts", Operation: "AssumeRoleWithWebIdentity", Status: 403, Code: "AccessDenied",
-			Subject: "system:serviceaccount:tenant-b:x", Reason: "trust policy: statement 0: condition StringEquals",
-		},
-		{
-			Time: at, Service: "registry", Operation: "ecr:BatchGetImage", Status: 200, Principal: "arn:aws:sts::123456789123:assumed-role/tenant-a-ecr/x",
-			Resource: "arn:aws:ecr:eu-west-1:123456789123:repository/tenant-a/app",
-		},
-		{Time: at, Service: journal.ServiceHandler, Host: "oidc.eks.eu-west-1.amazonaws.com", Operation: "GET", Status: 200, Resource: "/id/keys"},
-		{Time: at, Service: journal.ServiceProxy, Host: "example.com", Operation: "CONNECT", Status: 403, Code: "UnknownHost", Reason: "hostile\x1b[2J\n"},
-		{Time: at, Service: "sts", Status: 400, Code: "InvalidAction"},
-	}
-	var out bytes.Buffer
-	if err := writeCalls(&out, calls, true); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "calls.golden", out.Bytes())
-}
-
-// TestCallsWidth holds that the subject of a token that nobody verified does not push the columns of other calls off the screen.
-func TestCallsWidth(t *testing.T) {
-	var out bytes.Buffer
-	calls := []journal.Call{{Service: "sts", Subject: strings.Repeat("x", 2048), Status: 400, Code: "InvalidIdentityToken"}, {Service: "sts", Status: 200}}
-	if err := writeCalls(&out, calls, true); err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(out.String()) {
-		if len(line) > 300 {
-			t.Errorf("a line has %d bytes", len(line))
-		}
-	}
-}
-
-// TestProgress holds that a counter is one line on a terminal, and that every other line begins at the line's begin.
-func TestProgress(t *testing.T) {
-	for name, terminal := range map[string]bool{"terminal": true, "plain": false} {
-		t.Run(name, func(t *testing.T) {
-			var out bytes.Buffer
-			synctest.Test(t, func(*testing.T) {
-				p := &progress{w: &out, terminal: terminal, begin: time.Now()}
-				p.step("cloud is up")
-				time.Sleep(1500 * time.Millisecond)
-				p.count(0, 2)
-				p.count(2, 2)
-				time.Sleep(time.Minute)
-				p.step("done")
-			})
-			golden(t, "progress-"+name+".golden", out.Bytes())
-		})
 	}
 }

@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 )
 
 // Build is what a program was built from.
@@ -27,21 +30,40 @@ func newVersion(std IO) *cobra.Command {
   # For programs
   lanyard version -o json`,
 	}
-	output := outputFlag(c, formatText, formatJSON, formatYAML)
-	c.RunE = func(*cobra.Command, []string) error {
-		b := std.Build
-		switch output.value {
-		case formatJSON:
-			return writeJSON(std.Out, b)
-		case formatYAML:
-			return writeYAML(std.Out, b)
-		}
-		commit := b.Commit
-		if commit == "" {
-			commit = "unknown"
-		}
-		_, err := fmt.Fprintf(std.Out, "lanyard %s\ncommit   %s\ngo       %s\nplatform %s\n", b.Version, commit, b.Go, b.Platform)
-		return err
-	}
+	output := frame.OutputFlag(c, frame.Text, frame.JSON, frame.YAML)
+	c.RunE = func(*cobra.Command, []string) error { return writeVersion(std, output) }
 	return c
+}
+
+// addVersionFlag gives the root command the flag --version, which does what the command version does.
+func addVersionFlag(root *cobra.Command, std IO) {
+	output := frame.OutputFlag(root, frame.Text, frame.JSON, frame.YAML)
+	root.Flags().Lookup("output").Usage += ", with --version"
+	version := root.Flags().Bool("version", false, "print the version")
+	root.RunE = func(c *cobra.Command, _ []string) error {
+		switch {
+		case *version:
+			return writeVersion(std, output)
+		case c.Flags().Changed("output"):
+			return frame.UsageError(c, errors.New("-o is about --version, or follows a command"))
+		}
+		return c.Help()
+	}
+}
+
+// writeVersion writes what the program was built from.
+func writeVersion(std IO, output *frame.Format) error {
+	b := std.Build
+	switch output.String() {
+	case frame.JSON:
+		return frame.WriteJSON(std.Out, b)
+	case frame.YAML:
+		return frame.WriteYAML(std.Out, b)
+	}
+	commit := b.Commit
+	if commit == "" {
+		commit = "unknown"
+	}
+	_, err := fmt.Fprintf(std.Out, "lanyard %s\ncommit   %s\ngo       %s\nplatform %s\n", b.Version, commit, b.Go, b.Platform)
+	return err
 }

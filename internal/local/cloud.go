@@ -2,76 +2,114 @@ package local
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/lanyard-dev/lanyard/cloudtest"
+	"github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
+	"github.com/lanyard-dev/lanyard/internal/yamlfile"
 )
 
-// ParseCloud reads the description of a cloud from YAML or JSON. Its fields are those of cloudtest.Config; one that is not
-// known, or that stands twice, is an error that names it.
-func ParseCloud(data []byte) (cloudtest.Config, error) {
-	asJSON, err := yaml.YAMLToJSONStrict(data)
+// ParseCloud reads the description of a cloud from YAML or JSON, and checks it as a start of the
+// cloud does. Its fields are those of cloudtest.Config. File is the file's name. Errors are of type
+// *yamlfile.Error, joined.
+func ParseCloud(file string, data []byte) (cloudtest.Config, error) {
+	documents, err := yamlfile.Read(file, data)
 	if err != nil {
-		return cloudtest.Config{}, fmt.Errorf("read the cloud's description: %w", err)
+		return cloudtest.Config{}, err
 	}
-	cfg, err := cloudtest.ParseConfig(asJSON)
+	var cfg cloudtest.Config
+	if len(documents) != 1 {
+		return cfg, fmt.Errorf("%s: the description of a cloud is one YAML document, not %d", file, len(documents))
+	}
+	if err := documents[0].Decode(&cfg); err != nil {
+		return cloudtest.Config{}, err
+	}
+	cloud, err := cloudtest.New(cfg)
 	if err != nil {
-		return cloudtest.Config{}, fmt.Errorf("read the cloud's description: %w", err)
+		path := ""
+		if invalid, ok := errors.AsType[*setting.Error](err); ok {
+			path, err = invalid.Field, invalid
+		}
+		return cloudtest.Config{}, documents[0].At(path, err)
 	}
-	return cfg, nil
+	return cfg, cloud.Close()
 }
 
 // CloudOptions say how a local cloud runs by itself.
 type CloudOptions struct {
-	// Dir is the folder that the cloud notes its address and its CA in, for [ReadCloud]. It must be empty, absent, or left
-	// by a former world. Required.
+	// Dir is the folder that the cloud notes its address and its CA in, for [ReadCloud]. It must be
+	// empty, absent, or left by a former world. Required.
 	Dir string
-	// Config is what is in the cloud.
+	// Config describes the cloud.
 	Config cloudtest.Config
 	// Listen is the loopback address of its proxy, host:port. Default: 127.0.0.1 and a free port.
 	Listen string
+	// ProgramUser is the IAM user of [Account] that Lanyard's programs are in clusters of this
+	// cloud. Default: they have no identity of their own at AWS.
+	ProgramUser string
 }
 
-// Cloud is a running local cloud with registries and buckets behind it.
+// Cloud is a running local cloud with registries and buckets behind it. Clusters may lie in it
+// ([StartCluster]). It is safe for concurrent use.
 type Cloud struct {
 	*cloudtest.Cloud
 
 	folder *folder
 	planes *planes
+	key    aws.AccessKey // the publisher's
+	own    aws.AccessKey // of Lanyard's programs; zero if they have no identity at AWS
 	cancel context.CancelFunc
 	served chan error
 	log    *os.File
+
+	mu      sync.Mutex        // guards the fields below
+	pushed  map[string]string // digest by repository URL and tag
+	issuers map[string]bool   // hosts of the clusters' issuers
 }
 
-// StartCloud starts a cloud that lives until [Cloud.Stop].
+// StartCloud starts a cloud that lives until [Cloud.Stop]. The users [Publisher] and
+// [CloudOptions.ProgramUser] of [Account] get an access key each, if they exist.
 func StartCloud(ctx context.Context, o CloudOptions) (*Cloud, error) {
 	f, err := claim(ctx, o.Dir)
 	if err != nil {
 		return nil, err
 	}
-	c, err := startCloud(ctx, f, o.Config, o.Listen)
+	c, err := startCloud(ctx, f, o)
 	if err != nil {
 		return nil, errors.Join(err, f.release())
 	}
 	return c, nil
 }
 
-func startCloud(ctx context.Context, f *folder, cfg cloudtest.Config, listen string) (_ *Cloud, err error) {
+func startCloud(ctx context.Context, f *folder, o CloudOptions) (_ *Cloud, err error) {
+	cfg, key, err := withKey(o.Config, Publisher)
+	if err != nil {
+		return nil, err
+	}
+	cfg, own, err := withKey(cfg, o.ProgramUser)
+	if err != nil {
+		return nil, err
+	}
 	cloud, err := cloudtest.New(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("make the local cloud: %w", err)
 	}
-	c := &Cloud{Cloud: cloud, folder: f, served: make(chan error, 1)}
+	c := &Cloud{
+		Cloud: cloud, folder: f, key: key, own: own, served: make(chan error, 1),
+		pushed: map[string]string{}, issuers: map[string]bool{},
+	}
 	ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx)) // its end is in end
 	defer func() {
 		if err != nil {
@@ -85,9 +123,7 @@ func startCloud(ctx context.Context, f *folder, cfg cloudtest.Config, listen str
 	if c.planes, err = newPlanes(cloud, cfg, newRegistries(ctx, c.log)); err != nil {
 		return nil, err
 	}
-	if listen == "" {
-		listen = "127.0.0.1:0"
-	}
+	listen := cmp.Or(o.Listen, "127.0.0.1:0")
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", listen)
 	if err != nil {
@@ -123,7 +159,41 @@ func (c *Cloud) awaitProxy(ctx context.Context) error {
 // CAFile is the path of the cloud's CA, PEM.
 func (c *Cloud) CAFile() string { return c.folder.join(caName) }
 
-// Stop ends the cloud and gives its folder back.
+// Env returns the variables that bring another program into the cloud, NAME=VALUE.
+func (c *Cloud) Env() []string { return c.Cloud.Env(c.CAFile()) }
+
+// identityEnv returns the variables that make a program the user of [CloudOptions.ProgramUser].
+func (c *Cloud) identityEnv() []string {
+	if c.own == (aws.AccessKey{}) {
+		return nil
+	}
+	return []string{"AWS_ACCESS_KEY_ID=" + c.own.ID, "AWS_SECRET_ACCESS_KEY=" + c.own.Secret}
+}
+
+// publish serves an issuer's documents under its host until [Cloud.withdraw]. A host that already
+// has an issuer is an error.
+func (c *Cloud) publish(host string, documents http.Handler) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.issuers[host] {
+		return fmt.Errorf("host %s has the documents of another cluster; give this one an issuer with another host", host)
+	}
+	if err := c.Handle(host, documents); err != nil {
+		return err
+	}
+	c.issuers[host] = true
+	return nil
+}
+
+// withdraw ends serving an issuer's documents under its host.
+func (c *Cloud) withdraw(host string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.issuers, host)
+	return c.Handle(host, nil)
+}
+
+// Stop ends the cloud and gives its folder back. Stop the clusters in it first.
 func (c *Cloud) Stop() error { return errors.Join(c.end(), c.folder.release()) }
 
 func (c *Cloud) end() error {
@@ -138,7 +208,7 @@ func (c *Cloud) end() error {
 	return err
 }
 
-// CloudState is what a running cloud notes in its folder.
+// CloudState is the content of the file that a running cloud writes into its folder.
 type CloudState struct {
 	// ProxyURL is the proxy's URL, with the admin API beside it.
 	ProxyURL string `json:"proxyURL"`
@@ -151,7 +221,8 @@ type CloudState struct {
 // ErrNoCloud says that no cloud runs for a folder.
 var ErrNoCloud = errors.New("no local cloud runs here")
 
-// ReadCloud reads what the cloud of a folder noted, and asks it whether it is there. The error is ErrNoCloud if it is not.
+// ReadCloud reads what the cloud of a folder noted, and asks it whether it is there. The error is
+// ErrNoCloud if it is not.
 func ReadCloud(ctx context.Context, dir string) (CloudState, error) {
 	data, err := os.ReadFile(filepath.Join(dir, stateName)) //nolint:gosec // the folder is the caller's
 	if errors.Is(err, fs.ErrNotExist) {
@@ -186,7 +257,7 @@ func (s CloudState) checkCA(pem []byte) error {
 		return fmt.Errorf("read the cloud's CA: %w", err)
 	}
 	if !bytes.Equal(pem, noted) {
-		return errors.New("what answers there has another CA")
+		return errors.New("the server there has another CA")
 	}
 	return nil
 }

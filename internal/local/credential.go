@@ -23,27 +23,28 @@ const (
 	renewRetry = 10 * time.Second
 )
 
-// tokenFile is what a kubelet does for a Pod: a file with a ServiceAccount's token that is renewed, here with a kubeconfig
-// that names it.
+// tokenFile keeps a file with a ServiceAccount's token, and renews it, as a kubelet does for a Pod.
+// A kubeconfig names the file.
 type tokenFile struct {
 	kubeconfig string
 
 	path, account string
-	world         *World
+	cluster       *Cluster
 	cancel        context.CancelFunc
 	ended         sync.WaitGroup
 }
 
-// newTokenFile writes the first token and the kubeconfig into dir and renews the token until it is closed.
-func (w *World) newTokenFile(ctx context.Context, account, dir string) (*tokenFile, error) {
+// newTokenFile writes the first token and the kubeconfig into dir and renews the token until it is
+// closed.
+func (c *Cluster) newTokenFile(ctx context.Context, account, dir string) (*tokenFile, error) {
 	t := &tokenFile{
-		kubeconfig: filepath.Join(dir, "kubeconfig"), path: filepath.Join(dir, "token"), account: account, world: w,
+		kubeconfig: filepath.Join(dir, "kubeconfig"), path: filepath.Join(dir, "token"), account: account, cluster: c,
 	}
 	if err := t.renew(ctx); err != nil {
 		return nil, err
 	}
 	config := clientcmdapi.NewConfig()
-	config.Clusters["local"] = &clientcmdapi.Cluster{Server: w.server, CertificateAuthority: w.serverCA}
+	config.Clusters["local"] = &clientcmdapi.Cluster{Server: c.server, CertificateAuthority: c.serverCA}
 	config.AuthInfos[account] = &clientcmdapi.AuthInfo{TokenFile: t.path}
 	config.Contexts["local"] = &clientcmdapi.Context{Cluster: "local", AuthInfo: account, Namespace: Namespace}
 	config.CurrentContext = "local"
@@ -71,7 +72,7 @@ func (t *tokenFile) run(ctx context.Context) {
 			return
 		}
 		if wait = renewAfter; t.renew(ctx) != nil {
-			wait = renewRetry // the token has half its life left; the controller logs what it cannot do without one
+			wait = renewRetry // the token has half its life left; the program logs what it cannot do without one
 		}
 	}
 }
@@ -79,7 +80,7 @@ func (t *tokenFile) run(ctx context.Context) {
 func (t *tokenFile) renew(ctx context.Context) error {
 	seconds := int64(tokenLife / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
-	answer, err := t.world.typed.CoreV1().ServiceAccounts(Namespace).CreateToken(ctx, t.account, request, metav1.CreateOptions{FieldManager: FieldManager})
+	answer, err := t.cluster.typed.CoreV1().ServiceAccounts(Namespace).CreateToken(ctx, t.account, request, metav1.CreateOptions{FieldManager: FieldManager})
 	if err != nil {
 		return fmt.Errorf("request a token of ServiceAccount %s/%s: %w", Namespace, t.account, err)
 	}
@@ -92,8 +93,11 @@ func (t *tokenFile) renew(ctx context.Context) error {
 	return nil
 }
 
-// close ends the renewal. It is safe to call twice.
+// close ends the renewal. It is safe to call twice, and on nil.
 func (t *tokenFile) close() {
+	if t == nil {
+		return
+	}
 	t.cancel()
 	t.ended.Wait()
 }

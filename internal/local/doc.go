@@ -1,15 +1,21 @@
-// Package local runs a whole world on this machine: a real Kubernetes API, a cloud that verifies, a registry, and Lanyard's
-// controller under the permissions that the chart gives it. The command lanyard up runs its steps one after the other; the
-// end-to-end tests run them with other settings.
+// Package local runs clouds and clusters on this machine. A cloud verifies as real ones do, and has
+// registries and buckets behind it. A cluster lies in a cloud: it is a real Kubernetes API with the
+// programs of Lanyard's chart, under the permissions that the chart gives them. The command lanyard
+// up runs the steps below; the end-to-end tests run them with other settings.
 //
-//	world, err := local.Start(ctx, local.Options{Dir: ".demo", ControlPlane: "bin/controlplane", Cloud: cfg})
+//	cloud, err := local.StartCloud(ctx, local.CloudOptions{Dir: ".demo", Config: cfg})
 //	if err != nil { … }
-//	defer world.Stop(context.WithoutCancel(ctx))
-//	err = world.InstallChart(ctx, nil)
-//	controller, err := world.StartController(ctx, local.ControllerOptions{Binary: "bin/lanyard-controller"})
-//	_, err = world.Push(ctx, local.Push{Repository: "tenant-a/app", Tag: "1.0.0", Path: "artifacts/tenant-a"})
-//	err = world.Apply(ctx, examples.Files())
-//	rows, err := world.Settle(ctx, nil)
+//	defer cloud.Stop()
+//	cluster, err := local.StartCluster(ctx, local.ClusterOptions{Cloud: cloud, ControlPlane: "bin/controlplane"})
+//	if err != nil { … }
+//	defer cluster.Stop(context.WithoutCancel(ctx))
+//	err = cluster.InstallChart(ctx, nil)
+//	controller, err := cluster.StartProgram(ctx, local.ProgramOptions{Workload: "lanyard-controller", Binary: "bin/lanyard-controller"})
+//	_, err = cloud.Push(ctx, local.Push{Repository: "tenant-a/app", Tag: "1.0.0", Path: "artifacts/tenant-a"})
+//	manifests, err := local.ReadManifests(ctx, "", examples.Files())
+//	_, err = cluster.Apply(ctx, manifests)
+//	rows, err := cluster.Settle(ctx, nil)
 //
-// Nothing leaves the machine. The administrator's credential is used to install, apply and watch, never by the controller.
+// Nothing leaves the machine. The administrator's credential is used to install, apply and watch,
+// never by the programs.
 package local

@@ -12,24 +12,28 @@ import (
 	"time"
 )
 
-// Names in a world's folder.
+// Names in a cloud's folder.
 const (
-	lockName    = "lanyard.lock"
-	stateName   = "cloud.json"
-	caName      = "cloud-ca.pem"
-	clusterName = "cluster"
+	lockName      = "lanyard.lock"
+	stateName     = "cloud.json"
+	caName        = "cloud-ca.pem"
+	artifactsName = "artifacts"
+	logSuffix     = ".log"
 
-	controllersName = "controllers"
-	artifactsName   = "artifacts"
+	// Those of a cluster. One with a name has them in a folder of that name, in clustersName.
+	clusterName  = "cluster"
+	programsName = "programs"
+	clustersName = "clusters"
 )
 
-// stopGrace is what a control plane whose owner was killed has to end: its own ten seconds and some.
+// stopGrace is the time in which a control plane must stop after its owner was killed: its own ten
+// seconds, and a reserve.
 const stopGrace = 15 * time.Second
 
 var (
-	// ErrInUse says that another process runs a world in the folder.
+	// ErrInUse says that another process runs a cloud in the folder.
 	ErrInUse = errors.New("in use")
-	// ErrForeign says that a folder holds files that no world made.
+	// ErrForeign says that a folder holds files that neither a cloud nor a cluster made.
 	ErrForeign = errors.New("holds files that lanyard did not make")
 )
 
@@ -39,8 +43,8 @@ type folder struct {
 	lock *os.File
 }
 
-// claim takes a folder and empties it of what a former world left there, which may have crashed. It never removes anything
-// from a folder that holds other files, whether or not a world ran there.
+// claim takes a folder and empties it of what a former cloud left there, which may have crashed. It
+// never removes anything from a folder that holds other files, whether or not a cloud ran there.
 func claim(ctx context.Context, path string) (*folder, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -77,7 +81,7 @@ func (f *folder) take(ctx context.Context) error {
 		}
 		return fmt.Errorf("folder %s is %w by %s; stop that (Ctrl-C), or name another folder with --dir", f.path, ErrInUse, owner)
 	}
-	if err := f.awaitCluster(ctx); err != nil {
+	if err := f.awaitClusters(ctx); err != nil {
 		return err
 	}
 	if err := f.empty(); err != nil {
@@ -92,9 +96,28 @@ func (f *folder) take(ctx context.Context) error {
 	return nil
 }
 
-// awaitCluster waits for the end of a control plane whose owner was killed: it stops by itself, and writes until it has.
-func (f *folder) awaitCluster(ctx context.Context) error {
-	lock, err := os.OpenFile(filepath.Join(f.path, clusterName, "lock"), os.O_RDWR, 0o600)
+// awaitClusters waits for the ends of all clusters of a former cloud.
+func (f *folder) awaitClusters(ctx context.Context) error {
+	named, err := os.ReadDir(f.join(clustersName))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("find the former clusters: %w", err)
+	}
+	dirs := []string{f.join(clusterName)}
+	for _, e := range named {
+		dirs = append(dirs, f.join(clustersName, e.Name(), clusterName))
+	}
+	for _, dir := range dirs {
+		if err := f.awaitCluster(ctx, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitCluster waits for the end of a control plane whose owner was killed: it stops by itself, and
+// writes until it has.
+func (f *folder) awaitCluster(ctx context.Context, dir string) error {
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR, 0o600) //nolint:gosec // a path of our own
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -111,14 +134,14 @@ func (f *folder) awaitCluster(ctx context.Context) error {
 	return nil
 }
 
-// ours says whether a world makes a file or folder of this name.
+// ours reports whether a cloud or a cluster makes a file or folder of this name.
 func ours(name string) bool {
 	switch name {
-	case lockName, stateName, caName, clusterName, controllersName, artifactsName:
+	case lockName, stateName, caName, artifactsName, clusterName, programsName, clustersName:
 		return true
 	}
 	// Logs, and what a crash left half written.
-	return strings.HasSuffix(name, ".log") || strings.HasPrefix(name, "."+stateName+"-") || name == caName+".tmp"
+	return strings.HasSuffix(name, logSuffix) || strings.HasPrefix(name, "."+stateName+"-") || name == caName+".tmp"
 }
 
 func (f *folder) empty() error {
@@ -152,7 +175,8 @@ func (f *folder) join(elements ...string) string {
 // pollInterval is the pause between two looks at something on this machine.
 const pollInterval = 50 * time.Millisecond
 
-// poll asks again and again until the answer is yes, there is an error, or ctx ends, whose cause is then the error.
+// poll asks again and again until the answer is yes, there is an error, or ctx ends, whose cause is
+// then the error.
 func poll(ctx context.Context, ask func(context.Context) (bool, error)) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()

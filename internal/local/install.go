@@ -2,77 +2,128 @@ package local
 
 import (
 	"context"
-	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/lanyard-dev/lanyard/internal/chart"
 )
 
-// container is what the chart says of a controller's container.
-type container struct {
-	args   []string
-	env    []corev1.EnvVar
-	limits corev1.ResourceList
-	// account is the ServiceAccount that the container runs as.
-	account string
-}
+// customResourceDefinition is a kind.
+const customResourceDefinition = "CustomResourceDefinition"
 
 // Release is the name of the chart's release.
 const Release = "lanyard"
 
-// InstallChart renders the chart and applies it as the administrator would with Helm, with the cloud's environment and region
-// as values. Values are put over these, key by key; nil adds none. It may be called again with others; controllers that run
-// keep what they were started with.
-func (w *World) InstallChart(ctx context.Context, values map[string]any) error {
-	objects, err := chart.Objects(chart.Release{Name: Release, Namespace: Namespace, Values: merge(w.values(), values)})
+// InstallChart renders the chart and installs it as the administrator would with Helm, with the
+// cloud's environment and region as values. Values are put over these, key by key; nil adds none.
+// See [Cluster.Install].
+func (c *Cluster) InstallChart(ctx context.Context, values map[string]any) error {
+	objects, err := render(c.cloud.Env(), c.cloud.identityEnv(), values)
 	if err != nil {
 		return err
+	}
+	return c.Install(ctx, objects)
+}
+
+// Install applies the objects of a chart as the administrator, and waits until its CRDs are
+// established. [Cluster.StartProgram] starts the chart's programs, and applies the aggregated APIs
+// that a program serves. Install may be called again with other objects; programs that run keep
+// what they were started with.
+func (c *Cluster) Install(ctx context.Context, objects []*unstructured.Unstructured) error {
+	var latest rendered
+	for _, o := range objects {
+		if err := latest.add(o); err != nil {
+			return err
+		}
 	}
 	namespace := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": Namespace},
 	}}
-	if err := w.apply(ctx, append([]*unstructured.Unstructured{namespace}, objects...)); err != nil {
+	if err := c.apply(ctx, append([]*unstructured.Unstructured{namespace}, reachable(objects, latest.apis)...)); err != nil {
 		return err
 	}
 	for _, o := range objects {
-		switch o.GetKind() {
-		case "CustomResourceDefinition":
-			if err := w.awaitCRD(ctx, o.GetName()); err != nil {
-				return err
-			}
-		case "StatefulSet":
-			c, err := controllerOf(o)
-			if err != nil {
-				return err
-			}
-			w.mu.Lock()
-			w.statefulset[o.GetName()] = c
-			w.mu.Unlock()
+		if o.GetKind() != customResourceDefinition {
+			continue
+		}
+		if err := c.awaitCRD(ctx, o.GetName()); err != nil {
+			return err
 		}
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.chart = latest
 	return nil
 }
 
-// values are the chart's for this machine: what a cluster behind a proxy with a CA of its own would have.
-func (w *World) values() map[string]any {
-	var env []any
-	for _, variable := range w.Env() {
-		name, value, _ := strings.Cut(variable, "=")
-		env = append(env, map[string]any{"name": name, "value": value})
+// WithIssuer puts values over those of a chart with Lanyard's own issuer [TokenIssuer], whose keys
+// sign as soon as they are published. The controller may request tokens in the namespaces, and
+// nowhere else: the chart wants to know them.
+func WithIssuer(namespaces []string, values map[string]any) map[string]any {
+	tenants := []any{}
+	for _, n := range namespaces {
+		tenants = append(tenants, n)
 	}
-	env = append(env, map[string]any{"name": "AZURE_TENANT_ID", "value": AzureTenant})
-	return map[string]any{
-		"image":    map[string]any{"repository": "localhost/lanyard-controller"}, // which nobody pulls: the program runs on this machine
-		"env":      env,
+	return merge(map[string]any{
+		"issuer": map[string]any{
+			"url": TokenIssuer, "clusterID": "demo",
+			"keys": map[string]any{"publishDelay": "1m"}, // nobody else has a cache of a cloud that was just made
+		},
+		"rbac": map[string]any{"tenantNamespaces": tenants},
+	}, values)
+}
+
+// Demonstration puts values over those of the demonstration's chart: that of [WithIssuer], with AWS
+// identities.
+func Demonstration(namespaces []string, values map[string]any) map[string]any {
+	return WithIssuer(namespaces, merge(map[string]any{"identity": map[string]any{"awsIdentities": true}}, values))
+}
+
+// ChartWorkloads returns the workloads that the chart has with these values. An error says that the
+// chart does not accept the values.
+func ChartWorkloads(values map[string]any) ([]Workload, error) {
+	objects, err := render(nil, nil, values)
+	if err != nil {
+		return nil, err
+	}
+	var all rendered
+	for _, o := range objects {
+		if err := all.add(o); err != nil {
+			return nil, err
+		}
+	}
+	return all.names(), nil
+}
+
+// render renders the chart for this machine. The values stand over those that a cluster would have
+// behind a proxy with a CA of its own, which env names. Own is for the programs that use AWS
+// identities: who they are at AWS.
+func render(env, own []string, values map[string]any) ([]*unstructured.Unstructured, error) {
+	cloud := variables(env) // the token server reads the public documents in the cloud
+	machine := map[string]any{
+		"image":    map[string]any{"repository": "localhost/lanyard-controller"}, // never pulled: the program runs on this machine
+		"extraEnv": variables([]string{"AZURE_TENANT_ID=" + AzureTenant}, env, own),
 		"identity": map[string]any{"awsRegion": Region},
+		// These have an effect only with issuer.url or identity.awsIdentities.
+		"tokenServer":        map[string]any{"extraEnv": cloud},
+		"identityController": map[string]any{"extraEnv": variables(env, own)},
+		"discovery":          map[string]any{"ingress": map[string]any{"enabled": true}},
 	}
+	return chart.Objects(chart.Release{Name: Release, Namespace: Namespace, Values: merge(machine, values)})
+}
+
+// variables is a value extraEnv of the chart.
+func variables(lists ...[]string) []any {
+	made := []any{}
+	for _, variable := range slices.Concat(lists...) {
+		name, value, _ := strings.Cut(variable, "=")
+		made = append(made, map[string]any{"name": name, "value": value})
+	}
+	return made
 }
 
 // merge puts over upon base, maps key by key, as Helm does.
@@ -89,31 +140,15 @@ func merge(base, over map[string]any) map[string]any {
 	return out
 }
 
-func controllerOf(o *unstructured.Unstructured) (container, error) {
-	var set appsv1.StatefulSet
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &set); err != nil {
-		return container{}, fmt.Errorf("read StatefulSet %s of the chart: %w", o.GetName(), err)
-	}
-	pod := set.Spec.Template.Spec
-	for _, c := range pod.Containers {
-		if c.Name == "controller" {
-			return container{args: c.Args, env: c.Env, limits: c.Resources.Limits, account: pod.ServiceAccountName}, nil
-		}
-	}
-	return container{}, fmt.Errorf("StatefulSet %s of the chart has no container controller", o.GetName())
-}
-
-// establishTimeout bounds the API server's work on a new CRD.
+// establishTimeout bounds the API server's work on a new CRD or a new aggregated API.
 const establishTimeout = 30 * time.Second
 
-func (w *World) awaitCRD(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, establishTimeout)
-	defer cancel()
-	return w.await(ctx, "CustomResourceDefinition "+name, func(ctx context.Context) (bool, error) {
+func (c *Cluster) awaitCRD(ctx context.Context, name string) error {
+	return c.await(ctx, customResourceDefinition+" "+name, func(ctx context.Context) (bool, error) {
 		crd := &unstructured.Unstructured{}
 		crd.SetAPIVersion("apiextensions.k8s.io/v1")
-		crd.SetKind("CustomResourceDefinition")
-		if err := w.client.Get(ctx, keyOf("", name), crd); err != nil {
+		crd.SetKind(customResourceDefinition)
+		if err := c.client.Get(ctx, keyOf("", name), crd); err != nil {
 			return false, err
 		}
 		conditions, _, err := unstructured.NestedSlice(crd.Object, "status", "conditions")

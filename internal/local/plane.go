@@ -11,6 +11,7 @@ import (
 
 	"github.com/fsouza/fake-gcs-server/fakestorage"
 
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
@@ -45,52 +46,91 @@ func newPlanes(cloud *cloudtest.Cloud, cfg cloudtest.Config, registries *registr
 			p.azure = append(p.azure, registry.Name+".azurecr.io")
 		}
 	}
-	cloud.AWS().ServeRegistry(func(r aws.Registry) http.Handler { return registries.handler("aws " + r.Account + " " + r.Region) })
-	cloud.Azure().ServeRegistry(func(r azure.Registry) http.Handler { return registries.handler("azure " + r.Host) })
-	cloud.GCP().ServeRegistry(func(r gcp.Registry) http.Handler { return registries.handler("gcp " + r.Host) })
+	cloud.AWS().ServeRegistry(func(r aws.Registry) http.Handler { return registries.handler(awsPlane(r.Account, r.Region)) })
+	cloud.Azure().ServeRegistry(func(r azure.Registry) http.Handler { return registries.handler(azurePlane(r.Host)) })
+	cloud.GCP().ServeRegistry(func(r gcp.Registry) http.Handler { return registries.handler(gcpPlane(r.Host)) })
 	cloud.GCP().ServeStorage(p.storage.HTTPHandler())
 	return p, nil
 }
 
-// put has a tenant's files lie in each of its buckets, which are those whose name begins with the tenant's and a dash.
+// put puts a tenant's files into each of its buckets: those whose name begins with the tenant's and
+// a dash.
 func (p *planes) put(tenant string, files fs.FS) error {
 	for _, bucket := range p.buckets {
 		if !strings.HasPrefix(bucket, tenant+"-") {
 			continue
 		}
-		err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() {
-				return err
-			}
-			content, err := fs.ReadFile(files, name)
-			if err != nil {
-				return err
-			}
-			p.storage.CreateObject(fakestorage.Object{
-				ObjectAttrs: fakestorage.ObjectAttrs{BucketName: bucket, Name: name}, Content: content,
-			})
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("fill bucket %s: %w", bucket, err)
+		if err := p.fill(bucket, files); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// push puts an artifact into Azure's registries, behind the cloud's checks: nobody of the demonstration publishes there.
+// fill puts files into a bucket.
+func (p *planes) fill(bucket string, files fs.FS) error {
+	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(files, name)
+		if err != nil {
+			return err
+		}
+		p.storage.CreateObject(fakestorage.Object{
+			ObjectAttrs: fakestorage.ObjectAttrs{BucketName: bucket, Name: name}, Content: content,
+		})
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("fill bucket %s: %w", bucket, err)
+	}
+	return nil
+}
+
+// push puts an artifact into Azure's registries, behind the cloud's checks: the demonstration has
+// no publisher there.
 func (p *planes) push(ctx context.Context, push Push) error {
 	for _, host := range p.azure {
 		repository, err := oci.ParseURL("oci://" + host + "/" + push.Repository)
 		if err != nil {
 			return err
 		}
-		plane := inProcess{p.registries.handler("azure " + host)}
-		if _, err := oci.Push(ctx, repository, push.Tag, oci.Artifact{Path: push.Path}, oci.Options{Transport: plane}); err != nil {
-			return fmt.Errorf("put %s:%s into %s: %w", push.Repository, push.Tag, host, err)
+		if err := p.pushInto(ctx, azurePlane(host), repository, push.Tag, push.Path); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// pushInto puts the files of a folder into the data plane of a registry, behind the cloud's checks.
+func (p *planes) pushInto(ctx context.Context, plane string, repository oci.Repository, tag, folder string) error {
+	options := oci.Options{Transport: inProcess{p.registries.handler(plane)}}
+	if _, err := oci.Push(ctx, repository, tag, oci.Artifact{Path: folder}, options); err != nil {
+		return fmt.Errorf("put %s:%s behind the cloud's checks: %w", repository, tag, err)
+	}
+	return nil
+}
+
+// Names of the data planes of registries.
+func awsPlane(account, region string) string { return "aws " + account + " " + region }
+func azurePlane(host string) string          { return "azure " + host }
+func gcpPlane(host string) string            { return "gcp " + host }
+
+// planeOf returns the data plane behind a repository's registry; false if no cloud has a registry of
+// this host.
+func planeOf(repository oci.Repository) (string, bool) {
+	image := repository.Image()
+	if r, err := endpoint.ParseECR(image); err == nil && !r.Public {
+		return awsPlane(r.Account, r.Region), true
+	}
+	if r, err := endpoint.ParseACR(image); err == nil {
+		return azurePlane(r.Host), true
+	}
+	if r, err := endpoint.ParseGAR(image); err == nil {
+		return gcpPlane(r.Host), true
+	}
+	return "", false
 }
 
 // inProcess asks a handler without a connection.

@@ -2,7 +2,9 @@ package local
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -10,12 +12,15 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/ecr"
 
+	"github.com/lanyard-dev/lanyard/cloudtest"
+	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 )
 
@@ -32,9 +37,10 @@ type Push struct {
 // ErrNoPublisher says that the cloud's description has no user to publish with.
 var ErrNoPublisher = errors.New("account " + Account + " of the cloud has no user " + Publisher)
 
-// Push publishes an artifact at the cloud's registry as the IAM user [Publisher], with the AWS SDK and a token of ECR.
-func (w *World) Push(ctx context.Context, p Push) (oci.Resolved, error) {
-	if w.key.ID == "" {
+// Push publishes an artifact at the cloud's registry as the IAM user [Publisher], with the AWS SDK
+// and a token of ECR.
+func (c *Cloud) Push(ctx context.Context, p Push) (oci.Resolved, error) {
+	if c.key.ID == "" {
 		return oci.Resolved{}, fmt.Errorf("push %s:%s: %w", p.Repository, p.Tag, ErrNoPublisher)
 	}
 	url := repositoryURL(p.Repository)
@@ -42,27 +48,27 @@ func (w *World) Push(ctx context.Context, p Push) (oci.Resolved, error) {
 	if err != nil {
 		return oci.Resolved{}, fmt.Errorf("push %s:%s: %w", p.Repository, p.Tag, err)
 	}
-	user, password, err := w.registryLogin(ctx)
+	user, password, err := c.registryLogin(ctx)
 	if err != nil {
 		return oci.Resolved{}, fmt.Errorf("push %s:%s: log in to ECR: %w", p.Repository, p.Tag, err)
 	}
-	options := oci.Options{Auth: oci.Basic(user, password), Transport: w.cloud.Transport()}
-	resolved, err := oci.Push(ctx, repository, p.Tag, oci.Artifact{Path: p.Path}, options)
+	options := oci.Options{Auth: oci.Basic(user, password), Transport: c.Transport()}
+	pushed, err := oci.Push(ctx, repository, p.Tag, oci.Artifact{Path: p.Path}, options)
 	if err != nil {
 		return oci.Resolved{}, fmt.Errorf("push %s:%s: %w", p.Repository, p.Tag, err)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.pushed[url+":"+p.Tag] = resolved.Digest
-	return resolved, nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pushed[url+":"+p.Tag] = pushed.Digest
+	return pushed.Resolved, nil
 }
 
 // registryLogin asks ECR for a user and a password.
-func (w *World) registryLogin(ctx context.Context) (user, password string, err error) {
+func (c *Cloud) registryLogin(ctx context.Context) (user, password string, err error) {
 	service := ecr.New(ecr.Options{
 		Region:      Region,
-		Credentials: awssdk.NewCredentialsCache(credentials.NewStaticCredentialsProvider(w.key.ID, w.key.Secret, "")),
-		HTTPClient:  &http.Client{Transport: wholeBody{w.cloud.Transport()}},
+		Credentials: awssdk.NewCredentialsCache(credentials.NewStaticCredentialsProvider(c.key.ID, c.key.Secret, "")),
+		HTTPClient:  &http.Client{Transport: wholeBody{c.Transport()}},
 	})
 	answer, err := service.GetAuthorizationToken(ctx, &ecr.GetAuthorizationTokenInput{})
 	if err != nil {
@@ -82,9 +88,10 @@ func (w *World) registryLogin(ctx context.Context) (user, password string, err e
 	return user, password, nil
 }
 
-// wholeBody hands net/http request bodies that it can send in one piece. Else it sends one, looks for its end afterwards, and
-// breaks the connection when the AWS SDK has closed the body in between, which it does as soon as an answer begins: an answer
-// from this process can be that fast.
+// wholeBody hands net/http request bodies that it can send in one piece. With other bodies,
+// net/http looks for the body's end after sending. The AWS SDK closes the body as soon as an answer
+// begins. An answer from this process can begin before net/http looks for the end; net/http would
+// then break the connection.
 type wholeBody struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -101,33 +108,119 @@ func (t wholeBody) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(req)
 }
 
-// PushAll publishes each folder <tenant> of a file system as <tenant>/app with a tag at Amazon ECR, and returns what it published. The same
-// lies then in Azure's registries and, as single files, in the tenant's buckets at Google.
-func (w *World) PushAll(ctx context.Context, files fs.FS, tag string) ([]Push, error) {
+// PushAll publishes each folder <tenant> of a file system as <tenant>/app with a tag at Amazon ECR,
+// and returns what it published. The same lies then in Azure's registries and, as single files, in
+// the tenant's buckets at Google.
+func (c *Cloud) PushAll(ctx context.Context, files fs.FS, tag string) ([]Push, error) {
 	entries, err := fs.ReadDir(files, ".")
 	if err != nil {
 		return nil, fmt.Errorf("list the artifacts: %w", err)
 	}
-	root := w.folder.join(artifactsName)
-	if err := os.RemoveAll(root); err != nil {
-		return nil, fmt.Errorf("unpack the artifacts: %w", err)
-	}
-	if err := os.CopyFS(root, files); err != nil {
-		return nil, fmt.Errorf("unpack the artifacts: %w", err)
+	if err := c.unpack(files); err != nil {
+		return nil, err
 	}
 	var pushed []Push
 	for _, e := range entries {
-		p := Push{Repository: e.Name() + "/app", Tag: tag, Path: w.folder.join(artifactsName, e.Name())}
-		if _, err := w.Push(ctx, p); err != nil {
+		p := Push{Repository: e.Name() + "/app", Tag: tag, Path: c.folder.join(artifactsName, e.Name())}
+		if _, err := c.Push(ctx, p); err != nil {
 			return nil, err
 		}
-		if err := w.cloud.planes.push(ctx, p); err != nil {
+		if err := c.planes.push(ctx, p); err != nil {
 			return nil, err
 		}
-		if err := w.cloud.planes.put(e.Name(), os.DirFS(p.Path)); err != nil {
+		if err := c.planes.put(e.Name(), os.DirFS(p.Path)); err != nil {
 			return nil, err
 		}
 		pushed = append(pushed, p)
 	}
 	return pushed, nil
+}
+
+// unpack makes the artifacts' folder a copy of a file system.
+func (c *Cloud) unpack(files fs.FS) error {
+	root := c.folder.join(artifactsName)
+	if err := os.RemoveAll(root); err != nil {
+		return fmt.Errorf("unpack the artifacts: %w", err)
+	}
+	if err := os.CopyFS(root, files); err != nil {
+		return fmt.Errorf("unpack the artifacts: %w", err)
+	}
+	return nil
+}
+
+// Fill puts files where manifests look for content, behind the cloud's checks: into repositories
+// under the tag that the object names, else under tag; and into buckets of Google Cloud Storage. It
+// returns the repositories and buckets. Whether an object may read its content is the cloud's
+// decision.
+func (c *Cloud) Fill(ctx context.Context, manifests *Manifests, files fs.FS, tag string) ([]string, error) {
+	if err := c.unpack(files); err != nil {
+		return nil, err
+	}
+	var filled []string
+	for _, m := range manifests.all {
+		if bucket := m.text("spec", "bucketName"); slices.Contains(c.planes.buckets, bucket) {
+			if err := c.planes.fill(bucket, files); err != nil {
+				return nil, err
+			}
+			filled = append(filled, bucket)
+		}
+		repository, err := m.repository()
+		if err != nil {
+			continue // the object has no repository, or the controller will refuse its spelling
+		}
+		if plane, ok := planeOf(repository); ok {
+			named := cmp.Or(m.text("spec", "ref", "tag"), tag)
+			if err := c.planes.pushInto(ctx, plane, repository, named, c.folder.join(artifactsName)); err != nil {
+				return nil, err
+			}
+			filled = append(filled, repository.Image()+":"+named)
+		}
+	}
+	slices.Sort(filled)
+	return slices.Compact(filled), nil
+}
+
+// digest returns the digest of the artifact that was pushed to a repository's URL under a tag.
+func (c *Cloud) digest(url, tag string) (string, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	digest, ok := c.pushed[url+":"+tag]
+	return digest, ok
+}
+
+// repositoryURL is the address of a repository of the demonstration's registry, as objects write
+// it.
+func repositoryURL(repository string) string {
+	return "oci://" + Account + ".dkr.ecr." + Region + ".amazonaws.com/" + strings.TrimPrefix(repository, "/")
+}
+
+// withKey gives a user of [Account] a fresh key; the zero key if there is no such user. A key in a
+// file would some day be used for other purposes.
+func withKey(cfg cloudtest.Config, name string) (cloudtest.Config, aws.AccessKey, error) {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567" // 32: each byte's low bits give one without bias
+	random := make([]byte, 16+30)
+	if _, err := rand.Read(random); err != nil {
+		return cfg, aws.AccessKey{}, fmt.Errorf("make the key of user %s: %w", name, err)
+	}
+	id := []byte("AKIA")
+	for _, b := range random[:16] {
+		id = append(id, letters[b%32])
+	}
+	key := aws.AccessKey{ID: string(id), Secret: base64.StdEncoding.EncodeToString(random[16:])}
+
+	cfg.AWS.Accounts = slices.Clone(cfg.AWS.Accounts)
+	for i, account := range cfg.AWS.Accounts {
+		if account.ID != Account {
+			continue
+		}
+		users := slices.Clone(account.Users)
+		for j, user := range users {
+			if user.Name == name {
+				users[j].AccessKeys = append(slices.Clone(user.AccessKeys), key)
+				cfg.AWS.Accounts[i].Users = users
+				return cfg, key, nil
+			}
+		}
+	}
+	return cfg, aws.AccessKey{}, nil
 }

@@ -21,18 +21,19 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
-// patience is how long a row that is not as expected may stay unchanged before nothing more is hoped for. It is longer than
-// the controller's first retries.
+// patience is how long a row that is not as expected may stay unchanged before nothing more is
+// hoped for. It is longer than the controller's first retries.
 const patience = 30 * time.Second
 
-// Settle waits until every object that fetches is as it should be, or none has changed for 30 seconds. Progress, which may be nil,
-// is called with the number of rows that are as they should be and of all, whenever it changes. It returns the rows as they
-// are then; a controller that ends is an error.
-func (w *World) Settle(ctx context.Context, progress func(settled, total int)) ([]report.Row, error) {
+// Settle waits until every object that fetches is as it should be, or none has changed for 30
+// seconds. Progress, which may be nil, is called with the number of rows that are as they should be
+// and of all, whenever it changes. It returns the rows as they are then; a controller that ends is
+// an error.
+func (c *Cluster) Settle(ctx context.Context, progress func(settled, total int)) ([]report.Row, error) {
 	var rows []report.Row
 	var changed time.Time
 	reported := -1
-	err := w.watch(ctx, func(objects []report.Object, now time.Time) bool {
+	err := c.watch(ctx, func(objects []report.Object, now time.Time) bool {
 		latest := report.All(objects)
 		if changed.IsZero() || !reflect.DeepEqual(latest, rows) {
 			rows, changed = latest, now
@@ -55,25 +56,25 @@ func (w *World) Settle(ctx context.Context, progress func(settled, total int)) (
 	return rows, nil
 }
 
-// Confirm asks for every object that fetches to be reconciled once more, waits until that is done, and returns the rows as they
-// are then: what is refused must stay refused.
-func (w *World) Confirm(ctx context.Context) ([]report.Row, error) {
-	objects, err := report.List(ctx, w.client, "")
+// Confirm has every object reconciled once more, and returns the rows after that. What was refused
+// must stay refused.
+func (c *Cluster) Confirm(ctx context.Context) ([]report.Row, error) {
+	objects, err := report.List(ctx, c.client, "")
 	if err != nil {
 		return nil, err
 	}
 	request := time.Now().UTC().Format(time.RFC3339Nano)
 	for _, o := range objects {
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, meta.ReconcileRequestedAnnotation, request)
-		if err := w.client.Patch(ctx, o.Object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldManager)); err != nil {
+		if err := c.client.Patch(ctx, o.Resource, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldManager)); err != nil {
 			return nil, fmt.Errorf("ask for a reconciliation of %s %s/%s: %w", o.Kind, o.GetNamespace(), o.GetName(), err)
 		}
 	}
 	var rows []report.Row
-	err = w.watch(ctx, func(objects []report.Object, _ time.Time) bool {
+	err = c.watch(ctx, func(objects []report.Object, _ time.Time) bool {
 		rows = report.All(objects)
 		return !slices.ContainsFunc(objects, func(o report.Object) bool {
-			return !o.Suspended && o.Handled != o.GetAnnotations()[meta.ReconcileRequestedAnnotation]
+			return !o.Suspended && o.GetStatus().LastHandledReconcileAt != o.GetAnnotations()[meta.ReconcileRequestedAnnotation]
 		})
 	})
 	if err != nil {
@@ -82,13 +83,14 @@ func (w *World) Confirm(ctx context.Context) ([]report.Row, error) {
 	return rows, nil
 }
 
-// watch shows the objects again and again until look is satisfied, a part of the world ends, or ctx does.
-func (w *World) watch(ctx context.Context, look func([]report.Object, time.Time) bool) error {
+// watch shows the objects again and again until look is satisfied, a part of the cluster ends, or
+// ctx does.
+func (c *Cluster) watch(ctx context.Context, look func([]report.Object, time.Time) bool) error {
 	return poll(ctx, func(ctx context.Context) (bool, error) {
-		if err := w.Err(); err != nil {
+		if err := c.Err(); err != nil {
 			return false, err
 		}
-		objects, err := report.List(ctx, w.client, "")
+		objects, err := report.List(ctx, c.client, "")
 		if err != nil {
 			return false, err
 		}
@@ -96,26 +98,26 @@ func (w *World) watch(ctx context.Context, look func([]report.Object, time.Time)
 	})
 }
 
-// Err is nil while all parts of the world run, and else how one of them ended.
-func (w *World) Err() error {
-	if err := w.plane.Err(); err != nil {
+// Err is nil while the control plane and all programs run, and else how one of them ended.
+func (c *Cluster) Err() error {
+	if err := c.plane.Err(); err != nil {
 		return err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, c := range w.children {
-		if err := c.Err(); err != nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.programs {
+		if err := p.Err(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// CheckArtifacts fetches the artifact of every object that has one from the address in its status, and compares it with what
-// the status says of it and, for an OCIRepository, with what was pushed. It returns how many there were; the errors of all are
-// joined.
-func (w *World) CheckArtifacts(ctx context.Context) (checked int, err error) {
-	objects, err := report.List(ctx, w.client, "")
+// CheckArtifacts fetches every artifact from the address in its object's status, and compares it
+// with digest and size there. An OCIRepository's revision is compared with the digest that was
+// pushed. It returns the number of artifacts, and joins all errors.
+func (c *Cluster) CheckArtifacts(ctx context.Context) (checked int, err error) {
+	objects, err := report.List(ctx, c.client, "")
 	if err != nil {
 		return 0, err
 	}
@@ -128,8 +130,8 @@ func (w *World) CheckArtifacts(ctx context.Context) (checked int, err error) {
 		}
 		checked++
 		err := checkArtifact(ctx, client, o.Artifact)
-		if repository, ok := o.Object.(*v1alpha1.OCIRepository); ok && err == nil {
-			err = w.checkRevision(repository)
+		if repository, ok := o.Resource.(*v1alpha1.OCIRepository); ok && err == nil {
+			err = c.checkRevision(repository)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("artifact of %s %s/%s: %w", o.Kind, o.GetNamespace(), o.GetName(), err))
@@ -162,14 +164,13 @@ func checkArtifact(ctx context.Context, client *http.Client, a *v1alpha1.Artifac
 	return nil
 }
 
-// checkRevision compares an artifact's revision with what this world pushed under its tag, if it did.
-func (w *World) checkRevision(o *v1alpha1.OCIRepository) error {
+// checkRevision compares an artifact's revision with what the cloud pushed under its tag, if it
+// did.
+func (c *Cluster) checkRevision(o *v1alpha1.OCIRepository) error {
 	if o.Spec.Ref == nil {
 		return nil
 	}
-	w.mu.Lock()
-	digest, ok := w.pushed[o.Spec.URL+":"+o.Spec.Ref.Tag]
-	w.mu.Unlock()
+	digest, ok := c.cloud.digest(o.Spec.URL, o.Spec.Ref.Tag)
 	if revision := o.Status.Artifact.Revision; ok && !strings.HasSuffix(revision, "@"+digest) {
 		return fmt.Errorf("its revision is %s, but %s was pushed", revision, digest)
 	}

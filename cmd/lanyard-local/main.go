@@ -1,0 +1,34 @@
+// Command lanyard-local runs a cluster and a cloud on one machine. The command lanyard runs it for
+// lanyard up and lanyard cloud.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/world"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
+	programs := ""
+	if file, err := os.Executable(); err == nil {
+		programs = filepath.Dir(file)
+	}
+	status := world.Run(ctx, os.Args[1:], world.IO{
+		Out: os.Stdout, Err: os.Stderr, Terminal: isTerminal(os.Stderr), Programs: programs,
+		Program: strings.TrimSuffix(os.Args[0], "-local"), // lanyard calls this program by its own name
+	})
+	stop()
+	os.Exit(status)
+}
+
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+}

@@ -1,0 +1,88 @@
+package chart_test
+
+import (
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/lanyard-dev/lanyard/internal/chart"
+)
+
+// TestAWSIdentitiesNeedTenantNamespaces checks that lanyard-controller gets no right by which it
+// could take static keys or the identity controller's account, unless the administrator accepts
+// this by name.
+func TestAWSIdentitiesNeedTenantNamespaces(t *testing.T) {
+	judge(t, map[string]judged{
+		"all namespaces":                 {`{identity: {awsIdentities: true}}`, "set rbac.tenantNamespaces"},
+		"all, and sources read the keys": {`{identity: {awsIdentities: true, sourcesReadStaticKeys: true}}`, "set rbac.tenantNamespaces"},
+		"all, accepted":                  {`{identity: {awsIdentities: true, acceptControllerReadsAllSecrets: true}}`, ""},
+		"all, without AWS identities":    {`{}`, ""},
+		"none":                           {`{identity: {awsIdentities: true}, rbac: {tenantNamespaces: []}}`, ""},
+		"tenants":                        {`{identity: {awsIdentities: true}, rbac: {tenantNamespaces: [tenant-a]}}`, ""},
+		"the release's":                  {`{identity: {awsIdentities: true}, rbac: {tenantNamespaces: [lanyard-system]}}`, "must not have lanyard-system"},
+		"kube-system":                    {`{identity: {awsIdentities: true}, rbac: {tenantNamespaces: [kube-system]}}`, "must not have kube-system"},
+		"the keys'":                      {`{identity: {awsIdentities: true}, rbac: {tenantNamespaces: [lanyard-identities]}}`, "must not have lanyard-identities"},
+		"keys in the release's":          {`{identity: {awsIdentities: true, secretNamespace: lanyard-system}, rbac: {tenantNamespaces: []}}`, "must not be lanyard-system"},
+	})
+}
+
+// TestSourcesReadStaticKeysOnlyIfAsked checks who may read the namespace of the static keys.
+func TestSourcesReadStaticKeysOnlyIfAsked(t *testing.T) {
+	for _, asked := range []bool{false, true} {
+		objects, err := chart.Objects(release(map[string]any{
+			"identity": map[string]any{"awsIdentities": true, "sourcesReadStaticKeys": asked}, "rbac": map[string]any{"tenantNamespaces": []any{"tenant-a"}},
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var readers []string
+		for _, object := range objects {
+			if object.GetKind() != "RoleBinding" || object.GetNamespace() != "lanyard-identities" {
+				continue
+			}
+			subjects, _, err := unstructured.NestedSlice(object.Object, "subjects")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, subject := range subjects {
+				name, _, _ := unstructured.NestedString(subject.(map[string]any), "name") //nolint:forcetypeassert // of every binding
+				readers = append(readers, name)
+			}
+		}
+		want := []string{"lanyard-identity-controller"}
+		if asked {
+			want = []string{"lanyard-controller", "lanyard-identity-controller"}
+		}
+		if slices.Sort(readers); !slices.Equal(readers, want) {
+			t.Errorf("asked %t: %q may read the keys", asked, readers)
+		}
+	}
+}
+
+// TestManagementOperatorWritesBindings checks that of the persons that the chart has roles for, only
+// the one who operates the management cluster may write bindings.
+func TestManagementOperatorWritesBindings(t *testing.T) {
+	objects, err := chart.Objects(release(withIssuer(map[string]any{"identity": map[string]any{"awsIdentities": true, "bindings": true}})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roles := map[string]*unstructured.Unstructured{}
+	for _, object := range objects {
+		if object.GetKind() == "ClusterRole" {
+			roles[object.GetName()] = object
+		}
+	}
+	for person, want := range map[string]bool{"infrastructure-provider": false, "management-operator": true, "workload-operator": false} {
+		selector := "lanyard.dev/aggregate-to-" + person
+		selectors, _, err := unstructured.NestedSlice(roles["lanyard-"+person].Object, "aggregationRule", "clusterRoleSelectors")
+		if err != nil || len(selectors) != 1 {
+			t.Fatalf("%s: %v, %v", person, selectors, err)
+		}
+		labels, _, _ := unstructured.NestedStringMap(selectors[0].(map[string]any), "matchLabels") //nolint:forcetypeassert // of every selector
+		_, has := roles["lanyard-bindings"].GetLabels()[selector]
+		if labels[selector] != "true" || has != want {
+			t.Errorf("%s may write bindings: %t, want %t; the role selects %v", person, has, want, labels)
+		}
+	}
+}

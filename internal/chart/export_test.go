@@ -1,0 +1,7 @@
+package chart
+
+// Notes returns what Helm prints after the installation of a release.
+func Notes(release Release) (string, error) {
+	files, err := renderFiles(release)
+	return files["lanyard/templates/NOTES.txt"], err
+}

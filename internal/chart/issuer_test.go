@@ -1,0 +1,331 @@
+package chart_test
+
+import (
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/internal/chart"
+	identityflags "github.com/lanyard-dev/lanyard/internal/controller/workloadidentity/flags"
+	discoveryflags "github.com/lanyard-dev/lanyard/internal/discovery/flags"
+	tokenserverflags "github.com/lanyard-dev/lanyard/internal/tokenserver/flags"
+)
+
+// withIssuer adds an issuer to values, and a tenant's namespace.
+func withIssuer(values map[string]any) map[string]any {
+	values = maps.Clone(values)
+	if values == nil {
+		values = map[string]any{}
+	}
+	values["issuer"] = map[string]any{"url": "https://issuer.example.com"}
+	if values["rbac"] == nil {
+		values["rbac"] = map[string]any{"tenantNamespaces": []any{"tenant-a"}}
+	}
+	return values
+}
+
+// deployment is what a Deployment of the chart starts.
+type deployment struct {
+	name, program string
+	args          []string
+}
+
+func deployments(t *testing.T, objects []*unstructured.Unstructured) []deployment {
+	t.Helper()
+	var all []deployment
+	for _, object := range objects {
+		if object.GetKind() != "Deployment" {
+			continue
+		}
+		var d appsv1.Deployment
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &d); err != nil {
+			t.Fatal(err)
+		}
+		container := d.Spec.Template.Spec.Containers[0]
+		all = append(all, deployment{name: d.Name, program: strings.TrimPrefix(container.Command[0], "/"), args: container.Args})
+	}
+	return all
+}
+
+// programsTake checks that every argument that the chart writes is a flag of its program, with an
+// accepted value.
+func programsTake(t *testing.T, objects []*unstructured.Unstructured) {
+	t.Helper()
+	for _, d := range deployments(t, objects) {
+		var err error
+		switch d.program {
+		case tokenserverflags.Name:
+			_, _, err = tokenserverflags.Parse(d.args, "", io.Discard)
+		case discoveryflags.Name:
+			_, _, err = discoveryflags.Parse(d.args, "", io.Discard)
+		case identityflags.Name:
+			_, _, err = identityflags.Parse(d.args, "", io.Discard)
+		default:
+			t.Errorf("Deployment %s starts %s, whose flags are unknown", d.name, d.program)
+		}
+		if err != nil {
+			t.Errorf("Deployment %s: %v: %v", d.name, d.args, err)
+		}
+	}
+}
+
+// TestTokenServerKnowsTheOthers checks that the token server asks about the rights of the accounts
+// that the other programs really have.
+func TestTokenServerKnowsTheOthers(t *testing.T) {
+	account := func(name string) map[string]any {
+		return map[string]any{"serviceAccount": map[string]any{"name": name}}
+	}
+	values := withIssuer(map[string]any{"discovery": account("a"), "identityController": account("b")})
+	maps.Copy(values, account("c"))
+	objects, err := chart.Objects(release(values))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range deployments(t, objects) {
+		if d.program != tokenserverflags.Name {
+			continue
+		}
+		f, _, err := tokenserverflags.Parse(d.args, "", io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(f.OtherAccounts)
+		if !slices.Equal(f.OtherAccounts, []string{"a", "b", "c"}) {
+			t.Errorf("asks about %v", f.OtherAccounts)
+		}
+		return
+	}
+	t.Error("no token server")
+}
+
+// TestIssuerNeedsTenantNamespaces checks that with an issuer the controller gets no right by which
+// it could reach the signing keys, unless the administrator accepts this by name.
+func TestIssuerNeedsTenantNamespaces(t *testing.T) {
+	judge(t, map[string]judged{
+		"all namespaces":           {`{issuer: {url: "https://i.example"}}`, "set rbac.tenantNamespaces"},
+		"all, accepted":            {`{issuer: {url: "https://i.example", acceptControllerReadsAllSecrets: true}}`, ""},
+		"accepted without issuer":  {`{issuer: {acceptControllerReadsAllSecrets: true}}`, ""},
+		"none":                     {`{issuer: {url: "https://i.example"}, rbac: {tenantNamespaces: []}}`, ""},
+		"tenants":                  {`{issuer: {url: "https://i.example"}, rbac: {tenantNamespaces: [tenant-a]}}`, ""},
+		"the release's":            {`{issuer: {url: "https://i.example"}, rbac: {tenantNamespaces: [tenant-a, lanyard-system]}}`, "must not have lanyard-system"},
+		"kube-system":              {`{issuer: {url: "https://i.example"}, rbac: {tenantNamespaces: [kube-system]}}`, "must not have kube-system"},
+		"the release's, no issuer": {`{rbac: {tenantNamespaces: [lanyard-system]}}`, ""},
+		"mirror alone":             {`{discovery: {mirrorClusterIssuer: {url: "https://c.example"}}}`, ""},
+		"mirror at the issuer": {
+			`{issuer: {url: "https://i.example"}, rbac: {tenantNamespaces: []}, discovery: {mirrorClusterIssuer: {url: "https://i.example"}}}`, "must differ",
+		},
+		"probe and people": {
+			`{issuer: {url: "https://i.example", keys: {confirmManually: true, probeURL: "https://b.example"}}, rbac: {tenantNamespaces: []}}`, "exclude each other",
+		},
+		"a region of keys in Secrets": {
+			`{issuer: {url: "https://i.example", keys: {awsRegion: eu-west-1}}, rbac: {tenantNamespaces: []}}`, "set issuer.keys.store to aws-kms",
+		},
+		"keys in AWS KMS": {`{issuer: {url: "https://i.example", keys: {store: aws-kms, awsRegion: eu-west-1}}, rbac: {tenantNamespaces: []}}`, ""},
+		"a CA's key in AWS KMS": {
+			`{spiffe: {trustDomain: e.example, secretName: ca, kmsKey: "arn:aws:kms:eu-west-1:111122223333:key/1234abcd"}, rbac: {tenantNamespaces: []}}`, "",
+		},
+		"a CA's key without its certificate": {
+			`{spiffe: {trustDomain: e.example, kmsKey: "arn:aws:kms:eu-west-1:111122223333:key/1234abcd"}, rbac: {tenantNamespaces: []}}`, "spiffe.kmsKey needs spiffe.secretName",
+		},
+		"a CA's key without a trust domain": {`{spiffe: {kmsKey: "arn:aws:kms:eu-west-1:111122223333:key/1234abcd"}}`, "need spiffe.trustDomain"},
+		"a SPIFFE broker":                   {`{spiffe: {broker: {endpoint: "unix:///run/b.sock", id: "spiffe://e.example/agent/"}}}`, ""},
+		"a broker and a token server": {
+			`{spiffe: {trustDomain: e.example, broker: {endpoint: "tcp://10.0.0.1:8443", id: "spiffe://e.example/agent/"}}, rbac: {tenantNamespaces: []}}`, "",
+		},
+		"a broker that anybody could be": {`{spiffe: {broker: {endpoint: "unix:///run/b.sock"}}}`, "need each other"},
+		"a broker without a path":        {`{spiffe: {broker: {endpoint: "unix:///run/b.sock", id: "spiffe://e.example"}}}`, "/spiffe/broker/id"},
+		"a broker over http":             {`{spiffe: {broker: {endpoint: "https://b.example", id: "spiffe://e.example/agent/"}}}`, "/spiffe/broker/endpoint"},
+		"an agent without TLS":           {`{spiffe: {broker: {workloadAPI: "tcp://10.0.0.1:8081"}}}`, "/spiffe/broker/workloadAPI"},
+		"an alias of a CA's key":         {`{spiffe: {trustDomain: e.example, secretName: ca, kmsKey: alias/ca}}`, "/spiffe/kmsKey"},
+		"keys elsewhere":                 {`{issuer: {keys: {store: vault}}}`, "/issuer/keys/store"},
+		"http":                           {`{issuer: {url: "http://i.example"}}`, "/issuer/url"},
+		"slash at the end":               {`{issuer: {url: "https://i.example/"}}`, "/issuer/url"},
+		"slash after path":               {`{issuer: {url: "https://i.example/a/"}}`, "/issuer/url"},
+		"query":                          {`{issuer: {url: "https://i.example?a=b"}}`, "/issuer/url"},
+		"user":                           {`{issuer: {url: "https://u@i.example"}}`, "/issuer/url"},
+		"unknown algorithm":              {`{issuer: {keys: {algorithms: [HS256]}}}`, "/issuer/keys/algorithms/0"},
+		"no algorithm":                   {`{issuer: {keys: {algorithms: []}}}`, "/issuer/keys/algorithms"},
+		"kid with a comma":               {`{issuer: {keys: {revoked: ["a,b"]}}}`, "/issuer/keys/revoked/0"},
+		"claims of Secrets":              {`{issuer: {claimsConfig: {contexts: [{apiVersion: v1, kind: Secret, resource: secrets, relation: "true"}]}}}`, "/resource"},
+		"no replicas":                    {`{tokenServer: {replicas: 0}}`, "/tokenServer/replicas"},
+		"unknown setting":                {`{discovery: {replica: 1}}`, "replica"},
+		"account of no name": {
+			`{issuer: {url: "https://i.example"}, rbac: {tenantNamespaces: []}, tokenServer: {serviceAccount: {create: false}}}`, "serviceAccount.name is required",
+		},
+	})
+}
+
+// judged are values of the chart, and what refuses them; empty if nothing does.
+type judged struct{ values, refusal string }
+
+// judge renders the chart with each of the values.
+func judge(t *testing.T, cases map[string]judged) {
+	t.Helper()
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			var values map[string]any
+			if err := yaml.Unmarshal([]byte(test.values), &values); err != nil {
+				t.Fatal(err)
+			}
+			_, err := chart.Render(release(values))
+			switch {
+			case test.refusal == "" && err != nil:
+				t.Error(err)
+			case test.refusal != "" && (err == nil || !strings.Contains(err.Error(), test.refusal)):
+				t.Errorf("want %q, got %v", test.refusal, err)
+			}
+		})
+	}
+}
+
+// TestNoRoleForUsersMintsTokens checks every role of every set of values: only the tenant role has
+// create of workloadidentities/token and of SVIDs, and no role for users has it or the keys. A role
+// for people who make SVIDs by hand is bound to nobody.
+func TestNoRoleForUsersMintsTokens(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.values.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no values: %v", err)
+	}
+	minting := 0
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var values map[string]any
+		if err := yaml.Unmarshal(data, &values); err != nil {
+			t.Fatal(err)
+		}
+		objects, err := chart.Objects(release(values))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range objects {
+			forUsers := strings.HasSuffix(object.GetName(), "-view") || strings.HasSuffix(object.GetName(), "-edit")
+			for label := range object.GetLabels() {
+				forUsers = forUsers || strings.HasPrefix(label, "rbac.authorization.k8s.io/aggregate-to-") || label == "lanyard.dev/aggregate-to-workload-operator"
+			}
+			if role, _, _ := unstructured.NestedString(object.Object, "roleRef", "name"); role == "lanyard-svid" || role == "lanyard-bindings" {
+				t.Errorf("%s: %s gives somebody the role %s", file, object.GetName(), role)
+			}
+			for _, rule := range rules(t, object) {
+				for _, resource := range slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs) {
+					if strings.Contains(resource, "*") {
+						t.Errorf("%s: %s has a wildcard: %+v", file, object.GetName(), rule)
+					}
+				}
+				for _, resource := range rule.Resources {
+					writes := slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) })
+					if forUsers && writes && resource == "workloadidentitybindings" {
+						t.Errorf("%s: users may %s bindings, and so take any identity of the namespace", file, rule.Verbs)
+					}
+					if resource == "workloadidentities/token" || strings.HasSuffix(resource, "/svid") {
+						minting++
+						byHand := object.GetName() == "lanyard-svid" && strings.HasSuffix(resource, "/svid")
+						if !byHand && !strings.HasSuffix(object.GetName(), "-controller-tenant") {
+							t.Errorf("%s: %s may create %s", file, object.GetName(), resource)
+						}
+					}
+					if forUsers && (strings.HasPrefix(resource, "keyrings") || strings.Contains(resource, "/") || resource == "secrets") {
+						t.Errorf("%s: users get %s of %s", file, rule.Verbs, resource)
+					}
+				}
+			}
+		}
+	}
+	if minting == 0 {
+		t.Error("no role makes tokens: the test looks in the wrong place")
+	}
+}
+
+// TestKeysAreTheTokenServers checks that in the namespace of the keys only the token server may read
+// Secrets or write the status of a KeyRing.
+func TestKeysAreTheTokenServers(t *testing.T) {
+	objects, err := chart.Objects(release(withIssuer(nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		for _, rule := range rules(t, object) {
+			keys := slices.Contains(rule.Resources, "secrets") || slices.Contains(rule.Resources, "keyrings/status")
+			tenant := object.GetKind() == "ClusterRole" && object.GetName() == "lanyard-controller-tenant"
+			server := object.GetKind() == "Role" && object.GetName() == "lanyard-token-server"
+			if keys && !tenant && !server {
+				t.Errorf("%s %s has %v of %v", object.GetKind(), object.GetName(), rule.Verbs, rule.Resources)
+			}
+		}
+	}
+}
+
+// TestControllerChangesOnlyItsOwn checks that the policy is there wherever the token server reads
+// what an object asks for: a controller that could change the object could ask for anything.
+func TestControllerChangesOnlyItsOwn(t *testing.T) {
+	for values, want := range map[string]bool{
+		`{issuer: {url: "https://i.example"}, rbac: {tenantNamespaces: []}}`:      true,
+		`{spiffe: {trustDomain: prod.example.com}, rbac: {tenantNamespaces: []}}`: true,
+		`{}`: false,
+	} {
+		var parsed map[string]any
+		if err := yaml.Unmarshal([]byte(values), &parsed); err != nil {
+			t.Fatal(err)
+		}
+		objects, err := chart.Objects(release(parsed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool {
+			return o.GetKind() == "ValidatingAdmissionPolicy" && o.GetName() == "lanyard-controller"
+		})
+		if found != want {
+			t.Errorf("%s: the policy is there: %v", values, found)
+		}
+	}
+}
+
+// TestImageHasThePrograms checks that the image of the Containerfile has each program that the chart
+// starts.
+func TestImageHasThePrograms(t *testing.T) {
+	containerfile, err := os.ReadFile("../../Containerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := chart.Objects(release(withIssuer(nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range deployments(t, objects) {
+		if !strings.Contains(string(containerfile), "./cmd/"+d.program) {
+			t.Errorf("the Containerfile does not build %s", d.program)
+		}
+	}
+}
+
+// TestAlertsAreDocumented checks that docs/metrics.md shows the alerts that the chart installs.
+func TestAlertsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("../../charts/lanyard/files/alerts/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no alerts: %v", err)
+	}
+	for _, file := range files {
+		alerts, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(page), "```yaml\n"+string(alerts)+"```\n") {
+			t.Errorf("docs/metrics.md does not show %s", file)
+		}
+	}
+}

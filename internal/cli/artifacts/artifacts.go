@@ -1,0 +1,213 @@
+// Package artifacts has the commands that push, pull, list, tag and compare artifacts in OCI
+// registries. The artifacts are Flux's: a manifest with one layer, which is an archive.
+package artifacts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
+	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/cli/creds"
+	"github.com/lanyard-dev/lanyard/internal/cli/frame"
+)
+
+// IO connects the commands to their process.
+type IO struct {
+	// Out receives a command's result, Err progress and notes.
+	Out, Err io.Writer
+	// Terminal says that Err is a terminal, on which a line can be written anew.
+	Terminal bool
+	// Uploads is the folder that remembers uploads that broke off; empty for none.
+	Uploads string
+	// Credentials are what the sources of credentials use.
+	Credentials creds.Process
+}
+
+// Commands returns the commands push, pull, list, tag and diff. Each has the command artifact.
+func Commands(std IO) []*cobra.Command {
+	return []*cobra.Command{
+		verb("push", newPush(std)), verb("pull", newPull(std)), verb("list", newList(std)),
+		verb("tag", newTag(std)), verb("diff", newDiff(std)),
+	}
+}
+
+// verb returns the command that only has the command about artifacts below it.
+func verb(name string, artifact *cobra.Command) *cobra.Command {
+	c := &cobra.Command{
+		Use: name, Short: artifact.Short, Example: artifact.Example,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(artifact)
+	return c
+}
+
+// job is one run of a command about an artifact.
+type job struct {
+	std        IO
+	repository oci.Repository
+	reference  oci.Reference
+	registry   *registryFlags
+	command    *cobra.Command
+}
+
+// misused returns an error of the command line.
+func (j *job) misused(format string, args ...any) error {
+	return frame.UsageError(j.command, fmt.Errorf(format, args...))
+}
+
+// argument is how help writes an artifact that a tag or a digest names.
+const argument = "oci://HOST/REPOSITORY[:TAG|@DIGEST]"
+
+// prepare gives a command its argument, the flags of a registry, and what it does with both.
+func prepare(c *cobra.Command, std IO, run func(context.Context, *job) error) *cobra.Command {
+	flags := &registryFlags{creds: creds.New(std.Credentials)}
+	flags.addTo(c)
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return frame.UsageError(c, errors.New("name one artifact, such as oci://registry.example.com/team/app:1.0.0"))
+		}
+		return nil
+	}
+	c.ValidArgsFunction = flags.completeTags
+	c.RunE = func(c *cobra.Command, args []string) error {
+		repository, reference, err := oci.ParseArtifact(args[0])
+		if err = errors.Join(err, flags.check()); err != nil {
+			return frame.UsageError(c, err)
+		}
+		ctx, cancel := flags.limit(c.Context())
+		defer cancel()
+		return run(ctx, &job{std: std, repository: repository, reference: reference, registry: flags, command: c})
+	}
+	return c
+}
+
+// connect logs in. The caller closes the connection.
+func (j *job) connect(ctx context.Context, limits oci.Limits) (*oci.Client, func(), error) {
+	opts, closing, err := j.registry.options(ctx, j.repository)
+	if err != nil {
+		return nil, nil, err
+	}
+	opts.Limits = limits
+	client, err := oci.Connect(ctx, j.repository, opts)
+	if err != nil {
+		closing()
+		return nil, nil, err
+	}
+	return client, closing, nil
+}
+
+// note says something beside the result.
+func (j *job) note(format string, args ...any) {
+	_, _ = fmt.Fprintf(j.std.Err, format+"\n", args...) // a note that nobody reads is no failure
+}
+
+// result writes a command's result in the format of -o.
+func (j *job) result(format *frame.Format, value any, text string) error {
+	switch format.String() {
+	case frame.JSON:
+		return frame.WriteJSON(j.std.Out, value)
+	case frame.YAML:
+		return frame.WriteYAML(j.std.Out, value)
+	}
+	_, err := fmt.Fprintln(j.std.Out, text)
+	return err
+}
+
+// identified is the part of a result that says which artifact it is about.
+type identified struct {
+	// URL is oci://host/repository@sha256:digest.
+	URL string `json:"url"`
+	// Repository is host/repository.
+	Repository string `json:"repository"`
+	// Tag is empty for an artifact that was named by its digest.
+	Tag string `json:"tag,omitempty"`
+	// Digest is sha256:<hex> of the manifest.
+	Digest string `json:"digest"`
+}
+
+func identify(repository oci.Repository, r oci.Resolved) identified {
+	return identified{
+		URL: repository.String() + "@" + r.Digest, Repository: repository.Host() + "/" + repository.Name(), Tag: r.Tag, Digest: r.Digest,
+	}
+}
+
+// String is the artifact's full name, oci://host/repository:tag@sha256:digest.
+func (i identified) String() string {
+	if i.Tag == "" {
+		return i.URL
+	}
+	return "oci://" + i.Repository + ":" + i.Tag + "@" + i.Digest
+}
+
+// Limits of an artifact's content, unless flags say otherwise.
+const (
+	defaultMaxSize  = 4 << 30
+	defaultMaxFiles = 200_000
+)
+
+// sizeFlags bound an artifact's content.
+type sizeFlags struct {
+	bytes size
+	files int
+}
+
+func (f *sizeFlags) addTo(c *cobra.Command) {
+	f.bytes, f.files = defaultMaxSize, defaultMaxFiles
+	c.Flags().Var(&f.bytes, "max-size", "largest size of the artifact, both transferred and unpacked")
+	c.Flags().IntVar(&f.files, "max-files", f.files, "most files and folders in the artifact")
+	frame.CompleteValues(c, "max-size")
+	frame.CompleteValues(c, "max-files")
+}
+
+// check refuses a limit that nothing keeps.
+func (f *sizeFlags) check(j *job) error {
+	if f.files <= 0 {
+		return j.misused("--max-files: write a positive number")
+	}
+	return nil
+}
+
+func (f *sizeFlags) limits() archive.Limits {
+	return archive.Limits{MaxBytes: int64(f.bytes), MaxFiles: f.files}
+}
+
+// explain names the flags in the refusal of an archive. The flags are the user's own limits.
+func (f *sizeFlags) explain(err error) error {
+	refused, ok := errors.AsType[*archive.Error](err)
+	if !ok {
+		return err
+	}
+	switch refused.Reason {
+	case archive.ReasonTooLarge:
+		refused.Fix = "raise --max-size"
+	case archive.ReasonTooMany:
+		refused.Fix = "raise --max-files"
+	default: // the next step is the same for whoever publishes
+	}
+	return refused
+}
+
+// size is a number of bytes. It is a pflag.Value.
+type size int64
+
+// String is the quantity in Kubernetes' notation.
+func (s *size) String() string { return resource.NewQuantity(int64(*s), resource.BinarySI).String() }
+
+// Type is what the help says of the flag's value.
+func (s *size) Type() string { return "bytes" }
+
+// Set reads a quantity.
+func (s *size) Set(text string) error {
+	q, err := resource.ParseQuantity(text)
+	if err != nil || q.Sign() <= 0 {
+		return fmt.Errorf("%q is no number of bytes, such as 2Gi", text)
+	}
+	*s = size(q.Value())
+	return nil
+}

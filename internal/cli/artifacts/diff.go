@@ -1,0 +1,332 @@
+package artifacts
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/aymanbagabas/go-udiff"
+	"github.com/spf13/cobra"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
+	"github.com/lanyard-dev/lanyard/internal/cli/frame"
+	"github.com/lanyard-dev/lanyard/internal/plain"
+)
+
+// maxText is the longest file whose lines are compared, in bytes.
+const maxText = 1 << 20
+
+// change is how a file or folder differs.
+type change string
+
+// The changes, from the artifact to the folder.
+const (
+	added   change = "added"
+	removed change = "removed"
+	changed change = "changed"
+)
+
+// difference is one file or folder that differs.
+type difference struct {
+	Path   string `json:"path"`
+	Change change `json:"change"`
+	// Diff is the unified diff of texts; empty for other files.
+	Diff string `json:"diff,omitempty"`
+	// OldMode and NewMode are set if only one of the files is executable: 100644 or 100755.
+	OldMode string `json:"oldMode,omitempty"`
+	NewMode string `json:"newMode,omitempty"`
+}
+
+func newDiff(std IO) *cobra.Command {
+	var f contentFlags
+	c := &cobra.Command{
+		Use:   "artifact " + argument,
+		Short: "Show how a folder differs from an artifact",
+		Long: `Show how a folder differs from an artifact.
+
+The folder is read as a push reads it, with the same files left out. Texts are shown as a unified diff, from the artifact (a)
+to the folder (b). Owners and times do not count, and of the permissions only whether the owner may execute a file.
+
+The exit status is 1 if something differs.`,
+		Example: `  # What would a push change?
+  lanyard diff artifact oci://registry.example.com/team/app:1.0.0 --path=./deploy
+
+  # For a script: push only what differs
+  lanyard diff artifact oci://registry.example.com/team/app:latest --path=./deploy ||
+    lanyard push artifact oci://registry.example.com/team/app:latest --path=./deploy`,
+	}
+	f.addTo(c)
+	output := frame.OutputFlag(c, frame.Text, frame.JSON, frame.YAML)
+	return prepare(c, std, func(ctx context.Context, j *job) error { return f.diff(ctx, j, output) })
+}
+
+func (f *contentFlags) diff(ctx context.Context, j *job, output *frame.Format) error {
+	if err := f.check(j); err != nil {
+		return err
+	}
+	ignore, err := f.patterns()
+	if err != nil {
+		return err
+	}
+	folder, err := os.OpenRoot(f.path)
+	if err != nil {
+		return fmt.Errorf("--path: %w", err)
+	}
+	defer folder.Close() //nolint:errcheck // opened for reading
+	client, closing, err := j.connect(ctx, f.sizes.transferred())
+	if err != nil {
+		return err
+	}
+	defer closing()
+	manifest, err := client.Get(ctx, j.reference)
+	if err != nil {
+		return err
+	}
+	unpacked, err := os.MkdirTemp("", "lanyard-diff-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(unpacked) //nolint:errcheck // a temporary folder
+	if _, err := j.unpack(ctx, client, manifest, unpacked, archive.Options{Limits: f.sizes.limits()}); err != nil {
+		return f.sizes.explain(err)
+	}
+	differences, err := compare(ctx, side{fsys: os.DirFS(unpacked)}, side{fsys: folder.FS(), ignore: ignore}, f.sizes.limits())
+	if err != nil {
+		return f.sizes.explain(err)
+	}
+	if err := writeDifferences(j, output, differences); err != nil {
+		return err
+	}
+	if len(differences) > 0 {
+		return fmt.Errorf("%s differs from %s in %d places", f.path, identify(j.repository, manifest.Resolved), len(differences))
+	}
+	return nil
+}
+
+func writeDifferences(j *job, output *frame.Format, differences []difference) error {
+	switch output.String() {
+	case frame.JSON:
+		return frame.WriteJSON(j.std.Out, differences)
+	case frame.YAML:
+		return frame.WriteYAML(j.std.Out, differences)
+	}
+	for _, d := range differences {
+		if _, err := io.WriteString(j.std.Out, d.text()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// text is the difference as git diff writes it, more or less.
+func (d difference) text() string {
+	var b strings.Builder
+	path := plain.Text(d.Path)
+	if d.OldMode != d.NewMode {
+		fmt.Fprintf(&b, "mode change %s => %s %s\n", d.OldMode, d.NewMode, path)
+	}
+	switch {
+	case d.Diff != "":
+		b.WriteString(d.Diff)
+	case d.Change == changed && d.OldMode == d.NewMode:
+		fmt.Fprintf(&b, "files a/%s and b/%s differ\n", path, path)
+	case d.Change != changed:
+		fmt.Fprintf(&b, "%s %s\n", d.Change, path)
+	}
+	return b.String()
+}
+
+// side is one of two folders that are compared.
+type side struct {
+	fsys   fs.FS
+	ignore archive.Patterns
+}
+
+// compare returns what differs, in lexical order.
+func compare(ctx context.Context, before, after side, limits archive.Limits) ([]difference, error) {
+	old, err := before.list(ctx, limits)
+	if err != nil {
+		return nil, err
+	}
+	now, err := after.list(ctx, limits)
+	if err != nil {
+		return nil, err
+	}
+	differences := []difference{} // an empty list, not null
+	for len(old) > 0 || len(now) > 0 {
+		if cause := context.Cause(ctx); cause != nil {
+			return nil, cause
+		}
+		var d difference
+		switch order := first(old, now); {
+		case order < 0:
+			d, err = before.only(old[0], removed)
+			old = old[1:]
+		case order > 0:
+			d, err = after.only(now[0], added)
+			now = now[1:]
+		default:
+			d, err = both(before, after, old[0], now[0])
+			old, now = old[1:], now[1:]
+		}
+		if err != nil {
+			return nil, err
+		}
+		if d.Change != "" {
+			differences = append(differences, d)
+		}
+	}
+	return differences, nil
+}
+
+// first says which list has the entry that comes first: negative for the old one, 0 for both.
+func first(old, now []archive.Entry) int {
+	switch {
+	case len(old) == 0:
+		return 1
+	case len(now) == 0:
+		return -1
+	}
+	if order := strings.Compare(old[0].Name, now[0].Name); order != 0 || old[0].Dir == now[0].Dir {
+		return order
+	}
+	return -1 // a file in place of a folder, or the other way round
+}
+
+// list returns the files, and the folders without content: others show by their files.
+func (s side) list(ctx context.Context, limits archive.Limits) ([]archive.Entry, error) {
+	entries, err := archive.List(ctx, s.fsys, archive.Options{Ignore: s.ignore, Limits: limits})
+	if err != nil {
+		return nil, err
+	}
+	kept := entries[:0]
+	for i, e := range entries {
+		if !e.Dir || i+1 == len(entries) || !strings.HasPrefix(entries[i+1].Name, e.Name+"/") {
+			kept = append(kept, e)
+		}
+	}
+	slices.SortFunc(kept, func(a, b archive.Entry) int { return strings.Compare(a.Name, b.Name) })
+	return kept, nil
+}
+
+// only is the difference of an entry that the other side does not have.
+func (s side) only(e archive.Entry, how change) (difference, error) {
+	d := difference{Path: e.Name, Change: how}
+	if e.Dir {
+		d.Path += "/"
+		return d, nil
+	}
+	content, isText, err := s.text(e.Name)
+	if err != nil || !isText {
+		return d, err
+	}
+	name := plain.Text(e.Name)
+	if how == added {
+		d.Diff = udiff.Unified("/dev/null", "b/"+name, "", content)
+	} else {
+		d.Diff = udiff.Unified("a/"+name, "/dev/null", content, "")
+	}
+	return d, nil
+}
+
+// both is the difference of an entry that both sides have; without a change if it is equal.
+func both(before, after side, old, now archive.Entry) (difference, error) {
+	d := difference{Path: now.Name}
+	if old.Dir {
+		return d, nil
+	}
+	if old.Executable != now.Executable {
+		d.Change, d.OldMode, d.NewMode = changed, mode(old), mode(now)
+	}
+	same, err := equal(before.fsys, after.fsys, now.Name)
+	if same || err != nil {
+		return d, err
+	}
+	d.Change = changed
+	oldText, oldIsText, err := before.text(now.Name)
+	if err != nil {
+		return d, err
+	}
+	newText, newIsText, err := after.text(now.Name)
+	if err != nil {
+		return d, err
+	}
+	if oldIsText && newIsText {
+		name := plain.Text(now.Name)
+		d.Diff = udiff.Unified("a/"+name, "b/"+name, oldText, newText)
+	}
+	return d, nil
+}
+
+// mode is the mode of a file as Git writes it.
+func mode(e archive.Entry) string {
+	if e.Executable {
+		return "100755"
+	}
+	return "100644"
+}
+
+// text returns the content of a file, and whether it can be shown: short, and without characters
+// that move a terminal's cursor or hide what a text says.
+func (s side) text(name string) (string, bool, error) {
+	f, err := s.fsys.Open(name)
+	if err != nil {
+		return "", false, err
+	}
+	defer f.Close() //nolint:errcheck // opened for reading
+	content, err := io.ReadAll(io.LimitReader(f, maxText+1))
+	if err != nil || len(content) > maxText || !utf8.Valid(content) {
+		return "", false, err
+	}
+	lines := bytes.ReplaceAll(content, []byte("\r\n"), []byte("\n")) // any other CR has a line written over itself
+	hidden := bytes.ContainsFunc(lines, func(r rune) bool {
+		return !strings.ContainsRune("\n\t", r) && unicode.In(r, unicode.C, unicode.Zl, unicode.Zp)
+	})
+	return string(content), !hidden, nil
+}
+
+// equal compares the content of a file in two folders.
+func equal(a, b fs.FS, name string) (bool, error) {
+	left, err := a.Open(name)
+	if err != nil {
+		return false, err
+	}
+	defer left.Close() //nolint:errcheck // opened for reading
+	right, err := b.Open(name)
+	if err != nil {
+		return false, err
+	}
+	defer right.Close() //nolint:errcheck // opened for reading
+	var l, r [32 << 10]byte
+	for {
+		n, leftEnd := io.ReadFull(left, l[:])
+		m, rightEnd := io.ReadFull(right, r[:])
+		if err := failure(leftEnd, rightEnd); err != nil {
+			return false, err
+		}
+		if !bytes.Equal(l[:n], r[:m]) {
+			return false, nil
+		}
+		if leftEnd != nil || rightEnd != nil { // both have ended, since they are equally long
+			return true, nil
+		}
+	}
+}
+
+// failure returns the first error that is not the end of a file.
+func failure(errs ...error) error {
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package artifacts
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
+	"github.com/lanyard-dev/lanyard/internal/cli/frame"
+)
+
+// ignoreFile is the file of a folder that says which of its files are left out.
+const ignoreFile = ".sourceignore"
+
+// contentFlags name the content of an artifact on this machine.
+type contentFlags struct {
+	path   string
+	ignore []string
+	sizes  sizeFlags
+}
+
+func (f *contentFlags) addTo(c *cobra.Command) {
+	c.Flags().StringVarP(&f.path, "path", "f", "", "folder with the content, or a file (required)")
+	c.Flags().StringSliceVar(&f.ignore, "ignore-paths", nil, "leave out these files, in the format of .gitignore; in place of the default (see above)")
+	f.sizes.addTo(c)
+	frame.CompleteValues(c, "ignore-paths")
+}
+
+// check refuses a command line that names no content.
+func (f *contentFlags) check(j *job) error {
+	if f.path == "" {
+		return j.misused("--path: name the folder with the content, or a file")
+	}
+	if err := staysBelow(f.path); err != nil {
+		return err
+	}
+	if _, err := os.Stat(f.path); err != nil {
+		return fmt.Errorf("--path: %w", err)
+	}
+	return f.sizes.check(j)
+}
+
+// staysBelow refuses a path below the working folder that a link leads out of it. The folder may be a
+// checkout of a stranger's branch: the link would have the runner's own files pushed or replaced.
+func staysBelow(path string) error {
+	if !filepath.IsLocal(path) {
+		return nil // who runs the command has named another place
+	}
+	here, err := os.OpenRoot(".")
+	if err != nil {
+		return fmt.Errorf("--path: %w", err)
+	}
+	defer here.Close() //nolint:errcheck // opened for reading
+	if _, err := here.Stat(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("--path: %w; if a link leads out of the working folder, write where it leads to", err)
+	}
+	return nil
+}
+
+// patterns reads --ignore-paths, and the folder's own file of that purpose.
+func (f *contentFlags) patterns() (archive.Patterns, error) {
+	text, err := readIgnoreFile(filepath.Join(f.path, ignoreFile))
+	if err != nil {
+		return archive.Patterns{}, fmt.Errorf("--path: %w", err)
+	}
+	all := strings.TrimSpace(string(text) + "\n" + strings.Join(f.ignore, "\n"))
+	return archive.ParseOver(archive.DefaultPatterns(), "--ignore-paths and "+ignoreFile, all)
+}
+
+// maxIgnoreFile bounds the file of patterns, which a stranger's branch may bring.
+const maxIgnoreFile = 1 << 20 // bytes
+
+// readIgnoreFile returns the text of a file of patterns, or nothing if there is no such file. It
+// refuses a file that is too long, and what has no end, such as a link to a device.
+func readIgnoreFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is no file with patterns", path)
+	case info.Size() > maxIgnoreFile:
+		return nil, fmt.Errorf("%s has %d bytes: a file with patterns has at most %d", path, info.Size(), maxIgnoreFile)
+	}
+	return os.ReadFile(path) //nolint:gosec // the folder that the caller names with --path
+}

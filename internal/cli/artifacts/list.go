@@ -1,0 +1,158 @@
+package artifacts
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/cli/frame"
+	"github.com/lanyard-dev/lanyard/internal/plain"
+)
+
+// askedAtOnce is how many artifacts' manifests are asked for at once.
+const askedAtOnce = 8
+
+// row is a tag of a list. All but the tag needs --details.
+type row struct {
+	Tag      string `json:"tag"`
+	Digest   string `json:"digest,omitempty"`
+	Created  string `json:"created,omitempty"`
+	Source   string `json:"source,omitempty"`
+	Revision string `json:"revision,omitempty"`
+}
+
+// listFlags choose what is listed.
+type listFlags struct {
+	selection oci.TagSelection
+	limit     int
+	details   bool
+}
+
+func newList(std IO) *cobra.Command {
+	var f listFlags
+	c := &cobra.Command{
+		Use:     "artifact oci://HOST/REPOSITORY",
+		Aliases: []string{"artifacts"},
+		Short:   "List the tags of a repository",
+		Long: `List the tags of a repository.
+
+Versions come first, from the highest to the lowest, and then other tags. The tags of cosign's signatures are left out
+unless --signatures is set. With --details, each listed artifact is asked for its digest, time, source and revision.`,
+		Example: `  # The tags of a repository
+  lanyard list artifact oci://registry.example.com/team/app
+
+  # The three highest versions of a range, with what they were made from
+  lanyard list artifact oci://registry.example.com/team/app --filter-semver='>=1.0.0 <2.0.0' --limit=3 --details
+
+  # For a script: the highest version
+  lanyard list artifact oci://registry.example.com/team/app --filter-semver='*' --limit=1`,
+	}
+	c.Flags().StringVar(&f.selection.SemVer, "filter-semver", "", "only versions in this range")
+	c.Flags().StringVar(&f.selection.Pattern, "filter-regex", "", "only tags that match this regular expression")
+	c.Flags().BoolVar(&f.selection.Signatures, "signatures", false, "the tags of cosign's signatures, attestations and SBOMs, too")
+	c.Flags().IntVar(&f.limit, "limit", 0, "list so many tags at most; 0 for all")
+	c.Flags().BoolVar(&f.details, "details", false, "ask for each artifact's digest, time, source and revision")
+	for _, text := range []string{"filter-semver", "filter-regex", "limit"} {
+		frame.CompleteValues(c, text)
+	}
+	output := frame.OutputFlag(c, frame.Table, frame.JSON, frame.YAML)
+	return prepare(c, std, func(ctx context.Context, j *job) error { return f.run(ctx, j, output) })
+}
+
+func (f *listFlags) run(ctx context.Context, j *job, output *frame.Format) error {
+	filter, err := f.selection.Filter()
+	if err != nil {
+		return frame.UsageError(j.command, err)
+	}
+	if j.reference != (oci.Reference{}) {
+		return j.misused("name the repository alone, %s: all its tags are listed", j.repository)
+	}
+	client, closing, err := j.connect(ctx, oci.Limits{})
+	if err != nil {
+		return err
+	}
+	defer closing()
+	tags, err := client.List(ctx, filter)
+	if err != nil {
+		return err
+	}
+	if f.limit > 0 {
+		tags = tags[:min(f.limit, len(tags))]
+	}
+	rows := make([]row, len(tags))
+	for i, tag := range tags {
+		rows[i].Tag = tag
+	}
+	if f.details {
+		if err := describe(ctx, client, rows); err != nil {
+			return err
+		}
+	}
+	switch output.String() {
+	case frame.JSON:
+		return frame.WriteJSON(j.std.Out, rows)
+	case frame.YAML:
+		return frame.WriteYAML(j.std.Out, rows)
+	}
+	return f.table(j, rows)
+}
+
+func (f *listFlags) table(j *job, rows []row) error {
+	t := tabwriter.NewWriter(j.std.Out, 0, 0, 3, ' ', 0)
+	if f.details && len(rows) > 0 {
+		_, _ = fmt.Fprintln(t, "TAG\tDIGEST\tCREATED\tREVISION\tSOURCE") // a tabwriter reports its errors when flushed
+	}
+	for _, r := range rows {
+		cells := []string{r.Tag}
+		if f.details {
+			cells = append(cells, r.Digest, plain.Text(r.Created), plain.Text(r.Revision), plain.Text(r.Source))
+		}
+		_, _ = fmt.Fprintln(t, strings.Join(cells, "\t"))
+	}
+	return t.Flush()
+}
+
+// describe adds what the artifacts' manifests say.
+func describe(ctx context.Context, client *oci.Client, rows []row) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	turns := make(chan struct{}, askedAtOnce)
+	var group sync.WaitGroup
+	for i := range rows {
+		turns <- struct{}{}
+		group.Go(func() {
+			defer func() { <-turns }()
+			if err := rows[i].describe(ctx, client); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	group.Wait()
+	return context.Cause(ctx)
+}
+
+func (r *row) describe(ctx context.Context, client *oci.Client) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	resolved, err := client.Resolve(ctx, oci.Reference{Tag: r.Tag})
+	if err != nil {
+		return fmt.Errorf("tag %s: %w", r.Tag, err)
+	}
+	r.Digest = resolved.Digest
+	manifest, err := client.Fetch(ctx, resolved)
+	if origin.CodeOf(err) == origin.CodeUnsupportedMediaType {
+		return nil // something else than an artifact: its digest is all that there is
+	}
+	if err != nil {
+		return fmt.Errorf("tag %s: %w", r.Tag, err)
+	}
+	r.Created, r.Source, r.Revision = manifest.Metadata[oci.AnnotationCreated], manifest.Metadata[oci.AnnotationSource], manifest.Metadata[oci.AnnotationRevision]
+	return nil
+}

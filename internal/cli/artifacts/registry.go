@@ -1,0 +1,207 @@
+package artifacts
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lanyard-dev/lanyard/auth/transport"
+	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/cli/creds"
+	"github.com/lanyard-dev/lanyard/internal/cli/frame"
+)
+
+const (
+	// stillness is how long a connection may carry nothing while a request is on its way. A registry
+	// takes some time to check the digest of a large layer, or to move it to its place.
+	stillness = 2 * time.Minute
+	// completionTimeout bounds what the shell waits for when it completes a word.
+	completionTimeout = 3 * time.Second
+)
+
+// registryFlags say how a registry is reached, and with which credential.
+type registryFlags struct {
+	creds    *creds.Flags
+	insecure bool
+	caFile   string
+	timeout  time.Duration
+}
+
+func (f *registryFlags) addTo(c *cobra.Command) {
+	f.creds.AddTo(c)
+	c.Flags().BoolVar(&f.insecure, "insecure-registry", false, "allow plain http to the registry; not with --creds")
+	c.Flags().StringVar(&f.caFile, "ca-file", "", "file with the certificate authorities (PEM) of the registry (default: the system's)")
+	c.Flags().DurationVar(&f.timeout, "timeout", 0, "give up after this time (default: never, as long as the registry answers)")
+	frame.CompleteFile(c, "ca-file", "pem", "crt")
+	frame.CompleteValues(c, "timeout")
+}
+
+// check refuses flags that make no sense together.
+func (f *registryFlags) check() error {
+	switch {
+	case f.insecure && f.creds.ShortLived():
+		return errors.New("--insecure-registry: the credential of --creds is never sent without TLS; use --ca-file to trust the registry's certificate")
+	case f.timeout < 0:
+		return errors.New("--timeout: write a positive time, such as 5m")
+	}
+	return f.creds.Check()
+}
+
+// limit bounds a command by --timeout.
+func (f *registryFlags) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	if f.timeout == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("--timeout=%s is over", f.timeout))
+}
+
+// options gets the credential for a repository, and makes the way to its registry. The caller calls
+// the function when the way is no longer needed.
+func (f *registryFlags) options(ctx context.Context, repository oci.Repository) (oci.Options, func(), error) {
+	way, err := f.transport()
+	if err != nil {
+		return oci.Options{}, nil, err
+	}
+	login, err := f.creds.Login(ctx, repository)
+	if err != nil {
+		return oci.Options{}, nil, err
+	}
+	var next http.RoundTripper = way
+	if login.Certificate != nil {
+		identified := way.Clone()
+		identified.TLSClientConfig.GetClientCertificate = login.Certificate
+		next = certified{host: repository.Host(), identified: identified, others: way}
+	}
+	opts := oci.Options{
+		Auth: login.Auth, Transport: next, Insecure: f.insecure,
+		Caller: origin.Caller{Anonymous: login.Auth == nil && login.Certificate == nil, CommandLine: true, Proxy: proxySetting(repository.Host())},
+	}
+	return opts, func() { login.Close(); way.CloseIdleConnections() }, nil
+}
+
+// transport is the way to the registry, its token server and its storage.
+func (f *registryFlags) transport() (*http.Transport, error) {
+	way := transport.Default()
+	way.ResponseHeaderTimeout = stillness
+	dial := way.DialContext
+	way.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &restless{conn}, nil
+	}
+	if f.caFile == "" {
+		return way, nil
+	}
+	authorities, err := os.ReadFile(f.caFile)
+	if err != nil {
+		return nil, fmt.Errorf("--ca-file: %w", err)
+	}
+	way.TLSClientConfig.RootCAs = x509.NewCertPool()
+	if !way.TLSClientConfig.RootCAs.AppendCertsFromPEM(authorities) {
+		return nil, fmt.Errorf("--ca-file: %s has no certificate in PEM", f.caFile)
+	}
+	return way, nil
+}
+
+// proxySetting names the variable with the proxy to a host; empty without a proxy.
+func proxySetting(host string) string {
+	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: &url.URL{Scheme: "https", Host: host}})
+	if err == nil && proxy == nil {
+		return ""
+	}
+	return "HTTPS_PROXY"
+}
+
+// certified shows a client certificate to the registry, and to no host that it leads to.
+type certified struct {
+	host               string
+	identified, others http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c certified) RoundTrip(req *http.Request) (*http.Response, error) {
+	if strings.EqualFold(req.URL.Host, c.host) {
+		return c.identified.RoundTrip(req)
+	}
+	return c.others.RoundTrip(req)
+}
+
+// restless is a connection that ends when it carries nothing for too long, in either direction.
+type restless struct{ net.Conn }
+
+func (r *restless) Read(p []byte) (int, error) {
+	if err := r.SetDeadline(time.Now().Add(stillness)); err != nil {
+		return 0, err
+	}
+	return r.Conn.Read(p)
+}
+
+func (r *restless) Write(p []byte) (int, error) {
+	if err := r.SetDeadline(time.Now().Add(stillness)); err != nil {
+		return 0, err
+	}
+	return r.Conn.Write(p)
+}
+
+// completeTags completes the tag of an artifact whose repository is written already.
+func (f *registryFlags) completeTags(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	name, tag, ok := cutTag(begun)
+	if !ok {
+		return []cobra.Completion{"oci://"}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
+	defer cancel()
+	tags, err := f.tags(ctx, name)
+	if err != nil {
+		cobra.CompDebugln(err.Error(), false)
+	}
+	var words []cobra.Completion
+	for _, one := range tags {
+		if strings.HasPrefix(one, tag) {
+			words = append(words, name+":"+one)
+		}
+	}
+	return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+}
+
+// cutTag cuts what is written before the tag of an artifact from the begin of the tag.
+func cutTag(begun string) (name, tag string, ok bool) {
+	colon := strings.LastIndex(begun, ":")
+	if colon < len("oci://") || strings.Contains(begun[colon:], "/") {
+		return "", "", false
+	}
+	return begun[:colon], begun[colon+1:], true
+}
+
+// tags lists the tags of a repository.
+func (f *registryFlags) tags(ctx context.Context, name string) ([]string, error) {
+	repository, _, err := oci.ParseArtifact(name)
+	if err != nil {
+		return nil, err
+	}
+	opts, closing, err := f.options(ctx, repository)
+	if err != nil {
+		return nil, err
+	}
+	defer closing()
+	client, err := oci.Connect(ctx, repository, opts)
+	if err != nil {
+		return nil, err
+	}
+	return client.List(ctx, oci.TagFilter{})
+}

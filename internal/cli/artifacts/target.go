@@ -1,0 +1,124 @@
+package artifacts
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// stagePrefix begins the name of a folder that is being filled.
+const stagePrefix = ".lanyard-pull-"
+
+// target is a folder that gets new content as a whole, or stays as it was. The content is first
+// written to another folder of the same file system, the stage.
+type target struct {
+	path   string // without links
+	stage  string
+	exists bool
+	empty  bool
+}
+
+// newTarget makes the stage of a folder. A folder with content is only replaced on request. The
+// caller removes the stage.
+func newTarget(path string, replace bool) (*target, error) {
+	if err := staysBelow(path); err != nil {
+		return nil, err
+	}
+	t, err := findTarget(path)
+	if err != nil {
+		return nil, fmt.Errorf("--path: %w", err)
+	}
+	if t.exists && !t.empty && !replace {
+		return nil, fmt.Errorf("--path: %s is not empty; --replace replaces all that is in it", path)
+	}
+	parent := filepath.Dir(t.path)
+	if t.empty { // it may be a mount, or where the shell is: it stays, and is filled
+		parent = t.path
+	} else if err := os.MkdirAll(parent, 0o755); err != nil { //nolint:gosec // the process's umask decides
+		return nil, fmt.Errorf("--path: %w", err)
+	}
+	t.stage = filepath.Join(parent, stagePrefix+rand.Text())
+	if err := os.Mkdir(t.stage, 0o755); err != nil { //nolint:gosec // the process's umask decides
+		return nil, fmt.Errorf("--path: %w", err)
+	}
+	return t, nil
+}
+
+// findTarget looks at what is at a path.
+func findTarget(path string) (*target, error) {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	resolved, err := filepath.EvalSymlinks(absolute)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &target{path: absolute}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(resolved)
+	if err != nil {
+		return nil, err
+	}
+	return &target{path: resolved, exists: true, empty: len(entries) == 0}, nil
+}
+
+// remove removes the stage, with what is left in it.
+func (t *target) remove() { _ = os.RemoveAll(t.stage) } // a hidden folder stays behind, and nothing reads it
+
+// publish puts the stage in the target's place.
+func (t *target) publish() error {
+	switch {
+	case !t.exists:
+		return os.Rename(t.stage, t.path)
+	case t.empty:
+		return t.fill()
+	default:
+		return t.swap()
+	}
+}
+
+// fill moves the content of the stage into the target, which the stage is in.
+func (t *target) fill() error {
+	entries, err := os.ReadDir(t.stage)
+	if err != nil {
+		return err
+	}
+	for i, entry := range entries {
+		if err := os.Rename(filepath.Join(t.stage, entry.Name()), filepath.Join(t.path, entry.Name())); err != nil {
+			for _, moved := range entries[:i] {
+				err = errors.Join(err, os.RemoveAll(filepath.Join(t.path, moved.Name())))
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// swap puts the stage in the place of a folder with content. If the second step fails, the folder
+// comes back.
+func (t *target) swap() error {
+	info, err := os.Stat(t.path)
+	if err != nil {
+		return err
+	}
+	if err := os.Chmod(t.stage, info.Mode().Perm()); err != nil {
+		return err
+	}
+	old := t.stage + "-old"
+	if err := os.Rename(t.path, old); err != nil {
+		return fmt.Errorf("%w; if this is a mount, empty it, and pull without --replace", err)
+	}
+	if err := os.Rename(t.stage, t.path); err != nil {
+		return errors.Join(err, os.Rename(old, t.path))
+	}
+	if err := os.RemoveAll(old); err != nil {
+		// Not wrapped: the failure is not one of the pull.
+		return fmt.Errorf("the artifact is in place, but what was there before could not be removed: %v", err) //nolint:errorlint // see above
+	}
+	return nil
+}

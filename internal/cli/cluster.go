@@ -1,0 +1,197 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/cli/frame"
+	"github.com/lanyard-dev/lanyard/internal/report"
+)
+
+// requestTimeout bounds a request to a cluster.
+const requestTimeout = 30 * time.Second
+
+// completionTimeout bounds what the shell waits for when it completes a word.
+const completionTimeout = 3 * time.Second
+
+// Requests per second to the cluster, and in a burst, as kubectl makes them. The API server has its
+// own limits.
+const (
+	requestRate  = 50
+	requestBurst = 300
+)
+
+// clusterFlags are the flags that name a cluster and a namespace.
+type clusterFlags struct {
+	std                   IO
+	kubeconfig, namespace string
+}
+
+// addTo adds the flags to a command.
+func (f *clusterFlags) addTo(c *cobra.Command) {
+	c.Flags().StringVarP(&f.namespace, "namespace", "n", "", "objects of one namespace (default: the kubeconfig's)")
+	c.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "how to reach the cluster (default: $KUBECONFIG, else ~/.kube/config, else in a Pod its own cluster)")
+	frame.CompleteFlag(c, "namespace", f.completeNamespaces)
+}
+
+// config finds the cluster as kubectl does, but reads the environment from std.
+func (f *clusterFlags) config() clientcmd.ClientConfig {
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: f.kubeconfig}
+	if env := f.std.Env(clientcmd.RecommendedConfigPathEnvVar); env != "" {
+		rules.Precedence = filepath.SplitList(env)
+	} else if f.std.Home != "" {
+		rules.Precedence = []string{filepath.Join(f.std.Home, clientcmd.RecommendedHomeDir, clientcmd.RecommendedFileName)}
+	}
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
+}
+
+// cluster is a client of a cluster for the objects of a namespace.
+type cluster struct {
+	client.Client
+
+	config    *rest.Config
+	host      string
+	namespace string // empty for all
+	pod       bool   // reached as the Pod that this program runs in
+}
+
+// connect makes the client, whose requests end with ctx. It sends no request yet.
+func (f *clusterFlags) connect(ctx context.Context) (*cluster, error) {
+	access, namespace, err := f.access()
+	pod := false
+	if clientcmd.IsEmptyConfig(err) {
+		access, namespace, err = f.podAccess()
+		pod = true
+	}
+	if err != nil {
+		return nil, err
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), identityv1.AddToScheme(scheme), infrav1.AddToScheme(scheme), corev1.AddToScheme(scheme), authenticationv1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	access.Timeout, access.QPS, access.Burst = requestTimeout, requestRate, requestBurst
+	access.ContentType = runtime.ContentTypeJSON
+	access.Wrap(func(next http.RoundTripper) http.RoundTripper { return bound{ctx, next} })
+	c, err := client.New(access, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", access.Host, err)
+	}
+	return &cluster{Client: c, config: access, host: access.Host, namespace: namespace, pod: pod}, nil
+}
+
+// access reads the kubeconfig. Without one, the error is that of an empty configuration.
+func (f *clusterFlags) access() (*rest.Config, string, error) {
+	config := f.config()
+	access, err := config.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, "", err
+	}
+	namespace := f.namespace
+	if err == nil && namespace == "" {
+		namespace, _, err = config.Namespace()
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("read the kubeconfig: %w; name another with --kubeconfig", err)
+	}
+	return access, namespace, nil
+}
+
+// Names in the folder that Kubernetes mounts for a Pod's ServiceAccount, and the variables with the
+// address of the API server. Source: Kubernetes, "Accessing the Kubernetes API from a Pod".
+const (
+	podToken     = "token"
+	podAuthority = "ca.crt"
+	podNamespace = "namespace"
+	podHost      = "KUBERNETES_SERVICE_HOST"
+	podPort      = "KUBERNETES_SERVICE_PORT"
+)
+
+// podAccess returns the way to the cluster of the Pod that this program runs in.
+func (f *clusterFlags) podAccess() (*rest.Config, string, error) {
+	host, port := f.std.Env(podHost), f.std.Env(podPort)
+	if host == "" || port == "" || f.std.Mount == "" {
+		return nil, "", errors.New("there is no kubeconfig; name one with --kubeconfig or KUBECONFIG, or run lanyard up, which prints one")
+	}
+	namespace := f.namespace
+	if namespace == "" {
+		text, err := os.ReadFile(filepath.Join(f.std.Mount, podNamespace))
+		if err != nil {
+			return nil, "", fmt.Errorf("this Pod mounts no ServiceAccount: %w; set automountServiceAccountToken, or name a kubeconfig with --kubeconfig", err)
+		}
+		namespace = strings.TrimSpace(string(text))
+	}
+	return &rest.Config{
+		Host: "https://" + net.JoinHostPort(host, port), BearerTokenFile: filepath.Join(f.std.Mount, podToken),
+		TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(f.std.Mount, podAuthority)},
+	}, namespace, nil
+}
+
+// list reads all objects of the namespace.
+func (c *cluster) list(ctx context.Context) ([]report.Object, error) {
+	objects, err := report.List(ctx, c, c.namespace)
+	if err != nil {
+		return nil, c.failed(err)
+	}
+	return objects, nil
+}
+
+// failed adds to the error of a request which cluster did not answer, and what to check.
+func (c *cluster) failed(err error) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("at %s: %w; the ClusterRoles lanyard-view and lanyard-edit of Lanyard's chart have the permissions", c.host, err)
+	}
+	return fmt.Errorf("at %s: %w; is the cluster up, and Lanyard's chart installed there? lanyard up starts one that has it", c.host, err)
+}
+
+// complete offers the words that begin as the user's. Find asks the cluster for all words.
+func (f *clusterFlags) complete(
+	c *cobra.Command, begun string, find func(context.Context, *cluster) ([]cobra.Completion, error),
+) ([]cobra.Completion, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
+	defer cancel()
+	cluster, err := f.connect(ctx)
+	var words []cobra.Completion
+	if err == nil {
+		words, err = find(ctx, cluster)
+	}
+	if err != nil {
+		cobra.CompDebugln(err.Error(), false)
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	words = slices.DeleteFunc(words, func(word cobra.Completion) bool { return !strings.HasPrefix(word, begun) })
+	slices.Sort(words)
+	return words, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeNamespaces completes the name of a namespace.
+func (f *clusterFlags) completeNamespaces(c *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return f.complete(c, begun, func(ctx context.Context, cluster *cluster) (names []cobra.Completion, err error) {
+		var namespaces corev1.NamespaceList
+		err = cluster.List(ctx, &namespaces)
+		for _, n := range namespaces.Items {
+			names = append(names, n.Name)
+		}
+		return names, err
+	})
+}

@@ -1,0 +1,75 @@
+package creds
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// maxToken bounds a token, in bytes. Tokens have up to 8 KiB: larger ones do not fit into the
+// headers that servers read.
+const maxToken = 64 << 10
+
+// fileToken reads --token-file.
+func (f *Flags) fileToken(context.Context, Receiver) (Credential, error) {
+	return f.readToken(flagTokenFile, f.TokenFile)
+}
+
+// readToken reads the file that a flag names. The file is read each time: who wrote it replaces the
+// token, as the kubelet does.
+func (f *Flags) readToken(flag, path string) (Credential, error) {
+	from := fmt.Sprintf("the token in --%s=%s", flag, path)
+	token, err := readFile(path)
+	if err != nil {
+		return Credential{}, fmt.Errorf("--%s: %w", flag, err)
+	}
+	c, err := newJWT(token, from)
+	if err == nil {
+		err = f.checkNamed(c, from)
+	}
+	if err != nil {
+		return Credential{}, err
+	}
+	return c, nil
+}
+
+// readFile reads a token's file.
+func readFile(path string) (string, error) {
+	file, err := os.Open(path) //nolint:gosec // the user's own
+	if err != nil {
+		return "", err
+	}
+	defer file.Close() //nolint:errcheck // read only
+	data, err := io.ReadAll(io.LimitReader(file, maxToken+1))
+	switch {
+	case err != nil:
+		return "", err
+	case len(data) > maxToken:
+		return "", fmt.Errorf("%s is longer than a token", path)
+	}
+	return strings.TrimSpace(string(data)), nil
+}
+
+// ReadAccount returns the ServiceAccount that a token is of, from the token's file. It refuses a
+// token that has expired.
+func ReadAccount(path string) (namespace, name string, err error) {
+	token, err := readFile(path)
+	if err != nil {
+		return "", "", err
+	}
+	c, err := newJWT(token, "the token in "+path)
+	if err != nil {
+		return "", "", err
+	}
+	subject := c.claims.Subject
+	namespace, name, _ = strings.Cut(strings.TrimPrefix(subject, "system:serviceaccount:"), ":")
+	account, err := auth.ServiceAccount(namespace, name)
+	if err != nil || account.String() != subject {
+		return "", "", fmt.Errorf("the token in %s is of %.80q, which is not a ServiceAccount", path, subject)
+	}
+	return namespace, name, nil
+}

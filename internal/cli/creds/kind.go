@@ -1,0 +1,115 @@
+package creds
+
+import (
+	"context"
+	"slices"
+
+	"github.com/spf13/cobra"
+)
+
+// Kind is a kind of credential, a value of --creds.
+type Kind string
+
+// The kinds.
+const (
+	// ServiceAccountToken is a token of a ServiceAccount: requested from the cluster, or in a file.
+	ServiceAccountToken Kind = "ServiceAccountToken"
+	// WorkloadIdentityToken is a token of a WorkloadIdentity, which Lanyard's issuer signs.
+	WorkloadIdentityToken Kind = "WorkloadIdentityToken"
+	// SpiffeJWT is the JWT-SVID of this process, from the SPIFFE Workload API.
+	SpiffeJWT Kind = "SpiffeJWT"
+	// SpiffeCertificate is the X.509-SVID of this process, for TLS, from the SPIFFE Workload API.
+	SpiffeCertificate Kind = "SpiffeCertificate"
+	// GitHubOIDCToken is the token of a job of GitHub Actions.
+	GitHubOIDCToken Kind = "GitHubOIDCToken" //nolint:gosec // a kind, no credential
+	// GitLabOIDCToken is the token of a job of GitLab.
+	GitLabOIDCToken Kind = "GitLabOIDCToken" //nolint:gosec // a kind, no credential
+	// AWS, Azure and GCP are the identity that the cloud gives to this machine or Pod, for the
+	// registries of the same cloud.
+	AWS   Kind = "aws"
+	Azure Kind = "azure"
+	GCP   Kind = "gcp"
+)
+
+// tokenFile is the kind without a name: --token-file stands for it.
+const tokenFile Kind = ""
+
+// source is how a credential of one kind is had.
+type source struct {
+	kind  Kind
+	short string   // what it is
+	flags []string // that go with it
+	issue func(f *Flags, ctx context.Context, to Receiver) (Credential, error)
+}
+
+// sources returns the sources of all kinds that have a name.
+func sources() []source {
+	return []source{
+		{ServiceAccountToken, "a token of a ServiceAccount", []string{flagAudiences, flagSAName, flagSANamespace, flagSAToken}, (*Flags).serviceAccountToken},
+		{WorkloadIdentityToken, "a token of a WorkloadIdentity", []string{flagAudiences, flagWorkloadIdentity}, (*Flags).workloadIdentityToken},
+		{SpiffeJWT, "the JWT-SVID of this process", []string{flagAudiences}, (*Flags).spiffeJWT},
+		{SpiffeCertificate, "the X.509-SVID of this process", nil, (*Flags).spiffeCertificate},
+		{GitHubOIDCToken, "the token of a job of GitHub Actions", []string{flagAudiences}, (*Flags).gitHubToken},
+		{GitLabOIDCToken, "the token of a job of GitLab", []string{flagAudiences, flagTokenEnv}, (*Flags).gitLabToken},
+		{AWS, "the identity of this machine at AWS, for Amazon ECR", nil, (*Flags).cloudLogin},
+		{Azure, "the identity of this machine at Azure, for its registries", nil, (*Flags).cloudLogin},
+		{GCP, "the identity of this machine at Google Cloud, for Artifact Registry", nil, (*Flags).cloudLogin},
+	}
+}
+
+// kind returns the source of the choice; not known if there is none of this name. The choice of
+// nothing is the Docker configuration, whose source has no issue.
+func (c *Choice) kind() (source, bool) {
+	switch {
+	case c.Creds == "" && c.TokenFile != "":
+		return source{tokenFile, "a token in a file", []string{flagAudiences, flagTokenFile}, (*Flags).fileToken}, true
+	case c.Creds == "":
+		return source{}, true
+	}
+	all := sources()
+	at := slices.IndexFunc(all, func(s source) bool { return s.kind == c.Creds })
+	if at < 0 {
+		return source{}, false
+	}
+	return all[at], true
+}
+
+// spelled is how people choose the source.
+func (s source) spelled(spell func(flag string) string) string {
+	switch {
+	case s.kind != "":
+		return spell(flagCreds) + "=" + string(s.kind)
+	case s.issue != nil:
+		return spell(flagTokenFile)
+	default:
+		return "the Docker configuration"
+	}
+}
+
+// Kinds returns the values of --creds.
+func Kinds() []string {
+	var names []string
+	for _, s := range sources() {
+		names = append(names, string(s.kind))
+	}
+	return names
+}
+
+// kindsWith returns the kinds that a flag goes with.
+func kindsWith(flag string) []string {
+	var names []string
+	for _, s := range sources() {
+		if slices.Contains(s.flags, flag) {
+			names = append(names, string(s.kind))
+		}
+	}
+	return names
+}
+
+func kindCompletions() []cobra.Completion {
+	var offers []cobra.Completion
+	for _, s := range sources() {
+		offers = append(offers, cobra.CompletionWithDesc(string(s.kind), s.short))
+	}
+	return offers
+}

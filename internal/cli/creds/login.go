@@ -1,0 +1,126 @@
+package creds
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+)
+
+// Login is what a registry is shown. The zero Login shows nothing.
+type Login struct {
+	// Auth gives a user and a password, or a bearer token, as oci.Options.Auth takes them. Each
+	// call returns a credential with enough life left, and gets a new one if necessary: after HTTP
+	// 401, connect again with the same Auth. Nil for none.
+	Auth authn.Authenticator
+	// Certificate gives the client certificate of a TLS handshake, for
+	// tls.Config.GetClientCertificate: always the newest one. Nil for none.
+	Certificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
+	// ExpiresAt is when the first credential ends, UTC; zero if that is not known.
+	ExpiresAt time.Time
+	// ShortLived: the credential was issued for this job. It must never be sent without TLS.
+	ShortLived bool
+
+	close func()
+}
+
+// Close stops following the renewals of a certificate.
+func (l *Login) Close() {
+	if l.close != nil {
+		l.close()
+	}
+}
+
+// Login gets the credential for a repository. Errors name the flag or the variable to correct, and
+// hold no credential. Without flags, the credential is that of the Docker configuration; if there
+// is none, the zero Login is returned, and requests are anonymous.
+func (f *Flags) Login(ctx context.Context, repository oci.Repository) (*Login, error) {
+	switch {
+	case !f.ShortLived():
+		return dockerLogin(ctx, repository)
+	case f.Creds == SpiffeCertificate:
+		return f.spiffeLogin(ctx)
+	}
+	to := Receiver{Audiences: []string{repository.String()}, Image: repository.Host() + "/" + repository.Name()}
+	shown := newRenewing(func(ctx context.Context) (Credential, error) { return f.IssueForRegistry(ctx, to) })
+	first, err := shown.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Login{Auth: shown, ExpiresAt: first.ExpiresAt, ShortLived: true}, nil
+}
+
+// dockerLogin reads the Docker configuration, and Podman's where there is none.
+func dockerLogin(ctx context.Context, repository oci.Repository) (*Login, error) {
+	image, err := name.NewRepository(repository.Image(), name.StrictValidation)
+	if err != nil {
+		return nil, err
+	}
+	found, err := authn.Resolve(ctx, authn.DefaultKeychain, image)
+	if err != nil {
+		return nil, fmt.Errorf("the Docker configuration has no credential for %s that can be used: %w", repository.Host(), err)
+	}
+	if found == authn.Anonymous {
+		return &Login{}, nil
+	}
+	return &Login{Auth: found}, nil
+}
+
+// renewing is a credential that is issued again before it ends. It is safe for concurrent use.
+type renewing struct {
+	issue func(context.Context) (Credential, error)
+	turn  chan struct{} // who has its one place may use the fields below
+
+	current Credential
+	renewAt time.Time
+}
+
+var _ authn.ContextAuthenticator = (*renewing)(nil)
+
+func newRenewing(issue func(context.Context) (Credential, error)) *renewing {
+	return &renewing{issue: issue, turn: make(chan struct{}, 1)}
+}
+
+// get returns the credential, or a new one in the last fifth of its life. All callers wait for one
+// issue, each until its own context ends.
+func (r *renewing) get(ctx context.Context) (Credential, error) {
+	select {
+	case r.turn <- struct{}{}:
+		defer func() { <-r.turn }()
+	case <-ctx.Done():
+		return Credential{}, context.Cause(ctx)
+	}
+	now := time.Now()
+	if now.Before(r.renewAt) {
+		return r.current, nil
+	}
+	fresh, err := r.issue(ctx)
+	if err != nil {
+		return Credential{}, err
+	}
+	r.current, r.renewAt = fresh, now.Add(fresh.ExpiresAt.Sub(now)*4/5)
+	return fresh, nil
+}
+
+// AuthorizationContext implements [authn.ContextAuthenticator]. A JWT is a bearer token, and the
+// password of its user where a registry asks for one.
+func (r *renewing) AuthorizationContext(ctx context.Context) (*authn.AuthConfig, error) {
+	c, err := r.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if c.claims == nil {
+		return &authn.AuthConfig{Username: c.User, Password: c.Secret.Reveal()}, nil
+	}
+	return &authn.AuthConfig{Username: c.User, RegistryToken: c.Secret.Reveal()}, nil
+}
+
+// Authorization implements [authn.Authenticator]. Registry clients call AuthorizationContext.
+func (r *renewing) Authorization() (*authn.AuthConfig, error) {
+	return r.AuthorizationContext(context.Background()) //nolint:forbidigo // the interface has no context; every issue has a deadline
+}

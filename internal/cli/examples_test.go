@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"encoding/pem"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/distribution/distribution/v3/configuration"
+	"github.com/distribution/distribution/v3/registry/handlers"
+	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory" // the registry's storage
+	"github.com/sirupsen/logrus"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/creds/credstest"
+)
+
+// mountVar makes the test binary the program lanyard in a Pod, with this folder mounted.
+const mountVar = "LANYARD_TEST_MOUNT"
+
+// tunnel is a proxy that leads every host to one server.
+func tunnel(t *testing.T, to string) string {
+	t.Helper()
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodConnect {
+			http.Error(w, "only CONNECT", http.StatusMethodNotAllowed)
+			return
+		}
+		server, err := new(net.Dialer).DialContext(r.Context(), "tcp", to)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		defer server.Close()
+		client, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer client.Close()
+		_, _ = io.WriteString(client, "HTTP/1.1 200 OK\r\n\r\n")
+		var both sync.WaitGroup
+		both.Go(func() {
+			_, _ = io.Copy(server, client)
+			_ = server.Close()
+		})
+		_, _ = io.Copy(client, server)
+		_ = client.Close()
+		both.Wait()
+	}))
+	t.Cleanup(proxy.Close)
+	return proxy.URL
+}
+
+// digestPattern finds the digest of an example, which is nobody's.
+var digestPattern = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
+
+// TestExamples runs the examples of the commands of CI jobs as they are in the help, in a shell, with
+// a real registry. The job has the identities that they name. A digest is the pushed one's.
+func TestExamples(t *testing.T) {
+	const github = "github.example.com"
+	logrus.SetOutput(io.Discard)
+	config := &configuration.Configuration{Storage: configuration.Storage{
+		"inmemory":    configuration.Parameters{},
+		"maintenance": configuration.Parameters{"uploadpurging": map[any]any{"enabled": false}},
+	}}
+	config.HTTP.Secret, config.HTTP.RelativeURLs = "for one test", true
+	config.Log.Level, config.Log.AccessLog.Disabled = "panic", true
+	registry, gitHub := handlers.NewApp(t.Context(), config), credstest.NewGitHub(t, "https://token.actions.githubusercontent.com")
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Host == github {
+			gitHub.ServeHTTP(w, r)
+			return
+		}
+		registry.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	cluster := newPodCluster(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	write := func(name, content string) {
+		t.Helper()
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("bin/lanyard", "#!/bin/sh\nexec "+self+` "$@"`)
+	write("deploy/app.yaml", "kind: ConfigMap\n")
+	write(".local/bin/other", "")
+	write("ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	env := []string{
+		mountVar + "=" + cluster.mount, "PATH=" + filepath.Join(folder, "bin") + ":" + os.Getenv("PATH"), "HOME=" + folder, "TMPDIR=" + t.TempDir(),
+		"HTTPS_PROXY=" + tunnel(t, server.Listener.Addr().String()), "NO_PROXY=127.0.0.1", "SSL_CERT_FILE=" + filepath.Join(folder, "ca.pem"),
+		"ACTIONS_ID_TOKEN_REQUEST_URL=https://" + github + credstest.GitHubPath, "ACTIONS_ID_TOKEN_REQUEST_TOKEN=" + gitHub.RequestToken,
+		"GITHUB_SERVER_URL=https://" + github,
+	}
+	for name, value := range cluster.pod().env {
+		env = append(env, name+"="+value)
+	}
+	digest := ""
+	for _, name := range []string{"push", "tag", "list", "diff", "pull", "token", "credential-helper", "version"} {
+		found, _, err := newRoot(IO{}).Find([]string{name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for example := range strings.SplitSeq(found.Example, "\n\n") {
+			if name == "token" && !strings.Contains(example, "--creds=") {
+				continue // it needs Lanyard's issuer
+			}
+			script := digestPattern.ReplaceAllString(example, digest)
+			cmd := exec.CommandContext(t.Context(), "/bin/sh", "-ec", script)
+			cmd.Dir, cmd.Env = folder, env
+			var said strings.Builder
+			cmd.Stderr = &said
+			out, err := cmd.Output()
+			if err != nil {
+				t.Fatalf("%s\n%v: %s", script, err, said.String())
+			}
+			if name == "push" && digest == "" {
+				digest = digestPattern.FindString(string(out))
+			}
+		}
+	}
+	if gitHub.Asked() != 3 { // to push, for a token, and by the helper
+		t.Errorf("GitHub was asked %d times, want 3", gitHub.Asked())
+	}
+}

@@ -1,0 +1,149 @@
+// Package frame has what the programs lanyard and lanyard-local share: exit statuses, errors of the
+// command line, and output formats. Both appear to people as the command lanyard.
+package frame
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Name is the name of the command.
+const Name = "lanyard"
+
+// Short descriptions of lanyard-local's commands, which the help of lanyard lists too.
+const (
+	UpShort    = "Start a cluster, a local cloud and Lanyard, and show what each tenant gets"
+	CloudShort = "Run the local cloud alone"
+)
+
+// Exit statuses besides 0.
+const (
+	// Failed says that the command failed, or that its verdict is bad.
+	Failed = 1
+	// Misused says that the command line is wrong.
+	Misused = 2
+	// Interrupted says that a signal ended the command before it was done: as shells say it of
+	// SIGINT, 128 and the signal's number.
+	Interrupted = 130
+)
+
+// ErrSaid is the failure of a command that has said itself why it failed.
+var ErrSaid = errors.New("the command has said why it failed")
+
+// usageError is an error of the command line.
+type usageError struct {
+	command string
+	err     error
+}
+
+// UsageError wraps an error of the command line. Its text names the help to read.
+func UsageError(c *cobra.Command, err error) error { return &usageError{c.CommandPath(), err} }
+
+func (e *usageError) Error() string {
+	said := strings.TrimSpace(e.err.Error())
+	if strings.Contains(said, "\n") { // a suggestion stands on a line of its own
+		return fmt.Sprintf("%s\n\nSee %s --help", said, e.command)
+	}
+	return fmt.Sprintf("%s; see %s --help", said, e.command)
+}
+
+func (e *usageError) Unwrap() error { return e.err }
+
+// runError is the failure of a command whose command line was right.
+type runError struct{ err error }
+
+func (e *runError) Error() string { return e.err.Error() }
+func (e *runError) Unwrap() error { return e.err }
+
+// Run runs a root command and returns the process's exit status: 0, [Failed], [Misused] or
+// [Interrupted]. Args are without the program's name. The end of ctx, by a signal, stops the
+// command in order.
+func Run(ctx context.Context, root *cobra.Command, args []string, out, errs io.Writer) int {
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetFlagErrorFunc(UsageError)
+	root.CompletionOptions.HiddenDefaultCmd = true
+	refuseUnknownTopics(root)
+	finish(root)
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errs)
+	err := root.ExecuteContext(ctx)
+	var ran *runError
+	switch {
+	case err == nil:
+		return 0
+	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))):
+		Say(errs, errors.New("interrupted"))
+		return Interrupted
+	case errors.Is(err, ErrSaid):
+		return Failed
+	case errors.As(err, &ran):
+		Say(errs, ran.err)
+		return Failed
+	}
+	// What comes from cobra itself is about the command line.
+	var usage *usageError
+	if !errors.As(err, &usage) {
+		usage = &usageError{root.CommandPath(), err}
+	}
+	Say(errs, usage)
+	return Misused
+}
+
+// Say writes an error with the command's name before it.
+func Say(w io.Writer, err error) {
+	_, _ = fmt.Fprintln(w, Name+":", err) // there is nobody else to tell
+}
+
+// refuseUnknownTopics makes the command help fail for a topic that is no command. Cobra's own prints
+// the help of the root command, and succeeds.
+func refuseUnknownTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		if c.Name() != "help" {
+			continue
+		}
+		c.Run, c.Args = nil, cobra.ArbitraryArgs
+		c.RunE = func(c *cobra.Command, topic []string) error {
+			about, rest, err := c.Root().Find(topic)
+			if err != nil || len(rest) > 0 {
+				return fmt.Errorf("there is no help about %q; see %s --help", strings.Join(topic, " "), root.CommandPath())
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		}
+	}
+}
+
+// finish makes every command without a rule for arguments refuse them, and wraps each failure as a
+// runError or a usageError. Cobra knows that an argument of the root is an unknown command.
+func finish(c *cobra.Command) {
+	if run := c.RunE; run != nil {
+		if c.Args == nil && c.HasParent() {
+			c.Args = refuseArguments
+		}
+		c.RunE = func(c *cobra.Command, args []string) error {
+			err := run(c, args)
+			var usage *usageError
+			if err == nil || errors.As(err, &usage) {
+				return err
+			}
+			return &runError{err}
+		}
+	}
+	for _, sub := range c.Commands() {
+		finish(sub)
+	}
+}
+
+func refuseArguments(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return UsageError(c, fmt.Errorf("unexpected argument %q", args[0]))
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package frame
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/internal/report"
+)
+
+// The formats of -o.
+const (
+	Table  = "table"
+	Wide   = "wide"
+	JSON   = "json"
+	YAML   = "yaml"
+	Text   = "text"
+	Shell  = "shell"
+	Dotenv = "dotenv"
+)
+
+// Format is the value of -o: one of the formats that a command has. It is a pflag.Value.
+type Format struct {
+	value   string
+	allowed []string
+}
+
+// OutputFlag gives a command the flag -o. The first format is the default.
+func OutputFlag(c *cobra.Command, allowed ...string) *Format {
+	f := &Format{value: allowed[0], allowed: allowed}
+	c.Flags().VarP(f, "output", "o", "format: "+strings.Join(allowed, ", "))
+	CompleteValues(c, "output", allowed...)
+	return f
+}
+
+// String is the format.
+func (f *Format) String() string { return f.value }
+
+// Type is what the help says of the flag's value.
+func (f *Format) Type() string { return "format" }
+
+// Set takes one of the formats that the command has.
+func (f *Format) Set(value string) error {
+	if !slices.Contains(f.allowed, value) {
+		return fmt.Errorf("write one of %s", strings.Join(f.allowed, ", "))
+	}
+	f.value = value
+	return nil
+}
+
+// WriteJSON writes a value as indented JSON.
+func WriteJSON(w io.Writer, v any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(v)
+}
+
+// WriteYAML writes values as YAML documents, with the names of their JSON.
+func WriteYAML(w io.Writer, documents ...any) error {
+	for i, v := range documents {
+		data, err := yaml.Marshal(v)
+		if err == nil && i > 0 {
+			_, err = io.WriteString(w, "---\n")
+		}
+		if err == nil {
+			_, err = w.Write(data)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WriteRows writes rows in one of the formats table, wide, json and yaml. A table without rows is
+// nothing.
+func WriteRows(w io.Writer, f *Format, rows []report.Row) error {
+	if rows == nil {
+		rows = []report.Row{} // an empty list, not null
+	}
+	switch f.value {
+	case JSON:
+		return WriteJSON(w, rows)
+	case YAML:
+		return WriteYAML(w, rows)
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	return report.Table(w, rows, f.value == Wide)
+}
+
+// CountOK counts the rows that are as they should be.
+func CountOK(rows []report.Row) int {
+	good := 0
+	for _, r := range rows {
+		if r.OK() {
+			good++
+		}
+	}
+	return good
+}

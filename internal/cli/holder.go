@@ -1,0 +1,267 @@
+package cli
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/spec"
+)
+
+// accountWord is a ServiceAccount on a command line.
+const accountWord = "serviceaccount"
+
+// usernameAnnotation names the user that goes with a token, as the controller reads it.
+const usernameAnnotation = "lanyard.dev/registry-username"
+
+// holder is who a token is of.
+type holder interface {
+	fmt.Stringer
+	// request gets a token. Empty audiences and a duration of 0 leave the decision to the holder.
+	request(ctx context.Context, audiences []string, duration time.Duration) (issued, error)
+	// explain says why services refuse the holder's tokens, if that is known.
+	explain(ctx context.Context, w io.Writer)
+}
+
+// issued is a token or a certificate.
+type issued struct {
+	answer           any    // for --format=json
+	text             string // a JWT, or certificate and key in PEM
+	certificate, key string // PEM; empty for a JWT
+	expires          time.Time
+	user             string // that goes with it; empty for the default
+	registry         string // that it is for; empty for none in particular
+}
+
+// setCertificate makes it a certificate with its key, both in PEM.
+func (i *issued) setCertificate(chain, key string) {
+	i.certificate, i.key = chain, key
+	i.text = strings.TrimSuffix(chain+key, "\n")
+}
+
+// parseHolder reads KIND/NAME. The result makes the holder of a cluster.
+func parseHolder(args []string) (func(*cluster) holder, error) {
+	if len(args) != 1 {
+		return nil, fmt.Errorf("name one %s/NAME, %s/NAME, ocirepository/NAME or imagerepository/NAME", identityWord, accountWord)
+	}
+	kind, name, ok := strings.Cut(args[0], "/")
+	if kind = strings.ToLower(kind); ok && name != "" && !strings.Contains(name, "/") && (kind == accountWord || kind == accountWord+"s" || kind == "sa") {
+		return func(c *cluster) holder { return &account{c, name} }, nil
+	}
+	if name, err := parseIdentity(args); err == nil {
+		return func(c *cluster) holder { return &identity{cluster: c, name: name} }, nil
+	}
+	t, err := parseTarget(args[0])
+	if err != nil || t.kind == v1alpha1.BucketKind {
+		return nil, fmt.Errorf("%q is not %s/NAME, %s/NAME, ocirepository/NAME or imagerepository/NAME", args[0], identityWord, accountWord)
+	}
+	return func(c *cluster) holder { return &objectHolder{c, t} }, nil
+}
+
+// account is a ServiceAccount of the command's namespace.
+type account struct {
+	*cluster
+
+	name string
+}
+
+// String is how a command line names the account.
+func (a *account) String() string { return accountWord + "/" + a.name }
+
+func (*account) explain(context.Context, io.Writer) {}
+
+// request implements holder. A token without audience would open the cluster.
+func (a *account) request(ctx context.Context, audiences []string, duration time.Duration) (issued, error) {
+	if len(audiences) == 0 {
+		return issued{}, errors.New("--audiences is required for a ServiceAccount: name the receiver of the token")
+	}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
+	if duration > 0 {
+		request.Spec.ExpirationSeconds = new(int64(duration / time.Second))
+	}
+	object := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: a.name}}
+	err := a.SubResource(tokenResource).Create(ctx, object, request)
+	switch {
+	case apierrors.IsNotFound(err):
+		return issued{}, fmt.Errorf("there is no %s in namespace %s; -n names another namespace", a, a.namespace)
+	case apierrors.IsForbidden(err):
+		return issued{}, fmt.Errorf("at %s: %w; the caller needs \"create\" on serviceaccounts/token in namespace %s", a.host, err, a.namespace)
+	case err != nil:
+		return issued{}, fmt.Errorf("at %s: %w", a.host, err)
+	}
+	request.SetGroupVersionKind(authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"))
+	token := issued{answer: request, text: request.Status.Token, expires: request.Status.ExpirationTimestamp.Time}
+	if err := a.Get(ctx, client.ObjectKeyFromObject(object), object); err == nil { // it may not be readable
+		token.user = object.Annotations[usernameAnnotation]
+	}
+	return token, nil
+}
+
+// objectHolder is an object whose registry gets a credential from the controller.
+type objectHolder struct {
+	*cluster
+
+	target
+}
+
+// String is how a command line names the object.
+func (s *objectHolder) String() string { return s.target.String() }
+
+func (*objectHolder) explain(context.Context, io.Writer) {}
+
+// request implements holder: it gets what the controller shows to the object's registry.
+func (s *objectHolder) request(ctx context.Context, audiences []string, duration time.Duration) (issued, error) {
+	if len(audiences) > 0 || duration > 0 {
+		return issued{}, errors.New("--audiences and --duration are for identities and accounts: an object's spec.credential decides")
+	}
+	shown, err := s.read(ctx)
+	if err != nil {
+		return issued{}, err
+	}
+	var token issued
+	switch shown.credential.Type {
+	case v1alpha1.CredentialServiceAccountToken:
+		if shown.account == "" {
+			return issued{}, fmt.Errorf("%s names no ServiceAccount, so the controller's flags decide: name an account instead, such as %s/default", s, accountWord)
+		}
+		if token, err = (&account{s.cluster, shown.account}).request(ctx, shown.audiences(), time.Hour); err == nil {
+			err = s.refuseOpening(ctx, token)
+		}
+	case v1alpha1.CredentialWorkloadIdentityToken:
+		token, err = (&identity{s.cluster, shown.identity, shown.context}).request(ctx, shown.audiences(), time.Hour)
+	default:
+		token, err = s.svid(ctx, shown)
+	}
+	if err != nil {
+		return issued{}, err
+	}
+	token.registry, _, _ = strings.Cut(strings.TrimPrefix(shown.address, "oci://"), "/")
+	return token, nil
+}
+
+// refuseOpening refuses a token that opens the cluster, as the controller does: the object's author,
+// who chose its registry and its audiences, may not be the account.
+func (s *objectHolder) refuseOpening(ctx context.Context, token issued) error {
+	opens, err := s.accepts(ctx, auth.NewSecret(token.text))
+	if err == nil && opens {
+		err = fmt.Errorf("%s: a token for its spec.credential.audiences opens the cluster at %s, and a registry that gets the token could use it there; "+
+			"name an audience of the registry's own", s, s.host)
+	}
+	return err
+}
+
+// credentialSpec is what an object says of its credential.
+type credentialSpec struct {
+	credential                 *v1alpha1.Credential
+	address, account, identity string
+	context                    *tokenv1.ContextObject
+}
+
+// audiences are those of the object's tokens.
+func (s credentialSpec) audiences() []string {
+	if len(s.credential.Audiences) > 0 {
+		return s.credential.Audiences
+	}
+	return []string{s.address}
+}
+
+// read reads the object.
+func (s *objectHolder) read(ctx context.Context) (credentialSpec, error) {
+	var result credentialSpec
+	key := client.ObjectKey{Namespace: s.namespace, Name: s.name}
+	var object client.Object
+	var err error
+	if s.kind == v1alpha1.OCIRepositoryKind {
+		o := &v1alpha1.OCIRepository{}
+		err, object = s.Get(ctx, key, o), o
+		result = credentialSpec{credential: o.Spec.Credential, address: o.Spec.URL, account: o.Spec.ServiceAccountName, identity: o.Spec.WorkloadIdentityName}
+	} else {
+		o := &v1alpha1.ImageRepository{}
+		err, object = s.Get(ctx, key, o), o
+		result = credentialSpec{credential: o.Spec.Credential, address: o.Spec.Image, account: o.Spec.ServiceAccountName, identity: o.Spec.WorkloadIdentityName}
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return credentialSpec{}, fmt.Errorf("there is no %s in namespace %s; -n names another namespace", s, s.namespace)
+	case err != nil:
+		return credentialSpec{}, s.failed(err)
+	case result.credential == nil:
+		return credentialSpec{}, fmt.Errorf("%s has no spec.credential: its credential comes from a cloud or a Secret, or it has none", s)
+	case len(result.credential.Audiences) > 0: // which the object's author chose, and not who runs the command
+		if err := spec.CheckAudiences("spec.credential.audiences", result.credential.Audiences); err != nil {
+			return credentialSpec{}, fmt.Errorf("%s: %w", s, err)
+		}
+	}
+	result.context = &tokenv1.ContextObject{
+		APIVersion: v1alpha1.GroupVersion().String(), Kind: s.kind, Namespace: s.namespace, Name: s.name, UID: object.GetUID(),
+	}
+	return result, nil
+}
+
+// svid gets an SVID of the object; an X.509-SVID is for a new key.
+func (s *objectHolder) svid(ctx context.Context, of credentialSpec) (issued, error) {
+	server, err := tokenServer(s.config)
+	if err != nil {
+		return issued{}, fmt.Errorf("connect to %s: %w", s.host, err)
+	}
+	request := &tokenv1.SVIDRequest{Spec: tokenv1.SVIDRequestSpec{Type: tokenv1.SVIDType(of.credential.Type), UID: of.context.UID}}
+	var key []byte
+	if request.Spec.Type == tokenv1.SpiffeCertificate {
+		if key, request.Spec.PublicKey, err = newKey(); err != nil {
+			return issued{}, err
+		}
+	}
+	resource, _ := apimeta.UnsafeGuessKindToResource(v1alpha1.GroupVersion().WithKind(s.kind))
+	answer := &tokenv1.SVIDRequest{}
+	err = server.Post().Namespace(s.namespace).Resource(resource.Resource).Name(s.name).SubResource("svid").Body(request).Do(ctx).Into(answer)
+	switch {
+	case apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) && apierrors.IsNotFound(err):
+		return issued{}, fmt.Errorf("at %s nobody issues SVIDs: install Lanyard's chart with spiffe.trustDomain", s.host)
+	case apierrors.IsForbidden(err):
+		return issued{}, fmt.Errorf("at %s: %w; bind the ClusterRole lanyard-svid of Lanyard's chart to the caller in namespace %s", s.host, err, s.namespace)
+	case err != nil:
+		return issued{}, fmt.Errorf("at %s: %w", s.host, err)
+	}
+	answer.SetGroupVersionKind(tokenv1.GroupVersion().WithKind(tokenv1.SVIDRequestKind))
+	token := issued{answer: answer, text: answer.Status.Token, expires: answer.Status.ExpirationTimestamp.Time}
+	if key != nil {
+		token.setCertificate(answer.Status.CertificateChain, string(key))
+		token.answer = map[string]any{
+			"certificateChain": token.certificate, "privateKey": token.key, "spiffeID": answer.Status.SPIFFEID, "expirationTimestamp": answer.Status.ExpirationTimestamp,
+		}
+	}
+	return token, nil
+}
+
+// newKey makes a key on the curve P-256. It returns the private half as PEM (PKCS #8) and the public
+// half as DER (SubjectPublicKeyInfo).
+func newKey() (private, public []byte, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	public, err = x509.MarshalPKIXPublicKey(key.Public())
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), public, err
+}

@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/api/meta"
+	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/plain"
+)
+
+// Resources of the issuer's API groups.
+const (
+	identityWord   = "workloadidentity" // on a command line
+	identityPlural = "workloadidentities"
+	identityShort  = "lwi"
+	tokenResource  = "token"
+)
+
+// parseIdentity reads the argument workloadidentity/NAME. The kind may be written as kubectl takes
+// it.
+func parseIdentity(args []string) (name string, err error) {
+	if len(args) != 1 {
+		return "", errors.New("name one " + identityWord + "/NAME")
+	}
+	kind, name, ok := cutKind(args[0], identityv1.Group)
+	if !ok || !slices.Contains([]string{identityWord, identityPlural, identityShort}, kind) {
+		return "", fmt.Errorf("%q is not %s/NAME", args[0], identityWord)
+	}
+	return name, nil
+}
+
+// identity is a WorkloadIdentity of the command's namespace.
+type identity struct {
+	*cluster
+
+	name    string
+	context *tokenv1.ContextObject // what its tokens are used for; nil for nothing
+}
+
+// String is how a command line names the identity.
+func (i *identity) String() string { return identityWord + "/" + i.name }
+
+// request implements holder. Without audiences or duration, the identity decides.
+func (i *identity) request(ctx context.Context, audiences []string, duration time.Duration) (issued, error) {
+	server, err := tokenServer(i.config)
+	if err != nil {
+		return issued{}, fmt.Errorf("connect to %s: %w", i.host, err)
+	}
+	request := &tokenv1.TokenRequest{Spec: tokenv1.TokenRequestSpec{Audiences: audiences, ContextObject: i.context}}
+	if duration > 0 {
+		request.Spec.ExpirationSeconds = new(int64(duration / time.Second))
+	}
+	answer := &tokenv1.TokenRequest{}
+	err = server.Post().Namespace(i.namespace).Resource(identityPlural).Name(i.name).SubResource(tokenResource).
+		Body(request).Do(ctx).Into(answer)
+	if err != nil {
+		return issued{}, i.refused(ctx, err)
+	}
+	answer.SetGroupVersionKind(tokenv1.GroupVersion().WithKind(tokenv1.TokenRequestKind))
+	token := issued{answer: answer, text: answer.Status.Token, expires: answer.Status.ExpirationTimestamp.Time}
+	if object, err := i.read(ctx); err == nil { // who may get tokens may not read the identity, perhaps
+		token.user = object.Annotations[usernameAnnotation]
+	}
+	return token, nil
+}
+
+// tokenServer is a client of the aggregated API of the token server.
+func tokenServer(config *rest.Config) (*rest.RESTClient, error) {
+	scheme := runtime.NewScheme()
+	if err := tokenv1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	of := rest.CopyConfig(config)
+	gv := tokenv1.GroupVersion()
+	of.GroupVersion, of.APIPath = &gv, "/apis"
+	of.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	return rest.RESTClientFor(of)
+}
+
+// refused adds to the error of a request for a token what to do next.
+func (i *identity) refused(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) && apierrors.IsNotFound(err):
+		return fmt.Errorf("at %s there is no token server: install Lanyard's chart with issuer.url, and see that the APIService %s.%s is available",
+			i.host, tokenv1.Version, tokenv1.Group)
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("there is no %s in namespace %s; -n names another namespace", i, i.namespace)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("at %s: %w; bind a Role of namespace %s with this rule to the caller:\n%s", i.host, err, i.namespace, i.rule())
+	case apierrors.IsServiceUnavailable(err):
+		if why := i.notReady(ctx); why != "" {
+			return fmt.Errorf("at %s: %w; %s is not ready: %s", i.host, err, i, why)
+		}
+		return fmt.Errorf("at %s: %w; \"lanyard keys list\" shows whether a key may sign, and the token server's log what it waits for", i.host, err)
+	}
+	return fmt.Errorf("at %s: %w", i.host, err)
+}
+
+// rule is the RBAC rule that allows tokens of the identity, and nothing else.
+func (i *identity) rule() string {
+	return fmt.Sprintf("- apiGroups: [%s]\n  resources: [%s/%s]\n  resourceNames: [%s]\n  verbs: [create]",
+		tokenv1.Group, identityPlural, tokenResource, i.name)
+}
+
+// notReady is reason and message of an identity that is not ready; empty if it is, or if nobody
+// knows.
+func (i *identity) notReady(ctx context.Context) string {
+	o, err := i.read(ctx)
+	if err != nil {
+		return ""
+	}
+	ready := apimeta.FindStatusCondition(o.Status.Conditions, meta.ConditionReady)
+	if ready == nil || ready.Status == metav1.ConditionTrue {
+		return ""
+	}
+	return plain.Text(ready.Reason + ": " + ready.Message)
+}
+
+// read reads the identity.
+func (i *identity) read(ctx context.Context) (*identityv1.WorkloadIdentity, error) {
+	o := &identityv1.WorkloadIdentity{}
+	return o, i.Get(ctx, client.ObjectKey{Namespace: i.namespace, Name: i.name}, o)
+}
+
+// completeIdentities completes workloadidentity/NAME with the identities of the namespace.
+func (f *clusterFlags) completeIdentities(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var all identityv1.WorkloadIdentityList
+	return f.complete(c, begun, func(ctx context.Context, cluster *cluster) (offers []cobra.Completion, err error) {
+		err = cluster.List(ctx, &all, client.InNamespace(cluster.namespace))
+		for _, o := range all.Items {
+			word := asWritten(begun, o.Name, identityWord+"/"+o.Name, func(word string) bool {
+				_, err := parseIdentity([]string{word})
+				return err == nil
+			})
+			offers = append(offers, cobra.CompletionWithDesc(word, plain.Text(o.Spec.TargetSystem.Type)))
+		}
+		return offers, err
+	})
+}
+
+// completeAudiences completes the audiences of the identity that the command line names.
+func (f *clusterFlags) completeAudiences(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	name, err := parseIdentity(args)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return f.complete(c, begun, func(ctx context.Context, cluster *cluster) (offers []cobra.Completion, err error) {
+		o, err := (&identity{cluster: cluster, name: name}).read(ctx)
+		for _, audience := range o.Spec.Audiences {
+			offers = append(offers, plain.Text(audience))
+		}
+		return offers, err
+	})
+}

@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/internal/cli/creds"
+)
+
+// jobProcess is what the credentials of a job use of this process.
+func jobProcess(std IO) creds.Process {
+	return creds.Process{Env: std.Env, NewCluster: func() creds.Cluster { return &jobCluster{&clusterFlags{std: std}} }}
+}
+
+// job is a CI job as the holder of its own credential.
+type job struct {
+	flags       *creds.Flags
+	image       string // of a registry; empty for none
+	forRegistry bool   // the credential is shown to a registry
+}
+
+// String is how messages name the job.
+func (*job) String() string { return "this job" }
+
+func (*job) explain(context.Context, io.Writer) {}
+
+// request implements holder. The audiences are those of the flags.
+func (j *job) request(ctx context.Context, _ []string, duration time.Duration) (issued, error) {
+	if duration > 0 {
+		return issued{}, errors.New("--duration is for identities and accounts: who issues the job's credential decides how long it lives")
+	}
+	issue := j.flags.Issue
+	if j.forRegistry {
+		issue = j.flags.IssueForRegistry
+	}
+	c, err := issue(ctx, creds.Receiver{Image: j.image})
+	if err != nil {
+		return issued{}, err
+	}
+	token := issued{text: c.Secret.Reveal(), expires: c.ExpiresAt, user: c.User, registry: j.image}
+	ends := metav1.NewTime(c.ExpiresAt)
+	token.answer = map[string]any{"token": token.text, "expirationTimestamp": ends}
+	if len(c.Certificate) > 0 {
+		token.setCertificate(string(c.Certificate), c.Key.Reveal())
+		token.answer = map[string]any{"certificateChain": token.certificate, "privateKey": token.key, "expirationTimestamp": ends}
+	}
+	return token, nil
+}
+
+// jobCluster issues the tokens of a job. It implements creds.Cluster.
+type jobCluster struct{ *clusterFlags }
+
+// AddTo implements creds.Cluster.
+func (j *jobCluster) AddTo(c *cobra.Command) {
+	if c.Flags().Lookup("kubeconfig") == nil { // else the command has the flags already
+		j.addTo(c)
+	}
+}
+
+// Self implements creds.Cluster with the token that Kubernetes mounts.
+func (j *jobCluster) Self(ctx context.Context) (namespace, name string, err error) {
+	c, err := j.connect(ctx)
+	switch {
+	case err != nil:
+		return "", "", err
+	case !c.pod:
+		return "", "", errors.New("a kubeconfig names the cluster, which may be another one")
+	}
+	return creds.ReadAccount(filepath.Join(j.std.Mount, podToken))
+}
+
+// ServiceAccountToken implements creds.Cluster.
+func (j *jobCluster) ServiceAccountToken(ctx context.Context, namespace, name string, audiences []string) (creds.Credential, error) {
+	return j.request(ctx, namespace, func(c *cluster) holder { return &account{c, name} }, audiences)
+}
+
+// WorkloadIdentityToken implements creds.Cluster.
+func (j *jobCluster) WorkloadIdentityToken(ctx context.Context, name string, audiences []string) (creds.Credential, error) {
+	return j.request(ctx, "", func(c *cluster) holder { return &identity{cluster: c, name: name} }, audiences)
+}
+
+// request gets a token of a holder in a namespace; empty for the default one.
+func (j *jobCluster) request(ctx context.Context, namespace string, of func(*cluster) holder, audiences []string) (creds.Credential, error) {
+	c, err := j.connect(ctx)
+	if err != nil {
+		return creds.Credential{}, err
+	}
+	if namespace != "" {
+		c.namespace = namespace
+	}
+	token, err := of(c).request(ctx, audiences, 0)
+	if err != nil {
+		return creds.Credential{}, err
+	}
+	return creds.Credential{User: token.user, Secret: auth.NewSecret(token.text), ExpiresAt: token.expires}, nil
+}
+
+// Accepts implements creds.Cluster.
+func (j *jobCluster) Accepts(ctx context.Context, token auth.Secret) (bool, error) {
+	c, err := j.connect(ctx)
+	if err != nil {
+		return false, err
+	}
+	return c.accepts(ctx, token)
+}
+
+// accepts reports whether a token opens the cluster: it asks the API server, as the bearer of the
+// token, who that is.
+func (c *cluster) accepts(ctx context.Context, token auth.Secret) (bool, error) {
+	bearer := rest.AnonymousClientConfig(c.config)
+	bearer.BearerToken = token.Reveal()
+	as, err := authenticationclient.NewForConfig(bearer)
+	if err != nil {
+		return false, err
+	}
+	_, err = as.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return false, nil
+	case err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err):
+		return true, nil
+	default:
+		return false, fmt.Errorf("at %s: cannot find out whether the token opens the cluster: %w", c.host, err)
+	}
+}

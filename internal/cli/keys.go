@@ -1,0 +1,376 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/cli/frame"
+	"github.com/lanyard-dev/lanyard/internal/keyring"
+	"github.com/lanyard-dev/lanyard/internal/plain"
+)
+
+// kid is the form of a key's ID, source: RFC 7638, SHA-256 in base64url. It may begin as a flag does.
+// The ID of an authority has no such letter.
+var kid = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
+
+// kidLast returns the arguments of a command about keys with a kid that begins as a flag behind
+// "--". One of 64 keys has such a kid, and nobody has time to find that out when a key has leaked.
+func kidLast(args []string) []string {
+	at := slices.IndexFunc(args, kid.MatchString)
+	if len(args) == 0 || args[0] != "keys" || at < 0 || args[at][0] != '-' || slices.Contains(args, "--") {
+		return args
+	}
+	return append(slices.Delete(slices.Clone(args), at, at+1), "--", args[at])
+}
+
+// releaseNamespace is the namespace of Lanyard's release, unless a flag names another.
+const releaseNamespace = "lanyard-system"
+
+func newKeys(std IO) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "keys",
+		Short: "Show and change the keys of Lanyard's issuer, and of the SPIFFE trust domain",
+		Long: `Show and change the keys of Lanyard's issuer, and of the SPIFFE trust domain.
+
+The keys are in a KeyRing: issuer has the keys of WorkloadIdentities' tokens, and spiffe the keys and authorities of SVIDs. A
+key signs only after verifiers can have seen it in the public document, and stays there until
+all that it has signed has expired. The token server does this by schedule; these commands are for everything else.`,
+		Example: `  # Which key signs, and what each key waits for
+  lanyard keys list
+
+  # The same of the SPIFFE trust domain
+  lanyard keys list --ring spiffe`,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(newKeysList(std), newKeysRotate(std), newKeysConfirm(std), newKeysRevoke(std))
+	return c
+}
+
+// ringFlags are the flags that name a KeyRing.
+type ringFlags struct {
+	clusterFlags
+
+	name string
+}
+
+// addTo adds the flags to a command.
+func (f *ringFlags) addTo(c *cobra.Command) {
+	f.clusterFlags.addTo(c)
+	f.namespace = releaseNamespace
+	namespace := c.Flags().Lookup("namespace")
+	namespace.DefValue, namespace.Usage = releaseNamespace, "namespace of Lanyard's release"
+	c.Flags().StringVar(&f.name, "ring", keyring.IssuerRing, "name of the KeyRing: issuer or spiffe")
+	frame.CompleteFlag(c, "ring", f.completeRings)
+}
+
+// completeRings completes the name of a KeyRing.
+func (f *ringFlags) completeRings(c *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return f.complete(c, begun, func(ctx context.Context, cluster *cluster) (names []cobra.Completion, err error) {
+		var rings identityv1.KeyRingList
+		err = cluster.List(ctx, &rings, client.InNamespace(cluster.namespace))
+		for _, ring := range rings.Items {
+			names = append(names, ring.Name)
+		}
+		return names, err
+	})
+}
+
+// completeKeys completes the kid of a key of the ring that a change is about.
+func (f *ringFlags) completeKeys(about func(keyring.Entry) bool) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return f.complete(c, begun, func(ctx context.Context, cluster *cluster) (offers []cobra.Completion, err error) {
+			ring, err := f.read(ctx, cluster)
+			if err != nil {
+				return nil, err
+			}
+			for _, key := range keyring.Entries(&ring.Status) {
+				if about(key) {
+					offers = append(offers, cobra.CompletionWithDesc(key.ID, string(key.Role)+" "+string(key.State)))
+				}
+			}
+			return offers, nil
+		})
+	}
+}
+
+// read reads the ring.
+func (f *ringFlags) read(ctx context.Context, cluster *cluster) (*identityv1.KeyRing, error) {
+	ring := &identityv1.KeyRing{}
+	err := cluster.Get(ctx, client.ObjectKey{Namespace: cluster.namespace, Name: f.name}, ring)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("there is no KeyRing %s in namespace %s: the token server makes it when it starts; -n names another namespace", f.name, cluster.namespace)
+	case apierrors.IsForbidden(err):
+		return nil, fmt.Errorf("at %s: %w; KeyRings are in no role of the chart for people: who can change them can revoke the issuer's keys", cluster.host, err)
+	case err != nil:
+		return nil, cluster.failed(err)
+	}
+	return ring, nil
+}
+
+// ringChange is a change of a ring that a command asks for.
+type ringChange struct {
+	// asked is the message that the wish is written.
+	asked string
+	// change writes the wish into the ring's spec.
+	change func(*identityv1.KeyRing) error
+	// done reports whether the token server has fulfilled the wish.
+	done func(*identityv1.KeyRing) bool
+	// result is the message that the wish is fulfilled.
+	result func(*identityv1.KeyRing) string
+}
+
+// ringCommand is a command that changes a ring.
+type ringCommand struct {
+	ringFlags
+
+	timeout time.Duration
+}
+
+// addTo adds the flags to a command.
+func (r *ringCommand) addTo(c *cobra.Command) {
+	r.ringFlags.addTo(c)
+	c.Flags().DurationVar(&r.timeout, "timeout", defaultWait, "longest time to wait for the token server; 0 does not wait")
+	frame.CompleteValues(c, "timeout")
+}
+
+// checkTimeout refuses a timeout before now.
+func (r *ringCommand) checkTimeout(c *cobra.Command) error {
+	if r.timeout < 0 {
+		return frame.UsageError(c, errors.New("--timeout: write a duration of at least 0, such as 30s"))
+	}
+	return nil
+}
+
+// kidArgument is the rule for the arguments of a command about one key.
+func (r *ringCommand) kidArgument(c *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return frame.UsageError(c, errors.New("name one key by its kid, as \"lanyard keys list\" shows it"))
+	}
+	return r.checkTimeout(c)
+}
+
+// perform writes a wish, and waits until the token server has fulfilled it.
+func (r *ringCommand) perform(ctx context.Context, std IO, cluster *cluster, wish ringChange) error {
+	var ring *identityv1.KeyRing
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
+		if ring, err = r.read(ctx, cluster); err != nil {
+			return err
+		}
+		if err := wish.change(ring); err != nil {
+			return err
+		}
+		return cluster.Update(ctx, ring, client.FieldOwner(fieldOwner))
+	})
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("at %s: %w; the caller needs update of keyrings.%s in namespace %s", cluster.host, err, identityv1.Group, cluster.namespace)
+	}
+	if err != nil {
+		return err
+	}
+	r.say(std.Err, wish.asked)
+	if r.timeout == 0 {
+		return nil
+	}
+	return r.wait(ctx, std.Err, cluster, ring.Generation, wish)
+}
+
+// wait waits until the token server has seen a generation of the ring and fulfilled the wish. It says
+// what the ring waits for.
+func (r *ringCommand) wait(ctx context.Context, w io.Writer, cluster *cluster, generation int64, wish ringChange) error {
+	deadline, said, seen := time.Now().Add(r.timeout), "", false
+	for {
+		ring, err := r.read(ctx, cluster)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		seen = seen || ring.Status.ObservedGeneration >= generation
+		if seen && wish.done(ring) {
+			r.say(w, wish.result(ring))
+			return nil
+		}
+		if why := hindrance(ring); seen && why != "" && why != said {
+			said = why
+			r.say(w, said)
+		}
+		switch {
+		case time.Now().Before(deadline):
+		case !seen:
+			return fmt.Errorf("the token server did nothing for %s; is it running, and does its log say which replica rotates the keys?", r.timeout)
+		default:
+			return fmt.Errorf("it is not done after %s; the token server goes on, and \"lanyard keys list\" shows how far it is", r.timeout)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+// say writes progress.
+func (r *ringCommand) say(w io.Writer, message string) {
+	_, _ = fmt.Fprintf(w, "keyring/%s: %s\n", r.name, plain.Text(message)) // progress that nobody reads is no failure
+}
+
+// active returns the message which keys sign now.
+func active(ring *identityv1.KeyRing) string {
+	message := "no key signs"
+	for i, key := range slices.Collect(activeKeys(ring)) {
+		if i == 0 {
+			message = "signing now:"
+		}
+		message += " " + key.ID + " (" + string(key.Role) + ")"
+	}
+	return message
+}
+
+func newKeysRotate(std IO) *cobra.Command {
+	r := ringCommand{ringFlags: ringFlags{clusterFlags: clusterFlags{std: std}}}
+	c := &cobra.Command{
+		Use:   "rotate",
+		Short: "Replace the keys that sign now by their published successors",
+		Long: `Replace the keys that sign now by their published successors.
+
+A successor takes over as soon as it has been in the public document for the publish delay. The replaced key stays in the
+document until all that it has signed has expired, so no token is refused. If a key has leaked, revoke it instead.`,
+		Example: `  lanyard keys rotate
+
+  # Ask for it and do not wait
+  lanyard keys rotate --timeout 0`,
+	}
+	r.addTo(c)
+	c.Args = func(c *cobra.Command, args []string) error {
+		if err := cobra.NoArgs(c, args); err != nil {
+			return frame.UsageError(c, err)
+		}
+		return r.checkTimeout(c)
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		cluster, err := r.connect(c.Context())
+		if err != nil {
+			return err
+		}
+		return r.perform(c.Context(), std, cluster, ringChange{
+			asked: "a rotation is requested",
+			change: func(ring *identityv1.KeyRing) error {
+				keyring.Rotate(ring, time.Now())
+				return nil
+			},
+			done: func(ring *identityv1.KeyRing) bool {
+				keys := slices.Collect(activeKeys(ring))
+				return len(keys) > 0 && !slices.ContainsFunc(keys, func(k keyring.Entry) bool { return k.Rotation != ring.Spec.Rotate })
+			},
+			result: active,
+		})
+	}
+	return c
+}
+
+func newKeysConfirm(std IO) *cobra.Command {
+	r := ringCommand{ringFlags: ringFlags{clusterFlags: clusterFlags{std: std}}}
+	var skipDelay bool
+	c := &cobra.Command{
+		Use:   "confirm KID",
+		Short: "Say that a key is published where verifiers read",
+		Long: `Say that a key is published where verifiers read.
+
+This replaces the token server's own look at the public document, for documents in a bucket or behind an air gap. With
+--skip-delay the key may sign at once: verifiers that cached the document before the key was in it then refuse tokens until
+they read it again.`,
+		Example: `  # The documents are in a bucket: export them, upload them, then confirm the new key
+  lanyard discovery export ./public
+  lanyard keys confirm NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs
+
+  # A new issuer that no verifier has read yet
+  lanyard keys confirm NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs --skip-delay`,
+	}
+	r.addTo(c)
+	c.Flags().BoolVar(&skipDelay, "skip-delay", false, "let the key sign without the publish delay")
+	c.Args = r.kidArgument
+	c.ValidArgsFunction = r.completeKeys(keyring.Entry.Waiting)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		cluster, err := r.connect(c.Context())
+		if err != nil {
+			return err
+		}
+		return r.perform(c.Context(), std, cluster, ringChange{
+			asked:  "key " + args[0] + " is confirmed",
+			change: func(ring *identityv1.KeyRing) error { return keyring.Confirm(ring, args[0], skipDelay) },
+			done: func(ring *identityv1.KeyRing) bool {
+				key, found := keyring.Find(&ring.Status, args[0])
+				return !found || key.State != identityv1.KeyPending
+			},
+			result: func(ring *identityv1.KeyRing) string { return "key " + args[0] + " is " + stateOf(ring, args[0]) },
+		})
+	}
+	return c
+}
+
+func newKeysRevoke(std IO) *cobra.Command {
+	r := ringCommand{ringFlags: ringFlags{clusterFlags: clusterFlags{std: std}}}
+	var yes bool
+	c := &cobra.Command{
+		Use:   "revoke KID",
+		Short: "Revoke a key that has leaked; says what this breaks",
+		Long: `Revoke a key that has leaked; says what this breaks.
+
+The key leaves the public document and never signs again. A published successor signs at once. Without --yes the command
+only shows what breaks, and exits with status 1. A revocation cannot be taken back.`,
+		Example: `  # What would break?
+  lanyard keys revoke NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs
+
+  lanyard keys revoke NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs --yes`,
+	}
+	r.addTo(c)
+	c.Flags().BoolVar(&yes, "yes", false, "revoke the key")
+	c.Args = r.kidArgument
+	c.ValidArgsFunction = r.completeKeys(func(k keyring.Entry) bool { return k.State != identityv1.KeyRevoked })
+	c.RunE = func(c *cobra.Command, args []string) error {
+		cluster, err := r.connect(c.Context())
+		if err != nil {
+			return err
+		}
+		ring, err := r.read(c.Context(), cluster)
+		if err != nil {
+			return err
+		}
+		consequences, err := keyring.ConsequencesOf(ring, args[0], time.Now())
+		if err != nil {
+			return err
+		}
+		for _, line := range consequences.Lines() {
+			_, _ = fmt.Fprintln(std.Out, plain.Text(line))
+		}
+		if !yes {
+			return fmt.Errorf("nothing is revoked yet; \"lanyard keys revoke %s --yes\" revokes the key", args[0])
+		}
+		return r.perform(c.Context(), std, cluster, ringChange{
+			asked:  "the revocation of key " + args[0] + " is requested",
+			change: func(ring *identityv1.KeyRing) error { return keyring.Revoke(ring, args[0]) },
+			done: func(ring *identityv1.KeyRing) bool {
+				key, found := keyring.Find(&ring.Status, args[0])
+				return !found || key.State == identityv1.KeyRevoked
+			},
+			result: func(ring *identityv1.KeyRing) string { return "key " + args[0] + " is revoked; " + active(ring) },
+		})
+	}
+	return c
+}

@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/internal/cli/frame"
+	"github.com/lanyard-dev/lanyard/internal/keyring"
+	"github.com/lanyard-dev/lanyard/internal/plain"
+)
+
+// ringReport is what the command keys list says of a ring.
+type ringReport struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Issuer is empty before the token server has made the ring.
+	Issuer string `json:"issuer,omitempty"`
+	// TrustDomain is empty for a ring that is not SPIFFE's.
+	TrustDomain string             `json:"trustDomain,omitempty"`
+	Keys        []keyReport        `json:"keys"`
+	Conditions  []metav1.Condition `json:"conditions"`
+}
+
+// keyReport is what the command keys list says of a key or an authority.
+type keyReport struct {
+	// KID is the ID of an authority.
+	KID string `json:"kid"`
+	// Algorithm is X.509 for an authority.
+	Algorithm keyring.Role        `json:"algorithm"`
+	State     identityv1.KeyState `json:"state"`
+	// Since is when the key entered its state.
+	Since metav1.Time `json:"since"`
+	// Next is what happens to the key next, for people; empty if nothing does.
+	Next string `json:"next,omitempty"`
+	// Certificate is an authority's certificate, PEM; empty for a key.
+	Certificate string `json:"certificate,omitempty"`
+}
+
+func newKeysList(std IO) *cobra.Command {
+	flags := ringFlags{clusterFlags: clusterFlags{std: std}}
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "Show each key, its state, and what happens to it next",
+		Long: `Show each key, its state, and what happens to it next.
+
+A key is Pending, Published, Active, Retiring and Removed, in this order, or Revoked. Below the table is what hinders the
+ring, with the command that helps.`,
+		Example: `  lanyard keys list
+
+  # The keys that sign, for a script
+  lanyard keys list -o json | jq -r '.keys[] | select(.state == "Active") | .kid'
+
+  # The CAs that a service must trust for SPIFFE certificates
+  lanyard keys list --ring spiffe -o json | jq -r '.keys[].certificate // empty'`,
+	}
+	output := frame.OutputFlag(c, frame.Table, frame.JSON, frame.YAML)
+	flags.addTo(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		cluster, err := flags.connect(c.Context())
+		if err != nil {
+			return err
+		}
+		ring, err := flags.read(c.Context(), cluster)
+		if err != nil {
+			return err
+		}
+		r := reportRing(ring, time.Now())
+		switch output.String() {
+		case frame.JSON:
+			return frame.WriteJSON(std.Out, r)
+		case frame.YAML:
+			return frame.WriteYAML(std.Out, r)
+		}
+		return r.table(std.Out)
+	}
+	return c
+}
+
+// reportRing describes a ring.
+func reportRing(ring *identityv1.KeyRing, now time.Time) ringReport {
+	r := ringReport{
+		Namespace: ring.Namespace, Name: ring.Name, Issuer: ring.Status.Issuer, TrustDomain: ring.Status.TrustDomain,
+		Keys: []keyReport{}, Conditions: append([]metav1.Condition{}, ring.Status.Conditions...),
+	}
+	for _, key := range keyring.Entries(&ring.Status) {
+		report := keyReport{KID: key.ID, Algorithm: key.Role, State: key.State, Since: since(key), Next: nextStep(ring, key, now)}
+		if key.Authority != nil && keyring.Public(key.State) {
+			report.Certificate = key.Authority.Certificate
+		}
+		r.Keys = append(r.Keys, report)
+	}
+	return r
+}
+
+// table writes the keys, and below them the conditions that are not True.
+func (r ringReport) table(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	_, _ = fmt.Fprintln(t, "KID\tALGORITHM\tSTATE\tSINCE\tNEXT") // a tabwriter reports its errors when flushed
+	for _, k := range r.Keys {
+		cells := []string{k.KID, string(k.Algorithm), string(k.State), stamp(k.Since.Time), k.Next}
+		for i := range cells {
+			cells[i] = plain.Text(cells[i])
+		}
+		_, _ = fmt.Fprintln(t, strings.Join(cells, "\t"))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, c := range r.Conditions {
+		if c.Status == metav1.ConditionTrue {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "\n%s is %s, %s: %s\n", plain.Text(c.Type), c.Status, plain.Text(c.Reason), plain.Text(c.Message)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// since returns when a key entered its state.
+func since(key keyring.Entry) metav1.Time {
+	var at *metav1.Time
+	switch key.State {
+	case identityv1.KeyPublished:
+		at = key.PublishedAt
+	case identityv1.KeyActive:
+		at = key.ActivatedAt
+	case identityv1.KeyRetiring:
+		at = key.RetiredAt
+	case identityv1.KeyRemoved, identityv1.KeyRevoked:
+		at = key.RemovedAt
+	case identityv1.KeyPending:
+	}
+	if at == nil {
+		at = &key.CreatedAt
+	}
+	return *at
+}
+
+// nextStep says what happens to a key next; empty if nothing does.
+func nextStep(ring *identityv1.KeyRing, key keyring.Entry, now time.Time) string {
+	if slices.Contains(ring.Spec.Revoke, key.ID) && key.State != identityv1.KeyRevoked {
+		return "is about to be revoked"
+	}
+	switch key.State {
+	case identityv1.KeyPending:
+		return "waits until it is seen in the public document"
+	case identityv1.KeyPublished:
+		if ready := since(key).Add(ring.Status.PublishDelay.Duration); now.Before(ready) {
+			return "may sign from " + stamp(ready)
+		}
+		return "signs when a rotation is due: lanyard keys rotate"
+	case identityv1.KeyActive:
+		return "signs until its successor takes over"
+	case identityv1.KeyRetiring:
+		if c, err := keyring.ConsequencesOf(ring, key.ID, now); err == nil {
+			return "leaves the public document at " + stamp(c.ValidUntil)
+		}
+	case identityv1.KeyRemoved, identityv1.KeyRevoked:
+	}
+	return ""
+}
+
+// stamp writes a time.
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// activeKeys are the keys of a ring that sign.
+func activeKeys(ring *identityv1.KeyRing) iter.Seq[keyring.Entry] {
+	return func(yield func(keyring.Entry) bool) {
+		for _, key := range keyring.Entries(&ring.Status) {
+			if key.State == identityv1.KeyActive && !yield(key) {
+				return
+			}
+		}
+	}
+}
+
+// stateOf returns the state of a key, for people.
+func stateOf(ring *identityv1.KeyRing, kid string) string {
+	if key, found := keyring.Find(&ring.Status, kid); found {
+		return string(key.State)
+	}
+	return "not in the ring any more"
+}
+
+// hindrance returns the message of the first condition that is not True; empty if all are.
+func hindrance(ring *identityv1.KeyRing) string {
+	for _, kind := range []string{meta.ConditionReady, identityv1.ConditionCanRotate} {
+		if c := apimeta.FindStatusCondition(ring.Status.Conditions, kind); c != nil && c.Status != metav1.ConditionTrue {
+			return c.Reason + ": " + c.Message
+		}
+	}
+	return ""
+}

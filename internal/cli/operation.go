@@ -1,0 +1,260 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/internal/cli/frame"
+	"github.com/lanyard-dev/lanyard/internal/plain"
+	"github.com/lanyard-dev/lanyard/internal/report"
+)
+
+const (
+	// defaultWait is how long an operation waits for the controller, unless --timeout says otherwise.
+	defaultWait = 5 * time.Minute
+	// pollInterval is the pause between two looks at an object.
+	pollInterval = 500 * time.Millisecond
+	// fieldOwner is the field manager of the operations' patches.
+	fieldOwner = "lanyard"
+)
+
+// operation changes objects, and waits until the controller has handled the change.
+type operation struct {
+	// done is the message that the change is made.
+	done string
+	// fits reports whether the operation is about an object: --all takes only such objects, and
+	// completion offers only these.
+	fits func(report.Object) bool
+	// check refuses an object; nil refuses none.
+	check func(report.Object) error
+	// patch is the change of an object, as a JSON merge patch.
+	patch []byte
+	// look reports how far the controller is with the change.
+	look func(report.Object) outlook
+}
+
+// outlook is how far the controller is with an object.
+type outlook struct {
+	// message is about the present state; empty if the controller has not handled the change yet.
+	message string
+	// settled says that the change succeeded, failed that it did not. Without either, the controller
+	// is still at work.
+	settled, failed bool
+}
+
+// newOperation adds to c the flags and the arguments of an operation. Prepare makes the operation
+// of one run of c.
+func newOperation(c *cobra.Command, std IO, prepare func() operation) *cobra.Command {
+	flags := clusterFlags{std: std}
+	var all bool
+	var timeout time.Duration
+	output := frame.OutputFlag(c, frame.Table, frame.Wide, frame.JSON, frame.YAML)
+	flags.addTo(c)
+	c.Flags().BoolVar(&all, "all", false, "all objects of the namespace")
+	c.Flags().DurationVar(&timeout, "timeout", defaultWait, "longest time to wait for the controller; 0 does not wait")
+	frame.CompleteValues(c, "timeout")
+	c.Args = func(c *cobra.Command, args []string) error {
+		_, err := parseTargets(args)
+		switch {
+		case err != nil:
+			return frame.UsageError(c, err)
+		case all && len(args) > 0:
+			return frame.UsageError(c, errors.New("--all and KIND/NAME exclude each other"))
+		case !all && len(args) == 0:
+			return frame.UsageError(c, errors.New("name an object, KIND/NAME, or write --all"))
+		case timeout < 0:
+			return frame.UsageError(c, errors.New("--timeout: write a duration of at least 0, such as 30s"))
+		}
+		return nil
+	}
+	c.ValidArgsFunction = flags.completeTargets(func(o report.Object) bool { return prepare().fits(o) })
+	c.RunE = func(c *cobra.Command, args []string) error {
+		cluster, err := flags.connect(c.Context())
+		if err != nil {
+			return err
+		}
+		r := run{cluster: cluster, operation: prepare(), progress: std.Err}
+		targets, err := r.targets(c.Context(), args)
+		if err != nil {
+			return err
+		}
+		if len(targets) == 0 {
+			_, _ = fmt.Fprintln(std.Err, "There is nothing to do in namespace "+cluster.namespace+".")
+		}
+		objects, err := r.perform(c.Context(), targets, timeout)
+		if err != nil && len(objects) == 0 {
+			return err
+		}
+		return errors.Join(err, frame.WriteRows(std.Out, output, report.All(objects)))
+	}
+	return c
+}
+
+// run is one run of an operation.
+type run struct {
+	operation
+
+	cluster  *cluster
+	progress io.Writer
+}
+
+// targets returns the objects that the arguments name. Without arguments, these are all objects of
+// the namespace that fit.
+func (r *run) targets(ctx context.Context, args []string) ([]target, error) {
+	if len(args) > 0 {
+		return parseTargets(args)
+	}
+	objects, err := r.cluster.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(objects) == 0 {
+		return nil, fmt.Errorf("there is no object in namespace %s; -n names another namespace", r.cluster.namespace)
+	}
+	var targets []target
+	for _, o := range objects {
+		if r.fits(o) {
+			targets = append(targets, targetOf(o))
+		}
+	}
+	return targets, nil
+}
+
+// perform changes the objects. Then it waits for each object, but together no longer than timeout.
+// It returns the objects as they are then. The error is that of the only object, or says how many
+// failed.
+func (r *run) perform(ctx context.Context, targets []target, timeout time.Duration) (objects []report.Object, err error) {
+	for _, t := range targets {
+		if err := r.change(ctx, t); err != nil {
+			return nil, err
+		}
+	}
+	deadline := time.Now().Add(timeout)
+	failed := 0
+	for _, t := range targets {
+		o, err := r.wait(ctx, t, deadline, timeout)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if o.Resource != nil {
+			objects = append(objects, o)
+		}
+		switch {
+		case err == nil:
+		case len(targets) == 1:
+			return objects, err
+		default:
+			failed++
+			_, _ = fmt.Fprintln(r.progress, err)
+		}
+	}
+	if failed > 0 {
+		return objects, fmt.Errorf("%d of %d objects failed", failed, len(targets))
+	}
+	return objects, nil
+}
+
+// change patches an object.
+func (r *run) change(ctx context.Context, t target) error {
+	o, err := r.read(ctx, t)
+	if err != nil {
+		return err
+	}
+	if r.check != nil {
+		if err := r.check(o); err != nil {
+			return err
+		}
+	}
+	if err := r.cluster.Patch(ctx, o.Resource, client.RawPatch(types.MergePatchType, r.patch), client.FieldOwner(fieldOwner)); err != nil {
+		return r.cluster.failed(fmt.Errorf("change %s: %w", t, err))
+	}
+	r.say(t, r.done)
+	return nil
+}
+
+// wait looks at an object until the controller has handled the change, and says what is new. With a
+// timeout of 0 it looks once.
+func (r *run) wait(ctx context.Context, t target, deadline time.Time, timeout time.Duration) (report.Object, error) {
+	said := ""
+	for {
+		o, err := r.read(ctx, t)
+		if err != nil || timeout == 0 {
+			return o, err
+		}
+		now := r.look(o)
+		if now.failed {
+			return o, fmt.Errorf("%s failed: %s", t, plain.Text(now.message))
+		}
+		if now.message != said && now.message != "" {
+			said = now.message
+			r.say(t, said)
+		}
+		switch {
+		case now.settled:
+			return o, nil
+		case time.Now().After(deadline) && said == "":
+			return o, fmt.Errorf("%s: the controller did nothing for %s; is it running, and does its shard select the object?", t, timeout)
+		case time.Now().After(deadline):
+			return o, fmt.Errorf("%s is not ready after %s", t, timeout) // why was said
+		}
+		select {
+		case <-ctx.Done():
+			return o, ctx.Err()
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+// read reads an object.
+func (r *run) read(ctx context.Context, t target) (report.Object, error) {
+	o, err := report.Get(ctx, r.cluster, t.kind, client.ObjectKey{Namespace: r.cluster.namespace, Name: t.name})
+	switch {
+	case apierrors.IsNotFound(err):
+		return o, fmt.Errorf("there is no %s in namespace %s; -n names another namespace", t, r.cluster.namespace)
+	case err != nil:
+		return o, r.cluster.failed(err)
+	}
+	return o, nil
+}
+
+// say writes progress.
+func (r *run) say(t target, message string) {
+	_, _ = fmt.Fprintf(r.progress, "%s: %s\n", t, plain.Text(message)) // progress that nobody reads is no failure
+}
+
+// readiness is the outlook of an object whose present spec is to be fulfilled.
+func readiness(o report.Object) outlook {
+	ready := readyOf(o)
+	switch {
+	case o.Suspended:
+		return outlook{message: "it was suspended meanwhile", failed: true}
+	case ready == nil:
+		return outlook{}
+	}
+	return outlook{
+		message: ready.Reason + ": " + ready.Message,
+		settled: ready.Status == metav1.ConditionTrue,
+		failed:  apimeta.IsStatusConditionTrue(o.GetStatus().Conditions, meta.ConditionStalled),
+	}
+}
+
+// readyOf returns the condition Ready of an object's present spec, or nil if the controller has not
+// handled this spec.
+func readyOf(o report.Object) *metav1.Condition {
+	status := o.GetStatus()
+	if status.ObservedGeneration != o.GetGeneration() {
+		return nil
+	}
+	return apimeta.FindStatusCondition(status.Conditions, meta.ConditionReady)
+}

@@ -1,0 +1,87 @@
+// Package pages writes a page for each command from the command's own texts: Markdown for docs/cli,
+// and man pages for docs/man. Only tests link it, and dev/generate runs them.
+package pages
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+// Test compares the pages of the commands that are own with the files below docs, which is the path
+// of that folder, and writes the files if update is set. Commands without a page may have links.
+func Test(t *testing.T, docs string, root *cobra.Command, update bool, own func(*cobra.Command) bool) {
+	t.Helper()
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.InitDefaultHelpCmd()
+	for _, c := range commands(root) {
+		if !own(c) {
+			continue
+		}
+		c.DisableAutoGenTag = true // it has the date
+		c.InitDefaultHelpFlag()
+		c.Long = tables.ReplaceAllString(c.Long, "    $0")
+		compare(t, filepath.Join(docs, "cli", strings.ReplaceAll(c.CommandPath(), " ", "_")+".md"), markdown(t, c), update)
+		compare(t, filepath.Join(docs, "man", strings.ReplaceAll(c.CommandPath(), " ", "-")+".1"), man(t, c), update)
+	}
+}
+
+// tables finds the lines of tables in a text: they are indented. Markdown keeps the lines of a block
+// that is indented further.
+var tables = regexp.MustCompile(`(?m)^ {2,}`)
+
+// commands returns the commands that have a page.
+func commands(c *cobra.Command) []*cobra.Command {
+	all := []*cobra.Command{c}
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() && !sub.IsAdditionalHelpTopicCommand() {
+			all = append(all, commands(sub)...)
+		}
+	}
+	return all
+}
+
+func markdown(t *testing.T, c *cobra.Command) []byte {
+	t.Helper()
+	var page bytes.Buffer
+	if err := doc.GenMarkdown(c, &page); err != nil {
+		t.Fatal(err)
+	}
+	return page.Bytes()
+}
+
+func man(t *testing.T, c *cobra.Command) []byte {
+	t.Helper()
+	var page bytes.Buffer
+	header := doc.GenManHeader{Section: "1", Source: "Lanyard", Manual: "Lanyard", Date: new(time.Time{})}
+	if err := doc.GenMan(c, &header, &page); err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Replace(page.Bytes(), []byte(`"Jan 0001"`), []byte(`""`), 1) // a page has no date
+}
+
+func compare(t *testing.T, path string, got []byte, update bool) {
+	t.Helper()
+	if update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path) //nolint:gosec // a file of this repository
+	if err != nil {
+		t.Fatalf("%v; run dev/generate", err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s is not what the command says; run dev/generate", path)
+	}
+}

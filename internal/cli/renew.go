@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/internal/report"
+)
+
+func newRenew(std IO) *cobra.Command {
+	return newOperation(&cobra.Command{
+		Use:   "renew KIND/NAME... | --all",
+		Short: "Replace tokens of WorkloadIdentities now, and wait for the new ones",
+		Long: `Replace tokens of WorkloadIdentities now, and wait for the new ones.
+
+The command sets the annotation ` + meta.OperationAnnotation + `. The credential in the Secret of a binding is then replaced. For
+another object that names a WorkloadIdentity, the controller drops the tokens of this identity. The controller removes the
+annotation when it has done so.
+
+The exit status is 0 only if all objects are ready afterwards.`,
+		Example: `  # The credential in the Secret of a binding
+  lanyard renew binding/cloudidentity
+
+  # All objects of a tenant that act as a WorkloadIdentity
+  lanyard renew --all -n tenant-a`,
+	}, std, func() operation {
+		return operation{
+			done:  "renewal is requested",
+			fits:  func(o report.Object) bool { return canRenew(o) == nil },
+			check: canRenew,
+			patch: fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, meta.OperationAnnotation, meta.OperationRenewToken),
+			look: func(o report.Object) outlook {
+				now := readiness(o)
+				if o.GetAnnotations()[meta.OperationAnnotation] == meta.OperationRenewToken {
+					now.settled = false
+				}
+				return now
+			},
+		}
+	})
+}
+
+// canRenew refuses an object that has no token of a WorkloadIdentity, and nothing got for one.
+func canRenew(o report.Object) error {
+	switch {
+	case o.Suspended:
+		return fmt.Errorf("%[1]s is suspended; lanyard resume %[1]s resumes it", targetOf(o))
+	case o.WorkloadIdentity == "" && o.AWSIdentity == nil:
+		return fmt.Errorf("%s names no WorkloadIdentity", targetOf(o))
+	}
+	return nil
+}

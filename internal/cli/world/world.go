@@ -1,0 +1,52 @@
+// Package world is the program lanyard-local: the commands lanyard up and lanyard cloud. lanyard
+// runs this program for them, so its help and its errors call it lanyard.
+package world
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/frame"
+)
+
+// IO connects the command to its process.
+type IO struct {
+	// Out receives what was asked for, Err progress, advice and errors.
+	Out, Err io.Writer
+	// Program is the name by which lanyard is called; advice uses it.
+	Program string
+	// Programs is the folder of the programs that lanyard up starts: this program's own. Programs
+	// that are not there are looked for in PATH.
+	Programs string
+	// Terminal says that Err is a terminal, on which a line can be written anew.
+	Terminal bool
+}
+
+// Run runs the command and returns the process's exit status, see [frame.Run]. Args are without the
+// program's name.
+func Run(ctx context.Context, args []string, std IO) int {
+	root := newRoot(std) //nolint:contextcheck // cobra hands the context to each command
+	return frame.Run(ctx, root, args, std.Out, std.Err)
+}
+
+func newRoot(std IO) *cobra.Command {
+	root := &cobra.Command{
+		Use:   frame.Name,
+		Short: "A cluster and a cloud on this machine",
+		Long: `Run a cluster and a cloud on this machine.
+
+"lanyard" runs this program, lanyard-local, for the commands below. It has all others itself.`,
+		Example: `  lanyard up
+  lanyard cloud`,
+	}
+	root.AddCommand(newUp(std), newCloud(std))
+	return root
+}
+
+// dirFlag is the folder that the demonstration lies in.
+func dirFlag(c *cobra.Command, dir *string, usage string) {
+	c.Flags().StringVar(dir, "dir", ".demo", usage)
+	frame.CompleteDir(c, "dir")
+}

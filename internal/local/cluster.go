@@ -1,0 +1,333 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/internal/controlplane"
+)
+
+// Names in the demonstration's cloud and in its cluster.
+const (
+	// Issuer is the issuer of the cluster's ServiceAccount tokens, in the form of an EKS cluster's.
+	Issuer = "https://oidc.eks.eu-west-1.amazonaws.com/id/LANYARD0000000000000000000000DE"
+	// TokenIssuer is the issuer of the demonstration's WorkloadIdentities, the chart's value
+	// issuer.url. The local cloud serves its host.
+	TokenIssuer = "https://issuer.lanyard.example" //nolint:gosec // a URL, no credential
+	// Account is the AWS account of the demonstration.
+	Account = "123456789123"
+	// Region is its region.
+	Region = "eu-west-1"
+	// AzureTenant is the Azure tenant of ServiceAccounts that name none: the controller's
+	// AZURE_TENANT_ID.
+	AzureTenant = "72f988bf-86f1-41af-91ab-2d7cd011db47"
+	// Publisher is the IAM user with whose permissions [Cloud.Push] publishes.
+	Publisher = "publisher"
+	// ProgramUser is the IAM user that Lanyard's programs are in the demonstration.
+	ProgramUser = "lanyard"
+	// Namespace is where the chart is installed.
+	Namespace = "lanyard-system"
+	// FieldManager is the owner of the fields that are applied here.
+	FieldManager = "lanyard-up"
+)
+
+// ClusterOptions configure a cluster. Cloud and ControlPlane are required.
+type ClusterOptions struct {
+	// Cloud is the running cloud that the cluster lies in. The cloud serves the cluster's keys, and
+	// its folder has the cluster's files.
+	Cloud *Cloud
+	// ControlPlane is the path of the program that `make build` makes from dev/controlplane.
+	ControlPlane string
+	// Name names the cluster's folder below clusters/ in the cloud's folder. Default: the cloud's
+	// folder itself.
+	Name string
+	// Issuer is the issuer of the cluster's ServiceAccount tokens. Two clusters of a cloud need
+	// issuers with different hosts. Default: [Issuer].
+	Issuer string
+	// AuthenticationConfig is the path of a Kubernetes AuthenticationConfiguration: further issuers
+	// whose tokens the API server accepts. The API server reaches the issuers in the cloud; each
+	// needs the cloud's CA as its certificateAuthority. Optional.
+	AuthenticationConfig string
+	// Progress is called with one line per step of the start. Optional. Calls end before
+	// StartCluster returns.
+	Progress func(step string)
+}
+
+// Cluster is a running control plane with the chart's programs. It is safe for concurrent use.
+type Cluster struct {
+	cloud *Cloud
+	dir   string // folder of the cluster's files
+	plane *controlplane.ControlPlane
+	logs  []*os.File
+
+	server   string // the API server's URL
+	serverCA string // path of the certificate that vouches for it
+
+	issuer    string          // issuer of ServiceAccount tokens
+	published string          // host at which the cloud serves the issuer's documents
+	documents *http.Transport // reads the issuer's documents at the API server
+
+	config *rest.Config // the administrator's
+	client client.Client
+	typed  kubernetes.Interface
+
+	ended   chan struct{} // closed when a part has ended although nobody stopped it
+	endOnce sync.Once
+
+	mu       sync.Mutex // guards the fields below
+	chart    rendered
+	programs []*Program
+	edges    map[string]*edge // by host
+}
+
+// MissingBinaryError is a program that is not where it should be.
+type MissingBinaryError struct {
+	// Path is where it was looked for.
+	Path string
+	// Flag names another place.
+	Flag string
+	// Err is why it cannot be used.
+	Err error
+}
+
+// Error says what to do.
+func (e *MissingBinaryError) Error() string {
+	return fmt.Sprintf("program %s: %v; run `make build` in Lanyard's repository and keep the programs of its bin/ in one folder, "+
+		"or say with %s where the program is", e.Path, e.Err, e.Flag)
+}
+
+// Unwrap returns why the program cannot be used.
+func (e *MissingBinaryError) Unwrap() error { return e.Err }
+
+// CheckBinary returns a *MissingBinaryError if there is no program at path that can be run.
+func CheckBinary(path, flag string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		err = errors.Unwrap(err) // *fs.PathError: the path is in the message already
+	case info.IsDir():
+		err = errors.New("is a folder")
+	case info.Mode()&0o111 == 0:
+		err = errors.New("is not executable")
+	}
+	if err != nil {
+		return &MissingBinaryError{Path: path, Flag: flag, Err: err}
+	}
+	return nil
+}
+
+// StartCluster starts a control plane, and publishes its keys in the cloud under the host of its
+// issuer. If ctx ends before that, the control plane is stopped again. Later, ctx has no effect:
+// [Cluster.Stop] ends the cluster with its programs.
+func StartCluster(ctx context.Context, o ClusterOptions) (_ *Cluster, err error) {
+	if err := CheckBinary(o.ControlPlane, "--controlplane"); err != nil {
+		return nil, err
+	}
+	c := &Cluster{cloud: o.Cloud, dir: o.Cloud.folder.path, issuer: cmp.Or(o.Issuer, Issuer), ended: make(chan struct{}), edges: map[string]*edge{}}
+	if o.Name != "" {
+		c.dir = o.Cloud.folder.join(clustersName, o.Name)
+	}
+	progress := o.Progress
+	if progress == nil {
+		progress = func(string) {}
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Stop(context.WithoutCancel(ctx)))
+		}
+	}()
+	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the cluster's folder: %w", err)
+	}
+	log, err := c.log(c.Path("controlplane" + logSuffix))
+	if err != nil {
+		return nil, err
+	}
+	c.plane, err = controlplane.Start(ctx, controlplane.Options{
+		Binary: o.ControlPlane, Dir: c.Path(clusterName), Issuer: c.issuer, AuthenticationConfig: o.AuthenticationConfig,
+		Env: o.Cloud.Env(), Log: log, Progress: progress,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.server, c.serverCA = c.plane.Server(), c.plane.CAFile()
+	go c.note(c.plane.Done(), c.plane.Err)
+	if err := c.connect(); err != nil {
+		return nil, err
+	}
+	if err := c.publishIssuer(ctx); err != nil {
+		return nil, err
+	}
+	progress("cluster's keys are published at " + c.issuer)
+	return c, nil
+}
+
+// scheme knows the kinds that the world reads by their Go types.
+func scheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	err := errors.Join(corev1.AddToScheme(s), rbacv1.AddToScheme(s), identityv1.AddToScheme(s), infrav1.AddToScheme(s), v1alpha1.AddToScheme(s))
+	return s, err
+}
+
+func (c *Cluster) connect() error {
+	config, err := clientcmd.BuildConfigFromFlags("", c.plane.Kubeconfig())
+	if err != nil {
+		return fmt.Errorf("read the administrator's kubeconfig: %w", err)
+	}
+	config.UserAgent = FieldManager
+	config.QPS = -1 // the API server's own fairness is enough on one machine
+	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+	c.config = config
+	s, err := scheme()
+	if err != nil {
+		return fmt.Errorf("make the scheme: %w", err)
+	}
+	if c.client, err = client.New(config, client.Options{Scheme: s}); err != nil {
+		return fmt.Errorf("connect to the API server: %w", err)
+	}
+	if c.typed, err = kubernetes.NewForConfig(config); err != nil {
+		return fmt.Errorf("connect to the API server: %w", err)
+	}
+	return nil
+}
+
+// publishIssuer lets everybody read the cluster's discovery documents, as an administrator does to
+// publish an issuer, and serves them under the issuer's name.
+func (c *Cluster) publishIssuer(ctx context.Context) error {
+	const role = "system:service-account-issuer-discovery" // Kubernetes, "Service account issuer discovery"
+	binding := &rbacv1.ClusterRoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
+		ObjectMeta: metav1.ObjectMeta{Name: "public-service-account-issuer"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:unauthenticated"}},
+	}
+	if err := c.client.Create(ctx, binding, client.FieldOwner(FieldManager)); err != nil {
+		return fmt.Errorf("let everybody read the cluster's discovery documents: %w", err)
+	}
+	upstream, err := url.Parse(c.server)
+	if err != nil {
+		return fmt.Errorf("read the API server's address: %w", err)
+	}
+	ca, err := os.ReadFile(c.serverCA)
+	if err != nil {
+		return fmt.Errorf("read the API server's CA: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(ca) {
+		return fmt.Errorf("the API server's CA %s holds no certificate", c.serverCA)
+	}
+	c.documents = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	handler, err := oidc.Proxy(c.issuer, upstream, c.documents)
+	if err != nil {
+		return fmt.Errorf("publish the issuer: %w", err)
+	}
+	issuer, err := url.Parse(c.issuer)
+	if err != nil {
+		return fmt.Errorf("publish the issuer: %w", err)
+	}
+	if err := c.cloud.publish(issuer.Host, handler); err != nil {
+		return fmt.Errorf("publish the issuer: %w", err)
+	}
+	c.published = issuer.Host
+	return nil
+}
+
+// Cloud is the cloud that the cluster lies in.
+func (c *Cluster) Cloud() *Cloud { return c.cloud }
+
+// ControlPlane is the cluster's control plane.
+func (c *Cluster) ControlPlane() *controlplane.ControlPlane { return c.plane }
+
+// Config is the administrator's connection to the API server, a copy.
+func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
+
+// Client is the administrator's client. It knows the core kinds and Lanyard's by their Go types.
+func (c *Cluster) Client() client.Client { return c.client }
+
+// Kubeconfig is the path of the administrator's kubeconfig.
+func (c *Cluster) Kubeconfig() string { return c.plane.Kubeconfig() }
+
+// Kubectl is kubectl as the administrator, not yet started. The caller sets its streams.
+func (c *Cluster) Kubectl(ctx context.Context, args ...string) *exec.Cmd {
+	return c.plane.Kubectl(ctx, args...)
+}
+
+// Path returns a path in the folder of the cluster's files.
+func (c *Cluster) Path(elements ...string) string {
+	return filepath.Join(append([]string{c.dir}, elements...)...)
+}
+
+// log opens a log file that is closed with the cluster.
+func (c *Cluster) log(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // in the cluster's own folder
+	if err != nil {
+		return nil, fmt.Errorf("open a log: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.logs = append(c.logs, f)
+	return f, nil
+}
+
+// note closes ended when a part ends in error.
+func (c *Cluster) note(done <-chan struct{}, result func() error) {
+	<-done
+	if result() != nil {
+		c.endOnce.Do(func() { close(c.ended) })
+	}
+}
+
+// Ended is closed when the control plane or a program has ended although nobody stopped it;
+// [Cluster.Err] says why.
+func (c *Cluster) Ended() <-chan struct{} { return c.ended }
+
+// Stop ends the cluster in order: first its programs, then its control plane. Its files stay until
+// the next start.
+func (c *Cluster) Stop(ctx context.Context) error {
+	c.mu.Lock()
+	programs, logs := c.programs, c.logs
+	c.programs, c.logs = nil, nil
+	c.mu.Unlock()
+	var errs []error
+	for _, p := range slices.Backward(programs) {
+		errs = append(errs, p.Stop(ctx))
+	}
+	errs = append(errs, c.closeEdges()...)
+	if c.published != "" {
+		errs = append(errs, c.cloud.withdraw(c.published))
+		// Connections that were opened ahead and never used would keep the API server from stopping
+		// for five seconds (net/http, Server.Shutdown).
+		c.documents.CloseIdleConnections()
+	}
+	if c.plane != nil {
+		errs = append(errs, c.plane.Stop(ctx))
+	}
+	for _, f := range logs {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}

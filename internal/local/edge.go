@@ -1,0 +1,126 @@
+package local
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+)
+
+// An Ingress of the chart says which of its programs the internet reaches, under which name. Here
+// the local cloud is the internet: it serves the name, with a certificate of its own, and passes
+// requests on to the program on this machine.
+
+// edge is a host of the local cloud behind which a program of the chart answers.
+type edge struct {
+	to    atomic.Pointer[url.URL]
+	proxy httputil.ReverseProxy
+	// direct reaches the program, whatever proxy the environment names.
+	direct *http.Transport
+}
+
+func newEdge() *edge {
+	e := &edge{direct: &http.Transport{}}
+	e.proxy = httputil.ReverseProxy{
+		Transport: e.direct, ErrorLog: log.New(io.Discard, "", 0),
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(e.to.Load())
+			r.Out.Host = r.In.Host
+		},
+	}
+	return e
+}
+
+// ServeHTTP implements [http.Handler].
+func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.proxy.ServeHTTP(w, r) }
+
+// backends returns for each host of the chart's Ingresses the Service behind it, as a layout's hosts
+// have it: "lanyard-discovery.lanyard-system.svc:80".
+func (r *rendered) backends() (map[string]string, error) {
+	all := map[string]string{}
+	for i := range r.ingresses {
+		ingress := &r.ingresses[i]
+		for _, rule := range ingress.Spec.Rules {
+			if rule.Host == "" || rule.HTTP == nil || len(rule.HTTP.Paths) != 1 || rule.HTTP.Paths[0].Backend.Service == nil {
+				return nil, fmt.Errorf("rule of Ingress %s: only one host with one path to a Service can be served here", ingress.Name)
+			}
+			backend := rule.HTTP.Paths[0].Backend.Service
+			port, ok := r.servicePort(ingress.Namespace, backend)
+			if !ok {
+				return nil, fmt.Errorf("rule of Ingress %s: the chart has no Service %s with this port", ingress.Name, backend.Name)
+			}
+			all[rule.Host] = net.JoinHostPort(backend.Name+"."+ingress.Namespace+".svc", strconv.Itoa(int(port)))
+		}
+	}
+	return all, nil
+}
+
+// servicePort returns the number of the port that an Ingress names.
+func (r *rendered) servicePort(namespace string, backend *networkingv1.IngressServiceBackend) (int32, bool) {
+	for i := range r.services {
+		service := &r.services[i]
+		if service.Name != backend.Name || service.Namespace != namespace {
+			continue
+		}
+		at := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool {
+			return p.Port == backend.Port.Number || p.Name != "" && p.Name == backend.Port.Name
+		})
+		if at >= 0 {
+			return service.Spec.Ports[at].Port, true
+		}
+	}
+	return 0, false
+}
+
+// expose lets the hosts of the chart's Ingresses lead to a program, if their Services do. A program
+// that starts later takes the host over.
+func (c *Cluster) expose(l *layout) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	backends, err := c.chart.backends()
+	if err != nil {
+		return err
+	}
+	for _, host := range slices.Sorted(maps.Keys(backends)) {
+		address, ok := l.hosts[backends[host]]
+		if !ok {
+			continue // another program's
+		}
+		known := c.edges[host]
+		if known == nil {
+			known = newEdge()
+		}
+		known.to.Store(&url.URL{Scheme: "http", Host: address})
+		if c.edges[host] != nil {
+			continue
+		}
+		if err := c.cloud.publish(host, known); err != nil {
+			return fmt.Errorf("publish %s: %w", host, err)
+		}
+		c.edges[host] = known
+	}
+	return nil
+}
+
+// closeEdges takes the hosts of the chart's Ingresses back.
+func (c *Cluster) closeEdges() []error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
+	for host, e := range c.edges {
+		errs = append(errs, c.cloud.withdraw(host))
+		e.direct.CloseIdleConnections()
+	}
+	clear(c.edges)
+	return errs
+}

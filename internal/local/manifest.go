@@ -1,0 +1,272 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/examples"
+	"github.com/lanyard-dev/lanyard/internal/admission"
+	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/report"
+	"github.com/lanyard-dev/lanyard/internal/yamlfile"
+)
+
+// Manifests are objects that [ReadManifests] has checked, namespaces first.
+type Manifests struct{ all []manifest }
+
+// manifest is an object with its place in a file.
+type manifest struct {
+	*unstructured.Unstructured
+
+	document *yamlfile.Document
+}
+
+// at returns an error about a field as a *yamlfile.Error.
+func (m manifest) at(path, format string, args ...any) error {
+	return m.document.At(path, fmt.Errorf("%s: %w", m.name(), fmt.Errorf(format, args...)))
+}
+
+// name is kind, namespace and name, for errors.
+func (m manifest) name() string { return nameOf(m.Unstructured) }
+
+func nameOf(o *unstructured.Unstructured) string {
+	return o.GetKind() + " " + path.Join(o.GetNamespace(), o.GetName())
+}
+
+// text returns a text field of an object; empty if the object does not have the field.
+func (m manifest) text(path ...string) string {
+	text, _, err := unstructured.NestedString(m.Object, path...)
+	if err != nil {
+		return ""
+	}
+	return text
+}
+
+// repository returns the image repository that an object names.
+func (m manifest) repository() (oci.Repository, error) {
+	if m.GetKind() == v1alpha1.ImageRepositoryKind {
+		return oci.ParseImage(m.text("spec", "image"))
+	}
+	return oci.ParseURL(m.text("spec", "url"))
+}
+
+// ReadManifests reads the manifests at the root of a file system (*.yaml, *.yml) and checks them as
+// far as this is possible without a cluster: YAML, the fields of Kubernetes' and Lanyard's kinds,
+// the schemas of Lanyard's kinds, namespaces and expectations. An object that fetches and names no
+// expectation is expected to be pulled. Folder stands before the files' names in errors. The errors
+// of all objects are joined; they are of type *yamlfile.Error where a file is at fault.
+func ReadManifests(ctx context.Context, folder string, files fs.FS) (*Manifests, error) {
+	all, err := parseManifests(folder, files)
+	if err != nil {
+		return nil, err
+	}
+	checks, err := newChecks(all)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, m := range all {
+		errs = append(errs, checks.judge(ctx, m))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	// In files, an object may come before its namespace.
+	slices.SortStableFunc(all, func(a, b manifest) int { return rank(a) - rank(b) })
+	return &Manifests{all: all}, nil
+}
+
+// Namespaces returns the names of the namespaces that the manifests make, in their order.
+func (m *Manifests) Namespaces() []string {
+	var names []string
+	for _, o := range m.all {
+		if isNamespace(o) {
+			names = append(names, o.GetName())
+		}
+	}
+	return names
+}
+
+func rank(m manifest) int {
+	if isNamespace(m) {
+		return 0
+	}
+	return 1
+}
+
+func isNamespace(m manifest) bool {
+	return m.GroupVersionKind().GroupKind() == schema.GroupKind{Kind: "Namespace"}
+}
+
+func parseManifests(folder string, files fs.FS) ([]manifest, error) {
+	entries, err := fs.ReadDir(files, ".")
+	if err != nil {
+		return nil, fmt.Errorf("read the manifests in folder %s: %w; name another folder with --examples", folder, errors.Unwrap(err))
+	}
+	var all []manifest
+	for _, entry := range entries {
+		if extension := path.Ext(entry.Name()); entry.IsDir() || extension != ".yaml" && extension != ".yml" {
+			continue
+		}
+		data, err := fs.ReadFile(files, entry.Name())
+		if err != nil {
+			return nil, fmt.Errorf("read the manifests: %w", err)
+		}
+		found, err := parseManifest(filepath.Join(folder, entry.Name()), data)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("there are no manifests (*.yaml, *.yml) in folder %s; name a folder that holds some with --examples", folder)
+	}
+	return all, nil
+}
+
+// parseManifest reads the objects of one file.
+func parseManifest(file string, data []byte) ([]manifest, error) {
+	documents, err := yamlfile.Read(file, data)
+	if err != nil {
+		return nil, err
+	}
+	var found []manifest
+	for _, d := range documents {
+		m := manifest{Unstructured: &unstructured.Unstructured{}, document: d}
+		if err := d.Decode(&m.Object); err != nil {
+			return nil, err
+		}
+		for _, required := range []struct{ path, value string }{
+			{"apiVersion", m.GetAPIVersion()}, {"kind", m.GetKind()}, {"metadata.name", m.GetName()},
+		} {
+			if required.value == "" {
+				return nil, d.At(required.path, errors.New("an object needs apiVersion, kind and metadata.name"))
+			}
+		}
+		found = append(found, m)
+	}
+	return found, nil
+}
+
+// checks are what objects are judged by before there is a cluster.
+type checks struct {
+	scheme     *runtime.Scheme                                  // the Go types, which have the names of all fields
+	admissions map[schema.GroupVersionKind]*admission.Admission // of Lanyard's kinds
+	groups     map[string]bool                                  // served because of a CRD of the manifests
+	namespaces map[string]bool                                  // those that will exist
+}
+
+func newChecks(all []manifest) (*checks, error) {
+	known, err := scheme()
+	if err != nil {
+		return nil, err
+	}
+	c := &checks{
+		scheme: known, admissions: map[schema.GroupVersionKind]*admission.Admission{}, groups: map[string]bool{},
+		namespaces: map[string]bool{"default": true, "kube-system": true, "kube-public": true, Namespace: true},
+	}
+	for _, m := range all {
+		if isNamespace(m) {
+			c.namespaces[m.GetName()] = true
+		}
+		if m.GetKind() == customResourceDefinition {
+			c.groups[m.text("spec", "group")] = true
+		}
+	}
+	return c, c.addChart()
+}
+
+// addChart adds the kinds of the chart's CRDs.
+func (c *checks) addChart() error {
+	objects, err := render(nil, nil, nil)
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		if o.GetKind() != customResourceDefinition {
+			continue
+		}
+		data, err := o.MarshalJSON()
+		if err != nil {
+			return fmt.Errorf("read the chart's %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+		crd, err := admission.ReadCRD(data)
+		if err != nil {
+			return err
+		}
+		gvk := schema.GroupVersionKind{Group: crd.Spec.Group, Version: crd.Spec.Versions[0].Name, Kind: crd.Spec.Names.Kind}
+		if c.admissions[gvk], err = admission.New(crd); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judge returns what is wrong with an object, and writes the expectation into the object.
+func (c *checks) judge(ctx context.Context, m manifest) error {
+	gvk := m.GroupVersionKind()
+	if !c.serves(gvk) {
+		return m.at("apiVersion", "the cluster does not serve kind %s of %s; Lanyard's kinds %s are of %s, "+
+			"and other kinds need their CustomResourceDefinition among the manifests",
+			gvk.Kind, m.GetAPIVersion(), strings.Join(report.Kinds(), ", "), v1alpha1.GroupVersion())
+	}
+	if into, err := c.scheme.New(gvk); err == nil {
+		if err := m.document.Decode(into); err != nil {
+			return err
+		}
+		if m.GetNamespace() == "" && !clusterScoped(gvk.Kind) {
+			return m.at("metadata", "metadata.namespace is missing")
+		}
+	}
+	if namespace := m.GetNamespace(); namespace != "" && !c.namespaces[namespace] {
+		return m.at("metadata.namespace", "namespace %q will not exist; add a Namespace to the manifests", namespace)
+	}
+	if judge := c.admissions[gvk]; judge != nil {
+		if refused := judge.Admit(ctx, m.DeepCopy().Object); len(refused) > 0 {
+			return m.refused(refused)
+		}
+	}
+	if err := expect(m.Unstructured); err != nil {
+		return m.at(field.NewPath("metadata", "annotations").Key(examples.ExpectAnnotation).String(), "%w", err)
+	}
+	return nil
+}
+
+// serves reports whether the cluster may know a kind. What the API server has built in is of a
+// group without a dot or below k8s.io.
+func (c *checks) serves(gvk schema.GroupVersionKind) bool {
+	if gvk.Group == v1alpha1.GroupVersion().Group || gvk.Group == identityv1.Group {
+		return c.admissions[gvk] != nil
+	}
+	return !strings.Contains(gvk.Group, ".") || strings.HasSuffix(gvk.Group, ".k8s.io") || c.groups[gvk.Group]
+}
+
+// clusterScoped reports whether a kind of the scheme has no namespace.
+func clusterScoped(kind string) bool {
+	return slices.Contains([]string{
+		"Namespace", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding",
+		identityv1.AWSClusterControllerIdentityKind, identityv1.AWSClusterStaticIdentityKind, identityv1.AWSClusterRoleIdentityKind,
+	}, kind)
+}
+
+// refused returns an API server's reasons as errors about lines.
+func (m manifest) refused(reasons field.ErrorList) error {
+	var errs []error
+	for _, reason := range reasons {
+		errs = append(errs, m.at(reason.Field, "%w", reason))
+	}
+	return errors.Join(errs...)
+}

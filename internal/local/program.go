@@ -1,0 +1,378 @@
+package local
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// ProgramOptions name a program of the chart. Workload and Binary are required.
+type ProgramOptions struct {
+	// Workload is the name of a StatefulSet or a Deployment, see [Cluster.Workloads].
+	Workload string
+	// Binary is the path of its program on this machine.
+	Binary string
+	// Name names the program's folder and log. Two programs of a cluster with the same name share
+	// their volumes, and must not run at the same time. Default: the workload's name without
+	// "lanyard-".
+	Name string
+}
+
+// Program is a running program of the chart.
+type Program struct {
+	// Workload is the name of its StatefulSet or Deployment.
+	Workload string
+	// Log is the path of its log.
+	Log string
+
+	name   string // file name of the program in its container
+	layout *layout
+	ready  string // URL of the readiness probe
+	cmd    *exec.Cmd
+	cancel context.CancelFunc
+	token  *tokenFile // nil if the pod mounts no token
+	end    *tail
+	done   chan struct{}
+
+	mu       sync.Mutex // guards the fields below
+	stopping bool
+	err      error // how it ended; read after done
+}
+
+// URL returns "http://127.0.0.1:<port>" for the name of a container's port, such as "metrics". It
+// is empty if the container has no such port.
+func (p *Program) URL(port string) string {
+	address, ok := p.layout.ports[port]
+	if !ok {
+		return ""
+	}
+	return "http://" + address
+}
+
+// PID returns the ID of the program's process, for measurements.
+func (p *Program) PID() int { return p.cmd.Process.Pid }
+
+// Folder returns the folder of a volume, such as "data". It is empty if the container does not
+// mount that volume.
+func (p *Program) Folder(volume string) string { return p.layout.folders[volume] }
+
+// ProgramError reports a program that ended although nobody stopped it.
+type ProgramError struct {
+	// Program is its name, such as lanyard-controller.
+	Program string
+	// Err returns how the process ended: an *exec.ExitError if it ran.
+	Err error
+	// Log is the path of the whole log, End its last lines.
+	Log, End string
+}
+
+// Error holds the log's end, which names the reason.
+func (e *ProgramError) Error() string {
+	return fmt.Sprintf("%s ended: %v; its log is %s and ends so:\n%s", e.Program, e.Err, e.Log, e.End)
+}
+
+// Unwrap returns how the process ended.
+func (e *ProgramError) Unwrap() error { return e.Err }
+
+// programGrace is how long a program may take to stop.
+const programGrace = 15 * time.Second
+
+// Workloads lists the workloads of the chart as it was last installed.
+func (c *Cluster) Workloads() []Workload {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.chart.names()
+}
+
+// StartProgram starts a program with the arguments and the environment of its container in the
+// chart. Ports, paths in volumes and URLs of Services are replaced by those of this machine. If the
+// pod mounts a ServiceAccount's token, the program's flag --kubeconfig names a kubeconfig with a
+// token of that account, which is renewed. The hosts of Ingresses that lead to the program are served
+// in the cloud. StartProgram returns once the readiness probe succeeds and the API server reaches the
+// aggregated APIs that the program serves. The program ends with [Program.Stop], [Cluster.Stop] or
+// this process.
+func (c *Cluster) StartProgram(ctx context.Context, o ProgramOptions) (*Program, error) {
+	p, err := c.launch(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.awaitProgram(ctx, p); err != nil {
+		return nil, errors.Join(err, p.Stop(context.WithoutCancel(ctx)))
+	}
+	return p, nil
+}
+
+// StartPrograms starts programs that may need each other to become ready. Ready is called for each
+// in their order. Without an error, all are ready; see [Cluster.StartProgram].
+func (c *Cluster) StartPrograms(ctx context.Context, all []ProgramOptions, ready func(*Program)) (err error) {
+	var started []*Program
+	defer func() {
+		if err != nil {
+			for _, p := range slices.Backward(started) {
+				err = errors.Join(err, p.Stop(context.WithoutCancel(ctx)))
+			}
+		}
+	}()
+	for _, o := range all {
+		p, err := c.launch(ctx, o)
+		if err != nil {
+			return err
+		}
+		started = append(started, p)
+	}
+	for _, p := range started {
+		if err := c.awaitProgram(ctx, p); err != nil {
+			return err
+		}
+		ready(p)
+	}
+	return nil
+}
+
+// awaitProgram waits until a program is ready, and the API server reaches it.
+func (c *Cluster) awaitProgram(ctx context.Context, p *Program) error {
+	if err := p.awaitReady(ctx); err != nil {
+		return err
+	}
+	return c.awaitAPIs(ctx, p.layout)
+}
+
+// launch starts a program, and leads to it what is to reach it.
+func (c *Cluster) launch(ctx context.Context, o ProgramOptions) (*Program, error) {
+	if err := CheckBinary(o.Binary, "--controller"); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	at := slices.IndexFunc(c.chart.workloads, func(w workload) bool { return w.Name == o.Workload })
+	if at < 0 {
+		c.mu.Unlock()
+		return nil, fmt.Errorf("the chart has no StatefulSet or Deployment %q; install it first", o.Workload)
+	}
+	w := c.chart.workloads[at]
+	services := c.chart.servicesOf(w)
+	c.mu.Unlock()
+
+	name := cmp.Or(o.Name, strings.TrimPrefix(w.Name, "lanyard-"))
+	dir := c.Path(programsName, name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the program's folder: %w", err)
+	}
+	p := &Program{Workload: w.Name, Log: c.Path(name + logSuffix), name: w.Program, end: &tail{}, done: make(chan struct{})}
+	line, err := p.prepare(ctx, c, w, services, dir)
+	if err != nil {
+		return nil, fmt.Errorf("start %s as the chart says: %w", w.Name, err)
+	}
+	if w.pod.Spec.AutomountServiceAccountToken == nil || *w.pod.Spec.AutomountServiceAccountToken {
+		if p.token, err = c.newTokenFile(ctx, cmp.Or(w.pod.Spec.ServiceAccountName, "default"), dir); err != nil {
+			return nil, err
+		}
+		line.args = append(line.args, "--kubeconfig="+p.token.kubeconfig)
+	}
+	err = errors.Join(c.aggregate(ctx, p.layout), c.expose(p.layout))
+	if err == nil {
+		err = p.start(ctx, c, o.Binary, line)
+	}
+	if err != nil {
+		p.token.close()
+		return nil, err
+	}
+	c.mu.Lock()
+	c.programs = append(c.programs, p)
+	c.mu.Unlock()
+	go c.note(p.done, p.Err)
+	return p, nil
+}
+
+// commandLine holds the arguments, the environment and the working folder of a process.
+type commandLine struct {
+	args, env []string
+	dir       string
+}
+
+// prepare fills the volumes in dir and returns the program's command line.
+func (p *Program) prepare(ctx context.Context, c *Cluster, w workload, services []corev1.Service, dir string) (line commandLine, err error) {
+	line.dir = dir
+	if p.layout, err = newLayout(ctx, w, services, filepath.Join(dir, "volumes")); err != nil {
+		return line, err
+	}
+	if p.ready, err = p.layout.probe(w.container); err != nil {
+		return line, err
+	}
+	if line.args, err = p.layout.arguments(w.container); err != nil {
+		return line, err
+	}
+	if line.env, err = p.layout.environment(w.container); err != nil {
+		return line, err
+	}
+	if err := p.layout.checkUsed(); err != nil {
+		return line, err
+	}
+	return line, c.fill(ctx, w, p.layout)
+}
+
+func (p *Program) start(ctx context.Context, c *Cluster, binary string, line commandLine) error {
+	log, err := c.log(p.Log)
+	if err != nil {
+		return err
+	}
+	binary, err = filepath.Abs(binary)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", p.name, err)
+	}
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	p.cancel = cancel
+	p.cmd = exec.CommandContext(life, binary, line.args...) //nolint:gosec // the program is the caller's choice
+	p.cmd.Env, p.cmd.Dir = line.env, line.dir
+	out := io.MultiWriter(log, p.end)
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	p.cmd.SysProcAttr = childAttributes()
+	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
+	p.cmd.WaitDelay = programGrace // then it is killed
+	if err := p.cmd.Start(); err != nil {
+		cancel()
+		return fmt.Errorf("start %s: %w", p.name, err)
+	}
+	go func() {
+		defer close(p.done)
+		err := p.cmd.Wait()
+		cancel()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if err == nil {
+			err = errors.New("exit status 0")
+		}
+		if !p.stopping {
+			p.err = &ProgramError{Program: p.name, Err: err, Log: p.Log, End: p.end.String()}
+		}
+	}()
+	return nil
+}
+
+// awaitReady waits until the program says that it is ready, or is gone.
+func (p *Program) awaitReady(ctx context.Context) error {
+	client := directClient()
+	defer client.CloseIdleConnections()
+	// A kubelet does not verify a probe's certificate either.
+	client.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
+	err := poll(ctx, func(ctx context.Context) (bool, error) {
+		select {
+		case <-p.done:
+			return false, p.Err()
+		default:
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.ready, nil)
+		if err != nil {
+			return false, err
+		}
+		res, err := client.Do(req)
+		if err != nil {
+			return false, nil //nolint:nilerr // it does not listen yet
+		}
+		return res.StatusCode == http.StatusOK, res.Body.Close()
+	})
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%s did not become ready; its log is %s: %w", p.name, p.Log, err)
+	}
+	return err
+}
+
+// Done is closed when the program has ended, asked to or not.
+func (p *Program) Done() <-chan struct{} { return p.done }
+
+// Err is nil while the program runs and when it was stopped, a *ProgramError otherwise.
+func (p *Program) Err() error {
+	select {
+	case <-p.done:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.err
+	default:
+		return nil
+	}
+}
+
+// Kill ends the program at once, as a node's failure would.
+func (p *Program) Kill() error {
+	p.willStop()
+	defer p.token.close()
+	err := p.cmd.Process.Kill()
+	<-p.done
+	if err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("kill %s: %w", p.name, err)
+	}
+	return nil
+}
+
+// Stop asks the program to stop and waits for its end, which comes within 15 seconds; at the end of
+// ctx it is killed. Stopping what has stopped does nothing.
+func (p *Program) Stop(ctx context.Context) error {
+	p.willStop()
+	p.cancel()
+	defer p.token.close()
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		_ = p.cmd.Process.Kill() // it may have ended by now
+		<-p.done
+		return fmt.Errorf("%s killed: %w", p.name, context.Cause(ctx))
+	}
+}
+
+func (p *Program) willStop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopping = true
+}
+
+// directClient reaches this machine, whatever proxy the environment names.
+func directClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
+}
+
+// tailSize holds a final error and some lines before it.
+const tailSize = 2 << 10
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	if over := len(t.text) - tailSize; over > 0 {
+		t.text = append(t.text[:0], t.text[over:]...)
+	}
+	return len(p), nil
+}
+
+// String returns the tail, from a line's beginning on where it was cut.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text := t.text
+	if len(text) == tailSize {
+		if _, rest, ok := bytes.Cut(text, []byte("\n")); ok {
+			text = rest
+		}
+	}
+	return strings.TrimSpace(string(text))
+}

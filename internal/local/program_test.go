@@ -1,0 +1,378 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/lanyard-dev/lanyard/cloudtest"
+	"github.com/lanyard-dev/lanyard/internal/chart"
+)
+
+// modeVar makes the test binary a stand-in for a program of the chart.
+const modeVar = "LANYARD_FAKE_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if mode := os.Getenv(modeVar); mode != "" {
+		os.Exit(fakeProgram(mode))
+	}
+	os.Exit(m.Run())
+}
+
+func fakeProgram(mode string) int {
+	fmt.Println("args", strings.Join(os.Args[1:], " "))
+	fmt.Println("env", strings.Join(os.Environ(), " "))
+	if mode == "crashing" {
+		fmt.Fprintln(os.Stderr, "find the API server: no such host")
+		return 3
+	}
+	var address string
+	for _, arg := range os.Args {
+		if value, ok := strings.CutPrefix(arg, "--health-address="); ok {
+			address = value
+		}
+	}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM)
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return 9
+	}
+	asked := 0
+	go http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked++; asked < 3 { // not ready at once
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		if mode == "doomed" && asked > 3 {
+			os.Exit(4)
+		}
+	}))
+	<-stop
+	fmt.Println("stopped in order")
+	return 0
+}
+
+// clusterWithChart is a cluster with a chart and an API server that gives tokens, and nothing else.
+func clusterWithChart(t *testing.T, mode string, tokens ...string) *Cluster {
+	t.Helper()
+	values := map[string]any{
+		"image":    map[string]any{"repository": "localhost/lanyard-controller"},
+		"extraEnv": []any{map[string]any{"name": modeVar, "value": mode}, map[string]any{"name": "EMPTY", "value": ""}},
+		"identity": map[string]any{"awsRegion": Region},
+	}
+	objects, err := chart.Objects(chart.Release{Name: Release, Namespace: Namespace, Values: values})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Cluster{dir: t.TempDir(), ended: make(chan struct{}), server: "https://127.0.0.1:6443"}
+	c.serverCA = c.Path("ca.crt")
+	for _, o := range objects {
+		if err := c.chart.add(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	authority, err := cloudtest.New(cloudtest.Config{}) // any certificate
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(authority.WriteCA(c.serverCA), authority.Close()); err != nil {
+		t.Fatal(err)
+	}
+	api := fake.NewClientset()
+	api.PrependReactor("create", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		create := action.(clienttesting.CreateActionImpl)
+		if create.Namespace != Namespace || create.Name != "lanyard-controller" || create.Subresource != "token" {
+			return true, nil, fmt.Errorf("unexpected: create %s/%s/%s", create.Namespace, create.Name, create.Subresource)
+		}
+		if len(tokens) == 0 {
+			return true, nil, errors.New("no token is left")
+		}
+		token := tokens[0]
+		tokens = tokens[1:]
+		return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: token}}, nil
+	})
+	c.typed = api
+	return c
+}
+
+func self(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// TestStartProgram holds what a program is started with: the chart's arguments and environment, a
+// token of its own, and nothing of this process.
+func TestStartProgram(t *testing.T) {
+	t.Setenv("OF_THE_PARENT", "must not be inherited")
+	cluster := clusterWithChart(t, "obedient", "first-token")
+	c, err := cluster.StartProgram(t.Context(), ProgramOptions{Workload: "lanyard-controller", Binary: self(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.Get(c.URL("health") + "/readyz")
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Errorf("started, but not ready: %v", err)
+	}
+	if err := c.Err(); err != nil {
+		t.Errorf("runs, but ended: %v", err)
+	}
+	kubeconfig := cluster.Path("programs", "controller", "kubeconfig")
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, config.BearerTokenFile); got != "first-token" {
+		t.Errorf("token is %q", got)
+	}
+	if config.CertFile != "" || config.KeyFile != "" || config.Username != "" {
+		t.Error("the kubeconfig has another credential than the token")
+	}
+	for _, path := range []string{kubeconfig, config.BearerTokenFile} {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+	}
+	if err := cluster.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	log := read(t, c.Log)
+	if !strings.Contains(log, "stopped in order") {
+		t.Errorf("was not asked to stop:\n%s", log)
+	}
+	lines := strings.Split(log, "\n")
+	if want := "env GOMEMLIMIT=1073741824 " + modeVar + "=obedient EMPTY="; lines[1] != want {
+		t.Errorf("has %q in its environment, want %q", lines[1], want)
+	}
+	args := strings.Fields(lines[0])[1:]
+	chartArgs := cluster.chart.workloads[0].container.Args
+	if len(args) != len(chartArgs)+1 || args[len(args)-1] != "--kubeconfig="+kubeconfig {
+		t.Fatalf("has arguments %q; the chart gives %q", args, chartArgs)
+	}
+	var changed []string
+	for i, arg := range chartArgs {
+		if arg != args[i] {
+			name, _, _ := strings.Cut(arg, "=")
+			changed = append(changed, name)
+		}
+	}
+	want := []string{"--storage-path", "--artifact-listen-address", "--artifact-base-url", "--metrics-address", "--health-address"}
+	if !slices.Equal(changed, want) {
+		t.Errorf("changes arguments %q, may change %q", changed, want)
+	}
+	for _, arg := range args {
+		if value, ok := strings.CutPrefix(arg, "--artifact-listen-address="); ok && !strings.HasPrefix(value, "127.0.0.1:") {
+			t.Errorf("listens beyond this machine: %s", arg)
+		}
+	}
+}
+
+// TestProgramCrash asserts that a program which ends by itself is noticed at once, before it is
+// ready and after, and says why.
+func TestProgramCrash(t *testing.T) {
+	t.Run("before it is ready", func(t *testing.T) {
+		cluster := clusterWithChart(t, "crashing", "token")
+		_, err := cluster.StartProgram(t.Context(), ProgramOptions{Workload: "lanyard-controller", Binary: self(t)})
+		var ended *ProgramError
+		if !errors.As(err, &ended) {
+			t.Fatalf("got %v", err)
+		}
+		if !strings.Contains(ended.Error(), "no such host") || !strings.Contains(ended.Error(), ended.Log) {
+			t.Errorf("does not say why: %v", ended)
+		}
+	})
+	t.Run("later", func(t *testing.T) {
+		cluster := clusterWithChart(t, "doomed", "token")
+		c, err := cluster.StartProgram(t.Context(), ProgramOptions{Workload: "lanyard-controller", Binary: self(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		http.Get(c.URL("health")) // which ends it
+		<-cluster.Ended()
+		var ended *ProgramError
+		if err := c.Err(); !errors.As(err, &ended) {
+			t.Errorf("got %v", err)
+		}
+		if err := cluster.Stop(t.Context()); err != nil {
+			t.Errorf("stopping what has ended: %v", err)
+		}
+	})
+}
+
+func TestKillProgram(t *testing.T) {
+	cluster := clusterWithChart(t, "obedient", "token", "token")
+	c, err := cluster.StartProgram(t.Context(), ProgramOptions{Workload: "lanyard-controller", Binary: self(t), Name: "first"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(read(t, c.Log), "stopped in order") {
+		t.Error("was asked to stop")
+	}
+	if err := c.Err(); err != nil {
+		t.Errorf("killed on purpose, but: %v", err)
+	}
+	if _, err := cluster.StartProgram(t.Context(), ProgramOptions{Workload: "lanyard-controller", Binary: self(t), Name: "first"}); err != nil {
+		t.Errorf("cannot start again: %v", err)
+	}
+	if err := cluster.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStartProgramRefuses(t *testing.T) {
+	cluster := clusterWithChart(t, "obedient")
+	const workload = "lanyard-controller"
+	for name, tc := range map[string]struct {
+		options ProgramOptions
+		want    string
+	}{
+		"no program":  {ProgramOptions{Workload: workload, Binary: filepath.Join(t.TempDir(), "nothing")}, "make build"},
+		"a folder":    {ProgramOptions{Workload: workload, Binary: t.TempDir()}, "is a folder"},
+		"no workload": {ProgramOptions{Workload: "other", Binary: self(t)}, `no StatefulSet or Deployment "other"`},
+		"no token":    {ProgramOptions{Workload: workload, Binary: self(t)}, "no token is left"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := cluster.StartProgram(t.Context(), tc.options); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want something with %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestFreeAddresses(t *testing.T) {
+	got, err := freeAddresses(t.Context(), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(got)
+	if len(slices.Compact(got)) != 3 {
+		t.Errorf("not three: %q", got)
+	}
+}
+
+// TestTail asserts that the end of a log is whole lines, and bounded.
+func TestTail(t *testing.T) {
+	end := &tail{}
+	for n := range 1000 {
+		fmt.Fprintf(end, "line %d\n", n)
+	}
+	got := end.String()
+	first, _, _ := strings.Cut(got, "\n")
+	if len(got) > tailSize || !strings.HasSuffix(got, "\nline 999") || !strings.HasPrefix(first, "line ") {
+		t.Errorf("%d bytes from %q", len(got), first)
+	}
+	io.WriteString(end, strings.Repeat("x", 2*tailSize))
+	if got := end.String(); !bytes.Equal([]byte(got), bytes.Repeat([]byte("x"), tailSize)) {
+		t.Errorf("a line that is too long: %d bytes", len(got))
+	}
+}
+
+// TestClientRereadsToken holds what the renewal relies on: the file that is renewed is the one that
+// a client was given.
+func TestClientRereadsToken(t *testing.T) {
+	cluster := clusterWithChart(t, "obedient", "first", "second")
+	f, err := cluster.newTokenFile(t.Context(), "lanyard-controller", t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.close)
+	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var sent string
+	wrapped, err := rest.HTTPWrappersForConfig(config, roundTripper(func(req *http.Request) (*http.Response, error) {
+		sent = req.Header.Get("Authorization")
+		return nil, errors.New("not sent")
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://127.0.0.1/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrapped.RoundTrip(req)
+	if sent != "Bearer second" {
+		t.Errorf("sends %q after the renewal", sent)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+func TestPollEnds(t *testing.T) {
+	cause := errors.New("enough")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, cause)
+	defer cancel()
+	if err := poll(ctx, func(context.Context) (bool, error) { return false, nil }); !errors.Is(err, cause) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestRenewal asserts that a token is replaced at half its life, that a failure is tried again
+// soon, and that nothing goes on after the end.
+func TestRenewal(t *testing.T) {
+	cluster := clusterWithChart(t, "obedient", "first", "second")
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		f, err := cluster.newTokenFile(t.Context(), "lanyard-controller", dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range []struct {
+			wait  time.Duration
+			token string
+		}{{renewAfter - time.Second, "first"}, {2 * time.Second, "second"}, {tokenLife, "second"}} { // there is no third
+			time.Sleep(step.wait)
+			synctest.Wait()
+			if got := read(t, filepath.Join(dir, "token")); got != step.token {
+				t.Errorf("%s later the token is %q, want %q", step.wait, got, step.token)
+			}
+		}
+		f.close() // returns once the renewal has ended, or the bubble would say so
+	})
+}

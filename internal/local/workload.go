@@ -1,0 +1,380 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// Workload is a StatefulSet or a Deployment of the chart.
+type Workload struct {
+	// Name is its name.
+	Name string
+	// Program is the file name of the program that its container runs, such as lanyard-controller.
+	Program string
+}
+
+// rendered holds the chart's objects that say how to start its programs.
+type rendered struct {
+	workloads []workload
+	services  []corev1.Service
+	apis      []apiService // aggregated APIs
+	ingresses []networkingv1.Ingress
+}
+
+// workload is a workload with its pod template.
+type workload struct {
+	Workload
+
+	pod       corev1.PodTemplateSpec
+	container corev1.Container // the only one of the pod
+	claims    []string         // names of the volumes that a StatefulSet claims for its pods
+}
+
+// add stores an object of the chart if it is a Service, a StatefulSet, a Deployment, an Ingress or an
+// aggregated API.
+func (r *rendered) add(o *unstructured.Unstructured) (err error) {
+	switch o.GetKind() {
+	case "Service":
+		var service corev1.Service
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &service)
+		r.services = append(r.services, service)
+	case "Ingress":
+		var ingress networkingv1.Ingress
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &ingress)
+		r.ingresses = append(r.ingresses, ingress)
+	case "StatefulSet":
+		var set appsv1.StatefulSet
+		if err = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &set); err == nil {
+			err = r.addWorkload(set.Name, set.Spec.Template, set.Spec.VolumeClaimTemplates)
+		}
+	case "APIService":
+		var api apiService
+		var aggregated bool
+		if api, aggregated, err = readAPIService(o); aggregated {
+			r.apis = append(r.apis, api)
+		}
+	case "Deployment":
+		var deployment appsv1.Deployment
+		if err = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &deployment); err == nil {
+			err = r.addWorkload(deployment.Name, deployment.Spec.Template, nil)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("read %s %s of the chart: %w", o.GetKind(), o.GetName(), err)
+	}
+	return nil
+}
+
+// addWorkload stores a workload. Its pods must have one container, which names its command.
+func (r *rendered) addWorkload(name string, pod corev1.PodTemplateSpec, claims []corev1.PersistentVolumeClaim) error {
+	switch containers := pod.Spec.Containers; {
+	case len(containers) != 1 || len(pod.Spec.InitContainers) > 0:
+		return fmt.Errorf("its pods have %d containers and %d init containers, not 1 and 0", len(containers), len(pod.Spec.InitContainers))
+	case len(containers[0].Command) == 0:
+		return errors.New("its container does not name its command")
+	}
+	container := pod.Spec.Containers[0]
+	w := workload{Workload: Workload{Name: name, Program: path.Base(container.Command[0])}, pod: pod, container: container}
+	for _, claim := range claims {
+		w.claims = append(w.claims, claim.Name)
+	}
+	r.workloads = append(r.workloads, w)
+	return nil
+}
+
+// names returns the workloads without their pod templates.
+func (r *rendered) names() []Workload {
+	var all []Workload
+	for _, w := range r.workloads {
+		all = append(all, w.Workload)
+	}
+	return all
+}
+
+// servicesOf returns the Services that select a workload's pods.
+func (r *rendered) servicesOf(w workload) []corev1.Service {
+	return slices.DeleteFunc(slices.Clone(r.services), func(s corev1.Service) bool {
+		return len(s.Spec.Selector) == 0 || !labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(w.pod.Labels))
+	})
+}
+
+// layout maps a container's ports, volumes and Services to addresses and folders of this machine.
+type layout struct {
+	// ports holds a loopback address for the name of each port.
+	ports map[string]string
+	// folders holds a folder for the name of each volume that the container mounts.
+	folders map[string]string
+
+	listen map[string]string // address by the port as an argument writes it, such as ":8080"
+	hosts  map[string]string // address by host and port of a Service, such as "lanyard-controller.lanyard-system.svc:80"
+	mounts map[string]string // folder by path in the container
+	unused map[string]string // description of each key of listen and mounts that no argument has named yet
+}
+
+// newLayout chooses a free address for each port of a workload, and a folder below dir for each
+// volume.
+func newLayout(ctx context.Context, w workload, services []corev1.Service, dir string) (*layout, error) {
+	l := &layout{
+		ports: map[string]string{}, folders: map[string]string{},
+		listen: map[string]string{}, hosts: map[string]string{}, mounts: map[string]string{}, unused: map[string]string{},
+	}
+	addresses, err := freeAddresses(ctx, len(w.container.Ports))
+	if err != nil {
+		return nil, err
+	}
+	for i, port := range w.container.Ports {
+		l.ports[port.Name] = addresses[i]
+		listen := ":" + strconv.Itoa(int(port.ContainerPort))
+		l.listen[listen], l.unused[listen] = addresses[i], "port "+port.Name
+	}
+	for _, mount := range w.container.VolumeMounts {
+		folder := filepath.Join(dir, mount.Name)
+		l.folders[mount.Name] = folder
+		l.mounts[path.Clean(mount.MountPath)] = filepath.Join(folder, mount.SubPath)
+		l.unused[path.Clean(mount.MountPath)] = "volume " + mount.Name
+	}
+	for _, service := range services {
+		for _, port := range service.Spec.Ports {
+			if address, ok := l.port(port.TargetPort, port.Port); ok {
+				host := service.Name + "." + service.Namespace + ".svc"
+				l.hosts[net.JoinHostPort(host, strconv.Itoa(int(port.Port)))] = address
+			}
+		}
+	}
+	return l, nil
+}
+
+// port returns the address of a container's port, by name or number. A target of 0 means the number
+// fallback.
+func (l *layout) port(target intstr.IntOrString, fallback int32) (string, bool) {
+	if target.Type == intstr.String {
+		address, ok := l.ports[target.StrVal]
+		return address, ok
+	}
+	if target.IntVal != 0 {
+		fallback = target.IntVal
+	}
+	address, ok := l.listen[":"+strconv.Itoa(int(fallback))]
+	return address, ok
+}
+
+// translate returns the value of an argument or a variable for this machine. It replaces a port, a
+// path in a volume, and the URL of a Service; other values stay.
+func (l *layout) translate(value string) (string, error) {
+	if strings.Contains(value, "$(") {
+		return "", fmt.Errorf("%q refers to a variable, which needs a kubelet", value)
+	}
+	if address, ok := l.listen[value]; ok {
+		delete(l.unused, value)
+		return address, nil
+	}
+	for _, at := range slices.Backward(slices.Sorted(maps.Keys(l.mounts))) { // a folder in another comes first
+		if rest, ok := strings.CutPrefix(value, at); ok && (rest == "" || rest[0] == '/') {
+			delete(l.unused, at)
+			return filepath.Join(l.mounts[at], rest), nil
+		}
+	}
+	if u, err := url.Parse(value); err == nil && u.Host != "" {
+		if address, ok := l.service(u); ok {
+			u.Host = address
+			return u.String(), nil
+		}
+	}
+	return value, nil
+}
+
+// service returns the address behind a URL whose host is a Service's DNS name. Source: Kubernetes,
+// "DNS for Services and Pods".
+func (l *layout) service(u *url.URL) (string, bool) {
+	port := u.Port()
+	switch {
+	case port != "":
+	case u.Scheme == "https":
+		port = "443"
+	default:
+		port = "80"
+	}
+	for name, address := range l.hosts {
+		host, p, err := net.SplitHostPort(name)
+		if err == nil && p == port && (u.Hostname() == host || strings.HasPrefix(u.Hostname(), host+".")) {
+			return address, true
+		}
+	}
+	return "", false
+}
+
+// arguments returns the container's arguments for this machine, without the program.
+func (l *layout) arguments(c corev1.Container) ([]string, error) {
+	var args []string
+	for _, arg := range slices.Concat(c.Command[1:], c.Args) {
+		name, value, ok := strings.Cut(arg, "=")
+		if !ok {
+			name, value = "", arg
+		}
+		value, err := l.translate(value)
+		if err != nil {
+			return nil, fmt.Errorf("argument %w", err)
+		}
+		if ok {
+			value = name + "=" + value
+		}
+		args = append(args, value)
+	}
+	return args, nil
+}
+
+// environment returns the container's variables for this machine, NAME=VALUE. Of the values that a
+// kubelet fills in, it knows the container's limits and the pod's namespace; others are an error.
+func (l *layout) environment(c corev1.Container) ([]string, error) {
+	env := make([]string, 0, len(c.Env))
+	for _, v := range c.Env {
+		value := v.Value
+		if v.ValueFrom != nil {
+			var ok bool
+			if value, ok = downward(c, v.ValueFrom); !ok {
+				return nil, fmt.Errorf("variable %s is taken from elsewhere (valueFrom), which needs a kubelet", v.Name)
+			}
+		}
+		value, err := l.translate(value)
+		if err != nil {
+			return nil, fmt.Errorf("variable %s: %w", v.Name, err)
+		}
+		env = append(env, v.Name+"="+value)
+	}
+	if len(c.EnvFrom) > 0 {
+		return nil, errors.New("variables are taken from elsewhere (envFrom), which needs a kubelet")
+	}
+	return env, nil
+}
+
+// downward returns the pod's namespace, or a limit of the container in bytes or cores. Source:
+// Kubernetes, "Downward API".
+func downward(c corev1.Container, from *corev1.EnvVarSource) (string, bool) {
+	if from.FieldRef != nil {
+		return Namespace, from.FieldRef.FieldPath == "metadata.namespace"
+	}
+	if from.ResourceFieldRef == nil || !from.ResourceFieldRef.Divisor.IsZero() {
+		return "", false
+	}
+	name, ok := strings.CutPrefix(from.ResourceFieldRef.Resource, "limits.")
+	limit, set := c.Resources.Limits[corev1.ResourceName(name)]
+	return strconv.FormatInt(limit.Value(), 10), ok && set
+}
+
+// checkUsed returns an error for each port and volume that no argument and no variable named: the
+// program would use the container's port or path on this machine.
+func (l *layout) checkUsed() error {
+	var errs []error
+	for _, at := range slices.Sorted(maps.Keys(l.unused)) {
+		errs = append(errs, fmt.Errorf("no argument and no variable names %s as %s, which has another place here", l.unused[at], at))
+	}
+	return errors.Join(errs...)
+}
+
+// probe returns the URL of the container's readiness probe.
+func (l *layout) probe(c corev1.Container) (string, error) {
+	if c.ReadinessProbe == nil || c.ReadinessProbe.HTTPGet == nil {
+		return "", errors.New("its container has no readinessProbe with httpGet")
+	}
+	get := c.ReadinessProbe.HTTPGet
+	address, ok := l.port(get.Port, 0)
+	if !ok {
+		return "", fmt.Errorf("its readinessProbe asks port %s, which the container does not have", get.Port.String())
+	}
+	scheme := "http"
+	if get.Scheme != "" {
+		scheme = strings.ToLower(string(get.Scheme))
+	}
+	return (&url.URL{Scheme: scheme, Host: address, Path: get.Path}).String(), nil
+}
+
+// freeAddresses finds n loopback addresses that nobody listens on.
+func freeAddresses(ctx context.Context, n int) (addresses []string, err error) {
+	for range n {
+		var lc net.ListenConfig
+		ln, listenErr := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+		if listenErr != nil {
+			return nil, fmt.Errorf("find a free port: %w", listenErr)
+		}
+		defer func() { err = errors.Join(err, ln.Close()) }() // all stay open until all are chosen, so that they differ
+		addresses = append(addresses, ln.Addr().String())
+	}
+	return addresses, nil
+}
+
+// fill makes the folders of a workload's volumes. It copies Secrets and ConfigMaps once; later
+// changes do not reach the folder.
+func (c *Cluster) fill(ctx context.Context, w workload, l *layout) error {
+	for _, folder := range l.mounts { // some are subfolders of a volume
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return fmt.Errorf("make the folder of a volume: %w", err)
+		}
+	}
+	for name, folder := range l.folders {
+		if slices.Contains(w.claims, name) {
+			continue
+		}
+		at := slices.IndexFunc(w.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name })
+		if at < 0 {
+			return fmt.Errorf("the container mounts volume %s, which its pod does not have", name)
+		}
+		files, err := c.files(ctx, w.pod.Spec.Volumes[at])
+		if err != nil {
+			return fmt.Errorf("volume %s: %w", name, err)
+		}
+		for file, data := range files {
+			if err := writeFile(filepath.Join(folder, file), data); err != nil {
+				return fmt.Errorf("volume %s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// files returns a volume's first content, by file name.
+func (c *Cluster) files(ctx context.Context, v corev1.Volume) (map[string][]byte, error) {
+	switch {
+	case v.EmptyDir != nil, v.PersistentVolumeClaim != nil:
+		return nil, nil
+	case v.Secret != nil && len(v.Secret.Items) == 0:
+		secret, err := c.typed.CoreV1().Secrets(Namespace).Get(ctx, v.Secret.SecretName, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return secret.Data, nil
+	case v.ConfigMap != nil && len(v.ConfigMap.Items) == 0:
+		config, err := c.typed.CoreV1().ConfigMaps(Namespace).Get(ctx, v.ConfigMap.Name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		files := maps.Clone(config.BinaryData)
+		if files == nil {
+			files = map[string][]byte{}
+		}
+		for name, text := range config.Data {
+			files[name] = []byte(text)
+		}
+		return files, nil
+	default:
+		return nil, errors.New("it is of a kind that needs a kubelet")
+	}
+}
