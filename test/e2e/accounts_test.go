@@ -30,12 +30,14 @@ func TestAccounts(t *testing.T) {
 	if account.Attributes[roleAnnotation] != tn.role {
 		t.Errorf("the account's annotations are %v; want role %s", account.Attributes, tn.role)
 	}
-	audience := auth.ProofRequest{Audience: stsAudience}
+	audience := auth.ProofRequest{Form: auth.FormJWT, Audiences: []string{stsAudience}}
 
 	t.Run("proof", func(t *testing.T) {
 		proof, err := accounts.Prove(t.Context(), account, audience)
 		must(t, "prove", err)
-		if got := assume(t, cloudClient(), stsURL, tn.role, proof.Token.Reveal()); !got.granted() {
+		jwt, err := auth.JWTOf(proof)
+		must(t, "take the proof for a JWT", err)
+		if got := assume(t, cloudClient(), stsURL, tn.role, jwt.Token.Reveal()); !got.granted() {
 			t.Errorf("STS says of the proof: %s", got)
 		}
 	})
@@ -62,7 +64,7 @@ func TestAccounts(t *testing.T) {
 	// Nobody told it what the API server's audiences are.
 	for _, audience := range []string{local.Issuer, "https://kubernetes.default.svc", ""} {
 		t.Run("audience "+audience, func(t *testing.T) {
-			_, err := accounts.Prove(t.Context(), account, auth.ProofRequest{Audience: audience})
+			_, err := accounts.Prove(t.Context(), account, auth.ProofRequest{Form: auth.FormJWT, Audiences: []string{audience}})
 			wantCode(t, err, auth.CodeAudienceRefused)
 		})
 	}

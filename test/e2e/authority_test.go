@@ -41,14 +41,14 @@ func newAuthority(t *testing.T) *authority {
 	return &authority{certificate, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
 }
 
-// issue makes a certificate for a server on this machine, and its key, PEM.
-func (a *authority) issue(t *testing.T) (certificate, key []byte) {
+// issue makes a certificate for a server on this machine and its DNS names, and its key, PEM.
+func (a *authority) issue(t *testing.T, names ...string) (certificate, key []byte) {
 	t.Helper()
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, "make a key", err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2), NotBefore: a.certificate.NotBefore, NotAfter: a.certificate.NotAfter,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: names, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, &own.PublicKey, a.key)
 	must(t, "make a certificate", err)

@@ -148,19 +148,25 @@ func containers(t *testing.T, storage string, tenants ...*tenant) (applications 
 		tn.annotate(t, clientAnnotation, application)
 		assignments = append(assignments, azure.StorageRole{ClientID: application, Role: "Storage Blob Data Reader", Container: tn.namespace})
 	}
+	putContainers(t, storage, assignments)
+	return applications
+}
+
+// putContainers makes a storage account with the containers of the assignments, each with some files. Azurite stores them.
+func putContainers(t *testing.T, storage string, assignments []azure.StorageRole) {
+	t.Helper()
 	must(t, "make a storage account", world.Cloud().Azure().PutStorageAccount(local.AzureTenant, azure.StorageAccountConfig{Name: storage, RoleAssignments: assignments}))
 	azurite, err := dataplane.StartAzurite(t.Context(), storage)
 	must(t, "start Azurite", err)
 	t.Cleanup(azurite.Close)
 	world.Cloud().Azure().ServeBlob(func(account azure.StorageAccount) http.Handler { return azurite.Blob(account.Name) })
 	header, host := http.Header{"X-Ms-Version": {"2024-11-04"}, "X-Ms-Blob-Type": {"BlockBlob"}}, storage+".blob.core.windows.net"
-	for _, tn := range tenants {
-		putInto(t, azurite.Blob(storage), "https://"+host+"/"+tn.namespace+"?restype=container", "", header)
-		for key, content := range some(tn.namespace) {
-			putInto(t, azurite.Blob(storage), (&url.URL{Scheme: "https", Host: host, Path: "/" + tn.namespace + "/" + key}).String(), content, header)
+	for _, assigned := range assignments {
+		putInto(t, azurite.Blob(storage), "https://"+host+"/"+assigned.Container+"?restype=container", "", header)
+		for key, content := range some(assigned.Container) {
+			putInto(t, azurite.Blob(storage), (&url.URL{Scheme: "https", Host: host, Path: "/" + assigned.Container + "/" + key}).String(), content, header)
 		}
 	}
-	return applications
 }
 
 // TestBucketAtAzure has two tenants read their containers of Azure Blob Storage, and try the other's. Azurite stores them.

@@ -301,9 +301,9 @@ func TestHostileBuckets(t *testing.T) {
 	})
 }
 
-// crowded fetches as many objects as there may be, and then the one that changes. rest is the resident memory of a controller
-// that has done nothing yet, in bytes.
-func crowded(t *testing.T, c *local.Controller, rest float64, store *hostileStore, o *v1alpha1.Bucket) {
+// crowded fetches the largest number of objects that is allowed, and then the object that changes.
+// The parameter rest is the resident memory, in bytes, of a controller before its first fetch.
+func crowded(t *testing.T, c *local.Program, rest float64, store *hostileStore, o *v1alpha1.Bucket) {
 	t.Helper()
 	const mebi = 1 << 20
 	// memoryBound is an index and a few objects, with room for the collector of garbage, above what a controller has at rest.

@@ -33,8 +33,7 @@ func exchanging(o *v1alpha1.Bucket, account string) *v1alpha1.Bucket {
 // policy. Nothing is stored in the cluster and nothing at AWS is asked.
 func TestBucketAtMinIO(t *testing.T) {
 	ours := newAuthority(t)
-	const audience = "127.0.0.1" // the host of the STS
-	m := startMinIO(t, minioConfig{claim: "sub", audience: audience, authority: ours})
+	m := startMinIO(t, minioConfig{claim: "sub", authority: ours})
 	allowed := map[string]any{"allowedEndpointHosts": []any{m.host(t)}}
 	a, b, c := newTenant(t, "minio-a"), newTenant(t, "minio-b"), newTenant(t, "minio-c")
 	for _, tn := range []*tenant{a, b, c} {
@@ -57,16 +56,17 @@ func TestBucketAtMinIO(t *testing.T) {
 	must(t, "make a bucket public", err)
 
 	t.Run("its own STS judges", func(t *testing.T) {
-		good := token(t, a.namespace, puller, audience)
+		good := token(t, a.namespace, puller, m.host(t))
 		for name, tt := range map[string]struct {
 			token   string
 			granted bool
 		}{
 			"good":           {good, true},
 			"wrong audience": {token(t, a.namespace, puller, stsAudience), false},
-			"expired":        {sign(t, good, readKey(t), map[string]any{"exp": time.Now().Add(-time.Hour).Unix(), "iat": time.Now().Add(-2 * time.Hour).Unix()}), false},
+			"without port":   {token(t, a.namespace, puller, "127.0.0.1"), false},
+			"expired":        {sign(t, good, readKey(t, world), map[string]any{"exp": time.Now().Add(-time.Hour).Unix(), "iat": time.Now().Add(-2 * time.Hour).Unix()}), false},
 			"forged":         {sign(t, good, newKey(t), nil), false},
-			"no policy":      {token(t, c.namespace, puller, audience), false},
+			"no policy":      {token(t, c.namespace, puller, m.host(t)), false},
 		} {
 			if got := assume(t, m.client, m.url, a.role, tt.token); got.granted() != tt.granted {
 				t.Errorf("%s: MinIO says %s: %s", name, got, got.message)
@@ -103,7 +103,7 @@ func TestBucketAtMinIO(t *testing.T) {
 		}
 	})
 
-	startSecond(t, "minio", map[string]any{"env": ours.trusted(t), "identity": allowed})
+	startSecond(t, "minio", map[string]any{"extraEnv": ours.trusted(t), "identity": allowed})
 	keys := func(o *v1alpha1.Bucket, secret string) *v1alpha1.Bucket {
 		o.Spec.SecretRef = a.secret(t, o.Name, map[string]string{"accesskey": minioUser, "secretkey": secret})
 		return o
@@ -114,7 +114,7 @@ func TestBucketAtMinIO(t *testing.T) {
 		{"own bucket of a", exchanging(a.atMinIO(t, m, "own", a.namespace), puller), holding(t, some(a.namespace))},
 		{"own bucket of b", exchanging(b.atMinIO(t, m, "own", b.namespace), puller), holding(t, some(b.namespace))},
 		{"bucket of a", exchanging(b.atMinIO(t, m, "foreign", a.namespace), puller), unfetched("BucketRefused", b.subject, "AccessDenied")},
-		{"no policy", exchanging(c.atMinIO(t, m, "own", a.namespace), puller), unfetched("TrustRefused", "audience (client ID) 127.0.0.1", c.subject)},
+		{"no policy", exchanging(c.atMinIO(t, m, "own", a.namespace), puller), unfetched("TrustRefused", "audience (client ID) "+m.host(t), c.subject)},
 		{"no account", exchanging(b.atMinIO(t, m, "missing", b.namespace), "nobody"), unfetched("SubjectNotFound", "nobody")},
 		{"static keys", keys(a.atMinIO(t, m, "keys", a.namespace), minioPassword), holding(t, some(a.namespace))},
 		{"wrong static keys", keys(a.atMinIO(t, m, "wrong-keys", a.namespace), secretMark+"wrong"), unfetched("BucketRefused", "SignatureDoesNotMatch")},

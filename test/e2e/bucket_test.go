@@ -239,7 +239,7 @@ func TestBucketChanges(t *testing.T) {
 	second := startReplica(t, "bucket-changes")
 	t.Run("the controller is restarted", func(t *testing.T) {
 		await(t, o, "the address of the new controller", func(o *v1alpha1.Bucket) error {
-			return wantf(strings.HasPrefix(o.Status.Artifact.URL, second.ArtifactURL+"/"), "it is another")
+			return wantf(strings.HasPrefix(o.Status.Artifact.URL, second.URL("artifacts")+"/"), "it is another")
 		})
 		put("app-11.yaml", "changed after the restart")
 		step(t, 1, true)

@@ -33,8 +33,9 @@ func resolutions(tn *tenant, role string, after uint64) []journal.Call {
 	return calls
 }
 
-// awaitKnown waits until the controller's memory has heard of all ServiceAccounts that exist now: it hears of them in order,
-// and has heard of the last one once it keeps a token of it. Before, tokens are not kept.
+// awaitKnown waits until the controller's cache has seen all ServiceAccounts that exist now. The
+// cache sees them in order, so it has seen all once it keeps a token of the last account. It keeps
+// no token of an account that it has not seen.
 func (tn *tenant) awaitKnown(t *testing.T) {
 	t.Helper()
 	const last = "last"

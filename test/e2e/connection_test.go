@@ -17,8 +17,9 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/dataplane"
 )
 
-// fetchers makes something for each client that there is in the controller, and returns who makes an object for each: one of a
-// registry's of either kind, and a Bucket at each cloud, whose own clients could make connections of their own.
+// fetchers prepares something to fetch for each client in the controller. It returns a function
+// that makes an object for each client: both kinds that use a registry, and a Bucket at each cloud.
+// Each cloud's own client could open its own connections.
 func (tn *tenant) fetchers(t *testing.T) func(name string, proxy, ca *meta.LocalReference) []client.Object {
 	t.Helper()
 	tn.pushFile(t, "1.0.0", "app")
@@ -107,7 +108,7 @@ func TestTenantsProxy(t *testing.T) {
 	// Whatever does not go through the tenant's proxy gets nowhere.
 	nowhere := "http://" + freeAddress(t)
 	startSecond(t, "proxy", map[string]any{
-		"env":      environment("HTTPS_PROXY="+nowhere, "https_proxy="+nowhere, "ALL_PROXY="+nowhere, "all_proxy="+nowhere, "AZURE_TENANT_ID="+local.AzureTenant),
+		"extraEnv": environment("HTTPS_PROXY="+nowhere, "https_proxy="+nowhere, "ALL_PROXY="+nowhere, "all_proxy="+nowhere, "AZURE_TENANT_ID="+local.AzureTenant),
 		"identity": map[string]any{"allowedEndpointHosts": []any{proxy}},
 	})
 	tn := newTenant(t, "proxy")

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
@@ -38,21 +39,33 @@ func (v verdict) String() string {
 // assume calls AssumeRoleWithWebIdentity as any client does. Source: AWS STS API Reference, which MinIO follows.
 func assume(t *testing.T, client *http.Client, endpoint, role, token string) verdict {
 	t.Helper()
+	v, err := askSTS(t.Context(), client, endpoint, role, token)
+	must(t, "assume a role", err)
+	return v
+}
+
+// askSTS is assume where no test may end.
+func askSTS(ctx context.Context, client *http.Client, endpoint, role, token string) (verdict, error) {
 	form := url.Values{
 		"Action": {"AssumeRoleWithWebIdentity"}, "Version": {"2011-06-15"},
 		"RoleArn": {role}, "RoleSessionName": {"matrix"}, "DurationSeconds": {"900"}, "WebIdentityToken": {token},
 	}
-	status, body := call(t, client, http.MethodPost, endpoint, "application/x-www-form-urlencoded", []byte(form.Encode()), "")
+	status, body, err := send(ctx, client, http.MethodPost, endpoint, "application/x-www-form-urlencoded", []byte(form.Encode()), "")
+	if err != nil {
+		return verdict{}, err
+	}
 	var answer struct {
 		Session string `xml:"AssumeRoleWithWebIdentityResult>Credentials>SessionToken"`
 		Code    string `xml:"Error>Code"`
 		Message string `xml:"Error>Message"`
 	}
-	must(t, "read the answer", xml.Unmarshal(body, &answer))
-	if (answer.Session == "") == (answer.Code == "") {
-		t.Fatalf("%s answered neither with a session nor with an error, or with both: HTTP %d", endpoint, status)
+	if err := xml.Unmarshal(body, &answer); err != nil {
+		return verdict{}, fmt.Errorf("read the answer: %w", err)
 	}
-	return verdict{status: status, code: answer.Code, message: answer.Message}
+	if (answer.Session == "") == (answer.Code == "") {
+		return verdict{}, fmt.Errorf("%s answered neither with a session nor with an error, or with both: HTTP %d", endpoint, status)
+	}
+	return verdict{status: status, code: answer.Code, message: answer.Message}, nil
 }
 
 // entraToken asks Microsoft Entra for a token of an application for container registries, with a ServiceAccount's token. Source:
@@ -78,11 +91,18 @@ func entraToken(t *testing.T, application, assertion string) (string, verdict) {
 }
 
 // googleToken exchanges a ServiceAccount's token at Google's Security Token Service for one of the ServiceAccount as a principal
-// of the cluster's pool. Source: Security Token Service API, v1.token.
+// of the cluster's pool.
 func googleToken(t *testing.T, subjectToken string) (string, verdict) {
 	t.Helper()
+	return googleExchange(t, googleAudience, subjectToken)
+}
+
+// googleExchange exchanges a token at Google's Security Token Service. The audience names the
+// cluster or the provider that vouches for the token. Source: Security Token Service API, v1.token.
+func googleExchange(t *testing.T, audience, subjectToken string) (string, verdict) {
+	t.Helper()
 	status, body := post(t, "https://sts.googleapis.com/v1/token", "", map[string]any{
-		"grantType": "urn:ietf:params:oauth:grant-type:token-exchange", "audience": googleAudience,
+		"grantType": "urn:ietf:params:oauth:grant-type:token-exchange", "audience": audience,
 		"scope": googleScope, "requestedTokenType": "urn:ietf:params:oauth:token-type:access_token",
 		"subjectTokenType": "urn:ietf:params:oauth:token-type:jwt", "subjectToken": subjectToken,
 	})
@@ -165,8 +185,17 @@ func post(t *testing.T, endpoint, bearer string, request map[string]any) (status
 
 func call(t *testing.T, client *http.Client, method, endpoint, contentType string, request []byte, bearer string) (status int, body []byte) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, endpoint, bytes.NewReader(request))
-	must(t, "make a request", err)
+	status, body, err := send(t.Context(), client, method, endpoint, contentType, request, bearer)
+	must(t, "call "+endpoint, err)
+	return status, body
+}
+
+// send is call where no test may end.
+func send(ctx context.Context, client *http.Client, method, endpoint, contentType string, request []byte, bearer string) (status int, body []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, endpoint, bytes.NewReader(request))
+	if err != nil {
+		return 0, nil, err
+	}
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
 	}
@@ -174,9 +203,10 @@ func call(t *testing.T, client *http.Client, method, endpoint, contentType strin
 		req.Header.Set("Authorization", "Bearer "+bearer)
 	}
 	res, err := client.Do(req)
-	must(t, "call "+endpoint, err)
+	if err != nil {
+		return 0, nil, err
+	}
 	defer res.Body.Close()
 	body, err = io.ReadAll(res.Body)
-	must(t, "read the answer", err)
-	return res.StatusCode, body
+	return res.StatusCode, body, err
 }

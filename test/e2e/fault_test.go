@@ -44,8 +44,9 @@ func inject(t *testing.T, f fault.Fault) (end func()) {
 	return end
 }
 
-// TestCloudFaults breaks the cloud's services under an object that has no token yet, and beside one that has: the former
-// says what is wrong and recovers by itself, the latter goes on as if nothing were.
+// TestCloudFaults breaks the cloud's services while one object has no token yet and another has a
+// token. The first object reports what is wrong, and recovers by itself. The second object is not
+// affected.
 func TestCloudFaults(t *testing.T) {
 	cached := newTenant(t, "faults-cached")
 	cached.pushFile(t, "1.0.0", "app")
@@ -177,7 +178,7 @@ func TestHostileRegistry(t *testing.T) {
 			_, _ = w.Write(other[:len(other)/2])
 		}), "DigestMismatch", nil},
 		{"redirect to the controller's own machine", onBlob(func(w http.ResponseWriter) {
-			w.Header().Set("Location", "https://127.0.0.1:"+port(t, controller.HealthURL)+"/healthz")
+			w.Header().Set("Location", "https://127.0.0.1:"+port(t, controller.URL("health"))+"/healthz")
 			w.WriteHeader(http.StatusTemporaryRedirect)
 		}), "RegistryRefused", []string{"127.0.0.1"}},
 	}

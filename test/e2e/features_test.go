@@ -108,7 +108,7 @@ func names(t *testing.T, o *v1alpha1.OCIRepository) []string {
 	}
 }
 
-// TestArtifactURL holds that an artifact is reached by its whole URL and by nothing else.
+// TestArtifactURL asserts that an artifact is reached by its whole URL and by nothing else.
 func TestArtifactURL(t *testing.T) {
 	tn := newTenant(t, "urls")
 	tn.pushFile(t, "1.0.0", "app")
@@ -117,7 +117,7 @@ func TestArtifactURL(t *testing.T) {
 	create(t, other)
 	await(t, one, "the artifact", pulled)
 	await(t, other, "the artifact", pulled)
-	path := strings.TrimPrefix(one.Status.Artifact.URL, controller.ArtifactURL)
+	path := strings.TrimPrefix(one.Status.Artifact.URL, controller.URL("artifacts"))
 	parts := strings.Split(path, "/") // "", kind, namespace, name, key, file
 	if len(parts) != 6 {
 		t.Fatalf("the URL has %d parts", len(parts))
@@ -134,7 +134,7 @@ func TestArtifactURL(t *testing.T) {
 		"the store's key":          "/.key",
 		"what is not there at all": "/nothing",
 	} {
-		if code := status(t, controller.ArtifactURL+guess); code != 404 {
+		if code := status(t, controller.URL("artifacts")+guess); code != 404 {
 			t.Errorf("%s (%s) answers HTTP %d", name, guess, code)
 		}
 	}
@@ -149,7 +149,7 @@ func TestControllerIdentity(t *testing.T) {
 	tokenFile := filepath.Join(t.TempDir(), "token")
 	must(t, "write the controller's token", os.WriteFile(tokenFile, []byte(token(t, local.Namespace, "lanyard-controller", stsAudience)), 0o600))
 	startSecond(t, "lending", map[string]any{
-		"env": environment("AWS_WEB_IDENTITY_TOKEN_FILE="+tokenFile, "AWS_ROLE_ARN="+roleARN(role), "AWS_REGION="+local.Region),
+		"extraEnv": environment("AWS_WEB_IDENTITY_TOKEN_FILE="+tokenFile, "AWS_ROLE_ARN="+roleARN(role), "AWS_REGION="+local.Region),
 		"identity": map[string]any{
 			"controllerNamespaces": map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"e2e.lanyard.dev/lent": "yes"}}},
 		},

@@ -98,7 +98,7 @@ func startLibrary(t *testing.T) (user string) {
 	log, err := os.Create(world.Path("library.log")) // wantNoSecrets reads it
 	must(t, "open a log", err)
 	cmd := exec.Command(program)
-	cmd.Env = append(world.Env(), "KUBECONFIG="+kubeconfig(t, account.Namespace, account.Name), "AWS_REGION="+local.Region, "HOME="+t.TempDir())
+	cmd.Env = append(world.Cloud().Env(), "KUBECONFIG="+kubeconfig(t, account.Namespace, account.Name), "AWS_REGION="+local.Region, "HOME="+t.TempDir())
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	must(t, "start examples/controller", cmd.Start())

@@ -7,25 +7,25 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"testing"
-	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
-	"github.com/lanyard-dev/lanyard/examples"
 	"github.com/lanyard-dev/lanyard/internal/local"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/stage"
 )
 
 // What all tests share. TestMain sets it before the first and stops it after the last.
 var (
-	world      *local.World
-	controller *local.Controller    // of all objects that name no shard
+	world      *local.Cluster       // with its cloud
+	controller *local.Program       // of all objects that name no shard
 	apiserver  kubernetes.Interface // the administrator
 	objects    client.Client        // the administrator; knows Lanyard's kinds
 )
@@ -39,72 +39,33 @@ const (
 // userAgent tells the tests' own requests in the audit log.
 const userAgent = "lanyard-e2e"
 
-// startTimeout bounds the start of the world.
-const startTimeout = 3 * time.Minute
+// suite is the end-to-end tests.
+var suite = stage.Suite{
+	Name:   "e2e",
+	Binary: binary,
+	Programs: []string{
+		"lanyard", "lanyard-controller", "lanyard-token-server", "lanyard-discovery", "lanyard-identity-controller", "race/lanyard-controller", "minio", "vault-jwt",
+	},
+	Make:  "make build bin/race/lanyard-controller bin/minio bin/vault-jwt",
+	Cloud: addToCloud,
+	Begin: begin,
+	End:   wantNoRace,
+}
+
+// binary is the path of a program that `make` builds.
+func binary(name string) string { return filepath.Join("..", "..", "bin", name) }
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "e2e:", err)
-		code = 1
+	if os.Getenv(programVar) != "" {
+		os.Exit(serveAggregated(os.Args[1:]))
 	}
-	os.Exit(code)
+	ctrllog.SetLogger(logr.Discard()) // of the caches in tests; the programs have logs of their own
+	os.Exit(suite.Run(context.Background(), m))
 }
 
-func run(m *testing.M) (code int, err error) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	for _, name := range []string{"controlplane", "lanyard", "lanyard-controller", "race/lanyard-controller", "minio"} {
-		if err := local.CheckBinary(binary(name), "--"+name); err != nil {
-			return 1, fmt.Errorf("program bin/%s: %w; run `make build bin/race/lanyard-controller bin/minio` at the repository's root", name, errors.Unwrap(err))
-		}
-	}
-	dir, err := os.MkdirTemp("", "lanyard-e2e-")
-	if err != nil {
-		return 1, err
-	}
-	defer func() {
-		if code == 0 && err == nil {
-			err = os.RemoveAll(dir)
-			return
-		}
-		fmt.Fprintln(os.Stderr, "e2e: the logs of the run are in", dir)
-	}()
-	if err := start(ctx, filepath.Join(dir, "world")); err != nil {
-		return 1, err
-	}
-	code = m.Run()
-	if err := errors.Join(world.Err(), world.Stop(ctx)); err != nil {
-		return 1, err
-	}
-	// The race detector also reports with an exit status, but the log is what helps.
-	log, err := os.ReadFile(controller.Log)
-	if bytes.Contains(log, []byte("WARNING: DATA RACE")) {
-		err = errors.New("the race detector found a data race in the controller; its log is " + controller.Log)
-	}
-	if err != nil {
-		return 1, err
-	}
-	return code, nil
-}
-
-// start makes the world: a cloud, a cluster with the chart in it, and the controller.
-func start(ctx context.Context, dir string) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	cfg, err := cloudConfig()
-	if err != nil {
-		return err
-	}
-	world, err = local.Start(ctx, local.Options{Dir: dir, ControlPlane: binary("controlplane"), Cloud: cfg})
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, world.Stop(context.WithoutCancel(ctx)))
-		}
-	}()
+// begin installs the chart and starts the controller.
+func begin(ctx context.Context, cluster *local.Cluster) (err error) {
+	world = cluster
 	config := world.Config()
 	config.UserAgent = userAgent
 	if apiserver, err = kubernetes.NewForConfig(config); err != nil {
@@ -116,13 +77,24 @@ func start(ctx context.Context, dir string) (err error) {
 	if err := world.InstallChart(ctx, values(nil)); err != nil {
 		return err
 	}
-	controller, err = world.StartController(ctx, local.ControllerOptions{Binary: binary("race/lanyard-controller")})
+	controller, err = world.StartProgram(ctx, local.ProgramOptions{Workload: "lanyard-controller", Binary: binary("race/lanyard-controller")})
+	return err
+}
+
+// wantNoRace returns an error if the race detector found something in the controller. The detector
+// also reports with an exit status, but the log is what helps.
+func wantNoRace() error {
+	log, err := os.ReadFile(controller.Log)
+	if bytes.Contains(log, []byte("WARNING: DATA RACE")) {
+		return errors.New("the race detector found a data race in the controller; its log is " + controller.Log)
+	}
 	return err
 }
 
 // values are the chart's for this run, with further ones of a test.
 func values(further map[string]any) map[string]any {
-	all := map[string]any{"shards": []any{secondShard}, "flux": map[string]any{"externalArtifacts": true}}
+	all := loudest()
+	maps.Copy(all, map[string]any{"shards": []any{secondShard}, "flux": map[string]any{"externalArtifacts": true}})
 	maps.Copy(all, further)
 	return all
 }
@@ -136,28 +108,22 @@ const (
 // e2eBucket is the tests' bucket at Google, which is nobody's until it is lent.
 const e2eBucket = "e2e-manifests"
 
-// cloudConfig is the demonstration's cloud and what the tests need besides.
-func cloudConfig() (cloudtest.Config, error) {
-	cfg, err := local.ParseCloud(examples.Cloud())
-	if err != nil {
-		return cfg, err
-	}
-	cfg.JournalSize = 1 << 18 // a whole run
+// addToCloud adds to the demonstration's cloud what the tests need besides.
+func addToCloud(cfg *cloudtest.Config) error {
 	account := &cfg.AWS.Accounts[0]
 	if account.ID != local.Account {
-		return cfg, fmt.Errorf("the demonstration's account is %s, not %s", account.ID, local.Account)
+		return fmt.Errorf("the demonstration's account is %s, not %s", account.ID, local.Account)
 	}
 	account.Users = append(account.Users, aws.User{
 		Name: "e2e-publisher", AccessKeys: []aws.AccessKey{{ID: publisherKey, Secret: publisherSecret}},
 		Policies: policies(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"ecr:*","Resource":"*"}]}`),
 	})
+	cfg.AWS.Accounts = append(cfg.AWS.Accounts, aws.Account{ID: proposedAccount})
+	cfg.AWS.Accounts = append(cfg.AWS.Accounts, identityAccounts()...)
 	project := &cfg.GCP.Projects[0]
 	if project.ID != googleProject {
-		return cfg, fmt.Errorf("the demonstration's project is %s, not %s", project.ID, googleProject)
+		return fmt.Errorf("the demonstration's project is %s, not %s", project.ID, googleProject)
 	}
 	project.Buckets = append(project.Buckets, gcp.Bucket{Name: e2eBucket})
-	return cfg, nil
+	return nil
 }
-
-// binary is the path of a program that `make` builds.
-func binary(name string) string { return filepath.Join("..", "..", "bin", name) }

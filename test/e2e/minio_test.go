@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,10 +11,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,7 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// minio is a running MinIO server that knows the cluster as an OpenID provider.
+// minio is a running MinIO server that knows an OpenID provider.
 type minio struct {
 	url    string // ends with a slash
 	client *http.Client
@@ -39,14 +38,17 @@ const (
 type minioConfig struct {
 	// claim is the claim of a token that names the policy of a session.
 	claim string
-	// audience is that of the tokens that are taken.
+	// issuer is the OpenID provider. Default: the cluster's.
+	issuer string
+	// audience of the tokens that the server accepts. Default: the server's host:port.
 	audience string
 	// authority vouches for the server's certificate. Nil: it speaks plain HTTP.
 	authority *authority
 }
 
-// startMinIO starts MinIO as an unmodified program in the local cloud: it reads the cluster's discovery document under the
-// issuer's real name, through the cloud's proxy and with the cloud's CA.
+// startMinIO starts MinIO as an unmodified program in the local cloud. MinIO reads the issuer's
+// discovery document under its real name, through the cloud's proxy and with the cloud's
+// CA.
 func startMinIO(t *testing.T, config minioConfig) *minio {
 	t.Helper()
 	dir := t.TempDir()
@@ -61,53 +63,16 @@ func startMinIO(t *testing.T, config minioConfig) *minio {
 		must(t, "write a key", os.WriteFile(filepath.Join(certs, "private.key"), key, 0o600))
 		m.url, m.client = "https://"+address+"/", config.authority.client()
 	}
-	log, err := os.Create(filepath.Join(dir, "minio.log"))
-	must(t, "open a log", err)
-
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	cmd := exec.CommandContext(ctx, binary("minio"), "server", "--address", address, "--certs-dir", certs, filepath.Join(dir, "data"))
-	cmd.Env = append(world.Env(),
+	startForeign(t, "MinIO", m.url+"minio/health/ready", m.client, append(world.Cloud().Env(),
 		"HOME="+dir,
 		"MINIO_ROOT_USER="+minioUser,
 		"MINIO_ROOT_PASSWORD="+minioPassword,
 		"MINIO_BROWSER=off",
 		"MINIO_UPDATE=off",
-		"MINIO_IDENTITY_OPENID_CONFIG_URL="+local.Issuer+"/.well-known/openid-configuration",
-		"MINIO_IDENTITY_OPENID_CLIENT_ID="+config.audience,
+		"MINIO_IDENTITY_OPENID_CONFIG_URL="+cmp.Or(config.issuer, local.Issuer)+"/.well-known/openid-configuration",
+		"MINIO_IDENTITY_OPENID_CLIENT_ID="+cmp.Or(config.audience, address),
 		"MINIO_IDENTITY_OPENID_CLAIM_NAME="+config.claim,
-	)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	must(t, "start MinIO", cmd.Start())
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() {
-		cancel()
-		<-ended
-		if t.Failed() {
-			text, _ := os.ReadFile(log.Name())
-			t.Logf("MinIO's log:\n%s", text)
-		}
-		_ = log.Close()
-	})
-	eventually(t, "MinIO's start", func(ctx context.Context) error {
-		select {
-		case err := <-ended:
-			ended <- err
-			t.Fatalf("MinIO ended: %v", err)
-		default:
-		}
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, m.url+"minio/health/ready", nil)
-		if err != nil {
-			return err
-		}
-		res, err := m.client.Do(req)
-		if err != nil {
-			return err
-		}
-		defer res.Body.Close()
-		return wantf(res.StatusCode == http.StatusOK, "HTTP %d", res.StatusCode)
-	})
+	), binary("minio"), "server", "--address", address, "--certs-dir", certs, filepath.Join(dir, "data"))
 	return m
 }
 

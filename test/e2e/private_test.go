@@ -17,8 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestPrivateNetworks has a tenant name hosts in networks that are not everybody's: a controller connects to none in --deny-cidrs,
-// the private ranges by default, unless the administrator lists the host.
+// TestPrivateNetworks has a tenant name hosts in networks that are not public. A controller
+// connects to no address in --deny-cidrs, by default the private ranges, unless the administrator
+// lists the host.
 func TestPrivateNetworks(t *testing.T) {
 	inside, address, connections := startInside(t)
 	denied := map[string]any{"denyCIDRs": []any{address + "/32"}}
@@ -36,7 +37,7 @@ func TestPrivateNetworks(t *testing.T) {
 		{"listed", listed, inside, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			startSecond(t, "private-"+tt.name, map[string]any{"env": environment, "identity": tt.identity})
+			startSecond(t, "private-"+tt.name, map[string]any{"extraEnv": environment, "identity": tt.identity})
 			tn := newTenant(t, "private-"+tt.name)
 			app, tags, files := tn.generic(tt.name, "oci://"+tt.host+"/app"), tn.image(tt.name), tn.bucket(tt.name, v1alpha1.ProviderGeneric, "good")
 			app.Spec.Insecure, tags.Spec.Insecure, files.Spec.Insecure = true, true, true

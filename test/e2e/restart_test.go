@@ -93,7 +93,7 @@ func TestKilledController(t *testing.T) {
 		digest := latest[i].Load().(string)
 		await(t, o, "the latest artifact", revision(digest))
 		await(t, o, "the present address", func(o *v1alpha1.OCIRepository) error {
-			return wantf(strings.HasPrefix(o.Status.Artifact.URL, c.ArtifactURL+"/"), "the address is another")
+			return wantf(strings.HasPrefix(o.Status.Artifact.URL, c.URL("artifacts")+"/"), "the address is another")
 		})
 		wantServed(t, o)
 	}
@@ -146,7 +146,7 @@ func (d dripping) Write(p []byte) (n int, err error) {
 
 // wantConsistent wants the artifact that the status names to be in a controller's store. The status may still have the
 // address of the controller that was killed; and the object may have changed meanwhile.
-func wantConsistent(t *testing.T, c *local.Controller, o *v1alpha1.OCIRepository) {
+func wantConsistent(t *testing.T, c *local.Program, o *v1alpha1.OCIRepository) {
 	t.Helper()
 	must(t, "read an object", objects.Get(t.Context(), client.ObjectKeyFromObject(o), o))
 	for range 20 {
@@ -155,7 +155,7 @@ func wantConsistent(t *testing.T, c *local.Controller, o *v1alpha1.OCIRepository
 			return // not pulled yet
 		}
 		_, path, _ := strings.Cut(strings.TrimPrefix(a.URL, "http://"), "/")
-		err := fetch(t.Context(), a, c.ArtifactURL+"/"+path)
+		err := fetch(t.Context(), a, c.URL("artifacts")+"/"+path)
 		if err == nil {
 			return
 		}
@@ -169,10 +169,10 @@ func wantConsistent(t *testing.T, c *local.Controller, o *v1alpha1.OCIRepository
 }
 
 // files are those below a folder of a controller's artifact store.
-func files(t *testing.T, c *local.Controller, folder string) []string {
+func files(t *testing.T, c *local.Program, folder string) []string {
 	t.Helper()
 	var found []string
-	err := filepath.WalkDir(filepath.Join(c.Storage, folder), func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join(c.Folder("data"), folder), func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			found = append(found, filepath.Base(path))
 		}
@@ -209,12 +209,12 @@ func TestReplicas(t *testing.T) {
 	o := tn.object("app")
 	o.Labels = inSecondShard()
 	create(t, o)
-	servedBy := func(c *local.Controller) func(o *v1alpha1.OCIRepository) error {
+	servedBy := func(c *local.Program) func(o *v1alpha1.OCIRepository) error {
 		return func(o *v1alpha1.OCIRepository) error {
 			if err := revision(manifest)(o); err != nil {
 				return err
 			}
-			return wantf(strings.HasPrefix(o.Status.Artifact.URL, c.ArtifactURL+"/"), "it is served by another replica")
+			return wantf(strings.HasPrefix(o.Status.Artifact.URL, c.URL("artifacts")+"/"), "it is served by another replica")
 		}
 	}
 	await(t, o, "the artifact from the first replica", servedBy(first))
@@ -229,7 +229,7 @@ func TestReplicas(t *testing.T) {
 	if n := metric(t, first, "controller_runtime_reconcile_total"); n < 4 {
 		t.Errorf("the first replica reconciled %v times", n)
 	}
-	if code := status(t, second.HealthURL+"/readyz"); code != http.StatusInternalServerError {
+	if code := status(t, second.URL("health")+"/readyz"); code != http.StatusInternalServerError {
 		t.Errorf("the second replica, which has no artifacts, answers HTTP %d to whether it is ready", code)
 	}
 
@@ -238,7 +238,7 @@ func TestReplicas(t *testing.T) {
 	await(t, o, "the artifact from the second replica", servedBy(second))
 	wantServed(t, o)
 	eventually(t, "the second replica is ready", func(context.Context) error {
-		code := status(t, second.HealthURL+"/readyz")
+		code := status(t, second.URL("health")+"/readyz")
 		return wantf(code == http.StatusOK, "HTTP %d", code)
 	})
 
@@ -253,7 +253,7 @@ func TestReplicas(t *testing.T) {
 }
 
 // awaitLeader waits until a controller has taken its shard.
-func awaitLeader(t *testing.T, c *local.Controller) {
+func awaitLeader(t *testing.T, c *local.Program) {
 	t.Helper()
 	eventually(t, "the controller leads", func(context.Context) error {
 		n := metric(t, c, "leader_election_master_status")
@@ -278,9 +278,9 @@ func get(t *testing.T, url string) *http.Response {
 }
 
 // metric is the sum of a metric's series that carry all of the labels (name="value"), 0 if there is none.
-func metric(t *testing.T, c *local.Controller, name string, labels ...string) float64 {
+func metric(t *testing.T, c *local.Program, name string, labels ...string) float64 {
 	t.Helper()
-	res := get(t, c.MetricsURL+"/metrics")
+	res := get(t, c.URL("metrics")+"/metrics")
 	defer res.Body.Close()
 	sum := 0.0
 	lines := bufio.NewScanner(res.Body)

@@ -24,7 +24,7 @@ const stopGrace = 20 * time.Second
 
 // startSecond starts a controller for the objects of the second shard, with values of the chart of its own. The name tells
 // its artifact store and its log from others. It ends with the test.
-func startSecond(t *testing.T, name string, values map[string]any) *local.Controller {
+func startSecond(t *testing.T, name string, values map[string]any) *local.Program {
 	t.Helper()
 	install(t, values)
 	return startReplica(t, name)
@@ -44,7 +44,7 @@ func install(t *testing.T, further map[string]any) {
 // environment is the value env of the chart: the cloud's variables and further ones, NAME=VALUE, which replace the cloud's.
 func environment(further ...string) []any {
 	variables := map[string]string{}
-	for _, variable := range append(world.Env(), further...) {
+	for _, variable := range append(world.Cloud().Env(), further...) {
 		name, value, _ := strings.Cut(variable, "=")
 		variables[name] = value
 	}
@@ -56,10 +56,10 @@ func environment(further ...string) []any {
 }
 
 // startReplica starts another controller of the second shard.
-func startReplica(t *testing.T, name string) *local.Controller {
+func startReplica(t *testing.T, name string) *local.Program {
 	t.Helper()
-	c, err := world.StartController(t.Context(), local.ControllerOptions{
-		Binary: binary("lanyard-controller"), StatefulSet: secondStatefulSet, Name: name,
+	c, err := world.StartProgram(t.Context(), local.ProgramOptions{
+		Workload: secondStatefulSet, Binary: binary("lanyard-controller"), Name: name,
 	})
 	must(t, "start a controller", err)
 	t.Cleanup(func() {

@@ -100,14 +100,22 @@ func policies(document string) map[string]json.RawMessage {
 }
 
 // trust is the trust policy of a role that a subject of the cluster may assume.
-func trust(subject string) json.RawMessage {
-	issuer := strings.TrimPrefix(local.Issuer, "https://")
+func trust(subject string) json.RawMessage { return trustIn(local.Issuer, subject) }
+
+// trustIn is the trust policy of a role that a subject of an issuer may assume.
+func trustIn(issuerURL, subject string) json.RawMessage {
+	return trustAt(local.Account, issuerURL, subject)
+}
+
+// trustAt is trustIn for a role of an account.
+func trustAt(account, issuerURL, subject string) json.RawMessage {
+	issuer := strings.TrimPrefix(issuerURL, "https://")
 	return fmt.Appendf(nil, `{"Version":"2012-10-17","Statement":[{
 		"Effect":"Allow",
 		"Principal":{"Federated":"arn:aws:iam::%s:oidc-provider/%s"},
 		"Action":"sts:AssumeRoleWithWebIdentity",
 		"Condition":{"StringEquals":{"%s:sub":%q,"%s:aud":%q}}}]}`,
-		local.Account, issuer, issuer, subject, issuer, stsAudience)
+		account, issuer, issuer, subject, issuer, stsAudience)
 }
 
 // putAccount makes a ServiceAccount that is mapped to a role; an empty ARN maps it to none.
@@ -120,13 +128,13 @@ func (tn *tenant) putAccount(t *testing.T, name, role string) {
 	must(t, "make a ServiceAccount", objects.Create(t.Context(), account))
 }
 
-// clear looks for secrets in what became of the tenant's objects, removes them, and waits for the controller to let them go, so
-// that they trouble no other test.
+// clear looks for secrets in the tenant's objects and removes the objects. It waits until the
+// controller has released them, so that they disturb no other test.
 func (tn *tenant) clear(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 	defer cancel()
-	wantNoSecretsIn(ctx, t, tn.namespace)
+	wantNoSecretsIn(ctx, t, world, tn.namespace)
 	// The namespace controller would come to them some seconds later.
 	for _, kind := range []client.Object{&v1alpha1.OCIRepository{}, &v1alpha1.Bucket{}, &v1alpha1.ImageRepository{}} {
 		must(t, "remove the objects", objects.DeleteAllOf(ctx, kind, client.InNamespace(tn.namespace)))
@@ -189,8 +197,14 @@ func await[T client.Object](t *testing.T, o T, what string, want func(o T) error
 // awaitWithin is await for what takes longer.
 func awaitWithin[T client.Object](t *testing.T, limit time.Duration, o T, what string, want func(o T) error) {
 	t.Helper()
+	awaitIn(t, objects, limit, o, what, want)
+}
+
+// awaitIn is awaitWithin for an object of another cluster.
+func awaitIn[T client.Object](t *testing.T, cluster client.Client, limit time.Duration, o T, what string, want func(o T) error) {
+	t.Helper()
 	within(t, limit, fmt.Sprintf("%s/%s: %s", o.GetNamespace(), o.GetName(), what), func(ctx context.Context) error {
-		if err := objects.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+		if err := cluster.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
 			return err
 		}
 		return want(o)
@@ -327,14 +341,19 @@ func (tn *tenant) pushFile(t *testing.T, tag, content string) string {
 	return tn.push(t, tag, layer(t, file("app.yaml", content)))
 }
 
-// publisher logs in to ECR with the AWS SDK.
-func publisher(t *testing.T) authn.Authenticator {
-	t.Helper()
-	answer, err := ecr.New(ecr.Options{
+// ecrClient is the AWS SDK's client of ECR, as the publisher.
+func ecrClient() *ecr.Client {
+	return ecr.New(ecr.Options{
 		Region:      local.Region,
 		Credentials: credentials.NewStaticCredentialsProvider(publisherKey, publisherSecret, ""),
 		HTTPClient:  &http.Client{Transport: world.Cloud().Transport()},
-	}).GetAuthorizationToken(t.Context(), &ecr.GetAuthorizationTokenInput{})
+	})
+}
+
+// publisher logs in to ECR with the AWS SDK.
+func publisher(t *testing.T) authn.Authenticator {
+	t.Helper()
+	answer, err := ecrClient().GetAuthorizationToken(t.Context(), &ecr.GetAuthorizationTokenInput{})
 	must(t, "log in to ECR", err)
 	decoded, err := base64.StdEncoding.DecodeString(awssdk.ToString(answer.AuthorizationData[0].AuthorizationToken))
 	must(t, "decode ECR's token", err)

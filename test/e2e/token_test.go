@@ -16,8 +16,10 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/lanyard-dev/lanyard/internal/local"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -35,11 +37,13 @@ func TestTokenMatrix(t *testing.T) {
 	application := a.atAzure(t)
 	account := a.atGoogle(t)
 	lend(t, googlePrincipal(a.namespace, puller))
+	trustAtAliyun(t, local.Issuer)
+	aliyunRole := atAliyun(t, a.namespace, local.Issuer, a.subject)
 	// MinIO knows no trust policies: its rule is that a claim names a policy. Only tenant A's subject is one.
 	minio := startMinIO(t, minioConfig{claim: "sub", audience: stsAudience})
 	minio.putPolicy(t, a.subject, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["s3:ListAllMyBuckets"],"Resource":["arn:aws:s3:::*"]}]}`)
 
-	theirs, mine := readKey(t), newKey(t)
+	theirs, mine := readKey(t, world), newKey(t)
 	like := func(audience string, key *rsa.PrivateKey, replace map[string]any) string {
 		return sign(t, token(t, a.namespace, puller, audience), key, replace)
 	}
@@ -89,11 +93,12 @@ func TestTokenMatrix(t *testing.T) {
 			}
 			return v
 		}},
+		{"Alibaba Cloud", aliyunAudience, func(token string) verdict { return aliyunAssume(t, local.Issuer, aliyunRole, token) }},
 	}
 
 	var got, said strings.Builder
 	write := func(cells []string) {
-		got.WriteString(strings.TrimSpace(fmt.Sprintf("%-15s %-34s %-34s %-25s %-30s %s", cells[0], cells[1], cells[2], cells[3], cells[4], cells[5])) + "\n")
+		got.WriteString(strings.TrimSpace(fmt.Sprintf("%-15s %-34s %-34s %-25s %-30s %-30s %s", cells[0], cells[1], cells[2], cells[3], cells[4], cells[5], cells[6])) + "\n")
 	}
 	header := []string{"token"}
 	for _, column := range columns {
@@ -136,17 +141,23 @@ func golden(t *testing.T, path, got string) {
 // token is a token of the API server for a ServiceAccount.
 func token(t *testing.T, namespace, account string, audiences ...string) string {
 	t.Helper()
+	return tokenOf(t, apiserver, namespace, account, audiences...)
+}
+
+// tokenOf is a token of another API server.
+func tokenOf(t *testing.T, server kubernetes.Interface, namespace, account string, audiences ...string) string {
+	t.Helper()
 	seconds := int64(3600)
-	answer, err := apiserver.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), account,
+	answer, err := server.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), account,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences, ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
 	must(t, "request a token", err)
 	return answer.Status.Token
 }
 
-// readKey is the key with which the API server signs tokens: a token that has expired cannot be waited for.
-func readKey(t *testing.T) *rsa.PrivateKey {
+// readKey is the key with which a cluster's API server signs tokens: a token that has expired cannot be waited for.
+func readKey(t *testing.T, cluster *local.Cluster) *rsa.PrivateKey {
 	t.Helper()
-	data, err := os.ReadFile(world.Path("cluster", "sa.key"))
+	data, err := os.ReadFile(cluster.Path("cluster", "sa.key"))
 	must(t, "read the API server's signing key", err)
 	block, _ := pem.Decode(data)
 	if block == nil {

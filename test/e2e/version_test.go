@@ -2,11 +2,22 @@ package e2e
 
 import (
 	"debug/buildinfo"
+	"os"
 	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
 )
+
+// TestSize asserts that the command which CI jobs download stays small.
+func TestSize(t *testing.T) {
+	const most = 40_000_000
+	info, err := os.Stat(binary("lanyard"))
+	must(t, "find bin/lanyard", err)
+	if info.Size() > most {
+		t.Errorf("bin/lanyard has %d bytes, more than %d: see what it links (go list -deps ./cmd/lanyard)", info.Size(), most)
+	}
+}
 
 // TestVersion asks both programs for their version: it is what the linker was told, which stands in them besides.
 func TestVersion(t *testing.T) {

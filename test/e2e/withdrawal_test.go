@@ -14,10 +14,11 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// TestPermissionWithdrawn takes permissions away at the clouds while credentials of them are kept: the next reconciliation is
-// refused. Amazon ECR asks for the role's permission at each request. A registry at Azure is shown the access token that is kept
-// for one to pull with, and asks for the role assignment then; the token itself, with the permissions in it, serves whoever has
-// stolen it until it ends.
+// TestPermissionWithdrawn takes permissions away at the clouds while credentials of them are kept:
+// the next reconciliation is refused. Amazon ECR asks for the role's permission at each request. At
+// Azure, the controller exchanges a kept token for an access token to pull with, and the registry
+// checks the role assignment then. The access token contains its permissions, so a stolen one works
+// until it expires.
 func TestPermissionWithdrawn(t *testing.T) {
 	tn := newTenant(t, "withdrawn")
 	tn.pushFile(t, "1.0.0", "app")

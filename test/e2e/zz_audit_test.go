@@ -23,72 +23,126 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestZAudit comes last: it reads the API server's audit log of the whole run. It fails on a verb that the chart grants to
-// the controller and that was never used, on a request of the controller that was forbidden, and on any use of an
-// administrator's credential by our programs.
+// program is a program of the chart, which has a ServiceAccount of its own.
+type program struct {
+	// name is the begin of its user agent.
+	name string
+	// account is its ServiceAccount's name.
+	account string
+	// grants is a lower bound for its verbs: if the test finds fewer, it does not find the roles.
+	grants int
+	// exercise makes the program use each of its permissions at least once.
+	exercise func(t *testing.T)
+}
+
+// programs lists all programs of the chart.
+var programs = []program{
+	{name: "lanyard-controller", account: "lanyard-controller", grants: 10, exercise: exerciseController},
+}
+
+// user is the program's name at the API server.
+func (p program) user() string { return "system:serviceaccount:" + local.Namespace + ":" + p.account }
+
+// programOf returns the program that made a request, by its user agent; nil for other programs.
+func programOf(e auditEvent) *program {
+	return findProgram(func(p program) bool { return strings.HasPrefix(e.UserAgent, p.name+"/") })
+}
+
+func findProgram(is func(program) bool) *program {
+	if i := slices.IndexFunc(programs, is); i >= 0 {
+		return &programs[i]
+	}
+	return nil
+}
+
+// TestZAudit comes last: it reads the API server's audit log of the whole run. It fails on a verb
+// that the chart grants a program and that the program never used. It fails on a program's request
+// that was forbidden, and on an administrator's credential in a program's hands.
 func TestZAudit(t *testing.T) {
-	exercise(t)
-	used := map[string]int{}   // by the controller
-	admins := map[string]int{} // requests with an administrator's credential, by user agent
-	ours := 0
+	for _, w := range world.Workloads() {
+		if findProgram(func(p program) bool { return p.name == w.Program }) == nil {
+			t.Errorf("the chart starts %s in %s, of which this test knows nothing", w.Program, w.Name)
+		}
+	}
+	for _, p := range programs {
+		p.exercise(t)
+	}
+	used := map[string]map[string]int{} // verbs, by user
+	admins := map[string]int{}          // requests with an administrator's credential, by user agent
 	for _, e := range auditLog(t) {
-		program := strings.HasPrefix(e.UserAgent, "lanyard-controller/")
-		admin := slices.Contains(e.User.Groups, "system:masters")
-		switch {
-		case program && e.User.Username != controllerUser:
-			t.Errorf("the controller acted as %s: %s %s", e.User.Username, e.Verb, e.RequestURI)
-		case program && e.ImpersonatedUser != nil:
-			t.Errorf("the controller acted as another: %s %s", e.Verb, e.RequestURI)
-		case admin:
+		if slices.Contains(e.User.Groups, "system:masters") {
 			admins[e.UserAgent]++
 		}
-		if e.User.Username != controllerUser {
+		owner := findProgram(func(p program) bool { return e.User.Username == p.user() })
+		judgeCaller(t, e, programOf(e), owner)
+		if owner == nil {
 			continue
 		}
-		ours++
+		if used[owner.user()] == nil {
+			used[owner.user()] = map[string]int{}
+		}
 		switch {
-		case !program:
-			t.Errorf("program %q acted as the controller: %s %s", e.UserAgent, e.Verb, e.RequestURI)
 		case e.refused() && (e.ObjectRef == nil || e.ObjectRef.Namespace != unbound):
-			t.Errorf("the controller was refused: %s %s", e.Verb, e.RequestURI)
+			t.Errorf("%s was refused: %s %s", owner.name, e.Verb, e.RequestURI)
 		case e.ObjectRef != nil: // "not found" and "conflict" are answers too
-			used[e.ObjectRef.grant(e.Verb)]++
+			used[owner.user()][e.ObjectRef.grant(e.Verb)]++
 		}
 	}
-	if ours == 0 || admins[userAgent] == 0 {
-		t.Errorf("the log has %d requests of the controller and %d of these tests: it is not read right", ours, admins[userAgent])
+	if admins[userAgent] == 0 {
+		t.Error("the log has no request of these tests: it is not read right")
 	}
 	for agent, n := range admins {
-		program, _, _ := strings.Cut(agent, "/")
-		switch program {
+		name, _, _ := strings.Cut(agent, "/")
+		switch name {
 		case "kubectl", userAgent, local.FieldManager: // people, and this harness
 		case "controlplane": // the API server's requests to itself, and its kubectl
 		default:
 			t.Errorf("program %q made %d requests with an administrator's credential", agent, n)
 		}
 	}
-	grants := granted(t)
-	for _, g := range grants {
-		if used[g] == 0 {
-			t.Errorf("the chart grants the controller %s, which it never used", g)
-		}
-		t.Logf("%6d × %s", used[g], g)
-	}
-	if len(grants) < 10 {
-		t.Errorf("the chart grants %d verbs: these are not its roles", len(grants))
+	for _, p := range programs {
+		judgeGrants(t, p, used[p.user()])
 	}
 	wantNoSecretsInLogs(t) // what the end of the objects added
 }
 
-const controllerUser = "system:serviceaccount:" + local.Namespace + ":lanyard-controller"
-
-// exercise has the controller do at least once what each of its permissions is for.
-func exercise(t *testing.T) {
+// judgeCaller compares the program that made a request with the program that owns the
+// ServiceAccount. Either may be nil.
+func judgeCaller(t *testing.T, e auditEvent, caller, owner *program) {
 	t.Helper()
-	// API servers before 1.34 do not stream lists; what the chart grants for them is used as with one of them.
-	// The chart grants to read namespaces only if the controller's identity is lent by their labels.
+	switch {
+	case caller != owner && caller != nil:
+		t.Errorf("%s acted as %s: %s %s", caller.name, e.User.Username, e.Verb, e.RequestURI)
+	case caller != owner:
+		t.Errorf("program %q acted as %s: %s %s", e.UserAgent, owner.name, e.Verb, e.RequestURI)
+	case caller != nil && e.ImpersonatedUser != nil:
+		t.Errorf("%s acted as another: %s %s", caller.name, e.Verb, e.RequestURI)
+	}
+}
+
+// judgeGrants fails on each verb that the program is granted and never used.
+func judgeGrants(t *testing.T, p program, used map[string]int) {
+	t.Helper()
+	grants := granted(t, p)
+	for _, g := range grants {
+		if used[g] == 0 {
+			t.Errorf("the chart grants %s %s, which it never used", p.name, g)
+		}
+		t.Logf("%6d × %s", used[g], g)
+	}
+	if len(grants) < p.grants {
+		t.Errorf("the chart grants %s %d verbs: these are not its roles", p.name, len(grants))
+	}
+}
+
+// exerciseController makes lanyard-controller use each of its permissions.
+func exerciseController(t *testing.T) {
+	t.Helper()
+	// API servers before 1.34 do not stream lists; what the chart grants for them is used as with
+	// one of them. The chart grants to read namespaces only if the controller's identity is lent by
+	// their labels.
 	startSecond(t, "audited", map[string]any{
-		"env": environment("KUBE_FEATURE_WatchListClient=false"),
+		"extraEnv": environment("KUBE_FEATURE_WatchListClient=false"),
 		"identity": map[string]any{
 			"controllerNamespaces": map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"e2e.lanyard.dev/lent": "yes"}}},
 		},
@@ -144,16 +198,44 @@ func exercise(t *testing.T) {
 	tn.clear(t) // while there are controllers
 }
 
-// granted are the verbs that the chart grants to the controller as it is installed, one by one.
-func granted(t *testing.T) []string {
+// granted returns the verbs that all bindings of a program's account grant.
+func granted(t *testing.T, p program) []string {
 	t.Helper()
-	var cluster, tenant rbacv1.ClusterRole
-	must(t, "read the controller's ClusterRole", objects.Get(t.Context(), client.ObjectKey{Name: "lanyard-controller"}, &cluster))
-	must(t, "read the controller's ClusterRole", objects.Get(t.Context(), client.ObjectKey{Name: "lanyard-controller-tenant"}, &tenant))
-	var own rbacv1.Role
-	must(t, "read the controller's Role", objects.Get(t.Context(), client.ObjectKey{Namespace: local.Namespace, Name: "lanyard-controller"}, &own))
+	bound := func(subjects []rbacv1.Subject) bool {
+		return slices.Contains(subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: local.Namespace, Name: p.account})
+	}
 	all := map[string]bool{}
-	for _, rule := range slices.Concat(cluster.Rules, tenant.Rules, own.Rules) {
+	var everywhere rbacv1.ClusterRoleBindingList
+	must(t, "list the ClusterRoleBindings", objects.List(t.Context(), &everywhere))
+	for _, b := range everywhere.Items {
+		if bound(b.Subjects) {
+			addGrants(t, all, b.RoleRef, "")
+		}
+	}
+	var inside rbacv1.RoleBindingList
+	must(t, "list the RoleBindings", objects.List(t.Context(), &inside))
+	for _, b := range inside.Items {
+		if bound(b.Subjects) {
+			addGrants(t, all, b.RoleRef, b.Namespace)
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// addGrants adds the verbs of a role, one by one.
+func addGrants(t *testing.T, all map[string]bool, ref rbacv1.RoleRef, namespace string) {
+	t.Helper()
+	var rules []rbacv1.PolicyRule
+	if ref.Kind == "ClusterRole" {
+		var role rbacv1.ClusterRole
+		must(t, "read a ClusterRole", objects.Get(t.Context(), client.ObjectKey{Name: ref.Name}, &role))
+		rules = role.Rules
+	} else {
+		var role rbacv1.Role
+		must(t, "read a Role", objects.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: ref.Name}, &role))
+		rules = role.Rules
+	}
+	for _, rule := range rules {
 		if len(rule.NonResourceURLs) > 0 {
 			t.Errorf("a rule grants %v: this test knows resources only", rule.NonResourceURLs)
 		}
@@ -169,7 +251,6 @@ func granted(t *testing.T) []string {
 			}
 		}
 	}
-	return slices.Sorted(maps.Keys(all))
 }
 
 // auditEvent is what this test reads of an audit.k8s.io/v1 Event.
@@ -187,8 +268,8 @@ type auditEvent struct {
 	}
 }
 
-// refused reports whether the caller was not known or not allowed. That a namespace goes while something is created in it is
-// an answer with the same code.
+// refused reports whether the caller was not known or not allowed. That a namespace goes while
+// something is created in it is an answer with the same code.
 func (e auditEvent) refused() bool {
 	terminating := slices.ContainsFunc(e.ResponseStatus.Details.Causes, func(c struct{ Reason string }) bool { return c.Reason == "NamespaceTerminating" })
 	return e.ResponseStatus.Code == http.StatusUnauthorized || e.ResponseStatus.Code == http.StatusForbidden && !terminating
@@ -213,10 +294,16 @@ func (o objectRef) grant(verb string) string {
 	return verb + " " + resource
 }
 
-// auditLog reads the requests that were answered, or whose answer began.
+// auditLog reads the requests that the world answered.
 func auditLog(t *testing.T) []auditEvent {
 	t.Helper()
-	f, err := os.Open(world.Path("cluster", "audit.log"))
+	return auditLogOf(t, world)
+}
+
+// auditLogOf reads the requests that were answered, or whose answer began.
+func auditLogOf(t *testing.T, cluster *local.Cluster) []auditEvent {
+	t.Helper()
+	f, err := os.Open(cluster.Path("cluster", "audit.log"))
 	must(t, "open the audit log", err)
 	defer f.Close()
 	var all []auditEvent

@@ -1,4 +1,6 @@
-// Package flux holds the test that Flux takes what Lanyard publishes: it reads the ExternalArtifact into Flux's own Go type, and
-// fetches the artifact with the library and the options of Flux's kustomize-controller. It is a module of its own, so that no
-// other module depends on Flux.
+// Package flux tests Lanyard against Flux's own code and documentation. Flux's Go types and fetcher
+// read what Lanyard publishes. The manifests of Flux's documentation are stored, or refused with the
+// words of docs/flux.md. Versions, filters, exclusions and ignore patterns mean what they mean in
+// Flux, or docs/deviations.md says why not. It is a module of its own, so that no other module
+// depends on Flux.
 package flux

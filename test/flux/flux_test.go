@@ -24,7 +24,7 @@ import (
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
-	"github.com/lanyard-dev/lanyard/internal/artifact/bucket"
+	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
 	"github.com/lanyard-dev/lanyard/internal/artifact/server"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 	"github.com/lanyard-dev/lanyard/internal/controller/externalartifact"
@@ -240,10 +240,10 @@ func normalized(t *testing.T, files map[string]string) func(io.Writer) error {
 // objects are a bucket in memory: contents by key. A content is its own version.
 type objects map[string]string
 
-func (o objects) List(_ context.Context, prefix string) iter.Seq2[bucket.Object, error] {
-	return func(yield func(bucket.Object, error) bool) {
+func (o objects) List(_ context.Context, prefix string) iter.Seq2[objectstore.Object, error] {
+	return func(yield func(objectstore.Object, error) bool) {
 		for key, content := range o {
-			listed := bucket.Object{Key: key, Version: fmt.Sprintf("%x", sha256.Sum256([]byte(content))), Size: int64(len(content))}
+			listed := objectstore.Object{Key: key, Version: fmt.Sprintf("%x", sha256.Sum256([]byte(content))), Size: int64(len(content))}
 			if strings.HasPrefix(key, prefix) && !yield(listed, nil) {
 				return
 			}
@@ -251,13 +251,13 @@ func (o objects) List(_ context.Context, prefix string) iter.Seq2[bucket.Object,
 	}
 }
 
-func (o objects) Open(_ context.Context, object bucket.Object) (io.ReadCloser, error) {
+func (o objects) Open(_ context.Context, object objectstore.Object) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader(o[object.Key])), nil
 }
 
-func (o objects) index(t *testing.T) *bucket.Index {
+func (o objects) index(t *testing.T) *objectstore.Index {
 	t.Helper()
-	index, err := bucket.List(t.Context(), o, "flux", bucket.Options{})
+	index, err := objectstore.List(t.Context(), o, "flux", objectstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +269,7 @@ func made(t *testing.T, files objects) func(io.Writer) error {
 	t.Helper()
 	index := files.index(t)
 	return func(out io.Writer) error {
-		_, err := bucket.Write(t.Context(), files, index, nil, out, bucket.Limits{})
+		_, err := objectstore.Write(t.Context(), files, index, nil, out, objectstore.Limits{})
 		return err
 	}
 }
@@ -283,7 +283,7 @@ func changed(t *testing.T, files, former objects) func(io.Writer) error {
 	}
 	index := files.index(t)
 	return func(out io.Writer) error {
-		done, err := bucket.Write(t.Context(), files, index, &bucket.Previous{Index: &text, Archive: &archived}, out, bucket.Limits{})
+		done, err := objectstore.Write(t.Context(), files, index, &objectstore.Previous{Index: &text, Archive: &archived}, out, objectstore.Limits{})
 		if err == nil && (done.Kept == 0 || done.Fetched == 0) {
 			t.Errorf("%+v: nothing is merged", done)
 		}

@@ -1,5 +1,6 @@
-// Package node runs what the end-to-end tests take from npm: the clouds' official clients for Node, which know nothing of this project, and Azurite.
-// The packages and their versions are those of package-lock.json; `npm ci` in this folder installs them.
+// Package node runs what the end-to-end tests take from npm: the clouds' official clients for Node,
+// which know nothing of this project, and Azurite. The packages and their versions are those of
+// package-lock.json; `npm ci` in this folder installs them.
 package node
 
 import (
@@ -21,6 +22,8 @@ const (
 	AzureIdentity = "azure-token.mjs"
 	// GoogleAuthLibrary is google-auth-library with an external_account.
 	GoogleAuthLibrary = "google-token.mjs"
+	// AlibabaCredentials is @alicloud/credentials with its default chain. It takes no scope.
+	AlibabaCredentials = "alibaba-token.mjs"
 )
 
 // Azurite is Azurite's blob service.
@@ -28,17 +31,19 @@ const Azurite = "node_modules/azurite/dist/src/blob/main.js"
 
 // Token is what a script says of the token that it got, or did not get.
 type Token struct {
-	// OK says whether there is a token.
+	// OK reports whether there is a token.
 	OK bool `json:"ok"`
-	// ExpiresOn is the token's end.
+	// ExpiresOn is the token's end; zero if the client does not tell.
 	ExpiresOn time.Time `json:"expiresOn"`
-	// Code is the cloud's error code: "AADSTS70021", "invalid_grant", "PERMISSION_DENIED".
+	// Code is the cloud's error code: "AADSTS70021", "invalid_grant", "PERMISSION_DENIED",
+	// "EntityNotExist.Role".
 	Code string `json:"code"`
 	// Message is the client's own text.
 	Message string `json:"message"`
 }
 
-// GetToken runs a script for a scope, with exactly these environment variables. The error is about the run; a refusal is in the token.
+// GetToken runs a script for a scope, with exactly these environment variables. The error is about
+// the run; a refusal is in the token.
 func GetToken(ctx context.Context, script, scope string, env []string) (Token, error) {
 	cmd, err := Command(ctx, script, scope)
 	if err != nil {

@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest"
+	"github.com/lanyard-dev/lanyard/cloudtest/alibaba"
 	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
@@ -30,6 +32,8 @@ const (
 	subjectA     = "system:serviceaccount:tenant-a:app"
 	subjectB     = "system:serviceaccount:tenant-b:app"
 	googleUser   = "roles/iam.workloadIdentityUser"
+	aliyun       = "acs:ram::1234567890123456:"
+	aliyunAud    = "sts.aliyuncs.com"
 	googleMember = "principal://iam.googleapis.com/projects/123456789012/locations/global/workloadIdentityPools/tenants/subject/"
 )
 
@@ -51,7 +55,15 @@ func world(t *testing.T) (issuer *oidc.Issuer, env []string) {
 	account := func(tenant, subject string) gcp.ServiceAccount {
 		return gcp.ServiceAccount{Email: accountOf(tenant), Bindings: []gcp.Binding{{Role: googleUser, Members: []string{googleMember + subject}}}}
 	}
+	role := func(tenant, subject string) alibaba.Role {
+		return alibaba.Role{Name: tenant, TrustPolicy: fmt.Appendf(nil, `{"Version":"1","Statement":[{"Effect":"Allow","Action":"sts:AssumeRole",
+			"Principal":{"Federated":"%soidc-provider/cluster"},"Condition":{"StringEquals":{"oidc:sub":%q}}}]}`, aliyun, subject)}
+	}
 	cloud, err := cloudtest.New(cloudtest.Config{
+		Alibaba: alibaba.Config{Accounts: []alibaba.Account{{
+			ID: "1234567890123456", OIDCProviders: []alibaba.OIDCProvider{{Name: "cluster", IssuerURL: issuerURL, ClientIDs: []string{aliyunAud}}},
+			Roles: []alibaba.Role{role("tenant-a", subjectA), role("tenant-b", subjectB)},
+		}}},
 		Azure: azure.Config{Tenants: []azure.Tenant{{ID: directory, Applications: []azure.Application{app(clientA, subjectA), app(clientB, subjectB)}}}},
 		GCP: gcp.Config{Projects: []gcp.Project{{
 			ID: project, Number: "123456789012",
@@ -146,6 +158,30 @@ func TestGoogleToken(t *testing.T) {
 				"GOOGLE_CLOUD_PROJECT="+project, "GOOGLE_APPLICATION_CREDENTIALS="+writeFile(t, string(config))))
 			must(t, err)
 			check(t, token, tt.code, tt.message)
+		})
+	}
+}
+
+// TestAlibabaCredentials: the unmodified @alicloud/credentials gets a session of one tenant's role and
+// not of the other's.
+func TestAlibabaCredentials(t *testing.T) {
+	issuer, env := world(t)
+	for name, tt := range map[string]struct{ role, audience, code string }{
+		"own":            {"tenant-a", aliyunAud, ""},
+		"other tenant's": {"tenant-b", aliyunAud, "AuthenticationFail.NoPermission"},
+		"wrong audience": {"tenant-a", "sts.amazonaws.com", "AuthenticationFail.OIDCToken.AudienceNotMatch"},
+		"unknown role":   {"nobody", aliyunAud, "EntityNotExist.Role"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw, err := issuer.Mint(oidc.Claims{"sub": subjectA, "aud": []string{tt.audience}})
+			must(t, err)
+			token, err := node.GetToken(t.Context(), node.AlibabaCredentials, "", append(env,
+				"ALIBABA_CLOUD_ROLE_ARN="+aliyun+"role/"+tt.role, "ALIBABA_CLOUD_OIDC_PROVIDER_ARN="+aliyun+"oidc-provider/cluster",
+				"ALIBABA_CLOUD_OIDC_TOKEN_FILE="+writeFile(t, raw)))
+			must(t, err)
+			if token.OK != (tt.code == "") || token.Code != tt.code {
+				t.Errorf("%+v, want code %q", token, tt.code)
+			}
 		})
 	}
 }

@@ -1,0 +1,127 @@
+package attack
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"text/tabwriter"
+	"time"
+)
+
+// attack is what one hostile tenant does. It fails the test if the controller does what the tenant
+// wants.
+type attack struct {
+	name string
+	long bool // only in the whole suite
+	try  func(tn *tenant)
+}
+
+// attacks lists the attacks, in the order in which they are run.
+func attacks() []attack {
+	return []attack{
+		{"identities of another", false, borrowIdentities},
+		{"hosts that look alike", false, nameLookalikes},
+		{"a role that flips", false, flipRole},
+		{"proofs shown elsewhere", false, replayProofs},
+		{"tokens without a grant", false, mintWithoutGrant},
+		{"contexts of another", false, spoofContexts},
+		{"a spoke as another spoke", false, actAsSpoke},
+		{"tokens of the other issuer", false, crossIssuers},
+		{"forged request headers", false, forgeHeaders},
+		{"a stolen controller", false, stealController},
+		{"audiences of token services", false, nameAudiences},
+		{"the controller's own token", false, borrowController},
+		{"SVIDs of another", false, stealSVIDs},
+		{"a stolen controller's SVIDs", true, stealControllerSVIDs},
+		{"statuses of one's own", false, forgeStatus},
+		{"URLs of artifacts", false, guessArtifacts},
+		{"redirects and realms", false, redirect},
+		{"private addresses", false, namePrivateAddresses},
+		{"fetches without end", false, outlive},
+		{"a registry that drips", false, drip},
+		{"keys that burn", false, burn},
+		{"listings that grow", false, growListings},
+		{"manifests that grow", false, growManifests},
+		{"archives that grow", true, bomb},
+		{"crowded listings", true, crowd},
+		{"new content each second", false, rewrite},
+		{"failures in new words", false, reword},
+		{"objects without number", true, flood},
+	}
+}
+
+// TestAttack runs the attacks one after the other, beside the honest tenant.
+func TestAttack(t *testing.T) {
+	s := &suite{
+		limit: memoryLimit(t), honest: startHonest(t), hostile: watchStatuses(t), apiserver: startMachine(t), judged: begin,
+		table: tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0),
+	}
+	fmt.Fprintln(s.table, "ATTACK\tTRIED\tGRANTS\tWORST LATENCY\tAPI SERVER\tPEAK RSS\tTIME")
+	var total score
+	for i, a := range attacks() {
+		if a.long && testing.Short() {
+			continue
+		}
+		t.Run(a.name, func(t *testing.T) {
+			began := time.Now()
+			tn := newTenant(t, fmt.Sprint("hostile-", i))
+			a.try(tn)
+			got := s.judge(t, tn)
+			got.took = time.Since(began)
+			s.row(t, a.name, got)
+			total.add(got)
+		})
+	}
+	s.row(t, "all", total)
+	must(t, "print the table", s.table.Flush())
+}
+
+// suite is what judges each attack.
+type suite struct {
+	limit     int64 // of the controller's memory, in bytes
+	honest    *honest
+	hostile   *statuses
+	apiserver *machine
+	judged    uint64 // the journal's last call that was judged
+	table     *tabwriter.Writer
+}
+
+// score is what came of an attack.
+type score struct {
+	tried, grants          int
+	latency, machine, took time.Duration
+}
+
+func (s *score) add(other score) {
+	s.tried, s.grants, s.took = s.tried+other.tried, s.grants+other.grants, s.took+other.took
+	s.latency, s.machine = max(s.latency, other.latency), max(s.machine, other.machine)
+}
+
+// judge fails the test if the tenant got something, or if the honest tenant or the controller
+// suffered.
+func (s *suite) judge(t *testing.T, tn *tenant) score {
+	t.Helper()
+	after := s.judged
+	s.judged = world.Cloud().Journal().Last()
+	grants := slices.Concat(grantsOfClouds(after), s.hostile.take(s.honest.digests()), tn.leaks())
+	for _, grant := range grants {
+		t.Errorf("granted: %s", grant)
+	}
+	got := score{tried: tn.tried, grants: len(grants), machine: s.apiserver.take()}
+	var err error
+	if got.latency, err = s.honest.latency(got.machine); err != nil {
+		t.Error(err)
+	}
+	if peak := peakMemory(t); peak > s.limit {
+		t.Errorf("the controller took %d MiB of memory; the chart's limit is %d MiB", peak>>20, s.limit>>20)
+	}
+	return got
+}
+
+// row adds a row to the table.
+func (s *suite) row(t *testing.T, name string, got score) {
+	t.Helper()
+	fmt.Fprintf(s.table, "%s\t%d\t%d\t%d ms\t%d ms\t%d MiB\t%.1f s\n",
+		name, got.tried, got.grants, got.latency.Milliseconds(), got.machine.Milliseconds(), peakMemory(t)>>20, got.took.Seconds())
+}

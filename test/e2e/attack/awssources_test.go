@@ -1,0 +1,265 @@
+package attack
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/internal/local"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// fetcher is an object that fetches.
+type fetcher interface {
+	client.Object
+
+	GetStatus() *meta.Status
+	GetFetchStatus() *meta.FetchStatus
+}
+
+// repositoryOf is an OCIRepository of Amazon ECR that names an AWS identity, or none.
+func repositoryOf(namespace string, ref *meta.AWSIdentityReference) *v1alpha1.OCIRepository {
+	return &v1alpha1.OCIRepository{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "source-"},
+		Spec: v1alpha1.OCIRepositorySpec{
+			URL: "oci://" + local.Account + ".dkr.ecr." + local.Region + ".amazonaws.com/tenant-a/app", Interval: metav1.Duration{Duration: time.Second},
+			Provider: v1alpha1.ProviderAWS, IdentityRef: ref,
+		},
+	}
+}
+
+// bucketOf is a Bucket of Amazon S3 that names an AWS identity, or none.
+func bucketOf(namespace string, ref *meta.AWSIdentityReference) *v1alpha1.Bucket {
+	return &v1alpha1.Bucket{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "source-"},
+		Spec: v1alpha1.BucketSpec{
+			BucketName: "of-the-victim", Interval: metav1.Duration{Duration: time.Second}, Provider: v1alpha1.ProviderAWS, IdentityRef: ref,
+		},
+	}
+}
+
+// awaitRefused waits until an object is refused for a reason, and fails the test if the object ever
+// has an identity.
+func awaitRefused(t *testing.T, o fetcher, reason string) {
+	t.Helper()
+	deadline := time.After(30 * time.Second)
+	for {
+		must(t, "read an object", objects.Get(t.Context(), client.ObjectKeyFromObject(o), o))
+		if o.GetFetchStatus().Identity != nil {
+			t.Errorf("it has the identity %+v", o.GetFetchStatus().Identity)
+		}
+		ready := apimeta.FindStatusCondition(o.GetStatus().Conditions, meta.ConditionReady)
+		if ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason == reason && ready.ObservedGeneration == o.GetGeneration() {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("%T: %+v, want the reason %s", o, ready, reason)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// TestBorrowedAWSIdentitiesOfSources is every way in which an object that fetches, of a namespace
+// without a grant, tries to get an AWS identity.
+func TestBorrowedAWSIdentitiesOfSources(t *testing.T) {
+	const hostile, victim = "lessee-2", "lessee" // the hostile name begins as the victim's
+	const role = identityv1.AWSClusterRoleIdentityKind
+	l := lender{t}
+	l.start()
+	l.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: victim, Labels: map[string]string{"team": "lessee"}}})
+	l.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: hostile}})
+	l.role("leased", "", lentTo(victim))
+	l.role("leased-carelessly", "leased", lentTo(victim, hostile))
+	l.role("leased-by-label", "", identityv1.AWSClusterIdentitySpec{AllowedNamespaces: &identityv1.AllowedNamespaces{
+		Selector: &identityv1.NamespaceSelector{MatchLabels: map[string]string{"team": "lessee"}},
+	}})
+	before := world.Cloud().Journal().Last()
+	named := func(kind, name string) *meta.AWSIdentityReference {
+		return &meta.AWSIdentityReference{Kind: kind, Name: name}
+	}
+
+	for name, c := range map[string]struct {
+		ref    *meta.AWSIdentityReference
+		reason string
+	}{
+		"every identity field left out": {nil, "NotGranted"},
+		"the controller's":              {named(identityv1.AWSClusterControllerIdentityKind, "default"), meta.ReasonControllerIdentityMissing},
+		"another's":                     {named(role, "leased"), meta.ReasonPrincipalUsageUnauthorized},
+		"by a chain":                    {named(role, "leased-carelessly"), meta.ReasonSourcePrincipalUsageUnauthorized},
+		"by a label":                    {named(role, "leased-by-label"), meta.ReasonPrincipalUsageUnauthorized},
+		"one of its own of that name":   {named(identityv1.AWSServiceAccountIdentityKind, "leased"), "SubjectNotFound"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := lender{t}
+			for _, o := range []fetcher{repositoryOf(hostile, c.ref), bucketOf(hostile, c.ref)} {
+				l.make(o)
+				awaitRefused(t, o, c.reason)
+			}
+		})
+	}
+
+	// The labels of the object, and those of the namespace that look like the right one, say nothing.
+	// A label that is taken away again stops the object at once.
+	t.Run("games with labels", func(t *testing.T) {
+		l := lender{t}
+		o := bucketOf(hostile, named(role, "leased-by-label"))
+		o.Labels = map[string]string{"team": "lessee", "kubernetes.io/metadata.name": victim}
+		l.make(o)
+		awaitRefused(t, o, meta.ReasonPrincipalUsageUnauthorized)
+		for _, labels := range []map[string]string{{"team": "Lessee"}, {"lessee": "team"}, {"team": "lessee-2", "example.com/team": "lessee"}, {"team": ""}} {
+			relabel(t, hostile, labels)
+			awaitRefused(t, o, meta.ReasonPrincipalUsageUnauthorized)
+		}
+		relabel(t, hostile, map[string]string{"team": "lessee"})
+		awaitRefused(t, o, meta.ReasonControllerIdentityMissing) // admitted now; the chain has no root yet
+		relabel(t, hostile, nil)
+		awaitRefused(t, o, meta.ReasonPrincipalUsageUnauthorized)
+	})
+
+	// Objects that a former version of the schema let pass are judged as new ones are.
+	t.Run("objects from before a rule", func(t *testing.T) {
+		l := lender{t}
+		both, over, grant := repositoryOf(hostile, named(role, "leased")), bucketOf(hostile, named(role, "leased-carelessly")), &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "identity.lanyard.dev/v1alpha1", "kind": role, "metadata": map[string]any{"name": "leased-to-all-once"},
+			"spec": map[string]any{"roleARN": "arn:aws:iam::" + local.Account + ":role/lent", "allowedNamespaces": map[string]any{"list": nil, "selector": map[string]any{}}},
+		}}
+		both.Spec.ServiceAccountName = "default"
+		over.Spec.ProxySecretRef = &meta.LocalReference{Name: "proxy"}
+		withoutRules(t, []string{"ocirepositories.toolkit.lanyard.dev", "buckets.toolkit.lanyard.dev", "awsclusterroleidentities.identity.lanyard.dev"}, func() {
+			l.make(both)
+			l.make(over)
+			l.make(grant)
+		})
+		awaitRefused(t, both, meta.ReasonInvalidSpec)
+		awaitRefused(t, over, meta.ReasonInvalidSpec)
+		o := bucketOf(hostile, named(role, "leased-to-all-once"))
+		l.make(o)
+		awaitRefused(t, o, meta.ReasonPrincipalUsageUnauthorized)
+	})
+
+	// A tenant who may edit its namespace can neither make nor rename an identity that is lent, nor
+	// change a grant, nor label its namespace.
+	t.Run("a grant of one's own", func(t *testing.T) {
+		l := lender{t}
+		l.make(&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: hostile, Name: "editor"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "mallory"}},
+		})
+		config := world.Config()
+		config.Impersonate = rest.ImpersonationConfig{UserName: "mallory"}
+		mallory, err := client.New(config, client.Options{Scheme: world.Client().Scheme()})
+		must(t, "become a tenant", err)
+		leased := &identityv1.AWSClusterRoleIdentity{ObjectMeta: metav1.ObjectMeta{Name: "leased"}}
+		forbidden := map[string]error{
+			"make an identity": mallory.Create(t.Context(), &identityv1.AWSClusterRoleIdentity{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Spec: identityv1.AWSClusterRoleIdentitySpec{
+				AWSClusterIdentitySpec: lentTo(hostile), AWSRoleSpec: identityv1.AWSRoleSpec{RoleARN: "arn:aws:iam::" + local.Account + ":role/lent"},
+			}}),
+			"make the controller's": mallory.Create(t.Context(), &identityv1.AWSClusterControllerIdentity{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Spec: identityv1.AWSClusterControllerIdentitySpec{AWSClusterIdentitySpec: lentTo(hostile)}}),
+			"widen a grant":         mallory.Patch(t.Context(), leased, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"allowedNamespaces":{"list":["`+hostile+`"]}}}`))),
+			"delete an identity":    mallory.Delete(t.Context(), leased),
+			"label the namespace":   mallory.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: hostile}}, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"team":"lessee"}}}`))),
+			"write a status":        mallory.Status().Patch(t.Context(), leased, client.RawPatch("application/merge-patch+json", []byte(`{"status":{"usedBy":0}}`))),
+			"read static keys":      mallory.List(t.Context(), &corev1.SecretList{}, client.InNamespace("lanyard-identities")),
+		}
+		for what, err := range forbidden {
+			if !apierrors.IsForbidden(err) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		must(t, "name an identity of the namespace", mallory.Create(t.Context(), &infrav1.AWSCluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: hostile, Name: "allowed"}, Spec: infrav1.AWSClusterSpec{Region: local.Region},
+		}, client.DryRunAll))
+	})
+
+	for _, call := range world.Cloud().Journal().Calls(journal.Filter{Service: "sts", Verdict: journal.Granted, After: before}) {
+		if call.Role == "arn:aws:iam::"+local.Account+":role/lent" {
+			t.Errorf("somebody assumed the role: %+v", call)
+		}
+	}
+}
+
+// relabel gives a namespace other labels than before.
+func relabel(t *testing.T, name string, labels map[string]string) {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	must(t, "read a namespace", objects.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace))
+	namespace.Labels = labels
+	must(t, "label a namespace", objects.Update(t.Context(), namespace))
+}
+
+// withoutRules runs work while the definitions have none of their rules, as before a release that
+// brings them.
+func withoutRules(t *testing.T, names []string, work func()) {
+	t.Helper()
+	for _, name := range names {
+		definition := &unstructured.Unstructured{}
+		definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+		must(t, "read a definition", objects.Get(t.Context(), client.ObjectKey{Name: name}, definition))
+		versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
+		before, err := json.Marshal(map[string]any{"spec": map[string]any{"versions": versions}})
+		must(t, "keep a definition", err)
+		for _, version := range versions {
+			dropRules(version)
+		}
+		must(t, "change a definition", unstructured.SetNestedSlice(definition.Object, versions, "spec", "versions"))
+		must(t, "change a definition", objects.Update(t.Context(), definition))
+		defer func() {
+			must(t, "restore a definition", objects.Patch(context.WithoutCancel(t.Context()), definition, client.RawPatch("application/merge-patch+json", before)))
+		}()
+	}
+	// The API server takes a moment to use the definitions.
+	probe := repositoryOf("default", &meta.AWSIdentityReference{Kind: identityv1.AWSClusterRoleIdentityKind, Name: "probe"})
+	probe.Spec.ServiceAccountName = "default"
+	grant := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "identity.lanyard.dev/v1alpha1", "kind": identityv1.AWSClusterRoleIdentityKind, "metadata": map[string]any{"name": "probe"},
+		"spec": map[string]any{"roleARN": "arn:aws:iam::" + local.Account + ":role/lent", "allowedNamespaces": map[string]any{"selector": map[string]any{}}},
+	}}
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		err := objects.Create(t.Context(), probe.DeepCopy(), client.DryRunAll)
+		if err == nil {
+			err = objects.Create(t.Context(), grant.DeepCopy(), client.DryRunAll)
+		}
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(fmt.Errorf("the rules are still there: %w", err))
+		}
+		<-time.After(100 * time.Millisecond)
+	}
+	<-time.After(time.Second)
+	work()
+}
+
+// dropRules removes the rules of a schema, at every depth.
+func dropRules(node any) {
+	switch n := node.(type) {
+	case map[string]any:
+		for _, rule := range []string{"x-kubernetes-validations", "minItems", "minProperties"} {
+			delete(n, rule)
+		}
+		for _, child := range n {
+			dropRules(child)
+		}
+	case []any:
+		for _, child := range n {
+			dropRules(child)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package attack
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// rewrite has a registry with another manifest each second, so that its objects, which have large
+// annotations, are written each second.
+func rewrite(tn *tenant) {
+	t := tn.t
+	number := 30
+	if testing.Short() {
+		number = 10
+	}
+	layer := archive(t, 4, strings.NewReader("app\n"))
+	bad := &registry{
+		manifest: func() []byte { return manifestOf(t, layer, time.Now().Format(time.TimeOnly)) },
+		blob:     func(w http.ResponseWriter) { _, _ = w.Write(layer) },
+	}
+	tn.serve(t, tn.host("new"), bad.ServeHTTP)
+	watch, err := objects.Watch(t.Context(), &v1alpha1.OCIRepositoryList{}, client.InNamespace(tn.namespace))
+	must(t, "watch the objects", err)
+	revisions := map[string]map[string]bool{} // of each object
+	counted := make(chan struct{})
+	go func() {
+		defer close(counted)
+		for e := range watch.ResultChan() {
+			if o, ok := e.Object.(*v1alpha1.OCIRepository); ok && o.Status.Artifact != nil {
+				if revisions[o.Name] == nil {
+					revisions[o.Name] = map[string]bool{}
+				}
+				revisions[o.Name][o.Status.Artifact.Revision] = true
+			}
+		}
+	}()
+	began := time.Now()
+	for i := range number {
+		tn.tried++
+		o := tn.repository(fmt.Sprint("new-", i), tn.host("new")+"/app")
+		o.Annotations = map[string]string{"note": strings.Repeat("x", 250<<10)}
+		create(t, o)
+	}
+	pause(t, lasting(18*time.Second, time.Minute))
+	watch.Stop()
+	<-counted
+	took := time.Since(began)
+	// Each write of an object of this size counts for 32 at least: one at once, one every 320 seconds,
+	// and that of the new object. The namespace may have 500 at once, and one a second; five objects
+	// that are worked on together may pass its bound together.
+	most, all := 2+int(took/(320*time.Second)), 0
+	for name, seen := range revisions {
+		if all += len(seen); len(seen) > most {
+			t.Errorf("%s was written %d times in %s; want %d at most", name, len(seen), took, most)
+		}
+	}
+	if most := number + 5 + (500+int(took/time.Second))/32; all > most {
+		t.Errorf("%d objects of a namespace were written %d times in %s; want %d at most", number, all, took, most)
+	}
+	if all < number+5 {
+		t.Errorf("%d objects were written %d times: this tests nothing", number, all)
+	}
+}
+
+// reword has a registry fail with another text each time, which does not show all its characters.
+func reword(tn *tenant) {
+	t := tn.t
+	var answers atomic.Int64
+	tn.serve(t, tn.host("words"), func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprintf(w, `{"errors":[{"code":"DENIED","message":"txt.\u202eexe \u2066\u200b %d \u001b[2J"}]}`, answers.Add(1))
+	})
+	var all []*v1alpha1.OCIRepository
+	for i := range 20 {
+		tn.tried++
+		o := tn.repository(fmt.Sprint("words-", i), tn.host("words")+"/app")
+		create(t, o)
+		all = append(all, o)
+	}
+	pause(t, lasting(3*time.Second, 30*time.Second))
+	for _, o := range all {
+		await(t, o, "the failure", func() error {
+			return wantf(condition(o).Status == metav1.ConditionFalse, "%+v", condition(o))
+		})
+		hidden := func(r rune) bool { return unicode.In(r, unicode.Cf, unicode.Cc) }
+		if message := condition(o).Message; strings.ContainsFunc(message, hidden) || !strings.Contains(message, "txt.") {
+			t.Errorf("%s says %q", o.Name, message)
+		}
+	}
+	if log := readLog(t); bytes.ContainsAny(log, "\u202e\u2066\u200b") || bytes.Contains(log, []byte(`\u202e`)) {
+		t.Error("the log has characters that do not show")
+	}
+	var told corev1.EventList
+	must(t, "list the events", objects.List(t.Context(), &told, client.InNamespace(tn.namespace)))
+	if n := len(told.Items); n > 2*len(all) {
+		t.Errorf("%d events of %d objects", n, len(all))
+	}
+}
+
+// flood makes many objects that fail, and many accounts that change.
+func flood(tn *tenant) {
+	t := tn.t
+	const number = 300
+	tn.serve(t, tn.host("flood"), func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	for i := range number {
+		tn.tried++
+		account := &corev1.ServiceAccount{ObjectMeta: tn.meta(fmt.Sprint("account-", i))}
+		create(t, account)
+		o := tn.repositoryAs(fmt.Sprint("flood-", i), v1alpha1.ProviderGeneric, tn.host("flood")+"/app")
+		o.Spec.ServiceAccountName = account.Name
+		create(t, o)
+		annotated := account.DeepCopy()
+		annotated.Annotations = map[string]string{roleAnnotation: roleA}
+		must(t, "annotate an account", objects.Patch(t.Context(), annotated, client.MergeFrom(account)))
+	}
+	pause(t, 20*time.Second)
+}

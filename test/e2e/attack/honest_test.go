@@ -1,0 +1,176 @@
+package attack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/report"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// honestNamespace is the namespace of the demonstration's tenant-a.
+	honestNamespace = "tenant-a"
+	// maxLatency bounds each reconciliation of the honest tenant.
+	maxLatency = time.Second
+	// honestPause is the pause between two reconciliations of an honest object.
+	honestPause = 200 * time.Millisecond
+)
+
+// honest is the honest tenant. It has each of its objects reconciled again and again, and watches
+// them.
+type honest struct {
+	mu      sync.Mutex // guards the fields below
+	asked   map[types.UID]asked
+	worst   time.Duration // since the last call of latency
+	faults  []string      // since the last call of latency
+	rounds  int
+	objects map[types.UID]client.Object // of the last event
+}
+
+// asked is a request to reconcile.
+type asked struct {
+	value string
+	at    time.Time
+	done  chan struct{}
+}
+
+// startHonest starts the honest tenant's work, which ends with the test.
+func startHonest(t *testing.T) *honest {
+	t.Helper()
+	h := &honest{asked: map[types.UID]asked{}, objects: map[types.UID]client.Object{}}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	t.Cleanup(func() { stop(); running.Wait() })
+	for _, list := range []client.ObjectList{&v1alpha1.OCIRepositoryList{}, &v1alpha1.BucketList{}} {
+		must(t, "list the honest objects", objects.List(ctx, list, client.InNamespace(honestNamespace)))
+		watch, err := objects.Watch(ctx, list, client.InNamespace(honestNamespace))
+		must(t, "watch the honest objects", err)
+		running.Go(func() {
+			defer watch.Stop()
+			for e := range watch.ResultChan() {
+				if o, ok := e.Object.(report.Resource); ok {
+					h.see(o)
+				}
+			}
+			if ctx.Err() == nil {
+				h.fault("the watch of the honest objects ended")
+			}
+		})
+		items, err := apimeta.ExtractList(list)
+		must(t, "list the honest objects", err)
+		for _, item := range items {
+			o := item.(report.Resource) //nolint:forcetypeassert // the list is of a kind of Lanyard's
+			h.see(o)
+			running.Go(func() { h.work(ctx, o) })
+		}
+	}
+	if len(h.objects) < 3 {
+		t.Fatalf("the honest tenant has %d objects", len(h.objects))
+	}
+	return h
+}
+
+// see judges an object as it is now.
+func (h *honest) see(o report.Resource) {
+	ready := apimeta.FindStatusCondition(o.GetStatus().Conditions, meta.ConditionReady)
+	if ready == nil || ready.Status != metav1.ConditionTrue {
+		h.fault(fmt.Sprintf("the honest tenant's %s is not Ready: %+v", o.GetName(), ready))
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.objects[o.GetUID()] = o
+	if a, ok := h.asked[o.GetUID()]; ok && o.GetStatus().LastHandledReconcileAt == a.value {
+		delete(h.asked, o.GetUID())
+		h.worst = max(h.worst, time.Since(a.at))
+		h.rounds++
+		close(a.done)
+	}
+}
+
+// work has the object reconciled again and again.
+func (h *honest) work(ctx context.Context, o report.Resource) {
+	for ctx.Err() == nil {
+		a := asked{value: time.Now().UTC().Format(time.RFC3339Nano), at: time.Now(), done: make(chan struct{})}
+		h.mu.Lock()
+		h.asked[o.GetUID()] = a
+		h.mu.Unlock()
+		if err := request(ctx, o, a.value); err != nil && ctx.Err() == nil {
+			h.fault("the honest tenant asks for a reconciliation: " + err.Error())
+		}
+		select {
+		case <-a.done:
+		case <-time.After(patience):
+			h.fault(fmt.Sprintf("the honest tenant's %s is not reconciled within %s", o.GetName(), patience))
+		case <-ctx.Done():
+		}
+		select {
+		case <-time.After(honestPause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// request asks for a reconciliation of an object.
+func request(ctx context.Context, o client.Object, value string) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, meta.ReconcileRequestedAnnotation, value)
+	return objects.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, patch)) //nolint:forcetypeassert // a copy is one too
+}
+
+func (h *honest) fault(text string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.faults = append(h.faults, text)
+}
+
+// latency returns the longest reconciliation since the last call, and what went wrong meanwhile. A
+// reconciliation that goes on counts as well. machine is what the API server took of it.
+func (h *honest) latency(machine time.Duration) (worst time.Duration, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, text := range h.faults {
+		err = errors.Join(err, errors.New(text))
+	}
+	for _, a := range h.asked {
+		h.worst = max(h.worst, time.Since(a.at))
+	}
+	worst, h.worst, h.faults = h.worst, 0, nil
+	if worst-machine >= maxLatency {
+		err = errors.Join(err, fmt.Errorf("an honest reconciliation took %s, of which the API server took %s; want less than %s", worst, machine, maxLatency))
+	}
+	return worst, err
+}
+
+// digests are those of the honest tenant's artifacts.
+func (h *honest) digests() map[string]bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := map[string]bool{}
+	for _, o := range h.objects {
+		if a := artifact(o); a != nil {
+			all[a.Digest] = true
+		}
+	}
+	return all
+}
+
+// artifact is the artifact in an object's status; nil for none.
+func artifact(o client.Object) *v1alpha1.Artifact {
+	switch o := o.(type) {
+	case *v1alpha1.OCIRepository:
+		return o.Status.Artifact
+	case *v1alpha1.Bucket:
+		return o.Status.Artifact
+	default:
+		return nil
+	}
+}

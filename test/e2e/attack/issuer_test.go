@@ -1,0 +1,471 @@
+package attack
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/keyring"
+	"github.com/lanyard-dev/lanyard/internal/local"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// ownSubject begins the subjects of tokens of Lanyard's own issuer.
+	ownSubject = "lanyard.dev:workloadidentity:"
+	// victimNamespace is the namespace of the tenant whose clouds trust Lanyard's own issuer, and
+	// victimIdentity its identity at AWS.
+	victimNamespace, victimIdentity = "tenant-c", "tenant-c-ecr"
+	// stsAudience is the audience of tokens for AWS STS.
+	stsAudience = "sts.amazonaws.com"
+	// ServiceAccounts, and workloads, of the chart.
+	controllerAccount, tokenServerAccount = "lanyard-controller", "lanyard-token-server"
+)
+
+// caller sends requests to the API server with the token of a ServiceAccount.
+type caller struct {
+	t      *testing.T
+	server string
+	client *http.Client
+	bearer string
+}
+
+// callAs returns a caller with a token that is as a Pod of the ServiceAccount has one. The Pod may be
+// nil.
+func callAs(t *testing.T, namespace, account string, pod *corev1.Pod) *caller {
+	t.Helper()
+	var spec authenticationv1.TokenRequestSpec
+	if pod != nil {
+		spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
+	}
+	config := rest.AnonymousClientConfig(world.Config())
+	config.NextProtos = []string{"http/1.1"} // in which a request may name headers that end at the next hop
+	c, err := rest.HTTPClientFor(config)
+	must(t, "make a client", err)
+	t.Cleanup(c.CloseIdleConnections)
+	return &caller{t: t, server: config.Host, client: c, bearer: accountToken(t, namespace, account, spec)}
+}
+
+// accountToken is a token of the API server for a ServiceAccount.
+func accountToken(t *testing.T, namespace, account string, spec authenticationv1.TokenRequestSpec) string {
+	t.Helper()
+	typed, err := kubernetes.NewForConfig(world.Config())
+	must(t, "make a client", err)
+	answer, err := typed.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), account, &authenticationv1.TokenRequest{Spec: spec}, metav1.CreateOptions{})
+	must(t, "get a token of the ServiceAccount", err)
+	return answer.Status.Token
+}
+
+// do sends a request and returns the status and the body of its answer.
+func (c *caller) do(method, path, contentType, body string, headers ...string) (status int, answer string) {
+	c.t.Helper()
+	req, err := http.NewRequestWithContext(c.t.Context(), method, c.server+path, strings.NewReader(body))
+	must(c.t, "make a request", err)
+	req.Header.Set("Authorization", "Bearer "+c.bearer)
+	req.Header.Set("Content-Type", contentType)
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Add(headers[i], headers[i+1])
+	}
+	res, err := c.client.Do(req)
+	must(c.t, "call "+path, err)
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	must(c.t, "read an answer", err)
+	return res.StatusCode, string(text)
+}
+
+// mint requests a token of an identity. The spec is JSON.
+func (c *caller) mint(namespace, name, spec string, headers ...string) (token string, status int, answer string) {
+	c.t.Helper()
+	status, answer = c.do(http.MethodPost, identityPath(namespace, name)+"/token", "application/json", tokenRequest(spec), headers...)
+	var request tokenv1.TokenRequest
+	if status == http.StatusCreated {
+		must(c.t, "read a token", json.Unmarshal([]byte(answer), &request))
+	}
+	return request.Status.Token, status, answer
+}
+
+func identityPath(namespace, name string) string {
+	return "/apis/" + tokenv1.Group + "/v1alpha1/namespaces/" + namespace + "/workloadidentities/" + name
+}
+
+func tokenRequest(spec string) string {
+	return `{"apiVersion":"token.lanyard.dev/v1alpha1","kind":"TokenRequest","spec":` + spec + `}`
+}
+
+// allow gives the tenant's ServiceAccount rights in the tenant's namespace.
+func (tn *tenant) allow(rules ...rbacv1.PolicyRule) { tn.allowTo(puller, rules...) }
+
+// allowTo is allow for another ServiceAccount of the tenant's.
+func (tn *tenant) allowTo(account string, rules ...rbacv1.PolicyRule) {
+	name := "owner-" + account
+	create(tn.t, &rbacv1.Role{ObjectMeta: tn.meta(name), Rules: rules})
+	create(tn.t, &rbacv1.RoleBinding{
+		ObjectMeta: tn.meta(name), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: tn.namespace, Name: account}},
+	})
+}
+
+// identity makes a WorkloadIdentity of the tenant's that looks as the victim's does.
+func (tn *tenant) identity(audiences ...string) *identityv1.WorkloadIdentity {
+	o := &identityv1.WorkloadIdentity{ObjectMeta: tn.meta(victimIdentity), Spec: identityv1.WorkloadIdentitySpec{
+		Audiences: audiences, SubjectFormat: identityv1.SubjectFormatName,
+		TargetSystem: identityv1.TargetSystem{Type: "aws", ProviderConfig: &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"iamRoleARN":%q}`, roleC)}},
+	}}
+	create(tn.t, o)
+	return o
+}
+
+// everything are all verbs on all of Lanyard's kinds, and no grant to make tokens.
+func everything() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{APIGroups: []string{identityv1.Group, v1alpha1.GroupVersion().Group}, Resources: []string{"*"}, Verbs: []string{"*"}}}
+}
+
+// minting is the grant to make tokens.
+func minting() rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{tokenv1.Group}, Resources: []string{"workloadidentities/token"}, Verbs: []string{"create"}}
+}
+
+// mintWithoutGrant is a tenant that may do everything with its WorkloadIdentities but make tokens. It
+// asks for tokens of its own identity, which looks as the victim's does, and of the victim's.
+func mintWithoutGrant(tn *tenant) {
+	t := tn.t
+	tn.allow(everything()...)
+	tn.identity(stsAudience)
+	me := callAs(t, tn.namespace, puller, nil)
+	for _, namespace := range []string{tn.namespace, victimNamespace} {
+		for _, spec := range []string{`{}`, `{"audiences":["` + stsAudience + `"],"expirationSeconds":600}`} {
+			tn.tried++
+			if token, status, answer := me.mint(namespace, victimIdentity, spec); status != http.StatusForbidden || token != "" {
+				t.Errorf("a token of %s: HTTP %d %s", namespace, status, answer)
+			}
+		}
+		for _, try := range []struct{ method, path, body string }{
+			{http.MethodPost, identityPath(namespace, victimIdentity) + "/token?dryRun=All", tokenRequest(`{}`)},
+			{http.MethodPut, identityPath(namespace, victimIdentity) + "/token", tokenRequest(`{}`)},
+			{http.MethodGet, identityPath(namespace, victimIdentity) + "/token", ""},
+			{http.MethodPost, strings.TrimSuffix(identityPath(namespace, ""), "/"), tokenRequest(`{}`)},
+		} {
+			tn.tried++
+			if status, answer := me.do(try.method, try.path, "application/json", try.body); status < http.StatusBadRequest {
+				t.Errorf("%s %s: HTTP %d %s", try.method, try.path, status, answer)
+			}
+		}
+	}
+	// What would be as good as a grant.
+	for _, try := range []struct{ method, path, body string }{
+		{http.MethodGet, "/api/v1/namespaces/" + local.Namespace + "/secrets", ""},
+		{http.MethodPatch, "/apis/identity.lanyard.dev/v1alpha1/namespaces/" + local.Namespace + "/keyrings/" + keyring.IssuerRing, `{"spec":{"revoke":[]}}`},
+		{http.MethodPatch, "/apis/identity.lanyard.dev/v1alpha1/namespaces/" + local.Namespace + "/keyrings/" + keyring.IssuerRing + "/status", `{"status":{"keys":[]}}`},
+		{http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/namespaces/" + tn.namespace + "/rolebindings", `{"metadata":{"name":"more"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"` + tenantRole + `"},"subjects":[{"kind":"ServiceAccount","namespace":"` + tn.namespace + `","name":"` + puller + `"}]}`},
+	} {
+		tn.tried++
+		contentType := "application/json"
+		if try.method == http.MethodPatch {
+			contentType = "application/merge-patch+json"
+		}
+		if status, answer := me.do(try.method, try.path, contentType, try.body); status != http.StatusForbidden {
+			t.Errorf("%s %s: HTTP %d %s", try.method, try.path, status, answer)
+		}
+	}
+	// The subject of a token is computed, whatever the status says.
+	tn.tried++
+	me.do(http.MethodPatch, "/apis/identity.lanyard.dev/v1alpha1/namespaces/"+tn.namespace+"/workloadidentities/"+victimIdentity+"/status",
+		"application/merge-patch+json", `{"status":{"sub":"`+ownSubject+victimNamespace+":"+victimIdentity+`"}}`)
+	// An object makes the controller ask. The cloud knows whose the identity is.
+	o := tn.repository("stolen", local.Account+".dkr.ecr."+local.Region+".amazonaws.com/tenant-c/app")
+	o.Spec.Provider, o.Spec.WorkloadIdentityName = v1alpha1.ProviderAWS, victimIdentity
+	tn.refused(t, []client.Object{o}, nil, "TrustRefused")
+}
+
+// spoofContexts is a tenant that may make tokens of its own identity. It names objects for which they
+// are used that are not its own, that do not exist, or that do not use the identity.
+func spoofContexts(tn *tenant) {
+	t := tn.t
+	tn.allow(append(everything(), minting())...)
+	tn.identity("https://receiver.example.com")
+	mine, other := tn.repository("mine", tn.host("registry")+"/app"), tn.repository("other", tn.host("registry")+"/app")
+	mine.Spec.Suspend, other.Spec.Suspend = true, true
+	mine.Spec.Provider, mine.Spec.WorkloadIdentityName = v1alpha1.ProviderAWS, victimIdentity
+	create(t, mine)
+	create(t, other)
+	victims := &v1alpha1.OCIRepository{}
+	must(t, "read the victim's object", objects.Get(t.Context(), client.ObjectKey{Namespace: victimNamespace, Name: "tenant-c-repo"}, victims))
+	me := callAs(t, tn.namespace, puller, nil)
+	spec := func(kind, namespace, name, uid string) string {
+		return fmt.Sprintf(`{"contextObject":{"apiVersion":"toolkit.lanyard.dev/v1alpha1","kind":%q,"namespace":%q,"name":%q,"uid":%q}}`, kind, namespace, name, uid)
+	}
+	own := spec("OCIRepository", tn.namespace, mine.Name, string(mine.UID))
+	if token, status, answer := me.mint(tn.namespace, victimIdentity, own); token == "" {
+		t.Fatalf("a token for its own object: HTTP %d %s: this tests nothing", status, answer)
+	}
+	answers := map[string]string{}
+	for name, spoofed := range map[string]string{
+		"the victim's object":            spec("OCIRepository", victimNamespace, victims.Name, string(victims.UID)),
+		"the victim's name and UID here": spec("OCIRepository", tn.namespace, victims.Name, string(victims.UID)),
+		"nothing":                        spec("OCIRepository", tn.namespace, "nothing", string(mine.UID)),
+		"another UID":                    spec("OCIRepository", tn.namespace, mine.Name, string(victims.UID)),
+		"another object's UID":           spec("OCIRepository", tn.namespace, mine.Name, string(other.UID)),
+		"an object without the identity": spec("OCIRepository", tn.namespace, other.Name, string(other.UID)),
+		"another kind":                   spec("Bucket", tn.namespace, mine.Name, string(mine.UID)),
+		"an unknown kind":                spec("Shoot", tn.namespace, mine.Name, string(mine.UID)),
+		"a path":                         spec("OCIRepository", tn.namespace, "../../"+victimNamespace+"/"+victims.Name, string(victims.UID)),
+		"no namespace":                   spec("OCIRepository", "", mine.Name, string(mine.UID)),
+	} {
+		tn.tried++
+		token, status, answer := me.mint(tn.namespace, victimIdentity, spoofed)
+		if answers[name] = answer; token != "" || status != http.StatusForbidden && status != http.StatusUnprocessableEntity {
+			t.Errorf("a token for %s: HTTP %d %s", name, status, answer)
+		}
+	}
+	if answers["nothing"] != answers["another UID"] {
+		t.Errorf("the answers tell what exists:\n%s\n%s", answers["nothing"], answers["another UID"])
+	}
+}
+
+// crossIssuers shows tokens of the cluster's issuer where Lanyard's is trusted, and tokens of Lanyard's
+// issuer where the cluster's is.
+func crossIssuers(tn *tenant) {
+	t := tn.t
+	tn.allow(append(everything(), minting())...)
+	tn.identity(stsAudience, "https://receiver.example.com")
+	me := callAs(t, tn.namespace, puller, nil)
+	ours, status, answer := me.mint(tn.namespace, victimIdentity, `{"audiences":["`+stsAudience+`"]}`)
+	if ours == "" {
+		t.Fatalf("a token of its own identity: HTTP %d %s: this tests nothing", status, answer)
+	}
+	clusters := accountToken(t, tn.namespace, puller, authenticationv1.TokenRequestSpec{Audiences: []string{stsAudience}})
+	for _, role := range []string{roleA, roleC} {
+		for issuer, token := range map[string]string{"Lanyard's": ours, "the cluster's": clusters} {
+			tn.tried++
+			if status := assumeRole(t, role, token); status == http.StatusOK {
+				t.Errorf("%s issuer's token is %s at AWS", issuer, role)
+			}
+		}
+	}
+	// At the cluster: as a bearer of every audience, at the API server and at the token server.
+	for _, audience := range []string{stsAudience, "https://receiver.example.com"} {
+		token, _, _ := me.mint(tn.namespace, victimIdentity, `{"audiences":["`+audience+`"]}`)
+		stranger := *me
+		stranger.bearer = token
+		tn.tried++
+		if status, answer := stranger.do(http.MethodGet, "/api/v1/namespaces/"+tn.namespace+"/serviceaccounts", "", ""); status != http.StatusUnauthorized {
+			t.Errorf("a token of Lanyard's issuer at the API server: HTTP %d %s", status, answer)
+		}
+	}
+	tn.tried++
+	if status, answer := callTokenServer(t, nil, http.Header{"Authorization": {"Bearer " + me.bearer}}); status != http.StatusUnauthorized {
+		t.Errorf("a ServiceAccount's token at the token server: HTTP %d %s", status, answer)
+	}
+	// No identity gets a token for the API server, whatever it asks for.
+	bad := &identityv1.WorkloadIdentity{ObjectMeta: tn.meta("opens-the-cluster"), Spec: identityv1.WorkloadIdentitySpec{
+		Audiences: []string{local.Issuer}, TargetSystem: identityv1.TargetSystem{Type: "any"},
+	}}
+	create(t, bad)
+	for name, spec := range map[string]string{bad.Name: `{}`, victimIdentity: `{"audiences":["` + local.Issuer + `"]}`} {
+		tn.tried++
+		if token, status, answer := me.mint(tn.namespace, name, spec); token != "" || status != http.StatusUnprocessableEntity {
+			t.Errorf("a token of %s for the API server: HTTP %d %s", name, status, answer)
+		}
+	}
+}
+
+// forgeHeaders names other callers in the headers by which the API server names them: at the token
+// server's own port, and in requests that the API server passes on.
+func forgeHeaders(tn *tenant) {
+	t := tn.t
+	names := http.Header{"X-Remote-User": {"system:admin"}, "X-Remote-Group": {"system:masters"}, "X-Remote-Extra-Scopes": {"all"}, "X-Remote-Uid": {"0"}}
+	for who, certificate := range map[string]*tls.Certificate{"nobody": nil, "an authority of its own": selfSigned(t)} {
+		tn.tried++
+		if status, answer := callTokenServer(t, certificate, names); status != http.StatusUnauthorized {
+			t.Errorf("forged headers with a certificate of %s: HTTP %d %s", who, status, answer)
+		}
+	}
+	tn.identity(stsAudience)
+	me := callAs(t, tn.namespace, puller, nil)
+	var forged []string
+	for name, values := range names {
+		forged = append(forged, name, values[0])
+	}
+	for _, namespace := range []string{tn.namespace, victimNamespace} {
+		for _, headers := range [][]string{forged, {"Impersonate-User", "system:admin", "Impersonate-Group", "system:masters"}, {"Connection", "Authorization, X-Remote-User", "X-Remote-User", "system:admin"}} {
+			tn.tried++
+			if token, status, answer := me.mint(namespace, victimIdentity, `{}`, headers...); status != http.StatusForbidden || token != "" {
+				t.Errorf("a token of %s with the headers %q: HTTP %d %s", namespace, headers, status, answer)
+			}
+		}
+	}
+}
+
+// stealController is whoever has the credential of lanyard-controller. It gets tokens of the tenants
+// that the controller acts for, as docs/security.md says, and nothing that outlives the theft: no key, no
+// other tenant's token, no right. Each token is in the audit log. The theft ends in a namespace with the
+// RoleBinding there, and everywhere with the Pod.
+func stealController(tn *tenant) {
+	t := tn.t
+	tn.identity(stsAudience)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: local.Namespace, Name: "stolen-" + tn.namespace}, Spec: corev1.PodSpec{
+		ServiceAccountName: controllerAccount, Containers: []corev1.Container{{Name: "controller", Image: "none"}},
+	}}
+	create(t, pod)
+	thief := callAs(t, local.Namespace, controllerAccount, pod)
+	token, status, answer := thief.mint(tn.namespace, victimIdentity, `{}`)
+	if token == "" {
+		t.Fatalf("a token of a tenant: HTTP %d %s: this tests nothing", status, answer)
+	}
+	wantAudited(t, token)
+
+	const ring = "/apis/identity.lanyard.dev/v1alpha1/namespaces/" + local.Namespace + "/keyrings/" + keyring.IssuerRing
+	for _, try := range []struct{ method, path, body string }{
+		{http.MethodGet, "/api/v1/namespaces/" + local.Namespace + "/secrets", ""},
+		{http.MethodPatch, ring, `{"spec":{"rotate":"now"}}`},
+		{http.MethodPatch, ring + "/status", `{"status":{"keys":[]}}`},
+		{http.MethodPost, "/api/v1/namespaces/" + local.Namespace + "/serviceaccounts/" + tokenServerAccount + "/token", `{}`},
+		{http.MethodPost, "/api/v1/namespaces/" + local.Namespace + "/pods", `{"metadata":{"name":"evil"},"spec":{"serviceAccountName":"` + tokenServerAccount + `","containers":[{"name":"a","image":"a"}]}}`},
+		{http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings", `{"metadata":{"name":"evil"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"` + tenantRole + `"}}`},
+		{http.MethodPost, "/apis/identity.lanyard.dev/v1alpha1/namespaces/" + tn.namespace + "/workloadidentities", `{"metadata":{"name":"evil"}}`},
+		{http.MethodPatch, "/apis/identity.lanyard.dev/v1alpha1/namespaces/" + victimNamespace + "/workloadidentities/" + victimIdentity, `{"spec":{"audiences":["evil"]}}`},
+		{http.MethodPatch, "/apis/toolkit.lanyard.dev/v1alpha1/namespaces/" + victimNamespace + "/ocirepositories/tenant-c-repo", `{"spec":{"url":"oci://evil.example.com/app"}}`},
+	} {
+		tn.tried++
+		contentType := "application/json"
+		if try.method == http.MethodPatch {
+			contentType = "application/merge-patch+json"
+		}
+		if status, answer := thief.do(try.method, try.path, contentType, try.body); status != http.StatusForbidden {
+			t.Errorf("%s %s: HTTP %d %s", try.method, try.path, status, answer)
+		}
+	}
+
+	// Without the RoleBinding there is no token in the namespace.
+	must(t, "withdraw the grant", objects.Delete(t.Context(), &rbacv1.RoleBinding{ObjectMeta: tn.meta(tenantRole)}))
+	tn.ends(thief, tn.namespace, http.StatusForbidden)
+	// Without the Pod there is no token anywhere, and none of what the API server knows of the thief.
+	must(t, "delete the Pod", objects.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	tn.ends(thief, victimNamespace, http.StatusUnauthorized)
+	tn.tried++
+	if status, answer := thief.do(http.MethodGet, "/apis/toolkit.lanyard.dev/v1alpha1/ocirepositories", "", ""); status != http.StatusUnauthorized {
+		t.Errorf("the API server knows the thief: HTTP %d %s", status, answer)
+	}
+}
+
+// ends wants that soon no token can be had any more. The API server and the token server remember
+// answers for ten seconds.
+func (tn *tenant) ends(thief *caller, namespace string, want int) {
+	tn.tried++
+	deadline := time.Now().Add(patience)
+	for {
+		_, status, answer := thief.mint(namespace, victimIdentity, `{}`)
+		switch {
+		case status == want:
+			return
+		case time.Now().After(deadline):
+			tn.t.Errorf("the thief still gets tokens of %s: HTTP %d %s", namespace, status, answer)
+			return
+		}
+		pause(tn.t, pollEvery)
+	}
+}
+
+// wantAudited wants the jti of a token in the token server's audit log, with the caller.
+func wantAudited(t *testing.T, token string) {
+	t.Helper()
+	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.RS256})
+	must(t, "read a token", err)
+	var claims jwt.Claims
+	must(t, "read a token's claims", parsed.UnsafeClaimsWithoutVerification(&claims))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	poll(ctx, t, "the token is in the audit log", func() error { // which is written after the answer
+		log, err := os.ReadFile(tokenServer.Log)
+		if err != nil {
+			return err
+		}
+		for line := range bytes.Lines(log) {
+			if claims.ID != "" && bytes.Contains(line, []byte(claims.ID)) {
+				return wantf(bytes.Contains(line, []byte("system:serviceaccount:"+local.Namespace+":"+controllerAccount)), "it does not say who got the token: %s", line)
+			}
+		}
+		return fmt.Errorf("there is nothing about %s", claims.ID)
+	})
+}
+
+// assumeRole shows a token at AWS STS, and returns the status of the answer.
+func assumeRole(t *testing.T, role, token string) int {
+	t.Helper()
+	form := url.Values{
+		"Action": {"AssumeRoleWithWebIdentity"}, "Version": {"2011-06-15"}, "RoleArn": {role}, "RoleSessionName": {"attack"}, "WebIdentityToken": {token},
+	}
+	c := &http.Client{Transport: world.Cloud().Transport(), Timeout: patience}
+	defer c.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://sts."+local.Region+".amazonaws.com/", strings.NewReader(form.Encode()))
+	must(t, "make a request", err)
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	res, err := c.Do(req)
+	must(t, "call AWS STS", err)
+	must(t, "call AWS STS", res.Body.Close())
+	return res.StatusCode
+}
+
+// callTokenServer requests a token of the victim's identity at the token server's own port.
+func callTokenServer(t *testing.T, certificate *tls.Certificate, header http.Header) (status int, answer string) {
+	t.Helper()
+	config := &tls.Config{InsecureSkipVerify: true} // an attacker does not mind
+	if certificate != nil {
+		config.Certificates = []tls.Certificate{*certificate}
+	}
+	c := &http.Client{Transport: &http.Transport{TLSClientConfig: config}, Timeout: patience}
+	defer c.CloseIdleConnections()
+	address := "https" + strings.TrimPrefix(tokenServer.URL("api"), "http") + identityPath(victimNamespace, victimIdentity) + "/token"
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(tokenRequest(`{}`)))
+	must(t, "make a request", err)
+	req.Header = header.Clone()
+	req.Header.Set("Content-Type", "application/json")
+	res, err := c.Do(req)
+	must(t, "call the token server", err)
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	must(t, "read an answer", err)
+	return res.StatusCode, string(text)
+}
+
+// selfSigned is a client's certificate with the API server's name and an authority of its own.
+func selfSigned(t *testing.T) *tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, "make a key", err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "front-proxy-client"}, NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	must(t, "make a certificate", err)
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}

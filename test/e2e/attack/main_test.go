@@ -1,0 +1,119 @@
+package attack
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	cloudaws "github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/examples"
+	"github.com/lanyard-dev/lanyard/internal/local"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/stage"
+)
+
+// What all attacks share. TestMain sets it before the first attack.
+var (
+	world       *local.Cluster
+	controller  *local.Program
+	tokenServer *local.Program
+	objects     client.WithWatch // of the administrator; knows Lanyard's kinds
+	begin       uint64           // the journal's last call before the first attack
+)
+
+// listedSTS is a token service outside the clouds that the administrator listed, and that a tenant
+// has taken over.
+const listedSTS = "sts.hostile.example.com"
+
+// attacked is the world of the attacks.
+var attacked = stage.Suite{
+	Name:     "attack",
+	Binary:   binary,
+	Programs: []string{"lanyard", "lanyard-controller", "lanyard-token-server", "lanyard-discovery", "lanyard-identity-controller"},
+	Make:     "make build",
+	Begin:    work,
+	End:      wantNoSecretsInLogs,
+}
+
+// wantNoSecretsInLogs returns an error if a program has logged a token or a private key. Some attacks
+// have it fail with one in its hands.
+func wantNoSecretsInLogs() error {
+	secret := regexp.MustCompile(`eyJ[A-Za-z0-9_-]{10}|PRIVATE KEY-----|IQoJb3JpZ2luX2Vj|ya29\.|` + cloudaws.SessionSecretPrefix)
+	for _, program := range []*local.Program{controller, tokenServer} {
+		log, err := os.ReadFile(program.Log)
+		if err != nil {
+			return err
+		}
+		if at := secret.FindIndex(log); at != nil {
+			return fmt.Errorf("%s holds a secret after %q", program.Log, log[max(0, at[0]-80):at[0]+4])
+		}
+	}
+	return nil
+}
+
+// binary is the path of a program that make builds.
+func binary(name string) string { return filepath.Join("..", "..", "..", "bin", name) }
+
+func TestMain(m *testing.M) { os.Exit(attacked.Run(context.Background(), m)) }
+
+// work has the demonstration's tenants at work: it installs the chart and starts its programs,
+// publishes the demonstration's artifacts and applies its objects.
+func work(ctx context.Context, cluster *local.Cluster) (err error) {
+	world = cluster
+	if objects, err = client.NewWithWatch(world.Config(), client.Options{Scheme: world.Client().Scheme()}); err != nil {
+		return err
+	}
+	manifests, err := local.ReadManifests(ctx, "examples", examples.WithoutLent())
+	if err != nil {
+		return err
+	}
+	if err := world.ApplyNamespaces(ctx, manifests); err != nil { // the chart has RoleBindings in them
+		return err
+	}
+	values := map[string]any{
+		"log": map[string]any{"level": "debug"},
+		"identity": map[string]any{
+			"awsIdentities": true, "bindings": true, "allowedEndpointHosts": []any{listedSTS},
+			"controllerNamespaces":      map[string]any{"list": []any{lentNamespace}},
+			"controllerCredentialHosts": []any{listedRegistry},
+		},
+		"identityController": map[string]any{"extraEnv": identityEnv()},
+		"issuer":             map[string]any{"spokeUserPrefix": "system:serviceaccount:" + spokesNamespace + ":"},
+		"spiffe":             map[string]any{"trustDomain": trustDomain, "issuer": spiffeIssuer},
+	}
+	if err := world.InstallChart(ctx, local.WithIssuer(manifests.Namespaces(), values)); err != nil {
+		return err
+	}
+	var programs []local.ProgramOptions
+	for _, w := range world.Workloads() {
+		programs = append(programs, local.ProgramOptions{Workload: w.Name, Binary: binary(w.Program)})
+	}
+	err = world.StartPrograms(ctx, programs, func(p *local.Program) {
+		switch p.Workload {
+		case controllerAccount:
+			controller = p
+		case tokenServerAccount:
+			tokenServer = p
+		}
+	})
+	if err != nil {
+		return err
+	}
+	artifacts, err := examples.Artifacts()
+	if err != nil {
+		return err
+	}
+	begin = world.Cloud().Journal().Last()
+	if _, err := world.Cloud().PushAll(ctx, artifacts, "1.0.0"); err != nil {
+		return err
+	}
+	if _, err := world.Apply(ctx, manifests); err != nil {
+		return err
+	}
+	_, err = world.Settle(ctx, nil)
+	return err
+}

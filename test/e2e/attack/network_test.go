@@ -1,0 +1,183 @@
+package attack
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// private are hosts that nobody may be sent to.
+func private() []string {
+	return []string{
+		"169.254.169.254", "metadata.google.internal", "10.96.0.1", "127.0.0.1", "localhost", "[::1]", "[fd00:ec2::254]", "[::ffff:169.254.169.254]",
+		"[64:ff9b::a9fe:a9fe]", "[2002:a9fe:a9fe::1]", "168.63.129.16", "192.168.0.1", "100.100.100.200", "0.0.0.0", "2852039166", "0xa9fea9fe", "169.254.43518",
+	}
+}
+
+// canary is a service of this machine that nobody may reach.
+func canary(t *testing.T) (address string) {
+	t.Helper()
+	var reached atomic.Int64
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			reached.Add(1)
+		}
+	}
+	server.Start()
+	t.Cleanup(func() {
+		server.Close()
+		if n := reached.Load(); n > 0 {
+			t.Errorf("a service on this machine's loopback was reached %d times", n)
+		}
+	})
+	return server.Listener.Addr().String()
+}
+
+// redirect sends the controller elsewhere: with the location of a manifest, with the realm of a
+// login, and with the next page of tags.
+func redirect(tn *tenant) {
+	t := tn.t
+	after := world.Cloud().Journal().Last()
+	var all []client.Object
+	targets := append(private(), canary(t))
+	for i, host := range targets {
+		for how, answer := range map[string]func(w http.ResponseWriter, target string){
+			"location": func(w http.ResponseWriter, target string) {
+				w.Header().Set("Location", target)
+				w.WriteHeader(http.StatusTemporaryRedirect)
+			},
+			"realm": func(w http.ResponseWriter, target string) {
+				w.Header().Set("WWW-Authenticate", `Bearer realm="`+target+`",service="x"`)
+				w.WriteHeader(http.StatusUnauthorized)
+			},
+		} {
+			name := fmt.Sprint(how, "-", i)
+			tn.serve(t, tn.host(name), func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/v2/" && how == "location" {
+					return
+				}
+				answer(w, "http://"+host+"/latest/meta-data/")
+			})
+			all = append(all, tn.repository(name, tn.host(name)+"/app"))
+		}
+	}
+	tn.refused(t, all, nil)
+	for _, call := range world.Cloud().Journal().Calls(journal.Filter{After: after}) {
+		for _, target := range targets {
+			if call.Host == strings.Trim(target, "[]") {
+				t.Errorf("a redirect to %s was followed: %+v", target, call)
+			}
+		}
+	}
+}
+
+// namePrivateAddresses names addresses of the cluster's network, and of the machines' metadata. The
+// controller has the administrator's proxy, which would reach them.
+func namePrivateAddresses(tn *tenant) {
+	t := tn.t
+	var all []client.Object
+	var hosts []string
+	for i, host := range append(private(), canary(t)) {
+		repository, tags, bucket := tn.repository(fmt.Sprint("a-", i), host+"/latest"), tn.image(fmt.Sprint("b-", i), host+"/latest"), tn.bucket(fmt.Sprint("c-", i), host)
+		repository.Spec.Insecure, tags.Spec.Insecure, bucket.Spec.Insecure = true, true, true
+		all, hosts = append(all, repository, tags, bucket), append(hosts, strings.Trim(host, "[]"))
+	}
+	tn.refused(t, all, hosts, "EndpointRefused", "InvalidSpec")
+}
+
+// outlive has a registry keep fetches for half an hour. They end with what they are for.
+func outlive(tn *tenant) {
+	t := tn.t
+	// soon bounds the end of a fetch after its reason is gone.
+	const soon = 5 * time.Second
+	for how, end := range map[string]func(o *v1alpha1.OCIRepository){
+		"deleted": func(o *v1alpha1.OCIRepository) { must(t, "delete an object", objects.Delete(t.Context(), o)) },
+		"changed": func(o *v1alpha1.OCIRepository) {
+			patch(t, o, func(o *v1alpha1.OCIRepository) { o.Spec.Suspend = true })
+		},
+		"without-account": func(*v1alpha1.OCIRepository) {
+			account := &corev1.ServiceAccount{}
+			account.Namespace, account.Name = tn.namespace, puller
+			must(t, "delete an account", objects.Delete(t.Context(), account))
+		},
+	} {
+		began, ended := make(chan struct{}, 10), make(chan struct{}, 10)
+		tn.serve(t, tn.host(how), func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/v2/" || r.Method == http.MethodHead {
+				w.Header().Set("Docker-Content-Digest", digest(nil))
+				w.Header().Set("Content-Type", manifestType)
+				return
+			}
+			began <- struct{}{}
+			trickle(w, r)
+			ended <- struct{}{}
+		})
+		o := tn.repositoryAs(how, v1alpha1.ProviderGeneric, tn.host(how)+"/app")
+		o.Spec.Timeout = &metav1.Duration{Duration: 30 * time.Minute}
+		if how != "without-account" {
+			o.Spec.ServiceAccountName = ""
+		}
+		create(t, o)
+		receive(t, "the fetch of the object to be "+how, began, patience)
+		tn.tried++
+		end(o)
+		receive(t, "the end of the fetch of the object that is "+how, ended, soon)
+		if how == "deleted" {
+			awaitGone(t, o, soon)
+		}
+	}
+}
+
+func receive(t *testing.T, what string, from <-chan struct{}, limit time.Duration) {
+	t.Helper()
+	select {
+	case <-from:
+	case <-time.After(limit):
+		t.Errorf("%s: not within %s", what, limit)
+	}
+}
+
+// awaitGone waits until an object was let go.
+func awaitGone(t *testing.T, o client.Object, limit time.Duration) {
+	t.Helper()
+	for end := time.Now().Add(limit); ; pause(t, pollEvery) {
+		err := objects.Get(t.Context(), client.ObjectKeyFromObject(o), o)
+		if apierrors.IsNotFound(err) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Errorf("%s is there %s after its deletion: %v", o.GetName(), limit, err)
+			return
+		}
+	}
+}
+
+// drip has all workers wait, if they would, for servers that answer with a byte now and then.
+func drip(tn *tenant) {
+	t := tn.t
+	host := tn.host("drip")
+	tn.serve(t, host, func(w http.ResponseWriter, r *http.Request) { trickle(w, r) })
+	for i := range 40 {
+		tn.tried++
+		o := tn.repository(fmt.Sprint("drip-", i), host+"/app")
+		o.Spec.Timeout = &metav1.Duration{Duration: time.Minute}
+		create(t, o)
+		b := tn.bucket(fmt.Sprint("drip-", i), host)
+		b.Spec.Timeout = o.Spec.Timeout
+		create(t, b)
+	}
+	pause(t, lasting(3*time.Second, 30*time.Second))
+}

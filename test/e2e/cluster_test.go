@@ -1,0 +1,120 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/internal/local"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// TestSecondCluster runs a second cluster in the cloud. Its authentication configuration names the
+// first cluster and a CI's issuer: the API server accepts their tokens for its audience, and no
+// others.
+func TestSecondCluster(t *testing.T) {
+	const audience = "https://second.example.com"
+	issuer, err := oidc.NewIssuer("https://ci.example.com/acme", oidc.ES256)
+	must(t, "make an issuer", err)
+	must(t, "publish the issuer", world.Cloud().HandleIssuer(issuer))
+	t.Cleanup(func() { _ = world.Cloud().Handle(issuer.Host(), nil) })
+	second := startCluster(t, "second", audience, map[string]string{"ci": issuer.URL(), "first": local.Issuer})
+
+	tn := newTenant(t, "abroad")
+	mint := func(claims oidc.Claims) string {
+		made, err := issuer.Mint(claims)
+		must(t, "mint a token", err)
+		return made
+	}
+	forged, err := issuer.Forge(oidc.Claims{"sub": "repo:acme/app", "aud": audience})
+	must(t, "forge a token", err)
+	for name, tc := range map[string]struct{ token, user string }{
+		"a CI job's":               {mint(oidc.Claims{"sub": "repo:acme/app", "aud": audience}), "ci:repo:acme/app"},
+		"the first cluster's":      {token(t, tn.namespace, puller, audience), "first:" + tn.subject},
+		"for another audience":     {mint(oidc.Claims{"sub": "repo:acme/app", "aud": "https://first.example.com"}), ""},
+		"of the first, for itself": {token(t, tn.namespace, puller), ""},
+		"forged":                   {forged, ""},
+		"expired":                  {mint(oidc.Claims{"sub": "repo:acme/app", "aud": audience, "exp": time.Now().Add(-time.Hour).Unix()}), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			user, err := whoIs(t.Context(), second, tc.token)
+			switch {
+			case tc.user == "" && !apierrors.IsUnauthorized(err):
+				t.Errorf("it is taken for %q: %v", user, err)
+			case tc.user != "" && (err != nil || user != tc.user):
+				t.Errorf("it is taken for %q, %v; want %s", user, err, tc.user)
+			}
+		})
+	}
+	t.Run("the first cluster trusts no issuer but itself", func(t *testing.T) {
+		for _, stranger := range []string{mint(oidc.Claims{"sub": "repo:acme/app", "aud": local.Issuer}), token(t, tn.namespace, puller, audience)} {
+			if user, err := whoIs(t.Context(), world, stranger); !apierrors.IsUnauthorized(err) {
+				t.Errorf("a token is taken for %q: %v", user, err)
+			}
+		}
+	})
+}
+
+// startCluster starts another cluster in the cloud, until the test ends. Its API server accepts
+// tokens of the issuers, if any, for an audience. A user's name is the issuer's key in the map and the
+// token's subject.
+func startCluster(t *testing.T, name, audience string, issuers map[string]string) *local.Cluster {
+	t.Helper()
+	var config strings.Builder
+	config.WriteString("apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n")
+	for prefix, url := range issuers {
+		fmt.Fprintf(&config, "- issuer: {url: %q, audiences: [%q], certificateAuthority: %s}\n  claimMappings: {username: {claim: sub, prefix: %q}}\n",
+			url, audience, strconv.Quote(string(world.Cloud().CAPEM())), prefix+":")
+	}
+	path := ""
+	if len(issuers) > 0 {
+		path = filepath.Join(t.TempDir(), "authentication.yaml")
+		must(t, "write the authentication configuration", os.WriteFile(path, []byte(config.String()), 0o600))
+	}
+	return startClusterWith(t, name, path)
+}
+
+// startClusterWith starts another cluster in the cloud, until the test ends. The path is that of an
+// AuthenticationConfiguration; empty for none.
+func startClusterWith(t *testing.T, name, path string) *local.Cluster {
+	t.Helper()
+	cluster, err := local.StartCluster(t.Context(), local.ClusterOptions{
+		Cloud: world.Cloud(), ControlPlane: binary("controlplane"), Name: name,
+		Issuer: "https://oidc." + name + ".example.com/id", AuthenticationConfig: path,
+	})
+	must(t, "start another cluster", err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), stopGrace)
+		defer cancel()
+		if err := cluster.Stop(ctx); err != nil {
+			t.Errorf("stop another cluster: %v", err)
+		}
+	})
+	t.Cleanup(func() { wantNoSecretsAt(context.WithoutCancel(t.Context()), t, cluster) }) // before the cluster is stopped
+	return cluster
+}
+
+// whoIs asks a cluster's API server which user a token belongs to.
+func whoIs(ctx context.Context, cluster *local.Cluster, token string) (string, error) {
+	config := rest.AnonymousClientConfig(cluster.Config())
+	config.BearerToken = token
+	bearer, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return "", err
+	}
+	review, err := bearer.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	return review.Status.UserInfo.Username, nil
+}

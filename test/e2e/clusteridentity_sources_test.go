@@ -1,0 +1,213 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/internal/local"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/dataplane"
+)
+
+// chainedURL is the repository in the workload account.
+const chainedURL = "oci://" + workloadAccount + ".dkr.ecr." + local.Region + ".amazonaws.com/" + chainedRepository
+
+// lendIdentity makes an identity for the namespaces, or one that is only a source for them.
+func lendIdentity(t *testing.T, o client.Object, spec *identityv1.AWSClusterIdentitySpec, namespaces ...string) {
+	t.Helper()
+	spec.AllowedNamespaces = &identityv1.AllowedNamespaces{List: namespaces}
+	create(t, o)
+	t.Cleanup(func() { _ = objects.Delete(context.WithoutCancel(t.Context()), o) })
+}
+
+// lendChain lends the role reader of the workload account, which is reached by two other
+// identities.
+func lendChain(t *testing.T, namespaces ...string) {
+	t.Helper()
+	own := &identityv1.AWSClusterControllerIdentity{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	own.Spec.SourceOnly = true
+	lendIdentity(t, own, &own.Spec.AWSClusterIdentitySpec, namespaces...)
+	for name, source := range map[string]*identityv1.AWSClusterIdentityReference{
+		"landing": nil, "reader": {Kind: identityv1.AWSClusterRoleIdentityKind, Name: "landing"},
+	} {
+		role := &identityv1.AWSClusterRoleIdentity{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		role.Spec.RoleARN, role.Spec.SourceIdentityRef, role.Spec.SourceOnly = "arn:aws:iam::"+workloadAccount+":role/"+name, source, source == nil
+		lendIdentity(t, role, &role.Spec.AWSClusterIdentitySpec, namespaces...)
+	}
+}
+
+// asRole has an object act with a role identity in place of its ServiceAccount.
+func asRole(account *string, ref **meta.AWSIdentityReference, name string) {
+	*account, *ref = "", &meta.AWSIdentityReference{Kind: identityv1.AWSClusterRoleIdentityKind, Name: name}
+}
+
+// bySecondShard has the second shard's controller reconcile an object, which tests start.
+func bySecondShard[O client.Object](o O) O {
+	o.SetLabels(map[string]string{"lanyard.dev/shard": secondShard})
+	return o
+}
+
+// TestSourcesWithClusterIdentities has a tenant's registry, tags and bucket in a second account
+// read by a chain of roles, and refuses the chain to another tenant. Then static keys and the
+// controller's own identity are asked for.
+func TestSourcesWithClusterIdentities(t *testing.T) {
+	a, b := newTenant(t, "lent-a"), newTenant(t, "lent-b")
+	startIdentities(t, map[string]any{"controllerNamespaces": map[string]any{"list": []any{"lent-a", "lent-b"}}}, "lent-a", "lent-b")
+	startReplica(t, "lent")
+	t.Cleanup(func() { a.clear(t); b.clear(t) }) // before the replica ends, which removes their finalizers
+	plane, err := dataplane.S3(chainedBucket)
+	must(t, "start a store", err)
+	world.Cloud().AWS().ServeS3(plane)
+	for key, content := range some("chained") {
+		putInto(t, plane, "/"+chainedBucket+"/"+(&url.URL{Path: key}).EscapedPath(), content, nil)
+	}
+	digest := publish(t, chainedURL, "1.0.0", layer(t, file("app.yaml", "chained")), publisher(t))
+	lendChain(t, "lent-a")
+	begin := world.Cloud().Journal().Last()
+
+	repository := func(tn *tenant) *v1alpha1.OCIRepository {
+		o := bySecondShard(tn.object("chained"))
+		o.Spec.URL = chainedURL
+		asRole(&o.Spec.ServiceAccountName, &o.Spec.IdentityRef, "reader")
+		create(t, o)
+		return o
+	}
+	bucket := func(tn *tenant) *v1alpha1.Bucket {
+		o := bySecondShard(tn.bucket("chained", v1alpha1.ProviderAWS, chainedBucket))
+		asRole(&o.Spec.ServiceAccountName, &o.Spec.IdentityRef, "reader")
+		create(t, o)
+		return o
+	}
+	image := bySecondShard(a.image("chained"))
+	image.Spec.Image = strings.TrimPrefix(chainedURL, "oci://")
+	asRole(&image.Spec.ServiceAccountName, &image.Spec.IdentityRef, "reader")
+	create(t, image)
+	pulled, read := repository(a), bucket(a)
+	await(t, pulled, "it is pulled", revision(digest))
+	await(t, read, "it is read", holding(t, some("chained")))
+	await(t, image, "it is scanned", func(o *v1alpha1.ImageRepository) error {
+		return wantf(apimeta.IsStatusConditionTrue(o.Status.Conditions, meta.ConditionReady), "%+v", o.Status.Conditions)
+	})
+	reader := "arn:aws:iam::" + workloadAccount + ":role/reader"
+	if id := pulled.Status.Identity; id == nil || id.Subject != "lanyard.dev:awsclusterroleidentity:reader" || id.CloudIdentity != reader {
+		t.Errorf("the identity is %+v", id)
+	}
+	// Each program gets each session once. A login at the registry needs one of its own.
+	sessions := map[string]int{}
+	for _, call := range world.Cloud().Journal().Calls(journal.Filter{Service: "sts", After: begin}) {
+		if call.Operation == "AssumeRole" {
+			sessions[call.Role]++
+		}
+	}
+	if sessions[reader] > 3 || sessions["arn:aws:iam::"+workloadAccount+":role/landing"] > 2 {
+		t.Errorf("calls of AssumeRole: %v, want at most the registry's, the bucket's and the status's of one chain", sessions)
+	}
+	lent := &identityv1.AWSClusterRoleIdentity{ObjectMeta: metav1.ObjectMeta{Name: "reader"}}
+	await(t, lent, "it knows its users", func(o *identityv1.AWSClusterRoleIdentity) error {
+		return wantf(o.Status.UsedBy == 3, "%d objects use it", o.Status.UsedBy)
+	})
+
+	t.Run("another tenant", func(t *testing.T) {
+		refused := failing(meta.ReasonPrincipalUsageUnauthorized, "namespace lent-b may not use AWSClusterRoleIdentity reader")
+		o := repository(b)
+		await(t, o, "it is refused", func(o *v1alpha1.OCIRepository) error {
+			if err := refused(o); err != nil {
+				return err
+			}
+			return wantf(o.Status.Identity == nil && apimeta.IsStatusConditionTrue(o.Status.Conditions, meta.ConditionStalled), "%+v", o.Status)
+		})
+		await(t, bucket(b), "it is refused", unfetched(meta.ReasonPrincipalUsageUnauthorized, "namespace lent-b"))
+		// A foothold in one link of the chain is not enough.
+		patch(t, lent, func(o *identityv1.AWSClusterRoleIdentity) {
+			o.Spec.AllowedNamespaces.List = append(o.Spec.AllowedNamespaces.List, "lent-b")
+		})
+		await(t, o, "its source refuses it", failing(meta.ReasonSourcePrincipalUsageUnauthorized, "AWSClusterRoleIdentity landing"))
+		patch(t, lent, func(o *identityv1.AWSClusterRoleIdentity) { o.Spec.AllowedNamespaces.List = []string{"lent-a"} })
+	})
+
+	t.Run("the controller's own identity", func(t *testing.T) {
+		// The flag admits both namespaces; the AWSClusterControllerIdentity is only a source, and then
+		// admits one.
+		own := func(tn *tenant) *v1alpha1.Bucket {
+			o := bySecondShard(tn.bucket("own", v1alpha1.ProviderAWS, chainedBucket))
+			o.Spec.ServiceAccountName = ""
+			create(t, o)
+			return o
+		}
+		first, second := own(a), own(b)
+		await(t, first, "it is refused", unfetched(meta.ReasonSourceOnly, "no identity is named"))
+		await(t, second, "it is refused", unfetched(meta.ReasonSourceOnly))
+		identity := &identityv1.AWSClusterControllerIdentity{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+		patch(t, identity, func(o *identityv1.AWSClusterControllerIdentity) { o.Spec.SourceOnly = false })
+		await(t, first, "it acts as the controller", unfetched("BucketRefused", "AccessDenied")) // which may not read the bucket
+		await(t, second, "it is refused", unfetched(meta.ReasonPrincipalUsageUnauthorized, "AWSClusterControllerIdentity default"))
+	})
+
+	t.Run("static keys", func(t *testing.T) {
+		create(t, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "lanyard-identities", Name: "sources"}, Type: identityv1.SecretTypeAWSStatic,
+			StringData: map[string]string{"accessKeyID": ownerKey, "secretAccessKey": ownerSecret},
+		})
+		static := &identityv1.AWSClusterStaticIdentity{ObjectMeta: metav1.ObjectMeta{Name: "sources"}}
+		static.Spec.SecretRef.Name = "sources"
+		lendIdentity(t, static, &static.Spec.AWSClusterIdentitySpec, "lent-a")
+		o := bySecondShard(a.bucket("static", v1alpha1.ProviderAWS, chainedBucket))
+		o.Spec.ServiceAccountName = ""
+		o.Spec.IdentityRef = &meta.AWSIdentityReference{Kind: identityv1.AWSClusterStaticIdentityKind, Name: "sources"}
+		create(t, o)
+		await(t, o, "it is refused", unfetched(meta.ReasonStaticIdentityNotForSources, "identity.sourcesReadStaticKeys"))
+	})
+
+	t.Run("a withdrawn grant", func(t *testing.T) {
+		patch(t, lent, func(o *identityv1.AWSClusterRoleIdentity) { o.Spec.AllowedNamespaces.List = nil })
+		await(t, pulled, "it is refused", failing(meta.ReasonPrincipalUsageUnauthorized))
+		await(t, read, "it is refused", unfetched(meta.ReasonPrincipalUsageUnauthorized))
+	})
+	for _, call := range world.Cloud().Journal().Calls(journal.Filter{Verdict: journal.Granted, After: begin}) {
+		if (call.Service == "s3" || call.Service == "ecr") && strings.Contains(fmt.Sprint(call), "chained") && !strings.Contains(call.Principal, ":assumed-role/reader/") {
+			t.Errorf("%s used what is the reader's: %+v", call.Principal, call)
+		}
+	}
+}
+
+// TestSourcesReadStaticKeys lets the controller read static keys, and rotates them.
+func TestSourcesReadStaticKeys(t *testing.T) {
+	a := newTenant(t, "static-a")
+	startIdentities(t, map[string]any{"sourcesReadStaticKeys": true}, "static-a")
+	startReplica(t, "static")
+	t.Cleanup(func() { a.clear(t) })
+	create(t, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "lanyard-identities", Name: "rotated"}, Type: identityv1.SecretTypeAWSStatic,
+		StringData: map[string]string{"accessKeyID": "AKIANOBODYNOBODYNOBO", "secretAccessKey": secretMark + "of-nobody"},
+	})
+	static := &identityv1.AWSClusterStaticIdentity{ObjectMeta: metav1.ObjectMeta{Name: "rotated"}}
+	static.Spec.SecretRef.Name = "rotated"
+	lendIdentity(t, static, &static.Spec.AWSClusterIdentitySpec, "static-a")
+	o := bySecondShard(a.bucket("static", v1alpha1.ProviderAWS, chainedBucket))
+	o.Spec.ServiceAccountName = ""
+	o.Spec.IdentityRef = &meta.AWSIdentityReference{Kind: identityv1.AWSClusterStaticIdentityKind, Name: "rotated"}
+	create(t, o)
+	await(t, o, "AWS does not know the keys", func(o *v1alpha1.Bucket) error {
+		c := bucketReady(o)
+		return wantf(c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "InvalidClientTokenId"), "%+v", c)
+	})
+	keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "lanyard-identities", Name: "rotated"}}
+	patch(t, keys, func(s *corev1.Secret) {
+		s.Data = map[string][]byte{"accessKeyID": []byte(ownerKey), "secretAccessKey": []byte(ownerSecret)}
+	})
+	await(t, o, "the new keys are in force", unfetched("BucketRefused", "AccessDenied"))
+	await(t, static, "the identity controller has them too", func(o *identityv1.AWSClusterStaticIdentity) error {
+		return wantf(o.Status.AccountID == managementAccount, "%+v", o.Status)
+	})
+}

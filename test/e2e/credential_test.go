@@ -1,0 +1,269 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"text/template"
+
+	"github.com/distribution/distribution/v3/configuration"
+	"github.com/distribution/distribution/v3/registry/handlers"
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/issuer"
+	"github.com/lanyard-dev/lanyard/internal/local"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// federatedRegistry is distribution behind Apache's server, whose module mod_auth_openidc lets in
+// whoever has the token that a repository requires. Neither knows anything of Lanyard.
+type federatedRegistry struct {
+	host    string
+	storage http.Handler
+}
+
+// registryConfig protects each repository by the token of one subject.
+var registryConfig = template.Must(template.New("registry").Parse(apacheBase + `
+OIDCOAuthVerifyJwksUri {{.JWKS}}
+OIDCOAuthRemoteUserClaim sub
+OIDCOutgoingProxy {{.Proxy}}
+OIDCCABundlePath {{.Dir}}/ca.pem
+ProxyPreserveHost On
+ProxyPass /v2/ http://{{.Storage}}/v2/
+{{range $repository, $subject := .Subjects}}
+<Location /v2/{{$repository}}/>
+  AuthType oauth20
+  <RequireAll>
+    Require claim iss:{{$.Issuer}}
+    Require claim aud:{{$.Audience}}
+    Require claim sub:{{$subject}}
+  </RequireAll>
+</Location>
+{{end}}
+`))
+
+// clusterKeys is where the cluster's issuer has its keys.
+const clusterKeys = local.Issuer + "/keys"
+
+// newFederatedRegistry starts a registry that is open, for its content, until protect.
+func newFederatedRegistry(t *testing.T, host string) *federatedRegistry {
+	t.Helper()
+	config := &configuration.Configuration{Storage: configuration.Storage{
+		"inmemory":    configuration.Parameters{},
+		"maintenance": configuration.Parameters{"uploadpurging": map[any]any{"enabled": false}},
+	}}
+	config.HTTP.RelativeURLs = true
+	config.Log.AccessLog.Disabled = true
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	r := &federatedRegistry{host: host, storage: handlers.NewApp(ctx, config)}
+	must(t, "start a registry", world.Cloud().Handle(host, r.storage))
+	t.Cleanup(func() {
+		_ = world.Cloud().Handle(host, nil)
+		cancel()
+	})
+	return r
+}
+
+// push publishes a file while the registry is open, and returns the manifest's digest.
+func (r *federatedRegistry) push(t *testing.T, repository, tag, content string) string {
+	t.Helper()
+	return publish(t, "oci://"+r.host+"/"+repository, tag, layer(t, file("app.yaml", content)), authn.Anonymous)
+}
+
+// protect lets only the named subjects of an issuer read their repositories, with tokens for the
+// registry's host. The URL jwks has the issuer's keys.
+func (r *federatedRegistry) protect(t *testing.T, issuer, jwks string, subjects map[string]string) {
+	t.Helper()
+	r.protectFor(t, issuer, jwks, r.host, subjects)
+}
+
+// protectFor is protect, with tokens for another audience.
+func (r *federatedRegistry) protectFor(t *testing.T, issuer, jwks, audience string, subjects map[string]string) {
+	t.Helper()
+	address := runApache(t, registryConfig, map[string]any{
+		"JWKS": jwks, "Issuer": issuer, "Audience": audience, "Subjects": subjects, "Storage": r.serve(t),
+	}, "auth_openidc", "proxy", "proxy_http")
+	door := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: address})
+	must(t, "close the registry", world.Cloud().Handle(r.host, door))
+}
+
+// serve serves the storage on this machine without any protection, and returns host:port.
+func (r *federatedRegistry) serve(t *testing.T) (address string) {
+	t.Helper()
+	storage := httptest.NewServer(r.storage)
+	t.Cleanup(storage.Close)
+	return storage.Listener.Addr().String()
+}
+
+// applyStory applies a story's manifests. Another test may still be removing a namespace of this
+// name.
+func applyStory(t *testing.T, name, namespace string) {
+	t.Helper()
+	eventually(t, "namespace "+namespace+" is free", func(ctx context.Context) error {
+		return objects.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	})
+	t.Cleanup(func() { (&tenant{namespace: namespace}).clear(t) })
+	_, err := world.Apply(t.Context(), readStory(t, name))
+	must(t, "apply a story", err)
+}
+
+// readStory reads a story's manifests. Replace is pairs of old and new text.
+func readStory(t *testing.T, name string, replace ...string) *local.Manifests {
+	t.Helper()
+	data, err := os.ReadFile("testdata/stories/" + name)
+	must(t, "read a story", err)
+	data = []byte(strings.NewReplacer(replace...).Replace(string(data)))
+	manifests, err := local.ReadManifests(t.Context(), "testdata/stories", fstest.MapFS{name: {Data: data}})
+	must(t, "read a story", err)
+	return manifests
+}
+
+// TestServiceAccountToken is Stories 1 and 4 of the design of vendor-agnostic credentials, with what
+// other tenants may try.
+func TestServiceAccountToken(t *testing.T) {
+	zot, harbor := newFederatedRegistry(t, "zot.registry.example.com"), newFederatedRegistry(t, "harbor.registry.example.com")
+	manifest := zot.push(t, "tenant-a", "latest", "tenant A's")
+	zot.push(t, "tenant-b", "latest", "tenant B's")
+	harbor.push(t, "apps/my-app", "1.0.0", "the app")
+	harbor.push(t, "apps/other", "1.0.0", "another")
+	zot.protect(t, local.Issuer, clusterKeys, map[string]string{
+		"tenant-a": "system:serviceaccount:tenant-a:tenant-a-sa", "tenant-b": "system:serviceaccount:tenant-b:tenant-b-sa",
+	})
+	harbor.protect(t, local.Issuer, clusterKeys, map[string]string{
+		"apps/my-app": "system:serviceaccount:apps:my-app-sa", "apps/other": "system:serviceaccount:apps:other-sa",
+	})
+
+	applyStory(t, "credential-1.yaml", "tenant-a")
+	first := &v1alpha1.OCIRepository{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "tenant-a-repo"}}
+	await(t, first, "the artifact", revision(manifest))
+	if id := first.Status.Identity; id == nil || id.Subject != "system:serviceaccount:tenant-a:tenant-a-sa" || id.CloudIdentity != "" {
+		t.Errorf("it was pulled as %+v", id)
+	}
+	applyStory(t, "credential-4.yaml", "apps")
+	scanned := &v1alpha1.ImageRepository{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "my-app"}}
+	await(t, scanned, "the tags", func(i *v1alpha1.ImageRepository) error {
+		c, scan := imageReady(i), i.Status.LastScanResult
+		return wantf(c.Status == metav1.ConditionTrue && scan != nil && slices.Equal(scan.LatestTags, []string{"1.0.0"}), "%+v, %+v", c, scan)
+	})
+
+	t.Run("refused", func(t *testing.T) { refuseTokens(t, zot) })
+}
+
+// refuseTokens tries what must not work with a registry that trusts the cluster.
+func refuseTokens(t *testing.T, zot *federatedRegistry) {
+	t.Helper()
+	tn := newTenant(t, "tenant-c")
+	tn.putAccount(t, "tenant-a-sa", "") // of the same name as tenant A's
+	stalled := func(reason string, words ...string) func(o *v1alpha1.OCIRepository) error {
+		return func(o *v1alpha1.OCIRepository) error {
+			return errors.Join(failing(reason, words...)(o),
+				wantf(apimeta.IsStatusConditionTrue(o.Status.Conditions, meta.ConditionStalled), "it is not stalled: %+v", o.Status.Conditions))
+		}
+	}
+	for name, tt := range map[string]struct {
+		account, url string
+		audiences    []string
+		want         func(o *v1alpha1.OCIRepository) error
+	}{
+		"own-account-other-repository": {puller, "tenant-a", []string{zot.host}, failing("RegistryRefused", "tenant-c:"+puller, "401")},
+		"account-of-the-same-name":     {"tenant-a-sa", "tenant-a", []string{zot.host}, failing("RegistryRefused", "system:serviceaccount:tenant-c:tenant-a-sa")},
+		"no-such-account":              {"tenant-b-sa", "tenant-b", []string{zot.host}, stalled("SubjectNotFound", "tenant-c/tenant-b-sa")},
+		"default-audience":             {puller, "tenant-a", nil, failing("RegistryRefused", "401")},
+		"nobody":                       {"", "tenant-a", []string{zot.host}, stalled("NotGranted", "--controller-identity-namespaces")},
+		"audience-of-the-cluster":      {puller, "tenant-a", []string{local.Issuer}, stalled("AudienceRefused", "API server")},
+		"audience-of-sts":              {puller, "tenant-a", []string{stsAudience}, stalled("AudienceRefused", "AWS STS")},
+		"audience-of-entra":            {puller, "tenant-a", []string{azureAudience}, stalled("AudienceRefused", "Microsoft Entra")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := tn.generic(name, "oci://"+zot.host+"/"+tt.url)
+			o.Spec.ServiceAccountName = tt.account
+			o.Spec.Credential = &v1alpha1.Credential{Type: v1alpha1.CredentialServiceAccountToken, Audiences: tt.audiences}
+			create(t, o)
+			await(t, o, "the refusal", tt.want)
+		})
+	}
+	// A registry that refuses a token is shown another one, and then none for a minute.
+	t.Run("one-new-token", func(t *testing.T) {
+		tn.putAccount(t, "once", "")
+		o := tn.generic("once", "oci://"+zot.host+"/tenant-b")
+		o.Spec.ServiceAccountName, o.Spec.Credential = "once", &v1alpha1.Credential{Type: v1alpha1.CredentialServiceAccountToken, Audiences: []string{zot.host}}
+		create(t, o)
+		await(t, o, "the refusal", failing("RegistryRefused", "401"))
+		for range 3 {
+			await(t, o, "another attempt", handled(request(t, o)))
+		}
+		made := 0
+		for _, e := range auditLog(t) {
+			if e.Verb == "create" && strings.HasSuffix(e.RequestURI, "/namespaces/"+tn.namespace+"/serviceaccounts/once/token") {
+				made++
+			}
+		}
+		if made != 2 {
+			t.Errorf("%d tokens were made, want 2", made)
+		}
+	})
+}
+
+// tokensAreCredentials has objects show tokens of WorkloadIdentities to a registry that trusts
+// Lanyard's own issuer.
+func tokensAreCredentials(t *testing.T, w *issuerWorld) {
+	t.Helper()
+	const name = "puller"
+	registry := newFederatedRegistry(t, "identities.registry.example.com")
+	manifest := registry.push(t, name, "latest", "the app")
+	registry.push(t, "other", "latest", "another")
+	identity := w.newIdentity(t, grantedNamespace, name, registry.host)
+	elsewhere := w.newIdentity(t, grantedNamespace, "elsewhere", "https://elsewhere.example.com")
+	atCloud := w.newRole(t, newTenant(t, "credential"), registry.host)
+	registry.protect(t, ownIssuer, ownIssuer+"/jwks", map[string]string{name: issuer.Subject(identity), "other": issuer.Subject(elsewhere)})
+
+	object := func(as, repository string) *v1alpha1.OCIRepository {
+		o := &v1alpha1.OCIRepository{
+			ObjectMeta: metav1.ObjectMeta{Namespace: grantedNamespace, Name: as + "-at-" + repository},
+			Spec: v1alpha1.OCIRepositorySpec{
+				URL: "oci://" + registry.host + "/" + repository, Interval: metav1.Duration{Duration: interval}, WorkloadIdentityName: as,
+				Credential: &v1alpha1.Credential{Type: v1alpha1.CredentialWorkloadIdentityToken, Audiences: []string{registry.host}},
+			},
+		}
+		must(t, "make an object", w.people.Create(t.Context(), o))
+		t.Cleanup(func() { _ = w.people.Delete(context.WithoutCancel(t.Context()), o) })
+		return o
+	}
+	own := object(name, name)
+	awaitIn(t, w.people, patience, own, "the artifact", revision(manifest))
+	if used := own.Status.Identity; used == nil || used.Subject != "lanyard.dev:workloadidentity:"+grantedNamespace+":"+name {
+		t.Errorf("it was pulled as %+v", used)
+	}
+	for _, tt := range []struct{ as, repository, reason, words string }{
+		{name, "other", "RegistryRefused", "401"},
+		{elsewhere.Name, "other", "AudienceRefused", "spec.audiences"},
+		{atCloud.Name, name, "IdentityInvalid", "targetSystem.type"},
+		{"nobody", name, "SubjectNotFound", "nobody"},
+	} {
+		awaitIn(t, w.people, patience, object(tt.as, tt.repository), "the refusal", failing(tt.reason, tt.words))
+	}
+	image := &v1alpha1.ImageRepository{
+		ObjectMeta: metav1.ObjectMeta{Namespace: grantedNamespace, Name: "image"},
+		Spec: v1alpha1.ImageRepositorySpec{
+			Image: registry.host + "/" + name, Interval: metav1.Duration{Duration: interval}, WorkloadIdentityName: name,
+			Credential: own.Spec.Credential.DeepCopy(),
+		},
+	}
+	must(t, "make an object", w.people.Create(t.Context(), image))
+	awaitIn(t, w.people, patience, image, "the tags", func(i *v1alpha1.ImageRepository) error {
+		scan := i.Status.LastScanResult
+		return wantf(scan != nil && slices.Equal(scan.LatestTags, []string{"latest"}), "%+v: %+v", scan, imageReady(i))
+	})
+	must(t, "delete an object", w.people.Delete(t.Context(), image))
+}

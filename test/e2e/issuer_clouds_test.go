@@ -1,0 +1,260 @@
+package e2e
+
+import (
+	"fmt"
+	"io/fs"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/cloudtest/azure"
+	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/examples"
+	"github.com/lanyard-dev/lanyard/internal/local"
+	"github.com/lanyard-dev/lanyard/internal/report"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/dataplane"
+)
+
+// proposedGarden are the objects that the proposal's token speaks of.
+const proposedGarden = `
+apiVersion: core.gardener.cloud/v1beta1
+kind: Project
+metadata: {name: local}
+spec: {namespace: garden-local}
+---
+apiVersion: core.gardener.cloud/v1beta1
+kind: Seed
+metadata: {name: local}
+---
+apiVersion: security.gardener.cloud/v1alpha1
+kind: CredentialsBinding
+metadata: {name: banana, namespace: garden-local}
+credentialsRef: {apiVersion: identity.lanyard.dev/v1alpha1, kind: WorkloadIdentity, namespace: garden-local, name: banana-testing}
+---
+apiVersion: core.gardener.cloud/v1beta1
+kind: Shoot
+metadata: {name: foo, namespace: garden-local}
+spec: {seedName: local, credentialsBindingName: banana}
+`
+
+// proposalAtClouds is the flow of Gardener's proposal: a token of its WorkloadIdentity for a Shoot has
+// the claims of its sample, and AWS and MinIO give a session for the token.
+func proposalAtClouds(t *testing.T, w *issuerWorld) {
+	t.Helper()
+	admin, identity := w.people, &v1alpha1.WorkloadIdentity{}
+	must(t, "read the identity", admin.Get(t.Context(), proposed(), identity))
+	home := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": identityNamespace}}}
+	must(t, "read the namespace", admin.Get(t.Context(), client.ObjectKeyFromObject(home), home))
+	home.SetLabels(map[string]string{"project.gardener.cloud/name": "local"})
+	must(t, "label the namespace", admin.Update(t.Context(), home))
+	made := map[string]*unstructured.Unstructured{}
+	for manifest := range strings.SplitSeq(proposedGarden, "---\n") {
+		o := apply(t, admin, manifest)
+		made[o.GetKind()] = o
+	}
+	shoot := made["Shoot"]
+	token, err := requestFor(t.Context(), w.api, proposed(), fmt.Sprintf(
+		`{"contextObject":{"apiVersion":"core.gardener.cloud/v1beta1","kind":"Shoot","name":"foo","namespace":%q,"uid":%q}}`, identityNamespace, shoot.GetUID()))
+	must(t, "get a token for a Shoot", err)
+
+	var claims struct {
+		Gardener map[string]any `json:"gardener.cloud"`
+	}
+	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.RS256})
+	must(t, "read the token", err)
+	must(t, "read the claims", parsed.UnsafeClaimsWithoutVerification(&claims)) // AWS and MinIO verify it below
+	if want := map[string]any{
+		"workloadIdentity": map[string]any{"name": identityName, "namespace": identityNamespace, "uid": string(identity.UID)},
+		"shoot":            map[string]any{"name": "foo", "namespace": identityNamespace, "uid": string(shoot.GetUID())},
+		"project":          map[string]any{"name": "local", "uid": string(made["Project"].GetUID())},
+		"seed":             map[string]any{"name": "local", "uid": string(made["Seed"].GetUID())},
+		"garden":           map[string]any{"id": "prod"},
+	}; !reflect.DeepEqual(claims.Gardener, want) {
+		t.Errorf("the claim gardener.cloud is %v, want %v", claims.Gardener, want)
+	}
+
+	const audience = "team-foo"
+	subject := fmt.Sprintf("lanyard.dev:workloadidentity:%s:%s:%s", identityNamespace, identityName, identity.UID)
+	issuer := strings.TrimPrefix(ownIssuer, "https://")
+	must(t, "trust the issuer at AWS", world.Cloud().AWS().PutOIDCProvider(proposedAccount, aws.OIDCProvider{URL: ownIssuer, ClientIDs: []string{audience}}))
+	must(t, "make a role", world.Cloud().AWS().PutRole(proposedAccount, aws.Role{
+		Name: proposedRole, TrustPolicy: fmt.Appendf(nil, `{"Version":"2012-10-17","Statement":[{
+			"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::%s:oidc-provider/%s"},"Action":"sts:AssumeRoleWithWebIdentity",
+			"Condition":{"StringEquals":{"%s:sub":%q,"%s:aud":%q}}}]}`, proposedAccount, issuer, issuer, subject, issuer, audience),
+	}))
+	role := "arn:aws:iam::" + proposedAccount + ":role/" + proposedRole
+	if v := assume(t, cloudClient(), stsURL, role, token); !v.granted() {
+		t.Errorf("AWS says of the token: %s", v)
+	}
+	store := startMinIO(t, minioConfig{claim: "sub", audience: audience, issuer: ownIssuer})
+	store.putPolicy(t, subject, statements(`{"Effect":"Allow","Action":["s3:ListAllMyBuckets"],"Resource":["arn:aws:s3:::*"]}`))
+	if v := assume(t, store.client, store.url, role, token); !v.granted() {
+		t.Errorf("MinIO says of the token: %s", v)
+	}
+}
+
+// The tenants of objectsAtClouds, and what the owner has at the clouds.
+const (
+	ownerNamespace, thiefNamespace = "identity-owner", "identity-thief"
+	identityBucket                 = "e2e-identities"
+	identityRegistry               = "identityowner"
+	identityStorage                = "identityowner"
+	identityPool                   = "identities"
+)
+
+// identityManifests are a tenant's objects at one cloud.
+const identityManifests = `
+apiVersion: identity.lanyard.dev/v1alpha1
+kind: WorkloadIdentity
+metadata: {name: CLOUD, namespace: TENANT}
+spec:
+  audiences: ["AUDIENCE"]
+  subjectFormat: Name
+  targetSystem: {type: CLOUD, providerConfig: CONFIG}
+---
+apiVersion: toolkit.lanyard.dev/v1alpha1
+kind: OCIRepository
+metadata: {name: CLOUD-repository, namespace: TENANT, annotations: {demo.lanyard.dev/expect: EXPECTED}}
+spec: {url: "oci://REPOSITORY", ref: {tag: 1.0.0}, interval: 1m, provider: CLOUD, workloadIdentityName: CLOUD}
+---
+apiVersion: toolkit.lanyard.dev/v1alpha1
+kind: ImageRepository
+metadata: {name: CLOUD-image, namespace: TENANT, annotations: {demo.lanyard.dev/expect: EXPECTED}}
+spec: {image: REPOSITORY, interval: 1m, provider: CLOUD, workloadIdentityName: CLOUD}
+---
+apiVersion: toolkit.lanyard.dev/v1alpha1
+kind: Bucket
+metadata: {name: CLOUD-bucket, namespace: TENANT, annotations: {demo.lanyard.dev/expect: EXPECTED}}
+spec: {BUCKET, interval: 1m, provider: CLOUD, workloadIdentityName: CLOUD}
+`
+
+// identitySubject is the claim sub of a tenant's WorkloadIdentity for a cloud.
+func identitySubject(namespace, cloud string) string {
+	return "lanyard.dev:workloadidentity:" + namespace + ":" + cloud
+}
+
+// objectsAtClouds has an OCIRepository, an ImageRepository and a Bucket at each cloud act as
+// WorkloadIdentities of their tenant. Another tenant makes the same objects and identities, and each
+// cloud refuses each of them.
+func objectsAtClouds(t *testing.T, cluster *local.Cluster) {
+	t.Helper()
+	begin := world.Cloud().Journal().Last()
+	clouds := []*strings.Replacer{identityAtAWS(t), identityAtAzure(t), identityAtGoogle(t)}
+	files := fstest.MapFS{}
+	for namespace, expected := range map[string]string{ownerNamespace: "pulled", thiefNamespace: "refused:TrustRefused"} {
+		all := []string{fmt.Sprintf("apiVersion: v1\nkind: Namespace\nmetadata: {name: %s}\n", namespace)}
+		for _, cloud := range clouds {
+			all = append(all, strings.NewReplacer("TENANT", namespace, "EXPECTED", expected).Replace(cloud.Replace(identityManifests)))
+		}
+		files[namespace+".yaml"] = &fstest.MapFile{Data: []byte(strings.Join(all, "---\n"))}
+	}
+	manifests, err := local.ReadManifests(t.Context(), "", files)
+	must(t, "read the objects", err)
+	artifacts, err := examples.Artifacts()
+	must(t, "read the artifacts", err)
+	sample, err := fs.Sub(artifacts, "tenant-a")
+	must(t, "read the artifacts", err)
+	_, err = world.Cloud().Fill(t.Context(), manifests, sample, "1.0.0")
+	must(t, "publish the artifacts", err)
+	_, err = cluster.Apply(t.Context(), manifests)
+	must(t, "apply the objects", err)
+	_, err = cluster.Settle(t.Context(), nil)
+	must(t, "wait for the objects", err)
+	rows, err := cluster.Confirm(t.Context()) // what is refused must stay refused
+	must(t, "wait for the objects", err)
+	rows = slices.DeleteFunc(rows, func(row report.Row) bool { return row.Namespace != ownerNamespace && row.Namespace != thiefNamespace })
+	for _, row := range rows {
+		if !row.OK() {
+			t.Errorf("%s %s/%s: want %s, it is %s %s: %s", row.Kind, row.Namespace, row.Name, row.Expected, row.Result, row.Reason, row.Message)
+		}
+		cloud, _, _ := strings.Cut(row.Name, "-")
+		if subject := identitySubject(thiefNamespace, cloud); row.Namespace == thiefNamespace && !strings.Contains(row.Message, subject) {
+			t.Errorf("the message of %s %s does not name the refused subject %s: %s", row.Kind, row.Name, subject, row.Message)
+		}
+	}
+	if len(rows) != 18 {
+		t.Errorf("there are %d rows; want three kinds at three clouds of two tenants", len(rows))
+	}
+	for _, call := range world.Cloud().Journal().Calls(journal.Filter{Verdict: journal.Granted, After: begin}) {
+		// Google's STS takes everybody whom the pool's provider vouches for, and gives a token without rights.
+		if strings.Contains(call.Subject+call.Principal, thiefNamespace) && call.Host != "sts.googleapis.com" {
+			t.Errorf("the thief was granted something: %+v", call)
+		}
+	}
+}
+
+// identityAtAWS makes a role that trusts the owner's identity, and what the role may read. It returns
+// the words of identityManifests at AWS, as the functions below do at the other clouds.
+func identityAtAWS(t *testing.T) *strings.Replacer {
+	t.Helper()
+	cloud, repository := world.Cloud().AWS(), ownerNamespace+"/app"
+	must(t, "trust the issuer", cloud.PutOIDCProvider(local.Account, aws.OIDCProvider{URL: ownIssuer, ClientIDs: []string{stsAudience}}))
+	must(t, "make a repository", cloud.PutRepository(local.Account, aws.Repository{Region: local.Region, Name: repository}))
+	plane, err := dataplane.S3(identityBucket)
+	must(t, "start a store", err)
+	cloud.ServeS3(plane)
+	must(t, "make a bucket", cloud.PutBucket(local.Account, aws.Bucket{Region: local.Region, Name: identityBucket}))
+	for key, content := range some(identityBucket) {
+		putInto(t, plane, "/"+identityBucket+"/"+(&url.URL{Path: key}).EscapedPath(), content, nil)
+	}
+	must(t, "make a role", cloud.PutRole(local.Account, aws.Role{
+		Name: ownerNamespace, TrustPolicy: trustIn(ownIssuer, identitySubject(ownerNamespace, "aws")),
+		Policies: policies(statements(append(readS3(identityBucket, ""), `{"Effect":"Allow","Action":"ecr:GetAuthorizationToken","Resource":"*"}`,
+			fmt.Sprintf(`{"Effect":"Allow","Action":["ecr:BatchGetImage","ecr:GetDownloadUrlForLayer","ecr:BatchCheckLayerAvailability","ecr:ListImages"],
+				"Resource":"arn:aws:ecr:%s:%s:repository/%s"}`, local.Region, local.Account, repository))...)),
+	}))
+	return strings.NewReplacer("CLOUD", "aws", "AUDIENCE", stsAudience, "REPOSITORY", registryHost+"/"+repository,
+		"BUCKET", "bucketName: "+identityBucket, "CONFIG", "{iamRoleARN: '"+roleARN(ownerNamespace)+"'}")
+}
+
+func identityAtAzure(t *testing.T) *strings.Replacer {
+	t.Helper()
+	cloud, application := world.Cloud().Azure(), string(uuid.NewUUID())
+	must(t, "make an application", cloud.PutApplication(local.AzureTenant, azure.Application{
+		ClientID:             application,
+		FederatedCredentials: []azure.FederatedCredential{{Name: ownerNamespace, Issuer: ownIssuer, Subject: identitySubject(ownerNamespace, "azure")}},
+	}))
+	must(t, "make a registry", cloud.PutRegistry(local.AzureTenant, azure.RegistryConfig{
+		Name: identityRegistry, RoleAssignments: []azure.RegistryRole{{ClientID: application, Role: "AcrPull"}},
+	}))
+	putContainers(t, identityStorage, []azure.StorageRole{{ClientID: application, Role: "Storage Blob Data Reader", Container: identityBucket}})
+	return strings.NewReplacer("CLOUD", "azure", "AUDIENCE", azureAudience, "REPOSITORY", identityRegistry+".azurecr.io/app",
+		"BUCKET", "bucketName: "+identityBucket+", endpoint: "+identityStorage+".blob.core.windows.net",
+		"CONFIG", fmt.Sprintf("{clientID: %s, tenantID: %s}", application, local.AzureTenant))
+}
+
+func identityAtGoogle(t *testing.T) *strings.Replacer {
+	t.Helper()
+	const provider = "projects/987654321098/locations/global/workloadIdentityPools/" + identityPool + "/providers/lanyard"
+	cloud, account := world.Cloud().GCP(), ownerNamespace+"@"+googleProject+".iam.gserviceaccount.com"
+	must(t, "trust the issuer", cloud.PutPool(googleProject, gcp.Pool{ID: identityPool, Providers: []gcp.Provider{{
+		ID: "lanyard", IssuerURI: ownIssuer, AttributeMapping: map[string]string{"google.subject": "assertion.sub"},
+	}}}))
+	must(t, "make a service account", cloud.PutServiceAccount(googleProject, gcp.ServiceAccount{
+		Email: account,
+		Bindings: []gcp.Binding{{
+			Role: "roles/iam.workloadIdentityUser", Members: []string{googleIAM + identityPool + "/subject/" + identitySubject(ownerNamespace, "gcp")},
+		}},
+	}))
+	must(t, "make a repository", cloud.PutRepository(googleProject, gcp.Repository{
+		Location: googleRegion, Name: ownerNamespace,
+		Bindings: []gcp.Binding{{Role: "roles/artifactregistry.reader", Members: []string{"serviceAccount:" + account}}},
+	}))
+	lend(t, "serviceAccount:"+account)
+	t.Cleanup(func() { lend(t) })
+	return strings.NewReplacer("CLOUD", "gcp", "AUDIENCE", "https://iam.googleapis.com/"+provider,
+		"REPOSITORY", googleRegion+"-docker.pkg.dev/"+googleProject+"/"+ownerNamespace+"/app",
+		"BUCKET", "bucketName: "+e2eBucket, "CONFIG", fmt.Sprintf("{workloadIdentityProvider: %s, serviceAccountEmail: %s}", provider, account))
+}

@@ -1,0 +1,264 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	toolkitv1 "github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/local"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// as is the connection of a ServiceAccount.
+func as(cluster *local.Cluster, namespace, account string) *rest.Config {
+	config := cluster.Config()
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + namespace + ":" + account,
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+	}
+	return config
+}
+
+// goldenRights compares the rights of each account, without those that every account has.
+func goldenRights(t *testing.T, cluster *local.Cluster) {
+	t.Helper()
+	everybody := map[string]map[string]bool{}
+	var table strings.Builder
+	for _, account := range []string{
+		"default", "lanyard-controller", "lanyard-token-server", "lanyard-discovery", "lanyard-discovery-mirror", "lanyard-identity-controller",
+	} {
+		typed, err := kubernetes.NewForConfig(as(cluster, local.Namespace, account))
+		must(t, "make a client", err)
+		everywhere := map[string]int{}
+		rights := map[string][]string{}
+		namespaces := []string{local.Namespace, "kube-system", grantedNamespace, otherNamespace}
+		for _, namespace := range namespaces {
+			review, err := typed.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(), &authorizationv1.SelfSubjectRulesReview{
+				Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace},
+			}, metav1.CreateOptions{})
+			must(t, "ask for the rights of "+account, err)
+			if review.Status.Incomplete {
+				t.Fatalf("the rights of %s are incomplete: %s", account, review.Status.EvaluationError)
+			}
+			found := rightsOf(review.Status)
+			if account == "default" {
+				everybody[namespace] = found
+				continue
+			}
+			for _, right := range slices.Sorted(maps.Keys(found)) {
+				if !everybody[namespace][right] {
+					rights[namespace] = append(rights[namespace], right)
+					everywhere[right]++
+				}
+			}
+		}
+		if account == "default" {
+			continue
+		}
+		fmt.Fprintf(&table, "%s\n", account)
+		for _, right := range slices.Sorted(maps.Keys(everywhere)) {
+			if everywhere[right] == len(namespaces) {
+				fmt.Fprintf(&table, "  everywhere: %s\n", right)
+			}
+		}
+		for _, namespace := range namespaces {
+			for _, right := range rights[namespace] {
+				if everywhere[right] < len(namespaces) {
+					fmt.Fprintf(&table, "  %s: %s\n", namespace, right)
+				}
+			}
+		}
+	}
+	golden(t, "testdata/issuer-rights.golden", table.String())
+}
+
+// rightsOf lists rights one by one: verb, resource and, where there are any, names.
+func rightsOf(status authorizationv1.SubjectRulesReviewStatus) map[string]bool {
+	found := map[string]bool{}
+	for _, rule := range status.ResourceRules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					found[strings.TrimSpace(fmt.Sprintf("%s %s %s", verb, strings.TrimSuffix(resource+"."+group, "."), strings.Join(rule.ResourceNames, ",")))] = true
+				}
+			}
+		}
+	}
+	for _, rule := range status.NonResourceRules {
+		for _, url := range rule.NonResourceURLs {
+			found[strings.Join(rule.Verbs, ",")+" "+url] = true
+		}
+	}
+	return found
+}
+
+// controllerIsHeld holds that whoever controls lanyard-controller can change neither the spec of an
+// object nor whose it is.
+func controllerIsHeld(t *testing.T, cluster *local.Cluster) {
+	t.Helper()
+	admin := cluster.Client()
+	object := &toolkitv1.OCIRepository{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: grantedNamespace, Name: "app", Labels: map[string]string{"team": "a"}, Finalizers: []string{"example.com/other"},
+			Annotations: map[string]string{"lanyard.dev/operation": "renew", "example.com/note": "a"},
+		},
+		Spec: toolkitv1.OCIRepositorySpec{URL: "oci://registry.example.com/app", Interval: metav1.Duration{Duration: time.Minute}},
+	}
+	must(t, "make an object", admin.Create(t.Context(), object))
+	controller, err := client.New(as(cluster, local.Namespace, "lanyard-controller"), client.Options{Scheme: admin.Scheme()})
+	must(t, "make a client", err)
+	patch := func(by client.Client, patch string, options ...client.PatchOption) error {
+		return by.Patch(t.Context(), object.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), options...)
+	}
+	refused := map[string]string{
+		"the spec":              `{"spec":{"url":"oci://registry.example.com/evil"}}`,
+		"suspend":               `{"spec":{"suspend":true}}`,
+		"a label":               `{"metadata":{"labels":{"lanyard.dev/shard":"b"}}}`,
+		"no labels":             `{"metadata":{"labels":null}}`,
+		"a new annotation":      `{"metadata":{"annotations":{"example.com/new":"a"}}}`,
+		"another annotation":    `{"metadata":{"annotations":{"example.com/note":"b"}}}`,
+		"the removal of a note": `{"metadata":{"annotations":{"example.com/note":null}}}`,
+		"another operation":     `{"metadata":{"annotations":{"lanyard.dev/operation":"b"}}}`,
+		"another's finalizer":   `{"metadata":{"finalizers":["lanyard.dev/finalizer"]}}`,
+		"an owner":              `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"a","uid":"b"}]}}`,
+	}
+	// The API server uses a new policy after some moments. Until then nothing must really change.
+	eventually(t, "the policy holds", func(context.Context) error {
+		return wantf(apierrors.IsForbidden(patch(controller, refused["the spec"], client.DryRunAll)), "the controller changed a spec")
+	})
+	for what, change := range refused {
+		if err := patch(controller, change); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'lanyard-controller'") {
+			t.Errorf("the controller changes %s: %v", what, err)
+		}
+	}
+	for what, change := range map[string]string{
+		"adds its finalizer":    `{"metadata":{"finalizers":["example.com/other","lanyard.dev/finalizer"]}}`,
+		"removes the operation": `{"metadata":{"annotations":{"lanyard.dev/operation":null}}}`,
+	} {
+		must(t, what, patch(controller, change))
+	}
+	must(t, "removes its finalizer", patch(controller, `{"metadata":{"finalizers":["example.com/other"]}}`))
+	must(t, "write the status", controller.Status().Patch(t.Context(), object.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"status":{"observedGeneration":1}}`))))
+	must(t, "the owner changes the spec", patch(admin, `{"metadata":{"finalizers":null},"spec":{"suspend":true}}`))
+}
+
+// usersMintNothing holds that the roles view, edit and admin, with what the chart adds to them, make
+// no token of a WorkloadIdentity and change no key, but write WorkloadIdentities.
+func usersMintNothing(t *testing.T, cluster *local.Cluster) {
+	t.Helper()
+	reviews, err := kubernetes.NewForConfig(cluster.Config())
+	must(t, "make a client", err)
+	may := func(role, verb, group, resource, subresource string) bool {
+		t.Helper()
+		review, err := reviews.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "user-" + role, Groups: []string{"system:authenticated"},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: grantedNamespace, Verb: verb, Group: group, Resource: resource, Subresource: subresource},
+		}}, metav1.CreateOptions{})
+		must(t, "ask for the rights of "+role, err)
+		return review.Status.Allowed
+	}
+	for _, role := range []string{"view", "edit", "admin"} {
+		must(t, "bind "+role, cluster.Client().Create(t.Context(), &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: grantedNamespace, Name: "user-" + role},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "user-" + role}},
+		}))
+		eventually(t, role+" has the chart's rights", func(context.Context) error {
+			return wantf(may(role, "list", v1alpha1.Group, "workloadidentities", ""), "%s does not read WorkloadIdentities", role)
+		})
+		if writes := may(role, "create", v1alpha1.Group, "workloadidentities", ""); writes != (role != "view") {
+			t.Errorf("%s writes WorkloadIdentities: %v", role, writes)
+		}
+		for _, verb := range []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"} {
+			if may(role, verb, "token.lanyard.dev", "workloadidentities", "token") {
+				t.Errorf("%s may %s workloadidentities/token", role, verb)
+			}
+			if may(role, verb, v1alpha1.Group, "keyrings", "") || may(role, verb, v1alpha1.Group, "keyrings", "status") {
+				t.Errorf("%s may %s keyrings", role, verb)
+			}
+		}
+	}
+}
+
+// programsWork uses the programs that run as the chart says. With the rights of the chart alone, an
+// identity becomes ready, and the controller gets a token of it in the tenant's namespace only.
+func programsWork(t *testing.T, w *issuerWorld) {
+	t.Helper()
+	app := w.newIdentity(t, grantedNamespace, "app", "sts.example.com")
+	other := w.newIdentity(t, otherNamespace, "app", "sts.example.com")
+	eventually(t, "the identity is ready", func(ctx context.Context) error {
+		if err := w.people.Get(ctx, client.ObjectKeyFromObject(app), app); err != nil {
+			return err
+		}
+		ready := meta.FindStatusCondition(app.Status.Conditions, "Ready")
+		return wantf(ready != nil && ready.Status == metav1.ConditionTrue && app.Status.Issuer == ownIssuer, "its status is %+v", app.Status)
+	})
+	controller, err := kubernetes.NewForConfig(as(w.Cluster, local.Namespace, "lanyard-controller"))
+	must(t, "make a client", err)
+	_, err = requestFor(t.Context(), controller.CoreV1().RESTClient(), client.ObjectKeyFromObject(app), `{}`)
+	must(t, "get a token in the tenant's namespace", err)
+	if _, err := requestFor(t.Context(), controller.CoreV1().RESTClient(), client.ObjectKeyFromObject(other), `{}`); !apierrors.IsForbidden(err) {
+		t.Errorf("a token where the controller has no tenant: %v", err)
+	}
+}
+
+// ringIsGuarded holds that nobody but the token server writes the status of a ring, and that the token
+// server cannot write every status either.
+func ringIsGuarded(t *testing.T, w *issuerWorld) {
+	t.Helper()
+	stranger := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: local.Namespace, Name: "stranger"}}
+	for _, o := range []client.Object{
+		stranger,
+		&rbacv1.Role{ObjectMeta: stranger.ObjectMeta, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{v1alpha1.Group}, Resources: []string{"keyrings/status"}, Verbs: []string{"update"}},
+		}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: stranger.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: stranger.Name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: stranger.Namespace, Name: stranger.Name}},
+		},
+	} {
+		must(t, "make a stranger with the right", w.people.Create(t.Context(), o))
+	}
+	write := func(by client.Client, change func(*v1alpha1.KeyRingStatus)) error {
+		return retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the token server writes too
+			ring := w.ring(t)
+			change(&ring.Status)
+			return by.Status().Update(t.Context(), ring)
+		})
+	}
+	by := func(account string) client.Client {
+		c, err := client.New(as(w.Cluster, local.Namespace, account), client.Options{Scheme: w.people.Scheme()})
+		must(t, "make a client", err)
+		return c
+	}
+	for who, c := range map[string]client.Client{"the administrator": w.people, "a stranger": by(stranger.Name), "the controller": by("lanyard-controller")} {
+		err := write(c, func(s *v1alpha1.KeyRingStatus) { s.Issuer = "https://evil.example" })
+		if !apierrors.IsForbidden(err) || who != "the controller" && !strings.Contains(err.Error(), "only the token server writes") {
+			t.Errorf("%s writes the status: %v", who, err)
+		}
+	}
+	for says, change := range map[string]func(*v1alpha1.KeyRingStatus){
+		"revision must not go back":        func(s *v1alpha1.KeyRingStatus) { s.Revision-- },
+		"a key's state only moves forward": func(s *v1alpha1.KeyRingStatus) { s.Keys[0].State = v1alpha1.KeyPending },
+	} {
+		if err := write(by(tokenServer), change); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), says) {
+			t.Errorf("the token server writes a status although %s: %v", says, err)
+		}
+	}
+}

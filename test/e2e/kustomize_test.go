@@ -1,0 +1,305 @@
+//go:build flux
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// TestKustomizeController has Flux's own kustomize-controller apply what Lanyard publishes, as
+// docs/flux.md says: with the feature gate, and without references across namespaces.
+// `make e2e-flux` builds the controller and runs this test.
+func TestKustomizeController(t *testing.T) {
+	// The definitions are of the controller's version, and of the sources that it watches.
+	installDefinitions(t, filepath.Join(fluxModule(t, "kustomize", "kustomize-controller"), "config/crd/bases"))
+	installDefinitions(t, filepath.Join(fluxModule(t, "../../bench/controller/flux", "source-controller"), "config/crd/bases"))
+	t.Run("without the feature gate", func(t *testing.T) {
+		startKustomize(t)
+		o := kustomization(metav1.NamespaceDefault, "app", metav1.NamespaceDefault)
+		deploy(t, o)
+		awaitCondition(t, o, metav1.ConditionFalse, "AccessDenied")
+	})
+	startKustomize(t, "--feature-gates=ExternalArtifact=true", "--no-cross-namespace-refs=true")
+	tn, stranger := newTenant(t, "kustomize"), newTenant(t, "kustomize-stranger")
+	tn.pushConfig(t, "1.0.0", "app", "first")
+	o := tn.object("app")
+	o.Spec.ExternalArtifact = true
+	create(t, o)
+	await(t, o, "the artifact", pulled)
+	app := kustomization(tn.namespace, "app", tn.namespace)
+	deploy(t, app)
+
+	t.Run("apply", func(t *testing.T) {
+		awaitApplied(t, app, o)
+		wantConfig(t, tn, "app", "first")
+	})
+	t.Run("a new revision", func(t *testing.T) {
+		await(t, o, "the artifact", revision(tn.pushConfig(t, "1.0.0", "app", "second")))
+		awaitApplied(t, app, o)
+		wantConfig(t, tn, "app", "second")
+	})
+	t.Run("prune", func(t *testing.T) {
+		await(t, o, "the artifact", revision(tn.pushConfig(t, "1.0.0", "other", "third")))
+		awaitApplied(t, app, o)
+		wantConfig(t, tn, "other", "third")
+		wantConfig(t, tn, "app", "")
+	})
+	t.Run("a suspended source", func(t *testing.T) {
+		patch(t, o, func(o *v1alpha1.OCIRepository) { o.Spec.Suspend = true })
+		awaitExternal(t, o, metav1.ConditionTrue, "Suspended")
+		digest := tn.pushConfig(t, "1.0.0", "other", "fourth")
+		reconcileAgain(t, app, "suspended")
+		awaitApplied(t, app, o)
+		wantConfig(t, tn, "other", "third")
+		patch(t, o, func(o *v1alpha1.OCIRepository) { o.Spec.Suspend = false })
+		await(t, o, "the artifact", revision(digest))
+		awaitApplied(t, app, o)
+		wantConfig(t, tn, "other", "fourth")
+	})
+	t.Run("a failed source", func(t *testing.T) {
+		patch(t, o, func(o *v1alpha1.OCIRepository) { o.Spec.Ref.Tag = "missing" })
+		await(t, o, "the refusal", failing(meta.ReasonReferenceNotFound))
+		awaitExternal(t, o, metav1.ConditionFalse, "FetchFailed")
+		reconcileAgain(t, app, "failed")
+		awaitApplied(t, app, o)
+		wantConfig(t, tn, "other", "fourth")
+		patch(t, o, func(o *v1alpha1.OCIRepository) { o.Spec.Ref.Tag = "1.0.0" })
+		await(t, o, "the artifact", pulled)
+	})
+	t.Run("an ExternalArtifact that another made", func(t *testing.T) {
+		tn.pushConfig(t, "2.0.0", "theirs", "theirs")
+		content := tn.object("content")
+		content.Spec.Ref.Tag = "2.0.0"
+		create(t, content)
+		await(t, content, "the artifact", pulled)
+		theirs := tn.object("theirs")
+		theirs.Spec.ExternalArtifact = true
+		offer(t, externalArtifact(theirs), content.Status.Artifact)
+		applied := kustomization(tn.namespace, "theirs", tn.namespace)
+		deploy(t, applied)
+		awaitApplied(t, applied, content)
+		create(t, theirs)
+		await(t, theirs, "the refusal", failing(meta.ReasonExternalArtifactRefused, "kustomize/theirs exists and was not made for this object"))
+		reconcileAgain(t, applied, "refused")
+		awaitApplied(t, applied, content)
+		wantConfig(t, tn, "theirs", "theirs")
+	})
+	t.Run("another namespace's ExternalArtifact", func(t *testing.T) {
+		foreign := kustomization(stranger.namespace, "app", tn.namespace)
+		deploy(t, foreign)
+		awaitCondition(t, foreign, metav1.ConditionFalse, "AccessDenied")
+		wantConfig(t, stranger, "other", "")
+	})
+	t.Run("switched off", func(t *testing.T) {
+		patch(t, o, func(o *v1alpha1.OCIRepository) { o.Spec.ExternalArtifact = false })
+		wantWithdrawn(t, o)
+		reconcileAgain(t, app, "withdrawn")
+		awaitCondition(t, app, metav1.ConditionFalse, "ArtifactFailed")
+		wantConfig(t, tn, "other", "fourth")
+	})
+}
+
+// startKustomize runs kustomize-controller with further flags until the test ends.
+func startKustomize(t *testing.T, flags ...string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kustomize-controller.log")
+	log, err := os.Create(path)
+	must(t, "open a log", err)
+	health := freeAddress(t)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	cmd := exec.CommandContext(ctx, binary("flux-kustomize-controller"),
+		append(flags, "--requeue-dependency=1s", "--health-addr="+health, "--metrics-addr=0")...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+world.Kubeconfig(), "RUNTIME_NAMESPACE=default")
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	must(t, "start kustomize-controller; `make e2e-flux` builds it", cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+		if t.Failed() {
+			text, _ := os.ReadFile(path)
+			t.Logf("the log of kustomize-controller:\n%s", text)
+		}
+		_ = log.Close()
+	})
+	probe := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	eventually(t, "the start of kustomize-controller", func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+health+"/readyz", http.NoBody)
+		if err != nil {
+			return err
+		}
+		res, err := probe.Do(req)
+		if err != nil {
+			return err
+		}
+		return errors.Join(wantf(res.StatusCode == http.StatusOK, "HTTP %d", res.StatusCode), res.Body.Close())
+	})
+}
+
+// fluxModule is the folder of a module of Flux's, in the version that another module builds.
+func fluxModule(t *testing.T, dir, name string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/fluxcd/"+name)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	must(t, "find Flux's "+name, err)
+	return strings.TrimSpace(string(out))
+}
+
+// installDefinitions installs the definitions in a folder and waits until the API server serves
+// their kinds.
+func installDefinitions(t *testing.T, dir string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	must(t, "list definitions", err)
+	if len(files) == 0 {
+		t.Fatalf("%s has no definitions", dir)
+	}
+	for _, path := range files {
+		data, err := os.ReadFile(path)
+		must(t, "read a definition", err)
+		definition := &unstructured.Unstructured{}
+		must(t, "read a definition", yaml.Unmarshal(data, &definition.Object))
+		must(t, "install a definition", objects.Create(t.Context(), definition))
+		await(t, definition, "the kind is served", func(o *unstructured.Unstructured) error {
+			return conditionOf(o, "Established", metav1.ConditionTrue, "InitialNamesAccepted")
+		})
+	}
+}
+
+// pushConfig publishes a ConfigMap of the tenant's namespace with one value, and returns the
+// manifest's digest.
+func (tn *tenant) pushConfig(t *testing.T, tag, name, value string) string {
+	t.Helper()
+	return tn.pushFile(t, tag, fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {value: %s}\n", name, value))
+}
+
+// kustomization applies an ExternalArtifact of a namespace to its own namespace. It has the
+// ExternalArtifact's name.
+func kustomization(namespace, name, of string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"sourceRef": map[string]any{"kind": "ExternalArtifact", "name": name, "namespace": of},
+		"path":      "./", "prune": true, "interval": "10m", "retryInterval": "1s", "targetNamespace": namespace,
+	}}}
+	o.SetGroupVersionKind(schema.GroupVersionKind{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Kind: "Kustomization"})
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	return o
+}
+
+// deploy creates a Kustomization. At the end of the test, it is deleted, and Flux releases it.
+func deploy(t *testing.T, o *unstructured.Unstructured) {
+	t.Helper()
+	create(t, o)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		defer cancel()
+		err := objects.Delete(ctx, o)
+		for err == nil {
+			select {
+			case <-ctx.Done():
+				err = errors.New("its finalizer is still there")
+			case <-time.After(pollEvery):
+				err = objects.Get(ctx, client.ObjectKeyFromObject(o), o)
+			}
+		}
+		if !apierrors.IsNotFound(err) {
+			t.Errorf("delete Kustomization %s/%s: %v", o.GetNamespace(), o.GetName(), err)
+		}
+	})
+}
+
+// conditionOf wants a condition.
+func conditionOf(o *unstructured.Unstructured, kind string, status metav1.ConditionStatus, reason string) error {
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	for _, c := range conditions {
+		if c, ok := c.(map[string]any); ok && c["type"] == kind {
+			return wantf(c["status"] == string(status) && c["reason"] == reason, "%s is %v", kind, c)
+		}
+	}
+	return fmt.Errorf("it has no condition %s: %v", kind, conditions)
+}
+
+func awaitCondition(t *testing.T, o *unstructured.Unstructured, status metav1.ConditionStatus, reason string) {
+	t.Helper()
+	await(t, o, reason, func(o *unstructured.Unstructured) error { return conditionOf(o, "Ready", status, reason) })
+}
+
+// awaitExternal waits until the ExternalArtifact of an object has a condition, and the object's
+// artifact.
+func awaitExternal(t *testing.T, o *v1alpha1.OCIRepository, status metav1.ConditionStatus, reason string) {
+	t.Helper()
+	awaitCondition(t, externalArtifact(o), status, reason)
+	wantOffered(t, o)
+}
+
+// awaitApplied waits until a Kustomization has applied the artifact that the source has now.
+func awaitApplied(t *testing.T, o *unstructured.Unstructured, of *v1alpha1.OCIRepository) {
+	t.Helper()
+	must(t, "read the source", objects.Get(t.Context(), client.ObjectKeyFromObject(of), of))
+	await(t, o, "applied", func(o *unstructured.Unstructured) error {
+		status, _, _ := unstructured.NestedMap(o.Object, "status")
+		asked := o.GetAnnotations()[reconcileRequest]
+		handled, _ := status["lastHandledReconcileAt"].(string)
+		return errors.Join(
+			conditionOf(o, "Ready", metav1.ConditionTrue, "ReconciliationSucceeded"),
+			wantf(status["lastAppliedRevision"] == of.Status.Artifact.Revision, "revision %v, want %s", status["lastAppliedRevision"], of.Status.Artifact.Revision),
+			wantf(handled == asked, "the last request that was handled is %q, not %q", handled, asked),
+		)
+	})
+}
+
+// reconcileRequest is Flux's annotation.
+const reconcileRequest = "reconcile.fluxcd.io/requestedAt"
+
+// reconcileAgain asks Flux to reconcile a Kustomization now.
+func reconcileAgain(t *testing.T, o *unstructured.Unstructured, request string) {
+	t.Helper()
+	patch(t, o, func(o *unstructured.Unstructured) { o.SetAnnotations(map[string]string{reconcileRequest: request}) })
+}
+
+// offer creates an ExternalArtifact as somebody else would, with an artifact that is served.
+func offer(t *testing.T, external *unstructured.Unstructured, artifact *v1alpha1.Artifact) {
+	t.Helper()
+	must(t, "change it", unstructured.SetNestedStringMap(external.Object, map[string]string{
+		"apiVersion": "example.com/v1", "kind": "Builder", "name": "theirs",
+	}, "spec", "sourceRef"))
+	create(t, external)
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(artifact)
+	must(t, "write an artifact", err)
+	must(t, "offer an artifact", unstructured.SetNestedMap(external.Object, fields, "status", "artifact"))
+	must(t, "offer an artifact", objects.Status().Update(t.Context(), external))
+}
+
+// wantConfig wants a ConfigMap of the tenant's to have a value; none if the value is empty.
+func wantConfig(t *testing.T, tn *tenant, name, value string) {
+	t.Helper()
+	found := &corev1.ConfigMap{}
+	err := objects.Get(t.Context(), client.ObjectKey{Namespace: tn.namespace, Name: name}, found)
+	if client.IgnoreNotFound(err) != nil || apierrors.IsNotFound(err) != (value == "") || found.Data["value"] != value {
+		t.Errorf("ConfigMap %s/%s has %v, %v; want %q", tn.namespace, name, found.Data, err, value)
+	}
+}

@@ -1,0 +1,396 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/internal/chart"
+)
+
+// Bounds of the commands of a page.
+const (
+	commandTimeout = 3 * time.Minute
+	interruptGrace = time.Minute
+)
+
+// special is a command that is not simply run until it succeeds. Begin is how the command begins. At most one of the
+// other fields is set, besides says.
+type special struct {
+	begin string
+	// leftOut is why the command cannot run in this test.
+	leftOut string
+	// instead judges a command that is left out as far as this is possible.
+	instead func(t *testing.T, command string)
+	// stays: the command runs until it is interrupted, while further commands run. The text is what it says when it is ready.
+	stays string
+	// fails: the page says that the command is refused.
+	fails bool
+	// says is what the command must print.
+	says []string
+}
+
+// specials are the special commands of all pages.
+var specials = []special{
+	{begin: "make demo", stays: "Stop it with Ctrl-C"},
+	{begin: "make test", leftOut: "it runs this test"},
+	{begin: "podman build ", leftOut: "it needs a container engine, and images of other registries"},
+	{begin: "podman push ", leftOut: "it needs a registry that is yours"},
+	{begin: "helm install ", leftOut: "it needs a cluster whose nodes run containers", instead: wantInstallable},
+	{begin: "AWS_ROLE_ARN=arn:aws:iam::123456789123:role/tenant-a-ecr aws ", says: []string{":assumed-role/tenant-a-ecr/"}},
+	{begin: "AWS_ROLE_ARN=arn:aws:iam::123456789123:role/tenant-b-ecr aws ", fails: true, says: []string{"AccessDenied"}},
+	{begin: "bin/lanyard cloud journal --service sts --verdict refused", says: []string{"AccessDenied", "system:serviceaccount:tenant-a:tenant-a-ecr-sa"}},
+}
+
+// specialOf returns how a command is special, if it is.
+func specialOf(command string) special {
+	for _, s := range specials {
+		if strings.HasPrefix(command, s.begin) {
+			return s
+		}
+	}
+	return special{}
+}
+
+// TestPages runs every command of the pages in order, twice, from a copy of the repository in which only the programs are
+// built: commands survive each other, and themselves. Each page's blocks of ```sh are commands, in the order of the page.
+func TestPages(t *testing.T) {
+	found := map[string]bool{}
+	for _, page := range []string{"README.md", "docs/library.md"} {
+		t.Run(page, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join("..", "..", page))
+			must(t, "read the page", err)
+			commands, err := shellCommands(text)
+			must(t, "read the commands of the page", err)
+			if len(commands) == 0 {
+				return
+			}
+			for _, command := range commands {
+				found[specialOf(command).begin] = true
+			}
+			r := newReader(t)
+			for range 2 {
+				r.follow(t, commands)
+			}
+			if page == "README.md" {
+				wantTable(t, text, r.demo)
+			}
+		})
+	}
+	for _, s := range specials {
+		if !found[s.begin] {
+			t.Errorf("no command of a page begins with %q: this test does not read the pages right", s.begin)
+		}
+	}
+}
+
+// shellCommands returns the commands in a page's blocks of ```sh. A special command stands alone; what stands before and after
+// it in its block is one command each. A backslash at the end of a line continues a command, and so does a here-document. Code that is only indented is refused: it could hold commands that nobody runs.
+func shellCommands(page []byte) ([]string, error) {
+	var commands []string
+	language, inside, open := "", false, "" // open: the end of a here-document, or a backslash
+	joins := false                          // the next line belongs to the last command
+	lines := bufio.NewScanner(bytes.NewReader(page))
+	for lines.Scan() {
+		line := lines.Text()
+		if fence, ok := strings.CutPrefix(strings.TrimLeft(line, " "), "```"); ok {
+			language, inside, joins = fence, !inside, false
+			continue
+		}
+		switch {
+		case !inside && strings.HasPrefix(line, "    ") && strings.TrimSpace(line) != "":
+			return nil, fmt.Errorf("code is indented, not fenced: %s", line)
+		case !inside || language != "sh":
+		case open != "":
+			commands[len(commands)-1] += "\n" + line
+			if line == open || open == `\` && !strings.HasSuffix(line, `\`) {
+				open = ""
+			}
+		case strings.TrimSpace(line) != "" && !strings.HasPrefix(line, "#"):
+			plain := specialOf(line).begin == ""
+			if joins && plain {
+				commands[len(commands)-1] += "\n" + line
+			} else {
+				commands = append(commands, line)
+			}
+			joins = plain
+			if end := hereDocument.FindStringSubmatch(line); end != nil {
+				open = end[1]
+			} else if strings.HasSuffix(line, `\`) {
+				open = `\`
+			}
+		}
+	}
+	return commands, lines.Err()
+}
+
+// hereDocument finds the last line of a here-document in its first.
+var hereDocument = regexp.MustCompile(`<<-?['"]?(\w+)`)
+
+func TestShellCommands(t *testing.T) {
+	page := "text\n```go\ngo()\n```\n\n```sh\n# comment\nfirst\nlong \\\n  longer \\\n  end\n\ncat <<'END'\nhere\n\nEND\nlast\nmake demo\nnext\n```\n- list\n\n  ```sh\n  indented\n  ```\n"
+	got, err := shellCommands([]byte(page))
+	want := []string{"first\nlong \\\n  longer \\\n  end\ncat <<'END'\nhere\n\nEND\nlast", "make demo", "next", "  indented"}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("commands are %q, %v; want %q", got, err, want)
+	}
+	if _, err := shellCommands([]byte("text\n\n    make demo\n")); err == nil {
+		t.Error("a command that is only indented is overlooked")
+	}
+}
+
+// reader is somebody who follows a page in a shell.
+type reader struct {
+	repository string   // the reader's copy
+	state      string   // file of the shell's variables and folder
+	env        []string // of a new shell
+	running    []*staying
+	demo       string // what the last make demo printed
+}
+
+// staying is a command that runs until it is interrupted.
+type staying struct {
+	cmd    *exec.Cmd
+	output *output
+	ended  chan error
+}
+
+func newReader(t *testing.T) *reader {
+	t.Helper()
+	root := t.TempDir()
+	r := &reader{repository: filepath.Join(root, "lanyard"), state: filepath.Join(root, "shell")}
+	copyRepository(t, r.repository)
+	// Nothing of the machine's clouds, and its Go caches: a stranger's first build takes as long as it takes.
+	r.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + root, "TMPDIR=" + root, "TERM=dumb"}
+	for _, name := range []string{"GOPATH", "GOCACHE", "GOMODCACHE", "GOFLAGS", "GOPROXY", "GOSUMDB", "GONOSUMDB", "GOTOOLCHAIN"} {
+		value, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
+		must(t, "go env "+name, err)
+		r.env = append(r.env, name+"="+strings.TrimSpace(string(value)))
+	}
+	return r
+}
+
+// copyRepository makes a copy of the repository as it is after `make build`. What git ignores is left out. Files keep their
+// times, so that make builds nothing again.
+func copyRepository(t *testing.T, to string) {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	ignored := []string{".git", filepath.Join("test", "e2e", "node", "node_modules")}
+	patterns, err := os.ReadFile(filepath.Join(root, ".gitignore"))
+	must(t, "read .gitignore", err)
+	for pattern := range strings.FieldsSeq(string(patterns)) {
+		if name, ok := strings.CutPrefix(pattern, "/"); ok {
+			ignored = append(ignored, strings.TrimSuffix(name, "/"))
+		}
+	}
+	files := []string{}
+	must(t, "list the repository", filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		switch {
+		case err != nil:
+			return err
+		case slices.Contains(ignored, name) && entry.IsDir():
+			return fs.SkipDir
+		case !slices.Contains(ignored, name) && entry.Type().IsRegular():
+			files = append(files, name)
+		}
+		return nil
+	}))
+	for _, program := range []string{"lanyard", "lanyard-local", "lanyard-controller", "controlplane", "lanyard-token-server", "lanyard-discovery", "lanyard-identity-controller"} {
+		files = append(files, filepath.Join("bin", program))
+	}
+	for _, name := range files {
+		must(t, "copy "+name, copyFile(filepath.Join(root, name), filepath.Join(to, name)))
+	}
+}
+
+// copyFile copies a file with its mode and its time.
+func copyFile(from, to string) error {
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, data, info.Mode()), os.Chtimes(to, info.ModTime(), info.ModTime()))
+}
+
+// follow runs the commands of a page once, in a new shell. Commands that stay are interrupted at the end.
+func (r *reader) follow(t *testing.T, commands []string) {
+	t.Helper()
+	must(t, "open a new shell", os.WriteFile(r.state, []byte("cd "+r.repository+"\n"), 0o600))
+	defer r.interrupt(t)
+	for _, command := range commands {
+		s := specialOf(command)
+		switch {
+		case s.leftOut != "":
+			t.Logf("left out, because %s: %s", s.leftOut, command)
+			if s.instead != nil {
+				s.instead(t, command)
+			}
+		case s.stays != "":
+			r.stay(t, command, s.stays)
+		default:
+			r.run(t, command, s)
+		}
+	}
+}
+
+// shell prepares a command, which keeps variables and folder of the commands before.
+func (r *reader) shell(ctx context.Context, command string) *exec.Cmd {
+	const script = `set -ae; . "$1"; trap '{ export -p; echo "cd \"$PWD\""; } > "$1"' EXIT; eval "$2"`
+	cmd := exec.CommandContext(ctx, "bash", "-c", script, "page", r.state, command)
+	cmd.Env = r.env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	return cmd
+}
+
+func (r *reader) run(t *testing.T, command string, s special) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
+	defer cancel()
+	cmd := r.shell(ctx, command)
+	out, err := cmd.CombinedOutput()
+	// What the command left in the background, and the page did not end because the test failed.
+	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	if s.fails == (err == nil) || ctx.Err() != nil {
+		t.Fatalf("%s\nended with %v; want a failure: %v\n%s", command, err, s.fails, out)
+	}
+	for _, word := range s.says {
+		if !strings.Contains(string(out), word) {
+			t.Errorf("%s\ndoes not say %q:\n%s", command, word, out)
+		}
+	}
+}
+
+// stay starts a command and returns once it says that it is ready.
+func (r *reader) stay(t *testing.T, command, ready string) {
+	t.Helper()
+	s := &staying{output: &output{}, ended: make(chan error, 1)}
+	s.cmd = r.shell(context.WithoutCancel(t.Context()), command)
+	s.cmd.Stdout, s.cmd.Stderr = s.output, s.output
+	must(t, "start "+command, s.cmd.Start())
+	go func() { s.ended <- s.cmd.Wait() }()
+	r.running = append(r.running, s)
+	deadline := time.After(commandTimeout)
+	for !strings.Contains(s.output.String(), ready) {
+		select {
+		case err := <-s.ended:
+			s.ended <- err
+			t.Fatalf("%s\nended with %v:\n%s", command, err, s.output)
+		case <-deadline:
+			t.Fatalf("%s\nis not ready after %s:\n%s", command, commandTimeout, s.output)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	r.demo = s.output.String()
+}
+
+// interrupt ends the commands that stay, as Ctrl-C does.
+func (r *reader) interrupt(t *testing.T) {
+	t.Helper()
+	for _, s := range slices.Backward(r.running) {
+		_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGINT)
+		select {
+		case <-s.ended: // make and the shell fail when they are interrupted
+		case <-time.After(interruptGrace):
+			_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
+			<-s.ended
+			t.Errorf("did not end %s after Ctrl-C:\n%s", interruptGrace, s.output)
+		}
+	}
+	r.running = nil
+}
+
+// output is what a running command has printed. It is safe for concurrent use.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// wantInstallable renders the chart with the values and the namespace of a helm command.
+func wantInstallable(t *testing.T, command string) {
+	t.Helper()
+	words := strings.Fields(command)
+	release := chart.Release{Name: words[2]}
+	var values []string
+	for i, word := range words[:len(words)-1] {
+		switch word {
+		case "--namespace":
+			release.Namespace = words[i+1]
+		case "--set":
+			values = append(values, strings.Replace(words[i+1], "<registry>", "registry.example.com", 1))
+		}
+	}
+	var err error
+	release.Values, err = chart.ParseValues(values)
+	must(t, "read the values of "+command, err)
+	_, err = chart.Objects(release)
+	must(t, "render the chart as "+command, err)
+}
+
+// wantTable asserts that the demonstration printed the rows of a page's table. Digests of buckets change with each run, and
+// the page shortens the last column.
+func wantTable(t *testing.T, page []byte, demo string) {
+	t.Helper()
+	_, table, _ := strings.Cut(string(page), "```text\n")
+	table, _, _ = strings.Cut(table, "…\n```")
+	row := func(line string) string {
+		words := strings.Fields(line)
+		for i, word := range words {
+			if strings.HasSuffix(word, ":") && i > 3 { // the reason
+				words = words[:i+1]
+				break
+			}
+		}
+		if i := slices.Index(words, "Pulled"); i >= 0 {
+			words = slices.Delete(words, i+1, i+2)
+		}
+		return strings.Join(words, " ")
+	}
+	printed := map[string]bool{}
+	for line := range strings.Lines(demo) {
+		printed[row(line)] = true
+	}
+	rows := 0
+	for line := range strings.Lines(table) {
+		rows++
+		if !printed[row(line)] {
+			t.Errorf("the demonstration does not print %q:\n%s", row(line), demo)
+		}
+	}
+	if rows < 5 {
+		t.Errorf("the page's table has %d rows: it is not read right", rows)
+	}
+}

@@ -1,0 +1,381 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/api/meta"
+	toolkitv1 "github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/issuer"
+	"github.com/lanyard-dev/lanyard/internal/keyring"
+	keysign "github.com/lanyard-dev/lanyard/internal/keyring/sign"
+	"github.com/lanyard-dev/lanyard/internal/local"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// rotationUnderLoad rotates keys while tokens are requested and verified. The verifiers keep the
+// public document for the whole publish delay, and do not read it for a key that they do not know.
+// The token server is killed in each rotation, each time at another step. No token is ever refused.
+// A crash at each single write is what the tests of the package sign are for.
+func rotationUnderLoad(t *testing.T, w *issuerWorld) {
+	t.Helper()
+	identity := w.newIdentity(t, grantedNamespace, "rotation", vaultAudience)
+	vault := startVault(t, ownIssuer, vaultAudience, issuer.Subject(identity))
+	w.awaitRing(t, "a standby", standbyReady)
+
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	load := &traffic{mint: func(ctx context.Context) (string, error) { return w.mint(ctx, identity, vaultAudience) }}
+	const clients = 4 // whose verifiers read the document at different times
+	for n := range clients {
+		running.Go(func() {
+			if err := load.run(ctx, time.Duration(n)*publishDelay/clients); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for _, killed := range []struct {
+		when    string
+		reached func(now *v1alpha1.KeyRing, former string) bool
+	}{
+		{"it was just asked for", func(*v1alpha1.KeyRing, string) bool { return true }},
+		{"the next key signs", func(now *v1alpha1.KeyRing, former string) bool { return kidOf(now, v1alpha1.KeyActive) != former }},
+		{"the key after that is public", func(now *v1alpha1.KeyRing, former string) bool {
+			return kidOf(now, v1alpha1.KeyActive) != former && kidOf(now, v1alpha1.KeyPublished) != ""
+		}},
+	} {
+		former := kidOf(w.ring(t), v1alpha1.KeyActive)
+		w.keys(t, "rotate", "--timeout", "0")
+		w.awaitRing(t, killed.when, func(now *v1alpha1.KeyRing) error {
+			return wantf(killed.reached(now, former), "the keys are %+v", now.Status.Keys)
+		})
+		load.down.Store(true)
+		must(t, "kill the token server", w.tokenServer.Kill())
+		w.restartTokenServer(t)
+		load.down.Store(false)
+		w.awaitRing(t, "the end of a rotation in which the token server was killed when "+killed.when, func(now *v1alpha1.KeyRing) error {
+			if kidOf(now, v1alpha1.KeyActive) == former {
+				return errors.New("the former key signs")
+			}
+			return standbyReady(now)
+		})
+		wantVerdict(t, "Vault, after a rotation", vault.login(t, w.token(t, identity, vaultAudience)), true)
+	}
+	stop()
+	running.Wait()
+	t.Logf("%d tokens were requested and verified %d times; %d requests found no token server", load.minted.Load(), load.verified.Load(), load.unanswered.Load())
+	if load.minted.Load() < 100 || load.unanswered.Load() == 0 {
+		t.Error("that is too little to show anything")
+	}
+}
+
+// emergencyRevocation revokes the key that signs. What this breaks is known before. The controller
+// drops what it had got for tokens of the key, and gets it anew within seconds. Vault's plugin, which
+// reads the document only for a key that it does not know, has cached the standby with the revoked
+// key: it refuses the revoked key after the second step, when a key signs that it has not cached.
+func emergencyRevocation(t *testing.T, w *issuerWorld) {
+	t.Helper()
+	tn := newTenant(t, "revocation")
+	tn.pushFile(t, "1.0.0", "app")
+	identity := w.newRole(t, tn, stsAudience, vaultAudience)
+	subject := issuer.Subject(identity)
+	object := w.newObject(t, tn, identity)
+	vault := startVault(t, ownIssuer, vaultAudience, subject)
+	w.awaitRing(t, "a standby", standbyReady)
+	revoked, standby := kidOf(w.ring(t), v1alpha1.KeyActive), kidOf(w.ring(t), v1alpha1.KeyPublished)
+	old := w.token(t, identity, vaultAudience)
+	wantVerdict(t, "Vault, before", vault.login(t, old), true)
+	// Tokens that the controller got before it knew of the identity are not kept.
+	eventually(t, "the controller keeps what it got", func(ctx context.Context) error {
+		before := world.Cloud().Journal().Last()
+		return errors.Join(reconcile(ctx, w.people, object), wantf(len(exchanges(subject, before)) == 0, "it makes another exchange"))
+	})
+
+	out, err := w.command(t, "keys", "revoke", revoked)
+	for _, said := range []string{"Every token that it signed is refused", standby + " signs at once. Verifiers know it already", "accepts it until it reads the document again", "nothing is revoked yet"} {
+		if err == nil || !strings.Contains(out, said) {
+			t.Errorf("the command does not say %q: %v, %s", said, err, out)
+		}
+	}
+	before, began := world.Cloud().Journal().Last(), time.Now()
+	w.keys(t, "revoke", "--yes", revoked)
+	if ring := w.ring(t); kidOf(ring, v1alpha1.KeyRevoked) != revoked || kidOf(ring, v1alpha1.KeyActive) != standby {
+		t.Fatalf("the keys are %+v", ring.Status.Keys)
+	}
+	eventually(t, "the controller has a session for another token", func(ctx context.Context) error {
+		return errors.Join(reconcile(ctx, w.people, object), wantf(len(exchanges(subject, before)) > 0, "it uses the session for a token of the revoked key"))
+	})
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("the controller's tokens were replaced within %s", took)
+	} else {
+		t.Logf("the controller's tokens were replaced within %s", took.Round(time.Millisecond))
+	}
+	secrets := keysign.Object{Client: w.people, Namespace: local.Namespace, Name: keyring.IssuerRing}
+	eventually(t, "the revoked private half is gone", func(ctx context.Context) error {
+		_, err := keysign.NewSecrets(secrets).Open(ctx, revoked)
+		return wantf(apierrors.IsNotFound(errors.Unwrap(err)), "reading it ends with: %v", err)
+	})
+
+	// The first step: the standby signs, and whoever reads the document refuses the revoked key.
+	second := w.token(t, identity, vaultAudience)
+	fresh := caching{url: ownIssuer}
+	must(t, "verify a token of the standby", fresh.verify(t.Context(), second))
+	if fresh.verify(t.Context(), old) == nil {
+		t.Error("a verifier that has read the document accepts the revoked key")
+	}
+	wantVerdict(t, "Vault, of the standby", vault.login(t, second), true)
+	wantVerdict(t, "Vault, of the revoked key that it has cached", vault.login(t, old), true)
+
+	// The second step: a key that no verifier has cached.
+	w.awaitRing(t, "a new key", func(ring *v1alpha1.KeyRing) error {
+		kid := kidOf(ring, v1alpha1.KeyActive)
+		return wantf(kid != standby && kid != "", "key %s signs", kid)
+	})
+	eventually(t, "a token of the new key", func(ctx context.Context) error {
+		token, err := w.mint(ctx, identity, vaultAudience)
+		if err != nil {
+			return err
+		}
+		if kid, err := kidOfToken(token); err != nil || kid == standby {
+			return fmt.Errorf("the standby signs, %w", err)
+		}
+		wantVerdict(t, "Vault, of the new key", vault.login(t, token), true)
+		return nil
+	})
+	wantVerdict(t, "Vault, of the revoked key after the second step", vault.login(t, old), false)
+	wantVerdict(t, "Vault, of the standby after the second step", vault.login(t, second), true)
+	must(t, "delete the object", w.people.Delete(t.Context(), object))
+}
+
+// controlPlaneHangs stops etcd and the API server for longer than the lease of the replica that
+// rotates. Afterwards tokens are made and keys rotate, without a restart.
+func controlPlaneHangs(t *testing.T, w *issuerWorld) {
+	t.Helper()
+	w.awaitRing(t, "a standby", standbyReady)
+	former := kidOf(w.ring(t), v1alpha1.KeyActive)
+	must(t, "stop the control plane", syscall.Kill(w.ControlPlane().PID(), syscall.SIGSTOP))
+	pause(t.Context(), 11*time.Second)
+	must(t, "let the control plane go on", syscall.Kill(w.ControlPlane().PID(), syscall.SIGCONT))
+	eventually(t, "tokens are made", func(ctx context.Context) error {
+		_, err := requestToken(ctx, w.Cluster, "")
+		return err
+	})
+	w.keys(t, "rotate")
+	if now := kidOf(w.ring(t), v1alpha1.KeyActive); now == former {
+		t.Errorf("key %s still signs", now)
+	}
+	must(t, "the programs", w.Err())
+}
+
+// rotationWaits asks for a rotation while nobody can read the public documents. No key takes over
+// that verifiers may not see, and people are told what to do. They do it.
+func rotationWaits(t *testing.T, w *issuerWorld) {
+	t.Helper()
+	w.awaitRing(t, "a standby", standbyReady)
+	former, standby := kidOf(w.ring(t), v1alpha1.KeyActive), kidOf(w.ring(t), v1alpha1.KeyPublished)
+	must(t, "kill discovery", w.discovery.Kill())
+	out, err := w.command(t, "keys", "rotate", "--timeout", (2 * publishDelay).String())
+	if err == nil || !strings.Contains(out, v1alpha1.ReasonDocumentUnreachable) || !strings.Contains(out, "lanyard keys confirm "+standby) {
+		t.Errorf("the command says %v: %s", err, out)
+	}
+	ring := w.ring(t)
+	if now := kidOf(ring, v1alpha1.KeyActive); now != former {
+		t.Errorf("key %s signs, which nobody can verify", now)
+	}
+	if c := apimeta.FindStatusCondition(ring.Status.Conditions, v1alpha1.ConditionCanRotate); c == nil || c.Status != metav1.ConditionFalse {
+		t.Errorf("the ring says %+v", c)
+	}
+	w.keys(t, "confirm", standby)
+	w.awaitRing(t, "the rotation", func(ring *v1alpha1.KeyRing) error {
+		return wantf(kidOf(ring, v1alpha1.KeyActive) == standby, "the keys are %+v", ring.Status.Keys)
+	})
+	w.discovery = w.startReplica(t, discoveryServer, "")
+}
+
+// newRole makes a WorkloadIdentity that is a tenant's role at AWS, where the controller acts for a
+// tenant.
+func (w *issuerWorld) newRole(t *testing.T, tn *tenant, audiences ...string) *v1alpha1.WorkloadIdentity {
+	t.Helper()
+	identity := &v1alpha1.WorkloadIdentity{
+		ObjectMeta: metav1.ObjectMeta{Namespace: grantedNamespace, Name: tn.namespace},
+		Spec: v1alpha1.WorkloadIdentitySpec{
+			Audiences:    audiences,
+			TargetSystem: v1alpha1.TargetSystem{Type: toolkitv1.ProviderAWS, ProviderConfig: &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"iamRoleARN":%q}`, tn.role)}},
+		},
+	}
+	must(t, "make a WorkloadIdentity", w.people.Create(t.Context(), identity))
+	trustIssuer(t, ownIssuer)
+	must(t, "trust the identity at AWS", world.Cloud().AWS().PutTrustPolicy(local.Account, tn.namespace, trustIn(ownIssuer, issuer.Subject(identity))))
+	return identity
+}
+
+// newObject makes an OCIRepository that pulls a tenant's repository as an identity, and waits until it
+// has.
+func (w *issuerWorld) newObject(t *testing.T, tn *tenant, identity *v1alpha1.WorkloadIdentity) *toolkitv1.OCIRepository {
+	t.Helper()
+	o := tn.object(identity.Name)
+	o.Namespace, o.Spec.Interval.Duration = identity.Namespace, time.Hour
+	o.Spec.ServiceAccountName, o.Spec.WorkloadIdentityName = "", identity.Name
+	must(t, "make an object", w.people.Create(t.Context(), o))
+	eventually(t, "the object is ready", func(ctx context.Context) error {
+		return errors.Join(w.people.Get(ctx, client.ObjectKeyFromObject(o), o), pulled(o))
+	})
+	return o
+}
+
+// reconcile has an object reconciled, and returns an error unless it is ready then.
+func reconcile(ctx context.Context, people client.Client, o *toolkitv1.OCIRepository) error {
+	at := time.Now().UTC().Format(time.RFC3339Nano)
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, meta.ReconcileRequestedAnnotation, at))
+	if err := people.Patch(ctx, o, patch); err != nil {
+		return err
+	}
+	for o.Status.LastHandledReconcileAt != at {
+		pause(ctx, pollEvery)
+		if err := people.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+	}
+	return pulled(o)
+}
+
+func wantVerdict(t *testing.T, what string, v verdict, granted bool) {
+	t.Helper()
+	if v.granted() != granted {
+		t.Errorf("%s: %s %s; want granted=%t", what, v, v.message, granted)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// traffic requests tokens, and uses them where the public document is cached.
+type traffic struct {
+	mint                         func(context.Context) (string, error)
+	down                         atomic.Bool // nobody answers requests
+	minted, verified, unanswered atomic.Int64
+}
+
+// run begins after a while, and ends with ctx or with the first token that is refused.
+func (l *traffic) run(ctx context.Context, after time.Duration) error {
+	pause(ctx, after)
+	v := caching{url: ownIssuer, life: publishDelay}
+	kept := map[string]string{} // a token of each key
+	for ; ctx.Err() == nil; pause(ctx, pollEvery) {
+		token, err := l.mint(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // the test has ended
+		case err != nil && l.down.Load():
+			l.unanswered.Add(1)
+			continue
+		case err != nil:
+			return fmt.Errorf("request a token: %w", err)
+		}
+		l.minted.Add(1)
+		kid, err := kidOfToken(token)
+		if err != nil {
+			return err
+		}
+		if kept[kid] == "" {
+			kept[kid] = token
+		}
+		for _, token := range append([]string{token}, slices.Collect(maps.Values(kept))...) {
+			if err := v.verify(ctx, token); err != nil && ctx.Err() == nil {
+				return fmt.Errorf("a token was refused: %w", err)
+			}
+			l.verified.Add(1)
+		}
+	}
+	return nil
+}
+
+// caching is a verifier that keeps the keys of an issuer for a life, whatever tokens it is shown. A
+// life of 0 is for ever. It goes on with what it has if nobody answers then.
+type caching struct {
+	url  string
+	life time.Duration
+
+	keys jose.JSONWebKeySet
+	read time.Time
+}
+
+func (v *caching) verify(ctx context.Context, token string) error {
+	if v.read.IsZero() || v.life > 0 && time.Since(v.read) >= v.life {
+		if err := v.fetch(ctx); err != nil && v.read.IsZero() {
+			return err
+		}
+	}
+	parsed, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.RS256})
+	if err != nil {
+		return err
+	}
+	kid := parsed.Signatures[0].Header.KeyID
+	found := v.keys.Key(kid)
+	if len(found) == 0 {
+		return fmt.Errorf("no key %s in a document of %s ago", kid, time.Since(v.read))
+	}
+	_, err = parsed.Verify(found[0])
+	return err
+}
+
+func (v *caching) fetch(ctx context.Context) error {
+	document, err := readDocument(ctx, v.url+"/jwks")
+	if err != nil {
+		return err
+	}
+	v.keys, v.read = jose.JSONWebKeySet{}, time.Now()
+	return json.Unmarshal(document, &v.keys)
+}
+
+// readDocument reads a public document in the local cloud.
+func readDocument(ctx context.Context, url string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	c := cloudClient()
+	defer c.CloseIdleConnections()
+	res, err := c.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("read %s: HTTP %d", url, res.StatusCode)
+	}
+	return io.ReadAll(res.Body)
+}
+
+func kidOfToken(token string) (string, error) {
+	parsed, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.RS256})
+	if err != nil {
+		return "", err
+	}
+	return parsed.Signatures[0].Header.KeyID, nil
+}

@@ -1,0 +1,131 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// natsConfig lets each SPIFFE ID publish to one subject, which has the name of its namespace.
+const natsConfig = `
+listen: "127.0.0.1:-1"
+tls { cert_file: %q, key_file: %q, ca_file: %q, verify_and_map: true }
+authorization { users: [
+  { user: %q, permissions: { publish: %q } }
+  { user: %q, permissions: { publish: %q } }
+] }
+`
+
+// judgedByNATS shows certificates to NATS, whose users are SPIFFE IDs: each object has its subject.
+func judgedByNATS(t *testing.T, w *spiffeWorld) {
+	t.Helper()
+	const name = "events"
+	credential := v1alpha1.Credential{Type: v1alpha1.CredentialSpiffeCertificate}
+	own := w.newObject(t, productionNamespace, name, "oci://"+w.mutual+"/none", credential)
+	stranger := w.newObject(t, productionNamespace, "stranger", "oci://"+w.mutual+"/none", credential)
+	messages := w.startNATS(t, name)
+	shown := w.certificate(t, own)
+	for what, tt := range map[string]struct {
+		shown   tls.Certificate
+		subject string
+		refusal string // empty if the message is taken
+	}{
+		"own subject":            {shown, productionNamespace, ""},
+		"other tenant's subject": {shown, stagingNamespace, "permissions violation"},
+		"object without a user":  {w.certificate(t, stranger), productionNamespace, "authorization violation"},
+		"foreign authority":      {w.foreign(t, id(productionNamespace, name)), productionNamespace, "tls"},
+	} {
+		err := w.publishMessage(messages, tt.subject, tt.shown)
+		if tt.refusal == "" && err != nil || tt.refusal != "" && (err == nil || !strings.Contains(strings.ToLower(err.Error()), tt.refusal)) {
+			t.Errorf("%s: %v, want %q", what, err, tt.refusal)
+		}
+	}
+}
+
+// startNATS starts a NATS server where the objects of a name may publish, each to the subject that has
+// the name of its namespace. It returns the server's URL.
+func (w *spiffeWorld) startNATS(t *testing.T, name string) (address string) {
+	t.Helper()
+	certificate, key, authorities := w.serverFiles(t)
+	path := filepath.Join(t.TempDir(), "nats.conf")
+	must(t, "write NATS's configuration", os.WriteFile(path, fmt.Appendf(nil, natsConfig, certificate, key, authorities,
+		id(productionNamespace, name), productionNamespace, id(stagingNamespace, name), stagingNamespace), 0o600))
+	options, err := server.ProcessConfigFile(path)
+	must(t, "read NATS's configuration", err)
+	options.NoSigs, options.NoLog = true, true
+	messages, err := server.NewServer(options)
+	must(t, "make a NATS server", err)
+	go messages.Start()
+	t.Cleanup(func() {
+		messages.Shutdown()
+		messages.WaitForShutdown()
+	})
+	if !messages.ReadyForConnections(patience) {
+		t.Fatal("NATS does not start")
+	}
+	return messages.ClientURL()
+}
+
+// publishMessage publishes a message with a certificate, if any. It returns why NATS refused the
+// message; nil if NATS took it.
+func (w *spiffeWorld) publishMessage(address, subject string, shown ...tls.Certificate) error {
+	conn, err := nats.Connect(address, nats.Secure(w.showing(shown...)), nats.NoReconnect(),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})) // LastError has it
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.Publish(subject, []byte("deployed")); err != nil {
+		return err
+	}
+	if err := conn.Flush(); err != nil { // the server answers in order
+		return err
+	}
+	return conn.LastError()
+}
+
+// judgedByKubernetes shows JWT-SVIDs to the API server of another cluster, which trusts the SPIFFE
+// issuer by structured authentication.
+func judgedByKubernetes(t *testing.T, w *spiffeWorld) {
+	t.Helper()
+	const audience = "https://kubernetes.spiffe.example.com"
+	another := startCluster(t, "spiffe-reader", audience, map[string]string{"svid": spiffeIssuer})
+	for name, tt := range map[string]struct{ audience, user string }{
+		"reader":    {audience, "svid:" + id(productionNamespace, "reader")},
+		"elsewhere": {"https://elsewhere.example.com", ""},
+	} {
+		o := w.newObject(t, productionNamespace, name, "oci://"+spiffeRegistry+"/none",
+			v1alpha1.Credential{Type: v1alpha1.CredentialSpiffeJWT, Audiences: []string{tt.audience}})
+		answer, err := w.request(t.Context(), controllerUser, o, tokenv1.SVIDRequestSpec{Type: tokenv1.SpiffeJWT, UID: o.UID})
+		must(t, "get an SVID", err)
+		user, err := whoIs(t.Context(), another, answer.Status.Token)
+		if user != tt.user || tt.user == "" && !apierrors.IsUnauthorized(err) {
+			t.Errorf("%s is taken for %q: %v", name, user, err)
+		}
+		if user, err := whoIs(t.Context(), w.Cluster, answer.Status.Token); !apierrors.IsUnauthorized(err) {
+			t.Errorf("the own cluster takes %s for %q: %v", name, user, err)
+		}
+	}
+}
+
+// secret is what cert-manager writes for an authority.
+func (a *authority) secret(t *testing.T) map[string][]byte {
+	t.Helper()
+	key, err := x509.MarshalPKCS8PrivateKey(a.key)
+	must(t, "write a key", err)
+	return map[string][]byte{
+		corev1.TLSCertKey: a.pem, corev1.TLSPrivateKeyKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+	}
+}

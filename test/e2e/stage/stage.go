@@ -1,0 +1,116 @@
+// Package stage runs the tests of a package against one world: the demonstration's cloud, and a
+// cluster in it.
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/cloudtest"
+	"github.com/lanyard-dev/lanyard/examples"
+	"github.com/lanyard-dev/lanyard/internal/local"
+)
+
+// startTimeout bounds the start of the world.
+const startTimeout = 3 * time.Minute
+
+// Suite is the tests of a package, and the world that they need. All fields but Cloud and End are
+// required.
+type Suite struct {
+	// Name of the suite, for messages.
+	Name string
+	// Binary returns the path of a program that make builds.
+	Binary func(name string) string
+	// Programs are the names of the programs that the tests need, besides the control plane.
+	Programs []string
+	// Make is the command that builds the programs at the repository's root.
+	Make string
+	// Cloud changes the demonstration's cloud before the cloud is started.
+	Cloud func(*cloudtest.Config) error
+	// Begin prepares the cluster for the first test.
+	Begin func(ctx context.Context, cluster *local.Cluster) error
+	// End judges the run after the last test, when the world has ended.
+	End func() error
+}
+
+// Run runs the tests and returns the exit status of the process. If it is not 0, the world's folder
+// with the logs of all programs stays.
+func (s *Suite) Run(ctx context.Context, m *testing.M) int {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	code, err := s.run(ctx, m)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", s.Name, err)
+		return 1
+	}
+	return code
+}
+
+func (s *Suite) run(ctx context.Context, m *testing.M) (code int, err error) {
+	for _, name := range append([]string{"controlplane"}, s.Programs...) {
+		if err := local.CheckBinary(s.Binary(name), "--"+name); err != nil {
+			return 1, fmt.Errorf("program bin/%s: %w; run `%s` at the repository's root", name, errors.Unwrap(err), s.Make)
+		}
+	}
+	dir, err := os.MkdirTemp("", "lanyard-"+s.Name+"-")
+	if err != nil {
+		return 1, err
+	}
+	defer func() {
+		if code == 0 && err == nil {
+			err = os.RemoveAll(dir)
+			return
+		}
+		fmt.Fprintf(os.Stderr, "%s: the logs of the run are in %s\n", s.Name, dir)
+	}()
+	world, err := s.start(ctx, filepath.Join(dir, "world"))
+	if err != nil {
+		return 1, err
+	}
+	code = m.Run()
+	err = errors.Join(world.Err(), world.Stop(ctx), world.Cloud().Stop())
+	if err == nil && s.End != nil {
+		err = s.End()
+	}
+	return code, err
+}
+
+// start starts the world and prepares it.
+func (s *Suite) start(ctx context.Context, dir string) (world *local.Cluster, err error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	cfg, err := local.ParseCloud("cloud.yaml", examples.Cloud())
+	if err != nil {
+		return nil, err
+	}
+	cfg.JournalSize = 1 << 18 // a whole run
+	if s.Cloud != nil {
+		if err := s.Cloud(&cfg); err != nil {
+			return nil, err
+		}
+	}
+	cloud, err := local.StartCloud(ctx, local.CloudOptions{Dir: dir, Config: cfg})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, cloud.Stop())
+		}
+	}()
+	world, err = local.StartCluster(ctx, local.ClusterOptions{Cloud: cloud, ControlPlane: s.Binary("controlplane")})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Begin(ctx, world); err != nil {
+		return nil, errors.Join(err, world.Stop(context.WithoutCancel(ctx)))
+	}
+	return world, nil
+}

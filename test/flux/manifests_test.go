@@ -1,0 +1,159 @@
+package flux
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/config/crd/crdtest"
+	"sigs.k8s.io/yaml"
+)
+
+// manifests returns the objects of a kind in the examples of a page. A placeholder such as
+// <bucket-name> has its own name as value, and an excerpt gets the required fields that it lacks.
+func manifests(t *testing.T, page, kind string, required map[string]any) []map[string]any {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = bytes.ReplaceAll(text, []byte("<SHA-value>"), []byte(strings.Repeat("0", 64)))
+	filled := regexp.MustCompile("<([a-z-]+)>").ReplaceAllString(string(text), "$1")
+	var found []map[string]any
+	for _, block := range regexp.MustCompile("(?ms)^```ya?ml\n(.*?)^```").FindAllStringSubmatch(filled, -1) {
+		for document := range strings.SplitSeq(block[1], "\n---\n") {
+			var object map[string]any
+			if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+				continue // an excerpt with omissions
+			}
+			group, _ := object["apiVersion"].(string)
+			spec, _ := object["spec"].(map[string]any)
+			if object["kind"] != kind || !strings.Contains(group, ".toolkit.fluxcd.io/") || spec == nil {
+				continue
+			}
+			object["spec"] = maps.Clone(required)
+			maps.Copy(object["spec"].(map[string]any), spec)
+			found = append(found, object)
+		}
+	}
+	return found
+}
+
+// refusals are the words of docs/flux.md about what is refused.
+func refusals(t *testing.T, doc string) []string {
+	t.Helper()
+	var words []string
+	for _, found := range regexp.MustCompile(`refused(?: with [^:|]*)?: (.+?)(?:\. | \||; |$)`).FindAllStringSubmatch(doc, -1) {
+		words = append(words, strings.ReplaceAll(found[1], "`", ""))
+	}
+	if len(words) < 8 {
+		t.Fatalf("docs/flux.md refuses only %q", words)
+	}
+	return words
+}
+
+// TestFluxManifestsAreAcceptedOrRefusedAloud: each manifest of Flux's documentation, with only its
+// apiVersion changed, is stored whole, or is refused with the words of docs/flux.md. The counts in
+// docs/flux.md are true.
+func TestFluxManifestsAreAcceptedOrRefusedAloud(t *testing.T) {
+	text, err := os.ReadFile("../../docs/flux.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := string(text)
+	rows := refusals(t, doc)
+	for _, kind := range []struct {
+		name, module, page string
+		required           map[string]any
+	}{
+		{v1alpha1.OCIRepositoryKind, sourceController, "ocirepositories", map[string]any{"url": "oci://registry.example.com/app", "interval": "5m"}},
+		{v1alpha1.BucketKind, sourceController, "buckets", map[string]any{"bucketName": "manifests", "endpoint": "minio.example.com", "interval": "5m"}},
+		{v1alpha1.ImageRepositoryKind, imageReflector, "imagerepositories", map[string]any{"image": "registry.example.com/app", "interval": "5m"}},
+	} {
+		judge := crdtest.New(t, filepath.Join("../../config/crd", "toolkit.lanyard.dev_"+kind.page+".yaml"))
+		found := manifests(t, filepath.Join(module(t, kind.module), "docs/spec/v1", kind.page+".md"), kind.name, kind.required)
+		accepted, lent := 0, 0
+		for _, object := range found {
+			object["apiVersion"] = v1alpha1.GroupVersion().String()
+			written := clone(t, object)
+			errs := judge.Admit(t.Context(), object)
+			if len(errs) == 0 {
+				accepted++
+				if !named(object) {
+					lent++
+				}
+				if lost := lost(written["spec"], object["spec"]); lost != "" {
+					t.Errorf("%s is accepted without spec%s:\n%v", kind.name, lost, written)
+				}
+				continue
+			}
+			t.Logf("refused: %v", errs.ToAggregate())
+			for _, err := range errs {
+				if !contains(rows, err.Error()) {
+					t.Errorf("docs/flux.md has no row for %v:\n%v", err, written)
+				}
+			}
+		}
+		row := fmt.Sprintf("| %s | %d | %d | %d | %d |", kind.name, len(found), accepted, lent, len(found)-accepted)
+		if !strings.Contains(doc, row) {
+			t.Errorf("docs/flux.md does not say %s", row)
+		}
+	}
+}
+
+// named reports whether a manifest names its account if its provider needs one.
+func named(object map[string]any) bool {
+	spec, _ := object["spec"].(map[string]any)
+	return spec["provider"] == v1alpha1.ProviderGeneric || spec["serviceAccountName"] != nil
+}
+
+func contains(rows []string, text string) bool {
+	for _, row := range rows {
+		if strings.Contains(text, row) {
+			return true
+		}
+	}
+	return false
+}
+
+func clone(t *testing.T, object map[string]any) map[string]any {
+	t.Helper()
+	text, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again map[string]any
+	if err := json.Unmarshal(text, &again); err != nil {
+		t.Fatal(err)
+	}
+	return again
+}
+
+// lost is the path of a value that was written and is not stored; empty for none.
+func lost(written, stored any) string {
+	fields, ok := written.(map[string]any)
+	if !ok {
+		if !reflect.DeepEqual(written, stored) {
+			return " as it is written"
+		}
+		return ""
+	}
+	kept, _ := stored.(map[string]any)
+	for name := range maps.Keys(fields) {
+		if _, ok := kept[name]; !ok && fields[name] != nil {
+			return "." + name
+		}
+		if below := lost(fields[name], kept[name]); fields[name] != nil && below != "" {
+			return "." + name + below
+		}
+	}
+	return ""
+}
