@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,7 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/cache"
 )
 
-// cloud is the one that both sides exchange at.
+// cloud is the cloud that both sides exchange at.
 type cloud struct {
 	pause     func(scopes string) time.Duration
 	err       error
@@ -43,7 +44,8 @@ type token struct{ ends time.Time }
 
 func (t *token) GetDuration() time.Duration { return time.Until(t.ends) }
 
-// side is one of the two libraries, asked for a controller token bounded to scope: the shortest way through each.
+// side is a call of one of the two libraries for a controller token bounded to scope, the shortest
+// way through each library.
 type side func(ctx context.Context, scope string) error
 
 func ours(c *cloud, tokens *cache.Cache) side {
@@ -62,7 +64,7 @@ func flux(c *cloud, tokens *fluxcache.TokenCache) side {
 	}
 }
 
-// both runs measure on either side with a cloud and a cache of its own.
+// both runs measure on both sides, each with its own cloud and cache.
 func both[T any](capacity int, prepare func() *cloud, measure func(side, *cloud) (T, error)) (our, theirs T, err error) {
 	c := prepare()
 	if our, err = measure(ours(c, cache.New(cache.Options{MaxSize: capacity})), c); err != nil {
@@ -95,7 +97,7 @@ func warmGetToken(ctx context.Context, c *cluster) ([]result, error) {
 		return fmt.Sprintf("%d ns, %d allocs", r.NsPerOp(), r.AllocsPerOp())
 	}
 	return []result{
-		{"warm object-level GetToken", show(a), show(b), times(ratio), ">=8x, <=2 allocs", ratio >= 8 && a.AllocsPerOp() <= 2},
+		{"warm object-level GetToken", show(a), show(b), times(ratio), ">=12x, 0 allocs", ratio >= 12 && a.AllocsPerOp() == 0},
 		{"API reads meanwhile", fmt.Sprint(reads), "", "", "0", reads == 0},
 	}, nil
 }
@@ -199,22 +201,49 @@ func smallCapacity(ctx context.Context, _ *cluster) ([]result, error) {
 	}, err
 }
 
+// identity is what both sides have in memory before they are asked: an account in an informer, and
+// its annotation.
+type identity struct {
+	namespace, name, uid, role string
+}
+
+// ourKey is the key that [auth.GetToken] makes of an account.
+func (i identity) ourKey() (auth.Key, error) {
+	subject, err := auth.ServiceAccount(i.namespace, i.name)
+	return auth.Key{Provider: "aws", Subject: subject, UID: i.uid, Identity: i.role, Target: auth.Target{STSRegion: region}}, err
+}
+
+// fluxKey is the key that fluxauth.GetAccessToken makes of an account: buildAccessTokenCacheKey of
+// v0.54.3, line by line.
+func (i identity) fluxKey() string {
+	var parts []string
+	parts = append(parts, fmt.Sprintf("provider=%s", "aws"))
+	parts = append(parts, fmt.Sprintf("audiences=%s", strings.Join([]string{"sts.amazonaws.com"}, ",")))
+	parts = append(parts, fmt.Sprintf("providerIdentity=%s", i.role))
+	parts = append(parts, fmt.Sprintf("serviceAccountName=%s", i.name))
+	parts = append(parts, fmt.Sprintf("serviceAccountNamespace=%s", i.namespace))
+	parts = append(parts, fmt.Sprintf("stsRegion=%s", region))
+	hash := sha256.Sum256([]byte(strings.Join(parts, "\n")))
+	return fmt.Sprintf("%x", hash)
+}
+
+// clone is the account as a read at the API server gives it: equal, and in memory of its own.
+func (i identity) clone() identity {
+	return identity{strings.Clone(i.namespace), strings.Clone(i.name), strings.Clone(i.uid), strings.Clone(i.role)}
+}
+
+// manyTokens measures memory and hits from what a caller has to what it gets: each side makes its
+// own key, every time.
 func manyTokens(ctx context.Context, _ *cluster) ([]result, error) {
 	const n = 100_000
-	keys := make([]auth.Key, n)
-	names := make([]string, n)
-	for i := range keys {
-		subject, err := auth.ServiceAccount(fmt.Sprintf("tenant-%d", i/100), fmt.Sprintf("sa-%d", i))
-		if err != nil {
-			return nil, err
+	accounts := make([]identity, n)
+	for i := range accounts {
+		accounts[i] = identity{
+			fmt.Sprintf("tenant-%d", i/100), fmt.Sprintf("sa-%d", i),
+			fmt.Sprintf("1b4e28ba-2fa1-11d2-883f-%012d", i), fmt.Sprintf("arn:aws:iam::123456789123:role/tenant-%d", i),
 		}
-		keys[i] = auth.Key{
-			Provider: "aws", Subject: subject, UID: fmt.Sprintf("1b4e28ba-2fa1-11d2-883f-%012d", i),
-			Identity: fmt.Sprintf("arn:aws:iam::123456789123:role/tenant-%d", i), STSRegion: "eu-west-1",
-		}
-		names[i] = keys[i].Digest()
 	}
-	// heap is what build leaves behind, per token.
+	// heap returns the memory that the result of build takes, in bytes per token.
 	heap := func(build func() any) (kept any, each uint64) {
 		var before, after runtime.MemStats
 		runtime.GC()
@@ -229,9 +258,11 @@ func manyTokens(ctx context.Context, _ *cluster) ([]result, error) {
 	}
 	kept, each := heap(func() any {
 		c := cache.New(cache.Options{MaxSize: n})
-		for _, key := range keys {
-			_, _ = c.Fetch(ctx, key, auth.FetchOptions{}, func(context.Context) (auth.Fetched, error) {
-				return auth.Fetched{Key: key, Token: session()}, nil
+		for _, account := range accounts {
+			key, _ := account.ourKey()
+			_, _ = c.Fetch(ctx, key, auth.FetchOptions{Tenant: account.namespace}, func(context.Context) (auth.Fetched, error) {
+				live, err := account.clone().ourKey()
+				return auth.Fetched{Key: live, Token: session()}, err
 			})
 		}
 		return c
@@ -242,8 +273,8 @@ func manyTokens(ctx context.Context, _ *cluster) ([]result, error) {
 		if err != nil {
 			return nil
 		}
-		for _, name := range names {
-			_, _, _ = c.GetOrSet(ctx, name, func(context.Context) (fluxcache.Token, error) { return session(), nil })
+		for _, account := range accounts {
+			_, _, _ = c.GetOrSet(ctx, account.fluxKey(), func(context.Context) (fluxcache.Token, error) { return session(), nil })
 		}
 		return c
 	})
@@ -252,26 +283,33 @@ func manyTokens(ctx context.Context, _ *cluster) ([]result, error) {
 		return nil, errors.New("flux refused its cache")
 	}
 	plain := make(map[auth.Key]auth.Token, n)
-	for _, key := range keys {
+	for _, account := range accounts {
+		key, err := account.ourKey()
+		if err != nil {
+			return nil, err
+		}
 		plain[key], _ = tokens.Get(key, 0, auth.InvolvedObject{})
 	}
 	if len(plain) != n || tokens.Len() != n {
 		return nil, fmt.Errorf("%d of %d tokens are kept", tokens.Len(), n)
 	}
-	// Every lookup is of another, far away key, so that no processor cache helps.
-	at := func(i int) int { return i * 7919 % n }
+	// Each lookup has another key, far from the last one, so that the processor's caches do not
+	// help.
+	at := func(i int) identity { return accounts[i*7919%n] }
 	best := benchmark(func(i int) error {
-		if _, ok := tokens.Get(keys[at(i)], 0, auth.InvolvedObject{}); !ok {
+		key, err := at(i).ourKey()
+		if _, ok := tokens.Get(key, 0, auth.InvolvedObject{}); !ok {
 			return errors.New("miss")
 		}
-		return nil
+		return err
 	}, func(i int) error {
-		if plain[keys[at(i)]] == nil {
+		key, err := at(i).ourKey()
+		if plain[key] == nil {
 			return errors.New("miss")
 		}
-		return nil
+		return err
 	}, func(i int) error {
-		_, hit, err := fluxTokens.GetOrSet(ctx, names[at(i)], nil)
+		_, hit, err := fluxTokens.GetOrSet(ctx, at(i).fluxKey(), nil)
 		if !hit {
 			return errors.New("miss")
 		}
@@ -280,10 +318,13 @@ func manyTokens(ctx context.Context, _ *cluster) ([]result, error) {
 	hit, bare, theirs := best[0], best[1], best[2]
 	overMap := float64(hit.NsPerOp()) / float64(bare.NsPerOp())
 	return []result{
-		{"100,000 cached tokens: bytes each", fmt.Sprint(each), fmt.Sprint(fluxEach), "", "<2048", each < 2048},
+		{
+			"100,000 cached tokens: bytes each", fmt.Sprint(each), fmt.Sprint(fluxEach),
+			times(float64(fluxEach) / float64(each)), "<Flux's", each < fluxEach,
+		},
 		{
 			"100,000 cached tokens: a hit", fmt.Sprintf("%d ns", hit.NsPerOp()), fmt.Sprintf("%d ns", theirs.NsPerOp()),
-			times(float64(theirs.NsPerOp()) / float64(hit.NsPerOp())), "<=1500 ns", hit.NsPerOp() <= 1500,
+			times(float64(theirs.NsPerOp()) / float64(hit.NsPerOp())), ">=2x, <=1500 ns", hit.NsPerOp() <= min(1500, theirs.NsPerOp()/2),
 		},
 		{"the same over a bare Go map", times(overMap), "", "", "<=2x", overMap <= 2},
 	}, nil
@@ -303,7 +344,8 @@ func twoCores(ctx context.Context, c *cluster) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
-	// rate is hits a second of as many callers as cores, all of one key: the worst case for whatever they share.
+	// rate returns the hits per second of procs callers with one key, the worst case for shared
+	// memory.
 	rate := func(get func(int) error, procs int) float64 {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
 		var hits atomic.Int64
@@ -323,7 +365,8 @@ func twoCores(ctx context.Context, c *cluster) ([]result, error) {
 		})
 		return float64(hits.Load()) / time.Since(start).Seconds()
 	}
-	// Many short turns, and the best of each: two cores can only be measured while both are free.
+	// Many short runs, and the best of each side: two cores can only be measured while both are
+	// free.
 	scale := func(get func(int) error) float64 {
 		var one, two float64
 		for range 30 {
@@ -335,8 +378,8 @@ func twoCores(ctx context.Context, c *cluster) ([]result, error) {
 	return []result{{"2 cores against 1, hits", times(a), times(b), "", ">=1.7x", a >= 1.7}}, nil
 }
 
-// benchmark times the runs in turn, several times, and keeps the best of each: what else the machine does then slows no
-// side more than the other.
+// benchmark measures the runs in turn, several times, and keeps the best result of each. So other
+// work of the machine does not slow one side more than the other.
 func benchmark(runs ...func(i int) error) []testing.BenchmarkResult {
 	best := make([]testing.BenchmarkResult, len(runs))
 	for range turns {

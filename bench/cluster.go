@@ -73,7 +73,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// informers starts a cache and waits for it once use has asked for what it needs.
+// informers starts a cache, lets use ask for its informers, and waits until the cache has synced.
 func (c *cluster) informers(ctx context.Context, options ctrlcache.Options, use func(ctrlcache.Cache) error) error {
 	informers, err := ctrlcache.New(c.config, options)
 	if err != nil {
@@ -91,7 +91,8 @@ func (c *cluster) informers(ctx context.Context, options ctrlcache.Options, use 
 	return nil
 }
 
-// ours is a warm call of ours, as a controller would make it with options built once.
+// ours returns a warm call of Lanyard's library, as a controller makes it, with options that are
+// built once.
 func (c *cluster) ours(ctx context.Context) (func(int) error, error) {
 	live, err := client.New(c.config, client.Options{})
 	if err != nil {
@@ -118,7 +119,7 @@ func (c *cluster) ours(ctx context.Context) (func(int) error, error) {
 	})
 }
 
-// flux is the same call with Flux's library.
+// flux returns the same call of Flux's library.
 func (c *cluster) flux(ctx context.Context) (func(int) error, error) {
 	var reader client.Reader
 	err := c.informers(ctx, ctrlcache.Options{Scheme: scheme.Scheme}, func(informers ctrlcache.Cache) error {

@@ -1,12 +1,16 @@
-// Command bench measures Lanyard's library beside Flux's, in one run, on the same real API server:
+// Command bench measures Lanyard's library beside Flux's, Lanyard's AWS identities beside those of
+// Cluster API Provider AWS, and Lanyard's token server beside kube-apiserver's own tokens, in one run:
 //
-//	bench --controlplane ../bin/controlplane
+//	bench --programs ../bin
 //	bench --sizes
+//	bench --identities
 //
-// Both sides read ServiceAccounts from informers and parse their annotations with their own AWS provider; only the call to
-// the cloud is replaced, by the same pause on both sides. It prints one line a case: ours, Flux's, the ratio, and what we
-// set out to reach. It is no test: a busy machine must not fail a build. Then it prints how large programs are that use either
-// library; --sizes prints that alone. It runs in its module's folder.
+// Both libraries read ServiceAccounts from informers of the same real API server, and parse their
+// annotations with their own AWS provider. Only the call to the cloud is replaced, by the same pause
+// on both sides. Both kinds of tokens are asked for at the same API server, and signed with RS256.
+// The output has one line for each case: ours, theirs, the ratio, and our target. Then follow the
+// sizes of programs that use either library; --sizes prints only the sizes. The command is not a
+// test: a busy machine must not fail a build. It runs in its module's folder.
 package main
 
 import (
@@ -23,45 +27,100 @@ import (
 )
 
 func main() {
-	binary := flag.String("controlplane", "bin/controlplane", "the embedded control plane's binary")
-	onlySizes := flag.Bool("sizes", false, "print only how large programs are that use either library")
+	var s settings
+	flag.StringVar(&s.controlPlane, "controlplane", "../bin/controlplane", "the embedded control plane's program")
+	flag.StringVar(&s.programs, "programs", "../bin", "folder of Lanyard's programs")
+	flag.BoolVar(&s.onlySizes, "sizes", false, "print only how large programs are that use either library")
+	flag.BoolVar(&s.onlyTokens, "tokens", false, "print only the cases of the token server")
+	flag.BoolVar(&s.onlyIdentities, "identities", false, "print only the cases of AWS identities")
 	flag.Parse()
-	log.SetLogger(logr.Discard()) // informers' remarks are no result
+	log.SetLogger(logr.Discard()) // log lines of informers are not results
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *binary, *onlySizes, os.Stdout); err != nil {
+	if err := run(ctx, s, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-// result is one line.
-type result struct {
-	name       string
-	ours, flux string
-	ratio      string // how much better ours is; empty where the question does not arise
-	target     string
-	met        bool
+// settings are what the run is made of.
+type settings struct {
+	controlPlane, programs string
+	onlySizes, onlyTokens  bool
+	onlyIdentities         bool
 }
 
-func run(ctx context.Context, binary string, onlySizes bool, out io.Writer) error {
-	if !onlySizes {
-		if err := measureCases(ctx, binary, out); err != nil {
+// result is one line.
+type result struct {
+	name         string
+	ours, theirs string
+	ratio        string // of ours and theirs; empty if the case has no ratio
+	target       string // empty if the case only informs
+	met          bool
+}
+
+func run(ctx context.Context, s settings, out io.Writer) error {
+	if !s.onlySizes {
+		if err := measureCases(ctx, s, out); err != nil {
 			return err
 		}
 		_, _ = fmt.Fprintln(out)
 	}
+	if s.onlyTokens || s.onlyIdentities {
+		return nil
+	}
 	return sizes(ctx, out)
 }
 
-func measureCases(ctx context.Context, binary string, out io.Writer) error {
-	c, err := startCluster(ctx, binary)
+func measureCases(ctx context.Context, s settings, out io.Writer) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(table, "CASE\tOURS\tTHEIRS\tRATIO\tTARGET\tMET")
+	write := func(results []result) {
+		for _, r := range results {
+			met := "yes"
+			switch {
+			case r.target == "":
+				met = ""
+			case !r.met:
+				met = "NO"
+			}
+			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", r.name, r.ours, r.theirs, r.ratio, r.target, met)
+		}
+	}
+	if !s.onlyTokens && !s.onlyIdentities {
+		if err := compareLibraries(ctx, s, write); err != nil {
+			return err
+		}
+	}
+	if !s.onlyTokens {
+		results, err := lentIdentities(ctx)
+		if err != nil {
+			return err
+		}
+		write(results)
+	}
+	if s.onlyIdentities {
+		return table.Flush()
+	}
+	results, err := mint(ctx, s)
+	if err != nil {
+		return err
+	}
+	write(results)
+	svids, err := mintSVIDs()
+	if err != nil {
+		return err
+	}
+	write(svids)
+	return table.Flush()
+}
+
+func compareLibraries(ctx context.Context, s settings, write func([]result)) error {
+	c, err := startCluster(ctx, s.controlPlane)
 	if err != nil {
 		return err
 	}
 	defer c.stop()
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "CASE\tOURS\tFLUX\tRATIO\tTARGET\tMET")
 	for _, measure := range []func(context.Context, *cluster) ([]result, error){
 		warmGetToken, hitDuringForeignExchange, manyMisses, failingKey, smallCapacity, manyTokens, twoCores,
 	} {
@@ -69,13 +128,7 @@ func measureCases(ctx context.Context, binary string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		for _, r := range results {
-			met := "yes"
-			if !r.met {
-				met = "NO"
-			}
-			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", r.name, r.ours, r.flux, r.ratio, r.target, met)
-		}
+		write(results)
 	}
-	return table.Flush()
+	return nil
 }

@@ -11,17 +11,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ourProvider exchanges at a [cloud] and does nothing else.
+// ourProvider is a provider of Lanyard's library that only exchanges at a [cloud].
 type ourProvider struct{ cloud *cloud }
 
-func (ourProvider) GetName() string                                  { return "bench" }
-func (ourProvider) GetTarget(*auth.Options) (auth.Target, error)     { return auth.Target{}, nil }
+func (ourProvider) GetName() string { return "bench" }
+func (ourProvider) GetTarget(o *auth.Options) (auth.Target, error) {
+	return auth.Target{Scopes: o.Scopes}, nil
+}
 func (ourProvider) GetIdentity(account auth.Account) (string, error) { return account.UID, nil }
-func (ourProvider) GetAudience(context.Context, *auth.Request) (string, error) {
-	return "bench", nil
+func (ourProvider) GetProofRequest(context.Context, *auth.Request) (auth.ProofRequest, error) {
+	return auth.ProofRequest{Form: auth.FormJWT, Audiences: []string{"bench"}}, nil
 }
 
-func (p ourProvider) NewTokenForServiceAccount(ctx context.Context, _ auth.Proof, request *auth.Request) (auth.Token, error) {
+func (p ourProvider) NewToken(ctx context.Context, _ auth.Proof, request *auth.Request) (auth.Token, error) {
 	return p.cloud.exchange(ctx, request.Key.Scopes.String())
 }
 
@@ -29,7 +31,7 @@ func (p ourProvider) NewControllerToken(ctx context.Context, request *auth.Reque
 	return p.cloud.exchange(ctx, request.Key.Scopes.String())
 }
 
-// fluxProvider is its counterpart.
+// fluxProvider is the same provider for Flux's library.
 type fluxProvider struct{ cloud *cloud }
 
 func (fluxProvider) GetName() string { return "bench" }
@@ -51,14 +53,14 @@ func (p fluxProvider) NewTokenForServiceAccount(ctx context.Context, _ string, _
 	return p.cloud.exchange(ctx, "")
 }
 
-// ourAWS is the real provider but for the call to AWS.
+// ourAWS is the real provider without the call to AWS.
 type ourAWS struct{ *aws.Provider }
 
-func (ourAWS) NewTokenForServiceAccount(context.Context, auth.Proof, *auth.Request) (auth.Token, error) {
+func (ourAWS) NewToken(context.Context, auth.Proof, *auth.Request) (auth.Token, error) {
 	return &token{ends: time.Now().Add(time.Hour)}, nil
 }
 
-// fluxAWS is the real provider but for the call to AWS.
+// fluxAWS is the real provider without the call to AWS.
 type fluxAWS struct{ fluxaws.Provider }
 
 func (fluxAWS) NewTokenForServiceAccount(context.Context, string, corev1.ServiceAccount, ...fluxauth.Option) (fluxauth.Token, error) {

@@ -13,8 +13,9 @@ import (
 	"text/tabwriter"
 )
 
-// sizes builds the programs below size/, in this module's folder, and prints how large they are without symbols, and which clouds' modules are in them.
-// All have the same connection to a cluster; they differ in the library and its providers.
+// sizes builds the programs below size/, in this module's folder, and prints their sizes without
+// symbols and the number of each cloud's modules in them. All programs have the same connection to
+// a cluster; they differ in the library and its providers.
 func sizes(ctx context.Context, out io.Writer) error {
 	dir, err := os.MkdirTemp("", "lanyard-bench-size-")
 	if err != nil {
@@ -47,7 +48,7 @@ func sizes(ctx context.Context, out io.Writer) error {
 	return table.Flush()
 }
 
-// linked tells how many modules of each cloud are in a binary.
+// linked says how many modules of each cloud are in a binary.
 func linked(binary string) (string, error) {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {

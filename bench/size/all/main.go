@@ -2,22 +2,21 @@
 package main
 
 import (
-	"errors"
+	"os"
 
-	"github.com/lanyard-dev/lanyard/auth/aws"
-	"github.com/lanyard-dev/lanyard/auth/azure"
-	"github.com/lanyard-dev/lanyard/auth/gcp"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/providers"
 
 	"github.com/lanyard-dev/lanyard/bench/size/controller"
 )
 
-func main() {
-	a, err1 := aws.NewProvider(aws.Config{})
-	b, err2 := azure.NewProvider(azure.Config{})
-	c, err3 := gcp.NewProvider(gcp.Config{})
-	err := errors.Join(err1, err2, err3)
-	if err == nil {
-		err = controller.Run(a, b, c)
+func main() { controller.Main(byName(os.Args[4])) }
+
+// byName returns the provider of that name, as Flux's library chooses one in the program flux.
+func byName(name string) (auth.Provider, error) {
+	clouds, err := providers.New(providers.Config{Env: os.Getenv})
+	if err != nil {
+		return nil, err
 	}
-	controller.End(err)
+	return clouds.ByName(name)
 }

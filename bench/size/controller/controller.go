@@ -1,4 +1,5 @@
-// Package controller is what the measured programs have in common: a controller's connection to its cluster, with Lanyard's library and its cache.
+// Package controller is the common part of the measured programs: a controller's connection to its
+// cluster, with Lanyard's library and its cache.
 package controller
 
 import (
@@ -13,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager/signals"
 )
 
-// Run gets registry credentials from each provider for a ServiceAccount. The program's arguments are the account's namespace and name, and the image
-// repository.
+// Run gets registry credentials from each provider for a ServiceAccount. The program's arguments
+// are the account's namespace and name, and the image repository.
 func Run(providers ...auth.Provider) error {
 	ctx := signals.SetupSignalHandler()
 	rest, err := config.GetConfig()
@@ -30,7 +31,7 @@ func Run(providers ...auth.Provider) error {
 		return err
 	}
 	go func() { _ = c.Start(ctx) }()
-	tokens := cache.New(cache.Options{MaxSize: 100})
+	tokens := cache.New(cache.Options{})
 	accounts.Subscribe(tokens.Invalidate)
 	for _, provider := range providers {
 		token, err := auth.GetToken(ctx, provider, auth.WithServiceAccount(os.Args[1], os.Args[2], accounts),
@@ -45,7 +46,7 @@ func Run(providers ...auth.Provider) error {
 	return nil
 }
 
-// Main is a program that runs with what is made of a provider.
+// Main runs a program with one provider; err is the error of making the provider.
 func Main[P auth.Provider](provider P, err error) {
 	if err == nil {
 		err = Run(provider)

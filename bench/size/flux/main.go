@@ -20,8 +20,8 @@ func main() {
 	}
 }
 
-// run gets registry credentials for a ServiceAccount. The program's arguments are the account's namespace and name, the image repository and the
-// provider.
+// run gets registry credentials for a ServiceAccount. The program's arguments are the account's
+// namespace and name, the image repository and the provider's name.
 func run() error {
 	ctx := signals.SetupSignalHandler()
 	rest, err := config.GetConfig()

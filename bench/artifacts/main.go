@@ -1,0 +1,55 @@
+// Command artifacts measures `lanyard push|pull|list artifact` beside the libraries of Flux
+// (fluxcd/pkg/oci) and of ORAS (oras-go), in one run:
+//
+//	artifacts --lanyard ../bin/lanyard
+//
+// The registry is CNCF Distribution on loopback, with its data on disk. Each measurement is a
+// process of its own, so that its peak memory is the tool's. All are this program, with the calls of
+// one library, so that their start-up is the same; the start-up and the size of the program lanyard
+// have lines of their own. Each library pulls what it pushed. Time and memory are the least of
+// --runs. The command is not a test: a busy machine must not fail a build.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+)
+
+func main() {
+	var s settings
+	flag.StringVar(&s.lanyard, "lanyard", "../bin/lanyard", "the program lanyard")
+	flag.StringVar(&s.only, "only", "", "measure only cases with this in their name, such as small")
+	flag.Int64Var(&s.bytes, "bytes", 1<<30, "size of the large artifacts")
+	flag.IntVar(&s.runs, "runs", 2, "how often each measurement is made")
+	flag.IntVar(&s.tags, "tags", 50_000, "number of tags that are listed")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, s, flag.Args(), os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "artifacts:", err)
+		os.Exit(1)
+	}
+}
+
+// settings are what the run is made of.
+type settings struct {
+	lanyard, only string
+	bytes         int64
+	runs, tags    int
+}
+
+// run measures, or is one of the measured processes: TOOL VERB REFERENCE FOLDER.
+func run(ctx context.Context, s settings, args []string, out io.Writer) error {
+	if len(args) == 0 {
+		return measure(ctx, s, out)
+	}
+	if len(args) != 4 {
+		return errors.New("name tool, verb, reference and folder")
+	}
+	return call(ctx, args[0], args[1], args[2], args[3])
+}

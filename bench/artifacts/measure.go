@@ -1,0 +1,321 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/distribution/distribution/v3/configuration"
+	"github.com/distribution/distribution/v3/registry/handlers"
+	_ "github.com/distribution/distribution/v3/registry/storage/driver/filesystem" // the registry's storage
+	"github.com/sirupsen/logrus"
+)
+
+const (
+	smallArtifacts = 10
+	smallBytes     = 20 << 10
+	maxMemory      = 100 << 20 // bytes, the target of push and pull
+)
+
+// tools are what is compared; the first is ours.
+var tools = [...]string{"lanyard", "flux", "oras"} //nolint:gochecknoglobals // a list
+
+// lab is where a case is measured.
+type lab struct {
+	settings
+
+	dir  string
+	self string // this program
+	host string // of the registry
+	out  io.Writer
+}
+
+// spent is what one measurement took.
+type spent struct {
+	time   time.Duration
+	cpu    time.Duration // of all threads, which other programs disturb less
+	memory int64         // at most, in bytes
+}
+
+// content is what is pushed.
+type content struct {
+	name  string
+	files int
+	bytes int64 // in all
+	times int   // how many artifacts
+}
+
+func measure(ctx context.Context, s settings, out io.Writer) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(table, "CASE\tLANYARD\tFLUX\tORAS\tTARGET\tMET")
+	l := &lab{settings: s, self: self, out: table}
+	for _, c := range []content{
+		{"10,000 files", 10_000, s.bytes, 1}, {"one file", 1, s.bytes, 1}, {"10 small artifacts", 5, smallBytes, smallArtifacts},
+	} {
+		if !strings.Contains(c.name, s.only) {
+			continue
+		}
+		if err := l.inRegistry(ctx, func() error { return l.pushAndPull(ctx, c) }); err != nil {
+			return errors.Join(err, table.Flush())
+		}
+	}
+	if strings.Contains("list", s.only) {
+		if err := l.inRegistry(ctx, func() error { return l.list(ctx) }); err != nil {
+			return err
+		}
+	}
+	if err := l.program(ctx); err != nil {
+		return err
+	}
+	return table.Flush()
+}
+
+// program measures the program lanyard: its size, and the least time of a command that does nothing.
+func (l *lab) program(ctx context.Context) error {
+	const (
+		starts   = 20
+		maxSize  = 40_000_000
+		maxStart = 20 * time.Millisecond
+	)
+	info, err := os.Stat(l.lanyard)
+	if err != nil {
+		return err
+	}
+	least := time.Hour
+	for range starts {
+		begin := time.Now()
+		if err := exec.CommandContext(ctx, l.lanyard, "version").Run(); err != nil { //nolint:gosec // the program that is measured
+			return err
+		}
+		least = min(least, time.Since(begin))
+	}
+	_, _ = fmt.Fprintf(l.out, "lanyard, start-up\t%.1f ms\t-\t-\t<= 20 ms\t%s\n", float64(least.Microseconds())/1000, met(least <= maxStart))
+	_, _ = fmt.Fprintf(l.out, "lanyard, size\t%.1f MB\t-\t-\t<= 40 MB\t%s\n", float64(info.Size())/1e6, met(info.Size() <= maxSize))
+	return nil
+}
+
+func met(target bool) string {
+	if target {
+		return "yes"
+	}
+	return "NO"
+}
+
+// inRegistry calls a function with an empty registry and an empty folder, and removes both.
+func (l *lab) inRegistry(ctx context.Context, call func() error) (err error) {
+	if l.dir, err = os.MkdirTemp("", "lanyard-bench-artifacts-"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(l.dir)) }()
+	logrus.SetOutput(io.Discard)
+	config := &configuration.Configuration{Storage: configuration.Storage{
+		"filesystem":  configuration.Parameters{"rootdirectory": filepath.Join(l.dir, "registry")},
+		"maintenance": configuration.Parameters{"uploadpurging": map[any]any{"enabled": false}},
+		"tag":         configuration.Parameters{"concurrencylimit": 8},
+	}}
+	config.HTTP.Secret = "for one measurement"
+	config.Log.AccessLog.Disabled = true
+	server := httptest.NewServer(http.Handler(handlers.NewApp(ctx, config)))
+	defer server.Close()
+	l.host = strings.TrimPrefix(server.URL, "http://")
+	return call()
+}
+
+// pushAndPull measures each tool with the same content.
+func (l *lab) pushAndPull(ctx context.Context, c content) error {
+	source := filepath.Join(l.dir, "source")
+	if err := c.write(source); err != nil {
+		return err
+	}
+	var pushed, pulled [len(tools)]spent
+	for run := range l.runs {
+		for i, tool := range tools {
+			var push, pull spent
+			for n := range c.times {
+				reference := fmt.Sprintf("%s/%s/%d:%d", l.host, tool, run, n)
+				if err := l.spend(ctx, &push, tool, "push", reference, source); err != nil {
+					return err
+				}
+				target := filepath.Join(l.dir, "target")
+				if err := os.Mkdir(target, 0o700); err != nil {
+					return err
+				}
+				if err := l.spend(ctx, &pull, tool, "pull", reference, target); err != nil {
+					return err
+				}
+				if err := os.RemoveAll(target); err != nil {
+					return err
+				}
+			}
+			pushed[i].keepLeast(push)
+			pulled[i].keepLeast(pull)
+			if err := os.RemoveAll(filepath.Join(l.dir, "registry", "docker", "registry", "v2", "blobs")); err != nil {
+				return err
+			}
+		}
+	}
+	l.rows("push, "+c.name, pushed[:])
+	l.rows("pull, "+c.name, pulled[:])
+	return nil
+}
+
+// write writes the content: text that compresses to about a third.
+func (c content) write(folder string) error {
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // content, not a secret
+	words := make([]string, 4096)
+	for i := range words {
+		words[i] = fmt.Sprintf("%x: %x\n", random.Uint32(), random.Uint64())
+	}
+	size := c.bytes / int64(c.files)
+	for i := range c.files {
+		path := filepath.Join(folder, fmt.Sprintf("%03d", i/100), fmt.Sprintf("%05d.yaml", i))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		file, err := os.Create(path) //nolint:gosec // a temporary folder
+		if err != nil {
+			return err
+		}
+		var block strings.Builder
+		for left := size; left > 0; left -= int64(block.Len()) {
+			block.Reset()
+			for block.Len() < int(min(left, 1<<20)) {
+				block.WriteString(words[random.IntN(len(words))])
+			}
+			if _, err := io.WriteString(file, block.String()[:min(left, int64(block.Len()))]); err != nil {
+				return errors.Join(err, file.Close())
+			}
+		}
+		if err := file.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spend runs a tool and adds what it took.
+func (l *lab) spend(ctx context.Context, to *spent, tool, verb, reference, folder string) error {
+	cmd := exec.CommandContext(ctx, l.self, tool, verb, reference, folder) //nolint:gosec // this program
+	cmd.Env = append(os.Environ(), "TMPDIR="+l.dir, "HOME="+l.dir)
+	begin := time.Now()
+	text, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s %s: %w: %s", tool, verb, err, text)
+	}
+	to.time += time.Since(begin)
+	to.cpu += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	if !ok {
+		return errors.New("the system does not say how much memory a process used")
+	}
+	to.memory = max(to.memory, usage.Maxrss<<10) // Linux counts KiB
+	return nil
+}
+
+// keepLeast takes over what is less than before.
+func (s *spent) keepLeast(other spent) {
+	if s.time == 0 || other.time < s.time {
+		s.time = other.time
+	}
+	if s.cpu == 0 || other.cpu < s.cpu {
+		s.cpu = other.cpu
+	}
+	if s.memory == 0 || other.memory < s.memory {
+		s.memory = other.memory
+	}
+}
+
+// rows writes time and memory of a case.
+func (l *lab) rows(name string, all []spent) {
+	best := all[1].time
+	for _, other := range all[1:] {
+		best = min(best, other.time)
+	}
+	l.row(name, all, seconds, "as fast as both", all[0].time <= best)
+	l.note(name+", CPU", all)
+	l.row(name+", memory", all, func(s spent) string { return fmt.Sprintf("%d MiB", s.memory>>20) }, "< 100 MiB", all[0].memory < maxMemory)
+}
+
+func seconds(s spent) string { return fmt.Sprintf("%.2f s", s.time.Seconds()) }
+
+// note writes the processor time of a case, which has no target.
+func (l *lab) note(name string, all []spent) {
+	l.cells(name, all, func(s spent) string { return fmt.Sprintf("%.2f s", s.cpu.Seconds()) }, "-", "-")
+}
+
+func (l *lab) row(name string, all []spent, text func(spent) string, target string, reached bool) {
+	l.cells(name, all, text, target, met(reached))
+}
+
+func (l *lab) cells(name string, all []spent, text func(spent) string, target, reached string) {
+	cells := []string{name}
+	for _, s := range all {
+		if s.time == 0 {
+			cells = append(cells, "-")
+			continue
+		}
+		cells = append(cells, text(s))
+	}
+	cells = append(cells, target, reached)
+	_, _ = fmt.Fprintln(l.out, strings.Join(cells, "\t"))
+}
+
+// list measures the tags of a repository. Flux's library asks for each tag's manifest, which would
+// take it minutes, so only ORAS's is beside ours.
+func (l *lab) list(ctx context.Context) error {
+	source := filepath.Join(l.dir, "source")
+	if err := (content{files: 1, bytes: 10}).write(source); err != nil {
+		return err
+	}
+	reference := l.host + "/many:first"
+	if err := l.spend(ctx, &spent{}, tools[0], "push", reference, source); err != nil {
+		return err
+	}
+	tags := filepath.Join(l.dir, "registry", "docker", "registry", "v2", "repositories", "many", "_manifests", "tags")
+	link, err := os.ReadFile(filepath.Join(tags, "first", "current", "link")) //nolint:gosec // the registry's own file
+	if err != nil {
+		return err
+	}
+	for n := range l.tags - 1 {
+		current := filepath.Join(tags, fmt.Sprintf("1.%d.%d", n/100, n%100), "current")
+		if err := os.MkdirAll(current, 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(current, "link"), link, 0o600); err != nil { //nolint:gosec // a temporary folder
+			return err
+		}
+	}
+	var took [len(tools)]spent
+	for range l.runs {
+		for i, tool := range tools {
+			if tool == "flux" {
+				continue
+			}
+			var once spent
+			if err := l.spend(ctx, &once, tool, "list", reference, source); err != nil {
+				return err
+			}
+			took[i].keepLeast(once)
+		}
+	}
+	name := fmt.Sprintf("list of %d tags", l.tags)
+	l.row(name, took[:], seconds, "as fast as ORAS", took[0].time <= took[2].time)
+	l.note(name+", CPU", took[:])
+	l.row(name+", memory", took[:], func(s spent) string { return fmt.Sprintf("%d MiB", s.memory>>20) }, "< 100 MiB", took[0].memory < maxMemory)
+	return nil
+}

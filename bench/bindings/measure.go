@@ -1,0 +1,364 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
+	"github.com/lanyard-dev/lanyard/examples"
+	"github.com/lanyard-dev/lanyard/internal/local"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/bench/internal/fleet"
+	"github.com/lanyard-dev/lanyard/bench/internal/metrics"
+	"github.com/lanyard-dev/lanyard/bench/internal/stage"
+)
+
+// The programs that bindings need.
+const (
+	tokenServer        = "lanyard-token-server"
+	identityController = "lanyard-identity-controller"
+	discovery          = "lanyard-discovery"
+)
+
+const (
+	bindingsPerNamespace = 100
+	// longLife is the life of the tokens until the restart is over: none becomes due meanwhile.
+	longLife = "1h"
+	// timeout bounds each step but the one that is watched at rest.
+	timeout = 25 * time.Minute
+	// interval is the pause between two looks at something that is awaited.
+	interval = time.Second
+	// inFlight are the calls that a renewal may have ahead when the calls are counted, for each of the
+	// controller's workers.
+	inFlight = 10
+)
+
+// process is what was measured of a process at rest.
+type process struct {
+	resident, heap float64 // bytes, at the end
+	cpu            time.Duration
+}
+
+// result is the result of one run.
+type result struct {
+	bindings int
+
+	start time.Duration // until all Secrets were written
+
+	restart   time.Duration // until a new process had read all Secrets
+	atRestart calls         // until then
+
+	renewal time.Duration // until all credentials were renewed, after all identities had changed
+
+	window                  time.Duration // the time in which the following was counted
+	atRest                  calls
+	late                    time.Duration // the longest that a renewal is overdue at the end
+	controller, tokenServer process
+}
+
+// check fails if the controller has written what it should not have.
+func (r result) check() error {
+	if n := r.atRestart.written(); n > 0 {
+		return fmt.Errorf("a restart has written %d times", n)
+	}
+	for what, n := range map[string]int{"Secrets": r.atRest.secrets(), "statuses": r.atRest.statuses()} {
+		if n > r.atRest.renewals()+inFlight || n < r.atRest.renewals()-inFlight {
+			return fmt.Errorf("%d writes of %s for %d renewals", n, what, r.atRest.renewals())
+		}
+	}
+	return nil
+}
+
+// world is the cluster of one run.
+type world struct {
+	*local.Cluster
+
+	settings settings
+	typed    *kubernetes.Clientset
+	http     *http.Client
+	log      *auditLog
+	progress io.Writer
+	n        int
+}
+
+func measure(ctx context.Context, s settings, n int, progress io.Writer) (_ result, err error) {
+	cfg, err := local.ParseCloud("cloud.yaml", examples.Cloud())
+	if err != nil {
+		return result{}, err
+	}
+	cluster, stop, err := stage.Start(ctx, s.controlPlane, local.CloudOptions{Config: cfg})
+	if err != nil {
+		return result{}, err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	typed, err := kubernetes.NewForConfig(cluster.Config())
+	if err != nil {
+		return result{}, err
+	}
+	log, err := openAuditLog(cluster.Path("cluster", "audit.log"), "system:serviceaccount:"+local.Namespace+":"+identityController)
+	if err != nil {
+		return result{}, err
+	}
+	defer func() { err = errors.Join(err, log.close()) }()
+	w := world{
+		Cluster: cluster, settings: s, typed: typed, log: log, progress: progress, n: n,
+		http: &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}, // no proxy
+	}
+	defer w.http.CloseIdleConnections()
+	if err := w.populate(ctx); err != nil {
+		return result{}, err
+	}
+	return w.measure(ctx)
+}
+
+// populate installs the chart, and creates identities and bindings, as the administrator.
+func (w *world) populate(ctx context.Context) error {
+	var namespaces []string
+	for i := 0; i < w.n; i += bindingsPerNamespace {
+		namespaces = append(namespaces, namespace(i))
+	}
+	err := fleet.Create(ctx, w.Client(), len(namespaces), func(i int) client.Object {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaces[i]}}
+	})
+	if err != nil {
+		return err
+	}
+	shortest := min(w.settings.life, 10*time.Minute).String() // the chart takes no minDuration over ten minutes
+	err = w.InstallChart(ctx, local.WithIssuer(namespaces, map[string]any{
+		"issuer":   map[string]any{"tokens": map[string]any{"minDuration": shortest}},
+		"identity": map[string]any{"bindings": true},
+	}))
+	if err != nil {
+		return err
+	}
+	long, err := time.ParseDuration(longLife)
+	if err != nil {
+		return err
+	}
+	err = fleet.Create(ctx, w.Client(), w.n, func(i int) client.Object {
+		return &identityv1.WorkloadIdentity{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace(i), Name: name(i)},
+			Spec: identityv1.WorkloadIdentitySpec{
+				Audiences: []string{"sts.amazonaws.com"}, Duration: &metav1.Duration{Duration: long},
+				TargetSystem: identityv1.TargetSystem{
+					Type: "aws", ProviderConfig: &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"iamRoleARN":"arn:aws:iam::%s:role/%s"}`, local.Account, name(i))},
+				},
+			},
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return fleet.Create(ctx, w.Client(), w.n, func(i int) client.Object {
+		return &identityv1.WorkloadIdentityBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace(i), Name: name(i)},
+			Spec: identityv1.WorkloadIdentityBindingSpec{
+				WorkloadIdentity: &identityv1.WorkloadIdentityReference{Name: name(i)},
+				Store:            identityv1.BindingStore{SecretRef: identityv1.BindingSecretReference{Name: name(i)}},
+			},
+		}
+	})
+}
+
+func namespace(i int) string { return fmt.Sprintf("scale-%03d", i/bindingsPerNamespace) }
+
+func name(i int) string { return fmt.Sprintf("binding-%05d", i) }
+
+// measure starts the controller, starts it again, changes all identities, and then watches it.
+func (w *world) measure(ctx context.Context) (result, error) {
+	r := result{bindings: w.n, window: w.settings.window()}
+	server, err := w.start(ctx, tokenServer)
+	if err != nil {
+		return r, err
+	}
+	if _, err := w.start(ctx, discovery); err != nil {
+		return r, err
+	}
+	if err := fleet.Await(ctx, timeout, interval, w.token); err != nil { // keys are published
+		return r, err
+	}
+	w.say("the controller starts")
+	began := time.Now()
+	controller, err := w.start(ctx, identityController)
+	if err != nil {
+		return r, err
+	}
+	if err := w.awaitCalls(ctx, calls{}, calls.secrets); err != nil {
+		return r, err
+	}
+	r.start = time.Since(began)
+	if err := fleet.Await(ctx, timeout, interval, w.ready); err != nil {
+		return r, err
+	}
+	w.say("all Secrets are written after %s; the controller starts again", r.start.Round(time.Second))
+	if controller, err = w.startAgain(ctx, controller, &r); err != nil {
+		return r, err
+	}
+	w.say("all Secrets are read after %s; all identities change", r.restart.Round(time.Second))
+	if err := w.changeAll(ctx, &r); err != nil {
+		return r, err
+	}
+	w.say("all credentials are renewed after %s; watching for %s", r.renewal.Round(time.Second), r.window)
+	if err := w.watch(ctx, controller, server, &r); err != nil {
+		return r, err
+	}
+	return r, r.check()
+}
+
+// startAgain replaces the controller by one that remembers nothing, and waits until it has read all
+// Secrets.
+func (w *world) startAgain(ctx context.Context, controller *local.Program, r *result) (*local.Program, error) {
+	if err := controller.Stop(ctx); err != nil {
+		return nil, err
+	}
+	before, err := w.log.read()
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	if controller, err = w.start(ctx, identityController); err != nil {
+		return nil, err
+	}
+	if err := w.awaitCalls(ctx, before, calls.reads); err != nil {
+		return nil, err
+	}
+	after, err := w.log.read()
+	r.restart, r.atRestart = time.Since(began), after.since(before)
+	return controller, err
+}
+
+// changeAll has all identities' tokens live for as long as they do at rest, and waits until all
+// credentials are renewed.
+func (w *world) changeAll(ctx context.Context, r *result) error {
+	before, err := w.log.read()
+	if err != nil {
+		return err
+	}
+	change := fmt.Appendf(nil, `{"spec":{"duration":%q}}`, w.settings.life)
+	began := time.Now()
+	err = fleet.Each(ctx, w.n, func(ctx context.Context, i int) error {
+		o := &identityv1.WorkloadIdentity{ObjectMeta: metav1.ObjectMeta{Namespace: namespace(i), Name: name(i)}}
+		return w.Client().Patch(ctx, o, client.RawPatch(types.MergePatchType, change))
+	})
+	if err != nil {
+		return err
+	}
+	err = w.awaitCalls(ctx, before, calls.statuses)
+	r.renewal = time.Since(began)
+	return err
+}
+
+// watch counts what happens at rest.
+func (w *world) watch(ctx context.Context, controller, server *local.Program, r *result) error {
+	before, err := w.log.read()
+	if err != nil {
+		return err
+	}
+	for _, step := range []func() error{
+		func() error { return w.usage(ctx, controller, &r.controller) },
+		func() error { return w.usage(ctx, server, &r.tokenServer) },
+		func() error { return fleet.Sleep(ctx, r.window) },
+		func() error { return w.usage(ctx, controller, &r.controller) },
+		func() error { return w.usage(ctx, server, &r.tokenServer) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	after, err := w.log.read()
+	if err != nil {
+		return err
+	}
+	r.atRest = after.since(before)
+	r.late, err = w.late(ctx)
+	return err
+}
+
+// usage reads what a process uses. Its CPU time is that since the last reading.
+func (w *world) usage(ctx context.Context, program *local.Program, p *process) error {
+	samples, err := metrics.Scrape(ctx, w.http, program.URL("metrics"))
+	spent := time.Duration(samples.Sum("process_cpu_seconds_total") * float64(time.Second))
+	p.resident, p.heap, p.cpu = samples.Sum("process_resident_memory_bytes"), samples.Sum("go_memstats_heap_inuse_bytes"), spent-p.cpu
+	return err
+}
+
+// late returns by how much the renewal is overdue that is overdue the most.
+func (w *world) late(ctx context.Context) (time.Duration, error) {
+	var list identityv1.WorkloadIdentityBindingList
+	if err := w.Client().List(ctx, &list); err != nil {
+		return 0, err
+	}
+	now, late := time.Now(), time.Duration(0)
+	for i := range list.Items {
+		if at := list.Items[i].Status.RenewAt; at != nil {
+			late = max(late, now.Sub(at.Time))
+		}
+	}
+	return late, nil
+}
+
+func (w *world) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(w.progress, "  "+format+"\n", args...)
+}
+
+func (w *world) start(ctx context.Context, program string) (*local.Program, error) {
+	return w.StartProgram(ctx, local.ProgramOptions{Workload: program, Binary: filepath.Join(w.settings.programs, program)})
+}
+
+// awaitCalls waits until as many calls of a kind were made since earlier ones as there are bindings.
+func (w *world) awaitCalls(ctx context.Context, before calls, kind func(calls) int) error {
+	return fleet.Await(ctx, timeout, interval, func(context.Context) error {
+		now, err := w.log.read()
+		if err != nil {
+			return err
+		}
+		if made := kind(now.since(before)); made < w.n {
+			return fmt.Errorf("%d of %d bindings are seen", made, w.n)
+		}
+		return nil
+	})
+}
+
+// token asks for a token of the last identity.
+func (w *world) token(ctx context.Context) error {
+	last := w.n - 1
+	return w.typed.RESTClient().Post().AbsPath("/apis", tokenv1.Group, tokenv1.Version, "namespaces", namespace(last), "workloadidentities", name(last), "token").
+		SetHeader("Content-Type", "application/json").Body([]byte(`{"apiVersion":"token.lanyard.dev/v1alpha1","kind":"TokenRequest"}`)).MaxRetries(0).Do(ctx).Error()
+}
+
+// ready fails while a binding or an identity is not ready.
+func (w *world) ready(ctx context.Context) error {
+	var bound identityv1.WorkloadIdentityBindingList
+	var identities identityv1.WorkloadIdentityList
+	if err := errors.Join(w.Client().List(ctx, &bound), w.Client().List(ctx, &identities)); err != nil {
+		return err
+	}
+	missing := 2 * w.n
+	for i := range bound.Items {
+		if apimeta.IsStatusConditionTrue(bound.Items[i].Status.Conditions, "Ready") {
+			missing--
+		}
+	}
+	for i := range identities.Items {
+		if apimeta.IsStatusConditionTrue(identities.Items[i].Status.Conditions, "Ready") {
+			missing--
+		}
+	}
+	if missing > 0 {
+		return fmt.Errorf("%d bindings and identities are not ready", missing)
+	}
+	return nil
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
+	"github.com/lanyard-dev/lanyard/examples"
+	"github.com/lanyard-dev/lanyard/internal/local"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/bench/internal/fleet"
+	"github.com/lanyard-dev/lanyard/bench/internal/metrics"
+	"github.com/lanyard-dev/lanyard/bench/internal/stage"
+)
+
+// The programs that are measured, and what they need.
+const (
+	tokenServer        = "lanyard-token-server"
+	identityController = "lanyard-identity-controller"
+	discovery          = "lanyard-discovery"
+)
+
+const (
+	identitiesPerNamespace = 100
+	// timeout bounds each step.
+	timeout = 10 * time.Minute
+	// interval is the pause between two looks at something that is awaited.
+	interval = 100 * time.Millisecond
+	// rest is the pause before memory is read: the garbage of the start is collected by then.
+	rest = 2*time.Minute + 10*time.Second
+)
+
+// process is what was measured of a process.
+type process struct {
+	ready          time.Duration // from its start
+	resident, heap float64       // bytes, at rest
+}
+
+// result is the result of one run. Durations begin with the start of the process.
+type result struct {
+	identities int
+
+	tokenServer process
+	firstToken  time.Duration
+
+	allNew     time.Duration // until all identities had their first status
+	controller process       // of a process that finds all statuses as they should be
+	allSeen    time.Duration // until it had looked at all identities
+}
+
+// world is the cluster of one run.
+type world struct {
+	*local.Cluster
+
+	settings settings
+	typed    *kubernetes.Clientset
+	http     *http.Client
+	n        int
+}
+
+func measure(ctx context.Context, s settings, n int, progress io.Writer) (_ result, err error) {
+	cfg, err := local.ParseCloud("cloud.yaml", examples.Cloud())
+	if err != nil {
+		return result{}, err
+	}
+	cluster, stop, err := stage.Start(ctx, s.controlPlane, local.CloudOptions{Config: cfg})
+	if err != nil {
+		return result{}, err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	if err := cluster.InstallChart(ctx, local.WithIssuer(nil, nil)); err != nil {
+		return result{}, err
+	}
+	typed, err := kubernetes.NewForConfig(cluster.Config())
+	if err != nil {
+		return result{}, err
+	}
+	w := world{Cluster: cluster, settings: s, typed: typed, http: &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}, n: n}
+	defer w.http.CloseIdleConnections()
+	if err := w.populate(ctx); err != nil {
+		return result{}, err
+	}
+	_, _ = fmt.Fprintln(progress, "  identities are created; the programs start")
+	return w.measure(ctx)
+}
+
+// populate creates the identities, as the administrator.
+func (w *world) populate(ctx context.Context) error {
+	if err := fleet.Create(ctx, w.Client(), (w.n+identitiesPerNamespace-1)/identitiesPerNamespace, func(i int) client.Object {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace(i * identitiesPerNamespace)}}
+	}); err != nil {
+		return err
+	}
+	return fleet.Create(ctx, w.Client(), w.n, func(i int) client.Object {
+		return &identityv1.WorkloadIdentity{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace(i), Name: name(i)},
+			Spec: identityv1.WorkloadIdentitySpec{
+				Audiences: []string{"sts.amazonaws.com"},
+				TargetSystem: identityv1.TargetSystem{
+					Type: "aws", ProviderConfig: &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"iamRoleARN":"arn:aws:iam::%s:role/%s"}`, local.Account, name(i))},
+				},
+			},
+		}
+	})
+}
+
+func namespace(i int) string { return fmt.Sprintf("scale-%03d", i/identitiesPerNamespace) }
+
+func name(i int) string { return fmt.Sprintf("identity-%05d", i) }
+
+func (w *world) measure(ctx context.Context) (result, error) {
+	r := result{identities: w.n}
+	// The first start makes the keys, and has them published. The second one is measured.
+	first, _, err := w.start(ctx, tokenServer)
+	if err != nil {
+		return r, err
+	}
+	if _, _, err := w.start(ctx, discovery); err != nil {
+		return r, err
+	}
+	if err := fleet.Await(ctx, timeout, interval, w.token); err != nil {
+		return r, err
+	}
+	if err := first.Stop(ctx); err != nil {
+		return r, err
+	}
+	began := time.Now()
+	server, ready, err := w.start(ctx, tokenServer)
+	if err != nil {
+		return r, err
+	}
+	if err := fleet.Await(ctx, timeout, interval, w.token); err != nil {
+		return r, err
+	}
+	r.tokenServer.ready, r.firstToken = ready, time.Since(began)
+
+	began = time.Now()
+	controller, _, err := w.start(ctx, identityController)
+	if err != nil {
+		return r, err
+	}
+	for _, look := range []func(context.Context) error{
+		func(ctx context.Context) error { return w.seen(ctx, controller) }, // cheap, so that waiting does not slow the controller
+		w.statuses,
+	} {
+		if err := fleet.Await(ctx, timeout, interval, look); err != nil {
+			return r, err
+		}
+	}
+	r.allNew = time.Since(began)
+	if err := controller.Stop(ctx); err != nil {
+		return r, err
+	}
+	began = time.Now()
+	if controller, r.controller.ready, err = w.start(ctx, identityController); err != nil {
+		return r, err
+	}
+	if err := fleet.Await(ctx, timeout, interval, func(ctx context.Context) error { return w.seen(ctx, controller) }); err != nil {
+		return r, err
+	}
+	r.allSeen = time.Since(began)
+
+	if err := fleet.Sleep(ctx, rest); err != nil {
+		return r, err
+	}
+	return r, errors.Join(w.memory(ctx, server, &r.tokenServer), w.memory(ctx, controller, &r.controller))
+}
+
+// start starts a program, and returns how long it took to be ready.
+func (w *world) start(ctx context.Context, program string) (*local.Program, time.Duration, error) {
+	began := time.Now()
+	p, err := w.StartProgram(ctx, local.ProgramOptions{Workload: program, Binary: filepath.Join(w.settings.programs, program)})
+	return p, time.Since(began), err
+}
+
+// token asks for a token of the last identity.
+func (w *world) token(ctx context.Context) error {
+	last := w.n - 1
+	return w.typed.RESTClient().Post().AbsPath("/apis", tokenv1.Group, tokenv1.Version, "namespaces", namespace(last), "workloadidentities", name(last), "token").
+		SetHeader("Content-Type", "application/json").Body([]byte(`{"apiVersion":"token.lanyard.dev/v1alpha1","kind":"TokenRequest"}`)).MaxRetries(0).Do(ctx).Error()
+}
+
+// statuses fails while an identity is not ready.
+func (w *world) statuses(ctx context.Context) error {
+	var list identityv1.WorkloadIdentityList
+	if err := w.Client().List(ctx, &list); err != nil {
+		return err
+	}
+	ready := 0
+	for i := range list.Items {
+		if apimeta.IsStatusConditionTrue(list.Items[i].Status.Conditions, "Ready") {
+			ready++
+		}
+	}
+	if ready < w.n {
+		return fmt.Errorf("%d of %d identities are ready", ready, w.n)
+	}
+	return nil
+}
+
+// seen fails while the controller has not looked at all identities.
+func (w *world) seen(ctx context.Context, controller *local.Program) error {
+	samples, err := metrics.Scrape(ctx, w.http, controller.URL("metrics"))
+	if err != nil {
+		return err
+	}
+	if looked := samples.Sum("controller_runtime_reconcile_total"); looked < float64(w.n) {
+		return fmt.Errorf("%.0f of %d identities are seen", looked, w.n)
+	}
+	return nil
+}
+
+func (w *world) memory(ctx context.Context, program *local.Program, into *process) error {
+	samples, err := metrics.Scrape(ctx, w.http, program.URL("metrics"))
+	into.resident, into.heap = samples.Sum("process_resident_memory_bytes"), samples.Sum("go_memstats_heap_inuse_bytes")
+	return err
+}

@@ -1,0 +1,276 @@
+package main
+
+import (
+	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
+	"github.com/lanyard-dev/lanyard/examples"
+	ourissuer "github.com/lanyard-dev/lanyard/internal/issuer"
+	"github.com/lanyard-dev/lanyard/internal/keyring"
+	"github.com/lanyard-dev/lanyard/internal/keyring/sign"
+	"github.com/lanyard-dev/lanyard/internal/local"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/bench/internal/fleet"
+	"github.com/lanyard-dev/lanyard/bench/internal/stage"
+)
+
+// The token that both sides make: RS256 with a key of 2048 bits, one audience, one hour.
+const (
+	audience    = "sts.amazonaws.com"
+	tokenLife   = time.Hour
+	kubePath    = "/api/v1/namespaces/" + namespace + "/serviceaccounts/" + account + "/token"
+	kubeRequest = `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"audiences":["` + audience + `"],"expirationSeconds":3600}}`
+	ourPath     = "/apis/token.lanyard.dev/v1alpha1/namespaces/" + namespace + "/workloadidentities/" + account + "/token"
+	ourRequest  = `{"apiVersion":"token.lanyard.dev/v1alpha1","kind":"TokenRequest","spec":{"audiences":["` + audience + `"],"expirationSeconds":3600}}`
+)
+
+const (
+	callers = 32
+	// turn is how long one side is asked for tokens before the other is, and pairs how often both are.
+	turn  = time.Second
+	pairs = 25
+	// firstToken bounds the time until the keys of the issuer are published.
+	firstToken = 2 * time.Minute
+)
+
+// mint measures Lanyard's token server beside the API server's own TokenRequest, in a cluster with the
+// programs of the issuer. All requests go through the API server, as the same ServiceAccount.
+func mint(ctx context.Context, s settings) (_ []result, err error) {
+	cfg, err := local.ParseCloud("cloud.yaml", examples.Cloud())
+	if err != nil {
+		return nil, err
+	}
+	cluster, stop, err := stage.Start(ctx, s.controlPlane, local.CloudOptions{Config: cfg})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	if err := cluster.InstallChart(ctx, local.WithIssuer([]string{namespace}, nil)); err != nil {
+		return nil, err
+	}
+	programs := []local.ProgramOptions{s.program("lanyard-token-server"), s.program("lanyard-discovery")}
+	if err := cluster.StartPrograms(ctx, programs, func(*local.Program) {}); err != nil {
+		return nil, err
+	}
+	caller, err := newCaller(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	defer caller.CloseIdleConnections()
+	through, err := throughAPIServer(ctx, caller, cluster.Config().Host)
+	if err != nil {
+		return nil, err
+	}
+	alone, err := signing(ctx, cluster.Client())
+	return append(through, alone...), err
+}
+
+func (s settings) program(name string) local.ProgramOptions {
+	return local.ProgramOptions{Workload: name, Binary: filepath.Join(s.programs, name)}
+}
+
+// newCaller makes a ServiceAccount and a WorkloadIdentity of the same name, and returns the client of
+// the ServiceAccount, which may make tokens of both.
+func newCaller(ctx context.Context, cluster *local.Cluster) (*http.Client, error) {
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: account}
+	for _, object := range []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: meta},
+		&identityv1.WorkloadIdentity{ObjectMeta: meta, Spec: identityv1.WorkloadIdentitySpec{
+			Audiences: []string{audience}, TargetSystem: identityv1.TargetSystem{Type: "any"},
+		}},
+		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, Verbs: []string{"create"}},
+			{APIGroups: []string{tokenv1.Group}, Resources: []string{"workloadidentities/token"}, Verbs: []string{"create"}},
+		}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}},
+		},
+	} {
+		if err := cluster.Client().Create(ctx, object); err != nil {
+			return nil, err
+		}
+	}
+	typed, err := kubernetes.NewForConfig(cluster.Config())
+	if err != nil {
+		return nil, err
+	}
+	token, err := typed.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	config := rest.AnonymousClientConfig(cluster.Config())
+	config.BearerToken, config.QPS = token.Status.Token, -1
+	return rest.HTTPClientFor(config)
+}
+
+// post asks for one token.
+func post(ctx context.Context, caller *http.Client, url, body string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := caller.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusCreated {
+		err = fmt.Errorf("ask for a token: HTTP %d: %s", response.StatusCode, answer)
+	}
+	return err
+}
+
+// throughAPIServer asks both sides in short turns. A machine that also does other work slows both, so
+// the ratio is the median of the ratios of neighbouring turns.
+func throughAPIServer(ctx context.Context, caller *http.Client, host string) ([]result, error) {
+	sides := []func() error{
+		func() error { return post(ctx, caller, host+ourPath, ourRequest) },
+		func() error { return post(ctx, caller, host+kubePath, kubeRequest) },
+	}
+	if err := awaitKeys(ctx, sides); err != nil {
+		return nil, err
+	}
+	var rates [2][]float64           // of each turn, per second
+	var latencies [2][]time.Duration // of all requests
+	var ratios []float64
+	for n := range pairs {
+		for i := range sides {
+			side := (n + i) % 2 // each begins every other pair
+			took, rate, err := under(sides[side])
+			if err != nil {
+				return nil, err
+			}
+			rates[side], latencies[side] = append(rates[side], rate), append(latencies[side], took...)
+		}
+		ratios = append(ratios, rates[0][n]/rates[1][n])
+	}
+	ratio, our, kube := median(ratios), p99(latencies[0]), p99(latencies[1])
+	slower := float64(our) / float64(kube)
+	show := func(rates []float64) string { return fmt.Sprintf("%.0f/s", median(rates)) }
+	return []result{
+		{fmt.Sprintf("token requests of %d callers, beside kube-apiserver's", callers), show(rates[0]), show(rates[1]), hundredths(ratio), ">=0.9x", ratio >= 0.9},
+		{"the same: p99", tenths(our), tenths(kube), hundredths(slower), "<=1.3x", slower <= 1.3},
+	}, nil
+}
+
+// awaitKeys waits until both sides make tokens: no key signs before it is published.
+func awaitKeys(ctx context.Context, sides []func() error) error {
+	for began := time.Now(); ; {
+		err := errors.Join(sides[0](), sides[1]())
+		if err == nil || time.Since(began) > firstToken {
+			return err
+		}
+		if err := fleet.Sleep(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+// under asks with all callers for one turn. It returns how long each request took.
+func under(ask func() error) (took []time.Duration, perSecond float64, err error) {
+	var mu sync.Mutex
+	start := time.Now()
+	err = concurrently(callers, func(int) error {
+		var own []time.Duration
+		for time.Since(start) < turn {
+			began := time.Now()
+			if err := ask(); err != nil {
+				return err
+			}
+			own = append(own, time.Since(began))
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		took = append(took, own...)
+		return nil
+	})
+	return took, float64(len(took)) / time.Since(start).Seconds(), err
+}
+
+func median(all []float64) float64 {
+	return slices.Sorted(slices.Values(all))[len(all)/2]
+}
+
+func p99(all []time.Duration) time.Duration {
+	return slices.Sorted(slices.Values(all))[len(all)*99/100]
+}
+
+// signing compares making tokens, from a WorkloadIdentity in memory to the signed text, with the
+// signatures alone. Both have the keys of the cluster's issuer.
+func signing(ctx context.Context, c client.Client) ([]result, error) {
+	ring := sign.Object{Client: c, Namespace: local.Namespace, Name: keyring.IssuerRing}
+	keys := sign.NewSecrets(ring)
+	signer := sign.NewSigner(ring, keys, func() (time.Duration, error) { return 0, nil }, slog.New(slog.DiscardHandler))
+	made := ourissuer.Issuer{URL: local.TokenIssuer, Limits: ourissuer.Limits{Min: time.Minute, Default: tokenLife, Max: tokenLife}}
+	identity := &identityv1.WorkloadIdentity{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: account}, identity); err != nil {
+		return nil, err
+	}
+	var results []result
+	for _, algorithm := range []identityv1.Algorithm{identityv1.RS256, identityv1.ES256} {
+		if err := signer.Refresh(ctx); err != nil { // a view of the ring is good for a minute
+			return nil, err
+		}
+		key, err := signer.Key(algorithm)
+		if err != nil {
+			return nil, err
+		}
+		private, err := keys.Open(ctx, key.ID)
+		if err != nil {
+			return nil, err
+		}
+		digest := sha256.Sum256([]byte(audience))
+		best := benchmark(func(int) error {
+			claims, wrong := made.Claims(identity, &tokenv1.TokenRequestSpec{}, nil, uuid.NewString(), time.Now())
+			if len(wrong) > 0 {
+				return wrong.ToAggregate()
+			}
+			claims.Lanyard.Cluster = &ourissuer.Cluster{ID: "bench"}
+			_, err := signer.JWT(algorithm, claims, time.Unix(claims.ExpiresAt, 0))
+			return err
+		}, func(int) error {
+			_, err := private.Sign(rand.Reader, digest[:], crypto.SHA256)
+			return err
+		})
+		show := func(ns int64) string { return fmt.Sprintf("%.0f/s", float64(time.Second)/float64(ns)) }
+		part := 100 * float64(best[1].NsPerOp()) / float64(best[0].NsPerOp())
+		r := result{
+			name: fmt.Sprintf("tokens made by one caller, beside %s signatures alone", algorithm),
+			ours: show(best[0].NsPerOp()), theirs: show(best[1].NsPerOp()), ratio: fmt.Sprintf("%.0f %%", part),
+		}
+		if algorithm == identityv1.RS256 { // an ES256 signature takes no longer than the text around it
+			r.target, r.met = ">=85 %", part >= 85
+		}
+		results = append(results, r)
+	}
+	return results, nil
+}
+
+func hundredths(f float64) string { return fmt.Sprintf("%.2fx", f) }
+
+func tenths(d time.Duration) string { return d.Round(100 * time.Microsecond).String() }
