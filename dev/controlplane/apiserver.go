@@ -14,8 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/dev/controlplane/pki"
 )
 
-// clusterAudience is the second audience that the API server accepts beside the
-// issuer, the one that clusters usually have.
+// clusterAudience is the second audience that the API server accepts beside the issuer; clusters
+// usually have it.
 const clusterAudience = "https://kubernetes.default.svc"
 
 // auditPolicy logs every request once it is answered, without bodies. A watch
@@ -33,7 +33,7 @@ func newAPIServer(ctx context.Context, o options, files pki.Files, l net.Listene
 		return nil, err
 	}
 	s := apiserveroptions.NewServerRunOptions()
-	err := parse("kube-apiserver", s.Flags(), []string{
+	args := []string{
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
 		// An Endpoints object must not hold a loopback address, and nothing here
@@ -71,8 +71,11 @@ func newAPIServer(ctx context.Context, o options, files pki.Files, l net.Listene
 
 		// Without it a stop waits up to a minute for clients to end their watches.
 		"--shutdown-watch-termination-grace-period=2s",
-	})
-	if err != nil {
+	}
+	if o.AuthenticationConfig != "" {
+		args = append(args, "--authentication-config="+o.AuthenticationConfig)
+	}
+	if err := parse("kube-apiserver", s.Flags(), args); err != nil {
 		return nil, err
 	}
 	s.SecureServing.Listener = l

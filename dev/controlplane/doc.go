@@ -1,21 +1,19 @@
-// Controlplane is a Kubernetes control plane in one program, for the demo and
-// the end-to-end tests: etcd, kube-apiserver, the few controllers of
-// kube-controller-manager that an API without nodes needs, and kubectl. It is
-// made of Kubernetes' own modules, so what passes here passes against a
-// cluster; it has no nodes, no scheduler and no network, and it is not shipped.
+// Controlplane is a Kubernetes control plane in one program, for the demo and the end-to-end tests.
+// It has etcd, kube-apiserver, kubectl, and the few controllers of kube-controller-manager that an
+// API without nodes needs. It is made of Kubernetes' own modules, so a test that passes here passes
+// against a cluster. It has no nodes, no scheduler and no network, and it is not shipped.
 //
 //	controlplane serve --data-dir DIR --service-account-issuer URL
 //	controlplane kubectl --kubeconfig DIR/admin.kubeconfig get namespaces
 //
-// A link to the program that is named kubectl behaves as kubectl.
+// A link to the program behaves as kubectl if the link is named kubectl.
 //
 // # One process
 //
-// serve runs every component as a goroutine of one process: nothing can be
-// left behind when it is killed, and there is one log. The components'
-// commands (app.NewAPIServerCommand and its sibling) are not used, because each
-// installs the process's only signal handler and configures the process's
-// logging; their options and Run functions are, with the flags a cluster's
+// serve runs every component as a goroutine of one process. So nothing is left behind when it is
+// killed, and there is one log. The components' commands (app.NewAPIServerCommand and its sibling)
+// are not used, because each installs the process's only signal handler and configures the
+// process's logging. Only their options and Run functions are used, with the flags that a cluster's
 // administrator would write.
 //
 // # What DIR holds

@@ -66,8 +66,8 @@ func run(ctx context.Context, args []string) int {
 	if err != nil {
 		return exit(err)
 	}
-	// Whoever reads our output may be gone first; stopping in order matters
-	// more than telling them so.
+	// The reader of the output may be gone first. An orderly stop matters more than a report to the
+	// reader.
 	signal.Ignore(syscall.SIGPIPE)
 
 	signals := []os.Signal{syscall.SIGTERM, os.Interrupt}

@@ -40,6 +40,10 @@ type options struct {
 	// JWKSURI is the jwks_uri of the discovery document, an https URL.
 	// Default: Issuer + "/openid/v1/jwks".
 	JWKSURI string
+	// AuthenticationConfig is the file of an AuthenticationConfiguration
+	// (apiserver.config.k8s.io), which names further issuers of tokens. The API
+	// server reads the file again when it changes. Default: none.
+	AuthenticationConfig string
 	// AuditLog is the audit log's file, appended to. Default: DataDir/audit.log.
 	AuditLog string
 	// ReadyFile exists while the control plane is ready and holds the API
@@ -58,6 +62,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	fs.IntVar(&o.SecurePort, "secure-port", 0, "loopback `port` of kube-apiserver; 0: the last one if it is free, else any")
 	fs.StringVar(&o.Issuer, "service-account-issuer", "", "issuer of ServiceAccount tokens, an https `URL`; required")
 	fs.StringVar(&o.JWKSURI, "service-account-jwks-uri", "", "jwks_uri of the discovery document, an https `URL` (default: the issuer's /openid/v1/jwks)")
+	fs.StringVar(&o.AuthenticationConfig, "authentication-config", "", "`file` with an AuthenticationConfiguration: further issuers that the API server trusts")
 	fs.StringVar(&o.AuditLog, "audit-log", "", "audit log `file`, appended to (default: DIR/audit.log)")
 	fs.StringVar(&o.ReadyFile, "ready-file", "", "`file` that exists while ready and holds the server's URL (default: DIR/ready)")
 	fs.BoolVar(&o.StopWithStdin, "stop-with-stdin", false, "stop when standard input ends, and leave interrupts to its owner")
@@ -88,7 +93,10 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	if o.ReadyFile == "" {
 		o.ReadyFile = filepath.Join(o.DataDir, "ready")
 	}
-	for _, path := range []*string{&o.DataDir, &o.AuditLog, &o.ReadyFile} {
+	for _, path := range []*string{&o.DataDir, &o.AuditLog, &o.ReadyFile, &o.AuthenticationConfig} {
+		if *path == "" { // no authentication configuration
+			continue
+		}
 		abs, err := filepath.Abs(*path)
 		if err != nil {
 			return options{}, fmt.Errorf("resolve %q: %w", *path, err)
@@ -232,8 +240,8 @@ func lock(path string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// listen opens the API server's loopback listener and notes its port. Holding
-// the listener from here on is what makes a free port safe to choose.
+// listen opens the API server's loopback listener and notes its port. The listener stays open from
+// here on, so that no other program takes the port.
 func listen(ctx context.Context, port int, portFile string) (net.Listener, error) {
 	var lc net.ListenConfig
 	if port == 0 {

@@ -3,11 +3,13 @@ module github.com/lanyard-dev/lanyard/dev/tools
 go 1.26.0
 
 tool (
+	k8s.io/kube-openapi/cmd/openapi-gen
 	mvdan.cc/gofumpt
 	sigs.k8s.io/controller-tools/cmd/controller-gen
 )
 
 require (
+	github.com/emicklei/go-restful/v3 v3.13.0 // indirect
 	github.com/fatih/color v1.19.0 // indirect
 	github.com/fxamacker/cbor/v2 v2.9.1 // indirect
 	github.com/go-logr/logr v1.4.3 // indirect

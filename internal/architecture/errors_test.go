@@ -14,12 +14,14 @@ import (
 	"testing"
 )
 
-// TestEveryReasonIsDocumented: whoever meets a reason finds what to do about it, and no section outlives its reason.
+// TestEveryReasonIsDocumented checks that docs/errors.md has a section for each reason, and no
+// other sections.
 func TestEveryReasonIsDocumented(t *testing.T) {
 	root := filepath.Join("..", "..")
 	var reasons []string
 	reasons = append(reasons, constants(t, filepath.Join(root, "auth", "error.go"), "Code")...)
 	reasons = append(reasons, constants(t, filepath.Join(root, "api", "meta", "condition.go"), "Reason")...)
+	reasons = append(reasons, constants(t, filepath.Join(root, "api", "identity", "v1alpha1", "keyring.go"), "Reason")...)
 	page, err := os.ReadFile(filepath.Join(root, "docs", "errors.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +47,83 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 	}
 }
 
-// TestEveryMetricIsDocumented holds that docs/metrics.md lists the metrics that the controller has, and no other.
+// TestEveryErrorHasANextStep checks that whoever makes an error that becomes a condition says what
+// to do about it.
+func TestEveryErrorHasANextStep(t *testing.T) {
+	typed := regexp.MustCompile(`^(auth|archive|object)?\.?(Error|SecretError|PullSecretsError)$`)
+	later := map[string]int{ // literals whose next step follows in the same function
+		"auth/kube/failure.go": 1, "internal/artifact/objectstore/index.go": 3, "internal/clouds/clouds.go": 1,
+		"internal/yamlfile/yamlfile.go": 2, // errors of the command line, which never become conditions
+	}
+	found := 0
+	for _, folder := range []string{"auth", "internal"} {
+		goFiles(t, folder, func(path string, file *ast.File) {
+			without := 0
+			ast.Inspect(file, func(n ast.Node) bool {
+				literal, ok := n.(*ast.CompositeLit)
+				if !ok || !typed.MatchString(typeName(literal.Type)) || len(literal.Elts) == 0 {
+					return true
+				}
+				fields := map[string]bool{}
+				for _, e := range literal.Elts {
+					if pair, ok := e.(*ast.KeyValueExpr); ok {
+						fields[typeName(pair.Key)] = true
+					}
+				}
+				if _, isDetail := fields["Err"]; isDetail || fields["Stage"] {
+					found++
+					if !fields["Fix"] {
+						without++
+					}
+				}
+				return true
+			})
+			if without != later[path] {
+				t.Errorf("%s makes %d errors without a next step (Fix), want %d", path, without, later[path])
+			}
+		})
+	}
+	if found < 40 {
+		t.Errorf("only %d errors were found: the test looks in the wrong place", found)
+	}
+}
+
+// goFiles parses the files of a folder of the repository that are linked into programs.
+func goFiles(t *testing.T, folder string, visit func(path string, file *ast.File)) {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
+		tests := strings.HasSuffix(path, "_test.go") || strings.HasSuffix(filepath.Dir(path), "test") || strings.HasSuffix(filepath.Dir(path), "/rig")
+		// The errors of package origin get theirs from its table, which has a test of its own.
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || tests || strings.HasSuffix(filepath.Dir(path), "/origin") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err == nil {
+			name, _ := filepath.Rel(root, path)
+			visit(filepath.ToSlash(name), file)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// typeName returns the name of a type or field as it is written, without brackets and stars.
+func typeName(n ast.Expr) string {
+	switch n := n.(type) {
+	case *ast.Ident:
+		return n.Name
+	case *ast.SelectorExpr:
+		return typeName(n.X) + "." + n.Sel.Name
+	default:
+		return ""
+	}
+}
+
+// TestEveryMetricIsDocumented checks that docs/metrics.md lists the metrics of the controller, and
+// no others.
 func TestEveryMetricIsDocumented(t *testing.T) {
 	root := filepath.Join("..", "..")
 	metric := regexp.MustCompile(`lanyard_[a-z_]+`)
@@ -96,7 +174,7 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 	}
 }
 
-// constants are the values of the string constants in a file whose names begin with prefix.
+// constants returns the values of the string constants in a file whose names begin with prefix.
 func constants(t *testing.T, file, prefix string) []string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)

@@ -1,7 +1,7 @@
-// Package pki makes the keys, certificates and kubeconfig files of the embedded
-// control plane. Authorities and the ServiceAccount signing key are made once
-// and kept, since everything issued under them depends on them; all other
-// certificates are issued anew by every Prepare, so none expires in use.
+// Package pki makes the keys, certificates and kubeconfig files of the embedded control plane.
+// Authorities and the ServiceAccount signing key are made once and kept, since everything issued
+// under them depends on them. Every Prepare issues all other certificates anew, so none expires in
+// use.
 package pki
 
 import (

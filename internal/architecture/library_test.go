@@ -1,0 +1,63 @@
+package architecture
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestLibraryPageQuotesTheCode checks that the Go code in docs/library.md is that of the example
+// controller, or of an example in a package's documentation. All of these are compiled and tested.
+func TestLibraryPageQuotesTheCode(t *testing.T) {
+	root := filepath.Join("..", "..")
+	page, err := os.ReadFile(filepath.Join(root, "docs", "library.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples, err := filepath.Glob(filepath.Join(root, "auth", "*", "example_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sources []string
+	for _, file := range append(examples, filepath.Join(root, "examples", "controller", "main.go")) {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources = append(sources, withoutIndent(string(source)))
+	}
+	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(page), -1)
+	for _, block := range blocks {
+		if !slices.ContainsFunc(sources, func(source string) bool { return quotes(block[1], source) }) {
+			t.Errorf("docs/library.md has code that no example has:\n%s", block[1])
+		}
+	}
+	if len(blocks) < 5 {
+		t.Errorf("only %d pieces of code were found: the test looks in the wrong place", len(blocks))
+	}
+}
+
+// quotes reports whether source has the parts of block in their order. A line "…" in block stands for
+// left-out lines.
+func quotes(block, source string) bool {
+	for part := range strings.SplitSeq(withoutIndent(block), "\n…\n") {
+		_, after, found := strings.Cut(source, strings.TrimSpace(part)+"\n")
+		if !found {
+			return false
+		}
+		source = after
+	}
+	return true
+}
+
+// withoutIndent returns text with neither blanks at the begin of its lines nor columns of blanks.
+func withoutIndent(text string) string {
+	var lines strings.Builder
+	for line := range strings.Lines(text) {
+		lines.WriteString(strings.Join(strings.Fields(line), " ") + "\n")
+	}
+	return lines.String()
+}
