@@ -1,6 +1,8 @@
 package oci_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"testing"
 
@@ -23,5 +25,28 @@ func BenchmarkResolve(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkList lists 50,000 versions, which the registry sends in lexical order at once.
+func BenchmarkList(b *testing.B) {
+	tags := make([]string, 50_000)
+	for i := range tags {
+		tags[i] = fmt.Sprintf("1.%d.%d", i/100, i%100)
+	}
+	page, err := json.Marshal(map[string]any{"name": "team/app", "tags": tags})
+	if err != nil {
+		b.Fatal(err)
+	}
+	n := serve(b, map[string]http.Handler{registryHost: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(page) })})
+	client, err := oci.Connect(b.Context(), repository(b, appURL), oci.Options{Transport: n})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if list, err := client.List(b.Context(), oci.TagFilter{}); err != nil || len(list) != len(tags) {
+			b.Fatal(len(list), err)
+		}
 	}
 }

@@ -62,9 +62,6 @@ func (v *verified) Read(p []byte) (int, error) {
 	case v.n > v.layer.Size:
 		v.err = v.mismatch(fmt.Errorf("the layer is longer than the %d bytes its manifest says", v.layer.Size))
 		return 0, v.err
-	case errors.Is(err, io.EOF) && v.n < v.layer.Size && v.ctx.Err() != nil:
-		// Our own end of the connection ended it; the other side only answered that in good order.
-		v.err = v.client.bodyError(v.ctx, context.Cause(v.ctx), "the layer")
 	case errors.Is(err, io.EOF) && v.n < v.layer.Size:
 		v.err = &origin.Error{
 			Server: v.client.session.server, Code: origin.CodeTruncated,

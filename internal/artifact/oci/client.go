@@ -248,6 +248,7 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 		return nil, c.session.requestError(ctx, err, r.target)
 	}
 	if slices.Contains(r.want, resp.StatusCode) || len(r.want) == 0 && resp.StatusCode == http.StatusOK {
+		resp.Body = &timely{ReadCloser: resp.Body, ctx: ctx}
 		return resp, nil
 	}
 	defer resp.Body.Close() //nolint:errcheck // read only
@@ -260,6 +261,22 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 		return c.do(ctx, r)
 	}
 	return nil, c.session.responseError(resp, r.target)
+}
+
+// timely is a body that does not end well once its context has ended: a server may answer the end of the
+// connection, which is ours then, with an end of the body in good order.
+type timely struct {
+	io.ReadCloser
+
+	ctx context.Context //nolint:containedctx // of the request; io.Reader takes none
+}
+
+func (t *timely) Read(p []byte) (int, error) {
+	n, err := t.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) && t.ctx.Err() != nil {
+		err = context.Cause(t.ctx)
+	}
+	return n, err
 }
 
 // repeat makes a writing request that may arrive twice without harm: again after a failure that may

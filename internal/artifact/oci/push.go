@@ -16,6 +16,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 )
@@ -65,23 +66,23 @@ type Pushed struct {
 }
 
 // Push publishes an artifact under a tag, as Flux's clients expect it, and returns what stands
-// there now. The content is packed into a temporary file first. The tag is written last: whatever
-// fails before leaves the tag as it was. Errors of the registry are *origin.Error, those of the
-// content archive.Error. Options.Write is implied.
+// there now. The content is packed into a temporary file, while the registry is asked how it wants to
+// be authenticated to. The tag is written last: whatever fails before leaves the tag as it was. Errors
+// of the registry are *origin.Error, those of the content archive.Error. Options.Write is implied.
 func Push(ctx context.Context, repo Repository, tag string, artifact Artifact, opts Options) (Pushed, error) {
 	if err := checkTag(tag); err != nil {
 		return Pushed{}, err
 	}
 	opts.Write = true
-	client, err := Connect(ctx, repo, opts)
-	if err != nil {
-		return Pushed{}, err
-	}
-	content, err := pack(ctx, artifact)
-	if err != nil {
-		return Pushed{}, err
-	}
+	var client *Client
+	content := &packed{}
 	defer content.remove()
+	prepare, either := errgroup.WithContext(ctx)
+	prepare.Go(func() (err error) { client, err = Connect(either, repo, opts); return err })
+	prepare.Go(func() error { return content.pack(either, artifact) })
+	if err := prepare.Wait(); err != nil {
+		return Pushed{}, err
+	}
 	config, err := json.Marshal(content.config())
 	if err != nil {
 		return Pushed{}, err
@@ -155,26 +156,17 @@ type packed struct {
 }
 
 func (p *packed) remove() {
-	_ = p.file.Close() // opened by us, and no longer needed
-	_ = os.Remove(p.file.Name())
+	if p.file != nil {
+		_ = p.file.Close() // opened by us, and no longer needed
+		_ = os.Remove(p.file.Name())
+	}
 }
 
-// pack writes the content to a temporary file, which the caller removes.
-func pack(ctx context.Context, artifact Artifact) (*packed, error) {
-	tmp, err := os.CreateTemp("", "lanyard-push-*.tar.gz")
-	if err != nil {
-		return nil, err
+// pack writes the content to a temporary file, which remove removes.
+func (p *packed) pack(ctx context.Context, artifact Artifact) (err error) {
+	if p.file, err = os.CreateTemp("", "lanyard-push-*.tar.gz"); err != nil {
+		return err
 	}
-	p := &packed{file: tmp}
-	if err := p.fill(ctx, artifact); err != nil {
-		p.remove()
-		return nil, err
-	}
-	return p, nil
-}
-
-func (p *packed) fill(ctx context.Context, artifact Artifact) error {
-	var err error
 	digest, plain := sha256.New(), sha256.New()
 	if p.sum, err = artifact.write(ctx, io.MultiWriter(p.file, digest), plain); err != nil {
 		return err

@@ -3,7 +3,6 @@ package oci
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,8 @@ import (
 	"net/url"
 	"path"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
@@ -24,8 +25,6 @@ const (
 	maxEmptyPages = 10
 	// maxToken is the longest string of a page, in bytes. A tag has 128.
 	maxToken = 64 << 10
-	// maxDepth is how deep the values of a page may nest. Google's registries need four levels.
-	maxDepth = 32
 	// maxLink is the longest link to a next page, in bytes. That of Amazon ECR has some hundreds.
 	maxLink = 8 << 10
 )
@@ -117,9 +116,10 @@ func (l *listing) page(ctx context.Context, query string) (string, error) {
 // image there.
 func (l *listing) read(ctx context.Context, body io.Reader) error {
 	metered := &meter{next: body, left: l.bytes}
-	values := json.NewDecoder(metered)
-	metered.decoded = values.InputOffset
-	err := l.decode(ctx, values)
+	// To find a name that comes twice, the decoder would keep all names in memory.
+	page := jsontext.NewDecoder(metered, jsontext.AllowDuplicateNames(true))
+	metered.decoded = page.InputOffset
+	err := l.decode(ctx, page)
 	l.bytes = metered.left
 	switch {
 	case !errors.Is(err, errNoList):
@@ -138,57 +138,52 @@ func (l *listing) read(ctx context.Context, body io.Reader) error {
 // errNoList is a page that is no list of tags.
 var errNoList = errors.New("no list of tags")
 
-func (l *listing) decode(ctx context.Context, values *json.Decoder) error {
-	if err := expect(values, json.Delim('{')); err != nil {
+func (l *listing) decode(ctx context.Context, page *jsontext.Decoder) error {
+	if err := expect(page, jsontext.KindBeginObject); err != nil {
 		return err
 	}
 	known := false
-	for values.More() {
-		key, err := values.Token()
+	for page.PeekKind() == jsontext.KindString {
+		key, err := page.ReadToken()
 		if err != nil {
 			return errNoList
 		}
-		switch key {
+		switch key.String() {
 		case "tags":
-			known, err = true, l.array(ctx, values)
+			known, err = true, l.array(ctx, page)
 		case "name":
-			known, err = true, skip(values)
+			known, err = true, skip(page)
 		default:
-			err = skip(values)
+			err = skip(page)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if err := expect(values, json.Delim('}')); err != nil || !known {
+	if err := expect(page, jsontext.KindEndObject); err != nil || !known {
 		return errNoList
 	}
-	if _, err := values.Token(); !errors.Is(err, io.EOF) {
+	if _, err := page.ReadToken(); !errors.Is(err, io.EOF) {
 		return errNoList
 	}
 	return nil
 }
 
 // array passes on the tags of one array. Null stands for an empty one.
-func (l *listing) array(ctx context.Context, values *json.Decoder) error {
-	start, err := values.Token()
-	switch {
-	case err != nil:
-		return errNoList
-	case start == nil:
-		return nil
-	case start != json.Delim('['):
-		return errNoList
+func (l *listing) array(ctx context.Context, page *jsontext.Decoder) error {
+	if page.PeekKind() == jsontext.KindNull {
+		return skip(page)
 	}
-	for values.More() {
-		value, err := values.Token()
+	if err := expect(page, jsontext.KindBeginArray); err != nil {
+		return err
+	}
+	for page.PeekKind() == jsontext.KindString {
+		value, err := page.ReadToken()
 		if err != nil {
 			return errNoList
 		}
-		tag, ok := value.(string)
+		tag := value.String()
 		switch {
-		case !ok:
-			return errNoList
 		case !IsTag(tag):
 			return l.client.protocol("the list of tags holds something that is no tag")
 		case l.tags == l.client.limits.MaxTags:
@@ -201,34 +196,23 @@ func (l *listing) array(ctx context.Context, values *json.Decoder) error {
 			return errStopped
 		}
 	}
-	return expect(values, json.Delim(']'))
+	return expect(page, jsontext.KindEndArray)
 }
 
-// expect reads one delimiter.
-func expect(values *json.Decoder, want json.Delim) error {
-	if got, err := values.Token(); err != nil || got != want {
+// expect reads one bracket.
+func expect(page *jsontext.Decoder, want jsontext.Kind) error {
+	if got, err := page.ReadToken(); err != nil || got.Kind() != want {
 		return errNoList
 	}
 	return nil
 }
 
-// skip reads one value of any kind.
-func skip(values *json.Decoder) error {
-	for depth := 0; ; {
-		token, err := values.Token()
-		if err != nil || depth > maxDepth {
-			return errNoList
-		}
-		switch token {
-		case json.Delim('{'), json.Delim('['):
-			depth++
-		case json.Delim('}'), json.Delim(']'):
-			depth--
-		}
-		if depth == 0 {
-			return nil
-		}
+// skip reads one value of any kind, part by part.
+func skip(page *jsontext.Decoder) error {
+	if err := page.SkipValue(); err != nil {
+		return errNoList
 	}
+	return nil
 }
 
 // Ends of a meter.

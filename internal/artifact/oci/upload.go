@@ -9,7 +9,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
@@ -58,20 +59,11 @@ func (c *counter) Read(p []byte) (int, error) {
 // uploadAll puts blobs into the repository at once. The first failure ends all, and is returned when
 // they have ended.
 func (c *Client) uploadAll(ctx context.Context, blobs ...blob) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var group sync.WaitGroup
-	var once sync.Once
-	var first error
+	group, all := errgroup.WithContext(ctx)
 	for _, b := range blobs {
-		group.Go(func() {
-			if err := c.upload(ctx, b); err != nil {
-				once.Do(func() { first = err; cancel() })
-			}
-		})
+		group.Go(func() error { return c.upload(all, b) })
 	}
-	group.Wait()
-	return first
+	return group.Wait()
 }
 
 // upload puts a blob into the repository, unless it is there (OCI distribution specification,
