@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"bufio"
 	"io"
 	"sync"
 
@@ -11,28 +12,45 @@ import (
 // time. Another level gives equal archives other digests.
 const zipLevel = 5
 
+// zipBlock is how much is written at once, in bytes. By itself, gzip writes some hundred bytes at a
+// time.
+const zipBlock = 64 << 10
+
 // zips are writers for reuse, since a new one takes a megabyte.
 //
 //nolint:gochecknoglobals // a pool of writers without content: each is reset before its next use.
 var zips = sync.Pool{New: func() any {
-	w, err := gzip.NewWriterLevel(io.Discard, zipLevel)
+	out := bufio.NewWriterSize(io.Discard, zipBlock)
+	w, err := gzip.NewWriterLevel(out, zipLevel)
 	if err != nil {
 		panic(err) // the level is a constant
 	}
-	return w
+	return &zip{w, out}
 }}
 
 // zip compresses. It must be released.
-type zip struct{ *gzip.Writer }
+type zip struct {
+	*gzip.Writer
 
-func newZip(out io.Writer) zip {
-	w := zips.Get().(*gzip.Writer) //nolint:forcetypeassert // nothing else is put there
-	w.Reset(out)
-	return zip{w}
+	out *bufio.Writer
+}
+
+func newZip(out io.Writer) *zip {
+	z := zips.Get().(*zip) //nolint:forcetypeassert // nothing else is put there
+	z.out.Reset(out)
+	return z
+}
+
+func (z *zip) Close() error {
+	if err := z.Writer.Close(); err != nil {
+		return err
+	}
+	return z.out.Flush()
 }
 
 // release gives the writer back, without a way to what was written.
-func (z zip) release() {
-	z.Reset(io.Discard)
-	zips.Put(z.Writer)
+func (z *zip) release() {
+	z.out.Reset(io.Discard)
+	z.Reset(z.out)
+	zips.Put(z)
 }
