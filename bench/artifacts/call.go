@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"sort"
 	"strings"
 
+	"github.com/Masterminds/semver/v3"
 	fluxoci "github.com/fluxcd/pkg/oci"
 	"github.com/lanyard-dev/lanyard/auth/transport"
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
@@ -42,14 +45,13 @@ func call(ctx context.Context, tool, verb, reference, folder string) error {
 	return fmt.Errorf("%s does not %s", tool, verb)
 }
 
-// orasRepository returns a repository without TLS, and the tag of the reference.
+// orasRepository returns a repository, and the tag of the reference.
 func orasRepository(reference string) (*remote.Repository, string, error) {
 	colon := strings.LastIndex(reference, ":")
 	repository, err := remote.NewRepository(reference[:colon])
 	if err != nil {
 		return nil, "", err
 	}
-	repository.PlainHTTP = true
 	return repository, reference[colon+1:], nil
 }
 
@@ -94,25 +96,41 @@ func orasPull(ctx context.Context, reference, folder string) (err error) {
 	return err
 }
 
+// orasList reads the tags and sorts them by version, as a program with ORAS's library would, which does
+// not sort.
 func orasList(ctx context.Context, reference string) error {
 	repository, _, err := orasRepository(reference)
 	if err != nil {
 		return err
 	}
-	return repository.Tags(ctx, "", func([]string) error { return nil })
+	var versions semver.Collection
+	var others []string
+	err = repository.Tags(ctx, "", func(tags []string) error {
+		for _, tag := range tags {
+			if version, err := semver.NewVersion(tag); err == nil {
+				versions = append(versions, version)
+			} else {
+				others = append(others, tag)
+			}
+		}
+		return nil
+	})
+	sort.Sort(sort.Reverse(versions))
+	slices.Sort(others)
+	return err
 }
 
 // limits are those of the command lanyard, which are higher than the controller's.
 func limits() archive.Limits { return archive.Limits{MaxBytes: 4 << 30, MaxFiles: 200_000} }
 
-// connect is our client for a repository without TLS.
+// connect is our client for a repository.
 func connect(ctx context.Context, reference string) (*oci.Client, oci.Reference, error) {
 	repository, ref, err := oci.ParseArtifact("oci://" + reference)
 	if err != nil {
 		return nil, ref, err
 	}
 	client, err := oci.Connect(ctx, repository, oci.Options{
-		Transport: transport.Default(), Insecure: true, Limits: oci.Limits{MaxLayerBytes: limits().MaxBytes},
+		Transport: transport.Default(), Limits: oci.Limits{MaxLayerBytes: limits().MaxBytes},
 	})
 	return client, ref, err
 }
@@ -124,7 +142,7 @@ func push(ctx context.Context, reference, folder string) error {
 	}
 	way := transport.Default()
 	way.ResponseHeaderTimeout = 0 // of a registry that checks a large layer's digest
-	_, err = oci.Push(ctx, repository, ref.Tag, oci.Artifact{Path: folder, Limits: limits()}, oci.Options{Transport: way, Insecure: true})
+	_, err = oci.Push(ctx, repository, ref.Tag, oci.Artifact{Path: folder, Limits: limits()}, oci.Options{Transport: way})
 	return err
 }
 

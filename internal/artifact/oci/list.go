@@ -49,15 +49,17 @@ func (s TagSelection) Filter() (TagFilter, error) {
 // signature matches the tags that cosign gives ("Signature Specification", "Tag-based discovery").
 var signature = regexp.MustCompile(`^sha256-[0-9a-f]{64}\.(sig|att|sbom)$`)
 
-func (f TagFilter) match(l listed) bool {
+func (f TagFilter) match(tag string) bool {
 	switch {
-	case !f.signatures && strings.HasPrefix(l.tag, "sha256-") && signature.MatchString(l.tag):
+	case !f.signatures && strings.HasPrefix(tag, "sha256-") && signature.MatchString(tag):
 		return false
-	case f.pattern != nil && !f.pattern.MatchString(l.tag):
+	case f.pattern != nil && !f.pattern.MatchString(tag):
 		return false
-	default:
-		return f.constraint == nil || l.isVersion && f.constraint.Check(l.whole())
+	case f.constraint == nil:
+		return true
 	}
+	one := newListed(tag)
+	return one.isVersion && f.constraint.Check(one.whole())
 }
 
 // listed is a tag, with its version if it is one.
@@ -110,14 +112,18 @@ func releaseNumbers(tag string) (numbers [3]uint64, ok bool) {
 // descending order by bytes. It keeps the selected tags in memory, at most Limits.MaxTags. The
 // error is an *origin.Error, as of Tags.
 func (c *Client) List(ctx context.Context, filter TagFilter) ([]string, error) {
-	var list []listed
+	tags := []string{}
 	for tag, err := range c.tags(ctx, whole) {
 		if err != nil {
 			return nil, err
 		}
-		if one := newListed(tag); filter.match(one) {
-			list = append(list, one)
+		if filter.match(tag) {
+			tags = append(tags, tag)
 		}
+	}
+	list := make([]listed, len(tags)) // at once: to grow it with each tag would take more time than to read the versions
+	for i, tag := range tags {
+		list[i] = newListed(tag)
 	}
 	slices.SortFunc(list, func(a, b listed) int {
 		if c := compareVersions(b, a); c != 0 {
@@ -125,7 +131,6 @@ func (c *Client) List(ctx context.Context, filter TagFilter) ([]string, error) {
 		}
 		return strings.Compare(b.tag, a.tag)
 	})
-	tags := make([]string, len(list))
 	for i, one := range list {
 		tags[i] = one.tag
 	}
