@@ -17,7 +17,8 @@ import (
 )
 
 // rewrite has a registry with another manifest each second, so that its objects, which have large
-// annotations, are written each second.
+// annotations, are written each second. The tenant makes one object a second: thirty at once would
+// keep an API server on two cores busy for seconds, before a controller has written anything.
 func rewrite(tn *tenant) {
 	t := tn.t
 	number := 30
@@ -51,8 +52,9 @@ func rewrite(tn *tenant) {
 		o := tn.repository(fmt.Sprint("new-", i), tn.host("new")+"/app")
 		o.Annotations = map[string]string{"note": strings.Repeat("x", 250<<10)}
 		create(t, o)
+		pause(t, time.Second)
 	}
-	pause(t, lasting(18*time.Second, time.Minute))
+	pause(t, lasting(10*time.Second, 40*time.Second))
 	watch.Stop()
 	<-counted
 	took := time.Since(began)
