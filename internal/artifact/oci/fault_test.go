@@ -442,6 +442,62 @@ func TestSlowServers(t *testing.T) {
 	}
 }
 
+// ending has each body of some paths end in good order, just after the context of its request has ended.
+type ending struct {
+	http.RoundTripper
+
+	at  string
+	end context.CancelFunc
+}
+
+func (e *ending) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := e.RoundTripper.RoundTrip(req)
+	if err == nil && strings.Contains(req.URL.Path, e.at) {
+		resp.Body = &ended{resp.Body, e.end}
+	}
+	return resp, err
+}
+
+type ended struct {
+	io.Closer
+
+	end context.CancelFunc
+}
+
+func (e *ended) Read([]byte) (int, error) {
+	e.end()
+	return 0, io.EOF
+}
+
+// A server may answer the end of our side of a connection with an end of the body in good order. Then
+// the body is no whole one.
+func TestBodiesEndWithTheirContext(t *testing.T) {
+	for _, at := range []string{"/manifests/sha256:", "/blobs/", "/tags/list"} {
+		f, digest := artifact("layer")
+		f.override = func(_ http.ResponseWriter, r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/tags/list") }
+		n := serve(t, map[string]http.Handler{registryHost: f})
+		ctx, cancel := context.WithCancel(t.Context())
+		client := connect(t, &ending{n, at, cancel}, appURL, oci.Limits{})
+		var err error
+		switch at {
+		case "/manifests/sha256:":
+			_, err = client.Get(ctx, oci.Reference{Digest: digest})
+		case "/tags/list":
+			_, err = client.List(ctx, oci.TagFilter{})
+		default:
+			var layer io.ReadCloser
+			if layer, err = client.Open(ctx, oci.Layer{Digest: digestOf("layer"), Size: int64(len("layer"))}); err != nil {
+				t.Fatal(err)
+			}
+			_, err = io.ReadAll(layer)
+		}
+		if origin.CodeOf(err) != origin.CodeUnreachable || !errors.Is(err, context.Canceled) {
+			t.Errorf("at %s: %v", at, err)
+		}
+		cancel()
+	}
+}
+
 func TestUnreachable(t *testing.T) {
 	n := serve(t, map[string]http.Handler{registryHost: http.NotFoundHandler()})
 	_, err := pull(t.Context(), n, credentials(), "oci://nobody.example.com/a")
