@@ -5,8 +5,8 @@
 //
 // The registry is CNCF Distribution on loopback, with its data on disk. Each measurement is a
 // process of its own, so that its peak memory is the tool's. All are this program, with the calls of
-// one library, so that their start-up is the same; the start-up and the size of the program lanyard
-// have lines of their own. Each library pulls what it pushed. Time and memory are the least of
+// one library, so that their start-up is the same; the start-up and the size of the programs have
+// lines of their own. Each library pulls what it pushed. Time and memory are the least of
 // --runs. The command is not a test: a busy machine must not fail a build.
 package main
 
@@ -23,6 +23,8 @@ import (
 func main() {
 	var s settings
 	flag.StringVar(&s.lanyard, "lanyard", "../bin/lanyard", "the program lanyard")
+	flag.StringVar(&s.flux, "flux", "", "the program flux, to have its size and start-up beside; empty for none")
+	flag.StringVar(&s.oras, "oras", "", "the program oras, likewise")
 	flag.StringVar(&s.only, "only", "", "measure only cases with this in their name, such as small")
 	flag.Int64Var(&s.bytes, "bytes", 1<<30, "size of the large artifacts")
 	flag.IntVar(&s.runs, "runs", 2, "how often each measurement is made")
@@ -38,9 +40,10 @@ func main() {
 
 // settings are what the run is made of.
 type settings struct {
-	lanyard, only string
-	bytes         int64
-	runs, tags    int
+	lanyard, flux, oras string // programs
+	only                string
+	bytes               int64
+	runs, tags          int
 }
 
 // run measures, or is one of the measured processes: TOOL VERB REFERENCE FOLDER.

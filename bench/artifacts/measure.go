@@ -80,34 +80,59 @@ func measure(ctx context.Context, s settings, out io.Writer) error {
 			return err
 		}
 	}
-	if err := l.program(ctx); err != nil {
+	if err := l.programs(ctx); err != nil {
 		return err
 	}
 	return table.Flush()
 }
 
-// program measures the program lanyard: its size, and the least time of a command that does nothing.
-func (l *lab) program(ctx context.Context) error {
+// programs measures the programs that there are: their sizes, and the least time of a command that does
+// nothing.
+func (l *lab) programs(ctx context.Context) error {
 	const (
-		starts   = 20
 		maxSize  = 40_000_000
 		maxStart = 20 * time.Millisecond
 	)
-	info, err := os.Stat(l.lanyard)
-	if err != nil {
-		return err
-	}
-	least := time.Hour
-	for range starts {
-		begin := time.Now()
-		if err := exec.CommandContext(ctx, l.lanyard, "version").Run(); err != nil { //nolint:gosec // the program that is measured
+	var starts [len(tools)]spent
+	var sizes [len(tools)]int64
+	for i, command := range [len(tools)][]string{{l.lanyard, "version"}, {l.flux, "version", "--client"}, {l.oras, "version"}} {
+		if command[0] == "" {
+			continue
+		}
+		info, err := os.Stat(command[0])
+		if err != nil {
 			return err
 		}
-		least = min(least, time.Since(begin))
+		sizes[i] = info.Size()
+		if starts[i], err = start(ctx, command); err != nil {
+			return err
+		}
 	}
-	_, _ = fmt.Fprintf(l.out, "lanyard, start-up\t%.1f ms\t-\t-\t<= 20 ms\t%s\n", float64(least.Microseconds())/1000, met(least <= maxStart))
-	_, _ = fmt.Fprintf(l.out, "lanyard, size\t%.1f MB\t-\t-\t<= 40 MB\t%s\n", float64(info.Size())/1e6, met(info.Size() <= maxSize))
+	l.row("start-up", starts[:], func(s spent) string { return fmt.Sprintf("%.1f ms", float64(s.time.Microseconds())/1000) },
+		"<= 20 ms", starts[0].time <= maxStart)
+	cells := []string{"size"}
+	for _, size := range sizes {
+		if size == 0 {
+			cells = append(cells, "-")
+			continue
+		}
+		cells = append(cells, fmt.Sprintf("%.1f MB", float64(size)/1e6))
+	}
+	_, _ = fmt.Fprintln(l.out, strings.Join(append(cells, "<= 40 MB", met(sizes[0] <= maxSize)), "\t"))
 	return nil
+}
+
+// start returns the least time of a command.
+func start(ctx context.Context, command []string) (least spent, err error) {
+	const starts = 20
+	for range starts {
+		begin := time.Now()
+		if err := exec.CommandContext(ctx, command[0], command[1:]...).Run(); err != nil { //nolint:gosec // a program that is measured
+			return spent{}, fmt.Errorf("%s: %w", strings.Join(command, " "), err)
+		}
+		least.keepLeast(spent{time: time.Since(begin)})
+	}
+	return least, nil
 }
 
 func met(target bool) string {
