@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -19,7 +20,7 @@ const (
 // minutes.
 const rewordPause = time.Minute
 
-// failures remembers the failures in a row and the last status write of each object. The queue's
+// failures remembers the failures in a row and the last write of each object's status. The queue's
 // own counter cannot be used: it would take a tenant's mistakes for errors of the controller.
 type failures struct {
 	mu   sync.Mutex // guards past
@@ -29,6 +30,8 @@ type failures struct {
 type past struct {
 	failed  int       // times in a row
 	written time.Time // when the status was written last; zero if not since the start
+	version string    // of the object after that write; empty if there was none
+	doubt   bool      // whether a later write took place
 }
 
 // next counts another failure and returns the pause after it: twice the last one, up to the longest.
@@ -51,9 +54,28 @@ func (f *failures) reset(object client.ObjectKey) {
 	f.change(object, func(p *past) { p.failed = 0 })
 }
 
-// wrote remembers that the status was written now.
-func (f *failures) wrote(object client.ObjectKey) {
-	f.change(object, func(p *past) { p.written = time.Now() })
+// writing remembers that the status is being written. The API server may carry out a write whose
+// request ends early.
+func (f *failures) writing(object client.ObjectKey) {
+	f.change(object, func(p *past) { p.doubt = true })
+}
+
+// wrote remembers that the status was written now, which made this version of the object.
+func (f *failures) wrote(object client.ObjectKey, version string) {
+	f.change(object, func(p *past) { p.written, p.version, p.doubt = time.Now(), version, false })
+}
+
+// outdated reports whether the status of this version of the object may be another than the one that
+// was written last: memory may be behind.
+func (f *failures) outdated(object client.ObjectKey, version string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.past[object]
+	if p.doubt || p.version == "" {
+		return p.doubt
+	}
+	order, err := resourceversion.CompareResourceVersion(version, p.version)
+	return err != nil || order < 0
 }
 
 // fresh reports whether the status was written within the last rewordPause.

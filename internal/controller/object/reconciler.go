@@ -296,7 +296,8 @@ func (r *Reconciler[O, P]) pause(t *turn[O, P], f Failure) time.Duration {
 // save writes the status if it differs. Nothing else of the object is changed here.
 func (r *Reconciler[O, P]) save(ctx context.Context, t *turn[O, P]) error {
 	// At rest nothing differs, which reflect sees sooner.
-	if reflect.DeepEqual(t.before, t.o) || equality.Semantic.DeepEqual(t.before, t.o) {
+	same := reflect.DeepEqual(t.before, t.o) || equality.Semantic.DeepEqual(t.before, t.o)
+	if same && !r.failures.outdated(t.key, t.before.GetResourceVersion()) { // else the patch finds out
 		return nil
 	}
 	if err := r.patchStatus(ctx, t.before, t.o); err != nil {
@@ -312,9 +313,11 @@ func (r *Reconciler[O, P]) save(ctx context.Context, t *turn[O, P]) error {
 // patchStatus fails with a conflict if somebody has changed the object meanwhile: a status speaks
 // of the spec that was read.
 func (r *Reconciler[O, P]) patchStatus(ctx context.Context, before, o O) error {
+	object := client.ObjectKeyFromObject(o)
+	r.failures.writing(object)
 	err := r.shared.Client.Status().Patch(ctx, o, onlyIfUnchanged(before))
 	if err == nil {
-		r.failures.wrote(client.ObjectKeyFromObject(o))
+		r.failures.wrote(object, o.GetResourceVersion())
 	}
 	return err
 }

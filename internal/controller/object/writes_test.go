@@ -3,6 +3,7 @@ package object_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
@@ -179,5 +181,44 @@ func TestStatusPatchesHaveOnlyTheStatus(t *testing.T) {
 		if keys := slices.Sorted(maps.Keys(patch)); !slices.Equal(keys, []string{"metadata", "status"}) {
 			t.Errorf("a patch of %v", keys)
 		}
+	}
+}
+
+// The API server may carry out a write whose request ends early, while memory still has the status
+// before it. That status is not taken for the present one.
+func TestStatusThatMemoryDoesNotShowYet(t *testing.T) {
+	w := newWorld(t)
+	o := w.create("tenant-a", "app", nil)
+	w.reconcile(o)
+	before, behind, cut := w.Get(o), false, true
+	w.Shared.Client = interceptor.NewClient(w.Kube, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, read client.Object, opts ...client.GetOption) error {
+			if behind {
+				before.DeepCopyInto(read.(*v1alpha1.OCIRepository))
+				return nil
+			}
+			return c.Get(ctx, key, read, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			err := c.SubResource(sub).Patch(ctx, o, p, opts...)
+			if cut {
+				cut, behind = false, true
+				return context.Canceled
+			}
+			return err
+		},
+	})
+	w.fails(errOdd)
+	if _, err := w.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("a write that is cut off: %v", err)
+	}
+	w.kind.act = nil
+	if result := w.Attempt(o); result.RequeueAfter == 0 || result.RequeueAfter > 2*time.Second {
+		t.Errorf("with a memory that is behind: again after %s", result.RequeueAfter)
+	}
+	behind = false
+	w.reconcile(o)
+	if got := w.ready(o); got.Status != metav1.ConditionTrue {
+		t.Errorf("Ready is %+v", got)
 	}
 }
