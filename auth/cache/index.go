@@ -103,20 +103,24 @@ func (x *index) all() iter.Seq[*entry] {
 	}
 }
 
-// keyBucket hashes the fields in which any number of keys may differ; the others would only cost
-// time.
 func (x *index) keyBucket(key *auth.Key) *atomic.Pointer[entry] {
+	return &x.byKey[bucket(x.hash(key), len(x.byKey))]
+}
+
+// hash hashes the fields in which any number of keys may differ. The others have few values, so to
+// hash them would only cost time.
+func (x *index) hash(key *auth.Key) uint64 {
 	hash := maphash.String(x.seed, key.UID)
 	for _, field := range [...]string{
 		key.Subject.Name(), key.Subject.Namespace(),
 		key.ProxyURL, key.Image, key.STSEndpoint, key.STSRegion, key.Scopes.String(), key.Audiences.String(),
-		key.IdentityFingerprint,
+		key.ContextObject.UID, key.IdentityFingerprint,
 	} {
 		if field != "" {
 			hash = bits.RotateLeft64(hash, 7) ^ maphash.String(x.seed, field)
 		}
 	}
-	return &x.byKey[bucket(hash, len(x.byKey))]
+	return hash
 }
 
 func (x *index) subjectBucket(who auth.Subject) **entry {

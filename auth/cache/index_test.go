@@ -11,9 +11,16 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// variants are a key with all fields set, and for each field a key that differs from it in this
-// field only.
+// variants are a key, and for each field a key that differs from it in this field only.
 func variants(t *testing.T) []auth.Key {
+	t.Helper()
+	keys, _ := namedVariants(t)
+	return keys
+}
+
+// namedVariants are variants, and the name of the field in which each differs; of the first, which
+// differs in none, the name is empty.
+func namedVariants(t *testing.T) (keys []auth.Key, names []string) {
 	t.Helper()
 	subject := func(namespace, name string) auth.Subject {
 		s, err := auth.ServiceAccount(namespace, name)
@@ -29,12 +36,12 @@ func variants(t *testing.T) []auth.Key {
 		}
 		return l
 	}
-	var keys []auth.Key
 	var vary func(path []int, of reflect.Type)
 	set := func(path []int, value any) {
 		key := keys[0]
 		reflect.ValueOf(&key).Elem().FieldByIndex(path).Set(reflect.ValueOf(value))
 		keys = append(keys, key)
+		names = append(names, reflect.TypeFor[auth.Key]().FieldByIndex(path).Name)
 	}
 	vary = func(path []int, of reflect.Type) {
 		for i := range of.NumField() {
@@ -62,8 +69,27 @@ func variants(t *testing.T) []auth.Key {
 		}
 	}
 	keys = []auth.Key{{Provider: "p", Subject: subject("a", "sa"), UID: "u", Identity: "i"}}
+	names = []string{""}
 	vary(nil, reflect.TypeFor[auth.Key]())
-	return keys
+	return keys, names
+}
+
+// Keys that differ in a field of many values are spread over the index. Otherwise all objects that
+// use one identity would share a bucket, and each hit would search through all of them.
+func TestKeysAreSpread(t *testing.T) {
+	// A program has a few values of each of these, whatever tenants do.
+	few := []string{"Provider", "Identity", "CADigest", "Signer", "CredentialType", "TrustDomain", "Issuer"}
+	keys, names := namedVariants(t)
+	index := newIndex(1)
+	for i, name := range names[1:] {
+		key := &keys[i+1]
+		if key.Subject.Kind() != keys[0].Subject.Kind() || slices.Contains(few, name) {
+			continue
+		}
+		if index.hash(key) == index.hash(&keys[0]) {
+			t.Errorf("a key with another %s has the same hash", name)
+		}
+	}
 }
 
 type numbered struct{ number int }
