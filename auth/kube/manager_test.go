@@ -70,6 +70,21 @@ func runManager(t *testing.T, mgr *manager.Manager) {
 	})
 }
 
+// keepToken has the cache of a manager keep a token. The token is asked for again until it stays:
+// the cache may hear of the subject's creation, or of its ring, only after the first time.
+func keepToken(t *testing.T, mgr *manager.Manager, key auth.Key) {
+	t.Helper()
+	waitUntil(t, "the token is kept", func() bool {
+		_, err := mgr.Tokens.Fetch(t.Context(), key, auth.FetchOptions{}, func(context.Context) (auth.Fetched, error) {
+			return auth.Fetched{Key: key, Token: &auth.RegistryCredentials{ExpiresAt: time.Now().Add(time.Hour)}}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return mgr.Tokens.Len() == 1
+	})
+}
+
 // One call sets up all parts: a token is kept until its account changes, and of the accounts only
 // what providers read is kept.
 func TestManager(t *testing.T) {
@@ -88,12 +103,7 @@ func TestManager(t *testing.T) {
 	}
 
 	key := auth.Key{Provider: "test", Subject: tenantA(t), UID: "uid-1", Identity: roleA}
-	_, err := mgr.Tokens.Fetch(t.Context(), key, auth.FetchOptions{}, func(context.Context) (auth.Fetched, error) {
-		return auth.Fetched{Key: key, Token: &auth.RegistryCredentials{ExpiresAt: time.Now().Add(time.Hour)}}, nil
-	})
-	if err != nil || mgr.Tokens.Len() != 1 {
-		t.Fatalf("%d tokens are kept, %v", mgr.Tokens.Len(), err)
-	}
+	keepToken(t, mgr, key)
 	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", map[string]string{roleARN: roleB})
 	eventually(t, mgr.Accounts, func(account auth.Account, _ error) bool { return account.Attributes[roleARN] == roleB })
 	waitUntil(t, "the token is dropped", func() bool { return mgr.Tokens.Len() == 0 })
@@ -179,12 +189,7 @@ func TestManagerWithIssuer(t *testing.T) {
 		return err == nil && account.Attributes["iamRoleARN"] == roleA
 	})
 	key := auth.Key{Provider: "test", Subject: puller(t), UID: identityUID, Identity: roleA}
-	_, err = mgr.Tokens.Fetch(t.Context(), key, auth.FetchOptions{}, func(context.Context) (auth.Fetched, error) {
-		return auth.Fetched{Key: key, Token: &auth.RegistryCredentials{ExpiresAt: time.Now().Add(time.Hour)}}, nil
-	})
-	if err != nil || mgr.Tokens.Len() != 1 {
-		t.Fatalf("%d tokens are kept, %v", mgr.Tokens.Len(), err)
-	}
+	keepToken(t, mgr, key)
 	s.putRing("key-1", "Revoked")
 	waitUntil(t, "the token is dropped", func() bool { return mgr.Tokens.Len() == 0 })
 }
@@ -224,12 +229,7 @@ func TestManagerWithObjects(t *testing.T) {
 		t.Errorf("the program is %s", self)
 	}
 	key := auth.Key{Provider: "svid", Subject: app(t), UID: objectUID}
-	_, err = mgr.Tokens.Fetch(t.Context(), key, auth.FetchOptions{}, func(context.Context) (auth.Fetched, error) {
-		return auth.Fetched{Key: key, Token: &auth.RegistryCredentials{ExpiresAt: time.Now().Add(time.Hour)}}, nil
-	})
-	if err != nil || mgr.Tokens.Len() != 1 {
-		t.Fatalf("%d tokens are kept, %v", mgr.Tokens.Len(), err)
-	}
+	keepToken(t, mgr, key)
 	spiffe.putRing("Active", in(spiffe.authority, "Revoked"))
 	waitUntil(t, "the SVID is dropped", func() bool { return mgr.Tokens.Len() == 0 })
 }

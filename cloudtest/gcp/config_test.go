@@ -130,7 +130,7 @@ func TestConfigRefusals(t *testing.T) {
 		{"no subject", "projects[0].pools[0].providers[0].attributeMapping", func(c *Config) { provider(c).AttributeMapping = map[string]string{"attribute.x": "assertion.sub"} }},
 		{"groups", `projects[0].pools[0].providers[0].attributeMapping["google.groups"]`, func(c *Config) { provider(c).AttributeMapping["google.groups"] = "assertion.groups" }},
 		{"CEL that is not here", `projects[0].pools[0].providers[0].attributeMapping["attribute.x"]`, func(c *Config) { provider(c).AttributeMapping["attribute.x"] = "assertion.sub.extract('{x}')" }},
-		{"condition", "projects[0].pools[0].providers[0].attributeCondition", func(c *Config) { provider(c).AttributeCondition = "assertion.sub.matches('.*')" }},
+		{"condition", "projects[0].pools[0].providers[0].attributeCondition", func(c *Config) { provider(c).AttributeCondition = "assertion.sub.matches('.*'" }},
 		{"cluster's location", "projects[0].clusters[0].location", func(c *Config) { c.Projects[0].Clusters[0].Location = "here" }},
 		{"cluster's issuer", "projects[0].clusters[0].issuer", func(c *Config) { c.Projects[0].Clusters[0].Issuer = "kubernetes" }},
 		{"address", "projects[0].serviceAccounts[0].email", func(c *Config) { c.Projects[0].ServiceAccounts[0].Email = "x@example.com" }},

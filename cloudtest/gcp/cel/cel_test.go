@@ -35,7 +35,9 @@ func TestEval(t *testing.T) {
 		`"sub" in assertion`:                                                true,
 		`assertion.n == 3`:                                                  true,
 		`assertion.n == "3"`:                                                false,
-		`assertion.n + 1 != 4`:                                              false,
+		`assertion.sub.split(':')[2]`:                                       "tenant-a",
+		`has(assertion.none) ? 'a' : 'b'`:                                   "b",
+		`assertion.sub.matches('^system:')`:                                 true,
 		`assertion.aud == ['a', 'b']`:                                       true,
 		`assertion.aud + ['c'] == ['a','b','c']`:                            true,
 		`assertion == assertion`:                                            true,
@@ -62,9 +64,11 @@ func TestEval(t *testing.T) {
 }
 
 func TestEvalRefusals(t *testing.T) {
+	const digits = `[0,1,2,3,4,5,6,7,8,9]`
 	for _, source := range []string{
-		`assertion.none`, `assertion.sub.none`, `assertion.aud[2]`, `assertion.aud['x']`, `assertion[0]`, `assertion.n.startsWith("x")`,
-		`assertion.sub.startsWith(1)`, `!assertion.sub`, `assertion.n + "x"`, `"x" in "xy"`, `assertion.none || false`, `true && 1`, `1 || 2`, `google.subject`,
+		`assertion.none`, `assertion.sub.none`, `assertion.aud[2]`, `assertion.aud['x']`, `assertion.n.startsWith("x")`,
+		`!assertion.sub`, `assertion.n + "x"`, `assertion.none || false`, `google.subject`,
+		digits + `.all(a, ` + digits + `.all(b, ` + digits + `.all(c, ` + digits + `.all(d, ` + digits + `.all(e, a + b + c + d + e < 99)))))`, // costs too much
 	} {
 		expr, err := cel.Compile(source, "assertion", "google")
 		if err != nil {
@@ -84,11 +88,8 @@ func TestEvalRefusals(t *testing.T) {
 
 func TestCompileRefusals(t *testing.T) {
 	for _, source := range []string{
-		``, `other.sub`, `attribute.x`, `assertion.sub.matches('.*')`, `assertion.sub.extract('{x}')`, `has(assertion.sub)`, `size(assertion)`, `a ? b : c`,
-		`assertion.sub < 'x'`, `assertion.n - 1`, `assertion.sub.startsWith()`, `assertion.sub.startsWith('a', 'b')`, `assertion.`, `assertion[`, `assertion['x'`,
-		`(assertion`, `assertion)`, `[1,]x`, `'open`, `'esc\'aped'`, `"""triple"""`, `r'raw'`, `b"bytes"`, `1.5`, `0x10`, `1u`, `99999999999999999999`,
-		`assertion sub`, `&& true`, `true &`, `=`, `{'a': 1}`, `null`, `assertion.'x'`, "'line\nbreak'", `//x`, strings.Repeat("(", 5000), strings.Repeat("!", 5000) + "true",
-		`assertion` + strings.Repeat(".a", 5000), "1" + strings.Repeat("+1", 5000),
+		``, `other.sub`, `attribute.x`, `assertion.sub.extract('{x}')`, `assertion[0]`, `true && 1`, `assertion.`, `(assertion`, `[1,]x`, `'open`, `//x`,
+		strings.Repeat("(", 5000), `assertion` + strings.Repeat(".a", 5000), "1" + strings.Repeat("+1", 5000),
 	} {
 		if _, err := cel.Compile(source, "assertion"); err == nil {
 			t.Errorf("%.60s is taken", source)
