@@ -1,5 +1,5 @@
-// Command controller measures lanyard-controller beside Flux's source-controller, one after the
-// other on the same control plane, the same registry and the same local cloud:
+// Command controller measures lanyard-controller beside Flux's source-controller. In each case they
+// take turns on the same control plane, the same registry and the same local cloud:
 //
 //	controller --objects 1000
 //
@@ -82,18 +82,24 @@ func run(ctx context.Context, s settings, out, progress io.Writer) (err error) {
 			err = os.RemoveAll(dir) // else the logs stay
 		}
 	}()
-	ours, err := measure(ctx, lab, lanyard(s))
-	if err != nil {
-		return fmt.Errorf("lanyard-controller (logs in %s): %w", dir, err)
+	programs := []program{lanyard(s)}
+	if !s.onlyOurs {
+		programs = append(programs, flux(s))
 	}
-	if s.onlyOurs {
-		return s.table(out, ours, nil)
+	courses := make([]*course, len(programs))
+	for i, p := range programs {
+		if courses[i], err = newCourse(ctx, lab, p); err != nil {
+			return err
+		}
 	}
-	flux, err := measure(ctx, lab, flux(s))
-	if err != nil {
-		return fmt.Errorf("source-controller (logs in %s): %w", dir, err)
+	if err := measure(ctx, lab, courses); err != nil {
+		return err
 	}
-	return s.table(out, ours, &flux)
+	var theirs *figures
+	if !s.onlyOurs {
+		theirs = &courses[1].figures
+	}
+	return s.table(out, courses[0].figures, theirs)
 }
 
 // lab is what both programs are measured in.
