@@ -108,9 +108,9 @@ func TestGetTarget(t *testing.T) {
 		// Unsupported options, and options that exclude each other.
 		{name: "scopes", region: region, options: auth.Options{Scopes: scopes}, code: auth.CodeOptionUnsupported, fix: "scopes"},
 		{name: "controller", region: region, options: auth.Options{Subject: auth.Controller()}, want: auth.Target{STSRegion: region}},
-		{name: "controller elsewhere", region: region, options: auth.Options{Subject: auth.Controller(), STSEndpoint: "https://sts.example.org"}, code: auth.CodeEndpointRefused, fix: "name a ServiceAccount"},
-		{name: "controller at AWS's", region: region, options: auth.Options{Subject: auth.Controller(), STSEndpoint: "https://sts.eu-west-1.amazonaws.com"}, code: auth.CodeEndpointRefused, fix: "name a ServiceAccount"},
-		{name: "controller by proxy", region: region, options: auth.Options{Subject: auth.Controller(), ProxyURL: proxy}, code: auth.CodeEndpointRefused, fix: "name a ServiceAccount"},
+		{name: "controller elsewhere", region: region, options: auth.Options{Subject: auth.Controller(), STSEndpoint: "https://sts.example.org"}, code: auth.CodeEndpointRefused, fix: "such as a ServiceAccount"},
+		{name: "controller at AWS's", region: region, options: auth.Options{Subject: auth.Controller(), STSEndpoint: "https://sts.eu-west-1.amazonaws.com"}, code: auth.CodeEndpointRefused, fix: "such as a ServiceAccount"},
+		{name: "controller by proxy", region: region, options: auth.Options{Subject: auth.Controller(), ProxyURL: proxy}, code: auth.CodeEndpointRefused, fix: "such as a ServiceAccount"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			provider := newProvider(t, aws.Config{Region: test.region, AllowedEndpointHosts: allowed})

@@ -97,7 +97,7 @@ func TestGetTarget(t *testing.T) {
 		{name: "STS region", options: auth.Options{STSRegion: "westeurope"}, code: auth.CodeOptionUnsupported, fix: "leave out the STS region"},
 		{name: "STS endpoint", options: auth.Options{STSEndpoint: "https://login.microsoftonline.com"}, code: auth.CodeOptionUnsupported, fix: "AZURE_AUTHORITY_HOST"},
 		{name: "controller", options: auth.Options{Subject: auth.Controller()}},
-		{name: "controller by proxy", options: auth.Options{Subject: auth.Controller(), ProxyURL: proxy}, code: auth.CodeEndpointRefused, fix: "name a ServiceAccount"},
+		{name: "controller by proxy", options: auth.Options{Subject: auth.Controller(), ProxyURL: proxy}, code: auth.CodeEndpointRefused, fix: "such as a ServiceAccount"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			provider := newProvider(t, azure.Config{})

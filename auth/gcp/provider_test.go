@@ -67,7 +67,7 @@ func TestGetTarget(t *testing.T) {
 		{name: "a scope with a quote", options: auth.Options{Scopes: list(t, `a"b`)}, code: auth.CodeOptionInvalid, fix: "each scope by itself"},
 		{name: "proxy", options: auth.Options{ProxyURL: proxy}},
 		{name: "controller", options: auth.Options{Subject: auth.Controller()}},
-		{name: "controller by proxy", options: auth.Options{Subject: auth.Controller(), ProxyURL: proxy}, code: auth.CodeEndpointRefused, fix: "name a ServiceAccount"},
+		{name: "controller by proxy", options: auth.Options{Subject: auth.Controller(), ProxyURL: proxy}, code: auth.CodeEndpointRefused, fix: "such as a ServiceAccount"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			provider := newProvider(t, gcp.Config{UniverseDomain: test.universe})

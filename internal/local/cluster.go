@@ -108,7 +108,7 @@ type Cluster struct {
 type MissingBinaryError struct {
 	// Path is where it was looked for.
 	Path string
-	// Flag names another place.
+	// Flag is the command line flag that names another place; empty if there is none.
 	Flag string
 	// Err is why it cannot be used.
 	Err error
@@ -116,14 +116,18 @@ type MissingBinaryError struct {
 
 // Error says what to do.
 func (e *MissingBinaryError) Error() string {
-	return fmt.Sprintf("program %s: %v; run `make build` in Lanyard's repository and keep the programs of its bin/ in one folder, "+
-		"or say with %s where the program is", e.Path, e.Err, e.Flag)
+	text := fmt.Sprintf("program %s: %v; run `make build` in Lanyard's repository and keep the programs of its bin/ in one folder", e.Path, e.Err)
+	if e.Flag != "" {
+		text += ", or say with " + e.Flag + " where the program is"
+	}
+	return text
 }
 
 // Unwrap returns why the program cannot be used.
 func (e *MissingBinaryError) Unwrap() error { return e.Err }
 
-// CheckBinary returns a *MissingBinaryError if there is no program at path that can be run.
+// CheckBinary returns a *MissingBinaryError if there is no program at path that can be run. The flag
+// names another place; empty if there is none.
 func CheckBinary(path, flag string) error {
 	info, err := os.Stat(path)
 	switch {

@@ -154,7 +154,7 @@ func (c *Cluster) awaitProgram(ctx context.Context, p *Program) error {
 
 // launch starts a program, and leads to it what is to reach it.
 func (c *Cluster) launch(ctx context.Context, o ProgramOptions) (*Program, error) {
-	if err := CheckBinary(o.Binary, "--controller"); err != nil {
+	if err := CheckBinary(o.Binary, ""); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()

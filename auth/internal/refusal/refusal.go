@@ -37,8 +37,8 @@ func Unsupported(provider, what, fix string) error {
 func Detour(way string) error {
 	return &auth.Error{
 		Stage: auth.StageSubject, Code: auth.CodeEndpointRefused,
-		Fix: "name a ServiceAccount, or leave out the " + way + ": the controller's identity uses the " + way + " of its environment",
-		Err: errors.New("the controller's identity is never used with the " + way + " that a call chooses"),
+		Fix: "use an identity of the tenant's own, such as a ServiceAccount, or leave out the " + way,
+		Err: errors.New("an identity that is only lent, such as the controller's, is never used with the " + way + " that a call chooses"),
 	}
 }
 

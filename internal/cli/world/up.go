@@ -90,7 +90,11 @@ func (o *upOptions) checkPrograms(workloads []local.Workload) error {
 	for _, w := range workloads {
 		if path := o.program(w.Program); !checked[path] {
 			checked[path] = true
-			errs = append(errs, local.CheckBinary(path, "--controller"))
+			flag := ""
+			if path == o.controller {
+				flag = "--controller"
+			}
+			errs = append(errs, local.CheckBinary(path, flag))
 		}
 	}
 	return errors.Join(errs...)

@@ -225,6 +225,11 @@ func TestFindPrograms(t *testing.T) {
 	if missing, ok := errors.AsType[*local.MissingBinaryError](err); !ok || missing.Path != filepath.Join("bin", "lanyard-controller") {
 		t.Errorf("a missing program: %v", err)
 	}
+	// A program without a flag of its own is not replaced by --controller.
+	err = o.checkPrograms([]local.Workload{{Name: "lanyard-token-server", Program: "lanyard-token-server"}})
+	if err == nil || strings.Contains(err.Error(), "--controller") {
+		t.Errorf("a missing program without a flag: %v", err)
+	}
 }
 
 // TestCloud runs a cloud as a user does, and looks at it from outside.

@@ -68,8 +68,8 @@ func checkLent(call source.Call, place Place) error {
 	}
 	return &auth.Error{
 		Stage: auth.StageExchange, Code: auth.CodeEndpointRefused,
-		Fix: "set spec.serviceAccountName, or leave out spec.endpoint",
-		Err: errors.New("spec.endpoint is not a host of Amazon S3, and the controller uses its own identity only there"),
+		Fix: "use an identity of this namespace (spec.serviceAccountName, without spec.identityRef), or leave out spec.endpoint",
+		Err: errors.New("spec.endpoint is not a host of Amazon S3, and an identity that is only lent to this namespace is used only there"),
 	}
 }
 

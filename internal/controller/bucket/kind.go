@@ -46,8 +46,8 @@ func (kind) View(o *v1alpha1.Bucket) source.View {
 			WorkloadIdentityName: o.Spec.WorkloadIdentityName, IdentityRef: source.IdentityRef(o.Spec.IdentityRef), SecretRef: object.NameOf(o.Spec.SecretRef), CertSecretRef: object.NameOf(o.Spec.CertSecretRef), ProxySecretRef: object.NameOf(o.Spec.ProxySecretRef),
 			Insecure: o.Spec.Insecure,
 		},
-		View:     object.View{Suspend: o.Spec.Suspend, Interval: o.Spec.Interval.Duration, Timeout: o.Spec.Timeout, Finalizer: true},
-		Artifact: o.Status.Artifact, Publish: o.Spec.ExternalArtifact,
+		View:     object.View{Suspend: o.Spec.Suspend, Interval: o.Spec.Interval.Duration, Timeout: o.Spec.Timeout.DeepCopy(), Finalizer: true},
+		Artifact: o.Status.Artifact.DeepCopy(), Publish: o.Spec.ExternalArtifact,
 	}
 	if sts := o.Spec.STS; sts != nil {
 		v.Fields.STS = &spec.TokenService{Provider: sts.Provider, Endpoint: sts.Endpoint}

@@ -14,10 +14,14 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
 
-// TestControllerStaysAtTheCloud asserts that the controller's identity is never shown to a host
+// TestLentIdentityStaysAtTheCloud asserts that an identity that is only lent is never shown to a host
 // that is only listed. A tenant's own identity may be.
-func TestControllerStaysAtTheCloud(t *testing.T) {
+func TestLentIdentityStaysAtTheCloud(t *testing.T) {
 	tenant, err := auth.ServiceAccount("tenant-a", "reader")
+	if err != nil {
+		t.Fatal(err)
+	}
+	role, err := auth.ClusterIdentity("AWSClusterRoleIdentity", "reader")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,6 +34,8 @@ func TestControllerStaysAtTheCloud(t *testing.T) {
 		"the tenant's at a listed host": {tenant, true, false},
 		"the controller's at the cloud": {auth.Controller(), false, false},
 		"the controller's at a listed":  {auth.Controller(), true, true},
+		"a lent role's at the cloud":    {role, false, false},
+		"a lent role's at a listed":     {role, true, true},
 		"nobody's at a listed host":     {auth.Subject{}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -194,7 +194,7 @@ func (f *Flags) check(selector string) (err error) {
 		return fmt.Errorf("--token-cache-max-size: %d is negative; 0 keeps no token", f.TokenCacheMaxSize)
 	case f.TokenCacheMaxDuration <= 0:
 		return fmt.Errorf("--token-cache-max-duration: %s is not positive; to keep no token, set --token-cache-max-size=0", f.TokenCacheMaxDuration)
-	case f.TokenCacheRefreshFraction <= 0 || f.TokenCacheRefreshFraction > 1:
+	case !(f.TokenCacheRefreshFraction > 0 && f.TokenCacheRefreshFraction <= 1): // also NaN
 		return fmt.Errorf("--token-cache-refresh-fraction: %v is not in the range above 0 up to 1", f.TokenCacheRefreshFraction)
 	case f.DefaultServiceAccount != "" && len(validation.IsDNS1123Subdomain(f.DefaultServiceAccount)) > 0:
 		return fmt.Errorf("--default-service-account: %q is not a name of a ServiceAccount; give no namespace, it is the object's own", f.DefaultServiceAccount)

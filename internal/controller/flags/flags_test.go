@@ -130,7 +130,7 @@ func TestRefusalsNameTheFlag(t *testing.T) {
 		"--artifact-base-url=", "--artifact-base-url=artifacts.example.com", "--artifact-base-url=http://u:p@x", "--artifact-base-url=http://x?q",
 		"--artifact-base-url=ftp://x", "--artifact-store-max-size=-1", "--artifact-store-max-size=much", "--artifact-store-max-size=100m",
 		"--artifact-namespace-max-size=-1", "--artifact-max-decompressed-size=0", "--shard-selector=a in", "--concurrent=0", "--token-cache-max-size=-1",
-		"--token-cache-max-duration=0s", "--token-cache-refresh-fraction=0", "--token-cache-refresh-fraction=1.1",
+		"--token-cache-max-duration=0s", "--token-cache-refresh-fraction=0", "--token-cache-refresh-fraction=1.1", "--token-cache-refresh-fraction=NaN",
 		"--controller-identity-namespaces=a,,b", "--controller-identity-namespaces=*", "--controller-credential-hosts=*.example.com", "--allowed-endpoint-hosts=*.example.com",
 		"--deny-cidrs=10.0.0.1/8", "--log-level=loud", "--log-format=xml", "--leader-elect-id=", "--storage-path=",
 		"--default-service-account=tenant-a/puller", "--default-service-account=Puller", "--keyring-namespace=lanyard-system/issuer", "--identity-secret-namespace=lanyard-identities", "--require-service-account-for-provider-auth=perhaps",

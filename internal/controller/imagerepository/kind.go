@@ -44,7 +44,7 @@ func (kind) View(o *v1alpha1.ImageRepository) source.View {
 			SecretRef: object.NameOf(o.Spec.SecretRef), CertSecretRef: object.NameOf(o.Spec.CertSecretRef), ProxySecretRef: object.NameOf(o.Spec.ProxySecretRef),
 			Insecure: o.Spec.Insecure,
 		},
-		View: object.View{Suspend: o.Spec.Suspend, Interval: o.Spec.Interval.Duration, Timeout: o.Spec.Timeout},
+		View: object.View{Suspend: o.Spec.Suspend, Interval: o.Spec.Interval.Duration, Timeout: o.Spec.Timeout.DeepCopy()},
 	}
 	if scan := o.Status.LastScanResult; scan != nil {
 		v.Found = fmt.Sprintf("tags of %s: %d", o.Status.CanonicalImageName, scan.TagCount)

@@ -51,7 +51,9 @@ func TestView(t *testing.T) {
 		View:  object.View{Suspend: true, Interval: time.Hour, Timeout: &metav1.Duration{Duration: time.Minute}},
 		Found: "tags of cloud.example.com/app: 3",
 	}
-	if got := (kind{}).View(o); !reflect.DeepEqual(got, want) {
+	got := (kind{}).View(o)
+	controllertest.Overwrite(o) // the view is a copy
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

@@ -109,7 +109,7 @@ func NameOf(ref *meta.LocalReference) *string {
 	if ref == nil {
 		return nil
 	}
-	return &ref.Name
+	return new(ref.Name)
 }
 
 // RetryNow reports whether somebody did something since the last attempt that may have healed its

@@ -52,8 +52,8 @@ func (kind) View(o *v1alpha1.OCIRepository) source.View {
 			SecretRef: object.NameOf(o.Spec.SecretRef), CertSecretRef: object.NameOf(o.Spec.CertSecretRef), ProxySecretRef: object.NameOf(o.Spec.ProxySecretRef),
 			Insecure: o.Spec.Insecure,
 		},
-		View:     object.View{Suspend: o.Spec.Suspend, Interval: o.Spec.Interval.Duration, Timeout: o.Spec.Timeout, Finalizer: true},
-		Artifact: o.Status.Artifact, Publish: o.Spec.ExternalArtifact,
+		View:     object.View{Suspend: o.Spec.Suspend, Interval: o.Spec.Interval.Duration, Timeout: o.Spec.Timeout.DeepCopy(), Finalizer: true},
+		Artifact: o.Status.Artifact.DeepCopy(), Publish: o.Spec.ExternalArtifact,
 	}
 }
 

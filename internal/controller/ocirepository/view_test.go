@@ -49,9 +49,11 @@ func TestView(t *testing.T) {
 			Insecure: true, PullSecrets: true,
 		},
 		View:     object.View{Suspend: true, Interval: time.Hour, Timeout: &metav1.Duration{Duration: time.Minute}, Finalizer: true},
-		Artifact: o.Status.Artifact, Publish: true,
+		Artifact: o.Status.Artifact.DeepCopy(), Publish: true,
 	}
-	if got := (kind{}).View(o); !reflect.DeepEqual(got, want) {
+	got := (kind{}).View(o)
+	controllertest.Overwrite(o) // the view is a copy
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
@@ -72,5 +73,5 @@ func Credential(c *v1alpha1.Credential) *spec.Credential {
 	if c == nil {
 		return nil
 	}
-	return &spec.Credential{Type: spec.CredentialType(c.Type), Audiences: c.Audiences}
+	return &spec.Credential{Type: spec.CredentialType(c.Type), Audiences: slices.Clone(c.Audiences)}
 }

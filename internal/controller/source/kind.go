@@ -40,8 +40,8 @@ type Kind[O Object, P any] interface {
 	Explain(err error) (object.Failure, bool)
 }
 
-// View has the fields of a source that the frame needs. It is a copy, except for Artifact, which
-// must not be changed.
+// View has the fields of a source that the frame needs. It is a copy: changes of the object do not
+// change the view.
 type View struct {
 	// View has the fields that the frame of all objects needs. A kind sets Finalizer if it keeps
 	// artifacts, which must be removed with the object. It leaves DependsOn and Renewable
