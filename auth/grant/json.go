@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// ErrSyntax is the error of a grant that is not a single JSON object, or that has a key which is
-// unknown, in the wrong letter case, or repeated. encoding/json would accept such keys.
+// ErrSyntax is the error of a grant that is not a single JSON object. A key that is unknown,
+// repeated or in the wrong letter case is an error too. encoding/json would accept such keys.
 var ErrSyntax = errors.New("not a grant; write {}, or an object with the keys list and selector")
 
 // MarshalJSON writes {} only for All. It writes every other grant with its list, even an empty

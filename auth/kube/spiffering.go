@@ -74,9 +74,9 @@ func (r *SPIFFERing) subscribe(lost func()) {
 	r.subscribers = append(r.subscribers, lost)
 }
 
-// change follows the ring. A rotation is not told to subscribers: the new signer is part of the keys
-// of tokens, so the next use of an SVID gets a new one, and what the former signer has signed stays
-// valid.
+// change follows the ring. A rotation is not told to subscribers: the new signer is part of the
+// keys of tokens, so the next use of an SVID gets a new one. What the former signer has signed
+// stays valid.
 func (r *SPIFFERing) change(last, next ringState) {
 	before, now := signersOf(last), signersOf(next)
 	r.signers.Store(now)

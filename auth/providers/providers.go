@@ -19,8 +19,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/gcp"
 )
 
-// Config configures the providers. The zero value is right for the public clouds, if each call to
-// AWS names a region or an image repository, and each account for Azure names its tenant.
+// Config configures the providers. The zero value is right for the public clouds. Each call to AWS
+// then names a region or an image repository, and each account for Azure names its tenant.
 type Config struct {
 	// Env looks up environment variables, as os.Getenv does; nil for no variables. The providers
 	// read the variables that the clouds' own programs read:

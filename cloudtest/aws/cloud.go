@@ -1,7 +1,8 @@
 // Package aws is the local AWS. It has IAM's accounts, roles, users and policies. Its services are
-// Identity and Access Management as far as trust in a cluster needs it, the Security Token Service,
-// Elastic Container Registry with its registries, S3, and Key Management Service. Of further services
-// ([GenericServices]), such as EC2, it has only who may call them: see [HeaderCallerARN].
+// the parts of Identity and Access Management that trust in a cluster needs, the Security Token
+// Service, Elastic Container Registry with its registries, S3, and Key Management Service. Of
+// further services ([GenericServices]), such as EC2, it has only who may call them: see
+// [HeaderCallerARN].
 //
 // It verifies what AWS verifies: tokens against their issuer's published keys, SigV4, trust and
 // permission policies. It answers with AWS's error codes, HTTP statuses and bodies.

@@ -188,8 +188,12 @@ var rules = []rule{
 		dir:  ".", from: "/internal/...", deny: []string{module + "/cmd/"},
 	},
 	{
-		name: "the controller does not link the local cloud",
-		dir:  ".", from: "/cmd/lanyard-controller", deny: []string{module + "/cloudtest", module + "/cloudtest/", module + "/internal/cli"},
+		name: "no program but the local world links the local cloud",
+		dir:  ".", from: "/cmd/...", except: []string{"/cmd/lanyard-local"}, deny: []string{module + "/cloudtest", module + "/cloudtest/", module + "/internal/local"},
+	},
+	{
+		name: "the controller does not link the command line",
+		dir:  ".", from: "/cmd/lanyard-controller", deny: []string{module + "/internal/cli"},
 	},
 	{
 		name: "the controller links gRPC for SPIFFE brokers only: Google's clients would bring xDS, and double its size",

@@ -123,8 +123,8 @@ func start(t *testing.T, h *Hub) {
 	})
 }
 
-// TestSpokeAsksForItsOwn checks that a spoke asks for no more than lanyard hub grant lets it read,
-// and that a namespace which is not granted keeps no other from being known.
+// TestSpokeAsksForItsOwn checks that a spoke asks for no more than lanyard hub grant lets it read.
+// It also checks that a namespace which is not granted keeps no other from being known.
 func TestSpokeAsksForItsOwn(t *testing.T) {
 	w := newWorld(t)
 	h := w.hub(t)

@@ -40,7 +40,7 @@ func (n *Namespaces) Set(value string) error {
 		case !ok:
 			return fmt.Errorf("%q is not <namespace of the spoke>=<namespace of the hub>", entry)
 		case strings.Contains(entry, "*"):
-			return fmt.Errorf("%q: write one entry for each namespace, because a pattern would let whoever makes a namespace choose one of the hub", entry)
+			return fmt.Errorf("%q: write one entry for each namespace: with a pattern, anyone who makes a namespace could choose one of the hub", entry)
 		}
 		for _, name := range []string{spoke, at} {
 			if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 {

@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/issuer/issuertest"
 )
 
-// FuzzValidate holds that no identity is accepted, whoever wrote it, which brings a line end or
-// another control character into a token, or into what services of a cloud get beside the token.
+// FuzzValidate checks that no accepted identity brings a line end or another control character into
+// a token. The same is true of what a cloud gets beside the token.
 func FuzzValidate(f *testing.F) {
 	for _, row := range issuertest.Rows(f) {
 		object := row.Object()

@@ -105,7 +105,7 @@ func (r Rights) Check(ctx context.Context) error {
 		return nil
 	}
 	err := errors.New("in namespace " + r.Namespace + ", " + strings.Join(found, "; ") +
-		": whoever controls that program could sign for every tenant. Remove these rights (rbac.tenantNamespaces), or accept this by name (issuer.acceptControllerReadsAllSecrets)")
+		": with that program, an attacker could sign for every tenant. Remove these rights (rbac.tenantNamespaces), or accept this by name (issuer.acceptControllerReadsAllSecrets)")
 	if r.Accepted {
 		r.Log.Warn("other programs can reach the signing keys, and this is accepted", "rights", err.Error())
 		return nil

@@ -100,7 +100,11 @@ func startClusterWith(t *testing.T, name, path string) *local.Cluster {
 			t.Errorf("stop another cluster: %v", err)
 		}
 	})
-	t.Cleanup(func() { wantNoSecretsAt(context.WithoutCancel(t.Context()), t, cluster) }) // before the cluster is stopped
+	t.Cleanup(func() { // before the cluster is stopped
+		ctx := context.WithoutCancel(t.Context())
+		wantNoSecretsAt(ctx, t, cluster)
+		addRights(ctx, t, cluster)
+	})
 	return cluster
 }
 

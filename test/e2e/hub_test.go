@@ -254,8 +254,8 @@ func authenticationOfPage(t *testing.T) string {
 	return path
 }
 
-// hubTrustsSpoke holds that the hub knows a spoke by a ServiceAccount token of the spoke's own
-// cluster, and that no other account of that cluster is taken for the spoke.
+// hubTrustsSpoke checks that the hub knows a spoke by a ServiceAccount token of the spoke's own
+// cluster. No other account of that cluster is taken for the spoke.
 func hubTrustsSpoke(t *testing.T, w *hubWorld) {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: local.Namespace, Name: identityController}}

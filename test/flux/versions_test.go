@@ -54,8 +54,8 @@ func (tags registry) connect(t *testing.T) *oci.Client {
 	return client
 }
 
-// versions are all strings in the tests of Flux's version library, of its choice of an artifact, and
-// of its policies, and the ranges and filters in its documentation.
+// versions are all strings in the tests of Flux's version library, of its choice of an artifact and
+// of its policies, and those in its documentation.
 func versions(t *testing.T) []string {
 	t.Helper()
 	sources, images := module(t, sourceController), module(t, imageReflector)

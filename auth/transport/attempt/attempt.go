@@ -5,10 +5,10 @@
 // often and report failures in the same words.
 //
 // Another attempt follows only a failure that may pass within a second. Such failures are a
-// connection that was refused or closed, a resolver that failed, and the HTTP statuses of an
-// overload or a fault (408, 500, 502, 503, 504). Amazon S3 ("Best practices design patterns"),
-// Azure Blob Storage (503 Server Busy) and Google Cloud Storage ("Retry strategy") ask for the
-// same. No other attempt follows
+// connection that was refused or closed, and a resolver that failed. The HTTP statuses of an
+// overload or a fault (408, 500, 502, 503, 504) are such failures too. Amazon S3 ("Best practices
+// design patterns"), Azure Blob Storage (503 Server Busy) and Google Cloud Storage ("Retry
+// strategy") ask for the same. No other attempt follows
 //
 //   - what TLS, the dial guard or DNS decided: it would be decided again;
 //   - a time-out, which has already used the time that there was;

@@ -9,11 +9,11 @@
 //	layer, err := manifest.Select(oci.LayerSelector{})
 //	stream, err := client.Open(ctx, layer) // verified while it is read
 //
-// Nothing that a registry sends is trusted: answers are bounded, digests are computed from the
-// bytes, whatever the registry leads to, its token server included, is asked by https and is no
-// private address, and no credential goes to another host than the registry and the token server
-// that it names. Every failure is an *origin.Error whose text holds no credential, no query of a
-// URL, and of an answer's body only the registry's own error code and message, shortened.
+// Nothing that a registry sends is trusted. Answers are bounded, and digests are computed from the
+// bytes. Hosts that the registry names, such as its token server, are asked by https only, and have
+// no private address. A credential goes to the registry and to its token server alone. Every
+// failure is an *origin.Error. Its text has no credential and no query of a URL. Of the answer's
+// body, the text has only the registry's error code and message, shortened.
 //
 // The package knows neither clouds nor Kubernetes. Credentials come in as an authn.Authenticator; certificates, proxy
 // and the check of dialled addresses come in with the http.RoundTripper. Deadlines are the caller's contexts'.

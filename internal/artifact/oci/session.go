@@ -23,9 +23,10 @@ const (
 	maxSecrets   = 24
 )
 
-// session is the bottom of a client's transport. It holds what must be true of every request, whoever makes it, the library's
-// handshake with its redirects and token servers included: where it may go, bounded retries, and knowledge of the credentials that
-// were sent, so that no text which a server echoes can reveal them.
+// session is the bottom of a client's transport. It holds what must be true of every request, also
+// of those that the library makes by itself for redirects and token servers: where a request may
+// go, and how often it is tried again. It remembers the credentials that were sent, so that no text
+// which a server echoes can reveal them.
 type session struct {
 	field    string        // of the object, that names the repository
 	server   origin.Server // by the host that the object names
@@ -150,10 +151,12 @@ func (s *session) lastRetryAfter() time.Duration {
 	return s.retryAfter
 }
 
-// admit judges where a request goes. The registry says where blobs, tokens and its own root are, and it may be its tenant's who would
-// have the controller ask on his behalf: every host but the object's own is asked by https, whose certificate must be the name's, and
-// an address in place of a name must be public. What a name resolves to is judged when it is dialled, by the injected transport.
-// Registries that people use need no more: their token servers and storage are at the same host, or at others with certificates.
+// admit judges where a request goes. The registry says where its blobs and tokens are. A hostile
+// registry would name hosts of the cluster. So every host but the object's own is asked by https,
+// and its certificate must be valid for its name. An address in place of a name must be public.
+// What a name resolves to is judged when it is dialled, by the injected transport. Registries that
+// people use need no more: their token servers and storage are at the same host, or at others with
+// certificates.
 //
 // The error is an *origin.Error or a [*plainError].
 func (s *session) admit(u *url.URL) error {

@@ -30,11 +30,10 @@ const (
 )
 
 // Tags streams the repository's tags in the registry's order, page after page, in memory that does
-// not grow with their number. The sequence ends with the first error, an *origin.Error:
-// CodeTooLarge where the list is longer than the limits, CodeProtocol where it leads back to a page
-// that was read, has too many pages without a tag, leads to another place or holds what is no tag,
-// CodeUnreachable where ctx ends before the list. A tag may come twice if the repository changes
-// meanwhile.
+// not grow with their number. The sequence ends with the first error, an *origin.Error.
+// CodeTooLarge: the list is longer than the limits. CodeProtocol: the list repeats a page, has too
+// many pages without a tag, names another host, or has an entry that is no tag. CodeUnreachable:
+// ctx ends before the list. A tag may come twice if the repository changes meanwhile.
 func (c *Client) Tags(ctx context.Context) iter.Seq2[string, error] { return c.tags(ctx, pages) }
 
 // Queries that begin a list of tags.

@@ -7,10 +7,10 @@
 //	.tmp/                                             what is being written; emptied by Open
 //	.key                                              the key of the URLs, made by Open
 //
-// The folder is the whole state. A file appears under its final name in one step, by rename after its content is on the
-// disk, so that a process killed at any moment leaves every artifact either whole or absent. The object's UID is a
-// folder: an object that is deleted and made again under the same name begins with nothing and its predecessor's URLs
-// are dead, without a second file that could disagree.
+// The folder is the whole state. A file is renamed to its final name after its content is on the
+// disk. So a process that is killed at any moment leaves every artifact either whole or absent.
+// Each UID of an object has a folder of its own. An object that is deleted and made again under the
+// same name begins with nothing, and the URLs of the former object are dead.
 //
 // # URLs
 //

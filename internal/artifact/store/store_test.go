@@ -215,8 +215,8 @@ func TestFailedPutChangesNothing(t *testing.T) {
 	}
 }
 
-// fullDisk writes to /dev/full, whose kernel answers are those of a full disk, or fails only when the data is to reach
-// the disk, as NFS and thin volumes do.
+// fullDisk writes to /dev/full, where the kernel answers as for a full disk. Or it fails only when
+// the data is to reach the disk, as NFS and thin volumes do.
 func fullDisk(t *testing.T, s *Store, name string, early bool) (file, error) {
 	t.Helper()
 	f, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)

@@ -82,7 +82,7 @@ func checkCloudHost(kind Kind, image string) error {
 		err = errors.New("not a cloud")
 	}
 	if err != nil {
-		return fmt.Errorf("--%s=%s is for the registries of %s alone, and %.80q is none of them: this machine's identity does not go there", flagCreds, kind, kind, host)
+		return fmt.Errorf("--%s=%s is for the registries of %s alone. %.80q is none of them, so this machine's identity does not go there", flagCreds, kind, kind, host)
 	}
 	return nil
 }

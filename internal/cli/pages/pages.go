@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// Test compares the pages of the commands that are own with the files below docs, which is the path
-// of that folder, and writes the files if update is set. Commands without a page may have links.
+// Test compares the pages of the commands that are own with the files below docs, a path. If update
+// is set, Test writes the files. Commands without a page may have links.
 func Test(t *testing.T, docs string, root *cobra.Command, update bool, own func(*cobra.Command) bool) {
 	t.Helper()
 	root.CompletionOptions.HiddenDefaultCmd = true

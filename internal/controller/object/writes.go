@@ -8,7 +8,7 @@ import (
 
 // Bounds of the status writes of objects that nobody has asked to be reconciled. With each write,
 // the API server decodes, checks and encodes the whole object again, with all that its tenant wrote
-// into it, and the cluster's database keeps it for minutes. The server that an object names can
+// into it. The cluster's database keeps each copy for minutes. The server that an object names can
 // cause a write with each answer: new content, or another failure.
 const (
 	objectWrites        = 10 // of one object at once

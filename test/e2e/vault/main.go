@@ -3,8 +3,8 @@
 //
 //	vault-jwt <host:port>
 //
-// It is a program, and a module of its own, because the plugin needs some 80 modules that nothing
-// else here needs, and a newer Go than the project's other modules.
+// It is a program in a module of its own, because the plugin needs some 80 modules that nothing
+// else here needs. It also needs a newer Go than the other modules.
 package main
 
 import (

@@ -12,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// patience is how long a connection waits for an answer that comes, even on a busy machine, and
-// brief is how long for an answer that does not come.
+// patience is how long a connection waits for an answer that comes, even on a busy machine.
+// brief is how long a connection waits for an answer that does not come.
 const (
 	patience = 30 * time.Second
 	brief    = 200 * time.Millisecond
