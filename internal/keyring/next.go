@@ -12,9 +12,10 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/svid"
 )
 
-// Plan is the next step of a ring.
+// Plan is the next step of a ring. What Changed is written first, and keys are made in a step of
+// their own: no change of a state waits for a key that cannot be made now.
 type Plan struct {
-	// Status is to be written in place of the ring's status if Changed.
+	// Status is to be written in place of the ring's status if Changed, or when keys were made.
 	Status v1alpha1.KeyRingStatus
 	// Changed says that Status is another than the ring has.
 	Changed bool
@@ -29,6 +30,9 @@ type Plan struct {
 	// again, and handed to Renewed. Empty for none.
 	Renew string
 }
+
+// Makes reports whether keys or certificates are to be made.
+func (p *Plan) Makes() bool { return len(p.Missing) > 0 || p.Import || p.Renew != "" }
 
 // AddKey adds a key that was just made.
 func (p *Plan) AddKey(key Key, now time.Time) error {
@@ -57,6 +61,19 @@ func (p *Plan) Renewed(a Authority) {
 	}
 }
 
+// Revocation returns the part of the next step that waits for nothing: which keys are revoked, and
+// which ones sign in their place. Of the observation it needs only Held and Revision. Conditions
+// stay as they are.
+func Revocation(ring *v1alpha1.KeyRing, o Observation, p Policy, now time.Time) Plan {
+	t := turn{spec: &ring.Spec, status: ring.Status.DeepCopy(), observed: o, policy: p, now: now}
+	t.revoke()
+	if equality.Semantic.DeepEqual(&ring.Status, t.status) {
+		return Plan{Status: *t.status}
+	}
+	t.noticeHistory() // now: the new revision hides from the next step that a backup was restored
+	return t.plan(ring)
+}
+
 // Next returns the next step of a ring. It reads no clock and calls nobody. To ask again with the
 // same observation after the step was written leads to the end of what can be done now.
 //
@@ -65,7 +82,6 @@ func (p *Plan) Renewed(a Authority) {
 func Next(ring *v1alpha1.KeyRing, o Observation, p Policy, now time.Time) Plan {
 	t := turn{spec: &ring.Spec, status: ring.Status.DeepCopy(), observed: o, policy: p, now: now}
 	t.revoke()
-	plan := Plan{}
 	if t.clocksAgree() {
 		t.noticeHistory()
 		t.observe()
@@ -73,19 +89,29 @@ func Next(ring *v1alpha1.KeyRing, o Observation, p Policy, now time.Time) Plan {
 			t.rotate()
 		}
 		t.expire()
-		plan.Missing = t.missing()
-		plan.Import, plan.Renew = t.imports(), t.renews()
 	}
 	t.status.ObservedGeneration = ring.Generation
 	t.status.Issuer, t.status.TrustDomain = p.Issuer, p.TrustDomain.Name()
 	t.status.PublishDelay = metav1.Duration{Duration: p.PublishDelay}
 	t.report()
-	plan.Changed = len(plan.Missing) > 0 || plan.Import || plan.Renew != "" || !equality.Semantic.DeepEqual(&ring.Status, t.status)
-	if plan.Changed {
+	plan := t.plan(ring)
+	if t.clocksAgree() {
+		plan.Missing = t.missing()
+		plan.Import, plan.Renew = t.imports(), t.renews()
+	}
+	if plan.Makes() && !plan.Changed {
+		plan.Status.Revision++
+	}
+	return plan
+}
+
+// plan returns the step, without new keys.
+func (t *turn) plan(ring *v1alpha1.KeyRing) Plan {
+	changed := !equality.Semantic.DeepEqual(&ring.Status, t.status)
+	if changed {
 		t.status.Revision++
 	}
-	plan.Status = *t.status
-	return plan
+	return Plan{Status: *t.status, Changed: changed}
 }
 
 // turn is one step in the making. Its methods change status.

@@ -16,6 +16,8 @@ import (
 const (
 	stepInterval = 15 * time.Second
 	stepTimeout  = 45 * time.Second // less than keyring.MaxViewAge: what was observed is still true
+	// heldTimeout is how long a revocation waits for the store to say which keys can sign.
+	heldTimeout = 5 * time.Second
 	// orphanAge is how old a private half must be that no ring names. A step may be about to name
 	// a younger one, or it was named by a write whose answer was lost.
 	orphanAge = 5 * time.Minute
@@ -65,9 +67,9 @@ func (r *Rotator) Run(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
-// Step observes the ring, its private halves and its public document, and makes the next step.
-// It reports whether it has changed the ring. A conflict is an error like others: to make another
-// step is right after every error.
+// Step makes the next step of the ring: it revokes, or observes and changes states, or makes keys. A
+// revocation needs neither the public document nor the store. It reports whether it has changed the
+// ring. A conflict is an error like others: to make another step is right after every error.
 func (r *Rotator) Step(ctx context.Context) (changed bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,6 +79,9 @@ func (r *Rotator) Step(ctx context.Context) (changed bool, err error) {
 	ring, err := r.Object.readOrCreate(ctx)
 	if err != nil {
 		return false, err
+	}
+	if plan := r.revocation(ctx, ring); plan.Changed {
+		return true, r.write(ctx, ring, &plan, began)
 	}
 	kept, err := r.Store.List(ctx)
 	if err != nil {
@@ -88,16 +93,45 @@ func (r *Rotator) Step(ctx context.Context) (changed bool, err error) {
 	}
 	observedAt := now() // a key that was seen now counts as published from now on, and not from before
 	plan := keyring.Next(ring, observed, r.Policy, observedAt.wall)
-	if plan.Changed {
-		if err := r.apply(ctx, ring, &plan, ca, began); err != nil {
+	changed = plan.Changed
+	var makeErr error
+	if !plan.Changed && plan.Makes() {
+		changed, makeErr = r.makeKeys(ctx, ring, &plan, ca, began)
+	}
+	if changed {
+		if err := r.write(ctx, ring, &plan, began); err != nil {
 			return false, err
 		}
 	}
-	r.revision = plan.Status.Revision
 	if observed.Skew.Abs() > keyring.MaxSkew {
-		return plan.Changed, nil
+		return changed, makeErr
 	}
-	return plan.Changed, r.sweep(ctx, &plan.Status, kept, observedAt.wall)
+	return changed, errors.Join(makeErr, r.sweep(ctx, &plan.Status, kept, observedAt.wall))
+}
+
+// revocation returns the plan of what must be revoked. A store that does not answer hinders no
+// revocation: a key that it had when the ring got the key is taken to be there.
+func (r *Rotator) revocation(ctx context.Context, ring *v1alpha1.KeyRing) keyring.Plan {
+	o := keyring.Observation{Revision: r.revision}
+	for _, e := range keyring.Entries(&ring.Status) {
+		o.Held = append(o.Held, e.KID)
+	}
+	plan := keyring.Revocation(ring, o, r.Policy, now().wall)
+	if !plan.Changed {
+		return plan
+	}
+	ctx, cancel := context.WithTimeout(ctx, heldTimeout)
+	defer cancel()
+	kept, err := r.Store.List(ctx)
+	if err != nil {
+		r.Log.Warn("a key is revoked without knowing whether its successor's private half is there", "error", err)
+		return plan
+	}
+	o.Held = nil
+	for _, k := range kept {
+		o.Held = append(o.Held, k.KID)
+	}
+	return keyring.Revocation(ring, o, r.Policy, now().wall)
 }
 
 // observe collects what keyring.Next needs. It also returns the CA that was observed, or nil.
@@ -127,30 +161,36 @@ func (r *Rotator) observe(ctx context.Context, ring *v1alpha1.KeyRing, kept []Ke
 	return o, ca, nil
 }
 
-// apply makes the missing keys, then writes the plan. After an error nobody knows whether the plan
-// was written, so apply deletes nothing: sweep does, when the ring shows which keys it named.
-func (r *Rotator) apply(ctx context.Context, ring *v1alpha1.KeyRing, plan *keyring.Plan, ca *CA, began instant) error {
+// makeKeys makes the missing keys and certificates, and adds them to the plan. It reports whether it
+// has added something: what was made is written also if something else could not be made.
+func (r *Rotator) makeKeys(ctx context.Context, ring *v1alpha1.KeyRing, plan *keyring.Plan, ca *CA, began instant) (added bool, err error) {
+	var errs []error
+	note := func(err error) {
+		added = added || err == nil
+		errs = append(errs, err)
+	}
 	for _, role := range plan.Missing {
-		if err := r.add(ctx, ring, plan, role, began.wall); err != nil {
-			return err
-		}
+		note(r.add(ctx, ring, plan, role, began.wall))
 	}
 	if plan.Import {
-		if err := r.adopt(ctx, ring, plan, ca, began.wall); err != nil {
-			return err
-		}
+		note(r.adopt(ctx, ring, plan, ca, began.wall))
 	}
 	if plan.Renew != "" {
-		if err := r.renew(plan, ca, began.wall); err != nil {
-			return err
-		}
+		note(r.renew(plan, ca, began.wall))
 	}
+	return added, errors.Join(errs...)
+}
+
+// write writes a plan. After an error nobody knows whether the plan was written, so nothing is
+// deleted: sweep does that, when the ring shows which keys it named.
+func (r *Rotator) write(ctx context.Context, ring *v1alpha1.KeyRing, plan *keyring.Plan, began instant) error {
 	if !began.fresh(now()) {
 		return errors.New("the step took too long, or the machine was suspended: what was observed is too old to act on")
 	}
 	if err := r.Object.write(ctx, ring, plan.Status); err != nil {
 		return err
 	}
+	r.revision = plan.Status.Revision
 	r.logChanges(&ring.Status, &plan.Status)
 	return nil
 }

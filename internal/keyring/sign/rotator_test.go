@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -555,6 +556,102 @@ func TestEmergencyRevocation(t *testing.T) {
 		}
 		if err := lazy.verify(stolen); err == nil {
 			t.Error("after the second step a verifier accepts the revoked key")
+		}
+	})
+}
+
+// brokenStore is a store whose vault does not answer, or makes no keys.
+type brokenStore struct {
+	Store
+	silent, full bool
+}
+
+func (s *brokenStore) List(ctx context.Context) ([]Kept, error) {
+	if s.silent {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return s.Store.List(ctx)
+}
+
+func (s *brokenStore) Create(ctx context.Context, ring types.UID, algorithm v1alpha1.Algorithm) (keyring.Key, error) {
+	if s.full && algorithm == v1alpha1.ES256 {
+		return keyring.Key{}, errors.New("a quota is exhausted")
+	}
+	return s.Store.Create(ctx, ring, algorithm)
+}
+
+// TestRevocationWaitsForNothing: neither a vault that does not answer nor a public document that
+// takes for ever to read delays a revocation.
+func TestRevocationWaitsForNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r := w.rotator(w.api)
+		w.settle(r)
+		leaked, standby := w.state(v1alpha1.KeyActive), w.state(v1alpha1.KeyPublished)
+		r.Store = &brokenStore{Store: r.Store, silent: true}
+		r.Probe = func(ctx context.Context) (*keyring.Document, error) { <-ctx.Done(); return nil, ctx.Err() }
+		w.change(func(ring *v1alpha1.KeyRing) {
+			if err := keyring.Revoke(ring, leaked[0]); err != nil {
+				t.Fatal(err)
+			}
+		})
+		began := time.Now()
+		if changed, err := r.Step(t.Context()); err != nil || !changed {
+			t.Errorf("Step() = %v, %v", changed, err)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if got := w.state(v1alpha1.KeyRevoked); !slices.Equal(got, leaked) {
+			t.Errorf("revoked: %v, want %v", got, leaked)
+		}
+		if got := w.state(v1alpha1.KeyActive); !slices.Equal(got, standby) {
+			t.Errorf("active: %v, want the standby %v", got, standby)
+		}
+	})
+}
+
+// TestStatesChangeWithoutNewKeys: while no key can be made, the keys that are there go on, and what
+// nobody needs is destroyed. A key of another algorithm that can be made is made once.
+func TestStatesChangeWithoutNewKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.unreachable = true
+		r := w.rotator(w.api)
+		w.settle(r)
+		pending := w.state(v1alpha1.KeyPending)
+		store := &brokenStore{Store: r.Store, full: true}
+		r.Store = store
+		r.Policy.Algorithms = []v1alpha1.Algorithm{v1alpha1.ES256, v1alpha1.ES384}
+		w.change(func(ring *v1alpha1.KeyRing) {
+			if err := keyring.Revoke(ring, pending[0]); err != nil {
+				t.Fatal(err)
+			}
+		})
+		w.unreachable = false
+		var err error
+		for range 10 {
+			_, err = r.Step(t.Context())
+		}
+		if err == nil {
+			t.Error("a step does not say that a key cannot be made")
+		}
+		if got := w.state(v1alpha1.KeyRevoked); !slices.Equal(got, pending[:1]) {
+			t.Errorf("revoked: %v, want %v", got, pending[:1])
+		}
+		if got := w.state(v1alpha1.KeyActive); !slices.Contains(got, pending[1]) {
+			t.Errorf("active: %v, want %s among them", got, pending[1])
+		}
+		if _, err := store.Open(t.Context(), pending[0]); err == nil {
+			t.Error("the private half of the revoked key is still there")
+		}
+		if kept, err := store.List(t.Context()); err != nil || len(kept) != 3 {
+			t.Errorf("%d private halves, %v; want one of ES256 and two of ES384", len(kept), err)
+		}
+		before := w.ring().Status.Revision
+		if _, err := r.Step(t.Context()); err == nil || w.ring().Status.Revision != before {
+			t.Errorf("a ring at rest was written: %v", err)
 		}
 	})
 }
