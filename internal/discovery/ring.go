@@ -2,7 +2,6 @@ package discovery
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 
@@ -16,7 +15,8 @@ import (
 
 // FollowRing keeps an issuer's documents as its KeyRing says. While the API server cannot be
 // reached, the last documents stay: services that cannot read any documents would refuse all tokens.
-// A ring that is deleted leaves the last documents too, for the same reason.
+// A ring without keys for the issuer, or none at all, withdraws the documents: otherwise a revoked
+// key would be trusted for ever.
 func FollowRing(ctx context.Context, informers cache.Informers, ring client.ObjectKey, i *Issuer, log *slog.Logger) error {
 	informer, err := informers.GetInformer(ctx, &identityv1.KeyRing{}, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -24,19 +24,26 @@ func FollowRing(ctx context.Context, informers cache.Informers, ring client.Obje
 	}
 	seen := func(object any) {
 		current, ok := object.(*identityv1.KeyRing)
-		if !ok || current.Name != ring.Name || current.Namespace != ring.Namespace {
+		if !ok || client.ObjectKeyFromObject(current) != ring {
 			return
 		}
 		d, err := document.OfRing(i.url.String(), &current.Status)
-		switch {
-		case err == nil:
-			i.Publish(d)
-		case errors.Is(err, document.ErrNoKeys):
-			log.Warn("the KeyRing has no keys for the issuer; the last documents stay", "ring", ring.String(), "issuer", i.url.String())
-		default:
-			log.Error("the KeyRing cannot be published; the last documents stay", "ring", ring.String(), "error", err)
+		if err != nil {
+			log.Warn("the KeyRing has no documents for the issuer, so none are served", "ring", ring.String(), "issuer", i.url.String(), "error", err)
+			d = nil
 		}
+		i.Publish(d)
 	}
-	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: seen, UpdateFunc: func(_, object any) { seen(object) }})
+	deleted := func(object any) {
+		name, err := toolscache.DeletionHandlingObjectToName(object)
+		if err != nil || name.Namespace != ring.Namespace || name.Name != ring.Name {
+			return
+		}
+		log.Warn("the KeyRing was deleted, so no documents are served", "ring", ring.String(), "issuer", i.url.String())
+		i.Publish(nil)
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: seen, UpdateFunc: func(_, object any) { seen(object) }, DeleteFunc: deleted,
+	})
 	return err
 }
