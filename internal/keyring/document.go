@@ -68,13 +68,17 @@ type Probe func(ctx context.Context) (*Document, error)
 
 // NewProbe returns a Probe that reads the JSON Web Key Set of an issuer: first
 // url/.well-known/openid-configuration, which must name the issuer, and then its jwks_uri; source:
-// OpenID Connect Discovery 1.0 §4. The url is the issuer, unless the token server reaches the
-// public documents elsewhere. The client must not follow redirects to other hosts.
+// OpenID Connect Discovery 1.0 §4. The url is the issuer, or a mirror with the same paths where the
+// token server reaches the public documents.
+//
+// The jwks_uri must be below the issuer, and a redirect must not leave the url's scheme and host:
+// otherwise somebody else would decide which keys count as published.
 func NewProbe(client *http.Client, url, issuer string) Probe {
+	client, url = atOneHost(client), strings.TrimSuffix(url, "/")
 	return func(ctx context.Context) (*Document, error) {
 		ctx, cancel := context.WithTimeout(ctx, documentTimeout)
 		defer cancel()
-		data, err := get(ctx, client, strings.TrimSuffix(url, "/")+"/.well-known/openid-configuration")
+		data, err := get(ctx, client, url+"/.well-known/openid-configuration")
 		if err != nil {
 			return nil, err
 		}
@@ -88,12 +92,34 @@ func NewProbe(client *http.Client, url, issuer string) Probe {
 		if config.Issuer != issuer {
 			return nil, errors.New("the discovery document names another issuer")
 		}
-		data, err = get(ctx, client, config.JWKSURI)
+		path, below := strings.CutPrefix(config.JWKSURI, issuer+"/")
+		if !below {
+			return nil, errors.New("the jwks_uri of the discovery document is not below the issuer's URL: publish the documents as \"lanyard discovery export\" writes them")
+		}
+		data, err = get(ctx, client, url+"/"+path)
 		if err != nil {
 			return nil, err
 		}
 		return ParseDocument(data)
 	}
+}
+
+// errElsewhere says that a public document is not where it should be.
+var errElsewhere = errors.New("read a public document: the answer redirects to another host or scheme: serve the document at the URL itself")
+
+// maxRedirects is net/http's default.
+const maxRedirects = 10
+
+// atOneHost returns a client that follows redirects only within the scheme and host of the request.
+func atOneHost(client *http.Client) *http.Client {
+	stays := *client
+	stays.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		if first := via[0].URL; len(via) >= maxRedirects || req.URL.Scheme != first.Scheme || req.URL.Host != first.Host {
+			return errElsewhere
+		}
+		return nil
+	}
+	return &stays
 }
 
 // BundlePath is where the SPIFFE bundle is below the URL of the SPIFFE issuer.
@@ -110,6 +136,7 @@ const (
 // both have it, and an authority if the bundle has it.
 func NewSPIFFEProbe(client *http.Client, url, issuer string) Probe {
 	keySet := NewProbe(client, url, issuer)
+	client = atOneHost(client)
 	return func(ctx context.Context) (*Document, error) {
 		keys, err := keySet(ctx)
 		if err != nil {
@@ -176,6 +203,9 @@ func get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
 		return nil, errors.New("the address of a public document is not a URL")
 	}
 	resp, err := client.Do(req)
+	if errors.Is(err, errElsewhere) {
+		return nil, errElsewhere // without the URL that the answer contained
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read a public document: %w", err)
 	}

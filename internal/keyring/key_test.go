@@ -197,8 +197,14 @@ func TestProbe(t *testing.T) {
 	}
 	var server *httptest.Server
 	files := map[string]string{}
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write(jwks) }))
+	defer elsewhere.Close()
 	server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 		body, found := files[req.URL.Path]
+		if to, moved := strings.CutPrefix(body, "moved to "); moved {
+			http.Redirect(rw, req, to, http.StatusFound)
+			return
+		}
 		if !found {
 			rw.WriteHeader(http.StatusServiceUnavailable)
 		}
@@ -207,7 +213,7 @@ func TestProbe(t *testing.T) {
 	defer server.Close()
 	probe := NewProbe(server.Client(), server.URL+"/", "https://issuer.example")
 	config := func(issuer string) string {
-		return fmt.Sprintf(`{"issuer":%q,"jwks_uri":%q}`, issuer, server.URL+"/jwks")
+		return fmt.Sprintf(`{"issuer":%q,"jwks_uri":%q}`, issuer, issuer+"/jwks")
 	}
 	for _, tt := range []struct{ config, jwks, want string }{
 		{config("https://issuer.example"), string(jwks), ""},
@@ -216,9 +222,18 @@ func TestProbe(t *testing.T) {
 		{config("https://other.example"), string(jwks), "another issuer"},
 		{config("https://issuer.example"), strings.Repeat(" ", maxDocument+1), "more than"},
 		{"topsecret", string(jwks), "not JSON"},
-		{`{"issuer":"https://issuer.example","jwks_uri":"\u0000topsecret"}`, string(jwks), "not a URL"},
+		{`{"issuer":"https://issuer.example","jwks_uri":"https://issuer.example/\u0000topsecret"}`, string(jwks), "not a URL"},
+		{`{"issuer":"https://issuer.example","jwks_uri":"` + elsewhere.URL + `/topsecret"}`, string(jwks), "not below"},
+		{`{"issuer":"https://issuer.example","jwks_uri":"http://issuer.example/jwks"}`, string(jwks), "not below"},
+		{`{"issuer":"https://issuer.example","jwks_uri":"https://issuer.example.topsecret/jwks"}`, string(jwks), "not below"},
+		{config("https://issuer.example"), "moved to /moved", ""},
+		{config("https://issuer.example"), "moved to /jwks", "redirects"},
+		{config("https://issuer.example"), "moved to " + elsewhere.URL + "/topsecret", "redirects"},
+		{"moved to " + elsewhere.URL + "/topsecret", string(jwks), "redirects"},
+		{config("https://issuer.example"), "moved to https" + strings.TrimPrefix(server.URL, "http"), "redirects"},
 	} {
 		clear(files)
+		files["/moved"] = string(jwks)
 		if tt.config != "" {
 			files["/.well-known/openid-configuration"] = tt.config
 		}
