@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -526,6 +527,60 @@ func TestPolicyValidate(t *testing.T) {
 	}
 	if err := daily().Validate(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPolicyBoundsTheRing checks which schedules the ring has room for. For each that is accepted, a
+// ring that rotates by schedule stays within the schema's 64 keys.
+func TestPolicyBoundsTheRing(t *testing.T) {
+	all := []v1alpha1.Algorithm{v1alpha1.RS256, v1alpha1.ES256, v1alpha1.ES384}
+	for _, tt := range []struct {
+		name       string
+		algorithms []v1alpha1.Algorithm
+		period     time.Duration
+		ok         bool
+	}{
+		{"three algorithms, each for a day", all, day, true},
+		{"three algorithms, each for seven hours", all, 7 * time.Hour, true},
+		{"three algorithms, each for five hours", all, 5 * time.Hour, false},
+		{"one algorithm, for five hours", all[:1], 5 * time.Hour, true},
+		{"one algorithm, for two hours", all[:1], 2 * time.Hour, false},
+		{"one algorithm, for two minutes", all[:1], 2 * time.Minute, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := daily()
+			p.Algorithms, p.PublishDelay, p.RotationPeriod = tt.algorithms, time.Minute, tt.period
+			if err := p.Validate(); (err == nil) != tt.ok {
+				t.Fatalf("Validate() = %v", err)
+			}
+			if !tt.ok {
+				return
+			}
+			ring, o, now := &v1alpha1.KeyRing{}, Observation{}, today()
+			for made := 0; now.Before(today().Add(10 * day)); now = now.Add(tt.period / 7) {
+				for range 4 {
+					o.Document, o.Revision = documentOf(ring), ring.Status.Revision
+					plan := Next(ring, o, p, now)
+					for _, a := range plan.Missing {
+						made++
+						plan.Status.Keys = append(plan.Status.Keys, v1alpha1.RingKey{
+							KID: fmt.Sprint(made), Algorithm: v1alpha1.Algorithm(a), KeyLife: v1alpha1.KeyLife{State: v1alpha1.KeyPending, CreatedAt: stamp(now)},
+						})
+						o.Held = append(o.Held, fmt.Sprint(made))
+					}
+					ring.Status = plan.Status
+				}
+				if n := len(ring.Status.Keys); n > plannedKeys {
+					t.Fatalf("%d keys after %v", n, now.Sub(today()))
+				}
+			}
+		})
+	}
+	for _, life := range []time.Duration{time.Hour, 48 * time.Hour} {
+		p := Policy{TrustDomain: spiffeid.RequireTrustDomainFromString("example.org"), PublishDelay: time.Hour, RotationPeriod: 6 * time.Hour, MaxLife: life}
+		if err := p.Validate(); (err == nil) != (life == time.Hour) {
+			t.Errorf("authorities with leaves of %v: %v", life, err)
+		}
 	}
 }
 

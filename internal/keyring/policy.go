@@ -74,7 +74,30 @@ func (p Policy) Validate() error {
 	if p.MaxLife <= 0 {
 		errs = append(errs, errors.New("keyring: Policy.MaxLife must be more than 0"))
 	}
+	if len(errs) == 0 {
+		errs = append(errs, p.checkSize())
+	}
 	return errors.Join(errs...)
+}
+
+// What a ring that rotates by schedule may have of keys and of authorities. The schema allows 64 and
+// 16: a quarter is for rotations that people ask for, and for revoked keys.
+const (
+	plannedKeys        = 48
+	plannedAuthorities = 12
+)
+
+// checkSize returns an error if the ring would become full: then no key could follow another.
+func (p Policy) checkSize() error {
+	periods := func(d time.Duration) int { return int((d + p.RotationPeriod - 1) / p.RotationPeriod) }
+	expires := p.MaxLife + removalSlack
+	// One signs and one waits. Others retire, and are then remembered until no cache has them.
+	each := 2 + periods(expires) + periods(p.PublishDelay+expires)
+	if each*len(p.Algorithms) <= plannedKeys && (p.TrustDomain.IsZero() || each <= plannedAuthorities) {
+		return nil
+	}
+	return fmt.Errorf("keyring: Policy.RotationPeriod %v is too short for a MaxLife of %v: the ring would need %d keys for each algorithm; rotate less often",
+		p.RotationPeriod, p.MaxLife, each)
 }
 
 // roles returns what the ring signs.
@@ -93,8 +116,8 @@ func (p Policy) roles() []Role {
 type Observation struct {
 	// Held are the kids of the keys whose private half we have.
 	Held []string
-	// EarlierKeys says that there are private halves of a KeyRing of another UID: an earlier
-	// installation had published their keys.
+	// EarlierKeys says that an earlier installation had published other keys: there are private
+	// halves of a KeyRing of another UID, or identities whose tokens such a ring has signed.
 	EarlierKeys bool
 	// Document is the public document, read just now. It is nil if DocumentErr is set, or if the
 	// token server was not told where the document is: then people confirm keys.
