@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -57,6 +60,9 @@ type Signer struct {
 	log    *slog.Logger
 
 	view atomic.Pointer[view]
+
+	mu     sync.Mutex               // held for a whole Refresh; guards opened
+	opened map[string]crypto.Signer // private halves by kid
 }
 
 // view is what a signer knows of the ring. It does not change.
@@ -69,7 +75,7 @@ type view struct {
 // NewSigner returns a Signer that signs nothing until Run or Refresh has read the ring. The
 // function skew is Clock.Skew.
 func NewSigner(o Object, store Store, skew func() (time.Duration, error), log *slog.Logger) *Signer {
-	return &Signer{object: o, store: store, skew: skew, log: log}
+	return &Signer{object: o, store: store, skew: skew, log: log, opened: map[string]crypto.Signer{}}
 }
 
 // Run keeps the view of the ring fresh until ctx ends. It reads the ring every 15 seconds, and for
@@ -90,8 +96,12 @@ func (s *Signer) Run(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
-// Refresh reads the ring and its active keys. After an error the last view stays, and grows old.
+// Refresh reads the ring and its active keys. After an error the last view stays, and grows old. It
+// also opens the keys that are to sign next: a rotation or a revocation must not wait for the store,
+// which may be a service that throttles.
 func (s *Signer) Refresh(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
 	taken := now()
@@ -108,14 +118,18 @@ func (s *Signer) Refresh(ctx context.Context) error {
 	if err != nil {
 		s.log.Error("the key ring has keys that are not used", "error", err)
 	}
+	s.forget(&object.Status)
 	next := &view{taken: taken, keys: map[keyring.Role]*Key{}}
 	for _, k := range ring.ActiveKeys() {
-		key, err := s.open(ctx, keyring.Role(k.Algorithm), k.Key, k.Entry.MaxLife.Duration)
+		role := keyring.Role(k.Algorithm)
+		key, err := s.open(ctx, role, k.Key, k.Entry.MaxLife.Duration)
 		if err != nil {
 			s.log.Error("an active key cannot sign", "kid", k.ID, "error", err)
-			continue
+			key = s.former(role, &object.Status)
 		}
-		next.keys[key.role] = key
+		if key != nil {
+			next.keys[role] = key
+		}
 	}
 	if a, found := ring.ActiveAuthority(); found {
 		if err := s.openAuthority(ctx, next, a, object.Status.TrustDomain); err != nil {
@@ -123,22 +137,67 @@ func (s *Signer) Refresh(ctx context.Context) error {
 		}
 	}
 	s.view.Store(next)
+	for _, e := range keyring.Entries(&object.Status) {
+		if e.State != v1alpha1.KeyPublished {
+			continue
+		}
+		if _, err := s.private(ctx, e.KID); err != nil {
+			s.log.Warn("a key that is to sign next cannot be opened yet", "kid", e.KID, "error", err)
+		}
+	}
 	return nil
 }
 
-// open returns the private side of an active key. The private half of a key that is in the view
-// already is not read again: it cannot change, and to delete its Secret is no way to revoke a key.
+// open returns the private side of an active key.
 func (s *Signer) open(ctx context.Context, role keyring.Role, public keyring.Key, maxLife time.Duration) (*Key, error) {
-	key := &Key{Key: public, MaxLife: maxLife, role: role, signer: s}
-	if v := s.view.Load(); v != nil && v.keys[role] != nil && v.keys[role].ID == key.ID {
-		key.private = v.keys[role].private
-		return key, nil
-	}
-	var err error
-	if key.private, err = s.store.Open(ctx, key.ID); err != nil {
+	private, err := s.private(ctx, public.ID)
+	if err != nil {
 		return nil, err
 	}
-	return key, nil
+	return &Key{Key: public, MaxLife: maxLife, role: role, private: private, signer: s}, nil
+}
+
+// private returns the private half of a key. What was opened is not read again: it cannot change, and
+// to delete its Secret is no way to revoke a key.
+func (s *Signer) private(ctx context.Context, kid string) (crypto.Signer, error) {
+	if private := s.opened[kid]; private != nil {
+		return private, nil
+	}
+	private, err := s.store.Open(ctx, kid)
+	if err != nil {
+		return nil, err
+	}
+	s.opened[kid] = private
+	return private, nil
+}
+
+// forget drops the private halves of keys that do not sign, and are not to sign next.
+func (s *Signer) forget(status *v1alpha1.KeyRingStatus) {
+	entries := keyring.Entries(status)
+	maps.DeleteFunc(s.opened, func(kid string, _ crypto.Signer) bool {
+		return !slices.ContainsFunc(entries, func(e keyring.Entry) bool {
+			return e.KID == kid && (e.State == v1alpha1.KeyActive || e.State == v1alpha1.KeyPublished)
+		})
+	})
+}
+
+// former returns the key that signed for a role until now, if it is retiring in the ring, or nil. So
+// tokens are made on while the store does not open its successor. They end before the key is removed.
+func (s *Signer) former(role keyring.Role, status *v1alpha1.KeyRingStatus) *Key {
+	v := s.view.Load()
+	if v == nil || v.keys[role] == nil {
+		return nil
+	}
+	key := *v.keys[role]
+	e, found := keyring.Find(status, key.ID)
+	if !found || e.State != v1alpha1.KeyRetiring {
+		return nil
+	}
+	key.MaxLife = time.Until(e.RetiredAt.Add(e.MaxLife.Duration))
+	if key.MaxLife <= 0 {
+		return nil
+	}
+	return &key
 }
 
 // openAuthority adds the private side of the active authority to a view.

@@ -179,6 +179,82 @@ func TestSignerChecksItsClock(t *testing.T) {
 	}
 }
 
+// TestThrottledStore rotates while the store opens no key. A signer that has opened the successor
+// before changes to it at once. A signer that could not keeps the former key, with lives that end
+// before that key is removed. A revoked key signs for nobody.
+func TestThrottledStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r := w.rotator(w.api)
+		w.settle(r)
+		store := &brokenStore{Store: r.Store}
+		prepared := NewSigner(w.object(w.api), store, noSkew, slog.New(slog.DiscardHandler))
+		other := &brokenStore{Store: r.Store}
+		late := NewSigner(w.object(w.api), other, noSkew, slog.New(slog.DiscardHandler))
+		refresh := func() {
+			t.Helper()
+			for _, s := range []*Signer{prepared, late} {
+				if err := s.Refresh(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		signs := func(s *Signer) string {
+			key, err := s.Key(v1alpha1.ES256)
+			if err != nil {
+				return err.Error()
+			}
+			return key.ID
+		}
+		first, second := w.state(v1alpha1.KeyActive)[0], w.state(v1alpha1.KeyPublished)[0]
+		refresh()
+		delete(late.opened, second) // as if the store had been throttled since this signer started
+		store.throttled, other.throttled = true, true
+
+		time.Sleep(w.policy.PublishDelay + time.Minute)
+		w.change(func(ring *v1alpha1.KeyRing) { keyring.Rotate(ring, time.Now()) })
+		w.settle(r)
+		refresh()
+		if got := signs(prepared); got != second {
+			t.Errorf("prepared: %s signs, want %s", got, second)
+		}
+		if got := signs(late); got != first {
+			t.Errorf("late: %s signs, want %s", got, first)
+		}
+		if life, err := late.MaxLife(v1alpha1.ES256); err != nil || life != w.policy.MaxLife {
+			t.Errorf("right after the rotation: %v, %v", life, err)
+		}
+		time.Sleep(10 * time.Minute)
+		refresh()
+		if life, err := late.MaxLife(v1alpha1.ES256); err != nil || life != w.policy.MaxLife-10*time.Minute {
+			t.Errorf("ten minutes later: %v, %v", life, err)
+		}
+		time.Sleep(20 * time.Minute)
+		refresh()
+		if got := signs(late); got != ErrNoKey.Error() {
+			t.Errorf("at the end of what the former key may sign: %s", got)
+		}
+		other.throttled = false
+		refresh()
+		if got := signs(late); got != second {
+			t.Errorf("late: %s signs, want %s", got, second)
+		}
+
+		delete(late.opened, w.state(v1alpha1.KeyPublished)[0])
+		other.throttled = true
+		w.change(func(ring *v1alpha1.KeyRing) {
+			if err := keyring.Revoke(ring, second); err != nil {
+				t.Fatal(err)
+			}
+		})
+		w.settle(r)
+		refresh()
+		if got := signs(late); got != ErrNoKey.Error() {
+			t.Errorf("after the revocation: %s", got)
+		}
+	})
+}
+
 // TestLifeIsBounded: the ring decides how long a token may live, not who asks.
 func TestLifeIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
