@@ -1,6 +1,7 @@
 package issuer
 
 import (
+	"bytes"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
@@ -8,18 +9,38 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
+// maxProviderConfig bounds a providerConfig in bytes of JSON. The largest that a target reads has a
+// certificateAuthorityData of 64 KiB.
+const maxProviderConfig = 72 << 10
+
+// Bound replaces a providerConfig that [Issuer.Validate] refuses for its size by the smallest such
+// one. Programs that keep identities in memory call it: a tenant may write more than a megabyte.
+func Bound(identity *identityv1.WorkloadIdentity) {
+	config := identity.Spec.TargetSystem.ProviderConfig
+	if config == nil || len(config.Raw) <= maxProviderConfig {
+		return
+	}
+	raw := slices.Concat([]byte(`{"":"`), bytes.Repeat([]byte("x"), maxProviderConfig), []byte(`"}`))
+	identity.Spec.TargetSystem.ProviderConfig = &runtime.RawExtension{Raw: raw}
+}
+
 // ProviderConfig returns the fields of a target's providerConfig, and what is wrong with them. Each
 // field is known, is a string, and has the form of what it names. Clients of the target get the
 // values, so that another value could lead a token elsewhere, or add a setting to a file. The map is
 // nil without a providerConfig, and for a target whose fields are not known.
 func ProviderConfig(target *identityv1.TargetSystem, at *field.Path) (map[string]string, field.ErrorList) {
+	if target.ProviderConfig != nil && len(target.ProviderConfig.Raw) > maxProviderConfig {
+		return nil, field.ErrorList{field.TooLong(at, "", maxProviderConfig)}
+	}
 	known := configFields(target.Type)
 	if known == nil || target.ProviderConfig == nil {
 		return nil, nil

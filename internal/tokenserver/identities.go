@@ -3,18 +3,35 @@ package tokenserver
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/issuer"
 )
+
+// Remember strips a WorkloadIdentity to what tokens depend on, for ByObject.Transform. Annotations,
+// owners, managed fields and conditions may have megabytes, which no token needs. Of the status it
+// keeps what [CachedIdentities.FromOtherRings] reads.
+func Remember(object any) (any, error) {
+	identity, ok := object.(*identityv1.WorkloadIdentity)
+	if !ok {
+		return object, nil // the end of an object that the watch has missed
+	}
+	identity.Annotations, identity.OwnerReferences, identity.ManagedFields = nil, nil, nil
+	identity.Status = identityv1.WorkloadIdentityStatus{Issuer: identity.Status.Issuer, KeyRing: identity.Status.KeyRing}
+	issuer.Bound(identity)
+	return identity, nil
+}
 
 // CachedIdentities reads identities from memory. An identity that was just made may not be in
 // memory, or only its predecessor of the same name: such an identity is read live.
 type CachedIdentities struct {
-	// Memory follows all identities.
+	// Memory follows all identities, and keeps what [Remember] leaves of them.
 	Memory client.Reader
 	// Live asks the API server.
 	Live client.Reader
@@ -29,10 +46,29 @@ func (c CachedIdentities) Get(ctx context.Context, namespace, name string, uid t
 	err := c.Memory.Get(ctx, key, identity, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) || err == nil && uid != "" && identity.UID != uid {
 		identity = &identityv1.WorkloadIdentity{}
-		err = c.Live.Get(ctx, key, identity)
+		if err = c.Live.Get(ctx, key, identity); err == nil {
+			_, err = Remember(identity) // a claim must not depend on where the identity was read
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read WorkloadIdentity %s/%s: %w", namespace, name, err)
 	}
 	return identity, nil
+}
+
+// FromOtherRings returns which issuers services know keys of, by the status of identities, that are
+// not from the KeyRing of the UID. So a release that is installed again learns of the former one,
+// although nothing of the former one is left.
+func (c CachedIdentities) FromOtherRings(ctx context.Context, ring types.UID) (issuers []string, err error) {
+	var all identityv1.WorkloadIdentityList
+	if err := c.Memory.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list WorkloadIdentities: %w", err)
+	}
+	found := map[string]bool{}
+	for i := range all.Items {
+		if status := &all.Items[i].Status; status.KeyRing != "" && status.KeyRing != string(ring) {
+			found[status.Issuer] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found)), nil
 }

@@ -37,6 +37,7 @@ type Row struct {
 	Namespace string         `json:"namespace"`
 	Identity  string         `json:"object"`
 	Length    int            `json:"length"`
+	Padding   int            `json:"padding"`
 	Spec      map[string]any `json:"spec"`
 	RefusedBy string         `json:"refusedBy"`
 	Field     string         `json:"field"`
@@ -75,6 +76,9 @@ func (r Row) Object() map[string]any {
 		namespace = r.Namespace
 	}
 	spec := map[string]any{"audiences": []any{"foo"}, "targetSystem": map[string]any{"type": "foo"}}
+	if r.Padding > 0 {
+		spec["targetSystem"] = map[string]any{"type": "foo", "providerConfig": map[string]any{"x": strings.Repeat("x", r.Padding)}}
+	}
 	maps.Copy(spec, r.Spec)
 	return map[string]any{
 		"apiVersion": identityv1.GroupVersion().String(), "kind": identityv1.WorkloadIdentityKind,
