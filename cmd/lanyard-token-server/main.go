@@ -72,6 +72,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	identities := tokenserver.CachedIdentities{Memory: mgr.GetClient(), Live: live}
+	if issuerRing != nil {
+		issuerRing.rotator.Former = identities.FromOtherRings
+	}
 	rings := slices.DeleteFunc([]*ring{issuerRing, spiffeRing}, func(r *ring) bool { return r == nil })
 
 	// What must hold while tokens are made. The program does not start with the API server's issuer
@@ -86,7 +90,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		preconditions = append(preconditions, r.distinct)
 	}
-	serving, err := newServing(ctx, f, mgr, live, clientset, issuerRing, spiffeRing, log)
+	serving, err := newServing(ctx, f, mgr, identities, clientset, issuerRing, spiffeRing, log)
 	if err != nil {
 		return err
 	}
@@ -166,6 +170,8 @@ func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
 			ByObject: map[client.Object]kubecache.ByObject{
 				&corev1.Namespace{}:   {Field: fields.OneTermEqualSelector("metadata.name", f.Namespace)},
 				&identityv1.KeyRing{}: {Namespaces: map[string]kubecache.Config{f.Namespace: {}}},
+
+				&identityv1.WorkloadIdentity{}: {Transform: tokenserver.Remember},
 			},
 			DefaultTransform: kubecache.TransformStripManagedFields(),
 		},
@@ -177,13 +183,13 @@ func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
 // newServing makes the part of the server's configuration that decides what tokens and SVIDs say.
 // Unless a flag names the API server's audiences, it learns them.
 func newServing(
-	ctx context.Context, f flags.Flags, mgr manager.Manager, live client.Client, clientset kubernetes.Interface, issuerRing, spiffeRing *ring, log *slog.Logger,
+	ctx context.Context, f flags.Flags, mgr manager.Manager, identities tokenserver.CachedIdentities, clientset kubernetes.Interface, issuerRing, spiffeRing *ring, log *slog.Logger,
 ) (tokenserver.Config, error) {
 	var c tokenserver.Config
 	audiences := f.APIAudiences
 	if len(audiences) == 0 {
 		var err error
-		if audiences, err = kube.LearnAPIAudiences(ctx, live); err != nil {
+		if audiences, err = kube.LearnAPIAudiences(ctx, identities.Live); err != nil {
 			return c, fmt.Errorf("learn which audiences the API server accepts: %w; or set --api-audiences", err)
 		}
 	}
@@ -205,7 +211,7 @@ func newServing(
 		return c, err
 	}
 	c.Clusters = f.Clusters
-	c.Identities = tokenserver.CachedIdentities{Memory: mgr.GetClient(), Live: live}
+	c.Identities = identities
 	c.Signer = issuerRing.signer
 	c.Contexts, err = newContexts(f, objects, clientset, log)
 	return c, err

@@ -108,8 +108,12 @@ func (t *turn) command(verb string, e Entry) string { return command(t.status, v
 // what people can do.
 func HowToPublish(ring *v1alpha1.KeyRingStatus, e Entry) string {
 	if e.State == v1alpha1.KeyPublished && e.PublishedAt != nil {
-		return fmt.Sprintf("%s %s signs at %s, when it has been published for %v; \"%s --skip-delay\" skips the delay",
-			e.Role.noun(), e.ID, e.PublishedAt.Add(ring.PublishDelay.Duration).UTC().Format(time.RFC3339), ring.PublishDelay.Duration,
+		why := ""
+		if ring.OtherKeysSeen {
+			why = " because services may remember keys of a former installation"
+		}
+		return fmt.Sprintf("%s %s signs at %s, when it has been published for %v%s; \"%s --skip-delay\" skips the delay",
+			e.Role.noun(), e.ID, e.PublishedAt.Add(ring.PublishDelay.Duration).UTC().Format(time.RFC3339), ring.PublishDelay.Duration, why,
 			command(ring, "confirm", e))
 	}
 	of := ring.Issuer

@@ -185,6 +185,14 @@ type WorkloadIdentityStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Issuer string `json:"issuer,omitempty"`
+
+	// keyRing is the metadata.uid of the KeyRing whose keys services could last check tokens of this
+	// identity with. A KeyRing that is made anew for the same issuer learns from it that services may
+	// remember other keys.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	KeyRing string `json:"keyRing,omitempty"`
 }
 
 // GetStatus is the part of the object's own status that all kinds have.

@@ -27,6 +27,15 @@ type kind struct {
 	ring   *Ring
 }
 
+// Remember is [object.Remember] for WorkloadIdentities, for ByObject.Transform. It bounds the
+// providerConfig too.
+func Remember(o any) (any, error) {
+	if identity, ok := o.(*identityv1.WorkloadIdentity); ok {
+		issuer.Bound(identity)
+	}
+	return object.Remember(o)
+}
+
 // interval is how long after a look an identity is looked at again. Changes of the identity and of
 // the ring wake it earlier.
 const interval = time.Hour
@@ -61,6 +70,9 @@ func invalid(errs field.ErrorList) error {
 // Act implements object.Kind. Subject and issuer are shown before tokens can be made, so that trust
 // policies can be written meanwhile.
 func (k *kind) Act(_ context.Context, o *identityv1.WorkloadIdentity, subject string) (news string, err error) {
+	if o.Status.Issuer != k.issuer.URL {
+		o.Status.KeyRing = "" // nobody remembers keys of this issuer because of this identity
+	}
 	o.Status.Sub, o.Status.Issuer = subject, k.issuer.URL
 	return "", nil
 }
@@ -70,9 +82,13 @@ func (k *kind) Report(ctx context.Context, o *identityv1.WorkloadIdentity, outco
 	if !outcome.Fulfilled() {
 		return "", nil
 	}
+	ring, err := k.ring.check(ctx, o.Spec.SigningAlgorithm)
+	if err != nil {
+		return "", err // keyRing stays: services remember its keys
+	}
+	o.Status.KeyRing = string(ring)
 	// The text names no key: a rotation changes nothing for identities.
-	return "tokens can be requested, and are checked with the keys that " + k.issuer.URL + " publishes",
-		k.ring.check(ctx, o.Spec.SigningAlgorithm)
+	return "tokens can be requested, and are checked with the keys that " + k.issuer.URL + " publishes", nil
 }
 
 // Finalize implements object.Kind.

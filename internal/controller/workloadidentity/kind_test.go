@@ -115,7 +115,7 @@ func (w *world) setRing(status identityv1.KeyRingStatus) {
 }
 
 func newRing(status identityv1.KeyRingStatus) *identityv1.KeyRing {
-	return &identityv1.KeyRing{ObjectMeta: metav1.ObjectMeta{Namespace: "lanyard-system", Name: keyring.IssuerRing}, Status: status}
+	return &identityv1.KeyRing{ObjectMeta: metav1.ObjectMeta{Namespace: "lanyard-system", Name: keyring.IssuerRing, UID: "new"}, Status: status}
 }
 
 // ringOf is the status of a ring with new ES256 keys in these states.
@@ -230,6 +230,34 @@ func TestStatus(t *testing.T) {
 			}
 			if w.reconcile("app"); w.written != 1 {
 				t.Error("a status was written, and nothing had changed")
+			}
+		})
+	}
+}
+
+// TestKeyRingIsRemembered: the status names the last ring whose keys services could read, also when the
+// ring is gone. A ring that is made anew learns from it that services remember other keys.
+func TestKeyRingIsRemembered(t *testing.T) {
+	published := ringOf(t, identityv1.KeyActive)
+	for _, tt := range []struct {
+		name, issuer, before string
+		ring                 *identityv1.KeyRingStatus
+		want                 string
+	}{
+		{"services can check tokens", issuerURL, "old", &published, "new"},
+		{"a new ring is not published yet", issuerURL, "old", &identityv1.KeyRingStatus{Issuer: issuerURL}, "old"},
+		{"the ring is gone", issuerURL, "old", nil, "old"},
+		{"the release has another issuer now", "https://former.example.com", "old", nil, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := identity("app")
+			o.Status.Issuer, o.Status.KeyRing = tt.issuer, tt.before
+			w := newWorld(t, o)
+			if tt.ring != nil {
+				w.setRing(*tt.ring)
+			}
+			if got := w.reconcile("app").Status.KeyRing; got != tt.want {
+				t.Errorf("keyRing %q, want %q", got, tt.want)
 			}
 		})
 	}

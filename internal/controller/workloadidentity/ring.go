@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,16 +75,18 @@ func (r *Ring) verdicts(ring *identityv1.KeyRing) verdicts {
 	return v
 }
 
-// check returns a *ringError if no service could check a token of the algorithm.
-func (r *Ring) check(ctx context.Context, algorithm identityv1.Algorithm) error {
+// check returns the UID of the ring, or a *ringError if no service could check a token of the
+// algorithm.
+func (r *Ring) check(ctx context.Context, algorithm identityv1.Algorithm) (types.UID, error) {
 	ring := &identityv1.KeyRing{}
 	err := r.memory.Get(ctx, r.key, ring)
-	if apierrors.IsNotFound(err) {
-		ring = nil
-	} else if err != nil {
-		return fmt.Errorf("read KeyRing %s: %w", r.key, err)
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", r.judge(nil, algorithm)
+	case err != nil:
+		return "", fmt.Errorf("read KeyRing %s: %w", r.key, err)
 	}
-	return r.judge(ring, algorithm)
+	return ring.UID, r.judge(ring, algorithm)
 }
 
 // judge returns a *ringError, or nil if an active key of the algorithm was seen published. The ring

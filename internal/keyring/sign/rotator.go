@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth/svid"
 	"github.com/lanyard-dev/lanyard/internal/keyring"
@@ -36,6 +38,9 @@ type Rotator struct {
 	Import func(ctx context.Context) (*CA, error)
 	// Probe reads the public document. If it is nil, people confirm what is published.
 	Probe keyring.Probe
+	// Former returns the issuers that services know keys of which are from another KeyRing than that of
+	// the UID. It is asked before the ring's first key signs. If it is nil, nobody knows.
+	Former func(ctx context.Context, ring types.UID) (issuers []string, err error)
 	// Skew is Clock.Skew.
 	Skew func() (time.Duration, error)
 	// Log gets every change of a key's state, and every error. It names the ring.
@@ -145,6 +150,9 @@ func (r *Rotator) observe(ctx context.Context, ring *v1alpha1.KeyRing, kept []Ke
 	if o.Skew, err = r.Skew(); err != nil {
 		return o, nil, err
 	}
+	if err := r.observeFormer(ctx, ring, &o); err != nil {
+		return o, nil, err
+	}
 	var ca *CA
 	if r.Policy.Import {
 		if ca, err = r.Import(ctx); err != nil {
@@ -159,6 +167,28 @@ func (r *Rotator) observe(ctx context.Context, ring *v1alpha1.KeyRing, kept []Ke
 		r.Log.Warn("the public document cannot be read", "error", o.DocumentErr)
 	}
 	return o, ca, nil
+}
+
+// observeFormer finds out whether a former installation had published keys of the issuer. A ring that
+// has signed, or knows the answer, does not ask.
+func (r *Rotator) observeFormer(ctx context.Context, ring *v1alpha1.KeyRing, o *keyring.Observation) error {
+	signed := func(e keyring.Entry) bool { return e.ActivatedAt != nil }
+	if r.Former == nil || ring.Status.OtherKeysSeen || slices.ContainsFunc(keyring.Entries(&ring.Status), signed) {
+		return nil
+	}
+	issuers, err := r.Former(ctx, ring.UID)
+	if err != nil {
+		return err
+	}
+	for _, issuer := range issuers {
+		if issuer == r.Policy.Issuer {
+			o.EarlierKeys = true
+			r.Log.Warn("WorkloadIdentities show that another KeyRing had keys of this issuer: new keys wait for the publish delay, because services may remember the former ones", "issuer", issuer)
+			continue
+		}
+		r.Log.Warn("WorkloadIdentities had another issuer before: services that trust it refuse the new issuer's tokens", "former", issuer, "issuer", r.Policy.Issuer)
+	}
+	return nil
 }
 
 // makeKeys makes the missing keys and certificates, and adds them to the plan. It reports whether it

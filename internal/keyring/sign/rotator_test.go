@@ -2,8 +2,10 @@ package sign
 
 import (
 	"context"
+	"crypto"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -477,6 +479,58 @@ func TestReinstalled(t *testing.T) {
 	})
 }
 
+// TestReinstalledWithoutATrace deletes the ring and its Secrets, while no document is public. Only the
+// status of identities tells that services know other keys.
+func TestReinstalledWithoutATrace(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		issuers []string
+		waits   bool
+	}{
+		{"nobody knows a key", nil, false},
+		{"services know keys of the issuer", []string{"https://other.example", issuer}, true},
+		{"services know keys of another issuer", []string{"https://other.example"}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				r := w.rotator(w.api)
+				var said strings.Builder
+				r.Log = slog.New(slog.NewTextHandler(&said, nil))
+				var asked types.UID
+				r.Former = func(_ context.Context, ring types.UID) ([]string, error) { asked = ring; return tt.issuers, nil }
+				w.settle(r)
+				if asked != w.ring().UID {
+					t.Errorf("asked for the ring %q", asked)
+				}
+				if waits := len(w.state(v1alpha1.KeyActive)) == 0; waits != tt.waits {
+					t.Errorf("the first key waits: %v, want %v", waits, tt.waits)
+				}
+				if c := meta.FindStatusCondition(w.ring().Status.Conditions, "Ready"); strings.Contains(c.Message, "former installation") != tt.waits {
+					t.Errorf("Ready: %s", c.Message)
+				}
+				for _, former := range tt.issuers {
+					if !strings.Contains(said.String(), former) {
+						t.Errorf("the log does not name %s: %s", former, said.String())
+					}
+				}
+				time.Sleep(w.policy.PublishDelay)
+				r.Former = func(context.Context, types.UID) ([]string, error) { return nil, errors.New("asked again") }
+				w.settle(r)
+				if len(w.state(v1alpha1.KeyActive)) != 1 {
+					t.Error("no key signs after the delay")
+				}
+			})
+		})
+	}
+	w := newWorld(t)
+	r := w.rotator(w.api)
+	r.Former = func(context.Context, types.UID) ([]string, error) { return nil, errors.New("forbidden") }
+	if _, err := r.Step(t.Context()); err == nil || len(w.ring().Status.Keys) != 0 {
+		t.Errorf("a key is made without knowing what services remember: %v", err)
+	}
+}
+
 // TestUnreachableDocument: the rotation waits, says so, and goes on.
 func TestUnreachableDocument(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -560,10 +614,17 @@ func TestEmergencyRevocation(t *testing.T) {
 	})
 }
 
-// brokenStore is a store whose vault does not answer, or makes no keys.
+// brokenStore is a store whose vault does not answer, makes no keys, or opens none.
 type brokenStore struct {
 	Store
-	silent, full bool
+	silent, full, throttled bool
+}
+
+func (s *brokenStore) Open(ctx context.Context, kid string) (crypto.Signer, error) {
+	if s.throttled {
+		return nil, errors.New("a quota is exhausted")
+	}
+	return s.Store.Open(ctx, kid)
 }
 
 func (s *brokenStore) List(ctx context.Context) ([]Kept, error) {
