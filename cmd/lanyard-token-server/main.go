@@ -72,9 +72,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	identities := tokenserver.CachedIdentities{Memory: mgr.GetClient(), Live: live}
 	if issuerRing != nil {
-		issuerRing.rotator.Former = identities.FromOtherRings
+		issuerRing.rotator.Former = tokenserver.CachedIdentities{Memory: mgr.GetClient(), Live: live}.FromOtherRings
 	}
 	rings := slices.DeleteFunc([]*ring{issuerRing, spiffeRing}, func(r *ring) bool { return r == nil })
 
@@ -90,7 +89,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		preconditions = append(preconditions, r.distinct)
 	}
-	serving, err := newServing(ctx, f, mgr, identities, clientset, issuerRing, spiffeRing, log)
+	serving, err := newServing(ctx, f, mgr, live, clientset, issuerRing, spiffeRing, log)
 	if err != nil {
 		return err
 	}
@@ -183,13 +182,13 @@ func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
 // newServing makes the part of the server's configuration that decides what tokens and SVIDs say.
 // Unless a flag names the API server's audiences, it learns them.
 func newServing(
-	ctx context.Context, f flags.Flags, mgr manager.Manager, identities tokenserver.CachedIdentities, clientset kubernetes.Interface, issuerRing, spiffeRing *ring, log *slog.Logger,
+	ctx context.Context, f flags.Flags, mgr manager.Manager, live client.Client, clientset kubernetes.Interface, issuerRing, spiffeRing *ring, log *slog.Logger,
 ) (tokenserver.Config, error) {
 	var c tokenserver.Config
 	audiences := f.APIAudiences
 	if len(audiences) == 0 {
 		var err error
-		if audiences, err = kube.LearnAPIAudiences(ctx, identities.Live); err != nil {
+		if audiences, err = kube.LearnAPIAudiences(ctx, live); err != nil {
 			return c, fmt.Errorf("learn which audiences the API server accepts: %w; or set --api-audiences", err)
 		}
 	}
@@ -211,7 +210,7 @@ func newServing(
 		return c, err
 	}
 	c.Clusters = f.Clusters
-	c.Identities = identities
+	c.Identities = tokenserver.CachedIdentities{Memory: mgr.GetClient(), Live: live}
 	c.Signer = issuerRing.signer
 	c.Contexts, err = newContexts(f, objects, clientset, log)
 	return c, err

@@ -32,7 +32,7 @@ func TestLargeIdentity(t *testing.T) {
 			large := strings.Repeat("x", 200<<10)
 			identity := &identityv1.WorkloadIdentity{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "garden", Name: "banana", UID: "1", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"a": large},
-				ManagedFields: []metav1.ManagedFieldsEntry{{Manager: large}}, OwnerReferences: []metav1.OwnerReference{{Name: large}},
+				OwnerReferences: []metav1.OwnerReference{{Name: large}},
 			}}
 			identity.Spec = identityv1.WorkloadIdentitySpec{
 				Audiences: []string{"foo"}, SubjectFormat: identityv1.SubjectFormatUID, SigningAlgorithm: identityv1.RS256,
@@ -40,7 +40,9 @@ func TestLargeIdentity(t *testing.T) {
 			}
 			identity.Status.Sub = large
 			api := newClient(t, identity)
-			remembered, err := Remember(identity.DeepCopy())
+			watched := identity.DeepCopy()
+			watched.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: large}}
+			remembered, err := Remember(watched)
 			if err != nil {
 				t.Fatal(err)
 			}

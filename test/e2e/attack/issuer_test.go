@@ -394,7 +394,8 @@ func (tn *tenant) ends(thief *caller, namespace string, want int) {
 	}
 }
 
-// wantAudited wants the jti of a token in the token server's audit log, with the caller.
+// wantAudited wants the jti of a token in the token server's audit log, with the caller. The API
+// server's audit log must have the same request under the same ID.
 func wantAudited(t *testing.T, token string) {
 	t.Helper()
 	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.RS256})
@@ -410,11 +411,33 @@ func wantAudited(t *testing.T, token string) {
 		}
 		for line := range bytes.Lines(log) {
 			if claims.ID != "" && bytes.Contains(line, []byte(claims.ID)) {
-				return wantf(bytes.Contains(line, []byte("system:serviceaccount:"+local.Namespace+":"+controllerAccount)), "it does not say who got the token: %s", line)
+				if !bytes.Contains(line, []byte("system:serviceaccount:"+local.Namespace+":"+controllerAccount)) {
+					return fmt.Errorf("it does not say who got the token: %s", line)
+				}
+				var event struct{ AuditID string }
+				if err := json.Unmarshal(line, &event); err != nil || event.AuditID == "" {
+					return fmt.Errorf("the event has no ID: %s", line)
+				}
+				return requestAudited(event.AuditID)
 			}
 		}
 		return fmt.Errorf("there is nothing about %s", claims.ID)
 	})
+}
+
+// requestAudited returns an error unless the API server's audit log has a request of token.lanyard.dev
+// under the ID.
+func requestAudited(id string) error {
+	log, err := os.ReadFile(world.Path("cluster", "audit.log"))
+	if err != nil {
+		return err
+	}
+	for line := range bytes.Lines(log) {
+		if bytes.Contains(line, []byte(`"auditID":"`+id+`"`)) && bytes.Contains(line, []byte("/apis/token.lanyard.dev/")) {
+			return nil
+		}
+	}
+	return fmt.Errorf("the API server's audit log has no request of token.lanyard.dev with the ID %s", id)
 }
 
 // assumeRole shows a token at AWS STS, and returns the status of the answer.
