@@ -56,22 +56,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var listening net.ListenConfig
-	listener, err := listening.Listen(ctx, "tcp", f.ListenAddress)
+	listener, certificate, err := listen(ctx, f)
 	if err != nil {
-		return fmt.Errorf("--listen-address: %w", err)
+		return err
 	}
-	if f.CertFile != "" {
-		watcher, err := certwatcher.New(f.CertFile, f.KeyFile)
-		if err != nil {
-			return fmt.Errorf("--tls-cert-file: %w", err)
-		}
-		if err := mgr.Add(watcher); err != nil {
+	if certificate != nil {
+		if err := mgr.Add(certificate); err != nil {
 			return err
 		}
-		listener = tls.NewListener(listener, &tls.Config{
-			MinVersion: tls.VersionTLS12, GetCertificate: watcher.GetCertificate, NextProtos: []string{"http/1.1"},
-		})
 	}
 	shutdown := 10 * time.Second
 	server := &http.Server{
@@ -94,6 +86,29 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	return mgr.Start(ctx)
+}
+
+// listen opens the address on which documents are served. With TLS, it also returns the certificate,
+// which must be started to be read again when it changes.
+func listen(ctx context.Context, f flags.Flags) (net.Listener, *certwatcher.CertWatcher, error) {
+	var certificate *certwatcher.CertWatcher
+	var err error
+	if f.CertFile != "" {
+		if certificate, err = certwatcher.New(f.CertFile, f.KeyFile); err != nil {
+			return nil, nil, fmt.Errorf("--tls-cert-file: %w", err)
+		}
+	}
+	var listening net.ListenConfig
+	listener, err := listening.Listen(ctx, "tcp", f.ListenAddress)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--listen-address: %w", err)
+	}
+	if certificate == nil {
+		return listener, nil, nil
+	}
+	return tls.NewListener(listener, &tls.Config{
+		MinVersion: tls.VersionTLS12, GetCertificate: certificate.GetCertificate, NextProtos: []string{"http/1.1"},
+	}), certificate, nil
 }
 
 func newManager(f flags.Flags) (manager.Manager, error) {

@@ -8,7 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 )
@@ -51,6 +54,64 @@ func TestLead(t *testing.T) {
 			t.Errorf("%d replicas lead after the first has ended", n)
 		}
 		second()
+		running.Wait()
+	})
+}
+
+// TestLeaseExpires cuts the leader off from the API server. The other replica leads when the lease has
+// expired, and never before the first has stopped. The first waits, and leads again later.
+func TestLeaseExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clients := fake.NewClientset()
+		var cut atomic.Bool
+		clients.PrependReactor("update", "leases", func(action k8stesting.Action) (bool, runtime.Object, error) {
+			lease := action.(k8stesting.UpdateAction).GetObject().(*coordinationv1.Lease)
+			return cut.Load() && *lease.Spec.HolderIdentity != "second", nil, errNoAnswer
+		})
+		var leaders atomic.Int32
+		var running sync.WaitGroup
+		replica := func(name string) (leads *atomic.Bool, stop context.CancelFunc) {
+			ctx, stop := context.WithCancel(t.Context())
+			leads = &atomic.Bool{}
+			running.Go(func() {
+				err := Lead(ctx, clients.CoordinationV1(), namespace, "lanyard-keyring-issuer", name, func(ctx context.Context) {
+					if leaders.Add(1) > 1 {
+						t.Errorf("%s leads while the other does", name)
+					}
+					leads.Store(true)
+					<-ctx.Done()
+					leads.Store(false)
+					leaders.Add(-1)
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+			return leads, stop
+		}
+		want := func(when string, first, second *atomic.Bool, wantFirst, wantSecond bool) {
+			t.Helper()
+			if first.Load() != wantFirst || second.Load() != wantSecond {
+				t.Errorf("%s: first leads %v, second leads %v", when, first.Load(), second.Load())
+			}
+		}
+		first, stopFirst := replica("first")
+		time.Sleep(time.Minute)
+		second, stopSecond := replica("second")
+		time.Sleep(time.Minute)
+		want("at first", first, second, true, false)
+		cut.Store(true)
+		time.Sleep(5 * time.Second)
+		want("five seconds after the cut", first, second, true, false)
+		time.Sleep(time.Minute)
+		want("when the lease has expired", first, second, false, true)
+		cut.Store(false)
+		time.Sleep(time.Minute)
+		want("when the first is back", first, second, false, true)
+		stopSecond()
+		time.Sleep(time.Minute)
+		want("when the second has ended", first, second, true, false)
+		stopFirst()
 		running.Wait()
 	})
 }
