@@ -141,7 +141,7 @@ type TargetSystem struct {
 	// certificateAuthorityData, PEM certificates in base64, at most 64 KiB.
 	//
 	// apiVersion and kind are allowed and not read. Other fields of these systems are refused.
-	// Default: none.
+	// At most 72 KiB of JSON. Default: none.
 	//
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields

@@ -139,7 +139,7 @@ func Parse(args []string, version string, out io.Writer) (f Flags, done bool, er
 	set.StringVar(&f.ProbeURL, "probe-url", "", "base URL at which this program reads the public documents, as services do; default --issuer")
 	set.BoolVar(&manual, "confirm-manually", false, "do not read the public documents: people confirm with lanyard keys confirm that a key is published")
 
-	set.StringSliceVar(&f.OtherAccounts, "other-accounts", []string{"lanyard-controller", "lanyard-identity-controller", "lanyard-discovery"}, "ServiceAccounts of Lanyard's other programs in --namespace, which must not reach the signing keys")
+	set.StringSliceVar(&f.OtherAccounts, "other-accounts", []string{"lanyard-controller", "lanyard-identity-controller", "lanyard-discovery", "lanyard-discovery-mirror"}, "ServiceAccounts of Lanyard's other programs in --namespace, which must not reach the signing keys")
 	set.BoolVar(&f.AcceptOtherAccounts, "accept-controller-reads-all-secrets", false, "serve even if another program of Lanyard can reach the signing keys")
 	if done, err = f.Parse(set, args, intro, version, out); done || err != nil {
 		return f, done, err

@@ -57,7 +57,7 @@ func TestDefaults(t *testing.T) {
 	if want := (issuer.Limits{Min: 10 * time.Minute, Default: time.Hour, Max: 48 * time.Hour}); f.Limits != want {
 		t.Errorf("the limits are %+v", f.Limits)
 	}
-	if f.ProbeURL != f.Issuer || f.AcceptOtherAccounts || len(f.APIAudiences) > 0 || f.AuditLogPath != "-" || len(f.OtherAccounts) != 3 {
+	if f.ProbeURL != f.Issuer || f.AcceptOtherAccounts || len(f.APIAudiences) > 0 || f.AuditLogPath != "-" || len(f.OtherAccounts) != 4 {
 		t.Errorf("%+v", f)
 	}
 	policy := f.Policy()
