@@ -234,7 +234,7 @@ func TestIdentityStatusIsSet(t *testing.T) {
 	}
 	status := schema.OpenAPIV3Schema.Properties["status"]
 	got := slices.Sorted(maps.Keys(status.Properties))
-	if want := []string{"conditions", "issuer", "lastHandledReconcileAt", "observedGeneration", "sub"}; !slices.Equal(got, want) {
+	if want := []string{"conditions", "issuer", "keyRing", "lastHandledReconcileAt", "observedGeneration", "sub"}; !slices.Equal(got, want) {
 		t.Errorf("the fields of the status are %q", got)
 	}
 }
