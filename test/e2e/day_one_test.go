@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestDayOne installs an issuer whose documents lie in a bucket, and does what the page about the issuer
-// says. Until a person confirms the documents, nobody gets a token, and identities say what to do.
+// TestDayOne installs an issuer whose documents lie in a bucket, and does what docs/issuer.md says.
+// Until a person confirms the documents, nobody gets a token, and identities say what to do.
 func TestDayOne(t *testing.T) {
 	cluster := startCluster(t, "dayone", "", nil)
 	w := &issuerWorld{Cluster: cluster, people: cluster.Client()}

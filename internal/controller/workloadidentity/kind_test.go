@@ -235,8 +235,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestKeyRingIsRemembered: the status names the last ring whose keys services could read, also when the
-// ring is gone. A ring that is made anew learns from it that services remember other keys.
+// TestKeyRingIsRemembered: the status names the last ring whose keys services could read, also when
+// the ring is gone. A ring that is made anew learns from it that services remember other keys.
 func TestKeyRingIsRemembered(t *testing.T) {
 	published := ringOf(t, identityv1.KeyActive)
 	for _, tt := range []struct {

@@ -58,8 +58,8 @@ func TestLead(t *testing.T) {
 	})
 }
 
-// TestLeaseExpires cuts the leader off from the API server. The other replica leads when the lease has
-// expired, and never before the first has stopped. The first waits, and leads again later.
+// TestLeaseExpires cuts the leader off from the API server. The other replica leads when the lease
+// has expired, and never before the first has stopped. The first waits, and leads again later.
 func TestLeaseExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clients := fake.NewClientset()

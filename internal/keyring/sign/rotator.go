@@ -38,8 +38,8 @@ type Rotator struct {
 	Import func(ctx context.Context) (*CA, error)
 	// Probe reads the public document. If it is nil, people confirm what is published.
 	Probe keyring.Probe
-	// Former returns the issuers that services know keys of which are from another KeyRing than that of
-	// the UID. It is asked before the ring's first key signs. If it is nil, nobody knows.
+	// Former returns the issuers whose keys services know from another KeyRing than that of the UID.
+	// It is asked before the ring's first key signs. If it is nil, nobody knows.
 	Former func(ctx context.Context, ring types.UID) (issuers []string, err error)
 	// Skew is Clock.Skew.
 	Skew func() (time.Duration, error)

@@ -479,8 +479,8 @@ func TestReinstalled(t *testing.T) {
 	})
 }
 
-// TestReinstalledWithoutATrace deletes the ring and its Secrets, while no document is public. Only the
-// status of identities tells that services know other keys.
+// TestReinstalledWithoutATrace makes a ring where no Secret and no public document shows a former
+// one. Only the status of identities tells that services know other keys.
 func TestReinstalledWithoutATrace(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -425,8 +425,8 @@ func wantAudited(t *testing.T, token string) {
 	})
 }
 
-// requestAudited returns an error unless the API server's audit log has a request of token.lanyard.dev
-// under the ID.
+// requestAudited returns an error unless the API server's audit log has a request of
+// token.lanyard.dev under the ID.
 func requestAudited(id string) error {
 	log, err := os.ReadFile(world.Path("cluster", "audit.log"))
 	if err != nil {
