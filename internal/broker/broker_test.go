@@ -6,6 +6,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -220,24 +221,57 @@ func TestRefusedSVIDs(t *testing.T) {
 // swapped gives an object the ID of another tenant's object.
 func swapped(own string) []string { return []string{strings.Replace(own, "tenant-a", "tenant-b", 1)} }
 
-// TestFailures has the broker refuse. No word of its own reaches the error.
+// TestFailures has the broker refuse, by each status code of gRPC. The error says what to do, and no
+// word of the broker's own reaches it. The object is always tried again: it was just read, so an
+// object that the broker does not find need not be created.
 func TestFailures(t *testing.T) {
 	s := brokertest.New(t, "https://spire.example.com")
 	b := client(t, s)
-	for code, want := range map[codes.Code]auth.Code{
-		codes.PermissionDenied: auth.CodeProofDenied, codes.NotFound: auth.CodeSubjectNotFound, codes.InvalidArgument: auth.CodeRefused,
-		codes.Unavailable: auth.CodeUnavailable, codes.Unauthenticated: auth.CodeUnavailable, codes.Internal: auth.CodeUnavailable,
-		codes.ResourceExhausted: auth.CodeThrottled, codes.DeadlineExceeded: auth.CodeUnreachable, codes.Unimplemented: auth.CodeRefused,
+	const notABroker = "is a SPIFFE broker"
+	for code, want := range map[codes.Code]struct {
+		code      auth.Code
+		fix       string
+		temporary bool
+	}{
+		codes.PermissionDenied:   {auth.CodeProofDenied, "register " + ownID, false},
+		codes.NotFound:           {auth.CodeProofDenied, "let the SPIFFE broker read objects of this kind", false},
+		codes.Unauthenticated:    {auth.CodeUnavailable, "trusts the SVID that lanyard-controller has", true},
+		codes.Unavailable:        {auth.CodeUnavailable, "is healthy", true},
+		codes.ResourceExhausted:  {auth.CodeThrottled, "raise the limits", true},
+		codes.DeadlineExceeded:   {auth.CodeUnreachable, "is healthy", true},
+		codes.Internal:           {auth.CodeUnavailable, "log of the SPIFFE broker", true},
+		codes.Unknown:            {auth.CodeUnavailable, "log of the SPIFFE broker", true},
+		codes.Aborted:            {auth.CodeUnavailable, "log of the SPIFFE broker", true},
+		codes.DataLoss:           {auth.CodeUnavailable, "log of the SPIFFE broker", true},
+		codes.InvalidArgument:    {auth.CodeRefused, notABroker, false},
+		codes.Unimplemented:      {auth.CodeRefused, notABroker, false},
+		codes.FailedPrecondition: {auth.CodeRefused, notABroker, false},
+		codes.OutOfRange:         {auth.CodeRefused, notABroker, false},
+		codes.AlreadyExists:      {auth.CodeRefused, notABroker, false},
+		codes.Canceled:           {auth.CodeRefused, notABroker, false},
 	} {
 		s.Change(func(s *brokertest.Server) { s.Code = code })
 		for _, form := range []svid.Type{svid.JWT, svid.X509} {
 			_, err := prove(t.Context(), t, b, form)
-			if err == nil || auth.CodeOf(err) != want || strings.Contains(err.Error(), "secret") {
-				t.Errorf("%s, %s: %v, want %s", code, form, err, want)
+			failed, typed := errors.AsType[*auth.Error](err)
+			if !typed || failed.Stage != auth.StageTokenRequest || failed.Code != want.code || !strings.Contains(failed.Fix, want.fix) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("%s, %s: %v, want %s with %q", code, form, err, want.code, want.fix)
 			}
-			if temporary := auth.IsTemporary(err); code == codes.PermissionDenied && temporary || code == codes.Unavailable && !temporary {
-				t.Errorf("%s: temporary is %t", code, temporary)
+			if auth.IsTemporary(err) != want.temporary {
+				t.Errorf("%s, %s: temporary is %t", code, form, !want.temporary)
 			}
+		}
+	}
+}
+
+// TestNobodyAnswers has no broker at the endpoint.
+func TestNobodyAnswers(t *testing.T) {
+	s := brokertest.New(t, "https://spire.example.com")
+	b := client(t, s, func(c *broker.Config) { c.Endpoint = "unix://" + filepath.Join(t.TempDir(), "none.sock") })
+	for _, form := range []svid.Type{svid.JWT, svid.X509} {
+		_, err := prove(t.Context(), t, b, form)
+		if auth.CodeOf(err) != auth.CodeUnreachable || !auth.IsTemporary(err) || !strings.Contains(err.Error(), "runs at --spiffe-broker-endpoint") {
+			t.Errorf("%s: %v", form, err)
 		}
 	}
 }

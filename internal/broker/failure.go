@@ -7,6 +7,7 @@ import (
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
 	"github.com/lanyard-dev/lanyard/auth"
@@ -34,18 +35,31 @@ func (b *Broker) failure(ctx context.Context, err error, id spiffeid.ID) error {
 	case ctx.Err() != nil:
 		failed.Code = auth.CodeUnreachable
 		failed.Err = fmt.Errorf("the call to the SPIFFE broker was given up: %w", context.Cause(ctx))
+	case code == codes.Unavailable && b.connection.GetState() != connectivity.Ready:
+		failed.Code = auth.CodeUnreachable
+		failed.Fix = "have the administrator check that the SPIFFE broker runs at --spiffe-broker-endpoint, and that both trust each other's SVIDs"
+		failed.Err = fmt.Errorf("no connection to the SPIFFE broker for %s", id)
 	case code == codes.PermissionDenied:
 		failed.Code = auth.CodeProofDenied
 		failed.Fix = fixEntry(id) + ", and allow lanyard-controller's own SPIFFE ID to ask for it (in SPIRE: brokers of the agent, and the verb impersonate-via-spire in RBAC)"
 	case code == codes.NotFound:
-		failed.Code = auth.CodeSubjectNotFound
-		failed.Fix = "try again if the object is new; else have the administrator let the SPIFFE broker read objects of this kind"
+		// The object was just read, so the broker cannot see it, or not yet. SubjectNotFound would
+		// wait for an object that is there already.
+		failed.Code = auth.CodeProofDenied
+		failed.Fix = "have the administrator let the SPIFFE broker read objects of this kind; nothing, if the object is new"
+		failed.Err = fmt.Errorf("the SPIFFE broker does not find the object of %s", id)
 	case code == codes.ResourceExhausted:
 		failed.Code = auth.CodeThrottled
 		failed.Fix = "wait, or have the administrator raise the limits of the SPIFFE broker"
-	case code == codes.Unavailable, code == codes.Unauthenticated, code == codes.Internal, code == codes.Unknown, code == codes.Aborted:
+	case code == codes.Unauthenticated:
 		failed.Code = auth.CodeUnavailable
-		failed.Fix = "have the administrator check that the SPIFFE broker runs, and that it admits lanyard-controller's own SPIFFE ID"
+		failed.Fix = "have the administrator check that the SPIFFE broker trusts the SVID that lanyard-controller has from the SPIFFE Workload API"
+	case code == codes.Unavailable:
+		failed.Code = auth.CodeUnavailable
+		failed.Fix = "wait, or have the administrator check that the SPIFFE broker is healthy: it starts, or sheds load"
+	case code == codes.Internal, code == codes.Unknown, code == codes.Aborted, code == codes.DataLoss:
+		failed.Code = auth.CodeUnavailable
+		failed.Fix = "have the administrator look for the cause in the log of the SPIFFE broker"
 	}
 	return failed
 }
