@@ -138,8 +138,19 @@ func TestIssuerNeedsTenantNamespaces(t *testing.T) {
 		},
 		"a CA's key without a trust domain": {`{spiffe: {kmsKey: "arn:aws:kms:eu-west-1:111122223333:key/1234abcd"}}`, "need spiffe.trustDomain"},
 		"a SPIFFE broker":                   {`{spiffe: {broker: {endpoint: "unix:///run/b.sock", id: "spiffe://e.example/agent/"}}}`, ""},
-		"a broker and a token server": {
-			`{spiffe: {trustDomain: e.example, broker: {endpoint: "tcp://10.0.0.1:8443", id: "spiffe://e.example/agent/"}}, rbac: {tenantNamespaces: []}}`, "",
+		"a broker and a token server of two trust domains": {
+			`{spiffe: {trustDomain: e.example, broker: {endpoint: "tcp://10.0.0.1:8443", id: "spiffe://b.e.example/agent/"}}, rbac: {tenantNamespaces: []}}`, "",
+		},
+		"a broker and an issuer without SPIFFE": {
+			`{issuer: {url: "https://i.example"}, spiffe: {broker: {endpoint: "tcp://10.0.0.1:8443", id: "spiffe://e.example/agent/"}}, rbac: {tenantNamespaces: []}}`, "",
+		},
+		"a broker and a token server of one trust domain": {
+			`{spiffe: {trustDomain: e.example, broker: {endpoint: "tcp://10.0.0.1:8443", id: "spiffe://e.example/agent/"}}, rbac: {tenantNamespaces: []}}`,
+			"spiffe.trustDomain and spiffe.broker.id both name the trust domain e.example",
+		},
+		"one broker, by its full ID, in the token server's trust domain": {
+			`{spiffe: {trustDomain: e.example, broker: {endpoint: "tcp://10.0.0.1:8443", id: "spiffe://e.example/broker"}}, rbac: {tenantNamespaces: []}}`,
+			"remove spiffe.trustDomain",
 		},
 		"a broker that anybody could be": {`{spiffe: {broker: {endpoint: "unix:///run/b.sock"}}}`, "need each other"},
 		"a broker without a path":        {`{spiffe: {broker: {endpoint: "unix:///run/b.sock", id: "spiffe://e.example"}}}`, "/spiffe/broker/id"},
@@ -287,6 +298,36 @@ func TestControllerChangesOnlyItsOwn(t *testing.T) {
 		})
 		if found != want {
 			t.Errorf("%s: the policy is there: %v", values, found)
+		}
+	}
+}
+
+// TestControllerReadsObjectsThatProveThemselves checks that the controller may get an object live
+// wherever objects have credentials of their own: from the token server, or from a SPIFFE broker.
+func TestControllerReadsObjectsThatProveThemselves(t *testing.T) {
+	for values, want := range map[string]bool{
+		`{}`: false,
+		`{spiffe: {trustDomain: e.example}, rbac: {tenantNamespaces: []}}`:                      true,
+		`{issuer: {url: "https://i.example"}, rbac: {tenantNamespaces: []}}`:                    true,
+		`{spiffe: {broker: {endpoint: "unix:///run/b.sock", id: "spiffe://e.example/agent/"}}}`: true,
+	} {
+		var parsed map[string]any
+		if err := yaml.Unmarshal([]byte(values), &parsed); err != nil {
+			t.Fatal(err)
+		}
+		objects, err := chart.Objects(release(parsed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, resource := range []string{"ocirepositories", "imagerepositories"} {
+			granted := slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool {
+				return o.GetKind() == "ClusterRole" && o.GetName() == "lanyard-controller" && slices.ContainsFunc(rules(t, o), func(r rule) bool {
+					return slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, "get")
+				})
+			})
+			if granted != want {
+				t.Errorf("%s: the controller may get %s: %t, want %t", values, resource, granted, want)
+			}
 		}
 	}
 }

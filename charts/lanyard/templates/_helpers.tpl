@@ -414,6 +414,9 @@ other. See "Rights" in docs/security.md.
 {{- if ne (empty .Values.spiffe.broker.endpoint) (empty .Values.spiffe.broker.id) -}}
 {{- fail "spiffe.broker.endpoint and spiffe.broker.id need each other: whoever answers at the endpoint must prove that it is the broker" -}}
 {{- end -}}
+{{- if and .Values.spiffe.trustDomain .Values.spiffe.broker.id (eq .Values.spiffe.trustDomain (urlParse .Values.spiffe.broker.id).host) -}}
+{{- fail (printf "spiffe.trustDomain and spiffe.broker.id both name the trust domain %s: two issuers in one trust domain can give one SPIFFE ID to two objects; remove spiffe.trustDomain if SPIRE issues the SVIDs, or else spiffe.broker.endpoint and spiffe.broker.id" .Values.spiffe.trustDomain) -}}
+{{- end -}}
 {{- if and .Values.spiffe.kmsKey (not .Values.spiffe.secretName) -}}
 {{- fail "spiffe.kmsKey needs spiffe.secretName, the Secret with the CA's certificate" -}}
 {{- end -}}
