@@ -82,6 +82,24 @@ func ParseAuthority(entry *v1alpha1.Authority) (Authority, error) {
 	return a, nil
 }
 
+// certifiedKey returns the thumbprint of the key that the certificate of an authority is for. Of an
+// imported authority this is the CA's key, and not the ring's. It is empty for a key, and for a
+// certificate that cannot be read.
+func certifiedKey(e Entry) string {
+	if e.Authority == nil {
+		return ""
+	}
+	certificate, err := decodeCertificate(e.Authority.Certificate)
+	if err != nil {
+		return ""
+	}
+	thumbprint, err := Thumbprint(certificate.PublicKey)
+	if err != nil {
+		return ""
+	}
+	return thumbprint
+}
+
 func decodeCertificate(text string) (*x509.Certificate, error) {
 	chain, err := svid.ParseChain(text)
 	if err != nil {

@@ -66,8 +66,15 @@ func (w *trust) hold(a Authority, err error) Authority {
 // issue puts a new CA into the Secret, as cert-manager does.
 func (w *trust) issue(life time.Duration) {
 	w.t.Helper()
-	w.policy.Import = true
 	w.ca = w.key()
+	w.reissue(life)
+}
+
+// reissue puts a new certificate of the same key into the Secret, as cert-manager does with
+// rotationPolicy: Never.
+func (w *trust) reissue(life time.Duration) {
+	w.t.Helper()
+	w.policy.Import = true
 	var err error
 	if w.secret, err = svid.NewAuthority(w.policy.TrustDomain, w.ca, life, w.now); err != nil {
 		w.t.Fatal(err)
@@ -96,7 +103,11 @@ func (w *trust) step() Plan {
 	}
 	w.o.Revision = w.ring.Status.Revision
 	if w.policy.Import && w.secret != nil {
-		w.o.Import = &Import{ID: svid.AuthorityID(w.secret), NotAfter: w.secret.NotAfter}
+		key, err := Thumbprint(w.secret.PublicKey)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.o.Import = &Import{ID: svid.AuthorityID(w.secret), Key: key, NotAfter: w.secret.NotAfter}
 	}
 	plan := Next(w.ring, w.o, w.policy, w.now)
 	done := plan
@@ -239,6 +250,56 @@ func TestRevokedAuthority(t *testing.T) {
 	}
 	w.settle()
 	w.pass(100 * day)
+}
+
+// TestRevokedKeyOfCA revokes the CA whose key has leaked. No other certificate of this key is trusted,
+// whether it is in the ring already, comes later, or comes after the ring was made anew.
+func TestRevokedKeyOfCA(t *testing.T) {
+	w := newTrust(t)
+	w.issue(90 * day)
+	w.settle()
+	first := w.active().ID
+	w.reissue(91 * day)
+	w.settle()
+	w.want("a renewed certificate waits", "imported Active, imported Published")
+	c, err := ConsequencesOf(w.ring, first, w.now)
+	if err != nil || c.Successor != "" || !c.Outage {
+		t.Errorf("a certificate of the same key succeeds: %+v, %v", c, err)
+	}
+	if err := Revoke(w.ring, first); err != nil {
+		t.Fatal(err)
+	}
+	w.settle()
+	w.want("both have the leaked key", "imported Revoked, imported Revoked")
+	w.reason(lanyardmeta.ConditionReady, v1alpha1.ReasonImportFailed)
+	for n := range 100 { // longer than the ring keeps a revoked authority otherwise
+		w.now = w.now.Add(day)
+		if n%10 == 0 {
+			w.reissue(time.Duration(90+n) * day)
+		}
+		w.settle()
+		if w.active() != nil || len(w.ring.Status.Authorities) > 2 {
+			t.Fatalf("after %d days: %s", n, w.states())
+		}
+	}
+	c, err = ConsequencesOf(w.ring, w.ring.Status.Authorities[0].ID, w.now)
+	leaked := w.o.Import.Key
+	if err != nil || !strings.Contains(strings.Join(c.Lines(), "\n"), leaked) {
+		t.Errorf("the key %s is not named: %v, %v", leaked, c.Lines(), err)
+	}
+	former, formerCA := w.secret, w.ca
+	w.issue(90 * day)
+	w.settle()
+	if active := w.active(); active == nil || active.ID != svid.AuthorityID(w.secret) {
+		t.Errorf("a new key: %s", w.states())
+	}
+
+	restored := newTrust(t)
+	restored.policy.Import, restored.policy.Revoked = true, []string{leaked}
+	restored.secret, restored.ca, restored.now = former, formerCA, w.now
+	restored.settle()
+	restored.want("a ring that never saw the key", "")
+	restored.reason(lanyardmeta.ConditionReady, v1alpha1.ReasonImportFailed)
 }
 
 func TestImport(t *testing.T) {

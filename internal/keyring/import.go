@@ -17,6 +17,8 @@ const maxAuthorities = 16
 type Import struct {
 	// ID is the ID of the authority; empty if Problem is set.
 	ID string
+	// Key is the thumbprint of the CA's public key. A renewed certificate may have the same key.
+	Key string
 	// NotAfter is when the CA expires, UTC.
 	NotAfter time.Time
 	// Problem says why the CA cannot be used, and what to do, for people. It is the same as long as
@@ -40,7 +42,26 @@ func (t *turn) imports() bool {
 		return false
 	}
 	_, known := Find(t.status, i.ID)
-	return !known
+	return !known && !t.keyRevoked(i.Key)
+}
+
+// keyRevoked reports whether an authority with this key was revoked, or the key itself. Whoever has
+// a revoked key can sign under each certificate of it, so that a new certificate must not bring the
+// key back.
+func (t *turn) keyRevoked(key string) bool {
+	return t.revokes(key) || t.find(X509, func(e Entry) bool {
+		return e.State == v1alpha1.KeyRevoked && certifiedKey(e) == key
+	}) != nil
+}
+
+// blocks reports whether a revoked authority must stay in the ring, so that its key is not forgotten
+// while the Secret may still have it.
+func (t *turn) blocks(e Entry) bool {
+	if e.State != v1alpha1.KeyRevoked || !e.imported() || !t.policy.Import {
+		return false
+	}
+	i := t.observed.Import
+	return i == nil || i.Problem != "" || i.Key == certifiedKey(e)
 }
 
 // renews returns the ID of the authority whose intermediate is to be signed again; empty for none.
@@ -104,9 +125,11 @@ func (t *turn) importProblem() *finding {
 	}
 	e, known := Find(t.status, i.ID)
 	switch {
-	case !known && len(t.status.Authorities) >= maxAuthorities:
+	case !known && !t.keyRevoked(i.Key) && len(t.status.Authorities) >= maxAuthorities:
 		return &finding{v1alpha1.ReasonImportFailed, "the CA of --spiffe-secret-name changes faster than the publish delay: renew it less often"}
-	case known && (e.State == v1alpha1.KeyRevoked || e.State == v1alpha1.KeyRemoved || e.State == v1alpha1.KeyRetiring):
+	case t.keyRevoked(i.Key):
+		return &finding{v1alpha1.ReasonImportFailed, "the key of the CA of --spiffe-secret-name is revoked: put a CA with a new key into the Secret (with cert-manager, privateKey.rotationPolicy: Always)"}
+	case known && (e.State == v1alpha1.KeyRemoved || e.State == v1alpha1.KeyRetiring):
 		return &finding{v1alpha1.ReasonImportFailed, "the CA of --spiffe-secret-name is " + string(e.State) + " in the ring: put a new CA into the Secret"}
 	}
 	return nil

@@ -38,11 +38,21 @@ func NewKey(public crypto.PublicKey) (Key, error) {
 	if err != nil {
 		return Key{}, err
 	}
+	id, err := Thumbprint(public)
+	if err != nil {
+		return Key{}, err
+	}
+	return Key{ID: id, Algorithm: algorithm, Public: public}, nil
+}
+
+// Thumbprint returns the kid of a public key: its SHA-256 thumbprint in base64url; source: RFC 7638.
+// The key may be one that rings do not have, such as that of an imported CA.
+func Thumbprint(public crypto.PublicKey) (string, error) {
 	thumbprint, err := (&jose.JSONWebKey{Key: public}).Thumbprint(crypto.SHA256)
 	if err != nil {
-		return Key{}, fmt.Errorf("keyring: thumbprint: %w", err)
+		return "", fmt.Errorf("keyring: thumbprint: %w", err)
 	}
-	return Key{ID: base64.RawURLEncoding.EncodeToString(thumbprint), Algorithm: algorithm, Public: public}, nil
+	return base64.RawURLEncoding.EncodeToString(thumbprint), nil
 }
 
 // JWK returns the key as an entry of a JSON Web Key Set, with the members kty, kid, use and alg

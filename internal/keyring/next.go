@@ -126,22 +126,42 @@ type turn struct {
 // entries returns what the status in the making has.
 func (t *turn) entries() []Entry { return Entries(t.status) }
 
-// revoke takes away the keys that people or the policy revoke. If an active key is among them, its
-// successor signs from now on, although verifiers may not have it yet.
+// revoke takes away the keys that people or the policy revoke, and all authorities with the key of a
+// revoked one. If an active key is among them, its successor signs from now on, although verifiers
+// may not have it yet.
 func (t *turn) revoke() {
-	for _, e := range t.entries() {
-		revoked := slices.Contains(t.spec.Revoke, e.ID) || slices.Contains(t.policy.Revoked, e.ID)
-		if !revoked || e.State == v1alpha1.KeyRevoked {
-			continue
+	if len(t.spec.Revoke)+len(t.policy.Revoked) > 0 {
+		for _, e := range t.entries() {
+			if t.revokes(e.ID) || t.revokes(certifiedKey(e)) {
+				t.revokeEntry(e)
+			}
 		}
-		t.end(e, v1alpha1.KeyRevoked)
-		t.taint(e.Role)
+	}
+	if t.hasRevoked(X509) {
+		for _, e := range t.entries() {
+			if e.Authority != nil && t.keyRevoked(certifiedKey(e)) {
+				t.revokeEntry(e)
+			}
+		}
 	}
 	for _, r := range t.policy.roles() {
 		if t.active(r) == nil && t.hasRevoked(r) {
 			t.activate(t.find(r, t.published))
 		}
 	}
+}
+
+func (t *turn) revokeEntry(e Entry) {
+	if e.State == v1alpha1.KeyRevoked {
+		return
+	}
+	t.end(e, v1alpha1.KeyRevoked)
+	t.taint(e.Role)
+}
+
+// revokes reports whether people or the policy revoke an ID, or the thumbprint of an authority's key.
+func (t *turn) revokes(id string) bool {
+	return id != "" && (slices.Contains(t.spec.Revoke, id) || slices.Contains(t.policy.Revoked, id))
 }
 
 // taint marks the keys that verifiers may have cached together with a revoked key. Verifiers of
@@ -293,7 +313,7 @@ func (t *turn) expire() {
 	}
 	deleteEntries(t.status, func(e Entry) bool {
 		return e.RemovedAt != nil && !t.now.Before(e.RemovedAt.Add(t.policy.PublishDelay+e.MaxLife.Duration+removalSlack)) &&
-			!t.replacing(e)
+			!t.replacing(e) && !t.blocks(e)
 	})
 }
 

@@ -79,7 +79,8 @@ func ConsequencesOf(ring *v1alpha1.KeyRing, id string, now time.Time) (Consequen
 		c.ValidUntil = now.Add(key.MaxLife.Duration)
 		c.Outage = true
 		for _, e := range Entries(&ring.Status) {
-			if e.Role == key.Role && e.State == v1alpha1.KeyPublished && !slices.Contains(ring.Spec.Revoke, e.ID) {
+			sameKey := key.Authority != nil && certifiedKey(e) == certifiedKey(key) // it is revoked too
+			if e.Role == key.Role && e.State == v1alpha1.KeyPublished && !slices.Contains(ring.Spec.Revoke, e.ID) && !sameKey {
 				c.Successor, c.Outage = e.ID, false
 				c.SuccessorCached = !now.Before(e.PublishedAt.Add(ring.Status.PublishDelay.Duration))
 				break
@@ -122,6 +123,9 @@ func (c Consequences) Lines() []string {
 // authorityLines are Lines of an authority.
 func (c Consequences) authorityLines() []string {
 	lines := []string{fmt.Sprintf("Authority %s (%s) leaves the public SPIFFE bundle, and nothing is signed under it again.", c.Key.ID, c.Key.State)}
+	if c.Key.imported() {
+		lines = append(lines, "So does every other certificate of the CA's key: the Secret of --spiffe-secret-name needs a CA with a new key.")
+	}
 	if !c.ValidUntil.IsZero() {
 		lines = append(lines,
 			fmt.Sprintf("Its certificates are valid until %s at the latest. Lanyard's controllers drop theirs and get new ones within seconds.", c.ValidUntil.UTC().Format(time.RFC3339)))
@@ -137,7 +141,7 @@ func (c Consequences) authorityLines() []string {
 	return append(lines,
 		"A verifier accepts certificates of the revoked authority until you take its CA out there: no verifier asks whether a CA is revoked.",
 		"Documents in a bucket: run \"lanyard discovery export\" and upload them now.",
-		"Add the ID to --revoked-kids, so that no backup of the cluster brings the authority back.")
+		fmt.Sprintf("Add the ID of the CA's key, %s, to --revoked-kids: then neither a backup of the cluster nor a new certificate brings the key back.", certifiedKey(c.Key)))
 }
 
 // entryOf returns the key or authority of an ID, or an error that says where IDs are shown.

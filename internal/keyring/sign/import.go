@@ -38,7 +38,11 @@ func (c *CA) observation() *keyring.Import {
 	case c.Problem != "":
 		return &keyring.Import{Problem: c.Problem}
 	}
-	return &keyring.Import{ID: svid.AuthorityID(c.certificate), NotAfter: c.certificate.NotAfter.UTC()}
+	thumbprint, err := keyring.Thumbprint(c.certificate.PublicKey)
+	if err != nil {
+		return &keyring.Import{Problem: "the key of the CA has no thumbprint: " + err.Error()}
+	}
+	return &keyring.Import{ID: svid.AuthorityID(c.certificate), Key: thumbprint, NotAfter: c.certificate.NotAfter.UTC()}
 }
 
 // String names the CA without its key.

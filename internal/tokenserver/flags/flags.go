@@ -135,7 +135,7 @@ func Parse(args []string, version string, out io.Writer) (f Flags, done bool, er
 	set.StringSliceVar(&algorithms, "key-algorithms", []string{string(identityv1.RS256), string(identityv1.ES256)}, "algorithms that the issuer has keys for: RS256, ES256, ES384")
 	set.DurationVar(&f.PublishDelay, "publish-delay", 24*time.Hour, "how long a key is published before it signs; longer than any service caches the public documents")
 	set.DurationVar(&f.RotationPeriod, "rotation-period", 90*24*time.Hour, "how long a key signs before the next one replaces it")
-	set.StringSliceVar(&f.RevokedKIDs, "revoked-kids", nil, "keys, and authorities of X.509-SVIDs, that are revoked even if a backup of the cluster brings them back")
+	set.StringSliceVar(&f.RevokedKIDs, "revoked-kids", nil, "keys, authorities of X.509-SVIDs, and keys of such authorities, that are revoked even if a backup of the cluster brings them back")
 	set.StringVar(&f.ProbeURL, "probe-url", "", "base URL at which this program reads the public documents, as services do; default --issuer")
 	set.BoolVar(&manual, "confirm-manually", false, "do not read the public documents: people confirm with lanyard keys confirm that a key is published")
 
