@@ -147,7 +147,7 @@ func (s *spiffeServer) putRingOf(domain, issuer, key string, authorities ...map[
 		all = append(all, a)
 	}
 	ring.Object["status"] = map[string]any{
-		"trustDomain": domain, "issuer": issuer, "authorities": all, "keys": []any{map[string]any{"kid": "kid-1", "state": key, "algorithm": "ES256"}},
+		"revision": int64(1), "trustDomain": domain, "issuer": issuer, "authorities": all, "keys": []any{map[string]any{"kid": "kid-1", "state": key, "algorithm": "ES256"}},
 	}
 	s.rings.put(ring)
 }
@@ -493,6 +493,20 @@ func TestRefusedSVIDs(t *testing.T) {
 	}
 }
 
+// TestTrustDomainSwitchedOff: an object that waits for a trust domain is told which value to set, also
+// if the ring of a former trust domain is still there.
+func TestTrustDomainSwitchedOff(t *testing.T) {
+	s := newSPIFFEServer(t)
+	s.putRing("Active", s.authority)
+	_, ring := newObjects(t, s)
+	signs(t, ring)
+	s.putRingOf("", "", "Retiring", in(s.authority, "Retiring"))
+	waitUntil(t, "the ring has no trust domain", func() bool {
+		_, err := ring.Signers()
+		return auth.CodeOf(err) == auth.CodeNotGranted && strings.Contains(err.Error(), "spiffe.trustDomain of the Helm chart (--spiffe-trust-domain ")
+	})
+}
+
 // Who was told is compared after each step: the end of what SVIDs count by is told, and the begin of
 // what objects wait for. A rotation is not: the next use finds the new signer.
 func TestObjectChanges(t *testing.T) {
@@ -501,7 +515,10 @@ func TestObjectChanges(t *testing.T) {
 	s.put(objectUID)
 	objects, ring := newObjects(t, s)
 	waitUntil(t, "the object is known", func() bool { _, err := objects.Lookup(t.Context(), app(t)); return err == nil })
-	waitUntil(t, "there is no ring", func() bool { _, err := ring.Signers(); return auth.CodeOf(err) == auth.CodeNotGranted })
+	waitUntil(t, "there is no ring", func() bool {
+		_, err := ring.Signers()
+		return auth.CodeOf(err) == auth.CodeNotGranted && strings.Contains(err.Error(), "--spiffe-trust-domain")
+	})
 	told := make(chan auth.Subject, 10)
 	objects.Subscribe(func(subject auth.Subject) { told <- subject })
 	for _, step := range []struct {

@@ -34,6 +34,7 @@ func (s keyState) accepted() bool {
 // ringState is what memory knows of a KeyRing's status.
 type ringState struct {
 	known       bool                // the ring exists
+	kept        bool                // the token server has written its status
 	keys        map[string]keyState // by kid
 	authorities map[string]authority
 	trustDomain string
@@ -136,6 +137,8 @@ func (r *ring) replace(next ringState) {
 // readRing reads the status of a KeyRing.
 func readRing(object *unstructured.Unstructured) ringState {
 	state := ringState{known: true, keys: map[string]keyState{}, authorities: map[string]authority{}}
+	revision, _, _ := unstructured.NestedInt64(object.Object, "status", "revision")
+	state.kept = revision > 0
 	state.trustDomain, _, _ = unstructured.NestedString(object.Object, "status", "trustDomain")
 	state.issuer, _, _ = unstructured.NestedString(object.Object, "status", "issuer")
 	for key := range entries(object, "keys") {

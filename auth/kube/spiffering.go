@@ -58,11 +58,17 @@ func (r *SPIFFERing) Signers() (svid.Signers, error) {
 		Fix: "wait until the token server has set it up",
 		Err: fmt.Errorf("the KeyRing %s is not known yet, or has no trust domain yet", r.ring.name),
 	}
-	if r.synced() && !r.ring.load().known {
-		failed.Code = auth.CodeNotGranted
-		failed.Fix = "have the administrator set spiffe.trustDomain of the Helm chart"
+	state := r.ring.load()
+	switch {
+	case !r.synced() || state.known && !state.kept:
+		return svid.Signers{}, failed
+	case !state.known:
 		failed.Err = fmt.Errorf("the cluster has no SPIFFE trust domain: there is no KeyRing %s", r.ring.name)
+	default: // it was switched off
+		failed.Err = fmt.Errorf("the cluster has no SPIFFE trust domain: the KeyRing %s has none", r.ring.name)
 	}
+	failed.Code = auth.CodeNotGranted
+	failed.Fix = "have the administrator set spiffe.trustDomain of the Helm chart (--spiffe-trust-domain of lanyard-token-server)"
 	return svid.Signers{}, failed
 }
 

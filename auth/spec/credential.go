@@ -150,7 +150,7 @@ func objectOf(fields Fields, rules Rules) (auth.Subject, error) {
 	if !rules.TokenServer && !rules.SPIFFEBroker {
 		return auth.Subject{}, refuse(auth.CodeNotGranted, fieldType,
 			"the controller runs without --keyring-namespace and --spiffe-broker-endpoint, so nobody can issue SVIDs",
-			"have the administrator set spiffe.trustDomain or spiffe.broker of the Helm chart, or use credential.type ServiceAccountToken")
+			"have the administrator set spiffe.trustDomain or spiffe.broker of the Helm chart (--spiffe-trust-domain of lanyard-token-server, or --spiffe-broker-endpoint of the controller), or use credential.type ServiceAccountToken")
 	}
 	object, err := auth.Object(fields.Kind, fields.Namespace, fields.Name)
 	if err != nil {

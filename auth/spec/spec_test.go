@@ -413,7 +413,7 @@ func TestRules(t *testing.T) {
 		},
 		"an SVID without token server": {
 			fields: credential(spec.SpiffeJWT, "oci://a/b"), rules: spec.Rules{},
-			code: auth.CodeNotGranted, field: "spec.credential.type", fix: []string{"spiffe.trustDomain", "spiffe.broker"}, terminal: true,
+			code: auth.CodeNotGranted, field: "spec.credential.type", fix: []string{"spiffe.trustDomain", "spiffe.broker", "--spiffe-trust-domain", "--spiffe-broker-endpoint"}, terminal: true,
 		},
 		"an SVID, the gate off": {
 			fields: credential(spec.SpiffeCertificate, "oci://a/b"), rules: spec.Rules{TokenServer: true, ControllerOnly: true},

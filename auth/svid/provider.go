@@ -112,7 +112,7 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	case signers.Issuer == "":
 		return auth.Target{}, &auth.Error{
 			Stage: auth.StageSubject, Code: auth.CodeNotGranted,
-			Fix: "have the administrator set spiffe.issuer of the Helm chart, or use credential.type SpiffeCertificate",
+			Fix: "have the administrator set spiffe.issuer of the Helm chart (--spiffe-issuer of lanyard-token-server), or use credential.type SpiffeCertificate",
 			Err: fmt.Errorf("trust domain %s has no issuer of JWT-SVIDs", signers.TrustDomain),
 		}
 	}

@@ -223,7 +223,7 @@ func TestNobodySigns(t *testing.T) {
 		code    auth.Code
 		says    string
 	}{
-		"no issuer":                    {svid.JWT, object, func(s *svid.Signers) { s.Issuer = "" }, auth.CodeNotGranted, "spiffe.issuer"},
+		"no issuer":                    {svid.JWT, object, func(s *svid.Signers) { s.Issuer = "" }, auth.CodeNotGranted, "spiffe.issuer of the Helm chart (--spiffe-issuer "},
 		"no key yet":                   {svid.JWT, object, func(s *svid.Signers) { s.Key = "" }, auth.CodeUnavailable, "no active key yet"},
 		"no authority yet":             {svid.X509, object, func(s *svid.Signers) { s.Authority = "" }, auth.CodeUnavailable, "no active authority yet"},
 		"no issuer, but a certificate": {svid.X509, object, func(s *svid.Signers) { s.Issuer, s.Key = "", "" }, "", ""},

@@ -147,6 +147,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	for _, r := range rings {
 		errs, names = append(errs, r.add(ctx, mgr, clientset)), append(names, r.key)
 	}
+	if spiffeRing == nil {
+		retired, err := newRetired(f, live, clientset, clock, log)
+		if err != nil {
+			return err
+		}
+		errs = append(errs, retired.retire(mgr, clientset))
+	}
 	errs = append(errs, metrics.Registry.Register(tokenserver.NewRingMetrics(live, names, f.RotationPeriod, log)))
 	if issuerRing != nil {
 		errs = append(errs, tokenserver.ForgetDeleted(ctx, mgr.GetCache(), counted))

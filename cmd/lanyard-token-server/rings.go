@@ -32,7 +32,8 @@ type ring struct {
 	distinct *tokenserver.Precondition
 }
 
-// newRings makes the rings of the issuer and of the trust domain, as far as flags name them.
+// newRings makes the rings of the issuer and of the trust domain, as far as flags name them. A ring of
+// a trust domain that no flag names any more is retired by [newRetired].
 func newRings(f flags.Flags, live client.Client, clientset kubernetes.Interface, clock *sign.Clock, log *slog.Logger) (issuer, spiffe *ring, err error) {
 	if f.Issuer != "" {
 		if issuer, err = newRing(f, keyring.IssuerRing, f.Policy(), live, clientset, clock, log); err != nil {
@@ -53,6 +54,25 @@ func newRings(f flags.Flags, live client.Client, clientset kubernetes.Interface,
 	}
 	spiffe.rotator.Import, err = newImport(f, live)
 	return issuer, spiffe, err
+}
+
+// newRetired makes the ring of the trust domain while no flag names one: it only retires what a
+// former trust domain has left.
+func newRetired(f flags.Flags, live client.Client, clientset kubernetes.Interface, clock *sign.Clock, log *slog.Logger) (*ring, error) {
+	return newRing(f, keyring.SPIFFERing, f.SPIFFEPolicy(), live, clientset, clock, log)
+}
+
+// retire has a manager run the ring until nothing of it is left.
+func (r *ring) retire(mgr manager.Manager, clientset kubernetes.Interface) error {
+	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		ctx, done := context.WithCancel(ctx)
+		defer done()
+		return sign.Lead(ctx, clientset.CoordinationV1(), r.key.Namespace, flags.Name+"-"+r.key.Name, replica(), func(ctx context.Context) {
+			if r.rotator.Retire(ctx) {
+				done()
+			}
+		})
+	}))
 }
 
 // newImport returns what reads the CA of the trust domain, or nil if the ring makes its own CAs.

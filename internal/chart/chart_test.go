@@ -176,10 +176,9 @@ func leasesAreThoseOfPrograms(t *testing.T, objects []*unstructured.Unstructured
 	for _, d := range deployments(t, objects) {
 		switch d.program {
 		case "lanyard-token-server":
-			for ring, flag := range map[string]string{keyring.IssuerRing: "--issuer=", keyring.SPIFFERing: "--spiffe-trust-domain="} {
-				if slices.ContainsFunc(d.args, func(arg string) bool { return strings.HasPrefix(arg, flag) }) {
-					leases["lanyard-token-server-"+ring] = true
-				}
+			leases["lanyard-token-server-"+keyring.SPIFFERing] = true // without a trust domain it retires a former one's keys
+			if slices.ContainsFunc(d.args, func(arg string) bool { return strings.HasPrefix(arg, "--issuer=") }) {
+				leases["lanyard-token-server-"+keyring.IssuerRing] = true
 			}
 		case "lanyard-identity-controller":
 			leases["lanyard-identity-controller"] = true
@@ -757,9 +756,9 @@ func TestNamesBeginWithFullname(t *testing.T) {
 	want := regexp.MustCompile(`\blanyard-(controller(-tenant|-a)?(-headless)?|view|edit|keyrings|workloadidentities|awsidentities|awssecrets|token-server(-cluster-issuer)?|discovery(-mirror)?|identity-controller)\b`).ReplaceAllString(string(usual), "credentials-$1")
 	want = strings.NewReplacer(
 		"[/credentials-", "[/lanyard-", "lanyard/credentials-", "lanyard/lanyard-",
-		// The names of the one lease of the identity controller and of the token server's lease and Secret.
+		// The names of the one lease of the identity controller and of the token server's leases and Secret.
 		"resourceNames: [credentials-identity-controller]\n    verbs: [get, update]", "resourceNames: [lanyard-identity-controller]\n    verbs: [get, update]",
-		"credentials-token-server-issuer", "lanyard-token-server-issuer", "credentials-token-server-ca", "lanyard-token-server-ca",
+		"credentials-token-server-issuer", "lanyard-token-server-issuer", "credentials-token-server-spiffe", "lanyard-token-server-spiffe", "credentials-token-server-ca", "lanyard-token-server-ca",
 	).Replace(want)
 	if got := string(named); got != want {
 		t.Error(firstDifference([]byte(got), []byte(want)))

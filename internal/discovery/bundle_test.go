@@ -117,6 +117,11 @@ func TestBundleAlone(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(dir, "bundle")); err != nil || string(data) != string(d.Bundle) {
 		t.Error(err)
 	}
+	off := status.DeepCopy()
+	off.TrustDomain = ""
+	if _, err := document.OfRing("", off); !errors.Is(err, document.ErrNoKeys) {
+		t.Errorf("switched off: %v", err)
+	}
 	status.Authorities = nil
 	if _, err := document.OfRing("", status); !errors.Is(err, document.ErrNoKeys) {
 		t.Errorf("without authorities: %v", err)

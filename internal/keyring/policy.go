@@ -100,6 +100,10 @@ func (p Policy) checkSize() error {
 		p.RotationPeriod, p.MaxLife, each)
 }
 
+// Off reports whether the ring is switched off: it has neither issuer nor trust domain. Its keys sign
+// no more, and leave the ring when all that they have signed has expired.
+func (p Policy) Off() bool { return p.Issuer == "" && p.TrustDomain.IsZero() }
+
 // roles returns what the ring signs.
 func (p Policy) roles() []Role {
 	roles := make([]Role, 0, len(p.Algorithms)+1)

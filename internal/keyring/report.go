@@ -24,6 +24,9 @@ func (t *turn) report() {
 
 // notReady returns why something cannot be signed, or nil.
 func (t *turn) notReady() *finding {
+	if t.policy.Off() {
+		return &finding{v1alpha1.ReasonNoKey, "the ring is switched off: set spiffe.trustDomain of the Helm chart (--spiffe-trust-domain) to use it again"}
+	}
 	for _, r := range t.policy.roles() {
 		active := t.active(r)
 		switch {

@@ -99,7 +99,7 @@ func OfRing(issuer string, status *identityv1.KeyRingStatus) (*Set, error) {
 	for _, key := range ring.Public() {
 		keys = append(keys, key.JWK())
 	}
-	if issuer == "" && len(ring.PublicAuthorities()) > 0 { // a trust domain without JWT-SVIDs
+	if issuer == "" && status.TrustDomain != "" && len(ring.PublicAuthorities()) > 0 { // a trust domain without JWT-SVIDs
 		d := &Set{MaxAge: min(status.PublishDelay.Duration/4, MaxAge)}
 		return d, d.addBundle(ring, status.Revision)
 	}

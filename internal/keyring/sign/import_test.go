@@ -263,6 +263,55 @@ func (w *world) readCA() *corev1.Secret {
 	return secret
 }
 
+// TestSwitchedOff: without a trust domain, nobody takes the ring for one of a trust domain, nothing is
+// signed, and what was signed stays valid until it expires. Then keys and Secrets go.
+func TestSwitchedOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		on, signer, public := w.trusting(false), w.signer(w.api), leafKey(t)
+		off := w.rotator(w.api)
+		off.Policy.TrustDomain, off.Probe = spiffeid.TrustDomain{}, nil
+		if !off.Retire(t.Context()) || w.ring().Name != "" {
+			t.Fatal("a ring that never was is made, or retires for ever")
+		}
+		w.settle(on)
+		if err := signer.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		chain := mustChain(t, signer, public)
+		if changed, err := off.Step(t.Context()); err != nil || !changed {
+			t.Fatal(changed, err)
+		}
+		ring := w.ring()
+		if ring.Status.TrustDomain != "" || meta.IsStatusConditionTrue(ring.Status.Conditions, "Ready") {
+			t.Errorf("switched off: %+v", ring.Status)
+		}
+		if got := w.authorities(); got != "Retiring, Removed" {
+			t.Errorf("switched off: %s", got)
+		}
+		if err := signer.Refresh(t.Context()); err == nil {
+			if _, err := signer.Certificate(object(), public); err == nil {
+				t.Error("a ring that is switched off signs")
+			}
+		}
+		if left := time.Until(chain[0].NotAfter); left <= 0 {
+			t.Fatal("the certificate expires too early for the test")
+		}
+		began := time.Now()
+		if !off.Retire(t.Context()) || time.Since(began) < svid.Lifetime {
+			t.Errorf("the ring is empty after %v", time.Since(began))
+		}
+		secrets := &corev1.SecretList{}
+		if err := w.api.List(t.Context(), secrets); err != nil || len(secrets.Items) > 0 || w.authorities() != "" {
+			t.Errorf("left are %d private keys, and %q: %v", len(secrets.Items), w.authorities(), err)
+		}
+		w.settle(on)
+		if got := w.authorities(); got != "Active, Published" {
+			t.Errorf("switched on again: %s", got)
+		}
+	})
+}
+
 // TestBadSecret is the table of Secrets that are no CA: the condition says why, and the active
 // authority signs on.
 func TestBadSecret(t *testing.T) {

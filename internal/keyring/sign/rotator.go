@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
@@ -72,6 +73,39 @@ func (r *Rotator) Run(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
+// Retire makes steps of a ring whose policy is [keyring.Policy.Off], as Run does, until nothing of it
+// is left. It reports false if ctx ended before.
+func (r *Rotator) Retire(ctx context.Context) bool {
+	ticker := time.NewTicker(stepInterval)
+	defer ticker.Stop()
+	for {
+		more, err := r.Step(ctx)
+		if err == nil && !more {
+			var left bool
+			if left, err = r.left(ctx); err == nil && !left {
+				return true
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			r.Log.Error("the key ring cannot be retired", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-ticker.C:
+		}
+	}
+}
+
+// left reports whether the ring has keys or authorities.
+func (r *Rotator) left(ctx context.Context) (bool, error) {
+	ring, err := r.Object.read(ctx)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil && len(keyring.Entries(&ring.Status)) > 0, err
+}
+
 // Step makes the next step of the ring: it revokes, or observes and changes states, or makes keys. A
 // revocation needs neither the public document nor the store. It reports whether it has changed the
 // ring. A conflict is an error like others: to make another step is right after every error.
@@ -81,7 +115,14 @@ func (r *Rotator) Step(ctx context.Context) (changed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	began := now()
-	ring, err := r.Object.readOrCreate(ctx)
+	read := r.Object.readOrCreate
+	if r.Policy.Off() {
+		read = r.Object.read
+	}
+	ring, err := read(ctx)
+	if r.Policy.Off() && apierrors.IsNotFound(err) {
+		return false, nil // it never was
+	}
 	if err != nil {
 		return false, err
 	}
