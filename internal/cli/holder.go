@@ -18,19 +18,19 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lanyard-dev/lanyard/api/meta"
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/bearer"
 	"github.com/lanyard-dev/lanyard/auth/spec"
 )
 
 // accountWord is a ServiceAccount on a command line.
 const accountWord = "serviceaccount"
-
-// usernameAnnotation names the user that goes with a token, as the controller reads it.
-const usernameAnnotation = "lanyard.dev/registry-username"
 
 // holder is who a token is of.
 type holder interface {
@@ -110,7 +110,13 @@ func (a *account) request(ctx context.Context, audiences []string, duration time
 	request.SetGroupVersionKind(authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"))
 	token := issued{answer: request, text: request.Status.Token, expires: request.Status.ExpirationTimestamp.Time}
 	if err := a.Get(ctx, client.ObjectKeyFromObject(object), object); err == nil { // it may not be readable
-		token.user = object.Annotations[usernameAnnotation]
+		subject, err := auth.ServiceAccount(a.namespace, a.name)
+		if err != nil {
+			return issued{}, err
+		}
+		if token.user, err = userOf(subject, object.Annotations, ""); err != nil {
+			return issued{}, err
+		}
 	}
 	return token, nil
 }
@@ -132,28 +138,29 @@ func (s *objectHolder) request(ctx context.Context, audiences []string, duration
 	if len(audiences) > 0 || duration > 0 {
 		return issued{}, errors.New("--audiences and --duration are for identities and accounts: an object's spec.credential decides")
 	}
-	shown, err := s.read(ctx)
+	fields, uid, err := s.read(ctx)
+	if err != nil {
+		return issued{}, err
+	}
+	shown, err := s.resolve(ctx, fields)
 	if err != nil {
 		return issued{}, err
 	}
 	var token issued
-	switch shown.credential.Type {
-	case v1alpha1.CredentialServiceAccountToken:
-		if shown.account == "" {
-			return issued{}, fmt.Errorf("%s names no ServiceAccount, so the controller's flags decide: name an account instead, such as %s/default", s, accountWord)
-		}
-		if token, err = (&account{s.cluster, shown.account}).request(ctx, shown.audiences(), time.Hour); err == nil {
+	switch shown.Credential {
+	case spec.ServiceAccountToken:
+		if token, err = (&account{s.cluster, shown.Subject.Name()}).request(ctx, shown.Audiences.Values(), auth.CredentialLifetime); err == nil {
 			err = s.refuseOpening(ctx, token)
 		}
-	case v1alpha1.CredentialWorkloadIdentityToken:
-		token, err = (&identity{s.cluster, shown.identity, shown.context}).request(ctx, shown.audiences(), time.Hour)
+	case spec.WorkloadIdentityToken:
+		token, err = s.identityToken(ctx, shown, uid)
 	default:
-		token, err = s.svid(ctx, shown)
+		token, err = s.svid(ctx, shown.Credential, uid)
 	}
 	if err != nil {
 		return issued{}, err
 	}
-	token.registry, _, _ = strings.Cut(strings.TrimPrefix(shown.address, "oci://"), "/")
+	token.registry, _, _ = strings.Cut(strings.TrimPrefix(fields.Address, "oci://"), "/")
 	return token, nil
 }
 
@@ -168,61 +175,100 @@ func (s *objectHolder) refuseOpening(ctx context.Context, token issued) error {
 	return err
 }
 
-// credentialSpec is what an object says of its credential.
-type credentialSpec struct {
-	credential                 *v1alpha1.Credential
-	address, account, identity string
-	context                    *tokenv1.ContextObject
-}
-
-// audiences are those of the object's tokens.
-func (s credentialSpec) audiences() []string {
-	if len(s.credential.Audiences) > 0 {
-		return s.credential.Audiences
+// identityToken gets a token of the WorkloadIdentity that the object names. It refuses an identity of
+// a cloud, as the controller does: the registry could use the token at that cloud.
+func (s *objectHolder) identityToken(ctx context.Context, shown spec.Identity, uid types.UID) (issued, error) {
+	of := &identity{s.cluster, shown.Subject.Name(), &tokenv1.ContextObject{
+		APIVersion: v1alpha1.GroupVersion().String(), Kind: s.kind, Namespace: s.namespace, Name: s.name, UID: uid,
+	}}
+	read, err := of.read(ctx)
+	switch {
+	case apierrors.IsNotFound(err):
+		return issued{}, of.refused(ctx, err)
+	case err != nil:
+		return issued{}, fmt.Errorf("read %s: %w", of, s.failed(err))
 	}
-	return []string{s.address}
+	if _, err := userOf(shown.Subject, read.Annotations, read.Spec.TargetSystem.Type); err != nil {
+		return issued{}, fmt.Errorf("%s: %w", s, err)
+	}
+	return of.request(ctx, shown.Audiences.Values(), auth.CredentialLifetime)
 }
 
-// read reads the object.
-func (s *objectHolder) read(ctx context.Context) (credentialSpec, error) {
-	var result credentialSpec
+// userOf returns the user name that goes with a token of the subject, by the controller's rules;
+// empty for none. The target is a WorkloadIdentity's targetSystem.type, and empty for an account.
+func userOf(subject auth.Subject, annotations map[string]string, target string) (string, error) {
+	attributes := map[string]string{bearer.TargetAttribute: target}
+	if user, named := annotations[bearer.UsernameAnnotation]; named {
+		attributes[bearer.UsernameAnnotation] = user
+	}
+	return new(bearer.Provider).GetIdentity(auth.Account{Subject: subject, Attributes: attributes})
+}
+
+// resolve says whose credential the object shows, by the rules of the controller. What the
+// controller's flags decide is an error.
+func (s *objectHolder) resolve(ctx context.Context, fields spec.Fields) (spec.Identity, error) {
+	switch {
+	case fields.Credential == nil:
+		return spec.Identity{}, fmt.Errorf("%s has no spec.credential: its credential comes from a cloud or a Secret, or it has none", s)
+	case fields.Credential.Type == spec.ServiceAccountToken && fields.ServiceAccountName == "":
+		return spec.Identity{}, fmt.Errorf("%s names no ServiceAccount, so the controller's flags decide: name an account instead, such as %s/default", s, accountWord)
+	}
+	shown, err := spec.Resolve(ctx, fields, spec.Rules{TokenServer: true})
+	if err != nil {
+		return spec.Identity{}, fmt.Errorf("%s: %w", s, err)
+	}
+	return shown, nil
+}
+
+// read reads the fields of the object that decide about its credential, and its UID.
+func (s *objectHolder) read(ctx context.Context) (spec.Fields, types.UID, error) {
+	fields := spec.Fields{Kind: auth.Kind(s.kind), Namespace: s.namespace, Name: s.name, PullSecrets: true}
+	var (
+		object     client.Object
+		credential *v1alpha1.Credential
+		ref        *meta.AWSIdentityReference
+		secret     *meta.LocalReference
+		err        error
+	)
 	key := client.ObjectKey{Namespace: s.namespace, Name: s.name}
-	var object client.Object
-	var err error
 	if s.kind == v1alpha1.OCIRepositoryKind {
 		o := &v1alpha1.OCIRepository{}
 		err, object = s.Get(ctx, key, o), o
-		result = credentialSpec{credential: o.Spec.Credential, address: o.Spec.URL, account: o.Spec.ServiceAccountName, identity: o.Spec.WorkloadIdentityName}
+		fields.Address, fields.Provider, fields.Insecure = o.Spec.URL, o.Spec.Provider, o.Spec.Insecure
+		fields.ServiceAccountName, fields.WorkloadIdentityName = o.Spec.ServiceAccountName, o.Spec.WorkloadIdentityName
+		credential, ref, secret = o.Spec.Credential, o.Spec.IdentityRef, o.Spec.SecretRef
 	} else {
 		o := &v1alpha1.ImageRepository{}
 		err, object = s.Get(ctx, key, o), o
-		result = credentialSpec{credential: o.Spec.Credential, address: o.Spec.Image, account: o.Spec.ServiceAccountName, identity: o.Spec.WorkloadIdentityName}
+		fields.Address, fields.Provider, fields.Insecure = o.Spec.Image, o.Spec.Provider, o.Spec.Insecure
+		fields.ServiceAccountName, fields.WorkloadIdentityName = o.Spec.ServiceAccountName, o.Spec.WorkloadIdentityName
+		credential, ref, secret = o.Spec.Credential, o.Spec.IdentityRef, o.Spec.SecretRef
 	}
 	switch {
 	case apierrors.IsNotFound(err):
-		return credentialSpec{}, fmt.Errorf("there is no %s in namespace %s; -n names another namespace", s, s.namespace)
+		return fields, "", fmt.Errorf("there is no %s in namespace %s; -n names another namespace", s, s.namespace)
 	case err != nil:
-		return credentialSpec{}, s.failed(err)
-	case result.credential == nil:
-		return credentialSpec{}, fmt.Errorf("%s has no spec.credential: its credential comes from a cloud or a Secret, or it has none", s)
-	case len(result.credential.Audiences) > 0: // which the object's author chose, and not who runs the command
-		if err := spec.CheckAudiences("spec.credential.audiences", result.credential.Audiences); err != nil {
-			return credentialSpec{}, fmt.Errorf("%s: %w", s, err)
-		}
+		return fields, "", s.failed(err)
 	}
-	result.context = &tokenv1.ContextObject{
-		APIVersion: v1alpha1.GroupVersion().String(), Kind: s.kind, Namespace: s.namespace, Name: s.name, UID: object.GetUID(),
+	if credential != nil {
+		fields.Credential = &spec.Credential{Type: spec.CredentialType(credential.Type), Audiences: credential.Audiences}
 	}
-	return result, nil
+	if ref != nil {
+		fields.IdentityRef = &spec.IdentityRef{Kind: ref.Kind, Name: ref.Name}
+	}
+	if secret != nil {
+		fields.SecretRef = &secret.Name
+	}
+	return fields, object.GetUID(), nil
 }
 
 // svid gets an SVID of the object; an X.509-SVID is for a new key.
-func (s *objectHolder) svid(ctx context.Context, of credentialSpec) (issued, error) {
+func (s *objectHolder) svid(ctx context.Context, form spec.CredentialType, uid types.UID) (issued, error) {
 	server, err := tokenServer(s.config)
 	if err != nil {
 		return issued{}, fmt.Errorf("connect to %s: %w", s.host, err)
 	}
-	request := &tokenv1.SVIDRequest{Spec: tokenv1.SVIDRequestSpec{Type: tokenv1.SVIDType(of.credential.Type), UID: of.context.UID}}
+	request := &tokenv1.SVIDRequest{Spec: tokenv1.SVIDRequestSpec{Type: tokenv1.SVIDType(form), UID: uid}}
 	var key []byte
 	if request.Spec.Type == tokenv1.SpiffeCertificate {
 		if key, request.Spec.PublicKey, err = newKey(); err != nil {

@@ -19,6 +19,7 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/internal/plain"
 )
 
@@ -73,7 +74,14 @@ func (i *identity) request(ctx context.Context, audiences []string, duration tim
 	answer.SetGroupVersionKind(tokenv1.GroupVersion().WithKind(tokenv1.TokenRequestKind))
 	token := issued{answer: answer, text: answer.Status.Token, expires: answer.Status.ExpirationTimestamp.Time}
 	if object, err := i.read(ctx); err == nil { // who may get tokens may not read the identity, perhaps
-		token.user = object.Annotations[usernameAnnotation]
+		subject, err := auth.WorkloadIdentity(i.namespace, i.name)
+		if err != nil {
+			return issued{}, err
+		}
+		// Whoever asks for the identity itself may use its tokens at its cloud.
+		if token.user, err = userOf(subject, object.Annotations, ""); err != nil {
+			return issued{}, err
+		}
 	}
 	return token, nil
 }

@@ -94,6 +94,11 @@ func (f *fakeIssuer) answer(r *http.Request) (int, any) {
 		"spec":     object{"audiences": []string{"sts.amazonaws.com", "vault"}, "targetSystem": object{"type": "aws"}},
 		"status":   object{"conditions": []any{f.ready}},
 	}
+	own := object{
+		"apiVersion": "identity.lanyard.dev/v1alpha1", "kind": "WorkloadIdentity",
+		"metadata": object{"name": "own", "namespace": "tenant-a"},
+		"spec":     object{"audiences": []string{"registry.example.com"}, "targetSystem": object{"type": "registry"}},
+	}
 	switch path := r.URL.Path; {
 	case path == "/api":
 		return http.StatusOK, object{"kind": "APIVersions", "versions": []string{"v1"}}
@@ -115,6 +120,10 @@ func (f *fakeIssuer) answer(r *http.Request) (int, any) {
 		return http.StatusOK, object{"kind": "ServiceAccount", "apiVersion": "v1", "metadata": object{
 			"name": "puller", "namespace": "tenant-a", "annotations": object{"lanyard.dev/registry-username": "robot"},
 		}}
+	case path == "/api/v1/namespaces/tenant-a/serviceaccounts/malformed":
+		return http.StatusOK, object{"kind": "ServiceAccount", "apiVersion": "v1", "metadata": object{
+			"name": "malformed", "namespace": "tenant-a", "annotations": object{"lanyard.dev/registry-username": "a:b"},
+		}}
 	case strings.HasSuffix(path, "/token") || strings.HasSuffix(path, "/svid"):
 		return f.mint(r)
 	case strings.HasSuffix(path, "/selfsubjectreviews") && !f.opens:
@@ -132,6 +141,8 @@ func (f *fakeIssuer) answer(r *http.Request) (int, any) {
 		return http.StatusOK, object{"kind": "WorkloadIdentityList", "apiVersion": "identity.lanyard.dev/v1alpha1", "items": []any{app}}
 	case path == identities+"/namespaces/tenant-a/workloadidentities/app":
 		return http.StatusOK, app
+	case path == identities+"/namespaces/tenant-a/workloadidentities/own":
+		return http.StatusOK, own
 	case path == identities+"/namespaces/lanyard-system/keyrings":
 		return http.StatusOK, object{"kind": "KeyRingList", "apiVersion": "identity.lanyard.dev/v1alpha1", "items": []any{f.ring}}
 	case path == ringPath:
@@ -142,24 +153,41 @@ func (f *fakeIssuer) answer(r *http.Request) (int, any) {
 
 // shows answers with an object whose name is the type of its credential.
 func (f *fakeIssuer) shows(name string) (int, any) {
-	types := map[string]string{"account": "ServiceAccountToken", "identity": "WorkloadIdentityToken", "jwt": "SpiffeJWT", "certificate": "SpiffeCertificate"}
+	types := map[string]string{
+		"user": "ServiceAccountToken", "cloud": "ServiceAccountToken", "cloud-identity": "WorkloadIdentityToken", "cloud-target": "WorkloadIdentityToken",
+		"two-subjects": "WorkloadIdentityToken", "lends": "SpiffeJWT", "plain": "SpiffeJWT", "unknown": "ClientCertificate", "nobody": "ServiceAccountToken",
+		"account": "ServiceAccountToken", "identity": "WorkloadIdentityToken", "jwt": "SpiffeJWT", "certificate": "SpiffeCertificate",
+	}
 	spec := object{"url": "oci://registry.example.com/app", "image": "registry.example.com/app", "interval": "5m"}
 	audience := "registry.example.com"
 	switch name {
 	case "account":
 		spec["serviceAccountName"] = "puller"
 	case "identity":
+		spec["workloadIdentityName"] = "own"
+	case "user":
+		spec["serviceAccountName"] = "malformed"
+	case "cloud":
+		spec["serviceAccountName"], audience = "puller", "sts.amazonaws.com"
+	case "cloud-identity":
+		spec["workloadIdentityName"], audience = "own", "sts.amazonaws.com"
+	case "cloud-target":
 		spec["workloadIdentityName"] = "app"
-	case "nobody":
-		types[name] = "ServiceAccountToken"
-	case "cloud", "cloud-identity":
-		types[name], audience = map[string]string{"cloud": "ServiceAccountToken", "cloud-identity": "WorkloadIdentityToken"}[name], "sts.amazonaws.com"
-		spec["serviceAccountName"] = "puller"
+	case "two-subjects":
+		spec["workloadIdentityName"], spec["serviceAccountName"] = "own", "puller"
+	case "lends":
+		spec["provider"] = "aws"
+	case "plain":
+		spec["insecure"] = true
 	case "missing":
 		return failure(http.StatusNotFound, "NotFound")
 	}
 	if types[name] != "" {
-		spec["credential"] = object{"type": types[name], "audiences": []string{audience}}
+		credential := object{"type": types[name]}
+		if name != "certificate" {
+			credential["audiences"] = []string{audience}
+		}
+		spec["credential"] = credential
 	}
 	return http.StatusOK, object{
 		"apiVersion": "toolkit.lanyard.dev/v1alpha1", "kind": "OCIRepository", "metadata": object{"name": name, "namespace": "tenant-a", "uid": "11aa"}, "spec": spec,
@@ -298,7 +326,10 @@ func TestToken(t *testing.T) {
 // TestTokenOfAHostileObject: who writes an object chooses its registry and its audiences. Whoever runs
 // the command gets no token that the registry could use elsewhere, as the controller shows none.
 func TestTokenOfAHostileObject(t *testing.T) {
-	for name, want := range map[string]string{"cloud": "AWS STS", "cloud-identity": "AWS STS", "account": "opens the cluster"} {
+	for name, want := range map[string]string{
+		"cloud": "AWS STS", "cloud-identity": "AWS STS", "account": "opens the cluster", "cloud-target": "spec.targetSystem.type",
+		"two-subjects": "exclude", "lends": "provider", "plain": "insecure", "unknown": "spec.credential.type", "user": "not a user name",
+	} {
 		f, kubeconfig := newFakeIssuer(t)
 		f.opens = true
 		c := command{env: map[string]string{"KUBECONFIG": kubeconfig}}
