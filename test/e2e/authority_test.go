@@ -41,14 +41,22 @@ func newAuthority(t *testing.T) *authority {
 	return &authority{certificate, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
 }
 
-// issue makes a certificate for a server on this machine and its DNS names, and its key, PEM.
+// issue makes a certificate for a server on this machine, its DNS names and its further addresses, and
+// its key, PEM.
 func (a *authority) issue(t *testing.T, names ...string) (certificate, key []byte) {
 	t.Helper()
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, "make a key", err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2), NotBefore: a.certificate.NotBefore, NotAfter: a.certificate.NotAfter,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: names, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	for _, name := range names {
+		if address := net.ParseIP(name); address != nil {
+			template.IPAddresses = append(template.IPAddresses, address)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, &own.PublicKey, a.key)
 	must(t, "make a certificate", err)
@@ -70,9 +78,16 @@ func (a *authority) client() *http.Client {
 // serve starts an HTTPS server on this machine, and returns its host:port.
 func (a *authority) serve(t *testing.T, h http.Handler) (address string) {
 	t.Helper()
-	certificate, err := tls.X509KeyPair(a.issue(t))
+	return a.serveAt(t, listen(t), h)
+}
+
+// serveAt is serve with a listener of the caller's, whose IP address is in the certificate.
+func (a *authority) serveAt(t *testing.T, l net.Listener, h http.Handler) (address string) {
+	t.Helper()
+	host, _, err := net.SplitHostPort(l.Addr().String())
+	must(t, "read an address", err)
+	certificate, err := tls.X509KeyPair(a.issue(t, host))
 	must(t, "read a certificate", err)
-	l := listen(t)
 	server := &http.Server{Handler: h, TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}, ReadHeaderTimeout: patience}
 	ended := make(chan error, 1)
 	go func() { ended <- server.ServeTLS(l, "", "") }()

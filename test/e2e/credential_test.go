@@ -3,11 +3,13 @@ package e2e
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -33,15 +35,10 @@ type federatedRegistry struct {
 	storage http.Handler
 }
 
-// registryConfig protects each repository by the token of one subject.
-var registryConfig = template.Must(template.New("registry").Parse(apacheBase + `
-OIDCOAuthVerifyJwksUri {{.JWKS}}
+// requireToken is what of registryConfig docs/trust.md shows.
+const requireToken = `OIDCOAuthVerifyJwksUri {{.JWKS}}
 OIDCOAuthRemoteUserClaim sub
-OIDCOutgoingProxy {{.Proxy}}
-OIDCCABundlePath {{.Dir}}/ca.pem
-ProxyPreserveHost On
-ProxyPass /v2/ http://{{.Storage}}/v2/
-{{range $repository, $subject := .Subjects}}
+{{- range $repository, $subject := .Subjects}}
 <Location /v2/{{$repository}}/>
   AuthType oauth20
   <RequireAll>
@@ -50,7 +47,15 @@ ProxyPass /v2/ http://{{.Storage}}/v2/
     Require claim sub:{{$subject}}
   </RequireAll>
 </Location>
-{{end}}
+{{- end}}
+`
+
+// registryConfig protects each repository by the token of one subject.
+var registryConfig = template.Must(template.New("registry").Parse(apacheBase + requireToken + `
+OIDCOutgoingProxy {{.Proxy}}
+OIDCCABundlePath {{.Dir}}/ca.pem
+ProxyPreserveHost On
+ProxyPass /v2/ http://{{.Storage}}/v2/
 `))
 
 // clusterKeys is where the cluster's issuer has its keys.
@@ -95,7 +100,10 @@ func (r *federatedRegistry) protectFor(t *testing.T, issuer, jwks, audience stri
 		"JWKS": jwks, "Issuer": issuer, "Audience": audience, "Subjects": subjects, "Storage": r.serve(t),
 	}, "auth_openidc", "proxy", "proxy_http")
 	door := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: address})
-	must(t, "close the registry", world.Cloud().Handle(r.host, door))
+	must(t, "close the registry", world.Cloud().Handle(r.host, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		minted.add([]byte(req.Header.Get("Authorization")))
+		door.ServeHTTP(w, req)
+	})))
 }
 
 // serve serves the storage on this machine without any protection, and returns host:port.
@@ -135,10 +143,12 @@ func TestServiceAccountToken(t *testing.T) {
 	zot, harbor := newFederatedRegistry(t, "zot.registry.example.com"), newFederatedRegistry(t, "harbor.registry.example.com")
 	manifest := zot.push(t, "tenant-a", "latest", "tenant A's")
 	zot.push(t, "tenant-b", "latest", "tenant B's")
+	named := zot.push(t, "tenant-e", "1.0.0", "tenant E's")
 	harbor.push(t, "apps/my-app", "1.0.0", "the app")
 	harbor.push(t, "apps/other", "1.0.0", "another")
 	zot.protect(t, local.Issuer, clusterKeys, map[string]string{
 		"tenant-a": "system:serviceaccount:tenant-a:tenant-a-sa", "tenant-b": "system:serviceaccount:tenant-b:tenant-b-sa",
+		"tenant-e": "system:serviceaccount:tenant-e:named",
 	})
 	harbor.protect(t, local.Issuer, clusterKeys, map[string]string{
 		"apps/my-app": "system:serviceaccount:apps:my-app-sa", "apps/other": "system:serviceaccount:apps:other-sa",
@@ -158,6 +168,101 @@ func TestServiceAccountToken(t *testing.T) {
 	})
 
 	t.Run("refused", func(t *testing.T) { refuseTokens(t, zot) })
+	t.Run("user name", func(t *testing.T) { takesUserNames(t, zot, named) })
+	t.Run("Story 4 of another tenant", func(t *testing.T) {
+		tn := newTenant(t, "tenant-d")
+		tn.putAccount(t, scanned.Spec.ServiceAccountName, "") // of the same name as the story's
+		theirs := scanned.DeepCopy()
+		theirs.ObjectMeta, theirs.Status = metav1.ObjectMeta{Namespace: tn.namespace, Name: scanned.Name}, v1alpha1.ImageRepositoryStatus{}
+		create(t, theirs)
+		await(t, theirs, "the refusal", func(i *v1alpha1.ImageRepository) error {
+			return errors.Join(failed(imageReady(i), "RegistryRefused", "system:serviceaccount:tenant-d:"+scanned.Spec.ServiceAccountName),
+				wantf(i.Status.LastScanResult == nil, "it has scanned %+v", i.Status.LastScanResult))
+		})
+	})
+}
+
+// TestServiceAccountTokenInside is Story 1 with a registry in a network of --deny-cidrs, as a registry in
+// the cluster is by default. No token is made for it until the administrator lists its host.
+func TestServiceAccountTokenInside(t *testing.T) {
+	zot := newFederatedRegistry(t, "zot.registry.example.com") // the story's audience
+	manifest := zot.push(t, "tenant-a", "latest", "tenant A's")
+	zot.protect(t, local.Issuer, clusterKeys, map[string]string{"tenant-a": "system:serviceaccount:tenant-a:tenant-a-sa"})
+	company, address := newAuthority(t), ownAddress(t)
+	door := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			minted.add([]byte(r.In.Header.Get("Authorization")))
+			r.SetURL(&url.URL{Scheme: "https", Host: zot.host})
+		},
+		Transport: world.Cloud().Transport(),
+	}
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(address, "0"))
+	must(t, "listen at "+address, err)
+	inside := company.serveAt(t, listener, door)
+	for _, tt := range []struct {
+		name   string
+		listed []any
+		want   func(*v1alpha1.OCIRepository) error
+	}{
+		{"denied", []any{}, failing("EndpointRefused", inside, "--deny-cidrs", "--allowed-endpoint-hosts")},
+		{"listed", []any{inside}, revision(manifest)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			bundle := filepath.Join(t.TempDir(), "ca.pem")
+			must(t, "write the CAs", os.WriteFile(bundle, slices.Concat(world.Cloud().CAPEM(), company.pem), 0o600))
+			startSecond(t, "inside-"+tt.name, map[string]any{
+				"identity": map[string]any{"denyCIDRs": []any{address + "/32"}, "allowedEndpointHosts": tt.listed},
+				"extraEnv": environment("NO_PROXY="+address, "no_proxy="+address, "SSL_CERT_FILE="+bundle),
+			})
+			eventually(t, "the namespace is free", func(ctx context.Context) error {
+				return objects.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant-a"}})
+			})
+			t.Cleanup(func() { (&tenant{namespace: "tenant-a"}).clear(t) })
+			_, err := world.Apply(t.Context(), readStory(t, "credential-1.yaml", "oci://"+zot.host, "oci://"+inside,
+				"  namespace: tenant-a\nspec:", "  namespace: tenant-a\n  labels: {lanyard.dev/shard: "+secondShard+"}\nspec:"))
+			must(t, "apply the story", err)
+			story := &v1alpha1.OCIRepository{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "tenant-a-repo"}}
+			await(t, story, tt.name, tt.want)
+		})
+	}
+}
+
+// takesUserNames has a registry that speaks only Basic and knows its users by name. The token is the
+// password, and the annotation of the ServiceAccount is the name.
+func takesUserNames(t *testing.T, zot *federatedRegistry, manifest string) {
+	t.Helper()
+	const host, user = "basic.registry.example.com", "robot$e"
+	door := &httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "https", Host: zot.host}) },
+		Transport: world.Cloud().Transport(),
+	}
+	must(t, "serve a registry", world.Cloud().Handle(host, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, password, basic := r.BasicAuth()
+		if !basic || name != user {
+			w.Header().Set("WWW-Authenticate", `Basic realm="registry"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		r.Header.Set("Authorization", "Bearer "+password)
+		door.ServeHTTP(w, r)
+	})))
+	t.Cleanup(func() { _ = world.Cloud().Handle(host, nil) })
+	tn := newTenant(t, "tenant-e")
+	pull := func(account string, annotations map[string]string) *v1alpha1.OCIRepository {
+		must(t, "make a ServiceAccount", objects.Create(t.Context(), &corev1.ServiceAccount{
+			ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: account, Annotations: annotations},
+		}))
+		o := tn.generic(account, "oci://"+host+"/tenant-e")
+		o.Spec.ServiceAccountName = account
+		o.Spec.Credential = &v1alpha1.Credential{Type: v1alpha1.CredentialServiceAccountToken, Audiences: []string{zot.host}}
+		create(t, o)
+		return o
+	}
+	const annotation = "lanyard.dev/registry-username"
+	await(t, pull("named", map[string]string{annotation: user}), "the artifact", revision(manifest))
+	await(t, pull("other", map[string]string{annotation: user}), "the refusal", failing("RegistryRefused", "401"))
+	await(t, pull("nameless", nil), "the refusal", failing("RegistryRefused", "401"))
+	await(t, pull("malformed", map[string]string{annotation: "a:b"}), "the refusal", failing("IdentityInvalid", annotation))
 }
 
 // refuseTokens tries what must not work with a registry that trusts the cluster.

@@ -29,8 +29,9 @@ const (
 	brokeredHost, brokeredApp = "brokered.registry.example.com", "brokered"
 )
 
-// issuedByBroker has a SPIFFE broker issue the SVIDs of objects. There is a token server too, and the
-// flag decides: the registries here trust the broker's keys only.
+// issuedByBroker has a SPIFFE broker issue the SVIDs of objects: the chart is installed for the broker,
+// with the rights that the controller needs then and no others. The registries here trust the broker's
+// keys only.
 func issuedByBroker(t *testing.T, w *spiffeWorld) {
 	t.Helper()
 	s := brokertest.New(t, brokerIssuer)
@@ -169,6 +170,7 @@ func brokerRefuses(t *testing.T, w *spiffeWorld, s *brokertest.Server) {
 		"foreign": {func(s *brokertest.Server) {
 			s.IDs = func(string) []string { return []string{id(stagingNamespace, "else")} }
 		}, "ProofDenied", "register"},
+		"unknown": {func(s *brokertest.Server) { s.Code = codes.NotFound }, "ProofDenied", "does not find"},
 		"hanging": {func(s *brokertest.Server) { s.Hang = true }, "Unreachable", "does not answer"},
 	} {
 		s.Change(normal)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"text/template"
 
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
@@ -19,14 +20,38 @@ import (
 )
 
 // natsConfig lets each SPIFFE ID publish to one subject, which has the name of its namespace.
-const natsConfig = `
-listen: "127.0.0.1:-1"
-tls { cert_file: %q, key_file: %q, ca_file: %q, verify_and_map: true }
+const natsConfig = `tls { cert_file: %q, key_file: %q, ca_file: %q, verify_and_map: true }
 authorization { users: [
   { user: %q, permissions: { publish: %q } }
   { user: %q, permissions: { publish: %q } }
 ] }
 `
+
+// TestTrustPage compares the configurations in docs/trust.md with those that the services of these
+// tests have.
+func TestTrustPage(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "trust.md"))
+	must(t, "read the page", err)
+	render := func(text string, values map[string]any) string {
+		var out strings.Builder
+		must(t, "write a configuration", template.Must(template.New("").Parse(text)).Execute(&out, values))
+		return out.String()
+	}
+	const app = "spiffe://prod.example.com/ocirepositories/tenant-a/my-app"
+	for language, want := range map[string]string{
+		"apache": render(requireToken, map[string]any{
+			"JWKS": "https://issuer.example.com/jwks", "Issuer": "https://issuer.example.com", "Audience": "registry.example.com",
+			"Subjects": map[string]string{"tenant-a": "system:serviceaccount:tenant-a:tenant-a-sa"},
+		}),
+		"apacheconf": render(requireCertificate, map[string]any{"Authorities": "/spiffe/ca.pem", "Subjects": map[string]string{"tenant-a": app}}),
+		"nats": fmt.Sprintf(natsConfig, "/tls/tls.crt", "/tls/tls.key", "/spiffe/ca.pem",
+			app, "tenant-a", "spiffe://prod.example.com/ocirepositories/tenant-b/my-app", "tenant-b"),
+	} {
+		if block := "```" + language + "\n" + want + "```\n"; !strings.Contains(string(page), block) {
+			t.Errorf("docs/trust.md does not have this block:\n%s", block)
+		}
+	}
+}
 
 // judgedByNATS shows certificates to NATS, whose users are SPIFFE IDs: each object has its subject.
 func judgedByNATS(t *testing.T, w *spiffeWorld) {
@@ -60,7 +85,7 @@ func (w *spiffeWorld) startNATS(t *testing.T, name string) (address string) {
 	t.Helper()
 	certificate, key, authorities := w.serverFiles(t)
 	path := filepath.Join(t.TempDir(), "nats.conf")
-	must(t, "write NATS's configuration", os.WriteFile(path, fmt.Appendf(nil, natsConfig, certificate, key, authorities,
+	must(t, "write NATS's configuration", os.WriteFile(path, fmt.Appendf(nil, "listen: \"127.0.0.1:-1\"\n"+natsConfig, certificate, key, authorities,
 		id(productionNamespace, name), productionNamespace, id(stagingNamespace, name), stagingNamespace), 0o600))
 	options, err := server.ProcessConfigFile(path)
 	must(t, "read NATS's configuration", err)

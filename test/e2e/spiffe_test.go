@@ -131,8 +131,8 @@ func installSPIFFE(t *testing.T) *spiffeWorld {
 func (w *spiffeWorld) install(t *testing.T, secret string) {
 	t.Helper()
 	values, spiffe := loudest(), map[string]any{"trustDomain": trustDomain, "issuer": spiffeIssuer, "secretName": secret}
-	if w.broker != nil {
-		spiffe["broker"] = w.broker
+	if w.broker != nil { // whose trust domain it is then
+		spiffe = map[string]any{"broker": w.broker}
 	}
 	maps.Copy(values, map[string]any{
 		"spiffe":   spiffe,
@@ -316,9 +316,21 @@ func (w *spiffeWorld) request(ctx context.Context, user string, o *v1alpha1.OCIR
 	if err != nil {
 		return nil, err
 	}
+	minted.add(data)
 	made := &tokenv1.SVIDRequest{}
 	return made, json.Unmarshal(data, made)
 }
+
+// requireCertificate is what of certificateRegistry docs/trust.md shows.
+const requireCertificate = `SSLVerifyClient require
+SSLVerifyDepth 2
+SSLCACertificateFile {{.Authorities}}
+{{- range $repository, $id := .Subjects}}
+<Location /v2/{{$repository}}/>
+  Require expr "'URI:{{$id}}' in PeerExtList('subjectAltName')"
+</Location>
+{{- end}}
+`
 
 // certificateRegistry asks for a certificate of one SPIFFE ID per repository. It is distribution
 // behind Apache's server.
@@ -329,17 +341,9 @@ SSLSessionCache none
   SSLEngine on
   SSLCertificateFile {{.Certificate}}
   SSLCertificateKeyFile {{.Key}}
-  SSLCACertificateFile {{.Authorities}}
-  SSLVerifyClient require
-  SSLVerifyDepth 2
   ProxyPreserveHost On
   ProxyPass /v2/ http://{{.Storage}}/v2/
-{{range $repository, $id := .Subjects}}
-  <Location /v2/{{$repository}}/>
-    Require expr "'URI:{{$id}}' in PeerExtList('subjectAltName')"
-  </Location>
-{{end}}
-</VirtualHost>
+` + requireCertificate + `</VirtualHost>
 `))
 
 // serverFiles writes what a server with client certificates needs: its own certificate, the key, and
@@ -439,14 +443,20 @@ func idsAreToldApart(t *testing.T, w *spiffeWorld) {
 	open := newFederatedRegistry(t, "guarded.registry.example.com")
 	manifest := open.push(t, guarded, "latest", "the guarded app")
 	open.push(t, scannedApp, "1.0.0", "the scanned app")
+	story := open.push(t, certificateApp, "latest", "the secure app")
 	certificate, key, authorities := w.serverFiles(t)
 	runApache(t, certificateRegistry, map[string]any{
 		"TLS": w.guarded, "Certificate": certificate, "Key": key, "Authorities": authorities, "Storage": open.serve(t),
-		"Subjects": map[string]string{guarded: id(productionNamespace, guarded), scannedApp: imageID(productionNamespace, scannedApp)},
+		"Subjects": map[string]string{guarded: id(productionNamespace, guarded), scannedApp: imageID(productionNamespace, scannedApp), certificateApp: id(productionNamespace, certificateApp)},
 	}, "auth_openidc", "ssl", "proxy", "proxy_http")
 	url, own := "oci://"+w.guarded+"/"+guarded, v1alpha1.Credential{Type: v1alpha1.CredentialSpiffeCertificate}
 	w.await(t, w.newObject(t, productionNamespace, guarded, url, own), revision(manifest))
 	w.await(t, w.newObject(t, stagingNamespace, guarded, url, own), failing("RegistryRefused", "403"))
+	// Story 3 at this registry: its object, and one of the same name of another tenant.
+	_, err := w.Apply(t.Context(), readStory(t, "credential-3.yaml", "127.0.0.1:443", w.guarded))
+	must(t, "apply the story", err)
+	w.await(t, &v1alpha1.OCIRepository{ObjectMeta: metav1.ObjectMeta{Namespace: productionNamespace, Name: certificateApp}}, revision(story))
+	w.await(t, w.newObject(t, stagingNamespace, certificateApp, "oci://"+w.guarded+"/"+certificateApp, own), failing("RegistryRefused", "403"))
 	scans(t, w.people, w.guarded+"/"+scannedApp, own, imageID(productionNamespace, scannedApp))
 }
 
@@ -485,6 +495,7 @@ func (w *spiffeWorld) certificate(t *testing.T, o *v1alpha1.OCIRepository) tls.C
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	must(t, "write a key", err)
 	encoded := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
+	minted.add(encoded)
 	made, err := x509svid.Parse([]byte(answer.Status.CertificateChain), encoded)
 	must(t, "SPIFFE's library reads the SVID", err)
 	if _, _, err := x509svid.Verify(made.Certificates, w.bundle); err != nil || made.ID.String() != id(o.Namespace, o.Name) {

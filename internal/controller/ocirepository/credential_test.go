@@ -17,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
@@ -329,6 +331,47 @@ func TestSVIDWithoutTrustDomain(t *testing.T) {
 	tr.Request(o, "1")
 	if o, _ = tr.Reconcile(o); controllertest.Ready(o).Status != metav1.ConditionTrue {
 		t.Errorf("%+v", controllertest.Ready(o))
+	}
+}
+
+// What is missing for an SVID is named by its flag and its value of the chart. The object is stalled,
+// nobody is asked for a proof, and no retry is planned before the next change.
+func TestSVIDWithoutFlag(t *testing.T) {
+	for name, tt := range map[string]struct {
+		form  string
+		set   func(tr *trust)
+		words []string
+	}{
+		"nobody who issues JWTs": {
+			"SpiffeJWT", func(tr *trust) { tr.Shared.Rules.TokenServer = false },
+			[]string{"--keyring-namespace", "--spiffe-trust-domain", "--spiffe-broker-endpoint", "spiffe.trustDomain", "spiffe.broker"},
+		},
+		"nobody who issues certificates": {
+			"SpiffeCertificate", func(tr *trust) { tr.Shared.Rules.TokenServer = false },
+			[]string{"--keyring-namespace", "--spiffe-trust-domain", "--spiffe-broker-endpoint", "spiffe.trustDomain", "spiffe.broker"},
+		},
+		"no issuer of JWTs": {"SpiffeJWT", func(tr *trust) { tr.domain.Issuer = "" }, []string{"--spiffe-issuer", "spiffe.issuer"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := newTrust(t)
+			itself, err := auth.Object("OCIRepository", "tenant-a", "app")
+			must(t, err)
+			tr.PutSubject(itself, "uid-tenant-a-app", nil)
+			tt.set(tr)
+			o, result := tr.Reconcile(tr.create("tenant-a", "app", credential(tt.form)))
+			got := controllertest.Ready(o)
+			if got.Reason != string(auth.CodeNotGranted) || controllertest.Condition(o, meta.ConditionStalled).Status != metav1.ConditionTrue {
+				t.Errorf("%+v", got)
+			}
+			for _, word := range tt.words {
+				if !strings.Contains(got.Message, word) {
+					t.Errorf("the message does not name %s: %s", word, got.Message)
+				}
+			}
+			if len(tr.requests) > 0 || result != (reconcile.Result{}) {
+				t.Errorf("%d requests for proofs, and %+v", len(tr.requests), result)
+			}
+		})
 	}
 }
 

@@ -33,7 +33,7 @@ func attacks() []attack {
 		{"audiences of token services", false, nameAudiences},
 		{"the controller's own token", false, borrowController},
 		{"SVIDs of another", false, stealSVIDs},
-		{"a stolen controller's SVIDs", true, stealControllerSVIDs},
+		{"a stolen controller's SVIDs", false, stealControllerSVIDs},
 		{"statuses of one's own", false, forgeStatus},
 		{"URLs of artifacts", false, guessArtifacts},
 		{"redirects and realms", false, redirect},

@@ -88,44 +88,61 @@ func (r *thieving) tokens(t *testing.T) map[string]jwt.Claims {
 	return all
 }
 
-// proving is an OCIRepository of the tenant's that proves itself. The account is empty unless the
-// type takes one.
-func (tn *tenant) proving(name, kind, account, host string, audiences ...string) *v1alpha1.OCIRepository {
+// proving is an OCIRepository of the tenant's that proves itself. The subject is empty unless the type
+// takes an account or a WorkloadIdentity.
+func (tn *tenant) proving(name, kind, subject, host string, audiences ...string) *v1alpha1.OCIRepository {
 	o := tn.repository(name, host+"/app")
-	o.Spec.ServiceAccountName, o.Spec.Credential = account, &v1alpha1.Credential{Type: kind, Audiences: audiences}
+	o.Spec.Credential = &v1alpha1.Credential{Type: kind, Audiences: audiences}
+	if kind == v1alpha1.CredentialWorkloadIdentityToken {
+		o.Spec.WorkloadIdentityName = subject
+	} else {
+		o.Spec.ServiceAccountName = subject
+	}
 	return o
 }
 
+// identityFor makes a WorkloadIdentity for audiences of the tenant's choice, which is of no cloud.
+func (tn *tenant) identityFor(name string, audiences ...string) {
+	create(tn.t, &identityv1.WorkloadIdentity{ObjectMeta: tn.meta(name), Spec: identityv1.WorkloadIdentitySpec{
+		Audiences: audiences, SubjectFormat: identityv1.SubjectFormatName, TargetSystem: identityv1.TargetSystem{Type: "registry"},
+	}})
+}
+
 // nameAudiences owns a registry, and wants tokens there that open the cluster or a cloud. The tenant's
-// role at AWS trusts its ServiceAccount and its object, so that the audience alone keeps it closed.
+// role at AWS trusts its ServiceAccount, its WorkloadIdentities and its objects, so that the audience
+// alone keeps it closed.
 func nameAudiences(tn *tenant) {
 	t := tn.t
 	host := tn.host("audiences")
 	registry := newThieving(t, host)
 	account := "system:serviceaccount:" + tn.namespace + ":" + puller
-	role := tn.trustedRole(account, "spiffe://"+trustDomain+"/ocirepositories/"+tn.namespace+"/*")
+	role := tn.trustedRole(account, "lanyard.dev:workloadidentity:"+tn.namespace+":*", "spiffe://"+trustDomain+"/ocirepositories/"+tn.namespace+"/*")
 	if status := assumeRole(t, role, accountToken(t, tn.namespace, puller, authenticationv1.TokenRequestSpec{Audiences: []string{stsAudience}})); status != http.StatusOK {
 		t.Fatalf("the role does not trust the tenant: HTTP %d: this tests nothing", status)
 	}
-	types := map[string]string{v1alpha1.CredentialServiceAccountToken: puller, v1alpha1.CredentialSpiffeJWT: ""}
+	types := map[string]string{v1alpha1.CredentialServiceAccountToken: puller, v1alpha1.CredentialSpiffeJWT: "", v1alpha1.CredentialWorkloadIdentityToken: "opening"}
 	var opening []client.Object
-	for i, audience := range []string{
+	open := []string{
 		local.Issuer, stsAudience, "https://" + stsAudience, "STS.AmazonAWS.com", stsAudience + "/", stsAudience + ":443", stsAudience + ".cn",
 		"sts." + local.Region + ".amazonaws.com", "api://AzureADTokenExchange", "API://azureadtokenexchange", "sts.googleapis.com",
 		"https://iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/q",
 		"//IAM.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/q", "my-org-project.svc.id.goog",
-	} {
-		for kind, account := range types {
+	}
+	tn.identityFor("opening", append(open, host)...)
+	for i, audience := range open {
+		for kind, subject := range types {
 			name := fmt.Sprint("opening-", strings.ToLower(kind), "-", i)
-			opening = append(opening, tn.proving(name, kind, account, host, audience), tn.proving(name+"-second", kind, account, host, host, audience))
+			opening = append(opening, tn.proving(name, kind, subject, host, audience), tn.proving(name+"-second", kind, subject, host, host, audience))
 		}
 	}
 	tn.refused(t, opening, []string{host}, "AudienceRefused")
 
 	harmless := []string{"", host, stsAudience + ".evil.example", "x" + stsAudience, "kubernetes"}
+	tn.identityFor("harmless", append([]string{"oci://" + host + "/app"}, harmless[1:]...)...)
+	types[v1alpha1.CredentialWorkloadIdentityToken] = "harmless"
 	for i, audience := range harmless {
-		for kind, account := range types {
-			o := tn.proving(fmt.Sprint("harmless-", strings.ToLower(kind), "-", i), kind, account, host)
+		for kind, subject := range types {
+			o := tn.proving(fmt.Sprint("harmless-", strings.ToLower(kind), "-", i), kind, subject, host)
 			if audience != "" {
 				o.Spec.Credential.Audiences = []string{audience}
 			}
@@ -150,18 +167,20 @@ func nameAudiences(tn *tenant) {
 	}
 }
 
-// trustedRole makes a role at AWS that trusts subjects of the cluster's issuer and of the SPIFFE issuer,
-// whatever the audience is.
-func (tn *tenant) trustedRole(account, object string) (arn string) {
+// trustedRole makes a role at AWS that trusts subjects of the cluster's issuer, of Lanyard's and of the
+// SPIFFE issuer, whatever the audience is.
+func (tn *tenant) trustedRole(account, identity, object string) (arn string) {
 	t := tn.t
-	must(t, "trust the SPIFFE issuer at AWS", world.Cloud().AWS().PutOIDCProvider(local.Account, cloudaws.OIDCProvider{URL: spiffeIssuer, ClientIDs: []string{stsAudience}}))
+	for _, issuer := range []string{local.TokenIssuer, spiffeIssuer} {
+		must(t, "trust an issuer at AWS", world.Cloud().AWS().PutOIDCProvider(local.Account, cloudaws.OIDCProvider{URL: issuer, ClientIDs: []string{stsAudience}}))
+	}
 	statement := func(issuer, subject string) string {
 		host := strings.TrimPrefix(issuer, "https://")
 		return fmt.Sprintf(`{"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::%s:oidc-provider/%s"},"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringLike":{"%s:sub":%q}}}`,
 			local.Account, host, host, subject)
 	}
 	must(t, "make a role", world.Cloud().AWS().PutRole(local.Account, cloudaws.Role{Name: tn.namespace, TrustPolicy: json.RawMessage(
-		`{"Version":"2012-10-17","Statement":[` + statement(local.Issuer, account) + `,` + statement(spiffeIssuer, object) + `]}`)}))
+		`{"Version":"2012-10-17","Statement":[` + statement(local.Issuer, account) + `,` + statement(local.TokenIssuer, identity) + `,` + statement(spiffeIssuer, object) + `]}`)}))
 	return "arn:aws:iam::" + local.Account + ":role/" + tn.namespace
 }
 
