@@ -302,6 +302,20 @@ func TestRevokedKeyOfCA(t *testing.T) {
 	restored.reason(lanyardmeta.ConditionReady, v1alpha1.ReasonImportFailed)
 }
 
+// TestRevokedAuthorityOfNoKey: a certificate that cannot be read has no key in common with another one.
+func TestRevokedAuthorityOfNoKey(t *testing.T) {
+	w := newTrust(t)
+	w.settle()
+	for i := range w.ring.Status.Authorities {
+		w.ring.Status.Authorities[i].Certificate = "damaged"
+	}
+	w.ring.Spec.Revoke = []string{w.active().ID}
+	w.step()
+	if got := w.ring.Status.Authorities[1].State; got == v1alpha1.KeyRevoked {
+		t.Error("an authority of another key is revoked too")
+	}
+}
+
 func TestImport(t *testing.T) {
 	w := newTrust(t)
 	w.policy.Import = true

@@ -49,6 +49,9 @@ func (t *turn) imports() bool {
 // a revoked key can sign under each certificate of it, so that a new certificate must not bring the
 // key back.
 func (t *turn) keyRevoked(key string) bool {
+	if key == "" { // of a certificate that cannot be read
+		return false
+	}
 	return t.revokes(key) || t.find(X509, func(e Entry) bool {
 		return e.State == v1alpha1.KeyRevoked && certifiedKey(e) == key
 	}) != nil
