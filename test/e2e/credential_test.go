@@ -183,7 +183,7 @@ func TestServiceAccountToken(t *testing.T) {
 }
 
 // TestServiceAccountTokenInside is Story 1 with a registry in a network of --deny-cidrs, as a registry in
-// the cluster is by default. No token is made for it until the administrator lists its host.
+// the cluster is by default. It is refused until the administrator lists its host.
 func TestServiceAccountTokenInside(t *testing.T) {
 	zot := newFederatedRegistry(t, "zot.registry.example.com") // the story's audience
 	manifest := zot.push(t, "tenant-a", "latest", "tenant A's")
