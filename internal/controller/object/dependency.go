@@ -72,7 +72,7 @@ func (r *Reconciler[O, P]) SetupWithManager(ctx context.Context, mgr manager.Man
 	}
 	setup := builder.ControllerManagedBy(mgr).
 		Named(strings.ToLower(r.name)).
-		For(empty, builder.WithPredicates(r.notLater(), predicate.Or(predicate.GenerationChangedPredicate{}, requestChanged()))).
+		For(empty, builder.WithPredicates(r.notAtStart(), predicate.Or(predicate.GenerationChangedPredicate{}, requestChanged()))).
 		Watches(empty, r.endOutdatedWork()).
 		Watches(empty, r.startLater()).
 		WatchesRawSource(source.Func(r.watchChanges)).
@@ -87,29 +87,33 @@ func (r *Reconciler[O, P]) SetupWithManager(ctx context.Context, mgr manager.Man
 	return setup.Complete(r)
 }
 
-// startWithin is how long an object may wait that is there when the controller starts; zero for all
-// others.
+// startWithin is how long an object may wait that is there when the controller starts.
 func (r *Reconciler[O, P]) startWithin(e event.CreateEvent) time.Duration {
 	o := e.Object.(O) //nolint:forcetypeassert // the watch is of this kind
-	if !e.IsInInitialList || asked(o) || RenewalRequested(o) {
+	if asked(o) || RenewalRequested(o) {
 		return 0
 	}
 	return r.kind.View(o).StartWithin
 }
 
-// notLater passes all but the objects that startLater handles.
-func (r *Reconciler[O, P]) notLater() predicate.Predicate {
-	return predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return r.startWithin(e) == 0 }}
+// notAtStart passes all but the objects that are there when the controller starts, which startLater
+// handles.
+func (r *Reconciler[O, P]) notAtStart() predicate.Predicate {
+	return predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList }}
 }
 
 // startLater has the objects that may wait looked at one after the other, so that thousands of them
-// are no herd after a restart.
+// are no herd after a restart. The view is asked once: it may change in the next moment.
 func (r *Reconciler[O, P]) startLater() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			if within := r.startWithin(e); within > 0 {
-				//nolint:gosec // spreads load; not a secret
-				q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)}, rand.N(within))
+			request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)}
+			switch within := r.startWithin(e); {
+			case !e.IsInInitialList: // notAtStart passes it
+			case within > 0:
+				q.AddAfter(request, rand.N(within)) //nolint:gosec // spreads load; not a secret
+			default:
+				q.Add(request)
 			}
 		},
 	}

@@ -47,11 +47,11 @@ func (r *Reconciler[O, P]) WatchChanges(ctx context.Context, queue workqueue.Typ
 // EndOutdatedWork handles the watch's events of the objects.
 func (r *Reconciler[O, P]) EndOutdatedWork() handler.EventHandler { return r.endOutdatedWork() }
 
-// StartLater handles the objects that are there when the controller starts and may wait.
+// StartLater handles the objects that are there when the controller starts.
 func (r *Reconciler[O, P]) StartLater() handler.EventHandler { return r.startLater() }
 
-// NotLater passes the other objects.
-func (r *Reconciler[O, P]) NotLater() predicate.Predicate { return r.notLater() }
+// NotAtStart passes the other objects.
+func (r *Reconciler[O, P]) NotAtStart() predicate.Predicate { return r.notAtStart() }
 
 // UnderWork is the number of objects that are being worked on.
 func (r *Reconciler[O, P]) UnderWork() int {

@@ -23,7 +23,7 @@ func TestObjectsStartSpreadOut(t *testing.T) {
 		w.kind.startWithin = within
 		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer queue.ShutDown()
-		handle, pass := w.r.StartLater(), w.r.NotLater()
+		handle, pass := w.r.StartLater(), w.r.NotAtStart()
 		for i := range many {
 			o := &v1alpha1.OCIRepository{}
 			o.Namespace, o.Name = "tenant-a", "app-"+time.Duration(i).String()
@@ -33,22 +33,34 @@ func TestObjectsStartSpreadOut(t *testing.T) {
 				t.Fatal("an object that may wait is looked at at once")
 			}
 		}
-		for _, e := range []event.CreateEvent{
-			{Object: &v1alpha1.OCIRepository{}},
-			{Object: urgent(func(o *v1alpha1.OCIRepository) { o.Spec.Suspend = true }), IsInInitialList: true},
-			{Object: urgent(func(o *v1alpha1.OCIRepository) { o.Generation = 1 }), IsInInitialList: true},
-			{Object: urgent(func(o *v1alpha1.OCIRepository) {
+		later := event.CreateEvent{Object: &v1alpha1.OCIRepository{}}
+		if handle.Create(t.Context(), later, queue); !pass.Create(later) || queue.Len() > 0 {
+			t.Error("an object that is created later is taken for one that was there")
+		}
+		for _, o := range []client.Object{
+			urgent(func(o *v1alpha1.OCIRepository) { o.Generation = 1 }),
+			urgent(func(o *v1alpha1.OCIRepository) {
 				o.Annotations = map[string]string{meta.ReconcileRequestedAnnotation: "1"}
-			}), IsInInitialList: true},
-			{Object: urgent(func(o *v1alpha1.OCIRepository) {
+			}),
+			urgent(func(o *v1alpha1.OCIRepository) {
 				o.Annotations = map[string]string{meta.OperationAnnotation: meta.OperationRenewToken}
-			}), IsInInitialList: true},
+			}),
 		} {
-			handle.Create(t.Context(), e, queue)
-			if !pass.Create(e) || queue.Len() > 0 {
+			handle.Create(t.Context(), event.CreateEvent{Object: o, IsInInitialList: true}, queue)
+			if queue.Len() != 1 {
 				t.Error("an object that may not wait waits")
 			}
+			urgent, _ := queue.Get()
+			queue.Done(urgent)
 		}
+		// What the kind says in one moment, it may not say in the next one: it is asked once.
+		w.kind.startWithin = 0
+		last := event.CreateEvent{Object: urgent(func(*v1alpha1.OCIRepository) {}), IsInInitialList: true}
+		if handle.Create(t.Context(), last, queue); queue.Len() != 1 || pass.Create(last) {
+			t.Error("an object that may not wait any more waits, or is looked at twice")
+		}
+		at, _ := queue.Get()
+		queue.Done(at)
 		for part := 1; part <= 10; part++ {
 			time.Sleep(within / 10)
 			synctest.Wait()
