@@ -96,8 +96,12 @@ func (k *kind) Decide(ctx context.Context, o *identityv1.WorkloadIdentityBinding
 	if len(found.audiences) > 0 {
 		p.context = k.contextOf(o)
 	}
-	if had := o.Status.Account; had != "" && p.account != had && object.AllowedAccount(o) != p.account {
+	switch had := o.Status.Account; {
+	case had == "" || object.AllowedAccount(o) == p.account:
+	case !sameAccount(p.target.Type, had, p.account):
 		return plan{}, &accountError{had: had, has: p.account}
+	case !strings.Contains(p.account, "/"):
+		p.account = had // which names more, so that a part cannot change by being left out for a while
 	}
 	return p, nil
 }
@@ -215,24 +219,55 @@ func (k *kind) contextOf(o *identityv1.WorkloadIdentityBinding) auth.ObjectRefer
 	}
 }
 
-// accountOf returns the account of the cloud that an identity is for; empty if none is known.
+// accountOf returns the account of the cloud that an identity is for, with the part of the account
+// after a slash if the identity names one; empty if none is known.
 func accountOf(found source) string {
 	switch found.target.Type {
 	case identityv1.TargetAWS:
+		if assumed, err := endpoint.ParseAssumption(found.config["assumeRole"]); err == nil && assumed.Role.Account != "" {
+			return assumed.Role.Account // where the credential acts; the first role is only the way there
+		}
 		role, _ := endpoint.ParseRoleARN(found.config["iamRoleARN"])
-		assumed, _ := endpoint.ParseAssumption(found.config["assumeRole"])
-		return within(role.Account, assumed.Role.Account)
+		return role.Account
 	case identityv1.TargetAzure:
 		return within(strings.ToLower(found.config["tenantID"]), strings.ToLower(found.config["subscriptionID"]))
 	case identityv1.TargetGCP:
 		provider, _ := endpoint.ParseGCPWorkloadProvider(found.config["workloadIdentityProvider"])
-		return within(provider.ProjectNumber, found.config["projectID"])
+		return within(provider.ProjectNumber, gcpProject(found.config))
 	case identityv1.TargetAlibaba:
 		if parts := strings.Split(found.config["roleARN"], ":"); len(parts) == 5 { // acs:ram::<account>:role/<name>
 			return parts[3]
 		}
 	}
 	return ""
+}
+
+// gcpProject returns the ID of the project that an identity acts in: that of its service account or,
+// if the address does not tell, what clients are told; empty if neither is known.
+func gcpProject(config map[string]string) string {
+	_, host, _ := strings.Cut(config["serviceAccountEmail"], "@")
+	domain, ok := strings.CutSuffix(host, ".iam.gserviceaccount.com")
+	if !ok || strings.HasPrefix(domain, "developer.") { // default accounts, named for a number
+		return config["projectID"]
+	}
+	if project, scope, scoped := strings.Cut(domain, "."); scoped {
+		return scope + ":" + project
+	}
+	return domain
+}
+
+// sameAccount reports whether an identity is still for the account that it was for. A part that only
+// one of the two names is no difference.
+func sameAccount(target, had, has string) bool {
+	account, part, _ := strings.Cut(had, "/")
+	other, otherPart, _ := strings.Cut(has, "/")
+	switch {
+	case part == "" || otherPart == "":
+		return account == other
+	case target == identityv1.TargetGCP: // the first part is the project of the pool, which may move
+		return part == otherPart
+	}
+	return had == has
 }
 
 // within names a part of an account, or the account if no part is named.
