@@ -240,20 +240,29 @@ spec:
 			t.Errorf("skopeo says as %s: %q, %v", b.name, out, err)
 		}
 	}
+	w.borrow(t, "images-fixed", identityv1.BindingIdentityReference{Kind: identityv1.AWSClusterRoleIdentityKind, Name: lent.Name}, identityv1.BindingStore{Format: identityv1.StoreAWSSessionKeys})
+	fixed := w.secret(t, "images-fixed")
+	fixed.Immutable = new(true)
+	must(t, "make a Secret immutable", w.people.Update(t.Context(), fixed))
 	eventually(t, "the identity counts its bindings", func(ctx context.Context) error {
 		err := w.people.Get(ctx, client.ObjectKeyFromObject(lent), lent)
-		return errors.Join(err, wantf(lent.Status.UsedBy == 2, "%d use it", lent.Status.UsedBy))
+		return errors.Join(err, wantf(lent.Status.UsedBy == 3, "%d use it", lent.Status.UsedBy))
 	})
 	must(t, "withdraw the grant", w.people.Patch(t.Context(), lent, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"allowedNamespaces":null}}`))))
 	for name, withdrawn := range map[string]func(*corev1.Secret) error{"images-keys": hasNothing, "images-login": hasNoLogin} {
 		w.awaitBinding(t, name, isRefused(meta.ReasonPrincipalUsageUnauthorized, "may not use AWSClusterRoleIdentity images"))
 		w.awaitSecret(t, name, withdrawn)
 	}
+	eventually(t, "the immutable Secret is gone", func(ctx context.Context) error {
+		err := w.people.Get(ctx, client.ObjectKeyFromObject(fixed), &corev1.Secret{})
+		return wantf(apierrors.IsNotFound(err), "%v", err)
+	})
 	if out, err := w.mount(t, "images-login").skopeo(t, image+":lent"); err == nil {
 		t.Errorf("skopeo says with what is left: %q", out)
 	}
 	must(t, "grant again", w.people.Patch(t.Context(), lent, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"allowedNamespaces":{"list":[%q]}}}`, identityNamespace))))
 	w.awaitBinding(t, "images-keys", isFresh)
+	w.awaitBinding(t, "images-fixed", isFresh)
 	ownIdentityStays(t, w, own)
 }
 

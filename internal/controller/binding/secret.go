@@ -1,6 +1,7 @@
 package binding
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -73,13 +74,17 @@ func (s *store) judge(secret *corev1.Secret) (*secretRead, error) {
 		return nil, s.refused(adopt, "it is there already, and not the binding's")
 	case secret.Type != s.kind:
 		return nil, s.refused("delete the Secret, or name another one", fmt.Sprintf("its type is %.80q, and must be %s", string(secret.Type), s.kind))
-	case secret.Immutable != nil && *secret.Immutable:
+	case !owned && isImmutable(secret):
 		return nil, s.refused("delete the Secret, or name another one", "it is immutable")
 	case secret.DeletionTimestamp != nil:
 		return nil, s.refused("wait until it is gone, or remove its finalizers", "it is being deleted")
 	}
 	return &secretRead{secret, owned}, nil
 }
+
+// isImmutable reports whether the API server refuses every change of a Secret's data. Who may write a
+// Secret may make it so, but must not keep a credential in it that is withdrawn.
+func isImmutable(secret *corev1.Secret) bool { return secret.Immutable != nil && *secret.Immutable }
 
 func (s *store) refused(fix, problem string) error {
 	return &object.SecretError{Field: "spec.store.secretRef", Name: s.key.Name, Fix: fix, Err: errors.New(problem)}
@@ -109,16 +114,29 @@ func (r *secretRead) ours() []string {
 	return slices.Compact(keys)
 }
 
+// differs reports whether the binding has written other data into the Secret than these.
+func (r *secretRead) differs(w written) bool {
+	return slices.ContainsFunc(r.ours(), func(key string) bool {
+		stays, ok := w.data[key]
+		return !ok || !bytes.Equal(stays, r.Data[key])
+	})
+}
+
 // write writes the Secret: all at once, and only if it is as it was read. The first write creates the
-// Secret; later ones leave alone what others have added. If somebody has changed the Secret
-// meanwhile, it is read and judged again.
+// Secret; later ones leave alone what others have added, except in an immutable Secret, which is made
+// again. If somebody has changed the Secret meanwhile, it is read and judged again.
 func (s *store) write(ctx context.Context, secret *secretRead, w written) error {
 	w.annotations[identityv1.BindingAnnotation] = s.binding
 	for range attempts {
 		var err error
-		if secret == nil {
+		switch {
+		case secret == nil:
 			err = s.create(ctx, w)
-		} else {
+		case isImmutable(secret.Secret):
+			if err = s.delete(ctx, secret.Secret); err == nil {
+				secret, err = nil, s.create(ctx, w)
+			}
+		default:
 			err = s.apply(ctx, secret, w)
 		}
 		changed := apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || secret != nil && apierrors.IsNotFound(err)
@@ -170,19 +188,25 @@ func (s *store) claim(ctx context.Context, secret *secretRead, w written) error 
 	return s.failure(s.client.Patch(ctx, secret.Secret, client.RawPatch(types.JSONPatchType, patch)), "patch")
 }
 
-// withdraw removes the credential from the Secret, and leaves the Secret the binding's.
+// withdraw removes the credential from the Secret, and leaves the Secret the binding's. An immutable
+// Secret is deleted.
 func (s *store) withdraw(ctx context.Context, secret *secretRead) error {
-	if secret == nil || !secret.owned || secret.Annotations[digestAnnotation] == "" {
+	w := s.empty()
+	switch {
+	case secret == nil || !secret.owned:
+		return nil
+	case isImmutable(secret.Secret):
+		return client.IgnoreNotFound(s.delete(ctx, secret.Secret))
+	case !secret.differs(w):
 		return nil
 	}
-	w := s.empty()
 	w.annotations = map[string]string{identityv1.BindingAnnotation: s.binding}
 	w.labels = map[string]string{identityv1.ProviderLabel: secret.Labels[identityv1.ProviderLabel]}
 	return s.apply(ctx, secret, w)
 }
 
 // remove removes what the binding has written. The Secret goes with it, unless it was adopted, or
-// others have added data.
+// others have added data. An immutable Secret goes in any case.
 func (s *store) remove(ctx context.Context) error {
 	found := &corev1.Secret{}
 	if err := s.client.Get(ctx, s.key, found); apierrors.IsNotFound(err) {
@@ -195,11 +219,16 @@ func (s *store) remove(ctx context.Context) error {
 	}
 	secret := &secretRead{found, true}
 	_, adopted := found.Annotations[identityv1.AdoptAnnotation]
-	if adopted || len(secret.ours()) < len(found.Data) {
+	if (adopted || len(secret.ours()) < len(found.Data)) && !isImmutable(found) {
 		return client.IgnoreNotFound(s.apply(ctx, secret, s.empty()))
 	}
-	err := s.client.Delete(ctx, found, client.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion})
-	return client.IgnoreNotFound(s.failure(err, "delete"))
+	return client.IgnoreNotFound(s.delete(ctx, found))
+}
+
+// delete deletes the Secret. It fails with a conflict if the Secret is no longer as it was read.
+func (s *store) delete(ctx context.Context, secret *corev1.Secret) error {
+	err := s.client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion})
+	return s.failure(err, "delete")
 }
 
 // failure is the error of a call about the Secret.

@@ -108,6 +108,9 @@ func (w *world) calls() interceptor.Funcs {
 		},
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			count("apply", o)
+			if s := w.secret(); s != nil && s.Immutable != nil && *s.Immutable { // which the fake does not refuse
+				return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Secret").GroupKind(), s.Name, nil)
+			}
 			return c.Apply(ctx, o, opts...)
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, name string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
@@ -275,6 +278,7 @@ type tokenServer struct {
 	revoked map[string]bool
 	down    error
 	behind  time.Duration // its clock
+	life    time.Duration // of its tokens; zero for what the identity says
 
 	requests []auth.ProofRequest
 	accounts []auth.Account
@@ -322,6 +326,9 @@ func (s *tokenServer) Prove(ctx context.Context, account auth.Account, request a
 	life := time.Hour
 	if o.Spec.Duration != nil {
 		life = o.Spec.Duration.Duration
+	}
+	if s.life != 0 {
+		life = s.life
 	}
 	now := time.Now().Add(-s.behind)
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: s.key, KeyID: s.kid}}, nil)
