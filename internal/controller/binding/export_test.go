@@ -15,3 +15,8 @@ func Lend(accounts auth.Accounts, o *identityv1.WorkloadIdentityBinding, uid str
 func DependsOn(options Options, o *identityv1.WorkloadIdentityBinding) []object.Dependency {
 	return (&kind{options}).View(o).DependsOn
 }
+
+// ViewOf is what the frame needs of a binding.
+func ViewOf(options Options, o *identityv1.WorkloadIdentityBinding) object.View {
+	return (&kind{options}).View(o)
+}

@@ -54,7 +54,7 @@ func newSpoke(t *testing.T, change ...func(*identityv1.WorkloadIdentity)) *world
 
 // waits reports whether a binding is woken when the hub answers again.
 func waits(o *identityv1.WorkloadIdentityBinding) bool {
-	return slices.Contains(binding.DependsOn(binding.Options{Hub: &stubHub{}}, o), binding.HubDependency())
+	return slices.Contains(binding.DependsOn(binding.Options{Hub: &stubHub{}, WorkloadIdentities: &tokenServer{}}, o), binding.HubDependency())
 }
 
 func reachable(o *identityv1.WorkloadIdentityBinding) metav1.Condition {

@@ -80,6 +80,9 @@ const (
 	// look is how long after a look a Secret is looked at again: with the frame's jitter, within ten
 	// minutes.
 	look = 9 * time.Minute
+	// pause is the least that the pause after failures grows to, so that a credential that ends soon
+	// makes no storm.
+	pause = 10 * time.Second
 	// retry is the longest pause after a failure.
 	retry = 10 * time.Minute
 )
@@ -101,14 +104,27 @@ func (k *kind) View(o *identityv1.WorkloadIdentityBinding) object.View {
 	if at := o.Status.RenewAt; at != nil {
 		view.Interval = min(look, max(time.Second, time.Until(at.Time)))
 	}
+	view.RetryWithin, view.StartWithin = retryWithin(o), pause
 	if at := o.Status.ExpiresAt; at != nil {
-		remaining := max(0, time.Until(at.Time))
-		view.RetryWithin = min(retry, max(time.Second, remaining/10))
+		view.StartWithin = view.RetryWithin
 		if isReady(o) {
-			view.StartWithin = min(look, remaining/4)
+			view.StartWithin = min(look, max(pause, time.Until(at.Time)/4))
 		}
 	}
+	if kid := o.Status.KID; kid != "" && k.WorkloadIdentities.Revoked(kid) {
+		view.StartWithin = 0 // nobody told of that while the controller was down
+	}
 	return view
+}
+
+// retryWithin bounds the pause after a failure: a tenth of the time until the credential ends or,
+// afterwards, since it ended. Zero without a credential, for the frame's own bound.
+func retryWithin(o *identityv1.WorkloadIdentityBinding) time.Duration {
+	at := o.Status.ExpiresAt
+	if at == nil {
+		return 0
+	}
+	return min(retry, max(pause, time.Until(at.Time).Abs()/10))
 }
 
 // isReady reports whether the last look found the credential, or wrote it.
