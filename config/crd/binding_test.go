@@ -165,7 +165,7 @@ func TestBindingColumns(t *testing.T) {
 		t.Fatal(err)
 	}
 	status := slices.Sorted(maps.Keys(schema.OpenAPIV3Schema.Properties["status"].Properties))
-	if want := []string{"account", "conditions", "expiresAt", "issuedAt", "kid", "lastHandledReconcileAt", "observedGeneration", "renewAt", "type"}; !slices.Equal(status, want) {
+	if want := []string{"account", "conditions", "digest", "expiresAt", "issuedAt", "kid", "lastHandledReconcileAt", "observedGeneration", "renewAt", "type"}; !slices.Equal(status, want) {
 		t.Errorf("the fields of the status are %q", status)
 	}
 }

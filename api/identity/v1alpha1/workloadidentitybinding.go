@@ -75,7 +75,7 @@ type WorkloadIdentityBindingSpec struct {
 
 	// contextObject is the object that the credential is used for. The issuer checks that the object
 	// exists and belongs to the WorkloadIdentity, and the token says something about it. Default: the
-	// binding itself.
+	// binding itself; with a hub, which does not have the binding: none.
 	//
 	// +optional
 	ContextObject *ContextObject `json:"contextObject,omitempty"`
@@ -305,6 +305,13 @@ type WorkloadIdentityBindingStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	KID string `json:"kid,omitempty"`
+
+	// digest is the SHA-256, in hex, of what was written into the Secret and of what that was made of.
+	// A Secret with another digest was changed by somebody else, and is written again.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Digest string `json:"digest,omitempty"`
 
 	// type is the type of the target system that the Secret has a credential for. It never changes.
 	//

@@ -18,8 +18,6 @@ import (
 
 // Annotations of Secrets that say what lies in them.
 const (
-	// digestAnnotation is a digest of the data and of what it was made of.
-	digestAnnotation = "workloadidentity.lanyard.dev/digest"
 	// issuedAnnotation and expiresAnnotation say, in RFC 3339, how long a credential lives that was
 	// got in exchange. A token says that itself.
 	issuedAnnotation  = "workloadidentity.lanyard.dev/issued-at"
@@ -46,12 +44,12 @@ func (p plan) contentOf(made credential) written {
 		w.annotations[issuedAnnotation] = made.issuedAt.Format(time.RFC3339)
 		w.annotations[expiresAnnotation] = made.expiresAt.Format(time.RFC3339)
 	}
-	w.annotations[digestAnnotation] = p.digest(w)
 	return w
 }
 
-// digest returns the SHA-256 of what is written and of what that was made of, in hex. Nobody guesses
-// a credential from it, because each has at least 128 random bits.
+// digest returns the SHA-256 of what is written and of what that was made of, in hex. It stands in the
+// status of the binding: whoever may write the Secret cannot write it. Nobody guesses a credential
+// from it, because each has at least 128 random bits.
 func (p plan) digest(w written) string {
 	text, err := json.Marshal(map[string]any{
 		"subject": p.subject.String(), "uid": p.uid, "spec": p.spec, "target": p.target, "store": p.store, "context": p.context,
@@ -64,19 +62,26 @@ func (p plan) digest(w written) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// find returns how long the credential lives that lies in the Secret. It returns false if the Secret
-// is not exactly as the plan's credential would have been written.
-func (p plan) find(secret *secretRead) (lifetime, bool) {
-	if secret == nil || !secret.owned {
-		return lifetime{}, false
+// inSecret is the credential that lies in a Secret.
+type inSecret struct {
+	lifetime
+
+	digest string
+}
+
+// find returns the credential that lies in the Secret. It returns false if the Secret is not exactly
+// as it was written for the plan, by the digest in the status, or if it comes from the future: a
+// clock was set back, and the credential ends before that clock says so.
+func (p plan) find(secret *secretRead, digest string) (inSecret, bool) {
+	if secret == nil || !secret.owned || digest == "" {
+		return inSecret{}, false
 	}
 	kept := written{kind: secret.Type, labels: secret.Labels, annotations: secret.Annotations, data: map[string][]byte{}}
 	for _, key := range secret.ours() {
 		kept.data[key] = secret.Data[key]
 	}
-	digest := secret.Annotations[digestAnnotation]
-	if secret.Labels[identityv1.ProviderLabel] != p.target.Type || digest == "" || digest != p.digest(kept) {
-		return lifetime{}, false
+	if secret.Labels[identityv1.ProviderLabel] != p.target.Type || digest != p.digest(kept) {
+		return inSecret{}, false
 	}
 	var lives lifetime
 	var err error
@@ -85,8 +90,11 @@ func (p plan) find(secret *secretRead) (lifetime, bool) {
 	} else {
 		lives, err = lifetimeOf(string(secret.Data[delivery.TokenKey]))
 	}
-	return lives, err == nil
+	return inSecret{lives, digest}, err == nil && lives.issuedAt.Before(time.Now().Add(skew))
 }
+
+// skew is how far the clock of an issuer may be ahead.
+const skew = time.Minute
 
 // annotatedLifetime reads the annotations of a credential that was got in exchange.
 func annotatedLifetime(annotations map[string]string) (lifetime, error) {

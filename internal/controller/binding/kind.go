@@ -148,10 +148,10 @@ func (k *kind) Act(ctx context.Context, o *identityv1.WorkloadIdentityBinding, p
 		if err := store.withdraw(ctx, secret); err != nil {
 			return "", err
 		}
-		o.Status.IssuedAt, o.Status.ExpiresAt, o.Status.RenewAt, o.Status.KID = nil, nil, nil, ""
+		o.Status.IssuedAt, o.Status.ExpiresAt, o.Status.RenewAt, o.Status.KID, o.Status.Digest = nil, nil, nil, "", ""
 		return "", p.withdrawn
 	}
-	if kept, ok := p.find(secret); ok && !k.due(o, kept) {
+	if kept, ok := p.find(secret, o.Status.Digest); ok && !k.due(o, kept) {
 		k.show(o, p, kept)
 		return "", nil
 	}
@@ -159,15 +159,17 @@ func (k *kind) Act(ctx context.Context, o *identityv1.WorkloadIdentityBinding, p
 }
 
 // due reports whether the credential in the Secret is to be replaced, although it is right.
-func (k *kind) due(o *identityv1.WorkloadIdentityBinding, kept lifetime) bool {
-	return object.RenewalRequested(o) || k.WorkloadIdentities.Revoked(kept.kid) && kept.kid != "" || !time.Now().Before(k.renewAt(o, kept))
+func (k *kind) due(o *identityv1.WorkloadIdentityBinding, kept inSecret) bool {
+	return object.RenewalRequested(o) || k.WorkloadIdentities.Revoked(kept.kid) && kept.kid != "" || !time.Now().Before(k.renewAt(o, kept.lifetime))
 }
 
 // renew gets a credential and writes the Secret. After a failure the Secret stays as it was.
 func (k *kind) renew(ctx context.Context, o *identityv1.WorkloadIdentityBinding, p plan, store *store, secret *secretRead) error {
 	made, err := k.get(ctx, p)
+	var content written
 	if err == nil {
-		err = store.write(ctx, secret, p.contentOf(made))
+		content = p.contentOf(made)
+		err = store.write(ctx, secret, content)
 	}
 	k.Renewals.count(err)
 	if err != nil {
@@ -177,29 +179,33 @@ func (k *kind) renew(ctx context.Context, o *identityv1.WorkloadIdentityBinding,
 		}
 		return err
 	}
-	k.show(o, p, made.lifetime)
+	k.show(o, p, inSecret{made.lifetime, p.digest(content)})
 	return nil
 }
 
-// show writes into the status how long the credential in the Secret lives.
-func (k *kind) show(o *identityv1.WorkloadIdentityBinding, p plan, kept lifetime) {
-	renewAt := k.renewAt(o, kept)
+// show writes into the status which credential is in the Secret, and how long it lives.
+func (k *kind) show(o *identityv1.WorkloadIdentityBinding, p plan, kept inSecret) {
+	renewAt := k.renewAt(o, kept.lifetime)
 	o.Status.IssuedAt, o.Status.ExpiresAt, o.Status.RenewAt = &metav1.Time{Time: kept.issuedAt}, &metav1.Time{Time: kept.expiresAt}, &metav1.Time{Time: renewAt}
-	o.Status.KID, o.Status.Type, o.Status.Account = kept.kid, p.target.Type, p.account
+	o.Status.KID, o.Status.Type, o.Status.Account, o.Status.Digest = kept.kid, p.target.Type, p.account, kept.digest
 }
 
 // renewAt returns when a credential is renewed: what the status says of it or, for a new one, after
-// the fraction of its life, jittered. If the issuer's clock is behind, that time may have passed
-// already: then the life that is left counts, so that a wrong clock makes no storm.
+// the fraction of its life, jittered. The life begins at once if the issuer's clock is ahead. If that
+// clock is behind, the time may have passed already: then the life that is left counts, so that a
+// wrong clock makes no storm.
 func (k *kind) renewAt(o *identityv1.WorkloadIdentityBinding, kept lifetime) time.Time {
 	s := &o.Status
 	if s.RenewAt != nil && s.IssuedAt != nil && s.ExpiresAt != nil && s.IssuedAt.Time.Equal(kept.issuedAt) && s.ExpiresAt.Time.Equal(kept.expiresAt) {
 		return s.RenewAt.Time
 	}
-	part := k.RenewalFraction * jitter()
-	at := kept.issuedAt.Add(time.Duration(part * float64(kept.expiresAt.Sub(kept.issuedAt))))
-	earliest := time.Now().Add(time.Duration(part / 2 * float64(time.Until(kept.expiresAt))))
-	if at.Before(earliest) {
+	now, part, life := time.Now(), k.RenewalFraction*jitter(), kept.expiresAt.Sub(kept.issuedAt)
+	began := kept.issuedAt
+	if began.After(now) {
+		began = now
+	}
+	at := began.Add(time.Duration(part * float64(life)))
+	if earliest := now.Add(time.Duration(part / 2 * float64(kept.expiresAt.Sub(now)))); at.Before(earliest) {
 		at = earliest
 	}
 	return at.Truncate(time.Second).UTC()

@@ -16,6 +16,7 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/internal/controller/binding"
 	"github.com/lanyard-dev/lanyard/internal/delivery"
 )
 
@@ -145,7 +146,30 @@ func TestRenewals(t *testing.T) {
 			if err := w.kube.Status().Update(w.t.Context(), o); err != nil {
 				w.t.Fatal(err)
 			}
-		}, 0},
+		}, 1}, // nothing else tells whether the Secret is as it was written
+		{"the controller died between its two writes", func(w *world) {
+			before := w.binding().Status
+			w.editBinding(renew)
+			time.Sleep(time.Second)
+			w.reconcile()
+			o := w.binding()
+			o.Status = before
+			if err := w.kube.Status().Update(w.t.Context(), o); err != nil {
+				w.t.Fatal(err)
+			}
+		}, 2}, // one of them before
+		{"the Secret was made immutable", func(w *world) { w.editSecret(immutable) }, 0},
+		{"half its life has passed in an immutable Secret", func(w *world) {
+			w.editSecret(immutable)
+			time.Sleep(34 * time.Minute)
+		}, 1},
+		{"an older Secret was restored", func(w *world) {
+			older := w.secret()
+			w.editBinding(renew)
+			time.Sleep(time.Second)
+			w.reconcile()
+			w.editSecret(func(s *corev1.Secret) { s.Data, s.Annotations, s.Labels = older.Data, older.Annotations, older.Labels })
+		}, 2}, // one of them before
 		{"half its life has passed", func(*world) { time.Sleep(34 * time.Minute) }, 1},
 		{"less has passed", func(*world) { time.Sleep(25 * time.Minute) }, 0},
 	} {
@@ -248,6 +272,9 @@ func TestForeignSecrets(t *testing.T) {
 	}
 }
 
+// immutable has the API server refuse every change of a Secret's data.
+func immutable(s *corev1.Secret) { s.Immutable = new(true) }
+
 // Of two bindings on one Secret the first has it.
 func TestTwoBindingsOnOneSecret(t *testing.T) {
 	w := newWorld(t, newIdentity(), newBinding())
@@ -268,6 +295,15 @@ func TestDeletion(t *testing.T) {
 		{"nobody else uses it", func(*corev1.Secret) {}, nil},
 		{"others have added data", func(s *corev1.Secret) { s.Data["more"] = []byte("x") }, []string{"more"}},
 		{"it was adopted", func(s *corev1.Secret) { s.Annotations[identityv1.AdoptAnnotation] = "cloudidentity" }, []string{}},
+		{"it was made immutable", immutable, nil},
+		{"it was adopted and made immutable", func(s *corev1.Secret) {
+			s.Annotations[identityv1.AdoptAnnotation] = "cloudidentity"
+			immutable(s)
+		}, nil},
+		{"others have added data and made it immutable", func(s *corev1.Secret) {
+			s.Data["more"] = []byte("x")
+			immutable(s)
+		}, nil},
 		{"it is another binding's now", func(s *corev1.Secret) {
 			s.Annotations[identityv1.BindingAnnotation], s.Data = "other", map[string][]byte{"x": nil}
 		}, []string{"x"}},
@@ -413,6 +449,25 @@ func TestIdentityIsGone(t *testing.T) {
 	}
 }
 
+// When the identity is gone, an immutable Secret goes too, and is made again when the identity is.
+func TestIdentityOfImmutableSecretIsGone(t *testing.T) {
+	w := newWorld(t, newIdentity(), newBinding())
+	w.reconcile()
+	w.editSecret(immutable)
+	if err := w.kube.Delete(t.Context(), newIdentity()); err != nil {
+		t.Fatal(err)
+	}
+	if o, _ := w.reconcile(); ready(o).Reason != string(auth.CodeSubjectNotFound) || o.Status.ExpiresAt != nil || w.secret() != nil {
+		t.Errorf("%+v, and the Secret is %v", o.Status, w.secret())
+	}
+	if err := w.kube.Create(t.Context(), newIdentity()); err != nil {
+		t.Fatal(err)
+	}
+	if o, _ := w.reconcile(); ready(o).Status != metav1.ConditionTrue || len(w.secret().Data[delivery.TokenKey]) == 0 {
+		t.Errorf("%+v", o.Status)
+	}
+}
+
 // While the token server is down, the last credential stays until it ends, and renewal is tried again
 // within a part of its remaining life.
 func TestTokenServerIsDown(t *testing.T) {
@@ -439,10 +494,24 @@ func TestTokenServerIsDown(t *testing.T) {
 			if !r.LastTransitionTime.Equal(&since) {
 				t.Error("the condition does not say since when")
 			}
-			if limit := left/10 + left/100 + time.Second; result.RequeueAfter > limit {
+			if limit := max(left/10, 10*time.Second) * 11 / 10; result.RequeueAfter > limit {
 				t.Fatalf("tried again after %s, %s before the end", result.RequeueAfter, left)
 			}
 			time.Sleep(result.RequeueAfter)
+		}
+		// After the end, attempts become rare. The Secret stays: others may have added to it.
+		for _, c := range []struct {
+			hour  int
+			calls int // at most
+		}{{1, 75}, {2, 15}, {3, 9}} {
+			w.server.requests = nil
+			for began := time.Now(); time.Since(began) < time.Hour; {
+				_, result := w.reconcile()
+				time.Sleep(result.RequeueAfter)
+			}
+			if n := len(w.server.requests); n < 4 || n > c.calls {
+				t.Errorf("%d attempts in hour %d after the end, want at most %d", n, c.hour, c.calls)
+			}
 		}
 		if now := w.secret(); now.ResourceVersion != before.ResourceVersion {
 			t.Error("the Secret was changed")
@@ -450,6 +519,44 @@ func TestTokenServerIsDown(t *testing.T) {
 		w.server.down = nil
 		if o, _ := w.reconcile(); ready(o).Status != metav1.ConditionTrue {
 			t.Errorf("%+v", ready(o))
+		}
+	})
+}
+
+// TestFirstLook is the table of how long a binding may wait that is there when the controller starts.
+// None is looked at together with all others, not even if each is urgent.
+func TestFirstLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			name   string
+			ready  metav1.ConditionStatus
+			left   time.Duration // of the credential's life; zero for no credential
+			within time.Duration
+		}{
+			{"fresh", metav1.ConditionTrue, time.Hour, 9 * time.Minute},
+			{"ends soon", metav1.ConditionTrue, 4 * time.Minute, time.Minute},
+			{"has just ended", metav1.ConditionTrue, -time.Second, 10 * time.Second},
+			{"ended long ago", metav1.ConditionTrue, -48 * time.Hour, 10 * time.Second},
+			{"fails", metav1.ConditionFalse, 5 * time.Minute, 30 * time.Second},
+			{"fails near the end", metav1.ConditionFalse, time.Second, 10 * time.Second},
+			{"fails since long ago", metav1.ConditionFalse, -48 * time.Hour, 10 * time.Minute},
+			{"never had one", metav1.ConditionFalse, 0, 10 * time.Second},
+		} {
+			o := newBinding(func(o *identityv1.WorkloadIdentityBinding) {
+				o.Status.Conditions = []metav1.Condition{{Type: meta.ConditionReady, Status: c.ready}}
+				if c.left != 0 {
+					o.Status.ExpiresAt = &metav1.Time{Time: time.Now().Add(c.left)}
+				}
+			})
+			server := &tokenServer{revoked: map[string]bool{"revoked": true}}
+			if got := binding.ViewOf(binding.Options{WorkloadIdentities: server}, o).StartWithin; got != c.within {
+				t.Errorf("%s: within %s, want %s", c.name, got, c.within)
+			}
+			// The key was revoked while the controller was down.
+			o.Status.KID = "revoked"
+			if got := binding.ViewOf(binding.Options{WorkloadIdentities: server}, o).StartWithin; got != 0 {
+				t.Errorf("%s, with a key that is revoked: within %s, want at once", c.name, got)
+			}
 		}
 	})
 }
