@@ -85,6 +85,9 @@ const (
 	pause = 10 * time.Second
 	// retry is the longest pause after a failure.
 	retry = 10 * time.Minute
+	// spread is the time over which bindings that fail are looked at first: an administrator who starts
+	// the controller again, to mend a failure, waits for it.
+	spread = time.Minute
 )
 
 // Empty implements object.Definition.
@@ -106,7 +109,7 @@ func (k *kind) View(o *identityv1.WorkloadIdentityBinding) object.View {
 	}
 	view.RetryWithin, view.StartWithin = retryWithin(o), pause
 	if at := o.Status.ExpiresAt; at != nil {
-		view.StartWithin = view.RetryWithin
+		view.StartWithin = min(spread, view.RetryWithin)
 		if isReady(o) {
 			view.StartWithin = min(look, max(pause, time.Until(at.Time)/4))
 		}

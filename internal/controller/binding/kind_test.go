@@ -538,8 +538,9 @@ func TestFirstLook(t *testing.T) {
 			{"has just ended", metav1.ConditionTrue, -time.Second, 10 * time.Second},
 			{"ended long ago", metav1.ConditionTrue, -48 * time.Hour, 10 * time.Second},
 			{"fails", metav1.ConditionFalse, 5 * time.Minute, 30 * time.Second},
+			{"fails early", metav1.ConditionFalse, time.Hour, time.Minute},
 			{"fails near the end", metav1.ConditionFalse, time.Second, 10 * time.Second},
-			{"fails since long ago", metav1.ConditionFalse, -48 * time.Hour, 10 * time.Minute},
+			{"fails since long ago", metav1.ConditionFalse, -48 * time.Hour, time.Minute},
 			{"never had one", metav1.ConditionFalse, 0, 10 * time.Second},
 		} {
 			o := newBinding(func(o *identityv1.WorkloadIdentityBinding) {
