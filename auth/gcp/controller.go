@@ -3,6 +3,7 @@ package gcp
 import (
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
+	"github.com/lanyard-dev/lanyard/auth/privatekey"
 )
 
 const (
@@ -109,6 +111,7 @@ func fileError(path string, err error) error {
 // package google, so that both read a file in the same way.
 type credentialsFile struct {
 	Type              string                           `json:"type"`
+	PrivateKey        string                           `json:"private_key"`
 	UniverseDomain    string                           `json:"universe_domain"`
 	CredentialSource  externalaccount.CredentialSource `json:"credential_source"`
 	SourceCredentials *credentialsFile                 `json:"source_credentials"`
@@ -146,8 +149,24 @@ func (f *credentialsFile) check(universe string) error {
 		if f.CredentialSource.Executable != nil {
 			return errExecutable
 		}
+		if err := f.checkKey(); err != nil {
+			return fmt.Errorf("its private_key: %w", err)
+		}
 	}
 	return nil
+}
+
+// checkKey judges the key of a service account before package google parses it.
+func (f *credentialsFile) checkKey() error {
+	if f.PrivateKey == "" {
+		return nil
+	}
+	block, _ := pem.Decode([]byte(f.PrivateKey))
+	if block == nil { // package google would read the text as DER
+		return errors.New("there is no private key in PEM")
+	}
+	_, err := privatekey.Parse(block.Bytes)
+	return err
 }
 
 // errExecutable is the refusal of a file with an executable source.

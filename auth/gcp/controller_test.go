@@ -238,6 +238,8 @@ func TestControllerFileFaults(t *testing.T) {
 	for range 20 {
 		nested = map[string]any{"type": "impersonated_service_account", "service_account_impersonation_url": "https://x", "source_credentials": nested}
 	}
+	// An RSA key of the primes 3 and 5, which crypto/rsa would compute with.
+	const tiny = "-----BEGIN RSA PRIVATE KEY-----\nMBsCAQACAQ8CAQMCAQMCAQMCAQUCAQECAQMCAQI=\n-----END RSA PRIVATE KEY-----\n"
 	for name, test := range map[string]struct{ content, text string }{
 		"not JSON":            {"<html>", "not JSON"},
 		"no type":             {"{}", "its type  is not supported"},
@@ -246,7 +248,8 @@ func TestControllerFileFaults(t *testing.T) {
 		"universe":            {federated(t, w, map[string]any{"universe_domain": "s3nsapis.fr"}), "in universe s3nsapis.fr"},
 		"no audience":         {federated(t, w, map[string]any{"audience": ""}), "cannot be used"},
 		"no token file":       {federated(t, w, map[string]any{"credential_source": map[string]any{"file": "/nowhere/token"}}), "no request could be made"},
-		"a key that is none":  {document(t, map[string]any{"type": "service_account", "private_key": "secret-key"}), "no request could be made"},
+		"a key that is none":  {document(t, map[string]any{"type": "service_account", "private_key": "secret-key"}), "its private_key: there is no private key in PEM"},
+		"a key that burns":    {document(t, map[string]any{"type": "service_account", "private_key": tiny}), "its private_key: the RSA key has 4 bits"},
 		"too deep":            {document(t, nested), "nests too many credentials"},
 		"longer than any one": {`{"x":"` + strings.Repeat("a", 2<<20) + `"}`, "cannot be read"},
 	} {

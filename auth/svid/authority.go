@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
+	"github.com/lanyard-dev/lanyard/auth/privatekey"
 )
 
 // AuthorityID returns the SHA-256 digest of a certificate in 64 hexadecimal digits, by which an
@@ -202,21 +204,14 @@ func parseKey(text []byte) (crypto.Signer, error) {
 	if len(text) > maxKeyPEM || block == nil || len(bytes.TrimSpace(rest)) > 0 {
 		return nil, errors.New("it must have one private key in PEM")
 	}
-	var parsed any
-	var err error
 	switch block.Type {
-	case "PRIVATE KEY": // RFC 5958
-		parsed, err = x509.ParsePKCS8PrivateKey(block.Bytes)
-	case "RSA PRIVATE KEY": // RFC 8017
-		parsed, err = x509.ParsePKCS1PrivateKey(block.Bytes)
-	case "EC PRIVATE KEY": // RFC 5915
-		parsed, err = x509.ParseECPrivateKey(block.Bytes)
+	case "PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY": // RFC 5958, 8017, 5915
 	default:
 		return nil, errors.New("it must have one private key in PEM")
 	}
-	private, ok := parsed.(crypto.Signer)
-	if err != nil || !ok {
-		return nil, errors.New("it is not a private key that can be used")
+	private, err := privatekey.Parse(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("%w; %s", err, privatekey.Fix)
 	}
 	return private, nil
 }

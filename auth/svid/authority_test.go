@@ -70,7 +70,7 @@ func TestParseAuthority(t *testing.T) {
 		"not yet valid":       {of(key, func(c *x509.Certificate) { c.NotBefore = w.now.Add(time.Hour) }), keyPEM(t, key), "not valid before"},
 		"no CA":               {of(key, func(c *x509.Certificate) { c.IsCA = false }), keyPEM(t, key), "not a CA"},
 		"no keyCertSign":      {of(key, func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageDigitalSignature }), keyPEM(t, key), "keyCertSign"},
-		"RSA of 1024 bits":    {of(short, nil), keyPEM(t, short), "at least 2048 bits"},
+		"RSA of 1024 bits":    {of(short, nil), keyPEM(t, short), "tls.key: the RSA key has 1024 bits; use an RSA key of 2048"},
 		"Ed25519":             {of(edwards, nil), keyPEM(t, edwards), "RSA of at least 2048 bits, P-256 or P-384"},
 		"P-521":               {of(long, nil), keyPEM(t, long), "P-256 or P-384"},
 		"no intermediate":     {of(key, func(c *x509.Certificate) { c.MaxPathLenZero = true }), keyPEM(t, key), "verifiers would refuse"},

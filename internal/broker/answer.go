@@ -13,6 +13,7 @@ import (
 	"github.com/spiffe/go-spiffe/v2/svid/x509svid"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/privatekey"
 )
 
 // choose returns the first SVID of the ID. The broker sends one for each identity that it has for the
@@ -65,6 +66,9 @@ func certificateOf(svids []*brokerapi.X509SVID, id spiffeid.ID, bundles x509bund
 	chosen, err := choose(svids, id)
 	if err != nil {
 		return nil, err
+	}
+	if _, err := privatekey.Parse(chosen.GetX509SvidKey()); err != nil { // before ParseRaw computes with it
+		return nil, invalid(id, err)
 	}
 	parsed, err := x509svid.ParseRaw(chosen.GetX509Svid(), chosen.GetX509SvidKey())
 	if err != nil {

@@ -1,26 +1,25 @@
 package access
 
 import (
+	"crypto"
 	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/lanyard-dev/lanyard/auth/privatekey"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// Bounds of what spec.certSecretRef holds. One operation with an RSA key of 65,536 bits takes
-// minutes, and nothing can cancel an operation.
+// Bounds of the certificates in spec.certSecretRef. One operation with an RSA key of 65,536 bits takes
+// minutes, and nothing can cancel an operation. Package privatekey bounds the client's key.
 const (
 	// maxRSABits bounds an RSA key. crypto/tls has the same bound for the keys of servers.
 	maxRSABits = 8192
-	// maxKey bounds a private key's DER, in bytes. An RSA key of 8192 bits takes 4.7 KB.
-	maxKey = 5 << 10
 	// maxCertificate bounds a certificate's DER, in bytes. With the largest RSA key and signature
 	// it takes 3 KB.
 	maxCertificate = 16 << 10
@@ -30,7 +29,7 @@ const (
 	maxChain = 16
 )
 
-// fixRSA is the fix for a key that takes too long.
+// fixRSA is the fix for a certificate whose key takes too long.
 const fixRSA = "use RSA of at most 8192 bits, or ECDSA"
 
 // certificates is what spec.certSecretRef holds.
@@ -104,26 +103,34 @@ func parseSecret(secret *corev1.Secret) (*certificates, *fault) {
 	return c, nil
 }
 
-// parseClient parses a client certificate and its key. The key's length is judged first: to parse
-// an RSA key is to compute with it.
+// parseClient parses a client certificate and its key. What it returns is made of what was judged:
+// [tls.X509KeyPair] would parse the text again, in its own way.
 func parseClient(certificate, key entry) ([]tls.Certificate, *fault) {
-	if _, f := parseCertificates(certificate, maxChain); f != nil {
+	chain, f := parseCertificates(certificate, maxChain)
+	if f != nil {
 		return nil, f
 	}
-	for block, rest := pem.Decode(key.data); block != nil; block, rest = pem.Decode(rest) {
-		if strings.HasSuffix(block.Type, "PRIVATE KEY") && len(block.Bytes) > maxKey {
-			return nil, &fault{fmt.Sprintf("%s holds a key of more than %d bytes", key.name, maxKey), fixRSA}
-		}
-	}
-	pair, err := tls.X509KeyPair(certificate.data, key.data)
+	der, err := privatekey.Find(key.data)
 	if err != nil {
+		return nil, &fault{key.name + ": " + err.Error(), "write a PEM key without a password into " + key.name}
+	}
+	private, err := privatekey.Parse(der)
+	if err != nil {
+		return nil, &fault{key.name + ": " + err.Error(), privatekey.Fix}
+	}
+	public, ok := chain[0].PublicKey.(interface{ Equal(crypto.PublicKey) bool })
+	if !ok || !public.Equal(private.Public()) {
 		return nil, &fault{certificate.name + " and " + key.name + " are no pair", "write a PEM certificate and its own key"}
+	}
+	pair := tls.Certificate{PrivateKey: private, Leaf: chain[0]}
+	for _, c := range chain {
+		pair.Certificate = append(pair.Certificate, c.Raw)
 	}
 	return []tls.Certificate{pair}, nil
 }
 
-// parseCertificates parses the PEM certificates of an entry, at most that many.
-// Certificates that cannot be parsed are left out, as [x509.CertPool.AppendCertsFromPEM] does.
+// parseCertificates parses the PEM certificates of an entry, at most that many. Those with headers
+// and those that cannot be parsed are left out, as [x509.CertPool.AppendCertsFromPEM] does.
 func parseCertificates(e entry, most int) ([]*x509.Certificate, *fault) {
 	var parsed []*x509.Certificate
 	for block, rest := pem.Decode(e.data); block != nil; block, rest = pem.Decode(rest) {

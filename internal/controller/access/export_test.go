@@ -1,6 +1,7 @@
 package access
 
 import (
+	"crypto/tls"
 	"net/url"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +13,11 @@ func ReadProxy(secret *corev1.Secret) (*url.URL, error) {
 }
 
 // ReadCertificates reads the Secret of spec.certSecretRef.
-func ReadCertificates(secret *corev1.Secret) error {
-	_, err := readCertificates("spec.certSecretRef", secret)
-	return err
+// It returns the client's, and how many authorities there are.
+func ReadCertificates(secret *corev1.Secret) ([]tls.Certificate, int, error) {
+	c, err := readCertificates("spec.certSecretRef", secret)
+	if err != nil {
+		return nil, 0, err
+	}
+	return c.client, len(c.authorities), nil
 }

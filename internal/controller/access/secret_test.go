@@ -1,6 +1,7 @@
 package access_test
 
 import (
+	"bytes"
 	"context"
 	"crypto"
 	"crypto/rand"
@@ -72,7 +73,10 @@ func TestReadCertificates(t *testing.T) {
 	certificate, key := controllertest.Pair(t)
 	_, otherKey := controllertest.Pair(t)
 	issuer, issuerKey := authority(t)
-	of := func(bits, names int) string { return issued(t, issuer, issuerKey, bits, names) }
+	of := func(bits, names int) string { return issued(t, issuer, issuerKey, odd(bits), names) }
+	// The primes are 3 and 5. To crypto/tls this is a pair like any other.
+	const fifteenKey = "-----BEGIN RSA PRIVATE KEY-----\nMBsCAQACAQ8CAQMCAQMCAQMCAQUCAQECAQMCAQI=\n-----END RSA PRIVATE KEY-----\n"
+	fifteen := issued(t, issuer, issuerKey, big.NewInt(15), 0)
 	for name, c := range map[string]struct {
 		data map[string]string
 		says string
@@ -84,8 +88,14 @@ func TestReadCertificates(t *testing.T) {
 		"authority is none": {data: map[string]string{"ca.crt": key}, says: "ca.crt holds no certificate"},
 		"half a pair":       {data: map[string]string{"tls.key": key}, says: "one half"},
 		// What takes seconds or minutes of the processor is refused before it is computed with.
-		"key that burns":                {data: map[string]string{"tls.crt": of(4096, 0), "tls.key": burning(t, 65536)}, says: "tls.key holds a key of more than 5120 bytes; use RSA of at most 8192 bits"},
-		"key that burns, of many":       {data: map[string]string{"tls.crt": certificate, "tls.key": key + burning(t, 65536)}, says: "tls.key holds a key of more than"},
+		"key that burns":                {data: map[string]string{"tls.crt": of(4096, 0), "tls.key": burning(t, 65536)}, says: "tls.key: the key has more than 5120 bytes; use an RSA key of 2048 to 8192 bits"},
+		"first of two keys":             {data: map[string]string{"tls.crt": certificate, "tls.key": key + burning(t, 65536)}},
+		"key of four bits":              {data: map[string]string{"tls.crt": fifteen, "tls.key": fifteenKey}, says: "tls.key: the RSA key has 4 bits; use an RSA key of 2048 to 8192 bits"},
+		"key of 1024 bits":              {data: map[string]string{"tls.crt": certificate, "tls.key": burning(t, 1024)}, says: "tls.key: the RSA key has 1024 bits"},
+		"key of two equal primes":       {data: map[string]string{"tls.crt": certificate, "tls.key": burning(t, 4096)}, says: "tls.key: the numbers of the RSA key do not fit together"},
+		"key with a password":           {data: map[string]string{"tls.crt": certificate, "tls.key": strings.Replace(key, "KEY-----\n", "KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\n", 1)}, says: "tls.key: the key is encrypted; write a PEM key without a password into tls.key"},
+		"no key":                        {data: map[string]string{"tls.crt": certificate, "tls.key": certificate}, says: "tls.key: there is no private key in PEM"},
+		"certificate with headers":      {data: map[string]string{"tls.crt": headed(certificate), "tls.key": key}, says: "tls.crt holds no certificate"},
 		"certificate of a burning key":  {data: map[string]string{"tls.crt": of(16384, 0), "tls.key": burning(t, 16384)}, says: "tls.crt holds a certificate with an RSA key of 16384 bits"},
 		"authority that burns":          {data: map[string]string{"ca.crt": of(8193, 0)}, says: "ca.crt holds a certificate with an RSA key of 8193 bits; use RSA of at most 8192 bits"},
 		"second authority that burns":   {data: map[string]string{"ca.crt": certificate + of(65536, 0)}, says: "RSA key of 65536 bits"},
@@ -98,7 +108,7 @@ func TestReadCertificates(t *testing.T) {
 		"key of another pair":           {data: map[string]string{"tls.crt": certificate, "tls.key": otherKey}, says: "no pair"},
 		"older keys":                    {data: map[string]string{"caFile": certificate, "certFile": certificate, "keyFile": key}},
 		"older keys, no pair":           {data: map[string]string{"certFile": certificate, "keyFile": otherKey}, says: "no pair"},
-		"older key that burns":          {data: map[string]string{"certFile": of(4096, 0), "keyFile": burning(t, 65536)}, says: "keyFile holds a key of more than 5120 bytes"},
+		"older key that burns":          {data: map[string]string{"certFile": of(4096, 0), "keyFile": burning(t, 65536)}, says: "keyFile: the key has more than 5120 bytes"},
 		"a newer key wins":              {data: map[string]string{"tls.crt": certificate, "tls.key": key, "keyFile": otherKey}},
 		"one key of each age":           {data: map[string]string{"tls.crt": certificate, "keyFile": key}},
 	} {
@@ -107,7 +117,7 @@ func TestReadCertificates(t *testing.T) {
 			for k, v := range c.data {
 				secret.Data[k] = []byte(v)
 			}
-			err := access.ReadCertificates(secret)
+			_, _, err := access.ReadCertificates(secret)
 			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("error %v, want %q", err, c.says)
 			}
@@ -126,14 +136,41 @@ func authority(t *testing.T) (*x509.Certificate, crypto.Signer) {
 	return pair.Leaf, pair.PrivateKey.(crypto.Signer)
 }
 
-// issued is a certificate for an RSA key of so many bits, with so many names.
-func issued(t *testing.T, issuer *x509.Certificate, key crypto.Signer, bits, names int) string {
+// headed is a certificate's PEM with a header.
+func headed(text string) string {
+	return strings.Replace(text, "CERTIFICATE-----\n", "CERTIFICATE-----\nComment: x\n\n", 1)
+}
+
+// What was not judged does not get into the certificate of a client: crypto/tls reads headers and
+// blocks in its own way.
+func TestClientIsWhatWasJudged(t *testing.T) {
+	certificate, key := controllertest.Pair(t)
+	issuer, issuerKey := authority(t)
+	long := issued(t, issuer, issuerKey, odd(262144), 0)
+	broken := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")}))
+	client, _, err := access.ReadCertificates(&corev1.Secret{Data: map[string][]byte{
+		"tls.crt": []byte(headed(long) + certificate + strings.Repeat(headed(certificate), 100) + broken), "tls.key": []byte(key),
+	}})
+	if err != nil || len(client) != 1 {
+		t.Fatalf("%d, %v", len(client), err)
+	}
+	want, err := tls.X509KeyPair([]byte(certificate), []byte(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := client[0]; len(got.Certificate) != 1 || !bytes.Equal(got.Certificate[0], want.Certificate[0]) || !got.Leaf.Equal(want.Leaf) || got.PrivateKey == nil {
+		t.Errorf("%d certificates", len(got.Certificate))
+	}
+}
+
+// issued is a certificate for an RSA key of the modulus, with so many names.
+func issued(t *testing.T, issuer *x509.Certificate, key crypto.Signer, modulus *big.Int, names int) string {
 	t.Helper()
 	template := &x509.Certificate{SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(time.Hour)}
 	for i := range names {
 		template.DNSNames = append(template.DNSNames, fmt.Sprintf("host-%d.example.com", i))
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, issuer, &rsa.PublicKey{N: odd(bits), E: 65537}, key)
+	der, err := x509.CreateCertificate(rand.Reader, template, issuer, &rsa.PublicKey{N: modulus, E: 3}, key)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth/privatekey"
 )
 
 // ErrGone says that a Secret leads to no private half that could sign: the key was deleted or
@@ -42,7 +43,6 @@ type Vault interface {
 const (
 	secretType corev1.SecretType = "identity.lanyard.dev/signing-key"
 	dataKey                      = "key.der" // PKCS #8, RFC 5958
-	maxDER                       = 4 << 10   // bytes; an RSA key of 2048 bits has 1.2 KiB
 )
 
 // inSecret is the Vault of private halves that are in the Secrets themselves.
@@ -67,16 +67,8 @@ func (inSecret) Create(_ context.Context, _ types.UID, algorithm v1alpha1.Algori
 // Open implements [Vault]. Its errors do not quote the data.
 func (inSecret) Open(_ context.Context, data map[string][]byte) (crypto.Signer, error) {
 	unusable := fmt.Errorf("%s is not a private key: %w", dataKey, ErrGone)
-	der := data[dataKey]
-	if len(der) > maxDER {
-		return nil, unusable
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(der)
+	private, err := privatekey.Parse(data[dataKey])
 	if err != nil {
-		return nil, unusable
-	}
-	private, ok := parsed.(crypto.Signer)
-	if !ok {
 		return nil, unusable
 	}
 	return private, nil
