@@ -127,7 +127,8 @@ func (g Guard) CheckTarget(hostport string) error {
 
 // nameKind returns the kind by which a name in lower case is refused without its address, or empty.
 //
-// Sources: RFC 6761 §6.3 (localhost); Google Compute Engine, "About VM metadata"; EC2 user guide,
+// Sources: RFC 6761 §6.3 (localhost); /etc/hosts of Debian, Red Hat, SUSE and Kubernetes' containers
+// (localhost's other names); Google Compute Engine, "About VM metadata"; EC2 user guide,
 // "Instance metadata" (instance-data); WHATWG URL, "ends in a number checker".
 func nameKind(name string) string {
 	last := name[strings.LastIndexByte(name, '.')+1:]
@@ -136,7 +137,10 @@ func nameKind(name string) string {
 		return "written with characters other than those of DNS" // some become digits and dots
 	case last == "" || all(last, func(c byte) bool { return '0' <= c && c <= '9' }) || strings.HasPrefix(last, "0x"):
 		return "a number that programs read in different ways"
-	case last == "localhost":
+	}
+	switch last { // no top-level domain has one of these names
+	case "localhost", "localhost4", "localhost6", "localdomain", "localdomain4", "localdomain6",
+		"ip6-localhost", "ip6-loopback", "ipv6-localhost", "ipv6-loopback":
 		return "loopback"
 	}
 	switch name {
