@@ -1,0 +1,98 @@
+package flux
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"sigs.k8s.io/yaml"
+)
+
+// schema is the part of a CRD's schema that says which fields there are.
+type schema struct {
+	Type       string             `json:"type"`
+	Properties map[string]*schema `json:"properties"`
+	Items      *schema            `json:"items"`
+	Rules      []struct {
+		Rule string `json:"rule"`
+	} `json:"x-kubernetes-validations"`
+}
+
+// specOf is the schema of spec in the file of a CRD, in one version.
+func specOf(t *testing.T, file, version string) *schema {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crd struct {
+		Spec struct {
+			Versions []struct {
+				Name   string `json:"name"`
+				Schema struct {
+					Whole schema `json:"openAPIV3Schema"`
+				} `json:"schema"`
+			} `json:"versions"`
+		} `json:"spec"`
+	}
+	if err := yaml.Unmarshal(text, &crd); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range crd.Spec.Versions {
+		if spec := v.Schema.Whole.Properties["spec"]; v.Name == version && spec != nil {
+			return spec
+		}
+	}
+	t.Fatalf("%s has no spec in version %s", file, version)
+	return nil
+}
+
+// refused reports whether the schema refuses every value, with words of its own.
+func (s *schema) refused() bool {
+	return slices.ContainsFunc(s.Rules, func(r struct {
+		Rule string `json:"rule"`
+	}) bool {
+		return r.Rule == "false"
+	})
+}
+
+// compare holds that ours has each field of Flux's with its type, or refuses it. The API server drops a
+// field that a schema lacks, and tells nobody. It returns how many fields were compared.
+func compare(t *testing.T, path string, ours, theirs *schema) int {
+	t.Helper()
+	switch {
+	case ours == nil:
+		t.Errorf("%s: Flux has the field, and ours drops it silently", path)
+		return 1
+	case ours.refused():
+		return 1
+	case ours.Type != theirs.Type:
+		t.Errorf("%s: the type is %s, and Flux's is %s", path, ours.Type, theirs.Type)
+	}
+	compared := 1
+	for name, field := range theirs.Properties {
+		compared += compare(t, path+"."+name, ours.Properties[name], field)
+	}
+	if theirs.Items != nil {
+		compared += compare(t, path+"[]", ours.Items, theirs.Items)
+	}
+	return compared
+}
+
+// TestFieldsOfFlux: each field that Flux's CRDs have in spec, documented or not, is a field of ours.
+func TestFieldsOfFlux(t *testing.T) {
+	for _, kind := range []struct{ module, group, plural string }{
+		{sourceController, "source", "ocirepositories"},
+		{sourceController, "source", "buckets"},
+		{imageReflector, "image", "imagerepositories"},
+	} {
+		ours := specOf(t, filepath.Join("../../config/crd", "toolkit.lanyard.dev_"+kind.plural+".yaml"), v1alpha1.GroupVersion().Version)
+		file := kind.group + ".toolkit.fluxcd.io_" + kind.plural + ".yaml"
+		theirs := specOf(t, filepath.Join(module(t, kind.module), "config/crd/bases", file), "v1")
+		if n := compare(t, kind.plural+": spec", ours, theirs); n < 10 {
+			t.Errorf("%s: only %d fields were compared: the test looks in the wrong place", kind.plural, n)
+		}
+	}
+}
