@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -183,35 +182,17 @@ func newReader(t *testing.T) *reader {
 	return r
 }
 
-// copyRepository makes a copy of the repository as it is after `make build`. What git ignores is left out. Files keep their
-// times, so that make builds nothing again.
+// copyRepository makes a copy of the repository as it is after `make build`: the files that git knows, as they are now. What
+// somebody left beside them is nothing that a clone has. Files keep their times, so that make builds nothing again.
 func copyRepository(t *testing.T, to string) {
 	t.Helper()
 	root := filepath.Join("..", "..")
-	ignored := []string{".git", filepath.Join("test", "e2e", "node", "node_modules")}
-	patterns, err := os.ReadFile(filepath.Join(root, ".gitignore"))
-	must(t, "read .gitignore", err)
-	for pattern := range strings.FieldsSeq(string(patterns)) {
-		if name, ok := strings.CutPrefix(pattern, "/"); ok {
-			ignored = append(ignored, strings.TrimSuffix(name, "/"))
-		}
-	}
+	listed, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "-z").Output()
+	must(t, "git ls-files", err)
 	files := []string{}
-	must(t, "list the repository", filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name, err := filepath.Rel(root, path)
-		switch {
-		case err != nil:
-			return err
-		case slices.Contains(ignored, name) && entry.IsDir():
-			return fs.SkipDir
-		case !slices.Contains(ignored, name) && entry.Type().IsRegular():
-			files = append(files, name)
-		}
-		return nil
-	}))
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(listed), "\x00"), "\x00") {
+		files = append(files, filepath.FromSlash(name))
+	}
 	for _, program := range []string{"lanyard", "lanyard-local", "lanyard-controller", "controlplane", "lanyard-token-server", "lanyard-discovery", "lanyard-identity-controller"} {
 		files = append(files, filepath.Join("bin", program))
 	}
