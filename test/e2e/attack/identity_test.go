@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -118,6 +119,14 @@ func flipRole(tn *tenant) {
 			return wantf(condition(o).Status == metav1.ConditionTrue && id != nil && id.CloudIdentity == roleB, "as %+v: %+v", id, condition(o))
 		})
 		must(t, "remove "+o.Name, objects.Delete(t.Context(), o))
+	}
+	for line := range bytes.Lines(readLog(t)) {
+		if bytes.Contains(line, []byte("flipping-")) && bytes.Contains(line, []byte(roleA)) && !bytes.Contains(line, []byte("fail")) {
+			t.Errorf("the log names tenant-a's role: %s", line)
+		}
+	}
+	if err := wantNoSecretsInLogs(); err != nil { // each flip has a token in hands
+		t.Error(err)
 	}
 }
 

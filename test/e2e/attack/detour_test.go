@@ -1,0 +1,162 @@
+package attack
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// downgrade has the controller log in at a registry of the tenant's, which then leads it to a server
+// without TLS: with a manifest, with the realm of a login, and with the page of tags.
+func downgrade(tn *tenant) {
+	t := tn.t
+	secure, plain := tn.host("secure"), tn.host("plain")
+	var reached atomic.Int64
+	tn.serve(t, plain, func(http.ResponseWriter, *http.Request) { reached.Add(1) })
+	var shown atomic.Int64
+	must(t, "serve "+secure, world.Cloud().Handle(secure, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, password, _ := r.BasicAuth()
+		switch how, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v2/"), "/"); {
+		case password == "":
+			w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		case how == "realm":
+			w.Header().Set("WWW-Authenticate", `Bearer realm="http://`+plain+`/token",service="x"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		case how == "":
+		default:
+			shown.Add(1)
+			http.Redirect(w, r, "http://"+plain+r.URL.Path, http.StatusTemporaryRedirect)
+		}
+	})))
+	t.Cleanup(func() { _ = world.Cloud().Handle(secure, nil) })
+	login, err := json.Marshal(map[string]any{"auths": map[string]any{secure: map[string]string{"username": "u", "password": "a-password-of-the-tenant"}}})
+	must(t, "make a login", err)
+	create(t, &corev1.Secret{ObjectMeta: tn.meta("login"), Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: login}})
+	var all []client.Object
+	for _, how := range []string{"location", "realm"} {
+		o, tags := tn.repository(how, secure+"/"+how), tn.image(how+"-tags", secure+"/"+how)
+		o.Spec.SecretRef, tags.Spec.SecretRef = &meta.LocalReference{Name: "login"}, &meta.LocalReference{Name: "login"}
+		all = append(all, o, tags)
+	}
+	tn.refused(t, all, []string{plain})
+	if reached.Load() > 0 {
+		t.Errorf("the server without TLS was asked %d times", reached.Load())
+	}
+	if shown.Load() == 0 {
+		t.Error("no redirect was answered: the attack does not reach what it tries")
+	}
+}
+
+// nameProxies names proxies of its own on private addresses. The controller dials the proxy of a
+// tenant itself, so that the guard judges what each name resolves to.
+func nameProxies(tn *tenant) {
+	t := tn.t
+	target := tn.host("target")
+	tn.serve(t, target, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+	_, port, err := net.SplitHostPort(canary(t))
+	must(t, "read the canary's port", err)
+	hosts := append(private(), "127.1", "[::ffff:127.0.0.1]", "localhost.localdomain", "ip6-localhost", "ip6-loopback", "localhost6")
+	machine, err := os.Hostname()
+	must(t, "read this machine's name", err)
+	hosts = append(hosts, machine) // which resolves to an address of the machine, if to any
+	slices.Sort(hosts)
+	var all []client.Object
+	for i, host := range slices.Compact(hosts) {
+		for _, scheme := range []string{"http", "https"} {
+			name := fmt.Sprint(scheme, "-", i)
+			create(t, &corev1.Secret{ObjectMeta: tn.meta(name), StringData: map[string]string{"address": scheme + "://" + host + ":" + port, "username": "u", "password": "p"}})
+			o := tn.repository(name, target+"/app")
+			o.Spec.ProxySecretRef = &meta.LocalReference{Name: name}
+			all = append(all, o)
+		}
+	}
+	tn.refused(t, all, []string{target})
+}
+
+// stay keeps objects that the controller has let go, with a finalizer of the tenant's own.
+func stay(tn *tenant) {
+	t := tn.t
+	const foreign = "hostile.example.com/stay"
+	host := tn.host("stay")
+	var asked atomic.Int64
+	layer := archive(t, 1<<10, zeros{})
+	registry := &registry{
+		manifest: func() []byte { return manifestOf(t, layer, fmt.Sprint(asked.Load())) }, // another artifact for each request
+		blob:     func(w http.ResponseWriter) { _, _ = w.Write(layer) },
+	}
+	tn.serve(t, host, func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		registry.ServeHTTP(w, r)
+	})
+	o := tn.repository("stay", host+"/app")
+	o.Finalizers = []string{foreign}
+	create(t, o)
+	t.Cleanup(func() { // also if the test ends here: nobody else lets the object go
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		defer cancel()
+		must(t, "take the finalizer back", objects.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+	})
+	await(t, o, "an artifact", func() error { return wantf(artifact(o) != nil, "%+v", condition(o)) })
+	address := artifact(o).URL
+	tn.tried++
+	must(t, "delete an object", objects.Delete(t.Context(), o))
+	await(t, o, "only the finalizer of its own", func() error {
+		return wantf(slices.Equal(o.Finalizers, []string{foreign}), "finalizers %v", o.Finalizers)
+	})
+	if status := get(t, http.MethodGet, address); status == http.StatusOK {
+		t.Errorf("%s is served after the object's deletion", address)
+	}
+	before := asked.Load()
+	for i := range 5 { // requests that are not answered any more; an object made later is
+		tn.tried++
+		must(t, "ask for a reconciliation", request(t.Context(), o, fmt.Sprint("again-", i)))
+	}
+	probe := tn.repository("probe", tn.host("nowhere")+"/app")
+	tn.refused(t, []client.Object{probe}, nil)
+	// One request may have been under way. A reconciliation makes three, since each finds another artifact.
+	if now := asked.Load(); now > before+1 {
+		t.Errorf("the registry was asked %d times for an object that is deleted", now-before)
+	}
+}
+
+// remake makes an object again and again under the name of a deleted one. Each has a UID of its own, and
+// nothing of what the former had.
+func remake(tn *tenant) {
+	t := tn.t
+	host := tn.host("remake")
+	layer := archive(t, 1<<10, zeros{})
+	content := &registry{manifest: func() []byte { return manifestOf(t, layer, "") }, blob: func(w http.ResponseWriter) { _, _ = w.Write(layer) }}
+	tn.serve(t, host, content.ServeHTTP)
+	tn.serve(t, tn.host("empty"), http.NotFound)
+	for round := range 3 {
+		o := tn.repository("again", host+"/app")
+		create(t, o)
+		await(t, o, "an artifact", func() error { return wantf(artifact(o) != nil, "%+v", condition(o)) })
+		address, former := artifact(o).URL, o.UID
+		must(t, "delete an object", objects.Delete(t.Context(), o))
+		awaitGone(t, o, patience)
+		next := tn.repository("again", tn.host("empty")+"/app")
+		tn.refused(t, []client.Object{next}, nil)
+		if next.UID == former || artifact(next) != nil {
+			t.Errorf("round %d: the object made again has artifact %v", round, artifact(next))
+		}
+		tn.tried++
+		if status := get(t, http.MethodGet, address); status == http.StatusOK {
+			t.Errorf("%s is served after its object was replaced", address)
+		}
+		must(t, "delete an object", objects.Delete(t.Context(), next))
+		awaitGone(t, next, patience)
+	}
+}
