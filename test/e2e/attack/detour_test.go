@@ -67,7 +67,7 @@ func nameProxies(tn *tenant) {
 	tn.serve(t, target, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
 	_, port, err := net.SplitHostPort(canary(t))
 	must(t, "read the canary's port", err)
-	hosts := append(private(), "127.1", "[::ffff:127.0.0.1]", "localhost.localdomain", "ip6-localhost", "ip6-loopback", "localhost6")
+	hosts := append(private(), "127.1", "[::ffff:127.0.0.1]", "ip6-localhost", "ip6-loopback", "localhost6")
 	machine, err := os.Hostname()
 	must(t, "read this machine's name", err)
 	hosts = append(hosts, machine) // which resolves to an address of the machine, if to any
