@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
@@ -86,6 +89,9 @@ func (f *clusterFlags) connect(ctx context.Context) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	if access.ExecProvider, err = enterPlugin(access.ExecProvider, f.std.Env(pluginsVar)); err != nil {
+		return nil, err
+	}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), identityv1.AddToScheme(scheme), infrav1.AddToScheme(scheme), corev1.AddToScheme(scheme), authenticationv1.AddToScheme(scheme)); err != nil {
 		return nil, err
@@ -98,6 +104,30 @@ func (f *clusterFlags) connect(ctx context.Context) (*cluster, error) {
 		return nil, fmt.Errorf("connect to %s: %w", access.Host, err)
 	}
 	return &cluster{Client: c, config: access, host: access.Host, namespace: namespace, pod: pod}, nil
+}
+
+// pluginsVar is the variable with the credential plugins of kubeconfigs that wait for this process:
+// this program may be one of them, and ask a cluster itself.
+const pluginsVar = "LANYARD_EXEC_PLUGINS"
+
+// enterPlugin returns a kubeconfig's credential plugin, which is told that it is waited for. It
+// refuses a plugin that waits for this process: each would start the next one, without end.
+func enterPlugin(plugin *clientcmdapi.ExecConfig, waiting string) (*clientcmdapi.ExecConfig, error) {
+	if plugin == nil {
+		return nil, nil //nolint:nilnil // a kubeconfig without a plugin
+	}
+	written, err := json.Marshal([]any{plugin.Command, plugin.Args, plugin.Env})
+	if err != nil {
+		return nil, err
+	}
+	key := fmt.Sprintf("%x", sha256.Sum256(written))
+	if slices.Contains(strings.Fields(waiting), key) {
+		return nil, fmt.Errorf("the kubeconfig's user gets its credential by %q, which runs this command with the same kubeconfig, without end; "+
+			"add --kubeconfig to the plugin's args, with the file of another cluster or user", plugin.Command)
+	}
+	plugin = plugin.DeepCopy()
+	plugin.Env = append(plugin.Env, clientcmdapi.ExecEnvVar{Name: pluginsVar, Value: strings.TrimSpace(waiting + " " + key)})
+	return plugin, nil
 }
 
 // access reads the kubeconfig. Without one, the error is that of an empty configuration.
