@@ -23,6 +23,7 @@ func TestExitStatus(t *testing.T) {
 	}{
 		"done":                          {false, nil, 0, ""},
 		"failed":                        {false, verdict, frame.Failed, "lanyard: not as expected\n"},
+		"failed without a verdict":      {false, frame.Undecide(verdict), frame.Undecided, "lanyard: not as expected\n"},
 		"interrupted":                   {true, fmt.Errorf("start: %w", signal), frame.Interrupted, "lanyard: interrupted\n"},
 		"interrupted request":           {true, fmt.Errorf("get: %w", context.Canceled), frame.Interrupted, "lanyard: interrupted\n"},
 		"stopped in order":              {true, nil, 0, ""},

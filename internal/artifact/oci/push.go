@@ -180,6 +180,11 @@ func (p *packed) pack(ctx context.Context, artifact Artifact) (err error) {
 	return nil
 }
 
+// Pack writes the layer that Push publishes.
+func (a Artifact) Pack(ctx context.Context, out io.Writer) (archive.Summary, error) {
+	return a.write(ctx, out, io.Discard)
+}
+
 // write packs the content into out, and the same before its compression into plain.
 func (a Artifact) write(ctx context.Context, out, plain io.Writer) (archive.Summary, error) {
 	opts := archive.Options{Limits: a.Limits, Plain: plain}

@@ -20,6 +20,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 
+	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/cli/creds"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 )
@@ -73,16 +74,31 @@ type process struct {
 	out, err bytes.Buffer
 	terminal bool
 	uploads  string
+	env      map[string]string
+	written  func(text []byte) // is called for each text before it is in out; nil for nobody
+}
+
+// Write implements io.Writer for the command's output.
+func (p *process) Write(text []byte) (int, error) {
+	if p.written != nil {
+		p.written(text)
+	}
+	return p.out.Write(text)
 }
 
 // run runs a command at a registry without TLS, and returns its status.
 func (p *process) run(ctx context.Context, args ...string) int {
+	return p.exactly(ctx, append(args, "--insecure-registry")...)
+}
+
+// exactly runs a command with these arguments.
+func (p *process) exactly(ctx context.Context, args ...string) int {
 	root := &cobra.Command{Use: frame.Name}
 	root.AddCommand(Commands(IO{
-		Out: &p.out, Err: &p.err, Terminal: p.terminal, Uploads: p.uploads,
-		Credentials: creds.Process{Env: func(string) string { return "" }, NewCluster: func() creds.Cluster { return noCluster{} }},
+		Out: p, Err: &p.err, Terminal: p.terminal, Uploads: p.uploads,
+		Credentials: creds.Process{Env: func(name string) string { return p.env[name] }, NewCluster: func() creds.Cluster { return noCluster{} }},
 	})...)
-	return frame.Run(ctx, root, append(args, "--insecure-registry"), &p.out, &p.err)
+	return frame.Run(ctx, root, args, p, &p.err)
 }
 
 // noCluster is a job without a cluster.
@@ -167,6 +183,64 @@ func TestDiffHidesNothing(t *testing.T) {
 	}
 }
 
+// TestDiffOfAFile: a file and an archive are compared as a push packs them.
+func TestDiffOfAFile(t *testing.T) {
+	app := "oci://" + serve(t, distribution(t)) + "/app"
+	files := folder(t, map[string]string{"app.yaml": "kind: App\n", "other/app.yaml": "kind: Other\n"})
+	packed := func(name, content string) string {
+		path := filepath.Join(t.TempDir(), name)
+		file, err := os.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		if _, err := (oci.Artifact{Path: folder(t, map[string]string{"a/app.yaml": content})}).Pack(t.Context(), file); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	must(t, "push", "artifact", app+":file", "--path", filepath.Join(files, "app.yaml"))
+	must(t, "push", "artifact", app+":archive", "--path", packed("app.tgz", "1\n"))
+	must(t, "push", "artifact", app+":folder", "--path", folder(t, map[string]string{"a/app.yaml": "1\n"}))
+	for _, tt := range []struct {
+		tag, path string
+		status    int
+		shows     string
+	}{
+		{"file", filepath.Join(files, "app.yaml"), 0, ""},
+		{"file", filepath.Join(files, "other", "app.yaml"), 1, "-kind: App\n+kind: Other\n"},
+		{"archive", packed("other.tgz", "1\n"), 0, ""},
+		{"folder", packed("app.tgz", "1\n"), 0, ""},
+		{"archive", packed("app.tgz", "2\n"), 1, "-1\n+2\n"},
+		{"archive", "/dev/null", 3, ""},
+	} {
+		var p process
+		status := p.run(t.Context(), "diff", "artifact", app+":"+tt.tag, "--path", tt.path)
+		if status != tt.status || !strings.HasSuffix(p.out.String(), tt.shows) || (p.out.Len() > 0) != (tt.status == 1) {
+			t.Errorf("%s and %s: status %d: %s%s", tt.tag, tt.path, status, p.out.String(), p.err.String())
+		}
+	}
+}
+
+// TestDiffWritesAtOnce: a difference is written when it is found, and not kept. What fails afterwards
+// has another exit status than a difference.
+func TestDiffWritesAtOnce(t *testing.T) {
+	app := "oci://" + serve(t, distribution(t)) + "/app:1.0.0"
+	must(t, "push", "artifact", app, "--path", folder(t, map[string]string{"a.yaml": "1\n", "z.yaml": "1\n"}))
+	for _, format := range []string{frame.Text, frame.JSON, frame.YAML} {
+		now := folder(t, map[string]string{"a.yaml": "2\n", "z.yaml": "2\n"})
+		p := process{written: func(text []byte) {
+			if bytes.Contains(text, []byte("a.yaml")) {
+				_ = os.Remove(filepath.Join(now, "z.yaml")) // which is read next
+			}
+		}}
+		status := p.run(t.Context(), "diff", "artifact", app, "--path", now, "-o", format)
+		if status != frame.Undecided || !strings.Contains(p.out.String(), "a.yaml") || strings.Contains(p.out.String(), "z.yaml") {
+			t.Errorf("%s: status %d: %s%s", format, status, p.out.String(), p.err.String())
+		}
+	}
+}
+
 // TestCommands goes the way of an artifact, and holds what each command prints.
 func TestCommands(t *testing.T) {
 	host := serve(t, distribution(t))
@@ -197,6 +271,8 @@ func TestCommands(t *testing.T) {
 		{"diff", "artifact", app + ":stable", "--path", now},
 		{"diff", "artifact", app + ":stable", "--path", now, "-o", "json"},
 		{"diff", "artifact", app + ":stable", "--path", now, "-o", "yaml"},
+		{"diff", "artifact", app + ":stable", "--path", source, "-o", "json"},
+		{"diff", "artifact", app + ":stable", "--path", source, "-o", "yaml"},
 	} {
 		var p process
 		status := p.run(t.Context(), args...)

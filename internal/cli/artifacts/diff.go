@@ -3,13 +3,16 @@ package artifacts
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -17,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
+	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/plain"
 )
@@ -49,19 +53,20 @@ func newDiff(std IO) *cobra.Command {
 	var f contentFlags
 	c := &cobra.Command{
 		Use:   "artifact " + argument,
-		Short: "Show how a folder differs from an artifact",
-		Long: `Show how a folder differs from an artifact.
+		Short: "Show how a folder or file differs from an artifact",
+		Long: `Show how a folder or file differs from an artifact.
 
-The folder is read as a push reads it, with the same files left out. Texts are shown as a unified diff, from the artifact (a)
-to the folder (b). Owners and times do not count, and of the permissions only whether the owner may execute a file.
+What --path names is read as a push reads it, with the same files left out. Texts are shown as a unified diff, from the
+artifact (a) to --path (b). Owners and times do not count, and of the permissions only whether the owner may execute a file.
 
-The exit status is 1 if something differs.`,
+The exit status is 0 if nothing differs, 1 if something does, 2 if the command line is wrong, and 3 if the command failed.`,
 		Example: `  # What would a push change?
   lanyard diff artifact oci://registry.example.com/team/app:1.0.0 --path=./deploy
 
-  # For a script: push only what differs
-  lanyard diff artifact oci://registry.example.com/team/app:latest --path=./deploy ||
-    lanyard push artifact oci://registry.example.com/team/app:latest --path=./deploy`,
+  # For a script: push only what differs; a diff that failed has another status than 1
+  lanyard diff artifact oci://registry.example.com/team/app:latest --path=./deploy || {
+    test $? -eq 1 && lanyard push artifact oci://registry.example.com/team/app:latest --path=./deploy
+  }`,
 	}
 	f.addTo(c)
 	output := frame.OutputFlag(c, frame.Text, frame.JSON, frame.YAML)
@@ -69,61 +74,147 @@ The exit status is 1 if something differs.`,
 }
 
 func (f *contentFlags) diff(ctx context.Context, j *job, output *frame.Format) error {
-	if err := f.check(j); err != nil {
-		return err
-	}
-	ignore, err := f.patterns()
+	places := differences{w: j.std.Out, format: output.String()}
+	artifact, err := f.find(ctx, j, &places)
 	if err != nil {
-		return err
+		return frame.Undecide(f.sizes.explain(err))
 	}
-	folder, err := os.OpenRoot(f.path)
-	if err != nil {
-		return fmt.Errorf("--path: %w", err)
-	}
-	defer folder.Close() //nolint:errcheck // opened for reading
-	client, closing, err := j.connect(ctx, f.sizes.transferred())
-	if err != nil {
-		return err
-	}
-	defer closing()
-	manifest, err := client.Get(ctx, j.reference)
-	if err != nil {
-		return err
-	}
-	unpacked, err := os.MkdirTemp("", "lanyard-diff-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(unpacked) //nolint:errcheck // a temporary folder
-	if _, err := j.unpack(ctx, client, manifest, unpacked, archive.Options{Limits: f.sizes.limits()}); err != nil {
-		return f.sizes.explain(err)
-	}
-	differences, err := compare(ctx, side{fsys: os.DirFS(unpacked)}, side{fsys: folder.FS(), ignore: ignore}, f.sizes.limits())
-	if err != nil {
-		return f.sizes.explain(err)
-	}
-	if err := writeDifferences(j, output, differences); err != nil {
-		return err
-	}
-	if len(differences) > 0 {
-		return fmt.Errorf("%s differs from %s in %d places", f.path, identify(j.repository, manifest.Resolved), len(differences))
+	if places.count > 0 {
+		return fmt.Errorf("%s differs from %s in %d places", f.path, artifact, places.count)
 	}
 	return nil
 }
 
-func writeDifferences(j *job, output *frame.Format, differences []difference) error {
-	switch output.String() {
-	case frame.JSON:
-		return frame.WriteJSON(j.std.Out, differences)
-	case frame.YAML:
-		return frame.WriteYAML(j.std.Out, differences)
+// find finds the differences, and returns the artifact's name.
+func (f *contentFlags) find(ctx context.Context, j *job, places *differences) (identified, error) {
+	if err := f.check(j); err != nil {
+		return identified{}, err
 	}
-	for _, d := range differences {
-		if _, err := io.WriteString(j.std.Out, d.text()); err != nil {
-			return err
+	temporary, err := os.MkdirTemp("", "lanyard-diff-")
+	if err != nil {
+		return identified{}, err
+	}
+	defer os.RemoveAll(temporary) //nolint:errcheck // a temporary folder
+	here, closeHere, err := f.open(ctx, filepath.Join(temporary, "here"))
+	if err != nil {
+		return identified{}, err
+	}
+	defer closeHere()
+	client, closing, err := j.connect(ctx, f.sizes.transferred())
+	if err != nil {
+		return identified{}, err
+	}
+	defer closing()
+	manifest, err := client.Get(ctx, j.reference)
+	if err != nil {
+		return identified{}, err
+	}
+	unpacked := filepath.Join(temporary, "artifact")
+	if err := os.Mkdir(unpacked, 0o700); err != nil {
+		return identified{}, err
+	}
+	if _, err := j.unpack(ctx, client, manifest, unpacked, archive.Options{Limits: f.sizes.limits()}); err != nil {
+		return identified{}, err
+	}
+	if err := compare(ctx, side{fsys: os.DirFS(unpacked)}, here, f.sizes.limits(), places.add); err != nil {
+		return identified{}, err
+	}
+	return identify(j.repository, manifest.Resolved), places.end()
+}
+
+// open opens what --path names. A file is unpacked into a new folder as a push packs it.
+func (f *contentFlags) open(ctx context.Context, unpacked string) (side, func(), error) {
+	ignore, err := f.patterns()
+	if err != nil {
+		return side{}, nil, err
+	}
+	info, err := os.Stat(f.path)
+	if err != nil {
+		return side{}, nil, fmt.Errorf("--path: %w", err)
+	}
+	path := f.path
+	if !info.IsDir() {
+		path, ignore = unpacked, archive.Patterns{}
+		if err := f.unpackFile(ctx, unpacked); err != nil {
+			return side{}, nil, err
 		}
 	}
-	return nil
+	folder, err := os.OpenRoot(path)
+	if err != nil {
+		return side{}, nil, fmt.Errorf("--path: %w", err)
+	}
+	return side{fsys: folder.FS(), ignore: ignore}, func() { _ = folder.Close() }, nil // opened for reading
+}
+
+// unpackFile packs a file as a push does, and unpacks the result into a new folder.
+func (f *contentFlags) unpackFile(ctx context.Context, folder string) error {
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // each file is closed
+	in, out := io.Pipe()
+	var packing sync.WaitGroup
+	packing.Go(func() {
+		_, err := oci.Artifact{Path: f.path, Limits: f.sizes.limits()}.Pack(ctx, out)
+		_ = out.CloseWithError(err) // which is always nil
+	})
+	_, err = archive.Extract(ctx, in, root, archive.Options{Limits: f.sizes.limits()})
+	_ = in.Close() // which is always nil, and ends the packing
+	packing.Wait()
+	return err
+}
+
+// differences writes each difference when it is found: all of them may not fit into memory.
+type differences struct {
+	w      io.Writer
+	format string
+	count  int
+}
+
+// add writes one more difference.
+func (r *differences) add(d difference) error {
+	r.count++
+	var text bytes.Buffer
+	switch r.format {
+	case frame.JSON: // an element of the list that end closes
+		if r.count == 1 {
+			text.WriteString("[\n  ")
+		} else {
+			text.WriteString(",\n  ")
+		}
+		encoder := json.NewEncoder(&text)
+		encoder.SetEscapeHTML(false)
+		encoder.SetIndent("  ", "  ")
+		if err := encoder.Encode(d); err != nil {
+			return err
+		}
+		text.Truncate(text.Len() - 1) // the newline
+	case frame.YAML:
+		if err := frame.WriteYAML(&text, []difference{d}); err != nil {
+			return err
+		}
+	default:
+		text.WriteString(d.text())
+	}
+	_, err := text.WriteTo(r.w)
+	return err
+}
+
+// end closes the list.
+func (r *differences) end() error {
+	text := ""
+	switch {
+	case r.format != frame.Text && r.count == 0:
+		text = "[]\n"
+	case r.format == frame.JSON:
+		text = "\n]\n"
+	}
+	_, err := io.WriteString(r.w, text)
+	return err
 }
 
 // text is the difference as git diff writes it, more or less.
@@ -150,20 +241,19 @@ type side struct {
 	ignore archive.Patterns
 }
 
-// compare returns what differs, in lexical order.
-func compare(ctx context.Context, before, after side, limits archive.Limits) ([]difference, error) {
+// compare calls a function for each difference, in lexical order.
+func compare(ctx context.Context, before, after side, limits archive.Limits, found func(difference) error) error {
 	old, err := before.list(ctx, limits)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	now, err := after.list(ctx, limits)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	differences := []difference{} // an empty list, not null
 	for len(old) > 0 || len(now) > 0 {
 		if cause := context.Cause(ctx); cause != nil {
-			return nil, cause
+			return cause
 		}
 		var d difference
 		switch order := first(old, now); {
@@ -177,14 +267,14 @@ func compare(ctx context.Context, before, after side, limits archive.Limits) ([]
 			d, err = both(before, after, old[0], now[0])
 			old, now = old[1:], now[1:]
 		}
-		if err != nil {
-			return nil, err
+		if err == nil && d.Change != "" {
+			err = found(d)
 		}
-		if d.Change != "" {
-			differences = append(differences, d)
+		if err != nil {
+			return err
 		}
 	}
-	return differences, nil
+	return nil
 }
 
 // first says which list has the entry that comes first: negative for the old one, 0 for both.

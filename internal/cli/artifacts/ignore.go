@@ -27,7 +27,7 @@ type contentFlags struct {
 
 func (f *contentFlags) addTo(c *cobra.Command) {
 	c.Flags().StringVarP(&f.path, "path", "f", "", "folder with the content, or a file (required)")
-	c.Flags().StringSliceVar(&f.ignore, "ignore-paths", nil, "leave out these files, in the format of .gitignore; in place of the default (see above)")
+	c.Flags().StringSliceVar(&f.ignore, "ignore-paths", nil, "leave out these files of a folder, in the format of .gitignore; in place of the default (see above)")
 	f.sizes.addTo(c)
 	frame.CompleteValues(c, "ignore-paths")
 }
@@ -40,8 +40,12 @@ func (f *contentFlags) check(j *job) error {
 	if err := staysBelow(f.path); err != nil {
 		return err
 	}
-	if _, err := os.Stat(f.path); err != nil {
+	info, err := os.Stat(f.path)
+	if err != nil {
 		return fmt.Errorf("--path: %w", err)
+	}
+	if len(f.ignore) > 0 && !info.IsDir() {
+		return j.misused("--ignore-paths: %s is no folder, and goes into the artifact whole; name the folder that has its files", f.path)
 	}
 	return f.sizes.check(j)
 }

@@ -298,6 +298,8 @@ func TestRefusals(t *testing.T) {
 		{"push", "artifact", app + ":1.0.0", "--path", odd},
 		{"push", "artifact", app + ":1.0.0", "--path", leaving},
 		{"push", "artifact", app + ":1.0.0", "--path", source, "--max-size=1Ki"},
+		{"push", "artifact", app + ":1.0.0", "--path", source + "/app.yaml", "--ignore-paths=*.yaml"},
+		{"diff", "artifact", app + ":1.0.0", "--path", source + "/app.yaml", "--ignore-paths=*.yaml"},
 		{"push", "artifact", "oci://user:secret@" + host + "/app:1.0.0", "--path", source},
 		{"pull", "artifact", app + ":2.0.0", "--path", "./none"},
 		{"pull", "artifact", app + "-2:1.0.0", "--path", "./none"},

@@ -27,6 +27,8 @@ const (
 	Failed = 1
 	// Misused says that the command line is wrong.
 	Misused = 2
+	// Undecided says that a command whose status is a verdict has none, because it failed.
+	Undecided = 3
 	// Interrupted says that a signal ended the command before it was done: as shells say it of
 	// SIGINT, 128 and the signal's number.
 	Interrupted = 130
@@ -54,14 +56,23 @@ func (e *usageError) Error() string {
 
 func (e *usageError) Unwrap() error { return e.err }
 
+// Undecide wraps the failure of a command whose status [Failed] is a verdict, such as "differs".
+func Undecide(err error) error { return &undecidedError{err} }
+
+// undecidedError is a failure that is no verdict.
+type undecidedError struct{ err error }
+
+func (e *undecidedError) Error() string { return e.err.Error() }
+func (e *undecidedError) Unwrap() error { return e.err }
+
 // runError is the failure of a command whose command line was right.
 type runError struct{ err error }
 
 func (e *runError) Error() string { return e.err.Error() }
 func (e *runError) Unwrap() error { return e.err }
 
-// Run runs a root command and returns the process's exit status: 0, [Failed], [Misused] or
-// [Interrupted]. Args are without the program's name. The end of ctx, by a signal, stops the
+// Run runs a root command and returns the process's exit status: 0, [Failed], [Misused],
+// [Undecided] or [Interrupted]. Args are without the program's name. The end of ctx, by a signal, stops the
 // command in order.
 func Run(ctx context.Context, root *cobra.Command, args []string, out, errs io.Writer) int {
 	root.SilenceErrors, root.SilenceUsage = true, true
@@ -84,6 +95,9 @@ func Run(ctx context.Context, root *cobra.Command, args []string, out, errs io.W
 		return Failed
 	case errors.As(err, &ran):
 		Say(errs, ran.err)
+		if _, undecided := errors.AsType[*undecidedError](err); undecided {
+			return Undecided
+		}
 		return Failed
 	}
 	// What comes from cobra itself is about the command line.
