@@ -62,7 +62,9 @@ unless --signatures is set. With --details, each listed artifact is asked for it
 		frame.CompleteValues(c, text)
 	}
 	output := frame.OutputFlag(c, frame.Table, frame.JSON, frame.YAML)
-	return prepare(c, std, func(ctx context.Context, j *job) error { return f.run(ctx, j, output) })
+	c = prepare(c, std, func(ctx context.Context, j *job) error { return f.run(ctx, j, output) })
+	c.ValidArgsFunction = completeRepository // it takes no tag
+	return c
 }
 
 func (f *listFlags) run(ctx context.Context, j *job, output *frame.Format) error {

@@ -39,7 +39,7 @@ type registryFlags struct {
 
 func (f *registryFlags) addTo(c *cobra.Command) {
 	f.creds.AddTo(c)
-	c.Flags().BoolVar(&f.insecure, "insecure-registry", false, "allow plain http to the registry; not with --creds")
+	c.Flags().BoolVar(&f.insecure, "insecure-registry", false, "allow plain http to the registry; not with a short-lived credential, of --creds or of Docker's credential helper")
 	c.Flags().StringVar(&f.caFile, "ca-file", "", "file with the certificate authorities (PEM) of the registry (default: the system's)")
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "give up after this time (default: never, as long as the registry answers)")
 	frame.CompleteFile(c, "ca-file", "pem", "crt")
@@ -50,11 +50,15 @@ func (f *registryFlags) addTo(c *cobra.Command) {
 func (f *registryFlags) check() error {
 	switch {
 	case f.insecure && f.creds.ShortLived():
-		return errors.New("--insecure-registry: the credential of --creds is never sent without TLS; use --ca-file to trust the registry's certificate")
+		return withoutTLS("the credential of --creds")
 	case f.timeout < 0:
 		return errors.New("--timeout: write a positive time, such as 5m")
 	}
 	return f.creds.Check()
+}
+
+func withoutTLS(credential string) error {
+	return fmt.Errorf("--insecure-registry: %s is never sent without TLS; use --ca-file to trust the registry's certificate", credential)
 }
 
 // limit bounds a command by --timeout.
@@ -75,6 +79,10 @@ func (f *registryFlags) options(ctx context.Context, repository oci.Repository) 
 	login, err := f.creds.Login(ctx, repository)
 	if err != nil {
 		return oci.Options{}, nil, err
+	}
+	if f.insecure && login.ShortLived {
+		login.Close()
+		return oci.Options{}, nil, withoutTLS("the short-lived credential of the Docker configuration")
 	}
 	var next http.RoundTripper = way
 	if login.Certificate != nil {
@@ -157,16 +165,17 @@ func (r *restless) Write(p []byte) (int, error) {
 
 // completeTags completes the tag of an artifact whose repository is written already.
 func (f *registryFlags) completeTags(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
 	name, tag, ok := cutTag(begun)
-	if !ok {
-		return []cobra.Completion{"oci://"}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	if !ok || len(args) > 0 {
+		return completeRepository(c, args, begun)
 	}
 	ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
 	defer cancel()
-	tags, err := f.tags(ctx, name)
+	err := f.check() // what the command would refuse sends nothing here either
+	var tags []string
+	if err == nil {
+		tags, err = f.tags(ctx, name)
+	}
 	if err != nil {
 		cobra.CompDebugln(err.Error(), false)
 	}
@@ -179,10 +188,21 @@ func (f *registryFlags) completeTags(c *cobra.Command, args []string, begun stri
 	return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
+// completeRepository completes the argument of a command about a repository, as far as it is known.
+func completeRepository(_ *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 || !strings.HasPrefix(scheme, begun) {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return []cobra.Completion{scheme}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// scheme begins an artifact's URL.
+const scheme = "oci://"
+
 // cutTag cuts what is written before the tag of an artifact from the begin of the tag.
 func cutTag(begun string) (name, tag string, ok bool) {
 	colon := strings.LastIndex(begun, ":")
-	if colon < len("oci://") || strings.Contains(begun[colon:], "/") {
+	if colon < len(scheme) || strings.Contains(begun[colon:], "/") {
 		return "", "", false
 	}
 	return begun[:colon], begun[colon+1:], true

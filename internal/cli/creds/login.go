@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 
@@ -23,7 +25,8 @@ type Login struct {
 	Certificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 	// ExpiresAt is when the first credential ends, UTC; zero if that is not known.
 	ExpiresAt time.Time
-	// ShortLived: the credential was issued for this job. It must never be sent without TLS.
+	// ShortLived: the credential was issued for this job, here or by a helper of Docker. It must
+	// never be sent without TLS.
 	ShortLived bool
 
 	close func()
@@ -68,7 +71,22 @@ func dockerLogin(ctx context.Context, repository oci.Repository) (*Login, error)
 	if found == authn.Anonymous {
 		return &Login{}, nil
 	}
-	return &Login{Auth: found}, nil
+	config, err := authn.Authorization(ctx, found)
+	if err != nil {
+		return nil, err
+	}
+	return &Login{Auth: found, ShortLived: isShortLived(repository.Host(), *config)}, nil
+}
+
+// isShortLived reports whether a login of the Docker configuration comes from a credential helper, or
+// from lanyard token: it is a JWT, or what a cloud's own registry takes.
+func isShortLived(host string, login authn.AuthConfig) bool {
+	for _, secret := range []string{login.Password, login.IdentityToken, login.RegistryToken} {
+		if _, err := jwt.ParseSigned(secret, algorithms()); err == nil {
+			return true
+		}
+	}
+	return slices.ContainsFunc([]Kind{AWS, Azure, GCP}, func(cloud Kind) bool { return checkCloudHost(cloud, host) == nil })
 }
 
 // renewing is a credential that is issued again before it ends. It is safe for concurrent use.
