@@ -159,6 +159,8 @@ func (o *tokenOptions) check() error {
 		return fmt.Errorf("--format: write one of %s", strings.Join(tokenFormats(), ", "))
 	case slices.Contains(append(tokenFormats(), frame.YAML), o.file):
 		return fmt.Errorf("-o names a file here: write --format=%[1]s for the format, or -o ./%[1]s for a file of this name", o.file)
+	case o.format == formatExecCredential && o.Creds.ForRegistries():
+		return fmt.Errorf("--format=%s is for clusters, and --creds=%s gives a registry's password; write --format=%s", formatExecCredential, o.Creds, formatDocker)
 	case o.refresh && o.file == "":
 		return errors.New("--refresh needs -o: name the file to keep fresh")
 	case o.duration < 0 || o.duration%time.Second != 0:

@@ -99,8 +99,7 @@ func (t *target) fill() error {
 	return nil
 }
 
-// swap puts the stage in the place of a folder with content. If the second step fails, the folder
-// comes back.
+// swap puts the stage in the place of a folder with content, and removes what was there.
 func (t *target) swap() error {
 	info, err := os.Stat(t.path)
 	if err != nil {
@@ -109,16 +108,31 @@ func (t *target) swap() error {
 	if err := os.Chmod(t.stage, info.Mode().Perm()); err != nil {
 		return err
 	}
-	old := t.stage + "-old"
-	if err := os.Rename(t.path, old); err != nil {
+	old := t.stage // after an exchange
+	switch err := exchange(t.stage, t.path); {
+	case errors.Is(err, errors.ErrUnsupported):
+		if old, err = t.replace(); err != nil {
+			return err
+		}
+	case err != nil:
 		return fmt.Errorf("%w; if this is a mount, empty it, and pull without --replace", err)
-	}
-	if err := os.Rename(t.stage, t.path); err != nil {
-		return errors.Join(err, os.Rename(old, t.path))
 	}
 	if err := os.RemoveAll(old); err != nil {
 		// Not wrapped: the failure is not one of the pull.
 		return fmt.Errorf("the artifact is in place, but what was there before could not be removed: %v", err) //nolint:errorlint // see above
 	}
 	return nil
+}
+
+// replace is for file systems that cannot exchange two folders: for a moment, none is at the path. If
+// the second step fails, the folder comes back. It returns where the folder is now.
+func (t *target) replace() (old string, err error) {
+	old = t.stage + "-old"
+	if err := os.Rename(t.path, old); err != nil {
+		return "", fmt.Errorf("%w; if this is a mount, empty it, and pull without --replace", err)
+	}
+	if err := os.Rename(t.stage, t.path); err != nil {
+		return "", errors.Join(err, os.Rename(old, t.path))
+	}
+	return old, nil
 }

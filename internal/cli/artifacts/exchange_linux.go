@@ -1,0 +1,22 @@
+package artifacts
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// exchange has two paths change places at once. The error is errors.ErrUnsupported where the kernel or
+// the file system cannot do that.
+func exchange(a, b string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EINVAL): // renameat2(2): the file system does not support the flag
+		return errors.ErrUnsupported
+	default:
+		return &os.LinkError{Op: "exchange", Old: a, New: b, Err: err} // ENOSYS is errors.ErrUnsupported, too
+	}
+}

@@ -1,0 +1,72 @@
+package artifacts
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// TestReplacedAtOnce: while pulls replace a folder, there is always one at its path: the one before, or
+// the next.
+func TestReplacedAtOnce(t *testing.T) {
+	path := folder(t, map[string]string{"app.yaml": "0"})
+	var readers sync.WaitGroup
+	done := make(chan struct{})
+	missing := 0
+	readers.Go(func() {
+		for {
+			if _, err := os.Stat(path); err != nil {
+				missing++
+			}
+			select {
+			case <-done:
+				return
+			default:
+			}
+		}
+	})
+	for range 500 {
+		next, err := newTarget(path, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(next.stage, "app.yaml"), []byte("1"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := next.publish(); err != nil {
+			t.Fatal(err)
+		}
+		next.remove()
+	}
+	close(done)
+	readers.Wait()
+	if missing > 0 {
+		t.Errorf("%d times there was nothing", missing)
+	}
+	if left := leftovers(t, filepath.Dir(path)); len(left) > 0 {
+		t.Errorf("beside the folder: %v", left)
+	}
+}
+
+// TestReplacedInSteps: where folders cannot be exchanged, the folder is replaced as well.
+func TestReplacedInSteps(t *testing.T) {
+	path := folder(t, map[string]string{"app.yaml": "0"})
+	next, err := newTarget(path, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(next.stage, "app.yaml"), []byte("1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	old, err := next.replace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := tree(t, path); got != `app.yaml false "1"` {
+		t.Error(got)
+	}
+	if got := tree(t, old); got != `app.yaml false "0"` {
+		t.Error(got)
+	}
+}
