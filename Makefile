@@ -34,9 +34,10 @@ demo: build ## start all of it on this machine and show who may pull what (ONCE=
 .PHONY: build
 build: bin/controlplane $(PROGRAMS) ## build all programs into bin/
 
+# Without cgo they are static: a CI job runs lanyard in any image.
 $(PROGRAMS): $(PRODUCT)
 	@echo "building $@"
-	@go build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $@ ./cmd/$(@F)
+	@CGO_ENABLED=0 go build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $@ ./cmd/$(@F)
 
 # A Kubernetes API server, etcd, controllers and kubectl in one program: some minutes, once.
 bin/controlplane: $(CONTROLPLANE)

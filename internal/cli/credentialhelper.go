@@ -41,11 +41,12 @@ Any image name in a Dockerfile asks for a credential, so only the registries in 
 credential, with the names of the flags of "lanyard token": creds, audiences, saName, saNamespace, saToken, tokenFile,
 tokenEnv, workloadIdentity, and user. The identity that a cloud gives to this machine goes only to the registries of the
 same cloud. The helper stores nothing: docker login and docker logout are refused.`,
-		Example: `  # Configure it: a link, the file, and Docker's own configuration
+		Example: `  # Configure it: a link, the file, and Docker's own configuration. Files that are there already stay: add the lines to them
   ln -s "$(command -v lanyard)" ~/.local/bin/docker-credential-lanyard
   mkdir -p ~/.config/lanyard ~/.docker
-  echo '{registries: {registry.example.com: {creds: GitHubOIDCToken, audiences: [registry.example.com]}}}' > ~/.config/lanyard/credentials.yaml
-  echo '{"credHelpers": {"registry.example.com": "lanyard"}}' > ~/.docker/config.json
+  test -e ~/.config/lanyard/credentials.yaml ||
+    echo '{registries: {registry.example.com: {creds: GitHubOIDCToken, audiences: [registry.example.com]}}}' > ~/.config/lanyard/credentials.yaml
+  test -e ~/.docker/config.json || echo '{"credHelpers": {"registry.example.com": "lanyard"}}' > ~/.docker/config.json
 
   # Ask it, as Docker does
   echo registry.example.com | lanyard credential-helper get`,

@@ -75,8 +75,9 @@ at all. With --refresh, the command keeps the file fresh: it replaces the token 
   lanyard token workloadidentity/app -o /run/user/1000/app.token --refresh &
   AWS_WEB_IDENTITY_TOKEN_FILE=/run/user/1000/app.token AWS_ROLE_ARN=arn:aws:iam::123456789123:role/app aws sts get-caller-identity
 
-  # What the controller shows to an object's registry, as a Docker configuration
-  lanyard token ocirepository/app --format=docker -o ~/.docker/config.json
+  # What the controller shows to an object's registry, as a Docker configuration of its own
+  lanyard token ocirepository/app --format=docker -o /run/user/1000/config.json
+  DOCKER_CONFIG=/run/user/1000 docker pull registry.example.com/team/app
 
   # In a job of GitHub Actions: a login at a registry, for the tools that read Docker's configuration
   lanyard token --creds=GitHubOIDCToken --audiences registry.example.com --format=docker --registry registry.example.com

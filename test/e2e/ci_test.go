@@ -253,7 +253,7 @@ func jobsOfGitHub(t *testing.T) {
 	job := newCIJob(t, address, secret)
 	job.proves(t, host, kind, audience)
 
-	job.example(t, "github.yml", host, func(d map[string]any) string { return at(d, "jobs", "publish", "steps", 1, "run").(string) })
+	job.example(t, "github.yml", host, func(d map[string]any) string { return at(d, "jobs", "publish", "steps", 2, "run").(string) })
 
 	job.refused(t, host, "401", kind) // the artifact's URL is not the registry's audience
 	job.refused(t, host, "a token of GitHub has one audience", kind, "--audiences=aud1,aud2")

@@ -45,8 +45,9 @@ func newPull(std IO) *cobra.Command {
 The content is judged as the controller judges it: names that leave the folder, links that do, devices and archives that
 grow beyond --max-size are refused. Links inside the archive are left out. Digests are verified.
 
-The folder gets the whole content, or stays as it was: a failure or Ctrl-C leaves nothing behind. A folder with content is
-replaced only with --replace, and then all that was in it is gone.`,
+The folder gets the whole content, or stays as it was after a failure or Ctrl-C. If the command is killed, a hidden folder
+.lanyard-pull-* stays beside the folder, or in it if it was empty. A folder with content is replaced only with --replace, at
+once, and then all that was in it is gone.`,
 		Example: `  # Pull a version
   lanyard pull artifact oci://registry.example.com/team/app:1.0.0 --path=./app
 
