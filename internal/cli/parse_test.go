@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestExamplesParse has a shell read the examples of all commands. Each call of lanyard in them must
+// be one that the command accepts. Other programs are not run.
+func TestExamplesParse(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs, calls := t.TempDir(), filepath.Join(t.TempDir(), "calls")
+	write := func(name, script string) {
+		if err := os.WriteFile(filepath.Join(programs, name), []byte("#!"+bash+"\n"+script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("lanyard", `printf '%s\x1f' "$@" >> "$CALLS"; printf '\x1e' >> "$CALLS"`)
+	others := []string{"aws", "docker", "kubectl", "ln", "mkdir", "curl", "jq", "gcloud", "cat"}
+	for _, name := range others {
+		write(name, "exit 0")
+	}
+	for _, sub := range commands(newRoot(IO{})) {
+		for example := range strings.SplitSeq(sub.Example, "\n\n") {
+			home := t.TempDir()
+			for _, folder := range []string{".config/lanyard", ".docker"} {
+				if err := os.MkdirAll(filepath.Join(home, folder), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_ = os.Remove(calls) // there may be none
+			cmd := exec.CommandContext(t.Context(), bash, "-c", example+"\nwait")
+			cmd.Dir, cmd.Env = home, []string{"HOME=" + home, "PATH=" + programs, "CALLS=" + calls}
+			if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "not found") {
+				t.Errorf("%s: %v: %s\n%s", sub.CommandPath(), err, out, example)
+			}
+			recorded, err := os.ReadFile(calls)
+			if err != nil && strings.Contains(example, "lanyard") && !strings.Contains(example, "exec-command=lanyard") {
+				t.Errorf("%s: the example calls nothing:\n%s", sub.CommandPath(), example)
+			}
+			for call := range strings.SplitSeq(strings.TrimSuffix(string(recorded), "\x1e"), "\x1e") {
+				args := strings.Split(strings.TrimSuffix(call, "\x1f"), "\x1f")
+				if _, local := localCommands()[args[0]]; local || call == "" || slices.Contains([]string{"completion"}, args[0]) {
+					continue
+				}
+				root := newRoot(IO{Env: func(string) string { return "" }})
+				called, rest, err := root.Find(args)
+				if err == nil {
+					err = called.ParseFlags(rest)
+				}
+				if err == nil {
+					err = called.ValidateArgs(called.Flags().Args())
+				}
+				if err != nil || called == root && len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+					t.Errorf("%s: lanyard %q: %v", sub.CommandPath(), args, err)
+				}
+			}
+		}
+	}
+}
