@@ -95,7 +95,8 @@ func TestAWSFormats(t *testing.T) {
 	}
 }
 
-// TestAWSDefaults holds what the API server adds, and that a reference is not removed.
+// TestAWSDefaults holds what the API server adds. A reference that somebody removes becomes the
+// default, so that the identity is never left open.
 func TestAWSDefaults(t *testing.T) {
 	schema := crdtest.New(t, awsClusters)
 	object := func(spec map[string]any) map[string]any {
@@ -111,6 +112,13 @@ func TestAWSDefaults(t *testing.T) {
 	changed := object(map[string]any{"region": "eu-west-1", "identityRef": map[string]any{"kind": "AWSClusterStaticIdentity", "name": "a"}})
 	if errs := schema.AdmitUpdate(t.Context(), changed, o); len(errs) > 0 {
 		t.Errorf("a change of the reference: %v", errs)
+	}
+	removed := object(map[string]any{"region": "eu-west-1"})
+	if errs := schema.AdmitUpdate(t.Context(), removed, changed); len(errs) > 0 {
+		t.Errorf("a removal of the reference: %v", errs)
+	}
+	if ref := removed["spec"].(map[string]any)["identityRef"].(map[string]any); ref["kind"] != "AWSClusterControllerIdentity" || ref["name"] != "default" {
+		t.Errorf("after the removal the reference is %v", ref)
 	}
 }
 

@@ -55,8 +55,6 @@ type AWSCluster struct {
 }
 
 // AWSClusterSpec says where the cluster is, and which identity manages it.
-//
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.identityRef) || has(self.identityRef)",message="identityRef cannot be removed: name another identity",fieldPath=".identityRef"
 type AWSClusterSpec struct {
 	// region is the AWS region of the cluster, such as "eu-west-1". Required.
 	//
