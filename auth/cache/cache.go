@@ -169,15 +169,29 @@ func (c *Cache) Fetch(ctx context.Context, key auth.Key, o auth.FetchOptions, fe
 // new exchanges. It does no I/O, and its cost grows only with the subject's own tokens and
 // exchanges, so that it may run in the handler of an informer.
 func (c *Cache) Invalidate(who auth.Subject) {
+	c.InvalidateKeys(who, func(auth.Key) bool { return true })
+}
+
+// InvalidateKeys is [Cache.Invalidate] for those keys of a subject that stale picks. Stale must not
+// call the cache.
+func (c *Cache) InvalidateKeys(who auth.Subject, stale func(auth.Key) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for e := range c.index.of(who) {
-		c.remove(e)
+		if stale(e.key()) {
+			c.remove(e)
+		}
 	}
-	for _, f := range c.flights[who] {
-		f.dropped = true
+	flights := c.flights[who]
+	for key, f := range flights {
+		if stale(key) {
+			f.dropped = true
+			delete(flights, key)
+		}
 	}
-	delete(c.flights, who)
+	if len(flights) == 0 {
+		delete(c.flights, who)
+	}
 }
 
 // Run removes expired tokens and old failures once a minute until ctx ends, so that expired secrets

@@ -454,6 +454,37 @@ func TestInvalidate(t *testing.T) {
 	})
 }
 
+// TestInvalidateKeys: only the tokens and exchanges go whose keys are picked.
+func TestInvalidateKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := cache.New(cache.Options{MaxSize: 10})
+		o := &office{life: time.Hour, takes: time.Second}
+		stale, kept := keyOf(t, "a", "sa"), keyOf(t, "a", "sa")
+		stale.IdentityFingerprint, kept.IdentityFingerprint = "x@a", "x@b"
+		picks := func(key auth.Key) bool { return key.IdentityFingerprint == "x@a" }
+		first, other := mustAsk(t, c, stale, o), mustAsk(t, c, kept, o)
+		c.InvalidateKeys(stale.Subject, picks)
+		if n := mustAsk(t, c, stale, o); n == first {
+			t.Error("a stale token is served")
+		}
+		if n := mustAsk(t, c, kept, o); n != other {
+			t.Error("another key's token is gone")
+		}
+		c.Invalidate(stale.Subject)
+		var wg sync.WaitGroup
+		wg.Go(func() { mustAsk(t, c, stale, o) })
+		wg.Go(func() { mustAsk(t, c, kept, o) })
+		time.Sleep(time.Second / 2)
+		c.InvalidateKeys(stale.Subject, picks)
+		wg.Wait()
+		for key, want := range map[auth.Key]bool{stale: false, kept: true} {
+			if _, ok := c.Get(key, 0, auth.InvolvedObject{}); ok != want {
+				t.Errorf("%s kept: %t, want %t", key, ok, want)
+			}
+		}
+	})
+}
+
 func TestFlightBegunBeforeAChangeIsNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 10})
