@@ -31,6 +31,9 @@ type Dependency struct {
 	Namespace string
 	// Name is its name.
 	Name string
+	// UsedIn is the namespace of the objects that a change is about; empty for those of all
+	// namespaces.
+	UsedIn string
 }
 
 // DependencyOn is a subject as something that objects depend on.
@@ -187,10 +190,17 @@ func (r *Reconciler[O, P]) dependentsOf(kind string) handler.MapFunc {
 // dependents are the objects that depend on d, from memory.
 func (r *Reconciler[O, P]) dependents(ctx context.Context, d Dependency) []reconcile.Request {
 	var requests []reconcile.Request
-	_, list := r.kind.Empty()
+	empty, list := r.kind.Empty()
+	options := []client.ListOption{client.MatchingFields{dependencyIndex: d.key()}}
+	if d.UsedIn != "" {
+		// A cluster-scoped object has users in all namespaces, so it hears of each of them.
+		if namespaced, err := r.shared.Client.IsObjectNamespaced(empty); err != nil || namespaced {
+			options = append(options, client.InNamespace(d.UsedIn))
+		}
+	}
 	err := Each(ctx, r.shared.Client, list, func(o O) {
 		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
-	}, client.MatchingFields{dependencyIndex: d.key()})
+	}, options...)
 	if err != nil {
 		return nil // the controller is ending, or has not begun and will see every object
 	}

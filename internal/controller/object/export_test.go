@@ -36,6 +36,11 @@ func (s *Shared) Wrote() (objects, namespaces int) {
 	return len(s.writes.objects), len(s.writes.namespaces)
 }
 
+// Dependents are the objects that a change of d wakes.
+func (r *Reconciler[O, P]) Dependents(ctx context.Context, d Dependency) []reconcile.Request {
+	return r.dependents(ctx, d)
+}
+
 // Index is the index of dependencies.
 func (r *Reconciler[O, P]) Index(o client.Object) []string { return r.dependencies(o) }
 

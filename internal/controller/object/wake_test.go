@@ -17,6 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
 // A change of an account wakes the objects of its own namespace that name it, after those who keep
@@ -59,6 +60,23 @@ func accountsWakeTheirObjects(t *testing.T) {
 	if got := w.r.DependentsOf("ServiceAccount")(t.Context(), created); len(got) != 1 || got[0].String() != "tenant-a/other" {
 		t.Errorf("a new account wakes %v", got)
 	}
+}
+
+// A change for the users in one namespace wakes no object of another namespace.
+func TestUsersOfOneNamespaceWake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.create("tenant-a", "one", nil)
+		w.create("tenant-a", "two", nil)
+		all := object.Dependency{Kind: "ServiceAccount", Namespace: "tenant-a", Name: "puller"}
+		for usedIn, want := range map[string]int{"": 2, "tenant-a": 2, "tenant-b": 0} {
+			only := all
+			only.UsedIn = usedIn
+			if got := w.r.Dependents(t.Context(), only); len(got) != want {
+				t.Errorf("used in %q: woken %v", usedIn, got)
+			}
+		}
+	})
 }
 
 // However many objects an account has and however often it changes, nobody's tokens outlive what
