@@ -75,6 +75,7 @@ func ofAWS(o awsObject) Row {
 		row.Kind, row.Source, row.Identity = identityv1.AWSServiceAccountIdentityKind, o.Spec.RoleARN, o.Status.ARN
 	case *identityv1.AWSClusterControllerIdentity:
 		row.Kind, row.Source, row.Identity = identityv1.AWSClusterControllerIdentityKind, chainOf(o.Status), o.Status.ARN
+		row.Message = strings.TrimPrefix(row.Message+"; "+ruleOfSources, "; ")
 	case *identityv1.AWSClusterRoleIdentity:
 		row.Kind, row.Source, row.Identity = identityv1.AWSClusterRoleIdentityKind, chainOf(o.Status), o.Status.ARN
 	case *identityv1.AWSClusterStaticIdentity:
@@ -89,6 +90,9 @@ func ofAWS(o awsObject) Row {
 	row.Result = resultOf(o, ready)
 	return row
 }
+
+// ruleOfSources is in force whenever the cluster has the object, also while it gives no credential.
+const ruleOfSources = "an OCIRepository, Bucket or ImageRepository of AWS that names no identity needs this grant, and that of --controller-identity-namespaces"
 
 // chainOf names the identities of a chain, the root last.
 func chainOf(status identityv1.AWSIdentityStatus) string { return strings.Join(status.Chain, " > ") }

@@ -62,6 +62,17 @@ func TestIdentities(t *testing.T) {
 	if rows, err := report.Identities(t.Context(), known, "team-a"); err != nil || len(rows) != 1 || rows[0].Kind != infrav1.AWSClusterKind {
 		t.Errorf("of one namespace: %+v, %v", rows, err)
 	}
+	// The rule for sources without an identity is shown whatever the state of the identity is.
+	for _, status := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, ""} {
+		lent := &identityv1.AWSClusterControllerIdentity{ObjectMeta: metav1.ObjectMeta{Name: identityv1.DefaultControllerIdentity}}
+		if status != "" {
+			lent.Status.Conditions = conditions(status, "Some")
+		}
+		rows, err := report.Identities(t.Context(), fake.NewClientBuilder().WithScheme(scheme).WithObjects(lent).Build(), "")
+		if err != nil || len(rows) != 1 || !strings.Contains(rows[0].Message, "that names no identity needs this grant") {
+			t.Errorf("Ready %q: %+v, %v", status, rows, err)
+		}
+	}
 	// A cluster without these kinds has no such rows.
 	if rows, err := report.Identities(t.Context(), fake.NewClientBuilder().WithScheme(scheme).Build(), ""); err != nil || len(rows) != 0 {
 		t.Errorf("%+v, %v", rows, err)
