@@ -82,7 +82,7 @@ func (r SessionRequest) Attributes() (map[string]string, error) {
 	}
 	set(attributeSource, r.Source)
 	set(attributeRole, r.RoleARN)
-	set(SessionNameAttribute, r.Name)
+	set(SessionNameAttribute, fitSessionName(r.Name))
 	seconds(attributeDuration, r.Duration)
 	set(attributePolicy, r.Policy)
 	set(attributeExternalID, r.ExternalID)

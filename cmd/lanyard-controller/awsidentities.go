@@ -52,12 +52,12 @@ func addAWSIdentities(
 	if err != nil {
 		return nil, err
 	}
-	identities.Subscribe(mgr.Tokens.Invalidate)
+	identities.SubscribeDrops(mgr.Tokens.InvalidateKeys)
 	reach.AWSIdentities = identities.For
 	rules.AWSIdentities = func(ctx context.Context, namespace string, subject auth.Subject) error {
-		return awsidentity.Passing(subject, identities.Admits(ctx, namespace, subject))
+		return awsidentity.Passing(subject, identities.Begin(ctx, namespace, subject))
 	}
 	return func(changed func(object.Dependency)) {
-		identities.SubscribeUse(func(s auth.Subject) { changed(object.DependencyOn(s)) })
+		identities.SubscribeUse(func(use identity.Use) { changed(awsidentity.DependencyOn(use)) })
 	}, nil
 }

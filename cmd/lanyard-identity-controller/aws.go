@@ -49,7 +49,7 @@ func newAWSIdentities(ctx context.Context, f flags.Flags, mgr manager.Manager, e
 	if err != nil {
 		return nil, err
 	}
-	identities.Subscribe(tokens.Invalidate)
+	identities.SubscribeDrops(tokens.InvalidateKeys)
 	users, err := awsidentity.NewUsers(ctx, mgr.GetClient(), mgr.GetCache(), mgr.GetFieldIndexer(), identities, f.Bindings)
 	if err != nil {
 		return nil, err

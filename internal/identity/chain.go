@@ -16,7 +16,7 @@ const MaxDepth = 5
 // chain is an identity with its sources, as memory has them. It is never changed.
 type chain struct {
 	links []*link        // the identity first, its root last; empty if the identity does not exist
-	met   []auth.Subject // all subjects that the chain needs, also one that does not exist
+	met   []auth.Subject // all identities that the chain needs, also one that does not exist
 	// err says why the chain gives no credential to anybody; nil if it may.
 	err error
 
@@ -25,9 +25,6 @@ type chain struct {
 	perNamespace bool              // of any link
 	keys         keys              // of a static root
 }
-
-// needs reports whether the chain depends on a subject.
-func (c *chain) needs(subject auth.Subject) bool { return slices.Contains(c.met, subject) }
 
 // follow makes the chain of a subject. Callers hold mu, so that no change is missed between reading
 // the links and remembering the chain.
@@ -91,7 +88,6 @@ func (i *Identities) complete(ctx context.Context, c *chain) error {
 		if err != nil {
 			return err
 		}
-		c.met = append(c.met, account.Subject)
 		values = append(values, account.UID)
 	}
 	fingerprint := auth.Fingerprint(nil, values...)
@@ -145,7 +141,11 @@ func (i *Identities) admits(c *chain, namespace string, chained bool) error {
 			return refuse(auth.CodeNotGranted, meta.ReasonSourceOnly, l.subject,
 				"name an identity that has this one as its source", "%s is a source of other identities only (spec.sourceOnly)", l)
 		}
-		if decision := l.grant.Decide(namespace, i.labels(namespace)); !decision.Allowed {
+		labels := i.labels(namespace)
+		if labels == nil {
+			return notGranted(l, depth, namespace, "there is no such namespace")
+		}
+		if decision := l.grant.Decide(namespace, labels); !decision.Allowed {
 			return notGranted(l, depth, namespace, decision.Link)
 		}
 	}

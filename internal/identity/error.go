@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/auth"
 )
@@ -35,6 +36,17 @@ func refuse(code auth.Code, reason string, subject auth.Subject, fix, format str
 // chain.
 func IsUsageRefused(err error) bool { return auth.CodeOf(err) == auth.CodeNotGranted }
 
+// IsAdmitted reports whether err is a refusal of a complete chain, all of whose grants admit the
+// namespace. What refuses is then no grant, such as a Secret that is missing.
+func IsAdmitted(err error) bool {
+	switch ReasonOf(err) {
+	case meta.ReasonSecretRefused, meta.ReasonSecretNamespaceRefused, meta.ReasonStaticIdentityNotForSources, string(auth.CodeIdentityInvalid):
+		return true
+	default:
+		return false
+	}
+}
+
 // ReasonOf is the reason of an [*Error] in err's chain, or empty.
 func ReasonOf(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {
@@ -43,10 +55,36 @@ func ReasonOf(err error) string {
 	return ""
 }
 
+// withoutConsumer replaces the refusal of one consumer by an error that others may read. Several
+// namespaces wait for one exchange, and each asked its own grant before. So a refusal here means that
+// the grant of the first one was withdrawn meanwhile. When they try again, each gets its own answer.
+func withoutConsumer(subject auth.Subject, err error) error {
+	if IsUsageRefused(err) {
+		return errReplaced(subject)
+	}
+	return err
+}
+
+// errReplaced is the error of an identity that changed during an exchange.
+func errReplaced(subject auth.Subject) error {
+	return &auth.Error{
+		Stage: auth.StageTokenRequest, Code: auth.CodeSubjectReplaced, Fix: "try again",
+		Err: fmt.Errorf("%s, or who may use it, changed while its credential was got", nameOf(subject)),
+	}
+}
+
+// errNotSynced is the error of a use before memory is complete.
+func errNotSynced() error {
+	return &auth.Error{
+		Stage: auth.StageIdentity, Code: auth.CodeUnavailable, Fix: "wait: the program has just started",
+		Err: errors.New("the AWS identities are not all known yet"),
+	}
+}
+
 // missing is the error for an identity that does not exist. For the program's own identity the fix
 // is the manifest that lends it.
 func missing(subject auth.Subject, from *link) error {
-	if subject.Kind() == kindController {
+	if subject.Kind() == kindController && subject.Name() == v1alpha1.DefaultControllerIdentity {
 		return refuse(auth.CodeSubjectNotFound, meta.ReasonControllerIdentityMissing, subject, fmt.Sprintf(
 			`apply, with the namespaces that may use the identity of Lanyard's own programs: {"apiVersion":"identity.lanyard.dev/v1alpha1","kind":"AWSClusterControllerIdentity","metadata":{"name":%q},"spec":{"allowedNamespaces":{"list":["<namespace>"]}}}`,
 			subject.Name()), "there is no %s", nameOf(subject))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/puzpuzpuz/xsync/v4"
@@ -13,6 +14,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
@@ -55,8 +57,8 @@ type Identities struct {
 	mu      sync.Mutex // guards what follows, and all writes to chains; never held during I/O
 	links   map[auth.Subject]*link
 	secrets map[string]keys
-	changed []func(auth.Subject) // called without mu
-	usable  []func(auth.Subject) // called without mu
+	dropped []func(auth.Subject, func(auth.Key) bool) // called without mu
+	changed []func(Use)                               // called without mu
 }
 
 // New makes an Identities and starts to watch. The cluster must have the CRDs of all identities.
@@ -102,22 +104,35 @@ func (i *Identities) Synced() bool {
 	return !slices.ContainsFunc(i.watches, func(w toolscache.ResourceEventHandlerRegistration) bool { return !w.HasSynced() })
 }
 
-// Subscribe has changed called, promptly, for each identity whose credentials are to be dropped:
-// something changed that decides them, or a namespace may not use them any more. The token cache
-// must be the first subscriber.
+// Use is an identity as the objects of a namespace use it.
+type Use struct {
+	// Identity is the identity.
+	Identity auth.Subject
+	// Namespace is the namespace of the objects; empty for those of all namespaces.
+	Namespace string
+}
+
+// Subscribe implements [auth.AccountReader]: changed is called, promptly, for each identity of which
+// at least one credential is to be dropped.
 func (i *Identities) Subscribe(changed func(auth.Subject)) {
+	i.SubscribeDrops(func(who auth.Subject, _ func(auth.Key) bool) { changed(who) })
+}
+
+// SubscribeDrops has dropped called, promptly, for each identity whose credentials are to be dropped:
+// something changed that decides them, or nobody may use them any more. Stale picks the keys of
+// those credentials. The token cache must be the first subscriber.
+func (i *Identities) SubscribeDrops(dropped func(who auth.Subject, stale func(auth.Key) bool)) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.dropped = append(i.dropped, dropped)
+}
+
+// SubscribeUse has changed called, promptly, for each use that may be answered otherwise than
+// before: the identity or its credential changed, or a namespace gains or loses a grant.
+func (i *Identities) SubscribeUse(changed func(Use)) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.changed = append(i.changed, changed)
-}
-
-// SubscribeUse has changed called, promptly, for each identity that may answer otherwise than
-// before: for all of [Identities.Subscribe], and when an identity appears, or a namespace may use
-// it that could not before.
-func (i *Identities) SubscribeUse(changed func(auth.Subject)) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.usable = append(i.usable, changed)
 }
 
 // For returns the accounts of the identities as a namespace may use them. They are of the four kinds
@@ -138,21 +153,45 @@ func (i *Identities) Chain(ctx context.Context, subject auth.Subject) ([]auth.Su
 	for _, l := range c.links {
 		subjects = append(subjects, l.subject)
 	}
-	return subjects, c.err
+	return subjects, i.certain(c.err)
 }
 
 // Admits returns why the namespace may not use the identity; nil if it may. A chain that gives no
 // credential to anybody for another reason is an error too.
 func (i *Identities) Admits(ctx context.Context, namespace string, subject auth.Subject) error {
-	return i.admits(i.chain(ctx, subject), namespace, false)
+	return i.certain(i.admits(i.chain(ctx, subject), namespace, false))
 }
 
-// Dependents returns the identities that have the subject in their chain, itself included.
-func (i *Identities) Dependents(ctx context.Context, subject auth.Subject) []auth.Subject {
+// Begin is [Identities.Admits] for an object that is about to use the identity. If the namespace may
+// use it, one line joins the object, which the log of ctx names, and the name of the session in the
+// cloud's audit log: namespaces share sessions.
+func (i *Identities) Begin(ctx context.Context, namespace string, subject auth.Subject) error {
+	account, err := i.For(namespace).Lookup(ctx, subject)
+	if err == nil && subject.Lent() {
+		log.FromContext(ctx).Info("uses a lent identity",
+			"identity", nameOf(subject), "session", account.Attributes[aws.SessionNameAttribute], "consumerNamespace", namespace)
+	}
+	return err
+}
+
+// Dependents returns the identities that have the subject in their chain, itself included. The error
+// says that memory does not have all identities yet.
+func (i *Identities) Dependents(subject auth.Subject) ([]auth.Subject, error) {
+	if !i.Synced() {
+		return nil, errNotSynced()
+	}
 	i.mu.Lock()
-	all := slices.Collect(maps.Keys(i.links))
-	i.mu.Unlock()
-	return slices.DeleteFunc(all, func(s auth.Subject) bool { return !i.chain(ctx, s).needs(subject) })
+	defer i.mu.Unlock()
+	return i.dependents(subject), nil
+}
+
+// certain returns err, a refusal. Before memory is complete it returns a temporary error instead:
+// what refuses may only not be known yet.
+func (i *Identities) certain(err error) error {
+	if err != nil && !i.Synced() {
+		return errNotSynced()
+	}
+	return err
 }
 
 // chain returns the chain of a subject. It takes no lock and does not allocate if the chain is
@@ -176,41 +215,84 @@ func (i *Identities) labels(namespace string) map[string]string {
 	return labels
 }
 
+// path returns the subjects that an identity needs: itself, its source, and so on, also one that
+// does not exist. Callers hold mu.
+func (i *Identities) path(subject auth.Subject) []auth.Subject {
+	met := []auth.Subject{subject}
+	for l := i.links[subject]; l != nil && l.subject.Kind() == kindRole && len(met) <= MaxDepth; l = i.links[l.source] {
+		if slices.Contains(met, l.source) {
+			break
+		}
+		met = append(met, l.source)
+	}
+	return met
+}
+
+// dependents returns the identities that have the subject in their chain, and the subject itself.
+// Callers hold mu.
+func (i *Identities) dependents(subject auth.Subject) []auth.Subject {
+	found := []auth.Subject{subject}
+	if subject.Kind() == kindServiceAccount {
+		return found // never a source
+	}
+	for other, l := range i.links {
+		if other != subject && l.subject.Kind() == kindRole && slices.Contains(i.path(other), subject) {
+			found = append(found, other)
+		}
+	}
+	return found
+}
+
 // forget removes the chains that need a subject, and returns their subjects and the subject itself.
 // Callers hold mu.
 func (i *Identities) forget(subject auth.Subject) []auth.Subject {
-	return i.forgetWhere(func(c *chain) bool { return c.needs(subject) }, subject)
-}
-
-// forgetWhere removes the chains for which stale is true. Callers hold mu.
-func (i *Identities) forgetWhere(stale func(*chain) bool, also ...auth.Subject) []auth.Subject {
-	gone := also
-	i.chains.Range(func(subject auth.Subject, c *chain) bool {
-		if stale(c) {
-			i.chains.Delete(subject)
-			if !slices.Contains(gone, subject) {
-				gone = append(gone, subject)
-			}
-		}
-		return true
-	})
+	gone := i.dependents(subject)
+	for _, s := range gone {
+		i.chains.Delete(s)
+	}
 	return gone
 }
 
-// notify calls the subscribers. It runs in the goroutine of an informer, after the change of memory,
-// so that the credentials are gone before the next change arrives. Withdrawn: credentials are to be
-// dropped.
-func (i *Identities) notify(subjects []auth.Subject, withdrawn bool) {
-	i.mu.Lock()
-	var subscribers []func(auth.Subject)
-	if withdrawn {
-		subscribers = append(subscribers, i.changed...)
+// change is a change of memory as the subscribers hear of it.
+type change struct {
+	dropped []drop
+	uses    []Use
+}
+
+// drop is the credentials of an identity whose keys are stale.
+type drop struct {
+	who   auth.Subject
+	stale func(auth.Key) bool
+}
+
+func everyKey(auth.Key) bool { return true }
+
+// whole is the change of all that these identities give. Withdrawn: credentials are to be dropped.
+func whole(subjects []auth.Subject, withdrawn bool) change {
+	var c change
+	for _, subject := range subjects {
+		c.uses = append(c.uses, Use{Identity: subject})
+		if withdrawn {
+			c.dropped = append(c.dropped, drop{subject, everyKey})
+		}
 	}
-	subscribers = append(subscribers, i.usable...)
+	return c
+}
+
+// notify calls the subscribers. It runs in the goroutine of an informer, after the change of memory,
+// so that the credentials are gone before the next change arrives.
+func (i *Identities) notify(c change) {
+	i.mu.Lock()
+	dropped, changed := slices.Clone(i.dropped), slices.Clone(i.changed)
 	i.mu.Unlock()
-	for _, changed := range subscribers {
-		for _, subject := range subjects {
-			changed(subject)
+	for _, subscriber := range dropped {
+		for _, d := range c.dropped {
+			subscriber(d.who, d.stale)
+		}
+	}
+	for _, subscriber := range changed {
+		for _, use := range c.uses {
+			subscriber(use)
 		}
 	}
 }
@@ -230,8 +312,12 @@ func (i *Identities) setIdentity(object any) {
 	}
 	i.links[next.subject] = next
 	stale := i.forget(next.subject)
+	c := whole(stale, last != nil)
+	if last != nil && last.sameCredential(next) {
+		c = i.regranted(last, next, stale)
+	}
 	i.mu.Unlock()
-	i.notify(stale, last != nil)
+	i.notify(c)
 }
 
 func (i *Identities) removeIdentity(object any) {
@@ -243,7 +329,7 @@ func (i *Identities) removeIdentity(object any) {
 	delete(i.links, gone.subject)
 	stale := i.forget(gone.subject)
 	i.mu.Unlock()
-	i.notify(stale, true)
+	i.notify(whole(stale, true))
 }
 
 func (i *Identities) setSecret(object any) {
@@ -274,9 +360,15 @@ func (i *Identities) removeSecret(object any) {
 
 // secretChanged drops what depends on a Secret. It unlocks mu.
 func (i *Identities) secretChanged(name string, withdrawn bool) {
-	stale := i.forgetWhere(func(c *chain) bool { return c.links[len(c.links)-1].secret == name })
+	var stale []auth.Subject
+	for subject, l := range i.links {
+		if l.secret != name || l.subject.Kind() != kindStatic {
+			continue
+		}
+		stale = append(stale, i.forget(subject)...)
+	}
 	i.mu.Unlock()
-	i.notify(stale, withdrawn)
+	i.notify(whole(stale, withdrawn))
 }
 
 // accountChanged drops what depends on a ServiceAccount.
@@ -293,7 +385,7 @@ func (i *Identities) accountChanged(account auth.Subject) {
 	stale := i.forget(subject)
 	i.mu.Unlock()
 	if known {
-		i.notify(stale, true)
+		i.notify(whole(stale, true))
 	}
 }
 
@@ -323,26 +415,99 @@ func (i *Identities) removeNamespace(object any) {
 	i.labelsChanged(namespace.Name, last, nil)
 }
 
-// labelsChanged tells of the identities whose grant admits the namespace with one of the labels
-// only.
+// labelsChanged tells of the identities that the namespace may use with one of the labels only.
 func (i *Identities) labelsChanged(namespace string, last, next map[string]string) {
-	var withdrawn, admitted []auth.Subject
+	var c change
 	i.mu.Lock()
 	for subject, l := range i.links {
-		before, now := l.grant.Decide(namespace, last).Allowed, l.grant.Decide(namespace, next).Allowed
-		if before == now {
-			continue
+		if l.subject.Kind() == kindServiceAccount {
+			continue // its namespace decides, not the labels
 		}
-		stale := i.forget(subject)
-		if before {
-			withdrawn = append(withdrawn, stale...)
-		} else {
-			admitted = append(admitted, stale...)
+		path := i.path(subject)
+		before, now := i.lends(path, namespace, last), i.lends(path, namespace, next)
+		if before != now {
+			c.uses = append(c.uses, Use{subject, namespace})
+		}
+		if before && !now {
+			c.dropped = append(c.dropped, i.unused(path, []string{namespace})...)
 		}
 	}
 	i.mu.Unlock()
-	i.notify(withdrawn, true)
-	i.notify(admitted, false)
+	i.notify(c)
+}
+
+// regranted returns what a change of the grant of one link changes: the uses of the namespaces that
+// gain or lose the link, in all chains that have it. Callers hold mu.
+func (i *Identities) regranted(last, next *link, dependents []auth.Subject) change {
+	gained, lost := map[string]map[string]string{}, map[string]map[string]string{} // labels by namespace
+	i.namespaces.Range(func(namespace string, labels map[string]string) bool {
+		before, now := last.admits(namespace, labels), next.admits(namespace, labels)
+		switch {
+		case before && !now:
+			lost[namespace] = labels
+		case now && !before:
+			gained[namespace] = labels
+		}
+		return true
+	})
+	var c change
+	if last.sourceOnly != next.sourceOnly {
+		c.uses = append(c.uses, Use{Identity: next.subject})
+	}
+	for _, subject := range dependents {
+		path := i.path(subject)
+		for namespace, labels := range gained {
+			if i.lends(path, namespace, labels) {
+				c.uses = append(c.uses, Use{subject, namespace})
+			}
+		}
+		others := slices.DeleteFunc(slices.Clone(path), func(s auth.Subject) bool { return s == next.subject })
+		var withdrawn []string
+		for namespace, labels := range lost {
+			if i.lends(others, namespace, labels) {
+				c.uses = append(c.uses, Use{subject, namespace})
+				withdrawn = append(withdrawn, namespace)
+			}
+		}
+		c.dropped = append(c.dropped, i.unused(path, withdrawn)...)
+	}
+	return c
+}
+
+// lends reports whether every known identity of a path admits the namespace. Callers hold mu.
+func (i *Identities) lends(path []auth.Subject, namespace string, labels map[string]string) bool {
+	for _, subject := range path {
+		if l := i.links[subject]; l != nil && !l.admits(namespace, labels) {
+			return false
+		}
+	}
+	return true
+}
+
+// unused returns which credentials of the first identity of a path nobody may use any more, after
+// these namespaces lost it. Others share its sessions, unless each namespace has its own. Callers
+// hold mu.
+func (i *Identities) unused(path []auth.Subject, lost []string) []drop {
+	if len(lost) == 0 {
+		return nil
+	}
+	used := false
+	i.namespaces.Range(func(namespace string, labels map[string]string) bool {
+		used = i.lends(path, namespace, labels)
+		return !used
+	})
+	if !used {
+		return []drop{{path[0], everyKey}}
+	}
+	for _, subject := range path {
+		if l := i.links[subject]; l != nil && l.perNamespace {
+			return []drop{{path[0], func(key auth.Key) bool {
+				_, namespace, own := strings.Cut(key.IdentityFingerprint, "@")
+				return own && slices.Contains(lost, namespace)
+			}}}
+		}
+	}
+	return nil
 }
 
 // watch is the event handler of an informer, which calls its methods one at a time.
@@ -384,7 +549,7 @@ func (v view) account(c *chain) (auth.Account, error) {
 		err = v.admits(c, v.namespace, v.chained)
 	}
 	if err != nil {
-		return auth.Account{}, err
+		return auth.Account{}, v.certain(err)
 	}
 	return c.account(v.namespace)
 }
@@ -392,22 +557,25 @@ func (v view) account(c *chain) (auth.Account, error) {
 // Read implements [auth.Prover]. Memory is the source of truth: watches keep it. What it says is in
 // the key of the token, so a credential never serves for another state.
 func (v view) Read(ctx context.Context, subject auth.Subject) (auth.Account, error) {
-	return v.Lookup(ctx, subject)
+	account, err := v.Lookup(ctx, subject)
+	return account, withoutConsumer(subject, err)
 }
 
 // Prove implements [auth.Prover]. The proof is the credential of the identity's source, static keys
 // or, for an AWSServiceAccountIdentity, a token of the ServiceAccount.
 func (v view) Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
+	proof, err := v.prove(ctx, account, request)
+	return proof, withoutConsumer(account.Subject, err)
+}
+
+func (v view) prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	c := v.chain(ctx, account.Subject)
 	current, err := v.account(c)
 	switch {
 	case err != nil:
 		return nil, err
 	case current.UID != account.UID || current.Fingerprint != account.Fingerprint:
-		return nil, &auth.Error{
-			Stage: auth.StageTokenRequest, Code: auth.CodeSubjectReplaced, Fix: "try again",
-			Err: fmt.Errorf("%s changed while its credential was got", nameOf(account.Subject)),
-		}
+		return nil, errReplaced(account.Subject)
 	}
 	l := c.links[0]
 	switch l.subject.Kind() {

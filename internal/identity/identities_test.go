@@ -3,13 +3,16 @@ package identity_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
@@ -229,6 +232,15 @@ func TestRefusals(t *testing.T) {
 			},
 			auth.CodeNotGranted, meta.ReasonPrincipalUsageUnauthorized, "another namespace",
 		},
+		"a second identity of the program": {
+			func(w *identitytest.World) auth.Subject {
+				w.Put(&v1alpha1.AWSClusterControllerIdentity{ObjectMeta: metav1.ObjectMeta{Name: "second"}, Spec: v1alpha1.AWSClusterControllerIdentitySpec{
+					AWSClusterIdentitySpec: identitytest.Admits(),
+				}})
+				return w.Subject(v1alpha1.AWSClusterControllerIdentityKind, "", "second")
+			},
+			auth.CodeSubjectNotFound, "SubjectNotFound", "AWSClusterControllerIdentity second does not exist",
+		},
 		"no ServiceAccount": {
 			func(w *identitytest.World) auth.Subject {
 				w.Put(&v1alpha1.AWSServiceAccountIdentity{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "app"}})
@@ -265,7 +277,7 @@ func TestWithdrawnGrants(t *testing.T) {
 	}}
 	for name, take := range map[string]func(w *identitytest.World, arn string){
 		"the list of the identity": func(w *identitytest.World, arn string) {
-			w.Role("target", identitytest.RoleSpec(arn, "root", identitytest.Admits("team-b")))
+			w.Role("target", identitytest.RoleSpec(arn, "root", identitytest.Admits("nobody")))
 		},
 		"the list of its source": func(w *identitytest.World, _ string) { w.Static("root", identitytest.Admits("team-b")) },
 		"the namespace's labels": func(w *identitytest.World, _ string) { w.Namespace("team-a", map[string]string{"team": "x"}) },
@@ -290,7 +302,7 @@ func TestWithdrawnGrants(t *testing.T) {
 			}
 			before := w.Count("AssumeRole")
 			if take(w, arn); w.Tokens.Len() > 1 { // the source's own may stay
-				t.Errorf("%d credentials are kept", w.Tokens.Len())
+				t.Errorf("%d credentials are kept, and nobody may use them", w.Tokens.Len())
 			}
 			if _, err := sdk.Retrieve(t.Context()); auth.CodeOf(err) != auth.CodeNotGranted && auth.CodeOf(err) != auth.CodeSubjectNotFound {
 				t.Errorf("the SDK got a credential: %v", err)
@@ -299,6 +311,234 @@ func TestWithdrawnGrants(t *testing.T) {
 				t.Error("AWS was asked without a grant")
 			}
 		})
+	}
+}
+
+// TestGrantChangesTouchOneNamespace: while somebody may use a credential, a change of who else may use
+// it drops no credential. Only the objects of the namespaces that gain or lose it hear of the change.
+func TestGrantChangesTouchOneNamespace(t *testing.T) {
+	selecting := v1alpha1.AWSClusterIdentitySpec{AllowedNamespaces: &v1alpha1.AllowedNamespaces{
+		Selector: &v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceRequirement{{Key: "team", Operator: "In", Values: []string{"a", "b"}}}},
+	}}
+	for name, c := range map[string]struct {
+		grant  v1alpha1.AWSClusterIdentitySpec // of the target
+		change func(w *identitytest.World, target v1alpha1.AWSClusterRoleIdentitySpec)
+		uses   []string
+	}{
+		"the list of the identity": {
+			identitytest.Admits("team-a", "team-b"),
+			func(w *identitytest.World, target v1alpha1.AWSClusterRoleIdentitySpec) {
+				target.AWSClusterIdentitySpec = identitytest.Admits("team-b")
+				w.Role("target", target)
+			},
+			[]string{"target team-a"},
+		},
+		"the list of its source": {
+			identitytest.Admits("team-a", "team-b"),
+			func(w *identitytest.World, _ v1alpha1.AWSClusterRoleIdentitySpec) {
+				w.Static("root", identitytest.Admits("team-b"))
+			},
+			[]string{"root team-a", "target team-a"},
+		},
+		"the namespace's labels": {
+			selecting,
+			func(w *identitytest.World, _ v1alpha1.AWSClusterRoleIdentitySpec) {
+				w.Namespace("team-a", map[string]string{"team": "x"})
+			},
+			[]string{"target team-a"},
+		},
+	} {
+		for _, per := range []string{v1alpha1.SessionPerIdentity, v1alpha1.SessionPerNamespace} {
+			t.Run(name+", a session per "+per, func(t *testing.T) {
+				w := identitytest.New(t)
+				w.Static("root", identitytest.Admits("team-a", "team-b"))
+				spec := identitytest.RoleSpec(w.CloudRole(identitytest.Workload, "target", identitytest.Root, nil), "root", c.grant)
+				spec.SessionPer = per
+				subject := w.Role("target", spec)
+				w.Role("other", identitytest.RoleSpec(spec.RoleARN, "role/target", identitytest.Admits()))
+				w.Role("root", spec) // of another kind: it has nothing to do with the static root
+				a, b := w.MustGet("team-a", subject), w.MustGet("team-b", subject)
+				if (a == b) != (per == v1alpha1.SessionPerIdentity) {
+					t.Fatal("the sessions are not shared as the spec says")
+				}
+				kept := w.Tokens.Len()
+				if a != b {
+					kept-- // that of team-a
+				}
+				var uses []string
+				w.Identities.SubscribeUse(func(use identity.Use) {
+					if use.Identity.Name() != "other" && use.Identity != w.Subject(v1alpha1.AWSClusterRoleIdentityKind, "", "root") {
+						uses = append(uses, use.Identity.Name()+" "+use.Namespace)
+					}
+				})
+				c.change(w, spec)
+				slices.Sort(uses)
+				if !slices.Equal(uses, c.uses) {
+					t.Errorf("the uses %q hear of it, want %q", uses, c.uses)
+				}
+				if n := w.Tokens.Len(); n != kept {
+					t.Errorf("%d credentials are kept, want %d", n, kept)
+				}
+				if w.MustGet("team-b", subject) != b {
+					t.Error("team-b lost its credential")
+				}
+				if _, _, err := w.Get("team-a", subject); auth.CodeOf(err) != auth.CodeNotGranted {
+					t.Errorf("team-a: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// TestUseIsLogged: one line joins the consumer and the session's name, which is that of the cloud's
+// audit log also where it had to be shortened.
+func TestUseIsLogged(t *testing.T) {
+	w := identitytest.New(t)
+	w.Static("root", identitytest.Admits())
+	long := strings.Repeat("long", 25)
+	spec := identitytest.RoleSpec(w.CloudRole(identitytest.Workload, "target", identitytest.Root, nil), "root", identitytest.Admits("team-a"))
+	spec.SessionPer = v1alpha1.SessionPerNamespace
+	subject := w.Role(long, spec)
+	var lines []string
+	ctx := log.IntoContext(t.Context(), funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}).WithValues("object", "team-a/test"))
+	if err := w.Identities.Begin(ctx, "team-a", subject); err != nil {
+		t.Fatal(err)
+	}
+	arn := w.MustGet("team-a", subject).ARN
+	session := arn[strings.LastIndex(arn, "/")+1:]
+	if len(lines) != 1 {
+		t.Fatalf("%d lines: %q", len(lines), lines)
+	}
+	for _, part := range []string{`"object"="team-a/test"`, `"session"="` + session + `"`, `"identity"="AWSClusterRoleIdentity ` + long + `"`} {
+		if !strings.Contains(lines[0], part) {
+			t.Errorf("%s is not in %s", part, lines[0])
+		}
+	}
+	if err := w.Identities.Begin(ctx, "team-b", subject); auth.CodeOf(err) != auth.CodeNotGranted || len(lines) != 1 {
+		t.Errorf("%v, lines %q", err, lines)
+	}
+}
+
+// TestKindsOfOneName: a change of an identity is no change of another kind's identity of that name.
+func TestKindsOfOneName(t *testing.T) {
+	w := identitytest.New(t)
+	w.Static("root", identitytest.Admits())
+	spec := identitytest.RoleSpec(w.CloudRole(identitytest.Workload, "target", identitytest.Root, nil), "root", identitytest.Admits())
+	subject := w.Role("same", spec)
+	w.Static("same", identitytest.Admits())
+	first := w.MustGet("team-a", subject)
+	w.Identities.SubscribeUse(func(use identity.Use) {
+		if use.Identity == subject {
+			t.Errorf("the role hears of a change: %+v", use)
+		}
+	})
+	w.Static("same", identitytest.Admits("team-b"))
+	w.Remove(&v1alpha1.AWSClusterStaticIdentity{ObjectMeta: metav1.ObjectMeta{Name: "same"}})
+	if w.MustGet("team-a", subject) != first {
+		t.Error("the role lost its credential")
+	}
+}
+
+// TestChangedRole: no credential of the old role is given after the identity names another one, not
+// even to an SDK that has the old one.
+func TestChangedRole(t *testing.T) {
+	w := identitytest.New(t)
+	w.Static("root", identitytest.Admits())
+	subject := w.Role("target", identitytest.RoleSpec(w.CloudRole(identitytest.Workload, "old", identitytest.Root, nil), "root", identitytest.Admits()))
+	view := w.Identities.For("team-a")
+	sdk := aws.NewCredentialsProvider(w.Provider, auth.WithSubject(subject, view, view), auth.WithTenant("team-a"), auth.WithCache(w.Tokens, auth.InvolvedObject{}))
+	old, err := sdk.Retrieve(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Role("target", identitytest.RoleSpec(w.CloudRole(identitytest.Workload, "new", identitytest.Root, nil), "root", identitytest.Admits()))
+	if next, err := sdk.Retrieve(t.Context()); err != nil || next.AccessKeyID == old.AccessKeyID {
+		t.Errorf("the SDK has the old role's credential, %v", err)
+	}
+	if token := w.MustGet("team-a", subject); !strings.Contains(token.ARN, "/new/") {
+		t.Errorf("the session is of %s", token.ARN)
+	}
+}
+
+// TestUnknownNamespace: nobody lends to a namespace that does not exist, not even {} or a list that
+// names it.
+func TestUnknownNamespace(t *testing.T) {
+	for name, grant := range map[string]v1alpha1.AWSClusterIdentitySpec{
+		"every namespace": identitytest.Admits(),
+		"a list":          identitytest.Admits("gone"),
+		"a selector": {AllowedNamespaces: &v1alpha1.AllowedNamespaces{Selector: &v1alpha1.NamespaceSelector{
+			MatchExpressions: []v1alpha1.NamespaceRequirement{{Key: "team", Operator: "NotIn", Values: []string{"x"}}},
+		}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := identitytest.New(t)
+			subject := w.Static("root", grant)
+			if _, _, err := w.Get("gone", subject); auth.CodeOf(err) != auth.CodeNotGranted || !strings.Contains(err.Error(), "there is no such namespace") {
+				t.Errorf("%v", err)
+			}
+			w.Namespace("gone", nil)
+			if _, _, err := w.Get("gone", subject); err != nil {
+				t.Errorf("once it exists: %v", err)
+			}
+		})
+	}
+}
+
+// TestBeforeMemoryIsComplete: a program that has just started refuses nobody for good. Afterwards the
+// same question has its answer.
+func TestBeforeMemoryIsComplete(t *testing.T) {
+	w := identitytest.Starting(t)
+	subject := w.Subject(v1alpha1.AWSClusterStaticIdentityKind, "", "root")
+	refused := func(when string) {
+		t.Helper()
+		_, _, got := w.Get("team-a", subject)
+		_, chain := w.Identities.Chain(t.Context(), subject)
+		_, dependents := w.Identities.Dependents(subject)
+		for _, err := range []error{got, chain, dependents, w.Identities.Admits(t.Context(), "team-a", subject)} {
+			if err != nil && (!auth.IsTemporary(err) || identity.IsUsageRefused(err) || identity.ReasonOf(err) != "") {
+				t.Errorf("%s: %v", when, err)
+			}
+		}
+		if got == nil || dependents == nil {
+			t.Errorf("%s: an answer before all is known", when)
+		}
+	}
+	refused("nothing is known")
+	w.Static("root", identitytest.Admits("team-a"))
+	refused("the namespaces are not known")
+	w.Namespace("team-a", nil)
+	if _, _, err := w.Get("team-a", subject); err != nil {
+		t.Errorf("all that admits is known: %v", err)
+	}
+	w.Sync()
+	if _, _, err := w.Get("team-b", subject); auth.CodeOf(err) != auth.CodeNotGranted {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestSharedExchangeNamesNoConsumer: namespaces that share a session wait for one exchange. Its error
+// does not name the namespace that began it and lost its grant meanwhile.
+func TestSharedExchangeNamesNoConsumer(t *testing.T) {
+	w := identitytest.New(t)
+	w.Static("root", identitytest.Admits())
+	spec := identitytest.RoleSpec(w.CloudRole(identitytest.Workload, "target", identitytest.Root, nil), "root", identitytest.Admits("team-a", "team-b"))
+	subject := w.Role("target", spec)
+	view := w.Identities.For("team-a")
+	account, err := view.Read(t.Context(), subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.AWSClusterIdentitySpec = identitytest.Admits("team-b")
+	w.Role("target", spec)
+	_, read := view.Read(t.Context(), subject)
+	_, proved := view.Prove(t.Context(), account, auth.ProofRequest{})
+	for _, err := range []error{read, proved} {
+		if auth.CodeOf(err) != auth.CodeSubjectReplaced || strings.Contains(err.Error(), "team-a") {
+			t.Errorf("%v", err)
+		}
+	}
+	if _, err := view.Lookup(t.Context(), subject); auth.CodeOf(err) != auth.CodeNotGranted || !strings.Contains(err.Error(), "team-a") {
+		t.Errorf("its own answer: %v", err)
 	}
 }
 
@@ -414,12 +654,13 @@ func TestServiceAccountIdentity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	spec := v1alpha1.AWSServiceAccountIdentitySpec{
+		AWSRoleSpec: v1alpha1.AWSRoleSpec{RoleARN: "arn:aws:iam::" + identitytest.Management + ":role/app", SessionName: "the-app", DurationSeconds: 900},
+		Audiences:   []string{"custom"}, ExpirationSeconds: 1200,
+	}
 	w.Put(&v1alpha1.AWSServiceAccountIdentity{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "app"},
-		Spec: v1alpha1.AWSServiceAccountIdentitySpec{
-			AWSRoleSpec: v1alpha1.AWSRoleSpec{RoleARN: "arn:aws:iam::" + identitytest.Management + ":role/app", SessionName: "the-app", DurationSeconds: 900},
-			Audiences:   []string{"custom"}, ExpirationSeconds: 1200,
-		},
+		Spec:       spec,
 	})
 	subject := w.Subject(v1alpha1.AWSServiceAccountIdentityKind, "team-a", "app")
 	first := w.MustGet("team-a", subject)
@@ -432,6 +673,22 @@ func TestServiceAccountIdentity(t *testing.T) {
 	w.Accounts.Put(account, "uid-2")
 	if second := w.MustGet("team-a", subject); second == first {
 		t.Error("a new ServiceAccount has the old one's session")
+	}
+	// AWS refuses what is wrong, so it got what is right.
+	for name, change := range map[string]func(*v1alpha1.AWSServiceAccountIdentitySpec){
+		"sessionName":  func(s *v1alpha1.AWSServiceAccountIdentitySpec) { s.SessionName = "other" },
+		"inlinePolicy": func(s *v1alpha1.AWSServiceAccountIdentitySpec) { s.InlinePolicy = "not JSON" },
+		"policyARNs": func(s *v1alpha1.AWSServiceAccountIdentitySpec) {
+			s.PolicyARNs = []string{"arn:aws:iam::" + identitytest.Management + ":policy/missing"}
+		},
+		"durationSeconds": func(s *v1alpha1.AWSServiceAccountIdentitySpec) { s.DurationSeconds = 43201 },
+	} {
+		changed := *spec.DeepCopy()
+		change(&changed)
+		w.Put(&v1alpha1.AWSServiceAccountIdentity{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "app"}, Spec: changed})
+		if _, _, err := w.Get("team-a", subject, auth.WithRetryNow()); err == nil {
+			t.Errorf("%s: AWS gave a session, so it did not get the new value", name)
+		}
 	}
 }
 
@@ -492,6 +749,9 @@ func TestManyClusters(t *testing.T) {
 	for i := range roles {
 		name := fmt.Sprint("role-", i)
 		subjects = append(subjects, w.Role(name, identitytest.RoleSpec(w.CloudRole(identitytest.Workload, name, identitytest.Root, nil), "root", identitytest.Admits())))
+	}
+	for i := range 10 {
+		w.Namespace(fmt.Sprint("team-", i), nil)
 	}
 	var wg sync.WaitGroup
 	for i := range uses {

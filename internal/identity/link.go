@@ -35,11 +35,14 @@ type link struct {
 	request      aws.SessionRequest
 }
 
-// linkOf reads an identity. It returns false for an object of another type.
+// linkOf reads an identity. It returns false for an object of another type, and for an
+// AWSClusterControllerIdentity of another name than the one that there is: it may be older than the
+// rule of the schema.
 func linkOf(object any) (*link, bool) {
 	switch o := object.(type) {
 	case *v1alpha1.AWSClusterControllerIdentity:
-		return lent(o, o.Spec.AWSClusterIdentitySpec, aws.SessionRequest{Source: "the environment of the program"}), true
+		l := lent(o, o.Spec.AWSClusterIdentitySpec, aws.SessionRequest{Source: "the environment of the program"})
+		return l, o.Name == v1alpha1.DefaultControllerIdentity
 	case *v1alpha1.AWSClusterStaticIdentity:
 		l := lent(o, o.Spec.AWSClusterIdentitySpec, aws.SessionRequest{Source: "Secret " + o.Spec.SecretRef.Name})
 		l.secret, l.namespace = o.Spec.SecretRef.Name, o.Spec.SecretRef.Namespace
@@ -117,6 +120,22 @@ func grantOf(allowed *v1alpha1.AllowedNamespaces) *grant.Namespaces {
 
 // equal reports whether nothing of the identity has changed that this package reads.
 func (l *link) equal(other *link) bool { return reflect.DeepEqual(l, other) }
+
+// sameCredential reports whether both differ at most in who may use the identity.
+func (l *link) sameCredential(other *link) bool {
+	a, b := *l, *other
+	a.grant, a.sourceOnly, b.grant, b.sourceOnly = nil, false, nil, false
+	return a.equal(&b)
+}
+
+// admits reports whether the namespace may use the identity, at least as a source. Labels are nil if
+// the namespace does not exist: then no grant admits it.
+func (l *link) admits(namespace string, labels map[string]string) bool {
+	if l.subject.Kind() == kindServiceAccount {
+		return l.subject.Namespace() == namespace
+	}
+	return labels != nil && l.grant.Decide(namespace, labels).Allowed
+}
 
 // String names the identity for people.
 func (l *link) String() string { return nameOf(l.subject) }

@@ -94,14 +94,14 @@ func (k *kind) Decide(ctx context.Context, o *v1alpha1.AWSCluster) (plan, error)
 	if err != nil {
 		return plan{}, object.Invalid("spec.identityRef", "", "%w", err)
 	}
-	err = k.Identities.Admits(ctx, o.Namespace, subject)
+	err = k.Identities.Begin(ctx, o.Namespace, subject)
 	if identity.ReasonOf(err) == meta.ReasonControllerIdentityMissing && k.CreateControllerIdentity != nil {
 		if err := k.CreateControllerIdentity(ctx); err != nil {
 			return plan{}, err
 		}
 	}
 	if err != nil {
-		o.Status.Identity, o.Status.AccountID = nil, ""
+		forgetSession(o, subject, err)
 		return plan{}, awsidentity.Passing(subject, err)
 	}
 	return plan{subject: subject, accounts: k.Identities.For(o.Namespace), region: region}, nil
@@ -124,11 +124,11 @@ func (k *kind) Act(ctx context.Context, o *v1alpha1.AWSCluster, p plan) (news st
 	if object.RetryNow(o) {
 		options = append(options, auth.WithRetryNow())
 	}
+	const retrieved = v1alpha1.ConditionPrincipalCredentialRetrieved
 	token, key, err := auth.GetTokenAndKey(ctx, k.Provider, options...)
 	if err != nil {
-		if !auth.IsTemporary(err) {
-			o.Status.Identity, o.Status.AccountID = nil, ""
-		}
+		forgetSession(o, p.subject, err)
+		object.SetCondition(o, retrieved, metav1.ConditionFalse, meta.ReasonPrincipalCredentialRetrievalFailed, object.Explain(err, k.Explain).Message)
 		return "", err
 	}
 	session, ok := token.(*aws.Token)
@@ -137,11 +137,21 @@ func (k *kind) Act(ctx context.Context, o *v1alpha1.AWSCluster, p plan) (news st
 	}
 	o.Status.Identity = &meta.Identity{Subject: key.Subject.String(), Provider: aws.ProviderName, CloudIdentity: key.Identity}
 	o.Status.AccountID = session.AccountID
+	object.SetCondition(o, retrieved, metav1.ConditionTrue, meta.ReasonSucceeded, "a credential of account "+session.AccountID)
 	scope := awsclient.Scope{Provider: k.Provider, Options: k.credential(o, p), Region: p.region, AccountID: o.Spec.AccountID}
 	if err := scope.CheckAccount(session.AccountID); err != nil || k.Manage == nil {
 		return "", err
 	}
 	return "", k.Manage(ctx, o, scope)
+}
+
+// forgetSession removes from the status whose credential was used last. It stays only if the identity
+// is the same, and the failure may pass.
+func forgetSession(o *v1alpha1.AWSCluster, subject auth.Subject, err error) {
+	last := o.Status.Identity
+	if !auth.IsTemporary(err) || last != nil && last.Subject != subject.String() {
+		o.Status.Identity, o.Status.AccountID = nil, ""
+	}
 }
 
 // credential returns the options of [auth.GetToken] for the identity of an AWSCluster. The program's
@@ -168,23 +178,30 @@ func (k *kind) Report(ctx context.Context, o *v1alpha1.AWSCluster, outcome objec
 	}
 	if err != nil {
 		f := object.Explain(err, k.Explain)
-		object.SetCondition(o, allowed, metav1.ConditionFalse, f.Reason, f.Message)
+		if identity.IsAdmitted(err) {
+			k.reportAllowed(o)
+		} else {
+			object.SetCondition(o, allowed, metav1.ConditionFalse, f.Reason, f.Message)
+		}
 		object.SetCondition(o, retrieved, metav1.ConditionFalse, f.Reason, "no credential was asked for: "+f.Message)
 		object.RemoveCondition(o, v1alpha1.ConditionClusterNameUnique)
 		return "", nil
 	}
-	object.SetCondition(o, allowed, metav1.ConditionTrue, meta.ReasonSucceeded,
-		fmt.Sprintf("namespace %s may use %s %s", o.Namespace, ref.Kind, ref.Name))
-	switch {
-	case outcome.Fulfilled(), outcome.Reason == meta.ReasonAccountMismatch:
-		object.SetCondition(o, retrieved, metav1.ConditionTrue, meta.ReasonSucceeded, "a credential of account "+o.Status.AccountID)
-	default:
+	k.reportAllowed(o)
+	if outcome.Reason == meta.ReasonInvalidSpec {
 		object.SetCondition(o, retrieved, metav1.ConditionFalse, meta.ReasonPrincipalCredentialRetrievalFailed, outcome.Message)
 	}
 	if err := k.reportName(ctx, o); err != nil || !outcome.Fulfilled() {
 		return "", err
 	}
 	return fmt.Sprintf("%s %s gives credentials of account %s", ref.Kind, ref.Name, o.Status.AccountID), nil
+}
+
+// reportAllowed says that the namespace may use the identity and its sources.
+func (*kind) reportAllowed(o *v1alpha1.AWSCluster) {
+	ref := awsidentity.RefOf(o)
+	object.SetCondition(o, v1alpha1.ConditionPrincipalUsageAllowed, metav1.ConditionTrue, meta.ReasonSucceeded,
+		fmt.Sprintf("namespace %s may use %s %s", o.Namespace, ref.Kind, ref.Name))
 }
 
 // reportName says whether another AWSCluster has the same name and account. It does not name the

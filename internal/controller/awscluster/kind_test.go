@@ -21,6 +21,7 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/internal/clouds/awsclient"
 	"github.com/lanyard-dev/lanyard/internal/controller/awscluster"
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
@@ -139,6 +140,14 @@ func TestConditions(t *testing.T) {
 			v1alpha1.AWSClusterSpec{IdentityRef: ref(role, "refused")},
 			"TrustRefused", succeeded, meta.ReasonPrincipalCredentialRetrievalFailed, "", "sts:AssumeRole",
 		},
+		"a Secret that is missing": {
+			v1alpha1.AWSClusterSpec{IdentityRef: ref(static, "without-secret")},
+			meta.ReasonSecretRefused, succeeded, meta.ReasonSecretRefused, "", "there is no Secret",
+		},
+		"a source that is missing": {
+			v1alpha1.AWSClusterSpec{IdentityRef: ref(role, "without-source")},
+			"SubjectNotFound", "SubjectNotFound", "SubjectNotFound", "", "the source of",
+		},
 		"an invalid region": {
 			v1alpha1.AWSClusterSpec{Region: "moon-1", IdentityRef: ref(role, "target")},
 			meta.ReasonInvalidSpec, succeeded, meta.ReasonPrincipalCredentialRetrievalFailed, "", "spec.region",
@@ -161,6 +170,10 @@ func TestConditions(t *testing.T) {
 			w.Role("of-others", identitytest.RoleSpec(arn, "root", identitytest.Admits("team-b")))
 			w.Role("with-source-of-others", identitytest.RoleSpec(arn, "root-of-others", identitytest.Admits("team-a")))
 			w.Role("refused", identitytest.RoleSpec("arn:aws:iam::"+identitytest.Workload+":role/nobody", "root", identitytest.Admits("team-a")))
+			w.Role("without-source", identitytest.RoleSpec(arn, "nobody", identitytest.Admits("team-a")))
+			w.Put(&identityv1.AWSClusterStaticIdentity{ObjectMeta: metav1.ObjectMeta{Name: "without-secret"}, Spec: identityv1.AWSClusterStaticIdentitySpec{
+				AWSClusterIdentitySpec: identitytest.Admits("team-a"), SecretRef: identityv1.AWSClusterSecretReference{Name: "nobody"},
+			}})
 			w.cluster("team-a", "test", c.spec)
 			o := w.reconcile("team-a", "test")
 			for condition, want := range map[string]string{
@@ -207,6 +220,47 @@ func TestConditionsRecover(t *testing.T) {
 	}
 	if o = w.reconcile("team-a", "test"); o.Status.AccountID != identitytest.Management {
 		t.Errorf("the old identity's credential is in force: account %s", o.Status.AccountID)
+	}
+}
+
+// TestFailedManagement: the credential was retrieved, whatever becomes of the work with it.
+func TestFailedManagement(t *testing.T) {
+	w := newWorld(t, false, func(o *awscluster.Options) {
+		o.Manage = func(context.Context, *v1alpha1.AWSCluster, awsclient.Scope) error {
+			return errors.New("no subnet is free")
+		}
+	})
+	w.Static("root", identitytest.Admits())
+	w.cluster("team-a", "test", v1alpha1.AWSClusterSpec{IdentityRef: ref(identityv1.AWSClusterStaticIdentityKind, "root")})
+	o := w.reconcile("team-a", "test")
+	if apimeta.IsStatusConditionTrue(o.Status.Conditions, meta.ConditionReady) {
+		t.Error("ready although the work failed")
+	}
+	for _, condition := range []string{v1alpha1.ConditionPrincipalUsageAllowed, v1alpha1.ConditionPrincipalCredentialRetrieved} {
+		if !apimeta.IsStatusConditionTrue(o.Status.Conditions, condition) {
+			t.Errorf("%+v", apimeta.FindStatusCondition(o.Status.Conditions, condition))
+		}
+	}
+}
+
+// TestStatusForgetsTheOldIdentity: while AWS throttles, the status does not show an identity that the
+// spec no longer names.
+func TestStatusForgetsTheOldIdentity(t *testing.T) {
+	w := newWorld(t, false)
+	w.Static("root", identitytest.Admits())
+	w.Role("target", identitytest.RoleSpec(w.CloudRole(identitytest.Workload, "target", identitytest.Root, nil), "root", identitytest.Admits()))
+	w.cluster("team-a", "test", v1alpha1.AWSClusterSpec{IdentityRef: ref(identityv1.AWSClusterStaticIdentityKind, "root")})
+	o := w.reconcile("team-a", "test")
+	if _, err := w.Cloud.Faults().Add(fault.Fault{Kind: fault.Throttle, Service: "sts", Operation: "AssumeRole"}); err != nil {
+		t.Fatal(err)
+	}
+	o.Spec.IdentityRef = ref(identityv1.AWSClusterRoleIdentityKind, "target")
+	o.Generation++
+	if err := w.kube.Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if o = w.reconcile("team-a", "test"); o.Status.Identity != nil || o.Status.AccountID != "" {
+		t.Errorf("the status has identity %+v, account %q", o.Status.Identity, o.Status.AccountID)
 	}
 }
 

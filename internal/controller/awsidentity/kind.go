@@ -87,7 +87,7 @@ func (k *kind[O]) Decide(ctx context.Context, o O) (auth.Subject, error) {
 		status.Chain = append(status.Chain, string(link.Kind())+"/"+link.Name())
 	}
 	if err != nil {
-		status.AccountID, status.ARN, status.ExpiresAt = "", "", nil // nobody gets this credential
+		forgetSession(o, status, err)
 	}
 	return subject, Passing(subject, err)
 }
@@ -114,9 +114,7 @@ func (k *kind[O]) Act(ctx context.Context, o O, subject auth.Subject) (news stri
 	status := o.GetIdentityStatus()
 	token, err := auth.GetToken(ctx, k.Provider, options...)
 	if err != nil {
-		if !auth.IsTemporary(err) {
-			status.ExpiresAt = nil
-		}
+		forgetSession(o, status, err)
 		return "", err
 	}
 	session, ok := token.(*aws.Token)
@@ -125,6 +123,14 @@ func (k *kind[O]) Act(ctx context.Context, o O, subject auth.Subject) (news stri
 	}
 	status.AccountID, status.ARN, status.ExpiresAt = session.AccountID, session.ARN, &metav1.Time{Time: session.ExpiresAt}
 	return "", nil
+}
+
+// forgetSession removes the last session from the status. It stays only if the spec is the same, and
+// the failure may pass.
+func forgetSession(o Identity, status *v1alpha1.AWSIdentityStatus, err error) {
+	if !auth.IsTemporary(err) || status.ObservedGeneration != o.GetGeneration() {
+		status.AccountID, status.ARN, status.ExpiresAt = "", "", nil
+	}
 }
 
 // region returns the region of AWS STS for the identity: empty for the program's own region, and the
@@ -165,11 +171,7 @@ func (k *kind[O]) Report(ctx context.Context, o O, outcome object.Outcome) (foun
 	if !outcome.Fulfilled() {
 		return "", nil
 	}
-	found = "gives credentials of " + status.ARN + lentTo(o)
-	if k.name == v1alpha1.AWSClusterControllerIdentityKind {
-		found += "; an OCIRepository, Bucket or ImageRepository of AWS that names no identity needs this grant, and that of --controller-identity-namespaces"
-	}
-	return found, nil
+	return "gives credentials of " + status.ARN + lentTo(o), nil
 }
 
 // lentTo warns of a grant that admits every namespace.

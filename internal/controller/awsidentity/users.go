@@ -137,7 +137,11 @@ func RefOf(o *infrav1.AWSCluster) meta.AWSIdentityReference {
 // identity.
 func (u *Users) Count(ctx context.Context, subject auth.Subject) (int32, error) {
 	var users int32
-	for _, dependent := range u.identities.Dependents(ctx, subject) {
+	dependents, err := u.identities.Dependents(subject)
+	if err != nil {
+		return 0, err
+	}
+	for _, dependent := range dependents {
 		admitted := map[string]bool{} // by namespace
 		for _, kind := range u.kinds {
 			err := object.Each(ctx, u.memory, kind.list(), func(o client.Object) {
@@ -158,11 +162,18 @@ func (u *Users) Count(ctx context.Context, subject auth.Subject) (int32, error) 
 	return users, nil
 }
 
+// DependencyOn is a use of an identity as something that objects depend on.
+func DependencyOn(use identity.Use) object.Dependency {
+	d := object.DependencyOn(use.Identity)
+	d.UsedIn = use.Namespace
+	return d
+}
+
 // Subscribe calls changed for each identity that may answer otherwise than before, and for each
 // identity in the chain of one that an object begins or ceases to use. The context is that of the
 // program.
 func (u *Users) Subscribe(ctx context.Context, changed func(object.Dependency)) {
-	u.identities.SubscribeUse(func(s auth.Subject) { changed(object.DependencyOn(s)) })
+	u.identities.SubscribeUse(func(use identity.Use) { changed(DependencyOn(use)) })
 	see := func(objects ...any) {
 		for _, o := range objects {
 			subject, ok := subjectOf(o)

@@ -64,6 +64,18 @@ type World struct {
 // local AWS is reached in memory, so that tests with a fake clock can use it.
 func New(tb testing.TB, options ...func(*identity.Options)) *World {
 	tb.Helper()
+	w := Starting(tb, options...)
+	w.Sync()
+	for _, name := range []string{"team-a", "team-b"} {
+		w.Namespace(name, map[string]string{"team": strings.TrimPrefix(name, "team-")})
+	}
+	return w
+}
+
+// Starting makes the world of [New] as a program has it that has just started: the watches have told
+// nothing yet.
+func Starting(tb testing.TB, options ...func(*identity.Options)) *World {
+	tb.Helper()
 	w := &World{t: tb, known: map[string]client.Object{}}
 	must := func(err error) {
 		tb.Helper()
@@ -104,11 +116,15 @@ func New(tb testing.TB, options ...func(*identity.Options)) *World {
 	}
 	w.Identities, err = identity.New(tb.Context(), o)
 	must(err)
-	w.Identities.Subscribe(w.Tokens.Invalidate)
-	for _, name := range []string{"team-a", "team-b"} {
-		w.Namespace(name, map[string]string{"team": strings.TrimPrefix(name, "team-")})
-	}
+	w.Identities.SubscribeDrops(w.Tokens.InvalidateKeys)
 	return w
+}
+
+// Sync has the watches say that they have told all that was there when they began.
+func (w *World) Sync() {
+	for _, informer := range w.informers {
+		informer.Synced()
+	}
 }
 
 // Policy is an IAM policy document of these statements.
@@ -152,7 +168,7 @@ type feeds map[string]*informers.FakeInformer
 
 // GetInformer implements kube.Informers.
 func (f feeds) GetInformer(_ context.Context, o client.Object, _ ...kubecache.InformerGetOption) (kubecache.Informer, error) {
-	made := &informers.FakeInformer{}
+	made := informers.NewFakeInformer()
 	f[fmt.Sprintf("%T", o)] = made
 	return made, nil
 }
