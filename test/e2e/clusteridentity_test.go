@@ -14,6 +14,7 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/auth/grant"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/internal/local"
@@ -296,35 +297,70 @@ func TestClusterIdentities(t *testing.T) {
 	})
 }
 
-// TestGrantsAtTheAPIServer has the real API server judge each row of the truth table, and fields that
-// do not exist.
+// TestGrantsAtTheAPIServer has the real API server judge each row of the truth table for each kind
+// that has a grant, and fields that do not exist. What it stores decides as the table says.
 func TestGrantsAtTheAPIServer(t *testing.T) {
 	installPolicy(t, "../../config/admission/awsidentities.yaml")
 	data, err := os.ReadFile("../../auth/grant/testdata/table.yaml")
 	must(t, "read the table", err)
-	var rows []struct{ Block, Schema string }
-	must(t, "read the table", yaml.Unmarshal(data, &rows))
-	judge := func(ctx context.Context, block string) error {
-		spec := map[string]any{"roleARN": "arn:aws:iam::111122223333:role/a"}
-		if block != "" {
-			var grant any
-			must(t, "read a row", json.Unmarshal([]byte(block), &grant))
-			spec["allowedNamespaces"] = grant
-		}
-		return objects.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "identity.lanyard.dev/v1alpha1", "kind": "AWSClusterRoleIdentity", "metadata": map[string]any{"name": "row"}, "spec": spec,
-		}}, client.DryRunAll)
+	var rows []struct {
+		Block, Schema string
+		Allowed       bool
 	}
-	eventually(t, "the policy holds", func(ctx context.Context) error {
-		if judge(ctx, `{"lst":["team-a"]}`) == nil {
-			return errors.New("an unknown field is accepted")
+	must(t, "read the table", yaml.Unmarshal(data, &rows))
+	judge := func(ctx context.Context, kind string, fields map[string]any, block string) (stored *unstructured.Unstructured, err error) {
+		spec := maps.Clone(fields)
+		if block != "" {
+			var allowed any
+			must(t, "read a row", json.Unmarshal([]byte(block), &allowed))
+			spec["allowedNamespaces"] = allowed
 		}
-		return nil
-	})
-	for _, row := range rows {
-		err := judge(t.Context(), row.Block)
-		if (err != nil) != (row.Schema != "") || err != nil && !strings.Contains(err.Error(), row.Schema) {
-			t.Errorf("%s: %v", row.Block, err)
+		stored = &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "identity.lanyard.dev/v1alpha1", "kind": kind, "metadata": map[string]any{"name": "default"}, "spec": spec,
+		}}
+		return stored, objects.Create(ctx, stored, client.DryRunAll)
+	}
+	for kind, fields := range map[string]map[string]any{
+		identityv1.AWSClusterControllerIdentityKind: {},
+		identityv1.AWSClusterRoleIdentityKind:       {"roleARN": "arn:aws:iam::111122223333:role/a"},
+		identityv1.AWSClusterStaticIdentityKind:     {"secretRef": map[string]any{"name": "keys"}},
+	} {
+		eventually(t, "the policy holds", func(ctx context.Context) error {
+			if _, err := judge(ctx, kind, fields, `{"lst":["team-a"]}`); err == nil {
+				return errors.New("an unknown field is accepted")
+			}
+			return nil
+		})
+		for _, row := range rows {
+			stored, err := judge(t.Context(), kind, fields, row.Block)
+			if (err != nil) != (row.Schema != "") || err != nil && !strings.Contains(err.Error(), row.Schema) {
+				t.Errorf("%s %s: %v", kind, row.Block, err)
+			}
+			if err != nil {
+				continue
+			}
+			block, _, err := unstructured.NestedFieldNoCopy(stored.Object, "spec", "allowedNamespaces")
+			must(t, "read what is stored", err)
+			data, err := json.Marshal(block)
+			must(t, "read what is stored", err)
+			var lent grant.Namespaces
+			must(t, "read what is stored", json.Unmarshal(data, &lent))
+			if got := lent.Decide("team-a", map[string]string{"t": "a"}); got.Allowed != row.Allowed {
+				t.Errorf("%s %s is stored as %s: %+v", kind, row.Block, data, got)
+			}
 		}
+	}
+}
+
+// TestDesignManifests has the real API server judge the manifests of the design, with the corrections
+// that docs/cluster-identities.md lists.
+func TestDesignManifests(t *testing.T) {
+	data, err := os.ReadFile("testdata/design-awsidentities.yaml")
+	must(t, "read the manifests", err)
+	makeNamespace(t, "design", map[string]string{"cluster.x-k8s.io/ns": "testlabel"})
+	for document := range strings.SplitSeq(string(data), "\n---\n") {
+		o := &unstructured.Unstructured{}
+		must(t, "read a manifest", yaml.Unmarshal([]byte(document), &o.Object))
+		must(t, "create "+o.GetKind()+" "+o.GetName(), objects.Create(t.Context(), o, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)))
 	}
 }
