@@ -44,12 +44,12 @@ var programs = []program{
 	{name: discoveryServer, account: discoveryServer, grants: 3},
 }
 
-// rights says what a program may do and what it did, in the words of kubectl auth can-i.
-type rights struct{ granted, used map[string]int }
+// permissions says what a program may do and what it did, in the words of kubectl auth can-i.
+type permissions struct{ granted, used map[string]int }
 
 // elsewhere has the rights of each program in the clusters of other tests, by the program's account.
 // Each cluster is added before it is stopped.
-var elsewhere = map[string]rights{}
+var elsewhere = map[string]permissions{}
 
 // addRights adds what the programs of a cluster may do there, and what they did.
 func addRights(ctx context.Context, t *testing.T, cluster *local.Cluster) {
@@ -58,7 +58,7 @@ func addRights(ctx context.Context, t *testing.T, cluster *local.Cluster) {
 	for _, p := range programs {
 		sum, ok := elsewhere[p.account]
 		if !ok {
-			sum = rights{granted: map[string]int{}, used: map[string]int{}}
+			sum = permissions{granted: map[string]int{}, used: map[string]int{}}
 			elsewhere[p.account] = sum
 		}
 		for _, g := range granted(ctx, t, cluster.Client(), p) {
@@ -150,7 +150,7 @@ func judgeCaller(t *testing.T, e auditEvent, caller, owner *program) {
 }
 
 // judgeGrants fails on each verb that the program is granted and never used.
-func judgeGrants(t *testing.T, p program, all rights) {
+func judgeGrants(t *testing.T, p program, all permissions) {
 	t.Helper()
 	for _, g := range slices.Sorted(maps.Keys(all.granted)) {
 		if all.used[g] == 0 {
