@@ -31,7 +31,7 @@ func TestDayOne(t *testing.T) {
 	w.api = typed.CoreV1().RESTClient()
 	w.putNamespace(t, grantedNamespace)
 	must(t, "install the chart", cluster.InstallChart(t.Context(), map[string]any{
-		"issuer": map[string]any{"url": "https://dayone.e2e.example.com", "keys": map[string]any{"confirmManually": true}},
+		"issuer": map[string]any{"url": "https://dayone.e2e.example.com", "keys": map[string]any{"confirmManually": true, "algorithms": []any{string(v1alpha1.RS256)}}},
 		"rbac":   map[string]any{"tenantNamespaces": []any{grantedNamespace}},
 	}))
 	must(t, "start the programs", w.StartPrograms(t.Context(), []local.ProgramOptions{
