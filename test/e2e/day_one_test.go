@@ -1,8 +1,11 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,12 +34,19 @@ func TestDayOne(t *testing.T) {
 	w.api = typed.CoreV1().RESTClient()
 	w.putNamespace(t, grantedNamespace)
 	must(t, "install the chart", cluster.InstallChart(t.Context(), map[string]any{
-		"issuer": map[string]any{"url": "https://dayone.e2e.example.com", "keys": map[string]any{"confirmManually": true, "algorithms": []any{string(v1alpha1.RS256)}}},
-		"rbac":   map[string]any{"tenantNamespaces": []any{grantedNamespace}},
+		"issuer": map[string]any{
+			"url":  "https://dayone.e2e.example.com",
+			"keys": map[string]any{"confirmManually": true, "algorithms": []any{string(v1alpha1.RS256)}},
+		},
+		"rbac": map[string]any{"tenantNamespaces": []any{grantedNamespace}},
 	}))
 	must(t, "start the programs", w.StartPrograms(t.Context(), []local.ProgramOptions{
 		{Workload: tokenServer, Binary: binary(tokenServer)}, {Workload: identityController, Binary: binary(identityController)},
-	}, func(*local.Program) {}))
+	}, func(p *local.Program) {
+		if p.Workload == tokenServer {
+			w.tokenServer = p
+		}
+	}))
 
 	identity := w.newIdentity(t, grantedNamespace, "app", stsAudience)
 	ready := func(ctx context.Context) metav1.Condition {
@@ -54,7 +64,8 @@ func TestDayOne(t *testing.T) {
 	first, second := w.ring(t).Status.Keys[0].KID, w.ring(t).Status.Keys[1].KID
 	eventually(t, "the identity says what to do", func(ctx context.Context) error {
 		c := ready(ctx)
-		return wantf(c.Status == metav1.ConditionFalse && c.Reason == meta.ReasonIssuerNotPublished && strings.Contains(c.Message, "lanyard keys confirm "+first), "%+v", c)
+		told := c.Reason == meta.ReasonIssuerNotPublished && strings.Contains(c.Message, "lanyard keys confirm "+first)
+		return wantf(c.Status == metav1.ConditionFalse && told, "%+v", c)
 	})
 	list := w.keys(t, "list")
 	for _, kid := range []string{first, second} {
@@ -96,4 +107,41 @@ func TestDayOne(t *testing.T) {
 	if got, want := identity.Status.KeyRing, string(w.ring(t).UID); got != want {
 		t.Errorf("the identity remembers the KeyRing %q, want %q", got, want)
 	}
+	var claims struct {
+		ID string `json:"jti"`
+	}
+	must(t, "read the claims", json.Unmarshal(parsed.UnsafePayloadWithoutVerification(), &claims))
+	eventually(t, "both audit logs have the request", func(context.Context) error { return sameRequest(w, claims.ID) })
+}
+
+// sameRequest returns an error unless the token server's audit log has the jti of a token, and the API
+// server's audit log has the request for the token under the same ID.
+func sameRequest(w *issuerWorld, jti string) error {
+	made, err := lineWith(w.tokenServer.Log, jti)
+	if err != nil {
+		return err
+	}
+	var event struct{ AuditID string }
+	if err := json.Unmarshal(made, &event); err != nil {
+		return err
+	}
+	request, err := lineWith(w.Path("cluster", "audit.log"), `"auditID":"`+event.AuditID+`"`)
+	if err != nil {
+		return err
+	}
+	return wantf(event.AuditID != "" && bytes.Contains(request, []byte("/apis/token.lanyard.dev/")), "it is another request: %s", request)
+}
+
+// lineWith returns the first line of a file that contains the text.
+func lineWith(path, text string) ([]byte, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	for line := range bytes.Lines(data) {
+		if bytes.Contains(line, []byte(text)) {
+			return line, nil
+		}
+	}
+	return nil, fmt.Errorf("%s has no line with %s", path, text)
 }
