@@ -91,12 +91,11 @@ func TestMintedSecretsAreFound(t *testing.T) {
 	jwt := "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0." + strings.Repeat("s1gN", 20)
 	c.add(private)
 	c.add([]byte("Authorization: Bearer " + jwt))
-	for name, text := range map[string]string{
-		"a signature": "level=debug msg=" + strings.Repeat("s1gN", 20) + ".", "a line of a key": "a " + strings.Split(string(private), "\n")[3],
-	} {
-		if secrets.MatchString(text) {
-			t.Errorf("%s looks like a secret: this tests nothing", name)
-		}
+	signature := "level=debug msg=" + strings.Repeat("s1gN", 20) + "."
+	if secrets.MatchString(signature) {
+		t.Error("the signature looks like a secret: this tests nothing")
+	}
+	for name, text := range map[string]string{"a signature": signature, "a line of a key": "a " + strings.Split(string(private), "\n")[3]} {
 		if c.find(text) < 0 {
 			t.Errorf("%s is not found", name)
 		}
