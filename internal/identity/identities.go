@@ -415,7 +415,8 @@ func (i *Identities) removeNamespace(object any) {
 	i.labelsChanged(namespace.Name, last, nil)
 }
 
-// labelsChanged tells of the identities that the namespace may use with one of the labels only.
+// labelsChanged tells of the identities of which a grant answers the namespace otherwise than before.
+// It is told even if another grant of the chain still refuses: the refusal names the first one.
 func (i *Identities) labelsChanged(namespace string, last, next map[string]string) {
 	var c change
 	i.mu.Lock()
@@ -424,11 +425,13 @@ func (i *Identities) labelsChanged(namespace string, last, next map[string]strin
 			continue // its namespace decides, not the labels
 		}
 		path := i.path(subject)
-		before, now := i.lends(path, namespace, last), i.lends(path, namespace, next)
-		if before != now {
+		if slices.ContainsFunc(path, func(s auth.Subject) bool {
+			l := i.links[s]
+			return l != nil && l.admits(namespace, last) != l.admits(namespace, next)
+		}) {
 			c.uses = append(c.uses, Use{subject, namespace})
 		}
-		if before && !now {
+		if i.lends(path, namespace, last) && !i.lends(path, namespace, next) {
 			c.dropped = append(c.dropped, i.unused(path, []string{namespace})...)
 		}
 	}
@@ -437,16 +440,17 @@ func (i *Identities) labelsChanged(namespace string, last, next map[string]strin
 }
 
 // regranted returns what a change of the grant of one link changes: the uses of the namespaces that
-// gain or lose the link, in all chains that have it. Callers hold mu.
+// gain or lose the link, in all chains that have it, and the credentials of chains that nobody may
+// use any more. Callers hold mu.
 func (i *Identities) regranted(last, next *link, dependents []auth.Subject) change {
-	gained, lost := map[string]map[string]string{}, map[string]map[string]string{} // labels by namespace
+	var told, lost []string // namespaces
 	i.namespaces.Range(func(namespace string, labels map[string]string) bool {
 		before, now := last.admits(namespace, labels), next.admits(namespace, labels)
-		switch {
-		case before && !now:
-			lost[namespace] = labels
-		case now && !before:
-			gained[namespace] = labels
+		if before != now {
+			told = append(told, namespace)
+		}
+		if before && !now {
+			lost = append(lost, namespace)
 		}
 		return true
 	})
@@ -456,19 +460,13 @@ func (i *Identities) regranted(last, next *link, dependents []auth.Subject) chan
 	}
 	for _, subject := range dependents {
 		path := i.path(subject)
-		for namespace, labels := range gained {
-			if i.lends(path, namespace, labels) {
-				c.uses = append(c.uses, Use{subject, namespace})
-			}
+		for _, namespace := range told {
+			c.uses = append(c.uses, Use{subject, namespace})
 		}
 		others := slices.DeleteFunc(slices.Clone(path), func(s auth.Subject) bool { return s == next.subject })
-		var withdrawn []string
-		for namespace, labels := range lost {
-			if i.lends(others, namespace, labels) {
-				c.uses = append(c.uses, Use{subject, namespace})
-				withdrawn = append(withdrawn, namespace)
-			}
-		}
+		withdrawn := slices.DeleteFunc(slices.Clone(lost), func(namespace string) bool {
+			return !i.lends(others, namespace, i.labels(namespace))
+		})
 		c.dropped = append(c.dropped, i.unused(path, withdrawn)...)
 	}
 	return c

@@ -391,6 +391,41 @@ func TestGrantChangesTouchOneNamespace(t *testing.T) {
 	}
 }
 
+// TestRefusalThatChanges: a namespace hears of each grant of the chain that admits it, because the
+// refusal names the first one that does not.
+func TestRefusalThatChanges(t *testing.T) {
+	for name, change := range map[string]func(w *identitytest.World, target v1alpha1.AWSClusterRoleIdentitySpec){
+		"a grant": func(w *identitytest.World, target v1alpha1.AWSClusterRoleIdentitySpec) {
+			target.AWSClusterIdentitySpec = identitytest.Admits("team-a")
+			w.Role("target", target)
+		},
+		"a label": func(w *identitytest.World, _ v1alpha1.AWSClusterRoleIdentitySpec) {
+			w.Namespace("team-a", map[string]string{"team": "lessee"})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := identitytest.New(t)
+			w.Static("root", identitytest.Admits("team-b"))
+			spec := identitytest.RoleSpec("arn:aws:iam::"+identitytest.Workload+":role/target", "root", v1alpha1.AWSClusterIdentitySpec{
+				AllowedNamespaces: &v1alpha1.AllowedNamespaces{Selector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]string{"team": "lessee"}}},
+			})
+			subject := w.Role("target", spec)
+			reason := func() string { return identity.ReasonOf(w.Identities.Admits(t.Context(), "team-a", subject)) }
+			if got := reason(); got != meta.ReasonPrincipalUsageUnauthorized {
+				t.Fatal(got)
+			}
+			var heard []identity.Use
+			w.Identities.SubscribeUse(func(use identity.Use) { heard = append(heard, use) })
+			if change(w, spec); reason() != meta.ReasonSourcePrincipalUsageUnauthorized {
+				t.Fatal(reason())
+			}
+			if want := []identity.Use{{Identity: subject, Namespace: "team-a"}}; !slices.Equal(heard, want) {
+				t.Errorf("heard %v, want %v", heard, want)
+			}
+		})
+	}
+}
+
 // TestUseIsLogged: one line joins the consumer and the session's name, which is that of the cloud's
 // audit log also where it had to be shortened.
 func TestUseIsLogged(t *testing.T) {
