@@ -43,6 +43,17 @@ func repositoryOf(namespace string, ref *meta.AWSIdentityReference) *v1alpha1.OC
 	}
 }
 
+// imagesOf is an ImageRepository of Amazon ECR that names an AWS identity, or none.
+func imagesOf(namespace string, ref *meta.AWSIdentityReference) *v1alpha1.ImageRepository {
+	return &v1alpha1.ImageRepository{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "source-"},
+		Spec: v1alpha1.ImageRepositorySpec{
+			Image: local.Account + ".dkr.ecr." + local.Region + ".amazonaws.com/tenant-a/app", Interval: metav1.Duration{Duration: time.Second},
+			Provider: v1alpha1.ProviderAWS, IdentityRef: ref,
+		},
+	}
+}
+
 // bucketOf is a Bucket of Amazon S3 that names an AWS identity, or none.
 func bucketOf(namespace string, ref *meta.AWSIdentityReference) *v1alpha1.Bucket {
 	return &v1alpha1.Bucket{
@@ -107,7 +118,7 @@ func TestBorrowedAWSIdentitiesOfSources(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := lender{t}
-			for _, o := range []fetcher{repositoryOf(hostile, c.ref), bucketOf(hostile, c.ref)} {
+			for _, o := range []fetcher{repositoryOf(hostile, c.ref), bucketOf(hostile, c.ref), imagesOf(hostile, c.ref)} {
 				l.make(o)
 				awaitRefused(t, o, c.reason)
 			}
@@ -129,6 +140,32 @@ func TestBorrowedAWSIdentitiesOfSources(t *testing.T) {
 		relabel(t, hostile, map[string]string{"team": "lessee"})
 		awaitRefused(t, o, meta.ReasonControllerIdentityMissing) // admitted now; the chain has no root yet
 		relabel(t, hostile, nil)
+		awaitRefused(t, o, meta.ReasonPrincipalUsageUnauthorized)
+	})
+
+	// A grant belongs to one identity of one name. Nothing of it stays for an identity that gets the
+	// name later, or for one that has the old content under another name.
+	t.Run("a renamed identity", func(t *testing.T) {
+		l := lender{t}
+		l.role("leased-once", "", lentTo(victim, hostile))
+		renamed := &identityv1.AWSClusterRoleIdentity{ObjectMeta: metav1.ObjectMeta{Name: "leased-once"}}
+		must(t, "delete the identity", objects.Delete(t.Context(), renamed))
+		for deadline := time.After(time.Minute); ; {
+			err := objects.Get(t.Context(), client.ObjectKeyFromObject(renamed), renamed)
+			if apierrors.IsNotFound(err) {
+				break
+			}
+			select {
+			case <-deadline:
+				t.Fatalf("the identity is not gone: %v", err)
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+		l.role("leased-anew", "", lentTo(victim, hostile))
+		o := imagesOf(hostile, named(role, "leased-once"))
+		l.make(o)
+		awaitRefused(t, o, "SubjectNotFound")
+		l.role("leased-once", "", lentTo(victim))
 		awaitRefused(t, o, meta.ReasonPrincipalUsageUnauthorized)
 	})
 
