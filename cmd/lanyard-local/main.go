@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/term"
+
 	"github.com/lanyard-dev/lanyard/internal/cli/world"
 )
 
@@ -28,7 +30,7 @@ func main() {
 	os.Exit(status)
 }
 
+// isTerminal is false for other devices, such as /dev/null.
 func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+	return term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" //nolint:gosec // a file descriptor is an int
 }

@@ -10,6 +10,8 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"golang.org/x/term"
+
 	"github.com/lanyard-dev/lanyard/internal/cli"
 )
 
@@ -41,9 +43,9 @@ func main() {
 // the Kubernetes API from a Pod".
 const mount = "/var/run/secrets/kubernetes.io/serviceaccount"
 
+// isTerminal is false for other devices, such as /dev/null.
 func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+	return term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" //nolint:gosec // a file descriptor is an int
 }
 
 // version is set by the linker (-X main.version, see Makefile).

@@ -117,3 +117,20 @@ func TestNothingSecret(t *testing.T) {
 		}
 	}
 }
+
+// TestTerminal: progress is for terminals, and not for other devices.
+func TestTerminal(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	for path, want := range map[string]bool{"/dev/null": false, "/dev/ptmx": true} {
+		file, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := isTerminal(file); got != want {
+			t.Errorf("%s is a terminal: %v", path, got)
+		}
+		if err := file.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -28,6 +28,8 @@ import (
 	"helm.sh/helm/v3/pkg/registry"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 )
 
@@ -197,7 +199,9 @@ func jobsInTheCluster(t *testing.T, namespace string) {
 	subjects := map[string]string{ownRepository: "system:serviceaccount:" + namespace + ":runner", foreignRepository: "system:serviceaccount:" + namespace + ":other"}
 	newFederatedRegistry(t, host).protectFor(t, local.Issuer, clusterKeys, "oci://"+host+"/"+ownRepository, subjects)
 	const kind = "--creds=ServiceAccountToken"
-	job := newCIJob(t, "KUBECONFIG="+kubeconfig(t, namespace, "runner"))
+	config := kubeconfig(t, namespace, "runner")
+	job := newCIJob(t, "KUBECONFIG="+config)
+	kubectlAsTheJob(t, job, config, namespace)
 	account := []string{kind, "--sa-name=runner", "--sa-namespace=" + namespace}
 	job.proves(t, host, account...) // the audience is the artifact's URL
 	job.proves(t, host, append(account, "--audiences=aud1,oci://"+host+"/"+ownRepository)...)
@@ -218,6 +222,35 @@ func jobsInTheCluster(t *testing.T, namespace string) {
 	job.refused(t, host, "AWS STS", append(account, "--audiences="+stsAudience)...)
 	job.refused(t, host, "opens a cluster", kind, "--sa-token="+secretFile(t, "token", token(t, namespace, "runner")))
 	job.refused(t, host, "is never sent without TLS", append(account, "--insecure-registry")...)
+}
+
+// kubectlAsTheJob has kubectl run lanyard for its credential. Lanyard needs another kubeconfig than
+// kubectl has, and says so.
+func kubectlAsTheJob(t *testing.T, job *ciJob, config, namespace string) {
+	t.Helper()
+	lanyard, err := filepath.Abs(binary("lanyard"))
+	must(t, "find lanyard", err)
+	kubectl, err := clientcmd.LoadFromFile(config)
+	must(t, "read a kubeconfig", err)
+	for name := range kubectl.AuthInfos {
+		kubectl.AuthInfos[name] = &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{
+			APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode, Command: lanyard,
+			Args: []string{
+				"token", "--creds=ServiceAccountToken", "--sa-name=runner", "--sa-namespace=" + namespace, "--audiences=" + local.Issuer,
+				"--format=exec-credential",
+			},
+		}}
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, "write a kubeconfig", clientcmd.WriteToFile(*kubectl, path))
+	whoami := []string{"kubectl", "--kubeconfig=" + path, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"}
+	out, said, err := job.run(t, binary("controlplane"), whoami...)
+	if want := "system:serviceaccount:" + namespace + ":runner"; err != nil || out != want {
+		t.Errorf("kubectl is %q, %v: %s; want %s", out, err, said, want)
+	}
+	if out, said, err := newCIJob(t, "KUBECONFIG="+path).run(t, binary("controlplane"), whoami...); err == nil || !strings.Contains(said, "add --kubeconfig to the plugin's args") {
+		t.Errorf("lanyard with kubectl's own kubeconfig: %q, %v: %s", out, err, said)
+	}
 }
 
 // jobsWithIdentities are jobs that may request the tokens of a WorkloadIdentity.
@@ -258,6 +291,9 @@ func jobsOfGitHub(t *testing.T) {
 	job.refused(t, host, "401", kind) // the artifact's URL is not the registry's audience
 	job.refused(t, host, "a token of GitHub has one audience", kind, "--audiences=aud1,aud2")
 	newCIJob(t).refused(t, host, "a pull request of a fork never has it", kind, audience)
+	pullRequest, err := gitHub.Issuer.Mint(oidc.Claims{"sub": "repo:tenant-a/app:pull_request", "aud": host, "exp": time.Now().Add(time.Hour).Unix()})
+	must(t, "mint the token of a pull request", err)
+	job.refused(t, host, "401", "--token-file="+secretFile(t, "token", pullRequest))
 	newCIJob(t, "ACTIONS_ID_TOKEN_REQUEST_URL=https://"+host+"/token?api-version=2.0", secret).refused(t, host, "the job's token does not go there", kind, audience)
 	gitHub.Fail(503, 503, 503)
 	job.refused(t, host, "HTTP status 503", kind, audience)

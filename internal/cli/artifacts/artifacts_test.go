@@ -75,6 +75,7 @@ type process struct {
 	terminal bool
 	uploads  string
 	env      map[string]string
+	sink     io.Writer         // takes the output in place of out; nil for none
 	written  func(text []byte) // is called for each text before it is in out; nil for nobody
 }
 
@@ -82,6 +83,9 @@ type process struct {
 func (p *process) Write(text []byte) (int, error) {
 	if p.written != nil {
 		p.written(text)
+	}
+	if p.sink != nil {
+		return p.sink.Write(text)
 	}
 	return p.out.Write(text)
 }

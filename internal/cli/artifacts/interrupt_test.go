@@ -3,6 +3,7 @@ package artifacts
 import (
 	"context"
 	"crypto/rand"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -154,6 +155,42 @@ func TestNoSpace(t *testing.T) {
 		if beside := leftovers(t, filepath.Dir(target)); len(beside) > 0 {
 			t.Errorf("%s: beside the folder: %v", name, beside)
 		}
+	}
+}
+
+// TestFullOutput: a result that cannot be written is a failure, in every format. /dev/full is a device
+// on which no space is left.
+func TestFullOutput(t *testing.T) {
+	app := "oci://" + serve(t, distribution(t)) + "/app"
+	source := folder(t, map[string]string{"app.yaml": "1\n"})
+	must(t, "push", "artifact", app+":1.0.0", "--path", source)
+	other := folder(t, map[string]string{"app.yaml": "2\n"})
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	for _, format := range []string{"", "json", "yaml"} {
+		for _, args := range [][]string{
+			{"push", "artifact", app + ":1.0.0", "--path", source},
+			{"pull", "artifact", app + ":1.0.0", "--path", filepath.Join(t.TempDir(), "x")},
+			{"list", "artifact", app},
+			{"tag", "artifact", app + ":1.0.0", "--tag=new"},
+			{"diff", "artifact", app + ":1.0.0", "--path", other},
+		} {
+			want := map[bool]int{false: frame.Failed, true: frame.Undecided}[args[0] == "diff"]
+			if format != "" {
+				args = append(args, "-o", format)
+			}
+			p := process{sink: full}
+			if status := p.run(t.Context(), args...); status != want || !strings.Contains(p.err.String(), "no space left") {
+				t.Errorf("%v: status %d: %s", args, status, p.err.String())
+			}
+		}
+	}
+	said := explainDisk(&fs.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}, "./target").Error()
+	if want := "there is not enough space for the artifact: no space left on device; ./target is as it was"; said != want {
+		t.Errorf("says %q", said)
 	}
 }
 
