@@ -48,6 +48,10 @@ func TestDayOne(t *testing.T) {
 		}
 	}))
 
+	w.awaitRing(t, "two keys", func(ring *v1alpha1.KeyRing) error {
+		return wantf(len(ring.Status.Keys) == 2, "the keys are %+v", ring.Status.Keys)
+	})
+	first, second := w.ring(t).Status.Keys[0].KID, w.ring(t).Status.Keys[1].KID
 	identity := w.newIdentity(t, grantedNamespace, "app", stsAudience)
 	ready := func(ctx context.Context) metav1.Condition {
 		if err := w.people.Get(ctx, client.ObjectKeyFromObject(identity), identity); err != nil {
@@ -58,10 +62,6 @@ func TestDayOne(t *testing.T) {
 		}
 		return metav1.Condition{}
 	}
-	w.awaitRing(t, "two keys", func(ring *v1alpha1.KeyRing) error {
-		return wantf(len(ring.Status.Keys) == 2, "the keys are %+v", ring.Status.Keys)
-	})
-	first, second := w.ring(t).Status.Keys[0].KID, w.ring(t).Status.Keys[1].KID
 	eventually(t, "the identity says what to do", func(ctx context.Context) error {
 		c := ready(ctx)
 		told := c.Reason == meta.ReasonIssuerNotPublished && strings.Contains(c.Message, "lanyard keys confirm "+first)
