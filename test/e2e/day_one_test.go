@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
@@ -62,7 +63,8 @@ func TestDayOne(t *testing.T) {
 		}
 		return metav1.Condition{}
 	}
-	eventually(t, "the identity says what to do", func(ctx context.Context) error {
+	// The words of a condition may be a minute or two late.
+	within(t, 3*time.Minute, "the identity says what to do", func(ctx context.Context) error {
 		c := ready(ctx)
 		told := c.Reason == meta.ReasonIssuerNotPublished && strings.Contains(c.Message, "lanyard keys confirm "+first)
 		return wantf(c.Status == metav1.ConditionFalse && told, "%+v", c)
