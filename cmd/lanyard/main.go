@@ -4,6 +4,8 @@ package main
 
 import (
 	"context"
+	"io"
+	"log"
 	"os"
 	"os/signal"
 	"runtime"
@@ -16,6 +18,7 @@ import (
 )
 
 func main() {
+	log.SetOutput(io.Discard) // net/http writes headers with credentials there, if GODEBUG has http2debug
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
 	home, err := os.UserHomeDir()
