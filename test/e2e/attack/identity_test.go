@@ -121,7 +121,8 @@ func flipRole(tn *tenant) {
 		must(t, "remove "+o.Name, objects.Delete(t.Context(), o))
 	}
 	for line := range bytes.Lines(readLog(t)) {
-		if bytes.Contains(line, []byte("flipping-")) && bytes.Contains(line, []byte(roleA)) && !bytes.Contains(line, []byte("fail")) {
+		refusal := bytes.Contains(line, []byte("fail")) || bytes.Contains(line, []byte(`"type":"Warning"`)) // names what was refused
+		if bytes.Contains(line, []byte("flipping-")) && bytes.Contains(line, []byte(roleA)) && !refusal {
 			t.Errorf("the log names tenant-a's role: %s", line)
 		}
 	}
