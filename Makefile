@@ -3,6 +3,9 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
+# Without cgo programs are static: a CI job runs lanyard in any image. The race detector alone needs cgo.
+export CGO_ENABLED := 0
+RACE := CGO_ENABLED=1 go
 
 # Modules that are linted whole, and those with tests.
 MODULES := api auth cloudtest . test/flux test/e2e bench
@@ -34,10 +37,9 @@ demo: build ## start all of it on this machine and show who may pull what (ONCE=
 .PHONY: build
 build: bin/controlplane $(PROGRAMS) ## build all programs into bin/
 
-# Without cgo they are static: a CI job runs lanyard in any image.
 $(PROGRAMS): $(PRODUCT)
 	@echo "building $@"
-	@CGO_ENABLED=0 go build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $@ ./cmd/$(@F)
+	@go build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $@ ./cmd/$(@F)
 
 # A Kubernetes API server, etcd, controllers and kubectl in one program: some minutes, once.
 bin/controlplane: $(CONTROLPLANE)
@@ -45,7 +47,7 @@ bin/controlplane: $(CONTROLPLANE)
 	@cd dev/controlplane && go build -ldflags '$(KUBE_LD)' -o ../../$@ .
 
 # `make check` vets, tests and all: go test would vet the dependencies as well, once more for each way they are compiled in.
-GOTEST := go test -vet=off -race -shuffle=on
+GOTEST := $(RACE) test -vet=off -race -shuffle=on
 
 ##@ Test
 .PHONY: test
@@ -59,7 +61,7 @@ unit: ## run the unit tests of every module with the race detector
 
 .PHONY: e2e
 e2e: build bin/race/lanyard-controller bin/minio bin/vault-jwt test/e2e/node/node_modules/.package-lock.json ## run the black-box tests: real API server, local cloud, real registry
-	@cd test/e2e && go test -vet=off -race -count=1 -timeout 60m . ./dataplane ./node
+	@cd test/e2e && $(RACE) test -vet=off -race -count=1 -timeout 60m . ./dataplane ./node
 
 .PHONY: attack
 attack: build ## run hostile tenants against the controller, beside an honest one (SHORT=1: those that take a minute)
@@ -67,12 +69,12 @@ attack: build ## run hostile tenants against the controller, beside an honest on
 
 .PHONY: e2e-flux
 e2e-flux: build bin/race/lanyard-controller bin/minio bin/vault-jwt bin/flux-kustomize-controller ## have Flux's kustomize-controller apply what Lanyard publishes
-	@cd test/e2e && go test -vet=off -race -count=1 -tags flux -run TestKustomizeController .
+	@cd test/e2e && $(RACE) test -vet=off -race -count=1 -tags flux -run TestKustomizeController .
 
 # The end-to-end tests' own programs: what unit tests have compiled, linked once more.
 bin/race/%: $(PRODUCT)
 	@echo "building $@"
-	@go build -race -ldflags '-X main.version=$(VERSION)' -o $@ ./cmd/$*
+	@$(RACE) build -race -ldflags '-X main.version=$(VERSION)' -o $@ ./cmd/$*
 
 # MinIO's STS judges the same tokens as ours does. It is built from its module, as its makers document.
 bin/minio: test/e2e/minio/go.mod test/e2e/minio/go.sum
