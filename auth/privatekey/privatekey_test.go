@@ -49,10 +49,10 @@ func (k *numbers) derived() bool {
 
 // panicking is a key of 2048 bits that crypto/x509 of Go 1.26 accepts, and with which crypto/rsa then
 // panics: one "prime" is even, and the product of both is twice the modulus.
-func panicking(t testing.TB) numbers {
-	t.Helper()
+func panicking(tb testing.TB) numbers {
+	tb.Helper()
 	for {
-		r, q := odd(t, 1024), odd(t, 1024)
+		r, q := odd(tb, 1024), odd(tb, 1024)
 		k := numbers{N: new(big.Int).Mul(r, q), E: big.NewInt(65537), P: new(big.Int).Lsh(r, 1), Q: q}
 		if k.N.BitLen() == 2048 && k.derived() {
 			return k
@@ -61,48 +61,48 @@ func panicking(t testing.TB) numbers {
 }
 
 // odd is a random odd number of so many bits, of which the highest are set.
-func odd(t testing.TB, bits int) *big.Int {
-	t.Helper()
+func odd(tb testing.TB, bits int) *big.Int {
+	tb.Helper()
 	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), uint(bits-2)))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return n.SetBit(n.SetBit(n, 0, 1), bits-1, 1)
 }
 
-func pkcs1(t testing.TB, k any) []byte {
-	t.Helper()
+func pkcs1(tb testing.TB, k any) []byte {
+	tb.Helper()
 	der, err := asn1.Marshal(k)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return der
 }
 
 // pkcs8 wraps a key of PKCS #1.
-func pkcs8(t testing.TB, key []byte) []byte {
-	t.Helper()
-	return pkcs1(t, struct {
+func pkcs8(tb testing.TB, key []byte) []byte {
+	tb.Helper()
+	return pkcs1(tb, struct {
 		Version   int
 		Algorithm pkix.AlgorithmIdentifier
 		Key       []byte
 	}{0, pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 1}, Parameters: asn1.NullRawValue}, key})
 }
 
-func newRSA(t testing.TB, bits int) *rsa.PrivateKey {
-	t.Helper()
+func newRSA(tb testing.TB, bits int) *rsa.PrivateKey {
+	tb.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, bits)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return key
 }
 
-func newECDSA(t testing.TB, curve elliptic.Curve) *ecdsa.PrivateKey {
-	t.Helper()
+func newECDSA(tb testing.TB, curve elliptic.Curve) *ecdsa.PrivateKey {
+	tb.Helper()
 	key, err := ecdsa.GenerateKey(curve, rand.Reader)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return key
 }

@@ -32,5 +32,5 @@ func main() {
 
 // isTerminal is false for other devices, such as /dev/null.
 func isTerminal(f *os.File) bool {
-	return term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" //nolint:gosec // a file descriptor is an int
+	return term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }

@@ -48,7 +48,7 @@ const mount = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 // isTerminal is false for other devices, such as /dev/null.
 func isTerminal(f *os.File) bool {
-	return term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" //nolint:gosec // a file descriptor is an int
+	return term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }
 
 // version is set by the linker (-X main.version, see Makefile).

@@ -54,7 +54,7 @@ func TestForgedSecret(t *testing.T) {
 			if now := w.secret(); !same && (string(now.Data[delivery.TokenKey]) == string(forged.Data[delivery.TokenKey]) || len(w.server.requests) != before+1) {
 				t.Errorf("%s: the forged token stays", c.name)
 			}
-			if left := o.Status.ExpiresAt.Sub(time.Now()); left > time.Hour {
+			if left := time.Until(o.Status.ExpiresAt.Time); left > time.Hour {
 				t.Errorf("%s: the status believes in %s", c.name, left)
 			}
 			own = w.secret().DeepCopy()
@@ -126,7 +126,7 @@ func TestSessionIsRenewed(t *testing.T) {
 				time.Sleep(time.Second)
 				c.change(w)
 				o, _ := w.reconcile()
-				if left := o.Status.ExpiresAt.Sub(time.Now()); sts.sessions-1 != c.sessions || left > time.Hour || left < 10*time.Minute {
+				if left := time.Until(o.Status.ExpiresAt.Time); sts.sessions-1 != c.sessions || left > time.Hour || left < 10*time.Minute {
 					t.Errorf("%d sessions, want %d; the status believes in %s", sts.sessions-1, c.sessions, left)
 				}
 				if w.reconcile(); sts.sessions-1 != c.sessions {

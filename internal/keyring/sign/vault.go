@@ -42,7 +42,7 @@ type Vault interface {
 // What a Secret that contains the private half looks like.
 const (
 	secretType corev1.SecretType = "identity.lanyard.dev/signing-key"
-	dataKey                      = "key.der" // PKCS #8, RFC 5958
+	dataKey    string            = "key.der" // PKCS #8, RFC 5958
 )
 
 // inSecret is the Vault of private halves that are in the Secrets themselves.
