@@ -53,7 +53,8 @@ func specOf(t *testing.T, file, version string) *schema {
 func (s *schema) refused() bool {
 	return slices.ContainsFunc(s.Rules, func(r struct {
 		Rule string `json:"rule"`
-	}) bool {
+	},
+	) bool {
 		return r.Rule == "false"
 	})
 }
