@@ -34,14 +34,27 @@ type program struct {
 	// exercise makes the program use each of its permissions at least once, in the main world; nil if
 	// the clusters of other tests do.
 	exercise func(t *testing.T)
+	// rare has the verbs that no test has the program use, each with the reason.
+	rare map[string]string
 }
 
 // programs lists all programs of the chart.
 var programs = []program{
-	{name: "lanyard-controller", account: "lanyard-controller", grants: 10, exercise: exerciseController},
-	{name: tokenServer, account: tokenServer, grants: 10},
-	{name: identityController, account: identityController, grants: 10},
-	{name: discoveryServer, account: discoveryServer, grants: 3},
+	{name: "lanyard-controller", account: "lanyard-controller", grants: 10, exercise: exerciseController, rare: map[string]string{
+		"patch imagerepositories.toolkit.lanyard.dev": "it removes the annotation that renews a token, as from an OCIRepository",
+	}},
+	{name: tokenServer, account: tokenServer, grants: 10, rare: map[string]string{
+		"get backupbuckets.core.gardener.cloud": "a context object of a kind like the others",
+		"get backupentries.core.gardener.cloud": "a context object of a kind like the others",
+		"get buckets.toolkit.lanyard.dev":       "a context object of a kind like the others",
+		"update secrets":                        "the authority of the serving certificates is replaced after years",
+	}},
+	{name: identityController, account: identityController, grants: 10, rare: map[string]string{
+		// The token server asks whether the controller may get what a token names.
+		"get shoots.core.gardener.cloud":                    "a binding's context object",
+		"get workloadidentitybindings.identity.lanyard.dev": "the binding itself",
+	}},
+	{name: discoveryServer, account: discoveryServer, grants: 2},
 }
 
 // permissions says what a program may do and what it did, in the words of kubectl auth can-i.
@@ -153,7 +166,11 @@ func judgeCaller(t *testing.T, e auditEvent, caller, owner *program) {
 func judgeGrants(t *testing.T, p program, all permissions) {
 	t.Helper()
 	for _, g := range slices.Sorted(maps.Keys(all.granted)) {
-		if all.used[g] == 0 {
+		verb, resource, _ := strings.Cut(g, " ")
+		switch {
+		case all.used[g] > 0 || p.rare[g] != "":
+		case verb == "list" && all.used["watch "+resource] > 0: // API servers before 1.34 do not stream lists
+		default:
 			t.Errorf("the chart grants %s %s, which it never used", p.name, g)
 		}
 		t.Logf("%s %6d × %s", p.name, all.used[g], g)
@@ -264,8 +281,10 @@ func addGrants(ctx context.Context, t *testing.T, people client.Client, all map[
 		rules = role.Rules
 	}
 	for _, rule := range rules {
-		if len(rule.NonResourceURLs) > 0 {
-			t.Errorf("a rule grants %v: this test knows resources only", rule.NonResourceURLs)
+		// The mirror of a cluster's own issuer reads the documents of discovery, which the golden file
+		// of TestIssuer lists. All other rules are about resources.
+		if urls := rule.NonResourceURLs; len(urls) > 0 && !strings.Contains(urls[0], "openid") {
+			t.Errorf("a rule grants %v: this test knows resources only", urls)
 		}
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {

@@ -345,18 +345,20 @@ func (r *Reconciler[O, P]) finalize(ctx context.Context, o O) error {
 // at the object. A change of a dependency wakes an object that is Stalled.
 func (r *Reconciler[O, P]) notFinalized(ctx context.Context, before, o O, cause error) error {
 	f := r.explain(cause)
-	was := ready(o.GetStatus()).Reason
+	news := ready(o.GetStatus()).Reason != f.Reason
 	markFailed(o, f)
-	if !f.Stalled || was != f.Reason {
+	if (f.Stalled || news) && !equality.Semantic.DeepEqual(before, o) {
+		if err := r.patchStatus(ctx, before, o); err != nil {
+			return client.IgnoreNotFound(err) // a conflict: memory is behind, and the news may be old
+		}
+	}
+	if news {
 		r.emitEvent(o, corev1.EventTypeWarning, f.Reason, "the object is not deleted yet: "+f.Message)
 	}
-	if !f.Stalled {
-		return cause
-	}
-	if equality.Semantic.DeepEqual(before, o) {
+	if f.Stalled {
 		return nil
 	}
-	return client.IgnoreNotFound(r.patchStatus(ctx, before, o))
+	return cause
 }
 
 // forget removes what is remembered of an object.
