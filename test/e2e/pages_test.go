@@ -182,8 +182,9 @@ func newReader(t *testing.T) *reader {
 	return r
 }
 
-// copyRepository makes a copy of the repository as it is after `make build`: the files that git knows, as they are now. What
-// somebody left beside them is nothing that a clone has. Files keep their times, so that make builds nothing again.
+// copyRepository makes a copy of the repository as it is after `make build`. The copy has the files
+// that git knows, as they are now, and the built programs. Files keep their times, so that make
+// builds nothing again.
 func copyRepository(t *testing.T, to string) {
 	t.Helper()
 	root := filepath.Join("..", "..")

@@ -42,8 +42,8 @@ func allocated(t *testing.T, body string) map[types.MediaType]int64 {
 	return taken
 }
 
-// maxReading bounds what is allocated for any manifest of four megabytes. It counts garbage too, so it does not depend on when
-// garbage is collected.
+// maxReading bounds what is allocated for any manifest of four megabytes. Garbage counts too, so the
+// time of its collection does not matter.
 const maxReading = 128 << 20
 
 func hostileManifests() map[string]string {
