@@ -418,43 +418,58 @@ func TestLostSecret(t *testing.T) {
 	})
 }
 
-// TestRestoredRing puts yesterday's ring back, as a backup of the cluster does.
+// TestRestoredRing puts yesterday's ring back, as a backup of the cluster does. A process that has
+// only read the ring notices this as well as the one that has written the ring.
 func TestRestoredRing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		r := w.rotator(w.api)
-		w.settle(r)
-		yesterday := w.ring().DeepCopy()
-		time.Sleep(25 * time.Minute)
-		w.change(func(ring *v1alpha1.KeyRing) { keyring.Rotate(ring, time.Now()) })
-		w.settle(r)
-		leaked := w.state(v1alpha1.KeyRetiring)[0]
-		w.change(func(ring *v1alpha1.KeyRing) {
-			if err := keyring.Revoke(ring, leaked); err != nil {
-				t.Fatal(err)
-			}
+	for name, restarted := range map[string]bool{"wrote the ring": false, "has only read the ring": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { restoredRing(t, restarted) })
 		})
-		w.settle(r)
-		before := w.ring()
+	}
+}
 
-		back := before.DeepCopy()
-		back.Spec, back.Status = yesterday.Spec, yesterday.Status
-		if err := w.api.Update(t.Context(), back); err != nil {
+func restoredRing(t *testing.T, restarted bool) {
+	t.Helper()
+	w := newWorld(t)
+	r := w.rotator(w.api)
+	w.settle(r)
+	yesterday := w.ring().DeepCopy()
+	time.Sleep(25 * time.Minute)
+	w.change(func(ring *v1alpha1.KeyRing) { keyring.Rotate(ring, time.Now()) })
+	w.settle(r)
+	leaked := w.state(v1alpha1.KeyRetiring)[0]
+	w.change(func(ring *v1alpha1.KeyRing) {
+		if err := keyring.Revoke(ring, leaked); err != nil {
 			t.Fatal(err)
-		}
-		back.Status = yesterday.Status
-		if err := w.api.Status().Update(t.Context(), back); err != nil {
-			t.Fatal(err)
-		}
-		r.Policy.Revoked = []string{leaked}
-		w.settle(r)
-		if slices.Contains(w.state(v1alpha1.KeyActive), leaked) {
-			t.Error("the backup has brought a revoked key back")
-		}
-		if got := w.ring().Status.Revision; got <= before.Status.Revision {
-			t.Errorf("revision %d, but it was %d before the backup", got, before.Status.Revision)
 		}
 	})
+	w.settle(r)
+	before := w.ring()
+	if restarted {
+		r = w.rotator(w.api)
+		w.settle(r)
+		if w.ring().ResourceVersion != before.ResourceVersion {
+			t.Fatal("the new process has written the ring")
+		}
+	}
+
+	back := before.DeepCopy()
+	back.Spec, back.Status = yesterday.Spec, yesterday.Status
+	if err := w.api.Update(t.Context(), back); err != nil {
+		t.Fatal(err)
+	}
+	back.Status = yesterday.Status
+	if err := w.api.Status().Update(t.Context(), back); err != nil {
+		t.Fatal(err)
+	}
+	r.Policy.Revoked = []string{leaked}
+	w.settle(r)
+	if slices.Contains(w.state(v1alpha1.KeyActive), leaked) {
+		t.Error("the backup has brought a revoked key back")
+	}
+	if got := w.ring().Status.Revision; got <= before.Status.Revision {
+		t.Errorf("revision %d, but it was %d before the backup", got, before.Status.Revision)
+	}
 }
 
 // TestReinstalled deletes the ring and makes it anew: verifiers have cached the old keys.
