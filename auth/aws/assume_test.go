@@ -235,6 +235,7 @@ func TestSessionRequestOfAnnotations(t *testing.T) {
 func FuzzSessionRequest(f *testing.F) {
 	f.Add("source", "arn:aws:iam::123456789123:role/a", "name", 3600, `{"a":"b"}`, "agreed", "key", "value", "arn", "aud")
 	f.Add("", "", "", 0, "", "", "", "", "", "")
+	f.Add("source", "", strings.Repeat("name", 17), 0, "", "", "", "", "", "")
 	f.Add("a&b", "%2C,", "=", 43200, "\n", "&=", "k&=%", "v&=%+ ", "x,y", "z=1")
 	f.Fuzz(func(t *testing.T, source, role, name string, seconds int, policy, external, key, value, arn, audience string) {
 		if seconds < 0 || seconds > 86400 {
@@ -257,6 +258,7 @@ func FuzzSessionRequest(f *testing.F) {
 		subject, err := auth.ClusterIdentity("AWSClusterRoleIdentity", "a")
 		rig.Must(t, err)
 		got, err := aws.SessionRequestOf(auth.Account{Subject: subject, Attributes: attributes, Fingerprint: auth.Fingerprint(attributes)})
+		request.Name = aws.FitSessionName(name) // AWS accepts 64 characters
 		if err != nil || !reflect.DeepEqual(got, request) {
 			t.Errorf("%+v became %+v, %v", request, got, err)
 		}
