@@ -387,6 +387,36 @@ func TestDeletionThatHasToWaitIsTold(t *testing.T) {
 	}
 }
 
+// The API server refuses a second event of the same object version, reason and note. A finalizer that
+// fails again, also while memory is behind, gives no second event.
+func TestDeletionThatWaitsLongIsToldOnce(t *testing.T) {
+	w := newWorld(t)
+	o := w.create("tenant-a", "app", nil)
+	w.reconcile(o)
+	w.kind.finalize = errOdd
+	if err := w.Kube.Delete(t.Context(), w.Get(o)); err != nil {
+		t.Fatal(err)
+	}
+	before, behind := w.Get(o), false
+	w.Shared.Client = interceptor.NewClient(w.Kube, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, read client.Object, opts ...client.GetOption) error {
+			if behind {
+				before.DeepCopyInto(read.(*v1alpha1.OCIRepository))
+				return nil
+			}
+			return c.Get(ctx, key, read, opts...)
+		},
+	})
+	w.Told()
+	for try, wants := range []int{1, 0, 0} {
+		behind = try == 1
+		_, _ = w.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+		if told := w.Told(); len(told) != wants {
+			t.Errorf("try %d: told %q, want %d events", try, told, wants)
+		}
+	}
+}
+
 func TestControllerThatEndsWritesNothing(t *testing.T) {
 	w := newWorld(t)
 	o := w.create("tenant-a", "app", nil)
