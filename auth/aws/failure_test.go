@@ -30,11 +30,13 @@ func FuzzClean(f *testing.F) {
 	f.Add("bad token ", "eyJhbGciOiJFUzI1NiJ9.e30.c2lnbmF0dXJl", uint8(0), uint8(40), "!")
 	f.Add("x\ny\x00", "short", uint8(0), uint8(5), "\u2028")
 	f.Add(strings.Repeat("long ", 100), strings.Repeat("s", 30), uint8(3), uint8(12), "")
+	f.Add(strings.Repeat("long ", 130), strings.Repeat("s", 30), uint8(3), uint8(12), "")
 	f.Fuzz(func(t *testing.T, before, secret string, from, length uint8, after string) {
 		start := min(int(from), len(secret))
 		piece := secret[start:min(start+int(length), len(secret))]
 		got := aws.Clean(before+piece+after, auth.NewSecret(secret))
-		if len(piece) >= 12 && got != "" {
+		// Only 600 bytes of a message are read: what follows is never shown.
+		if len(piece) >= 12 && len(before)+12 <= 600 && got != "" {
 			t.Errorf("a message with %q of the secret is shown: %q", piece, got)
 		}
 		if len(got) > 303 || strings.ContainsFunc(got, func(r rune) bool { return r < ' ' || r > '~' }) {

@@ -85,7 +85,7 @@ func readS3Request(r *http.Request, bucket string) (s3Request, *service.Refusal)
 	// Two readings of one path would be two objects: the handler that is handed in must see the
 	// object that was judged. S3 itself takes keys with empty or dotted segments; they are refused
 	// here because servers in front of a store tidy them away.
-	if !strings.HasPrefix(r.URL.Path, "/") || (req.bucket == "" && req.key != "") || strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f") || !plainKey(req.key) {
+	if !strings.HasPrefix(r.URL.Path, "/") || (req.bucket == "" && r.URL.Path != "/") || strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f") || !plainKey(req.key) {
 		return req, service.Refuse(http.StatusBadRequest, "InvalidURI", "Couldn't parse the specified URI.")
 	}
 	if len(req.key) > maxKey {
