@@ -145,10 +145,10 @@ func (w *WorkloadIdentities) Lookup(_ context.Context, subject auth.Subject) (au
 }
 
 // Subscribe implements [auth.AccountReader] as [Accounts.Subscribe] does: changed is called when an
-// identity is created or deleted, and when its UID or anything in its spec changes. changed is also
-// called for every identity when a key of the issuer is revoked or leaves the ring, because tokens
-// that were got with a proof of that key are not to be used any more. Identities and the ring are
-// watched by two goroutines, which may call changed at the same time.
+// identity is created or deleted, and when its UID or anything in its spec changes. When a
+// key of the issuer is revoked or leaves the ring, changed is called for every identity: tokens that
+// were got with a proof of that key are not to be used any more. Identities and the ring are watched
+// by two goroutines, which may call changed at the same time.
 func (w *WorkloadIdentities) Subscribe(changed func(auth.Subject)) { w.index.subscribe(changed) }
 
 // Read implements [auth.Prover] with a live GET. An identity that is being deleted counts as

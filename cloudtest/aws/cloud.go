@@ -1,6 +1,6 @@
 // Package aws is the local AWS. It has IAM's accounts, roles, users and policies. Its services are
-// the parts of Identity and Access Management that trust in a cluster needs, the Security Token
-// Service, Elastic Container Registry with its registries, S3, and Key Management Service. Of
+// the Security Token Service, Elastic Container Registry with its registries, S3 and Key Management
+// Service. Of Identity and Access Management it has the parts that trust in a cluster needs. Of
 // further services ([GenericServices]), such as EC2, it has only who may call them: see
 // [HeaderCallerARN].
 //

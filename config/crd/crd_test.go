@@ -437,8 +437,8 @@ func FuzzAcceptedImageIsReadable(f *testing.F) {
 		if d := spec.Interval.Duration; d < time.Second || d > 8760*time.Hour {
 			t.Errorf("interval %q is %v", interval, d)
 		}
-		// What the schema takes and the controller does not is a host that only looks like one, a
-		// repository that is too long, or an expression that grows too large.
+		// The schema takes what the controller refuses: a host that only looks like one, a repository
+		// that is too long, an expression that grows too large.
 		if repo, err := oci.ParseImage(spec.Image); err == nil && !strings.HasSuffix(strings.ToLower(spec.Image), strings.TrimPrefix(repo.Name(), "library/")) {
 			t.Errorf("image %q is %s", spec.Image, repo)
 		}

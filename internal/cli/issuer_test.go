@@ -411,8 +411,8 @@ func TestTokenFile(t *testing.T) {
 	}
 }
 
-// TestTokenRefresh checks that the file gets a new token at half of the life, keeps its token while
-// there is no new one, and that Ctrl-C is the orderly end.
+// TestTokenRefresh checks that the file gets a new token at half of the life, and keeps its token
+// while there is no new one. Ctrl-C is the orderly end.
 func TestTokenRefresh(t *testing.T) {
 	f, kubeconfig := newFakeIssuer(t)
 	f.life = 2 * time.Second

@@ -270,8 +270,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestWithdrawnGrants holds that a grant that is gone stops the next use of a cached credential, for
-// each way to take it away, and also for an SDK's client in the middle of its work.
+// TestWithdrawnGrants holds that a grant that is gone stops the next use of a cached credential, also
+// by an SDK's client in the middle of its work. It tries each way to take a grant away.
 func TestWithdrawnGrants(t *testing.T) {
 	selecting := v1alpha1.AWSClusterIdentitySpec{AllowedNamespaces: &v1alpha1.AllowedNamespaces{
 		Selector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]string{"team": "a"}},

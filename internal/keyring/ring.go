@@ -35,9 +35,9 @@ type RingAuthority struct {
 	Entry *v1alpha1.Authority
 }
 
-// Parse reads the keys and authorities of a ring. A key whose kid is not the thumbprint of its public
-// half is left out, and so is a key of another algorithm than its entry says, and an authority whose
-// certificates do not fit its entry. The error names each of them; the Ring has the others and may
+// Parse reads the keys and authorities of a ring. It leaves out a key whose kid is not the
+// thumbprint of its public half, a key of another algorithm than its entry says, and an authority
+// whose certificates do not fit its entry. The error names each of them; the Ring has the others and may
 // be used.
 func Parse(status *v1alpha1.KeyRingStatus) (Ring, error) {
 	var (

@@ -349,8 +349,8 @@ func bindingReady(o *v1alpha1.WorkloadIdentityBinding) error {
 	return wantf(o.Annotations[meta.OperationAnnotation] == "", "it is being renewed")
 }
 
-// hubVouches holds that the Secret in the spoke has a token of the hub's issuer, which says from
-// which spoke it was asked for, and that Vault accepts it.
+// hubVouches holds that the Secret in the spoke has a token of the hub's issuer, which Vault accepts.
+// The token says from which spoke it was asked for.
 func hubVouches(t *testing.T, w *hubWorld) {
 	t.Helper()
 	w.newBinding(t, grantedNamespace)
@@ -365,8 +365,8 @@ func hubVouches(t *testing.T, w *hubWorld) {
 	wantVerdict(t, "Vault", vault.login(t, token), true)
 }
 
-// namespacesAreMapped holds that a namespace which is not in the map has no identity, even if the
-// hub has a namespace of its name with an identity of this name.
+// namespacesAreMapped holds that a namespace which is not in the map has no identity. The hub has a
+// namespace of its name, with an identity of this name.
 func namespacesAreMapped(t *testing.T, w *hubWorld) {
 	t.Helper()
 	w.putNamespace(t, otherNamespace)

@@ -158,8 +158,8 @@ func controllerIsHeld(t *testing.T, cluster *local.Cluster) {
 	must(t, "the owner changes the spec", patch(admin, `{"metadata":{"finalizers":null},"spec":{"suspend":true}}`))
 }
 
-// usersMintNothing holds that the roles view, edit and admin, with what the chart adds to them, make
-// no token of a WorkloadIdentity and change no key, but write WorkloadIdentities.
+// usersMintNothing holds that the roles view, edit and admin make no token of a WorkloadIdentity and
+// change no key, also with what the chart adds to them. They do write WorkloadIdentities.
 func usersMintNothing(t *testing.T, cluster *local.Cluster) {
 	t.Helper()
 	reviews, err := kubernetes.NewForConfig(cluster.Config())

@@ -413,7 +413,7 @@ func renewedAfterRevocation(t *testing.T, w *bindingWorld, all []*bound) {
 }
 
 // consumer shows what lies in Secrets to a verifier that keeps the issuer's keys for as long as it
-// may, and the token of the first one to AWS.
+// may. It also shows the token of the first Secret to AWS.
 type consumer struct {
 	secrets client.Reader
 	names   []string

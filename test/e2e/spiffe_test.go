@@ -461,7 +461,7 @@ func idsAreToldApart(t *testing.T, w *spiffeWorld) {
 }
 
 // scans has an ImageRepository with a credential scan a repository that only the object of the
-// production namespace may read, and one of the same name in another namespace be refused.
+// production namespace may read. An object of the same name in another namespace is refused.
 func scans(t *testing.T, people client.Client, image string, credential v1alpha1.Credential, as string) {
 	t.Helper()
 	scanner := func(namespace string) *v1alpha1.ImageRepository {

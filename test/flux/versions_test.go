@@ -108,8 +108,8 @@ func highest(tags []string, constraint *semver.Constraints, filter *regexp.Regex
 	return found
 }
 
-// TestVersionsAsFlux: for every range and filter of Flux's tests and documentation, the tag that is
-// taken from all of their tags is the one that Flux takes, and what Flux refuses is refused.
+// TestVersionsAsFlux tries every range and filter of Flux's tests and documentation on all of their
+// tags. Lanyard takes the tag that Flux takes, and refuses what Flux refuses.
 func TestVersionsAsFlux(t *testing.T) {
 	all := versions(t)
 	var tags, ranges []string

@@ -169,9 +169,9 @@ func DependencyOn(use identity.Use) object.Dependency {
 	return d
 }
 
-// Subscribe calls changed for each identity that may answer otherwise than before, and for each
-// identity in the chain of one that an object begins or ceases to use. The context is that of the
-// program.
+// Subscribe calls changed for each identity that may answer otherwise than before. When an object
+// begins or ceases to use an identity, it calls changed for each identity of the chain. The context
+// is that of the program.
 func (u *Users) Subscribe(ctx context.Context, changed func(object.Dependency)) {
 	u.identities.SubscribeUse(func(use identity.Use) { changed(DependencyOn(use)) })
 	see := func(objects ...any) {

@@ -69,9 +69,9 @@ type inSecret struct {
 	digest string
 }
 
-// find returns the credential that lies in the Secret. It returns false if the Secret is not exactly
-// as it was written for the plan, by the digest in the status, or if it comes from the future: a
-// clock was set back, and the credential ends before that clock says so.
+// find returns the credential that lies in the Secret. It returns false if, by the digest in
+// the status, the Secret is not exactly as it was written for the plan. It also returns false for a
+// Secret from the future: a clock was set back, and the credential ends before that clock says so.
 func (p plan) find(secret *secretRead, digest string) (inSecret, bool) {
 	if secret == nil || !secret.owned || digest == "" {
 		return inSecret{}, false

@@ -571,7 +571,7 @@ func TestUnreachableDocument(t *testing.T) {
 }
 
 // TestEmergencyRevocation follows both steps with a verifier that reads the document only for a kid
-// it does not know, and has cached the successor together with the key that leaks.
+// it does not know. The verifier has cached the successor together with the key that leaks.
 func TestEmergencyRevocation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -43,7 +43,7 @@ type Resolver struct {
 // Resolve checks that the caller may get the object, that the object exists with its UID, and that
 // the object uses the identity. It returns what the token says about the object. Its errors are
 // statuses of the API server. An object is read only after the API server has said that the caller
-// may get it, so the time of an answer tells nothing about objects of others.
+// may get it. So the time of an answer tells nothing about objects of others.
 func (r Resolver) Resolve(
 	ctx context.Context, caller user.Info, identity *identityv1.WorkloadIdentity, object *tokenv1.ContextObject,
 ) (*issuer.Context, error) {
