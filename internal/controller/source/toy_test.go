@@ -75,7 +75,7 @@ func newWorld(t *testing.T) *world {
 
 func newWorldWith(t *testing.T, options store.Options) *world {
 	t.Helper()
-	w := &world{World: controllertest.New[*v1alpha1.OCIRepository](t, "", options), kind: &toy{}}
+	w := &world{World: controllertest.New[*v1alpha1.OCIRepository](t, serviceHost, options), kind: &toy{}}
 	w.Start(func() reconcile.Reconciler { return source.New(w.Shared, v1alpha1.OCIRepositoryKind, w.kind) })
 	return w
 }
