@@ -20,9 +20,9 @@ func GetToken(ctx context.Context, provider Provider, opts ...Option) (Token, er
 	return token, err
 }
 
-// GetTokenAndKey is [GetToken]. It also returns the key of the token that was issued, whose Identity
-// says as whom the token speaks. [Resolve] may name another identity: the subject may have changed
-// since.
+// GetTokenAndKey is [GetToken]. It also returns the key of the token that was issued, whose
+// Identity says as whom the token speaks. [Resolve] may name another identity: the subject may have
+// changed since.
 func GetTokenAndKey(ctx context.Context, provider Provider, opts ...Option) (Token, Key, error) {
 	c := calls.Get().(*call)
 	c.provider = provider

@@ -46,8 +46,8 @@ type Key struct {
 // Lanyard's own fields follow: subjectKind (if the subject is neither a ServiceAccount nor the
 // controller), serviceAccountUID (the UID of any subject), audiences, stsRegion, caDigest, signer,
 // credentialType, trustDomain, issuer, contextObject and identityFingerprint. Commas, equals signs,
-// percent signs and control characters inside values are percent-encoded, so that two different keys
-// never print alike.
+// percent signs and control characters inside values are percent-encoded, so that two different
+// keys never print alike.
 func (k Key) String() string {
 	var b strings.Builder
 	field := func(name, value string) {

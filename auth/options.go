@@ -182,8 +182,8 @@ func WithAudiences(audiences ...string) Option {
 	return func(o *Options) { o.Audiences = list }
 }
 
-// WithContextObject names the object that the token is used for. The token then says so, and is shared with no other object. A provider whose tokens cannot say so
-// refuses the option.
+// WithContextObject names the object that the token is used for. The token then says so, and is
+// shared with no other object. A provider whose tokens cannot say so refuses the option.
 func WithContextObject(object ObjectReference) Option {
 	return func(o *Options) { o.ContextObject = object }
 }

@@ -27,10 +27,10 @@ func (c cost) String() string {
 // within reports whether the operation takes less than a limit.
 func (c cost) within(limit time.Duration) bool { return time.Duration(c.Nanoseconds) < limit }
 
-// lentIdentities measures what an AWS identity that is lent to a namespace costs. The first
-// row is its fingerprint, beside the hash of Cluster API Provider AWS. The second is the time from its
-// name to a credential from the cache, with all grants of a chain of three. Theirs makes its hash at
-// each reconciliation, ours only when the identity changes.
+// lentIdentities measures what an AWS identity that is lent to a namespace costs. The first row is
+// its fingerprint, beside the hash of Cluster API Provider AWS. The second is the time from its
+// name to a credential from the cache, with all grants of a chain of three. Theirs makes its hash
+// at each reconciliation, ours only when the identity changes.
 func lentIdentities(ctx context.Context) ([]result, error) {
 	theirs, err := capa(ctx)
 	if err != nil {
@@ -100,7 +100,8 @@ func fingerprintIdentity(b *testing.B) {
 	}
 }
 
-// resolveIdentity asks for the grants and the credential of a chain of three, which is in the cache.
+// resolveIdentity asks for the grants and the credential of a chain of three, which is in the
+// cache.
 func resolveIdentity(b *testing.B) {
 	b.Helper()
 	w := identitytest.New(b)

@@ -1,16 +1,17 @@
 // Command bench measures Lanyard's library beside Flux's, Lanyard's AWS identities beside those of
-// Cluster API Provider AWS, and Lanyard's token server beside kube-apiserver's own tokens, in one run:
+// Cluster API Provider AWS, and Lanyard's token server beside kube-apiserver's own tokens, in one
+// run:
 //
 //	bench --programs ../bin
 //	bench --sizes
 //	bench --identities
 //
 // Both libraries read ServiceAccounts from informers of the same real API server, and parse their
-// annotations with their own AWS provider. Only the call to the cloud is replaced, by the same pause
-// on both sides. Both kinds of tokens are asked for at the same API server, and signed with RS256.
-// The output has one line for each case: ours, theirs, the ratio, and our target. Then follow the
-// sizes of programs that use either library; --sizes prints only the sizes. The command is not a
-// test: a busy machine must not fail a build. It runs in its module's folder.
+// annotations with their own AWS provider. Only the call to the cloud is replaced, by the same
+// pause on both sides. Both kinds of tokens are asked for at the same API server, and signed with
+// RS256. The output has one line for each case: ours, theirs, the ratio, and our target. Then
+// follow the sizes of programs that use either library; --sizes prints only the sizes. The command
+// is not a test: a busy machine must not fail a build. It runs in its module's folder.
 package main
 
 import (

@@ -55,8 +55,8 @@ const (
 	firstToken = 2 * time.Minute
 )
 
-// mint measures Lanyard's token server beside the API server's own TokenRequest, in a cluster with the
-// programs of the issuer. All requests go through the API server, as the same ServiceAccount.
+// mint measures Lanyard's token server beside the API server's own TokenRequest, in a cluster with
+// the programs of the issuer. All requests go through the API server, as the same ServiceAccount.
 func mint(ctx context.Context, s settings) (_ []result, err error) {
 	cfg, err := local.ParseCloud("cloud.yaml", examples.Cloud())
 	if err != nil {
@@ -91,8 +91,8 @@ func (s settings) program(name string) local.ProgramOptions {
 	return local.ProgramOptions{Workload: name, Binary: filepath.Join(s.programs, name)}
 }
 
-// newCaller makes a ServiceAccount and a WorkloadIdentity of the same name, and returns the client of
-// the ServiceAccount, which may make tokens of both.
+// newCaller makes a ServiceAccount and a WorkloadIdentity of the same name, and returns the client
+// of the ServiceAccount, which may make tokens of both.
 func newCaller(ctx context.Context, cluster *local.Cluster) (*http.Client, error) {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: account}
 	for _, object := range []client.Object{
@@ -145,8 +145,8 @@ func post(ctx context.Context, caller *http.Client, url, body string) error {
 	return err
 }
 
-// throughAPIServer asks both sides in short turns. A machine that also does other work slows both, so
-// the ratio is the median of the ratios of neighbouring turns.
+// throughAPIServer asks both sides in short turns. A machine that also does other work slows both,
+// so the ratio is the median of the ratios of neighbouring turns.
 func throughAPIServer(ctx context.Context, caller *http.Client, host string) ([]result, error) {
 	sides := []func() error{
 		func() error { return post(ctx, caller, host+ourPath, ourRequest) },

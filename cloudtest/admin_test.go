@@ -18,7 +18,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// TestAdmin changes a cloud only through its admin API, and asks STS whether the change is in force.
+// TestAdmin changes a cloud only through its admin API, and asks STS whether the change is in
+// force.
 func TestAdmin(t *testing.T) {
 	ctx := t.Context()
 	w := rig.NewWorld(t)

@@ -21,7 +21,8 @@ const (
 	backdate      = time.Hour // for clients whose clock is behind
 )
 
-// authority is the cloud's certificate authority. Its key exists in memory only, so that nothing outlives the process that could impersonate a host.
+// authority is the cloud's certificate authority. Its key exists in memory only, so that nothing
+// outlives the process that could impersonate a host.
 type authority struct {
 	cert *x509.Certificate
 	key  crypto.Signer

@@ -34,7 +34,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// child is an unmodified program: the SDK's default chain, and a plain GET of a host on the internet.
+// child is an unmodified program: the SDK's default chain, and a plain GET of a host on the
+// internet.
 func child(ctx context.Context) error {
 	cfg, err := config.LoadDefaultConfig(ctx)
 	if err != nil {

@@ -25,7 +25,8 @@ type Config struct {
 	GCP gcp.Config `json:"gcp"`
 	// Alibaba is the part that is Alibaba Cloud.
 	Alibaba alibaba.Config `json:"alibaba"`
-	// Issuers are OIDC issuers with fixed keys. Issuers that live in the process are handed in with [Cloud.Handle] instead.
+	// Issuers are OIDC issuers with fixed keys. Issuers that live in the process are handed in with
+	// [Cloud.Handle] instead.
 	Issuers []oidc.Static `json:"issuers,omitempty"`
 	// Quotas throttle services by rate.
 	Quotas []fault.Quota `json:"quotas,omitempty"`
@@ -35,8 +36,8 @@ type Config struct {
 	JournalSize int `json:"journalSize,omitempty"`
 }
 
-// ParseConfig reads a configuration from JSON. A field that it does not know, or that stands twice, is an error that names it. A YAML file is read by
-// converting it to JSON first.
+// ParseConfig reads a configuration from JSON. A field that it does not know, or that stands twice,
+// is an error that names it. A YAML file is read by converting it to JSON first.
 func ParseConfig(data []byte) (Config, error) {
 	var cfg Config
 	if err := decodeStrict(data, &cfg); err != nil {
@@ -45,7 +46,8 @@ func ParseConfig(data []byte) (Config, error) {
 	return cfg, nil
 }
 
-// decodeStrict decodes one JSON value and refuses unknown fields, duplicate keys and anything after the value.
+// decodeStrict decodes one JSON value and refuses unknown fields, duplicate keys and anything after
+// the value.
 func decodeStrict(data []byte, into any) error {
 	if err := checkDuplicates(json.NewDecoder(bytes.NewReader(data)), ""); err != nil {
 		return err

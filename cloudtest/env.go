@@ -22,7 +22,9 @@ func (c *Cloud) Env(caFile string) []string {
 	return env
 }
 
-// Env is [Cloud.Env] for a cloud in another process. Sources: Go's net/http and crypto/x509; AWS SDKs and Tools Reference Guide; Alibaba Cloud SDK, "Manage access credentials"; Node.js CLI options.
+// Env is [Cloud.Env] for a cloud in another process. Sources: Go's net/http and crypto/x509; AWS
+// SDKs and Tools Reference Guide; Alibaba Cloud SDK, "Manage access credentials"; Node.js CLI
+// options.
 func Env(proxyURL, caFile string) []string {
 	const direct = "localhost,127.0.0.1,::1"
 	return []string{

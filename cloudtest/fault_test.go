@@ -33,7 +33,8 @@ type serviceCall struct {
 	header             []string
 }
 
-// serviceCalls are calls of all services of all clouds, of each under every kind of host and in every protocol that it has.
+// serviceCalls are calls of all services of all clouds, of each under every kind of host and in
+// every protocol that it has.
 func serviceCalls() []serviceCall {
 	const form = "application/x-www-form-urlencoded"
 	calls := []serviceCall{
@@ -103,7 +104,8 @@ func newFaultyCloud(t *testing.T) *cloudtest.Cloud {
 	return c
 }
 
-// do makes the call over a connection of its own. It returns the answer's status, 0 if there is none.
+// do makes the call over a connection of its own. It returns the answer's status, 0 if there is
+// none.
 func (s serviceCall) do(t *testing.T, c *cloudtest.Cloud) (status int, header http.Header, body string) {
 	t.Helper()
 	transport := c.Transport()
@@ -119,7 +121,8 @@ func (s serviceCall) do(t *testing.T, c *cloudtest.Cloud) (status int, header ht
 	return res.StatusCode, res.Header, rig.ReadAll(t, res)
 }
 
-// TestFaultsOfAllServices: every kind of fault works at every service, for its operation only, and the journal says so.
+// TestFaultsOfAllServices: every kind of fault works at every service, for its operation only, and
+// the journal says so.
 func TestFaultsOfAllServices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFaultyCloud(t)
@@ -175,7 +178,8 @@ func TestFaultsOfAllServices(t *testing.T) {
 	})
 }
 
-// TestServices: every service has a call in these tests, but for the proxy, and no name is two services'.
+// TestServices: every service has a call in these tests, but for the proxy, and no name is two
+// services'.
 func TestServices(t *testing.T) {
 	called := []string{journal.ServiceProxy}
 	for _, s := range serviceCalls() {

@@ -216,7 +216,8 @@ func TestHandleRefuses(t *testing.T) {
 	}
 }
 
-// TestHandlerDoesNotOutrankCloud: a handler that was handed in for a host before the cloud had one of that name no longer answers, as it checks nothing.
+// TestHandlerDoesNotOutrankCloud: a handler that was handed in for a host before the cloud had one
+// of that name no longer answers, as it checks nothing.
 func TestHandlerDoesNotOutrankCloud(t *testing.T) {
 	w := rig.NewWorld(t)
 	const host = "latecomer.azurecr.io"

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestDocumentedRoutes: the package's documentation lists the admin API's routes, all of them and no others.
+// TestDocumentedRoutes: the package's documentation lists the admin API's routes, all of them and
+// no others.
 func TestDocumentedRoutes(t *testing.T) {
 	c, err := New(Config{})
 	if err != nil {

@@ -23,10 +23,10 @@ type DialError struct {
 // Error names the address and the reason.
 func (e *DialError) Error() string { return "cloudtest: dial " + e.Address + ": " + e.Reason }
 
-// Transport returns a transport for use in this process. It reaches the cloud's hosts and nothing else, needs no port, no proxy and no environment, and
-// trusts the cloud's CA only. It reaches the metadata servers, if there are any, as http://metadata.google.internal and
-// http://169.254.169.254 too. Each call returns a new one with a
-// connection pool of its own.
+// Transport returns a transport for use in this process. It reaches the cloud's hosts and nothing
+// else, needs no port, no proxy and no environment, and trusts the cloud's CA only. It reaches the
+// metadata servers, if there are any, as http://metadata.google.internal and http://169.254.169.254
+// too. Each call returns a new one with a connection pool of its own.
 func (c *Cloud) Transport() *http.Transport {
 	return &http.Transport{
 		DialContext:           c.dial,

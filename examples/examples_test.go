@@ -83,8 +83,8 @@ func fetchersOf(all []runtime.Object) []fetches {
 	return found
 }
 
-// TestLeftOut checks that only issuer.yaml needs the issuer, that only lent.yaml needs AWS identities,
-// and that no other file is left out.
+// TestLeftOut checks that only issuer.yaml needs the issuer, that only lent.yaml needs AWS
+// identities, and that no other file is left out.
 func TestLeftOut(t *testing.T) {
 	names := func(files fs.FS) []string {
 		found, err := fs.Glob(files, "*")

@@ -109,8 +109,8 @@ func TestAssumeRoleWithASession(t *testing.T) {
 	}
 }
 
-// TestChainsThatAWSRefuses holds the code and the next step for each answer of AWS, and that no error
-// has a key.
+// TestChainsThatAWSRefuses holds the code and the next step for each answer of AWS, and that no
+// error has a key.
 func TestChainsThatAWSRefuses(t *testing.T) {
 	w, arn := chainWorld(t)
 	lost := func(string) (auth.Proof, error) {
@@ -153,8 +153,9 @@ func TestChainsThatAWSRefuses(t *testing.T) {
 	}
 }
 
-// TestThrottledAccount: once STS has throttled an account, further identities with sources in it are
-// refused without a call and with a clear error. Those with sources in another account are served.
+// TestThrottledAccount: once STS has throttled an account, further identities with sources in it
+// are refused without a call and with a clear error. Those with sources in another account are
+// served.
 func TestThrottledAccount(t *testing.T) {
 	w, arn := chainWorld(t)
 	const otherKey, otherSecret = "AKIAOTHEROTHEROTHERO", "other-secret-other-secret"
@@ -230,8 +231,8 @@ func TestSessionRequestOfAnnotations(t *testing.T) {
 	}
 }
 
-// FuzzSessionRequest: what an account asks for is what its reader has written, whatever is in it, and
-// two requests never have the same attributes.
+// FuzzSessionRequest: what an account asks for is what its reader has written, whatever is in it,
+// and two requests never have the same attributes.
 func FuzzSessionRequest(f *testing.F) {
 	f.Add("source", "arn:aws:iam::123456789123:role/a", "name", 3600, `{"a":"b"}`, "agreed", "key", "value", "arn", "aud")
 	f.Add("", "", "", 0, "", "", "", "", "", "")

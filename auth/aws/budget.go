@@ -42,7 +42,8 @@ type budget struct {
 }
 
 // enter waits for the turn of a call. The caller passes the result of the call to leave. During a
-// pause enter refuses at once, and pause is what is left of it. The error is the cause of ctx's end.
+// pause enter refuses at once, and pause is what is left of it. The error is the cause of ctx's
+// end.
 func (b *budgets) enter(ctx context.Context, of payer) (leave func(error), pause time.Duration, err error) {
 	if of.account == "" {
 		return func(error) {}, 0, nil // AWS has not said yet whose keys these are

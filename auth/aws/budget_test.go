@@ -12,9 +12,10 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// TestBudgetOfAThrottledAccount: 200 identities of an account that STS throttles for ten minutes ask
-// every second. After the first calls, which are under way together, they make one call in each pause.
-// Another account never waits. When STS answers again, all identities are served within a minute.
+// TestBudgetOfAThrottledAccount: 200 identities of an account that STS throttles for ten minutes
+// ask every second. After the first calls, which are under way together, they make one call in each
+// pause. Another account never waits. When STS answers again, all identities are served within a
+// minute.
 func TestBudgetOfAThrottledAccount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b budgets

@@ -77,7 +77,8 @@ func TestOwnChain(t *testing.T) {
 }
 
 // TestOwnChainOfBinding: the name that a program gives to the sessions of a WorkloadIdentity is the
-// name of the last session too, which is the one that leaves the program. The identity may name another.
+// name of the last session too, which is the one that leaves the program. The identity may name
+// another.
 func TestOwnChainOfBinding(t *testing.T) {
 	const named = "cloudidentity.tenant-a@WorkloadIdentityBinding"
 	w, tenant, reader := ownChainWorld(t)

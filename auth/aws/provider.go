@@ -219,9 +219,9 @@ func (p *Provider) stsRegion(option string, sts endpoint.STS, registry endpoint.
 }
 
 // GetProofRequest implements [auth.Provider]. It asks for a JWT for sts.amazonaws.com, in all
-// partitions, unless the account names other audiences. For a listed host it asks for a JWT for that
-// host, which AWS does not accept. If the account names a source, it asks for the source's session.
-// It refuses a request that AWS would refuse with any proof.
+// partitions, unless the account names other audiences. For a listed host it asks for a JWT for
+// that host, which AWS does not accept. If the account names a source, it asks for the source's
+// session. It refuses a request that AWS would refuse with any proof.
 func (p *Provider) GetProofRequest(_ context.Context, request *auth.Request) (auth.ProofRequest, error) {
 	x, err := p.plan(request)
 	switch {

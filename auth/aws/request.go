@@ -12,8 +12,8 @@ import (
 
 // SessionRequest says which session an identity asks for. It is for subjects other than
 // ServiceAccounts and WorkloadIdentities, such as a cluster-scoped identity that an administrator
-// lends to namespaces. [SessionRequest.Attributes] are the attributes of their [auth.Account], whose
-// Fingerprint must be made of all of them. The fields are parameters of AssumeRole and
+// lends to namespaces. [SessionRequest.Attributes] are the attributes of their [auth.Account],
+// whose Fingerprint must be made of all of them. The fields are parameters of AssumeRole and
 // AssumeRoleWithWebIdentity; their limits are those of the AWS STS API reference.
 type SessionRequest struct {
 	// Source says that the session is got with another session, which the Prover has: its proof has
@@ -66,8 +66,8 @@ const (
 // a WorkloadIdentity, whose tenant cannot.
 const SessionNameAttribute = "sessionName"
 
-// Attributes returns the request as the attributes of an account. Fields that are not set have none.
-// Equal requests have equal attributes, and different requests have different ones.
+// Attributes returns the request as the attributes of an account. Fields that are not set have
+// none. Equal requests have equal attributes, and different requests have different ones.
 func (r SessionRequest) Attributes() (map[string]string, error) {
 	attributes := map[string]string{}
 	set := func(name, value string) {

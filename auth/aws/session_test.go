@@ -52,8 +52,8 @@ func TestSessionName(t *testing.T) {
 	}
 }
 
-// A program may name the session of a WorkloadIdentity. The annotations of a ServiceAccount, which a
-// tenant writes, name none.
+// A program may name the session of a WorkloadIdentity. The annotations of a ServiceAccount, which
+// a tenant writes, name none.
 func TestNamedSession(t *testing.T) {
 	attributes := map[string]string{aws.SessionNameAttribute: "cloudidentity.tenant-a@WorkloadIdentityBinding"}
 	workload, err := auth.WorkloadIdentity("tenant-a", "app")

@@ -24,8 +24,8 @@ type verdict struct {
 	fix     func(asked) string // nil if nothing better is known than the page about the code
 }
 
-// verdict looks the code up. Source of the codes and their meanings: Microsoft Entra, "Authentication and authorization error codes",
-// and Azure Workload Identity, "Troubleshooting".
+// verdict looks the code up. Source of the codes and their meanings: Microsoft Entra,
+// "Authentication and authorization error codes", and Azure Workload Identity, "Troubleshooting".
 func (c aadsts) verdict() verdict {
 	known, ok := map[aadsts]verdict{
 		700016:        {auth.CodeTrustRefused, "the tenant has no such application", asked.checkClient},
@@ -67,8 +67,8 @@ func (c aadsts) verdict() verdict {
 	return known
 }
 
-// maxFederated is how many federated credentials an application has at the most. Source: Microsoft Graph, "Create
-// federatedIdentityCredential".
+// maxFederated is how many federated credentials an application has at the most. Source: Microsoft
+// Graph, "Create federatedIdentityCredential".
 const maxFederated = 20
 
 // asked is the refused request, as fixes mention it.

@@ -43,7 +43,8 @@ func parseToken(body []byte, asked time.Time) (*Token, error) {
 	return &Token{Secret: auth.NewSecret(got.AccessToken), ExpiresAt: asked.Add(time.Duration(*got.ExpiresIn) * time.Second).UTC()}, nil
 }
 
-// errorCode reads the AADSTS code and the OAuth error (RFC 6749 §5.2) from a response body; ok is false if the body is not Entra's.
+// errorCode reads the AADSTS code and the OAuth error (RFC 6749 §5.2) from a response body; ok is
+// false if the body is not Entra's.
 func errorCode(body []byte) (code aadsts, oauth string, ok bool) {
 	var got struct {
 		Error       string `json:"error"`

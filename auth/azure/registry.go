@@ -27,8 +27,8 @@ const registryActions = "pull,metadata_read"
 // for a refresh token of the registry, which permits everything that the identity may do in the
 // registry. It exchanges the refresh token at once for an access token, which permits to pull from
 // one repository. The access token is the password; with [Config].WholeRegistry it is the refresh
-// token. Both requests go to the image repository's host. Source: Azure Container Registry, "Integration with Azure Active Directory"
-// (github.com/Azure/acr/blob/main/docs/AAD-OAuth.md).
+// token. Both requests go to the image repository's host. Source: Azure Container Registry,
+// "Integration with Azure Active Directory" (github.com/Azure/acr/blob/main/docs/AAD-OAuth.md).
 func (p *Provider) NewRegistryToken(ctx context.Context, token auth.Token, request *auth.Request) (*auth.RegistryCredentials, error) {
 	entra, ok := token.(*Token)
 	if !ok || entra == nil {

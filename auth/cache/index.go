@@ -9,11 +9,11 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// index finds entries: by key without a lock, and by subject under [Cache.mu]. Its size is fixed, so
-// that no entry moves while somebody reads. All writes are made under [Cache.mu].
+// index finds entries: by key without a lock, and by subject under [Cache.mu]. Its size is fixed,
+// so that no entry moves while somebody reads. All writes are made under [Cache.mu].
 //
-// A hash only chooses the bucket. The keys in a bucket are compared field by field, so that two keys
-// with the same hash are still two keys.
+// A hash only chooses the bucket. The keys in a bucket are compared field by field, so that two
+// keys with the same hash are still two keys.
 type index struct {
 	seed      maphash.Seed
 	byKey     []atomic.Pointer[entry] // the first entry of each bucket; entry.chain leads on

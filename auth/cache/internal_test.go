@@ -109,8 +109,8 @@ func TestSweepOfOneSubjectIsLinear(t *testing.T) {
 	t.Errorf("2000 entries took %s, 64000 took %s", few, many)
 }
 
-// The last token of a tenant goes because its subject is no longer what the key says. The tenant goes
-// with it, and only this tenant.
+// The last token of a tenant goes because its subject is no longer what the key says. The tenant
+// goes with it, and only this tenant.
 func TestTenantWhoseLastTokenGoes(t *testing.T) {
 	c := New(Options{MaxSize: 10})
 	key := variants(t)[0]

@@ -32,8 +32,8 @@ func (ts *tenants) get(name string) *tenant {
 	return t
 }
 
-// forget drops a tenant that has nothing, unless it was dropped before. While it has no flight under
-// way, its queue is empty.
+// forget drops a tenant that has nothing, unless it was dropped before. While it has no flight
+// under way, its queue is empty.
 func (ts *tenants) forget(t *tenant) {
 	if len(t.entries) == 0 && t.flights == 0 && ts.byName[t.name] == t {
 		delete(ts.byName, t.name)

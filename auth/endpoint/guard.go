@@ -127,8 +127,8 @@ func (g Guard) CheckTarget(hostport string) error {
 
 // nameKind returns the kind by which a name in lower case is refused without its address, or empty.
 //
-// Sources: RFC 6761 §6.3 (localhost); /etc/hosts of Debian, Red Hat, SUSE and Kubernetes' containers
-// (localhost's other names); Google Compute Engine, "About VM metadata"; EC2 user guide,
+// Sources: RFC 6761 §6.3 (localhost); /etc/hosts of Debian, Red Hat, SUSE and Kubernetes'
+// containers (localhost's other names); Google Compute Engine, "About VM metadata"; EC2 user guide,
 // "Instance metadata" (instance-data); WHATWG URL, "ends in a number checker".
 func nameKind(name string) string {
 	last := name[strings.LastIndexByte(name, '.')+1:]

@@ -186,8 +186,8 @@ func TestGetIdentityRefuses(t *testing.T) {
 	}
 }
 
-// TestFluxAnnotation: Flux's annotation names the provider too, in all the forms that Flux takes, and
-// its identity is another, because its audience is.
+// TestFluxAnnotation: Flux's annotation names the provider too, in all the forms that Flux takes,
+// and its identity is another, because its audience is.
 func TestFluxAnnotation(t *testing.T) {
 	const full = "//iam.googleapis.com/" + providerName
 	provider := newProvider(t, gcp.Config{})

@@ -26,8 +26,8 @@ import (
 // so that the error says which call was slow.
 const callTimeout = 10 * time.Second
 
-// printAudiences prints the audiences of the API server: a token that names no audience is for all of
-// them. Source: k8s.io/kubernetes pkg/registry/core/serviceaccount/storage/token.go.
+// printAudiences prints the audiences of the API server: a token that names no audience is for all
+// of them. Source: k8s.io/kubernetes pkg/registry/core/serviceaccount/storage/token.go.
 const printAudiences = "kubectl create token default -o jsonpath='{.spec.audiences[*]}'"
 
 // Informers has the informers of kinds. A [cache.Cache] is an Informers.
@@ -179,8 +179,8 @@ func (a *Accounts) Read(ctx context.Context, subject auth.Subject) (auth.Account
 // APIAudiences returns the audiences that the API server accepts for itself, which no token has.
 func (a *Accounts) APIAudiences() []string { return slices.Clone(a.apiAudiences) }
 
-// Self returns this program's own ServiceAccount; zero if Options.APIAudiences was set, because then
-// nobody asked who this program is.
+// Self returns this program's own ServiceAccount; zero if Options.APIAudiences was set, because
+// then nobody asked who this program is.
 func (a *Accounts) Self() auth.Subject {
 	namespace, name, _ := strings.Cut(strings.TrimPrefix(a.caller.self, userPrefix), ":")
 	self, err := auth.ServiceAccount(namespace, name)

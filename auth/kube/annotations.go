@@ -41,8 +41,8 @@ func fingerprintOf(attributes map[string]string) string {
 	return auth.Fingerprint(attributes)
 }
 
-// DefaultAnnotations returns the annotations that name identities of AWS, Azure and GCP, and the user
-// of tokens that are themselves the credential. A program with another provider appends that
+// DefaultAnnotations returns the annotations that name identities of AWS, Azure and GCP, and the
+// user of tokens that are themselves the credential. A program with another provider appends that
 // provider's keys, for both [ByObject] and [Options].
 func DefaultAnnotations() Annotations {
 	return Annotations{

@@ -14,8 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// claims are the claims of a ServiceAccount's token or of a WorkloadIdentity's. Their aud is always a
-// list. Source: k8s.io/kubernetes pkg/serviceaccount/claims.go; Lanyard's token server.
+// claims are the claims of a ServiceAccount's token or of a WorkloadIdentity's. Their aud is always
+// a list. Source: k8s.io/kubernetes pkg/serviceaccount/claims.go; Lanyard's token server.
 type claims struct {
 	Issuer     string   `json:"iss"`
 	Subject    string   `json:"sub"`

@@ -22,7 +22,7 @@
 // namespace, and create on selfsubjectreviews.authentication.k8s.io, which the ClusterRole
 // system:basic-user grants. For [WorkloadIdentities] it needs get, list and watch on
 // workloadidentities.identity.lanyard.dev, list and watch on keyrings.identity.lanyard.dev in the
-// token server's namespace, and create on workloadidentities/token of token.lanyard.dev. For [Objects]
-// it needs get, list and watch on the objects, and create on their subresource svid of
+// token server's namespace, and create on workloadidentities/token of token.lanyard.dev. For
+// [Objects] it needs get, list and watch on the objects, and create on their subresource svid of
 // token.lanyard.dev; for [SPIFFERing] the same as for the issuer's KeyRing.
 package kube

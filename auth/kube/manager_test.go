@@ -167,7 +167,8 @@ func TestManagerOptions(t *testing.T) {
 	}
 }
 
-// With the issuer's KeyRing the accounts are those of both kinds, and the tokens of both are dropped.
+// With the issuer's KeyRing the accounts are those of both kinds, and the tokens of both are
+// dropped.
 func TestManagerWithIssuer(t *testing.T) {
 	s := newIssuerServer(t)
 	s.put(identityUID, 1, "aws", map[string]any{"iamRoleARN": roleA})

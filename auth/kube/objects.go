@@ -49,8 +49,8 @@ type ObjectOptions struct {
 	Client client.Client
 }
 
-// SVIDBroker issues SVIDs of objects, such as the client of a SPIFFE broker. Implementations are safe
-// for concurrent use.
+// SVIDBroker issues SVIDs of objects, such as the client of a SPIFFE broker. Implementations are
+// safe for concurrent use.
 type SVIDBroker interface {
 	// Prove returns an SVID of the account, which was read live, as [auth.Prover] does.
 	Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error)
@@ -147,9 +147,9 @@ func (o *Objects) Lookup(_ context.Context, subject auth.Subject) (auth.Account,
 }
 
 // Subscribe implements [auth.AccountReader] as [Accounts.Subscribe] does: changed is called when an
-// object is created or deleted. It is also called for every object when a key or an authority of the
-// ring is revoked, and when the ring begins or ends to sign. Objects and the ring are watched by two
-// goroutines, which may call changed at the same time. A broker reports no revocation.
+// object is created or deleted. It is also called for every object when a key or an authority of
+// the ring is revoked, and when the ring begins or ends to sign. Objects and the ring are watched
+// by two goroutines, which may call changed at the same time. A broker reports no revocation.
 func (o *Objects) Subscribe(changed func(auth.Subject)) { o.index.subscribe(changed) }
 
 // Read implements [auth.Prover] with a live GET of the object's metadata. An object that is being
@@ -172,8 +172,8 @@ func (o *Objects) Read(ctx context.Context, subject auth.Subject) (auth.Account,
 }
 
 // Prove implements [auth.Prover] with a request for an SVID to Lanyard's token server, through the
-// API server, or to the broker. What the token server answers is compared with the request, and with
-// the ring.
+// API server, or to the broker. What the token server answers is compared with the request, and
+// with the ring.
 func (o *Objects) Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	subject := account.Subject
 	if err := o.isKind(subject); err != nil {

@@ -493,8 +493,8 @@ func TestRefusedSVIDs(t *testing.T) {
 	}
 }
 
-// TestTrustDomainSwitchedOff: an object that waits for a trust domain is told which value to set, also
-// if the ring of a former trust domain is still there.
+// TestTrustDomainSwitchedOff: an object that waits for a trust domain is told which value to set,
+// also if the ring of a former trust domain is still there.
 func TestTrustDomainSwitchedOff(t *testing.T) {
 	s := newSPIFFEServer(t)
 	s.putRing("Active", s.authority)
@@ -507,8 +507,8 @@ func TestTrustDomainSwitchedOff(t *testing.T) {
 	})
 }
 
-// Who was told is compared after each step: the end of what SVIDs count by is told, and the begin of
-// what objects wait for. A rotation is not: the next use finds the new signer.
+// Who was told is compared after each step: the end of what SVIDs count by is told, and the begin
+// of what objects wait for. A rotation is not: the next use finds the new signer.
 func TestObjectChanges(t *testing.T) {
 	s := newSPIFFEServer(t)
 	_, _, next := s.newAuthority("Published")

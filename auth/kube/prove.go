@@ -48,8 +48,9 @@ func (a *Accounts) Prove(ctx context.Context, account auth.Account, request auth
 	return &auth.JWT{Token: token, ExpiresAt: said.expiresAt()}, nil
 }
 
-// checkProofRequest refuses a request for a proof that no token of a subject can be. A token without
-// audience would be for all of its receivers: the API server, or all audiences of the identity.
+// checkProofRequest refuses a request for a proof that no token of a subject can be. A token
+// without audience would be for all of its receivers: the API server, or all audiences of the
+// identity.
 func checkProofRequest(account auth.Account, request auth.ProofRequest) error {
 	switch subject := account.Subject; {
 	case request.Form != auth.FormJWT:

@@ -25,8 +25,8 @@ func TestDefaultAnnotationsAreTheProviders(t *testing.T) {
 	}
 }
 
-// The fields of a providerConfig that are kept are those that the provider of the type reads, and no
-// others.
+// The fields of a providerConfig that are kept are those that the provider of the type reads, and
+// no others.
 func TestProviderConfigFieldsAreTheProviders(t *testing.T) {
 	fields := map[string][]string{
 		"aws": {aws.RoleField, aws.AssumeRoleField}, "azure": {azure.ClientField, azure.TenantField}, "gcp": {gcp.ImpersonateField, gcp.ServiceAccountField, gcp.ProviderField},

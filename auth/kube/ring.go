@@ -47,8 +47,8 @@ type authority struct {
 	certificate string // PEM
 }
 
-// lost reports whether a key or an authority of the state counts no more in the next state, although
-// what it has signed may not have expired yet.
+// lost reports whether a key or an authority of the state counts no more in the next state,
+// although what it has signed may not have expired yet.
 func (s ringState) lost(next ringState) bool {
 	for kid, state := range s.keys {
 		if now := next.keys[kid]; state.accepted() && !now.accepted() && now != keyRemoved {
@@ -126,8 +126,8 @@ func (r *ring) is(object *unstructured.Unstructured) bool {
 	return object.GetNamespace() == r.name.Namespace && object.GetName() == r.name.Name
 }
 
-// replace stores the next state. The order matters: a proof that is made after the call of changed is
-// judged by the next state.
+// replace stores the next state. The order matters: a proof that is made after the call of changed
+// is judged by the next state.
 func (r *ring) replace(next ringState) {
 	last := r.load()
 	r.state.Store(&next)

@@ -110,8 +110,9 @@ func able(s *svid.Signers) ability {
 	return ability{s.TrustDomain.Name(), s.Issuer, s.Key != "", s.Authority != ""}
 }
 
-// signersOf returns who signs by a ring's state; nil without a valid trust domain. Each algorithm may
-// have an active key, and the token server chooses among them, so all of them count as the signer.
+// signersOf returns who signs by a ring's state; nil without a valid trust domain. Each algorithm
+// may have an active key, and the token server chooses among them, so all of them count as the
+// signer.
 func signersOf(state ringState) *svid.Signers {
 	domain, err := svid.ParseTrustDomain(state.trustDomain)
 	if err != nil {

@@ -23,8 +23,8 @@ type tokenServer struct {
 	invalid func(metav1.Status, auth.Subject) *auth.Error
 }
 
-// ask posts a request of a kind to a subresource of the subject, and returns the answer. The error is
-// an [*auth.Error].
+// ask posts a request of a kind to a subresource of the subject, and returns the answer. The error
+// is an [*auth.Error].
 func (s *tokenServer) ask(
 	ctx context.Context, subresource, kind string, account auth.Account, spec map[string]any,
 ) (*unstructured.Unstructured, error) {

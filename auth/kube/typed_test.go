@@ -48,8 +48,8 @@ func (l *typedIdentityList) DeepCopyObject() runtime.Object {
 	return c
 }
 
-// A program that reads identities by its own Go type shares its memory: who is told of a change finds
-// the change there.
+// A program that reads identities by its own Go type shares its memory: who is told of a change
+// finds the change there.
 func TestWorkloadIdentitiesOfTheProgramsType(t *testing.T) {
 	s := newIssuerServer(t)
 	s.put(identityUID, 1, "aws", map[string]any{"iamRoleARN": roleA})

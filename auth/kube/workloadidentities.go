@@ -145,10 +145,10 @@ func (w *WorkloadIdentities) Lookup(_ context.Context, subject auth.Subject) (au
 }
 
 // Subscribe implements [auth.AccountReader] as [Accounts.Subscribe] does: changed is called when an
-// identity is created or deleted, and when its UID or anything in its spec changes. When a
-// key of the issuer is revoked or leaves the ring, changed is called for every identity: tokens that
-// were got with a proof of that key are not to be used any more. Identities and the ring are watched
-// by two goroutines, which may call changed at the same time.
+// identity is created or deleted, and when its UID or anything in its spec changes. When a key of
+// the issuer is revoked or leaves the ring, changed is called for every identity: tokens that were
+// got with a proof of that key are not to be used any more. Identities and the ring are watched by
+// two goroutines, which may call changed at the same time.
 func (w *WorkloadIdentities) Subscribe(changed func(auth.Subject)) { w.index.subscribe(changed) }
 
 // Read implements [auth.Prover] with a live GET. An identity that is being deleted counts as
@@ -171,8 +171,8 @@ func (w *WorkloadIdentities) Read(ctx context.Context, subject auth.Subject) (au
 	return current.account(subject)
 }
 
-// Revoked reports whether signatures of a key count no more: the ring is known and does not have the
-// key, or has revoked it.
+// Revoked reports whether signatures of a key count no more: the ring is known and does not have
+// the key, or has revoked it.
 func (w *WorkloadIdentities) Revoked(kid string) bool {
 	return w.ring.load().known && w.ring.check(kid) != nil
 }
@@ -234,8 +234,8 @@ func (w *WorkloadIdentities) mint(ctx context.Context, account auth.Account, ask
 	return token, nil
 }
 
-// invalidIdentity is the error for a request that the token server found wrong. A change of the identity
-// wakes who waits for it; a change of the token server's limits does not.
+// invalidIdentity is the error for a request that the token server found wrong. A change of the
+// identity wakes who waits for it; a change of the token server's limits does not.
 func invalidIdentity(status metav1.Status, subject auth.Subject) *auth.Error {
 	at := fmt.Sprintf("WorkloadIdentity %s/%s", subject.Namespace(), subject.Name())
 	failed := &auth.Error{
@@ -347,8 +347,8 @@ func identitySource() source {
 	}}
 }
 
-// untyped returns a WorkloadIdentity without its Go type. It returns false if the object is none that
-// could be written as JSON.
+// untyped returns a WorkloadIdentity without its Go type. It returns false if the object is none
+// that could be written as JSON.
 func untyped(object any) (*unstructured.Unstructured, bool) {
 	if identity, ok := object.(*unstructured.Unstructured); ok {
 		return identity, true

@@ -36,7 +36,8 @@ func of(key *rsa.PrivateKey) numbers {
 	}
 }
 
-// derived fills in the numbers that follow from primes and exponent, or reports that there are none.
+// derived fills in the numbers that follow from primes and exponent, or reports that there are
+// none.
 func (k *numbers) derived() bool {
 	one := big.NewInt(1)
 	p1, q1 := new(big.Int).Sub(k.P, one), new(big.Int).Sub(k.Q, one)
@@ -47,8 +48,8 @@ func (k *numbers) derived() bool {
 	return k.DP != nil && k.DQ != nil && k.Coefficient != nil && k.D != nil && k.D.Cmp(k.N) < 0
 }
 
-// panicking is a key of 2048 bits that crypto/x509 of Go 1.26 accepts, and with which crypto/rsa then
-// panics: one "prime" is even, and the product of both is twice the modulus.
+// panicking is a key of 2048 bits that crypto/x509 of Go 1.26 accepts, and with which crypto/rsa
+// then panics: one "prime" is even, and the product of both is twice the modulus.
 func panicking(tb testing.TB) numbers {
 	tb.Helper()
 	for {

@@ -13,7 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/transport"
 )
 
-// NewAWS makes the provider of AWS alone, as [New] makes it. It trusts the authorities of AWS_CA_BUNDLE in place of the system's, as the AWS SDKs do.
+// NewAWS makes the provider of AWS alone, as [New] makes it. It trusts the authorities of
+// AWS_CA_BUNDLE in place of the system's, as the AWS SDKs do.
 func NewAWS(config Config) (*aws.Provider, error) {
 	base := transport.Default()
 	if bundle := config.env("AWS_CA_BUNDLE"); bundle != "" {

@@ -1,11 +1,12 @@
-// Package providers has the providers of all clouds, for a program whose objects choose one by name:
+// Package providers has the providers of all clouds, for a program whose objects choose one by
+// name:
 //
 //	clouds, err := providers.New(providers.Config{Env: os.Getenv})
 //	provider, err := clouds.ByName(object.Spec.Provider) // aws, azure or gcp
 //	token, err := auth.GetToken(ctx, provider, …)
 //
-// The package links the SDKs of all clouds. A program that needs one cloud imports only that cloud's
-// package: auth/aws, auth/azure or auth/gcp.
+// The package links the SDKs of all clouds. A program that needs one cloud imports only that
+// cloud's package: auth/aws, auth/azure or auth/gcp.
 package providers
 
 import (

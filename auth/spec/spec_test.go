@@ -18,8 +18,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/spec"
 )
 
-// everything is the rules of a controller with every cloud and our own issuer, whose identity is lent to all
-// namespaces.
+// everything is the rules of a controller with every cloud and our own issuer, whose identity is
+// lent to all namespaces.
 var everything = spec.Rules{
 	Providers: []string{"aws", "azure", "gcp"}, TokenServer: true, ControllerNamespaces: grant.Namespaces{All: true}, CredentialHosts: hosts("registry.example.com"),
 	AWSIdentities: func(context.Context, string, auth.Subject) error { return nil },

@@ -150,8 +150,8 @@ func checkPair(authority *x509.Certificate, key crypto.Signer, name string, doma
 }
 
 // CheckAuthority says why a CA cannot sign intermediates of the trust domain now. Besides its own
-// fields, it checks what verifiers will do: it signs an intermediate and an X.509-SVID, for keys that
-// are thrown away, and verifies them.
+// fields, it checks what verifiers will do: it signs an intermediate and an X.509-SVID, for keys
+// that are thrown away, and verifies them.
 func CheckAuthority(authority *x509.Certificate, key crypto.Signer, domain spiffeid.TrustDomain, now time.Time) error {
 	switch {
 	case !now.Before(authority.NotAfter):

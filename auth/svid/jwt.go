@@ -38,7 +38,8 @@ const (
 	maxAudience = 1024 // bytes
 )
 
-// Claims are the claims of a JWT-SVID; their JSON is its payload. Source: JWT-SVID §3, RFC 7519 §4.1.
+// Claims are the claims of a JWT-SVID; their JSON is its payload. Source: JWT-SVID §3, RFC 7519
+// §4.1.
 type Claims struct {
 	Issuer    string   `json:"iss"`
 	Subject   string   `json:"sub"` // the SPIFFE ID
@@ -65,8 +66,8 @@ func NewClaims(issuer string, id spiffeid.ID, audiences []string, jti string, no
 	}, nil
 }
 
-// CheckAudiences says why a JWT-SVID cannot have these audiences: there are none or too many, one is
-// there twice, or one is empty, too long or has other characters than printable ASCII.
+// CheckAudiences says why a JWT-SVID cannot have these audiences: there are none or too many, one
+// is there twice, or one is empty, too long or has other characters than printable ASCII.
 func CheckAudiences(audiences []string) error {
 	if len(audiences) == 0 {
 		return errors.New("a JWT-SVID needs an audience")
@@ -90,9 +91,9 @@ func CheckAudiences(audiences []string) error {
 }
 
 // SignJWT returns the claims as a signed token in compact form; source: RFC 7515 §3.1. Its header
-// has the members alg, kid and typ and no other; source: JWT-SVID §2. The key decides the algorithm:
-// RS256 for RSA of at least 2048 bits, ES256 for P-256, ES384 for P-384. Other keys are an error:
-// JWT-SVID §2.1 allows no EdDSA.
+// has the members alg, kid and typ and no other; source: JWT-SVID §2. The key decides the
+// algorithm: RS256 for RSA of at least 2048 bits, ES256 for P-256, ES384 for P-384. Other keys are
+// an error: JWT-SVID §2.1 allows no EdDSA.
 func SignJWT(claims any, kid string, key crypto.Signer) (string, error) {
 	alg, err := algorithmOf(key.Public())
 	if err != nil {
@@ -172,7 +173,8 @@ func (a algorithm) sign(key crypto.Signer, message []byte) ([]byte, error) {
 	return fixed, nil
 }
 
-// readNumber reads a positive integer into all of big-endian out. It fails if the integer is longer.
+// readNumber reads a positive integer into all of big-endian out. It fails if the integer is
+// longer.
 func readNumber(from *cryptobyte.String, out []byte) bool {
 	var number []byte
 	if !from.ReadASN1Integer(&number) || len(number) > len(out) {

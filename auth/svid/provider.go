@@ -143,8 +143,8 @@ func (p *Provider) GetIdentity(account auth.Account) (string, error) {
 	return id.String(), err
 }
 
-// IDOf returns the SPIFFE ID of a subject. The error is an [*auth.Error] if subjects of its kind have
-// none, or its names are too long.
+// IDOf returns the SPIFFE ID of a subject. The error is an [*auth.Error] if subjects of its kind
+// have none, or its names are too long.
 func IDOf(domain spiffeid.TrustDomain, subject auth.Subject) (spiffeid.ID, error) {
 	resource, ok := Resource(subject.Kind())
 	if !ok || subject.Lent() {

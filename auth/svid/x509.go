@@ -24,8 +24,8 @@ const pemCertificate = "CERTIFICATE" // RFC 7468 §5
 // ErrExpired says that an authority, or an intermediate of it, is not valid any more.
 var ErrExpired = errors.New("the authority of X.509-SVIDs, or its intermediate, has expired")
 
-// Issuer signs X.509-SVIDs of one trust domain. It does not change, and is safe for concurrent use if
-// its key is.
+// Issuer signs X.509-SVIDs of one trust domain. It does not change, and is safe for concurrent use
+// if its key is.
 type Issuer struct {
 	domain   spiffeid.TrustDomain
 	key      crypto.Signer
@@ -39,8 +39,8 @@ type Issuer struct {
 	extensions []byte // all but subjectAltName
 }
 
-// NewIssuer returns an Issuer that signs by the key of an authority or, with an intermediate, by the
-// key of the intermediate, which the authority has signed. The intermediate is nil for none.
+// NewIssuer returns an Issuer that signs by the key of an authority or, with an intermediate, by
+// the key of the intermediate, which the authority has signed. The intermediate is nil for none.
 func NewIssuer(domain spiffeid.TrustDomain, key crypto.Signer, authority, intermediate *x509.Certificate) (*Issuer, error) {
 	signer, notAfter, chain := authority, authority.NotAfter, []byte(nil)
 	if intermediate != nil {
@@ -98,8 +98,8 @@ func (c Certificate) Chain() string {
 	return string(append(pem.EncodeToMemory(&pem.Block{Type: pemCertificate, Bytes: c.DER}), c.intermediates...))
 }
 
-// Certificate returns an X.509-SVID of the ID for the holder of the public key, a key on P-256. It is
-// valid for [Lifetime], or until the authority or an intermediate expires: then it fails with
+// Certificate returns an X.509-SVID of the ID for the holder of the public key, a key on P-256. It
+// is valid for [Lifetime], or until the authority or an intermediate expires: then it fails with
 // [ErrExpired].
 //
 // The certificate has an empty Subject, exactly one URI as critical subjectAltName, CA false, the
@@ -137,8 +137,8 @@ func newSerial() []byte {
 	return serial
 }
 
-// p256 begins the SubjectPublicKeyInfo of a key on P-256; the uncompressed point follows. Source: RFC
-// 5480 §2.
+// p256 begins the SubjectPublicKeyInfo of a key on P-256; the uncompressed point follows. Source:
+// RFC 5480 §2.
 const p256 = "\x30\x59\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07\x03\x42\x00"
 
 // sanOID begins the extension subjectAltName: its OID, and critical TRUE.
@@ -217,8 +217,8 @@ func (i *Issuer) sign(body []byte) ([]byte, error) {
 	return element(tagSequence, body, i.algorithm, element(tagBitString, []byte{0}, signature)), nil
 }
 
-// signatureAlgorithm returns how a key signs certificates, and its AlgorithmIdentifier. Sources: RFC
-// 5758 §3.2, RFC 4055 §5.
+// signatureAlgorithm returns how a key signs certificates, and its AlgorithmIdentifier. Sources:
+// RFC 5758 §3.2, RFC 4055 §5.
 func signatureAlgorithm(public crypto.PublicKey) (crypto.Hash, []byte, error) {
 	alg, err := algorithmOf(public)
 	if err != nil {
@@ -319,9 +319,9 @@ func ParseChain(text string) ([]*x509.Certificate, error) {
 	return chain, nil
 }
 
-// CheckChain says why a chain that was asked for is not an X.509-SVID of this ID for this public key,
-// or is not valid now. The chain is the SVID and its intermediates, each signed by the next. It does
-// not know the authority: whoever asks for a certificate trusts who answers.
+// CheckChain says why a chain that was asked for is not an X.509-SVID of this ID for this public
+// key, or is not valid now. The chain is the SVID and its intermediates, each signed by the next.
+// It does not know the authority: whoever asks for a certificate trusts who answers.
 func CheckChain(chain []*x509.Certificate, id spiffeid.ID, public *ecdsa.PublicKey, now time.Time) error {
 	if len(chain) == 0 {
 		return errors.New("there is no certificate")

@@ -1,5 +1,5 @@
-// Package transport keeps the HTTP connections of exchanges: one pool of connections per proxy, and a dialler of its own for
-// whatever a tenant chose.
+// Package transport keeps the HTTP connections of exchanges: one pool of connections per proxy, and
+// a dialler of its own for whatever a tenant chose.
 //
 // Opening connections makes an exchange slow, so connections are kept. Tenants name proxies, so the
 // number of transports is bounded. An evicted transport finishes its requests and then closes its
@@ -27,8 +27,8 @@ const DefaultSize = 64
 // Dialer is the dialer of [Default]; it gives up after five seconds.
 func Dialer() *net.Dialer { return &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second} }
 
-// Default is a transport to start from: proxies from the environment, TLS 1.2 or later, and a bound on every wait. Set
-// TLSClientConfig.RootCAs for certificate authorities other than the system's.
+// Default is a transport to start from: proxies from the environment, TLS 1.2 or later, and a bound
+// on every wait. Set TLSClientConfig.RootCAs for certificate authorities other than the system's.
 func Default() *http.Transport {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
@@ -53,13 +53,14 @@ type Options struct {
 	// Base is the transport from which all others are copied; nil for [Default]. No request goes
 	// through Base itself.
 	Base *http.Transport
-	// Dial connects to hosts and proxies chosen by tenants; see endpoint.Guard.DialContext. It is never used for the administrator's
-	// own proxy (Base.Proxy). Required.
+	// Dial connects to hosts and proxies chosen by tenants; see endpoint.Guard.DialContext. It is
+	// never used for the administrator's own proxy (Base.Proxy). Required.
 	Dial DialFunc
-	// CheckTarget refuses, before the administrator's proxy is asked for it, a host:port that a tenant chose and that nobody may
-	// reach; see endpoint.Guard.CheckTarget. Required.
+	// CheckTarget refuses, before the administrator's proxy is asked for it, a host:port that a
+	// tenant chose and that nobody may reach; see endpoint.Guard.CheckTarget. Required.
 	CheckTarget func(hostport string) error
-	// Size is the number of proxies whose connections are kept, the most recently used; zero for [DefaultSize].
+	// Size is the number of proxies whose connections are kept, the most recently used; zero for
+	// [DefaultSize].
 	Size int
 }
 
@@ -81,7 +82,8 @@ type entry struct {
 	transport *http.Transport
 }
 
-// NewPool refuses a base that does not verify certificates, since a proof given to the wrong server is a stolen one.
+// NewPool refuses a base that does not verify certificates, since a proof given to the wrong server
+// is a stolen one.
 func NewPool(options Options) (*Pool, error) {
 	base := options.Base
 	switch {
@@ -120,7 +122,8 @@ func NewPool(options Options) (*Pool, error) {
 	return p, nil
 }
 
-// clone copies a transport with TLS 1.2 as the least, and with errors that name the status of a proxy's refusal.
+// clone copies a transport with TLS 1.2 as the least, and with errors that name the status of a
+// proxy's refusal.
 func clone(t *http.Transport) *http.Transport {
 	c := t.Clone()
 	own := c.OnProxyConnectResponse
@@ -139,7 +142,8 @@ func clone(t *http.Transport) *http.Transport {
 	return c
 }
 
-// proxyRefusal is an [http.Transport.OnProxyConnectResponse]. Without it net/http keeps only the proxy's words.
+// proxyRefusal is an [http.Transport.OnProxyConnectResponse]. Without it net/http keeps only the
+// proxy's words.
 func proxyRefusal(_ context.Context, _ *url.URL, _ *http.Request, response *http.Response) error {
 	if response.StatusCode == http.StatusOK {
 		return nil
@@ -166,8 +170,9 @@ func authority(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// Host is the transport to a host chosen by a tenant. Without a proxy, the pool's dial function judges the host's address. If the
-// administrator's proxy is on the way, CheckTarget judges what the host's name tells, and the proxy must judge the address.
+// Host is the transport to a host chosen by a tenant. Without a proxy, the pool's dial function
+// judges the host's address. If the administrator's proxy is on the way, CheckTarget judges what
+// the host's name tells, and the proxy must judge the address.
 func (p *Pool) Host(target *url.URL) *http.Transport {
 	if p.Proxied(target) {
 		return p.behind
@@ -194,8 +199,9 @@ func (p *Pool) Via(proxy *url.URL) *http.Transport {
 	return p.Proxy(proxy)
 }
 
-// Environment is a new transport, for one call, to services that the program's own environment names; it keeps no connection. Plain
-// HTTP bypasses the proxy, since only the machine's own metadata services speak it, and they send credentials.
+// Environment is a new transport, for one call, to services that the program's own environment
+// names; it keeps no connection. Plain HTTP bypasses the proxy, since only the machine's own
+// metadata services speak it, and they send credentials.
 func (p *Pool) Environment() *http.Transport {
 	t := clone(p.base)
 	t.DisableKeepAlives = true
@@ -210,8 +216,8 @@ func (p *Pool) Environment() *http.Transport {
 	return t
 }
 
-// Proxy is the transport through an http or https proxy chosen by a tenant. The administrator's own proxy settings, their
-// credentials and client certificates do not reach it.
+// Proxy is the transport through an http or https proxy chosen by a tenant. The administrator's own
+// proxy settings, their credentials and client certificates do not reach it.
 func (p *Pool) Proxy(proxy *url.URL) *http.Transport {
 	key := proxy.String()
 	p.mu.Lock()

@@ -96,8 +96,8 @@ func orasPull(ctx context.Context, reference, folder string) (err error) {
 	return err
 }
 
-// orasList reads the tags and sorts them by version, as a program with ORAS's library would, which does
-// not sort.
+// orasList reads the tags and sorts them by version, as a program with ORAS's library would, which
+// does not sort.
 func orasList(ctx context.Context, reference string) error {
 	repository, _, err := orasRepository(reference)
 	if err != nil {

@@ -4,9 +4,9 @@
 //	artifacts --lanyard ../bin/lanyard
 //
 // The registry is CNCF Distribution on loopback, with its data on disk. Each measurement is a
-// process of its own, so that its peak memory is the tool's. All are this program, with the calls of
-// one library, so that their start-up is the same; the start-up and the size of the programs have
-// lines of their own. Each library pulls what it pushed. Time and memory are the least of
+// process of its own, so that its peak memory is the tool's. All are this program, with the calls
+// of one library, so that their start-up is the same; the start-up and the size of the programs
+// have lines of their own. Each library pulls what it pushed. Time and memory are the least of
 // --runs. The command is not a test: a busy machine must not fail a build.
 package main
 

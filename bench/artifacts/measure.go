@@ -86,8 +86,8 @@ func measure(ctx context.Context, s settings, out io.Writer) error {
 	return table.Flush()
 }
 
-// programs measures the programs that there are: their sizes, and the least time of a command that does
-// nothing.
+// programs measures the programs that there are: their sizes, and the least time of a command that
+// does nothing.
 func (l *lab) programs(ctx context.Context) error {
 	const (
 		maxSize  = 40_000_000
@@ -142,8 +142,8 @@ func met(target bool) string {
 	return "NO"
 }
 
-// inRegistry calls a function with an empty registry, which has TLS, and an empty folder, and removes
-// both.
+// inRegistry calls a function with an empty registry, which has TLS, and an empty folder, and
+// removes both.
 func (l *lab) inRegistry(ctx context.Context, call func() error) (err error) {
 	if l.dir, err = os.MkdirTemp("", "lanyard-bench-artifacts-"); err != nil {
 		return err

@@ -3,9 +3,9 @@
 //
 //	awsclusters --clusters 200,10000 --identities 200
 //
-// It counts the calls of AWS STS in the local cloud's journal, and fails if a credential was got anew
-// before the last one was due. The output is a table of docs/scale.md, in Markdown. The command is not a
-// test: a busy machine must not fail a build.
+// It counts the calls of AWS STS in the local cloud's journal, and fails if a credential was got
+// anew before the last one was due. The output is a table of docs/scale.md, in Markdown. The
+// command is not a test: a busy machine must not fail a build.
 package main
 
 import (

@@ -209,8 +209,8 @@ func early(exchanges []journal.Call, due time.Duration) int {
 	return n
 }
 
-// check fails if there was an exchange too many. After a start that takes longer than a credential's
-// life, the first refreshes are among those of the start.
+// check fails if there was an exchange too many. After a start that takes longer than a
+// credential's life, the first refreshes are among those of the start.
 func (r result) check(earliestDue time.Duration) error {
 	switch {
 	case r.early > 0:

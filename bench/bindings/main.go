@@ -1,11 +1,12 @@
-// Command bindings measures the identity controller with ever more WorkloadIdentityBindings, in a real
-// control plane and under the chart's RBAC:
+// Command bindings measures the identity controller with ever more WorkloadIdentityBindings, in a
+// real control plane and under the chart's RBAC:
 //
 //	bindings --bindings 100,1000,10000
 //
-// Each binding has an identity and a Secret of its own. Calls are counted from the API server's audit
-// log. The output is a table of docs/scale.md, in Markdown. The command fails if the controller writes
-// more than it should; it is not a test otherwise: a busy machine must not fail a build.
+// Each binding has an identity and a Secret of its own. Calls are counted from the API server's
+// audit log. The output is a table of docs/scale.md, in Markdown. The command fails if the
+// controller writes more than it should; it is not a test otherwise: a busy machine must not fail a
+// build.
 package main
 
 import (
@@ -34,8 +35,8 @@ type settings struct {
 // life.
 func (s *settings) window() time.Duration { return time.Duration(s.renewals) * s.life / 2 }
 
-// restLife is the life of the tokens at rest, unless told otherwise, and longestLife the longest that
-// differs enough from their life before.
+// restLife is the life of the tokens at rest, unless told otherwise, and longestLife the longest
+// that differs enough from their life before.
 const (
 	restLife    = 10 * time.Minute
 	longestLife = 45 * time.Minute

@@ -318,7 +318,8 @@ func (w *world) start(ctx context.Context, program string) (*local.Program, erro
 	return w.StartProgram(ctx, local.ProgramOptions{Workload: program, Binary: filepath.Join(w.settings.programs, program)})
 }
 
-// awaitCalls waits until as many calls of a kind were made since earlier ones as there are bindings.
+// awaitCalls waits until as many calls of a kind were made since earlier ones as there are
+// bindings.
 func (w *world) awaitCalls(ctx context.Context, before calls, kind func(calls) int) error {
 	return fleet.Await(ctx, timeout, interval, func(context.Context) error {
 		now, err := w.log.read()

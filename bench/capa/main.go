@@ -1,10 +1,10 @@
-// Command capa measures what Cluster API Provider AWS does for an identity at each reconciliation, with
-// its own package: the hash by which it finds a credential. The output is one [Cost] as JSON. Package
-// bench runs the command, and prints Lanyard's cost beside it.
+// Command capa measures what Cluster API Provider AWS does for an identity at each reconciliation,
+// with its own package: the hash by which it finds a credential. The output is one [Cost] as JSON.
+// Package bench runs the command, and prints Lanyard's cost beside it.
 //
-// The module is apart, because the package needs other versions of Kubernetes' libraries than Lanyard.
-// The lookup of a session is not measured: only package scope exports it, as a part of NewClusterScope,
-// and with it come the SDK's whole EC2 client and the libraries of ROSA.
+// The module is apart, because the package needs other versions of Kubernetes' libraries than
+// Lanyard. The lookup of a session is not measured: only package scope exports it, as a part of
+// NewClusterScope, and with it come the SDK's whole EC2 client and the libraries of ROSA.
 package main
 
 import (
@@ -41,8 +41,8 @@ func main() {
 	}
 }
 
-// cost hashes the identity in three turns, and returns the least cost: other work of the machine only
-// adds.
+// cost hashes the identity in three turns, and returns the least cost: other work of the machine
+// only adds.
 func cost() (Cost, error) {
 	provider := identity.NewAWSRolePrincipalTypeProvider(role(), nil, "eu-west-1", logger.NewLogger(logr.Discard()))
 	var least Cost

@@ -77,8 +77,8 @@ func newCourse(ctx context.Context, l *lab, p program) (*course, error) {
 	return c, c.installCRDs(ctx)
 }
 
-// measure takes the programs through the cases. In each round of each case the programs take turns, so
-// that they meet the machine at the same speed, and only one of them runs.
+// measure takes the programs through the cases. In each round of each case the programs take turns,
+// so that they meet the machine at the same speed, and only one of them runs.
 func measure(ctx context.Context, l *lab, courses []*course) error {
 	for _, step := range []struct {
 		name   string
@@ -134,7 +134,8 @@ func (c *course) readyAfterStart(ctx context.Context) error {
 	return nil
 }
 
-// fromEmptyStore starts beside objects with an empty store, and keeps the round that took the least.
+// fromEmptyStore starts beside objects with an empty store, and keeps the round that took the
+// least.
 func (c *course) fromEmptyStore(ctx context.Context) error {
 	if err := os.RemoveAll(c.store); err != nil {
 		return err

@@ -72,8 +72,8 @@ type process struct {
 	done            chan struct{}
 }
 
-// start starts the program with a store in dir and these addresses of artifacts, metrics and health,
-// and returns when it is ready.
+// start starts the program with a store in dir and these addresses of artifacts, metrics and
+// health, and returns when it is ready.
 func (p program) start(ctx context.Context, l *lab, dir string, listen [3]string) (*process, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

@@ -55,8 +55,8 @@ func rows() []row {
 
 var errMissed = errors.New("a target is missed")
 
-// table prints what both needed, without the rows of cases that were not measured. It fails if a target is
-// missed; without Flux's figures, those that need them are not judged.
+// table prints what both needed, without the rows of cases that were not measured. It fails if a
+// target is missed; without Flux's figures, those that need them are not judged.
 func (s settings) table(w io.Writer, ours figures, flux *figures) error {
 	var b strings.Builder
 	b.WriteString("| case | Lanyard | Flux | ratio | must reach | met |\n|---|---:|---:|---:|---|---|\n")

@@ -3,8 +3,8 @@
 //
 //	identities --identities 100,1000,10000
 //
-// The output is a table of docs/scale.md, in Markdown. The command is not a test: a busy machine must
-// not fail a build.
+// The output is a table of docs/scale.md, in Markdown. The command is not a test: a busy machine
+// must not fail a build.
 package main
 
 import (

@@ -49,8 +49,8 @@ type named interface {
 type installed interface {
 	// prepare describes them to the cloud, before it starts.
 	prepare(cfg *cloudtest.Config)
-	// install publishes what the objects pull, makes the ServiceAccounts, installs the chart with these
-	// values and its own, and starts what must be there before the controller.
+	// install publishes what the objects pull, makes the ServiceAccounts, installs the chart with
+	// these values and its own, and starts what must be there before the controller.
 	install(ctx context.Context, cluster *local.Cluster, values map[string]any) error
 	close()
 }
@@ -72,7 +72,8 @@ type source struct {
 	process   *process // nil if a cloud makes them
 }
 
-// since returns what the program needed since an earlier look; nil if a cloud makes the credentials.
+// since returns what the program needed since an earlier look; nil if a cloud makes the
+// credentials.
 func (s source) since(before source) *process {
 	if s.process == nil {
 		return nil

@@ -191,8 +191,8 @@ func mask(s string) string {
 	return s
 }
 
-// TestFingerprints: a provider with fingerprints takes tokens of its issuer only if a certificate of
-// the issuer's host has one of them.
+// TestFingerprints: a provider with fingerprints takes tokens of its issuer only if a certificate
+// of the issuer's host has one of them.
 func TestFingerprints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

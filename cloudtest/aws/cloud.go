@@ -425,10 +425,10 @@ func (c *Cloud) ServeS3(h http.Handler) {
 	c.objects = h
 }
 
-// Service returns the service at a host, or nil if AWS has no such host. It has IAM in
-// every partition. It has STS, ECR, S3, KMS and [GenericServices] in every partition, region and form
-// that AWS has, and the registries of accounts that exist. Hosts of buckets that do not exist are S3's
-// too, as at AWS.
+// Service returns the service at a host, or nil if AWS has no such host. It has IAM in every
+// partition. It has STS, ECR, S3, KMS and [GenericServices] in every partition, region and form
+// that AWS has, and the registries of accounts that exist. Hosts of buckets that do not exist are
+// S3's too, as at AWS.
 func (c *Cloud) Service(host string) service.Service {
 	ep, ok := parseHost(host)
 	if !ok || !c.hasAccount(ep) {

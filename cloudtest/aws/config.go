@@ -16,7 +16,8 @@ import (
 
 // Config describes the accounts of the local AWS.
 type Config struct {
-	// Accounts are the accounts. IDs are unique, as are access key IDs, public registry aliases and buckets' names over all of them.
+	// Accounts are the accounts. IDs are unique, as are access key IDs, public registry aliases and
+	// buckets' names over all of them.
 	Accounts []Account `json:"accounts,omitempty"`
 }
 
@@ -28,7 +29,8 @@ type Account struct {
 	Partition string `json:"partition,omitempty"`
 	// OIDCProviders are the issuers that the account knows.
 	OIDCProviders []OIDCProvider `json:"oidcProviders,omitempty"`
-	// ManagedPolicies are the account's managed permission policies by name. Their ARN is arn:<partition>:iam::<id>:policy/<name>.
+	// ManagedPolicies are the account's managed permission policies by name. Their ARN is
+	// arn:<partition>:iam::<id>:policy/<name>.
 	ManagedPolicies map[string]json.RawMessage `json:"managedPolicies,omitempty"`
 	// Roles are the account's roles, unique by name.
 	Roles []Role `json:"roles,omitempty"`
@@ -48,8 +50,9 @@ type OIDCProvider struct {
 	URL string `json:"url"`
 	// ClientIDs are the audiences that are accepted, at least one and at most a hundred.
 	ClientIDs []string `json:"clientIDs"`
-	// Thumbprints are SHA-1 fingerprints of authorities, 40 hexadecimal digits each, at most five. The local cloud only keeps them: AWS does not use them
-	// either, if a well-known authority signed the issuer's certificate.
+	// Thumbprints are SHA-1 fingerprints of authorities, 40 hexadecimal digits each, at most five.
+	// The local cloud only keeps them: AWS does not use them either, if a well-known authority
+	// signed the issuer's certificate.
 	Thumbprints []string `json:"thumbprints,omitempty"`
 }
 
@@ -105,7 +108,8 @@ type PublicRegistry struct {
 	Repositories []string `json:"repositories,omitempty"`
 }
 
-// Bucket is an S3 bucket. It is never public, as AWS makes buckets since 2023: without a signature nobody may do anything.
+// Bucket is an S3 bucket. It is never public, as AWS makes buckets since 2023: without a signature
+// nobody may do anything.
 type Bucket struct {
 	// Region is the bucket's region.
 	Region string `json:"region"`

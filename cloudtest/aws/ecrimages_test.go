@@ -296,7 +296,8 @@ func TestECRRefusals(t *testing.T) {
 	}
 }
 
-// TestRepositoryPolicyLetsIn checks that another account may list if the repository's policy says so.
+// TestRepositoryPolicyLetsIn checks that another account may list if the repository's policy says
+// so.
 func TestRepositoryPolicyLetsIn(t *testing.T) {
 	w := newWorld(t)
 	allow := json.RawMessage(`{"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::` + account + `:root"},"Action":"ecr:ListImages"}}`)
@@ -322,7 +323,8 @@ func TestECRLacks(t *testing.T) {
 	}
 }
 
-// TestECRWithoutImages checks the refusals if the data plane is missing or broken, and under a fault.
+// TestECRWithoutImages checks the refusals if the data plane is missing or broken, and under a
+// fault.
 func TestECRWithoutImages(t *testing.T) {
 	w := newWorld(t)
 	client := ecrClient(ownBody{w.Transport()}, pusher())

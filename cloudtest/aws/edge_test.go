@@ -100,7 +100,8 @@ func statusAndMessage(a answer) string {
 	return strconv.Itoa(a.status) + " " + a.message()
 }
 
-// TestManySessions: sessions that ended long ago are forgotten, those that ended lately are told from those that never were.
+// TestManySessions: sessions that ended long ago are forgotten, those that ended lately are told
+// from those that never were.
 func TestManySessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

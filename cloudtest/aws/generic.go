@@ -13,8 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// Headers of the answers of generic services. AWS has no such headers. Clients of every SDK can read
-// them, whatever the operation.
+// Headers of the answers of generic services. AWS has no such headers. Clients of every SDK can
+// read them, whatever the operation.
 const (
 	// HeaderCallerARN is the ARN of the session or user that signed the request.
 	HeaderCallerARN = "X-Cloudtest-Caller-Arn"
@@ -22,16 +22,16 @@ const (
 	HeaderCallerAccount = "X-Cloudtest-Caller-Account"
 )
 
-// generic is a service that has nothing but callers. It proves who calls, asks the caller's policies
-// for the operation on the resource "*", and answers each operation with an empty result.
+// generic is a service that has nothing but callers. It proves who calls, asks the caller's
+// policies for the operation on the resource "*", and answers each operation with an empty result.
 type generic struct {
 	name     string // in hosts and in the credential scope
 	actions  string // the service in IAM's actions
 	protocol func() genericProtocol
 }
 
-// genericServices are the generic services. Sources: AWS General Reference, "AWS service endpoints";
-// Service Authorization Reference, "Actions, resources, and condition keys".
+// genericServices are the generic services. Sources: AWS General Reference, "AWS service
+// endpoints"; Service Authorization Reference, "Actions, resources, and condition keys".
 func genericServices() []generic {
 	return []generic{
 		{"autoscaling", "autoscaling", genericQuery},

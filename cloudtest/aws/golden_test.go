@@ -37,7 +37,8 @@ func mask(s string) string {
 	return s
 }
 
-// TestAnswers holds every kind of answer, byte for byte, against golden files: what leaves the process is reviewed.
+// TestAnswers holds every kind of answer, byte for byte, against golden files: what leaves the
+// process is reviewed.
 func TestAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := s3World(t)

@@ -27,8 +27,8 @@ const (
 	ServiceKMS = "kms"
 )
 
-// partition is one of AWS's separate clouds. Sources: AWS General Reference, "AWS service endpoints", "Dual-stack endpoints" and "Amazon S3 endpoints
-// and quotas". The table is this
+// partition is one of AWS's separate clouds. Sources: AWS General Reference, "AWS service
+// endpoints", "Dual-stack endpoints" and "Amazon S3 endpoints and quotas". The table is this
 // module's own: an error in the library's table must not be repeated here.
 type partition struct {
 	id         string
@@ -106,7 +106,8 @@ type endpoint struct {
 	global    bool   // the legacy global endpoint of S3, whose virtual hosts are in their buckets' regions
 }
 
-// parseHost says what an AWS host name, in lower case and without port, means. Only names that AWS has are accepted.
+// parseHost says what an AWS host name, in lower case and without port, means. Only names that AWS
+// has are accepted.
 func parseHost(host string) (endpoint, bool) {
 	switch host {
 	case "sts.amazonaws.com": // the global endpoint signs and answers as us-east-1

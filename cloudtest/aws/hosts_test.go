@@ -137,7 +137,8 @@ func TestParseHost(t *testing.T) {
 	}
 }
 
-// TestHostsOfTheSDK asks the real SDK which hosts it goes to, in every region that this package knows, and expects to be those hosts.
+// TestHostsOfTheSDK asks the real SDK which hosts it goes to, in every region that this package
+// knows, and expects to be those hosts.
 func TestHostsOfTheSDK(t *testing.T) {
 	type resolved struct {
 		service string
@@ -201,7 +202,8 @@ func TestHostsOfTheSDK(t *testing.T) {
 	}
 }
 
-// FuzzParseHost: what is accepted is one name of one thing: nothing can be put before, after or into it.
+// FuzzParseHost: what is accepted is one name of one thing: nothing can be put before, after or
+// into it.
 func FuzzParseHost(f *testing.F) {
 	f.Add("sts.eu-west-1.amazonaws.com")
 	f.Add("123456789123.dkr-ecr.eu-west-1.on.aws")

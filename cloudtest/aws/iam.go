@@ -35,8 +35,8 @@ func iamAPI() queryAPI {
 	}
 }
 
-// Limits of IAM's parameters. Source: IAM API Reference, CreateOpenIDConnectProvider, CreateRole and
-// PutRolePolicy.
+// Limits of IAM's parameters. Source: IAM API Reference, CreateOpenIDConnectProvider, CreateRole
+// and PutRolePolicy.
 const (
 	maxRoleName    = 64
 	maxPolicyName  = 128

@@ -118,8 +118,9 @@ func TestIAMAnswers(t *testing.T) {
 	})
 }
 
-// TestIAMJudgesByPolicy: who may call IAM is a matter of the caller's policies, resource by resource.
-// A role that may write one role's policies can neither write another's nor its own trust.
+// TestIAMJudgesByPolicy: who may call IAM is a matter of the caller's policies, resource by
+// resource. A role that may write one role's policies can neither write another's nor its own
+// trust.
 func TestIAMJudgesByPolicy(t *testing.T) {
 	w := newWorld(t)
 	admin := rig.TenantRole("tenant-a", subjectA)

@@ -74,7 +74,8 @@ func TestRegistryActions(t *testing.T) {
 	}
 }
 
-// FuzzRegistryPath: what is understood names one repository, whose path is a prefix of what the data plane sees, in one reading.
+// FuzzRegistryPath: what is understood names one repository, whose path is a prefix of what the
+// data plane sees, in one reading.
 func FuzzRegistryPath(f *testing.F) {
 	f.Add("a/b/manifests/1")
 	f.Add("a/../b/manifests/1")

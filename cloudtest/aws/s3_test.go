@@ -41,7 +41,8 @@ const (
 	roleS3 = "arn:aws:iam::" + account + ":role/tenant-a-s3"
 )
 
-// objects is an object store in memory. It fails on a request that still carries credentials or framing, or that is not addressed by path.
+// objects is an object store in memory. It fails on a request that still carries credentials or
+// framing, or that is not addressed by path.
 type objects struct {
 	mu      sync.Mutex
 	content map[string]string // by path
@@ -110,8 +111,9 @@ func document(statements ...string) json.RawMessage {
 	return json.RawMessage(`{"Version":"2012-10-17","Statement":[` + strings.Join(statements, ",") + `]}`)
 }
 
-// s3World has a bucket per tenant, one of another account, one in another region and one in another partition. Tenant A may list below "shared/" in
-// its bucket, read all of it and write below "inbox/".
+// s3World has a bucket per tenant, one of another account, one in another region and one in another
+// partition. Tenant A may list below "shared/" in its bucket, read all of it and write below
+// "inbox/".
 func s3World(t *testing.T) (*world, *objects) {
 	t.Helper()
 	w := newWorld(t)
@@ -404,7 +406,8 @@ func bareUser(t *testing.T, w *world) awssdk.CredentialsProvider {
 	return credentials.NewStaticCredentialsProvider(id, secret, "")
 }
 
-// TestS3Uploads: every way in which the SDK sends a content arrives as that content; one that was changed on the way does not.
+// TestS3Uploads: every way in which the SDK sends a content arrives as that content; one that was
+// changed on the way does not.
 func TestS3Uploads(t *testing.T) {
 	w, store := s3World(t)
 	content := strings.Repeat("0123456789abcdef", 70_000)
@@ -438,7 +441,8 @@ func TestS3Uploads(t *testing.T) {
 			}
 		})
 	}
-	// A content that is left out of the signature can be changed on the way, but not together with all that says what it is.
+	// A content that is left out of the signature can be changed on the way, but not together with
+	// all that says what it is.
 	flip := roundTripper(func(r *http.Request) (*http.Response, error) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {

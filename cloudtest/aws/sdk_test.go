@@ -89,7 +89,8 @@ func (w *world) assume(t *testing.T, role, subject string) awssdk.CredentialsPro
 	return static(out.Credentials)
 }
 
-// TestTokenMatrix is the matrix by which the cloud's verdicts are calibrated against other verifiers.
+// TestTokenMatrix is the matrix by which the cloud's verdicts are calibrated against other
+// verifiers.
 func TestTokenMatrix(t *testing.T) {
 	w := newWorld(t)
 	mint := func(claims oidc.Claims) func() (string, error) {

@@ -13,7 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
-// TestJournalHasNoSecrets makes granted and refused calls with every kind of secret and looks for each in all that the journal says.
+// TestJournalHasNoSecrets makes granted and refused calls with every kind of secret and looks for
+// each in all that the journal says.
 func TestJournalHasNoSecrets(t *testing.T) {
 	w := newWorld(t)
 	client := w.Client()
@@ -55,7 +56,8 @@ func TestJournalHasNoSecrets(t *testing.T) {
 	}
 }
 
-// TestChangesRaceCalls is for the race detector: roles change while they are assumed and used, and no call sees half a change.
+// TestChangesRaceCalls is for the race detector: roles change while they are assumed and used, and
+// no call sees half a change.
 func TestChangesRaceCalls(t *testing.T) {
 	w := newWorld(t)
 	var wg sync.WaitGroup

@@ -54,7 +54,8 @@ func newID(prefix string) string {
 // wherever it appears. At AWS the key has no prefix.
 const SessionSecretPrefix = "cloudtestKey"
 
-// newSecretKey makes the secret access key of a session, with the 40 characters that AWS's keys have.
+// newSecretKey makes the secret access key of a session, with the 40 characters that AWS's keys
+// have.
 func newSecretKey() string { return SessionSecretPrefix + newSecret(21) }
 
 func newSecret(bytes int) string { return base64.StdEncoding.EncodeToString(wire.Random(bytes)) }

@@ -59,7 +59,8 @@ func newAdmin(t *change.Table[*shelf]) admin {
 	}
 }
 
-// TestTable: what the client's functions are given is what the cloud's methods get, whatever letters it has.
+// TestTable: what the client's functions are given is what the cloud's methods get, whatever
+// letters it has.
 func TestTable(t *testing.T) {
 	var cloud shelf
 	var server change.Table[*shelf]

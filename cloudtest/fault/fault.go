@@ -1,7 +1,9 @@
-// Package fault describes what can go wrong in the local cloud on purpose: slowness, failures, throttling, lost connections, a wrong clock.
+// Package fault describes what can go wrong in the local cloud on purpose: slowness, failures,
+// throttling, lost connections, a wrong clock.
 //
-// A [Fault] matches calls by host, service and operation and lasts for a number of calls or until it is removed. A [Quota] throttles by rate.
-// Package service asks [Set.Take] for each call, and answers as the protocol of the called service does.
+// A [Fault] matches calls by host, service and operation and lasts for a number of calls or until
+// it is removed. A [Quota] throttles by rate. Package service asks [Set.Take] for each call, and
+// answers as the protocol of the called service does.
 package fault
 
 import (
@@ -45,8 +47,9 @@ func kinds() []Kind {
 	return []Kind{Latency, InternalFailure, Unavailable, Throttle, Refuse, Drop, Malformed, Skew}
 }
 
-// Fault is one thing that goes wrong. Host, Service and Operation select the calls that it hits, as they stand in the journal; an empty one
-// selects all. In JSON, durations are Go's ("1.5s", "-20m").
+// Fault is one thing that goes wrong. Host, Service and Operation select the calls that it hits, as
+// they stand in the journal; an empty one selects all. In JSON, durations are Go's ("1.5s",
+// "-20m").
 type Fault struct {
 	// ID names the fault in the journal and for removal. [Set.Add] gives one if it is empty.
 	ID string
@@ -58,7 +61,8 @@ type Fault struct {
 	Delay time.Duration
 	// Skew is added to the service's clock. Only with Kind [Skew].
 	Skew time.Duration
-	// RetryAfter is how long the answer asks the caller to wait, in whole seconds; none if 0. Only with Kind [Throttle] or [Unavailable].
+	// RetryAfter is how long the answer asks the caller to wait, in whole seconds; none if 0. Only
+	// with Kind [Throttle] or [Unavailable].
 	RetryAfter time.Duration
 	// Count is the number of calls that are hit before the fault ends; 0 means until it is removed.
 	Count int
@@ -165,7 +169,8 @@ type Quota struct {
 	PerSecond float64 `json:"perSecond"`
 	// Burst is how many calls may come at once; default: PerSecond, at least 1.
 	Burst int `json:"burst,omitempty"`
-	// RetryAfter is how long the answer to a call above the rate asks its caller to wait, in whole seconds; none if 0.
+	// RetryAfter is how long the answer to a call above the rate asks its caller to wait, in whole
+	// seconds; none if 0.
 	RetryAfter time.Duration `json:"-"`
 }
 
@@ -235,7 +240,8 @@ type Effect struct {
 	RetryAfter time.Duration
 }
 
-// RetryAfterHeader is the value of the header Retry-After, in seconds; empty if the answer has none. Source: RFC 9110 §10.2.3.
+// RetryAfterHeader is the value of the header Retry-After, in seconds; empty if the answer has
+// none. Source: RFC 9110 §10.2.3.
 func (e Effect) RetryAfterHeader() string {
 	if e.RetryAfter <= 0 {
 		return ""
@@ -258,7 +264,8 @@ func (e Effect) Wait(ctx context.Context) error {
 	}
 }
 
-// Set holds the faults and quotas in force. Its zero value holds none. It is safe for concurrent use.
+// Set holds the faults and quotas in force. Its zero value holds none. It is safe for concurrent
+// use.
 type Set struct {
 	mu      sync.Mutex
 	faults  []*Fault
@@ -336,8 +343,9 @@ func (s *Set) SetQuotas(quotas []Quota) error {
 	return nil
 }
 
-// Take returns what happens to a call and counts it against every fault that hits it. All delays and skews add up; the fault that was added
-// first decides how the call fails, and a quota only if no fault does.
+// Take returns what happens to a call and counts it against every fault that hits it. All delays
+// and skews add up; the fault that was added first decides how the call fails, and a quota only if
+// no fault does.
 func (s *Set) Take(host, service, operation string) Effect {
 	s.mu.Lock()
 	defer s.mu.Unlock()

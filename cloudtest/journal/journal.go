@@ -1,10 +1,11 @@
 // Package journal is the local cloud's memory of what was asked of it.
 //
-// Every call is one [Call]: who asked which service for what, on whose behalf, and what the verdict was. Tests count calls with it
-// ("a hundred objects made one STS call"), and people read in [Call.Reason] what a real cloud never tells: which condition refused them.
+// Every call is one [Call]: who asked which service for what, on whose behalf, and what the verdict
+// was. Tests count calls with it ("a hundred objects made one STS call"), and people read in
+// [Call.Reason] what a real cloud never tells: which condition refused them.
 //
-// A journal keeps the newest calls in a ring and counts all of them in [Journal.Totals]. It holds names and verdicts only; tokens, keys,
-// signatures, passwords and bodies never enter it.
+// A journal keeps the newest calls in a ring and counts all of them in [Journal.Totals]. It holds
+// names and verdicts only; tokens, keys, signatures, passwords and bodies never enter it.
 package journal
 
 import (
@@ -23,7 +24,8 @@ const DefaultSize = 16384
 // maxField bounds what a caller can make the journal remember per field, in bytes.
 const maxField = 2048
 
-// Names of services in [Call.Service]. A cloud's own services stand beside these under that cloud's names ("sts", "ecr").
+// Names of services in [Call.Service]. A cloud's own services stand beside these under that cloud's
+// names ("sts", "ecr").
 const (
 	// ServiceProxy is the CONNECT proxy itself: what it refused, and TLS handshakes that failed.
 	ServiceProxy = "proxy"
@@ -39,12 +41,15 @@ type Call struct {
 	Time time.Time `json:"time"`
 	// Host is the name the client asked for, without port.
 	Host string `json:"host"`
-	// Service is the service that answered, such as "sts", "entra" or "gcs": a constant Service… of a cloud's package, [ServiceHandler] or [ServiceProxy].
+	// Service is the service that answered, such as "sts", "entra" or "gcs": a constant Service… of
+	// a cloud's package, [ServiceHandler] or [ServiceProxy].
 	Service string `json:"service"`
-	// Operation is the service's name for what was asked ("AssumeRoleWithWebIdentity", "ecr:BatchGetImage"). It is empty when the service
-	// does not know what was asked, so that callers cannot invent names.
+	// Operation is the service's name for what was asked ("AssumeRoleWithWebIdentity",
+	// "ecr:BatchGetImage"). It is empty when the service does not know what was asked, so that
+	// callers cannot invent names.
 	Operation string `json:"operation,omitempty"`
-	// Principal is the cloud's name of the caller: an ARN at AWS, <client ID>@<tenant ID> at Azure, a member of IAM bindings at Google Cloud. It is set once the caller has proved it.
+	// Principal is the cloud's name of the caller: an ARN at AWS, <client ID>@<tenant ID> at Azure,
+	// a member of IAM bindings at Google Cloud. It is set once the caller has proved it.
 	Principal string `json:"principal,omitempty"`
 	// Role is the identity that the caller asks for, as the caller sent it. It is a role's ARN at
 	// AWS, a client ID at Azure, and a service account at Google Cloud.
@@ -122,7 +127,8 @@ type filterField struct {
 	of    func(Call) string
 }
 
-// fields is the one table from which Match, Query and ParseFilter work, so that none of them can forget a field.
+// fields is the one table from which Match, Query and ParseFilter work, so that none of them can
+// forget a field.
 func (f *Filter) fields() []filterField {
 	return []filterField{
 		{"host", &f.Host, func(c Call) string { return c.Host }},
@@ -167,8 +173,8 @@ func (e *FilterError) Error() string {
 	return "journal filter: " + strconv.Quote(e.Parameter) + ": " + e.Fix
 }
 
-// ParseFilter reads a filter from URL query parameters. An unknown or repeated parameter is a [*FilterError]: a filter that ignored one would
-// select more than was asked for.
+// ParseFilter reads a filter from URL query parameters. An unknown or repeated parameter is a
+// [*FilterError]: a filter that ignored one would select more than was asked for.
 func ParseFilter(q url.Values) (Filter, error) {
 	var f Filter
 	byName := map[string]*string{}
@@ -204,7 +210,8 @@ func ParseFilter(q url.Values) (Filter, error) {
 	return f, nil
 }
 
-// Total counts the calls of one kind since the journal began or was reset, whether or not they are still kept.
+// Total counts the calls of one kind since the journal began or was reset, whether or not they are
+// still kept.
 type Total struct {
 	Service   string `json:"service"`
 	Operation string `json:"operation,omitempty"`
@@ -276,7 +283,8 @@ func (j *Journal) calls(f Filter) []Call {
 	return out
 }
 
-// Wait returns the calls that f selects as soon as there are at least n of them, or what there is and the context's error.
+// Wait returns the calls that f selects as soon as there are at least n of them, or what there is
+// and the context's error.
 func (j *Journal) Wait(ctx context.Context, f Filter, n int) ([]Call, error) {
 	for {
 		j.mu.Lock()
@@ -307,14 +315,16 @@ func (j *Journal) Totals() []Total {
 	return out
 }
 
-// Dropped returns how many calls are no longer kept. While it is 0, [Journal.Calls] with a zero filter is complete.
+// Dropped returns how many calls are no longer kept. While it is 0, [Journal.Calls] with a zero
+// filter is complete.
 func (j *Journal) Dropped() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.dropped
 }
 
-// Last returns the Seq of the newest call, 0 if there is none. Use it as [Filter.After] to see only what follows.
+// Last returns the Seq of the newest call, 0 if there is none. Use it as [Filter.After] to see only
+// what follows.
 func (j *Journal) Last() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -44,8 +44,8 @@ type signingKey struct {
 	id      string
 }
 
-// Issuer is an issuer for tests: it serves its discovery document and keys as an [http.Handler] for its host, and mints tokens, good and bad.
-// It is safe for concurrent use.
+// Issuer is an issuer for tests: it serves its discovery document and keys as an [http.Handler] for
+// its host, and mints tokens, good and bad. It is safe for concurrent use.
 type Issuer struct {
 	url       *url.URL
 	algorithm Algorithm
@@ -109,7 +109,8 @@ func (i *Issuer) Rotate(retire bool) error {
 	return nil
 }
 
-// Mint signs a token with the newest key. It sets iss to the issuer, iat and nbf to now and exp to an hour later; claims override these.
+// Mint signs a token with the newest key. It sets iss to the issuer, iat and nbf to now and exp to
+// an hour later; claims override these.
 func (i *Issuer) Mint(claims Claims) (string, error) {
 	i.mu.Lock()
 	key := i.keys[len(i.keys)-1]
@@ -130,7 +131,8 @@ func (i *Issuer) Forge(claims Claims) (string, error) {
 	return i.sign(key, claims)
 }
 
-// MintUnsigned makes a token with the algorithm "none" and an empty signature. Source: RFC 7519 §6.1.
+// MintUnsigned makes a token with the algorithm "none" and an empty signature. Source: RFC 7519
+// §6.1.
 func (i *Issuer) MintUnsigned(claims Claims) (string, error) {
 	body, err := json.Marshal(i.complete(claims))
 	if err != nil {
@@ -172,8 +174,9 @@ func (i *Issuer) keySet() *jose.JSONWebKeySet {
 	return &set
 }
 
-// CheckSignature checks that t is signed by one of the keys that the issuer publishes, for a service that is issuer and receiver in one. Issuer and
-// time are the caller's to check. The error wraps [ErrKey], [ErrSignature] or [ErrMalformed].
+// CheckSignature checks that t is signed by one of the keys that the issuer publishes, for a
+// service that is issuer and receiver in one. Issuer and time are the caller's to check. The error
+// wraps [ErrKey], [ErrSignature] or [ErrMalformed].
 func (i *Issuer) CheckSignature(t Token) error { return t.checkSignature(i.keySet()) }
 
 // JWKS is the issuer's published key set, as JSON.

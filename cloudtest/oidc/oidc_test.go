@@ -258,7 +258,8 @@ func TestStatic(t *testing.T) {
 	}
 }
 
-// TestProxy: a kube-apiserver's documents appear under the public issuer, with its keys' address but its own idea of who it is.
+// TestProxy: a kube-apiserver's documents appear under the public issuer, with its keys' address
+// but its own idea of who it is.
 func TestProxy(t *testing.T) {
 	const issuer = "https://oidc.eks.eu-west-1.amazonaws.com/id/A"
 	i := newIssuer(t, issuer, oidc.RS256)
@@ -304,7 +305,8 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// FuzzRead: what is read has an issuer, a subject, an audience and an end, and is not verified against an issuer that did not sign it.
+// FuzzRead: what is read has an issuer, a subject, an audience and an end, and is not verified
+// against an issuer that did not sign it.
 func FuzzRead(f *testing.F) {
 	i, err := oidc.NewIssuer("https://issuer.example", oidc.ES256)
 	if err != nil {

@@ -61,7 +61,8 @@ type Token struct {
 	signed *jwt.JSONWebToken
 }
 
-// Read parses a JWT without verifying it. The error wraps [ErrMalformed] and says nothing of the token's content.
+// Read parses a JWT without verifying it. The error wraps [ErrMalformed] and says nothing of the
+// token's content.
 func Read(raw string) (Token, error) {
 	if len(raw) > maxToken {
 		return Token{}, fmt.Errorf("%w: longer than %d bytes", ErrMalformed, maxToken)
@@ -99,9 +100,11 @@ func Read(raw string) (Token, error) {
 	return t, nil
 }
 
-// Verifier checks tokens against their issuer's published keys, which it fetches anew for every token.
+// Verifier checks tokens against their issuer's published keys, which it fetches anew for every
+// token.
 type Verifier struct {
-	// Client reaches the issuers. Required; it must have a timeout or be called with contexts that have one, and must not follow redirects.
+	// Client reaches the issuers. Required; it must have a timeout or be called with contexts that
+	// have one, and must not follow redirects.
 	Client *http.Client
 	// Leeway is how far the issuer's clock may be from ours, both ways. Zero allows no difference.
 	Leeway time.Duration
@@ -110,7 +113,8 @@ type Verifier struct {
 // issuerTimeout bounds the fetch of one of an issuer's documents.
 const issuerTimeout = 10 * time.Second
 
-// NewVerifier makes a verifier whose issuers are reached through transport, which must not reach anything else.
+// NewVerifier makes a verifier whose issuers are reached through transport, which must not reach
+// anything else.
 func NewVerifier(transport http.RoundTripper, leeway time.Duration) *Verifier {
 	return &Verifier{
 		Client: &http.Client{
@@ -142,7 +146,8 @@ func (v *Verifier) Verify(ctx context.Context, t Token, now time.Time) error {
 // KeySet is an issuer's public keys. The zero value has none.
 type KeySet struct{ set jose.JSONWebKeySet }
 
-// ParseKeys reads a key set as an issuer publishes it, JSON. A set that is empty or has a private key is an error. Source: RFC 7517 §5.
+// ParseKeys reads a key set as an issuer publishes it, JSON. A set that is empty or has a private
+// key is an error. Source: RFC 7517 §5.
 func ParseKeys(jwks []byte) (KeySet, error) {
 	var set jose.JSONWebKeySet
 	if err := json.Unmarshal(jwks, &set); err != nil {
@@ -159,7 +164,8 @@ func ParseKeys(jwks []byte) (KeySet, error) {
 	return KeySet{set: set}, nil
 }
 
-// VerifyWith is [Verifier.Verify] with keys that are known beforehand, so that the issuer's documents are not fetched.
+// VerifyWith is [Verifier.Verify] with keys that are known beforehand, so that the issuer's
+// documents are not fetched.
 func (v *Verifier) VerifyWith(keys KeySet, t Token, now time.Time) error {
 	if err := t.checkSignature(&keys.set); err != nil {
 		return err
@@ -192,7 +198,8 @@ func (t Token) checkSignature(keys *jose.JSONWebKeySet) error {
 	return nil
 }
 
-// CheckTime checks that now is within t's time, give or take leeway. The error wraps [ErrExpired] or [ErrNotYetValid].
+// CheckTime checks that now is within t's time, give or take leeway. The error wraps [ErrExpired]
+// or [ErrNotYetValid].
 func (t Token) CheckTime(now time.Time, leeway time.Duration) error {
 	switch {
 	case !now.Before(t.Expiry.Add(leeway)):

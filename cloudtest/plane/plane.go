@@ -1,5 +1,6 @@
-// Package plane prepares requests that a cloud has allowed for the data planes that answer them. A data plane judges nothing, so it must not be able to
-// read another request than the one that was judged.
+// Package plane prepares requests that a cloud has allowed for the data planes that answer them. A
+// data plane judges nothing, so it must not be able to read another request than the one that was
+// judged.
 package plane
 
 import (

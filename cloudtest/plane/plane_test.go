@@ -10,7 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/plane"
 )
 
-// TestRequest: what could make another request of it stays behind, in every spelling; the client's own request is not touched.
+// TestRequest: what could make another request of it stays behind, in every spelling; the client's
+// own request is not touched.
 func TestRequest(t *testing.T) {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "https://a.example/b/c%20d?e=f", nil)
 	r.Header = http.Header{

@@ -88,8 +88,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return mgr.Start(ctx)
 }
 
-// listen opens the address on which documents are served. With TLS, it also returns the certificate,
-// which must be started to be read again when it changes.
+// listen opens the address on which documents are served. With TLS, it also returns the
+// certificate, which must be started to be read again when it changes.
 func listen(ctx context.Context, f flags.Flags) (net.Listener, *certwatcher.CertWatcher, error) {
 	var certificate *certwatcher.CertWatcher
 	var err error

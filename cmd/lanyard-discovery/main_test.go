@@ -22,8 +22,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/discovery/flags"
 )
 
-// TestCertificateIsReadAgain replaces the serving certificate, as cert-manager does. New connections
-// get the new one, without a restart.
+// TestCertificateIsReadAgain replaces the serving certificate, as cert-manager does. New
+// connections get the new one, without a restart.
 func TestCertificateIsReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	f := flags.Flags{ListenAddress: "127.0.0.1:0", CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}

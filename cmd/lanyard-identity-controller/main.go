@@ -1,6 +1,6 @@
 // Command lanyard-identity-controller keeps identities: the status of WorkloadIdentities, the AWS
-// identities that administrators lend to namespaces, AWSClusters, which use them, and the credentials
-// in the Secrets of WorkloadIdentityBindings.
+// identities that administrators lend to namespaces, AWSClusters, which use them, and the
+// credentials in the Secrets of WorkloadIdentityBindings.
 package main
 
 import (
@@ -88,8 +88,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return mgr.Start(ctx)
 }
 
-// newParts makes the parts that the flags ask for. With an error, the parts that were made are to be
-// closed too.
+// newParts makes the parts that the flags ask for. With an error, the parts that were made are to
+// be closed too.
 func newParts(ctx context.Context, f flags.Flags, mgr manager.Manager) ([]part, error) {
 	var parts []part
 	var owned *workloadIdentities

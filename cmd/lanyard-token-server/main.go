@@ -1,5 +1,5 @@
-// Command lanyard-token-server makes tokens of WorkloadIdentities and SVIDs of objects, and keeps the
-// signing keys.
+// Command lanyard-token-server makes tokens of WorkloadIdentities and SVIDs of objects, and keeps
+// the signing keys.
 package main
 
 import (

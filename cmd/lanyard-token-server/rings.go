@@ -23,7 +23,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/tokenserver/flags"
 )
 
-// ring is a KeyRing with its signer, which runs in every replica, and its rotator, which runs in one.
+// ring is a KeyRing with its signer, which runs in every replica, and its rotator, which runs in
+// one.
 type ring struct {
 	key     client.ObjectKey
 	signer  *sign.Signer
@@ -32,8 +33,8 @@ type ring struct {
 	distinct *tokenserver.Precondition
 }
 
-// newRings makes the rings of the issuer and of the trust domain, as far as flags name them. A ring of
-// a trust domain that no flag names any more is retired by [newRetired].
+// newRings makes the rings of the issuer and of the trust domain, as far as flags name them. A ring
+// of a trust domain that no flag names any more is retired by [newRetired].
 func newRings(f flags.Flags, live client.Client, clientset kubernetes.Interface, clock *sign.Clock, log *slog.Logger) (issuer, spiffe *ring, err error) {
 	if f.Issuer != "" {
 		if issuer, err = newRing(f, keyring.IssuerRing, f.Policy(), live, clientset, clock, log); err != nil {
@@ -137,8 +138,8 @@ func (r *ring) add(ctx context.Context, mgr manager.Manager, clientset kubernete
 	}))
 }
 
-// keyVaults returns who makes and keeps private keys outside Secrets; nobody by default. The name is
-// the ring's in the descriptions of keys.
+// keyVaults returns who makes and keeps private keys outside Secrets; nobody by default. The name
+// is the ring's in the descriptions of keys.
 func keyVaults(f flags.Flags, name string) ([]sign.Vault, error) {
 	if f.KeyStore != flags.KeysInAWSKMS {
 		return nil, nil

@@ -1,5 +1,5 @@
-// Command lanyard shows for each object of a cluster the identity that fetched it. For lanyard up and
-// lanyard cloud it runs the program lanyard-local.
+// Command lanyard shows for each object of a cluster the identity that fetched it. For lanyard up
+// and lanyard cloud it runs the program lanyard-local.
 package main
 
 import (
@@ -42,8 +42,8 @@ func main() {
 	os.Exit(status)
 }
 
-// mount is the folder where Kubernetes mounts a Pod's ServiceAccount. Source: Kubernetes, "Accessing
-// the Kubernetes API from a Pod".
+// mount is the folder where Kubernetes mounts a Pod's ServiceAccount. Source: Kubernetes,
+// "Accessing the Kubernetes API from a Pod".
 const mount = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 // isTerminal is false for other devices, such as /dev/null.

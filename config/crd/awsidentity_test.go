@@ -22,8 +22,8 @@ const (
 	awsClusters          = "infrastructure.lanyard.dev_awsclusters.yaml"
 )
 
-// TestAWSFormats is the table of what the schemas of AWS identities and AWSClusters take. The object's
-// name is default.
+// TestAWSFormats is the table of what the schemas of AWS identities and AWSClusters take. The
+// object's name is default.
 func TestAWSFormats(t *testing.T) {
 	const arn = `"roleARN":"arn:aws:iam::123456789123:role/team/CAPARole"`
 	long := func(n int) string { return strings.Repeat("x", n) }

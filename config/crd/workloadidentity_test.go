@@ -70,9 +70,9 @@ func TestIdentityTable(t *testing.T) {
 	}
 }
 
-// FuzzPolicyAgreesWithIssuer holds that the policy's regular expressions and the issuer's parsers take
-// the same values. Only the addresses of service accounts have forms that the policy does not know
-// apart, and the policy reads no certificates.
+// FuzzPolicyAgreesWithIssuer holds that the policy's regular expressions and the issuer's parsers
+// take the same values. Only the addresses of service accounts have forms that the policy does not
+// know apart, and the policy reads no certificates.
 func FuzzPolicyAgreesWithIssuer(f *testing.F) {
 	valid := map[string]map[string]any{
 		"aws":   {"iamRoleARN": "arn:aws:iam::112233445566:role/a"},
@@ -190,8 +190,8 @@ func TestIdentityDefaults(t *testing.T) {
 	}
 }
 
-// columnsOf returns the columns that kubectl get shows of a kind: name and path. A column with a star
-// is shown only with -o wide.
+// columnsOf returns the columns that kubectl get shows of a kind: name and path. A column with a
+// star is shown only with -o wide.
 func columnsOf(t *testing.T, crd *apiextensions.CustomResourceDefinition) []string {
 	t.Helper()
 	shown, err := apiextensions.GetColumnsForVersion(crd, v1alpha1.Version)

@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/privatekey"
 )
 
-// choose returns the first SVID of the ID. The broker sends one for each identity that it has for the
-// object, so SVIDs of other IDs are not even parsed.
+// choose returns the first SVID of the ID. The broker sends one for each identity that it has for
+// the object, so SVIDs of other IDs are not even parsed.
 func choose[S interface{ GetSpiffeId() string }](svids []S, id spiffeid.ID) (chosen S, err error) {
 	for _, s := range svids {
 		if s.GetSpiffeId() == id.String() {

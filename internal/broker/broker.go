@@ -1,12 +1,12 @@
-// Package broker gets SVIDs of Kubernetes objects from a SPIFFE broker, such as an agent of SPIRE, in
-// place of Lanyard's token server.
+// Package broker gets SVIDs of Kubernetes objects from a SPIFFE broker, such as an agent of SPIRE,
+// in place of Lanyard's token server.
 //
 // An object keeps the SPIFFE ID that it has with the token server: the ID comes from its kind,
-// namespace and name. The broker vouches for the object and signs, but it does not choose the ID: an
-// SVID of any other ID is refused. docs/adr/0009 says why.
+// namespace and name. The broker vouches for the object and signs, but it does not choose the ID:
+// an SVID of any other ID is refused. docs/adr/0009 says why.
 //
-// The broker makes the private key of a certificate and sends it with the certificate. The key stays
-// in memory, and is never logged.
+// The broker makes the private key of a certificate and sends it with the certificate. The key
+// stays in memory, and is never logged.
 //
 // Sources are SPIFFE's texts SPIFFE Broker API and SPIFFE Broker Endpoint, at
 // https://github.com/spiffe/spiffe/tree/main/standards. The types of the protocol are go-spiffe's.
@@ -97,15 +97,16 @@ func New(ctx context.Context, config Config) (*Broker, error) {
 	}, nil
 }
 
-// Start keeps the SVID of this program until ctx ends. Then it closes the connections. It implements
-// controller-runtime's Runnable.
+// Start keeps the SVID of this program until ctx ends. Then it closes the connections. It
+// implements controller-runtime's Runnable.
 func (b *Broker) Start(ctx context.Context) error {
 	b.self.watch(ctx)
 	<-ctx.Done()
 	return errors.Join(b.connection.Close(), b.self.close())
 }
 
-// NeedLeaderElection implements controller-runtime's LeaderElectionRunnable: every replica has an SVID.
+// NeedLeaderElection implements controller-runtime's LeaderElectionRunnable: every replica has an
+// SVID.
 func (*Broker) NeedLeaderElection() bool { return false }
 
 // Signers implements [svid.Ring].
@@ -113,9 +114,9 @@ func (b *Broker) Signers() (svid.Signers, error) {
 	return svid.Signers{TrustDomain: b.domain, Broker: b.endpoint}, nil
 }
 
-// Prove implements [kube.SVIDBroker] with one call to the broker. Of a subscription to certificates it
-// takes the first answer: the broker must send it without delay, and the cache asks again before the
-// certificate ends. Source: SPIFFE Broker API §4.4.
+// Prove implements [kube.SVIDBroker] with one call to the broker. Of a subscription to certificates
+// it takes the first answer: the broker must send it without delay, and the cache asks again before
+// the certificate ends. Source: SPIFFE Broker API §4.4.
 func (b *Broker) Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	id, err := svid.IDOf(b.domain, account.Subject)
 	if err != nil {
@@ -156,8 +157,8 @@ func (b *Broker) subscribe(ctx context.Context, reference *brokerapi.WorkloadRef
 	return stream.Recv()
 }
 
-// referenceOf names an object to the broker. With the UID, the broker must refuse an object that was
-// deleted and created again. Source: SPIFFE Broker API §3.1.3.
+// referenceOf names an object to the broker. With the UID, the broker must refuse an object that
+// was deleted and created again. Source: SPIFFE Broker API §3.1.3.
 func referenceOf(account auth.Account) (*brokerapi.WorkloadReference, error) {
 	plural, _ := svid.Resource(account.Subject.Kind())
 	object, err := anypb.New(&brokerapi.KubernetesObjectReference{

@@ -221,8 +221,8 @@ func TestRefusedSVIDs(t *testing.T) {
 // swapped gives an object the ID of another tenant's object.
 func swapped(own string) []string { return []string{strings.Replace(own, "tenant-a", "tenant-b", 1)} }
 
-// TestFailures has the broker refuse, by each status code of gRPC. The error says what to do, and no
-// word of the broker's own reaches it. The object is always tried again: it was just read, so an
+// TestFailures has the broker refuse, by each status code of gRPC. The error says what to do, and
+// no word of the broker's own reaches it. The object is always tried again: it was just read, so an
 // object that the broker does not find need not be created.
 func TestFailures(t *testing.T) {
 	s := brokertest.New(t, "https://spire.example.com")
@@ -276,7 +276,8 @@ func TestNobodyAnswers(t *testing.T) {
 	}
 }
 
-// TestHang has a broker that accepts calls and never answers: a caller waits as long as it wants to.
+// TestHang has a broker that accepts calls and never answers: a caller waits as long as it wants
+// to.
 func TestHang(t *testing.T) {
 	s := brokertest.New(t, "https://spire.example.com")
 	b := client(t, s)
@@ -320,7 +321,8 @@ func TestWithoutOwnSVID(t *testing.T) {
 	}
 }
 
-// TestKey shows what the cache's key binds: a token of one broker or trust domain is none of another.
+// TestKey shows what the cache's key binds: a token of one broker or trust domain is none of
+// another.
 func TestKey(t *testing.T) {
 	s := brokertest.New(t, "https://spire.example.com")
 	b := client(t, s)

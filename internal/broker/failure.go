@@ -13,8 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// failure says why the broker gave no SVID. It repeats the broker's status code, and nothing else of
-// its answer. Sources: SPIFFE Broker API §4.8, SPIFFE Broker Endpoint §6.
+// failure says why the broker gave no SVID. It repeats the broker's status code, and nothing else
+// of its answer. Sources: SPIFFE Broker API §4.8, SPIFFE Broker Endpoint §6.
 func (b *Broker) failure(ctx context.Context, err error, id spiffeid.ID) error {
 	code := status.Code(err)
 	failed := &auth.Error{

@@ -17,8 +17,8 @@ import (
 )
 
 // self is this program at the broker: its own SVID and the bundles of the trust domains, which the
-// Workload API keeps up to date, and whom it takes for the broker. Unlike go-spiffe's X509Source, it
-// does not make the program wait for its first SVID. It is safe for concurrent use.
+// Workload API keeps up to date, and whom it takes for the broker. Unlike go-spiffe's X509Source,
+// it does not make the program wait for its first SVID. It is safe for concurrent use.
 type self struct {
 	client  *workloadapi.Client
 	broker  allowed
@@ -58,7 +58,8 @@ func (s *self) OnX509ContextUpdate(current *workloadapi.X509Context) {
 	s.failed.Store(nil)
 }
 
-// OnX509ContextWatchError implements workloadapi.X509ContextWatcher. The last SVID stays until it ends.
+// OnX509ContextWatchError implements workloadapi.X509ContextWatcher. The last SVID stays until it
+// ends.
 func (s *self) OnX509ContextWatchError(err error) { s.failed.Store(&err) }
 
 // ready is the error while this program has no SVID of its own.

@@ -60,8 +60,8 @@ func TestSourcesReadStaticKeysOnlyIfAsked(t *testing.T) {
 	}
 }
 
-// TestManagementOperatorWritesBindings checks that of the persons that the chart has roles for, only
-// the one who operates the management cluster may write bindings.
+// TestManagementOperatorWritesBindings checks that of the persons that the chart has roles for,
+// only the one who operates the management cluster may write bindings.
 func TestManagementOperatorWritesBindings(t *testing.T) {
 	objects, err := chart.Objects(release(withIssuer(map[string]any{"identity": map[string]any{"awsIdentities": true, "bindings": true}})))
 	if err != nil {

@@ -33,8 +33,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files and the chart's README")
 
-// release has an image, because the chart requires one. It has no CRDs unless the values ask for them:
-// they take most of the time, and depend on no other value.
+// release has an image, because the chart requires one. It has no CRDs unless the values ask for
+// them: they take most of the time, and depend on no other value.
 func release(values map[string]any) chart.Release {
 	r := whole(values)
 	if r.Values["crds"] == nil {
@@ -756,7 +756,8 @@ func TestNamesBeginWithFullname(t *testing.T) {
 	want := regexp.MustCompile(`\blanyard-(controller(-tenant|-a)?(-headless)?|view|edit|keyrings|workloadidentities|awsidentities|awssecrets|token-server(-cluster-issuer)?|discovery(-mirror)?|identity-controller)\b`).ReplaceAllString(string(usual), "credentials-$1")
 	want = strings.NewReplacer(
 		"[/credentials-", "[/lanyard-", "lanyard/credentials-", "lanyard/lanyard-",
-		// The names of the one lease of the identity controller and of the token server's leases and Secret.
+		// The names of the one lease of the identity controller and of the token server's leases
+		// and Secret.
 		"resourceNames: [credentials-identity-controller]\n    verbs: [get, update]", "resourceNames: [lanyard-identity-controller]\n    verbs: [get, update]",
 		"credentials-token-server-issuer", "lanyard-token-server-issuer", "credentials-token-server-spiffe", "lanyard-token-server-spiffe", "credentials-token-server-ca", "lanyard-token-server-ca",
 	).Replace(want)

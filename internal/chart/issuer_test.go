@@ -258,8 +258,8 @@ func TestNoRoleForUsersMintsTokens(t *testing.T) {
 	}
 }
 
-// TestKeysAreTheTokenServers checks that in the namespace of the keys only the token server may read
-// Secrets or write the status of a KeyRing.
+// TestKeysAreTheTokenServers checks that in the namespace of the keys only the token server may
+// read Secrets or write the status of a KeyRing.
 func TestKeysAreTheTokenServers(t *testing.T) {
 	objects, err := chart.Objects(release(withIssuer(nil)))
 	if err != nil {
@@ -332,8 +332,8 @@ func TestControllerReadsObjectsThatProveThemselves(t *testing.T) {
 	}
 }
 
-// TestImageHasThePrograms checks that the image of the Containerfile has each program that the chart
-// starts.
+// TestImageHasThePrograms checks that the image of the Containerfile has each program that the
+// chart starts.
 func TestImageHasThePrograms(t *testing.T) {
 	containerfile, err := os.ReadFile("../../Containerfile")
 	if err != nil {

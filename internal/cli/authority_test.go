@@ -10,8 +10,8 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 )
 
-// TestListShowsAuthorities checks what the command keys list says of a trust domain's ring: keys and
-// authorities, and the certificates that services are to trust.
+// TestListShowsAuthorities checks what the command keys list says of a trust domain's ring: keys
+// and authorities, and the certificates that services are to trust.
 func TestListShowsAuthorities(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 4, 2, 3, 0, 0, 0, time.UTC))
 	life := func(state identityv1.KeyState) identityv1.KeyLife {

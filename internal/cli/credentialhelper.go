@@ -12,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 )
 
-// helperProgram is the name under which Docker calls this program: "docker-credential-" and the name
-// that is written in its configuration.
+// helperProgram is the name under which Docker calls this program: "docker-credential-" and the
+// name that is written in its configuration.
 const helperProgram = "docker-credential-lanyard"
 
 const helperCommand = "credential-helper"

@@ -61,8 +61,8 @@ func tunnel(t *testing.T, to string) string {
 // digestPattern finds the digest of an example, which is nobody's.
 var digestPattern = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
 
-// TestExamples runs the examples of the commands of CI jobs as they are in the help, in a shell, with
-// a real registry. The job has the identities that they name. A digest is the pushed one's.
+// TestExamples runs the examples of the commands of CI jobs as they are in the help, in a shell,
+// with a real registry. The job has the identities that they name. A digest is the pushed one's.
 func TestExamples(t *testing.T) {
 	const github = "github.example.com"
 	logrus.SetOutput(io.Discard)

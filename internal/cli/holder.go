@@ -164,8 +164,8 @@ func (s *objectHolder) request(ctx context.Context, audiences []string, duration
 	return token, nil
 }
 
-// refuseOpening refuses a token that opens the cluster, as the controller does: the object's author,
-// who chose its registry and its audiences, may not be the account.
+// refuseOpening refuses a token that opens the cluster, as the controller does: the object's
+// author, who chose its registry and its audiences, may not be the account.
 func (s *objectHolder) refuseOpening(ctx context.Context, token issued) error {
 	opens, err := s.accepts(ctx, auth.NewSecret(token.text))
 	if err == nil && opens {
@@ -175,8 +175,8 @@ func (s *objectHolder) refuseOpening(ctx context.Context, token issued) error {
 	return err
 }
 
-// identityToken gets a token of the WorkloadIdentity that the object names. It refuses an identity of
-// a cloud, as the controller does: the registry could use the token at that cloud.
+// identityToken gets a token of the WorkloadIdentity that the object names. It refuses an identity
+// of a cloud, as the controller does: the registry could use the token at that cloud.
 func (s *objectHolder) identityToken(ctx context.Context, shown spec.Identity, uid types.UID) (issued, error) {
 	of := &identity{s.cluster, shown.Subject.Name(), &tokenv1.ContextObject{
 		APIVersion: v1alpha1.GroupVersion().String(), Kind: s.kind, Namespace: s.namespace, Name: s.name, UID: uid,
@@ -297,8 +297,8 @@ func (s *objectHolder) svid(ctx context.Context, form spec.CredentialType, uid t
 	return token, nil
 }
 
-// newKey makes a key on the curve P-256. It returns the private half as PEM (PKCS #8) and the public
-// half as DER (SubjectPublicKeyInfo).
+// newKey makes a key on the curve P-256. It returns the private half as PEM (PKCS #8) and the
+// public half as DER (SubjectPublicKeyInfo).
 func newKey() (private, public []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

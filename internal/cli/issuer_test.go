@@ -323,8 +323,9 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestTokenOfAHostileObject: who writes an object chooses its registry and its audiences. Whoever runs
-// the command gets no token that the registry could use elsewhere, as the controller shows none.
+// TestTokenOfAHostileObject: who writes an object chooses its registry and its audiences. Whoever
+// runs the command gets no token that the registry could use elsewhere, as the controller shows
+// none.
 func TestTokenOfAHostileObject(t *testing.T) {
 	for name, want := range map[string]string{
 		"cloud": "AWS STS", "cloud-identity": "AWS STS", "account": "opens the cluster", "cloud-target": "spec.targetSystem.type",

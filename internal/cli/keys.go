@@ -20,8 +20,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/plain"
 )
 
-// kid is the form of a key's ID, source: RFC 7638, SHA-256 in base64url. It may begin as a flag does.
-// The ID of an authority has no such letter.
+// kid is the form of a key's ID, source: RFC 7638, SHA-256 in base64url. It may begin as a flag
+// does. The ID of an authority has no such letter.
 var kid = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 
 // kidLast returns the arguments of a command about keys with a kid that begins as a flag behind
@@ -189,8 +189,8 @@ func (r *ringCommand) perform(ctx context.Context, std IO, cluster *cluster, wis
 	return r.wait(ctx, std.Err, cluster, ring.Generation, wish)
 }
 
-// wait waits until the token server has seen a generation of the ring and fulfilled the wish. It says
-// what the ring waits for.
+// wait waits until the token server has seen a generation of the ring and fulfilled the wish. It
+// says what the ring waits for.
 func (r *ringCommand) wait(ctx context.Context, w io.Writer, cluster *cluster, generation int64, wish ringChange) error {
 	deadline, said, seen := time.Now().Add(r.timeout), "", false
 	for {

@@ -39,8 +39,8 @@ func cutKind(arg, group string) (kind, name string, ok bool) {
 	return strings.TrimSuffix(strings.ToLower(kind), "."+group), name, ok && name != "" && !strings.Contains(name, "/")
 }
 
-// parseTarget reads KIND/NAME. The kind may be written as kubectl takes it: as in manifests, in lower
-// case, in the plural, with the API group, and by its short name.
+// parseTarget reads KIND/NAME. The kind may be written as kubectl takes it: as in manifests, in
+// lower case, in the plural, with the API group, and by its short name.
 func parseTarget(arg string) (target, error) {
 	kind, name, ok := cutKind(arg, v1alpha1.GroupVersion().Group)
 	if !ok {

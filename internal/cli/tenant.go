@@ -90,8 +90,8 @@ func (o *tenantOptions) bindings(namespace string) []any {
 	return all
 }
 
-// binding gives a program its ClusterRole for tenants in one namespace. The program's ServiceAccount
-// has the program's name, unless the chart's values say otherwise.
+// binding gives a program its ClusterRole for tenants in one namespace. The program's
+// ServiceAccount has the program's name, unless the chart's values say otherwise.
 func (o *tenantOptions) binding(namespace, program, account string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},

@@ -306,8 +306,8 @@ func writeSecret(path string, data []byte) error {
 	return nil
 }
 
-// explain says why services refuse the identity's tokens, if the identity's status knows. It is only
-// a hint: who may get tokens may not read the identity, perhaps.
+// explain says why services refuse the identity's tokens, if the identity's status knows. It is
+// only a hint: who may get tokens may not read the identity, perhaps.
 func (i *identity) explain(ctx context.Context, w io.Writer) {
 	if why := i.notReady(ctx); why != "" {
 		_, _ = fmt.Fprintf(w, "%s is not ready: %s\n", i, why)

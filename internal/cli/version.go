@@ -35,7 +35,8 @@ func newVersion(std IO) *cobra.Command {
 	return c
 }
 
-// addVersionFlag gives the root command the flag --version, which does what the command version does.
+// addVersionFlag gives the root command the flag --version, which does what the command version
+// does.
 func addVersionFlag(root *cobra.Command, std IO) {
 	output := frame.OutputFlag(root, frame.Text, frame.JSON, frame.YAML)
 	root.Flags().Lookup("output").Usage += ", with --version"

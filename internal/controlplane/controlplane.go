@@ -194,8 +194,8 @@ func (c *ControlPlane) reap(cmd *exec.Cmd, end *tail) {
 // Server is the API server's URL, https on a loopback address with a port.
 func (c *ControlPlane) Server() string { return c.server }
 
-// PID is the ID of the child's process, which is etcd, the API server and the controllers in one. For
-// measurements, and for tests that stop it for a while.
+// PID is the ID of the child's process, which is etcd, the API server and the controllers in one.
+// For measurements, and for tests that stop it for a while.
 func (c *ControlPlane) PID() int { return c.pid }
 
 // Issuer is the issuer of ServiceAccount tokens, as in Options.

@@ -29,8 +29,8 @@ func readPage(t *testing.T) string {
 	return string(text)
 }
 
-// TestPage judges the manifests of docs/delivery.md as the API server and the issuer do, and renders
-// the Secret of each binding of a token. Every section about a target has such a pair.
+// TestPage judges the manifests of docs/delivery.md as the API server and the issuer do, and
+// renders the Secret of each binding of a token. Every section about a target has such a pair.
 func TestPage(t *testing.T) {
 	const crd = "../../config/crd/identity.lanyard.dev_"
 	schemas := map[string]interface {

@@ -93,8 +93,8 @@ func open(in Input) (folder, error) {
 // maxMountPath bounds a mount path in bytes, as the schema of the binding does.
 const maxMountPath = 255
 
-// readConfig returns the fields of a providerConfig and the whole as JSON. For a target that Lanyard
-// does not know, there are no fields, and the JSON is what the identity's author wrote.
+// readConfig returns the fields of a providerConfig and the whole as JSON. For a target that
+// Lanyard does not know, there are no fields, and the JSON is what the identity's author wrote.
 func readConfig(target *identityv1.TargetSystem) (map[string]string, []byte, error) {
 	fields, errs := issuer.ProviderConfig(target, field.NewPath("spec", "targetSystem", "providerConfig"))
 	if len(errs) > 0 {

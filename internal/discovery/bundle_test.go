@@ -128,8 +128,8 @@ func TestBundleAlone(t *testing.T) {
 	}
 }
 
-// TestServeBundle checks the bundle's URL: 503 before there are keys, and 404 for an issuer that has
-// no trust domain.
+// TestServeBundle checks the bundle's URL: 503 before there are keys, and 404 for an issuer that
+// has no trust domain.
 func TestServeBundle(t *testing.T) {
 	issuer, err := discovery.NewIssuer(url)
 	if err != nil {
@@ -162,8 +162,8 @@ func TestServeBundle(t *testing.T) {
 	}
 }
 
-// TestProbeSeesWhatIsServed reads the documents as the token server does: a key is published if both
-// documents have it.
+// TestProbeSeesWhatIsServed reads the documents as the token server does: a key is published if
+// both documents have it.
 func TestProbeSeesWhatIsServed(t *testing.T) {
 	status := trusting(t, identityv1.KeyActive)
 	var served *discovery.Handler

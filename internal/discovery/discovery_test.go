@@ -69,7 +69,8 @@ func documents(t *testing.T, states ...identityv1.KeyState) (*document.Set, []st
 	return d, kids
 }
 
-// TestOfRing asserts which keys are published: all that may sign or have signed, and no revoked one.
+// TestOfRing asserts which keys are published: all that may sign or have signed, and no revoked
+// one.
 func TestOfRing(t *testing.T) {
 	d, kids := documents(t, identityv1.KeyPending, identityv1.KeyPublished, identityv1.KeyActive, identityv1.KeyRetiring, identityv1.KeyRemoved, identityv1.KeyRevoked)
 	if !slices.Equal(d.KIDs, kids[:4]) {

@@ -14,9 +14,9 @@ import (
 )
 
 // FollowRing keeps an issuer's documents as its KeyRing says. While the API server cannot be
-// reached, the last documents stay: services that cannot read any documents would refuse all tokens.
-// A ring without keys for the issuer, or none at all, withdraws the documents: otherwise a revoked
-// key would be trusted for ever.
+// reached, the last documents stay: services that cannot read any documents would refuse all
+// tokens. A ring without keys for the issuer, or none at all, withdraws the documents: otherwise a
+// revoked key would be trusted for ever.
 func FollowRing(ctx context.Context, informers cache.Informers, ring client.ObjectKey, i *Issuer, log *slog.Logger) error {
 	informer, err := informers.GetInformer(ctx, &identityv1.KeyRing{}, cache.BlockUntilSynced(false))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
 )
 
-// BenchmarkResolveAndHit asks for the credential of a chain of three identitytest.Secrets that is in the
-// cache, with all grants of the chain: what each reconciliation costs at rest.
+// BenchmarkResolveAndHit asks for the credential of a chain of three identitytest.Secrets that is
+// in the cache, with all grants of the chain: what each reconciliation costs at rest.
 func BenchmarkResolveAndHit(b *testing.B) {
 	w := identitytest.New(b)
 	w.Static("root", identitytest.Admits("team-a"))

@@ -123,9 +123,9 @@ func (c *chain) account(namespace string) (auth.Account, error) {
 	return account, err
 }
 
-// admits returns why the namespace may not use the chain; nil if it may. The identities are asked in
-// their order, and nothing is said of those behind one that refuses. Chained: the first identity is
-// the source of another one, whose grant was asked before.
+// admits returns why the namespace may not use the chain; nil if it may. The identities are asked
+// in their order, and nothing is said of those behind one that refuses. Chained: the first identity
+// is the source of another one, whose grant was asked before.
 func (i *Identities) admits(c *chain, namespace string, chained bool) error {
 	for depth, l := range c.links {
 		if chained {

@@ -56,8 +56,9 @@ func ReasonOf(err error) string {
 }
 
 // withoutConsumer replaces the refusal of one consumer by an error that others may read. Several
-// namespaces wait for one exchange, and each asked its own grant before. So a refusal here means that
-// the grant of the first one was withdrawn meanwhile. When they try again, each gets its own answer.
+// namespaces wait for one exchange, and each asked its own grant before. So a refusal here means
+// that the grant of the first one was withdrawn meanwhile. When they try again, each gets its own
+// answer.
 func withoutConsumer(subject auth.Subject, err error) error {
 	if IsUsageRefused(err) {
 		return errReplaced(subject)

@@ -98,8 +98,8 @@ func New(ctx context.Context, options Options) (*Identities, error) {
 	return i, nil
 }
 
-// Synced reports whether memory has all that was there when the watches began. Before, an identity or
-// a grant may only not be known yet.
+// Synced reports whether memory has all that was there when the watches began. Before, an identity
+// or a grant may only not be known yet.
 func (i *Identities) Synced() bool {
 	return !slices.ContainsFunc(i.watches, func(w toolscache.ResourceEventHandlerRegistration) bool { return !w.HasSynced() })
 }
@@ -112,15 +112,15 @@ type Use struct {
 	Namespace string
 }
 
-// Subscribe implements [auth.AccountReader]: changed is called, promptly, for each identity of which
-// at least one credential is to be dropped.
+// Subscribe implements [auth.AccountReader]: changed is called, promptly, for each identity of
+// which at least one credential is to be dropped.
 func (i *Identities) Subscribe(changed func(auth.Subject)) {
 	i.SubscribeDrops(func(who auth.Subject, _ func(auth.Key) bool) { changed(who) })
 }
 
-// SubscribeDrops has dropped called, promptly, for each identity whose credentials are to be dropped:
-// something changed that decides them, or nobody may use them any more. Stale picks the keys of
-// those credentials. The token cache must be the first subscriber.
+// SubscribeDrops has dropped called, promptly, for each identity whose credentials are to be
+// dropped: something changed that decides them, or nobody may use them any more. Stale picks the
+// keys of those credentials. The token cache must be the first subscriber.
 func (i *Identities) SubscribeDrops(dropped func(who auth.Subject, stale func(auth.Key) bool)) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -135,8 +135,8 @@ func (i *Identities) SubscribeUse(changed func(Use)) {
 	i.changed = append(i.changed, changed)
 }
 
-// For returns the accounts of the identities as a namespace may use them. They are of the four kinds
-// of AWS identities.
+// For returns the accounts of the identities as a namespace may use them. They are of the four
+// kinds of AWS identities.
 func (i *Identities) For(namespace string) auth.Accounts {
 	return view{Identities: i, namespace: namespace}
 }
@@ -162,9 +162,9 @@ func (i *Identities) Admits(ctx context.Context, namespace string, subject auth.
 	return i.certain(i.admits(i.chain(ctx, subject), namespace, false))
 }
 
-// Begin is [Identities.Admits] for an object that is about to use the identity. If the namespace may
-// use it, one line joins the object, which the log of ctx names, and the name of the session in the
-// cloud's audit log: namespaces share sessions.
+// Begin is [Identities.Admits] for an object that is about to use the identity. If the namespace
+// may use it, one line joins the object, which the log of ctx names, and the name of the session in
+// the cloud's audit log: namespaces share sessions.
 func (i *Identities) Begin(ctx context.Context, namespace string, subject auth.Subject) error {
 	account, err := i.For(namespace).Lookup(ctx, subject)
 	if err == nil && subject.Lent() {
@@ -174,8 +174,8 @@ func (i *Identities) Begin(ctx context.Context, namespace string, subject auth.S
 	return err
 }
 
-// Dependents returns the identities that have the subject in their chain, itself included. The error
-// says that memory does not have all identities yet.
+// Dependents returns the identities that have the subject in their chain, itself included. The
+// error says that memory does not have all identities yet.
 func (i *Identities) Dependents(subject auth.Subject) ([]auth.Subject, error) {
 	if !i.Synced() {
 		return nil, errNotSynced()
@@ -279,8 +279,8 @@ func whole(subjects []auth.Subject, withdrawn bool) change {
 	return c
 }
 
-// notify calls the subscribers. It runs in the goroutine of an informer, after the change of memory,
-// so that the credentials are gone before the next change arrives.
+// notify calls the subscribers. It runs in the goroutine of an informer, after the change of
+// memory, so that the credentials are gone before the next change arrives.
 func (i *Identities) notify(c change) {
 	i.mu.Lock()
 	dropped, changed := slices.Clone(i.dropped), slices.Clone(i.changed)
@@ -415,8 +415,9 @@ func (i *Identities) removeNamespace(object any) {
 	i.labelsChanged(namespace.Name, last, nil)
 }
 
-// labelsChanged tells of the identities of which a grant answers the namespace otherwise than before.
-// It is told even if another grant of the chain still refuses: the refusal names the first one.
+// labelsChanged tells of the identities of which a grant answers the namespace otherwise than
+// before. It is told even if another grant of the chain still refuses: the refusal names the first
+// one.
 func (i *Identities) labelsChanged(namespace string, last, next map[string]string) {
 	var c change
 	i.mu.Lock()

@@ -27,8 +27,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
 )
 
-// TestChain assumes a role of the identitytest.Workload account with a role of the identitytest.Management account, which is
-// assumed with static keys. Both namespaces share one credential, and each link is one exchange.
+// TestChain assumes a role of the identitytest.Workload account with a role of the
+// identitytest.Management account, which is assumed with static keys. Both namespaces share one
+// credential, and each link is one exchange.
 func TestChain(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -54,7 +55,8 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestFieldsReachAWS holds that AWS gets each field of a role identity. CAPA never passed policyARNs.
+// TestFieldsReachAWS holds that AWS gets each field of a role identity. CAPA never passed
+// policyARNs.
 func TestFieldsReachAWS(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -270,8 +272,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestWithdrawnGrants holds that a grant that is gone stops the next use of a cached credential, also
-// by an SDK's client in the middle of its work. It tries each way to take a grant away.
+// TestWithdrawnGrants holds that a grant that is gone stops the next use of a cached credential,
+// also by an SDK's client in the middle of its work. It tries each way to take a grant away.
 func TestWithdrawnGrants(t *testing.T) {
 	selecting := v1alpha1.AWSClusterIdentitySpec{AllowedNamespaces: &v1alpha1.AllowedNamespaces{
 		Selector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]string{"team": "a"}},
@@ -315,8 +317,9 @@ func TestWithdrawnGrants(t *testing.T) {
 	}
 }
 
-// TestGrantChangesTouchOneNamespace: while somebody may use a credential, a change of who else may use
-// it drops no credential. Only the objects of the namespaces that gain or lose it hear of the change.
+// TestGrantChangesTouchOneNamespace: while somebody may use a credential, a change of who else may
+// use it drops no credential. Only the objects of the namespaces that gain or lose it hear of the
+// change.
 func TestGrantChangesTouchOneNamespace(t *testing.T) {
 	selecting := v1alpha1.AWSClusterIdentitySpec{AllowedNamespaces: &v1alpha1.AllowedNamespaces{
 		Selector: &v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceRequirement{{Key: "team", Operator: "In", Values: []string{"a", "b"}}}},
@@ -520,8 +523,8 @@ func TestUnknownNamespace(t *testing.T) {
 	}
 }
 
-// TestBeforeMemoryIsComplete: a program that has just started refuses nobody for good. Afterwards the
-// same question has its answer.
+// TestBeforeMemoryIsComplete: a program that has just started refuses nobody for good. Afterwards
+// the same question has its answer.
 func TestBeforeMemoryIsComplete(t *testing.T) {
 	w := identitytest.Starting(t)
 	subject := w.Subject(v1alpha1.AWSClusterStaticIdentityKind, "", "root")
@@ -552,8 +555,8 @@ func TestBeforeMemoryIsComplete(t *testing.T) {
 	}
 }
 
-// TestSharedExchangeNamesNoConsumer: namespaces that share a session wait for one exchange. Its error
-// does not name the namespace that began it and lost its grant meanwhile.
+// TestSharedExchangeNamesNoConsumer: namespaces that share a session wait for one exchange. Its
+// error does not name the namespace that began it and lost its grant meanwhile.
 func TestSharedExchangeNamesNoConsumer(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -578,8 +581,8 @@ func TestSharedExchangeNamesNoConsumer(t *testing.T) {
 	}
 }
 
-// TestRotatedKeys holds that a change of the Secret reaches every chain at once. CAPA's reached only
-// the controller that reconciled first.
+// TestRotatedKeys holds that a change of the Secret reaches every chain at once. CAPA's reached
+// only the controller that reconciled first.
 func TestRotatedKeys(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -624,8 +627,8 @@ func TestSourceThatEnds(t *testing.T) {
 	}
 }
 
-// TestIdentitiesNeverShare: two identities never share a session, and a label or a status is no change.
-// CAPA's sessions had no identity in their key, and its hash had metadata in it.
+// TestIdentitiesNeverShare: two identities never share a session, and a label or a status is no
+// change. CAPA's sessions had no identity in their key, and its hash had metadata in it.
 func TestIdentitiesNeverShare(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -747,8 +750,8 @@ func TestRoleThatComesLater(t *testing.T) {
 	w.MustGet("team-a", subject)
 }
 
-// TestThrottledSTS: while AWS throttles, many uses make few calls, and the session that is still valid
-// is served. Afterwards all is well without a restart.
+// TestThrottledSTS: while AWS throttles, many uses make few calls, and the session that is still
+// valid is served. Afterwards all is well without a restart.
 func TestThrottledSTS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := identitytest.New(t)

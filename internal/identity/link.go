@@ -128,8 +128,8 @@ func (l *link) sameCredential(other *link) bool {
 	return a.equal(&b)
 }
 
-// admits reports whether the namespace may use the identity, at least as a source. Labels are nil if
-// the namespace does not exist: then no grant admits it.
+// admits reports whether the namespace may use the identity, at least as a source. Labels are nil
+// if the namespace does not exist: then no grant admits it.
 func (l *link) admits(namespace string, labels map[string]string) bool {
 	if l.subject.Kind() == kindServiceAccount {
 		return l.subject.Namespace() == namespace

@@ -14,9 +14,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/identity"
 )
 
-// TestTruthTable asks the schema and the API type about each row of the table of package auth/grant.
-// The decision is the same for what an API server stores, and after any number of decodings and
-// encodings by programs with the Go type.
+// TestTruthTable asks the schema and the API type about each row of the table of package
+// auth/grant. The decision is the same for what an API server stores, and after any number of
+// decodings and encodings by programs with the Go type.
 func TestTruthTable(t *testing.T) {
 	data, err := os.ReadFile("../../auth/grant/testdata/table.yaml")
 	if err != nil {
@@ -100,8 +100,9 @@ func TestUnknownFieldsAdmitNobody(t *testing.T) {
 	}
 }
 
-// FuzzAllowedNamespaces: a grant with an unknown field admits nobody. Decodings and encodings change
-// no decision, and the library decides the same. Without its list, the selector alone decides.
+// FuzzAllowedNamespaces: a grant with an unknown field admits nobody. Decodings and encodings
+// change no decision, and the library decides the same. Without its list, the selector alone
+// decides.
 func FuzzAllowedNamespaces(f *testing.F) {
 	for _, block := range []string{
 		"null", "{}", `{"list":["team-a"]}`, `{"list":null}`, `{"selector":{}}`, `{"selector":{"matchLabels":{"t":"a"}}}`, `{"lst":[]}`, `[]`, `{"list":"team-a"}`,

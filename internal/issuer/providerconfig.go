@@ -35,8 +35,8 @@ func Bound(identity *identityv1.WorkloadIdentity) {
 
 // ProviderConfig returns the fields of a target's providerConfig, and what is wrong with them. Each
 // field is known, is a string, and has the form of what it names. Clients of the target get the
-// values, so that another value could lead a token elsewhere, or add a setting to a file. The map is
-// nil without a providerConfig, and for a target whose fields are not known.
+// values, so that another value could lead a token elsewhere, or add a setting to a file. The map
+// is nil without a providerConfig, and for a target whose fields are not known.
 func ProviderConfig(target *identityv1.TargetSystem, at *field.Path) (map[string]string, field.ErrorList) {
 	if target.ProviderConfig != nil && len(target.ProviderConfig.Raw) > maxProviderConfig {
 		return nil, field.ErrorList{field.TooLong(at, "", maxProviderConfig)}

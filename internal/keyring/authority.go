@@ -49,7 +49,8 @@ func (a Authority) Entry() v1alpha1.Authority {
 	return entry
 }
 
-// NotAfter is when the authority can sign no more, UTC: the certificate or the intermediate expires.
+// NotAfter is when the authority can sign no more, UTC: the certificate or the intermediate
+// expires.
 func (a Authority) NotAfter() time.Time {
 	if a.Intermediate != nil && a.Intermediate.NotAfter.Before(a.Certificate.NotAfter) {
 		return a.Intermediate.NotAfter.UTC()
@@ -57,8 +58,8 @@ func (a Authority) NotAfter() time.Time {
 	return a.Certificate.NotAfter.UTC()
 }
 
-// ParseAuthority checks an entry: its certificate must have the entry's ID, and the certificate that
-// signs must have the entry's key. It does not check whether the certificates are valid now.
+// ParseAuthority checks an entry: its certificate must have the entry's ID, and the certificate
+// that signs must have the entry's key. It does not check whether the certificates are valid now.
 func ParseAuthority(entry *v1alpha1.Authority) (Authority, error) {
 	certificate, err := decodeCertificate(entry.Certificate)
 	if err != nil {

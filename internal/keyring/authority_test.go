@@ -228,8 +228,8 @@ func TestOwnAuthorities(t *testing.T) {
 	w.reason(v1alpha1.ConditionCanRotate, lanyardmeta.ReasonSucceeded)
 }
 
-// TestAuthorityBeforeItsEnd: an authority whose certificate ends early is replaced in time, active or
-// not.
+// TestAuthorityBeforeItsEnd: an authority whose certificate ends early is replaced in time, active
+// or not.
 func TestAuthorityBeforeItsEnd(t *testing.T) {
 	w := newTrust(t)
 	w.settle()
@@ -252,8 +252,8 @@ func TestRevokedAuthority(t *testing.T) {
 	w.pass(100 * day)
 }
 
-// TestRevokedKeyOfCA revokes the CA whose key has leaked. No other certificate of this key is trusted,
-// whether it is in the ring already, comes later, or comes after the ring was made anew.
+// TestRevokedKeyOfCA revokes the CA whose key has leaked. No other certificate of this key is
+// trusted, whether it is in the ring already, comes later, or comes after the ring was made anew.
 func TestRevokedKeyOfCA(t *testing.T) {
 	w := newTrust(t)
 	w.issue(90 * day)
@@ -302,7 +302,8 @@ func TestRevokedKeyOfCA(t *testing.T) {
 	restored.reason(lanyardmeta.ConditionReady, v1alpha1.ReasonImportFailed)
 }
 
-// TestRevokedAuthorityOfNoKey: a certificate that cannot be read has no key in common with another one.
+// TestRevokedAuthorityOfNoKey: a certificate that cannot be read has no key in common with another
+// one.
 func TestRevokedAuthorityOfNoKey(t *testing.T) {
 	w := newTrust(t)
 	w.settle()
@@ -378,8 +379,8 @@ func TestImportOfBadSecret(t *testing.T) {
 	w.want("another CA signs without the delay", "imported Revoked, imported Active")
 }
 
-// TestImportFasterThanDelay: CAs that change all the time neither fill the ring nor keep the next one
-// from signing.
+// TestImportFasterThanDelay: CAs that change all the time neither fill the ring nor keep the next
+// one from signing.
 func TestImportFasterThanDelay(t *testing.T) {
 	w := newTrust(t)
 	w.issue(90 * day)

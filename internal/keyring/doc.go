@@ -2,8 +2,8 @@
 // when a key moves to its next state. It knows no private key and signs nothing; package sign does.
 //
 // A ring is the status of a KeyRing object. For each role it has one key that signs, and one that
-// succeeds it and is published already. A role is an algorithm of JWTs, or X.509. A key of X.509 has
-// a certificate and is called an authority. A key or an authority lives like this:
+// succeeds it and is published already. A role is an algorithm of JWTs, or X.509. A key of X.509
+// has a certificate and is called an authority. A key or an authority lives like this:
 //
 //	          seen in the public      the delay has passed,        replaced by        all that it
 //	          document                and a rotation is due        its successor      signed expired

@@ -152,8 +152,8 @@ func NewSPIFFEProbe(client *http.Client, url, issuer string) Probe {
 	}
 }
 
-// parseBundle reads a SPIFFE bundle and adds what it has to a document of keys. Source: SPIFFE Trust
-// Domain and Bundle §4.
+// parseBundle reads a SPIFFE bundle and adds what it has to a document of keys. Source: SPIFFE
+// Trust Domain and Bundle §4.
 func parseBundle(data []byte, keys *Document) (*Document, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`

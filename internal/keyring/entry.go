@@ -6,8 +6,8 @@ import (
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 )
 
-// Role is what a key signs: JWTs by one algorithm, or X.509-SVIDs. A ring has at most one active key
-// for each role.
+// Role is what a key signs: JWTs by one algorithm, or X.509-SVIDs. A ring has at most one active
+// key for each role.
 type Role string
 
 // X509 is the role of authorities. The role of a key is the name of its algorithm.

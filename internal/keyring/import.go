@@ -26,9 +26,9 @@ type Import struct {
 	Problem string
 }
 
-// IntermediateLife is how long an intermediate of an imported authority is valid. After half of this
-// it is signed again. So if the Secret gets another CA, the ring signs on by the former until the
-// new one was published for the delay.
+// IntermediateLife is how long an intermediate of an imported authority is valid. After half of
+// this it is signed again. So if the Secret gets another CA, the ring signs on by the former until
+// the new one was published for the delay.
 func (p Policy) IntermediateLife() time.Duration { return 2 * (p.PublishDelay + margin) }
 
 // AuthorityLife is how long an authority that the ring makes is valid. It waits for one rotation
@@ -57,8 +57,8 @@ func (t *turn) keyRevoked(key string) bool {
 	}) != nil
 }
 
-// blocks reports whether a revoked authority must stay in the ring, so that its key is not forgotten
-// while the Secret may still have it.
+// blocks reports whether a revoked authority must stay in the ring, so that its key is not
+// forgotten while the Secret may still have it.
 func (t *turn) blocks(e Entry) bool {
 	if e.State != v1alpha1.KeyRevoked || !e.imported() || !t.policy.Import {
 		return false
@@ -88,9 +88,9 @@ func (t *turn) renews() string {
 // made here.
 func (t *turn) fits(e Entry) bool { return e.Authority == nil || e.imported() == t.policy.Import }
 
-// superseded reports whether an imported authority that waits is needless: an older one waits, which
-// takes over earlier, and the Secret has a newer one already. So a Secret that changes faster than
-// the publish delay does not fill the ring.
+// superseded reports whether an imported authority that waits is needless: an older one waits,
+// which takes over earlier, and the Secret has a newer one already. So a Secret that changes faster
+// than the publish delay does not fill the ring.
 func (t *turn) superseded(e Entry) bool {
 	i := t.observed.Import
 	if !e.imported() || i == nil || i.ID == "" || e.ID == i.ID {

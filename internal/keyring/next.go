@@ -126,9 +126,9 @@ type turn struct {
 // entries returns what the status in the making has.
 func (t *turn) entries() []Entry { return Entries(t.status) }
 
-// revoke takes away the keys that people or the policy revoke, and all authorities with the key of a
-// revoked one. If an active key is among them, its successor signs from now on, although verifiers
-// may not have it yet.
+// revoke takes away the keys that people or the policy revoke, and all authorities with the key of
+// a revoked one. If an active key is among them, its successor signs from now on, although
+// verifiers may not have it yet.
 func (t *turn) revoke() {
 	if len(t.spec.Revoke)+len(t.policy.Revoked) > 0 {
 		for _, e := range t.entries() {
@@ -159,7 +159,8 @@ func (t *turn) revokeEntry(e Entry) {
 	t.taint(e.Role)
 }
 
-// revokes reports whether people or the policy revoke an ID, or the thumbprint of an authority's key.
+// revokes reports whether people or the policy revoke an ID, or the thumbprint of an authority's
+// key.
 func (t *turn) revokes(id string) bool {
 	return id != "" && (slices.Contains(t.spec.Revoke, id) || slices.Contains(t.policy.Revoked, id))
 }

@@ -530,8 +530,8 @@ func TestPolicyValidate(t *testing.T) {
 	}
 }
 
-// TestPolicyBoundsTheRing checks which schedules the ring has room for. For each that is accepted, a
-// ring that rotates by schedule stays within the schema's 64 keys.
+// TestPolicyBoundsTheRing checks which schedules the ring has room for. For each that is accepted,
+// a ring that rotates by schedule stays within the schema's 64 keys.
 func TestPolicyBoundsTheRing(t *testing.T) {
 	all := []v1alpha1.Algorithm{v1alpha1.RS256, v1alpha1.ES256, v1alpha1.ES384}
 	for _, tt := range []struct {

@@ -80,8 +80,8 @@ func (p Policy) Validate() error {
 	return errors.Join(errs...)
 }
 
-// What a ring that rotates by schedule may have of keys and of authorities. The schema allows 64 and
-// 16: a quarter is for rotations that people ask for, and for revoked keys.
+// What a ring that rotates by schedule may have of keys and of authorities. The schema allows 64
+// and 16: a quarter is for rotations that people ask for, and for revoked keys.
 const (
 	plannedKeys        = 48
 	plannedAuthorities = 12
@@ -100,8 +100,8 @@ func (p Policy) checkSize() error {
 		p.RotationPeriod, p.MaxLife, each)
 }
 
-// Off reports whether the ring is switched off: it has neither issuer nor trust domain. Its keys sign
-// no more, and leave the ring when all that they have signed has expired.
+// Off reports whether the ring is switched off: it has neither issuer nor trust domain. Its keys
+// sign no more, and leave the ring when all that they have signed has expired.
 func (p Policy) Off() bool { return p.Issuer == "" && p.TrustDomain.IsZero() }
 
 // roles returns what the ring signs.

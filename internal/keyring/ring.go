@@ -37,8 +37,8 @@ type RingAuthority struct {
 
 // Parse reads the keys and authorities of a ring. It leaves out a key whose kid is not the
 // thumbprint of its public half, a key of another algorithm than its entry says, and an authority
-// whose certificates do not fit its entry. The error names each of them; the Ring has the others and may
-// be used.
+// whose certificates do not fit its entry. The error names each of them; the Ring has the others
+// and may be used.
 func Parse(status *v1alpha1.KeyRingStatus) (Ring, error) {
 	var (
 		ring Ring
@@ -76,8 +76,8 @@ func (r Ring) Public() []Key {
 	return keys
 }
 
-// PublicAuthorities returns the authorities that the public SPIFFE bundle must have, in the order in
-// which they joined the ring.
+// PublicAuthorities returns the authorities that the public SPIFFE bundle must have, in the order
+// in which they joined the ring.
 func (r Ring) PublicAuthorities() []Authority {
 	var authorities []Authority
 	for _, a := range r.authorities {

@@ -18,8 +18,9 @@ import (
 // network of the pods, and there is no such network here. It also takes a Service of type
 // ExternalName: then it dials the external name, at the port that the APIService names. It verifies
 // the certificate for the Service's DNS name in both cases. So the Services of aggregated APIs lead
-// to this machine, and an APIService is applied as soon as its program has a port. This is before the
-// program runs, because the program writes the certificate that vouches for it into the APIService.
+// to this machine, and an APIService is applied as soon as its program has a port. This is before
+// the program runs, because the program writes the certificate that vouches for it into the
+// APIService.
 //
 // Source: k8s.io/apiserver, pkg/util/proxy, ResolveCluster.
 

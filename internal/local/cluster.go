@@ -126,8 +126,8 @@ func (e *MissingBinaryError) Error() string {
 // Unwrap returns why the program cannot be used.
 func (e *MissingBinaryError) Unwrap() error { return e.Err }
 
-// CheckBinary returns a *MissingBinaryError if there is no program at path that can be run. The flag
-// names another place; empty if there is none.
+// CheckBinary returns a *MissingBinaryError if there is no program at path that can be run. The
+// flag names another place; empty if there is none.
 func CheckBinary(path, flag string) error {
 	info, err := os.Stat(path)
 	switch {

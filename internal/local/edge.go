@@ -44,8 +44,8 @@ func newEdge() *edge {
 // ServeHTTP implements [http.Handler].
 func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.proxy.ServeHTTP(w, r) }
 
-// backends returns for each host of the chart's Ingresses the Service behind it, as a layout's hosts
-// have it: "lanyard-discovery.lanyard-system.svc:80".
+// backends returns for each host of the chart's Ingresses the Service behind it, as a layout's
+// hosts have it: "lanyard-discovery.lanyard-system.svc:80".
 func (r *rendered) backends() (map[string]string, error) {
 	all := map[string]string{}
 	for i := range r.ingresses {

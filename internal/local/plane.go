@@ -117,8 +117,8 @@ func awsPlane(account, region string) string { return "aws " + account + " " + r
 func azurePlane(host string) string          { return "azure " + host }
 func gcpPlane(host string) string            { return "gcp " + host }
 
-// planeOf returns the data plane behind a repository's registry; false if no cloud has a registry of
-// this host.
+// planeOf returns the data plane behind a repository's registry; false if no cloud has a registry
+// of this host.
 func planeOf(repository oci.Repository) (string, bool) {
 	image := repository.Image()
 	if r, err := endpoint.ParseECR(image); err == nil && !r.Public {

@@ -102,10 +102,10 @@ func (c *Cluster) Workloads() []Workload {
 // StartProgram starts a program with the arguments and the environment of its container in the
 // chart. Ports, paths in volumes and URLs of Services are replaced by those of this machine. If the
 // pod mounts a ServiceAccount's token, the program's flag --kubeconfig names a kubeconfig with a
-// token of that account, which is renewed. The hosts of Ingresses that lead to the program are served
-// in the cloud. StartProgram returns once the readiness probe succeeds and the API server reaches the
-// aggregated APIs that the program serves. The program ends with [Program.Stop], [Cluster.Stop] or
-// this process.
+// token of that account, which is renewed. The hosts of Ingresses that lead to the program are
+// served in the cloud. StartProgram returns once the readiness probe succeeds and the API server
+// reaches the aggregated APIs that the program serves. The program ends with [Program.Stop],
+// [Cluster.Stop] or this process.
 func (c *Cluster) StartProgram(ctx context.Context, o ProgramOptions) (*Program, error) {
 	p, err := c.launch(ctx, o)
 	if err != nil {

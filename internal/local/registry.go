@@ -12,8 +12,9 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// registries are the data planes of a cloud's registries: distribution (github.com/distribution/distribution), one for each
-// registry, in memory. Who may do what there the cloud decides, before a request reaches them.
+// registries are the data planes of a cloud's registries: distribution
+// (github.com/distribution/distribution), one for each registry, in memory. Who may do what there
+// the cloud decides, before a request reaches them.
 type registries struct {
 	ctx context.Context //nolint:containedctx // the life of the registries, which are made at their first request
 
@@ -21,8 +22,8 @@ type registries struct {
 	made map[string]http.Handler
 }
 
-// newRegistries returns data planes that live until ctx ends. Log receives what distribution logs, which it does for the
-// whole process.
+// newRegistries returns data planes that live until ctx ends. Log receives what distribution logs,
+// which it does for the whole process.
 func newRegistries(ctx context.Context, log io.Writer) *registries {
 	logrus.SetOutput(log)
 	return &registries{ctx: ctx, made: map[string]http.Handler{}}

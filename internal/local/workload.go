@@ -49,8 +49,8 @@ type workload struct {
 	claims    []string         // names of the volumes that a StatefulSet claims for its pods
 }
 
-// add stores an object of the chart if it is a Service, a StatefulSet, a Deployment, an Ingress or an
-// aggregated API.
+// add stores an object of the chart if it is a Service, a StatefulSet, a Deployment, an Ingress or
+// an aggregated API.
 func (r *rendered) add(o *unstructured.Unstructured) (err error) {
 	switch o.GetKind() {
 	case "Service":

@@ -8,8 +8,8 @@ import (
 )
 
 // Text puts a space in place of each character that does not show: line ends and other controls,
-// characters that format or reverse text (Unicode's category Cf), unusual spaces, and bytes that are
-// no UTF-8. Such characters can move a terminal's cursor, forge a line of a log, or hide what a
+// characters that format or reverse text (Unicode's category Cf), unusual spaces, and bytes that
+// are no UTF-8. Such characters can move a terminal's cursor, forge a line of a log, or hide what a
 // text says.
 func Text(s string) string {
 	return strings.Map(func(r rune) rune {

@@ -107,8 +107,8 @@ func Version(linked string) string {
 	return "unknown"
 }
 
-// RegisterProcessMetrics adds the metrics of Go and of the process. controller-runtime adds them only to
-// programs that have controllers.
+// RegisterProcessMetrics adds the metrics of Go and of the process. controller-runtime adds them
+// only to programs that have controllers.
 func RegisterProcessMetrics() error {
 	return errors.Join(
 		metrics.Registry.Register(collectors.NewGoCollector()),

@@ -169,8 +169,9 @@ type seenProxy struct {
 	until time.Time
 }
 
-// is reports whether a connection has the certificate, and whether the certificate would be accepted
-// again: the CA is the same, the name is still allowed, and the certificate has not expired.
+// is reports whether a connection has the certificate, and whether the certificate would be
+// accepted again: the CA is the same, the name is still allowed, and the certificate has not
+// expired.
 func (l *lastProxy) is(state *tls.ConnectionState, roots *x509.CertPool, names []string) bool {
 	last := l.seen.Load()
 	if last == nil || state == nil || len(state.PeerCertificates) == 0 {

@@ -66,8 +66,8 @@ func serving(t *testing.T, c *Certificate, bundle []byte) *x509.Certificate {
 }
 
 // TestNoCertificateIsRefused runs two replicas for more than a year. One sleeps for days now and
-// then. API servers trust each certificate that is shown, and know each authority for an hour before
-// a certificate of it.
+// then. API servers trust each certificate that is shown, and know each authority for an hour
+// before a certificate of it.
 func TestNoCertificateIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, newService(t))

@@ -8,9 +8,9 @@ import (
 	serverfilters "k8s.io/apiserver/pkg/server/filters"
 )
 
-// handlerChain returns what every request passes, from the last filter to the first. It has the order
-// of [server.DefaultBuildHandlerChain], and takes a third less time for a token, since it leaves out
-// what the token server does not need:
+// handlerChain returns what every request passes, from the last filter to the first. It has the
+// order of [server.DefaultBuildHandlerChain], and takes a third less time for a token, since it
+// leaves out what the token server does not need:
 //
 //   - Tracing, latencies of filters and the log of requests: nothing reads them here.
 //   - Impersonation: the API server has checked it, and passes the other caller on.

@@ -51,8 +51,8 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestSlowSigner checks that a caller waits no longer than it asked for, and that requests beyond the
-// limit are turned away.
+// TestSlowSigner checks that a caller waits no longer than it asked for, and that requests beyond
+// the limit are turned away.
 func TestSlowSigner(t *testing.T) {
 	const limit = 200 // of the API server's library
 	var begun sync.WaitGroup

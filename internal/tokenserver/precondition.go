@@ -10,9 +10,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Precondition is something that must hold while tokens are made, with the result of its last check.
-// While it does not hold, the token server refuses every request. It stays ready, because an API
-// that nobody serves blocks the deletion of every namespace.
+// Precondition is something that must hold while tokens are made, with the result of its last
+// check. While it does not hold, the token server refuses every request. It stays ready, because an
+// API that nobody serves blocks the deletion of every namespace.
 type Precondition struct {
 	name, refusal string
 	check         func(context.Context) error

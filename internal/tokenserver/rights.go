@@ -32,8 +32,8 @@ type Rights struct {
 // right is one thing that no other program may do in the namespace of the keys.
 type right struct{ verb, group, resource, subresource string }
 
-// dangerous returns the rights that lead to the signing keys. A right to one object by name, such as
-// to a token of the program's own ServiceAccount, is not found, and does not count.
+// dangerous returns the rights that lead to the signing keys. A right to one object by name, such
+// as to a token of the program's own ServiceAccount, is not found, and does not count.
 func dangerous() []right {
 	rights := []right{
 		{"get", "", "secrets", ""},

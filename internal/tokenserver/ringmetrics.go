@@ -16,8 +16,8 @@ import (
 // readTimeout bounds how long a scrape waits for the KeyRing.
 const readTimeout = 5 * time.Second
 
-// RingMetrics describe the keys and authorities of KeyRings. It is a Prometheus collector that reads
-// the rings at each scrape, so every replica says the same, also one that does not rotate.
+// RingMetrics describe the keys and authorities of KeyRings. It is a Prometheus collector that
+// reads the rings at each scrape, so every replica says the same, also one that does not rotate.
 type RingMetrics struct {
 	client client.Reader
 	rings  []client.ObjectKey

@@ -28,8 +28,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/tokenserver/openapi"
 )
 
-// Config are the parts of a [Server]. All but Preconditions and Audit are required, and one of Issuer
-// and SVIDs.
+// Config are the parts of a [Server]. All but Preconditions and Audit are required, and one of
+// Issuer and SVIDs.
 type Config struct {
 	// Listener is where the server accepts connections.
 	Listener net.Listener
@@ -55,8 +55,8 @@ type Config struct {
 	SVIDs *SVIDs
 	// Metrics count tokens and refusals.
 	Metrics *Metrics
-	// Audit gets an event of level Metadata for each token request. Default: none, so that only the API
-	// server has an audit log.
+	// Audit gets an event of level Metadata for each token request. Default: none, so that only the
+	// API server has an audit log.
 	Audit audit.Backend
 }
 
@@ -125,8 +125,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.generic.PrepareRun().RunWithContext(ctx)
 }
 
-// newScheme knows the kinds of the group. Requests are not converted: the API has one version, whose
-// types are also the internal ones.
+// newScheme knows the kinds of the group. Requests are not converted: the API has one version,
+// whose types are also the internal ones.
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	if err := tokenv1.AddToScheme(scheme); err != nil {

@@ -109,8 +109,8 @@ func (s *svids) New() runtime.Object { return &tokenv1.SVIDRequest{} }
 // Destroy implements [rest.Storage].
 func (s *svids) Destroy() {}
 
-// GroupVersionKind implements [rest.GroupVersionKindProvider]: the subresource has another kind than
-// its parent.
+// GroupVersionKind implements [rest.GroupVersionKindProvider]: the subresource has another kind
+// than its parent.
 func (s *svids) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
 	return tokenv1.GroupVersion().WithKind(tokenv1.SVIDRequestKind)
 }
@@ -230,8 +230,8 @@ func (s *svids) object(ctx context.Context, name string, request *tokenv1.SVIDRe
 	return object, nil
 }
 
-// judge returns the audiences of the SVID: those of the object, or those among them that the request
-// asks for. The object's spec decides the type too, by the same rules as in the controller.
+// judge returns the audiences of the SVID: those of the object, or those among them that the
+// request asks for. The object's spec decides the type too, by the same rules as in the controller.
 func (s *svids) judge(ctx context.Context, object *unstructured.Unstructured, request *tokenv1.SVIDRequestSpec) ([]string, field.ErrorList) {
 	at := field.NewPath("spec")
 	fields, err := s.kind.fields(object)

@@ -102,7 +102,8 @@ func (d *Document) malformed(err error) error {
 func (d *Document) JSON() []byte { return bytes.Clone(d.json) }
 
 // Decode reads the document into the value that a pointer points to, by the value's JSON tags.
-// Errors are [*Error] values, joined: one for each unknown field, or one for a value of a wrong type.
+// Errors are [*Error] values, joined: one for each unknown field, or one for a value of a wrong
+// type.
 func (d *Document) Decode(into any) error {
 	strict, err := kjson.UnmarshalStrict(d.json, into)
 	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {

@@ -18,8 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 )
 
-// TestAccounts holds auth/kube against the real API server: what it learns from it, what it refuses to ask of it, and what
-// the API server refuses. It runs as a third party's controller would, with the permissions of Lanyard's.
+// TestAccounts holds auth/kube against the real API server: what it learns from it, what it refuses
+// to ask of it, and what the API server refuses. It runs as a third party's controller would, with
+// the permissions of Lanyard's.
 func TestAccounts(t *testing.T) {
 	tn := newTenant(t, "accounts")
 	accounts := thirdParty(t, tn.namespace)
@@ -99,8 +100,8 @@ func TestAccounts(t *testing.T) {
 	})
 }
 
-// thirdParty is auth/kube as another controller would embed it: with a ServiceAccount of its own in a namespace, which is
-// given the permissions that the chart gives Lanyard's.
+// thirdParty is auth/kube as another controller would embed it: with a ServiceAccount of its own in
+// a namespace, which is given the permissions that the chart gives Lanyard's.
 func thirdParty(t *testing.T, namespace string) *kube.Accounts {
 	t.Helper()
 	const name = "third-party"

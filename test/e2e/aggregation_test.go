@@ -69,7 +69,8 @@ spec:
       volumes: [{name: tls, secret: {secretName: api-tls}}]
 `
 
-// callerPath is the one resource of the aggregated API. It tells who the API server says is calling.
+// callerPath is the one resource of the aggregated API. It tells who the API server says is
+// calling.
 const callerPath = "/apis/callers.e2e.example.com/v1/caller"
 
 // serveAggregated is the program. It returns the exit status.
@@ -104,8 +105,9 @@ func serveAggregated(args []string) int {
 	return 0
 }
 
-// TestAggregatedAPI starts a chart's program that serves an aggregated API. The API server of the cluster reaches the program
-// on this machine, knows it by its certificate, and tells it who is calling; also after the program got another port.
+// TestAggregatedAPI starts a chart's program that serves an aggregated API. The API server of the
+// cluster reaches the program on this machine, knows it by its certificate, and tells it who is
+// calling; also after the program got another port.
 func TestAggregatedAPI(t *testing.T) {
 	cluster := startCluster(t, "aggregated", "", nil)
 	ca := newAuthority(t)

@@ -7,7 +7,8 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// TestUnsafeArchives publishes what no archive should hold, as somebody who may write to a tenant's repository could.
+// TestUnsafeArchives publishes what no archive should hold, as somebody who may write to a tenant's
+// repository could.
 func TestUnsafeArchives(t *testing.T) {
 	tn := newTenant(t, "archives")
 	fine := layer(t, file("app.yaml", noise(t, 10<<10)))

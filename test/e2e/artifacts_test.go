@@ -116,7 +116,8 @@ func TestArtifacts(t *testing.T) {
 	interruptedPush(t, registry, job, app)
 }
 
-// interruptedPush sends a push SIGINT while it uploads. Nothing is published, and then the push works.
+// interruptedPush sends a push SIGINT while it uploads. Nothing is published, and then the push
+// works.
 func interruptedPush(t *testing.T, registry *gate, job *ciJob, app string) {
 	t.Helper()
 	content := make([]byte, 4<<20)

@@ -18,7 +18,8 @@ import (
 	"time"
 )
 
-// authority is a certificate authority that no program trusts by itself, as a company has one for its own servers.
+// authority is a certificate authority that no program trusts by itself, as a company has one for
+// its own servers.
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
@@ -41,8 +42,8 @@ func newAuthority(t *testing.T) *authority {
 	return &authority{certificate, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
 }
 
-// issue makes a certificate for a server on this machine, its DNS names and its further addresses, and
-// its key, PEM.
+// issue makes a certificate for a server on this machine, its DNS names and its further addresses,
+// and its key, PEM.
 func (a *authority) issue(t *testing.T, names ...string) (certificate, key []byte) {
 	t.Helper()
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -98,7 +99,8 @@ func (a *authority) serveAt(t *testing.T, l net.Listener, h http.Handler) (addre
 	return l.Addr().String()
 }
 
-// trusted is the environment of a controller whose administrator trusts the authority besides the cloud's.
+// trusted is the environment of a controller whose administrator trusts the authority besides the
+// cloud's.
 func (a *authority) trusted(t *testing.T) []any {
 	t.Helper()
 	bundle := filepath.Join(t.TempDir(), "ca.pem")

@@ -32,8 +32,8 @@ func mayPull(account, repository string) map[string]json.RawMessage {
 		fmt.Sprintf(`{"Effect":"Allow","Action":["ecr:BatchGetImage","ecr:GetDownloadUrlForLayer"],"Resource":"arn:aws:ecr:%s:%s:repository/%s"}`, local.Region, account, repository)))
 }
 
-// exchangedInSecrets has bindings whose Secrets have what was got in exchange for a token: a session
-// of AWS, and logins at the registries of all clouds.
+// exchangedInSecrets has bindings whose Secrets have what was got in exchange for a token: a
+// session of AWS, and logins at the registries of all clouds.
 func exchangedInSecrets(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	const role, repository = "bindings", "bindings/app"
@@ -132,8 +132,8 @@ func loginAtGoogle(t *testing.T, w *bindingWorld) {
 	w.loginIsWithdrawn(t, identity, strings.TrimPrefix(tn.googleURL(), "oci://"), func() { grant() })
 }
 
-// loginIsWithdrawn has skopeo pull an image with the login in a Secret, until the cloud withdraws the
-// right to pull. When the identity goes, the login goes from the Secret.
+// loginIsWithdrawn has skopeo pull an image with the login in a Secret, until the cloud withdraws
+// the right to pull. When the identity goes, the login goes from the Secret.
 func (w *bindingWorld) loginIsWithdrawn(t *testing.T, identity *identityv1.WorkloadIdentity, image string, withdraw func()) {
 	t.Helper()
 	w.newBinding(t, identity.Name, identity.Name, identityv1.BindingStore{
@@ -185,7 +185,8 @@ func (w *bindingWorld) mount(t *testing.T, name string) delivered {
 }
 
 // lentInSecrets has bindings of AWS identities that an administrator lends, and of the tenant's own
-// ServiceAccount. A binding shares its session with nobody. When the grant goes, so does the credential.
+// ServiceAccount. A binding shares its session with nobody. When the grant goes, so does the
+// credential.
 func lentInSecrets(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	const clusterIssuer = "https://oidc.bindings.example.com/id"
@@ -266,8 +267,8 @@ spec:
 	ownIdentityStays(t, w, own)
 }
 
-// ownIdentityStays deletes a tenant's own AWS identity. It stays as long as bindings use it, and what
-// lies in their Secrets goes with them.
+// ownIdentityStays deletes a tenant's own AWS identity. It stays as long as bindings use it, and
+// what lies in their Secrets goes with them.
 func ownIdentityStays(t *testing.T, w *bindingWorld, own *identityv1.AWSServiceAccountIdentity) {
 	t.Helper()
 	must(t, "delete the identity", w.people.Delete(t.Context(), own))

@@ -30,8 +30,8 @@ import (
 // bindingIssuer is the issuer of TestBindings.
 const bindingIssuer = "https://bindings.e2e.example.com"
 
-// proposedBinding is the WorkloadIdentityBinding of Gardener's proposal GEP-26, in Lanyard's group and
-// in the namespace of its identity, which it therefore does not name.
+// proposedBinding is the WorkloadIdentityBinding of Gardener's proposal GEP-26, in Lanyard's group
+// and in the namespace of its identity, which it therefore does not name.
 const proposedBinding = `
 apiVersion: identity.lanyard.dev/v1alpha1
 kind: WorkloadIdentityBinding
@@ -57,8 +57,8 @@ spec:
       name: cloudprovider
 `
 
-// TestBindings has the identity controller keep credentials in Secrets, under the chart's rights and
-// admission policies, with real tokens. Consumers that are not ours read the Secrets.
+// TestBindings has the identity controller keep credentials in Secrets, under the chart's rights
+// and admission policies, with real tokens. Consumers that are not ours read the Secrets.
 func TestBindings(t *testing.T) {
 	w := installBindings(t)
 	identity := apply(t, w.people, proposedIdentity)
@@ -83,8 +83,8 @@ type bindingWorld struct {
 	refresher *local.Program
 }
 
-// newBindingWorld makes a cluster, and starts the programs that bindings need. The issuer's values are
-// added to those that all these clusters have.
+// newBindingWorld makes a cluster, and starts the programs that bindings need. The issuer's values
+// are added to those that all these clusters have.
 func newBindingWorld(t *testing.T, name, url string, issuer, values map[string]any) *bindingWorld {
 	t.Helper()
 	cluster := startCluster(t, name, "", nil)
@@ -139,8 +139,8 @@ func trustIdentity(t *testing.T, url, uid string) {
 	}))
 }
 
-// proposedBindingWorks applies the binding of the proposal. A consumer that only knows the keys of the
-// proposal gets a token that says for which Shoot it is, and AWS takes the token.
+// proposedBindingWorks applies the binding of the proposal. A consumer that only knows the keys of
+// the proposal gets a token that says for which Shoot it is, and AWS takes the token.
 func proposedBindingWorks(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	makeGardenerKinds(t, w.people)
@@ -267,8 +267,8 @@ func (w *bindingWorld) change(t *testing.T, o client.Object, name, spec string) 
 	must(t, "change "+name, w.people.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`))))
 }
 
-// secretsAreMended changes and deletes a Secret. What others have added stays, and a change of format
-// removes the keys that it no longer has.
+// secretsAreMended changes and deletes a Secret. What others have added stays, and a change of
+// format removes the keys that it no longer has.
 func secretsAreMended(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	const name = "mended"
@@ -298,7 +298,8 @@ func secretsAreMended(t *testing.T, w *bindingWorld) {
 	})
 }
 
-// foreignSecrets: a Secret that is there already stays as it is, until it is offered to the binding.
+// foreignSecrets: a Secret that is there already stays as it is, until it is offered to the
+// binding.
 func foreignSecrets(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	const name = "foreign"
@@ -319,8 +320,8 @@ func foreignSecrets(t *testing.T, w *bindingWorld) {
 	w.awaitBinding(t, "second", isRefused(meta.ReasonSecretRefused, "binding foreign writes it"))
 }
 
-// limitsOfSecrets: a Secret that cannot be written stays as it is, with the credential that it has. Only
-// what the binding itself has made may be made again.
+// limitsOfSecrets: a Secret that cannot be written stays as it is, with the credential that it has.
+// Only what the binding itself has made may be made again.
 func limitsOfSecrets(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	offered := func(name string, kind corev1.SecretType, data map[string][]byte) *corev1.Secret {

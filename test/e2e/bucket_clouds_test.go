@@ -19,7 +19,8 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/dataplane"
 )
 
-// bucketRole makes a role that a ServiceAccount of the tenant may assume, with statements of a policy.
+// bucketRole makes a role that a ServiceAccount of the tenant may assume, with statements of a
+// policy.
 func (tn *tenant) bucketRole(t *testing.T, role, account string, allow ...string) (arn string) {
 	t.Helper()
 	must(t, "make a role", world.Cloud().AWS().PutRole(local.Account, aws.Role{
@@ -28,7 +29,8 @@ func (tn *tenant) bucketRole(t *testing.T, role, account string, allow ...string
 	return roleARN(role)
 }
 
-// readS3 are the statements that let a bucket's objects be listed and read, all of them or those of a prefix.
+// readS3 are the statements that let a bucket's objects be listed and read, all of them or those of
+// a prefix.
 func readS3(bucket, prefix string) []string {
 	condition := ""
 	if prefix != "" {
@@ -132,8 +134,9 @@ func wantUncalled(t *testing.T, after uint64, ending string) {
 	}
 }
 
-// containers makes a storage account at Azure with a container for each tenant, with some files, that the tenant's ServiceAccount
-// may read. Azurite stores them. It returns the tenants' applications.
+// containers makes a storage account at Azure with a container for each tenant, with some files,
+// that the tenant's ServiceAccount may read. Azurite stores them. It returns the tenants'
+// applications.
 func containers(t *testing.T, storage string, tenants ...*tenant) (applications map[*tenant]string) {
 	t.Helper()
 	applications = map[*tenant]string{}
@@ -152,7 +155,8 @@ func containers(t *testing.T, storage string, tenants ...*tenant) (applications 
 	return applications
 }
 
-// putContainers makes a storage account with the containers of the assignments, each with some files. Azurite stores them.
+// putContainers makes a storage account with the containers of the assignments, each with some
+// files. Azurite stores them.
 func putContainers(t *testing.T, storage string, assignments []azure.StorageRole) {
 	t.Helper()
 	must(t, "make a storage account", world.Cloud().Azure().PutStorageAccount(local.AzureTenant, azure.StorageAccountConfig{Name: storage, RoleAssignments: assignments}))
@@ -169,7 +173,8 @@ func putContainers(t *testing.T, storage string, assignments []azure.StorageRole
 	}
 }
 
-// TestBucketAtAzure has two tenants read their containers of Azure Blob Storage, and try the other's. Azurite stores them.
+// TestBucketAtAzure has two tenants read their containers of Azure Blob Storage, and try the
+// other's. Azurite stores them.
 func TestBucketAtAzure(t *testing.T) {
 	const storage = "lanyarde2e"
 	host := storage + ".blob.core.windows.net"

@@ -21,7 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// hostileStore speaks as much of S3 as it likes: each of its buckets goes wrong in a way of its own.
+// hostileStore speaks as much of S3 as it likes: each of its buckets goes wrong in a way of its
+// own.
 type hostileStore struct {
 	mu       sync.Mutex
 	listings map[string]int // requests by bucket
@@ -206,7 +207,8 @@ func (s *hostileStore) counts(bucket string) (listings, reads int) {
 	return s.listings[bucket], s.reads[bucket]
 }
 
-// TestHostileBuckets fetches from a store that does everything wrong, and measures what a crowded bucket costs the controller.
+// TestHostileBuckets fetches from a store that does everything wrong, and measures what a crowded
+// bucket costs the controller.
 func TestHostileBuckets(t *testing.T) {
 	ours := newAuthority(t)
 	store := &hostileStore{listings: map[string]int{}, reads: map[string]int{}, at: map[string][]time.Time{}}
@@ -306,7 +308,8 @@ func TestHostileBuckets(t *testing.T) {
 func crowded(t *testing.T, c *local.Program, rest float64, store *hostileStore, o *v1alpha1.Bucket) {
 	t.Helper()
 	const mebi = 1 << 20
-	// memoryBound is an index and a few objects, with room for the collector of garbage, above what a controller has at rest.
+	// memoryBound is an index and a few objects, with room for the collector of garbage, above what
+	// a controller has at rest.
 	const memoryBound = 256 * mebi
 	before := metric(t, c, "process_resident_memory_bytes")
 	peak := before

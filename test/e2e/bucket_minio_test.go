@@ -11,7 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// atMinIO is a Bucket at MinIO for the second shard, whose certificate the tenant's Secret ca vouches for.
+// atMinIO is a Bucket at MinIO for the second shard, whose certificate the tenant's Secret ca
+// vouches for.
 func (tn *tenant) atMinIO(t *testing.T, m *minio, name, bucketName string) *v1alpha1.Bucket {
 	t.Helper()
 	o := tn.bucket(name, v1alpha1.ProviderGeneric, bucketName)
@@ -29,8 +30,9 @@ func exchanging(o *v1alpha1.Bucket, account string) *v1alpha1.Bucket {
 	return o
 }
 
-// TestBucketAtMinIO reads buckets of a real MinIO over TLS, whose STS takes the tenants' own tokens: a claim names each one's
-// policy. Nothing is stored in the cluster and nothing at AWS is asked.
+// TestBucketAtMinIO reads buckets of a real MinIO over TLS, whose STS takes the tenants' own
+// tokens: a claim names each one's policy. Nothing is stored in the cluster and nothing at AWS is
+// asked.
 func TestBucketAtMinIO(t *testing.T) {
 	ours := newAuthority(t)
 	m := startMinIO(t, minioConfig{claim: "sub", authority: ours})
@@ -146,7 +148,8 @@ func TestBucketAtMinIO(t *testing.T) {
 	})
 }
 
-// proofs counts the tokens that were made for ServiceAccounts of a namespace, by the API server's audit log.
+// proofs counts the tokens that were made for ServiceAccounts of a namespace, by the API server's
+// audit log.
 func proofs(t *testing.T, namespace string) int {
 	t.Helper()
 	n := 0

@@ -48,7 +48,8 @@ func fetched(o *v1alpha1.Bucket) error {
 		"it is not fetched: Ready=%s %s: %s", c.Status, c.Reason, c.Message)
 }
 
-// unfetched wants Ready=False of the present spec with a reason, and a message that holds all of the words.
+// unfetched wants Ready=False of the present spec with a reason, and a message that holds all of
+// the words.
 func unfetched(reason string, words ...string) func(o *v1alpha1.Bucket) error {
 	return func(o *v1alpha1.Bucket) error {
 		if err := failed(bucketReady(o), reason, words...); err != nil {
@@ -151,7 +152,8 @@ func (g google) remove(t *testing.T, key string) {
 	}
 }
 
-// reads counts the objects and the listings that a principal was given after a point of the journal.
+// reads counts the objects and the listings that a principal was given after a point of the
+// journal.
 func (google) reads(principal string, after uint64) (objects, listings int) {
 	granted := func(operation string) int {
 		return len(world.Cloud().Journal().Calls(journal.Filter{
@@ -161,8 +163,8 @@ func (google) reads(principal string, after uint64) (objects, listings int) {
 	return granted("storage.objects.get"), granted("storage.objects.list")
 }
 
-// TestBucketChanges changes a bucket at Google, and counts what is fetched: nothing but what has changed, whatever happens to
-// the controller meanwhile.
+// TestBucketChanges changes a bucket at Google, and counts what is fetched: nothing but what has
+// changed, whatever happens to the controller meanwhile.
 func TestBucketChanges(t *testing.T) {
 	const count = 20
 	install(t, nil)
@@ -201,7 +203,8 @@ func TestBucketChanges(t *testing.T) {
 	o.Spec.Interval.Duration = time.Hour // each reconciliation is asked for
 	create(t, o)
 	await(t, o, "the objects", holding(t, whole()))
-	// step has the object reconciled, and wants it to fetch so many objects and to have a new revision, or the old one.
+	// step has the object reconciled, and wants it to fetch so many objects and to have a new
+	// revision, or the old one.
 	step := func(t *testing.T, fetches int, renewed bool) {
 		t.Helper()
 		begin, before := world.Cloud().Journal().Last(), o.Status.Artifact.Revision

@@ -22,7 +22,8 @@ func exchanges(subject string, after uint64) []journal.Call {
 	})
 }
 
-// resolutions are the granted reads of a repository's manifests by a role, after a point of the journal.
+// resolutions are the granted reads of a repository's manifests by a role, after a point of the
+// journal.
 func resolutions(tn *tenant, role string, after uint64) []journal.Call {
 	var calls []journal.Call
 	for _, c := range world.Cloud().Journal().Calls(journal.Filter{Operation: "ecr:BatchGetImage", Verdict: journal.Granted, After: after}) {
@@ -56,7 +57,8 @@ func (tn *tenant) awaitKnown(t *testing.T) {
 	must(t, "delete an object", objects.Delete(t.Context(), o))
 }
 
-// TestOneExchange has a hundred objects of one ServiceAccount reconciled for three intervals, and counts at the cloud.
+// TestOneExchange has a hundred objects of one ServiceAccount reconciled for three intervals, and
+// counts at the cloud.
 func TestOneExchange(t *testing.T) {
 	const count, rounds = 100, 3
 	tn := newTenant(t, "hundred")
@@ -160,7 +162,8 @@ func TestAccountChanges(t *testing.T) {
 		again := world.Cloud().Journal().Last()
 		tn.putAccount(t, puller, roleARN(other))
 		await(t, o, "the artifact", pulled)
-		// A token that was got before the controller's memory knows of an account is not kept, so there may be two.
+		// A token that was got before the controller's memory knows of an account is not kept, so
+		// there may be two.
 		if calls := exchanges(tn.subject, again); len(calls) == 0 || len(calls) > 2 {
 			t.Errorf("the new account made %d exchanges; a token of the old one must not be used", len(calls))
 		}
@@ -171,8 +174,9 @@ func TestAccountChanges(t *testing.T) {
 	})
 }
 
-// TestTrustRevoked takes a role's trust away while a token of it is kept: the token serves until its refresh, which is
-// refused and drops it. The controller of the second shard keeps no token longer than twelve seconds.
+// TestTrustRevoked takes a role's trust away while a token of it is kept: the token serves until
+// its refresh, which is refused and drops it. The controller of the second shard keeps no token
+// longer than twelve seconds.
 func TestTrustRevoked(t *testing.T) {
 	startSecond(t, "revoked", map[string]any{"tokenCache": map[string]any{"maxDuration": "12s"}})
 	tn := newTenant(t, "revoked")

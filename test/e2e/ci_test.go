@@ -92,7 +92,8 @@ func (j *ciJob) commands(t *testing.T, repository string) map[string][]string {
 	}
 }
 
-// refusedThere finds that a registry refuses a credential, or that an issuer gives none for the registry.
+// refusedThere finds that a registry refuses a credential, or that an issuer gives none for the
+// registry.
 var refusedThere = regexp.MustCompile(`\b40[13]\b|audience`)
 
 // proves runs all commands with a credential: they work at the own repository, and none works at
@@ -139,7 +140,8 @@ func TestCI(t *testing.T) {
 	t.Run("clouds", jobsInClouds)
 }
 
-// example runs the script of examples/ci as a job, with a registry's host in place of the example's.
+// example runs the script of examples/ci as a job, with a registry's host in place of the
+// example's.
 func (j *ciJob) example(t *testing.T, file, host string, script func(document map[string]any) string) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "examples", "ci", file))

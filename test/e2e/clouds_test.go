@@ -14,8 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
-// Annotations that map a ServiceAccount to an identity. Sources: Microsoft Entra Workload ID, "Service account annotations";
-// GKE, "Authenticate to Google Cloud APIs from GKE workloads"; docs/deviations.md.
+// Annotations that map a ServiceAccount to an identity. Sources: Microsoft Entra Workload ID,
+// "Service account annotations"; GKE, "Authenticate to Google Cloud APIs from GKE workloads";
+// docs/deviations.md.
 const (
 	clientAnnotation   = "azure.workload.identity/client-id"
 	accountAnnotation  = "iam.gke.io/gcp-service-account"
@@ -25,24 +26,26 @@ const (
 const (
 	// azureAudience is the audience of tokens for Microsoft Entra.
 	azureAudience = "api://AzureADTokenExchange"
-	// googleProject is the demonstration's project, and googlePool the pool of its clusters, which is the audience of tokens too.
+	// googleProject is the demonstration's project, and googlePool the pool of its clusters, which
+	// is the audience of tokens too.
 	googleProject = "my-org-project"
 	googlePool    = googleProject + ".svc.id.goog"
-	// googleAudience names the demonstration's cluster to Google's STS. Source: GKE, "About Workload Identity Federation for GKE".
+	// googleAudience names the demonstration's cluster to Google's STS. Source: GKE, "About
+	// Workload Identity Federation for GKE".
 	googleAudience = "identitynamespace:" + googlePool + ":https://container.googleapis.com/v1/projects/" + googleProject + "/locations/" + googleRegion + "/clusters/lanyard"
 	googleScope    = "https://www.googleapis.com/auth/cloud-platform"
 	googleRegion   = "europe-west1"
 	googleIAM      = "principal://iam.googleapis.com/projects/987654321098/locations/global/workloadIdentityPools/"
 )
 
-// googlePrincipal is how Google's policies name a ServiceAccount of the demonstration's cluster. Source: IAM, "Principal
-// identifiers".
+// googlePrincipal is how Google's policies name a ServiceAccount of the demonstration's cluster.
+// Source: IAM, "Principal identifiers".
 func googlePrincipal(namespace, account string) string {
 	return googleIAM + googlePool + "/subject/ns/" + namespace + "/sa/" + account
 }
 
-// atAzure makes an application that trusts the tenant's ServiceAccount, maps the account to it, and makes a registry where the
-// application may push and pull. It returns the application's client ID.
+// atAzure makes an application that trusts the tenant's ServiceAccount, maps the account to it, and
+// makes a registry where the application may push and pull. It returns the application's client ID.
 func (tn *tenant) atAzure(t *testing.T) (application string) {
 	t.Helper()
 	application = string(uuid.NewUUID())
@@ -61,7 +64,8 @@ func (tn *tenant) atAzure(t *testing.T) (application string) {
 // azureRegistry is the name of the tenant's registry at Azure, which has letters and digits only.
 func (tn *tenant) azureRegistry() string { return strings.ReplaceAll(tn.namespace, "-", "") }
 
-// azureObject is an OCIRepository of the tenant that pulls from its registry at Azure as its ServiceAccount.
+// azureObject is an OCIRepository of the tenant that pulls from its registry at Azure as its
+// ServiceAccount.
 func (tn *tenant) azureObject(name string) *v1alpha1.OCIRepository {
 	o := tn.object(name)
 	o.Spec.Provider, o.Spec.URL = v1alpha1.ProviderAzure, "oci://"+tn.azureRegistry()+".azurecr.io/app"
@@ -81,8 +85,9 @@ func (tn *tenant) pushToAzure(t *testing.T, application, tag string) string {
 	return publish(t, "oci://"+host+"/app", tag, layer(t, file("app.yaml", tn.namespace)), login)
 }
 
-// atGoogle makes a service account that the tenant's ServiceAccount may be, maps the one to the other, and makes a repository
-// where it may push and pull. It returns the service account's address.
+// atGoogle makes a service account that the tenant's ServiceAccount may be, maps the one to the
+// other, and makes a repository where it may push and pull. It returns the service account's
+// address.
 func (tn *tenant) atGoogle(t *testing.T) (account string) {
 	t.Helper()
 	account = tn.namespace + "@" + googleProject + ".iam.gserviceaccount.com"
@@ -100,7 +105,8 @@ func (tn *tenant) atGoogle(t *testing.T) (account string) {
 	return account
 }
 
-// googleObject is an OCIRepository of the tenant that pulls from its repository at Google as its ServiceAccount.
+// googleObject is an OCIRepository of the tenant that pulls from its repository at Google as its
+// ServiceAccount.
 func (tn *tenant) googleObject(name string) *v1alpha1.OCIRepository {
 	o := tn.object(name)
 	o.Spec.Provider, o.Spec.URL = v1alpha1.ProviderGCP, tn.googleURL()

@@ -66,8 +66,8 @@ func TestSecondCluster(t *testing.T) {
 }
 
 // startCluster starts another cluster in the cloud, until the test ends. Its API server accepts
-// tokens of the issuers, if any, for an audience. A user's name is the issuer's key in the map and the
-// token's subject.
+// tokens of the issuers, if any, for an audience. A user's name is the issuer's key in the map and
+// the token's subject.
 func startCluster(t *testing.T, name, audience string, issuers map[string]string) *local.Cluster {
 	t.Helper()
 	var config strings.Builder

@@ -11,8 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestExchangesOfManyClusters counts the calls of AWS STS in the journal: one for each role, with 20
-// AWSClusters over 20 roles, and none more with 60. `make scale-awsclusters` counts for 200 and 10,000.
+// TestExchangesOfManyClusters counts the calls of AWS STS in the journal: one for each role, with
+// 20 AWSClusters over 20 roles, and none more with 60. `make scale-awsclusters` counts for 200 and
+// 10,000.
 func TestExchangesOfManyClusters(t *testing.T) {
 	const roles, clustersOfEach, namespace = 20, 3, "counted"
 	begin := world.Cloud().Journal().Last()

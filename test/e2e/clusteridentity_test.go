@@ -110,8 +110,9 @@ func startIdentities(t *testing.T, identity map[string]any, namespaces ...any) {
 	})
 }
 
-// removeIdentities deletes all cluster-scoped identities and what uses them, and waits until they are
-// gone: the next test makes some of the same name. The identity controller removes their finalizers.
+// removeIdentities deletes all cluster-scoped identities and what uses them, and waits until they
+// are gone: the next test makes some of the same name. The identity controller removes their
+// finalizers.
 func removeIdentities(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
@@ -352,8 +353,8 @@ func TestGrantsAtTheAPIServer(t *testing.T) {
 	}
 }
 
-// TestDesignManifests has the real API server judge the manifests of the design, with the corrections
-// that docs/cluster-identities.md lists.
+// TestDesignManifests has the real API server judge the manifests of the design, with the
+// corrections that docs/cluster-identities.md lists.
 func TestDesignManifests(t *testing.T) {
 	data, err := os.ReadFile("testdata/design-awsidentities.yaml")
 	must(t, "read the manifests", err)

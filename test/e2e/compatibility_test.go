@@ -50,8 +50,9 @@ type judgement struct {
 // letIn is the answer to who is let in.
 const letIn = "yes"
 
-// TestCredentialMatrix shows each type of credential, good and bad, to services that are not ours, and
-// compares their answers with the table in the README. With -update it writes the table into the page.
+// TestCredentialMatrix shows each type of credential, good and bad, to services that are not ours,
+// and compares their answers with the table in the README. With -update it writes the table into
+// the page.
 func TestCredentialMatrix(t *testing.T) {
 	w := startMatrix(t)
 	var all []judgement

@@ -87,7 +87,8 @@ func awaitReady(t *testing.T, o client.Object) {
 	})
 }
 
-// awaitRefusal waits until an object of any kind is not ready, for a reason and with all of the words.
+// awaitRefusal waits until an object of any kind is not ready, for a reason and with all of the
+// words.
 func awaitRefusal(t *testing.T, o client.Object, reason string, words ...string) {
 	t.Helper()
 	await(t, o, "the refusal", func(o client.Object) error { return failed(condition(t, o), reason, words...) })
@@ -101,8 +102,8 @@ func unreachable(o client.Object) string {
 	return meta.ReasonRegistryUnreachable
 }
 
-// TestTenantsProxy fetches through a proxy of a tenant's. One on the controller's own machine is refused unless the administrator
-// allows it.
+// TestTenantsProxy fetches through a proxy of a tenant's. One on the controller's own machine is
+// refused unless the administrator allows it.
 func TestTenantsProxy(t *testing.T) {
 	proxy, used := newForwarder(t)
 	// Whatever does not go through the tenant's proxy gets nowhere.
@@ -147,8 +148,9 @@ func TestTenantsProxy(t *testing.T) {
 	}
 }
 
-// TestTenantsCA fetches from services whose certificates only the tenant's authorities vouch for. They apply to the service and
-// never to the exchange: an object whose authorities are not the cloud's gets its credential, and fails at the service.
+// TestTenantsCA fetches from services whose certificates only the tenant's authorities vouch for.
+// They apply to the service and never to the exchange: an object whose authorities are not the
+// cloud's gets its credential, and fails at the service.
 func TestTenantsCA(t *testing.T) {
 	tn := newTenant(t, "authority")
 	wrong, err := os.ReadFile(world.ControlPlane().CAFile())

@@ -16,7 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestAdmission has the real API server judge every row of the tables that the schemas' own tests use.
+// TestAdmission has the real API server judge every row of the tables that the schemas' own tests
+// use.
 func TestAdmission(t *testing.T) {
 	tn := newTenant(t, "admission")
 	for kind, c := range map[string]struct {
@@ -77,7 +78,8 @@ func admit(t *testing.T, tn *tenant, kind string, minimal map[string]any, path s
 	}
 }
 
-// TestExplain asks kubectl about a field of each kind, as people do. That all of them have a description, config/crd knows.
+// TestExplain asks kubectl about a field of each kind, as people do. That all of them have a
+// description, config/crd knows.
 func TestExplain(t *testing.T) {
 	for field, word := range map[string]string{
 		"ocirepositories.toolkit.lanyard.dev.spec.layerSelector.operation":       "extract",

@@ -137,8 +137,8 @@ func readStory(t *testing.T, name string, replace ...string) *local.Manifests {
 	return manifests
 }
 
-// TestServiceAccountToken is Stories 1 and 4 of the design of vendor-agnostic credentials, with what
-// other tenants may try.
+// TestServiceAccountToken is Stories 1 and 4 of the design of vendor-agnostic credentials, with
+// what other tenants may try.
 func TestServiceAccountToken(t *testing.T) {
 	zot, harbor := newFederatedRegistry(t, "zot.registry.example.com"), newFederatedRegistry(t, "harbor.registry.example.com")
 	manifest := zot.push(t, "tenant-a", "latest", "tenant A's")
@@ -182,8 +182,8 @@ func TestServiceAccountToken(t *testing.T) {
 	})
 }
 
-// TestServiceAccountTokenInside is Story 1 with a registry in a network of --deny-cidrs, as a registry in
-// the cluster is by default. It is refused until the administrator lists its host.
+// TestServiceAccountTokenInside is Story 1 with a registry in a network of --deny-cidrs, as a
+// registry in the cluster is by default. It is refused until the administrator lists its host.
 func TestServiceAccountTokenInside(t *testing.T) {
 	zot := newFederatedRegistry(t, "zot.registry.example.com") // the story's audience
 	manifest := zot.push(t, "tenant-a", "latest", "tenant A's")
@@ -227,8 +227,8 @@ func TestServiceAccountTokenInside(t *testing.T) {
 	}
 }
 
-// takesUserNames has a registry that speaks only Basic and knows its users by name. The token is the
-// password, and the annotation of the ServiceAccount is the name.
+// takesUserNames has a registry that speaks only Basic and knows its users by name. The token is
+// the password, and the annotation of the ServiceAccount is the name.
 func takesUserNames(t *testing.T, zot *federatedRegistry, manifest string) {
 	t.Helper()
 	const host, user = "basic.registry.example.com", "robot$e"

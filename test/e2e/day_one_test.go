@@ -116,8 +116,8 @@ func TestDayOne(t *testing.T) {
 	eventually(t, "both audit logs have the request", func(context.Context) error { return sameRequest(w, claims.ID) })
 }
 
-// sameRequest returns an error unless both audit logs have the same request: the token server's with
-// the jti of a token, the API server's under the same ID.
+// sameRequest returns an error unless both audit logs have the same request: the token server's
+// with the jti of a token, the API server's under the same ID.
 func sameRequest(w *issuerWorld, jti string) error {
 	made, err := lineWith(w.tokenServer.Log, jti)
 	if err != nil {

@@ -6,21 +6,22 @@
 // built with the race detector; those of the second shard, which tests start for themselves, are
 // the one that is shipped.
 //
-// Lanyard's own issuer has a cluster of its own in the cloud ([TestIssuer]), with the programs of the
-// chart under the chart's rights. Its tokens are judged by services that are not ours: another API
-// server, Vault's JWT plugin, Apache's mod_auth_openidc and MinIO. The programs are killed while its
-// keys rotate.
+// Lanyard's own issuer has a cluster of its own in the cloud ([TestIssuer]), with the programs of
+// the chart under the chart's rights. Its tokens are judged by services that are not ours: another
+// API server, Vault's JWT plugin, Apache's mod_auth_openidc and MinIO. The programs are killed
+// while its keys rotate.
 //
 // Bindings have two clusters of their own ([TestBindings], [TestRenewals]). In the second one, a
 // consumer shows all the time what lies in Secrets.
 //
-// SPIFFE has a cluster of its own too ([TestSPIFFE]). Its SVIDs are judged by Apache's server, distribution, NATS, another API
-// server and SPIFFE's own library.
+// SPIFFE has a cluster of its own too ([TestSPIFFE]). Its SVIDs are judged by Apache's server,
+// distribution, NATS, another API server and SPIFFE's own library.
 //
-// The programs are those in bin/; `make e2e` builds them first. The same tokens are judged by MinIO's STS, and used by the
-// clouds' own clients: the aws command, and the libraries of Azure, Google and Alibaba Cloud for Node. Those, Vault's JWT
-// plugin, kubectl and skopeo also use the files that Lanyard renders for them. Buckets are MinIO's, and those of gofakes3,
-// Azurite and fake-gcs-server behind the local cloud's checks.
+// The programs are those in bin/; `make e2e` builds them first. The same tokens are judged by
+// MinIO's STS, and used by the clouds' own clients: the aws command, and the libraries of Azure,
+// Google and Alibaba Cloud for Node. Those, Vault's JWT plugin, kubectl and skopeo also use the
+// files that Lanyard renders for them. Buckets are MinIO's, and those of gofakes3, Azurite and
+// fake-gcs-server behind the local cloud's checks.
 //
 // The tests run one after the other, in the order of their files. Some of them affect all objects
 // of the world, for example with a service that is down. The last test reads the API server's audit

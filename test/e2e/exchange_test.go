@@ -36,7 +36,8 @@ func (v verdict) String() string {
 	return fmt.Sprintf("refused %d %s", v.status, v.code)
 }
 
-// assume calls AssumeRoleWithWebIdentity as any client does. Source: AWS STS API Reference, which MinIO follows.
+// assume calls AssumeRoleWithWebIdentity as any client does. Source: AWS STS API Reference, which
+// MinIO follows.
 func assume(t *testing.T, client *http.Client, endpoint, role, token string) verdict {
 	t.Helper()
 	v, err := askSTS(t.Context(), client, endpoint, role, token)
@@ -68,8 +69,8 @@ func askSTS(ctx context.Context, client *http.Client, endpoint, role, token stri
 	return verdict{status: status, code: answer.Code, message: answer.Message}, nil
 }
 
-// entraToken asks Microsoft Entra for a token of an application for container registries, with a ServiceAccount's token. Source:
-// Microsoft Learn, "OAuth 2.0 client credentials flow", third case.
+// entraToken asks Microsoft Entra for a token of an application for container registries, with a
+// ServiceAccount's token. Source: Microsoft Learn, "OAuth 2.0 client credentials flow", third case.
 func entraToken(t *testing.T, application, assertion string) (string, verdict) {
 	t.Helper()
 	form := url.Values{
@@ -90,8 +91,8 @@ func entraToken(t *testing.T, application, assertion string) (string, verdict) {
 	return judged(t, "Microsoft Entra", answer.Token, verdict{status: status, code: code})
 }
 
-// googleToken exchanges a ServiceAccount's token at Google's Security Token Service for one of the ServiceAccount as a principal
-// of the cluster's pool.
+// googleToken exchanges a ServiceAccount's token at Google's Security Token Service for one of the
+// ServiceAccount as a principal of the cluster's pool.
 func googleToken(t *testing.T, subjectToken string) (string, verdict) {
 	t.Helper()
 	return googleExchange(t, googleAudience, subjectToken)
@@ -114,7 +115,8 @@ func googleExchange(t *testing.T, audience, subjectToken string) (string, verdic
 	return judged(t, "Google's STS", answer.Token, verdict{status: status, code: answer.Code})
 }
 
-// impersonate asks for a token of a service account. Source: IAM Service Account Credentials API, generateAccessToken.
+// impersonate asks for a token of a service account. Source: IAM Service Account Credentials API,
+// generateAccessToken.
 func impersonate(t *testing.T, account, federated string) (string, verdict) {
 	t.Helper()
 	status, body := post(t, "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/"+account+":generateAccessToken", federated,
@@ -150,8 +152,8 @@ func listBucket(t *testing.T, bucket, token string) verdict {
 	return v
 }
 
-// registryLogin exchanges a token of an application for a refresh token of a container registry. Source: Azure/acr,
-// "AAD-OAuth.md".
+// registryLogin exchanges a token of an application for a refresh token of a container registry.
+// Source: Azure/acr, "AAD-OAuth.md".
 func registryLogin(t *testing.T, host, token string) string {
 	t.Helper()
 	form := url.Values{"grant_type": {"access_token"}, "service": {host}, "access_token": {token}}

@@ -21,8 +21,8 @@ import (
 
 const stsHost = "sts." + local.Region + ".amazonaws.com"
 
-// inject puts a fault in force until it is ended, at the latest with the test. A host that refuses connections also drops
-// those that it has.
+// inject puts a fault in force until it is ended, at the latest with the test. A host that refuses
+// connections also drops those that it has.
 func inject(t *testing.T, f fault.Fault) (end func()) {
 	t.Helper()
 	all := []fault.Fault{f}
@@ -94,7 +94,8 @@ func TestCloudFaults(t *testing.T) {
 	}
 }
 
-// TestRegistryFaults breaks the registry's data plane under an object that has an artifact: the artifact stays served.
+// TestRegistryFaults breaks the registry's data plane under an object that has an artifact: the
+// artifact stays served.
 func TestRegistryFaults(t *testing.T) {
 	tn := newTenant(t, "registry-faults")
 	tn.pushFile(t, "1.0.0", "first")
@@ -269,7 +270,8 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestLimits holds a controller to its limits: what an artifact may unpack to, and what the store may hold.
+// TestLimits holds a controller to its limits: what an artifact may unpack to, and what the store
+// may hold.
 func TestLimits(t *testing.T) {
 	startSecond(t, "limits", map[string]any{"artifacts": map[string]any{"maxDecompressedSize": "1Mi", "storeMaxSize": "300Ki", "namespaceMaxSize": "300Ki"}})
 	tn := newTenant(t, "limits")
@@ -318,7 +320,8 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// TestNamespaceShare has one tenant want more of the artifact store than a tenant may have: its neighbour does not feel it.
+// TestNamespaceShare has one tenant want more of the artifact store than a tenant may have: its
+// neighbour does not feel it.
 func TestNamespaceShare(t *testing.T) {
 	startSecond(t, "share", map[string]any{"artifacts": map[string]any{"namespaceMaxSize": "150Ki", "storeMaxSize": "1Mi"}})
 	greedy, neighbour := newTenant(t, "greedy"), newTenant(t, "neighbour")

@@ -141,8 +141,9 @@ func TestArtifactURL(t *testing.T) {
 	wantServed(t, one)
 }
 
-// TestControllerIdentity lends the controller's own identity to namespaces with a label: to no other, and never to a way
-// that a tenant chose. The controller has its identity as a Pod on EKS has: a role and a file with a token.
+// TestControllerIdentity lends the controller's own identity to namespaces with a label: to no
+// other, and never to a way that a tenant chose. The controller has its identity as a Pod on EKS
+// has: a role and a file with a token.
 func TestControllerIdentity(t *testing.T) {
 	const role = "lanyard-controller"
 	subject := "system:serviceaccount:" + local.Namespace + ":lanyard-controller"

@@ -12,8 +12,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// TestMetadataServer runs a controller that finds no metadata server, as outside GKE. An object of an account without a workload
-// identity provider is told what to do; it does that, and later the server is there.
+// TestMetadataServer runs a controller that finds no metadata server, as outside GKE. An object of
+// an account without a workload identity provider is told what to do; it does that, and later the
+// server is there.
 func TestMetadataServer(t *testing.T) {
 	const pool = "e2e-cluster"
 	startSecond(t, "no-metadata", nil)
@@ -85,7 +86,8 @@ func TestThrottledExchange(t *testing.T) {
 	}
 }
 
-// TestClocks moves the clocks of all clouds away from the cluster's. What a cloud takes of that works; what it refuses is told.
+// TestClocks moves the clocks of all clouds away from the cluster's. What a cloud takes of that
+// works; what it refuses is told.
 func TestClocks(t *testing.T) {
 	const azure, google, amazon = "azure", "google", "amazon"
 	tests := []struct {

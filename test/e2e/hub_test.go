@@ -349,8 +349,8 @@ func bindingReady(o *v1alpha1.WorkloadIdentityBinding) error {
 	return wantf(o.Annotations[meta.OperationAnnotation] == "", "it is being renewed")
 }
 
-// hubVouches holds that the Secret in the spoke has a token of the hub's issuer, which Vault accepts.
-// The token says from which spoke it was asked for.
+// hubVouches holds that the Secret in the spoke has a token of the hub's issuer, which Vault
+// accepts. The token says from which spoke it was asked for.
 func hubVouches(t *testing.T, w *hubWorld) {
 	t.Helper()
 	w.newBinding(t, grantedNamespace)

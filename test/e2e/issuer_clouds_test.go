@@ -49,8 +49,8 @@ metadata: {name: foo, namespace: garden-local}
 spec: {seedName: local, credentialsBindingName: banana}
 `
 
-// proposalAtClouds is the flow of Gardener's proposal: a token of its WorkloadIdentity for a Shoot has
-// the claims of its sample, and AWS and MinIO give a session for the token.
+// proposalAtClouds is the flow of Gardener's proposal: a token of its WorkloadIdentity for a Shoot
+// has the claims of its sample, and AWS and MinIO give a session for the token.
 func proposalAtClouds(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	admin, identity := w.people, &v1alpha1.WorkloadIdentity{}
@@ -146,8 +146,8 @@ func identitySubject(namespace, cloud string) string {
 }
 
 // objectsAtClouds has an OCIRepository, an ImageRepository and a Bucket at each cloud act as
-// WorkloadIdentities of their tenant. Another tenant makes the same objects and identities, and each
-// cloud refuses each of them.
+// WorkloadIdentities of their tenant. Another tenant makes the same objects and identities, and
+// each cloud refuses each of them.
 func objectsAtClouds(t *testing.T, cluster *local.Cluster) {
 	t.Helper()
 	begin := world.Cloud().Journal().Last()
@@ -188,15 +188,16 @@ func objectsAtClouds(t *testing.T, cluster *local.Cluster) {
 		t.Errorf("there are %d rows; want three kinds at three clouds of two tenants", len(rows))
 	}
 	for _, call := range world.Cloud().Journal().Calls(journal.Filter{Verdict: journal.Granted, After: begin}) {
-		// Google's STS takes everybody whom the pool's provider vouches for, and gives a token without rights.
+		// Google's STS takes everybody whom the pool's provider vouches for, and gives a token
+		// without rights.
 		if strings.Contains(call.Subject+call.Principal, thiefNamespace) && call.Host != "sts.googleapis.com" {
 			t.Errorf("the thief was granted something: %+v", call)
 		}
 	}
 }
 
-// identityAtAWS makes a role that trusts the owner's identity, and what the role may read. It returns
-// the words of identityManifests at AWS, as the functions below do at the other clouds.
+// identityAtAWS makes a role that trusts the owner's identity, and what the role may read. It
+// returns the words of identityManifests at AWS, as the functions below do at the other clouds.
 func identityAtAWS(t *testing.T) *strings.Replacer {
 	t.Helper()
 	cloud, repository := world.Cloud().AWS(), ownerNamespace+"/app"

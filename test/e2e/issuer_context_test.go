@@ -98,8 +98,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: refresher}
 subjects: [{kind: ServiceAccount, namespace: garden-e2e-a, name: refresher}]
 `
 
-// contextsAreChecked requests tokens for objects of Gardener's kinds. The token server's rights on them
-// are those that the chart gives it for issuer.claimsConfig.
+// contextsAreChecked requests tokens for objects of Gardener's kinds. The token server's rights on
+// them are those that the chart gives it for issuer.claimsConfig.
 func contextsAreChecked(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	makeGarden(t, w)
@@ -167,7 +167,8 @@ func contextsAreChecked(t *testing.T, w *issuerWorld) {
 	})
 }
 
-// claimsConfig is the file for --claims-config that ships, as the chart's value issuer.claimsConfig.
+// claimsConfig is the file for --claims-config that ships, as the chart's value
+// issuer.claimsConfig.
 func claimsConfig(t *testing.T) map[string]any {
 	t.Helper()
 	data, err := os.ReadFile("../../config/claims/gardener.yaml")

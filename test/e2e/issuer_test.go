@@ -31,7 +31,8 @@ const (
 	// publishDelay is how long the keys of TestIssuer are public before they sign. Verifiers of its
 	// tests keep the public documents for so long.
 	publishDelay = 2 * time.Second
-	// grantedNamespace is where the controller acts for a tenant, and otherNamespace where it does not.
+	// grantedNamespace is where the controller acts for a tenant, and otherNamespace where it does
+	// not.
 	grantedNamespace, otherNamespace = "tenant-a", "tenant-b"
 )
 
@@ -42,8 +43,8 @@ const (
 	identityController = "lanyard-identity-controller"
 )
 
-// issuerWorld is a cluster with Lanyard's own issuer: the chart's programs under the chart's rights,
-// and the public documents in the local cloud.
+// issuerWorld is a cluster with Lanyard's own issuer: the chart's programs under the chart's
+// rights, and the public documents in the local cloud.
 type issuerWorld struct {
 	*local.Cluster
 
@@ -173,8 +174,8 @@ func (w *issuerWorld) newIdentity(t *testing.T, namespace, name string, audience
 	return identity
 }
 
-// requestFor requests a token of an identity, through the API server. The spec is JSON. The client must
-// know the kind Status.
+// requestFor requests a token of an identity, through the API server. The spec is JSON. The client
+// must know the kind Status.
 func requestFor(ctx context.Context, api rest.Interface, identity client.ObjectKey, spec string) (string, error) {
 	answer := api.Post().AbsPath(tokenPath(identity)).SetHeader("Content-Type", "application/json").Body([]byte(tokenRequest(spec))).Do(ctx)
 	if err := answer.Error(); err != nil {

@@ -72,8 +72,8 @@ func tokensAreRequested(t *testing.T, w *issuerWorld) {
 	})
 }
 
-// requestToken asks for a token of the identity of the proposal, as a user; as the administrator for
-// an empty name.
+// requestToken asks for a token of the identity of the proposal, as a user; as the administrator
+// for an empty name.
 func requestToken(ctx context.Context, cluster *local.Cluster, user string) (string, error) {
 	config := cluster.Config()
 	config.Impersonate.UserName = user

@@ -158,8 +158,8 @@ func controllerIsHeld(t *testing.T, cluster *local.Cluster) {
 	must(t, "the owner changes the spec", patch(admin, `{"metadata":{"finalizers":null},"spec":{"suspend":true}}`))
 }
 
-// usersMintNothing holds that the roles view, edit and admin make no token of a WorkloadIdentity and
-// change no key, also with what the chart adds to them. They do write WorkloadIdentities.
+// usersMintNothing holds that the roles view, edit and admin make no token of a WorkloadIdentity
+// and change no key, also with what the chart adds to them. They do write WorkloadIdentities.
 func usersMintNothing(t *testing.T, cluster *local.Cluster) {
 	t.Helper()
 	reviews, err := kubernetes.NewForConfig(cluster.Config())
@@ -218,8 +218,8 @@ func programsWork(t *testing.T, w *issuerWorld) {
 	}
 }
 
-// ringIsGuarded holds that nobody but the token server writes the status of a ring, and that the token
-// server cannot write every status either.
+// ringIsGuarded holds that nobody but the token server writes the status of a ring, and that the
+// token server cannot write every status either.
 func ringIsGuarded(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	stranger := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: local.Namespace, Name: "stranger"}}

@@ -18,8 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestLibrary runs examples/controller, a controller of somebody else's with the library in it. It may do what docs/library.md
-// says that such a controller needs, and what its own kind of objects, ConfigMaps, needs.
+// TestLibrary runs examples/controller, a controller of somebody else's with the library in it. It
+// may do what docs/library.md says that such a controller needs, and what its own kind of objects,
+// ConfigMaps, needs.
 func TestLibrary(t *testing.T) {
 	a, b := newTenant(t, "library-a"), newTenant(t, "library-b")
 	b.putAccount(t, "thief", a.role)

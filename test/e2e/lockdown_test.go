@@ -8,8 +8,9 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 )
 
-// TestLockdown runs controllers under the flags that say whose identity an object has that names none, and whether it may name
-// one. What is refused is not tried again, and the message names the flag.
+// TestLockdown runs controllers under the flags that say whose identity an object has that names
+// none, and whether it may name one. What is refused is not tried again, and the message names the
+// flag.
 func TestLockdown(t *testing.T) {
 	const fallback = "fallback"
 	stalled := func(words ...string) func(o *v1alpha1.OCIRepository) error {

@@ -30,7 +30,8 @@ var (
 	objects    client.Client        // the administrator; knows Lanyard's kinds
 )
 
-// secondShard is the shard for which tests start controllers of their own. Its StatefulSet is secondStatefulSet.
+// secondShard is the shard for which tests start controllers of their own. Its StatefulSet is
+// secondStatefulSet.
 const (
 	secondShard       = "second"
 	secondStatefulSet = "lanyard-controller-second"

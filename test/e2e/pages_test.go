@@ -26,15 +26,16 @@ const (
 	interruptGrace = time.Minute
 )
 
-// special is a command that is not simply run until it succeeds. Begin is how the command begins. At most one of the
-// other fields is set, besides says.
+// special is a command that is not simply run until it succeeds. Begin is how the command begins.
+// At most one of the other fields is set, besides says.
 type special struct {
 	begin string
 	// leftOut is why the command cannot run in this test.
 	leftOut string
 	// instead judges a command that is left out as far as this is possible.
 	instead func(t *testing.T, command string)
-	// stays: the command runs until it is interrupted, while further commands run. The text is what it says when it is ready.
+	// stays: the command runs until it is interrupted, while further commands run. The text is what
+	// it says when it is ready.
 	stays string
 	// fails: the page says that the command is refused.
 	fails bool
@@ -64,8 +65,9 @@ func specialOf(command string) special {
 	return special{}
 }
 
-// TestPages runs every command of the pages in order, twice, from a copy of the repository in which only the programs are
-// built: commands survive each other, and themselves. Each page's blocks of ```sh are commands, in the order of the page.
+// TestPages runs every command of the pages in order, twice, from a copy of the repository in which
+// only the programs are built: commands survive each other, and themselves. Each page's blocks of
+// ```sh are commands, in the order of the page.
 func TestPages(t *testing.T) {
 	found := map[string]bool{}
 	for _, page := range []string{"README.md", "docs/library.md"} {
@@ -96,8 +98,10 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// shellCommands returns the commands in a page's blocks of ```sh. A special command stands alone; what stands before and after
-// it in its block is one command each. A backslash at the end of a line continues a command, and so does a here-document. Code that is only indented is refused: it could hold commands that nobody runs.
+// shellCommands returns the commands in a page's blocks of ```sh. A special command stands alone;
+// what stands before and after it in its block is one command each. A backslash at the end of a
+// line continues a command, and so does a here-document. Code that is only indented is refused: it
+// could hold commands that nobody runs.
 func shellCommands(page []byte) ([]string, error) {
 	var commands []string
 	language, inside, open := "", false, "" // open: the end of a here-document, or a backslash

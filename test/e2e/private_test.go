@@ -63,8 +63,8 @@ func TestPrivateNetworks(t *testing.T) {
 	}
 }
 
-// startInside starts a registry and a store of objects at an address of this machine, each with something in it, and counts the
-// connections to them.
+// startInside starts a registry and a store of objects at an address of this machine, each with
+// something in it, and counts the connections to them.
 func startInside(t *testing.T) (host, address string, connections *atomic.Int64) {
 	t.Helper()
 	address = ownAddress(t)

@@ -20,7 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// newDistribution starts a registry that people run themselves, under a name of its own: distribution, with one user in a file.
+// newDistribution starts a registry that people run themselves, under a name of its own:
+// distribution, with one user in a file.
 func newDistribution(t *testing.T, host, user, password string) {
 	t.Helper()
 	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
@@ -44,8 +45,8 @@ func newDistribution(t *testing.T, host, user, password string) {
 	})
 }
 
-// TestPullSecrets pulls from a registry with users of its own, with Secrets as Pods do: one that the object names, and those
-// of its ServiceAccount. Nobody else's.
+// TestPullSecrets pulls from a registry with users of its own, with Secrets as Pods do: one that
+// the object names, and those of its ServiceAccount. Nobody else's.
 func TestPullSecrets(t *testing.T) {
 	const user, password = "robot", secretMark + "of-the-robot"
 	private := &foreignRegistry{host: "harbor.registry.example.com", user: user, password: password}

@@ -20,7 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// foreignRegistry is a registry under a name of its own, as no cloud runs it: it does what a test wants.
+// foreignRegistry is a registry under a name of its own, as no cloud runs it: it does what a test
+// wants.
 type foreignRegistry struct {
 	host string
 
@@ -103,7 +104,8 @@ func (r *foreignRegistry) putLogin(t *testing.T, namespace, name string) {
 	})
 }
 
-// TestStaticSecret pulls with a stored password: the Secret is read when it is needed, and what is wrong with it is said.
+// TestStaticSecret pulls with a stored password: the Secret is read when it is needed, and what is
+// wrong with it is said.
 func TestStaticSecret(t *testing.T) {
 	tn := newTenant(t, "static")
 	private := newRegistry(t, "private.registry.example.com")

@@ -35,16 +35,16 @@ import (
 const (
 	// renewalIssuer is the issuer of TestRenewals.
 	renewalIssuer = "https://renewals.e2e.example.com"
-	// shortLife is how long a token lives there, unless its identity says otherwise. It is renewed after
-	// a fifth of that, give or take a tenth, so that a slow machine has time.
+	// shortLife is how long a token lives there, unless its identity says otherwise. It is renewed
+	// after a fifth of that, give or take a tenth, so that a slow machine has time.
 	shortLife, renewalFraction = 100 * time.Second, 0.2
 	// askEvery is the pause between two questions of the consumer.
 	askEvery = 100 * time.Millisecond
 )
 
 // TestRenewals keeps credentials for each cloud in Secrets. They are renewed on time and on each
-// trigger. A consumer shows all the time what lies in the Secrets of short life. It is never refused,
-// whatever happens to keys and programs.
+// trigger. A consumer shows all the time what lies in the Secrets of short life. It is never
+// refused, whatever happens to keys and programs.
 func TestRenewals(t *testing.T) {
 	w := newBindingWorld(t, "renewals", renewalIssuer, map[string]any{
 		"tokens": map[string]any{"minDuration": "10s", "defaultDuration": shortLife.String()},
@@ -338,8 +338,8 @@ func renewedAtOnce(t *testing.T, w *bindingWorld, all []*bound) {
 	}
 }
 
-// renewedInStorm renews all credentials again and again. Meanwhile the keys rotate, and each program is
-// restarted.
+// renewedInStorm renews all credentials again and again. Meanwhile the keys rotate, and each
+// program is restarted.
 func renewedInStorm(t *testing.T, w *bindingWorld, names []string, asking *consumer) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -420,7 +420,8 @@ type consumer struct {
 	role    string // at AWS
 	cloud   *http.Client
 	keys    caching
-	// unpublished says that nobody serves the issuer's documents, which the local cloud reads each time.
+	// unpublished says that nobody serves the issuer's documents, which the local cloud reads each
+	// time.
 	unpublished atomic.Bool
 
 	asked, unread int

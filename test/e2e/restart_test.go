@@ -24,8 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestKilledController kills a controller again and again while it pulls what changes all the time. Whenever it is ready
-// again, each artifact that a status names is there and whole; in the end everything is as if nothing had been.
+// TestKilledController kills a controller again and again while it pulls what changes all the time.
+// Whenever it is ready again, each artifact that a status names is there and whole; in the end
+// everything is as if nothing had been.
 func TestKilledController(t *testing.T) {
 	const kills, count = 6, 6
 	install(t, nil)
@@ -144,8 +145,9 @@ func (d dripping) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// wantConsistent wants the artifact that the status names to be in a controller's store. The status may still have the
-// address of the controller that was killed; and the object may have changed meanwhile.
+// wantConsistent wants the artifact that the status names to be in a controller's store. The status
+// may still have the address of the controller that was killed; and the object may have changed
+// meanwhile.
 func wantConsistent(t *testing.T, c *local.Program, o *v1alpha1.OCIRepository) {
 	t.Helper()
 	must(t, "read an object", objects.Get(t.Context(), client.ObjectKeyFromObject(o), o))
@@ -185,8 +187,8 @@ func files(t *testing.T, c *local.Program, folder string) []string {
 	return found
 }
 
-// dropLease removes the lease of the second shard: nobody releases that of a controller that was killed, and it would be
-// waited for each time.
+// dropLease removes the lease of the second shard: nobody releases that of a controller that was
+// killed, and it would be waited for each time.
 func dropLease(t *testing.T) {
 	t.Helper()
 	err := apiserver.CoordinationV1().Leases(local.Namespace).Delete(t.Context(), secondStatefulSet, metav1.DeleteOptions{})
@@ -195,8 +197,9 @@ func dropLease(t *testing.T) {
 	}
 }
 
-// TestReplicas runs two replicas of one shard, each with a store of its own: one reconciles. The other takes over when that
-// is killed, fetches again what it lacks, and only then says that it is ready; and back again when it is stopped.
+// TestReplicas runs two replicas of one shard, each with a store of its own: one reconciles. The
+// other takes over when that is killed, fetches again what it lacks, and only then says that it is
+// ready; and back again when it is stopped.
 func TestReplicas(t *testing.T) {
 	install(t, nil)
 	dropLease(t)
@@ -277,7 +280,8 @@ func get(t *testing.T, url string) *http.Response {
 	return res
 }
 
-// metric is the sum of a metric's series that carry all of the labels (name="value"), 0 if there is none.
+// metric is the sum of a metric's series that carry all of the labels (name="value"), 0 if there is
+// none.
 func metric(t *testing.T, c *local.Program, name string, labels ...string) float64 {
 	t.Helper()
 	res := get(t, c.URL("metrics")+"/metrics")

@@ -9,11 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// unbound is the one namespace in which the API server refuses something to the controller; see TestZAudit.
+// unbound is the one namespace in which the API server refuses something to the controller; see
+// TestZAudit.
 const unbound = "unbound"
 
-// TestTenantNamespaces has the chart bind the controller's rights to act as a tenant in one namespace. The controller starts, objects
-// there get their artifacts, and objects elsewhere get no token of any account, and no Secret is read for them.
+// TestTenantNamespaces has the chart bind the controller's rights to act as a tenant in one
+// namespace. The controller starts, objects there get their artifacts, and objects elsewhere get no
+// token of any account, and no Secret is read for them.
 func TestTenantNamespaces(t *testing.T) {
 	inside, outside := newTenant(t, "bound"), newTenant(t, unbound)
 	inside.pushFile(t, "1.0.0", "app")

@@ -91,9 +91,10 @@ func rotationUnderLoad(t *testing.T, w *issuerWorld) {
 }
 
 // emergencyRevocation revokes the key that signs. What this breaks is known before. The controller
-// drops what it had got for tokens of the key, and gets it anew within seconds. Vault's plugin, which
-// reads the document only for a key that it does not know, has cached the standby with the revoked
-// key: it refuses the revoked key after the second step, when a key signs that it has not cached.
+// drops what it had got for tokens of the key, and gets it anew within seconds. Vault's plugin,
+// which reads the document only for a key that it does not know, has cached the standby with the
+// revoked key: it refuses the revoked key after the second step, when a key signs that it has not
+// cached.
 func emergencyRevocation(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	tn := newTenant(t, "revocation")
@@ -230,8 +231,8 @@ func (w *issuerWorld) newRole(t *testing.T, tn *tenant, audiences ...string) *v1
 	return identity
 }
 
-// newObject makes an OCIRepository that pulls a tenant's repository as an identity, and waits until it
-// has.
+// newObject makes an OCIRepository that pulls a tenant's repository as an identity, and waits until
+// it has.
 func (w *issuerWorld) newObject(t *testing.T, tn *tenant, identity *v1alpha1.WorkloadIdentity) *toolkitv1.OCIRepository {
 	t.Helper()
 	o := tn.object(identity.Name)

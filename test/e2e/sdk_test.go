@@ -53,8 +53,8 @@ func TestNodeClients(t *testing.T) {
 	}
 }
 
-// nodeClient is a cloud's client for Node: it returns a script, the scope of the token to ask for, and
-// the environment with the file of the token to exchange.
+// nodeClient is a cloud's client for Node: it returns a script, the scope of the token to ask for,
+// and the environment with the file of the token to exchange.
 type nodeClient func(t *testing.T, tokenFile string) (script, scope string, env []string)
 
 // atAzure is Azure's client as an application.
@@ -67,8 +67,8 @@ func atAzure(application string) nodeClient {
 	}
 }
 
-// atGoogle is Google's client as a service account, or as the principal itself if that is empty. The
-// audience names who vouches for the token.
+// atGoogle is Google's client as a service account, or as the principal itself if that is empty.
+// The audience names who vouches for the token.
 func atGoogle(audience, account string) nodeClient {
 	return func(t *testing.T, tokenFile string) (string, string, []string) {
 		t.Helper()

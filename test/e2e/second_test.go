@@ -22,8 +22,8 @@ func inSecondShard() map[string]string { return map[string]string{"lanyard.dev/s
 // stopGrace bounds the end of a controller.
 const stopGrace = 20 * time.Second
 
-// startSecond starts a controller for the objects of the second shard, with values of the chart of its own. The name tells
-// its artifact store and its log from others. It ends with the test.
+// startSecond starts a controller for the objects of the second shard, with values of the chart of
+// its own. The name tells its artifact store and its log from others. It ends with the test.
 func startSecond(t *testing.T, name string, values map[string]any) *local.Program {
 	t.Helper()
 	install(t, values)
@@ -41,7 +41,8 @@ func install(t *testing.T, further map[string]any) {
 	})
 }
 
-// environment is the value env of the chart: the cloud's variables and further ones, NAME=VALUE, which replace the cloud's.
+// environment is the value env of the chart: the cloud's variables and further ones, NAME=VALUE,
+// which replace the cloud's.
 func environment(further ...string) []any {
 	variables := map[string]string{}
 	for _, variable := range append(world.Cloud().Env(), further...) {

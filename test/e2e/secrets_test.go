@@ -24,19 +24,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// secretMark begins every password that these tests make up, so that it is known wherever it stands.
+// secretMark begins every password that these tests make up, so that it is known wherever it
+// stands.
 const secretMark = "e2e-secret-"
 
 // secrets matches what must appear nowhere. These are the tests' own passwords, the headers that
 // carry them, JWTs, private keys, ECR's passwords (base64 of JSON) and ECR's authorization tokens
-// (base64 of "AWS:"). The keys, secrets and tokens of AWS sessions, user keys, Google's access tokens
-// and signatures in URLs follow, and the secret part of an artifact's URL.
+// (base64 of "AWS:"). The keys, secrets and tokens of AWS sessions, user keys, Google's access
+// tokens and signatures in URLs follow, and the secret part of an artifact's URL.
 var secrets = regexp.MustCompile(secretMark + `|(Basic|Bearer) [A-Za-z0-9+/._~-]{16}|eyJ[A-Za-z0-9_-]{10}|PRIVATE KEY-----|QVdTO[A-Za-z0-9+/]{10}|` +
 	`A[SK]IA[A-Z0-9]{16}|` + aws.SessionSecretPrefix + `|IQoJb3JpZ2luX2Vj|ya29\.|(X-Amz-Signature|[?&]sig)=[A-Za-z0-9%]{10}|` +
 	`/(ocirepository|bucket)/[^/ ]+/[^/ ]+/[0-9a-f]{64}/`)
 
-// minted are secrets that Lanyard made while the tests ran. They are searched for as they are, because
-// a part of a secret need not look like one.
+// minted are secrets that Lanyard made while the tests ran. They are searched for as they are,
+// because a part of a secret need not look like one.
 var minted collection
 
 // collection has parts of secrets. It is safe for concurrent use.
@@ -108,7 +109,8 @@ func TestMintedSecretsAreFound(t *testing.T) {
 // loudest are values of the chart that make all programs log whatever they can.
 func loudest() map[string]any { return map[string]any{"log": map[string]any{"level": "debug"}} }
 
-// wantNoSecrets looks at everything that people read: all logs of the world, and all objects and events.
+// wantNoSecrets looks at everything that people read: all logs of the world, and all objects and
+// events.
 func wantNoSecrets(t *testing.T) {
 	t.Helper()
 	if jwt := token(t, "default", "default", stsAudience); !secrets.MatchString(jwt) {
@@ -157,8 +159,8 @@ func wantNoSecretsAt(ctx context.Context, t *testing.T, cluster *local.Cluster) 
 	}
 }
 
-// wantNoSecretsIn looks at the objects of a namespace and at the events about them, or at those of all namespaces if it is empty.
-// It returns how many there were.
+// wantNoSecretsIn looks at the objects of a namespace and at the events about them, or at those of
+// all namespaces if it is empty. It returns how many there were.
 func wantNoSecretsIn(ctx context.Context, t *testing.T, cluster *local.Cluster, namespace string) (found, events int) {
 	t.Helper()
 	all, err := report.List(ctx, cluster.Client(), namespace)
@@ -187,8 +189,8 @@ func wantNoSecretsIn(ctx context.Context, t *testing.T, cluster *local.Cluster, 
 	return len(all), len(told.Items)
 }
 
-// addSecretsOf keeps what lies in the Secrets of a cluster: the keys of its rings, and tokens that were
-// delivered.
+// addSecretsOf keeps what lies in the Secrets of a cluster: the keys of its rings, and tokens that
+// were delivered.
 func addSecretsOf(ctx context.Context, t *testing.T, cluster *local.Cluster) {
 	t.Helper()
 	var all corev1.SecretList

@@ -29,9 +29,9 @@ const (
 	brokeredHost, brokeredApp = "brokered.registry.example.com", "brokered"
 )
 
-// issuedByBroker has a SPIFFE broker issue the SVIDs of objects: the chart is installed for the broker,
-// with the rights that the controller needs then and no others. The registries here trust the broker's
-// keys only.
+// issuedByBroker has a SPIFFE broker issue the SVIDs of objects: the chart is installed for the
+// broker, with the rights that the controller needs then and no others. The registries here trust
+// the broker's keys only.
 func issuedByBroker(t *testing.T, w *spiffeWorld) {
 	t.Helper()
 	s := brokertest.New(t, brokerIssuer)
@@ -125,7 +125,8 @@ func rotatesInPull(t *testing.T, w *spiffeWorld, s *brokertest.Server) {
 }
 
 // serveGated serves a handler to who shows a certificate of the broker's authorities, the next one
-// included. Each request has a connection of its own. The result is the certificate that was shown last.
+// included. Each request has a connection of its own. The result is the certificate that was shown
+// last.
 func (w *spiffeWorld) serveGated(t *testing.T, s *brokertest.Server, handler http.Handler) (shown func() *x509.Certificate) {
 	t.Helper()
 	own, err := tls.X509KeyPair(w.company.issue(t))
@@ -157,7 +158,8 @@ func (w *spiffeWorld) serveGated(t *testing.T, s *brokertest.Server, handler htt
 	}
 }
 
-// brokerRefuses has the broker refuse, give another tenant's SVID, and not answer. The objects say so.
+// brokerRefuses has the broker refuse, give another tenant's SVID, and not answer. The objects say
+// so.
 func brokerRefuses(t *testing.T, w *spiffeWorld, s *brokertest.Server) {
 	t.Helper()
 	normal := func(s *brokertest.Server) { s.Code, s.Hang, s.IDs = codes.OK, false, nil }

@@ -106,9 +106,9 @@ func (w *spiffeWorld) awaitStandby(t *testing.T) {
 	})
 }
 
-// svidsAreRevoked revokes the key, and then the authority, that sign SVIDs. The controller drops what
-// they have signed and pulls with other SVIDs within seconds. Who has read the public documents refuses
-// the former ones.
+// svidsAreRevoked revokes the key, and then the authority, that sign SVIDs. The controller drops
+// what they have signed and pulls with other SVIDs within seconds. Who has read the public
+// documents refuses the former ones.
 func svidsAreRevoked(t *testing.T, w *spiffeWorld, registry *patientRegistry) {
 	t.Helper()
 	token, certificate := registry.objects(t, w, "revoked")
@@ -151,8 +151,8 @@ func svidsAreRevoked(t *testing.T, w *spiffeWorld, registry *patientRegistry) {
 	}
 }
 
-// importedIsRevoked revokes the only authority of a trust domain whose authorities come from a Secret.
-// No object has a certificate until the Secret has another authority.
+// importedIsRevoked revokes the only authority of a trust domain whose authorities come from a
+// Secret. No object has a certificate until the Secret has another authority.
 func importedIsRevoked(t *testing.T, w *spiffeWorld, registry *patientRegistry) {
 	t.Helper()
 	token, certificate := registry.objects(t, w, "stopped")
@@ -184,8 +184,8 @@ func (w *spiffeWorld) renewSecret(t *testing.T) *authority {
 }
 
 // patientRegistry is distribution behind services, each of which keeps the public documents of the
-// trust domain for the whole publish delay. The services read the documents at different times, and a
-// pull needs the consent of all.
+// trust domain for the whole publish delay. The services read the documents at different times, and
+// a pull needs the consent of all.
 type patientRegistry struct {
 	*federatedRegistry
 
@@ -363,8 +363,8 @@ func (r *patientRegistry) pull(t *testing.T, w *spiffeWorld) (end func()) {
 	}
 }
 
-// keptBundle is a verifier of certificates that keeps the SPIFFE bundle for a life. A life of 0 is for
-// ever.
+// keptBundle is a verifier of certificates that keeps the SPIFFE bundle for a life. A life of 0 is
+// for ever.
 type keptBundle struct {
 	life time.Duration
 
@@ -392,8 +392,9 @@ func (b *keptBundle) fetch(ctx context.Context) error {
 	return err
 }
 
-// authorityIsImported replaces the trust domain's own authority by one that cert-manager has written
-// into a Secret. Certificates come from the new one once it is public, and the former stays public.
+// authorityIsImported replaces the trust domain's own authority by one that cert-manager has
+// written into a Secret. Certificates come from the new one once it is public, and the former stays
+// public.
 func authorityIsImported(t *testing.T, w *spiffeWorld, registry *patientRegistry) {
 	t.Helper()
 	_, app := registry.objects(t, w, "imported")

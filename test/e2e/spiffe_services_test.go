@@ -79,8 +79,8 @@ func judgedByNATS(t *testing.T, w *spiffeWorld) {
 	}
 }
 
-// startNATS starts a NATS server where the objects of a name may publish, each to the subject that has
-// the name of its namespace. It returns the server's URL.
+// startNATS starts a NATS server where the objects of a name may publish, each to the subject that
+// has the name of its namespace. It returns the server's URL.
 func (w *spiffeWorld) startNATS(t *testing.T, name string) (address string) {
 	t.Helper()
 	certificate, key, authorities := w.serverFiles(t)

@@ -76,8 +76,9 @@ type spiffeWorld struct {
 	broker map[string]any
 }
 
-// TestSPIFFE is Stories 2 and 3 of the design of vendor-agnostic credentials, with what other tenants
-// may try. Nobody who judges an SVID here is ours: Apache's server, distribution and SPIFFE's library.
+// TestSPIFFE is Stories 2 and 3 of the design of vendor-agnostic credentials, with what other
+// tenants may try. Nobody who judges an SVID here is ours: Apache's server, distribution and
+// SPIFFE's library.
 func TestSPIFFE(t *testing.T) {
 	w := installSPIFFE(t)
 	w.readBundle(t)
@@ -144,7 +145,8 @@ func (w *spiffeWorld) install(t *testing.T, secret string) {
 	must(t, "install the chart", w.InstallChart(t.Context(), values))
 }
 
-// readBundle waits until the trust domain has a key and an authority that sign, and reads its bundle.
+// readBundle waits until the trust domain has a key and an authority that sign, and reads its
+// bundle.
 func (w *spiffeWorld) readBundle(t *testing.T) {
 	t.Helper()
 	w.awaitAuthority(t, func(*identityv1.Authority) bool { return true })
@@ -153,9 +155,9 @@ func (w *spiffeWorld) readBundle(t *testing.T) {
 	w.bundle = bundle
 }
 
-// awaitAuthority waits until the trust domain has a key and a certain authority that sign. The token
-// server looks every 15 seconds for what it is not told: whether the Secret has another authority, and
-// whether the publish delay is over.
+// awaitAuthority waits until the trust domain has a key and a certain authority that sign. The
+// token server looks every 15 seconds for what it is not told: whether the Secret has another
+// authority, and whether the publish delay is over.
 func (w *spiffeWorld) awaitAuthority(t *testing.T, is func(*identityv1.Authority) bool) {
 	t.Helper()
 	within(t, time.Minute, "a key and the authority are active", func(context.Context) error {
@@ -346,8 +348,8 @@ SSLSessionCache none
 ` + requireCertificate + `</VirtualHost>
 `))
 
-// serverFiles writes what a server with client certificates needs: its own certificate, the key, and
-// the authorities of the trust domain.
+// serverFiles writes what a server with client certificates needs: its own certificate, the key,
+// and the authorities of the trust domain.
 func (w *spiffeWorld) serverFiles(t *testing.T) (certificate, key, authorities string) {
 	t.Helper()
 	return w.serverFilesFor(t, w.bundle.X509Authorities())
@@ -483,7 +485,8 @@ func scans(t *testing.T, people client.Client, image string, credential v1alpha1
 	})
 }
 
-// certificate gets an object's certificate as the controller does, and has SPIFFE's library read it.
+// certificate gets an object's certificate as the controller does, and has SPIFFE's library read
+// it.
 func (w *spiffeWorld) certificate(t *testing.T, o *v1alpha1.OCIRepository) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -533,8 +536,8 @@ func (w *spiffeWorld) client(shown ...tls.Certificate) *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: w.showing(shown...)}, Timeout: direct.Timeout}
 }
 
-// showing trusts servers of the company, and shows a certificate, whatever authorities a server asks
-// for.
+// showing trusts servers of the company, and shows a certificate, whatever authorities a server
+// asks for.
 func (w *spiffeWorld) showing(shown ...tls.Certificate) *tls.Config {
 	roots := x509.NewCertPool()
 	roots.AddCert(w.company.certificate)
@@ -562,7 +565,8 @@ func (w *spiffeWorld) publishAt(t *testing.T, address string, shown tls.Certific
 	return digestOf(t, made)
 }
 
-// onlyTheController asks for SVIDs as those who must not get them, and for others than the object's.
+// onlyTheController asks for SVIDs as those who must not get them, and for others than the
+// object's.
 func onlyTheController(t *testing.T, w *spiffeWorld) {
 	t.Helper()
 	const tenantUser = "production-admin"
@@ -620,8 +624,8 @@ func administratorLooks(t *testing.T, w *spiffeWorld) {
 	}
 }
 
-// deletedObject deletes the object of Story 2 and makes it again: the former UID gets nothing, and the
-// new object pulls with an SVID of its own.
+// deletedObject deletes the object of Story 2 and makes it again: the former UID gets nothing, and
+// the new object pulls with an SVID of its own.
 func deletedObject(t *testing.T, w *spiffeWorld, manifest string) {
 	t.Helper()
 	made := func() (requests int) {

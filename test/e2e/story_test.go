@@ -41,8 +41,8 @@ const (
 	partnerSession = "arn:aws:sts::210987654321:assumed-role/tenant-a-partner/tenant-a-partner-sa.tenant-a"
 )
 
-// asWhom are the objects that must be fetched: of which ServiceAccount, and as which cloud identity. The one without an
-// identity is its ServiceAccount itself at the cloud.
+// asWhom are the objects that must be fetched: of which ServiceAccount, and as which cloud
+// identity. The one without an identity is its ServiceAccount itself at the cloud.
 var asWhom = map[string]struct{ provider, account, identity string }{
 	"tenant-a-repo": {"aws", "tenant-a-ecr-sa", roleA},
 	"tenant-b-repo": {"aws", "tenant-b-ecr-sa", roleB},
@@ -57,7 +57,8 @@ var asWhom = map[string]struct{ provider, account, identity string }{
 	"tenant-a-direct": {"gcp", "tenant-a-direct-sa", ""},
 }
 
-// fixes are the objects that must be refused, and what each message must name besides the reason: what to do, and where.
+// fixes are the objects that must be refused, and what each message must name besides the reason:
+// what to do, and where.
 var fixes = map[string][]string{
 	"repository-of-tenant-a":      {roleB, "tenant-a/app", "ecr:BatchGetImage"},
 	"role-of-tenant-a":            {roleA, "system:serviceaccount:tenant-b:role-of-tenant-a-sa", "trust policy"},
@@ -76,8 +77,8 @@ var fixes = map[string][]string{
 // dataHost is where the demonstration's registry at Azure has its layers read.
 const dataHost = "lanyarddemo.westeurope.data.azurecr.io"
 
-// TestStory is Stories 1, 3 and 5 of the design and an Azure counterpart, with what tenant B may try besides: examples/ as it
-// stands in the repository, without the issuer, which TestPages runs.
+// TestStory is Stories 1, 3 and 5 of the design and an Azure counterpart, with what tenant B may
+// try besides: examples/ as it stands in the repository, without the issuer, which TestPages runs.
 func TestStory(t *testing.T) {
 	begin := world.Cloud().Journal().Last()
 	artifacts, err := examples.Artifacts()
@@ -235,7 +236,8 @@ func judgeStory(t *testing.T, calls []journal.Call) {
 			t.Errorf("the cloud did not refuse %s", attempt)
 		}
 	}
-	// Account and object come at once: a token that was got before the controller's memory knows of the account is not kept.
+	// Account and object come at once: a token that was got before the controller's memory knows of
+	// the account is not kept.
 	for subject, n := range sessions {
 		// The session of the first role is asked for with each attempt at the second, which refuses.
 		if n > 2 && subject != subjects+"tenant-b:partner-of-tenant-a-sa" {
@@ -254,7 +256,8 @@ func judgeStory(t *testing.T, calls []journal.Call) {
 	}
 }
 
-// viewer is the kubeconfig of somebody who may read Lanyard's objects in all namespaces, by the chart's role for people.
+// viewer is the kubeconfig of somebody who may read Lanyard's objects in all namespaces, by the
+// chart's role for people.
 func viewer(t *testing.T) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "viewer"}}

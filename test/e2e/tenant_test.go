@@ -38,7 +38,8 @@ import (
 )
 
 const (
-	// roleAnnotation maps a ServiceAccount to an IAM role. Source: Amazon EKS User Guide, "IAM roles for service accounts".
+	// roleAnnotation maps a ServiceAccount to an IAM role. Source: Amazon EKS User Guide, "IAM
+	// roles for service accounts".
 	roleAnnotation = "eks.amazonaws.com/role-arn"
 	// stsAudience is the audience of tokens for AWS STS.
 	stsAudience = "sts.amazonaws.com"
@@ -50,7 +51,8 @@ const (
 	interval = time.Second
 )
 
-// tenant is a namespace with a ServiceAccount, a role that trusts it, and a repository that the role may read.
+// tenant is a namespace with a ServiceAccount, a role that trusts it, and a repository that the
+// role may read.
 type tenant struct {
 	namespace string
 	subject   string // of the ServiceAccount's tokens
@@ -329,7 +331,8 @@ func publish(t *testing.T, url, tag string, content []byte, login authn.Authenti
 	return digestOf(t, made)
 }
 
-// push publishes a layer at the tenant's repository, whatever is in it, and returns the manifest's digest.
+// push publishes a layer at the tenant's repository, whatever is in it, and returns the manifest's
+// digest.
 func (tn *tenant) push(t *testing.T, tag string, content []byte) string {
 	t.Helper()
 	return publish(t, tn.url, tag, content, publisher(t))

@@ -30,8 +30,8 @@ var minioTakes = map[string]string{
 	"endless":      "its session ends by itself",
 }
 
-// TestTokenMatrix gives the same kinds of tokens of the API server to each cloud, and to MinIO's STS, which is not ours: AWS
-// agrees with it, except for what MinIO takes.
+// TestTokenMatrix gives the same kinds of tokens of the API server to each cloud, and to MinIO's
+// STS, which is not ours: AWS agrees with it, except for what MinIO takes.
 func TestTokenMatrix(t *testing.T) {
 	a, b := newTenant(t, "matrix-a"), newTenant(t, "matrix-b")
 	application := a.atAzure(t)
@@ -39,7 +39,8 @@ func TestTokenMatrix(t *testing.T) {
 	lend(t, googlePrincipal(a.namespace, puller))
 	trustAtAliyun(t, local.Issuer)
 	aliyunRole := atAliyun(t, a.namespace, local.Issuer, a.subject)
-	// MinIO knows no trust policies: its rule is that a claim names a policy. Only tenant A's subject is one.
+	// MinIO knows no trust policies: its rule is that a claim names a policy. Only tenant A's
+	// subject is one.
 	minio := startMinIO(t, minioConfig{claim: "sub", audience: stsAudience})
 	minio.putPolicy(t, a.subject, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["s3:ListAllMyBuckets"],"Resource":["arn:aws:s3:::*"]}]}`)
 
@@ -78,7 +79,8 @@ func TestTokenMatrix(t *testing.T) {
 			_, v := entraToken(t, application, token)
 			return v
 		}},
-		// Google's STS takes whoever the cluster vouches for; what that one may do is asked where he goes with its token.
+		// Google's STS takes whoever the cluster vouches for; what that one may do is asked where
+		// he goes with its token.
 		{"Google, as a service account", googlePool, func(token string) verdict {
 			federated, v := googleToken(t, token)
 			if v.granted() {
@@ -154,7 +156,8 @@ func tokenOf(t *testing.T, server kubernetes.Interface, namespace, account strin
 	return answer.Status.Token
 }
 
-// readKey is the key with which a cluster's API server signs tokens: a token that has expired cannot be waited for.
+// readKey is the key with which a cluster's API server signs tokens: a token that has expired
+// cannot be waited for.
 func readKey(t *testing.T, cluster *local.Cluster) *rsa.PrivateKey {
 	t.Helper()
 	data, err := os.ReadFile(cluster.Path("cluster", "sa.key"))
@@ -179,7 +182,8 @@ func newKey(t *testing.T) *rsa.PrivateKey {
 	return key
 }
 
-// sign makes a token like another one, under its key ID, with a key and with some claims replaced, or left out if they are nil.
+// sign makes a token like another one, under its key ID, with a key and with some claims replaced,
+// or left out if they are nil.
 func sign(t *testing.T, like string, key *rsa.PrivateKey, replace map[string]any) string {
 	t.Helper()
 	parsed, err := jwt.ParseSigned(like, []jose.SignatureAlgorithm{jose.RS256})

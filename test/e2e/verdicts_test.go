@@ -98,8 +98,8 @@ type verifier struct {
 	speaks bool
 }
 
-// verdicts has services that are not ours, and the local cloud, judge tokens of Lanyard's own issuer.
-// The cluster's own API server takes none of them.
+// verdicts has services that are not ours, and the local cloud, judge tokens of Lanyard's own
+// issuer. The cluster's own API server takes none of them.
 func verdicts(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	begin := time.Now()
@@ -248,8 +248,8 @@ func ownTokens(t *testing.T, w *issuerWorld, a, b federated, foreign *rsa.Privat
 	}
 }
 
-// activeKey is the private half of the key that signs, as whoever may read the Secrets of the release
-// can have it.
+// activeKey is the private half of the key that signs, as whoever may read the Secrets of the
+// release can have it.
 func activeKey(t *testing.T, w *issuerWorld) *rsa.PrivateKey {
 	t.Helper()
 	key, ok := openKey(t, w.people, keyring.IssuerRing, kidOf(w.ring(t), identityv1.KeyActive)).(*rsa.PrivateKey)

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestSize asserts that the command which CI jobs download stays small and static: it runs in images
-// without a C library.
+// TestSize asserts that the command which CI jobs download stays small and static: it runs in
+// images without a C library.
 func TestSize(t *testing.T) {
 	const most = 40_000_000
 	info, err := os.Stat(binary("lanyard"))
@@ -31,7 +31,8 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// TestVersion asks both programs for their version: it is what the linker was told, which stands in them besides.
+// TestVersion asks both programs for their version: it is what the linker was told, which stands in
+// them besides.
 func TestVersion(t *testing.T) {
 	told := regexp.MustCompile(`-X main\.version=(\S+)`)
 	for program, flag := range map[string]string{"lanyard": "version", "lanyard-controller": "--version"} {

@@ -15,7 +15,8 @@ const (
 	pollEvery = 50 * time.Millisecond
 )
 
-// eventually looks again and again until look returns nil. At the deadline the test fails with look's last error.
+// eventually looks again and again until look returns nil. At the deadline the test fails with
+// look's last error.
 func eventually(t *testing.T, what string, look func(ctx context.Context) error) {
 	t.Helper()
 	within(t, patience, what, look)

@@ -67,7 +67,8 @@ func TestPermissionWithdrawn(t *testing.T) {
 	}
 }
 
-// registryAccess is an access token of a registry to pull the repository app, as whoever has the tenant's application has it.
+// registryAccess is an access token of a registry to pull the repository app, as whoever has the
+// tenant's application has it.
 func (tn *tenant) registryAccess(t *testing.T, application, host string) string {
 	t.Helper()
 	access, v := entraToken(t, application, token(t, tn.namespace, puller, azureAudience))

@@ -60,8 +60,8 @@ var programs = []program{
 // permissions says what a program may do and what it did, in the words of kubectl auth can-i.
 type permissions struct{ granted, used map[string]int }
 
-// elsewhere has the rights of each program in the clusters of other tests, by the program's account.
-// Each cluster is added before it is stopped.
+// elsewhere has the rights of each program in the clusters of other tests, by the program's
+// account. Each cluster is added before it is stopped.
 var elsewhere = map[string]permissions{}
 
 // addRights adds what the programs of a cluster may do there, and what they did.

@@ -59,8 +59,8 @@ func (s *schema) refused() bool {
 	})
 }
 
-// compare holds that ours has each field of Flux's with its type, or refuses it. The API server drops a
-// field that a schema lacks, and tells nobody. It returns how many fields were compared.
+// compare holds that ours has each field of Flux's with its type, or refuses it. The API server
+// drops a field that a schema lacks, and tells nobody. It returns how many fields were compared.
 func compare(t *testing.T, path string, ours, theirs *schema) int {
 	t.Helper()
 	switch {
@@ -82,7 +82,8 @@ func compare(t *testing.T, path string, ours, theirs *schema) int {
 	return compared
 }
 
-// TestFieldsOfFlux: each field that Flux's CRDs have in spec, documented or not, is a field of ours.
+// TestFieldsOfFlux: each field that Flux's CRDs have in spec, documented or not, is a field of
+// ours.
 func TestFieldsOfFlux(t *testing.T) {
 	for _, kind := range []struct{ module, group, plural string }{
 		{sourceController, "source", "ocirepositories"},

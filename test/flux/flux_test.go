@@ -130,7 +130,8 @@ func (w *world) consume(url, digest string) (map[string]string, error) {
 
 const revision = "1.2.0@sha256:3b4c28c09c10d0af2aec5b5d9e2c1d7cd6c1f9d6d51d4d9cb9c8d4a7a0d8f1f0"
 
-// TestFluxReadsWhatIsPublished: the object fits Flux's own type, and says what Flux asks of a source.
+// TestFluxReadsWhatIsPublished: the object fits Flux's own type, and says what Flux asks of a
+// source.
 func TestFluxReadsWhatIsPublished(t *testing.T) {
 	w := newWorld(t)
 	w.publish(revision, normalized(t, map[string]string{"kustomization.yaml": "resources: []"}))
@@ -149,7 +150,8 @@ func TestFluxReadsWhatIsPublished(t *testing.T) {
 	}
 }
 
-// TestFluxFetchesWhatIsPublished: Flux's fetcher accepts the URL, the digest and the archive, and finds the files at its root.
+// TestFluxFetchesWhatIsPublished: Flux's fetcher accepts the URL, the digest and the archive, and
+// finds the files at its root.
 func TestFluxFetchesWhatIsPublished(t *testing.T) {
 	long := strings.Repeat("long-", 40) + "name.yaml"
 	want := map[string]string{
@@ -185,7 +187,8 @@ func TestFluxFetchesWhatIsPublished(t *testing.T) {
 	}
 }
 
-// TestFluxRefusesWhatIsNotPublished: the digest is what Flux verifies, and an artifact that is gone has Flux try again.
+// TestFluxRefusesWhatIsNotPublished: the digest is what Flux verifies, and an artifact that is gone
+// has Flux try again.
 func TestFluxRefusesWhatIsNotPublished(t *testing.T) {
 	w := newWorld(t)
 	w.publish(revision, normalized(t, map[string]string{"a": "1"}))
@@ -274,7 +277,8 @@ func made(t *testing.T, files objects) func(io.Writer) error {
 	}
 }
 
-// changed makes it as a Bucket does afterwards: what is the same in the former artifact is taken from there.
+// changed makes it as a Bucket does afterwards: what is the same in the former artifact is taken
+// from there.
 func changed(t *testing.T, files, former objects) func(io.Writer) error {
 	t.Helper()
 	var text, archived bytes.Buffer

@@ -17,8 +17,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 )
 
-// ignored returns texts for spec.ignore, and paths. The texts are those of Flux's documentation, and
-// every string in the tests of Flux's library. The paths are the strings and lists there.
+// ignored returns texts for spec.ignore, and paths. The texts are those of Flux's documentation,
+// and every string in the tests of Flux's library. The paths are the strings and lists there.
 func ignored(t *testing.T) (ignores, paths []string) {
 	t.Helper()
 	for _, page := range []string{"ocirepositories.md", "buckets.md"} {

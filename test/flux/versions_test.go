@@ -183,8 +183,8 @@ type scan struct {
 	tags, list, found []string
 }
 
-// scans returns the cases. A case about a failure of the registry, the proxy or the database is left
-// out, and so is one with tags that no registry can have.
+// scans returns the cases. A case about a failure of the registry, the proxy or the database is
+// left out, and so is one with tags that no registry can have.
 func scans(t *testing.T) []scan {
 	t.Helper()
 	controllers := filepath.Join(module(t, imageReflector), "internal/controller")

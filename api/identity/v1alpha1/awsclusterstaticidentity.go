@@ -12,8 +12,8 @@ const AWSClusterStaticIdentityKind = "AWSClusterStaticIdentity"
 // SecretTypeAWSStatic is the type of the Secrets that an AWSClusterStaticIdentity reads.
 const SecretTypeAWSStatic = "identity.lanyard.dev/aws-static"
 
-// AWSClusterStaticIdentity is an AWS access key in a Secret. Prefer an identity without stored keys:
-// use it where nothing else works.
+// AWSClusterStaticIdentity is an AWS access key in a Secret. Prefer an identity without stored
+// keys: use it where nothing else works.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

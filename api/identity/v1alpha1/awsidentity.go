@@ -78,8 +78,8 @@ type AWSRoleSpec struct {
 	PolicyARNs []string `json:"policyARNs,omitempty"`
 }
 
-// AWSIdentityStatus says whether an AWS identity gives credentials, and as whom. The condition Ready
-// is True while it does.
+// AWSIdentityStatus says whether an AWS identity gives credentials, and as whom. The condition
+// Ready is True while it does.
 type AWSIdentityStatus struct {
 	meta.Status `json:",inline"`
 

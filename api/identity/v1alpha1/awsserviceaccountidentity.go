@@ -9,9 +9,9 @@ import (
 // AWSServiceAccountIdentityKind is the kind of an AWSServiceAccountIdentity in manifests.
 const AWSServiceAccountIdentityKind = "AWSServiceAccountIdentity"
 
-// AWSServiceAccountIdentity stands for the ServiceAccount of its own name and namespace, with an IAM
-// role. Only objects of its namespace can name it, and it is never a source. The role's trust policy
-// decides: it must name the subject system:serviceaccount:<namespace>:<name>.
+// AWSServiceAccountIdentity stands for the ServiceAccount of its own name and namespace, with an
+// IAM role. Only objects of its namespace can name it, and it is never a source. The role's trust
+// policy decides: it must name the subject system:serviceaccount:<namespace>:<name>.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

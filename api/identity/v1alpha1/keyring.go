@@ -5,12 +5,12 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // KeyRingKind is the kind of a KeyRing in manifests.
 const KeyRingKind = "KeyRing"
 
-// IssuerKeyRing is the name of the KeyRing of the issuer of WorkloadIdentities' tokens. It is in the
-// namespace of the token server.
+// IssuerKeyRing is the name of the KeyRing of the issuer of WorkloadIdentities' tokens. It is in
+// the namespace of the token server.
 const IssuerKeyRing = "issuer"
 
-// SPIFFEKeyRing is the name of the KeyRing of the SPIFFE trust domain: the keys of JWT-SVIDs and the
-// authorities of X.509-SVIDs. It is in the namespace of the token server.
+// SPIFFEKeyRing is the name of the KeyRing of the SPIFFE trust domain: the keys of JWT-SVIDs and
+// the authorities of X.509-SVIDs. It is in the namespace of the token server.
 const SPIFFEKeyRing = "spiffe"
 
 // Algorithm is how keys sign, by the name of RFC 7518 §3.1. It decides the type of a key: RS256
@@ -90,11 +90,11 @@ const (
 	ReasonImportFailed = "ImportFailed"
 )
 
-// KeyRing holds the public keys of one issuer and their states. The KeyRing of a SPIFFE trust domain
-// also holds its X.509 authorities. Private halves are in Secrets of the same namespace, or in a key
-// management service. People write the spec. Only the token
-// server writes the status: an admission policy refuses everybody else, because who can add a key
-// to the ring can forge every tenant.
+// KeyRing holds the public keys of one issuer and their states. The KeyRing of a SPIFFE trust
+// domain also holds its X.509 authorities. Private halves are in Secrets of the same namespace, or
+// in a key management service. People write the spec. Only the token server writes the status: an
+// admission policy refuses everybody else, because who can add a key to the ring can forge every
+// tenant.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -12,8 +12,8 @@ import (
 const WorkloadIdentityBindingKind = "WorkloadIdentityBinding"
 
 // WorkloadIdentityBinding keeps a fresh credential of one identity in one Secret, for programs that
-// know nothing of workload identity. Whoever writes a binding decides which identity goes into which
-// Secret, so no role of tenants may write bindings.
+// know nothing of workload identity. Whoever writes a binding decides which identity goes into
+// which Secret, so no role of tenants may write bindings.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -112,7 +112,8 @@ type WorkloadIdentityReference struct {
 	Name string `json:"name"`
 }
 
-// BindingIdentityReference names an AWS identity whose credential a binding may write into a Secret.
+// BindingIdentityReference names an AWS identity whose credential a binding may write into a
+// Secret.
 type BindingIdentityReference struct {
 	// kind is the kind of the identity. Required.
 	//
@@ -279,8 +280,8 @@ const (
 	AdoptAnnotation = "lanyard.dev/adopt"
 )
 
-// WorkloadIdentityBindingStatus says how long the credential in the Secret lives. The condition Ready
-// is True while the credential is fresh.
+// WorkloadIdentityBindingStatus says how long the credential in the Secret lives. The condition
+// Ready is True while the credential is fresh.
 type WorkloadIdentityBindingStatus struct {
 	meta.Status `json:",inline"`
 

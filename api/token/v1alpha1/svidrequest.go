@@ -20,10 +20,11 @@ const (
 )
 
 // SVIDRequest asks for one SVID of an object. It is posted to
-// /apis/token.lanyard.dev/v1alpha1/namespaces/<namespace>/<resource>/<name>/svid, where the resource
-// is the plural name of the object's kind, and the answer has the same object with its status.
-// Whoever may `create` <resource>/svid of the object gets an SVID. The token server reads the object
-// itself: its spec decides the type and the audiences. Neither the request nor the SVID is stored.
+// /apis/token.lanyard.dev/v1alpha1/namespaces/<namespace>/<resource>/<name>/svid, where the
+// resource is the plural name of the object's kind, and the answer has the same object with its
+// status. Whoever may `create` <resource>/svid of the object gets an SVID. The token server reads
+// the object itself: its spec decides the type and the audiences. Neither the request nor the SVID
+// is stored.
 //
 // +kubebuilder:object:root=true
 type SVIDRequest struct {

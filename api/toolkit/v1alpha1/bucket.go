@@ -82,10 +82,10 @@ type BucketSpec struct {
 	// endpoint is the host that serves the bucket, as "<host>" or "<host>:<port>", without scheme
 	// and path. With provider generic, it is any service that speaks the protocol of Amazon S3,
 	// such as "minio.example.com:9000". With azure, it is the storage account's host, such as
-	// "myaccount.blob.core.windows.net"; "https://" may stand before it. With a cloud provider,
-	// the host must belong to that cloud. With aws, it may also be a host that the controller's administrator has listed.
-	// Required with generic and azure. Default: with aws the region's own host, with gcp
-	// "storage.googleapis.com".
+	// "myaccount.blob.core.windows.net"; "https://" may stand before it. With a cloud provider, the
+	// host must belong to that cloud. With aws, it may also be a host that the controller's
+	// administrator has listed. Required with generic and azure. Default: with aws the region's own
+	// host, with gcp "storage.googleapis.com".
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1

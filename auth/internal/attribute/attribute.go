@@ -64,8 +64,8 @@ func keyOf(subject auth.Subject) string {
 // Missing is the error for a subject without the attribute. The parameter what is the thing that
 // the attribute names, such as "IAM role". The parameter value describes the value to set.
 //
-// Readers leave out the attributes of a WorkloadIdentity for another provider, so the provider may be
-// the wrong one.
+// Readers leave out the attributes of a WorkloadIdentity for another provider, so the provider may
+// be the wrong one.
 func (a Attribute) Missing(subject auth.Subject, what, value string) error {
 	missing := &auth.Error{
 		Stage: auth.StageIdentity, Code: auth.CodeIdentityMissing,

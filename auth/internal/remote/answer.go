@@ -17,8 +17,9 @@ const (
 	maxRetryAfter = 15 * time.Minute
 )
 
-// errBrokenOff is for a connection that ended in the middle of an answer, and errTooLong for an answer of more than maxBody. Neither
-// is followed by another attempt: the other side has done what it was asked for.
+// errBrokenOff is for a connection that ended in the middle of an answer, and errTooLong for an
+// answer of more than maxBody. Neither is followed by another attempt: the other side has done what
+// it was asked for.
 var (
 	errBrokenOff = errors.New("the answer broke off")
 	errTooLong   = errors.New("the answer is too long")

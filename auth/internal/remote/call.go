@@ -12,7 +12,8 @@ import (
 // Attempts is how often a request is sent at most.
 const Attempts = 2
 
-// NewClient makes an HTTP client that ends every request after timeout, and reads every answer whole before anybody sees it.
+// NewClient makes an HTTP client that ends every request after timeout, and reads every answer
+// whole before anybody sees it.
 func NewClient(t http.RoundTripper, timeout time.Duration) *http.Client {
 	return &http.Client{
 		Transport: whole{t, timeout},
@@ -21,8 +22,9 @@ func NewClient(t http.RoundTripper, timeout time.Duration) *http.Client {
 	}
 }
 
-// whole turns an answer that breaks off, never ends or takes too long into an error of the request. [http.Client] has a timeout too,
-// but to every transport that is not its own that looks like a cancellation by the caller.
+// whole turns an answer that breaks off, never ends or takes too long into an error of the request.
+// [http.Client] has a timeout too, but to every transport that is not its own that looks like a
+// cancellation by the caller.
 type whole struct {
 	next    http.RoundTripper
 	timeout time.Duration
@@ -42,7 +44,8 @@ func (w whole) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// Call sends the request that build makes, and sends it once more if package attempt says so. Throttling is for the cache to wait out.
+// Call sends the request that build makes, and sends it once more if package attempt says so.
+// Throttling is for the cache to wait out.
 func Call(ctx context.Context, client *http.Client, build func(context.Context) (*http.Request, error)) (got Answer, err error) {
 	_ = attempt.Do(ctx, Attempts, func() (again bool) {
 		if got, err = Try(ctx, client, build); err != nil {

@@ -28,7 +28,8 @@ type Caller struct {
 	timeout time.Duration
 }
 
-// NewCaller makes a caller. It refuses a timeout that is not positive, and a transport that does not verify certificates.
+// NewCaller makes a caller. It refuses a timeout that is not positive, and a transport that does
+// not verify certificates.
 func NewCaller(s Settings) (*Caller, error) {
 	if s.Timeout <= 0 {
 		return nil, fmt.Errorf("timeout is %s, must be positive", s.Timeout)
@@ -44,7 +45,8 @@ func NewCaller(s Settings) (*Caller, error) {
 // Timeout bounds each request.
 func (c *Caller) Timeout() time.Duration { return c.timeout }
 
-// Via is the client to the cloud's own hosts, through the proxy that a tenant chose unless it is nil.
+// Via is the client to the cloud's own hosts, through the proxy that a tenant chose unless it is
+// nil.
 func (c *Caller) Via(proxy *url.URL) *http.Client { return NewClient(c.pool.Via(proxy), c.timeout) }
 
 // Host is the client to a host that a tenant chose.

@@ -8,7 +8,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// maxClaim bounds a claim in an error, in bytes: the sub of a WorkloadIdentity with the longest names and its UID is shorter.
+// maxClaim bounds a claim in an error, in bytes: the sub of a WorkloadIdentity with the longest
+// names and its UID is shorter.
 const maxClaim = 512
 
 // Claims are the claims of a proof that errors mention.
@@ -17,7 +18,8 @@ type Claims struct {
 	Subject string `json:"sub"`
 }
 
-// ClaimsOf reads a proof without verifying it: it is our own. The claims are empty if it is not a JWT.
+// ClaimsOf reads a proof without verifying it: it is our own. The claims are empty if it is not a
+// JWT.
 func ClaimsOf(proof *auth.JWT) Claims {
 	var c Claims
 	if !Payload(proof.Token.Reveal(), &c) {
@@ -26,7 +28,8 @@ func ClaimsOf(proof *auth.JWT) Claims {
 	return c
 }
 
-// Shown are the claims of subject's proof in printable form, for errors that tell people what to trust.
+// Shown are the claims of subject's proof in printable form, for errors that tell people what to
+// trust.
 func (c Claims) Shown(subject auth.Subject) Claims {
 	c.Issuer, c.Subject = Printable(c.Issuer, maxClaim), Printable(c.Subject, maxClaim)
 	if c.Issuer == "" {

@@ -76,8 +76,8 @@ func Unanswered(ctx context.Context, err error, where string) Failure {
 	return f
 }
 
-// Refusal is the failure of a call to where that was answered with an HTTP status other than success. Health names the page that shows
-// how the service is.
+// Refusal is the failure of a call to where that was answered with an HTTP status other than
+// success. Health names the page that shows how the service is.
 func (a Answer) Refusal(where, health string) Failure {
 	f := Failure{Where: where, What: "HTTP status " + strconv.Itoa(a.Status), RetryAfter: a.RetryAfter()}
 	switch {
@@ -92,7 +92,8 @@ func (a Answer) Refusal(where, health string) Failure {
 	return f
 }
 
-// Invalid is the failure of a call to where whose answer should contain wanted, such as "a token"; err says why it does not.
+// Invalid is the failure of a call to where whose answer should contain wanted, such as "a token";
+// err says why it does not.
 func Invalid(where, wanted string, err error) Failure {
 	return Failure{Where: where, Code: auth.CodeResponseInvalid, What: "an answer without " + wanted + ": " + err.Error(), Fix: checkServer(where)}
 }

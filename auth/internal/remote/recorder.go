@@ -16,8 +16,8 @@ type Exchange struct {
 	Err error
 }
 
-// Recorder is a transport for an SDK that remembers its last exchange. Failures are worded from that, because the SDKs' errors repeat
-// whole answers. It is safe for concurrent use.
+// Recorder is a transport for an SDK that remembers its last exchange. Failures are worded from
+// that, because the SDKs' errors repeat whole answers. It is safe for concurrent use.
 type Recorder struct {
 	ctx  context.Context //nolint:containedctx // SDKs do not all pass theirs on
 	next http.RoundTripper
@@ -26,7 +26,8 @@ type Recorder struct {
 	last Exchange
 }
 
-// NewRecorder makes a recorder before next. Requests end with ctx, whatever context the SDK gives them.
+// NewRecorder makes a recorder before next. Requests end with ctx, whatever context the SDK gives
+// them.
 func NewRecorder(ctx context.Context, next http.RoundTripper) *Recorder {
 	return &Recorder{ctx: ctx, next: next}
 }

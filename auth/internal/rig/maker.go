@@ -55,6 +55,6 @@ func (m *Maker) Trouble(_ *testing.T, trouble providertest.Trouble) (end func())
 	return func() { set(false) }
 }
 
-// Revoke implements [providertest.Cloud]. Nobody is asked before the credential is used, so there is
-// no trust to withdraw.
+// Revoke implements [providertest.Cloud]. Nobody is asked before the credential is used, so there
+// is no trust to withdraw.
 func (*Maker) Revoke(*testing.T, auth.Account) (restore func()) { return func() {} }

@@ -44,9 +44,10 @@ type Options struct {
 	// KeyRing names the KeyRing of Lanyard's issuer in this cluster: namespace and name. Then
 	// WorkloadIdentities can be subjects too. Zero for a cluster without issuer.
 	KeyRing types.NamespacedName
-	// Objects are the kinds of objects that can be subjects themselves, each with an empty object of
-	// the type under which the manager's cache keeps it; nil for their metadata. It needs Broker or
-	// KeyRing: the KeyRing of the SPIFFE trust domain is in the same namespace, with the name "spiffe".
+	// Objects are the kinds of objects that can be subjects themselves, each with an empty object
+	// of the type under which the manager's cache keeps it; nil for their metadata. It needs Broker
+	// or KeyRing: the KeyRing of the SPIFFE trust domain is in the same namespace, with the name
+	// "spiffe".
 	Objects map[auth.Kind]client.Object
 	// Broker issues the SVIDs of Objects in place of Lanyard's token server. Default: the token
 	// server.
@@ -145,7 +146,8 @@ func (m *Manager) addObjects(ctx context.Context, options Options) (err error) {
 	return nil
 }
 
-// spiffeKeyRing is the name of the KeyRing of the SPIFFE trust domain. Source: package api/identity.
+// spiffeKeyRing is the name of the KeyRing of the SPIFFE trust domain. Source: package
+// api/identity.
 const spiffeKeyRing = "spiffe"
 
 // addByObject adds entries to the options, in a copy of the caller's map. A second entry for the

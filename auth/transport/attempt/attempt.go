@@ -38,11 +38,12 @@ const (
 // MaxRetryAfter is the longest pause that [RetryAfter] returns.
 const MaxRetryAfter = time.Hour
 
-// maxDrained bounds what is read of an answer that nobody wants, in bytes, so that its connection can be used again.
+// maxDrained bounds what is read of an answer that nobody wants, in bytes, so that its connection
+// can be used again.
 const maxDrained = 64 << 10
 
-// Do calls once up to most times, for as long as once asks for another attempt. It returns nil after the last attempt, or the cause
-// of ctx's end during a pause.
+// Do calls once up to most times, for as long as once asks for another attempt. It returns nil
+// after the last attempt, or the cause of ctx's end during a pause.
 func Do(ctx context.Context, most int, once func() (again bool)) error {
 	pause := FirstPause
 	for n := 1; once() && n < most && ctx.Err() == nil; n++ {
@@ -66,8 +67,8 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// RoundTrip sends a request through next: a reading one up to [Reads] times, any other once. It returns the outcome of the last
-// attempt, or the cause of the context's end during a pause.
+// RoundTrip sends a request through next: a reading one up to [Reads] times, any other once. It
+// returns the outcome of the last attempt, or the cause of the context's end during a pause.
 func RoundTrip(next http.RoundTripper, req *http.Request) (*http.Response, error) {
 	var resp *http.Response
 	var err error
@@ -105,7 +106,8 @@ func Again(status int, header http.Header) bool {
 	return isPassing(status) && header.Get("Retry-After") == ""
 }
 
-// isPassing reports whether the status is that of an overload or a fault, which may pass within a second.
+// isPassing reports whether the status is that of an overload or a fault, which may pass within a
+// second.
 func isPassing(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusInternalServerError, http.StatusBadGateway,
@@ -116,8 +118,8 @@ func isPassing(status int) bool {
 	}
 }
 
-// RetryAfter reads the header of that name (RFC 9110 §10.2.3), in seconds or as a date. It returns a pause of at most
-// [MaxRetryAfter], and 0 if the header is missing or cannot be read.
+// RetryAfter reads the header of that name (RFC 9110 §10.2.3), in seconds or as a date. It returns
+// a pause of at most [MaxRetryAfter], and 0 if the header is missing or cannot be read.
 func RetryAfter(header http.Header) time.Duration {
 	value := header.Get("Retry-After")
 	if seconds, err := strconv.Atoi(value); err == nil {

@@ -45,18 +45,21 @@ const (
 	CertificateExpired Cause = "certificate-expired"
 	// CertificateInvalid: the certificate breaks another rule.
 	CertificateInvalid Cause = "certificate-invalid"
-	// HandshakeRefused: the other side ended the TLS handshake with an alert (RFC 8446 §6), such as for a missing client certificate.
+	// HandshakeRefused: the other side ended the TLS handshake with an alert (RFC 8446 §6), such as
+	// for a missing client certificate.
 	HandshakeRefused Cause = "handshake-refused"
 	// HandshakeFailed: this side could not finish the TLS handshake.
 	HandshakeFailed Cause = "handshake-failed"
-	// ProxyRefused: the proxy answered a CONNECT request with another status than 200; see [ProxyError].
+	// ProxyRefused: the proxy answered a CONNECT request with another status than 200; see
+	// [ProxyError].
 	ProxyRefused Cause = "proxy-refused"
 	// Unknown: none of the above.
 	Unknown Cause = "unknown"
 )
 
-// Failure is why a request had no answer. Its text is one of a closed list, except for the name of a refused host. The text
-// holds nothing else that a tenant who names a host must not learn: no addresses, no names in certificates, no words of a proxy.
+// Failure is why a request had no answer. Its text is one of a closed list, except for the name of
+// a refused host. The text holds nothing else that a tenant who names a host must not learn: no
+// addresses, no names in certificates, no words of a proxy.
 //
 //nolint:errname // named for what callers ask: why a connection failed.
 type Failure struct {
@@ -212,8 +215,8 @@ func (f *Failure) Error() string {
 	return f.words()
 }
 
-// Unwrap returns the error that was explained. A time-out is left out: it is the transport's, and would be taken for the end of the
-// caller's own context ([context.DeadlineExceeded]).
+// Unwrap returns the error that was explained. A time-out is left out: it is the transport's, and
+// would be taken for the end of the caller's own context ([context.DeadlineExceeded]).
 func (f *Failure) Unwrap() error {
 	if f.Cause == TimedOut || f.Cause == ResolverTimedOut {
 		return nil

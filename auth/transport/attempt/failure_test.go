@@ -23,7 +23,8 @@ import (
 // Addresses and names of the cluster's that must never be shown.
 var inside = regexp.MustCompile(`10\.|kubernetes|svc|in-addr|secret|\n`)
 
-// What no test can make with a real connection everywhere is explained here; attempttest has the rest.
+// What no test can make with a real connection everywhere is explained here; attempttest has the
+// rest.
 func TestExplain(t *testing.T) {
 	address := &net.TCPAddr{IP: net.IPv4(10, 96, 0, 1), Port: 443}
 	dial := func(err error) error {

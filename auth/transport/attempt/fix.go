@@ -7,10 +7,11 @@ import (
 
 // Side is the other side of a connection, for people.
 type Side struct {
-	// Name is how a sentence calls the other side, such as "the registry" or "sts.eu-west-1.amazonaws.com".
+	// Name is how a sentence calls the other side, such as "the registry" or
+	// "sts.eu-west-1.amazonaws.com".
 	Name string
-	// Certificates is the setting for its certificate authority and for a client certificate, such as "spec.certSecretRef"; empty if
-	// the connection uses the controller's.
+	// Certificates is the setting for its certificate authority and for a client certificate, such
+	// as "spec.certSecretRef"; empty if the connection uses the controller's.
 	Certificates string
 	// Insecure is the setting that allows a connection without TLS; empty if nothing does.
 	Insecure string

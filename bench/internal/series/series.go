@@ -1,4 +1,5 @@
-// Package series measures something at several sizes, and prints a table with a column for each size.
+// Package series measures something at several sizes, and prints a table with a column for each
+// size.
 package series
 
 import (
@@ -42,8 +43,8 @@ func Sizes(flag, text string, least int) ([]int, error) {
 }
 
 // Measure measures each size and prints a table of the results on standard output. The parameter
-// what names that of which there are so many. If a size fails, the table has the sizes before, because
-// they took long.
+// what names that of which there are so many. If a size fails, the table has the sizes before,
+// because they took long.
 func Measure[R any](sizes []int, what string, measure func(n int) (R, error), rows func(*Table[R])) error {
 	t := &Table[R]{}
 	for _, n := range sizes {

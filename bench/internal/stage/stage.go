@@ -12,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// Start starts a cloud, and a cluster of the program at controlPlane, in a new temporary folder. The
-// function stop ends both and removes the folder. After an error nothing is left.
+// Start starts a cloud, and a cluster of the program at controlPlane, in a new temporary folder.
+// The function stop ends both and removes the folder. After an error nothing is left.
 func Start(ctx context.Context, controlPlane string, options local.CloudOptions) (_ *local.Cluster, stop func() error, err error) {
 	var steps []func() error
 	stop = func() (err error) {

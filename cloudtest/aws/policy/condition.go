@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Context holds the values of condition keys for one request. Names are case-insensitive; [Context.Set] folds them. A key with no value is
-// absent.
+// Context holds the values of condition keys for one request. Names are case-insensitive;
+// [Context.Set] folds them. A key with no value is absent.
 type Context map[string][]string
 
 // Set gives a key its values. No values make the key absent.
@@ -50,7 +50,8 @@ type operator struct {
 	check   func(pattern string) bool // nil: any pattern
 }
 
-// operators are those of the IAM JSON policy language that this package evaluates; Null, which compares nothing, is apart.
+// operators are those of the IAM JSON policy language that this package evaluates; Null, which
+// compares nothing, is apart.
 func operators() map[string]operator {
 	equal := func(p, v string) bool { return p == v }
 	instants := func(cmp func(v, p time.Time) bool) operator {
@@ -190,7 +191,8 @@ func conditionValues(path string, raw json.RawMessage) ([]string, error) {
 	return out, nil
 }
 
-// holds evaluates the condition. Source: IAM User Guide, "Evaluation logic for multiple context keys or values".
+// holds evaluates the condition. Source: IAM User Guide, "Evaluation logic for multiple context
+// keys or values".
 func (c condition) holds(ctx Context) bool {
 	values := ctx[c.key]
 	if c.null {

@@ -22,7 +22,8 @@ type Request struct {
 	Principal Principal
 	// Action is service:Operation.
 	Action string
-	// Resource is the ARN of what is acted on. Trust policies and repositories' policies do not look at it.
+	// Resource is the ARN of what is acted on. Trust policies and repositories' policies do not
+	// look at it.
 	Resource string
 	// Context holds the condition keys.
 	Context Context

@@ -26,8 +26,8 @@ func glob(pattern, s string) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
-// globARN matches an ARN segment by segment, so that a * in the region does not swallow the account. A lone * matches everything.
-// Source: IAM User Guide, "Using wildcards in resource ARNs".
+// globARN matches an ARN segment by segment, so that a * in the region does not swallow the
+// account. A lone * matches everything. Source: IAM User Guide, "Using wildcards in resource ARNs".
 func globARN(pattern, arn string) bool {
 	if pattern == "*" {
 		return true

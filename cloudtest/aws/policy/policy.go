@@ -1,5 +1,5 @@
-// Package policy reads and evaluates IAM policy documents: trust policies of roles, permission policies of roles, users and sessions, and
-// resource policies of repositories, buckets and keys.
+// Package policy reads and evaluates IAM policy documents: trust policies of roles, permission
+// policies of roles, users and sessions, and resource policies of repositories, buckets and keys.
 //
 // Reading is strict. An element, operator or variable that this package does not know is an error
 // that names its place. It is never skipped, because a skipped condition makes the policy wider.
@@ -18,7 +18,8 @@ import (
 	"strings"
 )
 
-// maxDocument bounds a document, in bytes. IAM's own limits are lower (2,048 to 10,240 by kind) but do not count white space.
+// maxDocument bounds a document, in bytes. IAM's own limits are lower (2,048 to 10,240 by kind) but
+// do not count white space.
 const maxDocument = 64 << 10
 
 // Kind is the kind of resource to which a document is attached. It decides which elements the
@@ -28,17 +29,21 @@ type Kind int
 const (
 	// Trust is a role's trust policy: it has principals and no resources.
 	Trust Kind = iota
-	// Permissions is an identity's policy, a managed policy or a session policy: it has resources and no principals.
+	// Permissions is an identity's policy, a managed policy or a session policy: it has resources
+	// and no principals.
 	Permissions
-	// Resource is a policy on a resource that is implied, as ECR's repository policies are: it has principals and no resources.
+	// Resource is a policy on a resource that is implied, as ECR's repository policies are: it has
+	// principals and no resources.
 	Resource
-	// Bucket is a policy on an S3 bucket: it has principals, and as resources the bucket and objects in it.
+	// Bucket is a policy on an S3 bucket: it has principals, and as resources the bucket and
+	// objects in it.
 	Bucket
 	// Key is a policy on a KMS key: it has principals, and the resource "*", which is the key.
 	Key
 )
 
-// hasPrincipals and hasResources say which elements a document of the kind must have; the others it must not have.
+// hasPrincipals and hasResources say which elements a document of the kind must have; the others it
+// must not have.
 func (k Kind) hasPrincipals() bool { return k != Permissions }
 func (k Kind) hasResources() bool  { return k == Permissions || k == Bucket || k == Key }
 
@@ -302,7 +307,8 @@ func (d Document) CheckPartition(partition string) error {
 	return nil
 }
 
-// CheckBucket refuses a document with a resource that is neither the bucket of that ARN nor an object in it, as S3 does. The error is an [*Error].
+// CheckBucket refuses a document with a resource that is neither the bucket of that ARN nor an
+// object in it, as S3 does. The error is an [*Error].
 func (d Document) CheckBucket(arn string) error {
 	for i, s := range d.statements {
 		for _, r := range s.resources {

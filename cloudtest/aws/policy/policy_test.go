@@ -96,7 +96,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// TestPartition: IAM refuses a document that names another partition; one that was stored would deny nobody.
+// TestPartition: IAM refuses a document that names another partition; one that was stored would
+// deny nobody.
 func TestPartition(t *testing.T) {
 	tests := []struct {
 		kind            policy.Kind
@@ -330,7 +331,8 @@ func TestBucketPolicies(t *testing.T) {
 	}
 }
 
-// FuzzPattern: a pattern without wildcards matches itself and nothing else; one with them matches what they are replaced by.
+// FuzzPattern: a pattern without wildcards matches itself and nothing else; one with them matches
+// what they are replaced by.
 func FuzzPattern(f *testing.F) {
 	f.Add("system:serviceaccount:a:b", "system:serviceaccount:a:bb")
 	f.Add("a*b", "axxb")
@@ -367,7 +369,8 @@ func FuzzPattern(f *testing.F) {
 	})
 }
 
-// FuzzParse: what is read can be written and read again, and means the same; nothing is read from a document whose keys stand twice.
+// FuzzParse: what is read can be written and read again, and means the same; nothing is read from a
+// document whose keys stand twice.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(wrap(allowAll)))
 	f.Add([]byte(wrap(allowAll + `,"Condition":{"StringEquals":{"a:b":["c"]}}`)))

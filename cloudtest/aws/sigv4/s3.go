@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// What X-Amz-Content-Sha256 may say instead of a hash. Source: Amazon S3 API Reference, "Authenticating Requests: Using the Authorization Header".
+// What X-Amz-Content-Sha256 may say instead of a hash. Source: Amazon S3 API Reference,
+// "Authenticating Requests: Using the Authorization Header".
 const (
 	unsignedPayload   = "UNSIGNED-PAYLOAD"
 	unsignedTrailer   = "STREAMING-UNSIGNED-PAYLOAD-TRAILER"

@@ -99,8 +99,9 @@ func documentedTrailers(t *testing.T, trailer string) *http.Request {
 		}, trailer))
 }
 
-// TestS3PublishedVectors checks S3's rules against the signatures that AWS publishes. Source: Amazon S3 API Reference, "Authenticating Requests (AWS
-// Signature Version 4)", the examples of its parts.
+// TestS3PublishedVectors checks S3's rules against the signatures that AWS publishes. Source:
+// Amazon S3 API Reference, "Authenticating Requests (AWS Signature Version 4)", the examples of its
+// parts.
 func TestS3PublishedVectors(t *testing.T) {
 	const date = "\nX-Amz-Date: 20130524T000000Z"
 	const put = "Welcome to Amazon S3."
@@ -259,7 +260,8 @@ func TestS3ChunkSignatures(t *testing.T) {
 	}
 }
 
-// FuzzChunks: what is read as chunks has the declared length, is part of the body, and leaves nothing over.
+// FuzzChunks: what is read as chunks has the declared length, is part of the body, and leaves
+// nothing over.
 func FuzzChunks(f *testing.F) {
 	f.Add("3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n", "5")
 	f.Add("0\r\nx:y\r\n\r\n", "0")

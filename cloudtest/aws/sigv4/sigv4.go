@@ -1,8 +1,10 @@
-// Package sigv4 verifies AWS Signature Version 4 on incoming requests, in the Authorization header and in presigned queries. It is written from
-// the documented algorithm and shares no code with any SDK, so that it checks signers rather than agreeing with them. S3 has rules of its own for
-// paths, lives and contents: [Signature.VerifyS3].
+// Package sigv4 verifies AWS Signature Version 4 on incoming requests, in the Authorization header
+// and in presigned queries. It is written from the documented algorithm and shares no code with any
+// SDK, so that it checks signers rather than agreeing with them. S3 has rules of its own for paths,
+// lives and contents: [Signature.VerifyS3].
 //
-// Source: AWS General Reference / IAM User Guide, "Create a signed AWS API request" and "Elements of an AWS API request signature".
+// Source: AWS General Reference / IAM User Guide, "Create a signed AWS API request" and "Elements
+// of an AWS API request signature".
 package sigv4
 
 import (
@@ -42,7 +44,8 @@ var (
 	ErrMissing = errors.New("request is not signed")
 	// ErrIncomplete: it is signed, but a part is absent or malformed.
 	ErrIncomplete = errors.New("signature is incomplete")
-	// ErrMismatch: the signature is not the one that the key makes for this request, or does not cover what it must.
+	// ErrMismatch: the signature is not the one that the key makes for this request, or does not
+	// cover what it must.
 	ErrMismatch = errors.New("signature does not match")
 	// ErrTime: the signature's time is too far away.
 	ErrTime = errors.New("signature's time is not now")
@@ -93,8 +96,9 @@ type Signature struct {
 	SecurityToken string
 	// Presigned is set if the signature is in the query.
 	Presigned bool
-	// Expires is how long a presigned request is good for: what it says, and for every service but S3 fifteen minutes at most.
-	// Source: aws-iam-authenticator, pkg/token ("presigned STS urls are valid for 15 minutes after timestamp in x-amz-date").
+	// Expires is how long a presigned request is good for: what it says, and for every service but
+	// S3 fifteen minutes at most. Source: aws-iam-authenticator, pkg/token ("presigned STS urls are
+	// valid for 15 minutes after timestamp in x-amz-date").
 	Expires time.Duration
 
 	signature []byte
@@ -241,8 +245,9 @@ func (s *Signature) fill(credential, signedHeaders, signature string) error {
 	return nil
 }
 
-// Verify checks that secret signed exactly this request at a time that is now, and that the signature covers the host and every X-Amz- header.
-// Body is the request's whole body. The error is an [*Error].
+// Verify checks that secret signed exactly this request at a time that is now, and that the
+// signature covers the host and every X-Amz- header. Body is the request's whole body. The error is
+// an [*Error].
 func (s Signature) Verify(r *http.Request, body []byte, secret string, now time.Time) error {
 	if err := s.checkTime(now); err != nil {
 		return err
@@ -296,7 +301,8 @@ func (s Signature) checkTime(now time.Time) error {
 	return nil
 }
 
-// sign derives the signing key and signs a string that begins with kind, time and scope and goes on with rest.
+// sign derives the signing key and signs a string that begins with kind, time and scope and goes on
+// with rest.
 func (s Signature) sign(secret, kind string, rest ...string) []byte {
 	mac := func(key []byte, data string) []byte {
 		h := hmac.New(sha256.New, key)
@@ -337,7 +343,8 @@ func (s Signature) canonicalRequest(r *http.Request, path, payloadHash string) (
 	return b.String(), nil
 }
 
-// canonicalPath normalises the path and encodes what was sent once more, as every service but S3 does.
+// canonicalPath normalises the path and encodes what was sent once more, as every service but S3
+// does.
 func canonicalPath(u *url.URL) string {
 	sent := u.EscapedPath()
 	if sent == "" {
@@ -352,7 +359,8 @@ func canonicalPath(u *url.URL) string {
 
 type pair struct{ name, value string }
 
-// parseQuery splits a raw query. What net/url would drop or read in two ways is refused, because what is verified must be what is executed.
+// parseQuery splits a raw query. What net/url would drop or read in two ways is refused, because
+// what is verified must be what is executed.
 func parseQuery(raw string) ([]pair, error) {
 	if strings.Contains(raw, ";") {
 		return nil, incomplete("The query string must not contain ';'.")

@@ -26,8 +26,8 @@ const (
 
 func signedAt() time.Time { return time.Date(2015, 8, 30, 12, 36, 0, 0, time.UTC) }
 
-// TestPublishedVectors checks the algorithm against signatures that AWS publishes. Source: AWS Signature Version 4 test suite, and the example of
-// "Signing AWS API requests" (iam ListUsers).
+// TestPublishedVectors checks the algorithm against signatures that AWS publishes. Source: AWS
+// Signature Version 4 test suite, and the example of "Signing AWS API requests" (iam ListUsers).
 func TestPublishedVectors(t *testing.T) {
 	tests := []struct {
 		name, method, target, host, service, signedHeaders, contentType, body, signature string
@@ -182,7 +182,8 @@ func sdkSigned(t *testing.T, ctx context.Context, method, path, query string, bo
 	return in
 }
 
-// FuzzVerify: whatever the SDK signs is verified, and nothing else is: not with another body, query, header, path or host.
+// FuzzVerify: whatever the SDK signs is verified, and nothing else is: not with another body,
+// query, header, path or host.
 func FuzzVerify(f *testing.F) {
 	f.Add("a", "Action", "GetCallerIdentity", []byte("body"), "value")
 	f.Add("a b/ü", "k+k", "v&v=%20;ü", []byte(nil), "two  blanks")

@@ -68,7 +68,8 @@ func TenantRole(tenant, subject string) aws.Role {
 	}
 }
 
-// AWSConfig has two tenants, as the demonstration, a user who may do everything, a public registry, and a second account.
+// AWSConfig has two tenants, as the demonstration, a user who may do everything, a public registry,
+// and a second account.
 func AWSConfig() cloudtest.Config {
 	const everything = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`
 	return cloudtest.Config{AWS: aws.Config{Accounts: []aws.Account{
@@ -141,7 +142,8 @@ func (w *World) Client() *http.Client {
 	return &http.Client{Transport: w.Transport(), Timeout: 30 * time.Second}
 }
 
-// Assume asks STS for a session of a role, without an SDK, and returns the code of its refusal; empty if it was granted.
+// Assume asks STS for a session of a role, without an SDK, and returns the code of its refusal;
+// empty if it was granted.
 func (w *World) Assume(t *testing.T, way http.RoundTripper, role, token string) string {
 	t.Helper()
 	form := url.Values{

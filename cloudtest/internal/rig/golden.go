@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// Golden are files that hold answers of the local cloud, byte for byte: what leaves the process is reviewed.
+// Golden are files that hold answers of the local cloud, byte for byte: what leaves the process is
+// reviewed.
 type Golden struct {
 	// Dir is their folder. It holds nothing else.
 	Dir string
@@ -24,8 +25,9 @@ type Golden struct {
 	seen []string
 }
 
-// Answer holds an answer's status, headers and body against the file of a name, and closes the body. Of the headers, Date and Content-Length are left out,
-// and of those that name the request anew each time the value.
+// Answer holds an answer's status, headers and body against the file of a name, and closes the
+// body. Of the headers, Date and Content-Length are left out, and of those that name the request
+// anew each time the value.
 func (f *Golden) Answer(t *testing.T, name string, res *http.Response) {
 	t.Helper()
 	defer func() { _ = res.Body.Close() }()

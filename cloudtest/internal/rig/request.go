@@ -36,7 +36,8 @@ func ReadAll(t *testing.T, res *http.Response) string {
 	return string(body)
 }
 
-// Proxied is a transport that reaches the cloud as another process would: through its proxy, which it starts.
+// Proxied is a transport that reaches the cloud as another process would: through its proxy, which
+// it starts.
 func Proxied(t *testing.T, c *cloudtest.Cloud) *http.Transport {
 	t.Helper()
 	if err := c.Start(t.Context()); err != nil {

@@ -1,5 +1,5 @@
-// Package admissiontest judges objects in tests by the file of a ValidatingAdmissionPolicy, with the
-// API server's code.
+// Package admissiontest judges objects in tests by the file of a ValidatingAdmissionPolicy, with
+// the API server's code.
 package admissiontest
 
 import (
@@ -28,7 +28,8 @@ type Policy struct {
 	resource  schema.GroupVersionResource
 }
 
-// New compiles the policy that is the first document of the file. Its first rule names the resource.
+// New compiles the policy that is the first document of the file. Its first rule names the
+// resource.
 func New(tb testing.TB, file, version string) Policy {
 	tb.Helper()
 	data, err := os.ReadFile(file) //nolint:gosec // a test names its file

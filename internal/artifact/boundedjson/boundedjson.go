@@ -1,4 +1,5 @@
-// Package boundedjson decodes JSON that a stranger wrote, in memory that the stranger cannot choose.
+// Package boundedjson decodes JSON that a stranger wrote, in memory that the stranger cannot
+// choose.
 //
 // A bound on the bytes is not enough. Decoded into a slice of structs, {} takes a hundred times the
 // two bytes that it is written in.

@@ -22,9 +22,10 @@ type meaning struct {
 	permission string // that the identity lacks
 }
 
-// meaningOf knows the error codes that decide something. No other text of a service is ever shown. Sources: "Error responses" of
-// the Amazon S3 API reference; "Blob service error codes" and "Common REST API error codes" of Azure Storage; "HTTP status
-// and error codes for JSON" of Google Cloud Storage.
+// meaningOf knows the error codes that decide something. No other text of a service is ever shown.
+// Sources: "Error responses" of the Amazon S3 API reference; "Blob service error codes" and "Common
+// REST API error codes" of Azure Storage; "HTTP status and error codes for JSON" of Google Cloud
+// Storage.
 func meaningOf(serviceCode string) (meaning, bool) {
 	switch serviceCode {
 	case "NoSuchBucket", "ContainerNotFound", "ResourceNotFound", "notFound":
@@ -83,7 +84,8 @@ func answerError(resp *http.Response, caller origin.Caller) *origin.Error {
 	return e
 }
 
-// errorCode is the service's word for what failed: in a header (Azure), in XML (S3) or in JSON (Google).
+// errorCode is the service's word for what failed: in a header (Azure), in XML (S3) or in JSON
+// (Google).
 func errorCode(resp *http.Response) string {
 	if code := resp.Header.Get("x-ms-error-code"); code != "" {
 		return code

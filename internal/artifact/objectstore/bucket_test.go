@@ -112,7 +112,8 @@ func firstLine(reader string) string {
 	return fmt.Sprintf("lanyard bucket index 1\t\"test\"\t%x\n", sha256.Sum256([]byte(reader)))
 }
 
-// Who may list a bucket need not be one who may read it: the revision is the same, and nothing of it is kept.
+// Who may list a bucket need not be one who may read it: the revision is the same, and nothing of
+// it is kept.
 func TestPreviousOfAnotherReaderIsNotUsed(t *testing.T) {
 	before := mustFetch(t, bucketOf("a=1"), nil, objectstore.Options{Reader: "tenant-a"})
 	same := mustFetch(t, bucketOf("a=1"), before, objectstore.Options{Reader: "tenant-a"})
@@ -333,8 +334,8 @@ func TestLongKeysAreBoundedTogether(t *testing.T) {
 	}
 }
 
-// 100000 objects: the listing and its index stay small, and so does an update of a few objects among them. The race detector sees
-// the same with fewer, in seconds instead of a minute.
+// 100000 objects: the listing and its index stay small, and so does an update of a few objects
+// among them. The race detector sees the same with fewer, in seconds instead of a minute.
 func TestAHundredThousandObjectsStaySmall(t *testing.T) {
 	n := objectstore.DefaultMaxObjects
 	if raceDetector {

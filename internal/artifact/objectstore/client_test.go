@@ -19,7 +19,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// asked makes one request of a client whose service answers with the handlers in turn, the last one again and again.
+// asked makes one request of a client whose service answers with the handlers in turn, the last one
+// again and again.
 func asked(t *testing.T, ctx context.Context, answers ...http.HandlerFunc) (body string, requests int, err error) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -22,8 +22,8 @@ func Server(host string, caller origin.Caller) origin.Server {
 	return origin.Server{Kind: origin.Endpoint, Host: host, Caller: caller}
 }
 
-// Explain turns what a cloud's client returned into what a [Storage] returns. Nothing of the client's own text is taken over: it
-// may quote an answer.
+// Explain turns what a cloud's client returned into what a [Storage] returns. Nothing of the
+// client's own text is taken over: it may quote an answer.
 func Explain(ctx context.Context, server origin.Server, err error) error {
 	if err == nil {
 		return nil

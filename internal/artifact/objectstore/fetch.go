@@ -13,7 +13,8 @@ import (
 const (
 	// Concurrency is how many objects are fetched at the same time.
 	Concurrency = 8
-	// piece is how much of an object is read before its turn, in bytes. Of a longer one the rest is read when it is written.
+	// piece is how much of an object is read before its turn, in bytes. Of a longer one the rest is
+	// read when it is written.
 	piece = 1 << 20
 	// ahead is how many objects are planned before their turn. Most are kept and cost nothing.
 	ahead = 4096
@@ -36,8 +37,8 @@ func (i item) discard() {
 	}
 }
 
-// plan compares the index with the previous one, both being sorted, and begins to fetch what differs. The channel has all
-// objects in the index's order; it ends early with ctx.
+// plan compares the index with the previous one, both being sorted, and begins to fetch what
+// differs. The channel has all objects in the index's order; it ends early with ctx.
 func plan(ctx context.Context, storage Storage, index *Index, previous *Previous) <-chan item {
 	items := make(chan item, ahead)
 	slots := make(chan struct{}, Concurrency)
@@ -87,7 +88,8 @@ func newCursor(index *Index, previous *Previous) *cursor {
 	return &cursor{lines: newDecoder(previous.Index, index.header())}
 }
 
-// has reports whether the previous index has the same object. Entries are asked for in ascending order.
+// has reports whether the previous index has the same object. Entries are asked for in ascending
+// order.
 func (c *cursor) has(e entry) (bool, error) {
 	if c.lines == nil {
 		return false, nil
@@ -123,7 +125,8 @@ type content struct {
 	slots  <-chan struct{}
 }
 
-// fetch begins to read an object. Its slot is free again when the content is closed, or when there is none.
+// fetch begins to read an object. Its slot is free again when the content is closed, or when there
+// is none.
 func fetch(ctx context.Context, storage Storage, o Object, slots <-chan struct{}) *pending {
 	p := &pending{ready: make(chan struct{}), content: content{object: o, slots: slots}}
 	go func() {
@@ -146,12 +149,13 @@ func fetch(ctx context.Context, storage Storage, o Object, slots <-chan struct{}
 // errPanicked says nothing of what was thrown, which may hold anything.
 var errPanicked = errors.New("the client of the service panicked on its answer; report this as a fault of lanyard-controller")
 
-// read reads the first piece. An answer that broke off can be asked for again: the client has tried only until it began.
+// read reads the first piece. An answer that broke off can be asked for again: the client has tried
+// only until it began.
 func (p *pending) read(ctx context.Context, storage Storage) (broke bool, err error) {
 	o := p.object
 	defer func() {
-		// A client of somebody else's runs here on answers that a tenant chose, and nobody above this goroutine would keep a panic
-		// from ending the program.
+		// A client of somebody else's runs here on answers that a tenant chose, and nobody above
+		// this goroutine would keep a panic from ending the program.
 		if recover() != nil {
 			broke, err = false, fmt.Errorf("object %s: %w", quote(o.Key), errPanicked)
 		}

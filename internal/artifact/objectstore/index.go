@@ -21,12 +21,14 @@ import (
 const (
 	// DefaultMaxObjects is 100000 objects in one artifact.
 	DefaultMaxObjects = 100_000
-	// maxListed bounds the objects that are looked at, those that patterns leave out included: 1000 pages of 1000.
+	// maxListed bounds the objects that are looked at, those that patterns leave out included: 1000
+	// pages of 1000.
 	maxListed = 1_000_000
 	// maxIndex bounds the keys, names and versions of an index, in bytes. It bounds memory if keys
 	// are long.
 	maxIndex = 16 << 20
-	// maxKey is the longest key of every cloud, in bytes. It bounds the cost of matching patterns with keys that are no names.
+	// maxKey is the longest key of every cloud, in bytes. It bounds the cost of matching patterns
+	// with keys that are no names.
 	maxKey = 1024
 	// maxVersion bounds a version, in bytes. Entity tags have about 40.
 	maxVersion = 256
@@ -217,10 +219,12 @@ func (x *Index) has(name string) bool {
 	return found
 }
 
-// Revision is the digest of the source and of all objects with their versions, as sha256:<hex>. Equal revisions are equal archives.
+// Revision is the digest of the source and of all objects with their versions, as sha256:<hex>.
+// Equal revisions are equal archives.
 func (x *Index) Revision() string { return x.revision }
 
-// Continues reports whether an index that Encode wrote is of the same source and the same reader as this one.
+// Continues reports whether an index that Encode wrote is of the same source and the same reader as
+// this one.
 func (x *Index) Continues(previous io.Reader) bool { return newDecoder(previous, x.header()) != nil }
 
 // Len is the number of objects.

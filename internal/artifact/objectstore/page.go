@@ -8,20 +8,24 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// Bounds of an answer that is no object's content. The longest are pages of a listing, of a thousand objects at most.
+// Bounds of an answer that is no object's content. The longest are pages of a listing, of a
+// thousand objects at most.
 const (
-	// maxPage bounds its bytes: a thousand keys of 1024 bytes, every byte escaped, and what stands around them.
+	// maxPage bounds its bytes: a thousand keys of 1024 bytes, every byte escaped, and what stands
+	// around them.
 	maxPage = 8 << 20
-	// maxParts bounds its parts: a hundred for each of a thousand objects. Azure's have about sixty tags, and few keys have "=".
+	// maxParts bounds its parts: a hundred for each of a thousand objects. Azure's have about sixty
+	// tags, and few keys have "=".
 	maxParts = 100 * 1000
 )
 
 // page is the body of an answer that fails after too much of it.
 //
-// A bound on the bytes is not enough: of a part of a few bytes, such as <Contents/>, a client makes a hundred in memory. So the
-// page counts the bytes without which XML has no tag and no attribute, wherever they stand. It reads no grammar, since a reader
-// with another grammar than the client's can be led to count less than the client builds. JSON can be written with neither byte:
-// who decodes it bounds it (package boundedjson).
+// A bound on the bytes is not enough: of a part of a few bytes, such as <Contents/>, a client makes
+// a hundred in memory. So the page counts the bytes without which XML has no tag and no attribute,
+// wherever they stand. It reads no grammar, since a reader with another grammar than the client's
+// can be led to count less than the client builds. JSON can be written with neither byte: who
+// decodes it bounds it (package boundedjson).
 type page struct {
 	io.ReadCloser
 

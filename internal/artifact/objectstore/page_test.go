@@ -29,7 +29,8 @@ func (o *onePage) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: header, Body: io.NopCloser(strings.NewReader(o.page)), Request: req}, nil
 }
 
-// allocated is how many bytes it takes to list the page with each service's client, garbage included.
+// allocated is how many bytes it takes to list the page with each service's client, garbage
+// included.
 func allocated(t *testing.T, page string) map[string]int64 {
 	t.Helper()
 	taken := map[string]int64{}

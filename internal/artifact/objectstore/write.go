@@ -13,13 +13,15 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 )
 
-// Previous is an artifact that was made before, with its index. Whatever of it is still current is not fetched again.
+// Previous is an artifact that was made before, with its index. Whatever of it is still current is
+// not fetched again.
 type Previous struct {
 	Index   io.Reader
 	Archive io.Reader
 }
 
-// ErrPrevious is a previous artifact that is not what its index says. Without it, everything can be fetched.
+// ErrPrevious is a previous artifact that is not what its index says. Without it, everything can be
+// fetched.
 var ErrPrevious = errors.New("the previous artifact cannot be used")
 
 // Summary describes the objects of which an artifact was made.
@@ -30,9 +32,9 @@ type Summary struct {
 	Kept int
 }
 
-// Write makes the archive of an index's objects, in its order, and writes it as archive.Normalize does: equal objects give
-// equal bytes, whether they were fetched or kept. On any error what was written to out is worthless. Errors are those of List,
-// of out, or ErrPrevious.
+// Write makes the archive of an index's objects, in its order, and writes it as archive.Normalize
+// does: equal objects give equal bytes, whether they were fetched or kept. On any error what was
+// written to out is worthless. Errors are those of List, of out, or ErrPrevious.
 func Write(ctx context.Context, storage Storage, index *Index, previous *Previous, out io.Writer, limits Limits) (Summary, error) {
 	limits = limits.withDefaults()
 	ctx, cancel := context.WithCancel(ctx)
@@ -45,7 +47,8 @@ func Write(ctx context.Context, storage Storage, index *Index, previous *Previou
 		defer close(written)
 		err := w.guarded(ctx, items, previous, pw)
 		if err != nil {
-			// Through the pipe goes only that there was one: a connection's io.EOF would look like the archive's end.
+			// Through the pipe goes only that there was one: a connection's io.EOF would look like
+			// the archive's end.
 			failed <- err
 			err = errWriter
 		}
@@ -175,7 +178,8 @@ func (k *kept) copy(out io.Writer, e entry) error {
 	return fmt.Errorf("%w: %w", ErrPrevious, k.err)
 }
 
-// check reads what is left: the checksum, which only shows at the end, is of everything that was taken.
+// check reads what is left: the checksum, which only shows at the end, is of everything that was
+// taken.
 func (k *kept) check() error {
 	if _, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, k.plain, k.buf); err != nil {
 		return fmt.Errorf("%w: %w", ErrPrevious, err)

@@ -74,8 +74,8 @@ func openDoor(next http.Handler) http.Handler {
 	})
 }
 
-// A token that is refused is said to be refused, whatever the challenge. The error does not quote the
-// token, and no token server gets it.
+// A token that is refused is said to be refused, whatever the challenge. The error does not quote
+// the token, and no token server gets it.
 func TestRefusedToken(t *testing.T) {
 	f, _ := artifact("layer")
 	for _, challenge := range []string{"", `Bearer realm="lanyard"`, `Bearer realm="https://` + tokenHost + `/token"`, `Basic realm="test"`} {

@@ -22,7 +22,8 @@ import (
 
 // Defaults of Limits.
 const (
-	// DefaultMaxManifestBytes is the 4 MiB that the distribution specification asks registries to accept.
+	// DefaultMaxManifestBytes is the 4 MiB that the distribution specification asks registries to
+	// accept.
 	DefaultMaxManifestBytes = 4 << 20
 	// DefaultMaxLayerBytes is 256 MiB.
 	DefaultMaxLayerBytes = 256 << 20
@@ -30,8 +31,8 @@ const (
 	DefaultMaxTags = 100_000
 	// DefaultMaxTagPages is 2000: DefaultMaxTags in pages of 50, which are Quay's.
 	DefaultMaxTagPages = 2_000
-	// DefaultMaxTagBytes is 64 MiB. Google's registries send all tags in one answer, each beside a description of its image
-	// of about 500 bytes.
+	// DefaultMaxTagBytes is 64 MiB. Google's registries send all tags in one answer, each beside a
+	// description of its image of about 500 bytes.
 	DefaultMaxTagBytes = 64 << 20
 )
 
@@ -79,8 +80,9 @@ type Options struct {
 	Caller origin.Caller
 	// Transport carries the requests: TLS, proxy, the check of dialled addresses. Required.
 	Transport http.RoundTripper
-	// Insecure allows plain http to the repository's own host, as spec.insecure does. Without it no request leaves without TLS, on
-	// loopback either, and never one to where the registry redirects or has its token server elsewhere.
+	// Insecure allows plain http to the repository's own host, as spec.insecure does. Without it no
+	// request leaves without TLS, on loopback either, and never one to where the registry redirects
+	// or has its token server elsewhere.
 	Insecure bool
 	// Limits bound the answers.
 	Limits Limits
@@ -96,7 +98,8 @@ type Options struct {
 	Route string
 }
 
-// Basic returns an Authenticator for a user name and a password, which is how cloud registries take their tokens.
+// Basic returns an Authenticator for a user name and a password, which is how cloud registries take
+// their tokens.
 func Basic(username, password string) authn.Authenticator {
 	return &authn.Basic{Username: username, Password: password}
 }
@@ -263,8 +266,8 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 	return nil, c.session.responseError(resp, r.target)
 }
 
-// timely is a body that returns an error in place of io.EOF once its context has ended. When we close a
-// connection, a server may answer with the end of the body, as if the body were whole.
+// timely is a body that returns an error in place of io.EOF once its context has ended. When we
+// close a connection, a server may answer with the end of the body, as if the body were whole.
 type timely struct {
 	io.ReadCloser
 

@@ -15,6 +15,7 @@
 // failure is an *origin.Error. Its text has no credential and no query of a URL. Of the answer's
 // body, the text has only the registry's error code and message, shortened.
 //
-// The package knows neither clouds nor Kubernetes. Credentials come in as an authn.Authenticator; certificates, proxy
-// and the check of dialled addresses come in with the http.RoundTripper. Deadlines are the caller's contexts'.
+// The package knows neither clouds nor Kubernetes. Credentials come in as an authn.Authenticator;
+// certificates, proxy and the check of dialled addresses come in with the http.RoundTripper.
+// Deadlines are the caller's contexts'.
 package oci

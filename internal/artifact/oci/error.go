@@ -125,7 +125,8 @@ func (s *session) handshakeError(answered *transport.Error, t target) *origin.Er
 	return s.statusError(answered.Request, answered.StatusCode, s.lastRetryAfter(), diagnostics, t)
 }
 
-// clean makes a stranger's text fit for a condition: one line, short, without a credential that this session has sent.
+// clean makes a stranger's text fit for a condition: one line, short, without a credential that
+// this session has sent.
 func (s *session) clean(text string) string {
 	text = strings.TrimSpace(plain.Text(s.redact(text)))
 	if len(text) > maxMessage {

@@ -135,7 +135,8 @@ func TestStatusCodes(t *testing.T) {
 	}
 }
 
-// At hosts that look local the library tries http once https has failed. Why it failed is what people are told, and not to do without TLS.
+// At hosts that look local the library tries http once https has failed. Why it failed is what
+// people are told, and not to do without TLS.
 func TestLocalHostsFailForWhatFailed(t *testing.T) {
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	answering := func(status int) http.Handler {
@@ -442,7 +443,8 @@ func TestSlowServers(t *testing.T) {
 	}
 }
 
-// ending has each body of some paths end in good order, just after the context of its request has ended.
+// ending has each body of some paths end in good order, just after the context of its request has
+// ended.
 type ending struct {
 	http.RoundTripper
 
@@ -469,8 +471,8 @@ func (e *ended) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// A server may answer the end of our side of a connection with an end of the body in good order. Then
-// the body is no whole one.
+// A server may answer the end of our side of a connection with an end of the body in good order.
+// Then the body is no whole one.
 func TestBodiesEndWithTheirContext(t *testing.T) {
 	for _, at := range []string{"/manifests/sha256:", "/blobs/", "/tags/list"} {
 		f, digest := artifact("layer")
@@ -518,7 +520,8 @@ func TestUnreachable(t *testing.T) {
 	if origin.CodeOf(err) != origin.CodeInvalidURL {
 		t.Errorf("no repository: %v", err)
 	}
-	// What a name resolves to in the cluster, and who resolves it, is nothing for whoever chooses the name.
+	// What a name resolves to in the cluster, and who resolves it, is nothing for whoever chooses
+	// the name.
 	closed := &net.OpError{
 		Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 96, 0, 1), Port: 443},
 		Err: &os.SyscallError{Syscall: "connect", Err: syscall.ECONNREFUSED},

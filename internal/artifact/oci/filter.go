@@ -5,9 +5,9 @@ import (
 	"regexp/syntax"
 )
 
-// maxInstructions bounds the regular expressions of one object together, in instructions of the program that they are compiled to.
-// Matching takes time in proportion to it, and a few characters may stand for thousands: `\pL{999}`. An ordinary expression
-// has ten to fifty.
+// maxInstructions bounds the regular expressions of one object together, in instructions of the
+// program that they are compiled to. Matching takes time in proportion to it, and a few characters
+// may stand for thousands: `\pL{999}`. An ordinary expression has ten to fifty.
 const maxInstructions = 2_000
 
 // parseFilter reads a regular expression in RE2's syntax. The error is an *origin.Error with

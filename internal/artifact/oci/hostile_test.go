@@ -41,8 +41,8 @@ func at(part string, answer http.HandlerFunc) *fake {
 	return f
 }
 
-// A registry may be the tenant's own, and lead the controller to where the tenant cannot go: with its root, with the server that
-// gives tokens and the redirects of that one, and with blobs.
+// A registry may be the tenant's own, and lead the controller to where the tenant cannot go: with
+// its root, with the server that gives tokens and the redirects of that one, and with blobs.
 func TestHostileRegistryLeadsNowhere(t *testing.T) {
 	for _, to := range []string{
 		"http://" + inside + "/any/path?x=y", "http://" + inside + ":8500/any/path?x=y", "http://10.0.3.7:9090/any/path?x=y",

@@ -89,7 +89,8 @@ func (l listed) whole() *semver.Version {
 	return semver.New(l.numbers[0], l.numbers[1], l.numbers[2], "", "")
 }
 
-// releaseNumbers reads the form that most versions have: 1.2.3 or v1.2.3. It allocates nothing, unlike package semver.
+// releaseNumbers reads the form that most versions have: 1.2.3 or v1.2.3. It allocates nothing,
+// unlike package semver.
 func releaseNumbers(tag string) (numbers [3]uint64, ok bool) {
 	rest := strings.TrimPrefix(tag, "v")
 	for i := range numbers {

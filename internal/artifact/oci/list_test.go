@@ -97,8 +97,8 @@ func TestParseArtifact(t *testing.T) {
 	}
 }
 
-// TestListAsksForAll: a registry that has all tags in one answer is asked once. One that sends pages
-// is asked for large ones.
+// TestListAsksForAll: a registry that has all tags in one answer is asked once. One that sends
+// pages is asked for large ones.
 func TestListAsksForAll(t *testing.T) {
 	want := numbered(0, 2500)
 	for name, tt := range map[string]struct {

@@ -27,7 +27,8 @@ type Resolved struct {
 	Digest string
 }
 
-// Revision returns what an object's status shows: <tag>@sha256:<hex>, or sha256:<hex> for a reference by digest.
+// Revision returns what an object's status shows: <tag>@sha256:<hex>, or sha256:<hex> for a
+// reference by digest.
 func (r Resolved) Revision() string {
 	if r.Tag == "" {
 		return r.Digest
@@ -37,10 +38,11 @@ func (r Resolved) Revision() string {
 
 // Manifest is an artifact's manifest, verified against its digest.
 type Manifest struct {
-	// Resolved names the artifact. For an index, which is one artifact per platform, the digest is the index's.
+	// Resolved names the artifact. For an index, which is one artifact per platform, the digest is
+	// the index's.
 	Resolved
-	// Metadata are the manifest's annotations. Those beyond 16 KiB in all are left out, in the order of their keys:
-	// they go into an object's status.
+	// Metadata are the manifest's annotations. Those beyond 16 KiB in all are left out, in the
+	// order of their keys: they go into an object's status.
 	Metadata map[string]string
 	// Layers are the layers in the manifest's order.
 	Layers []Layer
@@ -67,7 +69,8 @@ const (
 	Copy Operation = "copy"
 )
 
-// LayerSelector chooses one layer: an object's spec.layerSelector. The zero value is the first layer, to be extracted.
+// LayerSelector chooses one layer: an object's spec.layerSelector. The zero value is the first
+// layer, to be extracted.
 type LayerSelector struct {
 	// MediaType chooses the first layer of this type; empty means the first layer.
 	MediaType string
@@ -131,9 +134,9 @@ func (c *Client) version(ctx context.Context, m *matcher) (string, error) {
 	return highest.tag, nil
 }
 
-// digest asks which manifest stands at reference. An error of HEAD has no body and its header may be missing, so
-// anything but a good answer is asked again with GET. What HEAD answers is only believed once Fetch has
-// verified it.
+// digest asks which manifest stands at reference. An error of HEAD has no body and its header may
+// be missing, so anything but a good answer is asked again with GET. What HEAD answers is only
+// believed once Fetch has verified it.
 func (c *Client) digest(ctx context.Context, reference string) (string, error) {
 	resp, err := c.send(ctx, http.MethodHead, c.url("manifests", reference), targetManifest, manifestTypes()...)
 	if err == nil {

@@ -24,7 +24,8 @@ func (o oneManifest) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: req}, nil
 }
 
-// allocated is how many bytes it takes to read the body as a manifest and as an index, garbage included.
+// allocated is how many bytes it takes to read the body as a manifest and as an index, garbage
+// included.
 func allocated(t *testing.T, body string) map[types.MediaType]int64 {
 	t.Helper()
 	taken := map[types.MediaType]int64{}
@@ -42,8 +43,8 @@ func allocated(t *testing.T, body string) map[types.MediaType]int64 {
 	return taken
 }
 
-// maxReading bounds what is allocated for any manifest of four megabytes. Garbage counts too, so the
-// time of its collection does not matter.
+// maxReading bounds what is allocated for any manifest of four megabytes. Garbage counts too, so
+// the time of its collection does not matter.
 const maxReading = 128 << 20
 
 func hostileManifests() map[string]string {

@@ -45,10 +45,11 @@ type Artifact struct {
 	Limits archive.Limits
 	// Source is where the content comes from, a URL by convention; empty for none.
 	Source string
-	// Revision is the content's version at its source, <branch>@sha1:<commit> by convention; empty for none.
+	// Revision is the content's version at its source, <branch>@sha1:<commit> by convention; empty
+	// for none.
 	Revision string
-	// Created is the time of publication, UTC in the annotation. The zero time leaves the annotation out, which makes equal
-	// content have equal digests.
+	// Created is the time of publication, UTC in the annotation. The zero time leaves the
+	// annotation out, which makes equal content have equal digests.
 	Created time.Time
 	// Annotations are added to the manifest; those of the fields above win.
 	Annotations map[string]string
@@ -66,9 +67,10 @@ type Pushed struct {
 }
 
 // Push publishes an artifact under a tag, as Flux's clients expect it, and returns what stands
-// there now. The content is packed into a temporary file, while the registry is asked how it wants to
-// be authenticated to. The tag is written last: whatever fails before leaves the tag as it was. Errors
-// of the registry are *origin.Error, those of the content archive.Error. Options.Write is implied.
+// there now. The content is packed into a temporary file, while the registry is asked how it wants
+// to be authenticated to. The tag is written last: whatever fails before leaves the tag as it was.
+// Errors of the registry are *origin.Error, those of the content archive.Error. Options.Write is
+// implied.
 func Push(ctx context.Context, repo Repository, tag string, artifact Artifact, opts Options) (Pushed, error) {
 	if err := checkTag(tag); err != nil {
 		return Pushed{}, err

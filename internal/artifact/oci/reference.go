@@ -28,7 +28,8 @@ type Reference struct {
 	// Chart: the tags are those of a Helm chart, where "_" stands for the "+" of a version, which
 	// no tag can have.
 	Chart bool
-	// SemVerFilter is a regular expression (RE2, not anchored) that tags must match to be considered for SemVer.
+	// SemVerFilter is a regular expression (RE2, not anchored) that tags must match to be
+	// considered for SemVer.
 	SemVerFilter string
 	// Digest is sha256:<64 hex digits>.
 	Digest string
@@ -137,8 +138,8 @@ type highest struct {
 
 func (m *matcher) highest() *highest { return &highest{matcher: m} }
 
-// consider takes the tag if none that came before is higher. Equal versions are told apart by their text, so that the answer does
-// not depend on the registry's order.
+// consider takes the tag if none that came before is higher. Equal versions are told apart by their
+// text, so that the answer does not depend on the registry's order.
 func (h *highest) consider(tag string) {
 	h.considered++
 	if h.matcher.filter != nil && !h.matcher.filter.MatchString(tag) {

@@ -19,12 +19,14 @@ const (
 // latestTags is how many tags a Scan names.
 const latestTags = 10
 
-// Exclusions leave tags out of a scan: an object's spec.exclusionList. The zero value leaves out none.
+// Exclusions leave tags out of a scan: an object's spec.exclusionList. The zero value leaves out
+// none.
 type Exclusions struct {
 	expressions []*regexp.Regexp
 }
 
-// ParseExclusions reads at most 25 regular expressions in RE2's syntax, not anchored, of at most 256 bytes each. The error is an
+// ParseExclusions reads at most 25 regular expressions in RE2's syntax, not anchored, of at most
+// 256 bytes each. The error is an
 // *origin.Error with CodeInvalidReference that names the expression by its place.
 func ParseExclusions(list []string) (Exclusions, error) {
 	const field = "spec.exclusionList"
@@ -59,8 +61,8 @@ func (e Exclusions) Match(tag string) bool {
 type Scan struct {
 	// Tags is their number.
 	Tags int
-	// Revision is the digest of the tags, each followed by a line feed, in ascending order by bytes: sha256:<hex>. No tag
-	// holds a line feed, so different sets have different revisions.
+	// Revision is the digest of the tags, each followed by a line feed, in ascending order by
+	// bytes: sha256:<hex>. No tag holds a line feed, so different sets have different revisions.
 	Revision string
 	// Latest are the first ten in descending order by bytes.
 	Latest []string

@@ -19,9 +19,11 @@ import (
 
 // Bounds of a list of tags besides those of Limits.
 const (
-	// tagsPerPage is what is asked for at once. Amazon ECR refuses to be asked for more, and Azure's registry sends no more.
+	// tagsPerPage is what is asked for at once. Amazon ECR refuses to be asked for more, and
+	// Azure's registry sends no more.
 	tagsPerPage = "1000"
-	// maxEmptyPages is how many pages in a row may come without a tag. One may: the last, or one whose tags are gone.
+	// maxEmptyPages is how many pages in a row may come without a tag. One may: the last, or one
+	// whose tags are gone.
 	maxEmptyPages = 10
 	// maxToken is the longest string of a page, in bytes. A tag has 128.
 	maxToken = 64 << 10
@@ -111,8 +113,8 @@ func (l *listing) page(ctx context.Context, query string) (string, error) {
 	return l.client.following(resp)
 }
 
-// read decodes {"name": …, "tags": […]} while it arrives. What else is in a page is skipped: Google's registries describe every
-// image there.
+// read decodes {"name": …, "tags": […]} while it arrives. What else is in a page is skipped:
+// Google's registries describe every image there.
 func (l *listing) read(ctx context.Context, body io.Reader) error {
 	metered := &meter{next: body, left: l.bytes}
 	// To find a name that comes twice, the decoder would keep all names in memory.
@@ -220,7 +222,8 @@ var (
 	errLongToken = errors.New("a value is too long")
 )
 
-// meter bounds what a decoder reads, in all and for one value: the decoder keeps a value whole in memory.
+// meter bounds what a decoder reads, in all and for one value: the decoder keeps a value whole in
+// memory.
 type meter struct {
 	next    io.Reader
 	left    int64
@@ -258,8 +261,9 @@ func (l *listing) tooLarge(format string, args ...any) *origin.Error {
 	}
 }
 
-// following reads the Link headers (RFC 8288) and returns the query of the next page, empty for none. The link must lead to this
-// registry and this list. Of it only the query is used: registries behind a proxy that ends TLS write http there.
+// following reads the Link headers (RFC 8288) and returns the query of the next page, empty for
+// none. The link must lead to this registry and this list. Of it only the query is used: registries
+// behind a proxy that ends TLS write http there.
 func (c *Client) following(resp *http.Response) (string, error) {
 	const malformed = "the link to the next page of tags is malformed"
 	target, ok := nextLink(resp.Header.Values("Link"))
@@ -286,8 +290,8 @@ func (c *Client) following(resp *http.Response) (string, error) {
 	return next.RawQuery, nil
 }
 
-// nextLink returns the target of the link whose relation is next, or that names none, as some registries write it. Empty means
-// that there is no such link, false that the header is malformed.
+// nextLink returns the target of the link whose relation is next, or that names none, as some
+// registries write it. Empty means that there is no such link, false that the header is malformed.
 func nextLink(headers []string) (string, bool) {
 	for _, header := range headers {
 		for rest := strings.TrimSpace(header); rest != ""; {
@@ -295,7 +299,8 @@ func nextLink(headers []string) (string, bool) {
 			if !ok || !strings.HasPrefix(rest, "<") {
 				return "", false
 			}
-			// A comma ends a link unless it is quoted; the parameters of these links quote nothing that has one.
+			// A comma ends a link unless it is quoted; the parameters of these links quote nothing
+			// that has one.
 			parameters, others, _ := strings.Cut(after, ",")
 			if isNext(parameters) {
 				return target, target != ""

@@ -470,7 +470,8 @@ func TestTagsAreThrottled(t *testing.T) {
 	}
 }
 
-// 50,000 tags are scanned in the memory that their names take, and a version is found among them in almost none.
+// 50,000 tags are scanned in the memory that their names take, and a version is found among them in
+// almost none.
 func TestManyTagsTakeLittleMemory(t *testing.T) {
 	const count, perPage = 50_000, 1000
 	heap := func() uint64 {
@@ -599,7 +600,8 @@ func TestSemVerFilterIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzTagsPage: whatever a registry sends as a page, only tags come out of it, and of a page that encoding/json can read, the same.
+// FuzzTagsPage: whatever a registry sends as a page, only tags come out of it, and of a page that
+// encoding/json can read, the same.
 func FuzzTagsPage(f *testing.F) {
 	for _, page := range []string{
 		`{"name":"team/app","tags":["1.0.0","latest"]}`, `{"tags":null}`, `{"tags":[]}`, `{}`, `[]`, `{"tags":["a",1]}`, `{"tags":["` + "\x00" + `"]}`,

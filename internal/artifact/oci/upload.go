@@ -56,8 +56,8 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// uploadAll puts blobs into the repository at once. The first failure ends all, and is returned when
-// they have ended.
+// uploadAll puts blobs into the repository at once. The first failure ends all, and is returned
+// when they have ended.
 func (c *Client) uploadAll(ctx context.Context, blobs ...blob) error {
 	group, all := errgroup.WithContext(ctx)
 	for _, b := range blobs {

@@ -33,8 +33,9 @@ func (u Uploads) file(repo Repository, digest string) string {
 	return filepath.Join(u.Folder, hex.EncodeToString(sum[:]))
 }
 
-// location returns the URL of an upload, empty for none. Of a file that its owner alone may read, who
-// can read it is the owner: a URL of somebody else would have the content sent to where they want.
+// location returns the URL of an upload, empty for none. Of a file that its owner alone may read,
+// who can read it is the owner: a URL of somebody else would have the content sent to where they
+// want.
 func (u Uploads) location(repo Repository, digest string) string {
 	if u.Folder == "" {
 		return ""

@@ -15,7 +15,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// Repository is a repository in a registry. It is parsed once and comparable; its zero value is no repository.
+// Repository is a repository in a registry. It is parsed once and comparable; its zero value is no
+// repository.
 type Repository struct {
 	field string // of the object, that names it
 	host  string
@@ -55,8 +56,8 @@ type spelling struct {
 	login  string // where a credential belongs
 }
 
-// ParseURL reads an OCIRepository's spec.url, oci://host[:port]/repository. Tag and digest, user, query and fragment are refused.
-// The error is an *origin.Error with CodeInvalidURL.
+// ParseURL reads an OCIRepository's spec.url, oci://host[:port]/repository. Tag and digest, user,
+// query and fragment are refused. The error is an *origin.Error with CodeInvalidURL.
 func ParseURL(raw string) (Repository, error) {
 	return spelling{
 		field: fieldURL, scheme: "oci://", form: "write it as oci://host/repository",
@@ -179,14 +180,15 @@ func invalidRepository(field, fix, format string, args ...any) *origin.Error {
 	return &origin.Error{Code: origin.CodeInvalidURL, Field: field, Fix: fix, Err: fmt.Errorf(format, args...)}
 }
 
-// Host is the registry's host[:port] in lower case as the URL gives it; what credentials are chosen by.
+// Host is the registry's host[:port] in lower case as the URL gives it; what credentials are chosen
+// by.
 func (r Repository) Host() string { return r.host }
 
 // Name is the repository's name in the registry, such as "team/app".
 func (r Repository) Name() string { return r.repo.RepositoryStr() }
 
-// Image returns the repository's full name, host/repository with Docker Hub's own host and "library/" filled in, such as
-// "index.docker.io/library/alpine".
+// Image returns the repository's full name, host/repository with Docker Hub's own host and
+// "library/" filled in, such as "index.docker.io/library/alpine".
 func (r Repository) Image() string {
 	if r.IsZero() {
 		return ""

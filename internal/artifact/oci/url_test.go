@@ -193,7 +193,8 @@ func TestReferenceValidate(t *testing.T) {
 	}
 }
 
-// FuzzParseURL holds that what is accepted is one clean host and repository that print back to themselves.
+// FuzzParseURL holds that what is accepted is one clean host and repository that print back to
+// themselves.
 func FuzzParseURL(f *testing.F) {
 	for _, seed := range []string{"oci://registry.example/a", "oci://[::1]:5000/a/b", "oci://a@b/c", "oci://a/b:c", "oci://a/b?c", "oci://docker.io/x"} {
 		f.Add(seed)

@@ -52,8 +52,8 @@ func writeUntilKilled(dir string) {
 	}
 }
 
-// A process that is killed at any moment leaves whole artifacts, the last one it reported among them, and nothing that
-// Open does not sweep.
+// A process that is killed at any moment leaves whole artifacts, the last one it reported among
+// them, and nothing that Open does not sweep.
 func TestKilledAtAnyMoment(t *testing.T) {
 	dir := t.TempDir()
 	last := make(map[string]string) // by object name

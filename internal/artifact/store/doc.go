@@ -14,14 +14,16 @@
 //
 // # URLs
 //
-// An artifact is its tenant's data, so its URL is a capability: /<kind>/<namespace>/<name>/<mac>/<sha256>.tar.gz, where mac
-// is HMAC-SHA256 over kind, namespace, name, UID and digest. Who may read the object's status knows it; nobody can derive
-// one. A folder that is lost takes its key along: the statuses are written again with other URLs.
+// An artifact is its tenant's data, so its URL is a capability:
+// /<kind>/<namespace>/<name>/<mac>/<sha256>.tar.gz, where mac is HMAC-SHA256 over kind, namespace,
+// name, UID and digest. Who may read the object's status knows it; nobody can derive one. A folder
+// that is lost takes its key along: the statuses are written again with other URLs.
 //
 // # Bounds
 //
-// Options bound the whole folder and each namespace. A write that would exceed a bound fails with ErrFull, and one that the volume has
-// no room for with ErrVolume: the bound should be below the volume's size. Both leave everything as it was. Collect removes what is no longer wanted.
+// Options bound the whole folder and each namespace. A write that would exceed a bound fails with
+// ErrFull, and one that the volume has no room for with ErrVolume: the bound should be below the
+// volume's size. Both leave everything as it was. Collect removes what is no longer wanted.
 //
 // One process at a time should write to a folder; several would each count only their own writes.
 package store

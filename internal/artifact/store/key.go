@@ -36,8 +36,8 @@ func newKey(random []byte) (key, error) {
 
 const keyFile = ".key"
 
-// ownKey returns the folder's key and makes it, readable by nobody else, if there is none. The name appears with its content or
-// not at all, and never replaces another.
+// ownKey returns the folder's key and makes it, readable by nobody else, if there is none. The name
+// appears with its content or not at all, and never replaces another.
 func ownKey(root *os.Root) (key, error) {
 	raw, err := root.ReadFile(keyFile)
 	if err == nil {

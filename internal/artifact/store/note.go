@@ -14,9 +14,10 @@ import (
 // noteSuffix stands in place of fileSuffix.
 const noteSuffix = ".note"
 
-// Annotate stores what write writes as the note of an artifact that is in the store: what its maker needs to remember of it. A note
-// counts against the store's bounds like an artifact, is never served, and goes with its artifact. One that was there before is
-// replaced. Errors are those of Put, and ErrNotFound when there is no such artifact.
+// Annotate stores what write writes as the note of an artifact that is in the store: what its maker
+// needs to remember of it. A note counts against the store's bounds like an artifact, is never
+// served, and goes with its artifact. One that was there before is replaced. Errors are those of
+// Put, and ErrNotFound when there is no such artifact.
 func (s *Store) Annotate(ctx context.Context, o Object, digest string, write func(io.Writer) error) error {
 	o, err := o.check()
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 // ErrInvalid is an object, digest or key that cannot be used.
 var ErrInvalid = errors.New("invalid")
 
-// Object is who an artifact belongs to. All fields are required; they are checked against Kubernetes' own rules for
-// names, so that none of them can lead out of its folder.
+// Object is who an artifact belongs to. All fields are required; they are checked against
+// Kubernetes' own rules for names, so that none of them can lead out of its folder.
 type Object struct {
 	// Kind is the object's kind; case does not matter ("OCIRepository").
 	Kind string
@@ -117,8 +117,8 @@ func checkDigest(digest string) (string, error) {
 	return sum, nil
 }
 
-// mac is the unguessable part of an artifact's URL. Each field is preceded by its length, so that no two objects share
-// an input.
+// mac is the unguessable part of an artifact's URL. Each field is preceded by its length, so that
+// no two objects share an input.
 func mac(k key, o Object, sum string) []byte {
 	h := hmac.New(sha256.New, k.reveal())
 	for _, field := range []string{"lanyard artifact URL v1", o.Kind, o.Namespace, o.Name, o.UID, digestPrefix + sum} {

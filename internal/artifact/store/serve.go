@@ -10,11 +10,12 @@ import (
 	"strings"
 )
 
-// maxUIDs bounds the folders of one name that are looked at for a request; Collect keeps them at about one.
+// maxUIDs bounds the folders of one name that are looked at for a request; Collect keeps them at
+// about one.
 const maxUIDs = 16
 
-// Open opens the object's artifact, or returns ErrNotFound. Its content is not compared with its digest; see Verify. The caller
-// closes the file.
+// Open opens the object's artifact, or returns ErrNotFound. Its content is not compared with its
+// digest; see Verify. The caller closes the file.
 func (s *Store) Open(o Object, digest string) (*os.File, error) {
 	name, err := s.name(o, digest)
 	if err != nil {
@@ -23,8 +24,9 @@ func (s *Store) Open(o Object, digest string) (*os.File, error) {
 	return s.open(name)
 }
 
-// ByURLPath opens the artifact that a URL's path from URLPath means and returns its digest. Every path that is not exactly such a
-// path of an artifact that exists is ErrNotFound, whatever is wrong with it. The caller closes the file.
+// ByURLPath opens the artifact that a URL's path from URLPath means and returns its digest. Every
+// path that is not exactly such a path of an artifact that exists is ErrNotFound, whatever is wrong
+// with it. The caller closes the file.
 func (s *Store) ByURLPath(urlPath string) (f *os.File, digest string, err error) {
 	rest, ok := strings.CutPrefix(urlPath, "/")
 	parts := strings.Split(rest, "/")

@@ -38,8 +38,8 @@ var (
 type Options struct {
 	// MaxBytes bounds all artifacts together, in bytes; 0 means that only the disk does.
 	MaxBytes int64
-	// MaxNamespaceBytes bounds the artifacts of one namespace, in bytes, so that a tenant cannot fill the store for the
-	// others; 0 means no bound.
+	// MaxNamespaceBytes bounds the artifacts of one namespace, in bytes, so that a tenant cannot
+	// fill the store for the others; 0 means no bound.
 	MaxNamespaceBytes int64
 }
 
@@ -65,8 +65,8 @@ type Store struct {
 	// create makes a file for writing; tests let it fail.
 	create func(name string) (file, error)
 
-	// tree is held while names appear or go, so that Collect never removes a folder under a Put, and the count is exact.
-	// Nothing but short operations on names happens under it.
+	// tree is held while names appear or go, so that Collect never removes a folder under a Put,
+	// and the count is exact. Nothing but short operations on names happens under it.
 	tree sync.Mutex
 
 	mu   sync.Mutex // guards the fields below; never held during I/O
@@ -84,8 +84,8 @@ const tempDir = ".tmp"
 
 func tempName() string { return path.Join(tempDir, rand.Text()) }
 
-// Open opens a store in a folder, which it makes if need be, sweeps what a killed process left behind and counts what is
-// there.
+// Open opens a store in a folder, which it makes if need be, sweeps what a killed process left
+// behind and counts what is there.
 func Open(dir string, opts Options) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open the artifact store: %w", err)
@@ -159,9 +159,10 @@ func (s *Store) reserve(namespace string, n int64) error {
 	return nil
 }
 
-// Put stores what write writes as an artifact of the object. The artifact appears at once and whole after write has returned nil, or
-// not at all: an error of write is returned as it is, a lack of room is ErrFull or ErrVolume, and artifacts that were there before
-// stay in every case. The same content twice is one artifact.
+// Put stores what write writes as an artifact of the object. The artifact appears at once and whole
+// after write has returned nil, or not at all: an error of write is returned as it is, a lack of
+// room is ErrFull or ErrVolume, and artifacts that were there before stay in every case. The same
+// content twice is one artifact.
 func (s *Store) Put(ctx context.Context, o Object, write func(io.Writer) error) (Stored, error) {
 	o, err := o.check()
 	if err != nil {
@@ -270,7 +271,8 @@ func (w *writer) finish(err error) error {
 	return err
 }
 
-// full names a lack of room below. What the system says besides, such as the name of a temporary file, is different each time.
+// full names a lack of room below. What the system says besides, such as the name of a temporary
+// file, is different each time.
 func full(err error) error {
 	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT} {
 		if errors.Is(err, errno) {
@@ -304,8 +306,8 @@ func (s *Store) name(o Object, digest string) (string, error) {
 	return path.Join(o.dir(), sum+fileSuffix), nil
 }
 
-// Verify reads the object's artifact and compares its digest. It returns ErrNotFound or ErrCorrupt when it is not what it
-// should be; storing it again mends both.
+// Verify reads the object's artifact and compares its digest. It returns ErrNotFound or ErrCorrupt
+// when it is not what it should be; storing it again mends both.
 func (s *Store) Verify(ctx context.Context, o Object, digest string) error {
 	name, err := s.name(o, digest)
 	if err != nil {
@@ -359,7 +361,8 @@ func (s *Store) Remove(o Object) error {
 // remove removes files of one object and the folders that are then empty. The caller holds tree.
 func (s *Store) remove(o Object, files []Stored) (freed int64, err error) {
 	for _, f := range files {
-		// RemoveAll, because it is content if there is nothing. The note goes first: none is left without its artifact.
+		// RemoveAll, because it is content if there is nothing. The note goes first: none is left
+		// without its artifact.
 		note := strings.TrimSuffix(f.Path, fileSuffix) + noteSuffix
 		if err := s.root.RemoveAll(note); err != nil {
 			return freed, fmt.Errorf("remove the artifact's note: %w", err)
@@ -436,8 +439,8 @@ func (s *Store) each(fn func(Object, []Stored) error) error {
 	return s.descend(".", nil, fn)
 }
 
-// descend walks the four levels of folders. Folders with other names, such as a volume's lost+found, are not ours and are not
-// looked into.
+// descend walks the four levels of folders. Folders with other names, such as a volume's
+// lost+found, are not ours and are not looked into.
 func (s *Store) descend(dir string, parts []string, fn func(Object, []Stored) error) error {
 	if len(parts) == 4 {
 		o := Object{Kind: parts[0], Namespace: parts[1], Name: parts[2], UID: parts[3]}
@@ -463,8 +466,8 @@ func (s *Store) descend(dir string, parts []string, fn func(Object, []Stored) er
 	return nil
 }
 
-// URLPath returns the path of the artifact's URL, beginning with a slash. Who knows it may fetch the artifact: it belongs into the
-// object's status and nowhere else.
+// URLPath returns the path of the artifact's URL, beginning with a slash. Who knows it may fetch
+// the artifact: it belongs into the object's status and nowhere else.
 func (s *Store) URLPath(o Object, digest string) (string, error) {
 	o, err := o.check()
 	if err != nil {

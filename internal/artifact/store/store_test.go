@@ -502,7 +502,8 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// Writers, readers, collectors and removers at once: nothing whole is lost and the count is right at the end.
+// Writers, readers, collectors and removers at once: nothing whole is lost and the count is right
+// at the end.
 func TestConcurrency(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, Options{MaxBytes: 1 << 20})

@@ -1,5 +1,5 @@
-// Package brokertest has a SPIFFE broker that speaks the published protocol and refuses what SPIRE's
-// refuses. Only tests link it.
+// Package brokertest has a SPIFFE broker that speaks the published protocol and refuses what
+// SPIRE's refuses. Only tests link it.
 package brokertest
 
 import (
@@ -44,8 +44,8 @@ const (
 )
 
 // Server is a broker, and the Workload API of its client. It has an SVID of
-// spiffe://example.com/<plural>/<namespace>/<name> for each object that Find knows. Its fields are set
-// before its first call, and Change changes them later.
+// spiffe://example.com/<plural>/<namespace>/<name> for each object that Find knows. Its fields are
+// set before its first call, and Change changes them later.
 type Server struct {
 	brokerapi.UnimplementedAPIServer
 
@@ -145,7 +145,8 @@ func (s *Server) Calls() int {
 	return s.calls
 }
 
-// Authorities are the certificates of all authorities, the newest last. The newest does not sign yet.
+// Authorities are the certificates of all authorities, the newest last. The newest does not sign
+// yet.
 func (s *Server) Authorities() []*x509.Certificate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,8 +157,8 @@ func (s *Server) Authorities() []*x509.Certificate {
 	return all
 }
 
-// Rotate has the next authority sign X.509-SVIDs, which was in the bundle before. The former ones stay
-// there.
+// Rotate has the next authority sign X.509-SVIDs, which was in the bundle before. The former ones
+// stay there.
 func (s *Server) Rotate(tb testing.TB) {
 	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -184,7 +185,8 @@ func (s *Server) Rotate(tb testing.TB) {
 	s.changed = make(chan struct{})
 }
 
-// admit judges a call as SPIRE does. Sources: SPIFFE Broker Endpoint §3 and §6, SPIFFE Broker API §4.8.
+// admit judges a call as SPIRE does. Sources: SPIFFE Broker Endpoint §3 and §6, SPIFFE Broker API
+// §4.8.
 func (s *Server) admit(ctx context.Context, reference *brokerapi.WorkloadReference) (ids []string, err error) {
 	header, _ := metadata.FromIncomingContext(ctx)
 	if !slices.Equal(header.Get("broker.spiffe.io"), []string{"true"}) {

@@ -167,8 +167,8 @@ func tree(t *testing.T, root string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestDiffHidesNothing: nothing of what a stranger has pushed has a terminal write over a line, or show
-// it in another order.
+// TestDiffHidesNothing: nothing of what a stranger has pushed has a terminal write over a line, or
+// show it in another order.
 func TestDiffHidesNothing(t *testing.T) {
 	app := "oci://" + serve(t, distribution(t)) + "/app:1.0.0"
 	must(t, "push", "artifact", app, "--path", folder(t, map[string]string{
@@ -226,8 +226,8 @@ func TestDiffOfAFile(t *testing.T) {
 	}
 }
 
-// TestDiffWritesAtOnce: a difference is written when it is found, and not kept. What fails afterwards
-// has another exit status than a difference.
+// TestDiffWritesAtOnce: a difference is written when it is found, and not kept. What fails
+// afterwards has another exit status than a difference.
 func TestDiffWritesAtOnce(t *testing.T) {
 	app := "oci://" + serve(t, distribution(t)) + "/app:1.0.0"
 	must(t, "push", "artifact", app, "--path", folder(t, map[string]string{"a.yaml": "1\n", "z.yaml": "1\n"}))

@@ -50,8 +50,8 @@ func (f *contentFlags) check(j *job) error {
 	return f.sizes.check(j)
 }
 
-// staysBelow refuses a path below the working folder that a link leads out of it. The folder may be a
-// checkout of a stranger's branch: the link would have the runner's own files pushed or replaced.
+// staysBelow refuses a path below the working folder that a link leads out of it. The folder may be
+// a checkout of a stranger's branch: the link would have the runner's own files pushed or replaced.
 func staysBelow(path string) error {
 	if !filepath.IsLocal(path) {
 		return nil // who runs the command has named another place

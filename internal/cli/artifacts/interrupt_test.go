@@ -158,8 +158,8 @@ func TestNoSpace(t *testing.T) {
 	}
 }
 
-// TestFullOutput: a result that cannot be written is a failure, in every format. /dev/full is a device
-// on which no space is left.
+// TestFullOutput: a result that cannot be written is a failure, in every format. /dev/full is a
+// device on which no space is left.
 func TestFullOutput(t *testing.T) {
 	app := "oci://" + serve(t, distribution(t)) + "/app"
 	source := folder(t, map[string]string{"app.yaml": "1\n"})
@@ -254,8 +254,8 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestPathOfAStranger: a link in a checkout leads no command out of it. Who means the place behind the
-// link writes it.
+// TestPathOfAStranger: a link in a checkout leads no command out of it. Who means the place behind
+// the link writes it.
 func TestPathOfAStranger(t *testing.T) {
 	app := "oci://" + serve(t, distribution(t)) + "/app:1.0.0"
 	must(t, "push", "artifact", app, "--path", folder(t, map[string]string{"app.yaml": "new"}))

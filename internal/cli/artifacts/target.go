@@ -124,8 +124,8 @@ func (t *target) swap() error {
 	return nil
 }
 
-// replace is for file systems that cannot exchange two folders: for a moment, none is at the path. If
-// the second step fails, the folder comes back. It returns where the folder is now.
+// replace is for file systems that cannot exchange two folders: for a moment, none is at the path.
+// If the second step fails, the folder comes back. It returns where the folder is now.
 func (t *target) replace() (old string, err error) {
 	old = t.stage + "-old"
 	if err := os.Rename(t.path, old); err != nil {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestReplacedAtOnce: while pulls replace a folder, there is always one at its path: the one before, or
-// the next.
+// TestReplacedAtOnce: while pulls replace a folder, there is always one at its path: the one
+// before, or the next.
 func TestReplacedAtOnce(t *testing.T) {
 	path := folder(t, map[string]string{"app.yaml": "0"})
 	var readers sync.WaitGroup

@@ -56,8 +56,8 @@ func (f *Flags) Issue(ctx context.Context, to Receiver) (Credential, error) {
 	return kind.issue(f, ctx, to)
 }
 
-// IssueForRegistry is Issue, but refuses a credential that the registry could use elsewhere: a token
-// for a cloud or for the cluster.
+// IssueForRegistry is Issue, but refuses a credential that the registry could use elsewhere: a
+// token for a cloud or for the cluster.
 func (f *Flags) IssueForRegistry(ctx context.Context, to Receiver) (Credential, error) {
 	audiences := to.Audiences
 	if len(f.Audiences) > 0 {

@@ -7,8 +7,8 @@ import (
 )
 
 // gitLabToken reads the token that GitLab gives to a job in an environment variable. The job's
-// id_tokens say the variable's name and the token's audience. Source: GitLab, "OpenID Connect (OIDC)
-// Authentication Using ID Tokens".
+// id_tokens say the variable's name and the token's audience. Source: GitLab, "OpenID Connect
+// (OIDC) Authentication Using ID Tokens".
 func (f *Flags) gitLabToken(context.Context, Receiver) (Credential, error) {
 	name := cmp.Or(f.TokenEnv, DefaultTokenEnv)
 	from := "the token in the variable " + name

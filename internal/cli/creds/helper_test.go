@@ -115,8 +115,8 @@ func TestHelperAnswers(t *testing.T) {
 	}
 }
 
-// TestHelperIgnoresTheWorkingFolder: a relative XDG_CONFIG_HOME would have whoever wrote the working
-// folder, such as a fork, say who gets a credential.
+// TestHelperIgnoresTheWorkingFolder: a relative XDG_CONFIG_HOME would have whoever wrote the
+// working folder, such as a fork, say who gets a credential.
 func TestHelperIgnoresTheWorkingFolder(t *testing.T) {
 	w := newWorld(t)
 	t.Chdir(t.TempDir())

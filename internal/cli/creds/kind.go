@@ -31,7 +31,8 @@ const (
 	GCP   Kind = "gcp"
 )
 
-// ForRegistries reports whether the credential is a login at a cloud's registry, and opens nothing else.
+// ForRegistries reports whether the credential is a login at a cloud's registry, and opens nothing
+// else.
 func (k Kind) ForRegistries() bool { return k == AWS || k == Azure || k == GCP }
 
 // tokenFile is the kind without a name: --token-file stands for it.

@@ -78,8 +78,8 @@ func dockerLogin(ctx context.Context, repository oci.Repository) (*Login, error)
 	return &Login{Auth: found, ShortLived: isShortLived(repository.Host(), *config)}, nil
 }
 
-// isShortLived reports whether a login of the Docker configuration comes from a credential helper, or
-// from lanyard token: it is a JWT, or what a cloud's own registry takes.
+// isShortLived reports whether a login of the Docker configuration comes from a credential helper,
+// or from lanyard token: it is a JWT, or what a cloud's own registry takes.
 func isShortLived(host string, login authn.AuthConfig) bool {
 	for _, secret := range []string{login.Password, login.IdentityToken, login.RegistryToken} {
 		if _, err := jwt.ParseSigned(secret, algorithms()); err == nil {

@@ -72,8 +72,8 @@ func (e *runError) Error() string { return e.err.Error() }
 func (e *runError) Unwrap() error { return e.err }
 
 // Run runs a root command and returns the process's exit status: 0, [Failed], [Misused],
-// [Undecided] or [Interrupted]. Args are without the program's name. The end of ctx, by a signal, stops the
-// command in order.
+// [Undecided] or [Interrupted]. Args are without the program's name. The end of ctx, by a signal,
+// stops the command in order.
 func Run(ctx context.Context, root *cobra.Command, args []string, out, errs io.Writer) int {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(UsageError)
@@ -114,8 +114,8 @@ func Say(w io.Writer, err error) {
 	_, _ = fmt.Fprintln(w, Name+":", err) // there is nobody else to tell
 }
 
-// refuseUnknownTopics makes the command help fail for a topic that is no command. Cobra's own prints
-// the help of the root command, and succeeds.
+// refuseUnknownTopics makes the command help fail for a topic that is no command. Cobra's own
+// prints the help of the root command, and succeeds.
 func refuseUnknownTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {

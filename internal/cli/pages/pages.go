@@ -33,8 +33,8 @@ func Test(t *testing.T, docs string, root *cobra.Command, update bool, own func(
 	}
 }
 
-// tables finds the lines of tables in a text: they are indented. Markdown keeps the lines of a block
-// that is indented further.
+// tables finds the lines of tables in a text: they are indented. Markdown keeps the lines of a
+// block that is indented further.
 var tables = regexp.MustCompile(`(?m)^ {2,}`)
 
 // commands returns the commands that have a page.

@@ -121,8 +121,8 @@ func (o *upOptions) files(workloads []local.Workload) (files fs.FS, noIssuer boo
 	return examples.WithoutIssuer(), true
 }
 
-// read reads and checks the files that the options name, and looks for the programs of workloads. It
-// starts nothing, and a former run's files are still there. It reports all errors at once.
+// read reads and checks the files that the options name, and looks for the programs of workloads.
+// It starts nothing, and a former run's files are still there. It reports all errors at once.
 func (o *upOptions) read(ctx context.Context, workloads []local.Workload) (input, error) {
 	files, noIssuer := o.files(workloads)
 	cloud, cloudErr := readCloudConfig(o.cloud)

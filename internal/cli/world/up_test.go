@@ -31,8 +31,8 @@ func TestDemonstrated(t *testing.T) {
 	}
 }
 
-// TestUpWithoutIssuer holds that the built-in manifests that need the issuer are left out without it,
-// and that nothing of a user's own folder is.
+// TestUpWithoutIssuer holds that the built-in manifests that need the issuer are left out without
+// it, and that nothing of a user's own folder is.
 func TestUpWithoutIssuer(t *testing.T) {
 	const needing = "issuer.yaml"
 	mine := t.TempDir()

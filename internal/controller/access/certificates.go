@@ -15,8 +15,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// Bounds of the certificates in spec.certSecretRef. One operation with an RSA key of 65,536 bits takes
-// minutes, and nothing can cancel an operation. Package privatekey bounds the client's key.
+// Bounds of the certificates in spec.certSecretRef. One operation with an RSA key of 65,536 bits
+// takes minutes, and nothing can cancel an operation. Package privatekey bounds the client's key.
 const (
 	// maxRSABits bounds an RSA key. crypto/tls has the same bound for the keys of servers.
 	maxRSABits = 8192

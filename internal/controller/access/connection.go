@@ -258,8 +258,8 @@ func (c *Connection) Close() {
 	}
 }
 
-// sameHost compares host and port, 443 and 80 standing for https and http. strings.ToLower would make
-// an i of the letter İ, and with it one host of two.
+// sameHost compares host and port, 443 and 80 standing for https and http. strings.ToLower would
+// make an i of the letter İ, and with it one host of two.
 func sameHost(u *url.URL, hostport string) bool {
 	normal := func(v *url.URL) string {
 		port := v.Port()

@@ -194,8 +194,8 @@ func TestCertificateAtAProxy(t *testing.T) {
 	}
 }
 
-// Without TLS a certificate is not shown, unless the object allows plain HTTP. Nor is a header of the
-// service's client, if the credential was minted.
+// Without TLS a certificate is not shown, unless the object allows plain HTTP. Nor is a header of
+// the service's client, if the credential was minted.
 func TestCredentialsNeedTLS(t *testing.T) {
 	_, _, certificate := credentials(t)
 	minted, err := auth.ServiceAccount("tenant-a", "puller")

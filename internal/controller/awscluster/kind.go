@@ -60,8 +60,8 @@ type plan struct {
 	region   endpoint.AWSRegion
 }
 
-// interval is how long after a look an AWSCluster is looked at again. The credential is in the cache
-// then, and being used keeps it fresh.
+// interval is how long after a look an AWSCluster is looked at again. The credential is in the
+// cache then, and being used keeps it fresh.
 const interval = 10 * time.Minute
 
 // Empty implements object.Definition.
@@ -145,8 +145,8 @@ func (k *kind) Act(ctx context.Context, o *v1alpha1.AWSCluster, p plan) (news st
 	return "", k.Manage(ctx, o, scope)
 }
 
-// forgetSession removes from the status whose credential was used last. It stays only if the identity
-// is the same, and the failure may pass.
+// forgetSession removes from the status whose credential was used last. It stays only if the
+// identity is the same, and the failure may pass.
 func forgetSession(o *v1alpha1.AWSCluster, subject auth.Subject, err error) {
 	last := o.Status.Identity
 	if !auth.IsTemporary(err) || last != nil && last.Subject != subject.String() {
@@ -154,9 +154,9 @@ func forgetSession(o *v1alpha1.AWSCluster, subject auth.Subject, err error) {
 	}
 }
 
-// credential returns the options of [auth.GetToken] for the identity of an AWSCluster. The program's
-// own region serves all regions of its partition, so that one credential serves all clusters of an
-// identity.
+// credential returns the options of [auth.GetToken] for the identity of an AWSCluster. The
+// program's own region serves all regions of its partition, so that one credential serves all
+// clusters of an identity.
 func (k *kind) credential(o *v1alpha1.AWSCluster, p plan) []auth.Option {
 	options := []auth.Option{
 		auth.WithSubject(p.subject, p.accounts, p.accounts), auth.WithTenant(o.Namespace), auth.WithObserver(k.Observer),

@@ -194,8 +194,8 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// TestConditionsRecover: a condition resets once the grant is there, and a change of the reference is
-// in force at once.
+// TestConditionsRecover: a condition resets once the grant is there, and a change of the reference
+// is in force at once.
 func TestConditionsRecover(t *testing.T) {
 	w := newWorld(t, false)
 	w.Static("root", identitytest.Admits())
@@ -243,8 +243,8 @@ func TestFailedManagement(t *testing.T) {
 	}
 }
 
-// TestStatusForgetsTheOldIdentity: while AWS throttles, the status does not show an identity that the
-// spec no longer names.
+// TestStatusForgetsTheOldIdentity: while AWS throttles, the status does not show an identity that
+// the spec no longer names.
 func TestStatusForgetsTheOldIdentity(t *testing.T) {
 	w := newWorld(t, false)
 	w.Static("root", identitytest.Admits())
@@ -312,8 +312,8 @@ func TestManage(t *testing.T) {
 	}
 }
 
-// TestClusterNames: two clusters of one name and account are reported, and neither is told where the
-// other one is.
+// TestClusterNames: two clusters of one name and account are reported, and neither is told where
+// the other one is.
 func TestClusterNames(t *testing.T) {
 	w := newWorld(t, false)
 	w.Static("root", identitytest.Admits())

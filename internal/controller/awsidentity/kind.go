@@ -125,16 +125,16 @@ func (k *kind[O]) Act(ctx context.Context, o O, subject auth.Subject) (news stri
 	return "", nil
 }
 
-// forgetSession removes the last session from the status. It stays only if the spec is the same, and
-// the failure may pass.
+// forgetSession removes the last session from the status. It stays only if the spec is the same,
+// and the failure may pass.
 func forgetSession(o Identity, status *v1alpha1.AWSIdentityStatus, err error) {
 	if !auth.IsTemporary(err) || status.ObservedGeneration != o.GetGeneration() {
 		status.AccountID, status.ARN, status.ExpiresAt = "", "", nil
 	}
 }
 
-// region returns the region of AWS STS for the identity: empty for the program's own region, and the
-// main region of the role's partition if the program's is in another one.
+// region returns the region of AWS STS for the identity: empty for the program's own region, and
+// the main region of the role's partition if the program's is in another one.
 func (k *kind[O]) region(ctx context.Context, own auth.AccountReader, subject auth.Subject) string {
 	account, err := own.Lookup(ctx, subject)
 	if err != nil {

@@ -35,8 +35,8 @@ type userKind struct {
 // identityIndex finds objects by the identity that they name.
 const identityIndex = "identity"
 
-// userKinds returns the kinds of objects that can name an identity: an empty object, and what makes a
-// list.
+// userKinds returns the kinds of objects that can name an identity: an empty object, and what makes
+// a list.
 func userKinds(bindings bool) map[client.Object]func() client.ObjectList {
 	kinds := map[client.Object]func() client.ObjectList{
 		&infrav1.AWSCluster{}:        func() client.ObjectList { return &infrav1.AWSClusterList{} },
@@ -50,8 +50,8 @@ func userKinds(bindings bool) map[client.Object]func() client.ObjectList {
 	return kinds
 }
 
-// NewUsers makes a Users, and indexes of the objects in memory. WorkloadIdentityBindings count only if
-// the program keeps them.
+// NewUsers makes a Users, and indexes of the objects in memory. WorkloadIdentityBindings count only
+// if the program keeps them.
 func NewUsers(
 	ctx context.Context, memory client.Reader, informers cache.Informers, indexer client.FieldIndexer, identities *identity.Identities, bindings bool,
 ) (*Users, error) {
@@ -123,8 +123,8 @@ func subjectOf(user any) (auth.Subject, bool) {
 	return subject, err == nil
 }
 
-// RefOf returns the identity that an AWSCluster names. One without a reference, which only an object
-// from before the schema's default has, names the AWSClusterControllerIdentity default.
+// RefOf returns the identity that an AWSCluster names. One without a reference, which only an
+// object from before the schema's default has, names the AWSClusterControllerIdentity default.
 func RefOf(o *infrav1.AWSCluster) meta.AWSIdentityReference {
 	if o.Spec.IdentityRef == nil {
 		return meta.AWSIdentityReference{Kind: v1alpha1.AWSClusterControllerIdentityKind, Name: v1alpha1.DefaultControllerIdentity}

@@ -47,9 +47,9 @@ func (p plan) contentOf(made credential) written {
 	return w
 }
 
-// digest returns the SHA-256 of what is written and of what that was made of, in hex. It stands in the
-// status of the binding: whoever may write the Secret cannot write it. Nobody guesses a credential
-// from it, because each has at least 128 random bits.
+// digest returns the SHA-256 of what is written and of what that was made of, in hex. It stands in
+// the status of the binding: whoever may write the Secret cannot write it. Nobody guesses a
+// credential from it, because each has at least 128 random bits.
 func (p plan) digest(w written) string {
 	text, err := json.Marshal(map[string]any{
 		"subject": p.subject.String(), "uid": p.uid, "spec": p.spec, "target": p.target, "store": p.store, "context": p.context,

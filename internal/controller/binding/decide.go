@@ -50,8 +50,9 @@ type source struct {
 	spec any
 }
 
-// subjectOf returns the identity that a binding names. An identity of this cluster is in the namespace
-// of the binding or in none. The namespace of one at the hub follows from that of the binding.
+// subjectOf returns the identity that a binding names. An identity of this cluster is in the
+// namespace of the binding or in none. The namespace of one at the hub follows from that of the
+// binding.
 func (k *kind) subjectOf(o *identityv1.WorkloadIdentityBinding) (auth.Subject, error) {
 	switch named, ref := o.Spec.WorkloadIdentity, o.Spec.IdentityRef; {
 	case (named == nil) == (ref == nil):
@@ -204,8 +205,8 @@ func checkFormat(format identityv1.StoreFormat, found source) error {
 	return nil
 }
 
-// contextOf returns the object that tokens of a binding name: by default the binding itself, or none
-// with a hub, which does not have the binding.
+// contextOf returns the object that tokens of a binding name: by default the binding itself, or
+// none with a hub, which does not have the binding.
 func (k *kind) contextOf(o *identityv1.WorkloadIdentityBinding) auth.ObjectReference {
 	if c := o.Spec.ContextObject; c != nil {
 		return auth.ObjectReference{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name, UID: string(c.UID)}
@@ -242,8 +243,8 @@ func accountOf(found source) string {
 	return ""
 }
 
-// gcpProject returns the ID of the project that an identity acts in: that of its service account or,
-// if the address does not tell, what clients are told; empty if neither is known.
+// gcpProject returns the ID of the project that an identity acts in: that of its service account
+// or, if the address does not tell, what clients are told; empty if neither is known.
 func gcpProject(config map[string]string) string {
 	_, host, _ := strings.Cut(config["serviceAccountEmail"], "@")
 	domain, ok := strings.CutSuffix(host, ".iam.gserviceaccount.com")
@@ -256,8 +257,8 @@ func gcpProject(config map[string]string) string {
 	return domain
 }
 
-// sameAccount reports whether an identity is still for the account that it was for. A part that only
-// one of the two names is no difference.
+// sameAccount reports whether an identity is still for the account that it was for. A part that
+// only one of the two names is no difference.
 func sameAccount(target, had, has string) bool {
 	account, part, _ := strings.Cut(had, "/")
 	other, otherPart, _ := strings.Cut(has, "/")

@@ -77,8 +77,8 @@ func TestOddLives(t *testing.T) {
 	}
 }
 
-// TestSessionIsRenewed is the table of what renews a session of AWS, whose life stands in annotations
-// of the Secret.
+// TestSessionIsRenewed is the table of what renews a session of AWS, whose life stands in
+// annotations of the Secret.
 func TestSessionIsRenewed(t *testing.T) {
 	const issued, expires = "workloadidentity.lanyard.dev/issued-at", "workloadidentity.lanyard.dev/expires-at"
 	annotate := func(key string, value func(now time.Time) string) func(*world) {

@@ -29,8 +29,8 @@ func lentWorld(t *testing.T) (*world, *identitytest.World) {
 	return w, lent
 }
 
-// While the AWS identities are not all known, nothing is taken for withdrawn: a restart would remove
-// what lies in Secrets.
+// While the AWS identities are not all known, nothing is taken for withdrawn: a restart would
+// remove what lies in Secrets.
 func TestUnknownIsNotWithdrawn(t *testing.T) {
 	w, _ := lentWorld(t)
 	synced := false
@@ -46,8 +46,8 @@ func TestUnknownIsNotWithdrawn(t *testing.T) {
 	}
 }
 
-// What leaves the process is not shared: the account that a binding gets has another fingerprint than
-// that of any other binding, and its own name in sessions. The identity still recognizes it.
+// What leaves the process is not shared: the account that a binding gets has another fingerprint
+// than that of any other binding, and its own name in sessions. The identity still recognizes it.
 func TestNothingIsShared(t *testing.T) {
 	inner := fixed{auth.Account{UID: "u", Fingerprint: "f", Attributes: map[string]string{"sessionName": "spinner", "roleARN": roleARN}}}
 	first := binding.Lend(&inner, newBinding(), "u")

@@ -29,8 +29,8 @@ type WorkloadIdentities interface {
 
 // Hub is another cluster, which has the WorkloadIdentities; *hub.Hub is one.
 type Hub interface {
-	// NamespaceOf returns the namespace at the hub of the identities for a namespace of this cluster, or
-	// a *hub.NotMappedError.
+	// NamespaceOf returns the namespace at the hub of the identities for a namespace of this
+	// cluster, or a *hub.NotMappedError.
 	NamespaceOf(namespace string) (string, error)
 	// Get reads an identity by its name at the hub. A hub that does not answer is a *hub.Error.
 	Get(ctx context.Context, key client.ObjectKey, identity *identityv1.WorkloadIdentity) error
@@ -85,8 +85,8 @@ const (
 	pause = 10 * time.Second
 	// retry is the longest pause after a failure.
 	retry = 10 * time.Minute
-	// spread is the time over which bindings that fail are looked at first: an administrator who starts
-	// the controller again, to mend a failure, waits for it.
+	// spread is the time over which bindings that fail are looked at first: an administrator who
+	// starts the controller again, to mend a failure, waits for it.
 	spread = time.Minute
 )
 
@@ -194,9 +194,9 @@ func (k *kind) show(o *identityv1.WorkloadIdentityBinding, p plan, kept inSecret
 }
 
 // renewAt returns when a credential is renewed: what the status says of it or, for a new one, after
-// the fraction of its life, jittered. The life begins at once if the issuer's clock is ahead. If that
-// clock is behind, the time may have passed already: then the life that is left counts, so that a
-// wrong clock makes no storm.
+// the fraction of its life, jittered. The life begins at once if the issuer's clock is ahead. If
+// that clock is behind, the time may have passed already: then the life that is left counts, so
+// that a wrong clock makes no storm.
 func (k *kind) renewAt(o *identityv1.WorkloadIdentityBinding, kept lifetime) time.Time {
 	s := &o.Status
 	if s.RenewAt != nil && s.IssuedAt != nil && s.ExpiresAt != nil && s.IssuedAt.Time.Equal(kept.issuedAt) && s.ExpiresAt.Time.Equal(kept.expiresAt) {
@@ -236,8 +236,8 @@ func (e *accountError) Error() string {
 		e.had, e.has, meta.AllowAccountChangeAnnotation, e.has)
 }
 
-// Explain implements object.Definition. A change of the identity or of the annotation wakes a binding
-// that is Stalled.
+// Explain implements object.Definition. A change of the identity or of the annotation wakes a
+// binding that is Stalled.
 func (*kind) Explain(err error) (object.Failure, bool) {
 	if _, ok := errors.AsType[*accountError](err); ok {
 		return object.Failure{Reason: meta.ReasonAccountMismatch, Stalled: true}, true

@@ -201,8 +201,8 @@ func TestRenewals(t *testing.T) {
 	}
 }
 
-// TestOthersAndTheSecret: each renewal is one write of the Secret, and one of the status. What others
-// have added to the Secret stays. What an earlier format had put into the Secret goes.
+// TestOthersAndTheSecret: each renewal is one write of the Secret, and one of the status. What
+// others have added to the Secret stays. What an earlier format had put into the Secret goes.
 func TestOthersAndTheSecret(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, newIdentity(), newBinding())
@@ -468,8 +468,8 @@ func TestIdentityOfImmutableSecretIsGone(t *testing.T) {
 	}
 }
 
-// While the token server is down, the last credential stays until it ends, and renewal is tried again
-// within a part of its remaining life.
+// While the token server is down, the last credential stays until it ends, and renewal is tried
+// again within a part of its remaining life.
 func TestTokenServerIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, newIdentity(), newBinding())
@@ -523,8 +523,8 @@ func TestTokenServerIsDown(t *testing.T) {
 	})
 }
 
-// TestFirstLook is the table of how long a binding may wait that is there when the controller starts.
-// None is looked at together with all others, not even if each is urgent.
+// TestFirstLook is the table of how long a binding may wait that is there when the controller
+// starts. None is looked at together with all others, not even if each is urgent.
 func TestFirstLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {

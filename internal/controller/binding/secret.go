@@ -82,16 +82,16 @@ func (s *store) judge(secret *corev1.Secret) (*secretRead, error) {
 	return &secretRead{secret, owned}, nil
 }
 
-// isImmutable reports whether the API server refuses every change of a Secret's data. Who may write a
-// Secret may make it so, but must not keep a credential in it that is withdrawn.
+// isImmutable reports whether the API server refuses every change of a Secret's data. Who may write
+// a Secret may make it so, but must not keep a credential in it that is withdrawn.
 func isImmutable(secret *corev1.Secret) bool { return secret.Immutable != nil && *secret.Immutable }
 
 func (s *store) refused(fix, problem string) error {
 	return &object.SecretError{Field: "spec.store.secretRef", Name: s.key.Name, Fix: fix, Err: errors.New(problem)}
 }
 
-// ours returns the keys of the data that the binding has written, in order. A key that somebody else
-// has changed since is none of them.
+// ours returns the keys of the data that the binding has written, in order. A key that somebody
+// else has changed since is none of them.
 func (r *secretRead) ours() []string {
 	var keys []string
 	for _, entry := range r.ManagedFields {
@@ -122,9 +122,9 @@ func (r *secretRead) differs(w written) bool {
 	})
 }
 
-// write writes the Secret: all at once, and only if it is as it was read. The first write creates the
-// Secret; later ones leave alone what others have added, except in an immutable Secret, which is made
-// again. If somebody has changed the Secret meanwhile, it is read and judged again.
+// write writes the Secret: all at once, and only if it is as it was read. The first write creates
+// the Secret; later ones leave alone what others have added, except in an immutable Secret, which
+// is made again. If somebody has changed the Secret meanwhile, it is read and judged again.
 func (s *store) write(ctx context.Context, secret *secretRead, w written) error {
 	w.annotations[identityv1.BindingAnnotation] = s.binding
 	for range attempts {
@@ -188,8 +188,8 @@ func (s *store) claim(ctx context.Context, secret *secretRead, w written) error 
 	return s.failure(s.client.Patch(ctx, secret.Secret, client.RawPatch(types.JSONPatchType, patch)), "patch")
 }
 
-// withdraw removes the credential from the Secret, and leaves the Secret the binding's. An immutable
-// Secret is deleted.
+// withdraw removes the credential from the Secret, and leaves the Secret the binding's. An
+// immutable Secret is deleted.
 func (s *store) withdraw(ctx context.Context, secret *secretRead) error {
 	w := s.empty()
 	switch {

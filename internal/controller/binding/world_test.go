@@ -269,7 +269,8 @@ func ready(o *identityv1.WorkloadIdentityBinding) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// tokenServer makes tokens as Lanyard's token server does, of the identities that the API server has.
+// tokenServer makes tokens as Lanyard's token server does, of the identities that the API server
+// has.
 type tokenServer struct {
 	t       *testing.T
 	kube    client.Reader

@@ -14,8 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
 
-// TestLentIdentityStaysAtTheCloud asserts that an identity that is only lent is never shown to a host
-// that is only listed. A tenant's own identity may be.
+// TestLentIdentityStaysAtTheCloud asserts that an identity that is only lent is never shown to a
+// host that is only listed. A tenant's own identity may be.
 func TestLentIdentityStaysAtTheCloud(t *testing.T) {
 	tenant, err := auth.ServiceAccount("tenant-a", "reader")
 	if err != nil {

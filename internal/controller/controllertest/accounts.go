@@ -12,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Accounts are ServiceAccounts and WorkloadIdentities without an API server. Whoever subscribed hears of changes, and of
-// deletions. The zero value has none.
+// Accounts are ServiceAccounts and WorkloadIdentities without an API server. Whoever subscribed
+// hears of changes, and of deletions. The zero value has none.
 type Accounts struct {
 	mu          sync.Mutex // guards the fields below
 	known       map[auth.Subject]auth.Account

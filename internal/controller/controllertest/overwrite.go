@@ -2,8 +2,8 @@ package controllertest
 
 import "reflect"
 
-// Overwrite sets everything that an object refers to by pointers, slices and maps to zero values. What
-// was copied from the object before stays as it was; what was shared with the object does not.
+// Overwrite sets everything that an object refers to by pointers, slices and maps to zero values.
+// What was copied from the object before stays as it was; what was shared with the object does not.
 func Overwrite(object any) { overwrite(reflect.ValueOf(object).Elem()) }
 
 func overwrite(v reflect.Value) {

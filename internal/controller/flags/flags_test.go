@@ -111,7 +111,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// Who needs hosts of private addresses takes the default away: in whole, or by naming what else is refused.
+// Who needs hosts of private addresses takes the default away: in whole, or by naming what else is
+// refused.
 func TestDeniedNetworksReplaceTheDefault(t *testing.T) {
 	for want, args := range map[string][]string{
 		"":                          {"--deny-cidrs="},
@@ -163,7 +164,8 @@ func TestRefusalsNameTheFlag(t *testing.T) {
 	}
 }
 
-// The chart passes no flag that there is not, and none is out of its values' reach, but for those of other ways to run.
+// The chart passes no flag that there is not, and none is out of its values' reach, but for those
+// of other ways to run.
 func TestChartKnowsTheFlags(t *testing.T) {
 	chart, err := charts.Lanyard()
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 
 // Gates are the features that --feature-gates switches. The names are those of Flux.
 type Gates struct {
-	// ObjectLevelWorkloadIdentity gives objects identities of their own: those of the ServiceAccounts that they name.
+	// ObjectLevelWorkloadIdentity gives objects identities of their own: those of the
+	// ServiceAccounts that they name.
 	ObjectLevelWorkloadIdentity bool
 }
 

@@ -34,7 +34,8 @@ type past struct {
 	doubt   bool      // whether a later write took place
 }
 
-// next counts another failure and returns the pause after it: twice the last one, up to the longest.
+// next counts another failure and returns the pause after it: twice the last one, up to the
+// longest.
 func (f *failures) next(object client.ObjectKey, longest time.Duration) time.Duration {
 	pause := longest
 	f.change(object, func(p *past) {
@@ -65,8 +66,8 @@ func (f *failures) wrote(object client.ObjectKey, version string) {
 	f.change(object, func(p *past) { p.written, p.version, p.doubt = time.Now(), version, false })
 }
 
-// outdated reports whether the status of this version of the object may be another than the one that
-// was written last: memory may be behind.
+// outdated reports whether the status of this version of the object may be another than the one
+// that was written last: memory may be behind.
 func (f *failures) outdated(object client.ObjectKey, version string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -14,8 +14,8 @@
 // as slowly as it likes. So a new text alone makes no event and few writes. Events are limited for
 // each object and namespace, and so are status writes. No namespace gets all workers.
 //
-// Work ends early if its object was changed or deleted meanwhile, or what the object depends on. The
-// object is then reconciled again.
+// Work ends early if its object was changed or deleted meanwhile, or what the object depends on.
+// The object is then reconciled again.
 //
 // The package knows neither artifacts nor connections, so kinds that fetch nothing use it too.
 // Package source builds on it the frame of the kinds that fetch.

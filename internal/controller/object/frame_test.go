@@ -387,8 +387,8 @@ func TestDeletionThatHasToWaitIsTold(t *testing.T) {
 	}
 }
 
-// The API server refuses a second event of the same object version, reason and note. A finalizer that
-// fails again, also while memory is behind, gives no second event.
+// The API server refuses a second event of the same object version, reason and note. A finalizer
+// that fails again, also while memory is behind, gives no second event.
 func TestDeletionThatWaitsLongIsToldOnce(t *testing.T) {
 	w := newWorld(t)
 	o := w.create("tenant-a", "app", nil)

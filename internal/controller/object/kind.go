@@ -62,8 +62,8 @@ type View struct {
 	// Finalizer says that something is kept for the object outside of it: the object gets the
 	// finalizer.
 	Finalizer bool
-	// Renewable says that Act renews the object's tokens on request ([RenewalRequested]). After Act has
-	// succeeded, the frame removes the request.
+	// Renewable says that Act renews the object's tokens on request ([RenewalRequested]). After Act
+	// has succeeded, the frame removes the request.
 	Renewable bool
 	// Interval is how long after a success the object is reconciled again; zero if only a change
 	// wakes it. The frame asks for the view again after Act, from which the interval may follow.

@@ -7,9 +7,9 @@ import (
 )
 
 // Remember strips an object to what a manager's cache needs to keep, for ByObject.Transform. It
-// removes the metadata whose size no schema limits: annotations (up to 256 KiB, except the
-// requests to the controller), labels, owners and managed fields. Patches are differences, so what is missing in
-// memory is not removed from the object.
+// removes the metadata whose size no schema limits: annotations (up to 256 KiB, except the requests
+// to the controller), labels, owners and managed fields. Patches are differences, so what is
+// missing in memory is not removed from the object.
 func Remember(object any) (any, error) {
 	o, ok := object.(client.Object)
 	if !ok {

@@ -400,9 +400,9 @@ func jitter(d time.Duration) time.Duration {
 // stride is the distance between the times at which objects at rest are due.
 const stride = 250 * time.Millisecond
 
-// together lengthens a pause by up to a stride, so that objects that are due at nearly the same time are
-// due at the same time. A process that wakes once for several objects takes a third less CPU time for
-// each. A pause of zero stays zero.
+// together lengthens a pause by up to a stride, so that objects that are due at nearly the same
+// time are due at the same time. A process that wakes once for several objects takes a third less
+// CPU time for each. A pause of zero stays zero.
 func together(pause time.Duration) time.Duration {
 	if pause == 0 {
 		return 0

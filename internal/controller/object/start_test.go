@@ -14,8 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// Objects that may wait are looked at one after the other when the controller starts, and those that
-// are created later at once.
+// Objects that may wait are looked at one after the other when the controller starts, and those
+// that are created later at once.
 func TestObjectsStartSpreadOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many, within = 1000, 10 * time.Minute

@@ -333,8 +333,8 @@ func TestSVIDWithoutTrustDomain(t *testing.T) {
 	}
 }
 
-// What is missing for an SVID is named by its flag and its value of the chart. The object is stalled,
-// nobody is asked for a proof, and no retry is planned before the next change.
+// What is missing for an SVID is named by its flag and its value of the chart. The object is
+// stalled, nobody is asked for a proof, and no retry is planned before the next change.
 func TestSVIDWithoutFlag(t *testing.T) {
 	for name, tt := range map[string]struct {
 		form  string
@@ -404,8 +404,8 @@ func TestCertificateBesideSecret(t *testing.T) {
 	}
 }
 
-// A new certificate is for new reconciliations: a pull that is under way keeps the connection that it
-// has.
+// A new certificate is for new reconciliations: a pull that is under way keeps the connection that
+// it has.
 func TestCertificateRotatesDuringPull(t *testing.T) {
 	tr := newTrust(t)
 	itself, err := auth.Object("OCIRepository", "tenant-a", "app")

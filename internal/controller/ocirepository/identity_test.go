@@ -14,8 +14,8 @@ import (
 
 const identityOfA = "lanyard.dev:workloadidentity:tenant-a:puller"
 
-// identity gives tenant A a WorkloadIdentity, which the role trusts in place of the ServiceAccount of
-// the same name.
+// identity gives tenant A a WorkloadIdentity, which the role trusts in place of the ServiceAccount
+// of the same name.
 func (w *world) identity() {
 	w.T.Helper()
 	w.tenant("tenant-a", roleA)

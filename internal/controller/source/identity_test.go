@@ -23,8 +23,8 @@ const (
 
 var errRejected = errors.New("the service does not accept the credential")
 
-// newTenant makes a world with an account of tenant-a, whose role trusts it. The kind uses a service of
-// the cloud as that role.
+// newTenant makes a world with an account of tenant-a, whose role trusts it. The kind uses a
+// service of the cloud as that role.
 func newTenant(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)

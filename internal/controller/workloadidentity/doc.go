@@ -2,5 +2,6 @@
 // of an identity have, and whether tokens can be requested and checked: the spec is one that the
 // issuer accepts, and a published key signs.
 //
-// The issuer reads nothing of this status. If this controller is down, tokens are made all the same.
+// The issuer reads nothing of this status. If this controller is down, tokens are made all the
+// same.
 package workloadidentity

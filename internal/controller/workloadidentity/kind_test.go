@@ -79,7 +79,8 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	return w
 }
 
-// reconcile reconciles an identity, checks what must hold of every object, and returns the identity.
+// reconcile reconciles an identity, checks what must hold of every object, and returns the
+// identity.
 func (w *world) reconcile(name string) *identityv1.WorkloadIdentity {
 	w.t.Helper()
 	key := types.NamespacedName{Namespace: "tenant-a", Name: name}

@@ -88,8 +88,8 @@ func New(issuer string, keys []jose.JSONWebKey, keep time.Duration) (*Set, error
 	return d, err
 }
 
-// OfRing makes the documents of the issuer whose KeyRing has this status. Services may keep them for
-// a quarter of the publish delay at most, so that every service has a key before the key signs.
+// OfRing makes the documents of the issuer whose KeyRing has this status. Services may keep them
+// for a quarter of the publish delay at most, so that every service has a key before the key signs.
 func OfRing(issuer string, status *identityv1.KeyRingStatus) (*Set, error) {
 	if status.Issuer != issuer {
 		return nil, ErrNoKeys // keys of another URL were published elsewhere, or the ring is not made yet

@@ -72,8 +72,8 @@ func New(tb testing.TB, options ...func(*identity.Options)) *World {
 	return w
 }
 
-// Starting makes the world of [New] as a program has it that has just started: the watches have told
-// nothing yet.
+// Starting makes the world of [New] as a program has it that has just started: the watches have
+// told nothing yet.
 func Starting(tb testing.TB, options ...func(*identity.Options)) *World {
 	tb.Helper()
 	w := &World{t: tb, known: map[string]client.Object{}}

@@ -1,5 +1,5 @@
-// Package issuertest has the truth table of WorkloadIdentities, by which tests judge the schema, the
-// admission policy and the issuer. The package is linked into no program.
+// Package issuertest has the truth table of WorkloadIdentities, by which tests judge the schema,
+// the admission policy and the issuer. The package is linked into no program.
 package issuertest
 
 import (

@@ -69,10 +69,10 @@ func ImportFrom(reader client.Reader, secret client.ObjectKey, domain spiffeid.T
 	}
 }
 
-// ImportWithKey is ImportFrom for a CA whose private key is elsewhere, such as in AWS KMS. The Secret
-// has its certificate, and what is in tls.key is ignored. The function open returns the key, and name
-// is what people call it. A CA is checked by a signature once, not at each step. The returned function
-// is not for concurrent use.
+// ImportWithKey is ImportFrom for a CA whose private key is elsewhere, such as in AWS KMS. The
+// Secret has its certificate, and what is in tls.key is ignored. The function open returns the key,
+// and name is what people call it. A CA is checked by a signature once, not at each step. The
+// returned function is not for concurrent use.
 func ImportWithKey(
 	reader client.Reader, secret client.ObjectKey, domain spiffeid.TrustDomain, name string, open func(ctx context.Context) (crypto.Signer, error),
 ) func(ctx context.Context) (*CA, error) {

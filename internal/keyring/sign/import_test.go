@@ -207,8 +207,8 @@ func TestOwnAuthority(t *testing.T) {
 	})
 }
 
-// TestImportedAuthority: cert-manager replaces CA and key, and no certificate is refused by a verifier
-// that reads the bundle once in the publish delay.
+// TestImportedAuthority: cert-manager replaces CA and key, and no certificate is refused by a
+// verifier that reads the bundle once in the publish delay.
 func TestImportedAuthority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -263,8 +263,8 @@ func (w *world) readCA() *corev1.Secret {
 	return secret
 }
 
-// TestSwitchedOff: without a trust domain, nobody takes the ring for one of a trust domain, nothing is
-// signed, and what was signed stays valid until it expires. Then keys and Secrets go.
+// TestSwitchedOff: without a trust domain, nobody takes the ring for one of a trust domain, nothing
+// is signed, and what was signed stays valid until it expires. Then keys and Secrets go.
 func TestSwitchedOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -405,8 +405,8 @@ func TestCADoesNotPrint(t *testing.T) {
 	}
 }
 
-// TestCertificateStopsWithView: a view that is too old signs no certificate, and a revoked authority
-// none either.
+// TestCertificateStopsWithView: a view that is too old signs no certificate, and a revoked
+// authority none either.
 func TestCertificateStopsWithView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -73,8 +73,8 @@ func (r *Rotator) Run(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
-// Retire makes steps of a ring whose policy is [keyring.Policy.Off], as Run does, until nothing of it
-// is left. It reports false if ctx ended before.
+// Retire makes steps of a ring whose policy is [keyring.Policy.Off], as Run does, until nothing of
+// it is left. It reports false if ctx ended before.
 func (r *Rotator) Retire(ctx context.Context) bool {
 	ticker := time.NewTicker(stepInterval)
 	defer ticker.Stop()
@@ -106,9 +106,9 @@ func (r *Rotator) left(ctx context.Context) (bool, error) {
 	return err == nil && len(keyring.Entries(&ring.Status)) > 0, err
 }
 
-// Step makes the next step of the ring: it revokes, or observes and changes states, or makes keys. A
-// revocation needs neither the public document nor the store. It reports whether it has changed the
-// ring. A conflict is an error like others: to make another step is right after every error.
+// Step makes the next step of the ring: it revokes, or observes and changes states, or makes keys.
+// A revocation needs neither the public document nor the store. It reports whether it has changed
+// the ring. A conflict is an error like others: to make another step is right after every error.
 func (r *Rotator) Step(ctx context.Context) (changed bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -211,8 +211,8 @@ func (r *Rotator) observe(ctx context.Context, ring *v1alpha1.KeyRing, kept []Ke
 	return o, ca, nil
 }
 
-// observeFormer finds out whether a former installation had published keys of the issuer. A ring that
-// has signed, or knows the answer, does not ask.
+// observeFormer finds out whether a former installation had published keys of the issuer. A ring
+// that has signed, or knows the answer, does not ask.
 func (r *Rotator) observeFormer(ctx context.Context, ring *v1alpha1.KeyRing, o *keyring.Observation) error {
 	signed := func(e keyring.Entry) bool { return e.ActivatedAt != nil }
 	if r.Former == nil || ring.Status.OtherKeysSeen || slices.ContainsFunc(keyring.Entries(&ring.Status), signed) {
@@ -233,8 +233,8 @@ func (r *Rotator) observeFormer(ctx context.Context, ring *v1alpha1.KeyRing, o *
 	return nil
 }
 
-// makeKeys makes the missing keys and certificates, and adds them to the plan. It reports whether it
-// has added something: what was made is written also if something else could not be made.
+// makeKeys makes the missing keys and certificates, and adds them to the plan. It reports whether
+// it has added something: what was made is written also if something else could not be made.
 func (r *Rotator) makeKeys(ctx context.Context, ring *v1alpha1.KeyRing, plan *keyring.Plan, ca *CA, began instant) (added bool, err error) {
 	var errs []error
 	note := func(err error) {

@@ -175,8 +175,8 @@ func TestTwoLeaders(t *testing.T) {
 	}
 }
 
-// TestTwoVersions has replicas of two versions rotate in turn, as during an upgrade that takes long.
-// The newer version has an algorithm more, a longer life and a longer delay.
+// TestTwoVersions has replicas of two versions rotate in turn, as during an upgrade that takes
+// long. The newer version has an algorithm more, a longer life and a longer delay.
 func TestTwoVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -732,8 +732,8 @@ func TestStatesChangeWithoutNewKeys(t *testing.T) {
 	})
 }
 
-// TestChangesHappenAtOnce revokes the key that signs, in a running token server that is told of each
-// change of the ring. Nobody waits for the next turn of the rotator and of the signer.
+// TestChangesHappenAtOnce revokes the key that signs, in a running token server that is told of
+// each change of the ring. Nobody waits for the next turn of the rotator and of the signer.
 func TestChangesHappenAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

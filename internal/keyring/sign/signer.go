@@ -97,8 +97,8 @@ func (s *Signer) Run(ctx context.Context, changed <-chan struct{}) {
 }
 
 // Refresh reads the ring and its active keys. After an error the last view stays, and grows old. It
-// also opens the keys that are to sign next: a rotation or a revocation must not wait for the store,
-// which may be a service that throttles.
+// also opens the keys that are to sign next: a rotation or a revocation must not wait for the
+// store, which may be a service that throttles.
 func (s *Signer) Refresh(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,8 +157,8 @@ func (s *Signer) open(ctx context.Context, role keyring.Role, public keyring.Key
 	return &Key{Key: public, MaxLife: maxLife, role: role, private: private, signer: s}, nil
 }
 
-// private returns the private half of a key. What was opened is not read again: it cannot change, and
-// to delete its Secret is no way to revoke a key.
+// private returns the private half of a key. What was opened is not read again: it cannot change,
+// and to delete its Secret is no way to revoke a key.
 func (s *Signer) private(ctx context.Context, kid string) (crypto.Signer, error) {
 	if private := s.opened[kid]; private != nil {
 		return private, nil
@@ -181,8 +181,9 @@ func (s *Signer) forget(status *v1alpha1.KeyRingStatus) {
 	})
 }
 
-// former returns the key that signed for a role until now, if it is retiring in the ring, or nil. So
-// tokens are made on while the store does not open its successor. They end before the key is removed.
+// former returns the key that signed for a role until now, if it is retiring in the ring, or nil.
+// So tokens are made on while the store does not open its successor. They end before the key is
+// removed.
 func (s *Signer) former(role keyring.Role, status *v1alpha1.KeyRingStatus) *Key {
 	v := s.view.Load()
 	if v == nil || v.keys[role] == nil {
@@ -236,8 +237,8 @@ func (s *Signer) Ready(algorithms ...v1alpha1.Algorithm) error {
 	return nil
 }
 
-// Fresh returns ErrStale while the signer does not know the present state of the ring. A ring without
-// an active key is no error: another replica could not sign either.
+// Fresh returns ErrStale while the signer does not know the present state of the ring. A ring
+// without an active key is no error: another replica could not sign either.
 func (s *Signer) Fresh() error {
 	if v := s.view.Load(); v == nil || !v.taken.fresh(now()) {
 		return ErrStale
@@ -245,7 +246,8 @@ func (s *Signer) Fresh() error {
 	return nil
 }
 
-// MaxLife is how long something may be valid that is signed now. It fails with ErrStale or ErrNoKey.
+// MaxLife is how long something may be valid that is signed now. It fails with ErrStale or
+// ErrNoKey.
 func (s *Signer) MaxLife(algorithm v1alpha1.Algorithm) (time.Duration, error) {
 	key, err := s.Key(algorithm)
 	if err != nil {
@@ -300,8 +302,8 @@ func (s *Signer) jwt(algorithm v1alpha1.Algorithm, claims any, expires time.Time
 	return svid.SignJWT(claims, key.ID, key)
 }
 
-// Certificate returns an X.509-SVID by the active authority; see [svid.Issuer.Certificate]. It fails
-// with ErrStale, ErrNoKey, a *LifeError, svid.ErrExpired, or an error of the key's store.
+// Certificate returns an X.509-SVID by the active authority; see [svid.Issuer.Certificate]. It
+// fails with ErrStale, ErrNoKey, a *LifeError, svid.ErrExpired, or an error of the key's store.
 func (s *Signer) Certificate(id spiffeid.ID, public *ecdsa.PublicKey) (svid.Certificate, error) {
 	certificate, err := s.certificate(id, public)
 	if errors.Is(err, ErrReplaced) { // between the choice of the authority and its signature

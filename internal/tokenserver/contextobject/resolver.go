@@ -187,7 +187,8 @@ func (q *question) follow(ctx context.Context, caller user.Info, found *unstruct
 }
 
 // locate returns where the object is that a context object in the namespace home leads to. The name
-// is empty if there is none. Namespace and name can be text of a tenant: they become parts of a path.
+// is empty if there is none. Namespace and name can be text of a tenant: they become parts of a
+// path.
 func (v *via) locate(ctx context.Context, e *evaluation, home string) (namespace, name string, err error) {
 	name, err = e.name(ctx, v.name)
 	if err != nil || name == "" {

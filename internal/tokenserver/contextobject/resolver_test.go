@@ -39,7 +39,8 @@ const spokeUsers = "gardener.cloud:system:seed:"
 
 const gardener = "../../../config/claims/gardener.yaml"
 
-// landscape is a small Gardener: two projects, each with a Shoot of its own identity, and two seeds.
+// landscape is a small Gardener: two projects, each with a Shoot of its own identity, and two
+// seeds.
 const landscape = `
 apiVersion: v1
 kind: Namespace

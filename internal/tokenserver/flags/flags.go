@@ -45,7 +45,8 @@ type Flags struct {
 	SPIFFEIssuer string
 	// SPIFFESecretName is the Secret in Namespace with the CA of X.509-SVIDs; empty for an own CA.
 	SPIFFESecretName string
-	// SPIFFEKMSKey is the ARN of the CA's private key in AWS KMS; empty if SPIFFESecretName has the key.
+	// SPIFFEKMSKey is the ARN of the CA's private key in AWS KMS; empty if SPIFFESecretName has the
+	// key.
 	SPIFFEKMSKey string
 	// SPIFFEAlgorithm is how JWT-SVIDs are signed.
 	SPIFFEAlgorithm identityv1.Algorithm

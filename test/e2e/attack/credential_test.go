@@ -88,8 +88,8 @@ func (r *thieving) tokens(t *testing.T) map[string]jwt.Claims {
 	return all
 }
 
-// proving is an OCIRepository of the tenant's that proves itself. The subject is empty unless the type
-// takes an account or a WorkloadIdentity.
+// proving is an OCIRepository of the tenant's that proves itself. The subject is empty unless the
+// type takes an account or a WorkloadIdentity.
 func (tn *tenant) proving(name, kind, subject, host string, audiences ...string) *v1alpha1.OCIRepository {
 	o := tn.repository(name, host+"/app")
 	o.Spec.Credential = &v1alpha1.Credential{Type: kind, Audiences: audiences}
@@ -108,9 +108,9 @@ func (tn *tenant) identityFor(name string, audiences ...string) {
 	}})
 }
 
-// nameAudiences owns a registry, and wants tokens there that open the cluster or a cloud. The tenant's
-// role at AWS trusts its ServiceAccount, its WorkloadIdentities and its objects, so that the audience
-// alone keeps it closed.
+// nameAudiences owns a registry, and wants tokens there that open the cluster or a cloud. The
+// tenant's role at AWS trusts its ServiceAccount, its WorkloadIdentities and its objects, so that
+// the audience alone keeps it closed.
 func nameAudiences(tn *tenant) {
 	t := tn.t
 	host := tn.host("audiences")
@@ -167,8 +167,8 @@ func nameAudiences(tn *tenant) {
 	}
 }
 
-// trustedRole makes a role at AWS that trusts subjects of the cluster's issuer, of Lanyard's and of the
-// SPIFFE issuer, whatever the audience is.
+// trustedRole makes a role at AWS that trusts subjects of the cluster's issuer, of Lanyard's and of
+// the SPIFFE issuer, whatever the audience is.
 func (tn *tenant) trustedRole(account, identity, object string) (arn string) {
 	t := tn.t
 	for _, issuer := range []string{local.TokenIssuer, spiffeIssuer} {
@@ -184,9 +184,9 @@ func (tn *tenant) trustedRole(account, identity, object string) (arn string) {
 	return "arn:aws:iam::" + local.Account + ":role/" + tn.namespace
 }
 
-// borrowController names no ServiceAccount, and wants the controller's own token: at its own hosts, from
-// a namespace that the controller's identity is lent to, and at the listed registry from one that it is
-// not. The listed registry redirects to the tenant's host.
+// borrowController names no ServiceAccount, and wants the controller's own token: at its own hosts,
+// from a namespace that the controller's identity is lent to, and at the listed registry from one
+// that it is not. The listed registry redirects to the tenant's host.
 func borrowController(tn *tenant) {
 	t := tn.t
 	const kind = v1alpha1.CredentialServiceAccountToken
@@ -283,8 +283,8 @@ func victim(t *testing.T) *v1alpha1.OCIRepository {
 	return o
 }
 
-// stealSVIDs is a tenant that may do everything but ask for SVIDs, and then one that may ask in its own
-// namespace by mistake. It wants those of another's objects, and others than its object's.
+// stealSVIDs is a tenant that may do everything but ask for SVIDs, and then one that may ask in its
+// own namespace by mistake. It wants those of another's objects, and others than its object's.
 func stealSVIDs(tn *tenant) {
 	t := tn.t
 	tn.allow(append(everything(), minting())...)
@@ -347,8 +347,8 @@ func askingForSVIDs() rbacv1.PolicyRule {
 }
 
 // stealControllerSVIDs is whoever has the credential of lanyard-controller. It gets SVIDs of the
-// tenants that the controller acts for, with keys of its own, and each is in the audit log. It gets none
-// elsewhere, and cannot make any: neither with what it got, nor with what it may read.
+// tenants that the controller acts for, with keys of its own, and each is in the audit log. It gets
+// none elsewhere, and cannot make any: neither with what it got, nor with what it may read.
 func stealControllerSVIDs(tn *tenant) {
 	t := tn.t
 	mine := tn.proving("jwt", v1alpha1.CredentialSpiffeJWT, "", "registry.example.com", "registry.example.com")

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// downgrade has the controller log in at a registry of the tenant's, which then leads it to a server
-// without TLS: with a manifest, with the realm of a login, and with the page of tags.
+// downgrade has the controller log in at a registry of the tenant's, which then leads it to a
+// server without TLS: with a manifest, with the realm of a login, and with the page of tags.
 func downgrade(tn *tenant) {
 	t := tn.t
 	secure, plain := tn.host("secure"), tn.host("plain")
@@ -125,14 +125,15 @@ func stay(tn *tenant) {
 	}
 	probe := tn.repository("probe", tn.host("nowhere")+"/app")
 	tn.refused(t, []client.Object{probe}, nil)
-	// One request may have been under way. A reconciliation makes three, since each finds another artifact.
+	// One request may have been under way. A reconciliation makes three, since each finds another
+	// artifact.
 	if now := asked.Load(); now > before+1 {
 		t.Errorf("the registry was asked %d times for an object that is deleted", now-before)
 	}
 }
 
-// remake makes an object again and again under the name of a deleted one. Each has a UID of its own, and
-// nothing of what the former had.
+// remake makes an object again and again under the name of a deleted one. Each has a UID of its
+// own, and nothing of what the former had.
 func remake(tn *tenant) {
 	t := tn.t
 	host := tn.host("remake")

@@ -1,8 +1,8 @@
-// Package attack is a suite of hostile tenants against Lanyard's running programs. Its world is that
-// of the end-to-end tests: the local cloud, a real API server, and lanyard-controller and the programs
-// of the issuer with the flags and permissions of the chart, and its memory limit. The demonstration's
-// tenant-a works beside the attacks, as an honest tenant whose objects are reconciled all the time.
-// The clouds of its tenant-c trust Lanyard's own issuer.
+// Package attack is a suite of hostile tenants against Lanyard's running programs. Its world is
+// that of the end-to-end tests: the local cloud, a real API server, and lanyard-controller and the
+// programs of the issuer with the flags and permissions of the chart, and its memory limit. The
+// demonstration's tenant-a works beside the attacks, as an honest tenant whose objects are
+// reconciled all the time. The clouds of its tenant-c trust Lanyard's own issuer.
 //
 // [attacks] lists the attacks. Each has namespaces and servers of its own, and fails if the
 // controller does what the tenant wants. Whatever the attack is, the suite fails if

@@ -50,8 +50,8 @@ func grantsOfClouds(after uint64) (grants []string) {
 	return grants
 }
 
-// isHonest reports whether tenant-a, tenant-c or the publisher of the demonstration has this name at a
-// cloud.
+// isHonest reports whether tenant-a, tenant-c or the publisher of the demonstration has this name
+// at a cloud.
 func isHonest(name string) bool {
 	return slices.ContainsFunc([]string{
 		"system:serviceaccount:tenant-a:", "arn:aws:sts::" + local.Account + ":assumed-role/tenant-a-ecr/", "arn:aws:sts::210987654321:assumed-role/tenant-a-partner/", applicationA + "@",

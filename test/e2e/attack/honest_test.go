@@ -134,8 +134,9 @@ func (h *honest) fault(text string) {
 }
 
 // latency returns the longest reconciliation since the last call, and what went wrong meanwhile. A
-// reconciliation that goes on counts as well. machine is what the API server took of it: the longest
-// may have met the API server at its slowest. Half of the reconciliations have no such excuse.
+// reconciliation that goes on counts as well. machine is what the API server took of it: the
+// longest may have met the API server at its slowest. Half of the reconciliations have no such
+// excuse.
 func (h *honest) latency(machine time.Duration) (worst time.Duration, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

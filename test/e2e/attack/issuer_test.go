@@ -57,8 +57,8 @@ type caller struct {
 	bearer string
 }
 
-// callAs returns a caller with a token that is as a Pod of the ServiceAccount has one. The Pod may be
-// nil.
+// callAs returns a caller with a token that is as a Pod of the ServiceAccount has one. The Pod may
+// be nil.
 func callAs(t *testing.T, namespace, account string, pod *corev1.Pod) *caller {
 	t.Helper()
 	var spec authenticationv1.TokenRequestSpec
@@ -153,8 +153,8 @@ func minting() rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{tokenv1.Group}, Resources: []string{"workloadidentities/token"}, Verbs: []string{"create"}}
 }
 
-// mintWithoutGrant is a tenant that may do everything with its WorkloadIdentities but make tokens. It
-// asks for tokens of its own identity, which looks as the victim's does, and of the victim's.
+// mintWithoutGrant is a tenant that may do everything with its WorkloadIdentities but make tokens.
+// It asks for tokens of its own identity, which looks as the victim's does, and of the victim's.
 func mintWithoutGrant(tn *tenant) {
 	t := tn.t
 	tn.allow(everything()...)
@@ -205,8 +205,8 @@ func mintWithoutGrant(tn *tenant) {
 	tn.refused(t, []client.Object{o}, nil, "TrustRefused")
 }
 
-// spoofContexts is a tenant that may make tokens of its own identity. It names objects for which they
-// are used that are not its own, that do not exist, or that do not use the identity.
+// spoofContexts is a tenant that may make tokens of its own identity. It names objects for which
+// they are used that are not its own, that do not exist, or that do not use the identity.
 func spoofContexts(tn *tenant) {
 	t := tn.t
 	tn.allow(append(everything(), minting())...)
@@ -250,8 +250,8 @@ func spoofContexts(tn *tenant) {
 	}
 }
 
-// crossIssuers shows tokens of the cluster's issuer where Lanyard's is trusted, and tokens of Lanyard's
-// issuer where the cluster's is.
+// crossIssuers shows tokens of the cluster's issuer where Lanyard's is trusted, and tokens of
+// Lanyard's issuer where the cluster's is.
 func crossIssuers(tn *tenant) {
 	t := tn.t
 	tn.allow(append(everything(), minting())...)
@@ -324,10 +324,10 @@ func forgeHeaders(tn *tenant) {
 	}
 }
 
-// stealController is whoever has the credential of lanyard-controller. It gets tokens of the tenants
-// that the controller acts for, as docs/security.md says, and nothing that outlives the theft: no key, no
-// other tenant's token, no right. Each token is in the audit log. The theft ends in a namespace with the
-// RoleBinding there, and everywhere with the Pod.
+// stealController is whoever has the credential of lanyard-controller. It gets tokens of the
+// tenants that the controller acts for, as docs/security.md says, and nothing that outlives the
+// theft: no key, no other tenant's token, no right. Each token is in the audit log. The theft ends
+// in a namespace with the RoleBinding there, and everywhere with the Pod.
 func stealController(tn *tenant) {
 	t := tn.t
 	tn.identity(stsAudience)

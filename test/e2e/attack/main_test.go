@@ -39,8 +39,8 @@ var attacked = stage.Suite{
 	End:      wantNoSecretsInLogs,
 }
 
-// wantNoSecretsInLogs returns an error if a program has logged a token or a private key. Some attacks
-// have it fail with one in its hands.
+// wantNoSecretsInLogs returns an error if a program has logged a token or a private key. Some
+// attacks have it fail with one in its hands.
 func wantNoSecretsInLogs() error {
 	secret := regexp.MustCompile(`eyJ[A-Za-z0-9_-]{10}|PRIVATE KEY-----|IQoJb3JpZ2luX2Vj|ya29\.|` + cloudaws.SessionSecretPrefix)
 	for _, program := range []*local.Program{controller, tokenServer} {

@@ -27,8 +27,8 @@ const (
 	hostileSpoke, victimSpoke = "spoke-hostile", "spoke-victim"
 )
 
-// actAsSpoke is whoever has the credential of a spoke at its hub. It wants tokens of the other spoke's
-// identities, and tokens of its own that name the other spoke or the other's objects.
+// actAsSpoke is whoever has the credential of a spoke at its hub. It wants tokens of the other
+// spoke's identities, and tokens of its own that name the other spoke or the other's objects.
 func actAsSpoke(tn *tenant) {
 	t := tn.t
 	for _, name := range []string{spokesNamespace, victimSpoke} {
@@ -131,7 +131,8 @@ func (tn *tenant) reachAsSpoke(me *caller) {
 	}
 }
 
-// grantSpoke makes what `lanyard hub grant` prints for a spoke and a namespace, until the test ends.
+// grantSpoke makes what `lanyard hub grant` prints for a spoke and a namespace, until the test
+// ends.
 func grantSpoke(t *testing.T, spoke, namespace string) {
 	t.Helper()
 	printed, err := exec.CommandContext(t.Context(), binary("lanyard"), "hub", "grant", spoke, "--namespace", namespace).Output()

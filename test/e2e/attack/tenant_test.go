@@ -65,8 +65,8 @@ func newTenant(t *testing.T, namespace string) *tenant {
 	return tn
 }
 
-// tenantBinding is what `lanyard tenant --identity-controller` prints for a program of the chart, which
-// has the name of its account.
+// tenantBinding is what `lanyard tenant --identity-controller` prints for a program of the chart,
+// which has the name of its account.
 func tenantBinding(namespace, account string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account + "-tenant"},

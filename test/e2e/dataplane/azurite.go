@@ -102,8 +102,8 @@ func (a *Azurite) Close() {
 	<-a.ended
 }
 
-// Blob is the blob endpoint of an account, nil for one that there is not: what ServeBlob of the local cloud wants. It gives to each request the
-// signature without which Azurite answers nothing.
+// Blob is the blob endpoint of an account, nil for one that there is not: what ServeBlob of the
+// local cloud wants. It gives to each request the signature without which Azurite answers nothing.
 func (a *Azurite) Blob(account string) http.Handler {
 	signature, ok := a.accounts[account]
 	if !ok {
@@ -123,8 +123,8 @@ func (a *Azurite) Blob(account string) http.Handler {
 	}
 }
 
-// sharedAccess is a shared access signature of an account for everything of its blob service. Source: Microsoft Learn, "Create an account SAS", in the form
-// of version 2020-08-04.
+// sharedAccess is a shared access signature of an account for everything of its blob service.
+// Source: Microsoft Learn, "Create an account SAS", in the form of version 2020-08-04.
 func sharedAccess(account string, key []byte) url.Values {
 	const version = "2020-08-04"
 	v := url.Values{

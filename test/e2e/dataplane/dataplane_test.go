@@ -123,7 +123,8 @@ type store interface {
 	list(ctx context.Context, bucket, prefix string) ([]string, error)
 }
 
-// exercise writes as one caller and reads as another, who may read bucket A only. Code is a refusal's, or empty.
+// exercise writes as one caller and reads as another, who may read bucket A only. Code is a
+// refusal's, or empty.
 func exercise(t *testing.T, writer, reader store, code func(error) string, denied string) {
 	t.Helper()
 	ctx := t.Context()
@@ -215,7 +216,8 @@ func TestS3(t *testing.T) {
 	}, "AccessDenied")
 }
 
-// TestS3Command has the unmodified aws command upload in one piece and in parts, and read what it wrote.
+// TestS3Command has the unmodified aws command upload in one piece and in parts, and read what it
+// wrote.
 func TestS3Command(t *testing.T) {
 	program, err := exec.LookPath("aws")
 	if err != nil {

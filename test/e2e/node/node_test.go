@@ -46,7 +46,8 @@ func must(t *testing.T, err error) {
 
 func accountOf(tenant string) string { return tenant + "@" + project + ".iam.gserviceaccount.com" }
 
-// world is a local cloud with two tenants at Azure and Google, and the environment of a program in it.
+// world is a local cloud with two tenants at Azure and Google, and the environment of a program in
+// it.
 func world(t *testing.T) (issuer *oidc.Issuer, env []string) {
 	t.Helper()
 	app := func(client, subject string) azure.Application {
@@ -129,7 +130,8 @@ func TestAzureToken(t *testing.T) {
 	}
 }
 
-// TestGoogleToken: the unmodified google-auth-library is itself and one tenant's service account, and not the other's.
+// TestGoogleToken: the unmodified google-auth-library is itself and one tenant's service account,
+// and not the other's.
 func TestGoogleToken(t *testing.T) {
 	issuer, env := world(t)
 	for name, tt := range map[string]struct {
@@ -162,8 +164,8 @@ func TestGoogleToken(t *testing.T) {
 	}
 }
 
-// TestAlibabaCredentials: the unmodified @alicloud/credentials gets a session of one tenant's role and
-// not of the other's.
+// TestAlibabaCredentials: the unmodified @alicloud/credentials gets a session of one tenant's role
+// and not of the other's.
 func TestAlibabaCredentials(t *testing.T) {
 	issuer, env := world(t)
 	for name, tt := range map[string]struct{ role, audience, code string }{

@@ -1,5 +1,6 @@
-// Package attempttest checks, with real connections, that whatever sends requests explains failed ones and repeats them as package
-// attempt says. Every part that sends requests runs it, so that the parts cannot drift apart.
+// Package attempttest checks, with real connections, that whatever sends requests explains failed
+// ones and repeats them as package attempt says. Every part that sends requests runs it, so that
+// the parts cannot drift apart.
 package attempttest
 
 import (
@@ -22,8 +23,8 @@ type Sender struct {
 	Side attempt.Side
 	// Attempts is how often the sender sends one request at most.
 	Attempts int
-	// Send sends one request by https to any host, and returns why there was no answer. The transport leads every host to the same
-	// place.
+	// Send sends one request by https to any host, and returns why there was no answer. The
+	// transport leads every host to the same place.
 	Send func(t *testing.T, base *http.Transport) error
 }
 

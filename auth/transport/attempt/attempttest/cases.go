@@ -24,7 +24,8 @@ type testCase struct {
 	name  string
 	spoil func(t *testing.T, base *http.Transport)
 	says  string
-	// fix has NAME in place of the other side's name; fixByField is for a side that has settings in an object's spec.
+	// fix has NAME in place of the other side's name; fixByField is for a side that has settings in
+	// an object's spec.
 	fix, fixByField string
 	again           bool
 }

@@ -42,7 +42,8 @@ func listen(t *testing.T) net.Listener {
 	return listener
 }
 
-// accept starts a server that does something to each connection and closes it. It returns the server's address.
+// accept starts a server that does something to each connection and closes it. It returns the
+// server's address.
 func accept(t *testing.T, do func(net.Conn)) string {
 	t.Helper()
 	listener := listen(t)
@@ -69,7 +70,8 @@ func hangUp(conn net.Conn) { _, _ = conn.Read(make([]byte, 64<<10)) }
 
 func reset(conn net.Conn) { _ = conn.(*net.TCPConn).SetLinger(0) }
 
-// nonsense sends a message of TLS that does not belong at the beginning (ServerHelloDone, RFC 5246 §7.4.5).
+// nonsense sends a message of TLS that does not belong at the beginning (ServerHelloDone, RFC 5246
+// §7.4.5).
 func nonsense(conn net.Conn) {
 	hangUp(conn)
 	_, _ = conn.Write([]byte{22, 3, 3, 0, 4, 14, 0, 0, 0})
@@ -87,7 +89,8 @@ func serve(t *testing.T, handler http.HandlerFunc, config *tls.Config) *httptest
 	return server
 }
 
-// hangingAnswer waits until the client gives up, which net/http notices once the body has been read.
+// hangingAnswer waits until the client gives up, which net/http notices once the body has been
+// read.
 func hangingAnswer(_ http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	<-r.Context().Done()

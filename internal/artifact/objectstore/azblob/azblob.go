@@ -1,5 +1,5 @@
-// Package azblob reads containers of Azure Blob Storage through Azure's own client. It looks for no credentials and no
-// configuration but what it is given.
+// Package azblob reads containers of Azure Blob Storage through Azure's own client. It looks for no
+// credentials and no configuration but what it is given.
 package azblob
 
 import (
@@ -25,9 +25,11 @@ type Options struct {
 	Container string
 	// Endpoint is the host[:port] of the storage account. Required.
 	Endpoint string
-	// Credential gives bearer tokens; it is asked again when one ends. Nil: the container is read without one.
+	// Credential gives bearer tokens; it is asked again when one ends. Nil: the container is read
+	// without one.
 	Credential azcore.TokenCredential
-	// Audience is the resource that tokens are asked for, such as https://storage.azure.com, which is the default.
+	// Audience is the resource that tokens are asked for, such as https://storage.azure.com, which
+	// is the default.
 	Audience string
 	// Caller is what errors must know of the credential and the way.
 	Caller origin.Caller
@@ -114,7 +116,8 @@ func (s *storage) List(ctx context.Context, prefix string) iter.Seq2[objectstore
 	}
 }
 
-// isDirectory reports whether the item is no blob: accounts with a hierarchical namespace list their directories too.
+// isDirectory reports whether the item is no blob: accounts with a hierarchical namespace list
+// their directories too.
 func isDirectory(item *container.BlobItem) bool {
 	return item.Properties != nil && item.Properties.ResourceType != nil && *item.Properties.ResourceType == "directory"
 }

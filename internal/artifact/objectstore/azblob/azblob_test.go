@@ -22,8 +22,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// service speaks as much of Azure Blob Storage's protocol as a container's reader needs: List Blobs with markers, Get Blob with
-// If-Match.
+// service speaks as much of Azure Blob Storage's protocol as a container's reader needs: List Blobs
+// with markers, Get Blob with If-Match.
 type service struct {
 	objects  map[string]string
 	page     int

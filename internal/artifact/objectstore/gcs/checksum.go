@@ -15,8 +15,9 @@ import (
 // io.ErrUnexpectedEOF, so that the object is read again.
 var errCorrupt = fmt.Errorf("the content does not match its checksum: %w", io.ErrUnexpectedEOF)
 
-// content reads an object and verifies its checksum. If the checksum is wrong, Read returns an error
-// in place of the last bytes: a reader that counts bytes must not ignore the error after them.
+// content reads an object and verifies its checksum. If the checksum is wrong, Read returns an
+// error in place of the last bytes: a reader that counts bytes must not ignore the error after
+// them.
 type content struct {
 	io.ReadCloser
 
@@ -47,8 +48,8 @@ func (c *content) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// checksum returns the CRC32C of the stored bytes. Source: Cloud Storage XML API, "x-goog-hash"; the
-// JSON API sends the header as well.
+// checksum returns the CRC32C of the stored bytes. Source: Cloud Storage XML API, "x-goog-hash";
+// the JSON API sends the header as well.
 func checksum(header http.Header) (uint32, bool) {
 	for _, value := range header.Values("X-Goog-Hash") {
 		for part := range strings.SplitSeq(value, ",") {

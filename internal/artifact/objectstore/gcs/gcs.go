@@ -88,8 +88,8 @@ type object struct {
 	Size       int64  `json:"size,string"`
 }
 
-// maxTokens bounds the JSON tokens of a page: a hundred for each of a thousand objects. With all its
-// fields, which are not asked for, an object has about seventy.
+// maxTokens bounds the JSON tokens of a page: a hundred for each of a thousand objects. With all
+// its fields, which are not asked for, an object has about seventy.
 const maxTokens = 100 * 1000
 
 // fields are the parts of an answer that a listing uses.

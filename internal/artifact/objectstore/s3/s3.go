@@ -1,5 +1,5 @@
-// Package s3 reads buckets of Amazon S3, and of services that speak its protocol, through AWS's own client. It looks for no
-// credentials and no configuration but what it is given.
+// Package s3 reads buckets of Amazon S3, and of services that speak its protocol, through AWS's own
+// client. It looks for no credentials and no configuration but what it is given.
 package s3
 
 import (
@@ -27,7 +27,8 @@ type Options struct {
 	Endpoint string
 	// Region is the region that requests are signed for. Required.
 	Region string
-	// PathStyle puts the bucket's name into the path and not before the host. Services other than Amazon's want it.
+	// PathStyle puts the bucket's name into the path and not before the host. Services other than
+	// Amazon's want it.
 	PathStyle bool
 	// Insecure asks by plain http.
 	Insecure bool
@@ -97,7 +98,8 @@ func (s *storage) List(ctx context.Context, prefix string) iter.Seq2[objectstore
 		for last := ""; pages.HasMorePages(); {
 			page, err := pages.NextPage(ctx)
 			if err == nil && aws.ToBool(page.IsTruncated) {
-				// The client takes a listing without a way on for its end, and half a bucket would pass for the whole.
+				// The client takes a listing without a way on for its end, and half a bucket would
+				// pass for the whole.
 				next := aws.ToString(page.NextContinuationToken)
 				if next == "" || next == last {
 					err = errors.New("a page that is not the last leads nowhere")

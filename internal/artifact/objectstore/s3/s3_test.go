@@ -21,7 +21,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// service speaks as much of Amazon S3's protocol as a bucket's reader needs: ListObjectsV2 with pages, GetObject with If-Match.
+// service speaks as much of Amazon S3's protocol as a bucket's reader needs: ListObjectsV2 with
+// pages, GetObject with If-Match.
 type service struct {
 	objects  map[string]string
 	page     int
