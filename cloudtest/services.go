@@ -18,6 +18,7 @@ func Services() []string {
 		[]string{
 			azure.ServiceEntra, azure.ServiceRegistryTokens, azure.ServiceRegistry, azure.ServiceBlob, azure.ServiceIMDS,
 			gcp.ServiceSTS, gcp.ServiceIAMCredentials, gcp.ServiceAccounts, gcp.ServiceRegistry, gcp.ServiceStorage, gcp.ServiceMetadata,
+			gcp.ServiceIAM, gcp.ServiceResourceManager, gcp.ServiceUsage, gcp.ServiceRegistryAPI,
 			alibaba.ServiceSTS,
 			journal.ServiceHandler, journal.ServiceProxy,
 		},

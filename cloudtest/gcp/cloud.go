@@ -1,6 +1,7 @@
 // Package gcp is the local Google Cloud. It has projects with workload identity pools, GKE
 // clusters, service accounts and IAM policies. Its services are the Security Token Service, the IAM
-// Service Account Credentials API, the metadata server, Artifact Registry and Cloud Storage.
+// Service Account Credentials API, the metadata server, Artifact Registry and Cloud Storage. Of the
+// APIs that manage a project it has what has the project trust a cluster.
 //
 // It verifies what Google Cloud verifies: tokens against their issuer's keys, attribute mappings
 // and conditions, IAM bindings. It answers with Google's error codes, HTTP statuses and bodies.
@@ -363,6 +364,14 @@ func (c *Cloud) Service(host string) service.Service {
 			return c.readSTS(r, ep)
 		case ServiceIAMCredentials:
 			return c.readIAMCredentials(r, ep)
+		case ServiceIAM:
+			return c.readManagement(r, ep, iamMethods())
+		case ServiceResourceManager:
+			return c.readManagement(r, ep, projectMethods())
+		case ServiceUsage:
+			return c.readManagement(r, ep, usageMethods())
+		case ServiceRegistryAPI:
+			return c.readManagement(r, ep, repositoryMethods())
 		case ServiceAccounts:
 			return c.readAccounts(r)
 		case ServiceRegistry:

@@ -92,6 +92,8 @@ const (
 	codeDenied          = "PERMISSION_DENIED"
 	codeInvalid         = "INVALID_ARGUMENT"
 	codeNotFound        = "NOT_FOUND"
+	codeExists          = "ALREADY_EXISTS"
+	codeAborted         = "ABORTED"
 	codeExhausted       = "RESOURCE_EXHAUSTED"
 	codeUnavailable     = "UNAVAILABLE"
 	codeInternal        = "INTERNAL"

@@ -11,6 +11,14 @@ const (
 	ServiceSTS = "gcp-sts"
 	// ServiceIAMCredentials is the IAM Service Account Credentials API.
 	ServiceIAMCredentials = "iamcredentials"
+	// ServiceIAM is the IAM API: workload identity pools and service accounts.
+	ServiceIAM = "gcp-iam"
+	// ServiceResourceManager is the Cloud Resource Manager API.
+	ServiceResourceManager = "cloudresourcemanager"
+	// ServiceUsage is the Service Usage API.
+	ServiceUsage = "serviceusage"
+	// ServiceRegistryAPI is the Artifact Registry API, with which repositories are managed.
+	ServiceRegistryAPI = "artifactregistry"
 	// ServiceMetadata is the metadata server of a GKE node or a virtual machine.
 	ServiceMetadata = "metadata"
 	// ServiceAccounts is Google's own OIDC issuer, which signs the metadata server's identity tokens.
@@ -48,6 +56,14 @@ func containerRegistryHosts() map[string]string {
 	return map[string]string{"gcr.io": "us", "us.gcr.io": "us", "eu.gcr.io": "europe", "asia.gcr.io": "asia"}
 }
 
+// apis are the services of a universe by the first part of their hosts.
+func apis() map[string]string {
+	return map[string]string{
+		"sts": ServiceSTS, "iamcredentials": ServiceIAMCredentials, "storage": ServiceStorage, "iam": ServiceIAM,
+		"cloudresourcemanager": ServiceResourceManager, "serviceusage": ServiceUsage, "artifactregistry": ServiceRegistryAPI,
+	}
+}
+
 // endpoint is the meaning of a host name.
 type endpoint struct {
 	service  string
@@ -79,13 +95,8 @@ func parseHost(host string, universes []string) (endpoint, bool) {
 		if !ok {
 			continue
 		}
-		switch rest {
-		case "sts":
-			return endpoint{service: ServiceSTS, universe: universe}, true
-		case "iamcredentials":
-			return endpoint{service: ServiceIAMCredentials, universe: universe}, true
-		case "storage":
-			return endpoint{service: ServiceStorage, universe: universe}, true
+		if service := apis()[rest]; service != "" {
+			return endpoint{service: service, universe: universe}, true
 		}
 		if bucket, ok := strings.CutSuffix(rest, ".storage"); ok && isBucketName(bucket) && !strings.Contains(bucket, ".") {
 			return endpoint{service: ServiceStorage, universe: universe, bucket: bucket}, true

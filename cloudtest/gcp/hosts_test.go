@@ -23,6 +23,11 @@ func TestHosts(t *testing.T) {
 		"storage.apis-sovereign.example":         {service: ServiceStorage, universe: sovereign},
 		"tenant-a-bucket.storage.googleapis.com": {service: ServiceStorage, universe: public, bucket: "tenant-a-bucket"},
 		"accounts.google.com":                    {service: ServiceAccounts, universe: public},
+		"iam.googleapis.com":                     {service: ServiceIAM, universe: public},
+		"iam.apis-sovereign.example":             {service: ServiceIAM, universe: sovereign},
+		"cloudresourcemanager.googleapis.com":    {service: ServiceResourceManager, universe: public},
+		"serviceusage.googleapis.com":            {service: ServiceUsage, universe: public},
+		"artifactregistry.googleapis.com":        {service: ServiceRegistryAPI, universe: public},
 		"us-docker.pkg.dev":                      registry("us"),
 		"europe-docker.pkg.dev":                  registry("europe"),
 		"asia-docker.pkg.dev":                    registry("asia"),
@@ -59,6 +64,8 @@ func TestHosts(t *testing.T) {
 		"sts.us.rep.googleapis.com":                      {},
 		"sts.us-central1.rep.apis-sovereign.example":     {},
 		"iamcredentials.us-central1.rep.googleapis.com":  {},
+		"iam.us-central1.rep.googleapis.com":             {},
+		"xiam.googleapis.com":                            {},
 		"sts.apis-other.example":                         {},
 		"googleapis.com":                                 {},
 		"www.googleapis.com":                             {},
@@ -92,7 +99,7 @@ func TestHosts(t *testing.T) {
 
 // FuzzHosts: a host that is taken is one of the table's: its parts, put together again, are the host.
 func FuzzHosts(f *testing.F) {
-	for _, host := range []string{"sts.googleapis.com", "sts.us-east1.rep.googleapis.com", "us-docker.pkg.dev", "eu.gcr.io", "bucket.storage.googleapis.com", "docker.us-east1.rep.pkg.dev", "storage.us-east1.rep.googleapis.com", "accounts.google.com"} {
+	for _, host := range []string{"sts.googleapis.com", "sts.us-east1.rep.googleapis.com", "us-docker.pkg.dev", "eu.gcr.io", "bucket.storage.googleapis.com", "iam.googleapis.com", "serviceusage.googleapis.com", "docker.us-east1.rep.pkg.dev", "storage.us-east1.rep.googleapis.com", "accounts.google.com"} {
 		f.Add(host)
 	}
 	f.Fuzz(func(t *testing.T, host string) {
@@ -109,6 +116,10 @@ func FuzzHosts(f *testing.F) {
 			}
 		case ServiceIAMCredentials:
 			again = []string{"iamcredentials." + DefaultUniverse}
+		case ServiceIAM:
+			again = []string{"iam." + DefaultUniverse}
+		case ServiceResourceManager, ServiceUsage, ServiceRegistryAPI:
+			again = []string{ep.service + "." + DefaultUniverse}
 		case ServiceStorage:
 			again = []string{strings.TrimPrefix(ep.bucket+".storage."+DefaultUniverse, ".")}
 			for _, region := range regions() {

@@ -51,7 +51,7 @@ func (c *Cloud) readIAMCredentials(r *service.Request, ep endpoint) (service.Pro
 func (c *Cloud) authenticate(r *service.Request, universe, method string, scopes ...string) (principal, *service.Refusal) {
 	const expected = "Expected OAuth 2 access token, login cookie or other valid authentication credential. " +
 		"See https://developers.google.com/identity/sign-in/web/devconsole-project."
-	metadata := []string{"service", "iamcredentials." + universe, "method", method}
+	metadata := []string{"service", r.Call.Host, "method", method}
 	raw, ok := wire.Bearer(r.Request)
 	if !ok {
 		return principal{}, service.Refuse(http.StatusUnauthorized, codeUnauthenticated, "Request is missing required authentication credential. "+expected).

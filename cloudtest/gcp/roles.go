@@ -12,6 +12,15 @@ const (
 	permDownload           = "artifactregistry.repositories.downloadArtifacts"
 	permUpload             = "artifactregistry.repositories.uploadArtifacts"
 	permDelete             = "artifactregistry.repositories.deleteArtifacts"
+	permProjectGet         = "resourcemanager.projects.get"
+	permServiceEnable      = "serviceusage.services.enable"
+	permPoolCreate         = "iam.workloadIdentityPools.create"
+	permProviderCreate     = "iam.workloadIdentityPoolProviders.create"
+	permAccountCreate      = "iam.serviceAccounts.create"
+	permAccountGetPolicy   = "iam.serviceAccounts.getIamPolicy"
+	permAccountSetPolicy   = "iam.serviceAccounts.setIamPolicy"
+	permRepoGetPolicy      = "artifactregistry.repositories.getIamPolicy"
+	permRepoSetPolicy      = "artifactregistry.repositories.setIamPolicy"
 	permBucketGet          = "storage.buckets.get"
 	permBucketList         = "storage.buckets.list"
 	permObjectGet          = "storage.objects.get"
@@ -35,12 +44,22 @@ func permissionsOf(role string) ([]string, bool) {
 		return []string{permAccessToken, permIDToken, permDelegate}, true
 	case "roles/iam.serviceAccountOpenIdTokenCreator":
 		return []string{permIDToken}, true
+	case "roles/browser":
+		return []string{permProjectGet}, true
+	case "roles/serviceusage.serviceUsageAdmin":
+		return []string{permProjectGet, permServiceEnable}, true
+	case "roles/iam.workloadIdentityPoolAdmin":
+		return []string{permProjectGet, permPoolCreate, permProviderCreate}, true
+	case "roles/iam.serviceAccountAdmin":
+		return []string{permProjectGet, permAccountCreate, permAccountGetPolicy, permAccountSetPolicy}, true
 	case "roles/artifactregistry.reader":
 		return []string{permDownload}, true
 	case "roles/artifactregistry.writer":
 		return []string{permDownload, permUpload}, true
-	case "roles/artifactregistry.repoAdmin", "roles/artifactregistry.admin":
+	case "roles/artifactregistry.repoAdmin":
 		return []string{permDownload, permUpload, permDelete}, true
+	case "roles/artifactregistry.admin":
+		return []string{permDownload, permUpload, permDelete, permRepoGetPolicy, permRepoSetPolicy}, true
 	case "roles/storage.objectViewer":
 		return []string{permObjectGet, permObjectList}, true
 	case "roles/storage.objectCreator":

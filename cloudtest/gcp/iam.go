@@ -1,0 +1,221 @@
+package gcp
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
+)
+
+// iamMethods are the part of the IAM API with which an administrator has a project trust an issuer,
+// and a service account the subjects of the issuer. Source: IAM API v1.
+func iamMethods() []managementMethod {
+	const (
+		pools    = "google.iam.v1.WorkloadIdentityPools"
+		accounts = "google.iam.admin.v1.IAM"
+		policies = "projects/*/serviceAccounts/*"
+	)
+	return []managementMethod{
+		{
+			name: "CreateWorkloadIdentityPool", api: pools, verb: http.MethodPost, path: "projects/*/locations/global/workloadIdentityPools",
+			query: []string{paramPool}, do: (*Cloud).createPool,
+		},
+		{
+			name: "CreateWorkloadIdentityPoolProvider", api: pools, verb: http.MethodPost,
+			path: "projects/*/locations/global/workloadIdentityPools/*/providers", query: []string{paramProvider}, do: (*Cloud).createPoolProvider,
+		},
+		{name: "CreateServiceAccount", api: accounts, verb: http.MethodPost, path: "projects/*/serviceAccounts", do: (*Cloud).createAccount},
+		{
+			name: "GetIamPolicy", api: accounts, verb: http.MethodPost, path: policies + ":getIamPolicy", query: []string{paramPolicyVersion},
+			do: (*Cloud).getAccountPolicy,
+		},
+		{name: "SetIamPolicy", api: accounts, verb: http.MethodPost, path: policies + ":setIamPolicy", do: (*Cloud).setAccountPolicy},
+	}
+}
+
+const (
+	paramPool     = "workloadIdentityPoolId"
+	paramProvider = "workloadIdentityPoolProviderId"
+)
+
+// alreadyExists refuses what there is already.
+func alreadyExists(message string) *service.Refusal {
+	return service.Refuse(http.StatusConflict, codeExists, message)
+}
+
+// creation is the operation that creates what has a name. What it creates is there at once.
+func creation(name, metadata string) operation {
+	return operation{
+		Name:     name + "/operations/" + randomText(18),
+		Metadata: map[string]any{"@type": "type.googleapis.com/google.iam.v1." + metadata},
+	}
+}
+
+func (c *Cloud) createPool(call *managementCall) (any, *service.Refusal) {
+	var q struct {
+		Disabled bool `json:"disabled"`
+	}
+	if refusal := call.readJSON(&q); refusal != nil {
+		return nil, refusal
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, refusal := c.require(call, call.names[0], permPoolCreate, nil)
+	if refusal != nil {
+		return nil, refusal
+	}
+	id := call.query.Get(paramPool)
+	if p.pools[id] != nil {
+		return nil, alreadyExists("Requested entity already exists")
+	}
+	if err := p.putPool(Pool{ID: id, Disabled: q.Disabled}); err != nil {
+		return nil, invalidSetting(err, map[string]string{"id": paramPool})
+	}
+	return creation(poolName(p.number, id), "WorkloadIdentityPoolOperationMetadata"), nil
+}
+
+// newProvider is a provider as the API has it.
+type newProvider struct {
+	Disabled         bool              `json:"disabled"`
+	AttributeMapping map[string]string `json:"attributeMapping"`
+	OIDC             *struct {
+		IssuerURI string `json:"issuerUri"`
+		JWKSJSON  string `json:"jwksJson"`
+	} `json:"oidc"`
+}
+
+func (c *Cloud) createPoolProvider(call *managementCall) (any, *service.Refusal) {
+	var q newProvider
+	if refusal := call.readJSON(&q); refusal != nil {
+		return nil, refusal
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, refusal := c.require(call, call.names[0], permProviderCreate, nil)
+	if refusal != nil {
+		return nil, refusal
+	}
+	in, id := p.pools[call.names[1]], call.query.Get(paramProvider)
+	switch {
+	case in == nil:
+		return nil, service.Refuse(http.StatusNotFound, codeNotFound, "Requested entity was not found.")
+	case in.providers[id] != nil:
+		return nil, alreadyExists("Requested entity already exists")
+	case q.OIDC == nil:
+		return nil, invalidArgument("Invalid value for provider_config: give oidc").Because("the local cloud has OIDC providers only")
+	}
+	created := Provider{ID: id, IssuerURI: q.OIDC.IssuerURI, AttributeMapping: q.AttributeMapping, Disabled: q.Disabled}
+	if q.OIDC.JWKSJSON != "" {
+		created.JWKS = json.RawMessage(q.OIDC.JWKSJSON)
+	}
+	parsed, err := created.parse()
+	if err != nil {
+		return nil, invalidSetting(err, map[string]string{"id": paramProvider, "issuerURI": "oidc.issuer_uri", "jwks": "oidc.jwks_json", "attributeMapping": "attribute_mapping"})
+	}
+	changed := *in
+	changed.providers = maps.Clone(in.providers)
+	changed.providers[id] = parsed
+	p.pools[in.id] = &changed
+	return creation(providerName(p.number, in.id, id), "WorkloadIdentityPoolProviderOperationMetadata"), nil
+}
+
+// accountAnswer is a service account as the API has it.
+type accountAnswer struct {
+	Name           string `json:"name"`
+	ProjectID      string `json:"projectId"`
+	UniqueID       string `json:"uniqueId"`
+	Email          string `json:"email"`
+	ETag           string `json:"etag"`
+	OAuth2ClientID string `json:"oauth2ClientId"`
+}
+
+func (c *Cloud) createAccount(call *managementCall) (any, *service.Refusal) {
+	var q struct {
+		AccountID      string   `json:"accountId"`
+		ServiceAccount struct{} `json:"serviceAccount"`
+	}
+	if refusal := call.readJSON(&q); refusal != nil {
+		return nil, refusal
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, refusal := c.require(call, call.names[0], permAccountCreate, nil)
+	if refusal != nil {
+		return nil, refusal
+	}
+	email := q.AccountID + "@" + addressForm(p.id) + userAccounts
+	switch {
+	case !accountPattern.MatchString(q.AccountID):
+		return nil, invalidArgument("Invalid value for account_id: give 6 to 30 small letters, digits and hyphens that begin with a letter and do not end with a hyphen")
+	case c.accounts[email] != nil:
+		return nil, alreadyExists("Service account " + q.AccountID + " already exists within project projects/" + p.id + ".")
+	}
+	if err := c.putAccount(p, ServiceAccount{Email: email}); err != nil {
+		return nil, invalidSetting(err, nil)
+	}
+	made := c.accounts[email]
+	return accountAnswer{
+		Name: "projects/" + p.id + "/serviceAccounts/" + email, ProjectID: p.id, UniqueID: made.uniqueID, Email: email,
+		ETag: "MDEwMjE5MjA=", OAuth2ClientID: made.uniqueID,
+	}, nil
+}
+
+// accountPolicy finds a service account and lets the caller use its policy, if the caller has the
+// permission on it. The project may be "-". The lock must be held.
+func (c *Cloud) accountPolicy(call *managementCall, permission string) (*account, *service.Refusal) {
+	projectName, name := call.names[0], call.names[1]
+	a := c.findAccount(name, call.who.universe)
+	var own policy
+	if a != nil {
+		own = a.policy
+		if projectName == "-" {
+			projectName = a.project
+		}
+	}
+	p, refusal := c.require(call, projectName, permission, own)
+	switch {
+	case refusal != nil:
+		return nil, refusal
+	case a == nil || a.project != p.id:
+		return nil, service.Refuse(http.StatusNotFound, codeNotFound, "Unknown service account")
+	}
+	return a, nil
+}
+
+func (c *Cloud) getAccountPolicy(call *managementCall) (any, *service.Refusal) {
+	if len(call.body) > 0 {
+		if refusal := call.readJSON(&struct{}{}); refusal != nil {
+			return nil, refusal
+		}
+	}
+	if refusal := call.checkPolicyVersion(); refusal != nil {
+		return nil, refusal
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	a, refusal := c.accountPolicy(call, permAccountGetPolicy)
+	if refusal != nil {
+		return nil, refusal
+	}
+	return a.policy.answer(), nil
+}
+
+func (c *Cloud) setAccountPolicy(call *managementCall) (any, *service.Refusal) {
+	q, refusal := call.readPolicy()
+	if refusal != nil {
+		return nil, refusal
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a, refusal := c.accountPolicy(call, permAccountSetPolicy)
+	if refusal != nil {
+		return nil, refusal
+	}
+	changed := *a
+	if changed.policy, refusal = c.replacePolicy(call, a.policy, q, "roles/iam.serviceAccount", "roles/iam.workloadIdentityUser"); refusal != nil {
+		return nil, refusal
+	}
+	c.accounts[a.email] = &changed
+	return changed.policy.answer(), nil
+}

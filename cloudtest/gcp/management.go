@@ -1,0 +1,165 @@
+package gcp
+
+import (
+	"encoding/json"
+	"errors"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
+)
+
+// managementMethod is a method of an API that manages a project.
+type managementMethod struct {
+	name string // in the journal, and the end of its full name
+	api  string // the beginning of its full name, as ErrorInfo has it
+	verb string // of HTTP
+	path string // below /v1/; an asterisk stands for one name
+	// query are the parameters that it has, besides those of all methods.
+	query []string
+	do    func(*Cloud, *managementCall) (any, *service.Refusal)
+}
+
+// managementCall is a call of a [managementMethod] by a proved caller.
+type managementCall struct {
+	*service.Request
+
+	who   principal
+	names []string // for which the path's asterisks stand
+	query url.Values
+	body  []byte
+}
+
+// readManagement is the [service.Service] of an API that has these methods. All of them need an
+// access token of a principal who has the method's permission.
+func (c *Cloud) readManagement(r *service.Request, ep endpoint, methods []managementMethod) (service.Protocol, service.Handler) {
+	protocol := rpc()
+	protocol.Broken = service.Whole(http.StatusOK, jsonType, []byte("{\n  \"name\": \"projects/"))
+	for _, m := range methods {
+		names, ok := matchPath(m.path, r.URL.Path)
+		if !ok || m.verb != r.Method {
+			continue
+		}
+		_, custom, _ := strings.Cut(m.path, ":")
+		r.Call.Operation, r.Call.Resource = m.name, strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/v1/"), ":"+custom)
+		body, unread := readBody(r)
+		if unread != nil {
+			return protocol, unread.Handle
+		}
+		return protocol, func(r *service.Request) (service.Answer, *service.Refusal) {
+			who, refusal := c.authenticate(r, ep.universe, m.api+"."+m.name, scopeCloudPlatform)
+			r.Call.Principal = who.name()
+			if refusal != nil {
+				return nil, refusal
+			}
+			query, refusal := readQuery(r.URL.RawQuery, m.query)
+			if refusal != nil {
+				return nil, refusal
+			}
+			answer, refusal := m.do(c, &managementCall{Request: r, who: who, names: names, query: query, body: body})
+			if refusal != nil {
+				return nil, refusal
+			}
+			return writeJSON(jsonType, http.StatusOK, answer), nil
+		}
+	}
+	return page(), notFound().Handle
+}
+
+// matchPath returns the names that stand in a path for a pattern's asterisks.
+func matchPath(pattern, path string) (names []string, ok bool) {
+	rest, ok := strings.CutPrefix(path, "/v1/")
+	for part := range strings.SplitSeq(pattern, "/") {
+		segment, after, _ := strings.Cut(rest, "/")
+		verb, named := strings.CutPrefix(part, "*")
+		switch {
+		case named && strings.HasSuffix(segment, verb) && len(segment) > len(verb):
+			names = append(names, strings.TrimSuffix(segment, verb))
+		case segment != part:
+			return nil, false
+		}
+		rest = after
+	}
+	return names, ok && rest == "" && !strings.HasSuffix(path, "/")
+}
+
+// readQuery reads the parameters, none that the method does not have.
+func readQuery(raw string, known []string) (url.Values, *service.Refusal) {
+	query, err := url.ParseQuery(raw)
+	if err != nil {
+		return nil, invalidArgument("The query cannot be read.")
+	}
+	for name, values := range query {
+		switch {
+		case len(values) != 1:
+			return nil, invalidArgument("Query parameter '" + name + "' is given twice.")
+		case name == "alt" && values[0] == "json":
+		case !slices.Contains(known, name):
+			return nil, invalidArgument(`Invalid JSON payload received. Unknown name "` + name + `": Cannot bind query parameter. Field '` + name +
+				`' could not be found in request message.`)
+		}
+	}
+	return query, nil
+}
+
+// readJSON reads the call's body, in which no field may stand that the local cloud does not have.
+func (call *managementCall) readJSON(into any) *service.Refusal {
+	media, _, err := mime.ParseMediaType(call.Header.Get("Content-Type"))
+	if err != nil || media != "application/json" || !json.Valid(call.body) {
+		return invalidArgument("Invalid JSON payload received.")
+	}
+	decoder := json.NewDecoder(strings.NewReader(string(call.body)))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		if name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
+			return invalidArgument("Invalid JSON payload received. Unknown name " + name + ": Cannot find field.").Because("the local cloud has no such field")
+		}
+		return invalidArgument("Invalid JSON payload received.").Because(err.Error())
+	}
+	return nil
+}
+
+func invalidArgument(message string) *service.Refusal {
+	return service.Refuse(http.StatusBadRequest, codeInvalid, message)
+}
+
+// invalidSetting says that what a call wants to make cannot be, in the words of the configuration.
+// Fields are the API's names of the configuration's fields.
+func invalidSetting(err error, fields map[string]string) *service.Refusal {
+	if invalid, ok := errors.AsType[*setting.Error](err); ok {
+		if name, named := fields[invalid.Field]; named {
+			return invalidArgument("Invalid value for " + name + ": " + invalid.Err.Error())
+		}
+	}
+	return invalidArgument("Invalid value for " + err.Error())
+}
+
+// findProject finds a project of the caller's universe by ID or number, or nil. The lock must be
+// held.
+func (c *Cloud) findProject(name, universe string) *project {
+	p := c.projects[name]
+	if p == nil {
+		p = c.numbers[name]
+	}
+	if p == nil || p.universe != universe {
+		return nil
+	}
+	return p
+}
+
+// require finds a project in which the caller has a permission, by the project's policy or that of
+// a resource. Who has it nowhere learns nothing about what exists. The lock must be held.
+func (c *Cloud) require(call *managementCall, projectName, permission string, own policy) (*project, *service.Refusal) {
+	p := c.findProject(projectName, call.who.universe)
+	if p == nil || !c.allowed(call.who, permission, p.id, own) {
+		resource := "//" + call.Call.Host + "/" + call.Call.Resource
+		return nil, service.Refuse(http.StatusForbidden, codeDenied, "Permission '"+permission+"' denied on resource '"+resource+"' (or it may not exist).").
+			With(info(infoDenied, "permission", permission, "resource", call.Call.Resource)).
+			Because("no binding on project " + projectName + ", or on what is named in it, gives " + permission + " to " + call.who.name())
+	}
+	return p, nil
+}
