@@ -46,7 +46,7 @@ func usageMethods() []managementMethod {
 // maxServices bounds the services of one call. Source: Service Usage API, services.batchEnable.
 const maxServices = 20
 
-// enableServices finds services enabled: in every project, the local cloud has all its services
+// enableServices finds services enabled: in every project, all services of the local cloud are
 // enabled from the beginning. The operation is the one with which Google says that there is nothing
 // to do.
 func (c *Cloud) enableServices(call *managementCall) (any, *service.Refusal) {
