@@ -96,7 +96,7 @@ func openGooglePage(t *testing.T) *page {
 	folder := t.TempDir()
 	p.env = append(p.env, "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE="+filepath.Join(folder, "token"))
 	must(t, os.WriteFile(filepath.Join(folder, "token"), []byte(p.federated(t, pageAdministrators+"/providers/kubernetes", pageAdministrator)), 0o600))
-	must(t, os.WriteFile(filepath.Join(folder, "gcloud"), []byte(pageGcloud), 0o700)) //nolint:gosec // a program
+	must(t, os.WriteFile(filepath.Join(folder, "gcloud"), []byte(pageGcloud), 0o700))
 	for i, variable := range p.env {
 		if path, ok := strings.CutPrefix(variable, "PATH="); ok {
 			p.env[i] = "PATH=" + folder + string(os.PathListSeparator) + path
@@ -111,7 +111,7 @@ func (p *page) federated(t *testing.T, provider, subject string) string {
 	proof, err := p.issuer.Mint(oidc.Claims{"sub": subject, "aud": "https://iam.googleapis.com/" + provider})
 	must(t, err)
 	client := &http.Client{Transport: p.base}
-	res, err := client.PostForm("https://sts.googleapis.com/v1/token", url.Values{ //nolint:noctx // the cloud is in this process
+	res, err := client.PostForm("https://sts.googleapis.com/v1/token", url.Values{
 		"grant_type": {"urn:ietf:params:oauth:grant-type:token-exchange"}, "audience": {"//iam.googleapis.com/" + provider},
 		"scope": {"https://www.googleapis.com/auth/cloud-platform"}, "requested_token_type": {"urn:ietf:params:oauth:token-type:access_token"},
 		"subject_token": {proof}, "subject_token_type": {"urn:ietf:params:oauth:token-type:jwt"},
@@ -167,9 +167,9 @@ func (p *page) reads(t *testing.T, provider auth.Provider, namespace string, ann
 	return res.Status
 }
 
-// TestPageOfCloudsAtGoogle runs the commands of docs/clouds.md at Google Cloud, with a gcloud of its
-// own. In each variant, Lanyard reads the repository as the page's ServiceAccount, not before the
-// commands gave the permission, and not as another ServiceAccount.
+// TestPageOfCloudsAtGoogle runs the commands of docs/clouds.md at Google Cloud, with a gcloud of
+// its own. In each variant, Lanyard reads the repository as the page's ServiceAccount, not before
+// the commands gave the permission, and not as another ServiceAccount.
 func TestPageOfCloudsAtGoogle(t *testing.T) {
 	const denied, allowed = "403 Forbidden", "200 OK"
 	refused := string(auth.CodeTrustRefused)
