@@ -80,8 +80,8 @@ func (call *managementCall) readPolicy() (policyMessage, *service.Refusal) {
 // maxMembers bounds a policy. Source: IAM, "Quotas and limits".
 const maxMembers = 1500
 
-// plainBase64 is a text of bytes in the alphabet that answers have. Requests may have the other one,
-// as gcloud's do. Source: Protocol Buffers, "ProtoJSON format".
+// plainBase64 is a text of bytes in the alphabet that answers have. Requests may have the other
+// one, as gcloud's do. Source: Protocol Buffers, "ProtoJSON format".
 func plainBase64(s string) string { return strings.NewReplacer("-", "+", "_", "/").Replace(s) }
 
 // replacePolicy is the policy that takes another one's place. The caller must have read the
