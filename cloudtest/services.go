@@ -16,7 +16,7 @@ func Services() []string {
 		[]string{aws.ServiceIAM, aws.ServiceSTS, aws.ServiceECR, aws.ServiceRegistry, aws.ServiceECRPublic, aws.ServicePublicRegistry, aws.ServiceS3, aws.ServiceKMS},
 		aws.GenericServices(),
 		[]string{
-			azure.ServiceEntra, azure.ServiceRegistryTokens, azure.ServiceRegistry, azure.ServiceBlob, azure.ServiceIMDS,
+			azure.ServiceEntra, azure.ServiceResourceManager, azure.ServiceGraph, azure.ServiceRegistryTokens, azure.ServiceRegistry, azure.ServiceBlob, azure.ServiceIMDS,
 			gcp.ServiceSTS, gcp.ServiceIAMCredentials, gcp.ServiceAccounts, gcp.ServiceRegistry, gcp.ServiceStorage, gcp.ServiceMetadata,
 			gcp.ServiceIAM, gcp.ServiceResourceManager, gcp.ServiceUsage, gcp.ServiceRegistryAPI,
 			alibaba.ServiceSTS,

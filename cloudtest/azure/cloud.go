@@ -1,6 +1,7 @@
 // Package azure is the local Azure. It has Entra ID with applications and their federated
 // credentials, container registries with their token service, blob storage behind role assignments,
-// and the instance metadata service.
+// and the instance metadata service. Of Azure Resource Manager and Microsoft Graph it has the calls
+// with which an administrator has an identity trust a cluster and lets it pull.
 //
 // It verifies what Azure verifies: assertions against their issuer's published keys, access tokens,
 // role assignments. It answers with Azure's error codes, HTTP statuses and bodies.
@@ -15,6 +16,7 @@
 package azure
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
 	"slices"
@@ -47,6 +49,7 @@ type Cloud struct {
 	registryPlane func(Registry) http.Handler
 	accounts      map[string]*storageAccount // by host
 	blobPlane     func(StorageAccount) http.Handler
+	subscriptions map[string]*subscription // by ID
 }
 
 // tenant is guarded by the cloud's lock, except for what never changes.
@@ -58,10 +61,17 @@ type tenant struct {
 }
 
 // application is immutable once stored; a change replaces it. Its object ID survives replacement,
-// not deletion.
+// not deletion. A managed identity has no registration, and only one that Azure Resource Manager made
+// has a resource ID.
 type application struct {
-	clientID, objectID string
-	credentials        []FederatedCredential
+	clientID     string
+	objectID     string // of its service principal; empty if it has none yet
+	registration string // the object ID of its app registration
+	resourceID   string
+	location     string // of the resource
+	name         string
+	permissions  []string // of Microsoft Graph
+	credentials  []FederatedCredential
 }
 
 // New makes the local Azure that cfg describes. Issuers reaches the hosts of OIDC issuers; it must
@@ -76,6 +86,8 @@ func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 		domains:      map[string]*tenant{},
 		registries:   map[string]*registry{},
 		accounts:     map[string]*storageAccount{},
+
+		subscriptions: map[string]*subscription{},
 	}
 	if err := c.addEnvironments(cfg.Environments); err != nil {
 		return nil, err
@@ -104,7 +116,10 @@ func (c *Cloud) addEnvironments(private []Environment) error {
 		if c.environment(e.Name) != nil {
 			return setting.Invalid(field+".name", "%q is the name of another environment", e.Name)
 		}
-		for _, h := range slices.Concat(e.AuthorityHosts, []string{e.RegistrySuffix, e.StorageSuffix}) {
+		for _, h := range slices.Concat(e.AuthorityHosts, []string{e.RegistrySuffix, e.StorageSuffix, e.GraphHost}) {
+			if h == "" {
+				continue
+			}
 			if other, taken := hosts[h]; taken {
 				return setting.Invalid(field, "%q belongs to %s already", h, other)
 			}
@@ -164,20 +179,26 @@ func (c *Cloud) AddTenant(cfg Tenant) error {
 	return nil
 }
 
-// fill puts a new tenant's registries and storage accounts under their hosts.
+// fill puts a new tenant's registries and storage accounts under their hosts, and its subscriptions
+// under their IDs.
 func (c *Cloud) fill(t *tenant, cfg Tenant) error {
 	putRegistry := func(x RegistryConfig) error { return c.putRegistry(t, x) }
 	if err := setting.Fill("registries", "registry", cfg.Registries, func(x RegistryConfig) string { return x.Name }, putRegistry); err != nil {
 		return err
 	}
 	putAccount := func(x StorageAccountConfig) error { return c.putStorageAccount(t, x) }
-	return setting.Fill("storageAccounts", "storage account", cfg.StorageAccounts, func(x StorageAccountConfig) string { return x.Name }, putAccount)
+	if err := setting.Fill("storageAccounts", "storage account", cfg.StorageAccounts, func(x StorageAccountConfig) string { return x.Name }, putAccount); err != nil {
+		return err
+	}
+	putSubscription := func(x Subscription) error { return c.putSubscription(t, x) }
+	return setting.Fill("subscriptions", "subscription", cfg.Subscriptions, func(x Subscription) string { return x.ID }, putSubscription)
 }
 
-// dropTenant takes back what a tenant put under the hosts.
+// dropTenant takes back what fill put there.
 func (c *Cloud) dropTenant(t *tenant) {
 	maps.DeleteFunc(c.registries, func(_ string, r *registry) bool { return r.tenant == t })
 	maps.DeleteFunc(c.accounts, func(_ string, s *storageAccount) bool { return s.tenant == t })
+	maps.DeleteFunc(c.subscriptions, func(_ string, s *subscription) bool { return s.tenant == t })
 }
 
 func (t *tenant) putApplication(a Application) error {
@@ -185,15 +206,15 @@ func (t *tenant) putApplication(a Application) error {
 	if err != nil {
 		return err
 	}
-	old := t.apps[a.ClientID]
-	switch {
-	case old != nil && parsed.objectID != "" && parsed.objectID != old.objectID:
-		return setting.Invalid("objectID", "application %s has another one: it cannot change", a.ClientID)
-	case old != nil:
-		parsed.objectID = old.objectID
-	case parsed.objectID == "":
-		parsed.objectID = wire.UUID()
+	parsed.registration, parsed.name = wire.UUID(), a.ClientID
+	if old := t.apps[a.ClientID]; old != nil {
+		if old.objectID != "" && parsed.objectID != "" && parsed.objectID != old.objectID {
+			return setting.Invalid("objectID", "application %s has another one: it cannot change", a.ClientID)
+		}
+		parsed.objectID = cmp.Or(old.objectID, parsed.objectID)
+		parsed.registration, parsed.resourceID, parsed.location, parsed.name = old.registration, old.resourceID, old.location, old.name
 	}
+	parsed.objectID = cmp.Or(parsed.objectID, wire.UUID())
 	t.apps[a.ClientID] = parsed
 	return nil
 }
@@ -279,8 +300,8 @@ func (c *Cloud) SetManagedIdentity(m ManagedIdentity) error {
 		return setting.Invalid("tenant", "there is no tenant %s", m.Tenant)
 	}
 	for i, id := range m.ClientIDs {
-		if t.apps[id] == nil {
-			return setting.Invalid(setting.At("clientIDs", i), "tenant %s has no application %s", m.Tenant, id)
+		if t.apps[id] == nil || t.apps[id].objectID == "" {
+			return setting.Invalid(setting.At("clientIDs", i), "tenant %s has no application %s with a service principal", m.Tenant, id)
 		}
 	}
 	c.identity = &m

@@ -44,6 +44,8 @@ type Tenant struct {
 	Registries []RegistryConfig `json:"registries,omitempty"`
 	// StorageAccounts are storage accounts, unique by name.
 	StorageAccounts []StorageAccountConfig `json:"storageAccounts,omitempty"`
+	// Subscriptions are subscriptions with their resource groups, unique by ID over all tenants.
+	Subscriptions []Subscription `json:"subscriptions,omitempty"`
 }
 
 // Application is an app registration with its service principal, or a user-assigned managed identity. It has no secrets or certificates: federated
@@ -55,6 +57,8 @@ type Application struct {
 	ObjectID string `json:"objectID,omitempty"`
 	// FederatedCredentials say whose tokens are taken for the application, at most twenty, unique by name and by issuer and subject.
 	FederatedCredentials []FederatedCredential `json:"federatedCredentials,omitempty"`
+	// GraphPermissions are the application permissions of Microsoft Graph that its tokens carry: Application.Read.All, Application.ReadWrite.All.
+	GraphPermissions []string `json:"graphPermissions,omitempty"`
 }
 
 // FederatedCredential is a federated identity credential: an external identity that may act as the application. All three of issuer, subject and
@@ -153,7 +157,12 @@ func (a Application) parse(e *Environment) (*application, error) {
 			return nil, err
 		}
 	}
-	app := &application{clientID: a.ClientID, objectID: a.ObjectID}
+	for i, p := range a.GraphPermissions {
+		if p != permissionRead && p != permissionWrite {
+			return nil, setting.Invalid(setting.At("graphPermissions", i), "%q is not a permission: give %s or %s", p, permissionRead, permissionWrite)
+		}
+	}
+	app := &application{clientID: a.ClientID, objectID: a.ObjectID, permissions: slices.Clone(a.GraphPermissions)}
 	for i, f := range a.FederatedCredentials {
 		complete, err := f.complete(e)
 		if err != nil {

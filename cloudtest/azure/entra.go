@@ -114,6 +114,10 @@ func (c *Cloud) token(r *service.Request, e *Environment, tenantName string) (an
 			"This can happen if the application has not been installed by the administrator of the tenant or consented to by any user in the tenant. "+
 			"You may have sent your authentication request to the wrong tenant.", printable(req.clientID), t.id)
 	}
+	if app.objectID == "" {
+		return nil, badClient(7000229, "The client application %s is missing service principal in the tenant %s. "+
+			"See instructions here: https://go.microsoft.com/fwlink/?linkid=2225119", app.clientID, t.id)
+	}
 	if no := c.authenticateClient(r, form, app); no != nil {
 		return nil, no
 	}

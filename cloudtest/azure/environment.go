@@ -28,10 +28,12 @@ type Environment struct {
 	IssuerHost string `json:"issuerHost"`
 	// ExchangeAudience is the audience that federated credentials have unless they say otherwise.
 	ExchangeAudience string `json:"exchangeAudience"`
-	// ResourceManagers are the resources by which Azure Resource Manager is known, without a trailing slash.
+	// ResourceManagers are the resources by which Azure Resource Manager is known, without a trailing slash. The first is its address, if it is an https URL.
 	ResourceManagers []string `json:"resourceManagers"`
 	// Resources are the further resources for which there are tokens, without a trailing slash: URLs or application IDs.
 	Resources []string `json:"resources,omitempty"`
+	// GraphHost is the host of Microsoft Graph; without it there is none.
+	GraphHost string `json:"graphHost,omitempty"`
 	// RegistrySuffix is the domain of container registries, such as "azurecr.io".
 	RegistrySuffix string `json:"registrySuffix"`
 	// StorageSuffix is the domain of storage endpoints, such as "core.windows.net".
@@ -59,6 +61,7 @@ func environments() []Environment {
 			ExchangeAudience: "api://AzureADTokenExchange",
 			ResourceManagers: []string{"https://management.azure.com", "https://management.core.windows.net"},
 			Resources:        []string{resourceRegistry, resourceStorage, resourceEventHubs, resourceDevOps, "https://vault.azure.net"},
+			GraphHost:        "graph.microsoft.com",
 			RegistrySuffix:   "azurecr.io",
 			StorageSuffix:    "core.windows.net",
 		},
@@ -69,6 +72,7 @@ func environments() []Environment {
 			ExchangeAudience: "api://AzureADTokenExchangeUSGov",
 			ResourceManagers: []string{"https://management.usgovcloudapi.net", "https://management.core.usgovcloudapi.net"},
 			Resources:        []string{resourceRegistry, resourceStorage, resourceEventHubs, "https://vault.usgovcloudapi.net"},
+			GraphHost:        "graph.microsoft.us",
 			RegistrySuffix:   "azurecr.us",
 			StorageSuffix:    "core.usgovcloudapi.net",
 		},
@@ -79,6 +83,7 @@ func environments() []Environment {
 			ExchangeAudience: "api://AzureADTokenExchangeChina",
 			ResourceManagers: []string{"https://management.chinacloudapi.cn", "https://management.core.chinacloudapi.cn"},
 			Resources:        []string{resourceRegistry, resourceStorage, resourceEventHubs, "https://vault.azure.cn"},
+			GraphHost:        "microsoftgraph.chinacloudapi.cn",
 			RegistrySuffix:   "azurecr.cn",
 			StorageSuffix:    "core.chinacloudapi.cn",
 		},
@@ -97,7 +102,12 @@ func (e *Environment) issuer(tenant string) string {
 // those of storage accounts.
 func (e *Environment) isResource(resource string) bool {
 	plain := strings.TrimSuffix(resource, "/")
-	return slices.Contains(e.Resources, plain) || slices.Contains(e.ResourceManagers, plain)
+	return slices.Contains(e.Resources, plain) || slices.Contains(e.ResourceManagers, plain) || e.isGraph(resource)
+}
+
+// isGraph reports whether an audience is Microsoft Graph's.
+func (e *Environment) isGraph(audience string) bool {
+	return e.GraphHost != "" && strings.TrimSuffix(audience, "/") == "https://"+e.GraphHost
 }
 
 // isResourceManager reports whether an audience is Azure Resource Manager's.
@@ -115,6 +125,9 @@ func (e Environment) validate() error {
 		return setting.Invalid("exchangeAudience", "give the audience of federated credentials, such as api://AzureADTokenExchange")
 	case len(e.ResourceManagers) == 0:
 		return setting.Invalid("resourceManagers", "give at least one resource, such as https://management.example")
+	}
+	if e.GraphHost != "" && (len(e.GraphHost) > maxHost || !hostPattern.MatchString(e.GraphHost)) {
+		return setting.Invalid("graphHost", "%q is not a DNS name in lower case with at least one dot", e.GraphHost)
 	}
 	hosts := append([]string{e.IssuerHost, e.RegistrySuffix, e.StorageSuffix}, e.AuthorityHosts...)
 	for i, field := range append([]string{"issuerHost", "registrySuffix", "storageSuffix"}, indexed("authorityHosts", len(e.AuthorityHosts))...) {

@@ -97,7 +97,8 @@ func FuzzRegistryScopes(f *testing.F) {
 	for _, s := range []string{"repository:tenant-a/app:pull", "repository:tenant-a/../b:pull", "registry:catalog:*", "repository:*:*", "repository:tenant-b/app:pull,push", "::", "repository:tenant-a/x:*:y"} {
 		f.Add(s)
 	}
-	reg := &registry{assignments: []RegistryRole{{ClientID: fuzzClient, Role: "Container Registry Repository Reader", RepositoryPrefix: "tenant-a/"}}}
+	role := RegistryRole{ClientID: fuzzClient, Role: "Container Registry Repository Reader", RepositoryPrefix: "tenant-a/"}
+	reg := &registry{abac: true, assignments: []registryAssignment{{RegistryRole: role}}}
 	who := registryToken{app: &application{clientID: fuzzClient}, grant: grantRefresh}
 	f.Fuzz(func(t *testing.T, scope string) {
 		ask, err := readScopes([]string{scope})

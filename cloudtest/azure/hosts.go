@@ -11,6 +11,10 @@ import (
 const (
 	// ServiceEntra is Entra ID, the directory and token service.
 	ServiceEntra = "entra"
+	// ServiceResourceManager is Azure Resource Manager.
+	ServiceResourceManager = "resource-manager"
+	// ServiceGraph is Microsoft Graph.
+	ServiceGraph = "graph"
 	// ServiceRegistryTokens is the token service of a container registry, at its own host.
 	ServiceRegistryTokens = "acr"
 	// ServiceRegistry is the OCI API of a container registry, and its data endpoints.
@@ -22,12 +26,17 @@ const (
 	ServiceIMDS = "imds"
 )
 
-// Service returns the service at a host, or nil if Azure has no such host: Entra ID in every cloud,
-// and registries and storage accounts that exist.
+// Service returns the service at a host, or nil if Azure has no such host: Entra ID, Azure Resource
+// Manager and Microsoft Graph in every cloud, and registries and storage accounts that exist.
 func (c *Cloud) Service(host string) service.Service {
 	for _, e := range c.environments {
-		if slices.Contains(e.AuthorityHosts, host) {
+		switch {
+		case slices.Contains(e.AuthorityHosts, host):
 			return named(ServiceEntra, c.readEntra, e)
+		case "https://"+host == e.ResourceManagers[0]:
+			return named(ServiceResourceManager, c.readManagement, e)
+		case host == e.GraphHost:
+			return named(ServiceGraph, c.readGraph, e)
 		}
 	}
 	c.mu.RLock()

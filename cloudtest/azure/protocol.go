@@ -1,8 +1,10 @@
 package azure
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"mime"
 	"net/url"
 	"slices"
@@ -19,6 +21,29 @@ const jsonType = "application/json; charset=utf-8"
 
 func writeJSON(status int, body any) service.Answer {
 	return service.Whole(status, jsonType, wire.Must(json.Marshal(body)))
+}
+
+// maxManagementBody bounds the JSON that is sent to a management service, in bytes.
+const maxManagementBody = 1 << 20
+
+// readJSON reads one JSON value that was sent, whose fields must all be known.
+func readJSON(r *service.Request, into any) error {
+	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media != "application/json" {
+		return errors.New("the content type is not application/json")
+	}
+	body, err := r.ReadBody(maxManagementBody)
+	if err != nil {
+		return errors.New("the body cannot be read")
+	}
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return err //nolint:wrapcheck // encoding/json names the field
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("there is something after the end of the JSON value")
+	}
+	return nil
 }
 
 // errForm is a posted form that cannot be read in one way only.

@@ -69,6 +69,7 @@ func repositoryActions() []string {
 
 // registryRole has the permissions of a role.
 type registryRole struct {
+	id      string   // of its definition
 	actions []string // on repositories
 	catalog bool
 	abac    bool // the mode in which the role counts
@@ -79,13 +80,13 @@ func registryRoles() map[string]registryRole {
 	read := []string{actionPull, actionReadMetadata}
 	write := append(slices.Clone(read), actionPush, actionWriteMetadata)
 	return map[string]registryRole{
-		"AcrPull":                              {actions: read, catalog: true},
-		"AcrPush":                              {actions: write, catalog: true},
-		"AcrDelete":                            {actions: []string{actionDelete}},
-		"Container Registry Repository Reader": {actions: read, abac: true},
-		"Container Registry Repository Writer": {actions: write, abac: true},
-		"Container Registry Repository Contributor":    {actions: append(slices.Clone(write), actionDelete), abac: true},
-		"Container Registry Repository Catalog Lister": {catalog: true, abac: true},
+		"AcrPull":                              {id: "7f951dda-4ed3-4680-a7ca-43fe172d538d", actions: read, catalog: true},
+		"AcrPush":                              {id: "8311e382-0749-4cb8-b61a-304f252e45ec", actions: write, catalog: true},
+		"AcrDelete":                            {id: "c2f4ef07-c644-48eb-af81-4b1b4947fb11", actions: []string{actionDelete}},
+		"Container Registry Repository Reader": {id: "b93aa761-3e63-49ed-ac28-beffa264f7ac", actions: read, abac: true},
+		"Container Registry Repository Writer": {id: "2a1e307c-b015-4ebd-883e-5b7698a07328", actions: write, abac: true},
+		"Container Registry Repository Contributor":    {id: "2efddaa5-3f1f-4df3-97df-af3f13818f4c", actions: append(slices.Clone(write), actionDelete), abac: true},
+		"Container Registry Repository Catalog Lister": {id: "bfdb9389-c9a5-478a-bb2f-ba9ca092c3c7", catalog: true, abac: true},
 	}
 }
 
@@ -95,10 +96,18 @@ type registry struct {
 
 	endpoint    string // the login server that a request came to: Host, or a regional endpoint
 	tenant      *tenant
-	assignments []RegistryRole
+	assignments []registryAssignment
+	abac        bool
 	refuseARM   bool
 	regions     []string // of data endpoints
 	geo         []string // of regional endpoints
+}
+
+// registryAssignment is the assignment of a role. ID is its name in Azure Resource Manager, if that made it.
+type registryAssignment struct {
+	RegistryRole
+
+	id string
 }
 
 // registryNamePattern matches the part of a registry's host before the domain. Source: Microsoft
@@ -112,10 +121,12 @@ func (r RegistryConfig) parse(t *tenant) (*registry, error) {
 	if !registryNamePattern.MatchString(r.Name) {
 		return nil, setting.Invalid("name", "%q is not a registry's name: give 5 to 50 small letters and digits", r.Name)
 	}
+	var assignments []registryAssignment
 	for i, a := range r.RoleAssignments {
 		if err := a.validate(r.ABAC); err != nil {
 			return nil, setting.In(setting.At("roleAssignments", i), err)
 		}
+		assignments = append(assignments, registryAssignment{RegistryRole: a})
 	}
 	if err := checkRegions("dataEndpoints", r.DataEndpoints); err != nil {
 		return nil, err
@@ -126,7 +137,7 @@ func (r RegistryConfig) parse(t *tenant) (*registry, error) {
 	host := r.Name + "." + t.environment.RegistrySuffix
 	return &registry{
 		Registry: Registry{Tenant: t.id, Name: r.Name, Host: host}, endpoint: host,
-		tenant: t, assignments: slices.Clone(r.RoleAssignments), refuseARM: r.RefuseARMTokens,
+		tenant: t, assignments: assignments, abac: r.ABAC, refuseARM: r.RefuseARMTokens,
 		regions: slices.Clone(r.DataEndpoints), geo: slices.Clone(r.RegionalEndpoints),
 	}, nil
 }
@@ -173,18 +184,19 @@ func (a RegistryRole) covers(repository string) bool {
 	return true
 }
 
-// isAssigned reports whether an application has any role on the registry.
+// isAssigned reports whether an application has any role on the registry that counts there.
 func (r *registry) isAssigned(clientID string) bool {
-	return slices.ContainsFunc(r.assignments, func(a RegistryRole) bool { return a.ClientID == clientID })
+	roles := registryRoles()
+	return slices.ContainsFunc(r.assignments, func(a registryAssignment) bool { return a.ClientID == clientID && roles[a.Role].abac == r.abac })
 }
 
 // allows reports whether an application may do something: an action on a repository, or list the
 // catalog if the repository is empty.
 func (r *registry) allows(clientID, repository, action string) bool {
 	roles := registryRoles()
-	return slices.ContainsFunc(r.assignments, func(a RegistryRole) bool {
+	return slices.ContainsFunc(r.assignments, func(a registryAssignment) bool {
 		role := roles[a.Role]
-		if a.ClientID != clientID {
+		if a.ClientID != clientID || role.abac != r.abac {
 			return false
 		}
 		if repository == "" {

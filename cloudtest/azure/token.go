@@ -44,6 +44,7 @@ type accessToken struct {
 	app      *application
 	audience string
 	subject  string // the service principal's object ID
+	roles    []string
 }
 
 // principal is Entra's name of the caller as the journal has it.
@@ -53,13 +54,17 @@ func principalName(t *tenant, a *application) string { return a.clientID + "@" +
 // token claims reference".
 func (c *Cloud) issueAccessToken(t *tenant, app *application, resource string, now time.Time, life time.Duration) string {
 	issuer := t.environment.issuer(t.id)
-	return mint(c.entraKeys(), oidc.Claims{
+	claims := oidc.Claims{
 		"aud": resource, "iss": issuer, "idp": issuer,
 		"iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(life).Unix(),
 		"appid": app.clientID, "appidacr": "2", // 2: by a certificate or an assertion
 		"idtyp": "app", "oid": app.objectID, "sub": app.objectID, "tid": t.id,
 		"uti": base64.RawURLEncoding.EncodeToString(wire.Random(16)), "ver": "1.0",
-	})
+	}
+	if t.environment.isGraph(resource) && len(app.permissions) > 0 {
+		claims["roles"] = app.permissions
+	}
+	return mint(c.entraKeys(), claims)
 }
 
 // errPrincipal is an access token of nobody.
@@ -96,5 +101,11 @@ func (c *Cloud) readAccessToken(raw string, now time.Time) (accessToken, error) 
 	if app == nil || app.objectID != token.Subject {
 		return accessToken{}, errPrincipal
 	}
-	return accessToken{tenant: t, app: app, audience: token.Audience[0], subject: token.Subject}, nil
+	out := accessToken{tenant: t, app: app, audience: token.Audience[0], subject: token.Subject}
+	all, _ := token.Claims["roles"].([]any)
+	for _, role := range all {
+		name, _ := role.(string)
+		out.roles = append(out.roles, name)
+	}
+	return out, nil
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +38,8 @@ const (
 	pageDirectory = "72f988bf-86f1-41af-91ab-2d7cd011db47"
 	pageClient    = "d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08"
 	pageBare      = "4a7272f9-f186-41af-9f84-6a92e32d7cd0" // has no federated credential
+	pageResources = "8f4d2c66-3a1b-4f0e-9b7a-2f1f5c9f6a10" // administers the resource group
+	pageEntra     = "0a9be3d5-6a5d-4c3e-8d1e-7c4b8a2f5e31" // administers the directory too
 	pageProject   = "my-org-project"
 	pageNumber    = "123456789012"
 	pagePool      = "projects/" + pageNumber + "/locations/global/workloadIdentityPools/my-cluster"
@@ -44,7 +47,7 @@ const (
 )
 
 // page is docs/clouds.md, with the local cloud in which its commands run. The cloud has an issuer,
-// an administrator at AWS, and at Azure and Google what the page makes there. Its kubectl makes
+// administrators at AWS and Azure, and at Azure and Google what the page makes there. Its kubectl makes
 // tokens for one audience.
 type page struct {
 	text   string
@@ -68,7 +71,18 @@ func openPage(t *testing.T, audience string) *page {
 		Azure: cloudazure.Config{Tenants: []cloudazure.Tenant{{ID: pageDirectory, Applications: []cloudazure.Application{
 			{ClientID: pageClient, FederatedCredentials: []cloudazure.FederatedCredential{{Name: "cluster", Issuer: pageIssuer, Subject: pageSubject}}},
 			{ClientID: pageBare},
-		}}}},
+			{ClientID: pageResources, FederatedCredentials: []cloudazure.FederatedCredential{{Name: "cluster", Issuer: pageIssuer, Subject: "administrator"}}},
+			{
+				ClientID: pageEntra, FederatedCredentials: []cloudazure.FederatedCredential{{Name: "cluster", Issuer: pageIssuer, Subject: "administrator"}},
+				GraphPermissions: []string{"Application.ReadWrite.All"},
+			},
+		}, Registries: []cloudazure.RegistryConfig{{Name: "contoso"}}, Subscriptions: []cloudazure.Subscription{{
+			ID: "3f9d0c1e-5b7a-4e52-9a58-0d4b6f1c2a77", Name: "tenants",
+			ResourceGroups: []cloudazure.ResourceGroup{{Name: "tenants", Location: "westeurope", Registries: []string{"contoso"}}},
+			RoleAssignments: []cloudazure.SubscriptionRole{
+				{ClientID: pageResources, Role: "Owner", ResourceGroup: "tenants"}, {ClientID: pageEntra, Role: "Owner", ResourceGroup: "tenants"},
+			},
+		}}}}},
 		GCP: cloudgcp.Config{Projects: []cloudgcp.Project{{
 			ID: pageProject, Number: pageNumber,
 			Pools: []cloudgcp.Pool{{ID: "my-cluster", Providers: []cloudgcp.Provider{{
@@ -98,6 +112,7 @@ func openPage(t *testing.T, audience string) *page {
 		"PATH="+p.kubectl(t, audience)+string(os.PathListSeparator)+os.Getenv("PATH"), "HOME="+p.dir, "LC_ALL=C.UTF-8",
 		"AWS_ACCESS_KEY_ID="+administrator.ID, "AWS_SECRET_ACCESS_KEY="+administrator.Secret,
 		"AWS_DEFAULT_REGION=eu-west-1", "AWS_REGION=eu-west-1", "AWS_MAX_ATTEMPTS=1", "AWS_PAGER=",
+		"AZURE_CONFIG_DIR="+filepath.Join(p.dir, ".azure"), "AZURE_CORE_COLLECT_TELEMETRY=no",
 	)
 	return p
 }
@@ -157,7 +172,7 @@ func checkOf(t *testing.T, blocks []string) string {
 // run runs commands in one shell, which ends at the first that fails.
 func (p *page) run(t *testing.T, commands ...string) (output string, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // the az command takes seconds to start
 	defer cancel()
 	shell := exec.CommandContext(ctx, "sh", "-euc", strings.Join(commands, "\n"))
 	shell.Dir, shell.Env = p.dir, p.env
@@ -189,6 +204,86 @@ func TestPageOfClouds(t *testing.T) {
 	p.refuses(t, p.aws(t), pageOther, aws.RoleAnnotation, pageRole)
 	must(t, p.cloud.AWS().DeleteOIDCProvider(pageAccount, pageIssuer))
 	p.refuses(t, p.aws(t), pageSubject, aws.RoleAnnotation, pageRole)
+}
+
+// TestPageOfCloudsAzure runs the commands of docs/clouds.md at Azure with the az command, with a
+// managed identity and with an application. A token of the page's ServiceAccount pulls once the
+// identity has its role, a token of another's gets nothing.
+func TestPageOfCloudsAzure(t *testing.T) {
+	if _, err := exec.LookPath("az"); err != nil {
+		t.Fatal("the az command is missing: apt-get install azure-cli")
+	}
+	for name, variant := range map[string]struct{ administrator, makes string }{
+		"managed identity": {pageResources, "az identity create "},
+		"application":      {pageEntra, "az ad app create "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := openPage(t, "api://AzureADTokenExchange")
+			begin, blocks := p.commands(t, "Before you begin"), p.commands(t, "Azure")
+			if len(blocks) != 5 {
+				t.Fatalf("docs/clouds.md has %d blocks of commands at Azure, want 5: names, identity, application, role, check", len(blocks))
+			}
+			names, role, check := append(begin, blocks[0]), blocks[3], checkOf(t, blocks)
+			identity := blocks[slices.IndexFunc(blocks, func(block string) bool { return strings.Contains(block, variant.makes) })]
+			token, err := p.issuer.Mint(oidc.Claims{"sub": "administrator", "aud": "api://AzureADTokenExchange"})
+			must(t, err)
+			login := "az login --output none --service-principal --username " + variant.administrator + " --tenant " + pageDirectory + " --federated-token " + token
+
+			output, err := p.run(t, append(names, login, identity, `echo "CLIENT_ID=$CLIENT_ID PRINCIPAL_ID=$PRINCIPAL_ID"`)...)
+			made := regexp.MustCompile(`CLIENT_ID=([0-9a-f-]{36}) PRINCIPAL_ID=[0-9a-f-]{36}$`).FindStringSubmatch(output)
+			if err != nil || made == nil {
+				t.Fatalf("%v:\n%s", err, output)
+			}
+			if code := p.pull(t, pageSubject, made[1]); code != auth.CodePermissionDenied {
+				t.Errorf("without the role: %s, want %s", code, auth.CodePermissionDenied)
+			}
+			p.env = append(p.env, "PYTHONPATH="+mendAz(t))
+			if output, err := p.run(t, append(names, made[0], role, check)...); err != nil || !strings.HasSuffix(output, "\n200") {
+				t.Fatalf("%v, want 200 at the end:\n%s", err, output)
+			}
+			if code := p.pull(t, pageSubject, made[1]); code != "" {
+				t.Errorf("with the role: %s", code)
+			}
+			annotated, err := os.ReadFile(filepath.Join(p.dir, "annotated"))
+			want := "annotate serviceaccount app-reader --namespace tenant-a azure.workload.identity/client-id=" + made[1] + " azure.workload.identity/tenant-id=" + pageDirectory + "\n"
+			if err != nil || !strings.Contains(string(annotated), want) {
+				t.Errorf("%q, %v; want %q", annotated, err, want)
+			}
+			other := "NAMESPACE=tenant-b SERVICE_ACCOUNT=app-reader CLIENT_ID=" + made[1] + " TENANT_ID=" + pageDirectory
+			if output, err := p.run(t, other, check); err != nil || output != "401" {
+				t.Errorf("another ServiceAccount: %q, %v; want 401", output, err)
+			}
+			if code := p.pull(t, pageOther, made[1]); code != auth.CodeTrustRefused {
+				t.Errorf("another ServiceAccount: %s, want %s", code, auth.CodeTrustRefused)
+			}
+		})
+	}
+}
+
+// mendAz makes a folder with a module that Python loads before az. Debian's az 2.45.0 asks for an
+// attribute that the library beside it has renamed, so its "az role assignment create" fails.
+func mendAz(t *testing.T) (folder string) {
+	t.Helper()
+	folder = t.TempDir()
+	must(t, os.WriteFile(filepath.Join(folder, "sitecustomize.py"), []byte(
+		`from azure.mgmt.authorization.v2020_04_01_preview.operations import RoleAssignmentsOperations
+RoleAssignmentsOperations.config = property(lambda self: self._config)
+`), 0o600))
+	return folder
+}
+
+// pull gets a token for a repository of the page's registry at Azure, for a subject whose annotation
+// is a client ID. It returns why there is none.
+func (p *page) pull(t *testing.T, subject, client string) auth.Code {
+	t.Helper()
+	provider, err := azure.NewProvider(azure.Config{TenantID: pageDirectory, Transport: p.base})
+	must(t, err)
+	defer provider.Close()
+	name := strings.Split(subject, ":")
+	accounts := pageAccounts{p, auth.Account{UID: "1", Attributes: map[string]string{azure.ClientAnnotation: client}}}
+	_, err = auth.GetToken(t.Context(), provider, auth.WithServiceAccount(name[2], name[3], accounts), auth.WithImageRepository("contoso.azurecr.io/app"))
+	return auth.CodeOf(err)
 }
 
 // TestPageOfCloudsChecks runs the checks of docs/clouds.md at Azure and Google, which pass until the

@@ -1,0 +1,335 @@
+package azure
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
+	"github.com/lanyard-dev/lanyard/cloudtest/wire"
+)
+
+// Paths of Azure Resource Manager. "*" stands for one name. Azure ignores case in all of them.
+const (
+	pathGroup              = "/subscriptions/*/resourceGroups/*"
+	pathIdentity           = pathGroup + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/*"
+	pathFederated          = pathIdentity + "/federatedIdentityCredentials/*"
+	pathRegistry           = pathGroup + "/providers/" + typeRegistry + "/*"
+	pathDefinitions        = pathRegistry + "/providers/Microsoft.Authorization/roleDefinitions"
+	pathAssignment         = pathRegistry + "/providers/Microsoft.Authorization/roleAssignments/*"
+	typeRegistry           = "Microsoft.ContainerRegistry/registries"
+	typeIdentity           = "Microsoft.ManagedIdentity/userAssignedIdentities"
+	firstFederatedVersion  = "2022-01-31-preview" // of the API with federated credentials
+	firstManagementVersion = "2014-04-01"
+)
+
+// managementOperation is a call of Azure Resource Manager.
+type managementOperation struct {
+	name, method, path string
+	action             string // that a role must allow in the resource group; if empty, the call itself asks
+	first              string // the first version of the API that has it
+	filter             bool   // whether the query may have a filter
+	do                 func(*Cloud, *managementCall) (service.Answer, *service.Refusal)
+}
+
+func managementOperations() []managementOperation {
+	const identities, authorization = "Microsoft.ManagedIdentity/userAssignedIdentities", "Microsoft.Authorization"
+	return []managementOperation{
+		{"ListSubscriptions", http.MethodGet, "/subscriptions", "", firstManagementVersion, false, (*Cloud).listSubscriptions},
+		{"ListResources", http.MethodGet, "/subscriptions/*/resources", "", firstManagementVersion, true, (*Cloud).listResources},
+		{"GetResourceGroup", http.MethodGet, pathGroup, "Microsoft.Resources/subscriptions/resourceGroups/read", firstManagementVersion, false, (*Cloud).getGroup},
+		{"PutIdentity", http.MethodPut, pathIdentity, identities + "/write", firstManagementVersion, false, (*Cloud).putIdentity},
+		{"GetIdentity", http.MethodGet, pathIdentity, identities + "/read", firstManagementVersion, false, (*Cloud).getIdentity},
+		{"PutFederatedCredential", http.MethodPut, pathFederated, identities + "/federatedIdentityCredentials/write", firstFederatedVersion, false, (*Cloud).putFederated},
+		{"GetRegistry", http.MethodGet, pathRegistry, typeRegistry + "/read", firstManagementVersion, false, (*Cloud).getRegistry},
+		{"ListRoleDefinitions", http.MethodGet, pathDefinitions, authorization + "/roleDefinitions/read", firstManagementVersion, true, (*Cloud).listDefinitions},
+		{"PutRoleAssignment", http.MethodPut, pathAssignment, authorization + "/roleAssignments/write", firstManagementVersion, false, (*Cloud).putAssignment},
+	}
+}
+
+// managementCall is a call whose caller is proved, and who may make it if its operation has an
+// action.
+type managementCall struct {
+	*service.Request
+
+	caller       accessToken
+	subscription *subscription  // nil if the path names none
+	group        *ResourceGroup // nil if the path names none
+	names        []string       // that the path has after the group's
+	query        url.Values
+}
+
+// matchPath returns the names for which "*" stands in a pattern.
+func matchPath(pattern, path string) (names []string, ok bool) {
+	wanted, parts := strings.Split(pattern, "/"), strings.Split(path, "/")
+	if len(wanted) != len(parts) {
+		return nil, false
+	}
+	for i, part := range parts {
+		switch {
+		case wanted[i] == "*" && part != "":
+			names = append(names, part)
+		case !strings.EqualFold(wanted[i], part):
+			return nil, false
+		}
+	}
+	return names, true
+}
+
+// readManagement is the [service.Service] of Azure Resource Manager in an environment. Source: Microsoft Learn, "Azure REST API reference".
+func (c *Cloud) readManagement(r *service.Request, e *Environment) (service.Protocol, service.Handler) {
+	var op managementOperation
+	var names []string
+	for _, known := range managementOperations() {
+		if found, ok := matchPath(known.path, r.URL.Path); ok && known.method == r.Method {
+			op, names = known, found
+		}
+	}
+	r.Call.Operation = op.name
+	return managementProtocol(), func(r *service.Request) (service.Answer, *service.Refusal) {
+		r.Call.Resource = printable(r.URL.Path)
+		call := &managementCall{Request: r}
+		if no := c.proveManager(call, e); no != nil {
+			return nil, no
+		}
+		if no := call.readQuery(op); no != nil {
+			return nil, no
+		}
+		if op.do == nil {
+			return nil, service.Refuse(http.StatusNotFound, "InvalidResourceType", "The resource type could not be found.").
+				Because("the local Azure Resource Manager does not have the operation")
+		}
+		if no := c.judge(call, names, op.action); no != nil {
+			return nil, no
+		}
+		return op.do(c, call)
+	}
+}
+
+// proveManager proves the caller's access token of Entra ID.
+func (c *Cloud) proveManager(call *managementCall, e *Environment) *service.Refusal {
+	raw, ok := wire.Bearer(call.Request.Request)
+	if !ok {
+		return unproved(e, "AuthenticationFailed", "Authentication failed. The 'Authorization' header is missing.")
+	}
+	if claimed, err := oidc.Read(raw); err == nil {
+		call.Call.Issuer, call.Call.Subject, call.Call.Audience = claimed.Issuer, claimed.Subject, strings.Join(claimed.Audience, ",")
+	}
+	token, err := c.readAccessToken(raw, call.Now)
+	switch {
+	case errors.Is(err, oidc.ErrExpired):
+		return unproved(e, "ExpiredAuthenticationToken", "The access token expiry UTC time is earlier than current UTC time '"+
+			call.Now.UTC().Format(time.RFC1123)+"'.")
+	case err != nil:
+		return unproved(e, "InvalidAuthenticationToken", "The access token is invalid.").Because(err.Error())
+	case token.tenant.environment != e:
+		return unproved(e, "InvalidAuthenticationToken", "The access token is invalid.").Because("the token is of the environment " + token.tenant.environment.Name)
+	case !e.isResourceManager(token.audience):
+		return unproved(e, "InvalidAuthenticationTokenAudience", "The access token has been obtained for wrong audience or resource '"+printable(token.audience)+
+			"'. It should exactly match with one of the allowed audiences '"+strings.Join(e.ResourceManagers, "','")+"'.")
+	}
+	call.caller, call.Call.Principal = token, principalName(token.tenant, token.app)
+	return nil
+}
+
+// unproved is a refusal of a token. Source: Microsoft Learn, "Authenticate requests" of Azure Resource Manager; RFC 6750 §3.
+func unproved(e *Environment, code, message string) *service.Refusal {
+	return service.Refuse(http.StatusUnauthorized, code, message).
+		With(`Bearer authorization_uri="https://` + e.authority() + `/", error="invalid_token", error_description="` + strings.ReplaceAll(message, `"`, "'") + `"`)
+}
+
+// readQuery reads the query and its api-version, which must have the operation.
+func (call *managementCall) readQuery(op managementOperation) *service.Refusal {
+	query, err := readValues(call.URL.RawQuery)
+	version := query.Get("api-version")
+	switch {
+	case err != nil:
+		return service.Refuse(http.StatusBadRequest, "InvalidQueryString", "The query string cannot be read.").Because(printable(err.Error()))
+	case version == "":
+		return service.Refuse(http.StatusBadRequest, "MissingApiVersionParameter", "The api-version query parameter (?api-version=) is required for all requests.")
+	case !versionPattern.MatchString(strings.TrimSuffix(version, "-preview")) || version < op.first:
+		return service.Refuse(http.StatusBadRequest, "InvalidApiVersionParameter", "The api-version '"+printable(version)+"' is invalid.")
+	}
+	for name := range query {
+		if name != "api-version" && (name != "$filter" || !op.filter) {
+			return service.Refuse(http.StatusBadRequest, "InvalidQueryString", "The query parameter is not supported.").
+				Because("the local Azure Resource Manager does not have the query parameter " + printable(name))
+		}
+	}
+	call.query = query
+	return nil
+}
+
+// judge finds what a path names, and asks whether the caller may do an action there. Who may not ask
+// does not learn whether a resource group exists.
+func (c *Cloud) judge(call *managementCall, names []string, action string) *service.Refusal {
+	if len(names) == 0 {
+		return nil
+	}
+	c.mu.RLock()
+	s := c.subscriptions[strings.ToLower(names[0])]
+	c.mu.RUnlock()
+	switch {
+	case s == nil:
+		return service.Refuse(http.StatusNotFound, "SubscriptionNotFound", "The subscription '"+printable(names[0])+"' could not be found.")
+	case s.tenant != call.caller.tenant:
+		e := s.tenant.environment
+		return unproved(e, "InvalidAuthenticationTokenTenant", "The access token is from the wrong issuer '"+e.issuer(call.caller.tenant.id)+
+			"'. It must match the tenant '"+e.issuer(s.tenant.id)+"' associated with this subscription. "+
+			"Please use the authority (URL) 'https://"+e.authority()+"/"+s.tenant.id+"' to get the token.")
+	}
+	call.subscription = s
+	if len(names) == 1 {
+		return nil
+	}
+	if !s.allows(call.caller.app.clientID, names[1], action) {
+		return call.forbidden(action)
+	}
+	call.group, call.names = s.group(names[1]), names[2:]
+	if call.group == nil {
+		return service.Refuse(http.StatusNotFound, "ResourceGroupNotFound", "Resource group '"+printable(names[1])+"' could not be found.")
+	}
+	return nil
+}
+
+// forbidden is the refusal of a caller without a role that allows an action. Source: Microsoft Learn, "Troubleshoot Azure RBAC".
+func (call *managementCall) forbidden(action string) *service.Refusal {
+	who := call.caller
+	return service.Refuse(http.StatusForbidden, "AuthorizationFailed", fmt.Sprintf("The client '%s' with object id '%s' does not have authorization to perform action '%s' "+
+		"over scope '%s' or the scope is invalid. If access was recently granted, please refresh your credentials.",
+		who.app.clientID, who.app.objectID, action, printable(call.URL.Path)))
+}
+
+// resourceNotFound is the refusal of a resource's name. Source: Microsoft Learn, "Resolve errors for resource not found".
+func (call *managementCall) resourceNotFound(kind, name string) *service.Refusal {
+	return service.Refuse(http.StatusNotFound, "ResourceNotFound", fmt.Sprintf("The Resource '%s/%s' under resource group '%s' was not found. "+
+		"For more details please go to https://aka.ms/ARMResourceNotFoundFix", kind, printable(name), call.group.Name))
+}
+
+// groupID is a resource group's ID.
+func (s *subscription) groupID(g *ResourceGroup) string {
+	return "/subscriptions/" + s.id + "/resourceGroups/" + g.Name
+}
+
+// resource is what all resources have.
+type resource struct {
+	ID         string `json:"id"`
+	Name       string `json:"name"`
+	Type       string `json:"type,omitempty"`
+	Location   string `json:"location,omitempty"`
+	SKU        *sku   `json:"sku,omitempty"`
+	Properties any    `json:"properties,omitempty"`
+}
+
+type sku struct {
+	Name string `json:"name"`
+	Tier string `json:"tier"`
+}
+
+type resourceList struct {
+	Value []any `json:"value"`
+}
+
+type subscriptionJSON struct {
+	ID             string `json:"id"`
+	SubscriptionID string `json:"subscriptionId"`
+	TenantID       string `json:"tenantId"`
+	DisplayName    string `json:"displayName"`
+	State          string `json:"state"`
+}
+
+// listSubscriptions lists the subscriptions of the caller's tenant in which it has a role.
+func (c *Cloud) listSubscriptions(call *managementCall) (service.Answer, *service.Refusal) {
+	list := resourceList{Value: []any{}}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, s := range sortedSubscriptions(c.subscriptions) {
+		if s.tenant == call.caller.tenant && s.knows(call.caller.app.clientID) {
+			list.Value = append(list.Value, subscriptionJSON{"/subscriptions/" + s.id, s.id, s.tenant.id, s.name, "Enabled"})
+		}
+	}
+	return writeJSON(http.StatusOK, list), nil
+}
+
+func sortedSubscriptions(all map[string]*subscription) []*subscription {
+	out := make([]*subscription, 0, len(all))
+	for _, s := range all {
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b *subscription) int { return strings.Compare(a.id, b.id) })
+	return out
+}
+
+// listResources lists the registries of a subscription that the caller may read.
+func (c *Cloud) listResources(call *managementCall) (service.Answer, *service.Refusal) {
+	s, who := call.subscription, call.caller.app.clientID
+	if !s.knows(who) {
+		return nil, call.forbidden("Microsoft.Resources/subscriptions/resources/read")
+	}
+	if filter := call.query.Get("$filter"); !strings.EqualFold(filter, "resourceType eq '"+typeRegistry+"'") {
+		return nil, service.Refuse(http.StatusBadRequest, "InvalidFilterInQueryString", "Invalid $filter '"+printable(filter)+"' specified in the query string.").
+			Because("the local Azure Resource Manager lists registries only")
+	}
+	list := resourceList{Value: []any{}}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for i := range s.groups {
+		g := &s.groups[i]
+		for _, name := range g.Registries {
+			if reg := c.registryIn(s, g, name); reg != nil && s.allows(who, g.Name, typeRegistry+"/read") {
+				found := registryResource(s, g, reg)
+				found.Properties = nil
+				list.Value = append(list.Value, found)
+			}
+		}
+	}
+	return writeJSON(http.StatusOK, list), nil
+}
+
+type provisioned struct {
+	State string `json:"provisioningState"`
+}
+
+func (c *Cloud) getGroup(call *managementCall) (service.Answer, *service.Refusal) {
+	g := call.group
+	return writeJSON(http.StatusOK, resource{
+		ID: call.subscription.groupID(g), Name: g.Name, Type: "Microsoft.Resources/resourceGroups", Location: g.Location, Properties: provisioned{"Succeeded"},
+	}), nil
+}
+
+type managementError struct {
+	Error managementErrorBody `json:"error"`
+}
+
+type managementErrorBody struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// managementProtocol is how Azure Resource Manager refuses. The detail of a refusal with status 401
+// is its challenge. Source: Microsoft Learn, "Common error response" of Azure Resource Manager.
+func managementProtocol() service.Protocol {
+	return service.Protocol{
+		Refuse: func(r *service.Request, no *service.Refusal) service.Answer {
+			if challenge, ok := no.Detail.(string); ok {
+				r.Reply.Set("Www-Authenticate", challenge)
+			}
+			r.Reply.Set("X-Ms-Failure-Cause", "gateway")
+			r.Reply.Set("X-Ms-Request-Id", wire.UUID())
+			return writeJSON(no.Status, managementError{managementErrorBody{no.Code, no.Message}})
+		},
+		Failure:     service.Refuse(http.StatusInternalServerError, "InternalServerError", "Encountered internal server error."),
+		Unavailable: service.Refuse(http.StatusServiceUnavailable, "ServiceUnavailable", "The service is unavailable. Please try again later."),
+		Throttled:   service.Refuse(http.StatusTooManyRequests, "TooManyRequests", "The request is being throttled. Please try again later."),
+		Broken:      service.Whole(http.StatusOK, jsonType, []byte(`{"id":"/subscriptions/`)),
+	}
+}
+
+func invalidContent(err error) *service.Refusal {
+	return service.Refuse(http.StatusBadRequest, "InvalidRequestContent", "The request content was invalid and could not be deserialized: '"+printable(err.Error())+"'.")
+}

@@ -1,0 +1,151 @@
+package azure
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
+)
+
+// Subscription is a subscription that trusts its tenant: what Azure Resource Manager manages, and who may call it.
+type Subscription struct {
+	// ID is the subscription's ID, a UUID in lower case.
+	ID string `json:"id"`
+	// Name is its display name.
+	Name string `json:"name"`
+	// ResourceGroups are its resource groups, unique by name in any case.
+	ResourceGroups []ResourceGroup `json:"resourceGroups,omitempty"`
+	// RoleAssignments say what applications of the tenant may do in Azure Resource Manager.
+	RoleAssignments []SubscriptionRole `json:"roleAssignments,omitempty"`
+}
+
+// ResourceGroup is a resource group of a subscription.
+type ResourceGroup struct {
+	// Name is the group's name: 1 to 90 letters, digits, dashes, underscores, periods and parentheses, the last no period.
+	Name string `json:"name"`
+	// Location is the region of the group and of all that is in it, such as "westeurope".
+	Location string `json:"location"`
+	// Registries are the names of the tenant's registries that are in the group. A registry may come and go.
+	Registries []string `json:"registries,omitempty"`
+}
+
+// SubscriptionRole is the assignment of a role on a subscription or one of its resource groups.
+type SubscriptionRole struct {
+	// ClientID is the application that has the role.
+	ClientID string `json:"clientID"`
+	// Role is the role's name: Owner, Contributor, Reader or "Managed Identity Contributor".
+	Role string `json:"role"`
+	// ResourceGroup is the group that the role is assigned on; empty for the whole subscription.
+	ResourceGroup string `json:"resourceGroup,omitempty"`
+}
+
+// managementRole has the actions of a role, with at most one "*" in each.
+type managementRole struct{ actions, except []string }
+
+// managementRoles are the built-in roles, as far as the local Azure Resource Manager has their actions. Source: Microsoft Learn, "Azure built-in roles".
+func managementRoles() map[string]managementRole {
+	return map[string]managementRole{
+		"Owner":       {actions: []string{"*"}},
+		"Contributor": {actions: []string{"*"}, except: []string{"Microsoft.Authorization/*/delete", "Microsoft.Authorization/*/write"}},
+		"Reader":      {actions: []string{"*/read"}},
+		"Managed Identity Contributor": {actions: []string{
+			"Microsoft.ManagedIdentity/userAssignedIdentities/*", "Microsoft.Authorization/*/read", "Microsoft.Resources/subscriptions/resourceGroups/read",
+		}},
+	}
+}
+
+func (m managementRole) allows(action string) bool {
+	matches := func(pattern string) bool {
+		before, after, wild := strings.Cut(pattern, "*")
+		return action == pattern || (wild && len(action) >= len(before)+len(after) && strings.HasPrefix(action, before) && strings.HasSuffix(action, after))
+	}
+	return slices.ContainsFunc(m.actions, matches) && !slices.ContainsFunc(m.except, matches)
+}
+
+// subscription is immutable.
+type subscription struct {
+	id, name    string
+	tenant      *tenant
+	groups      []ResourceGroup
+	assignments []SubscriptionRole
+}
+
+// groupPattern is a resource group's name in ASCII. Source: Microsoft Learn, "Naming rules and restrictions for Azure resources".
+var groupPattern = regexp.MustCompile(`\A[A-Za-z0-9_().-]{0,89}[A-Za-z0-9_()-]\z`)
+
+// parse checks a subscription of a tenant.
+func (s Subscription) parse(t *tenant) (*subscription, error) {
+	if err := checkUUID("id", s.ID); err != nil {
+		return nil, err
+	}
+	if s.Name == "" {
+		return nil, setting.Invalid("name", "give the subscription a name")
+	}
+	parsed := &subscription{id: s.ID, name: s.Name, tenant: t, assignments: slices.Clone(s.RoleAssignments)}
+	for i, g := range s.ResourceGroups {
+		field := setting.At("resourceGroups", i)
+		switch {
+		case !groupPattern.MatchString(g.Name):
+			return nil, setting.Invalid(field+".name", "%q is not a resource group's name", g.Name)
+		case parsed.group(g.Name) != nil:
+			return nil, setting.Invalid(field+".name", "the resource group %q is given twice", g.Name)
+		case !regionPattern.MatchString(g.Location):
+			return nil, setting.Invalid(field+".location", "%q is not a region: give one such as westeurope", g.Location)
+		}
+		for j, name := range g.Registries {
+			if !registryNamePattern.MatchString(name) {
+				return nil, setting.Invalid(setting.At(field+".registries", j), "%q is not a registry's name", name)
+			}
+		}
+		g.Registries = slices.Clone(g.Registries)
+		parsed.groups = append(parsed.groups, g)
+	}
+	for i, a := range s.RoleAssignments {
+		field := setting.At("roleAssignments", i)
+		if err := checkUUID(field+".clientID", a.ClientID); err != nil {
+			return nil, err
+		}
+		if _, ok := managementRoles()[a.Role]; !ok {
+			return nil, setting.Invalid(field+".role", "%q is not a role on subscriptions: give Owner, Contributor, Reader or Managed Identity Contributor", a.Role)
+		}
+		if a.ResourceGroup != "" && parsed.group(a.ResourceGroup) == nil {
+			return nil, setting.Invalid(field+".resourceGroup", "the subscription has no resource group %q", a.ResourceGroup)
+		}
+	}
+	return parsed, nil
+}
+
+// group finds a resource group by name, in any case.
+func (s *subscription) group(name string) *ResourceGroup {
+	i := slices.IndexFunc(s.groups, func(g ResourceGroup) bool { return strings.EqualFold(g.Name, name) })
+	if i < 0 {
+		return nil
+	}
+	return &s.groups[i]
+}
+
+// knows reports whether an application has any role on the subscription or in it.
+func (s *subscription) knows(clientID string) bool {
+	return slices.ContainsFunc(s.assignments, func(a SubscriptionRole) bool { return a.ClientID == clientID })
+}
+
+// allows reports whether an application may do an action in a resource group.
+func (s *subscription) allows(clientID, group, action string) bool {
+	return slices.ContainsFunc(s.assignments, func(a SubscriptionRole) bool {
+		return a.ClientID == clientID && (a.ResourceGroup == "" || strings.EqualFold(a.ResourceGroup, group)) && managementRoles()[a.Role].allows(action)
+	})
+}
+
+// putSubscription adds a subscription to a tenant that is being added.
+func (c *Cloud) putSubscription(t *tenant, s Subscription) error {
+	parsed, err := s.parse(t)
+	if err != nil {
+		return err
+	}
+	if c.subscriptions[s.ID] != nil {
+		return setting.Invalid("id", "subscription %s exists already", s.ID)
+	}
+	c.subscriptions[s.ID] = parsed
+	return nil
+}
