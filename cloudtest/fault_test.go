@@ -51,6 +51,8 @@ func serviceCalls() []serviceCall {
 		{aws.ServiceS3, "GetObject", "GET", "https://s3.eu-west-1.amazonaws.com/some-bucket/key", nil},
 		{aws.ServiceKMS, "Sign", "POST", "https://kms.eu-west-1.amazonaws.com/", []string{"Content-Type", "application/x-amz-json-1.1", "X-Amz-Target", "TrentService.Sign"}},
 		{azure.ServiceEntra, "Token", "POST", "https://login.microsoftonline.com/common/oauth2/v2.0/token", []string{"Content-Type", form}},
+		{azure.ServiceResourceManager, "ListSubscriptions", "GET", "https://management.azure.com/subscriptions?api-version=2019-11-01", nil},
+		{azure.ServiceGraph, "ListApplications", "GET", "https://graph.microsoft.com/v1.0/applications", nil},
 		{azure.ServiceRegistryTokens, "Exchange", "POST", "https://contoso.azurecr.io/oauth2/exchange", []string{"Content-Type", form}},
 		{azure.ServiceRegistry, "Ping", "GET", "https://contoso.azurecr.io/v2/", nil},
 		{azure.ServiceRegistry, "PullBlob", "GET", "https://contoso.westeurope.data.azurecr.io/v2/a/blobs/sha256:0", nil},

@@ -572,7 +572,9 @@ func TestOwns(t *testing.T) {
 		"login.microsoftonline.com.attacker.example": false, "xlogin.microsoftonline.com": false, "microsoftonline.com": false, "login.microsoftonline.de": false,
 		contoso: true, "contoso.azurecr.us": true, "contoso.azurecr.cn": false, "absent.azurecr.io": false, "azurecr.io": false, "contoso.azurecr.io.attacker.example": false,
 		"contoso.westeurope.data.azurecr.io": false, "shared.westeurope.data.azurecr.io": true, "shared.eastus.data.azurecr.io": false, "shared.data.azurecr.io": false,
-		"management.azure.com": false, "169.254.169.254": false, "": false,
+		"management.azure.com": true, "management.core.windows.net": false, "management.usgovcloudapi.net": true, "management.azure.example": true,
+		"graph.microsoft.com": true, "graph.microsoft.us": true, "graph.azure.example": false, "xgraph.microsoft.com": false,
+		"169.254.169.254": false, "": false,
 	} {
 		if got := w.Azure().Service(host) != nil; got != want {
 			t.Errorf("%q: %t", host, got)

@@ -31,9 +31,16 @@ const (
 	pusher  = "5b5b5b5b-c5b2-4a72-9f84-6a92e3f06b08"
 	bare    = "6c6c6c6c-c5b2-4a72-9f84-6a92e3f06b08" // without federated credentials
 
+	administrator = "7d7d7d7d-c5b2-4a72-9f84-6a92e3f06b08" // may do everything
+	manager       = "8e8e8e8e-c5b2-4a72-9f84-6a92e3f06b08" // may make identities in one resource group, and read the directory
+
+	subscriptionID = "9f9f9f9f-c5b2-4a72-9f84-6a92e3f06b08"
+	usSubscription = "afafafaf-c5b2-4a72-9f84-6a92e3f06b08"
+
 	subjectA      = "system:serviceaccount:tenant-a:tenant-a-azure-sa"
 	subjectB      = "system:serviceaccount:tenant-b:tenant-b-azure-sa"
 	subjectPusher = "system:serviceaccount:ci:pusher"
+	subjectAdmin  = "repo:contoso/infrastructure:ref:refs/heads/main"
 )
 
 // world is a cloud with two tenants of a cluster, each with an application.
@@ -53,6 +60,11 @@ func application(clientID, subject string) azure.Application {
 }
 
 func worldConfig() azure.Config {
+	granted := func(clientID string, permissions ...string) azure.Application {
+		a := application(clientID, subjectAdmin)
+		a.GraphPermissions = permissions
+		return a
+	}
 	return azure.Config{
 		Environments: []azure.Environment{{
 			Name: "Own", AuthorityHosts: []string{"login.azure.example"}, IssuerHost: "sts.azure.example", ExchangeAudience: "api://OwnTokenExchange",
@@ -62,7 +74,20 @@ func worldConfig() azure.Config {
 		Tenants: []azure.Tenant{
 			{
 				ID: directory, Domains: []string{"contoso.onmicrosoft.com"},
-				Applications: []azure.Application{application(clientA, subjectA), application(clientB, subjectB), application(pusher, subjectPusher), {ClientID: bare}},
+				Applications: []azure.Application{
+					application(clientA, subjectA), application(clientB, subjectB), application(pusher, subjectPusher), {ClientID: bare},
+					granted(administrator, "Application.ReadWrite.All"), granted(manager, "Application.Read.All"),
+				},
+				Subscriptions: []azure.Subscription{{
+					ID: subscriptionID, Name: "Platform",
+					ResourceGroups: []azure.ResourceGroup{
+						{Name: "tenants", Location: "westeurope", Registries: []string{"contoso", "shared", "absent"}}, {Name: "Network", Location: "westeurope"},
+					},
+					RoleAssignments: []azure.SubscriptionRole{
+						{ClientID: administrator, Role: "Owner"}, {ClientID: manager, Role: "Managed Identity Contributor", ResourceGroup: "Tenants"},
+						{ClientID: pusher, Role: "Contributor"}, {ClientID: clientB, Role: "Reader", ResourceGroup: "Network"},
+					},
+				}},
 				Registries: []azure.RegistryConfig{
 					{Name: "contoso", RoleAssignments: []azure.RegistryRole{
 						{ClientID: clientA, Role: "AcrPull"}, {ClientID: pusher, Role: "AcrPush"}, {ClientID: pusher, Role: "AcrDelete"},
@@ -88,7 +113,8 @@ func worldConfig() azure.Config {
 			},
 			{
 				ID: usDirectory, Environment: azure.AzureUSGovernment, Applications: []azure.Application{application(clientA, subjectA)},
-				Registries: []azure.RegistryConfig{{Name: "contoso", RoleAssignments: []azure.RegistryRole{{ClientID: clientA, Role: "AcrPull"}}}},
+				Subscriptions: []azure.Subscription{{ID: usSubscription, Name: "Agency"}},
+				Registries:    []azure.RegistryConfig{{Name: "contoso", RoleAssignments: []azure.RegistryRole{{ClientID: clientA, Role: "AcrPull"}}}},
 			},
 			{ID: chinaDirectory, Environment: azure.AzureChinaCloud, Applications: []azure.Application{application(clientA, subjectA)}},
 			{ID: ownDirectory, Environment: "Own", Applications: []azure.Application{application(clientA, subjectA)}},

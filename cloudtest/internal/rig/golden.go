@@ -40,7 +40,7 @@ func (f *Golden) Answer(t *testing.T, name string, res *http.Response) {
 	for _, h := range slices.Sorted(maps.Keys(res.Header)) {
 		switch h {
 		case "Date", "Content-Length":
-		case "X-Amz-Id-2", "X-Amz-Request-Id", "X-Amzn-Requestid", "X-Ms-Request-Id", "X-Ms-Correlation-Request-Id":
+		case "X-Amz-Id-2", "X-Amz-Request-Id", "X-Amzn-Requestid", "X-Ms-Request-Id", "X-Ms-Correlation-Request-Id", "Request-Id":
 			fmt.Fprintf(&dump, "%s: …\n", h)
 		default:
 			fmt.Fprintf(&dump, "%s: %s\n", h, strings.Join(res.Header[h], ", "))
