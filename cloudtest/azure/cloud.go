@@ -20,6 +20,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -116,7 +117,8 @@ func (c *Cloud) addEnvironments(private []Environment) error {
 		if c.environment(e.Name) != nil {
 			return setting.Invalid(field+".name", "%q is the name of another environment", e.Name)
 		}
-		for _, h := range slices.Concat(e.AuthorityHosts, []string{e.RegistrySuffix, e.StorageSuffix, e.GraphHost}) {
+		manager, _ := strings.CutPrefix(e.ResourceManagers[0], "https://")
+		for _, h := range slices.Concat(e.AuthorityHosts, []string{e.RegistrySuffix, e.StorageSuffix, e.GraphHost, manager}) {
 			if h == "" {
 				continue
 			}

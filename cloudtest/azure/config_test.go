@@ -62,6 +62,9 @@ func TestNewRefuses(t *testing.T) {
 	account := func(change func(*azure.StorageAccountConfig)) func(*azure.Config) {
 		return first(func(t *azure.Tenant) { change(&t.StorageAccounts[0]) })
 	}
+	subscription := func(change func(*azure.Subscription)) func(*azure.Config) {
+		return first(func(t *azure.Tenant) { change(&t.Subscriptions[0]) })
+	}
 	own := func(change func(*azure.Environment)) func(*azure.Config) {
 		return func(c *azure.Config) { change(&c.Environments[0]) }
 	}
@@ -109,6 +112,21 @@ func TestNewRefuses(t *testing.T) {
 		{"role on blobs", account(func(a *azure.StorageAccountConfig) { a.RoleAssignments[0].Role = "Reader" }), "azure.tenants[0].storageAccounts[0].roleAssignments[0].role"},
 		{"role of nobody on blobs", account(func(a *azure.StorageAccountConfig) { a.RoleAssignments[0].ClientID = "" }), "azure.tenants[0].storageAccounts[0].roleAssignments[0].clientID"},
 		{"container", account(func(a *azure.StorageAccountConfig) { a.RoleAssignments[0].Container = "a--b" }), "azure.tenants[0].storageAccounts[0].roleAssignments[0].container"},
+		{"permission", first(func(t *azure.Tenant) { t.Applications[0].GraphPermissions = []string{"Directory.Read.All"} }), "azure.tenants[0].applications[0].graphPermissions[0]"},
+		{"subscription ID", subscription(func(s *azure.Subscription) { s.ID = "platform" }), "azure.tenants[0].subscriptions[0].id"},
+		{"subscription without name", subscription(func(s *azure.Subscription) { s.Name = "" }), "azure.tenants[0].subscriptions[0].name"},
+		{"subscription twice", first(func(t *azure.Tenant) { t.Subscriptions = append(t.Subscriptions, t.Subscriptions[0]) }), "azure.tenants[0].subscriptions[1]"},
+		{"subscription of another", func(c *azure.Config) { c.Tenants[2].Subscriptions[0].ID = subscriptionID }, "azure.tenants[2].subscriptions[0].id"},
+		{"group name", subscription(func(s *azure.Subscription) { s.ResourceGroups[1].Name = "net/work" }), "azure.tenants[0].subscriptions[0].resourceGroups[1].name"},
+		{"group twice", subscription(func(s *azure.Subscription) { s.ResourceGroups[1].Name = "TENANTS" }), "azure.tenants[0].subscriptions[0].resourceGroups[1].name"},
+		{"group location", subscription(func(s *azure.Subscription) { s.ResourceGroups[0].Location = "" }), "azure.tenants[0].subscriptions[0].resourceGroups[0].location"},
+		{"group's registry", subscription(func(s *azure.Subscription) { s.ResourceGroups[0].Registries[1] = "x" }), "azure.tenants[0].subscriptions[0].resourceGroups[0].registries[1]"},
+		{"management role", subscription(func(s *azure.Subscription) { s.RoleAssignments[0].Role = "AcrPull" }), "azure.tenants[0].subscriptions[0].roleAssignments[0].role"},
+		{"management role of nobody", subscription(func(s *azure.Subscription) { s.RoleAssignments[0].ClientID = "" }), "azure.tenants[0].subscriptions[0].roleAssignments[0].clientID"},
+		{"management role in no group", subscription(func(s *azure.Subscription) { s.RoleAssignments[1].ResourceGroup = "x" }), "azure.tenants[0].subscriptions[0].roleAssignments[1].resourceGroup"},
+		{"Graph with a port", own(func(e *azure.Environment) { e.GraphHost = "graph.azure.example:443" }), "azure.environments[0].graphHost"},
+		{"Azure's own Graph", own(func(e *azure.Environment) { e.GraphHost = "graph.microsoft.com" }), "azure.environments[0]"},
+		{"Azure's own resource manager", own(func(e *azure.Environment) { e.ResourceManagers[0] = "https://management.azure.com" }), "azure.environments[0]"},
 		{"environment without name", own(func(e *azure.Environment) { e.Name = "" }), "azure.environments[0].name"},
 		{"environment twice", own(func(e *azure.Environment) { e.Name = azure.AzureCloud }), "azure.environments[0].name"},
 		{"environment on Azure's host", own(func(e *azure.Environment) { e.AuthorityHosts = []string{"login.microsoftonline.com"} }), "azure.environments[0]"},

@@ -35,7 +35,7 @@ func (c *Cloud) Service(host string) service.Service {
 			return named(ServiceEntra, c.readEntra, e)
 		case "https://"+host == e.ResourceManagers[0]:
 			return named(ServiceResourceManager, c.readManagement, e)
-		case host == e.GraphHost:
+		case host != "" && host == e.GraphHost:
 			return named(ServiceGraph, c.readGraph, e)
 		}
 	}
