@@ -3,6 +3,7 @@ package azure_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,7 +16,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lanyard-dev/lanyard/cloudtest/azure"
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
+	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
@@ -388,4 +391,33 @@ func TestGraphAnswers(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestNoPrincipalNoToken: a machine cannot be an application that has no service principal yet.
+func TestNoPrincipalNoToken(t *testing.T) {
+	w := newManagementWorld(t)
+	res := w.call(t, managementStep{caller: "graph administrator", method: "POST", target: graph + "/applications", body: `{"displayName":"tenant-d"}`})
+	w.keep(t, res)
+	err := w.Azure().SetManagedIdentity(azure.ManagedIdentity{Tenant: directory, ClientIDs: []string{w.made.Replace("{app}")}})
+	if invalid, ok := errors.AsType[*setting.Error](err); !ok || invalid.Field != "clientIDs[0]" {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestPutApplicationKeepsItsObjects: an application that was made by Microsoft Graph keeps its
+// registration and its name when the cloud's owner replaces it, and has a service principal then.
+func TestPutApplicationKeepsItsObjects(t *testing.T) {
+	w := newManagementWorld(t)
+	res := w.call(t, managementStep{caller: "graph administrator", method: "POST", target: graph + "/applications", body: `{"displayName":"tenant-d"}`})
+	w.keep(t, res)
+	if err := w.Azure().PutApplication(directory, application(w.made.Replace("{app}"), subjectD)); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.entraSays(t, w.made.Replace("{app}"), subjectD); got != "granted" {
+		t.Errorf("Entra ID says %s", got)
+	}
+	res = w.call(t, managementStep{caller: "graph reader", method: "GET", target: graph + "/applications?" + url.Values{"$filter": {"startswith(displayName,'tenant-d')"}}.Encode()})
+	if body := rig.ReadAll(t, res); !strings.Contains(body, `{"id":"`+w.made.Replace("{id}")+`"`) {
+		t.Errorf("%s", body)
+	}
 }

@@ -75,7 +75,8 @@ func worldConfig() azure.Config {
 			{
 				ID: directory, Domains: []string{"contoso.onmicrosoft.com"},
 				Applications: []azure.Application{
-					application(clientA, subjectA), application(clientB, subjectB), application(pusher, subjectPusher), {ClientID: bare},
+					application(clientA, subjectA), application(clientB, subjectB), application(pusher, subjectPusher),
+					{ClientID: bare},
 					granted(administrator, "Application.ReadWrite.All"), granted(manager, "Application.Read.All"),
 				},
 				Subscriptions: []azure.Subscription{{
@@ -84,8 +85,10 @@ func worldConfig() azure.Config {
 						{Name: "tenants", Location: "westeurope", Registries: []string{"contoso", "shared", "absent"}}, {Name: "Network", Location: "westeurope"},
 					},
 					RoleAssignments: []azure.SubscriptionRole{
-						{ClientID: administrator, Role: "Owner"}, {ClientID: manager, Role: "Managed Identity Contributor", ResourceGroup: "Tenants"},
-						{ClientID: pusher, Role: "Contributor"}, {ClientID: clientB, Role: "Reader", ResourceGroup: "Network"},
+						{ClientID: administrator, Role: "Owner"},
+						{ClientID: manager, Role: "Managed Identity Contributor", ResourceGroup: "Tenants"},
+						{ClientID: pusher, Role: "Contributor"},
+						{ClientID: clientB, Role: "Reader", ResourceGroup: "Network"},
 					},
 				}},
 				Registries: []azure.RegistryConfig{
