@@ -8,8 +8,8 @@
 //
 // A [Config] describes accounts, roles, repositories and buckets; [ParseConfig] reads it from JSON.
 // Trust and permission policies are IAM's own documents; Azure has tenants with applications and
-// their federated credentials, and role assignments on registries and storage accounts. Alibaba
-// Cloud has RAM's own trust policies.
+// their federated credentials, and role assignments on registries and storage accounts; its
+// subscriptions say who administers them. Alibaba Cloud has RAM's own trust policies.
 //
 //	cloud, err := cloudtest.New(cloudtest.Config{AWS: aws.Config{Accounts: []aws.Account{{
 //		ID:            "123456789123",

@@ -62,8 +62,8 @@ type tenant struct {
 }
 
 // application is immutable once stored; a change replaces it. Its object ID survives replacement,
-// not deletion. A managed identity has no registration, and only one that Azure Resource Manager made
-// has a resource ID.
+// not deletion. A managed identity has no registration, and only one that Azure Resource Manager
+// made has a resource ID.
 type application struct {
 	clientID     string
 	objectID     string // of its service principal; empty if it has none yet

@@ -57,7 +57,8 @@ type Application struct {
 	ObjectID string `json:"objectID,omitempty"`
 	// FederatedCredentials say whose tokens are taken for the application, at most twenty, unique by name and by issuer and subject.
 	FederatedCredentials []FederatedCredential `json:"federatedCredentials,omitempty"`
-	// GraphPermissions are the application permissions of Microsoft Graph that its tokens carry: Application.Read.All, Application.ReadWrite.All.
+	// GraphPermissions are the application permissions of Microsoft Graph that its tokens carry:
+	// Application.Read.All, Application.ReadWrite.All.
 	GraphPermissions []string `json:"graphPermissions,omitempty"`
 }
 

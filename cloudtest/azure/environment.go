@@ -28,7 +28,8 @@ type Environment struct {
 	IssuerHost string `json:"issuerHost"`
 	// ExchangeAudience is the audience that federated credentials have unless they say otherwise.
 	ExchangeAudience string `json:"exchangeAudience"`
-	// ResourceManagers are the resources by which Azure Resource Manager is known, without a trailing slash. The first is its address, if it is an https URL.
+	// ResourceManagers are the resources by which Azure Resource Manager is known, without a
+	// trailing slash. The first is its address, if it is an https URL.
 	ResourceManagers []string `json:"resourceManagers"`
 	// Resources are the further resources for which there are tokens, without a trailing slash: URLs or application IDs.
 	Resources []string `json:"resources,omitempty"`

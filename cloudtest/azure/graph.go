@@ -13,13 +13,15 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// Application permissions of Microsoft Graph. Source: Microsoft Learn, "Microsoft Graph permissions reference".
+// Application permissions of Microsoft Graph. Source: Microsoft Learn, "Microsoft Graph permissions
+// reference".
 const (
 	permissionRead  = "Application.Read.All"
 	permissionWrite = "Application.ReadWrite.All" // reads too
 )
 
-// maxDisplayName is the longest name of an application, in characters. Source: Microsoft Graph, application resource type.
+// maxDisplayName is the longest name of an application, in characters. Source: Microsoft Graph,
+// application resource type.
 const maxDisplayName = 256
 
 // graphCall is a call to Microsoft Graph whose caller may make it. It is about the caller's tenant.
@@ -110,7 +112,8 @@ func graphContext(e *Environment, of string) string {
 	return "https://" + e.GraphHost + "/v1.0/$metadata#" + of
 }
 
-// listApplications finds applications by client ID, or by the beginning of their names. Source: Microsoft Graph, "List applications".
+// listApplications finds applications by client ID, or by the beginning of their names. Source:
+// Microsoft Graph, "List applications".
 func (c *Cloud) listApplications(call *graphCall) (service.Answer, *service.Refusal) {
 	filter := call.query.Get("$filter")
 	clientID, byID := quoted(filter, "appId eq '", "'")
@@ -135,7 +138,8 @@ func (c *Cloud) listApplications(call *graphCall) (service.Answer, *service.Refu
 	return writeJSON(http.StatusOK, list), nil
 }
 
-// createApplication registers an application, as yet without a service principal. Source: Microsoft Graph, "Create application".
+// createApplication registers an application, as yet without a service principal. Source: Microsoft
+// Graph, "Create application".
 func (c *Cloud) createApplication(call *graphCall) (service.Answer, *service.Refusal) {
 	var sent struct {
 		DisplayName    string `json:"displayName"`
@@ -178,7 +182,8 @@ type graphFederated struct {
 	Audiences   []string `json:"audiences"`
 }
 
-// createFederated adds a federated credential to an application. Source: Microsoft Graph, "Create federatedIdentityCredential".
+// createFederated adds a federated credential to an application. Source: Microsoft Graph, "Create
+// federatedIdentityCredential".
 func (c *Cloud) createFederated(call *graphCall) (service.Answer, *service.Refusal) {
 	var sent graphFederated
 	if err := readJSON(call.Request, &sent); err != nil {
@@ -289,7 +294,8 @@ type graphErrorInner struct {
 	ClientRequestID string `json:"client-request-id"`
 }
 
-// graphProtocol is how Microsoft Graph refuses. Source: Microsoft Learn, "Microsoft Graph error responses and resource types".
+// graphProtocol is how Microsoft Graph refuses. Source: Microsoft Learn, "Microsoft Graph error
+// responses and resource types".
 func graphProtocol(e *Environment) service.Protocol {
 	return service.Protocol{
 		Refuse: func(r *service.Request, no *service.Refusal) service.Answer {

@@ -17,7 +17,8 @@ type identityProperties struct {
 	ClientID    string `json:"clientId"`
 }
 
-// identityPattern is a managed identity's name. Source: Microsoft Learn, "Naming rules and restrictions for Azure resources".
+// identityPattern is a managed identity's name. Source: Microsoft Learn, "Naming rules and
+// restrictions for Azure resources".
 var identityPattern = regexp.MustCompile(`\A[A-Za-z0-9][A-Za-z0-9_-]{2,127}\z`)
 
 // identity finds a managed identity by the first name of a path. It runs under the lock.
@@ -178,8 +179,8 @@ const (
 	typeAssignment = "Microsoft.Authorization/roleAssignments"
 )
 
-// listDefinitions finds a role that can be assigned on a registry by its name, and does not tell its permissions.
-// Source: Azure REST API, "Role Definitions - List".
+// listDefinitions finds a role that can be assigned on a registry by its name, and does not tell
+// its permissions. Source: Azure REST API, "Role Definitions - List".
 func (c *Cloud) listDefinitions(call *managementCall) (service.Answer, *service.Refusal) {
 	filter := call.query.Get("$filter")
 	name, ok := quoted(filter, "roleName eq '", "'")
@@ -203,7 +204,8 @@ func (c *Cloud) listDefinitions(call *managementCall) (service.Answer, *service.
 	return writeJSON(http.StatusOK, list), nil
 }
 
-// quoted returns the value that a filter of OData has between a prefix and a suffix. The value has no quotes.
+// quoted returns the value that a filter of OData has between a prefix and a suffix. The value has
+// no quotes.
 func quoted(filter, prefix, suffix string) (value string, ok bool) {
 	value, begins := strings.CutPrefix(filter, prefix)
 	value, ends := strings.CutSuffix(value, suffix)
@@ -231,7 +233,8 @@ type assignmentProperties struct {
 	Scope            string `json:"scope,omitempty"` // in answers
 }
 
-// putAssignment assigns a role on a registry. Sources: Azure REST API, "Role Assignments - Create"; Microsoft Learn, "Troubleshoot Azure RBAC".
+// putAssignment assigns a role on a registry. Sources: Azure REST API, "Role Assignments - Create";
+// Microsoft Learn, "Troubleshoot Azure RBAC".
 func (c *Cloud) putAssignment(call *managementCall) (service.Answer, *service.Refusal) {
 	var sent struct {
 		Properties assignmentProperties `json:"properties"`

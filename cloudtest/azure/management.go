@@ -81,7 +81,8 @@ func matchPath(pattern, path string) (names []string, ok bool) {
 	return names, true
 }
 
-// readManagement is the [service.Service] of Azure Resource Manager in an environment. Source: Microsoft Learn, "Azure REST API reference".
+// readManagement is the [service.Service] of Azure Resource Manager in an environment. Source:
+// Microsoft Learn, "Azure REST API reference".
 func (c *Cloud) readManagement(r *service.Request, e *Environment) (service.Protocol, service.Handler) {
 	var op managementOperation
 	var names []string
@@ -137,7 +138,8 @@ func (c *Cloud) proveManager(call *managementCall, e *Environment) *service.Refu
 	return nil
 }
 
-// unproved is a refusal of a token. Source: Microsoft Learn, "Authenticate requests" of Azure Resource Manager; RFC 6750 §3.
+// unproved is a refusal of a token. Source: Microsoft Learn, "Authenticate requests" of Azure
+// Resource Manager; RFC 6750 §3.
 func unproved(e *Environment, code, message string) *service.Refusal {
 	return service.Refuse(http.StatusUnauthorized, code, message).
 		With(`Bearer authorization_uri="https://` + e.authority() + `/", error="invalid_token", error_description="` + strings.ReplaceAll(message, `"`, "'") + `"`)
@@ -165,8 +167,8 @@ func (call *managementCall) readQuery(op managementOperation) *service.Refusal {
 	return nil
 }
 
-// judge finds what a path names, and asks whether the caller may do an action there. Who may not ask
-// does not learn whether a resource group exists.
+// judge finds what a path names, and asks whether the caller may do an action there. Who may not
+// ask does not learn whether a resource group exists.
 func (c *Cloud) judge(call *managementCall, names []string, action string) *service.Refusal {
 	if len(names) == 0 {
 		return nil
@@ -197,7 +199,8 @@ func (c *Cloud) judge(call *managementCall, names []string, action string) *serv
 	return nil
 }
 
-// forbidden is the refusal of a caller without a role that allows an action. Source: Microsoft Learn, "Troubleshoot Azure RBAC".
+// forbidden is the refusal of a caller without a role that allows an action. Source: Microsoft
+// Learn, "Troubleshoot Azure RBAC".
 func (call *managementCall) forbidden(action string) *service.Refusal {
 	who := call.caller
 	return service.Refuse(http.StatusForbidden, "AuthorizationFailed", fmt.Sprintf("The client '%s' with object id '%s' does not have authorization to perform action '%s' "+
@@ -205,7 +208,8 @@ func (call *managementCall) forbidden(action string) *service.Refusal {
 		who.app.clientID, who.app.objectID, action, printable(call.URL.Path)))
 }
 
-// resourceNotFound is the refusal of a resource's name. Source: Microsoft Learn, "Resolve errors for resource not found".
+// resourceNotFound is the refusal of a resource's name. Source: Microsoft Learn, "Resolve errors
+// for resource not found".
 func (call *managementCall) resourceNotFound(kind, name string) *service.Refusal {
 	return service.Refuse(http.StatusNotFound, "ResourceNotFound", fmt.Sprintf("The Resource '%s/%s' under resource group '%s' was not found. "+
 		"For more details please go to https://aka.ms/ARMResourceNotFoundFix", kind, printable(name), call.group.Name))

@@ -103,7 +103,8 @@ type registry struct {
 	geo         []string // of regional endpoints
 }
 
-// registryAssignment is the assignment of a role. ID is its name in Azure Resource Manager, if that made it.
+// registryAssignment is the assignment of a role. ID is its name in Azure Resource Manager, if that
+// made it.
 type registryAssignment struct {
 	RegistryRole
 

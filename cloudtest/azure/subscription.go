@@ -8,7 +8,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// Subscription is a subscription that trusts its tenant: what Azure Resource Manager manages, and who may call it.
+// Subscription is a subscription that trusts its tenant: what Azure Resource Manager manages, and
+// who may call it.
 type Subscription struct {
 	// ID is the subscription's ID, a UUID in lower case.
 	ID string `json:"id"`
@@ -22,11 +23,13 @@ type Subscription struct {
 
 // ResourceGroup is a resource group of a subscription.
 type ResourceGroup struct {
-	// Name is the group's name: 1 to 90 letters, digits, dashes, underscores, periods and parentheses, the last no period.
+	// Name is the group's name: 1 to 90 letters, digits, dashes, underscores, periods and
+	// parentheses, the last no period.
 	Name string `json:"name"`
 	// Location is the region of the group and of all that is in it, such as "westeurope".
 	Location string `json:"location"`
-	// Registries are the names of the tenant's registries that are in the group. A registry may come and go.
+	// Registries are the names of the tenant's registries that are in the group. A registry may
+	// come and go.
 	Registries []string `json:"registries,omitempty"`
 }
 
@@ -43,7 +46,8 @@ type SubscriptionRole struct {
 // managementRole has the actions of a role, with at most one "*" in each.
 type managementRole struct{ actions, except []string }
 
-// managementRoles are the built-in roles, as far as the local Azure Resource Manager has their actions. Source: Microsoft Learn, "Azure built-in roles".
+// managementRoles are the built-in roles, as far as the local Azure Resource Manager has their
+// actions. Source: Microsoft Learn, "Azure built-in roles".
 func managementRoles() map[string]managementRole {
 	return map[string]managementRole{
 		"Owner":       {actions: []string{"*"}},
@@ -71,7 +75,8 @@ type subscription struct {
 	assignments []SubscriptionRole
 }
 
-// groupPattern is a resource group's name in ASCII. Source: Microsoft Learn, "Naming rules and restrictions for Azure resources".
+// groupPattern is a resource group's name in ASCII. Source: Microsoft Learn, "Naming rules and
+// restrictions for Azure resources".
 var groupPattern = regexp.MustCompile(`\A[A-Za-z0-9_().-]{0,89}[A-Za-z0-9_()-]\z`)
 
 // parse checks a subscription of a tenant.

@@ -47,8 +47,8 @@ const (
 )
 
 // page is docs/clouds.md, with the local cloud in which its commands run. The cloud has an issuer,
-// administrators at AWS and Azure, and at Azure and Google what the page makes there. Its kubectl makes
-// tokens for one audience.
+// administrators at AWS and Azure, and at Azure and Google what the page makes there. Its kubectl
+// makes tokens for one audience.
 type page struct {
 	text   string
 	cloud  *cloudtest.Cloud
@@ -273,8 +273,8 @@ RoleAssignmentsOperations.config = property(lambda self: self._config)
 	return folder
 }
 
-// pull gets a token for a repository of the page's registry at Azure, for a subject whose annotation
-// is a client ID. It returns why there is none.
+// pull gets a token for a repository of the page's registry at Azure, for a subject whose
+// annotation is a client ID. It returns why there is none.
 func (p *page) pull(t *testing.T, subject, client string) auth.Code {
 	t.Helper()
 	provider, err := azure.NewProvider(azure.Config{TenantID: pageDirectory, Transport: p.base})
