@@ -30,6 +30,7 @@ const (
 	armAssignment   = "/providers/Microsoft.Authorization/roleAssignments/b1b1b1b1-c5b2-4a72-9f84-6a92e3f06b08"
 	acrPull         = "/subscriptions/" + subscriptionID + "/providers/Microsoft.Authorization/roleDefinitions/7f951dda-4ed3-4680-a7ca-43fe172d538d"
 	acrPush         = "/subscriptions/" + subscriptionID + "/providers/Microsoft.Authorization/roleDefinitions/8311e382-0749-4cb8-b61a-304f252e45ec"
+	acrList         = "/subscriptions/" + subscriptionID + "/providers/Microsoft.Authorization/roleDefinitions/bfdb9389-c9a5-478a-bb2f-ba9ca092c3c7"
 	graph           = "https://graph.microsoft.com/v1.0"
 	graphResource   = "https://graph.microsoft.com"
 	subjectC        = "system:serviceaccount:tenant-c:app-reader"
@@ -229,6 +230,7 @@ func TestManagementAnswers(t *testing.T) {
 			{name: "no-version", caller: "administrator", method: "GET", target: armGroup + "?x=y"},
 			{name: "bad-version", caller: "administrator", method: "GET", target: armGroup + "?api-version=latest"},
 			{name: "unknown-parameter", caller: "administrator", method: "GET", target: armGroup + "?api-version=2022-04-01&$expand=x"},
+			{name: "filter-of-nothing", caller: "administrator", method: "GET", target: armGroup + filter("name eq 'x'")},
 			{name: "no-such-operation", caller: "administrator", method: "DELETE", target: armIdentity},
 			{name: "subscriptions", caller: "administrator", method: "GET", target: "https://management.azure.com/subscriptions"},
 			{name: "subscriptions-of-tenant", caller: "tenant", method: "GET", target: "https://management.azure.com/subscriptions"},
@@ -298,12 +300,19 @@ func TestManagementAnswers(t *testing.T) {
 			{name: "assignment-other-role", caller: "administrator", method: "PUT", target: armRegistry + armAssignment, body: assignment(acrPush, "{principal}", "ServicePrincipal")},
 		})
 
-		// A registry with permissions by repository takes the assignment and ignores it.
-		abac := strings.Replace(armRegistry, "contoso", "shared", 1) + armAssignment
-		res := w.call(t, managementStep{caller: "administrator", method: "PUT", target: abac, body: assignment(acrPull, "{principal}", "ServicePrincipal")})
-		_ = res.Body.Close()
-		if got := w.registrySays(t, shared, w.made.Replace("{client}"), subjectC); res.StatusCode != http.StatusCreated || got != "401" {
-			t.Errorf("assigned with HTTP %d, the registry says %s", res.StatusCode, got)
+		// A registry with permissions by repository takes the assignment of AcrPull and ignores it, also
+		// if the identity has another role there.
+		abac := strings.Replace(armRegistry, "contoso", "shared", 1)
+		for i, role := range []string{acrPull, acrList} {
+			target := abac + strings.Replace(armAssignment, lastName(armAssignment), strings.Replace(otherID, "c2c2c2c2", fmt.Sprintf("0000000%d", i), 1), 1)
+			res := w.call(t, managementStep{caller: "administrator", method: "PUT", target: target, body: assignment(role, "{principal}", "ServicePrincipal")})
+			_ = res.Body.Close()
+			if got := w.registrySays(t, shared, w.made.Replace("{client}"), subjectC); res.StatusCode != http.StatusCreated || got != "401" {
+				t.Errorf("assigned with HTTP %d, the registry says %s", res.StatusCode, got)
+			}
+		}
+		if w.exchange(t, w.client, shared, "access_token", w.entra(t, w.made.Replace("{client}"), subjectC, registryResource)).Status != http.StatusOK {
+			t.Error("the role that counts does not")
 		}
 
 		for i := range 20 { // the first of them is the second credential
@@ -318,7 +327,7 @@ func TestManagementAnswers(t *testing.T) {
 		}
 
 		time.Sleep(2 * time.Hour)
-		res = w.call(t, managementStep{caller: "administrator", method: "GET", target: armGroup})
+		res := w.call(t, managementStep{caller: "administrator", method: "GET", target: armGroup})
 		if body := rig.ReadAll(t, res); res.StatusCode != http.StatusUnauthorized || !strings.Contains(body, "ExpiredAuthenticationToken") {
 			t.Errorf("an old token: HTTP %d %s", res.StatusCode, body)
 		}
@@ -401,6 +410,21 @@ func TestNoPrincipalNoToken(t *testing.T) {
 	err := w.Azure().SetManagedIdentity(azure.ManagedIdentity{Tenant: directory, ClientIDs: []string{w.made.Replace("{app}")}})
 	if invalid, ok := errors.AsType[*setting.Error](err); !ok || invalid.Field != "clientIDs[0]" {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestManagedIdentityIsNoApplication: Microsoft Graph neither shows a managed identity as an
+// application nor makes a second service principal for it.
+func TestManagedIdentityIsNoApplication(t *testing.T) {
+	w := newManagementWorld(t)
+	w.keep(t, w.call(t, managementStep{caller: "manager", method: "PUT", target: armIdentity, body: `{"location":"westeurope"}`}))
+	res := w.call(t, managementStep{caller: "graph reader", method: "GET", target: graph + "/applications?" + url.Values{"$filter": {"startswith(displayName,'tenant-c')"}}.Encode()})
+	if body := rig.ReadAll(t, res); !strings.Contains(body, `"value":[]`) {
+		t.Errorf("%s", body)
+	}
+	res = w.call(t, managementStep{caller: "graph administrator", method: "POST", target: graph + "/servicePrincipals", body: `{"appId":"{client}"}`})
+	if body := rig.ReadAll(t, res); !strings.Contains(body, "NoBackingApplicationObject") {
+		t.Errorf("%s", body)
 	}
 }
 
