@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -213,9 +212,12 @@ func TestPageOfCloudsAzure(t *testing.T) {
 	if _, err := exec.LookPath("az"); err != nil {
 		t.Fatal("the az command is missing: apt-get install azure-cli")
 	}
-	for name, variant := range map[string]struct{ administrator, makes string }{
-		"managed identity": {pageResources, "az identity create "},
-		"application":      {pageEntra, "az ad app create "},
+	for name, variant := range map[string]struct {
+		administrator string
+		block         int // of the page's commands at Azure
+	}{
+		"managed identity": {pageResources, 1},
+		"application":      {pageEntra, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -224,8 +226,7 @@ func TestPageOfCloudsAzure(t *testing.T) {
 			if len(blocks) != 5 {
 				t.Fatalf("docs/clouds.md has %d blocks of commands at Azure, want 5: names, identity, application, role, check", len(blocks))
 			}
-			names, role, check := append(begin, blocks[0]), blocks[3], checkOf(t, blocks)
-			identity := blocks[slices.IndexFunc(blocks, func(block string) bool { return strings.Contains(block, variant.makes) })]
+			names, identity, role, check := append(begin, blocks[0]), blocks[variant.block], blocks[3], checkOf(t, blocks)
 			token, err := p.issuer.Mint(oidc.Claims{"sub": "administrator", "aud": "api://AzureADTokenExchange"})
 			must(t, err)
 			login := "az login --output none --service-principal --username " + variant.administrator + " --tenant " + pageDirectory + " --federated-token " + token
