@@ -13,12 +13,13 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// Lives of the tokens that registries issue. Sources: Microsoft Learn, "Authenticate with Azure Container Registry" (three hours); the example tokens of
-// Azure/acr, "AAD-OAuth.md" (75 minutes).
+// Lives of the tokens that registries issue. Sources: Microsoft Learn, "Authenticate with Azure
+// Container Registry" (three hours); the example tokens of Azure/acr, "AAD-OAuth.md" (75 minutes).
 const (
 	// RegistryRefreshLife is how long a registry's refresh token lives.
 	RegistryRefreshLife = 3 * time.Hour
-	// RegistryAccessLife is how long a registry's access token lives, even if the role assignment behind it is withdrawn.
+	// RegistryAccessLife is how long a registry's access token lives, even if the role assignment
+	// behind it is withdrawn.
 	RegistryAccessLife = 75 * time.Minute
 )
 
@@ -44,7 +45,8 @@ const maxScopes = 64
 
 var errScopes = errors.New("too many scopes")
 
-// readScopes reads scopes: repository:<name>:<action>,… and registry:catalog:*. What is neither asks for nothing. "*" asks for all there is.
+// readScopes reads scopes: repository:<name>:<action>,… and registry:catalog:*. What is neither
+// asks for nothing. "*" asks for all there is.
 func readScopes(scopes []string) ([]access, error) {
 	var out []access
 	for s := range strings.FieldsSeq(strings.Join(scopes, " ")) {
@@ -135,7 +137,8 @@ func registryClaims(r *registry, app *application, now, ends time.Time, grant st
 
 var errRegistryToken = errors.New("the token is not one of this registry")
 
-// readRegistryToken proves a token of a registry. A registry's clock is its own: there is no leeway.
+// readRegistryToken proves a token of a registry. A registry's clock is its own: there is no
+// leeway.
 func (c *Cloud) readRegistryToken(r *registry, raw string, now time.Time) (registryToken, error) {
 	token, err := oidc.Read(raw)
 	if err != nil {

@@ -211,7 +211,8 @@ func TestBlobAuthorization(t *testing.T) {
 	}
 }
 
-// TestBlobTokenEnds: an access token of Entra's is taken for five minutes longer than it says, no longer.
+// TestBlobTokenEnds: an access token of Entra's is taken for five minutes longer than it says, no
+// longer.
 func TestBlobTokenEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

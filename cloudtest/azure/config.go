@@ -9,8 +9,9 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// Limits of federated credentials. Sources: Microsoft Learn, "Important considerations and restrictions for federated identity credentials";
-// Microsoft Graph, federatedIdentityCredential resource type.
+// Limits of federated credentials. Sources: Microsoft Learn, "Important considerations and
+// restrictions for federated identity credentials"; Microsoft Graph, federatedIdentityCredential
+// resource type.
 const (
 	maxFederatedCredentials = 20  // per application or managed identity
 	maxCredentialField      = 600 // characters of issuer, subject and audience
@@ -23,7 +24,8 @@ const maxHost = 253
 type Config struct {
 	// Environments are private clouds, besides the three that Azure has.
 	Environments []Environment `json:"environments,omitempty"`
-	// Tenants are the tenants. IDs and domains are unique, as are names of registries and storage accounts in their environment.
+	// Tenants are the tenants. IDs and domains are unique, as are names of registries and storage
+	// accounts in their environment.
 	Tenants []Tenant `json:"tenants,omitempty"`
 	// ManagedIdentity is the identity for which the instance metadata service issues tokens;
 	// without it there is no such service.
@@ -48,38 +50,45 @@ type Tenant struct {
 	Subscriptions []Subscription `json:"subscriptions,omitempty"`
 }
 
-// Application is an app registration with its service principal, or a user-assigned managed identity. It has no secrets or certificates: federated
-// credentials are the only way to act as it, besides the instance metadata service.
+// Application is an app registration with its service principal, or a user-assigned managed
+// identity. It has no secrets or certificates: federated credentials are the only way to act as it,
+// besides the instance metadata service.
 type Application struct {
 	// ClientID is the application's ID, a UUID in lower case.
 	ClientID string `json:"clientID"`
-	// ObjectID is the ID of its service principal, a UUID in lower case; by default a new one. It survives changes of the application.
+	// ObjectID is the ID of its service principal, a UUID in lower case; by default a new one. It
+	// survives changes of the application.
 	ObjectID string `json:"objectID,omitempty"`
-	// FederatedCredentials say whose tokens are taken for the application, at most twenty, unique by name and by issuer and subject.
+	// FederatedCredentials say whose tokens are taken for the application, at most twenty, unique
+	// by name and by issuer and subject.
 	FederatedCredentials []FederatedCredential `json:"federatedCredentials,omitempty"`
 	// GraphPermissions are the application permissions of Microsoft Graph that its tokens carry:
 	// Application.Read.All, Application.ReadWrite.All.
 	GraphPermissions []string `json:"graphPermissions,omitempty"`
 }
 
-// FederatedCredential is a federated identity credential: an external identity that may act as the application. All three of issuer, subject and
-// audience must equal the token's, letter by letter.
+// FederatedCredential is a federated identity credential: an external identity that may act as the
+// application. All three of issuer, subject and audience must equal the token's, letter by letter.
 type FederatedCredential struct {
-	// Name is the credential's name: 3 to 120 letters, digits, dashes and underscores, the first a letter or digit.
+	// Name is the credential's name: 3 to 120 letters, digits, dashes and underscores, the first a
+	// letter or digit.
 	Name string `json:"name"`
 	// Issuer is the claim iss, an https URL of at most 600 characters.
 	Issuer string `json:"issuer"`
 	// Subject is the claim sub, at most 600 characters.
 	Subject string `json:"subject"`
-	// Audience is the claim aud. It is the environment's by default, api://AzureADTokenExchange in the public cloud.
+	// Audience is the claim aud. It is the environment's by default, api://AzureADTokenExchange in
+	// the public cloud.
 	Audience string `json:"audience,omitempty"`
 }
 
-// ManagedIdentity is the identity of the machine that the instance metadata service pretends to run on.
+// ManagedIdentity is the identity of the machine that the instance metadata service pretends to run
+// on.
 type ManagedIdentity struct {
 	// Tenant is the ID of the tenant of all identities.
 	Tenant string `json:"tenant"`
-	// ClientIDs are the applications that are assigned to the machine. A request that names none is given the first.
+	// ClientIDs are the applications that are assigned to the machine. A request that names none is
+	// given the first.
 	ClientIDs []string `json:"clientIDs"`
 }
 
@@ -129,8 +138,8 @@ func (f FederatedCredential) complete(e *Environment) (FederatedCredential, erro
 	return f, nil
 }
 
-// checkCredentials checks what holds between the credentials of an application. Source: Microsoft Learn, "Important considerations and restrictions
-// for federated identity credentials".
+// checkCredentials checks what holds between the credentials of an application. Source: Microsoft
+// Learn, "Important considerations and restrictions for federated identity credentials".
 func checkCredentials(all []FederatedCredential) error {
 	if len(all) > maxFederatedCredentials {
 		return setting.Invalid("federatedCredentials", "an application has at most %d, these are %d", maxFederatedCredentials, len(all))

@@ -96,7 +96,8 @@ func claimsOf(t *testing.T, raw string) map[string]any {
 	return claims
 }
 
-// TestEntraTokenMatrix is the matrix by which the local Entra's verdicts are calibrated against other verifiers.
+// TestEntraTokenMatrix is the matrix by which the local Entra's verdicts are calibrated against
+// other verifiers.
 func TestEntraTokenMatrix(t *testing.T) {
 	w := newWorld(t)
 	transport := w.Transport()
@@ -216,7 +217,8 @@ func TestEntraTokenMatrix(t *testing.T) {
 	}
 }
 
-// TestEntraAccessToken asks in every cloud for every kind of resource, and reads what the tokens say.
+// TestEntraAccessToken asks in every cloud for every kind of resource, and reads what the tokens
+// say.
 func TestEntraAccessToken(t *testing.T) {
 	w := newWorld(t)
 	transport := w.Transport()
@@ -279,7 +281,8 @@ func TestEntraAccessToken(t *testing.T) {
 	}
 }
 
-// TestEntraPublishedKeys: a receiver that only knows Entra's documents can verify its tokens, and nobody else's pass.
+// TestEntraPublishedKeys: a receiver that only knows Entra's documents can verify its tokens, and
+// nobody else's pass.
 func TestEntraPublishedKeys(t *testing.T) {
 	w := newWorld(t)
 	client := w.client()
@@ -332,7 +335,8 @@ func TestEntraPublishedKeys(t *testing.T) {
 	}
 }
 
-// TestWorkloadIdentityCredential is the SDK's own credential for pods, with the file that Kubernetes projects.
+// TestWorkloadIdentityCredential is the SDK's own credential for pods, with the file that
+// Kubernetes projects.
 func TestWorkloadIdentityCredential(t *testing.T) {
 	w := newWorld(t)
 	file := filepath.Join(t.TempDir(), "token")

@@ -17,8 +17,9 @@ const (
 	AzureChinaCloud = "AzureChinaCloud"
 )
 
-// Environment is one of Azure's separate clouds: what its services are called, and which names its tokens carry. Three are built in; a private one
-// is described in [Config]. All hosts and suffixes are DNS names in lower case.
+// Environment is one of Azure's separate clouds: what its services are called, and which names its
+// tokens carry. Three are built in; a private one is described in [Config]. All hosts and suffixes
+// are DNS names in lower case.
 type Environment struct {
 	// Name names the environment in [Tenant].
 	Name string `json:"name"`
@@ -31,7 +32,8 @@ type Environment struct {
 	// ResourceManagers are the resources by which Azure Resource Manager is known, without a
 	// trailing slash. The first is its address, if it is an https URL.
 	ResourceManagers []string `json:"resourceManagers"`
-	// Resources are the further resources for which there are tokens, without a trailing slash: URLs or application IDs.
+	// Resources are the further resources for which there are tokens, without a trailing slash:
+	// URLs or application IDs.
 	Resources []string `json:"resources,omitempty"`
 	// GraphHost is the host of Microsoft Graph; without it there is none.
 	GraphHost string `json:"graphHost,omitempty"`
@@ -41,8 +43,9 @@ type Environment struct {
 	StorageSuffix string `json:"storageSuffix"`
 }
 
-// Resources that are called the same in every cloud. Sources: Azure SDKs' cloud configurations of azcontainerregistry; Microsoft Learn, "Authorize
-// access to blobs using Microsoft Entra ID" and "Authenticate an application with Microsoft Entra ID to access Event Hubs resources".
+// Resources that are called the same in every cloud. Sources: Azure SDKs' cloud configurations of
+// azcontainerregistry; Microsoft Learn, "Authorize access to blobs using Microsoft Entra ID" and
+// "Authenticate an application with Microsoft Entra ID to access Event Hubs resources".
 const (
 	resourceRegistry  = "https://containerregistry.azure.net"
 	resourceStorage   = "https://storage.azure.com"
@@ -50,9 +53,10 @@ const (
 	resourceDevOps    = "499b84ac-1321-427f-aa17-267ca6975798" // Azure DevOps is in the public cloud only
 )
 
-// environments are the clouds that Azure has. Sources: Microsoft Learn, "Microsoft Entra authentication and national clouds", "Azure Government vs.
-// public: endpoints", "Azure China: developer guide", "Workload identity federation: considerations" (audiences). The table is this module's own: an
-// error in the library's table must not be repeated here.
+// environments are the clouds that Azure has. Sources: Microsoft Learn, "Microsoft Entra
+// authentication and national clouds", "Azure Government vs. public: endpoints", "Azure China:
+// developer guide", "Workload identity federation: considerations" (audiences). The table is this
+// module's own: an error in the library's table must not be repeated here.
 func environments() []Environment {
 	return []Environment{
 		{
@@ -94,7 +98,8 @@ func environments() []Environment {
 // authority is the host that the environment's documents name.
 func (e *Environment) authority() string { return e.AuthorityHosts[0] }
 
-// issuer is the claim iss of access tokens for a tenant. Source: Microsoft Learn, "Access tokens in the Microsoft identity platform", version 1.0.
+// issuer is the claim iss of access tokens for a tenant. Source: Microsoft Learn, "Access tokens in
+// the Microsoft identity platform", version 1.0.
 func (e *Environment) issuer(tenant string) string {
 	return "https://" + e.IssuerHost + "/" + tenant + "/"
 }

@@ -48,7 +48,8 @@ func tokenForm(assertion string, change ...string) string {
 	return form.Encode()
 }
 
-// TestAnswers holds every kind of answer, byte for byte, against golden files: what leaves the process is reviewed.
+// TestAnswers holds every kind of answer, byte for byte, against golden files: what leaves the
+// process is reviewed.
 func TestAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -206,7 +207,8 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-// TestNoSecrets makes granted and refused calls with every kind of secret and looks for each in all that the journal says, and in what refusals say.
+// TestNoSecrets makes granted and refused calls with every kind of secret and looks for each in all
+// that the journal says, and in what refusals say.
 func TestNoSecrets(t *testing.T) {
 	w := newWorld(t)
 	client := w.client()

@@ -19,7 +19,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
-// TestManagedIdentityCredential is the unmodified SDK, which knows the metadata service by its address only: in process, and through the proxy.
+// TestManagedIdentityCredential is the unmodified SDK, which knows the metadata service by its
+// address only: in process, and through the proxy.
 func TestManagedIdentityCredential(t *testing.T) {
 	w := newWorld(t)
 	for name, tt := range map[string]struct {

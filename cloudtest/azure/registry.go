@@ -21,21 +21,26 @@ type Registry struct {
 	Host string
 }
 
-// RegistryConfig describes a container registry. Repositories come into being when something is pushed.
+// RegistryConfig describes a container registry. Repositories come into being when something is
+// pushed.
 type RegistryConfig struct {
-	// Name is the registry's name: 5 to 50 small letters and digits, and for one with a domain name label, a dash and 16 more.
+	// Name is the registry's name: 5 to 50 small letters and digits, and for one with a domain name
+	// label, a dash and 16 more.
 	Name string `json:"name"`
 	// RoleAssignments say what applications of the registry's tenant may do.
 	RoleAssignments []RegistryRole `json:"roleAssignments,omitempty"`
-	// ABAC is the role assignment mode "RBAC Registry + ABAC Repository Permissions": other roles count, and they can be narrowed to repositories.
+	// ABAC is the role assignment mode "RBAC Registry + ABAC Repository Permissions": other roles
+	// count, and they can be narrowed to repositories.
 	ABAC bool `json:"abac,omitempty"`
-	// RefuseARMTokens is azureADAuthenticationAsArmPolicy "disabled": only access tokens for registries are taken, not ones for Azure Resource Manager.
+	// RefuseARMTokens is azureADAuthenticationAsArmPolicy "disabled": only access tokens for
+	// registries are taken, not ones for Azure Resource Manager.
 	RefuseARMTokens bool `json:"refuseARMTokens,omitempty"`
-	// DataEndpoints are the regions of the registry's dedicated data endpoints <name>.<region>.data.azurecr.io. If there are any, blobs are read from the
-	// first.
+	// DataEndpoints are the regions of the registry's dedicated data endpoints
+	// <name>.<region>.data.azurecr.io. If there are any, blobs are read from the first.
 	DataEndpoints []string `json:"dataEndpoints,omitempty"`
-	// RegionalEndpoints are the regions of the registry's regional endpoints <name>.<region>.geo.azurecr.io: login servers of their own, which take no tokens of
-	// each other's. Source: Microsoft Learn, "Azure Container Registry endpoint reference".
+	// RegionalEndpoints are the regions of the registry's regional endpoints
+	// <name>.<region>.geo.azurecr.io: login servers of their own, which take no tokens of each
+	// other's. Source: Microsoft Learn, "Azure Container Registry endpoint reference".
 	RegionalEndpoints []string `json:"regionalEndpoints,omitempty"`
 }
 
@@ -43,16 +48,20 @@ type RegistryConfig struct {
 type RegistryRole struct {
 	// ClientID is the application that has the role.
 	ClientID string `json:"clientID"`
-	// Role is the role's name: AcrPull, AcrPush or AcrDelete; with ABAC "Container Registry Repository Reader", "… Writer", "… Contributor" or "Container
-	// Registry Repository Catalog Lister".
+	// Role is the role's name: AcrPull, AcrPush or AcrDelete; with ABAC "Container Registry
+	// Repository Reader", "… Writer", "… Contributor" or "Container Registry Repository Catalog
+	// Lister".
 	Role string `json:"role"`
-	// Repository narrows the role to one repository: the condition repositories:name StringEqualsIgnoreCase. Only with ABAC.
+	// Repository narrows the role to one repository: the condition repositories:name
+	// StringEqualsIgnoreCase. Only with ABAC.
 	Repository string `json:"repository,omitempty"`
-	// RepositoryPrefix narrows the role to repositories that begin with it, such as "team-a/": StringStartsWithIgnoreCase. Only with ABAC.
+	// RepositoryPrefix narrows the role to repositories that begin with it, such as "team-a/":
+	// StringStartsWithIgnoreCase. Only with ABAC.
 	RepositoryPrefix string `json:"repositoryPrefix,omitempty"`
 }
 
-// Actions of a registry's scopes. Source: Azure/acr, "AAD-OAuth.md"; Microsoft Learn, "Azure Container Registry scope maps".
+// Actions of a registry's scopes. Source: Azure/acr, "AAD-OAuth.md"; Microsoft Learn, "Azure
+// Container Registry scope maps".
 const (
 	actionPull          = "pull"
 	actionPush          = "push"
@@ -75,7 +84,8 @@ type registryRole struct {
 	abac    bool // the mode in which the role counts
 }
 
-// registryRoles are the built-in roles. Source: Microsoft Learn, "Azure Container Registry built-in roles directory reference".
+// registryRoles are the built-in roles. Source: Microsoft Learn, "Azure Container Registry built-in
+// roles directory reference".
 func registryRoles() map[string]registryRole {
 	read := []string{actionPull, actionReadMetadata}
 	write := append(slices.Clone(read), actionPush, actionWriteMetadata)
@@ -226,7 +236,8 @@ func (r *registry) hosts() map[string]*registry {
 	return hosts
 }
 
-// PutRegistry adds a registry to a tenant or replaces its settings. What the data plane stores is not touched.
+// PutRegistry adds a registry to a tenant or replaces its settings. What the data plane stores is
+// not touched.
 func (c *Cloud) PutRegistry(tenantID string, r RegistryConfig) error {
 	return c.change(tenantID, func(t *tenant) error { return c.putRegistry(t, r) })
 }
@@ -284,7 +295,8 @@ type registryRequest struct {
 	action     string // that is needed; empty for ping
 }
 
-// readRegistryRequest maps a request to an action of registry scopes. What it does not know is not allowed.
+// readRegistryRequest maps a request to an action of registry scopes. What it does not know is not
+// allowed.
 func readRegistryRequest(r *http.Request) (registryRequest, bool) {
 	if r.URL.Path == "/v2/_catalog" {
 		return registryRequest{operation: "ListRepositories", action: actionCatalog}, r.Method == http.MethodGet

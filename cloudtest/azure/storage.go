@@ -18,8 +18,9 @@ type StorageAccount struct {
 	Host string
 }
 
-// StorageAccountConfig describes a storage account. It takes access tokens of Entra ID only: no account keys, no shared access signatures, nobody without
-// a token. Containers come into being when they are created.
+// StorageAccountConfig describes a storage account. It takes access tokens of Entra ID only: no
+// account keys, no shared access signatures, nobody without a token. Containers come into being
+// when they are created.
 type StorageAccountConfig struct {
 	// Name is the account's name: 3 to 24 small letters and digits.
 	Name string `json:"name"`
@@ -31,19 +32,22 @@ type StorageAccountConfig struct {
 type StorageRole struct {
 	// ClientID is the application that has the role.
 	ClientID string `json:"clientID"`
-	// Role is the role's name: "Storage Blob Data Reader", "Storage Blob Data Contributor" or "Storage Blob Data Owner".
+	// Role is the role's name: "Storage Blob Data Reader", "Storage Blob Data Contributor" or
+	// "Storage Blob Data Owner".
 	Role string `json:"role"`
 	// Container is the container that the role is assigned on; empty for the whole account.
 	Container string `json:"container,omitempty"`
 }
 
-// Permissions on blobs, coarser than Azure's data actions. Source: Microsoft Learn, "Permissions for calling data operations" of Azure Storage.
+// Permissions on blobs, coarser than Azure's data actions. Source: Microsoft Learn, "Permissions
+// for calling data operations" of Azure Storage.
 const (
 	permitRead  = "read"
 	permitWrite = "write" // deleting too
 )
 
-// storageRoles are the built-in roles for blobs. Source: Microsoft Learn, "Azure built-in roles for Storage".
+// storageRoles are the built-in roles for blobs. Source: Microsoft Learn, "Azure built-in roles for
+// Storage".
 func storageRoles() map[string][]string {
 	return map[string][]string{
 		"Storage Blob Data Reader":      {permitRead},
@@ -62,7 +66,8 @@ type storageAccount struct {
 
 var accountPattern = regexp.MustCompile(`\A[a-z0-9]{3,24}\z`)
 
-// containerPattern is a container's name, of which three are Azure's own. Source: Microsoft Learn, "Naming and referencing containers, blobs, and metadata".
+// containerPattern is a container's name, of which three are Azure's own. Source: Microsoft Learn,
+// "Naming and referencing containers, blobs, and metadata".
 var containerPattern = regexp.MustCompile(`\A(?:[a-z0-9](?:-?[a-z0-9]){2,62}|\$root|\$web|\$logs)\z`)
 
 func isContainer(name string) bool { return len(name) <= 63 && containerPattern.MatchString(name) }
@@ -100,8 +105,8 @@ func (s *storageAccount) allows(clientID, container, permission string) bool {
 	})
 }
 
-// PutStorageAccount adds a storage account to a tenant or replaces its role assignments, which are in force at once. What the data plane stores is not
-// touched.
+// PutStorageAccount adds a storage account to a tenant or replaces its role assignments, which are
+// in force at once. What the data plane stores is not touched.
 func (c *Cloud) PutStorageAccount(tenantID string, s StorageAccountConfig) error {
 	return c.change(tenantID, func(t *tenant) error { return c.putStorageAccount(t, s) })
 }

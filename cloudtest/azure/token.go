@@ -20,7 +20,8 @@ const (
 	ManagedTokenLife = 24 * time.Hour
 )
 
-// newKeys makes the keys of a token service. The issuer's own URL is not used: each token says its own iss.
+// newKeys makes the keys of a token service. The issuer's own URL is not used: each token says its
+// own iss.
 func newKeys() *oidc.Issuer {
 	i, err := oidc.NewIssuer("https://sts.windows.net", oidc.RS256)
 	if err != nil {
@@ -50,8 +51,8 @@ type accessToken struct {
 // principal is Entra's name of the caller as the journal has it.
 func principalName(t *tenant, a *application) string { return a.clientID + "@" + t.id }
 
-// issueAccessToken makes an access token for an application, version 1.0, as the resources of this cloud ask for it. Source: Microsoft Learn, "Access
-// token claims reference".
+// issueAccessToken makes an access token for an application, version 1.0, as the resources of this
+// cloud ask for it. Source: Microsoft Learn, "Access token claims reference".
 func (c *Cloud) issueAccessToken(t *tenant, app *application, resource string, now time.Time, life time.Duration) string {
 	issuer := t.environment.issuer(t.id)
 	claims := oidc.Claims{

@@ -25,14 +25,16 @@ type Project struct {
 	ID string `json:"id"`
 	// Number is the project's number, decimal.
 	Number string `json:"number"`
-	// UniverseDomain is the universe that the project is in, "googleapis.com" by default. Universes know nothing of each other.
+	// UniverseDomain is the universe that the project is in, "googleapis.com" by default. Universes
+	// know nothing of each other.
 	UniverseDomain string `json:"universeDomain,omitempty"`
 	// Bindings are the project's IAM policy. All of the project's resources inherit it.
 	Bindings []Binding `json:"bindings,omitempty"`
 	// Pools are the project's workload identity pools, unique by ID.
 	Pools []Pool `json:"pools,omitempty"`
-	// Clusters are GKE clusters, unique by location and name. Their tokens are taken by the pool <id>.svc.id.goog, which every project has; in other
-	// universes than the public one, <name>.<prefix>.svc.id.goog of a project <prefix>:<name>.
+	// Clusters are GKE clusters, unique by location and name. Their tokens are taken by the pool
+	// <id>.svc.id.goog, which every project has; in other universes than the public one,
+	// <name>.<prefix>.svc.id.goog of a project <prefix>:<name>.
 	Clusters []Cluster `json:"clusters,omitempty"`
 	// ServiceAccounts are the project's service accounts, unique by address.
 	ServiceAccounts []ServiceAccount `json:"serviceAccounts,omitempty"`
@@ -42,13 +44,17 @@ type Project struct {
 	Buckets []Bucket `json:"buckets,omitempty"`
 }
 
-// Binding gives a role to members. Source: IAM API, Binding. Conditions are not evaluated, so there is no field for one.
+// Binding gives a role to members. Source: IAM API, Binding. Conditions are not evaluated, so there
+// is no field for one.
 type Binding struct {
-	// Role is a predefined role, "roles/storage.objectViewer". Roles that the local cloud does not evaluate are refused.
+	// Role is a predefined role, "roles/storage.objectViewer". Roles that the local cloud does not
+	// evaluate are refused.
 	Role string `json:"role"`
-	// Members are "serviceAccount:<address>", "serviceAccount:<project>.svc.id.goog[<namespace>/<name>]",
-	// "principal://iam.googleapis.com/…/subject/…", "principalSet://iam.googleapis.com/…", "allUsers" or "allAuthenticatedUsers", which
-	// includes service accounts but no federated principals.
+	// Members are "serviceAccount:<address>",
+	// "serviceAccount:<project>.svc.id.goog[<namespace>/<name>]",
+	// "principal://iam.googleapis.com/…/subject/…", "principalSet://iam.googleapis.com/…",
+	// "allUsers" or "allAuthenticatedUsers", which includes service accounts but no federated
+	// principals.
 	Members []string `json:"members"`
 }
 
@@ -62,20 +68,24 @@ type Pool struct {
 	Providers []Provider `json:"providers,omitempty"`
 }
 
-// Provider is an OIDC provider of a pool. Source: IAM API, projects.locations.workloadIdentityPools.providers.
+// Provider is an OIDC provider of a pool. Source: IAM API,
+// projects.locations.workloadIdentityPools.providers.
 type Provider struct {
 	// ID is the provider's ID, of the same form as the pool's.
 	ID string `json:"id"`
 	// IssuerURI is the issuer, as it stands in iss.
 	IssuerURI string `json:"issuerURI"`
-	// AllowedAudiences are the audiences of tokens that are taken, at most ten of at most 256 characters. Default: the provider's full resource name,
-	// with and without "https:" before it.
+	// AllowedAudiences are the audiences of tokens that are taken, at most ten of at most 256
+	// characters. Default: the provider's full resource name, with and without "https:" before it.
 	AllowedAudiences []string `json:"allowedAudiences,omitempty"`
-	// JWKS are the issuer's keys if they were uploaded; otherwise they are found through the issuer's discovery document.
+	// JWKS are the issuer's keys if they were uploaded; otherwise they are found through the
+	// issuer's discovery document.
 	JWKS json.RawMessage `json:"jwks,omitempty"`
-	// AttributeMapping says how the token's claims become google.subject (required) and attribute.<name>, in the part of CEL that package cel has.
+	// AttributeMapping says how the token's claims become google.subject (required) and
+	// attribute.<name>, in the part of CEL that package cel has.
 	AttributeMapping map[string]string `json:"attributeMapping"`
-	// AttributeCondition must be true of a token, if there is one. It sees assertion, google.subject and attribute.<name>.
+	// AttributeCondition must be true of a token, if there is one. It sees assertion,
+	// google.subject and attribute.<name>.
 	AttributeCondition string `json:"attributeCondition,omitempty"`
 	// Disabled stops exchanges. Tokens from earlier ones stay valid.
 	Disabled bool `json:"disabled,omitempty"`
@@ -98,7 +108,8 @@ type Cluster struct {
 
 // ServiceAccount is an IAM service account.
 type ServiceAccount struct {
-	// Email is its address, of one of its project's forms: <name>@<project>.iam.gserviceaccount.com, <number>-compute@developer.gserviceaccount.com or
+	// Email is its address, of one of its project's forms:
+	// <name>@<project>.iam.gserviceaccount.com, <number>-compute@developer.gserviceaccount.com or
 	// <project>@appspot.gserviceaccount.com.
 	Email string `json:"email"`
 	// UniqueID is its ID, 21 digits; default: a random one.
@@ -126,7 +137,8 @@ type Bucket struct {
 	Bindings []Binding `json:"bindings,omitempty"`
 }
 
-// Metadata describes the metadata server and the workload that asks it: as on GKE if there is a cluster, else as on a virtual machine.
+// Metadata describes the metadata server and the workload that asks it: as on GKE if there is a
+// cluster, else as on a virtual machine.
 type Metadata struct {
 	// Project is the ID of the project.
 	Project string `json:"project"`
@@ -135,8 +147,10 @@ type Metadata struct {
 	ClusterName     string `json:"clusterName,omitempty"`
 	// KubernetesServiceAccount is the workload's, "<namespace>/<name>". Only with a cluster.
 	KubernetesServiceAccount string `json:"kubernetesServiceAccount,omitempty"`
-	// ServiceAccount is the address of the service account that the workload is. With KubernetesServiceAccount it is the annotation iam.gke.io/gcp-service-account,
-	// and the KubernetesServiceAccount must be allowed to impersonate it; without either, there are no tokens.
+	// ServiceAccount is the address of the service account that the workload is. With
+	// KubernetesServiceAccount it is the annotation iam.gke.io/gcp-service-account, and the
+	// KubernetesServiceAccount must be allowed to impersonate it; without either, there are no
+	// tokens.
 	ServiceAccount string `json:"serviceAccount,omitempty"`
 	// Scopes are the tokens' scopes; default: https://www.googleapis.com/auth/cloud-platform.
 	Scopes []string `json:"scopes,omitempty"`

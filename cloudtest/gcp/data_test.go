@@ -67,8 +67,8 @@ func (w *world) withData(t *testing.T) {
 	w.GCP().ServeStorage(newStoragePlane())
 }
 
-// storagePlane answers reads with the path that it was asked for, and has no object whose name contains "missing". It fails on a request that still
-// carries credentials.
+// storagePlane answers reads with the path that it was asked for, and has no object whose name
+// contains "missing". It fails on a request that still carries credentials.
 type storagePlane struct{}
 
 func newStoragePlane() http.Handler { return storagePlane{} }
@@ -167,7 +167,8 @@ func TestArtifactRegistry(t *testing.T) {
 	}
 }
 
-// TestArtifactRegistryChallenge walks as Docker does: challenge, token, use. The token is its registry's only, and says nothing about permissions.
+// TestArtifactRegistryChallenge walks as Docker does: challenge, token, use. The token is its
+// registry's only, and says nothing about permissions.
 func TestArtifactRegistryChallenge(t *testing.T) {
 	w := newWorld(t)
 	w.withData(t)
@@ -331,7 +332,8 @@ func TestNoDataPlane(t *testing.T) {
 	}
 }
 
-// TestJournalHasNoSecrets makes granted and refused calls with every kind of secret and looks for each in all that the journal says.
+// TestJournalHasNoSecrets makes granted and refused calls with every kind of secret and looks for
+// each in all that the journal says.
 func TestJournalHasNoSecrets(t *testing.T) {
 	w := newWorld(t)
 	w.withData(t)
@@ -366,7 +368,8 @@ func TestJournalHasNoSecrets(t *testing.T) {
 	}
 }
 
-// TestChangesRaceCalls is for the race detector: policies change while they are asked, and no call sees half a change.
+// TestChangesRaceCalls is for the race detector: policies change while they are asked, and no call
+// sees half a change.
 func TestChangesRaceCalls(t *testing.T) {
 	w := newWorld(t)
 	w.withData(t)

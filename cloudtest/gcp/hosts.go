@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Names of Google Cloud's services in the journal and in faults. They stand beside other clouds' names, so none of them is "sts" or "registry".
+// Names of Google Cloud's services in the journal and in faults. They stand beside other clouds'
+// names, so none of them is "sts" or "registry".
 const (
 	// ServiceSTS is the Security Token Service.
 	ServiceSTS = "gcp-sts"
@@ -32,8 +33,9 @@ const (
 // issuerHost is the host of Google's own OIDC issuer.
 const issuerHost = "accounts.google.com"
 
-// regions are Google Cloud's regions. Source: Google Cloud, "Cloud locations" and "Artifact Registry: repository locations". The table is this module's
-// own: an error in the library's table must not be repeated here.
+// regions are Google Cloud's regions. Source: Google Cloud, "Cloud locations" and "Artifact
+// Registry: repository locations". The table is this module's own: an error in the library's table
+// must not be repeated here.
 func regions() []string {
 	return []string{
 		"africa-south1",
@@ -50,8 +52,9 @@ func regions() []string {
 // multiRegions are the other places where Artifact Registry has repositories.
 func multiRegions() []string { return []string{"asia", "europe", "us"} }
 
-// containerRegistryHosts are the hosts of the former Container Registry and the location where Artifact Registry keeps their content, in a repository that
-// is named as the host. Source: Artifact Registry, "Transition to repositories with gcr.io domain support".
+// containerRegistryHosts are the hosts of the former Container Registry and the location where
+// Artifact Registry keeps their content, in a repository that is named as the host. Source:
+// Artifact Registry, "Transition to repositories with gcr.io domain support".
 func containerRegistryHosts() map[string]string {
 	return map[string]string{"gcr.io": "us", "us.gcr.io": "us", "eu.gcr.io": "europe", "asia.gcr.io": "asia"}
 }
@@ -73,8 +76,9 @@ type endpoint struct {
 	bucket   string // of a host <bucket>.storage.googleapis.com
 }
 
-// parseHost says what a host name of Google Cloud, in lower case and without port, means. Universes are the universe domains in which there are projects.
-// Only names that Google Cloud has are accepted.
+// parseHost says what a host name of Google Cloud, in lower case and without port, means. Universes
+// are the universe domains in which there are projects. Only names that Google Cloud has are
+// accepted.
 func parseHost(host string, universes []string) (endpoint, bool) {
 	if host == issuerHost {
 		return endpoint{service: ServiceAccounts, universe: DefaultUniverse}, true

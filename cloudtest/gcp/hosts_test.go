@@ -97,7 +97,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// FuzzHosts: a host that is taken is one of the table's: its parts, put together again, are the host.
+// FuzzHosts: a host that is taken is one of the table's: its parts, put together again, are the
+// host.
 func FuzzHosts(f *testing.F) {
 	for _, host := range []string{"sts.googleapis.com", "sts.us-east1.rep.googleapis.com", "us-docker.pkg.dev", "eu.gcr.io", "bucket.storage.googleapis.com", "iam.googleapis.com", "serviceusage.googleapis.com", "docker.us-east1.rep.pkg.dev", "storage.us-east1.rep.googleapis.com", "accounts.google.com"} {
 		f.Add(host)

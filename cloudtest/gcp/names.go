@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Host of the names of workload identity pools; it is the same in every universe. Source: IAM, "Principal identifiers".
+// Host of the names of workload identity pools; it is the same in every universe. Source: IAM,
+// "Principal identifiers".
 const iamHost = "iam.googleapis.com"
 
 // workloadPool ends the name of a project's own GKE workload identity pool.
@@ -20,16 +21,18 @@ const (
 	appEngineAccounts = "@appspot.gserviceaccount.com"
 )
 
-// projectPattern is a project ID, with the domain of a domain-scoped one or the prefix of another universe before the colon. Source: Resource Manager,
-// "Creating and managing projects".
+// projectPattern is a project ID, with the domain of a domain-scoped one or the prefix of another
+// universe before the colon. Source: Resource Manager, "Creating and managing projects".
 var projectPattern = regexp.MustCompile(`\A(?:[a-z](?:[a-z0-9.-]{0,61}[a-z0-9])?:)?[a-z][a-z0-9-]{4,28}[a-z0-9]\z`)
 
-// kubernetesPoolPattern is a project's own GKE workload identity pool without its ending: a project ID, or <project>.<prefix> of another universe.
+// kubernetesPoolPattern is a project's own GKE workload identity pool without its ending: a project
+// ID, or <project>.<prefix> of another universe.
 var kubernetesPoolPattern = regexp.MustCompile(`\A(?:(?:[a-z](?:[a-z0-9.-]{0,61}[a-z0-9])?:)?[a-z][a-z0-9-]{4,28}[a-z0-9]|[a-z][a-z0-9-]{4,28}[a-z0-9]\.[a-z][a-z0-9-]{0,30})\z`)
 
 var numberPattern = regexp.MustCompile(`\A[1-9][0-9]{0,18}\z`)
 
-// poolPattern is a pool's or a provider's ID. Source: IAM API, projects.locations.workloadIdentityPools.create.
+// poolPattern is a pool's or a provider's ID. Source: IAM API,
+// projects.locations.workloadIdentityPools.create.
 var poolPattern = regexp.MustCompile(`\A[a-z][a-z0-9-]{3,31}\z`)
 
 var accountPattern = regexp.MustCompile(`\A[a-z][a-z0-9-]{4,28}[a-z0-9]\z`)
@@ -39,10 +42,12 @@ var uniqueIDPattern = regexp.MustCompile(`\A[0-9]{21}\z`)
 // clusterPattern is a GKE cluster's name. Source: GKE API, Cluster.name.
 var clusterPattern = regexp.MustCompile(`\A[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?\z`)
 
-// locationPattern is a region or a zone; those of other universes than the public one begin with "u-".
+// locationPattern is a region or a zone; those of other universes than the public one begin with
+// "u-".
 var locationPattern = regexp.MustCompile(`\A(?:u-)?[a-z]+-[a-z]+[0-9]+(?:-[a-z])?\z`)
 
-// kubernetesPattern is a namespace or a ServiceAccount's name. Source: RFC 1123 §2.1 as Kubernetes reads it.
+// kubernetesPattern is a namespace or a ServiceAccount's name. Source: RFC 1123 §2.1 as Kubernetes
+// reads it.
 var kubernetesPattern = regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?\z`)
 
 // isBucketName reports whether a bucket can have the name. Names with which the paths of the JSON
@@ -62,7 +67,8 @@ var bucketPattern = regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9._-]{1,61}[a-z0-9])\
 // repositoryPattern is the name of a repository of Artifact Registry; gcr.io's have dots.
 var repositoryPattern = regexp.MustCompile(`\A(?:[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?|(?:(?:us|eu|asia)\.)?gcr\.io)\z`)
 
-// addressForm is a project ID as it stands in an address: "example.com:project" is "project.example.com".
+// addressForm is a project ID as it stands in an address: "example.com:project" is
+// "project.example.com".
 func addressForm(projectID string) string {
 	if domain, name, ok := strings.Cut(projectID, ":"); ok {
 		return name + "." + domain

@@ -22,7 +22,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// TestSDKExternalAccount is Google's own library for Go, unmodified, with a token in a file: directly, and as a service account.
+// TestSDKExternalAccount is Google's own library for Go, unmodified, with a token in a file:
+// directly, and as a service account.
 func TestSDKExternalAccount(t *testing.T) {
 	w := newWorld(t)
 	ctx := context.WithValue(t.Context(), oauth2.HTTPClient, w.client)
@@ -67,7 +68,8 @@ func (s supplier) SubjectToken(context.Context, externalaccount.SupplierOptions)
 	return string(s), nil
 }
 
-// TestSDKExternalAccountOfGKE: the library's token source takes GKE's audience, and hears STS's refusals.
+// TestSDKExternalAccountOfGKE: the library's token source takes GKE's audience, and hears STS's
+// refusals.
 func TestSDKExternalAccountOfGKE(t *testing.T) {
 	w := newWorld(t)
 	ctx := context.WithValue(t.Context(), oauth2.HTTPClient, w.client)
@@ -144,7 +146,8 @@ func TestSDKMetadata(t *testing.T) {
 	}
 }
 
-// TestMetadataRefusals: the header is required, who was forwarded is refused, and there is nothing where nothing is.
+// TestMetadataRefusals: the header is required, who was forwarded is refused, and there is nothing
+// where nothing is.
 func TestMetadataRefusals(t *testing.T) {
 	w := newWorld(t)
 	const root = "http://metadata.google.internal"
@@ -181,7 +184,8 @@ func TestMetadataRefusals(t *testing.T) {
 	}
 }
 
-// TestMetadataIdentities: the workload is a node, a Kubernetes ServiceAccount, or one that must be allowed to be a service account.
+// TestMetadataIdentities: the workload is a node, a Kubernetes ServiceAccount, or one that must be
+// allowed to be a service account.
 func TestMetadataIdentities(t *testing.T) {
 	w := newWorld(t)
 	gke := gcp.Metadata{Project: projectID, ClusterLocation: "europe-west1", ClusterName: "tenants", KubernetesServiceAccount: "tenant-a/tenant-a-bucket-sa"}

@@ -15,9 +15,11 @@ type registryUniverse struct {
 	regions  []string // where there are repositories, besides multi-regions
 }
 
-// registryUniverses are the universes whose registries are known; one that is made up for a test has none. Sources: of the public one, see regions; Cloud de
-// Confiance by S3NS, "Key differences" and "Artifact Registry: differences"; of the one in Germany, GoogleCloudPlatform/buildpacks, pkg/tpc. The table is this
-// module's own: an error in the library's table must not be repeated here.
+// registryUniverses are the universes whose registries are known; one that is made up for a test
+// has none. Sources: of the public one, see regions; Cloud de Confiance by S3NS, "Key differences"
+// and "Artifact Registry: differences"; of the one in Germany, GoogleCloudPlatform/buildpacks,
+// pkg/tpc. The table is this module's own: an error in the library's table must not be repeated
+// here.
 func registryUniverses() []registryUniverse {
 	return []registryUniverse{
 		{domain: DefaultUniverse, registry: "pkg.dev", regions: regions()},
@@ -33,7 +35,8 @@ func hasRepositories(universe, location string) bool {
 	})
 }
 
-// parseRegistryHost reads <location>-docker.<domain>, and docker.<region>.rep.pkg.dev, which does not leave its region.
+// parseRegistryHost reads <location>-docker.<domain>, and docker.<region>.rep.pkg.dev, which does
+// not leave its region.
 func parseRegistryHost(host string) (endpoint, bool) {
 	for _, u := range registryUniverses() {
 		location, ok := strings.CutSuffix(host, "-docker."+u.registry)
@@ -49,8 +52,10 @@ func parseRegistryHost(host string) (endpoint, bool) {
 	return endpoint{}, false
 }
 
-// kubernetesPool is the workload identity pool of a project's GKE clusters. In other universes than the public one, a project's prefix stands behind its name
-// there, as in the addresses of its accounts. Sources: GKE, "About Workload Identity Federation for GKE"; Cloud de Confiance by S3NS, "GKE: differences".
+// kubernetesPool is the workload identity pool of a project's GKE clusters. In other universes than
+// the public one, a project's prefix stands behind its name there, as in the addresses of its
+// accounts. Sources: GKE, "About Workload Identity Federation for GKE"; Cloud de Confiance by S3NS,
+// "GKE: differences".
 func kubernetesPool(projectID, universe string) string {
 	if universe != DefaultUniverse {
 		return addressForm(projectID) + workloadPool
@@ -61,7 +66,8 @@ func kubernetesPool(projectID, universe string) string {
 // containerService returns the start of the names of GKE clusters in a universe.
 func containerService(universe string) string { return "https://container." + universe + "/v1/" }
 
-// clusterURL is a GKE cluster's name as STS and principals have it, and its issuer unless another one is configured.
+// clusterURL is a GKE cluster's name as STS and principals have it, and its issuer unless another
+// one is configured.
 func clusterURL(universe, projectID, location, name string) string {
 	return containerService(universe) + "projects/" + projectID + "/locations/" + location + "/clusters/" + name
 }

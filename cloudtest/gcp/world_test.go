@@ -198,7 +198,8 @@ func (w *world) impersonate(t *testing.T, token, account, body string) answer {
 	return w.do(t, r)
 }
 
-// accountToken is an access token of a service account that a ServiceAccount of the GKE cluster may be.
+// accountToken is an access token of a service account that a ServiceAccount of the GKE cluster may
+// be.
 func (w *world) accountToken(t *testing.T, subject, account string) string {
 	t.Helper()
 	a := w.impersonate(t, w.federated(t, subject), account, `{"scope":["`+scopeAll+`"],"lifetime":"3600s"}`)

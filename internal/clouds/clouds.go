@@ -1,5 +1,5 @@
-// Package clouds has the buckets of the clouds that the controller is built with: where they are, and which hosts get a credential.
-// The reconcilers know it as a map of bucket.Service.
+// Package clouds has the buckets of the clouds that the controller is built with: where they are,
+// and which hosts get a credential. The reconcilers know it as a map of bucket.Service.
 package clouds
 
 import (

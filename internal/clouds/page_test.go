@@ -155,8 +155,8 @@ func (p *page) commands(t *testing.T, heading string) []string {
 	return blocks
 }
 
-// checkOf returns the commands with which a part of the page checks the trust: they show the cloud a
-// token.
+// checkOf returns the commands with which a part of the page checks the trust: they show the cloud
+// a token.
 func checkOf(t *testing.T, blocks []string) string {
 	t.Helper()
 	for _, block := range blocks {
@@ -205,10 +205,10 @@ func TestPageOfClouds(t *testing.T) {
 	p.refuses(t, p.aws(t), pageSubject, aws.RoleAnnotation, pageRole)
 }
 
-// TestPageOfCloudsAzure runs the commands of docs/clouds.md at Azure with the az command, with a
+// TestPageOfCloudsAtAzure runs the commands of docs/clouds.md at Azure with the az command, with a
 // managed identity and with an application. A token of the page's ServiceAccount pulls once the
 // identity has its role, a token of another's gets nothing.
-func TestPageOfCloudsAzure(t *testing.T) {
+func TestPageOfCloudsAtAzure(t *testing.T) {
 	if _, err := exec.LookPath("az"); err != nil {
 		t.Fatal("the az command is missing: apt-get install azure-cli")
 	}
@@ -287,8 +287,8 @@ func (p *page) pull(t *testing.T, subject, client string) auth.Code {
 	return auth.CodeOf(err)
 }
 
-// TestPageOfCloudsChecks runs the checks of docs/clouds.md at Azure and Google, which pass until the
-// trust is withdrawn.
+// TestPageOfCloudsChecks runs the checks of docs/clouds.md at Azure and Google, which pass until
+// the trust is withdrawn.
 func TestPageOfCloudsChecks(t *testing.T) {
 	const tenant = "NAMESPACE=tenant-a SERVICE_ACCOUNT=app-reader "
 	for _, part := range []struct {

@@ -1,6 +1,6 @@
 // Package cel evaluates attribute mappings and conditions of workload identity providers. They are
-// written in the Common Expression Language. Google's own function extract is missing: an expression
-// that uses it is refused when it is compiled.
+// written in the Common Expression Language. Google's own function extract is missing: an
+// expression that uses it is refused when it is compiled.
 //
 // Source: IAM, "Workload Identity Federation: attribute mappings, attribute conditions".
 package cel
@@ -18,7 +18,8 @@ import (
 // ErrEvaluation is wrapped by errors of [Expr.Eval].
 var ErrEvaluation = errors.New("the expression cannot be evaluated")
 
-// maxCost bounds an evaluation, in the units of cel-go: an expression of a provider needs some hundred.
+// maxCost bounds an evaluation, in the units of cel-go: an expression of a provider needs some
+// hundred.
 const maxCost = 100_000
 
 // Expr is a compiled expression. It is immutable.

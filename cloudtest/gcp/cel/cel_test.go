@@ -97,7 +97,8 @@ func TestCompileRefusals(t *testing.T) {
 	}
 }
 
-// FuzzCompile: whatever is compiled is evaluated to a value or to this package's error, always the same.
+// FuzzCompile: whatever is compiled is evaluated to a value or to this package's error, always the
+// same.
 func FuzzCompile(f *testing.F) {
 	f.Add(`assertion['kubernetes.io']['namespace'] in ['a', "b"] && !assertion.sub.startsWith("x")`)
 	f.Add(`assertion.aud[0] + "x" == 'ax' || (true)`)

@@ -1,5 +1,5 @@
-// Package awsclient configures clients of the AWS SDK that act as the AWS identity of one Kubernetes
-// object. A controller makes them in each reconciliation:
+// Package awsclient configures clients of the AWS SDK that act as the AWS identity of one
+// Kubernetes object. A controller makes them in each reconciliation:
 //
 //	scope := awsclient.Scope{Provider: provider, Options: options, Region: region, AccountID: id}
 //	instances := ec2.NewFromConfig(scope.Config())
@@ -34,9 +34,9 @@ type Scope struct {
 // Config returns the configuration for the client of any service. Nothing of it comes from the
 // environment: neither region, endpoint nor credentials.
 //
-// Each call of a client asks [auth.GetToken] for the session that signs the call. So a grant that is
-// withdrawn stops the next call of a client that exists already. The error of the call then wraps an
-// [*auth.Error], or an [*AccountError], and AWS gets no request.
+// Each call of a client asks [auth.GetToken] for the session that signs the call. So a grant that
+// is withdrawn stops the next call of a client that exists already. The error of the call then
+// wraps an [*auth.Error], or an [*AccountError], and AWS gets no request.
 func (s Scope) Config() awssdk.Config {
 	return awssdk.Config{Region: s.Region.Name, HTTPClient: s.HTTPClient, Credentials: awssdk.CredentialsProviderFunc(s.retrieve)}
 }

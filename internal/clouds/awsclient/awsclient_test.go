@@ -171,8 +171,8 @@ func (w *world) requests() int {
 	return n
 }
 
-// TestClientsActAsTheIdentity: every client acts in the account, as the role and in the region of the
-// scope, whatever the environment says, and all share one session.
+// TestClientsActAsTheIdentity: every client acts in the account, as the role and in the region of
+// the scope, whatever the environment says, and all share one session.
 func TestClientsActAsTheIdentity(t *testing.T) {
 	for name, value := range map[string]string{
 		"AWS_ACCESS_KEY_ID": identitytest.KeyID, "AWS_SECRET_ACCESS_KEY": identitytest.SecretKey, "AWS_SESSION_TOKEN": "",
