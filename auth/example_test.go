@@ -54,11 +54,11 @@ func ExampleError() {
 		fmt.Println("try again later:", e.Temporary())
 		fmt.Println("fix:", e.Fix)
 	}
-	// Output: stage: exchange code: TrustRefused try again later: false fix: let the trust policy
-	// of role arn:aws:iam::123456789123:role/tenant-a allow sts:AssumeRoleWithWebIdentity to
-	// arn:aws:iam::123456789123:oidc-provider/oidc.example.org/cluster with StringEquals
-	// oidc.example.org/cluster:sub = system:serviceaccount:tenant-b:thief and
-	// oidc.example.org/cluster:aud = sts.amazonaws.com
+	// Output:
+	// stage: exchange
+	// code: TrustRefused
+	// try again later: false
+	// fix: let the trust policy of role arn:aws:iam::123456789123:role/tenant-a allow sts:AssumeRoleWithWebIdentity to arn:aws:iam::123456789123:oidc-provider/oidc.example.org/cluster with StringEquals oidc.example.org/cluster:sub = system:serviceaccount:tenant-b:thief and oidc.example.org/cluster:aud = sts.amazonaws.com
 }
 
 // Nobody is a subject by default: who means the program itself says so.

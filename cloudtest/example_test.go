@@ -55,7 +55,7 @@ func Example() {
 		fmt.Println(call.Status, call.Code)
 		fmt.Println(call.Reason)
 	}
-	// Output: 403 AccessDenied trust policy: statement 0: condition StringEquals issuer.example:sub
-	// wants ["system:serviceaccount:tenant-a:default"], the request has
-	// ["system:serviceaccount:tenant-b:default"]
+	// Output:
+	// 403 AccessDenied
+	// trust policy: statement 0: condition StringEquals issuer.example:sub wants ["system:serviceaccount:tenant-a:default"], the request has ["system:serviceaccount:tenant-b:default"]
 }

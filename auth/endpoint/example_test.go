@@ -33,9 +33,9 @@ func ExampleAzureCloud_ParseACR() {
 	fmt.Println(registry.Name, registry.Repository, err)
 	_, err = endpoint.AzurePublic().ParseACR("contoso.azurecr.cn/tenant-a/app")
 	fmt.Println(err)
-	// Output: contoso tenant-a/app <nil> image repository refused: "contoso.azurecr.cn" is a
-	// registry of AzureChinaCloud, not of AzurePublicCloud; name a registry of AzurePublicCloud, or
-	// set the controller's AZURE_AUTHORITY_HOST to the other cloud's
+	// Output:
+	// contoso tenant-a/app <nil>
+	// image repository refused: "contoso.azurecr.cn" is a registry of AzureChinaCloud, not of AzurePublicCloud; name a registry of AzurePublicCloud, or set the controller's AZURE_AUTHORITY_HOST to the other cloud's
 }
 
 // Google's registries.
