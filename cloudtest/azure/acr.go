@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
@@ -101,10 +100,7 @@ func (c *Cloud) registryCaller(r *service.Request, reg *registry, raw string) (a
 	refuse := func(reason string) (accessToken, *service.Refusal) {
 		return accessToken{}, service.Refuse(http.StatusUnauthorized, "UNAUTHORIZED", tokenNotAccepted).Because(reason)
 	}
-	if claimed, err := oidc.Read(raw); err == nil {
-		r.Call.Issuer, r.Call.Subject, r.Call.Audience = claimed.Issuer, claimed.Subject, strings.Join(claimed.Audience, ",")
-	}
-	token, err := c.readAccessToken(raw, r.Now)
+	token, err := c.readAccessToken(r, raw)
 	if err != nil {
 		return refuse(err.Error())
 	}

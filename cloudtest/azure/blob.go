@@ -216,10 +216,7 @@ func (c *Cloud) blobCaller(r *service.Request, account *storageAccount) (accessT
 	case version < versionBearer:
 		return accessToken{}, notAuthenticated(r, account, version, "Authentication scheme Bearer is not supported in this version.")
 	}
-	if claimed, err := oidc.Read(raw); err == nil {
-		r.Call.Issuer, r.Call.Subject, r.Call.Audience = claimed.Issuer, claimed.Subject, strings.Join(claimed.Audience, ",")
-	}
-	token, err := c.readAccessToken(raw, r.Now)
+	token, err := c.readAccessToken(r, raw)
 	detail := ""
 	switch audience := strings.TrimSuffix(token.audience, "/"); {
 	case errors.Is(err, oidc.ErrExpired):

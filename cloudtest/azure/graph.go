@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
@@ -83,10 +82,7 @@ func (c *Cloud) graphCaller(r *service.Request, e *Environment) (accessToken, *s
 	if !ok {
 		return refuse("Access token is empty.", "no token was sent")
 	}
-	if claimed, err := oidc.Read(raw); err == nil {
-		r.Call.Issuer, r.Call.Subject, r.Call.Audience = claimed.Issuer, claimed.Subject, strings.Join(claimed.Audience, ",")
-	}
-	token, err := c.readAccessToken(raw, r.Now)
+	token, err := c.readAccessToken(r, raw)
 	switch {
 	case err != nil:
 		return refuse("Access token validation failure.", err.Error())

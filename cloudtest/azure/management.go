@@ -17,7 +17,7 @@ import (
 // Paths of Azure Resource Manager. "*" stands for one name. Azure ignores case in all of them.
 const (
 	pathGroup              = "/subscriptions/*/resourceGroups/*"
-	pathIdentity           = pathGroup + "/providers/Microsoft.ManagedIdentity/userAssignedIdentities/*"
+	pathIdentity           = pathGroup + "/providers/" + typeIdentity + "/*"
 	pathFederated          = pathIdentity + "/federatedIdentityCredentials/*"
 	pathRegistry           = pathGroup + "/providers/" + typeRegistry + "/*"
 	pathDefinitions        = pathRegistry + "/providers/Microsoft.Authorization/roleDefinitions"
@@ -38,14 +38,14 @@ type managementOperation struct {
 }
 
 func managementOperations() []managementOperation {
-	const identities, authorization = "Microsoft.ManagedIdentity/userAssignedIdentities", "Microsoft.Authorization"
+	const authorization = "Microsoft.Authorization"
 	return []managementOperation{
 		{"ListSubscriptions", http.MethodGet, "/subscriptions", "", firstManagementVersion, false, (*Cloud).listSubscriptions},
 		{"ListResources", http.MethodGet, "/subscriptions/*/resources", "", firstManagementVersion, true, (*Cloud).listResources},
 		{"GetResourceGroup", http.MethodGet, pathGroup, "Microsoft.Resources/subscriptions/resourceGroups/read", firstManagementVersion, false, (*Cloud).getGroup},
-		{"PutIdentity", http.MethodPut, pathIdentity, identities + "/write", firstManagementVersion, false, (*Cloud).putIdentity},
-		{"GetIdentity", http.MethodGet, pathIdentity, identities + "/read", firstManagementVersion, false, (*Cloud).getIdentity},
-		{"PutFederatedCredential", http.MethodPut, pathFederated, identities + "/federatedIdentityCredentials/write", firstFederatedVersion, false, (*Cloud).putFederated},
+		{"PutIdentity", http.MethodPut, pathIdentity, typeIdentity + "/write", firstManagementVersion, false, (*Cloud).putIdentity},
+		{"GetIdentity", http.MethodGet, pathIdentity, typeIdentity + "/read", firstManagementVersion, false, (*Cloud).getIdentity},
+		{"PutFederatedCredential", http.MethodPut, pathFederated, typeIdentity + "/federatedIdentityCredentials/write", firstFederatedVersion, false, (*Cloud).putFederated},
 		{"GetRegistry", http.MethodGet, pathRegistry, typeRegistry + "/read", firstManagementVersion, false, (*Cloud).getRegistry},
 		{"ListRoleDefinitions", http.MethodGet, pathDefinitions, authorization + "/roleDefinitions/read", firstManagementVersion, true, (*Cloud).listDefinitions},
 		{"PutRoleAssignment", http.MethodPut, pathAssignment, authorization + "/roleAssignments/write", firstManagementVersion, false, (*Cloud).putAssignment},
@@ -118,10 +118,7 @@ func (c *Cloud) proveManager(call *managementCall, e *Environment) *service.Refu
 	if !ok {
 		return unproved(e, "AuthenticationFailed", "Authentication failed. The 'Authorization' header is missing.")
 	}
-	if claimed, err := oidc.Read(raw); err == nil {
-		call.Call.Issuer, call.Call.Subject, call.Call.Audience = claimed.Issuer, claimed.Subject, strings.Join(claimed.Audience, ",")
-	}
-	token, err := c.readAccessToken(raw, call.Now)
+	token, err := c.readAccessToken(call.Request, raw)
 	switch {
 	case errors.Is(err, oidc.ErrExpired):
 		return unproved(e, "ExpiredAuthenticationToken", "The access token expiry UTC time is earlier than current UTC time '"+

@@ -4,9 +4,11 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/cloudtest/service"
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
@@ -71,13 +73,15 @@ func (c *Cloud) issueAccessToken(t *tenant, app *application, resource string, n
 // errPrincipal is an access token of nobody.
 var errPrincipal = errors.New("its application is not in the directory")
 
-// readAccessToken verifies an access token. The caller must check that its audience and tenant are
-// the resource's. The error wraps an error of package oidc, or errPrincipal.
-func (c *Cloud) readAccessToken(raw string, now time.Time) (accessToken, error) {
+// readAccessToken verifies an access token, and notes in the journal whose it claims to be. The
+// caller must check that its audience and tenant are the resource's. The error wraps an error of
+// package oidc, or errPrincipal.
+func (c *Cloud) readAccessToken(r *service.Request, raw string) (accessToken, error) {
 	token, err := oidc.Read(raw)
 	if err != nil {
 		return accessToken{}, err //nolint:wrapcheck // its package says enough
 	}
+	r.Call.Issuer, r.Call.Subject, r.Call.Audience = token.Issuer, token.Subject, strings.Join(token.Audience, ",")
 	if err := c.entraKeys().CheckSignature(token); err != nil {
 		return accessToken{}, err //nolint:wrapcheck // its package says enough
 	}
@@ -96,7 +100,7 @@ func (c *Cloud) readAccessToken(raw string, now time.Time) (accessToken, error) 
 	case len(token.Audience) != 1:
 		return accessToken{}, fmt.Errorf("%w: it has %d audiences", oidc.ErrMalformed, len(token.Audience))
 	}
-	if err := token.CheckTime(now, tokenLeeway); err != nil {
+	if err := token.CheckTime(r.Now, tokenLeeway); err != nil {
 		return accessToken{}, err //nolint:wrapcheck // its package says enough
 	}
 	if app == nil || app.objectID != token.Subject {
