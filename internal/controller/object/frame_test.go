@@ -398,15 +398,7 @@ func TestDeletionThatWaitsLongIsToldOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, behind := w.Get(o), false
-	w.Shared.Client = interceptor.NewClient(w.Kube, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, read client.Object, opts ...client.GetOption) error {
-			if behind {
-				before.DeepCopyInto(read.(*v1alpha1.OCIRepository))
-				return nil
-			}
-			return c.Get(ctx, key, read, opts...)
-		},
-	})
+	w.Shared.Client = interceptor.NewClient(w.Kube, interceptor.Funcs{Get: remembering(before, &behind)})
 	w.Told()
 	for try, wants := range []int{1, 0, 0} {
 		behind = try == 1

@@ -155,3 +155,15 @@ func (w *world) change(namespace, name string) {
 	}
 	w.Accounts.Tell(subject)
 }
+
+// remembering is how a reconciler reads from memory. While memory is behind, it has the object as it
+// was before.
+func remembering(before *v1alpha1.OCIRepository, behind *bool) func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return func(ctx context.Context, c client.WithWatch, key client.ObjectKey, read client.Object, opts ...client.GetOption) error {
+		if *behind {
+			before.DeepCopyInto(read.(*v1alpha1.OCIRepository)) //nolint:forcetypeassert // the toy's
+			return nil
+		}
+		return c.Get(ctx, key, read, opts...)
+	}
+}

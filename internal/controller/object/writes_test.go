@@ -192,13 +192,7 @@ func TestStatusThatMemoryDoesNotShowYet(t *testing.T) {
 	w.reconcile(o)
 	before, behind, cut := w.Get(o), false, true
 	w.Shared.Client = interceptor.NewClient(w.Kube, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, read client.Object, opts ...client.GetOption) error {
-			if behind {
-				before.DeepCopyInto(read.(*v1alpha1.OCIRepository))
-				return nil
-			}
-			return c.Get(ctx, key, read, opts...)
-		},
+		Get: remembering(before, &behind),
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			err := c.SubResource(sub).Patch(ctx, o, p, opts...)
 			if cut {
