@@ -68,14 +68,17 @@ case "$#:$*" in
 esac
 `
 
-// openGooglePage is a page whose project does not have yet what the page makes. It has an
-// administrator, whose token the page's gcloud sends, and a repository with an image.
+// kubernetesProvider is the provider of a pool as the page makes it.
+func kubernetesProvider() cloudgcp.Provider {
+	return cloudgcp.Provider{ID: "kubernetes", IssuerURI: pageIssuer, AttributeMapping: map[string]string{"google.subject": "assertion.sub"}}
+}
+
+// openGooglePage is a page whose project has an administrator, whose token the page's gcloud sends,
+// and a repository with an image.
 func openGooglePage(t *testing.T) *page {
 	t.Helper()
 	p := openPage(t, "https://iam.googleapis.com/"+pageProvider)
 	cloud := p.cloud.GCP()
-	must(t, cloud.DeletePool(pageProject, "my-cluster"))
-	must(t, cloud.DeleteServiceAccount(pageProject, pageEmail))
 	must(t, cloud.PutRepository(pageProject, cloudgcp.Repository{Location: pageLocation, Name: "tenant-a"}))
 	must(t, cloud.PutCluster(pageProject, cloudgcp.Cluster{Location: pageLocation, Name: "my-cluster", Issuer: pageIssuer}))
 	must(t, cloud.PutMetadata(cloudgcp.Metadata{Project: pageProject, ClusterLocation: pageLocation, ClusterName: "my-cluster"}))
@@ -83,9 +86,7 @@ func openGooglePage(t *testing.T) *page {
 		return http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	})
 
-	must(t, cloud.PutPool(pageProject, cloudgcp.Pool{ID: "administrators", Providers: []cloudgcp.Provider{{
-		ID: "kubernetes", IssuerURI: pageIssuer, AttributeMapping: map[string]string{"google.subject": "assertion.sub"},
-	}}}))
+	must(t, cloud.PutPool(pageProject, cloudgcp.Pool{ID: "administrators", Providers: []cloudgcp.Provider{kubernetesProvider()}}))
 	var bindings []cloudgcp.Binding
 	for _, role := range []string{
 		"roles/serviceusage.serviceUsageAdmin", "roles/iam.workloadIdentityPoolAdmin", "roles/iam.serviceAccountAdmin", "roles/artifactregistry.admin",
@@ -223,7 +224,8 @@ func TestPageOfCloudsAtGoogle(t *testing.T) {
 				t.Errorf("before the permission: %s, want %s", got, variant.before)
 			}
 			output, err := p.run(t, append([]string{". ./variables"}, variant.permit...)...)
-			if checked := variant.permit[len(variant.permit)-1] == check; err != nil || (checked && !strings.HasSuffix(output, "\n200")) {
+			checked := variant.permit[len(variant.permit)-1] == check
+			if err != nil || (checked && !strings.HasSuffix(output, "\n200")) {
 				t.Fatalf("%v, want 200 at the end of a check:\n%s", err, output)
 			}
 			annotations := p.annotations(t)
@@ -240,6 +242,13 @@ func TestPageOfCloudsAtGoogle(t *testing.T) {
 			}
 			if got := p.reads(t, provider, "tenant-b", annotations); got != variant.another {
 				t.Errorf("another ServiceAccount: %s, want %s", got, variant.another)
+			}
+			if !checked {
+				return
+			}
+			must(t, p.cloud.GCP().DeletePool(pageProject, "my-cluster"))
+			if output, err := p.run(t, ". ./variables", check); err != nil || output != "400" {
+				t.Errorf("the check, without the pool: %q, %v; want 400", output, err)
 			}
 		})
 	}
