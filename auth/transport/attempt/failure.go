@@ -171,7 +171,9 @@ func ofNetwork(err error) (Cause, bool) {
 		return ConnectionRefused, true
 	case isAny(err, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN, syscall.ENETDOWN):
 		return NoRoute, true
-	case isAny(err, io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE):
+	// net/http closes a connection on which it has read the other side's end. A request that is being
+	// sent on that connection then fails with net.ErrClosed.
+	case isAny(err, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE):
 		return ConnectionClosed, true
 	default:
 		return TimedOut, isTimeout(err)

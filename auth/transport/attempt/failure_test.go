@@ -43,6 +43,7 @@ func TestExplain(t *testing.T) {
 		"unknown dial":      {&net.OpError{Op: "dial", Addr: address, Err: errors.New("10.96.0.1 is odd")}, attempt.Unknown, false, false},
 		"guard in a dial":   {&net.OpError{Op: "dial", Addr: address, Err: refusal}, attempt.AddressNotAllowed, false, false},
 		"broken pipe":       {&net.OpError{Op: "write", Addr: address, Err: syscall.EPIPE}, attempt.ConnectionClosed, false, true},
+		"closed meanwhile":  {&net.OpError{Op: "write", Addr: address, Err: net.ErrClosed}, attempt.ConnectionClosed, false, true},
 		"broke off":         {fmt.Errorf("read 10.96.0.1: %w", io.ErrUnexpectedEOF), attempt.ConnectionClosed, false, true},
 		"no host":           {&net.DNSError{Err: "no such host", Name: "x.svc", Server: "10.96.0.10:53", IsNotFound: true}, attempt.NoSuchHost, false, false},
 		"other name":        {&tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: inCluster, Host: "tenant.example"}}, attempt.CertificateOfOtherHost, false, false},

@@ -120,9 +120,12 @@ func expired(c *tls.Config) {
 	c.Time = func() time.Time { return time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC) }
 }
 
+// withoutClientCertificate has a server want a client certificate. In TLS 1.2 the client learns of
+// the refusal within the handshake. In TLS 1.3 the client is sending its request by then, and
+// net/http may say only that this failed.
 func withoutClientCertificate(t *testing.T, base *http.Transport) {
 	t.Helper()
-	server := serve(t, noAnswer, &tls.Config{ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12})
+	server := serve(t, noAnswer, &tls.Config{ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12})
 	base.DialContext = dialTo(server.Listener.Addr().String())
 	base.TLSClientConfig.RootCAs = x509.NewCertPool()
 	base.TLSClientConfig.RootCAs.AddCert(server.Certificate())
@@ -132,7 +135,10 @@ func withoutClientCertificate(t *testing.T, base *http.Transport) {
 // plain answers every connection as a web server without TLS does.
 func plain(t *testing.T, base *http.Transport) {
 	t.Helper()
-	answering(func(conn net.Conn) { _, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n") })(t, base)
+	answering(func(conn net.Conn) {
+		hangUp(conn)
+		_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n")
+	})(t, base)
 }
 
 func guarded(t *testing.T, base *http.Transport) {
