@@ -80,7 +80,6 @@ func Resolve(ctx context.Context, provider Provider, opts ...Option) (Key, error
 type call struct {
 	Options
 	provider Provider
-	target   Target
 	key      Key
 }
 
@@ -102,38 +101,32 @@ func (c *call) apply(opts []Option) error {
 	return refuseUnsupported(c.provider, &c.Options)
 }
 
-// resolve sets the target and the key from the options and from memory.
+// resolve sets the key from the options and from memory.
 func (c *call) resolve(ctx context.Context) error {
+	c.key.Provider, c.key.Subject = c.provider.GetName(), c.Subject
 	var err error
-	if c.target, err = c.provider.GetTarget(&c.Options); err != nil {
+	if c.key.Target, err = c.provider.GetTarget(&c.Options); err != nil {
 		return err
 	}
-	if err := refuseIgnored(c.provider, &c.Options, &c.target); err != nil {
+	if err := refuseIgnored(c.provider, &c.Options, &c.key.Target); err != nil {
 		return err
+	}
+	if c.key.STSEndpoint != "" {
+		c.key.ProxyURL = c.proxyKey
 	}
 	if c.Prover == nil {
-		c.key = c.keyFor(Account{Subject: c.Subject}, "")
 		return nil
 	}
 	account, err := c.Accounts.Lookup(ctx, c.Subject)
 	if err != nil {
-		c.key = c.keyFor(Account{Subject: c.Subject}, "")
 		return err
 	}
 	identity, err := c.provider.GetIdentity(account)
 	if err != nil {
 		return err
 	}
-	c.key = c.keyFor(account, identity)
+	c.key.UID, c.key.Identity, c.key.IdentityFingerprint = account.UID, identity, account.Fingerprint
 	return nil
-}
-
-func (c *call) keyFor(account Account, identity string) Key {
-	key := Key{Provider: c.provider.GetName(), Subject: c.Subject, UID: account.UID, Identity: identity, IdentityFingerprint: account.Fingerprint, Target: c.target}
-	if key.STSEndpoint != "" {
-		key.ProxyURL = c.proxyKey
-	}
-	return key
 }
 
 func (c *call) fetchOptions() FetchOptions {
@@ -157,7 +150,8 @@ func (c *call) fetch(ctx context.Context) (Fetched, error) {
 		if err != nil {
 			return Fetched{}, err
 		}
-		request.Key, request.Account = c.keyFor(account, identity), account
+		request.Account = account
+		request.Key.UID, request.Key.Identity, request.Key.IdentityFingerprint = account.UID, identity, account.Fingerprint
 		//  7. The proof is short-lived, and of exactly the account that was read.
 		if proof, err = c.prove(ctx, request); err != nil {
 			return Fetched{}, err
