@@ -125,7 +125,9 @@ func expired(c *tls.Config) {
 // net/http may say only that this failed.
 func withoutClientCertificate(t *testing.T, base *http.Transport) {
 	t.Helper()
-	server := serve(t, noAnswer, &tls.Config{ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12})
+	//nolint:gosec // a test's own server
+	config := &tls.Config{ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12}
+	server := serve(t, noAnswer, config)
 	base.DialContext = dialTo(server.Listener.Addr().String())
 	base.TLSClientConfig.RootCAs = x509.NewCertPool()
 	base.TLSClientConfig.RootCAs.AddCert(server.Certificate())
