@@ -54,11 +54,12 @@ GOTEST := $(RACE) test -vet=off -race -shuffle=on
 test: unit e2e ## run all tests: unit tests with the race detector, e2e, and the attacks in their short form
 	@$(MAKE) attack SHORT=1
 
+# A failed module does not keep the others from running. The rest of dev/controlplane is Kubernetes.
 .PHONY: unit
 unit: ## run the unit tests of every module with the race detector
 	@failed=; for m in $(UNIT); do echo "== $$m"; (cd $$m && $(GOTEST) ./...) || failed+=" $$m"; done; \
 	  echo "== dev/controlplane"; (cd dev/controlplane && $(GOTEST) ./pki ./component) || failed+=" dev/controlplane"; \
-	  [ -z "$$failed" ] || { echo "tests failed in:$$failed" >&2; exit 1; } # the rest of dev/controlplane is Kubernetes
+	  [ -z "$$failed" ] || { echo "tests failed in:$$failed" >&2; exit 1; }
 
 .PHONY: e2e
 e2e: build bin/race/lanyard-controller bin/minio bin/vault-jwt test/e2e/node/node_modules/.package-lock.json ## run the black-box tests: real API server, local cloud, real registry

@@ -72,8 +72,10 @@ func Resolve(ctx context.Context, provider Provider, opts ...Option) (Key, error
 	if err := c.apply(opts); err != nil {
 		return Key{}, err
 	}
-	err := c.resolve(ctx)
-	return c.key, err
+	if err := c.resolve(ctx); err != nil {
+		return Key{}, err
+	}
+	return c.key, nil
 }
 
 // call is one run of GetToken.
@@ -125,7 +127,7 @@ func (c *call) resolve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.key.UID, c.key.Identity, c.key.IdentityFingerprint = account.UID, identity, account.Fingerprint
+	c.key.setAccount(&account, identity)
 	return nil
 }
 
@@ -151,7 +153,7 @@ func (c *call) fetch(ctx context.Context) (Fetched, error) {
 			return Fetched{}, err
 		}
 		request.Account = account
-		request.Key.UID, request.Key.Identity, request.Key.IdentityFingerprint = account.UID, identity, account.Fingerprint
+		request.Key.setAccount(&account, identity)
 		//  7. The proof is short-lived, and of exactly the account that was read.
 		if proof, err = c.prove(ctx, request); err != nil {
 			return Fetched{}, err

@@ -38,6 +38,11 @@ type Key struct {
 	ProxyURL string
 }
 
+// setAccount sets all fields that an account and its identity decide.
+func (k *Key) setAccount(account *Account, identity string) {
+	k.UID, k.Identity, k.IdentityFingerprint = account.UID, identity, account.Fingerprint
+}
+
 // String returns the key as text, without the fields that are unset. The text begins byte for byte
 // as the multi-tenant workload identity design says:
 //

@@ -171,8 +171,8 @@ func ofNetwork(err error) (Cause, bool) {
 		return ConnectionRefused, true
 	case isAny(err, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN, syscall.ENETDOWN):
 		return NoRoute, true
-	// net/http closes a connection on which it has read the other side's end. A request that is being
-	// sent on that connection then fails with net.ErrClosed.
+	// When the other side ends a connection, net/http closes the connection too. A request that is
+	// being sent at that moment fails with net.ErrClosed.
 	case isAny(err, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE):
 		return ConnectionClosed, true
 	default:

@@ -139,7 +139,7 @@ func (r *Rotator) Step(ctx context.Context) (changed bool, err error) {
 	}
 	observedAt := now() // a key that was seen now counts as published from now on, and not from before
 	plan := keyring.Next(ring, observed, r.Policy, observedAt.wall)
-	r.revision = max(r.revision, ring.Status.Revision) // a later step that reads less reads a backup
+	r.revision = max(r.revision, ring.Status.Revision) // a later step that reads a lower revision reads a backup
 	changed = plan.Changed
 	var makeErr error
 	if !plan.Changed && plan.Makes() {

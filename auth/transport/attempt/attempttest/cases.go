@@ -122,7 +122,7 @@ func expired(c *tls.Config) {
 
 // withoutClientCertificate has a server want a client certificate. In TLS 1.2 the client learns of
 // the refusal within the handshake. In TLS 1.3 the client is sending its request by then, and
-// net/http may say only that this failed.
+// net/http may report that the request could not be sent, and not why.
 func withoutClientCertificate(t *testing.T, base *http.Transport) {
 	t.Helper()
 	//nolint:gosec // a test's own server

@@ -62,8 +62,7 @@ func accept(t *testing.T, do func(net.Conn)) string {
 	return listener.Addr().String()
 }
 
-// hang reads until the client gives up. A connection that is closed with something unread is reset,
-// and a client that is still writing then sees the reset in place of the answer.
+// hang reads until the client gives up.
 func hang(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
 // hangUp reads what the client has to say, so that closing does not reset the connection.
