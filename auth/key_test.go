@@ -77,8 +77,10 @@ func TestKeyVectors(t *testing.T) {
 			auth.Key{
 				Provider: "p", Subject: wi, UID: "u", Identity: "i", ProxyURL: "http://proxy.example:8080", Target: auth.Target{
 					Scopes: list(t, "s1", "s2"), Image: "r", STSEndpoint: "https://sts.example", Audiences: list(t, "a1", "a2"), STSRegion: "g",
-					CADigest: "0a", Signer: "k", CredentialType: "c", TrustDomain: "d", Issuer: "https://issuer.example",
-					ContextObject: auth.ObjectReference{APIVersion: "g/v1", Kind: "K", Namespace: "ns", Name: "n", UID: "o"},
+					Issuance: auth.NewIssuance(auth.IssuanceTerms{
+						CADigest: "0a", Signer: "k", CredentialType: "c", TrustDomain: "d", Issuer: "https://issuer.example",
+						ContextObject: auth.ObjectReference{APIVersion: "g/v1", Kind: "K", Namespace: "ns", Name: "n", UID: "o"},
+					}),
 				},
 			},
 			"provider=p,serviceAccountName=puller,serviceAccountNamespace=tenant-a,cloudProviderIdentity=i,scopes=s1,s2,imageRepositoryKey=r," +
@@ -94,8 +96,10 @@ func TestKeyVectors(t *testing.T) {
 			"WorkloadIdentityToken",
 			auth.Key{
 				Provider: "bearer", Subject: wi, UID: "7b4e", Identity: "robot", Target: auth.Target{
-					Audiences:     list(t, "registry.example"),
-					ContextObject: auth.ObjectReference{APIVersion: "toolkit.lanyard.dev/v1alpha1", Kind: "OCIRepository", Namespace: "tenant-a", Name: "app", UID: "11aa"},
+					Audiences: list(t, "registry.example"),
+					Issuance: auth.NewIssuance(auth.IssuanceTerms{
+						ContextObject: auth.ObjectReference{APIVersion: "toolkit.lanyard.dev/v1alpha1", Kind: "OCIRepository", Namespace: "tenant-a", Name: "app", UID: "11aa"},
+					}),
 				},
 			},
 			"provider=bearer,serviceAccountName=puller,serviceAccountNamespace=tenant-a,cloudProviderIdentity=robot,subjectKind=WorkloadIdentity," +
@@ -105,7 +109,10 @@ func TestKeyVectors(t *testing.T) {
 			"SpiffeJWT",
 			auth.Key{
 				Provider: "svid", Subject: object, UID: "11aa", Identity: "spiffe://example.com/ocirepositories/tenant-a/app", Target: auth.Target{
-					Audiences: list(t, "registry.example"), Signer: "kid-1", CredentialType: "SpiffeJWT", TrustDomain: "example.com", Issuer: "https://spiffe.example",
+					Audiences: list(t, "registry.example"),
+					Issuance: auth.NewIssuance(auth.IssuanceTerms{
+						Signer: "kid-1", CredentialType: "SpiffeJWT", TrustDomain: "example.com", Issuer: "https://spiffe.example",
+					}),
 				},
 			},
 			"provider=svid,serviceAccountName=app,serviceAccountNamespace=tenant-a,cloudProviderIdentity=spiffe://example.com/ocirepositories/tenant-a/app," +
@@ -116,7 +123,7 @@ func TestKeyVectors(t *testing.T) {
 			"SpiffeCertificate",
 			auth.Key{
 				Provider: "svid", Subject: object, UID: "11aa", Identity: "spiffe://example.com/ocirepositories/tenant-a/app",
-				Target: auth.Target{CADigest: "ab12", CredentialType: "SpiffeCertificate", TrustDomain: "example.com"},
+				Target: auth.Target{Issuance: auth.NewIssuance(auth.IssuanceTerms{CADigest: "ab12", CredentialType: "SpiffeCertificate", TrustDomain: "example.com"})},
 			},
 			"provider=svid,serviceAccountName=app,serviceAccountNamespace=tenant-a,cloudProviderIdentity=spiffe://example.com/ocirepositories/tenant-a/app," +
 				"subjectKind=OCIRepository,serviceAccountUID=11aa,caDigest=ab12,credentialType=SpiffeCertificate,trustDomain=example.com", "",

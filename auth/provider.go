@@ -60,21 +60,9 @@ type Target struct {
 	// STSRegion is the region of the security token service. A token may be valid only in certain
 	// regions. Empty for providers without regions.
 	STSRegion string
-	// CADigest identifies the certificate authority that signs a certificate: another authority,
-	// another certificate. It is the SHA-256 of the authority's certificate in hex.
-	CADigest string
-	// Signer is the ID of the key that signs a JWT of Lanyard's own: another key, another token. For
-	// an SVID from a SPIFFE broker it is the broker's address.
-	Signer string
-	// CredentialType is the type of a credential that is itself the proof, where a subject can have
-	// several: a JWT and a certificate.
-	CredentialType string
-	// TrustDomain is the SPIFFE trust domain of the subject.
-	TrustDomain string
-	// Issuer is the claim iss of a JWT-SVID.
-	Issuer string
-	// ContextObject is the object that the token is used for, if the token says so.
-	ContextObject ObjectReference
+	// Issuance says what decides a token that Lanyard itself issues. Zero for a token that is
+	// exchanged.
+	Issuance Issuance
 }
 
 // Request is the input of one exchange.
@@ -144,7 +132,7 @@ func refuseIgnored(provider Provider, o *Options, target *Target) error {
 	switch {
 	case !o.Audiences.IsZero() && target.Audiences != o.Audiences:
 		return unsupported(provider, "audiences", "leave out the audiences: the provider names the receiver of the proof")
-	case target.ContextObject != o.ContextObject:
+	case o.ContextObject != (ObjectReference{}) && target.Issuance.Terms().ContextObject != o.ContextObject:
 		return unsupported(provider, "a context object for "+o.Subject.String(), "leave out the context object")
 	case !o.Scopes.IsZero() && target.Scopes.IsZero():
 		return unsupported(provider, "scopes", "leave out the scopes")

@@ -78,7 +78,7 @@ func (*Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	}
 	target := auth.Target{Audiences: options.Audiences}
 	if options.Subject.Kind() == auth.KindWorkloadIdentity {
-		target.ContextObject = options.ContextObject
+		target.Issuance = auth.NewIssuance(auth.IssuanceTerms{ContextObject: options.ContextObject})
 	}
 	return target, nil
 }
@@ -117,7 +117,7 @@ func clouds() []string { return []string{"aws", "azure", "gcp", "alibaba", "alic
 func (*Provider) GetProofRequest(_ context.Context, request *auth.Request) (auth.ProofRequest, error) {
 	return auth.ProofRequest{
 		Form: auth.FormJWT, Audiences: request.Key.Audiences.Values(), Lifetime: auth.CredentialLifetime,
-		ContextObject: request.Key.ContextObject,
+		ContextObject: request.Key.Issuance.Terms().ContextObject,
 	}, nil
 }
 

@@ -166,7 +166,7 @@ func TestProofRequest(t *testing.T) {
 	list, err := auth.NewList("b", "a")
 	rig.Must(t, err)
 	object := auth.ObjectReference{Kind: "OCIRepository", Name: "app"}
-	request := &auth.Request{Key: auth.Key{Target: auth.Target{Audiences: list, ContextObject: object}}}
+	request := &auth.Request{Key: auth.Key{Target: auth.Target{Audiences: list, Issuance: auth.NewIssuance(auth.IssuanceTerms{ContextObject: object})}}}
 	asked, err := provider(t, bearer.Config{}).GetProofRequest(t.Context(), request)
 	if err != nil || asked.Form != auth.FormJWT || asked.Lifetime != time.Hour || !slices.Equal(asked.Audiences, []string{"b", "a"}) || asked.ContextObject != object {
 		t.Errorf("%+v, %v", asked, err)

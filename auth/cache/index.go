@@ -114,11 +114,14 @@ func (x *index) hash(key *auth.Key) uint64 {
 	for _, field := range [...]string{
 		key.Subject.Name(), key.Subject.Namespace(),
 		key.ProxyURL, key.Image, key.STSEndpoint, key.STSRegion, key.Scopes.String(), key.Audiences.String(),
-		key.ContextObject.UID, key.IdentityFingerprint,
+		key.IdentityFingerprint,
 	} {
 		if field != "" {
 			hash = bits.RotateLeft64(hash, 7) ^ maphash.String(x.seed, field)
 		}
+	}
+	if key.Issuance != (auth.Issuance{}) {
+		hash = bits.RotateLeft64(hash, 7) ^ maphash.Comparable(x.seed, key.Issuance)
 	}
 	return hash
 }

@@ -100,6 +100,10 @@ func fields(key reflect.Value, set, all map[string]bool) {
 			fields(key.Field(i), set, all)
 			continue
 		}
+		if issuance, ok := reflect.TypeAssert[auth.Issuance](key.Field(i)); ok {
+			fields(reflect.ValueOf(issuance.Terms()), set, all)
+			continue
+		}
 		all[field.Name] = true
 		set[field.Name] = set[field.Name] || !key.Field(i).IsZero()
 	}

@@ -94,12 +94,11 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	if err != nil {
 		return auth.Target{}, err
 	}
-	target := auth.Target{CredentialType: string(p.form), TrustDomain: signers.TrustDomain.Name(), Signer: signers.Broker}
+	terms := auth.IssuanceTerms{CredentialType: string(p.form), TrustDomain: signers.TrustDomain.Name(), Signer: signers.Broker}
 	if p.form == X509 {
-		target.CADigest = signers.Authority
-		return target, signers.unready(signers.Authority, "authority")
+		terms.CADigest = signers.Authority
+		return auth.Target{Issuance: auth.NewIssuance(terms)}, signers.unready(signers.Authority, "authority")
 	}
-	target.Audiences = options.Audiences
 	switch {
 	case options.Audiences.IsZero():
 		return auth.Target{}, &auth.Error{
@@ -108,7 +107,7 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 			Err: errors.New("a JWT-SVID needs an audience"),
 		}
 	case signers.Broker != "":
-		return target, nil
+		return auth.Target{Audiences: options.Audiences, Issuance: auth.NewIssuance(terms)}, nil
 	case signers.Issuer == "":
 		return auth.Target{}, &auth.Error{
 			Stage: auth.StageSubject, Code: auth.CodeNotGranted,
@@ -116,8 +115,8 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 			Err: fmt.Errorf("trust domain %s has no issuer of JWT-SVIDs", signers.TrustDomain),
 		}
 	}
-	target.Issuer, target.Signer = signers.Issuer, signers.Key
-	return target, signers.unready(signers.Key, "key")
+	terms.Issuer, terms.Signer = signers.Issuer, signers.Key
+	return auth.Target{Audiences: options.Audiences, Issuance: auth.NewIssuance(terms)}, signers.unready(signers.Key, "key")
 }
 
 // unready is the error while nothing signs yet: the first key or authority waits until it is

@@ -338,7 +338,10 @@ func TestKey(t *testing.T) {
 			}
 		}
 		target, err := provider.GetTarget(&auth.Options{Audiences: audiences})
-		want := auth.Target{CredentialType: string(form), TrustDomain: "example.com", Signer: s.Endpoint(), Audiences: audiences}
+		want := auth.Target{
+			Audiences: audiences,
+			Issuance:  auth.NewIssuance(auth.IssuanceTerms{CredentialType: string(form), TrustDomain: "example.com", Signer: s.Endpoint()}),
+		}
 		if err != nil || target != want {
 			t.Errorf("%s: %+v, %v", form, target, err)
 		}

@@ -153,7 +153,7 @@ func (issued) GetName() string { return "lanyard" }
 
 // GetTarget implements [auth.Provider].
 func (issued) GetTarget(options *auth.Options) (auth.Target, error) {
-	return auth.Target{Audiences: options.Audiences, ContextObject: options.ContextObject}, nil
+	return auth.Target{Audiences: options.Audiences, Issuance: auth.NewIssuance(auth.IssuanceTerms{ContextObject: options.ContextObject})}, nil
 }
 
 // GetIdentity implements [auth.Provider].
@@ -163,7 +163,7 @@ func (issued) GetIdentity(auth.Account) (string, error) { return "", nil }
 // WorkloadIdentities allows, and the token server shortens it to the identity's.
 func (issued) GetProofRequest(_ context.Context, request *auth.Request) (auth.ProofRequest, error) {
 	return auth.ProofRequest{
-		Form: auth.FormJWT, Audiences: request.Key.Audiences.Values(), Lifetime: longest, ContextObject: request.Key.ContextObject,
+		Form: auth.FormJWT, Audiences: request.Key.Audiences.Values(), Lifetime: longest, ContextObject: request.Key.Issuance.Terms().ContextObject,
 	}, nil
 }
 
