@@ -62,21 +62,26 @@ unit: ## run the unit tests of every module with the race detector
 	  [ -z "$$failed" ] || { echo "tests failed in:$$failed" >&2; exit 1; }
 
 .PHONY: e2e
-e2e: build bin/race/lanyard-controller bin/minio bin/vault-jwt test/e2e/node/node_modules/.package-lock.json ## run the black-box tests: real API server, local cloud, real registry
-	@cd test/e2e && $(RACE) test -vet=off -race -count=1 -timeout 60m . ./dataplane ./node
+e2e: build e2e-programs test/e2e/node/node_modules/.package-lock.json ## run the black-box tests: real API server, local cloud, real registry
+	@cd test/e2e && go test -vet=off -count=1 -timeout 60m . ./dataplane ./node
 
 .PHONY: attack
 attack: build ## run hostile tenants against the controller, beside an honest one (SHORT=1: those that take a minute)
 	@cd test/e2e/attack && go test -vet=off -count=1 -timeout 30m $(if $(SHORT),-short)
 
 .PHONY: e2e-flux
-e2e-flux: build bin/race/lanyard-controller bin/minio bin/vault-jwt bin/flux-kustomize-controller ## have Flux's kustomize-controller apply what Lanyard publishes
-	@cd test/e2e && $(RACE) test -vet=off -race -count=1 -tags flux -run TestKustomizeController .
+e2e-flux: build e2e-programs bin/flux-kustomize-controller ## have Flux's kustomize-controller apply what Lanyard publishes
+	@cd test/e2e && go test -vet=off -count=1 -tags flux -run TestKustomizeController .
 
-# The end-to-end tests' own programs: what unit tests have compiled, linked once more.
+# The race detector watches Lanyard's daemons in the end-to-end tests, and not the tests themselves. These would take most of
+# the time then, for what they share with the unit tests, which have the detector.
+.PHONY: e2e-programs
+e2e-programs: $(patsubst bin/%,bin/race/%,$(filter-out bin/lanyard bin/lanyard-local,$(PROGRAMS))) bin/minio bin/vault-jwt
+
+# The daemons with the race detector: what unit tests have compiled, linked once more.
 bin/race/%: $(PRODUCT)
 	@echo "building $@"
-	@$(RACE) build -race -ldflags '-X main.version=$(VERSION)' -o $@ ./cmd/$*
+	@$(RACE) build -race -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
 # MinIO's STS judges the same tokens as ours does. It is built from its module, as its makers document.
 bin/minio: test/e2e/minio/go.mod test/e2e/minio/go.sum

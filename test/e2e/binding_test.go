@@ -101,7 +101,7 @@ func newBindingWorld(t *testing.T, name, url string, issuer, values map[string]a
 	must(t, "install the chart", cluster.InstallChart(t.Context(), values))
 	var all []local.ProgramOptions
 	for _, name := range []string{discoveryServer, tokenServer, identityController} {
-		all = append(all, local.ProgramOptions{Workload: name, Binary: binary(name)})
+		all = append(all, local.ProgramOptions{Workload: name, Binary: daemon(name)})
 	}
 	must(t, "start the programs", w.StartPrograms(t.Context(), all, func(p *local.Program) {
 		switch p.Workload {
@@ -272,7 +272,7 @@ func (w *bindingWorld) change(t *testing.T, o client.Object, name, spec string) 
 func secretsAreMended(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	const name = "mended"
-	o := w.newBinding(t, name, identityName, v1alpha1.BindingStore{SecretRef: v1alpha1.BindingSecretReference{Name: name}})
+	w.newBinding(t, name, identityName, v1alpha1.BindingStore{SecretRef: v1alpha1.BindingSecretReference{Name: name}})
 	w.awaitBinding(t, name, isFresh)
 	first := w.secret(t, name)
 	before := first.DeepCopy()
@@ -289,9 +289,7 @@ func secretsAreMended(t *testing.T, w *bindingWorld) {
 	w.touch(t, name, meta.ReconcileRequestedAnnotation, "2")
 	w.awaitSecret(t, name, whole)
 
-	must(t, "read the binding", w.people.Get(t.Context(), client.ObjectKeyFromObject(o), o))
-	o.Spec.Store.Format = v1alpha1.StoreToken
-	must(t, "change the format", w.people.Update(t.Context(), o))
+	w.change(t, &v1alpha1.WorkloadIdentityBinding{}, name, `{"store":{"format":"token"}}`)
 	w.awaitSecret(t, name, func(s *corev1.Secret) error {
 		keys := slices.Sorted(maps.Keys(s.Data))
 		return wantf(slices.Equal(keys, []string{"workloadIdentityConfig", "workloadIdentityToken"}), "the keys are %v", keys)

@@ -103,6 +103,7 @@ func startClusterWith(t *testing.T, name, path string) *local.Cluster {
 	t.Cleanup(func() { // before the cluster is stopped
 		ctx := context.WithoutCancel(t.Context())
 		wantNoSecretsAt(ctx, t, cluster)
+		must(t, "find no data race", wantNoRaces(cluster))
 		addRights(ctx, t, cluster)
 	})
 	return cluster

@@ -92,7 +92,7 @@ func startIdentities(t *testing.T, identity map[string]any, namespaces ...any) {
 		"identity": all, "rbac": map[string]any{"tenantNamespaces": namespaces}, "extraEnv": listing,
 		"identityController": map[string]any{"extraEnv": environment(variables...)},
 	})
-	program, err := world.StartProgram(t.Context(), local.ProgramOptions{Workload: "lanyard-identity-controller", Binary: binary("lanyard-identity-controller")})
+	program, err := world.StartProgram(t.Context(), local.ProgramOptions{Workload: "lanyard-identity-controller", Binary: daemon("lanyard-identity-controller")})
 	must(t, "start the identity controller", err)
 	t.Cleanup(func() {
 		removeIdentities(t)

@@ -157,7 +157,7 @@ func startMatrix(t *testing.T) *matrixWorld {
 	})
 	must(t, "install the chart", w.InstallChart(t.Context(), values))
 	must(t, "start the programs", w.StartPrograms(t.Context(), []local.ProgramOptions{
-		{Workload: discoveryServer, Binary: binary(discoveryServer)}, {Workload: tokenServer, Binary: binary(tokenServer)},
+		{Workload: discoveryServer, Binary: daemon(discoveryServer)}, {Workload: tokenServer, Binary: daemon(tokenServer)},
 	}, func(*local.Program) {}))
 	w.readBundle(t)
 	w.own.awaitRing(t, "a key", func(ring *identityv1.KeyRing) error {

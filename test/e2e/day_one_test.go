@@ -42,7 +42,7 @@ func TestDayOne(t *testing.T) {
 		"rbac": map[string]any{"tenantNamespaces": []any{grantedNamespace}},
 	}))
 	must(t, "start the programs", w.StartPrograms(t.Context(), []local.ProgramOptions{
-		{Workload: tokenServer, Binary: binary(tokenServer)}, {Workload: identityController, Binary: binary(identityController)},
+		{Workload: tokenServer, Binary: daemon(tokenServer)}, {Workload: identityController, Binary: daemon(identityController)},
 	}, func(p *local.Program) {
 		if p.Workload == tokenServer {
 			w.tokenServer = p

@@ -95,7 +95,7 @@ func installHub(t *testing.T) *hubWorld {
 	w.identity = w.newIdentity(t, hubNamespace, hubApp, vaultAudience)
 	w.newIdentity(t, otherHubNamespace, hubApp, vaultAudience)
 	must(t, "start the hub's programs", w.StartPrograms(t.Context(), []local.ProgramOptions{
-		{Workload: discoveryServer, Binary: binary(discoveryServer)}, {Workload: tokenServer, Binary: binary(tokenServer)},
+		{Workload: discoveryServer, Binary: daemon(discoveryServer)}, {Workload: tokenServer, Binary: daemon(tokenServer)},
 	}, func(*local.Program) {}))
 	return w
 }
@@ -289,7 +289,7 @@ func (w *hubWorld) startSpoke(t *testing.T) {
 	}))
 	w.shell(t, w.spoke, "kubectl -n "+local.Namespace+" create secret generic lanyard-hub --from-file=kubeconfig --from-file=token")
 	must(t, "start the spoke's programs", w.spoke.StartPrograms(t.Context(), []local.ProgramOptions{
-		{Workload: identityController, Binary: binary(identityController)}, {Workload: "lanyard-controller", Binary: binary("lanyard-controller")},
+		{Workload: identityController, Binary: daemon(identityController)}, {Workload: "lanyard-controller", Binary: daemon("lanyard-controller")},
 	}, func(p *local.Program) {
 		if p.Workload == identityController {
 			w.controller = p

@@ -110,7 +110,7 @@ func (w *issuerWorld) start(t *testing.T) {
 	t.Helper()
 	var all []local.ProgramOptions
 	for _, name := range []string{discoveryServer, tokenServer, identityController, "lanyard-controller"} {
-		all = append(all, local.ProgramOptions{Workload: name, Binary: binary(name)})
+		all = append(all, local.ProgramOptions{Workload: name, Binary: daemon(name)})
 	}
 	must(t, "start the programs", w.StartPrograms(t.Context(), all, func(p *local.Program) {
 		switch p.Workload {
@@ -126,7 +126,7 @@ func (w *issuerWorld) start(t *testing.T) {
 // last.
 func (w *issuerWorld) startReplica(t *testing.T, program, name string) *local.Program {
 	t.Helper()
-	p, err := w.StartProgram(t.Context(), local.ProgramOptions{Workload: program, Binary: binary(program), Name: name})
+	p, err := w.StartProgram(t.Context(), local.ProgramOptions{Workload: program, Binary: daemon(program), Name: name})
 	must(t, "start "+program, err)
 	return p
 }

@@ -45,16 +45,21 @@ var suite = stage.Suite{
 	Name:   "e2e",
 	Binary: binary,
 	Programs: []string{
-		"lanyard", "lanyard-controller", "lanyard-token-server", "lanyard-discovery", "lanyard-identity-controller", "race/lanyard-controller", "minio", "vault-jwt",
+		"lanyard", "lanyard-controller", "race/lanyard-controller", "race/lanyard-token-server", "race/lanyard-discovery", "race/lanyard-identity-controller",
+		"minio", "vault-jwt",
 	},
-	Make:  "make build bin/race/lanyard-controller bin/minio bin/vault-jwt",
+	Make:  "make build e2e-programs",
 	Cloud: addToCloud,
 	Begin: begin,
-	End:   wantNoRace,
+	End:   func() error { return wantNoRaces(world) },
 }
 
 // binary is the path of a program that `make` builds.
 func binary(name string) string { return filepath.Join("..", "..", "bin", name) }
+
+// daemon is the path of one of Lanyard's daemons, built with the race detector. Tests that measure
+// memory or time start the binary without the detector.
+func daemon(name string) string { return binary(filepath.Join("race", name)) }
 
 func TestMain(m *testing.M) {
 	if os.Getenv(programVar) != "" {
@@ -78,18 +83,28 @@ func begin(ctx context.Context, cluster *local.Cluster) (err error) {
 	if err := world.InstallChart(ctx, values(nil)); err != nil {
 		return err
 	}
-	controller, err = world.StartProgram(ctx, local.ProgramOptions{Workload: "lanyard-controller", Binary: binary("race/lanyard-controller")})
+	controller, err = world.StartProgram(ctx, local.ProgramOptions{Workload: "lanyard-controller", Binary: daemon("lanyard-controller")})
 	return err
 }
 
-// wantNoRace returns an error if the race detector found something in the controller. The detector
-// also reports with an exit status, but the log is what helps.
-func wantNoRace() error {
-	log, err := os.ReadFile(controller.Log)
-	if bytes.Contains(log, []byte("WARNING: DATA RACE")) {
-		return errors.New("the race detector found a data race in the controller; its log is " + controller.Log)
+// wantNoRaces returns an error if the race detector found something in a daemon of the cluster. The
+// detector also reports with an exit status, but the log is what helps, and a daemon that is killed
+// has no status.
+func wantNoRaces(cluster *local.Cluster) error {
+	logs, err := filepath.Glob(cluster.Path("*.log"))
+	if err != nil {
+		return err
 	}
-	return err
+	for _, path := range logs {
+		log, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if bytes.Contains(log, []byte("WARNING: DATA RACE")) {
+			return errors.New("the race detector found a data race; the log is " + path)
+		}
+	}
+	return nil
 }
 
 // values are the chart's for this run, with further ones of a test.

@@ -43,7 +43,7 @@ func issuedByBroker(t *testing.T, w *spiffeWorld) {
 	}
 	w.install(t, "")
 	must(t, "stop the controller", w.controller.Stop(t.Context()))
-	_, err := w.StartProgram(t.Context(), local.ProgramOptions{Workload: "lanyard-controller", Binary: binary("lanyard-controller")})
+	_, err := w.StartProgram(t.Context(), local.ProgramOptions{Workload: "lanyard-controller", Binary: daemon("lanyard-controller")})
 	must(t, "start the controller", err)
 
 	t.Run("JWT", func(t *testing.T) {

@@ -405,7 +405,7 @@ func authorityIsImported(t *testing.T, w *spiffeWorld, registry *patientRegistry
 	}))
 	w.install(t, authoritySecret)
 	must(t, "stop the token server", w.tokenServer.Stop(t.Context()))
-	_, err := w.StartProgram(t.Context(), local.ProgramOptions{Workload: tokenServer, Binary: binary(tokenServer)})
+	_, err := w.StartProgram(t.Context(), local.ProgramOptions{Workload: tokenServer, Binary: daemon(tokenServer)})
 	must(t, "start the token server", err)
 	w.awaitAuthority(t, isAuthority(ours.certificate))
 	w.readBundle(t)

@@ -115,7 +115,7 @@ func installSPIFFE(t *testing.T) *spiffeWorld {
 	w.install(t, "")
 	var all []local.ProgramOptions
 	for _, name := range []string{discoveryServer, tokenServer, "lanyard-controller"} {
-		all = append(all, local.ProgramOptions{Workload: name, Binary: binary(name)})
+		all = append(all, local.ProgramOptions{Workload: name, Binary: daemon(name)})
 	}
 	must(t, "start the programs", w.StartPrograms(t.Context(), all, func(p *local.Program) {
 		switch p.Workload {
