@@ -185,20 +185,45 @@ func TestAWSSecrets(t *testing.T) {
 	}
 }
 
-// TestAWSGrantFields: an unknown field of a grant is refused, wherever it is.
+// TestAWSGrantFields: an unknown field of a grant is kept by the schema and refused by the policy,
+// which names the field. This holds also for the selector and for its conditions.
 func TestAWSGrantFields(t *testing.T) {
+	const grant, selector, condition = "spec.allowedNamespaces.", "spec.allowedNamespaces.selector.", "spec.allowedNamespaces.selector.matchExpressions."
 	policy := admissiontest.New(t, "../admission/awsidentities.yaml", identityv1.Version)
-	for block, refused := range map[string]bool{
-		"null": false, "{}": false, `{"list":null}`: false, `{"list":["a"],"selector":{"matchLabels":{"a":"b"}}}`: false,
-		`{"lst":["a"]}`: true, `{"list":["a"],"all":true}`: true,
+	for _, row := range []struct {
+		block string
+		says  string // how the refusal begins; empty if the block is accepted
+	}{
+		{`null`, ""},
+		{`{}`, ""},
+		{`{"list":null}`, ""},
+		{`{"list":["a"],"selector":null}`, ""},
+		{`{"list":["a"],"selector":{"matchLabels":{"a":"b"}}}`, ""},
+		{`{"selector":{"matchLabels":{"a":"b"},"matchExpressions":null}}`, ""},
+		{`{"selector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]}}`, ""},
+		{`{"lst":["a"]}`, grant + "lst: "},
+		{`{"list":["a"],"all":true}`, grant + "all: "},
+		{`{"a\nb":true}`, "spec.allowedNamespaces: a field is unknown"},
+		{`{"selector":{"matchLabels":{"a":"b"},"matchExpresions":[]}}`, selector + "matchExpresions: "},
+		{`{"selector":{"matchLabels":{"a":"b"},"MatchExpressions":[]}}`, selector + "MatchExpressions: "},
+		{`{"selector":{"matchLabel":{"a":"b"},"matchExpressions":[{"key":"a","operator":"Exists"}]}}`, selector + "matchLabel: "},
+		{`{"selector":{"matchExpressions":[{"key":"a","operator":"Exists"},{"key":"a","operator":"Exists","value":["b"]}]}}`, condition + "value: "},
+		{`{"selector":{"matchExpressions":[{"key":"a","operator":"Exists","operater":"DoesNotExist"}]}}`, condition + "operater: "},
 	} {
-		var object map[string]any
-		text := `{"apiVersion":"identity.lanyard.dev/v1alpha1","kind":"AWSClusterControllerIdentity","metadata":{"name":"default"},"spec":{"allowedNamespaces":` + block + `}}`
-		if err := json.Unmarshal([]byte(text), &object); err != nil {
-			t.Fatal(err)
-		}
-		if got := policy.Admit(t, object, nil); (len(got) > 0) != refused {
-			t.Errorf("%s: %q", block, got)
+		for _, file := range []string{controllerIdentities, roleIdentities, staticIdentities} {
+			var object map[string]any
+			text := `{"apiVersion":"identity.lanyard.dev/v1alpha1","kind":"AWSClusterControllerIdentity","metadata":{"name":"default"},"spec":{"allowedNamespaces":` + row.block +
+				`,"roleARN":"arn:aws:iam::111122223333:role/a","secretRef":{"name":"keys"}}}`
+			if err := json.Unmarshal([]byte(text), &object); err != nil {
+				t.Fatal(err)
+			}
+			if errs := crdtest.New(t, file).Admit(t.Context(), object); len(errs) > 0 {
+				t.Errorf("%s: %s: %v", file, row.block, errs)
+			}
+			got := strings.Join(policy.Admit(t, object, nil), "\n")
+			if (got != "") != (row.says != "") || !strings.HasPrefix(got, row.says) {
+				t.Errorf("%s: %s: %q", file, row.block, got)
+			}
 		}
 	}
 }

@@ -3,6 +3,7 @@ package identity_test
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,10 +78,20 @@ func TestTruthTable(t *testing.T) {
 	}
 }
 
-// TestUnknownFieldsAdmitNobody holds that a misspelt field never leaves {}, which admits everybody.
+// TestUnknownFieldsAdmitNobody: a misspelt field never leaves {}, which admits every namespace, and
+// a misspelt condition never leaves the other conditions alone.
 func TestUnknownFieldsAdmitNobody(t *testing.T) {
 	schema := crdtest.New(t, "../../config/crd/identity.lanyard.dev_awsclustercontrolleridentities.yaml")
-	for _, block := range []string{`{"lst":["team-a"]}`, `{"List":["team-a"]}`, `{"list":["team-a"],"selectors":{}}`, `{"all":true}`} {
+	for _, block := range []string{
+		`{"lst":["team-a"]}`, `{"List":["team-a"]}`, `{"list":["team-a"],"selectors":{}}`, `{"all":true}`,
+		`{"selector":{"matchLabels":{"t":"a"},"matchExpresions":[{"key":"u","operator":"Exists"}]}}`,
+		`{"selector":{"matchLabels":{"t":"a"},"MatchExpressions":[{"key":"t","operator":"Exists"}]}}`,
+		`{"selector":{"matchlabels":{"u":"a"},"matchExpressions":[{"key":"t","operator":"Exists"}]}}`,
+		`{"list":["team-a"],"selector":{"matchLabels":{"t":"a"},"matchExpresions":[]}}`,
+		`{"selector":{"matchExpressions":[{"key":"t","operator":"Exists","value":["b"]}]}}`,
+		`{"selector":{"matchExpressions":[{"key":"t","operator":"Exists","Key":"t"}]}}`,
+		`{"selector":{"matchExpressions":[{"key":"t","operator":"Exists"},{"key":"t","operator":"Exists","operater":"DoesNotExist"}]}}`,
+	} {
 		var object map[string]any
 		if err := json.Unmarshal([]byte(`{"metadata":{"name":"default"},"spec":{"allowedNamespaces":`+block+`}}`), &object); err != nil {
 			t.Fatal(err)
@@ -94,21 +105,22 @@ func TestUnknownFieldsAdmitNobody(t *testing.T) {
 		if err := json.Unmarshal(stored, &read); err != nil {
 			t.Fatal(err)
 		}
-		if got := identity.GrantOf(read.AllowedNamespaces).Decide("team-a", map[string]string{}); got.Allowed {
+		if got := identity.GrantOf(read.AllowedNamespaces).Decide("team-a", map[string]string{"t": "a"}); got.Allowed {
 			t.Errorf("%s is stored as %s: %+v", block, stored, got)
 		}
 	}
 }
 
-// FuzzAllowedNamespaces: a grant with an unknown field admits nobody. Decodings and encodings
-// change no decision, and the library decides the same. Without its list, the selector alone
-// decides.
+// FuzzAllowedNamespaces: a grant with an unknown field admits nobody, also if the field is in the
+// selector. Decodings and encodings change no decision, and the library decides the same. Without
+// its list, the selector alone decides.
 func FuzzAllowedNamespaces(f *testing.F) {
 	for _, block := range []string{
 		"null", "{}", `{"list":["team-a"]}`, `{"list":null}`, `{"selector":{}}`, `{"selector":{"matchLabels":{"t":"a"}}}`, `{"lst":[]}`, `[]`, `{"list":"team-a"}`,
 		`{"list":["team-b"],"selector":{"matchExpressions":[{"key":"t","operator":"NotIn","values":["b"]}]}}`,
 		`{"list":["\ufffd"],"selector":{"matchExpressions":[{"key":"t","operator":"NotIn","values":[""]}]}}`,
 		`{"list":["team-a"],"selector":{}}`, `{"list":["team-a"],"selector":{"matchLabels":{}}}`, `{"list":["team-a"],"selector":null}`, `{"list":["team-a"],"selector":{"":{}}}`,
+		`{"list":["team-a"],"selector":{"matchLabels":{"t":"a"},"matchExpresions":[]}}`, `{"selector":{"matchExpressions":[{"key":"t","operator":"Exists","Key":"t"}]}}`,
 	} {
 		f.Add(block)
 	}
@@ -119,13 +131,8 @@ func FuzzAllowedNamespaces(f *testing.F) {
 			return
 		}
 		first := identity.GrantOf(read).Decide("team-a", labels).Allowed
-		var fields map[string]json.RawMessage
-		if json.Unmarshal([]byte(block), &fields) == nil {
-			delete(fields, "list")
-			delete(fields, "selector")
-		}
-		if first && len(fields) > 0 {
-			t.Errorf("%s admits, and has unknown fields", block)
+		if first && hasUnknownField([]byte(block)) {
+			t.Errorf("%s admits, and has an unknown field", block)
 		}
 		data, err := json.Marshal(read)
 		if err != nil {
@@ -153,4 +160,24 @@ func FuzzAllowedNamespaces(f *testing.F) {
 			t.Errorf("%s without its list is %s, %v; the selector admits: %t", block, data, err, selected)
 		}
 	})
+}
+
+// hasUnknownField reports whether a grant, its selector or one of its conditions has a field that
+// does not exist.
+func hasUnknownField(block []byte) bool {
+	unknown := func(fields map[string]json.RawMessage, known ...string) bool {
+		for field := range fields {
+			if !slices.Contains(known, field) {
+				return true
+			}
+		}
+		return false
+	}
+	var fields, selector map[string]json.RawMessage
+	var conditions []map[string]json.RawMessage
+	_ = json.Unmarshal(block, &fields) // what is absent or of another type has no fields
+	_ = json.Unmarshal(fields["selector"], &selector)
+	_ = json.Unmarshal(selector["matchExpressions"], &conditions)
+	return unknown(fields, "list", "selector") || unknown(selector, "matchLabels", "matchExpressions") ||
+		slices.ContainsFunc(conditions, func(c map[string]json.RawMessage) bool { return unknown(c, "key", "operator", "values") })
 }

@@ -332,6 +332,15 @@ func TestGrantsAtTheAPIServer(t *testing.T) {
 			}
 			return nil
 		})
+		for block, field := range map[string]string{
+			`{"list":["team-a"],"all":true}`:                                                    "spec.allowedNamespaces.all",
+			`{"selector":{"matchLabels":{"t":"a"},"matchExpresions":[]}}`:                       "spec.allowedNamespaces.selector.matchExpresions",
+			`{"selector":{"matchExpressions":[{"key":"t","operator":"Exists","value":["b"]}]}}`: "spec.allowedNamespaces.selector.matchExpressions.value",
+		} {
+			if _, err := judge(t.Context(), kind, fields, block); err == nil || !strings.Contains(err.Error(), field+": is not a field") {
+				t.Errorf("%s %s: %v", kind, block, err)
+			}
+		}
 		for _, row := range rows {
 			stored, err := judge(t.Context(), kind, fields, row.Block)
 			if (err != nil) != (row.Schema != "") || err != nil && !strings.Contains(err.Error(), row.Schema) {

@@ -3,15 +3,18 @@ package v1alpha1
 import (
 	"bytes"
 	"encoding/json"
+
+	kjson "sigs.k8s.io/json"
 )
 
 // AllowedNamespaces says which namespaces may use an identity. Nil admits nobody, and so does the
 // zero value. Encoding and decoding never change who is admitted. Package auth/grant of Lanyard's
 // library decides.
 //
-// The schema keeps unknown fields, because an unknown field that was dropped would leave {}, which
-// admits every namespace. An admission policy refuses such fields, and a grant with one that is
-// stored all the same admits nobody.
+// The schema keeps unknown fields, here and in the selector. If the API server dropped an unknown
+// field, {} could remain, which admits every namespace, or a selector without one of its
+// conditions. An admission policy refuses unknown fields. A stored grant with an unknown field
+// admits nobody.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 // +kubebuilder:validation:XValidation:rule="!has(self.selector) || self.selector == null || (has(self.selector.matchLabels) && size(self.selector.matchLabels) > 0) || (has(self.selector.matchExpressions) && size(self.selector.matchExpressions) > 0)",message="an empty selector admits nobody: write allowedNamespaces as {} to admit every namespace, or give the selector a condition",fieldPath=".selector"
@@ -42,6 +45,8 @@ type AllowedNamespaces struct {
 
 // NamespaceSelector is a Kubernetes label selector for namespaces. A namespace matches if it meets
 // all conditions. An empty selector matches no namespace.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
 type NamespaceSelector struct {
 	// matchLabels are labels that a namespace must have, all of them and with exactly these values.
 	// At most 32.
@@ -60,6 +65,7 @@ type NamespaceSelector struct {
 
 // NamespaceRequirement is one condition on one label of a namespace.
 //
+// +kubebuilder:pruning:PreserveUnknownFields
 // +kubebuilder:validation:XValidation:rule="(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",message="In and NotIn need at least one value, Exists and DoesNotExist take none",fieldPath=".values"
 type NamespaceRequirement struct {
 	// key is the label's key. Required.
@@ -102,7 +108,7 @@ func (a AllowedNamespaces) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads {} as All. What cannot be read as a grant, such as an object with an unknown
 // field, is a grant that admits nobody and not an error: one such object must not keep a program
-// from reading all others.
+// from reading all others. A field in the wrong letter case is unknown, also in the selector.
 func (a *AllowedNamespaces) UnmarshalJSON(data []byte) error {
 	*a = AllowedNamespaces{}
 	if string(bytes.TrimSpace(data)) == "null" {
@@ -112,25 +118,12 @@ func (a *AllowedNamespaces) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &keys); err != nil {
 		return nil //nolint:nilerr // it admits nobody
 	}
-	if len(keys) == 0 {
-		a.All = true
-		return nil
+	type fields AllowedNamespaces // has the fields, not this method
+	var read fields
+	if strict, err := kjson.UnmarshalStrict(data, &read); err != nil || len(strict) > 0 {
+		return nil //nolint:nilerr // it admits nobody
 	}
-	var read AllowedNamespaces
-	for key, value := range keys {
-		var err error
-		switch key {
-		case "list":
-			err = json.Unmarshal(value, &read.List)
-		case "selector":
-			err = json.Unmarshal(value, &read.Selector)
-		default:
-			return nil // it admits nobody
-		}
-		if err != nil {
-			return nil //nolint:nilerr // it admits nobody
-		}
-	}
-	*a = read
+	*a = AllowedNamespaces(read)
+	a.All = len(keys) == 0
 	return nil
 }
