@@ -74,20 +74,8 @@ var _ auth.Accounts = (*Accounts)(nil)
 // manager: Informers is its cache, and APIReader and Client use its connection without a cache. The
 // manager need not run yet. [ByObject] keeps its cache small.
 func FromManager(ctx context.Context, mgr cluster.Cluster, options Options) (*Accounts, error) {
-	if options.Informers == nil {
-		options.Informers = mgr.GetCache()
-	}
-	if options.APIReader == nil || options.Client == nil {
-		live, err := newClient(mgr)
-		if err != nil {
-			return nil, fmt.Errorf("make a client for ServiceAccounts: %w", err)
-		}
-		if options.APIReader == nil {
-			options.APIReader = live
-		}
-		if options.Client == nil {
-			options.Client = live
-		}
+	if err := connect(mgr, "ServiceAccounts", &options.Informers, &options.APIReader, &options.Client); err != nil {
+		return nil, err
 	}
 	return NewAccounts(ctx, options)
 }
@@ -116,18 +104,14 @@ func NewAccounts(ctx context.Context, options Options) (*Accounts, error) {
 		apiAudiences: slices.Clone(options.APIAudiences),
 		caller:       accountCaller(),
 	}
+	var err error
 	if len(a.apiAudiences) == 0 {
-		var err error
 		if a.caller.self, a.apiAudiences, err = learnAudiences(ctx, a.client, a.caller); err != nil {
 			return nil, fmt.Errorf("learn which audiences the API server accepts, with a token of this program's own account: %w; or set kube.Options.APIAudiences to what this command prints: %s", err, printAudiences)
 		}
 	}
-	informer, err := options.Informers.GetInformer(ctx, metadata(), cache.BlockUntilSynced(false))
-	if err != nil {
-		return nil, fmt.Errorf("watch ServiceAccounts: %w", err)
-	}
-	if a.watch, err = informer.AddEventHandler(a.index); err != nil {
-		return nil, fmt.Errorf("watch ServiceAccounts: %w", err)
+	if a.watch, err = watch(ctx, options.Informers, "ServiceAccounts", metadata(), a.index); err != nil {
+		return nil, err
 	}
 	return a, nil
 }
@@ -135,11 +119,7 @@ func NewAccounts(ctx context.Context, options Options) (*Accounts, error) {
 // Lookup implements [auth.AccountReader]. It takes no lock and does not allocate. Like Read, it
 // refuses an account with an annotation of more than [MaxAnnotation] bytes.
 func (a *Accounts) Lookup(_ context.Context, subject auth.Subject) (auth.Account, error) {
-	known, ok := a.index.records.Load(subject)
-	if !ok {
-		return auth.Account{}, notFound(auth.StageSubject, subject, "does not exist, or is too new to be known")
-	}
-	return known.account(subject)
+	return a.index.lookup(subject)
 }
 
 // Synced reports whether memory has all accounts that were there when the watch began.
@@ -159,21 +139,10 @@ func (a *Accounts) Subscribe(changed func(auth.Subject)) { a.index.subscribe(cha
 // Read implements [auth.Prover] with a live GET of the account's metadata. An account that is being
 // deleted counts as deleted.
 func (a *Accounts) Read(ctx context.Context, subject auth.Subject) (auth.Account, error) {
-	if err := isServiceAccount(subject); err != nil {
+	if err := checkKind(subject, auth.KindServiceAccount); err != nil {
 		return auth.Account{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	object := metadata()
-	err := a.reader.Get(ctx, client.ObjectKey{Namespace: subject.Namespace(), Name: subject.Name()}, object)
-	if err != nil {
-		return auth.Account{}, a.caller.failure(ctx, err, auth.StageSubject, subject)
-	}
-	if object.DeletionTimestamp != nil {
-		return auth.Account{}, notFound(auth.StageSubject, subject, "is being deleted")
-	}
-	current, _ := a.index.source.record(subject, object)
-	return current.account(subject)
+	return a.index.read(ctx, a.reader, a.caller, subject, metadata())
 }
 
 // APIAudiences returns the audiences that the API server accepts for itself, which no token has.
@@ -188,6 +157,27 @@ func (a *Accounts) Self() auth.Subject {
 		return auth.Subject{}
 	}
 	return self
+}
+
+// connect sets what is nil from the manager. An error names the subjects.
+func connect(mgr cluster.Cluster, subjects string, informers *Informers, reader *client.Reader, writer *client.Client) error {
+	if *informers == nil {
+		*informers = mgr.GetCache()
+	}
+	if *reader != nil && *writer != nil {
+		return nil
+	}
+	live, err := newClient(mgr)
+	if err != nil {
+		return fmt.Errorf("make a client for %s: %w", subjects, err)
+	}
+	if *reader == nil {
+		*reader = live
+	}
+	if *writer == nil {
+		*writer = live
+	}
+	return nil
 }
 
 // newClient makes a client that uses no cache and no discovery. The manager's own client may read
@@ -215,13 +205,14 @@ func metadata() *metav1.PartialObjectMetadata {
 	return object
 }
 
-func isServiceAccount(subject auth.Subject) error {
-	if subject.Kind() == auth.KindServiceAccount {
+// checkKind refuses a subject of another kind.
+func checkKind(subject auth.Subject, kind auth.Kind) error {
+	if subject.Kind() == kind {
 		return nil
 	}
 	return &auth.Error{
 		Stage: auth.StageSubject, Code: auth.CodeSubjectInvalid,
-		Fix: "name a ServiceAccount, or pass the Prover of that kind of subject",
-		Err: fmt.Errorf("%s is not a ServiceAccount", subject),
+		Fix: "name a " + string(kind) + ", or pass the Prover of that kind of subject",
+		Err: fmt.Errorf("%s is not a %s", subject, kind),
 	}
 }

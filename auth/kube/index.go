@@ -1,12 +1,16 @@
 package kube
 
 import (
+	"context"
+	"fmt"
 	"maps"
 	"sync"
 
 	"github.com/puzpuzpuz/xsync/v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/auth"
 )
@@ -54,6 +58,45 @@ var _ toolscache.ResourceEventHandler = (*index)(nil)
 
 func newIndex(s source) *index {
 	return &index{source: s, records: xsync.NewMap[auth.Subject, record]()}
+}
+
+// watch has handler follow all objects of object's kind. An error names them.
+func watch(
+	ctx context.Context, informers Informers, objects string, object client.Object, handler toolscache.ResourceEventHandler,
+) (watching toolscache.ResourceEventHandlerRegistration, err error) {
+	informer, err := informers.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+	if err == nil {
+		watching, err = informer.AddEventHandler(handler)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", objects, err)
+	}
+	return watching, nil
+}
+
+// lookup returns the account that memory has of subject.
+func (x *index) lookup(subject auth.Subject) (auth.Account, error) {
+	known, ok := x.records.Load(subject)
+	if !ok {
+		return auth.Account{}, notFound(auth.StageSubject, subject, "does not exist, or is too new to be known")
+	}
+	return known.account(subject)
+}
+
+// read returns subject's account from a live GET into object. An object that is being deleted
+// counts as deleted.
+func (x *index) read(ctx context.Context, reader client.Reader, by caller, subject auth.Subject, object client.Object) (auth.Account, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err := reader.Get(ctx, client.ObjectKey{Namespace: subject.Namespace(), Name: subject.Name()}, object)
+	if err != nil {
+		return auth.Account{}, by.failure(ctx, err, auth.StageSubject, subject)
+	}
+	if object.GetDeletionTimestamp() != nil {
+		return auth.Account{}, notFound(auth.StageSubject, subject, "is being deleted")
+	}
+	current, _ := x.source.record(subject, object)
+	return current.account(subject)
 }
 
 func (x *index) subscribe(changed func(auth.Subject)) {

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
@@ -73,20 +72,8 @@ var _ auth.Accounts = (*Objects)(nil)
 // ObjectsFromManager makes an Objects as [NewObjects] does. Options that are not set come from the
 // manager, as with [FromManager].
 func ObjectsFromManager(ctx context.Context, mgr cluster.Cluster, options ObjectOptions) (*Objects, error) {
-	if options.Informers == nil {
-		options.Informers = mgr.GetCache()
-	}
-	if options.APIReader == nil || options.Client == nil {
-		live, err := newClient(mgr)
-		if err != nil {
-			return nil, fmt.Errorf("make a client for objects: %w", err)
-		}
-		if options.APIReader == nil {
-			options.APIReader = live
-		}
-		if options.Client == nil {
-			options.Client = live
-		}
+	if err := connect(mgr, "objects", &options.Informers, &options.APIReader, &options.Client); err != nil {
+		return nil, err
 	}
 	return NewObjects(ctx, options)
 }
@@ -124,12 +111,8 @@ func NewObjects(ctx context.Context, options ObjectOptions) (*Objects, error) {
 	if watched == nil {
 		watched = objectMetadata(options.Kind)
 	}
-	informer, err := options.Informers.GetInformer(ctx, watched, cache.BlockUntilSynced(false))
-	if err == nil {
-		_, err = informer.AddEventHandler(o.index)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("watch objects of kind %s: %w", options.Kind, err)
+	if _, err := watch(ctx, options.Informers, "objects of kind "+string(options.Kind), watched, o.index); err != nil {
+		return nil, err
 	}
 	if o.broker == nil {
 		o.ring.subscribe(o.index.notifyAll)
@@ -139,11 +122,7 @@ func NewObjects(ctx context.Context, options ObjectOptions) (*Objects, error) {
 
 // Lookup implements [auth.AccountReader]. It takes no lock and does not allocate.
 func (o *Objects) Lookup(_ context.Context, subject auth.Subject) (auth.Account, error) {
-	known, ok := o.index.records.Load(subject)
-	if !ok {
-		return auth.Account{}, notFound(auth.StageSubject, subject, "does not exist, or is too new to be known")
-	}
-	return known.account(subject)
+	return o.index.lookup(subject)
 }
 
 // Subscribe implements [auth.AccountReader] as [Accounts.Subscribe] does: changed is called when an
@@ -158,17 +137,7 @@ func (o *Objects) Read(ctx context.Context, subject auth.Subject) (auth.Account,
 	if err := o.isKind(subject); err != nil {
 		return auth.Account{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	object := objectMetadata(o.kind)
-	err := o.reader.Get(ctx, client.ObjectKey{Namespace: subject.Namespace(), Name: subject.Name()}, object)
-	if err != nil {
-		return auth.Account{}, o.server.caller.failure(ctx, err, auth.StageSubject, subject)
-	}
-	if object.GetDeletionTimestamp() != nil {
-		return auth.Account{}, notFound(auth.StageSubject, subject, "is being deleted")
-	}
-	return auth.Account{Subject: subject, UID: string(object.GetUID())}, nil
+	return o.index.read(ctx, o.reader, o.server.caller, subject, objectMetadata(o.kind))
 }
 
 // Prove implements [auth.Prover] with a request for an SVID to Lanyard's token server, through the

@@ -22,7 +22,7 @@ import (
 // token's claims are compared with the request, because API servers before 1.34 may ignore the UID.
 func (a *Accounts) Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	subject := account.Subject
-	if err := isServiceAccount(subject); err != nil {
+	if err := checkKind(subject, auth.KindServiceAccount); err != nil {
 		return nil, err
 	}
 	if err := checkProofRequest(account, request); err != nil {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/svid"
@@ -36,13 +35,9 @@ var _ svid.Ring = (*SPIFFERing)(nil)
 func NewSPIFFERing(ctx context.Context, informers Informers, name types.NamespacedName) (*SPIFFERing, error) {
 	r := &SPIFFERing{ring: ring{name: name}}
 	r.ring.changed = r.change
-	informer, err := informers.GetInformer(ctx, ringObject(), cache.BlockUntilSynced(false))
+	registration, err := watch(ctx, informers, "KeyRings", ringObject(), &r.ring)
 	if err != nil {
-		return nil, fmt.Errorf("watch KeyRings: %w", err)
-	}
-	registration, err := informer.AddEventHandler(&r.ring)
-	if err != nil {
-		return nil, fmt.Errorf("watch KeyRings: %w", err)
+		return nil, err
 	}
 	r.synced = registration.HasSynced
 	return r, nil

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -68,20 +67,8 @@ var _ auth.Accounts = (*WorkloadIdentities)(nil)
 // that are not set come from the manager, as with [FromManager]. [WorkloadIdentitiesByObject] keeps
 // the manager's cache small.
 func WorkloadIdentitiesFromManager(ctx context.Context, mgr cluster.Cluster, options WorkloadIdentityOptions) (*WorkloadIdentities, error) {
-	if options.Informers == nil {
-		options.Informers = mgr.GetCache()
-	}
-	if options.APIReader == nil || options.Client == nil {
-		live, err := newClient(mgr)
-		if err != nil {
-			return nil, fmt.Errorf("make a client for WorkloadIdentities: %w", err)
-		}
-		if options.APIReader == nil {
-			options.APIReader = live
-		}
-		if options.Client == nil {
-			options.Client = live
-		}
+	if err := connect(mgr, "WorkloadIdentities", &options.Informers, &options.APIReader, &options.Client); err != nil {
+		return nil, err
 	}
 	return NewWorkloadIdentities(ctx, options)
 }
@@ -119,29 +106,18 @@ func NewWorkloadIdentities(ctx context.Context, options WorkloadIdentityOptions)
 	if options.Watched == nil {
 		options.Watched = identityObject()
 	}
-	for _, watched := range []struct {
-		name    string
-		object  client.Object
-		handler toolscache.ResourceEventHandler
-	}{{"WorkloadIdentities", options.Watched, w.index}, {"KeyRings", ringObject(), w.ring}} {
-		informer, err := options.Informers.GetInformer(ctx, watched.object, cache.BlockUntilSynced(false))
-		if err == nil {
-			_, err = informer.AddEventHandler(watched.handler)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("watch %s: %w", watched.name, err)
-		}
+	if _, err := watch(ctx, options.Informers, "WorkloadIdentities", options.Watched, w.index); err != nil {
+		return nil, err
+	}
+	if _, err := watch(ctx, options.Informers, "KeyRings", ringObject(), w.ring); err != nil {
+		return nil, err
 	}
 	return w, nil
 }
 
 // Lookup implements [auth.AccountReader]. It takes no lock and does not allocate.
 func (w *WorkloadIdentities) Lookup(_ context.Context, subject auth.Subject) (auth.Account, error) {
-	known, ok := w.index.records.Load(subject)
-	if !ok {
-		return auth.Account{}, notFound(auth.StageSubject, subject, "does not exist, or is too new to be known")
-	}
-	return known.account(subject)
+	return w.index.lookup(subject)
 }
 
 // Subscribe implements [auth.AccountReader] as [Accounts.Subscribe] does: changed is called when an
@@ -154,21 +130,10 @@ func (w *WorkloadIdentities) Subscribe(changed func(auth.Subject)) { w.index.sub
 // Read implements [auth.Prover] with a live GET. An identity that is being deleted counts as
 // deleted.
 func (w *WorkloadIdentities) Read(ctx context.Context, subject auth.Subject) (auth.Account, error) {
-	if err := isWorkloadIdentity(subject); err != nil {
+	if err := checkKind(subject, auth.KindWorkloadIdentity); err != nil {
 		return auth.Account{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	object := identityObject()
-	err := w.reader.Get(ctx, client.ObjectKey{Namespace: subject.Namespace(), Name: subject.Name()}, object)
-	if err != nil {
-		return auth.Account{}, w.server.caller.failure(ctx, err, auth.StageSubject, subject)
-	}
-	if object.GetDeletionTimestamp() != nil {
-		return auth.Account{}, notFound(auth.StageSubject, subject, "is being deleted")
-	}
-	current, _ := w.index.source.record(subject, object)
-	return current.account(subject)
+	return w.index.read(ctx, w.reader, w.server.caller, subject, identityObject())
 }
 
 // Revoked reports whether signatures of a key count no more: the ring is known and does not have
@@ -182,7 +147,7 @@ func (w *WorkloadIdentities) Revoked(kid string) bool {
 // the ring does not have is refused.
 func (w *WorkloadIdentities) Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	subject := account.Subject
-	if err := isWorkloadIdentity(subject); err != nil {
+	if err := checkKind(subject, auth.KindWorkloadIdentity); err != nil {
 		return nil, err
 	}
 	if err := checkProofRequest(account, request); err != nil {
@@ -283,17 +248,6 @@ func identityObject() *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(identityGroup().WithKind(workloadIdentity))
 	return object
-}
-
-func isWorkloadIdentity(subject auth.Subject) error {
-	if subject.Kind() == auth.KindWorkloadIdentity {
-		return nil
-	}
-	return &auth.Error{
-		Stage: auth.StageSubject, Code: auth.CodeSubjectInvalid,
-		Fix: "name a WorkloadIdentity, or pass the Prover of that kind of subject",
-		Err: fmt.Errorf("%s is not a WorkloadIdentity", subject),
-	}
 }
 
 // identityFields returns the fields of the providerConfig that the provider of a target reads.
