@@ -78,17 +78,8 @@ func TestParseRoleARN(t *testing.T) {
 	} {
 		t.Run(tt.arn, func(t *testing.T) {
 			got, err := endpoint.ParseRoleARN(tt.arn)
-			if got != tt.want {
-				t.Errorf("got %+v, want %+v", got, tt.want)
-			}
-			if tt.reason != "" {
-				refused(t, err, tt.reason)
-				return
-			}
-			if err != nil {
-				t.Fatalf("got error %v", err)
-			}
-			if got.String() != tt.arn {
+			parsed(t, got, tt.want, err, tt.reason)
+			if tt.reason == "" && got.String() != tt.arn {
 				t.Errorf("got %s back", got)
 			}
 		})

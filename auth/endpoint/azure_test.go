@@ -93,14 +93,7 @@ func TestParseACR(t *testing.T) {
 	} {
 		t.Run(tt.image, func(t *testing.T) {
 			got, err := endpoint.ParseACR(tt.image)
-			if tt.reason != "" {
-				refused(t, err, tt.reason)
-			} else if err != nil {
-				t.Fatal(err)
-			}
-			if got != tt.want {
-				t.Errorf("got %+v, want %+v", got, tt.want)
-			}
+			parsed(t, got, tt.want, err, tt.reason)
 		})
 	}
 }

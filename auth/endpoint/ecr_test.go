@@ -21,6 +21,22 @@ func refused(t *testing.T, err error, want endpoint.Reason) {
 	if e.What == "" || e.Detail == "" || e.Fix == "" {
 		t.Errorf("got the incomplete error %+v", e)
 	}
+	if strings.Contains(err.Error(), "s3cr3t-Pa55") {
+		t.Errorf("the error repeats a password: %v", err)
+	}
+}
+
+// parsed wants got to be want, and err to have the reason, or to be nil without a reason.
+func parsed[T comparable](t *testing.T, got, want T, err error, reason endpoint.Reason) {
+	t.Helper()
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if reason != "" {
+		refused(t, err, reason)
+	} else if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestParseECR(t *testing.T) {
@@ -195,17 +211,7 @@ func TestParseECR(t *testing.T) {
 	} {
 		t.Run(tt.image, func(t *testing.T) {
 			got, err := endpoint.ParseECR(tt.image)
-			if got != tt.want {
-				t.Errorf("got %+v, want %+v", got, tt.want)
-			}
-			if tt.reason != "" {
-				refused(t, err, tt.reason)
-				if strings.Contains(err.Error(), "s3cr3t-Pa55") {
-					t.Errorf("the error repeats a password: %v", err)
-				}
-			} else if err != nil {
-				t.Errorf("got error %v", err)
-			}
+			parsed(t, got, tt.want, err, tt.reason)
 		})
 	}
 }

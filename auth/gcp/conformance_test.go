@@ -29,12 +29,7 @@ func TestConformance(t *testing.T) {
 		"WorkloadIdentity with a service account": {subject: auth.WorkloadIdentity, elsewhere: true},
 		"WorkloadIdentity, direct":                {subject: auth.WorkloadIdentity, elsewhere: true, direct: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			providertest.Run(t, func(t *testing.T) *providertest.Harness {
-				t.Helper()
-				return m.harness(t)
-			})
-		})
+		t.Run(name, func(t *testing.T) { providertest.Run(t, m.harness) })
 	}
 }
 
