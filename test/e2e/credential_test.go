@@ -337,8 +337,11 @@ func tokensAreCredentials(t *testing.T, w *issuerWorld) {
 		o := &v1alpha1.OCIRepository{
 			ObjectMeta: metav1.ObjectMeta{Namespace: grantedNamespace, Name: as + "-at-" + repository},
 			Spec: v1alpha1.OCIRepositorySpec{
-				URL: "oci://" + registry.host + "/" + repository, Interval: metav1.Duration{Duration: interval}, WorkloadIdentityName: as,
-				Credential: &v1alpha1.Credential{Type: v1alpha1.CredentialWorkloadIdentityToken, Audiences: []string{registry.host}},
+				URL: "oci://" + registry.host + "/" + repository, Interval: metav1.Duration{Duration: interval},
+				RegistryAccess: v1alpha1.RegistryAccess{
+					WorkloadIdentityName: as,
+					Credential:           &v1alpha1.Credential{Type: v1alpha1.CredentialWorkloadIdentityToken, Audiences: []string{registry.host}},
+				},
 			},
 		}
 		must(t, "make an object", w.people.Create(t.Context(), o))
@@ -361,8 +364,8 @@ func tokensAreCredentials(t *testing.T, w *issuerWorld) {
 	image := &v1alpha1.ImageRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: grantedNamespace, Name: "image"},
 		Spec: v1alpha1.ImageRepositorySpec{
-			Image: registry.host + "/" + name, Interval: metav1.Duration{Duration: interval}, WorkloadIdentityName: name,
-			Credential: own.Spec.Credential.DeepCopy(),
+			Image: registry.host + "/" + name, Interval: metav1.Duration{Duration: interval},
+			RegistryAccess: v1alpha1.RegistryAccess{WorkloadIdentityName: name, Credential: own.Spec.Credential.DeepCopy()},
 		},
 	}
 	must(t, "make an object", w.people.Create(t.Context(), image))

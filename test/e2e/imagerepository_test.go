@@ -20,7 +20,7 @@ func (tn *tenant) image(name string) *v1alpha1.ImageRepository {
 		ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: name},
 		Spec: v1alpha1.ImageRepositorySpec{
 			Image: strings.TrimPrefix(tn.url, "oci://"), Interval: metav1.Duration{Duration: interval},
-			Provider: v1alpha1.ProviderAWS, ServiceAccountName: puller,
+			RegistryAccess: v1alpha1.RegistryAccess{Provider: v1alpha1.ProviderAWS, ServiceAccountName: puller},
 		},
 	}
 }

@@ -164,7 +164,7 @@ func (tn *tenant) object(name string) *v1alpha1.OCIRepository {
 		ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: name},
 		Spec: v1alpha1.OCIRepositorySpec{
 			URL: tn.url, Ref: &v1alpha1.OCIRepositoryRef{Tag: "1.0.0"}, Interval: metav1.Duration{Duration: interval},
-			Provider: v1alpha1.ProviderAWS, ServiceAccountName: puller,
+			RegistryAccess: v1alpha1.RegistryAccess{Provider: v1alpha1.ProviderAWS, ServiceAccountName: puller},
 		},
 	}
 }

@@ -73,11 +73,11 @@ func NewUsers(
 func RememberRef(stored any) (any, error) {
 	switch o := stored.(type) {
 	case *toolkitv1.OCIRepository:
-		return &toolkitv1.OCIRepository{ObjectMeta: nameOf(o), Spec: toolkitv1.OCIRepositorySpec{IdentityRef: o.Spec.IdentityRef}}, nil
+		return &toolkitv1.OCIRepository{ObjectMeta: nameOf(o), Spec: toolkitv1.OCIRepositorySpec{RegistryAccess: toolkitv1.RegistryAccess{IdentityRef: o.Spec.IdentityRef}}}, nil
 	case *toolkitv1.Bucket:
 		return &toolkitv1.Bucket{ObjectMeta: nameOf(o), Spec: toolkitv1.BucketSpec{IdentityRef: o.Spec.IdentityRef}}, nil
 	case *toolkitv1.ImageRepository:
-		return &toolkitv1.ImageRepository{ObjectMeta: nameOf(o), Spec: toolkitv1.ImageRepositorySpec{IdentityRef: o.Spec.IdentityRef}}, nil
+		return &toolkitv1.ImageRepository{ObjectMeta: nameOf(o), Spec: toolkitv1.ImageRepositorySpec{RegistryAccess: toolkitv1.RegistryAccess{IdentityRef: o.Spec.IdentityRef}}}, nil
 	default:
 		return stored, nil // the end of an object that the watch has missed
 	}

@@ -6,7 +6,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
-	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/controller/access"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
@@ -37,14 +36,8 @@ func (kind) Empty() (*v1alpha1.ImageRepository, client.ObjectList) {
 // View implements source.Kind.
 func (kind) View(o *v1alpha1.ImageRepository) source.View {
 	v := source.View{
-		Fields: spec.Fields{
-			Kind: v1alpha1.ImageRepositoryKind, Namespace: o.Namespace, Name: o.Name, Address: o.Spec.Image,
-			Provider: o.Spec.Provider, ServiceAccountName: o.Spec.ServiceAccountName, WorkloadIdentityName: o.Spec.WorkloadIdentityName, IdentityRef: source.IdentityRef(o.Spec.IdentityRef),
-			PullSecrets: true, Credential: registry.Credential(o.Spec.Credential),
-			SecretRef: object.NameOf(o.Spec.SecretRef), CertSecretRef: object.NameOf(o.Spec.CertSecretRef), ProxySecretRef: object.NameOf(o.Spec.ProxySecretRef),
-			Insecure: o.Spec.Insecure,
-		},
-		View: object.View{Suspend: o.Spec.Suspend, Interval: o.Spec.Interval.Duration, Timeout: o.Spec.Timeout.DeepCopy()},
+		Fields: registry.Fields(v1alpha1.ImageRepositoryKind, o, o.Spec.Image, o.Spec.RegistryAccess),
+		View:   object.View{Suspend: o.Spec.Suspend, Interval: o.Spec.Interval.Duration, Timeout: o.Spec.Timeout.DeepCopy()},
 	}
 	if scan := o.Status.LastScanResult; scan != nil {
 		v.Found = fmt.Sprintf("tags of %s: %d", o.Status.CanonicalImageName, scan.TagCount)

@@ -4,7 +4,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
-	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/controller/access"
@@ -45,13 +44,7 @@ func (kind) Empty() (*v1alpha1.OCIRepository, client.ObjectList) {
 // View implements source.Kind.
 func (kind) View(o *v1alpha1.OCIRepository) source.View {
 	return source.View{
-		Fields: spec.Fields{
-			Kind: v1alpha1.OCIRepositoryKind, Namespace: o.Namespace, Name: o.Name, Address: o.Spec.URL,
-			Provider: o.Spec.Provider, ServiceAccountName: o.Spec.ServiceAccountName, WorkloadIdentityName: o.Spec.WorkloadIdentityName, IdentityRef: source.IdentityRef(o.Spec.IdentityRef),
-			PullSecrets: true, Credential: registry.Credential(o.Spec.Credential),
-			SecretRef: object.NameOf(o.Spec.SecretRef), CertSecretRef: object.NameOf(o.Spec.CertSecretRef), ProxySecretRef: object.NameOf(o.Spec.ProxySecretRef),
-			Insecure: o.Spec.Insecure,
-		},
+		Fields:   registry.Fields(v1alpha1.OCIRepositoryKind, o, o.Spec.URL, o.Spec.RegistryAccess),
 		View:     object.View{Suspend: o.Spec.Suspend, Interval: o.Spec.Interval.Duration, Timeout: o.Spec.Timeout.DeepCopy(), Finalizer: true},
 		Artifact: o.Status.Artifact.DeepCopy(), Publish: o.Spec.ExternalArtifact,
 	}

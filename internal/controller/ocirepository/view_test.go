@@ -31,9 +31,12 @@ func TestView(t *testing.T) {
 	o := &v1alpha1.OCIRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "app"},
 		Spec: v1alpha1.OCIRepositorySpec{
-			URL: "oci://cloud.example.com/app", Credential: &v1alpha1.Credential{Type: "SpiffeJWT", Audiences: []string{"a"}},
-			Provider: "aws", ServiceAccountName: "puller", SecretRef: &meta.LocalReference{Name: secret}, CertSecretRef: &meta.LocalReference{Name: certs},
-			ProxySecretRef: &meta.LocalReference{Name: proxy}, Insecure: true,
+			URL: "oci://cloud.example.com/app",
+			RegistryAccess: v1alpha1.RegistryAccess{
+				Provider: "aws", ServiceAccountName: "puller", Credential: &v1alpha1.Credential{Type: "SpiffeJWT", Audiences: []string{"a"}},
+				SecretRef: &meta.LocalReference{Name: secret}, CertSecretRef: &meta.LocalReference{Name: certs},
+				ProxySecretRef: &meta.LocalReference{Name: proxy}, Insecure: true,
+			},
 			Suspend: true, Interval: metav1.Duration{Duration: time.Hour}, Timeout: &metav1.Duration{Duration: time.Minute}, ExternalArtifact: true,
 		},
 	}

@@ -83,7 +83,7 @@ func (w *world) create(namespace, name string, edit func(*v1alpha1.OCIRepository
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: v1alpha1.OCIRepositorySpec{
 			URL: "oci://" + cloudHost + "/" + namespace + "/app", Ref: &v1alpha1.OCIRepositoryRef{Tag: "v1"},
-			Provider: "aws", ServiceAccountName: "puller", Interval: metav1.Duration{Duration: 10 * time.Minute},
+			RegistryAccess: v1alpha1.RegistryAccess{Provider: "aws", ServiceAccountName: "puller"}, Interval: metav1.Duration{Duration: 10 * time.Minute},
 		},
 	}, edit)
 }

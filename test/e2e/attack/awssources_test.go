@@ -38,7 +38,7 @@ func repositoryOf(namespace string, ref *meta.AWSIdentityReference) *v1alpha1.OC
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "source-"},
 		Spec: v1alpha1.OCIRepositorySpec{
 			URL: "oci://" + local.Account + ".dkr.ecr." + local.Region + ".amazonaws.com/tenant-a/app", Interval: metav1.Duration{Duration: time.Second},
-			Provider: v1alpha1.ProviderAWS, IdentityRef: ref,
+			RegistryAccess: v1alpha1.RegistryAccess{Provider: v1alpha1.ProviderAWS, IdentityRef: ref},
 		},
 	}
 }
@@ -49,7 +49,7 @@ func imagesOf(namespace string, ref *meta.AWSIdentityReference) *v1alpha1.ImageR
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "source-"},
 		Spec: v1alpha1.ImageRepositorySpec{
 			Image: local.Account + ".dkr.ecr." + local.Region + ".amazonaws.com/tenant-a/app", Interval: metav1.Duration{Duration: time.Second},
-			Provider: v1alpha1.ProviderAWS, IdentityRef: ref,
+			RegistryAccess: v1alpha1.RegistryAccess{Provider: v1alpha1.ProviderAWS, IdentityRef: ref},
 		},
 	}
 }

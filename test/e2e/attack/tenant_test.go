@@ -143,7 +143,7 @@ func (tn *tenant) meta(name string) metav1.ObjectMeta {
 func (tn *tenant) repository(name, url string) *v1alpha1.OCIRepository {
 	return &v1alpha1.OCIRepository{ObjectMeta: tn.meta(name), Spec: v1alpha1.OCIRepositorySpec{
 		URL: "oci://" + url, Ref: &v1alpha1.OCIRepositoryRef{Tag: "1.0.0"}, Interval: metav1.Duration{Duration: time.Second},
-		Provider: v1alpha1.ProviderGeneric,
+		RegistryAccess: v1alpha1.RegistryAccess{Provider: v1alpha1.ProviderGeneric},
 	}}
 }
 
@@ -164,7 +164,7 @@ func (tn *tenant) bucket(name, endpoint string) *v1alpha1.Bucket {
 // image is an ImageRepository that asks without a credential.
 func (tn *tenant) image(name, image string) *v1alpha1.ImageRepository {
 	return &v1alpha1.ImageRepository{ObjectMeta: tn.meta(name), Spec: v1alpha1.ImageRepositorySpec{
-		Image: image, Interval: metav1.Duration{Duration: time.Second}, Provider: v1alpha1.ProviderGeneric,
+		Image: image, Interval: metav1.Duration{Duration: time.Second}, RegistryAccess: v1alpha1.RegistryAccess{Provider: v1alpha1.ProviderGeneric},
 	}}
 }
 
