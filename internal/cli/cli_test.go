@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,29 +18,8 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/cli/pages"
+	"github.com/lanyard-dev/lanyard/internal/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("differs from %s; look at it and run with -update:\n%s", path, got)
-	}
-}
 
 // command is a process of the command lanyard.
 type command struct {
@@ -84,7 +62,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("%s has no example, or does not say what it does", sub.CommandPath())
 		}
 	}
-	golden(t, "help.golden", all.Bytes())
+	golden.Compare(t, "testdata/help.golden", all.Bytes())
 }
 
 // TestUsage asserts that a command line without sense is refused with status 2 and the place where
@@ -165,7 +143,7 @@ func TestVersion(t *testing.T) {
 			t.Errorf("--version -o %s: status %d, prints %s%s", format, status, flag.out.String(), flag.err.String())
 		}
 	}
-	golden(t, "version.golden", all.Bytes())
+	golden.Compare(t, "testdata/version.golden", all.Bytes())
 }
 
 // TestHelpTopics checks that help knows its commands, and fails for anything else.
@@ -262,7 +240,7 @@ func TestStatus(t *testing.T) {
 			if status := c.run(t.Context(), append([]string{"status", "--kubeconfig", kubeconfig}, args...)...); status != 0 || c.err.Len() > 0 {
 				t.Fatalf("status %d: %s", status, c.err.String())
 			}
-			golden(t, "status-"+name+".golden", c.out.Bytes())
+			golden.Compare(t, "testdata/status-"+name+".golden", c.out.Bytes())
 		})
 	}
 	t.Run("check", func(t *testing.T) {
@@ -291,7 +269,7 @@ func TestStatus(t *testing.T) {
 		if status := c.run(t.Context(), "status"); status != 0 {
 			t.Fatal(c.err.String())
 		}
-		golden(t, "status-namespace.golden", c.out.Bytes())
+		golden.Compare(t, "testdata/status-namespace.golden", c.out.Bytes())
 	})
 	t.Run("nothing", func(t *testing.T) {
 		c := command{env: map[string]string{"KUBECONFIG": kubeconfig}}
@@ -331,7 +309,7 @@ func TestPages(t *testing.T) {
 	docs := filepath.Join("..", "..", "docs")
 	local := localCommands()
 	known := map[string]bool{}
-	pages.Test(t, docs, newRoot(IO{}), *update, func(c *cobra.Command) bool {
+	pages.Test(t, docs, newRoot(IO{}), func(c *cobra.Command) bool {
 		_, elsewhere := local[c.Name()]
 		known[strings.ReplaceAll(c.CommandPath(), " ", "_")] = true
 		return !elsewhere // package world has their pages

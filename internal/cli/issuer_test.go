@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
+	"github.com/lanyard-dev/lanyard/internal/golden"
 )
 
 const (
@@ -318,7 +319,7 @@ func TestToken(t *testing.T) {
 				t.Errorf("status %d", status)
 			}
 			said := strings.ReplaceAll(c.err.String(), hostOf(t, kubeconfig), "http://cluster")
-			golden(t, "token-"+name+".golden", fmt.Appendf(nil, "$ lanyard %s\n%s%s", tt.args, said, c.out.String()))
+			golden.Compare(t, "testdata/token-"+name+".golden", fmt.Appendf(nil, "$ lanyard %s\n%s%s", tt.args, said, c.out.String()))
 		})
 	}
 }
@@ -503,7 +504,7 @@ func TestKeys(t *testing.T) {
 			}
 			said := strings.ReplaceAll(c.err.String(), hostOf(t, kubeconfig), "http://cluster")
 			printed := now.ReplaceAllString(c.out.String(), "until <time> at the latest")
-			golden(t, "keys-"+name+".golden", fmt.Appendf(nil, "$ lanyard %s\n%s%s", tt.args, said, printed))
+			golden.Compare(t, "testdata/keys-"+name+".golden", fmt.Appendf(nil, "$ lanyard %s\n%s%s", tt.args, said, printed))
 		})
 	}
 }
@@ -535,7 +536,7 @@ func TestDiscoveryExport(t *testing.T) {
 		}
 		said += fmt.Sprintf("$ cat %s\n%s\n", name, data)
 	}
-	golden(t, "discovery-export.golden", []byte("$ lanyard discovery export DIR\n"+said))
+	golden.Compare(t, "testdata/discovery-export.golden", []byte("$ lanyard discovery export DIR\n"+said))
 
 	f.ring["status"].(object)["keys"] = []any{}
 	none := filepath.Join(t.TempDir(), "none")
@@ -563,7 +564,7 @@ func TestTenant(t *testing.T) {
 		}
 		fmt.Fprintf(&all, "$ lanyard tenant %s\n%s", strings.Join(args, " "), c.out.String())
 	}
-	golden(t, "tenant.golden", all.Bytes())
+	golden.Compare(t, "testdata/tenant.golden", all.Bytes())
 }
 
 // TestIssuerCompletion holds what the shell is offered about identities and keys.
@@ -587,7 +588,7 @@ func TestIssuerCompletion(t *testing.T) {
 		}
 		fmt.Fprintf(&all, "$ lanyard %s<TAB>\n%s", strings.Join(words, " "), c.out.String())
 	}
-	golden(t, "completion-issuer.golden", all.Bytes())
+	golden.Compare(t, "testdata/completion-issuer.golden", all.Bytes())
 }
 
 // TestHubGrant holds what a spoke needs at the hub.
@@ -604,5 +605,5 @@ func TestHubGrant(t *testing.T) {
 		}
 		fmt.Fprintf(&all, "$ lanyard hub grant %s\n%s%s", strings.Join(args, " "), c.out.String(), c.err.String())
 	}
-	golden(t, "hub-grant.golden", all.Bytes())
+	golden.Compare(t, "testdata/hub-grant.golden", all.Bytes())
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
+	"github.com/lanyard-dev/lanyard/internal/golden"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
@@ -254,7 +255,7 @@ func TestOperations(t *testing.T) {
 				t.Errorf("status %d", status)
 			}
 			said := strings.ReplaceAll(c.err.String(), hostOf(t, kubeconfig), "http://cluster")
-			golden(t, "operation-"+name+".golden", fmt.Appendf(nil, "$ lanyard %s\n%s%s", tt.args, said, c.out.String()))
+			golden.Compare(t, "testdata/operation-"+name+".golden", fmt.Appendf(nil, "$ lanyard %s\n%s%s", tt.args, said, c.out.String()))
 		})
 	}
 }
@@ -336,7 +337,7 @@ func TestCompletion(t *testing.T) {
 		}
 		fmt.Fprintf(&all, "$ lanyard %s<TAB>\n%s", strings.Join(words, " "), c.out.String())
 	}
-	golden(t, "completion.golden", all.Bytes())
+	golden.Compare(t, "testdata/completion.golden", all.Bytes())
 }
 
 // TestFlagsOfferNoFiles asserts that the shell offers names of files only for flags that take one.

@@ -3,11 +3,8 @@ package delivery_test
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,10 +16,9 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/internal/delivery"
+	"github.com/lanyard-dev/lanyard/internal/golden"
 	"github.com/lanyard-dev/lanyard/internal/issuer/issuertest"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // jwt has the form of a token.
 const jwt = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl"
@@ -101,16 +97,7 @@ func TestGolden(t *testing.T) {
 			for _, key := range slices.Sorted(maps.Keys(content.Data)) {
 				fmt.Fprintf(&got, "--- %s\n%s\n", key, content.Data[key])
 			}
-			file := filepath.Join("testdata", name+".golden")
-			if *update {
-				if err := os.WriteFile(file, got.Bytes(), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil || !bytes.Equal(got.Bytes(), want) {
-				t.Errorf("%v; it is\n%s", err, &got)
-			}
+			golden.Compare(t, "testdata/"+name+".golden", got.Bytes())
 		})
 	}
 }

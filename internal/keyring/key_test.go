@@ -9,12 +9,10 @@ import (
 	"crypto/rsa"
 	"encoding/base64"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +21,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/golden"
 )
 
 // TestKID is the example of RFC 7638 §3.1.
@@ -255,8 +254,6 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "rewrite the golden files")
-
 // TestConsequences shows what people read before they revoke.
 func TestConsequences(t *testing.T) {
 	ring := &v1alpha1.KeyRing{}
@@ -276,16 +273,7 @@ func TestConsequences(t *testing.T) {
 		}
 		fmt.Fprintf(&all, "# revoke %s\n%s\n\n", kid, strings.Join(c.Lines(), "\n"))
 	}
-	const file = "testdata/consequences.golden"
-	if *update {
-		if err := os.WriteFile(file, []byte(all.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil || all.String() != string(want) {
-		t.Errorf("%s is stale: go test ./internal/keyring -update\n%s", file, all.String())
-	}
+	golden.Compare(t, "testdata/consequences.golden", []byte(all.String()))
 	if _, err := ConsequencesOf(ring, "nobody", today()); err == nil {
 		t.Error("consequences of a key that there is not")
 	}

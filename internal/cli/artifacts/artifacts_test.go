@@ -3,7 +3,6 @@ package artifacts
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -23,29 +22,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/cli/creds"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
+	"github.com/lanyard-dev/lanyard/internal/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("differs from %s; look at it and run with -update:\n%s", path, got)
-	}
-}
 
 // distribution is the real registry, on disk.
 func distribution(t *testing.T) http.Handler {
@@ -285,7 +263,7 @@ func TestCommands(t *testing.T) {
 	text := strings.NewReplacer(host, "registry.example.com", source, "./source", target, "./target", now, "./now").Replace(all.String())
 	text = regexp.MustCompile(`sha256:[0-9a-f]{64}`).ReplaceAllString(text, "sha256:DIGEST") // they are the compressor's, as are sizes
 	text = regexp.MustCompile(`("?size"?:) \d+`).ReplaceAllString(text, "$1 SIZE")
-	golden(t, "commands.golden", text)
+	golden.Compare(t, "testdata/commands.golden", []byte(text))
 	want := "app.yaml false \"kind: App\\nreplicas: 1\\n\"\ndata.bin false \"\\x00\\x01\"\nsub/\nsub/run.sh true \"#!/bin/sh\\n\""
 	if got := tree(t, target); got != want {
 		t.Errorf("pulled\n%s\nwant\n%s", got, want)

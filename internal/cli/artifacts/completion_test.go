@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/internal/golden"
 )
 
 // TestCompletion holds what the shell is offered. What a command refuses sends no request.
@@ -57,5 +59,5 @@ func TestCompletion(t *testing.T) {
 		}
 		fmt.Fprintf(&all, "$ lanyard %s<TAB>\n%s", tt.words, p.out.String())
 	}
-	golden(t, "completion.golden", strings.ReplaceAll(all.String(), host, "registry.example.com"))
+	golden.Compare(t, "testdata/completion.golden", []byte(strings.ReplaceAll(all.String(), host, "registry.example.com")))
 }

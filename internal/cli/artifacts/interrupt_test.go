@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
+	"github.com/lanyard-dev/lanyard/internal/golden"
 )
 
 // counted counts the requests to a registry, and calls a function before one of them is answered.
@@ -359,5 +360,5 @@ func TestRefusals(t *testing.T) {
 		line := append([]string{"$ lanyard"}, args...)
 		all.WriteString(strings.Join(line, " ") + "\n" + p.out.String() + p.err.String() + "exit status " + string(rune('0'+status)) + "\n\n")
 	}
-	golden(t, "refusals.golden", strings.NewReplacer(host, "registry.example.com", source, "./source", odd, "./odd", leaving, "./leaving").Replace(all.String()))
+	golden.Compare(t, "testdata/refusals.golden", []byte(strings.NewReplacer(host, "registry.example.com", source, "./source", odd, "./odd", leaving, "./leaving").Replace(all.String())))
 }

@@ -4,7 +4,6 @@ package pages
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -13,11 +12,13 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"github.com/lanyard-dev/lanyard/internal/golden"
 )
 
-// Test compares the pages of the commands that are own with the files below docs, a path. If update
-// is set, Test writes the files. Commands without a page may have links.
-func Test(t *testing.T, docs string, root *cobra.Command, update bool, own func(*cobra.Command) bool) {
+// Test compares the pages of the commands that are own with the files below docs, a path. With the
+// flag -update, Test writes the files. Commands without a page may have links.
+func Test(t *testing.T, docs string, root *cobra.Command, own func(*cobra.Command) bool) {
 	t.Helper()
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.InitDefaultHelpCmd()
@@ -28,8 +29,8 @@ func Test(t *testing.T, docs string, root *cobra.Command, update bool, own func(
 		c.DisableAutoGenTag = true // it has the date
 		c.InitDefaultHelpFlag()
 		c.Long = tables.ReplaceAllString(c.Long, "    $0")
-		compare(t, filepath.Join(docs, "cli", strings.ReplaceAll(c.CommandPath(), " ", "_")+".md"), markdown(t, c), update)
-		compare(t, filepath.Join(docs, "man", strings.ReplaceAll(c.CommandPath(), " ", "-")+".1"), man(t, c), update)
+		golden.Compare(t, filepath.Join(docs, "cli", strings.ReplaceAll(c.CommandPath(), " ", "_")+".md"), markdown(t, c))
+		golden.Compare(t, filepath.Join(docs, "man", strings.ReplaceAll(c.CommandPath(), " ", "-")+".1"), man(t, c))
 	}
 }
 
@@ -65,23 +66,4 @@ func man(t *testing.T, c *cobra.Command) []byte {
 		t.Fatal(err)
 	}
 	return bytes.Replace(page.Bytes(), []byte(`"Jan 0001"`), []byte(`""`), 1) // a page has no date
-}
-
-func compare(t *testing.T, path string, got []byte, update bool) {
-	t.Helper()
-	if update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path) //nolint:gosec // a file of this repository
-	if err != nil {
-		t.Fatalf("%v; run dev/generate", err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s is not what the command says; run dev/generate", path)
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/lanyard-dev/lanyard/internal/golden"
 	"github.com/lanyard-dev/lanyard/internal/local"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
@@ -67,5 +68,5 @@ func TestAdvice(t *testing.T) {
 		fmt.Fprintf(&out, "%s\n%s\n", fetched(n), allGood(n))
 	}
 	advise(IO{Err: &out, Program: "lanyard"}, upOptions{dir: ".mine", controlPlane: "bin/controlplane"}, "/abs/.mine/cluster/admin.kubeconfig", "http://127.0.0.1:4711")
-	golden(t, "advice.golden", out.Bytes())
+	golden.Compare(t, "testdata/advice.golden", out.Bytes())
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -25,30 +24,9 @@ import (
 	"github.com/lanyard-dev/lanyard/examples"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/cli/pages"
+	"github.com/lanyard-dev/lanyard/internal/golden"
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("differs from %s; look at it and run with -update:\n%s", path, got)
-	}
-}
 
 // command is a process of the program lanyard-local.
 type command struct{ out, err bytes.Buffer }
@@ -79,7 +57,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("%s has no example, or does not say what it does", sub.CommandPath())
 		}
 	}
-	golden(t, "help.golden", all.Bytes())
+	golden.Compare(t, "testdata/help.golden", all.Bytes())
 }
 
 // TestOutputFlag asserts that every command with a list has it for programs too.
@@ -124,7 +102,7 @@ func TestCompletion(t *testing.T) {
 			}
 		})
 	}
-	golden(t, "completion.golden", all.Bytes())
+	golden.Compare(t, "testdata/completion.golden", all.Bytes())
 }
 
 // TestUsage asserts that a command line without sense is refused with status 2 and the place where
@@ -326,7 +304,7 @@ func TestEnvFormats(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	golden(t, "env.golden", all.Bytes())
+	golden.Compare(t, "testdata/env.golden", all.Bytes())
 }
 
 // TestShellQuote asserts that a shell reads back what was quoted, and runs none of it.
@@ -372,7 +350,7 @@ func TestCalls(t *testing.T) {
 	if err := writeCalls(&out, calls, true); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "calls.golden", out.Bytes())
+	golden.Compare(t, "testdata/calls.golden", out.Bytes())
 }
 
 // TestCallsWidth asserts that the subject of a token that nobody verified does not push the columns
@@ -405,7 +383,7 @@ func TestProgress(t *testing.T) {
 				time.Sleep(time.Minute)
 				p.step("done")
 			})
-			golden(t, "progress-"+name+".golden", out.Bytes())
+			golden.Compare(t, "testdata/progress-"+name+".golden", out.Bytes())
 		})
 	}
 }
@@ -422,5 +400,5 @@ func TestJournalCompletion(t *testing.T) {
 
 // TestPages asserts that docs/cli and docs/man have the page of each command.
 func TestPages(t *testing.T) {
-	pages.Test(t, filepath.Join("..", "..", "..", "docs"), newRoot(IO{}), *update, func(c *cobra.Command) bool { return c.HasParent() })
+	pages.Test(t, filepath.Join("..", "..", "..", "docs"), newRoot(IO{}), func(c *cobra.Command) bool { return c.HasParent() })
 }

@@ -1,0 +1,34 @@
+// Package golden compares what leaves the process with files that people have reviewed. Only tests
+// link it.
+package golden
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+//nolint:gochecknoglobals // a flag of the tests that link this package
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// Compare compares got with a file. With the flag -update, Compare writes the file first.
+func Compare(t *testing.T, path string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path) //nolint:gosec // a file of this repository
+	if err != nil {
+		t.Fatalf("%v; run with -update", err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("differs from %s; look at it and run with -update:\n%s", path, got)
+	}
+}
