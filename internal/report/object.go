@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
@@ -23,8 +24,8 @@ type Resource interface {
 	GetStatus() *meta.Status
 }
 
-// Object is an object of any kind that fetches, or a WorkloadIdentityBinding. The fields have the
-// values that each kind keeps in a different place.
+// Object is an object that fetches, a WorkloadIdentityBinding, an AWSCluster or an AWS identity.
+// The fields have the values that each kind keeps in a different place.
 type Object struct {
 	Resource
 
@@ -37,8 +38,10 @@ type Object struct {
 	Account string
 	// WorkloadIdentity is the WorkloadIdentity that the object names.
 	WorkloadIdentity string
-	// AWSIdentity is the AWS identity that the object names; nil for none.
+	// AWSIdentity is the AWS identity that the object names, or is; nil for none.
 	AWSIdentity *meta.AWSIdentityReference
+	// CloudIdentity is the identity at AWS of an AWSCluster or an AWS identity; empty for none.
+	CloudIdentity string
 	// Used is the identity that was used; nil for none, and for bindings.
 	Used *meta.Identity
 	// ExpiresAt is when the credential of a binding ends; nil for none.
@@ -49,6 +52,8 @@ type Object struct {
 	Artifact *v1alpha1.Artifact
 	// Scan is an ImageRepository's last scan; nil for none.
 	Scan *v1alpha1.ScanResult
+
+	lent bool // an AWSCluster or an AWS identity
 }
 
 // Kinds returns the names of the kinds that fetch, in the order of [List].
@@ -125,6 +130,16 @@ func Read(resource Resource) Object {
 		}
 	case *identityv1.WorkloadIdentityBinding:
 		return readBinding(o)
+	case *infrav1.AWSCluster:
+		return readAWSCluster(o)
+	case *identityv1.AWSServiceAccountIdentity:
+		return readAWSIdentity(o, identityv1.AWSServiceAccountIdentityKind, o.Spec.RoleARN, o.Status.ARN)
+	case *identityv1.AWSClusterControllerIdentity:
+		return readAWSIdentity(o, identityv1.AWSClusterControllerIdentityKind, chainOf(o.Status), o.Status.ARN)
+	case *identityv1.AWSClusterRoleIdentity:
+		return readAWSIdentity(o, identityv1.AWSClusterRoleIdentityKind, chainOf(o.Status), o.Status.ARN)
+	case *identityv1.AWSClusterStaticIdentity:
+		return readAWSIdentity(o, identityv1.AWSClusterStaticIdentityKind, chainOf(o.Status), o.Status.ARN)
 	default:
 		return Object{Resource: o}
 	}

@@ -97,6 +97,7 @@ func Of(o Object) Row {
 		Kind:      o.Kind,
 		Name:      o.GetName(),
 		Source:    o.Source,
+		Identity:  o.CloudIdentity,
 		Result:    result(o, ready),
 		Reason:    ready.Reason,
 		Message:   ready.Message,
@@ -195,6 +196,8 @@ func result(o Object, ready *metav1.Condition) Result {
 		return Suspended
 	case o.GetStatus().ObservedGeneration != o.GetGeneration():
 		return Pending
+	case ready.Status == metav1.ConditionTrue && o.lent:
+		return Ready
 	case ready.Status == metav1.ConditionTrue && o.ExpiresAt != nil:
 		return Delivered
 	case ready.Status == metav1.ConditionTrue && o.Artifact != nil:
