@@ -98,9 +98,6 @@ func (d *Document) malformed(err error) error {
 	return e
 }
 
-// JSON returns the document as JSON.
-func (d *Document) JSON() []byte { return bytes.Clone(d.json) }
-
 // Decode reads the document into the value that a pointer points to, by the value's JSON tags.
 // Errors are [*Error] values, joined: one for each unknown field, or one for a value of a wrong
 // type.
