@@ -19,7 +19,6 @@ import (
 	"github.com/google/uuid"
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
-	"github.com/lanyard-dev/lanyard/examples"
 	ourissuer "github.com/lanyard-dev/lanyard/internal/issuer"
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 	"github.com/lanyard-dev/lanyard/internal/keyring/sign"
@@ -58,11 +57,7 @@ const (
 // mint measures Lanyard's token server beside the API server's own TokenRequest, in a cluster with
 // the programs of the issuer. All requests go through the API server, as the same ServiceAccount.
 func mint(ctx context.Context, s settings) (_ []result, err error) {
-	cfg, err := local.ParseCloud("cloud.yaml", examples.Cloud())
-	if err != nil {
-		return nil, err
-	}
-	cluster, stop, err := stage.Start(ctx, s.controlPlane, local.CloudOptions{Config: cfg})
+	cluster, stop, err := stage.Start(ctx, s.controlPlane)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/bench/internal/series"
@@ -69,23 +68,20 @@ func (s *settings) parse(sizes string) (err error) {
 
 // table prints a column for each size, because people compare sizes.
 func table(t *series.Table[result]) {
-	count := func(of func(result) int) func(result) string {
-		return func(r result) string { return strconv.Itoa(of(r)) }
-	}
-	t.Head("AWSClusters", count(func(r result) int { return r.clusters }))
-	t.Row("identities (AWSClusterRoleIdentities, each with a role)", count(func(r result) int { return r.identities }))
-	t.Row("start: all clusters ready after", func(r result) string { return r.start.Round(time.Second / 10).String() })
-	t.Row("start: exchanges at AWS STS (AssumeRole)", count(func(r result) int { return r.startExchanges }))
-	t.Row("start: calls to the Kubernetes API per cluster", func(r result) string { return fmt.Sprintf("%.1f", r.startAPI/float64(r.clusters)) })
-	t.Row("start: CPU", func(r result) string { return r.startCPU.Round(time.Second / 10).String() })
-	t.Row("at rest: resident memory", func(r result) string { return fmt.Sprintf("%.0f MiB", r.resident/(1<<20)) })
-	t.Row("at rest: Go heap in use", func(r result) string { return fmt.Sprintf("%.0f MiB", r.heap/(1<<20)) })
+	t.Head("AWSClusters", series.Count(func(r result) int { return r.clusters }))
+	t.Row("identities (AWSClusterRoleIdentities, each with a role)", series.Count(func(r result) int { return r.identities }))
+	t.Row("start: all clusters ready after", series.Seconds(time.Second/10, func(r result) time.Duration { return r.start }))
+	t.Row("start: exchanges at AWS STS (AssumeRole)", series.Count(func(r result) int { return r.startExchanges }))
+	t.Row("start: calls to the Kubernetes API per cluster", func(r result) string { return fmt.Sprintf("%.1f", r.untilReady.Calls/float64(r.clusters)) })
+	t.Row("start: CPU", series.Seconds(time.Second/10, func(r result) time.Duration { return r.untilReady.CPU }))
+	t.Row("at rest: resident memory", series.MiB(func(r result) float64 { return r.atRest.Resident }))
+	t.Row("at rest: Go heap in use", series.MiB(func(r result) float64 { return r.atRest.Heap }))
 	t.Row("at rest: CPU", func(r result) string {
-		return fmt.Sprintf("%.2f %% of a core", 100*r.restCPU.Seconds()/r.rest.Seconds())
+		return fmt.Sprintf("%.2f %% of a core", 100*r.atRest.CPU.Seconds()/r.rest.Seconds())
 	})
-	t.Row("at rest: reconciliations per minute", func(r result) string { return fmt.Sprintf("%.1f", r.reconciliations/r.rest.Minutes()) })
-	t.Row("at rest: calls to the Kubernetes API per minute", func(r result) string { return fmt.Sprintf("%.1f", r.restAPI/r.rest.Minutes()) })
-	t.Row("one more life of each credential: exchanges at AWS STS", count(func(r result) int { return r.lifeExchanges }))
-	t.Row("all calls of AWS STS until then", count(func(r result) int { return r.allCalls }))
-	t.Row("exchanges before a credential was due", count(func(r result) int { return r.early }))
+	t.Row("at rest: reconciliations per minute", func(r result) string { return fmt.Sprintf("%.1f", r.atRest.Reconciliations/r.rest.Minutes()) })
+	t.Row("at rest: calls to the Kubernetes API per minute", func(r result) string { return fmt.Sprintf("%.1f", r.atRest.Calls/r.rest.Minutes()) })
+	t.Row("one more life of each credential: exchanges at AWS STS", series.Count(func(r result) int { return r.lifeExchanges }))
+	t.Row("all calls of AWS STS until then", series.Count(func(r result) int { return r.allCalls }))
+	t.Row("exchanges before a credential was due", series.Count(func(r result) int { return r.early }))
 }

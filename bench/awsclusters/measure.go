@@ -32,14 +32,10 @@ type result struct {
 
 	start          time.Duration // until all AWSClusters were ready
 	startExchanges int           // granted calls of AssumeRole until then
-	startAPI       float64       // calls to the Kubernetes API until then
-	startCPU       time.Duration
+	untilReady     metrics.Process
 
-	rest            time.Duration // the time in which the following was counted
-	resident, heap  float64       // bytes, at its end
-	restCPU         time.Duration
-	reconciliations float64
-	restAPI         float64 // calls to the Kubernetes API
+	rest   time.Duration // the time in which the following was counted
+	atRest metrics.Process
 
 	lifeExchanges int // granted calls of AssumeRole while each credential was refreshed once
 	allCalls      int // of AWS STS, in the whole run
@@ -71,43 +67,33 @@ func (w *world) measure(ctx context.Context, progress io.Writer) (result, error)
 	}
 	r.start, r.startExchanges = time.Since(begin), len(w.exchanges(0))
 	ready := w.Cloud().Journal().Last()
-	started, err := metrics.Scrape(ctx, own, controller.URL("metrics"))
-	if err != nil {
+	if r.untilReady, err = metrics.ScrapeProcess(ctx, own, controller.URL("metrics")); err != nil {
 		return r, err
 	}
-	r.startAPI, r.startCPU = calls(started), cpu(started)
 	_, _ = fmt.Fprintf(progress, "  all are ready after %s and %d exchanges; watching\n", r.start.Round(time.Second), r.startExchanges)
 
 	// What the start left to do: the identities' counts of their users.
 	if err := fleet.Sleep(ctx, time.Minute); err != nil {
 		return r, err
 	}
-	before, err := metrics.Scrape(ctx, own, controller.URL("metrics"))
+	before, err := metrics.ScrapeProcess(ctx, own, controller.URL("metrics"))
 	if err != nil {
 		return r, err
 	}
 	if err := fleet.Sleep(ctx, r.rest); err != nil {
 		return r, err
 	}
-	after, err := metrics.Scrape(ctx, own, controller.URL("metrics"))
+	after, err := metrics.ScrapeProcess(ctx, own, controller.URL("metrics"))
 	if err != nil {
 		return r, err
 	}
-	r.resident, r.heap = after.Sum("process_resident_memory_bytes"), after.Sum("go_memstats_heap_inuse_bytes")
-	r.restCPU, r.restAPI = cpu(after)-cpu(before), calls(after)-calls(before)
-	r.reconciliations = after.Sum("controller_runtime_reconcile_total") - before.Sum("controller_runtime_reconcile_total")
+	r.atRest = after.Since(before)
 
 	if err := w.watchRefreshes(ctx, ready, &r); err != nil {
 		return r, err
 	}
 	return r, r.check(w.settings.earliestDue())
 }
-
-func cpu(s metrics.Samples) time.Duration {
-	return time.Duration(s.Sum("process_cpu_seconds_total") * float64(time.Second))
-}
-
-func calls(s metrics.Samples) float64 { return s.Sum("rest_client_requests_total") }
 
 // awaitReady waits until all AWSClusters are ready. To list them is a load of its own, so they are
 // listed only when the controller has looked at as many as there are.

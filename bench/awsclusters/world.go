@@ -10,9 +10,7 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
-	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
-	"github.com/lanyard-dev/lanyard/examples"
 	"github.com/lanyard-dev/lanyard/internal/local"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,11 +41,10 @@ type world struct {
 // newWorld starts the cloud and the control plane, and creates all objects. The function stop ends
 // what was started. After an error nothing is left.
 func newWorld(ctx context.Context, s settings, n int) (_ *world, stop func() error, err error) {
-	cfg, err := cloud(s.identities)
-	if err != nil {
-		return nil, nil, err
-	}
-	cluster, stop, err := stage.Start(ctx, s.controlPlane, local.CloudOptions{Config: cfg, ProgramUser: owner})
+	cluster, stop, err := stage.Start(ctx, s.controlPlane, func(o *local.CloudOptions) {
+		o.ProgramUser = owner
+		addRoles(&o.Config.AWS.Accounts[0], s.identities)
+	})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -68,19 +65,13 @@ func newWorld(ctx context.Context, s settings, n int) (_ *world, stop func() err
 	return w, stop, w.populate(ctx)
 }
 
-// cloud is the demonstration's cloud with some roles that trust the identity controller's user.
-func cloud(roles int) (cloudtest.Config, error) {
-	cfg, err := local.ParseCloud("cloud.yaml", examples.Cloud())
-	if err != nil {
-		return cfg, err
-	}
-	account := &cfg.AWS.Accounts[0]
+// addRoles gives an account the identity controller's user, and some roles that trust this user.
+func addRoles(account *aws.Account, roles int) {
 	account.Users = append(account.Users, aws.User{Name: owner, Policies: map[string]json.RawMessage{"assume": statement(`"Resource":"*"`)}})
 	trust := statement(fmt.Sprintf(`"Principal":{"AWS":"arn:aws:iam::%s:user/%s"}`, local.Account, owner))
 	for i := range roles {
 		account.Roles = append(account.Roles, aws.Role{Name: role(i), TrustPolicy: trust})
 	}
-	return cfg, nil
 }
 
 // statement is an IAM policy that allows sts:AssumeRole.

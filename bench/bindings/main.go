@@ -15,7 +15,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/bench/internal/series"
@@ -73,39 +72,31 @@ func (s *settings) parse(sizes string) (err error) {
 
 // table prints a column for each size, because people compare sizes.
 func table(t *series.Table[result]) {
-	seconds := func(of func(result) time.Duration) func(result) string {
-		return func(r result) string { return of(r).Round(time.Second / 10).String() }
-	}
-	mebibytes := func(of func(result) float64) func(result) string {
-		return func(r result) string { return fmt.Sprintf("%.0f MiB", of(r)/(1<<20)) }
-	}
-	number := func(of func(result) int) func(result) string {
-		return func(r result) string { return strconv.Itoa(of(r)) }
-	}
+	seconds := func(of func(result) time.Duration) func(result) string { return series.Seconds(time.Second/10, of) }
 	perRenewal := func(of func(calls) int) func(result) string {
 		return func(r result) string { return fmt.Sprintf("%.3f", float64(of(r.atRest))/float64(r.atRest.renewals())) }
 	}
 	ofCore := func(of func(result) time.Duration) func(result) string {
 		return func(r result) string { return fmt.Sprintf("%.1f %% of a core", 100*of(r).Seconds()/r.window.Seconds()) }
 	}
-	t.Head("bindings, each with an identity and a Secret", number(func(r result) int { return r.bindings }))
+	t.Head("bindings, each with an identity and a Secret", series.Count(func(r result) int { return r.bindings }))
 	t.Row("start: all Secrets written after", seconds(func(r result) time.Duration { return r.start }))
 	t.Row("restart: all Secrets read after", seconds(func(r result) time.Duration { return r.restart }))
-	t.Row("restart: writes of Secrets and bindings", number(func(r result) int { return r.atRestart.written() }))
+	t.Row("restart: writes of Secrets and bindings", series.Count(func(r result) int { return r.atRestart.written() }))
 	t.Row("all identities changed: all credentials renewed after", seconds(func(r result) time.Duration { return r.renewal }))
 	t.Row("at rest: watched for", seconds(func(r result) time.Duration { return r.window }))
-	t.Row("at rest: renewals", number(func(r result) int { return r.atRest.renewals() }))
+	t.Row("at rest: renewals", series.Count(func(r result) int { return r.atRest.renewals() }))
 	t.Row("at rest: longest delay of a renewal", seconds(func(r result) time.Duration { return r.late }))
 	t.Row("at rest: writes of the Secret per renewal", perRenewal(calls.secrets))
 	t.Row("at rest: writes of the binding's status per renewal", perRenewal(calls.statuses))
-	t.Row("at rest: all other writes of the controller, without its lease", number(func(r result) int { return r.atRest.others() }))
+	t.Row("at rest: all other writes of the controller, without its lease", series.Count(func(r result) int { return r.atRest.others() }))
 	t.Row("at rest: calls to the Kubernetes API per renewal", perRenewal(calls.all))
-	t.Row("at rest: identity controller, resident memory", mebibytes(func(r result) float64 { return r.controller.resident }))
-	t.Row("at rest: identity controller, Go heap in use", mebibytes(func(r result) float64 { return r.controller.heap }))
-	t.Row("at rest: identity controller, CPU", ofCore(func(r result) time.Duration { return r.controller.cpu }))
+	t.Row("at rest: identity controller, resident memory", series.MiB(func(r result) float64 { return r.controller.Resident }))
+	t.Row("at rest: identity controller, Go heap in use", series.MiB(func(r result) float64 { return r.controller.Heap }))
+	t.Row("at rest: identity controller, CPU", ofCore(func(r result) time.Duration { return r.controller.CPU }))
 	t.Row("at rest: identity controller, CPU per renewal", func(r result) string {
-		return (r.controller.cpu / time.Duration(max(1, r.atRest.renewals()))).Round(10 * time.Microsecond).String()
+		return (r.controller.CPU / time.Duration(max(1, r.atRest.renewals()))).Round(10 * time.Microsecond).String()
 	})
-	t.Row("at rest: token server, resident memory", mebibytes(func(r result) float64 { return r.tokenServer.resident }))
-	t.Row("at rest: token server, CPU", ofCore(func(r result) time.Duration { return r.tokenServer.cpu }))
+	t.Row("at rest: token server, resident memory", series.MiB(func(r result) float64 { return r.tokenServer.Resident }))
+	t.Row("at rest: token server, CPU", ofCore(func(r result) time.Duration { return r.tokenServer.CPU }))
 }

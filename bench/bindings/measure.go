@@ -10,13 +10,10 @@ import (
 	"time"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
-	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
-	"github.com/lanyard-dev/lanyard/examples"
 	"github.com/lanyard-dev/lanyard/internal/local"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,7 +33,7 @@ const (
 const (
 	bindingsPerNamespace = 100
 	// longLife is the life of the tokens until the restart is over: none becomes due meanwhile.
-	longLife = "1h"
+	longLife = time.Hour
 	// timeout bounds each step but the one that is watched at rest.
 	timeout = 25 * time.Minute
 	// interval is the pause between two looks at something that is awaited.
@@ -45,12 +42,6 @@ const (
 	// controller's workers.
 	inFlight = 10
 )
-
-// process is what was measured of a process at rest.
-type process struct {
-	resident, heap float64 // bytes, at the end
-	cpu            time.Duration
-}
 
 // result is the result of one run.
 type result struct {
@@ -66,7 +57,7 @@ type result struct {
 	window                  time.Duration // the time in which the following was counted
 	atRest                  calls
 	late                    time.Duration // the longest that a renewal is overdue at the end
-	controller, tokenServer process
+	controller, tokenServer metrics.Process
 }
 
 // check fails if the controller has written what it should not have.
@@ -95,11 +86,7 @@ type world struct {
 }
 
 func measure(ctx context.Context, s settings, n int, progress io.Writer) (_ result, err error) {
-	cfg, err := local.ParseCloud("cloud.yaml", examples.Cloud())
-	if err != nil {
-		return result{}, err
-	}
-	cluster, stop, err := stage.Start(ctx, s.controlPlane, local.CloudOptions{Config: cfg})
+	cluster, stop, err := stage.Start(ctx, s.controlPlane)
 	if err != nil {
 		return result{}, err
 	}
@@ -144,20 +131,10 @@ func (w *world) populate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	long, err := time.ParseDuration(longLife)
-	if err != nil {
-		return err
-	}
 	err = fleet.Create(ctx, w.Client(), w.n, func(i int) client.Object {
-		return &identityv1.WorkloadIdentity{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace(i), Name: name(i)},
-			Spec: identityv1.WorkloadIdentitySpec{
-				Audiences: []string{"sts.amazonaws.com"}, Duration: &metav1.Duration{Duration: long},
-				TargetSystem: identityv1.TargetSystem{
-					Type: "aws", ProviderConfig: &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"iamRoleARN":"arn:aws:iam::%s:role/%s"}`, local.Account, name(i))},
-				},
-			},
-		}
+		identity := fleet.WorkloadIdentity(namespace(i), name(i))
+		identity.Spec.Duration = &metav1.Duration{Duration: longLife}
+		return identity
 	})
 	if err != nil {
 		return err
@@ -267,17 +244,18 @@ func (w *world) watch(ctx context.Context, controller, server *local.Program, r 
 	if err != nil {
 		return err
 	}
-	for _, step := range []func() error{
-		func() error { return w.usage(ctx, controller, &r.controller) },
-		func() error { return w.usage(ctx, server, &r.tokenServer) },
-		func() error { return fleet.Sleep(ctx, r.window) },
-		func() error { return w.usage(ctx, controller, &r.controller) },
-		func() error { return w.usage(ctx, server, &r.tokenServer) },
-	} {
-		if err := step(); err != nil {
-			return err
-		}
+	controllerBefore, serverBefore, err := w.usage(ctx, controller, server)
+	if err != nil {
+		return err
 	}
+	if err := fleet.Sleep(ctx, r.window); err != nil {
+		return err
+	}
+	controllerAfter, serverAfter, err := w.usage(ctx, controller, server)
+	if err != nil {
+		return err
+	}
+	r.controller, r.tokenServer = controllerAfter.Since(controllerBefore), serverAfter.Since(serverBefore)
 	after, err := w.log.read()
 	if err != nil {
 		return err
@@ -287,12 +265,13 @@ func (w *world) watch(ctx context.Context, controller, server *local.Program, r 
 	return err
 }
 
-// usage reads what a process uses. Its CPU time is that since the last reading.
-func (w *world) usage(ctx context.Context, program *local.Program, p *process) error {
-	samples, err := metrics.Scrape(ctx, w.http, program.URL("metrics"))
-	spent := time.Duration(samples.Sum("process_cpu_seconds_total") * float64(time.Second))
-	p.resident, p.heap, p.cpu = samples.Sum("process_resident_memory_bytes"), samples.Sum("go_memstats_heap_inuse_bytes"), spent-p.cpu
-	return err
+// usage reads what the two processes have used.
+func (w *world) usage(ctx context.Context, controller, server *local.Program) (ofController, ofServer metrics.Process, err error) {
+	if ofController, err = metrics.ScrapeProcess(ctx, w.http, controller.URL("metrics")); err != nil {
+		return ofController, ofServer, err
+	}
+	ofServer, err = metrics.ScrapeProcess(ctx, w.http, server.URL("metrics"))
+	return ofController, ofServer, err
 }
 
 // late returns by how much the renewal is overdue that is overdue the most.
@@ -335,9 +314,7 @@ func (w *world) awaitCalls(ctx context.Context, before calls, kind func(calls) i
 
 // token asks for a token of the last identity.
 func (w *world) token(ctx context.Context) error {
-	last := w.n - 1
-	return w.typed.RESTClient().Post().AbsPath("/apis", tokenv1.Group, tokenv1.Version, "namespaces", namespace(last), "workloadidentities", name(last), "token").
-		SetHeader("Content-Type", "application/json").Body([]byte(`{"apiVersion":"token.lanyard.dev/v1alpha1","kind":"TokenRequest"}`)).MaxRetries(0).Do(ctx).Error()
+	return fleet.RequestToken(ctx, w.typed, namespace(w.n-1), name(w.n-1))
 }
 
 // ready fails while a binding or an identity is not ready.

@@ -10,9 +10,7 @@ package main
 import (
 	"context"
 	"flag"
-	"fmt"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/bench/internal/series"
@@ -46,19 +44,16 @@ func (s *settings) parse(sizes string) (err error) {
 // table prints a column for each size, because people compare sizes.
 func table(t *series.Table[result]) {
 	seconds := func(of func(result) time.Duration) func(result) string {
-		return func(r result) string { return of(r).Round(10 * time.Millisecond).String() }
+		return series.Seconds(10*time.Millisecond, of)
 	}
-	mebibytes := func(of func(result) float64) func(result) string {
-		return func(r result) string { return fmt.Sprintf("%.0f MiB", of(r)/(1<<20)) }
-	}
-	t.Head("WorkloadIdentities", func(r result) string { return strconv.Itoa(r.identities) })
+	t.Head("WorkloadIdentities", series.Count(func(r result) int { return r.identities }))
 	t.Row("token server: ready after", seconds(func(r result) time.Duration { return r.tokenServer.ready }))
 	t.Row("token server: first token after", seconds(func(r result) time.Duration { return r.firstToken }))
-	t.Row("token server: resident memory", mebibytes(func(r result) float64 { return r.tokenServer.resident }))
-	t.Row("token server: Go heap in use", mebibytes(func(r result) float64 { return r.tokenServer.heap }))
+	t.Row("token server: resident memory", series.MiB(func(r result) float64 { return r.tokenServer.Resident }))
+	t.Row("token server: Go heap in use", series.MiB(func(r result) float64 { return r.tokenServer.Heap }))
 	t.Row("identity controller: all new identities have their status after", seconds(func(r result) time.Duration { return r.allNew }))
 	t.Row("identity controller, started again: ready after", seconds(func(r result) time.Duration { return r.controller.ready }))
 	t.Row("identity controller, started again: all identities seen after", seconds(func(r result) time.Duration { return r.allSeen }))
-	t.Row("identity controller, started again: resident memory", mebibytes(func(r result) float64 { return r.controller.resident }))
-	t.Row("identity controller, started again: Go heap in use", mebibytes(func(r result) float64 { return r.controller.heap }))
+	t.Row("identity controller, started again: resident memory", series.MiB(func(r result) float64 { return r.controller.Resident }))
+	t.Row("identity controller, started again: Go heap in use", series.MiB(func(r result) float64 { return r.controller.Heap }))
 }

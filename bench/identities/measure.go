@@ -10,13 +10,10 @@ import (
 	"time"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
-	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
-	"github.com/lanyard-dev/lanyard/examples"
 	"github.com/lanyard-dev/lanyard/internal/local"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,8 +41,9 @@ const (
 
 // process is what was measured of a process.
 type process struct {
-	ready          time.Duration // from its start
-	resident, heap float64       // bytes, at rest
+	metrics.Process // at rest
+
+	ready time.Duration // from its start
 }
 
 // result is the result of one run. Durations begin with the start of the process.
@@ -71,11 +69,7 @@ type world struct {
 }
 
 func measure(ctx context.Context, s settings, n int, progress io.Writer) (_ result, err error) {
-	cfg, err := local.ParseCloud("cloud.yaml", examples.Cloud())
-	if err != nil {
-		return result{}, err
-	}
-	cluster, stop, err := stage.Start(ctx, s.controlPlane, local.CloudOptions{Config: cfg})
+	cluster, stop, err := stage.Start(ctx, s.controlPlane)
 	if err != nil {
 		return result{}, err
 	}
@@ -103,17 +97,7 @@ func (w *world) populate(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	return fleet.Create(ctx, w.Client(), w.n, func(i int) client.Object {
-		return &identityv1.WorkloadIdentity{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace(i), Name: name(i)},
-			Spec: identityv1.WorkloadIdentitySpec{
-				Audiences: []string{"sts.amazonaws.com"},
-				TargetSystem: identityv1.TargetSystem{
-					Type: "aws", ProviderConfig: &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"iamRoleARN":"arn:aws:iam::%s:role/%s"}`, local.Account, name(i))},
-				},
-			},
-		}
-	})
+	return fleet.Create(ctx, w.Client(), w.n, func(i int) client.Object { return fleet.WorkloadIdentity(namespace(i), name(i)) })
 }
 
 func namespace(i int) string { return fmt.Sprintf("scale-%03d", i/identitiesPerNamespace) }
@@ -175,7 +159,11 @@ func (w *world) measure(ctx context.Context) (result, error) {
 	if err := fleet.Sleep(ctx, rest); err != nil {
 		return r, err
 	}
-	return r, errors.Join(w.memory(ctx, server, &r.tokenServer), w.memory(ctx, controller, &r.controller))
+	if r.tokenServer.Process, err = metrics.ScrapeProcess(ctx, w.http, server.URL("metrics")); err != nil {
+		return r, err
+	}
+	r.controller.Process, err = metrics.ScrapeProcess(ctx, w.http, controller.URL("metrics"))
+	return r, err
 }
 
 // start starts a program, and returns how long it took to be ready.
@@ -187,9 +175,7 @@ func (w *world) start(ctx context.Context, program string) (*local.Program, time
 
 // token asks for a token of the last identity.
 func (w *world) token(ctx context.Context) error {
-	last := w.n - 1
-	return w.typed.RESTClient().Post().AbsPath("/apis", tokenv1.Group, tokenv1.Version, "namespaces", namespace(last), "workloadidentities", name(last), "token").
-		SetHeader("Content-Type", "application/json").Body([]byte(`{"apiVersion":"token.lanyard.dev/v1alpha1","kind":"TokenRequest"}`)).MaxRetries(0).Do(ctx).Error()
+	return fleet.RequestToken(ctx, w.typed, namespace(w.n-1), name(w.n-1))
 }
 
 // statuses fails while an identity is not ready.
@@ -212,18 +198,12 @@ func (w *world) statuses(ctx context.Context) error {
 
 // seen fails while the controller has not looked at all identities.
 func (w *world) seen(ctx context.Context, controller *local.Program) error {
-	samples, err := metrics.Scrape(ctx, w.http, controller.URL("metrics"))
+	used, err := metrics.ScrapeProcess(ctx, w.http, controller.URL("metrics"))
 	if err != nil {
 		return err
 	}
-	if looked := samples.Sum("controller_runtime_reconcile_total"); looked < float64(w.n) {
-		return fmt.Errorf("%.0f of %d identities are seen", looked, w.n)
+	if used.Reconciliations < float64(w.n) {
+		return fmt.Errorf("%.0f of %d identities are seen", used.Reconciliations, w.n)
 	}
 	return nil
-}
-
-func (w *world) memory(ctx context.Context, program *local.Program, into *process) error {
-	samples, err := metrics.Scrape(ctx, w.http, program.URL("metrics"))
-	into.resident, into.heap = samples.Sum("process_resident_memory_bytes"), samples.Sum("go_memstats_heap_inuse_bytes")
-	return err
 }

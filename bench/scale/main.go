@@ -14,7 +14,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/bench/internal/series"
@@ -77,24 +76,26 @@ func (s *settings) parse(sizes string) (err error) {
 
 // table prints a column for each size, because people compare sizes.
 func table(t *series.Table[result]) {
-	t.Head("objects", func(r result) string { return strconv.Itoa(r.objects) })
+	t.Head("objects", series.Count(func(r result) int { return r.objects }))
 	words := t.Results[0].words
-	t.Row("identities ("+words.identities+")", func(r result) string { return strconv.Itoa(r.identities) })
-	t.Row("start: all objects pulled after", func(r result) string { return r.start.Round(time.Second / 10).String() })
+	t.Row("identities ("+words.identities+")", series.Count(func(r result) int { return r.identities }))
+	t.Row("start: all objects pulled after", series.Seconds(time.Second/10, func(r result) time.Duration { return r.start }))
 	t.Row("start: calls to the Kubernetes API per object", func(r result) string { return fmt.Sprintf("%.1f", float64(r.startAPI)/float64(r.objects)) })
-	t.Row("at rest: resident memory", func(r result) string { return fmt.Sprintf("%.0f MiB", r.resident/(1<<20)) })
-	t.Row("at rest: Go heap in use", func(r result) string { return fmt.Sprintf("%.0f MiB", r.heap/(1<<20)) })
-	t.Row("at rest: CPU", func(r result) string { return fmt.Sprintf("%.1f %% of a core", 100*r.cpu.Seconds()/r.window.Seconds()) })
-	t.Row("at rest: reconciliations per second", func(r result) string { return fmt.Sprintf("%.1f", r.reconciliations/r.window.Seconds()) })
-	t.Row("at rest: CPU per reconciliation", func(r result) string {
-		return (r.cpu / time.Duration(max(1, r.reconciliations))).Round(10 * time.Microsecond).String()
+	t.Row("at rest: resident memory", series.MiB(func(r result) float64 { return r.used.Resident }))
+	t.Row("at rest: Go heap in use", series.MiB(func(r result) float64 { return r.used.Heap }))
+	t.Row("at rest: CPU", func(r result) string {
+		return fmt.Sprintf("%.1f %% of a core", 100*r.used.CPU.Seconds()/r.window.Seconds())
 	})
-	t.Row("at rest: calls to the Kubernetes API per minute", func(r result) string { return fmt.Sprintf("%.1f", r.api/r.window.Minutes()) })
+	t.Row("at rest: reconciliations per second", func(r result) string { return fmt.Sprintf("%.1f", r.used.Reconciliations/r.window.Seconds()) })
+	t.Row("at rest: CPU per reconciliation", func(r result) string {
+		return (r.used.CPU / time.Duration(max(1, r.used.Reconciliations))).Round(10 * time.Microsecond).String()
+	})
+	t.Row("at rest: calls to the Kubernetes API per minute", func(r result) string { return fmt.Sprintf("%.1f", r.used.Calls/r.window.Minutes()) })
 	t.Row(words.proofs, func(r result) string { return fmt.Sprintf("%.1f", r.apiForTokens/r.window.Minutes()) })
 	if t.Results[0].source != nil {
-		t.Row("at rest: the token server's resident memory", func(r result) string { return fmt.Sprintf("%.0f MiB", r.source.resident/(1<<20)) })
+		t.Row("at rest: the token server's resident memory", series.MiB(func(r result) float64 { return r.source.Resident }))
 		t.Row("at rest: the token server's CPU", func(r result) string {
-			return fmt.Sprintf("%.1f %% of a core", 100*r.source.cpu.Seconds()/r.window.Seconds())
+			return fmt.Sprintf("%.1f %% of a core", 100*r.source.CPU.Seconds()/r.window.Seconds())
 		})
 	}
 	t.Row("at rest: "+words.exchanges, func(r result) string { return fmt.Sprintf("%.0f", r.exchanges) })

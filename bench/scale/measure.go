@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
-	"github.com/lanyard-dev/lanyard/examples"
 	"github.com/lanyard-dev/lanyard/internal/local"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,23 +35,14 @@ type result struct {
 	start               time.Duration // until all objects were pulled
 	startAPI            float64       // calls to the Kubernetes API until then
 
-	window          time.Duration // the time in which the following was counted
-	resident, heap  float64       // bytes, at its end
-	cpu             time.Duration
-	reconciliations float64
-	api             float64 // calls to the Kubernetes API
-	apiForTokens    float64 // the part of api for proofs: reads of a ServiceAccount and requests for its token
-	exchanges       float64 // which the source of the credentials has granted
-	needed          float64 // exchanges, if each identity's token is refreshed exactly when it is due
+	window       time.Duration // the time in which the following was counted
+	used         metrics.Process
+	apiForTokens float64 // the part of used.Calls for proofs: reads of a ServiceAccount and requests for its token
+	exchanges    float64 // which the source of the credentials has granted
+	needed       float64 // exchanges, if each identity's token is refreshed exactly when it is due
 
 	words  words
-	source *process // of the program that makes the credentials; nil if a cloud does
-}
-
-// process is what a program needed in the window.
-type process struct {
-	resident float64 // bytes, at its end
-	cpu      time.Duration
+	source *metrics.Process // of the program that makes the credentials; nil if a cloud does
 }
 
 // perNeeded returns exchanges per needed exchange: 1 if each identity's token was refreshed exactly
@@ -69,13 +59,8 @@ func (r result) check() error {
 }
 
 func measure(ctx context.Context, s settings, n int, progress io.Writer) (_ result, err error) {
-	cfg, err := local.ParseCloud("cloud.yaml", examples.Cloud())
-	if err != nil {
-		return result{}, err
-	}
 	owners := s.owners(n)
-	owners.prepare(&cfg)
-	cluster, stop, err := stage.Start(ctx, s.controlPlane, local.CloudOptions{Config: cfg})
+	cluster, stop, err := stage.Start(ctx, s.controlPlane, func(o *local.CloudOptions) { owners.prepare(&o.Config) })
 	if err != nil {
 		return result{}, err
 	}
@@ -105,52 +90,54 @@ func measure(ctx context.Context, s settings, n int, progress io.Writer) (_ resu
 		return result{}, err
 	}
 	defer admin.CloseIdleConnections()
-	started, err := metrics.Scrape(ctx, &own, controller.URL("metrics"))
+	started, err := metrics.ScrapeProcess(ctx, &own, controller.URL("metrics"))
 	if err != nil {
 		return result{}, err
 	}
-	r.startAPI = started.Sum("rest_client_requests_total")
+	r.startAPI = started.Calls
 	_, _ = fmt.Fprintf(progress, "  all are pulled after %s; watching for %s\n", r.start.Round(time.Second), s.window)
 
 	// One interval spreads the objects that began together.
 	if err := fleet.Sleep(ctx, s.interval); err != nil {
 		return result{}, err
 	}
-	before, err := metrics.Scrape(ctx, &own, controller.URL("metrics"))
-	if err != nil {
-		return result{}, err
-	}
-	serverBefore, err := metrics.Scrape(ctx, admin, cluster.Config().Host)
-	if err != nil {
-		return result{}, err
-	}
-	sourceBefore, err := owners.source(ctx, &own)
+	before, err := lookAt(ctx, &own, controller, admin, cluster, owners)
 	if err != nil {
 		return result{}, err
 	}
 	if err := fleet.Sleep(ctx, s.window); err != nil {
 		return result{}, err
 	}
-	after, err := metrics.Scrape(ctx, &own, controller.URL("metrics"))
+	after, err := lookAt(ctx, &own, controller, admin, cluster, owners)
 	if err != nil {
 		return result{}, err
 	}
-	serverAfter, err := metrics.Scrape(ctx, admin, cluster.Config().Host)
-	if err != nil {
-		return result{}, err
-	}
-	sourceAfter, err := owners.source(ctx, &own)
-	if err != nil {
-		return result{}, err
-	}
-	r.exchanges, r.source = sourceAfter.exchanges-sourceBefore.exchanges, sourceAfter.since(sourceBefore)
+	r.exchanges, r.source = after.source.exchanges-before.source.exchanges, after.source.since(before.source)
 	r.needed = float64(owners.count()) * s.window.Seconds() / s.due().Seconds()
-	r.resident, r.heap = after.Sum("process_resident_memory_bytes"), after.Sum("go_memstats_heap_inuse_bytes")
-	r.cpu = time.Duration((after.Sum("process_cpu_seconds_total") - before.Sum("process_cpu_seconds_total")) * float64(time.Second))
-	r.reconciliations = after.Sum("controller_runtime_reconcile_total") - before.Sum("controller_runtime_reconcile_total")
-	r.api = after.Sum("rest_client_requests_total") - before.Sum("rest_client_requests_total")
-	r.apiForTokens = owners.proofs(serverAfter) - owners.proofs(serverBefore)
+	r.used, r.apiForTokens = after.controller.Since(before.controller), after.proofs-before.proofs
 	return r, r.check()
+}
+
+// looked is what was counted until now.
+type looked struct {
+	controller metrics.Process
+	proofs     float64 // calls for proofs
+	source     source
+}
+
+func lookAt(
+	ctx context.Context, own *http.Client, controller *local.Program, admin *http.Client, cluster *local.Cluster, owners owners,
+) (l looked, err error) {
+	if l.controller, err = metrics.ScrapeProcess(ctx, own, controller.URL("metrics")); err != nil {
+		return l, err
+	}
+	samples, err := metrics.Scrape(ctx, admin, cluster.Config().Host)
+	if err != nil {
+		return l, err
+	}
+	l.proofs = owners.proofs(samples)
+	l.source, err = owners.source(ctx, own)
+	return l, err
 }
 
 // populate creates the objects, as the administrator.

@@ -69,16 +69,16 @@ type usage interface {
 // source is what makes the credentials: what it has granted, and what it needed for it.
 type source struct {
 	exchanges float64
-	process   *process // nil if a cloud makes them
+	process   *metrics.Process // nil if a cloud makes them
 }
 
 // since returns what the program needed since an earlier look; nil if a cloud makes the
 // credentials.
-func (s source) since(before source) *process {
+func (s source) since(before source) *metrics.Process {
 	if s.process == nil {
 		return nil
 	}
-	return &process{resident: s.process.resident, cpu: s.process.cpu - before.process.cpu}
+	return new(s.process.Since(*before.process))
 }
 
 // owners returns who n objects are in this run.
@@ -274,13 +274,7 @@ func (c *certified) prove(spec *v1alpha1.OCIRepositorySpec, _ string) {
 // source returns the certificates that the token server has made.
 func (c *certified) source(ctx context.Context, own *http.Client) (source, error) {
 	samples, err := metrics.Scrape(ctx, own, c.tokenServer.URL("metrics"))
-	return source{
-		exchanges: samples.Sum("lanyard_svids_minted_total"),
-		process: &process{
-			resident: samples.Sum("process_resident_memory_bytes"),
-			cpu:      time.Duration(samples.Sum("process_cpu_seconds_total") * float64(time.Second)),
-		},
-	}, err
+	return source{exchanges: samples.Sum("lanyard_svids_minted_total"), process: new(samples.Process())}, err
 }
 
 // proofs counts the controller's and the token server's reads of objects. The API server does not

@@ -10,11 +10,15 @@ import (
 	"strings"
 	"time"
 
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/internal/local"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -82,6 +86,25 @@ func Accounts(ctx context.Context, c client.Client, n int) error {
 			Annotations: map[string]string{"eks.amazonaws.com/role-arn": "arn:aws:iam::" + local.Account + ":role/" + account},
 		}}
 	})
+}
+
+// WorkloadIdentity is an identity whose tokens are for a role at AWS with the identity's name.
+func WorkloadIdentity(namespace, name string) *identityv1.WorkloadIdentity {
+	return &identityv1.WorkloadIdentity{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: identityv1.WorkloadIdentitySpec{
+			Audiences: []string{"sts.amazonaws.com"},
+			TargetSystem: identityv1.TargetSystem{
+				Type: "aws", ProviderConfig: &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"iamRoleARN":"arn:aws:iam::%s:role/%s"}`, local.Account, name)},
+			},
+		},
+	}
+}
+
+// RequestToken asks the token server for a token of a WorkloadIdentity.
+func RequestToken(ctx context.Context, c *kubernetes.Clientset, namespace, name string) error {
+	return c.RESTClient().Post().AbsPath("/apis", tokenv1.Group, tokenv1.Version, "namespaces", namespace, "workloadidentities", name, "token").
+		SetHeader("Content-Type", "application/json").Body([]byte(`{"apiVersion":"token.lanyard.dev/v1alpha1","kind":"TokenRequest"}`)).MaxRetries(0).Do(ctx).Error()
 }
 
 // Create creates many objects, some at once.

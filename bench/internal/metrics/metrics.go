@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Samples are metrics in Prometheus' text format, a line each.
@@ -35,6 +36,37 @@ series:
 		}
 	}
 	return total
+}
+
+// Process is what a process has used since its start.
+type Process struct {
+	Resident, Heap  float64 // bytes, now
+	CPU             time.Duration
+	Reconciliations float64
+	Calls           float64 // to the Kubernetes API
+}
+
+// Since returns what was used since an earlier reading. The memory is that of now.
+func (p Process) Since(before Process) Process {
+	p.CPU, p.Reconciliations, p.Calls = p.CPU-before.CPU, p.Reconciliations-before.Reconciliations, p.Calls-before.Calls
+	return p
+}
+
+// Process returns what the samples say of their process.
+func (s Samples) Process() Process {
+	return Process{
+		Resident:        s.Sum("process_resident_memory_bytes"),
+		Heap:            s.Sum("go_memstats_heap_inuse_bytes"),
+		CPU:             time.Duration(s.Sum("process_cpu_seconds_total") * float64(time.Second)),
+		Reconciliations: s.Sum("controller_runtime_reconcile_total"),
+		Calls:           s.Sum("rest_client_requests_total"),
+	}
+}
+
+// ScrapeProcess reads what a server says of its process.
+func ScrapeProcess(ctx context.Context, c *http.Client, base string) (Process, error) {
+	samples, err := Scrape(ctx, c, base)
+	return samples.Process(), err
 }
 
 // Scrape reads a server's metrics.

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -83,6 +84,21 @@ func (t *Table[R]) Row(name string, cell func(R) string) {
 		t.text.WriteString(" | " + cell(r))
 	}
 	t.text.WriteString(" |\n")
+}
+
+// Count returns the cell of a number.
+func Count[R any](of func(R) int) func(R) string {
+	return func(r R) string { return strconv.Itoa(of(r)) }
+}
+
+// Seconds returns the cell of a duration, rounded.
+func Seconds[R any](to time.Duration, of func(R) time.Duration) func(R) string {
+	return func(r R) string { return of(r).Round(to).String() }
+}
+
+// MiB returns the cell of a number of bytes.
+func MiB[R any](of func(R) float64) func(R) string {
+	return func(r R) string { return fmt.Sprintf("%.0f MiB", of(r)/(1<<20)) }
 }
 
 func (t *Table[R]) print(rows func(*Table[R])) error {

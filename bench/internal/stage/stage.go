@@ -9,12 +9,22 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lanyard-dev/lanyard/examples"
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// Start starts a cloud, and a cluster of the program at controlPlane, in a new temporary folder.
-// The function stop ends both and removes the folder. After an error nothing is left.
-func Start(ctx context.Context, controlPlane string, options local.CloudOptions) (_ *local.Cluster, stop func() error, err error) {
+// Start starts the demonstration's cloud, and a cluster of the program at controlPlane, in a new
+// temporary folder. The functions in change change the cloud's options before. The function stop
+// ends both and removes the folder. After an error nothing is left.
+func Start(ctx context.Context, controlPlane string, change ...func(*local.CloudOptions)) (_ *local.Cluster, stop func() error, err error) {
+	config, err := local.ParseCloud("cloud.yaml", examples.Cloud())
+	if err != nil {
+		return nil, nil, err
+	}
+	options := local.CloudOptions{Config: config}
+	for _, change := range change {
+		change(&options)
+	}
 	var steps []func() error
 	stop = func() (err error) {
 		for _, step := range slices.Backward(steps) {
