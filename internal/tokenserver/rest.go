@@ -54,66 +54,87 @@ type Contexts interface {
 	Resolve(ctx context.Context, caller user.Info, identity *identityv1.WorkloadIdentity, object *tokenv1.ContextObject) (*issuer.Context, error)
 }
 
-// tokens is workloadidentities/token: it creates tokens.
-type tokens struct {
+// request is a request for a token or an SVID. Its answer has the same kind.
+type request interface {
+	runtime.Object
+	metav1.Object
+}
+
+// subresource creates tokens or SVIDs: R is the type of the requests and of their answers.
+type subresource[R request] struct {
+	kind          string // of R
+	empty         func() R
 	preconditions []*Precondition
-	issuer        *issuer.Issuer
-	clusters      issuer.Clusters
-	identities    Identities
-	signer        Signer
-	contexts      Contexts
 	metrics       *Metrics
+	create        func(ctx context.Context, name string, request R, dryRun bool) (R, error)
 }
 
 var (
-	_ rest.Storage                        = (*tokens)(nil)
-	_ rest.NamedCreater                   = (*tokens)(nil)
-	_ rest.GroupVersionKindProvider       = (*tokens)(nil)
-	_ rest.SubresourceObjectMetaPreserver = (*tokens)(nil)
+	_ rest.Storage                        = (*subresource[*tokenv1.TokenRequest])(nil)
+	_ rest.NamedCreater                   = (*subresource[*tokenv1.TokenRequest])(nil)
+	_ rest.GroupVersionKindProvider       = (*subresource[*tokenv1.TokenRequest])(nil)
+	_ rest.SubresourceObjectMetaPreserver = (*subresource[*tokenv1.TokenRequest])(nil)
 )
 
 // New implements [rest.Storage].
-func (t *tokens) New() runtime.Object { return &tokenv1.TokenRequest{} }
+func (s *subresource[R]) New() runtime.Object { return s.empty() }
 
 // Destroy implements [rest.Storage].
-func (t *tokens) Destroy() {}
+func (s *subresource[R]) Destroy() {}
 
 // GroupVersionKind implements [rest.GroupVersionKindProvider]: the subresource has another kind
 // than its parent.
-func (t *tokens) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
-	return tokenv1.GroupVersion().WithKind(tokenv1.TokenRequestKind)
+func (s *subresource[R]) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
+	return tokenv1.GroupVersion().WithKind(s.kind)
 }
 
 // PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate implements
-// [rest.SubresourceObjectMetaPreserver]: metadata.uid of a request is the UID that the identity
-// must have.
-func (t *tokens) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
+// [rest.SubresourceObjectMetaPreserver]: metadata.uid of a request is the UID that the object must
+// have.
+func (s *subresource[R]) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
 
 // Create implements [rest.NamedCreater].
-func (t *tokens) Create(
+func (s *subresource[R]) Create(
 	ctx context.Context, name string, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
 ) (runtime.Object, error) {
-	request, ok := object.(*tokenv1.TokenRequest)
+	request, ok := object.(R)
 	if !ok {
-		return nil, apierrors.NewBadRequest("the body is not a TokenRequest")
+		return nil, apierrors.NewBadRequest("the kind of the body is not " + s.kind)
 	}
 	if validate != nil {
 		if err := validate(ctx, object.DeepCopyObject()); err != nil {
 			return nil, err
 		}
 	}
-	answer, err := t.create(ctx, name, request, len(options.DryRun) > 0)
+	answer, err := s.answer(ctx, name, request, len(options.DryRun) > 0)
 	if err != nil {
-		t.metrics.refused(err)
+		s.metrics.refused(err)
 		return nil, err
 	}
 	return answer, nil
 }
 
-func (t *tokens) create(ctx context.Context, name string, request *tokenv1.TokenRequest, dryRun bool) (*tokenv1.TokenRequest, error) {
-	if err := firstRefusal(t.preconditions); err != nil {
-		return nil, err
+func (s *subresource[R]) answer(ctx context.Context, name string, request R, dryRun bool) (answer R, err error) {
+	if err := firstRefusal(s.preconditions); err != nil {
+		return answer, err
 	}
+	if err := checkNames(ctx, name, request); err != nil {
+		return answer, err
+	}
+	return s.create(ctx, name, request, dryRun)
+}
+
+// tokens creates the tokens of WorkloadIdentities.
+type tokens struct {
+	issuer     *issuer.Issuer
+	clusters   issuer.Clusters
+	identities Identities
+	signer     Signer
+	contexts   Contexts
+	metrics    *Metrics
+}
+
+func (t *tokens) create(ctx context.Context, name string, request *tokenv1.TokenRequest, dryRun bool) (*tokenv1.TokenRequest, error) {
 	identity, err := t.identity(ctx, name, request)
 	if err != nil {
 		return nil, err
@@ -161,9 +182,6 @@ func (t *tokens) create(ctx context.Context, name string, request *tokenv1.Token
 
 // identity returns the identity that a request is for, if the identity can have a token.
 func (t *tokens) identity(ctx context.Context, name string, request *tokenv1.TokenRequest) (*identityv1.WorkloadIdentity, error) {
-	if err := checkNames(ctx, name, &request.ObjectMeta); err != nil {
-		return nil, err
-	}
 	identity, err := t.identities.Get(ctx, genericrequest.NamespaceValue(ctx), name, request.UID)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -190,11 +208,11 @@ func (t *tokens) context(ctx context.Context, caller user.Info, identity *identi
 }
 
 // checkNames refuses a request whose metadata names another object than its URL.
-func checkNames(ctx context.Context, name string, request *metav1.ObjectMeta) error {
+func checkNames(ctx context.Context, name string, request metav1.Object) error {
 	switch {
-	case request.Name != "" && request.Name != name:
+	case request.GetName() != "" && request.GetName() != name:
 		return apierrors.NewBadRequest("metadata.name is not the name in the URL")
-	case request.Namespace != "" && request.Namespace != genericrequest.NamespaceValue(ctx):
+	case request.GetNamespace() != "" && request.GetNamespace() != genericrequest.NamespaceValue(ctx):
 		return apierrors.NewBadRequest("metadata.namespace is not the namespace in the URL")
 	}
 	return nil

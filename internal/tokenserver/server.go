@@ -98,8 +98,12 @@ func (c *Config) storage() map[string]rest.Storage {
 	storage := map[string]rest.Storage{}
 	if c.Issuer != nil {
 		storage[resource] = parent{kind: identityv1.WorkloadIdentityKind}
-		storage[resource+"/token"] = &tokens{
-			preconditions: c.Preconditions, issuer: c.Issuer, clusters: c.Clusters, identities: c.Identities, signer: c.Signer, contexts: c.Contexts, metrics: c.Metrics,
+		made := &tokens{
+			issuer: c.Issuer, clusters: c.Clusters, identities: c.Identities, signer: c.Signer, contexts: c.Contexts, metrics: c.Metrics,
+		}
+		storage[resource+"/token"] = &subresource[*tokenv1.TokenRequest]{
+			kind: tokenv1.TokenRequestKind, empty: func() *tokenv1.TokenRequest { return &tokenv1.TokenRequest{} },
+			preconditions: c.Preconditions, metrics: c.Metrics, create: made.create,
 		}
 	}
 	if c.SVIDs != nil {

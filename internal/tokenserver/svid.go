@@ -82,71 +82,23 @@ func (s *SVIDs) storage(preconditions []*Precondition, metrics *Metrics) map[str
 	storage := map[string]rest.Storage{}
 	for _, kind := range svidKinds() {
 		storage[kind.resource.Resource] = parent{kind: kind.kind}
-		storage[kind.resource.Resource+"/svid"] = &svids{SVIDs: s, kind: kind, preconditions: preconditions, metrics: metrics}
+		storage[kind.resource.Resource+"/svid"] = &subresource[*tokenv1.SVIDRequest]{
+			kind: tokenv1.SVIDRequestKind, empty: func() *tokenv1.SVIDRequest { return &tokenv1.SVIDRequest{} },
+			preconditions: preconditions, metrics: metrics, create: (&svids{SVIDs: s, kind: kind, metrics: metrics}).create,
+		}
 	}
 	return storage
 }
 
-// svids is the subresource svid of one kind: it creates SVIDs.
+// svids creates the SVIDs of the objects of one kind.
 type svids struct {
 	*SVIDs
 
-	kind          svidKind
-	preconditions []*Precondition
-	metrics       *Metrics
-}
-
-var (
-	_ rest.Storage                        = (*svids)(nil)
-	_ rest.NamedCreater                   = (*svids)(nil)
-	_ rest.GroupVersionKindProvider       = (*svids)(nil)
-	_ rest.SubresourceObjectMetaPreserver = (*svids)(nil)
-)
-
-// New implements [rest.Storage].
-func (s *svids) New() runtime.Object { return &tokenv1.SVIDRequest{} }
-
-// Destroy implements [rest.Storage].
-func (s *svids) Destroy() {}
-
-// GroupVersionKind implements [rest.GroupVersionKindProvider]: the subresource has another kind
-// than its parent.
-func (s *svids) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
-	return tokenv1.GroupVersion().WithKind(tokenv1.SVIDRequestKind)
-}
-
-// PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate implements
-// [rest.SubresourceObjectMetaPreserver]: metadata.uid of a request is compared with the object's.
-func (s *svids) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
-
-// Create implements [rest.NamedCreater].
-func (s *svids) Create(
-	ctx context.Context, name string, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
-) (runtime.Object, error) {
-	request, ok := object.(*tokenv1.SVIDRequest)
-	if !ok {
-		return nil, apierrors.NewBadRequest("the body is not an SVIDRequest")
-	}
-	if validate != nil {
-		if err := validate(ctx, object.DeepCopyObject()); err != nil {
-			return nil, err
-		}
-	}
-	answer, err := s.create(ctx, name, request, len(options.DryRun) > 0)
-	if err != nil {
-		s.metrics.refused(err)
-		return nil, err
-	}
-	return answer, nil
+	kind    svidKind
+	metrics *Metrics
 }
 
 func (s *svids) create(ctx context.Context, name string, request *tokenv1.SVIDRequest, dryRun bool) (*tokenv1.SVIDRequest, error) {
-	if err := firstRefusal(s.preconditions); err != nil {
-		return nil, err
-	}
-	if err := checkNames(ctx, name, &request.ObjectMeta); err != nil {
-		return nil, err
-	}
 	public, wrong := validateSVID(&request.Spec)
 	if len(wrong) > 0 {
 		return nil, apierrors.NewInvalid(svidRequestKind(), name, wrong)
