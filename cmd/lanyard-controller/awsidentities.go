@@ -3,12 +3,6 @@ package main
 import (
 	"context"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	kubecache "sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	authmanager "github.com/lanyard-dev/lanyard/auth/kube/manager"
 	"github.com/lanyard-dev/lanyard/auth/spec"
@@ -18,27 +12,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/identity"
 )
-
-// awsIdentityMemory says what the manager's cache keeps for AWS identities.
-func awsIdentityMemory(f flags.Flags) map[client.Object]kubecache.ByObject {
-	kept := map[client.Object]kubecache.ByObject{}
-	if !f.AWSIdentities {
-		return kept
-	}
-	for _, kind := range []client.Object{
-		&identityv1.AWSClusterControllerIdentity{}, &identityv1.AWSClusterStaticIdentity{}, &identityv1.AWSClusterRoleIdentity{},
-		&identityv1.AWSServiceAccountIdentity{},
-	} {
-		kept[kind] = kubecache.ByObject{Transform: object.Remember}
-	}
-	if f.IdentitySecretNamespace != "" {
-		kept[&corev1.Secret{}] = kubecache.ByObject{
-			Namespaces: map[string]kubecache.Config{f.IdentitySecretNamespace: {}},
-			Field:      fields.OneTermEqualSelector("type", identityv1.SecretTypeAWSStatic),
-		}
-	}
-	return kept
-}
 
 // addAWSIdentities has objects name AWS identities. It returns what tells of their changes, after
 // the token cache has heard of them.

@@ -15,14 +15,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	kubecache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
@@ -40,6 +38,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/broker"
 	"github.com/lanyard-dev/lanyard/internal/clouds"
 	"github.com/lanyard-dev/lanyard/internal/controller/access"
+	"github.com/lanyard-dev/lanyard/internal/controller/awsidentity"
 	"github.com/lanyard-dev/lanyard/internal/controller/bucket"
 	"github.com/lanyard-dev/lanyard/internal/controller/externalartifact"
 	"github.com/lanyard-dev/lanyard/internal/controller/flags"
@@ -173,28 +172,14 @@ func newManager(ctx context.Context, f flags.Flags, svids *broker.Broker, logger
 	if err != nil {
 		return nil, err
 	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), identityv1.AddToScheme(scheme)); err != nil {
+	options, err := f.ManagerOptions(memory(f), corev1.AddToScheme, v1alpha1.AddToScheme, identityv1.AddToScheme)
+	if err != nil {
 		return nil, err
 	}
-	options := manager.Options{
-		Scheme: scheme,
-		Cache:  memory(f),
-		// No Secret that an object names is kept in memory: each is read when it is needed.
-		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
-		Metrics:                       metricsserver.Options{BindAddress: f.MetricsAddress},
-		HealthProbeBindAddress:        f.HealthAddress,
-		PprofBindAddress:              f.ProfileAddress,
-		LeaderElection:                f.LeaderElect,
-		LeaderElectionID:              f.LeaderElectID,
-		LeaderElectionNamespace:       f.LeaderElectNamespace,
-		LeaderElectionReleaseOnCancel: true, // nothing runs after Start returns
-		// The lease prevents two replicas of a shard during a rollout. It is long, so that a slow
-		// API server does not restart the work on all objects.
-		LeaseDuration: new(35 * time.Second),
-		RenewDeadline: new(30 * time.Second),
-		RetryPeriod:   new(5 * time.Second),
-	}
+	program.SetLease(&options, f.LeaderElect, f.LeaderElectID, f.LeaderElectNamespace)
+	options.PprofBindAddress = f.ProfileAddress
+	// No Secret that an object names is kept in memory: each is read when it is needed.
+	options.Client = client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}}
 	all := authmanager.Options{Manager: options, KeyRing: keyRing(f), Objects: objects(f), Tokens: tokens(f, logger)}
 	if svids == nil {
 		return authmanager.New(ctx, config, all)
@@ -275,14 +260,17 @@ func connections(f flags.Flags) (*transport.Pool, error) {
 	return transport.NewPool(transport.Options{Dial: guard.DialContext(transport.Dialer()), CheckTarget: guard.CheckTarget})
 }
 
-// memory returns the options of the manager's cache. It keeps the shard's objects, and only the
-// parts of them that the program reads. Package auth/kube/manager adds the ServiceAccounts.
-func memory(f flags.Flags) kubecache.Options {
-	objects := awsIdentityMemory(f)
-	for _, kind := range []client.Object{&v1alpha1.Bucket{}, &v1alpha1.ImageRepository{}, &v1alpha1.OCIRepository{}} {
-		objects[kind] = kubecache.ByObject{Label: f.ShardSelector, Transform: object.Remember}
+// memory says what the manager's cache keeps: the shard's objects, and only the parts of them that
+// the program reads. Package auth/kube/manager adds the ServiceAccounts.
+func memory(f flags.Flags) map[client.Object]kubecache.ByObject {
+	kept := map[client.Object]kubecache.ByObject{}
+	if f.AWSIdentities {
+		kept = awsidentity.ByObject(f.IdentitySecretNamespace)
 	}
-	return kubecache.Options{ByObject: objects, DefaultTransform: kubecache.TransformStripManagedFields()}
+	for _, kind := range []client.Object{&v1alpha1.Bucket{}, &v1alpha1.ImageRepository{}, &v1alpha1.OCIRepository{}} {
+		kept[kind] = kubecache.ByObject{Label: f.ShardSelector, Transform: object.Remember}
+	}
+	return kept
 }
 
 func rules(f flags.Flags, providers []string, live client.Reader) spec.Rules {

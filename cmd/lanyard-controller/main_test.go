@@ -122,7 +122,7 @@ func TestMemoryIsOfWhatIsRead(t *testing.T) {
 	}
 	shard := labels.SelectorFromSet(labels.Set{"lanyard.dev/shard": "a"})
 	kept := map[reflect.Type]kubecache.ByObject{}
-	for o, by := range memory(flags.Flags{ShardSelector: shard}).ByObject {
+	for o, by := range memory(flags.Flags{ShardSelector: shard}) {
 		kept[reflect.TypeOf(o).Elem()] = by
 	}
 	kinds := 0

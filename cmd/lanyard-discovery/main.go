@@ -14,7 +14,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	kubecache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
@@ -22,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/discovery"
@@ -116,19 +114,12 @@ func newManager(f flags.Flags) (manager.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheme := runtime.NewScheme()
-	if err := identityv1.AddToScheme(scheme); err != nil {
+	kept := map[client.Object]kubecache.ByObject{&identityv1.KeyRing{}: {Namespaces: map[string]kubecache.Config{f.Namespace: {}}}}
+	options, err := f.ManagerOptions(kept, identityv1.AddToScheme)
+	if err != nil {
 		return nil, err
 	}
-	return manager.New(config, manager.Options{
-		Scheme: scheme,
-		Cache: kubecache.Options{
-			ByObject:         map[client.Object]kubecache.ByObject{&identityv1.KeyRing{}: {Namespaces: map[string]kubecache.Config{f.Namespace: {}}}},
-			DefaultTransform: kubecache.TransformStripManagedFields(),
-		},
-		Metrics:                metricsserver.Options{BindAddress: f.MetricsAddress},
-		HealthProbeBindAddress: f.HealthAddress,
-	})
+	return manager.New(config, options)
 }
 
 // newIssuers makes the issuers, with what keeps their documents.

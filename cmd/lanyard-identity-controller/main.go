@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -15,14 +14,12 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	kubecache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
@@ -128,29 +125,18 @@ type part interface {
 }
 
 func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
-	scheme := runtime.NewScheme()
-	err := errors.Join(corev1.AddToScheme(scheme), authenticationv1.AddToScheme(scheme), identityv1.AddToScheme(scheme), infrav1.AddToScheme(scheme), toolkitv1.AddToScheme(scheme))
+	options, err := f.ManagerOptions(memory(f),
+		corev1.AddToScheme, authenticationv1.AddToScheme, identityv1.AddToScheme, infrav1.AddToScheme, toolkitv1.AddToScheme)
 	if err != nil {
 		return nil, err
 	}
-	return manager.New(config, manager.Options{
-		Scheme: scheme,
-		Cache:  kubecache.Options{ByObject: memory(f), DefaultTransform: kubecache.TransformStripManagedFields()},
-		// Static keys have an informer of their own. The Secret of a binding is read when it is its turn.
-		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
-		Metrics:                       metricsserver.Options{BindAddress: f.MetricsAddress},
-		HealthProbeBindAddress:        f.HealthAddress,
-		LeaderElection:                f.LeaderElect,
-		LeaderElectionID:              f.LeaderElectID,
-		LeaderElectionNamespace:       f.Namespace,
-		LeaderElectionReleaseOnCancel: true, // nothing runs after Start returns
-		LeaseDuration:                 new(35 * time.Second),
-		RenewDeadline:                 new(30 * time.Second),
-		RetryPeriod:                   new(5 * time.Second),
-		// What is under way ends at once. Workers that the queue holds in a deadlock never end
-		// (kubernetes-sigs/controller-runtime#3538), and the next replica waits for the lease.
-		GracefulShutdownTimeout: new(5 * time.Second),
-	})
+	program.SetLease(&options, f.LeaderElect, f.LeaderElectID, f.Namespace)
+	// Static keys have an informer of their own. The Secret of a binding is read when it is its turn.
+	options.Client = client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}}
+	// What is under way ends at once. Workers that the queue holds in a deadlock never end
+	// (kubernetes-sigs/controller-runtime#3538), and the next replica waits for the lease.
+	options.GracefulShutdownTimeout = new(5 * time.Second)
+	return manager.New(config, options)
 }
 
 // memory says what the manager's cache keeps of each kind.
@@ -167,23 +153,13 @@ func memory(f flags.Flags) map[client.Object]kubecache.ByObject {
 		kept[&identityv1.WorkloadIdentityBinding{}] = kubecache.ByObject{Transform: object.Remember}
 	}
 	if f.AWSIdentities {
-		for _, kind := range []client.Object{
-			&identityv1.AWSClusterControllerIdentity{}, &identityv1.AWSClusterStaticIdentity{}, &identityv1.AWSClusterRoleIdentity{},
-			&identityv1.AWSServiceAccountIdentity{}, &infrav1.AWSCluster{},
-		} {
-			kept[kind] = kubecache.ByObject{Transform: object.Remember}
-		}
+		maps.Copy(kept, awsidentity.ByObject(f.SecretNamespace))
+		kept[&infrav1.AWSCluster{}] = kubecache.ByObject{Transform: object.Remember}
 		// Of the objects that fetch, only whose identity they use.
 		for _, kind := range []client.Object{&toolkitv1.OCIRepository{}, &toolkitv1.Bucket{}, &toolkitv1.ImageRepository{}} {
 			kept[kind] = kubecache.ByObject{Transform: awsidentity.RememberRef}
 		}
 		maps.Copy(kept, kube.ByObject(kube.DefaultAnnotations()))
-	}
-	if f.SecretNamespace != "" {
-		kept[&corev1.Secret{}] = kubecache.ByObject{
-			Namespaces: map[string]kubecache.Config{f.SecretNamespace: {}},
-			Field:      fields.OneTermEqualSelector("type", identityv1.SecretTypeAWSStatic),
-		}
 	}
 	return kept
 }
@@ -216,15 +192,11 @@ func (w *workloadIdentities) setup(ctx context.Context, objects *object.Shared, 
 	return workloadidentity.New(objects, w.issuer, w.ring).SetupWithManager(ctx, mgr, w.concurrent)
 }
 
-// newIssuer makes the issuer as the token server has it. Unless a flag names the API server's
-// audiences, it learns them.
+// newIssuer makes the issuer as the token server has it.
 func newIssuer(ctx context.Context, f flags.Flags, mgr manager.Manager) (*issuer.Issuer, error) {
-	audiences := f.APIAudiences
-	if len(audiences) == 0 {
-		var err error
-		if audiences, err = kube.LearnAPIAudiences(ctx, mgr.GetClient()); err != nil {
-			return nil, fmt.Errorf("learn which audiences the API server accepts: %w; or set --api-audiences", err)
-		}
+	audiences, err := program.APIAudiences(ctx, f.APIAudiences, mgr.GetClient())
+	if err != nil {
+		return nil, err
 	}
 	made := &issuer.Issuer{URL: f.Issuer, Limits: f.Limits, APIAudiences: audiences}
 	return made, made.Check()

@@ -16,7 +16,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -25,10 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
-	"github.com/lanyard-dev/lanyard/auth/kube"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
 	"github.com/lanyard-dev/lanyard/internal/keyring/sign"
 	"github.com/lanyard-dev/lanyard/internal/program"
@@ -166,38 +163,26 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 // newManager makes the caches, and the servers of metrics and health.
 func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), authenticationv1.AddToScheme(scheme), identityv1.AddToScheme(scheme)); err != nil {
+	options, err := f.ManagerOptions(map[client.Object]kubecache.ByObject{
+		&corev1.Namespace{}:   {Field: fields.OneTermEqualSelector("metadata.name", f.Namespace)},
+		&identityv1.KeyRing{}: {Namespaces: map[string]kubecache.Config{f.Namespace: {}}},
+
+		&identityv1.WorkloadIdentity{}: {Transform: tokenserver.Remember},
+	}, corev1.AddToScheme, authenticationv1.AddToScheme, identityv1.AddToScheme)
+	if err != nil {
 		return nil, err
 	}
-	return manager.New(config, manager.Options{
-		Scheme: scheme,
-		Cache: kubecache.Options{
-			ByObject: map[client.Object]kubecache.ByObject{
-				&corev1.Namespace{}:   {Field: fields.OneTermEqualSelector("metadata.name", f.Namespace)},
-				&identityv1.KeyRing{}: {Namespaces: map[string]kubecache.Config{f.Namespace: {}}},
-
-				&identityv1.WorkloadIdentity{}: {Transform: tokenserver.Remember},
-			},
-			DefaultTransform: kubecache.TransformStripManagedFields(),
-		},
-		Metrics:                metricsserver.Options{BindAddress: f.MetricsAddress},
-		HealthProbeBindAddress: f.HealthAddress,
-	})
+	return manager.New(config, options)
 }
 
 // newServing makes the part of the server's configuration that decides what tokens and SVIDs say.
-// Unless a flag names the API server's audiences, it learns them.
 func newServing(
 	ctx context.Context, f flags.Flags, mgr manager.Manager, live client.Client, clientset kubernetes.Interface, issuerRing, spiffeRing *ring, log *slog.Logger,
 ) (tokenserver.Config, error) {
 	var c tokenserver.Config
-	audiences := f.APIAudiences
-	if len(audiences) == 0 {
-		var err error
-		if audiences, err = kube.LearnAPIAudiences(ctx, live); err != nil {
-			return c, fmt.Errorf("learn which audiences the API server accepts: %w; or set --api-audiences", err)
-		}
+	audiences, err := program.APIAudiences(ctx, f.APIAudiences, live)
+	if err != nil {
+		return c, err
 	}
 	objects, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {

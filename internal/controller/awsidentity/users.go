@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -67,6 +69,25 @@ func NewUsers(
 		u.kinds = append(u.kinds, userKind{list: list, informer: informer})
 	}
 	return u, nil
+}
+
+// ByObject says what a manager's cache keeps for AWS identities. Their static keys are in one
+// namespace; without a namespace, no Secret is kept.
+func ByObject(secretNamespace string) map[client.Object]cache.ByObject {
+	kept := map[client.Object]cache.ByObject{}
+	for _, kind := range []client.Object{
+		&v1alpha1.AWSClusterControllerIdentity{}, &v1alpha1.AWSClusterStaticIdentity{}, &v1alpha1.AWSClusterRoleIdentity{},
+		&v1alpha1.AWSServiceAccountIdentity{},
+	} {
+		kept[kind] = cache.ByObject{Transform: object.Remember}
+	}
+	if secretNamespace != "" {
+		kept[&corev1.Secret{}] = cache.ByObject{
+			Namespaces: map[string]cache.Config{secretNamespace: {}},
+			Field:      fields.OneTermEqualSelector("type", v1alpha1.SecretTypeAWSStatic),
+		}
+	}
+	return kept
 }
 
 // RememberRef strips a source to what tells whose identity it uses, for ByObject.Transform.

@@ -1,0 +1,50 @@
+package program
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	kubecache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/lanyard-dev/lanyard/auth/kube"
+)
+
+// ManagerOptions returns the options of a program's manager. The parameter kept says what the
+// manager's cache keeps of each kind. The kinds are added to the manager's scheme.
+func (f *Flags) ManagerOptions(kept map[client.Object]kubecache.ByObject, kinds ...func(*runtime.Scheme) error) (manager.Options, error) {
+	builder := runtime.NewSchemeBuilder(kinds...)
+	scheme := runtime.NewScheme()
+	return manager.Options{
+		Scheme:                 scheme,
+		Cache:                  kubecache.Options{ByObject: kept, DefaultTransform: kubecache.TransformStripManagedFields()},
+		Metrics:                metricsserver.Options{BindAddress: f.MetricsAddress},
+		HealthProbeBindAddress: f.HealthAddress,
+	}, builder.AddToScheme(scheme)
+}
+
+// SetLease completes the options of a controller that has one of several replicas reconcile.
+func SetLease(options *manager.Options, elect bool, id, namespace string) {
+	options.LeaderElection, options.LeaderElectionID, options.LeaderElectionNamespace = elect, id, namespace
+	options.LeaderElectionReleaseOnCancel = true // nothing runs after Start returns
+	// The lease prevents two replicas of a shard during a rollout. It is long, so that a slow API
+	// server does not restart the work on all objects.
+	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = new(35*time.Second), new(30*time.Second), new(5*time.Second)
+}
+
+// APIAudiences returns the audiences that the API server accepts: those that --api-audiences names,
+// otherwise those that the API server says.
+func APIAudiences(ctx context.Context, named []string, c client.Client) ([]string, error) {
+	if len(named) > 0 {
+		return named, nil
+	}
+	audiences, err := kube.LearnAPIAudiences(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("learn which audiences the API server accepts: %w; or set --api-audiences", err)
+	}
+	return audiences, nil
+}
