@@ -177,6 +177,7 @@ func get(t *testing.T, n http.RoundTripper, url string) []byte {
 }
 
 func TestPushRefuses(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir()) // tests of other packages push at the same time
 	n := serve(t, map[string]http.Handler{registryHost: basic(distribution(t))})
 	good := oci.Options{Auth: oci.Basic(username, password), Transport: n}
 	bad := oci.Options{Auth: oci.Basic(username, "wrong-password"), Transport: n}
