@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -104,7 +105,8 @@ func (d *Document) malformed(err error) error {
 func (d *Document) Decode(into any) error {
 	strict, err := kjson.UnmarshalStrict(d.json, into)
 	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return d.At(mistyped.Field, fmt.Errorf("%s: must not be a JSON %s", mistyped.Field, mistyped.Value))
+		path := withoutEmbedded(mistyped.Field)
+		return d.At(path, fmt.Errorf("%s: must not be a JSON %s", path, mistyped.Value))
 	}
 	if err != nil {
 		return d.At("", err)
@@ -118,6 +120,16 @@ func (d *Document) Decode(into any) error {
 		errs = append(errs, d.At(path, err))
 	}
 	return errors.Join(errs...)
+}
+
+// withoutEmbedded returns the path of a field in the file. The path of an
+// [*json.UnmarshalTypeError] also has the names of embedded structs: Go's exported names begin with
+// a capital, and the fields of our files do not.
+func withoutEmbedded(path string) string {
+	names := slices.DeleteFunc(strings.Split(path, "."), func(name string) bool {
+		return name != "" && name[0] >= 'A' && name[0] <= 'Z'
+	})
+	return strings.Join(names, ".")
 }
 
 // At returns an [*Error] at the line of the field at a path, such as "spec.ref.tag",

@@ -9,7 +9,14 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/yamlfile"
 )
 
+// Embedded is part of a kind without a name of its own.
+type Embedded struct {
+	Mode string `json:"mode"`
+}
+
 type kind struct {
+	Embedded `json:",inline"`
+
 	Name string `json:"name"`
 	List []struct {
 		Size   int               `json:"size"`
@@ -80,6 +87,7 @@ func TestDecode(t *testing.T) {
 		"name: a\nName: b\n":      {"some.yaml:2: ", `"Name"`},
 		"- 1\n":                   {"some.yaml:1: "},
 		"# c\n\nname: [a]\n":      {"some.yaml:3: name: must not be a JSON array"},
+		"name: a\nmode: [a]\n":    {"some.yaml:2: mode: must not be a JSON array"},
 		"x: &a {y: 1}\nname: z\n": {"some.yaml:1: ", `"x"`},
 	} {
 		err := read(t, text)[0].Decode(&kind{})
