@@ -157,7 +157,7 @@ func (x plan) sessionName(subject auth.Subject) string {
 	if x.session.Name == "" {
 		return sessionName(subject)
 	}
-	return fitSessionName(x.session.Name)
+	return FitSessionName(x.session.Name)
 }
 
 // accountOf returns the account in an ARN; empty if there is none.

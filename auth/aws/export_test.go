@@ -11,8 +11,5 @@ func SessionName(subject auth.Subject) string { return sessionName(subject) }
 // Clean is what of a service's message gets into an error.
 func Clean(message string, secrets ...auth.Secret) string { return clean(message, secrets) }
 
-// FitSessionName is the name, or its beginning and a hash if the name is too long.
-func FitSessionName(name string) string { return fitSessionName(name) }
-
 // SessionRequestOf is what an account asks for.
 func SessionRequestOf(account auth.Account) (SessionRequest, error) { return sessionRequestOf(account) }

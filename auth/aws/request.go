@@ -21,8 +21,8 @@ type SessionRequest struct {
 	Source string
 	// RoleARN is the role to assume. Empty: the session is the source's own.
 	RoleARN string
-	// Name is the name of the session; a longer one than 64 characters is cut, with a hash. Default:
-	// made of the subject's name.
+	// Name is the name of the session; of one that is longer than 64 characters, a hash and the end
+	// remain. Default: made of the subject's name.
 	Name string
 	// Duration is how long the session lives. Default [SessionDuration]. A session that is got with
 	// the session of a role lives at most an hour, as AWS requires.
@@ -82,7 +82,7 @@ func (r SessionRequest) Attributes() (map[string]string, error) {
 	}
 	set(attributeSource, r.Source)
 	set(attributeRole, r.RoleARN)
-	set(SessionNameAttribute, fitSessionName(r.Name))
+	set(SessionNameAttribute, FitSessionName(r.Name))
 	seconds(attributeDuration, r.Duration)
 	set(attributePolicy, r.Policy)
 	set(attributeExternalID, r.ExternalID)

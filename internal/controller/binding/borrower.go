@@ -61,7 +61,7 @@ func (b borrower) as(account auth.Account) auth.Account {
 	maps.Copy(attributes, account.Attributes)
 	session := b.name + "@" + identityv1.WorkloadIdentityBindingKind
 	if own := account.Attributes[aws.SessionNameAttribute]; own != "" {
-		session = own + "@" + b.name
+		session = aws.FitSessionName(own + "@" + b.name)
 	}
 	attributes[aws.SessionNameAttribute] = session
 	account.Attributes = attributes
