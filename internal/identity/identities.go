@@ -167,11 +167,18 @@ func (i *Identities) Admits(ctx context.Context, namespace string, subject auth.
 // the cloud's audit log: namespaces share sessions.
 func (i *Identities) Begin(ctx context.Context, namespace string, subject auth.Subject) error {
 	account, err := i.For(namespace).Lookup(ctx, subject)
-	if err == nil && subject.Lent() {
-		log.FromContext(ctx).Info("uses a lent identity",
-			"identity", nameOf(subject), "session", account.Attributes[aws.SessionNameAttribute], "consumerNamespace", namespace)
+	if err == nil {
+		LogUse(ctx, namespace, account)
 	}
 	return err
+}
+
+// LogUse writes the line of [Identities.Begin] if the account is lent to the namespace.
+func LogUse(ctx context.Context, namespace string, account auth.Account) {
+	if account.Subject.Lent() {
+		log.FromContext(ctx).Info("uses a lent identity",
+			"identity", nameOf(account.Subject), "session", account.Attributes[aws.SessionNameAttribute], "consumerNamespace", namespace)
+	}
 }
 
 // Dependents returns the identities that have the subject in their chain, itself included. The

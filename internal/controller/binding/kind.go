@@ -168,6 +168,11 @@ func (k *kind) due(o *identityv1.WorkloadIdentityBinding, kept inSecret) bool {
 
 // renew gets a credential and writes the Secret. After a failure the Secret stays as it was.
 func (k *kind) renew(ctx context.Context, o *identityv1.WorkloadIdentityBinding, p plan, store *store, secret *secretRead) error {
+	if p.subject.Lent() {
+		if account, err := p.accounts.Lookup(ctx, p.subject); err == nil { // otherwise get fails
+			identity.LogUse(ctx, o.Namespace, account)
+		}
+	}
 	made, err := k.get(ctx, p)
 	var content written
 	if err == nil {
