@@ -277,13 +277,15 @@ func TestKeysAreTheTokenServers(t *testing.T) {
 	}
 }
 
-// TestControllerChangesOnlyItsOwn checks that the policy is there wherever the token server reads
-// what an object asks for: a controller that could change the object could ask for anything.
-func TestControllerChangesOnlyItsOwn(t *testing.T) {
-	for values, want := range map[string]bool{
-		`{issuer: {url: "https://i.example"}, rbac: {tenantNamespaces: []}}`:      true,
-		`{spiffe: {trustDomain: prod.example.com}, rbac: {tenantNamespaces: []}}`: true,
-		`{}`: false,
+// TestControllersChangeOnlyTheirOwn checks that each controller that may patch objects has the
+// policy that bounds the change: a controller that could change an object could act as anybody.
+func TestControllersChangeOnlyTheirOwn(t *testing.T) {
+	const fetches, keeps = "lanyard-controller", "lanyard-identity-controller"
+	for values, want := range map[string][]string{
+		`{}`: {fetches},
+		`{spiffe: {trustDomain: prod.example.com}, rbac: {tenantNamespaces: []}}`: {fetches},
+		`{issuer: {url: "https://i.example"}, rbac: {tenantNamespaces: []}}`:      {fetches, keeps},
+		`{identity: {awsIdentities: true}, rbac: {tenantNamespaces: []}}`:         {fetches, keeps},
 	} {
 		var parsed map[string]any
 		if err := yaml.Unmarshal([]byte(values), &parsed); err != nil {
@@ -293,11 +295,14 @@ func TestControllerChangesOnlyItsOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool {
-			return o.GetKind() == "ValidatingAdmissionPolicy" && o.GetName() == "lanyard-controller"
-		})
-		if found != want {
-			t.Errorf("%s: the policy is there: %v", values, found)
+		var found []string
+		for _, o := range objects {
+			if o.GetKind() == "ValidatingAdmissionPolicy" && slices.Contains([]string{fetches, keeps}, o.GetName()) {
+				found = append(found, o.GetName())
+			}
+		}
+		if !slices.Equal(found, want) {
+			t.Errorf("%s: the policies are %q, want %q", values, found, want)
 		}
 	}
 }

@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
@@ -229,6 +230,7 @@ func TestClusterIdentities(t *testing.T) {
 		t.Cleanup(func() { _ = objects.Delete(context.WithoutCancel(t.Context()), o) })
 	}
 	const role, controllers = identityv1.AWSClusterRoleIdentityKind, identityv1.AWSClusterControllerIdentityKind
+	identityControllerIsHeld(t, "test-account-role")
 
 	// Story 1 and 3: another account, with an external ID.
 	test := &infrav1.AWSCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: "test"}}
@@ -360,6 +362,24 @@ func TestGrantsAtTheAPIServer(t *testing.T) {
 			}
 		}
 	}
+}
+
+// identityControllerIsHeld holds that whoever controls lanyard-identity-controller cannot lend an
+// identity to further namespaces.
+func identityControllerIsHeld(t *testing.T, name string) {
+	t.Helper()
+	controller, err := client.New(as(world, local.Namespace, identityController), client.Options{Scheme: objects.Scheme()})
+	must(t, "make a client", err)
+	lent := &identityv1.AWSClusterRoleIdentity{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	patch := func(change string) error {
+		return controller.Patch(t.Context(), lent.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(change)), client.DryRunAll)
+	}
+	// The API server uses a new policy after some moments.
+	eventually(t, "the policy holds", func(context.Context) error {
+		err := patch(`{"spec":{"allowedNamespaces":{}}}`)
+		return wantf(apierrors.IsForbidden(err) && strings.Contains(err.Error(), "'lanyard-identity-controller'"), "a wider grant: %v", err)
+	})
+	must(t, "change the finalizer", patch(`{"metadata":{"finalizers":null}}`))
 }
 
 // TestDesignManifests has the real API server judge the manifests of the design, with the
