@@ -39,7 +39,7 @@ func (e *AddressError) Detail() string {
 
 // Fix is one clause for people that says what to do.
 func (e *AddressError) Fix() string {
-	return "name a host or proxy that is reachable from outside, or have the administrator list it as host:port in --allowed-endpoint-hosts"
+	return "name a host or proxy that is reachable from outside, or have the administrator list it as host:port in --allowed-endpoint-hosts (identity.allowedEndpointHosts of the Helm chart)"
 }
 
 // Guard keeps connections to hosts that tenants chose out of the cluster's own network. It checks

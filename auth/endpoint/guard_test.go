@@ -336,7 +336,7 @@ func TestAddressErrorNamesTheFlags(t *testing.T) {
 	dns := resolver(t, func(string) []string { return []string{"10.1.2.3"} })
 	err := judgeResolved(t, endpoint.Guard{}, dns, "tcp", "registry.corp.example:5000")
 	const want = `address not allowed: the address of "registry.corp.example" is in --deny-cidrs; name a host or proxy that is reachable from outside, ` +
-		"or have the administrator list it as host:port in --allowed-endpoint-hosts"
+		"or have the administrator list it as host:port in --allowed-endpoint-hosts (identity.allowedEndpointHosts of the Helm chart)"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
 	}

@@ -91,7 +91,7 @@ func awsIdentityOf(ctx context.Context, fields Fields, rules Rules) (auth.Subjec
 	case rules.ControllerOnly:
 		return auth.Subject{}, refuse(auth.CodeNotGranted, fieldAWSIdentity,
 			"the feature gate ObjectLevelWorkloadIdentity is off, so no object can name an AWS identity",
-			"have the administrator set --feature-gates=ObjectLevelWorkloadIdentity=true")
+			"have the administrator set --feature-gates=ObjectLevelWorkloadIdentity=true (featureGates of the Helm chart)")
 	case rules.AWSIdentities == nil:
 		return auth.Subject{}, refuse(auth.CodeNotGranted, fieldAWSIdentity,
 			"the controller runs without --aws-identities, so it knows no AWS identity",

@@ -171,5 +171,5 @@ func checkCredentialHost(fields Fields, rules Rules) error {
 	}
 	return refuse(auth.CodeNotGranted, fieldAccount,
 		fmt.Sprintf("no ServiceAccount is named, and the controller's own token does not go to %.80q", host),
-		"set spec.serviceAccountName, or have the administrator list the host in --controller-credential-hosts")
+		"set spec.serviceAccountName, or have the administrator list the host in --controller-credential-hosts (identity.controllerCredentialHosts of the Helm chart)")
 }

@@ -356,7 +356,7 @@ func checkIssuer(rules Rules) error {
 	case rules.ControllerOnly:
 		return refuse(auth.CodeNotGranted, fieldIdentity,
 			"the feature gate ObjectLevelWorkloadIdentity is off, so no object can name a WorkloadIdentity",
-			"have the administrator set --feature-gates=ObjectLevelWorkloadIdentity=true")
+			"have the administrator set --feature-gates=ObjectLevelWorkloadIdentity=true (featureGates of the Helm chart)")
 	case rules.IdentitiesAtHub:
 		return refuse(auth.CodeNotGranted, fieldIdentity,
 			"the WorkloadIdentities are at the cluster's hub, which cannot see that an object of this cluster uses one of them",
@@ -381,7 +381,7 @@ func subjectOf(
 		if account, err = auth.ServiceAccount(fields.Namespace, rules.DefaultServiceAccount); err != nil {
 			return auth.Subject{}, false, refuse(auth.CodeSubjectInvalid, fieldAccount,
 				"no ServiceAccount is named, and the value of --default-service-account cannot be a ServiceAccount's name",
-				"set spec.serviceAccountName, or have the administrator correct --default-service-account")
+				"set spec.serviceAccountName, or have the administrator correct --default-service-account (identity.defaultServiceAccount of the Helm chart)")
 		}
 		defaulted = true
 	}
@@ -389,13 +389,13 @@ func subjectOf(
 	case !account.IsZero() && rules.ControllerOnly:
 		return auth.Subject{}, false, refuse(auth.CodeNotGranted, fieldAccount,
 			"the feature gate ObjectLevelWorkloadIdentity is off, so no object can name a ServiceAccount",
-			"have the administrator set --feature-gates=ObjectLevelWorkloadIdentity=true")
+			"have the administrator set --feature-gates=ObjectLevelWorkloadIdentity=true (featureGates of the Helm chart)")
 	case !account.IsZero():
 		return account, defaulted, nil
 	case rules.RequireServiceAccount:
 		return auth.Subject{}, false, refuse(auth.CodeNotGranted, fieldAccount,
 			"no ServiceAccount is named, but --require-service-account-for-provider-auth requires one",
-			"set spec.serviceAccountName, or have the administrator set --default-service-account")
+			"set spec.serviceAccountName, or have the administrator set --default-service-account (identity.defaultServiceAccount of the Helm chart)")
 	}
 	if err := checkLent(ctx, fields.Namespace, rules); err != nil {
 		return auth.Subject{}, false, err
@@ -453,7 +453,7 @@ func checkLent(ctx context.Context, namespace string, rules Rules) error {
 	}
 	return &auth.Error{
 		Stage: auth.StageSubject, Code: auth.CodeNotGranted,
-		Fix: "set spec.serviceAccountName, or have the administrator admit the namespace with --controller-identity-namespaces",
+		Fix: "set spec.serviceAccountName, or have the administrator admit the namespace with --controller-identity-namespaces (identity.controllerNamespaces of the Helm chart)",
 		Err: &Refusal{
 			Field: fieldAccount,
 			Message: fmt.Sprintf("no ServiceAccount is named, and the controller's identity is not lent to namespace %s: %s",
