@@ -260,6 +260,26 @@ func TestOperations(t *testing.T) {
 	}
 }
 
+// TestRenewOfWhatNobodyRenews: the controller obeys the annotation on an object that names a
+// WorkloadIdentity. On a source with another identity the annotation would stay for ever.
+func TestRenewOfWhatNobodyRenews(t *testing.T) {
+	f, kubeconfig := newFakeCluster(t, []string{"ocirepositories/app", "buckets/data"})
+	f.objects["ocirepositories/app"]["spec"].(object)["identityRef"] = object{"kind": "AWSClusterRoleIdentity", "name": "reader"}
+	f.objects["buckets/data"]["spec"].(object)["workloadIdentityName"] = "app"
+	f.controller = func(o object, _ int) { o["metadata"].(object)["annotations"] = object{} }
+	c := command{env: map[string]string{"KUBECONFIG": kubeconfig}}
+	if status := c.run(t.Context(), "renew", "ocirepository/app"); status != frame.Failed || !strings.Contains(c.err.String(), "ocirepository/app names no WorkloadIdentity") {
+		t.Errorf("status %d: %s", status, c.err.String())
+	}
+	all := command{env: map[string]string{"KUBECONFIG": kubeconfig}}
+	if status := all.run(t.Context(), "renew", "--all", "-o", "json"); status != 0 || strings.Contains(all.out.String(), `"app"`) {
+		t.Errorf("status %d: %s, prints %s", status, all.err.String(), all.out.String())
+	}
+	if _, patched := f.patched["ocirepositories/app"]; patched {
+		t.Error("an object that nobody renews has the annotation")
+	}
+}
+
 // hostOf is the URL of a kubeconfig's cluster.
 func hostOf(t *testing.T, kubeconfig string) string {
 	t.Helper()

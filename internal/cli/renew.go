@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
@@ -42,12 +43,13 @@ The exit status is 0 only if all objects are ready afterwards.`,
 	})
 }
 
-// canRenew refuses an object that has no token of a WorkloadIdentity, and nothing got for one.
+// canRenew refuses an object whose credential the annotation does not renew: it names no
+// WorkloadIdentity, and it is no binding.
 func canRenew(o report.Object) error {
 	switch {
 	case o.Suspended:
 		return fmt.Errorf("%[1]s is suspended; lanyard resume %[1]s resumes it", targetOf(o))
-	case o.WorkloadIdentity == "" && o.AWSIdentity == nil:
+	case o.WorkloadIdentity == "" && o.Kind != identityv1.WorkloadIdentityBindingKind:
 		return fmt.Errorf("%s names no WorkloadIdentity", targetOf(o))
 	}
 	return nil
