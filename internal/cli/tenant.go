@@ -20,6 +20,7 @@ type tenantOptions struct {
 	release, namespace, account string
 	withIdentities              bool
 	identityAccount             string
+	secretNamespace             string
 }
 
 func newTenant(std IO) *cobra.Command {
@@ -44,10 +45,11 @@ command asks no cluster.`,
 	}
 	c.Flags().StringVar(&o.release, "fullname", frame.Name, "the chart's value fullnameOverride")
 	c.Flags().StringVar(&o.namespace, "release-namespace", releaseNamespace, "namespace of Lanyard's release")
-	c.Flags().StringVar(&o.account, "service-account", "", "the chart's value serviceAccount.name (default: <fullname>-controller)")
+	c.Flags().StringVar(&o.account, "service-account", "", "the chart's value serviceAccount.name (default: FULLNAME-controller)")
 	c.Flags().BoolVar(&o.withIdentities, "identity-controller", false, "print the RoleBinding of lanyard-identity-controller too")
-	c.Flags().StringVar(&o.identityAccount, "identity-service-account", "", "the chart's value identityController.serviceAccount.name (default: <fullname>-identity-controller)")
-	for _, flag := range []string{"fullname", "release-namespace", "service-account", "identity-service-account"} {
+	c.Flags().StringVar(&o.identityAccount, "identity-service-account", "", "the chart's value identityController.serviceAccount.name (default: FULLNAME-identity-controller)")
+	c.Flags().StringVar(&o.secretNamespace, "identity-secret-namespace", "", "the chart's value identity.secretNamespace (default: FULLNAME-identities)")
+	for _, flag := range []string{"fullname", "release-namespace", "service-account", "identity-service-account", "identity-secret-namespace"} {
 		frame.CompleteValues(c, flag)
 	}
 	c.Args = func(c *cobra.Command, args []string) error {
@@ -70,7 +72,7 @@ func (o *tenantOptions) check(args []string) error {
 	switch {
 	case o.identityAccount != "" && !o.withIdentities:
 		return errors.New("--identity-service-account needs --identity-controller")
-	case slices.Contains([]string{o.namespace, metav1.NamespaceSystem}, namespace):
+	case slices.Contains([]string{o.namespace, metav1.NamespaceSystem, cmp.Or(o.secretNamespace, o.release+"-identities")}, namespace):
 		return fmt.Errorf("%s is no tenant's namespace: its Secrets and accounts would open the cluster to whoever writes objects there", namespace)
 	case strings.Contains(namespace, "{{"): // a variable of a template
 		return nil
