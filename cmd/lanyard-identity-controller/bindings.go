@@ -11,6 +11,7 @@ import (
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/cache"
 	"github.com/lanyard-dev/lanyard/auth/kube"
 	"github.com/lanyard-dev/lanyard/auth/providers"
 	"github.com/lanyard-dev/lanyard/internal/controller/binding"
@@ -24,7 +25,8 @@ import (
 type bindings struct {
 	concurrent int
 	clouds     *providers.Set
-	hub        *hub.Hub // nil if the identities are in this cluster
+	hub        *hub.Hub     // nil if the identities are in this cluster
+	measured   *cache.Cache // measures the exchanges and keeps nothing; nil if the part of the AWS identities measures them
 	options    binding.Options
 }
 
@@ -40,6 +42,9 @@ func newBindings(ctx context.Context, f flags.Flags, mgr manager.Manager, env fu
 	}}
 	if lent != nil {
 		b.options.Identities, b.options.IdentitiesSynced, b.options.Observer = lent.identities, lent.synced, lent.tokens
+	} else {
+		b.measured = cache.New(cache.Options{MaxSize: cache.KeepNothing})
+		b.options.Observer = b.measured
 	}
 	if f.HubKubeconfig != "" {
 		err = b.useHub(ctx, f)
@@ -90,6 +95,11 @@ func (b *bindings) subscribe(changed func(object.Dependency)) {
 func (b *bindings) setup(ctx context.Context, objects *object.Shared, mgr manager.Manager) error {
 	if b.hub != nil {
 		if err := errors.Join(mgr.Add(b.hub), metrics.Registry.Register(b.hub)); err != nil {
+			return err
+		}
+	}
+	if b.measured != nil {
+		if err := metrics.Registry.Register(b.measured); err != nil {
 			return err
 		}
 	}
