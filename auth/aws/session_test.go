@@ -40,6 +40,10 @@ func TestSessionName(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
+	// The end of a name is the tenant.
+	if got := aws.FitSessionName(strings.Repeat("role", 15) + "@session-keys.tenant-a"); len(got) != 64 || !strings.HasSuffix(got, "@session-keys.tenant-a") {
+		t.Errorf("a long name became %s", got)
+	}
 	names := map[string]bool{}
 	for _, name := range []string{
 		account("n", long), account("n", long+"a"), account("n", long+"b"), account(long, "n"), account(long, "m"), workload("n", long), workload("n", long+"a"),

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -240,6 +241,11 @@ spec:
 		if out, err := w.mount(t, b.name+"-login").skopeo(t, image+":lent"); err != nil || !strings.Contains(out, `"schemaVersion"`) {
 			t.Errorf("skopeo says as %s: %q, %v", b.name, out, err)
 		}
+	}
+	log, err := os.ReadFile(w.refresher.Log)
+	must(t, "read the log", err)
+	if n := bytes.Count(log, []byte(`"uses a lent identity"`)); n == 0 || !bytes.Contains(log, []byte(`"images@images-keys.`+identityNamespace+`"`)) {
+		t.Errorf("the log has %d lines about lent identities, and none with the session of a binding", n)
 	}
 	w.borrow(t, "images-fixed", identityv1.BindingIdentityReference{Kind: identityv1.AWSClusterRoleIdentityKind, Name: lent.Name}, identityv1.BindingStore{Format: identityv1.StoreAWSSessionKeys})
 	fixed := w.secret(t, "images-fixed")
