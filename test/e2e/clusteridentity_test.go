@@ -376,7 +376,7 @@ func identityControllerIsHeld(t *testing.T, name string) {
 	}
 	// The API server uses a new policy after some moments.
 	eventually(t, "the policy holds", func(context.Context) error {
-		err := patch(`{"spec":{"allowedNamespaces":{}}}`)
+		err := patch(`{"spec":{"allowedNamespaces":{"list":["others"]}}}`)
 		return wantf(apierrors.IsForbidden(err) && strings.Contains(err.Error(), "'lanyard-identity-controller'"), "a wider grant: %v", err)
 	})
 	must(t, "change the finalizer", patch(`{"metadata":{"finalizers":null}}`))
