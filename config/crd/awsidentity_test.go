@@ -3,6 +3,8 @@ package crd_test
 import (
 	"encoding/base64"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -185,6 +187,55 @@ func TestAWSSecrets(t *testing.T) {
 	}
 }
 
+// TestAWSSpecFields: an unknown field of the spec is kept by the schema and refused by the policy,
+// which names the field and knows each field of the schema. A change of something else is not
+// judged.
+func TestAWSSpecFields(t *testing.T) {
+	policy := admissiontest.New(t, "../admission/awsidentities.yaml", identityv1.Version)
+	for file, misspelt := range map[string]string{
+		controllerIdentities: "sourceonly", roleIdentities: "inlinePolicies", staticIdentities: "source", accountIdentities: "policyARN",
+	} {
+		definition := crdtest.Read(t, file)
+		known := definition.Spec.Validation.OpenAPIV3Schema.Properties["spec"].Properties
+		if len(known) < 2 {
+			t.Fatalf("%s has the fields %v", file, known)
+		}
+		object := func(fields ...string) map[string]any {
+			spec := map[string]any{}
+			for _, field := range fields {
+				spec[field] = "x"
+			}
+			return map[string]any{
+				"apiVersion": "identity.lanyard.dev/v1alpha1", "kind": definition.Spec.Names.Kind, "metadata": map[string]any{"name": "default"}, "spec": spec,
+			}
+		}
+		delete(known, "allowedNamespaces") // which has a test of its own
+		if says := policy.Admit(t, object(slices.Sorted(maps.Keys(known))...), nil); len(says) > 0 {
+			t.Errorf("%s: of all its fields the policy says %q", file, says)
+		}
+		stored := object(misspelt)
+		stored["spec"].(map[string]any)["roleARN"] = "arn:aws:iam::111122223333:role/a"
+		stored["spec"].(map[string]any)["secretRef"] = map[string]any{"name": "keys"}
+		if errs := crdtest.New(t, file).Admit(t.Context(), stored); len(errs) > 0 {
+			t.Errorf("%s: %v", file, errs)
+		}
+		if _, kept := stored["spec"].(map[string]any)[misspelt]; !kept {
+			t.Errorf("%s: the API server drops spec.%s", file, misspelt)
+		}
+		if says := policy.Admit(t, object(misspelt), nil); len(says) != 1 || !strings.HasPrefix(says[0], "spec."+misspelt+": ") {
+			t.Errorf("%s: of spec.%s the policy says %q", file, misspelt, says)
+		}
+		labelled := object(misspelt)
+		labelled["metadata"].(map[string]any)["labels"] = map[string]any{"team": "a"}
+		if says := policy.Admit(t, labelled, object(misspelt)); len(says) > 0 {
+			t.Errorf("%s: of a label the policy says %q", file, says)
+		}
+		if says := policy.Admit(t, object(misspelt, "other"), object(misspelt)); len(says) == 0 {
+			t.Errorf("%s: another unknown field is accepted", file)
+		}
+	}
+}
+
 // TestAWSGrantFields: an unknown field of a grant is kept by the schema and refused by the policy,
 // which names the field. This holds also for the selector and for its conditions.
 func TestAWSGrantFields(t *testing.T) {
@@ -210,10 +261,12 @@ func TestAWSGrantFields(t *testing.T) {
 		{`{"selector":{"matchExpressions":[{"key":"a","operator":"Exists"},{"key":"a","operator":"Exists","value":["b"]}]}}`, condition + "value: "},
 		{`{"selector":{"matchExpressions":[{"key":"a","operator":"Exists","operater":"DoesNotExist"}]}}`, condition + "operater: "},
 	} {
-		for _, file := range []string{controllerIdentities, roleIdentities, staticIdentities} {
+		for file, fields := range map[string]string{
+			controllerIdentities: ``, roleIdentities: `,"roleARN":"arn:aws:iam::111122223333:role/a"`, staticIdentities: `,"secretRef":{"name":"keys"}`,
+		} {
 			var object map[string]any
-			text := `{"apiVersion":"identity.lanyard.dev/v1alpha1","kind":"AWSClusterControllerIdentity","metadata":{"name":"default"},"spec":{"allowedNamespaces":` + row.block +
-				`,"roleARN":"arn:aws:iam::111122223333:role/a","secretRef":{"name":"keys"}}}`
+			text := `{"apiVersion":"identity.lanyard.dev/v1alpha1","kind":"` + crdtest.Read(t, file).Spec.Names.Kind + `","metadata":{"name":"default"},` +
+				`"spec":{"allowedNamespaces":` + row.block + fields + `}}`
 			if err := json.Unmarshal([]byte(text), &object); err != nil {
 				t.Fatal(err)
 			}

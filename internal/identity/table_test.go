@@ -61,7 +61,7 @@ func TestTruthTable(t *testing.T) {
 					t.Fatal(err)
 				}
 				for round := range 3 {
-					var read v1alpha1.AWSClusterControllerIdentitySpec
+					var read v1alpha1.AWSClusterIdentitySpec
 					if err := json.Unmarshal(stored, &read); err != nil {
 						t.Fatal(err)
 					}
@@ -107,6 +107,35 @@ func TestUnknownFieldsAdmitNobody(t *testing.T) {
 		}
 		if got := identity.GrantOf(read.AllowedNamespaces).Decide("team-a", map[string]string{"t": "a"}); got.Allowed {
 			t.Errorf("%s is stored as %s: %+v", block, stored, got)
+		}
+	}
+}
+
+// TestUnknownFieldsOfSpecsLendToNobody: a misspelt field of a spec limits the use of the identity,
+// so what is stored with such a field lends to nobody.
+func TestUnknownFieldsOfSpecsLendToNobody(t *testing.T) {
+	for into, lent := range map[any]func(any) *v1alpha1.AllowedNamespaces{
+		&v1alpha1.AWSClusterControllerIdentitySpec{}: func(o any) *v1alpha1.AllowedNamespaces {
+			return o.(*v1alpha1.AWSClusterControllerIdentitySpec).AllowedNamespaces
+		},
+		&v1alpha1.AWSClusterRoleIdentitySpec{}: func(o any) *v1alpha1.AllowedNamespaces {
+			return o.(*v1alpha1.AWSClusterRoleIdentitySpec).AllowedNamespaces
+		},
+		&v1alpha1.AWSClusterStaticIdentitySpec{}: func(o any) *v1alpha1.AllowedNamespaces {
+			return o.(*v1alpha1.AWSClusterStaticIdentitySpec).AllowedNamespaces
+		},
+	} {
+		for fields, admitted := range map[string]bool{
+			`"allowedNamespaces":{},"sourceOnly":false`: true,
+			`"allowedNamespaces":{},"sourceonly":true`:  false,
+			`"SourceOnly":true,"allowedNamespaces":{}`:  false,
+		} {
+			if err := json.Unmarshal([]byte("{"+fields+"}"), into); err != nil {
+				t.Fatal(err)
+			}
+			if got := identity.GrantOf(lent(into)).Decide("team-a", nil); got.Allowed != admitted {
+				t.Errorf("%T {%s}: %+v", into, fields, got)
+			}
 		}
 	}
 }

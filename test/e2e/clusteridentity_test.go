@@ -343,6 +343,11 @@ func TestGrantsAtTheAPIServer(t *testing.T) {
 				t.Errorf("%s %s: %v", kind, block, err)
 			}
 		}
+		misspelt := maps.Clone(fields)
+		misspelt["sourceonly"] = true
+		if _, err := judge(t.Context(), kind, misspelt, `{}`); err == nil || !strings.Contains(err.Error(), "spec.sourceonly: is not a field") {
+			t.Errorf("%s with a misspelt field: %v", kind, err)
+		}
 		for _, row := range rows {
 			stored, err := judge(t.Context(), kind, fields, row.Block)
 			if (err != nil) != (row.Schema != "") || err != nil && !strings.Contains(err.Error(), row.Schema) {

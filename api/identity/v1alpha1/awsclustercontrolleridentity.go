@@ -44,8 +44,19 @@ type AWSClusterControllerIdentity struct {
 }
 
 // AWSClusterControllerIdentitySpec says which namespaces may use the identity.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
 type AWSClusterControllerIdentitySpec struct {
 	AWSClusterIdentitySpec `json:",inline"`
+}
+
+// UnmarshalJSON reads a spec with an unknown field as one that lends to nobody.
+func (s *AWSClusterControllerIdentitySpec) UnmarshalJSON(data []byte) error {
+	type fields AWSClusterControllerIdentitySpec // has the fields, not this method
+	var read fields
+	err := readLender(data, &read, &read.AllowedNamespaces)
+	*s = AWSClusterControllerIdentitySpec(read)
+	return err
 }
 
 // GetStatus is the part of the object's own status that all kinds have.

@@ -44,6 +44,7 @@ type AWSClusterRoleIdentity struct {
 
 // AWSClusterRoleIdentitySpec says which role is assumed, how, and for which namespaces.
 //
+// +kubebuilder:pruning:PreserveUnknownFields
 // +kubebuilder:validation:XValidation:rule="!has(self.transitiveTags) || self.transitiveTags.all(t, has(self.tags) && t in self.tags)",message="transitiveTags must be keys of tags",fieldPath=".transitiveTags"
 type AWSClusterRoleIdentitySpec struct {
 	AWSClusterIdentitySpec `json:",inline"`
@@ -125,6 +126,15 @@ type AWSClusterIdentityReference struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="name must be a lower-case DNS-1123 subdomain, such as test-account"
 	Name string `json:"name"`
+}
+
+// UnmarshalJSON reads a spec with an unknown field as one that lends to nobody.
+func (s *AWSClusterRoleIdentitySpec) UnmarshalJSON(data []byte) error {
+	type fields AWSClusterRoleIdentitySpec // has the fields, not this method
+	var read fields
+	err := readLender(data, &read, &read.AllowedNamespaces)
+	*s = AWSClusterRoleIdentitySpec(read)
+	return err
 }
 
 // GetStatus is the part of the object's own status that all kinds have.

@@ -45,6 +45,8 @@ type AWSClusterStaticIdentity struct {
 }
 
 // AWSClusterStaticIdentitySpec names the Secret and says which namespaces may use the identity.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
 type AWSClusterStaticIdentitySpec struct {
 	AWSClusterIdentitySpec `json:",inline"`
 
@@ -74,6 +76,15 @@ type AWSClusterSecretReference struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$')",message="namespace must be the name of a namespace"
 	Namespace string `json:"namespace,omitempty"`
+}
+
+// UnmarshalJSON reads a spec with an unknown field as one that lends to nobody.
+func (s *AWSClusterStaticIdentitySpec) UnmarshalJSON(data []byte) error {
+	type fields AWSClusterStaticIdentitySpec // has the fields, not this method
+	var read fields
+	err := readLender(data, &read, &read.AllowedNamespaces)
+	*s = AWSClusterStaticIdentitySpec(read)
+	return err
 }
 
 // GetStatus is the part of the object's own status that all kinds have.

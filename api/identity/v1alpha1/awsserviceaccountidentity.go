@@ -44,6 +44,8 @@ type AWSServiceAccountIdentity struct {
 }
 
 // AWSServiceAccountIdentitySpec says which role is assumed, and how.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
 type AWSServiceAccountIdentitySpec struct {
 	AWSRoleSpec `json:",inline"`
 
