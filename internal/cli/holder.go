@@ -21,12 +21,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/lanyard-dev/lanyard/api/meta"
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/bearer"
 	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/internal/fields"
+	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
 // accountWord is a ServiceAccount on a command line.
@@ -138,11 +139,11 @@ func (s *objectHolder) request(ctx context.Context, audiences []string, duration
 	if len(audiences) > 0 || duration > 0 {
 		return issued{}, errors.New("--audiences and --duration are for identities and accounts: an object's spec.credential decides")
 	}
-	fields, uid, err := s.read(ctx)
+	named, uid, err := s.read(ctx)
 	if err != nil {
 		return issued{}, err
 	}
-	shown, err := s.resolve(ctx, fields)
+	shown, err := s.resolve(ctx, named)
 	if err != nil {
 		return issued{}, err
 	}
@@ -160,7 +161,7 @@ func (s *objectHolder) request(ctx context.Context, audiences []string, duration
 	if err != nil {
 		return issued{}, err
 	}
-	token.registry, _, _ = strings.Cut(strings.TrimPrefix(fields.Address, "oci://"), "/")
+	token.registry, _, _ = strings.Cut(strings.TrimPrefix(named.Address, "oci://"), "/")
 	return token, nil
 }
 
@@ -206,14 +207,14 @@ func userOf(subject auth.Subject, annotations map[string]string, target string) 
 
 // resolve says whose credential the object shows, by the rules of the controller. What the
 // controller's flags decide is an error.
-func (s *objectHolder) resolve(ctx context.Context, fields spec.Fields) (spec.Identity, error) {
+func (s *objectHolder) resolve(ctx context.Context, named spec.Fields) (spec.Identity, error) {
 	switch {
-	case fields.Credential == nil:
+	case named.Credential == nil:
 		return spec.Identity{}, fmt.Errorf("%s has no spec.credential: its credential comes from a cloud or a Secret, or it has none", s)
-	case fields.Credential.Type == spec.ServiceAccountToken && fields.ServiceAccountName == "":
+	case named.Credential.Type == spec.ServiceAccountToken && named.ServiceAccountName == "":
 		return spec.Identity{}, fmt.Errorf("%s names no ServiceAccount, so the controller's flags decide: name an account instead, such as %s/default", s, accountWord)
 	}
-	shown, err := spec.Resolve(ctx, fields, spec.Rules{TokenServer: true})
+	shown, err := spec.Resolve(ctx, named, spec.Rules{TokenServer: true})
 	if err != nil {
 		return spec.Identity{}, fmt.Errorf("%s: %w", s, err)
 	}
@@ -222,44 +223,15 @@ func (s *objectHolder) resolve(ctx context.Context, fields spec.Fields) (spec.Id
 
 // read reads the fields of the object that decide about its credential, and its UID.
 func (s *objectHolder) read(ctx context.Context) (spec.Fields, types.UID, error) {
-	fields := spec.Fields{Kind: auth.Kind(s.kind), Namespace: s.namespace, Name: s.name, PullSecrets: true}
-	var (
-		object     client.Object
-		credential *v1alpha1.Credential
-		ref        *meta.AWSIdentityReference
-		secret     *meta.LocalReference
-		err        error
-	)
-	key := client.ObjectKey{Namespace: s.namespace, Name: s.name}
-	if s.kind == v1alpha1.OCIRepositoryKind {
-		o := &v1alpha1.OCIRepository{}
-		err, object = s.Get(ctx, key, o), o
-		fields.Address, fields.Provider, fields.Insecure = o.Spec.URL, o.Spec.Provider, o.Spec.Insecure
-		fields.ServiceAccountName, fields.WorkloadIdentityName = o.Spec.ServiceAccountName, o.Spec.WorkloadIdentityName
-		credential, ref, secret = o.Spec.Credential, o.Spec.IdentityRef, o.Spec.SecretRef
-	} else {
-		o := &v1alpha1.ImageRepository{}
-		err, object = s.Get(ctx, key, o), o
-		fields.Address, fields.Provider, fields.Insecure = o.Spec.Image, o.Spec.Provider, o.Spec.Insecure
-		fields.ServiceAccountName, fields.WorkloadIdentityName = o.Spec.ServiceAccountName, o.Spec.WorkloadIdentityName
-		credential, ref, secret = o.Spec.Credential, o.Spec.IdentityRef, o.Spec.SecretRef
-	}
+	o, err := report.Get(ctx, s.cluster, s.kind, client.ObjectKey{Namespace: s.namespace, Name: s.name})
 	switch {
 	case apierrors.IsNotFound(err):
-		return fields, "", fmt.Errorf("there is no %s in namespace %s; -n names another namespace", s, s.namespace)
+		return spec.Fields{}, "", fmt.Errorf("there is no %s in namespace %s; -n names another namespace", s, s.namespace)
 	case err != nil:
-		return fields, "", s.failed(err)
+		return spec.Fields{}, "", s.failed(err)
 	}
-	if credential != nil {
-		fields.Credential = &spec.Credential{Type: spec.CredentialType(credential.Type), Audiences: credential.Audiences}
-	}
-	if ref != nil {
-		fields.IdentityRef = &spec.IdentityRef{Kind: ref.Kind, Name: ref.Name}
-	}
-	if secret != nil {
-		fields.SecretRef = &secret.Name
-	}
-	return fields, object.GetUID(), nil
+	named, _ := fields.Of(o.Resource)
+	return named, o.GetUID(), nil
 }
 
 // svid gets an SVID of the object; an X.509-SVID is for a new key.

@@ -5,11 +5,11 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
-	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
 	"github.com/lanyard-dev/lanyard/internal/controller/access"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
+	"github.com/lanyard-dev/lanyard/internal/fields"
 )
 
 // Reconciler fetches the artifacts of Buckets.
@@ -40,19 +40,11 @@ func (kind) Empty() (*v1alpha1.Bucket, client.ObjectList) {
 
 // View implements source.Kind.
 func (kind) View(o *v1alpha1.Bucket) source.View {
-	v := source.View{
-		Fields: spec.Fields{
-			Namespace: o.Namespace, Provider: o.Spec.Provider, ServiceAccountName: o.Spec.ServiceAccountName,
-			WorkloadIdentityName: o.Spec.WorkloadIdentityName, IdentityRef: source.IdentityRef(o.Spec.IdentityRef), SecretRef: object.NameOf(o.Spec.SecretRef), CertSecretRef: object.NameOf(o.Spec.CertSecretRef), ProxySecretRef: object.NameOf(o.Spec.ProxySecretRef),
-			Insecure: o.Spec.Insecure,
-		},
+	return source.View{
+		Fields:   fields.Bucket(o),
 		View:     object.View{Suspend: o.Spec.Suspend, Interval: o.Spec.Interval.Duration, Timeout: o.Spec.Timeout.DeepCopy(), Finalizer: true},
 		Artifact: o.Status.Artifact.DeepCopy(), Publish: o.Spec.ExternalArtifact,
 	}
-	if sts := o.Spec.STS; sts != nil {
-		v.Fields.STS = &spec.TokenService{Provider: sts.Provider, Endpoint: sts.Endpoint}
-	}
-	return v
 }
 
 // Explain implements source.Kind.

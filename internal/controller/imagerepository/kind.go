@@ -11,6 +11,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/registry"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
+	"github.com/lanyard-dev/lanyard/internal/fields"
 )
 
 // Reconciler scans the repositories of ImageRepositories.
@@ -36,7 +37,7 @@ func (kind) Empty() (*v1alpha1.ImageRepository, client.ObjectList) {
 // View implements source.Kind.
 func (kind) View(o *v1alpha1.ImageRepository) source.View {
 	v := source.View{
-		Fields: registry.Fields(v1alpha1.ImageRepositoryKind, o, o.Spec.Image, o.Spec.RegistryAccess),
+		Fields: fields.ImageRepository(o),
 		View:   object.View{Suspend: o.Spec.Suspend, Interval: o.Spec.Interval.Duration, Timeout: o.Spec.Timeout.DeepCopy()},
 	}
 	if scan := o.Status.LastScanResult; scan != nil {

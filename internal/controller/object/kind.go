@@ -104,14 +104,6 @@ type Outcome struct {
 // Fulfilled reports whether the spec was examined and is fulfilled.
 func (o Outcome) Fulfilled() bool { return o.Reason == "" && !o.Suspended }
 
-// NameOf is the name in a reference; nil if there is no reference.
-func NameOf(ref *meta.LocalReference) *string {
-	if ref == nil {
-		return nil
-	}
-	return new(ref.Name)
-}
-
 // RetryNow reports whether somebody did something since the last attempt that may have healed its
 // failure.
 func RetryNow(o Object) bool {

@@ -10,6 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/registry"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
+	"github.com/lanyard-dev/lanyard/internal/fields"
 )
 
 // Reconciler fetches the artifacts of OCIRepositories.
@@ -44,7 +45,7 @@ func (kind) Empty() (*v1alpha1.OCIRepository, client.ObjectList) {
 // View implements source.Kind.
 func (kind) View(o *v1alpha1.OCIRepository) source.View {
 	return source.View{
-		Fields:   registry.Fields(v1alpha1.OCIRepositoryKind, o, o.Spec.URL, o.Spec.RegistryAccess),
+		Fields:   fields.OCIRepository(o),
 		View:     object.View{Suspend: o.Spec.Suspend, Interval: o.Spec.Interval.Duration, Timeout: o.Spec.Timeout.DeepCopy(), Finalizer: true},
 		Artifact: o.Status.Artifact.DeepCopy(), Publish: o.Spec.ExternalArtifact,
 	}

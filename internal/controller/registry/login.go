@@ -3,18 +3,13 @@ package registry
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/controller/access"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
-	"github.com/lanyard-dev/lanyard/internal/controller/source"
 )
 
 // login logs in as the call's identity. A minted credential lives at least minRemaining.
@@ -69,20 +64,4 @@ func (r Registries) fromSecret(ctx context.Context, call access.Call, repository
 		}
 	}
 	return access.SecretLogin(namespace, name, *found), nil
-}
-
-// Fields returns the identity fields of o, an object of the kind that names the repository at
-// address. The result is a copy: changes of the object do not change it.
-func Fields(kind auth.Kind, o client.Object, address string, a v1alpha1.RegistryAccess) spec.Fields {
-	fields := spec.Fields{
-		Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), Address: address,
-		Provider: a.Provider, ServiceAccountName: a.ServiceAccountName, WorkloadIdentityName: a.WorkloadIdentityName,
-		IdentityRef: source.IdentityRef(a.IdentityRef), PullSecrets: true,
-		SecretRef: object.NameOf(a.SecretRef), CertSecretRef: object.NameOf(a.CertSecretRef), ProxySecretRef: object.NameOf(a.ProxySecretRef),
-		Insecure: a.Insecure,
-	}
-	if c := a.Credential; c != nil {
-		fields.Credential = &spec.Credential{Type: spec.CredentialType(c.Type), Audiences: slices.Clone(c.Audiences)}
-	}
-	return fields
 }

@@ -59,14 +59,6 @@ type View struct {
 	Found string
 }
 
-// IdentityRef returns the AWS identity that a spec names; nil for none.
-func IdentityRef(ref *meta.AWSIdentityReference) *spec.IdentityRef {
-	if ref == nil {
-		return nil
-	}
-	return &spec.IdentityRef{Kind: ref.Kind, Name: ref.Name}
-}
-
 // Call is the permission for one reconciliation's calls.
 type Call struct {
 	access.Call
