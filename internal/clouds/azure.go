@@ -4,27 +4,19 @@ import (
 	"context"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
-	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/azure"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/azblob"
+	"github.com/lanyard-dev/lanyard/internal/clouds/location"
 	"github.com/lanyard-dev/lanyard/internal/controller/bucket"
 )
 
-// azureBuckets are the containers of Azure Blob Storage. A token is valid at every storage account
-// that its identity may read, whichever host received it. So it is sent only to the cloud's own
-// hosts.
+// azureBuckets are the containers of Azure Blob Storage.
 type azureBuckets struct{ provider *azure.Provider }
 
 // Locate implements bucket.Service.
 func (b azureBuckets) Locate(spec v1alpha1.BucketSpec) (bucket.Place, error) {
-	blob, err := b.provider.Cloud().ParseBlobEndpoint(spec.Endpoint)
-	if err != nil {
-		return bucket.Place{}, refused(err)
-	}
-	return bucket.Place{
-		Endpoint: blob.Host, Host: blob.Host, Token: []auth.Option{auth.WithScopes(azure.BlobScope(b.provider.Cloud()))},
-	}, nil
+	return placed(location.Azure(b.provider, spec))
 }
 
 // Open implements bucket.Service.

@@ -6,10 +6,11 @@ import (
 	"errors"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
-	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/providers"
+	"github.com/lanyard-dev/lanyard/internal/clouds/location"
 	"github.com/lanyard-dev/lanyard/internal/controller/bucket"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
 // Buckets returns the services that have buckets, by spec.provider. At AWS, tenants may also name
@@ -23,11 +24,10 @@ func Buckets(clouds *providers.Set, allowed endpoint.Allowed) map[string]bucket.
 	}
 }
 
-// refused is an endpoint to which no credential goes, with the fix of package endpoint.
-func refused(err error) error {
-	e := &auth.Error{Stage: auth.StageExchange, Code: auth.CodeEndpointRefused, Err: err}
-	if parsed, ok := errors.AsType[*endpoint.Error](err); ok {
-		e.Fix, e.Err = parsed.Fix, errors.New("spec.endpoint: "+parsed.Detail)
+// placed returns a place as the reconcilers know it.
+func placed(place location.Place, err error) (bucket.Place, error) {
+	if invalid, ok := errors.AsType[*location.InvalidError](err); ok {
+		err = object.Invalid(invalid.Field, invalid.Fix, "%w", invalid.Err)
 	}
-	return e
+	return bucket.Place(place), err
 }

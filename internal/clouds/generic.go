@@ -10,6 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/aws"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/s3"
+	"github.com/lanyard-dev/lanyard/internal/clouds/location"
 	"github.com/lanyard-dev/lanyard/internal/controller/bucket"
 )
 
@@ -18,16 +19,9 @@ import (
 // own session.
 type genericBuckets struct{ aws *aws.Provider }
 
-// genericRegion is what services without regions sign for.
-const genericRegion = "us-east-1"
-
 // Locate implements bucket.Service.
 func (genericBuckets) Locate(spec v1alpha1.BucketSpec) (bucket.Place, error) {
-	place := bucket.Place{Endpoint: spec.Endpoint, Host: spec.Endpoint, Region: spec.Region}
-	if place.Region == "" {
-		place.Region = genericRegion
-	}
-	return place, nil
+	return placed(location.Generic(spec), nil)
 }
 
 // Open implements bucket.Service.
