@@ -1,0 +1,113 @@
+package identity
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/puzpuzpuz/xsync/v4"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+)
+
+// Live reads the chain of an AWS identity and the labels of a namespace from the API server, once
+// and with the permissions of reader. The result answers for this subject and this namespace, with
+// the chains and the grants of this package. It watches nothing, reads no static keys and gets no
+// credentials. Accounts read the ServiceAccount of an AWSServiceAccountIdentity.
+func Live(ctx context.Context, reader client.Reader, accounts auth.Accounts, namespace string, subject auth.Subject) (*Identities, error) {
+	i := &Identities{
+		accounts: accounts, chains: xsync.NewMap[auth.Subject, *chain](), namespaces: xsync.NewMap[string, map[string]string](),
+		links: map[auth.Subject]*link{}, secrets: map[string]keys{},
+	}
+	selects := false
+	for next := subject; !next.IsZero() && i.links[next] == nil && len(i.links) <= MaxDepth; {
+		l, err := readLink(ctx, reader, next)
+		if err != nil || l == nil {
+			if err != nil {
+				return nil, fmt.Errorf("read %s: %w", nameOf(next), err)
+			}
+			break // the chain says that it does not exist
+		}
+		i.links[next] = l
+		selects = selects || l.grant != nil && l.grant.Selector != nil
+		next = l.source
+	}
+	if i.links[subject] != nil && subject.Kind() == kindServiceAccount {
+		account, err := auth.ServiceAccount(subject.Namespace(), subject.Name())
+		if err == nil {
+			_, err = accounts.Lookup(ctx, account)
+		}
+		if err != nil && auth.CodeOf(err) != auth.CodeSubjectNotFound { // the chain says that it does not exist
+			return nil, err
+		}
+	}
+	known := &metav1.PartialObjectMetadata{}
+	known.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	err := reader.Get(ctx, client.ObjectKey{Name: namespace}, known)
+	switch {
+	case err == nil, apierrors.IsForbidden(err) && !selects: // then the name of the namespace decides
+		known.Name = namespace
+		i.setNamespace(known)
+	case !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("read the labels of namespace %s: %w", namespace, err)
+	}
+	return i, nil
+}
+
+// readLink reads an identity; nil if there is no such identity.
+func readLink(ctx context.Context, reader client.Reader, subject auth.Subject) (*link, error) {
+	var object client.Object
+	switch subject.Kind() {
+	case kindController:
+		object = &v1alpha1.AWSClusterControllerIdentity{}
+	case kindStatic:
+		object = &v1alpha1.AWSClusterStaticIdentity{}
+	case kindRole:
+		object = &v1alpha1.AWSClusterRoleIdentity{}
+	default:
+		object = &v1alpha1.AWSServiceAccountIdentity{}
+	}
+	err := reader.Get(ctx, client.ObjectKey{Namespace: subject.Namespace(), Name: subject.Name()}, object)
+	if apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err) {
+		return nil, nil //nolint:nilnil // no such identity
+	}
+	if l, ok := linkOf(object); ok && err == nil {
+		return l, nil
+	}
+	return nil, err
+}
+
+// Grant is the answer of one identity of a chain to a namespace.
+type Grant struct {
+	// Identity names the identity, and Source what its session is got with, for people.
+	Identity, Source string
+	// RoleARN is the role that is assumed; empty for none.
+	RoleARN string
+	// Admits: the identity admits the namespace.
+	Admits bool
+	// Why names the part of the grant that decided, in a clause for people.
+	Why string
+}
+
+// Grants returns the answers of the known identities of a chain to a namespace, the subject's
+// first.
+func (i *Identities) Grants(ctx context.Context, namespace string, subject auth.Subject) []Grant {
+	var grants []Grant
+	for _, l := range i.chain(ctx, subject).links {
+		g := Grant{Identity: l.String(), Source: l.request.Source, RoleARN: l.request.RoleARN}
+		if l.subject.Kind() == kindServiceAccount {
+			g.Source = "ServiceAccount " + l.subject.Namespace() + "/" + l.subject.Name()
+			g.Admits, g.Why = l.subject.Namespace() == namespace, "an identity of namespace "+l.subject.Namespace()
+		} else {
+			decision := l.grant.Decide(namespace, i.labels(namespace))
+			g.Admits, g.Why = decision.Allowed, decision.Link
+		}
+		grants = append(grants, g)
+	}
+	return grants
+}
