@@ -57,8 +57,9 @@ type Options struct {
 	ExchangeTimeout time.Duration
 	// ObjectMetrics counts hits and misses for every involved object: as many series as objects.
 	ObjectMetrics bool
-	// Logger gets the warning that the capacity is too small, and exchanges that panicked. By
-	// default nothing is logged.
+	// Logger gets the warning that the capacity is too small, and each exchange with the digest of
+	// its key ([auth.Key.Digest]): a success at level debug, a failure at level info, a panic as an
+	// error. Hits are not logged. By default nothing is logged.
 	Logger *slog.Logger
 }
 

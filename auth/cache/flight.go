@@ -1,9 +1,11 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -225,6 +227,7 @@ func (c *Cache) attempt(ctx context.Context, key auth.Key, fetch fetchFunc) (aut
 	ctx, cancel := context.WithTimeout(ctx, c.options.ExchangeTimeout)
 	defer cancel()
 	fetched, err := fetch(ctx)
+	c.log(ctx, key, err)
 	switch {
 	case err == nil:
 		issued := c.issued(key, fetched.Token, c.now()) // panics without a token
@@ -239,6 +242,18 @@ func (c *Cache) attempt(ctx context.Context, key auth.Key, fetch fetchFunc) (aut
 		}
 	default:
 		return auth.Fetched{}, nil, err
+	}
+}
+
+// log logs an exchange. People compare the digest of the key with other lines, and with what a
+// diagnosis of the object shows.
+func (c *Cache) log(ctx context.Context, key auth.Key, err error) {
+	level, outcome := slog.LevelDebug, "success"
+	if err != nil {
+		level, outcome = slog.LevelInfo, cmp.Or(string(auth.CodeOf(err)), "error")
+	}
+	if c.options.Logger.Enabled(ctx, level) {
+		c.options.Logger.Log(ctx, level, "exchange", "key", key.Digest(), "provider", key.Provider, "subject", key.Subject.String(), "outcome", outcome)
 	}
 }
 
@@ -287,6 +302,7 @@ func (c *Cache) fetchAlone(ctx context.Context, key auth.Key, o auth.FetchOption
 	ctx, cancel := context.WithTimeout(withFlight(ctx, c, f), c.options.ExchangeTimeout)
 	defer cancel()
 	fetched, err := fetch(ctx)
+	c.log(ctx, key, err)
 	c.metrics.outcome(o.InvolvedObject, err)
 	return fetched, err
 }

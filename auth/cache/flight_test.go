@@ -68,3 +68,28 @@ func TestOddRefreshFractions(t *testing.T) {
 		})
 	}
 }
+
+// TestLog checks that each exchange is logged with the digest of its key, and that hits are not
+// logged.
+func TestLog(t *testing.T) {
+	for name, size := range map[string]int{"kept": 10, "not kept": 0} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			handler := slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})
+			c := cache.New(cache.Options{MaxSize: size, Logger: slog.New(handler)})
+			good, bad := keyOf(t, "a", "good"), keyOf(t, "a", "bad")
+			mustAsk(t, c, good, &office{life: time.Hour})
+			if _, err := ask(t.Context(), c, bad, &office{err: refused()}, auth.FetchOptions{}); err == nil {
+				t.Fatal("it is not refused")
+			}
+			if size > 0 {
+				mustAsk(t, c, good, &office{life: time.Hour}) // a hit
+			}
+			lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+			if len(lines) != 2 || !strings.Contains(lines[0], "level=DEBUG msg=exchange key="+good.Digest()+" ") || !strings.Contains(lines[0], "outcome=success") ||
+				!strings.Contains(lines[1], "level=INFO msg=exchange key="+bad.Digest()+" ") || !strings.Contains(lines[1], "outcome=TrustRefused") {
+				t.Errorf("it logs\n%s", log.String())
+			}
+		})
+	}
+}
