@@ -208,6 +208,14 @@ var rules = []rule{
 		dir:  ".", from: "/cmd/lanyard",
 		deny: []string{module + "/cloudtest", module + "/cloudtest/", module + "/internal/local", module + "/internal/chart", "helm.sh/"},
 	},
+	{
+		name: "the command explains objects by the rules that reconcilers use, but links no reconciler",
+		dir:  ".", from: "/cmd/lanyard", deny: []string{module + "/internal/controller/"},
+	},
+	{
+		name: "what a bucket's token says needs no client of buckets",
+		dir:  ".", from: "/internal/clouds/location", deny: []string{module + "/internal/artifact/", module + "/internal/controller/"},
+	},
 }
 
 func TestImports(t *testing.T) {

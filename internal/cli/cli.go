@@ -73,7 +73,7 @@ that verify as AWS, Azure and Google Cloud do. Then it shows each object's ident
   source <(lanyard completion bash)`,
 	}
 	addVersionFlag(root, std)
-	root.AddCommand(newStatus(std), newReconcile(std), newRenew(std), newSuspend(std), newResume(std))
+	root.AddCommand(newStatus(std), newExplain(std), newReconcile(std), newRenew(std), newSuspend(std), newResume(std))
 	root.AddCommand(newToken(std), newCredentialHelper(std), newKeys(std), newDiscovery(std), newTenant(std), newHub(std), newVersion(std))
 	root.AddCommand(artifacts.Commands(artifactsIO(std))...)
 	for name, short := range localCommands() {

@@ -119,6 +119,11 @@ func TestUsage(t *testing.T) {
 		"name of another":      {"hub", "grant", "eu-1", "-n", "a", "--user", "spoke:eu-2"},
 		"names in two places":  {"hub", "grant", "eu-1", "-n", "a", "-n", "b", "--identity", "backup"},
 		"not an identity":      {"hub", "grant", "eu-1", "-n", "a", "--identity", "*"},
+		"nothing to explain":   {"explain"},
+		"two to explain":       {"explain", "bucket/a", "bucket/b"},
+		"binding to explain":   {"explain", "binding/a"},
+		"path to explain":      {"explain", "awscluster/a/b"},
+		"table of one object":  {"explain", "bucket/a", "-o", "table"},
 		"half an account":      {"tenant", "tenant-d", "--identity-service-account", "lender"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -176,6 +181,7 @@ func TestUsageSays(t *testing.T) {
 		"-o json":        "lanyard: -o is about --version, or follows a command; see lanyard --help\n",
 		"status -A -n x": "lanyard: -A and -n exclude each other; see lanyard status --help\n",
 		"stat":           "lanyard: unknown command \"stat\" for \"lanyard\"\n\nDid you mean this?\n\tstatus\n\ttag\n\nSee lanyard --help\n",
+		"explain lwib/a": "lanyard: \"lwib\" is not a kind that can be explained: write ocirepository, bucket, imagerepository or awscluster; see lanyard explain --help\n",
 		"down":           "lanyard: unknown command \"down\" for \"lanyard\"; see lanyard --help\n",
 	} {
 		var c command

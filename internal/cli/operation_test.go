@@ -342,6 +342,8 @@ func TestCompletion(t *testing.T) {
 		{"reconcile", "ocirepository/app", ""},
 		{"reconcile", "loci/app", "OCIRepository/a"},
 		{"suspend", "b"},
+		{"explain", "loci/a"},
+		{"explain", "bucket/old", ""},
 		{"resume", ""},
 		{"reconcile", "-n", ""},
 		{"status", "--namespace", "tenant"},

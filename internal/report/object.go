@@ -61,11 +61,11 @@ func Kinds() []string {
 	return []string{v1alpha1.OCIRepositoryKind, v1alpha1.BucketKind, v1alpha1.ImageRepositoryKind}
 }
 
-// Get reads an object of one of [Kinds], or a WorkloadIdentityBinding.
+// Get reads an object of one of [Kinds], a WorkloadIdentityBinding or an AWSCluster.
 func Get(ctx context.Context, c client.Reader, kind string, key client.ObjectKey) (Object, error) {
 	resource, ok := map[string]Resource{
 		v1alpha1.OCIRepositoryKind: &v1alpha1.OCIRepository{}, v1alpha1.BucketKind: &v1alpha1.Bucket{}, v1alpha1.ImageRepositoryKind: &v1alpha1.ImageRepository{},
-		identityv1.WorkloadIdentityBindingKind: &identityv1.WorkloadIdentityBinding{},
+		identityv1.WorkloadIdentityBindingKind: &identityv1.WorkloadIdentityBinding{}, infrav1.AWSClusterKind: &infrav1.AWSCluster{},
 	}[kind]
 	if !ok {
 		return Object{}, fmt.Errorf("there is no kind %s", kind)

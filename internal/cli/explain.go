@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/cli/frame"
+	"github.com/lanyard-dev/lanyard/internal/diagnosis"
+	"github.com/lanyard-dev/lanyard/internal/report"
+)
+
+func newExplain(std IO) *cobra.Command {
+	flags := clusterFlags{std: std}
+	c := &cobra.Command{
+		Use:   "explain KIND/NAME",
+		Short: "Explain whose credential an object gets, how, and where that stops",
+		Long: `Explain whose credential an object gets, how, and where that stops.
+
+KIND is ocirepository, bucket, imagerepository or awscluster. Each row is one step:
+
+  subject     whose credential it is, and the field that decides this
+  account     the subject in the cluster, with the cloud identity that it names
+  chain       AWS identities, and whether each of them admits the namespace
+  proof       what proves the subject
+  exchange    who gives a credential for the proof
+  credential  what the controller shows to the server
+  key         the key of the credential in the controller's cache; digest is its SHA-256, as in the controller's log
+  used        whose credential the controller used last
+  unknown     what decides too, and what you cannot see: flags of the controller, and objects that you may not read
+  next step   what to do
+
+The command reads with your own permissions. It writes nothing, requests no token, reads no Secret and calls no cloud.
+The exit status is 0 also if the object is refused, and 1 if the object cannot be read.`,
+		Example: `  # Why does this object get no credential?
+  lanyard explain ocirepository/app -n tenant-a
+
+  # The digest of the key, to find the exchange in the controller's log
+  lanyard explain bucket/data -o json | jq -r .digest`,
+	}
+	output := frame.OutputFlag(c, frame.Text, frame.JSON, frame.YAML)
+	flags.addTo(c)
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return frame.UsageError(c, errors.New("name one object, KIND/NAME"))
+		}
+		if _, err := parseExplained(args[0]); err != nil {
+			return frame.UsageError(c, err)
+		}
+		return nil
+	}
+	complete := flags.completeTargets(func(o report.Object) bool { _, err := parseExplained(targetOf(o).String()); return err == nil })
+	c.ValidArgsFunction = func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return complete(c, args, begun)
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		t, err := parseExplained(args[0])
+		if err != nil {
+			return err
+		}
+		cluster, err := flags.connect(c.Context())
+		if err != nil {
+			return err
+		}
+		o, err := (&run{cluster: cluster}).read(c.Context(), t)
+		if err != nil {
+			return err
+		}
+		found, err := diagnosis.Of(c.Context(), cluster, o)
+		if err != nil {
+			return cluster.failed(err)
+		}
+		switch output.String() {
+		case frame.JSON:
+			return frame.WriteJSON(std.Out, found)
+		case frame.YAML:
+			return frame.WriteYAML(std.Out, found)
+		default:
+			return found.Write(std.Out)
+		}
+	}
+	return c
+}
+
+// parseExplained reads KIND/NAME of a kind that can be explained.
+func parseExplained(arg string) (target, error) {
+	kind, name, named := cutKind(arg, infrav1.Group)
+	if named && slices.Contains([]string{"awscluster", "awsclusters", "lac"}, kind) {
+		return target{infrav1.AWSClusterKind, name}, nil
+	}
+	t, err := parseTarget(arg)
+	if named && (err != nil || !slices.Contains(report.Kinds(), t.kind)) {
+		return target{}, fmt.Errorf("%q is not a kind that can be explained: write %s", kind, strings.ToLower(anyOf(append(report.Kinds(), infrav1.AWSClusterKind))))
+	}
+	return t, err
+}

@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/frame"
+	"github.com/lanyard-dev/lanyard/internal/golden"
+)
+
+// explained is an API server with the objects of testdata/explain.yaml.
+type explained struct {
+	t       *testing.T
+	objects map[string]*unstructured.Unstructured // by path
+	words   []string                              // KIND/NAME of the objects to explain
+	broken  bool                                  // answers 500 for ServiceAccounts
+}
+
+func newExplained(t *testing.T) (*explained, string) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", "explain.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &explained{t: t, objects: map[string]*unstructured.Unstructured{}}
+	for document := range strings.SplitSeq(string(data), "\n---\n") {
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &o.Object); err != nil {
+			t.Fatal(err)
+		}
+		resource, _ := apimeta.UnsafeGuessKindToResource(o.GroupVersionKind())
+		path := "/apis/" + o.GetAPIVersion()
+		if o.GetAPIVersion() == "v1" {
+			path = "/api/v1"
+		}
+		if o.GetNamespace() != "" {
+			path += "/namespaces/" + o.GetNamespace()
+		}
+		f.objects[path+"/"+resource.Resource+"/"+o.GetName()] = o
+		if group := o.GroupVersionKind().Group; group == "toolkit.lanyard.dev" || group == "infrastructure.lanyard.dev" {
+			f.words = append(f.words, strings.ToLower(o.GetKind())+"/"+o.GetName())
+		}
+	}
+	server := httptest.NewServer(f)
+	t.Cleanup(server.Close)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	config := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+		"clusters": [{"name": "c", "cluster": {"server": %q}}], "users": [{"name": "c", "user": {}}],
+		"contexts": [{"name": "c", "context": {"cluster": "c", "user": "c", "namespace": "tenant-a"}}]}`, server.URL)
+	if err := os.WriteFile(kubeconfig, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return f, kubeconfig
+}
+
+func (f *explained) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet || strings.Contains(r.URL.Path, "/secrets") {
+		f.t.Errorf("the command asks to %s %s", r.Method, r.URL.Path)
+	}
+	status, answer := f.answer(r.URL.Path)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+func (f *explained) answer(path string) (int, any) {
+	groups := map[string][]string{
+		"toolkit.lanyard.dev":        {"OCIRepository", "Bucket", "ImageRepository"},
+		"infrastructure.lanyard.dev": {"AWSCluster"},
+		"identity.lanyard.dev": {
+			"WorkloadIdentity", "AWSServiceAccountIdentity", "AWSClusterControllerIdentity", "AWSClusterRoleIdentity", "AWSClusterStaticIdentity",
+		},
+	}
+	resources := func(version string, kinds ...string) any {
+		var list []any
+		for _, kind := range kinds {
+			plural := strings.ToLower(kind) + "s"
+			if stem, found := strings.CutSuffix(plural, "ys"); found {
+				plural = stem + "ies"
+			}
+			namespaced := kind != "Namespace" && !strings.HasPrefix(kind, "AWSCluster") || kind == "AWSCluster"
+			list = append(list, object{"name": plural, "singularName": strings.ToLower(kind), "namespaced": namespaced, "kind": kind, "verbs": []string{"get"}})
+		}
+		return object{"kind": "APIResourceList", "groupVersion": version, "resources": list}
+	}
+	switch {
+	case path == "/api":
+		return http.StatusOK, object{"kind": "APIVersions", "versions": []string{"v1"}}
+	case path == "/api/v1":
+		return http.StatusOK, resources("v1", "Namespace", "ServiceAccount")
+	case path == "/apis":
+		var list []any
+		for group := range groups {
+			version := object{"groupVersion": group + "/v1alpha1", "version": "v1alpha1"}
+			list = append(list, object{"name": group, "versions": []any{version}, "preferredVersion": version})
+		}
+		return http.StatusOK, object{"kind": "APIGroupList", "groups": list}
+	case strings.Count(path, "/") == 3:
+		version := strings.TrimPrefix(path, "/apis/")
+		return http.StatusOK, resources(version, groups[strings.TrimSuffix(version, "/v1alpha1")]...)
+	}
+	o := f.objects[path]
+	switch {
+	case o == nil:
+		return failure(http.StatusNotFound, "NotFound")
+	case f.broken && o.GetKind() == "ServiceAccount":
+		return failure(http.StatusInternalServerError, "InternalError")
+	case o.GetAnnotations()["forbidden"] != "":
+		return failure(http.StatusForbidden, "Forbidden")
+	}
+	return http.StatusOK, o.Object
+}
+
+// TestExplain holds what is explained of each form of an identity, and of refusals.
+func TestExplain(t *testing.T) {
+	f, kubeconfig := newExplained(t)
+	var texts, documents bytes.Buffer
+	for _, word := range f.words {
+		c := command{env: map[string]string{"KUBECONFIG": kubeconfig}}
+		if status := c.run(t.Context(), "explain", word); status != 0 || c.err.Len() > 0 {
+			t.Errorf("%s: status %d: %s", word, status, c.err.String())
+		}
+		fmt.Fprintf(&texts, "$ lanyard explain %s\n%s\n", word, c.out.String())
+		document := command{env: map[string]string{"KUBECONFIG": kubeconfig}}
+		if status := document.run(t.Context(), "explain", word, "-o", "json"); status != 0 || !json.Valid(document.out.Bytes()) {
+			t.Errorf("%s: status %d: %s", word, status, document.err.String())
+		}
+		for line := range strings.Lines(c.out.String() + document.out.String()) {
+			if strings.ContainsFunc(strings.TrimSuffix(line, "\n"), func(r rune) bool { return !unicode.IsPrint(r) }) {
+				t.Errorf("%s prints %q", word, line)
+			}
+		}
+		if slices.Contains([]string{"ocirepository/account", "ocirepository/account-hostile", "ocirepository/lent-to-others"}, word) {
+			fmt.Fprintf(&documents, "$ lanyard explain %s -o json\n%s", word, document.out.String())
+		}
+	}
+	golden.Compare(t, "testdata/explain.golden", hideFingerprints(texts.Bytes()))
+	c := command{env: map[string]string{"KUBECONFIG": kubeconfig}}
+	if status := c.run(t.Context(), "explain", "loci/account", "-o", "yaml"); status != 0 {
+		t.Error(c.err.String())
+	}
+	fmt.Fprintf(&documents, "$ lanyard explain loci/account -o yaml\n%s", c.out.String())
+	golden.Compare(t, "testdata/explain-json.golden", documents.Bytes())
+}
+
+// hideFingerprints replaces what is another one in each process.
+func hideFingerprints(text []byte) []byte {
+	const field = "identityFingerprint="
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	for i, line := range lines {
+		if before, _, found := bytes.Cut(line, []byte(field)); found && bytes.HasPrefix(line, []byte("key ")) {
+			lines[i] = fmt.Appendf(nil, "%s%s…\n", before, field)
+		}
+	}
+	return bytes.Join(lines, nil)
+}
+
+// TestExplainFails holds the failures of the command: a refused object is none.
+func TestExplainFails(t *testing.T) {
+	f, kubeconfig := newExplained(t)
+	f.broken = true
+	for line, says := range map[string]string{
+		"explain ocirepository/nosuch":              "there is no ocirepository/nosuch in namespace tenant-a; -n names another namespace",
+		"explain ocirepository/account":             "HTTP 500",
+		"explain ocirepository/account -n tenant-b": "there is no ocirepository/account in namespace tenant-b",
+	} {
+		c := command{env: map[string]string{"KUBECONFIG": kubeconfig}}
+		if status := c.run(t.Context(), strings.Fields(line)...); status != frame.Failed || !strings.Contains(c.err.String(), says) || c.out.Len() > 0 {
+			t.Errorf("%s: status %d, says %q, prints %q", line, status, c.err.String(), c.out.String())
+		}
+	}
+}

@@ -1,0 +1,109 @@
+// Package diagnosis explains the credential of one object: whose it is, which field decides that,
+// which proof is exchanged where, under which key the controller keeps it, and what to do if there
+// is none.
+//
+//	object ──fields──▶ auth/spec ──subject──▶ auth.Resolve ──▶ key
+//
+// The answers come from the code of the controller: package auth/spec judges the fields, package
+// identity the chains and their grants, and the providers make the key. The objects are read live,
+// with the permissions of the caller. Nothing is written, no token is requested, no Secret is read
+// and no cloud is called. What only the controller knows, such as its flags, is named as unknown.
+package diagnosis
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/internal/plain"
+	"github.com/lanyard-dev/lanyard/internal/report"
+)
+
+// Diagnosis explains the credential of an object. All texts are for people, except the names, Key
+// and Digest. No text has a secret.
+type Diagnosis struct {
+	// Kind, Namespace and Name identify the object.
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Result, Reason and Message are what the controller says of the object.
+	Result  report.Result `json:"result"`
+	Reason  string        `json:"reason,omitempty"`
+	Message string        `json:"message,omitempty"`
+	// Subject is whose credential the object gets, as package auth names subjects; "unknown" if the
+	// controller's flags decide.
+	Subject string `json:"subject,omitempty"`
+	// From is the field of the object, or the flag of the controller, that decides the subject.
+	From string `json:"from,omitempty"`
+	// Account is the subject as the cluster has it.
+	Account string `json:"account,omitempty"`
+	// Chain has the AWS identities from the subject to its root, with the answers of their grants.
+	Chain []string `json:"chain,omitempty"`
+	// Proof, Exchange, Credential and Delivery are the steps to the credential.
+	Proof      string `json:"proof,omitempty"`
+	Exchange   string `json:"exchange,omitempty"`
+	Credential string `json:"credential,omitempty"`
+	Delivery   string `json:"delivery,omitempty"`
+	// Key is the key of the token in the controller's cache. Digest is its SHA-256, as in the log
+	// of the controller; empty if only the controller can know it.
+	Key    string `json:"key,omitempty"`
+	Digest string `json:"digest,omitempty"`
+	// Used is whose credential the controller used last. Changed says how that differs from Subject
+	// and Key.
+	Used    string `json:"used,omitempty"`
+	Changed string `json:"changed,omitempty"`
+	// Refusal says why the object gets no credential.
+	Refusal string `json:"refusal,omitempty"`
+	// Unknown names what decides too, and what the caller cannot see.
+	Unknown []string `json:"unknown,omitempty"`
+	// NextStep says what to do.
+	NextStep string `json:"nextStep"`
+}
+
+// clean removes from all texts what does not show: tenants write some of them.
+func (d *Diagnosis) clean() {
+	for _, text := range []*string{
+		&d.Reason, &d.Message, &d.Subject, &d.From, &d.Account, &d.Proof, &d.Exchange, &d.Credential, &d.Delivery, &d.Key,
+		&d.Used, &d.Changed, &d.Refusal, &d.NextStep,
+	} {
+		*text = plain.Text(*text)
+	}
+	for _, list := range [][]string{d.Chain, d.Unknown} {
+		for i := range list {
+			list[i] = plain.Text(list[i])
+		}
+	}
+}
+
+// Write writes the diagnosis for people, one line for each step.
+func (d *Diagnosis) Write(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s/%s in namespace %s: %s", strings.ToLower(d.Kind), d.Name, d.Namespace, d.Result)
+	if d.Reason != "" {
+		fmt.Fprintf(&b, ", %s\n  %s", d.Reason, d.Message)
+	}
+	b.WriteString("\n\n")
+	row := func(name string, texts ...string) {
+		for _, text := range texts {
+			if text != "" {
+				fmt.Fprintf(&b, "%-12s %s\n", name, text)
+				name = ""
+			}
+		}
+	}
+	row("subject", strings.TrimSuffix(d.Subject+", from "+d.From, ", from "))
+	row("account", d.Account)
+	row("chain", d.Chain...)
+	row("proof", d.Proof)
+	row("exchange", d.Exchange)
+	row("credential", d.Credential)
+	row("delivery", d.Delivery)
+	row("key", d.Key)
+	row("digest", d.Digest)
+	row("used", d.Used, d.Changed)
+	row("refused", d.Refusal)
+	row("unknown", d.Unknown...)
+	row("next step", d.NextStep)
+	_, err := io.WriteString(w, b.String())
+	return err
+}

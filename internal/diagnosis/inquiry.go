@@ -1,0 +1,339 @@
+package diagnosis
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/aws"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/grant"
+	"github.com/lanyard-dev/lanyard/auth/kube"
+	"github.com/lanyard-dev/lanyard/auth/providers"
+	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/internal/fields"
+	"github.com/lanyard-dev/lanyard/internal/identity"
+	"github.com/lanyard-dev/lanyard/internal/report"
+)
+
+// inquiry is the making of one diagnosis.
+type inquiry struct {
+	Diagnosis
+
+	reader   client.Reader
+	object   report.Object
+	fields   spec.Fields
+	clouds   *providers.Set // without the controller's settings
+	accounts auth.Accounts
+	ready    metav1.Condition // of the present spec; zero if the controller has not acted on it
+	used     *meta.Identity   // nil for none
+
+	key        auth.Key             // zero if nothing is minted, or if the key is not known
+	source     string               // what the first session of the chain is got with, for people
+	identities *identity.Identities // the chain of the AWS identity; nil for none, or if it is not visible
+	asked      bool                 // whether the chain was asked
+	answer     error                // why the chain refuses
+	failed     error                // why the chain could not be read
+}
+
+// Of explains the credential of an object, which was read with reader. It returns an error if the
+// object's kind has no identity fields, or if the cluster does not answer. A refusal of the object,
+// or of a read, is part of the diagnosis.
+func Of(ctx context.Context, reader client.Reader, o report.Object) (*Diagnosis, error) {
+	named, ok := fields.Of(o.Resource)
+	if !ok {
+		return nil, fmt.Errorf("objects of kind %s have no identity fields", o.Kind)
+	}
+	clouds, err := providers.New(providers.Config{})
+	if err != nil {
+		return nil, err
+	}
+	defer clouds.Close()
+	row := report.Of(o)
+	q := &inquiry{
+		Diagnosis: Diagnosis{Kind: row.Kind, Namespace: row.Namespace, Name: row.Name, Result: row.Result, Reason: row.Reason, Message: row.Message},
+		reader:    reader, object: o, fields: named, clouds: clouds, accounts: kube.NewLive(reader), used: o.Used,
+	}
+	if cluster, ok := o.Resource.(*infrav1.AWSCluster); ok {
+		q.used = cluster.Status.Identity
+	}
+	status := o.GetStatus()
+	ready := apimeta.FindStatusCondition(status.Conditions, meta.ConditionReady)
+	if ready != nil && status.ObservedGeneration == o.GetGeneration() && ready.Reason != meta.ReasonSuspended {
+		q.ready = *ready
+	}
+	if err := q.run(ctx); err != nil {
+		return nil, err
+	}
+	q.clean()
+	return &q.Diagnosis, nil
+}
+
+// run asks in the order of the model: subject, account, proof, exchange, credential.
+func (q *inquiry) run(ctx context.Context) error {
+	rules := q.rules()
+	id, err := spec.Resolve(ctx, q.fields, rules)
+	if err == nil {
+		q.askSettings(ctx, rules, id)
+	}
+	switch {
+	case q.failed != nil:
+		return q.failed
+	case err != nil:
+		if q.asked { // its chain refuses, not a field
+			q.Subject, q.From = rules.Named(q.fields).String(), "spec.identityRef"
+		}
+		q.refuse(err)
+	default:
+		if err := q.follow(ctx, id); err != nil {
+			return err
+		}
+	}
+	q.compare()
+	q.advise()
+	return nil
+}
+
+// rules are the rules of a controller that refuses nothing which its flags could allow. What it
+// refuses, every controller refuses.
+func (q *inquiry) rules() spec.Rules {
+	rules := spec.Rules{Providers: q.clouds.Names(), TokenServer: true, ControllerNamespaces: grant.Namespaces{All: true}}
+	if repository, err := q.repository(); err == nil {
+		rules.CredentialHosts, _ = endpoint.ParseAllowed(repository.Host()) // a malformed host is in no list
+	}
+	if q.fields.IdentityRef != nil {
+		rules.AWSIdentities = q.lends
+	}
+	// What the controller used for the present spec, it was configured for.
+	if account, ok := q.usedAccount(); ok {
+		rules.DefaultServiceAccount = account
+	}
+	return rules
+}
+
+// usedAccount returns the ServiceAccount of the object's namespace that the controller used for the
+// present spec.
+func (q *inquiry) usedAccount() (name string, ok bool) {
+	if q.ready.Status != metav1.ConditionTrue || q.used == nil {
+		return "", false
+	}
+	name = q.used.Subject[strings.LastIndex(q.used.Subject, ":")+1:]
+	subject, err := auth.ServiceAccount(q.fields.Namespace, name)
+	return name, err == nil && subject.String() == q.used.Subject
+}
+
+// lends asks the grants of an AWS identity's chain. What cannot be seen refuses nothing here.
+func (q *inquiry) lends(ctx context.Context, namespace string, subject auth.Subject) error {
+	if !q.asked {
+		q.asked, q.answer = true, q.askChain(ctx, namespace, subject)
+	}
+	return q.answer
+}
+
+func (q *inquiry) askChain(ctx context.Context, namespace string, subject auth.Subject) error {
+	known, err := identity.Live(ctx, q.reader, q.accounts, namespace, subject)
+	switch {
+	case apierrors.IsForbidden(err), auth.CodeOf(err) == auth.CodeProofDenied:
+		q.unknown("the chain and its grants: %v", err)
+		return nil
+	case err != nil:
+		q.failed = err
+		return err
+	}
+	for i, g := range known.Grants(ctx, namespace, subject) {
+		if i == 0 {
+			q.source = g.Source
+		}
+		step := g.Identity
+		if g.RoleARN != "" {
+			step += ", role " + g.RoleARN
+		}
+		answer := "does not admit the namespace"
+		if g.Admits {
+			answer = "admits the namespace"
+		}
+		q.Chain = append(q.Chain, fmt.Sprintf("%s, with %s: %s (%s)", step, g.Source, answer, g.Why))
+	}
+	err = known.Admits(ctx, namespace, subject)
+	if identity.ReasonOf(err) == meta.ReasonStaticIdentityNotForSources {
+		q.unknown("the chain ends in static keys, which the controller reads only with --identity-secret-namespace; this command never reads them")
+		return nil
+	}
+	q.identities = known
+	return err
+}
+
+// askSettings names the flags with which the controller would answer otherwise, unless the object's
+// status shows that it did not. The engine itself is asked once for each flag.
+func (q *inquiry) askSettings(ctx context.Context, rules spec.Rules, id spec.Identity) {
+	if q.Kind == infrav1.AWSClusterKind || q.settled(id) {
+		return
+	}
+	var flags []string
+	for _, setting := range []struct {
+		flag string
+		set  func(*spec.Rules)
+	}{
+		{"--default-service-account", func(r *spec.Rules) { r.DefaultServiceAccount = "default" }},
+		{"--require-service-account-for-provider-auth", func(r *spec.Rules) { r.RequireServiceAccount = true }},
+		{"--controller-identity-namespaces", func(r *spec.Rules) { r.ControllerNamespaces = grant.Namespaces{} }},
+		{"--controller-credential-hosts", func(r *spec.Rules) { r.CredentialHosts = endpoint.Allowed{} }},
+		{"--aws-identities", func(r *spec.Rules) {
+			if r.AWSIdentities != nil {
+				r.AWSIdentities = nil
+				return
+			}
+			r.AWSIdentities = q.lends
+		}},
+		{"--feature-gates", func(r *spec.Rules) { r.ControllerOnly = true }},
+		{"--identities-at-hub", func(r *spec.Rules) { r.IdentitiesAtHub = true }},
+		{"--keyring-namespace", func(r *spec.Rules) { r.TokenServer = false }},
+	} {
+		other := rules
+		setting.set(&other)
+		if answer, err := spec.Resolve(ctx, q.fields, other); err != nil || answer != id {
+			flags = append(flags, setting.flag)
+		}
+	}
+	if q.fields.IdentityRef == nil && !slices.Contains(flags, "--aws-identities") {
+		q.Chain = nil // its grant decides nothing
+	}
+	if len(flags) > 0 {
+		q.unknown("flags of the controller decide too, which only its administrator sees: %s", strings.Join(flags, ", "))
+	}
+}
+
+// settled reports whether the object's status shows that the controller's flags allowed the
+// identity.
+func (q *inquiry) settled(id spec.Identity) bool {
+	if id.Subject == auth.Controller() && (q.ready.Status != metav1.ConditionTrue || q.used == nil || q.used.Subject != id.Subject.String()) {
+		return false
+	}
+	switch auth.Code(q.ready.Reason) {
+	case auth.CodeNotGranted, auth.CodeOptionUnsupported, "", meta.ReasonProgressing:
+		return false
+	default:
+		return true
+	}
+}
+
+// follow names the subject, and follows it to the credential.
+func (q *inquiry) follow(ctx context.Context, id spec.Identity) error {
+	q.Subject = id.Subject.String()
+	switch {
+	case id.Source == spec.Anonymous:
+		q.Subject, q.From = "nobody", "no field: none names a credential"
+		q.Proof, q.Credential = "none", "none: requests are anonymous"
+	case id.Source == spec.StaticSecret:
+		q.Subject, q.From = "secret:"+q.Namespace+":"+id.SecretName, "spec.secretRef"
+		q.Proof, q.Credential = "none", "what is stored in Secret "+id.SecretName+", which this command does not read"
+	case id.Source == spec.PullSecrets:
+		q.Subject, q.From = "the imagePullSecrets of ServiceAccount "+id.ServiceAccountName, "spec.serviceAccountName"
+		return q.pullSecrets(ctx, id.ServiceAccountName)
+	case id.Credential.SPIFFE():
+		q.From = "spec.credential.type"
+		q.svid(id)
+	case id.Subject == auth.Controller() && !q.settled(id):
+		q.Subject, q.From = "unknown", "no field: the controller's flags decide"
+	default:
+		q.From = q.decider(id)
+		return q.minted(ctx, id)
+	}
+	return nil
+}
+
+// decider names the field or the flag that decided the subject.
+func (q *inquiry) decider(id spec.Identity) string {
+	switch {
+	case id.Subject == auth.Controller():
+		return "no field: the controller lends its own identity, as status.identity shows"
+	case id.Defaulted:
+		return "--default-service-account of the controller, as status.identity shows"
+	case id.Subject.Kind() == auth.KindWorkloadIdentity:
+		return "spec.workloadIdentityName"
+	case id.Subject.Kind() == auth.KindServiceAccount:
+		return "spec.serviceAccountName"
+	default:
+		return "spec.identityRef"
+	}
+}
+
+// pullSecrets names the image pull secrets of an account.
+func (q *inquiry) pullSecrets(ctx context.Context, name string) error {
+	account := &corev1.ServiceAccount{}
+	err := q.reader.Get(ctx, client.ObjectKey{Namespace: q.Namespace, Name: name}, account)
+	switch {
+	case apierrors.IsForbidden(err):
+		q.unknown("you may not read ServiceAccount %s/%s: get on serviceaccounts is missing", q.Namespace, name)
+	case apierrors.IsNotFound(err):
+		q.refuse(&auth.Error{
+			Stage: auth.StageSubject, Code: auth.CodeSubjectNotFound, Fix: "create ServiceAccount " + q.Namespace + "/" + name,
+			Err: fmt.Errorf("ServiceAccount %s/%s does not exist", q.Namespace, name),
+		})
+	case err != nil:
+		return fmt.Errorf("read ServiceAccount %s/%s: %w", q.Namespace, name, err)
+	default:
+		var names []string
+		for _, ref := range account.ImagePullSecrets {
+			names = append(names, ref.Name)
+		}
+		q.Account = "found, UID " + string(account.UID)
+		q.Credential = "the first entry for the registry in the Secrets " + cmp.Or(strings.Join(names, ", "), "of the account, which names none") +
+			"; this command does not read them"
+	}
+	q.Proof = "none"
+	return nil
+}
+
+// refuse notes why the object gets no credential. Where the controller's settings may decide
+// otherwise, only the controller's own word is a refusal.
+func (q *inquiry) refuse(err error) {
+	code := auth.CodeOf(err)
+	decides := code == auth.CodeSubjectNotFound || code == auth.CodeNotGranted // whatever the settings are
+	elsewhere := code == auth.CodeEndpointRefused && q.fields.Provider != aws.ProviderName
+	if q.ready.Status == metav1.ConditionTrue && !decides || (elsewhere || code == auth.CodeRegionMissing) && q.ready.Reason != string(code) {
+		q.unknown("a controller without settings of its own would refuse the object: %v", err)
+		return
+	}
+	q.Refusal = err.Error()
+	if refusal, ok := errors.AsType[*auth.Error](err); ok && refusal.Fix != "" {
+		q.Refusal, q.NextStep = strings.TrimSuffix(q.Refusal, "; "+refusal.Fix), refusal.Fix
+	}
+}
+
+// unknown notes what decides and cannot be seen.
+func (q *inquiry) unknown(format string, args ...any) {
+	q.Unknown = append(q.Unknown, fmt.Sprintf(format, args...))
+}
+
+// advise says what to do.
+func (q *inquiry) advise() {
+	object := strings.ToLower(q.Kind) + "/" + q.Name
+	wait := "wait for the controller"
+	if q.Kind != infrav1.AWSClusterKind {
+		wait += ", or have it fetch now: lanyard reconcile " + object
+	}
+	switch {
+	case q.Result == report.Suspended:
+		q.NextStep = "lanyard resume " + object + " fetches again"
+	case q.NextStep != "":
+	case q.Changed != "" || q.Result == report.Pending:
+		q.NextStep = wait
+	case q.ready.Status == metav1.ConditionTrue:
+		q.NextStep = "nothing to do"
+	default:
+		q.NextStep = "do what the message says at its end; docs/errors.md explains the reason " + q.Reason
+	}
+}
