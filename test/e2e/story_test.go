@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
@@ -122,6 +123,41 @@ func TestStory(t *testing.T) {
 		must(t, "read what lanyard status prints", json.Unmarshal(out, &shown))
 		if !reflect.DeepEqual(shown, rows) {
 			t.Errorf("lanyard status prints %+v; want %+v", shown, rows)
+		}
+	})
+	t.Run("lanyard explain", func(t *testing.T) {
+		account := viewer(t)
+		binding := &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "e2e-viewer-of-accounts"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "viewer"}},
+		}
+		create(t, binding)
+		t.Cleanup(func() { _ = objects.Delete(context.WithoutCancel(t.Context()), binding) })
+		type diagnosis struct{ Subject, Key, Digest, Changed, Refusal, NextStep string }
+		explain := func(namespace, word string) (d diagnosis) {
+			out, err := exec.CommandContext(t.Context(), binary("lanyard"), "explain", word, "-n", namespace, "-o", "json", "--kubeconfig", account).Output()
+			must(t, "lanyard explain", err)
+			must(t, "read what lanyard explain prints", json.Unmarshal(out, &d))
+			return d
+		}
+		good := explain("tenant-a", "ocirepository/tenant-a-repo")
+		if good.Subject != "system:serviceaccount:tenant-a:tenant-a-ecr-sa" || !strings.Contains(good.Key, "cloudProviderIdentity="+roleA) ||
+			good.Changed != "" || good.NextStep != "nothing to do" {
+			t.Errorf("of an object that is fetched it prints %+v", good)
+		}
+		refused := explain("tenant-b", "ocirepository/missing-account")
+		if refused.Refusal == "" || refused.Key != "" || refused.NextStep != fixes["missing-account"][0] {
+			t.Errorf("of an object that is refused it prints %+v", refused)
+		}
+		// The command and the controller make the same key, so the log names the exchange.
+		distrusted := explain("tenant-b", "ocirepository/role-of-tenant-a")
+		if distrusted.Digest == "" || !slices.ContainsFunc(controllerLogs(t), func(path string) bool {
+			text, err := os.ReadFile(path)
+			must(t, "read a log", err)
+			return strings.Contains(string(text), distrusted.Digest)
+		}) {
+			t.Errorf("no log has the digest of %+v", distrusted)
 		}
 	})
 	t.Run("artifacts", func(t *testing.T) {
