@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
@@ -47,7 +49,7 @@ func newAPIServer(ctx context.Context, o options, files pki.Files, l net.Listene
 		"--authorization-mode=RBAC",
 
 		"--service-account-issuer=" + o.Issuer,
-		"--service-account-jwks-uri=" + o.JWKSURI,
+		"--service-account-jwks-uri=" + strings.TrimSuffix(o.Issuer, "/") + "/openid/v1/jwks",
 		"--service-account-signing-key-file=" + files.ServiceAccountKey,
 		"--service-account-key-file=" + files.ServiceAccountKey,
 		"--api-audiences=" + o.Issuer + "," + clusterAudience,
@@ -63,7 +65,7 @@ func newAPIServer(ctx context.Context, o options, files pki.Files, l net.Listene
 		"--proxy-client-key-file=" + files.FrontProxyKey,
 
 		"--audit-policy-file=" + files.AuditPolicy,
-		"--audit-log-path=" + o.AuditLog,
+		"--audit-log-path=" + filepath.Join(o.DataDir, "audit.log"),
 		// A request is answered only once its line is written.
 		"--audit-log-mode=blocking",
 		// In MiB; 0 would rotate at 100, and readers expect one file.

@@ -29,8 +29,6 @@
 //	port                the port of the last start, taken again when it is free
 //	admin.kubeconfig    the administrator's access, written anew at every start
 //	audit.log           every request, level Metadata, RequestReceived omitted
-//	ready               the API server's URL, while it is ready (removed at the
-//	                    next start if it was killed)
 //
 // Authorities and sa.key are made once; all other certificates are issued at
 // every start.

@@ -31,24 +31,13 @@ const (
 type options struct {
 	// DataDir holds all state; see the package comment. Required.
 	DataDir string
-	// SecurePort is the loopback port of kube-apiserver; 0 takes the port of the
-	// last start if it is free, else any free one.
-	SecurePort int
 	// Issuer is the issuer of ServiceAccount tokens: an https URL without query
 	// and fragment (OpenID Connect Discovery 1.0 §2). Required.
 	Issuer string
-	// JWKSURI is the jwks_uri of the discovery document, an https URL.
-	// Default: Issuer + "/openid/v1/jwks".
-	JWKSURI string
 	// AuthenticationConfig is the file of an AuthenticationConfiguration
 	// (apiserver.config.k8s.io), which names further issuers of tokens. The API
 	// server reads the file again when it changes. Default: none.
 	AuthenticationConfig string
-	// AuditLog is the audit log's file, appended to. Default: DataDir/audit.log.
-	AuditLog string
-	// ReadyFile exists while the control plane is ready and holds the API
-	// server's URL. Default: DataDir/ready.
-	ReadyFile string
 	// StopWithStdin ends serve when standard input ends, which also happens when
 	// the process that holds its other end is killed.
 	StopWithStdin bool
@@ -59,12 +48,8 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	fs := flag.NewFlagSet("controlplane serve", flag.ContinueOnError)
 	fs.SetOutput(out)
 	fs.StringVar(&o.DataDir, "data-dir", "", "`directory` of all state, created with mode 0700; required")
-	fs.IntVar(&o.SecurePort, "secure-port", 0, "loopback `port` of kube-apiserver; 0: the last one if it is free, else any")
 	fs.StringVar(&o.Issuer, "service-account-issuer", "", "issuer of ServiceAccount tokens, an https `URL`; required")
-	fs.StringVar(&o.JWKSURI, "service-account-jwks-uri", "", "jwks_uri of the discovery document, an https `URL` (default: the issuer's /openid/v1/jwks)")
 	fs.StringVar(&o.AuthenticationConfig, "authentication-config", "", "`file` with an AuthenticationConfiguration: further issuers that the API server trusts")
-	fs.StringVar(&o.AuditLog, "audit-log", "", "audit log `file`, appended to (default: DIR/audit.log)")
-	fs.StringVar(&o.ReadyFile, "ready-file", "", "`file` that exists while ready and holds the server's URL (default: DIR/ready)")
 	fs.BoolVar(&o.StopWithStdin, "stop-with-stdin", false, "stop when standard input ends, and leave interrupts to its owner")
 	if err := fs.Parse(args); err != nil {
 		return options{}, err
@@ -75,25 +60,10 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	if o.DataDir == "" {
 		return options{}, errors.New("--data-dir is required")
 	}
-	if o.SecurePort < 0 || o.SecurePort > 65535 {
-		return options{}, fmt.Errorf("--secure-port %d is not a port: want 0 to 65535", o.SecurePort)
-	}
 	if err := checkHTTPS(o.Issuer); err != nil {
 		return options{}, fmt.Errorf("--service-account-issuer: %w", err)
 	}
-	if o.JWKSURI == "" {
-		o.JWKSURI = strings.TrimSuffix(o.Issuer, "/") + "/openid/v1/jwks"
-	}
-	if err := checkHTTPS(o.JWKSURI); err != nil {
-		return options{}, fmt.Errorf("--service-account-jwks-uri: %w", err)
-	}
-	if o.AuditLog == "" {
-		o.AuditLog = filepath.Join(o.DataDir, "audit.log")
-	}
-	if o.ReadyFile == "" {
-		o.ReadyFile = filepath.Join(o.DataDir, "ready")
-	}
-	for _, path := range []*string{&o.DataDir, &o.AuditLog, &o.ReadyFile, &o.AuthenticationConfig} {
+	for _, path := range []*string{&o.DataDir, &o.AuthenticationConfig} {
 		if *path == "" { // no authentication configuration
 			continue
 		}
@@ -145,11 +115,8 @@ func serve(ctx context.Context, o options, out io.Writer) (err error) {
 	if err := os.Chdir(o.DataDir); err != nil {
 		return err
 	}
-	if err := os.Remove(o.ReadyFile); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove stale ready file: %w", err)
-	}
 
-	listener, err := listen(ctx, o.SecurePort, filepath.Join(o.DataDir, "port"))
+	listener, err := listen(ctx, filepath.Join(o.DataDir, "port"))
 	if err != nil {
 		return err
 	}
@@ -209,10 +176,6 @@ func serve(ctx context.Context, o options, out io.Writer) (err error) {
 	}
 	say(out, "kube-controller-manager is up")
 
-	if err := pki.WriteFile(o.ReadyFile, []byte(server+"\n")); err != nil {
-		return fmt.Errorf("write ready file: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.Remove(o.ReadyFile)) }() //nolint:gosec // the operator's own path, a flag
 	say(out, "ready %s", server)
 
 	if failed := component.FirstToEnd(ctx, started); failed != nil {
@@ -241,18 +204,17 @@ func lock(path string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// listen opens the API server's loopback listener and notes its port. The listener stays open from
-// here on, so that no other program takes the port.
-func listen(ctx context.Context, port int, portFile string) (net.Listener, error) {
+// listen opens the API server's loopback listener and notes its port: the port of the last start if
+// it is free, else any free one. The listener stays open from here on, so that no other program
+// takes the port.
+func listen(ctx context.Context, portFile string) (net.Listener, error) {
 	var lc net.ListenConfig
-	if port == 0 {
-		if last, err := lastPort(portFile); err == nil {
-			if l, err := lc.Listen(ctx, "tcp", address(last)); err == nil {
-				return l, nil
-			}
+	if last, err := lastPort(portFile); err == nil {
+		if l, err := lc.Listen(ctx, "tcp", address(last)); err == nil {
+			return l, nil
 		}
 	}
-	l, err := lc.Listen(ctx, "tcp", address(port))
+	l, err := lc.Listen(ctx, "tcp", address(0))
 	if err != nil {
 		return nil, fmt.Errorf("listen for kube-apiserver: %w", err)
 	}

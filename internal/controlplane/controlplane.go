@@ -44,9 +44,6 @@ type Options struct {
 	// Issuer is the issuer of ServiceAccount tokens, an https URL without query
 	// and fragment; source: kube-apiserver --service-account-issuer.
 	Issuer string
-	// JWKSURI is the jwks_uri of the issuer's discovery document, an https URL.
-	// Default: Issuer + "/openid/v1/jwks".
-	JWKSURI string
 	// AuthenticationConfig is the path of an AuthenticationConfiguration, which
 	// names further issuers whose tokens the API server accepts; source:
 	// kube-apiserver --authentication-config. Default: none.
@@ -54,10 +51,6 @@ type Options struct {
 	// Env is added to this process's environment, NAME=VALUE: the API server
 	// reaches the issuers of AuthenticationConfig through the proxy that it names.
 	Env []string
-	// AuditLog is the file to which the API server appends one JSON line of
-	// audit.k8s.io/v1 per request (level Metadata, RequestReceived omitted).
-	// Default: Dir/audit.log.
-	AuditLog string
 	// Log receives what the control plane logs. Default: discarded. Writes come
 	// from one goroutine.
 	Log io.Writer
@@ -85,8 +78,8 @@ func (e *ExitError) Unwrap() error { return e.Err }
 
 // ControlPlane is a running control plane. It is safe for concurrent use.
 type ControlPlane struct {
-	binary, dir, issuer, server string
-	pid                         int
+	binary, dir, server string
+	pid                 int
 
 	stdin io.Closer          // closing it asks the child to stop
 	kill  context.CancelFunc // ends the child at once
@@ -115,14 +108,8 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 		return nil, fmt.Errorf("controlplane: %w", err)
 	}
 	args := []string{"serve", "--stop-with-stdin", "--data-dir=" + dir, "--service-account-issuer=" + o.Issuer}
-	if o.JWKSURI != "" {
-		args = append(args, "--service-account-jwks-uri="+o.JWKSURI)
-	}
 	if o.AuthenticationConfig != "" {
 		args = append(args, "--authentication-config="+o.AuthenticationConfig)
-	}
-	if o.AuditLog != "" {
-		args = append(args, "--audit-log="+o.AuditLog)
 	}
 
 	life, kill := context.WithCancel(context.WithoutCancel(ctx))
@@ -157,7 +144,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	}
 
 	c := &ControlPlane{
-		binary: o.Binary, dir: dir, issuer: o.Issuer, pid: cmd.Process.Pid,
+		binary: o.Binary, dir: dir, pid: cmd.Process.Pid,
 		stdin: stdin, kill: kill, done: make(chan struct{}),
 	}
 	go c.reap(cmd, end)
@@ -197,9 +184,6 @@ func (c *ControlPlane) Server() string { return c.server }
 // PID is the ID of the child's process, which is etcd, the API server and the controllers in one.
 // For measurements, and for tests that stop it for a while.
 func (c *ControlPlane) PID() int { return c.pid }
-
-// Issuer is the issuer of ServiceAccount tokens, as in Options.
-func (c *ControlPlane) Issuer() string { return c.issuer }
 
 // Kubeconfig is the path of the administrator's kubeconfig file (group
 // system:masters). Programs under test get credentials of their own.

@@ -121,10 +121,9 @@ func TestStartPassesOptions(t *testing.T) {
 	}{
 		{"required ones only", func(*controlplane.Options) {}, base, ""},
 		{"all", func(o *controlplane.Options) {
-			o.JWKSURI, o.AuthenticationConfig, o.AuditLog = "https://issuer.example/keys", "/etc/issuers.yaml", "/var/log/audit.log"
+			o.AuthenticationConfig = "/etc/issuers.yaml"
 			o.Env = []string{addedVar + "=, and more"}
-		}, append(slices.Clone(base), "--service-account-jwks-uri=https://issuer.example/keys",
-			"--authentication-config=/etc/issuers.yaml", "--audit-log=/var/log/audit.log"), ", and more"},
+		}, append(slices.Clone(base), "--authentication-config=/etc/issuers.yaml"), ", and more"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := options(dir)
@@ -138,8 +137,8 @@ func TestStartPassesOptions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if cp.Server() != server || cp.Issuer() != issuer {
-				t.Errorf("Server() = %q, Issuer() = %q", cp.Server(), cp.Issuer())
+			if cp.Server() != server {
+				t.Errorf("Server() = %q", cp.Server())
 			}
 			if want := filepath.Join(dir, "admin.kubeconfig"); cp.Kubeconfig() != want {
 				t.Errorf("Kubeconfig() = %q, want %q", cp.Kubeconfig(), want)
