@@ -130,7 +130,7 @@ func connect(ctx context.Context, reference string) (*oci.Client, oci.Reference,
 		return nil, ref, err
 	}
 	client, err := oci.Connect(ctx, repository, oci.Options{
-		Transport: transport.Default(), Limits: oci.Limits{MaxLayerBytes: limits().MaxBytes},
+		Transport: transport.Default(), MaxLayerBytes: limits().MaxBytes,
 	})
 	return client, ref, err
 }

@@ -25,10 +25,10 @@ func (c *Client) Open(ctx context.Context, layer Layer) (io.ReadCloser, error) {
 	if err := checkDigest(layer.Digest); err != nil {
 		return nil, c.protocol("the layer has no valid sha256 digest")
 	}
-	if layer.Size > c.limits.MaxLayerBytes {
+	if layer.Size > c.maxLayer {
 		return nil, &origin.Error{
 			Server: c.session.server, Code: origin.CodeTooLarge,
-			Err: fmt.Errorf("the layer has %d bytes, more than %d", layer.Size, c.limits.MaxLayerBytes),
+			Err: fmt.Errorf("the layer has %d bytes, more than %d", layer.Size, c.maxLayer),
 		}
 	}
 	resp, err := c.send(ctx, http.MethodGet, c.url("blobs", layer.Digest), targetBlob) //nolint:bodyclose // verified.Close does

@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,53 +21,26 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// Defaults of Limits.
+// Bounds of what a registry may send.
 const (
-	// DefaultMaxManifestBytes is the 4 MiB that the distribution specification asks registries to
-	// accept.
-	DefaultMaxManifestBytes = 4 << 20
 	// DefaultMaxLayerBytes is 256 MiB.
 	DefaultMaxLayerBytes = 256 << 20
-	// DefaultMaxTags is 100000, twice what the largest repositories are known to have.
-	DefaultMaxTags = 100_000
-	// DefaultMaxTagPages is 2000: DefaultMaxTags in pages of 50, which are Quay's.
-	DefaultMaxTagPages = 2_000
-	// DefaultMaxTagBytes is 64 MiB. Google's registries send all tags in one answer, each beside a
+	// maxManifestBytes is the 4 MiB that the distribution specification asks registries to accept.
+	maxManifestBytes = 4 << 20
+	// maxTags is 100000, twice what the largest repositories are known to have.
+	maxTags = 100_000
+	// maxTagPages is 2000: maxTags in pages of 50, which are Quay's.
+	maxTagPages = 2_000
+	// maxTagBytes is 64 MiB. Google's registries send all tags in one answer, each beside a
 	// description of its image of about 500 bytes.
-	DefaultMaxTagBytes = 64 << 20
+	maxTagBytes = 64 << 20
 )
 
-// Limits bound what a registry may send. A zero field stands for its default.
-type Limits struct {
-	// MaxManifestBytes bounds a manifest or index. Default DefaultMaxManifestBytes.
-	MaxManifestBytes int64
-	// MaxLayerBytes bounds a layer as it is transferred. Default DefaultMaxLayerBytes.
-	MaxLayerBytes int64
-	// MaxTags bounds the tags of a repository. Default DefaultMaxTags.
-	MaxTags int
-	// MaxTagPages bounds the answers that a list of tags comes in. Default DefaultMaxTagPages.
-	MaxTagPages int
-	// MaxTagBytes bounds these answers together. Default DefaultMaxTagBytes.
-	MaxTagBytes int64
-}
-
-func (l Limits) withDefaults() Limits {
-	if l.MaxManifestBytes <= 0 {
-		l.MaxManifestBytes = DefaultMaxManifestBytes
-	}
-	if l.MaxLayerBytes <= 0 {
-		l.MaxLayerBytes = DefaultMaxLayerBytes
-	}
-	if l.MaxTags <= 0 {
-		l.MaxTags = DefaultMaxTags
-	}
-	if l.MaxTagPages <= 0 {
-		l.MaxTagPages = DefaultMaxTagPages
-	}
-	if l.MaxTagBytes <= 0 {
-		l.MaxTagBytes = DefaultMaxTagBytes
-	}
-	return l
+// tagLimits bound a list of tags.
+type tagLimits struct {
+	Tags  int
+	Pages int   // answers that the list comes in
+	Bytes int64 // of these answers together
 }
 
 // Options of a connection.
@@ -84,8 +58,8 @@ type Options struct {
 	// request leaves without TLS, on loopback either, and never one to where the registry redirects
 	// or has its token server elsewhere.
 	Insecure bool
-	// Limits bound the answers.
-	Limits Limits
+	// MaxLayerBytes bounds a layer as it is transferred. Zero stands for DefaultMaxLayerBytes.
+	MaxLayerBytes int64
 	// Write asks for the permission to push, which registries with a token server grant on request.
 	Write bool
 	// Uploads remembers uploads that break off, so that a later Push continues them. The zero value
@@ -106,15 +80,16 @@ func Basic(username, password string) authn.Authenticator {
 
 // Client reads and writes one repository. It is safe for concurrent use.
 type Client struct {
-	repo    Repository
-	session *session
-	login   func(ctx context.Context, shown authn.AuthConfig) (http.RoundTripper, error)
-	auth    authn.Authenticator
-	shown   atomic.Pointer[authn.AuthConfig] // the credential of the last login
-	http    atomic.Pointer[http.Client]      // replaced when the registry's challenge has changed
-	base    url.URL
-	limits  Limits
-	uploads Uploads
+	repo     Repository
+	session  *session
+	login    func(ctx context.Context, shown authn.AuthConfig) (http.RoundTripper, error)
+	auth     authn.Authenticator
+	shown    atomic.Pointer[authn.AuthConfig] // the credential of the last login
+	http     atomic.Pointer[http.Client]      // replaced when the registry's challenge has changed
+	base     url.URL
+	maxLayer int64     // bytes
+	maxTags  tagLimits // lower in tests
+	uploads  Uploads
 }
 
 // Connect asks the registry how it wants to be authenticated to and does so. The error is an
@@ -154,9 +129,10 @@ func Connect(ctx context.Context, repo Repository, opts Options) (*Client, error
 				transport.NewUserAgent(s, userAgent), []string{target.Scope(scope)})
 		},
 		// The library changes the scheme where the repository is insecure and the registry has no TLS.
-		base:    url.URL{Scheme: "https", Host: target.RegistryStr(), Path: "/v2/" + target.RepositoryStr()},
-		limits:  opts.Limits.withDefaults(),
-		uploads: opts.Uploads,
+		base:     url.URL{Scheme: "https", Host: target.RegistryStr(), Path: "/v2/" + target.RepositoryStr()},
+		maxLayer: cmp.Or(opts.MaxLayerBytes, DefaultMaxLayerBytes),
+		maxTags:  tagLimits{Tags: maxTags, Pages: maxTagPages, Bytes: maxTagBytes},
+		uploads:  opts.Uploads,
 	}
 	if err := c.authenticate(ctx); err != nil {
 		return nil, err

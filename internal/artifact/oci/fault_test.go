@@ -301,7 +301,7 @@ func TestBrokenLayerThroughNormalize(t *testing.T) {
 	const layer = "no archive at all, but of the right digest"
 	f, digest := artifact(layer)
 	n := serve(t, map[string]http.Handler{registryHost: f})
-	client := connect(t, n, appURL, oci.Limits{})
+	client := connect(t, n, appURL)
 	open := func() error {
 		m, err := client.Fetch(t.Context(), oci.Resolved{Digest: digest})
 		if err != nil {
@@ -384,7 +384,7 @@ func TestHeadIsNotBelieved(t *testing.T) {
 			head(w)
 			return true
 		}
-		client := connect(t, serve(t, map[string]http.Handler{registryHost: f}), appURL, oci.Limits{})
+		client := connect(t, serve(t, map[string]http.Handler{registryHost: f}), appURL)
 		got, err := client.Resolve(t.Context(), oci.Reference{})
 		if err != nil || got.Revision() != "latest@"+digest {
 			t.Errorf("%s: %v, %v", name, got, err)
@@ -405,7 +405,7 @@ func TestHeadIsNotBelieved(t *testing.T) {
 // A known digest is asked for all the same, or a withdrawn permission would go unnoticed.
 func TestResolveOfDigestAsks(t *testing.T) {
 	f, digest := artifact("layer")
-	client := connect(t, serve(t, map[string]http.Handler{registryHost: f}), appURL, oci.Limits{})
+	client := connect(t, serve(t, map[string]http.Handler{registryHost: f}), appURL)
 	if _, err := client.Resolve(t.Context(), oci.Reference{Digest: digest}); err != nil {
 		t.Fatal(err)
 	}
@@ -479,7 +479,7 @@ func TestBodiesEndWithTheirContext(t *testing.T) {
 		f.override = func(_ http.ResponseWriter, r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/tags/list") }
 		n := serve(t, map[string]http.Handler{registryHost: f})
 		ctx, cancel := context.WithCancel(t.Context())
-		client := connect(t, &ending{n, at, cancel}, appURL, oci.Limits{})
+		client := connect(t, &ending{n, at, cancel}, appURL)
 		var err error
 		switch at {
 		case "/manifests/sha256:":

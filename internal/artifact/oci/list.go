@@ -110,8 +110,8 @@ func releaseNumbers(tag string) (numbers [3]uint64, ok bool) {
 }
 
 // List returns the selected tags: versions from the highest to the lowest, and then all others in
-// descending order by bytes. It keeps the selected tags in memory, at most Limits.MaxTags. The
-// error is an *origin.Error, as of Tags.
+// descending order by bytes. It keeps the selected tags in memory, at most 100,000. The error is an
+// *origin.Error, as of Tags.
 func (c *Client) List(ctx context.Context, filter TagFilter) ([]string, error) {
 	tags := []string{}
 	for tag, err := range c.tags(ctx, whole) {

@@ -122,7 +122,7 @@ func TestListAsksForAll(t *testing.T) {
 			}
 			writeTags(w, fmt.Sprintf("/v2/team/app/tags/list?last=%d&n=%d", from+size, size), want[from:from+size]...)
 		}}})
-		got, err := connect(t, n, appURL, oci.Limits{}).List(t.Context(), oci.TagFilter{})
+		got, err := connect(t, n, appURL).List(t.Context(), oci.TagFilter{})
 		slices.Reverse(got)
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %d tags, %v", name, len(got), err)

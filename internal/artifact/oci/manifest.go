@@ -175,7 +175,7 @@ func (c *Client) manifest(ctx context.Context, reference string) (rawManifest, e
 		return rawManifest{}, err
 	}
 	defer resp.Body.Close() //nolint:errcheck // read only
-	body, err := c.readAll(ctx, resp.Body, c.limits.MaxManifestBytes, "the manifest")
+	body, err := c.readAll(ctx, resp.Body, maxManifestBytes, "the manifest")
 	if err != nil {
 		return rawManifest{}, err
 	}

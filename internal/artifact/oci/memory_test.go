@@ -49,7 +49,7 @@ const maxReading = 128 << 20
 
 func hostileManifests() map[string]string {
 	fill := func(before, part, after string) string {
-		return before + strings.Repeat(part, (oci.DefaultMaxManifestBytes-len(before)-len(after))/len(part)) + after
+		return before + strings.Repeat(part, (oci.MaxManifestBytes-len(before)-len(after))/len(part)) + after
 	}
 	return map[string]string{
 		"layers":                  fill(`{"layers":[`, `{},`, `{}]}`),
@@ -92,8 +92,8 @@ func FuzzMemoryOfManifests(f *testing.F) {
 		f.Add(seed.before, seed.part, seed.after)
 	}
 	f.Fuzz(func(t *testing.T, before, part, after string) {
-		body := before + strings.Repeat(part, oci.DefaultMaxManifestBytes/max(len(part), 1)) + after
-		for mediaType, n := range allocated(t, body[:min(len(body), oci.DefaultMaxManifestBytes)]) {
+		body := before + strings.Repeat(part, oci.MaxManifestBytes/max(len(part), 1)) + after
+		for mediaType, n := range allocated(t, body[:min(len(body), oci.MaxManifestBytes)]) {
 			if n > maxReading {
 				t.Errorf("%s: %d MiB", mediaType, n>>20)
 			}

@@ -50,7 +50,7 @@ func TestPushAndPull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := connect(t, n, appURL, oci.Limits{})
+	client := connect(t, n, appURL)
 	resolved, err := client.Resolve(t.Context(), oci.Reference{Tag: "1.0.0"})
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +147,7 @@ func TestPushAndPull(t *testing.T) {
 			t.Errorf("%+v: %v, want %s", ref, err, want)
 		}
 	}
-	none := connect(t, n, "oci://"+registryHost+"/team/none", oci.Limits{})
+	none := connect(t, n, "oci://"+registryHost+"/team/none")
 	if _, err := none.Resolve(t.Context(), oci.Reference{SemVer: "*"}); origin.CodeOf(err) != origin.CodeNotFound {
 		t.Errorf("missing repository: %v", err)
 	}
@@ -219,7 +219,7 @@ func TestFetchOfIndex(t *testing.T) {
 	}
 	other := digestOf("other")
 	n := serve(t, map[string]http.Handler{registryHost: f})
-	client := connect(t, n, appURL, oci.Limits{})
+	client := connect(t, n, appURL)
 	for name, c := range map[string]struct {
 		entries []string
 		code    origin.Code
@@ -280,7 +280,7 @@ func TestMetadataIsBounded(t *testing.T) {
 	f, _ := artifact("layer")
 	body := fmt.Sprintf(`{"schemaVersion":2,"layers":[],"annotations":{"a":"1","b":%q,"c":%q}}`, strings.Repeat("x", 15<<10), strings.Repeat("y", 15<<10))
 	f.manifests[digestOf(body)] = body
-	client := connect(t, serve(t, map[string]http.Handler{registryHost: f}), appURL, oci.Limits{})
+	client := connect(t, serve(t, map[string]http.Handler{registryHost: f}), appURL)
 	m, err := client.Fetch(t.Context(), oci.Resolved{Digest: digestOf(body)})
 	if err != nil {
 		t.Fatal(err)
@@ -329,7 +329,7 @@ func TestVersionsAreReadAsFluxReadsThem(t *testing.T) {
 			writeTags(w, "", c.tags...)
 			return true
 		}
-		client := connect(t, serve(t, map[string]http.Handler{registryHost: f}), appURL, oci.Limits{})
+		client := connect(t, serve(t, map[string]http.Handler{registryHost: f}), appURL)
 		got, err := client.Resolve(t.Context(), oci.Reference{SemVer: c.rang, Chart: c.chart})
 		if c.want == "" {
 			if origin.CodeOf(err) != origin.CodeNoMatch {

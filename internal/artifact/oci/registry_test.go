@@ -145,10 +145,10 @@ func repository(tb testing.TB, url string) oci.Repository {
 	return repo
 }
 
-func connect(t *testing.T, n http.RoundTripper, url string, limits oci.Limits) *oci.Client {
+func connect(t *testing.T, n http.RoundTripper, url string) *oci.Client {
 	t.Helper()
 	client, err := oci.Connect(t.Context(), repository(t, url), oci.Options{
-		Auth: oci.Basic(username, password), Transport: n, Limits: limits,
+		Auth: oci.Basic(username, password), Transport: n,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -69,8 +69,8 @@ type Scan struct {
 }
 
 // Scan lists the tags that are not excluded. It keeps these in memory while it runs, at most
-// Limits.MaxTags of 128 bytes: 50,000 of 40 bytes come to 3 MiB, the most that the defaults allow
-// to 15 MiB. The error is an *origin.Error, as of Tags.
+// 100,000 of 128 bytes: 50,000 of 40 bytes come to 3 MiB, the most that are allowed to 15 MiB. The
+// error is an *origin.Error, as of Tags.
 func (c *Client) Scan(ctx context.Context, exclusions Exclusions) (Scan, error) {
 	var tags []string
 	for tag, err := range c.Tags(ctx) {

@@ -17,7 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
-// Bounds of a list of tags besides those of Limits.
+// Bounds of a list of tags besides tagLimits.
 const (
 	// tagsPerPage is what is asked for at once. Amazon ECR refuses to be asked for more, and
 	// Azure's registry sends no more.
@@ -51,7 +51,7 @@ const (
 // tags is Tags, begun with a query.
 func (c *Client) tags(ctx context.Context, begin string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		l := &listing{client: c, bytes: c.limits.MaxTagBytes, asked: map[[sha256.Size]byte]struct{}{}, yield: yield}
+		l := &listing{client: c, bytes: c.maxTags.Bytes, asked: map[[sha256.Size]byte]struct{}{}, yield: yield}
 		if err := l.run(ctx, begin); err != nil && !errors.Is(err, errStopped) {
 			yield("", err)
 		}
@@ -77,8 +77,8 @@ func (l *listing) run(ctx context.Context, query string) error {
 		if _, asked := l.asked[sum]; asked {
 			return l.client.protocol("the list of tags leads back to a page that was read before")
 		}
-		if len(l.asked) == l.client.limits.MaxTagPages {
-			return l.tooLarge("comes in more than %d pages", l.client.limits.MaxTagPages)
+		if len(l.asked) == l.client.maxTags.Pages {
+			return l.tooLarge("comes in more than %d pages", l.client.maxTags.Pages)
 		}
 		l.asked[sum] = struct{}{}
 		next, err := l.page(ctx, query)
@@ -126,7 +126,7 @@ func (l *listing) read(ctx context.Context, body io.Reader) error {
 	case !errors.Is(err, errNoList):
 		return err
 	case errors.Is(metered.err, errTooLong):
-		return l.tooLarge("has more than %d bytes", l.client.limits.MaxTagBytes)
+		return l.tooLarge("has more than %d bytes", l.client.maxTags.Bytes)
 	case errors.Is(metered.err, errLongToken):
 		return l.client.protocol(fmt.Sprintf("the list of tags holds a value of more than %d bytes", maxToken))
 	case metered.err != nil:
@@ -187,8 +187,8 @@ func (l *listing) array(ctx context.Context, page *jsontext.Decoder) error {
 		switch {
 		case !IsTag(tag):
 			return l.client.protocol("the list of tags holds something that is no tag")
-		case l.tags == l.client.limits.MaxTags:
-			return l.tooLarge("has more than %d tags", l.client.limits.MaxTags)
+		case l.tags == l.client.maxTags.Tags:
+			return l.tooLarge("has more than %d tags", l.client.maxTags.Tags)
 		case ctx.Err() != nil:
 			return l.client.bodyError(ctx, ctx.Err(), "the list of tags")
 		}

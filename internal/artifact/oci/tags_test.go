@@ -90,14 +90,14 @@ func TestTagsArePagedAndBounded(t *testing.T) {
 		return true
 	}
 	n := serve(t, map[string]http.Handler{registryHost: f})
-	client := connect(t, n, appURL, oci.Limits{MaxTags: 1000 * pages})
+	client := connect(t, n, appURL).Limit(oci.TagLimits{Tags: 1000 * pages})
 	f.manifests["30.999.0"] = f.manifests["latest"]
 	got, err := client.Resolve(t.Context(), oci.Reference{SemVer: "*"})
 	if err != nil || got.Revision() != "30.999.0@"+digest || asked != pages {
 		t.Errorf("%v, %v after %d pages", got, err, asked)
 	}
 	asked = 0
-	_, err = connect(t, n, appURL, oci.Limits{MaxTags: 2500}).Resolve(t.Context(), oci.Reference{SemVer: "*"})
+	_, err = connect(t, n, appURL).Limit(oci.TagLimits{Tags: 2500}).Resolve(t.Context(), oci.Reference{SemVer: "*"})
 	if origin.CodeOf(err) != origin.CodeTooLarge || asked != 3 || !strings.Contains(err.Error(), "spec.ref.semver") {
 		t.Errorf("bounded: %v after %d pages", err, asked)
 	}
@@ -169,7 +169,7 @@ func TestTagsOfRealRegistries(t *testing.T) {
 		},
 	} {
 		n := serve(t, map[string]http.Handler{registryHost: &lister{page: page}})
-		got, err := collect(t.Context(), connect(t, n, appURL, oci.Limits{}))
+		got, err := collect(t.Context(), connect(t, n, appURL))
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %d tags, %v", registry, len(got), err)
 		}
@@ -194,7 +194,7 @@ func TestTagsOfDistribution(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	client := connect(t, n, appURL, oci.Limits{})
+	client := connect(t, n, appURL)
 	if got, err := collect(t.Context(), client); err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v", got, err)
 	}
@@ -207,7 +207,7 @@ func TestTagsOfDistribution(t *testing.T) {
 		scan.Revision != digestOf("1.0.0\n1.1.0\n2.0.0\nlatest\n") {
 		t.Errorf("%+v, %v", scan, err)
 	}
-	if _, err := connect(t, n, "oci://"+registryHost+"/team/none", oci.Limits{}).Scan(t.Context(), unsigned); origin.CodeOf(err) != origin.CodeNotFound {
+	if _, err := connect(t, n, "oci://"+registryHost+"/team/none").Scan(t.Context(), unsigned); origin.CodeOf(err) != origin.CodeNotFound {
 		t.Errorf("no repository: %v", err)
 	}
 }
@@ -233,7 +233,7 @@ func TestTagsThatNeverEnd(t *testing.T) {
 	none := func(int) []string { return []string{} }
 	for what, c := range map[string]struct {
 		page   func(w http.ResponseWriter, r *http.Request, asked int)
-		limits oci.Limits
+		limits oci.TagLimits
 		code   origin.Code
 		text   string
 		most   int // pages
@@ -265,12 +265,12 @@ func TestTagsThatNeverEnd(t *testing.T) {
 			code: origin.CodeTooLarge, text: "more than 100000 tags", most: 101,
 		},
 		"one tag a page": {
-			page: endless(func(asked int) []string { return numbered(asked, 1) }), limits: oci.Limits{MaxTagPages: 50},
+			page: endless(func(asked int) []string { return numbered(asked, 1) }), limits: oci.TagLimits{Pages: 50},
 			code: origin.CodeTooLarge, text: "more than 50 pages", most: 50,
 		},
 		"pages without a tag": {page: endless(none), code: origin.CodeProtocol, text: "without a tag", most: 11},
 		"a tag after every ten pages without one": {
-			page: endless(func(asked int) []string { return numbered(asked, (asked%11)/10) }), limits: oci.Limits{MaxTagPages: 200},
+			page: endless(func(asked int) []string { return numbered(asked, (asked%11)/10) }), limits: oci.TagLimits{Pages: 200},
 			code: origin.CodeTooLarge, text: "more than 200 pages", most: 200,
 		},
 		"a page that does not end": {
@@ -293,14 +293,14 @@ func TestTagsThatNeverEnd(t *testing.T) {
 					}
 				}
 			},
-			limits: oci.Limits{MaxTagBytes: 1 << 20}, code: origin.CodeTooLarge, text: "more than 1048576 bytes", most: 1,
+			limits: oci.TagLimits{Bytes: 1 << 20}, code: origin.CodeTooLarge, text: "more than 1048576 bytes", most: 1,
 		},
 		"pages that are too large together": {
 			page: func(w http.ResponseWriter, _ *http.Request, asked int) {
 				w.Header().Set("Link", fmt.Sprintf(`</v2/team/app/tags/list?last=%d>; rel="next"`, asked))
 				_, _ = fmt.Fprintf(w, `{"filler":%q,"tags":["t%d"]}`, strings.Repeat("x", 50_000), asked)
 			},
-			limits: oci.Limits{MaxTagBytes: 1 << 20}, code: origin.CodeTooLarge, text: "more than 1048576 bytes", most: 21,
+			limits: oci.TagLimits{Bytes: 1 << 20}, code: origin.CodeTooLarge, text: "more than 1048576 bytes", most: 21,
 		},
 		"a value that does not end": {
 			page: func(w http.ResponseWriter, _ *http.Request, _ int) {
@@ -336,7 +336,7 @@ func TestTagsThatNeverEnd(t *testing.T) {
 		},
 	} {
 		l := &lister{page: c.page}
-		client := connect(t, serve(t, map[string]http.Handler{registryHost: l}), appURL, c.limits)
+		client := connect(t, serve(t, map[string]http.Handler{registryHost: l}), appURL).Limit(c.limits)
 		_, err := collect(t.Context(), client)
 		if origin.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.text) || l.asked > c.most {
 			t.Errorf("%s: %v after %d pages; want %s %q after %d", what, err, l.asked, c.code, c.text, c.most)
@@ -360,7 +360,7 @@ func TestTagsThatDrip(t *testing.T) {
 			}
 		}
 	}}
-	client := connect(t, serve(t, map[string]http.Handler{registryHost: l}), appURL, oci.Limits{})
+	client := connect(t, serve(t, map[string]http.Handler{registryHost: l}), appURL)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	tags, err := collect(ctx, client)
@@ -412,7 +412,7 @@ func TestTagsThatAreRefused(t *testing.T) {
 	} {
 		l := &lister{page: page}
 		n := serve(t, map[string]http.Handler{registryHost: l})
-		if _, err := collect(t.Context(), connect(t, n, appURL, oci.Limits{})); origin.CodeOf(err) != origin.CodeProtocol || l.asked != 1 {
+		if _, err := collect(t.Context(), connect(t, n, appURL)); origin.CodeOf(err) != origin.CodeProtocol || l.asked != 1 {
 			t.Errorf("%s: %v after %d pages", what, err, l.asked)
 		}
 		if sent := n.sent("evil.example.com"); len(sent) > 0 {
@@ -426,7 +426,7 @@ func TestTagsThatAreRefused(t *testing.T) {
 		"links of other kinds, many": `<a>; rel="prev", <b>; title="next"; rel=last`,
 	} {
 		l := &lister{page: link(header)}
-		tags, err := collect(t.Context(), connect(t, serve(t, map[string]http.Handler{registryHost: l}), appURL, oci.Limits{}))
+		tags, err := collect(t.Context(), connect(t, serve(t, map[string]http.Handler{registryHost: l}), appURL))
 		if err != nil || !slices.Equal(tags, []string{"a"}) {
 			t.Errorf("%s: %v, %v", what, tags, err)
 		}
@@ -439,7 +439,7 @@ func TestTagsStop(t *testing.T) {
 		writeTags(w, fmt.Sprintf("/v2/team/app/tags/list?last=%d", asked), numbered(asked*10, 10)...)
 	}}
 	seen := 0
-	for _, err := range connect(t, serve(t, map[string]http.Handler{registryHost: l}), appURL, oci.Limits{}).Tags(t.Context()) {
+	for _, err := range connect(t, serve(t, map[string]http.Handler{registryHost: l}), appURL).Tags(t.Context()) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -462,7 +462,7 @@ func TestTagsAreThrottled(t *testing.T) {
 		}
 		writeTags(w, "/v2/team/app/tags/list?last=x", "a")
 	}}
-	client := connect(t, serve(t, map[string]http.Handler{registryHost: l}), appURL, oci.Limits{})
+	client := connect(t, serve(t, map[string]http.Handler{registryHost: l}), appURL)
 	_, err := client.Scan(t.Context(), oci.Exclusions{})
 	e, ok := err.(*origin.Error) //nolint:errorlint // the contract is this very type
 	if !ok || e.Code != origin.CodeThrottled || e.RetryAfter != 17*time.Second || l.asked != 2 {
@@ -490,7 +490,7 @@ func TestManyTagsTakeLittleMemory(t *testing.T) {
 		}
 		writeTags(w, link, numbered(perPage*page, perPage)...)
 	}}
-	client := connect(t, serve(t, map[string]http.Handler{registryHost: l}), appURL, oci.Limits{})
+	client := connect(t, serve(t, map[string]http.Handler{registryHost: l}), appURL)
 	takes := func(what string, most uint64, run func()) {
 		t.Helper()
 		l.asked = 0
@@ -531,7 +531,7 @@ func TestScanRevision(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := connect(t, serve(t, map[string]http.Handler{registryHost: l}), appURL, oci.Limits{}).Scan(t.Context(), e)
+		s, err := connect(t, serve(t, map[string]http.Handler{registryHost: l}), appURL).Scan(t.Context(), e)
 		if err != nil {
 			t.Fatal(err)
 		}

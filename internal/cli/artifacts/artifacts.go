@@ -87,13 +87,14 @@ func prepare(c *cobra.Command, std IO, run func(context.Context, *job) error) *c
 	return c
 }
 
-// connect logs in. The caller closes the connection.
-func (j *job) connect(ctx context.Context, limits oci.Limits) (*oci.Client, func(), error) {
+// connect logs in. maxLayer bounds a layer as it is transferred; zero stands for the default of
+// package oci. The caller closes the connection.
+func (j *job) connect(ctx context.Context, maxLayer size) (*oci.Client, func(), error) {
 	opts, closing, err := j.registry.options(ctx, j.repository)
 	if err != nil {
 		return nil, nil, err
 	}
-	opts.Limits = limits
+	opts.MaxLayerBytes = int64(maxLayer)
 	client, err := oci.Connect(ctx, j.repository, opts)
 	if err != nil {
 		closing()

@@ -75,7 +75,7 @@ func (f *listFlags) run(ctx context.Context, j *job, output *frame.Format) error
 	if j.reference != (oci.Reference{}) {
 		return j.misused("name the repository alone, %s: all its tags are listed", j.repository)
 	}
-	client, closing, err := j.connect(ctx, oci.Limits{})
+	client, closing, err := j.connect(ctx, 0)
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func (f *pullFlags) run(ctx context.Context, j *job, output *frame.Format) error
 	if err := f.sizes.check(j); err != nil {
 		return err
 	}
-	client, closing, err := j.connect(ctx, f.sizes.transferred())
+	client, closing, err := j.connect(ctx, f.sizes.bytes)
 	if err != nil {
 		return err
 	}
@@ -97,9 +97,6 @@ func (f *pullFlags) run(ctx context.Context, j *job, output *frame.Format) error
 	result := pulled{identified: identify(j.repository, manifest.Resolved), Path: f.path, Files: sum.Files, Annotations: manifest.Metadata}
 	return j.result(output, result, result.String())
 }
-
-// transferred bounds what a registry may send.
-func (f *sizeFlags) transferred() oci.Limits { return oci.Limits{MaxLayerBytes: int64(f.bytes)} }
 
 // unpack transfers an artifact's layer into a folder.
 func (j *job) unpack(ctx context.Context, client *oci.Client, manifest *oci.Manifest, folder string, opts archive.Options) (archive.Summary, error) {

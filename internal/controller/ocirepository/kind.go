@@ -20,7 +20,7 @@ type Reconciler = source.Reconciler[*v1alpha1.OCIRepository, plan]
 // stands for the defaults of packages oci and archive.
 func New(shared *source.Shared, access *access.Access, maxSize int64) *Reconciler {
 	return source.New(shared, v1alpha1.OCIRepositoryKind, kind{
-		registries: registry.Registries{Access: access, Limits: oci.Limits{MaxLayerBytes: maxSize}, Challenges: &oci.Challenges{}},
+		registries: registry.Registries{Access: access, MaxLayerBytes: maxSize, Challenges: &oci.Challenges{}},
 		artifacts:  shared.Artifacts,
 		ignore:     archive.DefaultPatterns(),
 		maxSize:    maxSize,

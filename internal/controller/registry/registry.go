@@ -19,8 +19,8 @@ import (
 type Registries struct {
 	// Access is how they are reached. Required.
 	Access *access.Access
-	// Limits bound what is read from registries; a zero field means the default of package oci.
-	Limits oci.Limits
+	// MaxLayerBytes bounds a layer as it is transferred. Zero stands for the default of package oci.
+	MaxLayerBytes int64
 	// Challenges remembers how the registries want to be authenticated to; nil remembers nothing.
 	Challenges *oci.Challenges
 }
@@ -41,7 +41,7 @@ func (r Registries) Ask(
 		},
 		func(login access.Login) error {
 			client, err := oci.Connect(ctx, repository, oci.Options{
-				Auth: authenticator(login), Transport: wire{conn.As(login)}, Insecure: call.Identity.Insecure, Limits: r.Limits, Caller: source.Caller(conn, login),
+				Auth: authenticator(login), Transport: wire{conn.As(login)}, Insecure: call.Identity.Insecure, MaxLayerBytes: r.MaxLayerBytes, Caller: source.Caller(conn, login),
 				Challenges: r.Challenges, Route: conn.Route(),
 			})
 			if err != nil {
