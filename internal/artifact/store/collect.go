@@ -6,32 +6,18 @@ import (
 	"time"
 )
 
-// Defaults of Retention, which are Flux's.
-const (
-	DefaultTTL     = 60 * time.Second
-	DefaultRecords = 2
-)
-
-// Retention says how long artifacts outlive their use, for those who read a status just before it
-// changed. A zero field stands for its default.
-type Retention struct {
-	// TTL is how long an artifact stays after a newer one has taken its place, or after its object
-	// is gone. Default DefaultTTL.
-	TTL time.Duration
-	// Records is how many artifacts an object keeps at most, the current one included. Default
-	// DefaultRecords.
-	Records int
+// retention says how long artifacts outlive their use, for those who read a status just before it
+// changed.
+type retention struct {
+	// ttl is how long an artifact stays after a newer one has taken its place, or after its object
+	// is gone.
+	ttl time.Duration
+	// records is how many artifacts an object keeps at most, the current one included.
+	records int
 }
 
-func (r Retention) withDefaults() Retention {
-	if r.TTL <= 0 {
-		r.TTL = DefaultTTL
-	}
-	if r.Records <= 0 {
-		r.Records = DefaultRecords
-	}
-	return r
-}
+// fluxRetention returns Flux's values.
+func fluxRetention() retention { return retention{ttl: 60 * time.Second, records: 2} }
 
 // Collected is what Collect removed.
 type Collected struct {
@@ -51,17 +37,16 @@ func (c *Collected) add(more Collected) {
 
 // Collect removes what is no longer wanted. live says for an object, UID included, whether it
 // exists and which digests its status names or is about to name; an answer that is not certain (a
-// cache that is not filled yet) must be true. These artifacts always stay; others, and those of an
-// object that does not exist, stay as keep says.
-func (s *Store) Collect(ctx context.Context, live func(Object) (digests []string, exists bool), keep Retention) (Collected, error) {
-	keep = keep.withDefaults()
+// cache that is not filled yet) must be true. These artifacts always stay. Others, and those of an
+// object that does not exist, stay for a minute; an object keeps two at most.
+func (s *Store) Collect(ctx context.Context, live func(Object) (digests []string, exists bool)) (Collected, error) {
 	var done Collected
 	err := s.each(func(o Object, _ []Stored) error {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
 		current, exists := live(o)
-		got, err := s.collect(o, current, exists, keep)
+		got, err := s.collect(o, current, exists)
 		done.add(got)
 		return err
 	})
@@ -70,7 +55,7 @@ func (s *Store) Collect(ctx context.Context, live func(Object) (digests []string
 
 // CollectObjects is Collect for these objects alone.
 func (s *Store) CollectObjects(
-	ctx context.Context, objects []Object, live func(Object) (digests []string, exists bool), keep Retention,
+	ctx context.Context, objects []Object, live func(Object) (digests []string, exists bool),
 ) (done Collected, err error) {
 	for _, o := range objects {
 		if cause := context.Cause(ctx); cause != nil {
@@ -80,7 +65,7 @@ func (s *Store) CollectObjects(
 			return done, err
 		}
 		current, exists := live(o)
-		got, err := s.collect(o, current, exists, keep.withDefaults())
+		got, err := s.collect(o, current, exists)
 		if done.add(got); err != nil {
 			return done, err
 		}
@@ -88,14 +73,14 @@ func (s *Store) CollectObjects(
 	return done, nil
 }
 
-func (s *Store) collect(o Object, current []string, exists bool, keep Retention) (done Collected, err error) {
+func (s *Store) collect(o Object, current []string, exists bool) (done Collected, err error) {
 	s.tree.Lock()
 	defer s.tree.Unlock()
 	files, err := s.files(o)
 	if err != nil {
 		return Collected{}, err
 	}
-	drop := garbage(files, current, exists, keep, time.Now())
+	drop := garbage(files, current, exists, s.keep, time.Now())
 	if slices.ContainsFunc(files, func(f Stored) bool {
 		return !slices.Contains(drop, f) && (!exists || !slices.Contains(current, f.Digest))
 	}) {
@@ -109,11 +94,11 @@ func (s *Store) collect(o Object, current []string, exists bool, keep Retention)
 // garbage decides which of one object's artifacts go. An artifact's age counts from when the next
 // newer one was stored: a version that stood for a year is still in use a second after it was
 // replaced.
-func garbage(files []Stored, current []string, exists bool, keep Retention, now time.Time) []Stored {
+func garbage(files []Stored, current []string, exists bool, keep retention, now time.Time) []Stored {
 	files = slices.Clone(files)
 	slices.SortFunc(files, func(a, b Stored) int { return b.Time.Compare(a.Time) })
 	stays := func(f Stored) bool { return exists && slices.Contains(current, f.Digest) }
-	room := keep.Records
+	room := keep.records
 	for _, f := range files {
 		if stays(f) {
 			room--
@@ -130,7 +115,7 @@ func garbage(files []Stored, current []string, exists bool, keep Retention, now 
 			replaced = files[i-1].Time
 		}
 		others++
-		if now.Sub(replaced) > keep.TTL || others > room {
+		if now.Sub(replaced) > keep.ttl || others > room {
 			drop = append(drop, f)
 		}
 	}

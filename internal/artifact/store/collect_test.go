@@ -23,7 +23,7 @@ func TestCollectObjects(t *testing.T) {
 	current := []string{digestOf("current")}
 	collect := func(o Object, exists bool) (removed int, pending bool) {
 		t.Helper()
-		done, err := s.CollectObjects(t.Context(), []Object{o}, func(Object) ([]string, bool) { return current, exists }, Retention{})
+		done, err := s.CollectObjects(t.Context(), []Object{o}, func(Object) ([]string, bool) { return current, exists })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func TestCollectObjects(t *testing.T) {
 	if removed, pending := collect(app, false); removed != 1 || pending {
 		t.Errorf("gone: %d removed, pending %v", removed, pending)
 	}
-	if _, err := s.CollectObjects(t.Context(), []Object{{Kind: "../x"}}, nil, Retention{}); err == nil {
+	if _, err := s.CollectObjects(t.Context(), []Object{{Kind: "../x"}}, nil); err == nil {
 		t.Error("an object that leads out of the store")
 	}
 }

@@ -33,6 +33,7 @@ func writeUntilKilled(dir string) {
 		fmt.Println("error", err)
 		return
 	}
+	s.keep.records = 3
 	for i := 0; ; i++ {
 		o := object("tenant-a", fmt.Sprintf("app-%d", i%3))
 		content := strings.Repeat(fmt.Sprintf("%d ", rand.Uint64()), 1+rand.IntN(5000))
@@ -43,7 +44,7 @@ func writeUntilKilled(dir string) {
 		}
 		fmt.Println("stored", o.Name, stored.Digest)
 		if i%5 == 4 {
-			_, err := s.Collect(context.Background(), func(Object) ([]string, bool) { return nil, true }, Retention{Records: 3})
+			_, err := s.Collect(context.Background(), func(Object) ([]string, bool) { return nil, true })
 			if err != nil {
 				fmt.Println("error", err)
 				return

@@ -70,7 +70,8 @@ func TestNotesStayWithTheirArtifact(t *testing.T) {
 		t.Errorf("artifact %q, %v", content, err)
 	}
 
-	done, err := s.Collect(t.Context(), func(Object) ([]string, bool) { return []string{digestOf("two")}, true }, Retention{TTL: time.Nanosecond, Records: 1})
+	s.keep = retention{ttl: time.Nanosecond, records: 1}
+	done, err := s.Collect(t.Context(), func(Object) ([]string, bool) { return []string{digestOf("two")}, true })
 	if err != nil || done.Artifacts != 1 || done.Bytes != 14 || done.Pending != nil || readNote(t, s, o, digestOf("one")) != "none" || s.Size() != 9 {
 		t.Errorf("collected %+v, %v, %d bytes", done, err, s.Size())
 	}

@@ -64,6 +64,8 @@ type Store struct {
 	opts Options
 	// create makes a file for writing; tests let it fail.
 	create func(name string) (file, error)
+	// keep is what Collect leaves; tests change it.
+	keep retention
 
 	// tree is held while names appear or go, so that Collect never removes a folder under a Put,
 	// and the count is exact. Nothing but short operations on names happens under it.
@@ -94,7 +96,7 @@ func Open(dir string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the artifact store: %w", err)
 	}
-	s := &Store{root: root, opts: opts, used: make(map[string]int64)}
+	s := &Store{root: root, opts: opts, keep: fluxRetention(), used: make(map[string]int64)}
 	s.create = func(name string) (file, error) {
 		return root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	}

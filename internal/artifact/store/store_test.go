@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -431,7 +432,6 @@ func TestByURLPath(t *testing.T) {
 }
 
 func TestCollect(t *testing.T) {
-	const ttl = time.Minute
 	now := time.Now()
 	type artifact struct {
 		content string
@@ -442,14 +442,14 @@ func TestCollect(t *testing.T) {
 		current string
 		gone    bool
 		have    []artifact
-		keep    Retention
+		records int // most; the default is 2
 		want    string
 	}{
 		{name: "current is never too old", current: "a", have: []artifact{{"a", 9999 * time.Hour}}, want: "a"},
 		{name: "just replaced, although old", current: "b", have: []artifact{{"a", time.Hour}, {"b", time.Second}}, want: "a b"},
 		{name: "replaced long ago", current: "b", have: []artifact{{"a", time.Hour}, {"b", 2 * time.Minute}}, want: "b"},
 		{name: "two records", current: "d", have: []artifact{{"a", 4}, {"b", 3}, {"c", 2}, {"d", 1}}, want: "c d"},
-		{name: "three records", current: "d", have: []artifact{{"a", 4}, {"b", 3}, {"c", 2}, {"d", 1}}, keep: Retention{Records: 3}, want: "b c d"},
+		{name: "three records", current: "d", have: []artifact{{"a", 4}, {"b", 3}, {"c", 2}, {"d", 1}}, records: 3, want: "b c d"},
 		{name: "stored, status not yet written", current: "a", have: []artifact{{"a", time.Hour}, {"b", time.Second}}, want: "a b"},
 		{name: "stored, status never written", current: "a", have: []artifact{{"a", time.Hour}, {"b", 2 * time.Minute}}, want: "a"},
 		{name: "no status yet", current: "", have: []artifact{{"a", time.Second}}, want: "a"},
@@ -471,7 +471,7 @@ func TestCollect(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			c.keep.TTL = ttl
+			s.keep.records = cmp.Or(c.records, s.keep.records)
 			done, err := s.Collect(t.Context(), func(asked Object) ([]string, bool) {
 				if asked.UID != o.UID || asked.Kind != "ocirepository" {
 					t.Errorf("asked for %+v", asked)
@@ -481,7 +481,7 @@ func TestCollect(t *testing.T) {
 					digests = append(digests, digestOf(current))
 				}
 				return digests, !c.gone
-			}, c.keep)
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -507,6 +507,7 @@ func TestCollect(t *testing.T) {
 func TestConcurrency(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, Options{MaxBytes: 1 << 20})
+	s.keep.records = 1000
 	var wg sync.WaitGroup
 	for worker := range 4 {
 		wg.Go(func() {
@@ -537,7 +538,7 @@ func TestConcurrency(t *testing.T) {
 	})
 	wg.Go(func() {
 		for range 50 {
-			if _, err := s.Collect(t.Context(), func(Object) ([]string, bool) { return nil, true }, Retention{Records: 1000}); err != nil {
+			if _, err := s.Collect(t.Context(), func(Object) ([]string, bool) { return nil, true }); err != nil {
 				t.Error(err)
 			}
 		}

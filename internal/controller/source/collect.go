@@ -85,7 +85,7 @@ func (a *Artifacts) Collect(ctx context.Context) (store.Collected, error) {
 	if err != nil {
 		return store.Collected{}, err
 	}
-	done, err := a.Store.Collect(ctx, live, store.Retention{})
+	done, err := a.Store.Collect(ctx, live)
 	a.watch(done.Pending)
 	// An object that went to another shard, or without its finalizer, is not reconciled a last
 	// time.
@@ -116,7 +116,7 @@ func (a *Artifacts) collectChanged(ctx context.Context) (store.Collected, error)
 	for _, o := range changed {
 		a.changed.Delete(o) // before, so that what is stored meanwhile is not forgotten
 	}
-	done, err := a.Store.CollectObjects(ctx, changed, live, store.Retention{})
+	done, err := a.Store.CollectObjects(ctx, changed, live)
 	a.watch(done.Pending)
 	return done, err
 }
