@@ -272,7 +272,7 @@ func made(t *testing.T, files objects) func(io.Writer) error {
 	t.Helper()
 	index := files.index(t)
 	return func(out io.Writer) error {
-		_, err := objectstore.Write(t.Context(), files, index, nil, out, objectstore.Limits{})
+		_, err := objectstore.Write(t.Context(), files, index, nil, out, 0)
 		return err
 	}
 }
@@ -287,7 +287,7 @@ func changed(t *testing.T, files, former objects) func(io.Writer) error {
 	}
 	index := files.index(t)
 	return func(out io.Writer) error {
-		done, err := objectstore.Write(t.Context(), files, index, &objectstore.Previous{Index: &text, Archive: &archived}, out, objectstore.Limits{})
+		done, err := objectstore.Write(t.Context(), files, index, &objectstore.Previous{Index: &text, Archive: &archived}, out, 0)
 		if err == nil && (done.Kept == 0 || done.Fetched == 0) {
 			t.Errorf("%+v: nothing is merged", done)
 		}

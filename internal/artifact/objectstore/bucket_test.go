@@ -143,7 +143,7 @@ func TestPreviousOfAnotherSourceIsNotUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	done, err := objectstore.Write(t.Context(), s, index,
-		&objectstore.Previous{Index: bytes.NewReader(before.text), Archive: bytes.NewReader(before.bytes)}, io.Discard, objectstore.Limits{})
+		&objectstore.Previous{Index: bytes.NewReader(before.text), Archive: bytes.NewReader(before.bytes)}, io.Discard, 0)
 	if err != nil || done.Kept != 0 || done.Fetched != 1 {
 		t.Errorf("%+v, %v", done, err)
 	}
@@ -250,14 +250,14 @@ func TestListingsThatCannotBeUsedAreRefused(t *testing.T) {
 		"long version":       {[]objectstore.Object{{Key: "a", Version: strings.Repeat("v", 257)}}, objectstore.Options{}, origin.CodeProtocol, "entity tag"},
 		"version of 2 lines": {[]objectstore.Object{{Key: "a", Version: "1\n2"}}, objectstore.Options{}, origin.CodeProtocol, "entity tag"},
 		"negative size":      {[]objectstore.Object{{Key: "a", Version: "1", Size: -1}}, objectstore.Options{}, origin.CodeProtocol, "negative size"},
-		"too large":          {[]objectstore.Object{{Key: "a", Version: "1", Size: 2000}}, objectstore.Options{Limits: objectstore.Limits{MaxBytes: 2000}}, "", "2000 bytes"},
+		"too large":          {[]objectstore.Object{{Key: "a", Version: "1", Size: 2000}}, objectstore.Options{MaxBytes: 2000}, "", "2000 bytes"},
 		"huge":               {[]objectstore.Object{{Key: "a", Version: "1", Size: 1<<63 - 1}}, objectstore.Options{}, "", "bytes"},
 		"too large together": {
 			[]objectstore.Object{{Key: "a", Version: "1", Size: 600}, {Key: "b", Version: "1", Size: 600}},
-			objectstore.Options{Limits: objectstore.Limits{MaxBytes: 2500}},
+			objectstore.Options{MaxBytes: 2500},
 			"", "2500 bytes",
 		},
-		"too many": {[]objectstore.Object{ok, {Key: "b", Version: "1"}}, objectstore.Options{Limits: objectstore.Limits{MaxObjects: 1}}, origin.CodeTooLarge, "1 objects"},
+		"too many": {slices.Repeat([]objectstore.Object{ok}, objectstore.MaxObjects+1), objectstore.Options{}, origin.CodeTooLarge, "100000 objects"},
 	} {
 		s := &fake{objects: test.objects}
 		_, err := fetch(t, s, nil, test.opts)
@@ -337,7 +337,7 @@ func TestLongKeysAreBoundedTogether(t *testing.T) {
 // 100000 objects: the listing and its index stay small, and so does an update of a few objects
 // among them. The race detector sees the same with fewer, in seconds instead of a minute.
 func TestAHundredThousandObjectsStaySmall(t *testing.T) {
-	n := objectstore.DefaultMaxObjects
+	n := objectstore.MaxObjects
 	if raceDetector {
 		n /= 20
 	}
@@ -365,7 +365,7 @@ func TestAHundredThousandObjectsStaySmall(t *testing.T) {
 	archived := t.TempDir() + "/archive"
 	peak := watchHeap(t)
 	out := create(t, archived)
-	if _, err := objectstore.Write(t.Context(), s, index, nil, out, objectstore.Limits{}); err != nil {
+	if _, err := objectstore.Write(t.Context(), s, index, nil, out, 0); err != nil {
 		t.Fatal(err)
 	}
 	if grown := peak() - base; grown > 96<<20 {
@@ -378,7 +378,7 @@ func TestAHundredThousandObjectsStaySmall(t *testing.T) {
 	if index, err = objectstore.List(t.Context(), s, "test", objectstore.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	done, err := objectstore.Write(t.Context(), s, index, &objectstore.Previous{Index: &text, Archive: open(t, archived)}, io.Discard, objectstore.Limits{})
+	done, err := objectstore.Write(t.Context(), s, index, &objectstore.Previous{Index: &text, Archive: open(t, archived)}, io.Discard, 0)
 	if err != nil || done != (objectstore.Summary{Fetched: 3, Kept: n - 3}) {
 		t.Errorf("%+v, %v", done, err)
 	}
@@ -432,7 +432,7 @@ func TestLargeObjectsAreStreamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	done, err := objectstore.Write(t.Context(), s, a, nil, io.Discard, objectstore.Limits{})
+	done, err := objectstore.Write(t.Context(), s, a, nil, io.Discard, 0)
 	if err != nil || done.Fetched != 12 {
 		t.Fatalf("%+v, %v", done, err)
 	}
@@ -526,7 +526,7 @@ func TestFailureClosesEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := objectstore.Write(t.Context(), s, index, nil, failing{full}, objectstore.Limits{}); !errors.Is(err, full) {
+	if _, err := objectstore.Write(t.Context(), s, index, nil, failing{full}, 0); !errors.Is(err, full) {
 		t.Errorf("error %v", err)
 	}
 	settled(t, before)
@@ -534,7 +534,7 @@ func TestFailureClosesEverything(t *testing.T) {
 	// The context ends while a service is silent.
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := objectstore.Write(ctx, &silent{s}, index, nil, io.Discard, objectstore.Limits{}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := objectstore.Write(ctx, &silent{s}, index, nil, io.Discard, 0); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v", err)
 	}
 	settled(t, before)
@@ -565,10 +565,10 @@ func settled(t *testing.T, want int) {
 
 func TestArchiveOfManyFoldersIsRefused(t *testing.T) {
 	var pairs []string
-	for i := range 4 {
-		pairs = append(pairs, fmt.Sprintf("%d/%sx=1", i, strings.Repeat("d/", 20)))
+	for i := range 2*objectstore.MaxObjects/64 + 1 {
+		pairs = append(pairs, fmt.Sprintf("%d/%sx=1", i, strings.Repeat("d/", 62))) // 63 folders and a file
 	}
-	_, err := fetch(t, bucketOf(pairs...), nil, objectstore.Options{Limits: objectstore.Limits{MaxObjects: 10}})
+	_, err := fetch(t, bucketOf(pairs...), nil, objectstore.Options{})
 	if archive.ReasonOf(err) != archive.ReasonTooMany {
 		t.Error(err)
 	}
@@ -640,7 +640,7 @@ func TestPanickingClient(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = objectstore.Write(t.Context(), s, index, nil, io.Discard, objectstore.Limits{})
+			_, err = objectstore.Write(t.Context(), s, index, nil, io.Discard, 0)
 			if err == nil || !strings.Contains(err.Error(), "panicked") || strings.Contains(err.Error(), "s3cret") {
 				t.Errorf("%v", err)
 			}
@@ -667,7 +667,7 @@ func TestContentThatStalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = objectstore.Write(t.Context(), s, index, nil, io.Discard, objectstore.Limits{})
+	_, err = objectstore.Write(t.Context(), s, index, nil, io.Discard, 0)
 	if !errors.Is(err, context.DeadlineExceeded) || origin.CodeOf(err) != origin.CodeUnreachable {
 		t.Errorf("%v, want the end of the caller's time", err)
 	}

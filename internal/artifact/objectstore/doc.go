@@ -2,7 +2,7 @@
 //
 //	index, err := objectstore.List(ctx, storage, source, opts)   // keys and versions; no object is fetched
 //	if index.Revision() == known && index.Continues(note) { return } // nothing has changed
-//	done, err := objectstore.Write(ctx, storage, index, previous, out, opts.Limits)
+//	done, err := objectstore.Write(ctx, storage, index, previous, out, opts.MaxBytes)
 //
 // [Storage] is the part that differs between clouds. Each package below implements it with the
 // cloud's own client. This package has the rest: how requests are sent ([NewClient]), what their
@@ -18,7 +18,7 @@
 //
 // # Bounds
 //
-// Memory is the index of at most [DefaultMaxObjects] objects, plus a page of the listing or a fixed
+// Memory is the index of at most [MaxObjects] objects, plus a page of the listing or a fixed
 // piece of at most [Concurrency] objects. An object's size does not matter. A page that would take
 // far more memory than it has bytes is refused. An object that changes after it was listed is not
 // fetched, because its version is a condition of the request. The next attempt lists it anew.

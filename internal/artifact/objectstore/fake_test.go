@@ -140,7 +140,7 @@ func fetch(tb testing.TB, s objectstore.Storage, previous *artifact, opts object
 	if previous != nil {
 		old = &objectstore.Previous{Index: bytes.NewReader(previous.text), Archive: bytes.NewReader(previous.bytes)}
 	}
-	if a.summary, err = objectstore.Write(tb.Context(), s, index, old, &out, opts.Limits); err != nil {
+	if a.summary, err = objectstore.Write(tb.Context(), s, index, old, &out, opts.MaxBytes); err != nil {
 		return nil, err
 	}
 	a.text, a.bytes = text.Bytes(), out.Bytes()

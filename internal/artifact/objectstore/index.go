@@ -2,6 +2,7 @@ package objectstore
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -19,8 +20,8 @@ import (
 )
 
 const (
-	// DefaultMaxObjects is 100000 objects in one artifact.
-	DefaultMaxObjects = 100_000
+	// MaxObjects is 100000 objects in one artifact.
+	MaxObjects = 100_000
 	// maxListed bounds the objects that are looked at, those that patterns leave out included: 1000
 	// pages of 1000.
 	maxListed = 1_000_000
@@ -34,24 +35,6 @@ const (
 	maxVersion = 256
 )
 
-// Limits bound what a bucket may cost. A zero field stands for its default.
-type Limits struct {
-	// MaxBytes bounds the unpacked archive, in bytes. Default archive.DefaultMaxBytes.
-	MaxBytes int64
-	// MaxObjects bounds the objects of the archive. Default DefaultMaxObjects.
-	MaxObjects int
-}
-
-func (l Limits) withDefaults() Limits {
-	if l.MaxBytes <= 0 {
-		l.MaxBytes = archive.DefaultMaxBytes
-	}
-	if l.MaxObjects <= 0 {
-		l.MaxObjects = DefaultMaxObjects
-	}
-	return l
-}
-
 // Options of List.
 type Options struct {
 	// Reader names, in any words, the identity and the way by which the objects are read. Content
@@ -62,8 +45,8 @@ type Options struct {
 	Prefix string
 	// Ignore leaves objects out. An object that is left out may have any key.
 	Ignore archive.Patterns
-	// Limits bound the archive.
-	Limits Limits
+	// MaxBytes bounds the unpacked archive. Zero stands for archive.DefaultMaxBytes.
+	MaxBytes int64
 }
 
 // entry is one object that the archive will have.
@@ -86,9 +69,8 @@ type Index struct {
 // are never compared with those of this one. Errors are [*origin.Error], [*archive.Error] for a key
 // that cannot be a file's name, or of the credentials.
 func List(ctx context.Context, storage Storage, source string, opts Options) (*Index, error) {
-	l := lister{
-		opts: opts, matcher: opts.Ignore.Matcher(), limits: opts.Limits.withDefaults(), index: &Index{source: source, reader: opts.Reader},
-	}
+	opts.MaxBytes = cmp.Or(opts.MaxBytes, archive.DefaultMaxBytes)
+	l := lister{opts: opts, matcher: opts.Ignore.Matcher(), index: &Index{source: source, reader: opts.Reader}}
 	for object, err := range storage.List(ctx, opts.Prefix) {
 		if err != nil {
 			return nil, err
@@ -106,7 +88,6 @@ func List(ctx context.Context, storage Storage, source string, opts Options) (*I
 type lister struct {
 	opts    Options
 	matcher *archive.Matcher
-	limits  Limits
 	index   *Index
 	listed  int
 	size    int   // of the index
@@ -153,17 +134,17 @@ func (l *lister) add(o Object) error {
 		l.size += len(name)
 	}
 	l.index.entries = append(l.index.entries, entry{name, o})
-	if len(l.index.entries) > l.limits.MaxObjects {
-		return tooLarge("the bucket has more than %d objects", l.limits.MaxObjects)
+	if len(l.index.entries) > MaxObjects {
+		return tooLarge("the bucket has more than %d objects", MaxObjects)
 	}
 	if l.size += len(o.Key) + len(o.Version); l.size > maxIndex {
 		return tooLarge("the keys and entity tags are longer than %d bytes together", maxIndex)
 	}
 	const block = 512 // of tar: a header, and content that is filled up
-	if o.Size > l.limits.MaxBytes {
+	if o.Size > l.opts.MaxBytes {
 		return l.tooLarge()
 	}
-	if l.bytes += block + (o.Size+block-1)/block*block; l.bytes > l.limits.MaxBytes {
+	if l.bytes += block + (o.Size+block-1)/block*block; l.bytes > l.opts.MaxBytes {
 		return l.tooLarge()
 	}
 	return nil
@@ -183,7 +164,7 @@ func nameOf(key string) (string, error) {
 func (l *lister) tooLarge() error {
 	return &archive.Error{
 		Reason: archive.ReasonTooLarge, Fix: fixFewer + ", or ask the administrator for a higher limit",
-		Err: fmt.Errorf("the objects make an archive larger than %d bytes", l.limits.MaxBytes),
+		Err: fmt.Errorf("the objects make an archive larger than %d bytes", l.opts.MaxBytes),
 	}
 }
 

@@ -33,10 +33,9 @@ type Summary struct {
 }
 
 // Write makes the archive of an index's objects, in its order, and writes it as archive.Normalize
-// does: equal objects give equal bytes, whether they were fetched or kept. On any error what was
-// written to out is worthless. Errors are those of List, of out, or ErrPrevious.
-func Write(ctx context.Context, storage Storage, index *Index, previous *Previous, out io.Writer, limits Limits) (Summary, error) {
-	limits = limits.withDefaults()
+// does: equal objects give equal bytes, whether they were fetched or kept. maxBytes bounds the
+// archive as Options.MaxBytes does. On any error what was written to out is worthless. Errors are those of List, of out, or ErrPrevious.
+func Write(ctx context.Context, storage Storage, index *Index, previous *Previous, out io.Writer, maxBytes int64) (Summary, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w := &writer{index: index}
@@ -55,7 +54,7 @@ func Write(ctx context.Context, storage Storage, index *Index, previous *Previou
 		pw.CloseWithError(err)
 	}()
 	// Each object may imply a folder or more; archive counts them too.
-	_, err := archive.Normalize(ctx, pr, out, archive.Options{Limits: archive.Limits{MaxBytes: limits.MaxBytes, MaxFiles: 2 * limits.MaxObjects}})
+	_, err := archive.Normalize(ctx, pr, out, archive.Options{Limits: archive.Limits{MaxBytes: maxBytes, MaxFiles: 2 * MaxObjects}})
 	if err != nil {
 		select {
 		case err = <-failed:

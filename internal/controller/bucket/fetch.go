@@ -80,7 +80,7 @@ func (k kind) pull(
 // if the reader changed.
 func (f pull) run(ctx context.Context) (*v1alpha1.Artifact, error) {
 	index, err := objectstore.List(ctx, f.storage, f.source, objectstore.Options{
-		Reader: f.reader, Prefix: f.prefix, Ignore: f.ignore, Limits: f.limits,
+		Reader: f.reader, Prefix: f.prefix, Ignore: f.ignore, MaxBytes: f.maxSize,
 	})
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (f pull) previous() (previous *objectstore.Previous, closeAll func(), err e
 
 func (f pull) write(ctx context.Context, index *objectstore.Index, previous *objectstore.Previous) (*v1alpha1.Artifact, error) {
 	return f.artifacts.Put(ctx, f.Owner, f.old, index.Revision(), func(w io.Writer) error {
-		done, err := objectstore.Write(ctx, f.storage, index, previous, w, f.limits)
+		done, err := objectstore.Write(ctx, f.storage, index, previous, w, f.maxSize)
 		if err == nil {
 			log.FromContext(ctx).Info("fetched", "objects", done.Fetched, "unchanged", done.Kept)
 		}

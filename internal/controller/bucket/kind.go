@@ -5,7 +5,6 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
-	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
 	"github.com/lanyard-dev/lanyard/internal/controller/access"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
@@ -19,7 +18,7 @@ type Reconciler = source.Reconciler[*v1alpha1.Bucket, plan]
 // bounds an artifact when unpacked, in bytes; zero stands for the default of package archive.
 func New(shared *source.Shared, access *access.Access, services map[string]Service, maxSize int64) *Reconciler {
 	return source.New(shared, v1alpha1.BucketKind, kind{
-		access: access, artifacts: shared.Artifacts, services: services, limits: objectstore.Limits{MaxBytes: maxSize},
+		access: access, artifacts: shared.Artifacts, services: services, maxSize: maxSize,
 	})
 }
 
@@ -28,7 +27,7 @@ type kind struct {
 	access    *access.Access
 	artifacts *source.Artifacts
 	services  map[string]Service
-	limits    objectstore.Limits
+	maxSize   int64
 }
 
 var _ source.Kind[*v1alpha1.Bucket, plan] = kind{}
