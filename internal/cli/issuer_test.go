@@ -156,7 +156,7 @@ func (f *fakeIssuer) answer(r *http.Request) (int, any) {
 func (f *fakeIssuer) shows(name string) (int, any) {
 	types := map[string]string{
 		"user": "ServiceAccountToken", "cloud": "ServiceAccountToken", "cloud-identity": "WorkloadIdentityToken", "cloud-target": "WorkloadIdentityToken",
-		"two-subjects": "WorkloadIdentityToken", "lends": "SpiffeJWT", "plain": "SpiffeJWT", "unknown": "ClientCertificate", "nobody": "ServiceAccountToken",
+		"two-subjects": "WorkloadIdentityToken", "lends": "SpiffeJWT", "plain": "SpiffeJWT", "unknown": "ClientCertificate", "authorities": "SpiffeJWT", "proxy": "SpiffeJWT", "nobody": "ServiceAccountToken",
 		"account": "ServiceAccountToken", "identity": "WorkloadIdentityToken", "jwt": "SpiffeJWT", "certificate": "SpiffeCertificate",
 	}
 	spec := object{"url": "oci://registry.example.com/app", "image": "registry.example.com/app", "interval": "5m"}
@@ -180,6 +180,10 @@ func (f *fakeIssuer) shows(name string) (int, any) {
 		spec["provider"] = "aws"
 	case "plain":
 		spec["insecure"] = true
+	case "authorities":
+		spec["certSecretRef"] = object{"name": "../other"}
+	case "proxy":
+		spec["proxySecretRef"] = object{"name": ""}
 	case "missing":
 		return failure(http.StatusNotFound, "NotFound")
 	}
@@ -331,6 +335,7 @@ func TestTokenOfAHostileObject(t *testing.T) {
 	for name, want := range map[string]string{
 		"cloud": "AWS STS", "cloud-identity": "AWS STS", "account": "opens the cluster", "cloud-target": "spec.targetSystem.type",
 		"two-subjects": "exclude", "lends": "provider", "plain": "insecure", "unknown": "spec.credential.type", "user": "not a user name",
+		"authorities": "spec.certSecretRef.name", "proxy": "spec.proxySecretRef.name",
 	} {
 		f, kubeconfig := newFakeIssuer(t)
 		f.opens = true

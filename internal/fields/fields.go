@@ -1,12 +1,12 @@
 // Package fields copies the identity fields of objects for package auth/spec, which alone
-// interprets them. The controllers and the command line share it, so that both give auth/spec the
-// same fields.
+// interprets them. The controllers, the token server and the command line share it, so that all
+// give auth/spec the same fields.
 package fields
 
 import (
 	"slices"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
@@ -18,7 +18,7 @@ import (
 
 // Of returns the identity fields of an object. It returns false for a kind without such fields. The
 // result is a copy: changes of the object do not change it.
-func Of(o client.Object) (spec.Fields, bool) {
+func Of(o metav1.Object) (spec.Fields, bool) {
 	switch o := o.(type) {
 	case *v1alpha1.OCIRepository:
 		return OCIRepository(o), true
@@ -35,17 +35,17 @@ func Of(o client.Object) (spec.Fields, bool) {
 
 // OCIRepository is [Of] for this kind.
 func OCIRepository(o *v1alpha1.OCIRepository) spec.Fields {
-	return registry(v1alpha1.OCIRepositoryKind, o, o.Spec.URL, o.Spec.RegistryAccess)
+	return Registry(v1alpha1.OCIRepositoryKind, o, o.Spec.URL, o.Spec.RegistryAccess)
 }
 
 // ImageRepository is [Of] for this kind.
 func ImageRepository(o *v1alpha1.ImageRepository) spec.Fields {
-	return registry(v1alpha1.ImageRepositoryKind, o, o.Spec.Image, o.Spec.RegistryAccess)
+	return Registry(v1alpha1.ImageRepositoryKind, o, o.Spec.Image, o.Spec.RegistryAccess)
 }
 
-// registry returns the identity fields of o, an object of the kind that names the repository at
+// Registry returns the identity fields of o, an object of the kind that names the repository at
 // address.
-func registry(kind auth.Kind, o client.Object, address string, a v1alpha1.RegistryAccess) spec.Fields {
+func Registry(kind auth.Kind, o metav1.Object, address string, a v1alpha1.RegistryAccess) spec.Fields {
 	fields := spec.Fields{
 		Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), Address: address,
 		Provider: a.Provider, ServiceAccountName: a.ServiceAccountName, WorkloadIdentityName: a.WorkloadIdentityName,

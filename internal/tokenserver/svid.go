@@ -22,12 +22,12 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
-	"github.com/lanyard-dev/lanyard/api/meta"
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 	toolkitv1 "github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/auth/svid"
+	"github.com/lanyard-dev/lanyard/internal/fields"
 )
 
 // AuditSerial is the audit annotation with the serial number of the certificate that a request got.
@@ -186,11 +186,11 @@ func (s *svids) object(ctx context.Context, name string, request *tokenv1.SVIDRe
 // request asks for. The object's spec decides the type too, by the same rules as in the controller.
 func (s *svids) judge(ctx context.Context, object *unstructured.Unstructured, request *tokenv1.SVIDRequestSpec) ([]string, field.ErrorList) {
 	at := field.NewPath("spec")
-	fields, err := s.kind.fields(object)
+	named, err := s.kind.fields(object)
 	if err != nil {
 		return nil, field.ErrorList{field.Forbidden(at, "the object's spec cannot be read")}
 	}
-	identity, err := spec.Resolve(ctx, fields, spec.Rules{TokenServer: true})
+	identity, err := spec.Resolve(ctx, named, spec.Rules{TokenServer: true})
 	switch {
 	case err != nil:
 		return nil, field.ErrorList{field.Forbidden(at.Child("type"), "the object gets no credential: "+err.Error())}
@@ -228,38 +228,20 @@ func (s *svids) judge(ctx context.Context, object *unstructured.Unstructured, re
 func (k svidKind) fields(object *unstructured.Unstructured) (spec.Fields, error) {
 	var view struct {
 		Spec struct {
-			URL                  string                     `json:"url"`
-			Image                string                     `json:"image"`
-			Provider             string                     `json:"provider"`
-			ServiceAccountName   string                     `json:"serviceAccountName"`
-			WorkloadIdentityName string                     `json:"workloadIdentityName"`
-			IdentityRef          *meta.AWSIdentityReference `json:"identityRef"`
-			SecretRef            *meta.LocalReference       `json:"secretRef"`
-			Insecure             bool                       `json:"insecure"`
-			Credential           *toolkitv1.Credential      `json:"credential"`
+			toolkitv1.RegistryAccess `json:",inline"`
+
+			URL   string `json:"url"`
+			Image string `json:"image"`
 		} `json:"spec"`
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &view); err != nil {
 		return spec.Fields{}, err
 	}
-	f := spec.Fields{
-		Namespace: object.GetNamespace(), Kind: auth.Kind(k.kind), Name: object.GetName(), Address: view.Spec.URL,
-		Provider: view.Spec.Provider, ServiceAccountName: view.Spec.ServiceAccountName, WorkloadIdentityName: view.Spec.WorkloadIdentityName,
-		PullSecrets: true, Insecure: view.Spec.Insecure,
-	}
+	address := view.Spec.URL
 	if k.kind == toolkitv1.ImageRepositoryKind {
-		f.Address = view.Spec.Image
+		address = view.Spec.Image
 	}
-	if ref := view.Spec.IdentityRef; ref != nil {
-		f.IdentityRef = &spec.IdentityRef{Kind: ref.Kind, Name: ref.Name}
-	}
-	if view.Spec.SecretRef != nil {
-		f.SecretRef = &view.Spec.SecretRef.Name
-	}
-	if c := view.Spec.Credential; c != nil {
-		f.Credential = &spec.Credential{Type: spec.CredentialType(c.Type), Audiences: c.Audiences}
-	}
-	return f, nil
+	return fields.Registry(auth.Kind(k.kind), object, address, view.Spec.RegistryAccess), nil
 }
 
 // validateSVID checks the form of a request. It returns the public key of a certificate, nil for a

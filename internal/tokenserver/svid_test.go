@@ -217,11 +217,15 @@ func TestSVIDRefusals(t *testing.T) {
 	} {
 		r.keep(t, app("OCIRepository", name, credential))
 	}
-	excluded := app("OCIRepository", "excluded", map[string]any{"type": "SpiffeJWT"})
-	if err := unstructured.SetNestedField(excluded.Object, "puller", "spec", "serviceAccountName"); err != nil {
-		t.Fatal(err)
+	for name, more := range map[string]map[string]any{
+		"excluded":    {"serviceAccountName": "puller"},
+		"authorities": {"certSecretRef": map[string]any{"name": "../other"}},
+		"proxy":       {"proxySecretRef": map[string]any{"name": ""}},
+	} {
+		object := app("OCIRepository", name, map[string]any{"type": "SpiffeJWT"})
+		maps.Copy(object.Object["spec"].(map[string]any), more)
+		r.keep(t, object)
 	}
-	r.keep(t, excluded)
 	jwt := map[string]any{"type": "SpiffeJWT"}
 	for what, c := range map[string]struct {
 		name string
@@ -248,6 +252,8 @@ func TestSVIDRefusals(t *testing.T) {
 		"an audience of Google":              {"gcp", jwt, 422, "Google"},
 		"a spec that no schema accepts":      {"both", map[string]any{"type": "SpiffeCertificate", "publicKey": public}, 422, "audiences do not work"},
 		"an object that names an account":    {"excluded", jwt, 422, "proves the object itself"},
+		"a name that no Secret can have":     {"authorities", jwt, 422, "spec.certSecretRef.name"},
+		"an empty name of a Secret":          {"proxy", jwt, 422, "spec.proxySecretRef.name"},
 		"an audience with a space":           {"unprintable", jwt, 422, "printable"},
 		"an empty audience":                  {"empty", jwt, 422, "printable"},
 		"a token with a public key":          {"jwt", map[string]any{"type": "SpiffeJWT", "publicKey": public}, 422, "spec.publicKey"},
