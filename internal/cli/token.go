@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +19,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/creds"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
+	"github.com/lanyard-dev/lanyard/internal/wholefile"
 )
 
 // The formats of a token, the values of --format.
@@ -213,7 +212,7 @@ func (o *tokenOptions) deliver(ctx context.Context, std IO, h holder) (half time
 		_, err := fmt.Fprintln(std.Out, text)
 		return 0, err
 	}
-	if err := writeSecret(o.file, []byte(text)); err != nil {
+	if err := wholefile.Write(o.file, []byte(text)); err != nil {
 		return 0, fmt.Errorf("write the token: %w", err)
 	}
 	_, _ = fmt.Fprintf(std.Err, "%s: the token in %s expires at %s\n", h, o.file, token.expires.UTC().Format(time.RFC3339))
@@ -288,22 +287,6 @@ func execCredential(info string, token issued) (*clientauthv1.ExecCredential, er
 		return nil, fmt.Errorf("the calling program asks for a credential of the version %q; write %s in its kubeconfig", asked.APIVersion, answer.APIVersion)
 	}
 	return answer, nil
-}
-
-// writeSecret writes a file that only its owner may read. It appears whole or not at all.
-func writeSecret(path string, data []byte) error {
-	temporary, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = temporary.Write(data)
-	if err = errors.Join(err, temporary.Close()); err == nil {
-		err = os.Rename(temporary.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temporary.Name()))
-	}
-	return nil
 }
 
 // explain says why services refuse the identity's tokens, if the identity's status knows. It is

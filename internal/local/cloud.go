@@ -18,6 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
+	"github.com/lanyard-dev/lanyard/internal/wholefile"
 	"github.com/lanyard-dev/lanyard/internal/yamlfile"
 )
 
@@ -267,24 +268,8 @@ func (s CloudState) write(path string) error {
 	if err != nil {
 		return fmt.Errorf("note the cloud's address: %w", err)
 	}
-	if err := writeFile(path, append(data, '\n')); err != nil {
+	if err := wholefile.Write(path, append(data, '\n')); err != nil {
 		return fmt.Errorf("note the cloud's address: %w", err)
-	}
-	return nil
-}
-
-// writeFile writes a file that only its owner may read. It appears whole or not at all.
-func writeFile(path string, data []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(data)
-	if err = errors.Join(err, tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(tmp.Name()))
 	}
 	return nil
 }

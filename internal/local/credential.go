@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/lanyard-dev/lanyard/internal/wholefile"
 )
 
 const (
@@ -52,7 +54,7 @@ func (c *Cluster) newTokenFile(ctx context.Context, account, dir string) (*token
 	if err != nil {
 		return nil, fmt.Errorf("write the kubeconfig of %s: %w", account, err)
 	}
-	if err := writeFile(t.kubeconfig, data); err != nil {
+	if err := wholefile.Write(t.kubeconfig, data); err != nil {
 		return nil, fmt.Errorf("write the kubeconfig of %s: %w", account, err)
 	}
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -87,7 +89,7 @@ func (t *tokenFile) renew(ctx context.Context) error {
 	if answer.Status.Token == "" {
 		return errors.New("the API server answered a TokenRequest without a token")
 	}
-	if err := writeFile(t.path, []byte(answer.Status.Token)); err != nil {
+	if err := wholefile.Write(t.path, []byte(answer.Status.Token)); err != nil {
 		return fmt.Errorf("write the token of %s: %w", t.account, err)
 	}
 	return nil

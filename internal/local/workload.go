@@ -22,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/lanyard-dev/lanyard/internal/wholefile"
 )
 
 // Workload is a StatefulSet or a Deployment of the chart.
@@ -342,7 +344,7 @@ func (c *Cluster) fill(ctx context.Context, w workload, l *layout) error {
 			return fmt.Errorf("volume %s: %w", name, err)
 		}
 		for file, data := range files {
-			if err := writeFile(filepath.Join(folder, file), data); err != nil {
+			if err := wholefile.Write(filepath.Join(folder, file), data); err != nil {
 				return fmt.Errorf("volume %s: %w", name, err)
 			}
 		}
