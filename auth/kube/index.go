@@ -111,17 +111,11 @@ func (x *index) OnAdd(object any, initial bool) { x.set(object, initial) }
 // OnUpdate implements the event handler of an informer.
 func (x *index) OnUpdate(_, object any) { x.set(object, false) }
 
-// OnDelete implements the event handler of an informer.
+// OnDelete implements the event handler of an informer. If the watch missed the deletion, the
+// object may be old or absent, but its name is known.
 func (x *index) OnDelete(object any) {
-	if missed, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-		// The watch missed the deletion. The object in it may be old; only the key is needed.
-		if namespace, name, err := toolscache.SplitMetaNamespaceKey(missed.Key); err == nil {
-			x.remove(namespace, name)
-		}
-		return
-	}
-	if object, ok := object.(metav1.Object); ok {
-		x.remove(object.GetNamespace(), object.GetName())
+	if name, err := toolscache.DeletionHandlingObjectToName(object); err == nil {
+		x.remove(name.Namespace, name.Name)
 	}
 }
 

@@ -108,22 +108,15 @@ func (r *ring) OnUpdate(_, object any) { r.set(object) }
 
 // OnDelete implements the event handler of an informer. Without a ring no key counts.
 func (r *ring) OnDelete(object any) {
-	if missed, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-		object = missed.Obj
-	}
-	if gone, ok := object.(*unstructured.Unstructured); ok && r.is(gone) {
+	if gone, err := toolscache.DeletionHandlingObjectToName(object); err == nil && gone.AsNamespacedName() == r.name {
 		r.replace(ringState{})
 	}
 }
 
 func (r *ring) set(object any) {
-	if current, ok := object.(*unstructured.Unstructured); ok && r.is(current) {
+	if current, ok := object.(*unstructured.Unstructured); ok && toolscache.MetaObjectToName(current).AsNamespacedName() == r.name {
 		r.replace(readRing(current))
 	}
-}
-
-func (r *ring) is(object *unstructured.Unstructured) bool {
-	return object.GetNamespace() == r.name.Namespace && object.GetName() == r.name.Name
 }
 
 // replace stores the next state. The order matters: a proof that is made after the call of changed

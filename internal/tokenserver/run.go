@@ -8,7 +8,6 @@ import (
 	"os"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/audit"
 	auditlog "k8s.io/apiserver/plugin/pkg/audit/log"
@@ -68,11 +67,8 @@ func ForgetDeleted(ctx context.Context, informers cache.Informers, metrics *Metr
 		return fmt.Errorf("watch WorkloadIdentities: %w", err)
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(object any) {
-		if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-			object = gone.Obj
-		}
-		if gone, ok := object.(metav1.Object); ok {
-			metrics.forget(gone.GetNamespace(), gone.GetName())
+		if gone, err := toolscache.DeletionHandlingObjectToName(object); err == nil {
+			metrics.forget(gone.Namespace, gone.Name)
 		}
 	}})
 	return err
