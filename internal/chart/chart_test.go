@@ -3,7 +3,6 @@ package chart_test
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -28,10 +27,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/internal/chart"
 	"github.com/lanyard-dev/lanyard/internal/controller/flags"
+	"github.com/lanyard-dev/lanyard/internal/golden"
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files and the chart's README")
 
 // release has an image, because the chart requires one. It has no CRDs unless the values ask for
 // them: they take most of the time, and depend on no other value.
@@ -55,34 +53,6 @@ func whole(values map[string]any) chart.Release {
 	return chart.Release{Name: "lanyard", Namespace: "lanyard-system", Values: values}
 }
 
-// golden compares got with a file, or rewrites the file.
-func golden(t *testing.T, file string, got []byte) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s is stale: run go test ./internal/chart -update and look at the difference\n%s", file, firstDifference(got, want))
-	}
-}
-
-func firstDifference(got, want []byte) string {
-	g, w := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
-	for i := range min(len(g), len(w)) {
-		if g[i] != w[i] {
-			return "got:  " + g[i] + "\nwant: " + w[i]
-		}
-	}
-	return "one is the beginning of the other"
-}
-
 // TestRenderGolden renders the chart with each set of values in testdata.
 func TestRenderGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.values.yaml")
@@ -104,12 +74,12 @@ func TestRenderGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, "testdata/"+name+".golden.yaml", got)
+			golden.Compare(t, "testdata/"+name+".golden.yaml", got)
 			notes, err := chart.Notes(whole(values))
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, "testdata/"+name+".notes.golden", []byte(notes))
+			golden.Compare(t, "testdata/"+name+".notes.golden", []byte(notes))
 			objects, err := chart.Objects(whole(values))
 			if err != nil {
 				t.Fatal(err)
@@ -762,7 +732,7 @@ func TestNamesBeginWithFullname(t *testing.T) {
 		"credentials-token-server-issuer", "lanyard-token-server-issuer", "credentials-token-server-spiffe", "lanyard-token-server-spiffe", "credentials-token-server-ca", "lanyard-token-server-ca",
 	).Replace(want)
 	if got := string(named); got != want {
-		t.Error(firstDifference([]byte(got), []byte(want)))
+		t.Error(golden.FirstDifference([]byte(got), []byte(want)))
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/internal/golden"
 )
 
 // property is what the README needs of a JSON schema.
@@ -72,7 +74,7 @@ func TestREADME(t *testing.T) {
 	if !found || !closed {
 		t.Fatalf("README.md lacks the lines %q and %q", begin, end)
 	}
-	golden(t, dir+"README.md", []byte(before+begin+table.String()+end+after))
+	golden.Compare(t, dir+"README.md", []byte(before+begin+table.String()+end+after))
 }
 
 func writeRows(t *testing.T, table *bytes.Buffer, prefix string, whole, schema property, defaults map[string]any) {

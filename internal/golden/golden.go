@@ -5,8 +5,10 @@ package golden
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -29,6 +31,17 @@ func Compare(t *testing.T, path string, got []byte) {
 		t.Fatalf("%v; run with -update", err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("differs from %s; look at it and run with -update:\n%s", path, got)
+		t.Errorf("differs from %s; look at it and run with -update:\n%s", path, FirstDifference(got, want))
 	}
+}
+
+// FirstDifference returns the first line that differs, of both texts.
+func FirstDifference(got, want []byte) string {
+	g, w := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
+	for i := range min(len(g), len(w)) {
+		if g[i] != w[i] {
+			return fmt.Sprintf("line %d\ngot:  %s\nwant: %s", i+1, g[i], w[i])
+		}
+	}
+	return fmt.Sprintf("one is the beginning of the other: %d lines, want %d", len(g), len(w))
 }

@@ -2,9 +2,6 @@ package report_test
 
 import (
 	"bytes"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,10 +14,9 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/examples"
+	"github.com/lanyard-dev/lanyard/internal/golden"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 const digest = "sha256:3b4c0d0e8f7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f3a2b1c"
 
@@ -244,7 +240,7 @@ func TestTable(t *testing.T) {
 			if err := report.Table(&out, rows(), wide); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, name+".golden", out.Bytes())
+			golden.Compare(t, "testdata/"+name+".golden", out.Bytes())
 		})
 	}
 	t.Run("without expectations", func(t *testing.T) {
@@ -309,24 +305,4 @@ func FuzzTable(f *testing.F) {
 			}
 		}
 	})
-}
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("differs from %s; look at it and run with -update:\n%s", path, got)
-	}
 }

@@ -1,11 +1,9 @@
 package flags_test
 
 import (
-	"flag"
 	"io"
 	"io/fs"
 	"log/slog"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -18,9 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/charts"
 	"github.com/lanyard-dev/lanyard/internal/broker"
 	"github.com/lanyard-dev/lanyard/internal/controller/flags"
+	"github.com/lanyard-dev/lanyard/internal/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func environment(name string) string {
 	return map[string]string{"AWS_REGION": "eu-west-1", "SPIFFE_ENDPOINT_SOCKET": "unix:///run/agent.sock"}[name]
@@ -48,19 +45,7 @@ func TestHelpIsGolden(t *testing.T) {
 			t.Errorf("%s: what is not ASCII puts its column out of line", name)
 		}
 	}
-	const golden = "testdata/help.txt"
-	if *update {
-		if err := os.WriteFile(golden, []byte(help), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if help != string(want) {
-		t.Errorf("help has changed; look at it and run with -update:\n%s", help)
-	}
+	golden.Compare(t, "testdata/help.txt", []byte(help))
 }
 
 func TestDefaults(t *testing.T) {

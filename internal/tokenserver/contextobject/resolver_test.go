@@ -4,11 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -29,10 +26,9 @@ import (
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/golden"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 // spokeUsers is what the user names of seeds begin with, as in Gardener.
 const spokeUsers = "gardener.cloud:system:seed:"
@@ -283,24 +279,7 @@ func TestSamplePayload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "gardener.golden.json", payload)
-}
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, append(got, '\n'), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got)+"\n" != string(want) {
-		t.Errorf("%s:\n%s\nwant:\n%s", file, got, want)
-	}
+	golden.Compare(t, "testdata/gardener.golden.json", append(payload, '\n'))
 }
 
 // TestResolve checks which objects count, and what is said about them. The cases of Gardener's

@@ -1,19 +1,16 @@
 package flags_test
 
 import (
-	"flag"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/golden"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
 	"github.com/lanyard-dev/lanyard/internal/tokenserver/flags"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // required returns the flags that have no default, and further ones.
 func required(further ...string) []string {
@@ -27,19 +24,7 @@ func TestHelpIsGolden(t *testing.T) {
 	if _, done, err := flags.Parse([]string{"--help"}, "v1", &help); !done || err != nil {
 		t.Fatal(done, err)
 	}
-	const golden = "testdata/help.txt"
-	if *update {
-		if err := os.WriteFile(golden, []byte(help.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if help.String() != string(want) {
-		t.Errorf("help has changed; look at it and run with -update:\n%s", help.String())
-	}
+	golden.Compare(t, "testdata/help.txt", []byte(help.String()))
 }
 
 func TestVersion(t *testing.T) {
