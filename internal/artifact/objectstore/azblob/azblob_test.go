@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/azblob"
+	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/objectstoretest"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
@@ -101,18 +100,6 @@ func (s *service) list(w http.ResponseWriter, prefix, marker string) {
 	_ = xml.NewEncoder(w).Encode(out)
 }
 
-func serve(t *testing.T, s http.Handler) http.RoundTripper {
-	t.Helper()
-	server := httptest.NewTLSServer(s)
-	t.Cleanup(server.Close)
-	transport := server.Client().Transport.(*http.Transport).Clone()
-	transport.TLSClientConfig.InsecureSkipVerify = true
-	address := server.Listener.Addr().String()
-	dial := transport.DialContext
-	transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) { return dial(ctx, network, address) }
-	return transport
-}
-
 type credential struct {
 	token  string
 	err    error
@@ -139,23 +126,11 @@ func open(t *testing.T, opts azblob.Options) objectstore.Storage {
 	return storage
 }
 
-func list(t *testing.T, storage objectstore.Storage, prefix string) ([]objectstore.Object, error) {
-	t.Helper()
-	var objects []objectstore.Object
-	for o, err := range storage.List(t.Context(), prefix) {
-		if err != nil {
-			return objects, err
-		}
-		objects = append(objects, o)
-	}
-	return objects, nil
-}
-
 func TestListsEveryPage(t *testing.T) {
 	s := &service{objects: map[string]string{"a b+c%/ü&<.yaml": "1", "d": "22", "e/f": "333", "z": ""}, page: 2}
 	c := &credential{token: "token-of-tenant-a"}
-	storage := open(t, azblob.Options{Credential: c, Transport: serve(t, s)})
-	got, err := list(t, storage, "")
+	storage := open(t, azblob.Options{Credential: c, Transport: objectstoretest.Serve(t, s)})
+	got, err := objectstoretest.List(t, storage, "")
 	want := []objectstore.Object{
 		{Key: "a b+c%/ü&<.yaml", Version: etag("1"), Size: 1},
 		{Key: "d", Version: etag("22"), Size: 2},
@@ -165,7 +140,7 @@ func TestListsEveryPage(t *testing.T) {
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if got, err := list(t, storage, "e/"); err != nil || !slices.Equal(got, want[2:3]) {
+	if got, err := objectstoretest.List(t, storage, "e/"); err != nil || !slices.Equal(got, want[2:3]) {
 		t.Errorf("with a prefix: %+v, %v", got, err)
 	}
 	if !slices.Equal(c.scopes, []string{"https://storage.azure.com/.default"}) {
@@ -180,7 +155,7 @@ func TestListsEveryPage(t *testing.T) {
 
 // Accounts with a hierarchical namespace list directories, which are no objects.
 func TestDirectoriesAreNoObjects(t *testing.T) {
-	storage := open(t, azblob.Options{Transport: serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	storage := open(t, azblob.Options{Transport: objectstoretest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n := r.URL.Query().Get("maxresults"); n != "1000" {
 			t.Errorf("maxresults %q", n)
 		}
@@ -189,15 +164,15 @@ func TestDirectoriesAreNoObjects(t *testing.T) {
 			`<Blob><Name>d/a</Name><Properties><Etag>2</Etag><Content-Length>3</Content-Length><ResourceType>file</ResourceType></Properties></Blob>`+
 			`</Blobs></EnumerationResults>`)
 	}))})
-	if got, err := list(t, storage, ""); err != nil || !slices.Equal(got, []objectstore.Object{{Key: "d/a", Version: "2", Size: 3}}) {
+	if got, err := objectstoretest.List(t, storage, ""); err != nil || !slices.Equal(got, []objectstore.Object{{Key: "d/a", Version: "2", Size: 3}}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
 
 func TestTokensAreForTheAudience(t *testing.T) {
 	c := &credential{token: "token-of-tenant-a"}
-	storage := open(t, azblob.Options{Credential: c, Audience: "https://storage.cloud.example", Transport: serve(t, &service{page: 1})})
-	if _, err := list(t, storage, ""); err != nil || !slices.Equal(c.scopes, []string{"https://storage.cloud.example/.default"}) {
+	storage := open(t, azblob.Options{Credential: c, Audience: "https://storage.cloud.example", Transport: objectstoretest.Serve(t, &service{page: 1})})
+	if _, err := objectstoretest.List(t, storage, ""); err != nil || !slices.Equal(c.scopes, []string{"https://storage.cloud.example/.default"}) {
 		t.Errorf("scopes %q, %v", c.scopes, err)
 	}
 }
@@ -205,7 +180,7 @@ func TestTokensAreForTheAudience(t *testing.T) {
 func TestOpensWhatWasListed(t *testing.T) {
 	const key = "a b+c%/ü?#.yaml"
 	s := &service{objects: map[string]string{key: "content"}, page: 10}
-	storage := open(t, azblob.Options{Credential: &credential{token: "token-of-tenant-a"}, Transport: serve(t, s)})
+	storage := open(t, azblob.Options{Credential: &credential{token: "token-of-tenant-a"}, Transport: objectstoretest.Serve(t, s)})
 	o := objectstore.Object{Key: key, Version: etag("content"), Size: 7}
 	body, err := storage.Open(t.Context(), o)
 	if err != nil {
@@ -228,36 +203,36 @@ func TestOpensWhatWasListed(t *testing.T) {
 // A challenge names another place for tokens; it is not followed.
 func TestErrorsAreTyped(t *testing.T) {
 	s := &service{page: 10}
-	transport := serve(t, s)
+	transport := objectstoretest.Serve(t, s)
 	c := &credential{token: "token-of-tenant-b"}
-	if _, err := list(t, open(t, azblob.Options{Credential: c, Transport: transport}), ""); origin.CodeOf(err) != origin.CodeUnauthorized || strings.Contains(err.Error(), "token-of") {
+	if _, err := objectstoretest.List(t, open(t, azblob.Options{Credential: c, Transport: transport}), ""); origin.CodeOf(err) != origin.CodeUnauthorized || strings.Contains(err.Error(), "token-of") {
 		t.Errorf("error %v", err)
 	}
 	if !slices.Equal(c.scopes, []string{"https://storage.azure.com/.default"}) || len(s.requests) != 1 {
 		t.Errorf("scopes %q after %d requests", c.scopes, len(s.requests))
 	}
-	if _, err := list(t, open(t, azblob.Options{Transport: transport}), ""); origin.CodeOf(err) != origin.CodeUnauthorized {
+	if _, err := objectstoretest.List(t, open(t, azblob.Options{Transport: transport}), ""); origin.CodeOf(err) != origin.CodeUnauthorized {
 		t.Errorf("anonymous: %v", err)
 	}
 	if got := s.requests[1].Header.Get("Authorization"); got != "" {
 		t.Errorf("an anonymous request has the Authorization %q", got)
 	}
 	missing := open(t, azblob.Options{Container: "missing", Credential: &credential{token: "token-of-tenant-a"}, Transport: transport})
-	if _, err := list(t, missing, ""); origin.CodeOf(err) != origin.CodeNotFound {
+	if _, err := objectstoretest.List(t, missing, ""); origin.CodeOf(err) != origin.CodeNotFound {
 		t.Errorf("no container: %v", err)
 	}
 	withdrawn := errors.New("withdrawn")
 	unsigned := open(t, azblob.Options{Credential: &credential{err: withdrawn}, Transport: transport})
-	if _, err := list(t, unsigned, ""); err != withdrawn { //nolint:errorlint // the very error
+	if _, err := objectstoretest.List(t, unsigned, ""); err != withdrawn { //nolint:errorlint // the very error
 		t.Errorf("error %v", err)
 	}
 	if _, err := unsigned.Open(t.Context(), objectstore.Object{Key: "a", Version: "1"}); err != withdrawn { //nolint:errorlint // the very error
 		t.Errorf("error %v", err)
 	}
-	plain := open(t, azblob.Options{Transport: serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	plain := open(t, azblob.Options{Transport: objectstoretest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "<html>secret")
 	}))})
-	if _, err := list(t, plain, ""); origin.CodeOf(err) != origin.CodeProtocol || strings.Contains(err.Error(), "secret") {
+	if _, err := objectstoretest.List(t, plain, ""); origin.CodeOf(err) != origin.CodeProtocol || strings.Contains(err.Error(), "secret") {
 		t.Errorf("error %v", err)
 	}
 	for name, opts := range map[string]azblob.Options{
@@ -272,7 +247,7 @@ func TestErrorsAreTyped(t *testing.T) {
 
 func TestPublicContainerIsReadWithoutCredential(t *testing.T) {
 	s := &service{objects: map[string]string{"a": "1"}, page: 10, public: true}
-	if got, err := list(t, open(t, azblob.Options{Transport: serve(t, s)}), ""); err != nil || len(got) != 1 {
+	if got, err := objectstoretest.List(t, open(t, azblob.Options{Transport: objectstoretest.Serve(t, s)}), ""); err != nil || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/gcs"
+	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/objectstoretest"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
@@ -59,19 +60,16 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 const host = "storage.googleapis.com"
 
+// serve returns what connects to the service, and only under the name of Google's host.
 func serve(t *testing.T, s http.Handler) http.RoundTripper {
 	t.Helper()
-	server := httptest.NewTLSServer(s)
-	t.Cleanup(server.Close)
-	transport := server.Client().Transport.(*http.Transport).Clone()
-	transport.TLSClientConfig.InsecureSkipVerify = true
-	address := server.Listener.Addr().String()
+	transport := objectstoretest.Serve(t, s)
 	dial := transport.DialContext
 	transport.DialContext = func(ctx context.Context, network, asked string) (net.Conn, error) {
 		if asked != host+":443" {
 			t.Errorf("a connection to %s", asked)
 		}
-		return dial(ctx, network, address)
+		return dial(ctx, network, asked)
 	}
 	return transport
 }
@@ -89,32 +87,20 @@ func tokens() oauth2.TokenSource {
 	return oauth2.StaticTokenSource(&oauth2.Token{AccessToken: "token-of-tenant-a"})
 }
 
-func list(t *testing.T, storage objectstore.Storage, prefix string) ([]objectstore.Object, error) {
-	t.Helper()
-	var objects []objectstore.Object
-	for o, err := range storage.List(t.Context(), prefix) {
-		if err != nil {
-			return objects, err
-		}
-		objects = append(objects, o)
-	}
-	return objects, nil
-}
-
 func TestListsAndOpens(t *testing.T) {
 	s := newService(t)
 	s.put("a b+c%/ü&<?.yaml", "one", "")
 	s.put("d/e", "", "")
 	s.put("d/f", "three", "")
 	storage := open(t, serve(t, s), "tenant-a", tokens())
-	got, err := list(t, storage, "")
+	got, err := objectstoretest.List(t, storage, "")
 	if err != nil || len(got) != 3 {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if got[0].Key != "a b+c%/ü&<?.yaml" || got[0].Size != 3 || len(got[0].Version) < 5 || got[2].Key != "d/f" {
 		t.Errorf("%+v", got)
 	}
-	if some, err := list(t, storage, "d/"); err != nil || !slices.Equal(some, got[1:]) {
+	if some, err := objectstoretest.List(t, storage, "d/"); err != nil || !slices.Equal(some, got[1:]) {
 		t.Errorf("with a prefix: %+v, %v", some, err)
 	}
 	body, err := storage.Open(t.Context(), got[0])
@@ -139,7 +125,7 @@ func TestCompressedObjectStaysCompressed(t *testing.T) {
 	s := newService(t)
 	s.put("a.gz", packed.String(), "gzip")
 	storage := open(t, serve(t, s), "tenant-a", tokens())
-	got, err := list(t, storage, "")
+	got, err := objectstoretest.List(t, storage, "")
 	if err != nil || len(got) != 1 || got[0].Size != int64(packed.Len()) {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -169,7 +155,7 @@ func TestPages(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, `{"items":[{"name":"p/b","generation":"2","size":"4"}]}`)
 	})), "tenant-a", tokens())
-	got, err := list(t, storage, "p/")
+	got, err := objectstoretest.List(t, storage, "p/")
 	if want := []objectstore.Object{{Key: "p/a", Version: "1", Size: 3}, {Key: "p/b", Version: "2", Size: 4}}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -221,7 +207,7 @@ func TestNobodyIsAskedForCredentials(t *testing.T) {
 	s := newService(t)
 	s.public = true
 	s.put("a", "1", "")
-	if got, err := list(t, open(t, serve(t, s), "tenant-a", nil), ""); err != nil || len(got) != 1 {
+	if got, err := objectstoretest.List(t, open(t, serve(t, s), "tenant-a", nil), ""); err != nil || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)
 	}
 	if asked {
@@ -250,7 +236,7 @@ func TestHostileListingsAreRefused(t *testing.T) {
 				w.Header().Set("Content-Type", "application/json")
 				_, _ = io.WriteString(w, `{"items":[`+test.items+`]}`)
 			})), "tenant-a", nil)
-			if got, err := list(t, storage, ""); origin.CodeOf(err) != test.code || len(got) > 0 {
+			if got, err := objectstoretest.List(t, storage, ""); origin.CodeOf(err) != test.code || len(got) > 0 {
 				t.Errorf("%d objects, %v", len(got), err)
 			}
 		})
@@ -261,17 +247,17 @@ func TestErrorsAreTyped(t *testing.T) {
 	s := newService(t)
 	transport := serve(t, s)
 	wrong := oauth2.StaticTokenSource(&oauth2.Token{AccessToken: "token-of-tenant-b"})
-	if _, err := list(t, open(t, transport, "tenant-a", wrong), ""); origin.CodeOf(err) != origin.CodeUnauthorized || strings.Contains(err.Error(), "token-of") {
+	if _, err := objectstoretest.List(t, open(t, transport, "tenant-a", wrong), ""); origin.CodeOf(err) != origin.CodeUnauthorized || strings.Contains(err.Error(), "token-of") {
 		t.Errorf("error %v", err)
 	}
 	if n := s.seen.Load(); n != 1 {
 		t.Errorf("%d requests", n)
 	}
-	if _, err := list(t, open(t, transport, "missing", tokens()), ""); origin.CodeOf(err) != origin.CodeNotFound {
+	if _, err := objectstoretest.List(t, open(t, transport, "missing", tokens()), ""); origin.CodeOf(err) != origin.CodeNotFound {
 		t.Errorf("no bucket: %v", err)
 	}
 	unsigned := open(t, transport, "tenant-a", withdrawn{})
-	if _, err := list(t, unsigned, ""); err != errWithdrawn { //nolint:errorlint // the very error
+	if _, err := objectstoretest.List(t, unsigned, ""); err != errWithdrawn { //nolint:errorlint // the very error
 		t.Errorf("error %v", err)
 	}
 	if _, err := unsigned.Open(t.Context(), objectstore.Object{Key: "a", Version: "1"}); err != errWithdrawn { //nolint:errorlint // the very error
@@ -283,7 +269,7 @@ func TestErrorsAreTyped(t *testing.T) {
 	plain := open(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "<html>secret")
 	})), "tenant-a", nil)
-	if _, err := list(t, plain, ""); origin.CodeOf(err) != origin.CodeProtocol || strings.Contains(err.Error(), "secret") {
+	if _, err := objectstoretest.List(t, plain, ""); origin.CodeOf(err) != origin.CodeProtocol || strings.Contains(err.Error(), "secret") {
 		t.Errorf("error %v", err)
 	}
 	for name, opts := range map[string]gcs.Options{

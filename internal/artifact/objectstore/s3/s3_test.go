@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -17,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
+	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/objectstoretest"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/s3"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
@@ -103,19 +102,6 @@ func (s *service) list(w http.ResponseWriter, query url.Values) {
 	_ = xml.NewEncoder(w).Encode(out)
 }
 
-// serve starts the service and returns what connects to it under any name.
-func serve(t *testing.T, s http.Handler) http.RoundTripper {
-	t.Helper()
-	server := httptest.NewTLSServer(s)
-	t.Cleanup(server.Close)
-	transport := server.Client().Transport.(*http.Transport).Clone()
-	transport.TLSClientConfig.InsecureSkipVerify = true
-	address := server.Listener.Addr().String()
-	dial := transport.DialContext
-	transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) { return dial(ctx, network, address) }
-	return transport
-}
-
 func keys() aws.CredentialsProvider {
 	return aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 		return aws.Credentials{AccessKeyID: "AKIDEXAMPLE", SecretAccessKey: "secret", SessionToken: "session"}, nil
@@ -131,23 +117,11 @@ func open(t *testing.T, opts s3.Options) objectstore.Storage {
 	return storage
 }
 
-func list(t *testing.T, storage objectstore.Storage, prefix string) ([]objectstore.Object, error) {
-	t.Helper()
-	var objects []objectstore.Object
-	for o, err := range storage.List(t.Context(), prefix) {
-		if err != nil {
-			return objects, err
-		}
-		objects = append(objects, o)
-	}
-	return objects, nil
-}
-
 func TestListsEveryPage(t *testing.T) {
 	for _, raw := range []bool{false, true} {
 		s := &service{objects: map[string]string{"a b+c%/ü&<.yaml": "1", "d": "22", "e/": "", "e/f": "333", "z": "4"}, page: 2, raw: raw}
-		storage := open(t, s3.Options{Bucket: "tenant-a", Endpoint: "s3.example.com", Region: "us-east-1", PathStyle: true, Credentials: keys(), Transport: serve(t, s)})
-		got, err := list(t, storage, "")
+		storage := open(t, s3.Options{Bucket: "tenant-a", Endpoint: "s3.example.com", Region: "us-east-1", PathStyle: true, Credentials: keys(), Transport: objectstoretest.Serve(t, s)})
+		got, err := objectstoretest.List(t, storage, "")
 		want := []objectstore.Object{
 			{Key: "a b+c%/ü&<.yaml", Version: etag("1"), Size: 1},
 			{Key: "d", Version: etag("22"), Size: 2},
@@ -158,7 +132,7 @@ func TestListsEveryPage(t *testing.T) {
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("raw %t: %+v, %v", raw, got, err)
 		}
-		if got, err := list(t, storage, "e/"); err != nil || !slices.Equal(got, want[2:4]) {
+		if got, err := objectstoretest.List(t, storage, "e/"); err != nil || !slices.Equal(got, want[2:4]) {
 			t.Errorf("with a prefix: %+v, %v", got, err)
 		}
 	}
@@ -166,15 +140,15 @@ func TestListsEveryPage(t *testing.T) {
 
 func TestKeysThatXMLCannotHoldAreListed(t *testing.T) {
 	s := &service{objects: map[string]string{"a\x01b": "1"}, page: 10}
-	storage := open(t, s3.Options{Bucket: "tenant-a", Endpoint: "s3.example.com", Region: "us-east-1", PathStyle: true, Transport: serve(t, s)})
-	if got, err := list(t, storage, ""); err != nil || len(got) != 1 || got[0].Key != "a\x01b" {
+	storage := open(t, s3.Options{Bucket: "tenant-a", Endpoint: "s3.example.com", Region: "us-east-1", PathStyle: true, Transport: objectstoretest.Serve(t, s)})
+	if got, err := objectstoretest.List(t, storage, ""); err != nil || len(got) != 1 || got[0].Key != "a\x01b" {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
 
 func TestOpensWhatWasListed(t *testing.T) {
 	s := &service{objects: map[string]string{"a b+c%/ü?.yaml": "content"}, page: 10}
-	storage := open(t, s3.Options{Bucket: "tenant-a", Endpoint: "s3.example.com", Region: "us-east-1", PathStyle: true, Credentials: keys(), Transport: serve(t, s)})
+	storage := open(t, s3.Options{Bucket: "tenant-a", Endpoint: "s3.example.com", Region: "us-east-1", PathStyle: true, Credentials: keys(), Transport: objectstoretest.Serve(t, s)})
 	o := objectstore.Object{Key: "a b+c%/ü?.yaml", Version: etag("content"), Size: 7}
 	body, err := storage.Open(t.Context(), o)
 	if err != nil {
@@ -199,7 +173,7 @@ func TestChangedObjectIsRefusedWithoutTheServicesHelp(t *testing.T) {
 	answer := map[string]string{"a": `"2"`, "b": `1`, "c": ""}
 	storage := open(t, s3.Options{
 		Bucket: "tenant-a", Endpoint: "s3.example.com", Region: "us-east-1", PathStyle: true,
-		Transport: serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		Transport: objectstoretest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if etag := answer[strings.TrimPrefix(r.URL.Path, "/tenant-a/")]; etag != "" {
 				w.Header().Set("ETag", etag)
 			}
@@ -223,17 +197,17 @@ func TestRequestsAreSignedWithWhatIsGivenAndNothingElse(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-north-1")
 	t.Setenv("AWS_ENDPOINT_URL", "https://evil.example")
 	s := &service{page: 10}
-	transport := serve(t, s)
+	transport := objectstoretest.Serve(t, s)
 	signed := open(t, s3.Options{Bucket: "tenant-a", Endpoint: "s3.example.com", Region: "eu-west-1", PathStyle: true, Credentials: keys(), Transport: transport})
-	if _, err := list(t, signed, ""); err != nil {
+	if _, err := objectstoretest.List(t, signed, ""); err != nil {
 		t.Fatal(err)
 	}
 	anonymous := open(t, s3.Options{Bucket: "tenant-a", Endpoint: "s3.example.com", Region: "eu-west-1", PathStyle: true, Transport: transport})
-	if _, err := list(t, anonymous, ""); err != nil {
+	if _, err := objectstoretest.List(t, anonymous, ""); err != nil {
 		t.Fatal(err)
 	}
 	virtual := open(t, s3.Options{Bucket: "virtual", Endpoint: "s3.example.com", Region: "eu-west-1", Credentials: keys(), Transport: transport})
-	if _, err := list(t, virtual, ""); err != nil {
+	if _, err := objectstoretest.List(t, virtual, ""); err != nil {
 		t.Fatal(err)
 	}
 	first := s.requests[0]
@@ -255,9 +229,9 @@ func TestRequestsAreSignedWithWhatIsGivenAndNothingElse(t *testing.T) {
 
 func TestErrorsAreTyped(t *testing.T) {
 	s := &service{}
-	transport := serve(t, s)
+	transport := objectstoretest.Serve(t, s)
 	none := open(t, s3.Options{Bucket: "missing", Endpoint: "s3.example.com", Region: "us-east-1", PathStyle: true, Transport: transport})
-	if _, err := list(t, none, ""); origin.CodeOf(err) != origin.CodeNotFound || !strings.Contains(err.Error(), "NoSuchBucket") {
+	if _, err := objectstoretest.List(t, none, ""); origin.CodeOf(err) != origin.CodeNotFound || !strings.Contains(err.Error(), "NoSuchBucket") {
 		t.Error(err)
 	}
 	if len(s.requests) != 1 {
@@ -266,14 +240,14 @@ func TestErrorsAreTyped(t *testing.T) {
 	withdrawn := errors.New("withdrawn")
 	refused := aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, withdrawn })
 	unsigned := open(t, s3.Options{Bucket: "tenant-a", Endpoint: "s3.example.com", Region: "us-east-1", PathStyle: true, Credentials: refused, Transport: transport})
-	if _, err := list(t, unsigned, ""); err != withdrawn { //nolint:errorlint // the very error
+	if _, err := objectstoretest.List(t, unsigned, ""); err != withdrawn { //nolint:errorlint // the very error
 		t.Errorf("error %v", err)
 	}
 	if _, err := unsigned.Open(t.Context(), objectstore.Object{Key: "a", Version: "1"}); err != withdrawn { //nolint:errorlint // the very error
 		t.Errorf("error %v", err)
 	}
-	plain := open(t, s3.Options{Bucket: "tenant-a", Endpoint: "s3.example.com", Region: "us-east-1", PathStyle: true, Transport: serve(t, html{})})
-	if _, err := list(t, plain, ""); origin.CodeOf(err) != origin.CodeProtocol || strings.Contains(err.Error(), "secret") {
+	plain := open(t, s3.Options{Bucket: "tenant-a", Endpoint: "s3.example.com", Region: "us-east-1", PathStyle: true, Transport: objectstoretest.Serve(t, html{})})
+	if _, err := objectstoretest.List(t, plain, ""); origin.CodeOf(err) != origin.CodeProtocol || strings.Contains(err.Error(), "secret") {
 		t.Error(err)
 	}
 	for name, opts := range map[string]s3.Options{
@@ -303,12 +277,12 @@ func TestPagesThatLeadNowhereAreAnError(t *testing.T) {
 		requests := 0
 		storage := open(t, s3.Options{
 			Bucket: "tenant-a", Endpoint: "s3.example.com", Region: "us-east-1", PathStyle: true,
-			Transport: serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			Transport: objectstoretest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				requests++
 				_, _ = io.WriteString(w, `<ListBucketResult><IsTruncated>true</IsTruncated>`+object+next+`</ListBucketResult>`)
 			})),
 		})
-		if got, err := list(t, storage, ""); origin.CodeOf(err) != origin.CodeProtocol || requests > 2 {
+		if got, err := objectstoretest.List(t, storage, ""); origin.CodeOf(err) != origin.CodeProtocol || requests > 2 {
 			t.Errorf("%s: %v, %v after %d requests", name, got, err, requests)
 		}
 	}

@@ -1,0 +1,39 @@
+// Package objectstoretest has what the tests of all clouds' storages share.
+package objectstoretest
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
+)
+
+// Serve serves a cloud over TLS until the test ends. The transport that it returns reaches the
+// cloud under any host's name.
+func Serve(t *testing.T, cloud http.Handler) *http.Transport {
+	t.Helper()
+	server := httptest.NewTLSServer(cloud)
+	t.Cleanup(server.Close)
+	transport := server.Client().Transport.(*http.Transport).Clone() //nolint:forcetypeassert // httptest has no other
+	transport.TLSClientConfig.InsecureSkipVerify = true
+	address := server.Listener.Addr().String()
+	dial := transport.DialContext
+	transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) { return dial(ctx, network, address) }
+	return transport
+}
+
+// List returns the objects that a storage lists before its first error, and this error.
+func List(t *testing.T, storage objectstore.Storage, prefix string) ([]objectstore.Object, error) {
+	t.Helper()
+	var objects []objectstore.Object
+	for o, err := range storage.List(t.Context(), prefix) {
+		if err != nil {
+			return objects, err
+		}
+		objects = append(objects, o)
+	}
+	return objects, nil
+}
