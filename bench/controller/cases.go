@@ -160,8 +160,8 @@ func (c *course) fromEmptyStore(ctx context.Context) error {
 		f.startTime, f.startCPU, f.startCalls = math.Inf(1), math.Inf(1), math.Inf(1)
 	}
 	f.startTime = min(f.startTime, took)
-	f.startCPU = min(f.startCPU, used.cpu.Seconds())
-	f.startCalls = min(f.startCalls, used.calls/float64(c.objects))
+	f.startCPU = min(f.startCPU, used.CPU.Seconds())
+	f.startCalls = min(f.startCalls, used.Calls/float64(c.objects))
 	return nil
 }
 
@@ -190,7 +190,7 @@ func (c *course) atRestAndRestart(ctx context.Context) error {
 	}
 	err = c.await(ctx, 100*time.Millisecond, func(ctx context.Context) (bool, error) {
 		used, err := c.process.usage(ctx)
-		return used.reconciliations >= float64(c.objects), err
+		return used.Reconciliations >= float64(c.objects), err
 	})
 	c.figures.restart = time.Since(begin).Seconds()
 	return err
@@ -240,7 +240,7 @@ func (c *course) large(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.figures.largeCPU += (after.cpu - before.cpu).Seconds() / repetitions
+		c.figures.largeCPU += after.Since(before).CPU.Seconds() / repetitions
 		if err := c.clear(ctx); err != nil {
 			return err
 		}
@@ -261,7 +261,7 @@ func (c *course) oneHangs(ctx context.Context) error {
 	if err := c.awaitReady(ctx, 1); err != nil {
 		return err
 	}
-	faults := c.cloud.Faults()
+	faults := c.cluster.Cloud().Faults()
 	if _, err := faults.Add(fault.Fault{
 		ID: "hang", Host: "sts." + otherRegion + ".amazonaws.com", Kind: fault.Latency, Delay: 5 * time.Minute,
 	}); err != nil {
@@ -342,16 +342,17 @@ func (c *course) rest(ctx context.Context, number int) (atRest, error) {
 		return atRest{}, err
 	}
 	after, err := c.process.usage(ctx)
+	used := after.Since(before)
 	// An object that finds no worker free counts as reconciled, although nothing was done for it.
-	n := min(after.reconciliations-before.reconciliations, float64(number)*c.window.Seconds()/c.interval.Seconds())
+	n := min(used.Reconciliations, float64(number)*c.window.Seconds()/c.interval.Seconds())
 	if err == nil && n == 0 {
 		err = errors.New("nothing was reconciled")
 	}
 	return atRest{
-		cpu:         (after.cpu - before.cpu).Seconds() / n,
+		cpu:         used.CPU.Seconds() / n,
 		requests:    float64(c.registry.requests.Load()-requests) / n,
 		connections: float64(c.registry.connections.Load()-connections) / n,
-		memory:      after.resident,
+		memory:      used.Resident,
 	}, err
 }
 

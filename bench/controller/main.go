@@ -15,17 +15,16 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/lanyard-dev/lanyard/examples"
 	"github.com/lanyard-dev/lanyard/internal/local"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/lanyard-dev/lanyard/bench/internal/fleet"
+	"github.com/lanyard-dev/lanyard/bench/internal/series"
+	"github.com/lanyard-dev/lanyard/bench/internal/stage"
 )
 
 // settings are what the run is made of.
@@ -52,13 +51,7 @@ func main() {
 	flag.DurationVar(&s.interval, "interval", time.Minute, "interval of each")
 	flag.DurationVar(&s.window, "window", 2*time.Minute, "how long a controller is watched at rest")
 	flag.Parse()
-	log.SetLogger(logr.Discard())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, s, os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, "controller:", err)
-		os.Exit(1)
-	}
+	series.Main(context.Background(), "controller", func(ctx context.Context) error { return run(ctx, s, os.Stdout, os.Stderr) })
 }
 
 func run(ctx context.Context, s settings, out, progress io.Writer) (err error) {
@@ -66,22 +59,32 @@ func run(ctx context.Context, s settings, out, progress io.Writer) (err error) {
 		// Objects that began together stay together: part of an interval may hold all of them, or none.
 		return errors.New("--window must be a multiple of --interval")
 	}
+	accounts := max(minAccounts, s.objects/objectsPerAccount)
+	cluster, stop, err := stage.Start(ctx, s.controlPlane, func(o *local.CloudOptions) {
+		for i := range accounts {
+			o.Config.AWS.Accounts[0].Roles = append(o.Config.AWS.Accounts[0].Roles, fleet.Role(i))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
 	dir, err := os.MkdirTemp("", "lanyard-bench-controller-")
 	if err != nil {
 		return err
 	}
-	lab, err := newLab(ctx, s, dir, progress)
-	if err != nil {
-		return err
-	}
 	defer func() {
-		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-		defer cancel()
-		err = errors.Join(err, lab.stop(stopping))
 		if err == nil {
 			err = os.RemoveAll(dir) // else the logs stay
 		}
 	}()
+	lab := &lab{
+		settings: s, dir: dir, cluster: cluster, registry: startRegistry(ctx), kubeconfig: filepath.Join(dir, "kubeconfig"), progress: progress,
+	}
+	defer lab.registry.close()
+	if err := lab.furnish(ctx, accounts); err != nil {
+		return err
+	}
 	programs := []program{lanyard(s)}
 	if !s.onlyOurs {
 		programs = append(programs, flux(s))
@@ -107,7 +110,6 @@ type lab struct {
 	settings
 
 	dir        string
-	cloud      *local.Cloud
 	cluster    *local.Cluster
 	watching   client.WithWatch // the cluster's administrator
 	registry   *registry
@@ -116,64 +118,31 @@ type lab struct {
 	progress   io.Writer
 }
 
-func newLab(ctx context.Context, s settings, dir string, progress io.Writer) (_ *lab, err error) {
-	l := &lab{settings: s, dir: dir, kubeconfig: filepath.Join(dir, "kubeconfig"), progress: progress}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, l.stop(context.WithoutCancel(ctx)))
-		}
-	}()
-	config, err := local.ParseCloud("cloud.yaml", examples.Cloud())
-	if err != nil {
-		return nil, err
-	}
-	accounts := max(minAccounts, s.objects/objectsPerAccount)
-	for i := range accounts {
-		config.AWS.Accounts[0].Roles = append(config.AWS.Accounts[0].Roles, fleet.Role(i))
-	}
-	if l.cloud, err = local.StartCloud(ctx, local.CloudOptions{Dir: filepath.Join(dir, "world"), Config: config}); err != nil {
-		return nil, err
-	}
-	if l.cluster, err = local.StartCluster(ctx, local.ClusterOptions{Cloud: l.cloud, ControlPlane: s.controlPlane}); err != nil {
-		return nil, err
-	}
+// furnish makes the accounts, the artifacts and the files that the programs need.
+func (l *lab) furnish(ctx context.Context, accounts int) (err error) {
 	if l.watching, err = client.NewWithWatch(l.cluster.Config(), client.Options{}); err != nil {
-		return nil, err
+		return err
 	}
-	if err = writeKubeconfig(ctx, l.cluster, l.kubeconfig); err != nil {
-		return nil, err
+	if err := writeKubeconfig(ctx, l.cluster, l.kubeconfig); err != nil {
+		return err
 	}
-	l.registry = startRegistry(ctx)
 	artifacts, err := examples.Artifacts()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if _, err = l.cloud.PushAll(ctx, artifacts, fleet.Tag); err != nil {
-		return nil, err
+	cloud := l.cluster.Cloud()
+	if _, err := cloud.PushAll(ctx, artifacts, fleet.Tag); err != nil {
+		return err
 	}
-	if err = l.registry.publish(ctx, filepath.Join(dir, "artifacts")); err != nil {
-		return nil, err
+	if err := l.registry.publish(ctx, filepath.Join(l.dir, "artifacts")); err != nil {
+		return err
 	}
-	trusted := filepath.Join(dir, "ca.pem")
-	if err = l.registry.trust(l.cloud.CAFile(), trusted); err != nil {
-		return nil, err
+	trusted := filepath.Join(l.dir, "ca.pem")
+	if err := l.registry.trust(cloud.CAFile(), trusted); err != nil {
+		return err
 	}
-	l.env = l.cloud.Cloud.Env(trusted)
-	return l, fleet.Accounts(ctx, l.cluster.Client(), accounts)
-}
-
-func (l *lab) stop(ctx context.Context) error {
-	if l.registry != nil {
-		l.registry.close()
-	}
-	var err error
-	if l.cluster != nil {
-		err = l.cluster.Stop(ctx)
-	}
-	if l.cloud != nil {
-		err = errors.Join(err, l.cloud.Stop())
-	}
-	return err
+	l.env = cloud.Cloud.Env(trusted)
+	return fleet.Accounts(ctx, l.cluster.Client(), accounts)
 }
 
 func (l *lab) say(format string, args ...any) { _, _ = fmt.Fprintf(l.progress, format+"\n", args...) }

@@ -10,8 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -140,48 +138,9 @@ func (p *process) stop() error {
 	return nil
 }
 
-// usage is what a process has used so far.
-type usage struct {
-	cpu                    time.Duration
-	resident               float64 // bytes
-	reconciliations, calls float64 // of OCIRepositories; to the Kubernetes API
-}
-
-func (p *process) usage(ctx context.Context) (usage, error) {
-	samples, err := metrics.Scrape(ctx, p.http, p.metrics)
-	if err != nil {
-		return usage{}, err
-	}
-	u := usage{
-		reconciliations: samples.Sum("controller_runtime_reconcile_total", `controller="ocirepository"`),
-		calls:           samples.Sum("rest_client_requests_total"),
-		resident:        samples.Sum("process_resident_memory_bytes"),
-	}
-	u.cpu, err = cpuOf(p.cmd.Process.Pid)
-	return u, err
-}
-
-// cpuOf reads a process's CPU time. Source: proc_pid_stat(5), fields utime and stime, in hundredths
-// of a second.
-func cpuOf(pid int) (time.Duration, error) {
-	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := strings.Cut(string(data), ") ")
-	fields := strings.Fields(rest)
-	if len(fields) < 13 {
-		return 0, errors.New("/proc has no CPU time")
-	}
-	ticks := 0
-	for _, field := range fields[11:13] {
-		n, err := strconv.Atoi(field)
-		if err != nil {
-			return 0, err
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond, nil
+// usage reads what the process has used so far.
+func (p *process) usage(ctx context.Context) (metrics.Process, error) {
+	return metrics.ScrapeProcess(ctx, p.http, p.metrics)
 }
 
 func freeAddresses(ctx context.Context) (addresses [3]string, err error) {
