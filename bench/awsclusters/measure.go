@@ -9,11 +9,9 @@ import (
 	"time"
 
 	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
-	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/internal/local"
 	"golang.org/x/sync/errgroup"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/lanyard-dev/lanyard/bench/internal/fleet"
 	"github.com/lanyard-dev/lanyard/bench/internal/metrics"
@@ -110,7 +108,7 @@ func (w *world) awaitReady(ctx context.Context, own *http.Client, controller *lo
 		}
 		looked := samples.Sum("controller_runtime_reconcile_total", `controller="awscluster"`)
 		if looked >= float64(w.n) {
-			ready, err := w.ready(ctx)
+			ready, err := fleet.Ready(ctx, w.Client(), &infrav1.AWSClusterList{})
 			if err != nil || ready == w.n {
 				return err
 			}
@@ -119,20 +117,6 @@ func (w *world) awaitReady(ctx context.Context, own *http.Client, controller *lo
 			return fmt.Errorf("%.0f of %d AWSClusters were looked at: %w", looked, w.n, err)
 		}
 	}
-}
-
-// ready returns how many AWSClusters are ready.
-func (w *world) ready(ctx context.Context) (n int, err error) {
-	var list infrav1.AWSClusterList
-	if err := w.Client().List(ctx, &list); err != nil {
-		return 0, err
-	}
-	for i := range list.Items {
-		if apimeta.IsStatusConditionTrue(list.Items[i].Status.Conditions, meta.ConditionReady) {
-			n++
-		}
-	}
-	return n, nil
 }
 
 // watchRefreshes uses all credentials until each was refreshed after that place of the journal, and

@@ -12,7 +12,6 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/local"
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -319,24 +318,13 @@ func (w *world) token(ctx context.Context) error {
 
 // ready fails while a binding or an identity is not ready.
 func (w *world) ready(ctx context.Context) error {
-	var bound identityv1.WorkloadIdentityBindingList
-	var identities identityv1.WorkloadIdentityList
-	if err := errors.Join(w.Client().List(ctx, &bound), w.Client().List(ctx, &identities)); err != nil {
+	bound, err := fleet.Ready(ctx, w.Client(), &identityv1.WorkloadIdentityBindingList{})
+	if err != nil {
 		return err
 	}
-	missing := 2 * w.n
-	for i := range bound.Items {
-		if apimeta.IsStatusConditionTrue(bound.Items[i].Status.Conditions, "Ready") {
-			missing--
-		}
+	identities, err := fleet.Ready(ctx, w.Client(), &identityv1.WorkloadIdentityList{})
+	if missing := 2*w.n - bound - identities; err == nil && missing > 0 {
+		err = fmt.Errorf("%d bindings and identities are not ready", missing)
 	}
-	for i := range identities.Items {
-		if apimeta.IsStatusConditionTrue(identities.Items[i].Status.Conditions, "Ready") {
-			missing--
-		}
-	}
-	if missing > 0 {
-		return fmt.Errorf("%d bindings and identities are not ready", missing)
-	}
-	return nil
+	return err
 }

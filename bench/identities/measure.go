@@ -12,7 +12,6 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/local"
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -180,20 +179,11 @@ func (w *world) token(ctx context.Context) error {
 
 // statuses fails while an identity is not ready.
 func (w *world) statuses(ctx context.Context) error {
-	var list identityv1.WorkloadIdentityList
-	if err := w.Client().List(ctx, &list); err != nil {
-		return err
+	ready, err := fleet.Ready(ctx, w.Client(), &identityv1.WorkloadIdentityList{})
+	if err == nil && ready < w.n {
+		err = fmt.Errorf("%d of %d identities are ready", ready, w.n)
 	}
-	ready := 0
-	for i := range list.Items {
-		if apimeta.IsStatusConditionTrue(list.Items[i].Status.Conditions, "Ready") {
-			ready++
-		}
-	}
-	if ready < w.n {
-		return fmt.Errorf("%d of %d identities are ready", ready, w.n)
-	}
-	return nil
+	return err
 }
 
 // seen fails while the controller has not looked at all identities.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/local"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -160,18 +159,9 @@ func awaitPulled(ctx context.Context, cluster *local.Cluster, n int) error {
 		if err := cluster.Err(); err != nil {
 			return err
 		}
-		var list v1alpha1.OCIRepositoryList
-		if err := cluster.Client().List(ctx, &list); err != nil {
+		ready, err := fleet.Ready(ctx, cluster.Client(), &v1alpha1.OCIRepositoryList{})
+		if err != nil || ready == n {
 			return err
-		}
-		ready := 0
-		for i := range list.Items {
-			if apimeta.IsStatusConditionTrue(list.Items[i].Status.Conditions, "Ready") {
-				ready++
-			}
-		}
-		if ready == n {
-			return nil
 		}
 		if err := fleet.Sleep(ctx, time.Second); err != nil {
 			return fmt.Errorf("%d of %d objects are pulled: %w", ready, n, err)

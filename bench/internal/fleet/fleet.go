@@ -11,11 +11,13 @@ import (
 	"time"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/api/meta"
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/internal/local"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -120,6 +122,24 @@ func Each(ctx context.Context, count int, do func(ctx context.Context, i int) er
 		group.Go(func() error { return do(ctx, i) })
 	}
 	return group.Wait()
+}
+
+// Ready reads a list of objects and returns how many of them are ready.
+func Ready(ctx context.Context, c client.Client, list client.ObjectList) (n int, err error) {
+	if err := c.List(ctx, list); err != nil {
+		return 0, err
+	}
+	err = apimeta.EachListItem(list, func(item runtime.Object) error {
+		o, ok := item.(interface{ GetStatus() *meta.Status })
+		if !ok {
+			return fmt.Errorf("%T has no conditions", item)
+		}
+		if apimeta.IsStatusConditionTrue(o.GetStatus().Conditions, meta.ConditionReady) {
+			n++
+		}
+		return nil
+	})
+	return n, err
 }
 
 // Await repeats a look, with a pause after each, until it succeeds or the time is over.
