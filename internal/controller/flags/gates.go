@@ -2,7 +2,6 @@ package flags
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -17,41 +16,28 @@ type Gates struct {
 // defaultGates are the gates where the flag says nothing.
 func defaultGates() Gates { return Gates{ObjectLevelWorkloadIdentity: true} }
 
-// gate is a feature and its name.
-type gate struct {
-	name string
-	on   *bool
-}
+// objectLevel is the name of the one gate.
+const objectLevel = "ObjectLevelWorkloadIdentity"
 
-func (g *Gates) all() []gate {
-	return []gate{{"ObjectLevelWorkloadIdentity", &g.ObjectLevelWorkloadIdentity}}
-}
-
-// Set switches the gates that text names, as Name=true,Other=false.
+// Set switches the gate, as Name=true or Name=false; the last of several counts.
 func (g *Gates) Set(text string) error {
 	for part := range strings.SplitSeq(text, ",") {
-		name, value, ok := strings.Cut(strings.TrimSpace(part), "=")
-		gates := g.all()
-		i := slices.IndexFunc(gates, func(known gate) bool { return known.name == name })
-		if i < 0 {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if name != objectLevel {
 			return fmt.Errorf("there is no feature gate %q; there are: %s", name, g)
 		}
 		on, err := strconv.ParseBool(value)
-		if !ok || err != nil {
+		if err != nil {
 			return fmt.Errorf("feature gate %s: write %s=true or %s=false", name, name, name)
 		}
-		*gates[i].on = on
+		g.ObjectLevelWorkloadIdentity = on
 	}
 	return nil
 }
 
-// String is the gates as Set reads them.
+// String is the gate as Set reads it.
 func (g *Gates) String() string {
-	var parts []string
-	for _, known := range g.all() {
-		parts = append(parts, known.name+"="+strconv.FormatBool(*known.on))
-	}
-	return strings.Join(parts, ",")
+	return objectLevel + "=" + strconv.FormatBool(g.ObjectLevelWorkloadIdentity)
 }
 
 // Type is the value's name in the help.
