@@ -27,6 +27,12 @@ func (f *Flags) readToken(flag, path string) (Credential, error) {
 	if err != nil {
 		return Credential{}, fmt.Errorf("--%s: %w", flag, err)
 	}
+	return f.readJWT(token, from)
+}
+
+// readJWT returns a token as a credential, if the token is for the audiences of --audiences. From
+// names the token in errors.
+func (f *Flags) readJWT(token, from string) (Credential, error) {
 	c, err := newJWT(token, from)
 	if err == nil {
 		err = f.checkNamed(c, from)

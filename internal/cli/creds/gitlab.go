@@ -11,18 +11,10 @@ import (
 // (OIDC) Authentication Using ID Tokens".
 func (f *Flags) gitLabToken(context.Context, Receiver) (Credential, error) {
 	name := cmp.Or(f.TokenEnv, DefaultTokenEnv)
-	from := "the token in the variable " + name
 	token := f.env(name)
 	if token == "" {
 		return Credential{}, fmt.Errorf("%s is empty; give the job an id_tokens entry %s with aud, the registry's audience, or name another variable with --%s",
 			name, name, flagTokenEnv)
 	}
-	c, err := newJWT(token, from)
-	if err == nil {
-		err = f.checkNamed(c, from)
-	}
-	if err != nil {
-		return Credential{}, err
-	}
-	return c, nil
+	return f.readJWT(token, "the token in the variable "+name)
 }
