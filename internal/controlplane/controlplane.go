@@ -27,6 +27,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/lanyard-dev/lanyard/internal/logtail"
 )
 
 // ErrStopped is the cause of a process that ended after Stop.
@@ -133,7 +135,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 			o.Progress(line)
 		}
 	}}
-	end := &tail{}
+	end := &logtail.Tail{}
 	cmd.Stderr = end
 	if o.Log != nil {
 		cmd.Stderr = io.MultiWriter(end, o.Log)
@@ -162,7 +164,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 }
 
 // reap waits for the child's end and notes how it came.
-func (c *ControlPlane) reap(cmd *exec.Cmd, end *tail) {
+func (c *ControlPlane) reap(cmd *exec.Cmd, end *logtail.Tail) {
 	defer close(c.done)
 	err := cmd.Wait()
 	c.kill() // releases the context
@@ -253,20 +255,3 @@ func (l *lines) Write(p []byte) (int, error) {
 		l.each(string(line))
 	}
 }
-
-// tailSize holds a final error and some lines before it.
-const tailSize = 2 << 10
-
-// tail keeps the end of what is written to it.
-type tail struct{ text []byte }
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.text = append(t.text, p...)
-	if over := len(t.text) - tailSize; over > 0 {
-		t.text = append(t.text[:0], t.text[over:]...)
-	}
-	return len(p), nil
-}
-
-// String returns the tail without surrounding white space; no Write may follow.
-func (t *tail) String() string { return strings.TrimSpace(string(t.text)) }

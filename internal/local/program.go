@@ -1,7 +1,6 @@
 package local
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -19,6 +18,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/lanyard-dev/lanyard/internal/logtail"
 )
 
 // ProgramOptions name a program of the chart. Workload and Binary are required.
@@ -46,7 +47,7 @@ type Program struct {
 	cmd    *exec.Cmd
 	cancel context.CancelFunc
 	token  *tokenFile // nil if the pod mounts no token
-	end    *tail
+	end    *logtail.Tail
 	done   chan struct{}
 
 	mu       sync.Mutex // guards the fields below
@@ -172,7 +173,7 @@ func (c *Cluster) launch(ctx context.Context, o ProgramOptions) (*Program, error
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the program's folder: %w", err)
 	}
-	p := &Program{Workload: w.Name, Log: c.Path(name + logSuffix), name: w.Program, end: &tail{}, done: make(chan struct{})}
+	p := &Program{Workload: w.Name, Log: c.Path(name + logSuffix), name: w.Program, end: &logtail.Tail{}, done: make(chan struct{})}
 	line, err := p.prepare(ctx, c, w, services, dir)
 	if err != nil {
 		return nil, fmt.Errorf("start %s as the chart says: %w", w.Name, err)
@@ -343,36 +344,4 @@ func (p *Program) willStop() {
 // directClient reaches this machine, whatever proxy the environment names.
 func directClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
-}
-
-// tailSize holds a final error and some lines before it.
-const tailSize = 2 << 10
-
-// tail keeps the end of what is written to it.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, p...)
-	if over := len(t.text) - tailSize; over > 0 {
-		t.text = append(t.text[:0], t.text[over:]...)
-	}
-	return len(p), nil
-}
-
-// String returns the tail, from a line's beginning on where it was cut.
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	text := t.text
-	if len(text) == tailSize {
-		if _, rest, ok := bytes.Cut(text, []byte("\n")); ok {
-			text = rest
-		}
-	}
-	return strings.TrimSpace(string(text))
 }

@@ -1,11 +1,9 @@
 package local
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -286,23 +284,6 @@ func TestFreeAddresses(t *testing.T) {
 	slices.Sort(got)
 	if len(slices.Compact(got)) != 3 {
 		t.Errorf("not three: %q", got)
-	}
-}
-
-// TestTail asserts that the end of a log is whole lines, and bounded.
-func TestTail(t *testing.T) {
-	end := &tail{}
-	for n := range 1000 {
-		fmt.Fprintf(end, "line %d\n", n)
-	}
-	got := end.String()
-	first, _, _ := strings.Cut(got, "\n")
-	if len(got) > tailSize || !strings.HasSuffix(got, "\nline 999") || !strings.HasPrefix(first, "line ") {
-		t.Errorf("%d bytes from %q", len(got), first)
-	}
-	io.WriteString(end, strings.Repeat("x", 2*tailSize))
-	if got := end.String(); !bytes.Equal([]byte(got), bytes.Repeat([]byte("x"), tailSize)) {
-		t.Errorf("a line that is too long: %d bytes", len(got))
 	}
 }
 
