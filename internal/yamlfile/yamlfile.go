@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -36,7 +39,9 @@ func (e *Error) Unwrap() error { return e.Err }
 type Document struct {
 	file  string
 	first int // line of the file on which the document begins
-	json  []byte
+	begin int // where the document's text begins in the file, in bytes
+	text  []byte
+	json  []byte // nil for a document of Member
 	root  *yamlnode.Node
 }
 
@@ -45,10 +50,10 @@ type Document struct {
 func Read(file string, data []byte) ([]*Document, error) {
 	var documents []*Document
 	for _, part := range split(data) {
-		d := &Document{file: file, first: part.line, root: &yamlnode.Node{}}
+		d := &Document{file: file, first: part.line, begin: part.begin, text: part.text, root: &yamlnode.Node{}}
 		var err error
 		if d.json, err = yaml.YAMLToJSONStrict(part.text); err == nil {
-			err = yamlnode.Unmarshal(part.text, d.root)
+			err = d.parse()
 		}
 		if err != nil {
 			return nil, d.malformed(err)
@@ -60,22 +65,40 @@ func Read(file string, data []byte) ([]*Document, error) {
 	return documents, nil
 }
 
-// part is the text of a document, which begins on a line of its file.
+// parse reads the document's nodes. A second document in the same text is an error: it would be
+// lost.
+func (d *Document) parse() error {
+	decoder := yamlnode.NewDecoder(bytes.NewReader(d.text))
+	if err := decoder.Decode(d.root); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	var second yamlnode.Node
+	if err := decoder.Decode(&second); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if second.Kind != 0 {
+		return fmt.Errorf("line %d: another document begins here: write --- before it, with nothing after the dashes", second.Line)
+	}
+	return nil
+}
+
+// part is the text of a document, which begins on a line and at a byte of its file.
 type part struct {
-	line int
-	text []byte
+	line, begin int
+	text        []byte
 }
 
 // split divides a stream of YAML at its lines "---". Such a line may end in a comment. Source: YAML
 // 1.2.2 §9.1.2; kubectl divides manifests in this way too.
 func split(data []byte) []part {
 	parts := []part{{line: 1}}
-	line := 0
+	line, end := 0, 0
 	for text := range bytes.Lines(data) {
 		line++
+		end += len(text)
 		if rest, ok := bytes.CutPrefix(text, []byte("---")); ok {
 			if rest = bytes.TrimSpace(rest); len(rest) == 0 || rest[0] == '#' {
-				parts = append(parts, part{line: line + 1})
+				parts = append(parts, part{line: line + 1, begin: end})
 				continue
 			}
 		}
@@ -103,13 +126,13 @@ func (d *Document) malformed(err error) error {
 // Errors are [*Error] values, joined: one for each unknown field, or one for a value of a wrong
 // type.
 func (d *Document) Decode(into any) error {
-	strict, err := kjson.UnmarshalStrict(d.json, into)
-	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		path := withoutEmbedded(mistyped.Field)
-		return d.At(path, fmt.Errorf("%s: must not be a JSON %s", path, mistyped.Value))
-	}
+	data, err := d.asJSON()
 	if err != nil {
-		return d.At("", err)
+		return d.malformed(err)
+	}
+	strict, err := kjson.UnmarshalStrict(data, into)
+	if err != nil {
+		return d.mistyped(data, into, err)
 	}
 	var errs []error
 	for _, err := range strict {
@@ -120,6 +143,71 @@ func (d *Document) Decode(into any) error {
 		errs = append(errs, d.At(path, err))
 	}
 	return errors.Join(errs...)
+}
+
+// mistyped returns the error of a value that a Go type cannot have, as an error about its field.
+func (d *Document) mistyped(data []byte, into any, err error) error {
+	path := ""
+	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		path = withoutEmbedded(mistyped.Field)
+		err = fmt.Errorf("must not be a JSON %s; write %s", mistyped.Value, nounOf(mistyped.Type))
+	}
+	if path == "" { // the error of a type with a decoder of its own, such as a duration
+		path = culprit(data, reflect.TypeOf(into).Elem())
+	}
+	if path != "" {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	return d.At(path, err)
+}
+
+// culprit returns the path of a field that a Go type cannot have even if it is the only one; empty
+// for none. It does not look into lists.
+func culprit(data []byte, of reflect.Type) string {
+	path, before, after := "", "", ""
+	for {
+		var fields map[string]json.RawMessage
+		if json.Unmarshal(data, &fields) != nil {
+			return path
+		}
+		names := slices.Sorted(maps.Keys(fields))
+		refused := slices.IndexFunc(names, func(name string) bool {
+			alone := before + field(name) + string(fields[name]) + "}" + after
+			_, err := kjson.UnmarshalStrict([]byte(alone), reflect.New(of).Interface())
+			return err != nil
+		})
+		if refused < 0 {
+			return path
+		}
+		name := names[refused]
+		path, data = strings.TrimPrefix(path+"."+name, "."), fields[name]
+		before, after = before+field(name), "}"+after
+	}
+}
+
+// field returns the begin of an object in JSON whose first field has a name.
+func field(name string) string {
+	quoted, err := json.Marshal(name)
+	if err != nil {
+		panic(err) // a string is always JSON
+	}
+	return "{" + string(quoted) + ":"
+}
+
+// nounOf returns what a file has as a value of a type.
+func nounOf(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.Map, reflect.Struct:
+		return "an object"
+	default:
+		return "a number"
+	}
 }
 
 // withoutEmbedded returns the path of a field in the file. The path of an
@@ -140,13 +228,10 @@ func (d *Document) At(path string, err error) error {
 }
 
 func (d *Document) line(path string) int {
-	at := d.root
-	if at.Kind == yamlnode.DocumentNode && len(at.Content) > 0 {
-		at = at.Content[0]
-	}
+	at := d.Root()
 	line := at.Line
 	for _, name := range elements(path) {
-		key, value := child(at, name)
+		key, value := Child(at, name)
 		if value == nil {
 			break
 		}
@@ -155,9 +240,9 @@ func (d *Document) line(path string) int {
 	return d.first + line - 1
 }
 
-// child returns a member of a mapping or a sequence with the node that names it; nil if it is
+// Child returns a member of a mapping or a sequence with the node that names it; nil if it is
 // absent. A sequence's members name themselves.
-func child(parent *yamlnode.Node, name string) (key, value *yamlnode.Node) {
+func Child(parent *yamlnode.Node, name string) (key, value *yamlnode.Node) {
 	if parent.Kind == yamlnode.AliasNode {
 		parent = parent.Alias
 	}

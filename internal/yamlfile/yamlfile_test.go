@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/lanyard-dev/lanyard/internal/yamlfile"
 )
 
@@ -18,6 +20,9 @@ type kind struct {
 	Embedded `json:",inline"`
 
 	Name string `json:"name"`
+	Wait struct {
+		For metav1.Duration `json:"for"` // has a decoder of its own
+	} `json:"wait"`
 	List []struct {
 		Size   int               `json:"size"`
 		Labels map[string]string `json:"labels"`
@@ -83,12 +88,16 @@ func TestDecode(t *testing.T) {
 	}
 	for text, want := range map[string][]string{
 		"name: a\nlist:\n- size: 1\n- sise: 2\n  lables: {}\n": {"some.yaml:4: ", `"list[1].sise"`, "some.yaml:5: ", `"list[1].lables"`},
-		"list:\n  size: 1\n":      {"some.yaml:1: list: must not be a JSON object"},
-		"name: a\nName: b\n":      {"some.yaml:2: ", `"Name"`},
-		"- 1\n":                   {"some.yaml:1: "},
-		"# c\n\nname: [a]\n":      {"some.yaml:3: name: must not be a JSON array"},
-		"name: a\nmode: [a]\n":    {"some.yaml:2: mode: must not be a JSON array"},
-		"x: &a {y: 1}\nname: z\n": {"some.yaml:1: ", `"x"`},
+		"list:\n  size: 1\n":         {"some.yaml:1: list: must not be a JSON object"},
+		"name: a\nName: b\n":         {"some.yaml:2: ", `"Name"`},
+		"- 1\n":                      {"some.yaml:1: "},
+		"# c\n\nname: [a]\n":         {"some.yaml:3: name: must not be a JSON array; write a string"},
+		"list: {}\n":                 {"some.yaml:1: list: must not be a JSON object; write a list"},
+		"\"\\e\": 1\nwait: {for: 5}": {"some.yaml:2: wait.for: must not be a JSON number; write a string"},
+		"name: a\nwait: {for: 5}":    {"some.yaml:2: wait.for: must not be a JSON number; write a string"},
+		"name: a\nwait: {for: x}":    {`some.yaml:2: wait.for: time: invalid duration "x"`},
+		"name: a\nmode: [a]\n":       {"some.yaml:2: mode: must not be a JSON array"},
+		"x: &a {y: 1}\nname: z\n":    {"some.yaml:1: ", `"x"`},
 	} {
 		err := read(t, text)[0].Decode(&kind{})
 		for _, word := range want {
@@ -108,6 +117,8 @@ func TestMalformed(t *testing.T) {
 		"a: 1\n---\n\n\n%bad\nb: 1\n":   "some.yaml:",
 		"a: *nowhere\n":                 "some.yaml:1: ",
 		"a: 1\n--- # c\n{x: 1, x: 2}\n": "some.yaml:3: ",
+		"a: 1\n---\nb: 1\n--- {c: 1}\n": "some.yaml:4: another document",
+		"a: 1\n...\nb: 1\n":             "some.yaml:2: did not find expected <document start>",
 	} {
 		_, err := yamlfile.Read("some.yaml", []byte(text))
 		e, ok := errors.AsType[*yamlfile.Error](err)

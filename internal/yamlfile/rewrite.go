@@ -1,0 +1,157 @@
+package yamlfile
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+
+	yamlnode "go.yaml.in/yaml/v3"
+	"sigs.k8s.io/yaml"
+)
+
+// Root returns the document's top node: usually a mapping. Its lines count from the document's
+// begin.
+func (d *Document) Root() *yamlnode.Node {
+	if d.root.Kind == yamlnode.DocumentNode && len(d.root.Content) > 0 {
+		return d.root.Content[0]
+	}
+	return d.root
+}
+
+// Range returns where the document's text begins and ends in its file, in bytes. The lines "---"
+// around the document are outside.
+func (d *Document) Range() (begin, end int) { return d.begin, d.begin + len(d.text) }
+
+// Member returns a node of the document as a document of its own. Paths are then below the node,
+// and errors still name the lines of the file. The node must be in the document.
+func (d *Document) Member(node *yamlnode.Node) *Document {
+	return &Document{file: d.file, first: d.first, root: node}
+}
+
+// Rewrite calls a function that changes the document's nodes, and returns the text of the changed
+// document. The text has the fields in their order, the comments and the indentation; JSON stays
+// JSON. Blank lines and line breaks may differ. [Document.Decode] then reads the changed document.
+// The error is an [*Error] for a document with aliases, and for one whose values would change if
+// its text were written again.
+func (d *Document) Rewrite(change func()) ([]byte, error) {
+	if alias := findAlias(d.root); alias != nil {
+		return nil, d.Member(alias).At("", errors.New("an alias (*"+alias.Value+") cannot be rewritten: write the value itself"))
+	}
+	if again, err := d.encode(); err != nil || !bytes.Equal(toJSON(again), d.json) {
+		return nil, d.At("", errors.New("the document's values would change if its text were written again: write it as plain YAML or JSON"))
+	}
+	change()
+	text, err := d.encode()
+	if err != nil {
+		return nil, d.At("", err)
+	}
+	d.json = toJSON(text)
+	return text, nil
+}
+
+// findAlias returns the first alias at or below a node; nil for none.
+func findAlias(node *yamlnode.Node) *yamlnode.Node {
+	if node.Kind == yamlnode.AliasNode {
+		return node
+	}
+	for _, below := range node.Content {
+		if alias := findAlias(below); alias != nil {
+			return alias
+		}
+	}
+	return nil
+}
+
+// asJSON returns the document in JSON.
+func (d *Document) asJSON() ([]byte, error) {
+	if d.json != nil {
+		return d.json, nil
+	}
+	text, err := d.encode()
+	if err != nil {
+		return nil, err
+	}
+	return yaml.YAMLToJSON(text)
+}
+
+// toJSON returns YAML as JSON with sorted fields; nil for malformed YAML.
+func toJSON(text []byte) []byte {
+	data, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		return nil
+	}
+	return data
+}
+
+// encode returns the text of the document's nodes, in the form of the document's text.
+func (d *Document) encode() ([]byte, error) {
+	var buffer, inJSON bytes.Buffer
+	encoder := yamlnode.NewEncoder(&buffer)
+	spaces, compact := indentation(d.Root())
+	encoder.SetIndent(spaces)
+	if compact {
+		encoder.CompactSeqIndent()
+	}
+	err := errors.Join(encoder.Encode(d.root), encoder.Close())
+	text := buffer.Bytes()
+	if json.Valid(d.text) { // its braces and quotes are in the nodes' styles
+		if indent := indentJSON.FindSubmatch(d.text); indent != nil {
+			err = errors.Join(err, json.Indent(&inJSON, text, "", string(indent[1])))
+		} else {
+			err = errors.Join(err, json.Compact(&inJSON, text))
+			inJSON.WriteByte('\n')
+		}
+		text = inJSON.Bytes()
+	}
+	text = d.escape(text)
+	if bytes.Contains(d.text, []byte("\r\n")) {
+		text = bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n"))
+	}
+	return text, err
+}
+
+// escape returns a text in which characters that do not show are escaped again, if all of them were
+// escaped in the document's text. They are in double quotes then: YAML has escapes only there.
+func (d *Document) escape(text []byte) []byte {
+	seen := map[rune]bool{'\n': true}
+	for _, r := range string(text) {
+		if seen[r] || unicode.IsPrint(r) || d.text == nil {
+			continue
+		}
+		seen[r] = true
+		if !bytes.ContainsRune(d.text, r) {
+			text = bytes.ReplaceAll(text, []byte(string(r)), []byte(strings.Trim(strconv.QuoteRuneToASCII(r), "'")))
+		}
+	}
+	return text
+}
+
+// indentJSON finds the indentation of a JSON text that has several lines.
+var indentJSON = regexp.MustCompile(`\n([ \t]+)`)
+
+// indentation returns by how many spaces a text of YAML indents mappings, and whether it does not
+// indent the dashes of lists. The first mapping and the first list decide.
+func indentation(node *yamlnode.Node) (spaces int, compact bool) {
+	isFirst := true
+	var look func(*yamlnode.Node)
+	look = func(node *yamlnode.Node) {
+		for i, below := range node.Content {
+			look(below)
+			if node.Kind != yamlnode.MappingNode || i%2 == 0 || len(below.Content) == 0 || below.Style&yamlnode.FlowStyle != 0 {
+				continue
+			}
+			by := below.Column - node.Content[i-1].Column
+			if below.Kind == yamlnode.SequenceNode {
+				compact, isFirst = compact || isFirst && by == 0, false
+			} else if spaces == 0 {
+				spaces = by
+			}
+		}
+	}
+	look(node)
+	return max(spaces, 2), compact
+}
