@@ -68,6 +68,7 @@ func TestReadManifestsRefuses(t *testing.T) {
 		"unknown core field":  {"metadata: {name: ns}", "metadata: {name: ns, lables: {}}", []string{`my/x.yaml:3: unknown field "metadata.lables"`}},
 		"wrong type":          {"provider: aws", "provider: {}", []string{"my/x.yaml:13: spec.provider: must not be a JSON object"}},
 		"refused by schema":   {"provider: aws", "provider: alibaba", []string{"my/x.yaml:13: OCIRepository ns/app: ", "alibaba"}},
+		"field of Flux":       {"  provider: aws", "  verify: {provider: cosign}", []string{"my/x.yaml:13: OCIRepository ns/app: ", "verify is not supported"}},
 		"unknown kind":        {"OCIRepository", "OCIRepositry", []string{"my/x.yaml:5: ", "OCIRepository, Bucket, ImageRepository"}},
 		"another's group":     {"toolkit.lanyard.dev/v1alpha1", "source.toolkit.fluxcd.io/v1", []string{"my/x.yaml:5: ", "toolkit.lanyard.dev/v1alpha1"}},
 		"no namespace":        {"  namespace: ns\n", "", []string{"my/x.yaml:7: ", "metadata.namespace is missing"}},

@@ -256,3 +256,7 @@ type OCIRepositoryList struct {
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type Unsupported struct{}
+
+// UnmarshalJSON reads every value, so that strict decoders do not report the fields of a value that
+// the rule refuses.
+func (*Unsupported) UnmarshalJSON([]byte) error { return nil }
