@@ -188,6 +188,11 @@ var rules = []rule{
 		dir:  ".", from: "/internal/fields", direct: true, deny: []string{module + "/internal/", "k8s.io/client-go/", "sigs.k8s.io/controller-runtime/"},
 	},
 	{
+		name: "conversion asks no cluster, and judges no values",
+		dir:  ".", from: "/internal/conversion",
+		deny: []string{"k8s.io/client-go/", "sigs.k8s.io/controller-runtime/", module + "/auth", module + "/auth/", module + "/internal/cli"},
+	},
+	{
 		name: "programs are not imported",
 		dir:  ".", from: "/internal/...", deny: []string{module + "/cmd/"},
 	},

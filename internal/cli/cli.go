@@ -74,7 +74,7 @@ that verify as AWS, Azure and Google Cloud do. Then it shows each object's ident
 	}
 	addVersionFlag(root, std)
 	root.AddCommand(newStatus(std), newExplain(std), newReconcile(std), newRenew(std), newSuspend(std), newResume(std))
-	root.AddCommand(newToken(std), newCredentialHelper(std), newKeys(std), newDiscovery(std), newTenant(std), newHub(std), newVersion(std))
+	root.AddCommand(newToken(std), newCredentialHelper(std), newKeys(std), newDiscovery(std), newTenant(std), newHub(std), newConvert(std), newVersion(std))
 	root.AddCommand(artifacts.Commands(artifactsIO(std))...)
 	for name, short := range localCommands() {
 		root.AddCommand(&cobra.Command{Use: name, Short: short, Run: func(*cobra.Command, []string) {}}) // for the help; Run runs it

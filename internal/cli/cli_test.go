@@ -124,6 +124,9 @@ func TestUsage(t *testing.T) {
 		"binding to explain":   {"explain", "binding/a"},
 		"path to explain":      {"explain", "awscluster/a/b"},
 		"table of one object":  {"explain", "bucket/a", "-o", "table"},
+		"no manifests":         {"convert"},
+		"manifest as argument": {"convert", "app.yaml"},
+		"write to stdin":       {"convert", "-f", "-", "--write"},
 		"half an account":      {"tenant", "tenant-d", "--identity-service-account", "lender"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,168 @@
+// Package conversion turns manifests of Flux, of Cluster API Provider AWS and of Gardener into
+// Lanyard's. It asks no cluster.
+package conversion
+
+import (
+	"errors"
+	"slices"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	toolkitv1 "github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/yamlfile"
+)
+
+// File is a file of manifests.
+type File struct {
+	// Name is the file's name in messages.
+	Name string
+	// Data is the file's content: YAML or JSON.
+	Data []byte
+	// Changed says that Convert has changed the content.
+	Changed bool
+}
+
+// Options change what Convert does.
+type Options struct {
+	// ExternalArtifacts sets externalArtifact on converted OCIRepositories and Buckets, and changes
+	// the references to them in Flux's objects.
+	ExternalArtifacts bool
+}
+
+// Convert returns the files with the objects of all known kinds converted, and everything else as it
+// was. The notes name each object that is converted, that names a converted object, or that has the
+// API group of converted objects and is kept. The errors of all files are [*yamlfile.Error] values,
+// joined; then there are no files and no notes.
+func Convert(files []File, opts Options) (converted []File, notes []string, err error) {
+	c := &conversion{opts: opts, targets: targets(), moved: map[identifier]bool{}, published: map[identifier]string{}}
+	read, errs := make([][]document, len(files)), make([]error, len(files))
+	for i, file := range files {
+		var documents []*yamlfile.Document
+		documents, errs[i] = yamlfile.Read(file.Name, file.Data)
+		for _, d := range documents {
+			read[i] = append(read[i], c.newDocument(d))
+		}
+	}
+	converted = slices.Clone(files)
+	for i := range converted {
+		if errs[i] != nil {
+			c.errs = append(c.errs, errs[i])
+		}
+		c.convertFile(&converted[i], read[i])
+	}
+	if len(c.errs) > 0 {
+		return nil, nil, errors.Join(c.errs...)
+	}
+	return converted, c.notes, nil
+}
+
+// groupKind is a kind of an API group.
+type groupKind struct{ group, kind string }
+
+// target says what a kind becomes.
+type target struct {
+	apiVersion string
+	// domain is the domain of the other project. Finalizers and owners of this domain are dropped.
+	domain string
+	// check reports fields that Lanyard's kind does not have, and values of a wrong type.
+	check func(*yamlfile.Document) error
+	// change changes the fields that differ; nil if only the apiVersion differs.
+	change func(*object)
+}
+
+// targets returns the kinds that are converted. GEP-26, the design of Gardener's WorkloadIdentity,
+// has another group than Gardener.
+func targets() map[groupKind]target {
+	toolkit, identity := toolkitv1.GroupVersion().String(), identityv1.GroupVersion().String()
+	all := map[groupKind]target{
+		{"source." + fluxToolkit, toolkitv1.OCIRepositoryKind}:  {toolkit, fluxDomain, check[toolkitv1.OCIRepository], nil},
+		{"source." + fluxToolkit, toolkitv1.BucketKind}:         {toolkit, fluxDomain, check[toolkitv1.Bucket], nil},
+		{"image." + fluxToolkit, toolkitv1.ImageRepositoryKind}: {toolkit, fluxDomain, check[toolkitv1.ImageRepository], nil},
+
+		{capaGroup, identityv1.AWSClusterControllerIdentityKind}: {identity, capiDomain, check[identityv1.AWSClusterControllerIdentity], (*object).checkGrant},
+		{capaGroup, identityv1.AWSClusterRoleIdentityKind}:       {identity, capiDomain, check[identityv1.AWSClusterRoleIdentity], (*object).checkGrant},
+		{capaGroup, identityv1.AWSClusterStaticIdentityKind}:     {identity, capiDomain, check[identityv1.AWSClusterStaticIdentity], (*object).changeStaticIdentity},
+	}
+	for _, group := range []string{"security." + gardenerDomain, "authentication." + gardenerDomain} {
+		all[groupKind{group, identityv1.WorkloadIdentityKind}] = target{identity, gardenerDomain, check[identityv1.WorkloadIdentity], (*object).changeProviderConfig}
+	}
+	return all
+}
+
+// Names of other projects.
+const (
+	fluxDomain     = "fluxcd.io"
+	fluxToolkit    = "toolkit." + fluxDomain
+	capiDomain     = "cluster.x-k8s.io"
+	capaGroup      = "infrastructure." + capiDomain
+	gardenerDomain = "gardener.cloud"
+)
+
+func check[T any](d *yamlfile.Document) error { return d.Decode(new(T)) }
+
+// conversion is one run of Convert.
+type conversion struct {
+	opts      Options
+	targets   map[groupKind]target
+	moved     map[identifier]bool   // the objects that are converted
+	published map[identifier]string // kinds of the sources of ExternalArtifacts
+	notes     []string
+	errs      []error
+}
+
+// document is a document of a file with its objects: several for a list, usually one.
+type document struct {
+	*yamlfile.Document
+
+	objects []*object
+}
+
+func (c *conversion) newDocument(d *yamlfile.Document) document {
+	all := document{Document: d}
+	first := newObject(c, d)
+	if first.kind != "List" {
+		all.objects = append(all.objects, first)
+	} else if items := get(first.root, "items"); items != nil {
+		for _, item := range items.Content {
+			all.objects = append(all.objects, newObject(c, d.Member(item)))
+		}
+	}
+	for _, o := range all.objects {
+		if o.target != nil {
+			c.moved[o.identifier] = true
+		}
+	}
+	return all
+}
+
+// convertFile converts the documents of a file. A document that needs no change keeps its bytes.
+func (c *conversion) convertFile(file *File, documents []document) {
+	var data []byte
+	end := 0
+	for _, d := range documents {
+		var changes []func()
+		for _, o := range d.objects {
+			changes = append(changes, o.plan()...)
+		}
+		if len(changes) == 0 {
+			continue
+		}
+		text, err := d.Rewrite(func() {
+			for _, change := range changes {
+				change()
+			}
+		})
+		if err != nil {
+			c.errs = append(c.errs, err)
+			continue
+		}
+		for _, o := range d.objects {
+			if o.target != nil {
+				o.report(o.target.check(o.document))
+			}
+		}
+		begin, after := d.Range()
+		data = slices.Concat(data, file.Data[end:begin], text)
+		end, file.Changed = after, true
+	}
+	file.Data = append(data, file.Data[end:]...)
+}

@@ -1,0 +1,74 @@
+package conversion
+
+import (
+	"strconv"
+	"strings"
+
+	yamlnode "go.yaml.in/yaml/v3"
+
+	toolkitv1 "github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+)
+
+// referrers returns the fields of Flux's kinds that name a source, with the version of the kind that
+// can name an ExternalArtifact there; empty if none can. Source: CrossNamespaceSourceReference of
+// kustomize-controller and helm-controller in Flux 2.7.
+func referrers() map[groupKind]map[string]string {
+	return map[groupKind]map[string]string{
+		{"kustomize." + fluxToolkit, "Kustomization"}: {"spec.sourceRef": "v1"},
+		{"helm." + fluxToolkit, "HelmRelease"}:        {"spec.chartRef": "v2", "spec.chart.spec.sourceRef": ""},
+		{"source." + fluxToolkit, "HelmChart"}:        {"spec.sourceRef": ""},
+	}
+}
+
+// planReferences writes notes about the converted objects that this object names, and returns the
+// changes after which it names their ExternalArtifacts.
+func (o *object) planReferences() (changes []func()) {
+	visit("", o.root, func(path string, reference *yamlnode.Node) {
+		named := identifier{text(reference, "kind"), text(reference, "namespace"), text(reference, "name")}
+		if strings.HasSuffix(path, "imageRepositoryRef") {
+			named.kind = toolkitv1.ImageRepositoryKind
+		}
+		if named.namespace == "" {
+			named.namespace = o.namespace
+		}
+		apiVersion := get(reference, "apiVersion")
+		group, _ := splitVersion(text(reference, "apiVersion"))
+		if path == "" || !o.moved[named] || apiVersion != nil && !strings.HasSuffix(group, "."+fluxDomain) {
+			return
+		}
+		version, known := referrers()[groupKind{o.group, o.kind}][path]
+		switch {
+		case !known || !o.opts.ExternalArtifacts:
+			o.note(path, "%s still names %s, which Flux no longer fetches", path, named)
+		case version == "":
+			o.refuse(path, "Flux takes a chart of %s from no ExternalArtifact here; push the chart to a registry, and name an OCIRepository in spec.chartRef of the HelmRelease", named)
+		case o.version != version:
+			o.refuse(path, "only %s/%s can name an ExternalArtifact; change apiVersion", o.group, version)
+		default:
+			o.note(path, "%s names ExternalArtifact %s in place of %s", path, named.name, named)
+			changes = append(changes, func() {
+				get(reference, "kind").Value = "ExternalArtifact"
+				if apiVersion != nil {
+					apiVersion.Value = "source." + fluxToolkit + "/v1"
+				}
+			})
+		}
+	})
+	return changes
+}
+
+// visit calls a function for each mapping at and below a node.
+func visit(path string, node *yamlnode.Node, see func(path string, mapping *yamlnode.Node)) {
+	isMapping := node.Kind == yamlnode.MappingNode
+	if isMapping {
+		see(path, node)
+	}
+	for i, below := range node.Content {
+		switch {
+		case !isMapping:
+			visit(path+"["+strconv.Itoa(i)+"]", below, see)
+		case i%2 == 1:
+			visit(strings.TrimPrefix(path+"."+node.Content[i-1].Value, "."), below, see)
+		}
+	}
+}
