@@ -14,6 +14,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/config/crd/crdtest"
+	"github.com/lanyard-dev/lanyard/internal/conversion"
 	"sigs.k8s.io/yaml"
 )
 
@@ -39,6 +40,9 @@ func manifests(t *testing.T, page, kind string, required map[string]any) []map[s
 			if object["kind"] != kind || !strings.Contains(group, ".toolkit.fluxcd.io/") || spec == nil {
 				continue
 			}
+			if kind == v1alpha1.ImageRepositoryKind { // two examples have the group of source-controller
+				object["apiVersion"] = "image.toolkit.fluxcd.io/v1"
+			}
 			object["spec"] = maps.Clone(required)
 			maps.Copy(object["spec"].(map[string]any), spec)
 			found = append(found, object)
@@ -60,9 +64,9 @@ func refusals(t *testing.T, doc string) []string {
 	return words
 }
 
-// TestFluxManifestsAreAcceptedOrRefusedAloud: each manifest of Flux's documentation, with only its
-// apiVersion changed, is stored whole, or is refused with the words of docs/flux.md. The counts in
-// docs/flux.md are true.
+// TestFluxManifestsAreAcceptedOrRefusedAloud: each manifest of Flux's documentation, converted as
+// lanyard convert does it, is stored whole, or is refused with the words of docs/flux.md. The counts
+// in docs/flux.md are true.
 func TestFluxManifestsAreAcceptedOrRefusedAloud(t *testing.T) {
 	text, err := os.ReadFile("../../docs/flux.md")
 	if err != nil {
@@ -82,7 +86,7 @@ func TestFluxManifestsAreAcceptedOrRefusedAloud(t *testing.T) {
 		found := manifests(t, filepath.Join(module(t, kind.module), "docs/spec/v1", kind.page+".md"), kind.name, kind.required)
 		accepted, lent := 0, 0
 		for _, object := range found {
-			object["apiVersion"] = v1alpha1.GroupVersion().String()
+			object = convert(t, object)
 			written := clone(t, object)
 			errs := judge.Admit(t.Context(), object)
 			if len(errs) == 0 {
@@ -107,6 +111,32 @@ func TestFluxManifestsAreAcceptedOrRefusedAloud(t *testing.T) {
 			t.Errorf("docs/flux.md does not say %s", row)
 		}
 	}
+}
+
+// convert returns the manifest of Lanyard's kind. Only its apiVersion differs.
+func convert(t *testing.T, object map[string]any) map[string]any {
+	t.Helper()
+	text, err := yaml.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, _, err := conversion.Convert([]conversion.File{{Name: "manifest.yaml", Data: text}}, conversion.Options{})
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, text)
+	}
+	var converted map[string]any
+	if err := yaml.Unmarshal(files[0].Data, &converted); err != nil {
+		t.Fatal(err)
+	}
+	if converted["apiVersion"] != v1alpha1.GroupVersion().String() {
+		t.Errorf("is converted to %v", converted["apiVersion"])
+	}
+	want := clone(t, object)
+	want["apiVersion"] = converted["apiVersion"]
+	if !reflect.DeepEqual(clone(t, converted), want) {
+		t.Errorf("the conversion changed more than apiVersion:\n%v\n%v", object, converted)
+	}
+	return converted
 }
 
 // named reports whether a manifest names its account if its provider needs one.
