@@ -6,6 +6,8 @@ import (
 	"errors"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	toolkitv1 "github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/yamlfile"
@@ -78,9 +80,9 @@ func targets() map[groupKind]target {
 		{"source." + fluxToolkit, toolkitv1.BucketKind}:         {toolkit, fluxDomain, check[toolkitv1.Bucket], nil},
 		{"image." + fluxToolkit, toolkitv1.ImageRepositoryKind}: {toolkit, fluxDomain, check[toolkitv1.ImageRepository], nil},
 
-		{capaGroup, identityv1.AWSClusterControllerIdentityKind}: {identity, capiDomain, check[identityv1.AWSClusterControllerIdentity], (*object).checkGrant},
-		{capaGroup, identityv1.AWSClusterRoleIdentityKind}:       {identity, capiDomain, check[identityv1.AWSClusterRoleIdentity], (*object).checkGrant},
-		{capaGroup, identityv1.AWSClusterStaticIdentityKind}:     {identity, capiDomain, check[identityv1.AWSClusterStaticIdentity], (*object).changeStaticIdentity},
+		{capaGroup, identityv1.AWSClusterControllerIdentityKind}: {identity, capiDomain, check[lender[controllerSpec]], (*object).checkGrant},
+		{capaGroup, identityv1.AWSClusterRoleIdentityKind}:       {identity, capiDomain, check[lender[roleSpec]], (*object).checkGrant},
+		{capaGroup, identityv1.AWSClusterStaticIdentityKind}:     {identity, capiDomain, check[lender[staticSpec]], (*object).changeStaticIdentity},
 	}
 	for _, group := range []string{"security." + gardenerDomain, "authentication." + gardenerDomain} {
 		all[groupKind{group, identityv1.WorkloadIdentityKind}] = target{identity, gardenerDomain, check[identityv1.WorkloadIdentity], (*object).changeProviderConfig}
@@ -98,6 +100,22 @@ const (
 )
 
 func check[T any](d *yamlfile.Document) error { return d.Decode(new(T)) }
+
+// lender has the fields of an identity that is lent. The identity's own decoder reports no unknown
+// field of the spec.
+type lender[Spec any] struct {
+	metav1.TypeMeta `json:",inline"`
+
+	Metadata metav1.ObjectMeta `json:"metadata"`
+	Spec     Spec              `json:"spec"`
+}
+
+// These types have the fields of a spec, and not its decoder.
+type (
+	controllerSpec identityv1.AWSClusterControllerIdentitySpec
+	roleSpec       identityv1.AWSClusterRoleIdentitySpec
+	staticSpec     identityv1.AWSClusterStaticIdentitySpec
+)
 
 // conversion is one run of Convert.
 type conversion struct {

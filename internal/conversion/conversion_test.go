@@ -111,6 +111,7 @@ func TestErrors(t *testing.T) {
 		"null selector":      {identity + "spec: {allowedNamespaces: {selector: null}}\n", []string{"f.yaml:4: spec.allowedNamespaces: " + everybody}},
 		"Go's everybody":     {identity + "spec: {allowedNamespaces: {list: null, selector: {}}}\n", []string{"f.yaml:4: spec.allowedNamespaces: " + everybody}},
 		"no labels":          {identity + "spec:\n  allowedNamespaces: {selector: {matchLabels: {}}}\n", []string{"f.yaml:5: spec.allowedNamespaces: " + everybody}},
+		"unknown in a spec":  {identity + "spec:\n  allowedNamespaces: {}\n  sourceonly: true\n", []string{"f.yaml:6: spec.sourceonly: Lanyard's AWSClusterControllerIdentity does not have this field; remove it"}},
 		"unknown in a grant": {identity + "spec:\n  allowedNamespaces:\n    names: [a]\n", []string{"f.yaml:6: spec.allowedNamespaces.names: Lanyard's AWSClusterControllerIdentity does not have this field; remove it"}},
 		"list of one":        {identity + "spec: {allowedNamespaces: {list: test}}\n", []string{"f.yaml:4: spec.allowedNamespaces.list: must not be a JSON string; write a list"}},
 		"grant as text":      {identity + "spec: {allowedNamespaces: all}\n", []string{"f.yaml:4: spec.allowedNamespaces: must not be a JSON string; write an object"}},
