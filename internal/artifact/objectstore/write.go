@@ -34,7 +34,8 @@ type Summary struct {
 
 // Write makes the archive of an index's objects, in its order, and writes it as archive.Normalize
 // does: equal objects give equal bytes, whether they were fetched or kept. maxBytes bounds the
-// archive as Options.MaxBytes does. On any error what was written to out is worthless. Errors are those of List, of out, or ErrPrevious.
+// archive as Options.MaxBytes does. After an error, what was written to out is worthless. Errors are
+// those of List, of out, or ErrPrevious.
 func Write(ctx context.Context, storage Storage, index *Index, previous *Previous, out io.Writer, maxBytes int64) (Summary, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

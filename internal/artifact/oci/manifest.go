@@ -214,8 +214,9 @@ func (c *Client) decode(body []byte, what string, v any) error {
 	}
 }
 
-// Fetch reads the manifest of a resolved artifact. Of an index it takes the manifest for linux/amd64, or the first one that names no
-// platform, or the only one. The error is an *origin.Error.
+// Fetch reads the manifest of a resolved artifact. Of an index it takes the manifest for
+// linux/amd64, or the first one that names no platform, or the only one. The error is an
+// *origin.Error.
 func (c *Client) Fetch(ctx context.Context, r Resolved) (*Manifest, error) {
 	if err := checkDigest(r.Digest); err != nil {
 		return nil, invalidReference("spec.ref.digest", "", "%w", err)
