@@ -56,14 +56,7 @@ func newExplained(t *testing.T) (*explained, string) {
 	}
 	server := httptest.NewServer(f)
 	t.Cleanup(server.Close)
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	config := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
-		"clusters": [{"name": "c", "cluster": {"server": %q}}], "users": [{"name": "c", "user": {}}],
-		"contexts": [{"name": "c", "context": {"cluster": "c", "user": "c", "namespace": "tenant-a"}}]}`, server.URL)
-	if err := os.WriteFile(kubeconfig, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return f, kubeconfig
+	return f, writeKubeconfig(t, server.URL)
 }
 
 func (f *explained) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -71,14 +71,20 @@ func newFakeCluster(t *testing.T, names []string, suspended ...string) (*fakeClu
 	}
 	server := httptest.NewServer(f)
 	t.Cleanup(server.Close)
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	return f, writeKubeconfig(t, server.URL)
+}
+
+// writeKubeconfig writes the kubeconfig of a user of namespace tenant-a at a server.
+func writeKubeconfig(t *testing.T, server string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "kubeconfig")
 	config := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
 		"clusters": [{"name": "c", "cluster": {"server": %q}}], "users": [{"name": "c", "user": {}}],
-		"contexts": [{"name": "c", "context": {"cluster": "c", "user": "c", "namespace": "tenant-a"}}]}`, server.URL)
-	if err := os.WriteFile(kubeconfig, []byte(config), 0o600); err != nil {
+		"contexts": [{"name": "c", "context": {"cluster": "c", "user": "c", "namespace": "tenant-a"}}]}`, server)
+	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return f, kubeconfig
+	return path
 }
 
 func condition(kind, status, reason, message string) object {
