@@ -22,11 +22,17 @@ const Release = "lanyard"
 // cloud's environment and region as values. Values are put over these, key by key; nil adds none.
 // See [Cluster.Install].
 func (c *Cluster) InstallChart(ctx context.Context, values map[string]any) error {
-	objects, err := render(c.cloud.Env(), c.cloud.identityEnv(), values)
+	objects, err := c.render(values)
 	if err != nil {
 		return err
 	}
 	return c.Install(ctx, objects)
+}
+
+// render renders the chart with the cloud's environment and region as values. Values are put over
+// these.
+func (c *Cluster) render(values map[string]any) ([]*unstructured.Unstructured, error) {
+	return render(c.cloud.Env(), c.cloud.identityEnv(), values)
 }
 
 // Install applies the objects of a chart as the administrator, and waits until its CRDs are
@@ -34,11 +40,9 @@ func (c *Cluster) InstallChart(ctx context.Context, values map[string]any) error
 // that a program serves. Install may be called again with other objects; programs that run keep
 // what they were started with.
 func (c *Cluster) Install(ctx context.Context, objects []*unstructured.Unstructured) error {
-	var latest rendered
-	for _, o := range objects {
-		if err := latest.add(o); err != nil {
-			return err
-		}
+	latest, err := readChart(objects)
+	if err != nil {
+		return err
 	}
 	namespace := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": Namespace},
@@ -90,11 +94,9 @@ func ChartWorkloads(values map[string]any) ([]Workload, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all rendered
-	for _, o := range objects {
-		if err := all.add(o); err != nil {
-			return nil, err
-		}
+	all, err := readChart(objects)
+	if err != nil {
+		return nil, err
 	}
 	return all.names(), nil
 }

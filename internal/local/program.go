@@ -32,6 +32,10 @@ type ProgramOptions struct {
 	// their volumes, and must not run at the same time. Default: the workload's name without
 	// "lanyard-".
 	Name string
+	// Values, if not nil, are values of the chart for this program alone. The chart is rendered with
+	// these values to start the program, and nothing of this chart is applied to the cluster. Default:
+	// the chart as it was last installed.
+	Values map[string]any
 }
 
 // Program is a running program of the chart.
@@ -158,15 +162,16 @@ func (c *Cluster) launch(ctx context.Context, o ProgramOptions) (*Program, error
 	if err := CheckBinary(o.Binary, ""); err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	at := slices.IndexFunc(c.chart.workloads, func(w workload) bool { return w.Name == o.Workload })
+	chart, err := c.chartOf(o)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(chart.workloads, func(w workload) bool { return w.Name == o.Workload })
 	if at < 0 {
-		c.mu.Unlock()
 		return nil, fmt.Errorf("the chart has no StatefulSet or Deployment %q; install it first", o.Workload)
 	}
-	w := c.chart.workloads[at]
-	services := c.chart.servicesOf(w)
-	c.mu.Unlock()
+	w := chart.workloads[at]
+	services := chart.servicesOf(w)
 
 	name := cmp.Or(o.Name, strings.TrimPrefix(w.Name, "lanyard-"))
 	dir := c.Path(programsName, name)
@@ -197,6 +202,20 @@ func (c *Cluster) launch(ctx context.Context, o ProgramOptions) (*Program, error
 	c.mu.Unlock()
 	go c.note(p.done, p.Err)
 	return p, nil
+}
+
+// chartOf returns the chart that says how to start a program.
+func (c *Cluster) chartOf(o ProgramOptions) (rendered, error) {
+	if o.Values == nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.chart, nil
+	}
+	objects, err := c.render(o.Values)
+	if err != nil {
+		return rendered{}, err
+	}
+	return readChart(objects)
 }
 
 // commandLine holds the arguments, the environment and the working folder of a process.

@@ -201,6 +201,43 @@ func TestStartProgram(t *testing.T) {
 	}
 }
 
+// TestStartProgramWithValues starts a program with values of its own. The chart that the cluster
+// has stays as it was.
+func TestStartProgramWithValues(t *testing.T) {
+	cluster := clusterWithChart(t, "obedient", "token")
+	cloud, err := StartCloud(t.Context(), CloudOptions{Dir: filepath.Join(t.TempDir(), "cloud")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cloud.Stop() })
+	cluster.cloud = cloud
+	c, err := cluster.StartProgram(t.Context(), ProgramOptions{
+		Workload: "lanyard-controller", Binary: self(t),
+		Values: map[string]any{
+			"extraEnv":   []any{map[string]any{"name": modeVar, "value": "obedient"}},
+			"tokenCache": map[string]any{"maxDuration": "12s"},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const argument = "--token-cache-max-duration=12s"
+	if log := read(t, c.Log); !strings.Contains(log, argument) {
+		t.Errorf("it was not started with %s:\n%s", argument, log)
+	}
+	if args := cluster.chart.workloads[0].container.Args; slices.Contains(args, argument) {
+		t.Errorf("the cluster's chart has the program's own values: %q", args)
+	}
+	if _, err := cluster.StartProgram(t.Context(), ProgramOptions{
+		Workload: "lanyard-controller", Binary: self(t), Values: map[string]any{"tokenCache": map[string]any{"maxDuration": 12}},
+	}); err == nil {
+		t.Error("values that the chart does not accept start a program")
+	}
+}
+
 // TestProgramCrash asserts that a program which ends by itself is noticed at once, before it is
 // ready and after, and says why.
 func TestProgramCrash(t *testing.T) {

@@ -51,6 +51,16 @@ type workload struct {
 	claims    []string         // names of the volumes that a StatefulSet claims for its pods
 }
 
+// readChart returns what the objects of a chart say about its programs.
+func readChart(objects []*unstructured.Unstructured) (r rendered, err error) {
+	for _, o := range objects {
+		if err := r.add(o); err != nil {
+			return rendered{}, err
+		}
+	}
+	return r, nil
+}
+
 // add stores an object of the chart if it is a Service, a StatefulSet, a Deployment, an Ingress or
 // an aggregated API.
 func (r *rendered) add(o *unstructured.Unstructured) (err error) {
