@@ -1,6 +1,6 @@
 // Package node runs what the end-to-end tests take from npm: the clouds' official clients for Node,
-// which know nothing of this project, and Azurite. The packages and their versions are those of
-// package-lock.json; `npm ci` in this folder installs them.
+// which know nothing of this project, Azurite, and Node itself. The packages and their versions are
+// those of package-lock.json; `npm ci` in this folder installs them.
 package node
 
 import (
@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"time"
 )
@@ -64,15 +63,31 @@ func GetToken(ctx context.Context, script, scope string, env []string) (Token, e
 	return token, nil
 }
 
-// Command is Node with a script of this folder. It ends with this process.
-func Command(ctx context.Context, script string, args ...string) (*exec.Cmd, error) {
-	program, err := exec.LookPath("node")
+// folder is the folder of this package. A test runs in its own package's folder, in the same module.
+func folder() (string, error) {
+	dir, err := os.Getwd()
 	if err != nil {
-		return nil, fmt.Errorf("the end-to-end tests need Node 20 or later: %w", err)
+		return "", err
 	}
-	_, file, _, _ := runtime.Caller(0)
-	dir := filepath.Dir(file)
-	if _, err := os.Stat(filepath.Join(dir, "node_modules", ".package-lock.json")); err != nil {
+	for root := dir; ; root = filepath.Dir(root) {
+		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
+			return filepath.Join(root, "node"), nil
+		}
+		if root == filepath.Dir(root) {
+			return "", fmt.Errorf("%s is in no module", dir)
+		}
+	}
+}
+
+// Command is Node with a script of this folder. It ends with this process. Node is a package of npm
+// too, so that its version is the same on every machine.
+func Command(ctx context.Context, script string, args ...string) (*exec.Cmd, error) {
+	dir, err := folder()
+	if err != nil {
+		return nil, err
+	}
+	program := filepath.Join(dir, "node_modules", ".bin", "node")
+	if _, err := os.Stat(program); err != nil {
 		return nil, fmt.Errorf("the packages of npm are missing; run `npm ci` in %s: %w", dir, err)
 	}
 	cmd := exec.CommandContext(ctx, program, append([]string{filepath.Join(dir, script)}, args...)...) //nolint:gosec // scripts of this folder
