@@ -1,0 +1,89 @@
+package architecture
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestPrerequisitesAreComplete asserts that dev/prerequisites knows each program that a test looks
+// up, so that `make test` does not fail for a missing program after a long build.
+func TestPrerequisitesAreComplete(t *testing.T) {
+	root := filepath.Join("..", "..")
+	script, err := os.ReadFile(filepath.Join(root, "dev", "prerequisites"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var known []string
+	for _, row := range regexp.MustCompile(`(?m)^(?:demo|test) +(\S+) +\S+ +\S`).FindAllStringSubmatch(string(script), -1) {
+		known = append(known, filepath.Base(row[1]))
+	}
+	lookup := regexp.MustCompile(`exec\.LookPath\("([^"]+)"\)`)
+	found := 0
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && entry.Name() == "node_modules" {
+			return fs.SkipDir
+		}
+		if entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		source, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, match := range lookup.FindAllStringSubmatch(string(source), -1) {
+			found++
+			if program := filepath.Base(match[1]); program != "bash" && !slices.Contains(known, program) { // dev/prerequisites needs bash itself
+				t.Errorf("%s looks for %s, which dev/prerequisites does not know", path, program)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found < 5 || len(known) < 10 {
+		t.Errorf("%d look-ups and %d programs were found: the test looks in the wrong place", found, len(known))
+	}
+}
+
+// TestPrerequisitesWithoutRights asserts that somebody who may not install packages is told the
+// command that does.
+func TestPrerequisitesWithoutRights(t *testing.T) {
+	// The folder has a few programs that are there everywhere, and go. The program id says that the
+	// caller is not root.
+	programs := t.TempDir()
+	for _, name := range []string{"bash", "cat", "mktemp", "rm", "go"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(programs, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(programs, "id"), []byte("#!/bin/sh\necho 1000\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	script, err := filepath.Abs(filepath.Join("..", "..", "dev", "prerequisites"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for purpose, want := range map[string]string{"demo": "make", "test": "skopeo nodejs npm"} {
+		cmd := exec.CommandContext(t.Context(), script, purpose)
+		cmd.Env = []string{"PATH=" + programs}
+		said, err := cmd.CombinedOutput()
+		if text := string(said); err == nil || !strings.Contains(text, "apt-get install -y --no-install-recommends") || !strings.Contains(text, want) ||
+			!strings.Contains(text, "then run make "+purpose+" again") {
+			t.Errorf("dev/prerequisites %s: %v:\n%s", purpose, err, said)
+		}
+	}
+}
