@@ -5,15 +5,23 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 # Without cgo programs are static: a CI job runs lanyard in any image. The race detector alone needs cgo.
 export CGO_ENABLED := 0
-RACE := CGO_ENABLED=1 go
+# Every package is compiled once without the race detector, for programs, e2e and lint, and once with the detector, for unit
+# tests and the daemons of e2e. So all go commands have the same flags. -trimpath: another clone finds the same packages in
+# Go's build cache. grpcnotrace: gRPC's own tracing imports html/template, with which the linker keeps all methods: lanyard
+# has 49 MB then, not 37.
+OWN_GOFLAGS := -trimpath -tags=grpcnotrace
+export GOFLAGS := $(strip $(filter-out $(OWN_GOFLAGS),$(GOFLAGS)) $(OWN_GOFLAGS))
+RACE := CGO_ENABLED=1
+# Tests run Debian's aws and az, whatever stands before them in PATH, and the caller's go.
+GO := $(shell command -v go)
+export PATH := $(if $(GO),$(patsubst %/,%,$(dir $(GO))):)/usr/bin:$(PATH)
 
-# Modules that are linted whole, and those with tests.
-MODULES := api auth cloudtest . test/flux test/e2e bench
-UNIT    := auth cloudtest . test/flux
+# Modules of the product, modules that test or measure it, and modules with unit tests.
+MODULES      := api auth cloudtest .
+TEST_MODULES := test/flux test/e2e bench
+UNIT         := auth cloudtest . test/flux
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
-# gRPC's own tracing imports html/template, with which the linker keeps all methods: lanyard has 49 MB then, not 37.
-TAGS := grpcnotrace
 
 KUBE    := v1.36.4
 KUBE_LD := -s -w $(foreach p,k8s.io/component-base/version k8s.io/client-go/pkg/version,-X $(p).gitVersion=$(KUBE) -X $(p).gitMajor=1 -X $(p).gitMinor=36)
@@ -28,31 +36,44 @@ CONTROLPLANE := $(call go_files,dev/controlplane)
 ##@ Use
 .PHONY: help
 help: ## list the targets
-	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: build ## start all of it on this machine and show who may pull what (ONCE=1: end after the table)
+demo: prerequisites-demo build ## start all of it on this machine and show who may pull what (ONCE=1: end after the table)
 	@bin/lanyard up $(if $(ONCE),--once)
 
 .PHONY: build
 build: bin/controlplane $(PROGRAMS) ## build all programs into bin/
 
-$(PROGRAMS): $(PRODUCT)
-	@echo "building $@"
-	@go build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $@ ./cmd/$(@F)
+# One command builds all programs: go links one of them while it compiles another.
+$(PROGRAMS) &: $(PRODUCT)
+	@dev/build "Lanyard's programs" . bin/ -ldflags '$(LDFLAGS)' $(addprefix ./cmd/,$(notdir $(PROGRAMS)))
+	@touch $(PROGRAMS)
 
 # A Kubernetes API server, etcd, controllers and kubectl in one program: some minutes, once.
 bin/controlplane: $(CONTROLPLANE)
-	@echo "building $@: Kubernetes itself, which takes some minutes on the first run"
-	@cd dev/controlplane && go build -ldflags '$(KUBE_LD)' -o ../../$@ .
+	@dev/build "Kubernetes' control plane" dev/controlplane $@ -ldflags '$(KUBE_LD)' .
+
+# Programs that the targets need: root gets the missing ones installed, others are told how.
+.PHONY: prerequisites-demo prerequisites-test
+prerequisites-demo prerequisites-test: prerequisites-%:
+	@dev/prerequisites $*
 
 # `make check` vets, tests and all: go test would vet the dependencies as well, once more for each way they are compiled in.
-GOTEST := $(RACE) test -vet=off -race -shuffle=on
+GOTEST := $(RACE) go test -vet=off -race -shuffle=on
 
 ##@ Test
 .PHONY: test
-test: unit e2e ## run all tests: unit tests with the race detector, e2e, and the attacks in their short form
+test: prerequisites-test ## run all tests, and install what they need: unit tests with the race detector, e2e, short attacks
+	@$(MAKE) build e2e-programs
+	@$(MAKE) --keep-going unit e2e
 	@$(MAKE) attack SHORT=1
+
+# Tests of the pages about clouds run the aws and az commands. test/flux compares with Flux's own modules.
+.PHONY: quick
+quick: bin/golangci-lint ## run what one needs while writing: format, vet, unit tests without the race detector; needs only Go
+	@for m in $(MODULES); do echo "== $$m"; (cd $$m && \
+	  $(CURDIR)/bin/golangci-lint fmt --config $(CURDIR)/.golangci.yml --diff ./... && go vet ./... && go test -vet=off -skip '^TestPageOfClouds' ./...) || exit 1; done
 
 # A failed module does not keep the others from running. The rest of dev/controlplane is Kubernetes.
 .PHONY: unit
@@ -62,8 +83,10 @@ unit: ## run the unit tests of every module with the race detector
 	  [ -z "$$failed" ] || { echo "tests failed in:$$failed" >&2; exit 1; }
 
 .PHONY: e2e
+# GOGC: the control planes and the local cloud have memory to spare, and the daemons do not inherit it.
+E2E_FLAGS ?=
 e2e: build e2e-programs test/e2e/node/node_modules/.package-lock.json ## run the black-box tests: real API server, local cloud, real registry
-	@cd test/e2e && go test -vet=off -count=1 -timeout 60m . ./dataplane ./node
+	@cd test/e2e && GOGC=200 go test $(E2E_FLAGS) -vet=off -count=1 -shuffle=on -timeout 60m . ./dataplane ./node
 
 .PHONY: attack
 attack: build ## run hostile tenants against the controller, beside an honest one (SHORT=1: those that take a minute)
@@ -71,32 +94,30 @@ attack: build ## run hostile tenants against the controller, beside an honest on
 
 .PHONY: e2e-flux
 e2e-flux: build e2e-programs bin/flux-kustomize-controller ## have Flux's kustomize-controller apply what Lanyard publishes
-	@cd test/e2e && go test -vet=off -count=1 -tags flux -run TestKustomizeController .
+	@cd test/e2e && go test -vet=off -count=1 -tags flux,grpcnotrace -run TestKustomizeController .
 
 # The race detector watches Lanyard's daemons in the end-to-end tests, and not the tests themselves. These would take most of
 # the time then, for what they share with the unit tests, which have the detector.
+RACE_PROGRAMS := $(patsubst bin/%,bin/race/%,$(filter-out bin/lanyard bin/lanyard-local,$(PROGRAMS)))
 .PHONY: e2e-programs
-e2e-programs: $(patsubst bin/%,bin/race/%,$(filter-out bin/lanyard bin/lanyard-local,$(PROGRAMS))) bin/minio bin/vault-jwt
+e2e-programs: $(RACE_PROGRAMS) bin/minio bin/vault-jwt
 
-# The daemons with the race detector: what unit tests have compiled, linked once more.
-bin/race/%: $(PRODUCT)
-	@echo "building $@"
-	@$(RACE) build -race -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+# The daemons with the race detector: packages that the unit tests need too.
+$(RACE_PROGRAMS) &: $(PRODUCT)
+	@$(RACE) dev/build "daemons with the race detector" . bin/race/ -race -ldflags '$(LDFLAGS)' $(addprefix ./cmd/,$(notdir $(RACE_PROGRAMS)))
+	@touch $(RACE_PROGRAMS)
 
 # MinIO's STS judges the same tokens as ours does. It is built from its module, as its makers document.
 bin/minio: test/e2e/minio/go.mod test/e2e/minio/go.sum
-	@echo "building $@: some minutes on the first run"
-	@cd test/e2e/minio && go build -ldflags '-s -w' -o ../../../$@ github.com/minio/minio
+	@dev/build MinIO test/e2e/minio $@ -ldflags '-s -w' github.com/minio/minio
 
 # Vault's JWT plugin judges tokens of our issuer. Its module is apart: it needs some 80 others.
 bin/vault-jwt: $(call go_files,test/e2e/vault)
-	@echo "building $@: a minute on the first run"
-	@cd test/e2e/vault && go build -ldflags '-s -w' -o ../../../$@ .
+	@dev/build "Vault's JWT plugin" test/e2e/vault $@ -ldflags '-s -w' .
 
 # Flux's controller that applies sources. It is built from its module.
 bin/flux-kustomize-controller: test/e2e/kustomize/go.mod test/e2e/kustomize/go.sum
-	@echo "building $@: some minutes on the first run"
-	@cd test/e2e/kustomize && go build -ldflags '-s -w' -o ../../../$@ github.com/fluxcd/kustomize-controller
+	@dev/build "Flux's kustomize-controller" test/e2e/kustomize $@ -ldflags '-s -w' github.com/fluxcd/kustomize-controller
 
 # The clouds' official clients for Node, and Azurite. npm writes this file last.
 test/e2e/node/node_modules/.package-lock.json: test/e2e/node/package-lock.json
@@ -140,8 +161,7 @@ bench-artifacts: build bin/oras ## measure pushes and pulls beside Flux's and OR
 
 # The program oras is measured beside ours. It is built from its module. That of flux lacks the files that its program embeds.
 bin/oras: bench/artifacts/oras/go.mod bench/artifacts/oras/go.sum
-	@echo "building $@"
-	@cd bench/artifacts/oras && go build -ldflags '-s -w' -o ../../../$@ oras.land/oras/cmd/oras
+	@dev/build oras bench/artifacts/oras $@ -ldflags '-s -w' oras.land/oras/cmd/oras
 
 .PHONY: bench-controller
 bench-controller: build bin/flux-source-controller ## measure the controller beside Flux's source-controller (half an hour and more)
@@ -149,8 +169,7 @@ bench-controller: build bin/flux-source-controller ## measure the controller bes
 
 # Flux's controller is measured beside ours. It is built from its module.
 bin/flux-source-controller: bench/controller/flux/go.mod bench/controller/flux/go.sum
-	@echo "building $@: some minutes on the first run"
-	@cd bench/controller/flux && go build -ldflags '-s -w' -o ../../../$@ github.com/fluxcd/source-controller
+	@dev/build "Flux's source-controller" bench/controller/flux $@ -ldflags '-s -w' github.com/fluxcd/source-controller
 
 ##@ Change
 .PHONY: generate
@@ -164,24 +183,25 @@ verify: ## fail when generated files or module files are stale
 .PHONY: check
 check: lint verify ## what CI runs before the tests: format, lint, vet, generated files
 
-LINT := GOGC=50 $(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml --timeout 20m
-# These analyse all dependencies for what they know of their functions. For the few files that start the parts of Kubernetes
-# that would be all of Kubernetes, and take longer than all other linting.
+# The garbage collector has little to do until lint has taken 6 GiB, which it may beside the end-to-end tests.
+LINT := GOMEMLIMIT=6GiB GOGC=200 $(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml --timeout 20m
+# These linters first analyse the source of all dependencies. The product's modules share the result. The test modules would
+# need the sources of MinIO, Helm and other peers too, and dev/controlplane those of Kubernetes: they do without these linters.
 LINT_DEPS := govet,staticcheck,exhaustive,contextcheck
 
 .PHONY: lint
 lint: bin/golangci-lint ## check format and style of every module
 	@for m in $(MODULES); do echo "== lint $$m"; (cd $$m && $(LINT) ./...); done
+	@for m in $(TEST_MODULES); do echo "== lint $$m"; (cd $$m && $(LINT) --disable $(LINT_DEPS) ./...); done
 	@echo "== lint dev/controlplane"; cd dev/controlplane && $(LINT) ./pki ./component && $(LINT) --disable $(LINT_DEPS) .
 	@echo "== lint test/e2e/vault"; cd test/e2e/vault && $(LINT) --disable $(LINT_DEPS) .
 
 .PHONY: format
 format: bin/golangci-lint ## format all Go files
-	@for m in $(MODULES) dev/controlplane test/e2e/vault; do (cd $$m && $(CURDIR)/bin/golangci-lint fmt --config $(CURDIR)/.golangci.yml ./...); done
+	@for m in $(MODULES) $(TEST_MODULES) dev/controlplane test/e2e/vault; do (cd $$m && $(CURDIR)/bin/golangci-lint fmt --config $(CURDIR)/.golangci.yml ./...); done
 
 bin/golangci-lint: dev/tools/lint/go.mod
-	@echo "building $@"
-	@cd dev/tools/lint && go build -ldflags '-s -w' -o ../../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@dev/build golangci-lint dev/tools/lint $@ -ldflags '-s -w' github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 .PHONY: clean
 clean: ## remove what was built, and what trying the examples of the README and the help leaves
