@@ -22,6 +22,7 @@ import (
 // to ask of it, and what the API server refuses. It runs as a third party's controller would, with
 // the permissions of Lanyard's.
 func TestAccounts(t *testing.T) {
+	beside(t)
 	tn := newTenant(t, "accounts")
 	accounts := thirdParty(t, tn.namespace)
 	subject, err := auth.ServiceAccount(tn.namespace, puller)

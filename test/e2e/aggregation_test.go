@@ -22,7 +22,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// programVar makes the test binary a program of a chart: an aggregated API server.
+// programVar is a variable that makes the test binary another program: helmPushes if the value is
+// helmProgram, otherwise the aggregated API server of a chart.
 const programVar = "LANYARD_E2E_PROGRAM"
 
 // aggregatedChart is a chart of one program, the server of an aggregated API.
@@ -109,6 +110,7 @@ func serveAggregated(args []string) int {
 // cluster reaches the program on this machine, knows it by its certificate, and tells it who is
 // calling; also after the program got another port.
 func TestAggregatedAPI(t *testing.T) {
+	beside(t, lane1)
 	cluster := startCluster(t, "aggregated", "", nil)
 	ca := newAuthority(t)
 	certificate, key := ca.issue(t, "api.lanyard-system.svc")

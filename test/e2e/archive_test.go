@@ -10,6 +10,7 @@ import (
 // TestUnsafeArchives publishes what no archive should hold, as somebody who may write to a tenant's
 // repository could.
 func TestUnsafeArchives(t *testing.T) {
+	beside(t)
 	tn := newTenant(t, "archives")
 	fine := layer(t, file("app.yaml", noise(t, 10<<10)))
 	link := func(kind byte, name, to string) entry {

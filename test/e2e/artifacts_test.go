@@ -73,6 +73,7 @@ func newPlainRegistry(t *testing.T, host string) *gate {
 // TestArtifacts goes the way of an artifact: a folder is pushed, the controller deploys it, and
 // another job pulls what the folder was.
 func TestArtifacts(t *testing.T) {
+	beside(t)
 	const host = "artifacts.registry.example.com"
 	registry := newPlainRegistry(t, host)
 	app := "oci://" + host + "/team/app"

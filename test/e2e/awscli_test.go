@@ -71,6 +71,7 @@ func awsIdentity(t *testing.T, tokenFile, role string) (stdout, stderr string, e
 
 // TestAWSCommand has the aws command assume a role with a token of the API server.
 func TestAWSCommand(t *testing.T) {
+	beside(t)
 	a, b := newTenant(t, "awscli-a"), newTenant(t, "awscli-b")
 	tokenFile := secretFile(t, "token", token(t, a.namespace, puller, stsAudience))
 	begin := time.Now()
@@ -93,6 +94,7 @@ func TestAWSCommand(t *testing.T) {
 // TestAWSCommandSigns has the aws command make a key in KMS and sign with it. A stranger verifies
 // the signature.
 func TestAWSCommandSigns(t *testing.T) {
+	beside(t)
 	a, b := newTenant(t, "awskms-a"), newTenant(t, "awskms-b")
 	must(t, "allow keys", world.Cloud().AWS().PutRole(local.Account, aws.Role{
 		Name: a.namespace, TrustPolicy: trust(a.subject),
@@ -131,6 +133,7 @@ func TestAWSCommandSigns(t *testing.T) {
 
 // TestAWSCommandCallsServices has the aws command call services that only prove their caller.
 func TestAWSCommandCallsServices(t *testing.T) {
+	beside(t)
 	a, b := newTenant(t, "awscalls-a"), newTenant(t, "awscalls-b")
 	must(t, "allow calls", world.Cloud().AWS().PutRole(local.Account, aws.Role{
 		Name: a.namespace, TrustPolicy: trust(a.subject),
@@ -161,6 +164,7 @@ func TestAWSCommandCallsServices(t *testing.T) {
 // TestAWSCommandChains has the aws command follow the chains that AWS identities describe, by a
 // profile of its own. AWS gives both the same verdict.
 func TestAWSCommandChains(t *testing.T) {
+	alone(t, "AWS identities are of the whole cluster, and the chart grants more for them")
 	makeNamespace(t, "chains", nil)
 	startIdentities(t, nil, "chains")
 	lendChain(t, "chains")

@@ -118,7 +118,7 @@ func loginAtGoogle(t *testing.T, w *bindingWorld) {
 	owner, account := tn.atGoogle(t), "puller-"+name+"@"+googleProject+".iam.gserviceaccount.com"
 	tn.pushToGoogle(t, owner, "1.0.0")
 	must(t, "make a service account", cloud.PutServiceAccount(googleProject, gcp.ServiceAccount{
-		Email: account, Bindings: []gcp.Binding{{Role: "roles/iam.workloadIdentityUser", Members: []string{ownPrincipal(identitySubject(identityNamespace, name))}}},
+		Email: account, Bindings: []gcp.Binding{{Role: "roles/iam.workloadIdentityUser", Members: []string{principalOf(bindingIssuer, identitySubject(identityNamespace, name))}}},
 	}))
 	grant := func(bindings ...gcp.Binding) {
 		t.Helper()
@@ -128,8 +128,8 @@ func loginAtGoogle(t *testing.T, w *bindingWorld) {
 		}))
 	}
 	grant(gcp.Binding{Role: "roles/artifactregistry.reader", Members: []string{"serviceAccount:" + account}})
-	identity := w.newIdentityFor(t, name, "https:"+ownPool, identityv1.TargetGCP, fmt.Sprintf(
-		`{"workloadIdentityProvider":%q,"serviceAccountEmail":%q}`, strings.TrimPrefix(ownPool, "//iam.googleapis.com/"), account))
+	identity := w.newIdentityFor(t, name, "https:"+poolOf(bindingIssuer), identityv1.TargetGCP, fmt.Sprintf(
+		`{"workloadIdentityProvider":%q,"serviceAccountEmail":%q}`, strings.TrimPrefix(poolOf(bindingIssuer), "//iam.googleapis.com/"), account))
 	w.loginIsWithdrawn(t, identity, strings.TrimPrefix(tn.googleURL(), "oci://"), func() { grant() })
 }
 

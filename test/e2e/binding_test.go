@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/go-jose/go-jose/v4"
@@ -60,6 +61,7 @@ spec:
 // TestBindings has the identity controller keep credentials in Secrets, under the chart's rights
 // and admission policies, with real tokens. Consumers that are not ours read the Secrets.
 func TestBindings(t *testing.T) {
+	beside(t, lane1)
 	w := installBindings(t)
 	identity := apply(t, w.people, proposedIdentity)
 	trustIdentity(t, bindingIssuer, string(identity.GetUID()))
@@ -131,13 +133,22 @@ func trustIdentity(t *testing.T, url, uid string) {
 	const audience = "team-foo"
 	issuer := strings.TrimPrefix(url, "https://")
 	must(t, "trust the issuer at AWS", world.Cloud().AWS().PutOIDCProvider(proposedAccount, aws.OIDCProvider{URL: url, ClientIDs: []string{audience}}))
+	subject := fmt.Sprintf("lanyard.dev:workloadidentity:%s:%s:%s", identityNamespace, identityName, uid)
+	proposedTrust.mu.Lock()
+	defer proposedTrust.mu.Unlock()
+	proposedTrust.statements[url] = fmt.Sprintf(`{"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::%s:oidc-provider/%s"},
+		"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":{"%s:sub":%q,"%s:aud":%q}}}`, proposedAccount, issuer, issuer, subject, issuer, audience)
 	must(t, "make a role", world.Cloud().AWS().PutRole(proposedAccount, aws.Role{
-		Name: proposedRole, TrustPolicy: fmt.Appendf(nil, `{"Version":"2012-10-17","Statement":[{
-			"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::%s:oidc-provider/%s"},"Action":"sts:AssumeRoleWithWebIdentity",
-			"Condition":{"StringEquals":{"%s:sub":%q,"%s:aud":%q}}}]}`, proposedAccount, issuer,
-			issuer, fmt.Sprintf("lanyard.dev:workloadidentity:%s:%s:%s", identityNamespace, identityName, uid), issuer, audience),
+		Name: proposedRole, TrustPolicy: json.RawMessage(statements(slices.Collect(maps.Values(proposedTrust.statements))...)),
 	}))
 }
+
+// proposedTrust has what the role of the proposal trusts: a statement for each issuer, since several
+// tests have an identity of the proposal.
+var proposedTrust = struct {
+	mu         sync.Mutex
+	statements map[string]string // by the issuer's URL
+}{statements: map[string]string{}}
 
 // proposedBindingWorks applies the binding of the proposal. A consumer that only knows the keys of
 // the proposal gets a token that says for which Shoot it is, and AWS takes the token.

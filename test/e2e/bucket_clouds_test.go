@@ -44,11 +44,12 @@ func readS3(bucket, prefix string) []string {
 
 // TestBucketAtS3 has two tenants read their buckets at Amazon S3, and try the other's.
 func TestBucketAtS3(t *testing.T) {
+	beside(t)
 	const abroad = "eu-central-1"
 	a, b := newTenant(t, "s3-a"), newTenant(t, "s3-b")
 	plane, err := dataplane.S3("e2e-s3-a", "e2e-s3-b", "e2e-s3-abroad")
 	must(t, "start a store", err)
-	world.Cloud().AWS().ServeS3(plane)
+	serveS3(t, plane, "e2e-s3-a", "e2e-s3-b", "e2e-s3-abroad")
 	for bucket, region := range map[string]string{"e2e-s3-a": local.Region, "e2e-s3-b": local.Region, "e2e-s3-abroad": abroad} {
 		must(t, "make a bucket", world.Cloud().AWS().PutBucket(local.Account, aws.Bucket{Region: region, Name: bucket}))
 		for key, content := range some(bucket) {
@@ -163,7 +164,7 @@ func putContainers(t *testing.T, storage string, assignments []azure.StorageRole
 	azurite, err := dataplane.StartAzurite(t.Context(), storage)
 	must(t, "start Azurite", err)
 	t.Cleanup(azurite.Close)
-	world.Cloud().Azure().ServeBlob(func(account azure.StorageAccount) http.Handler { return azurite.Blob(account.Name) })
+	serveBlob(t, azurite.Blob(storage), storage)
 	header, host := http.Header{"X-Ms-Version": {"2024-11-04"}, "X-Ms-Blob-Type": {"BlockBlob"}}, storage+".blob.core.windows.net"
 	for _, assigned := range assignments {
 		putInto(t, azurite.Blob(storage), "https://"+host+"/"+assigned.Container+"?restype=container", "", header)
@@ -176,6 +177,7 @@ func putContainers(t *testing.T, storage string, assignments []azure.StorageRole
 // TestBucketAtAzure has two tenants read their containers of Azure Blob Storage, and try the
 // other's. Azurite stores them.
 func TestBucketAtAzure(t *testing.T) {
+	beside(t)
 	const storage = "lanyarde2e"
 	host := storage + ".blob.core.windows.net"
 	a, b := newTenant(t, "blob-a"), newTenant(t, "blob-b")

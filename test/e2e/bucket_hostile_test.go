@@ -210,19 +210,20 @@ func (s *hostileStore) counts(bucket string) (listings, reads int) {
 // TestHostileBuckets fetches from a store that does everything wrong, and measures what a crowded
 // bucket costs the controller.
 func TestHostileBuckets(t *testing.T) {
+	beside(t)
 	ours := newAuthority(t)
 	store := &hostileStore{listings: map[string]int{}, reads: map[string]int{}, at: map[string][]time.Time{}}
 	host := ours.serve(t, store)
 	plain := httptest.NewServer(store)
 	t.Cleanup(plain.Close)
 	plainHost := strings.TrimPrefix(plain.URL, "http://")
-	c := startSecond(t, "hostile-buckets", map[string]any{"identity": map[string]any{"allowedEndpointHosts": []any{host, plainHost}}})
+	s := takeShard(t)
+	c := s.start(t, "hostile-buckets", map[string]any{"identity": map[string]any{"allowedEndpointHosts": []any{host, plainHost}}})
 	rest := metric(t, c, "process_resident_memory_bytes")
-	tn := newTenant(t, "hostile-buckets")
+	tn := s.newTenant(t, "hostile-buckets")
 	tn.secret(t, "ca", map[string]string{"ca.crt": string(ours.pem)})
 	at := func(bucketName string) *v1alpha1.Bucket {
 		o := tn.bucket(bucketName, v1alpha1.ProviderGeneric, bucketName)
-		o.Labels = inSecondShard()
 		o.Spec.ServiceAccountName = ""
 		o.Spec.Endpoint = host
 		o.Spec.CertSecretRef = tn.ca()
@@ -321,7 +322,7 @@ func crowded(t *testing.T, c *local.Program, rest float64, store *hostileStore, 
 	}
 	begin := time.Now()
 	create(t, o)
-	awaitWithin(t, 4*time.Minute, o, "the objects", watch(fetched))
+	awaitWithin(t, 10*time.Minute, o, "the objects", watch(fetched))
 	whole := time.Since(begin)
 	listings, reads := store.counts("crowd")
 	if reads != crowd || listings != crowd/pageSize {

@@ -11,12 +11,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// atMinIO is a Bucket at MinIO for the second shard, whose certificate the tenant's Secret ca
-// vouches for.
+// atMinIO is a Bucket at MinIO, whose certificate the tenant's Secret ca vouches for.
 func (tn *tenant) atMinIO(t *testing.T, m *minio, name, bucketName string) *v1alpha1.Bucket {
 	t.Helper()
 	o := tn.bucket(name, v1alpha1.ProviderGeneric, bucketName)
-	o.Labels = inSecondShard()
 	o.Spec.ServiceAccountName = ""
 	o.Spec.Endpoint = m.host(t)
 	o.Spec.CertSecretRef = tn.ca()
@@ -34,12 +32,12 @@ func exchanging(o *v1alpha1.Bucket, account string) *v1alpha1.Bucket {
 // tokens: a claim names each one's policy. Nothing is stored in the cluster and nothing at AWS is
 // asked.
 func TestBucketAtMinIO(t *testing.T) {
+	beside(t)
 	ours := newAuthority(t)
 	m := startMinIO(t, minioConfig{claim: "sub", authority: ours})
 	allowed := map[string]any{"allowedEndpointHosts": []any{m.host(t)}}
 	a, b, c := newTenant(t, "minio-a"), newTenant(t, "minio-b"), newTenant(t, "minio-c")
 	for _, tn := range []*tenant{a, b, c} {
-		defer tn.clear(t)                  // while there is a controller
 		tn.annotate(t, roleAnnotation, "") // MinIO's policies are not roles
 		tn.secret(t, "ca", map[string]string{"ca.crt": string(ours.pem)})
 	}
@@ -75,22 +73,25 @@ func TestBucketAtMinIO(t *testing.T) {
 			}
 		}
 	})
-	t.Run("nobody is trusted for being asked", func(t *testing.T) {
+	t.Run("nobody is trusted for being asked", func(t *testing.T) { // by the first controller, whose administrator lists no host
 		before := proofs(t, a.namespace)
 		unlisted := exchanging(a.atMinIO(t, m, "unlisted", a.namespace), puller)
-		unlisted.Labels = nil // of the first controller, whose administrator lists no host
 		create(t, unlisted)
 		await(t, unlisted, "the refusal", unfetched("EndpointRefused", "STS endpoint", "127.0.0.1", "--allowed-endpoint-hosts"))
 		if n := proofs(t, a.namespace) - before; n != 0 {
 			t.Errorf("%d tokens were made for a host that is not listed", n)
 		}
 		inside := a.atMinIO(t, m, "inside", "minio-public")
-		inside.Labels = nil
 		create(t, inside)
 		await(t, inside, "the refusal", unfetched("EndpointRefused", "127.0.0.1"))
 	})
+	s := takeShard(t)
+	for _, tn := range []*tenant{a, b, c} {
+		tn.shard = s
+		defer tn.clear(t) // while there is a controller
+	}
 	t.Run("a tenant's authority vouches for no exchange", func(t *testing.T) {
-		startSecond(t, "minio-untrusted", map[string]any{"identity": allowed})
+		s.start(t, "minio-untrusted", map[string]any{"identity": allowed})
 		o := exchanging(a.atMinIO(t, m, "untrusted", a.namespace), puller)
 		public := a.atMinIO(t, m, "trusted", "minio-public")
 		stranger := a.atMinIO(t, m, "stranger", "minio-public")
@@ -105,7 +106,7 @@ func TestBucketAtMinIO(t *testing.T) {
 		}
 	})
 
-	startSecond(t, "minio", map[string]any{"extraEnv": ours.trusted(t), "identity": allowed})
+	s.start(t, "minio", map[string]any{"extraEnv": ours.trusted(t), "identity": allowed})
 	keys := func(o *v1alpha1.Bucket, secret string) *v1alpha1.Bucket {
 		o.Spec.SecretRef = a.secret(t, o.Name, map[string]string{"accesskey": minioUser, "secretkey": secret})
 		return o

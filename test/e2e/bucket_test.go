@@ -27,7 +27,7 @@ import (
 // bucket is a Bucket of the tenant at a cloud that it reads as its ServiceAccount.
 func (tn *tenant) bucket(name, provider, bucketName string) *v1alpha1.Bucket {
 	return &v1alpha1.Bucket{
-		ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: name, Labels: tn.shard.labels()},
 		Spec: v1alpha1.BucketSpec{
 			BucketName: bucketName, Interval: metav1.Duration{Duration: interval}, Provider: provider, ServiceAccountName: puller,
 		},
@@ -166,15 +166,15 @@ func (google) reads(principal string, after uint64) (objects, listings int) {
 // TestBucketChanges changes a bucket at Google, and counts what is fetched: nothing but what has
 // changed, whatever happens to the controller meanwhile.
 func TestBucketChanges(t *testing.T) {
+	beside(t)
 	const count = 20
-	install(t, nil)
-	first := startReplica(t, "bucket-changes")
-	tn := newTenant(t, "bucket-changes")
+	s := takeShard(t)
+	first := s.start(t, "bucket-changes", nil)
+	tn := s.newTenant(t, "bucket-changes")
 	tn.annotate(t, roleAnnotation, "")
 	defer tn.clear(t) // while there is a controller
 	principal := googlePrincipal(tn.namespace, puller)
 	lend(t, principal)
-	t.Cleanup(func() { lend(t) })
 	access, v := googleToken(t, token(t, tn.namespace, puller, googlePool))
 	if !v.granted() {
 		t.Fatalf("Google's STS says: %s", v)
@@ -198,7 +198,6 @@ func TestBucketChanges(t *testing.T) {
 		return keyed
 	}
 	o := tn.bucket("app", v1alpha1.ProviderGCP, e2eBucket)
-	o.Labels = inSecondShard()
 	o.Spec.Prefix = "clusters/"
 	o.Spec.Interval.Duration = time.Hour // each reconciliation is asked for
 	create(t, o)
@@ -239,7 +238,7 @@ func TestBucketChanges(t *testing.T) {
 	})
 	begin := world.Cloud().Journal().Last()
 	must(t, "stop the controller", first.Stop(t.Context()))
-	second := startReplica(t, "bucket-changes")
+	second := s.start(t, "bucket-changes", nil)
 	t.Run("the controller is restarted", func(t *testing.T) {
 		await(t, o, "the address of the new controller", func(o *v1alpha1.Bucket) error {
 			return wantf(strings.HasPrefix(o.Status.Artifact.URL, second.URL("artifacts")+"/"), "it is another")

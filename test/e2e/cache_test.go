@@ -60,6 +60,7 @@ func (tn *tenant) awaitKnown(t *testing.T) {
 // TestOneExchange has a hundred objects of one ServiceAccount reconciled for three intervals, and
 // counts at the cloud.
 func TestOneExchange(t *testing.T) {
+	beside(t)
 	const count, rounds = 100, 3
 	tn := newTenant(t, "hundred")
 	tn.pushFile(t, "1.0.0", "app")
@@ -106,6 +107,7 @@ func TestOneExchange(t *testing.T) {
 
 // TestAccountChanges changes what a ServiceAccount is while its tokens are kept.
 func TestAccountChanges(t *testing.T) {
+	beside(t)
 	tn := newTenant(t, "changes")
 	tn.pushFile(t, "1.0.0", "app")
 	other := tn.namespace + "-other"
@@ -175,14 +177,15 @@ func TestAccountChanges(t *testing.T) {
 }
 
 // TestTrustRevoked takes a role's trust away while a token of it is kept: the token serves until
-// its refresh, which is refused and drops it. The controller of the second shard keeps no token
-// longer than twelve seconds.
+// its refresh, which is refused and drops it. The shard's controller keeps no token longer than
+// twelve seconds.
 func TestTrustRevoked(t *testing.T) {
-	startSecond(t, "revoked", map[string]any{"tokenCache": map[string]any{"maxDuration": "12s"}})
-	tn := newTenant(t, "revoked")
+	beside(t)
+	s := takeShard(t)
+	s.start(t, "revoked", map[string]any{"tokenCache": map[string]any{"maxDuration": "12s"}})
+	tn := s.newTenant(t, "revoked")
 	tn.pushFile(t, "1.0.0", "app")
 	o := tn.object("app")
-	o.Labels = inSecondShard()
 	create(t, o)
 	await(t, o, "the artifact", pulled)
 

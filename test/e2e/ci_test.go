@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -128,6 +130,7 @@ func (j *ciJob) refused(t *testing.T, host, says string, credential ...string) {
 // TestCI has jobs of CI systems push and pull with the identities that they have. Apache's server
 // and distribution judge them; neither knows anything of Lanyard.
 func TestCI(t *testing.T) {
+	beside(t)
 	tn := newTenant(t, "ci")
 	tn.putAccount(t, "runner", "")
 	tn.putAccount(t, "other", "")
@@ -480,10 +483,13 @@ func toolsWithTheHelper(t *testing.T, protected *federatedRegistry, env ...strin
 		}
 	}
 	t.Run("helm", func(t *testing.T) {
-		// Helm is in this process, which does not have the job's environment.
-		write("programs/docker-credential-lanyard", "#!/bin/sh\nexec env -i '"+strings.Join(job.env, "' '")+"' "+filepath.Join(programs, "docker-credential-lanyard")+` "$@"`)
-		t.Setenv("PATH", filepath.Join(home, "programs")+":"+os.Getenv("PATH"))
-		helmPushes(t, filepath.Join(home, ".docker", "config.json"), host)
+		// Helm's library runs in a process of its own, which has the job's environment.
+		job.env = append(job.env, programVar+"="+helmProgram)
+		self, err := os.Executable()
+		must(t, "find the test's binary", err)
+		if out, said, err := job.run(t, self, filepath.Join(home, ".docker", "config.json"), host); err != nil {
+			t.Errorf("helm: %v: %s%s", err, out, said)
+		}
 	})
 }
 
@@ -506,32 +512,56 @@ func skopeoCopies(t *testing.T, job *ciJob, host string) {
 	}
 }
 
-// helmPushes has Helm push a chart, list its versions and pull it again.
-func helmPushes(t *testing.T, config, host string) {
-	t.Helper()
-	folder, err := chartutil.Create("demo", t.TempDir())
-	must(t, "make a chart", err)
+// helmProgram is the value of programVar that makes the test binary run helmPushes.
+const helmProgram = "helm"
+
+// helmPushes has Helm push a chart, list its versions and pull it again. The arguments are the path
+// of Docker's configuration, and the registry's host.
+func helmPushes(config, host string) error {
+	dir, err := os.MkdirTemp("", "helm-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	folder, err := chartutil.Create("demo", dir)
+	if err != nil {
+		return fmt.Errorf("make a chart: %w", err)
+	}
 	made, err := loader.LoadDir(folder)
-	must(t, "read a chart", err)
-	archive, err := chartutil.Save(made, t.TempDir())
-	must(t, "pack a chart", err)
+	if err != nil {
+		return fmt.Errorf("read a chart: %w", err)
+	}
+	archive, err := chartutil.Save(made, dir)
+	if err != nil {
+		return fmt.Errorf("pack a chart: %w", err)
+	}
 	packed, err := os.ReadFile(archive)
-	must(t, "read a chart", err)
-	helm, err := registry.NewClient(registry.ClientOptCredentialsFile(config), registry.ClientOptHTTPClient(&http.Client{Transport: world.Cloud().Transport()}))
-	must(t, "make Helm's client", err)
+	if err != nil {
+		return err
+	}
+	helm, err := registry.NewClient(registry.ClientOptCredentialsFile(config))
+	if err != nil {
+		return fmt.Errorf("make Helm's client: %w", err)
+	}
 	reference := host + "/" + ownRepository + "/demo"
 	pushed, err := helm.Push(packed, reference+":0.1.0")
-	must(t, "helm push", err)
+	if err != nil {
+		return fmt.Errorf("push: %w", err)
+	}
 	if tags, err := helm.Tags(reference); err != nil || !slices.Equal(tags, []string{"0.1.0"}) {
-		t.Errorf("the chart's versions are %q, %v", tags, err)
+		return fmt.Errorf("the chart's versions are %q, %w", tags, err)
 	}
 	pulled, err := helm.Pull(reference + ":0.1.0")
-	if err != nil || pulled.Manifest.Digest != pushed.Manifest.Digest || !bytes.Equal(pulled.Chart.Data, packed) {
-		t.Errorf("helm pull: %v", err)
+	if err != nil {
+		return fmt.Errorf("pull: %w", err)
+	}
+	if pulled.Manifest.Digest != pushed.Manifest.Digest || !bytes.Equal(pulled.Chart.Data, packed) {
+		return errors.New("another chart is pulled than was pushed")
 	}
 	if _, err := helm.Push(packed, host+"/"+foreignRepository+"/demo:0.1.0"); err == nil {
-		t.Error("helm pushes to another repository")
+		return errors.New("a chart is pushed to another repository")
 	}
+	return nil
 }
 
 // openDoorForBasic opens a second host of a registry, for clients that show a user and a password.

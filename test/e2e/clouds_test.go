@@ -131,16 +131,6 @@ func (tn *tenant) pushToGoogle(t *testing.T, account, tag string) string {
 	return publish(t, tn.googleURL(), tag, layer(t, file("app.yaml", tn.namespace)), login)
 }
 
-// lend says who may list and read the tests' bucket at Google, and nobody else from now on.
-func lend(t *testing.T, members ...string) {
-	t.Helper()
-	bucket := gcp.Bucket{Name: e2eBucket}
-	if len(members) > 0 {
-		bucket.Bindings = []gcp.Binding{{Role: "roles/storage.objectAdmin", Members: members}}
-	}
-	must(t, "lend the bucket", world.Cloud().GCP().PutBucket(googleProject, bucket))
-}
-
 // annotate writes an annotation of the tenant's ServiceAccount; an empty value removes it.
 func (tn *tenant) annotate(t *testing.T, key, value string) {
 	t.Helper()

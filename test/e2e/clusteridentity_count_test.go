@@ -15,6 +15,7 @@ import (
 // 20 AWSClusters over 20 roles, and none more with 60. `make scale-awsclusters` counts for 200 and
 // 10,000.
 func TestExchangesOfManyClusters(t *testing.T) {
+	alone(t, "AWS identities are of the whole cluster, and the chart grants more for them")
 	const roles, clustersOfEach, namespace = 20, 3, "counted"
 	begin := world.Cloud().Journal().Last()
 	makeNamespace(t, namespace, nil)

@@ -52,23 +52,19 @@ func asRole(account *string, ref **meta.AWSIdentityReference, name string) {
 	*account, *ref = "", &meta.AWSIdentityReference{Kind: identityv1.AWSClusterRoleIdentityKind, Name: name}
 }
 
-// bySecondShard has the second shard's controller reconcile an object, which tests start.
-func bySecondShard[O client.Object](o O) O {
-	o.SetLabels(map[string]string{"lanyard.dev/shard": secondShard})
-	return o
-}
-
 // TestSourcesWithClusterIdentities has a tenant's registry, tags and bucket in a second account
 // read by a chain of roles, and refuses the chain to another tenant. Then static keys and the
 // controller's own identity are asked for.
 func TestSourcesWithClusterIdentities(t *testing.T) {
-	a, b := newTenant(t, "lent-a"), newTenant(t, "lent-b")
+	alone(t, "AWS identities are of the whole cluster, and the chart grants more for them")
+	s := takeShard(t)
+	a, b := s.newTenant(t, "lent-a"), s.newTenant(t, "lent-b")
 	startIdentities(t, map[string]any{"controllerNamespaces": map[string]any{"list": []any{"lent-a", "lent-b"}}}, "lent-a", "lent-b")
-	startReplica(t, "lent")
+	s.start(t, "lent", nil)
 	t.Cleanup(func() { a.clear(t); b.clear(t) }) // before the replica ends, which removes their finalizers
 	plane, err := dataplane.S3(chainedBucket)
 	must(t, "start a store", err)
-	world.Cloud().AWS().ServeS3(plane)
+	serveS3(t, plane, chainedBucket)
 	for key, content := range some("chained") {
 		putInto(t, plane, "/"+chainedBucket+"/"+(&url.URL{Path: key}).EscapedPath(), content, nil)
 	}
@@ -77,19 +73,19 @@ func TestSourcesWithClusterIdentities(t *testing.T) {
 	begin := world.Cloud().Journal().Last()
 
 	repository := func(tn *tenant) *v1alpha1.OCIRepository {
-		o := bySecondShard(tn.object("chained"))
+		o := tn.object("chained")
 		o.Spec.URL = chainedURL
 		asRole(&o.Spec.ServiceAccountName, &o.Spec.IdentityRef, "reader")
 		create(t, o)
 		return o
 	}
 	bucket := func(tn *tenant) *v1alpha1.Bucket {
-		o := bySecondShard(tn.bucket("chained", v1alpha1.ProviderAWS, chainedBucket))
+		o := tn.bucket("chained", v1alpha1.ProviderAWS, chainedBucket)
 		asRole(&o.Spec.ServiceAccountName, &o.Spec.IdentityRef, "reader")
 		create(t, o)
 		return o
 	}
-	image := bySecondShard(a.image("chained"))
+	image := a.image("chained")
 	image.Spec.Image = strings.TrimPrefix(chainedURL, "oci://")
 	asRole(&image.Spec.ServiceAccountName, &image.Spec.IdentityRef, "reader")
 	create(t, image)
@@ -140,7 +136,7 @@ func TestSourcesWithClusterIdentities(t *testing.T) {
 		// The flag admits both namespaces; the AWSClusterControllerIdentity is only a source, and then
 		// admits one.
 		own := func(tn *tenant) *v1alpha1.Bucket {
-			o := bySecondShard(tn.bucket("own", v1alpha1.ProviderAWS, chainedBucket))
+			o := tn.bucket("own", v1alpha1.ProviderAWS, chainedBucket)
 			o.Spec.ServiceAccountName = ""
 			create(t, o)
 			return o
@@ -162,7 +158,7 @@ func TestSourcesWithClusterIdentities(t *testing.T) {
 		static := &identityv1.AWSClusterStaticIdentity{ObjectMeta: metav1.ObjectMeta{Name: "sources"}}
 		static.Spec.SecretRef.Name = "sources"
 		lendIdentity(t, static, &static.Spec.AWSClusterIdentitySpec, "lent-a")
-		o := bySecondShard(a.bucket("static", v1alpha1.ProviderAWS, chainedBucket))
+		o := a.bucket("static", v1alpha1.ProviderAWS, chainedBucket)
 		o.Spec.ServiceAccountName = ""
 		o.Spec.IdentityRef = &meta.AWSIdentityReference{Kind: identityv1.AWSClusterStaticIdentityKind, Name: "sources"}
 		create(t, o)
@@ -183,9 +179,11 @@ func TestSourcesWithClusterIdentities(t *testing.T) {
 
 // TestSourcesReadStaticKeys lets the controller read static keys, and rotates them.
 func TestSourcesReadStaticKeys(t *testing.T) {
-	a := newTenant(t, "static-a")
+	alone(t, "AWS identities are of the whole cluster, and the chart grants more for them")
+	s := takeShard(t)
+	a := s.newTenant(t, "static-a")
 	startIdentities(t, map[string]any{"sourcesReadStaticKeys": true}, "static-a")
-	startReplica(t, "static")
+	s.start(t, "static", nil)
 	t.Cleanup(func() { a.clear(t) })
 	create(t, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "lanyard-identities", Name: "rotated"}, Type: identityv1.SecretTypeAWSStatic,
@@ -194,7 +192,7 @@ func TestSourcesReadStaticKeys(t *testing.T) {
 	static := &identityv1.AWSClusterStaticIdentity{ObjectMeta: metav1.ObjectMeta{Name: "rotated"}}
 	static.Spec.SecretRef.Name = "rotated"
 	lendIdentity(t, static, &static.Spec.AWSClusterIdentitySpec, "static-a")
-	o := bySecondShard(a.bucket("static", v1alpha1.ProviderAWS, chainedBucket))
+	o := a.bucket("static", v1alpha1.ProviderAWS, chainedBucket)
 	o.Spec.ServiceAccountName = ""
 	o.Spec.IdentityRef = &meta.AWSIdentityReference{Kind: identityv1.AWSClusterStaticIdentityKind, Name: "rotated"}
 	create(t, o)

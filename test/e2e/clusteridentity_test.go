@@ -85,7 +85,7 @@ func startIdentities(t *testing.T, identity map[string]any, namespaces ...any) {
 	t.Helper()
 	variables := []string{"AWS_ACCESS_KEY_ID=" + ownerKey, "AWS_SECRET_ACCESS_KEY=" + ownerSecret}
 	// The fetching controller lists as with an API server before 1.34, which does not stream lists:
-	// TestZAudit wants each granted verb used, and the right to list Secrets is granted here only.
+	// [judgeRun] wants each granted verb used, and the right to list Secrets is granted here only.
 	listing := environment(append(variables, "KUBE_FEATURE_WatchListClient=false")...)
 	all := map[string]any{"awsIdentities": true}
 	maps.Copy(all, identity)
@@ -220,6 +220,7 @@ func refused(reason string, words ...string) func(*infrav1.AWSCluster) error {
 // another account with an external ID, the controller's own identity, static keys, and a
 // ServiceAccount's role. Then grants are withdrawn, and an identity is deleted while in use.
 func TestClusterIdentities(t *testing.T) {
+	alone(t, "AWS identities are of the whole cluster, and the chart grants more for them")
 	begin := world.Cloud().Journal().Last()
 	makeNamespace(t, "test", map[string]string{"ns": "testlabel"})
 	makeNamespace(t, "others", nil)
@@ -303,6 +304,7 @@ func TestClusterIdentities(t *testing.T) {
 // TestGrantsAtTheAPIServer has the real API server judge each row of the truth table for each kind
 // that has a grant, and fields that do not exist. What it stores decides as the table says.
 func TestGrantsAtTheAPIServer(t *testing.T) {
+	beside(t)
 	installPolicy(t, "../../config/admission/awsidentities.yaml")
 	data, err := os.ReadFile("../../auth/grant/testdata/table.yaml")
 	must(t, "read the table", err)
@@ -390,6 +392,7 @@ func identityControllerIsHeld(t *testing.T, name string) {
 // TestDesignManifests has the real API server judge the manifests of the design, with the
 // corrections that docs/cluster-identities.md lists.
 func TestDesignManifests(t *testing.T) {
+	beside(t)
 	data, err := os.ReadFile("testdata/design-awsidentities.yaml")
 	must(t, "read the manifests", err)
 	makeNamespace(t, "design", map[string]string{"cluster.x-k8s.io/ns": "testlabel"})

@@ -25,6 +25,7 @@ import (
 // TestOperations suspends, resumes and reconciles an object with the command, as a tenant who may
 // write its own objects and nothing else.
 func TestOperations(t *testing.T) {
+	beside(t)
 	tn := newTenant(t, "operations")
 	tn.pushFile(t, "1.0.0", "first")
 	o := tn.object("app")
@@ -81,7 +82,8 @@ func TestOperations(t *testing.T) {
 
 // TestImagesOfRealRegistry describes an image that a real registry stores.
 func TestImagesOfRealRegistry(t *testing.T) {
-	tn := newTenant(t, "images")
+	beside(t)
+	tn := newTenant(t, "images-described")
 	digest := tn.pushFile(t, "1.0.0", "first")
 	out, err := ecrClient().DescribeImages(t.Context(), &ecr.DescribeImagesInput{
 		RepositoryName: awssdk.String(tn.namespace + "/app"), ImageIds: []types.ImageIdentifier{{ImageTag: awssdk.String("1.0.0")}},
@@ -98,6 +100,7 @@ func TestImagesOfRealRegistry(t *testing.T) {
 
 // TestInterruptedStart checks that Ctrl-C while everything starts ends in one line and status 130.
 func TestInterruptedStart(t *testing.T) {
+	beside(t, lane1)
 	cmd := exec.CommandContext(t.Context(), binary("lanyard"), "up", "--once", "--dir", filepath.Join(t.TempDir(), "demo"),
 		"--controlplane", binary("controlplane"), "--controller", binary("lanyard-controller"))
 	errs, err := cmd.StderrPipe()

@@ -54,6 +54,7 @@ const letIn = "yes"
 // and compares their answers with the table in the README. With -update it writes the table into
 // the page.
 func TestCredentialMatrix(t *testing.T) {
+	beside(t, lane2)
 	w := startMatrix(t)
 	var all []judgement
 	tokens := w.tokens(t)
@@ -148,9 +149,9 @@ func startMatrix(t *testing.T) *matrixWorld {
 	}
 	values := loudest()
 	maps.Copy(values, map[string]any{
-		"spiffe": map[string]any{"trustDomain": trustDomain, "issuer": spiffeIssuer},
+		"spiffe": map[string]any{"trustDomain": trustDomain, "issuer": matrixSPIFFEIssuer},
 		"issuer": map[string]any{
-			"url": ownIssuer, "clusterID": "prod",
+			"url": matrixIssuer, "clusterID": "prod",
 			"keys": map[string]any{"publishDelay": publishDelay.String(), "algorithms": []any{string(identityv1.RS256)}},
 		},
 		"rbac": map[string]any{"tenantNamespaces": []any{productionNamespace, stagingNamespace}},
@@ -159,18 +160,22 @@ func startMatrix(t *testing.T) *matrixWorld {
 	must(t, "start the programs", w.StartPrograms(t.Context(), []local.ProgramOptions{
 		{Workload: discoveryServer, Binary: daemon(discoveryServer)}, {Workload: tokenServer, Binary: daemon(tokenServer)},
 	}, func(*local.Program) {}))
-	w.readBundle(t)
+	w.readBundle(t, matrixSPIFFEIssuer)
 	w.own.awaitRing(t, "a key", func(ring *identityv1.KeyRing) error {
 		return wantf(kidOf(ring, identityv1.KeyActive) != "", "the ring is %+v", ring.Status)
 	})
 	w.reader = startCluster(t, "matrix-reader", clusterAudience, map[string]string{
-		v1alpha1.CredentialServiceAccountToken: clusterIssuer, v1alpha1.CredentialWorkloadIdentityToken: ownIssuer, v1alpha1.CredentialSpiffeJWT: spiffeIssuer,
+		v1alpha1.CredentialServiceAccountToken: clusterIssuer, v1alpha1.CredentialWorkloadIdentityToken: matrixIssuer, v1alpha1.CredentialSpiffeJWT: matrixSPIFFEIssuer,
 	})
 	return w
 }
 
-// clusterIssuer is that of the ServiceAccounts of the cluster matrix.
-const clusterIssuer = "https://oidc.matrix.example.com/id"
+// The issuers of the cluster matrix: of its ServiceAccounts, its WorkloadIdentities and its SVIDs.
+const (
+	clusterIssuer      = "https://oidc.matrix.example.com/id"
+	matrixIssuer       = "https://issuer.matrix.example.com"
+	matrixSPIFFEIssuer = "https://spiffe.matrix.example.com"
+)
 
 // issued are tokens of one type.
 type issued struct {
@@ -208,7 +213,7 @@ func (w *matrixWorld) tokens(t *testing.T) []issued {
 			},
 		},
 		{
-			credential: v1alpha1.CredentialWorkloadIdentityToken, issuer: ownIssuer, jwks: ownIssuer + "/jwks", key: activeKey(t, w.own),
+			credential: v1alpha1.CredentialWorkloadIdentityToken, issuer: matrixIssuer, jwks: matrixIssuer + "/jwks", key: activeKey(t, w.own),
 			subject: issuer.Subject(identities[productionNamespace]),
 			mint: func(t *testing.T, namespace, audience string) string {
 				t.Helper()
@@ -216,7 +221,7 @@ func (w *matrixWorld) tokens(t *testing.T) []issued {
 			},
 		},
 		{
-			credential: v1alpha1.CredentialSpiffeJWT, issuer: spiffeIssuer, jwks: spiffeIssuer + "/jwks", key: key, subject: id(productionNamespace, matrixApp),
+			credential: v1alpha1.CredentialSpiffeJWT, issuer: matrixSPIFFEIssuer, jwks: matrixSPIFFEIssuer + "/jwks", key: key, subject: id(productionNamespace, matrixApp),
 			mint: func(t *testing.T, namespace, audience string) string {
 				t.Helper()
 				answer, err := w.request(t.Context(), controllerUser, apps[namespace],

@@ -27,7 +27,7 @@ func (tn *tenant) fetchers(t *testing.T) func(name string, proxy, ca *meta.Local
 	s3 := "e2e-s3-" + tn.namespace
 	plane, err := dataplane.S3(s3)
 	must(t, "start a store", err)
-	world.Cloud().AWS().ServeS3(plane)
+	serveS3(t, plane, s3)
 	must(t, "make a bucket", world.Cloud().AWS().PutBucket(local.Account, aws.Bucket{Region: local.Region, Name: s3}))
 	putInto(t, plane, "/"+s3+"/app.yaml", "app", nil)
 	const reader = "reader" // the other role is for ECR
@@ -37,12 +37,11 @@ func (tn *tenant) fetchers(t *testing.T) func(name string, proxy, ca *meta.Local
 	containers(t, storage, tn)
 
 	lend(t, googlePrincipal(tn.namespace, puller))
-	t.Cleanup(func() { lend(t) })
 	access, v := googleToken(t, token(t, tn.namespace, puller, googlePool))
 	if !v.granted() {
 		t.Fatalf("Google's STS says: %s", v)
 	}
-	google{access}.put(t, "connections/app.yaml", "app")
+	google{access}.put(t, tn.namespace+"/app.yaml", "app")
 
 	return func(name string, proxy, ca *meta.LocalReference) []client.Object {
 		app, tags := tn.object(name), tn.image(name)
@@ -53,7 +52,7 @@ func (tn *tenant) fetchers(t *testing.T) func(name string, proxy, ca *meta.Local
 		atAzure := tn.bucket(name+"-blob", v1alpha1.ProviderAzure, tn.namespace)
 		atAzure.Spec.Endpoint = storage + ".blob.core.windows.net"
 		atGoogle := tn.bucket(name+"-gcs", v1alpha1.ProviderGCP, e2eBucket)
-		atGoogle.Spec.Prefix = "connections/"
+		atGoogle.Spec.Prefix = tn.namespace + "/"
 		all := []client.Object{app, tags}
 		for _, b := range []*v1alpha1.Bucket{atAWS, atAzure, atGoogle} {
 			b.Spec.ProxySecretRef, b.Spec.CertSecretRef = proxy, ca
@@ -105,10 +104,12 @@ func unreachable(o client.Object) string {
 // TestTenantsProxy fetches through a proxy of a tenant's. One on the controller's own machine is
 // refused unless the administrator allows it.
 func TestTenantsProxy(t *testing.T) {
+	beside(t)
 	proxy, used := newForwarder(t)
 	// Whatever does not go through the tenant's proxy gets nowhere.
 	nowhere := "http://" + freeAddress(t)
-	startSecond(t, "proxy", map[string]any{
+	s := takeShard(t)
+	s.start(t, "proxy", map[string]any{
 		"extraEnv": environment("HTTPS_PROXY="+nowhere, "https_proxy="+nowhere, "ALL_PROXY="+nowhere, "all_proxy="+nowhere, "AZURE_TENANT_ID="+local.AzureTenant),
 		"identity": map[string]any{"allowedEndpointHosts": []any{proxy}},
 	})
@@ -126,9 +127,9 @@ func TestTenantsProxy(t *testing.T) {
 	if n := used.Load(); n != 0 {
 		t.Fatalf("the proxy was connected to %d times although it is refused", n)
 	}
+	tn.shard = s
 	through := fetchers("through", secret, nil)
 	for _, o := range through {
-		o.SetLabels(inSecondShard())
 		create(t, o)
 	}
 	for _, o := range through {
@@ -140,7 +141,6 @@ func TestTenantsProxy(t *testing.T) {
 	// The credentials are kept. Without the proxy there is no other way to the services.
 	direct := fetchers("direct", nil, nil)
 	for _, o := range direct {
-		o.SetLabels(inSecondShard())
 		create(t, o)
 	}
 	for _, o := range direct {
@@ -152,6 +152,7 @@ func TestTenantsProxy(t *testing.T) {
 // They apply to the service and never to the exchange: an object whose authorities are not the
 // cloud's gets its credential, and fails at the service.
 func TestTenantsCA(t *testing.T) {
+	beside(t)
 	tn := newTenant(t, "authority")
 	wrong, err := os.ReadFile(world.ControlPlane().CAFile())
 	must(t, "read another CA", err)

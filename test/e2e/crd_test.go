@@ -19,6 +19,7 @@ import (
 // TestAdmission has the real API server judge every row of the tables that the schemas' own tests
 // use.
 func TestAdmission(t *testing.T) {
+	beside(t)
 	tn := newTenant(t, "admission")
 	for kind, c := range map[string]struct {
 		minimal map[string]any
@@ -81,6 +82,7 @@ func admit(t *testing.T, tn *tenant, kind string, minimal map[string]any, path s
 // TestExplain asks kubectl about a field of each kind, as people do. That all of them have a
 // description, config/crd knows.
 func TestExplain(t *testing.T) {
+	beside(t)
 	for field, word := range map[string]string{
 		"ocirepositories.toolkit.lanyard.dev.spec.layerSelector.operation":       "extract",
 		"buckets.toolkit.lanyard.dev.spec.sts.endpoint":                          "https://",

@@ -140,6 +140,7 @@ func readStory(t *testing.T, name string, replace ...string) *local.Manifests {
 // TestServiceAccountToken is Stories 1 and 4 of the design of vendor-agnostic credentials, with
 // what other tenants may try.
 func TestServiceAccountToken(t *testing.T) {
+	beside(t, stories)
 	zot, harbor := newFederatedRegistry(t, "zot.registry.example.com"), newFederatedRegistry(t, "harbor.registry.example.com")
 	manifest := zot.push(t, "tenant-a", "latest", "tenant A's")
 	zot.push(t, "tenant-b", "latest", "tenant B's")
@@ -185,6 +186,7 @@ func TestServiceAccountToken(t *testing.T) {
 // TestServiceAccountTokenInside is Story 1 with a registry in a network of --deny-cidrs, as a
 // registry in the cluster is by default. It is refused until the administrator lists its host.
 func TestServiceAccountTokenInside(t *testing.T) {
+	beside(t, stories)
 	zot := newFederatedRegistry(t, "zot.registry.example.com") // the story's audience
 	manifest := zot.push(t, "tenant-a", "latest", "tenant A's")
 	zot.protect(t, local.Issuer, clusterKeys, map[string]string{"tenant-a": "system:serviceaccount:tenant-a:tenant-a-sa"})
@@ -210,7 +212,8 @@ func TestServiceAccountTokenInside(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			bundle := filepath.Join(t.TempDir(), "ca.pem")
 			must(t, "write the CAs", os.WriteFile(bundle, slices.Concat(world.Cloud().CAPEM(), company.pem), 0o600))
-			startSecond(t, "inside-"+tt.name, map[string]any{
+			s := takeShard(t)
+			s.start(t, "inside-"+tt.name, map[string]any{
 				"identity": map[string]any{"denyCIDRs": []any{address + "/32"}, "allowedEndpointHosts": tt.listed},
 				"extraEnv": environment("NO_PROXY="+address, "no_proxy="+address, "SSL_CERT_FILE="+bundle),
 			})
@@ -219,7 +222,7 @@ func TestServiceAccountTokenInside(t *testing.T) {
 			})
 			t.Cleanup(func() { (&tenant{namespace: "tenant-a"}).clear(t) })
 			_, err := world.Apply(t.Context(), readStory(t, "credential-1.yaml", "oci://"+zot.host, "oci://"+inside,
-				"  namespace: tenant-a\nspec:", "  namespace: tenant-a\n  labels: {lanyard.dev/shard: "+secondShard+"}\nspec:"))
+				"  namespace: tenant-a\nspec:", "  namespace: tenant-a\n  labels: {lanyard.dev/shard: "+s.name+"}\nspec:"))
 			must(t, "apply the story", err)
 			story := &v1alpha1.OCIRepository{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "tenant-a-repo"}}
 			await(t, story, tt.name, tt.want)
@@ -268,7 +271,7 @@ func takesUserNames(t *testing.T, zot *federatedRegistry, manifest string) {
 // refuseTokens tries what must not work with a registry that trusts the cluster.
 func refuseTokens(t *testing.T, zot *federatedRegistry) {
 	t.Helper()
-	tn := newTenant(t, "tenant-c")
+	tn := newTenant(t, "tenant-f")
 	tn.putAccount(t, "tenant-a-sa", "") // of the same name as tenant A's
 	stalled := func(reason string, words ...string) func(o *v1alpha1.OCIRepository) error {
 		return func(o *v1alpha1.OCIRepository) error {
@@ -281,9 +284,9 @@ func refuseTokens(t *testing.T, zot *federatedRegistry) {
 		audiences    []string
 		want         func(o *v1alpha1.OCIRepository) error
 	}{
-		"own-account-other-repository": {puller, "tenant-a", []string{zot.host}, failing("RegistryRefused", "tenant-c:"+puller, "401")},
-		"account-of-the-same-name":     {"tenant-a-sa", "tenant-a", []string{zot.host}, failing("RegistryRefused", "system:serviceaccount:tenant-c:tenant-a-sa")},
-		"no-such-account":              {"tenant-b-sa", "tenant-b", []string{zot.host}, stalled("SubjectNotFound", "tenant-c/tenant-b-sa")},
+		"own-account-other-repository": {puller, "tenant-a", []string{zot.host}, failing("RegistryRefused", "tenant-f:"+puller, "401")},
+		"account-of-the-same-name":     {"tenant-a-sa", "tenant-a", []string{zot.host}, failing("RegistryRefused", "system:serviceaccount:tenant-f:tenant-a-sa")},
+		"no-such-account":              {"tenant-b-sa", "tenant-b", []string{zot.host}, stalled("SubjectNotFound", "tenant-f/tenant-b-sa")},
 		"default-audience":             {puller, "tenant-a", nil, failing("RegistryRefused", "401")},
 		"nobody":                       {"", "tenant-a", []string{zot.host}, stalled("NotGranted", "--controller-identity-namespaces")},
 		"audience-of-the-cluster":      {puller, "tenant-a", []string{local.Issuer}, stalled("AudienceRefused", "API server")},

@@ -255,8 +255,8 @@ func deliveredFiles(t *testing.T, w *issuerWorld, a, b federated, another *local
 			"AADSTS700213",
 		},
 		{
-			"google", "Google Cloud", "https:" + ownPool, identityv1.TargetGCP, node.GoogleAuthLibrary, googleScope,
-			map[string]string{"workloadIdentityProvider": strings.TrimPrefix(ownPool, "//iam.googleapis.com/"), "serviceAccountEmail": a.account, "projectID": googleProject},
+			"google", "Google Cloud", "https:" + poolOf(ownIssuer), identityv1.TargetGCP, node.GoogleAuthLibrary, googleScope,
+			map[string]string{"workloadIdentityProvider": strings.TrimPrefix(poolOf(ownIssuer), "//iam.googleapis.com/"), "serviceAccountEmail": a.account, "projectID": googleProject},
 			map[string]string{"serviceAccountEmail": b.account},
 			"PERMISSION_DENIED",
 		},

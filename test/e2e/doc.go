@@ -23,7 +23,9 @@
 // files that Lanyard renders for them. Buckets are MinIO's, and those of gofakes3, Azurite and
 // fake-gcs-server behind the local cloud's checks.
 //
-// The tests run one after the other, in the order of their files. Some of them affect all objects
-// of the world, for example with a service that is down. The last test reads the API server's audit
-// log of the whole run.
+// Each test begins by saying what it shares. Most run beside others (beside), with names of their
+// own. Tests that need another configuration of the controller take a shard, and start a controller
+// for its objects. The tests that affect all objects of the world run first and alone, and say why
+// (alone). Clusters and shards are few, to bound the memory of a run. After the last test, the run
+// is judged by the API server's audit log.
 package e2e

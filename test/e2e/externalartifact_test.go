@@ -23,6 +23,7 @@ const fluxDefinition = "../../internal/controller/externalartifact/testdata/sour
 
 // TestExternalArtifact publishes to Flux, first in a cluster that has no Flux.
 func TestExternalArtifact(t *testing.T) {
+	beside(t)
 	tn := newTenant(t, "external")
 	first := tn.pushFile(t, "1.0.0", "first")
 	o := tn.object("app")
@@ -76,7 +77,6 @@ func TestExternalArtifact(t *testing.T) {
 	})
 	t.Run("a Bucket's", func(t *testing.T) {
 		lend(t, googlePrincipal(tn.namespace, puller))
-		t.Cleanup(func() { lend(t) })
 		access, v := googleToken(t, token(t, tn.namespace, puller, googlePool))
 		if !v.granted() {
 			t.Fatalf("Google's STS says: %s", v)

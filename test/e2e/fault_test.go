@@ -48,6 +48,7 @@ func inject(t *testing.T, f fault.Fault) (end func()) {
 // token. The first object reports what is wrong, and recovers by itself. The second object is not
 // affected.
 func TestCloudFaults(t *testing.T) {
+	alone(t, "its faults hit all callers of AWS STS and of Amazon ECR")
 	cached := newTenant(t, "faults-cached")
 	cached.pushFile(t, "1.0.0", "app")
 	neighbour := cached.object("neighbour")
@@ -97,6 +98,7 @@ func TestCloudFaults(t *testing.T) {
 // TestRegistryFaults breaks the registry's data plane under an object that has an artifact: the
 // artifact stays served.
 func TestRegistryFaults(t *testing.T) {
+	alone(t, "its faults hit all callers of the registries")
 	tn := newTenant(t, "registry-faults")
 	tn.pushFile(t, "1.0.0", "first")
 	o := tn.object("app")
@@ -136,6 +138,7 @@ func wantServed(t *testing.T, o *v1alpha1.OCIRepository) {
 
 // TestHostileRegistry pulls from a registry that does everything wrong, after it did once right.
 func TestHostileRegistry(t *testing.T) {
+	beside(t)
 	tn := newTenant(t, "hostile")
 	r := newRegistry(t, "hostile.registry.example.com")
 	r.push(t, "app", "good", layer(t, file("app.yaml", "good")))
@@ -220,6 +223,7 @@ func TestHostileRegistry(t *testing.T) {
 
 // TestRetryAfter has a registry ask for a pause.
 func TestRetryAfter(t *testing.T) {
+	beside(t)
 	const pause = 5 * time.Second
 	tn := newTenant(t, "retry-after")
 	r := newRegistry(t, "busy.registry.example.com")
@@ -273,11 +277,12 @@ func (zeros) Read(p []byte) (int, error) {
 // TestLimits holds a controller to its limits: what an artifact may unpack to, and what the store
 // may hold.
 func TestLimits(t *testing.T) {
-	startSecond(t, "limits", map[string]any{"artifacts": map[string]any{"maxDecompressedSize": "1Mi", "storeMaxSize": "300Ki", "namespaceMaxSize": "300Ki"}})
-	tn := newTenant(t, "limits")
+	beside(t)
+	s := takeShard(t)
+	s.start(t, "limits", map[string]any{"artifacts": map[string]any{"maxDecompressedSize": "1Mi", "storeMaxSize": "300Ki", "namespaceMaxSize": "300Ki"}})
+	tn := s.newTenant(t, "limits")
 	object := func(name, tag string) *v1alpha1.OCIRepository {
 		o := tn.object(name)
-		o.Labels = inSecondShard()
 		o.Spec.Ref.Tag = tag
 		return o
 	}
@@ -323,11 +328,12 @@ func TestLimits(t *testing.T) {
 // TestNamespaceShare has one tenant want more of the artifact store than a tenant may have: its
 // neighbour does not feel it.
 func TestNamespaceShare(t *testing.T) {
-	startSecond(t, "share", map[string]any{"artifacts": map[string]any{"namespaceMaxSize": "150Ki", "storeMaxSize": "1Mi"}})
-	greedy, neighbour := newTenant(t, "greedy"), newTenant(t, "neighbour")
+	beside(t)
+	s := takeShard(t)
+	s.start(t, "share", map[string]any{"artifacts": map[string]any{"namespaceMaxSize": "150Ki", "storeMaxSize": "1Mi"}})
+	greedy, neighbour := s.newTenant(t, "greedy"), s.newTenant(t, "neighbour")
 	pull := func(tn *tenant, name string) *v1alpha1.OCIRepository {
 		o := tn.object(name)
-		o.Labels = inSecondShard()
 		o.Spec.Ref.Tag = name
 		tn.push(t, name, layer(t, file("noise", noise(t, 100<<10))))
 		create(t, o)

@@ -20,6 +20,7 @@ import (
 
 // TestSpec goes through the fields that select what is pulled, and how it is offered.
 func TestSpec(t *testing.T) {
+	beside(t)
 	tn := newTenant(t, "spec")
 	first := tn.push(t, "1.0.0", layer(t, file("app.yaml", "first"), file("README.md", "read me")))
 	second := tn.pushFile(t, "1.2.0", "second")
@@ -110,6 +111,7 @@ func names(t *testing.T, o *v1alpha1.OCIRepository) []string {
 
 // TestArtifactURL asserts that an artifact is reached by its whole URL and by nothing else.
 func TestArtifactURL(t *testing.T) {
+	beside(t)
 	tn := newTenant(t, "urls")
 	tn.pushFile(t, "1.0.0", "app")
 	one, other := tn.object("one"), tn.object("other")
@@ -145,17 +147,20 @@ func TestArtifactURL(t *testing.T) {
 // other, and never to a way that a tenant chose. The controller has its identity as a Pod on EKS
 // has: a role and a file with a token.
 func TestControllerIdentity(t *testing.T) {
+	alone(t, "it changes what the chart grants all controllers")
 	const role = "lanyard-controller"
 	subject := "system:serviceaccount:" + local.Namespace + ":lanyard-controller"
 	tokenFile := filepath.Join(t.TempDir(), "token")
 	must(t, "write the controller's token", os.WriteFile(tokenFile, []byte(token(t, local.Namespace, "lanyard-controller", stsAudience)), 0o600))
-	startSecond(t, "lending", map[string]any{
+	install(t, map[string]any{
 		"extraEnv": environment("AWS_WEB_IDENTITY_TOKEN_FILE="+tokenFile, "AWS_ROLE_ARN="+roleARN(role), "AWS_REGION="+local.Region),
 		"identity": map[string]any{
 			"controllerNamespaces": map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"e2e.lanyard.dev/lent": "yes"}}},
 		},
 	})
-	lent, other := newTenant(t, "lent"), newTenant(t, "not-lent")
+	s := takeShard(t)
+	s.start(t, "lending", nil)
+	lent, other := s.newTenant(t, "lent"), s.newTenant(t, "not-lent")
 	putRole(t, role, subject, "*")
 	patch(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: lent.namespace}}, func(n *corev1.Namespace) {
 		n.Labels["e2e.lanyard.dev/lent"] = "yes"
@@ -163,7 +168,6 @@ func TestControllerIdentity(t *testing.T) {
 	pull := func(tn *tenant, name string) *v1alpha1.OCIRepository {
 		tn.pushFile(t, "1.0.0", "app")
 		o := tn.object(name)
-		o.Labels = inSecondShard()
 		o.Spec.ServiceAccountName = ""
 		return o
 	}

@@ -16,14 +16,15 @@ import (
 // an account without a workload identity provider is told what to do; it does that, and later the
 // server is there.
 func TestMetadataServer(t *testing.T) {
+	alone(t, "its fault hits all callers of the metadata server")
 	const pool = "e2e-cluster"
-	startSecond(t, "no-metadata", nil)
+	s := takeShard(t)
+	s.start(t, "no-metadata", nil)
 	end := inject(t, fault.Fault{Service: gcp.ServiceMetadata, Kind: fault.Drop})
-	tn := newTenant(t, "no-metadata")
+	tn := s.newTenant(t, "no-metadata")
 	account := tn.atGoogle(t)
 	manifest := tn.pushToGoogle(t, account, "1.0.0")
 	o := tn.googleObject("app")
-	o.Labels = inSecondShard()
 	create(t, o)
 	await(t, o, "the failure", failing("Unreachable", "the metadata server", "outside GKE set", providerAnnotation, tn.namespace+"/"+puller))
 
@@ -54,6 +55,7 @@ func TestMetadataServer(t *testing.T) {
 
 // TestThrottledExchange has Entra and Google's STS ask for a pause.
 func TestThrottledExchange(t *testing.T) {
+	alone(t, "its faults hit all callers of Entra and of Google's STS")
 	const pause = 3 * time.Second
 	tn := newTenant(t, "throttled")
 	manifests := map[*v1alpha1.OCIRepository]string{
@@ -89,6 +91,7 @@ func TestThrottledExchange(t *testing.T) {
 // TestClocks moves the clocks of all clouds away from the cluster's. What a cloud takes of that
 // works; what it refuses is told.
 func TestClocks(t *testing.T) {
+	alone(t, "it moves the clocks of all clouds")
 	const azure, google, amazon = "azure", "google", "amazon"
 	tests := []struct {
 		name    string

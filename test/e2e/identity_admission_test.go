@@ -19,6 +19,7 @@ import (
 // TestIdentityAdmission has the real API server judge every row of the table of WorkloadIdentities,
 // with the schema, its own rules and the admission policy.
 func TestIdentityAdmission(t *testing.T) {
+	beside(t)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "garden"}}
 	must(t, "make a namespace", client.IgnoreAlreadyExists(objects.Create(t.Context(), namespace)))
 	t.Cleanup(func() { _ = objects.Delete(context.WithoutCancel(t.Context()), namespace) })

@@ -17,7 +17,7 @@ import (
 // image is an ImageRepository of the tenant that scans its repository as its ServiceAccount.
 func (tn *tenant) image(name string) *v1alpha1.ImageRepository {
 	return &v1alpha1.ImageRepository{
-		ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: name, Labels: tn.shard.labels()},
 		Spec: v1alpha1.ImageRepositorySpec{
 			Image: strings.TrimPrefix(tn.url, "oci://"), Interval: metav1.Duration{Duration: interval},
 			RegistryAccess: v1alpha1.RegistryAccess{Provider: v1alpha1.ProviderAWS, ServiceAccountName: puller},
@@ -27,6 +27,7 @@ func (tn *tenant) image(name string) *v1alpha1.ImageRepository {
 
 // TestImageRepository scans a tenant's repository at Amazon ECR, and asks for another's.
 func TestImageRepository(t *testing.T) {
+	beside(t)
 	tn, other := newTenant(t, "images"), newTenant(t, "images-other")
 	for _, tag := range []string{"1.0.0", "1.1.0", "sha256-0a.sig"} {
 		tn.pushFile(t, tag, tag)

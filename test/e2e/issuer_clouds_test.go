@@ -87,13 +87,7 @@ func proposalAtClouds(t *testing.T, w *issuerWorld) {
 
 	const audience = "team-foo"
 	subject := fmt.Sprintf("lanyard.dev:workloadidentity:%s:%s:%s", identityNamespace, identityName, identity.UID)
-	issuer := strings.TrimPrefix(ownIssuer, "https://")
-	must(t, "trust the issuer at AWS", world.Cloud().AWS().PutOIDCProvider(proposedAccount, aws.OIDCProvider{URL: ownIssuer, ClientIDs: []string{audience}}))
-	must(t, "make a role", world.Cloud().AWS().PutRole(proposedAccount, aws.Role{
-		Name: proposedRole, TrustPolicy: fmt.Appendf(nil, `{"Version":"2012-10-17","Statement":[{
-			"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::%s:oidc-provider/%s"},"Action":"sts:AssumeRoleWithWebIdentity",
-			"Condition":{"StringEquals":{"%s:sub":%q,"%s:aud":%q}}}]}`, proposedAccount, issuer, issuer, subject, issuer, audience),
-	}))
+	trustIdentity(t, ownIssuer, string(identity.UID))
 	role := "arn:aws:iam::" + proposedAccount + ":role/" + proposedRole
 	if v := assume(t, cloudClient(), stsURL, role, token); !v.granted() {
 		t.Errorf("AWS says of the token: %s", v)
@@ -205,7 +199,7 @@ func identityAtAWS(t *testing.T) *strings.Replacer {
 	must(t, "make a repository", cloud.PutRepository(local.Account, aws.Repository{Region: local.Region, Name: repository}))
 	plane, err := dataplane.S3(identityBucket)
 	must(t, "start a store", err)
-	cloud.ServeS3(plane)
+	serveS3(t, plane, identityBucket)
 	must(t, "make a bucket", cloud.PutBucket(local.Account, aws.Bucket{Region: local.Region, Name: identityBucket}))
 	for key, content := range some(identityBucket) {
 		putInto(t, plane, "/"+identityBucket+"/"+(&url.URL{Path: key}).EscapedPath(), content, nil)
@@ -254,7 +248,6 @@ func identityAtGoogle(t *testing.T) *strings.Replacer {
 		Bindings: []gcp.Binding{{Role: "roles/artifactregistry.reader", Members: []string{"serviceAccount:" + account}}},
 	}))
 	lend(t, "serviceAccount:"+account)
-	t.Cleanup(func() { lend(t) })
 	return strings.NewReplacer("CLOUD", "gcp", "AUDIENCE", "https://iam.googleapis.com/"+provider,
 		"REPOSITORY", googleRegion+"-docker.pkg.dev/"+googleProject+"/"+ownerNamespace+"/app",
 		"BUCKET", "bucketName: "+e2eBucket, "CONFIG", fmt.Sprintf("{workloadIdentityProvider: %s, serviceAccountEmail: %s}", provider, account))

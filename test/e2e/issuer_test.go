@@ -57,6 +57,7 @@ type issuerWorld struct {
 // TestIssuer installs the chart with an issuer in a cluster of its own. Verifiers that are not ours
 // judge its tokens, its keys rotate and are revoked, and its programs are killed meanwhile.
 func TestIssuer(t *testing.T) {
+	beside(t, lane1)
 	w := installIssuer(t)
 	t.Run("rights", func(t *testing.T) { goldenRights(t, w.Cluster) })
 	t.Run("controller changes only its own", func(t *testing.T) { controllerIsHeld(t, w.Cluster) })

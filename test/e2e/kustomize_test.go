@@ -31,6 +31,7 @@ import (
 // docs/flux.md says: with the feature gate, and without references across namespaces.
 // `make e2e-flux` builds the controller and runs this test.
 func TestKustomizeController(t *testing.T) {
+	alone(t, "it installs Flux's kinds")
 	// The definitions are of the controller's version, and of the sources that it watches.
 	installDefinitions(t, filepath.Join(fluxModule(t, "kustomize", "kustomize-controller"), "config/crd/bases"))
 	installDefinitions(t, filepath.Join(fluxModule(t, "../../bench/controller/flux", "source-controller"), "config/crd/bases"))

@@ -22,6 +22,7 @@ import (
 // may do what docs/library.md says that such a controller needs, and what its own kind of objects,
 // ConfigMaps, needs.
 func TestLibrary(t *testing.T) {
+	beside(t)
 	a, b := newTenant(t, "library-a"), newTenant(t, "library-b")
 	b.putAccount(t, "thief", a.role)
 	for _, ask := range []struct {

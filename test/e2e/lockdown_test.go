@@ -12,6 +12,7 @@ import (
 // none, and whether it may name one. What is refused is not tried again, and the message names the
 // flag.
 func TestLockdown(t *testing.T) {
+	beside(t)
 	const fallback = "fallback"
 	stalled := func(words ...string) func(o *v1alpha1.OCIRepository) error {
 		return func(o *v1alpha1.OCIRepository) error {
@@ -50,13 +51,14 @@ func TestLockdown(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			startSecond(t, "lockdown-"+tt.name, tt.values)
-			tn, with := newTenant(t, "lockdown-"+tt.name), newTenant(t, "lockdown-with-"+tt.name)
+			s := takeShard(t)
+			s.start(t, "lockdown-"+tt.name, tt.values)
+			tn, with := s.newTenant(t, "lockdown-"+tt.name), s.newTenant(t, "lockdown-with-"+tt.name)
 			putRole(t, with.namespace+"-"+fallback, "system:serviceaccount:"+with.namespace+":"+fallback, with.namespace+"/app")
 			with.putAccount(t, fallback, roleARN(with.namespace+"-"+fallback))
 			object := func(tn *tenant, name, account string) *v1alpha1.OCIRepository {
 				o := tn.object(name)
-				o.Labels, o.Spec.ServiceAccountName = inSecondShard(), account
+				o.Spec.ServiceAccountName = account
 				create(t, o)
 				return o
 			}

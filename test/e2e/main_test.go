@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -30,13 +31,6 @@ var (
 	objects    client.Client        // the administrator; knows Lanyard's kinds
 )
 
-// secondShard is the shard for which tests start controllers of their own. Its StatefulSet is
-// secondStatefulSet.
-const (
-	secondShard       = "second"
-	secondStatefulSet = "lanyard-controller-second"
-)
-
 // userAgent tells the tests' own requests in the audit log.
 const userAgent = "lanyard-e2e"
 
@@ -51,6 +45,7 @@ var suite = stage.Suite{
 	Make:  "make build e2e-programs",
 	Cloud: addToCloud,
 	Begin: begin,
+	Judge: judgeRun,
 	End:   func() error { return wantNoRaces(world) },
 }
 
@@ -62,8 +57,21 @@ func binary(name string) string { return filepath.Join("..", "..", "bin", name) 
 func daemon(name string) string { return binary(filepath.Join("race", name)) }
 
 func TestMain(m *testing.M) {
-	if os.Getenv(programVar) != "" {
+	switch os.Getenv(programVar) {
+	case "":
+	case helmProgram:
+		if err := helmPushes(os.Args[1], os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	default:
 		os.Exit(serveAggregated(os.Args[1:]))
+	}
+	flag.Parse()
+	if err := flag.Set("test.parallel", maxParallel); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 	ctrllog.SetLogger(logr.Discard()) // of the caches in tests; the programs have logs of their own
 	os.Exit(suite.Run(context.Background(), m))
@@ -82,6 +90,10 @@ func begin(ctx context.Context, cluster *local.Cluster) (err error) {
 	}
 	if err := world.InstallChart(ctx, values(nil)); err != nil {
 		return err
+	}
+	connectPlanes()
+	for _, name := range shards() {
+		freeShards <- &shard{name: fmt.Sprint(name)}
 	}
 	controller, err = world.StartProgram(ctx, local.ProgramOptions{Workload: "lanyard-controller", Binary: daemon("lanyard-controller")})
 	return err
@@ -110,7 +122,7 @@ func wantNoRaces(cluster *local.Cluster) error {
 // values are the chart's for this run, with further ones of a test.
 func values(further map[string]any) map[string]any {
 	all := loudest()
-	maps.Copy(all, map[string]any{"shards": []any{secondShard}, "flux": map[string]any{"externalArtifacts": true}})
+	maps.Copy(all, map[string]any{"shards": shards(), "flux": map[string]any{"externalArtifacts": true}})
 	maps.Copy(all, further)
 	return all
 }

@@ -35,6 +35,7 @@ type mistake struct {
 // TestTypicalMistakes makes the mistakes of the table in docs/errors.md, and compares the
 // conditions with the page. With -update it writes them into the page.
 func TestTypicalMistakes(t *testing.T) {
+	beside(t)
 	const first, last = "<!-- The rest of this section is written by TestTypicalMistakes. -->\n", "\n## Whose credential\n"
 	mistakes := makeMistakes(t)
 	for _, m := range mistakes {
@@ -138,7 +139,7 @@ func (tn *tenant) putBucket(t *testing.T) (account string) {
 	name := tn.namespace + "-manifests"
 	plane, err := dataplane.S3(name)
 	must(t, "start a store", err)
-	world.Cloud().AWS().ServeS3(plane)
+	serveS3(t, plane, name)
 	must(t, "make a bucket", world.Cloud().AWS().PutBucket(local.Account, aws.Bucket{Region: local.Region, Name: name}))
 	putInto(t, plane, "/"+name+"/app.yaml", "app", nil)
 	tn.putAccount(t, account, tn.bucketRole(t, tn.namespace+"-"+account, account, readS3(name, "")...))

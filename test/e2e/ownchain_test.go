@@ -30,6 +30,7 @@ func (tn *tenant) mayAssume(t *testing.T) {
 // TestOwnChain has a tenant's registry and bucket in a second account read by the tenant's own
 // chain: its own role, and a role that trusts it. Another tenant names the same chain.
 func TestOwnChain(t *testing.T) {
+	beside(t)
 	const bucketName = "e2e-own-chain"
 	a, b := newTenant(t, "chain-a"), newTenant(t, "chain-b")
 	a.mayAssume(t)
@@ -43,7 +44,7 @@ func TestOwnChain(t *testing.T) {
 	}))
 	plane, err := dataplane.S3(bucketName)
 	must(t, "start a store", err)
-	world.Cloud().AWS().ServeS3(plane)
+	serveS3(t, plane, bucketName)
 	for key, content := range some("chain") {
 		putInto(t, plane, "/"+bucketName+"/"+(&url.URL{Path: key}).EscapedPath(), content, nil)
 	}

@@ -22,7 +22,7 @@ import (
 
 // Bounds of the commands of a page.
 const (
-	commandTimeout = 3 * time.Minute
+	commandTimeout = 15 * time.Minute // a command may download and compile modules
 	interruptGrace = time.Minute
 )
 
@@ -69,6 +69,7 @@ func specialOf(command string) special {
 // only the programs are built: commands survive each other, and themselves. Each page's blocks of
 // ```sh are commands, in the order of the page.
 func TestPages(t *testing.T) {
+	beside(t, lane3)
 	found := map[string]bool{}
 	for _, page := range []string{"README.md", "docs/library.md"} {
 		t.Run(page, func(t *testing.T) {
@@ -144,6 +145,7 @@ func shellCommands(page []byte) ([]string, error) {
 var hereDocument = regexp.MustCompile(`<<-?['"]?(\w+)`)
 
 func TestShellCommands(t *testing.T) {
+	beside(t)
 	page := "text\n```go\ngo()\n```\n\n```sh\n# comment\nfirst\nlong \\\n  longer \\\n  end\n\ncat <<'END'\nhere\n\nEND\nlast\nmake demo\nnext\n```\n- list\n\n  ```sh\n  indented\n  ```\n"
 	got, err := shellCommands([]byte(page))
 	want := []string{"first\nlong \\\n  longer \\\n  end\ncat <<'END'\nhere\n\nEND\nlast", "make demo", "next", "  indented"}

@@ -21,6 +21,7 @@ import (
 // connects to no address in --deny-cidrs, by default the private ranges, unless the administrator
 // lists the host.
 func TestPrivateNetworks(t *testing.T) {
+	beside(t)
 	inside, address, connections := startInside(t)
 	denied := map[string]any{"denyCIDRs": []any{address + "/32"}}
 	listed := map[string]any{"denyCIDRs": []any{address + "/32"}, "allowedEndpointHosts": []any{inside}}
@@ -37,18 +38,18 @@ func TestPrivateNetworks(t *testing.T) {
 		{"listed", listed, inside, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			startSecond(t, "private-"+tt.name, map[string]any{"extraEnv": environment, "identity": tt.identity})
-			tn := newTenant(t, "private-"+tt.name)
+			s := takeShard(t)
+			s.start(t, "private-"+tt.name, map[string]any{"extraEnv": environment, "identity": tt.identity})
+			tn := s.newTenant(t, "private-"+tt.name)
 			app, tags, files := tn.generic(tt.name, "oci://"+tt.host+"/app"), tn.image(tt.name), tn.bucket(tt.name, v1alpha1.ProviderGeneric, "good")
 			app.Spec.Insecure, tags.Spec.Insecure, files.Spec.Insecure = true, true, true
 			tags.Spec.Image, tags.Spec.Provider, tags.Spec.ServiceAccountName = tt.host+"/app", v1alpha1.ProviderGeneric, ""
 			files.Spec.Endpoint, files.Spec.ServiceAccountName = tt.host, ""
 			all := []client.Object{app, tags, files}
+			before := connections.Load()
 			for _, o := range all {
-				o.SetLabels(inSecondShard())
 				create(t, o)
 			}
-			before := connections.Load()
 			for _, o := range all {
 				if tt.fetched {
 					awaitReady(t, o)

@@ -48,8 +48,9 @@ func newDistribution(t *testing.T, host, user, password string) {
 // TestPullSecrets pulls from a registry with users of its own, with Secrets as Pods do: one that
 // the object names, and those of its ServiceAccount. Nobody else's.
 func TestPullSecrets(t *testing.T) {
+	beside(t)
 	const user, password = "robot", secretMark + "of-the-robot"
-	private := &foreignRegistry{host: "harbor.registry.example.com", user: user, password: password}
+	private := &foreignRegistry{host: "goharbor.registry.example.com", user: user, password: password}
 	newDistribution(t, private.host, user, password)
 	url := private.url("team/app")
 	manifest := publish(t, url, "1.0.0", layer(t, file("app.yaml", "app")), &authn.Basic{Username: user, Password: password})

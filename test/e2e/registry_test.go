@@ -107,6 +107,7 @@ func (r *foreignRegistry) putLogin(t *testing.T, namespace, name string) {
 // TestStaticSecret pulls with a stored password: the Secret is read when it is needed, and what is
 // wrong with it is said.
 func TestStaticSecret(t *testing.T) {
+	beside(t)
 	tn := newTenant(t, "static")
 	private := newRegistry(t, "private.registry.example.com")
 	private.protect("reader", secretMark+"of-the-reader")

@@ -46,6 +46,7 @@ const (
 // trigger. A consumer shows all the time what lies in the Secrets of short life. It is never
 // refused, whatever happens to keys and programs.
 func TestRenewals(t *testing.T) {
+	beside(t, lane2)
 	w := newBindingWorld(t, "renewals", renewalIssuer, map[string]any{
 		"tokens": map[string]any{"minDuration": "10s", "defaultDuration": shortLife.String()},
 	}, map[string]any{"identity": map[string]any{"bindings": true, "renewalFraction": renewalFraction}})
@@ -142,18 +143,18 @@ func cloudTargets() []cloudTarget {
 			client: ofNode(node.AzureIdentity, "https://storage.azure.com/.default"),
 		},
 		{
-			kind: v1alpha1.TargetGCP, audience: "https:" + ownPool,
+			kind: v1alpha1.TargetGCP, audience: "https:" + poolOf(renewalIssuer),
 			trust: func(t *testing.T, name, subject string) map[string]string {
 				t.Helper()
 				account := name + "@" + googleProject + ".iam.gserviceaccount.com"
 				must(t, "make a service account", world.Cloud().GCP().PutServiceAccount(googleProject, gcp.ServiceAccount{
-					Email: account, Bindings: []gcp.Binding{{Role: "roles/iam.workloadIdentityUser", Members: []string{ownPrincipal(subject)}}},
+					Email: account, Bindings: []gcp.Binding{{Role: "roles/iam.workloadIdentityUser", Members: []string{principalOf(renewalIssuer, subject)}}},
 				}))
-				return map[string]string{"workloadIdentityProvider": strings.TrimPrefix(ownPool, "//iam.googleapis.com/"), "serviceAccountEmail": account}
+				return map[string]string{"workloadIdentityProvider": strings.TrimPrefix(poolOf(renewalIssuer), "//iam.googleapis.com/"), "serviceAccountEmail": account}
 			},
 			judge: func(t *testing.T, config map[string]string, token string) verdict {
 				t.Helper()
-				exchanged, v := googleExchange(t, ownPool, token)
+				exchanged, v := googleExchange(t, poolOf(renewalIssuer), token)
 				if v.granted() {
 					_, v = impersonate(t, config["serviceAccountEmail"], exchanged)
 				}

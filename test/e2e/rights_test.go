@@ -10,28 +10,29 @@ import (
 )
 
 // unbound is the one namespace in which the API server refuses something to the controller; see
-// TestZAudit.
+// [judgeRun].
 const unbound = "unbound"
 
 // TestTenantNamespaces has the chart bind the controller's rights to act as a tenant in one
 // namespace. The controller starts, objects there get their artifacts, and objects elsewhere get no
 // token of any account, and no Secret is read for them.
 func TestTenantNamespaces(t *testing.T) {
-	inside, outside := newTenant(t, "bound"), newTenant(t, unbound)
+	alone(t, "it takes rights from all controllers")
+	s := takeShard(t)
+	inside, outside := s.newTenant(t, "bound"), s.newTenant(t, unbound)
 	inside.pushFile(t, "1.0.0", "app")
 	outside.pushFile(t, "1.0.0", "app")
 	install(t, map[string]any{"rbac": map[string]any{"tenantNamespaces": []any{inside.namespace}}})
 	// The harness only applies. Helm deletes what a release no longer has.
 	everywhere := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "lanyard-controller-tenant"}}
 	must(t, "take the rights from other namespaces", objects.Delete(t.Context(), everywhere))
-	startReplica(t, "rights")
+	s.start(t, "rights", nil)
 	t.Cleanup(func() {
 		inside.clear(t) // while there is a controller
 		outside.clear(t)
 	})
 
 	app, stranger := inside.object("app"), outside.object("app")
-	app.Labels, stranger.Labels = inSecondShard(), inSecondShard()
 	create(t, app)
 	create(t, stranger)
 	await(t, app, "the artifact", pulled)
@@ -39,7 +40,6 @@ func TestTenantNamespaces(t *testing.T) {
 
 	create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: unbound, Name: "login"}})
 	secret := outside.generic("secret", stranger.Spec.URL)
-	secret.Labels = inSecondShard()
 	secret.Spec.SecretRef = &meta.LocalReference{Name: "login"}
 	create(t, secret)
 	await(t, secret, "the refusal", failing(meta.ReasonControllerForbidden, "secrets", unbound))

@@ -287,7 +287,7 @@ func (l *traffic) run(ctx context.Context, after time.Duration) error {
 	pause(ctx, after)
 	v := caching{url: ownIssuer, life: publishDelay}
 	kept := map[string]string{} // a token of each key
-	for ; ctx.Err() == nil; pause(ctx, pollEvery) {
+	for ; ctx.Err() == nil; pause(ctx, 50*time.Millisecond) {
 		token, err := l.mint(ctx)
 		switch {
 		case ctx.Err() != nil:

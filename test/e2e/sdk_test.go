@@ -17,6 +17,7 @@ import (
 // the API server at the local cloud. They get a token for the tenant's own identity, and none for
 // another identity. `npm ci` in node/ installs them.
 func TestNodeClients(t *testing.T) {
+	beside(t)
 	a, b := newTenant(t, "node-a"), newTenant(t, "node-b")
 	applicationA, applicationB := a.atAzure(t), b.atAzure(t)
 	accountA, accountB := a.atGoogle(t), b.atGoogle(t)

@@ -85,6 +85,7 @@ func (c *collection) find(text string) int {
 
 // TestMintedSecretsAreFound checks that a part of a secret is found that looks like nothing.
 func TestMintedSecretsAreFound(t *testing.T) {
+	beside(t)
 	var c collection
 	key, err := x509.MarshalPKCS8PrivateKey(newKey(t))
 	must(t, "write a key", err)
@@ -123,7 +124,7 @@ func wantNoSecrets(t *testing.T) {
 	}
 }
 
-func wantNoSecretsInLogs(t *testing.T) {
+func wantNoSecretsInLogs(t testing.TB) {
 	t.Helper()
 	logs := controllerLogs(t)
 	if len(logs) == 0 {
@@ -202,7 +203,7 @@ func addSecretsOf(ctx context.Context, t *testing.T, cluster *local.Cluster) {
 	}
 }
 
-func wantNoSecret(t *testing.T, where, text string) {
+func wantNoSecret(t testing.TB, where, text string) {
 	t.Helper()
 	if at := minted.find(text); at >= 0 {
 		t.Errorf("%s holds a secret that was made, after %q", where, text[max(0, at-80):at])

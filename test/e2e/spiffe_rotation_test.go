@@ -398,7 +398,7 @@ func (b *keptBundle) fetch(ctx context.Context) error {
 func authorityIsImported(t *testing.T, w *spiffeWorld, registry *patientRegistry) {
 	t.Helper()
 	_, app := registry.objects(t, w, "imported")
-	w.readBundle(t)
+	w.readBundle(t, spiffeIssuer)
 	ours, former := newAuthority(t), w.certificate(t, app)
 	must(t, "make a Secret", w.people.Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: local.Namespace, Name: authoritySecret}, Type: corev1.SecretTypeTLS, Data: ours.secret(t),
@@ -408,7 +408,7 @@ func authorityIsImported(t *testing.T, w *spiffeWorld, registry *patientRegistry
 	_, err := w.StartProgram(t.Context(), local.ProgramOptions{Workload: tokenServer, Binary: daemon(tokenServer)})
 	must(t, "start the token server", err)
 	w.awaitAuthority(t, isAuthority(ours.certificate))
-	w.readBundle(t)
+	w.readBundle(t, spiffeIssuer)
 	if _, _, err := x509svid.ParseAndVerify(former.Certificate, w.bundle); err != nil {
 		t.Errorf("a certificate of the former authority is still valid, but no longer accepted: %v", err)
 	}

@@ -30,6 +30,7 @@ authorization { users: [
 // TestTrustPage compares the configurations in docs/trust.md with those that the services of these
 // tests have.
 func TestTrustPage(t *testing.T) {
+	beside(t)
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "trust.md"))
 	must(t, "read the page", err)
 	render := func(text string, values map[string]any) string {

@@ -80,8 +80,9 @@ type spiffeWorld struct {
 // tenants may try. Nobody who judges an SVID here is ours: Apache's server, distribution and
 // SPIFFE's library.
 func TestSPIFFE(t *testing.T) {
+	beside(t, lane2)
 	w := installSPIFFE(t)
-	w.readBundle(t)
+	w.readBundle(t, spiffeIssuer)
 	registry := newFederatedRegistry(t, spiffeRegistry)
 	manifest := registry.push(t, tokenApp, "latest", "the app")
 	registry.push(t, scannedApp, "1.0.0", "the scanned app")
@@ -145,12 +146,12 @@ func (w *spiffeWorld) install(t *testing.T, secret string) {
 	must(t, "install the chart", w.InstallChart(t.Context(), values))
 }
 
-// readBundle waits until the trust domain has a key and an authority that sign, and reads its
-// bundle.
-func (w *spiffeWorld) readBundle(t *testing.T) {
+// readBundle waits until the trust domain has a key and an authority that sign. It reads the bundle
+// of the trust domain from the SPIFFE issuer.
+func (w *spiffeWorld) readBundle(t *testing.T, issuer string) {
 	t.Helper()
 	w.awaitAuthority(t, func(*identityv1.Authority) bool { return true })
-	bundle, err := spiffebundle.Parse(spiffeid.RequireTrustDomainFromString(trustDomain), published(t, spiffeIssuer+"/bundle"))
+	bundle, err := spiffebundle.Parse(spiffeid.RequireTrustDomainFromString(trustDomain), published(t, issuer+"/bundle"))
 	must(t, "read the bundle", err)
 	w.bundle = bundle
 }

@@ -81,6 +81,7 @@ const dataHost = "lanyarddemo.westeurope.data.azurecr.io"
 // TestStory is Stories 1, 3 and 5 of the design and an Azure counterpart, with what tenant B may
 // try besides: examples/ as it stands in the repository, without the issuer, which TestPages runs.
 func TestStory(t *testing.T) {
+	alone(t, "it waits for all objects of the world, and compares them with what lanyard status -A prints")
 	begin := world.Cloud().Journal().Last()
 	artifacts, err := examples.Artifacts()
 	must(t, "read the artifacts", err)
@@ -324,6 +325,7 @@ func kubeconfig(t *testing.T, namespace, account string) string {
 
 // TestReconcileRequest asks for a reconciliation of an object whose interval is far away.
 func TestReconcileRequest(t *testing.T) {
+	beside(t)
 	tn := newTenant(t, "requested")
 	tn.pushFile(t, "1.0.0", "first")
 	o := tn.object("app")

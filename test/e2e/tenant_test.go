@@ -58,6 +58,7 @@ type tenant struct {
 	subject   string // of the ServiceAccount's tokens
 	role      string // ARN
 	url       string // of the repository
+	shard     *shard // of its objects; nil for the first controller's
 }
 
 // newTenant makes a tenant for a test. The name is of letters and dashes and unique in the run.
@@ -161,7 +162,7 @@ func (tn *tenant) clear(t *testing.T) {
 // object is an OCIRepository of the tenant that pulls its repository as its ServiceAccount.
 func (tn *tenant) object(name string) *v1alpha1.OCIRepository {
 	return &v1alpha1.OCIRepository{
-		ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: name, Labels: tn.shard.labels()},
 		Spec: v1alpha1.OCIRepositorySpec{
 			URL: tn.url, Ref: &v1alpha1.OCIRepositoryRef{Tag: "1.0.0"}, Interval: metav1.Duration{Duration: interval},
 			RegistryAccess: v1alpha1.RegistryAccess{Provider: v1alpha1.ProviderAWS, ServiceAccountName: puller},

@@ -33,6 +33,7 @@ var minioTakes = map[string]string{
 // TestTokenMatrix gives the same kinds of tokens of the API server to each cloud, and to MinIO's
 // STS, which is not ours: AWS agrees with it, except for what MinIO takes.
 func TestTokenMatrix(t *testing.T) {
+	beside(t)
 	a, b := newTenant(t, "matrix-a"), newTenant(t, "matrix-b")
 	application := a.atAzure(t)
 	account := a.atGoogle(t)

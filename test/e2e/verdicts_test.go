@@ -38,8 +38,6 @@ const (
 	vaultAudience   = "vault.example.com"
 	apacheAudience  = "apache.example.com"
 	wrongAudience   = "https://elsewhere.example.com" // of no receiver
-	// ownPool names the provider that the issuer is at Google. A token's audience is its URL.
-	ownPool = "//iam.googleapis.com/projects/987654321098/locations/global/workloadIdentityPools/verdicts/providers/lanyard"
 )
 
 // federated is a WorkloadIdentity and what it may be elsewhere.
@@ -58,7 +56,7 @@ func federate(t *testing.T, w *issuerWorld, tn *tenant) federated {
 	t.Helper()
 	w.putNamespace(t, tn.namespace)
 	identity := w.newIdentity(t, tn.namespace, "app",
-		stsAudience, azureAudience, "https:"+ownPool, aliyunAudience, clusterAudience, vaultAudience, apacheAudience, wrongAudience)
+		stsAudience, azureAudience, "https:"+poolOf(ownIssuer), aliyunAudience, clusterAudience, vaultAudience, apacheAudience, wrongAudience)
 	f := federated{WorkloadIdentity: identity, subject: issuer.Subject(identity), role: tn.role, application: string(identity.UID)}
 	must(t, "trust the identity at AWS", world.Cloud().AWS().PutTrustPolicy(local.Account, tn.namespace, trustIn(ownIssuer, f.subject)))
 	must(t, "make an application", world.Cloud().Azure().PutApplication(local.AzureTenant, azure.Application{
@@ -68,20 +66,33 @@ func federate(t *testing.T, w *issuerWorld, tn *tenant) federated {
 	f.account = tn.namespace + "@" + googleProject + ".iam.gserviceaccount.com"
 	must(t, "make a service account", world.Cloud().GCP().PutServiceAccount(googleProject, gcp.ServiceAccount{
 		Email:    f.account,
-		Bindings: []gcp.Binding{{Role: "roles/iam.workloadIdentityUser", Members: []string{ownPrincipal(f.subject)}}},
+		Bindings: []gcp.Binding{{Role: "roles/iam.workloadIdentityUser", Members: []string{principalOf(ownIssuer, f.subject)}}},
 	}))
 	f.aliyunRole = atAliyun(t, tn.namespace, ownIssuer, f.subject)
 	return f
 }
 
-// ownPrincipal is how Google's policies name a subject of the issuer.
-func ownPrincipal(subject string) string { return googleIAM + "verdicts/subject/" + subject }
+// poolID is the pool at Google of an issuer: the first label of its host.
+func poolID(issuer string) string {
+	id, _, _ := strings.Cut(strings.TrimPrefix(issuer, "https://"), ".")
+	return id
+}
+
+// poolOf names the provider that an issuer is at Google. A token's audience is its URL.
+func poolOf(issuer string) string {
+	return "//iam.googleapis.com/projects/987654321098/locations/global/workloadIdentityPools/" + poolID(issuer) + "/providers/lanyard"
+}
+
+// principalOf is how Google's policies name a subject of an issuer.
+func principalOf(issuer, subject string) string {
+	return googleIAM + poolID(issuer) + "/subject/" + subject
+}
 
 // trustIssuer has AWS, Google and Alibaba Cloud know an issuer.
 func trustIssuer(t *testing.T, issuer string) {
 	t.Helper()
 	must(t, "trust the issuer at AWS", world.Cloud().AWS().PutOIDCProvider(local.Account, aws.OIDCProvider{URL: issuer, ClientIDs: []string{stsAudience}}))
-	must(t, "trust the issuer at Google", world.Cloud().GCP().PutPool(googleProject, gcp.Pool{ID: "verdicts", Providers: []gcp.Provider{{
+	must(t, "trust the issuer at Google", world.Cloud().GCP().PutPool(googleProject, gcp.Pool{ID: poolID(issuer), Providers: []gcp.Provider{{
 		ID: "lanyard", IssuerURI: issuer, AttributeMapping: map[string]string{"google.subject": "assertion.sub"},
 	}}}))
 	trustAtAliyun(t, issuer)
@@ -105,8 +116,7 @@ func verdicts(t *testing.T, w *issuerWorld) {
 	begin := time.Now()
 	trustIssuer(t, ownIssuer)
 	a, b := federate(t, w, newTenant(t, "verdict-a")), federate(t, w, newTenant(t, "verdict-b"))
-	lend(t, ownPrincipal(a.subject))
-	t.Cleanup(func() { lend(t) })
+	lend(t, principalOf(ownIssuer, a.subject))
 
 	another := startCluster(t, "verdicts", clusterAudience, map[string]string{"lanyard": ownIssuer})
 	grantReading(t, another, "lanyard:"+a.subject)
@@ -139,15 +149,15 @@ func verdicts(t *testing.T, w *issuerWorld) {
 			_, v := entraToken(t, a.application, token)
 			return v
 		}},
-		{name: "Google, as a service account", audience: "https:" + ownPool, width: 30, judge: func(token string) verdict {
-			exchanged, v := googleExchange(t, ownPool, token)
+		{name: "Google, as a service account", audience: "https:" + poolOf(ownIssuer), width: 30, judge: func(token string) verdict {
+			exchanged, v := googleExchange(t, poolOf(ownIssuer), token)
 			if v.granted() {
 				_, v = impersonate(t, a.account, exchanged)
 			}
 			return v
 		}},
-		{name: "Google, as itself", audience: "https:" + ownPool, width: 20, judge: func(token string) verdict {
-			exchanged, v := googleExchange(t, ownPool, token)
+		{name: "Google, as itself", audience: "https:" + poolOf(ownIssuer), width: 20, judge: func(token string) verdict {
+			exchanged, v := googleExchange(t, poolOf(ownIssuer), token)
 			if v.granted() {
 				v = listBucket(t, e2eBucket, exchanged)
 			}
@@ -335,7 +345,7 @@ func ownClients(t *testing.T, w *issuerWorld, a, b federated) {
 		}
 		return path
 	}
-	forAWS, forAzure, forGoogle := file(stsAudience), file(azureAudience), file("https:"+ownPool)
+	forAWS, forAzure, forGoogle := file(stsAudience), file(azureAudience), file("https:"+poolOf(ownIssuer))
 	t.Run("aws", func(t *testing.T) {
 		t.Parallel()
 		out, errs, err := awsIdentity(t, forAWS, a.role)
@@ -354,9 +364,9 @@ func ownClients(t *testing.T, w *issuerWorld, a, b federated) {
 	}{
 		{"azure/own application", forAzure, atAzure(a.application), ""},
 		{"azure/other tenant's application", forAzure, atAzure(b.application), "AADSTS700213"},
-		{"google/own service account", forGoogle, atGoogle(ownPool, a.account), ""},
-		{"google/itself", forGoogle, atGoogle(ownPool, ""), ""},
-		{"google/other tenant's service account", forGoogle, atGoogle(ownPool, b.account), "PERMISSION_DENIED"},
+		{"google/own service account", forGoogle, atGoogle(poolOf(ownIssuer), a.account), ""},
+		{"google/itself", forGoogle, atGoogle(poolOf(ownIssuer), ""), ""},
+		{"google/other tenant's service account", forGoogle, atGoogle(poolOf(ownIssuer), b.account), "PERMISSION_DENIED"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -10,9 +10,9 @@ import (
 
 const (
 	// patience bounds a wait for something that should happen soon.
-	patience = 30 * time.Second
+	patience = 90 * time.Second
 	// pollEvery is the pause between two looks.
-	pollEvery = 50 * time.Millisecond
+	pollEvery = 200 * time.Millisecond
 )
 
 // eventually looks again and again until look returns nil. At the deadline the test fails with
@@ -47,7 +47,7 @@ func within(t *testing.T, limit time.Duration, what string, look func(ctx contex
 }
 
 // must is nil's opposite of an error in a test's own preparation.
-func must(t *testing.T, what string, err error) {
+func must(t testing.TB, what string, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)

@@ -21,8 +21,8 @@ import (
 // startTimeout bounds the start of the world.
 const startTimeout = 3 * time.Minute
 
-// Suite is the tests of a package, and the world that they need. All fields but Cloud and End are
-// required.
+// Suite is the tests of a package, and the world that they need. All fields but Cloud, Judge and End
+// are required.
 type Suite struct {
 	// Name of the suite, for messages.
 	Name string
@@ -36,7 +36,10 @@ type Suite struct {
 	Cloud func(*cloudtest.Config) error
 	// Begin prepares the cluster for the first test.
 	Begin func(ctx context.Context, cluster *local.Cluster) error
-	// End judges the run after the last test, when the world has ended.
+	// Judge judges the run after the last test, while the world still runs, if all tests passed. The
+	// run fails if Judge reports an error to t.
+	Judge func(t testing.TB)
+	// End judges the run when the world has ended.
 	End func() error
 }
 
@@ -75,7 +78,10 @@ func (s *Suite) run(ctx context.Context, m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	code = m.Run()
-	err = errors.Join(world.Err(), world.Stop(ctx), world.Cloud().Stop())
+	if code == 0 && s.Judge != nil {
+		err = judge(ctx, s.Judge)
+	}
+	err = errors.Join(err, world.Err(), world.Stop(ctx), world.Cloud().Stop())
 	if err == nil && s.End != nil {
 		err = s.End()
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
@@ -31,16 +33,13 @@ type program struct {
 	account string
 	// grants is a lower bound for its verbs: if the test finds fewer, it does not find the roles.
 	grants int
-	// exercise makes the program use each of its permissions at least once, in the main world; nil if
-	// the clusters of other tests do.
-	exercise func(t *testing.T)
 	// rare has the verbs that no test has the program use, each with the reason.
 	rare map[string]string
 }
 
 // programs lists all programs of the chart.
 var programs = []program{
-	{name: "lanyard-controller", account: "lanyard-controller", grants: 10, exercise: exerciseController, rare: map[string]string{
+	{name: "lanyard-controller", account: "lanyard-controller", grants: 10, rare: map[string]string{
 		"patch imagerepositories.toolkit.lanyard.dev": "it removes the annotation that renews a token, as from an OCIRepository",
 	}},
 	{name: tokenServer, account: tokenServer, grants: 10, rare: map[string]string{
@@ -60,21 +59,30 @@ var programs = []program{
 // permissions says what a program may do and what it did, in the words of kubectl auth can-i.
 type permissions struct{ granted, used map[string]int }
 
-// elsewhere has the rights of each program in the clusters of other tests, by the program's
-// account. Each cluster is added before it is stopped.
-var elsewhere = map[string]permissions{}
+// rightsOfRun has the rights of each program in all clusters of the run, by the program's account.
+// Each cluster is added before it is stopped.
+var rightsOfRun = struct {
+	mu  sync.Mutex
+	all map[string]permissions
+}{all: map[string]permissions{}}
 
 // addRights adds what the programs of a cluster may do there, and what they did.
-func addRights(ctx context.Context, t *testing.T, cluster *local.Cluster) {
+func addRights(ctx context.Context, t testing.TB, cluster *local.Cluster) {
 	t.Helper()
 	log := auditLogOf(t, cluster)
+	grants := map[string][]string{}
 	for _, p := range programs {
-		sum, ok := elsewhere[p.account]
+		grants[p.account] = granted(ctx, t, cluster.Client(), p)
+	}
+	rightsOfRun.mu.Lock()
+	defer rightsOfRun.mu.Unlock()
+	for _, p := range programs {
+		sum, ok := rightsOfRun.all[p.account]
 		if !ok {
 			sum = permissions{granted: map[string]int{}, used: map[string]int{}}
-			elsewhere[p.account] = sum
+			rightsOfRun.all[p.account] = sum
 		}
-		for _, g := range granted(ctx, t, cluster.Client(), p) {
+		for _, g := range grants[p.account] {
 			sum.granted[g]++
 		}
 		for _, e := range log {
@@ -100,23 +108,18 @@ func findProgram(is func(program) bool) *program {
 	return nil
 }
 
-// TestZAudit comes last: it reads the API server's audit log of the whole run. It fails on a verb
-// that the chart grants a program, in any cluster of the run, and that the program used in none. It
-// fails on a program's request that was forbidden, and on an administrator's credential in a
-// program's hands.
-func TestZAudit(t *testing.T) {
+// judgeRun reads the API server's audit log of the whole run. It fails on a program's request that
+// was forbidden, and on an administrator's credential in a program's hands. If the run had all tests,
+// it fails on a verb that the chart grants a program, in any cluster of the run, and that the program
+// used in none.
+func judgeRun(t testing.TB) {
 	for _, w := range world.Workloads() {
 		if findProgram(func(p program) bool { return p.name == w.Program }) == nil {
 			t.Errorf("the chart starts %s in %s, of which this test knows nothing", w.Program, w.Name)
 		}
 	}
-	for _, p := range programs {
-		if p.exercise != nil {
-			p.exercise(t)
-		}
-	}
 	admins := map[string]int{} // requests with an administrator's credential, by user agent
-	for _, e := range auditLog(t) {
+	for _, e := range auditLogOf(t, world) {
 		if slices.Contains(e.User.Groups, "system:masters") {
 			admins[e.UserAgent]++
 		}
@@ -142,15 +145,27 @@ func TestZAudit(t *testing.T) {
 		}
 	}
 	addRights(t.Context(), t, world)
-	for _, p := range programs {
-		judgeGrants(t, p, elsewhere[p.account])
+	if wholeRun() {
+		for _, p := range programs {
+			judgeGrants(t, p, rightsOfRun.all[p.account])
+		}
 	}
-	wantNoSecretsInLogs(t) // what the end of the objects added
+	wantNoSecretsInLogs(t)
+}
+
+// wholeRun reports whether the command line selects all tests.
+func wholeRun() bool {
+	for _, name := range []string{"test.run", "test.skip"} {
+		if flag.Lookup(name).Value.String() != "" {
+			return false
+		}
+	}
+	return true
 }
 
 // judgeCaller compares the program that made a request with the program that owns the
 // ServiceAccount. Either may be nil.
-func judgeCaller(t *testing.T, e auditEvent, caller, owner *program) {
+func judgeCaller(t testing.TB, e auditEvent, caller, owner *program) {
 	t.Helper()
 	switch {
 	case caller != owner && caller != nil:
@@ -163,7 +178,7 @@ func judgeCaller(t *testing.T, e auditEvent, caller, owner *program) {
 }
 
 // judgeGrants fails on each verb that the program is granted and never used.
-func judgeGrants(t *testing.T, p program, all permissions) {
+func judgeGrants(t testing.TB, p program, all permissions) {
 	t.Helper()
 	for _, g := range slices.Sorted(maps.Keys(all.granted)) {
 		verb, resource, _ := strings.Cut(g, " ")
@@ -180,18 +195,22 @@ func judgeGrants(t *testing.T, p program, all permissions) {
 	}
 }
 
-// exerciseController makes lanyard-controller use each of its permissions.
-func exerciseController(t *testing.T) {
-	t.Helper()
+// TestControllerUsesItsRights makes lanyard-controller use each of its permissions in the world.
+// [judgeRun] looks for permissions that no program has used. [TestExternalArtifact] has it use those
+// of Flux's kind.
+func TestControllerUsesItsRights(t *testing.T) {
+	alone(t, "it changes what the chart grants all controllers")
 	// API servers before 1.34 do not stream lists; what the chart grants for them is used as with
 	// one of them. The chart grants to read namespaces only if the controller's identity is lent by
 	// their labels.
-	startSecond(t, "audited", map[string]any{
+	install(t, map[string]any{
 		"extraEnv": environment("KUBE_FEATURE_WatchListClient=false"),
 		"identity": map[string]any{
 			"controllerNamespaces": map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"e2e.lanyard.dev/lent": "yes"}}},
 		},
 	})
+	s := takeShard(t)
+	s.start(t, "audited", nil)
 	tn := newTenant(t, "audit")
 	tn.pushFile(t, "1.0.0", "app")
 	private := newRegistry(t, "audit.registry.example.com")
@@ -206,25 +225,15 @@ func exerciseController(t *testing.T) {
 	await(t, secret, "the artifact", pulled)
 	await(t, o, "the artifact", pulled)
 	borrower := tn.object("borrower")
-	borrower.Labels = inSecondShard()
+	borrower.Labels = s.labels()
 	borrower.Spec.ServiceAccountName = ""
 	create(t, borrower)
 	await(t, borrower, "the refusal", failing("NotGranted"))
-	installFlux(t)
-	offered := tn.object("offered")
-	offered.Spec.ExternalArtifact = true
-	create(t, offered)
-	await(t, offered, "the artifact", pulled)
-	wantOffered(t, offered)
-	misdirect(t, offered)
-	wantOffered(t, offered)
-	patch(t, offered, func(o *v1alpha1.OCIRepository) { o.Spec.ExternalArtifact = false })
-	wantWithdrawn(t, offered)
 	create(t, tn.image("tags"))
 	create(t, &v1alpha1.Bucket{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: "files"},
 		Spec: v1alpha1.BucketSpec{
-			BucketName: e2eBucket, Provider: v1alpha1.ProviderGCP, ServiceAccountName: puller, Interval: metav1.Duration{Duration: interval},
+			BucketName: e2eBucket, Prefix: "audit/", Provider: v1alpha1.ProviderGCP, ServiceAccountName: puller, Interval: metav1.Duration{Duration: interval},
 		},
 	})
 	eventually(t, "all kinds of objects are judged", func(ctx context.Context) error {
@@ -244,7 +253,7 @@ func exerciseController(t *testing.T) {
 }
 
 // granted returns the verbs that all bindings of a program's account grant.
-func granted(ctx context.Context, t *testing.T, people client.Client, p program) []string {
+func granted(ctx context.Context, t testing.TB, people client.Client, p program) []string {
 	t.Helper()
 	bound := func(subjects []rbacv1.Subject) bool {
 		return slices.Contains(subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: local.Namespace, Name: p.account})
@@ -268,7 +277,7 @@ func granted(ctx context.Context, t *testing.T, people client.Client, p program)
 }
 
 // addGrants adds the verbs of a role, one by one.
-func addGrants(ctx context.Context, t *testing.T, people client.Client, all map[string]bool, ref rbacv1.RoleRef, namespace string) {
+func addGrants(ctx context.Context, t testing.TB, people client.Client, all map[string]bool, ref rbacv1.RoleRef, namespace string) {
 	t.Helper()
 	var rules []rbacv1.PolicyRule
 	if ref.Kind == "ClusterRole" {
@@ -348,7 +357,7 @@ func auditLog(t *testing.T) []auditEvent {
 }
 
 // auditLogOf reads the requests that were answered, or whose answer began.
-func auditLogOf(t *testing.T, cluster *local.Cluster) []auditEvent {
+func auditLogOf(t testing.TB, cluster *local.Cluster) []auditEvent {
 	t.Helper()
 	f, err := os.Open(cluster.Path("cluster", "audit.log"))
 	must(t, "open the audit log", err)

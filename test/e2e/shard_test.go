@@ -1,0 +1,142 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/internal/local"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// listAll lists without a selector.
+var listAll = metav1.ListOptions{}
+
+// stopGrace bounds the end of a controller.
+const stopGrace = 20 * time.Second
+
+// maxShards is the number of controllers that run at once besides the world's first one. Each takes
+// up to 0.3 GiB of memory.
+const maxShards = 4
+
+// shards are the shards of the chart, by their names. Tests start the controllers of these shards.
+func shards() []any {
+	var names []any
+	for i := range maxShards {
+		names = append(names, fmt.Sprint("shard-", i))
+	}
+	return names
+}
+
+// freeShards are the shards that no test uses.
+var freeShards = make(chan *shard, maxShards)
+
+// shard is a shard of the chart while a test uses it. The world's first controller leaves its
+// objects alone.
+type shard struct{ name string }
+
+// takeShard waits until a shard is free, and keeps it until the test ends.
+func takeShard(t *testing.T) *shard {
+	t.Helper()
+	s := <-freeShards
+	t.Cleanup(func() { freeShards <- s })
+	s.dropLease(t)
+	return s
+}
+
+// labels are the labels of the shard's objects.
+func (s *shard) labels() map[string]string {
+	if s == nil {
+		return nil
+	}
+	return map[string]string{"lanyard.dev/shard": s.name}
+}
+
+// statefulSet is the name of the shard's StatefulSet and of its lease.
+func (s *shard) statefulSet() string { return "lanyard-controller-" + s.name }
+
+// newTenant is newTenant for a tenant whose objects are the shard's.
+func (s *shard) newTenant(t *testing.T, name string) *tenant {
+	t.Helper()
+	tn := newTenant(t, name)
+	tn.shard = s
+	return tn
+}
+
+// start starts a controller of the shard, which ends with the test. Its values of the chart are put
+// over the world's. If they are nil, the controller starts as the chart was last installed. The name
+// tells its artifact store and its log from others.
+func (s *shard) start(t *testing.T, name string, further map[string]any) *local.Program {
+	t.Helper()
+	o := local.ProgramOptions{Workload: s.statefulSet(), Binary: binary("lanyard-controller"), Name: name}
+	if further != nil {
+		o.Values = values(further)
+	}
+	c, err := world.StartProgram(t.Context(), o)
+	must(t, "start a controller", err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), stopGrace)
+		defer cancel()
+		if err := c.Stop(ctx); err != nil {
+			t.Errorf("stop a controller: %v", err)
+		}
+	})
+	return c
+}
+
+// dropLease removes the shard's lease. Nobody releases the lease of a controller that was killed,
+// and the next controller would wait for its end.
+func (s *shard) dropLease(t *testing.T) {
+	t.Helper()
+	err := apiserver.CoordinationV1().Leases(local.Namespace).Delete(t.Context(), s.statefulSet(), metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatalf("remove the lease: %v", err)
+	}
+}
+
+// install changes what the chart was rendered with, until the test ends. It changes the rights of
+// all controllers, so only tests that run alone may call it.
+func install(t *testing.T, further map[string]any) {
+	t.Helper()
+	must(t, "install the chart", world.InstallChart(t.Context(), values(further)))
+	t.Cleanup(func() {
+		if err := world.InstallChart(context.WithoutCancel(t.Context()), values(nil)); err != nil {
+			t.Errorf("install the chart as it was: %v", err)
+		}
+	})
+}
+
+// environment is the value env of the chart: the cloud's variables and further ones, NAME=VALUE,
+// which replace the cloud's.
+func environment(further ...string) []any {
+	variables := map[string]string{}
+	for _, variable := range append(world.Cloud().Env(), further...) {
+		name, value, _ := strings.Cut(variable, "=")
+		variables[name] = value
+	}
+	var env []any
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		env = append(env, map[string]any{"name": name, "value": variables[name]})
+	}
+	return env
+}
+
+// controllerLogs are the logs of all controllers of the run.
+func controllerLogs(t testing.TB) []string {
+	t.Helper()
+	all, err := filepath.Glob(world.Path("*.log"))
+	must(t, "find the logs", err)
+	var logs []string
+	for _, path := range all {
+		if base := filepath.Base(path); base != "controlplane.log" && base != "registry.log" {
+			logs = append(logs, path)
+		}
+	}
+	return logs
+}

@@ -1,0 +1,191 @@
+package e2e
+
+import (
+	"go/ast"
+	"go/parser"
+	gotoken "go/token"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/azure"
+	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
+)
+
+// alone declares that a test runs while no other test does, and why. The tests that run alone come
+// before all tests that run beside others.
+func alone(t *testing.T, why string) {
+	t.Helper()
+	t.Logf("runs alone: %s", why)
+}
+
+// beside declares that a test runs beside other tests. The test has the things for itself until it
+// ends.
+func beside(t *testing.T, things ...*sharedThing) {
+	t.Helper()
+	t.Parallel()
+	ownCluster := false
+	for _, thing := range things {
+		thing.mu.Lock()
+		t.Cleanup(thing.mu.Unlock)
+		ownCluster = ownCluster || thing.clusters
+	}
+	if !ownCluster {
+		seats <- struct{}{}
+		t.Cleanup(func() { <-seats })
+	}
+}
+
+// maxParallel is go test's flag -parallel. No test waits for it: seats and lanes are the bounds.
+const maxParallel = "100"
+
+// seats bounds the tests that run at once in the world, beside those of the lanes. More of them
+// would slow down the tests that measure time: two processors are busy with these.
+var seats = make(chan struct{}, 4)
+
+// sharedThing is something that one test at a time may use.
+type sharedThing struct {
+	mu sync.Mutex
+	// clusters is true for a lane of tests that start clusters of their own.
+	clusters bool
+}
+
+// stories are the namespaces of the stories in testdata/stories, such as tenant-a, and the host of
+// their registry.
+var stories = &sharedThing{}
+
+// Lanes of tests that start clusters of their own. One test of each lane runs at a time, to bound
+// the memory of a run. The tests of each lane together take about as long as those of another lane.
+var (
+	lane1 = &sharedThing{clusters: true}
+	lane2 = &sharedThing{clusters: true}
+	lane3 = &sharedThing{clusters: true}
+)
+
+// planes are the data planes that tests have put behind the local cloud's checks.
+var planes = struct {
+	mu   sync.Mutex
+	s3   map[string]http.Handler // by bucket
+	blob map[string]http.Handler // by storage account
+}{s3: map[string]http.Handler{}, blob: map[string]http.Handler{}}
+
+// serveS3 has a data plane serve buckets of Amazon S3 until the test ends.
+func serveS3(t *testing.T, plane http.Handler, buckets ...string) {
+	t.Helper()
+	serve(t, planes.s3, plane, buckets...)
+}
+
+// serveBlob has a data plane serve a storage account of Azure until the test ends.
+func serveBlob(t *testing.T, plane http.Handler, account string) {
+	t.Helper()
+	serve(t, planes.blob, plane, account)
+}
+
+func serve(t *testing.T, all map[string]http.Handler, plane http.Handler, names ...string) {
+	t.Helper()
+	planes.mu.Lock()
+	defer planes.mu.Unlock()
+	for _, name := range names {
+		if all[name] != nil {
+			t.Fatalf("another test serves %s", name)
+		}
+		all[name] = plane
+		t.Cleanup(func() {
+			planes.mu.Lock()
+			defer planes.mu.Unlock()
+			delete(all, name)
+		})
+	}
+}
+
+// serving returns the data plane of a bucket or of a storage account.
+func serving(all map[string]http.Handler, name string) http.Handler {
+	planes.mu.Lock()
+	defer planes.mu.Unlock()
+	if plane := all[name]; plane != nil {
+		return plane
+	}
+	return http.NotFoundHandler()
+}
+
+// connectPlanes has the local cloud ask the tests' data planes.
+func connectPlanes() {
+	world.Cloud().AWS().ServeS3(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		bucket, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		serving(planes.s3, bucket).ServeHTTP(w, r)
+	}))
+	world.Cloud().Azure().ServeBlob(func(account azure.StorageAccount) http.Handler { return serving(planes.blob, account.Name) })
+}
+
+// lentBucket counts, for each principal, the tests that lend it the tests' bucket at Google.
+var lentBucket = struct {
+	mu      sync.Mutex
+	members map[string]int
+}{members: map[string]int{}}
+
+// lend lets a principal list, read and write the tests' bucket at Google until the test ends. Each
+// test uses a prefix of its own there.
+func lend(t *testing.T, member string) {
+	t.Helper()
+	must(t, "lend the bucket", changeLent(member, 1))
+	t.Cleanup(func() {
+		if err := changeLent(member, -1); err != nil {
+			t.Errorf("take the bucket back: %v", err)
+		}
+	})
+}
+
+func changeLent(member string, by int) error {
+	lentBucket.mu.Lock()
+	defer lentBucket.mu.Unlock()
+	if lentBucket.members[member] += by; lentBucket.members[member] == 0 {
+		delete(lentBucket.members, member)
+	}
+	bucket := gcp.Bucket{Name: e2eBucket}
+	for member := range lentBucket.members {
+		bucket.Bindings = append(bucket.Bindings, gcp.Binding{Role: "roles/storage.objectAdmin", Members: []string{member}})
+	}
+	return world.Cloud().GCP().PutBucket(googleProject, bucket)
+}
+
+// TestEachTestSaysWhatItShares asserts that each test begins with a call of beside or alone.
+func TestEachTestSaysWhatItShares(t *testing.T) {
+	beside(t)
+	files, err := filepath.Glob("*_test.go")
+	must(t, "list the tests", err)
+	for _, name := range files {
+		file, err := parser.ParseFile(gotoken.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		must(t, "read a test", err)
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || !strings.HasPrefix(f.Name.Name, "Test") || f.Name.Name == "TestMain" {
+				continue
+			}
+			if first := firstCall(f); first != "beside" && first != "alone" {
+				t.Errorf("%s of %s begins with a call of %q: begin with beside or alone", f.Name.Name, name, first)
+			}
+		}
+	}
+}
+
+// firstCall is the name of the function that a function's first statement calls.
+func firstCall(f *ast.FuncDecl) string {
+	if len(f.Body.List) == 0 {
+		return ""
+	}
+	statement, ok := f.Body.List[0].(*ast.ExprStmt)
+	if !ok {
+		return ""
+	}
+	call, ok := statement.X.(*ast.CallExpr)
+	if !ok {
+		return ""
+	}
+	name, _ := call.Fun.(*ast.Ident)
+	if name == nil {
+		return ""
+	}
+	return name.Name
+}
