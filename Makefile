@@ -86,7 +86,7 @@ unit: ## run the unit tests of every module with the race detector
 # GOGC: the control planes and the local cloud have memory to spare, and the daemons do not inherit it.
 E2E_FLAGS ?=
 e2e: build e2e-programs test/e2e/node/node_modules/.package-lock.json ## run the black-box tests: real API server, local cloud, real registry
-	@cd test/e2e && GOGC=200 go test $(E2E_FLAGS) -vet=off -count=1 -shuffle=on -timeout 60m . ./dataplane ./node
+	@cd test/e2e && GOGC=200 go test $(E2E_FLAGS) -vet=off -count=1 -shuffle=on -timeout 60m . ./dataplane ./node ./stage
 
 .PHONY: attack
 attack: build ## run hostile tenants against the controller, beside an honest one (SHORT=1: those that take a minute)

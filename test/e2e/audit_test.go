@@ -67,12 +67,12 @@ var rightsOfRun = struct {
 }{all: map[string]permissions{}}
 
 // addRights adds what the programs of a cluster may do there, and what they did.
-func addRights(ctx context.Context, t testing.TB, cluster *local.Cluster) {
-	t.Helper()
-	log := auditLogOf(t, cluster)
+func addRights(ctx context.Context, tb testing.TB, cluster *local.Cluster) {
+	tb.Helper()
+	log := auditLogOf(tb, cluster)
 	grants := map[string][]string{}
 	for _, p := range programs {
-		grants[p.account] = granted(ctx, t, cluster.Client(), p)
+		grants[p.account] = granted(ctx, tb, cluster.Client(), p)
 	}
 	rightsOfRun.mu.Lock()
 	defer rightsOfRun.mu.Unlock()
@@ -112,28 +112,29 @@ func findProgram(is func(program) bool) *program {
 // was forbidden, and on an administrator's credential in a program's hands. If the run had all tests,
 // it fails on a verb that the chart grants a program, in any cluster of the run, and that the program
 // used in none.
-func judgeRun(t testing.TB) {
+func judgeRun(tb testing.TB) {
+	tb.Helper()
 	for _, w := range world.Workloads() {
 		if findProgram(func(p program) bool { return p.name == w.Program }) == nil {
-			t.Errorf("the chart starts %s in %s, of which this test knows nothing", w.Program, w.Name)
+			tb.Errorf("the chart starts %s in %s, of which this test knows nothing", w.Program, w.Name)
 		}
 	}
 	admins := map[string]int{} // requests with an administrator's credential, by user agent
-	for _, e := range auditLogOf(t, world) {
+	for _, e := range auditLogOf(tb, world) {
 		if slices.Contains(e.User.Groups, "system:masters") {
 			admins[e.UserAgent]++
 		}
 		owner := findProgram(func(p program) bool { return e.User.Username == p.user() })
-		judgeCaller(t, e, programOf(e), owner)
+		judgeCaller(tb, e, programOf(e), owner)
 		if owner == nil {
 			continue
 		}
 		if e.refused() && (e.ObjectRef == nil || e.ObjectRef.Namespace != unbound) {
-			t.Errorf("%s was refused: %s %s", owner.name, e.Verb, e.RequestURI)
+			tb.Errorf("%s was refused: %s %s", owner.name, e.Verb, e.RequestURI)
 		}
 	}
 	if admins[userAgent] == 0 {
-		t.Error("the log has no request of these tests: it is not read right")
+		tb.Error("the log has no request of these tests: it is not read right")
 	}
 	for agent, n := range admins {
 		name, _, _ := strings.Cut(agent, "/")
@@ -141,16 +142,16 @@ func judgeRun(t testing.TB) {
 		case "kubectl", userAgent, local.FieldManager: // people, and this harness
 		case "controlplane": // the API server's requests to itself, and its kubectl
 		default:
-			t.Errorf("program %q made %d requests with an administrator's credential", agent, n)
+			tb.Errorf("program %q made %d requests with an administrator's credential", agent, n)
 		}
 	}
-	addRights(t.Context(), t, world)
+	addRights(tb.Context(), tb, world)
 	if wholeRun() {
 		for _, p := range programs {
-			judgeGrants(t, p, rightsOfRun.all[p.account])
+			judgeGrants(tb, p, rightsOfRun.all[p.account])
 		}
 	}
-	wantNoSecretsInLogs(t)
+	wantNoSecretsInLogs(tb)
 }
 
 // wholeRun reports whether the command line selects all tests.
@@ -165,33 +166,33 @@ func wholeRun() bool {
 
 // judgeCaller compares the program that made a request with the program that owns the
 // ServiceAccount. Either may be nil.
-func judgeCaller(t testing.TB, e auditEvent, caller, owner *program) {
-	t.Helper()
+func judgeCaller(tb testing.TB, e auditEvent, caller, owner *program) {
+	tb.Helper()
 	switch {
 	case caller != owner && caller != nil:
-		t.Errorf("%s acted as %s: %s %s", caller.name, e.User.Username, e.Verb, e.RequestURI)
+		tb.Errorf("%s acted as %s: %s %s", caller.name, e.User.Username, e.Verb, e.RequestURI)
 	case caller != owner:
-		t.Errorf("program %q acted as %s: %s %s", e.UserAgent, owner.name, e.Verb, e.RequestURI)
+		tb.Errorf("program %q acted as %s: %s %s", e.UserAgent, owner.name, e.Verb, e.RequestURI)
 	case caller != nil && e.ImpersonatedUser != nil:
-		t.Errorf("%s acted as another: %s %s", caller.name, e.Verb, e.RequestURI)
+		tb.Errorf("%s acted as another: %s %s", caller.name, e.Verb, e.RequestURI)
 	}
 }
 
 // judgeGrants fails on each verb that the program is granted and never used.
-func judgeGrants(t testing.TB, p program, all permissions) {
-	t.Helper()
+func judgeGrants(tb testing.TB, p program, all permissions) {
+	tb.Helper()
 	for _, g := range slices.Sorted(maps.Keys(all.granted)) {
 		verb, resource, _ := strings.Cut(g, " ")
 		switch {
 		case all.used[g] > 0 || p.rare[g] != "":
 		case verb == "list" && all.used["watch "+resource] > 0: // API servers before 1.34 do not stream lists
 		default:
-			t.Errorf("the chart grants %s %s, which it never used", p.name, g)
+			tb.Errorf("the chart grants %s %s, which it never used", p.name, g)
 		}
-		t.Logf("%s %6d × %s", p.name, all.used[g], g)
+		tb.Logf("%s %6d × %s", p.name, all.used[g], g)
 	}
 	if len(all.granted) < p.grants {
-		t.Errorf("the chart grants %s %d verbs: these are not its roles", p.name, len(all.granted))
+		tb.Errorf("the chart grants %s %d verbs: these are not its roles", p.name, len(all.granted))
 	}
 }
 
@@ -253,53 +254,53 @@ func TestControllerUsesItsRights(t *testing.T) {
 }
 
 // granted returns the verbs that all bindings of a program's account grant.
-func granted(ctx context.Context, t testing.TB, people client.Client, p program) []string {
-	t.Helper()
+func granted(ctx context.Context, tb testing.TB, people client.Client, p program) []string {
+	tb.Helper()
 	bound := func(subjects []rbacv1.Subject) bool {
 		return slices.Contains(subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: local.Namespace, Name: p.account})
 	}
 	all := map[string]bool{}
 	var everywhere rbacv1.ClusterRoleBindingList
-	must(t, "list the ClusterRoleBindings", people.List(ctx, &everywhere))
+	must(tb, "list the ClusterRoleBindings", people.List(ctx, &everywhere))
 	for _, b := range everywhere.Items {
 		if bound(b.Subjects) {
-			addGrants(ctx, t, people, all, b.RoleRef, "")
+			addGrants(ctx, tb, people, all, b.RoleRef, "")
 		}
 	}
 	var inside rbacv1.RoleBindingList
-	must(t, "list the RoleBindings", people.List(ctx, &inside))
+	must(tb, "list the RoleBindings", people.List(ctx, &inside))
 	for _, b := range inside.Items {
 		if bound(b.Subjects) {
-			addGrants(ctx, t, people, all, b.RoleRef, b.Namespace)
+			addGrants(ctx, tb, people, all, b.RoleRef, b.Namespace)
 		}
 	}
 	return slices.Sorted(maps.Keys(all))
 }
 
 // addGrants adds the verbs of a role, one by one.
-func addGrants(ctx context.Context, t testing.TB, people client.Client, all map[string]bool, ref rbacv1.RoleRef, namespace string) {
-	t.Helper()
+func addGrants(ctx context.Context, tb testing.TB, people client.Client, all map[string]bool, ref rbacv1.RoleRef, namespace string) {
+	tb.Helper()
 	var rules []rbacv1.PolicyRule
 	if ref.Kind == "ClusterRole" {
 		var role rbacv1.ClusterRole
-		must(t, "read a ClusterRole", people.Get(ctx, client.ObjectKey{Name: ref.Name}, &role))
+		must(tb, "read a ClusterRole", people.Get(ctx, client.ObjectKey{Name: ref.Name}, &role))
 		rules = role.Rules
 	} else {
 		var role rbacv1.Role
-		must(t, "read a Role", people.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, &role))
+		must(tb, "read a Role", people.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, &role))
 		rules = role.Rules
 	}
 	for _, rule := range rules {
 		// The mirror of a cluster's own issuer reads the documents of discovery, which the golden file
 		// of TestIssuer lists. All other rules are about resources.
 		if urls := rule.NonResourceURLs; len(urls) > 0 && !strings.Contains(urls[0], "openid") {
-			t.Errorf("a rule grants %v: this test knows resources only", urls)
+			tb.Errorf("a rule grants %v: this test knows resources only", urls)
 		}
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
 				for _, verb := range rule.Verbs {
 					if group == "*" || verb == "*" || strings.Contains(resource, "*") {
-						t.Errorf("a rule grants everything: %+v", rule)
+						tb.Errorf("a rule grants everything: %+v", rule)
 					}
 					name, sub, _ := strings.Cut(resource, "/")
 					all[objectRef{APIGroup: group, Resource: name, Subresource: sub}.grant(verb)] = true
@@ -357,10 +358,10 @@ func auditLog(t *testing.T) []auditEvent {
 }
 
 // auditLogOf reads the requests that were answered, or whose answer began.
-func auditLogOf(t testing.TB, cluster *local.Cluster) []auditEvent {
-	t.Helper()
+func auditLogOf(tb testing.TB, cluster *local.Cluster) []auditEvent {
+	tb.Helper()
 	f, err := os.Open(cluster.Path("cluster", "audit.log"))
-	must(t, "open the audit log", err)
+	must(tb, "open the audit log", err)
 	defer f.Close()
 	var all []auditEvent
 	lines := bufio.NewReader(f)
@@ -369,11 +370,9 @@ func auditLogOf(t testing.TB, cluster *local.Cluster) []auditEvent {
 		if errors.Is(err, io.EOF) {
 			return all // a line without an end is being written
 		}
-		must(t, "read the audit log", err)
+		must(tb, "read the audit log", err)
 		var e auditEvent
-		if err := json.Unmarshal(line, &e); err != nil {
-			t.Fatal(fmt.Errorf("read the audit log: %w", err))
-		}
+		must(tb, "read the audit log", json.Unmarshal(line, &e))
 		if e.Stage == "ResponseComplete" || e.Stage == "ResponseStarted" {
 			all = append(all, e)
 		}

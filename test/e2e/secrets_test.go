@@ -124,16 +124,16 @@ func wantNoSecrets(t *testing.T) {
 	}
 }
 
-func wantNoSecretsInLogs(t testing.TB) {
-	t.Helper()
-	logs := controllerLogs(t)
+func wantNoSecretsInLogs(tb testing.TB) {
+	tb.Helper()
+	logs := controllerLogs(tb)
 	if len(logs) == 0 {
-		t.Error("there is no log of a controller")
+		tb.Error("there is no log of a controller")
 	}
 	for _, path := range logs {
 		text, err := os.ReadFile(path)
-		must(t, "read a log", err)
-		wantNoSecret(t, path, string(text))
+		must(tb, "read a log", err)
+		wantNoSecret(tb, path, string(text))
 	}
 }
 
@@ -203,12 +203,12 @@ func addSecretsOf(ctx context.Context, t *testing.T, cluster *local.Cluster) {
 	}
 }
 
-func wantNoSecret(t testing.TB, where, text string) {
-	t.Helper()
+func wantNoSecret(tb testing.TB, where, text string) {
+	tb.Helper()
 	if at := minted.find(text); at >= 0 {
-		t.Errorf("%s holds a secret that was made, after %q", where, text[max(0, at-80):at])
+		tb.Errorf("%s holds a secret that was made, after %q", where, text[max(0, at-80):at])
 	}
 	if at := secrets.FindStringIndex(text); at != nil {
-		t.Errorf("%s holds a secret after %q", where, text[max(0, at[0]-80):at[0]+4])
+		tb.Errorf("%s holds a secret after %q", where, text[max(0, at[0]-80):at[0]+4])
 	}
 }

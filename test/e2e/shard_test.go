@@ -128,10 +128,10 @@ func environment(further ...string) []any {
 }
 
 // controllerLogs are the logs of all controllers of the run.
-func controllerLogs(t testing.TB) []string {
-	t.Helper()
+func controllerLogs(tb testing.TB) []string {
+	tb.Helper()
 	all, err := filepath.Glob(world.Path("*.log"))
-	must(t, "find the logs", err)
+	must(tb, "find the logs", err)
 	var logs []string
 	for _, path := range all {
 		if base := filepath.Base(path); base != "controlplane.log" && base != "registry.log" {

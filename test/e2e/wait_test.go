@@ -47,10 +47,10 @@ func within(t *testing.T, limit time.Duration, what string, look func(ctx contex
 }
 
 // must is nil's opposite of an error in a test's own preparation.
-func must(t testing.TB, what string, err error) {
-	t.Helper()
+func must(tb testing.TB, what string, err error) {
+	tb.Helper()
 	if err != nil {
-		t.Fatalf("%s: %v", what, err)
+		tb.Fatalf("%s: %v", what, err)
 	}
 }
 

@@ -23,6 +23,7 @@ func (v *verdict) Helper()                  {}
 func (v *verdict) Logf(string, ...any)      {}
 func (v *verdict) Context() context.Context { return v.ctx }
 func (v *verdict) Error(args ...any)        { v.errs = append(v.errs, errors.New(fmt.Sprint(args...))) }
+
 func (v *verdict) Errorf(format string, args ...any) {
 	v.errs = append(v.errs, fmt.Errorf(format, args...))
 }
