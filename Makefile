@@ -65,11 +65,12 @@ GOTEST := $(RACE) go test -vet=off -race -shuffle=on
 ##@ Test
 .PHONY: test
 test: prerequisites-test ## run all tests, and install what they need: unit tests with the race detector, e2e, short attacks
-	@$(MAKE) build e2e-programs
+	@$(MAKE) test/e2e/node/node_modules/.package-lock.json build e2e-programs
 	@$(MAKE) --keep-going unit e2e
 	@$(MAKE) attack SHORT=1
 
-# Tests of the pages about clouds run the aws and az commands. test/flux compares with Flux's own modules.
+# Two kinds of unit tests are left out, because they need more than Go: those of the pages about clouds run the aws and az
+# commands, and those in test/flux run git.
 .PHONY: quick
 quick: bin/golangci-lint ## run what one needs while writing: format, vet, unit tests without the race detector; needs only Go
 	@for m in $(MODULES); do echo "== $$m"; (cd $$m && \
@@ -82,9 +83,10 @@ unit: ## run the unit tests of every module with the race detector
 	  echo "== dev/controlplane"; (cd dev/controlplane && $(GOTEST) ./pki ./component) || failed+=" dev/controlplane"; \
 	  [ -z "$$failed" ] || { echo "tests failed in:$$failed" >&2; exit 1; }
 
-.PHONY: e2e
-# GOGC: the control planes and the local cloud have memory to spare, and the daemons do not inherit it.
+# Further flags of go test, such as -v or -run.
 E2E_FLAGS ?=
+# GOGC saves processor time of the control planes and of the local cloud, at the cost of memory. The daemons do not inherit it.
+.PHONY: e2e
 e2e: build e2e-programs test/e2e/node/node_modules/.package-lock.json ## run the black-box tests: real API server, local cloud, real registry
 	@cd test/e2e && GOGC=200 go test $(E2E_FLAGS) -vet=off -count=1 -shuffle=on -timeout 60m . ./dataplane ./node ./stage
 

@@ -41,8 +41,8 @@ func beside(t *testing.T, things ...*sharedThing) {
 // maxParallel is go test's flag -parallel. No test waits for it: seats and lanes are the bounds.
 const maxParallel = "100"
 
-// seats bounds the tests that run at once in the world, beside those of the lanes. More of them
-// would slow down the tests that measure time: two processors are busy with these.
+// seats bounds the tests that run at once in the world, beside those of the lanes. Four keep two
+// processors busy. More of them would slow down the tests that measure time.
 var seats = make(chan struct{}, 4)
 
 // sharedThing is something that one test at a time may use.
