@@ -69,12 +69,15 @@ test: prerequisites-test ## run all tests, and install what they need: unit test
 	@$(MAKE) --keep-going unit e2e
 	@$(MAKE) attack SHORT=1
 
+# The formatter gets the folders of one module's packages, since it would follow ./... into nested modules.
+FMT := $(CURDIR)/bin/golangci-lint fmt --config $(CURDIR)/.golangci.yml
+
 # Two kinds of unit tests are left out, because they need more than Go: those of the pages about clouds run the aws and az
 # commands, and those in test/flux run git.
 .PHONY: quick
 quick: bin/golangci-lint ## run what one needs while writing: format, vet, unit tests without the race detector; needs only Go
 	@for m in $(MODULES); do echo "== $$m"; (cd $$m && \
-	  $(CURDIR)/bin/golangci-lint fmt --config $(CURDIR)/.golangci.yml --diff ./... && go vet ./... && go test -vet=off -skip '^TestPageOfClouds' ./...) || exit 1; done
+	  $(FMT) --diff $$(go list -f '{{.Dir}}' ./...) && go vet ./... && go test -vet=off -skip '^TestPageOfClouds' ./...) || exit 1; done
 
 # A failed module does not keep the others from running. The rest of dev/controlplane is Kubernetes.
 .PHONY: unit
@@ -200,7 +203,7 @@ lint: bin/golangci-lint ## check format and style of every module
 
 .PHONY: format
 format: bin/golangci-lint ## format all Go files
-	@for m in $(MODULES) $(TEST_MODULES) dev/controlplane test/e2e/vault; do (cd $$m && $(CURDIR)/bin/golangci-lint fmt --config $(CURDIR)/.golangci.yml ./...); done
+	@for m in $(MODULES) $(TEST_MODULES) dev/controlplane test/e2e/vault; do (cd $$m && $(FMT) $$(go list -f '{{.Dir}}' ./...)); done
 
 bin/golangci-lint: dev/tools/lint/go.mod
 	@dev/build golangci-lint dev/tools/lint $@ -ldflags '-s -w' github.com/golangci/golangci-lint/v2/cmd/golangci-lint
