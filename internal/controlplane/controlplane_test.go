@@ -88,7 +88,7 @@ func fake(mode string) int {
 		select {}
 	case "deaf":
 		fmt.Printf("ready %s\n", server)
-		select {}
+		time.Sleep(time.Hour) // an endless wait is a deadlock to a Go program without cgo
 	case "owner": // starts an obedient one and waits to be killed
 		os.Setenv(modeVar, "obedient")
 		if _, err := controlplane.Start(context.Background(), options(os.Args[1])); err != nil {
