@@ -69,11 +69,13 @@ type course struct {
 
 func newCourse(ctx context.Context, l *lab, p program) (*course, error) {
 	c := &course{lab: l, program: p, store: filepath.Join(l.dir, p.name)}
-	var err error
-	// A restart keeps its addresses, as behind a Service: the artifacts' URLs stay what they are.
-	if c.listen, err = freeAddresses(ctx); err != nil {
+	// A restart keeps its addresses, as behind a Service: the artifacts' URLs stay what they are. They
+	// are reserved until the measurement ends.
+	reserved, err := local.Reserve(len(c.listen))
+	if err != nil {
 		return nil, err
 	}
+	c.listen = [3]string(reserved.Addresses)
 	return c, c.installCRDs(ctx)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -141,19 +140,6 @@ func (p *process) stop() error {
 // usage reads what the process has used so far.
 func (p *process) usage(ctx context.Context) (metrics.Process, error) {
 	return metrics.ScrapeProcess(ctx, p.http, p.metrics)
-}
-
-func freeAddresses(ctx context.Context) (addresses [3]string, err error) {
-	for i := range addresses {
-		var config net.ListenConfig
-		listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
-			return addresses, err
-		}
-		defer listener.Close() //nolint:errcheck // all stay open until all are chosen, so that they differ
-		addresses[i] = listener.Addr().String()
-	}
-	return addresses, nil
 }
 
 // within bounds a wait.

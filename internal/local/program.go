@@ -158,7 +158,7 @@ func (c *Cluster) awaitProgram(ctx context.Context, p *Program) error {
 }
 
 // launch starts a program, and leads to it what is to reach it.
-func (c *Cluster) launch(ctx context.Context, o ProgramOptions) (*Program, error) {
+func (c *Cluster) launch(ctx context.Context, o ProgramOptions) (_ *Program, err error) {
 	if err := CheckBinary(o.Binary, ""); err != nil {
 		return nil, err
 	}
@@ -179,6 +179,12 @@ func (c *Cluster) launch(ctx context.Context, o ProgramOptions) (*Program, error
 		return nil, fmt.Errorf("make the program's folder: %w", err)
 	}
 	p := &Program{Workload: w.Name, Log: c.Path(name + logSuffix), name: w.Program, end: &logtail.Tail{}, done: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			p.token.close()
+			p.layout.release()
+		}
+	}()
 	line, err := p.prepare(ctx, c, w, services, dir)
 	if err != nil {
 		return nil, fmt.Errorf("start %s as the chart says: %w", w.Name, err)
@@ -189,12 +195,10 @@ func (c *Cluster) launch(ctx context.Context, o ProgramOptions) (*Program, error
 		}
 		line.args = append(line.args, "--kubeconfig="+p.token.kubeconfig)
 	}
-	err = errors.Join(c.aggregate(ctx, p.layout), c.expose(p.layout))
-	if err == nil {
-		err = p.start(ctx, c, o.Binary, line)
+	if err := errors.Join(c.aggregate(ctx, p.layout), c.expose(p.layout)); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		p.token.close()
+	if err := p.start(ctx, c, o.Binary, line); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
@@ -227,7 +231,7 @@ type commandLine struct {
 // prepare fills the volumes in dir and returns the program's command line.
 func (p *Program) prepare(ctx context.Context, c *Cluster, w workload, services []corev1.Service, dir string) (line commandLine, err error) {
 	line.dir = dir
-	if p.layout, err = newLayout(ctx, w, services, filepath.Join(dir, "volumes")); err != nil {
+	if p.layout, err = newLayout(w, services, filepath.Join(dir, "volumes")); err != nil {
 		return line, err
 	}
 	if p.ready, err = p.layout.probe(w.container); err != nil {
@@ -271,6 +275,7 @@ func (p *Program) start(ctx context.Context, c *Cluster, binary string, line com
 		defer close(p.done)
 		err := p.cmd.Wait()
 		cancel()
+		p.layout.release()
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if err == nil {

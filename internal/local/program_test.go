@@ -313,17 +313,6 @@ func TestStartProgramRefuses(t *testing.T) {
 	}
 }
 
-func TestFreeAddresses(t *testing.T) {
-	got, err := freeAddresses(t.Context(), 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	slices.Sort(got)
-	if len(slices.Compact(got)) != 3 {
-		t.Errorf("not three: %q", got)
-	}
-}
-
 // TestClientRereadsToken holds what the renewal relies on: the file that is renewed is the one that
 // a client was given.
 func TestClientRereadsToken(t *testing.T) {

@@ -136,27 +136,30 @@ type layout struct {
 	// folders holds a folder for the name of each volume that the container mounts.
 	folders map[string]string
 
+	reserved *Reservation // of ports
+
 	listen map[string]string // address by the port as an argument writes it, such as ":8080"
 	hosts  map[string]string // address by host and port of a Service, such as "lanyard-controller.lanyard-system.svc:80"
 	mounts map[string]string // folder by path in the container
 	unused map[string]string // description of each key of listen and mounts that no argument has named yet
 }
 
-// newLayout chooses a free address for each port of a workload, and a folder below dir for each
-// volume.
-func newLayout(ctx context.Context, w workload, services []corev1.Service, dir string) (*layout, error) {
+// newLayout reserves a free address for each port of a workload, and chooses a folder below dir for
+// each volume.
+func newLayout(w workload, services []corev1.Service, dir string) (*layout, error) {
 	l := &layout{
 		ports: map[string]string{}, folders: map[string]string{},
 		listen: map[string]string{}, hosts: map[string]string{}, mounts: map[string]string{}, unused: map[string]string{},
 	}
-	addresses, err := freeAddresses(ctx, len(w.container.Ports))
-	if err != nil {
+	var err error
+	if l.reserved, err = Reserve(len(w.container.Ports)); err != nil {
 		return nil, err
 	}
 	for i, port := range w.container.Ports {
-		l.ports[port.Name] = addresses[i]
+		address := l.reserved.Addresses[i]
+		l.ports[port.Name] = address
 		listen := ":" + strconv.Itoa(int(port.ContainerPort))
-		l.listen[listen], l.unused[listen] = addresses[i], "port "+port.Name
+		l.listen[listen], l.unused[listen] = address, "port "+port.Name
 	}
 	for _, mount := range w.container.VolumeMounts {
 		folder := filepath.Join(dir, mount.Name)
@@ -173,6 +176,13 @@ func newLayout(ctx context.Context, w workload, services []corev1.Service, dir s
 		}
 	}
 	return l, nil
+}
+
+// release gives the ports back. It does nothing for a nil layout.
+func (l *layout) release() {
+	if l != nil {
+		l.reserved.Release()
+	}
 }
 
 // port returns the address of a container's port, by name or number. A target of 0 means the number
@@ -317,20 +327,6 @@ func (l *layout) probe(c corev1.Container) (string, error) {
 		scheme = strings.ToLower(string(get.Scheme))
 	}
 	return (&url.URL{Scheme: scheme, Host: address, Path: get.Path}).String(), nil
-}
-
-// freeAddresses finds n loopback addresses that nobody listens on.
-func freeAddresses(ctx context.Context, n int) (addresses []string, err error) {
-	for range n {
-		var lc net.ListenConfig
-		ln, listenErr := lc.Listen(ctx, "tcp", "127.0.0.1:0")
-		if listenErr != nil {
-			return nil, fmt.Errorf("find a free port: %w", listenErr)
-		}
-		defer func() { err = errors.Join(err, ln.Close()) }() // all stay open until all are chosen, so that they differ
-		addresses = append(addresses, ln.Addr().String())
-	}
-	return addresses, nil
 }
 
 // fill makes the folders of a workload's volumes. It copies Secrets and ConfigMaps once; later

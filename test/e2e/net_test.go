@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
 // direct reaches this machine, whatever proxy the environment names.
@@ -21,18 +23,20 @@ func digest(content []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// freeAddress is a loopback address that nobody listens on.
+// freeAddress is a loopback address that nobody else gets until the test ends, for a program that
+// will listen there.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l := listen(t)
-	defer l.Close()
-	return l.Addr().String()
+	r, err := local.Reserve(1)
+	must(t, "find a free port", err)
+	t.Cleanup(r.Release)
+	return r.Addresses[0]
 }
 
 func listen(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, "find a free port", err)
+	must(t, "listen", err)
 	return l
 }
 

@@ -1,0 +1,83 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// Ports are reserved in this range. Systems give the ports above it to clients, so that a client's
+// connection could take a port before a program listens on it. Source: IANA and Linux, "ephemeral
+// ports", which begin at 49152 and at 32768.
+const (
+	firstPort = 10_000
+	endOfPort = 32_000
+)
+
+// Reservation keeps TCP ports of 127.0.0.1 for programs that will listen on them. Whoever else
+// reserves ports on this machine gets others, in whichever process. It marks a port as reserved by
+// holding the UDP port of the same number.
+type Reservation struct {
+	// Addresses are the reserved addresses, IP and port.
+	Addresses []string
+
+	mu    sync.Mutex
+	marks []net.PacketConn
+}
+
+// Reserve reserves n ports that nobody listens on. The caller releases them when the programs have
+// ended.
+func Reserve(n int) (_ *Reservation, err error) {
+	r := &Reservation{}
+	defer func() {
+		if err != nil {
+			r.Release()
+		}
+	}()
+	var last error
+	for range 100 * (n + 1) {
+		if len(r.Addresses) == n {
+			return r, nil
+		}
+		if err := r.add(firstPort + rand.IntN(endOfPort-firstPort)); err != nil { //nolint:gosec // not a secret
+			last = err
+		}
+	}
+	return nil, fmt.Errorf("find %d free ports between %d and %d: %w", n, firstPort, endOfPort, last)
+}
+
+// add reserves a port, unless somebody has reserved it or listens on it.
+func (r *Reservation) add(port int) error {
+	address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(port)) //nolint:gosec // a port
+	mark, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(address))
+	if err != nil {
+		return err
+	}
+	probe, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(address))
+	if err == nil {
+		err = probe.Close()
+	}
+	if err != nil {
+		return errors.Join(err, mark.Close())
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Addresses, r.marks = append(r.Addresses, address.String()), append(r.marks, mark)
+	return nil
+}
+
+// Release gives the ports back. It does nothing for a nil Reservation, and when it is called again.
+func (r *Reservation) Release() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, mark := range r.marks {
+		_ = mark.Close() // the mark only says that the port is taken
+	}
+	r.marks = nil
+}

@@ -1,0 +1,66 @@
+package local
+
+import (
+	"net"
+	"slices"
+	"testing"
+)
+
+// TestReserve reserves ports while others are reserved and while a program listens on one.
+func TestReserve(t *testing.T) {
+	first, err := Reserve(500)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(first.Release)
+	second, err := Reserve(500)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(second.Release)
+	all := slices.Concat(first.Addresses, second.Addresses)
+	slices.Sort(all)
+	if len(slices.Compact(all)) != 1000 {
+		t.Error("a port was reserved twice")
+	}
+	for _, address := range first.Addresses[:10] {
+		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatalf("a program cannot listen on a reserved port: %v", err)
+		}
+		t.Cleanup(func() { _ = listener.Close() })
+	}
+}
+
+// TestReserveAgain asserts that a port is free again once it is released, unless a program listens
+// on it.
+func TestReserveAgain(t *testing.T) {
+	first, err := Reserve(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, err := net.ResolveTCPAddr("tcp", first.Addresses[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again Reservation
+	if err := again.add(address.Port); err == nil {
+		t.Error("a reserved port was reserved again")
+	}
+	first.Release()
+	first.Release()
+	listener, err := net.ListenTCP("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.add(address.Port); err == nil {
+		t.Error("a port was reserved on which a program listens")
+	}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := again.add(address.Port); err != nil {
+		t.Errorf("a free port was not reserved: %v", err)
+	}
+	again.Release()
+}
