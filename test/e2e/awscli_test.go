@@ -151,9 +151,9 @@ func TestAWSCommandCallsServices(t *testing.T) {
 		if _, errs, err := granted.run(t, a.role, c.command, c.operation); err != nil {
 			t.Errorf("aws %s: %v\n%s", c.command, err, errs)
 		}
-		calls := world.Cloud().Journal().Calls(journal.Filter{Service: c.service})
-		if want := "arn:aws:sts::" + local.Account + ":assumed-role/" + a.namespace + "/awscli"; len(calls) == 0 || calls[len(calls)-1].Principal != want {
-			t.Errorf("aws %s: journal %+v, want the caller %s", c.command, calls, want)
+		caller := "arn:aws:sts::" + local.Account + ":assumed-role/" + a.namespace + "/awscli"
+		if len(world.Cloud().Journal().Calls(journal.Filter{Service: c.service, Principal: caller})) == 0 {
+			t.Errorf("aws %s: the journal has no call of %s", c.command, caller)
 		}
 		if _, errs, err := other.run(t, b.role, c.command, c.operation); err == nil || !strings.Contains(errs, c.refusal) {
 			t.Errorf("aws %s as tenant B: %v, want %s\n%s", c.command, err, c.refusal, errs)
