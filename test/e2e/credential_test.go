@@ -121,7 +121,7 @@ func applyStory(t *testing.T, name, namespace string) {
 	eventually(t, "namespace "+namespace+" is free", func(ctx context.Context) error {
 		return objects.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	})
-	t.Cleanup(func() { (&tenant{namespace: namespace}).clear(t) })
+	t.Cleanup(func() { (&tenant{namespace: namespace}).remove(t) })
 	_, err := world.Apply(t.Context(), readStory(t, name))
 	must(t, "apply a story", err)
 }
@@ -220,7 +220,7 @@ func TestServiceAccountTokenInside(t *testing.T) {
 			eventually(t, "the namespace is free", func(ctx context.Context) error {
 				return objects.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant-a"}})
 			})
-			t.Cleanup(func() { (&tenant{namespace: "tenant-a"}).clear(t) })
+			t.Cleanup(func() { (&tenant{namespace: "tenant-a"}).remove(t) })
 			_, err := world.Apply(t.Context(), readStory(t, "credential-1.yaml", "oci://"+zot.host, "oci://"+inside,
 				"  namespace: tenant-a\nspec:", "  namespace: tenant-a\n  labels: {lanyard.dev/shard: "+s.name+"}\nspec:"))
 			must(t, "apply the story", err)

@@ -96,7 +96,7 @@ func TestStory(t *testing.T) {
 	// Once more each: what is refused must stay refused.
 	rows, err := world.Confirm(t.Context())
 	must(t, "wait for the examples", err)
-	t.Cleanup(func() { (&tenant{namespace: "tenant-a"}).clear(t); (&tenant{namespace: "tenant-b"}).clear(t) })
+	t.Cleanup(func() { (&tenant{namespace: "tenant-a"}).remove(t); (&tenant{namespace: "tenant-b"}).remove(t) })
 
 	for _, row := range rows {
 		if !row.OK() {

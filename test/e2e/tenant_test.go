@@ -26,6 +26,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/lanyard-dev/lanyard/api/meta"
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
@@ -132,18 +134,19 @@ func (tn *tenant) putAccount(t *testing.T, name, role string) {
 }
 
 // clear looks for secrets in the tenant's objects and removes the objects. It waits until the
-// controller has released them, so that they disturb no other test.
+// controller has released them, so that they disturb no other test. The namespace stays: to delete
+// one, Kubernetes makes more requests than most tests do.
 func (tn *tenant) clear(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 	defer cancel()
 	wantNoSecretsIn(ctx, t, world, tn.namespace)
-	// The namespace controller would come to them some seconds later.
-	for _, kind := range []client.Object{&v1alpha1.OCIRepository{}, &v1alpha1.Bucket{}, &v1alpha1.ImageRepository{}} {
+	for _, kind := range []client.Object{
+		&v1alpha1.OCIRepository{}, &v1alpha1.Bucket{}, &v1alpha1.ImageRepository{},
+		&identityv1.WorkloadIdentityBinding{}, &identityv1.WorkloadIdentity{}, &infrav1.AWSCluster{},
+	} {
 		must(t, "remove the objects", objects.DeleteAllOf(ctx, kind, client.InNamespace(tn.namespace)))
 	}
-	err := objects.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tn.namespace}})
-	must(t, "remove the namespace", client.IgnoreNotFound(err))
 	for {
 		left, err := report.List(ctx, objects, tn.namespace)
 		must(t, "list the objects", err)
@@ -157,6 +160,14 @@ func (tn *tenant) clear(t *testing.T) {
 		case <-time.After(pollEvery):
 		}
 	}
+}
+
+// remove clears the tenant's namespace and deletes it, for the next test that makes it.
+func (tn *tenant) remove(t *testing.T) {
+	t.Helper()
+	tn.clear(t)
+	err := objects.Delete(context.WithoutCancel(t.Context()), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tn.namespace}})
+	must(t, "remove the namespace", client.IgnoreNotFound(err))
 }
 
 // object is an OCIRepository of the tenant that pulls its repository as its ServiceAccount.
