@@ -19,7 +19,7 @@ import (
 
 	"github.com/distribution/distribution/v3/configuration"
 	"github.com/distribution/distribution/v3/registry/handlers"
-	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory" // storage of the real registry
+	_ "github.com/distribution/distribution/v3/registry/storage/driver/filesystem" // storage of the real registry
 	"github.com/sirupsen/logrus"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
@@ -108,7 +108,7 @@ func distribution(t *testing.T) http.Handler {
 	logrus.SetOutput(io.Discard)
 	config := &configuration.Configuration{
 		Storage: configuration.Storage{
-			"inmemory":    configuration.Parameters{},
+			"filesystem":  configuration.Parameters{"rootdirectory": t.TempDir()},
 			"maintenance": configuration.Parameters{"uploadpurging": map[any]any{"enabled": false}},
 		},
 	}
