@@ -11,7 +11,6 @@ export CGO_ENABLED := 0
 # has 49 MB then, not 37.
 OWN_GOFLAGS := -trimpath -tags=grpcnotrace
 export GOFLAGS := $(strip $(filter-out $(OWN_GOFLAGS),$(GOFLAGS)) $(OWN_GOFLAGS))
-RACE := CGO_ENABLED=1
 # Tests run Debian's aws and az, whatever stands before them in PATH, and the caller's go.
 GO := $(shell command -v go)
 export PATH := $(if $(GO),$(patsubst %/,%,$(dir $(GO))):)/usr/bin:$(PATH)
@@ -59,14 +58,11 @@ bin/controlplane: $(CONTROLPLANE)
 prerequisites-demo prerequisites-test: prerequisites-%:
 	@dev/prerequisites $*
 
-# `make check` vets, tests and all: go test would vet the dependencies as well, once more for each way they are compiled in.
-GOTEST := $(RACE) go test -vet=off -race -shuffle=on
-
 ##@ Test
 .PHONY: test
 test: prerequisites-test ## run all tests, and install what they need: unit tests with the race detector, e2e, short attacks
 	@$(MAKE) test/e2e/node/node_modules/.package-lock.json build e2e-programs
-	@$(MAKE) --keep-going unit e2e
+	@$(MAKE) unit & unit=$$!; failed=; $(MAKE) e2e || failed=1; wait $$unit || failed=1; [ -z "$$failed" ]
 	@$(MAKE) attack SHORT=1
 
 # The formatter gets the folders of one module's packages, since it would follow ./... into nested modules.
@@ -79,12 +75,10 @@ quick: bin/golangci-lint ## run what one needs while writing: format, vet, unit 
 	@for m in $(MODULES); do echo "== $$m"; (cd $$m && \
 	  $(FMT) --diff $$(go list -f '{{.Dir}}' ./...) && go vet ./... && go test -vet=off -skip '^TestPageOfClouds' ./...) || exit 1; done
 
-# A failed module does not keep the others from running. The rest of dev/controlplane is Kubernetes.
+# The unit tests take the processor time that the end-to-end tests leave, since these measure time.
 .PHONY: unit
-unit: ## run the unit tests of every module with the race detector
-	@failed=; for m in $(UNIT); do echo "== $$m"; (cd $$m && $(GOTEST) ./...) || failed+=" $$m"; done; \
-	  echo "== dev/controlplane"; (cd dev/controlplane && $(GOTEST) ./pki ./component) || failed+=" dev/controlplane"; \
-	  [ -z "$$failed" ] || { echo "tests failed in:$$failed" >&2; exit 1; }
+unit: ## run the unit tests of every module, with the race detector wherever goroutines are
+	@nice -n 10 dev/unit-tests $(UNIT)
 
 # Further flags of go test, such as -v or -run.
 E2E_FLAGS ?=
@@ -109,7 +103,7 @@ e2e-programs: $(RACE_PROGRAMS) bin/minio bin/vault-jwt
 
 # The daemons with the race detector: packages that the unit tests need too.
 $(RACE_PROGRAMS) &: $(PRODUCT)
-	@$(RACE) dev/build "daemons with the race detector" . bin/race/ -race -ldflags '$(LDFLAGS)' $(addprefix ./cmd/,$(notdir $(RACE_PROGRAMS)))
+	@CGO_ENABLED=1 dev/build "daemons with the race detector" . bin/race/ -race -ldflags '$(LDFLAGS)' $(addprefix ./cmd/,$(notdir $(RACE_PROGRAMS)))
 	@touch $(RACE_PROGRAMS)
 
 # MinIO's STS judges the same tokens as ours does. It is built from its module, as its makers document.

@@ -25,7 +25,24 @@ func TestPrerequisitesAreComplete(t *testing.T) {
 	}
 	lookup := regexp.MustCompile(`exec\.LookPath\("([^"]+)"\)`)
 	found := 0
-	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+	for path, source := range testSources(t) {
+		for _, match := range lookup.FindAllSubmatch(source, -1) {
+			found++
+			if program := filepath.Base(string(match[1])); program != "bash" && !slices.Contains(known, program) { // dev/prerequisites needs bash itself
+				t.Errorf("%s looks for %s, which dev/prerequisites does not know", path, program)
+			}
+		}
+	}
+	if found < 5 || len(known) < 10 {
+		t.Errorf("%d look-ups and %d programs were found: the test looks in the wrong place", found, len(known))
+	}
+}
+
+// testSources are the files of tests of all modules, by path.
+func testSources(t *testing.T) map[string][]byte {
+	t.Helper()
+	sources := map[string][]byte{}
+	err := filepath.WalkDir(filepath.Join("..", ".."), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -37,24 +54,13 @@ func TestPrerequisitesAreComplete(t *testing.T) {
 		if entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
 			return nil
 		}
-		source, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		for _, match := range lookup.FindAllStringSubmatch(string(source), -1) {
-			found++
-			if program := filepath.Base(match[1]); program != "bash" && !slices.Contains(known, program) { // dev/prerequisites needs bash itself
-				t.Errorf("%s looks for %s, which dev/prerequisites does not know", path, program)
-			}
-		}
-		return nil
+		sources[path], err = os.ReadFile(path)
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found < 5 || len(known) < 10 {
-		t.Errorf("%d look-ups and %d programs were found: the test looks in the wrong place", found, len(known))
-	}
+	return sources
 }
 
 // TestPrerequisitesWithoutRights asserts that somebody who may not install packages is told the

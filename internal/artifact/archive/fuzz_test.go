@@ -149,3 +149,13 @@ func FuzzPatterns(f *testing.F) {
 		}
 	})
 }
+
+// excludes asks for one path of an archive.
+func excludes(t *testing.T, p archive.Patterns, name string, isDir bool) bool {
+	t.Helper()
+	excluded, err := p.Matcher().Excludes(name, isDir)
+	if err != nil {
+		t.Errorf("%q: %v", name, err)
+	}
+	return excluded
+}

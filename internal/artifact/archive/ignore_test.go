@@ -1,3 +1,7 @@
+//go:build !race
+
+// These tests start no goroutine, so the race detector would only slow them down.
+
 package archive_test
 
 import (
@@ -9,16 +13,6 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 )
-
-// excludes asks for one path of an archive.
-func excludes(t *testing.T, p archive.Patterns, name string, isDir bool) bool {
-	t.Helper()
-	excluded, err := p.Matcher().Excludes(name, isDir)
-	if err != nil {
-		t.Errorf("%q: %v", name, err)
-	}
-	return excluded
-}
 
 func TestPatterns(t *testing.T) {
 	cases := []struct {

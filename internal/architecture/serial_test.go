@@ -1,0 +1,50 @@
+package architecture
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"regexp"
+	"testing"
+)
+
+// withoutRace is the build constraint of the files whose tests dev/unit-tests runs.
+var withoutRace = regexp.MustCompile(`(?m)^//go:build !race$`)
+
+// TestSerialTestsStartNoGoroutine asserts that tests which the race detector does not watch start
+// no goroutine.
+func TestSerialTestsStartNoGoroutine(t *testing.T) {
+	found := 0
+	for path, source := range testSources(t) {
+		if !withoutRace.Match(source) {
+			continue
+		}
+		found++
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, path, source, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if startsGoroutine(n) {
+				t.Errorf("%s starts a goroutine: remove the build constraint of its file", set.Position(n.Pos()))
+			}
+			return true
+		})
+	}
+	if found < 5 {
+		t.Errorf("%d files of such tests were found: the test looks in the wrong place", found)
+	}
+}
+
+// startsGoroutine says whether a node is a go statement, or calls a method Go or Parallel.
+func startsGoroutine(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.GoStmt:
+		return true
+	case *ast.CallExpr:
+		method, ok := n.Fun.(*ast.SelectorExpr)
+		return ok && (method.Sel.Name == "Go" || method.Sel.Name == "Parallel")
+	}
+	return false
+}
