@@ -59,11 +59,13 @@ prerequisites-demo prerequisites-test: prerequisites-%:
 	@dev/prerequisites $*
 
 ##@ Test
+# The end-to-end tests nearly fill two processors. The attacks mostly wait, and get the processor before the unit tests.
 .PHONY: test
 test: prerequisites-test ## run all tests, and install what they need: unit tests with the race detector, e2e, short attacks
-	@$(MAKE) test/e2e/node/node_modules/.package-lock.json build e2e-programs
-	@$(MAKE) unit & unit=$$!; failed=; $(MAKE) e2e || failed=1; wait $$unit || failed=1; [ -z "$$failed" ]
-	@$(MAKE) attack SHORT=1
+	@$(MAKE) build test/e2e/node/node_modules/.package-lock.json
+	@$(MAKE) --jobs=2 e2e-programs
+	@failed=; $(MAKE) e2e || failed=1; $(MAKE) attack SHORT=1 & attack=$$!; \
+	  $(MAKE) unit || failed=1; wait $$attack || failed=1; [ -z "$$failed" ]
 
 # The formatter gets the folders of one module's packages, since it would follow ./... into nested modules.
 FMT := $(CURDIR)/bin/golangci-lint fmt --config $(CURDIR)/.golangci.yml
@@ -75,7 +77,6 @@ quick: bin/golangci-lint ## run what one needs while writing: format, vet, unit 
 	@for m in $(MODULES); do echo "== $$m"; (cd $$m && \
 	  $(FMT) --diff $$(go list -f '{{.Dir}}' ./...) && go vet ./... && go test -vet=off -skip '^TestPageOfClouds' ./...) || exit 1; done
 
-# The unit tests take the processor time that the end-to-end tests leave, since these measure time.
 .PHONY: unit
 unit: ## run the unit tests of every module, with the race detector wherever goroutines are
 	@nice -n 10 dev/unit-tests $(UNIT)
