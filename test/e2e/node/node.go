@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"time"
 )
@@ -86,7 +87,9 @@ func Command(ctx context.Context, script string, args ...string) (*exec.Cmd, err
 	if err != nil {
 		return nil, err
 	}
-	program := filepath.Join(dir, "node_modules", ".bin", "node")
+	// The name is the package's: Debian's npm makes no link to the program in node_modules/.bin.
+	machine := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
+	program := filepath.Join(dir, "node_modules", "node-linux-"+machine, "bin", "node")
 	if _, err := os.Stat(program); err != nil {
 		return nil, fmt.Errorf("the packages of npm are missing; run `npm ci` in %s: %w", dir, err)
 	}
