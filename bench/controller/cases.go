@@ -61,21 +61,22 @@ type course struct {
 	*lab
 	program
 
-	store   string
-	listen  [3]string // addresses of artifacts, metrics and health
-	process *process  // nil between two cases
-	figures figures
+	store    string
+	reserved *local.Reservation // of listen
+	listen   [3]string          // addresses of artifacts, metrics and health
+	process  *process           // nil between two cases
+	figures  figures
 }
 
 func newCourse(ctx context.Context, l *lab, p program) (*course, error) {
 	c := &course{lab: l, program: p, store: filepath.Join(l.dir, p.name)}
 	// A restart keeps its addresses, as behind a Service: the artifacts' URLs stay what they are. They
 	// are reserved until the measurement ends.
-	reserved, err := local.Reserve(len(c.listen))
-	if err != nil {
+	var err error
+	if c.reserved, err = local.Reserve(len(c.listen)); err != nil {
 		return nil, err
 	}
-	c.listen = [3]string(reserved.Addresses)
+	c.listen = [3]string(c.reserved.Addresses)
 	return c, c.installCRDs(ctx)
 }
 

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"sync"
 )
 
 // Ports are reserved in this range. Systems give the ports above it to clients, so that a client's
@@ -17,19 +16,18 @@ const (
 	endOfPort = 32_000
 )
 
-// Reservation keeps TCP ports of 127.0.0.1 for programs that will listen on them. Whoever else
-// reserves ports on this machine gets others, in whichever process. It marks a port as reserved by
-// holding the UDP port of the same number.
+// Reservation keeps TCP ports of 127.0.0.1 for programs that will listen on them. All other
+// Reservations have other ports, also those of other processes. A Reservation listens on the UDP
+// port of the same number, so that nobody else can reserve the port.
 type Reservation struct {
 	// Addresses are the reserved addresses, IP and port.
 	Addresses []string
 
-	mu    sync.Mutex
 	marks []net.PacketConn
 }
 
 // Reserve reserves n ports that nobody listens on. The caller releases them when the programs have
-// ended.
+// ended, and keeps the Reservation until then: the garbage collector would release the ports.
 func Reserve(n int) (_ *Reservation, err error) {
 	r := &Reservation{}
 	defer func() {
@@ -63,8 +61,6 @@ func (r *Reservation) add(port int) error {
 	if err != nil {
 		return errors.Join(err, mark.Close())
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.Addresses, r.marks = append(r.Addresses, address.String()), append(r.marks, mark)
 	return nil
 }
@@ -74,8 +70,6 @@ func (r *Reservation) Release() {
 	if r == nil {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	for _, mark := range r.marks {
 		_ = mark.Close() // the mark only says that the port is taken
 	}
