@@ -24,7 +24,7 @@ func startEtcd(ctx context.Context, dir string) (*etcdServer, error) {
 	// power cut.
 	cfg.UnsafeNoFsync = true
 	// A sole member wins every election: the default of a second only delays
-	// the start. Each tick wakes etcd up, which is most of what it does at rest.
+	// the start. At rest, most of etcd's work is to wake up for each tick.
 	cfg.TickMs, cfg.ElectionMs = 50, 250
 	// The embedded default is 0, which calls every request slow.
 	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration
