@@ -75,9 +75,9 @@ func (r *Reconciler[O, P]) SetupWithManager(ctx context.Context, mgr manager.Man
 	}
 	setup := builder.ControllerManagedBy(mgr).
 		Named(strings.ToLower(r.name)).
-		For(empty, builder.WithPredicates(r.notAtStart(), predicate.Or(predicate.GenerationChangedPredicate{}, requestChanged()))).
+		For(empty, builder.WithPredicates(notCreated(), predicate.Or(predicate.GenerationChangedPredicate{}, requestChanged()))).
 		Watches(empty, r.endOutdatedWork()).
-		Watches(empty, r.startLater()).
+		Watches(empty, r.startCreated()).
 		WatchesRawSource(source.Func(r.watchChanges)).
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			r.workers.start(concurrent, queue.Add)
@@ -99,23 +99,27 @@ func (r *Reconciler[O, P]) startWithin(e event.CreateEvent) time.Duration {
 	return r.kind.View(o).StartWithin
 }
 
-// notAtStart passes all but the objects that are there when the controller starts, which startLater
-// handles.
-func (r *Reconciler[O, P]) notAtStart() predicate.Predicate {
-	return predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList }}
+// notCreated passes all events but creations, which startCreated handles.
+func notCreated() predicate.Predicate {
+	return predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }}
 }
 
-// startLater has the objects that may wait looked at one after the other, so that thousands of them
-// are no herd after a restart. The view is asked once: it may change in the next moment.
-func (r *Reconciler[O, P]) startLater() handler.EventHandler {
+// startCreated has new objects looked at. An object that the controller found when it began to
+// watch may wait for StartWithin, so that thousands of objects are no herd after a restart. A single
+// handler must decide this: an informer tells one handler that an object was found, and another
+// handler, which it got a moment earlier, that the object is new. The view is asked once: it may
+// change in the next moment.
+func (r *Reconciler[O, P]) startCreated() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)}
-			switch within := r.startWithin(e); {
-			case !e.IsInInitialList: // notAtStart passes it
-			case within > 0:
+			within := time.Duration(0)
+			if e.IsInInitialList {
+				within = r.startWithin(e)
+			}
+			if within > 0 {
 				q.AddAfter(request, rand.N(within)) //nolint:gosec // spreads load; not a secret
-			default:
+			} else {
 				q.Add(request)
 			}
 		},

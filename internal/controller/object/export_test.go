@@ -7,7 +7,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -52,11 +51,8 @@ func (r *Reconciler[O, P]) WatchChanges(ctx context.Context, queue workqueue.Typ
 // EndOutdatedWork handles the watch's events of the objects.
 func (r *Reconciler[O, P]) EndOutdatedWork() handler.EventHandler { return r.endOutdatedWork() }
 
-// StartLater handles the objects that are there when the controller starts.
-func (r *Reconciler[O, P]) StartLater() handler.EventHandler { return r.startLater() }
-
-// NotAtStart passes the other objects.
-func (r *Reconciler[O, P]) NotAtStart() predicate.Predicate { return r.notAtStart() }
+// StartCreated handles the creations of objects.
+func (r *Reconciler[O, P]) StartCreated() handler.EventHandler { return r.startCreated() }
 
 // UnderWork is the number of objects that are being worked on.
 func (r *Reconciler[O, P]) UnderWork() int {
