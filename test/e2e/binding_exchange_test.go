@@ -254,8 +254,10 @@ spec:
 	}
 	w.borrow(t, "images-fixed", identityv1.BindingIdentityReference{Kind: identityv1.AWSClusterRoleIdentityKind, Name: lent.Name}, identityv1.BindingStore{Format: identityv1.StoreAWSSessionKeys})
 	fixed := w.secret(t, "images-fixed")
+	before := fixed.DeepCopy()
 	fixed.Immutable = new(true)
-	must(t, "make a Secret immutable", w.people.Update(t.Context(), fixed))
+	// The refresher may write the Secret in between, so this must not depend on its version.
+	must(t, "make a Secret immutable", w.people.Patch(t.Context(), fixed, client.MergeFrom(before)))
 	eventually(t, "the identity counts its bindings", func(ctx context.Context) error {
 		err := w.people.Get(ctx, client.ObjectKeyFromObject(lent), lent)
 		return errors.Join(err, wantf(lent.Status.UsedBy == 3, "%d use it", lent.Status.UsedBy))
