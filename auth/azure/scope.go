@@ -87,7 +87,7 @@ func checkScope(scope string) error {
 		return errors.New("does not end in " + defaultSuffix)
 	case len(scope) > maxScope:
 		return errors.New("is too long")
-	case strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("%,\\\"'<>^`{|}", r) }):
+	case strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("%&=,\\\"'<>^`{|}", r) }):
 		return errors.New("has a character that a resource cannot have")
 	}
 	if _, err := endpoint.ParseGUID(resource); err == nil {
