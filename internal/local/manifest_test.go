@@ -1,3 +1,7 @@
+//go:build !race
+
+// These tests start no goroutine, so the race detector would only slow them down.
+
 package local
 
 import (

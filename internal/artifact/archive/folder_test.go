@@ -174,13 +174,14 @@ func TestCreateUnicode(t *testing.T) {
 }
 
 func TestCreateManyFiles(t *testing.T) {
+	const files = archive.DefaultMaxFiles + 1
 	folder := fstest.MapFS{}
-	for i := range 100_000 {
+	for i := range files {
 		folder[fmt.Sprintf("%d/%05d.yaml", i%10, i)] = &fstest.MapFile{}
 	}
 	limits := archive.Limits{MaxBytes: 1 << 30, MaxFiles: 200_000}
 	sum, err := archive.Create(t.Context(), folder, io.Discard, archive.Options{Limits: limits})
-	if err != nil || sum.Files != 100_000 || sum.Dirs != 10 {
+	if err != nil || sum.Files != files || sum.Dirs != 10 {
 		t.Errorf("%+v, %v", sum, err)
 	}
 	if _, err := archive.Create(t.Context(), folder, io.Discard, archive.Options{}); archive.ReasonOf(err) != archive.ReasonTooMany {
