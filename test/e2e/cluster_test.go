@@ -2,11 +2,9 @@ package e2e
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/stage"
 )
 
 // TestSecondCluster runs a second cluster in the cloud. Its authentication configuration names the
@@ -57,7 +57,7 @@ func TestSecondCluster(t *testing.T) {
 			}
 		})
 	}
-	t.Run("the first cluster trusts no issuer but itself", func(t *testing.T) {
+	t.Run("the first cluster trusts neither the CI nor tokens for the second", func(t *testing.T) {
 		for _, stranger := range []string{mint(oidc.Claims{"sub": "repo:acme/app", "aud": local.Issuer}), token(t, tn.namespace, puller, audience)} {
 			if user, err := whoIs(t.Context(), world, stranger); !apierrors.IsUnauthorized(err) {
 				t.Errorf("a token is taken for %q: %v", user, err)
@@ -67,20 +67,13 @@ func TestSecondCluster(t *testing.T) {
 }
 
 // startCluster starts another cluster in the cloud, until the test ends. Its API server accepts
-// tokens of the issuers, if any, for an audience. A user's name is the issuer's key in the map and
-// the token's subject.
+// tokens of the issuers, if any, for an audience, as [stage.AuthenticationConfig] says.
 func startCluster(t *testing.T, name, audience string, issuers map[string]string) *local.Cluster {
 	t.Helper()
-	var config strings.Builder
-	config.WriteString("apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n")
-	for prefix, url := range issuers {
-		fmt.Fprintf(&config, "- issuer: {url: %q, audiences: [%q], certificateAuthority: %s}\n  claimMappings: {username: {claim: sub, prefix: %q}}\n",
-			url, audience, strconv.Quote(string(world.Cloud().CAPEM())), prefix+":")
-	}
 	path := ""
 	if len(issuers) > 0 {
 		path = filepath.Join(t.TempDir(), "authentication.yaml")
-		must(t, "write the authentication configuration", os.WriteFile(path, []byte(config.String()), 0o600))
+		must(t, "write the authentication configuration", os.WriteFile(path, stage.AuthenticationConfig(world.Cloud(), audience, issuers), 0o600))
 	}
 	return startClusterWith(t, name, path)
 }
@@ -108,6 +101,16 @@ func startClusterWith(t *testing.T, name, path string) *local.Cluster {
 		addRights(ctx, t, cluster)
 	})
 	return cluster
+}
+
+// awaitTrust waits until the world's API server knows the issuer of a token, which the user's name
+// begins with.
+func awaitTrust(t *testing.T, token, user string) {
+	t.Helper()
+	eventually(t, "the API server trusts the issuer", func(ctx context.Context) error {
+		got, err := whoIs(ctx, world, token)
+		return errors.Join(err, wantf(got == user, "the token is taken for %q, want %s", got, user))
+	})
 }
 
 // whoIs asks a cluster's API server which user a token belongs to.

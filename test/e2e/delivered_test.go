@@ -240,7 +240,7 @@ func rendered(t *testing.T, folder string, in delivery.Input) delivered {
 
 // deliveredFiles has each target's own client use what Lanyard renders for it. The same files with
 // another tenant's identity at the target are refused.
-func deliveredFiles(t *testing.T, w *issuerWorld, a, b federated, another *local.Cluster) {
+func deliveredFiles(t *testing.T, w *issuerWorld, a, b federated) {
 	t.Helper()
 	t.Run("aws", func(t *testing.T) { deliveredToAWS(t, w, a, b) })
 	for _, tt := range []struct {
@@ -283,7 +283,7 @@ func deliveredFiles(t *testing.T, w *issuerWorld, a, b federated, another *local
 		})
 	}
 	t.Run("vault", func(t *testing.T) { deliveredToVault(t, w, a, b) })
-	t.Run("kubernetes", func(t *testing.T) { deliveredToKubernetes(t, w, a, b, another) })
+	t.Run("kubernetes", func(t *testing.T) { deliveredToKubernetes(t, w, a, b) })
 }
 
 // deliveredToAWS has the aws command use the rendered config and session keys, and skopeo the
@@ -363,9 +363,9 @@ func deliveredToVault(t *testing.T, w *issuerWorld, a, b federated) {
 }
 
 // deliveredToKubernetes has kubectl use the rendered kubeconfig at another cluster's API server.
-func deliveredToKubernetes(t *testing.T, w *issuerWorld, a, b federated, another *local.Cluster) {
+func deliveredToKubernetes(t *testing.T, w *issuerWorld, a, b federated) {
 	t.Helper()
-	connection := another.Config()
+	connection := world.Config()
 	authority := connection.CAData
 	if connection.CAFile != "" {
 		var err error

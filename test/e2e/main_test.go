@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/gcp"
@@ -44,6 +45,12 @@ var suite = stage.Suite{
 	},
 	Make:  "make build e2e-programs",
 	Cloud: addToCloud,
+	// The API server judges the tokens of these issuers, of which tests run some in clusters of their own.
+	Audience: clusterAudience,
+	Issuers: map[string]string{
+		"lanyard": ownIssuer, "svid": spiffeIssuer,
+		v1alpha1.CredentialServiceAccountToken: clusterIssuer, v1alpha1.CredentialWorkloadIdentityToken: matrixIssuer, v1alpha1.CredentialSpiffeJWT: matrixSPIFFEIssuer,
+	},
 	Begin: begin,
 	Judge: judgeRun,
 	End:   func() error { return wantNoRaces(world) },

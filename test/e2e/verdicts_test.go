@@ -118,8 +118,8 @@ func verdicts(t *testing.T, w *issuerWorld) {
 	a, b := federate(t, w, newTenant(t, "verdict-a")), federate(t, w, newTenant(t, "verdict-b"))
 	lend(t, principalOf(ownIssuer, a.subject))
 
-	another := startCluster(t, "verdicts", clusterAudience, map[string]string{"lanyard": ownIssuer})
-	grantReading(t, another, "lanyard:"+a.subject)
+	awaitTrust(t, w.token(t, a, clusterAudience), "lanyard:"+a.subject)
+	grantReading(t, world, "lanyard:"+a.subject)
 	grantReading(t, w.Cluster, a.subject)
 	minio := startMinIO(t, minioConfig{claim: "sub", audience: stsAudience, issuer: ownIssuer})
 	minio.putPolicy(t, a.subject, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["s3:ListAllMyBuckets"],"Resource":["arn:aws:s3:::*"]}]}`)
@@ -129,7 +129,7 @@ func verdicts(t *testing.T, w *issuerWorld) {
 
 	verifiers := []verifier{
 		{name: "its own API server", audience: clusterAudience, width: 19, judge: func(token string) verdict { return readAs(t, w.Cluster, token) }},
-		{name: "kube-apiserver", audience: clusterAudience, width: 17, judge: func(token string) verdict { return readAs(t, another, token) }},
+		{name: "kube-apiserver", audience: clusterAudience, width: 17, judge: func(token string) verdict { return readAs(t, world, token) }},
 		{
 			name: "Vault", audience: vaultAudience, width: 9, judge: func(token string) verdict { return vault.login(t, token) }, speaks: true,
 			takes: map[string]string{"endless": "it has an end of its own, 150 s after iat"},
@@ -167,7 +167,7 @@ func verdicts(t *testing.T, w *issuerWorld) {
 	}
 	t.Run("table", func(t *testing.T) { judgeAll(t, w, a, b, verifiers) })
 	t.Run("clients", func(t *testing.T) { ownClients(t, w, a, b) })
-	t.Run("delivered", func(t *testing.T) { deliveredFiles(t, w, a, b, another) })
+	t.Run("delivered", func(t *testing.T) { deliveredFiles(t, w, a, b) })
 }
 
 // judgeAll writes the table of verdicts.
@@ -310,12 +310,12 @@ func grantReading(t *testing.T, cluster *local.Cluster, users ...string) {
 	t.Helper()
 	typed, err := kubernetes.NewForConfig(cluster.Config())
 	must(t, "make a client", err)
-	name := metav1.ObjectMeta{Namespace: corev1.NamespaceDefault, Name: "e2e-reader"}
-	_, err = typed.RbacV1().Roles(name.Namespace).Create(t.Context(), &rbacv1.Role{
+	name := metav1.ObjectMeta{Namespace: corev1.NamespaceDefault, GenerateName: "e2e-reader-"}
+	role, err := typed.RbacV1().Roles(name.Namespace).Create(t.Context(), &rbacv1.Role{
 		ObjectMeta: name, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}}},
 	}, metav1.CreateOptions{})
 	must(t, "make a role", err)
-	binding := &rbacv1.RoleBinding{ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name.Name}}
+	binding := &rbacv1.RoleBinding{ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}}
 	for _, user := range users {
 		binding.Subjects = append(binding.Subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user})
 	}

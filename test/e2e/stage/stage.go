@@ -3,6 +3,7 @@
 package stage
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,11 @@ type Suite struct {
 	Make string
 	// Cloud changes the demonstration's cloud before the cloud is started.
 	Cloud func(*cloudtest.Config) error
+	// Audience is what tokens of other issuers must be for at the cluster's API server, and Issuers
+	// are these issuers, as for [AuthenticationConfig]. The API server looks for an issuer every ten
+	// seconds until the issuer is there. Nil for none.
+	Audience string
+	Issuers  map[string]string
 	// Begin prepares the cluster for the first test.
 	Begin func(ctx context.Context, cluster *local.Cluster) error
 	// Judge judges the run after the last test, while the world still runs, if all tests passed. The
@@ -88,6 +94,20 @@ func (s *Suite) run(ctx context.Context, m *testing.M) (code int, err error) {
 	return code, err
 }
 
+// AuthenticationConfig is an AuthenticationConfiguration of an API server: a file in YAML. The API
+// server takes tokens of the issuers for an audience. A user's name is the issuer's key in the map, a
+// colon, and the token's subject. Source: "Using Authentication Configuration" in Kubernetes' page
+// about authentication.
+func AuthenticationConfig(cloud *local.Cloud, audience string, issuers map[string]string) []byte {
+	var config bytes.Buffer
+	config.WriteString("apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n")
+	for prefix, url := range issuers {
+		fmt.Fprintf(&config, "- issuer: {url: %q, audiences: [%q], certificateAuthority: %q}\n  claimMappings: {username: {claim: sub, prefix: %q}}\n",
+			url, audience, cloud.CAPEM(), prefix+":")
+	}
+	return config.Bytes()
+}
+
 // start starts the world and prepares it.
 func (s *Suite) start(ctx context.Context, dir string) (world *local.Cluster, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
@@ -111,7 +131,14 @@ func (s *Suite) start(ctx context.Context, dir string) (world *local.Cluster, er
 			err = errors.Join(err, cloud.Stop())
 		}
 	}()
-	world, err = local.StartCluster(ctx, local.ClusterOptions{Cloud: cloud, ControlPlane: s.Binary("controlplane")})
+	o := local.ClusterOptions{Cloud: cloud, ControlPlane: s.Binary("controlplane")}
+	if len(s.Issuers) > 0 {
+		o.AuthenticationConfig = filepath.Join(filepath.Dir(dir), "authentication.yaml")
+		if err := os.WriteFile(o.AuthenticationConfig, AuthenticationConfig(cloud, s.Audience, s.Issuers), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	world, err = local.StartCluster(ctx, o)
 	if err != nil {
 		return nil, err
 	}
