@@ -25,7 +25,7 @@ type Collected struct {
 	Artifacts int
 	// Bytes is their size.
 	Bytes int64
-	// Pending are objects with artifacts that a later call will remove.
+	// Pending are objects with artifacts that a later call may remove.
 	Pending []Object
 }
 
@@ -81,7 +81,8 @@ func (s *Store) collect(o Object, current []string, exists bool) (done Collected
 		return Collected{}, err
 	}
 	drop := garbage(files, current, exists, s.keep, time.Now())
-	if slices.ContainsFunc(files, func(f Stored) bool {
+	// An object that keeps two artifacts is about to name only the newer artifact in its status.
+	if kept := len(files) - len(drop); kept > 1 || slices.ContainsFunc(files, func(f Stored) bool {
 		return !slices.Contains(drop, f) && (!exists || !slices.Contains(current, f.Digest))
 	}) {
 		done.Pending = []Object{o}

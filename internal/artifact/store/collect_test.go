@@ -32,6 +32,11 @@ func TestCollectObjects(t *testing.T) {
 	if removed, pending := collect(app, true); removed != 0 || !pending {
 		t.Errorf("just replaced: %d removed, pending %v", removed, pending)
 	}
+	current = append(current, digestOf("old"))
+	if removed, pending := collect(app, true); removed != 0 || !pending {
+		t.Errorf("named beside its successor, until the status is written: %d removed, pending %v", removed, pending)
+	}
+	current = current[:1]
 	age := func(o Object) {
 		t.Helper()
 		files, err := s.files(o)
