@@ -335,7 +335,7 @@ func FuzzGetIdentity(f *testing.F) {
 // FuzzScopes: what is accepted is one resource and /.default, and changes nothing of the form that
 // is sent.
 func FuzzScopes(f *testing.F) {
-	for _, seed := range []string{azure.DevOpsScope, "https://storage.azure.com/.default", "api://x/.default", "https://a b/.default", "a,b/.default", "/.default", "https://u@h/.default", "https://&/.default"} {
+	for _, seed := range []string{azure.DevOpsScope, "https://storage.azure.com/.default", "api://x/.default", "https://a b/.default", "a,b/.default", "/.default", "https://u@h/.default", "https://&/.default", "https://x/a=b/.default"} {
 		f.Add(seed)
 	}
 	provider, err := azure.NewProvider(azure.Config{})

@@ -5,6 +5,8 @@ import (
 	"go/parser"
 	"go/token"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -37,14 +39,19 @@ func TestSerialTestsStartNoGoroutine(t *testing.T) {
 	}
 }
 
-// startsGoroutine says whether a node is a go statement, or calls a method Go or Parallel.
+// startsGoroutine says whether a node is a go statement, or calls a function that starts goroutines
+// by its name: Go, Parallel, a server of httptest, or a helper such as startCloud.
 func startsGoroutine(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.GoStmt:
 		return true
 	case *ast.CallExpr:
-		method, ok := n.Fun.(*ast.SelectorExpr)
-		return ok && (method.Sel.Name == "Go" || method.Sel.Name == "Parallel")
+		switch called := n.Fun.(type) {
+		case *ast.SelectorExpr:
+			return slices.Contains([]string{"Go", "Parallel", "NewServer", "NewTLSServer", "NewUnstartedServer"}, called.Sel.Name)
+		case *ast.Ident:
+			return strings.HasPrefix(called.Name, "start")
+		}
 	}
 	return false
 }

@@ -256,7 +256,7 @@ spec:
 	fixed := w.secret(t, "images-fixed")
 	before := fixed.DeepCopy()
 	fixed.Immutable = new(true)
-	// The refresher may write the Secret in between, so this must not depend on its version.
+	// A patch does not depend on the Secret's version, which the refresher may change in between.
 	must(t, "make a Secret immutable", w.people.Patch(t.Context(), fixed, client.MergeFrom(before)))
 	eventually(t, "the identity counts its bindings", func(ctx context.Context) error {
 		err := w.people.Get(ctx, client.ObjectKeyFromObject(lent), lent)

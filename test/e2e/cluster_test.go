@@ -103,8 +103,7 @@ func startClusterWith(t *testing.T, name, path string) *local.Cluster {
 	return cluster
 }
 
-// awaitTrust waits until the world's API server knows the issuer of a token, which the user's name
-// begins with.
+// awaitTrust waits until the world's API server accepts a token as this user's.
 func awaitTrust(t *testing.T, token, user string) {
 	t.Helper()
 	eventually(t, "the API server trusts the issuer", func(ctx context.Context) error {

@@ -7,15 +7,15 @@
 // the one that is shipped.
 //
 // Lanyard's own issuer has a cluster of its own in the cloud ([TestIssuer]), with the programs of
-// the chart under the chart's rights. Its tokens are judged by services that are not ours: another
-// API server, Vault's JWT plugin, Apache's mod_auth_openidc and MinIO. The programs are killed
+// the chart under the chart's rights. Its tokens are judged by services that are not ours: the
+// world's API server, Vault's JWT plugin, Apache's mod_auth_openidc and MinIO. The programs are killed
 // while its keys rotate.
 //
 // Bindings have two clusters of their own ([TestBindings], [TestRenewals]). In the second one, a
 // consumer shows all the time what lies in Secrets.
 //
 // SPIFFE has a cluster of its own too ([TestSPIFFE]). Its SVIDs are judged by Apache's server,
-// distribution, NATS, another API server and SPIFFE's own library.
+// distribution, NATS, the world's API server and SPIFFE's own library.
 //
 // The programs are those in bin/; `make e2e` builds them first. The same tokens are judged by
 // MinIO's STS, and used by the clouds' own clients: the aws command, and the libraries of Azure,

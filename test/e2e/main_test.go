@@ -45,7 +45,7 @@ var suite = stage.Suite{
 	},
 	Make:  "make build e2e-programs",
 	Cloud: addToCloud,
-	// The API server judges the tokens of these issuers, of which tests run some in clusters of their own.
+	// Tests run these issuers in clusters of their own. The world's API server judges their tokens.
 	Audience: clusterAudience,
 	Issuers: map[string]string{
 		"lanyard": ownIssuer, "svid": spiffeIssuer,

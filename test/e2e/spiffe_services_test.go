@@ -122,25 +122,25 @@ func (w *spiffeWorld) publishMessage(address, subject string, shown ...tls.Certi
 	return conn.LastError()
 }
 
-// judgedByKubernetes shows JWT-SVIDs to the API server of another cluster, which trusts the SPIFFE
+// judgedByKubernetes shows JWT-SVIDs to the API server of the world, which trusts the SPIFFE
 // issuer by structured authentication.
 func judgedByKubernetes(t *testing.T, w *spiffeWorld) {
 	t.Helper()
-	for name, tt := range map[string]struct{ audience, user string }{
-		"reader":    {clusterAudience, "svid:" + id(productionNamespace, "reader")},
-		"elsewhere": {"https://elsewhere.example.com", ""},
+	for _, tt := range []struct{ name, audience, user string }{
+		{"reader", clusterAudience, "svid:" + id(productionNamespace, "reader")},
+		{"elsewhere", "https://elsewhere.example.com", ""}, // after the issuer is known
 	} {
-		o := w.newObject(t, productionNamespace, name, "oci://"+spiffeRegistry+"/none",
+		o := w.newObject(t, productionNamespace, tt.name, "oci://"+spiffeRegistry+"/none",
 			v1alpha1.Credential{Type: v1alpha1.CredentialSpiffeJWT, Audiences: []string{tt.audience}})
 		answer, err := w.request(t.Context(), controllerUser, o, tokenv1.SVIDRequestSpec{Type: tokenv1.SpiffeJWT, UID: o.UID})
 		must(t, "get an SVID", err)
 		if tt.user != "" {
 			awaitTrust(t, answer.Status.Token, tt.user)
 		} else if user, err := whoIs(t.Context(), world, answer.Status.Token); !apierrors.IsUnauthorized(err) {
-			t.Errorf("%s is taken for %q: %v", name, user, err)
+			t.Errorf("%s is taken for %q: %v", tt.name, user, err)
 		}
 		if user, err := whoIs(t.Context(), w.Cluster, answer.Status.Token); !apierrors.IsUnauthorized(err) {
-			t.Errorf("the own cluster takes %s for %q: %v", name, user, err)
+			t.Errorf("the own cluster takes %s for %q: %v", tt.name, user, err)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"crypto"
 	"crypto/rsa"
 	"crypto/x509"
@@ -319,8 +320,13 @@ func grantReading(t *testing.T, cluster *local.Cluster, users ...string) {
 	for _, user := range users {
 		binding.Subjects = append(binding.Subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user})
 	}
-	_, err = typed.RbacV1().RoleBindings(name.Namespace).Create(t.Context(), binding, metav1.CreateOptions{})
+	bound, err := typed.RbacV1().RoleBindings(name.Namespace).Create(t.Context(), binding, metav1.CreateOptions{})
 	must(t, "bind a role", err)
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		must(t, "remove a role", typed.RbacV1().Roles(name.Namespace).Delete(ctx, role.Name, metav1.DeleteOptions{}))
+		must(t, "remove a role binding", typed.RbacV1().RoleBindings(name.Namespace).Delete(ctx, bound.Name, metav1.DeleteOptions{}))
+	})
 }
 
 // readAs lists the ConfigMaps of the namespace default with a token.

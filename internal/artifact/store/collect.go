@@ -81,7 +81,7 @@ func (s *Store) collect(o Object, current []string, exists bool) (done Collected
 		return Collected{}, err
 	}
 	drop := garbage(files, current, exists, s.keep, time.Now())
-	// An object that keeps two artifacts is about to name only the newer artifact in its status.
+	// Of two artifacts, the older one usually goes once the status names the newer one alone.
 	if kept := len(files) - len(drop); kept > 1 || slices.ContainsFunc(files, func(f Stored) bool {
 		return !slices.Contains(drop, f) && (!exists || !slices.Contains(current, f.Digest))
 	}) {

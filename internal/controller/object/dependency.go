@@ -105,10 +105,9 @@ func notCreated() predicate.Predicate {
 }
 
 // startCreated has new objects looked at. An object that the controller found when it began to
-// watch may wait for StartWithin, so that thousands of objects are no herd after a restart. A single
-// handler must decide this: an informer tells one handler that an object was found, and another
-// handler, which it got a moment earlier, that the object is new. The view is asked once: it may
-// change in the next moment.
+// watch may wait for StartWithin, so that thousands of objects are no herd after a restart. One
+// handler must decide this. Handlers are added one after the other, while objects are created. So the
+// same object can be new for one handler and found for another handler.
 func (r *Reconciler[O, P]) startCreated() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {

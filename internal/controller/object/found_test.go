@@ -25,7 +25,7 @@ import (
 )
 
 // An object that is created while the controller begins to watch is new for some handlers of the
-// watch, and was there before for others. It is looked at, whichever handlers these are.
+// watch, and was there before for others. The controller reconciles the object in each case.
 func TestObjectIsFoundWhileTheWatchBegins(t *testing.T) {
 	const handlers = 3 // that SetupWithManager adds for the kind itself
 	for found := range 1 << handlers {

@@ -53,7 +53,6 @@ func TestObjectsStartSpreadOut(t *testing.T) {
 			urgent, _ := queue.Get()
 			queue.Done(urgent)
 		}
-		// What the kind says in one moment, it may not say in the next one: it is asked once.
 		w.kind.startWithin = 0
 		last := event.CreateEvent{Object: urgent(func(*v1alpha1.OCIRepository) {}), IsInInitialList: true}
 		if handle.Create(t.Context(), last, queue); queue.Len() != 1 {

@@ -99,7 +99,7 @@ func (a *Artifacts) Collect(ctx context.Context) (store.Collected, error) {
 }
 
 // collectChanged is Collect for the objects that have stored something since, and for those with
-// artifacts that were too young to be removed.
+// artifacts that were too young to be removed, or that a status still names beside newer artifacts.
 func (a *Artifacts) collectChanged(ctx context.Context) (store.Collected, error) {
 	var changed []store.Object
 	a.changed.Range(func(o, _ any) bool {

@@ -22,8 +22,8 @@ import (
 // startTimeout bounds the start of the world.
 const startTimeout = 3 * time.Minute
 
-// Suite is the tests of a package, and the world that they need. All fields but Cloud, Judge and End
-// are required.
+// Suite is the tests of a package, and the world that they need. The fields Cloud, Audience,
+// Issuers, Judge and End are optional.
 type Suite struct {
 	// Name of the suite, for messages.
 	Name string
@@ -35,11 +35,12 @@ type Suite struct {
 	Make string
 	// Cloud changes the demonstration's cloud before the cloud is started.
 	Cloud func(*cloudtest.Config) error
-	// Audience is what tokens of other issuers must be for at the cluster's API server, and Issuers
-	// are these issuers, as for [AuthenticationConfig]. The API server looks for an issuer every ten
-	// seconds until the issuer is there. Nil for none.
+	// Audience is the audience of the tokens of Issuers.
 	Audience string
-	Issuers  map[string]string
+	// Issuers are further issuers whose tokens the cluster's API server accepts, as for
+	// [AuthenticationConfig]. The API server looks for each issuer every ten seconds until the issuer
+	// is there.
+	Issuers map[string]string
 	// Begin prepares the cluster for the first test.
 	Begin func(ctx context.Context, cluster *local.Cluster) error
 	// Judge judges the run after the last test, while the world still runs, if all tests passed. The
