@@ -28,12 +28,19 @@ import (
 // stands.
 const secretMark = "e2e-secret-"
 
+// Base64 of JSON whose first name has three letters, as in each part of a JWT, or seven letters, as in
+// ECR's passwords. The letters eyJ alone also stand in public keys by chance.
+const (
+	threeLetters = `eyJ[A-Za-z0-9_-]{4}iO[A-Za-z0-9_-]{4}`
+	sevenLetters = `eyJ[A-Za-z0-9_-]{9}Ijoi`
+)
+
 // secrets match what must appear nowhere. These are the tests' own passwords, the headers that carry
 // them, JWTs, private keys, ECR's passwords (base64 of JSON) and ECR's authorization tokens (base64
 // of "AWS:"). The keys, secrets and tokens of AWS sessions, user keys, Google's access tokens and
 // signatures in URLs follow, and the secret part of an artifact's URL.
 var secrets = startingPatterns(
-	secretMark, `Basic [A-Za-z0-9+/._~-]{16}`, `Bearer [A-Za-z0-9+/._~-]{16}`, `eyJ[A-Za-z0-9_-]{10}`, `PRIVATE KEY-----`, `QVdTO[A-Za-z0-9+/]{10}`,
+	secretMark, `Basic [A-Za-z0-9+/._~-]{16}`, `Bearer [A-Za-z0-9+/._~-]{16}`, threeLetters, sevenLetters, `PRIVATE KEY-----`, `QVdTO[A-Za-z0-9+/]{10}`,
 	`ASIA[A-Z0-9]{16}`, `AKIA[A-Z0-9]{16}`, aws.SessionSecretPrefix, `IQoJb3JpZ2luX2Vj`, `ya29\.`,
 	`X-Amz-Signature=[A-Za-z0-9%]{10}`, `\?sig=[A-Za-z0-9%]{10}`, `&sig=[A-Za-z0-9%]{10}`,
 	`/ocirepository/[^/ ]+/[^/ ]+/[0-9a-f]{64}/`, `/bucket/[^/ ]+/[^/ ]+/[0-9a-f]{64}/`,
@@ -113,7 +120,7 @@ func TestPatternsFindSecrets(t *testing.T) {
 	beside(t)
 	found := map[*regexp.Regexp]bool{}
 	for _, text := range []string{
-		"password " + secretMark + "1", "Authorization: Basic dXNlcjpwYXNzd29yZA==", "Authorization: Bearer 0123456789abcdef", "token eyJhbGciOiJSUzI1NiJ9.",
+		"password " + secretMark + "1", "Authorization: Basic dXNlcjpwYXNzd29yZA==", "Authorization: Bearer 0123456789abcdef", "token eyJhbGciOiJSUzI1NiJ9.", "password eyJkYXRha2V5IjoiYWJj",
 		"-----BEGIN RSA PRIVATE KEY-----", "auth QVdTOmV5SjBlWEFp", "id ASIAIOSFODNN7EXAMPLE", "id AKIAIOSFODNN7EXAMPLE", "secret " + aws.SessionSecretPrefix + "1",
 		"session IQoJb3JpZ2luX2VjEJ", "token ya29.c.b0", "/a?X-Amz-Signature=0123456789", "/a?sig=0123456789", "/a?b=c&sig=01234%2F789",
 		"/ocirepository/a/b/" + strings.Repeat("0f", 32) + "/c", "/bucket/a/b/" + strings.Repeat("0f", 32) + "/c",
@@ -130,7 +137,7 @@ func TestPatternsFindSecrets(t *testing.T) {
 			t.Errorf("the pattern %s begins with no fixed text, or no example has it", pattern)
 		}
 	}
-	if at := secrets.find("Authorization: Basic, Bearer; -----BEGIN PUBLIC KEY-----; /ocirepository/a/b/latest; ?sig="); at >= 0 {
+	if at := secrets.find("Authorization: Basic, Bearer; -----BEGIN PUBLIC KEY-----; NYn4jE4MJX2eyJ9V7tuDWm5rsA; /ocirepository/a/b/latest; ?sig="); at >= 0 {
 		t.Errorf("what is public is found at %d", at)
 	}
 }
