@@ -8,8 +8,8 @@
 //
 // Lanyard's own issuer has a cluster of its own in the cloud ([TestIssuer]), with the programs of
 // the chart under the chart's rights. Its tokens are judged by services that are not ours: the
-// world's API server, Vault's JWT plugin, Apache's mod_auth_openidc and MinIO. The programs are killed
-// while its keys rotate.
+// world's API server, Vault's JWT plugin, Apache's mod_auth_openidc and MinIO. The programs are
+// killed while its keys rotate.
 //
 // Bindings have two clusters of their own ([TestBindings], [TestRenewals]). In the second one, a
 // consumer shows all the time what lies in Secrets.

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -28,19 +29,11 @@ import (
 // stands.
 const secretMark = "e2e-secret-"
 
-// Base64 of JSON whose first name has three letters, as in each part of a JWT, or seven letters, as in
-// ECR's passwords. The letters eyJ alone also stand in public keys by chance.
-const (
-	threeLetters = `eyJ[A-Za-z0-9_-]{4}iO[A-Za-z0-9_-]{4}`
-	sevenLetters = `eyJ[A-Za-z0-9_-]{9}Ijoi`
-)
-
-// secrets match what must appear nowhere. These are the tests' own passwords, the headers that carry
-// them, JWTs, private keys, ECR's passwords (base64 of JSON) and ECR's authorization tokens (base64
-// of "AWS:"). The keys, secrets and tokens of AWS sessions, user keys, Google's access tokens and
+// secrets match what must appear nowhere, besides JSON in base64. These are the tests' own passwords,
+// the headers that carry them, private keys, and ECR's authorization tokens (base64 of "AWS:"). The keys, secrets and tokens of AWS sessions, user keys, Google's access tokens and
 // signatures in URLs follow, and the secret part of an artifact's URL.
 var secrets = startingPatterns(
-	secretMark, `Basic [A-Za-z0-9+/._~-]{16}`, `Bearer [A-Za-z0-9+/._~-]{16}`, threeLetters, sevenLetters, `PRIVATE KEY-----`, `QVdTO[A-Za-z0-9+/]{10}`,
+	secretMark, `Basic [A-Za-z0-9+/._~-]{16}`, `Bearer [A-Za-z0-9+/._~-]{16}`, `PRIVATE KEY-----`, `QVdTO[A-Za-z0-9+/]{10}`,
 	`ASIA[A-Z0-9]{16}`, `AKIA[A-Z0-9]{16}`, aws.SessionSecretPrefix, `IQoJb3JpZ2luX2Vj`, `ya29\.`,
 	`X-Amz-Signature=[A-Za-z0-9%]{10}`, `\?sig=[A-Za-z0-9%]{10}`, `&sig=[A-Za-z0-9%]{10}`,
 	`/ocirepository/[^/ ]+/[^/ ]+/[0-9a-f]{64}/`, `/bucket/[^/ ]+/[^/ ]+/[0-9a-f]{64}/`,
@@ -66,6 +59,33 @@ func (p patterns) find(text string) int {
 		}
 	}
 	return -1
+}
+
+// The first twelve letters of JSON in base64, and the beginning of an object that they stand for.
+// Public keys have the letters eyJ by chance, but no name of a field after them.
+var (
+	encodedStart = regexp.MustCompile(`eyJ[A-Za-z0-9+/_-]{9}`)
+	objectStart  = regexp.MustCompile(`^{"\w+("|$)`)
+)
+
+// findJSON returns where a text holds a JSON object in base64; -1 for nowhere. Each part of a JWT is
+// such an object, and so are ECR's passwords and the logins of docker.
+func findJSON(text string) int {
+	for _, at := range encodedStart.FindAllStringIndex(text, -1) {
+		letters := strings.NewReplacer("-", "+", "_", "/").Replace(text[at[0]:at[1]])
+		if decoded, err := base64.StdEncoding.DecodeString(letters); err == nil && objectStart.Match(decoded) {
+			return at[0]
+		}
+	}
+	return -1
+}
+
+// findSecret returns where a text holds what looks like a secret; -1 for nowhere.
+func findSecret(text string) int {
+	if at := findJSON(text); at >= 0 {
+		return at
+	}
+	return secrets.find(text)
 }
 
 // minted are secrets that Lanyard made while the tests ran. They are searched for as they are,
@@ -120,12 +140,12 @@ func TestPatternsFindSecrets(t *testing.T) {
 	beside(t)
 	found := map[*regexp.Regexp]bool{}
 	for _, text := range []string{
-		"password " + secretMark + "1", "Authorization: Basic dXNlcjpwYXNzd29yZA==", "Authorization: Bearer 0123456789abcdef", "token eyJhbGciOiJSUzI1NiJ9.", "password eyJkYXRha2V5IjoiYWJj",
+		"password " + secretMark + "1", "Authorization: Basic dXNlcjpwYXNzd29yZA==", "Authorization: Bearer 0123456789abcdef", "token eyJhbGciOiJSUzI1NiJ9.", "password eyJkYXRha2V5IjoiYWJj", "login eyJhdXRocyI6eyJh", "cut eyJhY2Nlc3NfdG",
 		"-----BEGIN RSA PRIVATE KEY-----", "auth QVdTOmV5SjBlWEFp", "id ASIAIOSFODNN7EXAMPLE", "id AKIAIOSFODNN7EXAMPLE", "secret " + aws.SessionSecretPrefix + "1",
 		"session IQoJb3JpZ2luX2VjEJ", "token ya29.c.b0", "/a?X-Amz-Signature=0123456789", "/a?sig=0123456789", "/a?b=c&sig=01234%2F789",
 		"/ocirepository/a/b/" + strings.Repeat("0f", 32) + "/c", "/bucket/a/b/" + strings.Repeat("0f", 32) + "/c",
 	} {
-		if secrets.find(text) < 0 {
+		if findSecret(text) < 0 {
 			t.Errorf("%q is not found", text)
 		}
 		for _, pattern := range secrets {
@@ -137,7 +157,7 @@ func TestPatternsFindSecrets(t *testing.T) {
 			t.Errorf("the pattern %s begins with no fixed text, or no example has it", pattern)
 		}
 	}
-	if at := secrets.find("Authorization: Basic, Bearer; -----BEGIN PUBLIC KEY-----; NYn4jE4MJX2eyJ9V7tuDWm5rsA; /ocirepository/a/b/latest; ?sig="); at >= 0 {
+	if at := findSecret("Authorization: Basic, Bearer; -----BEGIN PUBLIC KEY-----; NYn4jE4MJX2eyJ9V7tuDWm5rsA; /ocirepository/a/b/latest; ?sig="); at >= 0 {
 		t.Errorf("what is public is found at %d", at)
 	}
 }
@@ -153,7 +173,7 @@ func TestMintedSecretsAreFound(t *testing.T) {
 	c.add(private)
 	c.add([]byte("Authorization: Bearer " + jwt))
 	signature := "level=debug msg=" + strings.Repeat("s1gN", 20) + "."
-	if secrets.find(signature) >= 0 {
+	if findSecret(signature) >= 0 {
 		t.Error("the signature looks like a secret: this tests nothing")
 	}
 	for name, text := range map[string]string{"a signature": signature, "a line of a key": "a " + strings.Split(string(private), "\n")[3]} {
@@ -173,7 +193,7 @@ func loudest() map[string]any { return map[string]any{"log": map[string]any{"lev
 // events.
 func wantNoSecrets(t *testing.T) {
 	t.Helper()
-	if jwt := token(t, "default", "default", stsAudience); secrets.find(jwt) < 0 {
+	if jwt := token(t, "default", "default", stsAudience); findSecret(jwt) < 0 {
 		t.Fatal("the pattern of secrets does not know a token of the API server")
 	}
 	addSecretsOf(t.Context(), t, world)
@@ -268,7 +288,7 @@ func wantNoSecret(tb testing.TB, where, text string) {
 	if at := minted.find(text); at >= 0 {
 		tb.Errorf("%s holds a secret that was made, after %q", where, text[max(0, at-80):at])
 	}
-	if at := secrets.find(text); at >= 0 {
+	if at := findSecret(text); at >= 0 {
 		tb.Errorf("%s holds a secret after %q", where, text[max(0, at-80):at+4])
 	}
 }
