@@ -30,8 +30,9 @@ import (
 const secretMark = "e2e-secret-"
 
 // secrets match what must appear nowhere, besides JSON in base64. These are the tests' own passwords,
-// the headers that carry them, private keys, and ECR's authorization tokens (base64 of "AWS:"). The keys, secrets and tokens of AWS sessions, user keys, Google's access tokens and
-// signatures in URLs follow, and the secret part of an artifact's URL.
+// the headers that carry them, private keys, and ECR's authorization tokens (base64 of "AWS:"). The
+// keys, secrets and tokens of AWS sessions, user keys, Google's access tokens and signatures in URLs
+// follow, and the secret part of an artifact's URL.
 var secrets = startingPatterns(
 	secretMark, `Basic [A-Za-z0-9+/._~-]{16}`, `Bearer [A-Za-z0-9+/._~-]{16}`, `PRIVATE KEY-----`, `QVdTO[A-Za-z0-9+/]{10}`,
 	`ASIA[A-Z0-9]{16}`, `AKIA[A-Z0-9]{16}`, aws.SessionSecretPrefix, `IQoJb3JpZ2luX2Vj`, `ya29\.`,

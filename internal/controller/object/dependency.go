@@ -104,7 +104,7 @@ func notCreated() predicate.Predicate {
 	return predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }}
 }
 
-// startCreated has new objects looked at. An object that the controller found when it began to
+// startCreated queues each new object. An object that the controller found when it began to
 // watch may wait for StartWithin, so that thousands of objects are no herd after a restart. One
 // handler must decide this. Handlers are added one after the other, while objects are created. So the
 // same object can be new for one handler and found for another handler.
