@@ -110,7 +110,7 @@ func serveAggregated(args []string) int {
 // cluster reaches the program on this machine, knows it by its certificate, and tells it who is
 // calling; also after the program got another port.
 func TestAggregatedAPI(t *testing.T) {
-	beside(t, lane1)
+	beside(t, lane4)
 	cluster := startCluster(t, "aggregated", "", nil)
 	ca := newAuthority(t)
 	certificate, key := ca.issue(t, "api.lanyard-system.svc")

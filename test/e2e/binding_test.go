@@ -61,7 +61,7 @@ spec:
 // TestBindings has the identity controller keep credentials in Secrets, under the chart's rights
 // and admission policies, with real tokens. Consumers that are not ours read the Secrets.
 func TestBindings(t *testing.T) {
-	beside(t, lane1)
+	beside(t, lane4)
 	w := installBindings(t)
 	identity := apply(t, w.people, proposedIdentity)
 	trustIdentity(t, bindingIssuer, string(identity.GetUID()))

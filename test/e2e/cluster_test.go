@@ -23,7 +23,7 @@ import (
 // first cluster and a CI's issuer: the API server accepts their tokens for its audience, and no
 // others.
 func TestSecondCluster(t *testing.T) {
-	beside(t, lane1)
+	beside(t, lane4)
 	const audience = "https://second.example.com"
 	issuer, err := oidc.NewIssuer("https://ci.example.com/acme", oidc.ES256)
 	must(t, "make an issuer", err)

@@ -100,7 +100,7 @@ func TestImagesOfRealRegistry(t *testing.T) {
 
 // TestInterruptedStart checks that Ctrl-C while everything starts ends in one line and status 130.
 func TestInterruptedStart(t *testing.T) {
-	beside(t, lane1)
+	beside(t, lane4)
 	cmd := exec.CommandContext(t.Context(), binary("lanyard"), "up", "--once", "--dir", filepath.Join(t.TempDir(), "demo"),
 		"--controlplane", binary("controlplane"), "--controller", binary("lanyard-controller"))
 	errs, err := cmd.StderrPipe()

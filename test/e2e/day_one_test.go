@@ -28,7 +28,7 @@ import (
 // TestDayOne installs an issuer whose documents lie in a bucket, and does what docs/issuer.md says.
 // Until a person confirms the documents, nobody gets a token, and identities say what to do.
 func TestDayOne(t *testing.T) {
-	beside(t, lane2)
+	beside(t, lane4)
 	cluster := startCluster(t, "dayone", "", nil)
 	w := &issuerWorld{Cluster: cluster, people: cluster.Client()}
 	typed, err := kubernetes.NewForConfig(cluster.Config())

@@ -57,7 +57,7 @@ type hubWorld struct {
 
 // TestHub runs two control planes. The spoke gets what lanyard hub grant prints, and nothing else.
 func TestHub(t *testing.T) {
-	beside(t, lane3)
+	beside(t, lane4)
 	w := installHub(t)
 	w.grant(t)
 	t.Run("rights", func(t *testing.T) { spokeIsLimited(t, w) })

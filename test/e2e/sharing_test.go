@@ -57,11 +57,12 @@ type sharedThing struct {
 var stories = &sharedThing{}
 
 // Lanes of tests that start clusters of their own. One test of each lane runs at a time, to bound
-// the memory of a run. The tests of each lane together take about as long as those of another lane.
+// the memory of a run. The tests of each lane together take five to seven minutes.
 var (
 	lane1 = &sharedThing{clusters: true}
 	lane2 = &sharedThing{clusters: true}
 	lane3 = &sharedThing{clusters: true}
+	lane4 = &sharedThing{clusters: true}
 )
 
 // planes are the data planes that tests have put behind the local cloud's checks.
