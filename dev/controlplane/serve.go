@@ -166,7 +166,7 @@ func serve(ctx context.Context, o options, out io.Writer) (err error) {
 	}
 	say(out, "kube-apiserver is up at %s", server)
 
-	controllers, err := newControllerManager(base, files)
+	controllers, err := newControllerManager(files)
 	if err != nil {
 		return fmt.Errorf("kube-controller-manager: %w", err)
 	}
