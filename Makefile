@@ -187,12 +187,14 @@ check: lint verify ## what CI runs before the tests: format, lint, vet, generate
 LINT := GOMEMLIMIT=6GiB GOGC=200 $(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml --timeout 20m
 # These linters first analyse the source of all dependencies. The product's modules share the result. The test modules would
 # need the sources of MinIO, Helm and other peers too, and dev/controlplane those of Kubernetes: they do without these linters.
+# Flux's packages are compiled with the race detector only, for the unit tests in test/flux.
 LINT_DEPS := govet,staticcheck,exhaustive,contextcheck
 
 .PHONY: lint
 lint: bin/golangci-lint ## check format and style of every module
 	@for m in $(MODULES); do echo "== lint $$m"; (cd $$m && $(LINT) ./...); done
-	@for m in $(TEST_MODULES); do echo "== lint $$m"; (cd $$m && $(LINT) --disable $(LINT_DEPS) ./...); done
+	@echo "== lint test/flux"; cd test/flux && CGO_ENABLED=1 GOFLAGS="$(GOFLAGS) -race" $(LINT) --disable $(LINT_DEPS) ./...
+	@for m in $(filter-out test/flux,$(TEST_MODULES)); do echo "== lint $$m"; (cd $$m && $(LINT) --disable $(LINT_DEPS) ./...); done
 	@echo "== lint dev/controlplane"; cd dev/controlplane && $(LINT) ./pki ./component && $(LINT) --disable $(LINT_DEPS) .
 	@echo "== lint test/e2e/vault"; cd test/e2e/vault && $(LINT) --disable $(LINT_DEPS) .
 
