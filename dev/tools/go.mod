@@ -8,6 +8,9 @@ tool (
 	sigs.k8s.io/controller-tools/cmd/controller-gen
 )
 
+// Indirect requirements stand at the versions of the product's go.mod, if the program compiles with
+// them: with the same versions, both share the build cache.
+
 require (
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect
 	github.com/fatih/color v1.19.0 // indirect

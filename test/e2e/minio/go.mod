@@ -4,6 +4,9 @@ go 1.26.0
 
 tool github.com/minio/minio
 
+// Indirect requirements stand at the versions of the product's go.mod, if the program compiles with
+// them: with the same versions, both share the build cache.
+
 require (
 	aead.dev/mem v0.2.0 // indirect
 	aead.dev/minisign v0.3.0 // indirect

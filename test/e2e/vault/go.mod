@@ -8,6 +8,9 @@ require (
 	github.com/hashicorp/vault/sdk v0.24.0
 )
 
+// Indirect requirements stand at the versions of the product's go.mod, if the program compiles with
+// them: with the same versions, both share the build cache.
+
 require (
 	cloud.google.com/go/auth v0.19.0 // indirect
 	cloud.google.com/go/auth/oauth2adapt v0.2.8 // indirect
