@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -33,21 +32,18 @@ import (
 	"github.com/lanyard-dev/lanyard/dev/controlplane/pki"
 )
 
-// As kube-controller-manager has them by default.
+// These are kube-controller-manager's defaults.
 const (
-	qps                 = 20
-	burst               = 30
 	resync              = 12 * time.Hour
-	discoveryPeriod     = 30 * time.Second // between looks for new resources
+	discoveryPeriod     = 30 * time.Second // time between two searches for new resources
 	namespaceSyncPeriod = 5 * time.Minute
 	namespaceWorkers    = 10
 	collectorWorkers    = 20
 	aggregationWorkers  = 5
 )
 
-// controllers has what the controllers share, and collects the loops that run
-// them.
-type controllers struct {
+// manager has what the controllers share, and collects the loops that run them.
+type manager struct {
 	clients  clientbuilder.ControllerClientBuilder
 	typed    informers.SharedInformerFactory
 	metadata metadatainformer.SharedInformerFactory
@@ -59,15 +55,18 @@ type controllers struct {
 // that an API without nodes needs, and returns a function that runs them until
 // its context ends. kube-apiserver must be ready.
 //
-// kube-controller-manager's own package imports all other controllers too. They
-// are three hundred packages, which take minutes to compile.
+// The package of kube-controller-manager's command imports all other controllers
+// too. The other controllers are three hundred packages, which take minutes to
+// compile.
 func newControllerManager(files pki.Files) (func(context.Context) error, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", files.ControllerKubeconfig)
 	if err != nil {
 		return nil, err
 	}
 	rest.AddUserAgent(config, "kube-controller-manager")
-	config.QPS, config.Burst, config.ContentType = qps, burst, runtime.ContentTypeProtobuf
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.DisableCompression = true
+	config.QPS = -1 // no limit: the API server is in this process
 	authority, err := os.ReadFile(files.CACert)
 	if err != nil {
 		return nil, err
@@ -84,36 +83,34 @@ func runControllers(ctx context.Context, config *rest.Config, authority []byte) 
 	if err != nil {
 		return err
 	}
-	c := &controllers{
+	m := &manager{
 		// As in a cluster: each controller under its own ServiceAccount and RBAC.
 		clients:  clientbuilder.NewDynamicClientBuilder(rest.AnonymousClientConfig(config), client.CoreV1(), metav1.NamespaceSystem),
 		typed:    informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(trim)),
 		metadata: metadatainformer.NewSharedInformerFactoryWithOptions(metadataClient, resync, metadatainformer.WithTransform(trim)),
 		mapper:   restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery())),
 	}
-	c.loops = append(c.loops, func(ctx context.Context) {
-		wait.UntilWithContext(ctx, func(context.Context) { c.mapper.Reset() }, discoveryPeriod)
+	m.loops = append(m.loops, func(ctx context.Context) {
+		wait.UntilWithContext(ctx, func(context.Context) { m.mapper.Reset() }, discoveryPeriod)
 	})
 
-	started := make(chan struct{})
 	err = errors.Join(
-		c.addNamespace(ctx),
-		c.addServiceAccount(ctx),
-		c.addRootCAPublisher(authority),
-		c.addClusterRoleAggregation(),
-		c.addGarbageCollector(ctx, metadataClient, started),
+		m.addNamespace(ctx),
+		m.addServiceAccount(ctx),
+		m.addRootCAPublisher(authority),
+		m.addClusterRoleAggregation(),
+		m.addGarbageCollector(ctx, metadataClient),
 	)
 	if err != nil {
 		return err
 	}
 
-	c.typed.Start(ctx.Done())
-	defer c.typed.Shutdown()
-	c.metadata.Start(ctx.Done())
-	defer c.metadata.Shutdown()
-	close(started)
+	m.typed.Start(ctx.Done())
+	defer m.typed.Shutdown()
+	m.metadata.Start(ctx.Done())
+	defer m.metadata.Shutdown()
 	var running sync.WaitGroup
-	for _, loop := range c.loops {
+	for _, loop := range m.loops {
 		running.Go(func() { loop(ctx) })
 	}
 	running.Wait()
@@ -130,13 +127,11 @@ func trim(object any) (any, error) {
 }
 
 // addNamespace empties namespaces that are deleted.
-func (c *controllers) addNamespace(ctx context.Context) error {
-	config, err := c.clients.Config("namespace-controller")
+func (m *manager) addNamespace(ctx context.Context) error {
+	config, err := m.clients.Config("namespace-controller")
 	if err != nil {
 		return err
 	}
-	// The controller makes many calls for each namespace.
-	config.QPS, config.Burst = qps*20, burst*100
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
@@ -146,82 +141,79 @@ func (c *controllers) addNamespace(ctx context.Context) error {
 		return err
 	}
 	controller := namespace.NewNamespaceController(ctx, client, metadataClient, client.Discovery().ServerPreferredNamespacedResources,
-		c.typed.Core().V1().Namespaces(), namespaceSyncPeriod, corev1.FinalizerKubernetes)
-	c.loops = append(c.loops, func(ctx context.Context) { controller.Run(ctx, namespaceWorkers) })
+		m.typed.Core().V1().Namespaces(), namespaceSyncPeriod, corev1.FinalizerKubernetes)
+	m.loops = append(m.loops, func(ctx context.Context) { controller.Run(ctx, namespaceWorkers) })
 	return nil
 }
 
 // addServiceAccount gives each namespace its ServiceAccount "default".
-func (c *controllers) addServiceAccount(ctx context.Context) error {
-	client, err := c.clients.Client("service-account-controller")
+func (m *manager) addServiceAccount(ctx context.Context) error {
+	client, err := m.clients.Client("service-account-controller")
 	if err != nil {
 		return err
 	}
-	core := c.typed.Core().V1()
+	core := m.typed.Core().V1()
 	controller, err := serviceaccount.NewServiceAccountsController(klog.FromContext(ctx), core.ServiceAccounts(), core.Namespaces(), client,
 		serviceaccount.DefaultServiceAccountsControllerOptions())
 	if err != nil {
 		return err
 	}
-	c.loops = append(c.loops, func(ctx context.Context) { controller.Run(ctx, 1) })
+	m.loops = append(m.loops, func(ctx context.Context) { controller.Run(ctx, 1) })
 	return nil
 }
 
 // addRootCAPublisher gives each namespace the ConfigMap kube-root-ca.crt.
-func (c *controllers) addRootCAPublisher(authority []byte) error {
-	client, err := c.clients.Client("root-ca-cert-publisher")
+func (m *manager) addRootCAPublisher(authority []byte) error {
+	client, err := m.clients.Client("root-ca-cert-publisher")
 	if err != nil {
 		return err
 	}
-	core := c.typed.Core().V1()
+	core := m.typed.Core().V1()
 	controller, err := rootcacertpublisher.NewPublisher(core.ConfigMaps(), core.Namespaces(), client, authority)
 	if err != nil {
 		return err
 	}
-	c.loops = append(c.loops, func(ctx context.Context) { controller.Run(ctx, 1) })
+	m.loops = append(m.loops, func(ctx context.Context) { controller.Run(ctx, 1) })
 	return nil
 }
 
 // addClusterRoleAggregation fills ClusterRoles that have an aggregationRule.
-func (c *controllers) addClusterRoleAggregation() error {
-	client, err := c.clients.Client("clusterrole-aggregation-controller")
+func (m *manager) addClusterRoleAggregation() error {
+	client, err := m.clients.Client("clusterrole-aggregation-controller")
 	if err != nil {
 		return err
 	}
-	controller := clusterroleaggregation.NewClusterRoleAggregation(c.typed.Rbac().V1().ClusterRoles(), client.RbacV1())
-	c.loops = append(c.loops, func(ctx context.Context) { controller.Run(ctx, aggregationWorkers) })
+	controller := clusterroleaggregation.NewClusterRoleAggregation(m.typed.Rbac().V1().ClusterRoles(), client.RbacV1())
+	m.loops = append(m.loops, func(ctx context.Context) { controller.Run(ctx, aggregationWorkers) })
 	return nil
 }
 
-// addGarbageCollector deletes objects whose owners are gone. started is closed
-// once the informers run.
-func (c *controllers) addGarbageCollector(ctx context.Context, watched metadata.Interface, started <-chan struct{}) error {
+// addGarbageCollector deletes objects whose owners are gone. The client watched
+// is that of the metadata informers.
+func (m *manager) addGarbageCollector(ctx context.Context, watched metadata.Interface) error {
 	const name = "generic-garbage-collector"
-	client, err := c.clients.Client(name)
+	client, err := m.clients.Client(name)
 	if err != nil {
 		return err
 	}
-	config, err := c.clients.Config(name)
+	config, err := m.clients.Config(name)
 	if err != nil {
 		return err
 	}
-	config.QPS = qps * 2 // a deletion takes two calls
 	metadataClient, err := metadata.NewForConfig(config)
 	if err != nil {
 		return err
 	}
-	found, err := discovery.NewDiscoveryClientForConfig(config)
+	started := make(chan struct{})
+	close(started) // the informers run before any controller does
+	graph := garbagecollector.NewDependencyGraphBuilder(ctx, watched, m.mapper, garbagecollector.DefaultIgnoredResources(),
+		informerfactory.NewInformerFactory(m.typed, m.metadata), started)
+	collector, err := garbagecollector.NewComposedGarbageCollector(ctx, client, metadataClient, m.mapper, graph)
 	if err != nil {
 		return err
 	}
-	graph := garbagecollector.NewDependencyGraphBuilder(ctx, watched, c.mapper, garbagecollector.DefaultIgnoredResources(),
-		informerfactory.NewInformerFactory(c.typed, c.metadata), started)
-	collector, err := garbagecollector.NewComposedGarbageCollector(ctx, client, metadataClient, c.mapper, graph)
-	if err != nil {
-		return err
-	}
-	c.loops = append(c.loops,
+	m.loops = append(m.loops,
 		func(ctx context.Context) { collector.Run(ctx, collectorWorkers, discoveryPeriod) },
-		func(ctx context.Context) { collector.Sync(ctx, found, discoveryPeriod) })
+		func(ctx context.Context) { collector.Sync(ctx, client.Discovery(), discoveryPeriod) })
 	return nil
 }

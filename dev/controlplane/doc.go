@@ -11,11 +11,11 @@
 // # One process
 //
 // serve runs every component as a goroutine of one process. So nothing is left behind when it is
-// killed, and there is one log. The command of kube-apiserver (app.NewAPIServerCommand) is not used,
-// because that command installs the process's only signal handler and configures the process's
-// logging. Only its options and its Run function are used, with the flags that a cluster's
-// administrator would write. The controllers are made one by one: the package of
-// kube-controller-manager's command would bring all others.
+// killed, and there is one log. The command of kube-apiserver (app.NewAPIServerCommand) would install
+// the process's only signal handler, and configure the process's logging. So serve uses only the
+// options and the Run function of that command, with the flags that a cluster's administrator would
+// write. The command of kube-controller-manager imports all controllers. So controllermanager.go
+// makes each of the few controllers itself.
 //
 // # What DIR holds
 //

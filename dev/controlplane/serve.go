@@ -140,8 +140,8 @@ func serve(ctx context.Context, o options, out io.Writer) (err error) {
 		for _, c := range slices.Backward(started) {
 			late := c.Stop()
 			if errors.Is(late, component.ErrStillRunning) {
-				// A client that does not let go is no failure: the end of the process ends it,
-				// after etcd has closed.
+				// A client or a controller that does not end is no failure: the end of the process
+				// ends it, after etcd has closed.
 				say(out, "%v: ending without it", late)
 				continue
 			}
