@@ -2,11 +2,13 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
+# A program that was written in part is not taken for a program.
+.DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 # Without cgo programs are static: a CI job runs lanyard in any image. The race detector alone needs cgo.
 export CGO_ENABLED := 0
 # Every package is compiled once without the race detector, for programs, e2e and lint, and once with the detector, for unit
-# tests and the daemons of e2e. So all go commands have the same flags. -trimpath: another clone finds the same packages in
+# tests, the daemons of e2e, and lint of test/flux. So all go commands have the same flags. -trimpath: another clone finds the same packages in
 # Go's build cache. grpcnotrace: gRPC's own tracing imports html/template, with which the linker keeps all methods: lanyard
 # has 49 MB then, not 37. -dwarf=false: the compiler leaves out what only debuggers read, which the linker would drop anyway.
 OWN_GOFLAGS := -trimpath -tags=grpcnotrace -gcflags=all=-dwarf=false
@@ -187,11 +189,11 @@ check: lint verify ## what CI runs before the tests: format, lint, vet, generate
 LINT := GOMEMLIMIT=6GiB GOGC=200 $(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml --timeout 20m
 # These linters first analyse the source of all dependencies. The product's modules share the result. The test modules would
 # need the sources of MinIO, Helm and other peers too, and dev/controlplane those of Kubernetes: they do without these linters.
-# Flux's packages are compiled with the race detector only, for the unit tests in test/flux.
+# Lint reads test/flux with the race detector, because the unit tests there compile the same packages so.
 LINT_DEPS := govet,staticcheck,exhaustive,contextcheck
 
 .PHONY: lint
-lint: bin/golangci-lint ## check format and style of every module
+lint: bin/golangci-lint ## check format and style of every module; needs gcc
 	@for m in $(MODULES); do echo "== lint $$m"; (cd $$m && $(LINT) ./...); done
 	@echo "== lint test/flux"; cd test/flux && CGO_ENABLED=1 GOFLAGS="$(GOFLAGS) -race" $(LINT) --disable $(LINT_DEPS) ./...
 	@for m in $(filter-out test/flux,$(TEST_MODULES)); do echo "== lint $$m"; (cd $$m && $(LINT) --disable $(LINT_DEPS) ./...); done

@@ -8,8 +8,8 @@ tool (
 	sigs.k8s.io/controller-tools/cmd/controller-gen
 )
 
-// Indirect requirements stand at the versions of the product's go.mod, if the program compiles with
-// them: with the same versions, both share the build cache.
+// Most indirect requirements have the versions of the product's go.mod. So the build cache has their
+// packages once.
 
 require (
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect

@@ -4,8 +4,8 @@ go 1.26.0
 
 tool github.com/minio/minio
 
-// Indirect requirements stand at the versions of the product's go.mod, if the program compiles with
-// them: with the same versions, both share the build cache.
+// Most indirect requirements have the versions of the product's go.mod. So the build cache has their
+// packages once.
 
 require (
 	aead.dev/mem v0.2.0 // indirect

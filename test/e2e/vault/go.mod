@@ -8,8 +8,8 @@ require (
 	github.com/hashicorp/vault/sdk v0.24.0
 )
 
-// Indirect requirements stand at the versions of the product's go.mod, if the program compiles with
-// them: with the same versions, both share the build cache.
+// Most indirect requirements have the versions of the product's go.mod. So the build cache has their
+// packages once.
 
 require (
 	cloud.google.com/go/auth v0.19.0 // indirect
