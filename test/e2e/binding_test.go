@@ -287,8 +287,9 @@ func secretsAreMended(t *testing.T, w *bindingWorld) {
 	w.awaitBinding(t, name, isFresh)
 	first := w.secret(t, name)
 	before := first.DeepCopy()
-	first.Data["workloadIdentityConfig"], first.Data["more"], first.Labels["team"] = []byte("{}"), []byte("x"), "a"
-	must(t, "change the Secret", w.people.Update(t.Context(), first))
+	patchIn(t, w.people, first, func(s *corev1.Secret) {
+		s.Data["workloadIdentityConfig"], s.Data["more"], s.Labels["team"] = []byte("{}"), []byte("x"), "a"
+	})
 	w.touch(t, name, meta.ReconcileRequestedAnnotation, "1")
 	whole := func(s *corev1.Secret) error {
 		return wantf(bytes.Equal(s.Data["workloadIdentityConfig"], before.Data["workloadIdentityConfig"]) && len(s.Data["workloadIdentityToken"]) > 0, "%v", slices.Sorted(maps.Keys(s.Data)))
@@ -368,8 +369,7 @@ func limitsOfSecrets(t *testing.T, w *bindingWorld) {
 		t.Errorf("the Secret was written: %v", slices.Sorted(maps.Keys(now.Data)))
 	}
 	// An immutable Secret of the binding itself is made again.
-	s.Immutable = new(true)
-	must(t, "have the Secret immutable", w.people.Update(t.Context(), s))
+	patchIn(t, w.people, s, func(s *corev1.Secret) { s.Immutable = new(true) })
 	w.touch(t, name, meta.ReconcileRequestedAnnotation, "immutable")
 	w.awaitBinding(t, name, isFresh)
 	if now := w.secret(t, name); now.UID == s.UID || now.Immutable != nil || len(now.Data["workloadIdentityToken"]) == 0 {

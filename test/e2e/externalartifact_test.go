@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
@@ -52,10 +53,8 @@ func TestExternalArtifact(t *testing.T) {
 		wantOffered(t, o)
 	})
 	t.Run("corrected", func(t *testing.T) {
-		external := externalArtifact(o)
-		must(t, "read the ExternalArtifact", objects.Get(t.Context(), client.ObjectKeyFromObject(o), external))
-		must(t, "change it", unstructured.SetNestedField(external.Object, "http://elsewhere.example.com/x.tar.gz", "status", "artifact", "url"))
-		must(t, "change it", objects.Status().Update(t.Context(), external))
+		elsewhere := client.RawPatch(types.MergePatchType, []byte(`{"status":{"artifact":{"url":"http://elsewhere.example.com/x.tar.gz"}}}`))
+		must(t, "change its status", objects.Status().Patch(t.Context(), externalArtifact(o), elsewhere))
 		misdirect(t, o)
 		wantOffered(t, o)
 	})
@@ -116,10 +115,8 @@ func TestExternalArtifact(t *testing.T) {
 // misdirect has somebody change what the object's ExternalArtifact says it is of.
 func misdirect(t *testing.T, o client.Object) {
 	t.Helper()
-	external := externalArtifact(o)
-	must(t, "read the ExternalArtifact", objects.Get(t.Context(), client.ObjectKeyFromObject(o), external))
-	must(t, "change it", unstructured.SetNestedField(external.Object, "other", "spec", "sourceRef", "name"))
-	must(t, "change it", objects.Update(t.Context(), external))
+	other := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"sourceRef":{"name":"other"}}}`))
+	must(t, "change it", objects.Patch(t.Context(), externalArtifact(o), other))
 }
 
 // wantWithdrawn wants the object's ExternalArtifact to be no more.

@@ -309,8 +309,7 @@ func renewedAtOnce(t *testing.T, w *bindingWorld, all []*bound) {
 		{"a changed Secret", func(t *testing.T, b *bound) {
 			t.Helper()
 			s := w.secret(t, b.name)
-			s.Data[delivery.ConfigKey] = []byte("{}")
-			must(t, "change the Secret", w.people.Update(t.Context(), s))
+			patchIn(t, w.people, s, func(s *corev1.Secret) { s.Data[delivery.ConfigKey] = []byte("{}") })
 			look(t, b)
 		}},
 		{"a deleted Secret", func(t *testing.T, b *bound) {

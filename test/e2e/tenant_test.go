@@ -196,10 +196,17 @@ func create(t *testing.T, o client.Object) {
 // patch changes an object as it is now.
 func patch[T client.Object](t *testing.T, o T, change func(o T)) {
 	t.Helper()
-	must(t, "read an object", objects.Get(t.Context(), client.ObjectKeyFromObject(o), o))
+	patchIn(t, objects, o, change)
+}
+
+// patchIn is patch for an object of another cluster. A patch does not fail if a controller writes the
+// object at the same time, as an update would.
+func patchIn[T client.Object](t *testing.T, cluster client.Client, o T, change func(o T)) {
+	t.Helper()
+	must(t, "read an object", cluster.Get(t.Context(), client.ObjectKeyFromObject(o), o))
 	before := o.DeepCopyObject().(client.Object)
 	change(o)
-	must(t, "change an object", objects.Patch(t.Context(), o, client.MergeFrom(before)))
+	must(t, "change an object", cluster.Patch(t.Context(), o, client.MergeFrom(before)))
 }
 
 // await waits until an object is as a test wants it, and reads it into o.
