@@ -8,9 +8,10 @@ MAKEFLAGS += --no-print-directory
 # Without cgo programs are static: a CI job runs lanyard in any image. The race detector alone needs cgo.
 export CGO_ENABLED := 0
 # Every package is compiled once without the race detector, for programs, e2e and lint, and once with the detector, for unit
-# tests, the daemons of e2e, and lint of test/flux. So all go commands have the same flags. -trimpath: another clone finds the same packages in
-# Go's build cache. grpcnotrace: gRPC's own tracing imports html/template, with which the linker keeps all methods: lanyard
-# has 49 MB then, not 37. -dwarf=false: the compiler leaves out what only debuggers read, which the linker would drop anyway.
+# tests, the daemons of e2e, and lint of test/flux. So all go commands have the same flags. -trimpath: another clone finds the
+# same packages in Go's build cache. grpcnotrace: gRPC's own tracing imports html/template, with which the linker keeps all
+# methods: lanyard has 49 MB then, not 37. -dwarf=false: the compiler leaves out what only debuggers read. The linker would
+# drop this anyway.
 OWN_GOFLAGS := -trimpath -tags=grpcnotrace -gcflags=all=-dwarf=false
 export GOFLAGS := $(strip $(filter-out $(OWN_GOFLAGS),$(GOFLAGS)) $(OWN_GOFLAGS))
 # Tests run Debian's aws and az, whatever stands before them in PATH, and the caller's go.

@@ -75,11 +75,7 @@ func newControllerManager(files pki.Files) (func(context.Context) error, error) 
 }
 
 func runControllers(ctx context.Context, config *rest.Config, authority []byte) error {
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	metadataClient, err := metadata.NewForConfig(config)
+	client, metadataClient, err := newClients(config)
 	if err != nil {
 		return err
 	}
@@ -126,17 +122,30 @@ func trim(object any) (any, error) {
 	return object, nil
 }
 
-// addNamespace empties namespaces that are deleted.
-func (m *manager) addNamespace(ctx context.Context) error {
-	config, err := m.clients.Config("namespace-controller")
-	if err != nil {
-		return err
-	}
+func newClients(config *rest.Config) (kubernetes.Interface, metadata.Interface, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	metadataClient, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	return client, metadataClient, nil
+}
+
+// clientsOf returns clients that act as the ServiceAccount of a controller.
+func (m *manager) clientsOf(controller string) (kubernetes.Interface, metadata.Interface, error) {
+	config, err := m.clients.Config(controller)
+	if err != nil {
+		return nil, nil, err
+	}
+	return newClients(config)
+}
+
+// addNamespace empties namespaces that are deleted.
+func (m *manager) addNamespace(ctx context.Context) error {
+	client, metadataClient, err := m.clientsOf("namespace-controller")
 	if err != nil {
 		return err
 	}
@@ -191,16 +200,7 @@ func (m *manager) addClusterRoleAggregation() error {
 // addGarbageCollector deletes objects whose owners are gone. The client watched
 // is that of the metadata informers.
 func (m *manager) addGarbageCollector(ctx context.Context, watched metadata.Interface) error {
-	const name = "generic-garbage-collector"
-	client, err := m.clients.Client(name)
-	if err != nil {
-		return err
-	}
-	config, err := m.clients.Config(name)
-	if err != nil {
-		return err
-	}
-	metadataClient, err := metadata.NewForConfig(config)
+	client, metadataClient, err := m.clientsOf("generic-garbage-collector")
 	if err != nil {
 		return err
 	}
