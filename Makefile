@@ -175,8 +175,16 @@ bin/flux-source-controller: bench/controller/flux/go.mod bench/controller/flux/g
 	@dev/build "Flux's source-controller" bench/controller/flux $@ -ldflags '-s -w' github.com/fluxcd/source-controller
 
 ##@ Change
+# go tool would build the generators with other flags, and compile what they share with the product again.
+.PHONY: generators
+generators: bin/controller-gen bin/openapi-gen
+bin/controller-gen: dev/tools/go.mod
+	@dev/build controller-gen dev/tools $@ sigs.k8s.io/controller-tools/cmd/controller-gen
+bin/openapi-gen: dev/tools/go.mod
+	@dev/build openapi-gen dev/tools $@ k8s.io/kube-openapi/cmd/openapi-gen
+
 .PHONY: generate
-generate: ## write generated files: deepcopy functions, CRDs, golden files
+generate: generators ## write generated files: deepcopy functions, CRDs, golden files
 	@dev/generate
 
 .PHONY: verify
