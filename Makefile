@@ -7,12 +7,13 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 # Without cgo programs are static: a CI job runs lanyard in any image. The race detector alone needs cgo.
 export CGO_ENABLED := 0
-# Every package is compiled once without the race detector, for programs, e2e and lint, and once with the detector, for unit
-# tests, the daemons of e2e, and lint of test/flux. So all go commands have the same flags. -trimpath: another clone finds the
-# same packages in Go's build cache. grpcnotrace: gRPC's own tracing imports html/template, with which the linker keeps all
-# methods: lanyard has 49 MB then, not 37. -dwarf=false: the compiler leaves out what only debuggers read. The linker would
-# drop this anyway.
-OWN_GOFLAGS := -trimpath -tags=grpcnotrace -gcflags=all=-dwarf=false
+# Every package is compiled once without the race detector, for programs and e2e, and once with the detector, for unit tests,
+# lint, and the daemons of e2e. So all go commands have the same flags. -trimpath: another clone finds the same packages in Go's
+# build cache. grpcnotrace: gRPC's own tracing imports html/template, with which the linker keeps all methods: lanyard has 49 MB
+# then, not 37. disable_grpc_modules: Google's storage client, which the local cloud imports, leaves out gRPC's service mesh.
+# -dwarf=false: the compiler leaves out what only debuggers read. The linker would drop this anyway.
+TAGS := grpcnotrace,disable_grpc_modules
+OWN_GOFLAGS := -trimpath -tags=$(TAGS) -gcflags=all=-dwarf=false
 export GOFLAGS := $(strip $(filter-out $(OWN_GOFLAGS),$(GOFLAGS)) $(OWN_GOFLAGS))
 # Tests run Debian's aws and az, whatever stands before them in PATH, and the caller's go.
 GO := $(shell command -v go)
@@ -82,7 +83,7 @@ quick: bin/golangci-lint ## run what one needs while writing: format, vet, unit 
 
 .PHONY: unit
 unit: ## run the unit tests of every module, with the race detector wherever goroutines are
-	@nice -n 10 dev/unit-tests $(UNIT)
+	@nice -n 10 dev/unit-tests $(TAGS) $(UNIT)
 
 # Further flags of go test, such as -v or -run.
 E2E_FLAGS ?=
@@ -97,7 +98,7 @@ attack: build ## run hostile tenants against the controller, beside an honest on
 
 .PHONY: e2e-flux
 e2e-flux: build e2e-programs bin/flux-kustomize-controller ## have Flux's kustomize-controller apply what Lanyard publishes
-	@cd test/e2e && go test -vet=off -count=1 -tags flux,grpcnotrace -run TestKustomizeController .
+	@cd test/e2e && go test -vet=off -count=1 -tags=flux,$(TAGS) -run TestKustomizeController .
 
 # The race detector watches Lanyard's daemons in the end-to-end tests, and not the tests themselves. These would take most of
 # the time then, for what they share with the unit tests, which have the detector.
@@ -198,15 +199,16 @@ check: lint verify ## what CI runs before the tests: format, lint, vet, generate
 LINT := GOMEMLIMIT=6GiB GOGC=200 $(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml --timeout 20m
 # These linters first analyse the source of all dependencies. The product's modules share the result. The test modules would
 # need the sources of MinIO, Helm and other peers too, and dev/controlplane those of Kubernetes: they do without these linters.
-# Lint reads test/flux with the race detector, because the unit tests there compile the same packages so.
 LINT_DEPS := govet,staticcheck,exhaustive,contextcheck
+# Lint compiles packages and their tests as other targets do: with the race detector where the unit tests use the detector.
+RACE_LINT := CGO_ENABLED=1 GOFLAGS="$(GOFLAGS) -race" $(LINT)
 
 .PHONY: lint
 lint: bin/golangci-lint ## check format and style of every module; needs gcc
-	@for m in $(MODULES); do echo "== lint $$m"; (cd $$m && $(LINT) ./...); done
-	@echo "== lint test/flux"; cd test/flux && CGO_ENABLED=1 GOFLAGS="$(GOFLAGS) -race" $(LINT) --disable $(LINT_DEPS) ./...
+	@for m in $(MODULES); do echo "== lint $$m"; (cd $$m && $(RACE_LINT) ./...); done
+	@echo "== lint test/flux"; cd test/flux && $(RACE_LINT) --disable $(LINT_DEPS) ./...
 	@for m in $(filter-out test/flux,$(TEST_MODULES)); do echo "== lint $$m"; (cd $$m && $(LINT) --disable $(LINT_DEPS) ./...); done
-	@echo "== lint dev/controlplane"; cd dev/controlplane && $(LINT) ./pki ./component && $(LINT) --disable $(LINT_DEPS) .
+	@echo "== lint dev/controlplane"; cd dev/controlplane && $(RACE_LINT) ./pki ./component && $(LINT) --disable $(LINT_DEPS) .
 	@echo "== lint test/e2e/vault"; cd test/e2e/vault && $(LINT) --disable $(LINT_DEPS) .
 
 .PHONY: format

@@ -1,4 +1,4 @@
-//go:build !race
+//go:build !concurrent
 
 // These tests start no goroutine, so the race detector would only slow them down.
 

@@ -10,15 +10,16 @@ import (
 	"testing"
 )
 
-// withoutRace is the build constraint of the files whose tests dev/unit-tests runs.
-var withoutRace = regexp.MustCompile(`(?m)^//go:build !race$`)
+// serialTests is the build constraint of the files whose tests dev/unit-tests runs without the race
+// detector.
+var serialTests = regexp.MustCompile(`(?m)^//go:build !concurrent$`)
 
 // TestSerialTestsStartNoGoroutine asserts that tests which the race detector does not watch start
 // no goroutine.
 func TestSerialTestsStartNoGoroutine(t *testing.T) {
 	found := 0
 	for path, source := range testSources(t) {
-		if !withoutRace.Match(source) {
+		if !serialTests.Match(source) {
 			continue
 		}
 		found++
