@@ -1,0 +1,59 @@
+package stage
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Pattern is a regular expression that begins with fixed text. Tests search megabytes of logs for
+// secrets. Package strings finds the fixed text a hundred times faster than package regexp.
+type Pattern struct {
+	start string
+	whole *regexp.Regexp // only at the beginning of a text
+}
+
+// NewPattern compiles a regular expression. It panics if the expression is malformed, or begins with
+// no fixed text.
+func NewPattern(expression string) Pattern {
+	start, _ := regexp.MustCompile(expression).LiteralPrefix()
+	if start == "" {
+		panic("stage: the pattern " + expression + " begins with no fixed text")
+	}
+	return Pattern{start, regexp.MustCompile("^(?:" + expression + ")")}
+}
+
+// Find returns where a text first matches the pattern, at or after the index from; -1 for nowhere.
+func (p Pattern) Find(text string, from int) int {
+	for at := from; ; at++ {
+		next := strings.Index(text[at:], p.start)
+		if next < 0 {
+			return -1
+		}
+		at += next
+		if p.whole.MatchString(text[at:]) {
+			return at
+		}
+	}
+}
+
+// Patterns are secrets that a text must not have.
+type Patterns []Pattern
+
+// NewPatterns compiles regular expressions as [NewPattern] does.
+func NewPatterns(expressions ...string) Patterns {
+	var all Patterns
+	for _, expression := range expressions {
+		all = append(all, NewPattern(expression))
+	}
+	return all
+}
+
+// Find returns where a text matches one of the patterns; -1 for nowhere.
+func (p Patterns) Find(text string) int {
+	for _, pattern := range p {
+		if at := pattern.Find(text, 0); at >= 0 {
+			return at
+		}
+	}
+	return -1
+}
