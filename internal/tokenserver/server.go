@@ -21,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/util/compatibility"
 	"k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
@@ -166,9 +167,12 @@ func (c *Config) generic(proxy *frontProxy, scheme *runtime.Scheme, codecs seria
 	serving.Listener = c.Listener
 	serving.ServerCert.GeneratedCert = c.Certificate
 	serving.MinTLSVersion = "VersionTLS12"
-	if err := serving.WithLoopback().ApplyTo(&config.SecureServing, &config.LoopbackClientConfig); err != nil {
+	if err := serving.ApplyTo(&config.SecureServing); err != nil {
 		return nil, fmt.Errorf("configure serving: %w", err)
 	}
+	// Nothing here calls the server itself. A client that could would be system:masters, and would need an
+	// RSA key at each start.
+	config.LoopbackClientConfig = &restclient.Config{}
 	config.Authentication.RequestHeaderConfig = proxy.config()
 	if err := config.Authentication.ApplyClientCert(proxy.known, config.SecureServing); err != nil {
 		return nil, fmt.Errorf("configure authentication: %w", err)
