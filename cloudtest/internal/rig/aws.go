@@ -103,7 +103,7 @@ func NewWorld(t *testing.T) *World {
 		url       string
 		algorithm oidc.Algorithm
 		to        **oidc.Issuer
-	}{{IssuerURL, oidc.RS256, &w.Issuer}, {"https://issuer.tenant-b.example", oidc.ES256, &w.Rogue}} {
+	}{{IssuerURL, oidc.ES256, &w.Issuer}, {"https://issuer.tenant-b.example", oidc.ES256, &w.Rogue}} {
 		issuer, err := oidc.NewIssuer(i.url, i.algorithm)
 		if err != nil {
 			t.Fatal(err)
