@@ -22,7 +22,7 @@ export PATH := $(if $(GO),$(patsubst %/,%,$(dir $(GO))):)/usr/bin:$(PATH)
 # Modules of the product, modules that test or measure it, and modules with unit tests.
 MODULES      := api auth cloudtest .
 TEST_MODULES := test/flux test/e2e bench
-UNIT         := auth cloudtest . test/flux
+UNIT         := serial auth cloudtest . test/flux dev/controlplane
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
@@ -63,13 +63,15 @@ prerequisites-demo prerequisites-test: prerequisites-%:
 	@dev/prerequisites $*
 
 ##@ Test
-# The end-to-end tests nearly fill two processors. The attacks mostly wait, and get the processor before the unit tests.
+# The end-to-end tests that run alone leave half of the processors' time to the serial tests, which depend on no time. The attacks
+# mostly wait, and get the processor before the unit tests.
 .PHONY: test
 test: prerequisites-test ## run all tests, and install what they need: unit tests with the race detector, e2e, short attacks
 	@$(MAKE) build test/e2e/node/node_modules/.package-lock.json
 	@$(MAKE) --jobs=2 e2e-programs
-	@failed=; $(MAKE) e2e || failed=1; $(MAKE) attack SHORT=1 & attack=$$!; \
-	  $(MAKE) unit || failed=1; wait $$attack || failed=1; [ -z "$$failed" ]
+	@failed=; $(MAKE) unit UNIT=serial & serial=$$!; $(MAKE) e2e || failed=1; wait $$serial || failed=1; \
+	  $(MAKE) attack SHORT=1 & attack=$$!; $(MAKE) unit UNIT="$(filter-out serial,$(UNIT))" || failed=1; wait $$attack || failed=1; \
+	  [ -z "$$failed" ]
 
 # The formatter gets the folders of one module's packages, since it would follow ./... into nested modules.
 FMT := $(CURDIR)/bin/golangci-lint fmt --config $(CURDIR)/.golangci.yml
