@@ -267,9 +267,18 @@ spec:
 		w.awaitBinding(t, name, isRefused(meta.ReasonPrincipalUsageUnauthorized, "may not use AWSClusterRoleIdentity images"))
 		w.awaitSecret(t, name, withdrawn)
 	}
-	eventually(t, "the immutable Secret is gone", func(ctx context.Context) error {
-		err := w.people.Get(ctx, client.ObjectKeyFromObject(fixed), &corev1.Secret{})
-		return wantf(apierrors.IsNotFound(err), "%v", err)
+	// The refresher may have replaced the immutable Secret before it sees that the grant is withdrawn.
+	eventually(t, "the immutable Secret is gone, and its successor has nothing", func(ctx context.Context) error {
+		var successor corev1.Secret
+		switch err := w.people.Get(ctx, client.ObjectKeyFromObject(fixed), &successor); {
+		case apierrors.IsNotFound(err):
+			return nil
+		case err != nil:
+			return err
+		case successor.UID == fixed.UID:
+			return errors.New("the Secret is still there")
+		}
+		return hasNothing(&successor)
 	})
 	if out, err := w.mount(t, "images-login").skopeo(t, image+":lent"); err == nil {
 		t.Errorf("skopeo says with what is left: %q", out)
