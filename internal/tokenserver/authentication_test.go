@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 )
@@ -45,6 +46,25 @@ func TestOnlyTheAPIServerCalls(t *testing.T) {
 	if len(r.signer.claims) != 1 {
 		t.Errorf("%d tokens are made, want 1", len(r.signer.claims))
 	}
+}
+
+// TestNoLoopbackClient checks that the server has no client of itself. By default, such a client is a
+// member of system:masters, and a server shows a certificate of its own to the client's server name.
+func TestNoLoopbackClient(t *testing.T) {
+	r := newRig(t)
+	dialer := tls.Dialer{Config: &tls.Config{
+		ServerName: server.LoopbackClientServerNameOverride, MinVersion: tls.VersionTLS12,
+		InsecureSkipVerify: true, // VerifyConnection verifies another name
+		VerifyConnection: func(state tls.ConnectionState) error {
+			_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: r.roots, DNSName: serverHost})
+			return err
+		},
+	}}
+	connection, err := dialer.DialContext(t.Context(), "tcp", r.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = connection.Close()
 }
 
 // TestAllowedNamesAreRequired checks that a proxy CA whose every client could name any caller is

@@ -170,8 +170,8 @@ func (c *Config) generic(proxy *frontProxy, scheme *runtime.Scheme, codecs seria
 	if err := serving.ApplyTo(&config.SecureServing); err != nil {
 		return nil, fmt.Errorf("configure serving: %w", err)
 	}
-	// Nothing here calls the server itself. A client that could would be system:masters, and would need an
-	// RSA key at each start.
+	// The library requires a client of the server itself, which nothing here uses. This client has no
+	// token: with a token, the client would be a member of system:masters.
 	config.LoopbackClientConfig = &restclient.Config{}
 	config.Authentication.RequestHeaderConfig = proxy.config()
 	if err := config.Authentication.ApplyClientCert(proxy.known, config.SecureServing); err != nil {
