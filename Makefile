@@ -19,7 +19,8 @@ export GOFLAGS := $(strip $(filter-out $(OWN_GOFLAGS),$(GOFLAGS)) $(OWN_GOFLAGS)
 GO := $(shell command -v go)
 export PATH := $(if $(GO),$(patsubst %/,%,$(dir $(GO))):)/usr/bin:$(PATH)
 
-# Modules of the product, modules that test or measure it, and modules with unit tests.
+# Modules of the product, modules that test or measure it, and modules with unit tests. "serial" stands for the unit tests of all
+# modules that start no goroutine.
 MODULES      := api auth cloudtest .
 TEST_MODULES := test/flux test/e2e bench
 UNIT         := serial auth cloudtest . test/flux dev/controlplane
@@ -63,8 +64,8 @@ prerequisites-demo prerequisites-test: prerequisites-%:
 	@dev/prerequisites $*
 
 ##@ Test
-# The end-to-end tests that run alone leave half of the processors' time to the serial tests, which depend on no time. The attacks
-# mostly wait, and get the processor before the unit tests.
+# Some end-to-end tests run alone, and leave half of the processors idle. The unit tests without goroutines run meanwhile: these
+# tests measure no time. The attacks mostly wait, and get the processor before the other unit tests.
 .PHONY: test
 test: prerequisites-test ## run all tests, and install what they need: unit tests with the race detector, e2e, short attacks
 	@$(MAKE) build test/e2e/node/node_modules/.package-lock.json
