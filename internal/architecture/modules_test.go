@@ -3,7 +3,6 @@ package architecture
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -12,11 +11,6 @@ import (
 // With two versions, everything above the shared module is compiled twice, and what tests run is
 // not what is shipped.
 func TestModulesAgree(t *testing.T) {
-	// Flux's library, which bench measures, needs newer ones of Google's client.
-	newer := []string{
-		"cloud.google.com/go/auth", "github.com/googleapis/enterprise-certificate-proxy", "github.com/googleapis/gax-go/v2",
-		"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc", "google.golang.org/api",
-	}
 	type use struct{ version, module string }
 	uses := map[string]use{}
 	for _, module := range []string{".", "api", "auth", "cloudtest", "test/e2e", "test/flux", "dev/controlplane", "bench"} {
@@ -32,7 +26,7 @@ func TestModulesAgree(t *testing.T) {
 			switch {
 			case !known:
 				uses[path] = use{version, module}
-			case version != first.version && (module != "bench" || !slices.Contains(newer, path)):
+			case version != first.version:
 				t.Errorf("%s/go.mod has %s %s, and %s/go.mod has %s: use the newer one in both", module, path, version, first.module, first.version)
 			}
 		}
