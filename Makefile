@@ -86,7 +86,7 @@ quick: bin/golangci-lint ## run what one needs while writing: format, vet, unit 
 
 .PHONY: unit
 unit: ## run the unit tests of every module, with the race detector wherever goroutines are
-	@nice -n 10 dev/unit-tests $(TAGS) $(UNIT)
+	@nice -n 5 dev/unit-tests $(TAGS) $(UNIT)
 
 # Further flags of go test, such as -v or -run.
 E2E_FLAGS ?=

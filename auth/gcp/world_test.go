@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
@@ -77,7 +78,8 @@ const controllerAccount = projectNumber + "-compute@developer.gserviceaccount.co
 
 func (w *world) provider(tb testing.TB, config gcp.Config) *gcp.Provider {
 	tb.Helper()
-	config.Transport = w.Base
+	// With the race detector on a busy machine, making the cloud's RSA key takes seconds of a request.
+	config.Transport, config.Timeout = w.Base, time.Minute
 	if config.MetadataHost == "" {
 		config.MetadataHost = w.Proxy.Host // which answers as the metadata server to whom asks it directly
 	}

@@ -86,7 +86,7 @@ RoleAssignmentsOperations.config = property(lambda self: self._config)
 // annotation is a client ID. It returns why there is none.
 func (p *page) pull(t *testing.T, subject, client string) auth.Code {
 	t.Helper()
-	provider, err := azure.NewProvider(azure.Config{TenantID: pageDirectory, Transport: p.base})
+	provider, err := azure.NewProvider(azure.Config{TenantID: pageDirectory, Transport: p.base, Timeout: patience})
 	must(t, err)
 	defer provider.Close()
 	name := strings.Split(subject, ":")

@@ -208,7 +208,7 @@ func TestPageOfCloudsAtGoogle(t *testing.T) {
 			p := openGooglePage(t)
 			proxy, err := url.Parse(p.cloud.ProxyURL())
 			must(t, err)
-			provider, err := gcp.NewProvider(gcp.Config{Transport: p.base, MetadataHost: proxy.Host})
+			provider, err := gcp.NewProvider(gcp.Config{Transport: p.base, MetadataHost: proxy.Host, Timeout: patience})
 			must(t, err)
 			t.Cleanup(provider.Close)
 			if variant.unreachable {

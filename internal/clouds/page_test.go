@@ -45,6 +45,10 @@ const (
 	pageEmail     = "tenant-a-app-reader@" + pageProject + ".iam.gserviceaccount.com"
 )
 
+// patience bounds each request of a provider. With the race detector on a busy machine, making the
+// cloud's RSA key takes seconds of a request.
+const patience = time.Minute
+
 // page is docs/clouds.md, with the local cloud in which its commands run. The cloud has an issuer,
 // and administrators at AWS and Azure. The page's kubectl makes tokens for one audience.
 type page struct {
@@ -207,13 +211,13 @@ func TestPageOfCloudsRefusals(t *testing.T) {
 		Role: "roles/iam.workloadIdentityUser", Members: []string{"principal://iam.googleapis.com/" + pagePool + "/subject/" + pageSubject},
 	}}}))
 
-	entra, err := azure.NewProvider(azure.Config{TenantID: pageDirectory, Transport: p.base})
+	entra, err := azure.NewProvider(azure.Config{TenantID: pageDirectory, Transport: p.base, Timeout: patience})
 	must(t, err)
 	t.Cleanup(entra.Close)
 	p.refuses(t, entra, pageOther, azure.ClientAnnotation, pageClient)
 	p.refuses(t, entra, pageSubject, azure.ClientAnnotation, pageBare)
 
-	google, err := gcp.NewProvider(gcp.Config{Transport: p.base})
+	google, err := gcp.NewProvider(gcp.Config{Transport: p.base, Timeout: patience})
 	must(t, err)
 	t.Cleanup(google.Close)
 	p.refuses(t, google, pageOther, gcp.ProviderAnnotation, pageProvider, gcp.ServiceAccountAnnotation, pageEmail)

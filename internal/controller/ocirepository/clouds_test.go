@@ -94,10 +94,12 @@ func newCloudWorld(t *testing.T) *cloudWorld {
 	roots.AppendCertsFromPEM(w.cloud.CAPEM())
 	base := &http.Transport{Proxy: http.ProxyURL(proxy), TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
 
-	microsoft, err := azure.NewProvider(azure.Config{TenantID: directory, Transport: base})
+	// With the race detector on a busy machine, making the cloud's RSA key takes seconds of a request.
+	const patience = time.Minute
+	microsoft, err := azure.NewProvider(azure.Config{TenantID: directory, Transport: base, Timeout: patience})
 	fatal(err)
 	t.Cleanup(microsoft.Close)
-	google, err := gcp.NewProvider(gcp.Config{Transport: base, MetadataHost: proxy.Host})
+	google, err := gcp.NewProvider(gcp.Config{Transport: base, MetadataHost: proxy.Host, Timeout: patience})
 	fatal(err)
 	t.Cleanup(google.Close)
 	var guard endpoint.Guard
