@@ -198,7 +198,7 @@ verify: ## fail when generated files or module files are stale
 .PHONY: check
 check: lint verify ## what CI runs before the tests: format, lint, vet, generated files
 
-# The garbage collector has little to do until lint has taken 6 GiB, which it may beside the end-to-end tests.
+# The garbage collector has little to do until lint has taken 6 GiB.
 LINT := GOMEMLIMIT=6GiB GOGC=200 $(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml --timeout 20m
 # These linters first analyse the source of all dependencies. The product's modules share the result. The test modules would
 # need the sources of MinIO, Helm and other peers too, and dev/controlplane those of Kubernetes: they do without these linters.
