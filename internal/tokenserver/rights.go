@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	typedauthorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -86,19 +87,33 @@ func (r right) String() string {
 	return r.verb + " " + name
 }
 
+// questionsAtOnce is how many questions [Rights.Check] asks the API server at once. There are some
+// fifty for each program, and a new replica makes no token before it has all answers.
+const questionsAtOnce = 10
+
 // Check returns an error that lists what other programs may do and must not. A question without an
 // answer is an error too.
 func (r Rights) Check(ctx context.Context) error {
+	forbidden := dangerous()
+	answers := make([]bool, len(r.Accounts)*len(forbidden)) // by account, then by right
+	asking, ctx := errgroup.WithContext(ctx)
+	asking.SetLimit(questionsAtOnce)
+	for i := range answers {
+		account, right := r.Accounts[i/len(forbidden)], forbidden[i%len(forbidden)]
+		asking.Go(func() (err error) {
+			if answers[i], err = r.allowed(ctx, account, right); err != nil {
+				return fmt.Errorf("ask whether ServiceAccount %s/%s may %s: %w", r.Namespace, account, right, err)
+			}
+			return nil
+		})
+	}
+	if err := asking.Wait(); err != nil {
+		return err
+	}
 	var found []string
-	for _, account := range r.Accounts {
-		for _, forbidden := range dangerous() {
-			allowed, err := r.allowed(ctx, account, forbidden)
-			if err != nil {
-				return fmt.Errorf("ask whether ServiceAccount %s/%s may %s: %w", r.Namespace, account, forbidden, err)
-			}
-			if allowed {
-				found = append(found, fmt.Sprintf("%s may %s", account, forbidden))
-			}
+	for i, allowed := range answers {
+		if allowed {
+			found = append(found, fmt.Sprintf("%s may %s", r.Accounts[i/len(forbidden)], forbidden[i%len(forbidden)]))
 		}
 	}
 	if len(found) == 0 {

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	kubefake "k8s.io/client-go/kubernetes/fake"
+	typedauthorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
@@ -82,6 +83,30 @@ func TestRights(t *testing.T) {
 			t.Error("a question without an answer is taken for a no")
 		}
 	}
+}
+
+// slowReviews answers every question after a second.
+type slowReviews struct {
+	typedauthorizationv1.SubjectAccessReviewInterface
+}
+
+func (slowReviews) Create(_ context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
+	time.Sleep(time.Second)
+	return review, nil
+}
+
+// A new replica makes no token before the check is done, so the check must not take long.
+func TestRightsAreAskedSideBySide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		started := time.Now()
+		rights := Rights{Reviews: slowReviews{}, Accounts: []string{"lanyard-controller", "lanyard-discovery", "lanyard-identity-controller"}}
+		if err := rights.Check(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(started); took > 20*time.Second {
+			t.Errorf("the check takes %s when each answer takes a second", took)
+		}
+	})
 }
 
 // apiServer publishes the documents of an issuer.
