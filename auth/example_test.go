@@ -7,14 +7,13 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/lanyard-dev/lanyard/cloudtest"
-	cloudaws "github.com/lanyard-dev/lanyard/cloudtest/aws"
-	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
-
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/aws"
 	"github.com/lanyard-dev/lanyard/auth/cache"
 	"github.com/lanyard-dev/lanyard/auth/internal/rig"
+	"github.com/lanyard-dev/lanyard/cloudtest"
+	cloudaws "github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
 // A token for a tenant's ServiceAccount. The second call is answered from memory.

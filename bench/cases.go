@@ -15,6 +15,7 @@ import (
 
 	fluxauth "github.com/fluxcd/pkg/auth"
 	fluxcache "github.com/fluxcd/pkg/cache"
+
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/cache"
 )

@@ -10,11 +10,6 @@ import (
 
 	fluxauth "github.com/fluxcd/pkg/auth"
 	fluxcache "github.com/fluxcd/pkg/cache"
-	"github.com/lanyard-dev/lanyard/auth"
-	"github.com/lanyard-dev/lanyard/auth/aws"
-	"github.com/lanyard-dev/lanyard/auth/cache"
-	"github.com/lanyard-dev/lanyard/auth/kube"
-	"github.com/lanyard-dev/lanyard/internal/controlplane"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -22,6 +17,12 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/aws"
+	"github.com/lanyard-dev/lanyard/auth/cache"
+	"github.com/lanyard-dev/lanyard/auth/kube"
+	"github.com/lanyard-dev/lanyard/internal/controlplane"
 )
 
 const (

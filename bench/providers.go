@@ -6,9 +6,10 @@ import (
 
 	fluxauth "github.com/fluxcd/pkg/auth"
 	fluxaws "github.com/fluxcd/pkg/auth/aws"
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/aws"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // ourProvider is a provider of Lanyard's library that only exchanges at a [cloud].

@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/lanyard-dev/lanyard/auth/svid"
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
+	"github.com/lanyard-dev/lanyard/auth/svid"
 )
 
 // svidSubject is what the SVIDs of the benchmark say.

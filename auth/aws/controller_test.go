@@ -13,11 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
-
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/aws"
 	"github.com/lanyard-dev/lanyard/auth/internal/rig"
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
 // environment sets the environment of a program without any identity, and adds set.

@@ -6,12 +6,11 @@ import (
 	"testing"
 	"time"
 
-	cloudaws "github.com/lanyard-dev/lanyard/cloudtest/aws"
-
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/aws"
 	"github.com/lanyard-dev/lanyard/auth/cache"
 	"github.com/lanyard-dev/lanyard/auth/internal/rig"
+	cloudaws "github.com/lanyard-dev/lanyard/cloudtest/aws"
 )
 
 const otherAccountID = "222233334444"

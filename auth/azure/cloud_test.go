@@ -10,15 +10,14 @@ import (
 	"testing"
 	"time"
 
-	cloudazure "github.com/lanyard-dev/lanyard/cloudtest/azure"
-	"github.com/lanyard-dev/lanyard/cloudtest/fault"
-	"github.com/lanyard-dev/lanyard/cloudtest/journal"
-	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
-
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/azure"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/internal/rig"
+	cloudazure "github.com/lanyard-dev/lanyard/cloudtest/azure"
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
 const controllerSubject = "system:serviceaccount:lanyard-system:lanyard-controller"

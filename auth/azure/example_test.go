@@ -6,14 +6,14 @@ import (
 	"log"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/lanyard-dev/lanyard/cloudtest"
-	cloudazure "github.com/lanyard-dev/lanyard/cloudtest/azure"
-	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/azure"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/internal/rig"
+	"github.com/lanyard-dev/lanyard/cloudtest"
+	cloudazure "github.com/lanyard-dev/lanyard/cloudtest/azure"
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
 // A token for a tenant's ServiceAccount, of the application in its annotation, for Azure Key Vault.

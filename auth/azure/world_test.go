@@ -9,13 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/cloudtest"
-	cloudazure "github.com/lanyard-dev/lanyard/cloudtest/azure"
-	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
-
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/azure"
 	"github.com/lanyard-dev/lanyard/auth/internal/rig"
+	"github.com/lanyard-dev/lanyard/cloudtest"
+	cloudazure "github.com/lanyard-dev/lanyard/cloudtest/azure"
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
 const (

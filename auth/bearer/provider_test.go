@@ -9,13 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
-
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/bearer"
 	"github.com/lanyard-dev/lanyard/auth/cache"
 	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 	"github.com/lanyard-dev/lanyard/auth/providertest"
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
 const receiver = "registry.example.com"

@@ -4,13 +4,12 @@ import (
 	"strings"
 	"testing"
 
-	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
-
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/cache"
 	"github.com/lanyard-dev/lanyard/auth/gcp"
 	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 	"github.com/lanyard-dev/lanyard/auth/providertest"
+	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
 )
 
 // mode is one way to a token.

@@ -16,12 +16,11 @@ import (
 	"testing"
 	"time"
 
-	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
-	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
-
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/gcp"
 	"github.com/lanyard-dev/lanyard/auth/internal/rig"
+	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
 // environment sets the environment of a program that has only the identity in the file, or none if

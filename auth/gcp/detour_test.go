@@ -7,9 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/fault"
-	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
-	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"golang.org/x/oauth2"
 
 	"github.com/lanyard-dev/lanyard/auth"
@@ -17,6 +14,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/gcp"
 	"github.com/lanyard-dev/lanyard/auth/internal/rig"
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 )
 
 func TestTenantProxy(t *testing.T) {

@@ -6,14 +6,14 @@ import (
 	"log"
 	"net/http"
 
-	"github.com/lanyard-dev/lanyard/cloudtest"
-	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
-	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 	"golang.org/x/oauth2"
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/gcp"
 	"github.com/lanyard-dev/lanyard/auth/internal/rig"
+	"github.com/lanyard-dev/lanyard/cloudtest"
+	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
 // A token for a tenant's ServiceAccount on GKE, which is a principal of IAM itself. It may read

@@ -4,11 +4,10 @@ import (
 	"strings"
 	"testing"
 
-	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
-
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/gcp"
 	"github.com/lanyard-dev/lanyard/auth/internal/rig"
+	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
 )
 
 // lendTo makes a service account that another one may impersonate, and returns its address.

@@ -13,12 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/cloudtest/fault"
-	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
-
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/gcp"
 	"github.com/lanyard-dev/lanyard/auth/internal/rig"
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
 )
 
 // serveMetadata is a metadata server's address.

@@ -10,13 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/cloudtest"
-	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
-	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
-
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/gcp"
 	"github.com/lanyard-dev/lanyard/auth/internal/rig"
+	"github.com/lanyard-dev/lanyard/cloudtest"
+	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
 const (

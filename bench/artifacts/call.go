@@ -11,13 +11,14 @@ import (
 
 	"github.com/Masterminds/semver/v3"
 	fluxoci "github.com/fluxcd/pkg/oci"
-	"github.com/lanyard-dev/lanyard/auth/transport"
-	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
-	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2"
 	"oras.land/oras-go/v2/content/file"
 	"oras.land/oras-go/v2/registry/remote"
+
+	"github.com/lanyard-dev/lanyard/auth/transport"
+	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
+	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 )
 
 // call does one thing with a library: push or pull a folder, or list tags.

@@ -8,13 +8,13 @@ import (
 	"net/http"
 	"time"
 
-	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
-	"github.com/lanyard-dev/lanyard/cloudtest/journal"
-	"github.com/lanyard-dev/lanyard/internal/local"
 	"golang.org/x/sync/errgroup"
 
+	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
 	"github.com/lanyard-dev/lanyard/bench/internal/fleet"
 	"github.com/lanyard-dev/lanyard/bench/internal/metrics"
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
 const (

@@ -3,13 +3,14 @@ package main
 import (
 	"context"
 
-	"github.com/lanyard-dev/lanyard/internal/local"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
 // writeKubeconfig writes a kubeconfig file of a new ServiceAccount that may do everything. Both

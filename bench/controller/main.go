@@ -18,13 +18,13 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/examples"
-	"github.com/lanyard-dev/lanyard/internal/local"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/bench/internal/fleet"
 	"github.com/lanyard-dev/lanyard/bench/internal/series"
 	"github.com/lanyard-dev/lanyard/bench/internal/stage"
+	"github.com/lanyard-dev/lanyard/examples"
+	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
 // settings are what the run is made of.

@@ -18,8 +18,9 @@ import (
 	"github.com/distribution/distribution/v3/configuration"
 	"github.com/distribution/distribution/v3/registry/handlers"
 	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory" // the registry's storage
-	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/sirupsen/logrus"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 )
 
 const (

@@ -16,16 +16,16 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/bench/internal/fleet"
+	"github.com/lanyard-dev/lanyard/bench/internal/metrics"
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/examples"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/local"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/lanyard-dev/lanyard/bench/internal/fleet"
-	"github.com/lanyard-dev/lanyard/bench/internal/metrics"
 )
 
 // owners are who the credentials of a run are for, and who makes them.

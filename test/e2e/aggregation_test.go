@@ -14,12 +14,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/internal/local"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
 // programVar is a variable that makes the test binary another program: helmPushes if the value is

@@ -15,10 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
-	"github.com/lanyard-dev/lanyard/internal/local"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
 // hostileStore speaks as much of S3 as it likes: each of its buckets goes wrong in a way of its

@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
 // atMinIO is a Bucket at MinIO, whose certificate the tenant's Secret ca vouches for.

@@ -21,10 +21,6 @@ import (
 
 	"github.com/distribution/distribution/v3/configuration"
 	distribution "github.com/distribution/distribution/v3/registry"
-	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
-	"github.com/lanyard-dev/lanyard/internal/cli/creds/credstest"
-	"github.com/lanyard-dev/lanyard/internal/issuer"
-	"github.com/lanyard-dev/lanyard/internal/local"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/registry"
@@ -33,6 +29,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
+	"github.com/lanyard-dev/lanyard/internal/cli/creds/credstest"
+	"github.com/lanyard-dev/lanyard/internal/issuer"
+	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
 // Names of the CI systems and of their registries.

@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestExchangesOfManyClusters counts the calls of AWS STS in the journal: one for each role, with

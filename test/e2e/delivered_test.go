@@ -20,13 +20,13 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
+
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/cloudtest/alibaba"
 	"github.com/lanyard-dev/lanyard/internal/delivery"
 	"github.com/lanyard-dev/lanyard/internal/local"
-	"k8s.io/apimachinery/pkg/runtime"
-
 	"github.com/lanyard-dev/lanyard/test/e2e/node"
 )
 

@@ -13,10 +13,11 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/internal/local"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const stsHost = "sts." + local.Region + ".amazonaws.com"

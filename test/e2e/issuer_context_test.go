@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,6 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 )
 
 // garden has two projects: each has a Shoot, and an identity that the Shoot uses.

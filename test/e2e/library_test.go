@@ -11,11 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/internal/local"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
 // TestLibrary runs examples/controller, a controller of somebody else's with the library in it. It

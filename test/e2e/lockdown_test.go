@@ -3,9 +3,10 @@ package e2e
 import (
 	"testing"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 )
 
 // TestLockdown runs controllers under the flags that say whose identity an object has that names

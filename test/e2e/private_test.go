@@ -13,8 +13,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
 // TestPrivateNetworks has a tenant name hosts in networks that are not public. A controller

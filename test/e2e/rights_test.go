@@ -3,10 +3,11 @@ package e2e
 import (
 	"testing"
 
-	"github.com/lanyard-dev/lanyard/api/meta"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
 )
 
 // unbound is the one namespace in which the API server refuses something to the controller; see

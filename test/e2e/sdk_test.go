@@ -9,7 +9,6 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/internal/local"
-
 	"github.com/lanyard-dev/lanyard/test/e2e/node"
 )
 

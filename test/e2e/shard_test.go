@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/internal/local"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
 // listAll lists without a selector.

@@ -14,12 +14,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
-	"github.com/lanyard-dev/lanyard/internal/broker/brokertest"
-	"github.com/lanyard-dev/lanyard/internal/local"
 	brokerapi "github.com/spiffe/go-spiffe/v2/exp/proto/spiffe/broker"
 	"google.golang.org/grpc/codes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/broker/brokertest"
+	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
 const (

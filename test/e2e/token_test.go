@@ -16,10 +16,11 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
-	"github.com/lanyard-dev/lanyard/internal/local"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")

@@ -17,10 +17,11 @@ import (
 	"github.com/distribution/distribution/v3/registry/handlers"
 	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory" // storage of the real registry
 	fluxoci "github.com/fluxcd/pkg/oci"
+	"github.com/sirupsen/logrus"
+
 	"github.com/lanyard-dev/lanyard/auth/transport"
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
-	"github.com/sirupsen/logrus"
 )
 
 // newRegistry starts the real registry and returns its host:port.

@@ -6,8 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
 // schema is the part of a CRD's schema that says which fields there are.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fluxcd/pkg/sourceignore"
 	"github.com/fluxcd/pkg/sourceignore/gitignore"
+
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 )
 

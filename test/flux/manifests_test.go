@@ -12,10 +12,11 @@ import (
 	"strings"
 	"testing"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/config/crd/crdtest"
 	"github.com/lanyard-dev/lanyard/internal/conversion"
-	"sigs.k8s.io/yaml"
 )
 
 // manifests returns the objects of a kind in the examples of a page. A placeholder such as

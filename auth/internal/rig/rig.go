@@ -9,14 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/providertest"
 	"github.com/lanyard-dev/lanyard/cloudtest"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
-
-	"github.com/lanyard-dev/lanyard/auth"
-	"github.com/lanyard-dev/lanyard/auth/endpoint"
-	"github.com/lanyard-dev/lanyard/auth/providertest"
 )
 
 // Rig is the local cloud, an issuer whose keys it can fetch, and a transport that reaches it by the

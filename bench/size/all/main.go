@@ -6,7 +6,6 @@ import (
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/providers"
-
 	"github.com/lanyard-dev/lanyard/bench/size/controller"
 )
 

@@ -3,7 +3,6 @@ package main
 
 import (
 	"github.com/lanyard-dev/lanyard/auth/aws"
-
 	"github.com/lanyard-dev/lanyard/bench/size/controller"
 )
 

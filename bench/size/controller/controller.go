@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/lanyard-dev/lanyard/auth"
-	"github.com/lanyard-dev/lanyard/auth/cache"
-	"github.com/lanyard-dev/lanyard/auth/kube"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/manager/signals"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/cache"
+	"github.com/lanyard-dev/lanyard/auth/kube"
 )
 
 // Run gets registry credentials from each provider for a ServiceAccount. The program's arguments

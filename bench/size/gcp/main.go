@@ -3,7 +3,6 @@ package main
 
 import (
 	"github.com/lanyard-dev/lanyard/auth/gcp"
-
 	"github.com/lanyard-dev/lanyard/bench/size/controller"
 )
 

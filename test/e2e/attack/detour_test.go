@@ -11,10 +11,11 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/lanyard-dev/lanyard/api/meta"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
 )
 
 // downgrade has the controller log in at a registry of the tenant's, which then leads it to a

@@ -10,10 +10,11 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
 // rewrite has a registry with another manifest each second, so that its objects, which have large

@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 	"testing"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	cloudaws "github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/examples"
 	"github.com/lanyard-dev/lanyard/internal/local"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/lanyard-dev/lanyard/test/e2e/stage"
 )
 

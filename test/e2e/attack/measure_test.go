@@ -11,11 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
 // memoryLimit is that of the controller's container in the chart, in bytes: the chart tells the

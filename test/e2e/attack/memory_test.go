@@ -18,9 +18,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/api/meta"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
 )
 
 // greedy is the number of objects of an attack on the memory: ten of those that passed a bound in
