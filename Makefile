@@ -24,6 +24,8 @@ export PATH := $(if $(GO),$(patsubst %/,%,$(dir $(GO))):)/usr/bin:$(PATH)
 MODULES      := api auth cloudtest .
 TEST_MODULES := test/flux test/e2e bench
 UNIT         := serial auth cloudtest . test/flux dev/controlplane
+# With the race detector, the modules are a workspace: packages of one module are compiled once for all modules.
+WORKSPACE := GOWORK=$(CURDIR)/dev/product.work
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
@@ -111,7 +113,7 @@ e2e-programs: $(RACE_PROGRAMS) bin/minio bin/vault-jwt
 
 # The daemons with the race detector: packages that the unit tests need too.
 $(RACE_PROGRAMS) &: $(PRODUCT)
-	@CGO_ENABLED=1 dev/build "daemons with the race detector" . bin/race/ -race -ldflags '$(LDFLAGS)' $(addprefix ./cmd/,$(notdir $(RACE_PROGRAMS)))
+	@$(WORKSPACE) CGO_ENABLED=1 dev/build "daemons with the race detector" . bin/race/ -race -ldflags '$(LDFLAGS)' $(addprefix ./cmd/,$(notdir $(RACE_PROGRAMS)))
 	@touch $(RACE_PROGRAMS)
 
 # MinIO's STS judges the same tokens as ours does. It is built from its module, as its makers document.
@@ -198,18 +200,19 @@ verify: ## fail when generated files or module files are stale
 .PHONY: check
 check: lint verify ## what CI runs before the tests: format, lint, vet, generated files
 
-# The garbage collector has little to do until lint has taken 6 GiB.
-LINT := GOMEMLIMIT=6GiB GOGC=200 $(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml --timeout 20m
-# These linters first analyse the source of all dependencies. The product's modules share the result. The test modules would
-# need the sources of MinIO, Helm and other peers too, and dev/controlplane those of Kubernetes: they do without these linters.
+# The garbage collector has nothing to do until lint has taken 6 GiB.
+LINT := GOMEMLIMIT=6GiB GOGC=off $(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml --timeout 20m
+# These linters first analyse the source of all dependencies. The product's modules are linted at once, because they share most
+# of these dependencies. The test modules would need the sources of MinIO, Helm and other peers too, and dev/controlplane those
+# of Kubernetes: they do without these linters.
 LINT_DEPS := govet,staticcheck,exhaustive,contextcheck
 # Lint compiles packages and their tests as other targets do: with the race detector where the unit tests use the detector.
 RACE_LINT := CGO_ENABLED=1 GOFLAGS="$(GOFLAGS) -race" $(LINT)
 
 .PHONY: lint
 lint: bin/golangci-lint ## check format and style of every module; needs gcc
-	@for m in $(MODULES); do echo "== lint $$m"; (cd $$m && $(RACE_LINT) ./...); done
-	@echo "== lint test/flux"; cd test/flux && $(RACE_LINT) --disable $(LINT_DEPS) ./...
+	@echo "== lint $(MODULES)"; $(WORKSPACE) $(RACE_LINT) $(MODULES:%=./%/...)
+	@echo "== lint test/flux"; cd test/flux && $(WORKSPACE) $(RACE_LINT) --disable $(LINT_DEPS) ./...
 	@for m in $(filter-out test/flux,$(TEST_MODULES)); do echo "== lint $$m"; (cd $$m && $(LINT) --disable $(LINT_DEPS) ./...); done
 	@echo "== lint dev/controlplane"; cd dev/controlplane && $(RACE_LINT) ./pki ./component && $(LINT) --disable $(LINT_DEPS) .
 	@echo "== lint test/e2e/vault"; cd test/e2e/vault && $(LINT) --disable $(LINT_DEPS) .
