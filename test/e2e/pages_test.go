@@ -178,8 +178,8 @@ func newReader(t *testing.T) *reader {
 	root := t.TempDir()
 	r := &reader{repository: filepath.Join(root, "lanyard"), state: filepath.Join(root, "shell")}
 	copyRepository(t, r.repository)
-	// Nothing of the machine's clouds, but its Go caches, and the settings with which packages in these caches were compiled: a
-	// stranger's first build takes as long as it takes.
+	// The shell has nothing of the machine's clouds. It has Go's caches, because a stranger's first
+	// build takes long, and the settings with which the packages in these caches were compiled.
 	r.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + root, "TMPDIR=" + root, "TERM=dumb"}
 	for _, name := range []string{"GOPATH", "GOCACHE", "GOMODCACHE", "GOFLAGS", "CGO_ENABLED", "GOPROXY", "GOSUMDB", "GONOSUMDB", "GOTOOLCHAIN"} {
 		value, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
