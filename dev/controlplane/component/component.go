@@ -80,10 +80,11 @@ func FirstToEnd(ctx context.Context, components []*Component) *Component {
 }
 
 // WaitFor asks, 50 times a second, until the answer is nil. It gives up when ctx
-// ends, when a component ends, or after a minute; the error then holds the last
-// answer too.
+// ends, when a component ends, or after five minutes; the error then holds the
+// last answer too. An API server is ready after seconds. On a machine that runs
+// all tests twice at once, a minute was not enough.
 func WaitFor(ctx context.Context, components []*Component, ask func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	watch, failed := context.WithCancelCause(ctx)
 	go func() {

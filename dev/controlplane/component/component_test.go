@@ -106,7 +106,7 @@ func TestWaitFor(t *testing.T) {
 			}
 		})
 	})
-	t.Run("at most a minute", func(t *testing.T) {
+	t.Run("at most five minutes", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
@@ -114,8 +114,8 @@ func TestWaitFor(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, notYet) {
 				t.Errorf("WaitFor() = %v, want the deadline and the last answer", err)
 			}
-			if took := time.Since(began); took != time.Minute {
-				t.Errorf("gave up after %s, want 1m", took)
+			if took := time.Since(began); took != 5*time.Minute {
+				t.Errorf("gave up after %s, want 5m", took)
 			}
 		})
 	})
