@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -22,8 +21,6 @@ import (
 const (
 	// honestNamespace is the namespace of the demonstration's tenant-a.
 	honestNamespace = "tenant-a"
-	// maxLatency bounds each reconciliation of the honest tenant.
-	maxLatency = time.Second
 	// honestPause is the pause between two reconciliations of an honest object.
 	honestPause = 200 * time.Millisecond
 )
@@ -33,9 +30,8 @@ const (
 type honest struct {
 	mu      sync.Mutex // guards the fields below
 	asked   map[types.UID]asked
-	worst   time.Duration               // since the last call of latency
-	faults  []string                    // since the last call of latency
-	rounds  []time.Duration             // since the last call of latency
+	faults  []string                    // since the last call of take
+	rounds  []span                      // reconciliations since the last call of take
 	objects map[types.UID]client.Object // of the last event
 }
 
@@ -93,8 +89,7 @@ func (h *honest) see(o report.Resource) {
 	h.objects[o.GetUID()] = o
 	if a, ok := h.asked[o.GetUID()]; ok && o.GetStatus().LastHandledReconcileAt == a.value {
 		delete(h.asked, o.GetUID())
-		h.worst = max(h.worst, time.Since(a.at))
-		h.rounds = append(h.rounds, time.Since(a.at))
+		h.rounds = append(h.rounds, span{a.at, time.Now()})
 		close(a.done)
 	}
 }
@@ -134,28 +129,21 @@ func (h *honest) fault(text string) {
 	h.faults = append(h.faults, text)
 }
 
-// latency returns the longest reconciliation since the last call, and what went wrong meanwhile. A
-// reconciliation that goes on counts as well. machine is what the API server took of it: the
-// longest may have met the API server at its slowest. Half of the reconciliations have no such
-// excuse.
-func (h *honest) latency(machine time.Duration) (worst time.Duration, err error) {
+// take returns the reconciliations since the last call, with those that go on, and what went wrong
+// meanwhile.
+func (h *honest) take() ([]span, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	var err error
 	for _, text := range h.faults {
 		err = errors.Join(err, errors.New(text))
 	}
+	rounds := h.rounds
 	for _, a := range h.asked {
-		h.worst = max(h.worst, time.Since(a.at))
+		rounds = append(rounds, span{a.at, time.Now()})
 	}
-	slices.Sort(h.rounds)
-	if n := len(h.rounds); n > 0 && h.rounds[n/2] >= maxLatency {
-		err = errors.Join(err, fmt.Errorf("half of %d honest reconciliations took %s and more; want less than %s", n, h.rounds[n/2], maxLatency))
-	}
-	worst, h.worst, h.rounds, h.faults = h.worst, 0, nil, nil
-	if worst-machine >= maxLatency {
-		err = errors.Join(err, fmt.Errorf("an honest reconciliation took %s, of which the API server took %s; want less than %s", worst, machine, maxLatency))
-	}
-	return worst, err
+	h.rounds, h.faults = nil, nil
+	return rounds, err
 }
 
 // digests are those of the honest tenant's artifacts.
