@@ -55,6 +55,10 @@ func attacks() []attack {
 	}
 }
 
+// maxRepeats bounds how often an attack is run. An attack is run again if the honest tenant waited too
+// long: something else on the machine may have been the cause. What an attack causes comes again.
+const maxRepeats = 3
+
 // TestAttack runs the attacks one after the other, beside the honest tenant.
 func TestAttack(t *testing.T) {
 	s := &suite{
@@ -68,11 +72,27 @@ func TestAttack(t *testing.T) {
 			continue
 		}
 		t.Run(a.name, func(t *testing.T) {
-			began := time.Now()
-			tn := newTenant(t, fmt.Sprint("hostile-", i))
-			a.try(tn)
-			got := s.judge(t, tn)
-			got.took = time.Since(began)
+			var got score
+			for n := 1; ; n++ {
+				var late error
+				t.Run(fmt.Sprint(n), func(t *testing.T) {
+					began := time.Now()
+					tn := newTenant(t, fmt.Sprintf("hostile-%d-%d", i, n))
+					a.try(tn)
+					var one score
+					one, late = s.judge(t, tn)
+					one.took = time.Since(began)
+					got.add(one)
+				})
+				if late == nil {
+					break
+				}
+				if t.Failed() || n == maxRepeats {
+					t.Errorf("at run %d of the attack: %v", n, late)
+					break
+				}
+				t.Logf("the attack is run again: %v", late)
+			}
 			s.row(t, a.name, got)
 			total.add(got)
 		})
@@ -102,9 +122,9 @@ func (s *score) add(other score) {
 	s.latency, s.machine = max(s.latency, other.latency), max(s.machine, other.machine)
 }
 
-// judge fails the test if the tenant got something, or if the honest tenant or the controller
-// suffered.
-func (s *suite) judge(t *testing.T, tn *tenant) score {
+// judge fails the test if the tenant got something, if an object of the honest tenant was not Ready,
+// or if the controller took too much memory. It returns an error if the honest tenant waited too long.
+func (s *suite) judge(t *testing.T, tn *tenant) (got score, late error) {
 	t.Helper()
 	after := s.judged
 	s.judged = world.Cloud().Journal().Last()
@@ -112,18 +132,16 @@ func (s *suite) judge(t *testing.T, tn *tenant) score {
 	for _, grant := range grants {
 		t.Errorf("granted: %s", grant)
 	}
-	got := score{tried: tn.tried, grants: len(grants)}
+	got = score{tried: tn.tried, grants: len(grants)}
 	rounds, err := s.honest.take()
 	if err != nil {
 		t.Error(err)
 	}
-	if got.latency, got.machine, err = judgeLatency(rounds, s.apiserver.measured()); err != nil {
-		t.Error(err)
-	}
+	got.latency, got.machine, late = judgeLatency(rounds, s.apiserver.measured())
 	if peak := peakMemory(t); peak > s.limit {
 		t.Errorf("the controller took %d MiB of memory; the chart's limit is %d MiB", peak>>20, s.limit>>20)
 	}
-	return got
+	return got, late
 }
 
 // row adds a row to the table.

@@ -279,8 +279,7 @@ func victim(t *testing.T) *v1alpha1.OCIRepository {
 	t.Helper()
 	o := (&tenant{namespace: victimNamespace}).proving("proving", v1alpha1.CredentialSpiffeJWT, "", "registry.example.com", "registry.example.com")
 	o.Spec.Suspend = true
-	create(t, o)
-	t.Cleanup(func() { _ = objects.Delete(t.Context(), o) })
+	lender{t}.make(o)
 	return o
 }
 

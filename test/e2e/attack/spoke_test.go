@@ -33,7 +33,10 @@ const (
 func actAsSpoke(tn *tenant) {
 	t := tn.t
 	for _, name := range []string{spokesNamespace, victimSpoke} {
-		lender{t}.make(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		createNamespace(t, name)
+		t.Cleanup(func() {
+			_ = objects.Delete(context.WithoutCancel(t.Context()), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		})
 	}
 	grantSpoke(t, hostileSpoke, tn.namespace)
 	grantSpoke(t, victimSpoke, victimSpoke)

@@ -55,7 +55,7 @@ type tenant struct {
 func newTenant(t *testing.T, namespace string) *tenant {
 	t.Helper()
 	tn := &tenant{t: t, namespace: namespace}
-	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	createNamespace(t, namespace)
 	for _, account := range []string{controllerAccount, identityAccount} {
 		create(t, tenantBinding(namespace, account))
 	}
@@ -207,6 +207,16 @@ func condition(o client.Object) metav1.Condition {
 		return *c
 	}
 	return metav1.Condition{}
+}
+
+// createNamespace waits until the namespace of an earlier run of the attack is gone.
+func createNamespace(t *testing.T, name string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	poll(ctx, t, "namespace "+name+" is made", func() error {
+		return objects.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	})
 }
 
 func create(t *testing.T, o client.Object) {
