@@ -10,13 +10,13 @@ import (
 	"net/http"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// direct reaches this machine, whatever proxy the environment names.
-var direct = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+// direct reaches this machine, whatever proxy the environment names. A busy machine needs half a minute
+// for the largest artifact.
+var direct = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 
 func digest(content []byte) string {
 	sum := sha256.Sum256(content)

@@ -211,7 +211,7 @@ func wantNoSecretsAt(ctx context.Context, t *testing.T, cluster *local.Cluster) 
 		must(t, "read a log", err)
 		wantNoSecret(t, path, string(text))
 	}
-	ctx, cancel := context.WithTimeout(ctx, stopGrace)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	typed, err := kubernetes.NewForConfig(cluster.Config())
 	must(t, "make a client", err)

@@ -128,7 +128,8 @@ func svidsAreRevoked(t *testing.T, w *spiffeWorld, registry *patientRegistry) {
 			next = svid()
 			return wantf(next.signer != former.signer, "it shows an SVID of the revoked %s", former.signer)
 		})
-		if took := time.Since(began); took > 10*time.Second {
+		// A busy machine needs 20 s. Without the revocation, the controller would show its SVIDs for half an hour.
+		if took := time.Since(began); took > time.Minute {
 			t.Errorf("the controller's SVIDs were replaced within %s", took)
 		}
 		return former, next
