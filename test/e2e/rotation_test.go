@@ -289,11 +289,12 @@ func (l *traffic) run(ctx context.Context, after time.Duration) error {
 	v := caching{url: ownIssuer, life: publishDelay}
 	kept := map[string]string{} // a token of each key
 	for ; ctx.Err() == nil; pause(ctx, 50*time.Millisecond) {
+		down := l.down.Load() // at a request's begin: a refusal may arrive after the token server is ready
 		token, err := l.mint(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the test has ended
-		case err != nil && l.down.Load():
+		case err != nil && (down || l.down.Load()):
 			l.unanswered.Add(1)
 			continue
 		case err != nil:
