@@ -55,9 +55,10 @@ func attacks() []attack {
 	}
 }
 
-// maxRepeats bounds how often an attack is run. An attack is run again if the honest tenant waited too
-// long: something else on the machine may have been the cause. What an attack causes comes again.
-const maxRepeats = 3
+// maxRuns bounds how often an attack is run. An attack is run again if the honest tenant waited too
+// long: another program on the machine may have been the cause. A delay that the attack causes comes
+// again.
+const maxRuns = 3
 
 // TestAttack runs the attacks one after the other, beside the honest tenant.
 func TestAttack(t *testing.T) {
@@ -87,7 +88,7 @@ func TestAttack(t *testing.T) {
 				if late == nil {
 					break
 				}
-				if t.Failed() || n == maxRepeats {
+				if t.Failed() || n == maxRuns {
 					t.Errorf("at run %d of the attack: %v", n, late)
 					break
 				}

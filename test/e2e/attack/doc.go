@@ -9,8 +9,8 @@
 //
 //   - a cloud grants a hostile tenant what is tenant-a's or tenant-c's, a status says so, or a hostile
 //     server receives a credential;
-//   - a reconciliation of the honest tenant takes a second longer than the API server explains, each
-//     time the attack is run again, or one of its objects is not Ready for a moment;
+//   - a reconciliation of the honest tenant takes a second longer than a busy machine explains, in each
+//     of three runs of the attack, or one of the tenant's objects is not Ready for a moment;
 //   - the controller's memory ever exceeds the chart's limit.
 //
 // `make attack` runs all attacks, `go test -short` those that together take less than a minute.

@@ -209,7 +209,8 @@ func condition(o client.Object) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// createNamespace waits until the namespace of an earlier run of the attack is gone.
+// createNamespace creates a namespace. An earlier run of the attack may have left a namespace of the
+// same name that is being deleted: createNamespace waits until that namespace is gone.
 func createNamespace(t *testing.T, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
