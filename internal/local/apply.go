@@ -79,7 +79,7 @@ func (c *Cluster) applyObject(ctx context.Context, o *unstructured.Unstructured)
 func (c *Cluster) await(ctx context.Context, what string, ask func(context.Context) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, establishTimeout)
 	defer cancel()
-	if err := poll(ctx, ask); err != nil {
+	if err := poll(ctx, pollInterval, ask); err != nil {
 		return fmt.Errorf("apply %s: %w", what, err)
 	}
 	return nil

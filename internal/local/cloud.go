@@ -146,7 +146,7 @@ func startCloud(ctx context.Context, f *folder, o CloudOptions) (_ *Cloud, err e
 }
 
 func (c *Cloud) awaitProxy(ctx context.Context) error {
-	return poll(ctx, func(context.Context) (bool, error) {
+	return poll(ctx, pollInterval, func(context.Context) (bool, error) {
 		select {
 		case err := <-c.served:
 			c.served <- err // for end

@@ -127,7 +127,7 @@ func (f *folder) awaitCluster(ctx context.Context, dir string) error {
 	defer func() { _ = lock.Close() }()
 	ctx, cancel := context.WithTimeout(ctx, stopGrace)
 	defer cancel()
-	if err := poll(ctx, func(context.Context) (bool, error) { return flock(lock) == nil, nil }); err != nil {
+	if err := poll(ctx, pollInterval, func(context.Context) (bool, error) { return flock(lock) == nil, nil }); err != nil {
 		return fmt.Errorf("folder %s is %w by a control plane that an earlier run left; end that process, or name another folder with --dir: %w",
 			f.path, ErrInUse, err)
 	}
@@ -175,10 +175,10 @@ func (f *folder) join(elements ...string) string {
 // pollInterval is the pause between two looks at something on this machine.
 const pollInterval = 50 * time.Millisecond
 
-// poll asks again and again until the answer is yes, there is an error, or ctx ends, whose cause is
-// then the error.
-func poll(ctx context.Context, ask func(context.Context) (bool, error)) error {
-	ticker := time.NewTicker(pollInterval)
+// poll asks once in each interval until the answer is yes, there is an error, or ctx ends, whose
+// cause is then the error.
+func poll(ctx context.Context, interval time.Duration, ask func(context.Context) (bool, error)) error {
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		if done, err := ask(ctx); done || err != nil {

@@ -294,7 +294,7 @@ func (p *Program) awaitReady(ctx context.Context) error {
 	defer client.CloseIdleConnections()
 	// A kubelet does not verify a probe's certificate either.
 	client.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
-	err := poll(ctx, func(ctx context.Context) (bool, error) {
+	err := poll(ctx, pollInterval, func(ctx context.Context) (bool, error) {
 		select {
 		case <-p.done:
 			return false, p.Err()

@@ -355,7 +355,7 @@ func TestPollEnds(t *testing.T) {
 	cause := errors.New("enough")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, cause)
 	defer cancel()
-	if err := poll(ctx, func(context.Context) (bool, error) { return false, nil }); !errors.Is(err, cause) {
+	if err := poll(ctx, pollInterval, func(context.Context) (bool, error) { return false, nil }); !errors.Is(err, cause) {
 		t.Errorf("got %v", err)
 	}
 }

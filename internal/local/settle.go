@@ -25,6 +25,10 @@ import (
 // hoped for. It is longer than the controller's first retries.
 const patience = 30 * time.Second
 
+// listInterval is the pause between two lists of all objects, which the programs that are waited for
+// must share the processors with.
+const listInterval = 200 * time.Millisecond
+
 // Settle waits until every object that fetches is as it should be, or none has changed for 30
 // seconds. Progress, which may be nil, is called with the number of rows that are as they should be
 // and of all, whenever it changes. It returns the rows as they are then; a controller that ends is
@@ -86,7 +90,7 @@ func (c *Cluster) Confirm(ctx context.Context) ([]report.Row, error) {
 // watch shows the objects again and again until look is satisfied, a part of the cluster ends, or
 // ctx does.
 func (c *Cluster) watch(ctx context.Context, look func([]report.Object, time.Time) bool) error {
-	return poll(ctx, func(ctx context.Context) (bool, error) {
+	return poll(ctx, listInterval, func(ctx context.Context) (bool, error) {
 		if err := c.Err(); err != nil {
 			return false, err
 		}

@@ -22,7 +22,7 @@ const (
 	// honestNamespace is the namespace of the demonstration's tenant-a.
 	honestNamespace = "tenant-a"
 	// honestPause is the pause between two reconciliations of an honest object.
-	honestPause = 200 * time.Millisecond
+	honestPause = 400 * time.Millisecond
 )
 
 // honest is the honest tenant. It has each of its objects reconciled again and again, and watches
