@@ -14,7 +14,7 @@ import (
 
 // TestNodeClients runs the clouds' official clients for Node, unmodified. They exchange a token of
 // the API server at the local cloud. They get a token for the tenant's own identity, and none for
-// another identity. `npm ci` in node/ installs them.
+// another identity. dev/node-packages installs these clients.
 func TestNodeClients(t *testing.T) {
 	beside(t)
 	a, b := newTenant(t, "node-a"), newTenant(t, "node-b")

@@ -1,6 +1,6 @@
 // Package node runs what the end-to-end tests take from npm: the clouds' official clients for Node,
 // which know nothing of this project, Azurite, and Node itself. The packages and their versions are
-// those of package-lock.json; `npm ci` in this folder installs them.
+// those of package-lock.json; dev/node-packages installs them.
 package node
 
 import (
@@ -91,7 +91,7 @@ func Command(ctx context.Context, script string, args ...string) (*exec.Cmd, err
 	machine := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
 	program := filepath.Join(dir, "node_modules", "node-linux-"+machine, "bin", "node")
 	if _, err := os.Stat(program); err != nil {
-		return nil, fmt.Errorf("the packages of npm are missing; run `npm ci` in %s: %w", dir, err)
+		return nil, fmt.Errorf("the packages of npm are missing; run dev/node-packages: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, program, append([]string{filepath.Join(dir, script)}, args...)...) //nolint:gosec // scripts of this folder
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
