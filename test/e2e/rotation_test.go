@@ -128,7 +128,8 @@ func emergencyRevocation(t *testing.T, w *issuerWorld) {
 	eventually(t, "the controller has a session for another token", func(ctx context.Context) error {
 		return errors.Join(reconcile(ctx, w.people, object), wantf(len(exchanges(subject, before)) > 0, "it uses the session for a token of the revoked key"))
 	})
-	if took := time.Since(began); took > 10*time.Second {
+	// A busy machine needs 30 s. Without the revocation, the controller would use its session for an hour.
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("the controller's tokens were replaced within %s", took)
 	} else {
 		t.Logf("the controller's tokens were replaced within %s", took.Round(time.Millisecond))
@@ -197,10 +198,12 @@ func rotationWaits(t *testing.T, w *issuerWorld) {
 	w.awaitRing(t, "a standby", standbyReady)
 	former, standby := kidOf(w.ring(t), v1alpha1.KeyActive), kidOf(w.ring(t), v1alpha1.KeyPublished)
 	must(t, "kill discovery", w.discovery.Kill())
-	out, err := w.command(t, "keys", "rotate", "--timeout", (2 * publishDelay).String())
-	if err == nil || !strings.Contains(out, v1alpha1.ReasonDocumentUnreachable) || !strings.Contains(out, "lanyard keys confirm "+standby) {
-		t.Errorf("the command says %v: %s", err, out)
-	}
+	// On a busy machine, the token server may see the request only after the timeout.
+	eventually(t, "the command says what the rotation waits for", func(context.Context) error {
+		out, err := w.command(t, "keys", "rotate", "--timeout", (2 * publishDelay).String())
+		said := strings.Contains(out, v1alpha1.ReasonDocumentUnreachable) && strings.Contains(out, "lanyard keys confirm "+standby)
+		return wantf(err != nil && said, "it says %v: %s", err, out)
+	})
 	ring := w.ring(t)
 	if now := kidOf(ring, v1alpha1.KeyActive); now != former {
 		t.Errorf("key %s signs, which nobody can verify", now)

@@ -21,8 +21,8 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/node"
 )
 
-// startTimeout bounds the start of a program.
-const startTimeout = time.Minute
+// startTimeout bounds the start of a program. On a busy machine, a start has taken more than a minute.
+const startTimeout = 3 * time.Minute
 
 // Azurite is Azurite's blob service, a program of its own, with some storage accounts in memory.
 type Azurite struct {
