@@ -25,8 +25,8 @@ import (
 // hoped for. It is longer than the controller's first retries.
 const patience = 30 * time.Second
 
-// listInterval is the pause between two lists of all objects, which the programs that are waited for
-// must share the processors with.
+// listInterval is the pause between two lists of all objects. Lists take processor time from the
+// programs that make the objects ready.
 const listInterval = 200 * time.Millisecond
 
 // Settle waits until every object that fetches is as it should be, or none has changed for 30

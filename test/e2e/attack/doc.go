@@ -13,5 +13,5 @@
 //     of three runs of the attack, or one of the tenant's objects is not Ready for a moment;
 //   - the controller's memory ever exceeds the chart's limit.
 //
-// `make attack` runs all attacks, `go test -short` those that together take less than a minute.
+// `make attack` runs all attacks, `go test -short` those that together take about two minutes.
 package attack
