@@ -95,13 +95,15 @@ E2E_FLAGS ?=
 # GOGC saves processor time of the control planes and of the local cloud, at the cost of memory. Lanyard's daemons do not inherit
 # this variable.
 RARE_GC := GOGC=200
+# These tests measure time. They wait for those of another clone on the machine to end.
+IN_TURN := $(CURDIR)/dev/in-turn
 .PHONY: e2e
 e2e: build e2e-programs test/e2e/node/node_modules/.package-lock.json ## run the black-box tests: real API server, local cloud, real registry
-	@cd test/e2e && $(RARE_GC) go test $(E2E_FLAGS) -vet=off -count=1 -shuffle=on -timeout 60m . ./dataplane ./node ./stage
+	@cd test/e2e && $(RARE_GC) $(IN_TURN) go test $(E2E_FLAGS) -vet=off -count=1 -shuffle=on -timeout 60m . ./dataplane ./node ./stage
 
 .PHONY: attack
 attack: build ## run hostile tenants against the controller, beside an honest one (SHORT=1: those that take two minutes)
-	@cd test/e2e/attack && $(RARE_GC) go test -vet=off -count=1 -timeout 30m $(if $(SHORT),-short)
+	@cd test/e2e/attack && $(RARE_GC) $(IN_TURN) go test -vet=off -count=1 -timeout 30m $(if $(SHORT),-short)
 
 .PHONY: e2e-flux
 e2e-flux: build e2e-programs bin/flux-kustomize-controller ## have Flux's kustomize-controller apply what Lanyard publishes

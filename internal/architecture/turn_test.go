@@ -1,0 +1,80 @@
+package architecture
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestCommandsInTurn asserts that dev/in-turn starts a command only once the command of another
+// clone has ended, and that it does not wait for what that command left running.
+func TestCommandsInTurn(t *testing.T) {
+	script, err := filepath.Abs(filepath.Join("..", "..", "dev", "in-turn"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := t.TempDir()
+	command := func(args ...string) *exec.Cmd {
+		cmd := exec.CommandContext(t.Context(), script, args...)
+		cmd.Env = append(os.Environ(), "HOME="+home, "XDG_CACHE_HOME=")
+		return cmd
+	}
+
+	// The first command ends with its input. It leaves a program that still runs then.
+	first := command("sh", "-c", "sleep 60 >/dev/null & echo $!; cat")
+	end, err := first.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := start(t, first)
+	pid := line(t, left)
+	t.Cleanup(func() { _ = exec.Command("kill", pid).Run() }) //nolint:noctx,gosec // the test's context has ended
+
+	second := command("echo", "my turn")
+	said := start(t, second)
+	if got, want := line(t, said), "waiting for another clone: its tests that measure time are running"; got != want {
+		t.Errorf("the second command says %q, want %q", got, want)
+	}
+	if err := end.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Wait(); err != nil {
+		t.Errorf("the first command: %v", err)
+	}
+	if got, want := line(t, said), "my turn"; got != want {
+		t.Errorf("the second command says %q, want %q", got, want)
+	}
+	if err := second.Wait(); err != nil {
+		t.Errorf("the second command: %v", err)
+	}
+
+	if err := command("false").Run(); err == nil {
+		t.Error("a command failed, and dev/in-turn did not")
+	}
+}
+
+// start starts a command and returns its standard output.
+func start(t *testing.T, cmd *exec.Cmd) *bufio.Reader {
+	t.Helper()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return bufio.NewReader(out)
+}
+
+// line reads one line.
+func line(t *testing.T, r *bufio.Reader) string {
+	t.Helper()
+	text, err := r.ReadString('\n')
+	if err != nil {
+		t.Fatalf("read a line: %v", err)
+	}
+	return strings.TrimSuffix(text, "\n")
+}
