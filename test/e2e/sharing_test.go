@@ -41,9 +41,9 @@ func beside(t *testing.T, things ...*sharedThing) {
 // maxParallel is go test's flag -parallel. No test waits for it: seats and lanes are the bounds.
 const maxParallel = "100"
 
-// seats bounds the tests that run at once in the world, beside those of the lanes. Four keep two
-// processors busy. More of them would slow down the tests that measure time.
-var seats = make(chan struct{}, 4)
+// seats bounds the tests that run at once in the world, beside those of the lanes. Two and the lanes
+// keep two processors busy. With four, the suite takes a tenth more processor time, and longer.
+var seats = make(chan struct{}, 2)
 
 // sharedThing is something that one test at a time may use.
 type sharedThing struct {
