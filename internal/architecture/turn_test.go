@@ -31,7 +31,7 @@ func TestCommandsInTurn(t *testing.T) {
 	}
 	left := start(t, first)
 	pid := line(t, left)
-	t.Cleanup(func() { _ = exec.Command("kill", pid).Run() }) //nolint:noctx,gosec // the test's context has ended
+	t.Cleanup(func() { _ = exec.Command("kill", pid).Run() })
 
 	second := command("echo", "my turn")
 	said := start(t, second)
