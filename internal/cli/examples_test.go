@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/pem"
 	"io"
 	"net"
@@ -60,6 +61,23 @@ func tunnel(t *testing.T, to string) string {
 
 // digestPattern finds the digest of an example, which is nobody's.
 var digestPattern = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
+
+// runExample runs a script in a folder, and returns its standard output and its errors. A busy machine
+// may need longer than the ten seconds that a TLS handshake may take: then the script runs again.
+func runExample(ctx context.Context, script, folder string, env []string) (out []byte, said string, err error) {
+	for range 3 {
+		cmd := exec.CommandContext(ctx, "/bin/sh", "-ec", script)
+		cmd.Dir, cmd.Env = folder, env
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		out, err = cmd.Output()
+		said = stderr.String()
+		if err == nil || !strings.Contains(said, "no answer in time") {
+			break
+		}
+	}
+	return out, said, err
+}
 
 // TestExamples runs the examples of the commands of CI jobs as they are in the help, in a shell,
 // with a real registry. The job has the identities that they name. A digest is the pushed one's.
@@ -121,13 +139,9 @@ func TestExamples(t *testing.T) {
 				continue // it needs Lanyard's issuer
 			}
 			script := digestPattern.ReplaceAllString(example, digest)
-			cmd := exec.CommandContext(t.Context(), "/bin/sh", "-ec", script)
-			cmd.Dir, cmd.Env = folder, env
-			var said strings.Builder
-			cmd.Stderr = &said
-			out, err := cmd.Output()
+			out, said, err := runExample(t.Context(), script, folder, env)
 			if err != nil {
-				t.Fatalf("%s\n%v: %s", script, err, said.String())
+				t.Fatalf("%s\n%v: %s", script, err, said)
 			}
 			if name == "push" && digest == "" {
 				digest = digestPattern.FindString(string(out))
