@@ -95,7 +95,7 @@ E2E_FLAGS ?=
 # GOGC saves processor time of the control planes and of the local cloud, at the cost of memory. Lanyard's daemons do not inherit
 # this variable.
 RARE_GC := GOGC=200
-# These tests measure time. They wait for those of another clone on the machine to end.
+# These tests measure time. They wait until such tests of another clone on the machine have ended.
 IN_TURN := $(CURDIR)/dev/in-turn
 .PHONY: e2e
 e2e: build e2e-programs test/e2e/node/node_modules/.package-lock.json ## run the black-box tests: real API server, local cloud, real registry

@@ -62,8 +62,8 @@ func tunnel(t *testing.T, to string) string {
 // digestPattern finds the digest of an example, which is nobody's.
 var digestPattern = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
 
-// runExample runs a script in a folder, and returns its standard output and its errors. A busy machine
-// may need longer than the ten seconds that a TLS handshake may take: then the script runs again.
+// runExample runs a script in a folder, and returns the script's standard output and standard error.
+// A TLS handshake may take ten seconds. A busy machine may need longer: then the script runs again.
 func runExample(ctx context.Context, script, folder string, env []string) (out []byte, said string, err error) {
 	for range 3 {
 		cmd := exec.CommandContext(ctx, "/bin/sh", "-ec", script)

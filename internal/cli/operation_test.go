@@ -368,8 +368,9 @@ func TestCompletion(t *testing.T) {
 	golden.Compare(t, "testdata/completion.golden", all.Bytes())
 }
 
-// complete asks for what the shell is offered. Nothing is offered after [completionTimeout], which
-// passes on a busy machine: then the command asks again, as people press the key again.
+// complete runs the command that completes a word for the shell. After [completionTimeout], the command
+// offers nothing. A busy machine may need longer. Then complete runs the command again, as people
+// press the key again.
 func (c *command) complete(ctx context.Context, words []string) (status int) {
 	for range 5 {
 		c.out.Reset()

@@ -42,7 +42,7 @@ func beside(t *testing.T, things ...*sharedThing) {
 const maxParallel = "100"
 
 // seats bounds the tests that run at once in the world, beside those of the lanes. Two and the lanes
-// keep two processors busy. With four, the suite takes a tenth more processor time, and longer.
+// keep two processors busy. With four, the suite takes a tenth more processor time, and more time.
 var seats = make(chan struct{}, 2)
 
 // sharedThing is something that one test at a time may use.
