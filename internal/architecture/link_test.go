@@ -1,0 +1,103 @@
+package architecture
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestLinkedProgramsAreKept asserts that dev/link links a test's program once, links it again when
+// its source changes, and keeps a bounded number of programs.
+func TestLinkedProgramsAreKept(t *testing.T) {
+	script, err := filepath.Abs(filepath.Join("..", "..", "dev", "link"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	goCache, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	module, home := t.TempDir(), t.TempDir()
+	kept := filepath.Join(home, "lanyard", "tests")
+	write(t, filepath.Join(module, "go.mod"), "module example.com/greeting\n\ngo 1.26\n")
+	greet := func(greeting string) string {
+		t.Helper()
+		write(t, filepath.Join(module, "greeting_test.go"),
+			fmt.Sprintf("package greeting\n\nimport \"testing\"\n\nfunc Test(t *testing.T) { t.Log(%q) }\n", greeting))
+		cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-count=1", "-v", "-toolexec="+script, ".")
+		cmd.Dir = module
+		cmd.Env = append(os.Environ(), "GOCACHE="+strings.TrimSpace(string(goCache)), "GOWORK=off", "CGO_ENABLED=0", "XDG_CACHE_HOME="+home)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("go test: %v\n%s", err, out)
+		}
+		return string(out)
+	}
+
+	if got := greet("good morning"); !strings.Contains(got, "good morning") {
+		t.Errorf("the test printed %q", got)
+	}
+	programs := filesIn(t, kept)
+	if len(programs) != 1 {
+		t.Fatalf("%d programs are kept, want 1", len(programs))
+	}
+
+	// A kept program that prints something else shows that the go command ran the kept program.
+	mark := filepath.Join(kept, programs[0])
+	write(t, mark, "#!/bin/sh\necho the kept program\n")
+	if got := greet("good morning"); !strings.Contains(got, "the kept program") {
+		t.Errorf("the kept program did not run. The test printed %q", got)
+	}
+	if got := greet("good evening"); !strings.Contains(got, "good evening") {
+		t.Errorf("the changed test printed %q", got)
+	}
+
+	// Of a thousand older programs, those used last are kept.
+	const older = 1000
+	for i := range older {
+		path := filepath.Join(kept, fmt.Sprintf("older-%04d", i))
+		write(t, path, "")
+		used := time.Now().Add(-time.Duration(i+1) * time.Minute)
+		if err := os.Chtimes(path, used, used); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := greet("good night"); !strings.Contains(got, "good night") {
+		t.Errorf("the changed test printed %q", got)
+	}
+	programs = filesIn(t, kept)
+	if len(programs) >= older || len(programs) < 200 {
+		t.Errorf("%d programs are kept, want some hundreds", len(programs))
+	}
+	// The three newest have the greetings.
+	if last := fmt.Sprintf("older-%04d", len(programs)-3-1); !slices.Contains(programs, last) {
+		t.Errorf("%d programs are kept, but not %s, which was used last of the others", len(programs), last)
+	}
+}
+
+// write writes a file that can be run.
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o700); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+}
+
+// filesIn returns the names of a folder's files.
+func filesIn(t *testing.T, folder string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
