@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// TestLinkedProgramsAreKept asserts that dev/link links a test's program once, links it again when
+// TestLinkedProgramsAreKept asserts that dev/link-tests links a test's program once, links it again when
 // its source changes, and keeps a bounded number of programs.
 func TestLinkedProgramsAreKept(t *testing.T) {
-	script, err := filepath.Abs(filepath.Join("..", "..", "dev", "link"))
+	script, err := filepath.Abs(filepath.Join("..", "..", "dev", "link-tests"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,9 +29,11 @@ func TestLinkedProgramsAreKept(t *testing.T) {
 		t.Helper()
 		write(t, filepath.Join(module, "greeting_test.go"),
 			fmt.Sprintf("package greeting\n\nimport \"testing\"\n\nfunc Test(t *testing.T) { t.Log(%q) }\n", greeting))
-		cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-count=1", "-v", "-toolexec="+script, ".")
+		cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-count=1", "-v",
+			"-toolexec='"+script+"'", ".")
 		cmd.Dir = module
-		cmd.Env = append(os.Environ(), "GOCACHE="+strings.TrimSpace(string(goCache)), "GOWORK=off", "CGO_ENABLED=0", "XDG_CACHE_HOME="+home)
+		cmd.Env = append(os.Environ(), "GOCACHE="+strings.TrimSpace(string(goCache)), "GOWORK=off", "CGO_ENABLED=0",
+			"XDG_CACHE_HOME="+home)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("go test: %v\n%s", err, out)
@@ -57,10 +59,10 @@ func TestLinkedProgramsAreKept(t *testing.T) {
 		t.Errorf("the changed test printed %q", got)
 	}
 
-	// Of a thousand older programs, those used last are kept.
+	// Of a thousand older programs, those used last are kept. A name may begin with a dash.
 	const older = 1000
 	for i := range older {
-		path := filepath.Join(kept, fmt.Sprintf("older-%04d", i))
+		path := filepath.Join(kept, fmt.Sprintf("-older-%04d", i))
 		write(t, path, "")
 		used := time.Now().Add(-time.Duration(i+1) * time.Minute)
 		if err := os.Chtimes(path, used, used); err != nil {
@@ -75,7 +77,7 @@ func TestLinkedProgramsAreKept(t *testing.T) {
 		t.Errorf("%d programs are kept, want some hundreds", len(programs))
 	}
 	// The three newest have the greetings.
-	if last := fmt.Sprintf("older-%04d", len(programs)-3-1); !slices.Contains(programs, last) {
+	if last := fmt.Sprintf("-older-%04d", len(programs)-3-1); !slices.Contains(programs, last) {
 		t.Errorf("%d programs are kept, but not %s, which was used last of the others", len(programs), last)
 	}
 }
@@ -83,7 +85,7 @@ func TestLinkedProgramsAreKept(t *testing.T) {
 // write writes a file that can be run.
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o700); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
 }
