@@ -27,11 +27,24 @@ type command struct {
 	env      map[string]string
 
 	in, home, mount, program string
+
+	afterMessage func() // called after each write to err
+}
+
+// messages writes to a command's err, and calls afterMessage.
+type messages struct{ *command }
+
+func (m messages) Write(p []byte) (int, error) {
+	n, err := m.err.Write(p)
+	if m.afterMessage != nil {
+		m.afterMessage()
+	}
+	return n, err
 }
 
 func (c *command) run(ctx context.Context, args ...string) int {
 	return Run(ctx, args, IO{
-		In: strings.NewReader(c.in), Out: &c.out, Err: &c.err, Home: c.home, Mount: c.mount, Program: c.program,
+		In: strings.NewReader(c.in), Out: &c.out, Err: messages{c}, Home: c.home, Mount: c.mount, Program: c.program,
 		Env:   func(name string) string { return c.env[name] },
 		Build: Build{Version: "v0.1.0", Commit: "0123456789abcdef0123456789abcdef01234567", Go: "go1.26.0", Platform: "linux/amd64"},
 	})

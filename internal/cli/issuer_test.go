@@ -423,16 +423,21 @@ func TestTokenFile(t *testing.T) {
 func TestTokenRefresh(t *testing.T) {
 	f, kubeconfig := newFakeIssuer(t)
 	f.life = 2 * time.Second
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
 	path := filepath.Join(t.TempDir(), "token")
 	f.refuse = func() (int, any) {
 		if len(f.requests) < 3 {
 			return 0, nil
 		}
-		time.AfterFunc(50*time.Millisecond, stop)
 		return failure(http.StatusServiceUnavailable, "ServiceUnavailable")
 	}
 	c := command{env: map[string]string{"KUBECONFIG": kubeconfig}}
+	c.afterMessage = func() {
+		if strings.Contains(c.err.String(), "it is ServiceUnavailable") {
+			stop()
+		}
+	}
 	if status := c.run(ctx, "token", "workloadidentity/app", "-o", path, "--refresh"); status != 0 {
 		t.Errorf("status %d: %s", status, c.err.String())
 	}
