@@ -62,21 +62,23 @@ func tunnel(t *testing.T, to string) string {
 // digestPattern finds the digest of an example, which is nobody's.
 var digestPattern = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
 
-// runExample runs a script in a folder, and returns the script's standard output and standard error.
-// A TLS handshake may take ten seconds. A busy machine may need longer: then the script runs again.
-func runExample(ctx context.Context, script, folder string, env []string) (out []byte, said string, err error) {
+// runExample runs a script in a folder. It returns the script's standard output, and all that the
+// script printed. A TLS handshake may take ten seconds. A busy machine may need longer: then the
+// script runs again.
+func runExample(ctx context.Context, script, folder string, env []string) (out []byte, printed string, err error) {
 	for range 3 {
 		cmd := exec.CommandContext(ctx, "/bin/sh", "-ec", script)
 		cmd.Dir, cmd.Env = folder, env
 		var stderr strings.Builder
 		cmd.Stderr = &stderr
 		out, err = cmd.Output()
-		said = stderr.String()
-		if err == nil || !strings.Contains(said, "no answer in time") {
+		// Docker wants the errors of a credential helper on standard output.
+		printed = string(out) + stderr.String()
+		if err == nil || !strings.Contains(printed, "no answer in time") {
 			break
 		}
 	}
-	return out, said, err
+	return out, printed, err
 }
 
 // TestExamples runs the examples of the commands of CI jobs as they are in the help, in a shell,
@@ -139,9 +141,9 @@ func TestExamples(t *testing.T) {
 				continue // it needs Lanyard's issuer
 			}
 			script := digestPattern.ReplaceAllString(example, digest)
-			out, said, err := runExample(t.Context(), script, folder, env)
+			out, printed, err := runExample(t.Context(), script, folder, env)
 			if err != nil {
-				t.Fatalf("%s\n%v: %s", script, err, said)
+				t.Fatalf("%s\n%v: %s", script, err, printed)
 			}
 			if name == "push" && digest == "" {
 				digest = digestPattern.FindString(string(out))
