@@ -214,7 +214,7 @@ RACE_LINT := CGO_ENABLED=1 GOFLAGS="$(GOFLAGS) -race" $(LINT)
 
 .PHONY: lint
 lint: bin/golangci-lint ## check format and style of every module; needs gcc
-	@$(WORKSPACE) CGO_ENABLED=1 GOFLAGS="$(GOFLAGS) -race" dev/build "packages for lint" . cache $(MODULES:%=./%/...)
+	@$(WORKSPACE) CGO_ENABLED=1 GOFLAGS="$(GOFLAGS) -race" dev/build "packages for lint" . cache $(MODULES:%=./%/...) ./test/flux/...
 	@echo "== lint $(MODULES)"; $(WORKSPACE) $(RACE_LINT) $(MODULES:%=./%/...)
 	@echo "== lint test/flux"; cd test/flux && $(WORKSPACE) $(RACE_LINT) --disable $(LINT_DEPS) ./...
 	@for m in $(filter-out test/flux,$(TEST_MODULES)); do echo "== lint $$m"; (cd $$m && $(LINT) --disable $(LINT_DEPS) ./...); done
