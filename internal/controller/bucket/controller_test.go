@@ -376,7 +376,7 @@ func TestSlowServiceEndsWithTheTimeout(t *testing.T) {
 	})
 	begun := time.Now()
 	w.wants(o, meta.ReasonBucketUnreachable, "raise spec.timeout")
-	if took := time.Since(begun); took > 5*time.Second {
+	if took := time.Since(begun); took > 30*time.Second {
 		t.Errorf("it took %s", took)
 	}
 }
