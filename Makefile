@@ -203,7 +203,7 @@ verify: ## fail when generated files or module files are stale
 .PHONY: check
 check: lint verify ## what CI runs before the tests: format, lint, vet, generated files
 
-# Lint takes up to 8 GiB at first. Then the garbage collector runs more often. Lint waits for the lint of another clone to end.
+# When lint nears 8 GiB, the garbage collector runs more often. Lint waits for the lint of another clone to end.
 LINT := GOMEMLIMIT=8GiB $(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml --timeout 20m --allow-serial-runners
 # These linters first analyse the source of all dependencies. The product's modules are linted at once, because they share most
 # of these dependencies. The test modules would need the sources of MinIO, Helm and other peers too, and dev/controlplane those
