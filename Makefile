@@ -24,7 +24,7 @@ export PATH := $(if $(GO),$(patsubst %/,%,$(dir $(GO))):)/usr/bin:$(PATH)
 MODULES      := api auth cloudtest .
 TEST_MODULES := test/flux test/e2e bench
 UNIT         := serial auth cloudtest . test/flux dev/controlplane
-# With the race detector, the modules are a workspace: packages of one module are compiled once for all modules.
+# The unit tests' modules are a workspace: packages of one module are compiled once for all modules.
 WORKSPACE := GOWORK=$(CURDIR)/dev/product.work
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
@@ -83,8 +83,9 @@ FMT := $(CURDIR)/bin/golangci-lint fmt --config $(CURDIR)/.golangci.yml
 # commands, and those in test/flux run git.
 .PHONY: quick
 quick: bin/golangci-lint ## run what one needs while writing: format, vet, unit tests without the race detector; needs only Go
-	@for m in $(MODULES); do echo "== $$m"; (cd $$m && \
-	  $(FMT) --diff $$(go list -f '{{.Dir}}' ./...) && go vet ./... && go test -vet=off -skip '^TestPageOfClouds' ./...) || exit 1; done
+	@for m in $(MODULES); do echo "== format of $$m"; (cd $$m && $(FMT) --diff $$(go list -f '{{.Dir}}' ./...)) || exit 1; done
+	@echo "== vet and unit tests"; $(WORKSPACE) go vet $(MODULES:%=./%/...)
+	@$(WORKSPACE) GOGC=400 go test -p=$$(($$(nproc) + 1)) -vet=off -skip '^TestPageOfClouds' $(MODULES:%=./%/...)
 
 .PHONY: unit
 unit: ## run the unit tests of every module, with the race detector wherever goroutines are
