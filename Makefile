@@ -80,7 +80,7 @@ test: prerequisites-test ## run all tests, and install what they need: unit test
 FMT := $(CURDIR)/bin/golangci-lint fmt --config $(CURDIR)/.golangci.yml
 
 # Two kinds of unit tests are left out, because they need more than Go: those of the pages about clouds run the aws and az
-# commands, and those in test/flux run git.
+# commands, and those in test/flux run git. One package more is tested at once than there are processors: many tests wait.
 .PHONY: quick
 quick: bin/golangci-lint ## run what one needs while writing: format, vet, unit tests without the race detector; needs only Go
 	@for m in $(MODULES); do echo "== format of $$m"; (cd $$m && $(FMT) --diff $$(go list -f '{{.Dir}}' ./...)) || exit 1; done

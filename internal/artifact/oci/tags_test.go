@@ -601,8 +601,8 @@ func TestSemVerFilterIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzTagsPage: whatever a registry sends as a page, the list yields only tags. When the list accepts a page, encoding/json
-// reads the same tags.
+// FuzzTagsPage: whatever a registry sends as a page, the list yields only tags. When the list accepts a page,
+// encoding/json reads the same tags.
 func FuzzTagsPage(f *testing.F) {
 	for _, page := range []string{
 		`{"name":"team/app","tags":["1.0.0","latest"]}`, `{"tags":null}`, `{"tags":[]}`, `{}`, `[]`, `{"tags":["a",1]}`, `{"tags":["` + "\x00" + `"]}`,
@@ -654,8 +654,8 @@ func FuzzTagsPage(f *testing.F) {
 	})
 }
 
-// tagsOf reads a page with encoding/json, and returns the tags of each member that is named exactly "tags". json.Unmarshal
-// would take "tagS" for "tags", and only the last of two such members.
+// tagsOf reads a page with encoding/json, and returns the tags of all members that are named exactly "tags".
+// json.Unmarshal would also read "tagS", and would return only the tags of the last such member.
 func tagsOf(page []byte) ([]string, error) {
 	if !json.Valid(page) {
 		return nil, errors.New("the page is not one JSON value")
@@ -670,15 +670,12 @@ func tagsOf(page []byte) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		var value json.RawMessage
-		if err := decoder.Decode(&value); err != nil {
-			return nil, err
-		}
-		if name != "tags" {
-			continue
-		}
 		var more []string
-		if err := json.Unmarshal(value, &more); err != nil {
+		value := any(new(json.RawMessage))
+		if name == "tags" {
+			value = &more
+		}
+		if err := decoder.Decode(value); err != nil {
 			return nil, err
 		}
 		tags = append(tags, more...)
