@@ -27,15 +27,15 @@ type Status struct {
 	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
 }
 
-// FetchStatus is the common part of the status of every object that fetches something. Kinds with
-// artifacts also have the condition ArtifactInStorage while it is true, and
+// FetchStatus is the common part of the status of every object that gets a credential to act with.
+// Kinds with artifacts also have the condition ArtifactInStorage while it is true, and
 // ExternalArtifactPublished if spec.externalArtifact is set.
 type FetchStatus struct {
 	Status `json:",inline"`
 
-	// identity says whose credential the controller last showed to the registry or bucket, even
-	// if it was not accepted. The field is absent if no credential was used, or if no credential
-	// was granted.
+	// identity says whose credential the controller last showed to the server that the spec names,
+	// even if the server did not accept it. The field is absent if no credential was used, or if no
+	// credential was granted.
 	//
 	// +optional
 	Identity *Identity `json:"identity,omitempty"`

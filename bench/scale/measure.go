@@ -145,7 +145,7 @@ func populate(ctx context.Context, c client.Client, s settings, n int, owners ow
 		namespace, account := fleet.Names(i / objectsPerAccount)
 		o := &v1alpha1.OCIRepository{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "object-" + strconv.Itoa(i)},
-			Spec:       v1alpha1.OCIRepositorySpec{Ref: &v1alpha1.OCIRepositoryRef{Tag: fleet.Tag}, Interval: metav1.Duration{Duration: s.interval}},
+			Spec:       v1alpha1.OCIRepositorySpec{Ref: &v1alpha1.OCIRepositoryRef{Tag: fleet.Tag}, Schedule: v1alpha1.Schedule{Interval: metav1.Duration{Duration: s.interval}}},
 		}
 		owners.prove(&o.Spec, account)
 		return o

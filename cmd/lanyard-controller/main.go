@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
-	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/bearer"
 	"github.com/lanyard-dev/lanyard/auth/cache"
@@ -46,6 +45,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/ocirepository"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/program"
 )
 
@@ -172,7 +172,7 @@ func newManager(ctx context.Context, f flags.Flags, svids *broker.Broker, logger
 	if err != nil {
 		return nil, err
 	}
-	options, err := f.ManagerOptions(memory(f), corev1.AddToScheme, v1alpha1.AddToScheme, identityv1.AddToScheme)
+	options, err := f.ManagerOptions(memory(f), corev1.AddToScheme, kinds.All().AddToScheme)
 	if err != nil {
 		return nil, err
 	}
@@ -192,15 +192,21 @@ func newManager(ctx context.Context, f flags.Flags, svids *broker.Broker, logger
 	return mgr, mgr.Add(svids)
 }
 
-// objects are the kinds that can have SVIDs; none without token server and SPIFFE broker.
+// reconciled returns the kinds that this program reconciles.
+func reconciled() kinds.Table {
+	return kinds.All().Where(func(k kinds.Kind) bool { return k.Program == kinds.Controller })
+}
+
+// objects returns the kinds that can have SVIDs; none without token server and SPIFFE broker.
 func objects(f flags.Flags) map[auth.Kind]client.Object {
 	if f.KeyRingNamespace == "" && f.SPIFFEBroker.Endpoint == "" {
 		return nil
 	}
-	return map[auth.Kind]client.Object{
-		v1alpha1.OCIRepositoryKind:   &v1alpha1.OCIRepository{},
-		v1alpha1.ImageRepositoryKind: &v1alpha1.ImageRepository{},
+	objects := map[auth.Kind]client.Object{}
+	for _, kind := range reconciled().Where(kinds.Kind.HasSVIDs) {
+		objects[auth.Kind(kind.Kind)] = kind.New()
 	}
+	return objects
 }
 
 // credentials returns the function that finds a provider by its name: a cloud, or a type of
@@ -265,10 +271,10 @@ func connections(f flags.Flags) (*transport.Pool, error) {
 func memory(f flags.Flags) map[client.Object]kubecache.ByObject {
 	kept := map[client.Object]kubecache.ByObject{}
 	if f.AWSIdentities {
-		kept = awsidentity.ByObject(f.IdentitySecretNamespace)
+		kept = awsidentity.ByObject(kinds.All(), f.IdentitySecretNamespace)
 	}
-	for _, kind := range []client.Object{&v1alpha1.Bucket{}, &v1alpha1.ImageRepository{}, &v1alpha1.OCIRepository{}} {
-		kept[kind] = kubecache.ByObject{Label: f.ShardSelector, Transform: object.Remember}
+	for _, kind := range reconciled() {
+		kept[kind.New()] = kubecache.ByObject{Label: f.ShardSelector, Transform: object.Remember}
 	}
 	return kept
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/workloadidentity/flags"
 	"github.com/lanyard-dev/lanyard/internal/identity"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // awsIdentities is the part of the AWS identities and of the AWSClusters.
@@ -50,7 +51,8 @@ func newAWSIdentities(ctx context.Context, f flags.Flags, mgr manager.Manager, e
 		return nil, err
 	}
 	identities.SubscribeDrops(tokens.InvalidateKeys)
-	users, err := awsidentity.NewUsers(ctx, mgr.GetClient(), mgr.GetCache(), mgr.GetFieldIndexer(), identities, f.Bindings)
+	table := kinds.All().Where(func(k kinds.Kind) bool { return f.Bindings || k.Kind != identityv1.WorkloadIdentityBindingKind })
+	users, err := awsidentity.NewUsers(ctx, mgr.GetClient(), mgr.GetCache(), mgr.GetFieldIndexer(), identities, table)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,6 @@ import (
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
-	toolkitv1 "github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth/kube"
 	"github.com/lanyard-dev/lanyard/internal/controller/awsidentity"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
@@ -31,6 +30,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/workloadidentity/flags"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
 	"github.com/lanyard-dev/lanyard/internal/keyring"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/program"
 )
 
@@ -126,7 +126,7 @@ type part interface {
 
 func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
 	options, err := f.ManagerOptions(memory(f),
-		corev1.AddToScheme, authenticationv1.AddToScheme, identityv1.AddToScheme, infrav1.AddToScheme, toolkitv1.AddToScheme)
+		corev1.AddToScheme, authenticationv1.AddToScheme, kinds.All().AddToScheme)
 	if err != nil {
 		return nil, err
 	}
@@ -153,11 +153,11 @@ func memory(f flags.Flags) map[client.Object]kubecache.ByObject {
 		kept[&identityv1.WorkloadIdentityBinding{}] = kubecache.ByObject{Transform: object.Remember}
 	}
 	if f.AWSIdentities {
-		maps.Copy(kept, awsidentity.ByObject(f.SecretNamespace))
+		maps.Copy(kept, awsidentity.ByObject(kinds.All(), f.SecretNamespace))
 		kept[&infrav1.AWSCluster{}] = kubecache.ByObject{Transform: object.Remember}
 		// Of the objects that fetch, only whose identity they use.
-		for _, kind := range []client.Object{&toolkitv1.OCIRepository{}, &toolkitv1.Bucket{}, &toolkitv1.ImageRepository{}} {
-			kept[kind] = kubecache.ByObject{Transform: awsidentity.RememberRef}
+		for _, kind := range kinds.All().Where(kinds.Kind.Fetches) {
+			kept[kind.New()] = kubecache.ByObject{Transform: awsidentity.RememberRef(kind)}
 		}
 		maps.Copy(kept, kube.ByObject(kube.DefaultAnnotations()))
 	}

@@ -28,6 +28,7 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
 	"github.com/lanyard-dev/lanyard/internal/keyring/sign"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/program"
 	"github.com/lanyard-dev/lanyard/internal/tokenserver"
 	"github.com/lanyard-dev/lanyard/internal/tokenserver/contextobject"
@@ -168,7 +169,7 @@ func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
 		&identityv1.KeyRing{}: {Namespaces: map[string]kubecache.Config{f.Namespace: {}}},
 
 		&identityv1.WorkloadIdentity{}: {Transform: tokenserver.Remember},
-	}, corev1.AddToScheme, authenticationv1.AddToScheme, identityv1.AddToScheme)
+	}, corev1.AddToScheme, authenticationv1.AddToScheme, kinds.All().AddToScheme)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +192,7 @@ func newServing(
 	if spiffeRing != nil {
 		c.SVIDs = &tokenserver.SVIDs{
 			TrustDomain: f.TrustDomain, Issuer: f.SPIFFEIssuer, Algorithm: f.SPIFFEAlgorithm, APIAudiences: audiences,
-			Objects: objects, Signer: spiffeRing.signer,
+			Objects: objects, Signer: spiffeRing.signer, Kinds: kinds.All().Where(kinds.Kind.HasSVIDs),
 		}
 	}
 	if issuerRing == nil {
@@ -210,12 +211,12 @@ func newServing(
 
 // newContexts makes what checks the objects that tokens are used for.
 func newContexts(f flags.Flags, objects dynamic.Interface, clientset kubernetes.Interface, log *slog.Logger) (tokenserver.Contexts, error) {
-	kinds, err := contextobject.Load(f.ClaimsConfig)
+	contexts, err := contextobject.Load(kinds.All(), f.ClaimsConfig)
 	if err != nil {
 		return nil, fmt.Errorf("--claims-config: %w", err)
 	}
 	return contextobject.Resolver{
-		Kinds: kinds, Reviews: clientset.AuthorizationV1().SubjectAccessReviews(), Objects: objects, Clusters: f.Clusters, Log: log,
+		Kinds: contexts, Reviews: clientset.AuthorizationV1().SubjectAccessReviews(), Objects: objects, Clusters: f.Clusters, Log: log,
 	}, nil
 }
 

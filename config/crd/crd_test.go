@@ -306,8 +306,10 @@ func TestBucketDefaults(t *testing.T) {
 		t.Fatal(errs.ToAggregate())
 	}
 	want := v1alpha1.BucketSpec{
-		BucketName: "tenant-a-config", Endpoint: "s3.eu-west-1.amazonaws.com", Interval: metav1.Duration{Duration: 5 * time.Minute},
-		Provider: v1alpha1.ProviderGeneric, Timeout: &metav1.Duration{Duration: time.Minute},
+		BucketName: "tenant-a-config",
+		Endpoint:   "s3.eu-west-1.amazonaws.com",
+		Schedule:   v1alpha1.Schedule{Interval: metav1.Duration{Duration: 5 * time.Minute}, Timeout: &metav1.Duration{Duration: time.Minute}},
+		Access:     v1alpha1.Access{Provider: v1alpha1.ProviderGeneric},
 	}
 	if got := decode[v1alpha1.Bucket](t, object).Spec; !reflect.DeepEqual(got, want) {
 		t.Errorf("it is stored as %+v; want %+v", got, want)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/artifacts"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // IO connects the command to its process.
@@ -33,6 +34,8 @@ type IO struct {
 	Mount string
 	// Build is what the program was built from.
 	Build Build
+	// Kinds are the kinds of objects that commands know. Required.
+	Kinds kinds.Table
 	// Program is the name that the command was called by.
 	Program string
 	// File is the path of the program's own file; empty if it is not known.

@@ -19,6 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/cli/pages"
 	"github.com/lanyard-dev/lanyard/internal/golden"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // command is a process of the command lanyard.
@@ -43,7 +44,7 @@ func (m messages) Write(p []byte) (int, error) {
 }
 
 func (c *command) run(ctx context.Context, args ...string) int {
-	return Run(ctx, args, IO{
+	return Run(ctx, args, IO{Kinds: kinds.All(),
 		In: strings.NewReader(c.in), Out: &c.out, Err: messages{c}, Home: c.home, Mount: c.mount, Program: c.program,
 		Env:   func(name string) string { return c.env[name] },
 		Build: Build{Version: "v0.1.0", Commit: "0123456789abcdef0123456789abcdef01234567", Go: "go1.26.0", Platform: "linux/amd64"},
@@ -61,7 +62,7 @@ func commands(c *cobra.Command) []*cobra.Command {
 // TestHelp holds all help texts.
 func TestHelp(t *testing.T) {
 	var all bytes.Buffer
-	for _, sub := range commands(newRoot(IO{})) {
+	for _, sub := range commands(newRoot(IO{Kinds: kinds.All()})) {
 		if _, local := localCommands()[sub.Name()]; local { // the help of lanyard-local has it
 			continue
 		}
@@ -334,7 +335,7 @@ func TestPages(t *testing.T) {
 	docs := filepath.Join("..", "..", "docs")
 	local := localCommands()
 	known := map[string]bool{}
-	pages.Test(t, docs, newRoot(IO{}), func(c *cobra.Command) bool {
+	pages.Test(t, docs, newRoot(IO{Kinds: kinds.All()}), func(c *cobra.Command) bool {
 		_, elsewhere := local[c.Name()]
 		known[strings.ReplaceAll(c.CommandPath(), " ", "_")] = true
 		return !elsewhere // package world has their pages

@@ -24,10 +24,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
-	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
-	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
@@ -75,7 +73,8 @@ type cluster struct {
 	config    *rest.Config
 	host      string
 	namespace string // empty for all
-	pod       bool   // reached as the Pod that this program runs in
+	kinds     kinds.Table
+	pod       bool // reached as the Pod that this program runs in
 }
 
 // connect makes the client, whose requests end with ctx. It sends no request yet.
@@ -93,7 +92,7 @@ func (f *clusterFlags) connect(ctx context.Context) (*cluster, error) {
 		return nil, err
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(v1alpha1.AddToScheme(scheme), identityv1.AddToScheme(scheme), infrav1.AddToScheme(scheme), corev1.AddToScheme(scheme), authenticationv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(f.std.Kinds.AddToScheme(scheme), corev1.AddToScheme(scheme), authenticationv1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
 	access.Timeout, access.QPS, access.Burst = requestTimeout, requestRate, requestBurst
@@ -103,7 +102,7 @@ func (f *clusterFlags) connect(ctx context.Context) (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", access.Host, err)
 	}
-	return &cluster{Client: c, config: access, host: access.Host, namespace: namespace, pod: pod}, nil
+	return &cluster{Client: c, config: access, host: access.Host, namespace: namespace, kinds: f.std.Kinds, pod: pod}, nil
 }
 
 // pluginsVar is the variable with the credential plugins of kubeconfigs that wait for this process:
@@ -179,7 +178,7 @@ func (f *clusterFlags) podAccess() (*rest.Config, string, error) {
 
 // list reads all objects of the namespace.
 func (c *cluster) list(ctx context.Context) ([]report.Object, error) {
-	objects, err := report.List(ctx, c, c.namespace)
+	objects, err := report.List(ctx, c, c.kinds, c.namespace)
 	if err != nil {
 		return nil, c.failed(err)
 	}

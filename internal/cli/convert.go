@@ -15,6 +15,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/conversion"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/plain"
 )
 
@@ -32,7 +33,7 @@ type convertFlags struct {
 }
 
 func newConvert(std IO) *cobra.Command {
-	var f convertFlags
+	f := convertFlags{opts: conversion.Options{Kinds: std.Kinds}}
 	c := &cobra.Command{
 		Use:   "convert -f PATH",
 		Short: "Turn manifests of Flux, Cluster API Provider AWS and Gardener into Lanyard's",
@@ -40,7 +41,7 @@ func newConvert(std IO) *cobra.Command {
 
 These kinds are converted, whatever their version:
 
-  Flux         OCIRepository, Bucket, ImageRepository
+  Flux         ` + strings.Join(std.Kinds.Where(func(k kinds.Kind) bool { return k.FluxGroup != "" }).Names(), ", ") + `
   CAPA         AWSClusterControllerIdentity, AWSClusterRoleIdentity, AWSClusterStaticIdentity
   Gardener     WorkloadIdentity, with the providerConfig of AWS, Azure and Google Cloud
 

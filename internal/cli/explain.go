@@ -3,14 +3,13 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/diagnosis"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
@@ -48,12 +47,15 @@ The exit status is 0 also if the object is refused, and 1 if the object cannot b
 		if len(args) != 1 {
 			return frame.UsageError(c, errors.New("name one object, KIND/NAME"))
 		}
-		if _, err := parseExplained(args[0]); err != nil {
+		if _, err := parseExplained(std.Kinds, args[0]); err != nil {
 			return frame.UsageError(c, err)
 		}
 		return nil
 	}
-	complete := flags.completeTargets(func(o report.Object) bool { _, err := parseExplained(targetOf(o).String()); return err == nil })
+	complete := flags.completeTargets(func(o report.Object) bool {
+		_, err := parseExplained(std.Kinds, targetOf(o).String())
+		return err == nil
+	})
 	c.ValidArgsFunction = func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -61,7 +63,7 @@ The exit status is 0 also if the object is refused, and 1 if the object cannot b
 		return complete(c, args, begun)
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
-		t, err := parseExplained(args[0])
+		t, err := parseExplained(std.Kinds, args[0])
 		if err != nil {
 			return err
 		}
@@ -90,14 +92,14 @@ The exit status is 0 also if the object is refused, and 1 if the object cannot b
 }
 
 // parseExplained reads KIND/NAME of a kind that can be explained.
-func parseExplained(arg string) (target, error) {
-	kind, name, named := cutKind(arg, infrav1.Group)
-	if named && slices.Contains([]string{"awscluster", "awsclusters", "lac"}, kind) {
-		return target{infrav1.AWSClusterKind, name}, nil
+func parseExplained(table kinds.Table, arg string) (target, error) {
+	explained := table.Where(func(k kinds.Kind) bool { return k.Fields != nil })
+	kind, name, named := cutKind(arg)
+	if !named {
+		return parseTarget(table, arg)
 	}
-	t, err := parseTarget(arg)
-	if named && (err != nil || !slices.Contains(report.Kinds(), t.kind)) {
-		return target{}, fmt.Errorf("%q is not a kind that can be explained: write %s", kind, strings.ToLower(anyOf(append(report.Kinds(), infrav1.AWSClusterKind))))
+	if known, ok := explained.Written(kind); ok {
+		return target{known.Kind, name}, nil
 	}
-	return t, err
+	return target{}, fmt.Errorf("%q is not a kind that can be explained: write %s", kind, strings.ToLower(report.AnyOf(explained.Names())))
 }

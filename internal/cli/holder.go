@@ -16,17 +16,17 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/bearer"
 	"github.com/lanyard-dev/lanyard/auth/spec"
-	"github.com/lanyard-dev/lanyard/internal/fields"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
@@ -59,9 +59,13 @@ func (i *issued) setCertificate(chain, key string) {
 }
 
 // parseHolder reads KIND/NAME. The result makes the holder of a cluster.
-func parseHolder(args []string) (func(*cluster) holder, error) {
+func parseHolder(table kinds.Table, args []string) (func(*cluster) holder, error) {
+	words := []string{identityWord + "/NAME", accountWord + "/NAME"}
+	for _, kind := range table.Where(kinds.Kind.HasSVIDs) {
+		words = append(words, strings.ToLower(kind.Kind)+"/NAME")
+	}
 	if len(args) != 1 {
-		return nil, fmt.Errorf("name one %s/NAME, %s/NAME, ocirepository/NAME or imagerepository/NAME", identityWord, accountWord)
+		return nil, errors.New("name one " + report.AnyOf(words))
 	}
 	kind, name, ok := strings.Cut(args[0], "/")
 	if kind = strings.ToLower(kind); ok && name != "" && !strings.Contains(name, "/") && (kind == accountWord || kind == accountWord+"s" || kind == "sa") {
@@ -70,9 +74,9 @@ func parseHolder(args []string) (func(*cluster) holder, error) {
 	if name, err := parseIdentity(args); err == nil {
 		return func(c *cluster) holder { return &identity{cluster: c, name: name} }, nil
 	}
-	t, err := parseTarget(args[0])
-	if err != nil || t.kind == v1alpha1.BucketKind {
-		return nil, fmt.Errorf("%q is not %s/NAME, %s/NAME, ocirepository/NAME or imagerepository/NAME", args[0], identityWord, accountWord)
+	t, err := parseTarget(table.Where(kinds.Kind.HasSVIDs), args[0])
+	if err != nil || t.kind == identityv1.WorkloadIdentityBindingKind {
+		return nil, fmt.Errorf("%q is not %s", args[0], report.AnyOf(words))
 	}
 	return func(c *cluster) holder { return &objectHolder{c, t} }, nil
 }
@@ -223,15 +227,14 @@ func (s *objectHolder) resolve(ctx context.Context, named spec.Fields) (spec.Ide
 
 // read reads the fields of the object that decide about its credential, and its UID.
 func (s *objectHolder) read(ctx context.Context) (spec.Fields, types.UID, error) {
-	o, err := report.Get(ctx, s.cluster, s.kind, client.ObjectKey{Namespace: s.namespace, Name: s.name})
+	o, err := s.target.read(ctx, s.cluster)
 	switch {
 	case apierrors.IsNotFound(err):
 		return spec.Fields{}, "", fmt.Errorf("there is no %s in namespace %s; -n names another namespace", s, s.namespace)
 	case err != nil:
 		return spec.Fields{}, "", s.failed(err)
 	}
-	named, _ := fields.Of(o.Resource)
-	return named, o.GetUID(), nil
+	return o.Kind.Fields(o.Resource), o.GetUID(), nil
 }
 
 // svid gets an SVID of the object; an X.509-SVID is for a new key.
@@ -247,9 +250,9 @@ func (s *objectHolder) svid(ctx context.Context, form spec.CredentialType, uid t
 			return issued{}, err
 		}
 	}
-	resource, _ := apimeta.UnsafeGuessKindToResource(v1alpha1.GroupVersion().WithKind(s.kind))
+	kind, _ := s.kinds.Named(s.kind) // the target is of a known kind
 	answer := &tokenv1.SVIDRequest{}
-	err = server.Post().Namespace(s.namespace).Resource(resource.Resource).Name(s.name).SubResource("svid").Body(request).Do(ctx).Into(answer)
+	err = server.Post().Namespace(s.namespace).Resource(kind.Plural).Name(s.name).SubResource("svid").Body(request).Do(ctx).Into(answer)
 	switch {
 	case apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) && apierrors.IsNotFound(err):
 		return issued{}, fmt.Errorf("at %s nobody issues SVIDs: install Lanyard's chart with spiffe.trustDomain", s.host)

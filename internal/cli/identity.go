@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,8 +38,8 @@ func parseIdentity(args []string) (name string, err error) {
 	if len(args) != 1 {
 		return "", errors.New("name one " + identityWord + "/NAME")
 	}
-	kind, name, ok := cutKind(args[0], identityv1.Group)
-	if !ok || !slices.Contains([]string{identityWord, identityPlural, identityShort}, kind) {
+	kind, name, ok := cutKind(args[0])
+	if !ok || !slices.Contains([]string{identityWord, identityPlural, identityShort}, strings.TrimSuffix(kind, "."+identityv1.Group)) {
 		return "", fmt.Errorf("%q is not %s/NAME", args[0], identityWord)
 	}
 	return name, nil

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // fileVar makes the test binary the program lanyard, whose file is where the variable says.
@@ -20,12 +21,12 @@ const fileVar = "LANYARD_TEST_FILE"
 
 func TestMain(m *testing.M) {
 	if mount := os.Getenv(mountVar); mount != "" {
-		os.Exit(Run(context.Background(), os.Args[1:], IO{
+		os.Exit(Run(context.Background(), os.Args[1:], IO{Kinds: kinds.All(),
 			In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.Getenv, Home: os.Getenv("HOME"), Mount: mount, Program: "lanyard",
 		}))
 	}
 	if file := os.Getenv(fileVar); file != "" {
-		os.Exit(Run(context.Background(), os.Args[1:], IO{
+		os.Exit(Run(context.Background(), os.Args[1:], IO{Kinds: kinds.All(),
 			Out: os.Stdout, Err: os.Stderr, Program: os.Args[0], File: file,
 			Exec: func(path string, argv []string) error { return syscall.Exec(path, argv, os.Environ()) },
 		}))
@@ -119,7 +120,7 @@ func TestLocalCommandLines(t *testing.T) {
 		}
 		var got []string
 		var c command
-		Run(t.Context(), args, IO{
+		Run(t.Context(), args, IO{Kinds: kinds.All(),
 			Out: &c.out, Err: &c.err, Env: func(string) string { return "" }, Program: "bin/lanyard", File: file,
 			Exec: func(_ string, argv []string) error {
 				got = argv
@@ -150,7 +151,7 @@ func TestLocalIsFound(t *testing.T) {
 	}
 	t.Setenv("PATH", t.TempDir())
 	var c command
-	status := Run(t.Context(), []string{"up"}, IO{Out: &c.out, Err: &c.err, File: filepath.Join(t.TempDir(), "lanyard")})
+	status := Run(t.Context(), []string{"up"}, IO{Kinds: kinds.All(), Out: &c.out, Err: &c.err, File: filepath.Join(t.TempDir(), "lanyard")})
 	if status != frame.Failed || c.out.Len() > 0 {
 		t.Errorf("without it: status %d, prints %q", status, c.out.String())
 	}

@@ -65,7 +65,7 @@ func newOperation(c *cobra.Command, std IO, prepare func() operation) *cobra.Com
 	c.Flags().DurationVar(&timeout, "timeout", defaultWait, "longest time to wait for the controller; 0 does not wait")
 	frame.CompleteValues(c, "timeout")
 	c.Args = func(c *cobra.Command, args []string) error {
-		_, err := parseTargets(args)
+		_, err := parseTargets(std.Kinds, args)
 		switch {
 		case err != nil:
 			return frame.UsageError(c, err)
@@ -113,7 +113,7 @@ type run struct {
 // the namespace that fit.
 func (r *run) targets(ctx context.Context, args []string) ([]target, error) {
 	if len(args) > 0 {
-		return parseTargets(args)
+		return parseTargets(r.cluster.kinds, args)
 	}
 	objects, err := r.cluster.list(ctx)
 	if err != nil {
@@ -218,7 +218,7 @@ func (r *run) wait(ctx context.Context, t target, deadline time.Time, timeout ti
 
 // read reads an object.
 func (r *run) read(ctx context.Context, t target) (report.Object, error) {
-	o, err := report.Get(ctx, r.cluster, t.kind, client.ObjectKey{Namespace: r.cluster.namespace, Name: t.name})
+	o, err := t.read(ctx, r.cluster)
 	switch {
 	case apierrors.IsNotFound(err):
 		return o, fmt.Errorf("there is no %s in namespace %s; -n names another namespace", t, r.cluster.namespace)
@@ -237,7 +237,7 @@ func (r *run) say(t target, message string) {
 func readiness(o report.Object) outlook {
 	ready := readyOf(o)
 	switch {
-	case o.Suspended:
+	case o.Suspended():
 		return outlook{message: "it was suspended meanwhile", failed: true}
 	case ready == nil:
 		return outlook{}

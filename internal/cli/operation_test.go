@@ -23,6 +23,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/golden"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
@@ -47,8 +48,8 @@ type fakeCluster struct {
 	patched map[string]int    // reads since the patch
 }
 
-// kinds are the kinds by plural.
-func kinds() map[string]string {
+// pluralsOfKinds returns the kinds by plural.
+func pluralsOfKinds() map[string]string {
 	return map[string]string{"buckets": "Bucket", "ocirepositories": "OCIRepository", "imagerepositories": "ImageRepository"}
 }
 
@@ -60,7 +61,7 @@ func newFakeCluster(t *testing.T, names []string, suspended ...string) (*fakeClu
 		plural, name, _ := strings.Cut(name, "/")
 		key := plural + "/" + name
 		f.objects[key] = object{
-			"apiVersion": "toolkit.lanyard.dev/v1alpha1", "kind": kinds()[plural],
+			"apiVersion": "toolkit.lanyard.dev/v1alpha1", "kind": pluralsOfKinds()[plural],
 			"metadata": object{"name": name, "namespace": "tenant-a", "generation": 1, "annotations": object{fluxAsked: "2099-01-01T00:00:00Z"}},
 			"spec":     object{"url": "oci://registry.example.com/" + name, "suspend": slices.Contains(suspended, key)},
 			"status": object{
@@ -121,7 +122,7 @@ func (f *fakeCluster) answer(r *http.Request) (int, any) {
 		}}
 	case r.URL.Path == group:
 		var resources []any
-		for plural, kind := range kinds() {
+		for plural, kind := range pluralsOfKinds() {
 			resources = append(resources, object{"name": plural, "singularName": strings.ToLower(kind), "namespaced": true, "kind": kind, "verbs": []string{"list"}})
 		}
 		return http.StatusOK, object{"kind": "APIResourceList", "groupVersion": "toolkit.lanyard.dev/v1alpha1", "resources": resources}
@@ -134,9 +135,9 @@ func (f *fakeCluster) answer(r *http.Request) (int, any) {
 				items = append(items, f.objects[key])
 			}
 		}
-		return http.StatusOK, object{"kind": kinds()[plural] + "List", "apiVersion": "toolkit.lanyard.dev/v1alpha1", "items": items}
+		return http.StatusOK, object{"kind": pluralsOfKinds()[plural] + "List", "apiVersion": "toolkit.lanyard.dev/v1alpha1", "items": items}
 	case strings.HasPrefix(r.URL.Path, group+"/namespaces/"):
-		return http.StatusOK, object{"kind": kinds()[path.Base(r.URL.Path)] + "List", "apiVersion": "toolkit.lanyard.dev/v1alpha1", "items": []any{}}
+		return http.StatusOK, object{"kind": pluralsOfKinds()[path.Base(r.URL.Path)] + "List", "apiVersion": "toolkit.lanyard.dev/v1alpha1", "items": []any{}}
 	}
 	return failure(http.StatusNotFound, "NotFound")
 }
@@ -386,7 +387,7 @@ func (c *command) complete(ctx context.Context, words []string) (status int) {
 
 // TestFlagsOfferNoFiles asserts that the shell offers names of files only for flags that take one.
 func TestFlagsOfferNoFiles(t *testing.T) {
-	for _, sub := range commands(newRoot(IO{})) {
+	for _, sub := range commands(newRoot(IO{Kinds: kinds.All()})) {
 		sub.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			if f.NoOptDefVal != "" || f.Name == "help" { // it takes no value
 				return
@@ -426,8 +427,8 @@ func TestKindsOnTheCommandLine(t *testing.T) {
 		for _, kind := range append(names.ShortNames, names.Kind, names.Plural, names.Singular, names.Singular+"."+crd.Spec.Group) {
 			word := kind + "/app"
 			switch {
-			case slices.Contains(report.Kinds(), names.Kind):
-				if got, err := parseTarget(word); err != nil || got != (target{names.Kind, "app"}) {
+			case slices.Contains(kinds.All().Where(report.Lists).Names(), names.Kind):
+				if got, err := parseTarget(kinds.All(), word); err != nil || got != (target{names.Kind, "app"}) {
 					t.Errorf("%s is %v, %v", word, got, err)
 				}
 			case names.Kind == "WorkloadIdentity":

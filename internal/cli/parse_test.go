@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // callsLanyard finds a line of an example that calls the command.
@@ -31,7 +33,7 @@ func TestExamplesParse(t *testing.T) {
 	for _, name := range others {
 		write(name, "exit 0")
 	}
-	for _, sub := range commands(newRoot(IO{})) {
+	for _, sub := range commands(newRoot(IO{Kinds: kinds.All()})) {
 		for example := range strings.SplitSeq(sub.Example, "\n\n") {
 			home := t.TempDir()
 			for _, folder := range []string{".config/lanyard", ".docker"} {
@@ -54,7 +56,7 @@ func TestExamplesParse(t *testing.T) {
 				if _, local := localCommands()[args[0]]; local || call == "" || slices.Contains([]string{"completion"}, args[0]) {
 					continue
 				}
-				root := newRoot(IO{Env: func(string) string { return "" }})
+				root := newRoot(IO{Kinds: kinds.All(), Env: func(string) string { return "" }})
 				called, rest, err := root.Find(args)
 				if err == nil {
 					err = called.ParseFlags(rest)

@@ -29,9 +29,9 @@ The exit status is 0 only if all objects are ready. A suspended object is refuse
 	}, std, func() operation {
 		return operation{
 			done: "reconciliation is requested",
-			fits: func(o report.Object) bool { return !o.Suspended },
+			fits: func(o report.Object) bool { return !o.Suspended() },
 			check: func(o report.Object) error {
-				if o.Suspended {
+				if o.Suspended() {
 					return fmt.Errorf("%[1]s is suspended; lanyard resume %[1]s resumes and reconciles it", targetOf(o))
 				}
 				return nil
@@ -41,7 +41,7 @@ The exit status is 0 only if all objects are ready. A suspended object is refuse
 				meta.ReconcileRequestedAnnotation, time.Now().UTC().Format(time.RFC3339Nano), meta.FluxReconcileRequestedAnnotation),
 			look: func(o report.Object) outlook {
 				// The annotation has this request, or a later one of somebody else.
-				if o.Suspended || o.GetStatus().LastHandledReconcileAt == o.GetAnnotations()[meta.ReconcileRequestedAnnotation] {
+				if o.Suspended() || o.GetStatus().LastHandledReconcileAt == o.GetAnnotations()[meta.ReconcileRequestedAnnotation] {
 					return readiness(o)
 				}
 				return outlook{}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
@@ -47,9 +46,9 @@ The exit status is 0 only if all objects are ready afterwards.`,
 // WorkloadIdentity, and it is no binding.
 func canRenew(o report.Object) error {
 	switch {
-	case o.Suspended:
+	case o.Suspended():
 		return fmt.Errorf("%[1]s is suspended; lanyard resume %[1]s resumes it", targetOf(o))
-	case o.WorkloadIdentity == "" && o.Kind != identityv1.WorkloadIdentityBindingKind:
+	case o.Kind.Fetches() && o.Kind.WorkloadIdentity(o.Resource) == "":
 		return fmt.Errorf("%s names no WorkloadIdentity", targetOf(o))
 	}
 	return nil

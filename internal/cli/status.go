@@ -3,11 +3,11 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
@@ -59,7 +59,7 @@ has not the result in EXPECTED. An object without EXPECTED must be pulled, scann
 			return err
 		}
 		rows := report.All(objects)
-		identities, err := report.Identities(c.Context(), cluster, cluster.namespace)
+		identities, err := report.Identities(c.Context(), cluster, cluster.kinds, cluster.namespace)
 		if err != nil {
 			return cluster.failed(err)
 		}
@@ -69,7 +69,7 @@ has not the result in EXPECTED. An object without EXPECTED must be pulled, scann
 			if cluster.namespace != "" {
 				where = "in namespace " + cluster.namespace + "; -A shows all namespaces"
 			}
-			_, _ = fmt.Fprintln(std.Err, "There is no "+anyOf(report.Kinds())+" "+where+".")
+			_, _ = fmt.Fprintln(std.Err, "There is no "+report.AnyOf(std.Kinds.Where(kinds.Kind.Fetches).Names())+" "+where+".")
 		}
 		if err := frame.WriteRows(std.Out, output, rows); err != nil {
 			return err
@@ -77,15 +77,6 @@ has not the result in EXPECTED. An object without EXPECTED must be pulled, scann
 		return verdict(check, rows)
 	}
 	return c
-}
-
-// anyOf joins names as a sentence does: "a, b or c".
-func anyOf(names []string) string {
-	last := len(names) - 1
-	if last < 1 {
-		return strings.Join(names, "")
-	}
-	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
 // unmet returns the jq filter that selects the rows whose fetch failed.

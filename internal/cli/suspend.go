@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
@@ -26,11 +25,11 @@ way. The last artifact or scan stays. An object that is suspended already stays 
 	}, std, func() operation {
 		return operation{
 			done:  "spec.suspend is true",
-			fits:  func(o report.Object) bool { return !o.Suspended && canSuspend(o) == nil },
+			fits:  func(o report.Object) bool { return !o.Suspended() && canSuspend(o) == nil },
 			check: canSuspend,
 			patch: []byte(`{"spec":{"suspend":true}}`),
 			look: func(o report.Object) outlook {
-				if !o.Suspended {
+				if !o.Suspended() {
 					return outlook{message: "it was resumed meanwhile", failed: true}
 				}
 				ready := readyOf(o)
@@ -60,7 +59,7 @@ The exit status is 0 only if all objects are ready.`,
 	}, std, func() operation {
 		return operation{
 			done:  "spec.suspend is false",
-			fits:  func(o report.Object) bool { return o.Suspended },
+			fits:  func(o report.Object) bool { return o.Suspended() },
 			check: canSuspend,
 			patch: []byte(`{"spec":{"suspend":false}}`),
 			look:  readiness,
@@ -70,7 +69,7 @@ The exit status is 0 only if all objects are ready.`,
 
 // canSuspend refuses a binding: its credential ends, and then its readers are refused.
 func canSuspend(o report.Object) error {
-	if o.Kind == identityv1.WorkloadIdentityBindingKind {
+	if !o.Kind.Fetches() {
 		return fmt.Errorf("%s cannot be suspended: delete the binding if nobody is to have its credential", targetOf(o))
 	}
 	return nil

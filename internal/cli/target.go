@@ -7,63 +7,68 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
-	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/plain"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
 // target names an object of the command's namespace.
 type target struct {
-	kind string // one of report.Kinds, or a binding
+	kind string // of the commands' table, as in manifests
 	name string
 }
 
 // String is how a command line names the object: "bucket/app".
 func (t target) String() string { return strings.ToLower(t.kind) + "/" + t.name }
 
+// read reads the object.
+func (t target) read(ctx context.Context, c *cluster) (report.Object, error) {
+	kind, ok := c.kinds.Named(t.kind)
+	if !ok {
+		return report.Object{}, fmt.Errorf("there is no kind %s", t.kind)
+	}
+	return report.Get(ctx, c, kind, client.ObjectKey{Namespace: c.namespace, Name: t.name})
+}
+
 // targetOf names an object.
-func targetOf(o report.Object) target { return target{o.Kind, o.GetName()} }
+func targetOf(o report.Object) target { return target{o.Kind.Kind, o.GetName()} }
 
-// shortName is the short name of a kind of report.Kinds, which its CRD has too.
-func shortName(kind string) string {
-	return map[string]string{v1alpha1.OCIRepositoryKind: "loci", v1alpha1.BucketKind: "lbkt", v1alpha1.ImageRepositoryKind: "lir"}[kind]
-}
-
-// cutKind splits KIND/NAME. It returns the kind in lower case and without the API group, which it
-// has when kubectl get -o name printed it: "bucket.toolkit.lanyard.dev/app".
-func cutKind(arg, group string) (kind, name string, ok bool) {
+// cutKind splits KIND/NAME. It returns the kind in lower case. The kind may have an API group, which
+// kubectl get -o name prints: "bucket.toolkit.lanyard.dev/app".
+func cutKind(arg string) (kind, name string, ok bool) {
 	kind, name, ok = strings.Cut(arg, "/")
-	return strings.TrimSuffix(strings.ToLower(kind), "."+group), name, ok && name != "" && !strings.Contains(name, "/")
+	return strings.ToLower(kind), name, ok && name != "" && !strings.Contains(name, "/")
 }
+
+// bindingWord is a short word for a WorkloadIdentityBinding, which only this command line knows.
+const bindingWord = "binding"
 
 // parseTarget reads KIND/NAME. The kind may be written as kubectl takes it: as in manifests, in
 // lower case, in the plural, with the API group, and by its short name.
-func parseTarget(arg string) (target, error) {
-	kind, name, ok := cutKind(arg, v1alpha1.GroupVersion().Group)
+func parseTarget(table kinds.Table, arg string) (target, error) {
+	table = table.Where(report.Lists)
+	kind, name, ok := cutKind(arg)
 	if !ok {
-		return target{}, fmt.Errorf("%q is not KIND/NAME, such as %s", arg, target{report.Kinds()[0], "app"})
+		return target{}, fmt.Errorf("%q is not KIND/NAME, such as %s", arg, target{table[0].Kind, "app"})
 	}
-	for _, known := range report.Kinds() {
-		plural, singular := apimeta.UnsafeGuessKindToResource(v1alpha1.GroupVersion().WithKind(known))
-		if slices.Contains([]string{singular.Resource, plural.Resource, shortName(known)}, kind) {
-			return target{known, name}, nil
-		}
-	}
-	short := strings.TrimSuffix(kind, "."+identityv1.Group)
-	if slices.Contains([]string{"binding", "lwib", "workloadidentitybinding", "workloadidentitybindings"}, short) {
+	if strings.TrimSuffix(kind, "."+identityv1.Group) == bindingWord {
 		return target{identityv1.WorkloadIdentityBindingKind, name}, nil
 	}
-	return target{}, fmt.Errorf("%q is not a kind: write %s", kind, strings.ToLower(anyOf(append(report.Kinds(), "binding"))))
+	if known, ok := table.Written(kind); ok {
+		return target{known.Kind, name}, nil
+	}
+	words := append(table.Where(kinds.Kind.Fetches).Names(), bindingWord)
+	return target{}, fmt.Errorf("%q is not a kind: write %s", kind, strings.ToLower(report.AnyOf(words)))
 }
 
 // parseTargets reads each argument once.
-func parseTargets(args []string) ([]target, error) {
+func parseTargets(table kinds.Table, args []string) ([]target, error) {
 	var targets []target
 	for _, arg := range args {
-		t, err := parseTarget(arg)
+		t, err := parseTarget(table, arg)
 		if err != nil {
 			return nil, err
 		}
@@ -90,15 +95,16 @@ func (f *clusterFlags) completeTargets(fits func(report.Object) bool) cobra.Comp
 	return func(c *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return f.complete(c, begun, func(ctx context.Context, cluster *cluster) (offers []cobra.Completion, err error) {
 			objects, err := cluster.list(ctx)
-			named, _ := parseTargets(args) // none if a word is wrong
+			named, _ := parseTargets(cluster.kinds, args) // none if a word is wrong
 			for _, o := range objects {
 				t := targetOf(o)
 				word := asWritten(begun, t.name, t.String(), func(word string) bool {
-					same, err := parseTarget(word)
+					same, err := parseTarget(cluster.kinds, word)
 					return err == nil && same == t
 				})
 				if fits(o) && !slices.Contains(named, t) {
-					offers = append(offers, cobra.CompletionWithDesc(word, string(report.Of(o).Result)+" "+plain.Text(o.Source)))
+					row := report.Of(o)
+					offers = append(offers, cobra.CompletionWithDesc(word, string(row.Result)+" "+plain.Text(row.Source)))
 				}
 			}
 			return offers, err

@@ -19,6 +19,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/creds"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/wholefile"
 )
 
@@ -106,7 +107,7 @@ at all. With --refresh, the command keeps the file fresh: it replaces the token 
 	frame.CompleteValues(c, "registry")
 	c.ValidArgsFunction = flags.completeIdentities
 	c.Args = func(c *cobra.Command, args []string) error {
-		if err := errors.Join(o.checkHolder(args), o.check()); err != nil {
+		if err := errors.Join(o.checkHolder(std.Kinds, args), o.check()); err != nil {
 			return frame.UsageError(c, err)
 		}
 		return nil
@@ -115,7 +116,7 @@ at all. With --refresh, the command keeps the file fresh: it replaces the token 
 		if o.ShortLived() {
 			return o.run(c.Context(), std, &job{o.Flags, o.registry, o.format == formatDocker})
 		}
-		of, err := parseHolder(args)
+		of, err := parseHolder(std.Kinds, args)
 		if err != nil {
 			return err
 		}
@@ -132,7 +133,7 @@ at all. With --refresh, the command keeps the file fresh: it replaces the token 
 const flagAudiences = "audiences"
 
 // checkHolder refuses arguments and flags that do not name one holder.
-func (o *tokenOptions) checkHolder(args []string) error {
+func (o *tokenOptions) checkHolder(table kinds.Table, args []string) error {
 	if o.ShortLived() {
 		if len(args) > 0 {
 			return fmt.Errorf("%s and --creds name two holders of a token: leave out one", args[0])
@@ -142,7 +143,7 @@ func (o *tokenOptions) checkHolder(args []string) error {
 	if len(args) == 0 {
 		return errors.New("name KIND/NAME, such as workloadidentity/app, or a credential of this job with --creds or --token-file")
 	}
-	_, err := parseHolder(args)
+	_, err := parseHolder(table, args)
 	without := *o.Flags
 	without.Audiences = nil // any holder has them
 	return errors.Join(err, without.Check())

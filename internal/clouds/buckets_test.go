@@ -31,90 +31,90 @@ func TestBucketsAreLocated(t *testing.T) {
 		says   string
 	}{
 		"generic": {
-			spec: spec{Provider: "generic", Endpoint: "minio.example.com:9000"},
+			spec: spec{Access: v1alpha1.Access{Provider: "generic"}, Endpoint: "minio.example.com:9000"},
 			want: bucket.Place{Endpoint: "minio.example.com:9000", Host: "minio.example.com:9000", Region: "us-east-1"},
 		},
 		"generic with a region": {
-			spec: spec{Provider: "generic", Endpoint: "minio.example.com", Region: "garage"},
+			spec: spec{Access: v1alpha1.Access{Provider: "generic"}, Endpoint: "minio.example.com", Region: "garage"},
 			want: bucket.Place{Endpoint: "minio.example.com", Host: "minio.example.com", Region: "garage"},
 		},
 		"aws by the region": {
-			spec: spec{Provider: "aws", Region: "eu-west-1"}, minted: 1,
+			spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Region: "eu-west-1"}, minted: 1,
 			want: bucket.Place{Endpoint: "s3.eu-west-1.amazonaws.com", Host: "tenant-a.s3.eu-west-1.amazonaws.com", Region: "eu-west-1"},
 		},
 		"aws in China": {
-			spec: spec{Provider: "aws", Region: "cn-north-1"}, minted: 1,
+			spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Region: "cn-north-1"}, minted: 1,
 			want: bucket.Place{Endpoint: "s3.cn-north-1.amazonaws.com.cn", Host: "tenant-a.s3.cn-north-1.amazonaws.com.cn", Region: "cn-north-1"},
 		},
 		"aws in China, of a controller elsewhere": {
-			region: "eu-north-1", spec: spec{Provider: "aws", Region: "cn-north-1"}, minted: 1,
+			region: "eu-north-1", spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Region: "cn-north-1"}, minted: 1,
 			want: bucket.Place{Endpoint: "s3.cn-north-1.amazonaws.com.cn", Host: "tenant-a.s3.cn-north-1.amazonaws.com.cn", Region: "cn-north-1"},
 		},
 		"aws, listed, of a controller with a region": {
-			region: "eu-north-1", spec: spec{Provider: "aws", Endpoint: "s3.internal.example:9000"},
+			region: "eu-north-1", spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Endpoint: "s3.internal.example:9000"},
 			want: bucket.Place{Endpoint: "s3.internal.example:9000", Host: "s3.internal.example:9000", Region: "us-east-1", Listed: true},
 		},
 		"aws by the controller's region": {
-			region: "eu-north-1", spec: spec{Provider: "aws"},
+			region: "eu-north-1", spec: spec{Access: v1alpha1.Access{Provider: "aws"}},
 			want: bucket.Place{Endpoint: "s3.eu-north-1.amazonaws.com", Host: "tenant-a.s3.eu-north-1.amazonaws.com", Region: "eu-north-1"},
 		},
 		"aws by the endpoint": {
-			region: "eu-north-1", spec: spec{Provider: "aws", Endpoint: "s3.dualstack.us-east-2.amazonaws.com"},
+			region: "eu-north-1", spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Endpoint: "s3.dualstack.us-east-2.amazonaws.com"},
 			want: bucket.Place{Endpoint: "s3.dualstack.us-east-2.amazonaws.com", Host: "tenant-a.s3.dualstack.us-east-2.amazonaws.com", Region: "us-east-2"},
 		},
 		"aws, global": {
-			spec: spec{Provider: "aws", Endpoint: "s3.amazonaws.com", Region: "us-east-1"}, minted: 1,
+			spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Endpoint: "s3.amazonaws.com", Region: "us-east-1"}, minted: 1,
 			want: bucket.Place{Endpoint: "s3.amazonaws.com", Host: "tenant-a.s3.amazonaws.com", Region: "us-east-1"},
 		},
 		"aws with another STS": {
-			spec: spec{Provider: "aws", Region: "eu-west-1", STS: &v1alpha1.BucketSTS{Provider: "aws", Endpoint: "https://sts.amazonaws.com"}},
+			spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Region: "eu-west-1", STS: &v1alpha1.BucketSTS{Provider: "aws", Endpoint: "https://sts.amazonaws.com"}},
 			want: bucket.Place{Endpoint: "s3.eu-west-1.amazonaws.com", Host: "tenant-a.s3.eu-west-1.amazonaws.com", Region: "eu-west-1"},
 		},
 		"aws with a dot in the bucket's name": {
-			spec: spec{Provider: "aws", BucketName: "tenant.a", Region: "eu-west-1"}, minted: 1,
+			spec: spec{Access: v1alpha1.Access{Provider: "aws"}, BucketName: "tenant.a", Region: "eu-west-1"}, minted: 1,
 			want: bucket.Place{Endpoint: "s3.eu-west-1.amazonaws.com", Host: "s3.eu-west-1.amazonaws.com", Region: "eu-west-1"},
 		},
 		"aws, listed": {
-			spec: spec{Provider: "aws", Endpoint: "s3.internal.example:9000", Region: "eu-west-1"}, minted: 1,
+			spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Endpoint: "s3.internal.example:9000", Region: "eu-west-1"}, minted: 1,
 			want: bucket.Place{Endpoint: "s3.internal.example:9000", Host: "s3.internal.example:9000", Region: "eu-west-1", Listed: true},
 		},
 		"aws, listed, without a region": {
-			spec: spec{Provider: "aws", Endpoint: "s3.internal.example:9000"}, minted: 1,
+			spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Endpoint: "s3.internal.example:9000"}, minted: 1,
 			want: bucket.Place{Endpoint: "s3.internal.example:9000", Host: "s3.internal.example:9000", Region: "us-east-1", Listed: true},
 		},
-		"aws without a region":      {spec: spec{Provider: "aws"}, code: auth.CodeRegionMissing, says: "set spec.region"},
-		"aws in no region":          {spec: spec{Provider: "aws", Region: "nowhere"}, says: "spec.region"},
-		"aws in two regions":        {spec: spec{Provider: "aws", Endpoint: "s3.eu-west-1.amazonaws.com", Region: "us-east-1"}, says: "spec.region"},
-		"aws, global, in no region": {spec: spec{Provider: "aws", Endpoint: "s3.amazonaws.com", Region: "nowhere"}, says: "spec.region"},
+		"aws without a region":      {spec: spec{Access: v1alpha1.Access{Provider: "aws"}}, code: auth.CodeRegionMissing, says: "set spec.region"},
+		"aws in no region":          {spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Region: "nowhere"}, says: "spec.region"},
+		"aws in two regions":        {spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Endpoint: "s3.eu-west-1.amazonaws.com", Region: "us-east-1"}, says: "spec.region"},
+		"aws, global, in no region": {spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Endpoint: "s3.amazonaws.com", Region: "nowhere"}, says: "spec.region"},
 		"aws, global, in another partition": {
-			spec: spec{Provider: "aws", Endpoint: "s3.amazonaws.com", Region: "cn-north-1"}, says: "spec.region: it is not of the partition",
+			spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Endpoint: "s3.amazonaws.com", Region: "cn-north-1"}, says: "spec.region: it is not of the partition",
 		},
 		"aws, listed, in a region of its own": {
-			spec: spec{Provider: "aws", Endpoint: "s3.internal.example:9000", Region: "garage"},
+			spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Endpoint: "s3.internal.example:9000", Region: "garage"},
 			want: bucket.Place{Endpoint: "s3.internal.example:9000", Host: "s3.internal.example:9000", Region: "garage", Listed: true},
 		},
-		"aws elsewhere":            {spec: spec{Provider: "aws", Endpoint: "minio.example.com:9000"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
-		"aws's look-alike":         {spec: spec{Provider: "aws", Endpoint: "s3.eu-west-1.amazonaws.com.evil.example"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
-		"aws's bucket in the host": {spec: spec{Provider: "aws", Endpoint: "tenant-b.s3.eu-west-1.amazonaws.com"}, code: auth.CodeEndpointRefused, says: "write s3.eu-west-1.amazonaws.com"},
+		"aws elsewhere":            {spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Endpoint: "minio.example.com:9000"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
+		"aws's look-alike":         {spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Endpoint: "s3.eu-west-1.amazonaws.com.evil.example"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
+		"aws's bucket in the host": {spec: spec{Access: v1alpha1.Access{Provider: "aws"}, Endpoint: "tenant-b.s3.eu-west-1.amazonaws.com"}, code: auth.CodeEndpointRefused, says: "write s3.eu-west-1.amazonaws.com"},
 		"azure": {
-			spec: spec{Provider: "azure", Endpoint: "contoso.blob.core.windows.net"}, minted: 1,
+			spec: spec{Access: v1alpha1.Access{Provider: "azure"}, Endpoint: "contoso.blob.core.windows.net"}, minted: 1,
 			want: bucket.Place{Endpoint: "contoso.blob.core.windows.net", Host: "contoso.blob.core.windows.net"},
 		},
-		"azure of another cloud": {spec: spec{Provider: "azure", Endpoint: "contoso.blob.core.chinacloudapi.cn"}, code: auth.CodeEndpointRefused, says: "write <account>.blob.core.windows.net"},
-		"azure's look-alike":     {spec: spec{Provider: "azure", Endpoint: "contoso.blob.core.windows.net.evil.example"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
+		"azure of another cloud": {spec: spec{Access: v1alpha1.Access{Provider: "azure"}, Endpoint: "contoso.blob.core.chinacloudapi.cn"}, code: auth.CodeEndpointRefused, says: "write <account>.blob.core.windows.net"},
+		"azure's look-alike":     {spec: spec{Access: v1alpha1.Access{Provider: "azure"}, Endpoint: "contoso.blob.core.windows.net.evil.example"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
 		// A token is good wherever it is shown, so that no list of hosts helps.
-		"azure, listed": {spec: spec{Provider: "azure", Endpoint: "blob.internal.example"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
+		"azure, listed": {spec: spec{Access: v1alpha1.Access{Provider: "azure"}, Endpoint: "blob.internal.example"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
 		"gcp": {
-			spec: spec{Provider: "gcp"}, minted: 1,
+			spec: spec{Access: v1alpha1.Access{Provider: "gcp"}}, minted: 1,
 			want: bucket.Place{Endpoint: "storage.googleapis.com", Host: "storage.googleapis.com"},
 		},
 		"gcp by the endpoint": {
-			spec: spec{Provider: "gcp", Endpoint: "storage.me-central2.rep.googleapis.com"}, minted: 1,
+			spec: spec{Access: v1alpha1.Access{Provider: "gcp"}, Endpoint: "storage.me-central2.rep.googleapis.com"}, minted: 1,
 			want: bucket.Place{Endpoint: "storage.me-central2.rep.googleapis.com", Host: "storage.me-central2.rep.googleapis.com"},
 		},
-		"gcp of another universe": {spec: spec{Provider: "gcp", Endpoint: "storage.s3nsapis.fr"}, code: auth.CodeEndpointRefused, says: "universe googleapis.com"},
-		"gcp's look-alike":        {spec: spec{Provider: "gcp", Endpoint: "storage.googleapis.com.evil.example"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
-		"gcp, listed":             {spec: spec{Provider: "gcp", Endpoint: "storage.internal.example"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
+		"gcp of another universe": {spec: spec{Access: v1alpha1.Access{Provider: "gcp"}, Endpoint: "storage.s3nsapis.fr"}, code: auth.CodeEndpointRefused, says: "universe googleapis.com"},
+		"gcp's look-alike":        {spec: spec{Access: v1alpha1.Access{Provider: "gcp"}, Endpoint: "storage.googleapis.com.evil.example"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
+		"gcp, listed":             {spec: spec{Access: v1alpha1.Access{Provider: "gcp"}, Endpoint: "storage.internal.example"}, code: auth.CodeEndpointRefused, says: "spec.endpoint"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set, err := providers.New(providers.Config{AWSRegion: test.region, AllowedEndpointHosts: allowed})

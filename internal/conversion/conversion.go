@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
-	toolkitv1 "github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/yamlfile"
 )
 
@@ -25,9 +25,11 @@ type File struct {
 
 // Options change what Convert does.
 type Options struct {
-	// ExternalArtifacts sets externalArtifact on converted OCIRepositories and Buckets, and changes
+	// ExternalArtifacts sets externalArtifact on converted objects that keep artifacts, and changes
 	// the references to them in Flux's objects.
 	ExternalArtifacts bool
+	// Kinds are the kinds that objects of Flux can become. Required.
+	Kinds kinds.Table
 }
 
 // Convert returns the files with the objects of all known kinds converted, and everything else as it
@@ -35,7 +37,7 @@ type Options struct {
 // API group of converted objects and is kept. The errors of all files are [*yamlfile.Error] values,
 // joined; then there are no files and no notes.
 func Convert(files []File, opts Options) (converted []File, notes []string, err error) {
-	c := &conversion{opts: opts, targets: targets(), moved: map[identifier]bool{}, published: map[identifier]string{}}
+	c := &conversion{opts: opts, targets: targets(opts.Kinds), moved: map[identifier]bool{}, published: map[identifier]string{}}
 	read, errs := make([][]document, len(files)), make([]error, len(files))
 	for i, file := range files {
 		var documents []*yamlfile.Document
@@ -73,16 +75,16 @@ type target struct {
 
 // targets returns the kinds that are converted. GEP-26, the design of Gardener's WorkloadIdentity,
 // has another group than Gardener.
-func targets() map[groupKind]target {
-	toolkit, identity := toolkitv1.GroupVersion().String(), identityv1.GroupVersion().String()
+func targets(table kinds.Table) map[groupKind]target {
+	identity := identityv1.GroupVersion().String()
 	all := map[groupKind]target{
-		{"source." + fluxToolkit, toolkitv1.OCIRepositoryKind}:  {toolkit, fluxDomain, check[toolkitv1.OCIRepository], nil},
-		{"source." + fluxToolkit, toolkitv1.BucketKind}:         {toolkit, fluxDomain, check[toolkitv1.Bucket], nil},
-		{"image." + fluxToolkit, toolkitv1.ImageRepositoryKind}: {toolkit, fluxDomain, check[toolkitv1.ImageRepository], nil},
-
 		{capaGroup, identityv1.AWSClusterControllerIdentityKind}: {identity, capiDomain, check[lender[controllerSpec]], (*object).checkGrant},
 		{capaGroup, identityv1.AWSClusterRoleIdentityKind}:       {identity, capiDomain, check[lender[roleSpec]], (*object).checkGrant},
 		{capaGroup, identityv1.AWSClusterStaticIdentityKind}:     {identity, capiDomain, check[lender[staticSpec]], (*object).changeStaticIdentity},
+	}
+	for _, kind := range table.Where(func(k kinds.Kind) bool { return k.FluxGroup != "" }) {
+		check := func(d *yamlfile.Document) error { return d.Decode(kind.New()) }
+		all[groupKind{kind.FluxGroup, kind.Kind}] = target{kind.GroupVersion().String(), fluxDomain, check, nil}
 	}
 	for _, group := range []string{"security." + gardenerDomain, "authentication." + gardenerDomain} {
 		all[groupKind{group, identityv1.WorkloadIdentityKind}] = target{identity, gardenerDomain, check[identityv1.WorkloadIdentity], (*object).changeProviderConfig}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/conversion"
 	"github.com/lanyard-dev/lanyard/internal/golden"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/yamlfile"
 )
 
@@ -22,12 +23,12 @@ func TestConvert(t *testing.T) {
 		file string
 		opts conversion.Options
 	}{
-		"flux":               {"flux.yaml", conversion.Options{}},
-		"external-artifacts": {"flux.yaml", conversion.Options{ExternalArtifacts: true}},
-		"capa":               {"capa.yaml", conversion.Options{}},
-		"gardener":           {"gardener.yaml", conversion.Options{}},
-		"list":               {"list.yaml", conversion.Options{ExternalArtifacts: true}},
-		"json":               {"list.json", conversion.Options{ExternalArtifacts: true}},
+		"flux":               {"flux.yaml", conversion.Options{Kinds: kinds.All()}},
+		"external-artifacts": {"flux.yaml", conversion.Options{Kinds: kinds.All(), ExternalArtifacts: true}},
+		"capa":               {"capa.yaml", conversion.Options{Kinds: kinds.All()}},
+		"gardener":           {"gardener.yaml", conversion.Options{Kinds: kinds.All()}},
+		"list":               {"list.yaml", conversion.Options{Kinds: kinds.All(), ExternalArtifacts: true}},
+		"json":               {"list.json", conversion.Options{Kinds: kinds.All(), ExternalArtifacts: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			data, err := os.ReadFile(filepath.Join("testdata", test.file))
@@ -127,7 +128,7 @@ func TestErrors(t *testing.T) {
 		"two of a name": {bucket + "---\n" + ociRepository, []string{"f.yaml:7: metadata.name: the Bucket of this name publishes the same ExternalArtifact app; give the OCIRepository another name"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			files, notes, err := conversion.Convert([]conversion.File{{Name: "f.yaml", Data: []byte(test.text)}}, conversion.Options{ExternalArtifacts: true})
+			files, notes, err := conversion.Convert([]conversion.File{{Name: "f.yaml", Data: []byte(test.text)}}, conversion.Options{Kinds: kinds.All(), ExternalArtifacts: true})
 			if err == nil || files != nil || notes != nil {
 				t.Fatalf("%v, %v, %v", files, notes, err)
 			}
@@ -148,7 +149,7 @@ func TestGrants(t *testing.T) {
 		"{list: null, selector: {matchLabels: {a: b}}}":                "{list: null, selector: {matchLabels: {a: b}}}",
 		"{selector: {matchExpressions: [{key: a, operator: Exists}]}}": "{selector: {matchExpressions: [{key: a, operator: Exists}]}}",
 	} {
-		files, _, err := conversion.Convert([]conversion.File{{Data: []byte(identity + "spec: {allowedNamespaces: " + before + "}\n")}}, conversion.Options{})
+		files, _, err := conversion.Convert([]conversion.File{{Data: []byte(identity + "spec: {allowedNamespaces: " + before + "}\n")}}, conversion.Options{Kinds: kinds.All()})
 		if err != nil || !strings.HasSuffix(string(files[0].Data), "\nspec: {allowedNamespaces: "+after+"}\n") {
 			t.Errorf("%s: %v: %s, want %s", before, err, files[0].Data, after)
 		}
@@ -163,7 +164,7 @@ func TestSeveralFiles(t *testing.T) {
 		{Name: "a.yaml", Data: []byte("kind: Kustomization\napiVersion: kustomize.toolkit.fluxcd.io/v1\nspec: {sourceRef: {kind: Bucket, name: app}}")},
 		{Name: "b.yaml", Data: []byte(other)},
 		{Name: "c.yaml", Data: []byte(strings.ReplaceAll(bucket, "\n", "\r\n"))},
-	}, conversion.Options{ExternalArtifacts: true})
+	}, conversion.Options{Kinds: kinds.All(), ExternalArtifacts: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +196,7 @@ func FuzzConvert(f *testing.F) {
 		f.Add([]byte(text), false)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, externalArtifacts bool) {
-		opts := conversion.Options{ExternalArtifacts: externalArtifacts}
+		opts := conversion.Options{Kinds: kinds.All(), ExternalArtifacts: externalArtifacts}
 		files, notes, err := conversion.Convert([]conversion.File{{Name: "f", Data: data}}, opts)
 		if err != nil {
 			return

@@ -10,7 +10,6 @@ import (
 	yamlnode "go.yaml.in/yaml/v3"
 	kjson "sigs.k8s.io/json"
 
-	toolkitv1 "github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/yamlfile"
 )
 
@@ -152,7 +151,8 @@ func (o *object) removeOwn(metadata *yamlnode.Node, field string, domain func(*y
 
 // isSource says that the object can publish an ExternalArtifact.
 func (o *object) isSource() bool {
-	return o.kind == toolkitv1.OCIRepositoryKind || o.kind == toolkitv1.BucketKind
+	kind, ok := o.opts.Kinds.Named(o.kind)
+	return ok && kind.KeepsArtifacts()
 }
 
 // planPublication refuses that two sources publish the same ExternalArtifact.

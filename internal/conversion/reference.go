@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	yamlnode "go.yaml.in/yaml/v3"
-
-	toolkitv1 "github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
 // referrers returns the fields of Flux's kinds that name a source, with the version of the kind that
@@ -25,8 +23,8 @@ func referrers() map[groupKind]map[string]string {
 func (o *object) planReferences() (changes []func()) {
 	visit("", o.root, func(path string, reference *yamlnode.Node) {
 		named := identifier{text(reference, "kind"), text(reference, "namespace"), text(reference, "name")}
-		if strings.HasSuffix(path, "imageRepositoryRef") {
-			named.kind = toolkitv1.ImageRepositoryKind
+		if kind := o.kindOfReference(path); kind != "" {
+			named.kind = kind
 		}
 		if named.namespace == "" {
 			named.namespace = o.namespace
@@ -55,6 +53,17 @@ func (o *object) planReferences() (changes []func()) {
 		}
 	})
 	return changes
+}
+
+// kindOfReference returns the kind that a field names by its own name, as imageRepositoryRef does;
+// empty for a field that says the kind besides.
+func (o *object) kindOfReference(path string) string {
+	for _, kind := range o.opts.Kinds {
+		if strings.HasSuffix(strings.ToLower(path), strings.ToLower(kind.Kind)+"ref") {
+			return kind.Kind
+		}
+	}
+	return ""
 }
 
 // visit calls a function for each mapping at and below a node.

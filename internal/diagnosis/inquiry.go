@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/aws"
@@ -23,7 +22,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/kube"
 	"github.com/lanyard-dev/lanyard/auth/providers"
 	"github.com/lanyard-dev/lanyard/auth/spec"
-	"github.com/lanyard-dev/lanyard/internal/fields"
+	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/identity"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
@@ -52,9 +51,8 @@ type inquiry struct {
 // object's kind has no identity fields, or if the cluster does not answer. A refusal of the object,
 // or of a read, is part of the diagnosis.
 func Of(ctx context.Context, reader client.Reader, o report.Object) (*Diagnosis, error) {
-	named, ok := fields.Of(o.Resource)
-	if !ok {
-		return nil, fmt.Errorf("objects of kind %s have no identity fields", o.Kind)
+	if o.Kind.Fields == nil {
+		return nil, fmt.Errorf("objects of kind %s have no identity fields", o.Kind.Kind)
 	}
 	clouds, err := providers.New(providers.Config{})
 	if err != nil {
@@ -64,10 +62,7 @@ func Of(ctx context.Context, reader client.Reader, o report.Object) (*Diagnosis,
 	row := report.Of(o)
 	q := &inquiry{
 		Diagnosis: Diagnosis{Kind: row.Kind, Namespace: row.Namespace, Name: row.Name, Result: row.Result, Reason: row.Reason, Message: row.Message},
-		reader:    reader, object: o, fields: named, clouds: clouds, accounts: kube.NewLive(reader), used: o.Used,
-	}
-	if cluster, ok := o.Resource.(*infrav1.AWSCluster); ok {
-		q.used = cluster.Status.Identity
+		reader:    reader, object: o, fields: o.Kind.Fields(o.Resource), clouds: clouds, accounts: kube.NewLive(reader), used: o.Used(),
 	}
 	status := o.GetStatus()
 	ready := apimeta.FindStatusCondition(status.Conditions, meta.ConditionReady)
@@ -110,7 +105,7 @@ func (q *inquiry) run(ctx context.Context) error {
 // refuses, every controller refuses.
 func (q *inquiry) rules() spec.Rules {
 	rules := spec.Rules{Providers: q.clouds.Names(), TokenServer: true, ControllerNamespaces: grant.Namespaces{All: true}}
-	if repository, err := q.repository(); err == nil {
+	if repository, err := oci.ParseAddress(q.fields.Address); err == nil {
 		rules.CredentialHosts, _ = endpoint.ParseAllowed(repository.Host()) // a malformed host is in no list
 	}
 	if q.fields.IdentityRef != nil {
@@ -178,7 +173,7 @@ func (q *inquiry) askChain(ctx context.Context, namespace string, subject auth.S
 // askSettings names the flags with which the controller would answer otherwise, unless the object's
 // status shows that it did not. The engine itself is asked once for each flag.
 func (q *inquiry) askSettings(ctx context.Context, rules spec.Rules, id spec.Identity) {
-	if q.Kind == infrav1.AWSClusterKind || q.settled(id) {
+	if !q.object.Kind.Fetches() || q.settled(id) {
 		return
 	}
 	var flags []string
@@ -322,7 +317,7 @@ func (q *inquiry) unknown(format string, args ...any) {
 func (q *inquiry) advise() {
 	object := strings.ToLower(q.Kind) + "/" + q.Name
 	wait := "wait for the controller"
-	if q.Kind != infrav1.AWSClusterKind {
+	if q.object.Kind.Fetches() {
 		wait += ", or have it fetch now: lanyard reconcile " + object
 	}
 	switch {

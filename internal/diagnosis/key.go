@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/aws"
@@ -20,6 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/clouds/location"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // known is an account that was read already, as the memory of the engine.
@@ -118,14 +118,6 @@ func (q *inquiry) read(ctx context.Context, subject auth.Subject) (account auth.
 	return account, true, nil
 }
 
-// repository is the repository that the object names.
-func (q *inquiry) repository() (oci.Repository, error) {
-	if q.Kind == v1alpha1.ImageRepositoryKind {
-		return oci.ParseImage(q.fields.Address)
-	}
-	return oci.ParseURL(q.fields.Address)
-}
-
 // purpose returns what the token is for, as the controller of the kind asks for it. The providers
 // allow a host outside the clouds' tables, if the object names one.
 func (q *inquiry) purpose(id spec.Identity) (p purpose, set *providers.Set, err error) {
@@ -143,19 +135,27 @@ func (q *inquiry) purpose(id spec.Identity) (p purpose, set *providers.Set, err 
 	if set, err = providers.New(providers.Config{AllowedEndpointHosts: allowed}); err != nil {
 		return p, nil, err
 	}
-	if isBucket {
+	switch q.object.Kind.Server {
+	case kinds.Buckets:
 		place, err := location.Of(set, allowed, bucket.Spec)
 		if place.Listed {
 			q.unknown("--allowed-endpoint-hosts of the controller must list the host of spec.endpoint")
 		}
 		p.options, p.host = place.Token, place.Host
 		return p, set, err
-	}
-	if cluster, ok := q.object.Resource.(*infrav1.AWSCluster); ok {
-		p.options = append(p.options, auth.WithSTSRegion(cluster.Spec.Region))
+	case kinds.AWS:
+		p.options = append(p.options, auth.WithSTSRegion(q.object.Kind.Source(q.object.Resource)))
 		return p, set, nil
+	case kinds.Registry:
+		return q.registryPurpose(id, set)
+	default:
+		return p, set, fmt.Errorf("objects of kind %s name a server of the unknown sort %q", q.Kind, q.object.Kind.Server)
 	}
-	repository, err := q.repository()
+}
+
+// registryPurpose is purpose for a kind that names a repository.
+func (q *inquiry) registryPurpose(id spec.Identity, set *providers.Set) (p purpose, _ *providers.Set, err error) {
+	repository, err := oci.ParseAddress(q.fields.Address)
 	if err != nil {
 		return p, set, err
 	}
@@ -166,7 +166,7 @@ func (q *inquiry) purpose(id spec.Identity) (p purpose, set *providers.Set, err 
 		p.options = append(p.options, auth.WithImageRepository(p.image))
 	case id.Credential == spec.WorkloadIdentityToken:
 		p.options = append(p.options, auth.WithContextObject(auth.ObjectReference{
-			APIVersion: v1alpha1.GroupVersion().String(), Kind: q.Kind, Namespace: q.Namespace, Name: q.Name, UID: string(q.object.GetUID()),
+			APIVersion: q.object.Kind.GroupVersion().String(), Kind: q.Kind, Namespace: q.Namespace, Name: q.Name, UID: string(q.object.GetUID()),
 		}))
 	}
 	return p, set, nil
@@ -222,19 +222,10 @@ func (q *inquiry) describe(id spec.Identity, key auth.Key, p purpose) {
 
 // region names what decides the region of AWS STS in a controller without AWS_REGION.
 func (q *inquiry) region() string {
-	switch o := q.object.Resource.(type) {
-	case *v1alpha1.Bucket:
-		if o.Spec.Region == "" {
-			return "spec.endpoint"
-		}
-		return "spec.region"
-	case *v1alpha1.OCIRepository:
-		return "spec.url"
-	case *v1alpha1.ImageRepository:
-		return "spec.image"
-	default:
+	if bucket, ok := q.object.Resource.(*v1alpha1.Bucket); ok && bucket.Spec.Region != "" {
 		return "spec.region"
 	}
+	return q.object.Kind.AddressField
 }
 
 // prove says which proof the provider asks for.
@@ -268,7 +259,7 @@ func (q *inquiry) svid(id spec.Identity) {
 	if id.Credential == spec.SpiffeJWT {
 		q.Proof, q.Credential = "a JWT-SVID of the object, audience "+strings.Join(id.Audiences.Values(), " and "), "the token, as bearer"
 	}
-	if repository, err := q.repository(); err == nil {
+	if repository, err := oci.ParseAddress(q.fields.Address); err == nil {
 		q.Delivery = "in process, to " + repository.Host()
 	}
 	q.unknown("trust domain and signer, which the KeyRing spiffe in --keyring-namespace or the broker at --spiffe-broker-endpoint decides: they are in the key")

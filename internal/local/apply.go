@@ -3,15 +3,14 @@ package local
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/examples"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
@@ -41,7 +40,7 @@ func (c *Cluster) ApplyNamespaces(ctx context.Context, manifests *Manifests) err
 
 // expect writes down what must come of an object, so that it can be read off the cluster.
 func expect(o *unstructured.Unstructured) error {
-	if !slices.Contains(report.Kinds(), o.GetKind()) || o.GroupVersionKind().Group != v1alpha1.GroupVersion().Group {
+	if kind, ok := kinds.All().Named(o.GetKind()); !ok || !kind.Fetches() || o.GroupVersionKind().Group != kind.Group {
 		return nil
 	}
 	annotations := o.GetAnnotations()

@@ -24,11 +24,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
-	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
-	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 	"github.com/lanyard-dev/lanyard/internal/controlplane"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // Names in the demonstration's cloud and in its cluster.
@@ -193,7 +191,7 @@ func StartCluster(ctx context.Context, o ClusterOptions) (_ *Cluster, err error)
 // scheme knows the kinds that the world reads by their Go types.
 func scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	err := errors.Join(corev1.AddToScheme(s), rbacv1.AddToScheme(s), identityv1.AddToScheme(s), infrav1.AddToScheme(s), v1alpha1.AddToScheme(s))
+	err := errors.Join(corev1.AddToScheme(s), rbacv1.AddToScheme(s), kinds.All().AddToScheme(s))
 	return s, err
 }
 

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/examples"
 	"github.com/lanyard-dev/lanyard/internal/admission"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
-	"github.com/lanyard-dev/lanyard/internal/report"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/yamlfile"
 )
 
@@ -57,10 +58,7 @@ func (m manifest) text(path ...string) string {
 
 // repository returns the image repository that an object names.
 func (m manifest) repository() (oci.Repository, error) {
-	if m.GetKind() == v1alpha1.ImageRepositoryKind {
-		return oci.ParseImage(m.text("spec", "image"))
-	}
-	return oci.ParseURL(m.text("spec", "url"))
+	return oci.ParseAddress(cmp.Or(m.text("spec", "url"), m.text("spec", "image")))
 }
 
 // ReadManifests reads the manifests at the root of a file system (*.yaml, *.yml) and checks them as
@@ -221,7 +219,7 @@ func (c *checks) judge(ctx context.Context, m manifest) error {
 	if !c.serves(gvk) {
 		return m.at("apiVersion", "the cluster does not serve kind %s of %s; Lanyard's kinds %s are of %s, "+
 			"and other kinds need their CustomResourceDefinition among the manifests",
-			gvk.Kind, m.GetAPIVersion(), strings.Join(report.Kinds(), ", "), v1alpha1.GroupVersion())
+			gvk.Kind, m.GetAPIVersion(), strings.Join(kinds.All().Where(kinds.Kind.Fetches).Names(), ", "), v1alpha1.GroupVersion())
 	}
 	if into, err := c.scheme.New(gvk); err == nil {
 		if err := m.document.Decode(into); err != nil {
@@ -256,10 +254,8 @@ func (c *checks) serves(gvk schema.GroupVersionKind) bool {
 
 // clusterScoped reports whether a kind of the scheme has no namespace.
 func clusterScoped(kind string) bool {
-	return slices.Contains([]string{
-		"Namespace", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding",
-		identityv1.AWSClusterControllerIdentityKind, identityv1.AWSClusterStaticIdentityKind, identityv1.AWSClusterRoleIdentityKind,
-	}, kind)
+	known, _ := kinds.All().Named(kind)
+	return known.ClusterScoped || slices.Contains([]string{"Namespace", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding"}, kind)
 }
 
 // refused returns an API server's reasons as errors about lines.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
@@ -63,7 +64,7 @@ func (c *Cluster) Settle(ctx context.Context, progress func(settled, total int))
 // Confirm has every object reconciled once more, and returns the rows after that. What was refused
 // must stay refused.
 func (c *Cluster) Confirm(ctx context.Context) ([]report.Row, error) {
-	objects, err := report.List(ctx, c.client, "")
+	objects, err := report.List(ctx, c.client, kinds.All(), "")
 	if err != nil {
 		return nil, err
 	}
@@ -71,14 +72,14 @@ func (c *Cluster) Confirm(ctx context.Context) ([]report.Row, error) {
 	for _, o := range objects {
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, meta.ReconcileRequestedAnnotation, request)
 		if err := c.client.Patch(ctx, o.Resource, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldManager)); err != nil {
-			return nil, fmt.Errorf("ask for a reconciliation of %s %s/%s: %w", o.Kind, o.GetNamespace(), o.GetName(), err)
+			return nil, fmt.Errorf("ask for a reconciliation of %s %s/%s: %w", o.Kind.Kind, o.GetNamespace(), o.GetName(), err)
 		}
 	}
 	var rows []report.Row
 	err = c.watch(ctx, func(objects []report.Object, _ time.Time) bool {
 		rows = report.All(objects)
 		return !slices.ContainsFunc(objects, func(o report.Object) bool {
-			return !o.Suspended && o.GetStatus().LastHandledReconcileAt != o.GetAnnotations()[meta.ReconcileRequestedAnnotation]
+			return !o.Suspended() && o.GetStatus().LastHandledReconcileAt != o.GetAnnotations()[meta.ReconcileRequestedAnnotation]
 		})
 	})
 	if err != nil {
@@ -94,7 +95,7 @@ func (c *Cluster) watch(ctx context.Context, look func([]report.Object, time.Tim
 		if err := c.Err(); err != nil {
 			return false, err
 		}
-		objects, err := report.List(ctx, c.client, "")
+		objects, err := report.List(ctx, c.client, kinds.All(), "")
 		if err != nil {
 			return false, err
 		}
@@ -121,7 +122,7 @@ func (c *Cluster) Err() error {
 // with digest and size there. An OCIRepository's revision is compared with the digest that was
 // pushed. It returns the number of artifacts, and joins all errors.
 func (c *Cluster) CheckArtifacts(ctx context.Context) (checked int, err error) {
-	objects, err := report.List(ctx, c.client, "")
+	objects, err := report.List(ctx, c.client, kinds.All(), "")
 	if err != nil {
 		return 0, err
 	}
@@ -129,16 +130,16 @@ func (c *Cluster) CheckArtifacts(ctx context.Context) (checked int, err error) {
 	defer client.CloseIdleConnections()
 	var errs []error
 	for _, o := range objects {
-		if o.Artifact == nil {
+		if o.Artifact() == nil {
 			continue
 		}
 		checked++
-		err := checkArtifact(ctx, client, o.Artifact)
+		err := checkArtifact(ctx, client, o.Artifact())
 		if repository, ok := o.Resource.(*v1alpha1.OCIRepository); ok && err == nil {
 			err = c.checkRevision(repository)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("artifact of %s %s/%s: %w", o.Kind, o.GetNamespace(), o.GetName(), err))
+			errs = append(errs, fmt.Errorf("artifact of %s %s/%s: %w", o.Kind.Kind, o.GetNamespace(), o.GetName(), err))
 		}
 	}
 	return checked, errors.Join(errs...)

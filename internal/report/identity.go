@@ -10,21 +10,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
-	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
-	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // Identities returns the rows of the AWSClusters and the AWS identities of a namespace or, if it is
 // empty, of all namespaces and of the cluster. The kinds that the cluster does not have, or that
 // the caller may not list, have no rows: most tenants do not see what administrators lend.
-func Identities(ctx context.Context, c client.Reader, namespace string) ([]Row, error) {
-	lists := []client.ObjectList{&infrav1.AWSClusterList{}, &identityv1.AWSServiceAccountIdentityList{}}
-	if namespace == "" {
-		lists = append(lists, &identityv1.AWSClusterControllerIdentityList{}, &identityv1.AWSClusterRoleIdentityList{}, &identityv1.AWSClusterStaticIdentityList{})
-	}
+func Identities(ctx context.Context, c client.Reader, table kinds.Table, namespace string) ([]Row, error) {
 	var objects []Object
-	for _, list := range lists {
-		err := add(ctx, c, namespace, list, &objects)
+	for _, kind := range table.Where(aboutAWS) {
+		if namespace != "" && kind.ClusterScoped {
+			continue
+		}
+		err := add(ctx, c, namespace, kind, &objects)
 		if err != nil && !apimeta.IsNoMatchError(err) && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 			return nil, fmt.Errorf("list AWSClusters and AWS identities: %w", err)
 		}
@@ -32,30 +30,23 @@ func Identities(ctx context.Context, c client.Reader, namespace string) ([]Row, 
 	rows := All(objects)
 	for i := range rows {
 		if rows[i].Kind == identityv1.AWSClusterControllerIdentityKind {
-			rows[i].Message = strings.TrimPrefix(rows[i].Message+"; "+ruleOfSources, "; ")
+			rows[i].Message = strings.TrimPrefix(rows[i].Message+"; "+ruleOfSources(table), "; ")
 		}
 	}
 	return rows, nil
 }
 
 // ruleOfSources is in force whenever the cluster has the object, also while it gives no credential.
-const ruleOfSources = "an OCIRepository, Bucket or ImageRepository of AWS that names no identity needs this grant, and that of --controller-identity-namespaces"
-
-func readAWSCluster(o *infrav1.AWSCluster) Object {
-	read := Object{Resource: o, Kind: infrav1.AWSClusterKind, Source: o.Spec.Region, AWSIdentity: o.Spec.IdentityRef, lent: true}
-	if o.Status.Identity != nil {
-		read.CloudIdentity = o.Status.Identity.CloudIdentity
-	}
-	return read
+func ruleOfSources(table kinds.Table) string {
+	return "an " + AnyOf(table.Where(kinds.Kind.Fetches).Names()) +
+		" of AWS that names no identity needs this grant, and that of --controller-identity-namespaces"
 }
 
-// readAWSIdentity returns the Object of an AWS identity.
-func readAWSIdentity(o Resource, kind, source, arn string) Object {
-	return Object{
-		Resource: o, Kind: kind, Source: source, CloudIdentity: arn, lent: true,
-		AWSIdentity: &meta.AWSIdentityReference{Kind: kind, Name: o.GetName()},
+// AnyOf joins names as a sentence does: "a, b or c".
+func AnyOf(names []string) string {
+	last := len(names) - 1
+	if last < 1 {
+		return strings.Join(names, "")
 	}
+	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
-
-// chainOf names the identities of a chain, the root last.
-func chainOf(status identityv1.AWSIdentityStatus) string { return strings.Join(status.Chain, " > ") }

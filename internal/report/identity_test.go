@@ -14,6 +14,7 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
@@ -36,7 +37,7 @@ func TestIdentities(t *testing.T) {
 	refused.Status.Conditions = conditions(metav1.ConditionFalse, meta.ReasonPrincipalUsageUnauthorized)
 	known := fake.NewClientBuilder().WithScheme(scheme).WithObjects([]client.Object{role, own, refused}...).Build()
 
-	rows, err := report.Identities(t.Context(), known, "")
+	rows, err := report.Identities(t.Context(), known, kinds.All(), "")
 	if err != nil || len(rows) != 3 {
 		t.Fatalf("%+v, %v", rows, err)
 	}
@@ -59,7 +60,7 @@ func TestIdentities(t *testing.T) {
 			t.Errorf("row %d is OK: %t", i, rows[i].OK())
 		}
 	}
-	if rows, err := report.Identities(t.Context(), known, "team-a"); err != nil || len(rows) != 1 || rows[0].Kind != infrav1.AWSClusterKind {
+	if rows, err := report.Identities(t.Context(), known, kinds.All(), "team-a"); err != nil || len(rows) != 1 || rows[0].Kind != infrav1.AWSClusterKind {
 		t.Errorf("of one namespace: %+v, %v", rows, err)
 	}
 	// The rule for sources without an identity is shown whatever the state of the identity is.
@@ -68,13 +69,13 @@ func TestIdentities(t *testing.T) {
 		if status != "" {
 			lent.Status.Conditions = conditions(status, "Some")
 		}
-		rows, err := report.Identities(t.Context(), fake.NewClientBuilder().WithScheme(scheme).WithObjects(lent).Build(), "")
+		rows, err := report.Identities(t.Context(), fake.NewClientBuilder().WithScheme(scheme).WithObjects(lent).Build(), kinds.All(), "")
 		if err != nil || len(rows) != 1 || !strings.Contains(rows[0].Message, "that names no identity needs this grant") {
 			t.Errorf("Ready %q: %+v, %v", status, rows, err)
 		}
 	}
 	// A cluster without these kinds has no such rows.
-	if rows, err := report.Identities(t.Context(), fake.NewClientBuilder().WithScheme(scheme).Build(), ""); err != nil || len(rows) != 0 {
+	if rows, err := report.Identities(t.Context(), fake.NewClientBuilder().WithScheme(scheme).Build(), kinds.All(), ""); err != nil || len(rows) != 0 {
 		t.Errorf("%+v, %v", rows, err)
 	}
 }

@@ -6,154 +6,106 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
-	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
-	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	toolkitv1 "github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// Resource is a custom resource with the status that all of Lanyard's resources have.
-type Resource interface {
-	client.Object
+// Resource is an object with the status that almost all of Lanyard's kinds have.
+type Resource = kinds.Object
 
-	// GetStatus returns the object's status, for reading and writing.
-	GetStatus() *meta.Status
-}
-
-// Object is an object that fetches, a WorkloadIdentityBinding, an AWSCluster or an AWS identity.
-// The fields have the values that each kind keeps in a different place.
+// Object is an object with its kind.
 type Object struct {
 	Resource
 
-	// Kind is the kind's name in manifests.
-	Kind string
-	// Source names the thing that is fetched: a repository, a bucket, an image. Of a binding it names
-	// the Secret.
-	Source string
-	// Account is spec.serviceAccountName.
-	Account string
-	// WorkloadIdentity is the WorkloadIdentity that the object names.
-	WorkloadIdentity string
-	// AWSIdentity is the AWS identity that the object names, or is; nil for none.
-	AWSIdentity *meta.AWSIdentityReference
-	// CloudIdentity is the identity at AWS of an AWSCluster or an AWS identity; empty for none.
-	CloudIdentity string
-	// Used is the identity that was used; nil for none, and for bindings.
-	Used *meta.Identity
-	// ExpiresAt is when the credential of a binding ends; nil for none.
-	ExpiresAt *metav1.Time
-	// Suspended is spec.suspend.
-	Suspended bool
-	// Artifact is the status's artifact; nil for none, and for kinds without artifacts.
-	Artifact *v1alpha1.Artifact
-	// Scan is an ImageRepository's last scan; nil for none.
-	Scan *v1alpha1.ScanResult
-
-	lent bool // an AWSCluster or an AWS identity
+	// Kind is the object's kind.
+	Kind kinds.Kind
 }
 
-// Kinds returns the names of the kinds that fetch, in the order of [List].
-func Kinds() []string {
-	return []string{v1alpha1.OCIRepositoryKind, v1alpha1.BucketKind, v1alpha1.ImageRepositoryKind}
+// Used returns the identity whose credential was used; nil if none was used, and for bindings.
+func (o Object) Used() *meta.Identity {
+	if actor, ok := o.Resource.(kinds.Actor); ok {
+		return actor.GetFetchStatus().Identity
+	}
+	return nil
 }
 
-// Get reads an object of one of [Kinds], a WorkloadIdentityBinding or an AWSCluster.
-func Get(ctx context.Context, c client.Reader, kind string, key client.ObjectKey) (Object, error) {
-	resource, ok := map[string]Resource{
-		v1alpha1.OCIRepositoryKind: &v1alpha1.OCIRepository{}, v1alpha1.BucketKind: &v1alpha1.Bucket{}, v1alpha1.ImageRepositoryKind: &v1alpha1.ImageRepository{},
-		identityv1.WorkloadIdentityBindingKind: &identityv1.WorkloadIdentityBinding{}, infrav1.AWSClusterKind: &infrav1.AWSCluster{},
-	}[kind]
+// Suspended returns spec.suspend; false for kinds without this field.
+func (o Object) Suspended() bool {
+	tenant, ok := o.Resource.(kinds.Tenant)
+	return ok && tenant.GetSchedule().Suspend
+}
+
+// Artifact returns the artifact in the status; nil if there is none.
+func (o Object) Artifact() *toolkitv1.Artifact {
+	if keeper, ok := o.Resource.(kinds.Keeper); ok {
+		return keeper.GetArtifactStatus().Artifact
+	}
+	return nil
+}
+
+// found returns what the status offers; nil if it offers nothing.
+func (o Object) found() *kinds.Found {
+	if o.Kind.Found == nil {
+		return nil
+	}
+	return o.Kind.Found(o.Resource)
+}
+
+// Get reads an object of a kind.
+func Get(ctx context.Context, c client.Reader, kind kinds.Kind, key client.ObjectKey) (Object, error) {
+	resource, ok := kind.New().(Resource)
 	if !ok {
-		return Object{}, fmt.Errorf("there is no kind %s", kind)
+		return Object{}, fmt.Errorf("objects of kind %s have no conditions", kind.Kind)
 	}
 	if err := c.Get(ctx, key, resource); err != nil {
-		return Object{}, fmt.Errorf("read %s %s: %w", kind, key, err)
+		return Object{}, fmt.Errorf("read %s %s: %w", kind.Kind, key, err)
 	}
-	return Read(resource), nil
+	return Object{resource, kind}, nil
 }
 
-// List reads the objects of all kinds in a namespace, or in all namespaces if it is empty. Bindings
-// are left out if the caller may not see them, or the cluster does not know them.
-func List(ctx context.Context, c client.Reader, namespace string) ([]Object, error) {
+// List reads the objects that fetch, and the WorkloadIdentityBindings, of a namespace or, if it is
+// empty, of all namespaces. Bindings are left out if the caller may not see them, or if the cluster
+// does not know them.
+func List(ctx context.Context, c client.Reader, table kinds.Table, namespace string) ([]Object, error) {
 	var objects []Object
-	for i, list := range []client.ObjectList{&v1alpha1.OCIRepositoryList{}, &v1alpha1.BucketList{}, &v1alpha1.ImageRepositoryList{}} {
-		if err := add(ctx, c, namespace, list, &objects); err != nil {
-			return nil, fmt.Errorf("list objects of kind %s: %w", Kinds()[i], err)
+	for _, kind := range table.Where(Lists) {
+		err := add(ctx, c, namespace, kind, &objects)
+		if !kind.Fetches() && (apierrors.IsForbidden(err) || apimeta.IsNoMatchError(err)) {
+			continue
 		}
-	}
-	err := add(ctx, c, namespace, &identityv1.WorkloadIdentityBindingList{}, &objects)
-	if err != nil && !apierrors.IsForbidden(err) && !apimeta.IsNoMatchError(err) {
-		return nil, fmt.Errorf("list objects of kind %s: %w", identityv1.WorkloadIdentityBindingKind, err)
+		if err != nil {
+			return nil, fmt.Errorf("list objects of kind %s: %w", kind.Kind, err)
+		}
 	}
 	return objects, nil
 }
 
+// Lists reports whether [List] lists the objects of a kind.
+func Lists(k kinds.Kind) bool { return k.Success != "" && !aboutAWS(k) }
+
+// aboutAWS reports whether [Identities] lists the objects of a kind, in place of [List].
+func aboutAWS(k kinds.Kind) bool { return k.AWSIdentity || k.Server == kinds.AWS }
+
 // add appends the objects of a kind.
-func add(ctx context.Context, c client.Reader, namespace string, list client.ObjectList, objects *[]Object) error {
+func add(ctx context.Context, c client.Reader, namespace string, kind kinds.Kind, objects *[]Object) error {
+	list := kind.NewList()
 	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return err
 	}
 	return apimeta.EachListItem(list, func(o runtime.Object) error {
-		*objects = append(*objects, Read(o.(Resource))) //nolint:forcetypeassert // all kinds in lists are resources
+		if resource, ok := o.(Resource); ok {
+			*objects = append(*objects, Object{resource, kind})
+		}
 		return nil
 	})
 }
 
-// Read finds in an object what its kind alone has.
-func Read(resource Resource) Object {
-	switch o := resource.(type) {
-	case *v1alpha1.OCIRepository:
-		return Object{
-			Resource: o, Kind: v1alpha1.OCIRepositoryKind, Source: o.Spec.URL, Account: o.Spec.ServiceAccountName,
-			WorkloadIdentity: o.Spec.WorkloadIdentityName, AWSIdentity: o.Spec.IdentityRef, Suspended: o.Spec.Suspend,
-			Used: o.Status.Identity, Artifact: o.Status.Artifact,
-		}
-	case *v1alpha1.Bucket:
-		source := o.Spec.BucketName
-		if o.Spec.Endpoint != "" {
-			source = o.Spec.Endpoint + "/" + source
-		}
-		return Object{
-			Resource: o, Kind: v1alpha1.BucketKind, Source: source, Account: o.Spec.ServiceAccountName,
-			WorkloadIdentity: o.Spec.WorkloadIdentityName, AWSIdentity: o.Spec.IdentityRef, Suspended: o.Spec.Suspend,
-			Used: o.Status.Identity, Artifact: o.Status.Artifact,
-		}
-	case *v1alpha1.ImageRepository:
-		return Object{
-			Resource: o, Kind: v1alpha1.ImageRepositoryKind, Source: o.Spec.Image, Account: o.Spec.ServiceAccountName,
-			WorkloadIdentity: o.Spec.WorkloadIdentityName, AWSIdentity: o.Spec.IdentityRef, Suspended: o.Spec.Suspend,
-			Used: o.Status.Identity, Scan: o.Status.LastScanResult,
-		}
-	case *identityv1.WorkloadIdentityBinding:
-		return readBinding(o)
-	case *infrav1.AWSCluster:
-		return readAWSCluster(o)
-	case *identityv1.AWSServiceAccountIdentity:
-		return readAWSIdentity(o, identityv1.AWSServiceAccountIdentityKind, o.Spec.RoleARN, o.Status.ARN)
-	case *identityv1.AWSClusterControllerIdentity:
-		return readAWSIdentity(o, identityv1.AWSClusterControllerIdentityKind, chainOf(o.Status), o.Status.ARN)
-	case *identityv1.AWSClusterRoleIdentity:
-		return readAWSIdentity(o, identityv1.AWSClusterRoleIdentityKind, chainOf(o.Status), o.Status.ARN)
-	case *identityv1.AWSClusterStaticIdentity:
-		return readAWSIdentity(o, identityv1.AWSClusterStaticIdentityKind, chainOf(o.Status), o.Status.ARN)
-	default:
-		return Object{Resource: o}
-	}
-}
-
-func readBinding(o *identityv1.WorkloadIdentityBinding) Object {
-	read := Object{
-		Resource: o, Kind: identityv1.WorkloadIdentityBindingKind, Source: "Secret " + o.Spec.Store.SecretRef.Name, ExpiresAt: o.Status.ExpiresAt,
-	}
-	switch named, ref := o.Spec.WorkloadIdentity, o.Spec.IdentityRef; {
-	case named != nil:
-		read.WorkloadIdentity = named.Name
-	case ref != nil:
-		read.AWSIdentity = &meta.AWSIdentityReference{Kind: ref.Kind, Name: ref.Name}
-	}
-	return read
+// Read adds the kind to an object. The kind is zero if the table lacks it.
+func Read(table kinds.Table, resource Resource) Object {
+	kind, _ := table.Of(resource)
+	return Object{resource, kind}
 }

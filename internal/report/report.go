@@ -94,44 +94,54 @@ func Of(o Object) Row {
 	}
 	row := Row{
 		Namespace: o.GetNamespace(),
-		Kind:      o.Kind,
+		Kind:      o.Kind.Kind,
 		Name:      o.GetName(),
-		Source:    o.Source,
-		Identity:  o.CloudIdentity,
+		Subject:   subject(o),
 		Result:    result(o, ready),
 		Reason:    ready.Reason,
 		Message:   ready.Message,
-		ExpiresAt: o.ExpiresAt,
 		Expected:  o.GetAnnotations()[examples.ExpectAnnotation],
 	}
-	switch {
-	case o.Account != "":
-		row.Subject = accountPrefix + o.GetNamespace() + ":" + o.Account
-	case o.WorkloadIdentity != "":
-		row.Subject = identityPrefix + o.GetNamespace() + ":" + o.WorkloadIdentity
-	case o.AWSIdentity != nil:
-		if subject, err := spec.AWSIdentity(o.AWSIdentity.Kind, o.GetNamespace(), o.AWSIdentity.Name); err == nil {
-			row.Subject = subject.String()
-		}
+	if o.Kind.Source != nil {
+		row.Source = o.Kind.Source(o.Resource)
+	}
+	if found := o.found(); found != nil {
+		row.Revision, row.Tags, row.ExpiresAt, row.Identity = found.Revision, found.Tags, found.ExpiresAt, found.CloudIdentity
 	}
 	if row.Result == Delivered {
 		row.Identity = row.Subject // Lanyard vouches for it, whatever it stands for at the target
 	}
-	if id := o.Used; id != nil {
+	if id := o.Used(); id != nil {
 		// Without a cloud identity, the cloud accepted the subject itself.
 		row.Subject, row.Identity = id.Subject, cmp.Or(id.CloudIdentity, id.Subject)
-	}
-	if o.Artifact != nil {
-		row.Revision = o.Artifact.Revision
-	}
-	if o.Scan != nil {
-		row.Tags = &o.Scan.TagCount
 	}
 	if row.Expected != "" {
 		met := row.meets(row.Expected)
 		row.AsExpected = &met
 	}
 	return row
+}
+
+// subject returns the name of the subject that the spec names; empty if it names none.
+func subject(o Object) string {
+	if o.Kind.Fields != nil {
+		if account := o.Kind.Fields(o.Resource).ServiceAccountName; account != "" {
+			return accountPrefix + o.GetNamespace() + ":" + account
+		}
+	}
+	if o.Kind.WorkloadIdentity != nil {
+		if identity := o.Kind.WorkloadIdentity(o.Resource); identity != "" {
+			return identityPrefix + o.GetNamespace() + ":" + identity
+		}
+	}
+	named, err := o.Kind.NamedIdentity(o.Resource)
+	if o.Kind.AWSIdentity {
+		named, err = spec.AWSIdentity(o.Kind.Kind, o.GetNamespace(), o.GetName())
+	}
+	if err != nil || named.IsZero() {
+		return ""
+	}
+	return named.String()
 }
 
 // All returns the rows of objects, sorted by namespace, kind and name.
@@ -192,18 +202,12 @@ func (r Row) OK() bool {
 
 func result(o Object, ready *metav1.Condition) Result {
 	switch {
-	case o.Suspended:
+	case o.Suspended():
 		return Suspended
 	case o.GetStatus().ObservedGeneration != o.GetGeneration():
 		return Pending
-	case ready.Status == metav1.ConditionTrue && o.lent:
-		return Ready
-	case ready.Status == metav1.ConditionTrue && o.ExpiresAt != nil:
-		return Delivered
-	case ready.Status == metav1.ConditionTrue && o.Artifact != nil:
-		return Pulled
-	case ready.Status == metav1.ConditionTrue && o.Scan != nil:
-		return Scanned
+	case ready.Status == metav1.ConditionTrue && o.found() != nil:
+		return Result(o.Kind.Success)
 	case ready.Status != metav1.ConditionFalse:
 		return Pending
 	case refusal(ready.Reason):

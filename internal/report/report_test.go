@@ -15,6 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/examples"
 	"github.com/lanyard-dev/lanyard/internal/golden"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
@@ -109,7 +110,7 @@ func TestOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := repository("tenant-b", "x", "sa", tc.options...)
-			row := report.Of(report.Read(&o))
+			row := report.Of(report.Read(kinds.All(), &o))
 			if row.Result != tc.result || row.OK() != tc.ok {
 				t.Errorf("is %s and as it should be: %v, want %s and %v", row.Result, row.OK(), tc.result, tc.ok)
 			}
@@ -122,14 +123,14 @@ func TestBinding(t *testing.T) {
 	o := &identityv1.WorkloadIdentityBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "cloudidentity", Generation: 1}}
 	o.Spec.WorkloadIdentity = &identityv1.WorkloadIdentityReference{Name: "banana"}
 	o.Spec.Store.SecretRef.Name = "cloudprovider"
-	row := report.Of(report.Read(o))
+	row := report.Of(report.Read(kinds.All(), o))
 	if row.Result != report.Pending || row.Subject != "lanyard.dev:workloadidentity:tenant-a:banana" || row.Source != "Secret cloudprovider" {
 		t.Errorf("%+v", row)
 	}
 	ends := metav1.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	o.Status.ObservedGeneration, o.Status.ExpiresAt = 1, &ends
 	o.Status.Conditions = []metav1.Condition{{Type: meta.ConditionReady, Status: metav1.ConditionTrue, Reason: meta.ReasonSucceeded}}
-	row = report.Of(report.Read(o))
+	row = report.Of(report.Read(kinds.All(), o))
 	var table strings.Builder
 	if err := report.Table(&table, []report.Row{row}, false); err != nil {
 		t.Fatal(err)
@@ -139,7 +140,7 @@ func TestBinding(t *testing.T) {
 	}
 	o.Spec.WorkloadIdentity = nil
 	o.Spec.IdentityRef = &identityv1.BindingIdentityReference{Kind: identityv1.AWSClusterRoleIdentityKind, Name: "lent"}
-	if row := report.Of(report.Read(o)); row.Subject != "lanyard.dev:awsclusterroleidentity:lent" {
+	if row := report.Of(report.Read(kinds.All(), o)); row.Subject != "lanyard.dev:awsclusterroleidentity:lent" {
 		t.Errorf("%+v", row)
 	}
 }
@@ -151,7 +152,7 @@ func TestRefusalsOfExamples(t *testing.T) {
 		string(auth.CodeIdentityInvalid), string(auth.CodeEndpointRefused),
 	} {
 		o := repository("tenant-b", "x", "sa", refused(reason, "no"), expect("refused:"+reason))
-		if row := report.Of(report.Read(&o)); !row.OK() {
+		if row := report.Of(report.Read(kinds.All(), &o)); !row.OK() {
 			t.Errorf("%s is %s", reason, row.Result)
 		}
 	}
@@ -195,7 +196,7 @@ func rows() []report.Row {
 		repository("tenant-c", "new", "sa", generation(0)),
 		repository("tenant-c", "of-the-issuer", "", identity("app"), refused("TrustRefused", "exchange: no")),
 	} {
-		objects = append(objects, report.Read(&o))
+		objects = append(objects, report.Read(kinds.All(), &o))
 	}
 	bucket := v1alpha1.Bucket{}
 	bucket.Namespace, bucket.Name = "tenant-a", "manifests"
@@ -209,7 +210,7 @@ func rows() []report.Row {
 	image.Status.LastScanResult = &v1alpha1.ScanResult{TagCount: 3}
 	image.Status.Conditions = succeeded("found 3 tags")
 	image.Annotations = map[string]string{examples.ExpectAnnotation: "pulled"}
-	return report.All(append(objects, report.Read(&bucket), report.Read(&image)))
+	return report.All(append(objects, report.Read(kinds.All(), &bucket), report.Read(kinds.All(), &image)))
 }
 
 func succeeded(message string) []metav1.Condition {
@@ -246,7 +247,7 @@ func TestTable(t *testing.T) {
 	t.Run("without expectations", func(t *testing.T) {
 		var out bytes.Buffer
 		o := repository("tenant-a", "plain", "sa", pulled(), as("role"))
-		if err := report.Table(&out, []report.Row{report.Of(report.Read(&o))}, false); err != nil {
+		if err := report.Table(&out, []report.Row{report.Of(report.Read(kinds.All(), &o))}, false); err != nil {
 			t.Fatal(err)
 		}
 		if strings.Contains(out.String(), "EXPECTED") {
@@ -262,7 +263,7 @@ func TestTableWidth(t *testing.T) {
 		o := repository("tenant-c", "mistaken", "sa", pulled(), as("tenant-c"), expect(value))
 		other := repository("tenant-a", "plain", "sa", pulled(), as("role"))
 		var out bytes.Buffer
-		if err := report.Table(&out, []report.Row{report.Of(report.Read(&o)), report.Of(report.Read(&other))}, false); err != nil {
+		if err := report.Table(&out, []report.Row{report.Of(report.Read(kinds.All(), &o)), report.Of(report.Read(kinds.All(), &other))}, false); err != nil {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(out.String()) {
@@ -293,7 +294,7 @@ func FuzzTable(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name, account, reason, message, expectation string) {
 		o := repository("tenant", name, account, refused(reason, message), expect(expectation))
 		var out bytes.Buffer
-		if err := report.Table(&out, []report.Row{report.Of(report.Read(&o)), report.Of(report.Read(&o))}, true); err != nil {
+		if err := report.Table(&out, []report.Row{report.Of(report.Read(kinds.All(), &o)), report.Of(report.Read(kinds.All(), &o))}, true); err != nil {
 			t.Fatal(err)
 		}
 		if lines := strings.Count(out.String(), "\n"); lines != 3 {

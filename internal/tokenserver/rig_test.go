@@ -159,7 +159,7 @@ func (s *stubContexts) Resolve(_ context.Context, caller user.Info, _ *identityv
 
 // minters may create tokens of single identities, and read what is no object.
 func minters(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	token := a.GetVerb() == "create" && a.GetAPIGroup() == tokenv1.Group && slices.Contains(audited(), a.GetResource()+"/"+a.GetSubresource()) &&
+	token := a.GetVerb() == "create" && a.GetAPIGroup() == tokenv1.Group && slices.Contains((&Config{SVIDs: &SVIDs{Kinds: svidKinds()}}).audited(), a.GetResource()+"/"+a.GetSubresource()) &&
 		a.GetNamespace() != "" && a.GetName() != ""
 	if slices.Contains(a.GetUser().GetGroups(), "minters") && (token || a.GetVerb() != "create") {
 		return authorizer.DecisionAllow, "", nil
@@ -224,7 +224,7 @@ func newRigWith(t *testing.T, change func(*Config), objects ...client.Object) *r
 		Identities: CachedIdentities{Memory: c, Live: c}, Signer: r.signer, Contexts: r.contexts, Metrics: r.metrics,
 		SVIDs: &SVIDs{
 			TrustDomain: spiffeid.RequireTrustDomainFromString("example.com"), Issuer: "https://spiffe.example.com", Algorithm: identityv1.RS256,
-			APIAudiences: []string{"https://kubernetes.default.svc"}, Objects: r.objects, Signer: r.svids,
+			APIAudiences: []string{"https://kubernetes.default.svc"}, Objects: r.objects, Signer: r.svids, Kinds: svidKinds(),
 		},
 	}
 	change(&config)

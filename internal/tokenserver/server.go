@@ -26,6 +26,7 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/tokenserver/openapi"
 )
 
@@ -73,7 +74,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheme, err := newScheme()
+	scheme, err := newScheme(c.svidKinds())
 	if err != nil {
 		return nil, err
 	}
@@ -113,13 +114,21 @@ func (c *Config) storage() map[string]rest.Storage {
 	return storage
 }
 
-// audited are the resources whose requests have an audit event: all that make tokens or SVIDs.
-func audited() []string {
+// audited returns the resources whose requests have an audit event: all that make tokens or SVIDs.
+func (c *Config) audited() []string {
 	resources := []string{resource + "/token"}
-	for _, kind := range svidKinds() {
-		resources = append(resources, kind.resource.Resource+"/svid")
+	for _, kind := range c.svidKinds() {
+		resources = append(resources, kind.Plural+"/svid")
 	}
 	return resources
+}
+
+// svidKinds returns the kinds whose objects can have SVIDs; none without a trust domain.
+func (c *Config) svidKinds() kinds.Table {
+	if c.SVIDs == nil {
+		return nil
+	}
+	return c.SVIDs.Kinds
 }
 
 // Run serves requests until ctx ends and the requests under way are answered.
@@ -132,15 +141,15 @@ func (s *Server) Run(ctx context.Context) error {
 
 // newScheme knows the kinds of the group. Requests are not converted: the API has one version,
 // whose types are also the internal ones.
-func newScheme() (*runtime.Scheme, error) {
+func newScheme(svids kinds.Table) (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	if err := tokenv1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
 	scheme.AddKnownTypes(schema.GroupVersion{Group: tokenv1.Group, Version: runtime.APIVersionInternal}, &tokenv1.SVIDRequest{}, &tokenv1.TokenRequest{})
 	scheme.AddKnownTypeWithName(tokenv1.GroupVersion().WithKind(identityv1.WorkloadIdentityKind), &metav1.PartialObjectMetadata{})
-	for _, kind := range svidKinds() {
-		scheme.AddKnownTypeWithName(tokenv1.GroupVersion().WithKind(kind.kind), &metav1.PartialObjectMetadata{})
+	for _, kind := range svids {
+		scheme.AddKnownTypeWithName(tokenv1.GroupVersion().WithKind(kind.Kind), &metav1.PartialObjectMetadata{})
 	}
 	unversioned := schema.GroupVersion{Version: "v1"}
 	metav1.AddToGroupVersion(scheme, unversioned)
@@ -185,7 +194,7 @@ func (c *Config) generic(proxy *frontProxy, scheme *runtime.Scheme, codecs seria
 			Rules: []auditinternal.PolicyRule{{
 				Level:      auditinternal.LevelMetadata, // RequestResponse would log tokens
 				OmitStages: []auditinternal.Stage{auditinternal.StageRequestReceived},
-				Resources:  []auditinternal.GroupResources{{Group: tokenv1.Group, Resources: audited()}},
+				Resources:  []auditinternal.GroupResources{{Group: tokenv1.Group, Resources: c.audited()}},
 			}},
 		})
 	}

@@ -23,11 +23,9 @@ import (
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
-	toolkitv1 "github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
-	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/auth/svid"
-	"github.com/lanyard-dev/lanyard/internal/fields"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // AuditSerial is the audit annotation with the serial number of the certificate that a request got.
@@ -59,30 +57,16 @@ type SVIDs struct {
 	Objects dynamic.Interface
 	// Signer signs with the keys of the ring. Required.
 	Signer SVIDSigner
-}
-
-// svidKind is a kind whose objects can have SVIDs.
-type svidKind struct {
-	resource schema.GroupVersionResource
-	kind     string
-}
-
-// svidKinds returns all kinds whose objects can have SVIDs.
-func svidKinds() []svidKind {
-	var kinds []svidKind
-	for _, kind := range svid.Kinds() {
-		resource, _ := svid.Resource(kind) // it knows all of them
-		kinds = append(kinds, svidKind{toolkitv1.GroupVersion().WithResource(resource), string(kind)})
-	}
-	return kinds
+	// Kinds are the kinds whose objects can have SVIDs. Required.
+	Kinds kinds.Table
 }
 
 // storage returns what serves the subresource svid of each kind.
 func (s *SVIDs) storage(preconditions []*Precondition, metrics *Metrics) map[string]rest.Storage {
 	storage := map[string]rest.Storage{}
-	for _, kind := range svidKinds() {
-		storage[kind.resource.Resource] = parent{kind: kind.kind}
-		storage[kind.resource.Resource+"/svid"] = &subresource[*tokenv1.SVIDRequest]{
+	for _, kind := range s.Kinds {
+		storage[kind.Plural] = parent{kind: kind.Kind}
+		storage[kind.Plural+"/svid"] = &subresource[*tokenv1.SVIDRequest]{
 			kind: tokenv1.SVIDRequestKind, empty: func() *tokenv1.SVIDRequest { return &tokenv1.SVIDRequest{} },
 			preconditions: preconditions, metrics: metrics, create: (&svids{SVIDs: s, kind: kind, metrics: metrics}).create,
 		}
@@ -94,7 +78,7 @@ func (s *SVIDs) storage(preconditions []*Precondition, metrics *Metrics) map[str
 type svids struct {
 	*SVIDs
 
-	kind    svidKind
+	kind    kinds.Kind
 	metrics *Metrics
 }
 
@@ -111,7 +95,7 @@ func (s *svids) create(ctx context.Context, name string, request *tokenv1.SVIDRe
 	if len(wrong) > 0 {
 		return nil, apierrors.NewInvalid(svidRequestKind(), name, wrong)
 	}
-	id, err := svid.ID(s.TrustDomain, s.kind.resource.Resource, object.GetNamespace(), object.GetName())
+	id, err := svid.ID(s.TrustDomain, s.kind.Plural, object.GetNamespace(), object.GetName())
 	if err != nil {
 		return nil, apierrors.NewInvalid(svidRequestKind(), name, field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), name, err.Error())})
 	}
@@ -132,7 +116,7 @@ func (s *svids) create(ctx context.Context, name string, request *tokenv1.SVIDRe
 		return nil, err
 	}
 	audit.AddAuditAnnotation(ctx, AuditSPIFFEID, id.String())
-	s.metrics.mintedSVID(request.Spec.Type, s.kind.resource.Resource)
+	s.metrics.mintedSVID(request.Spec.Type, s.kind.Plural)
 	return answer, nil
 }
 
@@ -167,8 +151,8 @@ func (s *svids) certificate(ctx context.Context, id spiffeid.ID, public *ecdsa.P
 // object reads the object that a request is for, live, if the object can have an SVID.
 func (s *svids) object(ctx context.Context, name string, request *tokenv1.SVIDRequest) (*unstructured.Unstructured, error) {
 	namespace := genericrequest.NamespaceValue(ctx)
-	object, err := s.Objects.Resource(s.kind.resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
-	resource := s.kind.resource.GroupResource()
+	object, err := s.Objects.Resource(s.kind.GroupVersion().WithResource(s.kind.Plural)).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	resource := schema.GroupResource{Group: s.kind.Group, Resource: s.kind.Plural}
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, apierrors.NewNotFound(resource, name)
@@ -186,7 +170,7 @@ func (s *svids) object(ctx context.Context, name string, request *tokenv1.SVIDRe
 // request asks for. The object's spec decides the type too, by the same rules as in the controller.
 func (s *svids) judge(ctx context.Context, object *unstructured.Unstructured, request *tokenv1.SVIDRequestSpec) ([]string, field.ErrorList) {
 	at := field.NewPath("spec")
-	named, err := s.kind.fields(object)
+	named, err := s.fields(object)
 	if err != nil {
 		return nil, field.ErrorList{field.Forbidden(at, "the object's spec cannot be read")}
 	}
@@ -225,23 +209,13 @@ func (s *svids) judge(ctx context.Context, object *unstructured.Unstructured, re
 
 // fields returns the identity fields of an object. It fails if the spec has other types than the
 // schema.
-func (k svidKind) fields(object *unstructured.Unstructured) (spec.Fields, error) {
-	var view struct {
-		Spec struct {
-			toolkitv1.RegistryAccess `json:",inline"`
-
-			URL   string `json:"url"`
-			Image string `json:"image"`
-		} `json:"spec"`
-	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &view); err != nil {
+func (s *svids) fields(object *unstructured.Unstructured) (spec.Fields, error) {
+	typed := s.kind.New()
+	read := map[string]any{"metadata": object.Object["metadata"], "spec": object.Object["spec"]}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(read, typed); err != nil {
 		return spec.Fields{}, err
 	}
-	address := view.Spec.URL
-	if k.kind == toolkitv1.ImageRepositoryKind {
-		address = view.Spec.Image
-	}
-	return fields.Registry(auth.Kind(k.kind), object, address, view.Spec.RegistryAccess), nil
+	return s.kind.Fields(typed), nil
 }
 
 // validateSVID checks the form of a request. It returns the public key of a certificate, nil for a

@@ -20,12 +20,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth/svid"
 	"github.com/lanyard-dev/lanyard/internal/keyring/sign"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 const appUID = "5c1b1f1e-7c39-4a0e-9f4b-2f5d3b0a9c11"
@@ -79,14 +81,17 @@ func app(kind, name string, credential map[string]any) *unstructured.Unstructure
 	}}
 }
 
+// svidKinds returns the kinds whose objects can have SVIDs.
+func svidKinds() kinds.Table { return kinds.All().Where(kinds.Kind.HasSVIDs) }
+
 // keep puts an object into the API server.
 func (r *rig) keep(t *testing.T, object *unstructured.Unstructured) {
 	t.Helper()
 	for _, kind := range svidKinds() {
-		if kind.kind != object.GetKind() {
+		if kind.Kind != object.GetKind() {
 			continue
 		}
-		if err := r.objects.Tracker().Create(kind.resource, object, object.GetNamespace()); err != nil {
+		if err := r.objects.Tracker().Create(kind.GroupVersion().WithResource(kind.Plural), object, object.GetNamespace()); err != nil {
 			t.Fatal(err)
 		}
 		return
@@ -318,7 +323,7 @@ func TestSVIDUnavailable(t *testing.T) {
 	}
 	r.svids.err = nil
 	r.objects.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewForbidden(svidKinds()[0].resource.GroupResource(), "jwt", errors.New("no right"))
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: svidKinds()[0].Plural}, "jwt", errors.New("no right"))
 	})
 	if got := r.minter(t).svid(t, svidPath("ocirepositories", "jwt"), map[string]any{"type": "SpiffeJWT"}); got.code != http.StatusServiceUnavailable || strings.Contains(got.body, "no right") {
 		t.Errorf("an object that cannot be read: %d, %s", got.code, got.body)

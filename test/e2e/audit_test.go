@@ -22,6 +22,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/local"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
@@ -235,11 +236,14 @@ func TestControllerUsesItsRights(t *testing.T) {
 	create(t, &v1alpha1.Bucket{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: "files"},
 		Spec: v1alpha1.BucketSpec{
-			BucketName: e2eBucket, Prefix: "audit/", Provider: v1alpha1.ProviderGCP, ServiceAccountName: puller, Interval: metav1.Duration{Duration: interval},
+			BucketName: e2eBucket,
+			Prefix:     "audit/",
+			Access:     v1alpha1.Access{Provider: v1alpha1.ProviderGCP, ServiceAccountName: puller},
+			Schedule:   v1alpha1.Schedule{Interval: metav1.Duration{Duration: interval}},
 		},
 	})
 	eventually(t, "all kinds of objects are judged", func(ctx context.Context) error {
-		all, err := report.List(ctx, objects, tn.namespace)
+		all, err := report.List(ctx, objects, kinds.All(), tn.namespace)
 		if err != nil {
 			return err
 		}

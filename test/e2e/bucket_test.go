@@ -30,7 +30,9 @@ func (tn *tenant) bucket(name, provider, bucketName string) *v1alpha1.Bucket {
 	return &v1alpha1.Bucket{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: name, Labels: tn.shard.labels()},
 		Spec: v1alpha1.BucketSpec{
-			BucketName: bucketName, Interval: metav1.Duration{Duration: interval}, Provider: provider, ServiceAccountName: puller,
+			BucketName: bucketName,
+			Schedule:   v1alpha1.Schedule{Interval: metav1.Duration{Duration: interval}},
+			Access:     v1alpha1.Access{Provider: provider, ServiceAccountName: puller},
 		},
 	}
 }

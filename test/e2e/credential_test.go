@@ -341,10 +341,11 @@ func tokensAreCredentials(t *testing.T, w *issuerWorld) {
 		o := &v1alpha1.OCIRepository{
 			ObjectMeta: metav1.ObjectMeta{Namespace: grantedNamespace, Name: as + "-at-" + repository},
 			Spec: v1alpha1.OCIRepositorySpec{
-				URL: "oci://" + registry.host + "/" + repository, Interval: metav1.Duration{Duration: interval},
+				URL:      "oci://" + registry.host + "/" + repository,
+				Schedule: v1alpha1.Schedule{Interval: metav1.Duration{Duration: interval}},
 				RegistryAccess: v1alpha1.RegistryAccess{
-					WorkloadIdentityName: as,
-					Credential:           &v1alpha1.Credential{Type: v1alpha1.CredentialWorkloadIdentityToken, Audiences: []string{registry.host}},
+					Access:     v1alpha1.Access{WorkloadIdentityName: as},
+					Credential: &v1alpha1.Credential{Type: v1alpha1.CredentialWorkloadIdentityToken, Audiences: []string{registry.host}},
 				},
 			},
 		}
@@ -368,8 +369,9 @@ func tokensAreCredentials(t *testing.T, w *issuerWorld) {
 	image := &v1alpha1.ImageRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: grantedNamespace, Name: "image"},
 		Spec: v1alpha1.ImageRepositorySpec{
-			Image: registry.host + "/" + name, Interval: metav1.Duration{Duration: interval},
-			RegistryAccess: v1alpha1.RegistryAccess{WorkloadIdentityName: name, Credential: own.Spec.Credential.DeepCopy()},
+			Image:          registry.host + "/" + name,
+			Schedule:       v1alpha1.Schedule{Interval: metav1.Duration{Duration: interval}},
+			RegistryAccess: v1alpha1.RegistryAccess{Access: v1alpha1.Access{WorkloadIdentityName: name}, Credential: own.Spec.Credential.DeepCopy()},
 		},
 	}
 	must(t, "make an object", w.people.Create(t.Context(), image))

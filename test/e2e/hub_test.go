@@ -202,8 +202,9 @@ func spokeHasNoEvidence(t *testing.T, w *hubWorld) {
 		o := &toolkitv1.OCIRepository{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "use"},
 			Spec: toolkitv1.OCIRepositorySpec{
-				URL: "oci://123456789123.dkr.ecr.eu-west-1.amazonaws.com/app", Interval: metav1.Duration{Duration: time.Hour},
-				RegistryAccess: toolkitv1.RegistryAccess{Provider: "aws", WorkloadIdentityName: hubApp},
+				URL:            "oci://123456789123.dkr.ecr.eu-west-1.amazonaws.com/app",
+				Schedule:       toolkitv1.Schedule{Interval: metav1.Duration{Duration: time.Hour}},
+				RegistryAccess: toolkitv1.RegistryAccess{Access: toolkitv1.Access{Provider: "aws", WorkloadIdentityName: hubApp}},
 			},
 		}
 		must(t, "make an object", w.people.Create(t.Context(), o))
@@ -396,8 +397,9 @@ func objectsAreStalled(t *testing.T, w *hubWorld) {
 	o := &toolkitv1.OCIRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: grantedNamespace, Name: "app"},
 		Spec: toolkitv1.OCIRepositorySpec{
-			URL: "oci://123456789123.dkr.ecr.eu-west-1.amazonaws.com/app", Interval: metav1.Duration{Duration: time.Hour},
-			RegistryAccess: toolkitv1.RegistryAccess{Provider: "aws", WorkloadIdentityName: hubApp},
+			URL:            "oci://123456789123.dkr.ecr.eu-west-1.amazonaws.com/app",
+			Schedule:       toolkitv1.Schedule{Interval: metav1.Duration{Duration: time.Hour}},
+			RegistryAccess: toolkitv1.RegistryAccess{Access: toolkitv1.Access{Provider: "aws", WorkloadIdentityName: hubApp}},
 		},
 	}
 	must(t, "make an object", w.users.Create(t.Context(), o))

@@ -20,8 +20,9 @@ func (tn *tenant) image(name string) *v1alpha1.ImageRepository {
 	return &v1alpha1.ImageRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: name, Labels: tn.shard.labels()},
 		Spec: v1alpha1.ImageRepositorySpec{
-			Image: strings.TrimPrefix(tn.url, "oci://"), Interval: metav1.Duration{Duration: interval},
-			RegistryAccess: v1alpha1.RegistryAccess{Provider: v1alpha1.ProviderAWS, ServiceAccountName: puller},
+			Image:          strings.TrimPrefix(tn.url, "oci://"),
+			Schedule:       v1alpha1.Schedule{Interval: metav1.Duration{Duration: interval}},
+			RegistryAccess: v1alpha1.RegistryAccess{Access: v1alpha1.Access{Provider: v1alpha1.ProviderAWS, ServiceAccountName: puller}},
 		},
 	}
 }

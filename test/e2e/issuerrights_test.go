@@ -119,7 +119,7 @@ func controllerIsHeld(t *testing.T, cluster *local.Cluster) {
 			Namespace: grantedNamespace, Name: "app", Labels: map[string]string{"team": "a"}, Finalizers: []string{"example.com/other"},
 			Annotations: map[string]string{"lanyard.dev/operation": "renew", "example.com/note": "a"},
 		},
-		Spec: toolkitv1.OCIRepositorySpec{URL: "oci://registry.example.com/app", Interval: metav1.Duration{Duration: time.Minute}},
+		Spec: toolkitv1.OCIRepositorySpec{URL: "oci://registry.example.com/app", Schedule: toolkitv1.Schedule{Interval: metav1.Duration{Duration: time.Minute}}},
 	}
 	must(t, "make an object", admin.Create(t.Context(), object))
 	controller, err := client.New(as(cluster, local.Namespace, "lanyard-controller"), client.Options{Scheme: admin.Scheme()})

@@ -23,6 +23,7 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/local"
 	"github.com/lanyard-dev/lanyard/internal/report"
 	"github.com/lanyard-dev/lanyard/test/e2e/stage"
@@ -227,15 +228,15 @@ func wantNoSecretsAt(ctx context.Context, t *testing.T, cluster *local.Cluster) 
 // all namespaces if it is empty. It returns how many there were.
 func wantNoSecretsIn(ctx context.Context, t *testing.T, cluster *local.Cluster, namespace string) (found, events int) {
 	t.Helper()
-	all, err := report.List(ctx, cluster.Client(), namespace)
+	all, err := report.List(ctx, cluster.Client(), kinds.All(), namespace)
 	must(t, "list the objects", err)
 	for _, o := range all {
-		if o.Artifact != nil {
-			o.Artifact.URL = "" // who may read the object may have the artifact
+		if artifact := o.Artifact(); artifact != nil {
+			artifact.URL = "" // who may read the object may have the artifact
 		}
 		text, err := json.Marshal(o.Resource)
 		must(t, "write an object", err)
-		wantNoSecret(t, o.Kind+" "+o.GetNamespace()+"/"+o.GetName(), string(text))
+		wantNoSecret(t, o.Kind.Kind+" "+o.GetNamespace()+"/"+o.GetName(), string(text))
 	}
 	for _, list := range []client.ObjectList{&identityv1.KeyRingList{}, &identityv1.WorkloadIdentityList{}} {
 		must(t, "list the objects", cluster.Client().List(ctx, list, client.InNamespace(namespace)))

@@ -200,7 +200,7 @@ func (w *spiffeWorld) newObject(t *testing.T, namespace, name, url string, crede
 	t.Helper()
 	o := &v1alpha1.OCIRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       v1alpha1.OCIRepositorySpec{URL: url, Interval: metav1.Duration{Duration: interval}, RegistryAccess: v1alpha1.RegistryAccess{Credential: &credential}},
+		Spec:       v1alpha1.OCIRepositorySpec{URL: url, Schedule: v1alpha1.Schedule{Interval: metav1.Duration{Duration: interval}}, RegistryAccess: v1alpha1.RegistryAccess{Credential: &credential}},
 	}
 	must(t, "make an object", w.people.Create(t.Context(), o))
 	return o
@@ -471,7 +471,7 @@ func scans(t *testing.T, people client.Client, image string, credential v1alpha1
 	scanner := func(namespace string) *v1alpha1.ImageRepository {
 		o := &v1alpha1.ImageRepository{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: scannedApp},
-			Spec:       v1alpha1.ImageRepositorySpec{Image: image, Interval: metav1.Duration{Duration: interval}, RegistryAccess: v1alpha1.RegistryAccess{Credential: &credential}},
+			Spec:       v1alpha1.ImageRepositorySpec{Image: image, Schedule: v1alpha1.Schedule{Interval: metav1.Duration{Duration: interval}}, RegistryAccess: v1alpha1.RegistryAccess{Credential: &credential}},
 		}
 		must(t, "make an object", people.Create(t.Context(), o))
 		t.Cleanup(func() { _ = people.Delete(context.WithoutCancel(t.Context()), o) })

@@ -20,6 +20,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/examples"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/local"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
@@ -169,7 +170,7 @@ func TestStory(t *testing.T) {
 		}
 	})
 	t.Run("identity", func(t *testing.T) {
-		all, err := report.List(t.Context(), objects, "")
+		all, err := report.List(t.Context(), objects, kinds.All(), "")
 		must(t, "list the objects", err)
 		for _, o := range all {
 			want, fetched := asWhom[o.GetName()]
@@ -177,7 +178,7 @@ func TestStory(t *testing.T) {
 				continue
 			}
 			subject := "system:serviceaccount:" + o.GetNamespace() + ":" + want.account
-			if id := o.Used; id == nil || id.Subject != subject || id.Provider != want.provider || id.CloudIdentity != want.identity {
+			if id := o.Used(); id == nil || id.Subject != subject || id.Provider != want.provider || id.CloudIdentity != want.identity {
 				t.Errorf("status.identity of %s is %+v; want %s as %q", o.GetName(), id, subject, want.identity)
 			}
 		}

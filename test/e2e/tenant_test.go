@@ -36,6 +36,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/cloudtest/aws"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/local"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
@@ -149,7 +150,7 @@ func (tn *tenant) clear(t *testing.T) {
 		must(t, "remove the objects", objects.DeleteAllOf(ctx, kind, client.InNamespace(tn.namespace)))
 	}
 	for {
-		left, err := report.List(ctx, objects, tn.namespace)
+		left, err := report.List(ctx, objects, kinds.All(), tn.namespace)
 		must(t, "list the objects", err)
 		if len(left) == 0 {
 			return
@@ -176,8 +177,10 @@ func (tn *tenant) object(name string) *v1alpha1.OCIRepository {
 	return &v1alpha1.OCIRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: name, Labels: tn.shard.labels()},
 		Spec: v1alpha1.OCIRepositorySpec{
-			URL: tn.url, Ref: &v1alpha1.OCIRepositoryRef{Tag: "1.0.0"}, Interval: metav1.Duration{Duration: interval},
-			RegistryAccess: v1alpha1.RegistryAccess{Provider: v1alpha1.ProviderAWS, ServiceAccountName: puller},
+			URL:            tn.url,
+			Ref:            &v1alpha1.OCIRepositoryRef{Tag: "1.0.0"},
+			Schedule:       v1alpha1.Schedule{Interval: metav1.Duration{Duration: interval}},
+			RegistryAccess: v1alpha1.RegistryAccess{Access: v1alpha1.Access{Provider: v1alpha1.ProviderAWS, ServiceAccountName: puller}},
 		},
 	}
 }

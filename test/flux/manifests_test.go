@@ -17,6 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/config/crd/crdtest"
 	"github.com/lanyard-dev/lanyard/internal/conversion"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // manifests returns the objects of a kind in the examples of a page. A placeholder such as
@@ -121,7 +122,7 @@ func convert(t *testing.T, object map[string]any) map[string]any {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, _, err := conversion.Convert([]conversion.File{{Name: "manifest.yaml", Data: text}}, conversion.Options{})
+	files, _, err := conversion.Convert([]conversion.File{{Name: "manifest.yaml", Data: text}}, conversion.Options{Kinds: kinds.All()})
 	if err != nil {
 		t.Fatalf("%v:\n%s", err, text)
 	}

@@ -82,13 +82,7 @@ type AWSClusterSpec struct {
 
 // AWSClusterStatus says whether the identity gives credentials.
 type AWSClusterStatus struct {
-	meta.Status `json:",inline"`
-
-	// identity says whose credential was used last. The field is absent if no credential was
-	// granted.
-	//
-	// +optional
-	Identity *meta.Identity `json:"identity,omitempty"`
+	meta.FetchStatus `json:",inline"`
 
 	// accountID is the AWS account of the credentials, as AWS STS names it.
 	//
@@ -97,8 +91,12 @@ type AWSClusterStatus struct {
 	AccountID string `json:"accountID,omitempty"`
 }
 
-// GetStatus is the part of the object's own status that all kinds have.
+// GetStatus returns the part of the status that all kinds have, for reading and writing.
 func (o *AWSCluster) GetStatus() *meta.Status { return &o.Status.Status }
+
+// GetFetchStatus returns the part of the status that all kinds with credentials have, for reading and
+// writing.
+func (o *AWSCluster) GetFetchStatus() *meta.FetchStatus { return &o.Status.FetchStatus }
 
 // AWSClusterList is a list of AWSCluster objects.
 //

@@ -1,6 +1,10 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+)
 
 // Artifact is the last artifact that a source fetched, as the artifact server offers it. It is a
 // gzip-compressed tar archive, or with the operation copy the unchanged layer.
@@ -57,4 +61,31 @@ type Artifact struct {
 	//
 	// +optional
 	Metadata map[string]string `json:"metadata,omitempty"`
+}
+
+// Publication says who else is offered the artifact. It is part of the spec of every kind that keeps
+// an artifact.
+type Publication struct {
+	// externalArtifact also publishes the artifact to Flux, as an ExternalArtifact
+	// (source.toolkit.fluxcd.io/v1) with the name and namespace of this object. Flux's
+	// Kustomizations and HelmReleases can use the ExternalArtifact as their source. If an
+	// ExternalArtifact of this name exists that was not made for this object, the controller does
+	// not change it, and this object is not Ready. When the field is set to false again, the
+	// controller deletes the ExternalArtifact. The field needs Flux 2.7 or newer, and the value
+	// flux.externalArtifacts of Lanyard's chart. Default: false.
+	//
+	// +optional
+	ExternalArtifact bool `json:"externalArtifact,omitempty"`
+}
+
+// ArtifactStatus is part of the status of every kind that keeps an artifact.
+type ArtifactStatus struct {
+	meta.FetchStatus `json:",inline"`
+
+	// artifact is the last artifact that was fetched. It stays in the status and is served while
+	// later attempts fail. The condition ArtifactInStorage is absent if the store has lost the
+	// artifact and the controller could not fetch it again.
+	//
+	// +optional
+	Artifact *Artifact `json:"artifact,omitempty"`
 }

@@ -55,19 +55,11 @@ type Bucket struct {
 // +kubebuilder:validation:XValidation:rule="self.provider != 'gcp' || self.bucketName.matches('^[a-z0-9]([a-z0-9_-]*[a-z0-9])?([.][a-z0-9]([a-z0-9_-]*[a-z0-9])?)*$')",message="bucketName must be a bucket name of Google Cloud Storage: 3 to 222 lower-case letters, digits, dots, hyphens and underscores, which begin and end with a letter or digit",fieldPath=".bucketName"
 // +kubebuilder:validation:XValidation:rule="!has(self.endpoint) || self.provider == 'azure' || !self.endpoint.contains('://')",message="endpoint must not have a scheme: write only the host, such as s3.eu-west-1.amazonaws.com; the controller uses https unless insecure is set",fieldPath=".endpoint"
 // +kubebuilder:validation:XValidation:rule="!has(self.region) || self.provider != 'azure'",message="region does not work with provider azure, which finds a container by the storage account's host; remove region",fieldPath=".region"
-// +kubebuilder:validation:XValidation:rule="!has(self.secretRef) || self.provider == 'generic'",message="secretRef works only with provider generic: a cloud provider uses short-lived credentials; remove secretRef, or set provider: generic",fieldPath=".secretRef"
-// +kubebuilder:validation:XValidation:rule="!has(self.secretRef) || !has(self.serviceAccountName)",message="secretRef and serviceAccountName exclude each other: name one source of credentials",fieldPath=".secretRef"
-// +kubebuilder:validation:XValidation:rule="!has(self.insecure) || !self.insecure || self.provider == 'generic'",message="insecure works only with provider generic: a short-lived credential is never sent over an unprotected connection; remove insecure",fieldPath=".insecure"
 // +kubebuilder:validation:XValidation:rule="!has(self.insecure) || !self.insecure || !has(self.sts)",message="insecure and sts exclude each other: a short-lived credential is never sent over an unprotected connection; remove insecure",fieldPath=".insecure"
 // +kubebuilder:validation:XValidation:rule="!has(self.sts) || self.provider == 'generic' || self.provider == 'aws'",message="sts works only with the providers generic and aws; remove sts",fieldPath=".sts"
 // +kubebuilder:validation:XValidation:rule="!has(self.serviceAccountName) || self.provider != 'generic' || has(self.sts)",message="serviceAccountName with provider generic needs sts: set sts.endpoint to the service that exchanges the account's token, or set provider to the bucket's cloud",fieldPath=".serviceAccountName"
 // +kubebuilder:validation:XValidation:rule="!has(self.sts) || self.provider != 'generic' || has(self.serviceAccountName) || has(self.workloadIdentityName)",message="sts with provider generic needs serviceAccountName or workloadIdentityName: name the identity whose token is exchanged, or remove sts",fieldPath=".sts"
-// +kubebuilder:validation:XValidation:rule="!has(self.workloadIdentityName) || !has(self.serviceAccountName)",message="workloadIdentityName and serviceAccountName exclude each other: name one identity",fieldPath=".workloadIdentityName"
-// +kubebuilder:validation:XValidation:rule="!has(self.workloadIdentityName) || !has(self.secretRef)",message="workloadIdentityName and secretRef exclude each other: name one source of credentials",fieldPath=".workloadIdentityName"
 // +kubebuilder:validation:XValidation:rule="!has(self.workloadIdentityName) || self.provider != 'generic' || has(self.sts)",message="workloadIdentityName does not work with provider generic without sts: set provider to the identity's targetSystem.type, or set sts",fieldPath=".workloadIdentityName"
-// +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || self.provider == 'aws'",message="identityRef works only with provider aws: it names an AWS identity; remove identityRef, or set provider: aws",fieldPath=".identityRef"
-// +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.serviceAccountName) && !has(self.workloadIdentityName)",message="identityRef excludes serviceAccountName and workloadIdentityName: name one identity",fieldPath=".identityRef"
-// +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || self.identityRef.kind == 'AWSServiceAccountIdentity' || !has(self.certSecretRef) && !has(self.proxySecretRef)",message="an identity of an administrator is not used over a connection that the object chooses: remove certSecretRef and proxySecretRef, or name an AWSServiceAccountIdentity",fieldPath=".identityRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.sts)",message="identityRef and sts exclude each other: an AWS identity is used only at AWS STS; remove sts",fieldPath=".identityRef"
 type BucketSpec struct {
 	// bucketName is the name of the bucket, such as "tenant-a-manifests". Azure calls a bucket a
@@ -120,17 +112,7 @@ type BucketSpec struct {
 	// +kubebuilder:validation:MaxLength=16384
 	Ignore *string `json:"ignore,omitempty"`
 
-	// provider names the service of the bucket and the source of credentials. "generic": any
-	// service that speaks the protocol of Amazon S3. Credentials are the keys of secretRef, a
-	// session that sts issues to serviceAccountName, or none. "aws" (Amazon S3), "azure" (Azure
-	// Blob Storage) and "gcp" (Google Cloud Storage): the cloud issues a short-lived credential
-	// to the ServiceAccount that serviceAccountName names; nothing is stored. A controller that
-	// does not support a provider sets the condition Stalled. Default: "generic".
-	//
-	// +optional
-	// +kubebuilder:validation:Enum=generic;aws;azure;gcp
-	// +kubebuilder:default=generic
-	Provider string `json:"provider,omitempty"`
+	Access `json:",inline"`
 
 	// sts names the service that exchanges the token of serviceAccountName for a session. It is
 	// required when provider generic has a serviceAccountName. With aws, it replaces the region's
@@ -139,117 +121,9 @@ type BucketSpec struct {
 	// +optional
 	STS *BucketSTS `json:"sts,omitempty"`
 
-	// serviceAccountName names a ServiceAccount in this object's namespace, such as
-	// "tenant-a-s3-sa". It is a lower-case DNS-1123 subdomain. With a cloud provider, the
-	// controller reads the bucket as a cloud identity, which the account's annotations select.
-	// For aws, "eks.amazonaws.com/role-arn" names the role. For azure,
-	// "azure.workload.identity/client-id" names the application.
-	// "azure.workload.identity/tenant-id" names its tenant, if that is not the controller's
-	// tenant. For gcp, "iam.gke.io/gcp-service-account" names the service account. Without this
-	// annotation, the account itself is the principal. In a cluster outside GKE,
-	// "gcp.lanyard.dev/workload-identity-provider" names the provider that trusts the cluster.
-	// With provider generic, the account's token is exchanged at sts.endpoint, so sts must be
-	// set, and "eks.amazonaws.com/role-arn" names the role there. Default: none. Without an
-	// account, a cloud provider is refused, unless the controller's administrator has set a
-	// default account or lends the controller's own identity to this namespace.
-	//
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="serviceAccountName must be a lower-case DNS-1123 subdomain, such as tenant-a-s3-sa; it names an account in this object's namespace"
-	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+	Schedule `json:",inline"`
 
-	// workloadIdentityName names a WorkloadIdentity in this object's namespace, such as
-	// "tenant-a-puller". It is a lower-case DNS-1123 subdomain. The object then proves itself with a
-	// token of Lanyard's own issuer instead of a ServiceAccount's. The provider must be the
-	// identity's targetSystem.type, and the identity's audiences must contain the audience that the
-	// provider expects. It excludes serviceAccountName and secretRef. Default: none.
-	//
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="workloadIdentityName must be a lower-case DNS-1123 subdomain, such as tenant-a-puller; it names a WorkloadIdentity in this object's namespace"
-	WorkloadIdentityName string `json:"workloadIdentityName,omitempty"`
-
-	// identityRef names an AWS identity with which the controller reads the bucket, in place of
-	// serviceAccountName. An AWSServiceAccountIdentity is one of this object's namespace. The other
-	// kinds belong to administrators, who lend them to namespaces with spec.allowedNamespaces, and
-	// are not used over a connection of certSecretRef and proxySecretRef. It is allowed only with
-	// provider aws. It excludes serviceAccountName and workloadIdentityName. Default: none.
-	//
-	// +optional
-	IdentityRef *meta.AWSIdentityReference `json:"identityRef,omitempty"`
-
-	// secretRef names a Secret in this object's namespace with the keys of a user of the service:
-	// "accesskey" and "secretkey". It is allowed only with provider generic, and not together
-	// with serviceAccountName.
-	//
-	// +optional
-	SecretRef *meta.LocalReference `json:"secretRef,omitempty"`
-
-	// certSecretRef names a Secret in this object's namespace with TLS material for the endpoint.
-	// "ca.crt" is a PEM bundle of the authorities that alone may sign the endpoint's certificate.
-	// "tls.crt" and "tls.key" are a client certificate and its key. Flux's older keys
-	// "caFile", "certFile" and "keyFile" work too. The Secret applies only to the endpoint, never
-	// to the exchange of a credential. It is not allowed with the controller's own identity.
-	//
-	// +optional
-	CertSecretRef *meta.LocalReference `json:"certSecretRef,omitempty"`
-
-	// proxySecretRef names a Secret in this object's namespace with the proxy for the endpoint.
-	// "address" is the proxy's URL without user and password, such as
-	// "http://proxy.example.com:3128". "username" and "password" are optional keys. The exchange
-	// of the ServiceAccount's token uses the proxy too. It is not allowed with the controller's
-	// own identity.
-	//
-	// +optional
-	ProxySecretRef *meta.LocalReference `json:"proxySecretRef,omitempty"`
-
-	// insecure allows plain HTTP to the endpoint. It is allowed only with provider generic and
-	// without sts, because a short-lived credential is never sent over an unprotected connection.
-	// Default: false.
-	//
-	// +optional
-	Insecure bool `json:"insecure,omitempty"`
-
-	// interval is the time between two checks of the bucket, as a Go duration with the units h,
-	// m, s and ms, such as "5m" or "1h30m". From 1s to 8760h. Required.
-	//
-	// +required
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('8760h')",message="interval must be a duration from 1s to 8760h, such as 5m"
-	Interval metav1.Duration `json:"interval"`
-
-	// timeout limits the time of one reconciliation's calls to the endpoint, including the
-	// exchange of the credential. It is a Go duration with the units m, s and ms, such as "90s".
-	// From 1s to 30m. Default: 60s.
-	//
-	// +optional
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m))+$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('30m')",message="timeout must be a duration from 1s to 30m, such as 60s"
-	// +kubebuilder:default="60s"
-	Timeout *metav1.Duration `json:"timeout,omitempty"`
-
-	// externalArtifact also publishes the artifact to Flux, as an ExternalArtifact
-	// (source.toolkit.fluxcd.io/v1) with the name and namespace of this object. Flux's
-	// Kustomizations and HelmReleases can use the ExternalArtifact as their source. If an
-	// ExternalArtifact of this name exists that was not made for this object, the controller does
-	// not change it, and this object is not Ready. When the field is set to false again, the
-	// controller deletes the ExternalArtifact. The field needs Flux 2.7 or newer, and the value
-	// flux.externalArtifacts of Lanyard's chart. Default: false.
-	//
-	// +optional
-	ExternalArtifact bool `json:"externalArtifact,omitempty"`
-
-	// suspend stops reconciliation while it is true. The last artifact is still served. Default:
-	// false.
-	//
-	// +optional
-	Suspend bool `json:"suspend,omitempty"`
+	Publication `json:",inline"`
 }
 
 // BucketSTS names a security token service.
@@ -289,15 +163,28 @@ type BucketSTS struct {
 // BucketStatus says what the controller last fetched, with whose credential, and what went
 // wrong.
 type BucketStatus struct {
-	meta.FetchStatus `json:",inline"`
-
-	// artifact is the last artifact that was fetched. It stays in the status and is served while
-	// later attempts fail. The condition ArtifactInStorage is absent if the store has lost the
-	// artifact and the controller could not fetch it again.
-	//
-	// +optional
-	Artifact *Artifact `json:"artifact,omitempty"`
+	ArtifactStatus `json:",inline"`
 }
+
+// GetStatus returns the part of the status that all kinds have, for reading and writing.
+func (o *Bucket) GetStatus() *meta.Status { return &o.Status.Status }
+
+// GetFetchStatus returns the part of the status that all kinds with credentials have, for reading and
+// writing.
+func (o *Bucket) GetFetchStatus() *meta.FetchStatus { return &o.Status.FetchStatus }
+
+// GetSchedule returns the part of the spec that says when the controller works.
+func (o *Bucket) GetSchedule() *Schedule { return &o.Spec.Schedule }
+
+// GetAccess returns the part of the spec that says with whose credential the controller works.
+func (o *Bucket) GetAccess() *Access { return &o.Spec.Access }
+
+// GetArtifactStatus returns the part of the status that all kinds with artifacts have, for reading and
+// writing.
+func (o *Bucket) GetArtifactStatus() *ArtifactStatus { return &o.Status.ArtifactStatus }
+
+// GetPublication returns the part of the spec that says who else is offered the artifact.
+func (o *Bucket) GetPublication() *Publication { return &o.Spec.Publication }
 
 // BucketList is a list of Bucket objects.
 //

@@ -86,32 +86,7 @@ type ImageRepositorySpec struct {
 	// +kubebuilder:default={"^.*\\.sig$"}
 	ExclusionList []string `json:"exclusionList,omitzero"`
 
-	// interval is the time between two scans of the repository, as a Go duration with the units
-	// h, m, s and ms, such as "5m" or "1h30m". From 1s to 8760h. Required.
-	//
-	// +required
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('8760h')",message="interval must be a duration from 1s to 8760h, such as 5m"
-	Interval metav1.Duration `json:"interval"`
-
-	// timeout limits the time of one scan, including the exchange of the credential. It is a Go
-	// duration with the units m, s and ms, such as "90s". From 1s to 30m. Default: 60s.
-	//
-	// +optional
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m))+$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('30m')",message="timeout must be a duration from 1s to 30m, such as 60s"
-	// +kubebuilder:default="60s"
-	Timeout *metav1.Duration `json:"timeout,omitempty"`
-
-	// suspend stops reconciliation while it is true. The last result stays in the status.
-	// Default: false.
-	//
-	// +optional
-	Suspend bool `json:"suspend,omitempty"`
+	Schedule `json:",inline"`
 }
 
 // ImageRepositoryStatus says what the controller last found, with whose credential, and what
@@ -172,6 +147,22 @@ type ScanResult struct {
 	// +kubebuilder:validation:MaxItems=10
 	LatestTags []string `json:"latestTags,omitempty"`
 }
+
+// GetStatus returns the part of the status that all kinds have, for reading and writing.
+func (o *ImageRepository) GetStatus() *meta.Status { return &o.Status.Status }
+
+// GetFetchStatus returns the part of the status that all kinds with credentials have, for reading and
+// writing.
+func (o *ImageRepository) GetFetchStatus() *meta.FetchStatus { return &o.Status.FetchStatus }
+
+// GetSchedule returns the part of the spec that says when the controller works.
+func (o *ImageRepository) GetSchedule() *Schedule { return &o.Spec.Schedule }
+
+// GetAccess returns the part of the spec that says with whose credential the controller works.
+func (o *ImageRepository) GetAccess() *Access { return &o.Spec.Access }
+
+// GetCredential returns spec.credential; nil if the field is absent.
+func (o *ImageRepository) GetCredential() *Credential { return o.Spec.Credential }
 
 // ImageRepositoryList is a list of ImageRepository objects.
 //

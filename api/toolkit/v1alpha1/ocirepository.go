@@ -9,18 +9,6 @@ import (
 // OCIRepositoryKind is the kind of an OCIRepository in manifests.
 const OCIRepositoryKind = "OCIRepository"
 
-// Values of OCIRepositorySpec.Provider.
-const (
-	// ProviderGeneric authenticates with static credentials, or with none.
-	ProviderGeneric = "generic"
-	// ProviderAWS authenticates at Amazon ECR as an IAM role.
-	ProviderAWS = "aws"
-	// ProviderAzure authenticates at Azure Container Registry.
-	ProviderAzure = "azure"
-	// ProviderGCP authenticates at Google Artifact Registry.
-	ProviderGCP = "gcp"
-)
-
 // Values of OCILayerSelector.Operation.
 const (
 	// LayerExtract unpacks the selected layer and offers its files.
@@ -108,44 +96,9 @@ type OCIRepositorySpec struct {
 	// +kubebuilder:validation:MaxLength=16384
 	Ignore *string `json:"ignore,omitempty"`
 
-	// interval is the time between two checks of the repository, as a Go duration with the units
-	// h, m, s and ms, such as "5m" or "1h30m". From 1s to 8760h. Required.
-	//
-	// +required
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('8760h')",message="interval must be a duration from 1s to 8760h, such as 5m"
-	Interval metav1.Duration `json:"interval"`
+	Schedule `json:",inline"`
 
-	// timeout limits the time of one reconciliation's calls to the registry, including the
-	// exchange of the credential. It is a Go duration with the units m, s and ms, such as "90s".
-	// From 1s to 30m. Default: 60s.
-	//
-	// +optional
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m))+$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('30m')",message="timeout must be a duration from 1s to 30m, such as 60s"
-	// +kubebuilder:default="60s"
-	Timeout *metav1.Duration `json:"timeout,omitempty"`
-
-	// externalArtifact also publishes the artifact to Flux, as an ExternalArtifact
-	// (source.toolkit.fluxcd.io/v1) with the name and namespace of this object. Flux's
-	// Kustomizations and HelmReleases can use the ExternalArtifact as their source. If an
-	// ExternalArtifact of this name exists that was not made for this object, the controller does
-	// not change it, and this object is not Ready. When the field is set to false again, the
-	// controller deletes the ExternalArtifact. The field needs Flux 2.7 or newer, and the value
-	// flux.externalArtifacts of Lanyard's chart. Default: false.
-	//
-	// +optional
-	ExternalArtifact bool `json:"externalArtifact,omitempty"`
-
-	// suspend stops reconciliation while it is true. The last artifact is still served. Default:
-	// false.
-	//
-	// +optional
-	Suspend bool `json:"suspend,omitempty"`
+	Publication `json:",inline"`
 }
 
 // OCIRepositoryRef selects one artifact in a repository. When several fields
@@ -216,14 +169,7 @@ type OCILayerSelector struct {
 // OCIRepositoryStatus says what the controller last fetched, with whose credential, and what
 // went wrong.
 type OCIRepositoryStatus struct {
-	meta.FetchStatus `json:",inline"`
-
-	// artifact is the last artifact that was fetched. It stays in the status and is served while
-	// later attempts fail. The condition ArtifactInStorage is absent if the store has lost the
-	// artifact and the controller could not fetch it again.
-	//
-	// +optional
-	Artifact *Artifact `json:"artifact,omitempty"`
+	ArtifactStatus `json:",inline"`
 
 	// observedIgnore is the spec.ignore that was used for the artifact. When spec.ignore changes,
 	// the controller makes the artifact again.
@@ -238,6 +184,29 @@ type OCIRepositoryStatus struct {
 	// +optional
 	ObservedLayerSelector *OCILayerSelector `json:"observedLayerSelector,omitempty"`
 }
+
+// GetStatus returns the part of the status that all kinds have, for reading and writing.
+func (o *OCIRepository) GetStatus() *meta.Status { return &o.Status.Status }
+
+// GetFetchStatus returns the part of the status that all kinds with credentials have, for reading and
+// writing.
+func (o *OCIRepository) GetFetchStatus() *meta.FetchStatus { return &o.Status.FetchStatus }
+
+// GetSchedule returns the part of the spec that says when the controller works.
+func (o *OCIRepository) GetSchedule() *Schedule { return &o.Spec.Schedule }
+
+// GetAccess returns the part of the spec that says with whose credential the controller works.
+func (o *OCIRepository) GetAccess() *Access { return &o.Spec.Access }
+
+// GetCredential returns spec.credential; nil if the field is absent.
+func (o *OCIRepository) GetCredential() *Credential { return o.Spec.Credential }
+
+// GetArtifactStatus returns the part of the status that all kinds with artifacts have, for reading and
+// writing.
+func (o *OCIRepository) GetArtifactStatus() *ArtifactStatus { return &o.Status.ArtifactStatus }
+
+// GetPublication returns the part of the spec that says who else is offered the artifact.
+func (o *OCIRepository) GetPublication() *Publication { return &o.Spec.Publication }
 
 // OCIRepositoryList is a list of OCIRepository objects.
 //

@@ -82,6 +82,15 @@ func ParseImage(raw string) (Repository, error) {
 	return s.parse(raw)
 }
 
+// ParseAddress reads an address that is either an OCIRepository's spec.url or an ImageRepository's
+// spec.image. The address is a URL if it has a scheme. Errors are those of [ParseURL] and [ParseImage].
+func ParseAddress(raw string) (Repository, error) {
+	if strings.Contains(raw, "://") {
+		return ParseURL(raw)
+	}
+	return ParseImage(raw)
+}
+
 // ParseArtifact reads the argument of a command: oci://host[:port]/repository, and then :tag or
 // @sha256:digest, or neither. User, query and fragment are refused. The error is an *origin.Error
 // with CodeInvalidURL or CodeInvalidReference.

@@ -19,6 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/awsidentity"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/identity"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // Options are what the reconciler needs. All fields but Manage and CreateControllerIdentity are
@@ -72,7 +73,7 @@ func (*kind) Empty() (*v1alpha1.AWSCluster, client.ObjectList) {
 // View implements object.Definition. Nothing is kept for an AWSCluster, so it has no finalizer.
 func (*kind) View(o *v1alpha1.AWSCluster) object.View {
 	view := object.View{Interval: interval}
-	ref := awsidentity.RefOf(o)
+	ref := kinds.AWSClusterIdentity(o)
 	if subject, err := spec.AWSIdentity(ref.Kind, o.Namespace, ref.Name); err == nil {
 		view.DependsOn = []object.Dependency{{Kind: string(subject.Kind()), Namespace: subject.Namespace(), Name: subject.Name()}}
 	}
@@ -89,7 +90,7 @@ func (k *kind) Decide(ctx context.Context, o *v1alpha1.AWSCluster) (plan, error)
 	if o.Spec.AccountID != "" && !isAccount(o.Spec.AccountID) {
 		return plan{}, object.Invalid("spec.accountID", "write twelve digits, or leave it out", "it is not the ID of an AWS account")
 	}
-	ref := awsidentity.RefOf(o)
+	ref := kinds.AWSClusterIdentity(o)
 	subject, err := spec.AWSIdentity(ref.Kind, o.Namespace, ref.Name)
 	if err != nil {
 		return plan{}, object.Invalid("spec.identityRef", "", "%w", err)
@@ -171,7 +172,7 @@ func (k *kind) credential(o *v1alpha1.AWSCluster, p plan) []auth.Option {
 // Report implements object.Kind. Its conditions say the same on success and on failure.
 func (k *kind) Report(ctx context.Context, o *v1alpha1.AWSCluster, outcome object.Outcome) (found string, err error) {
 	const allowed, retrieved = v1alpha1.ConditionPrincipalUsageAllowed, v1alpha1.ConditionPrincipalCredentialRetrieved
-	ref := awsidentity.RefOf(o)
+	ref := kinds.AWSClusterIdentity(o)
 	subject, err := spec.AWSIdentity(ref.Kind, o.Namespace, ref.Name)
 	if err == nil {
 		err = k.Identities.Admits(ctx, o.Namespace, subject)
@@ -199,7 +200,7 @@ func (k *kind) Report(ctx context.Context, o *v1alpha1.AWSCluster, outcome objec
 
 // reportAllowed says that the namespace may use the identity and its sources.
 func (*kind) reportAllowed(o *v1alpha1.AWSCluster) {
-	ref := awsidentity.RefOf(o)
+	ref := kinds.AWSClusterIdentity(o)
 	object.SetCondition(o, v1alpha1.ConditionPrincipalUsageAllowed, metav1.ConditionTrue, meta.ReasonSucceeded,
 		fmt.Sprintf("namespace %s may use %s %s", o.Namespace, ref.Kind, ref.Name))
 }

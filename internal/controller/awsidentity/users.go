@@ -5,20 +5,16 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
-	infrav1 "github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
-	"github.com/lanyard-dev/lanyard/api/meta"
-	toolkitv1 "github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
-	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/identity"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // Users knows which objects use which identity.
@@ -28,58 +24,41 @@ type Users struct {
 	kinds      []userKind
 }
 
-// userKind is a kind of objects that name an identity.
+// userKind is a kind of objects that can name an identity.
 type userKind struct {
-	list     func() client.ObjectList
+	kinds.Kind
+
 	informer cache.Informer
 }
 
 // identityIndex finds objects by the identity that they name.
 const identityIndex = "identity"
 
-// userKinds returns the kinds of objects that can name an identity: an empty object, and what makes
-// a list.
-func userKinds(bindings bool) map[client.Object]func() client.ObjectList {
-	kinds := map[client.Object]func() client.ObjectList{
-		&infrav1.AWSCluster{}:        func() client.ObjectList { return &infrav1.AWSClusterList{} },
-		&toolkitv1.OCIRepository{}:   func() client.ObjectList { return &toolkitv1.OCIRepositoryList{} },
-		&toolkitv1.Bucket{}:          func() client.ObjectList { return &toolkitv1.BucketList{} },
-		&toolkitv1.ImageRepository{}: func() client.ObjectList { return &toolkitv1.ImageRepositoryList{} },
-	}
-	if bindings {
-		kinds[&v1alpha1.WorkloadIdentityBinding{}] = func() client.ObjectList { return &v1alpha1.WorkloadIdentityBindingList{} }
-	}
-	return kinds
-}
-
-// NewUsers makes a Users, and indexes of the objects in memory. WorkloadIdentityBindings count only
-// if the program keeps them.
+// NewUsers makes a Users, and indexes of the objects in memory. Of the table, the kinds count whose
+// objects can name an AWS identity. The program must keep the objects of these kinds.
 func NewUsers(
-	ctx context.Context, memory client.Reader, informers cache.Informers, indexer client.FieldIndexer, identities *identity.Identities, bindings bool,
+	ctx context.Context, memory client.Reader, informers cache.Informers, indexer client.FieldIndexer, identities *identity.Identities, table kinds.Table,
 ) (*Users, error) {
 	u := &Users{memory: memory, identities: identities}
-	for empty, list := range userKinds(bindings) {
-		if err := indexer.IndexField(ctx, empty, identityIndex, identityOf); err != nil {
-			return nil, fmt.Errorf("index objects of type %T by identity: %w", empty, err)
+	for _, kind := range table.Where(kinds.Kind.UsesAWSIdentities) {
+		if err := indexer.IndexField(ctx, kind.New(), identityIndex, identityOf(kind)); err != nil {
+			return nil, fmt.Errorf("index objects of kind %s by identity: %w", kind.Kind, err)
 		}
-		informer, err := informers.GetInformer(ctx, empty, cache.BlockUntilSynced(false))
+		informer, err := informers.GetInformer(ctx, kind.New(), cache.BlockUntilSynced(false))
 		if err != nil {
-			return nil, fmt.Errorf("watch objects of type %T: %w", empty, err)
+			return nil, fmt.Errorf("watch objects of kind %s: %w", kind.Kind, err)
 		}
-		u.kinds = append(u.kinds, userKind{list: list, informer: informer})
+		u.kinds = append(u.kinds, userKind{kind, informer})
 	}
 	return u, nil
 }
 
 // ByObject says what a manager's cache keeps for AWS identities. Their static keys are in one
 // namespace; without a namespace, no Secret is kept.
-func ByObject(secretNamespace string) map[client.Object]cache.ByObject {
+func ByObject(table kinds.Table, secretNamespace string) map[client.Object]cache.ByObject {
 	kept := map[client.Object]cache.ByObject{}
-	for _, kind := range []client.Object{
-		&v1alpha1.AWSClusterControllerIdentity{}, &v1alpha1.AWSClusterStaticIdentity{}, &v1alpha1.AWSClusterRoleIdentity{},
-		&v1alpha1.AWSServiceAccountIdentity{},
-	} {
-		kept[kind] = cache.ByObject{Transform: object.Remember}
+	for _, kind := range table.Where(func(k kinds.Kind) bool { return k.AWSIdentity }) {
+		kept[kind.New()] = cache.ByObject{Transform: object.Remember}
 	}
 	if secretNamespace != "" {
 		kept[&corev1.Secret{}] = cache.ByObject{
@@ -90,67 +69,36 @@ func ByObject(secretNamespace string) map[client.Object]cache.ByObject {
 	return kept
 }
 
-// RememberRef strips a source to what tells whose identity it uses, for ByObject.Transform.
-func RememberRef(stored any) (any, error) {
-	switch o := stored.(type) {
-	case *toolkitv1.OCIRepository:
-		return &toolkitv1.OCIRepository{ObjectMeta: nameOf(o), Spec: toolkitv1.OCIRepositorySpec{RegistryAccess: toolkitv1.RegistryAccess{IdentityRef: o.Spec.IdentityRef}}}, nil
-	case *toolkitv1.Bucket:
-		return &toolkitv1.Bucket{ObjectMeta: nameOf(o), Spec: toolkitv1.BucketSpec{IdentityRef: o.Spec.IdentityRef}}, nil
-	case *toolkitv1.ImageRepository:
-		return &toolkitv1.ImageRepository{ObjectMeta: nameOf(o), Spec: toolkitv1.ImageRepositorySpec{RegistryAccess: toolkitv1.RegistryAccess{IdentityRef: o.Spec.IdentityRef}}}, nil
-	default:
-		return stored, nil // the end of an object that the watch has missed
-	}
-}
-
-// nameOf returns the metadata of an object that memory needs.
-func nameOf(o metav1.Object) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion()}
-}
-
-// identityOf is the index of the identity that an object names.
-func identityOf(o client.Object) []string {
-	subject, ok := subjectOf(o)
-	if !ok {
-		return nil
-	}
-	return []string{subject.String()}
-}
-
-// subjectOf returns the identity that an object names.
-func subjectOf(user any) (auth.Subject, bool) {
-	var ref *meta.AWSIdentityReference
-	switch o := user.(type) {
-	case *infrav1.AWSCluster:
-		named := RefOf(o)
-		ref = &named
-	case *toolkitv1.OCIRepository:
-		ref = o.Spec.IdentityRef
-	case *toolkitv1.Bucket:
-		ref = o.Spec.IdentityRef
-	case *toolkitv1.ImageRepository:
-		ref = o.Spec.IdentityRef
-	case *v1alpha1.WorkloadIdentityBinding:
-		if named := o.Spec.IdentityRef; named != nil {
-			ref = &meta.AWSIdentityReference{Kind: named.Kind, Name: named.Name}
+// RememberRef returns the transform of a cache that keeps of an object only its names, and the AWS
+// identity that it names. The objects of the kind act as a tenant.
+func RememberRef(kind kinds.Kind) toolscache.TransformFunc {
+	return func(stored any) (any, error) {
+		o, ok := stored.(kinds.Tenant)
+		if !ok {
+			return stored, nil // the end of an object that the watch has missed
 		}
+		kept, ok := kind.New().(kinds.Tenant)
+		if !ok {
+			return nil, fmt.Errorf("objects of kind %s do not act as a tenant", kind.Kind)
+		}
+		kept.SetNamespace(o.GetNamespace())
+		kept.SetName(o.GetName())
+		kept.SetUID(o.GetUID())
+		kept.SetResourceVersion(o.GetResourceVersion())
+		kept.GetAccess().IdentityRef = o.GetAccess().IdentityRef
+		return kept, nil
 	}
-	named, ok := user.(client.Object)
-	if ref == nil || !ok {
-		return auth.Subject{}, false
-	}
-	subject, err := spec.AWSIdentity(ref.Kind, named.GetNamespace(), ref.Name)
-	return subject, err == nil
 }
 
-// RefOf returns the identity that an AWSCluster names. One without a reference, which only an
-// object from before the schema's default has, names the AWSClusterControllerIdentity default.
-func RefOf(o *infrav1.AWSCluster) meta.AWSIdentityReference {
-	if o.Spec.IdentityRef == nil {
-		return meta.AWSIdentityReference{Kind: v1alpha1.AWSClusterControllerIdentityKind, Name: v1alpha1.DefaultControllerIdentity}
+// identityOf returns the index of the identity that an object of a kind names.
+func identityOf(kind kinds.Kind) client.IndexerFunc {
+	return func(o client.Object) []string {
+		named, err := kind.NamedIdentity(o)
+		if err != nil || named.IsZero() {
+			return nil
+		}
+		return []string{named.String()}
 	}
-	return *o.Spec.IdentityRef
 }
 
 // Count returns how many objects use an identity, directly or in a chain. An object whose namespace
@@ -165,7 +113,7 @@ func (u *Users) Count(ctx context.Context, subject auth.Subject) (int32, error) 
 	for _, dependent := range dependents {
 		admitted := map[string]bool{} // by namespace
 		for _, kind := range u.kinds {
-			err := object.Each(ctx, u.memory, kind.list(), func(o client.Object) {
+			err := object.Each(ctx, u.memory, kind.NewList(), func(o client.Object) {
 				admits, known := admitted[o.GetNamespace()]
 				if !known {
 					admits = !identity.IsUsageRefused(u.identities.Admits(ctx, o.GetNamespace(), dependent))
@@ -195,10 +143,26 @@ func DependencyOn(use identity.Use) object.Dependency {
 // is that of the program.
 func (u *Users) Subscribe(ctx context.Context, changed func(object.Dependency)) {
 	u.identities.SubscribeUse(func(use identity.Use) { changed(DependencyOn(use)) })
+	for _, kind := range u.kinds {
+		_, _ = kind.informer.AddEventHandler(u.handler(ctx, kind.Kind, changed))
+	}
+}
+
+// handler calls changed for the identities of a chain when an object of a kind begins or ceases to
+// use it.
+func (u *Users) handler(ctx context.Context, kind kinds.Kind, changed func(object.Dependency)) toolscache.ResourceEventHandler {
+	named := func(seen any) auth.Subject {
+		o, ok := seen.(client.Object)
+		if !ok {
+			return auth.Subject{}
+		}
+		subject, _ := kind.NamedIdentity(o) // zero after an error
+		return subject
+	}
 	see := func(objects ...any) {
 		for _, o := range objects {
-			subject, ok := subjectOf(o)
-			if !ok {
+			subject := named(o)
+			if subject.IsZero() {
 				continue
 			}
 			chain, _ := u.identities.Chain(ctx, subject) // as far as it is known
@@ -207,11 +171,10 @@ func (u *Users) Subscribe(ctx context.Context, changed func(object.Dependency)) 
 			}
 		}
 	}
-	handler := toolscache.ResourceEventHandlerFuncs{
+	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) { see(o) },
 		UpdateFunc: func(last, next any) {
-			before, _ := subjectOf(last)
-			if now, _ := subjectOf(next); now != before {
+			if named(next) != named(last) {
 				see(last, next)
 			}
 		},
@@ -221,8 +184,5 @@ func (u *Users) Subscribe(ctx context.Context, changed func(object.Dependency)) 
 			}
 			see(o)
 		},
-	}
-	for _, kind := range u.kinds {
-		_, _ = kind.informer.AddEventHandler(handler)
 	}
 }

@@ -93,7 +93,7 @@ func TestDecide(t *testing.T) {
 
 // A provider that has no buckets is an error, and no plan without a service.
 func TestDecideWithoutAService(t *testing.T) {
-	spec := v1alpha1.BucketSpec{Provider: "aws", BucketName: "tenant-a"}
+	spec := v1alpha1.BucketSpec{Access: v1alpha1.Access{Provider: "aws"}, BucketName: "tenant-a"}
 	if p, err := (kind{}).Decide(&v1alpha1.Bucket{Spec: spec}, source.Call{}); err == nil {
 		t.Errorf("%+v", p)
 	}
@@ -107,7 +107,12 @@ func FuzzDecide(f *testing.F) {
 	f.Add("azure", "$web", "a.blob.core.windows.net:443", "x", "\x00", "")
 	f.Fuzz(func(t *testing.T, provider, name, endpoint, region, prefix, ignore string) {
 		o := &v1alpha1.Bucket{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a"}, Spec: v1alpha1.BucketSpec{
-			Provider: provider, BucketName: name, Endpoint: endpoint, Region: region, Prefix: prefix, Ignore: &ignore,
+			Access:     v1alpha1.Access{Provider: provider},
+			BucketName: name,
+			Endpoint:   endpoint,
+			Region:     region,
+			Prefix:     prefix,
+			Ignore:     &ignore,
 		}}
 		p, err := everywhere().Decide(o, source.Call{})
 		if err != nil {

@@ -1,14 +1,12 @@
 package bucket
 
 import (
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/controller/access"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
-	"github.com/lanyard-dev/lanyard/internal/fields"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // Reconciler fetches the artifacts of Buckets.
@@ -17,7 +15,7 @@ type Reconciler = source.Reconciler[*v1alpha1.Bucket, plan]
 // New makes a reconciler. services has each provider's service, by the provider's name. maxSize
 // bounds an artifact when unpacked, in bytes; zero stands for the default of package archive.
 func New(shared *source.Shared, access *access.Access, services map[string]Service, maxSize int64) *Reconciler {
-	return source.New(shared, v1alpha1.BucketKind, kind{
+	return source.New(shared, kinds.Bucket(), kind{
 		access: access, artifacts: shared.Artifacts, services: services, maxSize: maxSize,
 	})
 }
@@ -31,20 +29,6 @@ type kind struct {
 }
 
 var _ source.Kind[*v1alpha1.Bucket, plan] = kind{}
-
-// Empty implements source.Kind.
-func (kind) Empty() (*v1alpha1.Bucket, client.ObjectList) {
-	return &v1alpha1.Bucket{}, &v1alpha1.BucketList{}
-}
-
-// View implements source.Kind.
-func (kind) View(o *v1alpha1.Bucket) source.View {
-	return source.View{
-		Fields:   fields.Bucket(o),
-		View:     object.View{Suspend: o.Spec.Suspend, Interval: o.Spec.Interval.Duration, Timeout: o.Spec.Timeout.DeepCopy(), Finalizer: true},
-		Artifact: o.Status.Artifact.DeepCopy(), Publish: o.Spec.ExternalArtifact,
-	}
-}
 
 // Explain implements source.Kind.
 func (kind) Explain(err error) (object.Failure, bool) {

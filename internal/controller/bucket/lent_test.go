@@ -41,7 +41,7 @@ func TestLentIdentityStaysAtTheCloud(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			call := source.Call{Call: access.Call{Identity: spec.Identity{Source: spec.Cloud, Provider: "aws", Subject: tc.subject}}}
 			k := kind{services: map[string]Service{"aws": listed(tc.listed)}}
-			_, err := k.Decide(&v1alpha1.Bucket{Spec: v1alpha1.BucketSpec{Provider: "aws", BucketName: "tenant-a"}}, call)
+			_, err := k.Decide(&v1alpha1.Bucket{Spec: v1alpha1.BucketSpec{Access: v1alpha1.Access{Provider: "aws"}, BucketName: "tenant-a"}}, call)
 			if tc.refused != (auth.CodeOf(err) == auth.CodeEndpointRefused) || !tc.refused && err != nil {
 				t.Fatalf("%v", err)
 			}

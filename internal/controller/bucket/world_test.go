@@ -78,8 +78,10 @@ func (w *world) create(namespace string, edit func(*v1alpha1.BucketSpec)) *v1alp
 	return w.Create(&v1alpha1.Bucket{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "app"},
 		Spec: v1alpha1.BucketSpec{
-			BucketName: namespace, Provider: "aws", ServiceAccountName: "reader", Interval: metav1.Duration{Duration: 10 * time.Minute},
-			Ignore: new("*.png"),
+			BucketName: namespace,
+			Access:     v1alpha1.Access{Provider: "aws", ServiceAccountName: "reader"},
+			Schedule:   v1alpha1.Schedule{Interval: metav1.Duration{Duration: 10 * time.Minute}},
+			Ignore:     new("*.png"),
 		},
 	}, func(o *v1alpha1.Bucket) {
 		if edit != nil {

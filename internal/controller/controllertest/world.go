@@ -33,6 +33,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/externalartifact"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // World is a reconciler of objects O in a process of its own, and all that it works with.
@@ -81,15 +82,14 @@ func New[O object.Object](t *testing.T, registry string, options store.Options) 
 		Dir: t.TempDir(), Elected: make(chan struct{}), options: options,
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(scheme), kinds.All().AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	flux := ExternalArtifact()
 	scheme.AddKnownTypeWithName(flux.GroupVersionKind(), flux)
-	kinds := []client.Object{&v1alpha1.OCIRepository{}, &v1alpha1.Bucket{}, &v1alpha1.ImageRepository{}}
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(append(kinds, flux)...)
-	for _, kind := range kinds {
-		builder.WithIndex(kind, "dependencies", func(o client.Object) []string {
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(flux)
+	for _, kind := range kinds.All().Where(kinds.Kind.Fetches) {
+		builder.WithStatusSubresource(kind.New()).WithIndex(kind.New(), "dependencies", func(o client.Object) []string {
 			if _, mine := o.(O); !mine || w.Index == nil {
 				return nil
 			}
@@ -234,30 +234,19 @@ func (w *World[O]) Reconcile(o O) (O, reconcile.Result) {
 	return got, result
 }
 
-// look is what the checks need of an object, wherever its kind has it.
+// look returns what the checks need of an object.
 func look(o object.Object) (suspended bool, artifact *v1alpha1.Artifact) {
-	switch o := o.(type) {
-	case *v1alpha1.OCIRepository:
-		return o.Spec.Suspend, o.Status.Artifact
-	case *v1alpha1.Bucket:
-		return o.Spec.Suspend, o.Status.Artifact
-	case *v1alpha1.ImageRepository:
-		return o.Spec.Suspend, nil
-	default:
-		return false, nil
+	if keeper, ok := o.(kinds.Keeper); ok {
+		artifact = keeper.GetArtifactStatus().Artifact
 	}
+	tenant, ok := o.(kinds.Tenant)
+	return ok && tenant.GetSchedule().Suspend, artifact
 }
 
-// Owner is the object as the store knows it.
+// Owner returns the object as the store knows it.
 func Owner(o client.Object) store.Object {
-	kind := ""
-	switch o.(type) {
-	case *v1alpha1.OCIRepository:
-		kind = "ocirepository"
-	case *v1alpha1.Bucket:
-		kind = "bucket"
-	}
-	return store.Object{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), UID: string(o.GetUID())}
+	kind, _ := kinds.All().Of(o)
+	return store.Object{Kind: strings.ToLower(kind.Kind), Namespace: o.GetNamespace(), Name: o.GetName(), UID: string(o.GetUID())}
 }
 
 // Wants checks a condition of the object as it stands now. An empty status wants it to be absent.

@@ -60,8 +60,10 @@ func (w *world) create(namespace, name string, edit func(*v1alpha1.ImageReposito
 	return w.Create(&v1alpha1.ImageRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: v1alpha1.ImageRepositorySpec{
-			Image: cloudHost + "/" + namespace + "/app", RegistryAccess: v1alpha1.RegistryAccess{Provider: "aws", ServiceAccountName: "puller"},
-			ExclusionList: []string{v1alpha1.DefaultTagExclusion}, Interval: metav1.Duration{Duration: 10 * time.Minute},
+			Image:          cloudHost + "/" + namespace + "/app",
+			RegistryAccess: v1alpha1.RegistryAccess{Access: v1alpha1.Access{Provider: "aws", ServiceAccountName: "puller"}},
+			ExclusionList:  []string{v1alpha1.DefaultTagExclusion},
+			Schedule:       v1alpha1.Schedule{Interval: metav1.Duration{Duration: 10 * time.Minute}},
 		},
 	}, edit)
 }

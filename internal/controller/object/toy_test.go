@@ -130,8 +130,9 @@ func (w *world) create(namespace, name string, edit func(*v1alpha1.OCIRepository
 	return w.Create(&v1alpha1.OCIRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: v1alpha1.OCIRepositorySpec{
-			URL: "oci://registry.example.com/app", Interval: metav1.Duration{Duration: 10 * time.Minute},
-			RegistryAccess: v1alpha1.RegistryAccess{ServiceAccountName: "puller"},
+			URL:            "oci://registry.example.com/app",
+			Schedule:       v1alpha1.Schedule{Interval: metav1.Duration{Duration: 10 * time.Minute}},
+			RegistryAccess: v1alpha1.RegistryAccess{Access: v1alpha1.Access{ServiceAccountName: "puller"}},
 		},
 	}, edit)
 }

@@ -33,7 +33,7 @@ func TestDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := &v1alpha1.OCIRepository{
 				Spec:   v1alpha1.OCIRepositorySpec{URL: "oci://registry.example.com/app"},
-				Status: v1alpha1.OCIRepositoryStatus{Artifact: &v1alpha1.Artifact{Revision: "v1@sha256:1"}},
+				Status: v1alpha1.OCIRepositoryStatus{ArtifactStatus: v1alpha1.ArtifactStatus{Artifact: &v1alpha1.Artifact{Revision: "v1@sha256:1"}}},
 			}
 			c.edit(o)
 			got, err := kind{}.Decide(o, source.Call{Stored: !c.lost})

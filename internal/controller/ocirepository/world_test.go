@@ -82,8 +82,10 @@ func (w *world) create(namespace, name string, edit func(*v1alpha1.OCIRepository
 	return w.Create(&v1alpha1.OCIRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: v1alpha1.OCIRepositorySpec{
-			URL: "oci://" + cloudHost + "/" + namespace + "/app", Ref: &v1alpha1.OCIRepositoryRef{Tag: "v1"},
-			RegistryAccess: v1alpha1.RegistryAccess{Provider: "aws", ServiceAccountName: "puller"}, Interval: metav1.Duration{Duration: 10 * time.Minute},
+			URL:            "oci://" + cloudHost + "/" + namespace + "/app",
+			Ref:            &v1alpha1.OCIRepositoryRef{Tag: "v1"},
+			RegistryAccess: v1alpha1.RegistryAccess{Access: v1alpha1.Access{Provider: "aws", ServiceAccountName: "puller"}},
+			Schedule:       v1alpha1.Schedule{Interval: metav1.Duration{Duration: 10 * time.Minute}},
 		},
 	}, edit)
 }

@@ -60,8 +60,8 @@ func TestCollectorKnowsAllKinds(t *testing.T) {
 		return store.Object{Kind: kind, Namespace: o.Namespace, Name: o.Name, UID: string(o.UID)}
 	}
 	first := w.sharing(nil)
-	source.New(first, "One", w.kind)
-	source.New(first, "Another", w.kind) // of the same objects, which is all that the test needs
+	source.New(first, named("One"), w.kind)
+	source.New(first, named("Another"), w.kind) // of the same objects, which is all that the test needs
 	put := func(owner store.Object) *v1alpha1.Artifact {
 		t.Helper()
 		kept, err := first.Artifacts.Put(t.Context(), owner, nil, "v1", func(out io.Writer) error {
@@ -86,7 +86,7 @@ func TestCollectorKnowsAllKinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := w.sharing(nil)
-	source.New(second, "One", w.kind)
+	source.New(second, named("One"), w.kind)
 	if done, err := second.Artifacts.Collect(t.Context()); err != nil || done.Artifacts != 1 || !w.remains(mine.Path) || w.remains(theirs.Path) {
 		t.Errorf("removed %+v, %v", done, err)
 	}

@@ -1,5 +1,7 @@
 package source
 
+import "github.com/lanyard-dev/lanyard/internal/controller/object"
+
 // Times of readiness and of the collector.
 const (
 	ReadyWithin  = readyWithin
@@ -8,4 +10,4 @@ const (
 )
 
 // CheckBounds refuses an interval or a timeout that the schema does not allow.
-func (v View) CheckBounds() error { return v.checkBounds() }
+func CheckBounds(v object.View) error { return view{View: v}.checkBounds() }

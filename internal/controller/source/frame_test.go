@@ -42,7 +42,7 @@ func TestBounds(t *testing.T) {
 		"timeout short":     {time.Minute, duration(0), "spec.timeout"},
 		"timeout long":      {time.Minute, duration(time.Hour), "spec.timeout"},
 	} {
-		err := source.View{View: object.View{Interval: c.interval, Timeout: c.timeout}}.CheckBounds()
+		err := source.CheckBounds(object.View{Interval: c.interval, Timeout: c.timeout})
 		if (err != nil) != (c.says != "") || err != nil && !strings.HasPrefix(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -59,7 +59,7 @@ func TestBounds(t *testing.T) {
 func TestFetchHasTheTimeoutOfTheSpec(t *testing.T) {
 	w := newWorld(t)
 	kind := &slow{toy: w.kind}
-	w.Reconciler = source.New(w.Shared, "Slow", kind)
+	w.Reconciler = source.New(w.Shared, named("Slow"), kind)
 	for want, timeout := range map[time.Duration]*metav1.Duration{
 		time.Minute:      nil,
 		20 * time.Minute: {Duration: 20 * time.Minute},

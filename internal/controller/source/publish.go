@@ -17,24 +17,24 @@ import (
 // ExternalArtifact is made: a controller that is killed in between removes the ExternalArtifact
 // later.
 func (f *fetching[O, P]) publish(ctx context.Context, o O, offer externalartifact.Offer, save func(context.Context) error) error {
-	view, announced := f.kind.View(o), published(o.GetStatus())
-	source := externalartifact.Source{Kind: f.name, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
-	if !view.Publish && !announced {
+	view, announced := viewOf(f.entry, o), published(o.GetStatus())
+	source := externalartifact.Source{Kind: f.entry.Kind, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
+	if !view.publish && !announced {
 		return nil
 	}
 	var err error
 	switch {
-	case view.Publish && (view.Artifact == nil || !announced):
+	case view.publish && (view.artifact == nil || !announced):
 		object.SetCondition(o, meta.ConditionExternalArtifactPublished, metav1.ConditionUnknown, meta.ReasonProgressing, "no artifact was published yet")
-		if view.Artifact == nil {
+		if view.artifact == nil {
 			return nil
 		}
 		if err := save(ctx); err != nil {
 			return err
 		}
 		fallthrough
-	case view.Publish:
-		offer.Artifact = view.Artifact
+	case view.publish:
+		offer.Artifact = view.artifact
 		err = f.shared.External.Publish(ctx, source, offer)
 	default:
 		if err = f.shared.External.Withdraw(ctx, source); err == nil {
@@ -44,13 +44,13 @@ func (f *fetching[O, P]) publish(ctx context.Context, o O, offer externalartifac
 	}
 	if err == nil {
 		object.SetCondition(o, meta.ConditionExternalArtifactPublished, metav1.ConditionTrue, meta.ReasonSucceeded,
-			"ExternalArtifact "+o.GetName()+" offers revision "+view.Artifact.Revision)
+			"ExternalArtifact "+o.GetName()+" offers revision "+view.artifact.Revision)
 		return nil
 	}
 	err = &publishError{err}
 	failure := object.Explain(err, explain)
 	object.SetCondition(o, meta.ConditionExternalArtifactPublished, metav1.ConditionFalse, failure.Reason, failure.Message)
-	if _, lacking := errors.AsType[*externalartifact.Error](err); lacking && !view.Publish {
+	if _, lacking := errors.AsType[*externalartifact.Error](err); lacking && !view.publish {
 		return nil // the spec asks for none, and without the right to look there may be none: the condition says so
 	}
 	return err

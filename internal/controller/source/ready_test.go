@@ -17,6 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 func (w *world) isReady() error {
@@ -32,7 +33,7 @@ func TestReadyDoesNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		elected := make(chan struct{})
 		late := w.sharing(elected)
-		source.New(late, "OCIRepository", w.kind)
+		source.New(late, kinds.OCIRepository(), w.kind)
 		check := func() error {
 			return late.Artifacts.Ready(httptest.NewRequest(http.MethodGet, "/readyz", nil))
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/access"
 	"github.com/lanyard-dev/lanyard/internal/controller/externalartifact"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // Shared is what the reconcilers of all sources of one controller share. All fields are required.
@@ -49,18 +50,18 @@ func NewDurations() *prometheus.HistogramVec {
 // Reconciler reconciles the sources of one kind.
 type Reconciler[O Object, P any] = object.Reconciler[O, task[P]]
 
-// New makes the reconciler of the kind with that name, such as OCIRepository, and makes its objects
-// known to the shared artifacts.
-func New[O Object, P any](shared *Shared, name string, kind Kind[O, P]) *Reconciler[O, P] {
-	f := &fetching[O, P]{shared: shared, name: name, kind: kind}
+// New makes the reconciler of a kind, and makes its objects known to the shared artifacts. The entry
+// is the kind's one of the table; its objects are of type O.
+func New[O Object, P any](shared *Shared, entry kinds.Kind, kind Kind[O, P]) *Reconciler[O, P] {
+	f := &fetching[O, P]{shared: shared, entry: entry, kind: kind}
 	shared.Artifacts.kinds = append(shared.Artifacts.kinds, f.claims)
-	return object.New(shared.Shared, name, f)
+	return object.New(shared.Shared, entry.Kind, f)
 }
 
 // fetching is a kind of source as the frame of all objects knows it.
 type fetching[O Object, P any] struct {
 	shared *Shared
-	name   string
+	entry  kinds.Kind
 	kind   Kind[O, P]
 }
 
@@ -71,13 +72,13 @@ type task[P any] struct {
 }
 
 // Empty implements object.Definition.
-func (f *fetching[O, P]) Empty() (O, client.ObjectList) { return f.kind.Empty() }
+func (f *fetching[O, P]) Empty() (O, client.ObjectList) { return f.entry.New().(O), f.entry.NewList() }
 
 // View implements object.Definition.
 func (f *fetching[O, P]) View(o O) object.View {
-	v := f.kind.View(o)
-	v.DependsOn = access.DependsOn(v.Fields, f.shared.Rules)
-	v.Renewable = v.Fields.WorkloadIdentityName != ""
+	v := viewOf(f.entry, o)
+	v.DependsOn = access.DependsOn(v.fields, f.shared.Rules)
+	v.Renewable = v.fields.WorkloadIdentityName != ""
 	return v.View
 }
 
@@ -92,23 +93,23 @@ func (f *fetching[O, P]) Decide(ctx context.Context, o O) (task[P], error) {
 }
 
 func (f *fetching[O, P]) decide(ctx context.Context, o O) (task[P], error) {
-	view := f.kind.View(o)
+	view := viewOf(f.entry, o)
 	if err := view.checkBounds(); err != nil {
 		return task[P]{}, err
 	}
-	identity, err := spec.Resolve(ctx, view.Fields, f.shared.Rules)
+	identity, err := spec.Resolve(ctx, view.fields, f.shared.Rules)
 	if err != nil {
 		return task[P]{}, err
 	}
 	call := Call{
 		Call: access.Call{
-			Object:   auth.InvolvedObject{Kind: f.name, Namespace: o.GetNamespace(), Name: o.GetName(), Operation: "reconcile"},
-			Self:     auth.ObjectReference{APIVersion: v1alpha1.GroupVersion().String(), Kind: f.name, Namespace: o.GetNamespace(), Name: o.GetName(), UID: string(o.GetUID())},
+			Object:   auth.InvolvedObject{Kind: f.entry.Kind, Namespace: o.GetNamespace(), Name: o.GetName(), Operation: "reconcile"},
+			Self:     auth.ObjectReference{APIVersion: f.entry.GroupVersion().String(), Kind: f.entry.Kind, Namespace: o.GetNamespace(), Name: o.GetName(), UID: string(o.GetUID())},
 			Identity: identity,
 			RetryNow: object.RetryNow(o),
 		},
 		Owner:  f.owner(o),
-		Stored: f.shared.Artifacts.stored(ctx, f.owner(o), view.Artifact),
+		Stored: f.shared.Artifacts.stored(ctx, f.owner(o), view.artifact),
 	}
 	plan, err := f.kind.Decide(o, call)
 	return task[P]{plan, call}, err
@@ -116,15 +117,15 @@ func (f *fetching[O, P]) decide(ctx context.Context, o O) (task[P], error) {
 
 // Act implements object.Kind.
 func (f *fetching[O, P]) Act(ctx context.Context, o O, t task[P]) (news string, err error) {
-	view, began, outcome := f.kind.View(o), time.Now(), "success"
-	if view.Fields.WorkloadIdentityName != "" && object.RenewalRequested(o) {
+	view, began, outcome := viewOf(f.entry, o), time.Now(), "success"
+	if view.fields.WorkloadIdentityName != "" && object.RenewalRequested(o) {
 		f.shared.Renew(t.call.Identity.Subject)
 	}
 	if err = t.call.Explain(f.kind.Fetch(ctx, o, t.plan, t.call)); err != nil {
 		outcome = object.Explain(err, f.Explain).Reason
 	}
-	f.shared.Durations.WithLabelValues(f.name, outcome).Observe(time.Since(began).Seconds())
-	if err == nil && isAnother(f.kind.View(o).Artifact, view.Artifact) {
+	f.shared.Durations.WithLabelValues(f.entry.Kind, outcome).Observe(time.Since(began).Seconds())
+	if err == nil && isAnother(viewOf(f.entry, o).artifact, view.artifact) {
 		news = "NewArtifact"
 	}
 	return news, err
@@ -142,21 +143,29 @@ func (f *fetching[O, P]) Report(ctx context.Context, o O, outcome object.Outcome
 			f.shared.Artifacts.readiness.try(f.owner(o))
 		}
 	}()
-	view := f.kind.View(o)
+	view := viewOf(f.entry, o)
 	offer := externalartifact.Offer{Failed: outcome.Reason, Suspended: outcome.Suspended}
-	stored := outcome.Fulfilled() && view.Artifact != nil || // Decide found it in the store, or Fetch has put it there
-		f.shared.Artifacts.stored(ctx, f.owner(o), view.Artifact)
+	stored := outcome.Fulfilled() && view.artifact != nil || // Decide found it in the store, or Fetch has put it there
+		f.shared.Artifacts.stored(ctx, f.owner(o), view.artifact)
 	if stored {
-		object.SetCondition(o, meta.ConditionArtifactInStorage, metav1.ConditionTrue, meta.ReasonSucceeded, view.found())
+		object.SetCondition(o, meta.ConditionArtifactInStorage, metav1.ConditionTrue, meta.ReasonSucceeded, f.found(o))
 	} else {
 		object.RemoveCondition(o, meta.ConditionArtifactInStorage)
 	}
-	if stored || view.Artifact == nil {
-		found = view.found()
+	if stored || view.artifact == nil {
+		found = f.found(o)
 	} else if outcome.Suspended {
 		offer.Failed = meta.ReasonSuspended // nobody fetches what the store has lost
 	}
 	return found, f.publish(ctx, o, offer, outcome.Save)
+}
+
+// found says in a few words what the status offers; empty if it offers nothing.
+func (f *fetching[O, P]) found(o O) string {
+	if found := f.entry.Found(o); found != nil {
+		return found.Text
+	}
+	return ""
 }
 
 // Finalize implements object.Kind.
@@ -166,17 +175,16 @@ func (f *fetching[O, P]) Finalize(_ context.Context, o O) error {
 
 // owner is the object as the store knows it.
 func (f *fetching[O, P]) owner(o O) store.Object {
-	return store.Object{Kind: strings.ToLower(f.name), Namespace: o.GetNamespace(), Name: o.GetName(), UID: string(o.GetUID())}
+	return store.Object{Kind: strings.ToLower(f.entry.Kind), Namespace: o.GetNamespace(), Name: o.GetName(), UID: string(o.GetUID())}
 }
 
 // claims shows the claims of the kind's objects, from memory.
 func (f *fetching[O, P]) claims(ctx context.Context, show func(claim)) error {
-	_, list := f.kind.Empty()
-	return object.Each(ctx, f.shared.Client, list, func(o O) {
-		view := f.kind.View(o)
+	return object.Each(ctx, f.shared.Client, f.entry.NewList(), func(o O) {
+		view := viewOf(f.entry, o)
 		c := claim{owner: f.owner(o), idle: view.Suspend || !o.GetDeletionTimestamp().IsZero()}
-		if view.Artifact != nil {
-			c.digest = view.Artifact.Digest
+		if view.artifact != nil {
+			c.digest = view.artifact.Digest
 		}
 		show(c)
 	})

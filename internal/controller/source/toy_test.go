@@ -8,16 +8,15 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
-	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // toy is a kind of source whose objects are of type OCIRepository. It finds what its fetch says.
@@ -25,18 +24,6 @@ type toy struct {
 	fetch   func(o *v1alpha1.OCIRepository, call source.Call) error // nil for nothing
 	fetched []string                                                // names of the objects
 	calls   []source.Call                                           // of Decide
-}
-
-func (*toy) Empty() (*v1alpha1.OCIRepository, client.ObjectList) {
-	return &v1alpha1.OCIRepository{}, &v1alpha1.OCIRepositoryList{}
-}
-
-func (*toy) View(o *v1alpha1.OCIRepository) source.View {
-	return source.View{
-		Fields:   spec.Fields{Namespace: o.Namespace, Provider: o.Spec.Provider, ServiceAccountName: o.Spec.ServiceAccountName},
-		View:     object.View{Suspend: o.Spec.Suspend, Interval: o.Spec.Interval.Duration, Timeout: o.Spec.Timeout, Finalizer: true},
-		Artifact: o.Status.Artifact, Publish: o.Spec.ExternalArtifact,
-	}
 }
 
 func (k *toy) Decide(o *v1alpha1.OCIRepository, call source.Call) (string, error) {
@@ -76,8 +63,15 @@ func newWorld(t *testing.T) *world {
 func newWorldWith(t *testing.T, options store.Options) *world {
 	t.Helper()
 	w := &world{World: controllertest.New[*v1alpha1.OCIRepository](t, serviceHost, options), kind: &toy{}}
-	w.Start(func() reconcile.Reconciler { return source.New(w.Shared, v1alpha1.OCIRepositoryKind, w.kind) })
+	w.Start(func() reconcile.Reconciler { return source.New(w.Shared, kinds.OCIRepository(), w.kind) })
 	return w
+}
+
+// named returns the entry of a kind of this name, whose objects are OCIRepositories.
+func named(name string) kinds.Kind {
+	entry := kinds.OCIRepository()
+	entry.Kind = name
+	return entry
 }
 
 func (w *world) create(namespace, name string, edit func(*v1alpha1.OCIRepository)) *v1alpha1.OCIRepository {
@@ -85,8 +79,9 @@ func (w *world) create(namespace, name string, edit func(*v1alpha1.OCIRepository
 	return w.Create(&v1alpha1.OCIRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: v1alpha1.OCIRepositorySpec{
-			URL: "oci://registry.example.com/app", Interval: metav1.Duration{Duration: 10 * time.Minute},
-			RegistryAccess: v1alpha1.RegistryAccess{Provider: "aws", ServiceAccountName: "puller"},
+			URL:            "oci://registry.example.com/app",
+			Schedule:       v1alpha1.Schedule{Interval: metav1.Duration{Duration: 10 * time.Minute}},
+			RegistryAccess: v1alpha1.RegistryAccess{Access: v1alpha1.Access{Provider: "aws", ServiceAccountName: "puller"}},
 		},
 	}, edit)
 }

@@ -12,9 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
-	toolkitv1 "github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/yamlfile"
 )
 
@@ -105,43 +104,28 @@ type via struct {
 	namespaces []string
 }
 
-// Load returns Lanyard's own kinds, and those of a file; an empty path names no file. It checks the
+// Load returns the kinds of the table that tokens can name, and those of a file; an empty path names
+// no file. It checks the
 // file and compiles all expressions. Its errors name file, line, kind and field.
-func Load(path string) (Kinds, error) {
-	kinds := Kinds{}
-	for _, own := range builtIn() {
-		if field, err := kinds.add(own); err != nil {
+func Load(table kinds.Table, path string) (Kinds, error) {
+	known := Kinds{}
+	for _, own := range table {
+		if own.Relation == "" {
+			continue
+		}
+		names := resourceConfig{APIVersion: own.GroupVersion().String(), Kind: own.Kind, Resource: own.Plural}
+		if field, err := known.add(kindConfig{resourceConfig: names, Relation: own.Relation}); err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", own.Kind, field, err)
 		}
 	}
 	if path == "" {
-		return kinds, nil
+		return known, nil
 	}
 	data, err := os.ReadFile(path) //nolint:gosec // a flag names the file
 	if err != nil {
 		return nil, err
 	}
-	return kinds, kinds.read(path, data)
-}
-
-// builtIn are the kinds of Lanyard that name their identity: bindings in spec.workloadIdentity, all
-// others in spec.workloadIdentityName.
-func builtIn() []kindConfig {
-	own := []kindConfig{{
-		resourceConfig: resourceConfig{
-			APIVersion: identityv1.GroupVersion().String(), Kind: identityv1.WorkloadIdentityBindingKind, Resource: "workloadidentitybindings",
-		},
-		Relation: `object.?spec.?workloadIdentity.?name.orValue('') == identity.metadata.name`,
-	}}
-	for kind, resource := range map[string]string{
-		"OCIRepository": "ocirepositories", "Bucket": "buckets", "ImageRepository": "imagerepositories",
-	} {
-		own = append(own, kindConfig{
-			resourceConfig: resourceConfig{APIVersion: toolkitv1.GroupVersion().String(), Kind: kind, Resource: resource},
-			Relation:       `object.?spec.?workloadIdentityName.orValue('') == identity.metadata.name`,
-		})
-	}
-	return own
+	return known, known.read(path, data)
 }
 
 // read adds the kinds of a file.

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 const widget = `
@@ -22,7 +24,7 @@ func load(t *testing.T, content string) (Kinds, error) {
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return Load(file)
+	return Load(kinds.All(), file)
 }
 
 // TestLoadRefuses checks that a wrong file is an error at start, which names line, kind and field.
@@ -79,7 +81,7 @@ func TestLoadRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Load(filepath.Join(t.TempDir(), "missing.yaml")); err == nil {
+	if _, err := Load(kinds.All(), filepath.Join(t.TempDir(), "missing.yaml")); err == nil {
 		t.Error("a missing file is no error")
 	}
 }
@@ -103,8 +105,8 @@ func TestLoad(t *testing.T) {
 		"gardener's": {gardener, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if kinds, err := Load(c.path); err != nil || len(kinds) != c.want {
-				t.Errorf("%d kinds %v, want %d", len(kinds), err, c.want)
+			if known, err := Load(kinds.All(), c.path); err != nil || len(known) != c.want {
+				t.Errorf("%d kinds %v, want %d", len(known), err, c.want)
 			}
 		})
 	}

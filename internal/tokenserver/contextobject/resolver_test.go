@@ -28,6 +28,7 @@ import (
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/golden"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // spokeUsers is what the user names of seeds begin with, as in Gardener.
@@ -139,13 +140,13 @@ type world struct {
 
 func newWorld(t *testing.T, config string) *world {
 	t.Helper()
-	kinds, err := Load(config)
+	known, err := Load(kinds.All(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &world{}
 	lists := map[schema.GroupVersionResource]string{}
-	for gvk, kind := range kinds {
+	for gvk, kind := range known {
 		lists[kind.GroupVersionResource] = gvk.Kind + "List"
 		for _, via := range kind.via {
 			lists[via.GroupVersionResource] = via.kind.Kind + "List"
@@ -167,7 +168,7 @@ func newWorld(t *testing.T, config string) *world {
 		review.Status.Allowed, err = w.may(review.Spec)
 		return true, review, err
 	})
-	w.resolver = Resolver{Kinds: kinds, Reviews: client.AuthorizationV1().SubjectAccessReviews(), Objects: w.objects, Clusters: issuer.Clusters{ID: "landscape-1", SpokeUserPrefix: spokeUsers}, Log: slog.New(slog.NewTextHandler(&w.log, nil))}
+	w.resolver = Resolver{Kinds: known, Reviews: client.AuthorizationV1().SubjectAccessReviews(), Objects: w.objects, Clusters: issuer.Clusters{ID: "landscape-1", SpokeUserPrefix: spokeUsers}, Log: slog.New(slog.NewTextHandler(&w.log, nil))}
 	return w
 }
 

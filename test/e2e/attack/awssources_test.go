@@ -38,8 +38,9 @@ func repositoryOf(namespace string, ref *meta.AWSIdentityReference) *v1alpha1.OC
 	return &v1alpha1.OCIRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "source-"},
 		Spec: v1alpha1.OCIRepositorySpec{
-			URL: "oci://" + local.Account + ".dkr.ecr." + local.Region + ".amazonaws.com/tenant-a/app", Interval: metav1.Duration{Duration: time.Second},
-			RegistryAccess: v1alpha1.RegistryAccess{Provider: v1alpha1.ProviderAWS, IdentityRef: ref},
+			URL:            "oci://" + local.Account + ".dkr.ecr." + local.Region + ".amazonaws.com/tenant-a/app",
+			Schedule:       v1alpha1.Schedule{Interval: metav1.Duration{Duration: time.Second}},
+			RegistryAccess: v1alpha1.RegistryAccess{Access: v1alpha1.Access{Provider: v1alpha1.ProviderAWS, IdentityRef: ref}},
 		},
 	}
 }
@@ -49,8 +50,9 @@ func imagesOf(namespace string, ref *meta.AWSIdentityReference) *v1alpha1.ImageR
 	return &v1alpha1.ImageRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "source-"},
 		Spec: v1alpha1.ImageRepositorySpec{
-			Image: local.Account + ".dkr.ecr." + local.Region + ".amazonaws.com/tenant-a/app", Interval: metav1.Duration{Duration: time.Second},
-			RegistryAccess: v1alpha1.RegistryAccess{Provider: v1alpha1.ProviderAWS, IdentityRef: ref},
+			Image:          local.Account + ".dkr.ecr." + local.Region + ".amazonaws.com/tenant-a/app",
+			Schedule:       v1alpha1.Schedule{Interval: metav1.Duration{Duration: time.Second}},
+			RegistryAccess: v1alpha1.RegistryAccess{Access: v1alpha1.Access{Provider: v1alpha1.ProviderAWS, IdentityRef: ref}},
 		},
 	}
 }
@@ -60,7 +62,9 @@ func bucketOf(namespace string, ref *meta.AWSIdentityReference) *v1alpha1.Bucket
 	return &v1alpha1.Bucket{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "source-"},
 		Spec: v1alpha1.BucketSpec{
-			BucketName: "of-the-victim", Interval: metav1.Duration{Duration: time.Second}, Provider: v1alpha1.ProviderAWS, IdentityRef: ref,
+			BucketName: "of-the-victim",
+			Schedule:   v1alpha1.Schedule{Interval: metav1.Duration{Duration: time.Second}},
+			Access:     v1alpha1.Access{Provider: v1alpha1.ProviderAWS, IdentityRef: ref},
 		},
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/local"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
@@ -105,7 +106,7 @@ func (s *statuses) see(o report.Resource) {
 	name := o.GetNamespace() + "/" + o.GetName()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	id, ready := report.Read(o).Used, apimeta.IsStatusConditionTrue(o.GetStatus().Conditions, meta.ConditionReady)
+	id, ready := report.Read(kinds.All(), o).Used(), apimeta.IsStatusConditionTrue(o.GetStatus().Conditions, meta.ConditionReady)
 	if id != nil && ready && (id.CloudIdentity == roleA || id.CloudIdentity == accountA || strings.HasSuffix(id.CloudIdentity, "/"+applicationA)) {
 		s.claims = append(s.claims, fmt.Sprintf("%s is Ready as %s", name, id.CloudIdentity))
 	}

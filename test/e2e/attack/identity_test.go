@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/local"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
@@ -27,7 +28,7 @@ import (
 func borrowIdentities(tn *tenant) {
 	t := tn.t
 	const again = "what is refused must stay refused"
-	all, err := report.List(t.Context(), objects, "tenant-b")
+	all, err := report.List(t.Context(), objects, kinds.All(), "tenant-b")
 	must(t, "list the objects of tenant-b", err)
 	for _, o := range all {
 		must(t, "ask for a reconciliation", request(t.Context(), o.Resource, again))
@@ -36,7 +37,7 @@ func borrowIdentities(tn *tenant) {
 		await(t, o.Resource, "the reconciliation", func() error {
 			return wantf(o.GetStatus().LastHandledReconcileAt == again, "it is not handled")
 		})
-		row := report.Of(report.Read(o.Resource))
+		row := report.Of(report.Read(kinds.All(), o.Resource))
 		if row.Expected == "" {
 			continue
 		}

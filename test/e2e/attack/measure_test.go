@@ -202,7 +202,8 @@ func startMachine(t *testing.T) *machine {
 	probe := &v1alpha1.OCIRepository{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "machine"},
 		Spec: v1alpha1.OCIRepositorySpec{
-			URL: "oci://registry.example.com/app", Interval: metav1.Duration{Duration: time.Hour}, Suspend: true, // the controller does nothing
+			URL:      "oci://registry.example.com/app",
+			Schedule: v1alpha1.Schedule{Interval: metav1.Duration{Duration: time.Hour}, Suspend: true}, // the controller does nothing
 		},
 	}
 	create(t, probe)

@@ -23,6 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/local"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
@@ -81,18 +82,14 @@ func (tn *tenant) clear(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 	defer cancel()
-	for _, kind := range kinds() {
-		must(t, "remove the objects", objects.DeleteAllOf(ctx, kind, client.InNamespace(tn.namespace)))
+	for _, kind := range kinds.All().Where(kinds.Kind.Fetches) {
+		must(t, "remove the objects", objects.DeleteAllOf(ctx, kind.New(), client.InNamespace(tn.namespace)))
 	}
 	must(t, "remove the namespace", objects.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tn.namespace}}))
 	poll(ctx, t, "the objects are let go", func() error {
-		left, err := report.List(ctx, objects, tn.namespace)
+		left, err := report.List(ctx, objects, kinds.All(), tn.namespace)
 		return errors.Join(err, wantf(len(left) == 0, "%d are left", len(left)))
 	})
-}
-
-func kinds() []client.Object {
-	return []client.Object{&v1alpha1.OCIRepository{}, &v1alpha1.Bucket{}, &v1alpha1.ImageRepository{}}
 }
 
 // host is a name of the tenant's own.
@@ -143,8 +140,10 @@ func (tn *tenant) meta(name string) metav1.ObjectMeta {
 // repository is an OCIRepository that asks without a credential.
 func (tn *tenant) repository(name, url string) *v1alpha1.OCIRepository {
 	return &v1alpha1.OCIRepository{ObjectMeta: tn.meta(name), Spec: v1alpha1.OCIRepositorySpec{
-		URL: "oci://" + url, Ref: &v1alpha1.OCIRepositoryRef{Tag: "1.0.0"}, Interval: metav1.Duration{Duration: time.Second},
-		RegistryAccess: v1alpha1.RegistryAccess{Provider: v1alpha1.ProviderGeneric},
+		URL:            "oci://" + url,
+		Ref:            &v1alpha1.OCIRepositoryRef{Tag: "1.0.0"},
+		Schedule:       v1alpha1.Schedule{Interval: metav1.Duration{Duration: time.Second}},
+		RegistryAccess: v1alpha1.RegistryAccess{Access: v1alpha1.Access{Provider: v1alpha1.ProviderGeneric}},
 	}}
 }
 
@@ -158,14 +157,19 @@ func (tn *tenant) repositoryAs(name, provider, url string) *v1alpha1.OCIReposito
 // bucket is a Bucket that asks without a credential.
 func (tn *tenant) bucket(name, endpoint string) *v1alpha1.Bucket {
 	return &v1alpha1.Bucket{ObjectMeta: tn.meta(name), Spec: v1alpha1.BucketSpec{
-		Provider: v1alpha1.ProviderGeneric, Endpoint: endpoint, BucketName: "bucket", Interval: metav1.Duration{Duration: time.Second},
+		Access:     v1alpha1.Access{Provider: v1alpha1.ProviderGeneric},
+		Endpoint:   endpoint,
+		BucketName: "bucket",
+		Schedule:   v1alpha1.Schedule{Interval: metav1.Duration{Duration: time.Second}},
 	}}
 }
 
 // image is an ImageRepository that asks without a credential.
 func (tn *tenant) image(name, image string) *v1alpha1.ImageRepository {
 	return &v1alpha1.ImageRepository{ObjectMeta: tn.meta(name), Spec: v1alpha1.ImageRepositorySpec{
-		Image: image, Interval: metav1.Duration{Duration: time.Second}, RegistryAccess: v1alpha1.RegistryAccess{Provider: v1alpha1.ProviderGeneric},
+		Image:          image,
+		Schedule:       v1alpha1.Schedule{Interval: metav1.Duration{Duration: time.Second}},
+		RegistryAccess: v1alpha1.RegistryAccess{Access: v1alpha1.Access{Provider: v1alpha1.ProviderGeneric}},
 	}}
 }
 

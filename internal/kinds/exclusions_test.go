@@ -1,9 +1,10 @@
-package controllertest
+package kinds_test
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -15,18 +16,22 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/grant"
 	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// registryOfRows is the registry of all rows of the truth table, which name none.
+// registryOfRows is the registry of all rows: rows of the truth table name no registry.
 const registryOfRows = "registry.example.com"
 
-// Exclusions asserts that a kind judges each of its rows of the truth table as the table says. The
-// table is in auth/spec/testdata; the schemas follow it too. The function fields returns the fields
-// that the kind's View has for an object with the row's spec in namespace tenant-a. It returns an
-// error if the kind has no such field.
-func Exclusions(t *testing.T, kind string, fields func(row json.RawMessage) (spec.Fields, error)) {
-	t.Helper()
-	data, err := os.ReadFile("../../../auth/spec/testdata/exclusions.yaml") // from the kind's own folder, where its tests run
+// TestExclusions checks that each kind judges its rows of the truth table as the table says. The
+// table is in auth/spec/testdata; the schemas follow it too.
+func TestExclusions(t *testing.T) {
+	for _, kind := range kinds.All().Where(kinds.Kind.Fetches) {
+		t.Run(kind.Kind, func(t *testing.T) { testExclusions(t, kind) })
+	}
+}
+
+func testExclusions(t *testing.T, kind kinds.Kind) {
+	data, err := os.ReadFile("../../auth/spec/testdata/exclusions.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,15 +61,17 @@ func Exclusions(t *testing.T, kind string, fields func(row json.RawMessage) (spe
 	}
 	judged := 0
 	for _, row := range table.Rows {
-		if row.Kinds != nil && !slices.Contains(row.Kinds, kind) || slices.Contains(absent, row.Name) {
+		if row.Kinds != nil && !slices.Contains(row.Kinds, kind.Kind) || slices.Contains(absent, row.Name) {
 			continue
 		}
 		judged++
-		shown, err := fields(row.Spec)
-		if err != nil {
+		object := kind.New()
+		object.SetNamespace("tenant-a")
+		if err := yaml.UnmarshalStrict(fmt.Appendf(nil, `{"spec": %s}`, row.Spec), object); err != nil {
 			t.Errorf("%s: %v", row.Name, err)
 			continue
 		}
+		shown := kind.Fields(object)
 		shown.Name, shown.Address = "app", "oci://"+registryOfRows+"/app"
 		identity, err := spec.Resolve(t.Context(), shown, everything)
 		if row.Accepted {

@@ -1,0 +1,111 @@
+package kinds
+
+import (
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth/spec"
+)
+
+func workloadIdentity() Kind {
+	return Kind{
+		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.WorkloadIdentityKind),
+		Plural:           "workloadidentities", Short: "lwi", Program: IdentityController,
+		New:     func() Resource { return &v1alpha1.WorkloadIdentity{} },
+		NewList: func() List { return &v1alpha1.WorkloadIdentityList{} },
+	}
+}
+
+func workloadIdentityBinding() Kind {
+	return Kind{
+		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.WorkloadIdentityBindingKind),
+		Plural:           "workloadidentitybindings", Short: "lwib", Program: IdentityController,
+		New:     func() Resource { return &v1alpha1.WorkloadIdentityBinding{} },
+		NewList: func() List { return &v1alpha1.WorkloadIdentityBindingList{} },
+		Source:  of(func(o *v1alpha1.WorkloadIdentityBinding) string { return "Secret " + o.Spec.Store.SecretRef.Name }),
+		IdentityRef: of(func(o *v1alpha1.WorkloadIdentityBinding) *spec.IdentityRef {
+			if ref := o.Spec.IdentityRef; ref != nil {
+				return &spec.IdentityRef{Kind: ref.Kind, Name: ref.Name}
+			}
+			return nil
+		}),
+		WorkloadIdentity: of(func(o *v1alpha1.WorkloadIdentityBinding) string {
+			if ref := o.Spec.WorkloadIdentity; ref != nil {
+				return ref.Name
+			}
+			return ""
+		}),
+		Relation: `object.?spec.?workloadIdentity.?name.orValue('') == identity.metadata.name`,
+		Success:  "Delivered",
+		Found: of(func(o *v1alpha1.WorkloadIdentityBinding) *Found {
+			if o.Status.ExpiresAt == nil {
+				return nil
+			}
+			return &Found{ExpiresAt: o.Status.ExpiresAt}
+		}),
+	}
+}
+
+// keyRing is the kind whose status the token server writes. Its objects have no conditions of the
+// common status.
+func keyRing() Kind {
+	return Kind{
+		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.KeyRingKind),
+		Plural:           "keyrings", Short: "lkr", Program: TokenServer,
+		New:     func() Resource { return &v1alpha1.KeyRing{} },
+		NewList: func() List { return &v1alpha1.KeyRingList{} },
+	}
+}
+
+func awsServiceAccountIdentity() Kind {
+	return awsIdentity(Kind{
+		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.AWSServiceAccountIdentityKind),
+		Plural:           "awsserviceaccountidentities", Short: "lasai",
+		New:     func() Resource { return &v1alpha1.AWSServiceAccountIdentity{} },
+		NewList: func() List { return &v1alpha1.AWSServiceAccountIdentityList{} },
+		Source:  of(func(o *v1alpha1.AWSServiceAccountIdentity) string { return o.Spec.RoleARN }),
+	})
+}
+
+func awsClusterControllerIdentity() Kind {
+	return awsIdentity(Kind{
+		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.AWSClusterControllerIdentityKind),
+		Plural:           "awsclustercontrolleridentities", Short: "lacci", ClusterScoped: true,
+		New:     func() Resource { return &v1alpha1.AWSClusterControllerIdentity{} },
+		NewList: func() List { return &v1alpha1.AWSClusterControllerIdentityList{} },
+	})
+}
+
+func awsClusterRoleIdentity() Kind {
+	return awsIdentity(Kind{
+		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.AWSClusterRoleIdentityKind),
+		Plural:           "awsclusterroleidentities", Short: "lacri", ClusterScoped: true,
+		New:     func() Resource { return &v1alpha1.AWSClusterRoleIdentity{} },
+		NewList: func() List { return &v1alpha1.AWSClusterRoleIdentityList{} },
+	})
+}
+
+func awsClusterStaticIdentity() Kind {
+	return awsIdentity(Kind{
+		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.AWSClusterStaticIdentityKind),
+		Plural:           "awsclusterstaticidentities", Short: "lacsi", ClusterScoped: true,
+		New:     func() Resource { return &v1alpha1.AWSClusterStaticIdentity{} },
+		NewList: func() List { return &v1alpha1.AWSClusterStaticIdentityList{} },
+	})
+}
+
+// lentIdentity is an AWS identity with the status that all four kinds have.
+type lentIdentity interface {
+	GetIdentityStatus() *v1alpha1.AWSIdentityStatus
+}
+
+// awsIdentity completes the entry of a kind of AWS identities. The source of an identity is its
+// chain, the root last, unless the entry has a source already.
+func awsIdentity(k Kind) Kind {
+	k.Program, k.AWSIdentity, k.Success = IdentityController, true, "Ready"
+	if k.Source == nil {
+		k.Source = of(func(o lentIdentity) string { return strings.Join(o.GetIdentityStatus().Chain, " > ") })
+	}
+	k.Found = of(func(o lentIdentity) *Found { return &Found{CloudIdentity: o.GetIdentityStatus().ARN} })
+	return k
+}

@@ -1,0 +1,39 @@
+package kinds
+
+import (
+	"cmp"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/api/infrastructure/v1alpha1"
+	toolkitv1 "github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth/spec"
+)
+
+func awsCluster() Kind {
+	return Kind{
+		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.AWSClusterKind),
+		Plural:           "awsclusters", Short: "lac", Program: IdentityController,
+		New:     func() Resource { return &v1alpha1.AWSCluster{} },
+		NewList: func() List { return &v1alpha1.AWSClusterList{} },
+		Server:  AWS, AddressField: "spec.region",
+		Source: of(func(o *v1alpha1.AWSCluster) string { return o.Spec.Region }),
+		Fields: of(func(o *v1alpha1.AWSCluster) spec.Fields {
+			ref := AWSClusterIdentity(o)
+			return spec.Fields{Namespace: o.Namespace, Provider: toolkitv1.ProviderAWS, IdentityRef: &ref}
+		}),
+		IdentityRef: of(func(o *v1alpha1.AWSCluster) *spec.IdentityRef {
+			ref := AWSClusterIdentity(o)
+			return &ref
+		}),
+		Success: "Ready",
+		Found:   of(func(*v1alpha1.AWSCluster) *Found { return &Found{} }),
+	}
+}
+
+// AWSClusterIdentity returns the AWS identity that an AWSCluster names. An absent identityRef stands
+// for the AWSClusterControllerIdentity default, as the schema says: an object may be older than the
+// schema's default.
+func AWSClusterIdentity(o *v1alpha1.AWSCluster) spec.IdentityRef {
+	standard := &spec.IdentityRef{Kind: identityv1.AWSClusterControllerIdentityKind, Name: identityv1.DefaultControllerIdentity}
+	return *cmp.Or(refOf(o.Spec.IdentityRef), standard)
+}

@@ -1,0 +1,266 @@
+// Package kinds is the table of Lanyard's kinds of objects. Code that handles objects of any kind
+// ranges over a [Table] and names no kind. A new kind is one entry of [All], its Go type in module
+// api, its reconciler, and one line in the program that runs the reconciler.
+package kinds
+
+import (
+	"cmp"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	toolkitv1 "github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/spec"
+)
+
+// Program is the name of a program of Lanyard.
+type Program string
+
+// The programs that reconcile objects.
+const (
+	// Controller fetches artifacts, and reads what strangers send.
+	Controller Program = "lanyard-controller"
+	// IdentityController keeps identities and the Secrets of bindings.
+	IdentityController Program = "lanyard-identity-controller"
+	// TokenServer issues tokens and rotates keys.
+	TokenServer Program = "lanyard-token-server"
+)
+
+// Server is the sort of server that the objects of a kind name. It decides what a token is for.
+type Server string
+
+// The sorts of servers.
+const (
+	// Registry is an OCI registry.
+	Registry Server = "registry"
+	// Buckets is a service that keeps buckets.
+	Buckets Server = "buckets"
+	// AWS is the APIs of Amazon Web Services in a region.
+	AWS Server = "aws"
+)
+
+// Resource is an object of any kind, as package client of controller-runtime has it. This package
+// does not import that package, because programs that reach no cluster link this package.
+type Resource interface {
+	metav1.Object
+	runtime.Object
+}
+
+// List is a list of objects of any kind.
+type List interface {
+	metav1.ListInterface
+	runtime.Object
+}
+
+// Object is an object with the status that almost all of Lanyard's kinds have.
+type Object interface {
+	Resource
+
+	// GetStatus returns the part of the status that all kinds have, for reading and writing.
+	GetStatus() *meta.Status
+}
+
+// Actor is an object that gets a credential to act with.
+type Actor interface {
+	Object
+
+	// GetFetchStatus returns the part of the status that says whose credential was used.
+	GetFetchStatus() *meta.FetchStatus
+}
+
+// Tenant is an object that acts as a tenant, at a server that its spec names.
+type Tenant interface {
+	Actor
+
+	// GetSchedule returns the part of the spec that says when the controller works.
+	GetSchedule() *toolkitv1.Schedule
+	// GetAccess returns the part of the spec that says with whose credential the controller works.
+	GetAccess() *toolkitv1.Access
+}
+
+// Keeper is an object that keeps an artifact.
+type Keeper interface {
+	Tenant
+
+	// GetPublication returns the part of the spec that says who else is offered the artifact.
+	GetPublication() *toolkitv1.Publication
+	// GetArtifactStatus returns the part of the status that has the artifact.
+	GetArtifactStatus() *toolkitv1.ArtifactStatus
+}
+
+// credentialed is an object whose spec has the field credential.
+type credentialed interface {
+	GetCredential() *toolkitv1.Credential
+}
+
+// Kind describes one kind of objects.
+type Kind struct {
+	// GroupVersionKind has the names of the kind in manifests. Required.
+	schema.GroupVersionKind
+
+	// Plural is the name of the kind in paths of the API server, such as "buckets". Required.
+	Plural string
+	// Short is the short name for kubectl, such as "lbkt". Required.
+	Short string
+	// FluxGroup is the API group of the kind of the same name in Flux; empty if Flux has none.
+	FluxGroup string
+	// ClusterScoped says that the objects have no namespace.
+	ClusterScoped bool
+	// Program is the program that reconciles the objects. Required.
+	Program Program
+
+	// New returns an object without content. Required.
+	New func() Resource
+	// NewList returns a list without items. Required.
+	NewList func() List
+
+	// Server is the sort of server that the spec names; empty if it names none.
+	Server Server
+	// AddressField is the path of the field that names the server, such as "spec.url".
+	AddressField string
+	// Source returns what people call the source of an object: a repository, a bucket, a Secret.
+	// If Source is nil, there is no such name.
+	Source func(Resource) string
+	// Fields returns the identity fields of an object, for package auth/spec. The result is a copy.
+	// Nil if the kind has no identity fields, so that no credential can be explained.
+	Fields func(Resource) spec.Fields
+	// IdentityRef returns the AWS identity that an object names; nil if it names none. IdentityRef is
+	// itself nil if objects of the kind cannot name an AWS identity.
+	IdentityRef func(Resource) *spec.IdentityRef
+	// WorkloadIdentity returns the name of the WorkloadIdentity that an object names; empty if it
+	// names none. Nil if objects of the kind cannot name a WorkloadIdentity.
+	WorkloadIdentity func(Resource) string
+	// AWSIdentity says that the objects are AWS identities, which other objects name.
+	AWSIdentity bool
+	// Relation is a CEL expression over object and identity: true if the object uses the
+	// WorkloadIdentity. A token may then name the object as its context. Empty if tokens cannot name
+	// objects of the kind.
+	Relation string
+
+	// Success is the word for an object that is Ready, such as "Pulled". Empty if reports leave the
+	// kind out.
+	Success string
+	// Found returns what the status of an object offers; nil if it offers nothing yet. Required with
+	// Success.
+	Found func(Resource) *Found
+}
+
+// Found is what the status of an object offers. Each field may be zero.
+type Found struct {
+	// Text says in a few words what there is, for the message of the condition Ready.
+	Text string
+	// Revision is the revision of the artifact.
+	Revision string
+	// Tags is the number of tags of a repository; nil if no tags were counted.
+	Tags *int
+	// ExpiresAt is when the credential in a Secret ends; nil if there is none.
+	ExpiresAt *metav1.Time
+	// CloudIdentity is the identity at the cloud that the object stands for.
+	CloudIdentity string
+}
+
+// NamedIdentity returns the AWS identity that an object names; the zero subject if it names none. The
+// error says that the object names no valid identity.
+func (k Kind) NamedIdentity(o Resource) (auth.Subject, error) {
+	if k.IdentityRef == nil {
+		return auth.Subject{}, nil
+	}
+	ref := k.IdentityRef(o)
+	if ref == nil {
+		return auth.Subject{}, nil
+	}
+	return spec.AWSIdentity(ref.Kind, o.GetNamespace(), ref.Name)
+}
+
+// Fetches reports whether the objects name a server and act there as a tenant, at an interval.
+func (k Kind) Fetches() bool {
+	_, ok := k.New().(Tenant)
+	return ok
+}
+
+// KeepsArtifacts reports whether the objects keep artifacts.
+func (k Kind) KeepsArtifacts() bool {
+	_, ok := k.New().(Keeper)
+	return ok
+}
+
+// UsesAWSIdentities reports whether the objects can name an AWS identity.
+func (k Kind) UsesAWSIdentities() bool { return k.IdentityRef != nil }
+
+// HasSVIDs reports whether the objects can have SVIDs: their spec has the field credential.
+func (k Kind) HasSVIDs() bool {
+	_, ok := k.New().(credentialed)
+	return ok
+}
+
+// Acting completes an entry of a kind whose objects act as a tenant: New returns a [Tenant], and
+// address returns the address of the server as the spec names it. What the entry already has, stays.
+func Acting(k Kind, address func(Resource) string) Kind {
+	k.Program = cmp.Or(k.Program, Controller)
+	k.Relation = cmp.Or(k.Relation, `object.?spec.?workloadIdentityName.orValue('') == identity.metadata.name`)
+	k.IdentityRef = of(func(o Tenant) *spec.IdentityRef { return refOf(o.GetAccess().IdentityRef) })
+	k.WorkloadIdentity = of(func(o Tenant) string { return o.GetAccess().WorkloadIdentityName })
+	if k.Source == nil {
+		k.Source = address
+	}
+	if k.Fields == nil {
+		k.Fields = of(func(o Tenant) spec.Fields { return accessFields(k, o, address(o)) })
+	}
+	if k.Found == nil {
+		k.Found = foundArtifact
+	}
+	return k
+}
+
+// accessFields returns the identity fields that are in the common part of a spec.
+func accessFields(k Kind, o Tenant, address string) spec.Fields {
+	a := o.GetAccess()
+	fields := spec.Fields{
+		Kind: auth.Kind(k.Kind), Namespace: o.GetNamespace(), Name: o.GetName(), Address: address,
+		Provider: a.Provider, ServiceAccountName: a.ServiceAccountName, WorkloadIdentityName: a.WorkloadIdentityName,
+		IdentityRef: refOf(a.IdentityRef), PullSecrets: k.Server == Registry,
+		SecretRef: nameOf(a.SecretRef), CertSecretRef: nameOf(a.CertSecretRef), ProxySecretRef: nameOf(a.ProxySecretRef),
+		Insecure: a.Insecure,
+	}
+	if own, ok := o.(credentialed); ok && own.GetCredential() != nil {
+		c := own.GetCredential()
+		fields.Credential = &spec.Credential{Type: spec.CredentialType(c.Type), Audiences: slices.Clone(c.Audiences)}
+	}
+	return fields
+}
+
+// foundArtifact implements Kind.Found for kinds that keep artifacts.
+func foundArtifact(o Resource) *Found {
+	keeper, ok := o.(Keeper)
+	if !ok || keeper.GetArtifactStatus().Artifact == nil {
+		return nil
+	}
+	revision := keeper.GetArtifactStatus().Artifact.Revision
+	return &Found{Text: "stored artifact for revision " + revision, Revision: revision}
+}
+
+// of makes a function of one type of objects a function of all objects. The function panics for an
+// object of another type: a table never calls the function with such an object.
+func of[O any, R any](f func(O) R) func(Resource) R {
+	return func(o Resource) R { return f(o.(O)) }
+}
+
+// refOf returns the AWS identity that a spec names; nil for none.
+func refOf(ref *meta.AWSIdentityReference) *spec.IdentityRef {
+	if ref == nil {
+		return nil
+	}
+	return &spec.IdentityRef{Kind: ref.Kind, Name: ref.Name}
+}
+
+// nameOf returns the name that a reference has; nil for none.
+func nameOf(ref *meta.LocalReference) *string {
+	if ref == nil {
+		return nil
+	}
+	return new(ref.Name)
+}

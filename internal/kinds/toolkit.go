@@ -1,0 +1,60 @@
+package kinds
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth/spec"
+)
+
+// OCIRepository returns the entry of the kind.
+func OCIRepository() Kind {
+	return Acting(Kind{
+		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.OCIRepositoryKind),
+		Plural:           "ocirepositories", Short: "loci", FluxGroup: "source.toolkit.fluxcd.io",
+		New:     func() Resource { return &v1alpha1.OCIRepository{} },
+		NewList: func() List { return &v1alpha1.OCIRepositoryList{} },
+		Server:  Registry, AddressField: "spec.url", Success: "Pulled",
+	}, of(func(o *v1alpha1.OCIRepository) string { return o.Spec.URL }))
+}
+
+// Bucket returns the entry of the kind.
+func Bucket() Kind {
+	k := Acting(Kind{
+		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.BucketKind),
+		Plural:           "buckets", Short: "lbkt", FluxGroup: "source.toolkit.fluxcd.io",
+		New:     func() Resource { return &v1alpha1.Bucket{} },
+		NewList: func() List { return &v1alpha1.BucketList{} },
+		Server:  Buckets, AddressField: "spec.endpoint", Success: "Pulled",
+	}, of(func(o *v1alpha1.Bucket) string {
+		return strings.TrimPrefix(o.Spec.Endpoint+"/"+o.Spec.BucketName, "/")
+	}))
+	access := k.Fields
+	k.Fields = of(func(o *v1alpha1.Bucket) spec.Fields {
+		fields := access(o)
+		if sts := o.Spec.STS; sts != nil {
+			fields.STS = &spec.TokenService{Provider: sts.Provider, Endpoint: sts.Endpoint}
+		}
+		return fields
+	})
+	return k
+}
+
+// ImageRepository returns the entry of the kind.
+func ImageRepository() Kind {
+	return Acting(Kind{
+		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.ImageRepositoryKind),
+		Plural:           "imagerepositories", Short: "lir", FluxGroup: "image.toolkit.fluxcd.io",
+		New:     func() Resource { return &v1alpha1.ImageRepository{} },
+		NewList: func() List { return &v1alpha1.ImageRepositoryList{} },
+		Server:  Registry, AddressField: "spec.image", Success: "Scanned",
+		Found: of(func(o *v1alpha1.ImageRepository) *Found {
+			scan := o.Status.LastScanResult
+			if scan == nil {
+				return nil
+			}
+			return &Found{Text: fmt.Sprintf("tags of %s: %d", o.Status.CanonicalImageName, scan.TagCount), Tags: &scan.TagCount}
+		}),
+	}, of(func(o *v1alpha1.ImageRepository) string { return o.Spec.Image }))
+}
