@@ -12,37 +12,37 @@ import (
 // [WithImageRepository] the token is [*RegistryCredentials]; otherwise it has the provider's own
 // type.
 //
-// Errors are [*Error], which contain no secret, or wrap the cause of ctx's end. If ctx ends,
-// GetToken returns at once, but an exchange that it started for a cache continues for the other
-// callers.
+// An error is an [*Error], which contains no secret, or wraps the cause of ctx's end. When ctx
+// ends, GetToken returns at once. An exchange that it started for a cache continues, because other
+// callers may wait for the token.
 func GetToken(ctx context.Context, provider Provider, opts ...Option) (Token, error) {
 	token, _, err := GetTokenAndKey(ctx, provider, opts...)
 	return token, err
 }
 
-// GetTokenAndKey is [GetToken]. It also returns the key of the token that was issued, whose
-// Identity says as whom the token speaks. [Resolve] may name another identity: the subject may have
-// changed since.
+// GetTokenAndKey is like [GetToken] and also returns the key of the issued token. Key.Identity is
+// the cloud identity that the token was issued for. [Resolve] may return another identity, because
+// the subject may have changed meanwhile.
 func GetTokenAndKey(ctx context.Context, provider Provider, opts ...Option) (Token, Key, error) {
 	c := calls.Get().(*call)
 	c.provider = provider
 
-	//  1. Whose token? Without a subject, a call fails; the controller is asked for by name.
+	//  1. Set the options. There is no default subject: WithController must be explicit.
 	if err := c.apply(opts); err != nil {
 		return nil, Key{}, err
 	}
-	//  2. What does the provider make of the options: region, endpoint, registry?
-	//  3. What does memory know of the subject?
-	//  4. Which cloud identity does the subject ask for?
-	//  5. The answers are the key.
+	//  2. Ask the provider to resolve the options: region, endpoint, registry.
+	//  3. Look up the subject in memory.
+	//  4. Ask the provider which cloud identity the subject wants.
+	//  5. Make the key of these answers.
 	err := c.resolve(ctx)
-	// Memory may lack a subject that exists, because an informer can be behind. Then fetch still
-	// finds the subject.
+	// Memory may lack a subject that exists, because an informer can be behind. In this case fetch
+	// still finds the subject.
 	unknown := err != nil && CodeOf(err) == CodeSubjectNotFound
 	if err != nil && !unknown {
 		return nil, Key{}, err
 	}
-	//  6. The cache answers without I/O, or lets one caller fetch for all.
+	//  6. The cache answers without I/O. On a miss, one caller fetches for all.
 	if c.Cache == nil {
 		fetched, err := c.fetch(ctx)
 		return fetched.Token, fetched.Key, err
@@ -59,8 +59,8 @@ func GetTokenAndKey(ctx context.Context, provider Provider, opts ...Option) (Tok
 	return fetched.Token, fetched.Key, err
 }
 
-// calls lets cache hits reuse their memory. A call that fetches is not put back, because its fetch
-// may still run after GetToken returns.
+// calls is a pool, so that cache hits do not allocate. A call that fetches does not return to the
+// pool, because its fetch may still run after GetToken returns.
 //
 //nolint:gochecknoglobals // a pool of zero values holds no state.
 var calls = sync.Pool{New: func() any { return new(call) }}
@@ -78,7 +78,7 @@ func Resolve(ctx context.Context, provider Provider, opts ...Option) (Key, error
 	return c.key, nil
 }
 
-// call is one run of GetToken.
+// call is the state of one GetToken call.
 type call struct {
 	Options
 	provider Provider
@@ -138,8 +138,9 @@ func (c *call) fetchOptions() FetchOptions {
 	}
 }
 
-// fetch reads the subject, proves it and exchanges the proof. It reads from the source of truth and
-// not from memory, so that proof, identity and key describe the subject at one moment.
+// fetch reads the subject, gets a proof of it and exchanges the proof for a token. It reads from
+// the source of truth and not from memory, so that proof, identity and key describe the subject at
+// the same moment.
 func (c *call) fetch(ctx context.Context) (Fetched, error) {
 	request := &Request{Key: c.key, ImageRepository: c.ImageRepository, ProxyURL: c.ProxyURL, cache: c.Cache, fetch: c.fetchOptions()}
 	var proof Proof
@@ -154,13 +155,13 @@ func (c *call) fetch(ctx context.Context) (Fetched, error) {
 		}
 		request.Account = account
 		request.Key.setAccount(&account, identity)
-		//  7. The proof is short-lived, and of exactly the account that was read.
+		//  7. Get a short-lived proof of exactly the account that was read.
 		if proof, err = c.prove(ctx, request); err != nil {
 			return Fetched{}, err
 		}
 	}
-	//  8. The proof is exchanged for a token;
-	//  9. the token is exchanged for registry credentials, if the call names an image repository.
+	//  8. Exchange the proof for a token.
+	//  9. If the call names an image repository, exchange the token for registry credentials.
 	token, err := c.exchange(ctx, proof, request)
 	if err != nil {
 		return Fetched{}, err
@@ -168,7 +169,7 @@ func (c *call) fetch(ctx context.Context) (Fetched, error) {
 	if err := checkToken(token, request.Key.Provider); err != nil {
 		return Fetched{}, err
 	}
-	// 10. The cache keeps the token, if its key is the one that was asked for.
+	// 10. The cache stores the token only if request.Key equals the requested key.
 	return Fetched{Token: token, Key: request.Key}, nil
 }
 
@@ -241,7 +242,8 @@ func (c *call) exchange(ctx context.Context, proof Proof, request *Request) (Tok
 	}
 	err = observe(c.Observer, request.Key.Provider, StageRegistry, func() error {
 		credentials, err := c.provider.(RegistryProvider).NewRegistryToken(ctx, token, request)
-		if token = nil; credentials != nil { // else the interface would not be nil
+		// A nil pointer in the interface would make token different from nil.
+		if token = nil; credentials != nil {
 			token = credentials
 		}
 		return err

@@ -16,13 +16,13 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/cache"
 )
 
-// world is a small provider, an API server and the memory of it, all in one. It refuses unexpected
-// requests.
+// world is a fake of a provider, of an API server and of the server's informers. It refuses
+// unexpected requests.
 type world struct {
 	mu     sync.Mutex
 	live   map[auth.Subject]auth.Account // the source of truth
-	memory map[auth.Subject]auth.Account // what informers saw of it
-	proofs map[string]auth.Account       // by token
+	memory map[auth.Subject]auth.Account // the informers' copy of live
+	proofs map[string]auth.Account       // keyed by the proof's token
 	steps  []string
 }
 
@@ -121,7 +121,7 @@ func (w *world) NewToken(_ context.Context, proof auth.Proof, request *auth.Requ
 	return &session{account.Subject.String() + " as " + request.Key.Identity, time.Now().Add(time.Hour)}, nil
 }
 
-// full is a world with every capability.
+// full is a world that also implements ControllerProvider and RegistryProvider.
 type full struct{ *world }
 
 func (w full) NewControllerToken(_ context.Context, request *auth.Request) (auth.Token, error) {
@@ -181,7 +181,7 @@ func TestControllerOnlyByName(t *testing.T) {
 	}
 }
 
-// TestBadOptions checks that each bad option is an error of its own: no option is ignored, and none
+// TestBadOptions checks that each bad option alone is an error: no option is ignored, and none
 // leads to another identity.
 func TestBadOptions(t *testing.T) {
 	w := full{newWorld(t)}
@@ -228,7 +228,7 @@ func TestMemoryIsBehind(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(w *world)
-		code   auth.Code // empty: a token of role-a
+		code   auth.Code // empty if GetToken returns a token of role-a
 	}{
 		{"account not seen yet", func(w *world) { delete(w.memory, sa) }, ""},
 		{"account gone", func(w *world) { delete(w.live, sa) }, auth.CodeSubjectNotFound},
@@ -261,8 +261,8 @@ func TestMemoryIsBehind(t *testing.T) {
 	}
 }
 
-// TestKeyOfTheTokenThatWasIssued: the key names the identity that the provider was asked for,
-// whatever memory says before or after the exchange.
+// TestKeyOfTheTokenThatWasIssued checks that the key has the identity of the issued token, whatever
+// memory says before or after the exchange.
 func TestKeyOfTheTokenThatWasIssued(t *testing.T) {
 	sa := serviceAccount(t, "a", "sa")
 	for name, cached := range map[string][]auth.Option{
@@ -270,7 +270,8 @@ func TestKeyOfTheTokenThatWasIssued(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := full{newWorld(t)}
-			w.memory[sa] = auth.Account{Subject: sa, UID: "uid-a", Attributes: map[string]string{roleAttribute: "role-b"}} // it lags behind
+			// Memory lags behind the source of truth.
+			w.memory[sa] = auth.Account{Subject: sa, UID: "uid-a", Attributes: map[string]string{roleAttribute: "role-b"}}
 			token, key, err := auth.GetTokenAndKey(t.Context(), w, append(w.options(), cached...)...)
 			if err != nil || token.(*session).who != "system:serviceaccount:a:sa as role-a" || key.Identity != "role-a" || key.Subject != sa {
 				t.Errorf("token %v, key %v, %v; want both of role-a", token, key, err)
@@ -315,7 +316,7 @@ func TestImageRepositoryHasNoTag(t *testing.T) {
 	}
 }
 
-// TestAccountSwappedBetweenReadAndProof checks that only the account that was read is proven.
+// TestAccountSwappedBetweenReadAndProof checks that no other account than the one read is proven.
 func TestAccountSwappedBetweenReadAndProof(t *testing.T) {
 	w := full{newWorld(t)}
 	swapping := swapper{w}
@@ -350,7 +351,7 @@ func TestAnotherKindOfSubject(t *testing.T) {
 		}
 		return token.(*session).who
 	}
-	// The same names, twice each, so that the second answer comes from the cache.
+	// Both subjects have the same namespace and name. The second round is answered from the cache.
 	for range 2 {
 		if got := get(wi); got != "lanyard.dev:workloadidentity:a:sa as role-a" {
 			t.Errorf("the WorkloadIdentity's token is of %s", got)
@@ -476,7 +477,8 @@ func (p proxied) NewToken(ctx context.Context, proof auth.Proof, request *auth.R
 	return p.full.NewToken(ctx, proof, request)
 }
 
-// TestProxyIsTheOneOfTheKey checks that a later change of the URL does not change the option.
+// TestProxyIsTheOneOfTheKey checks that a later change of the caller's URL does not change the
+// option.
 func TestProxyIsTheOneOfTheKey(t *testing.T) {
 	var seen []string
 	w := proxied{full{newWorld(t)}, &seen}

@@ -21,12 +21,11 @@
 // first two from a manager. Packages auth/aws, auth/azure and auth/gcp are the providers; a program
 // links only the SDKs of the providers that it imports. Packages auth/bearer and auth/svid are
 // providers too: they exchange nothing, because the proof itself is the credential. Package
-// auth/providers links the three clouds,
-// and finds one by its name in an object's spec. Each provider has an adapter through which its
-// cloud's SDK makes the same call: aws.NewCredentialsProvider, azure.NewTokenCredential,
-// gcp.NewTokenSource.
+// auth/providers links the three clouds, and finds a provider by its name in an object's spec. Each
+// cloud provider has an adapter through which the cloud's SDK gets tokens by the same call:
+// aws.NewCredentialsProvider, azure.NewTokenCredential, gcp.NewTokenSource.
 //
-// Everything fails closed. A call without a subject is an error: a program asks for its own
-// identity by name, with [WithController]. A failure is an [*Error] with a stage, a stable code and
-// the next step to take.
+// Everything fails closed. A call without a subject is an error: a program must ask for its own
+// identity with [WithController]. A failure is an [*Error] with a stage, a stable code and the next
+// step to take.
 package auth

@@ -20,7 +20,7 @@ const (
 	StageTokenRequest Stage = "token-request"
 	// StageExchange calls the provider's security token service.
 	StageExchange Stage = "exchange"
-	// StageImpersonation exchanges the token for one of another identity of the provider.
+	// StageImpersonation exchanges the token for a token of another identity at the same provider.
 	StageImpersonation Stage = "impersonation"
 	// StageRegistry exchanges the token for registry credentials.
 	StageRegistry Stage = "registry"
@@ -60,7 +60,7 @@ const (
 	CodeProofInvalid Code = "ProofInvalid"
 	// CodeTrustRefused: the cloud does not let this subject have this identity.
 	CodeTrustRefused Code = "TrustRefused"
-	// CodePermissionDenied: the identity was given, but may not do what was asked.
+	// CodePermissionDenied: the cloud accepted the identity, but the identity lacks a permission.
 	CodePermissionDenied Code = "PermissionDenied"
 	// CodeRefused: the other side refused for a reason that no other code describes.
 	CodeRefused Code = "Refused"

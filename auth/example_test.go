@@ -40,7 +40,7 @@ func ExampleGetToken() {
 	// [secret] true
 }
 
-// A failure says which step failed, has a code for programs, and the next step to take for people.
+// An error says which step failed. It has a code for programs, and the next step for people.
 func ExampleError() {
 	provider, accounts, end := localAWS()
 	defer end()
@@ -60,7 +60,7 @@ func ExampleError() {
 	// fix: let the trust policy of role arn:aws:iam::123456789123:role/tenant-a allow sts:AssumeRoleWithWebIdentity to arn:aws:iam::123456789123:oidc-provider/oidc.example.org/cluster with StringEquals oidc.example.org/cluster:sub = system:serviceaccount:tenant-b:thief and oidc.example.org/cluster:aud = sts.amazonaws.com
 }
 
-// Nobody is a subject by default: who means the program itself says so.
+// There is no default subject: a program asks for its own identity explicitly.
 func ExampleWithController() {
 	provider, _, end := localAWS()
 	defer end()
@@ -74,7 +74,7 @@ func ExampleWithController() {
 	// provider=aws,stsRegion=eu-west-1 <nil>
 }
 
-// Which token a call would get, from memory alone: no proof is made, and no cloud is asked.
+// Resolve returns the key of the token that a call would get. It makes no proof and calls no cloud.
 func ExampleResolve() {
 	provider, accounts, end := localAWS()
 	defer end()
@@ -91,9 +91,9 @@ func ExampleResolve() {
 	// us-west-2
 }
 
-// localAWS is a provider at a local AWS, whose one role trusts tenant A's account, and the accounts
-// of two tenants who name that role. In a controller the accounts are package auth/kube's, and the
-// provider is made with the zero configuration.
+// localAWS returns a provider for a local AWS, and the accounts of two tenants. Both accounts name
+// the only role, which trusts tenant A's account. A controller uses the accounts of package
+// auth/kube, and makes the provider with the zero configuration.
 func localAWS() (provider *aws.Provider, accounts auth.Accounts, end func()) {
 	const issuer, role = "oidc.example.org/cluster", "arn:aws:iam::123456789123:role/tenant-a"
 	trust, err := json.Marshal(map[string]any{"Version": "2012-10-17", "Statement": []any{map[string]any{

@@ -14,15 +14,16 @@ import (
 // It is base64url (RFC 4648 §5) of 128 bits. Within one process, equal arguments have equal
 // fingerprints. Nobody can guess an attribute from its fingerprint, so arguments may be secret.
 //
-// The values say what else decides the token, such as the fingerprint of a chain's source. Their
-// number and order count.
+// The values are further inputs that decide the token, such as the fingerprint of a chain's source.
+// Their number and order count.
 func Fingerprint(attributes map[string]string, values ...string) string {
 	f := fingerprinters.Get().(*fingerprinter)
 	defer fingerprinters.Put(f)
 	return f.fingerprint(attributes, values)
 }
 
-// fingerprinters reuse the state of the keyed hash. A new hash would hash the key first.
+// fingerprinters is a pool that reuses the state of the keyed hash. A new hash would hash the key
+// again.
 //
 //nolint:gochecknoglobals // a pool of equal values holds no state.
 var fingerprinters = sync.Pool{New: func() any { return newFingerprinter(processKey()) }}
@@ -39,7 +40,8 @@ func newFingerprinter(key []byte) *fingerprinter {
 	return &fingerprinter{mac: hmac.New(sha256.New, key)}
 }
 
-// fingerprint hashes each string after its length, so that no two arguments are hashed alike.
+// fingerprint hashes the length of each string before the string. So different arguments never give
+// the same input to the hash.
 func (f *fingerprinter) fingerprint(attributes map[string]string, values []string) string {
 	for name := range attributes {
 		f.names = append(f.names, name)
@@ -56,7 +58,7 @@ func (f *fingerprinter) fingerprint(attributes map[string]string, values []strin
 	f.mac.Reset()
 	f.mac.Write(f.text)
 	sum := f.mac.Sum(f.sum[:0])
-	clear(f.text) // it may hold static keys
+	clear(f.text) // the text may contain static keys
 	clear(f.names)
 	f.names, f.text = f.names[:0], f.text[:0]
 	return base64.RawURLEncoding.EncodeToString(sum[:16])

@@ -6,7 +6,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// TestFingerprintVectors holds how attributes become a fingerprint, with a fixed key. Another
+// TestFingerprintVectors compares fingerprints under a fixed key with vectors. Another
 // implementation (Python's hmac) made the vectors.
 func TestFingerprintVectors(t *testing.T) {
 	key := []byte("a key of exactly thirty-two byte")
@@ -24,7 +24,8 @@ func TestFingerprintVectors(t *testing.T) {
 	}
 }
 
-// TestFingerprintsDiffer: no two arguments have one fingerprint, wherever one string ends.
+// TestFingerprintsDiffer checks that different arguments have different fingerprints, even if the
+// strings concatenate to the same text.
 func TestFingerprintsDiffer(t *testing.T) {
 	seen := map[string]bool{}
 	for _, print := range []string{

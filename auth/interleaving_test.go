@@ -14,9 +14,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/cache"
 )
 
-// drifting is a cluster with one account that changes all the time, an informer that is behind, and
-// a cloud. Every step takes another random time. Version n of the account asks for role n; some
-// versions are absences.
+// drifting is a cluster with one account that changes all the time, an informer that lags behind,
+// and a cloud. Every step takes a random time. Version n of the account asks for role n%2. In some
+// versions the account does not exist.
 type drifting struct {
 	full
 
@@ -26,7 +26,7 @@ type drifting struct {
 	mu      sync.Mutex
 	live    int // the version at the source of truth
 	memory  int // the version that the informer has seen
-	heard   int // the version that the cache has been told of
+	heard   int // the version that the cache was last told of
 	deleted map[int]bool
 }
 
@@ -36,7 +36,7 @@ func (d *drifting) version(of *int) int {
 	return *of
 }
 
-// pause takes some time, and ends with ctx.
+// pause waits a random time of less than most, or until ctx ends.
 func (d *drifting) pause(ctx context.Context, most time.Duration) error {
 	d.mu.Lock()
 	took := time.Duration(d.random.Int64N(int64(most)))
@@ -57,7 +57,7 @@ func (d *drifting) account(version int) (auth.Account, error) {
 	if d.deleted[version] {
 		return auth.Account{}, &auth.Error{Stage: auth.StageSubject, Code: auth.CodeSubjectNotFound, Err: errors.New("not found")}
 	}
-	uid := 0 // a new one after each absence
+	uid := 0 // a new UID after each absence
 	for v := range version {
 		if d.deleted[v] {
 			uid++
@@ -107,7 +107,7 @@ func (d *drifting) NewToken(ctx context.Context, _ auth.Proof, request *auth.Req
 	if _, err := fmt.Sscan(request.Account.Attributes["version"], &version); err != nil {
 		return nil, err
 	}
-	life := 200 * time.Millisecond // so that refreshes are among what happens
+	life := 200 * time.Millisecond // short, so that tokens are also refreshed
 	return &versioned{session{"", time.Now().Add(life)}, version}, d.pause(ctx, 100*time.Millisecond)
 }
 
@@ -126,7 +126,8 @@ func TestNobodyGetsATokenOfThePast(t *testing.T) {
 				defer cancel()
 				var wg sync.WaitGroup
 				wg.Go(func() { // the cluster
-					for most := 500 * time.Millisecond; d.pause(ctx, most) == nil; most = 550*time.Millisecond - most { // in pairs
+					// Long and short pauses alternate, so that changes come in pairs.
+					for most := 500 * time.Millisecond; d.pause(ctx, most) == nil; most = 550*time.Millisecond - most {
 						d.mu.Lock()
 						d.live++
 						d.deleted[d.live] = d.random.IntN(4) == 0
@@ -141,7 +142,7 @@ func TestNobodyGetsATokenOfThePast(t *testing.T) {
 						d.mu.Unlock()
 						after, _ := d.Lookup(ctx, d.subject)
 						if before.UID == after.UID && before.Attributes[roleAttribute] == after.Attributes[roleAttribute] {
-							continue // nothing that matters
+							continue // no change that decides a token
 						}
 						tokens.Invalidate(d.subject)
 						d.mu.Lock()
@@ -157,7 +158,7 @@ func TestNobodyGetsATokenOfThePast(t *testing.T) {
 							started := time.Now()
 							token, err := auth.GetToken(ctx, d, auth.WithSubject(d.subject, d, d), auth.WithCache(tokens, auth.InvolvedObject{}))
 							if err != nil {
-								continue // an absence, a swap, a remembered failure
+								continue // account absent or replaced, or a cached failure
 							}
 							d.mu.Lock()
 							if calls++; time.Since(started) == 0 {
@@ -171,7 +172,7 @@ func TestNobodyGetsATokenOfThePast(t *testing.T) {
 					})
 				}
 				wg.Wait()
-				time.Sleep(time.Second) // flights outlive those who began them
+				time.Sleep(time.Second) // flights outlive their callers
 				if hits < 50 || calls-hits < 10 {
 					t.Errorf("%d hits in %d calls: the test shows nothing", hits, calls)
 				}

@@ -14,7 +14,7 @@ import (
 // input from the key. The reason for each field stands beside the field. Keys are comparable and
 // contain no secret.
 type Key struct {
-	// Provider is the provider's name: tokens of two clouds never meet.
+	// Provider is the provider's name, so that tokens of different clouds have different keys.
 	Provider string
 	// Subject is the subject that the token is for. It was proven when the token was issued.
 	// Without this field, anyone who names an identity would get a token that was issued to
@@ -26,14 +26,14 @@ type Key struct {
 	// Identity is the provider's identity that the subject names: another identity needs another
 	// token.
 	Identity string
-	// IdentityFingerprint stands for all else that the subject's attributes ask for, such as session
-	// policies and the source of a chain ([Account.Fingerprint]). With other attributes the same
-	// identity gives another token.
+	// IdentityFingerprint is a hash of everything else that the subject's attributes request, such
+	// as session policies and the source of a chain ([Account.Fingerprint]). With other attributes
+	// the same identity gives another token.
 	IdentityFingerprint string
-	// Target is the part of the key that the provider decided from the options.
+	// Target is the part of the key that the provider derives from the options.
 	Target
-	// ProxyURL is the proxy on the way to STSEndpoint. It is empty without an STSEndpoint, because
-	// a proxy sees only TLS on the way to the provider's own endpoints. Its password appears as a
+	// ProxyURL is the proxy for calls to STSEndpoint. It is empty without an STSEndpoint, because
+	// on the way to the provider's own endpoints a proxy sees only TLS. Its password appears as a
 	// keyed hash.
 	ProxyURL string
 }
@@ -43,8 +43,8 @@ func (k *Key) setAccount(account *Account, identity string) {
 	k.UID, k.Identity, k.IdentityFingerprint = account.UID, identity, account.Fingerprint
 }
 
-// String returns the key as text, without the fields that are unset. The text begins byte for byte
-// as the multi-tenant workload identity design says:
+// String returns the key as text, without fields that are unset. The start of the text follows the
+// multi-tenant workload identity design, byte for byte:
 //
 //	provider=…,serviceAccountName=…,serviceAccountNamespace=…,cloudProviderIdentity=…,scopes=…,imageRepositoryKey=…,stsEndpoint=…,proxyURL=…
 //
@@ -116,7 +116,7 @@ func NewList(values ...string) (List, error) {
 	return List{strings.Join(encoded, ",")}, nil
 }
 
-// ParseList is the inverse of [List.String]. Text that no list has is an error.
+// ParseList is the inverse of [List.String]. Text that String cannot return is an error.
 func ParseList(text string) (List, error) {
 	if text == "" {
 		return List{}, nil
@@ -146,8 +146,8 @@ func (l List) Values() []string {
 // String returns the values, percent-encoded and joined by commas.
 func (l List) String() string { return l.encoded }
 
-// escape percent-encodes the characters that separate fields and values, and those that do not
-// print. Two different strings never have the same result.
+// escape percent-encodes separators of fields and values, and characters that do not print. Two
+// different strings never have the same result.
 func escape(s string) string {
 	special := func(c byte) bool { return c == '%' || c == ',' || c == '=' || c <= ' ' || c >= 0x7f }
 	n := 0
@@ -175,7 +175,7 @@ func escape(s string) string {
 func unescape(s string) string {
 	plain, err := url.PathUnescape(s)
 	if err != nil {
-		return s // escape makes no such text
+		return s // escape never returns such text
 	}
 	return plain
 }

@@ -36,7 +36,7 @@ func list(tb testing.TB, values ...string) auth.List {
 	return l
 }
 
-// TestKeyVectors holds the text of keys: other programs and people compare their digests.
+// TestKeyVectors fixes the text of keys, because other programs and people compare their digests.
 func TestKeyVectors(t *testing.T) {
 	sa := serviceAccount(t, "tenant-a", "puller")
 	wi, err := auth.WorkloadIdentity("tenant-a", "puller")
@@ -154,7 +154,7 @@ func TestKeyVectors(t *testing.T) {
 	}
 }
 
-// FuzzKey: two different keys never print alike.
+// FuzzKey checks that two different keys never have the same text.
 func FuzzKey(f *testing.F) {
 	f.Add("aws", "a", "arn", "s", "t", "img", "https://sts", "http://p", "eu", "aws", "b", "arn", "s,t", "", "img", "https://sts", "http://p", "eu")
 	f.Add("p,scopes=x", "", "", "y", "", "", "", "", "", "p", "", "", "x", "y", "", "", "", "")
@@ -170,8 +170,8 @@ func FuzzKey(f *testing.F) {
 		if err != nil {
 			return auth.Key{}, false
 		}
-		// Audiences print by the same code as scopes; giving them the same values would only make
-		// both keys longer.
+		// Audiences are left out: they print by the same code as scopes, and would only make the
+		// keys longer.
 		return auth.Key{
 			Provider: provider, UID: uid, Identity: identity, ProxyURL: proxy, Subject: auth.Controller(),
 			Target: auth.Target{Scopes: l, Image: image, STSEndpoint: endpoint, STSRegion: region},

@@ -43,7 +43,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Errors repeat names, and the author of a name decides its length.
+// TestErrorsClipNames checks that errors shorten the names that they quote. Whoever chooses a name
+// also chooses its length.
 func TestErrorsClipNames(t *testing.T) {
 	for _, names := range [][2]string{{strings.Repeat("n", 4000), strings.Repeat("a", 4000)}, {"tenant-a", strings.Repeat("a", 4000)}} {
 		_, err := auth.ServiceAccount(names[0], names[1])

@@ -22,12 +22,12 @@ type Options struct {
 	Subject Subject
 	// Accounts reads the subject from memory; nil for a subject without a Prover.
 	Accounts AccountReader
-	// Prover proves the subject. If Prover is nil, the token is the one that the program's own
-	// environment gives.
+	// Prover makes a proof of the subject. If Prover is nil, the token comes from the program's own
+	// environment.
 	Prover Prover
-	// Cache keeps tokens; nil for none.
+	// Cache stores tokens; nil for no cache.
 	Cache Cache
-	// InvolvedObject is the object that the cache's metrics count the call for.
+	// InvolvedObject is the object for which the cache's metrics count the call.
 	InvolvedObject InvolvedObject
 	// Observer is called after every stage; nil for none.
 	Observer Observer
@@ -52,7 +52,7 @@ type Options struct {
 	// MinRemaining is the least life that a cached token must have left; zero means the cache's own
 	// floor.
 	MinRemaining time.Duration
-	// RetryNow makes the exchange even if a failure is remembered (see [WithRetryNow]).
+	// RetryNow repeats the exchange even if the cache remembers a failure (see [WithRetryNow]).
 	RetryNow bool
 
 	proxyKey string
@@ -67,8 +67,8 @@ func (o Options) Format(state fmt.State, _ rune) {
 // Option sets one or more [Options] of a call. An Option may be used for any number of calls.
 type Option func(*Options)
 
-// InvolvedObject is the object that a token is requested for. Metrics count it; it has no influence
-// on the token.
+// InvolvedObject is the object that a token is requested for. It appears in metrics and has no
+// influence on the token.
 type InvolvedObject struct {
 	// Kind, Namespace and Name identify the object.
 	Kind, Namespace, Name string
@@ -76,31 +76,33 @@ type InvolvedObject struct {
 	Operation string
 }
 
-// Cache keeps tokens; package auth/cache has the implementation.
+// Cache stores tokens; package auth/cache has the implementation.
 type Cache interface {
 	// Get returns key's token if the cache can serve one without any work. It does no I/O and does
 	// not allocate. A token with less than minRemaining of life left is not served; zero means the
 	// cache's own floor.
 	Get(key Key, minRemaining time.Duration, involved InvolvedObject) (Token, bool)
-	// Fetch returns key's token with the key that it was issued for, which differs from key if the
-	// subject has changed. Fetch calls fetch if the cache has no token that it may serve. Of
-	// several calls with one key, one fetches and the others wait for its result, each until its
-	// own ctx ends. The context of fetch outlives the caller's and has a deadline of its own.
+	// Fetch returns key's token and the key that the token was issued for. The two keys differ if
+	// the subject has changed. Fetch calls fetch if the cache has no token that it may serve. If
+	// several callers ask for one key, one of them fetches and the others wait for the result, each
+	// until its own ctx ends. The context of fetch outlives the caller's and has a deadline of its
+	// own.
 	Fetch(ctx context.Context, key Key, options FetchOptions, fetch func(context.Context) (Fetched, error)) (Fetched, error)
 }
 
-// FetchOptions say which kept results [Cache.Fetch] may serve, and who pays for a new one.
+// FetchOptions say which cached results [Cache.Fetch] may serve, and which tenant a new token is
+// charged to.
 type FetchOptions struct {
 	// Tenant is the namespace that asks for the token. The cache charges the token and the exchange
-	// to this namespace, not to the subject's. Otherwise all namespaces that one identity is lent
-	// to would share one bound. Empty for the program itself.
+	// to this namespace, not to the subject's. Otherwise all namespaces that borrow one identity
+	// would share one limit. Empty for the program itself.
 	Tenant string
-	// MinRemaining is the least life that a kept token must have left; zero means the cache's own
+	// MinRemaining is the least life that a cached token must have left; zero means the cache's own
 	// floor.
 	MinRemaining time.Duration
 	// RetryNow ignores a remembered failure.
 	RetryNow bool
-	// InvolvedObject is the object that the metrics count the call for.
+	// InvolvedObject is the object for which the metrics count the call.
 	InvolvedObject InvolvedObject
 }
 
@@ -108,8 +110,8 @@ type FetchOptions struct {
 type Fetched struct {
 	// Token is the token that was issued. It is never nil.
 	Token Token
-	// Key is the key of the token that was issued. A cache keeps the token only if Key equals the
-	// key that was asked for: memory may have been behind the source of truth.
+	// Key is the key of the token that was issued. A cache stores the token only if Key equals the
+	// requested key. The keys differ if memory was behind the source of truth.
 	Key Key
 }
 
@@ -129,7 +131,8 @@ func WithServiceAccount(namespace, name string, accounts Accounts) Option {
 	return WithSubject(subject, accounts, accounts)
 }
 
-// WithSubject asks for a token for the subject, which reader reads from memory and prover proves.
+// WithSubject asks for a token for subject. Reader reads the subject from memory, and prover makes
+// a proof of it.
 func WithSubject(subject Subject, reader AccountReader, prover Prover) Option {
 	if reader == nil || prover == nil {
 		return fail(withoutProver(subject))
@@ -137,21 +140,21 @@ func WithSubject(subject Subject, reader AccountReader, prover Prover) Option {
 	return func(o *Options) { o.Subject, o.Accounts, o.Prover = subject, reader, prover }
 }
 
-// WithController asks for a token of the calling program's own identity. The caller decides whether
-// a tenant's object may have that token; package auth/spec makes this decision.
+// WithController asks for a token of the calling program's own identity. The caller must decide
+// whether a tenant's object may have that token; package auth/spec makes this decision.
 func WithController() Option {
 	return func(o *Options) { o.Subject, o.Accounts, o.Prover = Controller(), nil, nil }
 }
 
-// WithTenant names the namespace that asks for the token of a lent subject ([Subject.Lent]). A
-// cache charges that namespace. Without this option a cache charges the program itself. For a
-// subject of a namespace, the subject's own namespace always counts.
+// WithTenant sets the namespace that asks for the token of a lent subject ([Subject.Lent]). A cache
+// charges that namespace. Without this option a cache charges the program itself. For a subject
+// with a namespace, the cache always charges the subject's namespace.
 func WithTenant(namespace string) Option {
 	return func(o *Options) { o.Tenant = namespace }
 }
 
-// WithCache keeps tokens in cache. The cache's metrics count the call for the involved object; they
-// count nothing for its zero value.
+// WithCache stores tokens in cache. The cache's metrics count the call for the involved object, but
+// not if involved is zero.
 func WithCache(cache Cache, involved InvolvedObject) Option {
 	return func(o *Options) { o.Cache, o.InvolvedObject = cache, involved }
 }
@@ -161,8 +164,7 @@ func WithObserver(observer Observer) Option {
 	return func(o *Options) { o.Observer = observer }
 }
 
-// WithScopes bounds what the token may do to scopes, in the provider's own syntax. An empty scope
-// is an error.
+// WithScopes limits the token to scopes, in the provider's own syntax. An empty scope is an error.
 func WithScopes(scopes ...string) Option {
 	list, err := NewList(scopes...)
 	if err != nil {
@@ -171,9 +173,9 @@ func WithScopes(scopes ...string) Option {
 	return func(o *Options) { o.Scopes = list }
 }
 
-// WithAudiences names the receivers of a token whose proof is itself the credential, such as a JWT
-// that a registry takes as bearer token. An empty audience is an error. Audiences for a provider
-// that exchanges the proof are an error too.
+// WithAudiences sets the audiences of a token whose proof is itself the credential, such as a JWT
+// that a registry accepts as bearer token. An empty audience is an error. For a provider that
+// exchanges the proof, audiences are an error too.
 func WithAudiences(audiences ...string) Option {
 	list, err := NewList(audiences...)
 	if err != nil {
@@ -182,15 +184,16 @@ func WithAudiences(audiences ...string) Option {
 	return func(o *Options) { o.Audiences = list }
 }
 
-// WithContextObject names the object that the token is used for. The token then says so, and is
-// shared with no other object. A provider whose tokens cannot say so refuses the option.
+// WithContextObject sets the object that the token is used for. The token then names this object,
+// and other objects do not share it. A provider whose tokens cannot name an object refuses the
+// option.
 func WithContextObject(object ObjectReference) Option {
 	return func(o *Options) { o.ContextObject = object }
 }
 
 // WithImageRepository asks for [*RegistryCredentials] for the repository, given as host/path
-// without scheme, tag or digest. Anything else is an error with [CodeOptionInvalid]. Credentials
-// are for repositories, so a caller with an image leaves out what follows the path. For a provider
+// without scheme, tag or digest. Anything else is an error with [CodeOptionInvalid]. A caller with
+// an image must cut off tag and digest, because credentials are for repositories. For a provider
 // whose credentials are for a whole registry, the host alone is enough.
 func WithImageRepository(repository string) Option {
 	if err := checkImageRepository(repository); err != nil {
@@ -199,9 +202,10 @@ func WithImageRepository(repository string) Option {
 	return func(o *Options) { o.ImageRepository = repository }
 }
 
-// checkImageRepository refuses what no image repository has. Neither "@" nor ":" is part of a
-// repository's path (OCI distribution specification 1.1, "Pulling manifests"). The provider
-// checks the host. The errors do not quote the text, because a URL may contain a password.
+// checkImageRepository refuses a repository with a scheme, a tag or a digest, and an empty one.
+// Neither "@" nor ":" is part of a repository's path (OCI distribution specification 1.1, "Pulling
+// manifests"). The provider checks the host. The errors do not quote the text, because a URL may
+// contain a password.
 func checkImageRepository(repository string) error {
 	_, path, _ := strings.Cut(repository, "/")
 	switch {
@@ -244,7 +248,8 @@ func WithProxyURL(proxy *url.URL) Option {
 			Err: errors.New("proxy URL is not an http or https URL with a host"),
 		})
 	}
-	fixed := *proxy // a copy: if the caller changed its URL, the key would stay the same
+	// Copy the URL: if the caller changed it later, the key would stay the same.
+	fixed := *proxy
 	proxyKey := hideProxyPassword(&fixed)
 	return func(o *Options) { o.ProxyURL, o.proxyKey = &fixed, proxyKey }
 }
@@ -256,10 +261,10 @@ func WithMinRemaining(d time.Duration) Option {
 	return func(o *Options) { o.MinRemaining = d }
 }
 
-// WithRetryNow makes the exchange even if it failed a moment ago. Use it after a change that may
-// have mended the failure. A cache may delay the call by some seconds, because a tenant could make
-// changes all the time. What concerns all tenants still applies: a wait that the other side asked
-// for (Retry-After), and, if a tenant asks ([WithTenant]), the failure of a lent subject.
+// WithRetryNow repeats the exchange even if it failed a moment ago. Use it after a change that may
+// have fixed the failure. A cache may delay the call by some seconds, because a tenant could make
+// changes all the time. The option has no effect on what concerns all tenants. This is a wait that
+// the server asked for (Retry-After), or, with [WithTenant], the failure of a lent subject.
 func WithRetryNow() Option {
 	return func(o *Options) { o.RetryNow = true }
 }

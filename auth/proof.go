@@ -14,8 +14,8 @@ type AccountReader interface {
 	// [CodeSubjectNotFound] if memory does not have the subject, for example because the subject is
 	// too new.
 	Lookup(ctx context.Context, subject Subject) (Account, error)
-	// Subscribe registers a function. The function is called, promptly and in order, for each
-	// subject that is deleted or whose UID or attributes change.
+	// Subscribe registers changed. The function is called, promptly and in order, for each subject
+	// that is deleted or whose UID or attributes change.
 	Subscribe(changed func(Subject))
 }
 
@@ -24,9 +24,9 @@ type Prover interface {
 	// Read gets the account from its source of truth. It fails with [CodeSubjectNotFound] if the
 	// subject does not exist.
 	Read(ctx context.Context, subject Subject) (Account, error)
-	// Prove makes a proof of account and of no other, in the form and for the receivers that
-	// request names. It fails with [CodeSubjectReplaced] if the subject no longer has account.UID.
-	// It fails with [CodeOptionUnsupported] if the Prover cannot make a proof of that form.
+	// Prove makes a proof of exactly this account, in the form and for the audiences of request. It
+	// fails with [CodeSubjectReplaced] if the subject no longer has account.UID. It fails with
+	// [CodeOptionUnsupported] if the Prover cannot make a proof of that form.
 	Prove(ctx context.Context, account Account, request ProofRequest) (Proof, error)
 }
 
@@ -99,23 +99,23 @@ const (
 	FormToken Form = "token"
 )
 
-// ProofRequest says what a proof must contain. It asks for as little as possible.
+// ProofRequest says what a proof must contain. A provider requests as little as possible.
 type ProofRequest struct {
 	// Form is the form of the proof. Required.
 	Form Form
-	// Audiences name the receivers of a JWT, at least one. Other forms have none.
+	// Audiences are the audiences of a JWT, at least one. Empty for other forms.
 	Audiences []string
 	// Lifetime is how long the proof is valid. Default: [ProofLifetime].
 	Lifetime time.Duration
 	// ContextObject is the object that the proof is used for; zero if the proof does not say so.
 	ContextObject ObjectReference
 	// STSRegion is the region of the security token service that receives a proof of [FormToken]. A
-	// Prover that gets the proof from such a service asks the one of this region. Empty for
-	// providers without regions.
+	// Prover that gets the proof from such a service must use the same region. Empty for providers
+	// without regions.
 	STSRegion string
 }
 
-// check refuses a request for a proof without a receiver, or of an unknown form.
+// check refuses an unknown form, a JWT without audiences, and other forms with audiences.
 func (r ProofRequest) check(provider string) error {
 	refused := &Error{Stage: StageTokenRequest, Code: CodeAudienceRefused, Fix: "have the provider name the receivers of the proof"}
 	switch r.Form {
@@ -136,8 +136,8 @@ func (r ProofRequest) check(provider string) error {
 	return refused
 }
 
-// ProofLifetime is the default lifetime of a proof, which is exchanged at once. Kubernetes issues
-// no shorter token (TokenRequestSpec.expirationSeconds).
+// ProofLifetime is the default lifetime of a proof. It is short, because a proof is exchanged at
+// once. Kubernetes issues no token with a shorter life (TokenRequestSpec.expirationSeconds).
 const ProofLifetime = 600 * time.Second
 
 // CredentialLifetime is the lifetime of a proof that is itself the credential.
@@ -170,14 +170,14 @@ func JWTOf(proof Proof) (*JWT, error) {
 	return nil, wrongForm(FormJWT, proof)
 }
 
-// Certificate is an X.509 certificate with its private key, such as an X.509-SVID. It does not
-// print its key.
+// Certificate is an X.509 certificate with its private key, such as an X.509-SVID. Printing it does
+// not show the key.
 type Certificate struct {
 	// ExpiresAt is the leaf's notAfter, UTC.
 	ExpiresAt time.Time
 
 	chain [][]byte
-	// A closure stays hidden even where fmt reaches unexported fields by reflection.
+	// A closure hides the key even where fmt reaches unexported fields by reflection.
 	key func() crypto.Signer
 }
 
@@ -190,7 +190,7 @@ func NewCertificate(chain [][]byte, key crypto.Signer, expiresAt time.Time) *Cer
 // GetDuration implements [Token].
 func (c *Certificate) GetDuration() time.Duration { return time.Until(c.ExpiresAt) }
 
-// TLS returns the certificate for a tls.Config. The result prints its key, unlike the Certificate.
+// TLS returns the certificate for a tls.Config. Printing the result shows the private key.
 func (c *Certificate) TLS() tls.Certificate {
 	return tls.Certificate{Certificate: c.chain, PrivateKey: c.key()}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// asking is a provider that asks for whatever proof the test says.
+// asking is a provider whose proof request is chosen by the test.
 type asking struct {
 	full
 
@@ -19,7 +19,8 @@ func (a asking) GetProofRequest(context.Context, *auth.Request) (auth.ProofReque
 	return a.request, nil
 }
 
-// TestCarelessProofRequests: a proof for everybody, or of no form, is not even asked for.
+// TestCarelessProofRequests checks that no proof is made for an invalid request, such as a JWT
+// without audience or a proof without form.
 func TestCarelessProofRequests(t *testing.T) {
 	for name, tt := range map[string]struct {
 		request auth.ProofRequest
@@ -41,7 +42,7 @@ func TestCarelessProofRequests(t *testing.T) {
 	}
 }
 
-// charged is a cache that tells whom it was asked to charge.
+// charged is a cache that stores nothing and records the tenant that it is asked to charge.
 type charged struct {
 	tenant   string
 	retryNow bool
@@ -56,8 +57,8 @@ func (c *charged) Fetch(ctx context.Context, _ auth.Key, options auth.FetchOptio
 	return fetch(ctx)
 }
 
-// TestWhoIsCharged: the owner of a subject, or else the tenant that borrows it; a tenant cannot
-// have another one pay.
+// TestWhoIsCharged checks that the owner of a subject is charged, or else the tenant that borrows
+// it. A tenant cannot make another tenant pay.
 func TestWhoIsCharged(t *testing.T) {
 	w := full{newWorld(t)}
 	own := auth.WithServiceAccount("a", "sa", w)
@@ -87,8 +88,8 @@ func TestWhoIsCharged(t *testing.T) {
 	}
 }
 
-// TestWhoRetriesNow: a tenant passes the failures of its own subjects, but not those of a subject
-// that is lent to others too.
+// TestWhoRetriesNow checks that a tenant can retry the failures of its own subjects at once. It
+// cannot retry those of a lent subject, which other tenants share.
 func TestWhoRetriesNow(t *testing.T) {
 	w := full{newWorld(t)}
 	own := auth.WithServiceAccount("a", "sa", w)
@@ -111,14 +112,14 @@ func TestWhoRetriesNow(t *testing.T) {
 	}
 }
 
-// environment is an option that a careless program could write: a tenant's subject, and nobody who
-// vouches for it.
+// environment is an option that a careless program could write: a tenant's subject without a
+// Prover.
 func environment(subject auth.Subject) auth.Option {
 	return func(o *auth.Options) { o.Subject, o.Accounts, o.Prover = subject, nil, nil }
 }
 
-// TestTenantNeverGetsTheProgramsToken: without a Prover only a lent subject means the program's
-// environment.
+// TestTenantNeverGetsTheProgramsToken checks that a tenant's subject without a Prover is refused.
+// Without a Prover, only a lent subject means the program's environment.
 func TestTenantNeverGetsTheProgramsToken(t *testing.T) {
 	w := full{newWorld(t)}
 	token, err := auth.GetToken(t.Context(), w, environment(serviceAccount(t, "a", "sa")))
@@ -127,8 +128,8 @@ func TestTenantNeverGetsTheProgramsToken(t *testing.T) {
 	}
 }
 
-// TestTheControllerCanBeProven: the controller is recognised by the missing Prover, not by its
-// kind.
+// TestTheControllerCanBeProven checks that a controller with a Prover gets its token by a proof. A
+// missing Prover, not the kind, means the program's environment.
 func TestTheControllerCanBeProven(t *testing.T) {
 	w := full{newWorld(t)}
 	w.set(auth.Account{Subject: auth.Controller(), UID: "uid-c", Attributes: map[string]string{roleAttribute: "role-"}})

@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// Provider turns the proof of a subject into a token: it exchanges the proof at a cloud, or passes
-// the proof on as the credential. Its names come from the multi-tenant workload identity design.
-// Implementations are safe for concurrent use.
+// Provider turns the proof of a subject into a token: it exchanges the proof at a cloud, or returns
+// the proof as the credential. The method names come from the multi-tenant workload identity
+// design. Implementations are safe for concurrent use.
 type Provider interface {
 	// GetName returns the provider's name in object specs: aws, azure, gcp.
 	GetName() string
-	// GetTarget returns the part of the key that the provider decides from the options. It does no
-	// I/O, because every GetToken calls it, and does not keep options, which GetToken reuses. It
-	// refuses an unsupported option, an endpoint that is not the provider's, and an option that it
-	// cannot resolve.
+	// GetTarget returns the part of the key that the provider derives from the options. It does no
+	// I/O, because every GetToken calls it. It must not keep options, because GetToken reuses them.
+	// It refuses an unsupported option, an endpoint that is not the provider's, and an option that
+	// it cannot resolve.
 	GetTarget(options *Options) (Target, error)
 	// GetIdentity returns the provider's identity that the account's attributes name (for AWS a
 	// role ARN), in canonical form. It does no I/O, because every GetToken calls it.
 	GetIdentity(account Account) (string, error)
-	// GetProofRequest says which proof NewToken needs for request. It refuses a request that fails
-	// with any proof. It may ask the cloud's metadata service.
+	// GetProofRequest says which proof NewToken needs for request. It refuses a request that no
+	// proof could make succeed. It may ask the cloud's metadata service.
 	GetProofRequest(ctx context.Context, request *Request) (ProofRequest, error)
 	// NewToken exchanges a proof of the request's subject for the token of request. It reads the
-	// proof with [JWTOf] or [CertificateOf], which refuse another form.
+	// proof with [JWTOf] or [CertificateOf], which refuse a proof of another form.
 	NewToken(ctx context.Context, proof Proof, request *Request) (Token, error)
 }
 
@@ -45,7 +45,7 @@ type RegistryProvider interface {
 	NewRegistryToken(ctx context.Context, token Token, request *Request) (*RegistryCredentials, error)
 }
 
-// Target is the part of a [Key] that the provider decides from the options.
+// Target is the part of a [Key] that the provider derives from the options.
 type Target struct {
 	// Scopes bound what the token may do.
 	Scopes List
@@ -60,8 +60,8 @@ type Target struct {
 	// STSRegion is the region of the security token service. A token may be valid only in certain
 	// regions. Empty for providers without regions.
 	STSRegion string
-	// Issuance says what decides a token that Lanyard itself issues. Zero for a token that is
-	// exchanged.
+	// Issuance has the inputs that decide a token that Lanyard itself issues. Zero for a token from
+	// an exchange.
 	Issuance Issuance
 }
 
@@ -72,26 +72,29 @@ type Request struct {
 	// Account is the subject as it was read for this exchange; zero for a subject without a Prover.
 	Account Account
 	// ImageRepository is the repository that needs registry credentials, as host/path. Key.Image is
-	// the part of it that decides the credentials.
+	// the part of the repository that decides the credentials.
 	ImageRepository string
 	// ProxyURL is the HTTP proxy for the calls of this exchange; nil for the provider's own
 	// transport.
 	ProxyURL *url.URL
 
-	cache Cache // of the call; nil for none
+	cache Cache // the call's cache; nil for no cache
 	fetch FetchOptions
 }
 
-// Step returns the token of a step on the way to the token of the request: of another identity of
-// the same subject, which the subject's attributes name too. A step is fetched once for all calls
-// that need it, and kept like every token. Its errors are those of fetch.
+// Step returns an intermediate token that the provider needs for the token of the request. It is a
+// token of another identity, which the subject's attributes also name. All calls that need the same
+// step share one fetch, and the cache stores the token like any other. The errors are those of
+// fetch.
 func (r *Request) Step(ctx context.Context, identity string, fetch func(context.Context) (Token, error)) (Token, error) {
 	if r.cache == nil {
 		return fetch(ctx)
 	}
 	key := r.Key
 	key.Identity, key.Image = identity, ""
-	key.IdentityFingerprint += "/step" // no fingerprint has a slash, so nobody gets a step as its token
+	// A fingerprint contains no slash. So a step never has the key of a token that a caller
+	// requests.
+	key.IdentityFingerprint += "/step"
 	options := r.fetch
 	options.MinRemaining = 0
 	fetched, err := r.cache.Fetch(ctx, key, options, func(ctx context.Context) (Fetched, error) {
@@ -107,8 +110,8 @@ func (r *Request) Step(ctx context.Context, identity string, fetch func(context.
 // Format prints the key for every verb: the proxy's URL may hold a password.
 func (r Request) Format(state fmt.State, _ rune) { _, _ = io.WriteString(state, r.Key.String()) }
 
-// refuseUnsupported refuses options for which the provider lacks an interface, before any other
-// step.
+// refuseUnsupported refuses options that need an interface that the provider does not implement. It
+// runs before any other step.
 func refuseUnsupported(provider Provider, o *Options) error {
 	if o.Prover == nil {
 		if !o.Subject.Lent() {
@@ -141,7 +144,7 @@ func refuseIgnored(provider Provider, o *Options, target *Target) error {
 	}
 }
 
-// withoutProver is the error for a tenant's subject without a Prover: the program's own token must
+// withoutProver is the error for a tenant's subject without a Prover. The program's own token must
 // not replace the tenant's.
 func withoutProver(subject Subject) error {
 	return &Error{

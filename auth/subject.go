@@ -17,8 +17,8 @@ const (
 	KindController Kind = "Controller"
 )
 
-// Subject is the one that a credential is issued to. It is a comparable value; only constructors
-// make it, and they check it. The zero Subject is nobody, and [GetToken] refuses it.
+// Subject identifies who a credential is issued to. It is comparable. Only the constructors make a
+// Subject, and they check it. The zero Subject is nobody, and [GetToken] refuses it.
 type Subject struct {
 	kind      Kind
 	namespace string // empty: no tenant owns the subject
@@ -108,12 +108,12 @@ func namespaced(kind Kind, namespace, name string) (Subject, error) {
 // Kind returns the subject's kind; empty for the zero Subject.
 func (s Subject) Kind() Kind { return s.kind }
 
-// Namespace returns the namespace of the subject, which is its tenant; empty for a lent subject.
+// Namespace returns the subject's namespace, which is its tenant; empty for a lent subject.
 func (s Subject) Namespace() string { return s.namespace }
 
-// Lent reports whether the subject belongs to no tenant and is only lent to tenants: the controller
-// or a cluster identity. A lent subject is never used with an endpoint, proxy or certificate
-// authority that a tenant chose.
+// Lent reports whether the subject is the controller or a cluster identity. Such a subject belongs
+// to no tenant, and is only lent to tenants. It is never used with an endpoint, proxy or
+// certificate authority that a tenant chose.
 func (s Subject) Lent() bool { return s.kind != "" && s.namespace == "" }
 
 // Name returns the object's name; empty for the controller.
@@ -122,10 +122,10 @@ func (s Subject) Name() string { return s.name }
 // IsZero reports whether s is the zero Subject.
 func (s Subject) IsZero() bool { return s == Subject{} }
 
-// String returns the subject's name at relying parties. A ServiceAccount is
-// system:serviceaccount:<namespace>:<name>, the sub claim of its tokens. The controller is
-// controller. A WorkloadIdentity or another object is lanyard.dev:<kind>:<namespace>:<name>, and a
-// cluster identity lanyard.dev:<kind>:<name>, with the kind in lower case.
+// String returns the subject's name at relying parties. For a ServiceAccount it is
+// system:serviceaccount:<namespace>:<name>, the sub claim of its tokens. For the controller it is
+// controller. For a WorkloadIdentity or another object it is lanyard.dev:<kind>:<namespace>:<name>,
+// and for a cluster identity lanyard.dev:<kind>:<name>, with the kind in lower case.
 func (s Subject) String() string {
 	switch s.kind {
 	case KindServiceAccount:
@@ -139,7 +139,7 @@ func (s Subject) String() string {
 	}
 }
 
-// ownName names a subject of Lanyard's own kinds.
+// ownName returns the name of a subject that is neither a ServiceAccount nor the controller.
 func (s Subject) ownName() string {
 	kind := "lanyard.dev:" + strings.ToLower(string(s.kind)) + ":"
 	if s.Lent() {
@@ -156,12 +156,12 @@ type Account struct {
 	UID string
 	// Attributes say which cloud identity the subject wants, under the keys that its provider
 	// documents: the annotations of a ServiceAccount, or the providerConfig of a WorkloadIdentity.
-	// The tenant writes them, so nobody trusts them: the cloud decides. Callers share the map and
-	// must not change it.
+	// They are not trusted, because the tenant writes them: the cloud decides. Callers share the
+	// map and must not change it.
 	Attributes map[string]string
-	// Fingerprint is a keyed hash of all attributes and of what else decides the token, such as the
-	// source of a chain ([Fingerprint] makes it). It is part of the key. Empty if the provider's
-	// identity and the UID alone decide.
+	// Fingerprint is a keyed hash of all attributes and of all else that decides the token, such as
+	// the source of a chain ([Fingerprint] makes it). It is part of the key. Empty if the
+	// provider's identity and the UID alone decide the token.
 	Fingerprint string
 }
 
@@ -171,7 +171,7 @@ type ObjectReference struct {
 	APIVersion string
 	// Kind, Name and UID identify the object. All are required.
 	Kind, Name, UID string
-	// Namespace is the namespace of the object; empty for an object of the whole cluster.
+	// Namespace is the namespace of the object; empty for a cluster-scoped object.
 	Namespace string
 }
 

@@ -75,7 +75,7 @@ func TestAccountsByKind(t *testing.T) {
 	}
 }
 
-// teller tells subscribers of one change at once.
+// teller calls each new subscriber at once, with one changed subject.
 type teller struct {
 	*world
 

@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// Token is a credential with an end. Callers assert its concrete type: [*RegistryCredentials] if
+// Token is a credential that expires. Callers assert its concrete type: [*RegistryCredentials] if
 // the call names an image repository, otherwise the provider's own type, such as *aws.Token.
 type Token interface {
 	// GetDuration returns how long the token is valid from now on; zero or less if it has expired.
@@ -30,7 +30,7 @@ func (r *RegistryCredentials) GetDuration() time.Duration { return time.Until(r.
 // [Secret.Reveal] returns the string. The zero Secret is empty. Secrets are not comparable, so that
 // no secret becomes a map key.
 type Secret struct {
-	// A closure stays hidden even where fmt reaches unexported fields by reflection and ignores
+	// A closure hides the string even where fmt reaches unexported fields by reflection and ignores
 	// String.
 	reveal func() string
 }
