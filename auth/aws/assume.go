@@ -18,8 +18,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// chainedDuration is the longest life of a session that is got with the session of a role. Source:
-// IAM user guide, "Methods to assume a role", role chaining.
+// chainedDuration is the longest duration of a session that a role's session requests. Source: IAM
+// user guide, "Methods to assume a role", role chaining.
 const chainedDuration = time.Hour
 
 // sessionOf returns a proof as a session. Its error is an [*auth.Error] of
@@ -35,7 +35,7 @@ func sessionOf(proof auth.Proof) (*Token, error) {
 	}
 }
 
-// assumeWithSession gets a session of the plan's role with the session of its source.
+// assumeWithSession calls AssumeRole for the plan's role. The session of the source signs the call.
 func (p *Provider) assumeWithSession(ctx context.Context, source *Token, x plan, request *auth.Request) (auth.Token, error) {
 	duration := cmp.Or(x.session.Duration, SessionDuration)
 	if !source.SessionToken.IsZero() {
@@ -74,8 +74,8 @@ func (p *Provider) assumeWithSession(ctx context.Context, source *Token, x plan,
 
 var errNoAccount = errors.New("it names no account")
 
-// identify asks AWS whose session the source is, and returns the session with the answer. So AWS
-// judges static keys before anybody uses them.
+// identify asks AWS who the source's session belongs to, and returns the session with ARN and
+// account. So AWS checks static keys before anybody uses them.
 func (p *Provider) identify(ctx context.Context, source *Token, x plan, request *auth.Request) (auth.Token, error) {
 	const operation = "GetCallerIdentity"
 	answer, err := p.sts(x, source.provider(), request).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
@@ -92,7 +92,7 @@ func (p *Provider) identify(ctx context.Context, source *Token, x plan, request 
 	return &token, nil
 }
 
-// assumeFailure is the error of a failed AssumeRole.
+// assumeFailure returns the error for a failed AssumeRole.
 func (x plan) assumeFailure(ctx context.Context, err error, source *Token) error {
 	f := classify(ctx, err, x.where(), source.SecretAccessKey, source.SessionToken)
 	switch f.api {
@@ -119,16 +119,16 @@ func (x plan) assumeFailure(ctx context.Context, err error, source *Token) error
 	return f.error(auth.StageExchange, x.chainOperation())
 }
 
-// explainSource sets the code and the fix if AWS does not accept the session of the source.
+// explainSource sets the code and the fix of f if AWS rejects the session of the source.
 func (x plan) explainSource(f *failure) {
 	switch f.api {
 	case "InvalidClientTokenId", "UnrecognizedClientException", "SignatureDoesNotMatch", "AuthFailure":
 		f.Code = auth.CodeProofInvalid
-		f.message = "" // it may repeat what was signed
+		f.message = "" // the message may repeat signed text
 		f.Fix = "check that AWS knows the keys of " + x.session.Source + ": new keys need some seconds"
 	case "ExpiredToken", "ExpiredTokenException", "RequestExpired":
 		f.Code = auth.CodeProofInvalid
-		f.message = "" // it may contain the time of day
+		f.message = "" // the message may contain the time of day
 		f.Fix = "renew the keys of " + x.session.Source + ", or compare the controller's clock with AWS's"
 	case "RegionDisabledException":
 		f.Code = auth.CodeRefused
@@ -136,7 +136,7 @@ func (x plan) explainSource(f *failure) {
 	}
 }
 
-// actions are the permissions that the request needs.
+// actions returns the IAM actions that the request needs.
 func (x plan) actions() []string {
 	actions := []string{"sts:AssumeRole"}
 	if len(x.session.Tags) > 0 {
@@ -152,7 +152,7 @@ func (x plan) chainOperation() string {
 	return "AssumeRole for role " + x.role.String() + " with " + x.session.Source
 }
 
-// sessionName is the name of the plan's session for a subject.
+// sessionName returns the requested name of the session, or a name made of the subject.
 func (x plan) sessionName(subject auth.Subject) string {
 	if x.session.Name == "" {
 		return sessionName(subject)
@@ -160,7 +160,7 @@ func (x plan) sessionName(subject auth.Subject) string {
 	return FitSessionName(x.session.Name)
 }
 
-// accountOf returns the account in an ARN; empty if there is none.
+// accountOf returns the account in an ARN; empty for text that is not an ARN.
 func accountOf(arn string) string {
 	if parts := strings.SplitN(arn, ":", 6); len(parts) == 6 {
 		return parts[4]

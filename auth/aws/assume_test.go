@@ -24,7 +24,7 @@ const (
 	rootSecret = "root-secret-root-secret"
 )
 
-// lender proves identities with the session of their source.
+// lender is a Prover whose proof is the session of the identity's source.
 type lender struct {
 	account auth.Account
 	source  func(region string) (auth.Proof, error)
@@ -41,7 +41,7 @@ func (l lender) Prove(_ context.Context, _ auth.Account, request auth.ProofReque
 	return l.source(request.STSRegion)
 }
 
-// identityOf is an identity that asks for the session.
+// identityOf returns a cluster identity that requests the session.
 func identityOf(t *testing.T, name string, request aws.SessionRequest) auth.Account {
 	t.Helper()
 	subject, err := auth.ClusterIdentity("AWSClusterRoleIdentity", name)
@@ -65,7 +65,8 @@ func assume(t *testing.T, w *world, account auth.Account, source func(string) (a
 	return token.(*aws.Token), nil
 }
 
-// chainWorld has the user root, and a role that trusts root and the role itself.
+// chainWorld returns a world with the user root and a role. The role trusts its account, so root
+// and the role itself may assume it.
 func chainWorld(t *testing.T) (w *world, roleARN string) {
 	t.Helper()
 	w = newWorld(t)
@@ -85,8 +86,8 @@ func policiesOf(statement map[string]any) map[string]json.RawMessage {
 	return map[string]json.RawMessage{"all": policy(statement)}
 }
 
-// TestAssumeRoleWithASession gets a session with keys, then one with that session, and says in each
-// token whose it is.
+// TestAssumeRoleWithASession gets a session with static keys, and then another session with the
+// first one. Each token must say whose it is.
 func TestAssumeRoleWithASession(t *testing.T) {
 	w, arn := chainWorld(t)
 	own, err := assume(t, w, identityOf(t, "root", aws.SessionRequest{Source: "Secret keys"}), keys)
@@ -108,8 +109,8 @@ func TestAssumeRoleWithASession(t *testing.T) {
 	}
 }
 
-// TestChainsThatAWSRefuses holds the code and the next step for each answer of AWS, and that no
-// error has a key.
+// TestChainsThatAWSRefuses checks code and fix for each refusal of AWS. No error may contain a
+// secret key.
 func TestChainsThatAWSRefuses(t *testing.T) {
 	w, arn := chainWorld(t)
 	lost := func(string) (auth.Proof, error) {
@@ -152,9 +153,9 @@ func TestChainsThatAWSRefuses(t *testing.T) {
 	}
 }
 
-// TestThrottledAccount: once STS has throttled an account, further identities with sources in it
-// are refused without a call and with a clear error. Those with sources in another account are
-// served.
+// TestThrottledAccount checks that a throttled account gets no further calls. Identities with
+// sources in the account fail at once with a clear error. Identities with sources in another
+// account are served.
 func TestThrottledAccount(t *testing.T) {
 	w, arn := chainWorld(t)
 	const otherKey, otherSecret = "AKIAOTHEROTHEROTHERO", "other-secret-other-secret"
@@ -192,7 +193,8 @@ func TestThrottledAccount(t *testing.T) {
 	}
 }
 
-// TestFingerprintIsRequired: without it, two requests of one identity would share a session.
+// TestFingerprintIsRequired checks that a missing Fingerprint is an error. Otherwise two requests
+// of one identity would share a session.
 func TestFingerprintIsRequired(t *testing.T) {
 	w, arn := chainWorld(t)
 	account := identityOf(t, "target", aws.SessionRequest{Source: "Secret keys", RoleARN: arn})
@@ -202,7 +204,8 @@ func TestFingerprintIsRequired(t *testing.T) {
 	}
 }
 
-// TestLentSessionsTakeNoDetour: neither an endpoint nor a proxy of a tenant sees a lent identity.
+// TestLentSessionsTakeNoDetour checks that a lent identity is refused with a tenant's endpoint or
+// proxy.
 func TestLentSessionsTakeNoDetour(t *testing.T) {
 	w, arn := chainWorld(t)
 	account := identityOf(t, "target", aws.SessionRequest{Source: "Secret keys", RoleARN: arn})
@@ -215,7 +218,8 @@ func TestLentSessionsTakeNoDetour(t *testing.T) {
 	}
 }
 
-// TestSessionRequestOfAnnotations: no annotation of a ServiceAccount asks for more than a role.
+// TestSessionRequestOfAnnotations checks that the annotations of a ServiceAccount can request only
+// a role.
 func TestSessionRequestOfAnnotations(t *testing.T) {
 	w, arn := chainWorld(t)
 	account := w.tenantA(t)
@@ -230,8 +234,8 @@ func TestSessionRequestOfAnnotations(t *testing.T) {
 	}
 }
 
-// FuzzSessionRequest: what an account asks for is what its reader has written, whatever is in it,
-// and two requests never have the same attributes.
+// FuzzSessionRequest checks that any request can be read back from its attributes. So two requests
+// never have the same attributes.
 func FuzzSessionRequest(f *testing.F) {
 	f.Add("source", "arn:aws:iam::123456789123:role/a", "name", 3600, `{"a":"b"}`, "agreed", "key", "value", "arn", "aud")
 	f.Add("", "", "", 0, "", "", "", "", "", "")

@@ -10,43 +10,44 @@ import (
 )
 
 const (
-	// maxCalls is how many calls of one budget are under way at once. AWS permits an account 600
-	// calls a second in a region, and a call takes some hundredths of a second. Source: IAM user
-	// guide, "IAM and AWS STS quotas".
+	// maxCalls is the maximum of concurrent calls per budget. AWS permits an account 600 calls a
+	// second in a region, and a call takes some hundredths of a second. Source: IAM user guide,
+	// "IAM and AWS STS quotas".
 	maxCalls = 20
-	// firstPause follows the first throttled answer, and doubles with each further one.
+	// firstPause is the pause after the first throttled answer. Each further throttled answer
+	// doubles it.
 	firstPause = time.Second
-	// lastPause bounds the doubled pause. AWS can ask for a longer one.
+	// lastPause is the limit of the doubled pause. AWS can ask for a longer pause.
 	lastPause = time.Minute
 )
 
-// budgets bound the calls to AWS STS that are signed with a session or with keys. AWS counts these
-// calls for the account of the signer and the region. So all identities with sources in one account
+// budgets limit the calls to AWS STS that are signed with a session or with keys. AWS counts these
+// calls for the signer's account and the region. So all identities with sources in one account
 // share a budget, and other accounts never wait for it. The zero value is ready for use.
 type budgets struct {
-	mu    sync.Mutex // guards all below; never held during I/O
+	mu    sync.Mutex // guards all fields below; never held during I/O
 	known map[payer]*budget
 }
 
-// payer is for whom AWS counts a call.
+// payer identifies the quota that AWS counts a call against.
 type payer struct{ account, region string }
 
-// budget bounds the calls for one payer. A throttled answer begins a pause without calls. After
-// the pause one call finds out whether AWS still throttles.
+// budget limits the calls of one payer. A throttled answer starts a pause, in which no call is
+// made. After the pause, one call tests whether AWS still throttles.
 type budget struct {
-	calls     int           // under way
-	waiting   int           // callers that wait for a place
-	changed   chan struct{} // closed after the next call
-	throttled int           // answers in a row
+	calls     int           // calls in progress
+	waiting   int           // waiting callers
+	changed   chan struct{} // closed when the next call ends
+	throttled int           // throttled answers in a row
 	resumeAt  time.Time     // end of the pause
 }
 
-// enter waits for the turn of a call. The caller passes the result of the call to leave. During a
-// pause enter refuses at once, and pause is what is left of it. The error is the cause of ctx's
-// end.
+// enter waits until the payer's budget has room for a call. The caller must then call leave with
+// the result of the call. During a pause enter does not wait: it returns the rest of the pause, and
+// no call may be made. The error is the cause of ctx's end.
 func (b *budgets) enter(ctx context.Context, of payer) (leave func(error), pause time.Duration, err error) {
 	if of.account == "" {
-		return func(error) {}, 0, nil // AWS has not said yet whose keys these are
+		return func(error) {}, 0, nil // the account of the keys is not known yet
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -73,7 +74,7 @@ func (b *budgets) enter(ctx context.Context, of payer) (leave func(error), pause
 	}
 }
 
-// most is how many calls may be under way.
+// most returns the maximum of concurrent calls.
 func (own *budget) most() int {
 	if own.throttled > 0 {
 		return 1
@@ -81,7 +82,7 @@ func (own *budget) most() int {
 	return maxCalls
 }
 
-// wait waits for the end of a call. It unlocks mu meanwhile.
+// wait waits until a call ends. It unlocks mu while it waits.
 func (b *budgets) wait(ctx context.Context, own *budget) error {
 	changed := own.changed
 	own.waiting++
@@ -98,13 +99,13 @@ func (b *budgets) wait(ctx context.Context, own *budget) error {
 	}
 }
 
-// leave ends a call with its result.
+// leave records the end of a call and its result.
 func (b *budgets) leave(of payer, own *budget, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	own.calls--
 	status, header := responseOf(err)
-	paused := time.Now().Before(own.resumeAt) // an earlier answer began the pause
+	paused := time.Now().Before(own.resumeAt) // an earlier answer started the pause
 	switch {
 	case err != nil && isThrottle(apiCode(err), status):
 		if !paused {
@@ -119,7 +120,7 @@ func (b *budgets) leave(of payer, own *budget, err error) {
 	b.forget(of, own)
 }
 
-// pause begins or prolongs the pause.
+// pause starts or extends the pause. Asked is the pause that AWS asked for.
 func (own *budget) pause(asked time.Duration) {
 	pause := lastPause
 	if doublings := own.throttled - 1; doublings < 6 {
@@ -130,14 +131,14 @@ func (own *budget) pause(asked time.Duration) {
 	}
 }
 
-// forget removes a budget that says nothing. Callers hold mu.
+// forget removes a budget without calls, waiting callers and throttled answers. Callers hold mu.
 func (b *budgets) forget(of payer, own *budget) {
 	if own.calls == 0 && own.waiting == 0 && own.throttled == 0 && b.known[of] == own {
 		delete(b.known, of)
 	}
 }
 
-// throttledBefore is the error of a call that is not made during a pause of its account.
+// throttledBefore returns the error for a call that was not made because its account is in a pause.
 func (x plan) throttledBefore(of payer, pause time.Duration) error {
 	f := remote.Failure{
 		Where: x.where(), Code: auth.CodeThrottled, RetryAfter: pause,
@@ -146,7 +147,7 @@ func (x plan) throttledBefore(of payer, pause time.Duration) error {
 	return f.Error(auth.StageExchange, x.chainOperation())
 }
 
-// waitForQuota is the fix for throttling of an account.
+// waitForQuota returns the fix for a throttled account.
 func waitForQuota(account string) string {
 	return "wait: one call finds out at times whether STS still throttles; see which programs use up the STS quota of account " + account
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// TestBudgetOfAThrottledAccount: 200 identities of an account that STS throttles for ten minutes
-// ask every second. After the first calls, which are under way together, they make one call in each
-// pause. Another account never waits. When STS answers again, all identities are served within a
-// minute.
+// TestBudgetOfAThrottledAccount has 200 identities that ask every second. STS throttles their
+// account for ten minutes. After the first calls, which run at the same time, they make one call in
+// each pause. Another account never waits. When STS answers again, all identities are served within
+// a minute.
 func TestBudgetOfAThrottledAccount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b budgets
@@ -65,7 +65,8 @@ func TestBudgetOfAThrottledAccount(t *testing.T) {
 			leave(nil)
 		}
 		mu.Lock()
-		if calls > maxCalls+20 { // the first ones were under way when the first answer came
+		// The first calls were in progress when the first answer came.
+		if calls > maxCalls+20 {
 			t.Errorf("%d calls in %s", calls, 500*time.Second)
 		}
 		mu.Unlock()
@@ -81,8 +82,8 @@ func TestBudgetOfAThrottledAccount(t *testing.T) {
 	})
 }
 
-// TestBudgetBoundsCallsUnderWay: however many identities ask at once, few calls are under way, and
-// whoever gives up leaves its place to the next.
+// TestBudgetBoundsCallsUnderWay checks that the number of concurrent calls is limited, however many
+// identities ask at once. A caller that gives up makes room for the next.
 func TestBudgetBoundsCallsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b budgets
@@ -123,7 +124,7 @@ func TestBudgetBoundsCallsUnderWay(t *testing.T) {
 	})
 }
 
-// TestBudgetOfNobody: keys of which AWS has not said whose they are share no budget.
+// TestBudgetOfNobody checks that keys of an unknown account share no budget.
 func TestBudgetOfNobody(t *testing.T) {
 	var b budgets
 	for range 2 * maxCalls {

@@ -12,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 )
 
-// stsClient returns the HTTP client for the request's STS. Chosen is the URL of an endpoint that
-// the call names; empty for AWS's own endpoint.
+// stsClient returns the HTTP client for the request's STS. Chosen is the URL of the call's own
+// endpoint; empty for AWS's endpoint.
 func (p *Provider) stsClient(request *auth.Request, chosen string) awssdk.HTTPClient {
 	if request.ProxyURL == nil && chosen != "" {
 		if target, err := url.Parse(chosen); err == nil {
@@ -29,9 +29,9 @@ func (p *Provider) ownClient(request *auth.Request) awssdk.HTTPClient {
 	return p.calls.Via(request.ProxyURL)
 }
 
-// newRetryer makes a retryer that repeats a request once if package attempt says so. It does not
-// repeat a refused request: the SDK's own retryers would repeat a request with a rejected proof. It
-// does not repeat a throttled request: the cache waits.
+// newRetryer returns a retryer that repeats a request once, if package attempt permits it. It does
+// not repeat a refused request; the SDK's own retryers would repeat a request with a rejected
+// proof. It does not repeat a throttled request, because the cache waits instead.
 func newRetryer() awssdk.Retryer {
 	return retry.NewStandard(func(o *retry.StandardOptions) {
 		o.MaxAttempts = remote.Attempts
@@ -41,7 +41,7 @@ func newRetryer() awssdk.Retryer {
 	})
 }
 
-// again reports whether another attempt may follow one that ended with err.
+// again reports whether a request that failed with err may be repeated.
 func again(err error) awssdk.Ternary {
 	status, header := responseOf(err)
 	switch {

@@ -15,7 +15,8 @@ import (
 func TestConformance(t *testing.T) {
 	for name, subject := range map[string]func(namespace, name string) (auth.Subject, error){
 		"ServiceAccount": auth.ServiceAccount,
-		// Another issuer than the cluster's: only the place of the role may differ.
+		// WorkloadIdentities have another issuer than the cluster's. Only the attribute with the
+		// role may differ.
 		"WorkloadIdentity": auth.WorkloadIdentity,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -27,7 +28,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// anyOf is some subject of a kind.
+// anyOf returns any subject of a kind.
 func anyOf(t *testing.T, subjectOf func(namespace, name string) (auth.Subject, error)) auth.Subject {
 	t.Helper()
 	subject, err := subjectOf("tenant-a", "any")
@@ -101,7 +102,7 @@ func (k knobs) Exchanges() int { return k.exchanges() }
 func (k knobs) Trouble(t *testing.T, trouble providertest.Trouble) (end func()) {
 	t.Helper()
 	if trouble == providertest.Unreachable {
-		// Close open connections: the trouble concerns new connections only.
+		// Close open connections, because the trouble affects new connections only.
 		k.aws.Close()
 	}
 	return k.Rig.Trouble(t, trouble, "sts", opSTS, "sts.eu-west-1.amazonaws.com")

@@ -21,13 +21,13 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// NewControllerToken implements [auth.ControllerProvider] with the SDK's default chain: variables,
-// a web identity token file (IRSA), shared config, container credentials (EKS Pod Identity, ECS),
-// instance metadata. Each call reads the environment anew.
+// NewControllerToken implements [auth.ControllerProvider] with the SDK's default chain: environment
+// variables, a web identity token file (IRSA), shared config, container credentials (EKS Pod
+// Identity, ECS), instance metadata. Each call reads the environment anew.
 //
-// It refuses a credential_process, because no program is started for a credential. It refuses
-// endpoints and proxies that a tenant chose. It never sends a web identity token to a partition
-// other than the role's.
+// It refuses a credential_process, because Lanyard starts no program for a credential. It refuses
+// endpoints and proxies that a tenant chose. It sends a web identity token only to the partition of
+// the role.
 func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request) (auth.Token, error) {
 	if err := refuseDetour(request.Key.STSEndpoint != "", request.ProxyURL != nil); err != nil {
 		return nil, err
@@ -74,8 +74,8 @@ func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request
 	return token, nil
 }
 
-// buildableClient returns a copy of the provider's transport as the type of client to which the SDK
-// can add AWS_CA_BUNDLE. The client serves one call and keeps no connection.
+// buildableClient returns a copy of the provider's transport in the SDK's own client type. Only to
+// this type can the SDK add AWS_CA_BUNDLE. The client serves one call and keeps no connection.
 func (p *Provider) buildableClient() *awshttp.BuildableClient {
 	own := p.calls.Environment()
 	return awshttp.NewBuildableClient().WithTimeout(p.calls.Timeout()).WithTransportOptions(func(t *http.Transport) {
@@ -85,7 +85,7 @@ func (p *Provider) buildableClient() *awshttp.BuildableClient {
 		t.MaxResponseHeaderBytes = own.MaxResponseHeaderBytes
 		t.TLSClientConfig = own.TLSClientConfig
 		if t.TLSClientConfig.RootCAs != nil {
-			// The SDK adds to this set, and all other connections use the original.
+			// Clone the set, because the SDK adds to it. All other connections use the original.
 			t.TLSClientConfig.RootCAs = t.TLSClientConfig.RootCAs.Clone()
 		}
 		t.TLSClientConfig.NextProtos = nil
@@ -93,7 +93,7 @@ func (p *Provider) buildableClient() *awshttp.BuildableClient {
 	})
 }
 
-// sourcesOf returns the sources of the chain that the credentials come from.
+// sourcesOf returns the sources in the SDK's chain that the credentials come from.
 func sourcesOf(provider awssdk.CredentialsProvider) []awssdk.CredentialSource {
 	if s, ok := provider.(awssdk.CredentialProviderSource); ok {
 		return s.ProviderSources()
@@ -114,7 +114,7 @@ func webIdentityRole(configured []any, sources []awssdk.CredentialSource) string
 			if !slices.Contains(sources, awssdk.CredentialSourceProfileSTSWebIDToken) {
 				continue
 			}
-			last := &c // only the last profile in the chain of source_profile has a token
+			last := &c // only the last profile of a source_profile chain has a token
 			for last.Source != nil {
 				last = last.Source
 			}
@@ -125,8 +125,8 @@ func webIdentityRole(configured []any, sources []awssdk.CredentialSource) string
 }
 
 // checkPartition refuses to send the controller's web identity token to a region outside the role's
-// partition. An object may name the region. Another partition does not have the role, but its
-// operator could use the token in the role's own partition.
+// partition. The region may come from an object. STS in another partition does not know the role,
+// but its operator could use the token in the role's own partition.
 func (p *Provider) checkPartition(arn, region string) error {
 	if arn == "" {
 		return nil
@@ -150,8 +150,8 @@ func (p *Provider) checkPartition(arn, region string) error {
 	}
 }
 
-// configurationFault names the part of the configuration that cannot be used. It repeats no other
-// text of the SDK, because such a text may contain a secret.
+// configurationFault returns a text that names the unusable part of the configuration. It quotes no
+// other text of the SDK, because that text may contain a secret.
 func configurationFault(err error) string {
 	if e, ok := errors.AsType[config.SharedConfigLoadError](err); ok {
 		return "the shared config file " + remote.Printable(e.Filename, remote.MaxName) + " cannot be read"
@@ -168,7 +168,7 @@ func configurationFault(err error) string {
 	return "a setting is not valid"
 }
 
-// controllerFailure is the error of a failed attempt to get the controller's own credentials.
+// controllerFailure returns the error for a failed attempt to get the controller's own credentials.
 func controllerFailure(ctx context.Context, err error, sources []awssdk.CredentialSource) error {
 	const (
 		where = "the AWS SDK's default chain"
@@ -176,18 +176,20 @@ func controllerFailure(ctx context.Context, err error, sources []awssdk.Credenti
 	)
 	f := classify(ctx, err, where)
 	status, _ := responseOf(err)
-	f.message = "" // a server of the environment wrote it, and the secrets that we sent are not known here
+	// Drop the message. A server of the environment wrote it, so it may repeat secrets that are
+	// unknown here.
+	f.message = ""
 	switch {
 	case f.Code == auth.CodeEndpointRefused, f.Code == auth.CodeThrottled, f.Code == auth.CodeUnavailable:
 	case f.api == "AccessDenied" || f.api == "InvalidIdentityToken":
 		f.Code, f.Fix = auth.CodeTrustRefused, "check the trust policy of the role that the controller's environment names (AWS_ROLE_ARN)"
 	case slices.Contains(sources, awssdk.CredentialSourceIMDS):
-		// Instance metadata is asked last: the controller has no other configuration, and its node
-		// may have a role.
+		// Instance metadata is the last source of the chain. So the controller has no other
+		// configuration, and its node may have a role.
 		f.Fix = give
 		switch {
 		case f.Code == auth.CodeUnreachable, f.Code == auth.CodeResponseInvalid:
-		case errors.Is(err, context.DeadlineExceeded): // while the answer was read
+		case errors.Is(err, context.DeadlineExceeded): // the time ended while the answer was read
 			f.Code, f.What = auth.CodeUnreachable, "no answer in time"
 		case isMalformed(err):
 			f.Code, f.What = auth.CodeResponseInvalid, "the answer does not come from the metadata service"

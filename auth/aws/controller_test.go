@@ -19,7 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// environment sets the environment of a program without any identity, and adds set.
+// environment sets the variables of set, in an environment that otherwise has no AWS identity.
 func environment(t *testing.T, set map[string]string) {
 	t.Helper()
 	for _, entry := range os.Environ() {
@@ -76,13 +76,13 @@ func TestControllerIRSA(t *testing.T) {
 	}
 }
 
-// The operator of another partition could use the controller's token in the role's own partition,
-// so an object must not choose where the token goes.
+// An object must not choose another partition for the controller's token. The operator of that
+// partition could use the token in the role's own partition.
 func TestControllerTokenStaysInItsPartition(t *testing.T) {
 	w := newWorld(t)
 	set := irsa(t, w, controllerSubject)
 	profile := "role_arn = " + set["AWS_ROLE_ARN"] + "\nweb_identity_token_file = " + set["AWS_WEB_IDENTITY_TOKEN_FILE"] + "\n"
-	nowhere := w.provider(t, aws.Config{}) // has no region of its own
+	nowhere := w.provider(t, aws.Config{}) // a provider without a region
 	for name, environ := range map[string]map[string]string{
 		"variables":      set,
 		"profile":        {"AWS_CONFIG_FILE": file(t, "[default]\n"+profile)},
@@ -111,7 +111,7 @@ func TestControllerTokenStaysInItsPartition(t *testing.T) {
 	if calls := w.Calls(""); len(calls) != 0 {
 		t.Errorf("%d calls were made", len(calls))
 	}
-	// Another region of the role's partition may be named.
+	// Another region of the role's partition is permitted.
 	environment(t, set)
 	_, err := auth.GetToken(t.Context(), nowhere, auth.WithController(), auth.WithSTSRegion("us-west-2"))
 	rig.Must(t, err)
@@ -127,14 +127,14 @@ func TestControllerRefusedByTrust(t *testing.T) {
 	}
 }
 
-// With AWS_CA_BUNDLE the SDK insists on a client that it can rebuild.
+// With AWS_CA_BUNDLE the SDK requires a client that it can rebuild.
 func TestControllerCABundle(t *testing.T) {
 	w := newWorld(t)
 	set := irsa(t, w, controllerSubject)
 	set["AWS_CA_BUNDLE"] = file(t, string(w.Cloud.CAPEM()))
 	environment(t, set)
 	trusting := w.Base
-	w.Base = &http.Transport{Proxy: trusting.Proxy} // knows the system's authorities only
+	w.Base = &http.Transport{Proxy: trusting.Proxy} // trusts the system's authorities only
 	w.aws = w.provider(t, aws.Config{Region: region})
 	_, err := asController(t, w)
 	rig.Must(t, err)
@@ -166,7 +166,7 @@ func TestControllerStaticKeys(t *testing.T) {
 	if c.AccessKeyID != "AKIA0000000000000000" || c.SecretAccessKey != "static-secret" || c.SessionToken != "" {
 		t.Error("other keys than those of the environment")
 	}
-	// Keys without an end are read again within an hour.
+	// Keys without an expiration are read again within an hour.
 	if d := token.GetDuration(); d <= 59*time.Minute || d > time.Hour {
 		t.Errorf("valid for %s", d)
 	}
@@ -195,7 +195,7 @@ func TestControllerPodIdentity(t *testing.T) {
 	}
 }
 
-// metadata is an EC2 instance metadata service.
+// metadata starts an EC2 instance metadata service and returns its URL.
 func metadata(t *testing.T, role string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -217,7 +217,8 @@ func metadata(t *testing.T, role string) string {
 }
 
 func TestControllerInstanceMetadata(t *testing.T) {
-	w := newWorld(t) // its proxy refuses plain HTTP: metadata must not be asked through it
+	// The proxy refuses plain HTTP: requests for metadata must not go through the proxy.
+	w := newWorld(t)
 	environment(t, map[string]string{"AWS_EC2_METADATA_DISABLED": "", "AWS_EC2_METADATA_SERVICE_ENDPOINT": metadata(t, "node")})
 	token, err := asController(t, w)
 	rig.Must(t, err)
@@ -246,8 +247,8 @@ func TestControllerInstanceMetadata(t *testing.T) {
 	})
 }
 
-// The service is on the node. A server that answers in its place, or not at all, must not delay
-// callers or write into errors.
+// The metadata service runs on the node. Another server in its place, or a server without an
+// answer, must not delay callers or write into errors.
 func TestControllerInstanceMetadataAstray(t *testing.T) {
 	w := newWorld(t)
 	serve := func(answer http.HandlerFunc) string {
@@ -263,7 +264,7 @@ func TestControllerInstanceMetadataAstray(t *testing.T) {
 			_, _ = io.WriteString(rw, page)
 		}
 	}
-	// once answers correctly outside a path, and with the handler under the path.
+	// once returns a server that uses the handler under the path, and answers correctly elsewhere.
 	once := func(path string, then http.HandlerFunc) string {
 		good, err := url.Parse(metadata(t, "node"))
 		rig.Must(t, err)
@@ -277,7 +278,7 @@ func TestControllerInstanceMetadataAstray(t *testing.T) {
 		})
 	}
 	done := make(chan struct{})
-	defer close(done) // the servers wait for their handlers when they close
+	defer close(done) // closing servers wait for their handlers
 	hang := func(http.ResponseWriter, *http.Request) { <-done }
 	away := http.RedirectHandler("https://captive-portal.example.org/", http.StatusFound).ServeHTTP
 	cut := func(rw http.ResponseWriter, _ *http.Request) {
@@ -378,7 +379,7 @@ func TestControllerConfigurationFaults(t *testing.T) {
 	}
 }
 
-// The rule is checked for the options, and again when the token is made.
+// The rule against detours is checked for the options, and again when the token is made.
 func TestControllerTakesNoDetour(t *testing.T) {
 	w := newWorld(t)
 	environment(t, irsa(t, w, controllerSubject))

@@ -10,13 +10,13 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
 )
 
-// NewCredentialsProvider returns a provider of credentials for the AWS SDK that calls
-// [auth.GetToken]. Set it as aws.Config.Credentials itself, with [auth.WithCache] among the
-// options. Each call has the context of the SDK's request.
+// NewCredentialsProvider returns a credentials provider for the AWS SDK. It calls [auth.GetToken]
+// with the context of the SDK's request. Set the provider directly as aws.Config.Credentials, and
+// include [auth.WithCache] in the options.
 //
-// The credentials report an end at most one minute ahead. The SDK's cache (aws.NewCredentialsCache,
-// which config.LoadDefaultConfig adds) therefore asks again soon. No client uses credentials for
-// long after their grant is withdrawn.
+// The credentials tell the SDK to expire in at most one minute. So the SDK's cache
+// (aws.NewCredentialsCache, which config.LoadDefaultConfig adds) asks again soon. No client uses
+// credentials for long after their grant is withdrawn.
 func NewCredentialsProvider(provider *Provider, opts ...auth.Option) awssdk.CredentialsProvider {
 	return awssdk.CredentialsProviderFunc(func(ctx context.Context) (awssdk.Credentials, error) {
 		token, err := auth.GetToken(ctx, provider, opts...)

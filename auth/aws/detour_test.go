@@ -26,7 +26,7 @@ import (
 func TestTenantProxy(t *testing.T) {
 	w := newWorld(t)
 	a := w.tenantA(t)
-	// The administrator has no proxy here, so that only the tenant's leads to the cloud.
+	// There is no administrator's proxy, so that only the tenant's proxy leads to the cloud.
 	w.Base.Proxy = nil
 	provider := w.provider(t, aws.Config{Region: region, AllowedEndpointHosts: w.Allow})
 	token, err := auth.GetToken(t.Context(), provider, w.As(a, auth.WithProxyURL(w.Proxy), auth.WithImageRepository(imageA))...)
@@ -34,8 +34,8 @@ func TestTenantProxy(t *testing.T) {
 	if _, ok := token.(*auth.RegistryCredentials); !ok {
 		t.Errorf("a %T", token)
 	}
-	// The same proxy again: the connections are kept. An endpoint that the tenant names is reached
-	// through the proxy too.
+	// Use the same proxy again, with connections kept open. The proxy is also used for an endpoint
+	// that the tenant names.
 	_, err = auth.GetToken(t.Context(), provider, w.As(a, auth.WithProxyURL(w.Proxy), auth.WithSTSEndpoint("https://sts.us-west-2.amazonaws.com"))...)
 	rig.Must(t, err)
 	if calls := w.Calls("sts"); len(calls) != 2 || calls[1].Host != "sts.us-west-2.amazonaws.com" {
@@ -95,7 +95,7 @@ func TestTenantEndpoint(t *testing.T) {
 	if auth.CodeOf(err) != auth.CodeUnreachable || !strings.Contains(err.Error(), "unknown authority") {
 		t.Errorf("untrusted certificate: %v", err)
 	}
-	// Not listed: no proof is made.
+	// If the host is not listed, no proof is made.
 	audience = ""
 	_, err = auth.GetToken(t.Context(), w.provider(t, aws.Config{Region: region}), options...)
 	if auth.CodeOf(err) != auth.CodeEndpointRefused || audience != "" {
@@ -168,7 +168,7 @@ func TestCredentialsProvider(t *testing.T) {
 		t.Errorf("%v, to be asked for again in %s", err, left)
 	}
 
-	// The caller's context counts, not the context in which the provider was made.
+	// The caller's context applies, not the context in which the provider was made.
 	end := w.Fault(t, fault.Fault{Service: "sts", Operation: opSTS, Kind: fault.Latency, Delay: time.Minute})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

@@ -12,15 +12,15 @@
 // names the ServiceAccount. With an image repository the token is an [auth.RegistryCredentials],
 // otherwise a [*Token]. [NewCredentialsProvider] makes the same call from inside the AWS SDK.
 //
-// Sessions come from the STS endpoint of the call, or by default from the region's endpoint as the
-// SDK knows it. The region is the first that is set: the call's, the endpoint's, [Config].Region,
-// the region of the image repository's host. Config.Region does not count if the repository is in
-// another partition. AWS_ variables are read only for the controller's own identity (the SDK's
-// default chain).
+// Sessions come from the STS endpoint of the call. The default is the region's endpoint in the SDK.
+// The region is the first that is set: the call's, the endpoint's, [Config].Region, the region of
+// the image repository's host. Config.Region does not count if the repository is in another
+// partition. AWS_ variables are read only for the controller's own identity (the SDK's default
+// chain).
 //
 // An endpoint outside AWS that an administrator listed ([Config].AllowedEndpointHosts) may be the
-// STS of an S3-compatible store, such as MinIO or Ceph. Such an endpoint gets a proof whose
-// audience is its host, with the port if that is not 443, and needs no region. Only for such an
-// endpoint may the annotation name a store's role (arn:minio:iam:::role/<id>) or be absent: without
-// a role, MinIO decides by the proof's claims.
+// STS of an S3-compatible store, such as MinIO or Ceph. The proof for such an endpoint has the
+// endpoint's host as audience, with the port if that is not 443. Such an endpoint needs no region.
+// Only for such an endpoint may the annotation name a store's role (arn:minio:iam:::role/<id>) or
+// be absent: without a role, MinIO decides by the proof's claims.
 package aws

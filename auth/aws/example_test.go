@@ -18,7 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// A session for a tenant's ServiceAccount, of the role in its annotation.
+// GetToken returns a session of the role in the annotation of a tenant's ServiceAccount.
 func Example() {
 	local, accounts := localAWS()
 	defer local.Cloud.Close()
@@ -37,7 +37,7 @@ func Example() {
 	// Output: [secret] true
 }
 
-// The AWS SDK signs as the tenant: it asks for the session whenever it makes a request.
+// The AWS SDK signs with the tenant's session. It asks for the session at every request.
 func ExampleNewCredentialsProvider() {
 	local, accounts := localAWS()
 	defer local.Cloud.Close()
@@ -59,7 +59,8 @@ func ExampleNewCredentialsProvider() {
 	// Output: arn:aws:sts::123456789123:assumed-role/tenant-a/puller.tenant-a
 }
 
-// User and password for Amazon ECR. The host decides the region, and no other host gets any.
+// The token is a user and a password for Amazon ECR. The host decides the region, and other hosts
+// get no credentials.
 func ExampleProvider_NewRegistryToken() {
 	local, accounts := localAWS()
 	defer local.Cloud.Close()
@@ -84,8 +85,8 @@ func ExampleProvider_NewRegistryToken() {
 	// EndpointRefused
 }
 
-// localAWS is a local AWS whose one role trusts one ServiceAccount, and that account. In a
-// controller the accounts are package auth/kube's, and the configuration needs no transport.
+// localAWS returns a local AWS with one role, and the one ServiceAccount that the role trusts. A
+// controller uses the accounts of package auth/kube, and its configuration needs no transport.
 func localAWS() (*rig.Rig, auth.Accounts) {
 	document := func(statement map[string]any) json.RawMessage {
 		data, err := json.Marshal(map[string]any{"Version": "2012-10-17", "Statement": []any{statement}})

@@ -16,17 +16,17 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// SessionDuration is the lifetime of every session whose account asks for no other: AWS's default,
-// which every role permits (the smallest maximum of a role is an hour). Every request sends it,
-// because listed endpoints outside AWS have other defaults. The default of MinIO is the remaining
-// life of the proof, which is some minutes.
+// SessionDuration is the default lifetime of a session. It is AWS's default, which every role
+// permits (the smallest maximum of a role is an hour). Every request sends the lifetime, because
+// listed endpoints outside AWS have other defaults. The default of MinIO is the remaining life of
+// the proof, which is some minutes.
 const SessionDuration = time.Hour
 
-// NewToken implements [auth.Provider]. With a JWT it calls AssumeRoleWithWebIdentity, and
-// AssumeRole with that session if the account names a role to assume. With another session it calls
-// AssumeRole or, if the account names no role, only asks who the session is. The token is a
-// [*Token]. The proof is sent only to the endpoint that the request's key names; no redirect is
-// followed.
+// NewToken implements [auth.Provider]. The token is a [*Token]. With a JWT as proof, NewToken calls
+// AssumeRoleWithWebIdentity. If the account names a role to assume, it then calls AssumeRole with
+// the new session. With a session as proof, it calls AssumeRole, or GetCallerIdentity if the
+// account names no role. The proof is sent only to the endpoint of the request's key; redirects are
+// not followed.
 func (p *Provider) NewToken(ctx context.Context, proof auth.Proof, request *auth.Request) (auth.Token, error) {
 	x, err := p.plan(request)
 	if err != nil {
@@ -45,14 +45,15 @@ func (p *Provider) NewToken(ctx context.Context, proof auth.Proof, request *auth
 	return p.assumeWithSession(ctx, source, x, request)
 }
 
-// assumeOwn exchanges a JWT of the subject for a session of its role, and that for a session of the
-// role that the subject names besides. The first session is kept, because AWS may refuse the second
-// role for long.
+// assumeOwn exchanges a JWT of the subject for a session of its role. If the plan has a second
+// role, assumeOwn exchanges this session for a session of the second role. The cache keeps the
+// first session, because AWS may refuse the second role for a long time.
 func (p *Provider) assumeOwn(ctx context.Context, proof auth.Proof, x plan, request *auth.Request) (auth.Token, error) {
 	assume := func(ctx context.Context) (auth.Token, error) {
 		first, err := p.assumeWithJWT(ctx, proof, x, request)
 		if err != nil {
-			return nil, err // else the interface would not be nil
+			// A nil pointer in the interface would differ from nil.
+			return nil, err
 		}
 		return first, nil
 	}
@@ -70,7 +71,7 @@ func (p *Provider) assumeOwn(ctx context.Context, proof auth.Proof, x plan, requ
 	return p.assumeWithSession(ctx, session, *x.then, request)
 }
 
-// assumeWithJWT exchanges a JWT of the subject.
+// assumeWithJWT exchanges a JWT of the subject for a session of the plan's role.
 func (p *Provider) assumeWithJWT(ctx context.Context, proof auth.Proof, x plan, request *auth.Request) (*Token, error) {
 	jwt, err := auth.JWTOf(proof)
 	if err != nil {
@@ -110,7 +111,7 @@ func (p *Provider) sts(x plan, credentials awssdk.CredentialsProvider, request *
 	return sts.New(options)
 }
 
-// where names the STS for people.
+// where returns the name of the STS for errors.
 func (x plan) where() string {
 	if x.url != "" {
 		return "the STS endpoint " + x.url
@@ -118,9 +119,10 @@ func (x plan) where() string {
 	return "AWS STS in " + x.sts.Region
 }
 
-// parseToken reads the session in the answer to a request that was sent at asked. The session ends
-// at the time that AWS names, but at most the duration after asked: if our clock is behind, AWS's
-// time is too far ahead. A session of another account than the role's is an error.
+// parseToken returns the session in the answer to a request that was sent at asked. The session
+// ends at the expiration in the answer, or at asked plus duration if that is earlier: if the local
+// clock is behind, AWS's expiration is too late. A session in another account than the role's is an
+// error.
 func (x plan) parseToken(c *types.Credentials, user *types.AssumedRoleUser, asked time.Time, duration time.Duration) (*Token, error) {
 	switch {
 	case c == nil:
@@ -154,8 +156,8 @@ func (x plan) parseToken(c *types.Credentials, user *types.AssumedRoleUser, aske
 	return token, nil
 }
 
-// exchangeFailure is the error of a failed exchange. Its fix says what to correct, as far as the
-// answer tells.
+// exchangeFailure returns the error for a failed exchange. Its fix says what to correct, if the
+// answer shows the reason.
 func (x plan) exchangeFailure(ctx context.Context, err error, proof *auth.JWT, request *auth.Request) error {
 	f := classify(ctx, err, x.where(), proof.Token)
 	c := remote.ClaimsOf(proof).Shown(request.Key.Subject)
@@ -167,7 +169,7 @@ func (x plan) exchangeFailure(ctx context.Context, err error, proof *auth.JWT, r
 	return f.error(auth.StageExchange, x.operation())
 }
 
-// operation names the call for people.
+// operation returns the name of the call for errors.
 func (x plan) operation() string {
 	if x.role == (role{}) {
 		return "AssumeRoleWithWebIdentity without a role"
@@ -175,8 +177,8 @@ func (x plan) operation() string {
 	return "AssumeRoleWithWebIdentity for role " + x.role.String()
 }
 
-// explainAWS sets the code and the fix of a failure by the error code of AWS STS. Source: AWS STS
-// API reference, AssumeRoleWithWebIdentity, "Errors".
+// explainAWS sets the code and the fix of f by the error code of AWS STS. Source: AWS STS API
+// reference, AssumeRoleWithWebIdentity, "Errors".
 func (x plan) explainAWS(f *failure, claims remote.Claims, request *auth.Request) {
 	issuer := strings.TrimPrefix(claims.Issuer, "https://")
 	audience := x.sts.Audience()
@@ -190,8 +192,7 @@ func (x plan) explainAWS(f *failure, claims remote.Claims, request *auth.Request
 		f.Code = auth.CodeTrustRefused
 		f.Fix = fmt.Sprintf("register %s as an IAM OIDC identity provider of account %s with audience %s, and check that its keys are those of this cluster",
 			issuer, x.role.Account, audience)
-		// STS has one answer for an issuer that it cannot reach now and for an issuer that it can
-		// never reach.
+		// STS gives the same answer whether it cannot reach an issuer now or can never reach it.
 		if strings.Contains(f.message, "verification key") {
 			f.Code = auth.CodeUnavailable
 			f.Fix = fmt.Sprintf("check that STS can fetch the keys of %s from the internet", issuer)
@@ -205,7 +206,7 @@ func (x plan) explainAWS(f *failure, claims remote.Claims, request *auth.Request
 		f.Fix = fmt.Sprintf("check that STS can reach %s", issuer)
 	case "ExpiredTokenException", "ExpiredToken":
 		f.Code = auth.CodeProofInvalid
-		f.message = "" // it holds the time of day
+		f.message = "" // the message contains the time of day
 		f.Fix = "compare the clock of the API server with AWS's"
 	case "RegionDisabledException":
 		f.Code = auth.CodeRefused

@@ -18,12 +18,13 @@ import (
 const (
 	// maxMessage bounds AWS's text in an error, in bytes.
 	maxMessage = 300
-	// secretWindow is how much of a secret, in bytes, must not stand in an error.
+	// secretWindow is the length, in bytes, of the smallest piece of a secret that must not appear
+	// in an error.
 	secretWindow = 12
 )
 
-// failure is an error of the SDK, taken apart. The SDK's own text is not used. It contains request
-// IDs, so that no two errors would be equal, and local addresses. It may also repeat what was sent.
+// failure has the parts of an error of the SDK. The SDK's own text is not used. It contains local
+// addresses, and request IDs that make every error different. It may also repeat what was sent.
 type failure struct {
 	remote.Failure
 
@@ -33,7 +34,7 @@ type failure struct {
 	message string
 }
 
-// classify returns the failure behind err, the error of a call to where. The result contains no
+// classify converts err, the error of a call to where, into a failure. The failure contains no
 // piece of the secrets.
 func classify(ctx context.Context, err error, where string, secrets ...auth.Secret) failure {
 	status, header := responseOf(err)
@@ -60,7 +61,7 @@ func classify(ctx context.Context, err error, where string, secrets ...auth.Secr
 	return f
 }
 
-// error is the failure of an operation.
+// error returns the failure of an operation as an [auth.Error].
 func (f failure) error(stage auth.Stage, operation string) *auth.Error {
 	if f.api != "" {
 		f.What = f.api
@@ -71,17 +72,18 @@ func (f failure) error(stage auth.Stage, operation string) *auth.Error {
 	return f.Error(stage, operation)
 }
 
-// apiCode is AWS's error code, or empty.
+// apiCode returns AWS's error code, or empty.
 func apiCode(err error) string {
 	apiError, ok := errors.AsType[smithy.APIError](err)
-	// The SDK says so of an answer that is no error document of AWS's.
+	// The SDK uses this code for an answer that is not an error document of AWS.
 	if !ok || apiError.ErrorCode() == "UnknownError" {
 		return ""
 	}
 	return apiError.ErrorCode()
 }
 
-// responseOf is the answer that err came with; its status is zero when there was none.
+// responseOf returns the status and the header of the answer in err. Without an answer the status
+// is zero.
 func responseOf(err error) (status int, header http.Header) {
 	if e, ok := errors.AsType[*smithyhttp.ResponseError](err); ok && e.Response != nil && e.Response.Response != nil {
 		return e.Response.StatusCode, e.Response.Header
@@ -90,7 +92,7 @@ func responseOf(err error) (status int, header http.Header) {
 		smithy.APIError
 		HTTPStatusCode() int
 	}
-	// The client of container credentials has an error of its own.
+	// The client of container credentials has its own error type.
 	if e, ok := errors.AsType[statusError](err); ok {
 		return e.HTTPStatusCode(), nil
 	}
@@ -104,11 +106,13 @@ func isThrottle(code string, status int) bool {
 	return status == http.StatusTooManyRequests
 }
 
-// clean returns AWS's message in a form that is safe to print, or nothing if it contains a piece of
-// a secret. Services repeat what they were sent: SignatureDoesNotMatch repeats the session token.
+// clean returns AWS's message in a form that is safe to print, or an empty string if the message
+// contains a piece of a secret. Services repeat what they were sent: SignatureDoesNotMatch repeats
+// the session token.
 func clean(message string, secrets []auth.Secret) string {
 	if longest := 2 * maxMessage; len(message) > longest {
-		message = message[:longest] // it is for the other side to choose, and looked through for every piece
+		// The server chooses the length, and the search for each piece reads the whole message.
+		message = message[:longest]
 	}
 	for _, secret := range secrets {
 		if holdsPiece(message, secret.Reveal()) {

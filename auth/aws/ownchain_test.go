@@ -15,8 +15,8 @@ import (
 
 const otherAccountID = "222233334444"
 
-// ownChainWorld has tenant A's role, and a role reader of another account that trusts it with an
-// external ID.
+// ownChainWorld returns a world with tenant A's role and a role reader in another account. The role
+// reader trusts tenant A's role, with an external ID.
 func ownChainWorld(t *testing.T) (w *world, account auth.Account, reader string) {
 	t.Helper()
 	w = newWorld(t)
@@ -36,15 +36,15 @@ func ownChainWorld(t *testing.T) (w *world, account auth.Account, reader string)
 	return w, account, "arn:aws:iam::" + otherAccountID + ":role/reader"
 }
 
-// assuming is the account with a role to assume, as auth/kube makes it.
+// assuming returns the account with a role to assume, in the form that auth/kube makes.
 func assuming(account auth.Account, value string) auth.Account {
 	account = rig.WithAttribute(account, aws.AssumeRoleAnnotation, value)
 	account.Fingerprint = auth.Fingerprint(account.Attributes)
 	return account
 }
 
-// TestOwnChain: a ServiceAccount assumes a role of another account with its own role's session.
-// What the annotation says is in the key.
+// TestOwnChain checks that a ServiceAccount assumes a role of another account with its own role's
+// session. Each word of the annotation changes the key.
 func TestOwnChain(t *testing.T) {
 	w, account, reader := ownChainWorld(t)
 	get := func(value string, more ...auth.Option) (auth.Token, auth.Key, error) {
@@ -75,8 +75,8 @@ func TestOwnChain(t *testing.T) {
 	}
 }
 
-// TestOwnChainOfBinding: the name that a program gives to the sessions of a WorkloadIdentity is the
-// name of the last session too, which is the one that leaves the program. The identity may name
+// TestOwnChainOfBinding checks the session name that a program sets for a WorkloadIdentity. The
+// last session of the chain, which leaves the program, has this name too. The identity may name
 // another.
 func TestOwnChainOfBinding(t *testing.T) {
 	const named = "cloudidentity.tenant-a@WorkloadIdentityBinding"
@@ -98,7 +98,8 @@ func TestOwnChainOfBinding(t *testing.T) {
 	}
 }
 
-// TestOwnChainRefusals: both roles decide, and no part of the annotation is ignored.
+// TestOwnChainRefusals checks that either role can refuse, and that no part of the annotation is
+// ignored.
 func TestOwnChainRefusals(t *testing.T) {
 	w, account, reader := ownChainWorld(t)
 	other := rig.ServiceAccount("tenant-b", "thief", map[string]string{aws.RoleAnnotation: w.roleFor(t, "tenant-b", "system:serviceaccount:tenant-b:thief")})
@@ -130,8 +131,8 @@ func TestOwnChainRefusals(t *testing.T) {
 	}
 }
 
-// TestOwnChainKeepsTheFirstSession: while the second role refuses, retries do not ask for the first
-// session again. A change of the account drops it.
+// TestOwnChainKeepsTheFirstSession checks that retries reuse the first session while the second
+// role refuses. A change of the account drops the session.
 func TestOwnChainKeepsTheFirstSession(t *testing.T) {
 	w, account, reader := ownChainWorld(t)
 	tokens := cache.New(cache.Options{})
@@ -161,7 +162,7 @@ func TestOwnChainKeepsTheFirstSession(t *testing.T) {
 	}
 }
 
-// TestOwnChainToItself: a role may assume itself, if its trust policy says so.
+// TestOwnChainToItself checks that a role may assume itself, if its trust policy permits it.
 func TestOwnChainToItself(t *testing.T) {
 	w, account, _ := ownChainWorld(t)
 	first := account.Attributes[aws.RoleAnnotation]
@@ -173,7 +174,8 @@ func TestOwnChainToItself(t *testing.T) {
 	rig.Must(t, err)
 }
 
-// TestOwnChainNeedsAWS: a store's token service has no other accounts.
+// TestOwnChainNeedsAWS checks that a store's endpoint refuses a chain, because a store has no other
+// accounts.
 func TestOwnChainNeedsAWS(t *testing.T) {
 	w, account, reader := ownChainWorld(t)
 	_, err := auth.GetToken(t.Context(), w.aws, rig.Subject(assuming(account, reader), w.Sign), auth.WithSTSEndpoint("https://"+w.Allow.String()))

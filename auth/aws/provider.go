@@ -19,14 +19,15 @@ import (
 const (
 	// ProviderName is the provider's name in object specs and keys.
 	ProviderName = "aws"
-	// RoleAnnotation names the role of a ServiceAccount. Source: Amazon EKS user guide, "IAM roles
-	// for service accounts".
+	// RoleAnnotation is the annotation with the role of a ServiceAccount. Source: Amazon EKS user
+	// guide, "IAM roles for service accounts".
 	RoleAnnotation = "eks.amazonaws.com/role-arn"
-	// RoleField names the role in the providerConfig of a WorkloadIdentity.
+	// RoleField is the field of a WorkloadIdentity's providerConfig with the role.
 	RoleField = "iamRoleARN"
-	// AssumeRoleAnnotation names the role that a ServiceAccount assumes with the session of its own
-	// role, such as a role of another account. [endpoint.ParseAssumption] has the form of the value.
-	// Both roles' trust policies decide; nothing is lent. The account needs a Fingerprint.
+	// AssumeRoleAnnotation is the annotation with a second role, such as a role of another account.
+	// The ServiceAccount assumes this role with the session of its own role.
+	// [endpoint.ParseAssumption] describes the value. The trust policies of both roles decide; no
+	// identity is lent. The account needs a Fingerprint.
 	AssumeRoleAnnotation = "lanyard.dev/assume-role"
 	// AssumeRoleField is the same as AssumeRoleAnnotation in the providerConfig of a
 	// WorkloadIdentity.
@@ -37,23 +38,23 @@ const (
 // repositories.
 const publicImage = "public.ecr.aws"
 
-// DefaultTimeout bounds each attempt at a request when [Config].Timeout says nothing.
+// DefaultTimeout limits each attempt at a request if [Config].Timeout is zero.
 const DefaultTimeout = 10 * time.Second
 
 // Config configures a [Provider]. Its zero value works for calls that name a region or an image
 // repository.
 type Config struct {
-	// Region is the controller's AWS_REGION: the region of STS for a call that names no region,
-	// unless the call names a registry of another partition. Optional.
+	// Region is the controller's AWS_REGION. It is the region of STS for a call that names neither
+	// a region nor a registry of another partition. Optional.
 	Region string
-	// Transport has the administrator's proxy and certificate authorities (AWS_CA_BUNDLE); all
-	// connections are made by copies of it. Nil for auth/transport's Default.
+	// Transport has the administrator's proxy and certificate authorities (AWS_CA_BUNDLE). All
+	// connections use copies of it. Nil for auth/transport's Default.
 	Transport *http.Transport
-	// AllowedEndpointHosts are STS hosts outside AWS that tenants may name, and tenants' proxies
-	// whose addresses are otherwise refused: the value of --allowed-endpoint-hosts.
+	// AllowedEndpointHosts is the value of --allowed-endpoint-hosts. It lists STS hosts outside AWS
+	// that tenants may name. It also lists tenants' proxies that may have a denied address.
 	AllowedEndpointHosts endpoint.Allowed
-	// DenyCIDRs are addresses that hosts and proxies named by tenants must not have: the value of
-	// --deny-cidrs. The zero value stands for the private ranges (endpoint.PrivateCIDRs).
+	// DenyCIDRs is the value of --deny-cidrs. Hosts and proxies that tenants name must not have
+	// these addresses. The zero value means the private ranges (endpoint.PrivateCIDRs).
 	DenyCIDRs endpoint.CIDRs
 	// Timeout bounds each attempt at a request; a request has at most two attempts. Zero for
 	// [DefaultTimeout].
@@ -67,7 +68,8 @@ type Provider struct {
 	calls   *remote.Caller
 	budgets budgets
 
-	// Calls parse what tenants wrote. A memo keeps the results, because the input is rarely new.
+	// Every call parses text of tenants. A memo remembers the results, because the input is rarely
+	// new.
 	roles       *memo.Memo[string, role]
 	assumptions *memo.Memo[string, endpoint.Assumption]
 	regions     *memo.Memo[string, endpoint.AWSRegion]
@@ -82,7 +84,7 @@ type stsEndpoint struct {
 	url string
 }
 
-// ecrRegistry is a registry with the part of it that decides its credentials ([auth.Target].Image).
+// ecrRegistry is a registry with its [auth.Target].Image, which decides the credentials.
 type ecrRegistry struct {
 	endpoint.Registry
 
@@ -96,7 +98,7 @@ func parseRegistry(host string) (ecrRegistry, error) {
 	if r.Public {
 		image = publicImage
 	}
-	// Each variant has an API of its own, which can fail where the others do not.
+	// Each variant has its own API, which can fail while the APIs of other variants work.
 	if r.FIPS {
 		image += "+fips"
 	}
@@ -188,10 +190,10 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	return auth.Target{Image: registry.image, STSEndpoint: sts.url, STSRegion: region}, nil
 }
 
-// stsRegion returns the region of STS, the first that is known: the region of the call (option), of
-// the endpoint, of the controller (AWS_REGION), of the registry. The controller's region counts
-// only within the registry's partition, because STS in one partition does not know the roles of
-// another. A listed endpoint has only the region of the call.
+// stsRegion returns the region of STS: the first known region of the call (option), the endpoint,
+// the controller (AWS_REGION) and the registry. The controller's region counts only within the
+// registry's partition, because STS in one partition does not know the roles of another. A listed
+// endpoint has only the region of the call.
 func (p *Provider) stsRegion(option string, sts endpoint.STS, registry endpoint.Registry) (string, error) {
 	if option != "" && sts.Region != "" && !sts.Global && option != sts.Region {
 		return "", &auth.Error{
@@ -236,17 +238,16 @@ func (p *Provider) GetProofRequest(_ context.Context, request *auth.Request) (au
 	}
 }
 
-// plan is an exchange whose parts fit together.
+// plan describes one exchange. Its parts have been checked against each other.
 type plan struct {
 	// role is the role to assume; zero for no role, which only a listed endpoint accepts.
 	role role
 	sts  endpoint.STS
-	// url is the URL of the endpoint that the call names; empty for the endpoint that the SDK
-	// knows.
+	// url is the URL of the call's own endpoint; empty for the endpoint that the SDK knows.
 	url string
-	// session is what the account asks for besides the role.
+	// session has the parameters that the account requests besides the role.
 	session SessionRequest
-	// then is the exchange that follows, with the session of this one; nil for none.
+	// then is a second exchange, which uses the session of this exchange; nil for none.
 	then *plan
 }
 
@@ -275,10 +276,10 @@ func (p *Provider) plan(request *auth.Request) (plan, error) {
 		return plan{}, err
 	}
 	if x.role = role; role.text == "" && x.session.Source != "" {
-		return x, nil // AWS says what the source's session is good for
+		return x, nil // AWS decides what the source's session may do
 	}
-	// The registry is checked first: by default it decides the region of STS, so the fix is a role
-	// in its partition.
+	// Check the registry first. By default it decides the region of STS, so the fix must be a role
+	// in the registry's partition.
 	if request.ImageRepository != "" {
 		registry, err := p.registry(request.ImageRepository)
 		if err != nil {
@@ -304,8 +305,8 @@ func (p *Provider) plan(request *auth.Request) (plan, error) {
 	return p.chain(x, request)
 }
 
-// registry returns the registry of an image repository. It reads only the host, which alone decides
-// the credentials.
+// registry returns the registry of an image repository. It reads only the host, because the path
+// does not change the credentials.
 func (p *Provider) registry(repository string) (*ecrRegistry, error) {
 	host, _, _ := strings.Cut(repository, "/")
 	registry, err := p.registries.Parse(host)

@@ -39,13 +39,13 @@ func TestGetTarget(t *testing.T) {
 	proxy := &url.URL{Scheme: "http", Host: "proxy.example.org:3128"}
 	for _, test := range []struct {
 		name    string
-		region  string // of the controller
+		region  string // the controller's region
 		options auth.Options
 		want    auth.Target
 		code    auth.Code
 		fix     string
 	}{
-		// Where the region comes from, in order.
+		// Sources of the region, in order.
 		{name: "nowhere", code: auth.CodeRegionMissing, fix: "AWS_REGION"},
 		{name: "resource", options: auth.Options{ImageRepository: west}, want: auth.Target{Image: "us-west-2", STSRegion: "us-west-2"}},
 		{name: "controller", region: region, options: auth.Options{ImageRepository: west}, want: auth.Target{Image: "us-west-2", STSRegion: region}},
@@ -114,7 +114,7 @@ func TestGetTarget(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			provider := newProvider(t, aws.Config{Region: test.region, AllowedEndpointHosts: allowed})
-			for range 2 { // the second is from memory
+			for range 2 { // the second answer is from memory
 				got, err := provider.GetTarget(&test.options)
 				if auth.CodeOf(err) != test.code || (test.code == "" && err != nil) {
 					t.Fatalf("error %v, want code %q", err, test.code)
@@ -135,7 +135,8 @@ func TestGetIdentity(t *testing.T) {
 	account := accountA(t)
 	for _, arn := range []string{
 		roleA, "arn:aws-cn:iam::000000000001:role/path/to/R=,.@-_", "arn:aws-us-gov:iam::123456789123:role/r",
-		"arn:minio:iam:::role/nOybJqMNzNmroqEKq5D0EUsRZw0", "arn:aws:iam:::role/S3Access", // of stores
+		// Roles of stores.
+		"arn:minio:iam:::role/nOybJqMNzNmroqEKq5D0EUsRZw0", "arn:aws:iam:::role/S3Access",
 	} {
 		for range 2 {
 			got, err := provider.GetIdentity(rig.WithAttribute(account, aws.RoleAnnotation, arn))
@@ -177,7 +178,7 @@ func TestGetIdentity(t *testing.T) {
 	if e, ok := errors.AsType[*auth.Error](err); !ok || e.Stage != auth.StageIdentity || e.Code != auth.CodeIdentityMissing || e.Fix != fix {
 		t.Errorf("no annotation, at AWS: %v", err)
 	}
-	// A WorkloadIdentity names its role in its providerConfig; its annotations do not count.
+	// The role of a WorkloadIdentity is in its providerConfig; annotations are ignored.
 	identity, err := auth.WorkloadIdentity("tenant-a", "pull")
 	rig.Must(t, err)
 	got, err := provider.GetIdentity(auth.Account{Subject: identity, UID: "1", Attributes: map[string]string{aws.RoleAnnotation: roleA}})
@@ -202,7 +203,7 @@ func TestProofAudience(t *testing.T) {
 		{roleA, region, "", imageA, "sts.amazonaws.com"},
 		{"arn:aws-cn:iam::123456789123:role/r", "cn-north-1", "", "", "sts.amazonaws.com"},
 		{"arn:aws-cn:iam::123456789123:role/r", "cn-north-1", "https://sts.cn-north-1.amazonaws.com.cn", "", "sts.amazonaws.com"},
-		// A listed host has no partition, and gets a proof that AWS does not accept.
+		// A listed host has no partition. The audience of its proof is not AWS's.
 		{roleA, region, "https://minio.example.org:9000", "", "minio.example.org:9000"},
 		{"arn:aws-cn:iam::123456789123:role/r", region, "https://minio.example.org:9000", "", "minio.example.org:9000"},
 		// A store's role, or no role, is only for a listed host, and never for a registry of AWS.
@@ -239,8 +240,8 @@ func TestProofAudience(t *testing.T) {
 	}
 }
 
-// An image has a partition, and by default decides the region of STS, so the role must be
-// corrected.
+// The image's registry has a partition, and by default decides the region of STS. So the fix must
+// be another role.
 func TestRoleOfAnotherPartitionThanTheImage(t *testing.T) {
 	const china = "123456789123.dkr.ecr.cn-north-1.amazonaws.com.cn/a"
 	account := accountA(t)
@@ -278,7 +279,7 @@ func TestTokenDoesNotPrint(t *testing.T) {
 	rig.DoesNotPrint(t, token, "-key", "[AWS session until 2030-01-02T03:04:05Z]")
 }
 
-// A tenant with many different strings neither fills the memory forever nor slows other tenants.
+// A tenant with many different strings must neither fill the memory forever nor slow other tenants.
 func TestMemoryIsBounded(t *testing.T) {
 	provider := newProvider(t, aws.Config{})
 	for i := range 20_000 {
@@ -292,7 +293,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// These run on every call, hits included.
+// These functions run on every call, even on cache hits, so they must not allocate.
 func TestHotPathDoesNotAllocate(t *testing.T) {
 	provider := newProvider(t, aws.Config{Region: region})
 	account := accountA(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// registryOperation names the call in errors.
+// registryOperation is the name of the call in errors.
 const registryOperation = "GetAuthorizationToken"
 
 // NewRegistryToken implements [auth.RegistryProvider] with GetAuthorizationToken of Amazon ECR or
@@ -83,7 +83,7 @@ func (p *Provider) publicAuthorization(
 	return answer.AuthorizationData.AuthorizationToken, answer.AuthorizationData.ExpiresAt, nil
 }
 
-// provider returns the session as the SDK's provider of credentials.
+// provider returns a credentials provider of the SDK for the session.
 func (t Token) provider() awssdk.CredentialsProvider {
 	return awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) { return t.Credentials(), nil })
 }
@@ -108,7 +108,7 @@ func parseRegistryToken(encoded *string, expiresAt *time.Time) (*auth.RegistryCr
 	return &auth.RegistryCredentials{Username: user, Password: auth.NewSecret(password), ExpiresAt: expiresAt.UTC()}, nil
 }
 
-// registryAPI names the API that gives the registry's credentials, in errors.
+// registryAPI returns the name, for errors, of the API that issues the registry's credentials.
 func registryAPI(registry *ecrRegistry) string {
 	name := "Amazon ECR"
 	if registry.Public {
@@ -126,7 +126,7 @@ func registryAPI(registry *ecrRegistry) string {
 	return name
 }
 
-// registryFailure is the error of a failed call for registry credentials.
+// registryFailure returns the error for a failed call for registry credentials.
 func registryFailure(ctx context.Context, err error, session *Token, registry *ecrRegistry, request *auth.Request) error {
 	f := classify(ctx, err, registryAPI(registry), session.SecretAccessKey, session.SessionToken)
 	switch f.api {
@@ -142,7 +142,7 @@ func registryFailure(ctx context.Context, err error, session *Token, registry *e
 		}
 	case "UnrecognizedClientException", "InvalidClientTokenId", "ExpiredTokenException", "InvalidSignatureException", "SignatureDoesNotMatch":
 		f.Code = auth.CodeRefused
-		f.message = "" // it contains the time of day, or what was signed
+		f.message = "" // the message contains the time of day, or signed text
 		f.Fix = "check that region " + registry.Region + " is enabled for the account, and compare the controller's clock with AWS's"
 	}
 	return f.error(auth.StageRegistry, registryOperation)

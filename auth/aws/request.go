@@ -10,29 +10,30 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// SessionRequest says which session an identity asks for. It is for subjects other than
+// SessionRequest describes the session that an identity requests. It is for subjects other than
 // ServiceAccounts and WorkloadIdentities, such as a cluster-scoped identity that an administrator
-// lends to namespaces. [SessionRequest.Attributes] are the attributes of their [auth.Account],
-// whose Fingerprint must be made of all of them. The fields are parameters of AssumeRole and
+// lends to namespaces. [SessionRequest.Attributes] returns the attributes for the [auth.Account].
+// The account's Fingerprint must cover all of them. The fields are parameters of AssumeRole and
 // AssumeRoleWithWebIdentity; their limits are those of the AWS STS API reference.
 type SessionRequest struct {
-	// Source says that the session is got with another session, which the Prover has: its proof has
-	// the form [auth.FormToken]. The text names that source for people. Empty: the proof is a JWT.
+	// Source names, for people, the session that requests the new session. The Prover returns it as
+	// a proof of the form [auth.FormToken]. Empty: the proof is a JWT.
 	Source string
-	// RoleARN is the role to assume. Empty: the session is the source's own.
+	// RoleARN is the role to assume. Empty: the token is the source's own session.
 	RoleARN string
-	// Name is the name of the session; of one that is longer than 64 characters, a hash and the end
-	// remain. Default: made of the subject's name.
+	// Name is the name of the session. A name of more than 64 characters is replaced by a hash and
+	// the end of the name. Default: a name made of the subject's name.
 	Name string
-	// Duration is how long the session lives. Default [SessionDuration]. A session that is got with
-	// the session of a role lives at most an hour, as AWS requires.
+	// Duration is the lifetime of the session. Default [SessionDuration]. If a role's session
+	// requests the session, the limit is an hour, as AWS requires.
 	Duration time.Duration
 	// Policy is a session policy in JSON; empty for none.
 	Policy string
 	// PolicyARNs are managed policies that bound the session; at most ten.
 	PolicyARNs []string
 
-	// ExternalID is the external ID; empty for none. It needs a Source, and so do the next fields.
+	// ExternalID is the external ID; empty for none. ExternalID and the next three fields need a
+	// Source.
 	ExternalID string
 	// SourceIdentity is the source identity; empty for none.
 	SourceIdentity string
@@ -41,7 +42,7 @@ type SessionRequest struct {
 	// TransitiveTags are the keys of tags that chained sessions keep.
 	TransitiveTags []string
 
-	// Audiences are the receivers that the JWT names. Default: sts.amazonaws.com.
+	// Audiences are the audiences of the JWT. Default: sts.amazonaws.com.
 	Audiences []string
 	// ProofLifetime is how long the JWT is valid. Default: [auth.ProofLifetime].
 	ProofLifetime time.Duration
@@ -63,11 +64,11 @@ const (
 )
 
 // SessionNameAttribute is the attribute with the name of the session. A program may also set it for
-// a WorkloadIdentity, whose tenant cannot.
+// a WorkloadIdentity; the tenant cannot set it.
 const SessionNameAttribute = "sessionName"
 
-// Attributes returns the request as the attributes of an account. Fields that are not set have
-// none. Equal requests have equal attributes, and different requests have different ones.
+// Attributes returns the request as the attributes of an account. A field that is not set has no
+// attribute. Equal requests have equal attributes, and different requests have different ones.
 func (r SessionRequest) Attributes() (map[string]string, error) {
 	attributes := map[string]string{}
 	set := func(name, value string) {
@@ -107,8 +108,8 @@ func (r SessionRequest) Attributes() (map[string]string, error) {
 	return attributes, nil
 }
 
-// sessionRequestOf returns what the account asks for. The annotations of a ServiceAccount and the
-// providerConfig of a WorkloadIdentity name roles only.
+// sessionRequestOf returns the session that the account requests. The annotations of a
+// ServiceAccount and the providerConfig of a WorkloadIdentity can request roles only.
 func sessionRequestOf(account auth.Account) (SessionRequest, error) {
 	switch account.Subject.Kind() { //nolint:exhaustive // all other kinds have the attributes of a SessionRequest
 	case auth.KindServiceAccount:
@@ -141,8 +142,8 @@ func sessionRequestOf(account auth.Account) (SessionRequest, error) {
 	return r, nil
 }
 
-// noFingerprint is the error for an account whose identity does not say all that decides its
-// session.
+// noFingerprint returns the error for an account without a Fingerprint whose session does not
+// depend on the identity alone.
 func noFingerprint(subject auth.Subject) error {
 	return &auth.Error{
 		Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
@@ -155,7 +156,7 @@ func parseSeconds(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
 	}
-	seconds, err := strconv.ParseUint(text, 10, 17) // a day has 17 bits
+	seconds, err := strconv.ParseUint(text, 10, 17) // 17 bits are enough for the seconds of a day
 	return time.Duration(seconds) * time.Second, err
 }
 

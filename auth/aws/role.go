@@ -9,8 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/attribute"
 )
 
-// role is a role that a subject names: a role of AWS or, with only its text set, a role of an
-// S3-compatible store. Its zero value is no role.
+// role is the role of a subject: a role of AWS, or a role of an S3-compatible store, which has only
+// a text. The zero value is no role.
 type role struct {
 	endpoint.RoleARN // zero for a role of a store
 
@@ -20,7 +20,7 @@ type role struct {
 // String returns the role's ARN.
 func (r role) String() string { return r.text }
 
-// isAWS reports whether the role is one of AWS: such a role belongs to an account.
+// isAWS reports whether the role is a role of AWS. Only such a role belongs to an account.
 func (r role) isAWS() bool { return r.Account != "" }
 
 // parseRole reads the ARN of a role of AWS or of a store.
@@ -44,7 +44,7 @@ func roleAttribute() attribute.Attribute {
 	return attribute.Attribute{Annotation: RoleAnnotation, Field: RoleField, Spec: attributeRole}
 }
 
-// assumeAttribute is the attribute in which subjects name the role that they assume with the
+// assumeAttribute is the attribute in which subjects name a second role. They assume it with the
 // session of their own role.
 func assumeAttribute() attribute.Attribute {
 	return attribute.Attribute{Annotation: AssumeRoleAnnotation, Field: AssumeRoleField}
@@ -56,9 +56,9 @@ func roleMissing(subject auth.Subject) error {
 
 // GetIdentity implements [auth.Provider]. It returns the role that the ServiceAccount's annotation
 // or the WorkloadIdentity's providerConfig names, or empty without a role. If the account also
-// names a role to assume, that one is the identity. The endpoint is not known here. For AWS's own
-// endpoints [Provider.GetProofRequest] refuses an empty identity and a role of a store, before a
-// proof is made.
+// names a role to assume, GetIdentity returns that role. It does not know the endpoint. So it
+// accepts an empty identity and a role of a store, which [Provider.GetProofRequest] refuses for
+// AWS's own endpoints, before a proof is made.
 func (p *Provider) GetIdentity(account auth.Account) (string, error) {
 	arn, named := roleAttribute().Of(account)
 	chained, isChained := assumeAttribute().Of(account)
@@ -81,8 +81,9 @@ func (p *Provider) GetIdentity(account auth.Account) (string, error) {
 }
 
 // roleFor returns the role that the request asks sts for. AWS needs a role of one of its accounts.
-// A store may get no role: MinIO then decides by the proof's claims, and gives no more than the
-// store's administrator gave to those claims. A source without a role is itself the session.
+// A store accepts a request without a role: MinIO then decides by the proof's claims, and gives no
+// more than the store's administrator gave to those claims. With a source, the role may be empty
+// too: the token is then the source's own session.
 func (p *Provider) roleFor(request *auth.Request, sts endpoint.STS, source string) (role, error) {
 	arn, subject := request.Key.Identity, request.Key.Subject
 	mustBeAWS := !sts.Listed || request.ImageRepository != ""
@@ -94,7 +95,7 @@ func (p *Provider) roleFor(request *auth.Request, sts endpoint.STS, source strin
 	}
 	r, err := p.roles.Parse(arn)
 	if err == nil && mustBeAWS && !r.isAWS() {
-		_, err = endpoint.ParseRoleARN(arn) // its error says why AWS has no such role
+		_, err = endpoint.ParseRoleARN(arn) // the error says why AWS has no such role
 	}
 	if err != nil {
 		return role{}, roleAttribute().Invalid(subject, err)
@@ -102,21 +103,22 @@ func (p *Provider) roleFor(request *auth.Request, sts endpoint.STS, source strin
 	return *r, nil
 }
 
-// ownChain is a chain of two roles that a tenant names: its own role, and the one that it assumes
-// with the session of its own.
+// ownChain is a chain of two roles that a tenant names. The session of the first role assumes the
+// second role.
 type ownChain struct {
 	first role
 	then  endpoint.Assumption
 }
 
-// ownChain returns the chain of an account; arn and chained are the values of its attributes.
+// ownChain returns the chain of an account. Arn and chained are the values of the account's role
+// attributes.
 func (p *Provider) ownChain(account auth.Account, arn, chained string) (ownChain, error) {
 	if arn == "" {
 		return ownChain{}, roleMissing(account.Subject)
 	}
 	first, err := p.roles.Parse(arn)
 	if err == nil && !first.isAWS() {
-		_, err = endpoint.ParseRoleARN(arn) // its error says why AWS has no such role
+		_, err = endpoint.ParseRoleARN(arn) // the error says why AWS has no such role
 	}
 	if err != nil {
 		return ownChain{}, roleAttribute().Invalid(account.Subject, err)
@@ -137,8 +139,8 @@ func (p *Provider) ownChain(account auth.Account, arn, chained string) (ownChain
 	return ownChain{*first, *then}, nil
 }
 
-// chain adds the account's own chain to the plan, if the account has one. Its first role is the
-// plan's.
+// chain adds the account's own chain to the plan, if the account has one. The plan's role is then
+// the first role of the chain.
 func (p *Provider) chain(x plan, request *auth.Request) (plan, error) {
 	chained, isChained := assumeAttribute().Of(request.Account)
 	if !isChained {

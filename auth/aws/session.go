@@ -12,9 +12,10 @@ import (
 // API reference, AssumeRoleWithWebIdentity.
 const maxSessionName = 64
 
-// sessionName returns the name of a subject's sessions in CloudTrail: <name>.<namespace>, or a hash
-// and its end if it is too long. Two subjects never share a name. A namespace has no dot, so the
-// last dot separates. No Kubernetes name contains "@" or "=", so these characters are always ours.
+// sessionName returns the name of a subject's sessions in CloudTrail: <name>.<namespace>, plus
+// @<kind> for a subject other than a ServiceAccount. [FitSessionName] shortens a long name. Two
+// subjects never share a name. A namespace has no dot, so the last dot separates. No Kubernetes
+// name contains "@" or "=", so only Lanyard adds them.
 func sessionName(subject auth.Subject) string {
 	name := subject.Name() + "." + subject.Namespace()
 	if subject.Kind() != auth.KindServiceAccount {
@@ -23,9 +24,9 @@ func sessionName(subject auth.Subject) string {
 	return FitSessionName(name)
 }
 
-// FitSessionName returns the name of a session as AWS accepts it: the name itself, or a hash and its
-// end if it has more than 64 characters. All names that Lanyard makes end with the tenant, whom the
-// cloud's audit log must show.
+// FitSessionName returns a session name that AWS accepts. A name of more than 64 characters becomes
+// a hash and the end of the name. The end remains, because Lanyard's names end with the tenant,
+// which the cloud's audit log must show.
 func FitSessionName(name string) string {
 	if len(name) <= maxSessionName {
 		return name

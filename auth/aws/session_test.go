@@ -31,16 +31,16 @@ func TestSessionName(t *testing.T) {
 	for got, want := range map[string]string{
 		account("tenant-a", "tenant-a-ecr-sa"):  "tenant-a-ecr-sa.tenant-a",
 		account("b", "a.b"):                     "a.b.b",
-		account("n", long[:62]):                 long[:62] + ".n", // 64, the limit
+		account("n", long[:62]):                 long[:62] + ".n", // 64 characters, the limit
 		workload("tenant-a", "tenant-a-ecr-sa"): "tenant-a-ecr-sa.tenant-a@WorkloadIdentity",
-		// A golden name: queries in CloudTrail must keep finding it.
+		// This name must not change: queries in CloudTrail must still find it.
 		account("source-controller-tenants", "a-service-account-with-a-rather-long-name"): "5ttb4bjkyspiitfsv5tvp2btae=r-long-name.source-controller-tenants",
 	} {
 		if got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	// The end of a name is the tenant.
+	// A shortened name still ends with the tenant.
 	if got := aws.FitSessionName(strings.Repeat("role", 15) + "@session-keys.tenant-a"); len(got) != 64 || !strings.HasSuffix(got, "@session-keys.tenant-a") {
 		t.Errorf("a long name became %s", got)
 	}
@@ -56,8 +56,8 @@ func TestSessionName(t *testing.T) {
 	}
 }
 
-// A program may name the session of a WorkloadIdentity. The annotations of a ServiceAccount, which
-// a tenant writes, name none.
+// A program may set the session name of a WorkloadIdentity. The annotations of a ServiceAccount
+// cannot set it, because a tenant writes them.
 func TestNamedSession(t *testing.T) {
 	attributes := map[string]string{aws.SessionNameAttribute: "cloudidentity.tenant-a@WorkloadIdentityBinding"}
 	workload, err := auth.WorkloadIdentity("tenant-a", "app")
@@ -89,7 +89,7 @@ func FuzzSessionName(f *testing.F) {
 		}
 		second, err2 := make2(namespace2, name2)
 		if err1 != nil || err2 != nil {
-			return // no subjects
+			return // not valid subjects
 		}
 		a, b := aws.SessionName(first), aws.SessionName(second)
 		for _, name := range []string{a, b} {

@@ -7,10 +7,10 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// explainStore sets the code and the fix of a failure by the error code of a listed endpoint. The
-// endpoint is the security token service of an S3-compatible store, such as MinIO or Ceph. Such a
-// store has no accounts, and fewer codes than AWS: MinIO answers InvalidParameterValue to any token
-// with a fault. Sources: MinIO, docs/sts/web-identity.md; Ceph Object Gateway, "STS in Ceph".
+// explainStore sets the code and the fix of f by the error code of a listed endpoint. The endpoint
+// is the security token service of an S3-compatible store, such as MinIO or Ceph. Such a store has
+// no accounts, and fewer codes than AWS: MinIO answers InvalidParameterValue to every invalid
+// token. Sources: MinIO, docs/sts/web-identity.md; Ceph Object Gateway, "STS in Ceph".
 func (x plan) explainStore(f *failure, claims remote.Claims, request *auth.Request) {
 	trust := fmt.Sprintf("have %s trust the issuer %s with the audience (client ID) %s", x.where(), claims.Issuer, x.sts.Audience())
 	if x.role == (role{}) {
@@ -27,7 +27,7 @@ func (x plan) explainStore(f *failure, claims remote.Claims, request *auth.Reque
 		f.Fix = fmt.Sprintf("name a role of the store in %s", roleAttribute().At(request.Key.Subject))
 	case "ExpiredToken", "ExpiredTokenException": // MinIO's text: "expired or is not valid"
 		f.Code = auth.CodeProofInvalid
-		f.message = "" // it may contain the time of day
+		f.message = "" // the message may contain the time of day
 		f.Fix = "compare the clock of the API server with that of " + x.where()
 	}
 	if f.Code == auth.CodeUnavailable {

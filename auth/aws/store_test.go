@@ -26,13 +26,13 @@ import (
 
 const minioRole = "arn:minio:iam:::role/nOybJqMNzNmroqEKq5D0EUsRZw0"
 
-// minio answers as MinIO's STS does, with role policies or by the claim "policy". It verifies
-// tokens. Source: MinIO, cmd/sts-handlers.go, AssumeRoleWithSSO. test/e2e compares its answers to
-// wrong tokens with those of the real server.
+// minio answers like MinIO's STS, with role policies or by the claim "policy". It verifies tokens.
+// Source: MinIO, cmd/sts-handlers.go, AssumeRoleWithSSO. test/e2e compares its answers to wrong
+// tokens with the answers of a real MinIO.
 type minio struct {
 	verifier *oidc.Verifier
-	claims   bool   // whether a provider by claims is configured
-	down     string // an error code with which it answers all; HTTP 503
+	claims   bool   // decide by the claim "policy"
+	down     string // if set, each answer is HTTP 503 with this code
 	asked    []url.Values
 }
 
@@ -92,8 +92,8 @@ func (m *minio) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		time.Now().Add(time.Duration(seconds)*time.Second).UTC().Format(time.RFC3339), token.Subject)
 }
 
-// storeWorld is a store with TLS on loopback, which an administrator listed, and a provider that
-// reaches only this store.
+// storeWorld returns a world with a store on loopback, which has TLS and is a listed host. The
+// returned provider reaches only this store.
 func storeWorld(t *testing.T) (*world, *minio, *aws.Provider, string) {
 	t.Helper()
 	w := newWorld(t)
@@ -112,7 +112,7 @@ func storeWorld(t *testing.T) (*world, *minio, *aws.Provider, string) {
 	return w, m, w.provider(t, aws.Config{AllowedEndpointHosts: allow}), server.URL
 }
 
-// signAs signs with changes of the claims.
+// signAs returns a function that signs a JWT with changed claims.
 func (w *world) signAs(change oidc.Claims) func(auth.Account, auth.ProofRequest) (string, error) {
 	return func(account auth.Account, request auth.ProofRequest) (string, error) {
 		claims := oidc.Claims{"sub": rig.SubjectClaim(account), "aud": request.Audiences, "exp": time.Now().Add(request.Lifetime).Unix()}
@@ -133,9 +133,9 @@ func TestStore(t *testing.T) {
 		claims  bool
 		account auth.Account
 		sign    func(auth.Account, auth.ProofRequest) (string, error)
-		role    string // that the store is asked for
+		role    string // the role in the request to the store
 		code    auth.Code
-		text    string // of the cause
+		text    string // part of the cause
 		fix     string
 	}{
 		{name: "role of the store", account: rig.WithAttribute(account, aws.RoleAnnotation, minioRole), sign: w.Sign, role: minioRole},
@@ -198,8 +198,8 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestStoreFails checks that the errors of a failing store name the store and not AWS, and that
-// they do not end cached tokens.
+// TestStoreFails checks that the errors of a failing store name the store and not AWS. They must be
+// temporary, so that cached tokens remain.
 func TestStoreFails(t *testing.T) {
 	w, m, provider, url := storeWorld(t)
 	m.down = "STSIAMNotInitialized"
@@ -211,8 +211,8 @@ func TestStoreFails(t *testing.T) {
 	}
 }
 
-// TestStoresRolesAreNoneAtAWS checks that no proof is made for AWS without a role or with a role of
-// a store.
+// TestStoresRolesAreNoneAtAWS checks that no proof is made for AWS if the subject has no role or a
+// role of a store.
 func TestStoresRolesAreNoneAtAWS(t *testing.T) {
 	w := newWorld(t)
 	account := accountA(t)

@@ -11,7 +11,7 @@ import (
 
 // Token is a session of AWS. It hides its secrets from every fmt verb, from JSON and from logs.
 type Token struct {
-	// AccessKeyID names the key. It is hidden too, because it reveals the account.
+	// AccessKeyID is the ID of the key. It is hidden too, because it reveals the account.
 	AccessKeyID auth.Secret
 	// SecretAccessKey is the secret key that signs requests.
 	SecretAccessKey auth.Secret
@@ -20,15 +20,15 @@ type Token struct {
 	// ExpiresAt is the end of the session, UTC. Source: Credentials.Expiration of the AWS STS API
 	// reference.
 	ExpiresAt time.Time
-	// ARN is who the session speaks as. Source: AssumedRoleUser.Arn and GetCallerIdentity of the AWS
-	// STS API reference. Empty if AWS STS did not say it.
+	// ARN is the identity of the session. Source: AssumedRoleUser.Arn and GetCallerIdentity of the
+	// AWS STS API reference. Empty if AWS STS did not return an ARN.
 	ARN string
 	// AccountID is the account of ARN, twelve digits; empty without ARN.
 	AccountID string
 }
 
-// StaticToken makes a token of keys that may never expire. It ends after an hour: then the keys are
-// read again. The session token is empty for the keys of a user.
+// StaticToken makes a token of keys that may never expire. The token expires after an hour, so that
+// the keys are read again. The session token is empty for the keys of a user.
 func StaticToken(accessKeyID, secretAccessKey, sessionToken auth.Secret) *Token {
 	return &Token{
 		AccessKeyID: accessKeyID, SecretAccessKey: secretAccessKey, SessionToken: sessionToken,
@@ -36,15 +36,14 @@ func StaticToken(accessKeyID, secretAccessKey, sessionToken auth.Secret) *Token 
 	}
 }
 
-// staticLifetime is the lifetime of a token whose keys never expire. After it the keys are read
-// again.
+// staticLifetime is the lifetime of a token whose keys never expire. When it ends, the keys are
+// read again.
 const staticLifetime = time.Hour
 
 // GetDuration implements [auth.Token].
 func (t Token) GetDuration() time.Duration { return time.Until(t.ExpiresAt) }
 
-// Credentials returns the token in the form that the AWS SDK takes. They print their secrets,
-// unlike the Token.
+// Credentials returns the token as credentials of the AWS SDK. Printing them shows their secrets.
 func (t Token) Credentials() awssdk.Credentials {
 	return awssdk.Credentials{
 		AccessKeyID:     t.AccessKeyID.Reveal(),
@@ -57,7 +56,7 @@ func (t Token) Credentials() awssdk.Credentials {
 	}
 }
 
-// String returns the end of the session and no more.
+// String returns only the end of the session.
 func (t Token) String() string {
 	return "[AWS session until " + t.ExpiresAt.UTC().Format(time.RFC3339) + "]"
 }

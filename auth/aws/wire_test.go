@@ -36,7 +36,7 @@ func accountA(tb testing.TB) auth.Account {
 	return auth.Account{Subject: subject, UID: "1", Attributes: map[string]string{aws.RoleAnnotation: roleA}}
 }
 
-// proofA is a token of the demo's issuer with an invalid signature. No test here verifies it.
+// proofA returns a JWT of the demo's issuer with an invalid signature. No test here verifies it.
 func proofA() string {
 	return rig.JWT(`{"iss":"` + issuerURL + `","sub":"system:serviceaccount:tenant-a:tenant-a-ecr-sa"}`)
 }
@@ -69,7 +69,7 @@ func TestRefusalsOfSTS(t *testing.T) {
 		name    string
 		handler http.HandlerFunc
 		code    auth.Code
-		text    string // of the cause
+		text    string // part of the cause
 		fix     string
 	}{
 		{
@@ -139,7 +139,7 @@ func TestRefusalsOfSTS(t *testing.T) {
 	}
 }
 
-// redirect leads to a place that would answer.
+// redirect answers with a redirect to a path that would return a session.
 func redirect(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/elsewhere" {
@@ -163,7 +163,8 @@ func TestRetriesAreFew(t *testing.T) {
 	},
 		rig.Attempt{Name: "refused", Handler: stsError(403, "AccessDenied", "no"), Requests: 1},
 		rig.Attempt{Name: "invalid token", Handler: stsError(400, "InvalidIdentityToken", "no"), Requests: 1},
-		rig.Attempt{Name: "issuer away", Handler: stsError(400, "IDPCommunicationError", "no"), Requests: 2}, // the SDK's service client asks for it
+		// The SDK's service client retries this code.
+		rig.Attempt{Name: "issuer away", Handler: stsError(400, "IDPCommunicationError", "no"), Requests: 2},
 		rig.Attempt{Name: "throttled", Handler: stsError(400, "Throttling", "no"), Requests: 1},
 		rig.Attempt{Name: "throttled as 503", Handler: stsError(503, "Throttling", "no"), Requests: 1},
 		rig.Attempt{Name: "failing", Handler: stsError(503, "ServiceUnavailable", "no"), Requests: 2},
@@ -186,7 +187,7 @@ func TestRetryAfter(t *testing.T) {
 	})
 }
 
-// A service may repeat what it was sent; the error must not.
+// A service may repeat what it was sent, but the error must not contain secrets.
 func TestErrorsRepeatNoSecret(t *testing.T) {
 	for name, message := range map[string]string{
 		"proof": "bad token " + proofA(),
@@ -227,7 +228,7 @@ func TestSlowAnswerIsCutOff(t *testing.T) {
 	}
 }
 
-// A connection that ends in the middle is no answer; half a document is an invalid answer.
+// A connection that breaks off counts as no answer; half a document is an invalid answer.
 func TestAnswerThatBreaksOff(t *testing.T) {
 	provider := wired(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, goodSession[:100])
@@ -300,15 +301,16 @@ func TestRefusalsOfECR(t *testing.T) {
 
 func TestRegistryHosts(t *testing.T) {
 	for image, want := range map[string]string{
-		"123456789123.dkr.ecr.eu-west-1.amazonaws.com/a":           "api.ecr.eu-west-1.amazonaws.com",
-		"123456789123.dkr.ecr.us-east-1.amazonaws.com/a":           "api.ecr.us-east-1.amazonaws.com",
-		"123456789123.dkr.ecr-fips.us-east-1.amazonaws.com/a":      "api.ecr-fips.us-east-1.amazonaws.com",
-		"123456789123.dkr-ecr.eu-west-1.on.aws/a":                  "ecr.eu-west-1.api.aws",
-		"123456789123.dkr-ecr-fips.us-east-1.on.aws/a":             "ecr-fips.us-east-1.api.aws",
-		"public.ecr.aws/lanyard/app":                               "api.ecr-public.us-east-1.amazonaws.com",
-		"oci":                                                      "",
-		"123456789123.dkr.ecr.eu-west-1.amazonaws.com.evil.org/a":  "",
-		"123456789123.dkr.ecr.cn-north-1.amazonaws.com.cn/a":       "", // the role is of partition aws
+		"123456789123.dkr.ecr.eu-west-1.amazonaws.com/a":          "api.ecr.eu-west-1.amazonaws.com",
+		"123456789123.dkr.ecr.us-east-1.amazonaws.com/a":          "api.ecr.us-east-1.amazonaws.com",
+		"123456789123.dkr.ecr-fips.us-east-1.amazonaws.com/a":     "api.ecr-fips.us-east-1.amazonaws.com",
+		"123456789123.dkr-ecr.eu-west-1.on.aws/a":                 "ecr.eu-west-1.api.aws",
+		"123456789123.dkr-ecr-fips.us-east-1.on.aws/a":            "ecr-fips.us-east-1.api.aws",
+		"public.ecr.aws/lanyard/app":                              "api.ecr-public.us-east-1.amazonaws.com",
+		"oci":                                                     "",
+		"123456789123.dkr.ecr.eu-west-1.amazonaws.com.evil.org/a": "",
+		// The role is in partition aws.
+		"123456789123.dkr.ecr.cn-north-1.amazonaws.com.cn/a":       "",
 		"123456789123.dkr.ecr.us-gov-west-1.amazonaws.com/another": "",
 	} {
 		var host string
@@ -336,8 +338,8 @@ func TestRegistryHosts(t *testing.T) {
 }
 
 // Hosts of one region may have APIs that fail independently: most regions have no FIPS endpoint. An
-// object that names such a host must not disturb other users of the same subject in the region, for
-// example of the controller's identity.
+// object that names such a host must not disturb other users of the same subject in the region,
+// such as other users of the controller's identity.
 func TestHostsOfARegionFailApart(t *testing.T) {
 	environment(t, map[string]string{"AWS_ACCESS_KEY_ID": "AKIA0000000000000000", "AWS_SECRET_ACCESS_KEY": "static-secret"})
 	provider := wired(t, func(w http.ResponseWriter, r *http.Request) {
@@ -365,7 +367,7 @@ func TestHostsOfARegionFailApart(t *testing.T) {
 }
 
 func TestExchangeRequest(t *testing.T) {
-	// None of these may decide where a tenant's proof goes, or who signs.
+	// These variables must not decide where a tenant's proof goes, or who signs.
 	t.Setenv("AWS_ENDPOINT_URL", "https://evil.example.org")
 	t.Setenv("AWS_ENDPOINT_URL_STS", "https://evil.example.org")
 	t.Setenv("AWS_REGION", "us-west-2")
@@ -398,7 +400,7 @@ func TestExchangeRequest(t *testing.T) {
 	}
 }
 
-// A session never lives longer than AWS allows, if a clock is behind or ahead.
+// A session never lives longer than AWS allows, even if a clock is wrong.
 func TestEndOfSession(t *testing.T) {
 	for ahead, want := range map[time.Duration]time.Duration{
 		0: time.Hour, 5 * time.Minute: time.Hour, -5 * time.Minute: 55 * time.Minute, 24 * time.Hour: time.Hour,
@@ -425,7 +427,7 @@ func TestExchangePerPartition(t *testing.T) {
 		{"aws-iso-b", "us-isob-east-1", "", "sts.us-isob-east-1.sc2s.sgov.gov"},
 		{"aws-iso-e", "eu-isoe-west-1", "", "sts.eu-isoe-west-1.cloud.adc-e.uk"},
 		{"aws-iso-f", "us-isof-south-1", "", "sts.us-isof-south-1.csp.hci.ic.gov"},
-		// Partitions that do not meet.
+		// Role and region in different partitions.
 		{"aws", "cn-north-1", "", ""},
 		{"aws-cn", "eu-west-1", "", ""},
 		{"aws-us-gov", "us-east-1", "", ""},
@@ -457,7 +459,7 @@ func TestExchangePerPartition(t *testing.T) {
 	}
 }
 
-// pemOf is a server's certificate in PEM.
+// pemOf returns a server's certificate in PEM.
 func pemOf(server *httptest.Server) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 }

@@ -27,7 +27,8 @@ const (
 	opSTS     = "AssumeRoleWithWebIdentity"
 )
 
-// world is a local AWS and a provider that reaches it through a proxy under AWS's own names.
+// world is a local AWS and a provider. The provider reaches the local AWS through a proxy, under
+// AWS's own host names.
 type world struct {
 	*rig.Rig
 
@@ -39,7 +40,7 @@ func newWorld(tb testing.TB) *world {
 	return newWorldOf(tb, issuerURL)
 }
 
-// newWorldOf makes a world whose roles trust that issuer, which makes the proofs.
+// newWorldOf makes a world whose roles trust the issuer. The same issuer makes the proofs.
 func newWorldOf(tb testing.TB, issuer string) *world {
 	tb.Helper()
 	w := &world{Rig: rig.New(tb, cloudtest.Config{AWS: cloudaws.Config{Accounts: []cloudaws.Account{{
@@ -60,8 +61,8 @@ func (w *world) provider(tb testing.TB, config aws.Config) *aws.Provider {
 	return provider
 }
 
-// roleFor makes the role of a tenant, which trusts subject and may use its own repository, and
-// returns its ARN.
+// roleFor makes the role of a tenant and returns its ARN. The role trusts subject and may get
+// registry credentials.
 func (w *world) roleFor(tb testing.TB, tenant, subject string) string {
 	tb.Helper()
 	rig.Must(tb, w.Cloud.AWS().PutRole(accountID, cloudaws.Role{
@@ -76,7 +77,7 @@ func (w *world) roleFor(tb testing.TB, tenant, subject string) string {
 
 func trust(subject string) json.RawMessage { return trustIn(issuerURL, subject) }
 
-// trustIn is the trust policy for a subject of an issuer.
+// trustIn returns the trust policy for a subject of an issuer.
 func trustIn(issuer, subject string) json.RawMessage {
 	issuer = strings.TrimPrefix(issuer, "https://")
 	return policy(map[string]any{
@@ -107,7 +108,7 @@ func (w *world) tenantA(tb testing.TB) auth.Account {
 	}
 }
 
-// caller asks the local STS for the role of a session, as an ARN of IAM.
+// caller asks the local STS which role a session has, and returns the role's IAM ARN.
 func (w *world) caller(ctx context.Context, token auth.Token) (string, error) {
 	session, ok := token.(*aws.Token)
 	if !ok {
