@@ -11,20 +11,21 @@ import (
 // aadsts is an error code of Microsoft Entra's security token service; zero if there is no code.
 type aadsts int
 
-// The codes that decide more than an error's text.
+// Codes that change more than an error's text.
 const (
 	noResource    aadsts = 500011
 	assertionTime aadsts = 700024
 )
 
-// verdict is what a code means.
+// verdict is the meaning of an error code.
 type verdict struct {
 	code    auth.Code
-	meaning string             // in our own words; empty for an unknown code
-	fix     func(asked) string // nil if nothing better is known than the page about the code
+	meaning string // Lanyard's text; empty for an unknown code
+	// fix is nil if Microsoft's page about the code is the best fix.
+	fix func(asked) string
 }
 
-// verdict looks the code up. Source of the codes and their meanings: Microsoft Entra,
+// verdict returns the meaning of the code. Source of the codes and their meanings: Microsoft Entra,
 // "Authentication and authorization error codes", and Azure Workload Identity, "Troubleshooting".
 func (c aadsts) verdict() verdict {
 	known, ok := map[aadsts]verdict{
@@ -67,14 +68,14 @@ func (c aadsts) verdict() verdict {
 	return known
 }
 
-// maxFederated is how many federated credentials an application has at the most. Source: Microsoft
-// Graph, "Create federatedIdentityCredential".
+// maxFederated is the maximum of federated credentials per application. Source: Microsoft Graph,
+// "Create federatedIdentityCredential".
 const maxFederated = 20
 
-// asked is the refused request, as fixes mention it.
+// asked has the parts of the refused request that a fix mentions.
 type asked struct {
 	subject  auth.Subject
-	claims   remote.Claims // of the proof
+	claims   remote.Claims // the proof's claims
 	identity identity
 	scope    string
 	cloud    endpoint.AzureCloud

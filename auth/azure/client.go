@@ -10,7 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// post sends a form to target, through the request's proxy if it has one.
+// post sends a form to target. It uses the request's proxy, if there is one.
 func (p *Provider) post(ctx context.Context, request *auth.Request, target string, form url.Values) (remote.Answer, error) {
 	return remote.Call(ctx, p.calls.Via(request.ProxyURL), func(ctx context.Context) (*http.Request, error) {
 		post, err := http.NewRequestWithContext(ctx, http.MethodPost, target, strings.NewReader(form.Encode()))

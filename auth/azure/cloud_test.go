@@ -22,7 +22,7 @@ import (
 
 const controllerSubject = "system:serviceaccount:lanyard-system:lanyard-controller"
 
-// tenantB is the account of another tenant, with an application of its own.
+// tenantB returns the account of another tenant, which has its own application.
 func tenantB(tb testing.TB) auth.Account {
 	tb.Helper()
 	subject, err := auth.ServiceAccount("tenant-b", "puller")
@@ -30,7 +30,7 @@ func tenantB(tb testing.TB) auth.Account {
 	return auth.Account{Subject: subject, UID: "8c5f", Attributes: map[string]string{azure.ClientAnnotation: clientB, azure.TenantAnnotation: tenantID}}
 }
 
-// custom is the cloud Own, as its administrator's file describes it.
+// custom is an administrator's file with the description of cloud Own.
 const custom = `{"name":"Own","activeDirectoryEndpoint":"https://login.azure.example","resourceManagerEndpoint":"https://management.azure.example",
 	"federatedCredentialAudience":"api://OwnTokenExchange","containerRegistryDNSSuffix":"registry.azure.example",
 	"resourceIdentifiers":{"keyVault":"https://vault.azure.example","storage":"https://storage.azure.example"}}`
@@ -48,7 +48,7 @@ func TestEveryCloudEndToEnd(t *testing.T) {
 			delete(account.Attributes, azure.TenantAnnotation)
 			for name, test := range map[string]struct {
 				opts     []auth.Option
-				audience string // of the token; empty for registry credentials
+				audience string // the token's audience; empty for registry credentials
 			}{
 				"default":    {nil, cloud.ResourceManagerAudience},
 				"ARM":        {[]auth.Option{auth.WithScopes(azure.ResourceManagerScope(cloud))}, cloud.ResourceManagerAudience},
@@ -68,7 +68,7 @@ func TestEveryCloudEndToEnd(t *testing.T) {
 					t.Errorf("%s: a token for %s, want %s", name, audienceOf(t, token), test.audience)
 				}
 			}
-			// Azure DevOps is in the public cloud alone.
+			// Azure DevOps exists only in the public cloud.
 			devops, err := auth.GetToken(t.Context(), provider, w.As(account, auth.WithScopes(azure.DevOpsScope))...)
 			switch {
 			case cloud != endpoint.AzurePublic():
@@ -78,8 +78,8 @@ func TestEveryCloudEndToEnd(t *testing.T) {
 			case err != nil || audienceOf(t, devops)+"/.default" != azure.DevOpsScope:
 				t.Errorf("Azure DevOps: %v, %v", devops, err)
 			}
-			// A tenant of another cloud does not exist in this one, and a proof for the other cloud
-			// is worth nothing here.
+			// A tenant of another cloud does not exist in this cloud, and a proof for another cloud
+			// is refused here.
 			account.Attributes[azure.TenantAnnotation] = tenants[(i+1)%len(tenants)]
 			if _, err := auth.GetToken(t.Context(), provider, w.As(account)...); auth.CodeOf(err) != auth.CodeTrustRefused || !strings.Contains(err.Error(), "AADSTS90002") {
 				t.Errorf("another cloud's tenant: %v", err)
@@ -97,7 +97,7 @@ func TestEveryCloudEndToEnd(t *testing.T) {
 	}
 }
 
-// audienceOf is the one resource that a token of Microsoft Entra is for.
+// audienceOf returns the resource that a token of Microsoft Entra is for.
 func audienceOf(t *testing.T, token auth.Token) string {
 	t.Helper()
 	read, err := oidc.Read(token.(*azure.Token).Secret.Reveal())
@@ -106,7 +106,7 @@ func audienceOf(t *testing.T, token auth.Token) string {
 	return audience
 }
 
-// allows asks the registry whether a password is good for a scope.
+// allows reports whether the registry accepts a password for a scope.
 func (w *world) allows(t *testing.T, credentials *auth.RegistryCredentials, host, scope string) bool {
 	t.Helper()
 	target := "https://" + host + "/oauth2/token?" + url.Values{"service": {host}, "scope": {scope}}.Encode()
@@ -132,7 +132,7 @@ func (w *world) allows(t *testing.T, credentials *auth.RegistryCredentials, host
 	return strings.Contains(string(granted), `"`+name+`"`) && strings.Contains(string(granted), `"`+action+`"`)
 }
 
-// The identity may write to all of tenant-a/; the credentials only pull, and from the one
+// The identity may write to all of tenant-a/. The credentials can only pull, and only from one
 // repository.
 func TestCredentialsAreForOneRepository(t *testing.T) {
 	w := newWorld(t)
@@ -154,8 +154,8 @@ func TestCredentialsAreForOneRepository(t *testing.T) {
 	}
 }
 
-// A login at the whole registry also pushes, and is for a call that names no repository; it allows
-// no more than the identity may do.
+// A login at the whole registry can also push, and a call for it may omit the repository. The login
+// allows no more than the identity may do.
 func TestCredentialsOfTheWholeRegistry(t *testing.T) {
 	w := newWorld(t)
 	provider := w.provider(t, azure.Config{AllowedEndpointHosts: w.Allow, WholeRegistry: true})
@@ -183,7 +183,7 @@ func TestAnotherTenantsRepository(t *testing.T) {
 	if !ok || e.Stage != auth.StageRegistry || e.Code != auth.CodePermissionDenied || !strings.Contains(e.Fix, "application "+clientB) || !strings.Contains(e.Fix, "repository tenant-a/app") {
 		t.Errorf("%v", err)
 	}
-	// And the own account with the other's identity.
+	// A tenant's own account cannot use another tenant's identity.
 	thief := tenantB(t)
 	thief.Attributes[azure.ClientAnnotation] = clientA
 	_, err = auth.GetToken(t.Context(), w.azure, w.As(thief, auth.WithImageRepository(imageA))...)
@@ -223,7 +223,7 @@ func TestProofsThatEntraDoesNotTake(t *testing.T) {
 	}
 }
 
-// An application that has no credential for the account, and no room for one.
+// The application has no credential for the account, and no room for another one.
 func TestTwentyCredentials(t *testing.T) {
 	w := newWorld(t)
 	full := cloudazure.Application{ClientID: clientA}
@@ -238,7 +238,7 @@ func TestTwentyCredentials(t *testing.T) {
 	}
 }
 
-// Clocks that are five minutes apart do not matter; more is an error that names both.
+// Clocks may differ by five minutes. A larger difference is an error that names both clocks.
 func TestClockSkew(t *testing.T) {
 	w := newWorld(t)
 	for _, skew := range []time.Duration{-270 * time.Second, 270 * time.Second} {
@@ -318,7 +318,8 @@ func TestJournalTellsWho(t *testing.T) {
 			}
 		}
 	}
-	// One exchange at Microsoft Entra, and no discovery of what the tables know.
+	// There is one exchange at Microsoft Entra, and no discovery of what the tables already
+	// contain.
 	if got := strings.Join(operations, " "); got != "Token Exchange GetAccessToken" {
 		t.Errorf("%s", got)
 	}

@@ -13,7 +13,8 @@ import (
 func TestConformance(t *testing.T) {
 	for name, subject := range map[string]func(namespace, name string) (auth.Subject, error){
 		"ServiceAccount": auth.ServiceAccount,
-		// Another issuer than the cluster's: nothing but the fields' place may differ.
+		// WorkloadIdentities have another issuer than the cluster's. Only the place of the fields
+		// may differ.
 		"WorkloadIdentity": auth.WorkloadIdentity,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -25,7 +26,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// anyOf is some subject of a kind.
+// anyOf returns any subject of a kind.
 func anyOf(t *testing.T, subjectOf func(namespace, name string) (auth.Subject, error)) auth.Subject {
 	t.Helper()
 	subject, err := subjectOf("tenant-a", "any")
@@ -83,7 +84,7 @@ func harness(t *testing.T, subjectOf func(namespace, name string) (auth.Subject,
 	}
 }
 
-// knobs turns the local cloud's for the suite.
+// knobs implements [providertest.Cloud] with the local cloud.
 type knobs struct{ *world }
 
 func (k knobs) Exchanges() int { return k.exchanges() }
@@ -91,7 +92,7 @@ func (k knobs) Exchanges() int { return k.exchanges() }
 func (k knobs) Trouble(t *testing.T, trouble providertest.Trouble) (end func()) {
 	t.Helper()
 	if trouble == providertest.Unreachable {
-		// A connection that stands is no test of one that cannot be made.
+		// Close open connections, because the trouble affects new connections only.
 		k.azure.Close()
 	}
 	return k.Rig.Trouble(t, trouble, "entra", "Token", "login.microsoftonline.com")

@@ -14,21 +14,20 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// controllerOperation names the call in errors.
+// controllerOperation is the name of the call in errors.
 const controllerOperation = "the controller's own token"
 
-// NewControllerToken implements [auth.ControllerProvider] with the one identity that the
-// environment configures: a client secret or certificate (AZURE_CLIENT_SECRET,
-// AZURE_CLIENT_CERTIFICATE_PATH), otherwise a workload identity (AZURE_FEDERATED_TOKEN_FILE). Each
-// call reads the environment anew.
+// NewControllerToken implements [auth.ControllerProvider] with the identity that the environment
+// configures: a client secret or certificate (AZURE_CLIENT_SECRET, AZURE_CLIENT_CERTIFICATE_PATH),
+// otherwise a workload identity (AZURE_FEDERATED_TOKEN_FILE). Each call reads the environment anew.
 //
-// Every Pod of a host shares the host's managed identity. It is used only if
-// AZURE_TOKEN_CREDENTIALS is ManagedIdentityCredential: otherwise a controller whose workload
-// identity is not fully configured would silently get the host's identity. If the host has several,
-// AZURE_CLIENT_ID selects one.
+// Every Pod of a host shares the host's managed identity. NewControllerToken uses it only if
+// AZURE_TOKEN_CREDENTIALS is ManagedIdentityCredential. Otherwise a controller whose workload
+// identity is not fully configured would silently get the host's identity. If the host has several
+// managed identities, AZURE_CLIENT_ID selects one.
 //
-// No program is started for a credential: the Azure CLI, the Azure Developer CLI and PowerShell are
-// never asked. A proxy that a tenant chose is refused.
+// NewControllerToken starts no program for a credential: not the Azure CLI, the Azure Developer CLI
+// or PowerShell. It refuses a proxy that a tenant chose.
 func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request) (auth.Token, error) {
 	if request.ProxyURL != nil {
 		return nil, refusal.Detour("proxy")
@@ -47,7 +46,7 @@ func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request
 	return token, nil
 }
 
-// controllerToken gets a token for one scope. Code is the error code of Entra if Entra refused;
+// controllerToken gets a token for one scope. Code is the error code of a refusal by Entra;
 // otherwise zero.
 func (p *Provider) controllerToken(ctx context.Context, scope string) (token *Token, code aadsts, err error) {
 	name, err := credentialName(os.Getenv) //nolint:forbidigo // the controller's own identity is what its environment says
@@ -78,9 +77,9 @@ func (p *Provider) controllerToken(ctx context.Context, scope string) (token *To
 	return &Token{Secret: auth.NewSecret(got.Token), ExpiresAt: got.ExpiresOn.UTC()}, 0, nil
 }
 
-// failure says why the source gave no token. It reads the last request and its answer, because the
-// SDK's errors repeat whole answers. Code is the error code of Entra if Entra refused; otherwise
-// zero.
+// failure returns the reason why the source gave no token. It reads the last request and its
+// answer, because the SDK's errors repeat whole answers. Code is the error code of a refusal by
+// Entra; otherwise zero.
 func (s source) failure(ctx context.Context, last remote.Exchange) (f remote.Failure, code aadsts) {
 	got := last.Answer
 	// The SDK gets the authority's discovery document before it asks for a token.
@@ -106,8 +105,9 @@ func (s source) failure(ctx context.Context, last remote.Exchange) (f remote.Fai
 	return f, code
 }
 
-// managedFailure is the failure of a call to the host's identity endpoint. Source: Microsoft Entra,
-// "How to use managed identities on an Azure VM to acquire an access token", "Error handling".
+// managedFailure returns the failure of a call to the host's identity endpoint. Source: Microsoft
+// Entra, "How to use managed identities on an Azure VM to acquire an access token", "Error
+// handling".
 func (s source) managedFailure(a remote.Answer) remote.Failure {
 	f := a.Refusal(s.where, "the host")
 	switch a.Status {

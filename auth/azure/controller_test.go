@@ -34,7 +34,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 )
 
-// environment is that of a program without any identity; set adds to it.
+// environment sets the variables of set, in an environment that otherwise has no Azure identity.
 func environment(t *testing.T, set map[string]string) {
 	t.Helper()
 	for _, entry := range os.Environ() {
@@ -45,7 +45,7 @@ func environment(t *testing.T, set map[string]string) {
 			}
 		}
 	}
-	// Programs that could be asked are found first here, and leave a trace.
+	// Put fake programs first in PATH. A program that is started leaves a file.
 	programs := t.TempDir()
 	for _, name := range []string{"az", "azd", "pwsh", "powershell"} {
 		rig.Must(t, os.WriteFile(filepath.Join(programs, name), []byte("#!/bin/sh\ntouch "+filepath.Join(programs, "started")+"\n"), 0o700))
@@ -68,8 +68,7 @@ func file(t *testing.T, content string) string {
 	return path
 }
 
-// host is what a controller's environment talks to: Microsoft Entra and the identity endpoint of
-// the host.
+// host is a fake of Microsoft Entra and of the host's identity endpoint.
 type host struct {
 	mu    sync.Mutex
 	asked []string
@@ -95,7 +94,7 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// provider reaches the host under every name, with TLS and without.
+// provider returns a provider that reaches the host under every name, with TLS and without.
 func (h *host) provider(t *testing.T, config azure.Config) *azure.Provider {
 	t.Helper()
 	config.Transport = rig.Wire(t, h.ServeHTTP)
@@ -108,7 +107,7 @@ func (h *host) provider(t *testing.T, config azure.Config) *azure.Provider {
 		}
 		return secure(ctx, network, address)
 	}
-	// Whatever is asked through it is an error: metadata must not be.
+	// The proxy refuses plain HTTP: requests for metadata must not go through the proxy.
 	config.Transport.Proxy = func(r *http.Request) (*url.URL, error) {
 		if r.URL.Scheme != "https" {
 			return nil, errors.New("plain HTTP is sent to the proxy")
@@ -135,7 +134,7 @@ func TestControllerWorkloadIdentity(t *testing.T) {
 	for i, want := range []string{"login.microsoftonline.com", "login.microsoftonline.us", "login.chinacloudapi.cn"} {
 		environment(t, map[string]string{
 			"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_FEDERATED_TOKEN_FILE": file(t, "the-controllers-proof"),
-			// The provider's cloud decides, and not what else stands in the environment.
+			// The provider's cloud decides, not this variable.
 			"AZURE_AUTHORITY_HOST": "https://login.evil.example",
 		})
 		h := newHost()
@@ -148,7 +147,8 @@ func TestControllerWorkloadIdentity(t *testing.T) {
 		if h.form.Get("client_assertion") != "the-controllers-proof" || !strings.Contains(h.form.Get("scope"), "https://storage.azure.com/.default") || h.form.Get("client_id") != clientA {
 			t.Errorf("%v", h.form)
 		}
-		// No instance discovery: nobody else's authority is asked whether this one is one.
+		// Without instance discovery, no other authority is asked whether the provider's authority
+		// is genuine.
 		for _, asked := range h.asked {
 			if !strings.HasPrefix(asked, want+"/"+tenantID+"/") {
 				t.Errorf("asked %s", asked)
@@ -160,7 +160,7 @@ func TestControllerWorkloadIdentity(t *testing.T) {
 func TestControllerSecret(t *testing.T) {
 	environment(t, map[string]string{
 		"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_CLIENT_SECRET": "client-secret",
-		"AZURE_FEDERATED_TOKEN_FILE": file(t, "the-controllers-proof"), // comes after it
+		"AZURE_FEDERATED_TOKEN_FILE": file(t, "the-controllers-proof"), // the secret has precedence
 	})
 	h := newHost()
 	_, err := asController(t, h.provider(t, azure.Config{}))
@@ -186,7 +186,7 @@ func TestControllerCertificate(t *testing.T) {
 	if strings.Count(h.form.Get("client_assertion"), ".") != 2 {
 		t.Errorf("%v", h.form)
 	}
-	// What is in the file is not told.
+	// The error must not contain the content of the file.
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	rig.Must(t, err)
 	encoded, err = x509.MarshalPKCS8PrivateKey(other)
@@ -201,8 +201,8 @@ func TestControllerCertificate(t *testing.T) {
 	}
 }
 
-// managedToken is an answer of the identity endpoint for one client, whose tokens the SDK keeps per
-// process.
+// managedToken answers like the identity endpoint, for requests with a client ID. The SDK caches
+// these tokens per client and process.
 func managedToken(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Metadata") != "true" || r.URL.Query().Get("client_id") == "" {
 		http.Error(w, "no", http.StatusBadRequest)
@@ -226,8 +226,8 @@ func TestControllerManagedIdentity(t *testing.T) {
 	}
 }
 
-// On AKS, an identity that is half set up must not become the node's: nothing but its name leads to
-// the managed identity.
+// On AKS, an identity that is only half configured must not become the node's identity. Only
+// AZURE_TOKEN_CREDENTIALS can select the managed identity.
 func TestControllerIsNotTheHost(t *testing.T) {
 	secret := map[string]string{"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_CLIENT_SECRET": "client-secret"}
 	proof := map[string]string{"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_FEDERATED_TOKEN_FILE": file(t, "the-controllers-proof")}
@@ -235,7 +235,7 @@ func TestControllerIsNotTheHost(t *testing.T) {
 	for name, test := range map[string]struct {
 		set   map[string]string
 		named string
-		asked string // who has the form; empty for nobody
+		asked string // expected field of the form; empty for no request
 		code  auth.Code
 		text  string
 	}{
@@ -377,7 +377,8 @@ func TestControllerMetadataIsAway(t *testing.T) {
 	}
 }
 
-// The rule is held where the token is made as well as where the options are read.
+// The rule against detours is checked where the token is made, as well as where the options are
+// read.
 func TestControllerTakesNoDetour(t *testing.T) {
 	h := newHost()
 	environment(t, map[string]string{"AZURE_CLIENT_ID": clientA, "AZURE_TENANT_ID": tenantID, "AZURE_FEDERATED_TOKEN_FILE": file(t, "x")})
@@ -416,14 +417,15 @@ func TestTokenCredential(t *testing.T) {
 	for range 3 {
 		got, err := credential.GetToken(t.Context(), blob)
 		rig.Must(t, err)
-		if left := time.Until(got.ExpiresOn); got.Token != "entra-access-token-0123456789" || left > time.Minute || left < 50*time.Second { // the SDK is to ask again soon
+		// The SDK must ask again soon.
+		if left := time.Until(got.ExpiresOn); got.Token != "entra-access-token-0123456789" || left > time.Minute || left < 50*time.Second {
 			t.Errorf("until %s", got.ExpiresOn)
 		}
 	}
 	if requests.Load() != 1 || scope.Load() != "https://storage.azure.com/.default" {
 		t.Errorf("%d requests, the last for %v", requests.Load(), scope.Load())
 	}
-	// Another scope is another token, and the identity's own tenant may be named.
+	// Another scope gets another token. The SDK may name the identity's own tenant.
 	_, err := credential.GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{"https://vault.azure.net/.default"}, TenantID: strings.ToUpper(tenantID)})
 	rig.Must(t, err)
 	if requests.Load() != 2 || scope.Load() != "https://vault.azure.net/.default" {
@@ -454,7 +456,7 @@ func TestTokenCredential(t *testing.T) {
 	}
 }
 
-// The caller's context counts, not the context in which the credential was made.
+// The caller's context applies, not the context in which the credential was made.
 func TestTokenCredentialContext(t *testing.T) {
 	stop := make(chan struct{})
 	defer close(stop)

@@ -22,22 +22,23 @@ type tokenCredential struct {
 	opts     []auth.Option
 }
 
-// NewTokenCredential returns a credential for the Azure SDK that calls [auth.GetToken]. Pass
-// [auth.WithCache] among the options. Each call has the context of the SDK's request and the scope
-// that the SDK's client asks for.
+// NewTokenCredential returns a credential for the Azure SDK that calls [auth.GetToken]. Include
+// [auth.WithCache] in the options. Each call uses the context of the SDK's request and the scope of
+// the SDK's client.
 //
-// The tokens report an end at most one minute ahead. The SDK's clients keep a token until its end,
-// and therefore ask again soon. No client uses a token for long after its grant is withdrawn.
+// The tokens tell the SDK to expire in at most one minute. The SDK's clients keep a token until its
+// end, and therefore ask again soon. No client uses a token for long after its grant is withdrawn.
 //
-// Two requests of the SDK are refused. A claims challenge (continuous access evaluation) asks for a
-// new sign-in, which a proof cannot give. A tenant other than the identity's own is refused too.
+// Two kinds of request are refused. The first is a claims challenge (continuous access evaluation):
+// it asks for a new sign-in, which a proof cannot give. The second is a request for a tenant other
+// than the identity's own.
 func NewTokenCredential(provider *Provider, opts ...auth.Option) azcore.TokenCredential {
 	return &tokenCredential{provider, slices.Clone(opts)}
 }
 
 // GetToken implements [azcore.TokenCredential].
 func (c *tokenCredential) GetToken(ctx context.Context, options policy.TokenRequestOptions) (azcore.AccessToken, error) {
-	// EnableCAE only says that the client could handle a challenge.
+	// EnableCAE says only that the client could handle a challenge.
 	if options.Claims != "" {
 		return azcore.AccessToken{}, &auth.Error{
 			Stage: auth.StageExchange, Code: auth.CodeOptionUnsupported,
@@ -63,7 +64,7 @@ func (c *tokenCredential) GetToken(ctx context.Context, options policy.TokenRequ
 	return azcore.AccessToken{Token: bearer.Secret.Reveal(), ExpiresOn: lease.Until(bearer.ExpiresAt)}, nil
 }
 
-// refuseOtherTenant refuses a tenant that is not the identity's.
+// refuseOtherTenant refuses a tenant other than the identity's.
 func (c *tokenCredential) refuseOtherTenant(ctx context.Context, tenant string, opts []auth.Option) error {
 	if tenant == "" {
 		return nil

@@ -11,7 +11,7 @@
 // A ServiceAccount names its application in the annotation [ClientAnnotation] and the application's
 // tenant in [TenantAnnotation]. A federated credential of the application names the ServiceAccount.
 // With an image repository the token is an [auth.RegistryCredentials], which may pull from that
-// repository only. Otherwise it is a [*Token], for the one scope that the call names or for Azure
+// repository only. Otherwise it is a [*Token] for the scope of the call, or by default for Azure
 // Resource Manager. [NewTokenCredential] makes the same call from inside the Azure SDK.
 //
 // One provider serves one cloud, [Config].Cloud, with its hosts, its audience and its registries.

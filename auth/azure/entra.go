@@ -13,15 +13,15 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// health is the page where people see the state of the services.
+// health is the page with the state of Microsoft's services, for people.
 const health = "status.azure.com"
 
-// maxLifetime bounds expires_in. Source: Microsoft identity platform, "Configurable token
-// lifetimes" (a day at the most, and 28 hours where continuous access evaluation is in force).
+// maxLifetime is the limit of expires_in. Source: Microsoft identity platform, "Configurable token
+// lifetimes" (at most a day, and 28 hours where continuous access evaluation is in force).
 const maxLifetime = 28 * time.Hour
 
-// parseToken reads the response (RFC 6749 §5.1) to a token request that was sent at asked. Its
-// errors quote nothing of the response.
+// parseToken returns the token in the response (RFC 6749 §5.1) to a request that was sent at asked.
+// Its errors quote nothing of the response.
 func parseToken(body []byte, asked time.Time) (*Token, error) {
 	var got struct {
 		TokenType   string `json:"token_type"`
@@ -43,8 +43,8 @@ func parseToken(body []byte, asked time.Time) (*Token, error) {
 	return &Token{Secret: auth.NewSecret(got.AccessToken), ExpiresAt: asked.Add(time.Duration(*got.ExpiresIn) * time.Second).UTC()}, nil
 }
 
-// errorCode reads the AADSTS code and the OAuth error (RFC 6749 §5.2) from a response body; ok is
-// false if the body is not Entra's.
+// errorCode reads the AADSTS code and the OAuth error (RFC 6749 §5.2) from a response body. The
+// result ok is false if the body does not come from Entra.
 func errorCode(body []byte) (code aadsts, oauth string, ok bool) {
 	var got struct {
 		Error       string `json:"error"`
@@ -64,8 +64,8 @@ func errorCode(body []byte) (code aadsts, oauth string, ok bool) {
 	return code, oauthError(got.Error), true
 }
 
-// oauthError returns s if it has the form of an error code of RFC 6749, one word. Other text is not
-// quoted.
+// oauthError returns s if it has the form of an error code of RFC 6749, one word. It does not quote
+// other text.
 func oauthError(s string) string {
 	if len(s) > 40 || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz_") != "" {
 		return "an unknown error"
@@ -73,8 +73,8 @@ func oauthError(s string) string {
 	return s
 }
 
-// entraFailure is the failure of a token request, described by its AADSTS code. A caller that knows
-// more about the request replaces the fix.
+// entraFailure returns the failure of a token request, described by its AADSTS code. A caller that
+// knows more about the request replaces the fix.
 func entraFailure(a remote.Answer, where string) (remote.Failure, aadsts) {
 	f := a.Refusal(where, health)
 	code, oauth, ok := errorCode(a.Body)

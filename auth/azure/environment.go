@@ -16,11 +16,11 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// credentialsVariable names the credential to use, by the name of its type in the Azure SDKs.
-// Source: package azidentity, DefaultAzureCredential, "Selecting credentials".
+// credentialsVariable is the variable that selects the credential, by the name of its type in the
+// Azure SDKs. Source: package azidentity, DefaultAzureCredential, "Selecting credentials".
 const credentialsVariable = "AZURE_TOKEN_CREDENTIALS" //nolint:gosec // a name, no credential
 
-// The credentials that [credentialsVariable] may name here.
+// Supported values of [credentialsVariable].
 const (
 	environmentCredential      = "EnvironmentCredential"
 	workloadIdentityCredential = "WorkloadIdentityCredential"
@@ -33,8 +33,9 @@ const giveIdentity = `annotate the controller's ServiceAccount with ` + ClientAn
 	`or set ` + credentialsVariable + `=` + managedIdentityCredential + ` in its environment to be the managed identity of the host, ` +
 	`or name a ServiceAccount in the object`
 
-// credentialName returns the name of the credential that the environment configures: the named one,
-// or otherwise the first whose variables are set. The managed identity must be named.
+// credentialName returns the name of the credential that the environment configures.
+// [credentialsVariable] selects it; otherwise it is the first credential whose variables are set.
+// The managed identity must be selected by name.
 func credentialName(env func(string) string) (string, error) {
 	application := env("AZURE_CLIENT_SECRET") != "" || env("AZURE_CLIENT_CERTIFICATE_PATH") != ""
 	switch named := env(credentialsVariable); {
@@ -56,8 +57,8 @@ func credentialName(env func(string) string) (string, error) {
 			Err: errors.New(credentialsVariable + " names a client secret or certificate, and the controller's environment has neither"),
 		}
 	default:
-		// Other values name chains of credentials, and the first to answer would decide whose
-		// identity it is.
+		// Other values name chains of credentials. In a chain the first credential that answers
+		// would decide the identity.
 		return "", &auth.Error{
 			Stage: auth.StageIdentity, Code: auth.CodeOptionUnsupported,
 			Fix: "set " + credentialsVariable + " of the controller to " + environmentCredential + ", " + workloadIdentityCredential + " or " + managedIdentityCredential + ", or remove it",
@@ -66,26 +67,26 @@ func credentialName(env func(string) string) (string, error) {
 	}
 }
 
-// source is the environment's source of the controller's tokens.
+// source is the source of the controller's tokens, as the environment configures it.
 type source struct {
 	credential azcore.TokenCredential
-	// Texts for people: the name of the source, the service that gives its token, and the fix.
+	// Texts for people: the name of the source, the service that issues its token, and the fix.
 	name, where, mend string
-	// managed: the host's own service gives the token, and not Microsoft Entra.
+	// managed is true if the host's own service issues the token, and not Microsoft Entra.
 	managed bool
 }
 
-// source makes the source of that name. Its texts for people are set even if there is an error.
+// source returns the source of that name. Its texts for people are set even if there is an error.
 func (p *Provider) source(name string, client *http.Client) (source, error) {
 	options := azcore.ClientOptions{
 		Cloud:     cloud.Configuration{ActiveDirectoryAuthorityHost: p.cloud.Authority},
 		Transport: client,
-		// The cache decides when to ask again.
+		// No retries here: the cache decides when to ask again.
 		Retry:     policy.RetryOptions{MaxRetries: -1},
 		Telemetry: policy.TelemetryOptions{Disabled: true},
 	}
-	// Instance discovery would ask the public cloud whether our authority is genuine. This is not
-	// needed: the administrator named the authority.
+	// Instance discovery would ask the public cloud whether the authority is genuine. The
+	// administrator named the authority, so this is not needed.
 	const known = true
 	switch name {
 	case environmentCredential:

@@ -16,7 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// A token for a tenant's ServiceAccount, of the application in its annotation, for Azure Key Vault.
+// GetToken returns a token for Azure Key Vault. It is a token of the application in the annotation
+// of the tenant's ServiceAccount.
 func Example() {
 	local, accounts := localAzure()
 	defer local.Cloud.Close()
@@ -37,8 +38,8 @@ func Example() {
 	// Output: [secret] true
 }
 
-// A client of the Azure SDK is the tenant: each asks for the scope of its own service, as this one
-// does for Azure Storage.
+// A client of the Azure SDK acts as the tenant. It asks for the scope of its service, such as Azure
+// Storage.
 func ExampleNewTokenCredential() {
 	local, accounts := localAzure()
 	defer local.Cloud.Close()
@@ -55,7 +56,7 @@ func ExampleNewTokenCredential() {
 	// Output: true <nil>
 }
 
-// User and password for one repository of Azure Container Registry.
+// The token is a user and a password for one repository of Azure Container Registry.
 func ExampleProvider_NewRegistryToken() {
 	local, accounts := localAzure()
 	defer local.Cloud.Close()
@@ -80,8 +81,8 @@ func ExampleProvider_NewRegistryToken() {
 	// EndpointRefused
 }
 
-// A controller in another cloud takes the authority that Azure's webhook puts into its environment
-// (AZURE_AUTHORITY_HOST).
+// A controller in another cloud reads the authority from its environment (AZURE_AUTHORITY_HOST),
+// which Azure's webhook sets.
 func ExampleConfig() {
 	cloud, err := endpoint.ParseAzureAuthority("https://login.microsoftonline.us/")
 	if err != nil {
@@ -96,8 +97,9 @@ func ExampleConfig() {
 	// Output: AzureUSGovernmentCloud https://management.usgovcloudapi.net/.default
 }
 
-// localAzure is a local Azure whose one application trusts one ServiceAccount, and that account. In
-// a controller the accounts are package auth/kube's, and the configuration needs no transport.
+// localAzure returns a local Azure with one application, and the one ServiceAccount that the
+// application trusts. A controller uses the accounts of package auth/kube, and its configuration
+// needs no transport.
 func localAzure() (*rig.Rig, auth.Accounts) {
 	const issuer, client = "https://oidc.example.org/cluster", "d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08"
 	local, err := rig.Start(context.Background(), cloudtest.Config{Azure: cloudazure.Config{Tenants: []cloudazure.Tenant{{

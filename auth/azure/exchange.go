@@ -15,9 +15,9 @@ import (
 // assertionType says that a client assertion is a JWT. Source: RFC 7523 §2.2.
 const assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
-// NewToken implements [auth.Provider] with the client credentials grant and the proof as client
+// NewToken implements [auth.Provider] with the client credentials grant. The proof is the client
 // assertion (RFC 7523). The token is a [*Token]. The proof is sent only to the cloud's authority;
-// no redirect is followed.
+// redirects are not followed.
 func (p *Provider) NewToken(ctx context.Context, proof auth.Proof, request *auth.Request) (auth.Token, error) {
 	jwt, err := auth.JWTOf(proof)
 	if err != nil {
@@ -38,8 +38,8 @@ func (p *Provider) NewToken(ctx context.Context, proof auth.Proof, request *auth
 	return token, nil
 }
 
-// exchange exchanges the proof for a token. Code is the error code of Entra if Entra refused;
-// otherwise zero.
+// exchange exchanges the proof for a token. Code is the error code of a refusal by Entra; otherwise
+// zero.
 func (p *Provider) exchange(ctx context.Context, x plan, proof *auth.JWT, request *auth.Request) (token *Token, code aadsts, err error) {
 	operation := fmt.Sprintf("token for application %s of tenant %s", x.client, x.tenant)
 	started := time.Now()
@@ -67,7 +67,7 @@ func (p *Provider) exchange(ctx context.Context, x plan, proof *auth.JWT, reques
 	return token, 0, nil
 }
 
-// where names the authority in errors.
+// where returns the name of the authority for errors.
 func (p *Provider) where() string {
 	return "Microsoft Entra at " + strings.TrimPrefix(p.cloud.Authority, "https://")
 }

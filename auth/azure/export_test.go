@@ -7,7 +7,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// Remembered is how many identities the provider remembers.
+// Remembered returns the number of identities that the provider has parsed and remembers.
 func Remembered(p *Provider) int { return p.identities.Len() }
 
 // ParseToken reads a token response of Microsoft Entra.
@@ -18,7 +18,7 @@ func ParseRegistryToken(body []byte, field string, asked time.Time) (*Token, err
 	return parseRegistryToken(body, field, asked)
 }
 
-// Refusal is the error for an answer of Microsoft Entra.
+// Refusal returns the error for an answer of Microsoft Entra.
 func Refusal(status int, body []byte) error {
 	f, _ := entraFailure(remote.Answer{Status: status, Body: body}, "Microsoft Entra")
 	return f.Error(auth.StageExchange, "token")

@@ -10,8 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/rig"
 )
 
-// usable fails unless token is one that ends after it was asked for and within 28 hours, or err one
-// short line that says nothing of the answer.
+// usable checks that token ends after asked and within 28 hours, or that err is one short line of
+// printable text.
 func usable(t *testing.T, body []byte, token *azure.Token, err error, asked time.Time) {
 	t.Helper()
 	if (token == nil) == (err == nil) {
@@ -28,8 +28,8 @@ func usable(t *testing.T, body []byte, token *azure.Token, err error, asked time
 	}
 }
 
-// FuzzEntraToken: whatever answers as Microsoft Entra, what is taken has an end, and errors say
-// nothing of it.
+// FuzzEntraToken checks, for any answer of Microsoft Entra, that an accepted token has an end, and
+// that errors do not quote the answer.
 func FuzzEntraToken(f *testing.F) {
 	for _, seed := range []string{
 		goodToken, `{}`, `[]`, `null`, `{"token_type":"Bearer","access_token":"t"}`, `{"token_type":"bearer","access_token":"t","expires_in":9223372036854775807}`,
@@ -44,8 +44,9 @@ func FuzzEntraToken(f *testing.F) {
 	})
 }
 
-// FuzzRegistryAnswer: whatever answers as a registry, what is taken has an end, and errors say
-// nothing of it. Claims are given apart, since no fuzzer writes base64.
+// FuzzRegistryAnswer checks, for any answer of a registry, that an accepted token has an end, and
+// that errors do not quote the answer. Claims are a separate argument, because a fuzzer does not
+// find base64.
 func FuzzRegistryAnswer(f *testing.F) {
 	f.Add([]byte(`{"refresh_token":"opaque"}`), "")
 	f.Add([]byte(`<html>`), "")
@@ -64,8 +65,8 @@ func FuzzRegistryAnswer(f *testing.F) {
 	})
 }
 
-// FuzzRefusal: whatever answers as Microsoft Entra, the error has a code, a fix and one short line,
-// with nothing of the body but numbers and a word.
+// FuzzRefusal checks, for any refusal by Microsoft Entra, that the error has a code and a fix, and
+// is one short line of printable text.
 func FuzzRefusal(f *testing.F) {
 	f.Add(401, []byte(`{"error":"invalid_client","error_codes":[700213],"error_description":"AADSTS700213: secret"}`))
 	f.Add(400, []byte(`{"error":"<b>","error_description":"AADSTS99999999999999999999: x"}`))

@@ -9,30 +9,31 @@ import (
 )
 
 const (
-	// ClientAnnotation names the application (client) ID of a ServiceAccount, a GUID. Source: Azure
-	// Workload Identity, "Labels and annotations".
+	// ClientAnnotation is the annotation of a ServiceAccount with the application (client) ID, a
+	// GUID. Source: Azure Workload Identity, "Labels and annotations".
 	ClientAnnotation = "azure.workload.identity/client-id"
-	// TenantAnnotation names the Microsoft Entra tenant of that application, a GUID. Without it the
-	// tenant is [Config].TenantID. Source: as above.
+	// TenantAnnotation is the annotation with the application's Microsoft Entra tenant, a GUID. The
+	// default is [Config].TenantID. Source: as above.
 	TenantAnnotation = "azure.workload.identity/tenant-id"
-	// ClientField names the application (client) ID in the providerConfig of a WorkloadIdentity.
+	// ClientField is the field of a WorkloadIdentity's providerConfig with the application (client)
+	// ID.
 	ClientField = "clientID"
-	// TenantField names the tenant of that application in the providerConfig. Without it the tenant
-	// is [Config].TenantID.
+	// TenantField is the field of the providerConfig with the application's tenant. The default is
+	// [Config].TenantID.
 	TenantField = "tenantID"
 )
 
-// statement is what a subject says about its identity. It is comparable.
+// statement is the identity as the subject's attributes give it, not yet checked. It is comparable.
 type statement struct{ tenant, client string }
 
-// identity is an application of a tenant, both GUIDs in lower case.
+// identity is an application of a tenant. Both are GUIDs in lower case.
 type identity struct {
 	tenant, client string
-	// text is <tenant>/<client>: the identity in keys.
+	// text is <tenant>/<client>, the form of the identity in keys.
 	text string
 }
 
-// parseStatement reads what a subject says. Its error is an [*attribute.Error].
+// parseStatement parses the attributes of a subject. Its error is an [*attribute.Error].
 func parseStatement(said statement) (identity, error) {
 	tenant, err := endpoint.ParseGUID(said.tenant)
 	if err != nil {
@@ -45,7 +46,7 @@ func parseStatement(said statement) (identity, error) {
 	return identity{tenant: tenant, client: client, text: tenant + "/" + client}, nil
 }
 
-// parseIdentity reads an identity's text.
+// parseIdentity parses the text of an identity.
 func parseIdentity(text string) (identity, error) {
 	tenant, client, _ := strings.Cut(text, "/")
 	return parseStatement(statement{tenant, client})
@@ -59,9 +60,9 @@ func tenantAttribute() attribute.Attribute {
 	return attribute.Attribute{Annotation: TenantAnnotation, Field: TenantField}
 }
 
-// GetIdentity implements [auth.Provider]. It returns <tenant-id>/<client-id> in lower case, for the
-// application that the ServiceAccount's annotations or the WorkloadIdentity's providerConfig name.
-// A subject without a tenant gets [Config].TenantID. An attribute that is present but empty is
+// GetIdentity implements [auth.Provider]. It returns <tenant-id>/<client-id> in lower case. Both
+// come from the ServiceAccount's annotations or from the WorkloadIdentity's providerConfig. A
+// subject without a tenant gets [Config].TenantID. An attribute that is present but empty is
 // refused.
 func (p *Provider) GetIdentity(account auth.Account) (string, error) {
 	var said statement
@@ -83,7 +84,7 @@ func (p *Provider) GetIdentity(account auth.Account) (string, error) {
 	return id.text, nil
 }
 
-// identityError is the error for a statement that does not name an identity.
+// identityError returns the error for a statement that does not name an identity.
 func identityError(subject auth.Subject, said statement, err error) error {
 	switch {
 	case said.client == "":

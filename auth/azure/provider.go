@@ -19,31 +19,32 @@ import (
 // ProviderName is the provider's name in object specs and keys.
 const ProviderName = "azure"
 
-// DefaultTimeout bounds each attempt at a request when [Config].Timeout says nothing.
+// DefaultTimeout limits each attempt at a request if [Config].Timeout is zero.
 const DefaultTimeout = 10 * time.Second
 
 // Config configures a [Provider]. Its zero value works for subjects of the public cloud that name
 // their tenant.
 type Config struct {
-	// TenantID is the Microsoft Entra tenant of subjects that do not name one, a GUID: the
-	// controller's AZURE_TENANT_ID. Optional.
+	// TenantID is the Microsoft Entra tenant of subjects that do not name a tenant, a GUID. It is
+	// the controller's AZURE_TENANT_ID. Optional.
 	TenantID string
-	// Cloud is the cloud of all calls; zero for the public one. See [endpoint.ParseAzureAuthority]
-	// for the controller's AZURE_AUTHORITY_HOST and [endpoint.ParseAzureEnvironment] for the file
-	// of its AZURE_ENVIRONMENT_FILEPATH.
+	// Cloud is the cloud of all calls; zero for the public cloud. [endpoint.ParseAzureAuthority]
+	// reads it from the controller's AZURE_AUTHORITY_HOST, and [endpoint.ParseAzureEnvironment]
+	// from the file at its AZURE_ENVIRONMENT_FILEPATH.
 	Cloud endpoint.AzureCloud
-	// Transport has the administrator's proxy and certificate authorities; all connections are made
-	// by copies of it. Nil for auth/transport's Default.
+	// Transport has the administrator's proxy and certificate authorities. All connections use
+	// copies of it. Nil for auth/transport's Default.
 	Transport *http.Transport
-	// AllowedEndpointHosts are tenants' proxies whose addresses are otherwise refused: the value of
-	// --allowed-endpoint-hosts.
+	// AllowedEndpointHosts is the value of --allowed-endpoint-hosts. It lists tenants' proxies that
+	// may have a denied address.
 	AllowedEndpointHosts endpoint.Allowed
-	// DenyCIDRs are addresses that proxies named by tenants must not have: the value of
-	// --deny-cidrs. The zero value stands for the private ranges.
+	// DenyCIDRs is the value of --deny-cidrs. Proxies that tenants name must not have these
+	// addresses. The zero value means the private ranges.
 	DenyCIDRs endpoint.CIDRs
-	// WholeRegistry makes registry credentials valid for all that the identity may do in the whole
-	// registry, as those of "az acr login" are; they also push. Otherwise they pull from one
-	// repository. Set it only in a program that acts for a single user, such as a command line.
+	// WholeRegistry makes registry credentials valid for everything that the identity may do in the
+	// registry, including push, like those of "az acr login". Otherwise credentials can only pull
+	// from one repository. Set WholeRegistry only in a program that acts for a single user, such as
+	// a command line.
 	WholeRegistry bool
 	// Timeout bounds each attempt at a request; a request has at most two attempts. Zero for
 	// [DefaultTimeout].
@@ -55,18 +56,20 @@ type Config struct {
 type Provider struct {
 	tenant string
 	cloud  endpoint.AzureCloud
-	// elsewhere is the authority of the cloud; empty for the public cloud.
+	// elsewhere is the authority of a cloud other than the public cloud; empty for the public
+	// cloud.
 	elsewhere string
 	calls     *remote.Caller
 	whole     bool // Config.WholeRegistry
 
-	// Calls parse what tenants wrote. A memo keeps the results, because the input is rarely new.
+	// Every call parses text of tenants. A memo remembers the results, because the input is rarely
+	// new.
 	identities *memo.Memo[statement, identity]
 	registries *memo.Memo[string, acrRegistry]
 	scopes     *memo.Memo[auth.List, string] // the one scope of each list
 }
 
-// acrRegistry is a registry and a repository of it, with the text that decides the credentials
+// acrRegistry is a registry and a repository. The image is the text that decides the credentials
 // ([auth.Target].Image).
 type acrRegistry struct {
 	endpoint.ACR
@@ -125,8 +128,8 @@ func (p *Provider) Cloud() endpoint.AzureCloud { return p.cloud }
 func (*Provider) GetName() string { return ProviderName }
 
 // GetTarget implements [auth.Provider]. Image is the registry's host and the repository, because
-// credentials are for one repository. STSEndpoint is the authority, but empty for the public cloud,
-// so that tokens of two clouds never share a key.
+// credentials are for one repository. STSEndpoint is the authority of the cloud, so that tokens of
+// two clouds never share a key. It is empty for the public cloud.
 func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	switch {
 	case options.STSEndpoint != "":
@@ -180,7 +183,7 @@ func (p *Provider) GetProofRequest(_ context.Context, request *auth.Request) (au
 	return auth.ProofRequest{Form: auth.FormJWT, Audiences: []string{p.cloud.ProofAudience}}, nil
 }
 
-// plan is an exchange whose parts fit together.
+// plan describes one exchange. Its parts have been checked.
 type plan struct {
 	identity
 

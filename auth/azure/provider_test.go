@@ -93,7 +93,7 @@ func TestGetTarget(t *testing.T) {
 		{name: "long scope", options: auth.Options{Scopes: list(t, "https://"+strings.Repeat("a", 300)+"/.default")}, code: auth.CodeOptionInvalid, fix: "/.default"},
 		{name: "scope and image", options: auth.Options{Scopes: list(t, azure.DevOpsScope), ImageRepository: imageA}, code: auth.CodeOptionInvalid, fix: "leave out the scopes"},
 
-		// What is not supported, and what does not go together.
+		// Unsupported options, and options that exclude each other.
 		{name: "STS region", options: auth.Options{STSRegion: "westeurope"}, code: auth.CodeOptionUnsupported, fix: "leave out the STS region"},
 		{name: "STS endpoint", options: auth.Options{STSEndpoint: "https://login.microsoftonline.com"}, code: auth.CodeOptionUnsupported, fix: "AZURE_AUTHORITY_HOST"},
 		{name: "controller", options: auth.Options{Subject: auth.Controller()}},
@@ -101,7 +101,7 @@ func TestGetTarget(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			provider := newProvider(t, azure.Config{})
-			for range 2 { // the second is from memory
+			for range 2 { // the second answer is from memory
 				got, err := provider.GetTarget(&test.options)
 				if auth.CodeOf(err) != test.code || (test.code == "" && err != nil) {
 					t.Fatalf("error %v, want code %q", err, test.code)
@@ -124,7 +124,7 @@ func TestGetTarget(t *testing.T) {
 func TestGetIdentity(t *testing.T) {
 	account := accountA(t)
 	const want = tenantID + "/" + clientA
-	// The controller's tenant stands in for none that is malformed or empty.
+	// The controller's tenant does not replace a malformed or empty tenant.
 	provider := newProvider(t, azure.Config{TenantID: "11111111-2222-3333-4444-555555555555"})
 	for name, account := range map[string]auth.Account{
 		"as it is":   account,
@@ -162,7 +162,7 @@ func TestGetIdentityDefaultTenant(t *testing.T) {
 	if got, err := provider.GetIdentity(account); err != nil || got != want {
 		t.Errorf("%s, %v", got, err)
 	}
-	// The annotation is before the default.
+	// The annotation has precedence over the default.
 	if got, err := provider.GetIdentity(accountA(t)); err != nil || got != tenantID+"/"+clientA {
 		t.Errorf("%s, %v", got, err)
 	}
@@ -179,7 +179,7 @@ func TestGetIdentityDefaultTenant(t *testing.T) {
 	}
 }
 
-// A WorkloadIdentity's fields are in its providerConfig; its annotations do not count.
+// The fields of a WorkloadIdentity are in its providerConfig; annotations are ignored.
 func TestGetIdentityOfWorkloadIdentity(t *testing.T) {
 	provider := newProvider(t, azure.Config{})
 	subject, err := auth.WorkloadIdentity("tenant-a", "pull")
@@ -201,7 +201,7 @@ func TestProofAudience(t *testing.T) {
 		if got, err := rig.Audience(t.Context(), provider, request); err != nil || got != want {
 			t.Errorf("%q, %v, want %q", got, err, want)
 		}
-		// An impossible identity is refused while there is no proof yet.
+		// An impossible identity is refused before a proof is made.
 		for _, identity := range []string{"", tenantID, "common/" + clientA, tenantID + "/" + clientA + "/x"} {
 			request.Key.Identity = identity
 			if got, err := rig.Audience(t.Context(), provider, request); got != "" || auth.CodeOf(err) == "" {
@@ -228,7 +228,7 @@ func TestNewProviderRefuses(t *testing.T) {
 	}
 }
 
-// TestKeyVectors holds the text of keys: other programs and people compare their digests.
+// TestKeyVectors fixes the text of keys, because other programs and people compare their digests.
 func TestKeyVectors(t *testing.T) {
 	provider := newProvider(t, azure.Config{})
 	tenant := rig.Subject(accountA(t), nil)
@@ -252,7 +252,7 @@ func TestKeyVectors(t *testing.T) {
 			account + ",scopes=499b84ac-1321-427f-aa17-267ca6975798/.default,serviceAccountUID=7b4e", "",
 		},
 		{"image", []auth.Option{tenant, auth.WithImageRepository(imageA)}, account + ",imageRepositoryKey=contoso.azurecr.io/tenant-a/app,serviceAccountUID=7b4e", ""},
-		// A proxy sees only TLS on the way to Microsoft Entra.
+		// The key has no proxy, because a proxy sees only TLS on the way to Microsoft Entra.
 		{"proxy", []auth.Option{tenant, auth.WithProxyURL(proxy)}, account + ",serviceAccountUID=7b4e", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -273,7 +273,7 @@ func TestTokenDoesNotPrint(t *testing.T) {
 	rig.DoesNotPrint(t, token, "-key", "[Azure token until 2030-01-02T03:04:05Z]")
 }
 
-// A tenant that makes up strings neither fills the memory for good nor slows the others.
+// A tenant with many different strings must neither fill the memory forever nor slow other tenants.
 func TestMemoryIsBounded(t *testing.T) {
 	provider := newProvider(t, azure.Config{})
 	for i := range 20_000 {
@@ -287,7 +287,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// These run on every call, hits included.
+// These functions run on every call, even on cache hits, so they must not allocate.
 func TestHotPathDoesNotAllocate(t *testing.T) {
 	provider := newProvider(t, azure.Config{TenantID: tenantID})
 	account := accountA(t)
@@ -304,8 +304,8 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// FuzzGetIdentity: every accepted identity is the two GUIDs of the annotations in one spelling,
-// whatever they say; the controller's tenant is not used for one that is there.
+// FuzzGetIdentity checks that an accepted identity is the two GUIDs of the annotations, in lower
+// case. The controller's tenant must not replace a tenant that is set.
 func FuzzGetIdentity(f *testing.F) {
 	f.Add(tenantID, clientA)
 	f.Add("common", clientA)
@@ -332,8 +332,8 @@ func FuzzGetIdentity(f *testing.F) {
 	})
 }
 
-// FuzzScopes: what is accepted is one resource and /.default, and changes nothing of the form that
-// is sent.
+// FuzzScopes checks that an accepted scope is one resource and /.default. It must have no
+// characters that change the form that is sent.
 func FuzzScopes(f *testing.F) {
 	for _, seed := range []string{azure.DevOpsScope, "https://storage.azure.com/.default", "api://x/.default", "https://a b/.default", "a,b/.default", "/.default", "https://u@h/.default", "https://&/.default", "https://x/a=b/.default"} {
 		f.Add(seed)
@@ -354,7 +354,8 @@ func FuzzScopes(f *testing.F) {
 	})
 }
 
-// A program may serve two clouds with one cache: the tokens of one are not given to the other.
+// A program may serve two clouds with one cache. Tokens of different clouds must have different
+// keys.
 func TestCloudsShareNoKey(t *testing.T) {
 	own, err := endpoint.ParseAzureEnvironment([]byte(custom), "")
 	rig.Must(t, err)

@@ -14,21 +14,21 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// registryUser is the user whose password is a token of the registry. Source: Azure Container
+// registryUser is the user name for a token of the registry as password. Source: Azure Container
 // Registry, "Authenticate with a registry" (az acr login --expose-token).
 const registryUser = "00000000-0000-0000-0000-000000000000"
 
-// registryActions are the actions that we ask for: pull, and list tags. The registry grants those
-// that the identity may take. Source: Azure Container Registry, "Permissions and role assignments
+// registryActions are the requested actions: pull, and list tags. The registry grants those that
+// the identity may take. Source: Azure Container Registry, "Permissions and role assignments
 // overview".
 const registryActions = "pull,metadata_read"
 
 // NewRegistryToken implements [auth.RegistryProvider]. It exchanges the token of Microsoft Entra
-// for a refresh token of the registry, which permits everything that the identity may do in the
-// registry. It exchanges the refresh token at once for an access token, which permits to pull from
-// one repository. The access token is the password; with [Config].WholeRegistry it is the refresh
-// token. Both requests go to the image repository's host. Source: Azure Container Registry,
-// "Integration with Azure Active Directory" (github.com/Azure/acr/blob/main/docs/AAD-OAuth.md).
+// for a refresh token of the registry, which permits everything that the identity may do there. It
+// exchanges the refresh token at once for an access token, which can only pull from one repository.
+// The password is the access token; with [Config].WholeRegistry it is the refresh token. Both
+// requests go to the image repository's host. Source: Azure Container Registry, "Integration with
+// Azure Active Directory" (github.com/Azure/acr/blob/main/docs/AAD-OAuth.md).
 func (p *Provider) NewRegistryToken(ctx context.Context, token auth.Token, request *auth.Request) (*auth.RegistryCredentials, error) {
 	entra, ok := token.(*Token)
 	if !ok || entra == nil {
@@ -59,8 +59,8 @@ func (p *Provider) NewRegistryToken(ctx context.Context, token auth.Token, reque
 	return &auth.RegistryCredentials{Username: registryUser, Password: access.Secret, ExpiresAt: access.ExpiresAt}, nil
 }
 
-// tenantOf returns the tenant of the identity that a request is for. For the controller's identity
-// it is [Config].TenantID, which may be empty.
+// tenantOf returns the tenant of the request's identity. For the controller's identity it is
+// [Config].TenantID, which may be empty.
 func (p *Provider) tenantOf(request *auth.Request) string {
 	if id, err := parseIdentity(request.Key.Identity); err == nil {
 		return id.tenant
@@ -86,10 +86,10 @@ func (p *Provider) registryToken(ctx context.Context, request *auth.Request, reg
 	return token, nil
 }
 
-// parseRegistryToken reads the registry's response to a request that was sent at asked. The token's
-// lifetime is exp minus iat of its claims (RFC 7519 §4.1): both are times of the registry's clock,
-// so that our clock does not matter. Without iat it is exp minus asked. Its errors quote nothing of
-// the response.
+// parseRegistryToken returns the token in the registry's response to a request that was sent at
+// asked. The token's lifetime is exp minus iat of its claims (RFC 7519 §4.1). Both are times of the
+// registry's clock, so the local clock does not matter. Without iat the lifetime is exp minus
+// asked. Errors quote nothing of the response.
 func parseRegistryToken(body []byte, field string, asked time.Time) (*Token, error) {
 	var answer map[string]json.RawMessage
 	if json.Unmarshal(body, &answer) != nil {
@@ -120,8 +120,8 @@ func parseRegistryToken(body []byte, field string, asked time.Time) (*Token, err
 	return &Token{Secret: auth.NewSecret(token), ExpiresAt: asked.Add(time.Duration(life) * time.Second).UTC()}, nil
 }
 
-// registryFailure is the failure of a call to the registry. A refusal always concerns the identity,
-// because a call sends nothing else.
+// registryFailure returns the failure of a call to the registry. A refusal always concerns the
+// identity, because a call sends nothing else.
 func registryFailure(a remote.Answer, where string, registry *acrRegistry, request *auth.Request) remote.Failure {
 	f := a.Refusal(where, health)
 	if f.Code == auth.CodeThrottled || f.Code == auth.CodeUnavailable || !json.Valid(a.Body) {

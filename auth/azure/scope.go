@@ -11,13 +11,13 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// defaultSuffix turns a resource into the scope for all permissions that the identity has there.
+// defaultSuffix turns a resource into a scope with all permissions of the identity at the resource.
 // Applications can ask for no other scope. Source: Microsoft identity platform, "Scopes and
 // permissions", "The .default scope".
 const defaultSuffix = "/.default"
 
-// DevOpsScope is the scope of Azure DevOps Services, which only the public cloud has. Source: Azure
-// DevOps, "Use service principals and managed identities".
+// DevOpsScope is the scope of Azure DevOps Services, which exist only in the public cloud. Source:
+// Azure DevOps, "Use service principals and managed identities".
 const DevOpsScope = "499b84ac-1321-427f-aa17-267ca6975798" + defaultSuffix
 
 // ResourceManagerScope returns the scope of Azure Resource Manager in a cloud. It is the default
@@ -46,11 +46,11 @@ func scopeOf(resource string) string {
 	return resource + defaultSuffix
 }
 
-// maxScope bounds a scope, in bytes: the limit of an application ID URI, and the suffix.
+// maxScope is the longest scope, in bytes: the limit of an application ID URI, plus the suffix.
 const maxScope = 255 + len(defaultSuffix)
 
-// oneScope returns the one scope in a list. It refuses a list of several scopes, because one token
-// has one scope, and a malformed scope.
+// oneScope returns the one scope in a list. It refuses a malformed scope. It refuses several
+// scopes, because a token has one scope.
 func (p *Provider) oneScope(scopes auth.List) (string, error) {
 	scope, err := p.scopes.Parse(scopes)
 	switch {
@@ -65,7 +65,7 @@ func (p *Provider) oneScope(scopes auth.List) (string, error) {
 
 var errSeveral = errors.New("there are several")
 
-// parseScopes reads the one scope in a list.
+// parseScopes returns the one scope in a list.
 func parseScopes(scopes auth.List) (string, error) {
 	values := scopes.Values()
 	if len(values) != 1 {
@@ -100,7 +100,7 @@ func checkScope(scope string) error {
 	return nil
 }
 
-// scope returns the scope of the token that a key needs.
+// scope returns the scope for the token of a key.
 func (p *Provider) scope(key auth.Key) (string, error) {
 	switch {
 	case key.Image != "":
@@ -112,9 +112,9 @@ func (p *Provider) scope(key auth.Key) (string, error) {
 	}
 }
 
-// registryFallback returns the scope to ask for next, if there is one, after Microsoft Entra
-// refused scope with that code. A cloud may have no audience for registries; its registries then
-// take a token for Azure Resource Manager.
+// registryFallback returns a second scope to ask for, after Microsoft Entra refused scope with
+// code. A cloud may have no audience for registries; its registries then accept a token for Azure
+// Resource Manager. The result ok is false if there is no second scope.
 func (p *Provider) registryFallback(key auth.Key, scope string, code aadsts) (fallback string, ok bool) {
 	fallback = ResourceManagerScope(p.cloud)
 	return fallback, key.Image != "" && code == noResource && p.cloud.RegistriesMayLackAudience && scope != fallback

@@ -20,7 +20,7 @@ type Token struct {
 // GetDuration implements [auth.Token].
 func (t Token) GetDuration() time.Duration { return time.Until(t.ExpiresAt) }
 
-// String returns the end of the token and no more.
+// String returns only the end of the token.
 func (t Token) String() string {
 	return "[Azure token until " + t.ExpiresAt.UTC().Format(time.RFC3339) + "]"
 }

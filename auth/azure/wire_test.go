@@ -38,8 +38,8 @@ func asA(tb testing.TB, more ...auth.Option) []auth.Option {
 	return append([]auth.Option{subject}, more...)
 }
 
-// entraError is an error answer of Microsoft Entra: its text has IDs and times that are never twice
-// the same.
+// entraError answers with an error of Microsoft Entra. Its text has IDs and times that differ in
+// each answer.
 func entraError(status, code int, text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")
@@ -73,7 +73,7 @@ func TestRefusalsOfEntra(t *testing.T) {
 		name    string
 		handler http.HandlerFunc
 		code    auth.Code
-		text    string // the cause, or the end of it
+		text    string // end of the cause
 		fix     string
 	}{
 		{"subject", entraError(401, 700213, "no"), auth.CodeTrustRefused, asked + "AADSTS700213 (invalid_client): no federated credential has the proof's subject", add},
@@ -112,7 +112,7 @@ func TestRefusalsOfEntra(t *testing.T) {
 		{"half an answer", says(goodToken[:60]), auth.CodeResponseInvalid, "it is not the JSON of a token answer", "answers as Microsoft Entra"},
 		{"too long", says(strings.Repeat(" ", 2<<20) + goodToken), auth.CodeResponseInvalid, "the answer is too long", "answers as Microsoft Entra"},
 
-		// Answers that lack something, or say what cannot be.
+		// Answers with a missing or impossible value.
 		{"nothing", says(`{}`), auth.CodeResponseInvalid, "no access token in it", "answers as"},
 		{"no type", says(`{"expires_in":3599,"access_token":"t"}`), auth.CodeResponseInvalid, "not a bearer token", "answers as"},
 		{"proof of possession", says(`{"token_type":"pop","expires_in":3599,"access_token":"t"}`), auth.CodeResponseInvalid, "not a bearer token", "answers as"},
@@ -240,7 +240,7 @@ func TestRetryAfter(t *testing.T) {
 	})
 }
 
-// Microsoft Entra may repeat what it was sent; the error must not.
+// Microsoft Entra may repeat what it was sent, but the error must not.
 func TestErrorsRepeatNothing(t *testing.T) {
 	for _, code := range []int{700213, 424242, 0} {
 		provider := wired(t, entraError(400, code, "bad token "+proofA()+"\n<b>\x01"))
@@ -286,7 +286,7 @@ func TestAnswerThatBreaksOff(t *testing.T) {
 	}
 }
 
-// A tenant's proxy is asked for everything, and one inside the cluster is refused.
+// All calls go through a tenant's proxy. A proxy inside the cluster is refused.
 func TestTenantProxy(t *testing.T) {
 	var mu sync.Mutex
 	var asked []string
@@ -314,7 +314,7 @@ func TestTenantProxy(t *testing.T) {
 	}
 }
 
-// registryWire answers as Microsoft Entra, and as a registry.
+// registryWire returns a provider whose server answers as Microsoft Entra and as a registry.
 func registryWire(tb testing.TB, config azure.Config, registry http.HandlerFunc) *azure.Provider {
 	tb.Helper()
 	config.Transport = rig.Wire(tb, func(w http.ResponseWriter, r *http.Request) {
@@ -352,7 +352,7 @@ func TestRegistryExchange(t *testing.T) {
 		if got.Username != "00000000-0000-0000-0000-000000000000" || got.Password.Reveal() != access {
 			t.Errorf("%+v", got)
 		}
-		// The registry's clock, and not ours, says how long it is.
+		// The registry's clock, not the local clock, decides the lifetime.
 		if left := got.GetDuration(); left > 75*time.Minute || left < 74*time.Minute {
 			t.Errorf("skew %s: %s left", skew, left)
 		}
@@ -431,7 +431,7 @@ func TestRefusalsOfRegistry(t *testing.T) {
 	}
 }
 
-// A registry token of times that no clock has is bounded, and without iat its end is what exp says.
+// A registry token with impossible times gets a limited lifetime. Without iat, exp decides the end.
 func TestRegistryTokenLife(t *testing.T) {
 	now := time.Now()
 	for claims, want := range map[string]time.Duration{
@@ -449,8 +449,8 @@ func TestRegistryTokenLife(t *testing.T) {
 	}
 }
 
-// Registries of a cloud that an administrator described may know no audience of their own; those of
-// the table's do.
+// Registries of a cloud that an administrator described may have no audience of their own.
+// Registries of the predefined clouds have one.
 func TestRegistryAudience(t *testing.T) {
 	custom, err := endpoint.ParseAzureEnvironment([]byte(`{"activeDirectoryEndpoint":"https://login.example.gov","resourceManagerEndpoint":"https://arm.example.gov","containerRegistryDNSSuffix":"azurecr.example.gov"}`), "")
 	rig.Must(t, err)
@@ -503,7 +503,7 @@ func TestOnlyItsOwnTokens(t *testing.T) {
 	}
 }
 
-// Retry-After is honoured by the cache: the next call asks nobody.
+// The cache honours Retry-After: further calls send no request.
 func TestThrottledTenantWaits(t *testing.T) {
 	var requests atomic.Int32
 	provider := wired(t, func(w http.ResponseWriter, r *http.Request) {

@@ -19,11 +19,12 @@ import (
 
 const (
 	clientB = "4a7272f9-f186-41af-9f84-6a92e32d7cd0"
-	// clientC is the controller's own.
+	// clientC is the client ID of the controller's own application.
 	clientC = "c0c0c0c0-f186-41af-9f84-6a92e32d7cd0"
 )
 
-// world is a local Azure and a provider that reaches it through a proxy under Azure's own names.
+// world is a local Azure and a provider. The provider reaches the local Azure through a proxy,
+// under Azure's own host names.
 type world struct {
 	*rig.Rig
 
@@ -35,10 +36,10 @@ func newWorld(tb testing.TB) *world {
 	return newWorldOf(tb, issuerURL)
 }
 
-// newWorldOf makes a world whose proofs are that issuer's.
+// newWorldOf makes a world in which the issuer makes the proofs.
 func newWorldOf(tb testing.TB, issuer string) *world {
 	tb.Helper()
-	// Microsoft Entra verifies nothing but RSA.
+	// Microsoft Entra accepts RSA signatures only.
 	w := &world{Rig: rig.New(tb, cloudtest.Config{Azure: worldConfig()}, issuer, oidc.RS256)}
 	w.azure = w.provider(tb, azure.Config{AllowedEndpointHosts: w.Allow})
 	return w
@@ -46,12 +47,13 @@ func newWorldOf(tb testing.TB, issuer string) *world {
 
 func (w *world) provider(tb testing.TB, config azure.Config) *azure.Provider {
 	tb.Helper()
-	// With the race detector on a busy machine, making the cloud's RSA key takes seconds of a request.
+	// With the race detector on a busy machine, a request can take seconds, because the cloud makes
+	// its RSA key.
 	config.Transport, config.Timeout = w.Base, time.Minute
 	return newProvider(tb, config)
 }
 
-// trust makes subject the one subject of the issuer that may be the application.
+// trust makes subject the only subject of the issuer that the application trusts.
 func (w *world) trust(tb testing.TB, client, subject string) {
 	tb.Helper()
 	trusting := application(client, subject)
@@ -63,7 +65,7 @@ func application(client, subject string) cloudazure.Application {
 	return cloudazure.Application{ClientID: client, FederatedCredentials: []cloudazure.FederatedCredential{{Name: "cluster", Issuer: issuerURL, Subject: subject}}}
 }
 
-// caller is whom a token is for, as Microsoft Entra signed it.
+// caller verifies the token and returns its tenant and application, as <tenant>/<client>.
 func (w *world) caller(ctx context.Context, token auth.Token) (string, error) {
 	bearer, ok := token.(*azure.Token)
 	if !ok {
@@ -98,13 +100,14 @@ func (w *world) caller(ctx context.Context, token auth.Token) (string, error) {
 
 func (w *world) exchanges() int { return w.Count("entra", "Token") }
 
-// registry is as long a name as a registry can have, so that "x" before it makes no other registry.
+// registry is the longest possible name of a registry, so that no registry is named "x" plus this
+// name.
 const registry = "contosocontosocontosocontosocontosocontosocontoso1"
 
 // sharedImage is a repository that both tenants may pull from.
 const sharedImage = registry + ".azurecr.io/shared/app"
 
-// tenants of the other clouds.
+// The tenants of the other clouds.
 const (
 	govTenantID    = "22222222-86f1-41af-91ab-2d7cd011db47"
 	chinaTenantID  = "33333333-86f1-41af-91ab-2d7cd011db47"
@@ -122,7 +125,7 @@ func worldConfig() cloudazure.Config {
 	registries := []cloudazure.RegistryConfig{{Name: "contoso", RoleAssignments: pull(clientA), RefuseARMTokens: true}}
 	return cloudazure.Config{
 		Environments: []cloudazure.Environment{{
-			// An old one: its registries have no audience of their own.
+			// An old cloud, whose registries have no audience of their own.
 			Name: "Own", AuthorityHosts: []string{"login.azure.example"}, IssuerHost: "sts.azure.example", ExchangeAudience: "api://OwnTokenExchange",
 			ResourceManagers: []string{"https://management.azure.example"}, RegistrySuffix: "registry.azure.example", StorageSuffix: "storage.azure.example",
 			Resources: []string{"https://storage.azure.example", "https://vault.azure.example", "https://eventhubs.azure.net"},
