@@ -9,7 +9,7 @@
 // take only a user and a password. For these, the annotation [UsernameAnnotation] of the subject
 // names the user, and the token is [auth.RegistryCredentials] with the JWT as password.
 //
-// Whoever gets such a token can use it wherever its audience counts. So the caller must refuse
-// audiences of token services, as package auth/spec does; the Prover refuses those of the API
-// server.
+// Whoever receives such a token can use it at every server that accepts its audience. So the caller
+// must refuse the audiences of token services, as package auth/spec does. The Prover refuses the
+// audiences of the API server.
 package bearer

@@ -13,24 +13,24 @@ import (
 // Name is the provider's name in keys and metrics.
 const Name = "bearer"
 
-// UsernameAnnotation is the annotation of a ServiceAccount or a WorkloadIdentity that names the
-// user for registries that ask for a user and a password. The value has 1 to 255 printable ASCII
+// UsernameAnnotation is the annotation of a ServiceAccount or a WorkloadIdentity with the user name
+// for registries that ask for a user and a password. The value has 1 to 255 printable ASCII
 // characters, and no colon (RFC 7617, section 2).
 const UsernameAnnotation = "lanyard.dev/registry-username"
 
 // TargetAttribute is the attribute with a WorkloadIdentity's spec.targetSystem.type.
 const TargetAttribute = "targetSystem.type"
 
-// maxUsername bounds a user name in bytes.
+// maxUsername is the longest user name, in bytes.
 const maxUsername = 255
 
-// Config configures a [Provider]. The zero value is a provider without a token of the program's
-// own.
+// Config configures a [Provider]. With the zero value, the provider has no token for the program
+// itself.
 type Config struct {
 	// Self is the ServiceAccount of the program itself, whose token is the controller's credential
 	// ([auth.WithController]). Zero for none.
 	Self auth.Subject
-	// Prover proves Self. Required with Self.
+	// Prover makes proofs of Self. Required with Self.
 	Prover auth.Prover
 }
 
@@ -83,9 +83,9 @@ func (*Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	return target, nil
 }
 
-// GetIdentity implements [auth.Provider]. It returns the user name that the account's annotation
-// names; empty for none. It refuses a WorkloadIdentity that is meant for a cloud: the server that
-// gets its token could exchange the token there.
+// GetIdentity implements [auth.Provider]. It returns the user name in the account's annotation;
+// empty without the annotation. It refuses a WorkloadIdentity for a cloud, because a server that
+// gets its token could exchange the token at the cloud.
 func (*Provider) GetIdentity(account auth.Account) (string, error) {
 	at := fmt.Sprintf("%s %s/%s", account.Subject.Kind(), account.Subject.Namespace(), account.Subject.Name())
 	if target := account.Attributes[TargetAttribute]; slices.Contains(clouds(), target) {

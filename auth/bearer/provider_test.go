@@ -85,7 +85,7 @@ func harness(t *testing.T, subjectOf func(namespace, name string) (auth.Subject,
 	}
 }
 
-// shown is what a registry is shown: the JWT, as bearer or as password.
+// shown returns the JWT that a registry gets, as bearer token or as password.
 func shown(token auth.Token) string {
 	if credentials, ok := token.(*auth.RegistryCredentials); ok {
 		return credentials.Password.Reveal()
@@ -93,7 +93,7 @@ func shown(token auth.Token) string {
 	return token.(*auth.JWT).Token.Reveal()
 }
 
-// judge returns the subject of a token for the receiver, as a registry does.
+// judge verifies a token as the receiving registry does, and returns its subject.
 func judge(issuer *oidc.Issuer, raw string) (string, error) {
 	token, err := oidc.Read(raw)
 	if err != nil {
@@ -108,7 +108,8 @@ func judge(issuer *oidc.Issuer, raw string) (string, error) {
 	return token.Subject, nil
 }
 
-// What a registry is shown, and what is refused, by the subject's attributes.
+// TestIdentity checks which user name the subject's attributes give, and which attributes are
+// refused.
 func TestIdentity(t *testing.T) {
 	account := func(subjectOf func(namespace, name string) (auth.Subject, error), attributes map[string]string) auth.Account {
 		subject, err := subjectOf("tenant-a", "puller")
@@ -117,7 +118,7 @@ func TestIdentity(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		account auth.Account
-		want    string // a user
+		want    string // expected user name
 		refused string // part of the error
 	}{
 		"nobody is named":        {account(auth.ServiceAccount, nil), "", ""},
@@ -145,8 +146,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// A token without audience would be for more receivers than one, and only an identity's token names
-// an object.
+// A token without audience is refused, because it would be for more than one receiver. Only a
+// WorkloadIdentity's token can name a context object.
 func TestTarget(t *testing.T) {
 	account := rig.ServiceAccount("tenant-a", "puller", nil)
 	as := rig.Subject(account, rig.Proof("never"))
@@ -160,7 +161,7 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// The proof is asked for an hour, for exactly these receivers.
+// The proof request has a lifetime of an hour and exactly the audiences of the key.
 func TestProofRequest(t *testing.T) {
 	list, err := auth.NewList("b", "a")
 	rig.Must(t, err)
@@ -172,7 +173,7 @@ func TestProofRequest(t *testing.T) {
 	}
 }
 
-// The controller's own token is its own ServiceAccount's, and nobody else's.
+// The controller's token is a token of its own ServiceAccount, and of no other.
 func TestController(t *testing.T) {
 	own := rig.ServiceAccount("lanyard-system", "lanyard-controller", nil)
 	var asked []auth.ProofRequest
