@@ -1,5 +1,5 @@
-// Package cache keeps tokens for [auth.GetToken]. It gets each token once, refreshes it before its
-// end, gives it to nobody else, and drops it the moment its subject changes.
+// Package cache stores tokens for [auth.GetToken]. It fetches each token once, refreshes it before
+// its end, serves it only for its own key, and drops it the moment its subject changes.
 //
 // What it promises:
 //
@@ -7,22 +7,22 @@
 //   - One exchange serves all callers who need the same key. No lock is held while it runs, and
 //     each caller waits no longer than its own context.
 //   - The tenant (namespace) that asks is charged, even for an identity that is lent to many
-//     tenants. It has at most 64 exchanges under way; 1024 more wait in the order of their calls.
-//     Tenants that ask for one key share its token.
-//   - A fetch may ask the cache for a token that it needs. That exchange starts at once, so that
-//     chains do not wait for themselves. Identities that need each other in a circle get an error.
-//   - From about 80 % of its life on, a token that is used is refreshed in the background. A token
-//     with less than its floor left (the lesser of five minutes and a tenth of its life) is not
-//     given out without waiting for its refresh.
+//     tenants. A tenant has at most 64 exchanges in progress; 1024 more wait in the order of their
+//     calls. Tenants that ask for one key share its token.
+//   - A fetch may ask the cache for another token that it needs. The exchange for this token starts
+//     at once, so that chains do not wait for themselves. Identities that need each other in a
+//     circle get an error.
+//   - From about 80 % of its life on, a token that is used is refreshed in the background. Below
+//     its floor (the lesser of five minutes and a tenth of its life), callers wait for the refresh.
 //   - While a refresh fails for a temporary reason, the old token serves until its end. A refusal
 //     drops the token.
 //   - A failure is remembered, for one second at first and for up to a minute later, or longer if
-//     the other side asked for it. [auth.WithRetryNow] shortens this to two seconds, but not a wait
-//     that the other side asked for.
-//   - Capacity is fair. A tenant that wants more room than there is loses its own tokens, or those
-//     of a tenant that is charged for more; never those of a tenant that is charged for fewer.
-//   - [Cache.Invalidate] drops all tokens of a subject, and does not keep those that were already
-//     on their way.
+//     the server asked for it. [auth.WithRetryNow] shortens this to two seconds, but not a wait
+//     that the server asked for.
+//   - Capacity is fair. If the cache is full, a new token displaces a token of the same tenant, or
+//     of a tenant with more tokens. It never displaces a token of a tenant with fewer tokens.
+//   - [Cache.Invalidate] drops all tokens of a subject. Tokens of exchanges that are in progress
+//     are not stored.
 package cache
 
 import (
@@ -35,7 +35,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// DefaultMaxSize is how many tokens and remembered failures a [Cache] keeps by default.
+// DefaultMaxSize is the default of [Options].MaxSize.
 const DefaultMaxSize = 10_000
 
 // KeepNothing is the [Options].MaxSize of a cache that keeps neither tokens nor failures: every
@@ -44,22 +44,23 @@ const KeepNothing = -1
 
 // Options configure a [Cache]. The zero value is right for most programs.
 type Options struct {
-	// MaxSize is how many tokens and remembered failures are kept. Default [DefaultMaxSize]. Every
-	// negative value means [KeepNothing].
+	// MaxSize is the maximum of stored tokens and remembered failures. Default [DefaultMaxSize].
+	// Every negative value means [KeepNothing].
 	MaxSize int
-	// MaxDuration bounds how long any token is served, however long it lives. Default one hour.
+	// MaxDuration limits how long a token is served, even if it lives longer. Default one hour.
 	MaxDuration time.Duration
-	// RefreshFraction is the part of a token's life after which use refreshes it, between 0 and 1.
-	// Default 0.8. Each token gets its own, up to 0.05 away, so that tokens which were issued
-	// together are not refreshed together.
+	// RefreshFraction is the part of a token's life, between 0 and 1, after which a use of the
+	// token starts its refresh. Default 0.8. Each token's fraction differs at random by up to 0.05,
+	// so that tokens that were issued together are not refreshed together.
 	RefreshFraction float64
-	// ExchangeTimeout bounds one exchange, whatever deadlines its callers have. Default 30 s.
+	// ExchangeTimeout limits one exchange, whatever deadlines its callers have. Default 30 s.
 	ExchangeTimeout time.Duration
-	// ObjectMetrics counts hits and misses for every involved object: as many series as objects.
+	// ObjectMetrics counts hits and misses for each involved object. There are as many series as
+	// objects.
 	ObjectMetrics bool
-	// Logger gets the warning that the capacity is too small, and each exchange with the digest of
-	// its key ([auth.Key.Digest]): a success at level debug, a failure at level info, a panic as an
-	// error. Hits are not logged. By default nothing is logged.
+	// Logger gets a warning if the capacity is too small. It also gets each exchange with the
+	// digest of its key ([auth.Key.Digest]): a success at level debug, a failure at level info, a
+	// panic at level error. Hits are not logged. By default nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -70,7 +71,8 @@ type Cache struct {
 	made    time.Time
 	index   *index // hits read it without a lock
 
-	mu      sync.Mutex // guards all writes to the index, and what follows; never held during I/O
+	// mu guards all writes to the index, and the fields below. It is never held during I/O.
+	mu      sync.Mutex
 	flights map[auth.Subject]map[auth.Key]*flight
 	tenants tenants
 	warned  time.Time
@@ -92,7 +94,7 @@ func New(options Options) *Cache {
 		options.MaxDuration = time.Hour
 	}
 	options.MaxDuration = min(options.MaxDuration, century)
-	if !(options.RefreshFraction > 0 && options.RefreshFraction <= 1) { // true for NaN too
+	if !(options.RefreshFraction > 0 && options.RefreshFraction <= 1) { // also true for NaN
 		options.RefreshFraction = 0.8
 	}
 	if options.ExchangeTimeout <= 0 {
@@ -121,8 +123,8 @@ func (c *Cache) Get(key auth.Key, minRemaining time.Duration, involved auth.Invo
 	return e.token, true
 }
 
-// Fetch implements [auth.Cache]. A fetch may itself call Fetch with the context that it was given:
-// for a token that it needs to get its own.
+// Fetch implements [auth.Cache]. The function fetch may itself call Fetch with its own context, to
+// get another token that it needs.
 func (c *Cache) Fetch(ctx context.Context, key auth.Key, o auth.FetchOptions, fetch func(context.Context) (auth.Fetched, error)) (auth.Fetched, error) {
 	if c.options.MaxSize < 0 {
 		return c.fetchAlone(ctx, key, o, fetch)
@@ -135,20 +137,20 @@ func (c *Cache) Fetch(ctx context.Context, key auth.Key, o auth.FetchOptions, fe
 	c.mu.Lock()
 	now := c.now()
 	e := c.index.load(&key)
-	if e.fresh(now, o.MinRemaining) { // another flight landed since Get
+	if e.fresh(now, o.MinRemaining) { // a flight landed after the call of Get
 		c.mu.Unlock()
 		c.metrics.hit(o.InvolvedObject)
 		return auth.Fetched{Token: e.token, Key: key}, nil
 	}
 	servable := e.servable(now, o.MinRemaining)
 	if servable {
-		parent = nil // no flight needs the refresh of a token that is served meanwhile
+		parent = nil // the old token is served, so parent does not wait for its refresh
 	}
 	f, err := c.join(ctx, parent, key, e, o, fetch)
 	c.mu.Unlock()
 
 	if err == nil && servable {
-		c.metrics.hit(o.InvolvedObject) // its refresh runs behind
+		c.metrics.hit(o.InvolvedObject) // the refresh runs in the background
 		return auth.Fetched{Token: e.token, Key: key}, nil
 	}
 	var fetched auth.Fetched
@@ -165,16 +167,16 @@ func (c *Cache) Fetch(ctx context.Context, key auth.Key, o auth.FetchOptions, fe
 	return fetched, err
 }
 
-// Invalidate drops everything that is kept for a subject, whichever object asked for it. Exchanges
-// under way still answer their waiting callers, but their tokens are not kept. Later callers begin
-// new exchanges. It does no I/O, and its cost grows only with the subject's own tokens and
-// exchanges, so that it may run in the handler of an informer.
+// Invalidate drops all tokens and failures of a subject, whichever object asked for them. Exchanges
+// in progress still answer their waiting callers, but their tokens are not stored. Later callers
+// start new exchanges. Invalidate does no I/O, and its cost grows only with the subject's own
+// tokens and exchanges. So it may run in the event handler of an informer.
 func (c *Cache) Invalidate(who auth.Subject) {
 	c.InvalidateKeys(who, func(auth.Key) bool { return true })
 }
 
-// InvalidateKeys is [Cache.Invalidate] for those keys of a subject that stale picks. Stale must not
-// call the cache.
+// InvalidateKeys is like [Cache.Invalidate], but only for keys of the subject for which stale
+// returns true. Stale must not call the cache.
 func (c *Cache) InvalidateKeys(who auth.Subject, stale func(auth.Key) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,7 +198,7 @@ func (c *Cache) InvalidateKeys(who auth.Subject, stale func(auth.Key) bool) {
 }
 
 // Run removes expired tokens and old failures once a minute until ctx ends, so that expired secrets
-// do not stay in memory. That is all it does: it is the use of a token that has it refreshed, with
+// do not stay in memory. Run does not refresh tokens. The use of a token starts its refresh, with
 // or without Run.
 func (c *Cache) Run(ctx context.Context) error {
 	ticker := time.NewTicker(time.Minute)
@@ -221,7 +223,7 @@ func (c *Cache) sweep(now instant) {
 	}
 }
 
-// Len is the number of tokens that are kept and still valid.
+// Len returns the number of stored tokens that are still valid.
 func (c *Cache) Len() int {
 	now, n := c.now(), 0
 	for e := range c.index.all() {
@@ -232,15 +234,15 @@ func (c *Cache) Len() int {
 	return n
 }
 
-// put keeps e, charged to t, in the place of old or, if old is nil, in a new place, making room if
-// necessary. Callers hold mu.
+// put stores e in place of old and charges it to t. If old is nil, e needs a new place: if the
+// cache is full, put evicts another entry. Callers hold mu.
 func (c *Cache) put(t *tenant, old, e *entry) {
 	var victim *entry
 	if old == nil && c.tenants.size >= c.options.MaxSize {
 		victim = c.tenants.victim(t, c.now())
 	}
-	// What has to go goes last: readers then never miss the key, and a tenant is not forgotten and
-	// made again.
+	// Remove entries last, so that readers never miss the key. It also avoids that a tenant is
+	// forgotten and made again.
 	c.tenants.add(t, e)
 	c.index.insert(e)
 	if old != nil {
@@ -251,7 +253,7 @@ func (c *Cache) put(t *tenant, old, e *entry) {
 	}
 }
 
-// remove is put's opposite. Callers hold mu.
+// remove removes e from the index and from its tenant. Callers hold mu.
 func (c *Cache) remove(e *entry) {
 	c.index.remove(e)
 	c.tenants.remove(e)

@@ -20,7 +20,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/cache"
 )
 
-// badge is a token with a number, so that tests can tell one from the next.
+// badge is a token with a number, so that tests can distinguish tokens.
 type badge struct {
 	number int64
 	ends   time.Time
@@ -66,7 +66,7 @@ func keyOf(tb testing.TB, namespace, name string) auth.Key {
 	return auth.Key{Provider: "test", Subject: subject, UID: "uid-" + name, Identity: "role"}
 }
 
-// ask does what auth.GetToken does with a cache.
+// ask uses the cache as auth.GetToken does.
 func ask(ctx context.Context, c *cache.Cache, key auth.Key, o *office, fo auth.FetchOptions) (int64, error) {
 	token, ok := c.Get(key, fo.MinRemaining, fo.InvolvedObject)
 	if !ok {
@@ -151,7 +151,7 @@ func TestCallersKeepTheirOwnDeadlines(t *testing.T) {
 		if took := time.Since(start); took != 100*time.Millisecond {
 			t.Errorf("returned after %s, want 100ms", took)
 		}
-		// The exchange went on for the others.
+		// The exchange continued for other callers.
 		if n := mustAsk(t, c, key, o); n != 1 || o.calls.Load() != 1 {
 			t.Errorf("token %d after %d exchanges, want the first of 1", n, o.calls.Load())
 		}
@@ -183,7 +183,7 @@ func TestRefreshAhead(t *testing.T) {
 		if n := mustAsk(t, c, key, o); n != 1 {
 			t.Fatalf("token %d before its time, want 1", n)
 		}
-		time.Sleep(8 * time.Minute) // 52 min: above 0.85, below the floor of 55
+		time.Sleep(8 * time.Minute) // 52 min: above 0.85 of its life, with more than the floor left
 		o.takes = time.Second
 		start := time.Now()
 		if n := mustAsk(t, c, key, o); n != 1 || time.Since(start) != 0 {
@@ -250,7 +250,7 @@ func TestStaleWhileValid(t *testing.T) {
 				key := keyOf(t, "a", "sa")
 				mustAsk(t, c, key, o)
 				o.err = temporary(code)
-				for age := 50; age < 60; age++ { // below the floor too
+				for age := 50; age < 60; age++ { // also with less than the floor left
 					time.Sleep(time.Until(start(t).Add(time.Duration(age) * time.Minute)))
 					if n := mustAsk(t, c, key, o); n != 1 {
 						t.Fatalf("minute %d: token %d, want the still valid one", age, n)
@@ -271,7 +271,7 @@ func TestStaleWhileValid(t *testing.T) {
 	}
 }
 
-// start is when synctest's clock begins.
+// start returns the first moment of synctest's clock.
 func start(t *testing.T) time.Time {
 	t.Helper()
 	return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -285,7 +285,7 @@ func TestRefusedRefreshDropsTheToken(t *testing.T) {
 		mustAsk(t, c, key, o)
 		o.err = refused()
 		time.Sleep(52 * time.Minute)
-		mustAsk(t, c, key, o) // due: begins the refresh behind
+		mustAsk(t, c, key, o) // the token is due: this use starts its refresh
 		synctest.Wait()
 		if _, err := ask(t.Context(), c, key, o, auth.FetchOptions{}); auth.CodeOf(err) != auth.CodeTrustRefused {
 			t.Errorf("got %v, want the refusal at once", err)
@@ -329,14 +329,14 @@ func TestFailuresAreRememberedWithBackoff(t *testing.T) {
 	})
 }
 
-// Whoever asks for a retry gets one, but not as often as it asks.
+// A caller with RetryNow gets a retry, but at most every two seconds.
 func TestRetryNowHasAPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 10})
 		o := &office{err: refused()}
 		key := keyOf(t, "a", "sa")
 		begun := start(t)
-		for range 100 { // many objects of one account, each as often as it can
+		for range 100 { // many objects of one account, all without a pause
 			var asked sync.WaitGroup
 			for range 10 {
 				asked.Go(func() {
@@ -350,12 +350,12 @@ func TestRetryNowHasAPace(t *testing.T) {
 		if calls, took := o.calls.Load(), time.Since(begun); calls < 100 || took != time.Duration(calls-1)*2*time.Second {
 			t.Errorf("%d exchanges in %s, want them two seconds apart", calls, took)
 		}
-		// What is mended is found mended within the pause.
+		// A failure that is fixed disappears within the pause.
 		o.err, o.life = nil, time.Hour
 		if _, err := ask(t.Context(), c, key, o, auth.FetchOptions{RetryNow: true}); err != nil {
 			t.Error(err)
 		}
-		// A caller's own deadline holds while it waits.
+		// A caller's own deadline also applies to the pause.
 		other := &office{err: refused()}
 		_, _ = ask(t.Context(), c, keyOf(t, "a", "other"), other, auth.FetchOptions{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -363,12 +363,12 @@ func TestRetryNowHasAPace(t *testing.T) {
 		if _, err := ask(ctx, c, keyOf(t, "a", "other"), other, auth.FetchOptions{RetryNow: true}); !errors.Is(err, context.DeadlineExceeded) || other.calls.Load() != 1 {
 			t.Errorf("%v after %d exchanges", err, other.calls.Load())
 		}
-		time.Sleep(2 * time.Second) // until the exchange that it began has ended
+		time.Sleep(2 * time.Second) // wait for the end of the exchange that ask started
 	})
 }
 
-// A cloud that throttles throttles all tenants: none of them may go on asking because it changes an
-// object all the time.
+// A cloud that throttles, throttles all tenants. So no tenant may cause further calls by changing
+// an object all the time.
 func TestRetryNowDoesNotPassRetryAfter(t *testing.T) {
 	for code, held := range map[auth.Code]bool{auth.CodeThrottled: true, auth.CodeUnavailable: true, auth.CodeTrustRefused: false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -441,7 +441,7 @@ func TestInvalidate(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		c.Invalidate(mine.Subject) // whoever asked
+		c.Invalidate(mine.Subject) // the token goes, whichever tenant asked for it
 		for _, tt := range []struct {
 			key  auth.Key
 			kept bool
@@ -450,11 +450,11 @@ func TestInvalidate(t *testing.T) {
 				t.Errorf("%s kept: %t, want %t", tt.key, ok, tt.kept)
 			}
 		}
-		c.Invalidate(mine.Subject) // nothing left; must be harmless
+		c.Invalidate(mine.Subject) // without tokens, Invalidate must be harmless
 	})
 }
 
-// TestInvalidateKeys: only the tokens and exchanges go whose keys are picked.
+// TestInvalidateKeys checks that only tokens and exchanges with selected keys are dropped.
 func TestInvalidateKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 10})
@@ -498,7 +498,7 @@ func TestFlightBegunBeforeAChangeIsNotKept(t *testing.T) {
 		})
 		time.Sleep(time.Second / 2)
 		c.Invalidate(key.Subject)
-		wg.Go(func() { // begins after the change: must not join the old flight
+		wg.Go(func() { // starts after the change: must not join the old flight
 			if n := mustAsk(t, c, key, o); n != 2 {
 				t.Errorf("the later one got token %d, want its own", n)
 			}
@@ -510,8 +510,8 @@ func TestFlightBegunBeforeAChangeIsNotKept(t *testing.T) {
 	})
 }
 
-// An account that changes again and again: no token of an earlier state is kept, and a neighbour's
-// is.
+// An account changes again and again. No token of an earlier state is stored, but a neighbour's
+// token is.
 func TestChangesWhileFlightsAreUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 10})
@@ -556,7 +556,7 @@ func TestTokenOfAnotherKeyIsNotKept(t *testing.T) {
 	}
 }
 
-// Options without a size are not those of a cache that keeps nothing.
+// The zero MaxSize means the default, not KeepNothing.
 func TestZeroOptionsKeepTheDefaultNumberOfTokens(t *testing.T) {
 	c := cache.New(cache.Options{})
 	o := &office{life: time.Hour}
@@ -598,7 +598,7 @@ func TestCapacityIsFair(t *testing.T) {
 		quiet = append(quiet, keyOf(t, "quiet", fmt.Sprintf("sa-%d", i)))
 		mustAsk(t, c, quiet[i], o)
 	}
-	for i := range 5000 { // a neighbour that wants everything
+	for i := range 5000 { // a tenant that takes all it can get
 		mustAsk(t, c, keyOf(t, "greedy", fmt.Sprintf("sa-%d", i)), o)
 	}
 	for _, key := range quiet {
@@ -609,7 +609,7 @@ func TestCapacityIsFair(t *testing.T) {
 	if got := c.Len(); got != capacity {
 		t.Errorf("%d tokens kept, want %d", got, capacity)
 	}
-	// A newcomer takes its share back from the one that holds most.
+	// A new tenant takes its share from the tenant with most tokens.
 	for i := range 40 {
 		mustAsk(t, c, keyOf(t, "new", fmt.Sprintf("sa-%d", i)), o)
 	}
@@ -624,7 +624,7 @@ func TestCapacityIsFair(t *testing.T) {
 	}
 }
 
-// TestCapacityOfOne: making room never takes the newcomer or the ground under it.
+// TestCapacityOfOne checks that an eviction never removes the new token or its tenant.
 func TestCapacityOfOne(t *testing.T) {
 	c := cache.New(cache.Options{MaxSize: 1})
 	o := &office{life: time.Hour}
@@ -655,13 +655,13 @@ func TestWorkingSetTooLargeWarnsOnce(t *testing.T) {
 	}
 }
 
-// What a tenant has beyond its 64 exchanges waits in order, and is refused beyond 1024. Others
-// notice nothing.
+// After 64 exchanges, a tenant's flights wait in order. After 1024 more they are refused. Other
+// tenants are not affected.
 func TestHangingTenantIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 2000})
 		hang, fine := &office{life: time.Hour, takes: 20 * time.Second}, &office{life: time.Hour}
-		var order []string // of the starts
+		var order []string // order of the starts
 		var mu sync.Mutex
 		get := func(ctx context.Context, name string) error {
 			key := keyOf(t, "hanging", name)
@@ -676,7 +676,8 @@ func TestHangingTenantIsBounded(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 64 + 1024 {
 			wg.Go(func() {
-				// Two turns take longer than one exchange may: its time begins when it does.
+				// Two rounds take longer than ExchangeTimeout: the time of an exchange begins with
+				// its start.
 				if err := get(t.Context(), fmt.Sprint("sa-", i)); err != nil {
 					t.Errorf("%d: %v", i, err)
 				}
@@ -691,12 +692,14 @@ func TestHangingTenantIsBounded(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := get(ctx, "sa-1000"); !errors.Is(err, context.DeadlineExceeded) { // is in the queue already
+		// sa-1000 is in the queue already.
+		if err := get(ctx, "sa-1000"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("in the queue: %v, want the caller's deadline", err)
 		}
 		mustAsk(t, c, keyOf(t, "other", "sa"), fine)
 		wg.Wait()
-		for i := 64; i < len(order); i += 64 { // the order within one turn is the scheduler's
+		// The scheduler decides the order within one round.
+		for i := 64; i < len(order); i += 64 {
 			n := 0
 			if _, err := fmt.Sscanf(order[i], "sa-%d", &n); err != nil || n/64 != i/64 {
 				t.Fatalf("start %d was that of %s", i, order[i])
@@ -706,7 +709,7 @@ func TestHangingTenantIsBounded(t *testing.T) {
 	})
 }
 
-// The tenant that asks is charged, whoever the subject is.
+// The tenant that asks is charged, not the namespace of the subject.
 func TestCapacityIsFairAmongThoseWhoBorrow(t *testing.T) {
 	c := cache.New(cache.Options{MaxSize: 100})
 	o := &office{life: time.Hour}
@@ -781,7 +784,7 @@ func TestMetrics(t *testing.T) {
 	object := auth.InvolvedObject{Kind: "OCIRepository", Namespace: "a", Name: "repo", Operation: "reconcile"}
 	for range 3 {
 		if _, err := ask(t.Context(), c, keyOf(t, "a", "sa"), o, auth.FetchOptions{InvolvedObject: object}); err != nil {
-			// Get takes the object too
+			// Get counts the involved object too.
 			t.Fatal(err)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/cache"
 )
 
-// link is an identity whose token is got with the tokens of others, its sources.
+// link is an identity that needs the tokens of other identities, its sources.
 type link struct {
 	key     auth.Key
 	office  *office
@@ -28,8 +28,8 @@ func newLink(t *testing.T, name string, o *office, sources ...*link) *link {
 	return &link{key: keyOf(t, "a", name), office: o, sources: sources}
 }
 
-// get asks for the link's token on behalf of tenant a. The fetch works first and asks for all
-// sources at once after that.
+// get asks for the link's token on behalf of tenant a. Its fetch first does its own work, and then
+// asks for all sources at once.
 func (l *link) get(ctx context.Context, c *cache.Cache) error {
 	_, err := c.Fetch(ctx, l.key, auth.FetchOptions{Tenant: "a"}, func(ctx context.Context) (auth.Fetched, error) {
 		fetched, err := l.office.fetch(l.key)(ctx)
@@ -68,8 +68,8 @@ func TestManyChainsOfOneTenant(t *testing.T) {
 	})
 }
 
-// The flights that a tenant may have at once all need one that waits for one of them to end: it
-// must not wait.
+// All running flights of a tenant need a flight in the tenant's queue. This flight must start at
+// once.
 func TestFlightInTheQueueThatOthersNeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 1000})
@@ -136,7 +136,7 @@ func TestCircles(t *testing.T) {
 	}
 }
 
-// What needs one identity by two ways is no circle.
+// An identity may need another identity on two paths. This is no circle.
 func TestDiamondIsNoCircle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 1000})
@@ -149,7 +149,7 @@ func TestDiamondIsNoCircle(t *testing.T) {
 	})
 }
 
-// A flight that no longer waits for another does not need it any more.
+// A flight needs another flight only while it waits for it.
 func TestFlightThatGaveUpIsNoCircle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 1000})
@@ -175,14 +175,15 @@ func TestFlightThatGaveUpIsNoCircle(t *testing.T) {
 	})
 }
 
-// While the source's token serves, nobody needs its refresh: that may need the one who asked.
+// While the source's token is valid, no flight needs the source's refresh. The refresh may need the
+// flight that asks.
 func TestRefreshOfASourceIsNotNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 1000})
 		o := &office{life: time.Hour, takes: time.Second}
 		role, source := newLink(t, "role", o), newLink(t, "source", o)
 		mustAsk(t, c, source.key, o)
-		time.Sleep(54 * time.Minute) // due, and above the floor
+		time.Sleep(54 * time.Minute) // due for refresh, with more than the floor left
 		_, err := c.Fetch(t.Context(), role.key, auth.FetchOptions{Tenant: "a"}, func(ctx context.Context) (auth.Fetched, error) {
 			source.sources = []*link{role}
 			if err := source.get(ctx, c); err != nil {
@@ -200,7 +201,7 @@ func TestRefreshOfASourceIsNotNeeded(t *testing.T) {
 	})
 }
 
-// A fetch may leave its context behind. Who calls with it later is a caller like any other.
+// A context may be in use after its fetch. Then its caller is treated like any other caller.
 func TestContextOfAFlightThatLanded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 1000})
@@ -225,8 +226,8 @@ func TestContextOfAFlightThatLanded(t *testing.T) {
 	})
 }
 
-// An identity that is lent to several tenants is in use by the first, whose exchanges hang: the
-// second must not wait for those.
+// A lent identity is in use by a first tenant, whose exchanges hang. A second tenant must not wait
+// for these exchanges.
 func TestNoTenantWaitsInAnothersQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 1000})
@@ -258,7 +259,7 @@ func TestNoTenantWaitsInAnothersQueue(t *testing.T) {
 	})
 }
 
-// If no tenant has room, the first that has some starts the flight.
+// If no tenant has room, the first tenant with room starts the flight.
 func TestLentIdentityWaitsInAllQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 1000})
@@ -286,8 +287,8 @@ func TestLentIdentityWaitsInAllQueues(t *testing.T) {
 	})
 }
 
-// Any identities may need any others: whoever needs no circle gets a token, everybody else an
-// error, and nobody waits for ever.
+// Identities need each other at random. Identities that need no circle get a token, all others an
+// error, and no caller waits forever.
 func TestRandomChains(t *testing.T) {
 	const links = 150
 	var circular atomic.Int64
@@ -305,7 +306,7 @@ func TestRandomChains(t *testing.T) {
 					}
 				}
 			}
-			for range random.IntN(6) { // ways back, most of which close a circle
+			for range random.IntN(6) { // links back, most of which close a circle
 				from, to := random.IntN(10), random.IntN(links)
 				all[from].sources = append(all[from].sources, all[to])
 			}
@@ -330,7 +331,8 @@ func TestRandomChains(t *testing.T) {
 	}
 }
 
-// needsCircle reports whether a way from l, which path has led to, comes to one link twice.
+// needsCircle reports whether some way from l comes to the same link twice. Path has the links
+// before l.
 func (l *link) needsCircle(path []*link) bool {
 	if slices.Contains(path, l) {
 		return true

@@ -10,19 +10,19 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// entry is what is known about one key: a token, a failure to get a token, or both. The fields that
-// a hit reads never change: a new state is a new entry. A nil entry is valid: nothing is known.
+// entry is the state of one key: a token, a failure to get a token, or both. The fields that a hit
+// reads never change: a new state is a new entry. A nil entry means that nothing is known.
 //
-// There are as many entries as tokens, so that each byte counts: a test fails if the entry grows
-// into the next size class of Go's allocator.
+// There are as many entries as tokens, so each byte counts. A test fails if the entry grows into
+// the next size class of Go's allocator.
 type entry struct {
-	// The token; nil if there is only a failure. Its times count from when the cache was made.
+	// The token; nil if there is only a failure. Times are durations since the cache was made.
 	token     auth.Token
-	refreshAt time.Duration // from then on, use refreshes the token
+	refreshAt time.Duration // from then on, a use starts the refresh
 	until     time.Duration // the end by the monotonic clock
 	untilWall time.Duration // the end by the wall clock
 
-	// The key. In most keys the other fields are equal, so they are kept once for all entries. The
+	// The key. The other fields are equal in most keys, so all entries share their values. The
 	// strings are those of the first caller: usually an informer's, and in memory anyway.
 	uid      string
 	identity string
@@ -31,25 +31,27 @@ type entry struct {
 
 	failure *failure // why the last attempt failed; nil after a success
 
-	// The neighbours in the index: in the bucket of the key, and in that of the subject.
+	// The neighbours in the index: chain in the bucket of the key, prev and next in the bucket of
+	// the subject.
 	chain      atomic.Pointer[entry]
 	prev, next *entry // guarded by Cache.mu
 
 	tenant *tenant // the tenant that is charged; guarded by Cache.mu
-	slot   int32   // the place in tenant.entries; guarded by Cache.mu
-	floor  int32   // milliseconds; with less left, the token serves only if its refresh fails
+	slot   int32   // the index in tenant.entries; guarded by Cache.mu
+	// The floor in milliseconds. With less life left, the token serves only if its refresh fails.
+	floor int32
 }
 
-// failure is why there is no new token. Its times count from when the cache was made.
+// failure is the reason why there is no new token. Times are durations since the cache was made.
 type failure struct {
 	err      error
-	count    int           // how many attempts have failed in a row
+	count    int           // failed attempts in a row
 	at       time.Duration // when the last attempt failed
-	retryAt  time.Duration // until then the failure is the answer
-	heldBack time.Duration // until then also with RetryNow: the other side asked for a pause
+	retryAt  time.Duration // until then, callers get the failure
+	heldBack time.Duration // until then, even with RetryNow: the server asked for a pause
 }
 
-// instant is a moment on both clocks, counted from when the cache was made. The monotonic clock
+// instant is a moment on both clocks, as durations since the cache was made. The monotonic clock
 // stands still while a machine sleeps; the wall clock may be set back.
 type instant struct{ mono, wall time.Duration }
 
@@ -66,14 +68,14 @@ func newEntry(key auth.Key) *entry {
 	return e
 }
 
-// key is the key that e was made of.
+// key returns the key of e.
 func (e *entry) key() auth.Key {
 	key := e.others.Value()
 	key.UID, key.Identity, key.Subject = e.uid, e.identity, e.subject
 	return key
 }
 
-// issued makes the entry of a token that was got at now.
+// issued returns the entry for a token that was issued at now.
 func (c *Cache) issued(key auth.Key, token auth.Token, now instant) *entry {
 	life := min(token.GetDuration(), c.options.MaxDuration)
 	//nolint:gosec // spreads refreshes over time; not a secret.
@@ -87,20 +89,20 @@ func (c *Cache) issued(key auth.Key, token auth.Token, now instant) *entry {
 }
 
 const (
-	// mostFloor bounds the floor, which is a tenth of a token's life.
+	// mostFloor is the largest floor. Otherwise the floor is a tenth of a token's life.
 	mostFloor  = 5 * time.Minute
 	firstRetry = time.Second
 	lastRetry  = time.Minute
-	// retryFloor is the least pause after a failure: anyone who may change an object could ask for
-	// retries without end.
+	// retryFloor is the shortest pause after a failure, even with RetryNow. Otherwise anyone who
+	// may change an object could cause retries without end.
 	retryFloor = 2 * time.Second
-	// lastRetryAfter bounds the wait that the other side can ask for: it may be a tenant's own
-	// server.
+	// lastRetryAfter is the longest wait that a server can ask for, because the server may be a
+	// tenant's.
 	lastRetryAfter = 15 * time.Minute
 )
 
-// failed makes the entry that follows e after a failure: a temporary one keeps the token, any other
-// drops it.
+// failed returns the entry that replaces e after a failure. A temporary failure keeps the token;
+// any other failure drops it.
 func (e *entry) failed(key auth.Key, err error, now time.Duration) *entry {
 	next := newEntry(key)
 	next.failure = &failure{err: err, count: 1, at: now}
@@ -118,7 +120,7 @@ func (e *entry) failed(key auth.Key, err error, now time.Duration) *entry {
 	return next
 }
 
-// wait sets for how long the failure is the answer.
+// wait sets how long callers get the failure.
 func (f *failure) wait() {
 	wait := lastRetry
 	if doublings := f.count - 1; doublings < 6 {
@@ -127,14 +129,15 @@ func (f *failure) wait() {
 	if reason, ok := errors.AsType[*auth.Error](f.err); ok && reason.RetryAfter > 0 {
 		asked := min(lastRetryAfter, reason.RetryAfter)
 		wait = max(wait, asked)
-		if reason.Temporary() { // what is refused may be mended here, and the other side not know
+		// A refusal is not held back: its cause may be fixed without the server's knowledge.
+		if reason.Temporary() {
 			f.heldBack = f.at + asked
 		}
 	}
 	f.retryAt = f.at + wait
 }
 
-// answers reports whether the failure is the answer, instead of another attempt.
+// answers reports whether callers get the failure, instead of another attempt.
 func (f *failure) answers(now time.Duration, retryNow bool) bool {
 	return f != nil && now < f.retryAt && (!retryNow || now < f.heldBack)
 }

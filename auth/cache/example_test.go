@@ -9,12 +9,13 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/cache"
 )
 
-// One cache per program. It is given to each call as an option; GetToken asks it, and fills it.
+// A program makes one cache, and gives it to each call as an option. GetToken reads and fills the
+// cache.
 func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	tokens := cache.New(cache.Options{})
-	go func() { _ = tokens.Run(ctx) }() // removes what has ended
+	go func() { _ = tokens.Run(ctx) }() // removes expired tokens
 	// accounts.Subscribe(tokens.Invalidate) drops the tokens of accounts that change, and
 	// metrics.Registry.Register(tokens) publishes its metrics.
 
@@ -23,8 +24,8 @@ func Example() {
 	// Output: true 0
 }
 
-// What GetToken does with it: one exchange serves all calls with one key, until the subject
-// changes.
+// GetToken uses the cache in this way. One exchange serves all calls with one key, until the
+// subject changes.
 func ExampleCache_Fetch() {
 	tokens := cache.New(cache.Options{})
 	subject, err := auth.ServiceAccount("tenant-a", "reader")

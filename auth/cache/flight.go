@@ -14,46 +14,47 @@ import (
 )
 
 const (
-	// maxFlights bounds what a tenant whose exchanges hang costs everybody else.
+	// maxFlights is the maximum of running flights per tenant. It limits what a tenant with hanging
+	// exchanges costs other tenants.
 	maxFlights = 64
-	// maxQueue bounds the flights of a tenant that wait while maxFlights are under way.
+	// maxQueue is the maximum of waiting flights per tenant, while maxFlights are running.
 	maxQueue = 1024
 )
 
-// flight is one exchange for all callers who need its key. It waits for its start, is under way,
-// and lands.
+// flight is one exchange for all callers who need its key. It waits for its start, runs, and lands.
 type flight struct {
 	key     auth.Key
 	done    chan struct{} // closed when fetched and err are set
 	fetched auth.Fetched
 	err     error
 
-	// caller is the flight whose fetch made this one. Only a cache that keeps nothing sets it.
+	// caller is the flight whose fetch made this flight. It is set only in a cache with
+	// [KeepNothing].
 	caller *flight
 
 	// Guarded by Cache.mu:
-	begin   func()    // begins the exchange; nil once the flight has started
+	begin   func()    // starts the exchange; nil once the flight has started
 	tenant  string    // the tenant that is charged for the token; set by the start
 	counted bool      // whether the flight is one of the tenant's maxFlights; set by the start
 	needs   []*flight // the flights that its fetch waits for
-	dropped bool      // the subject has changed since: do not keep the token
+	dropped bool      // the subject has changed: do not store the token
 }
 
 type fetchFunc = func(context.Context) (auth.Fetched, error)
 
-// flightKey is the key of a context value: the flight of that cache whose fetch the context was
-// made for.
+// flightKey is the key of a context value. The value is the flight of the cache whose fetch uses
+// the context.
 type flightKey struct{ cache *Cache }
 
-// withFlight is ctx for f's fetch.
+// withFlight returns the context for f's fetch.
 func withFlight(ctx context.Context, c *Cache, f *flight) context.Context {
 	return context.WithValue(ctx, flightKey{c}, f)
 }
 
-// flightOf is the flight whose fetch calls with ctx, or nil if another caller does.
+// flightOf returns the flight whose fetch uses ctx, or nil for another caller.
 func (c *Cache) flightOf(ctx context.Context) *flight {
 	f, _ := ctx.Value(flightKey{c}).(*flight)
-	// A fetch may leave its context behind, for example in an SDK's client.
+	// The context may be in use after its fetch, for example by an SDK's client.
 	if f == nil || f.landed() {
 		return nil
 	}
@@ -69,8 +70,8 @@ func (f *flight) landed() bool {
 	}
 }
 
-// join returns the flight that serves key, or else the failure that is remembered. If a flight
-// asks, it is parent: it needs the returned flight from then on. Callers hold mu.
+// join returns the flight that serves key, or the remembered failure. Parent is the flight that
+// asks, or nil; it needs the returned flight from then on. Callers hold mu.
 func (c *Cache) join(ctx context.Context, parent *flight, key auth.Key, e *entry, o auth.FetchOptions, fetch fetchFunc) (*flight, error) {
 	f := c.flights[key.Subject][key]
 	if f == nil {
@@ -92,7 +93,7 @@ func (c *Cache) join(ctx context.Context, parent *flight, key auth.Key, e *entry
 	return f, nil
 }
 
-// newFlight makes a flight that has not started.
+// newFlight returns a flight that has not started.
 func (c *Cache) newFlight(ctx context.Context, key auth.Key, e *entry, retryNow bool, fetch fetchFunc) *flight {
 	f := &flight{key: key, done: make(chan struct{})}
 	var notBefore time.Duration
@@ -122,10 +123,10 @@ func (c *Cache) unregister(f *flight) {
 	}
 }
 
-// schedule starts f, or puts it into the tenant's queue, unless f has started. A flight that
-// another flight needs starts at once and is not counted: the other one is, and keeps its place
-// until f has landed. Any other flight starts as soon as one of the tenants that ask for it has
-// room, so that no tenant waits for another's exchanges.
+// schedule starts f or puts it into the tenant's queue, unless f has started. If another flight
+// needs f, f starts at once. Then f is not counted, because the other flight is counted until f has
+// landed. Any other flight starts as soon as one of the tenants that ask for it has room. So no
+// tenant waits for another tenant's exchanges.
 func (c *Cache) schedule(f *flight, tenant string, needed bool) error {
 	if f.begin == nil {
 		return nil
@@ -155,20 +156,20 @@ func (c *Cache) schedule(f *flight, tenant string, needed bool) error {
 
 var errTooManyFlights = errors.New("too many exchanges of this namespace are under way")
 
-// start begins the exchange, for which tenant is charged.
+// start starts the exchange and charges it to tenant.
 func (f *flight) start(tenant string) {
 	f.tenant = tenant
 	f.begin()
 	f.begin = nil
 }
 
-// leadsTo reports whether f is other, or needs it, directly or by way of other flights. No flight
-// ever waits for one that leads to itself, so the search ends.
+// leadsTo reports whether f is other or needs other, directly or through other flights. The search
+// ends, because no flight waits for a flight that leads back to it.
 func (f *flight) leadsTo(other *flight) bool {
 	return f == other || slices.ContainsFunc(f.needs, func(needed *flight) bool { return needed.leadsTo(other) })
 }
 
-// circle is the error of a flight that would wait for itself.
+// circle returns the error for a flight that would wait for itself.
 func circle() error {
 	return &auth.Error{
 		Stage: auth.StageIdentity, Code: auth.CodeIdentityInvalid,
@@ -179,7 +180,8 @@ func circle() error {
 
 var errCircle = errors.New("the identity needs itself, directly or by way of other identities")
 
-// wait returns what f brings, or the cause of ctx's end. parent is the flight that waits, or nil.
+// wait waits for f and returns its result, or the cause of ctx's end. parent is the flight that
+// waits, or nil.
 func (c *Cache) wait(ctx context.Context, f, parent *flight) (auth.Fetched, error) {
 	if parent != nil {
 		defer func() {
@@ -197,7 +199,7 @@ func (c *Cache) wait(ctx context.Context, f, parent *flight) (auth.Fetched, erro
 	}
 }
 
-// fly makes the exchange, but not before that time. It runs in its own goroutine. There a panic
+// fly makes the exchange, but not before notBefore. It runs in its own goroutine. A panic there
 // would end the program for all tenants, and a flight that never lands would block its key for
 // everybody. So the flight lands however fetch ends.
 func (c *Cache) fly(ctx context.Context, f *flight, notBefore time.Duration, fetch fetchFunc) {
@@ -208,21 +210,21 @@ func (c *Cache) fly(ctx context.Context, f *flight, notBefore time.Duration, fet
 	}
 	defer func() {
 		if reason := recover(); reason != nil {
-			// The type and the place say enough: the text may hold a secret.
+			// Log only the panic's type and place, because its text may contain a secret.
 			c.options.Logger.Error("an exchange panicked", "type", fmt.Sprintf("%T", reason), "key", f.key.Digest(), "stack", string(debug.Stack()))
 		}
 		c.land(f, fetched, issued, err)
 	}()
 	if pause := notBefore - c.now().mono; pause > 0 {
-		<-time.After(pause) // ctx has no end; the exchange's begins with it
+		<-time.After(pause) // ctx never ends; the deadline of the exchange starts later
 	}
 	fetched, issued, err = c.attempt(withFlight(ctx, c, f), f.key, fetch)
 }
 
 var errBroken = errors.New("the exchange broke off")
 
-// attempt calls fetch with a deadline of its own. The entry is nil if the token is of another key
-// than was asked for: the subject is no longer what the key says.
+// attempt calls fetch with its own deadline. The returned entry is nil if the token has another key
+// than requested, because the subject has changed.
 func (c *Cache) attempt(ctx context.Context, key auth.Key, fetch fetchFunc) (auth.Fetched, *entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.ExchangeTimeout)
 	defer cancel()
@@ -230,7 +232,7 @@ func (c *Cache) attempt(ctx context.Context, key auth.Key, fetch fetchFunc) (aut
 	c.log(ctx, key, err)
 	switch {
 	case err == nil:
-		issued := c.issued(key, fetched.Token, c.now()) // panics without a token
+		issued := c.issued(key, fetched.Token, c.now()) // panics if the token is nil
 		if fetched.Key != key {
 			issued = nil
 		}
@@ -245,8 +247,8 @@ func (c *Cache) attempt(ctx context.Context, key auth.Key, fetch fetchFunc) (aut
 	}
 }
 
-// log logs an exchange. People compare the digest of the key with other lines, and with what a
-// diagnosis of the object shows.
+// log logs an exchange. People compare the digest of the key with other log lines, and with the
+// diagnosis of an object.
 func (c *Cache) log(ctx context.Context, key auth.Key, err error) {
 	level, outcome := slog.LevelDebug, "success"
 	if err != nil {
@@ -257,7 +259,8 @@ func (c *Cache) log(ctx context.Context, key auth.Key, err error) {
 	}
 }
 
-// land answers those who wait, keeps what the flight brought, and starts the tenant's next flight.
+// land answers the waiting callers, stores the result of the flight, and starts the tenant's next
+// flight.
 func (c *Cache) land(f *flight, fetched auth.Fetched, issued *entry, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -275,7 +278,7 @@ func (c *Cache) land(f *flight, fetched auth.Fetched, issued *entry, err error) 
 	c.tenants.forget(t)
 }
 
-// keep stores the token that was issued, or the reason why there is none. Callers hold mu.
+// keep stores the issued token, or the failure. Callers hold mu.
 func (c *Cache) keep(t *tenant, key auth.Key, issued *entry, err error) {
 	old := c.index.load(&key)
 	switch {
@@ -284,13 +287,13 @@ func (c *Cache) keep(t *tenant, key auth.Key, issued *entry, err error) {
 	case issued != nil:
 		c.put(t, old, issued)
 	case old != nil:
-		// The subject is no longer what the key says; the change itself is on its way to
-		// Invalidate.
+		// The subject has changed since the caller made the key. Invalidate will be called for this
+		// change too.
 		c.remove(old)
 	}
 }
 
-// fetchAlone makes an exchange that is neither shared nor kept.
+// fetchAlone makes an exchange that is neither shared nor stored.
 func (c *Cache) fetchAlone(ctx context.Context, key auth.Key, o auth.FetchOptions, fetch fetchFunc) (auth.Fetched, error) {
 	f := &flight{key: key, done: make(chan struct{}), caller: c.flightOf(ctx)}
 	defer close(f.done)

@@ -17,8 +17,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/cache"
 )
 
-// A flight has its own goroutine. A panic or Goexit in fetch must not end the program. It must also
-// not leave the key with a flight that never lands.
+// A flight has its own goroutine. A panic or Goexit in fetch must not end the program. Its flight
+// must still land, because otherwise it blocks the key.
 func TestFetchThatDoesNotReturn(t *testing.T) {
 	for name, broken := range map[string]func(context.Context) (auth.Fetched, error){
 		"panic": func(context.Context) (auth.Fetched, error) { panic(errors.New("s3cret")) },
@@ -51,7 +51,7 @@ func TestFetchThatDoesNotReturn(t *testing.T) {
 	}
 }
 
-// Refreshes come early or late, never with every use.
+// With any RefreshFraction, refreshes come early or late, but not with every use.
 func TestOddRefreshFractions(t *testing.T) {
 	for _, fraction := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 1e-9, 2} {
 		t.Run(fmt.Sprint(fraction), func(t *testing.T) {

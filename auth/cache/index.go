@@ -16,26 +16,26 @@ import (
 // keys with the same hash are still two keys.
 type index struct {
 	seed      maphash.Seed
-	byKey     []atomic.Pointer[entry] // the first entry of each bucket; entry.chain leads on
-	bySubject []*entry                // the first entry of each bucket; entry.next leads on
+	byKey     []atomic.Pointer[entry] // the first entry of each bucket; entry.chain is the next
+	bySubject []*entry                // the first entry of each bucket; entry.next is the next
 }
 
-// mostBuckets bounds what an index takes before anything is in it: 12 MiB. More entries than that
-// share buckets.
+// mostBuckets limits an empty index to 12 MiB. More entries than that share buckets.
 const mostBuckets = 1 << 20
 
 // newIndex makes an index for up to size entries.
 func newIndex(size int) *index {
 	buckets := max(1, min(size, mostBuckets))
 	return &index{
-		seed:      maphash.MakeSeed(),
-		byKey:     make([]atomic.Pointer[entry], buckets),
-		bySubject: make([]*entry, (buckets+1)/2), // fuller, since only changes of accounts read it
+		seed:  maphash.MakeSeed(),
+		byKey: make([]atomic.Pointer[entry], buckets),
+		// The subject buckets may be fuller, because only changes of accounts read them.
+		bySubject: make([]*entry, (buckets+1)/2),
 	}
 }
 
-// load is the entry of key, or nil. It may miss an entry that is being replaced; it never returns
-// another key's.
+// load returns the entry of key, or nil. It may miss an entry that is being replaced. It never
+// returns the entry of another key.
 func (x *index) load(key *auth.Key) *entry {
 	for e := x.keyBucket(key).Load(); e != nil; e = e.chain.Load() {
 		if e.uid == key.UID && e.key() == *key {
@@ -45,7 +45,7 @@ func (x *index) load(key *auth.Key) *entry {
 	return nil
 }
 
-// insert adds e before whatever has the same key, so that readers find e from now on.
+// insert adds e in front of an older entry with the same key, so that readers find e from now on.
 func (x *index) insert(e *entry) {
 	key := e.key()
 	first := x.keyBucket(&key)
@@ -59,7 +59,7 @@ func (x *index) insert(e *entry) {
 	*list = e
 }
 
-// remove takes e out. Readers who are at e still find their way: e.chain and e.next stay.
+// remove takes e out of the index. e.chain and e.next stay, so that readers at e can go on.
 func (x *index) remove(e *entry) {
 	key := e.key()
 	link := x.keyBucket(&key)
@@ -89,8 +89,8 @@ func (x *index) of(who auth.Subject) iter.Seq[*entry] {
 	}
 }
 
-// all yields the entries, without a lock: entries that come or go meanwhile may be left out. The
-// caller may remove the entry that was yielded last.
+// all yields the entries without a lock. It may leave out entries that are added or removed
+// meanwhile. The caller may remove the entry that was yielded last.
 func (x *index) all() iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		for i := range x.byKey {
@@ -107,8 +107,8 @@ func (x *index) keyBucket(key *auth.Key) *atomic.Pointer[entry] {
 	return &x.byKey[bucket(x.hash(key), len(x.byKey))]
 }
 
-// hash hashes the fields in which any number of keys may differ. The others have few values, so to
-// hash them would only cost time.
+// hash hashes the fields that can have any number of values. The other fields have few values, so
+// hashing them would only cost time.
 func (x *index) hash(key *auth.Key) uint64 {
 	hash := maphash.String(x.seed, key.UID)
 	for _, field := range [...]string{
@@ -130,7 +130,7 @@ func (x *index) subjectBucket(who auth.Subject) **entry {
 	return &x.bySubject[bucket(maphash.Comparable(x.seed, who), len(x.bySubject))]
 }
 
-// bucket spreads hashes evenly over n buckets.
+// bucket maps hashes evenly to n buckets.
 func bucket(hash uint64, n int) uint64 {
 	high, _ := bits.Mul64(hash, uint64(n)) //nolint:gosec // n is a length
 	return high

@@ -11,15 +11,15 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// variants are a key, and for each field a key that differs from it in this field only.
+// variants returns a key, and for each field a key that differs only in this field.
 func variants(t *testing.T) []auth.Key {
 	t.Helper()
 	keys, _ := namedVariants(t)
 	return keys
 }
 
-// namedVariants are variants, and the name of the field in which each differs; of the first, which
-// differs in none, the name is empty.
+// namedVariants returns variants, and for each key the name of the field in which it differs. The
+// name of the first key is empty.
 func namedVariants(t *testing.T) (keys []auth.Key, names []string) {
 	t.Helper()
 	subject := func(namespace, name string) auth.Subject {
@@ -76,7 +76,7 @@ func namedVariants(t *testing.T) (keys []auth.Key, names []string) {
 	return keys, names
 }
 
-// issuances are terms that differ from zero terms in one field each.
+// issuances returns, for each field, terms in which only this field is set.
 func issuances() []auth.IssuanceTerms {
 	var all []auth.IssuanceTerms
 	for i := range reflect.TypeFor[auth.IssuanceTerms]().NumField() {
@@ -92,10 +92,10 @@ func issuances() []auth.IssuanceTerms {
 	return all
 }
 
-// Keys that differ in a field of many values are spread over the index. Otherwise all objects that
-// use one identity would share a bucket, and each hit would search through all of them.
+// Keys that differ in a field with many values are spread over the index. Otherwise all objects
+// that use one identity would share a bucket, and each hit would search through all of them.
 func TestKeysAreSpread(t *testing.T) {
-	// A program has a few values of each of these, whatever tenants do.
+	// These fields have few values in a program, whatever tenants do.
 	few := []string{"Provider", "Identity"}
 	keys, names := namedVariants(t)
 	index := newIndex(1)
@@ -114,7 +114,7 @@ type numbered struct{ number int }
 
 func (numbered) GetDuration() time.Duration { return time.Hour }
 
-// All keys are in one bucket, as if they had one hash: nobody is served another's token.
+// All keys are in one bucket, as if they had the same hash. Each key must still get its own token.
 func TestCollidingKeysKeepTheirTokens(t *testing.T) {
 	keys := variants(t)
 	c := New(Options{MaxSize: len(keys)})
@@ -137,10 +137,10 @@ func TestCollidingKeysKeepTheirTokens(t *testing.T) {
 		expect(func(j int) bool { return j < i })
 		put(i)
 	}
-	put(3) // in the place of the one that there is
+	put(3) // replaces the entry of this key
 	expect(func(int) bool { return true })
 
-	// The same for subjects: only one's tokens go.
+	// The same for subjects: only the tokens of one subject go.
 	gone := keys[0].Subject
 	c.Invalidate(gone)
 	expect(func(i int) bool { return keys[i].Subject != gone })
@@ -152,7 +152,7 @@ func TestCollidingKeysKeepTheirTokens(t *testing.T) {
 	}
 }
 
-// One byte more, and each token costs 16.
+// With one byte more, an entry would take 16 more bytes of memory.
 func TestEntryFillsItsSizeClass(t *testing.T) {
 	if size := unsafe.Sizeof(entry{}); size != 176 {
 		t.Errorf("an entry has %d bytes, want 176", size)
@@ -175,7 +175,7 @@ func TestHitTakesNoLockAndDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// The entry that two tenants use is charged to the one whose flight brought it last.
+// If two tenants use one entry, it is charged to the tenant whose flight fetched it last.
 func TestChargeFollowsTheFlight(t *testing.T) {
 	c := New(Options{MaxSize: 10})
 	key := variants(t)[0]

@@ -14,14 +14,14 @@ type pass struct{}
 
 func (pass) GetDuration() time.Duration { return time.Hour }
 
-// store keeps a token for the key, as a flight of the tenant's would.
+// store stores a token for the key, as a flight of the tenant does.
 func (c *Cache) store(tenant string, key auth.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.put(c.tenants.get(tenant), nil, c.issued(key, pass{}, c.now()))
 }
 
-// Namespaces come and go: none may leave anything behind.
+// Namespaces come and go. A namespace without tokens must leave nothing in memory.
 func TestNothingIsKeptOfATenantWithNothing(t *testing.T) {
 	c := New(Options{MaxSize: 10})
 	for i := range 5 {
@@ -29,7 +29,7 @@ func TestNothingIsKeptOfATenantWithNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Memory knew nothing of the account, so that the token is of another key and is not kept.
+		// Memory did not know the account. So the token has another key and is not stored.
 		_, err = c.Fetch(t.Context(), auth.Key{Subject: subject}, auth.FetchOptions{}, func(context.Context) (auth.Fetched, error) {
 			return auth.Fetched{Key: auth.Key{Subject: subject, UID: "uid"}, Token: pass{}}, nil
 		})
@@ -45,8 +45,8 @@ func TestNothingIsKeptOfATenantWithNothing(t *testing.T) {
 	}
 }
 
-// A token ends when one of the clocks says so: the one stands still while a machine sleeps, the
-// other may be set back.
+// A token ends as soon as one of two clocks says so. The monotonic clock stands still while a
+// machine sleeps, and the wall clock may be set back.
 func TestTokenEndsByEitherClock(t *testing.T) {
 	c := New(Options{MaxSize: 10})
 	e := c.issued(auth.Key{}, pass{}, instant{mono: time.Minute, wall: 2 * time.Minute})
@@ -56,8 +56,8 @@ func TestTokenEndsByEitherClock(t *testing.T) {
 	}{
 		{time.Minute, 2 * time.Minute, true},
 		{61*time.Minute - 1, 62*time.Minute - 1, true},
-		{61 * time.Minute, 2 * time.Minute, false}, // set back
-		{time.Minute, 62 * time.Minute, false},     // slept
+		{61 * time.Minute, 2 * time.Minute, false}, // the wall clock was set back
+		{time.Minute, 62 * time.Minute, false},     // the machine slept
 	} {
 		if got := e.valid(instant{tt.mono, tt.wall}); got != tt.want {
 			t.Errorf("after %s on the monotonic clock and %s on the wall: valid is %t", tt.mono, tt.wall, got)
@@ -77,8 +77,8 @@ func TestLongestLife(t *testing.T) {
 	}
 }
 
-// One account can have as many keys as there are regions to name. To remove them all must not take
-// the square of that.
+// One account can have many keys, for example one for each region. The time to remove them all must
+// not grow with the square of their number.
 func TestSweepOfOneSubjectIsLinear(t *testing.T) {
 	subject, err := auth.ServiceAccount("a", "sa")
 	if err != nil {
@@ -97,8 +97,8 @@ func TestSweepOfOneSubjectIsLinear(t *testing.T) {
 		}
 		return took
 	}
-	// 32 times as much takes about 32 times as long, and not 1024 times. A busy machine gets several
-	// attempts, of which the best ones count.
+	// 32 times as many entries take about 32 times as long, and not 1024 times. On a busy machine,
+	// only the best of several attempts counts.
 	few, many := time.Hour, time.Hour
 	for range 20 {
 		few, many = min(few, sweep(2000)), min(many, sweep(64_000))
@@ -109,8 +109,8 @@ func TestSweepOfOneSubjectIsLinear(t *testing.T) {
 	t.Errorf("2000 entries took %s, 64000 took %s", few, many)
 }
 
-// The last token of a tenant goes because its subject is no longer what the key says. The tenant
-// goes with it, and only this tenant.
+// The last token of a tenant is removed because its subject has changed. Only this tenant must then
+// be forgotten.
 func TestTenantWhoseLastTokenGoes(t *testing.T) {
 	c := New(Options{MaxSize: 10})
 	key := variants(t)[0]
@@ -135,8 +135,8 @@ func TestTenantWhoseLastTokenGoes(t *testing.T) {
 	}
 }
 
-// BenchmarkInvalidate: what a change of one account costs everybody who waits for the lock, while
-// other tenants have 10,000 tokens and 10,000 exchanges under way.
+// BenchmarkInvalidate measures how long a change of one account holds the lock. Other tenants have
+// 10,000 tokens and 10,000 exchanges in progress.
 func BenchmarkInvalidate(b *testing.B) {
 	const others = 10_000
 	c := New(Options{MaxSize: 2 * others})
@@ -175,7 +175,8 @@ func BenchmarkInvalidate(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				round++
-				subject := subjectOf(fmt.Sprintf("own-%d-%d", own, round)) // its flights are still under way in the next round
+				// The subject is new, because flights of the last round are still in progress.
+				subject := subjectOf(fmt.Sprintf("own-%d-%d", own, round))
 				fill(subject, own)
 				b.StartTimer()
 				c.Invalidate(subject)

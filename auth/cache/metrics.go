@@ -9,13 +9,13 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// metrics counts. The counters of the hot path are striped: a shared one would make the cores wait
-// for each other.
+// metrics has the counters of a cache. They are striped, because cores would wait for each other at
+// a shared counter.
 type metrics struct {
 	hits, misses, failures *xsync.Counter
 	evictions              *xsync.Counter
 	exchanges              *prometheus.HistogramVec
-	objects                *prometheus.CounterVec // nil unless asked for
+	objects                *prometheus.CounterVec // nil without Options.ObjectMetrics
 }
 
 //nolint:gochecknoglobals // descriptions of metrics, never written.

@@ -5,13 +5,14 @@ import (
 	"math/rand/v2"
 )
 
-// tenant counts the resources that one namespace uses.
+// tenant has the resources that one namespace uses.
 type tenant struct {
 	name    string
 	entries []*entry
-	flights int       // how many are under way
-	queue   []*flight // waits for room, in order; a flight may have started elsewhere since
-	index   int       // in tenants.bySize
+	flights int // number of running flights
+	// Flights that wait for room, in order. Another tenant may have started them since.
+	queue []*flight
+	index int // the index in tenants.bySize
 }
 
 // tenants divides the capacity among the tenants.
@@ -21,7 +22,7 @@ type tenants struct {
 	bySize bySize // a heap: the tenant with most entries first
 }
 
-// get is the tenant of that name, a new one if it has nothing yet.
+// get returns the tenant of that name. It makes the tenant if there is none.
 func (ts *tenants) get(name string) *tenant {
 	t := ts.byName[name]
 	if t == nil {
@@ -32,8 +33,8 @@ func (ts *tenants) get(name string) *tenant {
 	return t
 }
 
-// forget drops a tenant that has nothing, unless it was dropped before. While it has no flight
-// under way, its queue is empty.
+// forget drops a tenant without entries and running flights, unless the tenant was dropped before.
+// Without running flights its queue is empty.
 func (ts *tenants) forget(t *tenant) {
 	if len(t.entries) == 0 && t.flights == 0 && ts.byName[t.name] == t {
 		delete(ts.byName, t.name)
@@ -41,14 +42,14 @@ func (ts *tenants) forget(t *tenant) {
 	}
 }
 
-// start begins the exchange as one of the tenant's own.
+// start starts the exchange and counts it among the tenant's flights.
 func (t *tenant) start(f *flight) {
 	t.flights++
 	f.counted = true
 	f.start(t.name)
 }
 
-// startNext starts flights of the queue as long as there is room.
+// startNext starts queued flights as long as the tenant has room.
 func (t *tenant) startNext() {
 	for t.flights < maxFlights && len(t.queue) > 0 {
 		f := t.queue[0]
@@ -79,10 +80,10 @@ func (ts *tenants) remove(e *entry) {
 	ts.forget(t)
 }
 
-// victim is the entry to give up so that t can have one more. It belongs to the tenant with most
-// entries if that has more than t, otherwise to t itself. It is an expired entry if a few random
-// tries find one, else a random entry. When the working set is slightly too large, random eviction
-// keeps more of it than LRU.
+// victim returns the entry to evict so that t can add one. The entry belongs to the tenant with
+// most entries if that tenant has more than t, otherwise to t itself. It is an expired entry if a
+// few random tries find one, otherwise a random entry. When the working set is slightly too large,
+// random eviction keeps more of it than LRU.
 func (ts *tenants) victim(t *tenant, now instant) *entry {
 	largest := ts.bySize[0]
 	if len(largest.entries) <= len(t.entries) {
