@@ -12,7 +12,7 @@ const whatAllowed = "allowed host"
 // wildcards; the default port is 443. The zero value is the empty list, the default. Allowed
 // implements flag.Value and pflag.Value.
 type Allowed struct {
-	// authorities are host:port in normal form, sorted, each once.
+	// authorities are host:port in normal form, sorted and without duplicates.
 	authorities []string
 }
 

@@ -108,8 +108,9 @@ func TestAllowedIsAFlag(t *testing.T) {
 	}
 }
 
-// A listed host is accepted in addition to the tables. It never counts as AWS's, and its proof
-// names only this host and port: two services of one host do not share proofs.
+// A listed host is accepted in addition to the tables. It never counts as a host of AWS. The
+// audience of its proof is exactly this host and port, so that two services of one host do not
+// share proofs.
 func TestAllowedParses(t *testing.T) {
 	list := mustAllow(t, "minio.example.org:9000", "sts.example.org", "127.0.0.1:5000", "[::1]")
 	for raw, want := range map[string]endpoint.STS{
@@ -144,8 +145,8 @@ func TestAllowedParses(t *testing.T) {
 	}
 }
 
-// A listed store is not S3: it has no region, takes buckets' names in the path, and is marked as
-// listed.
+// A listed store is not a host of S3. It has no region, expects bucket names in the path, and is
+// marked as listed.
 func TestAllowedParsesS3(t *testing.T) {
 	list := mustAllow(t, "minio.example.org:9000", "store.example.org", "[::1]:9000")
 	for raw, want := range map[string]struct {

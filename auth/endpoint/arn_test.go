@@ -31,7 +31,7 @@ func TestParseRoleARN(t *testing.T) {
 		{arn: "arn:aws-iso:iam::123456789123:role/r", want: endpoint.RoleARN{Partition: "aws-iso", Account: "123456789123", Path: "/", Name: "r"}},
 		{arn: "arn:aws-eusc:iam::123456789123:role/r", want: endpoint.RoleARN{Partition: "aws-eusc", Account: "123456789123", Path: "/", Name: "r"}},
 		{
-			// IAM lets a path hold any printable ASCII.
+			// In IAM a path can contain any printable ASCII.
 			arn:  "arn:aws:iam::123456789123:role/a:b!%/r",
 			want: endpoint.RoleARN{Partition: "aws", Account: "123456789123", Path: "/a:b!%/", Name: "r"},
 		},

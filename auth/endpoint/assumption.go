@@ -12,7 +12,7 @@ const (
 	// Limits of AWS. Source: AWS STS API reference, AssumeRole.
 	minExternalID, maxExternalID   = 2, 1224
 	minSessionName, maxSessionName = 2, 64
-	// Limits of a session that is got with another role's session. Source: IAM user guide, "Methods to
+	// Limits of a session that a role's session requests. Source: IAM user guide, "Methods to
 	// assume a role", role chaining.
 	minChainedSeconds, maxChainedSeconds = 900, 3600
 )
@@ -30,7 +30,7 @@ type Assumption struct {
 	Duration time.Duration
 }
 
-// ParseAssumption parses the ARN of a role that words may follow, each after one space:
+// ParseAssumption parses the ARN of a role and the optional words after it, each after one space:
 //
 //	arn:aws:iam::222233334444:role/reader externalID=agreed sessionName=tenant-a durationSeconds=900
 //
@@ -58,7 +58,7 @@ func ParseAssumption(s string) (Assumption, error) {
 	return assumption, nil
 }
 
-// set reads one word after the ARN.
+// set sets the field of one word after the ARN.
 func (a *Assumption) set(name, value string) error {
 	switch name {
 	case "externalID":

@@ -2,7 +2,7 @@ package endpoint
 
 import "strings"
 
-// Provider names the cloud that owns a host. Its values are the values of spec.provider.
+// Provider is the cloud that owns a host. Its values are the values of spec.provider.
 type Provider string
 
 // AWS is Amazon Web Services, with all of its partitions.
@@ -24,15 +24,15 @@ type AWSPartition struct {
 	// RegionPrefixes are the beginnings of its regions' names, separated by "|". A region is
 	// <prefix>-<word>-<number>, the rule of the AWS SDK's regionRegex.
 	RegionPrefixes string
-	// DNSSuffix ends the names of its IPv4 endpoints.
+	// DNSSuffix is the end of the names of its IPv4 endpoints.
 	DNSSuffix string
-	// DualStackDNSSuffix ends the names of its dual-stack API endpoints.
+	// DualStackDNSSuffix is the end of the names of its dual-stack API endpoints.
 	DualStackDNSSuffix string
-	// RegistryDualStackSuffix ends the names of its dual-stack ECR registries.
+	// RegistryDualStackSuffix is the end of the names of its dual-stack ECR registries.
 	RegistryDualStackSuffix string
 	// GlobalRegion is the region in which its global services run; the SDK's implicitGlobalRegion.
 	GlobalRegion string
-	// GlobalSTSHost is the host of STS that belongs to no region; empty if there is none.
+	// GlobalSTSHost is the host of STS without a region; empty if the partition has no such host.
 	GlobalSTSHost string
 	// STSIsFIPS: the ordinary IPv4 hosts of STS are the FIPS hosts, so that there are no sts-fips
 	// hosts.
@@ -55,9 +55,9 @@ type AWSRegion struct {
 }
 
 // ParseAWSRegion returns the region of that name. It accepts every name that has the form of a
-// partition's regions, so that regions of the future work too. For any other name the error is an
-// [*Error] with ReasonRegion. It never guesses; the SDK assumes the partition aws for an unknown
-// region.
+// partition's regions, so that regions of the future work too. For any other name it returns an
+// [*Error] with ReasonRegion. It never guesses, but the SDK assumes the partition aws for an
+// unknown region.
 func ParseAWSRegion(name string) (AWSRegion, error) {
 	if r, ok := awsRegion(name); ok {
 		return r, nil

@@ -14,7 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// sdkPartition is the part of the SDK's table that ours mirrors.
+// sdkPartition has the fields of the SDK's table that this package's table must equal.
 type sdkPartition struct {
 	ID          string `json:"id"`
 	RegionRegex string `json:"regionRegex"`
@@ -29,7 +29,7 @@ type sdkPartition struct {
 	Regions map[string]json.RawMessage `json:"regions"`
 }
 
-// sdkPartitions reads the SDK's table out of its module: no package exports it.
+// sdkPartitions reads the SDK's table from a file of its module, because no package exports it.
 func sdkPartitions(t *testing.T) []sdkPartition {
 	t.Helper()
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/aws/aws-sdk-go-v2").Output()
@@ -52,8 +52,8 @@ func sdkPartitions(t *testing.T) []sdkPartition {
 	return table.Partitions
 }
 
-// When this test fails after an update of the SDK, AWS has a new partition or has changed one:
-// change awsdata.go.
+// If this test fails after an update of the SDK, AWS has added or changed a partition. Change
+// awsdata.go accordingly.
 func TestAWSPartitionsAreTheSDKs(t *testing.T) {
 	theirs, ours := sdkPartitions(t), endpoint.AWSPartitions()
 	if len(ours) != len(theirs) {
@@ -64,7 +64,7 @@ func TestAWSPartitionsAreTheSDKs(t *testing.T) {
 			t.Errorf("partition %s is missing", p.ID)
 			continue
 		}
-		// The fields that the SDK does not have are ours to keep.
+		// Fields that the SDK does not have are not compared.
 		want := ours[i]
 		want.ID = p.ID
 		want.DNSSuffix = p.Outputs.DNSSuffix
@@ -73,20 +73,20 @@ func TestAWSPartitionsAreTheSDKs(t *testing.T) {
 		if ours[i] != want {
 			t.Errorf("got %+v, the SDK has %+v", ours[i], want)
 		}
-		// The SDK puts alternatives, and here and there a single one, into a group.
+		// In the SDK's expressions, alternatives are in a group. Sometimes a single alternative is
+		// in a group too.
 		regex := strings.NewReplacer("(", "", ")", "").Replace(p.RegionRegex)
 		if got := "^" + strings.ReplaceAll(ours[i].RegionPrefixes, "-", `\-`) + `\-\w+\-\d+$`; got != regex {
 			t.Errorf("%s: got regions %s, the SDK has %s", p.ID, got, regex)
 		}
-		// The parsers rely on it: no partition lacks either.
+		// The parsers require that every partition supports FIPS and dual-stack.
 		if !p.Outputs.SupportsFIPS || !p.Outputs.SupportsDualStack {
 			t.Errorf("%s: FIPS %v, dual-stack %v", p.ID, p.Outputs.SupportsFIPS, p.Outputs.SupportsDualStack)
 		}
 	}
 }
 
-// Every region that the SDK lists is of the same partition here, and its STS hosts are that
-// region's.
+// Every region of the SDK must have the same partition and the same STS hosts here.
 func TestSTSHostsAreTheSDKs(t *testing.T) {
 	resolver := sts.NewDefaultEndpointResolverV2()
 	for _, p := range sdkPartitions(t) {

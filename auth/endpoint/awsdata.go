@@ -110,8 +110,8 @@ func ecrForms() []hostForm {
 	}
 }
 
-// stsForms returns the parts that can stand before the region in the host of an STS endpoint. Not
-// the form but the suffix distinguishes dual-stack hosts.
+// stsForms returns the parts that can stand before the region in the host of an STS endpoint.
+// Dual-stack hosts differ in the suffix, not in the form.
 func stsForms() []hostForm {
 	return []hostForm{
 		{prefix: "sts."},

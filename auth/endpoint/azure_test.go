@@ -16,8 +16,8 @@ func TestParseACR(t *testing.T) {
 		want   endpoint.ACR
 		reason endpoint.Reason
 	}{
-		// Every suffix, and what a registry's host may look like (Azure Container Registry,
-		// "Endpoint reference").
+		// Every suffix, and every form of a registry's host (Azure Container Registry, "Endpoint
+		// reference").
 		{image: "contoso.azurecr.io", want: endpoint.ACR{Host: "contoso.azurecr.io", Name: "contoso", Cloud: public}},
 		{image: "contoso.azurecr.io/app", want: endpoint.ACR{Host: "contoso.azurecr.io", Name: "contoso", Cloud: public, Repository: "app"}},
 		{
@@ -33,7 +33,7 @@ func TestParseACR(t *testing.T) {
 		{image: "abcde.azurecr.io", want: endpoint.ACR{Host: "abcde.azurecr.io", Name: "abcde", Cloud: public}},
 		{image: long + ".azurecr.io", want: endpoint.ACR{Host: long + ".azurecr.io", Name: long, Cloud: public}},
 
-		// No login servers.
+		// Hosts that are not login servers.
 		{image: "contoso.eastus2.data.azurecr.io/app", reason: endpoint.ReasonHost},
 		{image: "contoso.eastus2.foo.azurecr.io/app", reason: endpoint.ReasonHost},
 		{image: "contoso.privatelink.azurecr.io", reason: endpoint.ReasonHost},
@@ -41,7 +41,8 @@ func TestParseACR(t *testing.T) {
 		{image: "contoso.east-us.geo.azurecr.io", reason: endpoint.ReasonHost},
 		{image: "azurecr.io", reason: endpoint.ReasonHost},
 		{image: "azurecr.io/app", reason: endpoint.ReasonHost},
-		{image: "contoso.azurecr.de", reason: endpoint.ReasonHost}, // closed in October 2021
+		// A cloud that was closed in October 2021.
+		{image: "contoso.azurecr.de", reason: endpoint.ReasonHost},
 		{image: "mcr.microsoft.com/app", reason: endpoint.ReasonHost},
 
 		// Look-alikes.
@@ -67,7 +68,7 @@ func TestParseACR(t *testing.T) {
 		{image: "[2603:1030::1]/app", reason: endpoint.ReasonHost},
 		{image: "", reason: endpoint.ReasonEmpty},
 
-		// Names of no registry.
+		// Names that no registry can have.
 		{image: "abcd.azurecr.io", reason: endpoint.ReasonName},
 		{image: long + "a.azurecr.io", reason: endpoint.ReasonName},
 		{image: "con_toso.azurecr.io", reason: endpoint.ReasonMalformed},
@@ -226,7 +227,7 @@ func TestParseAzureAuthority(t *testing.T) {
 	}
 }
 
-// azureStack is a file in go-autorest's format, with fields that we do not use.
+// azureStack is a file in go-autorest's format, with additional fields.
 const azureStack = `{
 	"name": "AzureStackCloud",
 	"managementPortalURL": "https://portal.local.azurestack.external/",
@@ -269,8 +270,8 @@ func TestParseAzureEnvironment(t *testing.T) {
 	}
 }
 
-// TestAzureEnvironmentTakesTheAuthorityOfItsOwnFirst: AZURE_AUTHORITY_HOST counts only where the
-// file has no authority.
+// TestAzureEnvironmentTakesTheAuthorityOfItsOwnFirst checks that AZURE_AUTHORITY_HOST is used only
+// if the file has no authority.
 func TestAzureEnvironmentTakesTheAuthorityOfItsOwnFirst(t *testing.T) {
 	const manager = `"resourceManagerEndpoint":"https://arm.example.gov"`
 	for _, tt := range []struct{ file, host, want, fault string }{
@@ -364,7 +365,7 @@ func FuzzParseACR(f *testing.F) {
 			}
 			return
 		}
-		// The rule once more, in other words than the code's: the labels from the right.
+		// Check the rule in another way than the code does: compare the labels from the right.
 		labels := strings.Split(r.Host, ".")
 		slices.Reverse(labels)
 		owner := map[string]string{"io": "AzurePublicCloud", "us": "AzureUSGovernmentCloud", "cn": "AzureChinaCloud"}[labels[0]]
@@ -384,7 +385,7 @@ func FuzzParseACR(f *testing.F) {
 	})
 }
 
-// FuzzParseBlobEndpoint: only a blob endpoint of a cloud in the table is accepted.
+// FuzzParseBlobEndpoint checks that only blob endpoints of a cloud in the table are accepted.
 func FuzzParseBlobEndpoint(f *testing.F) {
 	for _, seed := range []string{
 		"https://contoso.blob.core.windows.net", "https://contoso-secondary.blob.core.usgovcloudapi.net/", "https://contoso.z01.blob.storage.azure.net",

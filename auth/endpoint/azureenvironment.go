@@ -7,12 +7,11 @@ import (
 
 const whatEnvironment = "Azure environment"
 
-// notAvailable is the value of a service that the cloud does not have (go-autorest's NotAvailable).
+// notAvailable is the value for a service that the cloud lacks (go-autorest's NotAvailable).
 const notAvailable = "N/A"
 
-// azureEnvironment is the part that we use of the file that AZURE_ENVIRONMENT_FILEPATH names.
-// Source: go-autorest, autorest/azure.Environment. The field federatedCredentialAudience is our
-// own.
+// azureEnvironment has the used fields of the file at AZURE_ENVIRONMENT_FILEPATH. Source:
+// go-autorest, autorest/azure.Environment. The field federatedCredentialAudience is Lanyard's own.
 type azureEnvironment struct {
 	Name                       string `json:"name"`
 	ActiveDirectoryEndpoint    string `json:"activeDirectoryEndpoint"`
@@ -35,13 +34,13 @@ type azureEnvironment struct {
 // default audiences of services are those of the public cloud. "N/A" means the default. Unknown
 // fields are ignored.
 //
-// The field federatedCredentialAudience is our own: the audience of a proof. Its default is the
-// audience of the cloud that the authority belongs to, otherwise of the public cloud. Errors are
-// [*Error] and name the field.
+// The field federatedCredentialAudience is Lanyard's own: the audience of a proof. Its default is
+// the audience of the cloud that the authority belongs to, otherwise of the public cloud. Errors
+// are [*Error] and name the field.
 func ParseAzureEnvironment(data []byte, authority string) (AzureCloud, error) {
 	var e azureEnvironment
 	if err := json.Unmarshal(data, &e); err != nil {
-		// The parser's error repeats the input.
+		// Do not wrap the parser's error, because it repeats the input.
 		return AzureCloud{}, &Error{
 			What: whatEnvironment, Reason: ReasonMalformed, Detail: "it is not a JSON object whose values are text",
 			Fix: "write the file in the format of go-autorest's azure.Environment",
@@ -132,7 +131,7 @@ func parseResource(what, uri string) (string, error) {
 	if scheme != "api" {
 		scheme = schemeHTTPS
 	}
-	// The host of api://AzureADTokenExchange has capital letters, which count.
+	// Keep the capital letters of the host in api://AzureADTokenExchange. They are significant.
 	if _, err := parseLocation(what, scheme, uri); err != nil {
 		return "", err
 	}

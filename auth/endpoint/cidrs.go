@@ -13,7 +13,7 @@ const whatCIDR = "denied CIDR"
 // default, even with an empty list. CIDRs implements flag.Value and pflag.Value.
 type CIDRs struct {
 	ranges []netip.Prefix
-	// given: ranges replaces the default.
+	// given is true if ranges replaces the default.
 	given bool
 }
 

@@ -10,17 +10,17 @@ import (
 // (AWS PrivateLink, Azure Private Link, Private Service Connect). The cloud and the network's owner
 // decide that address, never a tenant.
 //
-// It is false for interface endpoints (vpce-….vpce.amazonaws.com), although some are in the tables.
-// The owner of such an endpoint chooses the address in the public DNS, and anyone with an account
-// of AWS can be an owner.
+// It returns false for interface endpoints (vpce-….vpce.amazonaws.com), although some are in the
+// tables. The owner of such an endpoint chooses the address in the public DNS, and anyone with an
+// account of AWS can be an owner.
 func isCloudHost(hostport string) bool {
 	host, port, err := parseHostPort("address", hostport)
 	return err == nil && port == httpsPort && !isInterfaceEndpoint(host) && ProviderOf(host) != ""
 }
 
-// ProviderOf returns the provider (aws, azure or gcp) whose registry, bucket or security token
-// service has the host in its tables; empty for any other host. It is a hint for people: parse the
-// host for the purpose before a credential goes there.
+// ProviderOf returns the provider (aws, azure or gcp) of a registry, bucket or security token
+// service. It returns empty for a host that is not in the tables. The result is a hint for people:
+// parse the host for the purpose before a credential goes there.
 func ProviderOf(host string) string {
 	for _, table := range [...]struct {
 		provider string

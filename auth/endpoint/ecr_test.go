@@ -26,7 +26,8 @@ func refused(t *testing.T, err error, want endpoint.Reason) {
 	}
 }
 
-// parsed wants got to be want, and err to have the reason, or to be nil without a reason.
+// parsed fails the test unless got equals want and err has the reason. Without a reason err must be
+// nil.
 func parsed[T comparable](t *testing.T, got, want T, err error, reason endpoint.Reason) {
 	t.Helper()
 	if got != want {
@@ -57,9 +58,9 @@ func TestParseECR(t *testing.T) {
 		want   endpoint.Registry
 		reason endpoint.Reason
 	}{
-		// The cases of fluxcd/pkg/auth v0.54.3, aws/provider_test.go. Where it made up region names
-		// for the ISO partitions (us-secret-region, us-ts-region, uk-region), the real ones stand
-		// here and the made-up ones are refused below.
+		// Cases of fluxcd/pkg/auth v0.54.3, aws/provider_test.go. Its region names for the ISO
+		// partitions (us-secret-region, us-ts-region, uk-region) are invented. Here the names are
+		// real, and the invented names are refused below.
 		{image: "012345678901.dkr.ecr.eusc-de-east-1.amazonaws.eu/foo:v1", want: eusc},
 		{image: "012345678901.dkr.ecr.eusc-de-east-1.amazonaws.eu/foo", want: eusc},
 		{image: "012345678901.dkr.ecr.eusc-de-east-1.amazonaws.eu", want: eusc},
@@ -153,7 +154,8 @@ func TestParseECR(t *testing.T) {
 			want:  private("012345678901.dkr.ecr.eu-northwest-12.amazonaws.com", "aws", "012345678901", "eu-northwest-12", endpoint.Variant{}),
 		},
 
-		// The suffix of one partition with the region of another, and the wrong family's suffix.
+		// The suffix of one partition with the region of another, or a suffix of the wrong address
+		// family.
 		{image: "012345678901.dkr.ecr.cn-north-1.amazonaws.com/foo", reason: endpoint.ReasonPartition},
 		{image: "012345678901.dkr.ecr.us-east-1.amazonaws.com.cn/foo", reason: endpoint.ReasonPartition},
 		{image: "012345678901.dkr.ecr.us-iso-east-1.amazonaws.com/foo", reason: endpoint.ReasonPartition},
@@ -174,7 +176,7 @@ func TestParseECR(t *testing.T) {
 		{image: "169.254.169.254/public.ecr.aws", reason: endpoint.ReasonHost},
 		{image: "[::1]/public.ecr.aws", reason: endpoint.ReasonHost},
 
-		// What is not host[/path].
+		// Texts that are not host[/path].
 		{image: "", reason: endpoint.ReasonEmpty},
 		{image: "oci://", reason: endpoint.ReasonEmpty},
 		{image: "/public.ecr.aws/foo", reason: endpoint.ReasonEmpty},
@@ -199,8 +201,8 @@ func TestParseECR(t *testing.T) {
 		{image: "public.ecr.aws/foo\n", reason: endpoint.ReasonMalformed},
 		{image: "public_ecr.aws/foo", reason: endpoint.ReasonMalformed},
 		{image: "-public.ecr.aws/foo", reason: endpoint.ReasonMalformed},
-		// A Cyrillic es and a Kelvin sign, which folds into k, look like ASCII; a full-width dot is
-		// one to IDNA.
+		// A Cyrillic es and a Kelvin sign (which folds into k) look like ASCII. IDNA reads a
+		// full-width dot as a dot.
 		{image: "public.e\u0441r.aws/foo", reason: endpoint.ReasonMalformed},
 		{image: "012345678901.d\u212ar.ecr.us-east-1.amazonaws.com/foo", reason: endpoint.ReasonMalformed},
 		{image: "public\uff0eecr.aws/foo", reason: endpoint.ReasonMalformed},
@@ -261,7 +263,7 @@ func FuzzParseECR(f *testing.F) {
 		if !isPlainHost(r.Host) || !endsInTable(r.Host) {
 			t.Fatalf("%q: accepted as %+v", image, r)
 		}
-		// What any other parser of the string would connect to is the same host.
+		// Any other parser of the string must find the same host.
 		_, rest, hasScheme := strings.Cut(image, "://")
 		if !hasScheme {
 			rest = image

@@ -2,10 +2,10 @@ package endpoint
 
 import "strconv"
 
-// Reason names, for programs, why a string was refused. Its values are stable.
+// Reason says, for programs, why a string was refused. Its values are stable.
 type Reason string
 
-// The reasons.
+// Values of [Reason].
 const (
 	// ReasonEmpty: the string or its host is empty.
 	ReasonEmpty Reason = "empty"
@@ -59,8 +59,8 @@ func (e *Error) Error() string {
 // maxQuoted bounds the part of the input that an error repeats, in bytes.
 const maxQuoted = 100
 
-// quote returns untrusted input for an error: short, and in quotes, so that the input does not look
-// like our own text.
+// quote returns untrusted input for an error: short, and in quotes. The quotes distinguish the
+// input from the error's own text.
 func quote(s string) string {
 	if len(s) > maxQuoted {
 		return strconv.QuoteToASCII(s[:maxQuoted]) + "..."

@@ -9,7 +9,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// A registry is its cloud's, or it is refused: hosts are compared with tables, label by label.
+// ParseECR accepts only hosts of AWS. It compares hosts with tables, label by label.
 func ExampleParseECR() {
 	for _, image := range []string{
 		"oci://123456789123.dkr.ecr.eu-west-1.amazonaws.com/tenant-a/app",
@@ -27,7 +27,7 @@ func ExampleParseECR() {
 	// unknown-host
 }
 
-// One controller serves one cloud of Azure: the registries of the others are as foreign as any.
+// A controller serves one cloud of Azure. It refuses registries of all other clouds.
 func ExampleAzureCloud_ParseACR() {
 	registry, err := endpoint.AzurePublic().ParseACR("contoso.azurecr.io/tenant-a/app")
 	fmt.Println(registry.Name, registry.Repository, err)
@@ -38,14 +38,15 @@ func ExampleAzureCloud_ParseACR() {
 	// image repository refused: "contoso.azurecr.cn" is a registry of AzureChinaCloud, not of AzurePublicCloud; name a registry of AzurePublicCloud, or set the controller's AZURE_AUTHORITY_HOST to the other cloud's
 }
 
-// Google's registries.
+// ParseGAR returns the location of a registry of Google Cloud and the domain of its universe.
 func ExampleParseGAR() {
 	registry, err := endpoint.ParseGAR("europe-west1-docker.pkg.dev/my-org-project/apps/app")
 	fmt.Println(registry.Region, registry.Partition, err)
 	// Output: europe-west1 googleapis.com <nil>
 }
 
-// What an administrator lists is accepted besides the tables, exactly as it is written.
+// A host that an administrator listed is accepted in addition to the tables. Host and port must be
+// exactly as listed.
 func ExampleAllowed() {
 	allowed, err := endpoint.ParseAllowed("minio.example.org:9000")
 	if err != nil {
@@ -62,7 +63,7 @@ func ExampleAllowed() {
 	// sts.amazonaws.com false
 }
 
-// A name says nothing about the address behind it, which is judged when it is dialled.
+// A host's name does not show its address. So a Guard checks the address when it is dialled.
 func ExampleGuard() {
 	dial := endpoint.Guard{}.DialContext(&net.Dialer{})
 	for _, address := range []string{"127.0.0.1:443", "169.254.169.254:80", "10.96.0.1:443", "[::ffff:10.96.0.1]:443"} {

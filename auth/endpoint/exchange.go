@@ -5,18 +5,19 @@ import (
 	"strings"
 )
 
-// Names of token services that are in no other table.
+// Parts of the names of token services that are in no other table.
 const (
-	// gcpPools is the end of the names of workload identity pools of GKE's clusters and fleets,
-	// which are audiences.
+	// gcpPools is the end of the names of workload identity pools of GKE's clusters and fleets.
+	// These names are audiences.
 	gcpPools = ".id.goog"
 	// alibabaDomain is the domain of Alibaba Cloud's services.
 	alibabaDomain = "aliyuncs.com"
 )
 
-// ExchangeOf returns the name of the token service that accepts a token with this audience; empty
-// if none in the tables does. Services are generous in what they accept: some ignore case, and some
-// accept an audience with or without its scheme. So the audience is compared without both.
+// ExchangeOf returns the name of the token service that accepts a token with this audience. It
+// returns empty if no service in the tables accepts the audience. Services are generous in what
+// they accept: some ignore case, and some accept an audience with or without its scheme. So the
+// comparison ignores case and scheme.
 //
 // Sources besides those of the tables: Google Cloud IAM, "Workload Identity Federation",
 // allowedAudiences; Alibaba Cloud RAM, "Overview of OIDC-based SSO" and AssumeRoleWithOIDC.
@@ -29,7 +30,8 @@ func ExchangeOf(audience string) string {
 	switch {
 	case isSTS && hasAWSSuffix(host), isInterfaceEndpoint(host) && hasAWSSuffix(host):
 		return "AWS STS"
-	case strings.HasPrefix(name, strings.ToLower(AzurePublic().ProofAudience)): // other clouds add their names
+	// The audiences of other clouds begin with the public cloud's.
+	case strings.HasPrefix(name, strings.ToLower(AzurePublic().ProofAudience)):
 		return "Microsoft Entra"
 	case host == strings.Trim(gcpIAM, "/"), strings.HasSuffix(host, gcpPools), isGCPTokenService(host):
 		return "Google's Security Token Service"

@@ -36,7 +36,7 @@ func TestExchangeOf(t *testing.T) {
 	}
 }
 
-// FuzzExchangeOf: the scheme, the case and a path never hide a token service.
+// FuzzExchangeOf checks that the scheme, the case and a path never hide a token service.
 func FuzzExchangeOf(f *testing.F) {
 	f.Add("sts.amazonaws.com")
 	f.Add("project.svc.id.goog")

@@ -11,25 +11,25 @@ const (
 	fixGCS  = "write storage.googleapis.com, or its universe's domain in place of googleapis.com"
 )
 
-// GCPUniverse is a separate Google Cloud, with its own hosts, projects and accounts. Resource names
-// have the same form in all universes, and contain iam.googleapis.com in all. It is comparable; its
-// zero value is no universe.
+// GCPUniverse is a separate Google Cloud, with its own hosts, projects and accounts. In all
+// universes, resource names have the same form and contain iam.googleapis.com. It is comparable;
+// its zero value is no universe.
 type GCPUniverse struct {
-	// Domain ends the hosts of its APIs, such as "googleapis.com".
+	// Domain is the end of the hosts of its APIs, such as "googleapis.com".
 	Domain string
-	// RegistryDomain ends the hosts of its Artifact Registry.
+	// RegistryDomain is the end of the hosts of its Artifact Registry.
 	RegistryDomain string
-	// RegionalRegistryDomain ends the hosts of Artifact Registry whose traffic stays in their
-	// region; empty if there are none.
+	// RegionalRegistryDomain is the end of the hosts of Artifact Registry whose traffic stays in
+	// their region; empty if there are none.
 	RegionalRegistryDomain string
 	// RegistryLocation is the location of the Artifact Registry docker.<RegistryDomain>; empty if
 	// the universe has no such host.
 	RegistryLocation string
-	// RegionalAPIDomain ends the hosts of APIs whose traffic stays in their region; empty if there
-	// are none.
+	// RegionalAPIDomain is the end of the hosts of APIs whose traffic stays in their region; empty
+	// if there are none.
 	RegionalAPIDomain string
-	// ProjectPrefix begins the IDs of its projects, <prefix>:<project>, and is a part of the
-	// domains of its accounts and pools. Empty for the public universe.
+	// ProjectPrefix is the beginning of the IDs of its projects, <prefix>:<project>. It is also a
+	// part of the domains of its accounts and pools. Empty for the public universe.
 	ProjectPrefix string
 }
 
@@ -71,9 +71,9 @@ func (u GCPUniverse) WorkloadPool(project string) string {
 }
 
 // ParseGAR returns the registry of an image repository, host[/path] or oci://host[/path]. The host
-// must be Artifact Registry's in one of the universes; it may have upper-case letters. Partition is
-// the universe's domain, Region the repository's location. Errors are [*Error]; a host that Google
-// does not own, such as a look-alike, has ReasonHost.
+// must be a host of Artifact Registry in one of the universes; it may have upper-case letters.
+// Partition is the universe's domain, and Region the repository's location. Errors are [*Error]; a
+// host that Google does not own, such as a look-alike, has ReasonHost.
 //
 // Only the host is checked; a parser of image references checks the path.
 func ParseGAR(image string) (Registry, error) {
@@ -139,9 +139,9 @@ type GCS struct {
 func (g GCS) URL() string { return schemeHTTPS + "://" + g.Host }
 
 // ParseGCS returns the host of a bucket's endpoint, host or https://host. The host must be Cloud
-// Storage's own in one of the universes. Errors are [*Error]; other hosts have ReasonHost, also
-// <bucket>.storage.googleapis.com. Listed hosts are not accepted: anyone who receives an access
-// token can do everything that its identity may do.
+// Storage's own in one of the universes. Errors are [*Error]. Any other host has ReasonHost, even
+// <bucket>.storage.googleapis.com. Hosts that an administrator listed are refused too, because
+// anyone who receives an access token can do everything that its identity may do.
 func ParseGCS(endpoint string) (GCS, error) {
 	loc, err := parseHost(whatGCS, endpoint)
 	if err != nil {

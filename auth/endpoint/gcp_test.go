@@ -17,8 +17,8 @@ func TestParseGAR(t *testing.T) {
 		want   endpoint.Registry
 		reason endpoint.Reason
 	}{
-		// The cases of fluxcd/pkg/auth v0.54.3, gcp/provider_test.go. Where it accepts any name
-		// under gcr.io, only documented ones stand.
+		// Cases of fluxcd/pkg/auth v0.54.3, gcp/provider_test.go. That package accepts any name
+		// under gcr.io; here only documented names are accepted.
 		{image: "gcr.io/foo/bar:v1", want: registry("gcr.io", public, "us")},
 		{image: "gcr.io/foo/bar", want: registry("gcr.io", public, "us")},
 		{image: "us.gcr.io/foo/bar", want: registry("us.gcr.io", public, "us")},
@@ -47,7 +47,7 @@ func TestParseGAR(t *testing.T) {
 		// A region that does not exist yet.
 		{image: "antarctica-south3-docker.pkg.dev/p/r/i", want: registry("antarctica-south3-docker.pkg.dev", public, "antarctica-south3")},
 
-		// Other hosts under Google's domains, and locations that are none.
+		// Other hosts under Google's domains, and invalid locations.
 		{image: "docker.pkg.dev/p/r/i", reason: endpoint.ReasonHost},
 		{image: "pkg.dev/p/r/i", reason: endpoint.ReasonHost},
 		{image: "-docker.pkg.dev/p/r/i", reason: endpoint.ReasonMalformed},
@@ -83,7 +83,7 @@ func TestParseGAR(t *testing.T) {
 		{image: "[::1]/gcr.io", reason: endpoint.ReasonHost},
 		{image: "xn--gcr-io-docker.pkg.dev/foo", reason: endpoint.ReasonRegion},
 
-		// What is not host[/path].
+		// Texts that are not host[/path].
 		{image: "", reason: endpoint.ReasonEmpty},
 		{image: "oci://", reason: endpoint.ReasonEmpty},
 		{image: "https://gcr.io/foo", reason: endpoint.ReasonScheme},
@@ -149,7 +149,7 @@ func FuzzParseGAR(f *testing.F) {
 		if _, err := endpoint.ParseGCPUniverse(r.Partition); err != nil {
 			t.Fatalf("%q: of universe %q: %v", image, r.Partition, err)
 		}
-		// What any other parser of the string would connect to is the same host.
+		// Any other parser of the string must find the same host.
 		_, rest, hasScheme := strings.Cut(image, "://")
 		if !hasScheme {
 			rest = image

@@ -36,7 +36,7 @@ type gcrHost struct{ host, location string }
 
 // gcrHosts returns all hosts of the former Container Registry. They exist only in the public
 // universe. Sources: Artifact Registry, "Transition to repositories with gcr.io domain support";
-// the host list of docker-credential-gcr, for the Marketplace's.
+// for the Marketplace's host, the host list of docker-credential-gcr.
 func gcrHosts() [5]gcrHost {
 	return [...]gcrHost{
 		{host: "gcr.io", location: "us"},
@@ -51,7 +51,7 @@ func gcrHosts() [5]gcrHost {
 // Registry, "Repository locations".
 func gcpMultiRegions() [3]string { return [...]string{"asia", "europe", "us"} }
 
-// Hosts of service accounts' addresses. Source: IAM, "Service account types".
+// Domains of service accounts' addresses. Source: IAM, "Service account types".
 const (
 	gcpAccounts          = "iam.gserviceaccount.com"
 	gcpDefaultAccounts   = "developer.gserviceaccount.com"

@@ -70,7 +70,8 @@ func ParseGCPServiceAccount(address string) (GCPServiceAccount, error) {
 		return refuse(ReasonHost, quote(host)+" is not a domain of service accounts", fixGCPAccount)
 	}
 	project, scope, scoped := strings.Cut(domain, ".")
-	known := !scoped || strings.Contains(scope, ".") // a domain has a dot, a universe's prefix has none
+	// A domain has a dot, but a universe's prefix has no dot.
+	known := !scoped || strings.Contains(scope, ".")
 	for _, u := range gcpUniverses() {
 		switch {
 		case u.ProjectPrefix == "":
@@ -112,7 +113,7 @@ type GCPWorkloadProvider struct {
 	Pool, Provider string
 }
 
-// gcpIAM begins the full form of IAM's resource names, in every universe. Source:
+// gcpIAM is the beginning of full resource names of IAM, in every universe. Source:
 // documentation.s3ns.fr, "Key differences".
 const gcpIAM = "//iam.googleapis.com/"
 
@@ -191,8 +192,8 @@ type GKECluster struct {
 	Name string
 }
 
-// Check returns an [*Error] if a part is not valid in Google Cloud, because the parts become parts
-// of audiences.
+// Check returns an [*Error] if a field is not valid in Google Cloud. Invalid text must not get into
+// audiences, which contain the fields.
 func (c GKECluster) Check() error {
 	refuse := func(reason Reason, detail string) error {
 		return &Error{What: whatGKECluster, Reason: reason, Detail: detail, Fix: "check which server answers as the metadata server"}
@@ -229,8 +230,8 @@ func (c GKECluster) FullName(u GCPUniverse) string {
 }
 
 // Principal returns the name of a ServiceAccount of the cluster in IAM policies. All clusters of a
-// project share the name. There are two forms of the name; without the project's number it has the
-// older form. Source: GKE, "About Workload Identity Federation for GKE".
+// project share the name. Without the project's number, Principal returns the older of two forms.
+// Source: GKE, "About Workload Identity Federation for GKE".
 func (c GKECluster) Principal(u GCPUniverse, namespace, name string) string {
 	pool := u.WorkloadPool(c.Project)
 	if c.ProjectNumber == "" {

@@ -14,7 +14,7 @@ func TestParseGCPServiceAccount(t *testing.T) {
 		universe string
 		reason   endpoint.Reason
 	}{
-		// D1's, and the forms of IAM's documentation.
+		// Addresses of the design (D1 in docs/deviations.md), and the forms of IAM's documentation.
 		{address: "tenant-a-bucket@my-org-project.iam.gserviceaccount.com", universe: "googleapis.com"},
 		{address: "sa1234@p.iam.gserviceaccount.com", universe: "googleapis.com"},
 		{address: "tenant-a@project.example.com.iam.gserviceaccount.com", universe: "googleapis.com"},
@@ -79,8 +79,8 @@ func TestParseGCPServiceAccount(t *testing.T) {
 	}
 }
 
-// FuzzParseGCPServiceAccount: an address that is accepted can be a segment of a URL's path as it
-// stands.
+// FuzzParseGCPServiceAccount checks that an accepted address can be a segment of a URL's path
+// without escaping.
 func FuzzParseGCPServiceAccount(f *testing.F) {
 	f.Add("tenant-a@p.iam.gserviceaccount.com")
 	f.Add("tenant-a@project.example.com.iam.gserviceaccount.com")

@@ -2,14 +2,13 @@ package endpoint
 
 import "strings"
 
-// maxImpersonated bounds a chain of service accounts. Source: Google documents no bound of
+// maxImpersonated is the longest chain of service accounts. Source: Google documents no limit of
 // delegates; ten is more than any chain needs.
 const maxImpersonated = 10
 
-// ParseGCPImpersonation parses addresses of service accounts with a comma between two. The last is
-// the account that is impersonated, and those before it are its delegates in their order, as
-// gcloud's --impersonate-service-account has them. Errors are [*Error] and name the part that is
-// wrong.
+// ParseGCPImpersonation parses a comma-separated list of service accounts' addresses. The last
+// account is impersonated. The accounts before it are its delegates in their order, as in gcloud's
+// --impersonate-service-account. Errors are [*Error] and name the part that is wrong.
 func ParseGCPImpersonation(s string) ([]GCPServiceAccount, error) {
 	addresses := strings.Split(s, ",")
 	if len(addresses) > maxImpersonated {

@@ -23,12 +23,12 @@ type AddressError struct {
 	Kind string
 }
 
-// Error says what is not allowed and which flag decides it.
+// Error returns a text that says what is not allowed, and which flag decides this.
 func (e *AddressError) Error() string {
 	return e.Detail() + "; " + e.Fix()
 }
 
-// Detail is one clause for people that says which address is not allowed, and why.
+// Detail returns one clause for people that says which address is not allowed, and why.
 func (e *AddressError) Detail() string {
 	subject := "the address"
 	if e.Host != "" {
@@ -37,15 +37,15 @@ func (e *AddressError) Detail() string {
 	return "address not allowed: " + subject + " is " + e.Kind
 }
 
-// Fix is one clause for people that says what to do.
+// Fix returns one clause for people that says what to do.
 func (e *AddressError) Fix() string {
 	return "name a host or proxy that is reachable from outside, or have the administrator list it as host:port in --allowed-endpoint-hosts (identity.allowedEndpointHosts of the Helm chart)"
 }
 
-// Guard keeps connections to hosts that tenants chose out of the cluster's own network. It checks
+// Guard refuses connections into the cluster's own network if a tenant chose the host. It checks
 // the address itself, after name resolution and before each attempt to connect. So a name cannot
 // resolve to one address for the check and to another for the connection (DNS rebinding). A guard
-// also checks redirects, because each of them is dialled.
+// also checks redirects, because each redirect is dialled.
 //
 // A guard refuses unspecified, loopback, link-local, multicast and broadcast addresses, the
 // addresses of the clouds' metadata services, and DenyCIDRs, which are the private ranges by
@@ -58,9 +58,9 @@ func (e *AddressError) Fix() string {
 //     their names resolve. Interface endpoints of AWS (….vpce.amazonaws.com) are excluded, because
 //     anyone can own one and choose its address. All other refusals apply to the clouds' hosts too.
 //
-// A guard's dial function sees only the address of the connection. With an HTTP proxy it checks the
-// proxy's address. Of the target, [Guard.CheckTarget] checks what needs no name resolution, and the
-// proxy must check the rest. A proxy that a tenant names is a host like any other: with a private
+// A guard's dial function sees only the address of the connection. With an HTTP proxy this is the
+// proxy's address. [Guard.CheckTarget] checks the target without name resolution, and the proxy
+// must check the rest. A proxy that a tenant names is treated like any other host: with a private
 // address it must be in AllowHosts. The administrator's own proxy is never dialled through a guard
 // (see auth/transport).
 type Guard struct {
@@ -73,7 +73,7 @@ type Guard struct {
 }
 
 // DialContext returns a dial function for http.Transport.DialContext. The function dials with a
-// copy of the dialer; its refusals are [*AddressError]. A nil dialer is the zero net.Dialer. The
+// copy of the dialer; its refusals are [*AddressError]. A nil dialer means the zero net.Dialer. The
 // dialer's own controls run after the guard.
 func (g Guard) DialContext(dialer *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
 	if dialer == nil {
@@ -81,11 +81,12 @@ func (g Guard) DialContext(dialer *net.Dialer) func(ctx context.Context, network
 	}
 	plain, tenants, clouds := *dialer, guarded(*dialer, g.DenyCIDRs), guarded(*dialer, CIDRs{given: true})
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		host, port, _ := net.SplitHostPort(address) // an address that cannot be split is not resolved either
+		// If the address cannot be split, the dialer fails too.
+		host, port, _ := net.SplitHostPort(address)
 		way, name := &tenants, address
 		if isCloudHost(address) {
-			// Without the dot, the resolver's search domains could turn the name into that of a
-			// Service of the cluster.
+			// Without the dot at the end, the resolver could append a search domain. The name could
+			// then be that of a Service of the cluster.
 			way, name = &clouds, host+".:"+port
 		}
 		if g.AllowHosts.Contains(address) {
@@ -100,10 +101,10 @@ func (g Guard) DialContext(dialer *net.Dialer) func(ctx context.Context, network
 	}
 }
 
-// CheckTarget refuses a target, as host:port, that a proxy must not be asked for. It checks what
-// the name alone tells: IP addresses, names of metadata services and of the machine itself. It also
-// refuses numbers that are no usual form of an IP address, such as 0x7f.1, because each program
-// reads them as another address. The error is an [*AddressError].
+// CheckTarget refuses a target, as host:port, that must not be requested from a proxy. It checks
+// the target without name resolution: IP addresses, and names of metadata services and of the
+// machine itself. It also refuses numbers in an unusual form of an IP address, such as 0x7f.1,
+// because programs read them as different addresses. The error is an [*AddressError].
 func (g Guard) CheckTarget(hostport string) error {
 	if g.AllowHosts.Contains(hostport) {
 		return nil
@@ -125,7 +126,8 @@ func (g Guard) CheckTarget(hostport string) error {
 	return nil
 }
 
-// nameKind returns the kind by which a name in lower case is refused without its address, or empty.
+// nameKind returns the Kind of the [AddressError] for a name in lower case, without resolving the
+// name. It returns empty if the name alone is no reason to refuse.
 //
 // Sources: RFC 6761 §6.3 (localhost); /etc/hosts of Debian, Red Hat, SUSE and Kubernetes'
 // containers (localhost's other names); Google Compute Engine, "About VM metadata"; EC2 user guide,
@@ -134,7 +136,8 @@ func nameKind(name string) string {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	switch {
 	case !all(name, func(c byte) bool { return ' ' < c && c < 0x7f && c != '%' }):
-		return "written with characters other than those of DNS" // some become digits and dots
+		// Some of these characters become digits and dots.
+		return "written with characters other than those of DNS"
 	case last == "" || all(last, func(c byte) bool { return '0' <= c && c <= '9' }) || strings.HasPrefix(last, "0x"):
 		return "a number that programs read in different ways"
 	}
@@ -188,7 +191,7 @@ func check(network, address string, deny *CIDRs) error {
 	return nil
 }
 
-// refusedAs returns the kind by which an address is refused, or empty.
+// refusedAs returns the Kind of the [AddressError] for an address; empty if the address is allowed.
 func refusedAs(addr netip.Addr, deny *CIDRs) string {
 	if kind := addressKind(addr); kind != "" {
 		return kind
@@ -205,7 +208,7 @@ func refusedAs(addr netip.Addr, deny *CIDRs) string {
 	return ""
 }
 
-// addressKind returns the kind by which an address is always refused, or empty.
+// addressKind returns the Kind of an address that is refused with any settings; otherwise empty.
 func addressKind(addr netip.Addr) string {
 	addr = addr.Unmap().WithZone("")
 	switch {
@@ -250,7 +253,7 @@ func isMetadata(addr netip.Addr) bool {
 // embeddedIPv4 returns the IPv4 address inside an IPv6 address, if the address has one of these
 // forms: IPv4-compatible (RFC 4291 §2.5.5.1), IPv4-translated (RFC 2765 §2.1); NAT64 (RFC 6052, and
 // RFC 8215's local prefix in its /96 form); 6to4 (RFC 3056), ISATAP (RFC 5214 §6.1); Teredo, with
-// the client's address inverted (RFC 4380 §4). The mapped form is not one of them, because it is
+// the client's address inverted (RFC 4380 §4). The IPv4-mapped form does not count, because it is
 // the IPv4 address itself.
 func embeddedIPv4(addr netip.Addr) (netip.Addr, bool) {
 	if addr = addr.Unmap().WithZone(""); !addr.Is6() {

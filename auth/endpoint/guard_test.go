@@ -20,8 +20,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// judge dials the address through the guard. No packet is sent: an address that the guard accepts
-// ends in the dialer's own control, and judge returns nil.
+// judge dials the address through the guard, and returns nil for an address that the guard accepts.
+// No packet is sent, because the dialer's own control fails for every accepted address.
 func judge(t *testing.T, guard endpoint.Guard, network, address string) error {
 	t.Helper()
 	return judgeResolved(t, guard, nil, network, address)
@@ -133,7 +133,7 @@ func TestGuardAddresses(t *testing.T) {
 			"2002:a01:203::1":    "in --deny-cidrs, inside an IPv6 address",
 			"::ffff:192.168.0.1": "in --deny-cidrs",
 		}},
-		// These stay refused for every setting of the administrator.
+		// No setting of the administrator allows the addresses that are refused here.
 		{open, map[string]string{
 			"10.1.2.3":                  "",
 			"fd12::1":                   "",
@@ -187,8 +187,8 @@ func TestGuardDialsTCPAlone(t *testing.T) {
 	}
 }
 
-// Private links give the clouds' hosts private addresses. Only the clouds' own hosts may have such
-// addresses, and the guard still refuses all others of their addresses.
+// Private links give the clouds' hosts private addresses. No other hosts may have such addresses.
+// The guard still refuses all other special addresses of the clouds' hosts.
 func TestGuardKnowsTheCloudsHosts(t *testing.T) {
 	for _, private := range []string{"10.1.2.3", "fd12::3"} {
 		dns := resolver(t, func(string) []string { return []string{private} })
@@ -204,7 +204,8 @@ func TestGuardKnowsTheCloudsHosts(t *testing.T) {
 			"s3.eu-west-1.amazonaws.com:443",
 			"s3.amazonaws.com:443",
 			"s3.dualstack.eu-west-1.amazonaws.com:443",
-			"prod-eu-west-1-starport-layer-bucket.s3.eu-west-1.amazonaws.com:443", // where ECR's layers are
+			// This bucket has ECR's layers.
+			"prod-eu-west-1-starport-layer-bucket.s3.eu-west-1.amazonaws.com:443",
 			"my.bucket.s3-fips.us-gov-west-1.amazonaws.com:443",
 			"bucket.s3.amazonaws.com:443",
 			"contoso.azurecr.io:443",
@@ -221,7 +222,7 @@ func TestGuardKnowsTheCloudsHosts(t *testing.T) {
 			checkKind(t, address, judgeResolved(t, endpoint.Guard{}, dns, "tcp", address), "")
 		}
 		for _, address := range []string{
-			// Anybody's, under names that look like a cloud's.
+			// Hosts that anybody can own, under names that look like a cloud's.
 			"sts.eu-west-1.amazonaws.com.example.org:443",
 			"sts.eu-west-1.api.aws.example.org:443",
 			"xsts.amazonaws.com:443",
@@ -244,7 +245,7 @@ func TestGuardKnowsTheCloudsHosts(t *testing.T) {
 			"mine.run.app:443",
 			"mine.appspot.com:443",
 			"mine.storage.googleapis.com:443",
-			// The clouds' hosts, elsewhere than at their port.
+			// The clouds' hosts at other ports.
 			"sts.eu-west-1.amazonaws.com:80",
 			"s3.eu-west-1.amazonaws.com:8443",
 			"contoso.azurecr.io:22",
@@ -322,7 +323,7 @@ func TestGuardLooksCloudsUpByFullName(t *testing.T) {
 		{endpoint.Guard{}, "registry.example:443", "registry.example"},
 		{endpoint.Guard{}, "public.ecr.aws:8443", "public.ecr.aws"},
 		{listed, "public.ecr.aws:443", "public.ecr.aws."},
-		{listed, "registry.infra:443", "registry.infra"}, // may be a Service
+		{listed, "registry.infra:443", "registry.infra"}, // the name may be that of a Service
 	} {
 		err := judgeResolved(t, tt.guard, dns, "tcp", tt.address)
 		if e, ok := errors.AsType[*net.DNSError](err); !ok || e.Name != tt.want {
@@ -437,7 +438,7 @@ func TestGuardDial(t *testing.T) {
 		case "both.example.org":
 			return []string{"127.0.0.1", "::1"}
 		case "rebinding.example.org":
-			if lookups.Add(1) <= 2 { // one question for A, one for AAAA
+			if lookups.Add(1) <= 2 { // one query for A, one for AAAA
 				return []string{"203.0.113.1"}
 			}
 			return []string{"127.0.0.1"}
@@ -483,7 +484,7 @@ func TestGuardDial(t *testing.T) {
 		}
 		conn.Close()
 	}
-	// The entry is for one port.
+	// The entry allows one port only.
 	_, err := dial(t.Context(), "tcp", "listed.example.org:1")
 	checkKind(t, "another port of the listed host", err, "loopback")
 	// An error that is not a refusal stays unchanged.
@@ -524,7 +525,8 @@ func TestGuardFollowsRedirects(t *testing.T) {
 	}
 }
 
-// The guard comes first; the dialer's own control still decides what the guard lets pass.
+// The guard runs first. The dialer's own control then decides about addresses that the guard
+// accepts.
 func TestGuardKeepsTheDialersControl(t *testing.T) {
 	errOwn := errors.New("own control")
 	var calls atomic.Int32
@@ -545,7 +547,7 @@ func TestGuardKeepsTheDialersControl(t *testing.T) {
 		if calls.Load() != 0 {
 			t.Errorf("%s ran for a refused address", name)
 		}
-		// No packet leaves: the control comes before the connection.
+		// No packet is sent, because the control runs before the connection.
 		if _, err := dial(t.Context(), "tcp", "203.0.113.1:1"); !errors.Is(err, errOwn) || calls.Load() != 1 {
 			t.Errorf("%s: got %v after %d calls", name, err, calls.Load())
 		}
@@ -573,7 +575,7 @@ func TestCIDRsIsAFlag(t *testing.T) {
 	if c.String() != private {
 		t.Errorf("a refused value changed the default to %s", c.String())
 	}
-	// The first takes the default's place, and the others add to it.
+	// The first call replaces the default, and later calls add ranges.
 	for _, step := range []struct{ set, want string }{
 		{"10.0.0.0/8,192.0.2.1/32", "10.0.0.0/8,192.0.2.1/32"},
 		{"", "10.0.0.0/8,192.0.2.1/32"},

@@ -27,7 +27,7 @@ const (
 	whatRepository = "image repository"
 )
 
-// location is the parts of a URL that passed every check without a table.
+// location has the parts of a URL that passed all checks except those of the tables.
 type location struct {
 	// host is in lower case: a DNS name, or an IP address without brackets.
 	host string
@@ -176,7 +176,7 @@ func parseHostPort(what, s string) (host, port string, err error) {
 	return host, port, nil
 }
 
-// hostFault says what is wrong with a DNS name in lower case; empty if nothing is.
+// hostFault returns the fault of a DNS name in lower case, as text; empty for a valid name.
 func hostFault(host string) string {
 	switch {
 	case host == "":
@@ -201,7 +201,8 @@ func hostFault(host string) string {
 	return ""
 }
 
-// lowerASCII folds A-Z only: strings.ToLower would turn the Kelvin sign into a k.
+// lowerASCII changes only A-Z to lower case. strings.ToLower would also change the Kelvin sign to
+// k.
 func lowerASCII(s string) string {
 	return strings.Map(func(r rune) rune {
 		if 'A' <= r && r <= 'Z' {

@@ -7,8 +7,8 @@ const (
 	fixS3  = "write s3.<region>.amazonaws.com, or its partition's suffix in place of amazonaws.com"
 )
 
-// s3GlobalHost is the host of S3 that belongs to no region. It serves us-east-1, and redirects
-// requests for buckets of other regions.
+// s3GlobalHost is the host of S3 without a region. It serves us-east-1, and redirects requests for
+// buckets of other regions.
 const s3GlobalHost = "s3.amazonaws.com"
 
 // S3 is an endpoint of Amazon S3, or an endpoint that an administrator listed. It is comparable;
@@ -58,7 +58,7 @@ func ParseS3(endpoint string) (S3, error) {
 	return none.ParseS3(endpoint)
 }
 
-// ParseS3 is the package's ParseS3, but also accepts a host[:port] of the list.
+// ParseS3 is like the function [ParseS3], but also accepts a host[:port] of the list.
 func (a *Allowed) ParseS3(endpoint string) (S3, error) {
 	loc, err := parseHost(whatS3, endpoint)
 	if err != nil {
@@ -78,7 +78,7 @@ func (r AWSRegion) S3Host(v Variant) string {
 			return f.prefix + r.Name + "." + r.Partition.DNSSuffix
 		}
 	}
-	return "" // there is a form for each variant
+	return "" // never reached: each variant has a form
 }
 
 // awsS3 finds the location's host in the table, and checks the port.
@@ -118,9 +118,9 @@ func s3Host(host string) (S3, bool) {
 	return S3{Host: host, Partition: region.Partition.ID, Region: name, Variant: form.Variant}, true
 }
 
-// s3Forms returns the parts that can stand before the region in the host of an S3 endpoint. Unlike
-// in other services, dual-stack hosts have the same suffix as the ordinary hosts. Source: Amazon S3
-// user guide, "Using dual-stack endpoints", and the AWS SDK's own rules for S3.
+// s3Forms returns the parts that can stand before the region in the host of an S3 endpoint.
+// Dual-stack hosts have the same suffix as ordinary hosts, unlike in other services. Source: Amazon
+// S3 user guide, "Using dual-stack endpoints", and the AWS SDK's own rules for S3.
 func s3Forms() []hostForm {
 	return []hostForm{
 		{prefix: "s3.dualstack.", Variant: Variant{DualStack: true}},

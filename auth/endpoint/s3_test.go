@@ -14,7 +14,7 @@ func TestParseS3(t *testing.T) {
 	both := endpoint.Variant{FIPS: true, DualStack: true}
 	for _, tt := range []struct {
 		endpoint          string
-		host              string // when it differs
+		host              string // expected host; empty if equal to endpoint
 		partition, region string
 		global            bool
 		variant           endpoint.Variant
@@ -42,13 +42,13 @@ func TestParseS3(t *testing.T) {
 		{endpoint: "s3.eu-isoe-west-1.cloud.adc-e.uk", partition: "aws-iso-e", region: "eu-isoe-west-1"},
 		{endpoint: "s3.us-isof-south-1.csp.hci.ic.gov", partition: "aws-iso-f", region: "us-isof-south-1"},
 
-		// Buckets have a field of their own.
+		// A bucket's name must not be part of the endpoint.
 		{endpoint: "bucket.s3.eu-west-1.amazonaws.com", reason: endpoint.ReasonHost},
 		{endpoint: "a.b.s3.eu-west-1.amazonaws.com", reason: endpoint.ReasonHost},
 		{endpoint: "bucket.s3.amazonaws.com", reason: endpoint.ReasonHost},
 		{endpoint: "s3.eu-west-1.amazonaws.com/bucket", reason: endpoint.ReasonPath},
 
-		// Regions and partitions that do not go together.
+		// Regions and suffixes that do not belong together.
 		{endpoint: "s3.cn-north-1.amazonaws.com", reason: endpoint.ReasonHost},
 		{endpoint: "s3.eu-west-1.amazonaws.com.cn", reason: endpoint.ReasonHost},
 		{endpoint: "s3.eu-west-1.amazonaws.eu", reason: endpoint.ReasonHost},
@@ -108,7 +108,7 @@ func TestBucketHost(t *testing.T) {
 	for _, tt := range []struct{ endpoint, bucket, want string }{
 		{"s3.eu-west-1.amazonaws.com", "tenant-a", "tenant-a.s3.eu-west-1.amazonaws.com"},
 		{"s3.dualstack.eu-west-1.amazonaws.com:443", "tenant-a", "tenant-a.s3.dualstack.eu-west-1.amazonaws.com"},
-		// AWS's certificates cover one label.
+		// AWS's certificates cover only one label before the endpoint.
 		{"s3.eu-west-1.amazonaws.com", "tenant.a", "s3.eu-west-1.amazonaws.com"},
 		// A bucket's name that is not a label does not change the host.
 		{"s3.eu-west-1.amazonaws.com", "", "s3.eu-west-1.amazonaws.com"},

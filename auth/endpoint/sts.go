@@ -39,8 +39,8 @@ func (s STS) URL() string {
 }
 
 // Audience returns the audience of a proof that is sent to the endpoint. For AWS's own hosts it is
-// sts.amazonaws.com. For a listed endpoint it is host, or host:port if the port is not 443. So
-// neither AWS nor another service at the same host accepts a proof that the endpoint received.
+// sts.amazonaws.com. For a listed endpoint it is host, or host:port if the port is not 443. So a
+// listed endpoint cannot use a proof at AWS or at another service of the same host.
 func (s STS) Audience() string {
 	if s.Provider == AWS {
 		return awsSTSAudience
@@ -56,8 +56,8 @@ func ParseSTS(rawURL string) (STS, error) {
 	return none.ParseSTS(rawURL)
 }
 
-// ParseSTS is the package's ParseSTS, but also accepts a host[:port] of the list. The URL must
-// still be https.
+// ParseSTS is like the function [ParseSTS], but also accepts a host[:port] of the list. The URL
+// must still be https.
 func (a *Allowed) ParseSTS(rawURL string) (STS, error) {
 	loc, err := parseRoot(whatSTS, rawURL)
 	if err != nil {

@@ -18,7 +18,7 @@ func TestParseSTS(t *testing.T) {
 		variant           endpoint.Variant
 		reason            endpoint.Reason
 	}{
-		// The cases of fluxcd/pkg/auth v0.54.3, aws/options_test.go.
+		// Cases of fluxcd/pkg/auth v0.54.3, aws/options_test.go.
 		{url: "https://sts.amazonaws.com", partition: "aws", region: "us-east-1", global: true},
 		{url: "https://sts.us-east-2.amazonaws.com", partition: "aws", region: "us-east-2"},
 		{url: "https://sts-fips.us-east-2.amazonaws.com", partition: "aws", region: "us-east-2", variant: fips},
@@ -48,7 +48,7 @@ func TestParseSTS(t *testing.T) {
 		{url: "http://sts.amazonaws.com", reason: endpoint.ReasonScheme},
 		{url: "sts.amazonaws.com", reason: endpoint.ReasonScheme},
 
-		// Cases that the library refuses or accepts wrongly.
+		// Cases that fluxcd/pkg/auth refuses or accepts wrongly.
 		{url: "https://sts.cn-north-1.amazonaws.com.cn", partition: "aws-cn", region: "cn-north-1"},
 		{url: "https://sts.cn-northwest-1.api.amazonwebservices.com.cn", partition: "aws-cn", region: "cn-northwest-1", variant: dual},
 		{url: "https://sts.eusc-de-east-1.amazonaws.eu", partition: "aws-eusc", region: "eusc-de-east-1"},
@@ -166,7 +166,7 @@ func FuzzParseSTS(f *testing.F) {
 		if !isPlainHost(s.Host) || !endsInTable(s.Host) || s.Port != "" || s.Listed {
 			t.Fatalf("%q: accepted as %+v", raw, s)
 		}
-		// What any other parser of the string would connect to is the same host.
+		// Any other parser of the string must find the same host.
 		authority := strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(raw, "https://"), "/"), ":443")
 		if !strings.EqualFold(authority, s.Host) {
 			t.Fatalf("%q: accepted as %q, but reads as %q", raw, s.Host, authority)
