@@ -316,7 +316,8 @@ func TestImageRepositoryHasNoTag(t *testing.T) {
 	}
 }
 
-// TestAccountSwappedBetweenReadAndProof checks that no other account than the one read is proven.
+// TestAccountSwappedBetweenReadAndProof checks that GetToken fails if another account replaces the
+// account between Read and Prove.
 func TestAccountSwappedBetweenReadAndProof(t *testing.T) {
 	w := full{newWorld(t)}
 	swapping := swapper{w}

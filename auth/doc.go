@@ -11,8 +11,8 @@
 //	provider, err := aws.NewProvider(aws.Config{})
 //
 //	token, err := auth.GetToken(ctx, provider,
-//		auth.WithServiceAccount("tenant-a", "puller", mgr.Accounts), // reads and proves ServiceAccounts
-//		auth.WithCache(mgr.Tokens, auth.InvolvedObject{}),           // keeps tokens until the account changes
+//		auth.WithServiceAccount("tenant-a", "puller", mgr.Accounts), // reads accounts, makes proofs
+//		auth.WithCache(mgr.Tokens, auth.InvolvedObject{}),           // drops tokens after changes
 //		auth.WithImageRepository("123456789123.dkr.ecr.eu-west-1.amazonaws.com/app"),
 //	)
 //

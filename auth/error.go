@@ -26,7 +26,7 @@ const (
 	StageRegistry Stage = "registry"
 )
 
-// Code names a failure for programs. Codes are stable; docs/errors.md has a section for each.
+// Code identifies a failure for programs. Codes are stable; docs/errors.md has a section for each.
 type Code string
 
 // The codes. [Error.Temporary] says which are temporary.
@@ -35,7 +35,7 @@ const (
 	CodeSubjectInvalid Code = "SubjectInvalid"
 	// CodeSubjectNotFound: the subject does not exist.
 	CodeSubjectNotFound Code = "SubjectNotFound"
-	// CodeSubjectReplaced: the subject was deleted and created anew while it was being proven.
+	// CodeSubjectReplaced: the subject was deleted and created anew before its proof was made.
 	CodeSubjectReplaced Code = "SubjectReplaced"
 	// CodeIdentityMissing: the subject does not say which cloud identity it wants.
 	CodeIdentityMissing Code = "IdentityMissing"

@@ -5,11 +5,11 @@ import "unique"
 // IssuanceTerms are the inputs that decide a token that Lanyard itself issues, besides its subject
 // and its audiences.
 type IssuanceTerms struct {
-	// CADigest is the SHA-256, in hex, of the certificate of the authority that signs a
-	// certificate. Another authority signs another certificate.
+	// CADigest is the SHA-256, in hex, of the certificate of the certificate authority. Another
+	// authority issues another certificate.
 	CADigest string
-	// Signer is the ID of the key that signs Lanyard's own JWT. Another key makes another token.
-	// For an SVID from a SPIFFE broker, Signer is the broker's address.
+	// Signer is the ID of the key that signs Lanyard's own JWT. With another key, another JWT is
+	// issued. For an SVID from a SPIFFE broker, Signer is the broker's address.
 	Signer string
 	// CredentialType is the type of a credential that is itself the proof. It is set if a subject
 	// can have both a JWT and a certificate.

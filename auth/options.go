@@ -263,8 +263,9 @@ func WithMinRemaining(d time.Duration) Option {
 
 // WithRetryNow repeats the exchange even if it failed a moment ago. Use it after a change that may
 // have fixed the failure. A cache may delay the call by some seconds, because a tenant could make
-// changes all the time. The option has no effect on what concerns all tenants. This is a wait that
-// the server asked for (Retry-After), or, with [WithTenant], the failure of a lent subject.
+// changes all the time. The option does not shorten a wait that the server asked for (Retry-After).
+// A tenant ([WithTenant]) cannot use it for the failure of a lent subject. Both concern all
+// tenants.
 func WithRetryNow() Option {
 	return func(o *Options) { o.RetryNow = true }
 }

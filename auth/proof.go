@@ -30,7 +30,7 @@ type Prover interface {
 	Prove(ctx context.Context, account Account, request ProofRequest) (Proof, error)
 }
 
-// Accounts reads and proves subjects.
+// Accounts reads subjects and makes proofs of them.
 type Accounts interface {
 	AccountReader
 	Prover
@@ -150,7 +150,7 @@ type Proof interface {
 	Token
 }
 
-// JWT is a signed token (RFC 7519). A provider exchanges it, or passes it on as the credential.
+// JWT is a signed token (RFC 7519). A provider exchanges the JWT, or returns it as the credential.
 type JWT struct {
 	// Token is the JWT in compact form.
 	Token Secret

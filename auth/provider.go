@@ -22,8 +22,8 @@ type Provider interface {
 	// GetIdentity returns the provider's identity that the account's attributes name (for AWS a
 	// role ARN), in canonical form. It does no I/O, because every GetToken calls it.
 	GetIdentity(account Account) (string, error)
-	// GetProofRequest says which proof NewToken needs for request. It refuses a request that no
-	// proof could make succeed. It may ask the cloud's metadata service.
+	// GetProofRequest says which proof NewToken needs for request. It refuses a request that would
+	// fail with any proof. It may ask the cloud's metadata service.
 	GetProofRequest(ctx context.Context, request *Request) (ProofRequest, error)
 	// NewToken exchanges a proof of the request's subject for the token of request. It reads the
 	// proof with [JWTOf] or [CertificateOf], which refuse a proof of another form.

@@ -18,8 +18,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// chainedDuration is the longest duration of a session that a role's session requests. Source: IAM
-// user guide, "Methods to assume a role", role chaining.
+// chainedDuration is the longest duration of a session in role chaining, where a role's session
+// assumes another role. Source: IAM user guide, "Methods to assume a role", role chaining.
 const chainedDuration = time.Hour
 
 // sessionOf returns a proof as a session. Its error is an [*auth.Error] of

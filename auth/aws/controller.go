@@ -74,8 +74,8 @@ func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request
 	return token, nil
 }
 
-// buildableClient returns a copy of the provider's transport in the SDK's own client type. Only to
-// this type can the SDK add AWS_CA_BUNDLE. The client serves one call and keeps no connection.
+// buildableClient returns a copy of the provider's transport in the SDK's own client type. The SDK
+// can add AWS_CA_BUNDLE only to this type. The client serves one call and keeps no connection open.
 func (p *Provider) buildableClient() *awshttp.BuildableClient {
 	own := p.calls.Environment()
 	return awshttp.NewBuildableClient().WithTimeout(p.calls.Timeout()).WithTransportOptions(func(t *http.Transport) {

@@ -14,7 +14,7 @@ import (
 // with the context of the SDK's request. Set the provider directly as aws.Config.Credentials, and
 // include [auth.WithCache] in the options.
 //
-// The credentials tell the SDK to expire in at most one minute. So the SDK's cache
+// For the SDK, the credentials end after at most one minute. So the SDK's cache
 // (aws.NewCredentialsCache, which config.LoadDefaultConfig adds) asks again soon. No client uses
 // credentials for long after their grant is withdrawn.
 func NewCredentialsProvider(provider *Provider, opts ...auth.Option) awssdk.CredentialsProvider {

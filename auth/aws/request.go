@@ -24,8 +24,8 @@ type SessionRequest struct {
 	// Name is the name of the session. A name of more than 64 characters is replaced by a hash and
 	// the end of the name. Default: a name made of the subject's name.
 	Name string
-	// Duration is the lifetime of the session. Default [SessionDuration]. If a role's session
-	// requests the session, the limit is an hour, as AWS requires.
+	// Duration is the lifetime of the session. Default [SessionDuration]. AWS limits it to an hour
+	// if the source is itself a role's session.
 	Duration time.Duration
 	// Policy is a session policy in JSON; empty for none.
 	Policy string
@@ -39,7 +39,7 @@ type SessionRequest struct {
 	SourceIdentity string
 	// Tags are session tags.
 	Tags map[string]string
-	// TransitiveTags are the keys of tags that chained sessions keep.
+	// TransitiveTags are the keys of tags that chained sessions inherit.
 	TransitiveTags []string
 
 	// Audiences are the audiences of the JWT. Default: sts.amazonaws.com.

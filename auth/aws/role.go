@@ -9,8 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/attribute"
 )
 
-// role is the role of a subject: a role of AWS, or a role of an S3-compatible store, which has only
-// a text. The zero value is no role.
+// role is the role of a subject. It is a role of AWS, or a role of an S3-compatible store with only
+// text set. The zero value is no role.
 type role struct {
 	endpoint.RoleARN // zero for a role of a store
 

@@ -89,7 +89,7 @@ func FuzzSessionName(f *testing.F) {
 		}
 		second, err2 := make2(namespace2, name2)
 		if err1 != nil || err2 != nil {
-			return // not valid subjects
+			return // the names are not valid
 		}
 		a, b := aws.SessionName(first), aws.SessionName(second)
 		for _, name := range []string{a, b} {

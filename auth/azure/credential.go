@@ -26,7 +26,7 @@ type tokenCredential struct {
 // [auth.WithCache] in the options. Each call uses the context of the SDK's request and the scope of
 // the SDK's client.
 //
-// The tokens tell the SDK to expire in at most one minute. The SDK's clients keep a token until its
+// For the SDK, the tokens end after at most one minute. The SDK's clients keep a token until its
 // end, and therefore ask again soon. No client uses a token for long after its grant is withdrawn.
 //
 // Two kinds of request are refused. The first is a claims challenge (continuous access evaluation):

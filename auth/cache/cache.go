@@ -241,8 +241,8 @@ func (c *Cache) put(t *tenant, old, e *entry) {
 	if old == nil && c.tenants.size >= c.options.MaxSize {
 		victim = c.tenants.victim(t, c.now())
 	}
-	// Remove entries last, so that readers never miss the key. It also avoids that a tenant is
-	// forgotten and made again.
+	// Remove entries last. So readers never miss the key, and no tenant is forgotten and made
+	// again.
 	c.tenants.add(t, e)
 	c.index.insert(e)
 	if old != nil {

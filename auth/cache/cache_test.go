@@ -367,8 +367,8 @@ func TestRetryNowHasAPace(t *testing.T) {
 	})
 }
 
-// A cloud that throttles, throttles all tenants. So no tenant may cause further calls by changing
-// an object all the time.
+// A cloud's throttling affects all tenants. So no tenant may cause further calls by changing an
+// object all the time.
 func TestRetryNowDoesNotPassRetryAfter(t *testing.T) {
 	for code, held := range map[auth.Code]bool{auth.CodeThrottled: true, auth.CodeUnavailable: true, auth.CodeTrustRefused: false} {
 		synctest.Test(t, func(t *testing.T) {

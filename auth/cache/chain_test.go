@@ -68,8 +68,8 @@ func TestManyChainsOfOneTenant(t *testing.T) {
 	})
 }
 
-// All running flights of a tenant need a flight in the tenant's queue. This flight must start at
-// once.
+// All running flights of a tenant need a flight in the tenant's queue. The queued flight must start
+// at once.
 func TestFlightInTheQueueThatOthersNeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 1000})
@@ -149,7 +149,7 @@ func TestDiamondIsNoCircle(t *testing.T) {
 	})
 }
 
-// A flight needs another flight only while it waits for it.
+// A flight that gave up waiting for another flight no longer needs it.
 func TestFlightThatGaveUpIsNoCircle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 1000})
@@ -259,7 +259,8 @@ func TestNoTenantWaitsInAnothersQueue(t *testing.T) {
 	})
 }
 
-// If no tenant has room, the first tenant with room starts the flight.
+// If no tenant has room, a flight waits in the queues of all its tenants. The first tenant that
+// gets room starts the flight.
 func TestLentIdentityWaitsInAllQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cache.New(cache.Options{MaxSize: 1000})

@@ -22,8 +22,8 @@ type entry struct {
 	until     time.Duration // the end by the monotonic clock
 	untilWall time.Duration // the end by the wall clock
 
-	// The key. The other fields are equal in most keys, so all entries share their values. The
-	// strings are those of the first caller: usually an informer's, and in memory anyway.
+	// The key. The other fields are equal in most keys, so entries share them. The strings are
+	// those of the first caller: usually an informer's, and in memory anyway.
 	uid      string
 	identity string
 	subject  auth.Subject
@@ -89,7 +89,8 @@ func (c *Cache) issued(key auth.Key, token auth.Token, now instant) *entry {
 }
 
 const (
-	// mostFloor is the largest floor. Otherwise the floor is a tenth of a token's life.
+	// mostFloor is the largest floor of a token. The floor is a tenth of the token's life if that
+	// is less.
 	mostFloor  = 5 * time.Minute
 	firstRetry = time.Second
 	lastRetry  = time.Minute

@@ -12,8 +12,8 @@ const (
 	// Limits of AWS. Source: AWS STS API reference, AssumeRole.
 	minExternalID, maxExternalID   = 2, 1224
 	minSessionName, maxSessionName = 2, 64
-	// Limits of a session that a role's session requests. Source: IAM user guide, "Methods to
-	// assume a role", role chaining.
+	// Limits of a session in role chaining, where a role's session assumes another role. Source:
+	// IAM user guide, "Methods to assume a role", role chaining.
 	minChainedSeconds, maxChainedSeconds = 900, 3600
 )
 

@@ -103,8 +103,8 @@ func (g Guard) DialContext(dialer *net.Dialer) func(ctx context.Context, network
 
 // CheckTarget refuses a target, as host:port, that must not be requested from a proxy. It checks
 // the target without name resolution: IP addresses, and names of metadata services and of the
-// machine itself. It also refuses numbers in an unusual form of an IP address, such as 0x7f.1,
-// because programs read them as different addresses. The error is an [*AddressError].
+// machine itself. It also refuses IP addresses in an unusual form, such as 0x7f.1, because programs
+// read them as different addresses. The error is an [*AddressError].
 func (g Guard) CheckTarget(hostport string) error {
 	if g.AllowHosts.Contains(hostport) {
 		return nil
