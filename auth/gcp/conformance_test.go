@@ -12,11 +12,11 @@ import (
 	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
 )
 
-// mode is one way to a token.
+// mode is one setup under test: the kind of the subject, its cluster and its principal.
 type mode struct {
 	subject   func(namespace, name string) (auth.Subject, error)
-	elsewhere bool // than on GKE: with a workload identity provider
-	direct    bool // the subject is the principal
+	elsewhere bool // outside GKE: a workload identity provider trusts the issuer
+	direct    bool // the subject itself is the principal, without a service account
 }
 
 func TestConformance(t *testing.T) {
@@ -58,7 +58,7 @@ func (m mode) harness(t *testing.T) *providertest.Harness {
 		A:        account("tenant-a"), B: account("tenant-b"),
 		WithIdentity:      withIdentity,
 		MalformedIdentity: "tenant-a@" + projectID + ".iam.gserviceaccount.com.evil.example",
-		// A WorkloadIdentity always needs a provider.
+		// A WorkloadIdentity must name a workload identity provider.
 		IdentityOptional: !m.elsewhere || isServiceAccount(t, m), Direct: m.direct,
 		Prove: providertest.Signed(w.SignBadly),
 		NewCache: func(t *testing.T) providertest.Cache {
@@ -101,7 +101,7 @@ func isServiceAccount(t *testing.T, m mode) bool {
 	return subject.Kind() == auth.KindServiceAccount
 }
 
-// withIdentity writes an identity in its canonical form into the account's attributes.
+// withIdentity sets the account's attributes from the canonical form of an identity.
 func withIdentity(account auth.Account, identity string) auth.Account {
 	accountName, providerAttribute := gcp.ServiceAccountAnnotation, gcp.ProviderAnnotation
 	if account.Subject.Kind() != auth.KindServiceAccount {
@@ -111,7 +111,7 @@ func withIdentity(account auth.Account, identity string) auth.Account {
 	if !both && strings.Contains(identity, "@") {
 		provider, email = "", identity
 		if account.Subject.Kind() != auth.KindServiceAccount {
-			provider = providerName // so that it is the address which is at fault
+			provider = providerName // so that the error is about the address, not about a missing provider
 		}
 	}
 	return rig.WithAttribute(rig.WithAttribute(account, accountName, email), providerAttribute, provider)

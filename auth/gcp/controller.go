@@ -28,26 +28,26 @@ const (
 	credentialsVariable = "GOOGLE_APPLICATION_CREDENTIALS" //nolint:gosec // a name, no credential
 	// maxCredentials bounds a credentials file, in bytes.
 	maxCredentials = 1 << 20
-	// maxNested bounds how many credentials a file nests in each other.
+	// maxNested bounds the depth of nested source_credentials in a credentials file.
 	maxNested = 8
 	// giveIdentity is the fix for a controller without an identity.
 	giveIdentity = "give the controller's ServiceAccount an identity with Workload Identity Federation for GKE, or set " + credentialsVariable +
 		", or name a ServiceAccount in the object"
-	// controllerOperation names the call in errors.
+	// controllerOperation is the name of the call in error texts.
 	controllerOperation = "the controller's own token"
 )
 
-// NewControllerToken implements [auth.ControllerProvider] with Application Default Credentials: the
-// file that GOOGLE_APPLICATION_CREDENTIALS names, the file that gcloud writes
-// (~/.config/gcloud/application_default_credentials.json), the metadata server. Each call reads the
-// environment anew.
+// NewControllerToken implements [auth.ControllerProvider] with Application Default Credentials. It
+// uses the first of these sources that exists: the file in GOOGLE_APPLICATION_CREDENTIALS, the file
+// that gcloud writes (~/.config/gcloud/application_default_credentials.json), the metadata server.
+// Each call reads the environment anew.
 //
-// In a node pool with Workload Identity Federation for GKE the metadata server gives the Pod's
-// token. Elsewhere it gives the node's token, in the same form, so that we cannot tell the two
-// apart.
+// In a node pool with Workload Identity Federation for GKE the metadata server returns the Pod's
+// token. Elsewhere it returns the node's token in the same form, so that we cannot tell the two
+// tokens apart.
 //
-// An executable credential source is refused, because no program is started for a credential. A
-// proxy that a tenant chose is refused.
+// NewControllerToken refuses an executable credential source, because no program is started for a
+// credential. It also refuses a tenant's proxy.
 func (p *Provider) NewControllerToken(ctx context.Context, request *auth.Request) (auth.Token, error) {
 	if request.ProxyURL != nil {
 		return nil, refusal.Detour("proxy")
@@ -107,27 +107,28 @@ func fileError(path string, err error) error {
 	}
 }
 
-// credentialsFile is the part of a credentials file that we check. Its names and types are those of
-// package google, so that both read a file in the same way.
+// credentialsFile has the fields of a credentials file that we check. The names and types of the
+// fields equal those of package google, so that both read a file in the same way.
 type credentialsFile struct {
 	Type              string                           `json:"type"`
 	PrivateKey        string                           `json:"private_key"`
 	UniverseDomain    string                           `json:"universe_domain"`
 	CredentialSource  externalaccount.CredentialSource `json:"credential_source"`
 	SourceCredentials *credentialsFile                 `json:"source_credentials"`
-	// Web and Installed are for signing in people. Package google accepts them as credentials, even
-	// if the type is another.
+	// Web and Installed mark a file for signing in people. Package google accepts such a file as
+	// credentials, even if Type is another type.
 	Web       json.RawMessage `json:"web"`
 	Installed json.RawMessage `json:"installed"`
 }
 
-// types are the types of credentials that a program can use without a person. Source: package
+// types returns the types of credentials that a program can use without a person. Source: package
 // google, CredentialsType.
 func types() []google.CredentialsType {
 	return []google.CredentialsType{google.ServiceAccount, google.AuthorizedUser, google.ExternalAccount, google.ImpersonatedServiceAccount}
 }
 
-// check refuses credentials that would start a program, and those of another universe.
+// check refuses a file that needs a person or would start a program, and a file of another
+// universe. It also refuses unknown types, deep nesting and bad private keys.
 func (f *credentialsFile) check(universe string) error {
 	domain := f.UniverseDomain
 	if domain == "" {
@@ -156,7 +157,7 @@ func (f *credentialsFile) check(universe string) error {
 	return nil
 }
 
-// checkKey judges the key of a service account before package google parses it.
+// checkKey checks the private key of a service account before package google parses the key.
 func (f *credentialsFile) checkKey() error {
 	if f.PrivateKey == "" {
 		return nil
@@ -205,8 +206,9 @@ func (p *Provider) tokenOfFile(ctx context.Context, path string, data []byte, wa
 // hostOf returns the host that a request went to, in a form that is safe to print.
 func hostOf(x remote.Exchange) string { return remote.Printable(x.Host, remote.MaxName) }
 
-// fileFailure is the error of a failed attempt to get a token with the file at path. It reads the
-// last request and its answer, because the SDK's errors repeat whole answers.
+// fileFailure returns the error of a failed attempt to get a token with the file at path. It
+// reports the last request and its answer. It does not report the SDK's error, which repeats whole
+// answers.
 func fileFailure(ctx context.Context, path string, last remote.Exchange) error {
 	where := hostOf(last)
 	switch {

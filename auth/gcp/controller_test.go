@@ -23,8 +23,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// environment sets the environment of a program that has only the identity in the file, or none if
-// content is empty.
+// environment sets the program's environment so that its only identity is a credentials file with
+// this content. If content is empty, there is no identity.
 func environment(t *testing.T, content string) (path string) {
 	t.Helper()
 	for _, entry := range os.Environ() {
@@ -59,7 +59,8 @@ func document(t *testing.T, fields map[string]any) string {
 	return string(data)
 }
 
-// federated is a credentials file as gcloud writes it, whose proof is in a file.
+// federated returns a credentials file as gcloud writes it. This file refers to another file with
+// the proof.
 func federated(t *testing.T, w *world, more map[string]any) string {
 	t.Helper()
 	proof, err := w.Issuer.Mint(oidc.Claims{"sub": controllerSubject, "aud": []string{"https://iam.googleapis.com/" + providerName}})
@@ -88,7 +89,7 @@ func TestControllerFromMetadata(t *testing.T) {
 	if c, ok := credentials.(*auth.RegistryCredentials); !ok || c.Username != "oauth2accesstoken" || c.Password.IsZero() {
 		t.Errorf("registry: %v", credentials)
 	}
-	// On GKE the identity of the Pod's ServiceAccount, with the scopes that are asked for.
+	// On GKE the token belongs to the Pod's ServiceAccount.
 	rig.Must(t, w.Cloud.GCP().PutMetadata(cloudgcp.Metadata{
 		Project: projectID, ClusterLocation: location, ClusterName: clusterName, KubernetesServiceAccount: "lanyard-system/lanyard-controller",
 	}))
@@ -153,7 +154,8 @@ func TestControllerFederated(t *testing.T) {
 		t.Errorf("valid for %s", d)
 	}
 
-	// As a service account, from the file that gcloud writes.
+	// The controller impersonates a service account. Its credentials file is where gcloud writes
+	// it.
 	w.accountFor(t, "lanyard", pools+"tenants/subject/"+controllerSubject)
 	impersonation := "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/" + emailOf("lanyard") + ":generateAccessToken"
 	content := federated(t, w, map[string]any{"service_account_impersonation_url": impersonation})
@@ -166,7 +168,7 @@ func TestControllerFederated(t *testing.T) {
 	if whose, err := w.whose(t.Context(), token); err != nil || whose != "serviceAccount:"+emailOf("lanyard") {
 		t.Errorf("%s, %v", whose, err)
 	}
-	w.accountFor(t, "lanyard") // which trusts nobody
+	w.accountFor(t, "lanyard") // without members that may impersonate it
 	_, err = asController(t, w.gcp)
 	wants{auth.StageExchange, auth.CodeTrustRefused, "iamcredentials.googleapis.com, the controller's own token: HTTP status 403", "credentials file"}.check(t, err)
 }
@@ -237,7 +239,7 @@ func TestControllerFileFaults(t *testing.T) {
 	for range 20 {
 		nested = map[string]any{"type": "impersonated_service_account", "service_account_impersonation_url": "https://x", "source_credentials": nested}
 	}
-	// An RSA key of the primes 3 and 5, which crypto/rsa would compute with.
+	// An RSA key with the primes 3 and 5. crypto/rsa would compute with this key.
 	const tiny = "-----BEGIN RSA PRIVATE KEY-----\nMBsCAQACAQ8CAQMCAQMCAQMCAQUCAQECAQMCAQI=\n-----END RSA PRIVATE KEY-----\n"
 	for name, test := range map[string]struct{ content, text string }{
 		"not JSON":            {"<html>", "not JSON"},
@@ -269,7 +271,7 @@ func TestControllerFileFaults(t *testing.T) {
 	})
 }
 
-// The rule is checked for the options, and again when the token is made.
+// A tenant's proxy is refused in the options, and again when NewControllerToken makes the token.
 func TestControllerTakesNoDetour(t *testing.T) {
 	w := newWorld(t)
 	environment(t, federated(t, w, nil))

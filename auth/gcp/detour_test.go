@@ -22,7 +22,7 @@ import (
 func TestTenantProxy(t *testing.T) {
 	w := newWorld(t)
 	a := w.tenantA(t)
-	// The administrator has no proxy here, so that only the tenant's leads to the cloud.
+	// Without an administrator's proxy, only the tenant's proxy leads to the cloud.
 	w.Base.Proxy = nil
 	provider := w.provider(t, gcp.Config{AllowedEndpointHosts: w.Allow})
 	token, err := auth.GetToken(t.Context(), provider, w.As(a, auth.WithProxyURL(w.Proxy), auth.WithImageRepository(imageA))...)
@@ -63,11 +63,12 @@ func TestTokenSource(t *testing.T) {
 	if n := w.exchanges(); n != 1 {
 		t.Errorf("%d exchanges, want 1", n)
 	}
-	// The source keeps no token itself: a token that the cache drops is gone.
+	// The source stores no token itself: after Invalidate it needs a new exchange.
 	tokens.Invalidate(a.Subject)
 	kept, err := source.Token()
 	rig.Must(t, err)
-	// Its wrapper keeps a token for at most a minute, although the token lives longer.
+	// The reported expiry is at most a minute ahead, although the token lives longer. oauth2's
+	// wrapper therefore asks again within a minute.
 	if left := time.Until(kept.Expiry); left > time.Minute || left < 50*time.Second {
 		t.Errorf("to be asked for again in %s", left)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// A token for a tenant's ServiceAccount on GKE, which is a principal of IAM itself. It may read
-// buckets and no more.
+// Get a token for a tenant's ServiceAccount on GKE. The ServiceAccount is itself a principal of
+// IAM. With this scope the token may only read buckets.
 func Example() {
 	local, accounts := localGKE()
 	defer local.Cloud.Close()
@@ -38,7 +38,8 @@ func Example() {
 	// Output: [secret] true
 }
 
-// Requests of Google's clients are the tenant's: the source is asked for a token at each of them.
+// Google's clients send their requests as the tenant. They ask the source for a token at each
+// request.
 func ExampleNewTokenSource() {
 	local, accounts := localGKE()
 	defer local.Cloud.Close()
@@ -49,7 +50,8 @@ func ExampleNewTokenSource() {
 	defer provider.Close()
 
 	source := gcp.NewTokenSource(context.Background(), provider, auth.WithServiceAccount("tenant-a", "reader", accounts))
-	client := &http.Client{Transport: &oauth2.Transport{Source: source, Base: local.Base}} // which option.WithHTTPClient takes
+	// Pass this client to option.WithHTTPClient.
+	client := &http.Client{Transport: &oauth2.Transport{Source: source, Base: local.Base}}
 	answer, err := client.Get("https://storage.googleapis.com/storage/v1/b/no-such-bucket/o")
 	if err != nil {
 		log.Fatal(err)
@@ -59,7 +61,7 @@ func ExampleNewTokenSource() {
 	// Output: 404 Not Found
 }
 
-// User and password for Artifact Registry.
+// Get a user name and a password for Artifact Registry.
 func ExampleProvider_NewRegistryToken() {
 	local, accounts := localGKE()
 	defer local.Cloud.Close()
@@ -84,8 +86,9 @@ func ExampleProvider_NewRegistryToken() {
 	// EndpointRefused
 }
 
-// localGKE is a local Google Cloud with a cluster, and a ServiceAccount of it without annotations.
-// In a controller the accounts are package auth/kube's, and the configuration is empty.
+// localGKE starts a local Google Cloud with a GKE cluster. The accounts have one ServiceAccount of
+// this cluster, without annotations. A controller uses the accounts of package auth/kube and an
+// empty configuration instead.
 func localGKE() (*rig.Rig, auth.Accounts) {
 	const issuer = "https://container.googleapis.com/v1/projects/my-org-project/locations/europe-west1/clusters/tenants"
 	local, err := rig.Start(context.Background(), cloudtest.Config{GCP: cloudgcp.Config{

@@ -15,18 +15,19 @@ import (
 )
 
 const (
-	// tokenLifetime is the lifetime of every proof and of every service account's token that we ask
-	// for. A longer one needs a policy of the organization. Source: IAM, "Quotas and limits".
+	// tokenLifetime is the lifetime that we request for a service account's token, and for a proof
+	// if the subject itself is the principal. A longer lifetime needs a policy of the organization.
+	// Source: IAM, "Quotas and limits".
 	tokenLifetime = time.Hour
 	// maxExpiresIn bounds the lifetime of a token: a policy of the organization cannot allow more.
 	// Source: IAM, "Create short-lived credentials for a service account".
 	maxExpiresIn = 12 * time.Hour
-	// impersonationScope limits a token that only serves to get another one. Source: IAM Service
-	// Account Credentials API, generateAccessToken, "Authorization scopes".
+	// impersonationScope is the scope of a token that only serves to get another token. Source: IAM
+	// Service Account Credentials API, generateAccessToken, "Authorization scopes".
 	impersonationScope = "https://www.googleapis.com/auth/iam"
 	// tokenType is the type of every token. Source: RFC 6750.
 	tokenType = "Bearer"
-	// health is the page where people see the state of the services.
+	// health is the page that shows people the state of the services.
 	health = "status.cloud.google.com"
 )
 
@@ -76,13 +77,13 @@ func (p *Provider) NewToken(ctx context.Context, proof auth.Proof, request *auth
 	return asToken(token, err)
 }
 
-// step is one impersonation.
+// step is one impersonation, a call of generateAccessToken.
 type step struct {
 	account   endpoint.GCPServiceAccount
 	delegates []endpoint.GCPServiceAccount
-	// by is who impersonates, as IAM policies name it.
+	// by is the principal that impersonates, in the form of IAM policies.
 	by string
-	// own: by is the subject itself.
+	// own is true if by is the subject itself.
 	own bool
 }
 
@@ -101,8 +102,8 @@ func (x plan) steps(principal string) []step {
 	return steps
 }
 
-// checkProof refuses a proof of another subject. If the subject itself is the principal, Google
-// would give a token of the subject that the proof names.
+// checkProof refuses the proof of another subject than the request's. If the subject itself is the
+// principal, Google would return a token of the proof's subject.
 func checkProof(proof *auth.JWT, request *auth.Request) error {
 	want := request.Key.Subject.String()
 	got := remote.ClaimsOf(proof).Subject
@@ -154,7 +155,7 @@ func (p *Provider) federate(ctx context.Context, x plan, proof *auth.JWT, reques
 	return token, nil
 }
 
-// impersonate exchanges a token for one of the step's service account.
+// impersonate exchanges the source token for a token of the step's service account.
 func (p *Provider) impersonate(ctx context.Context, x step, source *Token, request *auth.Request, wanted []string) (*Token, error) {
 	operation := "generateAccessToken for " + x.account.Email
 	where := p.universe.APIHost("iamcredentials")
@@ -205,9 +206,9 @@ func newPost(ctx context.Context, target, contentType, body string) (*http.Reque
 // errNotJSON is the error for a response or a file that cannot be decoded.
 var errNotJSON = errors.New("it is not JSON of the expected form")
 
-// parseToken reads the response to a token exchange (RFC 8693 §2.2.1) that was sent at asked, or a
-// response of the metadata server, which has the same form. Its errors quote nothing of the
-// response.
+// parseToken reads the response to a token exchange (RFC 8693 §2.2.1), or a response of the
+// metadata server, which has the same form. The request was sent at the time asked. Errors quote
+// nothing of the response.
 func parseToken(body []byte, asked time.Time) (*Token, error) {
 	var answer struct {
 		AccessToken     string `json:"access_token"`
@@ -232,9 +233,9 @@ func parseToken(body []byte, asked time.Time) (*Token, error) {
 	return &Token{Secret: auth.NewSecret(answer.AccessToken), ExpiresAt: asked.Add(life).UTC()}, nil
 }
 
-// parseAccountToken reads the response to a request for generateAccessToken that was sent at asked.
-// The token ends at the time that Google names, but at most tokenLifetime after asked: if our clock
-// is behind, Google's time is too far ahead. Its errors quote nothing of the response.
+// parseAccountToken reads a response of generateAccessToken. The request was sent at the time
+// asked. The token ends at Google's expireTime, but at most tokenLifetime after asked: if our clock
+// is behind, expireTime is too far ahead. Errors quote nothing of the response.
 func parseAccountToken(body []byte, asked time.Time) (*Token, error) {
 	var answer struct {
 		AccessToken string    `json:"accessToken"`

@@ -13,7 +13,7 @@ func Remembered(p *Provider) int { return p.identities.Len() }
 // RetryMetadata sets how long a failure to learn the cluster is remembered.
 func RetryMetadata(p *Provider, after time.Duration) { p.metadata.retry = after }
 
-// What returns the part of a service's refusal that errors show.
+// What returns the codes of a service's refusal, as error texts show them.
 func What(body []byte) string { return parseProblem(body).what() }
 
 // ParseToken reads the response to a token exchange that was sent at asked.
@@ -24,8 +24,8 @@ func ParseAccountToken(body []byte, asked time.Time) (*Token, error) {
 	return parseAccountToken(body, asked)
 }
 
-// Identity returns the canonical form of what a subject says, and the canonical form that results
-// from reading the first one again.
+// Identity parses a subject's statement into its canonical form, and parses this form again. It
+// returns both canonical forms, and whether both results are the same.
 func Identity(account, provider string, flux bool) (said, read string, same bool, err error) {
 	universe := endpoint.GCPUniverses()[0]
 	a, err := parseStatement(statement{account: account, provider: provider, flux: flux}, universe)

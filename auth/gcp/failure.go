@@ -10,10 +10,10 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
 )
 
-// problem is a service's description of a refusal. Errors show its codes, if they have the form of
-// a code, and never its text.
+// problem is a service's description of a refusal. Error texts show its code and reason, if they
+// have the form of a code, and never its text.
 type problem struct {
-	// code is OAuth's (RFC 6749 §5.2), or the name of a google.rpc.Code.
+	// code is an OAuth error code (RFC 6749 §5.2), or the name of a google.rpc.Code.
 	code string
 	// reason is the reason of a google.rpc.ErrorInfo; empty if there is none.
 	reason string
@@ -51,7 +51,8 @@ func parseProblem(body []byte) problem {
 	return p
 }
 
-// codeOf returns s if it has the form of a code: at most 64 letters and underscores.
+// codeOf returns s if it has the form of a code: at most 64 letters and underscores. Otherwise it
+// returns an empty string.
 func codeOf(s string) string {
 	if len(s) > 64 || strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '_' }) {
 		return ""
@@ -59,7 +60,7 @@ func codeOf(s string) string {
 	return s
 }
 
-// what names the refusal for people.
+// what returns the code and the reason, if any, for error texts.
 func (p problem) what() string {
 	if p.reason != "" {
 		return p.code + " (" + p.reason + ")"
@@ -67,15 +68,15 @@ func (p problem) what() string {
 	return p.code
 }
 
-// hasReason reports whether the answer is a refusal with a code of the service, and not only with
-// an HTTP status.
+// hasReason reports whether the service refused the request with a code of its own. Without a code
+// there is only an HTTP status.
 func hasReason(answer remote.Answer, p problem) bool {
 	return p.code != "" && answer.Status >= http.StatusBadRequest && answer.Status < http.StatusInternalServerError &&
 		answer.Status != http.StatusTooManyRequests
 }
 
-// exchangeFailure is the failure of an exchange. Its fix says what to correct, as far as the answer
-// tells.
+// exchangeFailure describes a failed token exchange. If the answer shows the cause, the fix says
+// what to correct.
 func (p *Provider) exchangeFailure(answer remote.Answer, where string, x plan, proof *auth.JWT, request *auth.Request) remote.Failure {
 	f := answer.Refusal(where, health)
 	said := parseProblem(answer.Body)
@@ -133,8 +134,8 @@ func mendMapping(trust string, c remote.Claims) string {
 	return fmt.Sprintf("check the attribute mapping of %s for sub = %s (google.subject has at most 127 bytes)", trust, c.Subject)
 }
 
-// failure is the failure of an impersonation. Its fix says what to correct, as far as the answer
-// tells.
+// failure describes a failed impersonation. If the answer shows the cause, the fix says what to
+// correct.
 func (x step) failure(answer remote.Answer, where string, request *auth.Request) remote.Failure {
 	f := answer.Refusal(where, health)
 	said := parseProblem(answer.Body)
@@ -167,7 +168,7 @@ func (x step) failure(answer remote.Answer, where string, request *auth.Request)
 	return f
 }
 
-// grants says which roles the impersonation needs.
+// grants returns the fix for missing roles: which role to grant, on which account, to whom.
 func (x step) grants() string {
 	if len(x.delegates) > 0 {
 		return fmt.Sprintf("grant roles/iam.serviceAccountTokenCreator on %s to %s, and on each service account after it to the one before, up to %s",
@@ -180,7 +181,7 @@ func (x step) grants() string {
 	return fmt.Sprintf("grant %s on %s to %s", role, x.account.Email, x.by)
 }
 
-// trustOf names, in errors, the resource that decides whether Google trusts the proof.
+// trustOf returns the resource that decides whether Google trusts the proof, for error texts.
 func (p *Provider) trustOf(x plan) string {
 	if x.hasProvider() {
 		return "workload identity provider " + x.provider.String()

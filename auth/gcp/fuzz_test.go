@@ -9,7 +9,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/gcp"
 )
 
-// FuzzIdentity checks that an identity's text leads to the identity that the subject named: an
+// FuzzIdentity checks that the canonical text of an identity parses to the same identity. An
 // exchange sees only this text, in the key.
 func FuzzIdentity(f *testing.F) {
 	f.Add("", "", false)
@@ -32,7 +32,7 @@ func FuzzIdentity(f *testing.F) {
 	})
 }
 
-// FuzzWhat checks that an error shows only the codes of any text that a service writes.
+// FuzzWhat checks that an error shows only codes, whatever text a service writes.
 func FuzzWhat(f *testing.F) {
 	f.Add([]byte(`{"error":"invalid_grant","error_description":"x"}`))
 	f.Add([]byte(`{"error":{"code":403,"status":"PERMISSION_DENIED","details":[{"reason":"IAM_PERMISSION_DENIED"}]}}`))

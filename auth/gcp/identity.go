@@ -9,27 +9,29 @@ import (
 )
 
 const (
-	// ServiceAccountAnnotation names the IAM service account that a ServiceAccount impersonates, by
-	// its address. Without this annotation the ServiceAccount is itself the principal. Source: GKE,
-	// "Authenticate to Google Cloud APIs from GKE workloads".
+	// ServiceAccountAnnotation has the address of the IAM service account that a ServiceAccount
+	// impersonates. Without this annotation the ServiceAccount is itself the principal. Source:
+	// GKE, "Authenticate to Google Cloud APIs from GKE workloads".
 	ServiceAccountAnnotation = "iam.gke.io/gcp-service-account"
-	// ProviderAnnotation names the workload identity provider that trusts a ServiceAccount's
-	// issuer, by its resource name:
+	// ProviderAnnotation has the resource name of the workload identity provider that trusts a
+	// ServiceAccount's issuer:
 	// projects/<number>/locations/global/workloadIdentityPools/<pool>/providers/<provider>. A full
 	// resource name and a URL of iam.googleapis.com are accepted too. Without this annotation the
 	// issuer is the GKE cluster that the controller runs in.
 	ProviderAnnotation = "gcp.lanyard.dev/workload-identity-provider"
-	// FluxProviderAnnotation is Flux's name of ProviderAnnotation. As with Flux, the audience of the
-	// proof is then the provider's full resource name without "https:", which matters to a provider
-	// that lists its audiences. An account with both annotations is refused.
+	// FluxProviderAnnotation is Flux's name of ProviderAnnotation. With this annotation the
+	// audience of the proof is the one that Flux uses: the provider's full resource name without
+	// "https:". This matters if the provider lists its audiences. An account with both annotations
+	// is refused.
 	FluxProviderAnnotation = "gcp.auth.fluxcd.io/workload-identity-provider"
 	// ServiceAccountField is the same as ServiceAccountAnnotation in the providerConfig of a
 	// WorkloadIdentity.
 	ServiceAccountField = "serviceAccountEmail"
-	// ImpersonateAnnotation names the service account that is impersonated with the identity of the
-	// ServiceAccount, after its delegates, with a comma between two addresses
-	// ([endpoint.ParseGCPImpersonation]). The service account of ServiceAccountAnnotation, if there is
-	// one, is the first delegate. Google decides at each step; nothing is lent.
+	// ImpersonateAnnotation lists addresses of service accounts, with a comma between two addresses
+	// ([endpoint.ParseGCPImpersonation]). The last service account is impersonated, and those
+	// before it are its delegates. The first impersonation is by the service account of
+	// ServiceAccountAnnotation or, without that annotation, by the ServiceAccount itself. Google
+	// decides at each step; nothing is lent.
 	ImpersonateAnnotation = "lanyard.dev/impersonate"
 	// ImpersonateField is the same as ImpersonateAnnotation in the providerConfig of a
 	// WorkloadIdentity.
@@ -39,34 +41,35 @@ const (
 	ProviderField = "workloadIdentityProvider"
 )
 
-// statement is what a subject says about its identity. It is comparable.
+// statement has the values of a subject's annotations or providerConfig. It is comparable.
 type statement struct {
 	account, provider string
-	// impersonated is the account to impersonate in the end, after its delegates.
+	// impersonated lists the delegates and, at the end, the account to impersonate.
 	impersonated string
-	// flux: the provider is named as Flux names it.
+	// flux is true if the provider is in Flux's annotation.
 	flux bool
 }
 
-// identity is the part of a token's identity that the subject decides.
+// identity is the parsed form of a statement.
 type identity struct {
 	// account is the service account to impersonate; zero if the subject itself is the principal.
 	account endpoint.GCPServiceAccount
-	// chain is the service account that is impersonated next, after its delegates; empty for none.
+	// chain has the delegates and, at the end, the service account to impersonate after account. It
+	// may be empty.
 	chain []endpoint.GCPServiceAccount
 	// provider is the provider that trusts the subject's issuer; zero if the issuer is the GKE
 	// cluster.
 	provider endpoint.GCPWorkloadProvider
-	// flux: the provider is named as Flux names it, and expects Flux's audience.
+	// flux is true if the provider is in Flux's annotation. The proof then has Flux's audience.
 	flux bool
 	// text is the canonical form, the identity in keys: empty, <address>, <provider> or
 	// <provider>/serviceAccounts/<address>. A chain follows after a plus sign, with a comma between
-	// two addresses. A provider named as Flux names it has its full name.
+	// two addresses. A provider in Flux's annotation is written with its full resource name.
 	text string
 }
 
-// Separators in the canonical form: a service account from the provider before it, and a chain from
-// what is before it. No address has a plus sign.
+// Separators in the canonical form. accountSegment stands between a provider and a service account,
+// chainSegment before a chain. No address has a plus sign.
 const (
 	accountSegment = "/serviceAccounts/"
 	chainSegment   = "+"
@@ -74,7 +77,7 @@ const (
 
 func (i identity) hasProvider() bool { return i.provider != endpoint.GCPWorkloadProvider{} }
 
-// audience is the audience of a proof for the provider.
+// audience returns the audience of a proof for the provider.
 func (i identity) audience() string {
 	if i.flux {
 		return i.provider.FullName()
@@ -94,7 +97,7 @@ func providerAttribute() attribute.Attribute {
 	return attribute.Attribute{Annotation: ProviderAnnotation, Field: ProviderField}
 }
 
-// attribute is the attribute that names the provider.
+// attribute returns the annotation or field with the provider's name, for errors.
 func (s statement) attribute() attribute.Attribute {
 	if s.flux {
 		return attribute.Attribute{Annotation: FluxProviderAnnotation}
@@ -102,7 +105,8 @@ func (s statement) attribute() attribute.Attribute {
 	return providerAttribute()
 }
 
-// parseStatement reads what a subject says, for a universe. Its error is an [*attribute.Error].
+// parseStatement parses a statement. Its service accounts must be in the universe. The error is an
+// [*attribute.Error].
 func parseStatement(said statement, universe endpoint.GCPUniverse) (identity, error) {
 	var id identity
 	var err error
@@ -134,7 +138,7 @@ func parseStatement(said statement, universe endpoint.GCPUniverse) (identity, er
 	return id, nil
 }
 
-// parseAccount reads the address of a service account of a universe.
+// parseAccount parses the address of a service account, which must be in the universe.
 func parseAccount(address string, universe endpoint.GCPUniverse) (endpoint.GCPServiceAccount, error) {
 	account, err := endpoint.ParseGCPServiceAccount(address)
 	if err != nil {
@@ -143,7 +147,7 @@ func parseAccount(address string, universe endpoint.GCPUniverse) (endpoint.GCPSe
 	return account, checkUniverse(account, universe)
 }
 
-// parseChain reads a chain of service accounts of a universe.
+// parseChain parses a list of service accounts, which must be in the universe.
 func parseChain(addresses string, universe endpoint.GCPUniverse) ([]endpoint.GCPServiceAccount, error) {
 	chain, err := endpoint.ParseGCPImpersonation(addresses)
 	if err != nil {
@@ -179,16 +183,16 @@ func parseIdentity(text string, universe endpoint.GCPUniverse) (identity, error)
 	return parseStatement(statement{account: account, provider: provider, impersonated: chain, flux: strings.HasPrefix(provider, "//")}, universe)
 }
 
-// GetIdentity implements [auth.Provider]. It returns empty for a ServiceAccount of GKE that is
-// itself the principal. Otherwise it returns the names in the subject's annotations or
+// GetIdentity implements [auth.Provider]. It returns an empty string for a ServiceAccount of GKE
+// that is itself the principal. Otherwise it returns the names in the subject's annotations or
 // providerConfig, in one of these forms:
 //
 //	<service account's address>
 //	<workload identity provider's resource name>
 //	<workload identity provider's resource name>/serviceAccounts/<service account's address>
 //
-// A chain follows after a plus sign, with a comma between two addresses. The resource name is the
-// full one if the subject has Flux's annotation.
+// A chain follows after a plus sign, with a comma between two addresses. If the subject has Flux's
+// annotation, the text has the full resource name.
 func (p *Provider) GetIdentity(account auth.Account) (string, error) {
 	var said statement
 	var hasAccount, hasChain, hasProvider bool

@@ -10,7 +10,8 @@ import (
 	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
 )
 
-// lendTo makes a service account that another one may impersonate, and returns its address.
+// lendTo makes a service account with this name that member may impersonate. It returns the address
+// of the new service account. An empty member means nobody.
 func (w *world) lendTo(t *testing.T, name, member string) string {
 	t.Helper()
 	account := cloudgcp.ServiceAccount{Email: name + "@" + projectID + ".iam.gserviceaccount.com"}
@@ -21,8 +22,8 @@ func (w *world) lendTo(t *testing.T, name, member string) string {
 	return account.Email
 }
 
-// TestImpersonation: a ServiceAccount's service account impersonates another one, also by
-// delegates. The chain is in the key.
+// TestImpersonation: the service account of a ServiceAccount impersonates another service account,
+// directly and through a delegate. The key has the whole chain.
 func TestImpersonation(t *testing.T) {
 	w := newWorld(t)
 	account := w.tenantA(t)
@@ -70,7 +71,7 @@ func TestImpersonation(t *testing.T) {
 	if whose, err := w.whose(t.Context(), token); err != nil || !strings.Contains(whose, second) {
 		t.Errorf("the token is %s's, %v", whose, err)
 	}
-	// Only the annotation of a chain may have a chain.
+	// A list of addresses is only allowed in ImpersonateAnnotation.
 	_, err = auth.GetToken(t.Context(), w.gcp, rig.Subject(rig.WithAttribute(account, gcp.ServiceAccountAnnotation, first+","+second), w.Sign))
 	if auth.CodeOf(err) != auth.CodeIdentityInvalid || !strings.Contains(err.Error(), gcp.ServiceAccountAnnotation) {
 		t.Error(err)

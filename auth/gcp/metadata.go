@@ -30,13 +30,13 @@ const (
 	metadataConnect = 2 * time.Second
 	// metadataServer names the server in errors.
 	metadataServer = "the metadata server"
-	// flavor is the header of the metadata server's requests and answers, and flavorGoogle its
-	// value. Other servers do not send it.
+	// flavor is the header of the metadata server's requests and answers, and flavorGoogle is its
+	// value. Other servers do not send this header.
 	flavor, flavorGoogle = "Metadata-Flavor", "Google"
 )
 
-// metadata is a client of the machine's metadata server. It asks for the cluster once, because the
-// cluster of a running program does not change. It asks when a token first needs the cluster,
+// metadata is a client of the machine's metadata server. It asks for the cluster only once, because
+// the cluster of a running program does not change. It asks when a token first needs the cluster,
 // because outside GKE there may be no metadata server.
 type metadata struct {
 	client *http.Client
@@ -72,8 +72,8 @@ func newMetadata(host string, timeout time.Duration) (*metadata, error) {
 	return &metadata{client: remote.NewClient(t, timeout), root: root.String(), retry: metadataRetry}, nil
 }
 
-// gke returns the cluster that the program runs in. Callers share one inquiry; each waits until its
-// own context ends.
+// gke returns the cluster that the program runs in. Callers share one inquiry. Each caller waits
+// until the inquiry or the caller's own context ends.
 func (m *metadata) gke(ctx context.Context, subject auth.Subject) (endpoint.GKECluster, error) {
 	m.mu.Lock()
 	q := m.last
@@ -99,7 +99,8 @@ func (m *metadata) gke(ctx context.Context, subject auth.Subject) (endpoint.GKEC
 	return endpoint.GKECluster{}, f.Error(auth.StageIdentity, "the GKE cluster")
 }
 
-// stale reports whether the inquiry failed more than retry ago, so that another may help.
+// stale reports whether the inquiry failed more than retry ago, so that a new inquiry is
+// worthwhile.
 func (q *inquiry) stale(retry time.Duration) bool {
 	select {
 	case <-q.done:
@@ -155,8 +156,8 @@ func (m *metadata) cluster(ctx context.Context) (endpoint.GKECluster, *remote.Fa
 	return c, nil
 }
 
-// get asks for one item. It returns an answer of any status, if the metadata server itself sent the
-// answer.
+// get asks for one item. It returns an answer with any status, provided that the metadata server
+// itself sent the answer.
 func (m *metadata) get(ctx context.Context, path string) (remote.Answer, *remote.Failure) {
 	answer, err := remote.Try(ctx, m.client, func(ctx context.Context) (*http.Request, error) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.root+path, nil)
@@ -180,7 +181,7 @@ func (m *metadata) get(ctx context.Context, path string) (remote.Answer, *remote
 	return answer, nil
 }
 
-// token gets an access token of the machine's identity, or on GKE of the Pod's.
+// token gets an access token of the machine's identity or, on GKE, of the Pod's identity.
 func (m *metadata) token(ctx context.Context, scopes []string) (*Token, error) {
 	asked := time.Now()
 	query := url.Values{"scopes": {strings.Join(scopes, ",")}}

@@ -20,7 +20,7 @@ import (
 	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
 )
 
-// serveMetadata is a metadata server's address.
+// serveMetadata starts a server with the handler and returns its host and port.
 func serveMetadata(tb testing.TB, handler http.HandlerFunc) string {
 	tb.Helper()
 	server := httptest.NewServer(handler)
@@ -30,7 +30,7 @@ func serveMetadata(tb testing.TB, handler http.HandlerFunc) string {
 	return target.Host
 }
 
-// metadataServer has the items and no other.
+// metadataServer starts a metadata server that has only these items. It returns its host and port.
 func metadataServer(tb testing.TB, items map[string]string) string {
 	tb.Helper()
 	return serveMetadata(tb, func(w http.ResponseWriter, r *http.Request) {
@@ -48,7 +48,8 @@ func metadataServer(tb testing.TB, items map[string]string) string {
 	})
 }
 
-// clusterItems are a GKE cluster's, with one of them changed, or taken away if value is empty.
+// clusterItems returns the metadata of a GKE cluster. The item at path gets this value; an empty
+// value removes the item.
 func clusterItems(path, value string) map[string]string {
 	items := map[string]string{
 		"project/project-id": projectID, "project/numeric-project-id": projectNumber,
@@ -207,7 +208,8 @@ func TestMetadataIsAskedOnce(t *testing.T) {
 	}
 }
 
-// The metadata server is on the machine: a proxy would be asked for its credentials in plain text.
+// Requests to the metadata server do not use the proxy. The server is on the machine, and the proxy
+// would see credentials in plain text.
 func TestMetadataPassesTheProxy(t *testing.T) {
 	base := rig.Wire(t, answer(200, goodToken))
 	base.Proxy = func(r *http.Request) (*url.URL, error) {
@@ -223,7 +225,8 @@ func TestMetadataPassesTheProxy(t *testing.T) {
 	rig.Must(t, err)
 }
 
-// A fix on GKE names the principal as IAM does, by the project's number if the server knows it.
+// On GKE the fix shows the principal as IAM writes it. The principal has the project's number if
+// the metadata server returns the number.
 func TestAdviceOnGKE(t *testing.T) {
 	denied := then(rpcError(403, "PERMISSION_DENIED", "IAM_PERMISSION_DENIED", "no"))
 	for number, member := range map[string]string{
@@ -250,7 +253,8 @@ func TestProviderNeedsNoMetadata(t *testing.T) {
 	if calls := w.Calls(cloudgcp.ServiceMetadata); len(calls) != 0 {
 		t.Errorf("%d questions to the metadata server", len(calls))
 	}
-	// On GKE it is asked when it is first needed, and never again.
+	// On GKE the metadata server is asked when a token first needs the cluster, and then never
+	// again.
 	for range 3 {
 		_, err := auth.GetToken(t.Context(), w.gcp, w.As(tenant(t, "tenant-a"))...)
 		rig.Must(t, err)
@@ -280,10 +284,11 @@ func TestClockSkew(t *testing.T) {
 					return
 				}
 				rig.Must(t, err)
-				// Google's clock is ahead: it ends a token before ours would.
+				// Google's clock is ahead: a direct token, which ends with the proof, is shorter by
+				// skew.
 				most := time.Hour
 				if direct {
-					most -= skew // with the proof
+					most -= skew
 				}
 				if d := token.GetDuration(); d > most || d < most-time.Minute {
 					t.Errorf("valid for %s, want %s", d, most)

@@ -27,27 +27,28 @@ const DefaultScope = "https://www.googleapis.com/auth/cloud-platform"
 // them.
 const image = "gcp"
 
-// DefaultTimeout bounds each attempt at a request when [Config].Timeout says nothing.
+// DefaultTimeout bounds each attempt at a request if [Config].Timeout is zero.
 const DefaultTimeout = 10 * time.Second
 
 // Config configures a [Provider]. Its zero value is right for the public Google Cloud.
 type Config struct {
-	// UniverseDomain is the domain of the universe that the provider serves: the controller's
-	// GOOGLE_CLOUD_UNIVERSE_DOMAIN. Empty for googleapis.com.
+	// UniverseDomain is the domain of the universe that the provider serves. The controller sets it
+	// from GOOGLE_CLOUD_UNIVERSE_DOMAIN. Empty means googleapis.com.
 	UniverseDomain string
-	// MetadataHost is host[:port] of the metadata server: the controller's GCE_METADATA_HOST. Empty
-	// for [DefaultMetadataHost]. Requests to it use plain HTTP and never the Transport's proxy.
+	// MetadataHost is host[:port] of the metadata server. The controller sets it from
+	// GCE_METADATA_HOST. Empty means [DefaultMetadataHost]. Requests to the metadata server use
+	// plain HTTP and never the Transport's proxy.
 	MetadataHost string
-	// Transport has the administrator's proxy and certificate authorities; all connections are made
-	// by copies of it. Nil for auth/transport's Default.
+	// Transport has the administrator's proxy and certificate authorities. All connections use
+	// copies of this transport. Nil means auth/transport's Default.
 	Transport *http.Transport
-	// AllowedEndpointHosts are tenants' proxies whose addresses are otherwise refused: the value of
-	// --allowed-endpoint-hosts.
+	// AllowedEndpointHosts are tenants' proxies that are allowed although their addresses would be
+	// refused: the value of --allowed-endpoint-hosts.
 	AllowedEndpointHosts endpoint.Allowed
-	// DenyCIDRs are addresses that proxies named by tenants must not have: the value of
-	// --deny-cidrs. The zero value stands for the private ranges.
+	// DenyCIDRs are addresses that tenants' proxies must not have: the value of --deny-cidrs. The
+	// zero value stands for the private ranges.
 	DenyCIDRs endpoint.CIDRs
-	// Timeout bounds each attempt at a request; a request has at most two attempts. Zero for
+	// Timeout bounds each attempt at a request; a request has at most two attempts. Zero means
 	// [DefaultTimeout].
 	Timeout time.Duration
 }
@@ -61,7 +62,7 @@ type Provider struct {
 	calls     *remote.Caller
 	metadata  *metadata
 
-	// Calls parse what tenants wrote. A memo keeps the results, because the input is rarely new.
+	// These memos store parsed input of tenants. Every call needs it, and the input is rarely new.
 	identities *memo.Memo[statement, identity]
 	keys       *memo.Memo[string, identity]
 	registries *memo.Memo[string, endpoint.Registry]
@@ -163,8 +164,8 @@ func (p *Provider) checkRegistry(repository string) error {
 
 // GetProofRequest implements [auth.Provider]. It asks for a JWT for the workload identity provider
 // or, without a provider, for the pool of the GKE cluster that the program runs in. A token of the
-// subject itself ends with its proof, so such a proof gets the lifetime of a token. It refuses a
-// request that Google would refuse with any proof.
+// subject itself expires with its proof, so this proof gets the lifetime of a token.
+// GetProofRequest refuses a request that Google would refuse with any proof.
 func (p *Provider) GetProofRequest(ctx context.Context, request *auth.Request) (auth.ProofRequest, error) {
 	x, err := p.plan(ctx, request)
 	if err != nil {
@@ -177,14 +178,14 @@ func (p *Provider) GetProofRequest(ctx context.Context, request *auth.Request) (
 	return asked, nil
 }
 
-// plan is an exchange whose parts fit together.
+// plan is a validated exchange: the identity, the cluster and the audiences.
 type plan struct {
 	identity
 
 	// cluster is the GKE cluster whose pool accepts the proof; zero with a provider.
 	cluster endpoint.GKECluster
-	// proofAudience is the receiver that the proof names. Audience is the name of the same receiver
-	// at the Security Token Service.
+	// proofAudience is the audience in the proof. audience is the same receiver's name in requests
+	// to the Security Token Service.
 	proofAudience, audience string
 }
 

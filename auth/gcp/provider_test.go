@@ -71,7 +71,7 @@ func TestGetTarget(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			provider := newProvider(t, gcp.Config{UniverseDomain: test.universe})
-			for range 2 { // the second is from memory
+			for range 2 { // the second result is from the memo
 				got, err := provider.GetTarget(&test.options)
 				if auth.CodeOf(err) != test.code || (test.code == "" && err != nil) {
 					t.Fatalf("error %v, want code %q", err, test.code)
@@ -186,8 +186,8 @@ func TestGetIdentityRefuses(t *testing.T) {
 	}
 }
 
-// TestFluxAnnotation: Flux's annotation names the provider too, in all the forms that Flux takes,
-// and its identity is another, because its audience is.
+// TestFluxAnnotation: Flux's annotation names the provider in any form that Flux accepts. The
+// identity differs from ProviderAnnotation's, because the audience differs.
 func TestFluxAnnotation(t *testing.T) {
 	const full = "//iam.googleapis.com/" + providerName
 	provider := newProvider(t, gcp.Config{})
@@ -236,7 +236,7 @@ func TestKeys(t *testing.T) {
 			account: emailA, options: []auth.Option{auth.WithScopes("https://www.googleapis.com/auth/pubsub", "email")},
 			want: prefix + ",cloudProviderIdentity=" + emailA + ",scopes=https://www.googleapis.com/auth/pubsub,email" + uid,
 		},
-		// The proxy sees only TLS on the way to Google.
+		// The key has no proxy, because a proxy sees only TLS on the way to Google.
 		{options: []auth.Option{auth.WithProxyURL(&url.URL{Scheme: "http", Host: "proxy:1"})}, want: prefix + uid},
 	} {
 		account := rig.WithAttribute(rig.WithAttribute(tenant(t, "tenant-a"), gcp.ServiceAccountAnnotation, test.account), gcp.ProviderAnnotation, test.provider)
@@ -268,7 +268,7 @@ func TestProofRequest(t *testing.T) {
 		{subject: subject, identity: emailA, want: gkePool},
 		{subject: subject, identity: providerName, want: "https://iam.googleapis.com/" + providerName, lifetime: time.Hour},
 		{subject: subject, identity: providerName + "/serviceAccounts/" + emailA, want: "https://iam.googleapis.com/" + providerName},
-		// As Flux names the provider.
+		// The provider's name in the form of Flux's annotation.
 		{subject: subject, identity: "//iam.googleapis.com/" + providerName, want: "//iam.googleapis.com/" + providerName, lifetime: time.Hour},
 		{subject: subject, identity: "//iam.googleapis.com/" + providerName + "/serviceAccounts/" + emailA, want: "//iam.googleapis.com/" + providerName},
 		{subject: subject, image: imageA, want: gkePool, lifetime: time.Hour},
@@ -325,7 +325,7 @@ func TestTokenDoesNotPrint(t *testing.T) {
 	}
 }
 
-// A tenant with many different strings neither fills the memory forever nor slows other tenants.
+// A tenant with many different strings does not fill the memory forever.
 func TestMemoryIsBounded(t *testing.T) {
 	provider := newProvider(t, gcp.Config{})
 	for i := range 20_000 {
@@ -339,7 +339,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// These run on every call, hits included.
+// These methods run on every call, even if the cache has the token.
 func TestHotPathDoesNotAllocate(t *testing.T) {
 	provider := newProvider(t, gcp.Config{})
 	account := rig.WithAttribute(rig.WithAttribute(tenant(t, "tenant-a"), gcp.ServiceAccountAnnotation, emailA), gcp.ProviderAnnotation, providerName)
@@ -368,7 +368,7 @@ func TestUniversesShareNoKey(t *testing.T) {
 	}
 }
 
-// With scopes too: a hit parses nothing.
+// GetTarget with known scopes parses nothing.
 func TestScopesDoNotAllocate(t *testing.T) {
 	provider := newProvider(t, gcp.Config{})
 	scopes, err := auth.NewList("https://www.googleapis.com/auth/devstorage.read_only", "https://www.googleapis.com/auth/pubsub")

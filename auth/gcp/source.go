@@ -18,13 +18,13 @@ type tokenSource struct {
 }
 
 // NewTokenSource returns a token source for Google's clients that calls [auth.GetToken]. Pass
-// [auth.WithCache] among the options. The source keeps no token: every call of Token calls
+// [auth.WithCache] among the options. The source stores no token: every call of Token calls
 // GetToken.
 //
-// The tokens report an end at most one minute ahead. The wrapper that option.WithTokenSource adds
-// (oauth2.ReuseTokenSource) keeps a token until its end, and therefore asks again soon. No client
-// uses a token for long after its grant is withdrawn. An [oauth2.Transport] in
-// option.WithHTTPClient asks at each request.
+// Each token reports an expiry at most one minute ahead. Therefore the wrapper that
+// option.WithTokenSource adds (oauth2.ReuseTokenSource) soon asks again. No client uses a token for
+// long after its grant is withdrawn. An [oauth2.Transport] in option.WithHTTPClient asks at each
+// request.
 //
 // An [oauth2.TokenSource] takes no context, so ctx bounds all calls: make a source for each piece
 // of work.

@@ -28,7 +28,7 @@ func (t Token) OAuth2() *oauth2.Token {
 	return &oauth2.Token{AccessToken: t.Secret.Reveal(), TokenType: tokenType, Expiry: t.ExpiresAt}
 }
 
-// String returns the end of the token and no more.
+// String shows the end of the token, and never its secret.
 func (t Token) String() string {
 	return "[Google Cloud token until " + t.ExpiresAt.UTC().Format(time.RFC3339) + "]"
 }

@@ -29,18 +29,18 @@ const (
 	goodToken     = `{"access_token":"` + federatedA + `","issued_token_type":"urn:ietf:params:oauth:token-type:access_token","token_type":"Bearer","expires_in":3599}`
 )
 
-// goodAccountToken ends in an hour, by a clock that equals ours.
+// goodAccountToken returns a response of generateAccessToken with a token that ends in an hour.
 func goodAccountToken() string {
 	return `{"accessToken":"` + accountTokenA + `","expireTime":"` + time.Now().Add(time.Hour).UTC().Format(time.RFC3339) + `"}`
 }
 
-// proofA is a token of the demo's issuer with an invalid signature. No test here verifies it.
+// proofA returns a JWT of tenant A's issuer with an invalid signature. No test here verifies it.
 func proofA() string {
 	return rig.JWT(`{"iss":"` + issuerURL + `","sub":"` + subA + `"}`)
 }
 
-// asA returns the options of a call for tenant A with a workload identity provider and, if it is
-// not empty, a service account.
+// asA returns the options of a call for tenant A with a workload identity provider. If email is not
+// empty, the call impersonates this service account.
 func asA(tb testing.TB, email string, more ...auth.Option) []auth.Option {
 	tb.Helper()
 	account := rig.WithAttribute(rig.WithAttribute(tenant(tb, "tenant-a"), gcp.ProviderAnnotation, providerName), gcp.ServiceAccountAnnotation, email)
@@ -66,7 +66,7 @@ func rpcError(status int, code, reason, message string) http.HandlerFunc {
 		status, message, code, reason))
 }
 
-// then answers exchanges well, and impersonations with the handler.
+// then answers token exchanges with a good token, and all other requests with the handler.
 func then(handler http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/token" {
@@ -77,11 +77,11 @@ func then(handler http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// wants is the expected part of an error.
+// wants has the values that a test expects in an [*auth.Error].
 type wants struct {
 	stage auth.Stage
 	code  auth.Code
-	text  string // of the cause
+	text  string // part of the cause
 	fix   string
 }
 
@@ -204,12 +204,12 @@ func TestRefusalsOfIAMCredentials(t *testing.T) {
 	}
 	_, err := auth.GetToken(t.Context(), wired(t, then(rpcError(400, "INVALID_ARGUMENT", "", "no"))), asA(t, emailA, auth.WithScopes("x"))...)
 	wants{auth.StageImpersonation, auth.CodeOptionInvalid, "INVALID_ARGUMENT", "scopes"}.check(t, err)
-	// A token that has expired by Google's clock has expired.
+	// A token with an expireTime in the past is refused.
 	_, err = auth.GetToken(t.Context(), wired(t, then(answer(200, `{"accessToken":"`+accountTokenA+`","expireTime":"1999-01-01T00:00:00Z"}`))), asA(t, emailA)...)
 	wants{auth.StageExchange, auth.CodeResponseInvalid, "already expired", "clocks"}.check(t, err)
 }
 
-// redirect leads to a place that would answer.
+// redirect redirects to another host, which would answer with a good token.
 func redirect(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/elsewhere" {
@@ -221,7 +221,7 @@ func redirect(status int) http.HandlerFunc {
 }
 
 func TestExchangeRequest(t *testing.T) {
-	// None of these may decide where a tenant's proof goes.
+	// No environment variable may decide where a tenant's proof goes.
 	for _, name := range []string{
 		"GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_UNIVERSE_DOMAIN", "GCE_METADATA_HOST", "GOOGLE_API_USE_MTLS_ENDPOINT", "GOOGLE_CLOUD_QUOTA_PROJECT",
 	} {
@@ -361,7 +361,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// A token never lives longer than Google allows, if a clock is behind or ahead.
+// A token never lives longer than Google allows, even if one clock is behind or ahead.
 func TestEndOfToken(t *testing.T) {
 	for ahead, want := range map[time.Duration]time.Duration{
 		0: time.Hour, 5 * time.Minute: time.Hour, -5 * time.Minute: 55 * time.Minute, 24 * time.Hour: time.Hour,
@@ -382,7 +382,7 @@ func TestEndOfToken(t *testing.T) {
 	}
 }
 
-// If the subject is the principal, only the provider can notice a proof of another subject.
+// If the subject is the principal, only this provider can notice a proof of another subject.
 func TestProofOfAnother(t *testing.T) {
 	provider := wired(t, func(http.ResponseWriter, *http.Request) { t.Error("the proof was sent") })
 	enc := base64.RawURLEncoding.EncodeToString

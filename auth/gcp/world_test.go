@@ -33,8 +33,8 @@ const (
 )
 
 // world is a local Google Cloud and a provider that reaches it through a proxy under Google's own
-// names. One issuer signs for a GKE cluster, and for a cluster elsewhere which a workload identity
-// provider trusts.
+// names. One issuer signs for a GKE cluster and for a cluster elsewhere. A workload identity
+// provider trusts this issuer.
 type world struct {
 	*rig.Rig
 
@@ -57,8 +57,8 @@ func newWorld(tb testing.TB) *world {
 	return newWorldOf(tb, issuerURL)
 }
 
-// newWorldOf makes a world whose workload identity provider trusts that issuer, which makes the
-// proofs.
+// newWorldOf makes a world in which this issuer signs the proofs and the workload identity provider
+// trusts this issuer.
 func newWorldOf(tb testing.TB, issuer string) *world {
 	tb.Helper()
 	w := &world{Rig: rig.New(tb, cloudtest.Config{GCP: cloudgcp.Config{
@@ -77,10 +77,11 @@ const controllerAccount = projectNumber + "-compute@developer.gserviceaccount.co
 
 func (w *world) provider(tb testing.TB, config gcp.Config) *gcp.Provider {
 	tb.Helper()
-	// With the race detector on a busy machine, making the cloud's RSA key takes seconds of a request.
+	// The first request makes the cloud's RSA key. With the race detector on a busy machine this
+	// takes seconds.
 	config.Transport, config.Timeout = w.Base, time.Minute
 	if config.MetadataHost == "" {
-		config.MetadataHost = w.Proxy.Host // which answers as the metadata server to whom asks it directly
+		config.MetadataHost = w.Proxy.Host // it answers direct requests as the metadata server
 	}
 	provider, err := gcp.NewProvider(config)
 	rig.Must(tb, err)
@@ -88,12 +89,13 @@ func (w *world) provider(tb testing.TB, config gcp.Config) *gcp.Provider {
 	return provider
 }
 
-// emailOf is the address of a tenant's service account.
+// emailOf returns the address of a tenant's service account.
 func emailOf(tenant string) string {
 	return tenant + "-bucket@" + projectID + ".iam.gserviceaccount.com"
 }
 
-// accountFor makes the service account of a tenant, which trusts members, and returns its address.
+// accountFor makes the service account of a tenant and lets members impersonate it. It returns the
+// address of the service account.
 func (w *world) accountFor(tb testing.TB, tenant string, members ...string) string {
 	tb.Helper()
 	account := cloudgcp.ServiceAccount{Email: emailOf(tenant)}
@@ -104,8 +106,8 @@ func (w *world) accountFor(tb testing.TB, tenant string, members ...string) stri
 	return account.Email
 }
 
-// principal returns the cloud's name of the account's subject, in the pool of the cluster or of the
-// workload identity provider.
+// principal returns the account's subject as IAM policies write it, in the pool of the cluster or
+// of the workload identity provider.
 func principal(account auth.Account, elsewhere bool) string {
 	if elsewhere {
 		return pools + "tenants/subject/" + rig.SubjectClaim(account)
@@ -120,14 +122,15 @@ func tenant(tb testing.TB, namespace string) auth.Account {
 	return auth.Account{Subject: subject, UID: "uid-of-" + namespace, Attributes: map[string]string{}}
 }
 
-// tenantA makes a ServiceAccount with its own service account.
+// tenantA makes a ServiceAccount that impersonates an IAM service account of its own.
 func (w *world) tenantA(tb testing.TB) auth.Account {
 	tb.Helper()
 	a := tenant(tb, "tenant-a")
 	return rig.WithAttribute(a, gcp.ServiceAccountAnnotation, w.accountFor(tb, "tenant-a", principal(a, false)))
 }
 
-// whose sends the token to Cloud Storage and reads the caller's principal from the journal.
+// whose returns the principal of a token. It sends the token to Cloud Storage and reads the
+// principal from the journal.
 func (w *world) whose(ctx context.Context, token auth.Token) (string, error) {
 	access, ok := token.(*gcp.Token)
 	if !ok {
