@@ -111,7 +111,7 @@ func withIdentity(account auth.Account, identity string) auth.Account {
 	if !both && strings.Contains(identity, "@") {
 		provider, email = "", identity
 		if account.Subject.Kind() != auth.KindServiceAccount {
-			provider = providerName // so that the error is about the address, not about a missing provider
+			provider = providerName // so that the error is about the address
 		}
 	}
 	return rig.WithAttribute(rig.WithAttribute(account, accountName, email), providerAttribute, provider)

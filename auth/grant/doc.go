@@ -13,6 +13,6 @@
 //	{selector: {}}, and the like      nobody: an empty selector matches nothing here
 //
 // A grant that cannot be decided (an unknown operator, labels that could not be read) admits
-// nobody. Encoding and decoding a grant never changes its decisions: removing the last namespace of
-// a list leaves an empty list, never {}.
+// nobody. Encoding and decoding a grant never changes its decisions: if a list loses its last
+// namespace, its JSON is an empty list, never {}.
 package grant

@@ -7,7 +7,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/grant"
 )
 
-// An allowedNamespaces block, and what it says of three namespaces.
+// Decide for three namespaces whether an allowedNamespaces block admits them.
 func ExampleNamespaces_Decide() {
 	var allowed grant.Namespaces
 	if err := json.Unmarshal([]byte(`{"list": ["tenant-a"], "selector": {"matchLabels": {"cloud": "yes"}}}`), &allowed); err != nil {
@@ -22,7 +22,7 @@ func ExampleNamespaces_Decide() {
 	// false
 }
 
-// A flag. What is absent admits nobody, and only {} everybody.
+// Parse values of a flag. An empty value admits nobody, and only {} admits everybody.
 func ExampleParseFlag() {
 	for _, value := range []string{"", "{}", `{"list": []}`, "*"} {
 		allowed, err := grant.ParseFlag(value)

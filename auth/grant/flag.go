@@ -19,8 +19,8 @@ func ParseFlag(value string) (Namespaces, error) {
 		}
 		return n, nil
 	case trimmed == "null":
-		// In an object's field null admits nobody, but in a list it would admit a namespace with
-		// the name null.
+		// In an object's field null admits nobody. In a list of names, null would admit a namespace
+		// with the name null.
 		return n, fmt.Errorf(`%w: null; leave the value empty to admit nobody, or write {"list":["null"]}`, ErrSyntax)
 	default:
 		for name := range strings.SplitSeq(trimmed, ",") {
@@ -57,5 +57,5 @@ func (n *Namespaces) String() string {
 	return string(data)
 }
 
-// Type returns the value's name in a command's help.
+// Type returns the type of the value, for a command's help.
 func (n *Namespaces) Type() string { return "namespaces" }

@@ -11,10 +11,10 @@ import (
 // Namespaces says which namespaces may use an identity. Its zero value, and a nil pointer to it,
 // admit nobody.
 type Namespaces struct {
-	// All admits every namespace. In JSON it is the object without keys, {}. The other fields must
-	// be empty.
+	// All admits every namespace. Its JSON is {}, the object without keys. The other fields must be
+	// empty.
 	All bool `json:"-"`
-	// List admits the namespaces that it names. An empty list admits nobody.
+	// List admits the namespaces in the list. An empty list admits nobody.
 	List []string `json:"list"`
 	// Selector admits the namespaces whose labels match, in addition to those of List. An empty or
 	// nil selector admits nobody.
@@ -23,9 +23,9 @@ type Namespaces struct {
 
 // Decision says whether a namespace is admitted, and why.
 type Decision struct {
-	// Allowed: the namespace is admitted.
+	// Allowed is true if the namespace is admitted.
 	Allowed bool
-	// Link names the part of the grant that decided, in a clause for people such as "the namespace
+	// Link is a clause for people about the part of the grant that decided, such as "the namespace
 	// is in the list". It never repeats the grant's other namespaces, so that tenants may read it.
 	Link string
 }
@@ -34,8 +34,9 @@ type Decision struct {
 var ErrContradiction = errors.New("the grant admits every namespace and also names some: write {}, or a list and a selector without {}")
 
 // Decide says whether the grant admits the namespace. Labels are the labels of the Namespace
-// object. Nil labels are unknown, for example because the object could not be read, and then no
-// selector admits the namespace. (Every real Namespace has the label kubernetes.io/metadata.name.)
+// object. Nil labels mean that the labels are unknown, for example because the object could not be
+// read. No selector admits a namespace with unknown labels. (Every real Namespace has the label
+// kubernetes.io/metadata.name.)
 func (n *Namespaces) Decide(namespace string, labels map[string]string) Decision {
 	switch {
 	case namespace == "":
@@ -69,8 +70,8 @@ func (n *Namespaces) Decide(namespace string, labels map[string]string) Decision
 func allow(link string) Decision { return Decision{Allowed: true, Link: link} }
 func deny(link string) Decision  { return Decision{Link: link} }
 
-// validate returns why the grant cannot be decided. A name that no namespace can have, such as a
-// wildcard, would admit nobody; it is an error, because its author meant something else.
+// validate returns an error if the grant cannot be decided. A name that no namespace can have, such
+// as a wildcard, would admit nobody. It is an error, because its author meant something else.
 func (n *Namespaces) validate() error {
 	if n.All && (len(n.List) > 0 || n.Selector != nil) {
 		return ErrContradiction

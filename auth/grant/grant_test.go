@@ -15,12 +15,12 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/grant"
 )
 
-// consumer is an object with a grant, as the API types have it.
+// consumer is an object with a grant in the field that the API types use.
 type consumer struct {
 	AllowedNamespaces *grant.Namespaces `json:"allowedNamespaces,omitempty"`
 }
 
-// read decodes a block; empty means that it is absent.
+// read decodes a block. An empty block means that the field is absent.
 func read(t *testing.T, block string) consumer {
 	t.Helper()
 	data := "{}"
@@ -34,12 +34,12 @@ func read(t *testing.T, block string) consumer {
 	return c
 }
 
-// row is a row of the table, which other judges read too.
+// row is a row of testdata/table.yaml. Tests of the API type and of the CRD schema read it too.
 type row struct {
 	Block   string
 	Allowed bool
 	Link    string
-	Schema  string // not read here
+	Schema  string // for the tests of the CRD schema
 }
 
 func table(t *testing.T) []row {
@@ -58,13 +58,13 @@ func table(t *testing.T) []row {
 	return rows
 }
 
-// The truth table of the grant rule: namespace team-a with the label t=a.
+// TestTruthTable checks the grant rule for namespace team-a with the label t=a.
 func TestTruthTable(t *testing.T) {
 	for _, tt := range table(t) {
 		t.Run(tt.Block, func(t *testing.T) {
 			c := read(t, tt.Block)
 			want := grant.Decision{Allowed: tt.Allowed, Link: tt.Link}
-			// The decision is the same after any number of encodings.
+			// The decision stays the same after any number of encodings.
 			for round := range 3 {
 				got := c.AllowedNamespaces.Decide("team-a", map[string]string{"t": "a"})
 				if got != want {
@@ -213,7 +213,7 @@ func TestStrictDecoding(t *testing.T) {
 	}
 }
 
-// Only All is written as {}: without its last namespace, a list still denies.
+// Only All is encoded as {}. A list that lost its last namespace still denies.
 func TestMarshalJSON(t *testing.T) {
 	shrinking := grant.Namespaces{List: []string{"team-a"}}
 	shrinking.List = slices.Delete(shrinking.List, 0, 1)
@@ -250,7 +250,7 @@ func TestMarshalJSON(t *testing.T) {
 func TestParseFlag(t *testing.T) {
 	for _, tt := range []struct {
 		value    string
-		admitted []string // of a, b, c; c has the label t=c
+		admitted []string // out of the namespaces a, b and c; c has the label t=c
 		text     string
 	}{
 		{"", nil, ""},
@@ -327,7 +327,7 @@ func TestFlagValue(t *testing.T) {
 	}
 }
 
-// worlds are the namespaces that the fuzz test asks for.
+// worlds returns the namespaces, with labels, that the fuzz test decides on.
 func worlds() map[string]map[string]string {
 	return map[string]map[string]string{
 		"team-a":  {"t": "a", "kubernetes.io/metadata.name": "team-a"},
@@ -339,8 +339,8 @@ func worlds() map[string]map[string]string {
 }
 
 // FuzzNamespacesRoundTrip checks that a grant decides the same after any number of encodings, in
-// JSON and as a flag. It checks that a grant admits all only if {} was written, and that a refused
-// grant admits nobody.
+// JSON and as a flag. It also checks that only {} admits all namespaces, and that a refused grant
+// admits nobody.
 func FuzzNamespacesRoundTrip(f *testing.F) {
 	for _, seed := range []string{
 		"null", "{}", `{"list":null}`, `{"list":["team-a"]}`, `{"selector":{}}`, `{"list":["x"],"selector":{"matchLabels":{"t":"a"}}}`,

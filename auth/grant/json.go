@@ -12,7 +12,7 @@ import (
 // repeated or in the wrong letter case is an error too. encoding/json would accept such keys.
 var ErrSyntax = errors.New("not a grant; write {}, or an object with the keys list and selector")
 
-// MarshalJSON writes {} only for All. It writes every other grant with its list, even an empty
+// MarshalJSON writes {} only for All. Every other grant is written with its list, even an empty
 // list, so that no restriction becomes {} in JSON. A grant that cannot be decided is an error.
 func (n Namespaces) MarshalJSON() ([]byte, error) {
 	if err := n.validate(); err != nil {
@@ -24,12 +24,12 @@ func (n Namespaces) MarshalJSON() ([]byte, error) {
 	if n.List == nil {
 		n.List = []string{}
 	}
-	type fields Namespaces // has the fields, not this method
+	type fields Namespaces // a type with the same fields, but without this method
 	return json.Marshal(fields(n))
 }
 
-// UnmarshalJSON reads a grant strictly: null admits nobody, {} everybody. After an error the grant
-// admits nobody.
+// UnmarshalJSON reads a grant strictly: null admits nobody, {} admits everybody. After an error the
+// grant admits nobody.
 func (n *Namespaces) UnmarshalJSON(data []byte) error {
 	*n = Namespaces{}
 	if isNull(data) {
@@ -122,7 +122,7 @@ func members(data []byte) (map[string]json.RawMessage, error) {
 	}
 	keys := map[string]json.RawMessage{}
 	for dec.More() {
-		// Inside an object the decoder yields strings for keys and refuses everything else.
+		// Inside an object the decoder returns strings for keys and refuses everything else.
 		token, err := dec.Token()
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrSyntax, err)
@@ -146,8 +146,8 @@ func members(data []byte) (map[string]json.RawMessage, error) {
 	return keys, nil
 }
 
-// decodeLabels reads matchLabels. A null in place of a value is refused: encoding/json would read
-// it as the empty value.
+// decodeLabels reads matchLabels. It refuses a null in place of a value: encoding/json would read
+// the null as an empty value.
 func decodeLabels(key string, data json.RawMessage) (map[string]string, error) {
 	if isNull(data) {
 		return nil, nil
@@ -170,7 +170,7 @@ func decodeLabels(key string, data json.RawMessage) (map[string]string, error) {
 	return labels, nil
 }
 
-// decodeValues reads values. A null among them is refused, as in matchLabels.
+// decodeValues reads the values of a requirement. As in matchLabels, it refuses a null among them.
 func decodeValues(key string, data json.RawMessage) ([]string, error) {
 	var read []*string
 	if err := decode(key, data, &read); err != nil {
@@ -186,7 +186,7 @@ func decodeValues(key string, data json.RawMessage) ([]string, error) {
 	return values, nil
 }
 
-// decode reads the value of a key. Its error names the key.
+// decode decodes the value of a key. Its error contains the key.
 func decode(key string, data json.RawMessage, into any) error {
 	switch err := json.Unmarshal(data, into); {
 	case err == nil:

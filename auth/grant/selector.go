@@ -13,7 +13,8 @@ import (
 // Selector is a label selector. It has the meaning of Kubernetes' LabelSelector
 // (k8s.io/apimachinery meta/v1), except that an empty selector matches nothing.
 type Selector struct {
-	// MatchLabels are labels that a namespace must have, all of them and with exactly these values.
+	// MatchLabels are labels that a namespace must have. The values must be equal, and all labels
+	// are required.
 	MatchLabels map[string]string `json:"matchLabels,omitempty"`
 	// MatchExpressions are further conditions, which must all be true.
 	MatchExpressions []Requirement `json:"matchExpressions,omitempty"`
@@ -25,7 +26,7 @@ type Requirement struct {
 	Key string `json:"key"`
 	// Operator compares the label with Values.
 	Operator Operator `json:"operator"`
-	// Values has at least one value with [In] and [NotIn], and none with [Exists] and
+	// Values has at least one value with [In] and [NotIn], and no value with [Exists] and
 	// [DoesNotExist].
 	Values []string `json:"values,omitempty"`
 }
@@ -33,11 +34,11 @@ type Requirement struct {
 // Operator compares a label with values.
 type Operator string
 
-// The operators.
+// The operators of a [Requirement].
 const (
-	// In: the label exists and has one of the values.
+	// In: the label exists and its value is in Values.
 	In Operator = "In"
-	// NotIn: the label does not exist, or has none of the values.
+	// NotIn: the label does not exist, or its value is not in Values.
 	NotIn Operator = "NotIn"
 	// Exists: the label exists.
 	Exists Operator = "Exists"
@@ -51,20 +52,20 @@ var (
 	ErrNamespace = errors.New("not the name of a namespace; wildcards do not exist, and {} admits every namespace")
 	// ErrOperator: the operator is unknown.
 	ErrOperator = errors.New("unknown operator; write In, NotIn, Exists or DoesNotExist")
-	// ErrValues: a requirement has values although its operator takes none, or has no values
-	// although its operator needs some.
+	// ErrValues: a requirement has values although its operator takes no values, or has no values
+	// although its operator needs them.
 	ErrValues = errors.New("wrong number of values; In and NotIn take at least one, Exists and DoesNotExist none")
-	// ErrLabel: a label cannot have such a key or value. With NotIn, a mistyped key would match
-	// every namespace.
+	// ErrLabel: the key or value of a label has an invalid form. With NotIn, a mistyped key would
+	// match every namespace.
 	ErrLabel = errors.New("not a label's key or value")
 )
 
-// empty reports whether the selector sets no condition.
+// empty reports whether the selector has no condition.
 func (s *Selector) empty() bool {
 	return len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
 }
 
-// validate returns why the selector cannot be decided.
+// validate returns an error if the selector cannot be decided.
 func (s *Selector) validate() error {
 	for key, value := range s.MatchLabels {
 		if !isLabelKey(key) || !isLabelValue(value) {
@@ -103,8 +104,8 @@ func (r Requirement) validate() error {
 	return nil
 }
 
-// matches reports whether the labels meet every condition of a valid selector. The selector must
-// have a condition.
+// matches reports whether the labels meet every condition of the selector. The selector must be
+// valid and must have a condition.
 func (s *Selector) matches(labels map[string]string) bool {
 	for key, want := range s.MatchLabels {
 		if got, ok := labels[key]; !ok || got != want {
@@ -152,7 +153,8 @@ func isLabelKey(s string) bool {
 	return name != "" && isLabelValue(name)
 }
 
-// isWord reports whether s consists of letters, digits and, between them, the characters of -_. .
+// isWord reports whether s is a word of letters and digits, with the characters -, _ and . between
+// them.
 func isWord(s string) bool {
 	for i := range len(s) {
 		if !isAlphanumeric(s[i]) && (i == 0 || i == len(s)-1 || strings.IndexByte("-_.", s[i]) < 0) {
@@ -166,7 +168,7 @@ func isAlphanumeric(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// quote repeats input in an error: quoted and short.
+// quote returns input in a quoted and shortened form, for errors.
 func quote(s string) string {
 	const maxQuoted = 100
 	if len(s) > maxQuoted {
