@@ -1,4 +1,4 @@
-// Package attribute reads the attributes in which subjects name their cloud identity.
+// Package attribute reads the annotations and fields in which subjects name their cloud identity.
 package attribute
 
 import (
@@ -10,18 +10,19 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/internal/refusal"
 )
 
-// Attribute is one attribute that names a subject's cloud identity or a part of it.
+// Attribute is one attribute with a subject's cloud identity or a part of it.
 type Attribute struct {
-	// Annotation is its name on a ServiceAccount.
+	// Annotation is the attribute's name on a ServiceAccount.
 	Annotation string
-	// Field is its name in the providerConfig of a WorkloadIdentity.
+	// Field is the attribute's name in the providerConfig of a WorkloadIdentity.
 	Field string
-	// Spec is its name in the spec of subjects of other kinds, such as an AWSClusterRoleIdentity.
+	// Spec is the attribute's name in the spec of subjects of other kinds, such as an
+	// AWSClusterRoleIdentity.
 	Spec string
 }
 
 // Of returns the account's value of the attribute. Named is false if the account does not have the
-// attribute, and true if the value is empty.
+// attribute. Named is true if the value is present but empty.
 func (a Attribute) Of(account auth.Account) (value string, named bool) {
 	value, named = account.Attributes[a.name(account.Subject)]
 	return value, named
@@ -38,7 +39,7 @@ func (a Attribute) name(subject auth.Subject) string {
 	}
 }
 
-// At names the attribute and the object of the subject, for errors.
+// At returns the attribute's name and the subject's object, for errors.
 func (a Attribute) At(subject auth.Subject) string {
 	switch subject.Kind() {
 	case auth.KindServiceAccount:
@@ -50,10 +51,10 @@ func (a Attribute) At(subject auth.Subject) string {
 	}
 }
 
-// nameOf names the object of a subject for people.
+// nameOf returns kind, namespace and name of the subject's object, for errors.
 func nameOf(subject auth.Subject) string { return string(subject.Kind()) + " " + keyOf(subject) }
 
-// keyOf is namespace and name of the subject's object, or the name alone.
+// keyOf returns namespace and name of the subject's object, or only the name without a namespace.
 func keyOf(subject auth.Subject) string {
 	if subject.Namespace() == "" {
 		return subject.Name()
@@ -61,11 +62,11 @@ func keyOf(subject auth.Subject) string {
 	return subject.Namespace() + "/" + subject.Name()
 }
 
-// Missing is the error for a subject without the attribute. The parameter what is the thing that
-// the attribute names, such as "IAM role". The parameter value describes the value to set.
+// Missing returns the error for a subject without the attribute. The parameter what is the thing in
+// the attribute, such as "IAM role". The parameter value describes the value to set.
 //
-// Readers leave out the attributes of a WorkloadIdentity for another provider, so the provider may
-// be the wrong one.
+// Readers leave out the attributes of a WorkloadIdentity for another provider. So for a
+// WorkloadIdentity the fix also says to check the provider.
 func (a Attribute) Missing(subject auth.Subject, what, value string) error {
 	missing := &auth.Error{
 		Stage: auth.StageIdentity, Code: auth.CodeIdentityMissing,
@@ -79,9 +80,9 @@ func (a Attribute) Missing(subject auth.Subject, what, value string) error {
 	return missing
 }
 
-// Invalid is the error for a value that was refused with err. The fix of an error of package
-// endpoint is kept. If an identity has several attributes, an [*Error] in err's chain names the
-// invalid one.
+// Invalid returns the error for a value that was refused with err. It uses the fix of an error of
+// package endpoint. If an identity has several attributes, an [*Error] in err's chain has the
+// invalid attribute.
 func (a Attribute) Invalid(subject auth.Subject, err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		a, err = e.Attribute, e.Err
@@ -89,13 +90,13 @@ func (a Attribute) Invalid(subject auth.Subject, err error) error {
 	return refusal.Of(auth.StageIdentity, auth.CodeIdentityInvalid, a.At(subject), err)
 }
 
-// Empty is the error for an attribute that is present but empty: its author meant some value. The
-// parameter what is the thing that the attribute names, such as "tenant ID".
+// Empty returns the error for an attribute that is present but empty: its author meant some value.
+// The parameter what is the thing in the attribute, such as "tenant ID".
 func Empty(what string) error {
 	return &endpoint.Error{What: what, Reason: endpoint.ReasonEmpty, Detail: "it is empty", Fix: "remove it, or name a " + what}
 }
 
-// Error says what is wrong with one of several attributes.
+// Error is the error of one attribute, if an identity has several attributes.
 type Error struct {
 	Attribute Attribute
 	Err       error

@@ -1,14 +1,14 @@
-// Package lease computes the end of a token that SDKs get: soon, so that they ask again.
+// Package lease shortens the lifetime of tokens that SDKs get, so that the SDKs soon ask again.
 package lease
 
 import "time"
 
-// Most is how long an SDK may keep a token. The clouds' clients keep a token until its end. This
-// could be an hour after its grant was withdrawn, its account deleted or its role changed. A cache
-// that is asked again knows these changes.
+// Most is how long an SDK may keep a token. The clouds' clients keep a token until its end. The end
+// could be an hour after its grant was withdrawn, its account deleted or its role changed. The
+// cache knows these changes when it is asked again.
 const Most = time.Minute
 
-// Until returns the end that an SDK gets for a token that ends at end: at most [Most] from now.
+// Until returns the expiry that an SDK sees for a token that ends at end: at most [Most] from now.
 func Until(end time.Time) time.Time {
 	if soon := time.Now().Add(Most); end.After(soon) {
 		return soon.In(end.Location())

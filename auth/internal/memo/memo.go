@@ -1,5 +1,5 @@
-// Package memo remembers the results of parsing. Calls parse the text of tenants every time,
-// although the text is rarely new.
+// Package memo caches the results of parsing. Every call parses text of tenants, although the text
+// is rarely new.
 package memo
 
 import (
@@ -8,22 +8,23 @@ import (
 	"github.com/puzpuzpuz/xsync/v4"
 )
 
-// Size bounds the keys of each memo. A full memo is emptied, so that no tenant can fill it forever.
+// Size bounds the keys of each memo. A full memo is emptied, so that a tenant cannot fill it
+// forever.
 const Size = 4096
 
-// Memo remembers the result of parsing each key. Errors are not remembered. A hit does not
-// allocate. A Memo is safe for concurrent use.
+// Memo caches the result of parsing each key, but no errors. A hit does not allocate. A Memo is
+// safe for concurrent use.
 type Memo[K comparable, V any] struct {
 	fresh  func(K) (V, error)
 	parsed *xsync.Map[K, *V]
 }
 
-// New makes an empty memo. Parse calls fresh for a key that is not remembered.
+// New makes an empty memo. Parse calls fresh for a key that is not cached.
 func New[K comparable, V any](fresh func(K) (V, error)) *Memo[K, V] {
 	return &Memo[K, V]{fresh: fresh, parsed: xsync.NewMap[K, *V]()}
 }
 
-// Parse returns the result for key. Callers must not change it.
+// Parse returns the result for key. Callers must not change the result.
 func (m *Memo[K, V]) Parse(key K) (*V, error) {
 	if v, ok := m.parsed.Load(key); ok {
 		return v, nil
@@ -41,8 +42,8 @@ func (m *Memo[K, V]) Parse(key K) (*V, error) {
 	return v, nil
 }
 
-// own returns a copy of a key that is a string: the string may be part of a longer string, and
-// would keep all of that in memory.
+// own returns a copy of a key that is a string. Without the copy, a string that is part of a longer
+// string would keep the longer string in memory.
 func own[K comparable](key K) K {
 	if text, ok := any(&key).(*string); ok {
 		*text = strings.Clone(*text)
@@ -50,5 +51,5 @@ func own[K comparable](key K) K {
 	return key
 }
 
-// Len returns the number of keys that are remembered.
+// Len returns the number of cached keys.
 func (m *Memo[K, V]) Len() int { return m.parsed.Size() }

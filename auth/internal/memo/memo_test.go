@@ -45,7 +45,7 @@ func TestMemo(t *testing.T) {
 	}
 }
 
-// A text that is a part of a longer one must not keep all of it.
+// A key that is part of a longer string must not keep the longer string in memory.
 func TestKeysAreCopies(t *testing.T) {
 	long := strings.Repeat("x", 1<<10)
 	var kept string

@@ -1,5 +1,5 @@
-// Package refusal makes the errors that all providers share for calls that they refuse before any
-// request.
+// Package refusal makes the errors of calls that a provider refuses before any request. All
+// providers share these errors.
 package refusal
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// Of turns a refusal of package endpoint into an [*auth.Error]. Where names the input; empty if the
-// refusal itself names it.
+// Of turns a refusal of package endpoint into an [*auth.Error]. Where is the name of the refused
+// input. It is empty if the refusal itself contains the name.
 func Of(stage auth.Stage, code auth.Code, where string, err error) error {
 	fix := ""
 	if e, ok := errors.AsType[*endpoint.Error](err); ok {
@@ -23,8 +23,8 @@ func Of(stage auth.Stage, code auth.Code, where string, err error) error {
 	return &auth.Error{Stage: stage, Code: code, Fix: fix, Err: err}
 }
 
-// Unsupported is the error for an option that the provider does not support, such as "an STS
-// region".
+// Unsupported returns the error for an option that the provider does not support. What is the
+// option, such as "an STS region".
 func Unsupported(provider, what, fix string) error {
 	return &auth.Error{
 		Stage: auth.StageSubject, Code: auth.CodeOptionUnsupported, Fix: fix,
@@ -32,7 +32,7 @@ func Unsupported(provider, what, fix string) error {
 	}
 }
 
-// Detour is the error for a lent identity with an endpoint or a proxy that a tenant may have
+// Detour returns the error for a lent identity with an endpoint or a proxy that a tenant may have
 // chosen. Way is "STS endpoint" or "proxy".
 func Detour(way string) error {
 	return &auth.Error{
@@ -42,8 +42,8 @@ func Detour(way string) error {
 	}
 }
 
-// ForeignToken is the error for a token of another provider in a request for registry credentials.
-// Own is the provider's own type.
+// ForeignToken returns the error for a token of another provider in a request for registry
+// credentials. Own is the type of the provider's own tokens.
 func ForeignToken(own string, got auth.Token) error {
 	return &auth.Error{
 		Stage: auth.StageRegistry, Code: auth.CodeResponseInvalid,
@@ -52,8 +52,8 @@ func ForeignToken(own string, got auth.Token) error {
 	}
 }
 
-// NotForSDK is the error for registry credentials in a call of an SDK. Takes is the type that the
-// SDK takes.
+// NotForSDK returns the error for registry credentials where an SDK needs a token. Takes is the
+// type that the SDK takes.
 func NotForSDK(takes string, got auth.Token) error {
 	return &auth.Error{
 		Stage: auth.StageSubject, Code: auth.CodeOptionUnsupported,

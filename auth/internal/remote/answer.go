@@ -17,25 +17,26 @@ const (
 	maxRetryAfter = 15 * time.Minute
 )
 
-// errBrokenOff is for a connection that ended in the middle of an answer, and errTooLong for an
-// answer of more than maxBody. Neither is followed by another attempt: the other side has done what
-// it was asked for.
+// errBrokenOff is the error if a connection ended in the middle of an answer, and errTooLong if an
+// answer has more than maxBody. After both errors there is no other attempt, because the other side
+// has already done the operation.
 var (
 	errBrokenOff = errors.New("the answer broke off")
 	errTooLong   = errors.New("the answer is too long")
 )
 
-// Answer is a response that was read whole.
+// Answer is a response that was read to its end.
 type Answer struct {
 	// Status is the HTTP status.
 	Status int
-	// Header has the fields of the answer.
+	// Header has the header fields of the answer.
 	Header http.Header
 	// Body is at most 1 MiB.
 	Body []byte
 }
 
-// read reads an answer from the connection. After it, the response can be read again from memory.
+// read reads the whole answer from the connection. It replaces the response's Body by a copy in
+// memory.
 func read(response *http.Response) (Answer, error) {
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody+1))
@@ -51,7 +52,7 @@ func read(response *http.Response) (Answer, error) {
 	return Answer{response.StatusCode, response.Header, body}, nil
 }
 
-// RetryAfter is how long the answer asks to wait: from zero to 15 minutes.
+// RetryAfter returns how long the answer asks us to wait: from zero to 15 minutes.
 func (a Answer) RetryAfter() time.Duration {
 	return min(attempt.RetryAfter(a.Header), maxRetryAfter)
 }

@@ -9,22 +9,22 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 )
 
-// Attempts is how often a request is sent at most.
+// Attempts is the maximum number of attempts to send a request.
 const Attempts = 2
 
-// NewClient makes an HTTP client that ends every request after timeout, and reads every answer
-// whole before anybody sees it.
+// NewClient makes an HTTP client that ends every request after timeout. It returns an answer only
+// after the whole answer was read.
 func NewClient(t http.RoundTripper, timeout time.Duration) *http.Client {
 	return &http.Client{
 		Transport: whole{t, timeout},
-		// A redirect would take a proof or a token to a host that was never checked.
+		// Following a redirect would send a proof or a token to a host that was never checked.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-// whole turns an answer that breaks off, never ends or takes too long into an error of the request.
-// [http.Client] has a timeout too, but to every transport that is not its own that looks like a
-// cancellation by the caller.
+// whole is a transport that reads whole answers. An answer that breaks off, never ends or takes too
+// long is an error of the request. The timeout of [http.Client] does not serve here: every
+// transport other than http.Transport sees it as a cancellation by the caller.
 type whole struct {
 	next    http.RoundTripper
 	timeout time.Duration
@@ -33,7 +33,7 @@ type whole struct {
 // RoundTrip implements [http.RoundTripper].
 func (w whole) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(request.Context(), w.timeout)
-	defer cancel() // the answer is read by then
+	defer cancel() // the answer is already read then
 	response, err := w.next.RoundTrip(request.WithContext(ctx))
 	if err != nil {
 		return nil, err
@@ -44,8 +44,8 @@ func (w whole) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// Call sends the request that build makes, and sends it once more if package attempt says so.
-// Throttling is for the cache to wait out.
+// Call sends the request that build makes. It sends the request a second time if package attempt
+// says so. Call does not repeat a throttled request: the cache waits.
 func Call(ctx context.Context, client *http.Client, build func(context.Context) (*http.Request, error)) (got Answer, err error) {
 	_ = attempt.Do(ctx, Attempts, func() (again bool) {
 		if got, err = Try(ctx, client, build); err != nil {
@@ -56,7 +56,7 @@ func Call(ctx context.Context, client *http.Client, build func(context.Context) 
 	return got, err
 }
 
-// Try is [Call] without another attempt.
+// Try is [Call] with only one attempt.
 func Try(ctx context.Context, client *http.Client, build func(context.Context) (*http.Request, error)) (Answer, error) {
 	request, err := build(ctx)
 	if err != nil {
@@ -67,6 +67,6 @@ func Try(ctx context.Context, client *http.Client, build func(context.Context) (
 		return Answer{}, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body) // from memory
+	body, err := io.ReadAll(response.Body) // the body is in memory
 	return Answer{response.StatusCode, response.Header, body}, err
 }

@@ -12,9 +12,9 @@ import (
 
 // Settings are an administrator's settings for a provider's calls.
 type Settings struct {
-	// Transport makes all connections, in copies; nil for [transport.Default].
+	// Transport is copied for all connections. Nil means [transport.Default].
 	Transport *http.Transport
-	// AllowedEndpointHosts may have addresses that are otherwise refused.
+	// AllowedEndpointHosts are hosts that are allowed although their addresses would be refused.
 	AllowedEndpointHosts endpoint.Allowed
 	// DenyCIDRs are addresses that the hosts and proxies chosen by tenants must not have.
 	DenyCIDRs endpoint.CIDRs
@@ -22,7 +22,7 @@ type Settings struct {
 	Timeout time.Duration
 }
 
-// Caller has the connections of a provider. It is safe for concurrent use.
+// Caller makes HTTP clients that share a provider's connections. It is safe for concurrent use.
 type Caller struct {
 	pool    *transport.Pool
 	timeout time.Duration
@@ -42,17 +42,16 @@ func NewCaller(s Settings) (*Caller, error) {
 	return &Caller{pool, s.Timeout}, nil
 }
 
-// Timeout bounds each request.
+// Timeout returns the time limit of each request.
 func (c *Caller) Timeout() time.Duration { return c.timeout }
 
-// Via is the client to the cloud's own hosts, through the proxy that a tenant chose unless it is
-// nil.
+// Via returns the client for the cloud's own hosts. A tenant's proxy is used unless it is nil.
 func (c *Caller) Via(proxy *url.URL) *http.Client { return NewClient(c.pool.Via(proxy), c.timeout) }
 
-// Host is the client to a host that a tenant chose.
+// Host returns the client for a host that a tenant chose.
 func (c *Caller) Host(target *url.URL) *http.Client { return NewClient(c.pool.Host(target), c.timeout) }
 
-// Environment is a new transport, for one call to what the program's own environment names.
+// Environment returns a new transport for one call to a host from the program's own environment.
 func (c *Caller) Environment() *http.Transport { return c.pool.Environment() }
 
 // Close closes idle connections.

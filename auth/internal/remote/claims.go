@@ -8,18 +8,18 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// maxClaim bounds a claim in an error, in bytes: the sub of a WorkloadIdentity with the longest
-// names and its UID is shorter.
+// maxClaim bounds a claim in an error, in bytes. Even the sub of a WorkloadIdentity with the
+// longest names and its UID is shorter.
 const maxClaim = 512
 
-// Claims are the claims of a proof that errors mention.
+// Claims are those claims of a proof that error texts contain.
 type Claims struct {
 	Issuer  string `json:"iss"`
 	Subject string `json:"sub"`
 }
 
-// ClaimsOf reads a proof without verifying it: it is our own. The claims are empty if it is not a
-// JWT.
+// ClaimsOf reads the claims of our own proof, without verifying it. The claims are empty if the
+// proof is not a JWT.
 func ClaimsOf(proof *auth.JWT) Claims {
 	var c Claims
 	if !Payload(proof.Token.Reveal(), &c) {
@@ -28,8 +28,8 @@ func ClaimsOf(proof *auth.JWT) Claims {
 	return c
 }
 
-// Shown are the claims of subject's proof in printable form, for errors that tell people what to
-// trust.
+// Shown returns the claims in printable form, for errors that tell people what to trust. Subject is
+// the proof's subject, which replaces a missing sub claim.
 func (c Claims) Shown(subject auth.Subject) Claims {
 	c.Issuer, c.Subject = Printable(c.Issuer, maxClaim), Printable(c.Subject, maxClaim)
 	if c.Issuer == "" {

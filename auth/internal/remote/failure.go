@@ -17,27 +17,28 @@ import (
 const (
 	// MaxName bounds a name in an error, in bytes.
 	MaxName = 253
-	// MaxQuoted bounds what an error repeats of its input, in bytes.
+	// MaxQuoted bounds the input that an error repeats, in bytes.
 	MaxQuoted = 80
 )
 
-// Failure is why a call gave no result.
+// Failure describes why a call gave no result.
 type Failure struct {
-	// Where names the other side for people.
+	// Where is the name of the called service, for people.
 	Where string
 	// Code classifies the failure.
 	Code auth.Code
-	// What says what happened, and Fix how to correct it.
+	// What describes what happened, and Fix describes how to correct it.
 	What, Fix string
-	// RetryAfter is how long the other side asked to wait.
+	// RetryAfter is how long the called service asked us to wait.
 	RetryAfter time.Duration
-	// Cause ended the context, if anything did.
+	// Cause is the reason why the context ended, or nil if the context did not end.
 	Cause error
 
-	refused *endpoint.AddressError // in words it is What; nil for another failure
+	// refused is the refusal to connect, whose text is in What. It is nil for any other failure.
+	refused *endpoint.AddressError
 }
 
-// Error makes the failure an error of an operation.
+// Error returns the failure as the error of an operation.
 func (f Failure) Error(stage auth.Stage, operation string) *auth.Error {
 	err := fmt.Errorf("%s, %s: %s", f.Where, operation, f.What)
 	if f.refused != nil {
@@ -49,7 +50,7 @@ func (f Failure) Error(stage auth.Stage, operation string) *auth.Error {
 	return &auth.Error{Stage: stage, Code: f.Code, Fix: f.Fix, RetryAfter: f.RetryAfter, Err: err}
 }
 
-// refusedError has in its chain the refusal to connect, whose words it does not repeat.
+// refusedError wraps the refusal to connect without repeating its text.
 type refusedError struct {
 	error
 
@@ -58,7 +59,7 @@ type refusedError struct {
 
 func (e *refusedError) Unwrap() error { return e.refused }
 
-// Unanswered is the failure of a call to where that ended with err and without an answer.
+// Unanswered returns the failure of a call to where that ended with err, without an answer.
 func Unanswered(ctx context.Context, err error, where string) Failure {
 	why := attempt.Explain(err)
 	f := Failure{Where: where, Code: auth.CodeUnreachable, What: why.Error(), Fix: why.Fix(attempt.Side{Name: where})}
@@ -76,8 +77,8 @@ func Unanswered(ctx context.Context, err error, where string) Failure {
 	return f
 }
 
-// Refusal is the failure of a call to where that was answered with an HTTP status other than
-// success. Health names the page that shows how the service is.
+// Refusal returns the failure of a call to where that was answered with an HTTP status other than
+// success. Health is the page with the service's state.
 func (a Answer) Refusal(where, health string) Failure {
 	f := Failure{Where: where, What: "HTTP status " + strconv.Itoa(a.Status), RetryAfter: a.RetryAfter()}
 	switch {
@@ -92,8 +93,8 @@ func (a Answer) Refusal(where, health string) Failure {
 	return f
 }
 
-// Invalid is the failure of a call to where whose answer should contain wanted, such as "a token";
-// err says why it does not.
+// Invalid returns the failure of a call to where whose answer should contain wanted, such as "a
+// token". Err says why wanted is missing.
 func Invalid(where, wanted string, err error) Failure {
 	return Failure{Where: where, Code: auth.CodeResponseInvalid, What: "an answer without " + wanted + ": " + err.Error(), Fix: checkServer(where)}
 }
@@ -107,7 +108,7 @@ func checkReach(where string) string {
 	return "check that " + where + " can be reached from the controller"
 }
 
-// Printable makes s one line of printable ASCII of at most that many bytes.
+// Printable returns s as one line of printable ASCII, cut after most bytes.
 func Printable(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

@@ -8,7 +8,7 @@ import (
 
 // Exchange is a request and its outcome.
 type Exchange struct {
-	// Method and Host are the request's; empty if there was no request.
+	// Method and Host are those of the request. They are empty if there was no request.
 	Method, Host string
 	// Answer is the response, unless Err is set.
 	Answer Answer
@@ -16,8 +16,8 @@ type Exchange struct {
 	Err error
 }
 
-// Recorder is a transport for an SDK that remembers its last exchange. Failures are worded from
-// that, because the SDKs' errors repeat whole answers. It is safe for concurrent use.
+// Recorder is a transport for an SDK that records the last exchange. Failures describe this
+// exchange, because the SDKs' errors repeat whole answers. It is safe for concurrent use.
 type Recorder struct {
 	ctx  context.Context //nolint:containedctx // SDKs do not all pass theirs on
 	next http.RoundTripper
@@ -26,13 +26,13 @@ type Recorder struct {
 	last Exchange
 }
 
-// NewRecorder makes a recorder before next. Requests end with ctx, whatever context the SDK gives
-// them.
+// NewRecorder makes a recorder that sends requests through next. Requests end when ctx ends,
+// whatever context the SDK uses.
 func NewRecorder(ctx context.Context, next http.RoundTripper) *Recorder {
 	return &Recorder{ctx: ctx, next: next}
 }
 
-// Last is the last exchange.
+// Last returns the last exchange.
 func (r *Recorder) Last() Exchange {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -42,7 +42,7 @@ func (r *Recorder) Last() Exchange {
 // RoundTrip implements [http.RoundTripper].
 func (r *Recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(request.Context())
-	defer cancel(nil)                                                         // the answer is read by then
+	defer cancel(nil)                                                         // the answer was read
 	stop := context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) }) //nolint:contextcheck // both contexts count
 	defer stop()
 	x := Exchange{Method: request.Method, Host: request.URL.Hostname()}

@@ -48,7 +48,7 @@ func TestRecorder(t *testing.T) {
 	if got := recorder.Last(); got.Method != "POST" || attempt.Explain(got.Err).Again() {
 		t.Errorf("%+v", got)
 	}
-	// An SDK that passes no context on must not outlive its caller.
+	// A request ends with the caller's context, even if the SDK does not use that context.
 	time.AfterFunc(20*time.Millisecond, cancel)
 	started := time.Now()
 	if _, err := client.Get(server.URL + "/never"); err == nil || time.Since(started) > 10*time.Second {
@@ -76,19 +76,20 @@ func TestClaims(t *testing.T) {
 		"":          {},
 		"a":         {},
 		"a.b":       {},
-		"a.e30":     {}, // two parts
+		"a.e30":     {}, // only two parts
 		"a.e30.":    {},
 		"a.!.c":     {},
 		"a.e30=.c":  {},
-		"a.W10.c":   {}, // []
-		"a.bnVsbA.": {}, // null
+		"a.W10.c":   {}, // the claims are []
+		"a.bnVsbA.": {}, // the claims are null
 		"a.eyJpc3MiOiJodHRwczovL2kiLCJzdWIiOiJzIn0.c": {Issuer: "https://i", Subject: "s"},
 	} {
 		if got := remote.ClaimsOf(&auth.JWT{Token: auth.NewSecret(token)}); got != want {
 			t.Errorf("%q: %+v, want %+v", token, got, want)
 		}
 	}
-	// What people are to copy is shown whole, however long Kubernetes lets it be, and nothing else is.
+	// People copy the subject, so the longest subject in Kubernetes is shown whole. Other text is
+	// cut.
 	if got := (remote.Claims{Subject: subject.String()}).Shown(auth.Subject{}); got.Subject != subject.String() || got.Issuer != "<issuer>" {
 		t.Errorf("%+v", got)
 	}

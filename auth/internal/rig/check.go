@@ -19,8 +19,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/transport/attempt/attempttest"
 )
 
-// Disconnections checks that a provider explains and repeats a failed connection as package attempt
-// says. Where is the cloud's name in errors. Ask gets a token through the transport.
+// Disconnections checks that a provider explains a failed connection, and repeats the request, as
+// package attempt requires. Where is the cloud's name in errors. Ask gets a token through the
+// transport.
 func Disconnections(t *testing.T, where string, ask func(t *testing.T, base *http.Transport) error) {
 	t.Helper()
 	attempttest.Run(t, attempttest.Sender{
@@ -36,8 +37,8 @@ func Disconnections(t *testing.T, where string, ask func(t *testing.T, base *htt
 	})
 }
 
-// RetryAfter checks that an error has the header's time, up to a bound. Ask makes a call to a
-// server that throttles with that header.
+// RetryAfter checks that an error has the time in the Retry-After header, up to a bound. Ask makes
+// a call to a server that throttles with this header.
 func RetryAfter(t *testing.T, ask func(t *testing.T, header string) error) {
 	t.Helper()
 	for header, want := range map[string][2]time.Duration{
@@ -57,8 +58,8 @@ func RetryAfter(t *testing.T, ask func(t *testing.T, header string) error) {
 	}
 }
 
-// Attempt is a server's answer, and the number of requests after which a call with this answer
-// ends.
+// Attempt is a server's answer, and the number of requests that a call makes if it always gets this
+// answer.
 type Attempt struct {
 	Name     string
 	Handler  http.HandlerFunc
@@ -66,7 +67,7 @@ type Attempt struct {
 }
 
 // Attempts checks that a call repeats its requests only if another request may succeed. Ask makes a
-// call to a server with that handler.
+// call to a server with the handler.
 func Attempts(t *testing.T, ask func(t *testing.T, handler http.HandlerFunc), attempts ...Attempt) {
 	t.Helper()
 	hangUp := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
@@ -84,8 +85,8 @@ func Attempts(t *testing.T, ask func(t *testing.T, handler http.HandlerFunc), at
 	}
 }
 
-// DoesNotPrint checks that every way to print a token prints only text. All secrets of the token
-// contain secret.
+// DoesNotPrint checks that every way to print a token prints only text. The parameter secret is a
+// part of all secrets of the token.
 func DoesNotPrint[T fmt.Stringer](t *testing.T, token *T, secret, text string) {
 	t.Helper()
 	for _, value := range []any{token, *token, struct{ T *T }{token}, []T{*token}, map[string]any{"t": token}} {
@@ -105,20 +106,20 @@ func DoesNotPrint[T fmt.Stringer](t *testing.T, token *T, secret, text string) {
 	}
 }
 
-// Asker makes a provider with the administrator's settings for tenants' proxies, and asks it for a
+// Asker makes a provider that allows and denies these tenants' proxies. It asks the provider for a
 // token.
 type Asker func(t *testing.T, allow endpoint.Allowed, deny endpoint.CIDRs, opts ...auth.Option) error
 
-// TenantProxies checks which addresses a tenant's proxy may have, and that a proxy which answers in
-// place of the cloud gets no proof. It removes the proxy of the provider's own transport, so that
-// only the tenant's proxy leads to the cloud.
+// TenantProxies checks which addresses a tenant's proxy may have. It also checks that a proxy which
+// pretends to be the cloud gets no proof. It removes the proxy of the provider's own transport, so
+// that only the tenant's proxy leads to the cloud.
 func (r *Rig) TenantProxies(t *testing.T, ask Asker) {
 	t.Helper()
 	r.Base.Proxy = nil
 	if err := ask(t, r.Allow, endpoint.CIDRs{}, auth.WithProxyURL(r.Proxy)); err != nil {
 		t.Errorf("a listed proxy: %v", err)
 	}
-	// A proxy inside the cluster is refused, whatever its name.
+	// A proxy with an address on loopback or inside the cluster is refused.
 	private := &url.URL{Scheme: "http", Host: "10.96.0.1:3128"}
 	for proxy, want := range map[*url.URL]string{r.Proxy: "loopback", private: "in --deny-cidrs"} {
 		err := ask(t, endpoint.Allowed{}, endpoint.CIDRs{}, auth.WithProxyURL(proxy))

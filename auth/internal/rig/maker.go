@@ -10,8 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/providertest"
 )
 
-// Maker makes proofs that are themselves the credential. It is the cloud of a
-// [providertest.Harness] with Credential: it counts the proofs, and can be slow.
+// Maker makes proofs that are themselves the credential. For a [providertest.Harness] with
+// Credential it implements the cloud: it counts the proofs, and can be slow.
 type Maker struct {
 	// Make makes a proof without defects.
 	Make func(auth.Account, auth.ProofRequest) (auth.Proof, error)
@@ -55,6 +55,6 @@ func (m *Maker) Trouble(_ *testing.T, trouble providertest.Trouble) (end func())
 	return func() { set(false) }
 }
 
-// Revoke implements [providertest.Cloud]. Nobody is asked before the credential is used, so there
-// is no trust to withdraw.
+// Revoke implements [providertest.Cloud]. It does nothing: no cloud is asked for the credential, so
+// there is no trust to withdraw.
 func (*Maker) Revoke(*testing.T, auth.Account) (restore func()) { return func() {} }

@@ -18,20 +18,20 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// Rig is the local cloud, an issuer whose keys it can fetch, and a transport that reaches it by the
-// cloud's own names.
+// Rig is a local cloud, an issuer whose keys the cloud can fetch, and a transport that reaches the
+// cloud under its real names.
 type Rig struct {
 	Cloud  *cloudtest.Cloud
 	Issuer *oidc.Issuer
-	// Proxy is the local cloud's proxy, which connects to all of its hosts.
+	// Proxy is the local cloud's proxy, which connects to all hosts of the cloud.
 	Proxy *url.URL
 	// Base goes through Proxy and trusts the local cloud's certificates.
 	Base *http.Transport
-	// Allow lists Proxy, because otherwise a tenant may not name a proxy on loopback.
+	// Allow lists Proxy. Otherwise a tenant may not use a proxy on loopback.
 	Allow endpoint.Allowed
 }
 
-// New starts the local cloud, which stops with the test.
+// New starts the local cloud and stops it at the end of the test.
 func New(tb testing.TB, config cloudtest.Config, issuerURL string, algorithm oidc.Algorithm) *Rig {
 	tb.Helper()
 	r, err := Start(tb.Context(), config, issuerURL, algorithm)
@@ -40,7 +40,8 @@ func New(tb testing.TB, config cloudtest.Config, issuerURL string, algorithm oid
 	return r
 }
 
-// Start is New for examples, which have no test that stops the cloud. They close Cloud.
+// Start is like New, for examples, which have no test that stops the cloud. Callers must close
+// Cloud.
 func Start(ctx context.Context, config cloudtest.Config, issuerURL string, algorithm oidc.Algorithm) (*Rig, error) {
 	cloud, err := cloudtest.New(config)
 	if err != nil {
@@ -71,15 +72,16 @@ func Start(ctx context.Context, config cloudtest.Config, issuerURL string, algor
 	}}, nil
 }
 
-// As returns the options of a call for the account, with a proof by the issuer.
+// As returns the options of a call as this account, with a proof that the issuer signs.
 func (r *Rig) As(account auth.Account, more ...auth.Option) []auth.Option {
 	return append([]auth.Option{Subject(account, r.Sign)}, more...)
 }
 
-// OwnIssuer is the URL of an issuer of Lanyard's, which is another than the cluster's.
+// OwnIssuer is the URL of Lanyard's own issuer, which differs from the cluster's issuer.
 const OwnIssuer = "https://issuer.lanyard.example/clusters/one"
 
-// IssuerOf returns the issuer of a subject's proofs: OwnIssuer, or for a ServiceAccount cluster.
+// IssuerOf returns the issuer of a subject's proofs: OwnIssuer for a WorkloadIdentity, otherwise
+// cluster.
 func IssuerOf(subject auth.Subject, cluster string) string {
 	if subject.Kind() == auth.KindWorkloadIdentity {
 		return OwnIssuer
@@ -87,15 +89,15 @@ func IssuerOf(subject auth.Subject, cluster string) string {
 	return cluster
 }
 
-// Sign makes a JWT of the account, signed by the issuer.
+// Sign makes a JWT for the account, signed by the issuer.
 func (r *Rig) Sign(account auth.Account, request auth.ProofRequest) (string, error) {
 	claims := claimsOf(account, request)
 	claims["exp"] = time.Now().Add(request.Lifetime).Unix()
 	return r.Issuer.Mint(claims)
 }
 
-// claimsOf returns what every proof of the account says. A WorkloadIdentity's has the claim that
-// Lanyard's token server adds.
+// claimsOf returns the claims of every proof of the account. The proof of a WorkloadIdentity has
+// the claim that Lanyard's token server adds.
 func claimsOf(account auth.Account, request auth.ProofRequest) oidc.Claims {
 	claims := oidc.Claims{"sub": SubjectClaim(account), "aud": request.Audiences, "jti": account.UID}
 	if account.Subject.Kind() == auth.KindWorkloadIdentity {
@@ -106,7 +108,7 @@ func claimsOf(account auth.Account, request auth.ProofRequest) oidc.Claims {
 	return claims
 }
 
-// SignBadly makes a JWT of the account with a defect.
+// SignBadly makes a JWT for the account with this defect.
 func (r *Rig) SignBadly(account auth.Account, request auth.ProofRequest, defect providertest.Defect) (string, error) {
 	claims := claimsOf(account, request)
 	switch defect {
@@ -122,7 +124,7 @@ func (r *Rig) SignBadly(account auth.Account, request auth.ProofRequest, defect 
 	return r.Issuer.Mint(claims)
 }
 
-// Fault injects the fault into calls until the test calls end.
+// Fault injects a fault into calls. The returned function removes the fault.
 func (r *Rig) Fault(tb testing.TB, f fault.Fault) (end func()) {
 	tb.Helper()
 	id, err := r.Cloud.Faults().Add(f)
@@ -130,7 +132,8 @@ func (r *Rig) Fault(tb testing.TB, f fault.Fault) (end func()) {
 	return func() { r.Cloud.Faults().Remove(id) }
 }
 
-// Trouble injects the suite's trouble into an operation of a service, which runs at host.
+// Trouble injects the trouble of the test suite into an operation of a service. The service runs at
+// host.
 func (r *Rig) Trouble(tb testing.TB, trouble providertest.Trouble, service, operation, host string) (end func()) {
 	tb.Helper()
 	f := fault.Fault{Service: service, Operation: operation}

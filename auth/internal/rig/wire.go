@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// Wire returns a transport that leads every name to a server with this handler. It is for answers
-// that a correct cloud never gives.
+// Wire returns a transport that connects every host name to a server with this handler. Use it for
+// answers that a correct cloud never gives.
 func Wire(tb testing.TB, handler http.HandlerFunc) *http.Transport {
 	tb.Helper()
 	server := httptest.NewTLSServer(handler)
@@ -22,7 +22,7 @@ func Wire(tb testing.TB, handler http.HandlerFunc) *http.Transport {
 	roots.AddCert(server.Certificate())
 	return &http.Transport{
 		DialContext: dialTo(server.Listener.Addr().String()),
-		// The name in the server's certificate, for every host.
+		// ServerName is the name in the server's certificate; it is used for every host.
 		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "example.com", MinVersion: tls.VersionTLS12},
 	}
 }
@@ -49,7 +49,7 @@ func Nowhere(tb testing.TB) string {
 	return closed.Addr().String()
 }
 
-// ConnectTo starts a proxy that connects every CONNECT to one address.
+// ConnectTo starts a proxy that connects every CONNECT request to the same address.
 func ConnectTo(tb testing.TB, address string) *url.URL {
 	tb.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -65,7 +65,7 @@ func ConnectTo(tb testing.TB, address string) *url.URL {
 	return proxy
 }
 
-// splice answers a CONNECT request and connects the client to address.
+// splice answers a CONNECT request and connects the client with address.
 func splice(ctx context.Context, rw http.ResponseWriter, address string) {
 	far, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
