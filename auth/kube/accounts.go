@@ -26,11 +26,12 @@ import (
 // so that the error says which call was slow.
 const callTimeout = 10 * time.Second
 
-// printAudiences prints the audiences of the API server: a token that names no audience is for all
-// of them. Source: k8s.io/kubernetes pkg/registry/core/serviceaccount/storage/token.go.
+// printAudiences is the command that prints the API server's audiences. A token that names no
+// audience is for all of them. Source: k8s.io/kubernetes
+// pkg/registry/core/serviceaccount/storage/token.go.
 const printAudiences = "kubectl create token default -o jsonpath='{.spec.audiences[*]}'"
 
-// Informers has the informers of kinds. A [cache.Cache] is an Informers.
+// Informers returns informers by kind. A [cache.Cache] is an Informers.
 type Informers interface {
 	// GetInformer returns the informer of obj's kind, and starts it if needed.
 	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
@@ -39,26 +40,28 @@ type Informers interface {
 // Options configure [Accounts].
 type Options struct {
 	// Informers watch the accounts' metadata, in every namespace with subjects: a token is cached
-	// only if the informers see its account. Required; [FromManager] takes the manager's cache.
+	// only if the informers see its account. Required; [FromManager] uses the manager's cache.
 	Informers Informers
 	// APIReader reads accounts live, never from a cache. Required; [FromManager] makes one.
 	APIReader client.Reader
 	// Client creates TokenRequests and, to learn the API server's audiences, one SelfSubjectReview.
 	// Its scheme contains v1 and authentication.k8s.io/v1. Required; [FromManager] makes one.
 	Client client.Client
-	// APIAudiences are all audiences that the API server accepts for itself: its flag
-	// --api-audiences or, without this flag, --service-account-issuer. No proof is made for these
-	// audiences. Default: learned once, from a token of the program's own ServiceAccount that names
-	// no audience. A program that is not a ServiceAccount must set them. This command prints them:
+	// APIAudiences are all audiences that the API server accepts for itself: the value of its flag
+	// --api-audiences or, without this flag, --service-account-issuer. Proofs never have these
+	// audiences. By default they are learned once, from a token of the program's own ServiceAccount
+	// without an audience. A program that is not a ServiceAccount must set APIAudiences. This
+	// command prints them:
 	//
 	//	kubectl create token default -o jsonpath='{.spec.audiences[*]}'
 	APIAudiences []string
-	// Annotations are the annotations that providers read; give [ByObject] the same. Default:
+	// Annotations are the annotations that providers read; pass the same to [ByObject]. Default:
 	// [DefaultAnnotations].
 	Annotations Annotations
 }
 
-// Accounts reads and proves the ServiceAccounts of a cluster. It is safe for concurrent use.
+// Accounts reads the ServiceAccounts of a cluster and makes their proofs. It is safe for concurrent
+// use.
 type Accounts struct {
 	index        *index
 	reader       client.Reader
@@ -72,7 +75,7 @@ var _ auth.Accounts = (*Accounts)(nil)
 
 // FromManager makes an Accounts as [NewAccounts] does. Options that are not set come from the
 // manager: Informers is its cache, and APIReader and Client use its connection without a cache. The
-// manager need not run yet. [ByObject] keeps its cache small.
+// manager need not run yet. Set [ByObject] in the manager's options to keep its cache small.
 func FromManager(ctx context.Context, mgr cluster.Cluster, options Options) (*Accounts, error) {
 	if err := connect(mgr, "ServiceAccounts", &options.Informers, &options.APIReader, &options.Client); err != nil {
 		return nil, err
@@ -80,9 +83,9 @@ func FromManager(ctx context.Context, mgr cluster.Cluster, options Options) (*Ac
 	return NewAccounts(ctx, options)
 }
 
-// NewAccounts makes an Accounts and starts to watch ServiceAccounts. Unless the options name the
-// API server's audiences, it learns the audiences with two calls. If a call fails, the error says
-// what to do.
+// NewAccounts makes an Accounts and starts to watch ServiceAccounts. If the options do not set the
+// API server's audiences, NewAccounts learns the audiences with two calls. If a call fails, the
+// error says what to do.
 func NewAccounts(ctx context.Context, options Options) (*Accounts, error) {
 	switch {
 	case options.Informers == nil:
@@ -122,16 +125,16 @@ func (a *Accounts) Lookup(_ context.Context, subject auth.Subject) (auth.Account
 	return a.index.lookup(subject)
 }
 
-// Synced reports whether memory has all accounts that were there when the watch began.
+// Synced reports whether the index has all accounts that existed when the watch began.
 func (a *Accounts) Synced() bool { return a.watch.HasSynced() }
 
-// Subscribe implements [auth.AccountReader]. changed is called when an account is created or
+// Subscribe implements [auth.AccountReader]. It calls changed when an account is created or
 // deleted, and when its UID or an annotation that providers read changes. Before each call, Lookup
-// already has the new state. changed is not called for the accounts that exist when the watch
+// already has the new state. It does not call changed for the accounts that exist when the watch
 // begins.
 //
-// One goroutine follows the watch and calls all subscribers, one after the other, in the order in
-// which they subscribed. So changed must return at once, without I/O, and leave longer work to a
+// One goroutine follows the watch and calls all subscribers, one after the other, in the order of
+// their subscription. So changed must return at once, without I/O, and leave longer work to a
 // queue; otherwise all later changes are delayed. Subscribe the token cache (Invalidate of package
 // auth/cache) first, so that no later subscriber finds a token from before the change.
 func (a *Accounts) Subscribe(changed func(auth.Subject)) { a.index.subscribe(changed) }
@@ -145,11 +148,12 @@ func (a *Accounts) Read(ctx context.Context, subject auth.Subject) (auth.Account
 	return a.index.read(ctx, a.reader, a.caller, subject, metadata())
 }
 
-// APIAudiences returns the audiences that the API server accepts for itself, which no token has.
+// APIAudiences returns the audiences that the API server accepts for itself. Proofs never have
+// these audiences.
 func (a *Accounts) APIAudiences() []string { return slices.Clone(a.apiAudiences) }
 
-// Self returns this program's own ServiceAccount; zero if Options.APIAudiences was set, because
-// then nobody asked who this program is.
+// Self returns this program's own ServiceAccount. It is zero if Options.APIAudiences was set,
+// because then the API server was not asked who this program is.
 func (a *Accounts) Self() auth.Subject {
 	namespace, name, _ := strings.Cut(strings.TrimPrefix(a.caller.self, userPrefix), ":")
 	self, err := auth.ServiceAccount(namespace, name)
@@ -159,7 +163,7 @@ func (a *Accounts) Self() auth.Subject {
 	return self
 }
 
-// connect sets what is nil from the manager. An error names the subjects.
+// connect sets nil arguments from the manager. Errors contain the parameter subjects.
 func connect(mgr cluster.Cluster, subjects string, informers *Informers, reader *client.Reader, writer *client.Client) error {
 	if *informers == nil {
 		*informers = mgr.GetCache()

@@ -50,7 +50,7 @@ func tenantA(tb testing.TB) auth.Subject {
 	return subject
 }
 
-// newCluster has a cache of these objects.
+// newCluster makes a cluster whose cache has these objects.
 func newCluster(t *testing.T, config *rest.Config, objects map[client.Object]cache.ByObject) cluster.Cluster {
 	t.Helper()
 	c, err := cluster.New(config, func(o *cluster.Options) {
@@ -71,7 +71,8 @@ func restMapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	return mapper, nil
 }
 
-// startCluster starts the cache, which is in sync then. It stops when the test ends.
+// startCluster starts the cluster and waits until its cache is in sync. The cluster stops when the
+// test ends.
 func startCluster(t *testing.T, c cluster.Cluster) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -88,7 +89,7 @@ func startCluster(t *testing.T, c cluster.Cluster) {
 	}
 }
 
-// newAccounts knows the accounts of s, and is in sync with it.
+// newAccounts makes an Accounts of the accounts of s, which is in sync.
 func newAccounts(t *testing.T, s *apiServer, options kube.Options) *kube.Accounts {
 	t.Helper()
 	if options.Annotations == nil {
@@ -103,7 +104,7 @@ func newAccounts(t *testing.T, s *apiServer, options kube.Options) *kube.Account
 	return accounts
 }
 
-// eventually waits until accounts knows tenant A's account as check wants it.
+// eventually waits until Lookup of tenant A's account meets check.
 func eventually(t *testing.T, accounts auth.AccountReader, check func(auth.Account, error) bool) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
@@ -129,7 +130,7 @@ func TestLookupFollowsTheCluster(t *testing.T) {
 	}
 	changes := make(chan told, 10)
 	accounts.Subscribe(func(subject auth.Subject) {
-		account, err := accounts.Lookup(t.Context(), subject) // what a subscriber finds when it is told
+		account, err := accounts.Lookup(t.Context(), subject) // the state that a subscriber finds
 		changes <- told{subject, account, err}
 	})
 
@@ -150,9 +151,9 @@ func TestLookupFollowsTheCluster(t *testing.T) {
 		t.Errorf("Lookup = %+v, want %+v", account, want)
 	}
 
-	// A change of labels, or of annotations that no provider reads, does not count.
+	// A change of labels, or of annotations that no provider reads, is not reported.
 	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", map[string]string{roleARN: roleA, "note": "new"}, func(o *metav1.PartialObjectMetadata) { o.Labels = nil })
-	// These are.
+	// A change of an annotation that a provider reads is reported.
 	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", map[string]string{roleARN: roleB})
 	if got := next(); got.err != nil || got.subject != tenantA(t) || got.account.Attributes[roleARN] != roleB {
 		t.Errorf("after re-annotation subscribers find %+v", got)
@@ -243,7 +244,7 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// The account that is proven is the account that was read, whenever it is swapped.
+// A replaced account gets no proof, even if the API server ignores the UID.
 func TestSwappedAccountHasNoProof(t *testing.T) {
 	for _, ignoresUID := range []bool{false, true} {
 		s := newAPIServer(t)
@@ -255,7 +256,7 @@ func TestSwappedAccountHasNoProof(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.put("tenant-a", "tenant-a-ecr-sa", "uid-2", map[string]string{roleARN: roleA}) // between read and mint
+		s.put("tenant-a", "tenant-a-ecr-sa", "uid-2", map[string]string{roleARN: roleA}) // before Prove
 		proof, err := accounts.Prove(t.Context(), account, forSTS())
 		if auth.CodeOf(err) != auth.CodeSubjectReplaced || proof != nil {
 			t.Errorf("API server ignores UID %t: Prove = %v, want %s", ignoresUID, err, auth.CodeSubjectReplaced)
@@ -316,7 +317,7 @@ func TestProofSaysWhatWasAsked(t *testing.T) {
 	}
 }
 
-// Nobody gets a token that opens the API server, and refusing it takes no call.
+// A token for an audience of the API server is refused, without a call to the API server.
 func TestRefusedAudiences(t *testing.T) {
 	s := newAPIServer(t)
 	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", nil)
@@ -372,7 +373,7 @@ func TestOnlyReadServiceAccountsAreProven(t *testing.T) {
 	}
 }
 
-// checkError holds for every error: an *auth.Error with stage, code and fix, and nothing secret.
+// checkError checks that an error is an *auth.Error with stage, code and fix, and has no secret.
 func checkError(t *testing.T, err error) {
 	t.Helper()
 	var typed *auth.Error
@@ -405,7 +406,7 @@ func TestAPIServerFailures(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer     func(*apiServer, http.ResponseWriter, *http.Request)
 		want       auth.Code
-		fix        [2]string // Read's, Prove's; part of it
+		fix        [2]string // parts of the fixes of Read and Prove
 		retryAfter time.Duration
 	}{
 		"forbidden": {
@@ -452,9 +453,9 @@ func TestAPIServerFailures(t *testing.T) {
 				test.answer(s, w, r)
 				return true
 			}
-			limit := time.Minute // more than a busy machine needs
+			limit := time.Minute // longer than a busy machine needs
 			if name == "connection lost" {
-				limit = 500 * time.Millisecond // the client would try again for a while
+				limit = 500 * time.Millisecond // the client would retry for a while
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
@@ -493,7 +494,7 @@ func TestAPIServerIsSilent(t *testing.T) {
 	}
 }
 
-// To learn the audiences, one token is minted, of the program's own account.
+// The audiences are learned from one token, which is of the program's own account.
 func TestLearningTheAudiences(t *testing.T) {
 	s := newAPIServer(t)
 	newAccounts(t, s, kube.Options{})
@@ -566,7 +567,8 @@ func TestLearningFails(t *testing.T) {
 	}
 }
 
-// A program that names the audiences itself needs no token of its own, and nobody asks who it is.
+// A program that sets APIAudiences requests no token of its own account, and does not ask for its
+// user name.
 func TestForbiddenWithoutAName(t *testing.T) {
 	s := newAPIServer(t)
 	accounts := newAccounts(t, s, kube.Options{APIAudiences: []string{"api"}})
@@ -609,7 +611,7 @@ func TestNewAccountsNeedsItsOptions(t *testing.T) {
 	}
 }
 
-// Accounts change while they are looked up, subscribed to and proven.
+// Lookup, Subscribe and Prove run while accounts change.
 func TestConcurrentUse(t *testing.T) {
 	s := newAPIServer(t)
 	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", map[string]string{roleARN: roleA})
@@ -640,14 +642,14 @@ func TestConcurrentUse(t *testing.T) {
 	eventually(t, accounts, func(account auth.Account, err error) bool { return err == nil && account.Attributes[roleARN] == roleB })
 }
 
-// A program whose client may not ask just now has no answer: that says nothing of the account,
-// whose tokens stay good.
+// If the client's rate limiter refuses a call, the error is temporary. It says nothing about the
+// account, whose tokens stay valid.
 func TestClientsOwnLimitIsTemporary(t *testing.T) {
 	s := newAPIServer(t)
 	s.limiter = flowcontrol.NewTokenBucketRateLimiter(0.001, 100)
 	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", nil)
 	accounts := newAccounts(t, s, kube.Options{})
-	for s.limiter.TryAccept() { // others have used it up
+	for s.limiter.TryAccept() { // use up the limit
 	}
 	_, err := accounts.Read(t.Context(), tenantA(t))
 	if auth.CodeOf(err) != auth.CodeThrottled {

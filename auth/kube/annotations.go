@@ -12,27 +12,29 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// MaxAnnotation bounds the value of an annotation that providers read, in bytes: an account with a
-// longer value is refused. No cloud accepts a longer value; the longest is a role ARN. Source: AWS
-// STS API reference, AssumeRoleWithWebIdentity, RoleArn.
+// MaxAnnotation bounds the value of an annotation that providers read, in bytes. An account with a
+// longer value is refused. No cloud accepts a longer value: the longest valid value is a role ARN.
+// Source: AWS STS API reference, AssumeRoleWithWebIdentity, RoleArn.
 const MaxAnnotation = 2048
 
 // Annotations are the keys of the ServiceAccount annotations that providers read. Other annotations
-// are not kept in memory: Kubernetes allows 256 KiB of annotations for each account, and a tenant
+// are not stored in memory: Kubernetes allows 256 KiB of annotations for each account, and a tenant
 // may have many accounts.
 type Annotations []string
 
-// usernameAnnotation names the user for registries that take a token only as a password.
+// usernameAnnotation has the user name for registries that accept a token only as a password.
 const usernameAnnotation = "lanyard.dev/registry-username"
 
-// Names of what says more of a token than the provider's identity: the account then has a
-// fingerprint. Source: packages auth/aws and auth/gcp, which this package does not link.
+// The annotation and the field with further settings of a token, besides the provider's identity.
+// An account with one of them has a fingerprint. Source: package auth/aws, which this package does
+// not link.
 const (
 	assumeRoleAnnotation = "lanyard.dev/assume-role"
 	assumeRoleField      = "assumeRole"
 )
 
-// fingerprintOf returns the fingerprint of attributes; empty if the provider's identity says all.
+// fingerprintOf returns the fingerprint of attributes. It is empty if the provider's identity alone
+// determines the token.
 func fingerprintOf(attributes map[string]string) string {
 	_, annotated := attributes[assumeRoleAnnotation]
 	if _, configured := attributes[assumeRoleField]; !annotated && !configured {
@@ -41,9 +43,9 @@ func fingerprintOf(attributes map[string]string) string {
 	return auth.Fingerprint(attributes)
 }
 
-// DefaultAnnotations returns the annotations that name identities of AWS, Azure and GCP, and the
-// user of tokens that are themselves the credential. A program with another provider appends that
-// provider's keys, for both [ByObject] and [Options].
+// DefaultAnnotations returns the annotations with identities of AWS, Azure and GCP, and with the
+// user name for tokens that are themselves the credential. A program with another provider appends
+// that provider's keys, for both [ByObject] and [Options].
 func DefaultAnnotations() Annotations {
 	return Annotations{
 		"eks.amazonaws.com/role-arn",
@@ -58,9 +60,9 @@ func DefaultAnnotations() Annotations {
 	}
 }
 
-// keep returns the annotations that providers read: the map itself if it has no others, nil if none
-// is left. A value that is too long is cut to MaxAnnotation plus one byte, which saves memory and
-// leaves the value too long.
+// keep returns the annotations that providers read. It returns the map itself if all annotations
+// are read, and nil if no annotation is. A value that is too long is cut to MaxAnnotation plus one
+// byte: this saves memory, and the value is still too long.
 func (a Annotations) keep(annotations map[string]string) map[string]string {
 	kept, cut := 0, false
 	for key, value := range annotations {
@@ -88,7 +90,7 @@ func (a Annotations) keep(annotations map[string]string) map[string]string {
 	return result
 }
 
-// tooLong returns the first key in kept whose value is too long; empty if there is none.
+// tooLong returns the first key in kept whose value is too long, or an empty string.
 func (a Annotations) tooLong(kept map[string]string) string {
 	for _, key := range a {
 		if len(kept[key]) > MaxAnnotation {
@@ -98,7 +100,7 @@ func (a Annotations) tooLong(kept map[string]string) string {
 	return ""
 }
 
-// source reads ServiceAccounts' metadata.
+// source returns the source that reads ServiceAccounts' metadata.
 func (a Annotations) source() source {
 	return source{subject: auth.ServiceAccount, record: func(subject auth.Subject, object any) (record, bool) {
 		account, ok := object.(*metav1.PartialObjectMetadata)
@@ -114,8 +116,8 @@ func (a Annotations) source() source {
 	}}
 }
 
-// annotationTooLong is the error for an account with an annotation that is too long. The account is
-// refused for every provider: without the annotation, the account could have another identity.
+// annotationTooLong returns the error for an account with an annotation that is too long. Every
+// provider refuses the account: without the annotation, the account could have another identity.
 func annotationTooLong(subject auth.Subject, key string) error {
 	at := fmt.Sprintf("annotation %s of %s %s/%s", key, subject.Kind(), subject.Namespace(), subject.Name())
 	return &auth.Error{
@@ -125,10 +127,10 @@ func annotationTooLong(subject auth.Subject, key string) error {
 	}
 }
 
-// ByObject returns the ByObject of [cache.Options] with which a manager's cache keeps only the part
-// of ServiceAccounts' metadata that [Accounts] needs. This part has less than 1 KiB for a usual
-// account, and never more than about [MaxAnnotation] for each annotation. ServiceAccounts that the
-// program caches by their Go type stay whole.
+// ByObject returns the ByObject of [cache.Options] for a manager's cache. The cache then stores
+// only the metadata of ServiceAccounts that [Accounts] needs. This metadata has less than 1 KiB for
+// a usual account, and never more than about [MaxAnnotation] for each annotation. ServiceAccounts
+// that the program caches by their Go type stay whole.
 func ByObject(annotations Annotations) map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		metadata(): {Transform: annotations.transform},
@@ -144,7 +146,7 @@ func (a Annotations) transform(object any) (any, error) {
 		Name:              full.Name,
 		Namespace:         full.Namespace,
 		UID:               full.UID,
-		ResourceVersion:   full.ResourceVersion, // informers compare it to tell a change from a resync
+		ResourceVersion:   full.ResourceVersion, // needed by informers to detect a resync
 		DeletionTimestamp: full.DeletionTimestamp,
 		Annotations:       a.keep(full.Annotations),
 	}

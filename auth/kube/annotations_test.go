@@ -33,7 +33,7 @@ func TestAnnotations(t *testing.T) {
 	if got := (Annotations{"*", "x", "y/*"}).keep(map[string]string{"a/b": "", "y": "", "y/z": ""}); got != nil {
 		t.Errorf("kept %q", got)
 	}
-	// A key that is listed twice is one.
+	// A key that is listed twice counts once.
 	if got := append(DefaultAnnotations(), roleARN, "z").keep(map[string]string{roleARN: "a", "x": "", "z": ""}); len(got) != 2 || got[roleARN] != "a" {
 		t.Errorf("kept %q", got)
 	}
@@ -42,8 +42,8 @@ func TestAnnotations(t *testing.T) {
 	}
 }
 
-// What is too long stays so, also through the informer's transform, and never passes for absent or
-// for a part of itself.
+// A value that is too long stays too long after the informer's transform. The account is refused,
+// not read without the value or with a part of the value.
 func TestAnnotationTooLong(t *testing.T) {
 	subject, err := auth.ServiceAccount("tenant-a", "puller")
 	if err != nil {
@@ -80,7 +80,7 @@ func TestAnnotationTooLong(t *testing.T) {
 	}
 }
 
-// Whoever may write annotations does not decide how much memory accounts take.
+// The memory for an account is bounded, whatever annotations its author writes.
 func TestMemoryIsBounded(t *testing.T) {
 	const accounts, most = 200, 24 << 10 // bytes for each
 	heap := func() uint64 {
@@ -136,7 +136,7 @@ func TestTransform(t *testing.T) {
 		t.Errorf("kept %v, %v, want %v", got, err, want)
 	}
 
-	// Programs that cache whole accounts need them whole.
+	// Accounts that a program caches by their Go type stay whole.
 	whole := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "x"}}, ImagePullSecrets: []corev1.LocalObjectReference{{Name: "pull"}}}
 	if got, err := transform(whole); err != nil || got.(*corev1.ServiceAccount).Labels["app"] != "x" || len(whole.ImagePullSecrets) != 1 {
 		t.Errorf("%v, %v", got, err)

@@ -29,8 +29,8 @@ const (
 	selfUser    = "system:serviceaccount:lanyard-system:lanyard-controller"
 )
 
-// apiServer speaks as much of the Kubernetes API as package kube needs, and fails the test on any
-// other request.
+// apiServer implements the part of the Kubernetes API that package kube needs. Any other request
+// fails the test.
 type apiServer struct {
 	*httptest.Server
 	t *testing.T
@@ -38,16 +38,16 @@ type apiServer struct {
 	accounts *feed[*metav1.PartialObjectMetadata]
 
 	mu      sync.Mutex
-	journal []string // "METHOD path" of every request but watches
-	bodies  []string // of the TokenRequests, as JSON
+	journal []string // "METHOD path" of every request except watches
+	bodies  []string // of TokenRequests, as JSON
 
 	// Set before the first request.
 	user       authenticationv1.UserInfo
-	ignoresUID bool                                              // as API servers before 1.34
-	tamper     func(claims map[string]any)                       // changes what a token says
+	ignoresUID bool                                              // like API servers before 1.34
+	tamper     func(claims map[string]any)                       // changes the claims of a token
 	intercept  func(w http.ResponseWriter, r *http.Request) bool // answers in place of the server
-	minting    func()                                            // runs when a TokenRequest has arrived
-	limiter    flowcontrol.RateLimiter                           // of clients; nil for none
+	minting    func()                                            // runs when a TokenRequest arrives
+	limiter    flowcontrol.RateLimiter                           // for clients; may be nil
 }
 
 func newAPIServer(t *testing.T) *apiServer {
@@ -92,8 +92,8 @@ func (s *apiServer) calls() []string {
 	return slices.Clone(s.journal)
 }
 
-// put creates or changes an account. Every account has a label and managed fields, which nobody
-// needs.
+// put creates or changes an account. Every account has a label and managed fields, which package
+// kube does not need.
 func (s *apiServer) put(namespace, name, uid string, annotations map[string]string, change ...func(*metav1.PartialObjectMetadata)) {
 	object := s.accounts.empty()
 	object.ObjectMeta = metav1.ObjectMeta{
@@ -186,7 +186,7 @@ func (s *apiServer) review(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// jwt is a token in compact form with a signature that nobody here verifies.
+// jwt returns a token in compact form. No test verifies its signature.
 func jwt(claims any) string {
 	payload, err := json.Marshal(claims)
 	if err != nil {

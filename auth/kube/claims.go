@@ -14,8 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// claims are the claims of a ServiceAccount's token or of a WorkloadIdentity's. Their aud is always
-// a list. Source: k8s.io/kubernetes pkg/serviceaccount/claims.go; Lanyard's token server.
+// claims are the claims of a token of a ServiceAccount or of a WorkloadIdentity. The claim aud is
+// always a list. Source: k8s.io/kubernetes pkg/serviceaccount/claims.go; Lanyard's token server.
 type claims struct {
 	Issuer     string   `json:"iss"`
 	Subject    string   `json:"sub"`
@@ -31,9 +31,9 @@ type claims struct {
 	Lanyard identityClaims `json:"lanyard.dev"`
 }
 
-// readClaims decodes a JWT in compact form (RFC 7515 §7.1). It verifies no signature: the token
-// comes from the API server over its own TLS connection, and its receiver verifies it. Errors quote
-// nothing of the token.
+// readClaims decodes a JWT in compact form (RFC 7515 §7.1). It does not verify the signature: the
+// token comes from the API server over TLS, and the token's receiver verifies the signature. Errors
+// quote nothing of the token.
 func readClaims(token string) (claims, error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -58,8 +58,8 @@ func decodePart(part string) ([]byte, error) { return base64.RawURLEncoding.Deco
 
 func (c claims) expiresAt() time.Time { return time.Unix(int64(c.Expires), 0).UTC() }
 
-// check refuses a token that is not of account, or not for exactly these audiences. Its error is an
-// [*auth.Error].
+// check refuses a token that is not of the account, or not for exactly these audiences. Its error
+// is an [*auth.Error].
 func (c claims) check(account auth.Account, audiences []string) error {
 	subject := account.Subject
 	in := c.Kubernetes
@@ -83,7 +83,7 @@ func (c claims) checkReceivers(subject auth.Subject, audiences []string) error {
 	return nil
 }
 
-// quoted lists audiences for an error.
+// quoted returns the audiences as quoted text, for errors.
 func quoted(audiences []string) string {
 	quoted := make([]string, len(audiences))
 	for i, audience := range audiences {

@@ -10,8 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// A token passes as an account's proof only if it says so: subject, UID, one audience and an expiry
-// in the future. No error quotes the token.
+// A token is accepted as an account's proof only with the right subject, UID and audience, and an
+// expiry in the future. No error quotes the token.
 func FuzzClaims(f *testing.F) {
 	const subject, uid, audience = "system:serviceaccount:tenant-a:puller", "uid-1", "sts.amazonaws.com"
 	now := time.Now().Unix()
@@ -50,7 +50,7 @@ func FuzzClaims(f *testing.F) {
 	})
 }
 
-// What is not a ServiceAccount token at all.
+// FuzzReadClaims decodes texts that need not be tokens. No error quotes the text.
 func FuzzReadClaims(f *testing.F) {
 	for _, token := range []string{"", ".", "..", "e30.e30.", "e30.bnVsbA.", "e30.W10.", "a.b.c.d", "e30.!.", "e30.eyJleHAiOjF9.", "e30.eyJleHAiOi0xfQ."} {
 		f.Add(token)
@@ -69,7 +69,7 @@ func FuzzReadClaims(f *testing.F) {
 	})
 }
 
-// A token passes as an identity's proof only if it says so: subject, UID and audience.
+// A token is accepted as an identity's proof only with the right subject, UID and audience.
 func FuzzIdentityClaims(f *testing.F) {
 	const subject, uid, audience = "lanyard.dev:workloadidentity:tenant-a:puller", "uid-1", "sts.amazonaws.com"
 	f.Add(subject+":"+uid, "tenant-a", "puller", uid, audience)
@@ -101,7 +101,7 @@ func FuzzIdentityClaims(f *testing.F) {
 	})
 }
 
-// The kid of a token is the one in its header, or there is none. No error quotes the token.
+// keyID returns the kid in the token's header, or an error. No error quotes the token.
 func FuzzKeyID(f *testing.F) {
 	f.Add(`{"alg":"RS256","kid":"key-1","typ":"JWT"}`)
 	for _, header := range []string{"", "{}", "[]", "null", `{"kid":1}`, `{"kid":""}`, `{"KID":"a"}`, `{"kid":"a","kid":"b"}`, `{"kid":"a"}x`} {

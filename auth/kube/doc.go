@@ -1,7 +1,7 @@
-// Package kube reads and proves Kubernetes ServiceAccounts, the WorkloadIdentities of Lanyard's own
-// issuer, and objects that are subjects themselves. It makes an [auth.Accounts] of each from a
-// controller-runtime manager or cluster. Only this package of the auth module and auth/kube/manager
-// import a Kubernetes client.
+// Package kube reads Kubernetes ServiceAccounts, the WorkloadIdentities of Lanyard's own issuer,
+// and objects that are subjects themselves, and makes their proofs. It makes an [auth.Accounts] for
+// each of these kinds from a controller-runtime manager or cluster. In the auth module, only this
+// package and auth/kube/manager import a Kubernetes client.
 //
 // Most controllers call only New of auth/kube/manager, which makes the following parts:
 //
@@ -13,8 +13,8 @@
 //
 // Lookups are answered from memory, which a watch of metadata keeps up to date, so that a cached
 // token costs no API call. Before a token is issued, the account is read live. The proof (a
-// TokenRequest) is bound to the UID that was read, so that an account which is replaced in the
-// meantime gets no proof.
+// TokenRequest) is bound to the UID that was read. So an account that is replaced in the meantime
+// gets no proof.
 //
 // The program needs these permissions (RBAC): get, list and watch on serviceaccounts, and create on
 // serviceaccounts/token in the namespaces of the accounts that it acts for. Unless
@@ -24,5 +24,5 @@
 // workloadidentities.identity.lanyard.dev, list and watch on keyrings.identity.lanyard.dev in the
 // token server's namespace, and create on workloadidentities/token of token.lanyard.dev. For
 // [Objects] it needs get, list and watch on the objects, and create on their subresource svid of
-// token.lanyard.dev; for [SPIFFERing] the same as for the issuer's KeyRing.
+// token.lanyard.dev. For [SPIFFERing] it needs the same as for the issuer's KeyRing.
 package kube

@@ -11,11 +11,12 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/kube"
 )
 
-// The parts of a program that has a cluster.Cluster and no manager. Without an API server this
-// example is compiled and not run. A program with a manager calls New of auth/kube/manager.
+// This program has a cluster.Cluster and no manager. The example is compiled but not run, because
+// it needs an API server. A program with a manager calls New of auth/kube/manager.
 func ExampleFromManager() {
 	wire := func(ctx context.Context, config *rest.Config) error {
-		// The cache keeps only the metadata of ServiceAccounts, with the annotations that providers read.
+		// The cache stores only the metadata of ServiceAccounts, with the annotations that
+		// providers read.
 		local, err := cluster.New(config, func(o *cluster.Options) { o.Cache.ByObject = kube.ByObject(kube.DefaultAnnotations()) })
 		if err != nil {
 			return err
@@ -27,14 +28,15 @@ func ExampleFromManager() {
 		tokens := cache.New(cache.Options{})
 		accounts.Subscribe(tokens.Invalidate) // a changed account loses its tokens at once
 		go func() { _ = tokens.Run(ctx) }()   // removes expired tokens
-		// Calls of auth.GetToken have auth.WithServiceAccount(namespace, name, accounts).
+		// Pass auth.WithServiceAccount(namespace, name, accounts) to auth.GetToken.
 		return local.Start(ctx)
 	}
 	_ = wire
 	// Output:
 }
 
-// The annotations that tenants name their cloud identities in. Others are not kept in memory.
+// Print the annotations in which tenants write their cloud identities. Other annotations are not
+// stored in memory.
 func ExampleDefaultAnnotations() {
 	for _, annotation := range kube.DefaultAnnotations() {
 		fmt.Println(annotation)

@@ -16,31 +16,30 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// ownLimit is part of client-go's error (rest.Request) for a call that would wait for the client's
-// rate limiter until after its deadline. Such a call fails at once, before its deadline, and the
-// error has no type.
+// ownLimit is a part of the error text that client-go (rest.Request) returns if the client's rate
+// limiter would wait until after the call's deadline. Such a call fails at once, before its
+// deadline, and the error has no type.
 const ownLimit = "client rate limiter Wait returned an error"
 
 const reachDirectly = "check that no proxy between this program and the API server changes the answers"
 
-// caller is this program at the API server, for the words of errors.
+// caller describes this program and its permissions at the API server, for error texts.
 type caller struct {
-	// self is the user name of this program; empty if it was not asked for.
+	// self is the user name of this program; empty if it is unknown.
 	self string
-	// read and token are the resources with which accounts are read and tokens are made, as RBAC
-	// names them.
+	// read and token are the RBAC resources that are needed to read accounts and to request tokens.
 	read, token string
 }
 
-// accountCaller calls about ServiceAccounts.
+// accountCaller returns the caller for ServiceAccounts.
 func accountCaller() caller {
 	return caller{read: "serviceaccounts", token: "serviceaccounts/token"}
 }
 
 // failure turns the error of a call with ctx into an [*auth.Error].
 //
-// The error repeats only the API server's own Status. Any other part of an answer, such as the page
-// of a proxy in between or an answer that cannot be decoded, may contain a secret.
+// The error repeats only the API server's own Status. Any other part of an answer may contain a
+// secret. Examples are the page of a proxy, or an answer that cannot be decoded.
 func (c caller) failure(ctx context.Context, err error, stage auth.Stage, subject auth.Subject) *auth.Error {
 	failed := &auth.Error{Stage: stage}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
@@ -72,7 +71,7 @@ func (c caller) failure(ctx context.Context, err error, stage auth.Stage, subjec
 }
 
 func (c caller) refusal(failed *auth.Error, err error, status metav1.Status, subject auth.Subject) {
-	foreign := apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) // no Status of the API server
+	foreign := apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) // not the API server's Status
 	said := fmt.Sprintf("HTTP %d %s", status.Code, status.Reason)
 	if !foreign && status.Code < http.StatusInternalServerError {
 		said += ": " + status.Message
@@ -83,8 +82,8 @@ func (c caller) refusal(failed *auth.Error, err error, status metav1.Status, sub
 		failed.Code = auth.CodeThrottled
 		failed.Fix = "wait, or give this program its own priority level (FlowSchema)"
 	case apierrors.IsUnauthorized(err):
-		// The API server does not know this program. The subject is not refused, and its tokens
-		// stay valid.
+		// The API server does not know this program. This says nothing about the subject, whose
+		// tokens stay valid.
 		failed.Code = auth.CodeUnavailable
 		failed.Fix = "check this program's own credentials for the API server"
 	case status.Code >= http.StatusInternalServerError:
@@ -108,7 +107,7 @@ func (c caller) refusal(failed *auth.Error, err error, status metav1.Status, sub
 	}
 }
 
-// rbacFix is the fix for a missing RBAC rule: it names the rule and how to bind it.
+// rbacFix returns the fix for a missing RBAC rule: which rule to grant, and how to bind it.
 func (c caller) rbacFix(stage auth.Stage, subject auth.Subject) string {
 	verb, resource := "get", c.read
 	if stage == auth.StageTokenRequest {

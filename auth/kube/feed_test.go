@@ -13,15 +13,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// feed is the objects of one kind at an API server: they can be listed and watched.
+// feed serves the objects of one kind, which clients can list and watch, as an API server does.
 type feed[O client.Object] struct {
-	empty func() O // an object with its type alone
+	empty func() O // returns an object that has only its type
 
 	mu       sync.Mutex
 	version  int
 	objects  map[string]O  // by namespace/name
-	events   []watchEvent  // all that ever happened
-	happened chan struct{} // closed and replaced on every event
+	events   []watchEvent  // all events so far
+	happened chan struct{} // closed and replaced at every event
 }
 
 type watchEvent struct {
@@ -34,7 +34,7 @@ func newFeed[O client.Object](empty func() O) *feed[O] {
 	return &feed[O]{empty: empty, objects: map[string]O{}, happened: make(chan struct{})}
 }
 
-// put creates or changes an object. An object with another UID replaces the last one.
+// put creates or changes an object. An object with another UID replaces the old object.
 func (f *feed[O]) put(object O) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -62,7 +62,7 @@ func (f *feed[O]) get(namespace, name string) (O, bool) {
 	return object, ok
 }
 
-// happen is called with mu held.
+// happen records an event. Callers must hold mu.
 func (f *feed[O]) happen(what string, object O) {
 	f.version++
 	object = object.DeepCopyObject().(O)

@@ -15,17 +15,17 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// record is an account in memory, without its subject, which is the key.
+// record is an account in an index. The key in the index is the account's subject.
 type record struct {
 	uid        string
 	attributes map[string]string // shared with the informer's object, never written
-	// fingerprint is of the attributes; empty if the provider's identity says all of them.
+	// fingerprint is the fingerprint of the attributes; see fingerprintOf.
 	fingerprint string
-	generation  int64 // of the object's spec; 0 if the spec has nothing to do with tokens
-	refused     error // why the account is refused; nil if it is not
+	generation  int64 // of the object's spec; 0 if no token depends on the spec
+	refused     error // why the account is refused, or nil
 }
 
-// account returns the record as the account of subject.
+// account returns the account of subject from the record.
 func (r record) account(subject auth.Subject) (auth.Account, error) {
 	if r.refused != nil {
 		return auth.Account{}, r.refused
@@ -37,15 +37,15 @@ func (r record) equal(other record) bool {
 	return r.uid == other.uid && r.generation == other.generation && maps.Equal(r.attributes, other.attributes)
 }
 
-// source says how an index reads the objects of one kind.
+// source describes how an index reads the objects of one kind.
 type source struct {
-	// subject is the subject of an object.
+	// subject returns the subject of the object with this namespace and name.
 	subject func(namespace, name string) (auth.Subject, error)
 	// record makes a record of an object. It returns false if the object is of another type.
 	record func(subject auth.Subject, object any) (record, bool)
 }
 
-// index is the memory of accounts of one kind, and the event handler that feeds it.
+// index stores the accounts of one kind in memory. It is the event handler of their informer.
 type index struct {
 	source  source
 	records *xsync.Map[auth.Subject, record]
@@ -60,7 +60,8 @@ func newIndex(s source) *index {
 	return &index{source: s, records: xsync.NewMap[auth.Subject, record]()}
 }
 
-// watch has handler follow all objects of object's kind. An error names them.
+// watch registers handler for all objects of object's kind. The parameter objects is their name in
+// errors.
 func watch(
 	ctx context.Context, informers Informers, objects string, object client.Object, handler toolscache.ResourceEventHandler,
 ) (watching toolscache.ResourceEventHandlerRegistration, err error) {
@@ -74,7 +75,7 @@ func watch(
 	return watching, nil
 }
 
-// lookup returns the account that memory has of subject.
+// lookup returns subject's account from memory.
 func (x *index) lookup(subject auth.Subject) (auth.Account, error) {
 	known, ok := x.records.Load(subject)
 	if !ok {
@@ -119,20 +120,20 @@ func (x *index) OnDelete(object any) {
 	}
 }
 
-// set stores the current state of an account. Initially: the account already existed when the watch
-// began.
+// set stores the current state of an account. Initially is true if the account already existed when
+// the watch began.
 func (x *index) set(object any, initially bool) {
 	current, ok := object.(metav1.Object)
 	if !ok {
 		return
 	}
 	if current.GetDeletionTimestamp() != nil {
-		x.remove(current.GetNamespace(), current.GetName()) // it only waits for finalizers
+		x.remove(current.GetNamespace(), current.GetName()) // the object only waits for finalizers
 		return
 	}
 	subject, err := x.source.subject(current.GetNamespace(), current.GetName())
 	if err != nil {
-		return // such a name cannot be asked for
+		return // nobody can ask for such a name
 	}
 	next, ok := x.source.record(subject, object)
 	if !ok {
@@ -154,12 +155,13 @@ func (x *index) remove(namespace, name string) {
 		return
 	}
 	x.records.Delete(subject)
-	x.notify(subject) // even if memory did not know the account: a live read may have found it
+	// Notify even if the index does not have the account: a live read may have found it.
+	x.notify(subject)
 }
 
-// notify calls the subscribers, after the change of records, so that they find the new state. It
-// runs in the informer's goroutine, so that the account's tokens are gone before the next change
-// arrives. [Accounts.Subscribe] says what subscribers must do for this.
+// notify calls the subscribers. The records were changed before, so that subscribers find the new
+// state. It runs in the informer's goroutine, so that the account's tokens are dropped before the
+// next change arrives. Subscribers must therefore obey [Accounts.Subscribe].
 func (x *index) notify(subject auth.Subject) {
 	x.mu.RLock()
 	subscribers := x.subscribers
@@ -169,7 +171,7 @@ func (x *index) notify(subject auth.Subject) {
 	}
 }
 
-// notifyAll calls the subscribers for every account that memory knows.
+// notifyAll calls the subscribers for every account in the index.
 func (x *index) notifyAll() {
 	x.records.Range(func(subject auth.Subject, _ record) bool {
 		x.notify(subject)

@@ -23,8 +23,8 @@ func object(uid string, annotations map[string]string) *metav1.PartialObjectMeta
 	}
 }
 
-// The events of an informer, the subscribers that are called, and memory after the event. Memory
-// changes before the calls.
+// TestIndex sends events of an informer. It checks which subscribers are called, and the index
+// after the event. The index must change before the calls.
 func TestIndex(t *testing.T) {
 	role := func(arn string) map[string]string { return map[string]string{roleARN: arn} }
 	known := object("uid-1", role("a"))
@@ -33,10 +33,10 @@ func TestIndex(t *testing.T) {
 	going := object("uid-1", role("a"))
 	going.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	for name, test := range map[string]struct {
-		first *metav1.PartialObjectMetadata // known before; nil for nothing
+		first *metav1.PartialObjectMetadata // the account before the event, or nil
 		then  func(*index)
 		told  bool
-		want  string // UID and role after it; empty when the account is not known
+		want  string // UID and role after the event; empty if there is no account
 	}{
 		"there at the start":      {nil, func(x *index) { x.OnAdd(known, true) }, false, "uid-1 a"},
 		"created":                 {nil, func(x *index) { x.OnAdd(known, false) }, true, "uid-1 a"},
@@ -147,7 +147,7 @@ func BenchmarkLookup(b *testing.B) {
 	})
 }
 
-// BenchmarkMemory measures what an account costs: in the index alone, and with the informer's
+// BenchmarkMemory measures the memory of an account: in the index alone, and of the informer's
 // transformed object.
 func BenchmarkMemory(b *testing.B) {
 	const accounts = 10_000

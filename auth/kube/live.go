@@ -10,9 +10,9 @@ import (
 )
 
 // Live reads ServiceAccounts and WorkloadIdentities from the API server, each time with one GET, by
-// the rules of [Accounts] and [WorkloadIdentities]. It keeps nothing, watches nothing and proves
-// nothing. It is for a program of a person who asks which key a token would have ([auth.Resolve]).
-// Unlike other readers, its Lookup does I/O.
+// the rules of [Accounts] and [WorkloadIdentities]. It has no cache and no watch, and makes no
+// proofs. It is for a person's program that asks which key a token would have ([auth.Resolve]).
+// Unlike the Lookup of other readers, its Lookup does I/O.
 type Live struct{ reader client.Reader }
 
 var _ auth.Accounts = (*Live)(nil)
@@ -29,7 +29,7 @@ func (l *Live) Lookup(ctx context.Context, subject auth.Subject) (auth.Account, 
 func (*Live) Subscribe(func(auth.Subject)) {}
 
 // Read implements [auth.Prover]. If the caller may not read the subject, the error has the code
-// [auth.CodeProofDenied] and names the missing permission.
+// [auth.CodeProofDenied] and says which permission is missing.
 func (l *Live) Read(ctx context.Context, subject auth.Subject) (auth.Account, error) {
 	by := accountCaller()
 	by.self = "the user who asks"
@@ -43,7 +43,7 @@ func (l *Live) Read(ctx context.Context, subject auth.Subject) (auth.Account, er
 	return newIndex(DefaultAnnotations().source()).read(ctx, l.reader, by, subject, metadata())
 }
 
-// Prove implements [auth.Prover]. It refuses.
+// Prove implements [auth.Prover]. It always returns an error.
 func (*Live) Prove(_ context.Context, account auth.Account, _ auth.ProofRequest) (auth.Proof, error) {
 	return nil, &auth.Error{
 		Stage: auth.StageTokenRequest, Code: auth.CodeOptionUnsupported,

@@ -16,7 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/kube"
 )
 
-// TestLive reads accounts as they are now, by the rules of Accounts, and with GETs alone.
+// TestLive checks that Live reads the current accounts, by the rules of Accounts, and only with
+// GETs.
 func TestLive(t *testing.T) {
 	s := newAPIServer(t)
 	const role = "eks.amazonaws.com/role-arn"

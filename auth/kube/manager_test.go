@@ -30,8 +30,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/kube/manager"
 )
 
-// managerOptions are those of a manager at s that listens nowhere. Its scheme knows no kind, as the
-// scheme of a program that only has kinds of its own.
+// managerOptions returns options of a manager without network listeners. Its scheme has no kinds,
+// like the scheme of a program that has only kinds of its own.
 func managerOptions() manager.Options {
 	return manager.Options{Manager: ctrlmanager.Options{
 		Scheme:  kuberuntime.NewScheme(),
@@ -45,7 +45,7 @@ func managerOptions() manager.Options {
 	}}
 }
 
-// startManager makes a manager at s and runs it until the test ends.
+// startManager makes a manager for the API server s and runs the manager until the test ends.
 func startManager(t *testing.T, s *apiServer, options manager.Options) *manager.Manager {
 	t.Helper()
 	mgr, err := manager.New(t.Context(), s.config(), options)
@@ -70,8 +70,8 @@ func runManager(t *testing.T, mgr *manager.Manager) {
 	})
 }
 
-// keepToken has the cache of a manager keep a token. The token is asked for again until it stays:
-// the cache may hear of the subject's creation, or of its ring, only after the first time.
+// keepToken fetches a token until the manager's cache stores it. One fetch may not be enough: the
+// cache may see the subject's creation, or its ring, only after the first fetch.
 func keepToken(t *testing.T, mgr *manager.Manager, key auth.Key) {
 	t.Helper()
 	waitUntil(t, "the token is kept", func() bool {
@@ -85,8 +85,8 @@ func keepToken(t *testing.T, mgr *manager.Manager, key auth.Key) {
 	})
 }
 
-// One call sets up all parts: a token is kept until its account changes, and of the accounts only
-// what providers read is kept.
+// TestManager: one call sets up all parts. The cache stores a token until its account changes, and
+// only those parts of an account that providers read.
 func TestManager(t *testing.T) {
 	s := newAPIServer(t)
 	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", map[string]string{roleARN: roleA, "note": "x"})
@@ -109,7 +109,7 @@ func TestManager(t *testing.T) {
 	waitUntil(t, "the token is dropped", func() bool { return mgr.Tokens.Len() == 0 })
 }
 
-// A replica that is not the leader also removes expired tokens.
+// Every replica removes expired tokens, not only the leader.
 func TestManagerRunsTheCacheInEveryReplica(t *testing.T) {
 	s := newAPIServer(t)
 	options := managerOptions()
@@ -123,7 +123,7 @@ func TestManagerRunsTheCacheInEveryReplica(t *testing.T) {
 	})
 }
 
-// othersLock is a lease that another replica always holds.
+// othersLock is a lease that another replica holds forever.
 type othersLock struct{ resourcelock.Interface }
 
 func (othersLock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
@@ -133,7 +133,7 @@ func (othersLock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []by
 func (othersLock) Identity() string { return "test" }
 func (othersLock) Describe() string { return "lease" }
 
-// The options reach the parts, and the caller's options stay as they are.
+// The manager's parts use the options, and New does not change the caller's options.
 func TestManagerOptions(t *testing.T) {
 	s := newAPIServer(t)
 	s.put("tenant-a", "tenant-a-ecr-sa", "uid-1", map[string]string{"example.com/identity": "a", roleARN: roleA})
@@ -147,7 +147,7 @@ func TestManagerOptions(t *testing.T) {
 	eventually(t, mgr.Accounts, func(account auth.Account, _ error) bool {
 		return account.Attributes["example.com/identity"] == "a" && account.Attributes[roleARN] == ""
 	})
-	if calls := s.calls(); len(calls) > 1 { // the list of the accounts
+	if calls := s.calls(); len(calls) > 1 { // one call lists the accounts
 		t.Errorf("the audiences are known, but New calls %q", calls)
 	}
 	if len(options.Manager.Cache.ByObject) != 0 {
@@ -167,8 +167,8 @@ func TestManagerOptions(t *testing.T) {
 	}
 }
 
-// With the issuer's KeyRing the accounts are those of both kinds, and the tokens of both are
-// dropped.
+// With the issuer's KeyRing, Accounts has ServiceAccounts and WorkloadIdentities. A change drops
+// the tokens of either kind.
 func TestManagerWithIssuer(t *testing.T) {
 	s := newIssuerServer(t)
 	s.put(identityUID, 1, "aws", map[string]any{"iamRoleARN": roleA})
@@ -195,13 +195,14 @@ func TestManagerWithIssuer(t *testing.T) {
 	waitUntil(t, "the token is dropped", func() bool { return mgr.Tokens.Len() == 0 })
 }
 
-// With the trust domain's KeyRing objects are subjects too, and a revocation drops their SVIDs.
+// With the trust domain's KeyRing, objects are subjects too. A revocation drops their SVIDs.
 func TestManagerWithObjects(t *testing.T) {
 	spiffe, issuer, accounts := newSPIFFEServer(t), newIssuerServer(t), newAPIServer(t)
 	spiffe.put(objectUID)
 	spiffe.putRing("Active", spiffe.authority)
 	issuer.others = accounts.Config.Handler
-	// One API server for all of them: the rings of the issuer and of the trust domain are one list.
+	// One API server serves all kinds: the issuer's ring and the trust domain's ring are in one
+	// list.
 	both := http.NewServeMux()
 	both.Handle("/", issuer.Config.Handler)
 	both.Handle("/apis/toolkit.lanyard.dev/", spiffe.Config.Handler)
@@ -235,7 +236,7 @@ func TestManagerWithObjects(t *testing.T) {
 	waitUntil(t, "the SVID is dropped", func() bool { return mgr.Tokens.Len() == 0 })
 }
 
-// Without KeyRing a WorkloadIdentity is nobody, and nothing of the issuer is asked for.
+// Without KeyRing, a WorkloadIdentity cannot be a subject, and nothing of the issuer is requested.
 func TestManagerWithoutIssuer(t *testing.T) {
 	mgr := startManager(t, newAPIServer(t), managerOptions())
 	if _, err := mgr.Accounts.Lookup(t.Context(), puller(t)); auth.CodeOf(err) != auth.CodeSubjectInvalid {

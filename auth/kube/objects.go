@@ -27,7 +27,7 @@ import (
 type ObjectOptions struct {
 	// Kind is the kind of the objects, one of [svid.Kinds]. Required.
 	Kind auth.Kind
-	// Watched is an empty object of the type under which Informers keep this kind. Default: the
+	// Watched is an empty object of the type that Informers store for this kind. Default: the
 	// objects' metadata.
 	Watched client.Object
 	// Ring is the KeyRing of the trust domain. Required without Broker.
@@ -36,35 +36,36 @@ type ObjectOptions struct {
 	// Default: the token server.
 	Broker SVIDBroker
 	// APIAudiences are the audiences that the API server accepts for itself, as
-	// [Accounts.APIAudiences] returns them: no SVID of Broker has one of them. Required with Broker.
-	// The token server knows them itself.
+	// [Accounts.APIAudiences] returns them. SVIDs of Broker never have these audiences. Required
+	// with Broker; the token server knows these audiences itself.
 	APIAudiences []string
-	// Informers watch the objects. Required; [ObjectsFromManager] takes the manager's cache.
+	// Informers watch the objects. Required; [ObjectsFromManager] uses the manager's cache.
 	Informers Informers
 	// APIReader reads objects live, never from a cache. Required; [ObjectsFromManager] makes one.
 	APIReader client.Reader
-	// Client creates requests for SVIDs. It must not need the types of Lanyard's API. Required without
-	// Broker; [ObjectsFromManager] makes one.
+	// Client creates requests for SVIDs. It must work without the Go types of Lanyard's API.
+	// Required without Broker; [ObjectsFromManager] makes one.
 	Client client.Client
 }
 
-// SVIDBroker issues SVIDs of objects, such as the client of a SPIFFE broker. Implementations are
-// safe for concurrent use.
+// SVIDBroker issues SVIDs for objects. An example is the client of a SPIFFE broker. Implementations
+// are safe for concurrent use.
 type SVIDBroker interface {
-	// Prove returns an SVID of the account, which was read live, as [auth.Prover] does.
+	// Prove returns an SVID of the account, by the rules of [auth.Prover]. The account was read
+	// live.
 	Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error)
 }
 
-// Objects reads the objects of one kind, each of which is a subject itself, and has Lanyard's token
-// server or a broker prove them by SVIDs. It is safe for concurrent use.
+// Objects reads the objects of one kind, each of which is a subject. Lanyard's token server or a
+// broker issues SVIDs as their proofs. Objects is safe for concurrent use.
 type Objects struct {
 	kind         auth.Kind
 	index        *index
-	ring         *SPIFFERing // nil with a broker
+	ring         *SPIFFERing // nil if there is a broker
 	reader       client.Reader
 	server       tokenServer
-	broker       SVIDBroker // nil with a token server
-	apiAudiences []string   // with a broker
+	broker       SVIDBroker // nil if the token server is used
+	apiAudiences []string   // only set with a broker
 }
 
 var _ auth.Accounts = (*Objects)(nil)
@@ -125,10 +126,10 @@ func (o *Objects) Lookup(_ context.Context, subject auth.Subject) (auth.Account,
 	return o.index.lookup(subject)
 }
 
-// Subscribe implements [auth.AccountReader] as [Accounts.Subscribe] does: changed is called when an
-// object is created or deleted. It is also called for every object when a key or an authority of
-// the ring is revoked, and when the ring begins or ends to sign. Objects and the ring are watched
-// by two goroutines, which may call changed at the same time. A broker reports no revocation.
+// Subscribe implements [auth.AccountReader] as [Accounts.Subscribe] does. It calls changed when an
+// object is created or deleted. It also calls changed for every object when a key or an authority
+// of the ring is revoked, and when the ring begins or ends to sign. Two goroutines watch the
+// objects and the ring, and may call changed at the same time. A broker reports no revocation.
 func (o *Objects) Subscribe(changed func(auth.Subject)) { o.index.subscribe(changed) }
 
 // Read implements [auth.Prover] with a live GET of the object's metadata. An object that is being
@@ -140,9 +141,9 @@ func (o *Objects) Read(ctx context.Context, subject auth.Subject) (auth.Account,
 	return o.index.read(ctx, o.reader, o.server.caller, subject, objectMetadata(o.kind))
 }
 
-// Prove implements [auth.Prover] with a request for an SVID to Lanyard's token server, through the
-// API server, or to the broker. What the token server answers is compared with the request, and
-// with the ring.
+// Prove implements [auth.Prover] with a request for an SVID. The request goes to the broker or,
+// through the API server, to Lanyard's token server. Prove compares the token server's answer with
+// the request and with the ring.
 func (o *Objects) Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	subject := account.Subject
 	if err := o.isKind(subject); err != nil {
@@ -167,8 +168,8 @@ func (o *Objects) Prove(ctx context.Context, account auth.Account, request auth.
 	}
 }
 
-// proveByBroker gets an SVID from the broker. The tenant chooses the audiences and who receives the
-// SVID, so the API server must not be among them.
+// proveByBroker gets an SVID from the broker. It refuses the audiences of the API server, because
+// the tenant chooses the audiences and the receiver of the SVID.
 func (o *Objects) proveByBroker(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	if request.Form != auth.FormCertificate {
 		if err := checkProofRequest(account, request); err != nil {
@@ -181,7 +182,7 @@ func (o *Objects) proveByBroker(ctx context.Context, account auth.Account, reque
 	return o.broker.Prove(ctx, account, request)
 }
 
-// proveByJWT gets a JWT-SVID.
+// proveByJWT gets a JWT-SVID from the token server.
 func (o *Objects) proveByJWT(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	subject := account.Subject
 	if err := checkProofRequest(account, request); err != nil {
@@ -213,7 +214,8 @@ func (o *Objects) proveByJWT(ctx context.Context, account auth.Account, request 
 	return &auth.JWT{Token: auth.NewSecret(token), ExpiresAt: expires}, nil
 }
 
-// proveByCertificate makes a key and gets an X.509-SVID for it. The key never leaves this program.
+// proveByCertificate makes a key and gets an X.509-SVID for it from the token server. The key never
+// leaves this program.
 func (o *Objects) proveByCertificate(ctx context.Context, account auth.Account) (auth.Proof, error) {
 	subject := account.Subject
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -250,20 +252,20 @@ func (o *Objects) proveByCertificate(ctx context.Context, account auth.Account) 
 	return auth.NewCertificate(der, key, expires.UTC()), nil
 }
 
-// answer is the token server's answer to a request for an SVID, and what it is compared with.
+// answer is the token server's answer to a request for an SVID, with the values that it must match.
 type answer struct {
 	object  *unstructured.Unstructured
 	signers svid.Signers
 	id      spiffeid.ID
 }
 
-// text returns a field of the answer's status; empty if the status lacks it.
+// text returns a field of the answer's status, or an empty string without this field.
 func (a answer) text(field string) string {
 	text, _, _ := unstructured.NestedString(a.object.Object, "status", field)
 	return text
 }
 
-// ask requests an SVID.
+// ask requests an SVID from the token server.
 func (o *Objects) ask(ctx context.Context, account auth.Account, form svid.Type, spec map[string]any) (answer, error) {
 	signers, err := o.ring.Signers()
 	if err != nil {
@@ -278,8 +280,8 @@ func (o *Objects) ask(ctx context.Context, account auth.Account, form svid.Type,
 	return answer{object, signers, id}, err
 }
 
-// invalidSVID is the error for a request that the token server found wrong. The object may have
-// changed after the request was decided, so the request is tried again.
+// invalidSVID returns the error for a request that the token server found invalid. The object may
+// have changed after the request was decided, so the request is tried again.
 func invalidSVID(status metav1.Status, subject auth.Subject) *auth.Error {
 	failed := &auth.Error{
 		Stage: auth.StageTokenRequest, Code: auth.CodeRefused, Fix: "compare the reason with spec.credential of the object",
@@ -312,8 +314,8 @@ func objectMetadata(kind auth.Kind) *metav1.PartialObjectMetadata {
 	return object
 }
 
-// objectSource reads objects of a kind. Their UID is all that a credential depends on: the token
-// server reads the rest live.
+// objectSource returns the source of the objects of a kind. A credential depends only on an
+// object's UID: the token server reads the rest live.
 func objectSource(kind auth.Kind) source {
 	return source{
 		subject: func(namespace, name string) (auth.Subject, error) { return auth.Object(kind, namespace, name) },

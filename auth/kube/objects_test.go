@@ -44,8 +44,8 @@ var (
 	spiffeRing   = types.NamespacedName{Namespace: "lanyard-system", Name: "spiffe"}
 )
 
-// spiffeServer is an API server with OCIRepositories and the subresource svid, which refuses what
-// internal/tokenserver refuses. It fails the test on any other request.
+// spiffeServer is an API server with OCIRepositories and the subresource svid. It refuses the same
+// requests as internal/tokenserver. Any other request fails the test.
 type spiffeServer struct {
 	*httptest.Server
 	t              *testing.T
@@ -53,10 +53,10 @@ type spiffeServer struct {
 	domain         spiffeid.TrustDomain
 	key            crypto.Signer
 	issuer         *svid.Issuer
-	authority      map[string]any // of the ring
+	authority      map[string]any // an entry of the ring
 
 	mu       sync.Mutex
-	requests []map[string]any // specs
+	requests []map[string]any // their specs
 
 	// Set before the first request.
 	tamper    func(claims *svid.Claims, spec map[string]any)
@@ -98,7 +98,7 @@ func (s *spiffeServer) trustDomain(name string) spiffeid.TrustDomain {
 	return domain
 }
 
-// newAuthority makes an authority in a state, as a ring has it.
+// newAuthority makes an authority, and its entry of a ring in this state.
 func (s *spiffeServer) newAuthority(state string) (crypto.Signer, *svid.Issuer, map[string]any) {
 	s.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -116,7 +116,7 @@ func (s *spiffeServer) newAuthority(state string) (crypto.Signer, *svid.Issuer, 
 	return key, issuer, map[string]any{"id": svid.AuthorityID(certificate), "certificate": svid.EncodeCertificate(certificate), "state": state}
 }
 
-// in returns an authority in another state.
+// in returns an authority's entry with another state.
 func in(authority map[string]any, state string) map[string]any {
 	return map[string]any{"id": authority["id"], "certificate": authority["certificate"], "state": state}
 }
@@ -133,7 +133,7 @@ func (s *spiffeServer) put(uid string, change ...func(*unstructured.Unstructured
 	s.objects.put(object)
 }
 
-// putRing writes the ring of the trust domain, with the key kid-1 in a state.
+// putRing writes the ring of the trust domain. Its key kid-1 has the state key.
 func (s *spiffeServer) putRing(key string, authorities ...map[string]any) {
 	s.putRingOf("example.com", spiffeIssuer, key, authorities...)
 }
@@ -160,7 +160,7 @@ func (s *spiffeServer) get(w http.ResponseWriter, r *http.Request) {
 	refuse(w, apierrors.NewNotFound(toolkitGroup.WithResource("ocirepositories").GroupResource(), r.PathValue("name")))
 }
 
-// svid follows internal/tokenserver.
+// svid answers requests for SVIDs as internal/tokenserver does.
 func (s *spiffeServer) svid(w http.ResponseWriter, r *http.Request) {
 	if s.intercept != nil && s.intercept(w) {
 		return
@@ -259,7 +259,7 @@ func objectMapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	return mapper, nil
 }
 
-// newObjects knows the objects of s, and is in sync with it.
+// newObjects makes an Objects and the ring of s, which are in sync.
 func newObjects(t *testing.T, s *spiffeServer) (*kube.Objects, *kube.SPIFFERing) {
 	t.Helper()
 	c, err := cluster.New(&rest.Config{Host: s.URL, QPS: -1}, func(o *cluster.Options) { o.MapperProvider = objectMapper })
@@ -289,7 +289,7 @@ func newObjects(t *testing.T, s *spiffeServer) (*kube.Objects, *kube.SPIFFERing)
 	return objects, ring
 }
 
-// signs waits until the ring is known.
+// signs waits until the ring can sign.
 func signs(t *testing.T, ring *kube.SPIFFERing) {
 	t.Helper()
 	waitUntil(t, "the ring is known", func() bool { _, err := ring.Signers(); return err == nil })
@@ -332,13 +332,13 @@ func TestObjectProof(t *testing.T) {
 			t.Errorf("a request for UID %s", request["uid"])
 		}
 	}
-	// Each certificate has a key of its own, whose private half the server has not seen.
+	// Each certificate has its own key. The server sees only the public half.
 	if one, two := s.requests[1]["publicKey"].([]byte), s.requests[2]["publicKey"].([]byte); len(one) == 0 || slices.Equal(one, two) {
 		t.Error("two certificates share a key")
 	}
 }
 
-// An answer that is not what was asked for is refused.
+// An SVID that differs from the request is refused.
 func TestTamperedSVIDs(t *testing.T) {
 	foreign, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -395,7 +395,7 @@ func proveObject(t *testing.T, objects *kube.Objects, form svid.Type) (auth.Proo
 	return objects.Prove(t.Context(), auth.Account{Subject: app(t), UID: objectUID}, request)
 }
 
-// A chain must lead to an authority of the ring that counts.
+// A chain must lead to an authority of the ring that is neither revoked nor removed.
 func TestAuthorities(t *testing.T) {
 	s := newSPIFFEServer(t)
 	_, _, other := s.newAuthority("Active")
@@ -418,7 +418,8 @@ func TestAuthorities(t *testing.T) {
 		authorityIs := func(id string) func() bool {
 			return func() bool { signers, err := ring.Signers(); return err == nil && signers.Authority == id }
 		}
-		s.putRing("Active") // else two states with one active authority look alike
+		// Empty the ring first. Otherwise two states with the same active authority look alike.
+		s.putRing("Active")
 		waitUntil(t, "the ring is empty", authorityIs(""))
 		s.putRing("Active", test.authorities...)
 		var active string
@@ -493,8 +494,8 @@ func TestRefusedSVIDs(t *testing.T) {
 	}
 }
 
-// TestTrustDomainSwitchedOff: an object that waits for a trust domain is told which value to set,
-// also if the ring of a former trust domain is still there.
+// TestTrustDomainSwitchedOff: without a trust domain, the error says which value to set, even if
+// the ring of a former trust domain still exists.
 func TestTrustDomainSwitchedOff(t *testing.T) {
 	s := newSPIFFEServer(t)
 	s.putRing("Active", s.authority)
@@ -507,8 +508,9 @@ func TestTrustDomainSwitchedOff(t *testing.T) {
 	})
 }
 
-// Who was told is compared after each step: the end of what SVIDs count by is told, and the begin
-// of what objects wait for. A rotation is not: the next use finds the new signer.
+// TestObjectChanges compares the notified subjects after each step. Subscribers are notified when
+// SVIDs become invalid, and when the ring begins to sign. They are not notified of a rotation: the
+// next use finds the new signer.
 func TestObjectChanges(t *testing.T) {
 	s := newSPIFFEServer(t)
 	_, _, next := s.newAuthority("Published")
@@ -581,7 +583,7 @@ func TestObjectOptions(t *testing.T) {
 	}
 }
 
-// fakeBroker notes what it is asked for, and answers with a JWT.
+// fakeBroker records the last request, and answers with a JWT.
 type fakeBroker struct {
 	account auth.Account
 	request auth.ProofRequest
@@ -594,8 +596,8 @@ func (f *fakeBroker) Prove(_ context.Context, account auth.Account, request auth
 	return &auth.JWT{Token: auth.NewSecret("from the broker"), ExpiresAt: time.Now().Add(time.Hour)}, nil
 }
 
-// TestObjectsWithBroker has a broker prove objects: no ring is needed, and the token server is not
-// asked, which would fail the test.
+// TestObjectsWithBroker: with a broker, Prove needs no ring and does not ask the token server. A
+// request to the token server would fail the test.
 func TestObjectsWithBroker(t *testing.T) {
 	s := newSPIFFEServer(t)
 	c, err := cluster.New(&rest.Config{Host: s.URL, QPS: -1}, func(o *cluster.Options) { o.MapperProvider = objectMapper })

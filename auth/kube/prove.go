@@ -18,8 +18,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Prove implements [auth.Prover] with a TokenRequest that is bound to the account's UID. The
-// token's claims are compared with the request, because API servers before 1.34 may ignore the UID.
+// Prove implements [auth.Prover] with a TokenRequest that is bound to the account's UID. It
+// compares the token's claims with the request, because API servers before 1.34 may ignore the UID.
 func (a *Accounts) Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	subject := account.Subject
 	if err := checkKind(subject, auth.KindServiceAccount); err != nil {
@@ -48,9 +48,9 @@ func (a *Accounts) Prove(ctx context.Context, account auth.Account, request auth
 	return &auth.JWT{Token: token, ExpiresAt: said.expiresAt()}, nil
 }
 
-// checkProofRequest refuses a request for a proof that no token of a subject can be. A token
-// without audience would be for all of its receivers: the API server, or all audiences of the
-// identity.
+// checkProofRequest refuses a request that no token of a subject can satisfy. It also refuses a
+// request without an audience: the token would be for all possible receivers, the API server or all
+// audiences of the identity.
 func checkProofRequest(account auth.Account, request auth.ProofRequest) error {
 	switch subject := account.Subject; {
 	case request.Form != auth.FormJWT:
@@ -90,7 +90,7 @@ func checkAudiences(audiences, ofAPIServer []string) error {
 	return nil
 }
 
-// mint requests a token and returns it with its claims, which are not checked.
+// mint requests a token. It returns the token and its claims, which it does not check.
 func mint(
 	ctx context.Context, c client.Client, by caller, account auth.Account, audiences []string, lifetime time.Duration,
 ) (auth.Secret, claims, error) {
@@ -113,19 +113,19 @@ func mint(
 	return auth.NewSecret(request.Status.Token), said, nil
 }
 
-// userPrefix begins the user names of ServiceAccounts at the API server.
+// userPrefix is the prefix of the user names of ServiceAccounts at the API server.
 const userPrefix = "system:serviceaccount:"
 
-// LearnAPIAudiences returns the audiences that the API server accepts for itself. It asks for a
+// LearnAPIAudiences returns the audiences that the API server accepts for itself. It requests a
 // token of this program's own account without an audience: such a token is for all these audiences.
-// The token is not kept. The program therefore needs "create" on serviceaccounts/token of its own
+// The token is not stored. The program therefore needs "create" on serviceaccounts/token of its own
 // account. The client needs v1 and authentication.k8s.io/v1 in its scheme.
 func LearnAPIAudiences(ctx context.Context, c client.Client) ([]string, error) {
 	_, audiences, err := learnAudiences(ctx, c, accountCaller())
 	return audiences, err
 }
 
-// learnAudiences also returns this program's user name at the API server.
+// learnAudiences is LearnAPIAudiences; it also returns this program's user name at the API server.
 func learnAudiences(ctx context.Context, c client.Client, by caller) (self string, audiences []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*callTimeout)
 	defer cancel()
@@ -158,7 +158,7 @@ func learnAudiences(ctx context.Context, c client.Client, by caller) (self strin
 	return user.Username, said.Audience, nil
 }
 
-// proofInvalid is the error for a token that differs from the request for it.
+// proofInvalid returns the error for a token that differs from the request.
 func proofInvalid(subject auth.Subject, err error) *auth.Error {
 	return &auth.Error{
 		Stage: auth.StageTokenRequest, Code: auth.CodeProofInvalid,

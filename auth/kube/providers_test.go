@@ -14,7 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/kube"
 )
 
-// The annotations that are kept are those that the providers read, and no others.
+// DefaultAnnotations has exactly the annotations that the providers read.
 func TestDefaultAnnotationsAreTheProviders(t *testing.T) {
 	want := []string{
 		aws.RoleAnnotation, aws.AssumeRoleAnnotation, azure.ClientAnnotation, azure.TenantAnnotation, gcp.ServiceAccountAnnotation,
@@ -25,8 +25,7 @@ func TestDefaultAnnotationsAreTheProviders(t *testing.T) {
 	}
 }
 
-// The fields of a providerConfig that are kept are those that the provider of the type reads, and
-// no others.
+// The attributes have exactly those fields of a providerConfig that the provider of the type reads.
 func TestProviderConfigFieldsAreTheProviders(t *testing.T) {
 	fields := map[string][]string{
 		"aws": {aws.RoleField, aws.AssumeRoleField}, "azure": {azure.ClientField, azure.TenantField}, "gcp": {gcp.ImpersonateField, gcp.ServiceAccountField, gcp.ProviderField},
@@ -50,8 +49,8 @@ func TestProviderConfigFieldsAreTheProviders(t *testing.T) {
 	}
 }
 
-// An identity of one cloud is none of another, even if it says what the other asks for. The refusal
-// names both fields that may be wrong.
+// An identity for one cloud is refused by another cloud's provider, even if it has the fields of
+// the other cloud. The error names both fields that may be wrong.
 func TestIdentityOfAnotherCloud(t *testing.T) {
 	served := map[string]auth.Provider{}
 	var err error
@@ -94,7 +93,7 @@ func TestIdentityOfAnotherCloud(t *testing.T) {
 	}
 }
 
-// An identity that is meant for a cloud is nobody's credential elsewhere, whatever its audiences.
+// An identity for a cloud is no credential for registries, whatever its audiences are.
 func TestIdentityOfACloudIsNoCredential(t *testing.T) {
 	provider, err := bearer.NewProvider(bearer.Config{})
 	if err != nil {
@@ -115,8 +114,8 @@ func TestIdentityOfACloudIsNoCredential(t *testing.T) {
 	}
 }
 
-// An annotation that is too long is refused at every provider: at Google, where an account without
-// it is a principal itself, too.
+// Every provider refuses an annotation that is too long. At Google, an account without the
+// annotation would be a principal itself, so Google's provider must refuse it too.
 func TestHugeAnnotationIsRefused(t *testing.T) {
 	providers := map[string]auth.Provider{}
 	var err error
@@ -156,7 +155,7 @@ func TestHugeAnnotationIsRefused(t *testing.T) {
 	}
 }
 
-// A provider of somebody else's has keys of its own.
+// A third-party provider can have its own annotation keys.
 func TestOwnAnnotations(t *testing.T) {
 	const key = "cloud.example.org/identity"
 	s := newAPIServer(t)

@@ -16,22 +16,22 @@ type keyState string
 const (
 	// keyActive is the state of a key that signs.
 	keyActive keyState = "Active"
-	// keyRemoved is the state of a key after all that it had signed has expired.
+	// keyRemoved is the state of a key after everything that it signed has expired.
 	keyRemoved keyState = "Removed"
 )
 
-// accepted reports whether signatures of a key count: those of all keys that are in the issuer's
-// public document do.
+// accepted reports whether signatures of the key are valid. This is true for all keys in the
+// issuer's public document.
 func (s keyState) accepted() bool {
 	switch s {
 	case "Pending", "Published", keyActive, "Retiring":
 		return true
-	default: // Removed, Revoked, and what this version does not know
+	default: // Removed, Revoked, and states that this version does not know
 		return false
 	}
 }
 
-// ringState is what memory knows of a KeyRing's status.
+// ringState is the status of a KeyRing in memory.
 type ringState struct {
 	known       bool                // the ring exists
 	kept        bool                // the token server has written its status
@@ -41,14 +41,14 @@ type ringState struct {
 	issuer      string
 }
 
-// authority is a certificate authority in a ring's status, by its id.
+// authority is a certificate authority in a ring's status.
 type authority struct {
 	state       keyState
 	certificate string // PEM
 }
 
-// lost reports whether a key or an authority of the state counts no more in the next state,
-// although what it has signed may not have expired yet.
+// lost reports whether a key or an authority that is valid in the state is invalid in the next
+// state, although signatures of it may not have expired yet.
 func (s ringState) lost(next ringState) bool {
 	for kid, state := range s.keys {
 		if now := next.keys[kid]; state.accepted() && !now.accepted() && now != keyRemoved {
@@ -63,12 +63,13 @@ func (s ringState) lost(next ringState) bool {
 	return false
 }
 
-// ring is what memory knows of one KeyRing, and the event handler that feeds this memory.
+// ring stores the state of one KeyRing in memory. It is the event handler of the KeyRing's
+// informer.
 type ring struct {
 	name    types.NamespacedName
 	changed func(last, next ringState) // called after each change
 
-	state atomic.Pointer[ringState] // nil until the ring was seen
+	state atomic.Pointer[ringState] // nil before the first event
 }
 
 var _ toolscache.ResourceEventHandler = (*ring)(nil)
@@ -79,7 +80,7 @@ func ringObject() *unstructured.Unstructured {
 	return object
 }
 
-// load returns the state; its zero value before the ring was seen.
+// load returns the state, or the zero value before the first event.
 func (r *ring) load() ringState {
 	if state := r.state.Load(); state != nil {
 		return *state
@@ -87,8 +88,8 @@ func (r *ring) load() ringState {
 	return ringState{}
 }
 
-// check refuses a token that was signed with a key that does not count. Before the ring is known no
-// key counts.
+// check refuses a token that was signed with an unknown or invalid key. Before the ring is known,
+// all keys are unknown.
 func (r *ring) check(kid string) error {
 	state := r.load()
 	switch {
@@ -106,7 +107,7 @@ func (r *ring) OnAdd(object any, _ bool) { r.set(object) }
 // OnUpdate implements the event handler of an informer.
 func (r *ring) OnUpdate(_, object any) { r.set(object) }
 
-// OnDelete implements the event handler of an informer. Without a ring no key counts.
+// OnDelete implements the event handler of an informer. Without a ring no key is valid.
 func (r *ring) OnDelete(object any) {
 	if gone, err := toolscache.DeletionHandlingObjectToName(object); err == nil && gone.AsNamespacedName() == r.name {
 		r.replace(ringState{})
@@ -119,8 +120,8 @@ func (r *ring) set(object any) {
 	}
 }
 
-// replace stores the next state. The order matters: a proof that is made after the call of changed
-// is judged by the next state.
+// replace stores the next state and then calls changed. The order matters: a proof that is made
+// after changed is called is checked against the next state.
 func (r *ring) replace(next ringState) {
 	last := r.load()
 	r.state.Store(&next)

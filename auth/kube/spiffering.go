@@ -18,12 +18,12 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/svid"
 )
 
-// SPIFFERing is the KeyRing of a SPIFFE trust domain, in memory: who signs SVIDs, and whose
-// signatures count. It implements [svid.Ring], and is safe for concurrent use.
+// SPIFFERing has the KeyRing of a SPIFFE trust domain in memory: who signs SVIDs, and whose
+// signatures are valid. It implements [svid.Ring], and is safe for concurrent use.
 type SPIFFERing struct {
 	ring    ring
 	synced  func() bool
-	signers atomic.Pointer[svid.Signers] // nil while there is no trust domain
+	signers atomic.Pointer[svid.Signers] // nil if there is no trust domain
 
 	mu          sync.RWMutex
 	subscribers []func() // guarded by mu; only ever appended to
@@ -31,7 +31,7 @@ type SPIFFERing struct {
 
 var _ svid.Ring = (*SPIFFERing)(nil)
 
-// NewSPIFFERing watches the KeyRing of that namespace and name. The cluster must have the CRD.
+// NewSPIFFERing watches the KeyRing with this namespace and name. The cluster must have the CRD.
 func NewSPIFFERing(ctx context.Context, informers Informers, name types.NamespacedName) (*SPIFFERing, error) {
 	r := &SPIFFERing{ring: ring{name: name}}
 	r.ring.changed = r.change
@@ -59,7 +59,7 @@ func (r *SPIFFERing) Signers() (svid.Signers, error) {
 		return svid.Signers{}, failed
 	case !state.known:
 		failed.Err = fmt.Errorf("the cluster has no SPIFFE trust domain: there is no KeyRing %s", r.ring.name)
-	default: // it was switched off
+	default: // the trust domain was switched off
 		failed.Err = fmt.Errorf("the cluster has no SPIFFE trust domain: the KeyRing %s has none", r.ring.name)
 	}
 	failed.Code = auth.CodeNotGranted
@@ -67,17 +67,17 @@ func (r *SPIFFERing) Signers() (svid.Signers, error) {
 	return svid.Signers{}, failed
 }
 
-// subscribe has lost called when SVIDs that were issued must not be used any more, and when objects
-// that had none may have one.
+// subscribe registers lost. It is called when issued SVIDs must not be used any more, and when
+// objects without SVIDs may get them.
 func (r *SPIFFERing) subscribe(lost func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.subscribers = append(r.subscribers, lost)
 }
 
-// change follows the ring. A rotation is not told to subscribers: the new signer is part of the
-// keys of tokens, so the next use of an SVID gets a new one. What the former signer has signed
-// stays valid.
+// change follows the ring. It does not notify subscribers of a rotation: the new signer is part of
+// the tokens' keys, so the next use of an SVID gets a new SVID. Signatures of the former signer
+// stay valid.
 func (r *SPIFFERing) change(last, next ringState) {
 	before, now := signersOf(last), signersOf(next)
 	r.signers.Store(now)
@@ -92,7 +92,7 @@ func (r *SPIFFERing) change(last, next ringState) {
 	}
 }
 
-// ability is which SVIDs a ring can sign, and for whom.
+// ability describes which SVIDs a ring can sign, and for which trust domain and issuer.
 type ability struct {
 	trustDomain, issuer string
 	jwt, x509           bool
@@ -105,9 +105,9 @@ func able(s *svid.Signers) ability {
 	return ability{s.TrustDomain.Name(), s.Issuer, s.Key != "", s.Authority != ""}
 }
 
-// signersOf returns who signs by a ring's state; nil without a valid trust domain. Each algorithm
-// may have an active key, and the token server chooses among them, so all of them count as the
-// signer.
+// signersOf returns the signers in a ring's state, or nil without a valid trust domain. Each
+// algorithm may have an active key, and the token server chooses one of them. So all active keys
+// together count as the signer.
 func signersOf(state ringState) *svid.Signers {
 	domain, err := svid.ParseTrustDomain(state.trustDomain)
 	if err != nil {
@@ -129,7 +129,7 @@ func signersOf(state ringState) *svid.Signers {
 	return signers
 }
 
-// verify refuses a chain that leads to no authority that counts. The leaf comes first.
+// verify refuses a chain that does not lead to a valid authority. The leaf comes first.
 func (r *SPIFFERing) verify(chain []*x509.Certificate, now time.Time) error {
 	roots, intermediates := x509.NewCertPool(), x509.NewCertPool()
 	for id, authority := range r.ring.load().authorities {

@@ -13,18 +13,19 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// tokenServer asks Lanyard's token server, through the API server, to vouch for subjects.
+// tokenServer is a client of Lanyard's token server, which issues proofs. Requests go through the
+// API server.
 type tokenServer struct {
 	client client.Client
 	caller caller
-	// value is the value of the Helm chart that installs the token server.
+	// value is the name of the Helm chart's value that installs the token server.
 	value string
-	// invalid is the error for a request that the token server found wrong.
+	// invalid returns the error for a request that the token server found invalid.
 	invalid func(metav1.Status, auth.Subject) *auth.Error
 }
 
-// ask posts a request of a kind to a subresource of the subject, and returns the answer. The error
-// is an [*auth.Error].
+// ask posts a request of this kind to a subresource of the subject, and returns the answer. The
+// error is an [*auth.Error].
 func (s *tokenServer) ask(
 	ctx context.Context, subresource, kind string, account auth.Account, spec map[string]any,
 ) (*unstructured.Unstructured, error) {
@@ -52,7 +53,8 @@ func (s *tokenServer) failure(ctx context.Context, err error, subject auth.Subje
 	var status apierrors.APIStatus
 	foreign := apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 	switch {
-	case apierrors.IsNotFound(err) && foreign: // for an unknown group the API server answers without a Status
+	// For an unknown group the API server answers without a Status.
+	case apierrors.IsNotFound(err) && foreign:
 		return &auth.Error{
 			Stage: stage, Code: auth.CodeUnavailable,
 			Fix: "have the administrator set " + s.value + " of the Helm chart, which installs Lanyard's token server",
@@ -63,7 +65,8 @@ func (s *tokenServer) failure(ctx context.Context, err error, subject auth.Subje
 	}
 	failed := s.caller.failure(ctx, err, stage, subject)
 	switch {
-	case apierrors.IsServiceUnavailable(err) && !foreign && errors.As(err, &status): // the token server's own words
+	// This is the token server's own error message.
+	case apierrors.IsServiceUnavailable(err) && !foreign && errors.As(err, &status):
 		failed.Fix = "have the administrator read the log of Lanyard's token server"
 		failed.Err = fmt.Errorf("the token server makes no token for %s: %s", subject, status.Status().Message)
 	case failed.Code == auth.CodeUnavailable && !apierrors.IsUnauthorized(err):
@@ -72,7 +75,7 @@ func (s *tokenServer) failure(ctx context.Context, err error, subject auth.Subje
 	return failed
 }
 
-// unknownSigner is the error for a proof that nobody in the ring has signed.
+// unknownSigner returns the error for a proof that no signer in the ring has signed.
 func unknownSigner(subject auth.Subject, err error) *auth.Error {
 	return &auth.Error{
 		Stage: auth.StageTokenRequest, Code: auth.CodeUnavailable,

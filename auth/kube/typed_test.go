@@ -14,7 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/kube"
 )
 
-// typedIdentity is a WorkloadIdentity by the Go type of some program.
+// typedIdentity is a WorkloadIdentity in a program's own Go type.
 type typedIdentity struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -48,7 +48,7 @@ func (l *typedIdentityList) DeepCopyObject() runtime.Object {
 	return c
 }
 
-// A program that reads identities by its own Go type shares its memory: who is told of a change
+// A program with its own Go type for identities shares the informer's memory. A notified subscriber
 // finds the change there.
 func TestWorkloadIdentitiesOfTheProgramsType(t *testing.T) {
 	s := newIssuerServer(t)

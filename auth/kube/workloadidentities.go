@@ -24,36 +24,37 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// MaxProviderConfig bounds the fields of a providerConfig that providers read, each in bytes: an
-// identity with a longer value is refused. It is [MaxAnnotation] for the same reason.
+// MaxProviderConfig bounds each field of a providerConfig that providers read, in bytes. An
+// identity with a longer value is refused. It equals [MaxAnnotation], for the same reason.
 const MaxProviderConfig = MaxAnnotation
 
 // WorkloadIdentityOptions configure [WorkloadIdentities].
 type WorkloadIdentityOptions struct {
 	// Informers watch WorkloadIdentities in every namespace with subjects, and the KeyRing.
-	// Required; [WorkloadIdentitiesFromManager] takes the manager's cache.
+	// Required; [WorkloadIdentitiesFromManager] uses the manager's cache.
 	Informers Informers
-	// Watched is an empty WorkloadIdentity of the Go type by which the program itself reads identities
-	// from Informers, so that memory has each identity once. What is found here is found by the
-	// program too when the subscribers are called. Optional: without it, identities are watched
-	// without a type, and [WorkloadIdentitiesByObject] limits what memory has of them.
+	// Watched is an empty WorkloadIdentity of the Go type with which the program itself reads
+	// identities from Informers. Then memory has each identity only once, and the program sees a
+	// change when its subscribers are called. Optional: without Watched, identities are watched
+	// without a type, and [WorkloadIdentitiesByObject] limits their size in memory.
 	Watched client.Object
 	// APIReader reads identities live, never from a cache. Required;
 	// [WorkloadIdentitiesFromManager] makes one.
 	APIReader client.Reader
-	// Client creates token requests. It must not need the types of Lanyard's API. Required;
+	// Client creates token requests. It must work without the Go types of Lanyard's API. Required;
 	// [WorkloadIdentitiesFromManager] makes one.
 	Client client.Client
-	// KeyRing names the issuer's KeyRing, whose keys may sign proofs. Required.
+	// KeyRing is the namespace and name of the issuer's KeyRing, whose keys may sign proofs.
+	// Required.
 	KeyRing types.NamespacedName
 }
 
-// WorkloadIdentities reads the WorkloadIdentities of a cluster and has Lanyard's token server prove
-// them. It is safe for concurrent use.
+// WorkloadIdentities reads the WorkloadIdentities of a cluster. Lanyard's token server makes their
+// proofs. It is safe for concurrent use.
 //
 // The attributes of an account are "targetSystem.type", the fields of the identity's providerConfig
-// that the provider of this type reads, and the annotation lanyard.dev/registry-username. Without a
-// field of its own, no provider takes an identity of another type for one of its own.
+// that the provider of this type reads, and the annotation lanyard.dev/registry-username. Fields of
+// other providers are left out. So a provider never accepts an identity of another type.
 type WorkloadIdentities struct {
 	index  *index
 	ring   *ring
@@ -64,8 +65,8 @@ type WorkloadIdentities struct {
 var _ auth.Accounts = (*WorkloadIdentities)(nil)
 
 // WorkloadIdentitiesFromManager makes a WorkloadIdentities as [NewWorkloadIdentities] does. Options
-// that are not set come from the manager, as with [FromManager]. [WorkloadIdentitiesByObject] keeps
-// the manager's cache small.
+// that are not set come from the manager, as with [FromManager]. Set [WorkloadIdentitiesByObject]
+// in the manager's options to keep its cache small.
 func WorkloadIdentitiesFromManager(ctx context.Context, mgr cluster.Cluster, options WorkloadIdentityOptions) (*WorkloadIdentities, error) {
 	if err := connect(mgr, "WorkloadIdentities", &options.Informers, &options.APIReader, &options.Client); err != nil {
 		return nil, err
@@ -120,11 +121,11 @@ func (w *WorkloadIdentities) Lookup(_ context.Context, subject auth.Subject) (au
 	return w.index.lookup(subject)
 }
 
-// Subscribe implements [auth.AccountReader] as [Accounts.Subscribe] does: changed is called when an
-// identity is created or deleted, and when its UID or anything in its spec changes. When a key of
-// the issuer is revoked or leaves the ring, changed is called for every identity: tokens that were
-// got with a proof of that key are not to be used any more. Identities and the ring are watched by
-// two goroutines, which may call changed at the same time.
+// Subscribe implements [auth.AccountReader] as [Accounts.Subscribe] does. It calls changed when an
+// identity is created or deleted, and when its UID or its spec changes. When a key of the issuer is
+// revoked or leaves the ring, it calls changed for every identity: tokens from a proof of that key
+// must not be used any more. Two goroutines watch the identities and the ring, and may call changed
+// at the same time.
 func (w *WorkloadIdentities) Subscribe(changed func(auth.Subject)) { w.index.subscribe(changed) }
 
 // Read implements [auth.Prover] with a live GET. An identity that is being deleted counts as
@@ -136,15 +137,15 @@ func (w *WorkloadIdentities) Read(ctx context.Context, subject auth.Subject) (au
 	return w.index.read(ctx, w.reader, w.server.caller, subject, identityObject())
 }
 
-// Revoked reports whether signatures of a key count no more: the ring is known and does not have
-// the key, or has revoked it.
+// Revoked reports whether signatures of a key are invalid. This is so if the ring is known and does
+// not have the key, or has revoked it.
 func (w *WorkloadIdentities) Revoked(kid string) bool {
 	return w.ring.load().known && w.ring.check(kid) != nil
 }
 
 // Prove implements [auth.Prover] with a token request to Lanyard's token server, through the API
-// server. The token's claims are compared with the request. A token that was signed with a key that
-// the ring does not have is refused.
+// server. It compares the token's claims with the request. It refuses a token that was signed with
+// a key that is not in the ring.
 func (w *WorkloadIdentities) Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	subject := account.Subject
 	if err := checkKind(subject, auth.KindWorkloadIdentity); err != nil {
@@ -199,8 +200,9 @@ func (w *WorkloadIdentities) mint(ctx context.Context, account auth.Account, ask
 	return token, nil
 }
 
-// invalidIdentity is the error for a request that the token server found wrong. A change of the
-// identity wakes who waits for it; a change of the token server's limits does not.
+// invalidIdentity returns the error for a request that the token server found invalid. A change of
+// the identity triggers a retry by those who wait for it; a change of the token server's limits
+// does not.
 func invalidIdentity(status metav1.Status, subject auth.Subject) *auth.Error {
 	at := fmt.Sprintf("WorkloadIdentity %s/%s", subject.Namespace(), subject.Name())
 	failed := &auth.Error{
@@ -217,16 +219,16 @@ func invalidIdentity(status metav1.Status, subject auth.Subject) *auth.Error {
 	return failed
 }
 
-// about reports whether a refusal names a field or a part of it.
+// about reports whether a refusal concerns a field or a part of the field.
 func about(status metav1.Status, field string) bool {
 	return status.Details != nil && slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool {
 		return strings.HasPrefix(cause.Field, field)
 	})
 }
 
-// WorkloadIdentitiesByObject returns the ByObject of [cache.Options] with which a manager's cache
-// keeps of WorkloadIdentities only what [WorkloadIdentities] needs, and of KeyRings only the named
-// one.
+// WorkloadIdentitiesByObject returns the ByObject of [cache.Options] for a manager's cache. The
+// cache then stores only those parts of WorkloadIdentities that [WorkloadIdentities] needs, and
+// only KeyRings in keyRing's namespace.
 func WorkloadIdentitiesByObject(keyRing types.NamespacedName) map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		identityObject(): {Transform: trimIdentity},
@@ -250,7 +252,7 @@ func identityObject() *unstructured.Unstructured {
 	return object
 }
 
-// identityFields returns the fields of the providerConfig that the provider of a target reads.
+// identityFields returns the fields of a providerConfig that the provider of the target reads.
 func identityFields(target string) []string {
 	switch target {
 	case "aws":
@@ -264,13 +266,13 @@ func identityFields(target string) []string {
 	}
 }
 
-// targetAttribute is the attribute with spec.targetSystem.type.
+// targetAttribute is the name of the attribute with spec.targetSystem.type.
 const targetAttribute = "targetSystem.type"
 
 // identityAnnotations are the annotations of WorkloadIdentities that providers read.
 func identityAnnotations() Annotations { return Annotations{usernameAnnotation} }
 
-// identitySource reads WorkloadIdentities.
+// identitySource returns the source of WorkloadIdentities.
 func identitySource() source {
 	return source{subject: auth.WorkloadIdentity, record: func(subject auth.Subject, object any) (record, bool) {
 		identity, ok := untyped(object)
@@ -301,8 +303,8 @@ func identitySource() source {
 	}}
 }
 
-// untyped returns a WorkloadIdentity without its Go type. It returns false if the object is none
-// that could be written as JSON.
+// untyped returns a WorkloadIdentity without its Go type. It returns false if the object cannot be
+// converted to unstructured.
 func untyped(object any) (*unstructured.Unstructured, bool) {
 	if identity, ok := object.(*unstructured.Unstructured); ok {
 		return identity, true
@@ -337,8 +339,8 @@ func configRefused(subject auth.Subject, field string) error {
 	}
 }
 
-// trimIdentity leaves of a WorkloadIdentity only what [identitySource] reads. What remains has a
-// bounded size: a value that is too long is cut to a length that is still too long.
+// trimIdentity reduces a WorkloadIdentity to the parts that [identitySource] reads. The result has
+// a bounded size: a value that is too long is cut to a length that is still too long.
 func trimIdentity(object any) (any, error) {
 	full, ok := object.(*unstructured.Unstructured)
 	if !ok {
@@ -349,7 +351,7 @@ func trimIdentity(object any) (any, error) {
 		text, ok := value.(string)
 		switch {
 		case !ok:
-			kept[name] = false // not a string, whatever its size
+			kept[name] = false // any value that is not a string, to save memory
 		case len(text) > MaxProviderConfig:
 			kept[name] = strings.Clone(text[:MaxProviderConfig+1]) // without a copy, memory would keep the whole value
 		default:
@@ -365,7 +367,7 @@ func trimIdentity(object any) (any, error) {
 	trimmed.SetUID(full.GetUID())
 	trimmed.SetAnnotations(identityAnnotations().keep(full.GetAnnotations()))
 	trimmed.SetGeneration(full.GetGeneration())
-	trimmed.SetResourceVersion(full.GetResourceVersion()) // informers compare it to tell a change from a resync
+	trimmed.SetResourceVersion(full.GetResourceVersion()) // needed by informers to detect a resync
 	trimmed.SetDeletionTimestamp(full.GetDeletionTimestamp())
 	return trimmed, nil
 }
@@ -386,14 +388,14 @@ func (c claims) checkIdentity(account auth.Account, request auth.ProofRequest) e
 	return c.checkReceivers(subject, request.Audiences)
 }
 
-// identityClaims are the claims of a token of Lanyard's issuer that say whose it is, and for which
-// object.
+// identityClaims are those claims of a token of Lanyard's issuer that contain its identity and the
+// object that it is for.
 type identityClaims struct {
 	WorkloadIdentity objectClaim `json:"workloadIdentity"`
 	Context          objectClaim `json:"context"`
 }
 
-// objectClaim names an object.
+// objectClaim identifies an object.
 type objectClaim struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`

@@ -37,15 +37,15 @@ var (
 	issuerRing    = types.NamespacedName{Namespace: "lanyard-system", Name: "issuer"}
 )
 
-// issuerServer is an API server with the groups of Lanyard's issuer, and fails the test on any
-// request of others.
+// issuerServer is an API server with the API groups of Lanyard's issuer. A request for any other
+// group fails the test.
 type issuerServer struct {
 	*httptest.Server
 	identities, rings *feed[*unstructured.Unstructured]
 
 	mu     sync.Mutex
 	bodies []string // of the token requests
-	kid    string   // of the key that signs
+	kid    string   // of the signing key
 
 	// Set before the first request.
 	tamper    func(header, claims map[string]any)
@@ -104,7 +104,7 @@ func (s *issuerServer) put(uid string, generation int64, target string, config m
 	s.identities.put(identity)
 }
 
-// putRing writes the issuer's ring: kid, state, kid, state …
+// putRing writes the issuer's ring. The arguments are pairs of a kid and its state.
 func (s *issuerServer) putRing(pairs ...string) {
 	ring := s.rings.empty()
 	ring.SetNamespace(issuerRing.Namespace)
@@ -126,7 +126,7 @@ func (s *issuerServer) get(w http.ResponseWriter, r *http.Request) {
 	refuse(w, apierrors.NewNotFound(identityGroup.WithResource("workloadidentities").GroupResource(), r.PathValue("name")))
 }
 
-// token follows internal/tokenserver.
+// token answers token requests as internal/tokenserver does.
 func (s *issuerServer) token(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	var request struct {
@@ -194,7 +194,7 @@ func puller(t *testing.T) auth.Subject {
 	return subject
 }
 
-// newIdentities knows the identities of s, and is in sync with it.
+// newIdentities makes a WorkloadIdentities of the identities of s, which is in sync.
 func newIdentities(t *testing.T, s *issuerServer) (*kube.WorkloadIdentities, cluster.Cluster) {
 	t.Helper()
 	c := newCluster(t, &rest.Config{Host: s.URL, QPS: -1}, kube.WorkloadIdentitiesByObject(issuerRing))
@@ -206,14 +206,15 @@ func newIdentities(t *testing.T, s *issuerServer) (*kube.WorkloadIdentities, clu
 	return identities, c
 }
 
-// attributes returns what memory says of an identity, without the target's type.
+// attributes returns the account's attributes without the target's type.
 func attributes(account auth.Account) map[string]string {
 	rest := maps.Clone(account.Attributes)
 	delete(rest, "targetSystem.type")
 	return rest
 }
 
-// knows waits until the identity has these attributes, nil for an identity that is not known.
+// knows waits until the identity has these attributes. For nil it waits until the identity is
+// unknown.
 func knows(t *testing.T, identities *kube.WorkloadIdentities, want map[string]string) {
 	t.Helper()
 	waitUntil(t, "the identity is as it should be", func() bool {
@@ -297,7 +298,7 @@ func TestWorkloadIdentityAttributes(t *testing.T) {
 	}
 }
 
-// Whatever a tenant writes, memory keeps little of it.
+// The memory for an identity is bounded, whatever a tenant writes.
 func TestWorkloadIdentitiesInMemoryAreBounded(t *testing.T) {
 	s := newIssuerServer(t)
 	huge := strings.Repeat("x", 500<<10)
@@ -317,8 +318,8 @@ func TestWorkloadIdentitiesInMemoryAreBounded(t *testing.T) {
 	}
 }
 
-// Who was told is compared after each step: a change of what decides the tokens is told, other
-// changes are not.
+// TestWorkloadIdentityChanges compares the notified subjects after each step. Only changes that
+// affect tokens are notified.
 func TestWorkloadIdentityChanges(t *testing.T) {
 	s := newIssuerServer(t)
 	a, b := map[string]any{"iamRoleARN": roleA}, map[string]any{"iamRoleARN": roleB}
@@ -412,7 +413,7 @@ func TestWorkloadIdentityProof(t *testing.T) {
 	golden(t, "workloadidentitytokens.json", []byte(strings.Join(s.bodies, "")))
 }
 
-// What the token server answers is compared with what was asked.
+// A token that differs from the request is refused.
 func TestWorkloadIdentityProofSaysWhatWasAsked(t *testing.T) {
 	in := func(claims map[string]any) map[string]any {
 		return claims["lanyard.dev"].(map[string]any)["workloadIdentity"].(map[string]any)
@@ -469,8 +470,8 @@ func TestWorkloadIdentityProofSaysWhatWasAsked(t *testing.T) {
 	}
 }
 
-// What a key has signed is not dropped before the ring is known: a program that starts would renew
-// everything.
+// No key counts as revoked before the ring is known. Otherwise a program would renew all tokens
+// when it starts.
 func TestRevoked(t *testing.T) {
 	s := newIssuerServer(t)
 	s.put(identityUID, 1, "aws", nil)
@@ -484,7 +485,7 @@ func TestRevoked(t *testing.T) {
 	}
 }
 
-// Without a ring no token is a proof: who has revoked a key has reason to.
+// Without a ring no token is accepted as a proof: the ring may have revoked its key.
 func TestNoProofWithoutRing(t *testing.T) {
 	s := newIssuerServer(t)
 	s.put(identityUID, 1, "aws", nil)
@@ -561,7 +562,7 @@ func TestTokenServerFailures(t *testing.T) {
 	}
 }
 
-// A proof names the object that it is used for, and no other.
+// A proof contains the object that it is used for, and no other object.
 func TestContextObject(t *testing.T) {
 	s := newIssuerServer(t)
 	s.put(identityUID, 1, "registry", nil)
@@ -623,7 +624,7 @@ func TestReadWorkloadIdentity(t *testing.T) {
 	}
 }
 
-// Only identities that were read are proven, and only with JWTs.
+// Prove accepts only identities that were read, and only requests for JWTs.
 func TestOnlyWorkloadIdentitiesAreProven(t *testing.T) {
 	s := newIssuerServer(t)
 	identities, _ := newIdentities(t, s)

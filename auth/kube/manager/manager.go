@@ -8,7 +8,7 @@
 //		auth.WithServiceAccount(namespace, name, mgr.Accounts),
 //		auth.WithCache(mgr.Tokens, auth.InvolvedObject{Kind: "Thing", Namespace: namespace, Name: thing}))
 //
-// A program that makes its manager in another way, or has only a cluster.Cluster, uses the parts:
+// A program that makes its own manager, or has only a cluster.Cluster, calls the parts instead:
 // [kube.ByObject], [kube.FromManager], [kube.Accounts.Subscribe] and [cache.Cache.Run].
 package manager
 
@@ -34,20 +34,20 @@ import (
 
 // Options configure a [Manager]. The zero value is right for a program that runs in a cluster.
 type Options struct {
-	// Manager are the options of controller-runtime's manager. Its Cache.ByObject must have no
-	// entry for ServiceAccounts, because [New] adds this entry. With KeyRing, the same is true for
-	// WorkloadIdentities and KeyRings.
+	// Manager are the options of controller-runtime's manager. Its Cache.ByObject must not have an
+	// entry for ServiceAccounts, because [New] adds this entry. If KeyRing is set, the same is true
+	// for WorkloadIdentities and KeyRings.
 	Manager ctrlmanager.Options
 	// Accounts are the options of the accounts. A program outside the cluster sets APIAudiences.
-	// Informers, APIReader and Client come from the manager if they are not set.
+	// Informers, APIReader and Client come from the manager unless they are set.
 	Accounts kube.Options
-	// KeyRing names the KeyRing of Lanyard's issuer in this cluster: namespace and name. Then
-	// WorkloadIdentities can be subjects too. Zero for a cluster without issuer.
+	// KeyRing is the namespace and name of the KeyRing of Lanyard's issuer in this cluster. With
+	// KeyRing, WorkloadIdentities can be subjects too. It is zero for a cluster without an issuer.
 	KeyRing types.NamespacedName
-	// Objects are the kinds of objects that can be subjects themselves, each with an empty object
-	// of the type under which the manager's cache keeps it; nil for their metadata. It needs Broker
-	// or KeyRing: the KeyRing of the SPIFFE trust domain is in the same namespace, with the name
-	// "spiffe".
+	// Objects has the kinds of objects that can be subjects themselves. The value is an empty
+	// object of the type that the manager's cache stores, or nil for the objects' metadata. Objects
+	// needs Broker or KeyRing: the KeyRing of the SPIFFE trust domain is in KeyRing's namespace and
+	// has the name "spiffe".
 	Objects map[auth.Kind]client.Object
 	// Broker issues the SVIDs of Objects in place of Lanyard's token server. Default: the token
 	// server.
@@ -56,35 +56,36 @@ type Options struct {
 	Tokens cache.Options
 }
 
-// Manager is a controller-runtime manager, with the two things that reconcilers need for
-// [github.com/lanyard-dev/lanyard/auth.GetToken].
+// Manager is a controller-runtime manager. It also has the accounts and the token cache that
+// reconcilers need for [github.com/lanyard-dev/lanyard/auth.GetToken].
 type Manager struct {
 	ctrlmanager.Manager
 
-	// Accounts reads and proves the ServiceAccounts of the manager's cluster and, with
-	// Options.KeyRing, the WorkloadIdentities; and Options.Objects.
+	// Accounts has the ServiceAccounts of the manager's cluster, the WorkloadIdentities if
+	// Options.KeyRing is set, and the Options.Objects.
 	Accounts auth.AccountsByKind
-	// ServiceAccounts are the ServiceAccounts of Accounts, which know this program's own account.
+	// ServiceAccounts has the ServiceAccounts of Accounts. Its Self is this program's own account.
 	ServiceAccounts *kube.Accounts
-	// SPIFFE is the KeyRing of the SPIFFE trust domain; nil without Options.Objects, and with
+	// SPIFFE is the KeyRing of the SPIFFE trust domain. It is nil without Options.Objects, and with
 	// Options.Broker.
 	SPIFFE *kube.SPIFFERing
-	// Tokens keeps tokens. It drops the tokens of an account that changes. It is a Prometheus
-	// collector, which no registry has yet.
+	// Tokens is the token cache. It drops the tokens of an account that changes. It is a Prometheus
+	// collector, which New does not register.
 	Tokens *cache.Cache
 }
 
 // New makes a manager and the parts around it:
 //
-//   - its cache keeps only what [kube.Accounts] needs of each ServiceAccount ([kube.ByObject]), and
-//     what [kube.WorkloadIdentities] needs ([kube.WorkloadIdentitiesByObject]);
+//   - The manager's cache stores only what [kube.Accounts] needs of each ServiceAccount
+//     ([kube.ByObject]), and what [kube.WorkloadIdentities] needs
+//     ([kube.WorkloadIdentitiesByObject]).
 //   - Accounts watches that cache ([kube.FromManager], [kube.WorkloadIdentitiesFromManager],
-//     [kube.ObjectsFromManager]);
-//   - Tokens is the first subscriber of Accounts ([cache.Cache.Invalidate]);
+//     [kube.ObjectsFromManager]).
+//   - Tokens is the first subscriber of Accounts ([cache.Cache.Invalidate]).
 //   - Start also runs Tokens ([cache.Cache.Run]), with or without leader election.
 //
 // Unless Options.Accounts.APIAudiences is set, New makes two calls to the API server, within ctx.
-// The manager itself runs when its Start is called.
+// The manager does not run before its Start is called.
 func New(ctx context.Context, config *rest.Config, options Options) (*Manager, error) {
 	if options.Accounts.Annotations == nil {
 		options.Accounts.Annotations = kube.DefaultAnnotations()
@@ -127,7 +128,7 @@ func New(ctx context.Context, config *rest.Config, options Options) (*Manager, e
 	return made, nil
 }
 
-// addObjects adds the objects that are subjects themselves.
+// addObjects adds the accounts of Options.Objects.
 func (m *Manager) addObjects(ctx context.Context, options Options) (err error) {
 	if options.Broker == nil {
 		name := types.NamespacedName{Namespace: options.KeyRing.Namespace, Name: spiffeKeyRing}
@@ -151,7 +152,7 @@ func (m *Manager) addObjects(ctx context.Context, options Options) (err error) {
 const spiffeKeyRing = "spiffe"
 
 // addByObject adds entries to the options, in a copy of the caller's map. A second entry for the
-// same kind is an error, because the manager would use either of the two.
+// same kind is an error, because the manager would use an arbitrary one of the two entries.
 func addByObject(options *ctrlmanager.Options, entries map[client.Object]kubecache.ByObject) error {
 	known := options.Scheme
 	if known == nil {
@@ -174,7 +175,7 @@ func addByObject(options *ctrlmanager.Options, entries map[client.Object]kubecac
 	return nil
 }
 
-// everyReplica is a Runnable that runs in every replica, also in one that is not the leader.
+// everyReplica is a Runnable that runs in every replica, not only in the leader.
 type everyReplica func(ctx context.Context) error
 
 // Start implements controller-runtime's Runnable.
