@@ -1,8 +1,8 @@
-// Package privatekey parses private keys of strangers, such as those of a tenant's Secret.
+// Package privatekey parses private keys from untrusted sources, such as a tenant's Secret.
 //
-// To parse an RSA key is to compute with it: crypto/x509 validates what it parses. A key that
-// somebody made for this purpose takes minutes, or makes crypto/rsa panic. So [Parse] judges the
-// numbers before crypto/x509 sees them.
+// Parsing an RSA key includes computing with its numbers, because crypto/x509 validates the key. A
+// malicious key can make this take minutes, or make crypto/rsa panic. So [Parse] checks the numbers
+// before it calls crypto/x509.
 package privatekey
 
 import (
@@ -18,19 +18,19 @@ import (
 	"strings"
 )
 
-// Fix is what to do about a key that [Parse] refuses.
+// Fix is the fix for a key that [Parse] refuses.
 const Fix = "use an RSA key of 2048 to 8192 bits with two primes, as openssl genrsa makes it, or ECDSA"
 
 // Bounds of a key.
 const (
-	// maxDER bounds its DER, in bytes. An RSA key of 8192 bits takes 4.7 KB.
+	// maxDER bounds the key's DER, in bytes. An RSA key of 8192 bits takes 4.7 KB.
 	maxDER = 5 << 10
 
 	minBits = 2048
 	maxBits = 8192 // crypto/tls has the same bound for the keys of servers
 )
 
-// Find returns the first private key of PEM text, as DER. Its errors do not quote the text.
+// Find returns the first private key in PEM text, as DER. Its errors do not quote the text.
 func Find(text []byte) ([]byte, error) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		switch {
@@ -43,13 +43,14 @@ func Find(text []byte) ([]byte, error) {
 	return nil, errors.New("there is no private key in PEM")
 }
 
-// Parse returns the private key of DER: PKCS #8 (RFC 5958), PKCS #1 (RFC 8017) or SEC 1 (RFC 5915).
-// Its errors do not quote the key.
+// Parse parses the DER of a private key: PKCS #8 (RFC 5958), PKCS #1 (RFC 8017) or SEC 1 (RFC
+// 5915). Its errors do not quote the key.
 func Parse(der []byte) (crypto.Signer, error) {
 	if len(der) > maxDER {
 		return nil, fmt.Errorf("the key has more than %d bytes", maxDER)
 	}
-	var wrapped struct { // the names and types are those of crypto/x509, so that both read the same
+	// The names and types equal those of crypto/x509, so that both parse a key in the same way.
+	var wrapped struct {
 		Version    int
 		Algorithm  pkix.AlgorithmIdentifier
 		PrivateKey []byte
@@ -72,7 +73,7 @@ func Parse(der []byte) (crypto.Signer, error) {
 
 var errUnusable = errors.New("it is not a private key that can be used")
 
-// parseRSA parses a key of PKCS #1. RFC 8017 demands all of its numbers.
+// parseRSA parses a PKCS #1 key. All numbers of the key are required, as in RFC 8017.
 func parseRSA(der []byte) (*rsa.PrivateKey, error) {
 	var k struct {
 		Version, N, E, D, P, Q, ExponentP, ExponentQ, Coefficient *big.Int

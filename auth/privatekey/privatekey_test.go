@@ -36,8 +36,8 @@ func of(key *rsa.PrivateKey) numbers {
 	}
 }
 
-// derived fills in the numbers that follow from primes and exponent, or reports that there are
-// none.
+// derived computes the other numbers from the primes and the exponent. It returns false if such
+// numbers do not exist.
 func (k *numbers) derived() bool {
 	one := big.NewInt(1)
 	p1, q1 := new(big.Int).Sub(k.P, one), new(big.Int).Sub(k.Q, one)
@@ -48,8 +48,8 @@ func (k *numbers) derived() bool {
 	return k.DP != nil && k.DQ != nil && k.Coefficient != nil && k.D != nil && k.D.Cmp(k.N) < 0
 }
 
-// panicking is a key of 2048 bits that crypto/x509 of Go 1.26 accepts, and with which crypto/rsa
-// then panics: one "prime" is even, and the product of both is twice the modulus.
+// panicking returns a key of 2048 bits that crypto/x509 of Go 1.26 accepts, but that makes
+// crypto/rsa panic: one "prime" is even, and the product of both "primes" is twice the modulus.
 func panicking(tb testing.TB) numbers {
 	tb.Helper()
 	for {
@@ -61,7 +61,7 @@ func panicking(tb testing.TB) numbers {
 	}
 }
 
-// odd is a random odd number of so many bits, of which the highest are set.
+// odd returns a random odd number with this number of bits.
 func odd(tb testing.TB, bits int) *big.Int {
 	tb.Helper()
 	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), uint(bits-2)))
@@ -80,7 +80,7 @@ func pkcs1(tb testing.TB, k any) []byte {
 	return der
 }
 
-// pkcs8 wraps a key of PKCS #1.
+// pkcs8 wraps a PKCS #1 key in PKCS #8.
 func pkcs8(tb testing.TB, key []byte) []byte {
 	tb.Helper()
 	return pkcs1(tb, struct {
@@ -108,7 +108,7 @@ func newECDSA(tb testing.TB, curve elliptic.Curve) *ecdsa.PrivateKey {
 	return key
 }
 
-// works reports whether a key signs what its public half verifies.
+// works reports whether the public key verifies a signature of the private key.
 func works(t *testing.T, key crypto.Signer) bool {
 	t.Helper()
 	digest := sha256.Sum256([]byte("x"))
@@ -157,8 +157,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParseHostile is the table of RSA keys that nobody should compute with. Each is refused by its
-// numbers, alone and in PKCS #8.
+// TestParseHostile has RSA keys with which no program should compute. Parse must refuse each key by
+// its numbers, in PKCS #1 and in PKCS #8.
 func TestParseHostile(t *testing.T) {
 	good := newRSA(t, 2048)
 	big1 := func(bits int) *big.Int { return odd(t, bits) }
@@ -202,7 +202,7 @@ func TestParseHostile(t *testing.T) {
 			}
 		}
 	}
-	// Not all of a key is there.
+	// This key lacks some of its numbers.
 	short := pkcs1(t, struct {
 		Version       int
 		N, E, D, P, Q *big.Int
@@ -246,8 +246,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// FuzzParse holds that a key which is accepted can be computed with: it is as long as may be, and
-// signing never panics.
+// FuzzParse checks that an accepted key is safe to compute with: its length is within the bounds,
+// and signing never panics.
 func FuzzParse(f *testing.F) {
 	good := newRSA(f, 2048)
 	seeds := [][]byte{x509.MarshalPKCS1PrivateKey(good), pkcs1(f, panicking(f)), pkcs1(f, numbers{
@@ -273,6 +273,7 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		digest := sha256.Sum256(nil)
-		_, _ = key.Sign(rand.Reader, digest[:], crypto.SHA256) // numbers that are no primes give an error, not a panic
+		// Numbers that are not prime may cause an error, but no panic.
+		_, _ = key.Sign(rand.Reader, digest[:], crypto.SHA256)
 	})
 }
