@@ -13,8 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/transport"
 )
 
-// NewAWS makes the provider of AWS alone, as [New] makes it. It trusts the authorities of
-// AWS_CA_BUNDLE in place of the system's, as the AWS SDKs do.
+// NewAWS makes only the provider of AWS, in the same way as [New]. If AWS_CA_BUNDLE is set, its
+// certificate authorities replace those of the system, as in the AWS SDKs.
 func NewAWS(config Config) (*aws.Provider, error) {
 	base := transport.Default()
 	if bundle := config.env("AWS_CA_BUNDLE"); bundle != "" {
@@ -33,7 +33,7 @@ func NewAWS(config Config) (*aws.Provider, error) {
 	})
 }
 
-// newAzure makes the provider of the cloud that the environment describes.
+// newAzure makes the provider for the Azure cloud in the environment variables.
 func newAzure(config Config) (*azure.Provider, error) {
 	cloud, err := azureCloud(config)
 	if err != nil {
@@ -45,9 +45,9 @@ func newAzure(config Config) (*azure.Provider, error) {
 	})
 }
 
-// azureCloud returns the cloud that AZURE_ENVIRONMENT_FILEPATH describes, else the cloud of
-// AZURE_AUTHORITY_HOST, else the public cloud. A file without an authority has that of
-// AZURE_AUTHORITY_HOST.
+// azureCloud returns the cloud in the file AZURE_ENVIRONMENT_FILEPATH. Without this variable it
+// returns the cloud of AZURE_AUTHORITY_HOST, or else the public cloud. If the file has no
+// authority, AZURE_AUTHORITY_HOST is the authority.
 func azureCloud(config Config) (endpoint.AzureCloud, error) {
 	file, authority := config.env("AZURE_ENVIRONMENT_FILEPATH"), config.env("AZURE_AUTHORITY_HOST")
 	switch {
@@ -72,8 +72,8 @@ func azureCloud(config Config) (endpoint.AzureCloud, error) {
 	}
 }
 
-// newGCP makes the provider of the universe of GOOGLE_CLOUD_UNIVERSE_DOMAIN, else of the public
-// universe.
+// newGCP makes the provider for the universe in GOOGLE_CLOUD_UNIVERSE_DOMAIN, or for the public
+// universe without this variable.
 func newGCP(config Config) (*gcp.Provider, error) {
 	return gcp.NewProvider(gcp.Config{
 		UniverseDomain: config.env("GOOGLE_CLOUD_UNIVERSE_DOMAIN"), MetadataHost: config.env("GCE_METADATA_HOST"),

@@ -16,7 +16,8 @@ func ExampleSet_ByName() {
 	}
 	defer clouds.Close()
 	for _, name := range []string{"gcp", "openstack", ""} {
-		provider, err := clouds.ByName(name) // of the object's spec.provider
+		// The name is usually spec.provider of an object.
+		provider, err := clouds.ByName(name)
 		if err != nil {
 			fmt.Println(err)
 			continue

@@ -1,12 +1,12 @@
-// Package providers has the providers of all clouds, for a program whose objects choose one by
-// name:
+// Package providers makes the providers of all clouds, for a program whose objects choose a
+// provider by its name:
 //
 //	clouds, err := providers.New(providers.Config{Env: os.Getenv})
 //	provider, err := clouds.ByName(object.Spec.Provider) // aws, azure or gcp
 //	token, err := auth.GetToken(ctx, provider, …)
 //
-// The package links the SDKs of all clouds. A program that needs one cloud imports only that
-// cloud's package: auth/aws, auth/azure or auth/gcp.
+// The package links the SDKs of all clouds. A program that needs only one cloud imports that
+// cloud's package instead: auth/aws, auth/azure or auth/gcp.
 package providers
 
 import (
@@ -20,8 +20,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/gcp"
 )
 
-// Config configures the providers. The zero value is right for the public clouds. Each call to AWS
-// then names a region or an image repository, and each account for Azure names its tenant.
+// Config configures the providers. The zero value is right for the public clouds. But then each
+// call to AWS must have a region or an image repository, and each account for Azure must have a
+// tenant.
 type Config struct {
 	// Env looks up environment variables, as os.Getenv does; nil for no variables. The providers
 	// read the variables that the clouds' own programs read:
@@ -32,17 +33,18 @@ type Config struct {
 	Env func(name string) string
 	// AWSRegion replaces AWS_REGION. Optional.
 	AWSRegion string
-	// AllowedEndpointHosts are hosts outside the clouds' tables that tenants may name, such as an
-	// STS or a proxy. Their addresses may be private. The zero value allows none.
+	// AllowedEndpointHosts are further hosts that tenants may use, such as an STS or a proxy. They
+	// are not in the clouds' tables, and their addresses may be private. The zero value has no
+	// hosts.
 	AllowedEndpointHosts endpoint.Allowed
-	// AzureWholeRegistry is azure.Config.WholeRegistry.
+	// AzureWholeRegistry is the value of azure.Config.WholeRegistry.
 	AzureWholeRegistry bool
-	// DenyCIDRs are networks in which hosts and proxies named by tenants must not be. The zero
-	// value stands for the private ranges (endpoint.PrivateCIDRs).
+	// DenyCIDRs are networks in which tenants' hosts and proxies must not be. The zero value stands
+	// for the private ranges (endpoint.PrivateCIDRs).
 	DenyCIDRs endpoint.CIDRs
 }
 
-// env returns the value of an environment variable; empty if it is not set.
+// env returns the value of an environment variable, or an empty string if the variable is not set.
 func (c *Config) env(name string) string {
 	if c.Env == nil {
 		return ""
@@ -50,7 +52,7 @@ func (c *Config) env(name string) string {
 	return c.Env(name)
 }
 
-// Set is one provider for each cloud. Make it with [New]. It is safe for concurrent use.
+// Set has one provider for each cloud. Make it with [New]. It is safe for concurrent use.
 type Set struct {
 	// AWS is the provider named aws.
 	AWS *aws.Provider
@@ -60,8 +62,8 @@ type Set struct {
 	GCP *gcp.Provider
 }
 
-// New makes the providers. No cloud gets a request before a call needs it. The error names the
-// environment variable that is wrong.
+// New makes the providers. It sends no request to any cloud. Its error names the invalid
+// environment variable.
 func New(config Config) (*Set, error) {
 	amazon, err := NewAWS(config)
 	if err != nil {
@@ -81,8 +83,8 @@ func New(config Config) (*Set, error) {
 	return &Set{AWS: amazon, Azure: entra, GCP: google}, nil
 }
 
-// ByName returns the provider that an object's field names, such as spec.provider. There is no
-// default: an empty or unknown name is an [*auth.Error] with the code [auth.CodeOptionInvalid].
+// ByName returns the provider with this name, which is usually spec.provider of an object. There is
+// no default: an empty or unknown name is an [*auth.Error] with the code [auth.CodeOptionInvalid].
 func (s *Set) ByName(name string) (auth.Provider, error) {
 	for _, provider := range s.all() {
 		if provider.GetName() == name {

@@ -21,7 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/providers"
 )
 
-// open makes providers until the test ends.
+// open makes providers and closes them when the test ends.
 func open(t *testing.T, config providers.Config) *providers.Set {
 	t.Helper()
 	set, err := providers.New(config)
@@ -48,11 +48,11 @@ func TestWhatTheEnvironmentSays(t *testing.T) {
 	type environment = map[string]string
 	for name, c := range map[string]struct {
 		env       environment
-		region    string // of AWS, wanted
+		region    string // the expected region of AWS
 		own       string // Config.AWSRegion
-		authority string // of Azure's cloud
-		universe  string // of Google's
-		says      string // refused
+		authority string // expected, of Azure's cloud
+		universe  string // expected, of Google Cloud
+		says      string // a part of the expected error
 	}{
 		"nothing is set": {authority: public, universe: central},
 		"everything is set": {
@@ -66,7 +66,7 @@ func TestWhatTheEnvironmentSays(t *testing.T) {
 		"the program's own region comes first": {
 			env: environment{"AWS_REGION": "eu-west-1"}, own: "eu-north-1", region: "eu-north-1", authority: public, universe: central,
 		},
-		// The description of a cloud comes before the name of its authority.
+		// AZURE_ENVIRONMENT_FILEPATH takes precedence over AZURE_AUTHORITY_HOST.
 		"a cloud of one's own": {
 			env:       environment{"AZURE_ENVIRONMENT_FILEPATH": write("stack.json", stack), "AZURE_AUTHORITY_HOST": "https://login.microsoftonline.us/"},
 			authority: "https://login.stack.example.com/", universe: central,
@@ -100,7 +100,8 @@ func TestWhatTheEnvironmentSays(t *testing.T) {
 			if got := set.AWS.Region().Name; got != c.region {
 				t.Errorf("the region of AWS is %q", got)
 			}
-			// A call that names no region gets that of the program, or an error.
+			// A call without a region uses the program's region, or is an error if the program has
+			// none.
 			target, err := set.AWS.GetTarget(&auth.Options{})
 			if target.STSRegion != c.region || (err == nil) != (c.region != "") {
 				t.Errorf("the region of AWS is %q, %v", target.STSRegion, err)
@@ -109,7 +110,7 @@ func TestWhatTheEnvironmentSays(t *testing.T) {
 	}
 }
 
-// An object chooses its provider by a name. No name is a default, and none is changed to another.
+// An object chooses its provider by the exact name. There is no default.
 func TestByName(t *testing.T) {
 	set := open(t, providers.Config{})
 	if got := set.Names(); !slices.Equal(got, []string{"aws", "azure", "gcp"}) {
@@ -130,10 +131,11 @@ func TestByName(t *testing.T) {
 	}
 }
 
-// An address that an administrator denies is denied to every cloud's exchange, here on the way to a
-// proxy of the tenant's choice. An address that an administrator lists is not denied.
+// No cloud's exchange may connect to an address in --deny-cidrs. This test uses a tenant's proxy
+// with such an address. A listed host is allowed despite its address.
 func TestDeniedAddressesAreRefused(t *testing.T) {
-	proxy := &url.URL{Scheme: "http", Host: "192.0.2.1:3128"} // of a documentation network (RFC 5737): nobody is there
+	// This address is in a documentation network (RFC 5737), where no host exists.
+	proxy := &url.URL{Scheme: "http", Host: "192.0.2.1:3128"}
 	listed, err := endpoint.ParseAllowed(proxy.Host)
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +158,7 @@ func TestDeniedAddressesAreRefused(t *testing.T) {
 	for _, name := range open(t, providers.Config{}).Names() {
 		ask := func(config providers.Config) error {
 			config.AWSRegion = "eu-west-1"
-			// A dial that is not refused would wait for an answer: this one has no time for it.
+			// An allowed connection would wait for an answer, so the time is short.
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
 			provider, err := open(t, config).ByName(name)
@@ -175,7 +177,7 @@ func TestDeniedAddressesAreRefused(t *testing.T) {
 	}
 }
 
-// tenant is an account that never changes, and whose proofs nobody sees.
+// tenant is an account that never changes. No server sees its proofs.
 type tenant auth.Account
 
 func (a tenant) Lookup(context.Context, auth.Subject) (auth.Account, error) {
