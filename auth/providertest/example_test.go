@@ -9,19 +9,19 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/providertest"
 )
 
-// The author of a provider writes a harness and runs the suite in a test. It needs a test to run
-// in, so that this example is compiled and not run; auth/azure's conformance_test.go is a whole
-// one.
+// The author of a provider writes a harness and runs the suite in a test. This example is compiled
+// but not run, because the suite needs a test. For a complete harness see auth/azure's
+// conformance_test.go.
 func ExampleRun() {
 	TestConformance := func(t *testing.T) { //nolint:thelper // it is the test
 		providertest.Run(t, func(t *testing.T) *providertest.Harness {
 			t.Helper()
 			var (
-				provider     *azure.Provider    // one's own
-				cloud        providertest.Cloud // counts exchanges, and makes trouble: package cloudtest has the parts
+				provider     *azure.Provider    // the provider under test
+				cloud        providertest.Cloud // counts exchanges, makes trouble; see cloudtest
 				sign         func(auth.Account, auth.ProofRequest, providertest.Defect) (string, error)
-				tenantA      auth.Account // whom the cloud trusts with an identity
-				tenantB      auth.Account // and another
+				tenantA      auth.Account // the cloud trusts this account with one identity
+				tenantB      auth.Account // and this account with another identity
 				withIdentity func(account auth.Account, identity string) auth.Account
 			)
 			return &providertest.Harness{

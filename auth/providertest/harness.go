@@ -14,8 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Harness is a provider, a local cloud and two tenants. All fields are required unless they say
-// otherwise.
+// Harness has a provider, a local cloud and two tenants. All fields are required unless their
+// comment says otherwise.
 type Harness struct {
 	// Provider is the provider under test.
 	Provider auth.Provider
@@ -23,12 +23,13 @@ type Harness struct {
 	Options []auth.Option
 	// A and B are subjects of two tenants. The cloud gives each only its own identity.
 	A, B auth.Account
-	// WithIdentity returns the account with another identity, or without one if identity is empty.
+	// WithIdentity returns the account with another identity. If identity is empty, it returns the
+	// account without an identity.
 	WithIdentity func(account auth.Account, identity string) auth.Account
-	// MalformedIdentity is a text that cannot be an identity at this provider.
+	// MalformedIdentity is a text that this provider refuses as an identity.
 	MalformedIdentity string
-	// Prove makes the proof of account that the provider asks for, with the defect. [Signed] makes
-	// a Prove from a function that signs JWTs.
+	// Prove makes a proof of account, in the form that the provider requests and with this defect.
+	// [Signed] makes a Prove from a function that signs JWTs.
 	Prove func(ctx context.Context, account auth.Account, request auth.ProofRequest, defect Defect) (auth.Proof, error)
 	// NewCache makes an empty cache with room for a hundred tokens.
 	NewCache func(t *testing.T) Cache
@@ -36,34 +37,35 @@ type Harness struct {
 	Cloud Cloud
 	// Whose asks the cloud for the principal of token, in the form of Principal.
 	Whose func(ctx context.Context, token auth.Token) (string, error)
-	// Principal returns the cloud's name for the principal of a token of account. Nil if this name
-	// is the result of Provider.GetIdentity.
+	// Principal returns the cloud's name for the principal of account's tokens. It may be nil if
+	// this name is the result of Provider.GetIdentity.
 	Principal func(account auth.Account) (string, error)
-	// TrustStage is the stage in which the cloud refuses an identity to a subject; empty for
-	// [auth.StageExchange].
+	// TrustStage is the stage of the error if the cloud refuses an identity to a subject. Empty
+	// means [auth.StageExchange].
 	TrustStage auth.Stage
-	// IdentityOptional: an account without an identity is a principal of the cloud too.
+	// IdentityOptional is true if an account without an identity is also a principal of the cloud.
 	IdentityOptional bool
-	// Direct: A and B are themselves principals of the cloud. Neither has an identity that the
-	// other could claim.
+	// Direct is true if A and B are themselves principals of the cloud. Neither of them has an
+	// identity that the other could claim.
 	Direct bool
-	// Credential: the proof itself is the credential. It is not verified before its use, so the
-	// suite leaves out the tests of exchanges that fail.
+	// Credential is true if the proof itself is the credential. No cloud verifies the proof before
+	// its use, so the suite leaves out the tests of failing exchanges.
 	Credential bool
 	// Secrets returns the secret parts of a token of the provider's own type, or of a proof that is
-	// neither JWT nor certificate.
+	// neither a JWT nor a certificate.
 	Secrets func(token auth.Token) []string
-	// ImageRepository is a repository for which both tenants can get registry credentials; empty if
-	// the provider has none.
+	// ImageRepository is a repository for which both tenants can get registry credentials. It is
+	// empty if the provider does not support registries.
 	ImageRepository string
 	// Unsupported are options that the provider must refuse, by name. Optional.
 	Unsupported map[string]auth.Option
-	// Variations are options, by name. Each leads to a token that differs from those of the others
-	// and of a call without options.
+	// Variations are options, by name. The token of each variation must differ from the tokens of
+	// the other variations and of a call without options. Optional.
 	Variations map[string][]auth.Option
 }
 
-// Cache is the cache of the suite's calls. The *cache.Cache of package auth/cache implements it.
+// Cache is the cache that the suite's calls use. The *cache.Cache of package auth/cache implements
+// it.
 type Cache interface {
 	auth.Cache
 	// Invalidate drops the subject's tokens.
@@ -72,27 +74,27 @@ type Cache interface {
 
 // Cloud is the part of a local cloud that the suite controls.
 type Cloud interface {
-	// Exchanges returns how many exchanges of a proof the cloud was asked for. If proofs are
-	// themselves the credential, it returns how many were made.
+	// Exchanges returns how many exchanges of a proof the cloud was asked for. If the proof itself
+	// is the credential, it returns how many proofs were made.
 	Exchanges() int
-	// Trouble makes every exchange fail, or slow, as trouble says, until the suite calls end.
+	// Trouble makes every exchange fail or slow, according to trouble, until the suite calls end.
 	Trouble(t *testing.T, trouble Trouble) (end func())
 	// Revoke withdraws the cloud's trust in account's identity, until the suite calls restore.
 	Revoke(t *testing.T, account auth.Account) (restore func())
 }
 
-// Trouble is a fault of exchanges.
+// Trouble is a kind of fault in an exchange.
 type Trouble string
 
-// The troubles.
+// The kinds of trouble.
 const (
 	// Slow answers after [SlowAnswer].
 	Slow Trouble = "slow"
-	// Throttled answers that there were too many calls.
+	// Throttled answers that the client sent too many requests.
 	Throttled Trouble = "throttled"
 	// Failing answers with HTTP 5xx.
 	Failing Trouble = "failing"
-	// Broken answers with HTTP 200 and half an answer.
+	// Broken answers with HTTP 200 and a truncated body.
 	Broken Trouble = "broken"
 	// Unreachable does not answer.
 	Unreachable Trouble = "unreachable"
@@ -101,14 +103,14 @@ const (
 // SlowAnswer is how long a [Slow] exchange takes.
 const SlowAnswer = 2 * time.Second
 
-// Defect says what is wrong with a proof.
+// Defect is the defect of a proof.
 type Defect string
 
 // The defects.
 const (
 	// None: the proof is correct.
 	None Defect = ""
-	// Expired: the proof ended an hour ago.
+	// Expired: the proof expired an hour ago.
 	Expired Defect = "expired"
 	// Forged: the proof is signed with a key that the issuer never had.
 	Forged Defect = "forged"
@@ -116,7 +118,7 @@ const (
 	WrongIssuer Defect = "wrong issuer"
 )
 
-// bench is the harness of one test, and the values that the test saw.
+// bench is the harness of one test, with the values and secrets that the test saw.
 type bench struct {
 	*Harness
 
@@ -145,7 +147,7 @@ func newBench(t *testing.T, harness func(t *testing.T) *Harness) *bench {
 	return b
 }
 
-// with returns the options of a call for account, with those of the harness.
+// with returns the options of a call for account, including the harness's options.
 func (b *bench) with(account auth.Account, more ...auth.Option) []auth.Option {
 	opts := append(slices.Clone(b.Options), auth.WithSubject(account.Subject, b.accounts, b.accounts))
 	return append(opts, more...)
@@ -155,7 +157,7 @@ func (b *bench) cached(more ...auth.Option) []auth.Option {
 	return append([]auth.Option{auth.WithCache(b.cache, auth.InvolvedObject{})}, more...)
 }
 
-// get calls GetToken and remembers the results.
+// get calls GetToken and records the token, the error and the secrets for scan.
 func (b *bench) get(ctx context.Context, opts ...auth.Option) (auth.Token, error) {
 	token, err := auth.GetToken(ctx, b.Provider, opts...)
 	b.mu.Lock()
@@ -183,7 +185,8 @@ func (b *bench) mustGet(t *testing.T, opts ...auth.Option) auth.Token {
 	return token
 }
 
-// belongs asks the cloud, and checks that token is for account.
+// belongs asks the cloud for the principal of token, and checks that it is the principal of
+// account.
 func (b *bench) belongs(t *testing.T, token auth.Token, account auth.Account) {
 	t.Helper()
 	want, err := b.Principal(account)
@@ -199,7 +202,7 @@ func (b *bench) belongs(t *testing.T, token auth.Token, account auth.Account) {
 	}
 }
 
-// Signed returns a [Harness].Prove that makes JWTs with sign.
+// Signed returns a [Harness].Prove that makes JWTs with the function sign.
 func Signed(
 	sign func(account auth.Account, request auth.ProofRequest, defect Defect) (string, error),
 ) func(context.Context, auth.Account, auth.ProofRequest, Defect) (auth.Proof, error) {
@@ -218,14 +221,14 @@ func (b *bench) secretsOf(proof auth.Proof) []string {
 	case *auth.JWT:
 		return []string{proof.Token.Reveal()}
 	case *auth.Certificate:
-		// The scalar alone: PKCS #8 also contains the public key, which is not secret.
+		// Only the scalar is secret: PKCS #8 would also contain the public key.
 		key, ok := proof.TLS().PrivateKey.(*ecdsa.PrivateKey)
 		if !ok {
 			return nil // the key cannot leave its device
 		}
 		scalar, err := key.Bytes()
 		if err != nil {
-			return nil // a curve of the harness's own
+			return nil // the harness has its own curve
 		}
 		return []string{string(scalar)}
 	default:
@@ -233,7 +236,7 @@ func (b *bench) secretsOf(proof auth.Proof) []string {
 	}
 }
 
-// directory is the source of truth of the subjects and the memory of it. It proves them with the
+// directory stores the suite's accounts, for Lookup and for Read. It makes proofs with the
 // harness's Prove.
 type directory struct {
 	bench *bench
@@ -241,9 +244,9 @@ type directory struct {
 	mu       sync.Mutex
 	live     map[auth.Subject]auth.Account
 	defect   Defect
-	instead  auth.Account // if it has a UID, it is proven in place of the requested account
+	instead  auth.Account // if it has a UID, it replaces the requested account
 	audience string       // if not empty, it replaces the requested audience
-	other    bool         // Prove returns the field proof
+	other    bool         // if true, Prove returns the field proof
 	proof    auth.Proof
 	asked    auth.Form // the form of the last request
 	proving  chan struct{}
@@ -256,7 +259,7 @@ func (d *directory) put(account auth.Account) {
 	d.live[account.Subject] = account
 }
 
-// spoil changes the proofs, until behave.
+// spoil changes how proofs are made, until behave is called.
 func (d *directory) spoil(change func(*directory)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -288,7 +291,7 @@ func (d *directory) Lookup(_ context.Context, subject auth.Subject) (auth.Accoun
 	return account, nil
 }
 
-// Subscribe implements [auth.AccountReader]; the suite invalidates by itself.
+// Subscribe implements [auth.AccountReader]. It does nothing: the suite calls Invalidate itself.
 func (*directory) Subscribe(func(auth.Subject)) {}
 
 // Read implements [auth.Prover].
@@ -313,8 +316,9 @@ func (d *directory) Prove(ctx context.Context, account auth.Account, request aut
 	}
 	d.mu.Unlock()
 	select {
-	case d.proving <- struct{}{}: // before the proof: if it is itself the credential, making it is the slow part
-	default: // the test waits for one proof only
+	// Send before the proof is made: if the proof itself is the credential, making it is slow.
+	case d.proving <- struct{}{}:
+	default: // the test waits only for the first proof
 	}
 	proof, err := d.bench.Prove(ctx, account, request, defect)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/svid"
 )
 
-// TestSomethingSetsEveryFieldOfTheKey checks that a provider sets each field of the key: an unused
-// field only makes keys larger.
+// TestSomethingSetsEveryFieldOfTheKey checks that some provider sets each field of the key. A field
+// that no provider sets only makes keys larger.
 func TestSomethingSetsEveryFieldOfTheKey(t *testing.T) {
 	amazon, err := aws.NewProvider(aws.Config{})
 	must(t, err)
@@ -55,7 +55,7 @@ func TestSomethingSetsEveryFieldOfTheKey(t *testing.T) {
 	}
 }
 
-// proofs notes the fields that providers set whose token is the proof itself.
+// proofs records the key fields of those providers whose token is the proof itself.
 func proofs(t *testing.T, set, all map[string]bool) {
 	t.Helper()
 	tokens, err := bearer.NewProvider(bearer.Config{})
@@ -84,7 +84,7 @@ func proofs(t *testing.T, set, all map[string]bool) {
 	}
 }
 
-// ring is a trust domain that signs.
+// ring is a KeyRing of a trust domain that can sign.
 type ring struct{}
 
 func (ring) Signers() (svid.Signers, error) {
@@ -92,7 +92,8 @@ func (ring) Signers() (svid.Signers, error) {
 	return svid.Signers{TrustDomain: domain, Issuer: "https://issuer.example", Key: "kid", Authority: "0a"}, err
 }
 
-// fields notes the fields of a key, those of an embedded struct included, and which are set.
+// fields records the names of all fields of a key, and which of them are set. It includes the
+// fields of embedded structs.
 func fields(key reflect.Value, set, all map[string]bool) {
 	for i := range key.NumField() {
 		field := key.Type().Field(i)
@@ -109,7 +110,7 @@ func fields(key reflect.Value, set, all map[string]bool) {
 	}
 }
 
-// known knows one account and proves none.
+// known has one account. Its Prove must not be called.
 type known struct{ account auth.Account }
 
 func (k known) Lookup(context.Context, auth.Subject) (auth.Account, error) { return k.account, nil }

@@ -14,7 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Run runs the suite. It calls harness for each of its tests.
+// Run runs the suite. It calls harness for each of the suite's tests.
 func Run(t *testing.T, harness func(t *testing.T) *Harness) {
 	t.Helper()
 	tests := []suiteTest{
@@ -82,7 +82,7 @@ func tenantsNeverShare(t *testing.T, b *bench) {
 		return
 	}
 
-	// B claims A's identity while A's token for it is in the cache.
+	// B claims A's identity while the cache has A's token for this identity.
 	identity, err := b.Provider.GetIdentity(b.A)
 	if err != nil {
 		t.Fatal(err)
@@ -95,14 +95,14 @@ func tenantsNeverShare(t *testing.T, b *bench) {
 	if code := auth.CodeOf(err); code != auth.CodeTrustRefused {
 		t.Errorf("code %s, want %s: %v", code, auth.CodeTrustRefused, err)
 	}
-	// A keeps its token.
+	// The cache still has A's token.
 	if again := b.mustGet(t, b.with(b.A, b.cached()...)...); again != tokenA {
 		t.Error("A lost its token because B asked for it")
 	}
 }
 
 // atOnce bounds the duration of a call that does not wait for the cloud. The bound is generous,
-// because machines that run tests are busy.
+// because test machines are busy.
 const atOnce = SlowAnswer / 2
 
 func cancelled(t *testing.T, b *bench) {
@@ -123,7 +123,7 @@ func cancelled(t *testing.T, b *bench) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want one that wraps context.Canceled", err)
 	}
-	// The exchange goes on for the others.
+	// The exchange continues for other callers.
 	b.belongs(t, b.mustGet(t, b.with(b.A, b.cached()...)...), b.A)
 	if n := b.Cloud.Exchanges(); n != 1 {
 		t.Errorf("%d exchanges, want 1", n)
@@ -147,7 +147,7 @@ func deadline(t *testing.T, b *bench) {
 }
 
 func readsRaceRefreshes(t *testing.T, b *bench) {
-	const enough = 20 // tokens, each of a refresh while others read
+	const enough = 20 // tokens, each after a refresh while others read
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var mu sync.Mutex
@@ -240,12 +240,12 @@ func errorsExplain(t *testing.T, b *bench) {
 			if first != nil && second != nil && first.Error() != second.Error() {
 				t.Errorf("the same failure, two texts:\n%s\n%s", first, second)
 			}
-			b.belongs(t, b.mustGet(t, b.with(b.A)...), b.A) // and it passes
+			b.belongs(t, b.mustGet(t, b.with(b.A)...), b.A) // the trouble is over
 		})
 	}
 }
 
-// explains checks that err is an [*auth.Error] that says all that it should.
+// explains checks that err is an [*auth.Error] with this stage and code, a fix and a cause.
 func explains(t *testing.T, err error, stage auth.Stage, code auth.Code) {
 	t.Helper()
 	e, ok := errors.AsType[*auth.Error](err)
@@ -267,7 +267,7 @@ func explains(t *testing.T, err error, stage auth.Stage, code auth.Code) {
 }
 
 func badProofs(t *testing.T, b *bench) {
-	b.mustGet(t, b.with(b.A)...) // tells the directory which form the provider asks for
+	b.mustGet(t, b.with(b.A)...) // so that the directory knows the form of proof
 	for _, test := range []struct {
 		name  string
 		spoil func(d *directory)
@@ -279,11 +279,13 @@ func badProofs(t *testing.T, b *bench) {
 		{"other tenant", func(d *directory) { d.instead = b.B }},
 	} {
 		if test.name == "wrong audience" && b.accounts.form() != auth.FormJWT {
-			continue // no other proof names its receivers
+			continue // only a JWT has audiences
 		}
 		t.Run(test.name, func(t *testing.T) {
 			b.accounts.spoil(test.spoil)
-			token, err := b.get(t.Context(), b.with(b.A)...) // a cache would have each row wait for the pace of failures
+			// Do not use a cache: each case would have to wait for the cache's backoff after a
+			// failure.
+			token, err := b.get(t.Context(), b.with(b.A)...)
 			b.accounts.behave()
 			if err == nil {
 				t.Fatalf("a token for this proof: %v", token)
@@ -295,7 +297,7 @@ func badProofs(t *testing.T, b *bench) {
 	}
 }
 
-// foreign is a proof of a form that no provider asks for.
+// foreign is a proof of a form that no provider requests.
 type foreign struct{}
 
 // GetDuration implements [auth.Proof].
@@ -319,7 +321,7 @@ func withdrawn(t *testing.T, b *bench) {
 	token := b.mustGet(t, b.with(b.A, b.cached()...)...)
 	restore := b.Cloud.Revoke(t, b.A)
 	defer restore()
-	// A refresh is refused; afterwards the cached token is gone.
+	// The cloud refuses a refresh. Then the cache must drop the token.
 	longer := token.GetDuration() + time.Minute
 	if _, err := b.get(t.Context(), b.with(b.A, b.cached(auth.WithMinRemaining(longer))...)...); auth.CodeOf(err) != auth.CodeTrustRefused {
 		t.Fatalf("the refresh ended with %v, want %s", err, auth.CodeTrustRefused)
@@ -426,7 +428,7 @@ func registry(t *testing.T, b *bench) {
 	if passwords[0] != passwords[2] || b.Cloud.Exchanges() != 3 {
 		t.Errorf("%d exchanges, want 3: the second call for A was to come from the cache", b.Cloud.Exchanges())
 	}
-	// A look-alike of the registry's host is refused.
+	// A repository on a host that only looks like the registry's host is refused.
 	host, path, _ := strings.Cut(b.ImageRepository, "/")
 	for _, fake := range []string{host + ".example.org/" + path, "example.org/" + b.ImageRepository, host + "@example.org/" + path, "x" + b.ImageRepository} {
 		_, err := b.get(t.Context(), b.with(b.A, auth.WithImageRepository(fake))...)

@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// window is the length of a piece of a secret that must not be printed, in bytes.
+// window is the length of a piece of a secret, in bytes. No output may contain such a piece.
 const window = 16
 
-// scan prints all values that the test saw, in every way, and looks for pieces of their secrets.
+// scan prints all values that the test saw, in every way, and looks for pieces of the secrets.
 func (b *bench) scan(t *testing.T) {
 	t.Helper()
 	b.mu.Lock()
@@ -40,7 +40,7 @@ func (b *bench) scan(t *testing.T) {
 			printed[text] = true
 			for i := 0; i+window <= len(text); i++ {
 				if pieces[text[i:i+window]] {
-					t.Errorf("a piece of a secret is printed by a %T", value) // the piece itself is not printed either
+					t.Errorf("a piece of a secret is printed by a %T", value) // do not print the piece
 					break
 				}
 			}

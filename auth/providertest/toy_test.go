@@ -24,9 +24,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/providertest"
 )
 
-// The clouds of this project exchange a JWT with one audience. The providers here show that the
-// engine works with every other proof. One takes a JWT for several receivers that is itself the
-// credential, another a certificate, another the token of another subject in a chain.
+// TestEveryFormOfProof: the clouds of this project exchange a JWT with one audience. These
+// providers show that the engine works with all other proofs: with a certificate, with the token of
+// another subject in a chain, and with a JWT for several receivers that is itself the credential.
 func TestEveryFormOfProof(t *testing.T) {
 	for name, harness := range map[string]func(*testing.T) *providertest.Harness{
 		"JWT": exchanging(auth.FormJWT), "certificate": exchanging(auth.FormCertificate), "chain": exchanging(auth.FormToken),
@@ -38,16 +38,17 @@ func TestEveryFormOfProof(t *testing.T) {
 
 const identityAttribute = "toy/identity"
 
-// toy is a cloud that gives each identity to one subject, and the authority that proves subjects.
+// toy is a cloud that trusts one subject with each identity. It is also the authority that makes
+// the subjects' proofs.
 type toy struct {
-	key     ed25519.PrivateKey // of the authority; ca is its certificate
+	key     ed25519.PrivateKey // of the authority, whose certificate is ca
 	ca      *x509.Certificate
-	foreign ed25519.PrivateKey // of nobody's authority
+	foreign ed25519.PrivateKey // of an unknown authority
 	leaf    *ecdsa.PrivateKey
 	tokens  *cache.Cache // of the first links of chains
 
 	mu        sync.Mutex
-	trust     map[string]auth.Subject // by identity
+	trust     map[string]auth.Subject // the trusted subject of each identity
 	sessions  map[string]string       // the principal of each session, by its secret
 	exchanges int
 	trouble   providertest.Trouble
@@ -99,7 +100,7 @@ func withIdentity(account auth.Account, identity string) auth.Account {
 	return account
 }
 
-// harness returns the common part of the harnesses of all toy providers.
+// harness returns the parts that the harnesses of all toy providers share.
 func (c *toy) harness(t *testing.T) *providertest.Harness {
 	t.Helper()
 	return &providertest.Harness{
@@ -111,7 +112,8 @@ func (c *toy) harness(t *testing.T) *providertest.Harness {
 	}
 }
 
-// exchanging makes a provider that exchanges proofs of that form, and its tenants.
+// exchanging returns a function that makes the harness of a provider which exchanges proofs of this
+// form.
 func exchanging(form auth.Form) func(*testing.T) *providertest.Harness {
 	return func(t *testing.T) *providertest.Harness {
 		t.Helper()
@@ -125,7 +127,7 @@ func exchanging(form auth.Form) func(*testing.T) *providertest.Harness {
 	}
 }
 
-// passingOn makes a provider whose credential is the proof itself, and its tenants.
+// passingOn makes the harness of a provider whose credential is the proof itself.
 func passingOn(t *testing.T) *providertest.Harness {
 	t.Helper()
 	c := newToy(t)
@@ -174,7 +176,7 @@ func (c *toy) Revoke(_ *testing.T, account auth.Account) func() {
 	}
 }
 
-// begin counts a call, and fails or delays it as the trouble says.
+// begin counts a call, and delays it or returns an error according to the current trouble.
 func (c *toy) begin(ctx context.Context) error {
 	c.mu.Lock()
 	c.exchanges++
@@ -208,10 +210,10 @@ type statement struct {
 	Issuer, Subject string
 	Audiences       []string
 	Expires         time.Time
-	ID              string // so that no two are alike
+	ID              string // makes each JWT unique
 }
 
-// prove makes the proof of account in the requested form.
+// prove makes a proof of account in the requested form, with this defect.
 func (c *toy) prove(ctx context.Context, account auth.Account, request auth.ProofRequest, defect providertest.Defect) (auth.Proof, error) {
 	signer, expires := c.key, time.Now().Add(request.Lifetime).UTC()
 	switch defect {
@@ -247,8 +249,8 @@ func (c *toy) certificate(account auth.Account, signer ed25519.PrivateKey, expir
 		SerialNumber: big.NewInt(time.Now().UnixNano()), URIs: []*url.URL{uri}, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: expires,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
-	// CreateCertificate refuses a signer that does not fit the parent, so the parent gets the
-	// signer's key.
+	// CreateCertificate refuses a signer whose key differs from the parent's key. So the parent
+	// gets the signer's key.
 	parent := *c.ca
 	parent.PublicKey = signer.Public()
 	der, err := x509.CreateCertificate(rand.Reader, template, &parent, c.leaf.Public(), signer)
@@ -258,8 +260,8 @@ func (c *toy) certificate(account auth.Account, signer ed25519.PrivateKey, expir
 	return auth.NewCertificate([][]byte{der}, c.leaf, expires), nil
 }
 
-// source returns the first link of account's chain: a token of the identity that account borrows,
-// from GetToken with a cache.
+// source returns the first link of account's chain: a token of the identity that account borrows.
+// It gets the token from GetToken with a cache.
 func (c *toy) source(ctx context.Context, account auth.Account, defect providertest.Defect) (auth.Proof, error) {
 	if defect != providertest.None {
 		return &session{auth.NewSecret("a session that nobody gave: " + string(defect)), time.Now().Add(time.Hour)}, nil
@@ -268,14 +270,14 @@ func (c *toy) source(ctx context.Context, account auth.Account, defect providert
 	if err != nil {
 		return nil, err
 	}
-	// The source's subject is lent, so its token is charged to the tenant that asks.
+	// The source's subject is lent, so its token counts for the tenant that asks.
 	accounts := auth.AccountsByKind{link.Kind(): links{c, account.Subject}}
 	return auth.GetToken(ctx, &exchanger{cloud: c, form: auth.FormJWT, uncounted: true},
 		auth.WithSubject(link, accounts, accounts), auth.WithTenant(account.Subject.Namespace()),
 		auth.WithCache(c.tokens, auth.InvolvedObject{}))
 }
 
-// links reads and proves the source identity of consumer.
+// links is the Accounts of the source identity that consumer borrows.
 type links struct {
 	toy      *toy
 	consumer auth.Subject
@@ -303,7 +305,7 @@ func (l links) Prove(_ context.Context, account auth.Account, request auth.Proof
 	return &auth.JWT{Token: auth.NewSecret(token), ExpiresAt: time.Now().Add(request.Lifetime)}, nil
 }
 
-// judge returns the subject of a JWT for receiver.
+// judge verifies a JWT for receiver, and returns the subject of the JWT.
 func (c *toy) judge(jwt *auth.JWT, receiver string) (string, error) {
 	encoded, signature, _ := strings.Cut(jwt.Token.Reveal(), ".")
 	payload, _ := base64.RawURLEncoding.DecodeString(encoded)
@@ -318,7 +320,7 @@ func (c *toy) judge(jwt *auth.JWT, receiver string) (string, error) {
 	return said.Subject, nil
 }
 
-// session is the token that the toy cloud gives.
+// session is the token of the toy cloud.
 type session struct {
 	secret auth.Secret
 	ends   time.Time
@@ -330,7 +332,7 @@ func (s *session) GetDuration() time.Duration { return time.Until(s.ends) }
 type exchanger struct {
 	cloud     *toy
 	form      auth.Form
-	uncounted bool // a chain's first link: the suite counts the second
+	uncounted bool // a chain's first link: the suite counts only the second link
 }
 
 func (*exchanger) GetName() string { return "toy" }
@@ -384,8 +386,8 @@ func (p *exchanger) NewToken(ctx context.Context, proof auth.Proof, request *aut
 	return &session{auth.NewSecret(secret), time.Now().Add(time.Hour)}, nil
 }
 
-// subject returns the subject of the proof, by the rules of its form. A proof of another form is
-// refused before the call. An invalid proof has the empty subject.
+// subject verifies a proof and returns its subject. A proof of another form than p.form is an
+// error. An invalid proof has an empty subject.
 func (p *exchanger) subject(proof auth.Proof) (string, error) {
 	switch p.form {
 	case auth.FormJWT:
@@ -410,14 +412,14 @@ func (p *exchanger) subject(proof auth.Proof) (string, error) {
 	}
 }
 
-// principal is whom the cloud gave the session to, or empty.
+// principal returns the identity that the session is for, or an empty string.
 func (c *toy) principal(s *session) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.sessions[s.secret.Reveal()]
 }
 
-// holder is the subject in a certificate that the authority signed, or empty.
+// holder returns the subject in a certificate that the authority signed, or an empty string.
 func (c *toy) holder(certificate *auth.Certificate) string {
 	leaf, err := x509.ParseCertificate(certificate.TLS().Certificate[0])
 	if err != nil {
@@ -434,7 +436,7 @@ func (c *toy) holder(certificate *auth.Certificate) string {
 	return leaf.URIs[0].Opaque
 }
 
-// passer has the proof itself as its token.
+// passer is a provider whose token is the proof itself.
 type passer struct{ cloud *toy }
 
 func (passer) GetName() string { return "passer" }
