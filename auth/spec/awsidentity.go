@@ -9,7 +9,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// The field that names an AWS identity, and its parts.
+// The field with the reference to an AWS identity, and the parts of the field.
 const (
 	fieldAWSIdentity     = "spec.identityRef"
 	fieldAWSIdentityKind = fieldAWSIdentity + ".kind"
@@ -24,17 +24,17 @@ const (
 	kindAWSServiceAccount auth.Kind = "AWSServiceAccountIdentity"
 )
 
-// awsControllerIdentity is the name of the one AWSClusterControllerIdentity, which lends the
+// awsControllerIdentity is the name of the only AWSClusterControllerIdentity. It lends the
 // controller's own identity at AWS.
 const awsControllerIdentity = "default"
 
-// AWSIdentityKinds returns the kinds of objects that are AWS identities. All but the last are
-// cluster-scoped, and lent to namespaces.
+// AWSIdentityKinds returns the kinds of objects that are AWS identities. All kinds except the last
+// are cluster-scoped, and are lent to namespaces.
 func AWSIdentityKinds() []auth.Kind {
 	return []auth.Kind{kindAWSController, kindAWSStatic, kindAWSRole, kindAWSServiceAccount}
 }
 
-// IdentityRef is spec.identityRef: the AWS identity that an object acts with.
+// IdentityRef is spec.identityRef: the AWS identity that an object uses.
 type IdentityRef struct {
 	// Kind is one of [AWSIdentityKinds]. Required.
 	Kind string
@@ -45,8 +45,9 @@ type IdentityRef struct {
 // lent reports whether the identity belongs to an administrator.
 func (r *IdentityRef) lent() bool { return r != nil && auth.Kind(r.Kind) != kindAWSServiceAccount }
 
-// AWSIdentity returns an AWS identity as a subject. The namespace is that of the object which names
-// the identity; only an AWSServiceAccountIdentity has one. The error is an [*auth.Error].
+// AWSIdentity returns an AWS identity as a subject. Namespace is the namespace of the object that
+// names the identity. Only an AWSServiceAccountIdentity is in this namespace, all other kinds are
+// cluster-scoped. The error is an [*auth.Error].
 func AWSIdentity(kind, namespace, name string) (auth.Subject, error) {
 	switch k := auth.Kind(kind); k {
 	case kindAWSServiceAccount:
@@ -84,8 +85,8 @@ func checkIdentityRef(ref *IdentityRef) error {
 	}
 }
 
-// awsIdentityOf returns the AWS identity that the object names, if its namespace may use the
-// identity.
+// awsIdentityOf returns the AWS identity that the object names. It is an error if the object's
+// namespace may not use the identity.
 func awsIdentityOf(ctx context.Context, fields Fields, rules Rules) (auth.Subject, error) {
 	switch {
 	case rules.ControllerOnly:
@@ -104,8 +105,8 @@ func awsIdentityOf(ctx context.Context, fields Fields, rules Rules) (auth.Subjec
 	return subject, rules.AWSIdentities(ctx, fields.Namespace, subject)
 }
 
-// checkLentAtAWS refuses the controller's own identity at AWS to a namespace that the
-// AWSClusterControllerIdentity does not admit, if the cluster has AWS identities.
+// checkLentAtAWS checks whether the controller's own identity at AWS is lent to the namespace. If
+// the controller knows AWS identities, the AWSClusterControllerIdentity must admit the namespace.
 func checkLentAtAWS(ctx context.Context, fields Fields, rules Rules) error {
 	if fields.Provider != aws || rules.AWSIdentities == nil {
 		return nil

@@ -39,15 +39,15 @@ func CredentialTypes() []CredentialType {
 // SPIFFE reports whether the credential is an SVID, whose subject is the object itself.
 func (t CredentialType) SPIFFE() bool { return t == SpiffeJWT || t == SpiffeCertificate }
 
-// Credential is spec.credential: which proof is shown to the server that the object names.
+// Credential is spec.credential: the proof that is shown to the server in the object's spec.
 type Credential struct {
 	// Type is the type of the credential. Required.
 	Type CredentialType
-	// Audiences are the receivers of a token. Default: [Fields].Address.
+	// Audiences are the audiences of a token. Default: [Fields].Address.
 	Audiences []string
 }
 
-// credentialType returns the type of spec.credential; empty if the field is absent.
+// credentialType returns the type of spec.credential, or an empty string if the field is absent.
 func (f Fields) credentialType() CredentialType {
 	if f.Credential == nil {
 		return ""
@@ -55,7 +55,7 @@ func (f Fields) credentialType() CredentialType {
 	return f.Credential.Type
 }
 
-// Bounds of spec.credential.audiences, as the schema has them.
+// Bounds of spec.credential.audiences, the same as in the schema.
 const (
 	maxAudiences = 16
 	maxAudience  = 255 // bytes
@@ -74,7 +74,7 @@ func checkCredential(c *Credential) error {
 	return checkAudiences(fieldAudiences, c.Audiences)
 }
 
-// checkAudiences refuses malformed audiences. The field names them for people.
+// checkAudiences refuses malformed audiences. Errors say that they are in the field.
 func checkAudiences(field string, audiences []string) error {
 	if len(audiences) > maxAudiences {
 		return refuse(auth.CodeOptionInvalid, field, fmt.Sprintf("Too many: must have at most %d items", maxAudiences), "remove some")
@@ -101,9 +101,10 @@ func fixType() string {
 	return "write one of " + strings.Join(names, ", ")
 }
 
-// audiencesOf returns the audiences of the object's token. The token goes to a server that the
-// tenant chooses, so it must be worth nothing at a token service, which that server could ask next.
-// The provers refuse the audiences of the cluster's API server, which they know.
+// audiencesOf returns the audiences of the object's token. The tenant chooses the server that gets
+// the token, and that server could send the token to a token service. So no token service may
+// accept these audiences. The provers refuse the audiences of the cluster's API server, which they
+// know.
 func audiencesOf(fields Fields) (auth.List, error) {
 	if fields.Credential.Type == SpiffeCertificate {
 		return auth.List{}, nil
@@ -122,7 +123,7 @@ func audiencesOf(fields Fields) (auth.List, error) {
 	return list, nil
 }
 
-// refuseExchanges refuses audiences of token services.
+// refuseExchanges refuses audiences that a token service accepts.
 func refuseExchanges(field string, audiences []string) error {
 	for _, audience := range audiences {
 		if service := endpoint.ExchangeOf(audience); service != "" {
@@ -134,10 +135,10 @@ func refuseExchanges(field string, audiences []string) error {
 	return nil
 }
 
-// CheckAudiences refuses the audiences of a token that is shown to a server as it is, by the rules
-// of spec.credential.audiences: they are well formed, and none is that of a token service. The
-// field names the audiences for people, such as a flag of a command line. The error is an
-// [*auth.Error] with a [*Refusal].
+// CheckAudiences checks the audiences of a token that is shown to a server without an exchange. The
+// rules are those of spec.credential.audiences: each audience is well formed, and no token service
+// accepts it. Field says in errors where the audiences are, such as a flag of a command line. The
+// error is an [*auth.Error] with a [*Refusal].
 func CheckAudiences(field string, audiences []string) error {
 	if err := checkAudiences(field, audiences); err != nil {
 		return err
@@ -145,7 +146,7 @@ func CheckAudiences(field string, audiences []string) error {
 	return refuseExchanges(field, audiences)
 }
 
-// objectOf returns the object itself as a subject, for its SVIDs.
+// objectOf returns the object itself as the subject of its SVIDs.
 func objectOf(fields Fields, rules Rules) (auth.Subject, error) {
 	if !rules.TokenServer && !rules.SPIFFEBroker {
 		return auth.Subject{}, refuse(auth.CodeNotGranted, fieldType,
@@ -159,7 +160,8 @@ func objectOf(fields Fields, rules Rules) (auth.Subject, error) {
 	return object, nil
 }
 
-// checkCredentialHost refuses the controller's own token for a server that no administrator listed.
+// checkCredentialHost refuses to show the controller's own token to a server that is not in
+// Rules.CredentialHosts.
 func checkCredentialHost(fields Fields, rules Rules) error {
 	_, rest, found := strings.Cut(fields.Address, "://")
 	if !found {

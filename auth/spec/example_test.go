@@ -9,8 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/spec"
 )
 
-// Whose credential three objects of a tenant get, in a controller that lends its own identity to
-// namespace platform alone.
+// Print whose credential some objects get. The controller lends its own identity only to namespace
+// platform.
 func ExampleResolve() {
 	rules := spec.Rules{Providers: []string{"aws", "azure", "gcp"}, ControllerNamespaces: grant.Namespaces{List: []string{"platform"}}}
 	secret := "keys"
@@ -27,7 +27,8 @@ func ExampleResolve() {
 		case errors.As(err, &refusal):
 			fmt.Println("refused:", refusal.Field)
 		case identity.Minted():
-			fmt.Println(identity.Source, identity.Subject) // auth.GetToken(ctx, provider, identity.Option(accounts))
+			// Get the token: auth.GetToken(ctx, provider, identity.Option(accounts)).
+			fmt.Println(identity.Source, identity.Subject)
 		default:
 			fmt.Println(identity.Source, identity.SecretName)
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// exclusion is a combination of fields that is always refused.
+// exclusion is a combination of fields that is always refused, whatever the rules are.
 type exclusion struct {
 	field   string
 	message string
@@ -16,8 +16,8 @@ type exclusion struct {
 	broken  func(Fields) bool
 }
 
-// exclusions returns the exclusions in their order: the first that applies is the refusal.
-// Fields.Provider is never empty here.
+// exclusions returns the exclusions in the order of their checks. The first exclusion that applies
+// is the refusal. Fields.Provider is never empty here.
 func exclusions() []exclusion {
 	return []exclusion{
 		{
@@ -147,14 +147,13 @@ func exclusions() []exclusion {
 	}
 }
 
-// aws is the name of the provider, and of the protocol of AWS STS that it uses
-// (AssumeRoleWithWebIdentity).
+// aws is the name of the provider, and of its protocol at AWS STS (AssumeRoleWithWebIdentity).
 const aws = "aws"
 
-// knownProviders returns the values of spec.provider that have a meaning in any build.
+// knownProviders returns the valid values of spec.provider. A build may not support all of them.
 func knownProviders() []string { return []string{Generic, aws, "azure", "gcp"} }
 
-// checkProvider refuses a provider that has no meaning in any build.
+// checkProvider refuses a provider that is not valid in any build.
 func checkProvider(provider string) error {
 	if slices.Contains(knownProviders(), provider) {
 		return nil
@@ -163,7 +162,7 @@ func checkProvider(provider string) error {
 		fmt.Sprintf("Unsupported value: %.80q", provider), "write one of "+strings.Join(knownProviders(), ", "))
 }
 
-// checkSTS refuses an STS without a protocol, or with an unknown protocol.
+// checkSTS refuses spec.sts without a protocol, or with an unknown protocol.
 func checkSTS(service *TokenService) error {
 	const field = "spec.sts.provider"
 	switch {

@@ -23,25 +23,26 @@ const Generic = "generic"
 
 // Fields are the identity fields of an object.
 type Fields struct {
-	// Namespace is the object's namespace, and the namespace of everything that the object names.
-	// Required.
+	// Namespace is the namespace of the object and of everything that the object names. Required.
 	Namespace string
-	// Kind and Name are the object's. Required with a SPIFFE credential, whose subject is the object.
+	// Kind and Name are the object's kind and name. They are required with a SPIFFE credential,
+	// whose subject is the object.
 	Kind auth.Kind
 	Name string
-	// Address is the server's address as the spec names it, such as spec.url. Required with a
-	// Credential: it is the default audience, and its host is where the credential goes.
+	// Address is the server's address in the spec, such as spec.url. Required with a Credential:
+	// the address is the default audience, and the credential goes to its host.
 	Address string
 	// Provider is spec.provider; empty means [Generic].
 	Provider string
-	// ServiceAccountName is spec.serviceAccountName; empty if the object names no account.
+	// ServiceAccountName is spec.serviceAccountName; empty if the field is absent.
 	ServiceAccountName string
-	// WorkloadIdentityName is spec.workloadIdentityName; empty if the object names no identity.
+	// WorkloadIdentityName is spec.workloadIdentityName; empty if the field is absent.
 	WorkloadIdentityName string
 	// IdentityRef is spec.identityRef; nil when the field is absent.
 	IdentityRef *IdentityRef
-	// PullSecrets: the kind names images, so that with [Generic] the image pull secrets of
-	// ServiceAccountName are used. If PullSecrets is false, an account with Generic needs STS.
+	// PullSecrets is true if the object's kind pulls images. With [Generic], the image pull secrets
+	// of ServiceAccountName are then used. If PullSecrets is false, an account with Generic needs
+	// STS.
 	PullSecrets bool
 	// STS is spec.sts; nil when the field is absent.
 	STS *TokenService
@@ -57,11 +58,12 @@ type Fields struct {
 	Insecure bool
 }
 
-// TokenService is spec.sts: where a ServiceAccount's token is exchanged for a session.
+// TokenService is spec.sts: the service that exchanges an account's or identity's token for a
+// session.
 type TokenService struct {
-	// Provider is the protocol; the only one is "aws". Required.
+	// Provider is the service's protocol, which must be "aws". Required.
 	Provider string
-	// Endpoint is the service's URL. The provider decides whether a proof may be sent to it.
+	// Endpoint is the service's URL. The provider decides whether a proof may be sent to this URL.
 	// Required.
 	Endpoint string
 }
@@ -70,67 +72,67 @@ type TokenService struct {
 type Rules struct {
 	// Providers are the names of the clouds that this controller can ask for tokens.
 	Providers []string
-	// DefaultServiceAccount is the account of an object that needs a token of an account, for a
-	// cloud or as its credential, and names none (--default-service-account). The account is in the
-	// object's own namespace. Empty for none. Its pull secrets are never used.
+	// DefaultServiceAccount is the account of an object that names no account but needs a token of
+	// an account, for a cloud or as its credential (--default-service-account). The account is in
+	// the object's own namespace. Empty means no default. Its pull secrets are never used.
 	DefaultServiceAccount string
-	// RequireServiceAccount refuses an object that needs a token of an account but has no account,
-	// neither named nor by default. ControllerNamespaces then has no effect
+	// RequireServiceAccount refuses an object that needs a token of an account, if the object names
+	// no account and there is no default. ControllerNamespaces then has no effect
 	// (--require-service-account-for-provider-auth).
 	RequireServiceAccount bool
-	// ControllerOnly refuses ServiceAccounts, WorkloadIdentities and AWS identities: an object has
+	// ControllerOnly refuses ServiceAccounts, WorkloadIdentities and AWS identities: an object uses
 	// the controller's identity or none (--feature-gates=ObjectLevelWorkloadIdentity=false).
 	ControllerOnly bool
-	// TokenServer: the controller can ask Lanyard's token server. Otherwise an object that names a
-	// WorkloadIdentity is refused (--keyring-namespace).
+	// TokenServer is true if the controller can use Lanyard's token server (--keyring-namespace).
+	// Otherwise an object that names a WorkloadIdentity is refused.
 	TokenServer bool
-	// SPIFFEBroker: the controller can ask a SPIFFE broker. Without broker and token server, an object
-	// with a SPIFFE credential is refused (--spiffe-broker-endpoint).
+	// SPIFFEBroker is true if the controller can use a SPIFFE broker (--spiffe-broker-endpoint). An
+	// object with a SPIFFE credential is refused without a broker and without a token server.
 	SPIFFEBroker bool
-	// AWSIdentities returns why the namespace may not use an AWS identity; nil if it may. It asks the
-	// grants of the identity's whole chain, and its error is an [*auth.Error]. It is also asked for
-	// the AWSClusterControllerIdentity default when an object with provider aws names no identity. If
-	// AWSIdentities is nil, the controller knows no AWS identity, and an object that names one is
-	// refused (--aws-identities).
+	// AWSIdentities returns an [*auth.Error] if the namespace may not use an AWS identity. It
+	// checks the grants of the identity's whole chain. If an object with provider aws names no
+	// identity, the AWSClusterControllerIdentity default is checked. If AWSIdentities is nil, the
+	// controller knows no AWS identities, and refuses an object that names one (--aws-identities).
 	AWSIdentities func(ctx context.Context, namespace string, identity auth.Subject) error
-	// IdentitiesAtHub refuses objects that name a WorkloadIdentity: the cluster's WorkloadIdentities
-	// are in another cluster, its hub (--identities-at-hub).
+	// IdentitiesAtHub refuses objects that name a WorkloadIdentity, because the WorkloadIdentities
+	// of this cluster are in another cluster, its hub (--identities-at-hub).
 	IdentitiesAtHub bool
-	// ControllerNamespaces are the namespaces that the controller's own identity is lent to
-	// (--controller-identity-namespaces). Its zero value admits nobody.
+	// ControllerNamespaces are the namespaces that may use the controller's own identity
+	// (--controller-identity-namespaces). The zero value admits nobody.
 	ControllerNamespaces grant.Namespaces
 	// CredentialHosts are the servers that may get the controller's own token as a credential
-	// (--controller-credential-hosts). Its zero value has none.
+	// (--controller-credential-hosts). The zero value has no servers.
 	CredentialHosts endpoint.Allowed
 	// NamespaceLabels gets the labels of a Namespace, for a selector in ControllerNamespaces. It is
-	// called only if the labels decide. If it is nil, the labels are not known and no selector
-	// matches.
+	// called only if the decision depends on the labels. If it is nil, the labels are unknown and
+	// no selector matches.
 	NamespaceLabels func(ctx context.Context, namespace string) (map[string]string, error)
 }
 
-// Source is where a credential comes from.
+// Source says where a credential comes from.
 type Source string
 
-// The sources. Each says which fields of an [Identity] are set.
+// The sources. A source decides which fields of an [Identity] are set.
 const (
 	// Anonymous: there is no credential.
 	Anonymous Source = "anonymous"
-	// StaticSecret: the Secret SecretName.
+	// StaticSecret: the credential is in the Secret SecretName.
 	StaticSecret Source = "static-secret"
-	// PullSecrets: the imagePullSecrets of the ServiceAccount ServiceAccountName.
+	// PullSecrets: the credentials are the imagePullSecrets of the ServiceAccount
+	// ServiceAccountName.
 	PullSecrets Source = "pull-secrets"
-	// Cloud: a short-lived token for Subject from Provider.
+	// Cloud: Provider issues a short-lived token for Subject.
 	Cloud Source = "cloud"
-	// STS: a short-lived session for Subject from the service at STSEndpoint, by Provider's
+	// STS: the service at STSEndpoint issues a short-lived session for Subject, by Provider's
 	// protocol. Neither the service nor its resources belong to a cloud.
 	STS Source = "sts"
-	// Proof: a proof of Subject, of the type in Credential, is itself the credential.
+	// Proof: a proof of Subject is itself the credential. Its type is in Credential.
 	Proof Source = "proof"
 )
 
-// Identity says whose credential an object gets, and what may be used on the way to it. All names
-// are checked DNS subdomains, and name objects in the object's own namespace. The zero Identity is
-// not valid: its Source is empty.
+// Identity says whose credential an object gets, and with which connection. All names are checked
+// DNS subdomains of objects in the object's own namespace. The zero Identity is not valid: its
+// Source is empty.
 type Identity struct {
 	// Source is where the credential comes from.
 	Source Source
@@ -140,34 +142,36 @@ type Identity struct {
 	Subject auth.Subject
 	// Credential is the type of the credential if Source is Proof; empty otherwise.
 	Credential CredentialType
-	// Audiences are the receivers of a token that is itself the credential; empty unless Source is
+	// Audiences are the audiences of a token that is itself the credential; empty unless Source is
 	// Proof.
 	Audiences auth.List
-	// Defaulted: Subject is Rules.DefaultServiceAccount, not an account that the object names.
+	// Defaulted is true if Subject is Rules.DefaultServiceAccount, not an account that the object
+	// names.
 	Defaulted bool
-	// STSEndpoint is the token service that the object chose; empty for the provider's own. It is
+	// STSEndpoint is the token service that the object chose. Empty means the provider's own. It is
 	// always empty with the controller's identity.
 	STSEndpoint string
 	// ServiceAccountName is set when Source is PullSecrets.
 	ServiceAccountName string
 	// SecretName is set when Source is StaticSecret.
 	SecretName string
-	// CertSecretName is the Secret with certificates and keys for TLS with the resource that the
-	// object names, such as a registry. An exchange never uses it. Empty for none.
+	// CertSecretName is the Secret with certificates and keys for TLS with the object's resource,
+	// such as a registry. An exchange never uses this Secret. Empty means no Secret.
 	CertSecretName string
-	// ProxySecretName is the Secret with the proxy for the resource and for the exchange of the
-	// tenant's own identity. Empty for none. It is always empty with the controller's identity.
+	// ProxySecretName is the Secret with the proxy, for the resource and for the exchange of the
+	// tenant's own identity. Empty means no proxy. It is always empty with the controller's
+	// identity.
 	ProxySecretName string
-	// Insecure allows plain HTTP. It is always false with a credential that is minted.
+	// Insecure allows plain HTTP. It is always false with a minted credential.
 	Insecure bool
 }
 
 // Minted reports whether the credential is short-lived and issued to Subject.
 func (i Identity) Minted() bool { return !i.Subject.IsZero() }
 
-// Option returns the subject, the chosen token service and the audiences as an option of
-// [auth.GetToken]. Accounts reads and proves the subject. Use it only for credentials that are
-// minted: without a subject, GetToken fails.
+// Option returns an option of [auth.GetToken] with the subject, the chosen token service and the
+// audiences. Accounts reads the subject and makes its proofs. Use Option only if Minted: without a
+// subject, GetToken fails.
 func (i Identity) Option(accounts auth.Accounts) auth.Option {
 	subject := auth.WithController()
 	if i.Subject != auth.Controller() {
@@ -184,9 +188,9 @@ func (i Identity) Option(accounts auth.Accounts) auth.Option {
 	}
 }
 
-// Resolve says whose credential the object gets. The error has an [*auth.Error] in its chain. That
-// has a [*Refusal] in its chain, unless Rules.AWSIdentities refused, or the labels of the namespace
-// could not be read. [Terminal] says whether to try again.
+// Resolve decides whose credential the object gets. Its error wraps an [*auth.Error]. The
+// [*auth.Error] wraps a [*Refusal], unless Rules.AWSIdentities refused, or the labels of the
+// namespace could not be read. [Terminal] says whether to try again.
 func Resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) {
 	if fields.Provider == "" {
 		fields.Provider = Generic
@@ -278,9 +282,9 @@ func Resolve(ctx context.Context, fields Fields, rules Rules) (Identity, error) 
 	return identity, nil
 }
 
-// Named returns the subject on which an object depends: when the subject changes, the object must
-// be reconciled again. It is zero for none, and for a name that cannot be a subject's. The subject
-// of a SPIFFE credential is the object itself, which changes with its issuer.
+// Named returns the subject that an object depends on: when the subject changes, the object must be
+// reconciled again. It returns zero if there is no subject, or if the name is invalid. The subject
+// of a SPIFFE credential is the object itself. This subject also changes with its issuer.
 func (r Rules) Named(fields Fields) auth.Subject {
 	cloud := fields.Provider != Generic && fields.Provider != ""
 	name := fields.ServiceAccountName
@@ -336,7 +340,7 @@ func checkSupported(provider string, rules Rules) error {
 		"use one of "+strings.Join(supported, ", "))
 }
 
-// identityOf returns the WorkloadIdentity that the object names; zero if it names none.
+// identityOf returns the WorkloadIdentity that the object names, or the zero subject.
 func identityOf(fields Fields) (auth.Subject, error) {
 	if fields.WorkloadIdentityName == "" {
 		return auth.Subject{}, nil
@@ -350,7 +354,7 @@ func identityOf(fields Fields) (auth.Subject, error) {
 	return identity, nil
 }
 
-// checkIssuer refuses WorkloadIdentities if the controller cannot have their tokens.
+// checkIssuer refuses WorkloadIdentities if the controller cannot get their tokens.
 func checkIssuer(rules Rules) error {
 	switch {
 	case rules.ControllerOnly:
@@ -369,7 +373,7 @@ func checkIssuer(rules Rules) error {
 	return nil
 }
 
-// subjectOf returns the subject of a minted credential: the account that the object names,
+// subjectOf returns the subject of a minted credential. It is the account that the object names,
 // otherwise the default account, otherwise the controller. Only this function replaces an absent
 // serviceAccountName by another identity. The default account is in the object's own namespace. The
 // controller's identity needs a grant that admits the namespace, and is never used over a
@@ -415,7 +419,7 @@ func subjectOf(
 }
 
 // refuseChosenConnection refuses the controller's identity if the object chooses the receiver of
-// the proof or a part of the connection to it.
+// the proof, or a part of the connection to the receiver.
 func refuseChosenConnection(fields Fields) error {
 	for _, field := range []struct {
 		name string
@@ -433,7 +437,7 @@ func refuseChosenConnection(fields Fields) error {
 	return nil
 }
 
-// checkLent refuses a namespace that the controller's identity is not lent to.
+// checkLent refuses the controller's identity to a namespace that it is not lent to.
 func checkLent(ctx context.Context, namespace string, rules Rules) error {
 	decision := rules.ControllerNamespaces.Decide(namespace, nil)
 	selected := rules.ControllerNamespaces.Selector != nil
@@ -470,10 +474,10 @@ func checkLent(ctx context.Context, namespace string, rules Rules) error {
 type Refusal struct {
 	// Field is the path of the field, such as spec.secretRef.
 	Field string
-	// Message says what is wrong with the field, without a full stop at its end.
+	// Message says what is wrong with the field. It has no full stop at its end.
 	Message string
 
-	passing bool // a change outside the object and the controller's flags may end the refusal
+	passing bool // a change of labels, which the controller does not see, may end the refusal
 }
 
 // Error returns "<field>: <message>".
@@ -483,17 +487,16 @@ func refuse(code auth.Code, field, message, fix string) error {
 	return &auth.Error{Stage: auth.StageSubject, Code: code, Fix: fix, Err: &Refusal{Field: field, Message: message}}
 }
 
-// Terminal reports whether a retry cannot succeed until somebody changes the object, the subject
-// that it names, or the controller's flags: the object is stalled. Its input is an error of
-// [Resolve] or [auth.GetToken]. A refusal by a cloud is not terminal, because the controller gets
-// no notice when a trust policy is corrected. The same is true for every other cause that can
-// change without a notice.
+// Terminal reports whether an error of [Resolve] or [auth.GetToken] stalls the object. A retry then
+// cannot succeed until somebody changes the object, the subject that it names, or the controller's
+// flags. A refusal by a cloud is not terminal, because the controller is not notified when a trust
+// policy is corrected. The same is true for every other cause that can change without notice.
 func Terminal(err error) bool {
 	if refused, ok := errors.AsType[*Refusal](err); ok && refused.passing {
 		return false
 	}
 	if _, resolved := errors.AsType[*endpoint.AddressError](err); resolved {
-		return false // the name may soon resolve to another address
+		return false // the host name may soon resolve to another address
 	}
 	switch auth.CodeOf(err) {
 	case auth.CodeSubjectInvalid, auth.CodeSubjectNotFound, auth.CodeIdentityMissing, auth.CodeIdentityInvalid,

@@ -18,8 +18,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/spec"
 )
 
-// everything is the rules of a controller with every cloud and our own issuer, whose identity is
-// lent to all namespaces.
+// everything has the rules of a controller with all clouds and the token server. Its own identity
+// is lent to all namespaces.
 var everything = spec.Rules{
 	Providers: []string{"aws", "azure", "gcp"}, TokenServer: true, ControllerNamespaces: grant.Namespaces{All: true}, CredentialHosts: hosts("registry.example.com"),
 	AWSIdentities: func(context.Context, string, auth.Subject) error { return nil },
@@ -33,7 +33,8 @@ func hosts(entries ...string) endpoint.Allowed {
 	return list
 }
 
-// The truth table that the schemas of all kinds follow too (config/crd).
+// TestExclusions checks the truth table. The schemas of all kinds follow the same table
+// (config/crd).
 func TestExclusions(t *testing.T) {
 	data, err := os.ReadFile("testdata/exclusions.yaml")
 	if err != nil {
@@ -52,12 +53,12 @@ func TestExclusions(t *testing.T) {
 	if err := yaml.UnmarshalStrict(data, &table); err != nil {
 		t.Fatal(err)
 	}
-	// In Go an empty string counts as absent; the schema distinguishes the two. Neither gives a
-	// wider identity.
+	// In Go an empty string counts as absent, but the schema distinguishes the two. Neither of them
+	// gives a tenant a wider identity.
 	absent := []string{"account name empty", "identity name empty", "empty provider"}
 	for _, row := range table.Rows {
 		t.Run(row.Name, func(t *testing.T) {
-			// A Bucket's accounts have no pull secrets.
+			// With a Bucket, pull secrets of an account are not used.
 			bucket := slices.Equal(row.Kinds, []string{"Bucket"})
 			var written struct {
 				Provider             string                 `json:"provider"`
@@ -94,7 +95,8 @@ func TestExclusions(t *testing.T) {
 				fields.ProxySecretRef = &written.ProxySecretRef.Name
 			}
 			identity, err := spec.Resolve(t.Context(), fields, rules)
-			if row.Kinds == nil { // of all kinds, and pull secrets make no difference
+			// The row is for all kinds, so PullSecrets must make no difference.
+			if row.Kinds == nil {
 				fields.PullSecrets = false
 				other, otherErr := spec.Resolve(t.Context(), fields, rules)
 				if other != identity || (err == nil) != (otherErr == nil) {
@@ -131,7 +133,7 @@ func TestExclusions(t *testing.T) {
 	}
 }
 
-// checkRefusal checks the parts of every refusal: stage, code, fix, field, and no identity.
+// checkRefusal checks that a refusal has a stage, code, fix and field, and no identity.
 func checkRefusal(t *testing.T, identity spec.Identity, err error) *spec.Refusal {
 	t.Helper()
 	if identity != (spec.Identity{}) {
@@ -244,7 +246,7 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-// credential is an object that names nobody, with a credential of a type.
+// credential returns an object that names no account or identity, with a credential of this type.
 func credential(form spec.CredentialType, address string) spec.Fields {
 	return spec.Fields{
 		Kind: "OCIRepository", Namespace: "tenant-a", Name: "app", PullSecrets: true, Address: address, Credential: &spec.Credential{Type: form},
@@ -257,7 +259,7 @@ func withProxy(f spec.Fields) spec.Fields {
 	return f
 }
 
-// A token that goes where the tenant says is worth nothing at a token service.
+// The tenant chooses the server that gets the token, so no token service may accept the token.
 func TestAudiences(t *testing.T) {
 	for _, form := range []spec.CredentialType{spec.ServiceAccountToken, spec.WorkloadIdentityToken, spec.SpiffeJWT} {
 		for audience, refused := range map[string]bool{
@@ -281,7 +283,7 @@ func TestAudiences(t *testing.T) {
 			}
 		}
 	}
-	// The default audience obeys the same rule.
+	// The default audience must obey the same rule.
 	brokered, err := spec.Resolve(t.Context(), credential(spec.SpiffeJWT, "oci://a/b"), spec.Rules{SPIFFEBroker: true})
 	if err != nil || brokered.Credential != spec.SpiffeJWT {
 		t.Errorf("with a broker and without token server: %+v, %v", brokered, err)
@@ -292,7 +294,7 @@ func TestAudiences(t *testing.T) {
 	}
 }
 
-// What depends on the controller and its administrator.
+// TestRules checks decisions that depend on the controller and its administrator.
 func TestRules(t *testing.T) {
 	name := func(s string) *string { return &s }
 	errLabels := errors.New("the API server is down")
@@ -303,7 +305,7 @@ func TestRules(t *testing.T) {
 	for title, test := range map[string]struct {
 		fields   spec.Fields
 		rules    spec.Rules
-		code     auth.Code // empty: accepted
+		code     auth.Code // empty if accepted
 		field    string
 		fix      []string
 		terminal bool
@@ -458,7 +460,7 @@ func TestRules(t *testing.T) {
 		})
 	}
 
-	// A failure to read the labels is neither a grant nor a refusal.
+	// If the labels cannot be read, this is neither a grant nor a refusal.
 	rules := spec.Rules{Providers: []string{"aws"}, ControllerNamespaces: selector, NamespaceLabels: labels(nil, errLabels)}
 	identity, err := spec.Resolve(t.Context(), spec.Fields{Namespace: "tenant-a", Provider: "aws"}, rules)
 	if identity != (spec.Identity{}) || !errors.Is(err, errLabels) || !auth.IsTemporary(err) || spec.Terminal(err) {
@@ -466,8 +468,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// Whose identity an object with a cloud's provider has: one row for each combination of what the
-// object names and what the administrator has set.
+// TestWhoseIdentity checks whose identity is used with a cloud's provider. It has one row for each
+// combination of what the object names and what the administrator has set.
 func TestWhoseIdentity(t *testing.T) {
 	const table = `
 		account  default  require  gate  grant   whose
@@ -520,7 +522,7 @@ func TestWhoseIdentity(t *testing.T) {
 			return value
 		}
 		fields := spec.Fields{Namespace: "tenant-a", Provider: "aws", ServiceAccountName: or(cells[0], "puller")}
-		// A token that is itself the credential is whose a cloud's would be.
+		// A token that is itself the credential has the same subject as a cloud's token.
 		token := credential(spec.ServiceAccountToken, "oci://registry.example.com/app")
 		token.ServiceAccountName = fields.ServiceAccountName
 		rules := spec.Rules{
@@ -550,7 +552,7 @@ func TestWhoseIdentity(t *testing.T) {
 		if err != nil || whose != cells[5] || identity.Defaulted != (whose == "tenant-a/default") {
 			t.Errorf("%s: %+v, %v", title, identity, err)
 		}
-		// The default is nobody's where no cloud is asked.
+		// Without a cloud the default account is not used.
 		for name, fields := range map[string]spec.Fields{
 			"anonymous":    {Namespace: "tenant-a"},
 			"secret":       {Namespace: "tenant-a", SecretRef: &pull},
@@ -568,7 +570,7 @@ func TestWhoseIdentity(t *testing.T) {
 	}
 }
 
-// Who depends on which subject.
+// TestNamed checks which subject an object depends on.
 func TestNamed(t *testing.T) {
 	rules := spec.Rules{DefaultServiceAccount: "default"}
 	lending := spec.Rules{AWSIdentities: everything.AWSIdentities}
@@ -579,7 +581,7 @@ func TestNamed(t *testing.T) {
 	}{
 		{"system:serviceaccount:a:puller", rules, spec.Fields{Provider: "aws", ServiceAccountName: "puller"}},
 		{"system:serviceaccount:a:default", rules, spec.Fields{Provider: "gcp"}},
-		{"lanyard.dev:workloadidentity:a:puller", rules, spec.Fields{Provider: "gcp", WorkloadIdentityName: "puller"}}, // the default account is not for it
+		{"lanyard.dev:workloadidentity:a:puller", rules, spec.Fields{Provider: "gcp", WorkloadIdentityName: "puller"}}, // not the default account
 		{"lanyard.dev:workloadidentity:a:s3", rules, spec.Fields{WorkloadIdentityName: "s3", STS: &spec.TokenService{Provider: "aws"}}},
 		{"system:serviceaccount:a:token", rules, spec.Fields{ServiceAccountName: "token", Credential: &spec.Credential{Type: spec.ServiceAccountToken}}},
 		{"lanyard.dev:workloadidentity:a:token", rules, spec.Fields{WorkloadIdentityName: "token", Credential: &spec.Credential{Type: spec.WorkloadIdentityToken}}},
@@ -588,7 +590,7 @@ func TestNamed(t *testing.T) {
 		{"nobody", rules, spec.Fields{Provider: "aws", ServiceAccountName: "b/puller"}},
 		{"lanyard.dev:awsclusterroleidentity:role", rules, spec.Fields{Provider: "aws", IdentityRef: &spec.IdentityRef{Kind: "AWSClusterRoleIdentity", Name: "role"}}},
 		{"lanyard.dev:awsserviceaccountidentity:a:own", rules, spec.Fields{Provider: "aws", IdentityRef: &spec.IdentityRef{Kind: "AWSServiceAccountIdentity", Name: "own"}}},
-		{"lanyard.dev:awsclustercontrolleridentity:default", lending, spec.Fields{Provider: "aws"}}, // its grant is needed too
+		{"lanyard.dev:awsclustercontrolleridentity:default", lending, spec.Fields{Provider: "aws"}}, // its grant is needed
 		{"nobody", lending, spec.Fields{Provider: "gcp"}},
 		{"nobody", spec.Rules{}, spec.Fields{Provider: "aws"}},
 	} {
@@ -599,8 +601,8 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// An AWS identity is the subject of an object whose namespace may use the identity. The object's
-// other rules of ServiceAccounts say nothing of it.
+// An AWS identity is the subject of an object whose namespace may use the identity. The rules for
+// ServiceAccounts do not apply.
 func TestAWSIdentities(t *testing.T) {
 	var asked []string
 	refusal := &auth.Error{Stage: auth.StageIdentity, Code: auth.CodeNotGranted, Fix: "admit it"}
@@ -640,8 +642,8 @@ func TestAWSIdentities(t *testing.T) {
 	}
 }
 
-// Where there are AWS identities, the controller's own identity at AWS needs two grants. Each alone
-// lends nothing, and other clouds' identities need only the first.
+// If the controller knows AWS identities, its own identity at AWS needs two grants. One grant is
+// not enough. Other clouds need only the first grant.
 func TestTheControllersIdentityAtAWSNeedsTwoGrants(t *testing.T) {
 	refusal := &auth.Error{Stage: auth.StageIdentity, Code: auth.CodeNotGranted, Fix: "admit it"}
 	for _, first := range []bool{false, true} {
@@ -665,8 +667,8 @@ func TestTheControllersIdentityAtAWSNeedsTwoGrants(t *testing.T) {
 	}
 }
 
-// A WorkloadIdentity is a subject of the object's own namespace, whatever the rules say of
-// ServiceAccounts. It needs an issuer and the feature gate.
+// A WorkloadIdentity is a subject in the object's own namespace. The rules for ServiceAccounts do
+// not apply. The WorkloadIdentity needs an issuer and the feature gate.
 func TestWorkloadIdentities(t *testing.T) {
 	named := spec.Fields{Namespace: "tenant-a", Provider: "aws", WorkloadIdentityName: "puller"}
 	subject, err := auth.WorkloadIdentity("tenant-a", "puller")
@@ -713,7 +715,7 @@ func fix(err error) string {
 	return ""
 }
 
-// Labels cost an API call, so they are read only if they decide.
+// Reading labels costs an API call, so they are read only if the decision depends on them.
 func TestLabelsAreReadWhenTheyDecide(t *testing.T) {
 	asked := 0
 	rules := everything
@@ -798,8 +800,8 @@ func TestOptionNamesTheTokenService(t *testing.T) {
 	}
 }
 
-// For any input a tenant gets only accounts of its own namespace, or the controller's identity if
-// it is lent to the namespace.
+// For any input, a tenant gets only accounts of its own namespace, or the controller's identity if
+// this identity is lent to the namespace.
 func FuzzResolve(f *testing.F) {
 	f.Add("tenant-a", "aws", "puller", "", "", "", "", "", uint16(0))
 	f.Add("tenant-a", "aws", "", "", "", "", "", "", uint16(16))
@@ -869,8 +871,8 @@ func FuzzResolve(f *testing.F) {
 	})
 }
 
-// TestCheckAudiences asserts that the rules of spec.credential.audiences hold for whatever names
-// audiences, under its own name.
+// TestCheckAudiences checks that the rules of spec.credential.audiences hold for other sources of
+// audiences too. Errors contain the name of the source.
 func TestCheckAudiences(t *testing.T) {
 	for audience, want := range map[string]auth.Code{
 		"registry.example.com": "", "oci://registry.example.com/team/app": "",
