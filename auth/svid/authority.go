@@ -22,8 +22,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/privatekey"
 )
 
-// AuthorityID returns the SHA-256 digest of a certificate in 64 hexadecimal digits, by which an
-// authority is named.
+// AuthorityID returns the ID of an authority: the SHA-256 digest of its certificate in 64
+// hexadecimal digits.
 func AuthorityID(certificate *x509.Certificate) string {
 	sum := sha256.Sum256(certificate.Raw)
 	return hex.EncodeToString(sum[:])
@@ -34,8 +34,8 @@ func EncodeCertificate(certificate *x509.Certificate) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: pemCertificate, Bytes: certificate.Raw}))
 }
 
-// NewAuthority returns a self-signed CA of the trust domain, which signs X.509-SVIDs itself. It is
-// valid from [Backdate] before now for the life.
+// NewAuthority returns a self-signed CA of the trust domain, which signs X.509-SVIDs directly. It
+// is valid from [Backdate] before now until life after now.
 func NewAuthority(domain spiffeid.TrustDomain, key crypto.Signer, life time.Duration, now time.Time) (*x509.Certificate, error) {
 	template, err := signing(domain, "authority", key.Public(), now.Add(life), now)
 	if err != nil {
@@ -45,7 +45,8 @@ func NewAuthority(domain spiffeid.TrustDomain, key crypto.Signer, life time.Dura
 }
 
 // NewIntermediate returns a CA of the trust domain for the holder of the public key, signed by an
-// authority. It is valid from [Backdate] before now for the life, or until the authority expires.
+// authority. It is valid from [Backdate] before now until life after now, but not longer than the
+// authority.
 func NewIntermediate(
 	domain spiffeid.TrustDomain, authority *x509.Certificate, key crypto.Signer, public crypto.PublicKey, life time.Duration, now time.Time,
 ) (*x509.Certificate, error) {
@@ -61,7 +62,7 @@ func NewIntermediate(
 }
 
 // signing returns the template of a certificate that signs X.509-SVIDs, but no other CA. Its own
-// SPIFFE ID is the trust domain, without a path; source: X509-SVID §3.2.
+// SPIFFE ID is that of the trust domain, without a path; source: X509-SVID §3.2.
 func signing(domain spiffeid.TrustDomain, role string, public crypto.PublicKey, end, now time.Time) (*x509.Certificate, error) {
 	if err := checkSigningKey(public); err != nil {
 		return nil, err
@@ -73,7 +74,8 @@ func signing(domain spiffeid.TrustDomain, role string, public crypto.PublicKey, 
 	id := sha256.Sum256(der)
 	return &x509.Certificate{
 		SerialNumber: new(big.Int).SetBytes(newSerial()),
-		// The name tells apart two authorities of one trust domain, for verifiers that go by names.
+		// Some verifiers find an authority by its name, so two authorities of one trust domain have
+		// different names.
 		Subject:   pkix.Name{Organization: []string{"Lanyard"}, CommonName: "SPIFFE " + role + " " + hex.EncodeToString(id[:8])},
 		URIs:      []*url.URL{domain.ID().URL()},
 		NotBefore: now.Add(-Backdate).UTC(), NotAfter: end.UTC(),
@@ -91,13 +93,12 @@ func create(template, parent *x509.Certificate, public crypto.PublicKey, key cry
 	return x509.ParseCertificate(der)
 }
 
-// maxKeyPEM bounds what is parsed: an RSA key of 8192 bits has 6.4 KiB in PEM.
+// maxKeyPEM bounds the PEM text of a key, in bytes. An RSA key of 8192 bits has 6.4 KiB in PEM.
 const maxKeyPEM = 16 << 10
 
-// ParseAuthority returns the CA of a Secret of the type kubernetes.io/tls: the first certificate of
-// tls.crt, and its key of tls.key. It fails unless the key belongs to the certificate, and both can
-// sign intermediates of the trust domain now. Its errors say what to change, and do not quote the
-// key.
+// ParseAuthority returns the CA in a Secret of the type kubernetes.io/tls: the first certificate in
+// tls.crt, and the key in tls.key. The key must belong to the certificate, and both must be able to
+// sign intermediates of the trust domain now. Errors say what to change, and do not quote the key.
 func ParseAuthority(certificate, key []byte, domain spiffeid.TrustDomain, now time.Time) (*x509.Certificate, crypto.Signer, error) {
 	authority, err := firstCertificate(certificate)
 	if err != nil {
@@ -113,8 +114,8 @@ func ParseAuthority(certificate, key []byte, domain spiffeid.TrustDomain, now ti
 	return authority, private, nil
 }
 
-// ParseAuthorityOf is ParseAuthority for a CA whose key is elsewhere. The parameter name is what
-// people call the key.
+// ParseAuthorityOf is like ParseAuthority, for a CA whose key is not in the Secret. The parameter
+// name is the key's name in errors.
 func ParseAuthorityOf(certificate []byte, key crypto.Signer, name string, domain spiffeid.TrustDomain, now time.Time) (*x509.Certificate, error) {
 	authority, err := firstCertificate(certificate)
 	if err != nil {
@@ -126,7 +127,7 @@ func ParseAuthorityOf(certificate []byte, key crypto.Signer, name string, domain
 	return authority, nil
 }
 
-// firstCertificate returns the first certificate of tls.crt.
+// firstCertificate returns the first certificate in tls.crt.
 func firstCertificate(text []byte) (*x509.Certificate, error) {
 	if len(text) == 0 {
 		return nil, errors.New("tls.crt is missing")
@@ -138,7 +139,7 @@ func firstCertificate(text []byte) (*x509.Certificate, error) {
 	return chain[0], nil
 }
 
-// checkPair says why a CA and its key cannot sign.
+// checkPair returns an error that says why a CA and its key cannot sign.
 func checkPair(authority *x509.Certificate, key crypto.Signer, name string, domain spiffeid.TrustDomain, now time.Time) error {
 	if !samePublic(key.Public(), authority.PublicKey) {
 		return fmt.Errorf("%s is not the key of the certificate in tls.crt", name)
@@ -149,9 +150,9 @@ func checkPair(authority *x509.Certificate, key crypto.Signer, name string, doma
 	return nil
 }
 
-// CheckAuthority says why a CA cannot sign intermediates of the trust domain now. Besides its own
-// fields, it checks what verifiers will do: it signs an intermediate and an X.509-SVID, for keys
-// that are thrown away, and verifies them.
+// CheckAuthority returns an error that says why a CA cannot sign intermediates of the trust domain
+// now. It checks the CA's fields. Then it does what verifiers will do: it signs an intermediate and
+// an X.509-SVID, for temporary keys, and verifies both certificates.
 func CheckAuthority(authority *x509.Certificate, key crypto.Signer, domain spiffeid.TrustDomain, now time.Time) error {
 	switch {
 	case !now.Before(authority.NotAfter):
@@ -197,8 +198,8 @@ func CheckAuthority(authority *x509.Certificate, key crypto.Signer, domain spiff
 	return nil
 }
 
-// parseKey returns the private key of PEM text: PKCS #8, PKCS #1 or SEC 1. Its errors do not quote
-// the text.
+// parseKey parses a private key in PEM: PKCS #8, PKCS #1 or SEC 1. Its errors do not quote the
+// text.
 func parseKey(text []byte) (crypto.Signer, error) {
 	block, rest := pem.Decode(text)
 	if len(text) > maxKeyPEM || block == nil || len(bytes.TrimSpace(rest)) > 0 {

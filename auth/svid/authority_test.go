@@ -23,7 +23,7 @@ func keyPEM(tb testing.TB, key crypto.PrivateKey) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// TestParseAuthority is the table of Secrets that can be a CA, and of those that cannot.
+// TestParseAuthority checks Secrets that can be a CA, and Secrets that cannot.
 func TestParseAuthority(t *testing.T) {
 	for name, key := range map[string]crypto.Signer{"P-256": newKey(t, elliptic.P256()), "P-384": newKey(t, elliptic.P384()), "RSA": newRSA(t, 2048)} {
 		w := newWorld(t, key)

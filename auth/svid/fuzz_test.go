@@ -14,7 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/svid"
 )
 
-// FuzzID holds that two objects never have the same ID, and that every ID can be read again.
+// FuzzID checks that two objects never have the same ID, and that every ID can be parsed again.
 func FuzzID(f *testing.F) {
 	f.Add("example.com", "production", "my-app", "production/my-app", "x")
 	f.Add("example.com", "a", "..", "a", "b")
@@ -41,7 +41,7 @@ func FuzzID(f *testing.F) {
 	})
 }
 
-// FuzzClaims holds that audiences that are accepted come back from the token as they were.
+// FuzzClaims checks that accepted audiences are in the token without a change.
 func FuzzClaims(f *testing.F) {
 	key := newKey(f, elliptic.P256())
 	f.Add("registry.example.com,https://a", "one")
@@ -63,7 +63,7 @@ func FuzzClaims(f *testing.F) {
 	})
 }
 
-// FuzzCheckJWT holds that what is accepted says the object and the audience that were asked for.
+// FuzzCheckJWT checks that an accepted token has the requested object and audience.
 func FuzzCheckJWT(f *testing.F) {
 	now, key := time.Unix(1_800_000_000, 0), newKey(f, elliptic.P256())
 	claims, err := svid.NewClaims("https://spiffe.example.com", object(f), []string{"a"}, "one", now)
@@ -93,7 +93,7 @@ func FuzzCheckJWT(f *testing.F) {
 	})
 }
 
-// FuzzParsePublicKey holds that only keys on P-256 are accepted, and each in one encoding.
+// FuzzParsePublicKey checks that only keys on P-256 are accepted, and only in one encoding.
 func FuzzParsePublicKey(f *testing.F) {
 	der, err := x509.MarshalPKIXPublicKey(&newKey(f, elliptic.P256()).PublicKey)
 	if err != nil {
@@ -116,7 +116,7 @@ func FuzzParsePublicKey(f *testing.F) {
 	})
 }
 
-// FuzzParseChain holds that what is accepted is a chain of at most eight certificates.
+// FuzzParseChain checks that an accepted chain has one to eight certificates.
 func FuzzParseChain(f *testing.F) {
 	w, other := newWorld(f, newKey(f, elliptic.P256())), newKey(f, elliptic.P256())
 	f.Add(svid.EncodeCertificate(w.authority))

@@ -14,9 +14,9 @@ const (
 	maxID          = 2048
 )
 
-// ParseTrustDomain returns the trust domain of a name, such as "example.com". Beyond the letters
-// that SPIFFE allows, the name must be usable as the host of a certificate's URI: verifiers refuse
-// a name with an empty label.
+// ParseTrustDomain parses the name of a trust domain, such as "example.com". SPIFFE limits the
+// characters. The name must also be valid as the host of a certificate's URI, because verifiers
+// refuse a name with an empty label.
 func ParseTrustDomain(name string) (spiffeid.TrustDomain, error) {
 	switch {
 	case strings.Contains(name, "/"):

@@ -6,8 +6,8 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
-	_ "crypto/sha256" // crypto.SHA256
-	_ "crypto/sha512" // crypto.SHA384
+	_ "crypto/sha256" // for crypto.SHA256
+	_ "crypto/sha512" // for crypto.SHA384
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -21,25 +21,25 @@ import (
 	"golang.org/x/crypto/cryptobyte/asn1"
 )
 
-// How long SVIDs are valid.
+// The validity of SVIDs.
 const (
-	// Lifetime is how long an SVID is valid after it was issued, unless its authority ends before.
+	// Lifetime is the time from the issue of an SVID to its end, unless its authority ends before.
 	Lifetime = time.Hour
-	// Backdate is how long before it was issued an SVID is valid already, for verifiers whose clock
-	// is behind.
+	// Backdate is the time by which an SVID is already valid before its issue, for verifiers whose
+	// clock is behind.
 	Backdate = time.Minute
 )
 
-// Bounds of audiences. An audience becomes part of a token, which has to fit into a header.
+// Bounds of audiences. An audience becomes part of a token, which must fit into a header.
 const (
 	maxAudiences = 16
-	// maxAudience is more than an object can name, because one that names none has its address as
-	// audience.
+	// maxAudience is longer than an audience in an object may be, because the default audience is
+	// the object's address.
 	maxAudience = 1024 // bytes
 )
 
-// Claims are the claims of a JWT-SVID; their JSON is its payload. Source: JWT-SVID §3, RFC 7519
-// §4.1.
+// Claims are the claims of a JWT-SVID. Their JSON is the payload of the JWT-SVID. Source: JWT-SVID
+// §3, RFC 7519 §4.1.
 type Claims struct {
 	Issuer    string   `json:"iss"`
 	Subject   string   `json:"sub"` // the SPIFFE ID
@@ -50,9 +50,9 @@ type Claims struct {
 	ID        string   `json:"jti"`
 }
 
-// NewClaims returns the claims of a JWT-SVID that is issued now. The issuer is the URL under which
-// verifiers find the key. The parameter jti is a value that no other token has. It fails without an
-// audience (JWT-SVID §3.2), or for an audience that a token must not have.
+// NewClaims returns the claims of a JWT-SVID that is issued now. The issuer is the URL where
+// verifiers find the key. The parameter jti must differ from the jti of all other tokens. Without
+// an audience (JWT-SVID §3.2), or with an invalid audience, NewClaims fails.
 func NewClaims(issuer string, id spiffeid.ID, audiences []string, jti string, now time.Time) (Claims, error) {
 	if id.Path() == "" {
 		return Claims{}, errors.New("a JWT-SVID needs a SPIFFE ID with a path")
@@ -66,8 +66,9 @@ func NewClaims(issuer string, id spiffeid.ID, audiences []string, jti string, no
 	}, nil
 }
 
-// CheckAudiences says why a JWT-SVID cannot have these audiences: there are none or too many, one
-// is there twice, or one is empty, too long or has other characters than printable ASCII.
+// CheckAudiences returns an error that says why a JWT-SVID cannot have these audiences. Invalid
+// are: no audience, too many, a duplicate, and an audience that is empty, too long, or not only
+// printable ASCII.
 func CheckAudiences(audiences []string) error {
 	if len(audiences) == 0 {
 		return errors.New("a JWT-SVID needs an audience")
@@ -90,10 +91,10 @@ func CheckAudiences(audiences []string) error {
 	return nil
 }
 
-// SignJWT returns the claims as a signed token in compact form; source: RFC 7515 §3.1. Its header
-// has the members alg, kid and typ and no other; source: JWT-SVID §2. The key decides the
-// algorithm: RS256 for RSA of at least 2048 bits, ES256 for P-256, ES384 for P-384. Other keys are
-// an error: JWT-SVID §2.1 allows no EdDSA.
+// SignJWT returns a signed token with the claims, in compact form; source: RFC 7515 §3.1. Its
+// header has only the members alg, kid and typ; source: JWT-SVID §2. The algorithm depends on the
+// key: RS256 for RSA of at least 2048 bits, ES256 for P-256, ES384 for P-384. Other keys are an
+// error: JWT-SVID §2.1 does not allow EdDSA.
 func SignJWT(claims any, kid string, key crypto.Signer) (string, error) {
 	alg, err := algorithmOf(key.Public())
 	if err != nil {
@@ -126,11 +127,11 @@ type header struct {
 	Type      string `json:"typ"`
 }
 
-// algorithm is one way to sign; source: RFC 7518 §3.1.
+// algorithm is a signature algorithm; source: RFC 7518 §3.1.
 type algorithm struct {
 	name   string
 	hash   crypto.Hash
-	size   int // bytes of each of the two numbers of an ECDSA signature; 0 for RSA
+	size   int // bytes of each number in an ECDSA signature; 0 for RSA
 	length int // bytes of a signature in a token
 }
 
@@ -152,7 +153,7 @@ func algorithmOf(public crypto.PublicKey) (algorithm, error) {
 	return algorithm{}, fmt.Errorf("a JWT-SVID cannot be signed by a key of type %T: use RSA, P-256 or P-384", public)
 }
 
-// minRSABits is the least length of an RSA key; source: RFC 7518 §3.3.
+// minRSABits is the minimum length of an RSA key; source: RFC 7518 §3.3.
 const minRSABits = 2048
 
 func (a algorithm) sign(key crypto.Signer, message []byte) ([]byte, error) {
@@ -162,7 +163,8 @@ func (a algorithm) sign(key crypto.Signer, message []byte) ([]byte, error) {
 	if err != nil || a.size == 0 {
 		return signature, err
 	}
-	// A crypto.Signer returns the two numbers in ASN.1; source of the form in a token: RFC 7518 §3.4.
+	// A crypto.Signer returns the two numbers in ASN.1. A token has them in the form of RFC 7518
+	// §3.4.
 	fixed := make([]byte, a.length)
 	var pair cryptobyte.String
 	input := cryptobyte.String(signature)
@@ -173,8 +175,8 @@ func (a algorithm) sign(key crypto.Signer, message []byte) ([]byte, error) {
 	return fixed, nil
 }
 
-// readNumber reads a positive integer into all of big-endian out. It fails if the integer is
-// longer.
+// readNumber reads a positive integer into out, big-endian, with leading zeros. It fails if the
+// integer is longer than out.
 func readNumber(from *cryptobyte.String, out []byte) bool {
 	var number []byte
 	if !from.ReadASN1Integer(&number) || len(number) > len(out) {
@@ -184,9 +186,9 @@ func readNumber(from *cryptobyte.String, out []byte) bool {
 	return true
 }
 
-// CheckJWT says why a token that was asked for is not the JWT-SVID of this ID for these audiences,
-// or is not valid now. It does not verify the signature: whoever asks for a token has no key to do
-// so, but trusts who answers. It returns when the token expires, UTC.
+// CheckJWT checks that a received token is the JWT-SVID that was requested, for this ID and these
+// audiences, and is valid now. It returns the expiry, UTC. It does not verify the signature: a
+// program that requests a token has no key to verify it, and trusts the server that answers.
 func CheckJWT(token string, id spiffeid.ID, audiences []string, now time.Time) (expires time.Time, err error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

@@ -15,10 +15,10 @@ import (
 // Name is the provider's name in keys and metrics.
 const Name = "svid"
 
-// Type is the form of an SVID, by the name that spec.credential.type of an object has.
+// Type is the type of an SVID. Its values are those of spec.credential.type of an object.
 type Type string
 
-// The types.
+// The types of SVIDs.
 const (
 	// JWT is a JWT-SVID.
 	JWT Type = "SpiffeJWT"
@@ -29,8 +29,8 @@ const (
 // Kinds returns the kinds of toolkit.lanyard.dev whose objects can have SVIDs.
 func Kinds() []auth.Kind { return []auth.Kind{"OCIRepository", "ImageRepository"} }
 
-// Resource returns the plural name of a kind whose objects can have SVIDs, as it is in SPIFFE IDs
-// and in paths of the API server. It is false for any other kind.
+// Resource returns the plural name of a kind whose objects can have SVIDs. SPIFFE IDs and paths of
+// the API server have this name. It returns false for any other kind.
 func Resource(kind auth.Kind) (string, bool) {
 	if !slices.Contains(Kinds(), kind) {
 		return "", false
@@ -38,30 +38,32 @@ func Resource(kind auth.Kind) (string, bool) {
 	return strings.TrimSuffix(strings.ToLower(string(kind)), "y") + "ies", true
 }
 
-// Ring knows who signs SVIDs at the moment. Implementations are safe for concurrent use.
+// Ring returns the current signers of SVIDs. Implementations are safe for concurrent use.
 type Ring interface {
-	// Signers returns what signs now, from memory. The error is an [*auth.Error] if nothing does.
+	// Signers returns the current signers, from memory. Without signers, the error is an
+	// [*auth.Error].
 	Signers() (Signers, error)
 }
 
-// Signers are what signs the SVIDs of a trust domain.
+// Signers describes the keys that sign the SVIDs of a trust domain.
 type Signers struct {
 	// TrustDomain is the trust domain. Required.
 	TrustDomain spiffeid.TrustDomain
-	// Issuer is the claim iss of JWT-SVIDs; empty if there are none.
+	// Issuer is the claim iss of JWT-SVIDs; empty if the trust domain has no JWT-SVIDs.
 	Issuer string
-	// Key identifies the key that signs JWT-SVIDs; empty if none does yet.
+	// Key identifies the key that signs JWT-SVIDs; empty if no key signs yet.
 	Key string
-	// Authority is the [AuthorityID] of the authority of X.509-SVIDs; empty if there is none yet.
+	// Authority is the [AuthorityID] of the authority of X.509-SVIDs; empty if no authority signs
+	// yet.
 	Authority string
 	// Broker is the address of the SPIFFE broker that issues the SVIDs; empty for Lanyard's token
-	// server. Nobody knows before the broker answers what signs, so the other fields except
+	// server. With a broker, the signers are unknown before it answers. So all other fields except
 	// TrustDomain are then empty.
 	Broker string
 }
 
-// Provider is the provider whose token is the SVID of an object: an [auth.JWT] or an
-// [auth.Certificate]. Nothing is exchanged. It implements [auth.Provider], and is safe for
+// Provider is a provider whose token is the SVID of an object: an [auth.JWT] or an
+// [auth.Certificate]. There is no exchange. It implements [auth.Provider], and is safe for
 // concurrent use.
 type Provider struct {
 	form Type
@@ -81,7 +83,7 @@ func NewProvider(form Type, ring Ring) (*Provider, error) {
 // GetName implements [auth.Provider].
 func (*Provider) GetName() string { return Name }
 
-// GetTarget implements [auth.Provider]. Besides the audiences, those who sign decide the SVID.
+// GetTarget implements [auth.Provider]. The SVID depends on the audiences and on the signers.
 func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	if options.STSEndpoint != "" || options.STSRegion != "" || options.ProxyURL != nil {
 		return auth.Target{}, &auth.Error{
@@ -119,8 +121,8 @@ func (p *Provider) GetTarget(options *auth.Options) (auth.Target, error) {
 	return auth.Target{Audiences: options.Audiences, Issuance: auth.NewIssuance(terms)}, signers.unready(signers.Key, "key")
 }
 
-// unready is the error while nothing signs yet: the first key or authority waits until it is
-// published.
+// unready returns an error if there is no signer yet: the first key or authority is not active
+// before it is published. What is "key" or "authority".
 func (s Signers) unready(signer, what string) error {
 	if signer != "" || s.Broker != "" {
 		return nil
@@ -143,7 +145,7 @@ func (p *Provider) GetIdentity(account auth.Account) (string, error) {
 }
 
 // IDOf returns the SPIFFE ID of a subject. The error is an [*auth.Error] if subjects of its kind
-// have none, or its names are too long.
+// have no SPIFFE ID, or if its names are too long.
 func IDOf(domain spiffeid.TrustDomain, subject auth.Subject) (spiffeid.ID, error) {
 	resource, ok := Resource(subject.Kind())
 	if !ok || subject.Lent() {

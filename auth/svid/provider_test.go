@@ -25,7 +25,7 @@ import (
 
 const registry = "registry.example.com"
 
-// ring is a trust domain with one key, for JWTs and certificates, and one authority.
+// ring is a trust domain with one authority. The same key signs JWTs and certificates.
 type ring struct {
 	t      *testing.T
 	key    crypto.Signer
@@ -64,7 +64,7 @@ func (r *ring) change(how func(*svid.Signers)) {
 	how(&r.signers)
 }
 
-// sign makes an SVID.
+// sign makes an SVID of the account in the requested form.
 func (r *ring) sign(account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	signers, err := r.Signers()
 	if err != nil {
@@ -145,7 +145,7 @@ func harness(t *testing.T, form svid.Type) *providertest.Harness {
 			if jwt, ok := token.(*auth.JWT); ok {
 				return []string{jwt.Token.Reveal()}
 			}
-			return nil // the suite knows how to find a certificate's key
+			return nil // the suite itself finds a certificate's key
 		},
 		Whose: func(_ context.Context, token auth.Token) (string, error) { return holder(token) },
 		Unsupported: map[string]auth.Option{
@@ -173,8 +173,8 @@ func key(t *testing.T, form svid.Type, r *ring, subject auth.Subject) (auth.Key,
 	return auth.Resolve(t.Context(), provider(t, form, r), options...)
 }
 
-// Another signer, issuer or trust domain makes another SVID; what has nothing to do with its form
-// does not.
+// Another signer, issuer or trust domain changes the key of an SVID. A signer of the other type
+// does not change the key.
 func TestKeys(t *testing.T) {
 	subject, err := auth.Object("ImageRepository", "tenant-a", "app")
 	rig.Must(t, err)
@@ -182,7 +182,7 @@ func TestKeys(t *testing.T) {
 	rig.Must(t, err)
 	for name, test := range map[string]struct {
 		change    func(*svid.Signers)
-		jwt, x509 bool // whether it makes another key
+		jwt, x509 bool // whether the key changes
 	}{
 		"key":          {func(s *svid.Signers) { s.Key = "kid-2" }, true, false},
 		"issuer":       {func(s *svid.Signers) { s.Issuer = "https://other.example.com" }, true, false},
@@ -206,7 +206,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// What nobody can sign is an error that says why.
+// Without a signer, the error says why there is none.
 func TestNobodySigns(t *testing.T) {
 	object, err := auth.Object("OCIRepository", "tenant-a", "app")
 	rig.Must(t, err)

@@ -57,7 +57,7 @@ func newKey(tb testing.TB, curve elliptic.Curve) *ecdsa.PrivateKey {
 
 func newRSA(tb testing.TB, bits int) *rsa.PrivateKey {
 	tb.Helper()
-	tb.Setenv("GODEBUG", "rsa1024min=0") // for keys that are to be refused
+	tb.Setenv("GODEBUG", "rsa1024min=0") // allow short keys, which must be refused
 	key, err := rsa.GenerateKey(rand.Reader, bits)
 	if err != nil {
 		tb.Fatal(err)
@@ -76,7 +76,7 @@ func must[T any](tb testing.TB) func(T, error) T {
 	}
 }
 
-// TestTrustDomain: SPIFFE-ID §2.1.
+// TestTrustDomain checks names by SPIFFE-ID §2.1.
 func TestTrustDomain(t *testing.T) {
 	for name, good := range map[string]bool{
 		"example.com": true, "prod_eu-1.example.com": true, strings.Repeat("a", 255): true,
@@ -90,7 +90,7 @@ func TestTrustDomain(t *testing.T) {
 	}
 }
 
-// TestID: SPIFFE-ID §2.2 and §2.3, and the seed's form.
+// TestID checks IDs by SPIFFE-ID §2.2 and §2.3, and the form of an object's ID.
 func TestID(t *testing.T) {
 	if got := object(t).String(); got != "spiffe://example.com/ocirepositories/production/my-app" {
 		t.Error(got)
@@ -116,7 +116,7 @@ func TestID(t *testing.T) {
 	}
 }
 
-// TestJWT holds JWT-SVIDs against the text JWT-SVID, with go-spiffe as the verifier.
+// TestJWT checks JWT-SVIDs against the text JWT-SVID. The verifier is go-spiffe.
 func TestJWT(t *testing.T) {
 	now := time.Now()
 	for alg, key := range map[string]crypto.Signer{"RS256": newRSA(t, 2048), "ES256": newKey(t, elliptic.P256()), "ES384": newKey(t, elliptic.P384())} {
@@ -136,7 +136,7 @@ func TestJWT(t *testing.T) {
 		header, payload, _ := strings.Cut(token, ".")
 		payload, _, _ = strings.Cut(payload, ".")
 		head, body := text(t, header), text(t, payload)
-		// §2: alg, kid and typ, and no other member. §3: aud is a list though it has one value.
+		// §2: only alg, kid and typ. §3: aud is a list, even with one value.
 		if head != `{"alg":"`+alg+`","kid":"the-kid","typ":"JWT"}` {
 			t.Errorf("%s: header %s", alg, head)
 		}
@@ -159,7 +159,8 @@ func text(t *testing.T, part string) string {
 
 func unix(at time.Time) string { return big.NewInt(at.Unix()).String() }
 
-// TestJWTRefusals: JWT-SVID §2.1 lists the algorithms, §3.2 requires an audience.
+// TestJWTRefusals checks JWT-SVID §2.1, which lists the algorithms, and §3.2, which requires an
+// audience.
 func TestJWTRefusals(t *testing.T) {
 	_, edwards, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -230,7 +231,8 @@ func TestCheckJWT(t *testing.T) {
 	}
 }
 
-// world is an authority, and one with an intermediate.
+// world has two authorities with the same key: Lanyard's own, and a foreign one with an
+// intermediate.
 type world struct {
 	domain       spiffeid.TrustDomain
 	authority    *x509.Certificate
@@ -249,7 +251,7 @@ func newWorld(tb testing.TB, key crypto.Signer) *world {
 	return w
 }
 
-// foreign returns a CA as cert-manager makes it, with changes.
+// foreign returns a CA as cert-manager makes it. The function change may change its template.
 func (w *world) foreign(tb testing.TB, change func(*x509.Certificate)) *x509.Certificate {
 	tb.Helper()
 	template := &x509.Certificate{
@@ -266,7 +268,7 @@ func (w *world) foreign(tb testing.TB, change func(*x509.Certificate)) *x509.Cer
 	return must[*x509.Certificate](tb)(x509.ParseCertificate(der))
 }
 
-// TestCertificate holds X.509-SVIDs against the text X509-SVID, with go-spiffe as the verifier.
+// TestCertificate checks X.509-SVIDs against the text X509-SVID. The verifier is go-spiffe.
 func TestCertificate(t *testing.T) {
 	for name, key := range map[string]crypto.Signer{"P-256": newKey(t, elliptic.P256()), "P-384": newKey(t, elliptic.P384()), "RSA": newRSA(t, 2048)} {
 		w := newWorld(t, key)
@@ -324,7 +326,7 @@ func critical(c *x509.Certificate, id int) bool {
 	return false
 }
 
-// TestCertificateLikeLibrary compares the encoding with the one of crypto/x509, byte for byte.
+// TestCertificateLikeLibrary compares the encoding with that of crypto/x509, byte for byte.
 func TestCertificateLikeLibrary(t *testing.T) {
 	w := newWorld(t, newKey(t, elliptic.P256()))
 	leafKey := newKey(t, elliptic.P256())
@@ -347,7 +349,7 @@ func TestCertificateLikeLibrary(t *testing.T) {
 	}
 }
 
-// TestIntermediate checks a chain of an imported authority.
+// TestIntermediate checks a chain that leads to an imported authority.
 func TestIntermediate(t *testing.T) {
 	w := newWorld(t, newRSA(t, 2048))
 	foreign := w.foreign(t, nil)
@@ -378,7 +380,8 @@ func TestIntermediate(t *testing.T) {
 	}
 }
 
-// TestNeverOutlivesAuthority checks the last hour of an authority and of an intermediate.
+// TestNeverOutlivesAuthority checks SVIDs that are issued shortly before the end of an authority or
+// of an intermediate.
 func TestNeverOutlivesAuthority(t *testing.T) {
 	w := newWorld(t, newKey(t, elliptic.P256()))
 	leafKey := newKey(t, elliptic.P256())

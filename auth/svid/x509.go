@@ -21,26 +21,26 @@ import (
 
 const pemCertificate = "CERTIFICATE" // RFC 7468 §5
 
-// ErrExpired says that an authority, or an intermediate of it, is not valid any more.
+// ErrExpired is the error if an authority, or its intermediate, has expired.
 var ErrExpired = errors.New("the authority of X.509-SVIDs, or its intermediate, has expired")
 
-// Issuer signs X.509-SVIDs of one trust domain. It does not change, and is safe for concurrent use
-// if its key is.
+// Issuer signs X.509-SVIDs of one trust domain. It is immutable, and is safe for concurrent use if
+// its key is.
 type Issuer struct {
 	domain   spiffeid.TrustDomain
 	key      crypto.Signer
 	hash     crypto.Hash
-	notAfter time.Time // the earliest of the chain's
+	notAfter time.Time // the earliest end in the chain
 	chain    []byte    // PEM of the intermediates
 
-	// Parts of certificates that are always the same, DER.
-	algorithm  []byte // AlgorithmIdentifier
-	name       []byte // Name of the issuer
-	extensions []byte // all but subjectAltName
+	// Constant parts of the certificates, in DER.
+	algorithm  []byte // the AlgorithmIdentifier
+	name       []byte // the Name of the issuer
+	extensions []byte // all extensions except subjectAltName
 }
 
-// NewIssuer returns an Issuer that signs by the key of an authority or, with an intermediate, by
-// the key of the intermediate, which the authority has signed. The intermediate is nil for none.
+// NewIssuer returns an Issuer. With an intermediate, which the authority must have signed, key is
+// the key of the intermediate. If intermediate is nil, key is the key of the authority.
 func NewIssuer(domain spiffeid.TrustDomain, key crypto.Signer, authority, intermediate *x509.Certificate) (*Issuer, error) {
 	signer, notAfter, chain := authority, authority.NotAfter, []byte(nil)
 	if intermediate != nil {
@@ -78,16 +78,16 @@ func samePublic(a, b crypto.PublicKey) bool {
 	return ok && public.Equal(b)
 }
 
-// NotAfter is when the authority, or the intermediate, expires, UTC.
+// NotAfter returns when the authority or the intermediate expires, whichever is earlier, UTC.
 func (i *Issuer) NotAfter() time.Time { return i.notAfter }
 
 // Certificate is an X.509-SVID.
 type Certificate struct {
-	// DER is the certificate.
+	// DER is the certificate in DER.
 	DER []byte
-	// Serial is its serial number in hexadecimal digits.
+	// Serial is the certificate's serial number in hexadecimal digits.
 	Serial string
-	// NotAfter is when it expires, UTC.
+	// NotAfter is when the certificate expires, UTC.
 	NotAfter time.Time
 
 	intermediates []byte
@@ -98,16 +98,16 @@ func (c Certificate) Chain() string {
 	return string(append(pem.EncodeToMemory(&pem.Block{Type: pemCertificate, Bytes: c.DER}), c.intermediates...))
 }
 
-// Certificate returns an X.509-SVID of the ID for the holder of the public key, a key on P-256. It
-// is valid for [Lifetime], or until the authority or an intermediate expires: then it fails with
-// [ErrExpired].
+// Certificate returns an X.509-SVID with this ID for the holder of the public key, which must be on
+// P-256. The X.509-SVID is valid for [Lifetime], but not longer than the authority and the
+// intermediate. If one of them has expired, the error is [ErrExpired].
 //
 // The certificate has an empty Subject, exactly one URI as critical subjectAltName, CA false, the
 // critical key usage digitalSignature, and the extended usages serverAuth and clientAuth. Source:
 // X509-SVID §2 to §4; RFC 5280 §4.1.2.6 for subjectAltName.
 //
-// It is encoded here and not by [x509.CreateCertificate], which verifies each signature that it
-// makes. That takes more time than the signature.
+// The certificate is encoded here, not by [x509.CreateCertificate]. That function verifies each
+// signature that it makes, which takes longer than to sign.
 func (i *Issuer) Certificate(id spiffeid.ID, public *ecdsa.PublicKey, now time.Time) (Certificate, error) {
 	if !id.MemberOf(i.domain) || id.Path() == "" {
 		return Certificate{}, fmt.Errorf("%q is not a SPIFFE ID of an object in the trust domain %s", id, i.domain)
@@ -129,7 +129,7 @@ func (i *Issuer) Certificate(id spiffeid.ID, public *ecdsa.PublicKey, now time.T
 	return Certificate{DER: der, Serial: hex.EncodeToString(serial), NotAfter: notAfter, intermediates: i.chain}, err
 }
 
-// newSerial returns a serial number: 126 random bits, positive. Source: RFC 5280 §4.1.2.2.
+// newSerial returns a positive serial number with 126 random bits. Source: RFC 5280 §4.1.2.2.
 func newSerial() []byte {
 	serial := make([]byte, 16)
 	_, _ = rand.Read(serial) // never fails
@@ -137,14 +137,14 @@ func newSerial() []byte {
 	return serial
 }
 
-// p256 begins the SubjectPublicKeyInfo of a key on P-256; the uncompressed point follows. Source:
-// RFC 5480 §2.
+// p256 is the beginning of the SubjectPublicKeyInfo of a key on P-256. The uncompressed point
+// follows. Source: RFC 5480 §2.
 const p256 = "\x30\x59\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07\x03\x42\x00"
 
-// sanOID begins the extension subjectAltName: its OID, and critical TRUE.
+// sanOID is the beginning of the extension subjectAltName: its OID, and critical TRUE.
 const sanOID = "\x06\x03\x55\x1d\x11\x01\x01\xff"
 
-// Fixed parts of a certificate, DER.
+// Fixed parts of a certificate, in DER.
 const (
 	version3  = "\xa0\x03\x02\x01\x02"
 	noSubject = "\x30\x00"
@@ -162,7 +162,7 @@ const (
 	tagExtensions      = 0xa3 // [3] of TBSCertificate
 )
 
-// body returns the TBSCertificate; source: RFC 5280 §4.1.
+// body returns a TBSCertificate; source: RFC 5280 §4.1.
 func (i *Issuer) body(serial []byte, notBefore, notAfter time.Time, point []byte, uri string) []byte {
 	names := element(tagOctetString, element(tagSequence, element(tagURI, []byte(uri))))
 	return element(tagSequence,
@@ -177,7 +177,7 @@ func (i *Issuer) body(serial []byte, notBefore, notAfter time.Time, point []byte
 	)
 }
 
-// element returns an element in DER: tag, length and content; source: X.690 §8.1.
+// element returns a DER element: tag, length and content; source: X.690 §8.1.
 func element(tag byte, parts ...[]byte) []byte {
 	n := 0
 	for _, part := range parts {
@@ -189,7 +189,7 @@ func element(tag byte, parts ...[]byte) []byte {
 		der = append(der, byte(n))
 	case n < 0x100:
 		der = append(der, 0x81, byte(n))
-	default: // no certificate has 64 KiB: its longest part is a SPIFFE ID of 2 KiB
+	default: // below 64 KiB: the longest part of a certificate is a SPIFFE ID of 2 KiB
 		der = append(der, 0x82, byte(n>>8), byte(n))
 	}
 	for _, part := range parts {
@@ -198,7 +198,7 @@ func element(tag byte, parts ...[]byte) []byte {
 	return der
 }
 
-// timeElement encodes a time to the second; source of the two forms: RFC 5280 §4.1.2.5.
+// timeElement encodes a time in seconds, in one of two forms; source: RFC 5280 §4.1.2.5.
 func timeElement(t time.Time) []byte {
 	if t.Year() >= 2050 {
 		return element(tagGeneralizedTime, t.AppendFormat(nil, "20060102150405Z"))
@@ -206,7 +206,7 @@ func timeElement(t time.Time) []byte {
 	return element(tagUTCTime, t.AppendFormat(nil, "060102150405Z"))
 }
 
-// sign returns the Certificate of a TBSCertificate.
+// sign signs a TBSCertificate and returns the certificate.
 func (i *Issuer) sign(body []byte) ([]byte, error) {
 	hash := i.hash.New()
 	hash.Write(body)
@@ -217,8 +217,8 @@ func (i *Issuer) sign(body []byte) ([]byte, error) {
 	return element(tagSequence, body, i.algorithm, element(tagBitString, []byte{0}, signature)), nil
 }
 
-// signatureAlgorithm returns how a key signs certificates, and its AlgorithmIdentifier. Sources:
-// RFC 5758 §3.2, RFC 4055 §5.
+// signatureAlgorithm returns the hash with which a key signs certificates, and the
+// AlgorithmIdentifier. Sources: RFC 5758 §3.2, RFC 4055 §5.
 func signatureAlgorithm(public crypto.PublicKey) (crypto.Hash, []byte, error) {
 	alg, err := algorithmOf(public)
 	if err != nil {
@@ -233,7 +233,7 @@ func signatureAlgorithm(public crypto.PublicKey) (crypto.Hash, []byte, error) {
 	return alg.hash, der, err
 }
 
-// fixedExtensions returns the extensions that all X.509-SVIDs of an issuer have, DER. Sources:
+// fixedExtensions returns, in DER, the extensions that all X.509-SVIDs of an issuer have. Sources:
 // X509-SVID §4.1 and §4.3 to §4.4; RFC 5280 §4.2.1.
 func fixedExtensions(issuerKeyID []byte) ([]byte, error) {
 	var (
@@ -242,7 +242,7 @@ func fixedExtensions(issuerKeyID []byte) ([]byte, error) {
 	)
 	var all []byte
 	for _, e := range []struct {
-		id       int // of id-ce, 2.5.29
+		id       int // the last number of the OID; id-ce is 2.5.29
 		critical bool
 		value    any
 	}{
@@ -268,11 +268,11 @@ func fixedExtensions(issuerKeyID []byte) ([]byte, error) {
 
 var errNotP256 = errors.New("the public key must be a key on the curve P-256, as DER of a SubjectPublicKeyInfo")
 
-// maxPublicKey bounds what is parsed: a key on P-256 has 91 bytes.
+// maxPublicKey bounds the DER of a public key, in bytes. A key on P-256 has 91 bytes.
 const maxPublicKey = 256
 
-// ParsePublicKey returns a public key from the DER of its SubjectPublicKeyInfo. It accepts keys on
-// the curve P-256 only.
+// ParsePublicKey parses the DER of a public key's SubjectPublicKeyInfo. It accepts only keys on the
+// curve P-256.
 func ParsePublicKey(der []byte) (*ecdsa.PublicKey, error) {
 	if len(der) > maxPublicKey {
 		return nil, errNotP256
@@ -288,13 +288,13 @@ func ParsePublicKey(der []byte) (*ecdsa.PublicKey, error) {
 	return public, nil
 }
 
-// Bounds of a chain that is checked.
+// Bounds of a chain in PEM.
 const (
 	maxChain      = 64 << 10 // bytes of PEM
 	maxChainLinks = 8
 )
 
-// ParseChain returns the certificates of PEM text. It fails if there is none, or anything else.
+// ParseChain parses certificates in PEM. It fails if the text has no certificate, or anything else.
 func ParseChain(text string) ([]*x509.Certificate, error) {
 	if len(text) > maxChain {
 		return nil, fmt.Errorf("the certificates have more than %d bytes", maxChain)
@@ -319,9 +319,10 @@ func ParseChain(text string) ([]*x509.Certificate, error) {
 	return chain, nil
 }
 
-// CheckChain says why a chain that was asked for is not an X.509-SVID of this ID for this public
-// key, or is not valid now. The chain is the SVID and its intermediates, each signed by the next.
-// It does not know the authority: whoever asks for a certificate trusts who answers.
+// CheckChain checks that a received chain is the X.509-SVID that was requested, for this ID and
+// this public key, and is valid now. The chain is the SVID and its intermediates, each signed by
+// the next certificate. CheckChain does not know the authority: a program that requests a
+// certificate trusts the server that answers.
 func CheckChain(chain []*x509.Certificate, id spiffeid.ID, public *ecdsa.PublicKey, now time.Time) error {
 	if len(chain) == 0 {
 		return errors.New("there is no certificate")
@@ -346,7 +347,7 @@ func CheckChain(chain []*x509.Certificate, id spiffeid.ID, public *ecdsa.PublicK
 	return nil
 }
 
-// checkIssued checks that a certificate was signed by another one.
+// checkIssued checks that the second certificate signed the first.
 func checkIssued(certificate, by *x509.Certificate) error {
 	if !bytes.Equal(certificate.RawIssuer, by.RawSubject) {
 		return errors.New("a certificate names another issuer than the certificate that follows it")
@@ -357,7 +358,7 @@ func checkIssued(certificate, by *x509.Certificate) error {
 	return nil
 }
 
-// checkLeaf checks a certificate by X509-SVID §2 to §5.2.
+// checkLeaf checks an X.509-SVID by X509-SVID §2 to §5.2.
 func checkLeaf(leaf *x509.Certificate, id spiffeid.ID, now time.Time) error {
 	switch {
 	case len(leaf.URIs) != 1 || len(leaf.DNSNames)+len(leaf.EmailAddresses)+len(leaf.IPAddresses) > 0:
@@ -374,8 +375,8 @@ func checkLeaf(leaf *x509.Certificate, id spiffeid.ID, now time.Time) error {
 	return nil
 }
 
-// checkSigning checks a certificate that signs others by X509-SVID §2 and §4; and that its own
-// SPIFFE ID, if there is one, is the trust domain.
+// checkSigning checks a CA certificate by X509-SVID §2 and §4. If the certificate has a SPIFFE ID,
+// it must be that of the trust domain.
 func checkSigning(certificate *x509.Certificate, domain spiffeid.TrustDomain) error {
 	switch {
 	case !certificate.BasicConstraintsValid || !certificate.IsCA:
@@ -390,7 +391,7 @@ func checkSigning(certificate *x509.Certificate, domain spiffeid.TrustDomain) er
 	return checkSigningKey(certificate.PublicKey)
 }
 
-// maxRSABits bounds the work of a signature.
+// maxRSABits bounds the work to verify or make a signature.
 const maxRSABits = 8192
 
 func checkSigningKey(public crypto.PublicKey) error {
